@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+
+package fabric
+
+// Caps are capability bits: what an endpoint can do. Zero in hints is a wildcard.
+type Caps uint64
+
+// Primary capabilities are granted only if asked for; secondary ones may be granted unasked.
+const (
+	CapMSG        Caps = 1 << iota // send and recv
+	CapRMA                         // read and write
+	CapAtomic                      // atomics
+	CapTagged                      // tagged matching: described by kOFI, offered by no provider yet
+	CapHMEM                        // device memory
+	CapMultiRecv                   // many messages into one receive buffer: offered by no provider yet
+	CapRMAEvent                    // counters at the target of RMA: offered by no provider yet
+	CapTrigger                     // triggered operations: offered by no provider yet
+	CapLocalComm                   // secondary: peers of this host
+	CapRemoteComm                  // secondary: peers of other hosts
+)
+
+// CapsSecondary are the capabilities that may be granted unasked.
+const CapsSecondary = CapLocalComm | CapRemoteComm
+
+// MRMode are the rules a provider's memory registration needs. Zero in hints means "I follow no rule".
+type MRMode uint32
+
+// The rules. A provider without MRProvKey takes a caller's RegionKey.
+const (
+	MRLocal    MRMode = 1 << iota // local buffers must be registered as well
+	MRVirtAddr                    // remote addresses are the target's virtual ones, not offsets
+	MRProvKey                     // the provider chooses keys; they travel as MR.Raw
+	MRHMEM                        // device memory must be registered
+)
+
+// EPType is the kind of an endpoint.
+type EPType uint32
+
+// The endpoint types. Zero in hints is a wildcard.
+const (
+	EPMsg EPType = 1 + iota // connected, reliable
+	EPRDM                   // reliable datagram, needs an address vector
+)
+
+// An Addr is a provider's address in its own text form: "10.0.0.7:4791", "@mori-1f3c".
+type Addr string
+
+// A Version is a provider's or the API's version.
+type Version struct{ Major, Minor uint16 }
+
+// Less orders versions.
+func (v Version) Less(w Version) bool {
+	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
+}
+
+// APIVersion is the version of this package that providers are written against.
+var APIVersion = Version{1, 0}
+
+// Limits are numeric bounds. In hints: the least that is needed; in answers: what there is. Zero in hints
+// is a wildcard.
+type Limits struct {
+	MaxMsg     uint64 // bytes of one op
+	MaxInject  uint64 // bytes of one OpInject op
+	MaxPrivate int    // bytes of connection private data
+	CQDataSize int    // bytes of remote completion data
+	TxSize     int    // ops in flight per endpoint
+	RxSize     int    // posted receives per endpoint
+	SegLimit   int    // local segments of one op
+	RSegLimit  int    // remote segments of one op
+	MRKeySize  int    // bytes of MR.Raw
+	BestOp     uint64 // bytes per op at which a large transfer is best cut for throughput
+}
+
+// Info describes one way to communicate. GetInfo fills it; Open, Domain, Listen and Endpoint take it.
+type Info struct {
+	Provider        string
+	ProviderVersion Version
+	FabricName      string // the network: "loopback", "10.0.0.0/8"
+	DomainName      string // the device: "lo", "mlx5_0"
+	Caps            Caps
+	MRMode          MRMode
+	EPType          EPType
+	Src, Dest       Addr
+	Limits          Limits
+}
+
+// Clone returns a copy that the caller may change.
+func (in *Info) Clone() *Info {
+	if in == nil {
+		return &Info{}
+	}
+	out := *in
+	return &out
+}
