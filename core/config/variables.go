@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+
+package config
+
+// The names of all variables that mori reads.
+const (
+	NodeID             = "MORI_NODE_ID"
+	GlobalLogLevel     = "MORI_GLOBAL_LOG_LEVEL"
+	IOLogLevel         = "MORI_IO_LOG_LEVEL"
+	DisableLogging     = "MORI_DISABLE_LOGGING"
+	LogFile            = "MORI_LOG_FILE"
+	RequireRDMA        = "MORI_REQUIRE_RDMA"
+	DisableAutoXGMI    = "MORI_DISABLE_AUTO_XGMI"
+	FabricProvider     = "FABRIC_PROVIDER"
+	IOCPTimeout        = "MORI_IO_CP_TIMEOUT_MS"
+	IODeadline         = "MORI_IO_DEADLINE_MS"
+	IONotification     = "MORI_IO_ENABLE_NOTIFICATION"
+	IOChunking         = "MORI_IO_ENABLE_CHUNKING"
+	IOChunkBytes       = "MORI_IO_CHUNK_BYTES"
+	IOMaxChunks        = "MORI_IO_MAX_CHUNKS"
+	IONICsPerTransfer  = "MORI_IO_NUM_NICS_PER_TRANSFER"
+	IOQPPerTransfer    = "MORI_IO_QP_PER_TRANSFER"
+	IOPostBatchSize    = "MORI_IO_POST_BATCH_SIZE"
+	IONumWorkerThreads = "MORI_IO_NUM_WORKER_THREADS"
+	IOPollCqMode       = "MORI_IO_POLL_CQ_MODE"
+)
+
+// A Variable describes one environment variable.
+type Variable struct {
+	Name    string `json:"name"`
+	Default string `json:"default"`
+	Meaning string `json:"meaning"`
+	Value   string `json:"value"` // at the time of the call, "" if unset
+}
+
+// Variables lists every variable that is read today, with its present value.
+func Variables() []Variable {
+	all := []Variable{
+		{Name: NodeID, Default: "boot id, else hostname", Meaning: "identity of this host; engines with equal ids may use shared memory"},
+		{Name: GlobalLogLevel, Default: "error", Meaning: "log level of all modules: trace, debug, info, warn, error, critical"},
+		{Name: IOLogLevel, Default: "", Meaning: "log level of mori.io; beats " + GlobalLogLevel},
+		{Name: LogFile, Default: "", Meaning: "file that receives the log as well; truncated when first used"},
+		{Name: DisableLogging, Default: "off", Meaning: "1 or true: only critical messages"},
+		{Name: RequireRDMA, Default: "off", Meaning: "create_backend(RDMA) fails where no RDMA device is, instead of using shared memory and TCP"},
+		{Name: DisableAutoXGMI, Default: "unset", Meaning: "a value that starts with 0 allows automatic use of GPU peer copies"},
+		{Name: FabricProvider, Default: "all", Meaning: "transports that may be used: a,b or ^c to exclude"},
+		{Name: IOCPTimeout, Default: "5000", Meaning: "time limit of one control-plane exchange, ms; 0 = none, at most 86400000"},
+		{Name: IODeadline, Default: "30000", Meaning: "time limit of one transfer, ms; 0 = none"},
+		{Name: IONotification, Default: "config", Meaning: "overrides enable_notification"},
+		{Name: IOChunking, Default: "config", Meaning: "overrides enable_transfer_chunking"},
+		{Name: IOChunkBytes, Default: "config", Meaning: "overrides chunk_bytes"},
+		{Name: IOMaxChunks, Default: "config", Meaning: "overrides max_chunks_per_transfer"},
+		{Name: IONICsPerTransfer, Default: "config", Meaning: "overrides num_nics_per_transfer"},
+		{Name: IOQPPerTransfer, Default: "config", Meaning: "overrides qp_per_transfer"},
+		{Name: IOPostBatchSize, Default: "config", Meaning: "overrides post_batch_size: -1 or positive"},
+		{Name: IONumWorkerThreads, Default: "config", Meaning: "overrides num_worker_threads"},
+		{Name: IOPollCqMode, Default: "config", Meaning: "overrides poll_cq_mode: 0, polling, 1, event"},
+	}
+	for i := range all {
+		all[i].Value = Get(all[i].Name)
+	}
+	return all
+}
