@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""The ``mori`` command.
+
+Each subcommand is a module with ``add(subparsers)`` and a function of the parsed arguments that returns the exit
+status. ``mori bench`` and ``mori demo`` hand all their arguments on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from .._errors import MoriError
+from . import _doctor, _env, _version
+
+_PASSED_ON = {
+    "bench": "measure transfers beside the raw limits of this machine",
+    "demo": "move a paged KV cache between two processes",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with ``argv`` (default: the process's arguments) and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments and arguments[0] in _PASSED_ON:
+            return _pass_on(arguments[0], arguments[1:])
+        parsed = _parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = parsed.run
+        return run(parsed)
+    except MoriError as err:
+        print(f"mori: {err}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output is gone; keep the interpreter from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mori", description="Communication for LLM inference and training.")
+    commands = parser.add_subparsers(metavar="command", required=True)
+    for module in (_version, _doctor, _env):
+        module.add(commands)
+    for name, summary in _PASSED_ON.items():
+        commands.add_parser(name, help=summary, add_help=False)
+    return parser
+
+
+def _pass_on(name: str, arguments: list[str]) -> int:
+    command: Callable[[list[str]], int] = importlib.import_module(f"mori._{name}").main
+    return command(arguments)

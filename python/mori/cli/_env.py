@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""``mori env``: every environment variable that mori reads, with its value here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from .. import _core
+from ._table import table
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("env", help="list the environment variables that mori reads, with their values")
+    parser.add_argument("--json", action="store_true", help="print one JSON array")
+    parser.add_argument("--set", action="store_true", help="only those that are set")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    variables: list[dict[str, Any]] = json.loads(_core.call("Environment"))
+    rows = [{**variable, "value": os.environ.get(variable["name"])} for variable in variables]
+    if arguments.set:
+        rows = [row for row in rows if row["value"] is not None]
+    if arguments.json:
+        print(json.dumps(rows))
+        return 0
+    if not rows:
+        print("no variable of mori is set")
+        return 0
+    known = {row["name"] for row in rows}
+    shown = [{**row, "value": "-" if row["value"] is None else row["value"]} for row in rows]
+    print(table(shown))
+    for name in sorted(n for n in os.environ if n.startswith("MORI_") and n not in known and not arguments.set):
+        print(f"mori: {name} is set, and no part of mori reads it", file=sys.stderr)
+    return 0

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: MIT
+"""IOEngine: the object that registers memory, knows its peers and moves bytes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._errors import BadStateError, ConnectionFailedError, MoriError, NotFoundError, from_native
+from . import _native
+from ._config import BackendConfig, IOEngineConfig
+from ._desc import EngineDesc, MemoryDesc
+from ._enums import BackendType, MemoryLocationType, StatusCode
+from ._session import IOEngineSession
+from ._status import TransferStatus
+
+if TYPE_CHECKING:
+    import torch
+
+TORCH_DEVICE_TYPE_MAP: dict[str, MemoryLocationType] = {
+    "cpu": MemoryLocationType.CPU,
+    "cuda": MemoryLocationType.GPU,
+}
+"""The memory location that each torch device type stands for."""
+
+
+class IOEngine:
+    """Moves blocks of memory to and from other engines, of this process, this host or others.
+
+    Args:
+        key: a name, unique among the engines that talk to each other.
+        config: where the engine listens; copied.
+
+    The usual course: make an engine, ``create_backend``, register memory, exchange the packed descriptions of engines
+    and memories with the peer by any means, ``register_remote_engine``, then read and write, with sessions for pairs
+    that are used often. Offsets and sizes are bytes.
+
+    Memory stays owned by the caller and must stay valid until it is deregistered or the engine is closed. The engine
+    closes by :meth:`close`, at the end of a ``with`` block, when its last reference (its sessions hold one) goes, or at
+    interpreter exit. Transfers that are then in flight fail; their statuses stay readable.
+
+    All methods may be called from any thread. In a child forked after the engine was made every call raises
+    :class:`mori.io.ForkError`.
+    """
+
+    def __init__(self, key: str, config: IOEngineConfig) -> None:
+        self._engine = _native.IOEngine(key, config)
+        self._handle = self._engine._handle
+        self._pair = self._engine.pair
+        fast = _core.fast()
+        self._post = fast.post
+        self._post_one = fast.post_one
+        self._failed_status = fast.failed_status
+
+    def close(self) -> None:
+        """Stop the engine and fail what is in flight. Further closes do nothing, other calls raise RuntimeError."""
+        self._engine.Close()
+
+    def __enter__(self) -> IOEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get_engine_desc(self) -> EngineDesc:
+        """Return how peers reach this engine. The port is the bound one once a backend exists."""
+        return self._engine.GetEngineDesc()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the engine has and does: backends, peers with their paths and the reasons, counters."""
+        return self._engine.Describe()
+
+    def create_backend(self, type: BackendType, config: BackendConfig | None = None) -> None:
+        """Start a way of moving bytes.
+
+        Args:
+            type: ``BackendType.RDMA`` works everywhere; on a host without a NIC it uses shared memory and TCP.
+            config: None takes the defaults. RDMA and TCP take an ``RdmaBackendConfig``.
+
+        A second backend of the same type is not made; a warning is logged.
+
+        Raises:
+            NotImplementedError: ``type`` is not one of the four backends (the very objects, not equal ones).
+            TypeError: ``config`` is of another backend.
+            RuntimeError: the values do not fit together, the port is taken, or this host lacks the hardware.
+        """
+        self._engine.CreateBackend(type, config)
+
+    def remove_backend(self, type: BackendType) -> None:
+        """Stop the backend; nothing happens if there is none."""
+        self._engine.RemoveBackend(type)
+
+    def register_remote_engine(self, desc: EngineDesc) -> None:
+        """Make a peer known to every backend that exists now. Sends nothing; the last description of a key counts."""
+        self._engine.RegisterRemoteEngine(desc)
+
+    def deregister_remote_engine(self, desc: EngineDesc) -> None:
+        """Forget a peer; nothing happens if it is not known."""
+        self._engine.DeregisterRemoteEngine(desc)
+
+    def register_memory(self, ptr: int, size: int, device_id: int, mem_loc: MemoryLocationType) -> MemoryDesc:
+        """Make memory usable for transfers.
+
+        Args:
+            ptr: address of the first byte.
+            size: length in bytes. The caller vouches for the range and keeps it valid until ``deregister_memory``.
+            device_id: GPU ordinal, -1 for host memory.
+            mem_loc: where it lies.
+
+        Returns:
+            The description that peers need. The same range may be registered more than once.
+
+        Raises:
+            ValueError: ``ptr`` is 0.
+            TypeError: an argument has the wrong type or a number does not fit.
+        """
+        return self._engine.RegisterMemory(ptr, size, device_id, mem_loc)
+
+    def register_torch_tensor(self, tensor: torch.Tensor) -> MemoryDesc:
+        """Make a tensor's storage usable for transfers; the caller keeps the tensor alive.
+
+        Raises:
+            RuntimeError: the tensor is not contiguous.
+            KeyError: it lies neither on a CPU nor on a CUDA or ROCm device.
+        """
+        if not tensor.is_contiguous():
+            raise RuntimeError("input tensor must be contiguous")
+        loc = TORCH_DEVICE_TYPE_MAP[tensor.device.type]
+        device = tensor.device.index
+        size = tensor.nelement() * tensor.element_size()
+        return self.register_memory(tensor.data_ptr(), size, -1 if device is None else device, loc)
+
+    def deregister_memory(self, desc: MemoryDesc) -> None:
+        """Withdraw a memory and the sessions made with it; nothing happens if it is not known."""
+        self._engine.DeregisterMemory(desc)
+
+    def allocate_transfer_uid(self) -> int:
+        """Return the next transfer number of the engine; numbers start at 0 and are never reused."""
+        return self._engine.AllocateTransferUniqueId()
+
+    def read(
+        self, local: MemoryDesc, local_off: int, remote: MemoryDesc, remote_off: int, size: int, uid: int, /
+    ) -> TransferStatus:
+        """Copy ``size`` bytes from the remote to the local memory; returns at once with the transfer's status.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
+        """
+        try:
+            status: TransferStatus = self._post_one(
+                self._pair(local, remote), False, local_off, remote_off, size, uid
+            )
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return status
+
+    def write(
+        self, local: MemoryDesc, local_off: int, remote: MemoryDesc, remote_off: int, size: int, uid: int, /
+    ) -> TransferStatus:
+        """Copy ``size`` bytes from the local to the remote memory; returns and raises as :meth:`read`."""
+        try:
+            status: TransferStatus = self._post_one(
+                self._pair(local, remote), True, local_off, remote_off, size, uid
+            )
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return status
+
+    def batch_read(
+        self,
+        locals: Sequence[MemoryDesc],
+        local_offs: Sequence[Sequence[int]],
+        remotes: Sequence[MemoryDesc],
+        remote_offs: Sequence[Sequence[int]],
+        sizes: Sequence[Sequence[int]],
+        uids: Sequence[int],
+        /,
+    ) -> list[TransferStatus]:
+        """Copy many blocks of many memory pairs from the remote to the local side.
+
+        Args:
+            locals: the local memory of each pair.
+            local_offs: for each pair, where its blocks go.
+            remotes: the remote memory of each pair.
+            remote_offs: for each pair, where its blocks come from.
+            sizes: for each pair, the lengths of its blocks.
+            uids: the transfer number of each pair.
+
+        Returns:
+            One status for each pair. A pair that cannot be set up or has bad bounds gets a failed status; the
+            other pairs are not affected.
+
+        Raises:
+            ValueError: the six sequences have different lengths. Nothing was submitted.
+            TypeError: an argument has the wrong type. Nothing was submitted.
+        """
+        return self._batch(False, locals, local_offs, remotes, remote_offs, sizes, uids)
+
+    def batch_write(
+        self,
+        locals: Sequence[MemoryDesc],
+        local_offs: Sequence[Sequence[int]],
+        remotes: Sequence[MemoryDesc],
+        remote_offs: Sequence[Sequence[int]],
+        sizes: Sequence[Sequence[int]],
+        uids: Sequence[int],
+        /,
+    ) -> list[TransferStatus]:
+        """Copy many blocks of many memory pairs from the local to the remote side; see :meth:`batch_read`."""
+        return self._batch(True, locals, local_offs, remotes, remote_offs, sizes, uids)
+
+    def create_session(self, local: MemoryDesc, remote: MemoryDesc) -> IOEngineSession | None:
+        """Prepare transfers between two memories.
+
+        Args:
+            local: a memory of this engine; an unpacked copy of its description serves as well.
+            remote: a memory of a registered peer, of another engine here, or of this engine.
+
+        Returns:
+            The session, or None when no backend can serve the pair.
+        """
+        session = self._engine.CreateSession(local, remote)
+        return None if session is None else IOEngineSession(session)
+
+    def pop_inbound_transfer_status(self, remote_key: str, uid: int) -> TransferStatus | None:
+        """Tell whether a peer's transfer has arrived here.
+
+        Args:
+            remote_key: key of the engine that submitted the transfer.
+            uid: its number there.
+
+        Returns:
+            A status with SUCCESS once all bytes are here, again and again; None before, with notifications disabled
+            on either side, and for unknown keys.
+        """
+        status = TransferStatus()
+        return status if self._engine.PopInboundTransferStatus(remote_key, uid, status) else None
+
+    def wait_all(self, statuses: Sequence[TransferStatus | None], timeout_ms: int = -1) -> StatusCode:
+        """Wait for transfers, without the GIL; entries that are None are skipped.
+
+        Args:
+            statuses: what to wait for. They are not consumed.
+            timeout_ms: one deadline for all; 0 polls once, a negative value waits without limit.
+
+        Returns:
+            SUCCESS when all succeeded (and for an empty list), the code of the first failure found, or IN_PROGRESS when
+            time runs out. A status that was never submitted counts with its INIT.
+        """
+        return self._engine.WaitAll(statuses, timeout_ms)
+
+    def _batch(self, is_write: bool, *columns: Any) -> list[TransferStatus]:
+        lengths = [len(column) for column in columns]
+        if len(set(lengths)) > 1:
+            names = ("locals", "local_offs", "remotes", "remote_offs", "sizes", "uids")
+            told = ", ".join(f"{name} has {n}" for name, n in zip(names, lengths))
+            raise ValueError(f"batch lists must have one entry for each pair: {told}")
+        rows = list(zip(*columns))
+        if len(rows) > 1:
+            rows = [_checked(row) for row in rows]
+        return [self._submit(is_write, *row) for row in rows]
+
+    def _submit(
+        self,
+        is_write: bool,
+        local: MemoryDesc,
+        local_offs: Any,
+        remote: MemoryDesc,
+        remote_offs: Any,
+        sizes: Any,
+        uid: Any,
+    ) -> TransferStatus:
+        try:
+            status: TransferStatus = self._post(
+                self._pair(local, remote), is_write, local_offs, remote_offs, sizes, uid
+            )
+        except MoriError as err:
+            status = self._failed_status(int(_code_of(err)), str(err))
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return status
+
+
+def _code_of(err: MoriError) -> StatusCode:
+    if isinstance(err, NotFoundError):
+        return StatusCode.ERR_NOT_FOUND
+    if isinstance(err, BadStateError):
+        return StatusCode.ERR_BAD_STATE
+    if isinstance(err, ConnectionFailedError):
+        return StatusCode.ERR_RDMA_OP
+    if isinstance(err, ValueError):
+        return StatusCode.ERR_INVALID_ARGS
+    raise err
+
+
+def _checked(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Convert one pair's arguments, so that a wrong type in the last pair shows before the first is submitted."""
+    local, local_offs, remote, remote_offs, sizes, uid = row
+    for desc in (local, remote):
+        if not isinstance(desc, MemoryDesc):
+            raise TypeError(f"batch lists take MemoryDesc, got {desc!r}")
+    return local, _uint64s(local_offs), remote, _uint64s(remote_offs), _uint64s(sizes), _uint64s([uid])[0]
+
+
+def _uint64s(values: Any) -> array[int]:
+    """Return a sequence of integers as 64-bit words, by the rules of the native conversion."""
+    if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__getitem__"):
+        raise TypeError(f"expected a sequence of integers, got {type(values).__name__}")
+    try:
+        return array("Q", values)
+    except OverflowError:
+        raise TypeError("expected integers from 0 to 2**64-1") from None

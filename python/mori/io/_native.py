@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+"""The native engine and session: owners of the native handles, in the spelling of ``mori.cpp``.
+
+:class:`mori.io.IOEngine` and :class:`mori.io.IOEngineSession` wrap these. Here a transfer call takes the status
+object to report to, in the wrappers it returns one.
+
+An engine closes by ``Close()``, when its last reference goes, or at interpreter exit, whichever comes first; a session
+keeps its engine alive. In a forked child nothing is closed: the handles belong to the parent.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _core
+from .._errors import InvalidArgumentError, UnsupportedError, from_native
+from ._config import (
+    BackendConfig,
+    FabricBackendConfig,
+    IOEngineConfig,
+    RdmaBackendConfig,
+    XgmiBackendConfig,
+    backend_config,
+)
+from ._desc import EngineDesc, MemoryDesc
+from ._enums import BackendType, MemoryLocationType, StatusCode
+from ._status import TransferStatus
+
+_CONFIGS: dict[BackendType, type[BackendConfig]] = {
+    BackendType.RDMA: RdmaBackendConfig,
+    BackendType.TCP: RdmaBackendConfig,
+    BackendType.XGMI: XgmiBackendConfig,
+    BackendType.FABRIC: FabricBackendConfig,
+}
+
+# Cached engine-level pairs; beyond this many the cache starts afresh, so that peers that come and go cost no memory.
+_MAX_PAIRS = 65536
+
+
+def _close(function: str, handle: int, owner_pid: int) -> None:
+    if os.getpid() == owner_pid:
+        _core.call(function, handle)
+
+
+def _uint64(value: Any, what: str) -> int:
+    """Return ``value`` as an int of 64 bits; the native side does not check ranges."""
+    number = operator.index(value)
+    if not 0 <= number < 2**64:
+        raise TypeError(f"{what} must be an int from 0 to 2**64-1, got {value!r}")
+    return number
+
+
+def _expect(kind: type, value: Any, what: str) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} must be a {kind.__name__}, got {value!r}")
+    return value
+
+
+class IOEngine:
+    """The native engine. Prefer :class:`mori.io.IOEngine`, whose docstrings say what the operations do."""
+
+    def __init__(self, key: str, config: IOEngineConfig) -> None:
+        _expect(str, key, "key")
+        _expect(IOEngineConfig, config, "config")
+        self._handle: int = _core.call("EngineNew", key, config.host, config.port)
+        self._lock = threading.Lock()
+        self._pairs: dict[tuple[bytes, bytes], int] = {}
+        self._generation = 0
+        self._finalizer = weakref.finalize(self, _close, "EngineClose", self._handle, os.getpid())
+
+    def Close(self) -> None:
+        """Close the engine: stop its threads and fail what is in flight. Further calls do nothing."""
+        self._finalizer()
+
+    def GetEngineDesc(self) -> EngineDesc:
+        return EngineDesc._of(json.loads(_core.call("EngineDesc", self._handle)))
+
+    def Describe(self) -> dict[str, Any]:
+        described: dict[str, Any] = json.loads(_core.call("EngineDescribe", self._handle))
+        return described
+
+    def CreateBackend(self, type: BackendType, config: BackendConfig | None = None) -> None:
+        # Identity, as the contract has it: an equal-looking object of another enum is not a backend.
+        wanted = next((cls for known, cls in _CONFIGS.items() if known is type), None)
+        if wanted is None:
+            raise NotImplementedError("backend not implemented yet")
+        text = backend_config(config, wanted)
+        _core.call("EngineCreateBackend", self._handle, int(type), text)
+        self._forget_pairs()
+
+    def RemoveBackend(self, type: BackendType) -> None:
+        _expect(BackendType, type, "type")
+        _core.call("EngineRemoveBackend", self._handle, int(type))
+        self._forget_pairs()
+
+    def RegisterRemoteEngine(self, desc: EngineDesc) -> None:
+        _expect(EngineDesc, desc, "desc")
+        _core.call("EngineRegisterRemote", self._handle, desc.pack().hex())
+        self._forget_pairs()
+
+    def DeregisterRemoteEngine(self, desc: EngineDesc) -> None:
+        _expect(EngineDesc, desc, "desc")
+        _core.call("EngineDeregisterRemote", self._handle, desc.pack().hex())
+        self._forget_pairs()
+
+    def RegisterMemory(self, ptr: int, size: int, device_id: int, loc: MemoryLocationType) -> MemoryDesc:
+        address = _uint64(ptr, "ptr")
+        length = _uint64(size, "size")
+        _expect(MemoryLocationType, loc, "mem_loc")
+        if address == 0:
+            raise InvalidArgumentError("register memory: ptr is 0")
+        device = operator.index(device_id)
+        if not -(2**31) <= device < 2**31:
+            raise TypeError(f"device_id must be a 32-bit int, got {device_id!r}")
+        text = _core.call("EngineRegisterMemory", self._handle, address, length, device, int(loc))
+        return MemoryDesc._of(json.loads(text))
+
+    def DeregisterMemory(self, desc: MemoryDesc) -> None:
+        _expect(MemoryDesc, desc, "desc")
+        _core.call("EngineDeregisterMemory", self._handle, desc.pack().hex())
+        self._forget_pairs()
+
+    def AllocateTransferUniqueId(self) -> int:
+        try:
+            uid: int = _core.fast().alloc_uid(self._handle)
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return uid
+
+    def CreateSession(self, local: MemoryDesc, remote: MemoryDesc) -> IOEngineSession | None:
+        _expect(MemoryDesc, local, "local")
+        _expect(MemoryDesc, remote, "remote")
+        handle = _core.call("EngineCreateSession", self._handle, local.pack().hex(), remote.pack().hex())
+        return IOEngineSession(self, handle) if handle else None
+
+    def PopInboundTransferStatus(self, remote_key: str, uid: int, status: TransferStatus) -> bool:
+        """Set ``status`` to SUCCESS and return True once transfer ``uid`` of ``remote_key`` has arrived here."""
+        _expect(str, remote_key, "remote_key")
+        try:
+            arrived: bool = _core.fast().pop_inbound(self._handle, remote_key, uid)
+        except RuntimeError as err:
+            raise from_native(err) from None
+        if arrived:
+            status.SetCode(StatusCode.SUCCESS)
+        return arrived
+
+    def WaitAll(self, statuses: Sequence[TransferStatus | None], timeout_ms: int = -1) -> StatusCode:
+        try:
+            return StatusCode(_core.fast().wait_all(statuses, timeout_ms))
+        except RuntimeError as err:
+            raise from_native(err) from None
+
+    def LoadScatterGatherModule(self, path: str) -> None:
+        raise UnsupportedError(f"load {path}: the scatter/gather kernel needs an XGMI backend, which needs a GPU")
+
+    def LoadFabricCopyModule(self, path: str) -> None:
+        raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which needs a GPU")
+
+    def pair(self, local: MemoryDesc, remote: MemoryDesc) -> int:
+        """Return the native session that serves ``local`` and ``remote``, which the engine keeps and owns."""
+        try:
+            key = (local._packed or local.pack(), remote._packed or remote.pack())
+        except AttributeError:
+            raise TypeError(f"local and remote must be MemoryDesc, got {local!r} and {remote!r}") from None
+        handle = self._pairs.get(key)
+        if handle is None:
+            handle = self._find_pair(key)
+        return handle
+
+    def _find_pair(self, key: tuple[bytes, bytes]) -> int:
+        generation = self._generation
+        handle: int = _core.call("EngineSessionFor", self._handle, key[0].hex(), key[1].hex())
+        with self._lock:
+            if len(self._pairs) >= _MAX_PAIRS:
+                self._pairs.clear()
+            if generation == self._generation:
+                self._pairs[key] = handle
+        return handle
+
+    def _forget_pairs(self) -> None:
+        with self._lock:
+            self._generation += 1
+            self._pairs.clear()
+
+
+class IOEngineSession:
+    """The native session. Prefer :class:`mori.io.IOEngineSession`."""
+
+    def __init__(self, engine: IOEngine, handle: int) -> None:
+        self._engine = engine
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, _close, "SessionClose", handle, os.getpid())
+        # Closing the engine closes its sessions; at interpreter exit that is enough.
+        self._finalizer.atexit = False
+
+    def AllocateTransferUniqueId(self) -> int:
+        return self._engine.AllocateTransferUniqueId()
+
+    def Alive(self) -> bool:
+        alive: bool = _core.call("SessionAlive", self._handle)
+        return alive
+
+    def Describe(self) -> dict[str, Any]:
+        described: dict[str, Any] = json.loads(_core.call("SessionDescribe", self._handle))
+        return described
+
+    def Close(self) -> None:
+        """Give the session up; further calls do nothing."""
+        self._finalizer()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""IOEngineSession: transfers between one local and one remote memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _core
+from .._errors import from_native
+from . import _native
+from ._status import TransferStatus
+
+
+class IOEngineSession:
+    """Transfers between one local and one remote memory; made by :meth:`mori.io.IOEngine.create_session`.
+
+    A session is a prepared plan: the pair is looked up and the path chosen once, so each call costs the least. Offsets
+    and sizes are bytes, relative to the start of the registered memory. Sequences of them may be lists, tuples, ranges
+    or one-dimensional integer arrays. Every call submits and returns at once; the result tells how it goes on.
+
+    Calls may be made from any thread. Transfers of one engine to one peer succeed in the order of their submission,
+    whatever sessions they use. The session keeps its engine alive.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_post", "_post_one", "_session")
+
+    def __init__(self, session: _native.IOEngineSession) -> None:
+        self._session = session
+        self._handle = session._handle
+        fast = _core.fast()
+        self._post = fast.post
+        self._post_one = fast.post_one
+
+    def allocate_transfer_uid(self) -> int:
+        """Return the next transfer number of the engine; numbers start at 0 and are never reused."""
+        return self._session.AllocateTransferUniqueId()
+
+    def read(self, local_off: int, remote_off: int, size: int, uid: int, /) -> TransferStatus:
+        """Copy ``size`` bytes from the remote to the local memory."""
+        try:
+            status: TransferStatus = self._post_one(self._handle, False, local_off, remote_off, size, uid)
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return status
+
+    def write(self, local_off: int, remote_off: int, size: int, uid: int, /) -> TransferStatus:
+        """Copy ``size`` bytes from the local to the remote memory."""
+        try:
+            status: TransferStatus = self._post_one(self._handle, True, local_off, remote_off, size, uid)
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return status
+
+    def batch_read(
+        self, local_offs: Sequence[int], remote_offs: Sequence[int], sizes: Sequence[int], uid: int, /
+    ) -> TransferStatus:
+        """Copy many blocks from the remote to the local memory, as one transfer with one status.
+
+        Args:
+            local_offs: where each block goes.
+            remote_offs: where each block comes from.
+            sizes: length of each block; zero is allowed. All three have the same length.
+            uid: number of the transfer, see :meth:`allocate_transfer_uid`.
+
+        Returns:
+            A status that is SUCCESS when all blocks have arrived, and an error if any did not. Blocks out of bounds or
+            sequences of different lengths give ERR_INVALID_ARGS, and nothing is copied. An empty batch is SUCCESS.
+
+        Raises:
+            TypeError: an argument is not a sequence of integers from 0 to 2**64-1.
+        """
+        try:
+            status: TransferStatus = self._post(self._handle, False, local_offs, remote_offs, sizes, uid)
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return status
+
+    def batch_write(
+        self, local_offs: Sequence[int], remote_offs: Sequence[int], sizes: Sequence[int], uid: int, /
+    ) -> TransferStatus:
+        """Copy many blocks from the local to the remote memory, as one transfer with one status.
+
+        Arguments, result and errors are those of :meth:`batch_read`. SUCCESS means that the bytes are visible in the
+        remote memory.
+        """
+        try:
+            status: TransferStatus = self._post(self._handle, True, local_offs, remote_offs, sizes, uid)
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return status
+
+    def alive(self) -> bool:
+        """Tell whether the session can still carry transfers."""
+        return self._session.Alive()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the session does: its path, why the other paths are not used, and counters."""
+        return self._session.Describe()

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+"""The classes of ``mori.io`` under the path that older programs import them from."""
+
+from ._config import BackendConfig as BackendConfig
+from ._config import FabricBackendConfig as FabricBackendConfig
+from ._config import IOEngineConfig as IOEngineConfig
+from ._config import RdmaBackendConfig as RdmaBackendConfig
+from ._config import XgmiBackendConfig as XgmiBackendConfig
+from ._desc import EngineDesc as EngineDesc
+from ._desc import MemoryDesc as MemoryDesc
+from ._engine import TORCH_DEVICE_TYPE_MAP as TORCH_DEVICE_TYPE_MAP
+from ._engine import IOEngine as IOEngine
+from ._enums import BackendType as BackendType
+from ._enums import MemoryLocationType as MemoryLocationType
+from ._enums import PollCqMode as PollCqMode
+from ._enums import StatusCode as StatusCode
+from ._session import IOEngineSession as IOEngineSession
+from ._status import TransferStatus as TransferStatus

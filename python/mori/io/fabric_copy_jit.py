@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+"""The copy kernel of the FABRIC backend.
+
+It runs on GPUs that this build of mori does not drive, so there is none to load; the backend works without it.
+"""
+
+from __future__ import annotations
+
+from .._errors import UnsupportedError
+
+
+def available() -> bool:
+    """Tell whether the kernel can be loaded on this host."""
+    return False
+
+
+def load() -> str:
+    """Return the path of the compiled kernel.
+
+    Raises:
+        UnsupportedError: there is no GPU that could run it.
+    """
+    raise UnsupportedError("the fabric copy kernel needs a GPU with a FABRIC backend, and none is usable here")
