@@ -42,7 +42,7 @@ def call(name: str, *args: Any) -> Any:
     """Run the native function ``name`` and return its result; its error comes out as one of mori's exceptions."""
     function = getattr(_extension or _load(), "pybind_" + name, None)
     if function is None:
-        raise ExtensionError(f"the native extension has no {name}: it was not built with these Python files; {_REBUILD}")
+        raise ExtensionError(f"the native extension lacks {name}, so it is not of these Python files; {_REBUILD}")
     try:
         return function(*args)
     except RuntimeError as err:
@@ -88,7 +88,9 @@ def _load() -> Any:
             _refuse()
         extension = _import_extension()
         if not hasattr(extension, "pybind_InstallFast"):
-            raise ExtensionError(f"the native extension was not built with these Python files; {_REBUILD}")
+            raise ExtensionError(
+                f"the native extension lacks InstallFast, so it is not of these Python files; {_REBUILD}"
+            )
         extension.pybind_InstallFast(_FAST)
         fast_module = sys.modules[_FAST]
         if _log_level is not None:

@@ -63,12 +63,15 @@ def _python_facts() -> dict[str, Any]:
         "platform": platform.platform(),
     }
     # Installed versions are read from metadata: importing torch takes seconds and starts threads.
-    for package in ("torch", "numpy"):
-        try:
-            facts[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            facts[package] = "not installed"
+    facts["torch"], facts["numpy"] = _installed("torch"), _installed("numpy")
     return facts
+
+
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _section(name: str, value: Any) -> str:

@@ -31,7 +31,7 @@ def table(rows: Sequence[dict[str, Any]], indent: str = "") -> str:
     room = max(24, shutil.get_terminal_size().columns - start)
     out = []
     for line in lines:
-        head = "".join(text.ljust(width + 2) for text, width in zip(line[:-1], widths))
+        head = "".join(text.ljust(width + 2) for text, width in zip(line[:-1], widths[:-1], strict=True))
         wrapped = textwrap.wrap(line[-1], room) or [""]
         out.append(indent + head + wrapped[0])
         out.extend(" " * start + more for more in wrapped[1:])

@@ -84,7 +84,7 @@ class IOEngineConfig(_Config):
     """Where an engine listens.
 
     Args:
-        host: address of the control plane, as peers reach it (an IPv4 address); empty means all interfaces.
+        host: address of the control plane, as peers reach it (an IPv4 address); empty means the loopback address only.
         port: 0 to 65535; 0 lets the system choose, and ``get_engine_desc().port`` tells which once a backend exists.
 
     Raises:
@@ -125,7 +125,8 @@ class RdmaBackendConfig(BackendConfig):
         max_chunks_per_transfer: at least 1.
         num_nics_per_transfer: at least 1.
 
-    ``max_send_wr``, ``max_cqe_num`` and ``max_msg_sge`` are attributes only: queue sizes, 0 chooses.
+    Attributes only: ``max_send_wr``, ``max_cqe_num`` and ``max_msg_sge`` are queue sizes, 0 chooses; ``deadline_ms``
+    (30000) is the time after which a transfer fails, 0 means never.
     """
 
     qp_per_transfer = _int32()
@@ -141,6 +142,7 @@ class RdmaBackendConfig(BackendConfig):
     max_send_wr = _Int(0, 2**32 - 1)
     max_cqe_num = _Int(0, 2**32 - 1)
     max_msg_sge = _Int(0, 2**32 - 1)
+    deadline_ms = _Int(0, 2**31 - 1)
 
     def __init__(
         self,
@@ -168,6 +170,7 @@ class RdmaBackendConfig(BackendConfig):
         self.max_send_wr = 0
         self.max_cqe_num = 0
         self.max_msg_sge = 0
+        self.deadline_ms = 30000
 
 
 class _StreamsConfig(BackendConfig):

@@ -153,9 +153,7 @@ class IOEngine:
             RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
         """
         try:
-            status: TransferStatus = self._post_one(
-                self._pair(local, remote), False, local_off, remote_off, size, uid
-            )
+            status: TransferStatus = self._post_one(self._pair(local, remote), False, local_off, remote_off, size, uid)
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -165,9 +163,7 @@ class IOEngine:
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory; returns and raises as :meth:`read`."""
         try:
-            status: TransferStatus = self._post_one(
-                self._pair(local, remote), True, local_off, remote_off, size, uid
-            )
+            status: TransferStatus = self._post_one(self._pair(local, remote), True, local_off, remote_off, size, uid)
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -259,9 +255,9 @@ class IOEngine:
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
             names = ("locals", "local_offs", "remotes", "remote_offs", "sizes", "uids")
-            told = ", ".join(f"{name} has {n}" for name, n in zip(names, lengths))
+            told = ", ".join(f"{name} has {n}" for name, n in zip(names, lengths, strict=True))
             raise ValueError(f"batch lists must have one entry for each pair: {told}")
-        rows = list(zip(*columns))
+        rows = list(zip(*columns, strict=True))
         if len(rows) > 1:
             rows = [_checked(row) for row in rows]
         return [self._submit(is_write, *row) for row in rows]

@@ -13,8 +13,8 @@ class TransferStatus:
     """The state of one transfer (of a whole batch, for batch calls).
 
     ``TransferStatus()`` makes one in state INIT; the read and write calls return one already submitted. The engine
-    keeps its own reference: dropping the object does not cancel the transfer, and the object stays readable after the engine
-    is gone. All methods may be called from any thread. The object cannot be copied or pickled.
+    keeps its own reference: dropping the object does not cancel the transfer, and the object stays readable after the
+    engine is gone. All methods may be called from any thread. The object cannot be copied or pickled.
     """
 
     __slots__ = ()
