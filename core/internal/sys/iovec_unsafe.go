@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// IovMax is the most Iovecs that the kernel takes in one call (UIO_MAXIOV).
+const IovMax = 1024
+
+// An Iovec is a run of memory of this or another process, laid out as the kernel's struct iovec.
+type Iovec struct {
+	Addr uint64
+	Len  uint64
+}
+
+// The kernel's struct on the platforms that mori builds for: this fails to compile elsewhere.
+var _ [unsafe.Sizeof(unix.Iovec{})]byte = [unsafe.Sizeof(Iovec{})]byte{}
+
+// Readv reads from fd into the first IovMax entries of iov. 0 with entries of some length is the end of the file.
+func Readv(fd int, iov []Iovec) (int, error) { return iovCall(unix.SYS_READV, fd, iov) }
+
+// Writev writes the first IovMax entries of iov to fd.
+func Writev(fd int, iov []Iovec) (int, error) { return iovCall(unix.SYS_WRITEV, fd, iov) }
+
+func iovCall(trap uintptr, fd int, iov []Iovec) (int, error) {
+	iov = iov[:min(len(iov), IovMax)]
+	for {
+		n, _, errno := unix.Syscall(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
+		if errno == 0 {
+			return int(n), nil
+		}
+		if errno != syscall.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// Sendv sends the first IovMax entries of iov on the socket fd with the given MSG_ flags and MSG_NOSIGNAL: a peer that has
+// gone is EPIPE and never a signal, whatever the host program did with SIGPIPE.
+func Sendv(fd int, iov []Iovec, flags int) (int, error) {
+	var msg unix.Msghdr
+	msg.Iov = (*unix.Iovec)(unsafe.Pointer(unsafe.SliceData(iov)))
+	msg.SetIovlen(min(len(iov), IovMax))
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), uintptr(flags|unix.MSG_NOSIGNAL))
+		if errno == 0 {
+			return int(n), nil
+		}
+		if errno != syscall.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// Advance drops the first n bytes of iov, inside an entry if need be (that entry is changed), and entries without
+// length in front of the rest. It returns what remains.
+func Advance(iov []Iovec, n uint64) []Iovec {
+	for len(iov) > 0 && iov[0].Len <= n {
+		n -= iov[0].Len
+		iov = iov[1:]
+	}
+	if len(iov) > 0 {
+		iov[0].Addr += n
+		iov[0].Len -= n
+	}
+	return iov
+}
