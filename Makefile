@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+# PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-race bench lint generate wheel dev clean
+
+PY := .venv/bin/python
+# Go packages with C in them include Python.h. Their test programs run without a
+# Python, so its symbols stay open there.
+GO = CGO_CFLAGS="-O2 -g $$($(PY) tools/pyheaders.py)" \
+     CGO_LDFLAGS="-O2 -g -Wl,--unresolved-symbols=ignore-all" go
+GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
+ARGS ?=
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+demo: dev ## move a paged KV cache between two processes; ARGS="--path tcp" and so on
+	@$(PY) -m mori demo $(ARGS)
+
+test: dev ## all tests, Go and Python
+	$(GO) test ./...
+	$(PY) -m pytest tests/python $(ARGS)
+
+test-race: dev ## the Go tests under the race detector, in random order
+	$(GO) test -race -shuffle=on -count=1 ./...
+
+bench: dev ## speed of mori.io beside the raw limits of this machine
+	@$(PY) -m mori bench io $(ARGS)
+
+lint: dev ## gofmt, go vet, staticcheck, ruff, mypy
+	@gofmt -d $(GO_DIRS) | tee build/log/gofmt.diff; test ! -s build/log/gofmt.diff
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+generate: ## write the files that are made from others: type stubs, version
+	go run ./tools/stubgen
+
+wheel: dev ## build dist/mori-*.whl for the Python of .venv
+	@rm -rf build/lib* build/bdist*
+	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist
+
+dev: ## make .venv, in which "import mori" runs this tree
+	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/dev.py
+
+clean: ## remove everything that was built, .venv included
+	rm -rf build dist .venv python/*.egg-info python/mori/_native/*.so
