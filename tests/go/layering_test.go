@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+package repo
+
+import (
+	"path"
+	"strings"
+	"testing"
+)
+
+// rank orders the layers: a package imports only layers of a lower rank. A
+// folder that is not listed belongs to the nearest listed folder above it.
+var rank = map[string]int{
+	"native": 0, "core/internal": 0, "core/config": 0, "core/logging": 0, "core/fabric": 0,
+	"core/device": 1, "core/memory": 1, "core/topology": 1, "core/bootstrap": 1,
+	"core/provider": 2,
+	"core":          3,
+	"shmem":         4, "io": 4,
+	"ep":       5,
+	"pybind":   6,
+	"tests/go": 7,
+}
+
+// beside lists the imports between layers of one rank that are allowed: the
+// first may import the second.
+var beside = map[[2]string]bool{
+	{"core/fabric", "core/internal"}:  true,
+	{"core/config", "core/internal"}:  true,
+	{"core/logging", "core/internal"}: true,
+	{"core/logging", "core/config"}:   true,
+}
+
+// layer returns the longest prefix of dir that has a rank, or "".
+func layer(dir string) string {
+	for p := dir; p != "."; p = path.Dir(p) {
+		if _, ok := rank[p]; ok {
+			return p
+		}
+	}
+	return ""
+}
+
+// mayImport reports whether a package in folder from may import the one in folder to.
+func mayImport(from, to string) bool {
+	a, b := layer(from), layer(to)
+	return a == "" || b == "" || a == b || rank[b] < rank[a] || beside[[2]string{a, b}]
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, f := range goFiles(t) {
+		for _, imported := range f.imports() {
+			own, ok := strings.CutPrefix(imported, module)
+			if ok && !mayImport(f.dir, own) {
+				t.Errorf("%s imports %s: %s sits above or beside %s", f.path, imported, layer(own), layer(f.dir))
+			}
+		}
+	}
+}
+
+// Providers know the words of the fabric and nothing of one another; what two of
+// them share is in core/provider/internal.
+func TestProvidersStandAlone(t *testing.T) {
+	const providers = "core/provider/"
+	for _, f := range goFiles(t) {
+		mine, ok := strings.CutPrefix(f.dir, providers)
+		if !ok || strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		mine, _, _ = strings.Cut(mine, "/")
+		for _, imported := range f.imports() {
+			other, ok := strings.CutPrefix(imported, module+providers)
+			other, _, _ = strings.Cut(other, "/")
+			if ok && other != mine && other != "internal" {
+				t.Errorf("%s imports %s: providers do not know one another", f.path, imported)
+			}
+		}
+	}
+}
+
+func TestMayImport(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"core", "core/memory", true},
+		{"core/memory", "core", false},
+		{"core/provider/tcp", "core/fabric", true},
+		{"core/provider/tcp", "core/provider/internal/ring", true},
+		{"core/provider/tcp", "ep", false},
+		{"core/fabric/fabrictest", "core/provider/mem", false},
+		{"core/fabric/util", "core/internal/sys", true},
+		{"io", "core/fabric", true},
+		{"io", "shmem", false},
+		{"shmem", "io", false},
+		{"ep", "shmem", true},
+		{"native", "core/fabric", false},
+		{"pybind", "io", true},
+		{"io", "pybind", false},
+		{"tests/go/bench", "pybind", true},
+		{"io", "sort", true},
+	} {
+		if got := mayImport(c.from, c.to); got != c.want {
+			t.Errorf("mayImport(%s, %s) = %v, want %v", c.from, c.to, got, c.want)
+		}
+	}
+}
