@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race bench lint generate wheel dev clean
+.PHONY: help demo test test-race bench bench-once lint generate wheel dev clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -26,6 +26,9 @@ test-race: dev ## the Go tests under the race detector, in random order
 
 bench: dev ## speed of mori.io beside the raw limits of this machine
 	@$(PY) -m mori bench io $(ARGS)
+
+bench-once: dev ## every Go benchmark for one round, to see that it still runs
+	$(GO) test -run '^$$' -bench . -benchtime=1x ./...
 
 lint: dev ## gofmt, go vet, staticcheck, ruff, mypy
 	@gofmt -d $(GO_DIRS) | tee build/log/gofmt.diff; test ! -s build/log/gofmt.diff

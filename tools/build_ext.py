@@ -68,9 +68,11 @@ def sources() -> list[Path]:
     """Every file whose content can change the extension, in a stable order."""
     found = [ROOT / "go.mod", ROOT / "go.sum", Path(__file__).resolve()]
     for top in SOURCE_DIRS:
-        for path in sorted((ROOT / top).rglob("*")):
-            if path.suffix in SOURCE_SUFFIXES and not path.name.endswith("_test.go"):
-                found.append(path)
+        found += [
+            path
+            for path in sorted((ROOT / top).rglob("*"))
+            if path.suffix in SOURCE_SUFFIXES and not path.name.endswith("_test.go")
+        ]
     return found
 
 
