@@ -11,7 +11,6 @@ inputs are unchanged. Works without root, python3-venv, python3-dev and pip.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -76,7 +75,8 @@ def make_venv() -> None:
         sys.exit("dev: .venv is stale and cannot remake itself: deactivate it and run make dev again")
     say(f"creating .venv for Python {sys.version.split()[0]}")
     shutil.rmtree(VENV, ignore_errors=True)
-    if importlib.util.find_spec("ensurepip") is not None:
+    # Debian and Ubuntu keep ensurepip in python3-venv.
+    if subprocess.run([sys.executable, "-m", "ensurepip", "--version"], capture_output=True, check=False).returncode == 0:
         run(sys.executable, "-m", "venv", VENV)
     else:
         run(sys.executable, "-m", "venv", "--without-pip", VENV)
