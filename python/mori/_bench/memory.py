@@ -83,6 +83,13 @@ class Pattern:
                 bad.append((offset, index))
         return bad
 
+    def expected(self, offset: int, size: int) -> bytes:
+        """The bytes at a place of a buffer that holds granule i at offset i * granule. It may not cross a granule."""
+        index, start = divmod(offset, self.granule)
+        if start + size > self.granule:
+            raise ValueError(f"bytes {offset}..{offset + size} cross a granule of {self.granule} bytes")
+        return ctypes.string_at(self._address(index) + start, size)
+
     def touched(self, region: Region, offsets: Iterable[int]) -> list[int]:
         """The offsets at which a granule is not all zero."""
         zeros = ctypes.addressof(self._zeros)

@@ -135,8 +135,6 @@ def _answer(pipe: Connection, service: object, method: str, args: tuple[Any, ...
         result = getattr(service, method)(*args)
         if isinstance(result, GeneratorType):
             result = _relay(pipe, result)
-    except (BrokenPipeError, ConnectionResetError):
-        raise
     except Exception as err:
         pipe.send(("error", f"{type(err).__name__}: {err}\n{traceback.format_exc()}"))
         return

@@ -73,4 +73,4 @@ class Copies:
 
 
 def _iovecs(addresses: Sequence[int], size: int) -> ctypes.Array[_Iovec]:
-    return (_Iovec * len(addresses))(*((address, size) for address in addresses))
+    return (_Iovec * len(addresses))(*(_Iovec(address, size) for address in addresses))

@@ -102,7 +102,7 @@ def _on_all(socks: list[socket.socket], view: memoryview, one: Callable[[socket.
         except (OSError, ValueError) as err:
             failures.append(err)
 
-    threads = [threading.Thread(target=guarded, args=pair, daemon=True) for pair in zip(socks, shares)]
+    threads = [threading.Thread(target=guarded, args=pair, daemon=True) for pair in zip(socks, shares, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""The table of cases: names, sizes and what each should reach."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from .side import Path
+
+Kind = Literal["stream", "latency", "submit", "poll", "idle", "leak"]
+MIB = 1 << 20
+KIB = 1 << 10
+BUFFER_BYTES = 128 * MIB
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {">=": operator.ge, "<=": operator.le}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on the ratio to the raw limit, or on the value itself."""
+
+    of: Literal["ratio", "value"]
+    sense: Literal[">=", "<="]
+    bound: float
+    unit: str = ""
+
+    def met(self, value: float, ratio: float | None) -> bool | None:
+        """None when the figure that the target speaks of was not measured."""
+        figure = value if self.of == "value" else ratio
+        return None if figure is None else _COMPARE[self.sense](figure, self.bound)
+
+    def __str__(self) -> str:
+        if self.of == "ratio":
+            return f"{self.sense} {self.bound:.2f} x raw"
+        return f"{self.sense} {self.bound:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement. A case without a path of its own runs on the first path that was asked for."""
+
+    name: str
+    kind: Kind
+    unit: str
+    path: Path | None = None
+    entries: int = 1
+    size: int = 0
+    read: bool = False
+    target: Target | None = None
+
+    @property
+    def bytes(self) -> int:
+        return self.entries * self.size
+
+
+def _streams(path: Path, big: float, small: float) -> Iterable[Case]:
+    for suffix, read in (("", False), ("-read", True)):
+        for entries, size, label, bound in ((128, MIB, "128x1MiB", big), (1024, 4 * KIB, "1024x4KiB", small)):
+            target = Target("ratio", ">=", bound)
+            yield Case(f"{path}-{label}{suffix}", "stream", "GB/s", path, entries, size, read, target)
+
+
+def _latency(path: Path, target: Target) -> Iterable[Case]:
+    yield Case(f"{path}-8B-latency", "latency", "us", path, 1, 8, False, target)
+    yield Case(f"{path}-8B-latency-read", "latency", "us", path, 1, 8, True, target)
+
+
+CASES: tuple[Case, ...] = (
+    *_streams("shm", 0.95, 0.90),
+    *_latency("shm", Target("value", "<=", 6, "us")),
+    *_streams("tcp", 0.90, 0.70),
+    *_latency("tcp", Target("ratio", "<=", 1.5)),
+    Case("submit-1000-lists", "submit", "us", None, 1000, 4 * KIB, False, Target("value", "<=", 60, "us")),
+    Case("status-poll", "poll", "ns", None, target=Target("value", "<=", 150, "ns")),
+    Case("idle-cpu", "idle", "% of a core", None, target=Target("value", "<=", 1, "% of a core")),
+    Case("million-small-leak", "leak", "KiB", None, 1_000_000, 64, False, Target("value", "<=", 8192, "KiB")),
+)
+
+
+def choose(names: str | None, path: Path | None) -> list[Case]:
+    """The cases of a comma list (all when None), less those of the other path. Raises ValueError for unknown names."""
+    known = {case.name: case for case in CASES}
+    wanted = list(known) if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        raise ValueError(f"unknown case {', '.join(map(repr, unknown)) or repr(names)}; known: {', '.join(known)}")
+    chosen = [known[name] for name in wanted if path is None or known[name].path in (None, path)]
+    if not chosen:
+        raise ValueError(f"none of {', '.join(wanted)} runs on path {path}")
+    return chosen

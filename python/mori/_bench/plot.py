@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""Pictures of results, drawn by matplotlib without a display."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .machine import Machine
+from .measure import Result
+
+OURS, RAW, GOOD, BAD = "#2463a6", "#b9bec7", "#2e8b57", "#c0392b"
+
+
+def trouble(file: Path) -> str | None:
+    """Why a picture cannot be written to the file, or None. Asked before the measurement, not after it."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError as err:
+        return f"--plot needs matplotlib ({err}); install it with: pip install matplotlib"
+    known = FigureCanvasAgg.get_supported_filetypes()
+    if file.suffix.lstrip(".").lower() not in known:
+        return f"--plot {file}: the name must end in one of {', '.join('.' + kind for kind in sorted(known))}"
+    if not file.absolute().parent.is_dir():
+        return f"--plot {file}: there is no folder {file.absolute().parent}"
+    return None
+
+
+def draw(results: list[Result], machine: Machine, file: Path) -> None:
+    """Bars of throughput, ours beside raw with the target as a mark, and of times below them."""
+    import matplotlib.pyplot as plt
+
+    streams = [r for r in results if r.case.kind == "stream"]
+    times = [r for r in results if r.case.unit == "us"]
+    groups = [pair for pair in ((streams, "GB/s, more is better"), (times, "µs, less is better")) if pair[0]]
+    if not groups:
+        groups = [(results, "value")]
+    fig, axes = plt.subplots(len(groups), 1, figsize=(11, 1.2 + 3.6 * len(groups)), squeeze=False, layout="constrained")
+    for axis, (some, label) in zip(axes[:, 0], groups, strict=True):
+        _bars(axis, some, label)
+    fig.suptitle(f"mori bench io\n{machine}", fontsize=10)
+    fig.savefig(file, dpi=130)
+    plt.close(fig)
+
+
+def _bars(axis: Any, results: list[Result], label: str) -> None:
+    places = range(len(results))
+    width = 0.38
+    raw = axis.bar([p + width / 2 for p in places], [r.raw or 0 for r in results], width, color=RAW, label="raw limit")
+    ours = axis.bar([p - width / 2 for p in places], [r.value for r in results], width, color=OURS, label="mori")
+    axis.bar_label(raw, fmt="%.3g", fontsize=8, color="#555")
+    axis.bar_label(ours, fmt="%.3g", fontsize=8)
+    for place, result in zip(places, results, strict=True):
+        bound = _bound(result)
+        if bound is not None:
+            colour = GOOD if result.ok else BAD
+            axis.hlines(bound, place - width, place, color=colour, linewidth=2.5, label=None if place else "target")
+    axis.set_xticks(list(places), [r.case.name for r in results], rotation=20, ha="right", fontsize=9)
+    axis.set_ylabel(label)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+
+
+def _bound(result: Result) -> float | None:
+    target = result.case.target
+    if target is None:
+        return None
+    if target.of == "value":
+        return target.bound
+    return target.bound * result.raw if result.raw else None
