@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"mori/core/fabric"
+)
+
+// A Transport makes the sockets under the protocol: *net.TCPConn or *net.UnixConn.
+type Transport interface {
+	// Listen accepts at the address at, or at one of the transport's choice if empty.
+	Listen(ctx context.Context, at fabric.Addr) (net.Listener, error)
+
+	// Dial connects one socket.
+	Dial(ctx context.Context, to fabric.Addr) (net.Conn, error)
+
+	// Prelude readies a socket before anything of this package is on it: socket options, or an exchange of
+	// the transport's own, such as passing file descriptors. It runs on both sides, active on the one who
+	// dialed. The socket has a deadline, and an error closes it. extra goes to Config.Attach. On the passive
+	// side nobody is trusted yet.
+	Prelude(conn net.Conn, active bool) (extra any, err error)
+
+	// Addr is a socket's address in the provider's text form.
+	Addr(a net.Addr) fabric.Addr
+}
+
+// A Config makes a Fabric.
+type Config struct {
+	Info      fabric.Info // what GetInfo answered: names, limits, capabilities
+	Transport Transport
+	Links     int          // sockets per endpoint, 1 to MaxLinks
+	Logger    *slog.Logger // nil: slog.Default()
+
+	// Attach, if set, is called once per endpoint when its sockets are connected and before any frame is
+	// read or written. extra is the first socket's. An error ends the connection attempt. It may return nil:
+	// then everything goes through the stream.
+	Attach func(ep *Endpoint, extra any) (Direct, error)
+
+	// OpenDomain, if set, is called for each new domain, before anybody else sees it.
+	OpenDomain func(d *Domain)
+}
+
+// A Ticket names an op that Submit took, until it ended.
+type Ticket uint32
+
+// A Direct moves the payload of reads and writes beside the stream. Its methods are called from several
+// goroutines.
+type Direct interface {
+	// RMA takes an op over, or answers false: then it goes through the stream. Who takes it calls
+	// Endpoint.Finish or Endpoint.Forward exactly once, before or after RMA returns. op stays valid until then.
+	// The op was checked (fabric/util.CheckOp), fences were waited for, room in the queue is reserved. RMA does
+	// not wait.
+	RMA(t Ticket, op *fabric.Op, key fabric.RegionKey) bool
+
+	// Frame takes an extension frame of the peer, in the order of their sending. body is valid until it
+	// returns. It does not wait: the stream stands still meanwhile. An error ends the connection.
+	Frame(kind uint8, body []byte) error
+
+	// Stop is called once, when the connection ended by cause. When it returns, no copy is under way, nobody
+	// touches the memory of an op or region any more, and Finish or Forward was called for each op.
+	Stop(cause error)
+
+	// Path is what fabric.Prober says of this connection.
+	Path() (name, reason string)
+}
+
+// The methods of Endpoint that a Direct may call, from any goroutine:
+//
+//	Finish(t Ticket, err error)             the op ended; err wraps a fabric.Errno
+//	Forward(t Ticket)                       the payload is at the target already; the op's remote data goes through
+//	                                        the stream, and the op ends when the peer has it
+//	SendFrame(kind uint8, body []byte) error  sends an extension frame (kind 0 to 255, body up to MaxExtension bytes,
+//	                                        copied); never waits; ErrAgain when MaxExtensionQueue bytes are queued
+//	Fail(err error)                         ends the connection, with err as its cause; returns at once
+//	RecvCQ() *util.CQ                       where OpRemoteWrite completions of this endpoint go
+//	Domain() *Domain                        its MRs() *util.MRTable and Imports() *util.Imports
+//	Peer() fabric.Addr
+
+const (
+	// MaxLinks bounds Config.Links.
+	MaxLinks = 8
+	// MaxExtension bounds the body of one extension frame.
+	MaxExtension = 4096
+	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
+	MaxExtensionQueue = 1 << 20
+)

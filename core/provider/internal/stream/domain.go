@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+// A Domain holds the memory regions, the queues and the endpoints of one device.
+type Domain struct{}

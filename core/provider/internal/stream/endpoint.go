@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+// An Endpoint is one end of a connection over one or more sockets.
+type Endpoint struct{}
