@@ -107,9 +107,8 @@ class Build:
             raise BuildError("go is not on PATH: install Go 1.24 or later (https://go.dev/dl)")
         if importlib.util.find_spec("pybindgen") is None:
             raise BuildError(f"pybindgen is missing: {sys.executable} -m pip install pybindgen==0.22.1")
-        flags = pyheaders.cgo_flags()
         self.env["CGO_ENABLED"] = "1"
-        self.env["CGO_CFLAGS"] = f"-O2 -g {flags} {os.environ.get('MORI_CFLAGS', '')}".strip()
+        self.env["CGO_CFLAGS"] = f"-O2 -g {pyheaders.cgo_flags()}"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
 
@@ -200,7 +199,7 @@ def build(dest: Path, force: bool = False) -> Path:
 def build_alone(run: Build, output: Path, force: bool) -> Path:
     """build, with the lock held."""
     stamp = run.work / "linked.sha256"
-    want = digest(sources(), sys.executable, sys.version, os.environ.get("MORI_CFLAGS", ""))
+    want = digest(sources(), sys.executable, sys.version)
     made = run.work / output.name
     if not force and read(stamp) == want and output.exists() and made.exists() \
             and output.stat().st_mtime == made.stat().st_mtime:

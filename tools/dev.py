@@ -42,9 +42,11 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> None:
 
 def check_tools() -> None:
     """Refuse early, and by name, when a compiler is missing or too old."""
-    for tool, package in (("gcc", "gcc"), ("go", "Go 1.24 or later from https://go.dev/dl")):
-        if shutil.which(os.environ.get("CC", tool) if tool == "gcc" else tool) is None:
-            sys.exit(f"dev: {tool} is not on PATH: install {package}")
+    compiler = os.environ.get("CC", "gcc").split()[0]
+    if shutil.which(compiler) is None:
+        sys.exit(f"dev: {compiler} is not on PATH: install a C compiler (apt-get install gcc libc6-dev)")
+    if shutil.which("go") is None:
+        sys.exit("dev: go is not on PATH: install Go 1.24 or later from https://go.dev/dl")
     text = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True, cwd="/").stdout
     found = re.match(r"go(\d+)\.(\d+)", text)
     if found and (int(found[1]), int(found[2])) < MIN_GO:
