@@ -45,8 +45,10 @@ func Pidfd(pid int) (int, error) {
 }
 
 // Readable tells at once whether fd has something to read, is at its end, or is broken.
-func Readable(fd int) bool {
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+func Readable(fd int) bool { return polled(fd, unix.POLLIN) }
+
+func polled(fd int, events int16) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
 		n, err := unix.Poll(p, 0)
 		if err != syscall.EINTR {
@@ -54,6 +56,9 @@ func Readable(fd int) bool {
 		}
 	}
 }
+
+// HungUp tells at once whether the peer of socket fd has closed its end, or fd is broken. Data that waits does not matter.
+func HungUp(fd int) bool { return polled(fd, unix.POLLRDHUP) }
 
 // The values of kernel.yama.ptrace_scope.
 const (

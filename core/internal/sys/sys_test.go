@@ -265,6 +265,67 @@ func TestPidfdAndPeerCred(t *testing.T) {
 	}
 }
 
+func TestHungUp(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	if _, err := unix.Write(fds[1], []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if HungUp(fds[0]) || !Readable(fds[0]) {
+		t.Fatal("waiting data taken for a hang-up")
+	}
+	unix.Close(fds[1])
+	if !HungUp(fds[0]) {
+		t.Fatal("a closed peer was not noticed")
+	}
+}
+
+func TestRights(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	if err := unix.Sendmsg(fds[0], []byte("x"), Rights(fds[0]), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	oob := make([]byte, RightsLen)
+	_, n, _, _, err := unix.Recvmsg(fds[1], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	got := ParseRights(oob[:n])
+	if err != nil || len(got) != 1 {
+		t.Fatalf("descriptors %v: %v", got, err)
+	}
+	CloseFD(got[0])
+	if got := ParseRights([]byte("garbage of some length")); got != nil {
+		t.Fatalf("garbage gave %v", got)
+	}
+}
+
+func TestCopyStopsAtAHole(t *testing.T) {
+	m, err := Alloc(3 * 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer Free(m)
+	for i := range m {
+		m[i] = byte(i * 3)
+	}
+	dst := make([]byte, 4096)
+	if n, err := Copy(iovecs(dst[:10], dst[10:]), iovecs(m[:4000], m[4000:4096])); n != 4096 || err != nil || !bytes.Equal(dst, m[:4096]) {
+		t.Fatalf("copied %d: %v", n, err)
+	}
+	if err := unix.Mprotect(m[2*4096:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Copy(iovecs(make([]byte, 3*4096)), iovecs(m[:4096], m[4096:])); n != 4096 || err != syscall.EFAULT {
+		t.Fatalf("into a hole: %d, %v", n, err)
+	}
+}
+
 func TestPtraceScope(t *testing.T) {
 	scope, err := PtraceScope()
 	if err != nil || scope < PtraceClassic || scope > PtraceNone {
