@@ -42,6 +42,7 @@ import pyheaders
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "moricore"
 PACKAGE = "mori/pybind"
+STEPS = 6
 SOURCE_DIRS = ("core", "io", "shmem", "ep", "native", "pybind")
 SOURCE_SUFFIXES = {".go", ".c", ".h", ".cc", ".cpp", ".hpp", ".s", ".S"}
 
@@ -115,7 +116,7 @@ class Build:
     def step(self, what: str, command: list[str], cwd: Path = ROOT) -> None:
         """Run one command with its output in the log; show the log's end when it does not end well."""
         self.step_number += 1
-        print(f"  [{self.step_number}/5] {what}", flush=True)
+        print(f"  [{self.step_number}/{STEPS}] {what}", flush=True)
         with self.log.open("a") as log:
             log.write(f"\n$ {shlex.join(command)}\n")
             log.flush()
@@ -131,8 +132,10 @@ class Build:
         inputs = [p for p in sources() if p.parent == ROOT / "pybind"]
         want = digest([*inputs, ROOT / "go.mod", Path(__file__).resolve()], sys.executable)
         if read(stamp) == want and (self.work / f"{NAME}.c").exists():
-            self.step_number = 4
+            self.step_number = STEPS - 1
             return
+        # gopy goes on with what it understood of a package that does not compile.
+        self.step("go build pybind", ["go", "build", PACKAGE])
         for old in self.work.iterdir():
             if old.is_file() and old.name != "lock":
                 old.unlink()
@@ -165,7 +168,7 @@ class Build:
         exports = self.work / "exports.map"
         exports.write_text(f"{{ global: PyInit__{NAME}; local: *; }};\n")
         made = self.work / output.name
-        self.step("go build", ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
+        self.step("go build extension", ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
                                f"-ldflags=-s -w '-extldflags=-Wl,--version-script={exports}'",
                                "-o", str(made), "."], cwd=self.work)
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -78,7 +78,8 @@ def make_venv() -> None:
     say(f"creating .venv for Python {sys.version.split()[0]}")
     shutil.rmtree(VENV, ignore_errors=True)
     # Debian and Ubuntu keep ensurepip in python3-venv.
-    if subprocess.run([sys.executable, "-m", "ensurepip", "--version"], capture_output=True, check=False).returncode == 0:
+    probe = [sys.executable, "-m", "ensurepip", "--version"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
         run(sys.executable, "-m", "venv", VENV)
     else:
         run(sys.executable, "-m", "venv", "--without-pip", VENV)
