@@ -9,6 +9,7 @@ Nothing here owns memory. A span is valid while its object lives; a view is vali
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -148,7 +149,7 @@ def _torch_array(ptr: int, shape: Sequence[int], dtype: Any, device_id: int | No
 
 
 def _jax_array(ptr: int, shape: Sequence[int], dtype: Any, device_id: int | None) -> Any:
-    import jax
+    jax: Any = importlib.import_module("jax")
 
     count = math.prod(shape) * dtype_size(dtype)
     flat = jax.dlpack.from_dlpack(gpu_tensor_view(ptr, (count,), "uint8", device_id or 0))

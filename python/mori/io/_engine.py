@@ -153,7 +153,8 @@ class IOEngine:
             RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
         """
         try:
-            status: TransferStatus = self._post_one(self._pair(local, remote), False, local_off, remote_off, size, uid)
+            pair = self._pair(local, remote)
+            status: TransferStatus = self._post_one(pair.handle, False, local_off, remote_off, size, uid)
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -163,7 +164,8 @@ class IOEngine:
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory; returns and raises as :meth:`read`."""
         try:
-            status: TransferStatus = self._post_one(self._pair(local, remote), True, local_off, remote_off, size, uid)
+            pair = self._pair(local, remote)
+            status: TransferStatus = self._post_one(pair.handle, True, local_off, remote_off, size, uid)
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -273,9 +275,8 @@ class IOEngine:
         uid: Any,
     ) -> TransferStatus:
         try:
-            status: TransferStatus = self._post(
-                self._pair(local, remote), is_write, local_offs, remote_offs, sizes, uid
-            )
+            pair = self._pair(local, remote)
+            status: TransferStatus = self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid)
         except MoriError as err:
             status = self._failed_status(int(_code_of(err)), str(err))
         except RuntimeError as err:

@@ -30,6 +30,7 @@ from ._config import (
 )
 from ._desc import EngineDesc, MemoryDesc
 from ._enums import BackendType, MemoryLocationType, StatusCode
+from ._mirror import Mirror
 from ._status import TransferStatus
 
 _CONFIGS: dict[BackendType, type[BackendConfig]] = {
@@ -39,7 +40,8 @@ _CONFIGS: dict[BackendType, type[BackendConfig]] = {
     BackendType.FABRIC: FabricBackendConfig,
 }
 
-# Cached engine-level pairs; beyond this many the cache starts afresh, so that peers that come and go cost no memory.
+# Engine-level pairs that are kept; beyond this many the table starts afresh, so that peers which come and go cost
+# no memory.
 _MAX_PAIRS = 65536
 
 
@@ -62,6 +64,16 @@ def _expect(kind: type, value: Any, what: str) -> Any:
     return value
 
 
+class _Pair:
+    """A native session that the engine keeps for two memories. It closes when its last user lets go of it."""
+
+    __slots__ = ("__weakref__", "handle")
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        weakref.finalize(self, _close, "SessionClose", handle, os.getpid()).atexit = False
+
+
 class IOEngine:
     """The native engine. Prefer :class:`mori.io.IOEngine`, whose docstrings say what the operations do."""
 
@@ -70,13 +82,16 @@ class IOEngine:
         _expect(IOEngineConfig, config, "config")
         self._handle: int = _core.call("EngineNew", key, config.host, config.port)
         self._lock = threading.Lock()
-        self._pairs: dict[tuple[bytes, bytes], int] = {}
+        self._pairs: dict[tuple[bytes, bytes], _Pair] = {}
         self._generation = 0
+        self._mirror = Mirror()
         self._finalizer = weakref.finalize(self, _close, "EngineClose", self._handle, os.getpid())
 
     def Close(self) -> None:
         """Close the engine: stop its threads and fail what is in flight. Further calls do nothing."""
-        self._finalizer()
+        _core.call("EngineClose", self._handle)
+        self._finalizer.detach()
+        self._forget_pairs()
 
     def GetEngineDesc(self) -> EngineDesc:
         return EngineDesc._of(json.loads(_core.call("EngineDesc", self._handle)))
@@ -123,8 +138,9 @@ class IOEngine:
 
     def DeregisterMemory(self, desc: MemoryDesc) -> None:
         _expect(MemoryDesc, desc, "desc")
-        _core.call("EngineDeregisterMemory", self._handle, desc.pack().hex())
-        self._forget_pairs()
+        packed = desc.pack()
+        _core.call("EngineDeregisterMemory", self._handle, packed.hex())
+        self._forget_pairs(packed)
 
     def AllocateTransferUniqueId(self) -> int:
         try:
@@ -162,31 +178,91 @@ class IOEngine:
     def LoadFabricCopyModule(self, path: str) -> None:
         raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which needs a GPU")
 
-    def pair(self, local: MemoryDesc, remote: MemoryDesc) -> int:
-        """Return the native session that serves ``local`` and ``remote``, which the engine keeps and owns."""
+    def Read(
+        self,
+        local: MemoryDesc,
+        local_off: int,
+        remote: MemoryDesc,
+        remote_off: int,
+        size: int,
+        status: TransferStatus,
+        uid: int,
+    ) -> None:
+        self._post_one(False, self.pair(local, remote).handle, local_off, remote_off, size, status, uid)
+
+    def Write(
+        self,
+        local: MemoryDesc,
+        local_off: int,
+        remote: MemoryDesc,
+        remote_off: int,
+        size: int,
+        status: TransferStatus,
+        uid: int,
+    ) -> None:
+        self._post_one(True, self.pair(local, remote).handle, local_off, remote_off, size, status, uid)
+
+    def BatchRead(self, *columns: Any) -> None:
+        """Take locals, local_offs, remotes, remote_offs, sizes, statuses, uids: one entry for each pair."""
+        self._post_columns(False, columns)
+
+    def BatchWrite(self, *columns: Any) -> None:
+        """Take locals, local_offs, remotes, remote_offs, sizes, statuses, uids: one entry for each pair."""
+        self._post_columns(True, columns)
+
+    def _post_columns(self, is_write: bool, columns: tuple[Any, ...]) -> None:
+        if len(columns) != 7 or len({len(column) for column in columns}) != 1:
+            raise ValueError(
+                "batch calls take seven lists of one length: locals, local_offs, remotes, remote_offs,"
+                " sizes, statuses, uids"
+            )
+        for local, local_offs, remote, remote_offs, sizes, status, uid in zip(*columns, strict=True):
+            pair = self.pair(local, remote)
+            self._post(is_write, pair.handle, local_offs, remote_offs, sizes, status, uid)
+
+    def _post(
+        self, is_write: bool, handle: int, lo: Any, ro: Any, sizes: Any, status: TransferStatus, uid: int
+    ) -> None:
+        _expect(TransferStatus, status, "status")
+        try:
+            self._mirror.follow(_core.fast().post(handle, is_write, lo, ro, sizes, uid), status)
+        except RuntimeError as err:
+            raise from_native(err) from None
+
+    def _post_one(
+        self, is_write: bool, handle: int, lo: int, ro: int, size: int, status: TransferStatus, uid: int
+    ) -> None:
+        _expect(TransferStatus, status, "status")
+        try:
+            self._mirror.follow(_core.fast().post_one(handle, is_write, lo, ro, size, uid), status)
+        except RuntimeError as err:
+            raise from_native(err) from None
+
+    def pair(self, local: MemoryDesc, remote: MemoryDesc) -> _Pair:
+        """Return the session that the engine keeps for two memories; hold on to it while its handle is in use."""
         try:
             key = (local._packed or local.pack(), remote._packed or remote.pack())
         except AttributeError:
             raise TypeError(f"local and remote must be MemoryDesc, got {local!r} and {remote!r}") from None
-        handle = self._pairs.get(key)
-        if handle is None:
-            handle = self._find_pair(key)
-        return handle
+        return self._pairs.get(key) or self._find_pair(key)
 
-    def _find_pair(self, key: tuple[bytes, bytes]) -> int:
+    def _find_pair(self, key: tuple[bytes, bytes]) -> _Pair:
         generation = self._generation
-        handle: int = _core.call("EngineSessionFor", self._handle, key[0].hex(), key[1].hex())
+        pair = _Pair(_core.call("EngineSessionFor", self._handle, key[0].hex(), key[1].hex()))
         with self._lock:
             if len(self._pairs) >= _MAX_PAIRS:
                 self._pairs.clear()
+            # A pair found before the engine changed may be one that the change made wrong.
             if generation == self._generation:
-                self._pairs[key] = handle
-        return handle
+                self._pairs[key] = pair
+        return pair
 
-    def _forget_pairs(self) -> None:
+    def _forget_pairs(self, memory: bytes | None = None) -> None:
+        """Drop the pairs of one memory, or all, after a change that they may not survive."""
         with self._lock:
             self._generation += 1
-            self._pairs.clear()
+            kept = {} if memory is None else {key: pair for key, pair in self._pairs.items() if memory not in key}
+            self._pairs = kept
 
 
 class IOEngineSession:
@@ -211,5 +287,32 @@ class IOEngineSession:
         return described
 
     def Close(self) -> None:
-        """Give the session up; further calls do nothing."""
-        self._finalizer()
+        """Give the session up; transfers under way go on. Further calls do nothing."""
+        _core.call("SessionClose", self._handle)
+        self._finalizer.detach()
+
+    def Read(self, local_off: int, remote_off: int, size: int, status: TransferStatus, uid: int) -> None:
+        self._engine._post_one(False, self._handle, local_off, remote_off, size, status, uid)
+
+    def Write(self, local_off: int, remote_off: int, size: int, status: TransferStatus, uid: int) -> None:
+        self._engine._post_one(True, self._handle, local_off, remote_off, size, status, uid)
+
+    def BatchRead(
+        self,
+        local_offs: Sequence[int],
+        remote_offs: Sequence[int],
+        sizes: Sequence[int],
+        status: TransferStatus,
+        uid: int,
+    ) -> None:
+        self._engine._post(False, self._handle, local_offs, remote_offs, sizes, status, uid)
+
+    def BatchWrite(
+        self,
+        local_offs: Sequence[int],
+        remote_offs: Sequence[int],
+        sizes: Sequence[int],
+        status: TransferStatus,
+        uid: int,
+    ) -> None:
+        self._engine._post(True, self._handle, local_offs, remote_offs, sizes, status, uid)

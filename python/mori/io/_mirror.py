@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""Statuses that callers bring along, for the native spelling of transfers.
+
+The engine reports to a status it made itself. A mirror copies the outcome to the caller's object: at once when it is
+known, else from one thread, which runs only while something is pending and keeps the order of completion.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ._enums import StatusCode
+from ._status import TransferStatus
+
+# While the oldest transfer goes on, the others are looked at this often.
+_SWEEP_MS = 20
+
+
+class Mirror:
+    """Copies outcomes for one engine."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: list[tuple[TransferStatus, TransferStatus]] = []
+
+    def follow(self, source: TransferStatus, target: TransferStatus) -> None:
+        """Make ``target`` tell what ``source`` tells, now and when it ends."""
+        with self._lock:
+            if source.InProgress():
+                target.SetCode(StatusCode.IN_PROGRESS)
+                self._pending.append((source, target))
+                if len(self._pending) == 1:
+                    threading.Thread(target=self._run, name="mori-mirror", daemon=True).start()
+                return
+        _copy(source, target)
+
+    def _run(self) -> None:
+        while True:
+            self._pending[0][0].WaitFor(_SWEEP_MS)
+            with self._lock:
+                going = []
+                for source, target in self._pending:
+                    if source.InProgress():
+                        going.append((source, target))
+                    else:
+                        _copy(source, target)
+                self._pending = going
+                if not going:
+                    return
+
+
+def _copy(source: TransferStatus, target: TransferStatus) -> None:
+    target.SetMessage(source.Message())
+    target.SetCode(source.Code())

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures. Everything a test makes through them is closed, stopped or reaped when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mori.io import BackendType, IOEngine
+from support import BACKENDS, Peer, introduce, new_engine
+
+
+@pytest.fixture
+def make_engine() -> Iterator[Callable[..., IOEngine]]:
+    """A function like ``support.new_engine``."""
+    engines: list[IOEngine] = []
+
+    def make(*args: Any, **kwargs: Any) -> IOEngine:
+        engines.append(new_engine(*args, **kwargs))
+        return engines[-1]
+
+    yield make
+    for engine in reversed(engines):
+        engine.close()
+
+
+@pytest.fixture
+def make_peer() -> Iterator[Callable[..., Peer]]:
+    """A function like the constructor of ``support.Peer``."""
+    peers: list[Peer] = []
+
+    def make(*args: Any, **kwargs: Any) -> Peer:
+        peers.append(Peer(*args, **kwargs))
+        return peers[-1]
+
+    yield make
+    for peer in reversed(peers):
+        peer.stop()
+
+
+@pytest.fixture
+def engine(make_engine: Callable[..., IOEngine]) -> IOEngine:
+    """One engine with an RDMA backend."""
+    return make_engine("solo")
+
+
+@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+def backend(request: pytest.FixtureRequest) -> BackendType:
+    """Each backend that works on every machine."""
+    return request.param
+
+
+@pytest.fixture
+def two_engines(make_engine: Callable[..., IOEngine], backend: BackendType) -> tuple[IOEngine, IOEngine]:
+    """Two engines of this process that know each other, with each backend in turn."""
+    left, right = make_engine("left", backend), make_engine("right", backend)
+    introduce(left, right)
+    return left, right

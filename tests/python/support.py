@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: MIT
+"""What the tests share: buffers with known bytes, engines, and peers that are processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from mori.io import (
+    BackendType,
+    EngineDesc,
+    IOEngine,
+    IOEngineConfig,
+    MemoryDesc,
+    RdmaBackendConfig,
+    StatusCode,
+    TransferStatus,
+)
+from mori.tensor_utils import buffer_span
+
+WAIT_MS = 10_000
+BACKENDS = [BackendType.RDMA, BackendType.TCP]
+
+
+def pattern(size: int, seed: int = 1) -> bytes:
+    """Return ``size`` reproducible bytes that differ from those of every other seed."""
+    return random.Random(seed).randbytes(size)
+
+
+def new_engine(
+    key: str, backend: BackendType | None = BackendType.RDMA, config: RdmaBackendConfig | None = None, port: int = 0
+) -> IOEngine:
+    engine = IOEngine(key, IOEngineConfig("127.0.0.1", port))
+    if backend is not None:
+        engine.create_backend(backend, config)
+    return engine
+
+
+def introduce(*engines: IOEngine) -> None:
+    """Make every engine know every other one."""
+    for engine in engines:
+        for other in engines:
+            if other is not engine:
+                engine.register_remote_engine(other.get_engine_desc())
+
+
+class Region:
+    """A bytearray registered with an engine."""
+
+    def __init__(self, engine: IOEngine, content: bytes | int) -> None:
+        self.buffer = bytearray(content)
+        self.desc = engine.register_memory(*buffer_span(self.buffer))
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.buffer)
+
+
+def finish(status: TransferStatus, timeout_ms: int = WAIT_MS) -> StatusCode:
+    """Wait for a transfer; running out of time is a failure of the test, not an answer."""
+    code = status.WaitFor(timeout_ms)
+    assert code != StatusCode.IN_PROGRESS, f"no end after {timeout_ms} ms"
+    return code
+
+
+def succeed(status: TransferStatus) -> None:
+    code = finish(status)
+    assert code == StatusCode.SUCCESS, f"{code}: {status.Message()}"
+
+
+def eventually(check: Callable[[], Any], timeout: float = 10.0) -> Any:
+    """Return the first true result of ``check``; fail when there is none in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        result = check()
+        if result:
+            return result
+        assert time.monotonic() < deadline, f"not true within {timeout} s"
+        time.sleep(0.005)
+
+
+class _PeerSide:
+    """The commands a peer process answers; each public method is one."""
+
+    def __init__(self) -> None:
+        self.engine: IOEngine | None = None
+        self.regions: list[Region] = []
+        self.statuses: list[TransferStatus] = []
+
+    def start(self, key: str, backend: int, config: dict[str, Any]) -> bytes:
+        settings = RdmaBackendConfig()
+        for name, value in config.items():
+            setattr(settings, name, value)
+        self.engine = new_engine(key, BackendType(backend), settings)
+        return self.engine.get_engine_desc().pack()
+
+    def know(self, packed: bytes) -> None:
+        self.engine.register_remote_engine(EngineDesc.unpack(packed))
+
+    def register(self, content: bytes | int) -> tuple[int, bytes]:
+        self.regions.append(Region(self.engine, content))
+        return len(self.regions) - 1, self.regions[-1].desc.pack()
+
+    def deregister(self, index: int) -> None:
+        self.engine.deregister_memory(self.regions[index].desc)
+
+    def content(self, index: int) -> bytes:
+        return bytes(self.regions[index])
+
+    def transfer(self, name: str, index: int, local: list, remote: bytes, remote_offs: list, sizes: list) -> int:
+        """Run one engine-level batch and return its final code."""
+        desc, uid = self.regions[index].desc, self.engine.allocate_transfer_uid()
+        batch = getattr(self.engine, name)
+        [status] = batch([desc], [local], [MemoryDesc.unpack(remote)], [remote_offs], [sizes], [uid])
+        return int(finish(status))
+
+    def pop(self, key: str, uid: int) -> int | None:
+        status = self.engine.pop_inbound_transfer_status(key, uid)
+        return None if status is None else int(status.Code())
+
+    def describe(self) -> dict[str, Any]:
+        return self.engine.describe()
+
+
+def _serve(pipe: Connection, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    side = _PeerSide()
+    while True:
+        try:
+            name, args = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send((True, getattr(side, name)(*args)))
+        except Exception as err:
+            pipe.send((False, f"{type(err).__name__}: {err}"))
+
+
+class Peer:
+    """An engine in a process of its own, driven by commands: the methods of ``_PeerSide``."""
+
+    def __init__(
+        self,
+        key: str,
+        backend: BackendType = BackendType.RDMA,
+        method: str = "spawn",
+        environment: dict[str, str] | None = None,
+        **config: Any,
+    ) -> None:
+        context = multiprocessing.get_context(method)
+        self._pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, environment or {}), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.key = key
+        self.desc = EngineDesc.unpack(self.call("start", key, int(backend), config))
+
+    def call(self, name: str, *args: Any) -> Any:
+        self._pipe.send((name, args))
+        assert self._pipe.poll(30), f"peer {self.key} did not answer {name}"
+        fine, result = self._pipe.recv()
+        assert fine, f"peer {self.key}: {name}: {result}"
+        return result
+
+    def register(self, content: bytes | int) -> tuple[int, MemoryDesc]:
+        index, packed = self.call("register", content)
+        return index, MemoryDesc.unpack(packed)
+
+    def content(self, index: int) -> bytes:
+        return self.call("content", index)
+
+    def meet(self, engine: IOEngine) -> None:
+        """Make the peer and ``engine`` know each other."""
+        engine.register_remote_engine(self.desc)
+        self.call("know", engine.get_engine_desc().pack())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join(10)
+
+    def stop(self) -> None:
+        self._pipe.close()
+        self.process.join(5)
+        if self.process.is_alive():
+            self.kill()
+
+
+def run_script(code: str, timeout: float = 30, **environment: str) -> str:
+    """Run a program in a fresh interpreter, where mori was never loaded, and return what it printed."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = os.pathsep.join([here, *sys.path])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
