@@ -8,6 +8,7 @@ from typing import Any
 
 from .machine import Machine
 from .measure import Result
+from .report import figure
 
 OURS, RAW, GOOD, BAD = "#2463a6", "#b9bec7", "#2e8b57", "#c0392b"
 
@@ -41,6 +42,8 @@ def draw(results: list[Result], machine: Machine, file: Path) -> None:
     fig, axes = plt.subplots(len(groups), 1, figsize=(11, 1.2 + 3.6 * len(groups)), squeeze=False, layout="constrained")
     for axis, (some, label) in zip(axes[:, 0], groups, strict=True):
         _bars(axis, some, label)
+        if some is times:
+            axis.set_yscale("log")
     fig.suptitle(f"mori bench io\n{machine}", fontsize=10)
     fig.savefig(file, dpi=130)
     plt.close(fig)
@@ -51,8 +54,8 @@ def _bars(axis: Any, results: list[Result], label: str) -> None:
     width = 0.38
     raw = axis.bar([p + width / 2 for p in places], [r.raw or 0 for r in results], width, color=RAW, label="raw limit")
     ours = axis.bar([p - width / 2 for p in places], [r.value for r in results], width, color=OURS, label="mori")
-    axis.bar_label(raw, fmt="%.3g", fontsize=8, color="#555")
-    axis.bar_label(ours, fmt="%.3g", fontsize=8)
+    axis.bar_label(raw, fmt=figure, fontsize=8, color="#555")
+    axis.bar_label(ours, fmt=figure, fontsize=8)
     for place, result in zip(places, results, strict=True):
         bound = _bound(result)
         if bound is not None:
@@ -61,7 +64,7 @@ def _bars(axis: Any, results: list[Result], label: str) -> None:
     axis.set_xticks(list(places), [r.case.name for r in results], rotation=20, ha="right", fontsize=9)
     axis.set_ylabel(label)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=9)
+    axis.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
 
 
 def _bound(result: Result) -> float | None:

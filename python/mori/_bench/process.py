@@ -23,7 +23,11 @@ CALL_TIMEOUT_S = 120.0
 
 
 class RemoteError(RuntimeError):
-    """A method of a remote service raised; the text carries the remote traceback."""
+    """A method of a remote service raised, or its process died. `trace` is the remote traceback, if there is one."""
+
+    def __init__(self, text: str, trace: str = "") -> None:
+        super().__init__(text)
+        self.trace = trace
 
 
 class Remote:
@@ -34,7 +38,12 @@ class Remote:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, factory, args), name=name, daemon=True)
-        self._process.start()
+        # A child inherits an ignored Ctrl-C through exec; it would else die noisily if one came while it starts.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._process.start()
+        finally:
+            signal.signal(signal.SIGINT, handler)
         theirs.close()
 
     @property
@@ -77,7 +86,8 @@ class Remote:
         while True:
             kind, value = self._next(timeout)
             if kind == "error":
-                raise RemoteError(f"{self.name} (process {self.pid}): {value}")
+                text, trace = value
+                raise RemoteError(f"{self.name} (process {self.pid}): {text}", trace)
             yield kind, value
 
     def _next(self, timeout: float) -> tuple[str, Any]:
@@ -116,7 +126,6 @@ class Remote:
 
 
 def _serve(pipe: Connection, factory: str, args: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         module, _, name = factory.partition(":")
         service = getattr(importlib.import_module(module), name)(*args)
@@ -136,7 +145,7 @@ def _answer(pipe: Connection, service: object, method: str, args: tuple[Any, ...
         if isinstance(result, GeneratorType):
             result = _relay(pipe, result)
     except Exception as err:
-        pipe.send(("error", f"{type(err).__name__}: {err}\n{traceback.format_exc()}"))
+        pipe.send(("error", (f"{type(err).__name__}: {err}", traceback.format_exc())))
         return
     pipe.send(("result", result))
 

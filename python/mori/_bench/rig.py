@@ -88,8 +88,9 @@ class Rig:
         self.here.meet(card)
         self._session = self.here.session(card)
         told = self._session.describe()
-        if told.get("path") != path:
-            raise PathUnavailable(f"the session does not run on {path}: {told}")
+        transport, _, how = told["path"].partition("/")
+        if transport != path or (path == "shm" and how == "stream"):
+            raise PathUnavailable(f"the session runs on {told['path']}, not on {path}: {'; '.join(told['reasons'])}")
 
     @property
     def session(self) -> IOEngineSession:
