@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+
+package util
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+)
+
+// An EQ is a queue of connection events. An endpoint makes two at most, so what is bound bounds it: it never overflows.
+type EQ struct {
+	mu     sync.Mutex
+	events []fabric.Event
+	closed bool
+	bound  int
+
+	wake chan struct{}
+	done chan struct{}
+}
+
+var _ fabric.EQ = (*EQ)(nil)
+
+// NewEQ makes a queue with space for size events to begin with.
+func NewEQ(size int) (*EQ, error) {
+	if size < 1 || size > 1<<20 {
+		return nil, fmt.Errorf("open event queue of %d entries, want 1 to %d: %w", size, 1<<20, fabric.ErrInvalid)
+	}
+	return &EQ{events: make([]fabric.Event, 0, size), wake: make(chan struct{}, 1), done: make(chan struct{})}, nil
+}
+
+// Push adds an event; a closed queue swallows it. A nil EQ is one that nobody bound.
+func (q *EQ) Push(e fabric.Event) {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.events = append(q.events, e)
+		q.kick()
+	}
+}
+
+func (q *EQ) kick() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Read pops an event without blocking; see fabric.EQ.
+func (q *EQ) Read() (fabric.Event, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fabric.Event{}, fabric.ErrClosed
+	}
+	if len(q.events) == 0 {
+		return fabric.Event{}, fabric.ErrAgain
+	}
+	e := q.events[0]
+	n := copy(q.events, q.events[1:])
+	q.events[n] = fabric.Event{}
+	if q.events = q.events[:n]; n > 0 {
+		q.kick()
+	}
+	return e, nil
+}
+
+// Wait is Read that parks; see fabric.EQ.
+func (q *EQ) Wait(ctx context.Context) (fabric.Event, error) {
+	for {
+		if e, err := q.Read(); err != fabric.ErrAgain {
+			return e, err
+		}
+		select {
+		case <-q.wake:
+		case <-q.done:
+		case <-ctx.Done():
+			return fabric.Event{}, ctx.Err()
+		}
+	}
+}
+
+// Bind counts an endpoint that uses the queue, ErrClosed if it is closed.
+func (q *EQ) Bind() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fmt.Errorf("bind event queue: %w", fabric.ErrClosed)
+	}
+	q.bound++
+	return nil
+}
+
+// Unbind undoes one Bind.
+func (q *EQ) Unbind() {
+	q.mu.Lock()
+	q.bound--
+	q.mu.Unlock()
+}
+
+// Close frees the queue, or answers ErrBusy while an endpoint is bound.
+func (q *EQ) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	if q.bound > 0 {
+		return fmt.Errorf("close event queue with %d bindings: %w", q.bound, fabric.ErrBusy)
+	}
+	q.closed = true
+	q.events = nil
+	close(q.done)
+	return nil
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+
+package util
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+)
+
+// Queues are the queues that an endpoint is bound to. The zero value is bound to none.
+type Queues struct {
+	Tx, Rx                   *CQ
+	TxSelective, RxSelective bool
+	EQ                       *EQ // may stay nil
+}
+
+// BindCQ is Endpoint.BindCQ but for the state.
+func (q *Queues) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
+	c, ok := cq.(*CQ)
+	switch {
+	case !ok || c == nil:
+		return fmt.Errorf("bind a completion queue of another kind (%T): %w", cq, fabric.ErrInvalid)
+	case dir == 0 || dir&^(fabric.DirTransmit|fabric.DirRecv) != 0:
+		return fmt.Errorf("bind completion queue to direction %#x: %w", dir, fabric.ErrBadFlags)
+	case dir&fabric.DirTransmit != 0 && q.Tx != nil, dir&fabric.DirRecv != 0 && q.Rx != nil:
+		return fmt.Errorf("bind a second completion queue to direction %#x: %w", dir, fabric.ErrOpBadState)
+	}
+	if dir&fabric.DirTransmit != 0 {
+		if err := c.Bind(); err != nil {
+			return err
+		}
+		q.Tx, q.TxSelective = c, selective
+	}
+	if dir&fabric.DirRecv != 0 {
+		if err := c.Bind(); err != nil {
+			return err
+		}
+		q.Rx, q.RxSelective = c, selective
+	}
+	return nil
+}
+
+// BindEQ is Endpoint.BindEQ but for the state.
+func (q *Queues) BindEQ(eq fabric.EQ) error {
+	e, ok := eq.(*EQ)
+	switch {
+	case !ok || e == nil:
+		return fmt.Errorf("bind an event queue of another kind (%T): %w", eq, fabric.ErrInvalid)
+	case q.EQ != nil:
+		return fmt.Errorf("bind a second event queue: %w", fabric.ErrOpBadState)
+	}
+	if err := e.Bind(); err != nil {
+		return err
+	}
+	q.EQ = e
+	return nil
+}
+
+// Complete is nil if Enable may go on: ErrNoCQ without a completion queue for both directions.
+func (q *Queues) Complete() error {
+	if q.Tx == nil || q.Rx == nil {
+		return fmt.Errorf("enable endpoint without a completion queue for both directions: %w", fabric.ErrNoCQ)
+	}
+	return nil
+}
+
+// Unbind lets go of all of them, once the endpoint puts nothing in any more.
+func (q *Queues) Unbind() {
+	if q.Tx != nil {
+		q.Tx.Unbind()
+	}
+	if q.Rx != nil {
+		q.Rx.Unbind()
+	}
+	if q.EQ != nil {
+		q.EQ.Unbind()
+	}
+}
+
+// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence.
+func (q *Queues) Done(op *fabric.Op, n uint64) {
+	if op.Flags&fabric.OpInject != 0 || q.TxSelective && op.Flags&fabric.OpWantCQE == 0 {
+		q.Tx.Unreserve(1)
+		return
+	}
+	q.Tx.Push(fabric.Completion{Ctx: op.Ctx, Kind: op.Kind, Len: n})
+}
+
+// Failed ends op, which is not a receive, with an error entry.
+func (q *Queues) Failed(op *fabric.Op, cause fabric.Errno, detail string) {
+	q.Tx.PushErr(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: op.Kind}, Err: cause, Detail: detail})
+}
