@@ -8,12 +8,14 @@ it leaves Ctrl-C to the parent.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import signal
 import time
 import traceback
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import GeneratorType, TracebackType
 from typing import Any
@@ -38,12 +40,8 @@ class Remote:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, factory, args), name=name, daemon=True)
-        # A child inherits an ignored Ctrl-C through exec; it would else die noisily if one came while it starts.
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
+        with _ctrl_c_blocked():
             self._process.start()
-        finally:
-            signal.signal(signal.SIGINT, handler)
         theirs.close()
 
     @property
@@ -123,6 +121,17 @@ class Remote:
         if kind is not None:
             self._process.terminate()
         self.close()
+
+
+@contextlib.contextmanager
+def _ctrl_c_blocked() -> Iterator[None]:
+    """What is started inside never sees Ctrl-C, from its first instruction on; for us it is only put off."""
+    resource_tracker.ensure_running()  # starting it later would unblock the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _serve(pipe: Connection, factory: str, args: tuple[Any, ...]) -> None:

@@ -34,7 +34,7 @@ class _NoBar:
         pass
 
 
-def bar(total: float, *, quiet: bool = False, **options: Any) -> Bar:
+def bar(total: float, *, quiet: bool = False, leave: bool = False, **options: Any) -> Bar:
     """A tqdm bar with its options when stderr is a terminal and tqdm is installed; else a silent stand-in."""
     if quiet or not sys.stderr.isatty():
         return _NoBar()
@@ -42,7 +42,7 @@ def bar(total: float, *, quiet: bool = False, **options: Any) -> Bar:
         from tqdm import tqdm
     except ImportError:
         return _NoBar()
-    made: Bar = tqdm(total=total, file=sys.stderr, leave=False, dynamic_ncols=True, **options)
+    made: Bar = tqdm(total=total, file=sys.stderr, leave=leave, dynamic_ncols=True, **options)
     return made
 
 

@@ -101,8 +101,9 @@ class Journey:
         with bar(
             shape.moved_bytes / 1e9,
             quiet=wish.quiet,
+            leave=True,
             desc="moving",
-            bar_format="{desc} {percentage:3.0f}%|{bar}| {n:.2f}/{total:.2f} GB, {rate_fmt}",
+            bar_format="{desc}  {percentage:3.0f}% |{bar}| {n:.2f} of {total:.2f} GB, {rate_fmt}",
             unit=" GB",
         ) as progress:
             for layers in mover.events():
@@ -113,7 +114,9 @@ class Journey:
     def _verify(self) -> tuple[int, int]:
         self._decode.begin("verify")
         wrong = touched = 0
-        with bar(self._wish.shape.layers, quiet=self._wish.quiet, desc="verifying", unit=" layers") as progress:
+        with bar(
+            self._wish.shape.layers, quiet=self._wish.quiet, leave=True, desc="verifying", unit=" layers"
+        ) as progress:
             for bad, spilt in self._decode.events():
                 wrong, touched = wrong + bad, touched + spilt
                 progress.update(1)
