@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""The ``mori`` command."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import mori
+from mori.cli import _table, main
+from support import run_script
+
+
+def out(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+class TestVersion:
+    def test_text(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert mori.__version__ in out(capsys, "version")
+
+    def test_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        told = json.loads(out(capsys, "version", "--json"))
+        assert told["mori"] == mori.__version__
+        assert told["native"]
+        assert told["python"] == platform.python_version()
+
+
+class TestDoctor:
+    def test_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        told = json.loads(out(capsys, "doctor", "--json"))
+        assert told["python"]["mori"] == mori.__version__
+        assert {"cpus", "numa", "nics", "gpus", "cma", "paths"} <= set(told)
+
+    def test_text(self, capsys: pytest.CaptureFixture[str]) -> None:
+        text = out(capsys, "doctor")
+        for title in ("Python", "CPUs", "NUMA", "NICs", "GPUs", "Cross-memory attach", "Paths"):
+            assert title in text
+
+    def test_paths_give_reasons(self, capsys: pytest.CaptureFixture[str]) -> None:
+        paths = json.loads(out(capsys, "doctor", "--json"))["paths"]
+        assert len(paths) >= 3
+        text = json.dumps(paths)
+        assert "tcp" in text.lower()
+        assert "gpu" in text.lower()
+
+    def test_without_the_extension(self) -> None:
+        code = """
+import sys
+sys.modules["mori._native._moricore"] = None
+from mori.cli import main
+assert main(["doctor"]) == 1
+"""
+        text = run_script(code)
+        assert "Likely causes" in text
+        assert "Python" in text
+
+
+class TestEnv:
+    def test_json(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MORI_NODE_ID", "here")
+        rows = {row["name"]: row for row in json.loads(out(capsys, "env", "--json"))}
+        assert rows["MORI_NODE_ID"]["value"] == "here"
+        assert rows["MORI_NODE_ID"]["meaning"]
+
+    def test_text(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MORI_NODE_ID", "here")
+        text = out(capsys, "env")
+        assert "MORI_NODE_ID" in text
+        assert "MORI_IO_CP_TIMEOUT_MS" in text
+        assert "MORI_IO_CP_TIMEOUT_MS" not in out(capsys, "env", "--set")
+
+    def test_unknown_variables_are_pointed_out(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MORI_TYPO", "1")
+        assert main(["env"]) == 0
+        assert "MORI_TYPO" in capsys.readouterr().err
+
+
+class TestMain:
+    @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["version", "--nonsense"]])
+    def test_wrong_usage(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as info:
+            main(arguments)
+        assert info.value.code == 2
+        assert "usage" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("name", ["bench", "demo"])
+    def test_arguments_are_handed_on(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[list[str]] = []
+        stub = ModuleType(f"mori._{name}")
+        stub.main = lambda arguments: seen.append(arguments) or 7
+        monkeypatch.setitem(sys.modules, f"mori._{name}", stub)
+        assert main([name, "io", "--json", "-x"]) == 7
+        assert seen == [["io", "--json", "-x"]]
+
+    def test_as_a_module(self) -> None:
+        result = subprocess.run(
+            [sys.executable, "-m", "mori", "version"], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert result.returncode == 0
+        assert mori.__version__ in result.stdout
+
+    def test_help_loads_nothing_native(self) -> None:
+        code = """
+import sys
+from mori.cli import main
+try:
+    main(["--help"])
+except SystemExit as err:
+    assert err.code == 0
+assert not any("_moricore" in name for name in sys.modules)
+"""
+        assert "doctor" in run_script(code)
+
+
+class TestTable:
+    def test_columns_line_up(self) -> None:
+        lines = _table.table([{"name": "a", "why": "x"}, {"name": "longer", "why": "y"}]).splitlines()
+        assert [line.index(what) for line, what in zip(lines, ("why", "x", "y"), strict=True)] == [8, 8, 8]
+
+    def test_last_column_wraps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "40")
+        lines = _table.table([{"name": "a", "why": "word " * 20}]).splitlines()
+        assert len(lines) > 2
+        assert max(map(len, lines)) <= 40
+
+    @pytest.mark.parametrize(
+        ("value", "text"), [(None, "-"), (True, "yes"), ([1, 2], "1, 2"), ({"a": False}, "a no"), ("", "-"), (0, "0")]
+    )
+    def test_cells(self, value: object, text: str) -> None:
+        assert _table.cell(value) == text
