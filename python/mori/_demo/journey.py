@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mori.io import BackendType
 
 from .._bench import raw_tcp
 from .._bench.machine import this_machine
 from .._bench.process import Remote, RemoteError
-from .._bench.progress import bar
+from .._bench.progress import Bar, bar
 from .cache import Shape
 from .outcome import Outcome
 from .worker import LayerTime, Mode, Worker
@@ -49,7 +49,7 @@ class Journey:
 
     def run(self) -> Outcome:
         wish, shape = self._wish, self._wish.shape
-        self._both("allocate")
+        self._allocate()
         info = self._meet()
         path = str(info["path"])
         self._measure_raw(path)
@@ -62,6 +62,17 @@ class Journey:
         self._both("close")
         reasons = [str(reason) for reason in info["reasons"]]  # type: ignore[attr-defined]
         return Outcome(shape, this_machine(), wish.mode, path, reasons, times, self._raw, wrong, touched)
+
+    def _bar(self, total: float, what: str, unit: str, **options: Any) -> Bar:
+        return bar(total, quiet=self._wish.quiet, leave=True, desc=f"{what:9}", unit=unit, **options)
+
+    def _allocate(self) -> None:
+        self._prefill.begin("allocate")
+        self._decode.begin("allocate")
+        with self._bar(self._wish.shape.layers, "filling", " layers") as progress:
+            for _ in self._prefill.events():
+                progress.update(1)
+        self._decode.result()
 
     def _both(self, method: str, *args: object) -> tuple[object, object]:
         self._prefill.begin(method, *args)
@@ -98,14 +109,8 @@ class Journey:
         wish, shape = self._wish, self._wish.shape
         mover = self._prefill if wish.mode == "write" else self._decode
         mover.begin("transfer", wish.mode, wish.inflight)
-        with bar(
-            shape.moved_bytes / 1e9,
-            quiet=wish.quiet,
-            leave=True,
-            desc="moving",
-            bar_format="{desc}  {percentage:3.0f}% |{bar}| {n:.2f} of {total:.2f} GB, {rate_fmt}",
-            unit=" GB",
-        ) as progress:
+        style = "{desc}: {percentage:3.0f}%|{bar}| {n:.2f}/{total:.2f} GB [{elapsed}<{remaining}, {rate_fmt}]"
+        with self._bar(shape.moved_bytes / 1e9, "moving", " GB", bar_format=style) as progress:
             for layers in mover.events():
                 progress.update(layers * shape.layer_bytes / 1e9)
         times: list[LayerTime] = mover.call("times")

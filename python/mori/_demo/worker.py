@@ -62,13 +62,14 @@ class Worker:
         self._remote_offsets: list[int] = []
         self._times: list[LayerTime] = []
 
-    def allocate(self) -> None:
-        """Makes the cache; prefill's holds the tokens, decode's is zero."""
+    def allocate(self) -> Iterator[int]:
+        """Makes the cache; prefill's holds the tokens, decode's is zero. Yields after each layer."""
         for layer in range(self.shape.layers):
             region = Region(self.shape.region_bytes)
             if self.role == "prefill":
                 self._pattern.fill(region, self.shape.granules(layer, self.table))
             self.layers.append(region)
+            yield layer
 
     def wipe(self) -> None:
         for region in self.layers:
