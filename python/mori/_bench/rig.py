@@ -60,8 +60,13 @@ class Rig:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self.use(None)
-        self.there.__exit__(*failure)
+        try:
+            if failure[0] is None:
+                self.use(None)
+            else:  # the other side may be in the middle of a call
+                self.here.shut()
+        finally:
+            self.there.__exit__(*failure)
 
     def _connect_raw(self) -> None:
         port = self.there.call("raw_listen")
