@@ -15,19 +15,18 @@ from typing import Any
 
 from .. import __version__, _core
 from .._errors import MoriError
-from ._table import cell, pairs, table
+from ._table import pairs, table
 
-_TITLES = {
-    "python": "Python",
-    "host": "Host",
-    "cpus": "CPUs",
-    "cpu": "CPUs",
-    "numa": "NUMA nodes",
-    "nics": "NICs",
-    "gpus": "GPUs",
-    "cma": "Cross-memory attach (same-host copies)",
-    "paths": "Paths that peers get",
-}
+# The sections of the report: where the fact lies, its title, and what to say when there is nothing.
+_SECTIONS = (
+    ("python", "Python", ""),
+    ("host.numa", "NUMA nodes", "none found"),
+    ("host.nics", "Network interfaces", "none found"),
+    ("host.rdma", "RDMA ports", "none: peers on other hosts are reached by TCP"),
+    ("host.gpus", "GPUs", "none found"),
+    ("cma", "Cross-memory attach (copies between processes of this host)", "unknown"),
+    ("paths", "Path to each kind of peer, and why no better one", "unknown"),
+)
 
 
 def add(commands: Any) -> None:
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(facts, indent=2))
     else:
-        print("\n\n".join(_section(name, value) for name, value in facts.items()))
+        print(_report(facts))
     return 1 if "problem" in facts else 0
 
 
@@ -74,12 +73,26 @@ def _installed(package: str) -> str:
         return "not installed"
 
 
-def _section(name: str, value: Any) -> str:
-    title = _TITLES.get(name, name.replace("_", " "))
-    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+def _report(facts: dict[str, Any]) -> str:
+    host = facts.get("host") or {}
+    if host:
+        cpu = {"CPUs": f"{host.get('cpus')} x {host.get('cpu_model') or 'unknown model'}"}
+        facts = {**facts, "python": {**facts["python"], **cpu}}
+    sections = []
+    for place, title, nothing in _SECTIONS:
+        value: Any = facts
+        for name in place.split("."):
+            value = value.get(name) if value else None
+        if value is not None or "problem" not in facts:
+            sections.append(_section(title, value, nothing))
+    if "problem" in facts:
+        sections.append(f"Problem\n{facts['problem']}")
+    return "\n\n".join(sections)
+
+
+def _section(title: str, value: Any, nothing: str) -> str:
+    if isinstance(value, list) and value:
         return f"{title}\n{table(value, '  ')}"
     if isinstance(value, dict) and value:
         return f"{title}\n{pairs(value, '  ')}"
-    if isinstance(value, str) and "\n" in value:
-        return f"{title}\n{value}"
-    return f"{title}: {'none' if value in ([], {}, None) else cell(value)}"
+    return f"{title}: {nothing}"

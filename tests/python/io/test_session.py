@@ -55,8 +55,10 @@ def test_many_small_ones(pair: tuple[Region, Region, IOEngineSession]) -> None:
 def test_alive_and_describe(pair: tuple[Region, Region, IOEngineSession]) -> None:
     session = pair[2]
     assert session.alive() is True
+    succeed(session.write(0, 0, 8, 0))
     described = session.describe()
     assert isinstance(described, dict)
+    assert described["peer"] == "right"
     assert described["path"]
 
 
