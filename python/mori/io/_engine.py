@@ -307,7 +307,7 @@ def _checked(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _uint64s(values: Any) -> array[int]:
     """Return a sequence of integers as 64-bit words, by the rules of the native conversion."""
-    if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__getitem__"):
+    if isinstance(values, (str, bytes, bytearray, dict)) or not hasattr(values, "__getitem__"):
         raise TypeError(f"expected a sequence of integers, got {type(values).__name__}")
     try:
         return array("Q", values)
