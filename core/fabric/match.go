@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+
+package fabric
+
+import (
+	"fmt"
+	"strings"
+)
+
+// mrModeTarget are the rules that matter only where a peer touches memory.
+const mrModeTarget = MRVirtAddr | MRProvKey
+
+// Match answers hints with what offer, a provider's full ability, can do of them: a new Info, or ErrNoData with the
+// reason.
+//
+// Zero in hints is a wildcard, but for MRMode, where it means that the caller follows no rule; nil hints ask for
+// nothing and follow every rule. Of the primary capabilities those asked for are granted, or all if none is; secondary ones
+// come along. The offer's MRMode loses what the granted capabilities do not need, and what is left must be in the
+// hints. Limits must be at least the hints', but for BestOp, which is advice.
+func Match(hints, offer *Info) (*Info, error) {
+	out := offer.Clone()
+	if hints == nil {
+		return out, nil
+	}
+	if err := matchNames(hints, offer); err != nil {
+		return nil, err
+	}
+	if missing := hints.Caps &^ offer.Caps; missing != 0 {
+		return nil, noMatch(offer, "has no %s", missing)
+	}
+	if asked := hints.Caps &^ CapsSecondary; asked != 0 {
+		out.Caps = asked | offer.Caps&CapsSecondary
+	}
+	out.MRMode = neededMode(offer.MRMode, out.Caps)
+	if extra := out.MRMode &^ hints.MRMode; extra != 0 {
+		return nil, noMatch(offer, "needs memory registration mode %#x", uint32(extra))
+	}
+	if err := matchLimits(hints, offer); err != nil {
+		return nil, err
+	}
+	if out.Src == "" {
+		out.Src = hints.Src
+	}
+	if out.Dest == "" {
+		out.Dest = hints.Dest
+	}
+	return out, nil
+}
+
+func noMatch(offer *Info, format string, args ...any) error {
+	return fmt.Errorf("match %s: it %s: %w", offer.Provider, fmt.Sprintf(format, args...), ErrNoData)
+}
+
+func matchNames(hints, offer *Info) error {
+	switch {
+	case hints.Provider != "" && offer.Provider != "" && !strings.EqualFold(hints.Provider, offer.Provider):
+		return noMatch(offer, "is not %s", hints.Provider)
+	case hints.FabricName != "" && hints.FabricName != offer.FabricName:
+		return noMatch(offer, "is on %q and not %q", offer.FabricName, hints.FabricName)
+	case hints.DomainName != "" && hints.DomainName != offer.DomainName:
+		return noMatch(offer, "is device %q and not %q", offer.DomainName, hints.DomainName)
+	case hints.EPType != 0 && hints.EPType != offer.EPType:
+		return noMatch(offer, "has endpoints of type %d and not %d", offer.EPType, hints.EPType)
+	case hints.Src != "" && offer.Src != "" && hints.Src != offer.Src:
+		return noMatch(offer, "is at %s and not %s", offer.Src, hints.Src)
+	case hints.Dest != "" && offer.Dest != "" && hints.Dest != offer.Dest:
+		return noMatch(offer, "goes to %s and not %s", offer.Dest, hints.Dest)
+	}
+	return nil
+}
+
+func neededMode(mode MRMode, caps Caps) MRMode {
+	if caps&CapHMEM == 0 {
+		mode &^= MRHMEM
+	}
+	if caps&(CapRMA|CapAtomic) == 0 {
+		mode &^= mrModeTarget
+	}
+	return mode
+}
+
+func matchLimits(hints, offer *Info) error {
+	h, o := &hints.Limits, &offer.Limits
+	for _, l := range [...]struct {
+		name       string
+		want, have uint64
+	}{
+		{"messages", h.MaxMsg, o.MaxMsg},
+		{"injected messages", h.MaxInject, o.MaxInject},
+		{"private data", uint64(h.MaxPrivate), uint64(o.MaxPrivate)},
+		{"remote completion data", uint64(h.CQDataSize), uint64(o.CQDataSize)},
+		{"ops in flight", uint64(h.TxSize), uint64(o.TxSize)},
+		{"posted receives", uint64(h.RxSize), uint64(o.RxSize)},
+		{"local segments", uint64(h.SegLimit), uint64(o.SegLimit)},
+		{"remote segments", uint64(h.RSegLimit), uint64(o.RSegLimit)},
+		{"region keys", uint64(h.MRKeySize), uint64(o.MRKeySize)},
+	} {
+		if l.want > l.have {
+			return noMatch(offer, "bounds %s to %d and not %d", l.name, l.have, l.want)
+		}
+	}
+	return nil
+}
+
+var capsText = [...]string{"MSG", "RMA", "ATOMIC", "TAGGED", "HMEM", "MULTI_RECV", "RMA_EVENT", "TRIGGER", "LOCAL_COMM", "REMOTE_COMM"}
+
+// String is the set in words, such as "MSG|RMA".
+func (c Caps) String() string {
+	var words []string
+	for i, word := range capsText {
+		if c&(1<<i) != 0 {
+			words = append(words, word)
+		}
+	}
+	if rest := c >> len(capsText) << len(capsText); rest != 0 || len(words) == 0 {
+		words = append(words, fmt.Sprintf("%#x", uint64(rest)))
+	}
+	return strings.Join(words, "|")
+}
