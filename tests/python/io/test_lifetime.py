@@ -92,6 +92,30 @@ def test_same_key_again(make_engine: Callable[..., IOEngine]) -> None:
         succeed(engine.write(region.desc, 0, region.desc, 32, 32, 0))
 
 
+def test_transfers_leave_nothing_behind(two_engines: tuple[IOEngine, IOEngine]) -> None:
+    left, right = two_engines
+    here, there = Region(left, pattern(4096)), Region(right, 4096)
+    session = left.create_session(here.desc, there.desc)
+    offs, sizes = list(range(0, 4096, 64)), [64] * 64
+
+    def resident() -> int:
+        gc.collect()
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * 4096
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            uid = session.allocate_transfer_uid()
+            statuses = [session.write(0, 0, 8, uid), session.batch_write(offs, offs, sizes, uid)]
+            assert left.wait_all(statuses, 10_000) == StatusCode.SUCCESS
+
+    rounds(500)
+    before = resident()
+    rounds(4000)
+    # The target may remember each notification in a few dozen bytes, not more.
+    assert resident() - before < 12 << 20
+
+
 EXITS = {
     "with transfers in flight": "",
     "after del": "del engine, session, statuses",

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 
 import pytest
 
-from mori.io import BackendType, IOEngine, StatusCode
+from mori.io import BackendType, IOEngine, RdmaBackendConfig, StatusCode
 from support import Peer, Region, finish, pattern, run_script, succeed
 
 SIZE = 1 << 20
@@ -167,16 +168,60 @@ class TestKilled:
         assert successor.content(index) == bytes(region)
 
 
+class TestStopped:
+    """A peer that hangs: its sockets stay open, and nobody answers."""
+
+    def test_deadline(self, make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer]) -> None:
+        config = RdmaBackendConfig()
+        config.deadline_ms = 700
+        engine, peer = make_engine("here", BackendType.TCP, config), make_peer("there", BackendType.TCP)
+        peer.meet(engine)
+        size = 128 << 20
+        region = Region(engine, size)
+        session = engine.create_session(region.desc, peer.register(size)[1])
+        succeed(session.write(0, 0, 8, 0))
+        os.kill(peer.process.pid, signal.SIGSTOP)
+        try:
+            status = session.write(0, 0, size, 1)
+            assert status.WaitFor(100) == StatusCode.IN_PROGRESS
+            assert finish(status) == StatusCode.ERR_RDMA_OP
+        finally:
+            os.kill(peer.process.pid, signal.SIGCONT)
+        message = status.Message()
+        assert "there" in message
+        assert "tcp" in message
+        succeed(engine.write(region.desc, 0, region.desc, 8, 8, 2))
+
+    def test_others_go_on(
+        self, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
+    ) -> None:
+        other = make_peer("other", backend)
+        other.meet(here)
+        region = Region(here, pattern(SIZE))
+        _, stuck = peer.register(SIZE)
+        index, remote = other.register(SIZE)
+        sessions = [here.create_session(region.desc, desc) for desc in (stuck, remote)]
+        for session in sessions:
+            succeed(session.write(0, 0, 8, 0))
+        os.kill(peer.process.pid, signal.SIGSTOP)
+        try:
+            waiting = [sessions[0].write(0, 0, SIZE, uid) for uid in range(8)]
+            for uid in range(8):
+                succeed(sessions[1].write(0, 0, SIZE, uid))
+        finally:
+            os.kill(peer.process.pid, signal.SIGCONT)
+        assert other.content(index) == bytes(region)
+        for status in waiting:
+            succeed(status)
+
+
 # A parent that never loaded mori forks two children; each starts its own engine.
 FORK_BOTH = """
 import os
-from support import Peer, pattern
-from mori.io import BackendType, MemoryDesc, StatusCode
+from support import pattern
+from mori.io import BackendType
 from mori import _core
 backend = BackendType[os.environ["BACKEND"]]
-
-class Late(Peer):
-    def start(self): pass
 
 import multiprocessing
 from support import _serve
