@@ -94,13 +94,16 @@ class IOEngine:
         self._forget_pairs()
 
     def GetEngineDesc(self) -> EngineDesc:
+        """Return how peers reach this engine."""
         return EngineDesc._of(json.loads(_core.call("EngineDesc", self._handle)))
 
     def Describe(self) -> dict[str, Any]:
+        """Return what it has and does, as a dictionary."""
         described: dict[str, Any] = json.loads(_core.call("EngineDescribe", self._handle))
         return described
 
     def CreateBackend(self, type: BackendType, config: BackendConfig | None = None) -> None:
+        """Start a way of moving bytes; see :meth:`mori.io.IOEngine.create_backend`."""
         # Identity, as the contract has it: an equal-looking object of another enum is not a backend.
         wanted = next((cls for known, cls in _CONFIGS.items() if known is type), None)
         if wanted is None:
@@ -110,21 +113,25 @@ class IOEngine:
         self._forget_pairs()
 
     def RemoveBackend(self, type: BackendType) -> None:
+        """Stop a backend; nothing happens if there is none."""
         _expect(BackendType, type, "type")
         _core.call("EngineRemoveBackend", self._handle, int(type))
         self._forget_pairs()
 
     def RegisterRemoteEngine(self, desc: EngineDesc) -> None:
+        """Make a peer known to every backend that exists now."""
         _expect(EngineDesc, desc, "desc")
         _core.call("EngineRegisterRemote", self._handle, desc.pack().hex())
         self._forget_pairs()
 
     def DeregisterRemoteEngine(self, desc: EngineDesc) -> None:
+        """Forget a peer; nothing happens if it is not known."""
         _expect(EngineDesc, desc, "desc")
         _core.call("EngineDeregisterRemote", self._handle, desc.pack().hex())
         self._forget_pairs()
 
     def RegisterMemory(self, ptr: int, size: int, device_id: int, loc: MemoryLocationType) -> MemoryDesc:
+        """Make ``size`` bytes at ``ptr`` usable; see :meth:`mori.io.IOEngine.register_memory`."""
         address = _uint64(ptr, "ptr")
         length = _uint64(size, "size")
         _expect(MemoryLocationType, loc, "mem_loc")
@@ -137,12 +144,14 @@ class IOEngine:
         return MemoryDesc._of(json.loads(text))
 
     def DeregisterMemory(self, desc: MemoryDesc) -> None:
+        """Withdraw a memory; nothing happens if it is not known."""
         _expect(MemoryDesc, desc, "desc")
         packed = desc.pack()
         _core.call("EngineDeregisterMemory", self._handle, packed.hex())
         self._forget_pairs(packed)
 
     def AllocateTransferUniqueId(self) -> int:
+        """Return the next transfer number of the engine."""
         try:
             uid: int = _core.fast().alloc_uid(self._handle)
         except RuntimeError as err:
@@ -150,6 +159,7 @@ class IOEngine:
         return uid
 
     def CreateSession(self, local: MemoryDesc, remote: MemoryDesc) -> IOEngineSession | None:
+        """Prepare transfers between two memories; None when no backend can serve the pair."""
         _expect(MemoryDesc, local, "local")
         _expect(MemoryDesc, remote, "remote")
         handle = _core.call("EngineCreateSession", self._handle, local.pack().hex(), remote.pack().hex())
@@ -167,15 +177,18 @@ class IOEngine:
         return arrived
 
     def WaitAll(self, statuses: Sequence[TransferStatus | None], timeout_ms: int = -1) -> StatusCode:
+        """Wait for transfers; see :meth:`mori.io.IOEngine.wait_all`."""
         try:
             return StatusCode(_core.fast().wait_all(statuses, timeout_ms))
         except RuntimeError as err:
             raise from_native(err) from None
 
     def LoadScatterGatherModule(self, path: str) -> None:
+        """Raise UnsupportedError: no GPU is driven here."""
         raise UnsupportedError(f"load {path}: the scatter/gather kernel needs an XGMI backend, which needs a GPU")
 
     def LoadFabricCopyModule(self, path: str) -> None:
+        """Raise UnsupportedError: no GPU is driven here."""
         raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which needs a GPU")
 
     def Read(
@@ -188,7 +201,9 @@ class IOEngine:
         status: TransferStatus,
         uid: int,
     ) -> None:
-        self._post_one(False, self.pair(local, remote).handle, local_off, remote_off, size, status, uid)
+        """Copy ``size`` bytes from the remote to the local memory; ``status`` tells how it goes."""
+        pair = self.pair(local, remote)
+        self._post_one(False, pair.handle, local_off, remote_off, size, status, uid)
 
     def Write(
         self,
@@ -200,7 +215,9 @@ class IOEngine:
         status: TransferStatus,
         uid: int,
     ) -> None:
-        self._post_one(True, self.pair(local, remote).handle, local_off, remote_off, size, status, uid)
+        """Copy ``size`` bytes from the local to the remote memory; ``status`` tells how it goes."""
+        pair = self.pair(local, remote)
+        self._post_one(True, pair.handle, local_off, remote_off, size, status, uid)
 
     def BatchRead(self, *columns: Any) -> None:
         """Take locals, local_offs, remotes, remote_offs, sizes, statuses, uids: one entry for each pair."""
@@ -276,13 +293,16 @@ class IOEngineSession:
         self._finalizer.atexit = False
 
     def AllocateTransferUniqueId(self) -> int:
+        """Return the next transfer number of the engine."""
         return self._engine.AllocateTransferUniqueId()
 
     def Alive(self) -> bool:
+        """Tell whether the session can still carry transfers."""
         alive: bool = _core.call("SessionAlive", self._handle)
         return alive
 
     def Describe(self) -> dict[str, Any]:
+        """Return what it has and does, as a dictionary."""
         described: dict[str, Any] = json.loads(_core.call("SessionDescribe", self._handle))
         return described
 
@@ -292,9 +312,11 @@ class IOEngineSession:
         self._finalizer.detach()
 
     def Read(self, local_off: int, remote_off: int, size: int, status: TransferStatus, uid: int) -> None:
+        """Copy ``size`` bytes from the remote to the local memory; ``status`` tells how it goes."""
         self._engine._post_one(False, self._handle, local_off, remote_off, size, status, uid)
 
     def Write(self, local_off: int, remote_off: int, size: int, status: TransferStatus, uid: int) -> None:
+        """Copy ``size`` bytes from the local to the remote memory; ``status`` tells how it goes."""
         self._engine._post_one(True, self._handle, local_off, remote_off, size, status, uid)
 
     def BatchRead(
@@ -305,6 +327,7 @@ class IOEngineSession:
         status: TransferStatus,
         uid: int,
     ) -> None:
+        """Copy blocks from the remote to the local memory as one transfer."""
         self._engine._post(False, self._handle, local_offs, remote_offs, sizes, status, uid)
 
     def BatchWrite(
@@ -315,4 +338,5 @@ class IOEngineSession:
         status: TransferStatus,
         uid: int,
     ) -> None:
+        """Copy blocks from the local to the remote memory as one transfer."""
         self._engine._post(True, self._handle, local_offs, remote_offs, sizes, status, uid)
