@@ -49,3 +49,6 @@ func Load64(addr uint64) uint64 { return atomic.LoadUint64((*uint64)(pointer(add
 
 // Store64 writes the word at addr atomically.
 func Store64(addr uint64, v uint64) { atomic.StoreUint64((*uint64)(pointer(addr)), v) }
+
+// Add64 adds delta to the word at addr atomically and returns the sum.
+func Add64(addr, delta uint64) uint64 { return atomic.AddUint64((*uint64)(pointer(addr)), delta) }

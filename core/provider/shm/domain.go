@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/stream"
+)
+
+// domains are those of one fabric that have endpoints.
+type domains struct {
+	opts *Options
+
+	mu   sync.Mutex
+	open map[*stream.Domain]*domain
+}
+
+// A domain is what its movers share: the workers, and the regions that are lent. It lives from the first mover to the last.
+type domain struct {
+	all  *domains
+	key  *stream.Domain
+	pool *pool
+
+	movers map[*mover]struct{} // under domains.mu
+}
+
+// watch has loans called in when a region closes.
+func (ds *domains) watch(d *stream.Domain) {
+	d.MRs().OnRevoke(func(region uint64) { ds.revoke(d, region) })
+}
+
+// attach makes the mover of a new connection.
+func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error) {
+	g, ok := extra.(*greeting)
+	if !ok {
+		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
+	}
+	m := newMover(ep, g, ds.opts)
+	ds.adopt(ep.Domain(), ep.Domain().MRs(), m)
+	return m, nil
+}
+
+// adopt sets a new mover to work.
+func (ds *domains) adopt(key *stream.Domain, table *util.MRTable, m *mover) {
+	m.lender.table = table
+	ds.join(key, m)
+	m.inbox.cq.AddSource(&m.inbox)
+	go m.watch()
+}
+
+func (ds *domains) join(key *stream.Domain, m *mover) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d := ds.open[key]
+	if d == nil {
+		d = &domain{all: ds, key: key, pool: newPool(), movers: make(map[*mover]struct{})}
+		ds.open[key] = d
+	}
+	d.movers[m] = struct{}{}
+	m.domain = d
+}
+
+// leave forgets a mover that has stopped; the workers go with the last one.
+func (d *domain) leave(m *mover) {
+	d.all.mu.Lock()
+	delete(d.movers, m)
+	last := len(d.movers) == 0
+	if last {
+		delete(d.all.open, d.key)
+	}
+	d.all.mu.Unlock()
+	if last {
+		d.pool.close()
+	}
+}
+
+// revoke calls in what was lent of a region and returns when nobody can touch it any more: the loans came back, or their connections
+// have ended. Who answers neither is disconnected; its fence then holds.
+func (ds *domains) revoke(key *stream.Domain, region uint64) {
+	ds.mu.Lock()
+	var movers []*mover
+	if d := ds.open[key]; d != nil {
+		for m := range d.movers {
+			movers = append(movers, m)
+		}
+	}
+	ds.mu.Unlock()
+	called := make(map[*mover][]*lent, len(movers))
+	for _, m := range movers {
+		if l := m.revoke(region); len(l) > 0 {
+			called[m] = l
+		}
+	}
+	late, cancel := context.WithTimeout(context.Background(), letGo)
+	defer cancel()
+	for m, loans := range called {
+		for _, l := range loans {
+			m.awaitReturn(late, l)
+		}
+	}
+}
+
+// awaitReturn waits for one loan until late, and then ends the connection.
+func (m *mover) awaitReturn(late context.Context, l *lent) {
+	select {
+	case <-l.returned:
+		return
+	case <-late.Done():
+	}
+	m.ep.Fail(fmt.Errorf("%s did not return region %d within %v: %w", m.ep.Peer(), l.region, letGo, fabric.ErrTimeout))
+	<-l.returned // Stop ends all loans, in bounded time
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"mori/core/fabric"
+)
+
+// A hello is what both sides send first on a new socket, with the memfd of their inbound ring beside it.
+type hello struct {
+	minVersion, maxVersion uint16
+	ringEntries            uint32
+	proofAddr              uint64   // where the sender's memory holds proof
+	proof                  [16]byte // random
+}
+
+// The versions of everything that shm says on its socket and in the ring.
+const (
+	minVersion = 1
+	maxVersion = 1
+)
+
+const (
+	helloMagic = "morishm\n"
+	helloLen   = len(helloMagic) + 2 + 2 + 4 + 8 + 16
+)
+
+func (h *hello) encode() []byte {
+	b := append(make([]byte, 0, helloLen), helloMagic...)
+	b = binary.BigEndian.AppendUint16(b, h.minVersion)
+	b = binary.BigEndian.AppendUint16(b, h.maxVersion)
+	b = binary.BigEndian.AppendUint32(b, h.ringEntries)
+	b = binary.BigEndian.AppendUint64(b, h.proofAddr)
+	return append(b, h.proof[:]...)
+}
+
+// parseHello answers any input; what it accepts speaks our version and our ring.
+func parseHello(b []byte) (h hello, err error) {
+	if len(b) != helloLen || string(b[:len(helloMagic)]) != helloMagic {
+		return h, fmt.Errorf("greeting is not of mori's shm: %w", fabric.ErrProtocol)
+	}
+	b = b[len(helloMagic):]
+	h.minVersion, h.maxVersion = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
+	h.ringEntries = binary.BigEndian.Uint32(b[4:])
+	h.proofAddr = binary.BigEndian.Uint64(b[8:])
+	copy(h.proof[:], b[16:])
+	if h.minVersion > maxVersion || h.maxVersion < minVersion {
+		return h, fmt.Errorf("peer speaks shm versions %d to %d, here are %d to %d: %w", h.minVersion, h.maxVersion, minVersion, maxVersion, fabric.ErrProtocol)
+	}
+	if h.ringEntries != ringEntries {
+		return h, fmt.Errorf("peer's ring has %d entries, ours %d: %w", h.ringEntries, ringEntries, fabric.ErrProtocol)
+	}
+	return h, nil
+}

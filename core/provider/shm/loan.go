@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/stream"
+)
+
+// A loan is the right to reach one region of the peer, on the initiator's side.
+//
+//	asked ──frameLend──▶ granted ──frameRevoke──▶ returned
+//	   └───frameRefuse──▶ gone
+type loan struct {
+	ticket uint64
+	key    fabric.RegionKey
+
+	// Set once, under mover.mu, before granted.
+	base, size uint64
+	access     fabric.Access
+	granted    bool
+
+	parked []parkedOp // ops that wait for the answer; under mover.mu
+
+	use gate // slices that are copied under it
+}
+
+type parkedOp struct {
+	ticket stream.Ticket
+	op     *fabric.Op
+}
+
+// findLoan returns the granted loan of key, or takes the op: parked until the peer answers, or finished as the mover has stopped.
+func (m *mover) findLoan(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) *loan {
+	m.mu.Lock()
+	if cause := m.cause; cause != nil {
+		m.mu.Unlock()
+		m.finish(t, cause)
+		return nil
+	}
+	defer m.mu.Unlock()
+	l := m.loans[key]
+	if l != nil && l.granted {
+		return l
+	}
+	if l == nil {
+		m.last++
+		l = &loan{ticket: m.last, key: key}
+		m.loans[key], m.asked[l.ticket] = l, l
+		m.send(frameAsk, askFrame{l.ticket, key}.encode())
+	}
+	l.parked = append(l.parked, parkedOp{t, op})
+	return nil
+}
+
+// check holds op against what was lent: rights, then bounds.
+func (l *loan) check(op *fabric.Op) error {
+	want := fabric.AccessRemoteRead
+	if op.Kind == fabric.OpWrite {
+		want = fabric.AccessRemoteWrite
+	}
+	if l.access&want == 0 {
+		return fmt.Errorf("%v region %d: %w", op.Kind, l.key.ID, fabric.ErrAccess)
+	}
+	list := remoteSegs{op: op}
+	for i := range list.len() {
+		if off, n := list.at(i); off > l.size || n > l.size-off {
+			return fmt.Errorf("%v %d bytes at %#x of region %d, which has %d: %w", op.Kind, n, off, l.key.ID, l.size, fabric.ErrRange)
+		}
+	}
+	return nil
+}
+
+func (l *loan) revoked() error {
+	return fmt.Errorf("region %d was closed by its owner: %w", l.key.ID, fabric.ErrNoKey)
+}
+
+// onLend starts what waited, on workers: the stream stands still meanwhile.
+func (m *mover) onLend(body []byte) error {
+	f, err := parseLend(body)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	l := m.asked[f.ticket]
+	if l == nil || l.granted {
+		m.mu.Unlock()
+		return fmt.Errorf("loan %d was not asked for: %w", f.ticket, fabric.ErrProtocol)
+	}
+	l.base, l.size, l.access, l.granted = f.base, f.size, f.access, true
+	parked := l.parked
+	l.parked = nil
+	m.mu.Unlock()
+	for _, p := range parked {
+		m.start(p.ticket, p.op, l, false)
+	}
+	return nil
+}
+
+func (m *mover) onRefuse(body []byte) error {
+	f, err := parseRefuse(body)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	l := m.asked[f.ticket]
+	if l == nil || l.granted {
+		m.mu.Unlock()
+		return fmt.Errorf("refusal of loan %d, which was not asked for: %w", f.ticket, fabric.ErrProtocol)
+	}
+	m.forget(l)
+	parked := l.parked
+	l.parked = nil
+	m.mu.Unlock()
+	for _, p := range parked {
+		m.finish(p.ticket, fmt.Errorf("%v region %d of %s: %w", p.op.Kind, l.key.ID, m.ep.Peer(), f.err))
+	}
+	return nil
+}
+
+// onRevoke gives a loan back when the slices under it are done.
+func (m *mover) onRevoke(body []byte) error {
+	ticket, err := parseTicket(body)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	l := m.asked[ticket]
+	if l == nil || !l.granted {
+		m.mu.Unlock()
+		return fmt.Errorf("loan %d revoked, which there is not: %w", ticket, fabric.ErrProtocol)
+	}
+	m.forget(l)
+	m.mu.Unlock()
+	empty := l.use.shut()
+	select {
+	case <-empty:
+		m.send(frameReturn, encodeTicket(ticket))
+	default:
+		go func() {
+			<-empty
+			m.send(frameReturn, encodeTicket(ticket))
+		}()
+	}
+	return nil
+}
+
+// forget takes l out of the tables. With mu held.
+func (m *mover) forget(l *loan) {
+	delete(m.loans, l.key)
+	delete(m.asked, l.ticket)
+}

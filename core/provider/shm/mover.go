@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+)
+
+// inlineBytes is the most that Submit copies on its caller's thread when nothing is queued before it: above, handing the op to a
+// worker (about 10 us until it runs) costs less than the caller's time.
+const inlineBytes = 64 << 10
+
+// A mover moves the payload of one endpoint's reads and writes between the two processes' memories, lends this side's
+// regions to the peer, and carries remote data through the rings. It is the stream's Direct.
+//
+// An op: RMA finds the loan of its region, or asks for it and parks the op on it (loan.go); start copies small ops at once
+// and gives the others to the pool (copy.go); announce puts remote data into the ring (notify.go); the stream
+// finishes it.
+type mover struct {
+	ep     endpoint
+	domain *domain
+	greet  *greeting
+	log    *slog.Logger
+	vm     vmCalls
+
+	ops      gate // ops between RMA and the stream's Finish
+	stopping atomic.Bool
+	queued   atomic.Int64 // jobs in the pool
+
+	mu    sync.Mutex
+	loans map[fabric.RegionKey]*loan
+	asked map[uint64]*loan // by ticket, until revoked or refused
+	last  uint64           // ticket
+	free  *job
+	cause error // why it stopped
+
+	lender   lender
+	notifier notifier
+	inbox    inbox
+}
+
+// endpoint is what a mover needs of *stream.Endpoint.
+type endpoint interface {
+	Finish(t stream.Ticket, err error)
+	SendFrame(kind uint8, body []byte) error
+	Fail(err error)
+	Peer() fabric.Addr
+	RecvCQ() *util.CQ
+}
+
+// vmCalls are the copies between processes; tests replace them.
+type vmCalls struct {
+	read, write func(pid int, local, remote []sys.Iovec) (int, error)
+}
+
+var _ stream.Direct = (*mover)(nil)
+
+func newMover(ep endpoint, g *greeting, opts *Options) *mover {
+	m := &mover{
+		ep: ep, greet: g, log: opts.Log, vm: opts.vm(),
+		loans: make(map[fabric.RegionKey]*loan),
+		asked: make(map[uint64]*loan),
+	}
+	m.lender.byTicket, m.lender.byRegion = make(map[uint64]*lent), make(map[uint64]map[uint64]*lent)
+	m.notifier.ring.mem = sys.AddrOf(g.outbound)
+	m.inbox.ring.mem = sys.AddrOf(g.inbound)
+	m.inbox.cq = ep.RecvCQ()
+	m.inbox.tell = func(kind uint8) { m.send(kind, nil) }
+	m.inbox.fail = func(err error) { ep.Fail(fmt.Errorf("ring from %s: %w", ep.Peer(), err)) }
+	return m
+}
+
+// RMA takes an op over; see stream.Direct.
+func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
+	if m.greet.reach.way == wayStream {
+		return false
+	}
+	if !m.ops.enter() {
+		m.ep.Finish(t, m.stopCause())
+		return true
+	}
+	if l := m.findLoan(t, op, key); l != nil {
+		m.start(t, op, l, true)
+	}
+	return true
+}
+
+// start begins an op whose loan is granted. With inline it may copy on the caller's thread.
+func (m *mover) start(t stream.Ticket, op *fabric.Op, l *loan, inline bool) {
+	if err := l.check(op); err != nil {
+		m.end(t, op, err)
+		return
+	}
+	n := op.Len()
+	if n == 0 {
+		m.end(t, op, m.touch(l))
+		return
+	}
+	if inline && n <= inlineBytes && m.queued.Load() == 0 {
+		m.end(t, op, m.copyNow(op, l))
+		return
+	}
+	j := m.newJob()
+	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, l.base)
+	m.queued.Add(1)
+	m.domain.pool.add(j)
+}
+
+// finishJob is the pool's report.
+func (m *mover) finishJob(j *job, err error) {
+	t, op := j.ticket, j.op
+	m.freeJob(j)
+	m.queued.Add(-1)
+	m.end(t, op, err)
+}
+
+// end finishes an op, for good or, if its remote data has to wait for room in the ring, for now.
+func (m *mover) end(t stream.Ticket, op *fabric.Op, err error) {
+	if err == nil && op.Kind == fabric.OpWrite && op.Flags&fabric.OpRemoteData != 0 {
+		m.announce(t, op.Data, op.Len())
+		return
+	}
+	m.finish(t, err)
+}
+
+// finish hands the op back to the stream, which may start others meanwhile. No lock is held.
+func (m *mover) finish(t stream.Ticket, err error) {
+	m.ep.Finish(t, err)
+	m.ops.leave()
+}
+
+func (m *mover) newJob() *job {
+	m.mu.Lock()
+	j := m.free
+	if j != nil {
+		m.free, j.next = j.next, nil
+	}
+	m.mu.Unlock()
+	if j == nil {
+		j = &job{mover: m}
+	}
+	return j
+}
+
+func (m *mover) freeJob(j *job) {
+	*j = job{mover: m}
+	m.mu.Lock()
+	j.next, m.free = m.free, j
+	m.mu.Unlock()
+}
+
+// Frame takes the peer's extension frames; see stream.Direct.
+func (m *mover) Frame(kind uint8, body []byte) error {
+	switch kind {
+	case frameAsk:
+		return m.onAsk(body)
+	case frameLend:
+		return m.onLend(body)
+	case frameRefuse:
+		return m.onRefuse(body)
+	case frameRevoke:
+		return m.onRevoke(body)
+	case frameReturn:
+		return m.onReturn(body)
+	case frameWake:
+		m.inbox.wake()
+		return nil
+	case frameSpace:
+		m.flush()
+		return nil
+	}
+	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
+}
+
+// send sends a frame; a peer that lets a megabyte of them pile up is not alive.
+func (m *mover) send(kind uint8, body []byte) {
+	if err := m.ep.SendFrame(kind, body); err != nil && !m.stopping.Load() {
+		m.ep.Fail(fmt.Errorf("send shm frame of kind %d: %w", kind, err))
+	}
+}
+
+// Path says how bytes move; see stream.Direct.
+func (m *mover) Path() (name, reason string) {
+	return wayText[m.greet.reach.way], m.greet.reach.reason
+}
+
+func (m *mover) stopCause() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cause
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// A fakeEndpoint stands for the stream: frames arrive in order on a goroutine, ends of ops are kept.
+type fakeEndpoint struct {
+	mover  *mover
+	table  *util.MRTable
+	cq     *util.CQ
+	frames chan [2]any // kind, body
+	peer   *fakeEndpoint
+
+	mu    sync.Mutex
+	ended map[stream.Ticket]error
+	event chan struct{}
+
+	failing sync.Once
+	failed  chan error // what ended the connection
+	stopped chan struct{}
+	drop    func(kind uint8) bool // frames of the peer that are lost
+}
+
+func (e *fakeEndpoint) Finish(t stream.Ticket, err error) {
+	e.mu.Lock()
+	if _, twice := e.ended[t]; twice {
+		panic("an op ended twice")
+	}
+	e.ended[t] = err
+	e.mu.Unlock()
+	select {
+	case e.event <- struct{}{}:
+	default:
+	}
+}
+
+func (e *fakeEndpoint) SendFrame(kind uint8, body []byte) error {
+	select {
+	case e.peer.frames <- [2]any{kind, append([]byte(nil), body...)}:
+		return nil
+	default:
+		return fabric.ErrAgain
+	}
+}
+
+func (e *fakeEndpoint) Fail(err error) {
+	e.failing.Do(func() {
+		e.failed <- err
+		go func() {
+			e.mover.Stop(err)
+			close(e.stopped)
+		}()
+	})
+}
+
+func (e *fakeEndpoint) Peer() fabric.Addr { return "@peer" }
+func (e *fakeEndpoint) RecvCQ() *util.CQ  { return e.cq }
+
+func (e *fakeEndpoint) receive() {
+	for {
+		select {
+		case <-e.stopped:
+			return
+		case f := <-e.frames:
+			kind, body := f[0].(uint8), f[1].([]byte)
+			if e.drop != nil && e.drop(kind) {
+				continue
+			}
+			if err := e.mover.Frame(kind, body); err != nil {
+				e.Fail(err)
+			}
+		}
+	}
+}
+
+// wait returns how the op ended.
+func (e *fakeEndpoint) wait(t testing.TB, ticket stream.Ticket) error {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		e.mu.Lock()
+		err, ok := e.ended[ticket]
+		e.mu.Unlock()
+		if ok {
+			return err
+		}
+		select {
+		case <-e.event:
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("op %d did not end", ticket)
+		}
+	}
+}
+
+func (e *fakeEndpoint) running(ticket stream.Ticket) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ended := e.ended[ticket]
+	return !ended
+}
+
+// greetPair connects two sockets and exchanges greetings.
+func greetPair(t testing.TB, opts *Options) (a, b *greeting) {
+	t.Helper()
+	l, err := transport{opts}.Listen(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	type result struct {
+		g   *greeting
+		err error
+	}
+	passive := make(chan result, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			passive <- result{nil, err}
+			return
+		}
+		t.Cleanup(func() { conn.Close() })
+		g, err := greetSoon(conn, opts)
+		passive <- result{g, err}
+	}()
+	conn, err := transport{opts}.Dial(t.Context(), fabric.Addr(l.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	a, err = greetSoon(conn, opts)
+	r := <-passive
+	if err = errors.Join(err, r.err); err != nil {
+		t.Fatal(err)
+	}
+	return a, r.g
+}
+
+func greetSoon(conn net.Conn, opts *Options) (*greeting, error) {
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return nil, err
+	}
+	return greet(conn.(*net.UnixConn), opts)
+}
+
+// newPair makes two movers that copy by way within this process.
+func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
+	t.Helper()
+	opts := &Options{Log: quiet}
+	ga, gb := greetPair(t, opts)
+	make1 := func(g *greeting) *fakeEndpoint {
+		g.reach = reach{way: way, pid: os.Getpid()}
+		cq, err := util.NewCQ(64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &fakeEndpoint{
+			table: util.NewMRTable(), cq: cq, frames: make(chan [2]any, 1000), ended: make(map[stream.Ticket]error),
+			event: make(chan struct{}, 1), failed: make(chan error, 1), stopped: make(chan struct{}),
+		}
+		ds := &domains{opts: opts, open: make(map[*stream.Domain]*domain)}
+		key := &stream.Domain{}
+		e.table.OnRevoke(func(region uint64) { ds.revoke(key, region) })
+		e.mover = newMover(e, g, opts)
+		ds.adopt(key, e.table, e.mover)
+		return e
+	}
+	a, b = make1(ga), make1(gb)
+	a.peer, b.peer = b, a
+	go a.receive()
+	go b.receive()
+	t.Cleanup(func() {
+		for _, e := range []*fakeEndpoint{a, b} {
+			e.Fail(fabric.ErrConnAborted)
+			select {
+			case <-e.stopped:
+			case <-time.After(20 * time.Second):
+				t.Error("a mover did not stop")
+			}
+		}
+	})
+	return a, b
+}
+
+// memory is n bytes outside Go's heap.
+func memory(t testing.TB, n int) ([]byte, uint64) {
+	t.Helper()
+	b, err := sys.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sys.Free(b) })
+	return b, sys.AddrOf(b)
+}
+
+const allRights = fabric.AccessRemoteRead | fabric.AccessRemoteWrite
+
+func regionKey(id uint64) fabric.RegionKey {
+	return fabric.RegionKey{ID: id, Secret: [16]byte{byte(id), 1, 2, 3}}
+}
+
+// lendRegion registers n bytes at e under id.
+func lendRegion(t testing.TB, e *fakeEndpoint, id uint64, n int, access fabric.Access) ([]byte, *util.MR) {
+	t.Helper()
+	b, addr := memory(t, n)
+	mr, err := e.table.Register(fabric.Buffer{Addr: addr, Len: uint64(n)}, access, regionKey(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mr.Close() })
+	return b, mr
+}

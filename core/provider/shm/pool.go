@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"runtime"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/stream"
+)
+
+const (
+	// sliceBytes is what a worker moves between two looks at cancel and revoke.
+	sliceBytes = 1 << 20
+
+	// bestOp is the op that lets all workers share a transfer without a cost per op that shows.
+	bestOp = 8 << 20
+
+	// maxWorkers bounds the copy workers of a domain: memory bandwidth is used up by then.
+	maxWorkers = 4
+)
+
+// A job is an RMA op that workers copy in slices.
+type job struct {
+	next *job // in the pool's queue, or the endpoint's list of free jobs
+	walk walk
+
+	flying int   // slices being copied; the pool's
+	err    error // the first; the pool's
+
+	mover  copier
+	ticket stream.Ticket
+	op     *fabric.Op
+	loan   *loan
+}
+
+// A copier does what jobs are about; tests replace it.
+type copier interface {
+	// copyJob moves one slice.
+	copyJob(j *job, s *slice) error
+	// finishJob is called once, without locks. j is the copier's again.
+	finishJob(j *job, err error)
+}
+
+// A pool copies jobs in order of arrival, several slices at a time. Workers start with the first job and park when there is none.
+type pool struct {
+	mu      sync.Mutex
+	wake    sync.Cond // on mu: something in head, or closed
+	head    *job      // jobs with bytes not yet handed out
+	tail    *job
+	idle    int // workers parked
+	started int
+	limit   int    // most workers
+	slice   uint64 // most bytes of a slice
+	closed  bool
+	wg      sync.WaitGroup
+}
+
+func newPool() *pool {
+	p := &pool{limit: min(maxWorkers, runtime.NumCPU()), slice: sliceBytes}
+	p.wake.L = &p.mu
+	return p
+}
+
+// add queues j, which has at least one byte.
+func (p *pool) add(j *job) {
+	p.mu.Lock()
+	if p.head == nil {
+		p.head = j
+	} else {
+		p.tail.next = j
+	}
+	p.tail = j
+	p.callWorker()
+	p.mu.Unlock()
+}
+
+// callWorker wakes or starts one more worker, if there is one. With mu held.
+func (p *pool) callWorker() {
+	switch {
+	case p.idle > 0:
+		p.wake.Signal()
+	case p.started < p.limit:
+		p.started++
+		p.wg.Add(1)
+		go p.work()
+	}
+}
+
+func (p *pool) work() {
+	defer p.wg.Done()
+	s := newSlice()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		for p.head == nil {
+			if p.closed {
+				return
+			}
+			p.idle++
+			p.wake.Wait()
+			p.idle--
+		}
+		p.copySlice(p.head, s)
+	}
+}
+
+// copySlice takes the next slice of j, which is the head, and moves it. mu is released meanwhile.
+func (p *pool) copySlice(j *job, s *slice) {
+	j.walk.next(s, p.slice)
+	j.flying++
+	if j.walk.left == 0 {
+		p.unlink(nil, j)
+	}
+	if p.head != nil {
+		p.callWorker()
+	}
+	p.mu.Unlock()
+	err := j.mover.copyJob(j, s)
+	p.mu.Lock()
+	j.flying--
+	if err != nil {
+		p.fail(j, err)
+	}
+	if j.flying == 0 && j.walk.left == 0 {
+		err = j.err
+		p.mu.Unlock()
+		j.mover.finishJob(j, err)
+		p.mu.Lock()
+	}
+}
+
+// fail ends j with err: what was not handed out yet stays undone. With mu held.
+func (p *pool) fail(j *job, err error) {
+	if j.err == nil {
+		j.err = err
+	}
+	if j.walk.left == 0 {
+		return
+	}
+	j.walk.left = 0
+	var before *job
+	for q := p.head; q != j; q = q.next {
+		before = q
+	}
+	p.unlink(before, j)
+}
+
+// unlink takes j, which follows before, out of the queue. With mu held.
+func (p *pool) unlink(before, j *job) {
+	if before == nil {
+		p.head = j.next
+	} else {
+		before.next = j.next
+	}
+	if p.tail == j {
+		p.tail = before
+	}
+	j.next = nil
+}
+
+// cancel ends with err every job of one mover. Slices under way go on: finishJob tells when they are over.
+func (p *pool) cancel(whose copier, err error) {
+	var over *job
+	p.mu.Lock()
+	for j := p.head; j != nil; {
+		next := j.next
+		if j.mover == whose {
+			p.fail(j, err)
+			if j.flying == 0 {
+				j.next, over = over, j
+			}
+		}
+		j = next
+	}
+	p.mu.Unlock()
+	for over != nil {
+		j := over
+		over, j.next = j.next, nil
+		j.mover.finishJob(j, j.err)
+	}
+}
+
+// close stops the workers, once no job is left.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.wake.Broadcast()
+	p.mu.Unlock()
+	p.wg.Wait()
+}

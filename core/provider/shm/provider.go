@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+)
+
+// Options shape a Provider. The zero value is good.
+type Options struct {
+	Log *slog.Logger // nil: slog.Default()
+
+	// ForceStream sends the payload of reads and writes over the socket, as if the kernel forbade anything better.
+	ForceStream bool
+
+	// KeepPtracer leaves PR_SET_PTRACER alone. Otherwise, where kernel.yama.ptrace_scope is 1, this process allows
+	// the user's other processes to reach its memory.
+	KeepPtracer bool
+
+	// refuse, if set, is what the kernel answers to copies between processes: for tests.
+	refuse error
+}
+
+func (o *Options) vm() vmCalls {
+	if o.refuse != nil {
+		no := func(int, []sys.Iovec, []sys.Iovec) (int, error) { return 0, o.refuse }
+		return vmCalls{read: no, write: no}
+	}
+	return vmCalls{read: sys.VMRead, write: sys.VMWrite}
+}
+
+// A Provider is the transport between processes of one host.
+type Provider struct {
+	opts    Options
+	ptracer sync.Once
+}
+
+var _ fabric.Provider = (*Provider)(nil)
+
+// New makes a provider. It starts nothing.
+func New(opts Options) *Provider {
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	return &Provider{opts: opts}
+}
+
+// Name is "shm".
+func (p *Provider) Name() string { return "shm" }
+
+// Version is the provider's version and the API's.
+func (p *Provider) Version() (provider, api fabric.Version) {
+	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
+}
+
+func (p *Provider) info() fabric.Info {
+	return fabric.Info{
+		Provider:        "shm",
+		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
+		FabricName:      "host",
+		DomainName:      "shm",
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapLocalComm,
+		EPType:          fabric.EPMsg,
+		Limits: fabric.Limits{
+			MaxMsg:     1 << 30,
+			MaxInject:  4096,
+			MaxPrivate: 256,
+			CQDataSize: 8,
+			TxSize:     1024,
+			RxSize:     1024,
+			SegLimit:   1 << 16,
+			RSegLimit:  1 << 16,
+			MRKeySize:  fabric.RegionKeyRawLen,
+			BestOp:     bestOp,
+		},
+	}
+}
+
+// GetInfo offers this host. node is empty; service is the name to connect to, "@name" or "name".
+func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
+	offer := p.info()
+	if service != "" {
+		offer.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
+	}
+	if node != "" {
+		return nil, fmt.Errorf("shm to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)
+	}
+	out, err := fabric.Match(hints, &offer)
+	if err != nil {
+		return nil, err
+	}
+	return []*fabric.Info{out}, nil
+}
+
+// Open returns the fabric of this host.
+func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, error) {
+	if in.Provider != "" && in.Provider != "shm" {
+		return nil, fmt.Errorf("open fabric of provider %q as shm: %w", in.Provider, fabric.ErrInvalid)
+	}
+	p.ptracer.Do(p.allowPtrace)
+	domains := &domains{opts: &p.opts, open: make(map[*stream.Domain]*domain)}
+	return stream.New(stream.Config{
+		Info:       p.info(),
+		Transport:  transport{&p.opts},
+		Links:      1,
+		Logger:     p.opts.Log,
+		Attach:     domains.attach,
+		OpenDomain: domains.watch,
+	})
+}
+
+// allowPtrace is done before the first peer tries. Where Yama is absent or open there is nothing to do.
+func (p *Provider) allowPtrace() {
+	if p.opts.KeepPtracer || p.opts.ForceStream {
+		return
+	}
+	if scope, err := sys.PtraceScope(); err != nil || scope != sys.PtraceRestricted {
+		return
+	}
+	if err := sys.AllowPtrace(); err != nil {
+		p.opts.Log.Warn("shm: peers will not reach this process's memory", "err", err)
+	}
+}
+
+// A transport makes abstract unix sockets: no file, gone with the last process that holds them.
+type transport struct{ opts *Options }
+
+var _ stream.Transport = transport{}
+
+// Listen accepts at "@name"; without a name at a random one.
+func (t transport) Listen(_ context.Context, at fabric.Addr) (net.Listener, error) {
+	if at == "" {
+		var b [8]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return nil, fmt.Errorf("random name: %w", err)
+		}
+		at = fabric.Addr("@mori-" + hex.EncodeToString(b[:]))
+	}
+	name, err := socketName(at)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return net.ListenUnix("unix", name)
+}
+
+// Dial connects to "@name".
+func (t transport) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
+	name, err := socketName(to)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", name.Name)
+	return conn, err
+}
+
+func socketName(at fabric.Addr) (*net.UnixAddr, error) {
+	if len(at) < 2 || len(at) > 107 || at[0] != '@' {
+		return nil, fmt.Errorf("shm address %q is not @ and up to 106 characters: %w", at, fabric.ErrInvalid)
+	}
+	return &net.UnixAddr{Name: string(at), Net: "unix"}, nil
+}
+
+// Prelude exchanges greetings.
+func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("shm over something other than a unix socket")
+	}
+	return greet(unixConn, t.opts)
+}
+
+// Addr is the name of a socket; a client's has none.
+func (t transport) Addr(a net.Addr) fabric.Addr { return fabric.Addr(a.String()) }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"mori/core/internal/sys"
+)
+
+// A way is how bytes of RMA ops move.
+type way uint8
+
+const (
+	wayStream  way = iota // as payload on the socket
+	wayCMA                // process_vm_readv and process_vm_writev
+	wayMemmove            // the peer is in this process
+)
+
+var wayText = [...]string{wayStream: "stream", wayCMA: "cma", wayMemmove: "memmove"}
+
+// A reach is how this side gets at the peer's memory, and why.
+type reach struct {
+	way    way
+	pid    int
+	reason string
+}
+
+// findReach tries the proof that the peer's hello promises: the right process, readable and writable.
+func findReach(cred sys.Cred, h hello, opts *Options) reach {
+	if opts.ForceStream {
+		return reach{way: wayStream, reason: "payload on the socket was asked for"}
+	}
+	if cred.PID == 0 {
+		return reach{way: wayStream, reason: "the peer's process is not visible in this pid namespace"}
+	}
+	vm := opts.vm()
+	got := make([]byte, len(h.proof))
+	if n, err := vm.read(cred.PID, at(got), []sys.Iovec{{Addr: h.proofAddr, Len: uint64(len(got))}}); err != nil || n != len(got) {
+		return reach{way: wayStream, reason: refusal("read", cred, err)}
+	}
+	if !bytes.Equal(got, h.proof[:]) {
+		return reach{way: wayStream, reason: fmt.Sprintf("process %d, which made the socket, is not the one that uses it", cred.PID)}
+	}
+	if cred.PID == os.Getpid() {
+		return reach{way: wayMemmove, pid: cred.PID, reason: "the peer is in this process"}
+	}
+	if n, err := vm.write(cred.PID, at(got), []sys.Iovec{{Addr: h.proofAddr - ringProof + ringTrial, Len: uint64(len(got))}}); err != nil || n != len(got) {
+		return reach{way: wayStream, reason: refusal("write", cred, err)}
+	}
+	return reach{way: wayCMA, pid: cred.PID, reason: fmt.Sprintf("process_vm_readv and process_vm_writev on process %d work", cred.PID)}
+}
+
+func at(b []byte) []sys.Iovec { return []sys.Iovec{{Addr: sys.AddrOf(b), Len: uint64(len(b))}} }
+
+// refusal says what would have to change for the kernel to allow it.
+func refusal(act string, cred sys.Cred, err error) string {
+	if err == nil {
+		err = syscall.EFAULT
+	}
+	s := fmt.Sprintf("process_vm_%sv on process %d: %v", act, cred.PID, err)
+	if !errors.Is(err, syscall.EPERM) {
+		return s
+	}
+	if cred.UID != uint32(os.Getuid()) {
+		return fmt.Sprintf("%s; it belongs to user %d, this one to user %d", s, cred.UID, os.Getuid())
+	}
+	switch scope, err := sys.PtraceScope(); {
+	case err != nil:
+		return s
+	case scope == sys.PtraceRestricted:
+		return s + "; kernel.yama.ptrace_scope is 1 and the peer did not allow it with PR_SET_PTRACER"
+	case scope > sys.PtraceRestricted:
+		return fmt.Sprintf("%s; kernel.yama.ptrace_scope is %d", s, scope)
+	}
+	return s + "; the peer may be not dumpable, or a seccomp filter or a container's capabilities forbid it"
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+func newTestRing(t testing.TB) ([]byte, *ringWriter, *ringReader) {
+	mem, err := sys.Alloc(ringBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sys.Free(mem) })
+	return mem, &ringWriter{mem: sys.AddrOf(mem)}, &ringReader{mem: sys.AddrOf(mem)}
+}
+
+func TestRingFillsAndWraps(t *testing.T) {
+	_, w, r := newTestRing(t)
+	for lap := uint64(0); lap < 3; lap++ {
+		for i := uint64(0); i < ringEntries; i++ {
+			if ok, err := w.put(lap<<32|i, i); !ok || err != nil {
+				t.Fatalf("lap %d, entry %d: %v, %v", lap, i, ok, err)
+			}
+		}
+		if ok, err := w.put(1, 1); ok || err != nil {
+			t.Fatalf("lap %d: a full ring took an entry (%v)", lap, err)
+		}
+		for i := uint64(0); i < ringEntries; i++ {
+			data, n, ok, err := r.next()
+			if data != lap<<32|i || n != i || !ok || err != nil {
+				t.Fatalf("lap %d, entry %d: got %d, %d, %v, %v", lap, i, data, n, ok, err)
+			}
+			r.take()
+		}
+		if _, _, ok, err := r.next(); ok || err != nil {
+			t.Fatalf("lap %d: an empty ring gave an entry (%v)", lap, err)
+		}
+	}
+}
+
+func TestRingFlagsAreTakenOnce(t *testing.T) {
+	_, w, r := newTestRing(t)
+	if w.consumerWaits() || r.producerWaits() {
+		t.Fatal("a new ring has a flag set")
+	}
+	r.wait()
+	w.wait()
+	if !w.consumerWaits() || !r.producerWaits() {
+		t.Fatal("a flag was not seen")
+	}
+	if w.consumerWaits() || r.producerWaits() {
+		t.Fatal("a flag was seen twice")
+	}
+}
+
+func TestRingConcurrent(t *testing.T) {
+	_, w, r := newTestRing(t)
+	const n = 5 * ringEntries
+	deadline := time.Now().Add(30 * time.Second)
+	fault := make(chan error, 1)
+	go func() {
+		for i := uint64(0); i < n; {
+			ok, err := w.put(i*i, i)
+			if err != nil || time.Now().After(deadline) {
+				fault <- errors.Join(err, errors.New("producer stopped"))
+				return
+			}
+			if ok {
+				i++
+			}
+		}
+		fault <- nil
+	}()
+	for i := uint64(0); i < n && time.Now().Before(deadline); {
+		data, length, ok, err := r.next()
+		if err != nil || ok && (data != i*i || length != i) {
+			t.Fatalf("entry %d: %d, %d, %v", i, data, length, err)
+		}
+		if ok {
+			r.take()
+			i++
+		}
+	}
+	if err := <-fault; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRingGarbageIsAProtocolError(t *testing.T) {
+	mem, w, r := newTestRing(t)
+	for _, v := range []uint64{1 << 63, ^uint64(0), ringEntries + 1} {
+		binary.NativeEndian.PutUint64(mem[ringProduced:], v)
+		if _, _, ok, err := r.next(); ok || !errors.Is(err, fabric.ErrProtocol) {
+			t.Fatalf("produced %#x: %v, %v", v, ok, err)
+		}
+	}
+	for _, v := range []uint64{1, ^uint64(0) - ringEntries, 1 << 40} {
+		binary.NativeEndian.PutUint64(mem[ringConsumed:], v)
+		if ok, err := w.put(1, 1); ok || !errors.Is(err, fabric.ErrProtocol) {
+			t.Fatalf("consumed %#x: %v, %v", v, ok, err)
+		}
+	}
+}
+
+// FuzzRing lets a peer write anything into the header between our own steps: the ring never hands out more than the
+// peer can have produced, and never leaves its memory.
+func FuzzRing(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5})
+	f.Add([]byte{1, 0xff, 0, 1, 0xff, 1})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		mem, w, r := newTestRing(t)
+		for i := 0; i+1 < len(script); i += 2 {
+			v := uint64(int64(int8(script[i+1]))) * (ringEntries / 8)
+			switch script[i] % 6 {
+			case 0:
+				binary.NativeEndian.PutUint64(mem[ringProduced:], v)
+			case 1:
+				binary.NativeEndian.PutUint64(mem[ringConsumed:], v)
+			case 2:
+				_, _ = w.put(v, v)
+			case 3:
+				before := r.consumed
+				if _, _, ok, err := r.next(); ok && err == nil {
+					r.take()
+				}
+				if r.consumed-before > 1 {
+					t.Fatalf("one take moved from %d to %d", before, r.consumed)
+				}
+			case 4:
+				w.wait()
+				w.consumerWaits()
+			case 5:
+				r.wait()
+				r.producerWaits()
+			}
+		}
+	})
+}
