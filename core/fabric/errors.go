@@ -3,6 +3,7 @@
 package fabric
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 )
@@ -76,8 +77,12 @@ func (e Errno) Error() string {
 	return fmt.Sprintf("fabric error %d", int32(e))
 }
 
-// Is makes errors.Is(err, syscall.EAGAIN) true for the numbers shared with the system.
+// Is makes errors.Is(err, syscall.EAGAIN) true for the numbers shared with the system, and
+// errors.Is(err, errors.ErrUnsupported) for what conclusively cannot be had here.
 func (e Errno) Is(target error) bool {
+	if target == errors.ErrUnsupported {
+		return e == ErrNotSupported || e == ErrNoSys
+	}
 	s, ok := target.(syscall.Errno)
 	return ok && e < 256 && Errno(s) == e
 }

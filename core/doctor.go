@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+
+package core
+
+import (
+	"fmt"
+	"os"
+
+	"mori/core/internal/sys"
+	"mori/core/topology"
+)
+
+// A Report tells what is on this host, and which path each kind of peer would get.
+type Report struct {
+	Host  *topology.Host `json:"host"`
+	CMA   Check          `json:"cma"` // process_vm_readv and process_vm_writev between processes of one user
+	Paths []Advice       `json:"paths"`
+}
+
+// A Check is a yes or no with its reason.
+type Check struct {
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason"`
+}
+
+// Advice is the path that a kind of peer gets, and why none of the better ones.
+type Advice struct {
+	Peer    string   `json:"peer"`
+	Path    string   `json:"path"` // "" = none
+	Reasons []string `json:"reasons"`
+}
+
+// Doctor looks at this host. It opens no device and changes nothing.
+func Doctor() Report {
+	h := topology.Scan(os.DirFS("/"))
+	r := Report{Host: h, CMA: checkCMA()}
+	rdma, gpu := noRDMA(h), noGPU(h)
+	local := Advice{Peer: "same host, host memory", Path: "shm/cma", Reasons: []string{}}
+	if !r.CMA.OK {
+		local.Path = "shm/stream"
+		local.Reasons = append(local.Reasons, "shm/cma: "+r.CMA.Reason)
+	}
+	r.Paths = []Advice{local,
+		{Peer: "other host, host memory", Path: "tcp", Reasons: []string{rdma}},
+		{Peer: "same host, GPU memory", Path: "", Reasons: []string{"XGMI: " + gpu}},
+		{Peer: "other host, GPU memory", Path: "", Reasons: []string{"FABRIC: " + gpu, rdma}},
+	}
+	return r
+}
+
+// checkCMA asks the kernel about this process first, which shows a seccomp filter, and Yama about others.
+func checkCMA() Check {
+	var word [8]byte
+	at := []sys.Iovec{{Addr: sys.AddrOf(word[:]), Len: 8}}
+	if _, err := sys.VMRead(os.Getpid(), at, at); err != nil {
+		return Check{false, fmt.Sprintf("process_vm_readv is refused (%v): a seccomp filter or a kernel without CONFIG_CROSS_MEMORY_ATTACH", err)}
+	}
+	scope, err := sys.PtraceScope()
+	switch {
+	case err != nil:
+		return Check{false, fmt.Sprintf("cannot tell: %v", err)}
+	case scope == sys.PtraceClassic:
+		return Check{true, "allowed between processes of one user"}
+	case scope == sys.PtraceRestricted:
+		return Check{true, "allowed where the target agrees, which mori does (kernel.yama.ptrace_scope is 1)"}
+	case scope == sys.PtraceAdmin && os.Geteuid() == 0:
+		return Check{true, "allowed for root (kernel.yama.ptrace_scope is 2)"}
+	}
+	return Check{false, fmt.Sprintf("kernel.yama.ptrace_scope is %d; set it to 0 or 1", scope)}
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+package core
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"mori/core/fabric"
+	"mori/core/topology"
+)
+
+func TestDoctorNamesAPathForEachPeer(t *testing.T) {
+	r := Doctor()
+	if r.CMA.Reason == "" || r.Host.CPUs == 0 || len(r.Paths) != 4 {
+		t.Fatalf("%+v", r)
+	}
+	for _, p := range r.Paths {
+		if p.Peer == "" || p.Path == "" && len(p.Reasons) == 0 {
+			t.Errorf("no path and no reason: %+v", p)
+		}
+	}
+	if want := map[bool]string{true: "shm/cma", false: "shm/stream"}[r.CMA.OK]; r.Paths[0].Path != want {
+		t.Errorf("same host: %+v, CMA %+v", r.Paths[0], r.CMA)
+	}
+}
+
+func TestTransports(t *testing.T) {
+	for backend, want := range map[string]string{"RDMA": "shm,tcp", "TCP": "tcp"} {
+		names, missing, err := Transports(backend)
+		if err != nil || strings.Join(names, ",") != want || (backend == "RDMA") != (len(missing) > 0) {
+			t.Errorf("%s: %v, %v, %v", backend, names, missing, err)
+		}
+	}
+	for _, backend := range []string{"XGMI", "FABRIC"} {
+		if _, _, err := Transports(backend); !errors.Is(err, fabric.ErrNotSupported) || !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", backend, err)
+		}
+	}
+	if _, _, err := Transports("pigeon"); !errors.Is(err, fabric.ErrInvalid) {
+		t.Errorf("pigeon: %v", err)
+	}
+}
+
+func TestWhatIsMissing(t *testing.T) {
+	h := &topology.Host{RDMA: []topology.RDMA{{State: "DOWN"}}, GPUs: []topology.GPU{{}}}
+	if s := noRDMA(h); !strings.Contains(s, "all down") {
+		t.Error(s)
+	}
+	if s := noGPU(h); !strings.Contains(s, "no GPU driver") {
+		t.Error(s)
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+package core
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"mori/core/fabric"
+	"mori/core/provider/shm"
+	"mori/core/provider/tcp"
+	"mori/core/topology"
+)
+
+// Registry returns the providers of this build in order of preference; filter is "a,b" or "^c".
+func Registry(filter string, log *slog.Logger) (*fabric.Registry, error) {
+	r := fabric.NewRegistry()
+	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: log}), tcp.New(tcp.Options{Log: log})} {
+		if err := r.Register(p); err != nil {
+			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
+		}
+	}
+	r.SetFilter(filter)
+	return r, nil
+}
+
+// Transports names the providers of a backend in order of preference, and says what better ones are missing here and why.
+// A backend that nothing can serve is an error that wraps fabric.ErrNotSupported.
+func Transports(backend string) (names, missing []string, err error) {
+	switch backend {
+	case "RDMA":
+		return []string{"shm", "tcp"}, []string{noRDMA(topology.Scan(os.DirFS("/")))}, nil
+	case "TCP":
+		return []string{"tcp"}, nil, nil
+	case "XGMI", "FABRIC":
+		return nil, nil, fmt.Errorf("%s moves GPU memory, and %s: %w", backend, noGPU(topology.Scan(os.DirFS("/"))), fabric.ErrNotSupported)
+	}
+	return nil, nil, fmt.Errorf("no backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
+}
+
+// noRDMA says why no RDMA device is used.
+func noRDMA(h *topology.Host) string {
+	switch {
+	case len(h.RDMA) == 0:
+		return "rdma: no active RDMA device on this host (/sys/class/infiniband is empty)"
+	case !h.Active():
+		return fmt.Sprintf("rdma: no active RDMA device on this host (%d ports, all down)", len(h.RDMA))
+	}
+	return "rdma: this build has no verbs provider, the host's RDMA devices are not used"
+}
+
+// noGPU says why no GPU is used.
+func noGPU(h *topology.Host) string {
+	switch {
+	case len(h.GPUs) == 0:
+		return "there is no GPU on this host (no display or accelerator device of NVIDIA or AMD on the PCI bus)"
+	case len(h.Drivers) == 0:
+		return fmt.Sprintf("no GPU driver is loaded on this host for its %d GPUs", len(h.GPUs))
+	}
+	return "this build has no provider for the host's GPUs (" + strings.Join(h.Drivers, ", ") + ")"
+}
+
+// Unfit says why a transport cannot reach a peer, "" if it may.
+func Unfit(name string, sameNode bool) string {
+	if name == "shm" && !sameNode {
+		return "the peer is on another host (node ids differ)"
+	}
+	return ""
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"mori/core/fabric"
+)
+
+// maxEntry is the largest entry of a batch, the limit of RDMA work requests.
+const maxEntry = math.MaxUint32
+
+// checkEntries tells whether all entries lie within regions of localSize and remoteSize bytes, and adds up their bytes.
+func checkEntries(lo, ro, sz []uint64, localSize, remoteSize uint64) (total uint64, err error) {
+	if len(lo) != len(sz) || len(ro) != len(sz) {
+		return 0, fmt.Errorf("%d local offsets, %d remote offsets and %d sizes: want equal counts: %w", len(lo), len(ro), len(sz), ErrInvalid)
+	}
+	ro = ro[:len(lo)]
+	for i, n := range sz[:len(lo)] {
+		switch {
+		case n > maxEntry:
+			return 0, fmt.Errorf("entry %d of %d bytes: length out of range, want at most %d: %w", i, n, uint64(maxEntry), ErrInvalid)
+		case lo[i] > localSize || n > localSize-lo[i]:
+			return 0, fmt.Errorf("entry %d, local offset %d + %d bytes: length out of range of the region of %d bytes: %w", i, lo[i], n, localSize, ErrInvalid)
+		case ro[i] > remoteSize || n > remoteSize-ro[i]:
+			return 0, fmt.Errorf("entry %d, remote offset %d + %d bytes: length out of range of the region of %d bytes: %w", i, ro[i], n, remoteSize, ErrInvalid)
+		}
+		total += n // at most 2^31 entries of 2^32 bytes: no overflow
+	}
+	return total, nil
+}
+
+// A batch is a transfer as ops. Its slices are reused; ops point into segs and rsegs.
+type batch struct {
+	ops   []fabric.Op
+	segs  []fabric.Seg
+	rsegs []fabric.RSeg
+	cuts  []int // end of each op in segs
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// A target is what the plan of a session fixes for all of its transfers.
+type target struct {
+	local  uint64 // address of the local region
+	remote uint64 // RemoteMR.Base
+	mr     fabric.MRDesc
+	key    uint64
+	opMax  uint64 // bytes at which an op is cut
+	segMax int    // segments at which an op is cut
+}
+
+// build fills b with the ops of kind for the given entries, which have passed checkEntries. Entries contiguous with
+// their predecessor on both sides are merged; they are not sorted first, since that costs more than it saves
+// (1000 random entries on a 2.4 GHz EPYC: 48 µs to sort, 8 to build).
+func (b *batch) build(kind fabric.OpKind, to *target, lo, ro, sz []uint64) {
+	b.segs, b.rsegs, b.cuts = b.segs[:0], b.rsegs[:0], b.cuts[:0]
+	var room uint64 // bytes left in the present op
+	start := 0      // its first segment
+	n := len(sz)
+	lo, ro = lo[:n], ro[:n]
+	for i := 0; i < n; {
+		la, ra, left := to.local+lo[i], to.remote+ro[i], sz[i]
+		for i++; i < n && to.local+lo[i] == la+left && to.remote+ro[i] == ra+left; i++ {
+			left += sz[i]
+		}
+		for left > 0 {
+			if len(b.segs)-start >= to.segMax || room == 0 {
+				if len(b.segs) > start {
+					b.cuts = append(b.cuts, len(b.segs))
+				}
+				start, room = len(b.segs), to.opMax
+			}
+			take := min(left, room)
+			b.segs = append(b.segs, fabric.Seg{Addr: la, Len: take, MR: to.mr})
+			b.rsegs = append(b.rsegs, fabric.RSeg{Addr: ra, Len: take, Key: to.key})
+			la, ra, left, room = la+take, ra+take, left-take, room-take
+		}
+	}
+	if len(b.segs) > start {
+		b.cuts = append(b.cuts, len(b.segs))
+	}
+	b.fillOps(kind)
+}
+
+func (b *batch) fillOps(kind fabric.OpKind) {
+	b.ops = b.ops[:0]
+	from := 0
+	for _, end := range b.cuts {
+		b.ops = append(b.ops, fabric.Op{Kind: kind, Flags: fabric.OpWantCQE,
+			Seg: b.segs[from], More: b.segs[from+1 : end], RSeg: b.rsegs[from], RMore: b.rsegs[from+1 : end]})
+		from = end
+	}
+}
+
+// release gives b back for reuse; nothing may point into it any more.
+func (b *batch) release() {
+	if cap(b.segs) <= 1<<16 { // a rare giant is left to the collector
+		batches.Put(b)
+	}
+}

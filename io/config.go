@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+
+	"mori/core/config"
+)
+
+// EngineConfig is where an engine's control plane listens.
+type EngineConfig struct {
+	Host string // address or name to bind and to advertise; "" binds the loopback address only
+	Port int    // 0 lets the system choose
+}
+
+// BackendConfig configures RDMA and TCP backends. Its JSON keys are the public attribute names.
+type BackendConfig struct {
+	QPPerTransfer       int        `json:"qp_per_transfer"`
+	PostBatchSize       int        `json:"post_batch_size"`
+	NumWorkerThreads    int        `json:"num_worker_threads"`
+	PollCqMode          PollCqMode `json:"poll_cq_mode"`
+	EnableNotification  bool       `json:"enable_notification"`
+	NotifPerQP          int        `json:"notif_per_qp"`
+	EnableChunking      bool       `json:"enable_transfer_chunking"`
+	ChunkBytes          int        `json:"chunk_bytes"`
+	MaxChunks           int        `json:"max_chunks_per_transfer"`
+	NumNICsPerTransfer  int        `json:"num_nics_per_transfer"`
+	MaxSendWR           int        `json:"max_send_wr"`
+	MaxCQENum           int        `json:"max_cqe_num"`
+	MaxMsgSGE           int        `json:"max_msg_sge"`
+	NumStreams          int        `json:"num_streams"` // XGMI and FABRIC
+	NumEvents           int        `json:"num_events"`  // XGMI and FABRIC
+	DeadlineMS          int        `json:"deadline_ms"` // of a transfer; 0 = none
+	controlTimeoutMilli int
+}
+
+// DefaultBackendConfig returns the documented defaults.
+func DefaultBackendConfig() *BackendConfig {
+	return &BackendConfig{QPPerTransfer: 1, PostBatchSize: -1, NumWorkerThreads: -1, EnableNotification: true, NotifPerQP: 1024,
+		ChunkBytes: 65536, MaxChunks: 64, NumNICsPerTransfer: 1, NumStreams: 64, NumEvents: 64, DeadlineMS: 30000}
+}
+
+// fromEnv returns a copy with the environment's overrides. Malformed values are logged and ignored.
+func (c *BackendConfig) fromEnv(log *slog.Logger) *BackendConfig {
+	out := *c
+	warn := func(err error) {
+		if err != nil {
+			log.Warn("environment variable ignored", "error", err)
+		}
+	}
+	var err error
+	out.EnableNotification, err = config.StrictFlag(config.IONotification, c.EnableNotification)
+	warn(err)
+	out.EnableChunking, err = config.StrictFlag(config.IOChunking, c.EnableChunking)
+	warn(err)
+	for _, v := range []struct {
+		name string
+		to   *int
+		lo   int
+		hi   int
+	}{
+		{config.IOChunkBytes, &out.ChunkBytes, 1, math.MaxInt32},
+		{config.IOMaxChunks, &out.MaxChunks, 1, math.MaxInt32},
+		{config.IONICsPerTransfer, &out.NumNICsPerTransfer, 1, 1024},
+		{config.IOQPPerTransfer, &out.QPPerTransfer, 1, 1024},
+		{config.IONumWorkerThreads, &out.NumWorkerThreads, 1, 1024},
+		{config.IOPostBatchSize, &out.PostBatchSize, -1, math.MaxInt32},
+		{config.IODeadline, &out.DeadlineMS, 0, math.MaxInt32},
+	} {
+		*v.to, err = config.Int(v.name, *v.to, v.lo, v.hi)
+		warn(err)
+	}
+	out.controlTimeoutMilli, err = config.Int(config.IOCPTimeout, 5000, 0, 86400000)
+	warn(err)
+	out.PollCqMode, err = pollMode(config.Get(config.IOPollCqMode), c.PollCqMode)
+	warn(err)
+	return &out
+}
+
+func pollMode(text string, def PollCqMode) (PollCqMode, error) {
+	switch strings.ToLower(text) {
+	case "":
+		return def, nil
+	case "0", "polling":
+		return PollPolling, nil
+	case "1", "event":
+		return PollEvent, nil
+	}
+	return def, fmt.Errorf("%s=%s: want 0, polling, 1 or event", config.IOPollCqMode, strconv.Quote(text))
+}
+
+// validate refuses what no backend can honour.
+func (c *BackendConfig) validate() error {
+	for _, r := range []struct {
+		bad  bool
+		text string
+	}{
+		{c.EnableNotification && c.NotifPerQP == 0, "notif_per_qp must be positive when enable_notification is on"},
+		{c.MaxChunks < 1, fmt.Sprintf("max_chunks_per_transfer is %d, want at least 1", c.MaxChunks)},
+		{c.NumNICsPerTransfer < 1, fmt.Sprintf("num_nics_per_transfer is %d, want at least 1", c.NumNICsPerTransfer)},
+		{c.EnableChunking && c.ChunkBytes < 4096, fmt.Sprintf("chunk_bytes is %d, want at least 4096", c.ChunkBytes)},
+		{c.DeadlineMS < 0, fmt.Sprintf("deadline_ms is %d, want 0 (none) or more", c.DeadlineMS)},
+	} {
+		if r.bad {
+			return fmt.Errorf("backend config: %s: %w", r.text, ErrInvalid)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A controlClient asks one peer's control server. It connects when first needed, keeps the connection for the next
+// question, and connects again if that turns out to be dead. Safe for concurrent use: one question at a time.
+type controlClient struct {
+	peer *peer
+
+	mu   sync.Mutex
+	conn net.Conn
+	last time.Time
+}
+
+// greet introduces us and learns the peer's transports.
+func (c *controlClient) greet(ctx context.Context) (*welcome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.connect(ctx)
+}
+
+// connect needs c.mu held. A successful hello leaves the connection open for questions.
+func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
+	c.drop()
+	d := c.peer.desc
+	addr, err := controlAddr(d)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the control plane of %q at %s: %w (%w)", d.Key, addr, err, ErrUnreachable)
+	}
+	c.conn = conn
+	e := c.peer.engine
+	h := hello{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, PeerKey: d.Key, PeerIncarnation: d.Incarnation}
+	var w welcome
+	if err := c.ask(ctx, controlHello, &h, controlWelcome, &w); err != nil {
+		c.drop()
+		return nil, fmt.Errorf("greet %q at %s: %w", d.Key, addr, err)
+	}
+	if w.Version != controlVersion || len(w.Endpoints) > maxEndpoints {
+		c.drop()
+		return nil, fmt.Errorf("greet %q at %s: control version %d with %d endpoints: %w", d.Key, addr, w.Version, len(w.Endpoints), ErrInvalid)
+	}
+	return &w, nil
+}
+
+// region asks for the size of a region.
+func (c *controlClient) region(ctx context.Context, d MemoryDesc) (known bool, size uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := askRegion{ID: d.ID, Secret: d.Secret[:]}
+	var r regionReply
+	if c.conn != nil && time.Since(c.last) < controlIdle/2 {
+		if err = c.ask(ctx, controlAskRegion, &q, controlRegion, &r); err == nil {
+			return r.Known, r.Size, nil
+		}
+	}
+	if _, err = c.connect(ctx); err != nil {
+		return false, 0, err
+	}
+	err = c.ask(ctx, controlAskRegion, &q, controlRegion, &r)
+	return r.Known, r.Size, err
+}
+
+// ask sends one request and decodes its answer. It needs c.mu held.
+func (c *controlClient) ask(ctx context.Context, kind controlType, q any, want controlType, answer any) error {
+	limit, ok := ctx.Deadline()
+	if !ok {
+		limit = time.Time{}
+	}
+	if err := c.conn.SetDeadline(limit); err != nil {
+		return err
+	}
+	unhook := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	defer unhook()
+	if err := writeControl(c.conn, kind, q); err != nil {
+		return err
+	}
+	got, body, err := readControl(c.conn)
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	if got == controlError {
+		var f controlFailure
+		if err := decodeControl(body, &f); err != nil {
+			return err
+		}
+		return fmt.Errorf("refused: %s: %w", f.Text, ErrUnreachable)
+	}
+	if got != want {
+		return fmt.Errorf("answer of type %d, want %d: %w", got, want, ErrInvalid)
+	}
+	c.last = time.Now()
+	return decodeControl(body, answer)
+}
+
+func (c *controlClient) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop()
+}
+
+// drop needs c.mu held.
+func (c *controlClient) drop() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// controlAddr is where to find d's control server; an engine without a host is on this machine.
+func controlAddr(d EngineDesc) (string, error) {
+	if d.Port <= portNone || d.Port > 65535 {
+		return "", fmt.Errorf("engine %q has control port %d: it has no backend that peers can reach: %w", d.Key, d.Port, ErrBadState)
+	}
+	host := d.Host
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(d.Port)), nil
+}

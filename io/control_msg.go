@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// Control messages: one byte type, four bytes length in network order, a msgpack array. A client sends Hello first,
+// then any number of other requests, one at a time; each gets one answer of its own type or an Error.
+
+const (
+	controlVersion  = 1
+	controlMaxBytes = 64 << 10
+	controlHeader   = 5
+	maxEndpoints    = 64
+)
+
+type controlType byte
+
+const (
+	controlHello     controlType = 1
+	controlWelcome   controlType = 2
+	controlAskRegion controlType = 3
+	controlRegion    controlType = 4
+	controlError     controlType = 5
+)
+
+// hello says who asks, and whom it believes to talk to.
+type hello struct {
+	_msgpack        struct{} `msgpack:",as_array"`
+	Version         int
+	Key             string
+	NodeID          string
+	Incarnation     uint64
+	PeerKey         string
+	PeerIncarnation uint64 // 0 = not known
+}
+
+// welcome says who answers and where its transports listen. The token is the private data of the data connections that
+// follow, and ties them to this hello.
+type welcome struct {
+	_msgpack    struct{} `msgpack:",as_array"`
+	Version     int
+	Key         string
+	NodeID      string
+	Incarnation uint64
+	Notify      bool // wants to know of arrivals
+	Token       []byte
+	Endpoints   []endpointInfo
+}
+
+// An endpointInfo is a transport of the peer, in its order of preference.
+type endpointInfo struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Name     string
+	Addr     string
+}
+
+// askRegion asks whether a region is registered with that key, and for its size.
+type askRegion struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	ID       uint32
+	Secret   []byte
+}
+
+type regionReply struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Known    bool
+	Size     uint64
+}
+
+// controlFailure is a refusal in words.
+type controlFailure struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Text     string
+}
+
+// writeControl sends one message with one Write.
+func writeControl(w io.Writer, kind controlType, body any) error {
+	b, err := msgpack.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode control message %d: %w", kind, err)
+	}
+	if len(b) > controlMaxBytes {
+		return fmt.Errorf("control message %d of %d bytes, want at most %d: %w", kind, len(b), controlMaxBytes, ErrInvalid)
+	}
+	out := make([]byte, controlHeader, controlHeader+len(b))
+	out[0] = byte(kind)
+	binary.BigEndian.PutUint32(out[1:], uint32(len(b)))
+	_, err = w.Write(append(out, b...))
+	return err
+}
+
+// readControl receives one message. The peer is a stranger: the length is checked before anything is allocated.
+func readControl(r io.Reader) (controlType, []byte, error) {
+	var head [controlHeader]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if head[0] < byte(controlHello) || head[0] > byte(controlError) || n > controlMaxBytes {
+		return 0, nil, fmt.Errorf("control message of type %d and %d bytes: not ours: %w", head[0], n, ErrInvalid)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return 0, nil, fmt.Errorf("control message of type %d cut short: %w", head[0], err)
+	}
+	return controlType(head[0]), body, nil
+}
+
+// decodeControl fills to from a body.
+func decodeControl(body []byte, to any) error {
+	if err := msgpack.Unmarshal(body, to); err != nil {
+		return fmt.Errorf("decode control message of %d bytes: %v: %w", len(body), err, ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	maxControlConns = 1024             // at once; further ones are closed
+	controlIdle     = 60 * time.Second // after which a silent client is closed
+	maxTokens       = 4096             // data connections that may be pending
+	tokenLife       = 60 * time.Second
+)
+
+// A controlServer answers peers that want to open paths. A client that breaks the protocol loses its connection, a
+// log line says why, and nothing else happens.
+type controlServer struct {
+	engine *Engine
+	lis    net.Listener
+	ctx    context.Context
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	slots  chan struct{}
+
+	mu     sync.Mutex
+	tokens map[string]token
+}
+
+// A token admits one peer's data connections for a while.
+type token struct {
+	key         string
+	incarnation uint64
+	born        time.Time
+}
+
+// listenControl binds host:port. An empty host is the loopback address: without a host in its descriptor an engine
+// can only be reached from its own machine.
+func listenControl(e *Engine, host string, port int) (*controlServer, error) {
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	addr := net.JoinHostPort(host, strconv.Itoa(port))
+	lis, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s for the control plane: %w", addr, err)
+	}
+	s := &controlServer{engine: e, lis: lis, slots: make(chan struct{}, maxControlConns), tokens: map[string]token{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.wg.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+func (s *controlServer) port() int { return s.lis.Addr().(*net.TCPAddr).Port }
+
+func (s *controlServer) close() {
+	s.stop()
+	_ = s.lis.Close()
+	s.wg.Wait()
+}
+
+func (s *controlServer) accept() {
+	defer s.wg.Done()
+	for {
+		c, err := s.lis.Accept()
+		if err != nil {
+			if s.ctx.Err() != nil {
+				return
+			}
+			s.engine.log.Warn("control plane: accept", "error", err)
+			select { // out of descriptors, most likely: do not spin
+			case <-time.After(50 * time.Millisecond):
+			case <-s.ctx.Done():
+			}
+			continue
+		}
+		select {
+		case s.slots <- struct{}{}:
+			s.wg.Add(1)
+			go s.serve(c)
+		default:
+			s.engine.log.Warn("control plane: connection closed, too many", "from", c.RemoteAddr(), "limit", maxControlConns)
+			_ = c.Close()
+		}
+	}
+}
+
+// serve answers one client until it leaves, breaks the protocol, or falls silent.
+func (s *controlServer) serve(c net.Conn) {
+	defer s.wg.Done()
+	defer func() { <-s.slots }()
+	defer func() { _ = c.Close() }()
+	unhook := context.AfterFunc(s.ctx, func() { _ = c.Close() })
+	defer unhook()
+	if err := s.converse(c); err != nil && !errors.Is(err, io.EOF) && s.ctx.Err() == nil {
+		s.engine.log.Warn("control plane: connection closed", "from", c.RemoteAddr(), "reason", err)
+		_ = writeControl(c, controlError, &controlFailure{Text: err.Error()})
+	}
+}
+
+func (s *controlServer) converse(c net.Conn) error {
+	greeted := false
+	for {
+		if err := c.SetDeadline(time.Now().Add(controlIdle)); err != nil {
+			return err
+		}
+		kind, body, err := readControl(c)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			return io.EOF
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case kind == controlHello:
+			greeted, err = true, s.greet(c, body)
+		case kind == controlAskRegion && greeted:
+			err = s.tellRegion(c, body)
+		default:
+			err = fmt.Errorf("control message of type %d out of turn: %w", kind, ErrInvalid)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// greet answers a hello with our transports and a token for data connections.
+func (s *controlServer) greet(c net.Conn, body []byte) error {
+	var h hello
+	if err := decodeControl(body, &h); err != nil {
+		return err
+	}
+	e := s.engine
+	switch {
+	case h.Version != controlVersion:
+		return fmt.Errorf("peer %q speaks control version %d, this engine %d: %w", h.Key, h.Version, controlVersion, ErrInvalid)
+	case h.PeerKey != e.key:
+		return fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey, e.key, ErrNotFound)
+	case h.PeerIncarnation != 0 && h.PeerIncarnation != e.incarnation:
+		return fmt.Errorf("engine %q was restarted: register its new descriptor: %w", e.key, ErrNotFound)
+	}
+	tok, err := s.issue(h)
+	if err != nil {
+		return err
+	}
+	w := welcome{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, Notify: e.wantsNotifications(), Token: tok}
+	for _, tr := range e.openTransports() {
+		w.Endpoints = append(w.Endpoints, endpointInfo{Name: tr.name, Addr: string(tr.lis.Addr())})
+	}
+	return writeControl(c, controlWelcome, &w)
+}
+
+// issue makes a token for the sender of h. When there are too many, old ones are dropped first.
+func (s *controlServer) issue(h hello) ([]byte, error) {
+	raw := make([]byte, 16)
+	if _, err := rand.Read(raw); err != nil {
+		return nil, fmt.Errorf("make a token: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for k, t := range s.tokens {
+		if now.Sub(t.born) > tokenLife {
+			delete(s.tokens, k)
+		}
+	}
+	if len(s.tokens) >= maxTokens {
+		return nil, fmt.Errorf("%d peers are connecting at once: %w", maxTokens, ErrBadState)
+	}
+	s.tokens[string(raw)] = token{h.Key, h.Incarnation, now}
+	return raw, nil
+}
+
+// redeem tells who may connect with the token. It stays valid for its life, for further paths.
+func (s *controlServer) redeem(raw []byte) (token, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.tokens[string(raw)]
+	return t, ok && time.Since(t.born) <= tokenLife
+}
+
+func (s *controlServer) tellRegion(c net.Conn, body []byte) error {
+	var q askRegion
+	if err := decodeControl(body, &q); err != nil {
+		return err
+	}
+	var reply regionReply
+	if r := s.engine.store.region(q.ID); r != nil && subtle.ConstantTimeCompare(q.Secret, r.desc.Secret[:]) == 1 {
+		reply = regionReply{Known: true, Size: r.desc.Size}
+	}
+	return writeControl(c, controlRegion, &reply)
+}

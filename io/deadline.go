@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// startTick starts the engine's clock, once: it looks for transfers past their deadline and books notifications that
+// nobody asked for. It needs e.mu held.
+func (e *Engine) startTick() {
+	if e.stopTick != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	e.stopTick, e.ticking = stop, make(chan struct{})
+	go func() {
+		defer close(e.ticking)
+		t := time.NewTicker(tick)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				e.inbounds.drain()
+				for _, p := range e.store.allPeers() {
+					p.expire(time.Now())
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// expire fails the transfers whose deadline has passed and closes their paths, so that no byte of them can land here
+// after the status told of the failure. The next transfer opens a new path.
+func (p *peer) expire(now time.Time) {
+	stalled := map[*path]error{}
+	p.order.each(func(t *transfer) {
+		if t.limit == 0 || now.Sub(t.start) < t.limit {
+			return
+		}
+		err := fmt.Errorf("deadline of %d ms passed: %w", t.limit.Milliseconds(), fabric.ErrTimeout)
+		t.fail(err)
+		stalled[t.path] = err
+	})
+	for q, err := range stalled {
+		go q.close(fmt.Errorf("a transfer stalled: %w", err)) // waits for the transport; the clock should not
+	}
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import "slices"
+
+// An EngineDesc tells peers who an engine is and where its control plane listens. A value: copy freely.
+type EngineDesc struct {
+	Key      string // unique name, chosen by the user
+	NodeID   string // MORI_NODE_ID, else the kernel's boot id, else the hostname
+	Hostname string
+	Host     string // as configured
+	Port     int    // bound control-plane port; 0 before a backend that listens was created
+	PID      int
+
+	// Incarnation is random per engine, so that a restarted peer is never taken for its predecessor. 0 = unknown.
+	Incarnation uint64
+}
+
+// Equal compares the six public fields.
+func (d EngineDesc) Equal(o EngineDesc) bool {
+	d.Incarnation, o.Incarnation = 0, 0
+	return d == o
+}
+
+// handleLen is the fixed length of GPU IPC and fabric handles.
+const handleLen = 64
+
+// A MemoryDesc names a registered region and carries the right to touch it: whoever holds its packed form
+// can read and write the region. A value: copy freely.
+type MemoryDesc struct {
+	EngineKey   string
+	ID          uint32 // per engine, from 0, never reused
+	DeviceID    int    // GPU ordinal, -1 for host memory
+	DeviceBusID string
+	Data        uint64 // address in the registering process
+	Size        uint64 // bytes
+	Loc         MemoryLocation
+	IPCHandle   [handleLen]byte
+	NUMANode    int // of a host buffer's first page, -1 unknown
+	IPCOffset   uint64
+
+	FabricHandle    [handleLen]byte
+	VPodID          int
+	VPodPPodID      string
+	FabricOffset    uint64
+	FabricAllocSize uint64
+
+	Secret      [16]byte // the region key's random half; all zero = none
+	Incarnation uint64   // of the registering engine; 0 = unknown
+}
+
+// NewMemoryDesc returns the empty descriptor.
+func NewMemoryDesc() MemoryDesc { return MemoryDesc{DeviceID: -1, NUMANode: -1, VPodID: -1} }
+
+// Equal compares the public fields: neither handles nor secret.
+func (d MemoryDesc) Equal(o MemoryDesc) bool {
+	return d.EngineKey == o.EngineKey && d.ID == o.ID && d.DeviceID == o.DeviceID && d.DeviceBusID == o.DeviceBusID &&
+		d.Data == o.Data && d.Size == o.Size && d.Loc == o.Loc && d.NUMANode == o.NUMANode && d.IPCOffset == o.IPCOffset
+}
+
+func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"sync/atomic"
+
+	"mori/core/fabric"
+)
+
+// counters count what happened to an engine's transfers.
+type counters struct {
+	reads, writes, readBytes, writeBytes, failed, refused atomic.Uint64
+}
+
+func (c *counters) ended(t *transfer, code StatusCode) {
+	switch {
+	case code.Failed():
+		c.failed.Add(1)
+	case t.kind == fabric.OpRead:
+		c.reads.Add(1)
+		c.readBytes.Add(t.total)
+	default:
+		c.writes.Add(1)
+		c.writeBytes.Add(t.total)
+	}
+}
+
+// Counters tell what happened to an engine's transfers since it was made.
+type Counters struct {
+	Reads      uint64 `json:"reads"` // that succeeded
+	Writes     uint64 `json:"writes"`
+	ReadBytes  uint64 `json:"read_bytes"`
+	WriteBytes uint64 `json:"write_bytes"`
+	Failed     uint64 `json:"failed"`
+	Refused    uint64 `json:"refused"` // never started: bad arguments, no path
+}
+
+// EngineInfo is what Engine.Describe tells.
+type EngineInfo struct {
+	Key      string        `json:"key"`
+	NodeID   string        `json:"node_id"`
+	Host     string        `json:"host"`
+	Port     int           `json:"port"`
+	Backends []BackendInfo `json:"backends"`
+	Peers    []PeerInfo    `json:"peers"`
+	Regions  int           `json:"regions"`
+	Counters Counters      `json:"counters"`
+}
+
+// BackendInfo tells what a backend runs on, and why not on something better.
+type BackendInfo struct {
+	Type       string   `json:"type"`
+	Transports []string `json:"transports"` // in order of preference
+	Notes      []string `json:"notes"`
+}
+
+// PeerInfo tells how a peer is reached.
+type PeerInfo struct {
+	Key      string     `json:"key"`
+	NodeID   string     `json:"node_id"`
+	SameNode bool       `json:"same_node"`
+	InFlight int        `json:"in_flight"`
+	Paths    []PathInfo `json:"paths"`
+}
+
+// PathInfo is an open path.
+type PathInfo struct {
+	Backend string   `json:"backend"`
+	Path    string   `json:"path"`    // transport/how: "shm/cma", "tcp"
+	Reasons []string `json:"reasons"` // why no better path is used
+}
+
+// SessionInfo is what Session.Describe tells.
+type SessionInfo struct {
+	Peer    string   `json:"peer"`
+	Backend string   `json:"backend"`
+	Path    string   `json:"path"` // "" while none is open
+	Reasons []string `json:"reasons"`
+	Alive   bool     `json:"alive"`
+	Local   uint32   `json:"local_id"`
+	Remote  uint32   `json:"remote_id"`
+	OpBytes uint64   `json:"op_bytes"` // a transfer is cut into ops of so many bytes
+}
+
+// Describe tells how the engine reaches its peers, and why not better.
+func (e *Engine) Describe() EngineInfo {
+	d := e.Desc()
+	out := EngineInfo{Key: d.Key, NodeID: d.NodeID, Host: d.Host, Port: d.Port, Backends: []BackendInfo{}, Peers: []PeerInfo{}}
+	e.mu.Lock()
+	for _, kind := range []BackendType{BackendXGMI, BackendFabric, BackendRDMA, BackendTCP} {
+		if b := e.backends[kind]; b != nil {
+			bi := BackendInfo{Type: kind.String(), Transports: []string{}, Notes: notNil(b.notes)}
+			for _, tr := range b.transports {
+				bi.Transports = append(bi.Transports, tr.name)
+			}
+			out.Backends = append(out.Backends, bi)
+		}
+	}
+	e.mu.Unlock()
+	for _, p := range e.store.allPeers() {
+		out.Peers = append(out.Peers, p.describe())
+	}
+	out.Regions = len(e.store.allRegions())
+	c := &e.counters
+	out.Counters = Counters{c.reads.Load(), c.writes.Load(), c.readBytes.Load(), c.writeBytes.Load(), c.failed.Load(), c.refused.Load()}
+	return out
+}
+
+func (p *peer) describe() PeerInfo {
+	out := PeerInfo{Key: p.desc.Key, NodeID: p.desc.NodeID, SameNode: p.desc.NodeID == p.engine.nodeID, Paths: []PathInfo{}}
+	p.order.mu.Lock()
+	out.InFlight = p.order.inflight
+	p.order.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for b, q := range p.paths {
+		if q.err() == nil {
+			out.Paths = append(out.Paths, PathInfo{b.kind.String(), q.name, notNil(q.reasons)})
+		}
+	}
+	return out
+}
+
+// Describe tells which path the session uses.
+func (s *Session) Describe() SessionInfo {
+	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.backend.kind.String(), Reasons: []string{}, Alive: s.Alive(), Local: s.local.desc.ID, Remote: s.remote.ID}
+	if p := s.plan.Load(); p != nil && p.path.err() == nil {
+		out.Path, out.Reasons, out.OpBytes = p.path.name, notNil(p.path.reasons), p.to.opMax
+	}
+	return out
+}
+
+func notNil(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+
+// Package io moves blocks of memory, such as KV-cache blocks, between processes and hosts.
+//
+//	e, err := io.NewEngine("prefill-0", io.EngineConfig{Host: "10.0.0.1"})
+//	err = e.CreateBackend(io.BackendRDMA, nil)      // binds; e.Desc().Port is real from now on
+//	local, err := e.RegisterMemory(addr, size, -1, io.LocCPU)
+//	... exchange e.Desc().Pack() and local.Pack() with the peer by any means ...
+//	err = e.RegisterRemoteEngine(peerDesc)
+//	s, err := e.CreateSession(local, remote)        // s == nil: no backend serves this pair
+//	st := s.Write([]uint64{0}, []uint64{4096}, []uint64{512}, e.AllocateTransferUID())
+//	code := st.Wait(ctx)
+//
+// # What happens to a transfer
+//
+// Session.submit checks every entry against both regions and takes all or nothing. The plan merges entries that
+// are contiguous on both sides and cuts the rest into ops (batch.go). The ledger of the path counts the
+// ops still in flight (ledger.go). When the last one ended the transfer is finished; its status becomes
+// SUCCESS when all transfers submitted before it, by this engine to the same peer, are finished too
+// (order.go). A failed transfer is told at once. Every transfer has a deadline (deadline.go).
+//
+// # Paths
+//
+// A peer is reached through the first path that works, in the order of core.Candidates: shared memory on the
+// same host, then TCP. Paths are opened at first use through the slow control plane (control.go), which
+// tells what the peer listens on. Engine.Describe and Session.Describe tell the path, why it was chosen and
+// why each better one was not.
+//
+// # Ownership
+//
+// Registered memory stays the caller's and must stay mapped until DeregisterMemory returned. A Status is
+// valid for as long as somebody holds it, also after its engine was closed. Engine.Close ends everything
+// and waits until no byte of any transfer can land on this side.
+//
+// # Errors
+//
+// Transfers never fail by a Go error: their Status does, with a text that names peer, path, bytes and cause.
+// Everything else returns an error that wraps one of the sentinels of errors.go.
+package io

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mori/core/config"
+	"mori/core/fabric"
+	"mori/core/logging"
+)
+
+const (
+	// portNone is the port of an engine that peers cannot reach, by convention of the public API.
+	portNone = 1
+
+	deregisterWait = 5 * time.Second
+	tick           = 50 * time.Millisecond
+)
+
+// An Engine is one end of transfers: it registers memory, knows peers, and keeps the paths to them.
+type Engine struct {
+	key         string
+	config      EngineConfig
+	nodeID      string
+	hostname    string
+	incarnation uint64
+	log         *slog.Logger
+	registry    *fabric.Registry
+	store       *store
+	uids        uidCounter
+	counters    counters
+	inbounds    inbounds
+
+	mu         sync.Mutex
+	isClosed   atomic.Bool // written with mu held
+	control    *controlServer
+	backends   map[BackendType]*backend
+	transports []*transport // in order of preference
+	stopTick   context.CancelFunc
+	ticking    chan struct{}
+}
+
+// NewEngine makes an engine. It opens nothing: threads and sockets come with the first backend.
+func NewEngine(key string, cfg EngineConfig) (*Engine, error) {
+	return newEngine(key, cfg, nil)
+}
+
+// newEngine takes the providers to use; nil means those of this build.
+func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine, error) {
+	if cfg.Port < 0 || cfg.Port > 65535 {
+		return nil, fmt.Errorf("engine %q: port %d, want 0 to 65535: %w", key, cfg.Port, ErrInvalid)
+	}
+	var raw [8]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return nil, fmt.Errorf("engine %q: make an incarnation id: %w", key, err)
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "localhost"
+	}
+	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
+		log: logging.For("io").With("engine", key), registry: registry, store: newStore(), backends: map[BackendType]*backend{}}
+	return e, nil
+}
+
+// nodeID is the identity of this host.
+func nodeID(hostname string) string {
+	if id := config.Get(config.NodeID); id != "" {
+		return id
+	}
+	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && len(b) > 1 {
+		return strings.TrimSpace(string(b))
+	}
+	return hostname
+}
+
+func (e *Engine) closed() bool { return e.isClosed.Load() }
+
+// Desc describes the engine for peers. Its port is real once a backend that listens was created.
+func (e *Engine) Desc() EngineDesc {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.descLocked()
+}
+
+// descLocked needs e.mu held.
+func (e *Engine) descLocked() EngineDesc {
+	d := EngineDesc{Key: e.key, NodeID: e.nodeID, Hostname: e.hostname, Host: e.config.Host, Port: e.config.Port, PID: os.Getpid(), Incarnation: e.incarnation}
+	if e.control != nil {
+		d.Port = e.control.port()
+	}
+	return d
+}
+
+// AllocateTransferUID returns 0, 1, 2 ...
+func (e *Engine) AllocateTransferUID() uint64 { return e.uids.take() }
+
+// RegisterRemoteEngine makes a peer known, without any network traffic. The same descriptor again changes nothing; a new
+// one of the same key replaces the old, whose paths are closed.
+func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
+	if e.closed() {
+		return fmt.Errorf("register remote engine %q: %w", d.Key, ErrClosed)
+	}
+	if old := e.store.peerOf(d.Key); old != nil && old.desc == d {
+		return nil
+	}
+	if old := e.store.setPeer(newPeer(e, d)); old != nil {
+		old.close(fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
+	}
+	return nil
+}
+
+// DeregisterRemoteEngine forgets a peer and closes the paths to it. Unknown peers are ignored.
+func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
+	if old := e.store.removePeer(d.Key); old != nil {
+		old.close(fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
+	}
+	return nil
+}
+
+// PopInbound tells whether the transfer uid of the engine named key has arrived here completely. It does not consume.
+func (e *Engine) PopInbound(key string, uid uint64) bool {
+	if !e.wantsNotifications() {
+		return false
+	}
+	return e.inbounds.has(key, uid)
+}
+
+// CreateSession prepares transfers between a local and a remote region. A nil session without error means that no
+// backend can serve the pair; the log says why. It connects to the peer, and an error says what stood in the way.
+func (e *Engine) CreateSession(local, remote MemoryDesc) (*Session, error) {
+	s, why := e.newSession(local, remote)
+	if errors.Is(why, errNoBackend) {
+		e.log.Warn("no session", "local", local.ID, "peer", remote.EngineKey, "reason", why)
+		return nil, nil
+	}
+	if why != nil {
+		return nil, fmt.Errorf("create session: %w", why)
+	}
+	ctx, cancel := e.controlContext(s.backend)
+	defer cancel()
+	if err := s.verify(ctx); err != nil {
+		return nil, fmt.Errorf("create session: %w", err)
+	}
+	if _, err := s.ready(); err != nil {
+		return nil, fmt.Errorf("create session: %w", err)
+	}
+	return s, nil
+}
+
+// errNoBackend is the reason when no backend can serve a pair.
+var errNoBackend = fmt.Errorf("no backend can serve this pair: %w", ErrBadState)
+
+// newSession checks the descriptors and chooses the backend, without any I/O.
+func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
+	if e.closed() {
+		return nil, ErrClosed
+	}
+	r := e.store.regionOf(local, e.key)
+	if r == nil {
+		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w", local.ID, local.EngineKey, e.key, ErrNotFound)
+	}
+	b, err := e.backendFor(local, remote)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{engine: e, peer: e.store.peerOf(remote.EngineKey), backend: b, local: r, remote: remote,
+		notify: b.config.EnableNotification, limit: time.Duration(b.config.DeadlineMS) * time.Millisecond}, nil
+}
+
+// SessionFor is CreateSession for transfers without a session of their own. When no backend can serve the pair it
+// returns nil and the status that each such transfer gets.
+func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error) {
+	s, err := e.newSession(local, remote)
+	if errors.Is(err, errNoBackend) {
+		return nil, failedStatus(CodeErrBadState, err.Error()), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := e.controlContext(s.backend)
+	defer cancel()
+	if err := s.verify(ctx); err != nil {
+		return nil, nil, err
+	}
+	_, err = s.ready()
+	return s, nil, err
+}
+
+// controlContext bounds one exchange of the control plane.
+func (e *Engine) controlContext(b *backend) (context.Context, context.CancelFunc) {
+	if ms := b.config.controlTimeoutMilli; ms > 0 {
+		return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
+	}
+	return context.WithCancel(context.Background())
+}
+
+// Close ends every transfer with an error, closes all paths and listeners, and returns all memory. When it
+// returns nobody touches registered memory any more. Further calls do nothing.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.isClosed.Swap(true) {
+		e.mu.Unlock()
+		return nil
+	}
+	control, transports, stop, ticking := e.control, e.transports, e.stopTick, e.ticking
+	e.mu.Unlock()
+	if control != nil {
+		control.close()
+	}
+	for _, p := range e.store.allPeers() {
+		p.close(ErrClosed)
+	}
+	if stop != nil {
+		stop()
+		<-ticking
+	}
+	var all error
+	for _, r := range e.store.allRegions() {
+		all = errors.Join(all, r.revoke())
+	}
+	for _, tr := range transports {
+		all = errors.Join(all, tr.close())
+	}
+	return all
+}

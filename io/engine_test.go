@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/config"
+	"mori/core/fabric"
+)
+
+// A side is an engine with one region.
+type side struct {
+	*Engine
+	mem  []byte
+	desc MemoryDesc
+}
+
+func newSide(t testing.TB, key string, size int, kind BackendType, cfg *BackendConfig) *side {
+	t.Helper()
+	e, err := NewEngine(key, EngineConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("close %s: %v", key, err)
+		}
+	})
+	if err := e.CreateBackend(kind, cfg); err != nil {
+		t.Fatal(err)
+	}
+	s := &side{Engine: e}
+	var addr uint64
+	s.mem, addr = buffer(t, size)
+	if s.desc, err = e.RegisterMemory(addr, uint64(size), -1, LocCPU); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// pair is two engines that know each other, and a session from the first to the second.
+func pair(t testing.TB, size int, kind BackendType, cfg *BackendConfig) (a, b *side, s *Session) {
+	t.Helper()
+	a, b = newSide(t, "a", size, kind, cfg), newSide(t, "b", size, kind, cfg)
+	if err := errors.Join(a.RegisterRemoteEngine(b.Desc()), b.RegisterRemoteEngine(a.Desc())); err != nil {
+		t.Fatal(err)
+	}
+	s, err := a.CreateSession(a.desc, b.desc)
+	if err != nil || s == nil {
+		t.Fatalf("session %v, %v", s, err)
+	}
+	return a, b, s
+}
+
+func fill(b []byte, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+}
+
+// eachPath runs f over every way that bytes can go on this machine.
+func eachPath(t *testing.T, f func(t *testing.T, kind BackendType)) {
+	for name, kind := range map[string]BackendType{"shm": BackendRDMA, "tcp": BackendTCP} {
+		t.Run(name, func(t *testing.T) { f(t, kind) })
+	}
+}
+
+func succeed(t testing.TB, st *Status) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if c := st.Wait(ctx); c != CodeSuccess {
+		t.Fatalf("%v: %s", c, st.Message())
+	}
+}
+
+func TestBytesArriveBothWays(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		const size = 9 << 20
+		a, b, s := pair(t, size, kind, nil)
+		fill(a.mem, 1)
+		uid := a.AllocateTransferUID()
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{size}, uid))
+		if !bytes.Equal(a.mem, b.mem) {
+			t.Fatal("written bytes differ")
+		}
+		arrived(t, b.Engine, "a", uid)
+
+		fill(b.mem, 2)
+		var lo, ro, sz []uint64
+		for i := range uint64(size / 4096) {
+			lo, ro, sz = append(lo, i*4096), append(ro, (size/4096-1-i)*4096), append(sz, 4096)
+		}
+		uid = a.AllocateTransferUID()
+		succeed(t, s.Read(lo, ro, sz, uid))
+		for i := range lo {
+			if !bytes.Equal(a.mem[lo[i]:lo[i]+sz[i]], b.mem[ro[i]:ro[i]+sz[i]]) {
+				t.Fatalf("block %d of a read differs", i)
+			}
+		}
+		arrived(t, b.Engine, "a", uid)
+	})
+}
+
+// arrived waits until e knows of the transfer: the notification may come just after the initiator's success.
+func arrived(t testing.TB, e *Engine, from string, uid uint64) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !e.PopInbound(from, uid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("transfer %d of %q never arrived", uid, from)
+		}
+	}
+	if !e.PopInbound(from, uid) || e.PopInbound(from, uid+1) || e.PopInbound("nobody", uid) {
+		t.Error("asking consumed the arrival, or found one that never was")
+	}
+}
+
+func TestEveryLengthAndOffset(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		a, b, s := pair(t, 70000, kind, nil)
+		fill(a.mem, 3)
+		for _, n := range []uint64{0, 1, 7, 8, 4095, 4096, 4097, 65536, 69999} {
+			clear(b.mem)
+			succeed(t, s.Write([]uint64{70000 - n}, []uint64{1}, []uint64{min(n, 69999)}, 9))
+			if !bytes.Equal(b.mem[1:1+n], a.mem[70000-n:]) || b.mem[0] != 0 {
+				t.Errorf("%d bytes differ", n)
+			}
+		}
+	})
+}
+
+func TestEmptyBatchSucceeds(t *testing.T) {
+	_, _, s := pair(t, 8, BackendRDMA, nil)
+	if st := s.Write(nil, nil, nil, 1); st.Code() != CodeSuccess {
+		t.Errorf("%v", st.Code())
+	}
+}
+
+func TestBadEntriesTouchNothing(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		a, b, s := pair(t, 4096, kind, nil)
+		fill(a.mem, 4)
+		for _, st := range []*Status{
+			s.Write([]uint64{0, 4096}, []uint64{0, 0}, []uint64{8, 1}, 1),
+			s.Write([]uint64{0, 0}, []uint64{0, 4090}, []uint64{8, 7}, 1),
+			s.Write([]uint64{0}, []uint64{0, 1}, []uint64{8}, 1),
+			s.Write([]uint64{1<<64 - 1}, []uint64{0}, []uint64{2}, 1),
+		} {
+			if st.Code() != CodeErrInvalidArgs || !strings.Contains(st.Message(), "want equal counts") && !strings.Contains(st.Message(), "length out of range") {
+				t.Errorf("%v %q", st.Code(), st.Message())
+			}
+		}
+		if !bytes.Equal(b.mem, make([]byte, 4096)) {
+			t.Error("a refused batch moved bytes")
+		}
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{4096}, 2))
+	})
+}
+
+func TestSuccessComesInSubmissionOrder(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		a, b, big := pair(t, 16<<20, kind, nil)
+		mem, addr := buffer(t, 64)
+		_ = mem
+		d, err := a.RegisterMemory(addr, 64, -1, LocCPU)
+		if err != nil {
+			t.Fatal(err)
+		}
+		small, err := a.CreateSession(d, b.desc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			first := big.Read([]uint64{0}, []uint64{0}, []uint64{16 << 20}, 1)
+			last := small.Read([]uint64{0}, []uint64{0}, []uint64{64}, 2)
+			succeed(t, last)
+			if c := first.Code(); c != CodeSuccess {
+				t.Fatalf("the last of two reads is done, the first is %v", c)
+			}
+		}
+	})
+}
+
+func TestManySubmitters(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		const workers, rounds, part = 8, 40, 32 << 10
+		a, b, s := pair(t, workers*part, kind, nil)
+		fill(a.mem, 5)
+		var wg sync.WaitGroup
+		for w := range uint64(workers) {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for range rounds {
+					var lo, sz []uint64
+					for i := range uint64(part / 1024) {
+						lo, sz = append(lo, w*part+i*1024), append(sz, 1024)
+					}
+					succeed(t, s.Write(lo, lo, sz, a.AllocateTransferUID()))
+				}
+			}()
+		}
+		wg.Wait()
+		if !bytes.Equal(a.mem, b.mem) {
+			t.Error("bytes differ")
+		}
+		if c := a.Describe().Counters; c.Writes != workers*rounds || c.WriteBytes != workers*rounds*part {
+			t.Errorf("counters %+v", c)
+		}
+	})
+}
+
+func TestAnEngineReachesItself(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		e := newSide(t, "me", 4096, kind, nil)
+		other, addr := buffer(t, 4096)
+		d, err := e.RegisterMemory(addr, 4096, -1, LocCPU)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(e.mem, 6)
+		s, err := e.CreateSession(e.desc, d)
+		if err != nil || s == nil {
+			t.Fatal(s, err)
+		}
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{4096}, 0))
+		if !bytes.Equal(e.mem, other) {
+			t.Error("bytes differ")
+		}
+	})
+}
+
+func TestPathsAndReasons(t *testing.T) {
+	_, _, s := pair(t, 8, BackendRDMA, nil)
+	d := s.Describe()
+	if !strings.HasPrefix(d.Path, "shm/") || len(d.Reasons) == 0 || !strings.Contains(d.Reasons[0], "RDMA") {
+		t.Errorf("on one host: %+v", d)
+	}
+	far := newSide(t, "far", 8, BackendRDMA, nil)
+	config.SetLookup(func(name string) (string, bool) { return "another-host", name == config.NodeID })
+	near := newSide(t, "near", 8, BackendRDMA, nil)
+	config.SetLookup(nil)
+	if err := near.RegisterRemoteEngine(far.Desc()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := near.CreateSession(near.desc, far.desc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Describe(); !strings.HasPrefix(d.Path, "tcp") || !strings.Contains(strings.Join(d.Reasons, "; "), "another host") {
+		t.Errorf("between hosts: %+v", d)
+	}
+}
+
+func TestNoBackendServesThePair(t *testing.T) {
+	a, b, _ := pair(t, 8, BackendRDMA, nil)
+	bare, err := NewEngine("bare", EngineConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, addr := buffer(t, 8)
+	d, err := bare.RegisterMemory(addr, 8, -1, LocCPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := bare.CreateSession(d, b.desc); s != nil || err != nil {
+		t.Errorf("without a backend: %v, %v", s, err)
+	}
+	s, refusal, err := bare.SessionFor(d, b.desc)
+	if s != nil || err != nil || refusal.Code() != CodeErrBadState || !strings.Contains(refusal.Message(), "create one first") {
+		t.Errorf("without a backend: %v, %v, %v", s, refusal, err)
+	}
+	stranger := b.desc
+	stranger.EngineKey = "stranger"
+	if s, err := a.CreateSession(a.desc, stranger); s != nil || err != nil {
+		t.Errorf("unregistered peer: %v, %v", s, err)
+	}
+	gpu := b.desc
+	gpu.Loc = LocGPU
+	if s, err := a.CreateSession(a.desc, gpu); s != nil || err != nil {
+		t.Errorf("GPU memory: %v, %v", s, err)
+	}
+}
+
+func TestForeignAndStaleDescriptors(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		a, b, s := pair(t, 64, kind, nil)
+		if _, err := a.CreateSession(b.desc, b.desc); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a foreign local region: %v", err)
+		}
+		wrong := b.desc
+		wrong.Secret[0] ^= 1
+		if _, err := a.CreateSession(a.desc, wrong); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a wrong key: %v", err)
+		}
+		longer := b.desc
+		longer.Size++
+		if _, err := a.CreateSession(a.desc, longer); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a wrong size: %v", err)
+		}
+		if err := b.DeregisterMemory(b.desc); err != nil {
+			t.Fatal(err)
+		}
+		st := s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1)
+		if c := st.Wait(deadline(t)); c != CodeErrNotFound || !strings.Contains(st.Message(), `"b"`) {
+			t.Errorf("after the peer took the region back: %v %q", c, st.Message())
+		}
+		if err := a.DeregisterMemory(a.desc); err != nil {
+			t.Fatal(err)
+		}
+		if st := s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1); st.Code() != CodeErrNotFound || s.Alive() {
+			t.Errorf("after we took the region back: %v, alive %v", st.Code(), s.Alive())
+		}
+	})
+}
+
+// A key that the control plane never saw is refused by the transport as well: the target checks each access.
+func TestTheTransportChecksTheKey(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		a, b, good := pair(t, 64, kind, nil)
+		forged := b.desc
+		forged.Secret[5] ^= 0x40
+		s, why := a.newSession(a.desc, forged)
+		if why != nil {
+			t.Fatal(why)
+		}
+		fill(a.mem, 7)
+		st := s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1)
+		if c := st.Wait(deadline(t)); c != CodeErrNotFound {
+			t.Errorf("%v %q", c, st.Message())
+		}
+		if !bytes.Equal(b.mem, make([]byte, 64)) {
+			t.Error("a forged key moved bytes")
+		}
+		succeed(t, good.Write([]uint64{0}, []uint64{0}, []uint64{64}, 2))
+	})
+}
+
+func TestPeerThatWentAway(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		_, b, s := pair(t, 32<<20, kind, nil)
+		st := s.Write([]uint64{0}, []uint64{0}, []uint64{32 << 20}, 1)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if c := st.Wait(deadline(t)); c == CodeInProgress {
+			t.Error("the transfer never ended")
+		}
+		st = s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 2)
+		if c := st.Wait(deadline(t)); !c.Failed() || !strings.Contains(st.Message(), `"b"`) {
+			t.Errorf("writing to a closed engine: %v %q", c, st.Message())
+		}
+	})
+}
+
+func TestARestartedPeerIsNotItsPredecessor(t *testing.T) {
+	a, b, _ := pair(t, 64, BackendRDMA, nil)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := NewEngine("b", EngineConfig{Port: b.Desc().Port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := again.CreateBackend(BackendRDMA, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.CreateSession(a.desc, b.desc); err == nil || !strings.Contains(err.Error(), "restarted") {
+		t.Errorf("with the old descriptor: %v", err)
+	}
+	if err := a.RegisterRemoteEngine(again.Desc()); err != nil {
+		t.Fatal(err)
+	}
+	_, addr := buffer(t, 64)
+	d, err := again.RegisterMemory(addr, 64, -1, LocCPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := a.CreateSession(a.desc, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 3))
+}
+
+func TestNotificationsOff(t *testing.T) {
+	cfg := DefaultBackendConfig()
+	cfg.EnableNotification = false
+	_, b, s := pair(t, 64, BackendRDMA, cfg)
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 3))
+	time.Sleep(2 * tick)
+	if b.PopInbound("a", 3) {
+		t.Error("an arrival with notifications off")
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	a := newSide(t, "a", 8, BackendRDMA, nil)
+	e, err := NewEngine("b", EngineConfig{Port: a.Desc().Port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.CreateBackend(BackendRDMA, nil); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("a taken port: %v", err)
+	}
+}
+
+func TestBackendsThatNeedWhatIsNotHere(t *testing.T) {
+	e, err := NewEngine("a", EngineConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, kind := range []BackendType{BackendXGMI, BackendFabric} {
+		if err := e.CreateBackend(kind, nil); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "GPU") {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+	config.SetLookup(func(name string) (string, bool) { return "1", name == config.RequireRDMA })
+	defer config.SetLookup(nil)
+	if err := e.CreateBackend(BackendRDMA, nil); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), config.RequireRDMA) {
+		t.Errorf("RDMA required: %v", err)
+	}
+}
+
+func TestBackendConfigIsChecked(t *testing.T) {
+	e, err := NewEngine("a", EngineConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for name, spoil := range map[string]func(*BackendConfig){
+		"notif_per_qp": func(c *BackendConfig) { c.NotifPerQP = 0 }, "max_chunks_per_transfer": func(c *BackendConfig) { c.MaxChunks = 0 },
+		"num_nics_per_transfer": func(c *BackendConfig) { c.NumNICsPerTransfer = 0 }, "chunk_bytes": func(c *BackendConfig) { c.EnableChunking, c.ChunkBytes = true, 100 },
+	} {
+		cfg := DefaultBackendConfig()
+		spoil(cfg)
+		if err := e.CreateBackend(BackendRDMA, cfg); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDeadlineEndsAStalledTransfer(t *testing.T) {
+	cfg := DefaultBackendConfig()
+	cfg.DeadlineMS = 200
+	a, _, s := pair(t, 64, BackendTCP, cfg)
+	p := s.plan.Load().path
+	st := NewStatus()
+	st.SetCode(CodeInProgress)
+	s.local.enter()
+	stuck := &transfer{status: st, session: s, path: p, uid: 77, kind: fabric.OpWrite, total: 64, batch: new(batch), start: time.Now(), limit: s.limit}
+	a.store.peerOf("b").order.add(stuck)
+	p.ledger.add(stuck)
+	p.inflight.Add(1)
+	stuck.ops.Store(1) // an op whose end never comes
+	behind := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 78)
+	time.Sleep(400 * time.Millisecond)
+	if stuck.failure() == nil || p.err() == nil {
+		t.Fatalf("not expired: transfer %v, path %v", stuck.failure(), p.err())
+	}
+	p.opsEnded(stuck, 1) // what the provider does when the path closes
+	if c := st.Wait(deadline(t)); c != CodeErrRDMAOp || !strings.Contains(st.Message(), `"b"`) || !strings.Contains(st.Message(), "deadline of 200 ms") {
+		t.Errorf("%v %q", c, st.Message())
+	}
+	if c := behind.Wait(deadline(t)); c != CodeSuccess {
+		t.Errorf("the finished transfer behind it: %v %q", c, behind.Message())
+	}
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 79))
+}
+
+func TestCloseWithTransfersInFlight(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		a, _, s := pair(t, 64<<20, kind, nil)
+		var all []*Status
+		for i := range uint64(8) {
+			all = append(all, s.Write([]uint64{0}, []uint64{0}, []uint64{64 << 20}, i))
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for i, st := range all {
+			if st.Code() == CodeInProgress {
+				t.Errorf("transfer %d is in progress after Close", i)
+			}
+		}
+		if st := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 9); !st.Code().Failed() || s.Alive() {
+			t.Errorf("after Close: %v", st.Code())
+		}
+	})
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for _, kind := range []BackendType{BackendRDMA, BackendTCP} {
+		for _, n := range []uint64{8, 1 << 20} {
+			b.Run(fmt.Sprintf("%v/%d", kind, n), func(b *testing.B) {
+				a, _, s := pair(b, 1<<20, kind, nil)
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				lo, sz := []uint64{0}, []uint64{n}
+				for b.Loop() {
+					if s.Write(lo, lo, sz, a.AllocateTransferUID()).Wait(context.Background()) != CodeSuccess {
+						b.Fatal("failed")
+					}
+				}
+			})
+		}
+	}
+}

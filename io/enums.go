@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import "fmt"
+
+// BackendType names a family of transports. The numbers are part of the public contract.
+type BackendType int
+
+// The backends.
+const (
+	BackendUnknown BackendType = iota
+	BackendXGMI                // peer copies between GPUs of one host
+	BackendRDMA                // RDMA; without a NIC: shared memory on the same host, TCP to others
+	BackendTCP                 // TCP only
+	BackendFabric              // scale-up fabric between hosts
+)
+
+var backendText = [...]string{"Unknown", "XGMI", "RDMA", "TCP", "FABRIC"}
+
+// String is the public name.
+func (b BackendType) String() string {
+	if b >= 0 && int(b) < len(backendText) {
+		return backendText[b]
+	}
+	return fmt.Sprintf("BackendType(%d)", int(b))
+}
+
+// MemoryLocation tells where a region lives.
+type MemoryLocation int
+
+// The locations.
+const (
+	LocUnknown MemoryLocation = iota
+	LocCPU
+	LocGPU
+)
+
+// StatusCode is the state of a transfer. Codes above 10 are errors.
+type StatusCode uint32
+
+// The codes. The numbers are part of the public contract.
+const (
+	CodeSuccess        StatusCode = 0
+	CodeInit           StatusCode = 1
+	CodeInProgress     StatusCode = 2
+	CodeErrInvalidArgs StatusCode = 11
+	CodeErrNotFound    StatusCode = 12
+	CodeErrRDMAOp      StatusCode = 13
+	CodeErrBadState    StatusCode = 14
+	CodeErrGPUOp       StatusCode = 15
+)
+
+var codeText = map[StatusCode]string{
+	CodeSuccess: "SUCCESS", CodeInit: "INIT", CodeInProgress: "IN_PROGRESS", CodeErrInvalidArgs: "ERR_INVALID_ARGS",
+	CodeErrNotFound: "ERR_NOT_FOUND", CodeErrRDMAOp: "ERR_RDMA_OP", CodeErrBadState: "ERR_BAD_STATE", CodeErrGPUOp: "ERR_GPU_OP",
+}
+
+// String is the public name.
+func (c StatusCode) String() string {
+	if s, ok := codeText[c]; ok {
+		return s
+	}
+	return fmt.Sprintf("StatusCode(%d)", uint32(c))
+}
+
+// Failed tells whether c is an error.
+func (c StatusCode) Failed() bool { return c > 10 }
+
+// PollCqMode tells how completions are awaited. The software paths always park; the value is kept for NICs.
+type PollCqMode int
+
+// The modes.
+const (
+	PollPolling PollCqMode = iota
+	PollEvent
+)

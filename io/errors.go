@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import "errors"
+
+// The causes that callers branch on.
+var (
+	ErrClosed      = errors.New("engine is closed")
+	ErrInvalid     = errors.New("invalid argument")
+	ErrBadState    = errors.New("not possible in this state")
+	ErrNotFound    = errors.New("not found")
+	ErrUnsupported = errors.ErrUnsupported // not possible on this machine; the text says why
+	ErrUnreachable = errors.New("peer not reachable")
+)

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// maxLinks bounds the connections that peers may hold to one transport.
+const maxLinks = 4096
+
+// A link is a connection that a peer opened to us. Its transfers run without our doing; what reaches us are
+// the notifications of those that arrived. Where the provider keeps them in shared memory they stay there until
+// somebody asks or the engine's tick comes by, so that an arrival wakes nobody; elsewhere a goroutine books
+// them, since a full queue would hold up the peer until the next tick.
+type link struct {
+	tr  *transport
+	key string // the peer
+	ep  fabric.Endpoint
+	cq  fabric.CQ
+	in  *inbound
+
+	mu     sync.Mutex // serialises drain
+	closed bool
+}
+
+// acceptLinks admits peers that hold a token of our control plane.
+func (tr *transport) acceptLinks(ctx context.Context, e *Engine) {
+	defer tr.wg.Done()
+	for {
+		req, err := tr.lis.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, fabric.ErrClosed) {
+				return
+			}
+			e.log.Warn("accept", "transport", tr.name, "error", err)
+			select {
+			case <-time.After(tick):
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		tr.wg.Add(1)
+		go func() {
+			defer tr.wg.Done()
+			tr.admit(ctx, e, req)
+		}()
+	}
+}
+
+func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
+	tok, ok := e.controlToken(req.Private())
+	reason := ""
+	switch {
+	case !ok:
+		reason = "unknown or expired token: greet the control plane first"
+	case len(tr.allLinks()) >= maxLinks:
+		reason = "too many connections"
+	}
+	if reason != "" {
+		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", reason)
+		_ = req.Reject([]byte(reason))
+		return
+	}
+	l := &link{tr: tr, key: tok.key, in: e.inbounds.of(tok.key)}
+	var err error
+	if l.ep, l.cq, err = tr.endpoint(func(err error) { l.close(err) }); err != nil {
+		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
+		_ = req.Reject([]byte(err.Error()))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	e.inbounds.watch(l)
+	if !tr.addLink(l) {
+		_ = req.Reject([]byte("engine is closing"))
+		l.close(ErrClosed)
+		return
+	}
+	if err := l.ep.(fabric.Connector).Accept(ctx, req, nil); err != nil {
+		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
+		l.close(err)
+		return
+	}
+	if !worksInline(l.ep) {
+		tr.wg.Add(1)
+		go func() {
+			defer tr.wg.Done()
+			l.poll()
+		}()
+	}
+}
+
+// poll books notifications until the queue closes.
+func (l *link) poll() {
+	done := make([]fabric.Completion, 64)
+	for {
+		n, err := l.cq.Wait(context.Background(), done)
+		l.book(done[:n])
+		if errors.Is(err, fabric.ErrAvail) {
+			l.drain()
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) book(done []fabric.Completion) {
+	for _, c := range done {
+		if c.Kind == fabric.OpRemoteWrite {
+			l.in.add(c.Data)
+		}
+	}
+}
+
+// addLink answers false once the transport is closing.
+func (tr *transport) addLink(l *link) bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if !tr.closing {
+		tr.links[l] = struct{}{}
+	}
+	return !tr.closing
+}
+
+// controlToken redeems what a data connection brought.
+func (e *Engine) controlToken(raw []byte) (token, bool) {
+	e.mu.Lock()
+	c := e.control
+	e.mu.Unlock()
+	if c == nil {
+		return token{}, false
+	}
+	return c.redeem(raw)
+}
+
+func (tr *transport) allLinks() []*link {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	out := make([]*link, 0, len(tr.links))
+	for l := range tr.links {
+		out = append(out, l)
+	}
+	return out
+}
+
+// drain books the notifications that have arrived.
+func (l *link) drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.drainLocked()
+	}
+}
+
+func (l *link) drainLocked() {
+	var done [64]fabric.Completion
+	for {
+		n, err := l.cq.Read(done[:])
+		l.book(done[:n])
+		if errors.Is(err, fabric.ErrAvail) {
+			var e fabric.ErrEntry
+			for l.cq.ReadErr(&e) == nil {
+			}
+			continue
+		}
+		if n == 0 || err != nil {
+			return
+		}
+	}
+}
+
+// close ends the connection. What had arrived stays known.
+func (l *link) close(reason error) {
+	l.tr.forget(l.ep)
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return
+	}
+	l.closed = true
+	l.drainLocked()
+	l.mu.Unlock()
+	_ = l.ep.Close()
+	l.mu.Lock()
+	l.drainLocked()
+	l.mu.Unlock()
+	_ = l.cq.Close()
+	l.tr.mu.Lock()
+	delete(l.tr.links, l)
+	l.tr.mu.Unlock()
+	l.in.unwatch(l)
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"mori/core"
+	"mori/core/fabric"
+)
+
+// A peer is a remote engine, or the engine itself, as one registration of it is known here.
+type peer struct {
+	engine *Engine
+	desc   EngineDesc
+	order  order
+	ctl    controlClient
+
+	mu     sync.Mutex
+	closed error // why; nil while registered
+	paths  map[*backend]*path
+
+	dial sync.Mutex // held while a path is opened: one at a time
+}
+
+func newPeer(e *Engine, d EngineDesc) *peer {
+	p := &peer{engine: e, desc: d, paths: map[*backend]*path{}}
+	p.ctl.peer = p
+	return p
+}
+
+// present returns the open path for b, if there is one.
+func (p *peer) present(b *backend) (*path, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed != nil {
+		return nil, p.closed
+	}
+	if q := p.paths[b]; q != nil && q.err() == nil {
+		return q, nil
+	}
+	return nil, nil
+}
+
+// path returns the open path for b, opening one if need be.
+func (p *peer) path(ctx context.Context, b *backend) (*path, error) {
+	p.dial.Lock()
+	defer p.dial.Unlock()
+	if q, err := p.present(b); q != nil || err != nil {
+		return q, err
+	}
+	w, err := p.ctl.greet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q, err := p.open(ctx, b, w)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	if err = p.closed; err == nil {
+		p.paths[b] = q
+	}
+	p.mu.Unlock()
+	if err != nil {
+		q.close(err)
+		return nil, err
+	}
+	p.engine.log.Info("path opened", "peer", p.desc.Key, "path", q.name, "instead", q.reasons)
+	return q, nil
+}
+
+// open tries the backend's transports in order and keeps the reason of each that does not work.
+func (p *peer) open(ctx context.Context, b *backend, w *welcome) (*path, error) {
+	offered := map[string]string{}
+	for _, ep := range w.Endpoints {
+		offered[ep.Name] = ep.Addr
+	}
+	reasons := append([]string(nil), b.notes...)
+	var last error
+	for _, tr := range b.transports {
+		addr, ok := offered[tr.name]
+		why := core.Unfit(tr.name, p.engine.nodeID == w.NodeID)
+		switch {
+		case !ok:
+			why = "the peer does not offer it"
+		case why == "":
+			q, err := p.connect(ctx, tr, fabric.Addr(addr), w)
+			if err == nil {
+				q.reasons = append(reasons, q.reasons...)
+				return q, nil
+			}
+			last, why = err, err.Error()
+		}
+		reasons = append(reasons, tr.name+": "+why)
+	}
+	if last == nil {
+		last = ErrUnreachable
+	}
+	return nil, fmt.Errorf("open a path to %q: %v: %w", p.desc.Key, reasons, last)
+}
+
+func (p *peer) connect(ctx context.Context, tr *transport, to fabric.Addr, w *welcome) (*path, error) {
+	q := &path{peer: p, tr: tr, remote: w.Notify}
+	ready := make(chan struct{})
+	ep, cq, err := tr.endpoint(func(err error) {
+		<-ready
+		if q.kick != nil {
+			q.close(fmt.Errorf("connection to %q ended: %w", p.desc.Key, err))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.ep, q.cq = ep, cq
+	control, _ := controlAddr(p.desc)
+	if _, err := ep.(fabric.Connector).Connect(ctx, dialAddr(to, control), w.Token); err != nil {
+		tr.forget(ep)
+		close(ready)
+		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err), ep.Close(), cq.Close())
+	}
+	newPath(q)
+	close(ready)
+	return q, nil
+}
+
+// askRegion asks the peer whether d is registered there, so that a session is never born broken.
+func (p *peer) askRegion(ctx context.Context, _ *backend, d MemoryDesc) error {
+	known, size, err := p.ctl.region(ctx, d)
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		return fmt.Errorf("region %d is not registered with engine %q under this key: %w", d.ID, d.EngineKey, ErrNotFound)
+	case size != d.Size:
+		return fmt.Errorf("region %d of engine %q has %d bytes, the descriptor says %d: %w", d.ID, d.EngineKey, size, d.Size, ErrInvalid)
+	}
+	return nil
+}
+
+// closePath ends the path of one backend.
+func (p *peer) closePath(b *backend, reason error) {
+	p.mu.Lock()
+	q := p.paths[b]
+	delete(p.paths, b)
+	p.mu.Unlock()
+	if q != nil {
+		q.close(reason)
+	}
+}
+
+// closePaths ends all paths; the next transfer opens new ones.
+func (p *peer) closePaths(reason error) {
+	for _, q := range p.allPaths() {
+		q.close(reason)
+	}
+}
+
+func (p *peer) allPaths() []*path {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*path, 0, len(p.paths))
+	for _, q := range p.paths {
+		out = append(out, q)
+	}
+	return out
+}
+
+// close ends the registration: nothing can be submitted to this peer any more.
+func (p *peer) close(reason error) {
+	p.mu.Lock()
+	if p.closed == nil {
+		p.closed = reason
+	}
+	p.mu.Unlock()
+	p.closePaths(reason)
+	p.ctl.close()
+}

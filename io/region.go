@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/memory"
+)
+
+// A region is memory of this engine's process that was registered. It counts the transfers that use it locally, so
+// that deregistering can wait for them; accesses by peers are the transports' business.
+type region struct {
+	desc MemoryDesc
+
+	mu     sync.Mutex
+	closed bool
+	users  int
+	idle   chan struct{}        // made by leaveAll, closed when users is 0
+	mrs    map[string]fabric.MR // by transport
+}
+
+// enter notes a local user, unless the region is closed.
+func (r *region) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.users++
+	return true
+}
+
+func (r *region) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.users--
+	if r.users == 0 && r.idle != nil {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
+func (r *region) open() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.closed
+}
+
+// retire refuses new users and waits until the present ones left or ctx is done.
+func (r *region) retire(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	idle := r.idle
+	if r.users > 0 && idle == nil {
+		idle = make(chan struct{})
+		r.idle = idle
+	}
+	busy := r.users > 0
+	r.mu.Unlock()
+	if !busy {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("deregister region %d: transfers still use it: %w", r.desc.ID, ctx.Err())
+	}
+}
+
+// attach registers r with a transport, once.
+func (r *region) attach(tr *transport) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.mrs[tr.name] != nil || r.desc.Loc == LocGPU {
+		return nil
+	}
+	key := fabric.RegionKey{ID: uint64(r.desc.ID), Secret: r.desc.Secret}
+	mr, err := tr.dom.Reg(fabric.Buffer{Addr: r.desc.Data, Len: r.desc.Size}, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
+	if err != nil {
+		return fmt.Errorf("register %d bytes with %s: %w", r.desc.Size, tr.name, err)
+	}
+	if r.mrs == nil {
+		r.mrs = map[string]fabric.MR{}
+	}
+	r.mrs[tr.name] = mr
+	return nil
+}
+
+// revoke takes r back from all transports: after that no peer can touch the memory.
+func (r *region) revoke() error {
+	r.mu.Lock()
+	mrs := r.mrs
+	r.mrs = nil
+	r.mu.Unlock()
+	var all error
+	for name, mr := range mrs {
+		if err := mr.Close(); err != nil {
+			all = errors.Join(all, fmt.Errorf("deregister region %d from %s: %w", r.desc.ID, name, err))
+		}
+	}
+	return all
+}
+
+// newRegion describes memory at addr. Nothing is touched.
+func (e *Engine) newRegion(addr, size uint64, device int, loc MemoryLocation) (*region, error) {
+	if addr+size < addr {
+		return nil, fmt.Errorf("register %d bytes at %#x: the end wraps round: %w", size, addr, ErrInvalid)
+	}
+	if loc < LocUnknown || loc > LocGPU {
+		return nil, fmt.Errorf("register %d bytes at location %d: want 0 (unknown), 1 (CPU) or 2 (GPU): %w", size, loc, ErrInvalid)
+	}
+	d := NewMemoryDesc()
+	d.EngineKey, d.Incarnation = e.key, e.incarnation
+	d.DeviceID, d.Data, d.Size, d.Loc = device, addr, size, loc
+	if loc == LocCPU {
+		d.NUMANode = memory.NUMANode(addr)
+	}
+	if _, err := rand.Read(d.Secret[:]); err != nil {
+		return nil, fmt.Errorf("make a region key: %w", err)
+	}
+	return &region{desc: d}, nil
+}
+
+// RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is neither checked nor
+// touched, and stays the caller's, who keeps it mapped until DeregisterMemory returned.
+func (e *Engine) RegisterMemory(addr, size uint64, device int, loc MemoryLocation) (MemoryDesc, error) {
+	if e.closed() {
+		return NewMemoryDesc(), fmt.Errorf("register memory: %w", ErrClosed)
+	}
+	r, err := e.newRegion(addr, size, device, loc)
+	if err != nil {
+		return NewMemoryDesc(), err
+	}
+	e.store.addRegion(r)
+	for _, tr := range e.openTransports() {
+		if err := r.attach(tr); err != nil {
+			e.store.removeRegion(r.desc.ID)
+			return NewMemoryDesc(), errors.Join(err, r.revoke())
+		}
+	}
+	return r.desc, nil
+}
+
+// DeregisterMemory takes a region back. It waits for transfers that use it on this side, for as long as their deadline
+// allows but at most deregisterWait, and then closes their paths; when it returns nobody touches the memory
+// any more. Unknown or foreign descriptors are ignored.
+func (e *Engine) DeregisterMemory(d MemoryDesc) error {
+	r := e.store.regionOf(d, e.key)
+	if r == nil || !e.store.removeRegion(r.desc.ID) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), deregisterWait)
+	defer cancel()
+	if err := r.retire(ctx); err != nil {
+		for _, p := range e.store.allPeers() {
+			p.closePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.desc.ID, ErrBadState))
+		}
+	}
+	return r.revoke()
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// A Session moves bytes between one local and one remote region. Safe for concurrent use; it needs no closing.
+type Session struct {
+	engine  *Engine
+	peer    *peer
+	backend *backend
+	local   *region
+	remote  MemoryDesc
+	notify  bool
+	limit   time.Duration
+
+	plan atomic.Pointer[plan]
+	mu   sync.Mutex // held while a plan is made
+}
+
+// A plan is what a session has worked out for the present path.
+type plan struct {
+	path   *path
+	remote fabric.RemoteMR
+	to     target
+}
+
+// errNotReady says that submitting would have to wait for a connection.
+var errNotReady = errors.New("path is not open yet")
+
+// Read copies sz[i] bytes from remote offset ro[i] to local offset lo[i], for each i, as one transfer.
+// The slices are not kept. It waits for a connection, if none is open, but never for the transfer.
+func (s *Session) Read(lo, ro, sz []uint64, uid uint64) *Status {
+	return s.submit(fabric.OpRead, lo, ro, sz, uid)
+}
+
+// Write is Read in the other direction: from local to remote.
+func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
+	return s.submit(fabric.OpWrite, lo, ro, sz, uid)
+}
+
+// Ready tells whether a submission would start at once, without a connection to be made first.
+func (s *Session) Ready() bool {
+	p := s.plan.Load()
+	return p != nil && p.path.err() == nil
+}
+
+// Alive tells whether submissions can still succeed: engine open, local region registered, peer known.
+func (s *Session) Alive() bool {
+	return !s.engine.closed() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
+}
+
+// AllocateTransferUID is the engine's.
+func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
+
+func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *Status {
+	total, err := checkEntries(lo, ro, sz, s.local.desc.Size, s.remote.Size)
+	if err != nil {
+		return s.refused(err)
+	}
+	st := NewStatus()
+	if len(sz) == 0 {
+		st.Update(CodeSuccess, "")
+		return st
+	}
+	p, err := s.ready()
+	if err != nil {
+		return s.refused(err)
+	}
+	if !s.local.enter() {
+		return s.refused(fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound))
+	}
+	t := &transfer{status: st, session: s, path: p.path, uid: uid, kind: kind, total: total, start: time.Now(), limit: s.limit}
+	t.batch = batches.Get().(*batch)
+	t.batch.build(kind, &p.to, lo, ro, sz)
+	st.SetCode(CodeInProgress)
+	s.peer.order.add(t)
+	p.path.start(t)
+	return st
+}
+
+// refused is the status of a transfer that was not started.
+func (s *Session) refused(err error) *Status {
+	s.engine.log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
+	s.engine.counters.refused.Add(1)
+	return failedStatus(codeOf(err), err.Error())
+}
+
+// ready returns the plan for an open path, making one if need be.
+func (s *Session) ready() (*plan, error) {
+	if s.Ready() {
+		return s.plan.Load(), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Ready() {
+		return s.plan.Load(), nil
+	}
+	ctx, cancel := s.engine.controlContext(s.backend)
+	defer cancel()
+	path, err := s.peer.path(ctx, s.backend)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.makePlan(path)
+	if err != nil {
+		return nil, err
+	}
+	if old := s.plan.Swap(p); old != nil {
+		_ = old.remote.Close()
+	}
+	return p, nil
+}
+
+func (s *Session) makePlan(p *path) (*plan, error) {
+	key := fabric.RegionKey{ID: uint64(s.remote.ID), Secret: s.remote.Secret}
+	rmr, err := p.tr.dom.Import(key.Raw(s.remote.Size))
+	if err != nil {
+		return nil, fmt.Errorf("import region %d of %q: %w", s.remote.ID, s.remote.EngineKey, err)
+	}
+	to := target{local: s.local.desc.Data, remote: rmr.Base(), key: rmr.Key(), opMax: p.tr.opBytes(s.backend.config), segMax: p.tr.segMax()}
+	return &plan{path: p, remote: rmr, to: to}, nil
+}
+
+// verify asks the peer whether the remote region exists as described.
+func (s *Session) verify(ctx context.Context) error {
+	return s.peer.askRegion(ctx, s.backend, s.remote)
+}

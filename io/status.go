@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"mori/core/memory"
+)
+
+// A Status is the state of one transfer.
+//
+//	INIT ──submit──▶ IN_PROGRESS ──▶ SUCCESS | an error, which Update does not overwrite
+//
+// The code is one word. The Python extension polls it and parks on it as a futex without entering Go, so
+// every change of it goes through set, which wakes.
+type Status struct {
+	word memory.ParkWord
+
+	mu   sync.Mutex
+	msg  string        // guarded by mu
+	done chan struct{} // guarded by mu; made by a Go waiter, closed when no longer in progress
+}
+
+// NewStatus returns a status in state INIT.
+func NewStatus() *Status {
+	s := new(Status)
+	s.word.Value.Store(uint32(CodeInit))
+	return s
+}
+
+// failedStatus returns a status that already failed.
+func failedStatus(code StatusCode, msg string) *Status {
+	s := NewStatus()
+	s.Update(code, msg)
+	return s
+}
+
+// Word is the code's memory and its count of futex waiters, for the extension. It lives as long as s.
+func (s *Status) Word() *memory.ParkWord { return &s.word }
+
+// Code is the present state.
+func (s *Status) Code() StatusCode { return StatusCode(s.word.Value.Load()) }
+
+// Message is the text that came with the state.
+func (s *Status) Message() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.msg
+}
+
+// Update sets code and text and wakes waiters, unless s has failed already: the first error stays.
+func (s *Status) Update(code StatusCode, msg string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Code().Failed() {
+		return
+	}
+	s.msg = msg
+	s.set(code)
+}
+
+// SetCode sets the code whatever it was.
+func (s *Status) SetCode(code StatusCode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(code)
+}
+
+// SetMessage sets the text whatever it was.
+func (s *Status) SetMessage(msg string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.msg = msg
+}
+
+// set stores the code and wakes waiters. It needs s.mu held.
+func (s *Status) set(code StatusCode) {
+	s.word.Value.Store(uint32(code))
+	if code == CodeInProgress {
+		return
+	}
+	s.word.Wake()
+	if s.done != nil {
+		close(s.done)
+		s.done = nil
+	}
+}
+
+// Wait parks until the code is not IN_PROGRESS or ctx is done, and returns the code. INIT returns at once.
+func (s *Status) Wait(ctx context.Context) StatusCode {
+	for {
+		s.mu.Lock()
+		if c := s.Code(); c != CodeInProgress {
+			s.mu.Unlock()
+			return c
+		}
+		if s.done == nil {
+			s.done = make(chan struct{})
+		}
+		done := s.done
+		s.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return s.Code()
+		}
+	}
+}
+
+// A uidCounter hands out transfer uids from 0.
+type uidCounter struct{ next atomic.Uint64 }
+
+func (u *uidCounter) take() uint64 { return u.next.Add(1) - 1 }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"slices"
+	"sync"
+)
+
+// A store is an engine's metadata: its own regions and the peers it was told of. Nothing here does any I/O.
+type store struct {
+	mu      sync.RWMutex
+	regions map[uint32]*region
+	nextID  uint32
+	peers   map[string]*peer
+}
+
+func newStore() *store { return &store{regions: map[uint32]*region{}, peers: map[string]*peer{}} }
+
+// addRegion gives r its id, which is never reused.
+func (s *store) addRegion(r *region) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.desc.ID = s.nextID
+	s.nextID++
+	s.regions[r.desc.ID] = r
+}
+
+func (s *store) removeRegion(id uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.regions[id]
+	delete(s.regions, id)
+	return ok
+}
+
+func (s *store) region(id uint32) *region {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.regions[id]
+}
+
+// regionOf finds the region of the engine named key that d describes, by id and not by identity of the descriptor; nil
+// for one that is foreign, gone or not the same memory.
+func (s *store) regionOf(d MemoryDesc, key string) *region {
+	if d.EngineKey != key {
+		return nil
+	}
+	r := s.region(d.ID)
+	if r == nil || r.desc.Data != d.Data || r.desc.Size != d.Size || d.Incarnation != 0 && d.Incarnation != r.desc.Incarnation {
+		return nil
+	}
+	return r
+}
+
+func (s *store) allRegions() []*region {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]*region, 0, len(s.regions))
+	for _, r := range s.regions {
+		out = append(out, r)
+	}
+	return out
+}
+
+func (s *store) peerOf(key string) *peer {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.peers[key]
+}
+
+// setPeer puts p in place of an earlier peer of the same key, which is returned.
+func (s *store) setPeer(p *peer) (old *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old = s.peers[p.desc.Key]
+	s.peers[p.desc.Key] = p
+	return old
+}
+
+func (s *store) removePeer(key string) (old *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old = s.peers[key]
+	delete(s.peers, key)
+	return old
+}
+
+// allPeers lists the peers by key.
+func (s *store) allPeers() []*peer {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]*peer, 0, len(s.peers))
+	for _, p := range s.peers {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *peer) int {
+		if a.desc.Key < b.desc.Key {
+			return -1
+		}
+		return 1
+	})
+	return out
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"mori/core/fabric"
+)
+
+const (
+	cqSize = 4096 // completions of one endpoint
+	eqSize = 1024 // connection events of one transport
+
+	// defaultOpBytes and maxOpSegs cut transfers where a provider states nothing.
+	defaultOpBytes = 1 << 20
+	maxOpSegs      = 1024
+)
+
+// A transport is one provider as an engine uses it: its domain, where it listens, and who listens to connection events.
+type transport struct {
+	name string
+	info *fabric.Info
+	fab  fabric.Fabric
+	dom  fabric.Domain
+	lis  fabric.Listener
+	eq   fabric.EQ
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu       sync.Mutex
+	watchers map[fabric.Endpoint]func(error) // told once when the connection ended
+	links    map[*link]struct{}
+	closing  bool
+}
+
+// openTransport opens the named provider and starts to listen.
+func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, err error) {
+	hints := &fabric.Info{Provider: name, EPType: fabric.EPMsg, Caps: fabric.CapMSG | fabric.CapRMA}
+	infos, err := e.registry.GetInfo(ctx, "", "", hints)
+	if err != nil {
+		return nil, fmt.Errorf("find provider %s: %w", name, err)
+	}
+	tr = &transport{name: name, info: infos[0].Clone(), watchers: map[fabric.Endpoint]func(error){}, links: map[*link]struct{}{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tr.close())
+		}
+	}()
+	if tr.fab, err = e.registry.Open(ctx, tr.info); err != nil {
+		return nil, err
+	}
+	if tr.dom, err = tr.fab.Domain(ctx, tr.info); err != nil {
+		return nil, err
+	}
+	if tr.eq, err = tr.fab.EQ(eqSize); err != nil {
+		return nil, err
+	}
+	at := tr.info.Clone()
+	at.Src = listenAddr(name, e.config.Host)
+	if tr.lis, err = tr.fab.Listen(ctx, at); err != nil {
+		return nil, fmt.Errorf("listen with %s: %w", name, err)
+	}
+	run, stop := context.WithCancel(context.Background())
+	tr.stop = stop
+	tr.wg.Add(2)
+	go tr.acceptLinks(run, e)
+	go tr.watchEvents(run)
+	return tr, nil
+}
+
+// listenAddr is where to listen for data: networks at the host of the control plane, others as they like.
+func listenAddr(name, host string) fabric.Addr {
+	if name != "tcp" {
+		return ""
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return fabric.Addr(net.JoinHostPort(host, "0"))
+}
+
+// dialAddr replaces an unspecified host ("0.0.0.0") in a peer's address by the host its control plane is reached at.
+func dialAddr(addr fabric.Addr, control string) fabric.Addr {
+	host, port, err := net.SplitHostPort(string(addr))
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		if h, _, err := net.SplitHostPort(control); err == nil {
+			return fabric.Addr(net.JoinHostPort(h, port))
+		}
+	}
+	return addr
+}
+
+// opBytes is where transfers are cut: at the user's chunk size if chunking is on, else where the provider is fastest.
+func (tr *transport) opBytes(c *BackendConfig) uint64 {
+	if c.EnableChunking {
+		return uint64(c.ChunkBytes)
+	}
+	if n := tr.info.Limits.BestOp; n > 0 {
+		return n
+	}
+	return defaultOpBytes
+}
+
+func (tr *transport) segMax() int {
+	n := maxOpSegs
+	for _, limit := range []int{tr.info.Limits.SegLimit, tr.info.Limits.RSegLimit} {
+		if limit > 0 {
+			n = min(n, limit)
+		}
+	}
+	return n
+}
+
+// endpoint makes an enabled endpoint with its own completion queue; ended is told once when the connection is over.
+func (tr *transport) endpoint(ended func(error)) (fabric.Endpoint, fabric.CQ, error) {
+	cq, err := tr.dom.CQ(cqSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	ep, err := tr.dom.Endpoint(tr.info)
+	if err != nil {
+		return nil, nil, errors.Join(err, cq.Close())
+	}
+	tr.mu.Lock()
+	tr.watchers[ep] = ended
+	tr.mu.Unlock()
+	err = errors.Join(ep.BindCQ(cq, fabric.DirTransmit|fabric.DirRecv, true), ep.BindEQ(tr.eq))
+	if err == nil {
+		err = ep.Enable()
+	}
+	if err != nil {
+		tr.forget(ep)
+		return nil, nil, errors.Join(err, ep.Close(), cq.Close())
+	}
+	return ep, cq, nil
+}
+
+// worksInline tells whether ep moves bytes itself, and ends small ops before Submit returns.
+func worksInline(ep fabric.Endpoint) bool {
+	pr, ok := ep.(fabric.Prober)
+	if !ok {
+		return false
+	}
+	how, _ := pr.Path()
+	return how != "stream"
+}
+
+func (tr *transport) forget(ep fabric.Endpoint) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	delete(tr.watchers, ep)
+}
+
+// watchEvents tells the owners of endpoints when their connections end.
+func (tr *transport) watchEvents(ctx context.Context) {
+	defer tr.wg.Done()
+	for {
+		ev, err := tr.eq.Wait(ctx)
+		if err != nil {
+			return
+		}
+		if ev.Kind != fabric.EventShutdown {
+			continue
+		}
+		tr.mu.Lock()
+		ended := tr.watchers[ev.EP]
+		delete(tr.watchers, ev.EP)
+		tr.mu.Unlock()
+		if ended != nil {
+			go ended(ev.Err) // closing waits; the next event should not
+		}
+	}
+}
+
+// close needs all paths of the transport closed.
+func (tr *transport) close() error {
+	var all error
+	if tr.lis != nil {
+		all = errors.Join(all, tr.lis.Close())
+	}
+	if tr.stop != nil {
+		tr.stop()
+	}
+	tr.mu.Lock()
+	tr.closing = true // from here on admit adds no link
+	tr.mu.Unlock()
+	for _, l := range tr.allLinks() {
+		l.close(ErrClosed)
+	}
+	tr.wg.Wait()
+	if tr.eq != nil {
+		all = errors.Join(all, tr.eq.Close())
+	}
+	if tr.dom != nil {
+		all = errors.Join(all, tr.dom.Close())
+	}
+	if tr.fab != nil {
+		all = errors.Join(all, tr.fab.Close())
+	}
+	return all
+}

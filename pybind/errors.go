@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"mori/core/fabric"
+	"mori/io"
+)
+
+// A codedError carries the stable code that _core.py maps to an exception class.
+type codedError struct {
+	code string
+	err  error
+}
+
+func (e *codedError) Error() string { return e.code + "|" + e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+func coded(code string, err error) error { return &codedError{code, err} }
+
+// codes maps causes to stable codes, the first that matches.
+var codes = []struct {
+	cause error
+	code  string
+}{
+	{io.ErrInvalid, "E_ARG"},
+	{fabric.ErrInvalid, "E_ARG"},
+	{fabric.ErrTooSmall, "E_ARG"},
+	{io.ErrNotFound, "E_NOTFOUND"},
+	{context.DeadlineExceeded, "E_TIMEOUT"},
+	{os.ErrDeadlineExceeded, "E_TIMEOUT"},
+	{fabric.ErrTimeout, "E_TIMEOUT"},
+	{errors.ErrUnsupported, "E_UNSUPPORTED"},
+	{io.ErrUnreachable, "E_CONN"},
+	{fabric.ErrConnRefused, "E_CONN"},
+	{fabric.ErrConnReset, "E_CONN"},
+	{fabric.ErrAgain, "E_AGAIN"},
+	{io.ErrClosed, "E_STATE"},
+	{io.ErrBadState, "E_STATE"},
+}
+
+// guard belongs into every exported function as `defer guard(&err)`: it gives errors their code and turns a panic,
+// which would end the process, into an error.
+func guard(err *error) {
+	if r := recover(); r != nil {
+		*err = coded("E_INTERNAL", fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
+		return
+	}
+	var c *codedError
+	if *err == nil || errors.As(*err, &c) {
+		return
+	}
+	for _, k := range codes {
+		if errors.Is(*err, k.cause) {
+			*err = coded(k.code, *err)
+			return
+		}
+	}
+	*err = coded("E_INTERNAL", *err)
+}

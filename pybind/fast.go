@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+// #include <stdlib.h>
+// #include "fast.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"mori/core/config"
+	"mori/io"
+)
+
+func init() {
+	config.SetLookup(func(name string) (string, bool) {
+		c := C.CString(name)
+		defer C.free(unsafe.Pointer(c))
+		v := C.getenv(c)
+		if v == nil {
+			return "", false
+		}
+		return C.GoString(v), true
+	})
+}
+
+// InstallFast creates the module of hot functions (fast.c) under the given name in sys.modules.
+func InstallFast(name string) (n int, err error) {
+	defer guard(&err)
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	if C.mori_install_fast(c) != 0 {
+		return 0, fmt.Errorf("create module %s", name)
+	}
+	return 1, nil
+}
+
+// statuses are those that Python holds.
+var statuses = table[*io.Status]{what: "status"}
+
+// give hands a status to C: an id, and the address of its word, which stays valid until moriStatusRelease.
+func give(s *io.Status, out *C.mori_status_ref) {
+	out.id = C.uint64_t(statuses.add(s))
+	out.word = C.uint64_t(s.Word().Addr())
+}
+
+// words views n numbers at p, which C keeps alive during the call.
+func words(p *C.uint64_t, n C.int64_t) []uint64 {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*uint64)(unsafe.Pointer(p)), int(n))
+}
+
+func bytesAt(addr uint64, n int) []byte {
+	if n <= 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
+}
+
+// rescue keeps a panic from ending the process: the call answers moriPanicked.
+func rescue(answer *C.int) {
+	if r := recover(); r != nil {
+		fmt.Printf("mori: panic in a hot call: %v\n", r)
+		*answer = C.MORI_PANICKED
+	}
+}
+
+//export moriPost
+func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, uid C.uint64_t, mayWait C.int, out *C.mori_status_ref) (answer C.int) {
+	defer rescue(&answer)
+	s, err := sessions.get(uint64(id))
+	if err != nil {
+		return C.MORI_STALE
+	}
+	if s.Session == nil {
+		refused := io.NewStatus()
+		refused.Update(s.refusal.Code(), s.refusal.Message())
+		give(refused, out)
+		return C.MORI_OK
+	}
+	if mayWait == 0 && !s.Ready() {
+		return C.MORI_WOULD_WAIT
+	}
+	submit := s.Read
+	if write != 0 {
+		submit = s.Write
+	}
+	give(submit(words(lo, nlo), words(ro, nro), words(sz, nsz), uint64(uid)), out)
+	return C.MORI_OK
+}
+
+//export moriStatusNew
+func moriStatusNew(out *C.mori_status_ref) (answer C.int) {
+	defer rescue(&answer)
+	give(io.NewStatus(), out)
+	return C.MORI_OK
+}
+
+//export moriStatusRelease
+func moriStatusRelease(id C.uint64_t) { statuses.remove(uint64(id)) }
+
+//export moriStatusUpdate
+func moriStatusUpdate(id C.uint64_t, what C.int, code C.uint32_t, msg *C.char, n C.int64_t) (answer C.int) {
+	defer rescue(&answer)
+	s, err := statuses.get(uint64(id))
+	if err != nil {
+		return C.MORI_STALE
+	}
+	text := C.GoStringN(msg, C.int(n))
+	switch what {
+	case C.MORI_UPDATE:
+		s.Update(io.StatusCode(code), text)
+	case C.MORI_SET_CODE:
+		s.SetCode(io.StatusCode(code))
+	case C.MORI_SET_MESSAGE:
+		s.SetMessage(text)
+	}
+	return C.MORI_OK
+}
+
+// moriStatusMessage returns memory that C frees.
+//
+//export moriStatusMessage
+func moriStatusMessage(id C.uint64_t) *C.char {
+	s, err := statuses.get(uint64(id))
+	if err != nil {
+		return nil
+	}
+	return C.CString(s.Message())
+}
+
+//export moriAllocUID
+func moriAllocUID(id C.uint64_t, uid *C.uint64_t) (answer C.int) {
+	defer rescue(&answer)
+	e, err := engines.get(uint64(id))
+	if err != nil {
+		return C.MORI_STALE
+	}
+	*uid = C.uint64_t(e.AllocateTransferUID())
+	return C.MORI_OK
+}
+
+//export moriPopInbound
+func moriPopInbound(id C.uint64_t, key *C.char, n C.int64_t, uid C.uint64_t) (answer C.int) {
+	defer rescue(&answer)
+	e, err := engines.get(uint64(id))
+	if err != nil {
+		return C.MORI_STALE
+	}
+	if e.PopInbound(C.GoStringN(key, C.int(n)), uint64(uid)) {
+		return 1
+	}
+	return 0
+}
