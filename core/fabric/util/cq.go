@@ -45,6 +45,7 @@ type CQ struct {
 	bound   int
 	signals int
 	parked  int
+	onClose func()
 	onSpace []*func() // replaced, never changed
 	sources []Source  // replaced, never changed
 
@@ -214,6 +215,9 @@ func (q *CQ) Unbind() {
 	q.mu.Unlock()
 }
 
+// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before the queue is given away.
+func (q *CQ) OnClose(fn func()) { q.onClose = fn }
+
 // Signal wakes one Wait, now or the next to come.
 func (q *CQ) Signal() error {
 	q.mu.Lock()
@@ -238,5 +242,8 @@ func (q *CQ) Close() error {
 	}
 	q.closed = true
 	close(q.done)
+	if q.onClose != nil {
+		q.onClose()
+	}
 	return nil
 }

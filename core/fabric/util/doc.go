@@ -6,6 +6,7 @@
 //   - [MRTable] holds a domain's registered memory and answers peers' claims on it; [Imports] holds what peers gave us.
 //   - [RecvQueue] matches arriving messages with posted receives.
 //   - [State] and [Queues] are an endpoint's life: which call is allowed when, and what is bound.
+//   - [Parent] counts the children of an object that must not close before them.
 //   - [CheckOp] refuses an op that could not mean anything; [Walk] runs along both sides of one.
 //
 // # How a completion gets its place

@@ -17,6 +17,8 @@ type EQ struct {
 	closed bool
 	bound  int
 
+	onClose func()
+
 	wake chan struct{}
 	done chan struct{}
 }
@@ -103,6 +105,9 @@ func (q *EQ) Unbind() {
 	q.mu.Unlock()
 }
 
+// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before the queue is given away.
+func (q *EQ) OnClose(fn func()) { q.onClose = fn }
+
 // Close frees the queue, or answers ErrBusy while an endpoint is bound.
 func (q *EQ) Close() error {
 	q.mu.Lock()
@@ -116,5 +121,8 @@ func (q *EQ) Close() error {
 	q.closed = true
 	q.events = nil
 	close(q.done)
+	if q.onClose != nil {
+		q.onClose()
+	}
 	return nil
 }
