@@ -2,5 +2,138 @@
 
 package stream
 
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+)
+
 // An Endpoint is one end of a connection over one or more sockets.
-type Endpoint struct{}
+//
+// The way of an op: Submit (submit.go) checks it, gives it a slot and queues a job on a link; the link's pump (pump.go) makes frames of
+// jobs and sends them, on the submitter's goroutine while that is quick, else on the link's own; the peer's reader
+// (read.go, inbound.go) moves the bytes and queues an answer on the same link; our reader completes the slot.
+// fate.go ends it all. Readers never wait for the write side of a socket, so two ends that both write at full speed
+// cannot block each other.
+type Endpoint struct {
+	domain *Domain
+	cfg    *Config
+	limits fabric.Limits
+	state  util.State
+	queues util.Queues
+	recv   *util.RecvQueue // from Enable on
+	fate   fate
+
+	// Set when the connection is made and constant from then on.
+	peer   fabric.Addr
+	links  []*link
+	direct Direct // may be nil
+	peerTx int    // ops that the peer may have on their way
+
+	mu       sync.Mutex // protects what follows; taken before link.mu
+	slots    slotTable
+	inFlight int         // issued and not ended
+	fenced   fifo[*slot] // behind an OpFence: not issued
+	reads    fifo[*slot] // issued, waiting for read credit
+	sends    fifo[*slot] // issued, waiting for message credit or for an offer's body
+	offer    *slot       // offered, the body is not queued yet
+	sent     uint64      // cost of all eager messages sent
+	consumed uint64      // as much of it as the peer says is consumed
+	launched bool        // the connection was made
+	unspace  func()      // undoes util.CQ.OnSpace
+
+	inbox inbox
+	extra atomic.Int64 // bytes of extension frames queued
+}
+
+var (
+	_ fabric.Endpoint  = (*Endpoint)(nil)
+	_ fabric.Connector = (*Endpoint)(nil)
+	_ fabric.Prober    = (*Endpoint)(nil)
+)
+
+func newEndpoint(d *Domain) *Endpoint {
+	ep := &Endpoint{domain: d, cfg: &d.fabric.cfg, limits: d.fabric.cfg.Info.Limits}
+	ep.fate.init()
+	return ep
+}
+
+// BindCQ sends the completions of dir to cq; see fabric.Endpoint.
+func (ep *Endpoint) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.state.Configure(); err != nil {
+		return err
+	}
+	return ep.queues.BindCQ(cq, dir, selective)
+}
+
+// BindEQ sends connection events to eq; see fabric.Endpoint.
+func (ep *Endpoint) BindEQ(eq fabric.EQ) error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.state.Configure(); err != nil {
+		return err
+	}
+	return ep.queues.BindEQ(eq)
+}
+
+// Enable ends configuration; see fabric.Endpoint.
+func (ep *Endpoint) Enable() error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.state.Configure(); err != nil {
+		return err
+	}
+	if err := ep.queues.Complete(); err != nil {
+		return err
+	}
+	ep.slots = newSlotTable(ep.limits.TxSize)
+	ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize, eagerRoom)
+	ep.inbox.init()
+	ep.unspace = ep.queues.Rx.OnSpace(ep.inbox.wake)
+	return ep.state.Enable()
+}
+
+// Cancel ends a pending receive; see fabric.Endpoint.
+func (ep *Endpoint) Cancel(ctx uint64) error {
+	switch err := ep.state.Submit(fabric.OpRecv); err {
+	case fabric.ErrOpBadState, fabric.ErrClosed:
+		return fmt.Errorf("cancel on endpoint that is %v: %w", &ep.state, err)
+	}
+	ep.recv.Cancel(ctx)
+	return nil
+}
+
+// Peer is the other end's address, empty before connected.
+func (ep *Endpoint) Peer() fabric.Addr {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !ep.launched {
+		return ""
+	}
+	return ep.peer
+}
+
+func (ep *Endpoint) running() bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.launched && ep.state.Submit(fabric.OpRecv) != fabric.ErrClosed
+}
+
+// Path says how payload moves to the peer; see fabric.Prober.
+func (ep *Endpoint) Path() (name, reason string) {
+	if ep.state.IsConnected() && ep.direct != nil {
+		return ep.direct.Path()
+	}
+	return "stream", ""
+}
+
+// RecvCQ is the queue of OpRemoteWrite completions.
+func (ep *Endpoint) RecvCQ() *util.CQ { return ep.queues.Rx }
+
+// Domain is the endpoint's domain.
+func (ep *Endpoint) Domain() *Domain { return ep.domain }

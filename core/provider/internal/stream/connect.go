@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// handshakeWait bounds a handshake whose context has no deadline, and every handshake on the passive side.
+const handshakeWait = 5 * time.Second
+
+// Connect asks the listener at to; see fabric.Connector. Without a deadline in ctx it gives up after 5 seconds.
+func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
+	if err := ep.beginConnect(private); err != nil {
+		return nil, err
+	}
+	ctx, cancel := ep.handshakeContext(ctx)
+	defer cancel()
+	conns, extra, a, err := ep.dial(ctx, to, private)
+	if err == nil {
+		err = ep.prepare(conns, extra, to, int(a.tx))
+	}
+	if err == nil {
+		err = ep.launch()
+	}
+	if err != nil {
+		closeAll(conns)
+		ep.state.ConnectFailed()
+		return nil, ep.connectErr(ctx, to, err)
+	}
+	return a.private, nil
+}
+
+func (ep *Endpoint) beginConnect(private []byte) error {
+	if most := ep.limits.MaxPrivate; len(private) > most {
+		return fmt.Errorf("connect with %d bytes of private data, limit is %d: %w", len(private), most, fabric.ErrTooSmall)
+	}
+	return ep.state.Connect()
+}
+
+// handshakeContext ends at the deadline, or when the endpoint is closed.
+func (ep *Endpoint) handshakeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	cancelTime := context.CancelFunc(func() {})
+	if _, ok := ctx.Deadline(); !ok {
+		ctx, cancelTime = context.WithTimeout(ctx, handshakeWait)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case <-ep.fate.over:
+			cancel(fabric.ErrClosed)
+		case <-stop:
+		}
+	}()
+	return ctx, func() {
+		close(stop)
+		cancel(nil)
+		cancelTime()
+	}
+}
+
+// connectErr names the peer and the cause as a fabric error.
+func (ep *Endpoint) connectErr(ctx context.Context, to fabric.Addr, err error) error {
+	var reject *fabric.RejectError
+	switch cause := context.Cause(ctx); {
+	case errors.As(err, &reject):
+		return err
+	case cause == fabric.ErrClosed:
+		return fmt.Errorf("connect to %s: %w", to, cause)
+	case errors.Is(cause, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("connect to %s: no answer in time: %w", to, timeoutError{})
+	case cause != nil:
+		return fmt.Errorf("connect to %s: %w", to, canceledError{cause})
+	case fabric.ErrnoOf(err) == fabric.ErrOther:
+		// A peer that closes in the middle of the handshake is io.EOF.
+		return fmt.Errorf("connect to %s: %v: %w", to, err, fabric.ErrConnReset)
+	}
+	return fmt.Errorf("connect to %s: %w", to, err)
+}
+
+// A timeoutError is both fabric.ErrTimeout and context.DeadlineExceeded.
+type timeoutError struct{}
+
+func (timeoutError) Error() string        { return fabric.ErrTimeout.Error() }
+func (timeoutError) Unwrap() error        { return fabric.ErrTimeout }
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// A canceledError is both fabric.ErrCanceled and the context's cause.
+type canceledError struct{ cause error }
+
+func (e canceledError) Error() string        { return e.cause.Error() }
+func (e canceledError) Unwrap() error        { return fabric.ErrCanceled }
+func (e canceledError) Is(target error) bool { return errors.Is(e.cause, target) }
+
+// dial connects all sockets and waits for the answer.
+func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (conns []net.Conn, extra any, a answer, err error) {
+	h := hello{min: protocolVersion, max: protocolVersion, links: uint8(ep.cfg.Links), tx: uint32(ep.limits.TxSize), private: private}
+	if _, err := rand.Read(h.nonce[:]); err != nil {
+		return nil, nil, a, fmt.Errorf("draw a nonce: %w", err)
+	}
+	for i := range ep.cfg.Links {
+		conn, err := ep.cfg.Transport.Dial(ctx, to)
+		if err != nil {
+			return conns, nil, a, err
+		}
+		conns = append(conns, conn)
+		h.link = uint8(i)
+		e, err := greet(ctx, ep.cfg.Transport, conn, &h)
+		if err != nil {
+			return conns, nil, a, err
+		}
+		if i == 0 {
+			extra = e
+		}
+		h.private = nil
+	}
+	err = within(ctx, conns[0], func() (err error) {
+		a, err = readAnswer(conns[0])
+		return err
+	})
+	if err == nil {
+		err = a.refusal(to)
+	}
+	return conns, extra, a, err
+}
+
+func greet(ctx context.Context, t Transport, conn net.Conn, h *hello) (extra any, err error) {
+	err = within(ctx, conn, func() error {
+		if extra, err = t.Prelude(conn, true); err != nil {
+			return err
+		}
+		_, err := conn.Write(h.append(nil))
+		return err
+	})
+	return extra, err
+}
+
+// within runs fn, whose reads and writes on conn end with ctx.
+func within(ctx context.Context, conn net.Conn, fn func() error) error {
+	if t, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(t); err != nil {
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed connection
+	})
+	err := fn()
+	if !stop() {
+		return errors.Join(err, ctx.Err())
+	}
+	if err != nil {
+		return err
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// refusal is the answer as an error of Connect.
+func (a *answer) refusal(to fabric.Addr) error {
+	switch a.verdict {
+	case verdictAccepted:
+		return nil
+	case verdictRejected:
+		return &fabric.RejectError{Peer: to, Data: a.private}
+	case verdictVersion:
+		return fmt.Errorf("peer does not speak version %d: %q: %w", protocolVersion, a.private, fabric.ErrProtocol)
+	}
+	return fmt.Errorf("peer takes no more requests: %w", fabric.ErrConnRefused)
+}
+
+// Accept answers req; see fabric.Connector.
+func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []byte) error {
+	r, ok := req.(*request)
+	if !ok {
+		return fmt.Errorf("accept a request of another kind (%T): %w", req, fabric.ErrInvalid)
+	}
+	if err := ep.beginConnect(private); err != nil {
+		return err
+	}
+	if err := r.take(); err != nil {
+		ep.state.ConnectFailed()
+		return err
+	}
+	ctx, cancel := ep.handshakeContext(ctx)
+	defer cancel()
+	err := ep.prepare(r.conns, r.extra, r.peer, int(r.hello.tx))
+	if err == nil {
+		a := answer{version: protocolVersion, verdict: verdictAccepted, tx: uint32(ep.limits.TxSize), private: private}
+		err = within(ctx, r.conns[0], func() error {
+			_, err := r.conns[0].Write(a.append(nil))
+			return err
+		})
+	}
+	if err == nil {
+		err = ep.launch()
+	}
+	if err != nil {
+		closeAll(r.conns)
+		ep.state.ConnectFailed()
+		return ep.connectErr(ctx, r.peer, err)
+	}
+	return nil
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		_ = c.Close() // a handshake that is given up has nothing to lose
+	}
+}
+
+// prepare makes the links. Nothing is read or sent yet.
+func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerTx int) error {
+	var links []*link
+	for i, c := range conns {
+		l, err := newLink(ep, i, c)
+		if err != nil {
+			return err
+		}
+		links = append(links, l)
+	}
+	ep.mu.Lock()
+	ep.links, ep.peer, ep.peerTx = links, peer, peerTx
+	ep.mu.Unlock()
+	if ep.cfg.Attach == nil {
+		return nil
+	}
+	direct, err := ep.cfg.Attach(ep, extra)
+	if err != nil {
+		return err
+	}
+	ep.direct = direct
+	return nil
+}
+
+// launch lets frames flow. On an error the Direct is stopped.
+func (ep *Endpoint) launch() error {
+	ep.mu.Lock()
+	if !ep.state.Connected() {
+		ep.mu.Unlock()
+		if ep.direct != nil {
+			ep.direct.Stop(fabric.ErrClosed)
+		}
+		return fabric.ErrClosed
+	}
+	ep.launched = true
+	// The event stands before anything that the readers may tell.
+	ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
+	for _, l := range ep.links {
+		ep.fate.readers.Add(1)
+		ep.fate.writers.Add(1)
+		go l.readLoop()
+		go l.writer()
+		l.mu.Lock()
+		l.busy = false
+		l.mu.Unlock()
+	}
+	ep.mu.Unlock()
+	ep.links[0].kick()
+	return nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import "mori/core/fabric"
+
+// payload is how many bytes follow the header and the table.
+func (j *job) payload() uint64 {
+	switch j.h.kind {
+	case kindSend, kindBody, kindReply, kindExtension:
+		return j.h.length
+	case kindWrite:
+		if j.h.flags&flagNotice == 0 {
+			return j.h.length
+		}
+	}
+	return 0
+}
+
+// arenaNeed is how much of the arena the frame takes.
+func (j *job) arenaNeed() int {
+	n := headerLen + len(j.body)
+	if j.h.kind == kindWrite || j.h.kind == kindRead {
+		n += int(j.h.count) * segmentLen
+	}
+	if j.slot != nil && j.payload() <= copyMax {
+		n += int(j.payload())
+	}
+	return n
+}
+
+// entries is the most entries that the frame adds to the batch.
+func (j *job) entries() int {
+	switch {
+	case j.reply != nil:
+		return 1 + len(j.reply.iov)
+	case j.slot != nil && j.payload() > copyMax:
+		return 2 + len(j.slot.op.More)
+	}
+	return 1
+}
+
+// encode appends the frame to the batch.
+func (j *job) encode(p *pump) {
+	j.h.put(p.grow(headerLen))
+	switch {
+	case j.reply != nil:
+		for _, v := range j.reply.iov {
+			p.add(v.Addr, v.Len)
+		}
+	case j.slot != nil:
+		j.encodeOp(p)
+	default:
+		copy(p.grow(len(j.body)), j.body)
+	}
+}
+
+func (j *job) encodeOp(p *pump) {
+	op := &j.slot.op
+	if j.h.kind == kindWrite || j.h.kind == kindRead {
+		putTable(p.grow(int(j.h.count)*segmentLen), op, int(j.h.count))
+	}
+	n := j.payload()
+	switch {
+	case n == 0:
+	case op.Flags&fabric.OpInject != 0:
+		copy(p.grow(int(n)), j.slot.inject)
+	case n <= copyMax:
+		gather(p.grow(int(n)), op)
+	default:
+		for i := 0; i <= len(op.More) && n > 0; i++ {
+			s := local(op, i)
+			m := min(s.Len, n)
+			p.add(s.Addr, m)
+			n -= m
+		}
+	}
+}
+
+// putTable encodes the op's remote segments; a notice has none.
+func putTable(b []byte, op *fabric.Op, count int) {
+	if count == 0 {
+		return
+	}
+	putSegment(b, op.RSeg.Addr, op.RSeg.Len)
+	for i := range op.RMore {
+		putSegment(b[(i+1)*segmentLen:], op.RMore[i].Addr, op.RMore[i].Len)
+	}
+}

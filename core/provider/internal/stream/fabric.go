@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+)
+
+// A Fabric is a network of stream sockets.
+type Fabric struct {
+	cfg Config
+
+	mu       sync.Mutex // protects what follows
+	children int        // domains and listeners that are open
+	closed   bool
+}
+
+var _ fabric.Fabric = (*Fabric)(nil)
+
+// New makes a fabric. What cfg.Info.Limits leaves zero is filled in.
+func New(cfg Config) (*Fabric, error) {
+	if cfg.Transport == nil || cfg.Links < 1 || cfg.Links > MaxLinks {
+		return nil, fmt.Errorf("make a fabric of %d links over %T: %w", cfg.Links, cfg.Transport, fabric.ErrInvalid)
+	}
+	l := &cfg.Info.Limits
+	*l = FillLimits(*l)
+	if l.TxSize < 1 || l.TxSize > maxTx || l.RxSize < 1 || l.MaxMsg > maxMsg || l.MaxInject > maxInject || l.MaxPrivate > maxPrivate ||
+		l.SegLimit > maxSegments || l.RSegLimit > maxSegments {
+		return nil, fmt.Errorf("make a fabric with limits %+v: %w", *l, fabric.ErrInvalid)
+	}
+	return &Fabric{cfg: cfg}, nil
+}
+
+const maxInject = 4 << 10
+
+// FillLimits sets what is zero in l to what the protocol offers.
+func FillLimits(l fabric.Limits) fabric.Limits {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	if l.MaxMsg == 0 {
+		l.MaxMsg = maxMsg
+	}
+	if l.MaxInject == 0 {
+		l.MaxInject = 512
+	}
+	if l.BestOp == 0 {
+		l.BestOp = 1 << 20
+	}
+	set(&l.MaxPrivate, maxPrivate)
+	set(&l.CQDataSize, 8)
+	set(&l.TxSize, 1024)
+	set(&l.RxSize, 1024)
+	set(&l.SegLimit, maxSegments)
+	set(&l.RSegLimit, maxSegments)
+	set(&l.MRKeySize, fabric.RegionKeyRawLen)
+	return l
+}
+
+func (c *Config) log(level slog.Level, msg string, args ...any) {
+	l := c.Logger
+	if l == nil {
+		l = slog.Default()
+	}
+	l.Log(context.Background(), level, msg, args...)
+}
+
+// adopt counts a child, unless the fabric is closed.
+func (f *Fabric) adopt() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return fmt.Errorf("use %s fabric: %w", f.cfg.Info.Provider, fabric.ErrClosed)
+	}
+	f.children++
+	return nil
+}
+
+func (f *Fabric) release() {
+	f.mu.Lock()
+	f.children--
+	f.mu.Unlock()
+}
+
+// Domain opens the device; see fabric.Fabric.
+func (f *Fabric) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("open domain: %w", err)
+	}
+	if in != nil && in.DomainName != "" && in.DomainName != f.cfg.Info.DomainName {
+		return nil, fmt.Errorf("open domain %q, here is %q: %w", in.DomainName, f.cfg.Info.DomainName, fabric.ErrNoData)
+	}
+	if err := f.adopt(); err != nil {
+		return nil, err
+	}
+	return newDomain(f), nil
+}
+
+// EQ opens an event queue; see fabric.Fabric.
+func (f *Fabric) EQ(size int) (fabric.EQ, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, fmt.Errorf("open event queue: %w", fabric.ErrClosed)
+	}
+	return util.NewEQ(size)
+}
+
+// Close frees the fabric, or answers ErrBusy; see fabric.Fabric.
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed && f.children > 0 {
+		return fmt.Errorf("close %s fabric with %d domains and listeners: %w", f.cfg.Info.Provider, f.children, fabric.ErrBusy)
+	}
+	f.closed = true
+	return nil
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// farewellWait is how long the peer has to take our goodbye and close, before the sockets are cut.
+const farewellWait = 300 * time.Millisecond
+
+// A fate is how a connection ends: once, by the first cause, in the order of Endpoint.undo.
+type fate struct {
+	users            atomic.Int64  // calls inside Submit and the like
+	ended            atomic.Bool   // no new ones are let in
+	byes             atomic.Int32  // links that had the peer's goodbye
+	vacant           chan struct{} // the last user left after the end
+	over             chan struct{} // closed at the end: what waits inside gives up
+	quit             chan struct{} // closed when writers have to go
+	done             chan struct{} // closed when all is undone
+	readers, writers sync.WaitGroup
+	once             sync.Once
+	cause            error
+}
+
+func (f *fate) init() {
+	f.vacant = make(chan struct{}, 1)
+	f.over, f.quit, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+}
+
+func (f *fate) isEnded() bool { return f.ended.Load() }
+
+// enter lets a user in, who must leave, unless the connection ended. Users may enter again inside.
+func (f *fate) enter() bool {
+	f.users.Add(1)
+	if !f.ended.Load() {
+		return true
+	}
+	f.leave()
+	return false
+}
+
+func (f *fate) leave() {
+	if f.users.Add(-1) == 0 && f.ended.Load() {
+		select {
+		case f.vacant <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// skip is the end of an endpoint that was never connected.
+func (f *fate) skip() {
+	f.once.Do(func() {
+		f.ended.Store(true)
+		close(f.over)
+		close(f.done)
+	})
+}
+
+func (f *fate) goodbye() int { return int(f.byes.Add(1)) }
+
+// Fail ends the connection with err as its cause; the first cause counts. It returns at once.
+func (ep *Endpoint) Fail(err error) { ep.end(err, false) }
+
+// end begins the end. In good order, the peer hears of it before the sockets are cut.
+func (ep *Endpoint) end(cause error, goodOrder bool) {
+	f := &ep.fate
+	f.once.Do(func() {
+		f.cause = cause
+		f.ended.Store(true)
+		close(f.over)
+		ep.state.Shut()
+		go ep.undo(goodOrder)
+	})
+}
+
+// undo takes the connection apart: first whoever could touch an op's memory, then the ops, then the queues.
+func (ep *Endpoint) undo(goodOrder bool) {
+	f := &ep.fate
+	if goodOrder {
+		ep.sayGoodbye()
+	}
+	for _, l := range ep.links {
+		l.stop()
+		// An error means that the socket is not connected any more, which is what is wanted.
+		_ = syscall.Shutdown(l.fd, syscall.SHUT_RDWR)
+	}
+	close(f.quit)
+	f.readers.Wait()
+	f.writers.Wait()
+	for f.users.Load() != 0 {
+		<-f.vacant
+	}
+	if ep.direct != nil {
+		ep.direct.Stop(f.cause)
+	}
+	for _, l := range ep.links {
+		l.dropJobs()
+		_ = l.conn.Close() // shut down before: nothing is left to fail
+	}
+	ep.flush()
+	ep.tell()
+	close(f.done)
+}
+
+// sayGoodbye queues the last frame on each link in place of all that was not begun, and waits a little for the peer to close.
+func (ep *Endpoint) sayGoodbye() {
+	for _, l := range ep.links {
+		l.dropJobs()
+		l.mu.Lock()
+		l.jobs.push(job{h: header{kind: kindGoodbye}})
+		l.farewell = true
+		l.mu.Unlock()
+		l.kick()
+	}
+	gone := make(chan struct{})
+	go func() {
+		ep.fate.readers.Wait()
+		close(gone)
+	}()
+	t := time.NewTimer(farewellWait)
+	defer t.Stop()
+	select {
+	case <-gone:
+	case <-t.C:
+	}
+}
+
+// dropJobs forgets the frames that were not begun.
+func (l *link) dropJobs() {
+	l.mu.Lock()
+	jobs := l.jobs
+	l.jobs = fifo[job]{}
+	l.mu.Unlock()
+	for jobs.len() > 0 {
+		if j := jobs.pop(); j.reply != nil {
+			l.endReply(j.reply)
+		}
+	}
+}
+
+// flush ends every op with the cause. Nobody else touches them any more.
+func (ep *Endpoint) flush() {
+	errno, detail := fabric.ErrnoOf(ep.fate.cause), ep.fate.cause.Error()
+	for _, l := range ep.links {
+		for i := range l.out.batch {
+			if r := l.out.batch[i].reply; r != nil {
+				l.endReply(r)
+			}
+		}
+		l.out.batch = nil
+	}
+	for i := range ep.slots.all {
+		if s := &ep.slots.all[i]; s.used() {
+			op := s.op
+			s.end()
+			ep.queues.Failed(&op, errno, detail)
+		}
+	}
+	if op, ok := ep.inbox.abandon(); ok {
+		ep.recv.Failed(&op, errno, detail)
+	}
+	ep.recv.End(errno, detail)
+	ep.unspace()
+}
+
+// tell puts the end into the log and the event queue.
+func (ep *Endpoint) tell() {
+	level := slog.LevelDebug
+	if errno := fabric.ErrnoOf(ep.fate.cause); errno == fabric.ErrProtocol || errno == fabric.ErrCRC {
+		level = slog.LevelWarn
+	}
+	ep.cfg.log(level, "connection ended", "provider", ep.cfg.Info.Provider, "peer", ep.peer, "cause", ep.fate.cause)
+	if ep.queues.EQ != nil {
+		ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: ep, Err: ep.fate.cause})
+	}
+}
+
+// Shutdown ends the connection in good order; see fabric.Connector.
+func (ep *Endpoint) Shutdown() error {
+	if !ep.running() {
+		return fmt.Errorf("shut down endpoint that is %v: %w", &ep.state, ep.endedErr())
+	}
+	ep.end(fmt.Errorf("connection to %s shut down on this side: %w", ep.peer, fabric.ErrConnAborted), true)
+	<-ep.fate.done
+	return nil
+}
+
+// Close ends the connection and every op; see fabric.Endpoint.
+func (ep *Endpoint) Close() error {
+	if !ep.state.Close() {
+		return nil
+	}
+	ep.mu.Lock()
+	started, enabled := ep.launched, ep.recv != nil
+	ep.mu.Unlock()
+	cause := fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled)
+	if started {
+		ep.end(cause, true)
+		<-ep.fate.done
+	} else {
+		ep.fate.skip()
+		if enabled {
+			ep.recv.End(fabric.ErrCanceled, cause.Error())
+			ep.unspace()
+		}
+	}
+	ep.queues.Unbind()
+	ep.domain.forget(ep)
+	return nil
+}

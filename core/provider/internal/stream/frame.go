@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"mori/core/fabric"
+)
+
+// A frame is a header, a table of segments (write and read), and a payload. All numbers are big endian.
+//
+//	 0 magic    u32       16 length u64    payload bytes that follow; offer, pull, read: bytes meant
+//	 4 version  u8        24 region u64    write, read: RegionKey.ID; credit: messages
+//	 5 kind     u8        32 secret [16]   write, read: RegionKey.Secret
+//	 6 flags    u16       48 data   u64    remote data; pull, body: the receiver's handle; reply: errno; credit: bytes
+//	 8 ticket   u32       56 zero   u32
+//	12 count    u32       60 check  u32    crc32c of the 60 bytes before
+//
+// count is the number of table entries {offset u64, len u64}, or of entries {ticket u32, errno u32} of an ack.
+
+const (
+	frameMagic  = 0x6d6f7269
+	headerLen   = 64
+	segmentLen  = 16
+	ackEntryLen = 8
+)
+
+type frameKind uint8
+
+const (
+	kindSend      frameKind = 1 + iota // a message with its payload
+	kindOffer                          // a message too large to be sent unasked
+	kindPull                           // answer to an offer: send length bytes to the handle in data
+	kindBody                           // answer to a pull: the payload
+	kindWrite                          // payload into a region
+	kindRead                           // payload wanted from a region
+	kindReply                          // answer to a read: the payload, or an errno
+	kindAck                            // ops that ended
+	kindCredit                         // messages and bytes consumed so far
+	kindGoodbye                        // the last frame
+	kindExtension                      // a body for Direct.Frame; count is its kind
+	kindEnd
+)
+
+var frameKindText = [...]string{kindSend: "send", kindOffer: "offer", kindPull: "pull", kindBody: "body", kindWrite: "write", kindRead: "read",
+	kindReply: "reply", kindAck: "ack", kindCredit: "credit", kindGoodbye: "goodbye", kindExtension: "extension"}
+
+func (k frameKind) String() string {
+	if k > 0 && k < kindEnd {
+		return frameKindText[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// The frame flags.
+const (
+	flagRemoteData = 1 << iota // data is for the peer's completion
+	flagNotice                 // write: the payload went another way and only data is to be told
+	flagsKnown     = flagRemoteData | flagNotice
+)
+
+// The bounds of the protocol, the same on both sides.
+const (
+	maxSegments    = 1 << 16 // table entries of one frame: 1 MiB of table
+	maxMsg         = 1 << 30 // bytes of one op
+	maxAckEntries  = 512     // entries of one ack frame
+	maxEager       = 64 << 10
+	eagerBytes     = 1 << 20 // eager bytes that the peer has not consumed
+	eagerMsgs      = 256     // messages that the peer has not consumed
+	maxReads       = 64      // reads on their way on one link
+	maxReadEntries = 2 * maxSegments
+)
+
+type header struct {
+	kind   frameKind
+	flags  uint16
+	ticket uint32
+	count  uint32
+	length uint64
+	region uint64
+	secret [16]byte
+	data   uint64
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// put encodes h into the first headerLen bytes of b.
+func (h *header) put(b []byte) {
+	b = b[:headerLen]
+	binary.BigEndian.PutUint32(b, frameMagic)
+	b[4], b[5] = protocolVersion, byte(h.kind)
+	binary.BigEndian.PutUint16(b[6:], h.flags)
+	binary.BigEndian.PutUint32(b[8:], h.ticket)
+	binary.BigEndian.PutUint32(b[12:], h.count)
+	binary.BigEndian.PutUint64(b[16:], h.length)
+	binary.BigEndian.PutUint64(b[24:], h.region)
+	copy(b[32:48], h.secret[:])
+	binary.BigEndian.PutUint64(b[48:], h.data)
+	binary.BigEndian.PutUint32(b[56:], 0)
+	binary.BigEndian.PutUint32(b[60:], crc32.Checksum(b[:60], castagnoli))
+}
+
+// parseHeader decodes and checks a header. The bytes come from outside: any input is answered, none trusted.
+func parseHeader(h *header, b []byte) error {
+	if len(b) < headerLen {
+		return protocolErr("frame header of %d bytes", len(b))
+	}
+	b = b[:headerLen]
+	if m := binary.BigEndian.Uint32(b); m != frameMagic {
+		return protocolErr("frame magic %#x", m)
+	}
+	if b[4] != protocolVersion {
+		return protocolErr("frame of version %d", b[4])
+	}
+	if crc32.Checksum(b[:60], castagnoli) != binary.BigEndian.Uint32(b[60:]) {
+		return fmt.Errorf("frame header: %w", fabric.ErrCRC)
+	}
+	h.kind = frameKind(b[5])
+	h.flags = binary.BigEndian.Uint16(b[6:])
+	h.ticket = binary.BigEndian.Uint32(b[8:])
+	h.count = binary.BigEndian.Uint32(b[12:])
+	h.length = binary.BigEndian.Uint64(b[16:])
+	h.region = binary.BigEndian.Uint64(b[24:])
+	copy(h.secret[:], b[32:48])
+	h.data = binary.BigEndian.Uint64(b[48:])
+	return h.check()
+}
+
+// check tells whether the numbers of h are possible for its kind.
+func (h *header) check() error {
+	var count, length uint64
+	switch h.kind {
+	case kindSend:
+		length = maxEager
+	case kindOffer, kindPull, kindBody, kindReply:
+		length = maxMsg
+	case kindWrite, kindRead:
+		count, length = maxSegments, maxMsg
+	case kindAck:
+		count = maxAckEntries
+	case kindExtension:
+		count, length = 255, MaxExtension
+	case kindCredit, kindGoodbye:
+	default:
+		return protocolErr("frame of %v", h.kind)
+	}
+	switch {
+	case uint64(h.count) > count:
+		return protocolErr("%v frame with %d entries, more than %d", h.kind, h.count, count)
+	case h.length > length:
+		return protocolErr("%v frame of %d bytes, more than %d", h.kind, h.length, length)
+	case h.flags&^flagsKnown != 0:
+		return protocolErr("%v frame with flags %#x", h.kind, h.flags)
+	case h.kind == kindRead && h.count == 0:
+		return protocolErr("read frame without a segment")
+	}
+	return nil
+}
+
+func putSegment(b []byte, offset, n uint64) {
+	binary.BigEndian.PutUint64(b, offset)
+	binary.BigEndian.PutUint64(b[8:], n)
+}
+
+// appendSegments decodes the whole entries of b, adding their lengths to total, which may not pass limit.
+func appendSegments(dst []fabric.RSeg, b []byte, total *uint64, limit uint64) ([]fabric.RSeg, error) {
+	for ; len(b) >= segmentLen; b = b[segmentLen:] {
+		n := binary.BigEndian.Uint64(b[8:])
+		if n > limit-*total {
+			return dst, protocolErr("segments of more than %d bytes", limit)
+		}
+		*total += n
+		dst = append(dst, fabric.RSeg{Addr: binary.BigEndian.Uint64(b), Len: n})
+	}
+	return dst, nil
+}
+
+type ackEntry struct {
+	ticket uint32
+	errno  fabric.Errno
+}
+
+func (a ackEntry) put(b []byte) {
+	binary.BigEndian.PutUint32(b, a.ticket)
+	binary.BigEndian.PutUint32(b[4:], uint32(a.errno))
+}
+
+func parseAck(b []byte) ackEntry {
+	return ackEntry{binary.BigEndian.Uint32(b), wireErrno(uint64(binary.BigEndian.Uint32(b[4:])))}
+}
+
+// wireErrno is the Errno that a peer sent; whatever is none is ErrOther.
+func wireErrno(v uint64) fabric.Errno {
+	if v > 4095 {
+		return fabric.ErrOther
+	}
+	return fabric.Errno(v)
+}
+
+func protocolErr(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, fabric.ErrProtocol)...)
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/internal/sys"
+)
+
+// frame takes what follows the header h. Its errors end the connection; what only concerns one op is answered.
+func (l *link) frame(h *header) error {
+	switch h.kind {
+	case kindWrite:
+		return l.onWrite(h)
+	case kindRead:
+		return l.onRead(h)
+	case kindReply:
+		return l.onReply(h)
+	case kindAck:
+		return l.onAck(h)
+	case kindGoodbye:
+		return l.onGoodbye()
+	}
+	if l.index != 0 {
+		return protocolErr("%v frame of %s on link %d", h.kind, l.ep.peer, l.index)
+	}
+	switch h.kind {
+	case kindSend:
+		return l.onSend(h)
+	case kindOffer:
+		return l.onOffer(h)
+	case kindPull:
+		return l.onPull(h)
+	case kindBody:
+		return l.onBody(h)
+	case kindCredit:
+		return l.onCredit(h)
+	}
+	return l.onExtension(h)
+}
+
+// readTable reads the h.count segments that follow.
+func (l *link) readTable(h *header) ([]fabric.RSeg, error) {
+	in := &l.in
+	if in.segs = in.segs[:0]; cap(in.segs) > keepEntries {
+		in.segs = nil
+	}
+	var total uint64
+	for left := int(h.count); left > 0; {
+		if err := l.need(segmentLen); err != nil {
+			return nil, err
+		}
+		n := min(left, (in.w-in.r)/segmentLen)
+		var err error
+		if in.segs, err = appendSegments(in.segs, in.buf[in.r:in.r+n*segmentLen], &total, h.length); err != nil {
+			return nil, fmt.Errorf("%v frame of %s: %w", h.kind, l.ep.peer, err)
+		}
+		in.r += n * segmentLen
+		left -= n
+	}
+	if total != h.length {
+		return nil, protocolErr("%v frame of %s: %d bytes for segments of %d", h.kind, l.ep.peer, h.length, total)
+	}
+	return in.segs, nil
+}
+
+// claim checks the right to segs and appends their memory to iov. The region is held open when the answer is 0.
+func (l *link) claim(h *header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
+	mr, err := l.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.region, Secret: h.secret}, want)
+	if err != nil {
+		return nil, iov, fabric.ErrnoOf(err)
+	}
+	for _, s := range segs {
+		addr, err := mr.Range(s.Addr, s.Len)
+		if err != nil {
+			mr.Release()
+			return nil, iov, fabric.ErrnoOf(err)
+		}
+		if s.Len > 0 {
+			iov = append(iov, sys.Iovec{Addr: addr, Len: s.Len})
+		}
+	}
+	return mr, iov, 0
+}
+
+// scratch is the reader's list of entries, empty and with room for n and the staging buffer.
+func (in *reader) scratch(n int) []sys.Iovec {
+	if cap(in.iov) < n+1 || cap(in.iov) > keepEntries && n < keepEntries {
+		in.iov = make([]sys.Iovec, 0, max(64, n+1))
+	}
+	return in.iov[:0]
+}
+
+func (l *link) onWrite(h *header) error {
+	if h.flags&flagNotice != 0 {
+		return l.applied(h)
+	}
+	ticket, n := h.ticket, h.length
+	segs, err := l.readTable(h)
+	if err != nil {
+		return err
+	}
+	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteWrite, l.in.scratch(len(segs)))
+	if n > answerFirst {
+		l.kick()
+	}
+	if errno != 0 {
+		if err := l.discard(n); err != nil {
+			return err
+		}
+		return l.ack(ticket, errno)
+	}
+	l.in.holds.Store(mr)
+	err = l.receive(iov, n)
+	l.in.holds.Store(nil)
+	mr.Release()
+	if err != nil {
+		return err
+	}
+	return l.applied(h)
+}
+
+// applied ends a write whose bytes are visible: the completion that it asked for, then the answer.
+func (l *link) applied(h *header) error {
+	if h.flags&flagRemoteData != 0 {
+		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Len: h.length, Data: h.data}
+		for !l.ep.queues.Rx.TryPush(c) {
+			// Nothing more is read from this peer until the program reads its completions.
+			l.kick()
+			select {
+			case <-l.ep.inbox.space:
+			case <-l.ep.fate.over:
+				return errEnded
+			}
+		}
+	}
+	return l.ack(h.ticket, 0)
+}
+
+func (l *link) onRead(h *header) error {
+	segs, err := l.readTable(h)
+	if err != nil {
+		return err
+	}
+	// Twice the sender's credit: it may use credit again before the pump here has settled what was sent.
+	if l.readsIn.Add(1) > 2*maxReads || l.entriesIn.Add(int64(len(segs))) > 2*maxReadEntries {
+		return protocolErr("more reads of %s on their way than allowed", l.ep.peer)
+	}
+	r := l.newReply()
+	r.entries = len(segs)
+	j := job{h: header{kind: kindReply, ticket: h.ticket}}
+	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteRead, r.iov[:0])
+	r.iov = iov
+	if errno != 0 {
+		l.endReply(r)
+		j.h.data = uint64(errno)
+	} else {
+		l.serve(r, mr)
+		j.reply, j.h.length = r, h.length
+	}
+	l.post(&j, j.h.length)
+	l.kick()
+	return nil
+}
+
+func (l *link) onReply(h *header) error {
+	s := l.find(h.ticket, fabric.OpRead)
+	if s == nil || h.data == 0 && h.length != s.n || h.data != 0 && h.length != 0 {
+		return protocolErr("reply of %s with %d bytes to no read of ours", l.ep.peer, h.length)
+	}
+	s.errno = wireErrno(h.data)
+	if h.length > 0 {
+		if h.length > answerFirst {
+			l.kick()
+		}
+		if err := l.receive(appendLocal(l.in.scratch(1+len(s.op.More)), &s.op, s.n), s.n); err != nil {
+			return err
+		}
+	}
+	if s.mark(slotAnswered) {
+		l.ep.complete(s)
+	}
+	return nil
+}
+
+// find returns our op that the peer answers on this link: a read, or anything else.
+func (l *link) find(ticket uint32, kind fabric.OpKind) *slot {
+	l.ep.mu.Lock()
+	defer l.ep.mu.Unlock()
+	s := l.ep.slots.lookup(Ticket(ticket))
+	if s == nil || s.link != l || (s.op.Kind == fabric.OpRead) != (kind == fabric.OpRead) {
+		return nil
+	}
+	return s
+}
+
+func (l *link) onAck(h *header) error {
+	n := int(h.count) * ackEntryLen
+	if err := l.need(n); err != nil {
+		return err
+	}
+	for b := l.in.buf[l.in.r : l.in.r+n]; len(b) > 0; b = b[ackEntryLen:] {
+		a := parseAck(b)
+		s := l.find(a.ticket, fabric.OpWrite)
+		if s == nil {
+			return protocolErr("ack of %s for no op of ours", l.ep.peer)
+		}
+		s.errno = a.errno
+		if s.mark(slotAnswered) {
+			l.ep.complete(s)
+		}
+	}
+	l.in.r += n
+	return nil
+}
+
+func (l *link) onGoodbye() error {
+	l.in.goodbye = true
+	if l.ep.fate.goodbye() == len(l.ep.links) {
+		return fmt.Errorf("%s shut down: %w", l.ep.peer, fabric.ErrShutdown)
+	}
+	return nil
+}
+
+func (l *link) onExtension(h *header) error {
+	if l.ep.direct == nil {
+		return protocolErr("extension frame of %s", l.ep.peer)
+	}
+	n := int(h.length)
+	if err := l.need(n); err != nil {
+		return err
+	}
+	body := l.in.buf[l.in.r : l.in.r+n : l.in.r+n]
+	l.in.r += n
+	if err := l.ep.direct.Frame(uint8(h.count), body); err != nil {
+		return fmt.Errorf("extension frame %d of %s: %w", h.count, l.ep.peer, err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+)
+
+// admit takes a new op: it is issued, or waits behind a fence. It reports whether the op is to be offered to the Direct. With ep.mu held.
+func (ep *Endpoint) admit(s *slot, t *todo) (direct bool) {
+	if ep.fenced.len() > 0 || s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
+		ep.fenced.push(s)
+		return false
+	}
+	return ep.issue(s, t)
+}
+
+// issue begins an op. With ep.mu held.
+func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
+	ep.inFlight++
+	if ep.direct != nil && s.op.Kind != fabric.OpSend {
+		return true
+	}
+	ep.issueStream(s, t)
+	return false
+}
+
+// issueStream queues an op's frame, or the op where it waits for credit. With ep.mu held.
+func (ep *Endpoint) issueStream(s *slot, t *todo) {
+	switch s.op.Kind {
+	case fabric.OpWrite:
+		ep.issueWrite(s, t)
+	case fabric.OpRead:
+		if ep.reads.len() > 0 || !ep.issueRead(s, t) {
+			ep.reads.push(s)
+		}
+	case fabric.OpSend:
+		if ep.sends.len() > 0 || !ep.issueSend(s, t) {
+			ep.sends.push(s)
+		}
+	}
+}
+
+// lightest is the link with the fewest bytes queued.
+func (ep *Endpoint) lightest() *link {
+	best := ep.links[0]
+	least := best.queued.Load()
+	for _, l := range ep.links[1:] {
+		if n := l.queued.Load(); n < least {
+			best, least = l, n
+		}
+	}
+	return best
+}
+
+func (ep *Endpoint) post(l *link, s *slot, j *job, payload uint64, t *todo) {
+	s.link = l
+	j.slot = s
+	j.h.ticket = uint32(s.ticket())
+	if s.op.Flags&fabric.OpRemoteData != 0 {
+		j.h.flags |= flagRemoteData
+		j.h.data = s.op.Data
+	}
+	l.post(j, payload)
+	t.kick(l)
+}
+
+func (ep *Endpoint) issueWrite(s *slot, t *todo) {
+	j := job{h: header{kind: kindWrite, length: s.n}}
+	if s.notice {
+		j.h.flags = flagNotice
+		ep.post(ep.links[0], s, &j, 0, t)
+		return
+	}
+	j.h.count = uint32(1 + len(s.op.RMore))
+	j.h.region, j.h.secret = s.key.ID, s.key.Secret
+	ep.post(ep.lightest(), s, &j, s.n, t)
+}
+
+// issueRead reports false if no link has credit for it.
+func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
+	n := 1 + len(s.op.RMore)
+	var best *link
+	for _, l := range ep.links {
+		if l.readsOut < maxReads && l.entriesOut+n <= maxReadEntries && (best == nil || l.bytesOut < best.bytesOut) {
+			best = l
+		}
+	}
+	if best == nil {
+		return false
+	}
+	best.readsOut++
+	best.entriesOut += n
+	best.bytesOut += s.n
+	s.entries = n
+	j := job{h: header{kind: kindRead, length: s.n, count: uint32(n), region: s.key.ID, secret: s.key.Secret}}
+	ep.post(best, s, &j, 0, t)
+	return true
+}
+
+// issueSend reports false if the message must wait: behind an offer, or for credit. Messages stay in order since only one
+// large one is on its way, and nothing overtakes it.
+func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
+	if ep.offer != nil {
+		return false
+	}
+	if s.n > maxEager {
+		ep.offer = s
+		j := job{h: header{kind: kindOffer, length: s.n}}
+		ep.post(ep.links[0], s, &j, 0, t)
+		return true
+	}
+	if cost := s.n + eagerCost; ep.sent+cost-ep.consumed <= eagerRoom {
+		ep.sent += cost
+		j := job{h: header{kind: kindSend, length: s.n}}
+		ep.post(ep.links[0], s, &j, s.n, t)
+		return true
+	}
+	return false
+}
+
+// complete ends an op: it frees the slot, tells the completion queue, and begins what waited for it.
+func (ep *Endpoint) complete(s *slot) {
+	var t todo
+	ep.mu.Lock()
+	op, n, errno, detail := s.op, s.n, s.errno, s.detail
+	if s.entries > 0 {
+		s.link.readsOut--
+		s.link.entriesOut -= s.entries
+		s.link.bytesOut -= s.n
+	}
+	if ep.offer == s {
+		ep.offer = nil
+	}
+	ep.slots.give(s)
+	ep.inFlight--
+	if !ep.fate.isEnded() {
+		ep.resume(&t)
+	}
+	ep.mu.Unlock()
+	if errno == 0 {
+		ep.queues.Done(&op, n)
+	} else {
+		ep.queues.Failed(&op, errno, ep.failure(&op, n, detail))
+	}
+	ep.run(&t)
+}
+
+// failure is what an error entry tells beside its cause.
+func (ep *Endpoint) failure(op *fabric.Op, n uint64, detail string) string {
+	if detail != "" {
+		return detail
+	}
+	return fmt.Sprintf("%d bytes, answer of %s", n, ep.peer)
+}
+
+// resume issues what waits and may go on. With ep.mu held.
+func (ep *Endpoint) resume(t *todo) {
+	for ep.reads.len() > 0 && ep.issueRead(*ep.reads.peek(), t) {
+		ep.reads.pop()
+	}
+	for ep.sends.len() > 0 && ep.issueSend(*ep.sends.peek(), t) {
+		ep.sends.pop()
+	}
+	for ep.fenced.len() > 0 {
+		s := *ep.fenced.peek()
+		if s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
+			return
+		}
+		ep.fenced.pop()
+		if ep.issue(s, t) {
+			t.direct = append(t.direct, s)
+		}
+	}
+}

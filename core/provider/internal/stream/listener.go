@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"mori/core/fabric"
+)
+
+const (
+	// maxHalfOpen bounds the sockets of a listener whose handshake is not over.
+	maxHalfOpen = 256
+	// maxRequests bounds the requests that wait for Listener.Accept.
+	maxRequests = 128
+	// acceptPause is how long a listener rests when the system gives it no socket, such as without free descriptors.
+	acceptPause = 50 * time.Millisecond
+)
+
+// A listener takes sockets, reads their hellos, and puts those of one endpoint together as a request.
+type listener struct {
+	fabric   *Fabric
+	ln       net.Listener
+	requests chan *request
+	done     chan struct{}
+	tasks    sync.WaitGroup
+
+	mu       sync.Mutex // protects what follows
+	closed   bool
+	halfOpen map[net.Conn]struct{}
+	groups   map[[16]byte]*group
+}
+
+// A group is the sockets of one endpoint that have come so far.
+type group struct {
+	req   *request
+	left  int
+	timer *time.Timer
+}
+
+// Listen starts to accept connections; see fabric.Fabric.
+func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, error) {
+	var at fabric.Addr
+	if in != nil {
+		at = in.Src
+	}
+	if err := f.adopt(); err != nil {
+		return nil, err
+	}
+	ln, err := f.cfg.Transport.Listen(ctx, at)
+	if err != nil {
+		f.release()
+		return nil, fmt.Errorf("listen at %q: %w", at, err)
+	}
+	l := &listener{fabric: f, ln: ln, requests: make(chan *request, maxRequests), done: make(chan struct{}),
+		halfOpen: map[net.Conn]struct{}{}, groups: map[[16]byte]*group{}}
+	l.tasks.Add(1)
+	go l.serve()
+	return l, nil
+}
+
+// Addr is where peers connect to.
+func (l *listener) Addr() fabric.Addr { return l.fabric.cfg.Transport.Addr(l.ln.Addr()) }
+
+// Accept waits for the next request; see fabric.Listener.
+func (l *listener) Accept(ctx context.Context) (fabric.ConnReq, error) {
+	select {
+	case <-l.done:
+		return nil, fmt.Errorf("accept: listener: %w", fabric.ErrClosed)
+	default:
+	}
+	select {
+	case r := <-l.requests:
+		return r, nil
+	case <-l.done:
+		return nil, fmt.Errorf("accept: listener: %w", fabric.ErrClosed)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *listener) serve() {
+	defer l.tasks.Done()
+	for {
+		conn, err := l.ln.Accept()
+		if err != nil {
+			select {
+			case <-l.done:
+				return
+			case <-time.After(acceptPause):
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			l.fabric.cfg.log(slog.LevelWarn, "accept", "provider", l.fabric.cfg.Info.Provider, "error", err)
+			continue
+		}
+		if err := l.admit(conn); err != nil {
+			l.drop(conn, err)
+			continue
+		}
+		go l.shake(conn)
+	}
+}
+
+// admit counts a socket as half open.
+func (l *listener) admit(conn net.Conn) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return fabric.ErrClosed
+	}
+	if len(l.halfOpen) >= maxHalfOpen {
+		return fmt.Errorf("%d handshakes are under way: %w", maxHalfOpen, fabric.ErrBusy)
+	}
+	l.halfOpen[conn] = struct{}{}
+	l.tasks.Add(1)
+	return nil
+}
+
+// drop closes a socket and says why.
+func (l *listener) drop(conn net.Conn, err error) {
+	l.mu.Lock()
+	quiet := l.closed
+	delete(l.halfOpen, conn)
+	l.mu.Unlock()
+	_ = conn.Close() // nothing is on its way
+	if !quiet {
+		l.fabric.cfg.log(slog.LevelWarn, "connection refused", "provider", l.fabric.cfg.Info.Provider, "from", conn.RemoteAddr(), "error", err)
+	}
+}
+
+// shake does the passive side of the handshake up to the request.
+func (l *listener) shake(conn net.Conn) {
+	defer l.tasks.Done()
+	extra, h, err := l.hear(conn)
+	if err == nil {
+		err = l.join(conn, extra, &h)
+	}
+	if err != nil {
+		l.drop(conn, err)
+	}
+}
+
+func (l *listener) hear(conn net.Conn) (extra any, h hello, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeWait)); err != nil {
+		return nil, h, err
+	}
+	if extra, err = l.fabric.cfg.Transport.Prelude(conn, false); err != nil {
+		return nil, h, err
+	}
+	if h, err = readHello(conn); err != nil {
+		return nil, h, err
+	}
+	if _, err = commonVersion(&h); err != nil {
+		a := answer{verdict: verdictVersion, private: []byte(err.Error())}
+		_, werr := conn.Write(a.append(nil))
+		return nil, h, errors.Join(err, werr)
+	}
+	return extra, h, conn.SetDeadline(time.Time{})
+}
+
+// join adds a socket to its group, and hands the request out when all are there.
+func (l *listener) join(conn net.Conn, extra any, h *hello) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return fabric.ErrClosed
+	}
+	g := l.groups[h.nonce]
+	if g == nil {
+		g = &group{req: &request{conns: make([]net.Conn, h.links)}, left: int(h.links)}
+		g.req.hello.links = h.links
+		g.timer = time.AfterFunc(handshakeWait, func() { l.expire(h.nonce, g) })
+		l.groups[h.nonce] = g
+	}
+	r := g.req
+	if h.links != r.hello.links || r.conns[h.link] != nil {
+		return protocolErr("hello for link %d of %d where %d are expected once each", h.link, h.links, r.hello.links)
+	}
+	r.conns[h.link] = conn
+	if h.link == 0 {
+		r.hello, r.extra, r.peer = *h, extra, l.fabric.cfg.Transport.Addr(conn.RemoteAddr())
+	}
+	if g.left--; g.left > 0 {
+		return nil
+	}
+	g.timer.Stop()
+	delete(l.groups, h.nonce)
+	for _, c := range r.conns {
+		delete(l.halfOpen, c)
+	}
+	select {
+	case l.requests <- r:
+	default:
+		go l.turnAway(r)
+	}
+	return nil
+}
+
+// expire drops a group whose other sockets did not come.
+func (l *listener) expire(nonce [16]byte, g *group) {
+	l.mu.Lock()
+	if l.groups[nonce] != g {
+		l.mu.Unlock()
+		return
+	}
+	delete(l.groups, nonce)
+	conns := g.req.conns
+	l.mu.Unlock()
+	for _, c := range conns {
+		if c != nil {
+			l.drop(c, fmt.Errorf("%d of %d sockets of an endpoint did not come: %w", g.left, len(conns), fabric.ErrTimeout))
+		}
+	}
+}
+
+// turnAway answers a request that nobody takes.
+func (l *listener) turnAway(r *request) {
+	_ = r.answer(&answer{verdict: verdictBusy}) // the peer learns it from the closing as well
+}
+
+// Close stops listening; see fabric.Listener.
+func (l *listener) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	close(l.done)
+	for _, g := range l.groups {
+		g.timer.Stop()
+	}
+	clear(l.groups)
+	for c := range l.halfOpen {
+		_ = c.Close() // wakes its handshake
+	}
+	clear(l.halfOpen)
+	l.mu.Unlock()
+	err := l.ln.Close()
+	l.tasks.Wait()
+	for {
+		select {
+		case r := <-l.requests:
+			l.turnAway(r)
+			continue
+		default:
+		}
+		break
+	}
+	l.fabric.release()
+	return err
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"fmt"
+	"syscall"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+const (
+	// arenaLen is the room for headers, tables and small payloads of one batch.
+	arenaLen = 64 << 10
+	// copyMax is up to where payload is copied beside its header: one entry instead of two, and no page to pin down.
+	copyMax = 4 << 10
+	// batchBytes is where a batch ends. Acks wait for no more than that.
+	batchBytes = 1 << 20
+	// inlineMax is how much a submitter sends itself. Beyond it the copying belongs on the link's goroutine.
+	inlineMax = 64 << 10
+	// keepEntries is how long a list of segments may grow and still be kept for the next frame.
+	keepEntries = 8 << 10
+)
+
+// A pump turns jobs into calls of sendmsg. It is used by one goroutine at a time.
+type pump struct {
+	batch []job
+	arena []byte // never grows: entries of iov point into it
+	iov   []sys.Iovec
+	rest  []sys.Iovec // of iov, not yet sent
+	bytes uint64      // of the batch
+	acks  []ackEntry
+	big   [][]byte // tables that did not fit the arena
+
+	try  func(fd uintptr) bool // for RawConn.Write
+	tryN int
+	err  error
+}
+
+func (p *pump) init() {
+	p.arena = make([]byte, 0, arenaLen)
+	p.try = func(fd uintptr) bool {
+		p.tryN, p.err = sys.Sendv(int(fd), p.rest, syscall.MSG_DONTWAIT)
+		return p.err != syscall.EAGAIN
+	}
+}
+
+// pump sends until nothing is queued, with busy set by the caller. Inline it gives up when it would have to wait or has sent
+// its share, and leaves the rest to the writer.
+func (l *link) pump(inline bool) {
+	p, budget := &l.out, uint64(inlineMax)
+	for {
+		if len(p.rest) == 0 {
+			l.settle()
+			if !l.fill() {
+				return
+			}
+			if inline && p.bytes > budget {
+				l.handOver()
+				return
+			}
+			budget -= min(budget, p.bytes)
+		}
+		n, err := sys.Sendv(l.fd, p.rest, syscall.MSG_DONTWAIT)
+		if err == syscall.EAGAIN {
+			if inline {
+				l.handOver()
+				return
+			}
+			if err = l.raw.Write(p.try); err == nil {
+				n, err = p.tryN, p.err
+			}
+		}
+		if err != nil {
+			l.broken(err)
+			return
+		}
+		p.rest = sys.Advance(p.rest, uint64(n))
+	}
+}
+
+// broken ends the connection from the write side. busy stays set, so nobody pumps again.
+func (l *link) broken(err error) {
+	l.stop()
+	switch err {
+	case syscall.EPIPE, syscall.ECONNRESET:
+		// The reader sees the same end of the socket, and may find a goodbye before it.
+	case syscall.EFAULT:
+		l.ep.Fail(fmt.Errorf("send to %s: memory of an op or region is gone: %w", l.ep.peer, fabric.ErrInvalid))
+	default:
+		l.ep.Fail(fmt.Errorf("send to %s: %v: %w", l.ep.peer, err, fabric.ErrConnReset))
+	}
+}
+
+// settle ends the jobs of a batch that was sent.
+func (l *link) settle() {
+	p := &l.out
+	for i := range p.batch {
+		j := &p.batch[i]
+		l.queued.Add(-int64(j.payload()))
+		switch {
+		case j.reply != nil:
+			l.endReply(j.reply)
+		case j.slot != nil && j.h.kind != kindOffer: // an offer's memory is read by its body
+			if j.slot.mark(slotWritten) {
+				l.ep.complete(j.slot)
+			}
+		case j.h.kind == kindExtension:
+			l.ep.extra.Add(-int64(len(j.body)))
+		}
+		*j = job{}
+	}
+	clear(p.big)
+	p.batch, p.big = p.batch[:0], p.big[:0]
+}
+
+// fill makes the next batch. It reports false, with busy reset, if there is nothing to send.
+func (l *link) fill() bool {
+	p := &l.out
+	p.arena, p.iov, p.bytes = p.arena[:0], p.iov[:0], 0
+	if cap(p.iov) > keepEntries {
+		p.iov = nil
+	}
+	l.mu.Lock()
+	if l.jobs.len() == 0 && len(l.acks) == 0 || l.stopped {
+		l.busy = false
+		l.mu.Unlock()
+		return false
+	}
+	n := min(len(l.acks), maxAckEntries)
+	p.acks = append(p.acks[:0], l.acks[:n]...)
+	l.acks = l.acks[:copy(l.acks, l.acks[n:])]
+	room, entries := arenaLen-headerLen-n*ackEntryLen, 1
+	for l.jobs.len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
+		j := l.jobs.peek()
+		need := j.arenaNeed()
+		if need > room && len(p.batch) > 0 {
+			break
+		}
+		p.batch = append(p.batch, l.jobs.pop())
+		j = &p.batch[len(p.batch)-1]
+		room -= need
+		entries += j.entries()
+		p.bytes += j.payload()
+	}
+	l.mu.Unlock()
+	p.encode()
+	return true
+}
+
+// encode writes the frames of the batch.
+func (p *pump) encode() {
+	if len(p.acks) > 0 {
+		h := header{kind: kindAck, count: uint32(len(p.acks))}
+		h.put(p.grow(headerLen))
+		for _, a := range p.acks {
+			a.put(p.grow(ackEntryLen))
+		}
+	}
+	for i := range p.batch {
+		p.batch[i].encode(p)
+	}
+	p.rest = p.iov
+}
+
+// grow returns the next n bytes of the arena, which become part of the batch. What is too large for the arena gets memory
+// of its own: a table of thousands of segments.
+func (p *pump) grow(n int) []byte {
+	var b []byte
+	if k := len(p.arena); k+n <= cap(p.arena) {
+		p.arena = p.arena[:k+n]
+		b = p.arena[k : k+n]
+	} else {
+		b = make([]byte, n)
+		p.big = append(p.big, b)
+	}
+	p.add(sys.AddrOf(b), uint64(n))
+	return b
+}
+
+// add appends memory to the batch.
+func (p *pump) add(addr, n uint64) {
+	if n == 0 {
+		return
+	}
+	if k := len(p.iov); k > 0 && p.iov[k-1].Addr+p.iov[k-1].Len == addr {
+		p.iov[k-1].Len += n
+		return
+	}
+	p.iov = append(p.iov, sys.Iovec{Addr: addr, Len: n})
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// A request is a peer's wish to connect, with all its sockets.
+type request struct {
+	hello hello // of link 0
+	conns []net.Conn
+	extra any
+	peer  fabric.Addr
+	taken atomic.Bool
+}
+
+var _ fabric.ConnReq = (*request)(nil)
+
+// Peer is the address of the one who asks.
+func (r *request) Peer() fabric.Addr { return r.peer }
+
+// Private is the peer's private data.
+func (r *request) Private() []byte { return r.hello.private }
+
+// Reject refuses; see fabric.ConnReq.
+func (r *request) Reject(private []byte) error {
+	if len(private) > maxPrivate {
+		return fmt.Errorf("reject with %d bytes of private data, limit is %d: %w", len(private), maxPrivate, fabric.ErrTooSmall)
+	}
+	return r.answer(&answer{verdict: verdictRejected, private: private})
+}
+
+// take makes the caller the one who ends the request.
+func (r *request) take() error {
+	if r.taken.Swap(true) {
+		return fmt.Errorf("answer request of %s a second time: %w", r.peer, fabric.ErrInvalid)
+	}
+	return nil
+}
+
+// answer ends the request by a refusal.
+func (r *request) answer(a *answer) error {
+	if err := r.take(); err != nil {
+		return err
+	}
+	defer closeAll(r.conns)
+	if err := r.conns[0].SetDeadline(time.Now().Add(handshakeWait)); err != nil {
+		return fmt.Errorf("answer %s: %w", r.peer, err)
+	}
+	if _, err := r.conns[0].Write(a.append(nil)); err != nil {
+		return fmt.Errorf("answer %s: %w", r.peer, err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"sync/atomic"
+
+	"mori/core/fabric"
+)
+
+// A slot is the home of an op from Submit until it ended.
+//
+// An op of the stream has ended when two things happened, in whichever order they are noticed: its last byte was handed
+// to the kernel (slotWritten), so nobody reads its memory any more, and the peer answered (slotAnswered). Whoever notices the
+// second one completes it.
+type slot struct {
+	state  atomic.Uint32 // generation << 16 | bits
+	index  uint16
+	errno  fabric.Errno // of the answer
+	detail string       // beside it
+
+	op     fabric.Op
+	n      uint64 // op.Len()
+	key    fabric.RegionKey
+	notice bool   // only the remote data goes through the stream
+	inject []byte // the bytes of an OpInject op; its memory is the slot's, for the next one too
+
+	link    *link // where it is, or will be answered
+	entries int   // of a read's table, while it counts against its link's credit
+}
+
+const (
+	slotUsed uint32 = 1 << iota
+	slotWritten
+	slotAnswered
+	slotBits = 1<<16 - 1
+)
+
+func (s *slot) ticket() Ticket { return Ticket(s.state.Load()&^slotBits | uint32(s.index)) }
+
+func (s *slot) begin() {
+	s.state.Store(s.state.Load()&^slotBits | slotUsed)
+}
+
+// end makes the ticket invalid.
+func (s *slot) end() {
+	s.state.Store(s.state.Load()&^slotBits + 1<<16)
+}
+
+func (s *slot) used() bool { return s.state.Load()&slotUsed != 0 }
+
+// mark sets bit and reports whether now both are set.
+func (s *slot) mark(bit uint32) bool {
+	old := s.state.Or(bit)
+	return old&bit == 0 && (old|bit)&(slotWritten|slotAnswered) == slotWritten|slotAnswered
+}
+
+// A slotTable holds the slots of an endpoint. Guarded by Endpoint.mu but for lookup.
+type slotTable struct {
+	all  []slot
+	free []uint16
+}
+
+func newSlotTable(n int) slotTable {
+	t := slotTable{all: make([]slot, n), free: make([]uint16, n)}
+	for i := range t.all {
+		t.all[i].index = uint16(i)
+		t.free[n-1-i] = uint16(i)
+	}
+	return t
+}
+
+// take returns a free slot, or nil.
+func (t *slotTable) take() *slot {
+	n := len(t.free)
+	if n == 0 {
+		return nil
+	}
+	s := &t.all[t.free[n-1]]
+	t.free = t.free[:n-1]
+	s.begin()
+	return s
+}
+
+func (t *slotTable) give(s *slot) {
+	s.end()
+	s.op, s.link = fabric.Op{}, nil
+	t.free = append(t.free, s.index)
+}
+
+// lookup returns the slot of a ticket that came from outside, if it is in use and not answered.
+func (t *slotTable) lookup(k Ticket) *slot {
+	i := int(k & slotBits)
+	if i >= len(t.all) {
+		return nil
+	}
+	v := t.all[i].state.Load()
+	if v&^slotBits != uint32(k)&^slotBits || v&slotUsed == 0 || v&slotAnswered != 0 {
+		return nil
+	}
+	return &t.all[i]
+}
+
+// A fifo is a queue that keeps its memory.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (f *fifo[T]) len() int { return len(f.items) - f.head }
+
+func (f *fifo[T]) push(v T) {
+	if f.head > 0 && len(f.items) == cap(f.items) {
+		n := copy(f.items, f.items[f.head:])
+		clear(f.items[n:])
+		f.items, f.head = f.items[:n], 0
+	}
+	f.items = append(f.items, v)
+}
+
+func (f *fifo[T]) peek() *T { return &f.items[f.head] }
+
+func (f *fifo[T]) pop() T {
+	var zero T
+	v := f.items[f.head]
+	f.items[f.head] = zero
+	f.head++
+	if f.head == len(f.items) {
+		f.items, f.head = f.items[:0], 0
+	}
+	return v
+}

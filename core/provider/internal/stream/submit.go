@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+)
+
+// A todo is what has to be done after Endpoint.mu was released: links to kick, and ops to offer to the Direct.
+type todo struct {
+	links  uint32 // a bit each
+	direct []*slot
+}
+
+func (t *todo) kick(l *link) { t.links |= 1 << l.index }
+
+// Submit queues a prefix of ops; see fabric.Endpoint.
+func (ep *Endpoint) Submit(ops []fabric.Op) (int, error) {
+	if !ep.fate.enter() {
+		return 0, ep.endedErr()
+	}
+	defer ep.fate.leave()
+	var t todo
+	n, err := 0, error(nil)
+	for ; n < len(ops) && err == nil; n++ {
+		if err = ep.submit(&ops[n], &t); err != nil {
+			break
+		}
+	}
+	ep.run(&t)
+	return n, err
+}
+
+func (ep *Endpoint) endedErr() error {
+	if err := ep.state.Submit(fabric.OpRecv); err != nil {
+		return err
+	}
+	return fabric.ErrNotConn
+}
+
+func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
+	if err := ep.state.Submit(op.Kind); err != nil {
+		return err
+	}
+	if err := util.CheckOp(op, &ep.limits); err != nil {
+		return err
+	}
+	if op.Kind == fabric.OpRecv {
+		return ep.submitRecv(op, t)
+	}
+	if err := ep.queues.Tx.Reserve(1); err != nil {
+		return err
+	}
+	var key fabric.RegionKey
+	if op.Kind != fabric.OpSend {
+		r := ep.domain.imports.Lookup(op.RSeg.Key)
+		if r == nil {
+			ep.queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x names no imported region", op.RSeg.Key))
+			return nil
+		}
+		key = r.Region
+	}
+	ep.mu.Lock()
+	s := ep.slots.take()
+	if s == nil {
+		ep.mu.Unlock()
+		ep.queues.Tx.Unreserve(1)
+		return fabric.ErrAgain
+	}
+	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, op.Len(), 0, "", false, 0
+	if op.Flags&fabric.OpInject != 0 {
+		s.keepBytes(ep.limits.MaxInject)
+	}
+	direct := ep.admit(s, t)
+	ep.mu.Unlock()
+	if direct {
+		ep.offerDirect(s)
+	}
+	return nil
+}
+
+// keepBytes copies the op's memory, which the caller may use again after Submit.
+func (s *slot) keepBytes(most uint64) {
+	if s.inject == nil {
+		s.inject = make([]byte, most)
+	}
+	s.inject = s.inject[:s.n]
+	gather(s.inject, &s.op)
+}
+
+func (ep *Endpoint) submitRecv(op *fabric.Op, t *todo) error {
+	if err := ep.recv.Post(op); err != nil {
+		if ep.fate.isEnded() {
+			return ep.endedErr()
+		}
+		return err
+	}
+	if ep.state.IsConnected() {
+		ep.pullOffer(t)
+		ep.giveCredit(t)
+	}
+	return nil
+}
+
+// run does what was left to do. Without Endpoint.mu.
+func (ep *Endpoint) run(t *todo) {
+	for _, s := range t.direct {
+		ep.offerDirect(s)
+	}
+	for i := 0; t.links != 0; i++ {
+		if t.links&(1<<i) != 0 {
+			t.links &^= 1 << i
+			ep.links[i].kick()
+		}
+	}
+}
+
+// offerDirect gives an issued read or write to the Direct, else to the stream.
+func (ep *Endpoint) offerDirect(s *slot) {
+	if ep.direct.RMA(s.ticket(), &s.op, s.key) {
+		return
+	}
+	var t todo
+	ep.mu.Lock()
+	ep.issueStream(s, &t)
+	ep.mu.Unlock()
+	ep.run(&t)
+}
+
+// Finish ends an op that the Direct took: err is nil or wraps its cause.
+func (ep *Endpoint) Finish(k Ticket, err error) {
+	s := ep.slots.lookup(k)
+	if s == nil {
+		panic(fmt.Sprintf("stream: op %#x finished twice", k))
+	}
+	if err != nil {
+		s.errno, s.detail = fabric.ErrnoOf(err), err.Error()
+	}
+	s.mark(slotWritten)
+	if s.mark(slotAnswered) {
+		ep.complete(s)
+	}
+}
+
+// Forward sends the remote data of a write whose payload the Direct has moved. The op ends when the peer has it.
+func (ep *Endpoint) Forward(k Ticket) {
+	s := ep.slots.lookup(k)
+	if s == nil {
+		panic(fmt.Sprintf("stream: op %#x forwarded after its end", k))
+	}
+	if !ep.fate.enter() {
+		return // the end of the connection ends the op
+	}
+	defer ep.fate.leave()
+	var t todo
+	ep.mu.Lock()
+	s.notice = true
+	ep.issueStream(s, &t)
+	ep.mu.Unlock()
+	ep.run(&t)
+}
+
+// SendFrame sends an extension frame; it copies body and does not wait. ErrAgain if MaxExtensionQueue bytes wait already.
+func (ep *Endpoint) SendFrame(kind uint8, body []byte) error {
+	if len(body) > MaxExtension {
+		return fmt.Errorf("send extension frame of %d bytes, limit is %d: %w", len(body), MaxExtension, fabric.ErrMsgSize)
+	}
+	if !ep.fate.enter() {
+		return fabric.ErrNotConn
+	}
+	defer ep.fate.leave()
+	if ep.extra.Add(int64(len(body))) > MaxExtensionQueue {
+		ep.extra.Add(-int64(len(body)))
+		return fabric.ErrAgain
+	}
+	l := ep.links[0]
+	j := job{h: header{kind: kindExtension, count: uint32(kind), length: uint64(len(body))}, body: append([]byte(nil), body...)}
+	l.post(&j, uint64(len(body)))
+	l.kick()
+	return nil
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+
+// Package tcp is the provider for every network: connected endpoints over TCP, in pure Go.
+//
+//	p := tcp.New(tcp.Options{})
+//	infos, err := p.GetInfo(ctx, "10.0.0.7", "4791", hints)
+//	f, err := p.Open(ctx, infos[0])
+//
+// Addresses are "host:port", with IPv6 hosts in brackets. Listening without an Info.Src takes a free port of the
+// loopback interface: nothing is open to the network unless somebody names an interface.
+//
+// An endpoint is Options.Links connections. Messages stay in order on the first one; reads and writes go where the
+// least is queued. The payload of a write goes from the caller's memory to the socket and from the socket into the target's
+// registered memory, with no copy in between but the kernel's own. Frames, handshake, credits and the order in which a
+// connection ends are package stream's.
+//
+// A region is touched only with its key, checked at the target. The bytes themselves travel in the clear: who can read or change
+// the network's packets can read keys and data.
+//
+// Errors: ErrConnRefused when nobody listens, ErrConnReset when the peer vanished (at once for a closed socket, after
+// Options.UserTimeout for a dead host), ErrShutdown when it closed in good order.
+package tcp

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/stream"
+)
+
+// Options of a Provider. The zero value is good.
+type Options struct {
+	// Links are the connections of an endpoint; 0 is DefaultLinks. The dialer's number counts.
+	Links int
+
+	// UserTimeout is how long sent bytes may stay unacknowledged before the connection counts as dead; 0 is 30 s.
+	UserTimeout time.Duration
+
+	// TxSize and RxSize are Limits.TxSize and Limits.RxSize; 0 is 1024.
+	TxSize, RxSize int
+
+	// Logger takes one line for each connection that breaks the protocol; nil is slog.Default().
+	Logger *slog.Logger
+}
+
+// DefaultLinks is how many connections an endpoint has.
+const DefaultLinks = 2
+
+const defaultUserTimeout = 30 * time.Second
+
+// A Provider is the fabric.Provider "tcp".
+type Provider struct{ opts Options }
+
+var _ fabric.Provider = (*Provider)(nil)
+
+// New makes a provider.
+func New(opts Options) *Provider {
+	if opts.Links == 0 {
+		opts.Links = DefaultLinks
+	}
+	if opts.UserTimeout == 0 {
+		opts.UserTimeout = defaultUserTimeout
+	}
+	return &Provider{opts: opts}
+}
+
+// Name is "tcp".
+func (p *Provider) Name() string { return "tcp" }
+
+// Version is the provider's own version and the API's.
+func (p *Provider) Version() (provider, api fabric.Version) {
+	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
+}
+
+// info is what this provider offers, before hints.
+func (p *Provider) info() fabric.Info {
+	return fabric.Info{
+		Provider:        p.Name(),
+		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
+		FabricName:      "ip",
+		DomainName:      "tcp",
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapLocalComm | fabric.CapRemoteComm,
+		EPType:          fabric.EPMsg,
+		Limits:          stream.FillLimits(fabric.Limits{TxSize: p.opts.TxSize, RxSize: p.opts.RxSize, BestOp: bestOp}),
+	}
+}
+
+// bestOp is the length at which a large transfer is cut.
+const bestOp = 1 << 20
+
+// GetInfo answers with one Info if it satisfies hints; see fabric.Provider. No name is looked up.
+func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
+	offer := p.info()
+	if node != "" || service != "" {
+		offer.Dest = fabric.Addr(net.JoinHostPort(node, service))
+	}
+	in, err := fabric.Match(hints, &offer)
+	if err != nil {
+		return nil, err
+	}
+	return []*fabric.Info{in}, nil
+}
+
+// Open makes the fabric; see fabric.Provider.
+func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, error) {
+	if in != nil && in.Provider != "" && in.Provider != p.Name() {
+		return nil, fmt.Errorf("open %s as tcp: %w", in.Provider, fabric.ErrNoData)
+	}
+	cfg := stream.Config{Info: p.info(), Transport: transport{p.opts}, Links: p.opts.Links, Logger: p.opts.Logger}
+	return stream.New(cfg)
+}
