@@ -260,6 +260,7 @@ func TestStopEndsEveryOpOnce(t *testing.T) {
 		if err := a.wait(t, 60); !errors.Is(err, cause) {
 			t.Errorf("after Stop: %v", err)
 		}
+		b.Fail(cause) // a connection ends on both sides
 	})
 }
 

@@ -10,6 +10,12 @@ import (
 	"mori/core/provider/internal/stream"
 )
 
+// Measured on 2 cores of an EPYC VM, 128 MiB to and from another process, GB/s, best of 5:
+//
+//	             plain loop of 1 MiB   1 worker            2 workers
+//	slice        -                     256K  1M   4M       256K  1M   4M
+//	read         5.1                   5.2   5.2  4.8      6.5   7.5  7.6
+//	write        5.0                   4.7   4.8  5.2      6.6   7.8  8.9
 const (
 	// sliceBytes is what a worker moves between two looks at cancel and revoke.
 	sliceBytes = 1 << 20

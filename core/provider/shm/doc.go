@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+
+// Package shm is the transport between processes of one host: the payload of reads and writes goes straight from one
+// process's buffer to the other's with process_vm_readv and process_vm_writev, one copy, by the side that asked.
+//
+//	p := shm.New(shm.Options{})
+//	fab, err := p.Open(ctx, info)                  // info from p.GetInfo
+//	lis, err := fab.Listen(ctx, info)              // info.Src "@name", or empty for a random name
+//	ep.Connect(ctx, lis.Addr(), nil)               // ep from fab.Domain(...).Endpoint(...)
+//
+// Addresses are names of abstract unix sockets, "@mori-1f3c": no file, and gone with the process.
+//
+// # What goes where
+//
+// Everything but that payload goes over the socket, in the protocol of package stream: handshake, sends, receives, shutdown, and the
+// frames of this package (frames.go). Remote data of writes goes through a ring in memory that both processes map (ring.go); it costs
+// no system call unless the target's reader is parked. Ops up to 64 KiB are copied inside Submit when nothing
+// is queued before them, larger ones by a domain's workers in slices (pool.go).
+//
+// # Path
+//
+// An endpoint is a fabric.Prober. Before the first frame each side tries to read and to write 16 bytes that the other promised
+// to have at an address; "cma" means that this worked, "memmove" that the peer is this very process, and "stream" that payload takes the
+// socket, more slowly, with the reason: another pid namespace, another user, kernel.yama.ptrace_scope. With scope 1 the provider
+// asks the kernel to let the user's other processes in (Options.KeepPtracer).
+//
+// # Who may touch what
+//
+// A region's key is checked where the region is. The initiator's provider shows it once and gets a loan: address, size and rights,
+// against which it holds each op. MR.Close calls the loans in and returns when the initiators have ended their copies; an initiator
+// that does not answer within 5 s is disconnected. A connection that ends, in whatever way, first shuts a fence in
+// shared memory, which a peer passes before each slice, then waits for slices under way.
+//
+// What remains: the kernel lets any process of the same user read and write this one's memory, mori or not. Keys
+// protect against mistakes and against peers on the stream path, not against a program of the same user that means
+// harm. And a peer that is stopped for more than 5 s exactly between passing the fence and its system call
+// finishes that one slice afterwards.
+//
+// # Errors of ops
+//
+// ErrNoKey: no such region, wrong secret, or closed. ErrAccess, ErrRange: not granted, outside. EFAULT: a buffer is not mapped; the text
+// tells whose. ErrConnReset: the peer's process is gone. ErrPerm: the kernel withdrew its permission.
+package shm

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+func goodHello() *hello {
+	return &hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ringEntries, proofAddr: 4096, proof: [16]byte{1}}
+}
+
+func TestHelloRoundTrip(t *testing.T) {
+	h := goodHello()
+	got, err := parseHello(h.encode())
+	if err != nil || got != *h {
+		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+func TestHelloRefuses(t *testing.T) {
+	newer, other := goodHello(), goodHello()
+	newer.minVersion, newer.maxVersion = maxVersion+1, maxVersion+2
+	other.ringEntries = 3
+	for name, b := range map[string][]byte{
+		"nothing":      nil,
+		"short":        goodHello().encode()[1:],
+		"other magic":  append([]byte("GET / HT"), goodHello().encode()[8:]...),
+		"newer":        newer.encode(),
+		"another ring": other.encode(),
+	} {
+		if _, err := parseHello(b); !errors.Is(err, fabric.ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(goodHello().encode())
+	f.Add([]byte("morishm\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if h, err := parseHello(b); err == nil && !bytes.Equal(h.encode(), b) {
+			t.Fatalf("%x was taken for %x", b, h.encode())
+		}
+	})
+}
+
+// FuzzFrames feeds a mover whatever kinds and bodies: it answers or refuses, and never stops working for others.
+func FuzzFrames(f *testing.F) {
+	f.Add(uint8(frameAsk), askFrame{1, regionKey(1)}.encode())
+	f.Add(uint8(frameLend), lendFrame{1, 4096, 4096, allRights}.encode())
+	f.Add(uint8(frameRefuse), refuseFrame{1, fabric.ErrNoKey}.encode())
+	f.Add(uint8(frameReturn), encodeTicket(1))
+	f.Add(uint8(frameWake), []byte(nil))
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
+		a, b := newPair(t, wayCMA)
+		lendRegion(t, b, 1, 4096, allRights)
+		local, _ := memory(t, 64)
+		a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+		_ = b.mover.Frame(kind, body)
+		_ = a.wait(t, 1)
+	})
+}
+
+func TestReachWithinThisProcess(t *testing.T) {
+	a, b := greetPair(t, &Options{Log: quiet})
+	for _, g := range []*greeting{a, b} {
+		if g.reach.way != wayMemmove || g.cred.PID != os.Getpid() {
+			t.Errorf("%+v", g.reach)
+		}
+		g.free()
+		g.free()
+	}
+}
+
+func TestReachIsRefusedWithAReason(t *testing.T) {
+	proof, _ := memory(t, 4096)
+	copy(proof[ringProof:], "0123456789abcdef")
+	h := *goodHello()
+	h.proofAddr = sys.AddrOf(proof) + ringProof
+	copy(h.proof[:], proof[ringProof:])
+	me := sys.Cred{PID: os.Getpid(), UID: uint32(os.Getuid())}
+	stranger := me
+	stranger.UID++
+	liar := h
+	liar.proof[3]++
+	for name, tt := range map[string]struct {
+		cred sys.Cred
+		h    hello
+		opts Options
+		want string
+	}{
+		"forced":                {me, h, Options{ForceStream: true}, "asked for"},
+		"another pid namespace": {sys.Cred{}, h, Options{}, "pid namespace"},
+		"not permitted":         {me, h, Options{refuse: syscall.EPERM}, "operation not permitted"},
+		"another user":          {stranger, h, Options{refuse: syscall.EPERM}, "belongs to user"},
+		"no such call":          {me, h, Options{refuse: syscall.ENOSYS}, "function not implemented"},
+		"another process":       {me, liar, Options{}, "is not the one"},
+		"nothing there":         {me, *goodHello(), Options{}, "bad address"},
+	} {
+		r := findReach(tt.cred, tt.h, &tt.opts)
+		if r.way != wayStream || !strings.Contains(r.reason, tt.want) {
+			t.Errorf("%s: %v %q, want %q", name, r.way, r.reason, tt.want)
+		}
+	}
+	if r := findReach(me, h, &Options{}); r.way != wayMemmove {
+		t.Errorf("the honest case: %+v", r)
+	}
+}
+
+// openSockets is a listening test address with one client connected.
+func openSockets(t *testing.T) (client, server *net.UnixConn) {
+	t.Helper()
+	l, err := transport{&Options{}}.Listen(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c.(*net.UnixConn), s.(*net.UnixConn)
+}
+
+func TestGreetRefusesBadPeers(t *testing.T) {
+	unsealed := func(size int64) int {
+		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		if err := unix.Ftruncate(fd, size); err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	short, err := sys.Memfd("test", 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sys.CloseFD(short)
+	for name, tt := range map[string]struct {
+		b    []byte
+		fd   int
+		want error
+	}{
+		"no ring":              {goodHello().encode(), -1, fabric.ErrProtocol},
+		"garbage":              {bytes.Repeat([]byte("x"), 500), -1, fabric.ErrProtocol},
+		"truncated":            {goodHello().encode()[:7], -1, nil},
+		"a ring that shrinks":  {goodHello().encode(), unsealed(ringBytes), syscall.EINVAL},
+		"a ring too small":     {goodHello().encode(), short, syscall.EINVAL},
+		"not a ring at all":    {goodHello().encode(), int(os.Stdin.Fd()), syscall.EINVAL},
+		"garbage with a ring":  {bytes.Repeat([]byte("x"), 500), short, fabric.ErrProtocol},
+		"nothing, then closed": {nil, -1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := openSockets(t)
+			if tt.fd >= 0 {
+				_, _, err = client.WriteMsgUnix(tt.b, sys.Rights(tt.fd), nil)
+			} else {
+				_, err = client.Write(tt.b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			client.CloseWrite()
+			if err := server.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := greet(server, &Options{Log: quiet}); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Fatalf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestGreetLeavesTheBytesBehindTheHello(t *testing.T) {
+	client, server := openSockets(t)
+	ring, err := sys.Memfd("test", ringBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sys.CloseFD(ring)
+	if _, _, err := client.WriteMsgUnix(append(goodHello().encode(), "frames"...), sys.Rights(ring), nil); err != nil {
+		t.Fatal(err)
+	}
+	g, err := greet(server, &Options{Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.free()
+	if g.reach.way != wayStream {
+		t.Errorf("an address that was never mapped: %+v", g.reach)
+	}
+	rest := make([]byte, 6)
+	if _, err := server.Read(rest); err != nil || string(rest) != "frames" {
+		t.Fatalf("left %q: %v", rest, err)
+	}
+}

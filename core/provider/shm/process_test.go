@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+const regionBytes = 64 << 20
+
+// A node is an open provider with one endpoint's queues.
+type node struct {
+	fab fabric.Fabric
+	dom fabric.Domain
+	cq  fabric.CQ
+	eq  fabric.EQ
+	ep  fabric.Endpoint
+	in  *fabric.Info
+}
+
+func openNode(ctx context.Context, opts Options) (*node, error) {
+	opts.Log = quiet
+	p := New(opts)
+	infos, err := p.GetInfo(ctx, "", "", nil)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{in: infos[0]}
+	if n.fab, err = p.Open(ctx, n.in); err != nil {
+		return nil, err
+	}
+	if n.dom, err = n.fab.Domain(ctx, n.in); err != nil {
+		return nil, err
+	}
+	if n.cq, err = n.dom.CQ(1024); err != nil {
+		return nil, err
+	}
+	if n.eq, err = n.fab.EQ(16); err != nil {
+		return nil, err
+	}
+	if n.ep, err = n.dom.Endpoint(n.in); err != nil {
+		return nil, err
+	}
+	return n, errors.Join(n.ep.BindCQ(n.cq, fabric.DirTransmit|fabric.DirRecv, false), n.ep.BindEQ(n.eq), n.ep.Enable())
+}
+
+func (n *node) close() error {
+	return errors.Join(n.ep.Close(), n.cq.Close(), n.eq.Close(), n.dom.Close(), n.fab.Close())
+}
+
+// targetProcess listens, lends a region, and does what its input says.
+func targetProcess() {
+	must := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "target:", err)
+			os.Exit(1)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	n, err := openNode(ctx, Options{})
+	must(err)
+	lis, err := n.fab.Listen(ctx, n.in)
+	must(err)
+	m, err := sys.Alloc(regionBytes)
+	must(err)
+	mr, err := n.dom.Reg(fabric.Buffer{Addr: sys.AddrOf(m), Len: regionBytes}, allRights, regionKey(1))
+	must(err)
+	fmt.Println(lis.Addr(), hex.EncodeToString(mr.Raw()))
+	req, err := lis.Accept(ctx)
+	must(err)
+	must(n.ep.(fabric.Connector).Accept(ctx, req, nil))
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		switch in.Text() {
+		case "close region":
+			must(mr.Close())
+			clear(m)
+		case "free":
+			must(sys.Free(m))
+		case "stray":
+			for i, v := range m {
+				if v != 0 {
+					must(fmt.Errorf("byte %d was written after the region closed", i))
+				}
+			}
+		case "fork":
+			// A child without exec would do this: somebody else keeps the socket open.
+			cmd := exec.Command("sleep", "30")
+			for _, fd := range openSocketsOf() {
+				cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "socket"))
+			}
+			must(cmd.Start())
+			fmt.Println(cmd.Process.Pid)
+			continue
+		case "wait data":
+			got := make([]fabric.Completion, 1)
+			_, err := n.cq.Wait(ctx, got)
+			must(err)
+			fmt.Println(got[0].Data, m[0])
+			continue
+		}
+		fmt.Println("done")
+	}
+}
+
+// initiatorProcess connects to where its first line says and writes into the region without a pause.
+func initiatorProcess() {
+	var addr, rawHex string
+	_, err := fmt.Scan(&addr, &rawHex)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	n, err2 := openNode(ctx, Options{})
+	raw, err3 := hex.DecodeString(rawHex)
+	if err = errors.Join(err, err2, err3); err != nil {
+		panic(err)
+	}
+	if _, err := n.ep.(fabric.Connector).Connect(ctx, fabric.Addr(addr), nil); err != nil {
+		panic(err)
+	}
+	remote, err := n.dom.Import(raw)
+	if err != nil {
+		panic(err)
+	}
+	m, err := sys.Alloc(regionBytes)
+	if err != nil {
+		panic(err)
+	}
+	for i := range m {
+		m[i] = 1
+	}
+	op := fabric.Op{Kind: fabric.OpWrite, Seg: fabric.Seg{Addr: sys.AddrOf(m), Len: regionBytes}, RSeg: fabric.RSeg{Len: regionBytes, Key: remote.Key()}}
+	done := make([]fabric.Completion, 64)
+	for ctx.Err() == nil {
+		if _, err := n.ep.Submit([]fabric.Op{op}); errors.Is(err, fabric.ErrAgain) {
+			_, _ = n.cq.Wait(ctx, done)
+		}
+	}
+}
+
+// openSocketsOf duplicates this process's sockets.
+func openSocketsOf() (fds []int) {
+	for fd := 3; fd < 64; fd++ {
+		if to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && strings.HasPrefix(to, "socket:") {
+			if d, err := syscall.Dup(fd); err == nil {
+				fds = append(fds, d)
+			}
+		}
+	}
+	return fds
+}
+
+// A target is a second process with a region, and this process's endpoint connected to it.
+type target struct {
+	*node
+	tb  testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+	key uint64
+}
+
+func startTarget(t testing.TB, opts Options) *target {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"=target")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
+	p := &target{tb: t, cmd: cmd, in: in, out: bufio.NewScanner(out)}
+	var addr, rawHex string
+	if _, err := fmt.Sscan(p.line(), &addr, &rawHex); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := hex.DecodeString(rawHex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.node, err = openNode(ctx, opts); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.node.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := p.ep.(fabric.Connector).Connect(ctx, fabric.Addr(addr), nil); err != nil {
+		t.Fatal(err)
+	}
+	remote, err := p.dom.Import(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.key = remote.Key()
+	return p
+}
+
+func (p *target) line() string {
+	p.tb.Helper()
+	if !p.out.Scan() {
+		p.tb.Fatalf("the target said no more: %v", p.out.Err())
+	}
+	return p.out.Text()
+}
+
+// do has the target do something and returns what it says.
+func (p *target) do(what string) string {
+	p.tb.Helper()
+	if _, err := fmt.Fprintln(p.in, what); err != nil {
+		p.tb.Fatal(err)
+	}
+	return p.line()
+}
+
+func (p *target) op(kind fabric.OpKind, local []byte) fabric.Op {
+	n := uint64(len(local))
+	return fabric.Op{Kind: kind, Seg: fabric.Seg{Addr: sys.AddrOf(local), Len: n}, RSeg: fabric.RSeg{Len: n, Key: p.key}}
+}
+
+// run submits one op and waits for its end.
+func (p *target) run(op fabric.Op) error {
+	p.tb.Helper()
+	if _, err := p.ep.Submit([]fabric.Op{op}); err != nil {
+		return err
+	}
+	return p.wait()
+}
+
+func (p *target) wait() error {
+	p.tb.Helper()
+	ctx, cancel := context.WithTimeout(p.tb.Context(), 30*time.Second)
+	defer cancel()
+	_, err := p.cq.Wait(ctx, make([]fabric.Completion, 1))
+	if errors.Is(err, fabric.ErrAvail) {
+		var e fabric.ErrEntry
+		if err := p.cq.ReadErr(&e); err != nil {
+			p.tb.Fatal(err)
+		}
+		return &e
+	}
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return nil
+}
+
+// ended waits for the event that tells of the connection's end.
+func (p *target) ended() error {
+	p.tb.Helper()
+	ctx, cancel := context.WithTimeout(p.tb.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		e, err := p.eq.Wait(ctx)
+		if err != nil {
+			p.tb.Fatalf("waiting for the end: %v", err)
+		}
+		if e.Kind == fabric.EventShutdown {
+			return e.Err
+		}
+	}
+}
+
+func TestPathToAnotherProcess(t *testing.T) {
+	for _, tt := range []struct {
+		opts         Options
+		path, reason string
+	}{
+		{Options{}, "cma", "process_vm_readv"},
+		{Options{ForceStream: true}, "stream", "asked for"},
+		{Options{refuse: syscall.EPERM}, "stream", "not permitted"},
+	} {
+		p := startTarget(t, tt.opts)
+		path, reason := p.ep.(fabric.Prober).Path()
+		if path != tt.path || !strings.Contains(reason, tt.reason) {
+			t.Errorf("%s (%s), want %s (%s)", path, reason, tt.path, tt.reason)
+		}
+		local, _ := memory(t, 1<<20)
+		for i := range local {
+			local[i] = byte(i * 7)
+		}
+		if err := p.run(p.op(fabric.OpWrite, local)); err != nil {
+			t.Fatalf("%s: write: %v", path, err)
+		}
+		back, _ := memory(t, 1<<20)
+		if err := p.run(p.op(fabric.OpRead, back)); err != nil || string(back) != string(local) {
+			t.Fatalf("%s: read back: %v", path, err)
+		}
+	}
+}
+
+func TestTargetIsKilledInMidCopy(t *testing.T) {
+	p := startTarget(t, Options{})
+	local, _ := memory(t, regionBytes)
+	ops := 0
+	for range 64 { // 4 GiB, about half a second
+		if _, err := p.ep.Submit([]fabric.Op{p.op(fabric.OpWrite, local)}); err != nil {
+			break
+		}
+		ops++
+	}
+	if err := p.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ended(); !errors.Is(err, fabric.ErrConnReset) {
+		t.Errorf("the connection ended by %v", err)
+	}
+	failed := 0
+	for range ops - 1 {
+		if err := p.wait(); err != nil {
+			failed++
+			if !errors.Is(err, fabric.ErrConnReset) {
+				t.Errorf("op: %v", err)
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("no op was under way when the target was killed")
+	}
+	if _, err := p.ep.Submit([]fabric.Op{p.op(fabric.OpWrite, local)}); err == nil {
+		t.Error("an op was taken after the end")
+	}
+}
+
+func TestTargetIsKilledAndItsSocketSurvives(t *testing.T) {
+	p := startTarget(t, Options{})
+	var heir int
+	if _, err := fmt.Sscan(p.do("fork"), &heir); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(heir, syscall.SIGKILL)
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ended(); !errors.Is(err, fabric.ErrConnReset) {
+		t.Errorf("the connection ended by %v", err)
+	}
+}
+
+func TestTargetFreesTheRegion(t *testing.T) {
+	p := startTarget(t, Options{})
+	local, _ := memory(t, 4<<20)
+	if err := p.run(p.op(fabric.OpWrite, local)); err != nil {
+		t.Fatal(err)
+	}
+	p.do("free")
+	for _, n := range []int{8, 4 << 20} {
+		err := p.run(p.op(fabric.OpWrite, local[:n]))
+		if !errors.Is(err, syscall.EFAULT) || !strings.Contains(err.Error(), "region 1") {
+			t.Errorf("write of %d bytes: %v", n, err)
+		}
+	}
+	if err := p.run(p.op(fabric.OpWrite, local[:0])); err != nil {
+		t.Errorf("the endpoint afterwards: %v", err)
+	}
+}
+
+func TestTargetClosesTheRegionUnderWrites(t *testing.T) {
+	p := startTarget(t, Options{})
+	local, _ := memory(t, 8<<20)
+	for i := range local {
+		local[i] = 1
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		time.Sleep(20 * time.Millisecond)
+		if got := p.do("close region"); got != "done" {
+			t.Errorf("close: %s", got)
+		}
+	}()
+	writes := 0
+	for {
+		err := p.run(p.op(fabric.OpWrite, local[:len(local)>>(writes%12)]))
+		if errors.Is(err, fabric.ErrNoKey) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes++
+	}
+	<-closed
+	if got := p.do("stray"); got != "done" {
+		t.Fatal(got)
+	}
+	t.Logf("%d writes before the region closed", writes)
+}
+
+func TestRemoteDataWakesAnotherProcess(t *testing.T) {
+	p := startTarget(t, Options{})
+	if _, err := fmt.Fprintln(p.in, "wait data"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // it is parked by now, most likely
+	local, _ := memory(t, 8)
+	local[0] = 77
+	op := p.op(fabric.OpWrite, local)
+	op.Flags, op.Data = fabric.OpRemoteData, 4242
+	if err := p.run(op); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.line(); got != "4242 77" {
+		t.Fatalf("the target saw %q", got)
+	}
+}
+
+func TestInitiatorIsKilledInMidCopy(t *testing.T) {
+	n, err := openNode(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	lis, err := n.fab.Listen(t.Context(), n.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	m, addr := memory(t, regionBytes)
+	mr, err := n.dom.Reg(fabric.Buffer{Addr: addr, Len: regionBytes}, allRights, regionKey(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mr.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"=initiator")
+	cmd.Stderr = os.Stderr
+	cmd.Stdin = strings.NewReader(fmt.Sprintln(lis.Addr(), hex.EncodeToString(mr.Raw())))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := lis.Accept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.ep.(fabric.Connector).Accept(ctx, req, nil); err != nil {
+		t.Fatal(err)
+	}
+	last := sys.Bytes(addr+regionBytes-1, 1)
+	for last[0] == 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := mr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clear(m)
+	p := &target{node: n, tb: t}
+	if err := p.ended(); !errors.Is(err, fabric.ErrConnReset) {
+		t.Errorf("the connection ended by %v", err)
+	}
+	for i, v := range m {
+		if v != 0 {
+			t.Fatalf("byte %d was written after the region closed", i)
+		}
+	}
+}
