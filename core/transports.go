@@ -17,7 +17,7 @@ import (
 // Registry returns the providers of this build in order of preference; filter is "a,b" or "^c".
 func Registry(filter string, log *slog.Logger) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
-	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: log}), tcp.New(tcp.Options{Log: log})} {
+	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: log}), tcp.New(tcp.Options{Logger: log})} {
 		if err := r.Register(p); err != nil {
 			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"mori/core"
@@ -18,6 +19,7 @@ type backend struct {
 	config     *BackendConfig
 	transports []*transport // in order of preference
 	notes      []string     // what is missing and why
+	removed    atomic.Bool
 }
 
 // CreateBackend opens a family of transports; nil means the default config. A backend that exists already is left
@@ -140,6 +142,7 @@ func (e *Engine) RemoveBackend(kind BackendType) error {
 	if b == nil {
 		return nil
 	}
+	b.removed.Store(true)
 	for _, p := range e.store.allPeers() {
 		p.closePath(b, fmt.Errorf("backend %v was removed: %w", kind, ErrBadState))
 	}

@@ -226,12 +226,25 @@ func (e *Engine) Close() error {
 		stop()
 		<-ticking
 	}
-	var all error
-	for _, r := range e.store.allRegions() {
-		all = errors.Join(all, r.revoke())
-	}
+	all := e.revokeAll()
 	for _, tr := range transports {
 		all = errors.Join(all, tr.close())
 	}
 	return all
+}
+
+// revokeAll takes all regions back at once, since each may have to wait for the same peer that does not answer.
+func (e *Engine) revokeAll() error {
+	regions := e.store.allRegions()
+	errs := make([]error, len(regions))
+	var wg sync.WaitGroup
+	for i, r := range regions {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			errs[i] = r.revoke()
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }

@@ -58,8 +58,8 @@ func newPath(p *path) *path {
 	p.name = p.tr.name
 	if pr, ok := p.ep.(fabric.Prober); ok {
 		how, why := pr.Path()
-		p.name += "/" + how
-		if why != "" {
+		if why != "" { // more than one way
+			p.name += "/" + how
 			p.reasons = append(p.reasons, p.name+": "+why)
 		}
 	}
@@ -192,6 +192,7 @@ func (p *path) drain() {
 
 // settle books completions and, if err says so, error entries. False: the queue is closed.
 func (p *path) settle(done []fabric.Completion, err error) bool {
+	some := len(done) > 0 || errors.Is(err, fabric.ErrAvail)
 	for i := range done {
 		if t := p.ledger.get(done[i].Ctx); t != nil {
 			t.progress(done[i].Len)
@@ -209,7 +210,7 @@ func (p *path) settle(done []fabric.Completion, err error) bool {
 		}
 		err = nil
 	}
-	if len(done) > 0 {
+	if some {
 		p.pumpIfWaiting()
 	}
 	return err == nil || errors.Is(err, fabric.ErrAgain)
@@ -230,6 +231,9 @@ func (p *path) opsEnded(t *transfer, n int64) {
 		return
 	}
 	if err := t.failure(); err != nil {
+		if cause := p.err(); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
 		p.end(t, codeOf(err), fmt.Sprintf("%s: %v", t.report(), err))
 		return
 	}

@@ -51,12 +51,12 @@ func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
 // Ready tells whether a submission would start at once, without a connection to be made first.
 func (s *Session) Ready() bool {
 	p := s.plan.Load()
-	return p != nil && p.path.err() == nil
+	return p != nil && p.path.err() == nil && !s.backend.removed.Load()
 }
 
 // Alive tells whether submissions can still succeed: engine open, local region registered, peer known.
 func (s *Session) Alive() bool {
-	return !s.engine.closed() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
+	return !s.engine.closed() && !s.backend.removed.Load() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
 }
 
 // AllocateTransferUID is the engine's.
@@ -104,6 +104,9 @@ func (s *Session) ready() (*plan, error) {
 	defer s.mu.Unlock()
 	if s.Ready() {
 		return s.plan.Load(), nil
+	}
+	if s.backend.removed.Load() {
+		return nil, fmt.Errorf("backend %v was removed: %w", s.backend.kind, ErrBadState)
 	}
 	ctx, cancel := s.engine.controlContext(s.backend)
 	defer cancel()

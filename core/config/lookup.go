@@ -27,8 +27,10 @@ func SetLookup(f Lookup) {
 // Get returns the variable's present value, "" if unset.
 func Get(name string) string {
 	if f := lookup.Load(); f != nil {
-		v, _ := (*f)(name)
-		return v
+		if v, ok := (*f)(name); ok {
+			return v
+		}
+		return ""
 	}
 	return os.Getenv(name)
 }
