@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT
+
+package fabrictest
+
+var endCases, queueCases, loadCases []testCase

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+package mem
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"mori/core/fabric"
+)
+
+// Connect asks the listener at to; see fabric.Connector. When it fails the endpoint may try again.
+func (e *endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
+	if len(private) > limits.MaxPrivate {
+		return nil, fmt.Errorf("connect to %s: %w", to, tooLong(private))
+	}
+	if err := e.state.Connect(); err != nil {
+		return nil, err
+	}
+	e.setup.Lock()
+	defer e.setup.Unlock()
+	reply, err := e.ask(ctx, to, private)
+	if err != nil {
+		e.state.ConnectFailed()
+		return nil, err
+	}
+	return reply, nil
+}
+
+func (e *endpoint) ask(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
+	l := e.domain.network.provider.find(to)
+	switch {
+	case isClosed(e.closing):
+		return nil, fabric.ErrClosed
+	case l == nil:
+		return nil, fmt.Errorf("connect to %s: nobody listens: %w", to, fabric.ErrConnRefused)
+	}
+	r := newRequest(e, to, private)
+	select {
+	case l.backlog <- r:
+	case <-l.done:
+		return nil, fmt.Errorf("connect to %s: it stopped to listen: %w", to, fabric.ErrConnRefused)
+	case <-e.closing:
+		return nil, fabric.ErrClosed
+	case <-ctx.Done():
+		return nil, fmt.Errorf("connect to %s: %w", to, ctx.Err())
+	}
+	stopped := l.done
+	for {
+		select {
+		case a := <-r.answer:
+			return a.reply, a.err
+		case <-stopped:
+			if r.giveUpIfWaiting() {
+				return nil, fmt.Errorf("connect to %s: it stopped to listen: %w", to, fabric.ErrConnRefused)
+			}
+			stopped = nil // the application has the request: its answer counts
+		case <-e.closing:
+			return r.giveUp(fabric.ErrClosed)
+		case <-ctx.Done():
+			return r.giveUp(fmt.Errorf("connect to %s: %w", to, ctx.Err()))
+		}
+	}
+}
+
+// giveUp ends the request with err, unless the answer is on its way.
+func (r *request) giveUp(err error) ([]byte, error) {
+	if r.claim() {
+		return nil, err
+	}
+	a := <-r.answer
+	return a.reply, a.err
+}
+
+// Accept joins e with the endpoint that asked; see fabric.Connector.
+func (e *endpoint) Accept(_ context.Context, req fabric.ConnReq, private []byte) error {
+	r, ok := req.(*request)
+	if !ok {
+		return fmt.Errorf("accept a request of another provider (%T): %w", req, fabric.ErrInvalid)
+	}
+	if len(private) > limits.MaxPrivate {
+		return fmt.Errorf("accept: %w", tooLong(private))
+	}
+	if err := e.state.Connect(); err != nil {
+		return err
+	}
+	e.setup.Lock()
+	defer e.setup.Unlock()
+	if isClosed(e.closing) {
+		return fabric.ErrClosed
+	}
+	if !r.claim() {
+		e.state.ConnectFailed()
+		return fmt.Errorf("accept a request that is over: %w", fabric.ErrConnAborted)
+	}
+	// Neither endpoint can close now: this one waits for setup, the asker for the answer.
+	l := newLink(e, r.asker)
+	e.join(l, r.asker.name)
+	r.asker.join(l, r.to)
+	go e.run(l)
+	go r.asker.run(l)
+	r.answer <- answer{reply: slices.Clone(private)}
+	return nil
+}
+
+// Peer is the name of the listener or endpoint at the other end.
+func (e *endpoint) Peer() fabric.Addr {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.peerName
+}
+
+// Shutdown ends the connection in good order; see fabric.Connector.
+func (e *endpoint) Shutdown() error {
+	e.mu.Lock()
+	l := e.link
+	e.mu.Unlock()
+	switch {
+	case isClosed(e.closing):
+		return fabric.ErrClosed
+	case l == nil:
+		return fmt.Errorf("shut down an endpoint that is %v: %w", &e.state, fabric.ErrNotConn)
+	}
+	l.end(e, fabric.ErrConnAborted, fabric.ErrShutdown)
+	<-e.gone
+	return nil
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+package mem
+
+import (
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+)
+
+// A domain is a fabric.Domain.
+type domain struct {
+	util.Parent
+	network *network
+	regions *util.MRTable
+	imports *util.Imports
+}
+
+var _ fabric.Domain = (*domain)(nil)
+
+func (d *domain) CQ(size int) (fabric.CQ, error) {
+	q, err := util.NewCQ(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("open completion queue: %w", err)
+	}
+	q.OnClose(d.Leave)
+	return q, nil
+}
+
+func (d *domain) Reg(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (fabric.MR, error) {
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", buf.Len, err)
+	}
+	m, err := d.regions.Register(buf, access, key)
+	if err != nil {
+		d.Leave()
+		return nil, err
+	}
+	return &region{MR: m, leave: sync.OnceFunc(d.Leave)}, nil
+}
+
+func (d *domain) Import(raw []byte) (fabric.RemoteMR, error) {
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("import region: %w", err)
+	}
+	r, err := d.imports.Import(raw)
+	if err != nil {
+		d.Leave()
+		return nil, err
+	}
+	return &remote{Remote: r, leave: sync.OnceFunc(d.Leave)}, nil
+}
+
+func (d *domain) Close() error {
+	first, err := d.Parent.Close()
+	if first {
+		d.network.Leave()
+	}
+	return err
+}
+
+// A region is a fabric.MR that its domain counts.
+type region struct {
+	*util.MR
+	leave func()
+}
+
+func (m *region) Close() error {
+	err := m.MR.Close()
+	if err == nil {
+		m.leave()
+	}
+	return err
+}
+
+// A remote is a fabric.RemoteMR that its domain counts.
+type remote struct {
+	*util.Remote
+	leave func()
+}
+
+func (r *remote) Close() error {
+	r.leave()
+	return r.Remote.Close()
+}

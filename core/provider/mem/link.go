@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+
+package mem
+
+import (
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+)
+
+// A link is a connection: what its two endpoints share.
+type link struct {
+	ends [2]*endpoint
+	once sync.Once
+	done chan struct{} // closed by end
+
+	cause [2]fabric.Errno // how the connection ended for each; set before done is closed
+}
+
+func newLink(a, b *endpoint) *link {
+	return &link{ends: [2]*endpoint{a, b}, done: make(chan struct{})}
+}
+
+// side is the index of e.
+func (l *link) side(e *endpoint) int {
+	if l.ends[0] == e {
+		return 0
+	}
+	return 1
+}
+
+// end ends the connection with a cause for e and one for its peer. The first call counts. It does not wait.
+func (l *link) end(e *endpoint, mine, theirs fabric.Errno) {
+	l.once.Do(func() {
+		i := l.side(e)
+		l.cause[i], l.cause[1-i] = mine, theirs
+		close(l.done)
+	})
+}
+
+// join makes e part of l. It is connecting, and cannot be closed now.
+func (e *endpoint) join(l *link, peer fabric.Addr) {
+	e.mu.Lock()
+	e.link, e.peerName = l, peer
+	e.state.Connected()
+	e.mu.Unlock()
+	e.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: e})
+}
+
+// run executes ops until the link ends, and then ends what is left.
+func (e *endpoint) run(l *link) {
+	peer := l.ends[1-l.side(e)]
+	forget := peer.queues.Rx.OnSpace(func() {
+		select {
+		case e.space <- struct{}{}:
+		default:
+		}
+	})
+	for !isClosed(l.done) {
+		select {
+		case e.cur = <-e.work:
+			e.execute(l, peer)
+		case <-l.done:
+		}
+	}
+	forget()
+	close(e.quiet)
+	<-peer.quiet
+	e.finish(l.cause[l.side(e)])
+}
+
+// finish ends every op. Nobody touches this side's memory any more.
+func (e *endpoint) finish(cause fabric.Errno) {
+	e.mu.Lock()
+	e.ended = true
+	e.state.Shut()
+	detail := fmt.Sprintf("connection to %s ended", e.peerName)
+	e.mu.Unlock()
+	for len(e.work) > 0 {
+		t := <-e.work
+		e.queues.Failed(&t.op, cause, detail)
+	}
+	e.recv.End(cause, detail)
+	e.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: e, Err: fmt.Errorf("%s: %w", detail, cause)})
+	close(e.gone)
+}

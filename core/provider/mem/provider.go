@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+
+package mem
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"mori/core/fabric"
+)
+
+// What an endpoint of this provider can do.
+var limits = fabric.Limits{
+	MaxMsg:     1 << 40,
+	MaxInject:  64,
+	MaxPrivate: 256,
+	CQDataSize: 8,
+	TxSize:     512,
+	RxSize:     1024,
+	SegLimit:   1 << 16,
+	RSegLimit:  1 << 16,
+	MRKeySize:  fabric.RegionKeyRawLen,
+	BestOp:     4 << 20,
+}
+
+// earlyRoom bounds the bytes of messages that wait at an endpoint for their receives.
+const earlyRoom = 16 << 20
+
+// Options shape a Provider.
+type Options struct {
+	// Fault, if set, is called before each op is executed, by many goroutines at once. An error breaks the connection: the
+	// op was not executed, and both sides end with ErrConnReset. It may wait to delay the op.
+	Fault func(op *fabric.Op) error
+}
+
+// A Provider is a network of its own.
+type Provider struct {
+	opts Options
+
+	mu        sync.Mutex
+	listeners map[fabric.Addr]*listener
+	fresh     int // names given out
+}
+
+var _ fabric.Provider = (*Provider)(nil)
+
+// New makes a network without listeners.
+func New(opts Options) *Provider {
+	return &Provider{opts: opts, listeners: make(map[fabric.Addr]*listener)}
+}
+
+// Name is "mem".
+func (p *Provider) Name() string { return "mem" }
+
+// Version is the provider's and the API's version.
+func (p *Provider) Version() (provider, api fabric.Version) {
+	return fabric.Version{Major: 1}, fabric.Version{Major: 1}
+}
+
+// GetInfo answers for a listener named node, or node:service; see fabric.Provider.
+func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
+	version, _ := p.Version()
+	offer := &fabric.Info{
+		Provider:        p.Name(),
+		ProviderVersion: version,
+		FabricName:      "process",
+		DomainName:      "memory",
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapLocalComm,
+		EPType:          fabric.EPMsg,
+		Dest:            fabric.Addr(node),
+		Limits:          limits,
+	}
+	if service != "" {
+		offer.Dest = fabric.Addr(node + ":" + service)
+	}
+	in, err := fabric.Match(hints, offer)
+	if err != nil {
+		return nil, err
+	}
+	return []*fabric.Info{in}, nil
+}
+
+// Open opens the network; see fabric.Provider.
+func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, error) {
+	if in == nil || in.Provider != "" && in.Provider != p.Name() {
+		return nil, fmt.Errorf("open mem with info of another provider: %w", fabric.ErrInvalid)
+	}
+	return &network{provider: p}, nil
+}
+
+// list makes l known under its name, or under a fresh one if it has none.
+func (p *Provider) list(l *listener) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.addr == "" {
+		l.addr = p.freshName()
+	}
+	if p.listeners[l.addr] != nil {
+		return fmt.Errorf("listen at %s: %w", l.addr, syscall.EADDRINUSE)
+	}
+	p.listeners[l.addr] = l
+	return nil
+}
+
+// name makes up a name for an endpoint.
+func (p *Provider) name() fabric.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.freshName()
+}
+
+// freshName makes up a name that no listener has. With mu held.
+func (p *Provider) freshName() fabric.Addr {
+	for {
+		p.fresh++
+		if a := fabric.Addr(fmt.Sprintf("@mem-%d", p.fresh)); p.listeners[a] == nil {
+			return a
+		}
+	}
+}
+
+func (p *Provider) unlist(l *listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.listeners, l.addr)
+}
+
+func (p *Provider) find(addr fabric.Addr) *listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listeners[addr]
+}
