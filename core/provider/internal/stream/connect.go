@@ -199,6 +199,9 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 			_, err := r.conns[0].Write(a.append(nil))
 			return err
 		})
+		if err != nil && ep.direct != nil {
+			ep.direct.Stop(err)
+		}
 	}
 	if err == nil {
 		err = ep.launch()

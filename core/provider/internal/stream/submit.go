@@ -7,6 +7,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/internal/sys"
 )
 
 // A todo is what has to be done after Endpoint.mu was released: links to kick, and ops to offer to the Direct.
@@ -82,13 +83,14 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	return nil
 }
 
-// keepBytes copies the op's memory, which the caller may use again after Submit.
+// keepBytes copies the op's memory, which the caller may use again after Submit, and points the op at the copy.
 func (s *slot) keepBytes(most uint64) {
 	if s.inject == nil {
 		s.inject = make([]byte, most)
 	}
 	s.inject = s.inject[:s.n]
 	gather(s.inject, &s.op)
+	s.op.Seg, s.op.More = fabric.Seg{Addr: sys.AddrOf(s.inject), Len: s.n}, nil
 }
 
 func (ep *Endpoint) submitRecv(op *fabric.Op, t *todo) error {
