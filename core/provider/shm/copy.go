@@ -3,7 +3,6 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -13,8 +12,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// slices are the lists of ops that are copied inline. A call through vmCalls would move lists on the stack to the heap each time.
-var slices = sync.Pool{New: func() any { return newSlice() }}
+// sliceLists are the lists of ops that are copied inline. A call through vmCalls would move lists on the stack to the heap each time.
+var sliceLists = sync.Pool{New: func() any { return newSlice() }}
 
 func newSlice() *slice {
 	return &slice{local: make([]sys.Iovec, 0, sys.IovMax), remote: make([]sys.Iovec, 0, sys.IovMax)}
@@ -22,8 +21,8 @@ func newSlice() *slice {
 
 // copyNow copies a small op on the caller's thread.
 func (m *mover) copyNow(op *fabric.Op, l *loan) error {
-	s := slices.Get().(*slice)
-	defer slices.Put(s)
+	s := sliceLists.Get().(*slice)
+	defer sliceLists.Put(s)
 	w := newWalk(op, l.base)
 	for w.left > 0 {
 		w.next(s, inlineBytes)
@@ -53,7 +52,7 @@ func (m *mover) enter(l *loan) error {
 	}
 	if !fenceEnter(m.notifier.ring.mem) {
 		l.use.leave()
-		return fmt.Errorf("%s closed the connection: %w", m.ep.Peer(), fabric.ErrConnReset)
+		return opFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
 	}
 	return nil
 }
@@ -88,25 +87,26 @@ func (m *mover) copySlice(kind fabric.OpKind, l *loan, s *slice) error {
 	if err == nil && uint64(moved) == s.n {
 		return nil
 	}
-	return m.explain(kind, l, s, err)
+	return m.explain(l, s, err)
 }
 
 // explain turns the kernel's answer into words. The lists of s are used up to the place where the copy stopped.
-func (m *mover) explain(kind fabric.OpKind, l *loan, s *slice, err error) error {
-	peer, pid := m.ep.Peer(), m.greet.reach.pid
-	switch {
-	case errors.Is(err, syscall.ESRCH):
-		return fmt.Errorf("%v region %d: process %d of %s is gone: %w", kind, l.key.ID, pid, peer, fabric.ErrConnReset)
-	case errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("%v region %d: process %d of %s may not be reached any more: %w", kind, l.key.ID, pid, peer, fabric.ErrPerm)
-	case errors.Is(err, syscall.EFAULT) && !mapped(s.local):
-		return fmt.Errorf("%v region %d: the local buffer is not mapped: was it freed before the op ended? %w", kind, l.key.ID, fabric.Errno(syscall.EFAULT))
-	case errors.Is(err, syscall.EFAULT):
-		return fmt.Errorf("%v: the buffer of region %d is not mapped in process %d of %s: did it free that memory? %w", kind, l.key.ID, pid, peer, fabric.Errno(syscall.EFAULT))
-	case err == nil:
-		err = fabric.ErrOther
+func (m *mover) explain(l *loan, s *slice, err error) error {
+	where := fmt.Sprintf("region %d in process %d of %s", l.key.ID, m.greet.reach.pid, m.ep.Peer())
+	switch cause := fabric.ErrnoOf(err); {
+	case cause == fabric.Errno(syscall.ESRCH):
+		return opFault(fabric.ErrConnReset, "%s: the process is gone", where)
+	case cause == fabric.ErrPerm:
+		return opFault(cause, "%s: the system lets nobody in any more", where)
+	case cause == fabric.Errno(syscall.EFAULT) && !mapped(s.local):
+		return opFault(cause, "the local buffer is not mapped: was it freed before the op ended?")
+	case cause == fabric.Errno(syscall.EFAULT):
+		return opFault(cause, "%s is not mapped: did it free that memory?", where)
+	case cause == 0: // fewer bytes than asked for and no reason given
+		return opFault(fabric.ErrOther, "%s: the copy ended early", where)
+	default:
+		return opFault(cause, "%s", where)
 	}
-	return fmt.Errorf("%v region %d in process %d of %s: %w", kind, l.key.ID, pid, peer, err)
 }
 
 // mapped asks the kernel whether each page at the entries of iov can be read.

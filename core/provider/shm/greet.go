@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 
 	"mori/core/fabric"
@@ -21,18 +22,25 @@ type greeting struct {
 	socket            syscall.RawConn
 	pidfd             *os.File // of the peer's process, nil if the kernel gave none
 	reach             reach
+
+	unmap runtime.Cleanup // for a greeting that never became a connection
 }
 
 // free unmaps the rings and closes what the greeting opened. The socket is the stream's.
 func (g *greeting) free() {
-	for _, m := range [...][]byte{g.inbound, g.outbound} {
-		if m != nil {
-			_ = sys.Free(m)
-		}
-	}
+	g.unmap.Stop()
+	unmap([2][]byte{g.inbound, g.outbound})
 	g.inbound, g.outbound = nil, nil
 	if g.pidfd != nil {
 		_ = g.pidfd.Close()
+	}
+}
+
+func unmap(rings [2][]byte) {
+	for _, m := range rings {
+		if m != nil {
+			_ = sys.Free(m)
+		}
 	}
 }
 
@@ -59,6 +67,7 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 		return nil, err
 	}
 	g.reach = findReach(g.cred, h, opts)
+	g.unmap = runtime.AddCleanup(g, unmap, [2][]byte{g.inbound, g.outbound})
 	return g, nil
 }
 

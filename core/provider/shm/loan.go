@@ -62,19 +62,19 @@ func (l *loan) check(op *fabric.Op) error {
 		want = fabric.AccessRemoteWrite
 	}
 	if l.access&want == 0 {
-		return fmt.Errorf("%v region %d: %w", op.Kind, l.key.ID, fabric.ErrAccess)
+		return opFault(fabric.ErrAccess, "region %d", l.key.ID)
 	}
 	list := remoteSegs{op: op}
 	for i := range list.len() {
 		if off, n := list.at(i); off > l.size || n > l.size-off {
-			return fmt.Errorf("%v %d bytes at %#x of region %d, which has %d: %w", op.Kind, n, off, l.key.ID, l.size, fabric.ErrRange)
+			return opFault(fabric.ErrRange, "%d bytes at %#x of region %d, which has %d", n, off, l.key.ID, l.size)
 		}
 	}
 	return nil
 }
 
 func (l *loan) revoked() error {
-	return fmt.Errorf("region %d was closed by its owner: %w", l.key.ID, fabric.ErrNoKey)
+	return opFault(fabric.ErrNoKey, "region %d was closed by its owner", l.key.ID)
 }
 
 // onLend starts what waited, on workers: the stream stands still meanwhile.
@@ -115,7 +115,7 @@ func (m *mover) onRefuse(body []byte) error {
 	l.parked = nil
 	m.mu.Unlock()
 	for _, p := range parked {
-		m.finish(p.ticket, fmt.Errorf("%v region %d of %s: %w", p.op.Kind, l.key.ID, m.ep.Peer(), f.err))
+		m.finish(p.ticket, opFault(f.err, "region %d of %s", l.key.ID, m.ep.Peer()))
 	}
 	return nil
 }

@@ -327,23 +327,3 @@ func TestForgedFramesEndTheConnection(t *testing.T) {
 		})
 	}
 }
-
-func TestSmallOpsDoNotAllocate(t *testing.T) {
-	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-		lendRegion(t, b, 1, 4096, allRights)
-		local, _ := memory(t, 4096)
-		op := rmaOp(fabric.OpWrite, local[:8], 0)
-		a.mover.RMA(1, op, regionKey(1))
-		if err := a.wait(t, 1); err != nil {
-			t.Fatal(err)
-		}
-		l := a.mover.loans[regionKey(1)]
-		if n := testing.AllocsPerRun(200, func() {
-			if err := a.mover.copyNow(op, l); err != nil {
-				t.Error(err)
-			}
-		}); n != 0 {
-			t.Errorf("a small write allocates %v times", n)
-		}
-	})
-}

@@ -27,11 +27,21 @@ type notice struct {
 
 // announce tells the peer of a write whose bytes are in place, and finishes the op.
 func (m *mover) announce(t stream.Ticket, data, length uint64) {
-	w := &m.notifier
+	if m.notifier.add(notice{t, data, length}) {
+		m.flush()
+		return
+	}
+	m.finish(t, m.stopCause())
+}
+
+// add queues a notice, or reports that the notifier has stopped.
+func (w *notifier) add(n notice) bool {
 	w.mu.Lock()
-	w.pending = append(w.pending, notice{t, data, length})
-	w.mu.Unlock()
-	m.flush()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.pending = append(w.pending, n)
+	}
+	return !w.stopped
 }
 
 // flush puts what is pending into the ring while there is room. It holds no lock when it finishes an op.

@@ -80,7 +80,7 @@ func targetProcess() {
 	must(err)
 	mr, err := n.dom.Reg(fabric.Buffer{Addr: sys.AddrOf(m), Len: regionBytes}, allRights, regionKey(1))
 	must(err)
-	fmt.Println(lis.Addr(), hex.EncodeToString(mr.Raw()))
+	fmt.Println(lis.Addr(), hex.EncodeToString(mr.Raw()), sys.AddrOf(m))
 	req, err := lis.Accept(ctx)
 	must(err)
 	must(n.ep.(fabric.Connector).Accept(ctx, req, nil))
@@ -172,6 +172,8 @@ type target struct {
 	in  io.WriteCloser
 	out *bufio.Scanner
 	key uint64
+
+	base uint64 // where the region is in the target
 }
 
 func startTarget(t testing.TB, opts Options) *target {
@@ -195,7 +197,7 @@ func startTarget(t testing.TB, opts Options) *target {
 	t.Cleanup(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
 	p := &target{tb: t, cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	var addr, rawHex string
-	if _, err := fmt.Sscan(p.line(), &addr, &rawHex); err != nil {
+	if _, err := fmt.Sscan(p.line(), &addr, &rawHex, &p.base); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := hex.DecodeString(rawHex)

@@ -31,6 +31,9 @@ type Options struct {
 
 	// refuse, if set, is what the kernel answers to copies between processes: for tests.
 	refuse error
+
+	// kernel, if set, goes through the kernel within this process as well: for tests.
+	kernel bool
 }
 
 func (o *Options) vm() vmCalls {
@@ -162,8 +165,7 @@ func (t transport) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
 		return nil, err
 	}
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", name.Name)
-	return conn, err
+	return d.DialContext(ctx, "unix", name.Name)
 }
 
 func socketName(at fabric.Addr) (*net.UnixAddr, error) {
