@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -256,7 +257,7 @@ func (p *path) end(t *transfer, code StatusCode, msg string) {
 	p.peer.order.finish(t, code, msg)
 	p.inflight.Add(-1)
 	if code.Failed() {
-		p.peer.engine.log.Error("transfer failed", "code", code, "reason", msg)
+		p.peer.engine.log.Log(context.Background(), p.severity(slog.LevelError), "transfer failed", "code", code, "reason", msg)
 	}
 }
 
@@ -280,5 +281,13 @@ func (p *path) close(reason error) {
 	<-p.polling
 	p.drain()
 	_ = p.cq.Close()
-	p.peer.engine.log.Warn("path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
+	p.peer.engine.log.Log(context.Background(), p.severity(slog.LevelWarn), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
+}
+
+// severity is the level for what went wrong on the path: l, unless the user closed the engine.
+func (p *path) severity(l slog.Level) slog.Level {
+	if errors.Is(p.err(), ErrClosed) {
+		return slog.LevelDebug
+	}
+	return l
 }
