@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -442,16 +443,17 @@ assert new_engine("c").get_engine_desc().node_id == first.get_engine_desc().node
 import mori.io
 from support import new_engine
 if {early}:
-    mori.io.set_log_level("INFO")
-engine = new_engine("chatty")
-mori.io.set_log_level("info")
-new_engine("second")
+    mori.io.set_log_level("WARN")
+new_engine("first").create_backend(mori.io.BackendType.RDMA)
+mori.io.set_log_level("warn")
+new_engine("second").create_backend(mori.io.BackendType.RDMA)
 mori.io.set_log_level("critical")
 new_engine("third").create_backend(mori.io.BackendType.RDMA)
 """
-        out = run_script(code)
-        assert "[io]" in out
-        assert f"[{'info'}]" in out.lower()
+        lines = run_script(code).splitlines()
+        assert all(re.match(r"\[[^]]+\] \[\d+\] \[io\] \[warn\] ", line) for line in lines)
+        named = {name for name in ("first", "second", "third") for line in lines if name in line}
+        assert named == ({"first", "second"} if early else {"second"})
 
     def test_silent_by_default(self) -> None:
         assert run_script("from support import new_engine; new_engine('quiet')") == ""

@@ -146,7 +146,8 @@ print("leaving", flush=True)
 {EXITS[how]}
 """
     begin = time.monotonic()
-    assert run_script(script, timeout=20) == "leaving\n"
+    # Log lines about the transfers that the end cut short may follow.
+    assert run_script(script, timeout=20).startswith("leaving\n")
     assert time.monotonic() - begin < 15
 
 
