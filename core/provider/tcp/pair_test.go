@@ -14,7 +14,7 @@ import (
 	"mori/core/provider/tcp"
 )
 
-const deadline = 30 * time.Second
+const deadline = 60 * time.Second
 
 // A side is one end of a connection with all its objects.
 type side struct {
@@ -23,6 +23,7 @@ type side struct {
 	cq  fabric.CQ
 	eq  fabric.EQ
 	ep  fabric.Endpoint
+	ctx context.Context
 }
 
 func must[T any](tb testing.TB) func(v T, err error) T {
@@ -53,7 +54,7 @@ func newSide(tb testing.TB, p *tcp.Provider) *side {
 	tb.Helper()
 	ctx := testContext(tb)
 	in := must[[]*fabric.Info](tb)(p.GetInfo(ctx, "", "", nil))[0]
-	s := &side{fab: must[fabric.Fabric](tb)(p.Open(ctx, in))}
+	s := &side{fab: must[fabric.Fabric](tb)(p.Open(ctx, in)), ctx: ctx}
 	s.dom = must[fabric.Domain](tb)(s.fab.Domain(ctx, in))
 	s.cq = must[fabric.CQ](tb)(s.dom.CQ(4096))
 	s.eq = must[fabric.EQ](tb)(s.fab.EQ(16))
@@ -148,10 +149,9 @@ func submit(tb testing.TB, s *side, ops ...fabric.Op) {
 // wait returns the next n completions; an error entry fails the test.
 func wait(tb testing.TB, s *side, n int) []fabric.Completion {
 	tb.Helper()
-	var done []fabric.Completion
-	buf := make([]fabric.Completion, 64)
+	done, buf := make([]fabric.Completion, 0, n), make([]fabric.Completion, 64)
 	for len(done) < n {
-		m, err := s.cq.Wait(testContext(tb), buf[:min(64, n-len(done))])
+		m, err := s.cq.Wait(s.ctx, buf[:min(64, n-len(done))])
 		if errors.Is(err, fabric.ErrAvail) {
 			var e fabric.ErrEntry
 			check(tb, s.cq.ReadErr(&e))

