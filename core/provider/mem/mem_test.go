@@ -13,3 +13,5 @@ import (
 func open(testing.TB) fabric.Provider { return mem.New(mem.Options{}) }
 
 func TestFabric(t *testing.T) { fabrictest.Test(t, open) }
+
+func BenchmarkFabric(b *testing.B) { fabrictest.Bench(b, open) }
