@@ -4,7 +4,6 @@ package io
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -33,9 +32,6 @@ type plan struct {
 	remote fabric.RemoteMR
 	to     target
 }
-
-// errNotReady says that submitting would have to wait for a connection.
-var errNotReady = errors.New("path is not open yet")
 
 // Read copies sz[i] bytes from remote offset ro[i] to local offset lo[i], for each i, as one transfer.
 // The slices are not kept. It waits for a connection, if none is open, but never for the transfer.

@@ -163,18 +163,6 @@ func wait(tb testing.TB, s *side, n int) []fabric.Completion {
 	return done
 }
 
-// waitErr returns the next entry, which must be an error.
-func waitErr(tb testing.TB, s *side) fabric.ErrEntry {
-	tb.Helper()
-	var e fabric.ErrEntry
-	buf := make([]fabric.Completion, 1)
-	if n, err := s.cq.Wait(testContext(tb), buf); !errors.Is(err, fabric.ErrAvail) {
-		tb.Fatalf("wait: %d %+v %v, want an error entry", n, buf[:n], err)
-	}
-	check(tb, s.cq.ReadErr(&e))
-	return e
-}
-
 func pattern(b []byte, seed int) {
 	for i := range b {
 		b[i] = byte(i*7 + i>>8 + seed)
