@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package tools keeps go.mod stable: it names the modules that only generated
-// code imports, so that go mod tidy leaves them pinned.
+// Package tools keeps go.mod stable: it names the module that only generated
+// code imports, so that go mod tidy leaves it pinned.
 package tools
 
-import (
-	_ "github.com/go-python/gopy/gopyh"
-	_ "github.com/vmihailenco/msgpack/v5"
-	_ "golang.org/x/sys/unix"
-)
+import _ "github.com/go-python/gopy/gopyh"
