@@ -69,7 +69,9 @@ func FuzzFrames(f *testing.F) {
 		lendRegion(t, b, 1, 4096, allRights)
 		local, _ := memory(t, 64)
 		a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
-		_ = b.mover.Frame(kind, body)
+		if err := b.mover.Frame(kind, body); err != nil {
+			b.Fail(err)
+		}
 		_ = a.wait(t, 1)
 	})
 }

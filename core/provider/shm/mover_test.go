@@ -142,7 +142,7 @@ func TestClosedRegionCannotBeTouched(t *testing.T) {
 
 func TestRegionClosesAlthoughTheBorrowerIsDeaf(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	a.drop = func(kind uint8) bool { return kind == frameRevoke }
+	a.drop, a.deaf = func(kind uint8) bool { return kind == frameRevoke }, true
 	_, mr := lendRegion(t, b, 1, 4096, allRights)
 	local, _ := memory(t, 64)
 	a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
@@ -260,7 +260,6 @@ func TestStopEndsEveryOpOnce(t *testing.T) {
 		if err := a.wait(t, 60); !errors.Is(err, cause) {
 			t.Errorf("after Stop: %v", err)
 		}
-		b.Fail(cause) // a connection ends on both sides
 	})
 }
 

@@ -180,7 +180,7 @@ func (b *inbox) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
-	for {
+	for range ringEntries { // and not for as long as a peer likes
 		data, length, ok, err := b.ring.next()
 		if !ok || err != nil {
 			break

@@ -4,6 +4,7 @@ package shm
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -36,6 +37,7 @@ type fakeEndpoint struct {
 	failed  chan error // what ended the connection
 	stopped chan struct{}
 	drop    func(kind uint8) bool // frames of the peer that are lost
+	deaf    bool                  // does not notice that the peer has ended the connection
 }
 
 func (e *fakeEndpoint) Finish(t stream.Ticket, err error) {
@@ -66,6 +68,9 @@ func (e *fakeEndpoint) Fail(err error) {
 		go func() {
 			e.mover.Stop(err)
 			close(e.stopped)
+			if !e.peer.deaf {
+				e.peer.Fail(fmt.Errorf("the peer is gone: %w", fabric.ErrConnReset))
+			}
 		}()
 	})
 }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+// FuzzListener says anything to a live listener, with a good ring beside it or without, and behind a good greeting: the connection
+// dies, and the next client is served.
+func FuzzListener(f *testing.F) {
+	n, err := openNode(f.Context(), Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	lis, err := n.fab.Listen(f.Context(), n.in)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = lis.Close(); _ = n.close() })
+	ring, err := sys.Memfd("test", ringBytes)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = sys.CloseFD(ring) })
+
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false, false)
+	f.Add(goodHello().encode(), true, false)
+	f.Add(goodHello().encode()[:9], true, false)
+	f.Add([]byte("mori-hi1"), true, true)
+	f.Fuzz(func(t *testing.T, b []byte, withRing, greeted bool) {
+		conn, err := net.Dial("unix", string(lis.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		client := conn.(*net.UnixConn)
+		if greeted {
+			b = append(goodHello().encode(), b...)
+		}
+		if len(b) > 0 && withRing {
+			_, _, _ = client.WriteMsgUnix(b, sys.Rights(ring), nil) // it may have hung up on us already
+		} else {
+			_, _ = client.Write(b)
+		}
+		_ = client.CloseWrite()
+		_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
+		rest := make([]byte, 4096)
+		for err == nil {
+			_, err = client.Read(rest)
+		}
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			t.Fatal("the listener neither answers nor hangs up")
+		}
+	})
+}
+
+func TestListenerServesAfterGarbage(t *testing.T) {
+	n, err := openNode(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	lis, err := n.fab.Listen(t.Context(), n.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	for i := range 100 {
+		conn, err := net.Dial("unix", string(lis.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write(goodHello().encode()[:i%40])
+		if i%2 == 0 {
+			conn.Close()
+		} else {
+			defer conn.Close()
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	c, err := openNode(ctx, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := lis.Accept(ctx)
+		if err == nil {
+			err = n.ep.(fabric.Connector).Accept(ctx, req, nil)
+		}
+		accepted <- err
+	}()
+	if _, err := c.ep.(fabric.Connector).Connect(ctx, lis.Addr(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+}
