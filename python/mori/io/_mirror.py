@@ -26,7 +26,8 @@ class Mirror:
     def follow(self, source: TransferStatus, target: TransferStatus) -> None:
         """Make ``target`` tell what ``source`` tells, now and when it ends."""
         with self._lock:
-            if source.InProgress():
+            # One that has ended already waits behind those before it, which may have ended without being copied yet.
+            if self._pending or source.InProgress():
                 target.SetCode(StatusCode.IN_PROGRESS)
                 self._pending.append((source, target))
                 if len(self._pending) == 1:
