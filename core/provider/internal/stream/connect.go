@@ -80,12 +80,22 @@ func (ep *Endpoint) connectErr(ctx context.Context, to fabric.Addr, err error) e
 		return fmt.Errorf("connect to %s: no answer in time: %w", to, timeoutError{})
 	case cause != nil:
 		return fmt.Errorf("connect to %s: %w", to, canceledError{cause})
-	case fabric.ErrnoOf(err) == fabric.ErrOther:
-		// A peer that closes in the middle of the handshake is io.EOF.
-		return fmt.Errorf("connect to %s: %v: %w", to, err, fabric.ErrConnReset)
 	}
-	return fmt.Errorf("connect to %s: %w", to, err)
+	errno := fabric.ErrnoOf(err)
+	if errno == fabric.ErrOther {
+		errno = fabric.ErrConnReset // a peer that closes in the middle of the handshake: io.EOF
+	}
+	return fmt.Errorf("connect to %s: %w", to, causeError{err, errno})
 }
+
+// A causeError is a system's error with the Errno for it.
+type causeError struct {
+	err   error
+	errno fabric.Errno
+}
+
+func (e causeError) Error() string { return e.err.Error() }
+func (e causeError) Unwrap() error { return e.errno }
 
 // A timeoutError is both fabric.ErrTimeout and context.DeadlineExceeded.
 type timeoutError struct{}

@@ -17,9 +17,11 @@ type Domain struct {
 	regions *util.MRTable
 	imports *util.Imports
 
+	parent util.Parent // counts endpoints and queues
+
 	mu        sync.Mutex // protects what follows
 	endpoints map[*Endpoint]struct{}
-	closed    bool
+	closed    bool // nothing is registered any more
 }
 
 var _ fabric.Domain = (*Domain)(nil)
@@ -39,9 +41,10 @@ func (d *Domain) MRs() *util.MRTable { return d.regions }
 // Imports are the peers' regions.
 func (d *Domain) Imports() *util.Imports { return d.imports }
 
-func (d *Domain) check(what string) error {
-	if d.closed {
-		return fmt.Errorf("%s: domain: %w", what, fabric.ErrClosed)
+// adopt counts a child, unless the domain is closed.
+func (d *Domain) adopt(what string) error {
+	if err := d.parent.Adopt(); err != nil {
+		return fmt.Errorf("%s: domain: %w", what, err)
 	}
 	return nil
 }
@@ -51,13 +54,13 @@ func (d *Domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
 	if in != nil && in.EPType != 0 && in.EPType != fabric.EPMsg {
 		return nil, fmt.Errorf("make endpoint of type %d: %w", in.EPType, fabric.ErrNoSys)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.check("make endpoint"); err != nil {
+	if err := d.adopt("make endpoint"); err != nil {
 		return nil, err
 	}
 	ep := newEndpoint(d)
+	d.mu.Lock()
 	d.endpoints[ep] = struct{}{}
+	d.mu.Unlock()
 	return ep, nil
 }
 
@@ -65,24 +68,28 @@ func (d *Domain) forget(ep *Endpoint) {
 	d.mu.Lock()
 	delete(d.endpoints, ep)
 	d.mu.Unlock()
+	d.parent.Leave()
 }
 
 // CQ opens a completion queue; see fabric.Domain.
 func (d *Domain) CQ(size int) (fabric.CQ, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.check("open completion queue"); err != nil {
+	q, err := util.NewCQ(size)
+	if err != nil {
 		return nil, err
 	}
-	return util.NewCQ(size)
+	if err := d.adopt("open completion queue"); err != nil {
+		return nil, err
+	}
+	q.OnClose(d.parent.Leave)
+	return q, nil
 }
 
 // Reg registers a buffer; see fabric.Domain.
 func (d *Domain) Reg(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (fabric.MR, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.check("register memory"); err != nil {
-		return nil, err
+	if d.closed {
+		return nil, fmt.Errorf("register %d bytes: domain: %w", buf.Len, fabric.ErrClosed)
 	}
 	mr, err := d.regions.Register(buf, access, key)
 	if err != nil {
@@ -95,8 +102,8 @@ func (d *Domain) Reg(buf fabric.Buffer, access fabric.Access, key fabric.RegionK
 func (d *Domain) Import(raw []byte) (fabric.RemoteMR, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.check("import region"); err != nil {
-		return nil, err
+	if d.closed {
+		return nil, fmt.Errorf("import region: domain: %w", fabric.ErrClosed)
 	}
 	r, err := d.imports.Import(raw)
 	if err != nil {
@@ -120,13 +127,16 @@ func (d *Domain) disconnectHolders(id uint64) {
 func (d *Domain) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		return nil
+	if n := d.regions.Len(); n > 0 && !d.closed {
+		return fmt.Errorf("close domain with %d regions: %w", n, fabric.ErrBusy)
 	}
-	if n, m := len(d.endpoints), d.regions.Len(); n+m > 0 {
-		return fmt.Errorf("close domain with %d endpoints and %d regions: %w", n, m, fabric.ErrBusy)
+	first, err := d.parent.Close()
+	if err != nil {
+		return err
 	}
 	d.closed = true
-	d.fabric.release()
+	if first {
+		d.fabric.parent.Leave()
+	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
@@ -14,11 +13,8 @@ import (
 
 // A Fabric is a network of stream sockets.
 type Fabric struct {
-	cfg Config
-
-	mu       sync.Mutex // protects what follows
-	children int        // domains and listeners that are open
-	closed   bool
+	cfg    Config
+	parent util.Parent
 }
 
 var _ fabric.Fabric = (*Fabric)(nil)
@@ -57,7 +53,7 @@ func FillLimits(l fabric.Limits) fabric.Limits {
 	}
 	set(&l.MaxPrivate, maxPrivate)
 	set(&l.CQDataSize, 8)
-	set(&l.TxSize, 1024)
+	set(&l.TxSize, 512)
 	set(&l.RxSize, 1024)
 	set(&l.SegLimit, maxSegments)
 	set(&l.RSegLimit, maxSegments)
@@ -74,20 +70,11 @@ func (c *Config) log(level slog.Level, msg string, args ...any) {
 }
 
 // adopt counts a child, unless the fabric is closed.
-func (f *Fabric) adopt() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return fmt.Errorf("use %s fabric: %w", f.cfg.Info.Provider, fabric.ErrClosed)
+func (f *Fabric) adopt(what string) error {
+	if err := f.parent.Adopt(); err != nil {
+		return fmt.Errorf("%s: %s fabric: %w", what, f.cfg.Info.Provider, err)
 	}
-	f.children++
 	return nil
-}
-
-func (f *Fabric) release() {
-	f.mu.Lock()
-	f.children--
-	f.mu.Unlock()
 }
 
 // Domain opens the device; see fabric.Fabric.
@@ -98,7 +85,7 @@ func (f *Fabric) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, er
 	if in != nil && in.DomainName != "" && in.DomainName != f.cfg.Info.DomainName {
 		return nil, fmt.Errorf("open domain %q, here is %q: %w", in.DomainName, f.cfg.Info.DomainName, fabric.ErrNoData)
 	}
-	if err := f.adopt(); err != nil {
+	if err := f.adopt("open domain"); err != nil {
 		return nil, err
 	}
 	return newDomain(f), nil
@@ -106,21 +93,19 @@ func (f *Fabric) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, er
 
 // EQ opens an event queue; see fabric.Fabric.
 func (f *Fabric) EQ(size int) (fabric.EQ, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return nil, fmt.Errorf("open event queue: %w", fabric.ErrClosed)
+	q, err := util.NewEQ(size)
+	if err != nil {
+		return nil, err
 	}
-	return util.NewEQ(size)
+	if err := f.adopt("open event queue"); err != nil {
+		return nil, err
+	}
+	q.OnClose(f.parent.Leave)
+	return q, nil
 }
 
 // Close frees the fabric, or answers ErrBusy; see fabric.Fabric.
 func (f *Fabric) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.closed && f.children > 0 {
-		return fmt.Errorf("close %s fabric with %d domains and listeners: %w", f.cfg.Info.Provider, f.children, fabric.ErrBusy)
-	}
-	f.closed = true
-	return nil
+	_, err := f.parent.Close()
+	return err
 }

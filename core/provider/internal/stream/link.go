@@ -98,14 +98,18 @@ func blockUpTo(fd int, d time.Duration) error {
 	return errors.Join(syscall.SetNonblock(fd, false), syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &tv))
 }
 
-// post queues a job. Somebody has to kick afterwards.
+// post queues a job. Somebody has to kick afterwards. After the goodbye there is nothing to send: the op ends with the connection.
 func (l *link) post(j *job, payload uint64) {
-	l.queued.Add(int64(payload))
 	l.mu.Lock()
-	if !l.farewell {
+	drop := l.farewell
+	if !drop {
+		l.queued.Add(int64(payload))
 		l.jobs.push(*j)
 	}
 	l.mu.Unlock()
+	if drop && j.reply != nil {
+		l.endReply(j.reply)
+	}
 }
 
 // kick sends what is queued, unless somebody is at it already.

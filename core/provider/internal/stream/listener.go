@@ -50,12 +50,12 @@ func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, 
 	if in != nil {
 		at = in.Src
 	}
-	if err := f.adopt(); err != nil {
+	if err := f.adopt("listen"); err != nil {
 		return nil, err
 	}
 	ln, err := f.cfg.Transport.Listen(ctx, at)
 	if err != nil {
-		f.release()
+		f.parent.Leave()
 		return nil, fmt.Errorf("listen at %q: %w", at, err)
 	}
 	l := &listener{fabric: f, ln: ln, requests: make(chan *request, maxRequests), done: make(chan struct{}),
@@ -196,6 +196,7 @@ func (l *listener) join(conn net.Conn, extra any, h *hello) error {
 	for _, c := range r.conns {
 		delete(l.halfOpen, c)
 	}
+	r.watch()
 	select {
 	case l.requests <- r:
 	default:
@@ -255,6 +256,6 @@ func (l *listener) Close() error {
 		}
 		break
 	}
-	l.fabric.release()
+	l.fabric.parent.Leave()
 	return err
 }

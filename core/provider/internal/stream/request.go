@@ -3,8 +3,10 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -13,11 +15,13 @@ import (
 
 // A request is a peer's wish to connect, with all its sockets.
 type request struct {
-	hello hello // of link 0
-	conns []net.Conn
-	extra any
-	peer  fabric.Addr
-	taken atomic.Bool
+	hello   hello // of link 0
+	conns   []net.Conn
+	extra   any
+	peer    fabric.Addr
+	taken   atomic.Bool
+	gone    atomic.Bool   // the peer gave up
+	watched chan struct{} // closed when nobody reads conns[0] any more
 }
 
 var _ fabric.ConnReq = (*request)(nil)
@@ -36,12 +40,33 @@ func (r *request) Reject(private []byte) error {
 	return r.answer(&answer{verdict: verdictRejected, private: private})
 }
 
+// watch frees the sockets of a request whose peer gives up before it is answered. Until then a peer sends nothing.
+func (r *request) watch() {
+	r.watched = make(chan struct{})
+	go func() {
+		defer close(r.watched)
+		var b [1]byte
+		_, err := r.conns[0].Read(b[:])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return // taken
+		}
+		r.gone.Store(true)
+		closeAll(r.conns)
+	}()
+}
+
 // take makes the caller the one who ends the request.
 func (r *request) take() error {
 	if r.taken.Swap(true) {
 		return fmt.Errorf("answer request of %s a second time: %w", r.peer, fabric.ErrInvalid)
 	}
-	return nil
+	// An error of SetReadDeadline means a closed socket, which the watcher sees, too.
+	_ = r.conns[0].SetReadDeadline(time.Unix(1, 0))
+	<-r.watched
+	if r.gone.Load() {
+		return fmt.Errorf("answer request of %s, which is gone: %w", r.peer, fabric.ErrConnReset)
+	}
+	return r.conns[0].SetReadDeadline(time.Time{})
 }
 
 // answer ends the request by a refusal.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+
+package tcp_test
+
+import (
+	"testing"
+
+	"mori/core/fabric"
+	"mori/core/fabric/fabrictest"
+	"mori/core/provider/tcp"
+)
+
+func open(testing.TB) fabric.Provider { return tcp.New(tcp.Options{}) }
+
+func TestFabric(t *testing.T) { fabrictest.Test(t, open) }
+
+func BenchmarkFabric(b *testing.B) { fabrictest.Bench(b, open) }
