@@ -22,7 +22,7 @@ _SECTIONS = (
     ("python", "Python", ""),
     ("host.numa", "NUMA nodes", "none found"),
     ("host.nics", "Network interfaces", "none found"),
-    ("host.rdma", "RDMA ports", "none: peers on other hosts are reached by TCP"),
+    ("host.rdma", "RDMA ports", "none, so peers on other hosts are reached by TCP"),
     ("host.gpus", "GPUs", "none found"),
     ("cma", "Cross-memory attach (copies between processes of this host)", "unknown"),
     ("paths", "Path to each kind of peer, and why no better one", "unknown"),
@@ -77,7 +77,8 @@ def _report(facts: dict[str, Any]) -> str:
     host = facts.get("host") or {}
     if host:
         cpu = {"CPUs": f"{host.get('cpus')} x {host.get('cpu_model') or 'unknown model'}"}
-        facts = {**facts, "python": {**facts["python"], **cpu}}
+        paths = [{**row, "path": row["path"] or "none"} for row in facts.get("paths") or []]
+        facts = {**facts, "python": {**facts["python"], **cpu}, "paths": paths}
     sections = []
     for place, title, nothing in _SECTIONS:
         value: Any = facts

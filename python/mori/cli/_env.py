@@ -22,7 +22,10 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     variables: list[dict[str, Any]] = json.loads(_core.call("Environment"))
-    rows = [{**variable, "value": os.environ.get(variable["name"])} for variable in variables]
+    rows = [
+        {"name": v["name"], "value": os.environ.get(v["name"]), "default": v["default"], "meaning": v["meaning"]}
+        for v in variables
+    ]
     if arguments.set:
         rows = [row for row in rows if row["value"] is not None]
     if arguments.json:
@@ -32,8 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("no variable of mori is set")
         return 0
     known = {row["name"] for row in rows}
-    shown = [{**row, "value": "-" if row["value"] is None else row["value"]} for row in rows]
-    print(table(shown))
+    print(table(rows))
     for name in sorted(n for n in os.environ if n.startswith("MORI_") and n not in known and not arguments.set):
         print(f"mori: {name} is set, and no part of mori reads it", file=sys.stderr)
     return 0
