@@ -107,9 +107,13 @@ type inbox struct {
 
 var _ util.Source = (*inbox)(nil)
 
-// Drain moves entries into the queue until that is full.
+// Drain moves entries into the queue until that is full. It leaves that to whoever is at it: another reader, or ourselves, when
+// the queue's hook reads while TryPush runs. A reader that parks called Arm before, so that who is at it now
+// knows of it and will not leave an entry behind without asking for frameWake.
 func (b *inbox) Drain() {
-	b.mu.Lock()
+	if !b.mu.TryLock() {
+		return
+	}
 	defer b.mu.Unlock()
 	if b.stopped {
 		b.drainLate()
