@@ -148,12 +148,13 @@ func passive(r *rig) {
 	a, b := r.pair(shape{cqSize: 8})
 	far, src := r.alloc(8), r.patterned(8, 1)
 	to := a.imports(b.reg(far, bothRights).Raw())
-	sent := uint64(0)
+	sent, done := uint64(0), 0
 	// One round in which nothing moves for this long is taken for a standstill.
 	for still := time.Now(); time.Since(still) < 100*time.Millisecond && sent < 1<<20; {
 		n, _ := a.ep.Submit([]fabric.Op{{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 8), Data: sent}})
 		sent += uint64(n)
-		if a.drain() > 0 || n > 0 {
+		k := a.drain()
+		if done += k; k > 0 || n > 0 {
 			still = time.Now()
 		} else {
 			time.Sleep(100 * time.Microsecond)
@@ -169,9 +170,11 @@ func passive(r *rig) {
 			r.Fatalf("got %+v of %d", c, sent)
 		}
 		seen[c.Data] = true
-		a.drain()
 	}
 	b.silent()
+	for ; done < int(sent); done++ {
+		a.ok(0)
+	}
 	a.submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 8), Data: 1 << 40})
 	if c := b.ok(0); c.Data != 1<<40 {
 		r.Errorf("after the flood: %+v", c)
