@@ -175,7 +175,9 @@ func passive(r *rig) {
 	for ; done < int(sent); done++ {
 		a.ok(0)
 	}
-	a.submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 8), Data: 1 << 40})
+	for taken := 0; taken == 0; a.drain() {
+		taken, _ = a.ep.Submit([]fabric.Op{{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 8), Data: 1 << 40}})
+	}
 	if c := b.ok(0); c.Data != 1<<40 {
 		r.Errorf("after the flood: %+v", c)
 	}
