@@ -18,6 +18,7 @@ from mori.io import (
     RdmaBackendConfig,
     XgmiBackendConfig,
 )
+from support import Region, pattern, succeed
 
 RDMA_DEFAULTS = {
     "qp_per_transfer": 1,
@@ -169,3 +170,50 @@ def test_base_is_not_constructible() -> None:
 def test_config_of_another_backend(make_engine: Callable[..., IOEngine]) -> None:
     with pytest.raises(TypeError, match="RdmaBackendConfig"):
         make_engine("mixed", None).create_backend(BackendType.RDMA, XgmiBackendConfig())
+
+
+class TestEnvironment:
+    """Variables override the fields, before these are checked; what cannot be read is ignored."""
+
+    @pytest.mark.parametrize(
+        ("variables", "config", "refusal"),
+        [
+            ({"MORI_IO_ENABLE_CHUNKING": "1"}, {"chunk_bytes": 1}, "chunk_bytes"),
+            ({"MORI_IO_CHUNK_BYTES": "64"}, {"enable_transfer_chunking": True}, "chunk_bytes"),
+            ({"MORI_IO_CHUNK_BYTES": "8192"}, {"enable_transfer_chunking": True, "chunk_bytes": 1}, None),
+            ({"MORI_IO_MAX_CHUNKS": "8"}, {"max_chunks_per_transfer": 0}, None),
+            ({"MORI_IO_NUM_NICS_PER_TRANSFER": "2"}, {"num_nics_per_transfer": 0}, None),
+            ({"MORI_IO_ENABLE_NOTIFICATION": "off"}, {"notif_per_qp": 0}, None),
+            (
+                {"MORI_IO_ENABLE_NOTIFICATION": "TRUE"},
+                {"enable_notification": False, "notif_per_qp": 0},
+                "notif_per_qp",
+            ),
+            ({"MORI_IO_MAX_CHUNKS": "0"}, {}, None),
+            ({"MORI_IO_QP_PER_TRANSFER": "many"}, {}, None),
+            ({"MORI_IO_POST_BATCH_SIZE": "-1", "MORI_IO_NUM_WORKER_THREADS": "4"}, {}, None),
+            ({"MORI_IO_POLL_CQ_MODE": "event"}, {}, None),
+            ({"MORI_IO_POLL_CQ_MODE": "sometimes"}, {}, None),
+            ({"MORI_IO_ENABLE_CHUNKING": "perhaps"}, {"chunk_bytes": 1}, None),
+            ({"MORI_IO_CP_TIMEOUT_MS": "soon"}, {}, None),
+        ],
+    )
+    def test_overrides(
+        self,
+        make_engine: Callable[..., IOEngine],
+        monkeypatch: pytest.MonkeyPatch,
+        variables: dict[str, str],
+        config: dict[str, object],
+        refusal: str | None,
+    ) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        settings, engine = RdmaBackendConfig(**config), make_engine("env", None)
+        if refusal is None:
+            engine.create_backend(BackendType.RDMA, settings)
+            region = Region(engine, pattern(64))
+            succeed(engine.write(region.desc, 0, region.desc, 32, 32, 0))
+        else:
+            with pytest.raises(RuntimeError, match=refusal):
+                engine.create_backend(BackendType.RDMA, settings)
+        assert {name: getattr(settings, name) for name in config} == config, "the caller's object is not written to"

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from mori.io import BackendType, EngineDesc, IOEngine, IOEngineSession, MemoryDesc, StatusCode
+from mori.tensor_utils import buffer_span
 from support import Region, finish, introduce, new_engine, pattern, succeed
 
 SIZE = 1024
@@ -299,3 +303,47 @@ def test_peer_without_rdma(make_engine: Callable[..., IOEngine]) -> None:
     engine.register_remote_engine(EngineDesc.unpack(b"\x96\xa5other\xa1n\xa1h\xa9127.0.0.1\x01\x05"))
     here = Region(engine, SIZE)
     refused(lambda: engine.create_session(here.desc, there.desc))
+
+
+def test_entry_over_four_gigabytes(scene: Scene) -> None:
+    size = 5 << 30
+    with mmap.mmap(-1, size) as sparse:
+        region = scene.left.register_memory(*buffer_span(sparse))
+        session = scene.left.create_session(region, region)
+        for entry in (2**32, size):
+            status = session.write(0, 0, entry, 0)
+            assert finish(status) == StatusCode.ERR_INVALID_ARGS
+            assert status.Message()
+        scene.left.deregister_memory(region)
+
+
+GARBAGE = {
+    "nothing": b"",
+    "text": b"GET / HTTP/1.1\r\n\r\n",
+    "noise": pattern(65536, 9),
+    "zeros": bytes(4096),
+    "ones": b"\xff" * 4096,
+    "half a header": b"\x00\x00\x00",
+    "a length of 4 GiB": b"\x01\xff\xff\xff\xff" + bytes(64),
+    "a body that ends early": b"\x01\x00\x00\x00\x40\x93",
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+@pytest.mark.parametrize("then", ["close", "stay"])
+def test_garbage_on_the_control_port(scene: Scene, what: str, then: str) -> None:
+    ports = [engine.get_engine_desc().port for engine in (scene.left, scene.right)]
+    with contextlib.ExitStack() as stack:
+        for port in ports:
+            strays = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(3)]
+            for stray in strays:
+                # A refused peer may cut the connection while we still send.
+                with contextlib.suppress(OSError):
+                    stray.sendall(GARBAGE[what])
+            if then == "close":
+                for stray in strays:
+                    stray.close()
+        succeed(scene.session.read(0, 0, 0, 0))
+        fresh = Region(scene.right, 64)
+        succeed(scene.left.write(scene.here.desc, 0, fresh.desc, 0, 64, 1))
+        assert bytes(fresh) == bytes(scene.here)[:64]

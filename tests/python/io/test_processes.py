@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -192,6 +193,39 @@ class TestStopped:
         assert "tcp" in message
         succeed(engine.write(region.desc, 0, region.desc, 8, 8, 2))
 
+    def test_first_contact(
+        self,
+        make_engine: Callable[..., IOEngine],
+        make_peer: Callable[..., Peer],
+        backend: BackendType,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("MORI_IO_CP_TIMEOUT_MS", "600")
+        engine, peer = make_engine("here", backend), make_peer("there", backend)
+        peer.meet(engine)
+        region = Region(engine, pattern(64))
+        index, remote = peer.register(64)
+        os.kill(peer.process.pid, signal.SIGSTOP)
+        ticks: list[float] = []
+        done = threading.Event()
+
+        def tick() -> None:
+            while not done.wait(0.02):
+                ticks.append(time.monotonic())
+
+        ticker = threading.Thread(target=tick)
+        ticker.start()
+        try:
+            with pytest.raises(RuntimeError, match="there"):
+                engine.write(region.desc, 0, remote, 0, 64, 0).Wait()
+        finally:
+            done.set()
+            ticker.join()
+            os.kill(peer.process.pid, signal.SIGCONT)
+        assert len(ticks) > 5, "other threads must run while one waits for the peer"
+        succeed(engine.write(region.desc, 0, remote, 0, 64, 1))
+        assert peer.content(index) == bytes(region)
+
     def test_others_go_on(
         self, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
     ) -> None:
@@ -298,6 +332,15 @@ def test_forked(backend: BackendType, script: str) -> None:
 def test_spawned_while_started(here: IOEngine, make_peer: Callable[..., Peer], backend: BackendType) -> None:
     assert here.get_engine_desc().pid == os.getpid()
     late = make_peer("late", backend)
+    late.meet(here)
+    region = Region(here, pattern(64))
+    index, remote = late.register(64)
+    succeed(here.write(region.desc, 0, remote, 0, 64, 0))
+    assert late.content(index) == bytes(region)
+
+
+def test_from_a_fork_server(here: IOEngine, make_peer: Callable[..., Peer], backend: BackendType) -> None:
+    late = make_peer("late", backend, method="forkserver")
     late.meet(here)
     region = Region(here, pattern(64))
     index, remote = late.register(64)
