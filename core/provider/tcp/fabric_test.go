@@ -14,4 +14,8 @@ func open(testing.TB) fabric.Provider { return tcp.New(tcp.Options{}) }
 
 func TestFabric(t *testing.T) { fabrictest.Test(t, open) }
 
+func TestFabricOverOneLink(t *testing.T) {
+	fabrictest.Test(t, func(testing.TB) fabric.Provider { return tcp.New(tcp.Options{Links: 1}) })
+}
+
 func BenchmarkFabric(b *testing.B) { fabrictest.Bench(b, open) }

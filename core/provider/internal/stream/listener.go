@@ -30,6 +30,7 @@ type listener struct {
 	requests chan *request
 	done     chan struct{}
 	tasks    sync.WaitGroup
+	once     sync.Once
 
 	mu       sync.Mutex // protects what follows
 	closed   bool
@@ -227,13 +228,14 @@ func (l *listener) turnAway(r *request) {
 	_ = r.answer(&answer{verdict: verdictBusy}) // the peer learns it from the closing as well
 }
 
-// Close stops listening; see fabric.Listener.
-func (l *listener) Close() error {
+// Close stops listening; see fabric.Listener. A second Close waits for the first.
+func (l *listener) Close() (err error) {
+	l.once.Do(func() { err = l.close() })
+	return err
+}
+
+func (l *listener) close() error {
 	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil
-	}
 	l.closed = true
 	close(l.done)
 	for _, g := range l.groups {
