@@ -154,21 +154,23 @@ print("leaving", flush=True)
 def test_exit_with_a_peer_gone_silent() -> None:
     """A stopped (not dead) peer must not keep the program from ending."""
     script = """
-import os, signal
+import atexit, os, signal
 from support import Peer, Region, new_engine
-engine, peer = new_engine("one"), Peer("two")
-peer.meet(engine)
-size = 64 << 20
-here = Region(engine, size)
-session = engine.create_session(here.desc, peer.register(size)[1])
-os.kill(peer.process.pid, signal.SIGSTOP)
-statuses = [session.write(0, 0, size, uid) for uid in range(4)]
-peer.process.kill = lambda: None
-import atexit
-atexit.register(os.kill, peer.process.pid, signal.SIGKILL)
-print("leaving", flush=True)
+
+def main():
+    peer = Peer("two")
+    # Registered before the engine is made, so it runs after the engine was closed.
+    atexit.register(os.kill, peer.process.pid, signal.SIGKILL)
+    engine = new_engine("one")
+    peer.meet(engine)
+    size = 64 << 20
+    here = Region(engine, size)
+    session = engine.create_session(here.desc, peer.register(size)[1])
+    os.kill(peer.process.pid, signal.SIGSTOP)
+    globals()["kept"] = here, [session.write(0, 0, size, uid) for uid in range(4)], session, engine
+    print("leaving", flush=True)
+
+if __name__ == "__main__":
+    main()
 """
-    assert (
-        run_script(f"if __name__ == '__main__':\n    {script.strip().replace(chr(10), chr(10) + '    ')}\n")
-        == "leaving\n"
-    )
+    assert run_script(script, timeout=20).startswith("leaving\n")
