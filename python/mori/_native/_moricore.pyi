@@ -48,7 +48,7 @@ def pybind_EngineSessionFor(engine: int, local: str, remote: str) -> int:
     """
 
 def pybind_Environment() -> str:
-    """Environment returns every environment variable that mori reads, with meaning, default and present value, as JSON."""
+    """Environment returns the environment variables that mori reads, with meaning, default and present value, as JSON."""
 
 def pybind_InstallFast(name: str) -> int:
     """InstallFast creates the module of hot functions (fast.c) under the given name in sys.modules."""
