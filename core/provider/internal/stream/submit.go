@@ -138,6 +138,9 @@ func (ep *Endpoint) Finish(k Ticket, err error) {
 	if s == nil {
 		panic(fmt.Sprintf("stream: op %#x finished twice", k))
 	}
+	if ep.fate.enter() {
+		defer ep.fate.leave() // what the end of this op sets off may be sent from here
+	}
 	if err != nil {
 		s.errno, s.detail = fabric.ErrnoOf(err), err.Error()
 	}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+// TestFramesThatBreakTheProtocol sends them from a plain socket: the connection ends by ErrProtocol or ErrCRC and the log says why.
+func TestFramesThatBreakTheProtocol(t *testing.T) {
+	badCheck := frame(header{kind: kindGoodbye}, nil, nil)
+	badCheck[60] ^= 1
+	version := frame(header{kind: kindGoodbye}, nil, nil)
+	version[4] = 9
+	offer := frame(header{kind: kindOffer, ticket: 1, length: 1 << 20}, nil, nil)
+	for name, b := range map[string][]byte{
+		"random bytes":               bytes.Repeat([]byte("no frame"), 20),
+		"a wrong check sum":          badCheck,
+		"another version":            version,
+		"an unknown kind":            frame(header{kind: 200}, nil, nil),
+		"unknown flags":              frame(header{kind: kindGoodbye, flags: 1 << 9}, nil, nil),
+		"too many segments":          frame(header{kind: kindWrite, count: maxSegments + 1}, nil, nil),
+		"too long a payload":         frame(header{kind: kindWrite, length: maxMsg + 1}, nil, nil),
+		"too long a message":         frame(header{kind: kindSend, length: maxEager + 1}, nil, nil),
+		"a read of no segment":       frame(header{kind: kindRead}, nil, nil),
+		"segments that do not add":   frame(header{kind: kindWrite, count: 1, length: 5}, []fabric.RSeg{{Len: 4}}, make([]byte, 5)),
+		"segments that overflow":     frame(header{kind: kindWrite, count: 2, length: 4}, []fabric.RSeg{{Len: 8}, {Len: 1<<64 - 4}}, nil),
+		"an ack for nothing":         frame(header{kind: kindAck, count: 1}, nil, make([]byte, 8)),
+		"a reply to nothing":         frame(header{kind: kindReply, ticket: 4, length: 8}, nil, make([]byte, 8)),
+		"a pull of nothing":          frame(header{kind: kindPull, ticket: 4, length: 8}, nil, nil),
+		"a body that was not pulled": frame(header{kind: kindBody, length: 8}, nil, make([]byte, 8)),
+		"credit that was not used":   frame(header{kind: kindCredit, data: 1}, nil, nil),
+		"an offer behind an offer":   append(bytes.Clone(offer), offer...),
+		"a message behind an offer":  append(bytes.Clone(offer), frame(header{kind: kindSend}, nil, nil)...),
+		"an extension":               frame(header{kind: kindExtension, length: 1}, nil, []byte{1}),
+		"messages beyond credit":     bytes.Repeat(frame(header{kind: kindSend, length: maxEager}, nil, make([]byte, maxEager)), 17),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			c := r.dial(1)[0]
+			if _, err := c.Write(b); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Log("write:", err) // the other side may have closed in the middle of it
+			}
+			e := r.event(fabric.EventShutdown)
+			if !errors.Is(e.Err, fabric.ErrProtocol) && !errors.Is(e.Err, fabric.ErrCRC) {
+				t.Fatalf("connection ended by %v", e.Err)
+			}
+			r.log.waitFor(t, "connection ended")
+			r.log.waitFor(t, c.LocalAddr().String())
+			if _, err := r.ep.Submit([]fabric.Op{{Kind: fabric.OpSend}}); !errors.Is(err, fabric.ErrNotConn) {
+				t.Errorf("submit afterwards: %v", err)
+			}
+		})
+	}
+}
+
+func TestMessagesBelongOnTheFirstLink(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.dial(2)[1]
+	_, err := c.Write(frame(header{kind: kindSend}, nil, nil))
+	r.must(err)
+	if e := r.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrProtocol) {
+		t.Fatalf("connection ended by %v", e.Err)
+	}
+}
+
+// TestReadsBeyondCredit asks for more than is allowed without taking the answers.
+func TestReadsBeyondCredit(t *testing.T) {
+	r := newRig(t, nil)
+	_, key := r.share(1 << 20)
+	c := r.dial(1)[0]
+	one := frame(header{kind: kindRead, count: 1, length: 1 << 20, region: key.ID, secret: key.Secret}, []fabric.RSeg{{Len: 1 << 20}}, nil)
+	_, err := c.Write(bytes.Repeat(one, 3*maxReads))
+	r.must(err)
+	if e := r.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrProtocol) {
+		t.Fatalf("connection ended by %v", e.Err)
+	}
+}
+
+// TestRefusalsLeaveTheConnectionAlone writes with wrong claims, each followed by a good write.
+func TestRefusalsLeaveTheConnectionAlone(t *testing.T) {
+	r := newRig(t, nil)
+	mem, key := r.share(4096)
+	c := r.dial(1)[0]
+	wrong := key
+	wrong.Secret[15] ^= 1
+	for i, bad := range []struct {
+		key  fabric.RegionKey
+		seg  fabric.RSeg
+		want fabric.Errno
+	}{
+		{wrong, fabric.RSeg{Len: 100}, fabric.ErrNoKey},
+		{fabric.RegionKey{ID: 5}, fabric.RSeg{Len: 100}, fabric.ErrNoKey},
+		{key, fabric.RSeg{Addr: 4000, Len: 100}, fabric.ErrRange},
+		{key, fabric.RSeg{Addr: 1<<64 - 50, Len: 100}, fabric.ErrRange},
+	} {
+		h := header{kind: kindWrite, ticket: 1, count: 1, length: 100, region: bad.key.ID, secret: bad.key.Secret}
+		good := header{kind: kindWrite, ticket: 2, count: 1, length: 1, region: key.ID, secret: key.Secret}
+		b := frame(h, []fabric.RSeg{bad.seg}, bytes.Repeat([]byte{0xff}, 100))
+		b = append(b, frame(good, []fabric.RSeg{{Addr: 9, Len: 1}}, []byte{byte(i + 1)})...)
+		_, err := c.Write(b)
+		r.must(err)
+		var acks []byte
+		for len(acks) < 16 {
+			h, body := readFrame(t, c)
+			if h.kind != kindAck {
+				t.Fatalf("frame %v", h.kind)
+			}
+			acks = append(acks, body...)
+		}
+		if e := fabric.Errno(binary.BigEndian.Uint32(acks[4:])); e != bad.want {
+			t.Errorf("claim %d: %v, want %v", i, e, bad.want)
+		}
+		if e := binary.BigEndian.Uint32(acks[12:]); e != 0 || mem[9] != byte(i+1) {
+			t.Errorf("good write after claim %d: %v, byte %d", i, fabric.Errno(e), mem[9])
+		}
+		if bytes.IndexByte(mem, 0xff) >= 0 {
+			t.Fatalf("claim %d touched the region", i)
+		}
+	}
+}
+
+// TestAnswersThatComeTooEarly acks a write whose bytes the peer does not take, which must not complete it.
+func TestAnswersThatComeTooEarly(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.dial(1)[0]
+	src, err := sys.Alloc(64 << 20)
+	r.must(err)
+	t.Cleanup(func() { r.must(sys.Free(src)) })
+	rm, err := r.dom.Import(fabric.RegionKey{ID: 3}.Raw(64 << 20))
+	r.must(err)
+	_, err = r.ep.Submit([]fabric.Op{{Kind: fabric.OpWrite, Seg: fabric.Seg{Addr: sys.AddrOf(src), Len: 64 << 20}, RSeg: fabric.RSeg{Len: 64 << 20, Key: rm.Key()}}})
+	r.must(err)
+	b := make([]byte, headerLen)
+	_, err = c.Read(b)
+	r.must(err)
+	var h header
+	r.must(parseHeader(&h, b))
+	var ack [8]byte
+	ackEntry{h.ticket, 0}.put(ack[:])
+	_, err = c.Write(frame(header{kind: kindAck, count: 1}, nil, ack[:]))
+	r.must(err)
+	time.Sleep(20 * time.Millisecond)
+	var done [1]fabric.Completion
+	if n, err := r.cq.Read(done[:]); n != 0 || !errors.Is(err, fabric.ErrAgain) {
+		t.Fatalf("an op whose bytes are not sent ended: %+v %v", done[:n], err)
+	}
+	r.must(c.Close())
+	if _, err := r.cq.Wait(r.ctx, done[:]); !errors.Is(err, fabric.ErrAvail) {
+		t.Fatalf("wait: %v", err)
+	}
+	var e fabric.ErrEntry
+	r.must(r.cq.ReadErr(&e))
+	if e.Err != fabric.ErrConnReset {
+		t.Errorf("error entry %v", &e)
+	}
+}

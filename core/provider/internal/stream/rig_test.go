@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+const testDeadline = 30 * time.Second
+
+// loopback is a Transport without options.
+type loopback struct{}
+
+func (loopback) Listen(_ context.Context, at fabric.Addr) (net.Listener, error) {
+	if at == "" {
+		at = "127.0.0.1:0"
+	}
+	return net.Listen("tcp", string(at))
+}
+
+func (loopback) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", string(to))
+}
+
+func (loopback) Prelude(net.Conn, bool) (any, error) { return nil, nil }
+func (loopback) Addr(a net.Addr) fabric.Addr         { return fabric.Addr(a.String()) }
+
+// A logBuffer keeps what was logged.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) waitFor(tb testing.TB, text string) {
+	tb.Helper()
+	for end := time.Now().Add(testDeadline); ; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		s := l.b.String()
+		l.mu.Unlock()
+		if strings.Contains(s, text) {
+			return
+		}
+		if time.Now().After(end) {
+			tb.Fatalf("the log does not say %q:\n%s", text, s)
+		}
+	}
+}
+
+// A rig is one honest side: a listener and an endpoint for whoever dials.
+type rig struct {
+	testing.TB
+	ctx context.Context
+	log *logBuffer
+	fab *Fabric
+	dom fabric.Domain
+	ln  fabric.Listener
+	cq  fabric.CQ
+	eq  fabric.EQ
+	ep  *Endpoint
+}
+
+func newRig(tb testing.TB, attach func(*Endpoint, any) (Direct, error)) *rig {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
+	r := &rig{TB: tb, ctx: ctx, log: &logBuffer{}}
+	f, err := New(Config{Info: fabric.Info{Provider: "test"}, Transport: loopback{}, Links: 1, Attach: attach,
+		Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	r.must(err)
+	r.fab = f
+	r.dom, err = f.Domain(ctx, nil)
+	r.must(err)
+	r.ln, err = f.Listen(ctx, nil)
+	r.must(err)
+	r.cq, err = r.dom.CQ(1024)
+	r.must(err)
+	r.eq, err = f.EQ(8)
+	r.must(err)
+	r.ep = r.endpoint()
+	tb.Cleanup(func() {
+		cancel()
+		for _, c := range []io.Closer{r.ep, r.ln, r.cq, r.eq, r.dom, r.fab} {
+			r.must(c.Close())
+		}
+	})
+	return r
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) endpoint() *Endpoint {
+	r.Helper()
+	e, err := r.dom.Endpoint(nil)
+	r.must(err)
+	r.must(e.BindCQ(r.cq, fabric.DirTransmit|fabric.DirRecv, false))
+	r.must(e.BindEQ(r.eq))
+	r.must(e.Enable())
+	return e.(*Endpoint)
+}
+
+// event waits for the next event.
+func (r *rig) event(kind fabric.EventKind) fabric.Event {
+	r.Helper()
+	e, err := r.eq.Wait(r.ctx)
+	r.must(err)
+	if e.Kind != kind {
+		r.Fatalf("event %+v, want kind %d", e, kind)
+	}
+	return e
+}
+
+// dial connects a plain socket to the rig's endpoint, past the handshake.
+func (r *rig) dial(links int) []net.Conn {
+	r.Helper()
+	conns := make([]net.Conn, links)
+	for i := range conns {
+		c, err := net.Dial("tcp", string(r.ln.Addr()))
+		r.must(err)
+		r.Cleanup(func() { _ = c.Close() })
+		r.must(c.SetDeadline(time.Now().Add(testDeadline)))
+		h := hello{min: 1, max: 1, link: uint8(i), links: uint8(links), nonce: [16]byte{1}, tx: 8}
+		_, err = c.Write(h.append(nil))
+		r.must(err)
+		conns[i] = c
+	}
+	req, err := r.ln.Accept(r.ctx)
+	r.must(err)
+	r.must(r.ep.Accept(r.ctx, req, nil))
+	a, err := readAnswer(conns[0])
+	r.must(err)
+	if a.verdict != verdictAccepted {
+		r.Fatalf("answer %+v", a)
+	}
+	r.event(fabric.EventConnected)
+	return conns
+}
+
+// share registers n bytes and returns them with their key.
+func (r *rig) share(n int) ([]byte, fabric.RegionKey) {
+	r.Helper()
+	mem, err := sys.Alloc(n)
+	r.must(err)
+	r.Cleanup(func() { r.must(sys.Free(mem)) })
+	key := fabric.RegionKey{ID: 77, Secret: [16]byte{1, 2, 3}}
+	mr, err := r.dom.Reg(fabric.Buffer{Addr: sys.AddrOf(mem), Len: uint64(n)}, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
+	r.must(err)
+	r.Cleanup(func() { r.must(mr.Close()) })
+	return mem, key
+}
+
+// frame encodes a frame: header, table, payload.
+func frame(h header, segs []fabric.RSeg, payload []byte) []byte {
+	b := make([]byte, headerLen)
+	h.put(b)
+	for _, s := range segs {
+		var e [segmentLen]byte
+		putSegment(e[:], s.Addr, s.Len)
+		b = append(b, e[:]...)
+	}
+	return append(b, payload...)
+}
+
+func readFrame(tb testing.TB, c net.Conn) (h header, body []byte) {
+	tb.Helper()
+	b := make([]byte, headerLen)
+	if _, err := io.ReadFull(c, b); err != nil {
+		tb.Fatal(err)
+	}
+	if err := parseHeader(&h, b); err != nil {
+		tb.Fatal(err)
+	}
+	n := h.length
+	if h.kind == kindAck {
+		n = uint64(h.count) * ackEntryLen
+	}
+	body = make([]byte, n)
+	if _, err := io.ReadFull(c, body); err != nil {
+		tb.Fatal(err)
+	}
+	return h, body
+}
