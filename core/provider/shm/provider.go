@@ -76,18 +76,7 @@ func (p *Provider) info() fabric.Info {
 		DomainName:      "shm",
 		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapLocalComm,
 		EPType:          fabric.EPMsg,
-		Limits: fabric.Limits{
-			MaxMsg:     1 << 30,
-			MaxInject:  4096,
-			MaxPrivate: 256,
-			CQDataSize: 8,
-			TxSize:     1024,
-			RxSize:     1024,
-			SegLimit:   1 << 16,
-			RSegLimit:  1 << 16,
-			MRKeySize:  fabric.RegionKeyRawLen,
-			BestOp:     bestOp,
-		},
+		Limits:          stream.FillLimits(fabric.Limits{BestOp: bestOp}),
 	}
 }
 
