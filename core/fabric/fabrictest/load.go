@@ -231,7 +231,8 @@ const (
 
 // noReceives sends until nothing moves any more, and then receives everything.
 func noReceives(r *rig, both bool) {
-	a, b := r.pair(shape{})
+	// Sends that wait for the peer must not take the places of our own receives.
+	a, b := r.pair(shape{cqSize: r.info.Limits.TxSize + 64})
 	src := r.patterned(floodSize, 3)
 	var sent [2]int
 	for still := time.Now(); time.Since(still) < 150*time.Millisecond; {
