@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -98,6 +99,9 @@ func targetProcess() {
 					must(fmt.Errorf("byte %d was written after the region closed", i))
 				}
 			}
+		case "path":
+			fmt.Println(n.ep.(fabric.Prober).Path())
+			continue
 		case "fork":
 			// A child without exec would do this: somebody else keeps the socket open.
 			cmd := exec.Command("sleep", "30")
@@ -178,11 +182,18 @@ type target struct {
 
 func startTarget(t testing.TB, opts Options) *target {
 	t.Helper()
+	return startTargetAs(t, opts, nil)
+}
+
+// startTargetAs skips the test where this process may not give the target such attributes.
+func startTargetAs(t testing.TB, opts Options, attr *syscall.SysProcAttr) *target {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVariable+"=target")
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = attr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +202,11 @@ func startTarget(t testing.TB, opts Options) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	if attr != nil && errors.Is(err, fs.ErrPermission) {
+		t.Skipf("start a process with %+v: %v", attr, err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
@@ -313,6 +328,31 @@ func TestPathToAnotherProcess(t *testing.T) {
 		if err := p.run(p.op(fabric.OpRead, back)); err != nil || string(back) != string(local) {
 			t.Fatalf("%s: read back: %v", path, err)
 		}
+	}
+}
+
+// The kernel really refuses here, in one direction: the target cannot reach this process, this process reaches the target.
+func TestKernelRefusesOneDirection(t *testing.T) {
+	for name, tt := range map[string]struct {
+		attr *syscall.SysProcAttr
+		want string
+	}{
+		"pid namespace": {&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "stream the peer's process is not visible in this pid namespace"},
+		"another user":  {&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, "stream process_vm_readv on process"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startTargetAs(t, Options{}, tt.attr)
+			if path, reason := p.ep.(fabric.Prober).Path(); path != "cma" {
+				t.Errorf("here: %s, %s", path, reason)
+			}
+			if got := p.do("path"); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("there: %s, want %s", got, tt.want)
+			}
+			local, _ := memory(t, 1<<20)
+			if err := p.run(p.op(fabric.OpWrite, local)); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 
@@ -452,7 +492,7 @@ func TestInitiatorIsKilledInMidCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mr.Close()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVariable+"=initiator")
 	cmd.Stderr = os.Stderr
 	cmd.Stdin = strings.NewReader(fmt.Sprintln(lis.Addr(), hex.EncodeToString(mr.Raw())))

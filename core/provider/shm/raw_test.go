@@ -43,7 +43,7 @@ func lendMemory() {
 // peerMemory starts a process with touched memory and returns its pid and the memory's address and size.
 func peerMemory(tb testing.TB) (pid int, addr, n uint64) {
 	tb.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVariable+"=memory")
 	in, err := cmd.StdinPipe()
 	if err != nil {
