@@ -76,13 +76,17 @@ func (l *listener) Accept(ctx context.Context) (fabric.ConnReq, error) {
 		return nil, fmt.Errorf("accept: listener: %w", fabric.ErrClosed)
 	default:
 	}
-	select {
-	case r := <-l.requests:
-		return r, nil
-	case <-l.done:
-		return nil, fmt.Errorf("accept: listener: %w", fabric.ErrClosed)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	for {
+		select {
+		case r := <-l.requests:
+			if !r.gone.Load() {
+				return r, nil
+			}
+		case <-l.done:
+			return nil, fmt.Errorf("accept: listener: %w", fabric.ErrClosed)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+)
+
+func goodHello() hello {
+	return hello{min: 1, max: 1, links: 1, nonce: [16]byte{7}, tx: 8, private: []byte("hi")}
+}
+
+// TestHandshakesThatBreak sends them to a listener, which drops the socket, says so once, and goes on.
+func TestHandshakesThatBreak(t *testing.T) {
+	h := goodHello()
+	whole := h.append(nil)
+	changed := func(i int, b byte) []byte {
+		out := h.append(nil)
+		out[i] = b
+		return out
+	}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		log  string
+	}{
+		{"nothing", nil, "hello ends after 0 of"},
+		{"half of it", whole[:20], "hello ends after 20 of"},
+		{"without its private data", whole[:helloLen], "hello ends after 0 of 2 private"},
+		{"another protocol", []byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), "hello magic"},
+		{"no versions", changed(8, 9), "hello with versions 9 to 1"},
+		{"no links", changed(11, 0), "hello for link 0 of 0"},
+		{"a link too far", changed(10, 1), "hello for link 1 of 1"},
+		{"too many links", changed(11, 200), "of 200"},
+		{"no ops", changed(31, 0), "hello with 0 ops"},
+		{"much private data", changed(32, 0xff), "private bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			conn, err := net.Dial("tcp", string(r.ln.Addr()))
+			r.must(err)
+			_, err = conn.Write(c.b)
+			r.must(err)
+			_ = conn.(*net.TCPConn).CloseWrite() // the listener may have closed already
+			r.log.waitFor(t, c.log)
+			r.log.waitFor(t, conn.LocalAddr().String())
+			r.must(conn.Close())
+			r.dial(1) // the listener goes on
+		})
+	}
+}
+
+func TestVersionsThatDoNotMeet(t *testing.T) {
+	r := newRig(t, nil)
+	conn, err := net.Dial("tcp", string(r.ln.Addr()))
+	r.must(err)
+	defer conn.Close()
+	h := goodHello()
+	h.min, h.max = 2, 5
+	_, err = conn.Write(h.append(nil))
+	r.must(err)
+	a, err := readAnswer(conn)
+	if err != nil || a.verdict != verdictVersion {
+		t.Fatalf("answer %+v, %v", a, err)
+	}
+	if err := a.refusal("x"); !errors.Is(err, fabric.ErrProtocol) {
+		t.Errorf("refusal: %v", err)
+	}
+}
+
+// TestALinkComesOnce joins a socket to an endpoint that has this link already.
+func TestALinkComesOnce(t *testing.T) {
+	r := newRig(t, nil)
+	h := goodHello()
+	h.links, h.private = 2, nil
+	for range 2 {
+		conn, err := net.Dial("tcp", string(r.ln.Addr()))
+		r.must(err)
+		defer conn.Close()
+		_, err = conn.Write(h.append(nil))
+		r.must(err)
+	}
+	r.log.waitFor(t, "expected once each")
+	r.dial(1)
+}
+
+// TestHalfOpenHandshakesAreBounded opens silent sockets; those beyond the bound are closed at once.
+func TestHalfOpenHandshakesAreBounded(t *testing.T) {
+	r := newRig(t, nil)
+	for range maxHalfOpen + 8 {
+		conn, err := net.Dial("tcp", string(r.ln.Addr()))
+		r.must(err)
+		defer conn.Close()
+	}
+	r.log.waitFor(t, fmt.Sprintf("%d handshakes are under way", maxHalfOpen))
+}
+
+// TestRequestsThatNobodyTakesAreTurnedAway fills the listener's queue.
+func TestRequestsThatNobodyTakesAreTurnedAway(t *testing.T) {
+	r := newRig(t, nil)
+	var last net.Conn
+	for i := range maxRequests + 1 {
+		conn, err := net.Dial("tcp", string(r.ln.Addr()))
+		r.must(err)
+		defer conn.Close()
+		h := goodHello()
+		h.nonce[1] = byte(i)
+		_, err = conn.Write(h.append(nil))
+		r.must(err)
+		last = conn
+		for end := time.Now().Add(testDeadline); i < maxRequests && len(r.ln.(*listener).requests) <= i; time.Sleep(100 * time.Microsecond) {
+			if time.Now().After(end) {
+				t.Fatalf("request %d does not come", i)
+			}
+		}
+	}
+	r.must(last.SetDeadline(time.Now().Add(testDeadline)))
+	a, err := readAnswer(last)
+	if err != nil || a.verdict != verdictBusy {
+		t.Fatalf("answer %+v, %v", a, err)
+	}
+	if err := a.refusal("x"); !errors.Is(err, fabric.ErrConnRefused) {
+		t.Errorf("refusal: %v", err)
+	}
+}
+
+// TestPeersThatAnswerWrong dials a plain listener that answers a hello by other bytes.
+func TestPeersThatAnswerWrong(t *testing.T) {
+	accept := answer{version: 1, verdict: verdictAccepted, tx: 8}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want error
+	}{
+		{"nothing", nil, fabric.ErrConnReset},
+		{"another protocol", []byte("220 mail.example.org ready and waiting for you\r\n"), fabric.ErrProtocol},
+		{"half of it", accept.append(nil)[:9], fabric.ErrConnReset},
+		{"no verdict", (&answer{version: 1, tx: 8}).append(nil), fabric.ErrProtocol},
+		{"another version", (&answer{version: 3, verdict: verdictAccepted, tx: 8}).append(nil), fabric.ErrProtocol},
+		{"no ops", (&answer{version: 1, verdict: verdictAccepted}).append(nil), fabric.ErrProtocol},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			r.must(err)
+			defer ln.Close()
+			go func() {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = readHello(conn)
+				_, _ = conn.Write(c.b)
+				_ = conn.Close()
+			}()
+			if _, err = r.ep.Connect(r.ctx, fabric.Addr(ln.Addr().String()), nil); !errors.Is(err, c.want) {
+				t.Fatalf("connect: %v, want %v", err, c.want)
+			}
+			// The endpoint may try again.
+			ctx, cancel := context.WithTimeout(r.ctx, time.Millisecond)
+			defer cancel()
+			if _, err = r.ep.Connect(ctx, r.ln.Addr(), nil); !errors.Is(err, fabric.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("second connect: %v", err)
+			}
+		})
+	}
+}
+
+// TestAttachThatFails lets the passive side's Direct refuse: neither side is connected.
+func TestAttachThatFails(t *testing.T) {
+	r := newRig(t, func(*Endpoint, any) (Direct, error) { return nil, fmt.Errorf("no way: %w", fabric.ErrPerm) })
+	dialer := newRig(t, nil)
+	got := make(chan error, 1)
+	go func() {
+		_, err := dialer.ep.Connect(dialer.ctx, r.ln.Addr(), nil)
+		got <- err
+	}()
+	req, err := r.ln.Accept(r.ctx)
+	r.must(err)
+	if err := r.ep.Accept(r.ctx, req, nil); !errors.Is(err, fabric.ErrPerm) {
+		t.Errorf("accept: %v", err)
+	}
+	if err := <-got; !errors.Is(err, fabric.ErrConnReset) {
+		t.Errorf("connect: %v", err)
+	}
+}
