@@ -464,7 +464,6 @@ func TestDeadlineEndsAStalledTransfer(t *testing.T) {
 	stuck := &transfer{status: st, session: s, path: p, uid: 77, kind: fabric.OpWrite, total: 64, batch: new(batch), start: time.Now(), limit: s.limit}
 	a.store.peerOf("b").order.add(stuck)
 	p.ledger.add(stuck)
-	p.inflight.Add(1)
 	stuck.ops.Store(1) // an op whose end never comes
 	behind := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 78)
 	time.Sleep(400 * time.Millisecond)

@@ -57,6 +57,12 @@ func (t *transfer) failure() error {
 	return t.err
 }
 
+// notification is the op that tells the peer of a transfer whose bytes are all moved.
+func (t *transfer) notification() []fabric.Op {
+	key := t.session.plan.Load().to.key
+	return []fabric.Op{{Kind: fabric.OpWrite, Flags: fabric.OpWantCQE | fabric.OpRemoteData, RSeg: fabric.RSeg{Key: key}, Data: t.uid, Ctx: t.slot}}
+}
+
 func (t *transfer) progress(n uint64) {
 	t.bytes.Add(n)
 	t.moved.Store(int64(time.Since(t.start)))

@@ -5,7 +5,7 @@ package io
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"mori/core/fabric"
@@ -16,8 +16,8 @@ const maxLinks = 4096
 
 // A link is a connection that a peer opened to us. Its transfers run without our doing; what reaches us are
 // the notifications of those that arrived. Where the provider keeps them in shared memory they stay there until
-// somebody asks or the engine's tick comes by, so that an arrival wakes nobody; elsewhere a goroutine books
-// them, since a full queue would hold up the peer until the next tick.
+// somebody asks or the engine's tick comes by, so that an arrival wakes nobody; elsewhere whoever received them
+// books them, since a full queue would hold up the peer until the next tick.
 type link struct {
 	tr  *transport
 	key string // the peer
@@ -25,8 +25,9 @@ type link struct {
 	cq  fabric.CQ
 	in  *inbound
 
-	mu     sync.Mutex // serialises drain
-	closed bool
+	reads   again
+	arrived [64]fabric.Completion // scratch of who drains
+	closed  atomic.Bool
 }
 
 // acceptLinks admits peers that hold a token of our control plane.
@@ -77,6 +78,7 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	l.cq.OnReady(l.drain)
 	e.inbounds.watch(l)
 	if !tr.addLink(l) {
 		_ = req.Reject([]byte("engine is closing"))
@@ -86,28 +88,6 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 	if err := l.ep.(fabric.Connector).Accept(ctx, req, nil); err != nil {
 		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
 		l.close(err)
-		return
-	}
-	if !worksInline(l.ep) {
-		tr.wg.Add(1)
-		go func() {
-			defer tr.wg.Done()
-			l.poll()
-		}()
-	}
-}
-
-// poll books notifications until the queue closes.
-func (l *link) poll() {
-	done := make([]fabric.Completion, 64)
-	for {
-		n, err := l.cq.Wait(context.Background(), done)
-		l.book(done[:n])
-		if errors.Is(err, fabric.ErrAvail) {
-			l.drain()
-		} else if err != nil {
-			return
-		}
 	}
 }
 
@@ -150,47 +130,32 @@ func (tr *transport) allLinks() []*link {
 	return out
 }
 
-// drain books the notifications that have arrived.
+// drain books the notifications that have arrived. Calls overlap, as in path.reap.
 func (l *link) drain() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.drainLocked()
-	}
-}
-
-func (l *link) drainLocked() {
-	var done [64]fabric.Completion
-	for {
-		n, err := l.cq.Read(done[:])
-		l.book(done[:n])
-		if errors.Is(err, fabric.ErrAvail) {
-			var e fabric.ErrEntry
-			for l.cq.ReadErr(&e) == nil {
+	l.reads.do(func() {
+		for {
+			n, err := l.cq.Read(l.arrived[:])
+			l.book(l.arrived[:n])
+			if errors.Is(err, fabric.ErrAvail) {
+				var e fabric.ErrEntry
+				for l.cq.ReadErr(&e) == nil {
+				}
+			} else if n == 0 {
+				return
 			}
-			continue
 		}
-		if n == 0 || err != nil {
-			return
-		}
-	}
+	})
 }
 
 // close ends the connection. What had arrived stays known.
-func (l *link) close(reason error) {
-	l.tr.forget(l.ep)
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+func (l *link) close(error) {
+	if l.closed.Swap(true) {
 		return
 	}
-	l.closed = true
-	l.drainLocked()
-	l.mu.Unlock()
+	l.tr.forget(l.ep)
+	l.drain() // the provider drops what is unread when the endpoint closes
 	_ = l.ep.Close()
-	l.mu.Lock()
-	l.drainLocked()
-	l.mu.Unlock()
+	l.drain()
 	_ = l.cq.Close()
 	l.tr.mu.Lock()
 	delete(l.tr.links, l)

@@ -15,9 +15,11 @@ import (
 
 // A path is one connected endpoint to one peer, and what is in flight on it.
 //
-// Flow of a transfer: submit ─▶ (backlog while the endpoint's queue is full) ─▶ endpoint ─▶ completion queue ─▶
-// settle ─▶ stage. Completions are read by the submitting goroutine right after Submit, which catches all that the
-// provider finished inline, and by the poller. Locks: sub before none; nothing is held while statuses change.
+// Flow of a transfer: start ─▶ (backlog while the endpoint's queue is full) ─▶ endpoint ─▶ completion queue ─▶ reap ─▶
+// opsEnded. Completions are reaped by whoever adds them to the queue: the submitting goroutine for what the
+// provider finishes inline, else the provider's own, which saves two hand-overs between goroutines (8 bytes over
+// TCP). Reaping never submits; what is to be submitted then is left to the path's worker. Nothing is locked while
+// statuses change, and sub is never held by who reaps.
 type path struct {
 	peer    *peer
 	tr      *transport
@@ -27,18 +29,26 @@ type path struct {
 	reasons []string // why each better path is not used
 	remote  bool     // the peer takes notifications
 
-	ledger   ledger
-	inflight atomic.Int64 // transfers
-	lazy     bool         // the provider finishes small ops inline: the poller sleeps while nothing is in flight
-	kick     chan struct{}
-	stop     context.CancelFunc
-	polling  chan struct{} // closed when the poller has returned
-	gone     chan struct{} // closed when close is done
+	ledger ledger
+	reaps  again                 // who reaps, and whether there is more
+	ended  [16]fabric.Completion // scratch of who reaps
+	kick   chan struct{}         // wakes the worker
+	quit   chan struct{}         // ends it
+	done   chan struct{}         // closed when it has returned
+	gone   chan struct{}         // closed when close is done
 
 	sub struct {
 		sync.Mutex
-		backlog []pending
+		backlog []pending // from next on, oldest first
+		next    int
 	}
+	waiting atomic.Int64 // length of the backlog
+
+	todo struct { // what reaping leaves for others to submit
+		sync.Mutex
+		list []pending
+	}
+	undone atomic.Int64 // length of todo
 
 	broken struct {
 		sync.Mutex
@@ -52,10 +62,9 @@ type pending struct {
 	ops []fabric.Op
 }
 
-// newPath starts the poller of a connected endpoint.
+// newPath starts the worker of a connected endpoint.
 func newPath(p *path) *path {
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop, p.kick, p.polling, p.gone = stop, make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	p.kick, p.quit, p.done, p.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	p.name = p.tr.name
 	if pr, ok := p.ep.(fabric.Prober); ok {
 		how, why := pr.Path()
@@ -64,8 +73,8 @@ func newPath(p *path) *path {
 			p.reasons = append(p.reasons, p.name+": "+why)
 		}
 	}
-	p.lazy = worksInline(p.ep)
-	go p.poll(ctx)
+	p.cq.OnReady(p.reap)
+	go p.work()
 	return p
 }
 
@@ -79,7 +88,6 @@ func (p *path) err() error {
 // start takes t into the ledger and sends its ops. t ends exactly once, whatever happens.
 func (p *path) start(t *transfer) {
 	p.ledger.add(t)
-	p.inflight.Add(1)
 	ops := t.batch.ops
 	for i := range ops {
 		ops[i].Ctx = t.slot
@@ -93,8 +101,9 @@ func (p *path) start(t *transfer) {
 	t.ops.Store(int64(len(ops)) + 1) // one for ourselves: t can't end while we submit
 	p.submit(t, ops)
 	p.opsEnded(t, 1)
-	p.drain()
-	p.wakePoller()
+	if p.undone.Load() > 0 { // sooner than the worker wakes
+		p.pump()
+	}
 }
 
 // submit hands ops to the endpoint, or to the backlog.
@@ -103,126 +112,131 @@ func (p *path) submit(t *transfer, ops []fabric.Op) {
 		return
 	}
 	p.sub.Lock()
-	defer p.sub.Unlock()
-	if len(p.sub.backlog) == 0 {
-		n, err := p.ep.Submit(ops)
-		if ops = ops[n:]; len(ops) == 0 {
-			return
-		}
-		if !errors.Is(err, fabric.ErrAgain) {
-			p.refuse(t, len(ops), err)
-			return
-		}
-	}
 	p.sub.backlog = append(p.sub.backlog, pending{t, ops})
+	refused := p.pumpLocked()
+	p.sub.Unlock()
+	p.refuse(refused)
 }
 
-// refuse ends n ops of t that the endpoint did not take.
-func (p *path) refuse(t *transfer, n int, err error) {
-	if cause := p.err(); cause != nil {
-		err = cause
-	}
-	t.fail(fmt.Errorf("submit: %w", err))
-	go p.opsEnded(t, int64(n)) // elsewhere: the caller holds sub, and the next stage submits
+// later leaves ops for the worker. Unlike submit it may be called while reaping.
+func (p *path) later(t *transfer, ops []fabric.Op) {
+	p.todo.Lock()
+	p.todo.list = append(p.todo.list, pending{t, ops})
+	p.undone.Store(int64(len(p.todo.list)))
+	p.todo.Unlock()
+	p.wakeWorker()
 }
 
-// pump sends what waits in the backlog, as far as there is room.
+// pump sends what waits, as far as there is room.
 func (p *path) pump() {
 	p.sub.Lock()
-	defer p.sub.Unlock()
-	for len(p.sub.backlog) > 0 {
-		head := &p.sub.backlog[0]
+	if p.undone.Load() > 0 {
+		p.todo.Lock()
+		p.sub.backlog = append(p.sub.backlog, p.todo.list...)
+		p.todo.list = nil
+		p.undone.Store(0)
+		p.todo.Unlock()
+	}
+	refused := p.pumpLocked()
+	p.sub.Unlock()
+	p.refuse(refused)
+}
+
+// pumpLocked needs sub held and returns what the endpoint will never take.
+func (p *path) pumpLocked() (refused []refusal) {
+	s := &p.sub
+	for s.next < len(s.backlog) {
+		head := &s.backlog[s.next]
 		n, err := p.ep.Submit(head.ops)
 		head.ops = head.ops[n:]
 		if len(head.ops) > 0 {
 			if errors.Is(err, fabric.ErrAgain) {
-				return
+				break
 			}
-			p.refuse(head.t, len(head.ops), err)
+			refused = append(refused, refusal{head.t, len(head.ops), err})
 		}
-		p.sub.backlog[0] = pending{}
-		p.sub.backlog = p.sub.backlog[1:]
+		*head = pending{}
+		s.next++
 	}
-	p.sub.backlog = nil
+	if s.next == len(s.backlog) {
+		s.backlog, s.next = s.backlog[:0], 0
+	}
+	p.waiting.Store(int64(len(s.backlog) - s.next))
+	return refused
 }
 
-// wakePoller makes sure that the poller looks as long as something is in flight.
-func (p *path) wakePoller() {
-	if p.lazy && p.inflight.Load() == 0 {
-		return
+// A refusal is the rest of a transfer that the endpoint did not take.
+type refusal struct {
+	t   *transfer
+	ops int
+	err error
+}
+
+func (p *path) refuse(all []refusal) {
+	for _, r := range all {
+		r.t.fail(fmt.Errorf("submit: %w", r.err))
+		p.opsEnded(r.t, int64(r.ops))
 	}
+}
+
+// work submits what reaping left to do.
+func (p *path) work() {
+	defer close(p.done)
+	for {
+		select {
+		case <-p.kick:
+			p.pump()
+		case <-p.quit:
+			return
+		}
+	}
+}
+
+func (p *path) wakeWorker() {
 	select {
 	case p.kick <- struct{}{}:
 	default:
 	}
 }
 
-// poll reads completions until the path closes.
-func (p *path) poll(ctx context.Context) {
-	defer close(p.polling)
-	done := make([]fabric.Completion, 64)
-	for {
-		if p.lazy && p.inflight.Load() == 0 {
-			select {
-			case <-p.kick:
-			case <-ctx.Done():
-				return
+// reap books all completions that are in the queue. Calls overlap: one of them does the work, also the one that a
+// provider makes from within Read.
+func (p *path) reap() {
+	p.reaps.do(func() {
+		some := false
+		for {
+			n, err := p.cq.Read(p.ended[:])
+			p.settle(p.ended[:n])
+			if errors.Is(err, fabric.ErrAvail) {
+				p.settleErrors()
+			} else if n == 0 {
+				break
 			}
-			continue
+			some = true
 		}
-		n, err := p.cq.Wait(ctx, done)
-		if !p.settle(done[:n], err) {
-			return
+		if some && p.waiting.Load() > 0 {
+			p.wakeWorker()
 		}
-	}
+	})
 }
 
-// drain reads what is complete now.
-func (p *path) drain() {
-	var done [16]fabric.Completion
-	for {
-		n, err := p.cq.Read(done[:])
-		if n == 0 && !errors.Is(err, fabric.ErrAvail) {
-			return
-		}
-		if !p.settle(done[:n], err) {
-			return
-		}
-	}
-}
-
-// settle books completions and, if err says so, error entries. False: the queue is closed.
-func (p *path) settle(done []fabric.Completion, err error) bool {
-	some := len(done) > 0 || errors.Is(err, fabric.ErrAvail)
+func (p *path) settle(done []fabric.Completion) {
 	for i := range done {
 		if t := p.ledger.get(done[i].Ctx); t != nil {
 			t.progress(done[i].Len)
 			p.opsEnded(t, 1)
 		}
 	}
-	if errors.Is(err, fabric.ErrAvail) {
-		var e fabric.ErrEntry
-		for p.cq.ReadErr(&e) == nil {
-			if t := p.ledger.get(e.Ctx); t != nil {
-				cause := e
-				t.fail(&cause)
-				p.opsEnded(t, 1)
-			}
-		}
-		err = nil
-	}
-	if some {
-		p.pumpIfWaiting()
-	}
-	return err == nil || errors.Is(err, fabric.ErrAgain)
 }
 
-func (p *path) pumpIfWaiting() {
-	p.sub.Lock()
-	waiting := len(p.sub.backlog) > 0
-	p.sub.Unlock()
-	if waiting {
-		p.pump()
+func (p *path) settleErrors() {
+	var e fabric.ErrEntry
+	for p.cq.ReadErr(&e) == nil {
+		if t := p.ledger.get(e.Ctx); t != nil {
+			cause := e
+			t.fail(&cause)
+			p.opsEnded(t, 1)
+		}
 	}
 }
 
@@ -241,7 +255,7 @@ func (p *path) opsEnded(t *transfer, n int64) {
 	if t.notify {
 		t.notify = false
 		t.ops.Store(1)
-		p.submit(t, []fabric.Op{{Kind: fabric.OpWrite, Flags: fabric.OpWantCQE | fabric.OpRemoteData, RSeg: fabric.RSeg{Key: t.session.plan.Load().to.key}, Data: t.uid, Ctx: t.slot}})
+		p.later(t, t.notification())
 		return
 	}
 	p.end(t, CodeSuccess, "success")
@@ -255,7 +269,6 @@ func (p *path) end(t *transfer, code StatusCode, msg string) {
 	t.session.local.leave()
 	p.peer.engine.counters.ended(t, code)
 	p.peer.order.finish(t, code, msg)
-	p.inflight.Add(-1)
 	if code.Failed() {
 		p.peer.engine.log.Log(context.Background(), p.severity(slog.LevelError), "transfer failed", "code", code, "reason", msg)
 	}
@@ -275,11 +288,12 @@ func (p *path) close(reason error) {
 	defer close(p.gone)
 	p.tr.forget(p.ep)
 	_ = p.ep.Close() // nothing to do about it: every op has its error entry
-	p.pump()         // the backlog is refused by the closed endpoint
-	p.drain()
-	p.stop()
-	<-p.polling
-	p.drain()
+	p.reap()
+	close(p.quit)
+	<-p.done
+	p.pump() // the closed endpoint refuses the backlog
+	p.reap()
+	p.reaps.settle()
 	_ = p.cq.Close()
 	p.peer.engine.log.Log(context.Background(), p.severity(slog.LevelWarn), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
 }

@@ -144,16 +144,6 @@ func (tr *transport) endpoint(ended func(error)) (fabric.Endpoint, fabric.CQ, er
 	return ep, cq, nil
 }
 
-// worksInline tells whether ep moves bytes itself, and ends small ops before Submit returns.
-func worksInline(ep fabric.Endpoint) bool {
-	pr, ok := ep.(fabric.Prober)
-	if !ok {
-		return false
-	}
-	how, _ := pr.Path()
-	return how != "stream"
-}
-
 func (tr *transport) forget(ep fabric.Endpoint) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

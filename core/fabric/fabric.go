@@ -149,6 +149,12 @@ type CQ interface {
 	// Signal wakes one Wait, now or the next to come.
 	Signal() error
 
+	// OnReady makes the queue call fn, once for now if it is not empty, and after every entry that is added, by
+	// whoever adds it: possibly inside Submit, and possibly with locks of the provider held. fn must not block
+	// and may call Read and ReadErr only. It saves the hand-over to a goroutine in Wait. nil ends that; a call
+	// under way may still be running.
+	OnReady(fn func())
+
 	// Close frees the queue, or answers ErrBusy while an endpoint is bound.
 	Close() error
 }

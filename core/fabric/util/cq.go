@@ -50,8 +50,9 @@ type CQ struct {
 	sources []Source  // replaced, never changed
 
 	size  int
-	ready atomic.Int64 // entries in the ring, read without mu
-	nsrc  atomic.Int32 // sources, read without mu
+	hook  atomic.Pointer[func()] // OnReady
+	ready atomic.Int64           // entries in the ring, read without mu
+	nsrc  atomic.Int32           // sources, read without mu
 	wake  chan struct{}
 	done  chan struct{}
 }
@@ -144,12 +145,27 @@ func (q *CQ) add(c fabric.Completion, tag uint8) bool {
 	return true
 }
 
-// unlockAndWake releases mu and wakes a parked reader, if there is one.
+// unlockAndWake releases mu, wakes a parked reader, if there is one, and tells the hook.
 func (q *CQ) unlockAndWake() {
 	parked := q.parked
 	q.mu.Unlock()
 	if parked > 0 {
 		q.kick()
+	}
+	if fn := q.hook.Load(); fn != nil && q.ready.Load() > 0 {
+		(*fn)()
+	}
+}
+
+// OnReady sets the hook that is called when there is something to read; see fabric.CQ.
+func (q *CQ) OnReady(fn func()) {
+	if fn == nil {
+		q.hook.Store(nil)
+		return
+	}
+	q.hook.Store(&fn)
+	if q.ready.Load() > 0 {
+		fn()
 	}
 }
 
