@@ -21,7 +21,7 @@ func TestSmallOpsDoNotAllocate(t *testing.T) {
 		}
 		l := a.mover.loans[regionKey(1)]
 		if n := testing.AllocsPerRun(200, func() {
-			if err := a.mover.copyNow(op, l); err != nil {
+			if err := a.mover.copyNow(op, 8, l); err != nil {
 				t.Error(err)
 			}
 		}); n != 0 {

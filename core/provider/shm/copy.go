@@ -20,10 +20,10 @@ func newSlice() *slice {
 }
 
 // copyNow copies a small op on the caller's thread.
-func (m *mover) copyNow(op *fabric.Op, l *loan) error {
+func (m *mover) copyNow(op *fabric.Op, n uint64, l *loan) error {
 	s := sliceLists.Get().(*slice)
 	defer sliceLists.Put(s)
-	w := newWalk(op, l.base)
+	w := newWalk(op, n, l.base)
 	for w.left > 0 {
 		w.next(s, inlineBytes)
 		if err := m.copySlice(op.Kind, l, s); err != nil {

@@ -108,11 +108,11 @@ func (m *mover) start(t stream.Ticket, op *fabric.Op, l *loan, inline bool) {
 		return
 	}
 	if inline && n <= inlineBytes && max(len(op.More), len(op.RMore)) < inlineSegments && m.queued.Load() == 0 {
-		m.end(t, op, m.copyNow(op, l))
+		m.end(t, op, m.copyNow(op, n, l))
 		return
 	}
 	j := m.newJob()
-	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, l.base)
+	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.base)
 	m.queued.Add(1)
 	m.domain.pool.add(j)
 }

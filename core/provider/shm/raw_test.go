@@ -124,7 +124,7 @@ func BenchmarkPool(b *testing.B) {
 						for i := uint64(0); i < 16; i++ {
 							op := &fabric.Op{Seg: fabric.Seg{Addr: laddr + i<<23, Len: 8 << 20}, RSeg: fabric.RSeg{Addr: i << 23, Len: 8 << 20}}
 							c.wg.Add(1)
-							p.add(&job{mover: c, walk: newWalk(op, raddr)})
+							p.add(&job{mover: c, walk: newWalk(op, op.Len(), raddr)})
 						}
 						c.wg.Wait()
 					}

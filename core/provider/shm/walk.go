@@ -22,7 +22,8 @@ type walk struct {
 	left          uint64 // bytes not yet handed out
 }
 
-func newWalk(op *fabric.Op, base uint64) walk { return walk{op: op, base: base, left: op.Len()} }
+// newWalk begins at the first of the op's n bytes.
+func newWalk(op *fabric.Op, n, base uint64) walk { return walk{op: op, base: base, left: n} }
 
 // A slice is what one system call moves: two lists of equal length, in memory that its worker reuses.
 type slice struct {

@@ -39,7 +39,7 @@ func TestWalkHandsOutEveryByteOnce(t *testing.T) {
 	for _, tt := range tests {
 		for _, limit := range []uint64{1, 3, 7, 1000} {
 			for _, room := range []int{1, 2, 64} {
-				w := newWalk(&tt.op, 1<<20)
+				w := newWalk(&tt.op, tt.op.Len(), 1<<20)
 				s := slice{local: make([]sys.Iovec, 0, room), remote: make([]sys.Iovec, 0, room)}
 				var local, remote []uint64
 				for rounds := 0; w.left > 0; rounds++ {

@@ -163,3 +163,41 @@ func TestAnswersThatComeTooEarly(t *testing.T) {
 		t.Errorf("error entry %v", &e)
 	}
 }
+
+// TestRegionClosesUnderAPeerThatStops leaves a write half sent, and a read's answer untaken. Close waits its grace time, disconnects the
+// peer, and returns.
+func TestRegionClosesUnderAPeerThatStops(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the grace time of a region")
+	}
+	const n = 64 << 20
+	for name, make := range map[string]func(fabric.RegionKey) []byte{
+		"in mid-write": func(k fabric.RegionKey) []byte {
+			h := header{kind: kindWrite, count: 1, length: n, region: k.ID, secret: k.Secret}
+			return frame(h, []fabric.RSeg{{Len: n}}, []byte("some"))
+		},
+		"in mid-read": func(k fabric.RegionKey) []byte {
+			h := header{kind: kindRead, count: 1, length: n, region: k.ID, secret: k.Secret}
+			return frame(h, []fabric.RSeg{{Len: n}}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			mem, err := sys.Alloc(n)
+			r.must(err)
+			t.Cleanup(func() { r.must(sys.Free(mem)) })
+			key := fabric.RegionKey{ID: 3, Secret: [16]byte{9}}
+			mr, err := r.dom.Reg(fabric.Buffer{Addr: sys.AddrOf(mem), Len: n}, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
+			r.must(err)
+			c := r.dial(1)[0]
+			_, err = c.Write(make(key))
+			r.must(err)
+			time.Sleep(50 * time.Millisecond)
+			r.must(mr.Close())
+			if e := r.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrTimeout) {
+				t.Errorf("connection ended by %v", e.Err)
+			}
+		})
+	}
+}
