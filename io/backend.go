@@ -22,6 +22,14 @@ type backend struct {
 	removed    atomic.Bool
 }
 
+func (b *backend) names() []string {
+	out := make([]string, 0, len(b.transports))
+	for _, tr := range b.transports {
+		out = append(out, tr.name)
+	}
+	return out
+}
+
 // CreateBackend opens a family of transports; nil means the default config. A backend that exists already is left
 // alone. Memory and peers registered before are known to it.
 func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
@@ -47,9 +55,7 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 	}
 	e.backends[kind] = b
 	e.startTick()
-	for _, n := range b.notes {
-		e.log.Warn("create backend", "backend", kind, "note", n)
-	}
+	e.log.Info("backend created", "backend", kind, "transports", b.names(), "notes", b.notes)
 	return nil
 }
 

@@ -90,10 +90,7 @@ func (e *Engine) Describe() EngineInfo {
 	e.mu.Lock()
 	for _, kind := range []BackendType{BackendXGMI, BackendFabric, BackendRDMA, BackendTCP} {
 		if b := e.backends[kind]; b != nil {
-			bi := BackendInfo{Type: kind.String(), Transports: []string{}, Notes: notNil(b.notes)}
-			for _, tr := range b.transports {
-				bi.Transports = append(bi.Transports, tr.name)
-			}
+			bi := BackendInfo{Type: kind.String(), Transports: b.names(), Notes: notNil(b.notes)}
 			out.Backends = append(out.Backends, bi)
 		}
 	}

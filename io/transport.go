@@ -166,7 +166,11 @@ func (tr *transport) watchEvents(ctx context.Context) {
 		delete(tr.watchers, ev.EP)
 		tr.mu.Unlock()
 		if ended != nil {
-			go ended(ev.Err) // closing waits; the next event should not
+			tr.wg.Add(1) // close waits for it: an endpoint half closed holds the event queue
+			go func() {  // closing waits; the next event should not
+				defer tr.wg.Done()
+				ended(ev.Err)
+			}()
 		}
 	}
 }
