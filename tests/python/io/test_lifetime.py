@@ -116,6 +116,16 @@ def test_transfers_leave_nothing_behind(two_engines: tuple[IOEngine, IOEngine]) 
     assert resident() - before < 12 << 20
 
 
+def test_close_right_after_the_last_transfer(backend: BackendType) -> None:
+    # Paths, the links of the peer and the events of both ends are torn down at once here.
+    for _ in range(40):
+        with new_engine("left", backend) as left, new_engine("right", backend) as right:
+            introduce(left, right)
+            here, there = Region(left, pattern(64)), Region(right, 64)
+            succeed(left.write(here.desc, 0, there.desc, 0, 64, 0))
+            succeed(left.write(here.desc, 0, here.desc, 32, 32, 1))
+
+
 EXITS = {
     "with transfers in flight": "",
     "after del": "del engine, session, statuses",
