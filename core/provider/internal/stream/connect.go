@@ -257,7 +257,7 @@ func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerT
 // launch lets frames flow. On an error the Direct is stopped.
 func (ep *Endpoint) launch() error {
 	ep.mu.Lock()
-	if !ep.state.Connected() {
+	if ep.fate.isEnded() || !ep.state.Connected() {
 		ep.mu.Unlock()
 		if ep.direct != nil {
 			ep.direct.Stop(fabric.ErrClosed)

@@ -56,15 +56,6 @@ func (f *fate) leave() {
 	}
 }
 
-// skip is the end of an endpoint that was never connected.
-func (f *fate) skip() {
-	f.once.Do(func() {
-		f.ended.Store(true)
-		close(f.over)
-		close(f.done)
-	})
-}
-
 func (f *fate) goodbye() int { return int(f.byes.Add(1)) }
 
 // Fail ends the connection with err as its cause; the first cause counts. It returns at once.
@@ -78,7 +69,13 @@ func (ep *Endpoint) end(cause error, goodOrder bool) {
 		f.ended.Store(true)
 		close(f.over)
 		ep.state.Shut()
-		go ep.undo(goodOrder)
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+		if ep.launched {
+			go ep.undo(goodOrder)
+		} else {
+			close(f.done) // launch will see that there is nothing to begin
+		}
 	})
 }
 
@@ -203,15 +200,11 @@ func (ep *Endpoint) Close() error {
 	started, enabled := ep.launched, ep.recv != nil
 	ep.mu.Unlock()
 	cause := fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled)
-	if started {
-		ep.end(cause, true)
-		<-ep.fate.done
-	} else {
-		ep.fate.skip()
-		if enabled {
-			ep.recv.End(fabric.ErrCanceled, cause.Error())
-			ep.unspace()
-		}
+	ep.end(cause, true)
+	<-ep.fate.done
+	if enabled && !started {
+		ep.recv.End(fabric.ErrCanceled, cause.Error())
+		ep.unspace()
 	}
 	ep.queues.Unbind()
 	ep.domain.forget(ep)
