@@ -6,4 +6,30 @@
 // A provider describes its sockets by a Transport and gets a whole fabric.Fabric from New: domains, listeners,
 // endpoints. A Direct lets it move the payload of reads and writes by a way of its own, with everything else (states,
 // fences, sends, receives, completions, shutdown) staying here.
+//
+// # On the wire
+//
+// Each socket begins with a hello, and link 0 with an answer to it (hello.go). Frames follow (frame.go), one per op, whatever its
+// length:
+//
+//	write          header, table of segments, payload      answered by an ack
+//	read           header, table                           answered by a reply with the payload, or an errno
+//	send           header, payload up to 64 KiB            answered by an ack
+//	offer          header of a larger message              answered by a pull once its receive is posted, then body, then ack
+//
+// Everything that a peer sends is checked before it is believed: a frame that the protocol does not allow ends the connection, with one line
+// in the log; a claim to a region that does not hold is answered by its errno, and the connection lives on. Memory that a peer can
+// make this side hold is bounded: a table of 64 Ki segments, 64 reads per link, 1 MiB of early messages per endpoint.
+//
+// # Who runs what
+//
+// Each link has a reader and a writer goroutine, both parked while the link is idle. Submit sends small frames itself, without waiting;
+// what does not fit the socket at once is the writer's. A reader never waits for the write side of a socket, so two ends that
+// both send at full speed cannot block each other; it does stop when the program leaves its OpRemoteWrite completions unread, and so does the
+// peer in the end.
+//
+// # Errors
+//
+// An op's error entry has the target's errno (ErrNoKey, ErrAccess, ErrRange) or the cause of the connection's end: ErrCanceled (Close),
+// ErrConnAborted (Shutdown here), ErrShutdown (there), ErrConnReset, ErrProtocol, ErrCRC, ErrTimeout. Its Detail names the peer.
 package stream
