@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -346,6 +348,33 @@ if pid:
 """
         run_script(code)
 
+    def test_forks_between_running_transfers(self) -> None:
+        code = f"""{FORKED}
+import threading
+stop, wrong = threading.Event(), []
+def submit():
+    while not stop.is_set():
+        code = session.write(0, 32, 8, 1).WaitFor(5000)
+        if code != mori.io.StatusCode.SUCCESS:
+            wrong.append(code)
+threads = [threading.Thread(target=submit) for _ in range(3)]
+for thread in threads:
+    thread.start()
+def work():
+    for call in (engine.describe, lambda: session.write(0, 32, 8, 2), lambda: mori.cpp.TransferStatus()):
+        try:
+            call()
+        except mori.io.ForkError:
+            continue
+        raise AssertionError
+assert [in_child(work) for _ in range(15)] == [0] * 15
+stop.set()
+for thread in threads:
+    thread.join()
+assert not wrong
+"""
+        run_script(code)
+
     def test_grandchild(self) -> None:
         code = f"""{FORKED}
 def work():
@@ -457,6 +486,14 @@ new_engine("third").create_backend(mori.io.BackendType.RDMA)
 
     def test_silent_by_default(self) -> None:
         assert run_script("from support import new_engine; new_engine('quiet')") == ""
+
+
+def test_example_of_the_documentation_runs() -> None:
+    import mori.io
+
+    text = inspect.getdoc(mori.io)
+    start, end = text.index("    from mori.io import"), text.index("Importing this module")
+    run_script(textwrap.dedent(text[start:end]))
 
 
 def test_native_version_is_told() -> None:
