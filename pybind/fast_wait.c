@@ -11,7 +11,7 @@
 #include "fast_py.h"
 
 static const int64_t kSliceNs = 100 * 1000 * 1000;
-static const int64_t kSpinNs = 4 * 1000;
+static const int64_t kSpinNs = 30 * 1000;
 
 static int64_t now_ns(void) {
 	struct timespec t;

@@ -10,7 +10,6 @@ const (
 	DisableLogging     = "MORI_DISABLE_LOGGING"
 	LogFile            = "MORI_LOG_FILE"
 	RequireRDMA        = "MORI_REQUIRE_RDMA"
-	DisableAutoXGMI    = "MORI_DISABLE_AUTO_XGMI"
 	FabricProvider     = "FABRIC_PROVIDER"
 	IOCPTimeout        = "MORI_IO_CP_TIMEOUT_MS"
 	IODeadline         = "MORI_IO_DEADLINE_MS"
@@ -42,7 +41,6 @@ func Variables() []Variable {
 		{Name: LogFile, Default: "", Meaning: "file that receives the log as well; truncated when first used"},
 		{Name: DisableLogging, Default: "off", Meaning: "1 or true: only critical messages"},
 		{Name: RequireRDMA, Default: "off", Meaning: "create_backend(RDMA) fails where no RDMA device is, instead of using shared memory and TCP"},
-		{Name: DisableAutoXGMI, Default: "unset", Meaning: "a value that starts with 0 allows automatic use of GPU peer copies"},
 		{Name: FabricProvider, Default: "all", Meaning: "transports that may be used: a,b or ^c to exclude"},
 		{Name: IOCPTimeout, Default: "5000", Meaning: "time limit of one control-plane exchange, ms; 0 = none, at most 86400000"},
 		{Name: IODeadline, Default: "30000", Meaning: "time limit of one transfer, ms; 0 = none"},
