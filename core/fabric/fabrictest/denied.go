@@ -77,6 +77,7 @@ var deniedCases = []testCase{
 		old := rm.Key()
 		r.must(rm.Close())
 		r.must(rm.Close())
+		a.imports(b.reg(far, bothRights).Raw()) // may take the place of the one that was closed
 		for _, k := range []uint64{old, 0, math.MaxUint64} {
 			a.refused(fabric.Op{Kind: fabric.OpWrite, Seg: src.seg(), RSeg: fabric.RSeg{Len: 64, Key: k}}, fabric.ErrNoKey)
 			a.refused(fabric.Op{Kind: fabric.OpRead, Seg: src.seg(), RSeg: fabric.RSeg{Len: 64, Key: k}}, fabric.ErrNoKey)

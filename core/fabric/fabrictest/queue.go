@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mori/core/fabric"
@@ -38,6 +39,7 @@ var queueCases = []testCase{
 		}
 	}},
 	{"several readers get each entry once", readers},
+	{"a hook is told of every entry", hooked},
 	{"an event queue wakes a parked reader", func(r *rig) {
 		a, b := r.pair(shape{})
 		got := make(chan fabric.Event, 1)
@@ -196,6 +198,54 @@ func (n *node) drain() (count int) {
 			return count
 		}
 	}
+}
+
+// hooked has nobody in Wait: whoever adds an entry makes the hook read it.
+func hooked(r *rig) {
+	const count = 1000
+	a, b := r.pair(shape{cqSize: 64})
+	src, far := r.patterned(8, 1), r.alloc(8)
+	to := a.imports(b.reg(far, bothRights).Raw())
+	seenA, seenB := a.hook(), b.hook()
+	for i := range count {
+		b.submit(fabric.Op{Kind: fabric.OpRecv, Seg: far.seg()})
+		at := to.at(uint64(i%2), 8) // every other one is out of range
+		a.submit(fabric.Op{Kind: fabric.OpWrite, Seg: src.seg(), RSeg: at}, fabric.Op{Kind: fabric.OpSend, Seg: src.seg()})
+	}
+	for _, c := range []struct {
+		seen *atomic.Int64
+		want int64
+	}{{seenA, 2 * count}, {seenB, count}} {
+		for c.seen.Load() < c.want && r.ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if n := c.seen.Load(); n != c.want {
+			r.Errorf("%d of %d entries were seen", n, c.want)
+		}
+	}
+	for _, n := range []*node{a, b} {
+		n.cq.OnReady(nil)
+		n.silent()
+	}
+	stillWorks(r, a, b)
+}
+
+// hook counts the entries of n as they come.
+func (n *node) hook() *atomic.Int64 {
+	var seen atomic.Int64
+	n.cq.OnReady(func() {
+		var dst [4]fabric.Completion
+		for {
+			k, err := n.cq.Read(dst[:])
+			if errors.Is(err, fabric.ErrAvail) && n.cq.ReadErr(&fabric.ErrEntry{}) == nil {
+				k = 1
+			}
+			if seen.Add(int64(k)); k == 0 && !errors.Is(err, fabric.ErrAvail) {
+				return
+			}
+		}
+	})
+	return &seen
 }
 
 func readers(r *rig) {
