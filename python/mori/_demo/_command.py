@@ -16,7 +16,7 @@ from .cache import DTYPE_BYTES, Shape
 from .journey import PathRefused, Wish, travel
 
 DEFAULT_TOKENS = 3328
-# Three interpreters, two Go runtimes and the pattern's text; measured at about 160 MiB.
+# Three interpreters, two Go runtimes and the pattern's text; measured at about 90 MiB.
 _OVERHEAD_BYTES = 256 << 20
 
 

@@ -23,6 +23,10 @@ from .worker import LayerTime, Mode, Worker
 PathChoice = Literal["auto", "shm", "tcp"]
 
 
+# Before the transfer, and as many after it; the median forgives what else the machine does.
+_RAW_PASSES = 3
+
+
 @dataclass(frozen=True)
 class Wish:
     """What the user asked for."""
@@ -91,7 +95,7 @@ class Journey:
     def _measure_raw(self, path: str) -> None:
         if path.startswith("shm/") and not path.endswith("stream"):
             try:
-                for _ in range(2):
+                for _ in range(_RAW_PASSES):
                     self._note("process_vm_readv", self._decode.call("raw_read"))
             except RemoteError as err:
                 print(f"mori demo: no raw limit: {err}", file=sys.stderr)

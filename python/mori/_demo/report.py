@@ -44,7 +44,7 @@ def table(outcome: Outcome) -> str:
         "layer latency": "   ".join(f"{name} {ms:.2f} ms" for name, ms in latency.items()),
     }
     if outcome.reasons:
-        facts["why not better"] = "; ".join(outcome.reasons)
+        facts["why this path"] = "; ".join(outcome.reasons)
     return f"{_table.pairs(facts)}\n{verdict(outcome)}"
 
 

@@ -33,7 +33,7 @@ def test_the_table_tells_path_speed_share_and_verdict() -> None:
     text = report.table(GOOD)
     for part in ("shm/cma", "GB/s", "of the raw limit", "p50 1.00 ms", "max 6.00 ms", "Every byte of 80 blocks"):
         assert part in text
-    assert "why not better" not in text
+    assert "why this path" not in text
 
 
 @pytest.mark.parametrize(("wrong", "touched"), [(1, 0), (0, 2)])
