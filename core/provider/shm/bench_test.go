@@ -86,7 +86,7 @@ func BenchmarkRMA(b *testing.B) {
 		}
 		for _, tt := range []struct {
 			blocks, size, step, perOp int
-		}{{64, 1 << 20, 1, 8}, {1024, 4096, 1024, 1024}, {1, 8, 1, 1}, {1, 65536, 1, 1}} {
+		}{{64, 1 << 20, 1, 8}, {1024, 4096, 1024, 1024}, {1, 8, 1, 1}, {1, 65536, 1, 1}, {1, 1 << 20, 1, 1}, {16, 64, 16, 16}} {
 			b.Run(fmt.Sprintf("%v/%dx%d", kind, tt.blocks, tt.size), func(b *testing.B) {
 				at := rand.New(rand.NewPCG(1, 2)).Perm(regionBytes / max(tt.size, 4096))
 				ops := make([]fabric.Op, tt.blocks/tt.perOp)

@@ -22,3 +22,11 @@ func TestFabric(t *testing.T) {
 		})
 	}
 }
+
+func BenchmarkFabric(b *testing.B) {
+	for name, opts := range modes {
+		b.Run(name, func(b *testing.B) {
+			fabrictest.Bench(b, func(testing.TB) fabric.Provider { return New(opts) })
+		})
+	}
+}
