@@ -104,9 +104,7 @@ func (l *link) onWrite(h *header) error {
 		return err
 	}
 	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteWrite, l.in.scratch(len(segs)))
-	if n > answerFirst {
-		l.kick()
-	}
+	l.answerBefore(n)
 	if errno != 0 {
 		if err := l.discard(n); err != nil {
 			return err
@@ -175,9 +173,7 @@ func (l *link) onReply(h *header) error {
 	}
 	s.errno = wireErrno(h.data)
 	if h.length > 0 {
-		if h.length > answerFirst {
-			l.kick()
-		}
+		l.answerBefore(h.length)
 		if err := l.receive(appendLocal(l.in.scratch(1+len(s.op.More)), &s.op, s.n), s.n); err != nil {
 			return err
 		}

@@ -84,7 +84,6 @@ func newLink(ep *Endpoint, index int, conn net.Conn) (*link, error) {
 		return nil, fmt.Errorf("use connection to %v: %w", conn.RemoteAddr(), err)
 	}
 	l.busy = true // until the handshake is over, nothing is sent
-	l.out.init()
 	l.in.init()
 	return l, nil
 }

@@ -34,8 +34,6 @@ type pump struct {
 	big   [][]byte // tables that did not fit the arena
 }
 
-func (p *pump) init() { p.arena = make([]byte, 0, arenaLen) }
-
 // pump sends until nothing is queued, with busy set by the caller. Inline it gives up when it would have to wait or has sent
 // its share, and leaves the rest to the writer.
 func (l *link) pump(inline bool) {
@@ -106,6 +104,9 @@ func (l *link) settle() {
 // fill makes the next batch. It reports false, with busy reset, if there is nothing to send.
 func (l *link) fill() bool {
 	p := &l.out
+	if p.arena == nil {
+		p.arena = make([]byte, 0, arenaLen)
+	}
 	p.arena, p.iov, p.bytes = p.arena[:0], p.iov[:0], 0
 	if cap(p.iov) > keepEntries {
 		p.iov = nil
