@@ -7,7 +7,7 @@
 // alive: an address is good only while its owner holds the buffer, and [AddrOf] of a Go slice makes that slice escape
 // to the heap, which does not move.
 //
-// Lists of addresses are slices of [Iovec]. [Readv], [Writev] and [Sendv] move them to and from a file descriptor,
+// Lists of addresses are slices of [Iovec]. [Sendv] and [Recvv] move them to and from a socket,
 // [VMRead] and [VMWrite] to and from another process. An Iovec holds integers and no pointers on purpose: half of them
 // belong to other processes, and the garbage collector must not follow those.
 //

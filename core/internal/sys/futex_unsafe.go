@@ -10,7 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const futexWait = 0 // FUTEX_WAIT, linux/futex.h
+const (
+	futexWait        = 0   // FUTEX_WAIT, linux/futex.h
+	futexWake        = 1   // FUTEX_WAKE
+	futexPrivateFlag = 128 // FUTEX_PRIVATE_FLAG
+)
 
 func futexOp(op uintptr, shared bool) uintptr {
 	if shared {

@@ -21,25 +21,6 @@ type Iovec struct {
 // The kernel's struct on the platforms that mori builds for: this fails to compile elsewhere.
 var _ [unsafe.Sizeof(unix.Iovec{})]byte = [unsafe.Sizeof(Iovec{})]byte{}
 
-// Readv reads from fd into the first IovMax entries of iov. 0 with entries of some length is the end of the file.
-func Readv(fd int, iov []Iovec) (int, error) { return iovCall(unix.SYS_READV, fd, iov) }
-
-// Writev writes the first IovMax entries of iov to fd.
-func Writev(fd int, iov []Iovec) (int, error) { return iovCall(unix.SYS_WRITEV, fd, iov) }
-
-func iovCall(trap uintptr, fd int, iov []Iovec) (int, error) {
-	iov = iov[:min(len(iov), IovMax)]
-	for {
-		n, _, errno := unix.Syscall(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
-		if errno == 0 {
-			return int(n), nil
-		}
-		if errno != syscall.EINTR {
-			return 0, errno
-		}
-	}
-}
-
 // Sendv sends the first IovMax entries of iov on the socket fd with the given MSG_ flags and MSG_NOSIGNAL: a peer that has
 // gone is EPIPE and never a signal, whatever the host program did with SIGPIPE.
 func Sendv(fd int, iov []Iovec, flags int) (int, error) {
