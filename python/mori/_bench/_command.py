@@ -14,7 +14,7 @@ from .machine import this_machine
 from .measure import Result, WrongBytes, run
 from .moves import TransferFailed
 from .process import RemoteError
-from .progress import bar
+from .progress import Bar, bar
 from .rig import Effort, PathUnavailable, Rig
 
 _PLANS = {
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("what", choices=["io"], help="what to measure")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line and nothing else")
     parser.add_argument("--cases", metavar="A,B", help=f"only these, of: {', '.join(case.name for case in CASES)}")
-    parser.add_argument("--repeats", type=_positive, default=5, metavar="N", help="samples of each figure (default 5)")
+    parser.add_argument("--repeats", type=_positive, default=9, metavar="N", help="samples of each figure (default 9)")
     parser.add_argument("--path", choices=["shm", "tcp"], help="only this path; path-free cases run on it")
     parser.add_argument("--plot", type=FilePath, metavar="FILE", help="draw the figures (needs matplotlib)")
     parser.add_argument("--quick", action="store_true", help="little work in each sample: shows that all runs, no more")
@@ -67,13 +67,17 @@ def _positive(text: str) -> int:
     return number
 
 
+def _bar(cases: int, quiet: bool) -> Bar:
+    return bar(cases, quiet=quiet, bar_format="{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]")
+
+
 def _run_all(cases: list[Case], args: argparse.Namespace) -> int:
     results: list[Result] = []
     failures = 0
     machine = this_machine()
     if not args.json:
         print(report.heading(machine, args.repeats, args.quick))
-    with Rig(Effort.of(args.quick)) as rig, bar(len(cases) * (args.repeats + 1), quiet=args.json) as progress:
+    with Rig(Effort.of(args.quick)) as rig, _bar(len(cases), args.json) as progress:
         for case in cases:
             progress.set_description(case.name)
             try:

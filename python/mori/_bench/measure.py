@@ -92,11 +92,12 @@ def quiet() -> Iterator[None]:
             gc.enable()
 
 
-def run(case: Case, path: str, plan: Plan, repeats: int, tick: Callable[[], None]) -> Result:
-    """One warm-up round that is dropped, then `repeats` rounds. Calls tick after each."""
+def run(case: Case, path: str, plan: Plan, repeats: int, tick: Callable[[float], object]) -> Result:
+    """One warm-up round that is dropped, then `repeats` rounds. Tells tick after each what share of the case it was."""
+    rounds = (plan.repeats or repeats) + 1
     turns = {"": plan.ours, **plan.raws}
     samples: dict[str, list[float]] = {name: [] for name in turns}
-    for number in range((plan.repeats or repeats) + 1):
+    for number in range(rounds):
         for name in _rotated(list(turns), number):
             plan.prepare()
             with quiet():
@@ -105,7 +106,7 @@ def run(case: Case, path: str, plan: Plan, repeats: int, tick: Callable[[], None
                 samples[name].append(figure)
             if name == "":
                 _demand_right_bytes(case, plan)
-        tick()
+        tick(1 / rounds)
     ours = samples.pop("")
     medians = {name: statistics.median(some) for name, some in samples.items()}
     raw = medians[plan.primary] if plan.primary else plan.best(list(medians.values())) if medians else None

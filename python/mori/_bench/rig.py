@@ -21,8 +21,8 @@ class PathUnavailable(RuntimeError):
 class Effort:
     """How much work one sample does; `quick` is for seeing that everything runs, not for figures."""
 
-    stream_bytes: int = 512 * MIB
-    pings: int = 2000
+    stream_bytes: int = 256 * MIB
+    pings: int = 1000
     submits: int = 25
     polls: int = 200_000
     idle_s: float = 1.0

@@ -39,7 +39,7 @@ def idle(rig: Rig, case: Case) -> Plan:
         after, spent = _usages(rig), time.perf_counter() - start
         return max(100 * (b.cpu_s - a.cpu_s) / spent for a, b in zip(before, after, strict=True))
 
-    return Plan(ours)
+    return Plan(ours, repeats=5)
 
 
 def leak(rig: Rig, case: Case) -> Plan:

@@ -56,12 +56,12 @@ def test_choose_refuses_what_it_cannot_run(names: str, path, text: str) -> None:
 
 
 def test_the_warm_up_is_dropped_and_medians_are_told() -> None:
-    ticks: list[int] = []
+    ticks: list[float] = []
     plan = Plan(constant(99, 1, 3, 2), {"slow": constant(99, 2, 2, 2), "fast": constant(99, 4, 5, 3)})
-    result = run(CASE, "shm", plan, 3, lambda: ticks.append(1))
+    result = run(CASE, "shm", plan, 3, ticks.append)
     assert (result.value, result.raw, result.samples) == (2, 4, [1, 3, 2])
     assert result.raw_samples == {"slow": [2, 2, 2], "fast": [4, 5, 3]}
-    assert len(ticks) == 4
+    assert ticks == [0.25] * 4
 
 
 def test_ours_and_raw_take_turns_and_each_gets_a_fresh_destination() -> None:
@@ -70,13 +70,13 @@ def test_ours_and_raw_take_turns_and_each_gets_a_fresh_destination() -> None:
     def turn(name: str):
         return lambda: order.append(name) or 1.0
 
-    run(CASE, "shm", Plan(turn("ours"), {"raw": turn("raw")}, lambda: order.append("wipe")), 1, lambda: None)
+    run(CASE, "shm", Plan(turn("ours"), {"raw": turn("raw")}, lambda: order.append("wipe")), 1, lambda _: None)
     assert order == ["wipe", "ours", "wipe", "raw", "wipe", "raw", "wipe", "ours"]
 
 
 def test_wrong_bytes_stop_the_case() -> None:
     with pytest.raises(WrongBytes, match="shm-2x8: 3 blocks"):
-        run(CASE, "shm", Plan(lambda: 1.0, verify=lambda: 3), 1, lambda: None)
+        run(CASE, "shm", Plan(lambda: 1.0, verify=lambda: 3), 1, lambda _: None)
 
 
 def test_no_garbage_is_collected_while_timing() -> None:
