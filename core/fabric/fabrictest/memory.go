@@ -3,6 +3,7 @@
 package fabrictest
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"math/bits"
@@ -69,14 +70,18 @@ func (r *rig) has(m memory, seed, off uint64) {
 	}
 }
 
-// differs returns the index of the first byte that is not the pattern's, or -1.
+// differs returns the index of the first byte that is not the pattern's, or -1. It compares whole pages, since the race
+// detector makes every access by itself costly.
 func differs(b []byte, seed, off uint64) int {
-	for n := 0; n < len(b); n += 8 {
-		var want [8]byte
-		binary.LittleEndian.PutUint64(want[:], word(seed, (off+uint64(n))/8))
-		for j := 0; j < 8 && n+j < len(b); j++ {
-			if b[n+j] != want[j] {
-				return n + j
+	var page [4096]byte
+	for n := 0; n < len(b); n += len(page) {
+		want := page[:min(len(page), len(b)-n)]
+		pattern(want, seed, off+uint64(n))
+		if !bytes.Equal(b[n:n+len(want)], want) {
+			for j := range want {
+				if b[n+j] != want[j] {
+					return n + j
+				}
 			}
 		}
 	}
@@ -86,9 +91,12 @@ func differs(b []byte, seed, off uint64) int {
 // zero fails the case unless m is untouched.
 func (r *rig) zero(m memory) {
 	r.Helper()
-	for i, v := range m.b {
-		if v != 0 {
-			r.Fatalf("byte %d of %d was written: %#x", i, len(m.b), v)
+	var page [4096]byte
+	for n := 0; n < len(m.b); n += len(page) {
+		part := m.b[n:min(n+len(page), len(m.b))]
+		if !bytes.Equal(part, page[:len(part)]) {
+			at := bytes.IndexFunc(part, func(c rune) bool { return c != 0 })
+			r.Fatalf("byte %d of %d was written: %#x", n+at, len(m.b), part[at])
 		}
 	}
 }
