@@ -157,7 +157,8 @@ func (q *CQ) unlockAndWake() {
 	}
 }
 
-// OnReady sets the hook that is called when there is something to read; see fabric.CQ.
+// OnReady sets the hook that is called when there is something to read; see fabric.CQ. What a Source keeps is not in the
+// queue before somebody reads.
 func (q *CQ) OnReady(fn func()) {
 	if fn == nil {
 		q.hook.Store(nil)
@@ -176,7 +177,8 @@ func (q *CQ) kick() {
 	}
 }
 
-// OnSpace makes the queue call fn, from a reader's goroutine and without locks, when there is a place again after TryPush was refused.
+// OnSpace makes the queue call fn, from a reader and without locks of its own, when there is a place again after TryPush was refused.
+// A reader may be OnReady's hook, and so whoever pushes, with the locks that it holds: fn does no more than signal.
 // remove ends that; a call under way may still be running when it returns.
 func (q *CQ) OnSpace(fn func()) (remove func()) {
 	p := &fn
