@@ -54,11 +54,12 @@ func TestRecvAgainstModel(t *testing.T) {
 		r, cq := newRecv(t, 20, 1<<20, false)
 		var m recvModel
 		var got []string
+		buf := make([]byte, 8)
 		for step := range uint64(300) {
 			ctx := rng.Uint64N(10)
 			switch rng.IntN(5) {
 			case 0, 1:
-				if r.Post(recvOp(ctx, make([]byte, 8))) == nil {
+				if r.Post(recvOp(ctx, buf)) == nil {
 					m.post(ctx)
 				}
 			case 2, 3:

@@ -20,7 +20,11 @@ func newRecv(t testing.TB, limit int, room uint64, selective bool) (*RecvQueue, 
 	return NewRecvQueue(qs, limit, room), cq
 }
 
+// kept holds the buffers of recvOp, which ops name by address alone.
+var kept [][]byte
+
 func recvOp(ctx uint64, bufs ...[]byte) *fabric.Op {
+	kept = append(kept, bufs...)
 	op := &fabric.Op{Kind: fabric.OpRecv, Ctx: ctx}
 	for i, b := range bufs {
 		s := fabric.Seg{Addr: sys.AddrOf(b), Len: uint64(len(b))}

@@ -5,6 +5,7 @@ package mem
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -148,6 +149,7 @@ func TestFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := []byte{1}
+	defer runtime.KeepAlive(one)
 	var ops []fabric.Op
 	for i := range uint64(5) {
 		ops = append(ops, fabric.Op{Kind: fabric.OpWrite, Ctx: i, Seg: fabric.Seg{Addr: sys.AddrOf(one), Len: 1},
