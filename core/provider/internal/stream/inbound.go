@@ -134,8 +134,8 @@ func (l *link) applied(h *header) error {
 				return errEnded
 			}
 		}
+		l.told(l.ep.queues.Rx)
 	}
-	l.in.served = h.flags&flagRemoteData == 0
 	return l.ack(h.ticket, 0)
 }
 
@@ -160,7 +160,6 @@ func (l *link) onRead(h *header) error {
 		l.serve(r, mr)
 		j.reply, j.h.length = r, h.length
 	}
-	l.in.served = true
 	l.post(&j, j.h.length)
 	l.kick()
 	return nil
@@ -180,6 +179,7 @@ func (l *link) onReply(h *header) error {
 	}
 	if s.mark(slotAnswered) {
 		l.ep.complete(s)
+		l.told(l.ep.queues.Tx)
 	}
 	return nil
 }
@@ -211,6 +211,7 @@ func (l *link) onAck(h *header) error {
 			l.ep.complete(s)
 		}
 	}
+	l.told(l.ep.queues.Tx)
 	l.in.r += n
 	return nil
 }

@@ -31,6 +31,7 @@ func (l *link) onSend(h *header) error {
 	if err != nil {
 		return err
 	}
+	l.told(ep.queues.Rx)
 	b.arrived.Add(int64(n) + eagerCost)
 	if err := l.ack(ticket, 0); err != nil {
 		return err
@@ -130,6 +131,7 @@ func (l *link) onBody(h *header) error {
 	b.pulling, b.receive = false, fabric.Op{}
 	b.mu.Unlock()
 	ep.recv.Filled(&op, offer.length, offer.data, remoteFlags(&offer))
+	l.told(ep.queues.Rx)
 	return l.ack(offer.ticket, 0)
 }
 
