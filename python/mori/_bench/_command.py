@@ -55,6 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", metavar="A,B", help=f"only these, of: {', '.join(case.name for case in CASES)}")
     parser.add_argument("--repeats", type=_positive, default=9, metavar="N", help="samples of each figure (default 9)")
     parser.add_argument("--path", choices=["shm", "tcp"], help="only this path; path-free cases run on it")
+    parser.add_argument(
+        "--no-notifications",
+        dest="notifications",
+        action="store_false",
+        help="engines as vLLM and SGLang configure them: the target is not told of transfers (default: it is)",
+    )
     parser.add_argument("--plot", type=FilePath, metavar="FILE", help="draw the figures (needs matplotlib)")
     parser.add_argument("--quick", action="store_true", help="little work in each sample: shows that all runs, no more")
     return parser
@@ -76,8 +82,8 @@ def _run_all(cases: list[Case], args: argparse.Namespace) -> int:
     failures = 0
     machine = this_machine()
     if not args.json:
-        print(report.heading(machine, args.repeats, args.quick))
-    with Rig(Effort.of(args.quick)) as rig, _bar(len(cases), args.json) as progress:
+        print(report.heading(machine, args))
+    with Rig(Effort.of(args.quick), notifications=args.notifications) as rig, _bar(len(cases), args.json) as progress:
         for case in cases:
             progress.set_description(case.name)
             try:
@@ -88,6 +94,7 @@ def _run_all(cases: list[Case], args: argparse.Namespace) -> int:
                 failures += 1
                 print(f"mori bench: {case.name}: {err}", file=sys.stderr)
                 continue
+            result.extra["notifications"] = args.notifications
             results.append(result)
             if args.json:
                 print(json.dumps(result.as_dict()), flush=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 
 from ..cli import _table
@@ -11,10 +12,11 @@ from .measure import Result
 from .progress import GREEN, RED, colour
 
 
-def heading(machine: Machine, repeats: int, quick: bool) -> str:
+def heading(machine: Machine, args: argparse.Namespace) -> str:
     """Names the machine and says how the figures come about."""
-    how = f"medians of {repeats}; raw limits take turns with the transfers; every transferred byte is compared"
-    return f"{machine}\n{how}{'; QUICK: the figures mean nothing' if quick else ''}\n"
+    how = f"medians of {args.repeats}; raw limits take turns with the transfers; every transferred byte is compared"
+    plain = "" if args.notifications else "; without notifications"
+    return f"{machine}\n{how}{plain}{'; QUICK: the figures mean nothing' if args.quick else ''}\n"
 
 
 def table(results: list[Result]) -> str:

@@ -42,8 +42,8 @@ class Effort:
 class Rig:
     """This process's side, a spawned other side, and a session between their engines on one path at a time."""
 
-    def __init__(self, effort: Effort) -> None:
-        self.effort = effort
+    def __init__(self, effort: Effort, *, notifications: bool = True) -> None:
+        self.effort, self._notifications = effort, notifications
         self.here = Side(BUFFER_BYTES)
         self.there = Remote("bench-peer", f"{Side.__module__}:{Side.__name__}", BUFFER_BYTES)
         self._session: IOEngineSession | None = None
@@ -87,9 +87,9 @@ class Rig:
             self._open(path)
 
     def _open(self, path: Path) -> None:
-        card = self.there.call("open", path)
+        card = self.there.call("open", path, self._notifications)
         self._path = path
-        self.there.call("meet", self.here.open(path))
+        self.there.call("meet", self.here.open(path, self._notifications))
         self.here.meet(card)
         self._session = self.here.session(card)
         told = self._session.describe()

@@ -15,7 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mori.io import BackendType, EngineDesc, IOEngine, IOEngineConfig, IOEngineSession, MemoryDesc, MemoryLocationType
+from mori.io import (
+    BackendType,
+    EngineDesc,
+    IOEngine,
+    IOEngineConfig,
+    IOEngineSession,
+    MemoryDesc,
+    MemoryLocationType,
+    RdmaBackendConfig,
+)
 
 from . import raw_cma, raw_tcp
 from .memory import Pattern, Region, resident_bytes
@@ -81,10 +90,11 @@ class Side:
 
     # The engine.
 
-    def open(self, path: Path) -> Card:
+    def open(self, path: Path, notifications: bool) -> Card:
         """Makes an engine that uses the path, and registers the buffer."""
         self.engine = IOEngine(f"bench-{path}-{os.getpid()}", IOEngineConfig("127.0.0.1", 0))
-        self.engine.create_backend(BackendType.TCP if path == "tcp" else BackendType.RDMA)
+        config = RdmaBackendConfig(enable_notification=notifications)
+        self.engine.create_backend(BackendType.TCP if path == "tcp" else BackendType.RDMA, config)
         self.memory = self.engine.register_memory(self.region.address, self.region.size, -1, MemoryLocationType.CPU)
         return Card(self.engine.get_engine_desc().pack(), self.memory.pack())
 

@@ -48,6 +48,12 @@ def test_the_cases_without_a_path_run_on_the_one_asked_for() -> None:
     assert {one["path"] for one in told} == {"tcp"}
 
 
+def test_notifications_can_be_left_out() -> None:
+    done = bench("io", "--quick", "--repeats", "1", "--no-notifications", "--cases", "tcp-8B-latency-read")
+    assert done.returncode == 0, done.stderr
+    assert "without notifications" in done.stdout
+
+
 def test_people_get_the_machine_and_a_table() -> None:
     done = bench("io", "--quick", "--repeats", "1", "--cases", "shm-8B-latency,status-poll")
     assert done.returncode == 0, done.stderr
