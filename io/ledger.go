@@ -14,9 +14,9 @@ import (
 
 // A transfer is one submitted batch on its way.
 //
-//	submitting ─▶ moving (ops in flight) ─▶ notifying (one empty write with the uid) ─▶ ended
+//	submitting ─▶ moving (ops in flight) ─▶ ended
 //
-// ops counts what has still to end before the next stage; whoever takes it to zero moves on.
+// ops counts what has still to end; whoever takes it to zero ends the transfer.
 type transfer struct {
 	status  *Status
 	session *Session
@@ -26,13 +26,14 @@ type transfer struct {
 	total   uint64
 	batch   *batch
 	slot    uint64 // Op.Ctx
+	key     uint64 // of the remote region
 
 	ops    atomic.Int64
 	bytes  atomic.Uint64 // that ended well
 	moved  atomic.Int64  // time of the last progress, ns since start
 	start  time.Time
 	limit  time.Duration // 0 = none
-	notify bool          // a trailing notification is still to be sent
+	notify bool          // the notification does not travel with the bytes
 
 	mu  sync.Mutex
 	err error // guarded by mu; the first failure
@@ -57,10 +58,10 @@ func (t *transfer) failure() error {
 	return t.err
 }
 
-// notification is the op that tells the peer of a transfer whose bytes are all moved.
-func (t *transfer) notification() []fabric.Op {
-	key := t.session.plan.Load().to.key
-	return []fabric.Op{{Kind: fabric.OpWrite, Flags: fabric.OpWantCQE | fabric.OpRemoteData, RSeg: fabric.RSeg{Key: key}, Data: t.uid, Ctx: t.slot}}
+// notification is the op that tells the peer of a transfer whose bytes are all moved. Its Ctx is no slot: the ledger
+// does not know it.
+func (t *transfer) notification() fabric.Op {
+	return fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, RSeg: fabric.RSeg{Key: t.key}, Data: t.uid}
 }
 
 func (t *transfer) progress(n uint64) {

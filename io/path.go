@@ -56,9 +56,9 @@ type path struct {
 	}
 }
 
-// pending is what of a transfer the endpoint had no room for.
+// pending is what of a transfer the endpoint had no room for, or the notification of one that has ended.
 type pending struct {
-	t   *transfer
+	t   *transfer // nil: nobody waits for the ops
 	ops []fabric.Op
 }
 
@@ -118,10 +118,10 @@ func (p *path) submit(t *transfer, ops []fabric.Op) {
 	p.refuse(refused)
 }
 
-// later leaves ops for the worker. Unlike submit it may be called while reaping.
-func (p *path) later(t *transfer, ops []fabric.Op) {
+// later leaves an op that belongs to no transfer to the worker. Unlike submit it may be called while reaping.
+func (p *path) later(op fabric.Op) {
 	p.todo.Lock()
-	p.todo.list = append(p.todo.list, pending{t, ops})
+	p.todo.list = append(p.todo.list, pending{nil, []fabric.Op{op}})
 	p.undone.Store(int64(len(p.todo.list)))
 	p.todo.Unlock()
 	p.wakeWorker()
@@ -153,7 +153,9 @@ func (p *path) pumpLocked() (refused []refusal) {
 			if errors.Is(err, fabric.ErrAgain) {
 				break
 			}
-			refused = append(refused, refusal{head.t, len(head.ops), err})
+			if head.t != nil {
+				refused = append(refused, refusal{head.t, len(head.ops), err})
+			}
 		}
 		*head = pending{}
 		s.next++
@@ -240,7 +242,8 @@ func (p *path) settleErrors() {
 	}
 }
 
-// opsEnded counts n ended ops of t and moves it to its next stage after the last.
+// opsEnded counts n ended ops of t, and ends it after the last. Its notification, if it did not travel with the bytes, goes
+// out then and holds up nobody: waiting for it took a third of the time of 1024 x 4 KiB over TCP.
 func (p *path) opsEnded(t *transfer, n int64) {
 	if t.ops.Add(-n) > 0 {
 		return
@@ -253,10 +256,7 @@ func (p *path) opsEnded(t *transfer, n int64) {
 		return
 	}
 	if t.notify {
-		t.notify = false
-		t.ops.Store(1)
-		p.later(t, t.notification())
-		return
+		p.later(t.notification())
 	}
 	p.end(t, CodeSuccess, "success")
 }
@@ -287,6 +287,7 @@ func (p *path) close(reason error) {
 	p.broken.Unlock()
 	defer close(p.gone)
 	p.tr.forget(p.ep)
+	p.pump()         // notifications of what has succeeded
 	_ = p.ep.Close() // nothing to do about it: every op has its error entry
 	p.reap()
 	close(p.quit)

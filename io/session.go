@@ -75,7 +75,7 @@ func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *S
 	if !s.local.enter() {
 		return s.refused(fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound))
 	}
-	t := &transfer{status: st, session: s, path: p.path, uid: uid, kind: kind, total: total, start: time.Now(), limit: s.limit}
+	t := &transfer{status: st, session: s, path: p.path, uid: uid, kind: kind, total: total, key: p.to.key, start: time.Now(), limit: s.limit}
 	t.batch = batches.Get().(*batch)
 	t.batch.build(kind, &p.to, lo, ro, sz)
 	st.SetCode(CodeInProgress)
