@@ -33,7 +33,7 @@ int mori_usable(void) {
 
 int mori_fail_answer(int answer, const char *what) {
 	if (answer == MORI_STALE) {
-		PyErr_Format(PyExc_RuntimeError, "%s is closed", what);
+		PyErr_Format(PyExc_RuntimeError, "E_STATE|%s is closed", what);
 	} else {
 		PyErr_Format(PyExc_SystemError, "%s: internal error %d, see standard output", what, answer);
 	}
@@ -42,6 +42,10 @@ int mori_fail_answer(int answer, const char *what) {
 
 static PyObject *post(uint64_t session, int write, numbers *lo, numbers *ro, numbers *sz, uint64_t uid) {
 	mori_status_ref ref;
+	if (mori_status_type == NULL) {
+		PyErr_SetString(PyExc_RuntimeError, "E_STATE|posting needs setup(base, codes) first");
+		return NULL;
+	}
 	int answer = moriPost(session, write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, uid, 0, &ref);
 	if (answer == MORI_WOULD_WAIT) {
 		Py_BEGIN_ALLOW_THREADS

@@ -130,6 +130,10 @@ static PyObject *status_set_message(PyObject *self, PyObject *message) {
 
 PyObject *mori_new_status(void) {
 	mori_status_ref ref;
+	if (mori_status_type == NULL) {
+		PyErr_SetString(PyExc_RuntimeError, "E_STATE|statuses need setup(base, codes) first");
+		return NULL;
+	}
 	int answer = moriStatusNew(&ref);
 	if (answer != MORI_OK) {
 		mori_fail_answer(answer, "status");
