@@ -18,13 +18,16 @@ const (
 	// stagingLen is the buffer through which headers, tables and small payloads arrive. Each read of a payload ends in it, so that
 	// the next header comes by the same system call.
 	stagingLen = 16 << 10
+	// tailLen is the part of it that a long payload's reads end in: what arrives here is copied once more, and behind a long payload
+	// comes another one, as a rule.
+	tailLen = 1 << 10
 	// trashLen is the buffer for payload that nobody wants.
 	trashLen = 64 << 10
 	// answerFirst is the payload before whose reading queued answers are sent, and answerBytes how much is taken altogether before they
 	// are. In between they wait for the end of a payload that is arriving: each answer wakes two goroutines on the other side, and with
 	// 128 x 1 MiB on 2 cores every third context switch was one of those.
-	answerFirst = 2 << 20
-	answerBytes = 2 << 20
+	answerFirst = 4 << 20
+	answerBytes = 4 << 20
 )
 
 // errEnded stops a reader whose connection ended on this side.
@@ -124,7 +127,11 @@ func (l *link) receive(dst []sys.Iovec, n uint64) error {
 	for n > 0 {
 		in.r, in.w = 0, 0
 		dst = sys.Advance(dst, 0)
-		m, err := l.recv(append(dst, sys.Iovec{Addr: sys.AddrOf(in.buf), Len: stagingLen}), n+stagingLen)
+		tail := uint64(stagingLen)
+		if n > stagingLen {
+			tail = tailLen
+		}
+		m, err := l.recv(append(dst, sys.Iovec{Addr: sys.AddrOf(in.buf), Len: tail}), n+tail)
 		if err != nil {
 			return err
 		}
