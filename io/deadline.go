@@ -10,8 +10,8 @@ import (
 	"mori/core/fabric"
 )
 
-// startTick starts the engine's clock, once: it looks for transfers past their deadline and books notifications that
-// nobody asked for. It needs e.mu held.
+// startTick starts the engine's clock, once: it looks for transfers past their deadline, for backlogs, and for
+// notifications that nobody asked for. It needs e.mu held.
 func (e *Engine) startTick() {
 	if e.stopTick != nil {
 		return
@@ -28,12 +28,23 @@ func (e *Engine) startTick() {
 				e.inbounds.drain()
 				for _, p := range e.store.allPeers() {
 					p.expire(time.Now())
+					p.nudge()
 				}
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
+}
+
+// nudge lets the workers of paths with a backlog look for room again. Completions do that already; this is for a provider that
+// makes room only after it told of a completion.
+func (p *peer) nudge() {
+	for _, q := range p.allPaths() {
+		if q.waiting.Load() > 0 {
+			q.wakeWorker()
+		}
+	}
 }
 
 // expire fails the transfers whose deadline has passed and closes their paths, so that no byte of them can land here

@@ -220,6 +220,27 @@ func TestManySubmitters(t *testing.T) {
 	})
 }
 
+func TestMoreOpsThanTheQueueHolds(t *testing.T) {
+	cfg := DefaultBackendConfig()
+	cfg.EnableChunking, cfg.ChunkBytes = true, 4096
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		const size = 16 << 20
+		a, b, s := pair(t, size, kind, cfg)
+		fill(a.mem, 11)
+		var all []*Status
+		for i := range uint64(8) { // 4096 ops in all, some of them small enough to end inline
+			n := uint64(size / 8)
+			all = append(all, s.Write([]uint64{i * n}, []uint64{i * n}, []uint64{n}, i), s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 100+i))
+		}
+		for _, st := range all {
+			succeed(t, st)
+		}
+		if !bytes.Equal(a.mem, b.mem) {
+			t.Error("bytes differ")
+		}
+	})
+}
+
 func TestAnEngineReachesItself(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		e := newSide(t, "me", 4096, kind, nil)

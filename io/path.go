@@ -18,8 +18,8 @@ import (
 // Flow of a transfer: start ─▶ (backlog while the endpoint's queue is full) ─▶ endpoint ─▶ completion queue ─▶ reap ─▶
 // opsEnded. Completions are reaped by whoever adds them to the queue: the submitting goroutine for what the
 // provider finishes inline, else the provider's own, which saves two hand-overs between goroutines (8 bytes over
-// TCP). Reaping never submits; what is to be submitted then is left to the path's worker. Nothing is locked while
-// statuses change, and sub is never held by who reaps.
+// TCP). Reaping never submits, since it may run inside Submit; what is to be submitted then is left to the path's worker.
+// sub is held while submitting, and order.mu while statuses change.
 type path struct {
 	peer    *peer
 	tr      *transport
@@ -42,7 +42,7 @@ type path struct {
 		backlog []pending // from next on, oldest first
 		next    int
 	}
-	waiting atomic.Int64 // length of the backlog
+	waiting atomic.Int64 // length of the backlog, or 1 while it is found out
 
 	todo struct { // what reaping leaves for others to submit
 		sync.Mutex
@@ -145,13 +145,20 @@ func (p *path) pump() {
 // pumpLocked needs sub held and returns what the endpoint will never take.
 func (p *path) pumpLocked() (refused []refusal) {
 	s := &p.sub
+	told := false // reaping knows that somebody waits
 	for s.next < len(s.backlog) {
 		head := &s.backlog[s.next]
 		n, err := p.ep.Submit(head.ops)
 		head.ops = head.ops[n:]
 		if len(head.ops) > 0 {
 			if errors.Is(err, fabric.ErrAgain) {
-				break
+				if told {
+					break
+				}
+				// Room that came before we told would pass unnoticed: look once more.
+				p.waiting.Store(1)
+				told = true
+				continue
 			}
 			if head.t != nil {
 				refused = append(refused, refusal{head.t, len(head.ops), err})
