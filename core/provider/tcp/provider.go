@@ -28,7 +28,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultLinks is how many connections an endpoint has. On 2 cores, as a share of plain sockets at their best, 1, 2 and 4 connections move
+// DefaultLinks is how many connections an endpoint has. On 2 cores, as a share of plain sockets at their best, 1, 2 and 4 connections moved
 // 128 x 1 MiB at 0.73, 0.89 and 0.94 (reads 0.74, 0.80, 1.0), and 1024 x 4 KiB blocks at 0.56, 0.68 and 0.73 (reads 0.44, 0.50, 0.71).
 const DefaultLinks = 4
 

@@ -134,7 +134,6 @@ func (l *link) applied(h *header) error {
 				return errEnded
 			}
 		}
-		l.told(l.ep.queues.Rx)
 	}
 	return l.ack(h.ticket, 0)
 }
@@ -179,7 +178,6 @@ func (l *link) onReply(h *header) error {
 	}
 	if s.mark(slotAnswered) {
 		l.ep.complete(s)
-		l.told(l.ep.queues.Tx)
 	}
 	return nil
 }
@@ -211,7 +209,6 @@ func (l *link) onAck(h *header) error {
 			l.ep.complete(s)
 		}
 	}
-	l.told(l.ep.queues.Tx)
 	l.in.r += n
 	return nil
 }

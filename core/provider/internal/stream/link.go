@@ -3,14 +3,12 @@
 package stream
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
@@ -75,26 +73,13 @@ func newLink(ep *Endpoint, index int, conn net.Conn) (*link, error) {
 		return nil, fmt.Errorf("use connection to %v: %w", conn.RemoteAddr(), err)
 	}
 	l := &link{ep: ep, index: index, conn: conn, raw: raw, wake: make(chan struct{}, 1)}
-	var serr error
-	err = raw.Control(func(fd uintptr) {
-		l.fd = int(fd)
-		serr = blockUpTo(l.fd, lingerWait)
-	})
-	if err = errors.Join(err, serr); err != nil {
+	if err := raw.Control(func(fd uintptr) { l.fd = int(fd) }); err != nil {
 		return nil, fmt.Errorf("use connection to %v: %w", conn.RemoteAddr(), err)
 	}
 	l.busy = true // until the handshake is over, nothing is sent
 	l.in.init()
+	l.out.init()
 	return l, nil
-}
-
-// lingerWait is how long a reader waits in the kernel before it leaves its thread and waits at the poller.
-const lingerWait = 20 * time.Millisecond
-
-// blockUpTo makes calls without MSG_DONTWAIT wait: receiving for up to d, sending until all is sent or the socket shut down.
-func blockUpTo(fd int, d time.Duration) error {
-	tv := syscall.NsecToTimeval(d.Nanoseconds())
-	return errors.Join(syscall.SetNonblock(fd, false), syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &tv))
 }
 
 // post queues a job. Somebody has to kick afterwards. After the goodbye there is nothing to send: the op ends with the connection.

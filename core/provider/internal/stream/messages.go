@@ -31,7 +31,6 @@ func (l *link) onSend(h *header) error {
 	if err != nil {
 		return err
 	}
-	l.told(ep.queues.Rx)
 	b.arrived.Add(int64(n) + eagerCost)
 	if err := l.ack(ticket, 0); err != nil {
 		return err
@@ -131,7 +130,6 @@ func (l *link) onBody(h *header) error {
 	b.pulling, b.receive = false, fabric.Op{}
 	b.mu.Unlock()
 	ep.recv.Filled(&op, offer.length, offer.data, remoteFlags(&offer))
-	l.told(ep.queues.Rx)
 	return l.ack(offer.ticket, 0)
 }
 

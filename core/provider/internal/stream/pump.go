@@ -32,15 +32,23 @@ type pump struct {
 	bytes uint64      // of the batch
 	acks  []ackEntry
 	big   [][]byte // tables that did not fit the arena
+
+	try   func(fd uintptr) bool // for RawConn.Write
+	tried int
+	err   error
+}
+
+func (p *pump) init() {
+	p.try = func(fd uintptr) bool {
+		p.tried, p.err = sys.Sendv(int(fd), p.rest, syscall.MSG_DONTWAIT)
+		return p.err != syscall.EAGAIN
+	}
 }
 
 // pump sends until nothing is queued, with busy set by the caller. Inline it gives up when it would have to wait or has sent
 // its share, and leaves the rest to the writer.
 func (l *link) pump(inline bool) {
-	p, budget, flags := &l.out, uint64(inlineMax), 0
-	if inline {
-		flags = syscall.MSG_DONTWAIT
-	}
+	p, budget := &l.out, uint64(inlineMax)
 	for {
 		if len(p.rest) == 0 {
 			l.settle()
@@ -53,10 +61,13 @@ func (l *link) pump(inline bool) {
 			}
 			budget -= min(budget, p.bytes)
 		}
-		n, err := sys.Sendv(l.fd, p.rest, flags)
+		n, err := sys.Sendv(l.fd, p.rest, syscall.MSG_DONTWAIT)
 		if err == syscall.EAGAIN {
-			l.handOver()
-			return
+			if inline {
+				l.handOver()
+				return
+			}
+			n, err = l.waitAndSend()
 		}
 		if err != nil {
 			l.broken(err)
@@ -64,6 +75,14 @@ func (l *link) pump(inline bool) {
 		}
 		p.rest = sys.Advance(p.rest, uint64(n))
 	}
+}
+
+// waitAndSend sends once the socket has room.
+func (l *link) waitAndSend() (int, error) {
+	if err := l.raw.Write(l.out.try); err != nil {
+		return 0, err
+	}
+	return l.out.tried, l.out.err
 }
 
 // broken ends the connection from the write side. busy stays set, so nobody pumps again.
