@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mori/core/fabric"
 )
@@ -44,11 +45,11 @@ type path struct {
 	}
 	waiting atomic.Int64 // length of the backlog, or 1 while it is found out
 
-	todo struct { // what reaping leaves for others to submit
+	todo struct { // notifications, which reaping leaves for others to submit
 		sync.Mutex
-		list []pending
+		list  []pending
+		timer *time.Timer // tells the worker; runs while the list is not empty
 	}
-	undone atomic.Int64 // length of todo
 
 	broken struct {
 		sync.Mutex
@@ -73,6 +74,8 @@ func newPath(p *path) *path {
 			p.reasons = append(p.reasons, p.name+": "+why)
 		}
 	}
+	p.todo.timer = time.NewTimer(time.Hour)
+	p.todo.timer.Stop()
 	p.cq.OnReady(p.reap)
 	go p.work()
 	return p
@@ -101,9 +104,6 @@ func (p *path) start(t *transfer) {
 	t.ops.Store(int64(len(ops)) + 1) // one for ourselves: t can't end while we submit
 	p.submit(t, ops)
 	p.opsEnded(t, 1)
-	if p.undone.Load() > 0 { // sooner than the worker wakes
-		p.pump()
-	}
 }
 
 // submit hands ops to the endpoint, or to the backlog.
@@ -112,31 +112,42 @@ func (p *path) submit(t *transfer, ops []fabric.Op) {
 		return
 	}
 	p.sub.Lock()
+	p.takeTodo()
 	p.sub.backlog = append(p.sub.backlog, pending{t, ops})
 	refused := p.pumpLocked()
 	p.sub.Unlock()
 	p.refuse(refused)
 }
 
-// later leaves an op that belongs to no transfer to the worker. Unlike submit it may be called while reaping.
+// notifyDelay is how long a notification waits for a transfer that it can go along with. Sent on its own at once, it made the next
+// of several 8-byte reads over TCP wait: 280 instead of 130 us.
+const notifyDelay = 200 * time.Microsecond
+
+// later leaves an op that belongs to no transfer to the next submit, or to the worker. Unlike submit it may be called while reaping.
 func (p *path) later(op fabric.Op) {
 	p.todo.Lock()
+	defer p.todo.Unlock()
 	p.todo.list = append(p.todo.list, pending{nil, []fabric.Op{op}})
-	p.undone.Store(int64(len(p.todo.list)))
-	p.todo.Unlock()
-	p.wakeWorker()
+	if len(p.todo.list) == 1 {
+		p.todo.timer.Reset(notifyDelay)
+	}
+}
+
+// takeTodo moves what was left for later to the backlog. It needs sub held.
+func (p *path) takeTodo() {
+	p.todo.Lock()
+	defer p.todo.Unlock()
+	if len(p.todo.list) > 0 {
+		p.sub.backlog = append(p.sub.backlog, p.todo.list...)
+		p.todo.list = p.todo.list[:0]
+		p.todo.timer.Stop()
+	}
 }
 
 // pump sends what waits, as far as there is room.
 func (p *path) pump() {
 	p.sub.Lock()
-	if p.undone.Load() > 0 {
-		p.todo.Lock()
-		p.sub.backlog = append(p.sub.backlog, p.todo.list...)
-		p.todo.list = nil
-		p.undone.Store(0)
-		p.todo.Unlock()
-	}
+	p.takeTodo()
 	refused := p.pumpLocked()
 	p.sub.Unlock()
 	p.refuse(refused)
@@ -194,6 +205,8 @@ func (p *path) work() {
 	for {
 		select {
 		case <-p.kick:
+			p.pump()
+		case <-p.todo.timer.C:
 			p.pump()
 		case <-p.quit:
 			return
@@ -299,6 +312,7 @@ func (p *path) close(reason error) {
 	p.reap()
 	close(p.quit)
 	<-p.done
+	p.todo.timer.Stop()
 	p.pump() // the closed endpoint refuses the backlog
 	p.reap()
 	p.reaps.settle()
