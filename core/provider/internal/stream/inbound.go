@@ -104,7 +104,9 @@ func (l *link) onWrite(h *header) error {
 		return err
 	}
 	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteWrite, l.in.scratch(len(segs)))
-	l.answerBefore(n)
+	if n > answerFirst {
+		l.kick()
+	}
 	if errno != 0 {
 		if err := l.discard(n); err != nil {
 			return err
@@ -171,7 +173,9 @@ func (l *link) onReply(h *header) error {
 	}
 	s.errno = wireErrno(h.data)
 	if h.length > 0 {
-		l.answerBefore(h.length)
+		if h.length > answerFirst {
+			l.kick()
+		}
 		if err := l.receive(appendLocal(l.in.scratch(1+len(s.op.More)), &s.op, s.n), s.n); err != nil {
 			return err
 		}

@@ -23,11 +23,8 @@ const (
 	tailLen = 1 << 10
 	// trashLen is the buffer for payload that nobody wants.
 	trashLen = 64 << 10
-	// answerFirst is the payload before whose reading queued answers are sent, and answerBytes how much is taken altogether before they
-	// are. In between they wait for the end of a payload that is arriving: each answer wakes two goroutines on the other side, and with
-	// 128 x 1 MiB on 2 cores every third context switch was one of those.
-	answerFirst = 4 << 20
-	answerBytes = 4 << 20
+	// answerFirst is the payload before whose reading queued answers are sent.
+	answerFirst = 128 << 10
 )
 
 // errEnded stops a reader whose connection ended on this side.
@@ -43,8 +40,6 @@ type reader struct {
 	iov     []sys.Iovec
 	trash   []byte
 	goodbye bool
-	mid     bool   // in the middle of a payload
-	taken   uint64 // payload since answers were sent
 
 	holds atomic.Pointer[util.MR] // the region that payload is arriving in
 
@@ -121,8 +116,6 @@ func (l *link) receive(dst []sys.Iovec, n uint64) error {
 		n -= uint64(m)
 		dst = sys.Advance(dst, uint64(m))
 	}
-	in.mid = n > 0
-	defer func() { in.mid = false }()
 	for n > 0 {
 		in.r, in.w = 0, 0
 		dst = sys.Advance(dst, 0)
@@ -142,14 +135,6 @@ func (l *link) receive(dst []sys.Iovec, n uint64) error {
 		dst = sys.Advance(dst, uint64(m))
 	}
 	return nil
-}
-
-// answerBefore sends queued answers before a payload of n bytes, if they should not wait for its end.
-func (l *link) answerBefore(n uint64) {
-	if l.in.taken += n; n > answerFirst || l.in.taken > answerBytes {
-		l.in.taken = 0
-		l.kick()
-	}
 }
 
 // discard takes n bytes of payload that go nowhere.
@@ -187,9 +172,7 @@ func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 		n, err = sys.Recvv(l.fd, iov, syscall.MSG_DONTWAIT)
 	}
 	if err == syscall.EAGAIN {
-		if !in.mid {
-			l.kick()
-		}
+		l.kick()
 		in.arg = iov
 		if err = l.raw.Read(in.try); err == nil {
 			n, err = in.tryN, in.err
