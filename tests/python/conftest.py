@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 from mori.io import BackendType, IOEngine
 from support import BACKENDS, Peer, introduce, new_engine
+
+# A background job of a shell ignores SIGINT, and so would every process that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
