@@ -99,3 +99,28 @@ func TestMessagesKeepOrder(t *testing.T) {
 		})
 	}
 }
+
+// TestRemoteDataOnManyLinksFindsRoom has the readers of all links wait for room in a queue of one entry.
+func TestRemoteDataOnManyLinksFindsRoom(t *testing.T) {
+	p := tcp.New(tcp.Options{Links: 4})
+	a, b := newSide(t, p), newSideQueue(t, p, 1)
+	connect(t, a, b)
+	const count, block = 200, 32 << 10
+	src := alloc(t, block)
+	key := share(t, b, a, alloc(t, block))
+	op := fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: seg(src), RSeg: fabric.RSeg{Len: block, Key: key}}
+	ops := make([]fabric.Op, count)
+	for i := range ops {
+		ops[i] = op
+		ops[i].Data = uint64(i)
+	}
+	submit(t, a, ops...)
+	seen := map[uint64]bool{}
+	for range count {
+		seen[wait(t, b, 1)[0].Data] = true
+	}
+	if len(seen) != count {
+		t.Errorf("%d of %d notices came", len(seen), count)
+	}
+	wait(t, a, count)
+}

@@ -52,11 +52,17 @@ func testContext(tb testing.TB) context.Context {
 // newSide makes an enabled endpoint.
 func newSide(tb testing.TB, p *tcp.Provider) *side {
 	tb.Helper()
+	return newSideQueue(tb, p, 4096)
+}
+
+// newSideQueue makes one whose completion queue holds size entries.
+func newSideQueue(tb testing.TB, p *tcp.Provider, size int) *side {
+	tb.Helper()
 	ctx := testContext(tb)
 	in := must[[]*fabric.Info](tb)(p.GetInfo(ctx, "", "", nil))[0]
 	s := &side{fab: must[fabric.Fabric](tb)(p.Open(ctx, in)), ctx: ctx}
 	s.dom = must[fabric.Domain](tb)(s.fab.Domain(ctx, in))
-	s.cq = must[fabric.CQ](tb)(s.dom.CQ(4096))
+	s.cq = must[fabric.CQ](tb)(s.dom.CQ(size))
 	s.eq = must[fabric.EQ](tb)(s.fab.EQ(16))
 	s.ep = must[fabric.Endpoint](tb)(s.dom.Endpoint(in))
 	check(tb, s.ep.BindCQ(s.cq, fabric.DirTransmit|fabric.DirRecv, false))

@@ -127,17 +127,29 @@ func (l *link) onWrite(h *header) error {
 func (l *link) applied(h *header) error {
 	if h.flags&flagRemoteData != 0 {
 		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Len: h.length, Data: h.data}
-		for !l.ep.queues.Rx.TryPush(c) {
-			// Nothing more is read from this peer until the program reads its completions.
-			l.kick()
-			select {
-			case <-l.ep.inbox.space:
-			case <-l.ep.fate.over:
-				return errEnded
+		if !l.ep.queues.Rx.TryPush(c) {
+			if err := l.pushLater(c); err != nil {
+				return err
 			}
 		}
 	}
 	return l.ack(h.ticket, 0)
+}
+
+// pushLater waits until the program has read completions. Meanwhile nothing more is read from this link.
+func (l *link) pushLater(c fabric.Completion) error {
+	l.kick()
+	for {
+		select {
+		case <-l.ep.inbox.space:
+		case <-l.ep.fate.over:
+			return errEnded
+		}
+		if l.ep.queues.Rx.TryPush(c) {
+			l.ep.inbox.wake() // the word of room came once, and readers of other links may wait for it, too
+			return nil
+		}
+	}
 }
 
 func (l *link) onRead(h *header) error {
