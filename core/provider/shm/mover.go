@@ -190,13 +190,6 @@ func (m *mover) send(kind uint8, body []byte) {
 	}
 }
 
-// Help copies slices of the domain's queued jobs; see fabric.Helper.
-func (m *mover) Help(enough func() bool) {
-	s := sliceLists.Get().(*slice)
-	m.domain.pool.help(s, enough)
-	sliceLists.Put(s)
-}
-
 // Path says how bytes move; see stream.Direct.
 func (m *mover) Path() (name, reason string) {
 	return wayText[m.greet.reach.way], m.greet.reach.reason

@@ -112,15 +112,6 @@ func (p *pool) work() {
 	}
 }
 
-// help does a worker's work on the caller's goroutine while there is some and enough answers false.
-func (p *pool) help(s *slice, enough func() bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.head != nil && !enough() {
-		p.copySlice(p.head, s)
-	}
-}
-
 // copySlice takes the next slice of j, which is the head, and moves it. mu is released meanwhile.
 func (p *pool) copySlice(j *job, s *slice) {
 	j.walk.next(s, p.slice)

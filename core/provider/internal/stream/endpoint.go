@@ -132,13 +132,6 @@ func (ep *Endpoint) Path() (name, reason string) {
 	return "stream", ""
 }
 
-// Help gives a waiting goroutine to the Direct; see fabric.Helper.
-func (ep *Endpoint) Help(enough func() bool) {
-	if h, ok := ep.direct.(fabric.Helper); ok {
-		h.Help(enough)
-	}
-}
-
 // RecvCQ is the queue of OpRemoteWrite completions.
 func (ep *Endpoint) RecvCQ() *util.CQ { return ep.queues.Rx }
 
