@@ -93,3 +93,6 @@ func AllowPtrace() error {
 	}
 	return nil
 }
+
+// Yield lets other threads run on this processor, if there are any (sched_yield).
+func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
