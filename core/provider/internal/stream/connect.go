@@ -277,6 +277,9 @@ func (ep *Endpoint) launch() error {
 		l.mu.Unlock()
 	}
 	ep.mu.Unlock()
-	ep.links[0].kick()
+	if ep.fate.enter() { // else the connection has ended already, and its end belongs to undo
+		ep.links[0].kick()
+		ep.fate.leave()
+	}
 	return nil
 }
