@@ -117,7 +117,7 @@ func (p *peer) connect(ctx context.Context, tr *transport, to fabric.Addr, w *we
 	}
 	q.ep, q.cq = ep, cq
 	control, _ := controlAddr(p.desc)
-	if _, err := ep.(fabric.Connector).Connect(ctx, dialAddr(to, control), w.Token); err != nil {
+	if _, err := ep.(fabric.Connector).Connect(ctx, core.DialAddr(to, control), w.Token); err != nil {
 		tr.forget(ep)
 		close(ready)
 		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err), ep.Close(), cq.Close())
@@ -128,7 +128,7 @@ func (p *peer) connect(ctx context.Context, tr *transport, to fabric.Addr, w *we
 }
 
 // askRegion asks the peer whether d is registered there, so that a session is never born broken.
-func (p *peer) askRegion(ctx context.Context, _ *backend, d MemoryDesc) error {
+func (p *peer) askRegion(ctx context.Context, d MemoryDesc) error {
 	known, size, err := p.ctl.region(ctx, d)
 	switch {
 	case err != nil:

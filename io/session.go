@@ -132,5 +132,5 @@ func (s *Session) makePlan(p *path) (*plan, error) {
 
 // verify asks the peer whether the remote region exists as described.
 func (s *Session) verify(ctx context.Context) error {
-	return s.peer.askRegion(ctx, s.backend, s.remote)
+	return s.peer.askRegion(ctx, s.remote)
 }

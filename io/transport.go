@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 
+	"mori/core"
 	"mori/core/fabric"
 )
 
@@ -62,7 +62,7 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 		return nil, err
 	}
 	at := tr.info.Clone()
-	at.Src = listenAddr(name, e.config.Host)
+	at.Src = core.ListenAddr(name, e.config.Host)
 	if tr.lis, err = tr.fab.Listen(ctx, at); err != nil {
 		return nil, fmt.Errorf("listen with %s: %w", name, err)
 	}
@@ -72,31 +72,6 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 	go tr.acceptLinks(run, e)
 	go tr.watchEvents(run)
 	return tr, nil
-}
-
-// listenAddr is where to listen for data: networks at the host of the control plane, others as they like.
-func listenAddr(name, host string) fabric.Addr {
-	if name != "tcp" {
-		return ""
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	return fabric.Addr(net.JoinHostPort(host, "0"))
-}
-
-// dialAddr replaces an unspecified host ("0.0.0.0") in a peer's address by the host its control plane is reached at.
-func dialAddr(addr fabric.Addr, control string) fabric.Addr {
-	host, port, err := net.SplitHostPort(string(addr))
-	if err != nil {
-		return addr
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		if h, _, err := net.SplitHostPort(control); err == nil {
-			return fabric.Addr(net.JoinHostPort(h, port))
-		}
-	}
-	return addr
 }
 
 // opBytes is where transfers are cut: at the user's chunk size if chunking is on, else where the provider is fastest.
