@@ -42,6 +42,7 @@ const (
 	ErrCRC          Errno = 264                         // the checksum differs
 	ErrTruncated    Errno = 265                         // the message was longer than the receive buffer
 	ErrNoKey        Errno = 266                         // no region has this key, or the key is taken
+	ErrNoAV         Errno = 267                         // no address vector bound
 	ErrOverrun      Errno = 268                         // a queue overflowed
 	ErrNoMR         Errno = 270                         // no such local region
 	ErrClosed       Errno = Errno(syscall.EBADF)        // the object was closed
@@ -60,6 +61,7 @@ var fabricErrnoText = map[Errno]string{
 	ErrCRC:        "checksum mismatch",
 	ErrTruncated:  "message truncated",
 	ErrNoKey:      "region key not known or taken",
+	ErrNoAV:       "missing or unavailable address vector",
 	ErrOverrun:    "queue overrun",
 	ErrNoMR:       "memory region not known",
 	ErrClosed:     "object closed",

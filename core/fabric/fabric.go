@@ -62,11 +62,17 @@ type ConnReq interface {
 
 // A Domain is one device: the home of memory, queues and endpoints.
 type Domain interface {
-	// Endpoint makes an unconnected endpoint in state idle.
+	// Endpoint makes an endpoint of type in.EPType in state idle; nil and zero make an EPMsg.
 	Endpoint(in *Info) (Endpoint, error)
 
 	// CQ opens a completion queue that holds at least size entries.
 	CQ(size int) (CQ, error)
+
+	// Counter opens a counter at zero. ErrNoSys if this provider does not count in unit.
+	Counter(unit CountUnit) (Counter, error)
+
+	// AV opens an address vector with space for size addresses to begin with.
+	AV(size int) (AV, error)
 
 	// Reg registers a buffer for the rights in access. The buffer stays the caller's, who keeps it alive
 	// until MR.Close returned.
@@ -80,30 +86,47 @@ type Domain interface {
 	Close() error
 }
 
-// An Endpoint moves bytes to and from one peer.
+// An Endpoint moves bytes to and from peers: one if it is an EPMsg, which is a Connector, too, and all those of its address
+// vector if it is an EPRDM.
 //
-//	idle ──BindCQ,BindEQ──▶ idle ──Enable──▶ enabled ──Connect,Accept──▶ connected ──▶ shut ──Close──▶ closed
+//	EPMsg  idle ──Bind…──▶ idle ──Enable──▶ enabled ──Connect,Accept──▶ connected ──▶ shut ──Close──▶ closed
 //	                                                        (Shutdown, the peer's, or a broken connection)
+//	EPRDM  idle ──Bind…──▶ idle ──Enable──▶ enabled ──Close──▶ closed
 //
-// Submit before Enable is ErrOpBadState; receives may be posted from enabled on, everything else needs
+// Submit before Enable is ErrOpBadState. On an EPMsg, receives may be posted from enabled on, everything else needs
 // connected (ErrNotConn). When the connection ends, every op in flight ends with an error entry before the
 // EQ tells.
+//
+// An EPRDM connects by itself with the first op to a peer, which waits meanwhile. If that fails, or the connection breaks,
+// the ops on their way to this peer, and no others, end with an error entry, and the next op tries anew. Ops to different peers
+// are not ordered. A Dest that the address vector does not hold is ErrInvalid.
 type Endpoint interface {
 	// BindCQ sends the completions of dir to cq. With selective, successes are reported only for ops with
 	// OpWantCQE. Only in state idle; each direction once.
 	BindCQ(cq CQ, dir Dir, selective bool) error
 
-	// BindEQ sends connection events to eq. Only in state idle.
+	// BindCounter makes c count what events names. Only in state idle; each event once. Ops count whether or not they
+	// complete in the CQ.
+	BindCounter(c Counter, events CountEvents) error
+
+	// BindAV makes av the meaning of Op.Dest and Completion.Src. Only in state idle, once; ErrInvalid on an EPMsg.
+	BindAV(av AV) error
+
+	// BindEQ sends connection events to eq. Only in state idle. An EPRDM has none, and leaves it empty.
 	BindEQ(eq EQ) error
 
-	// Enable ends configuration. ErrNoCQ without a CQ for both directions.
+	// Enable ends configuration. ErrNoCQ without a CQ for both directions; ErrNoAV for an EPRDM without an AV.
 	Enable() error
+
+	// Name is the address of an enabled EPRDM, for its peers' address vectors: Info.Src, or one of the provider's choice. ErrOpBadState
+	// before Enable, ErrNoSys on an EPMsg.
+	Name() (Addr, error)
 
 	// Submit queues a prefix of ops in order, says how many, and does not wait for the network. The error
 	// tells why ops[n] was not taken: ErrAgain is a full queue. Safe for concurrent use.
 	Submit(ops []Op) (n int, err error)
 
-	// Cancel ends a pending receive with this Ctx by an ErrCanceled entry. Unknown or done: nothing.
+	// Cancel ends the pending receives with this Ctx by ErrCanceled entries. Unknown or done: nothing.
 	Cancel(ctx uint64) error
 
 	// Close ends the connection, ends every op with an error entry, and waits until no byte of any of
@@ -133,8 +156,27 @@ type Prober interface {
 	Path() (name, reason string)
 }
 
+// A WaitObject lets a program that sleeps in poll, epoll or an event loop of its own hear of a queue.
+//
+//	for {
+//		for q.TryWait() == ErrAgain { read until there is nothing }
+//		sleep until FD is readable
+//	}
+//
+// Whatever comes after TryWait returned nil makes the descriptor readable, so no wake-up is lost.
+type WaitObject interface {
+	// FD is a descriptor to wait for input on, the same at every call. It is the queue's: do not read, write or close it.
+	FD() (int, error)
+
+	// TryWait makes FD not readable and returns nil if there is nothing to read, and ErrAgain if there is, or if Signal was
+	// called: then read first. One waiter at a time.
+	TryWait() error
+}
+
 // A CQ receives completions. Safe for concurrent use; each entry is delivered once.
 type CQ interface {
+	WaitObject
+
 	// Read fills dst without blocking. ErrAgain if there is nothing; ErrAvail, after the successes that
 	// came before it, if the next entry is an error and waits in ReadErr.
 	Read(dst []Completion) (int, error)
@@ -161,6 +203,8 @@ type CQ interface {
 
 // An EQ receives connection events. Safe for concurrent use.
 type EQ interface {
+	WaitObject
+
 	// Read pops an event without blocking, or answers ErrAgain.
 	Read() (Event, error)
 
@@ -169,6 +213,55 @@ type EQ interface {
 
 	// Close frees the queue, or answers ErrBusy while an endpoint is bound.
 	Close() error
+}
+
+// A Counter counts ops that ended, successes and failures apart. Safe for concurrent use.
+type Counter interface {
+	WaitObject // there is something to read after the value or the error value changed
+
+	// Read is the count of successes.
+	Read() uint64
+
+	// ReadErr is the count of failures, of which Wait then knows that they are known.
+	ReadErr() uint64
+
+	// Add adds to the count of successes, AddErr to that of failures.
+	Add(n uint64) error
+	AddErr(n uint64) error
+
+	// Set sets the count of successes, SetErr that of failures.
+	Set(v uint64) error
+	SetErr(v uint64) error
+
+	// Wait parks until Read is at least threshold (nil), there are failures that ReadErr has not told (ErrAvail), ctx is done
+	// (its error), or the counter closed (ErrClosed).
+	Wait(ctx context.Context, threshold uint64) error
+
+	// Close frees the counter, or answers ErrBusy while an endpoint is bound.
+	Close() error
+}
+
+// An AV is an address vector: it gives addresses of EPRDM peers small numbers. Safe for concurrent use.
+type AV interface {
+	// Insert adds addresses and returns their numbers, in order. One that is there keeps its number. All or none: ErrInvalid if
+	// one cannot be an address.
+	Insert(addrs ...Addr) ([]AVAddr, error)
+
+	// Remove forgets a number, ErrInvalid if it is not there. Ops on their way go on. The number may be given to another.
+	Remove(a AVAddr) error
+
+	// Lookup is the address of a number, ErrInvalid if it is not there.
+	Lookup(a AVAddr) (Addr, error)
+
+	// Close frees the vector, or answers ErrBusy while an endpoint is bound.
+	Close() error
+}
+
+// An AtomicQuerier is a Domain that has atomics.
+type AtomicQuerier interface {
+	// QueryAtomic is how many elements one op of this kind may have; ErrNoSys if the provider does not have this op for
+	// this type, ErrInvalid if nobody has.
+	QueryAtomic(kind OpKind, op AtomicOp, t DataType) (count int, err error)
 }
 
 // An MR is a registered local buffer.

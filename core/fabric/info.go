@@ -7,20 +7,55 @@ type Caps uint64
 
 // Primary capabilities are granted only if asked for; secondary ones may be granted unasked.
 const (
-	CapMSG        Caps = 1 << iota // send and recv
-	CapRMA                         // read and write
-	CapAtomic                      // atomics
-	CapTagged                      // tagged matching: described by kOFI, offered by no provider yet
-	CapHMEM                        // device memory
-	CapMultiRecv                   // many messages into one receive buffer: offered by no provider yet
-	CapRMAEvent                    // counters at the target of RMA: offered by no provider yet
-	CapTrigger                     // triggered operations: offered by no provider yet
-	CapLocalComm                   // secondary: peers of this host
-	CapRemoteComm                  // secondary: peers of other hosts
+	CapMSG          Caps = 1 << iota // send and recv
+	CapRMA                           // read and write
+	CapAtomic                        // atomics
+	CapTagged                        // tagged matching: described by kOFI, offered by no provider yet
+	CapHMEM                          // device memory
+	CapMultiRecv                     // many messages into one receive buffer: offered by no provider yet
+	CapRMAEvent                      // counters at the target of RMA: offered by no provider yet
+	CapTrigger                       // triggered operations: offered by no provider yet
+	CapLocalComm                     // secondary: peers of this host
+	CapRemoteComm                    // secondary: peers of other hosts
+	CapSource                        // secondary: Completion.Src tells who sent
+	CapDirectedRecv                  // receives from one peer only: offered by no provider yet
+	CapSharedCtx                     // receive queues shared between endpoints: offered by no provider yet
+	CapScalable                      // several transmit contexts with one address: offered by no provider yet
 )
 
 // CapsSecondary are the capabilities that may be granted unasked.
-const CapsSecondary = CapLocalComm | CapRemoteComm
+const CapsSecondary = CapLocalComm | CapRemoteComm | CapSource
+
+// Mode are duties that a provider lays on its caller. Zero in hints means "I take no duty".
+type Mode uint32
+
+// The duties.
+const (
+	// ModeDenialFatal: an access that the target refuses may end the connection to it, and its cause may be any of
+	// ErrNoKey, ErrAccess, ErrRange and ErrConnReset. A queue pair of a NIC is like that.
+	ModeDenialFatal Mode = 1 << iota
+	// ModeKeyIsProof: regions have no secret: whoever knows a small number may use them.
+	ModeKeyIsProof
+)
+
+// Order are the pairs of ops to one peer that take effect in the order of their submission. The first letter is the later op's
+// kind: OrderRAW is a read after a write, which sees what that wrote. Atomics count as reads and writes.
+type Order uint32
+
+// The pairs. Up to Limits.OrderRAW, OrderWAR and OrderWAW bytes, where reads and writes meet.
+const (
+	OrderRAR Order = 1 << iota
+	OrderRAW
+	OrderRAS
+	OrderWAR
+	OrderWAW
+	OrderWAS
+	OrderSAR
+	OrderSAW
+	OrderSAS
+
+	OrderAll Order = 1<<iota - 1
+)
 
 // MRMode are the rules a provider's memory registration needs. Zero in hints means "I follow no rule".
 type MRMode uint32
@@ -68,7 +103,10 @@ type Limits struct {
 	SegLimit   int    // local segments of one op
 	RSegLimit  int    // remote segments of one op
 	MRKeySize  int    // bytes of MR.Raw
+	MaxAtomic  uint64 // bytes of one atomic op
 	BestOp     uint64 // bytes per op at which a large transfer is best cut for throughput
+
+	OrderRAW, OrderWAR, OrderWAW uint64 // bytes of an op up to which Info.Order holds
 }
 
 // Info describes one way to communicate. GetInfo fills it; Open, Domain, Listen and Endpoint take it.
@@ -78,7 +116,9 @@ type Info struct {
 	FabricName      string // the network: "loopback", "10.0.0.0/8"
 	DomainName      string // the device: "lo", "mlx5_0"
 	Caps            Caps
+	Mode            Mode
 	MRMode          MRMode
+	Order           Order // zero in hints is a wildcard
 	EPType          EPType
 	Src, Dest       Addr
 	Limits          Limits

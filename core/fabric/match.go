@@ -13,7 +13,7 @@ const mrModeTarget = MRVirtAddr | MRProvKey
 // Match answers hints with what offer, a provider's full ability, can do of them: a new Info, or ErrNoData with the
 // reason.
 //
-// Zero in hints is a wildcard, but for MRMode, where it means that the caller follows no rule; nil hints ask for
+// Zero in hints is a wildcard, but for Mode and MRMode, where it means that the caller follows no rule; nil hints ask for
 // nothing and follow every rule. Of the primary capabilities those asked for are granted, or all if none is; secondary ones
 // come along. The offer's MRMode loses what the granted capabilities do not need, and what is left must be in the
 // hints. Limits must be at least the hints', but for BestOp, which is advice.
@@ -30,6 +30,12 @@ func Match(hints, offer *Info) (*Info, error) {
 	}
 	if asked := hints.Caps &^ CapsSecondary; asked != 0 {
 		out.Caps = asked | offer.Caps&CapsSecondary
+	}
+	if extra := offer.Mode &^ hints.Mode; extra != 0 {
+		return nil, noMatch(offer, "needs mode %#x", uint32(extra))
+	}
+	if missing := hints.Order &^ offer.Order; missing != 0 {
+		return nil, noMatch(offer, "does not keep order %#x", uint32(missing))
 	}
 	out.MRMode = neededMode(offer.MRMode, out.Caps)
 	if extra := out.MRMode &^ hints.MRMode; extra != 0 {
@@ -94,6 +100,10 @@ func matchLimits(hints, offer *Info) error {
 		{"local segments", uint64(h.SegLimit), uint64(o.SegLimit)},
 		{"remote segments", uint64(h.RSegLimit), uint64(o.RSegLimit)},
 		{"region keys", uint64(h.MRKeySize), uint64(o.MRKeySize)},
+		{"atomics", h.MaxAtomic, o.MaxAtomic},
+		{"read after write in order", h.OrderRAW, o.OrderRAW},
+		{"write after read in order", h.OrderWAR, o.OrderWAR},
+		{"write after write in order", h.OrderWAW, o.OrderWAW},
 	} {
 		if l.want > l.have {
 			return noMatch(offer, "bounds %s to %d and not %d", l.name, l.have, l.want)
@@ -102,7 +112,8 @@ func matchLimits(hints, offer *Info) error {
 	return nil
 }
 
-var capsText = [...]string{"MSG", "RMA", "ATOMIC", "TAGGED", "HMEM", "MULTI_RECV", "RMA_EVENT", "TRIGGER", "LOCAL_COMM", "REMOTE_COMM"}
+var capsText = [...]string{"MSG", "RMA", "ATOMIC", "TAGGED", "HMEM", "MULTI_RECV", "RMA_EVENT", "TRIGGER", "LOCAL_COMM", "REMOTE_COMM",
+	"SOURCE", "DIRECTED_RECV", "SHARED_CTX", "SCALABLE"}
 
 // String is the set in words, such as "MSG|RMA".
 func (c Caps) String() string {

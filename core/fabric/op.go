@@ -10,12 +10,16 @@ type OpKind uint8
 const (
 	OpSend OpKind = 1 + iota
 	OpRecv
-	OpRead        // remote to local
-	OpWrite       // local to remote
-	OpRemoteWrite // completions only: a peer wrote with OpRemoteData
+	OpRead          // remote to local
+	OpWrite         // local to remote
+	OpAtomic        // remote = remote op operand; see Atomic
+	OpFetchAtomic   // the same, and what was there before comes back
+	OpCompareAtomic // remote = operand where it compares with Atomic.Compare; what was there before comes back
+	OpRemoteWrite   // completions only: a peer wrote with OpRemoteData
 )
 
-var opKindText = [...]string{OpSend: "send", OpRecv: "recv", OpRead: "read", OpWrite: "write", OpRemoteWrite: "remote write"}
+var opKindText = [...]string{OpSend: "send", OpRecv: "recv", OpRead: "read", OpWrite: "write", OpAtomic: "atomic",
+	OpFetchAtomic: "fetching atomic", OpCompareAtomic: "comparing atomic", OpRemoteWrite: "remote write"}
 
 // String is the kind in lower case.
 func (k OpKind) String() string {
@@ -33,8 +37,16 @@ const (
 	OpWantCQE    OpFlags = 1 << iota // report success although the binding is selective
 	OpRemoteData                     // carry Op.Data to the peer: with a send, or with a write as OpRemoteWrite completion after its bytes are visible
 	OpInject                         // the buffer may be reused when Submit returns; never reports success; up to Limits.MaxInject bytes
-	OpFence                          // start after every earlier op of this endpoint ended
+	OpFence                          // start after every earlier op of this endpoint to the same peer ended
+
+	// The completion levels: what a success promises at least. A provider may promise more.
+	OpInjectComplete   // the local memory may be used again
+	OpTransmitComplete // the peer has it, and will not lose it if this side goes: what sends do unasked
+	OpDeliveryComplete // it is in place at the peer: in the memory of a receive, or visible in the region. What RMA and atomics do unasked
 )
+
+// OpLevels are the flags that choose a completion level. An op has one of them or none.
+const OpLevels = OpInjectComplete | OpTransmitComplete | OpDeliveryComplete
 
 // MRDesc is a local region's descriptor; zero where the provider needs none.
 type MRDesc uint64
@@ -55,15 +67,20 @@ type RSeg struct {
 
 // An Op is one piece of work. Local bytes are Seg followed by More, remote bytes RSeg followed by RMore; both
 // sides add up to the same length, and need not be cut alike. A zero Len is allowed.
+//
+// An atomic op has one segment on either side, whose length is a number of whole elements of Atomic.Type, up to
+// Limits.MaxAtomic bytes. RSeg.Addr is aligned to the element.
 type Op struct {
-	Kind  OpKind
-	Flags OpFlags
-	Seg   Seg
-	More  []Seg
-	RSeg  RSeg
-	RMore []RSeg
-	Data  uint64 // with OpRemoteData
-	Ctx   uint64 // comes back in the completion
+	Kind   OpKind
+	Flags  OpFlags
+	Dest   AVAddr // EPRDM: the peer, but for receives; EPMsg: 0
+	Seg    Seg
+	More   []Seg
+	RSeg   RSeg
+	RMore  []RSeg
+	Atomic *Atomic // of the atomic kinds; belongs to the provider until the op ended
+	Data   uint64  // with OpRemoteData
+	Ctx    uint64  // comes back in the completion
 }
 
 // Len is the number of local bytes.
@@ -73,6 +90,22 @@ func (op *Op) Len() uint64 {
 		n += op.More[i].Len
 	}
 	return n
+}
+
+// Access are the rights that op needs at its target: of atomics, plain ones write, AtomicRead reads, all others do both.
+func (op *Op) Access() Access {
+	switch op.Kind {
+	case OpWrite, OpAtomic:
+		return AccessRemoteWrite
+	case OpRead:
+		return AccessRemoteRead
+	case OpFetchAtomic, OpCompareAtomic:
+		if op.Atomic != nil && op.Atomic.Op == AtomicRead {
+			return AccessRemoteRead
+		}
+		return AccessRemoteRead | AccessRemoteWrite
+	}
+	return 0
 }
 
 // RLen is the number of remote bytes.
@@ -89,6 +122,7 @@ type Completion struct {
 	Ctx   uint64
 	Kind  OpKind
 	Flags OpFlags // OpRemoteData if Data is valid
+	Src   AVAddr  // OpRecv and OpRemoteWrite on EPRDM: who sent, 0 if the address vector does not know them
 	Len   uint64  // bytes moved or received
 	Data  uint64
 }
