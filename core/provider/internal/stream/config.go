@@ -47,8 +47,8 @@ type Config struct {
 // A Ticket names an op that Submit took, until it ended.
 type Ticket uint32
 
-// A Direct moves the payload of reads and writes beside the stream. Its methods are called from several
-// goroutines.
+// A Direct moves the payload of reads and writes, and messages if it wants to, beside the stream. Its methods are called from
+// several goroutines.
 type Direct interface {
 	// RMA takes an op over, or answers false: then it goes through the stream. Who takes it calls
 	// Endpoint.Finish or Endpoint.Forward exactly once, before or after RMA returns. op stays valid until then.
@@ -56,12 +56,26 @@ type Direct interface {
 	// not wait.
 	RMA(t Ticket, op *fabric.Op, key fabric.RegionKey) bool
 
+	// Messages reports whether this side's sends are the Direct's, too. Constant for a connection.
+	Messages() bool
+
+	// Send takes a message over. The calls come one at a time, in the order of submission; what RMA says of op holds here, too. Who
+	// takes it calls Endpoint.Finish exactly once, before or after Send returns.
+	Send(t Ticket, op *fabric.Op)
+
+	// Changed is called when receives were posted after Take or Hold of Endpoint.Feed said no; see util.FeedConfig.
+	Changed()
+
+	// Placed is called when a message that the Direct delivered with a token is in the memory of a receive.
+	Placed(token uint64)
+
 	// Frame takes an extension frame of the peer, in the order of their sending. body is valid until it
 	// returns. It does not wait: the stream stands still meanwhile. An error ends the connection.
 	Frame(kind uint8, body []byte) error
 
 	// Stop is called once, when the connection ended by cause. When it returns, no copy is under way, nobody
-	// touches the memory of an op or region any more, and Finish or Forward was called for each op.
+	// touches the memory of an op or region any more, Finish or Forward was called for each op, and receives that the
+	// Direct took from Endpoint.Feed have ended.
 	Stop(cause error)
 
 	// Path is what fabric.Prober says of this connection.
@@ -76,6 +90,7 @@ type Direct interface {
 //	SendFrame(kind uint8, body []byte) error  sends an extension frame (kind 0 to 255, body up to MaxExtension bytes,
 //	                                        copied); never waits; ErrAgain when MaxExtensionQueue bytes are queued
 //	Fail(err error)                         ends the connection, with err as its cause; returns at once
+//	Feed() *util.Feed                       the way of this connection's messages to receives; tokens have DirectToken
 //	RecvCQ() *util.CQ                       where OpRemoteWrite completions of this endpoint go
 //	Domain() *Domain                        its MRs() *util.MRTable and Imports() *util.Imports
 //	Peer() fabric.Addr
@@ -87,4 +102,6 @@ const (
 	MaxExtension = 4096
 	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
 	MaxExtensionQueue = 1 << 20
+	// DirectToken is set in the tokens that a Direct gives to Feed.Deliver; the others are the stream's own.
+	DirectToken = 1 << 63
 )

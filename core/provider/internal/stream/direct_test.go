@@ -47,6 +47,11 @@ func (d *fakeDirect) Stop(cause error) {
 	}
 }
 
+func (d *fakeDirect) Messages() bool              { return false }
+func (d *fakeDirect) Send(t Ticket, _ *fabric.Op) { d.ep.Finish(t, nil) }
+func (d *fakeDirect) Changed()                    {}
+func (d *fakeDirect) Placed(uint64)               {}
+
 func (d *fakeDirect) Path() (name, reason string) { return "fake", "a test" }
 
 // hold keeps an op until Stop.

@@ -25,6 +25,7 @@ type Endpoint struct {
 	state  util.State
 	queues util.Queues
 	recv   *util.RecvQueue // from Enable on
+	feed   *util.Feed      // into recv, from Enable on
 	fate   fate
 
 	// Set when the connection is made and constant from then on.
@@ -40,6 +41,8 @@ type Endpoint struct {
 	reads    fifo[*slot] // issued, waiting for read credit
 	sends    fifo[*slot] // issued, waiting for message credit or for an offer's body
 	offer    *slot       // offered, the body is not queued yet
+	handing  fifo[*slot] // issued, not yet the Direct's: messages if it wants them
+	handed   bool        // somebody is giving them to it
 	sent     uint64      // cost of all eager messages sent
 	consumed uint64      // as much of it as the peer says is consumed
 	launched bool        // the connection was made
@@ -92,7 +95,8 @@ func (ep *Endpoint) Enable() error {
 		return err
 	}
 	ep.slots = newSlotTable(ep.limits.TxSize)
-	ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize, eagerRoom)
+	ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize)
+	ep.feed = ep.recv.Feed(util.FeedConfig{Room: eagerRoom, Changed: ep.receivesChanged, Placed: ep.placed})
 	ep.inbox.init()
 	ep.unspace = ep.queues.Rx.OnSpace(ep.inbox.wake)
 	return ep.state.Enable()
@@ -134,6 +138,9 @@ func (ep *Endpoint) Path() (name, reason string) {
 
 // RecvCQ is the queue of OpRemoteWrite completions.
 func (ep *Endpoint) RecvCQ() *util.CQ { return ep.queues.Rx }
+
+// Feed is the way of this connection's messages to receives, from Enable on.
+func (ep *Endpoint) Feed() *util.Feed { return ep.feed }
 
 // Domain is the endpoint's domain.
 func (ep *Endpoint) Domain() *Domain { return ep.domain }

@@ -163,8 +163,9 @@ func (ep *Endpoint) flush() {
 		}
 	}
 	if op, ok := ep.inbox.abandon(); ok {
-		ep.recv.Failed(&op, errno, detail)
+		ep.feed.Failed(&op, errno, detail)
 	}
+	ep.feed.End()
 	ep.recv.End(errno, detail)
 	ep.unspace()
 }

@@ -46,13 +46,37 @@ func (b *inbox) wake() {
 	}
 }
 
+// receivesChanged is util.FeedConfig.Changed: a message that had no receive may have one now, or was consumed.
+func (ep *Endpoint) receivesChanged() {
+	if !ep.fate.enter() {
+		return
+	}
+	defer ep.fate.leave()
+	var t todo
+	ep.pullOffer(&t)
+	ep.giveCredit(&t)
+	ep.run(&t)
+	if ep.direct != nil {
+		ep.direct.Changed()
+	}
+}
+
+// placed is util.FeedConfig.Placed.
+func (ep *Endpoint) placed(token uint64) {
+	if token&DirectToken == 0 || !ep.fate.enter() {
+		return
+	}
+	defer ep.fate.leave()
+	ep.direct.Placed(token)
+}
+
 // giveCredit tells the peer what was consumed, when that is worth a frame.
 func (ep *Endpoint) giveCredit(t *todo) {
 	b := &ep.inbox
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// arrived is added to after the queue holds the message, so this errs on the low side.
-	if now := b.arrived.Load() - int64(ep.recv.Held()); now-b.credited >= eagerRoom/2 {
+	if now := b.arrived.Load() - int64(ep.feed.Held()); now-b.credited >= eagerRoom/2 {
 		b.credited = now
 		l := ep.links[0]
 		l.post(&job{h: header{kind: kindCredit, data: uint64(now)}}, 0)
@@ -71,7 +95,7 @@ func (ep *Endpoint) pullOffer(t *todo) {
 	if !b.offered.Load() {
 		return
 	}
-	op, ok := ep.recv.Take()
+	op, ok := ep.feed.Take()
 	if !ok {
 		return
 	}

@@ -20,8 +20,14 @@ func (ep *Endpoint) admit(s *slot, t *todo) (direct bool) {
 // issue begins an op. With ep.mu held.
 func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
 	ep.inFlight++
-	if ep.direct != nil && s.op.Kind != fabric.OpSend {
+	switch {
+	case ep.direct == nil:
+	case s.op.Kind != fabric.OpSend:
 		return true
+	case ep.direct.Messages():
+		ep.handing.push(s)
+		t.messages = true
+		return false
 	}
 	ep.issueStream(s, t)
 	return false

@@ -21,7 +21,7 @@ func (l *link) onSend(h *header) error {
 		return protocolErr("message of %s behind an offer", ep.peer)
 	}
 	ticket, n, data, flags := h.ticket, h.length, h.data, remoteFlags(h)
-	op, posted := ep.recv.Take()
+	op, posted := ep.feed.Take()
 	var err error
 	if posted {
 		err = l.intoReceive(&op, n, data, flags)
@@ -51,23 +51,23 @@ func (l *link) intoReceive(op *fabric.Op, n, data uint64, flags fabric.OpFlags) 
 		return err
 	}
 	b.filled()
-	l.ep.recv.Filled(op, n, data, flags)
+	l.ep.feed.Filled(op, n, data, flags)
 	return nil
 }
 
 func (l *link) intoBuffer(n, data uint64, flags fabric.OpFlags) error {
 	ep := l.ep
-	if !ep.recv.Hold(n) {
+	if !ep.feed.Hold(n) {
 		return protocolErr("message of %s beyond its credit", ep.peer)
 	}
 	buf := make([]byte, n)
 	if n > 0 {
 		if err := l.receive(append(l.in.scratch(1), sys.Iovec{Addr: sys.AddrOf(buf), Len: n}), n); err != nil {
-			ep.recv.Unhold(n)
+			ep.feed.Unhold(n)
 			return err
 		}
 	}
-	ep.recv.Deliver(buf, data, flags)
+	ep.feed.Deliver(buf, data, flags, 0)
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (l *link) onBody(h *header) error {
 	b.mu.Lock()
 	b.pulling, b.receive = false, fabric.Op{}
 	b.mu.Unlock()
-	ep.recv.Filled(&op, offer.length, offer.data, remoteFlags(&offer))
+	ep.feed.Filled(&op, offer.length, offer.data, remoteFlags(&offer))
 	return l.ack(offer.ticket, 0)
 }
 

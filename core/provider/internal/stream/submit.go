@@ -10,10 +10,11 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A todo is what has to be done after Endpoint.mu was released: links to kick, and ops to offer to the Direct.
+// A todo is what has to be done after Endpoint.mu was released: links to kick, ops to offer to the Direct, messages to give to it.
 type todo struct {
-	links  uint32 // a bit each
-	direct []*slot
+	links    uint32 // a bit each
+	direct   []*slot
+	messages bool
 }
 
 func (t *todo) kick(l *link) { t.links |= 1 << l.index }
@@ -50,7 +51,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		return err
 	}
 	if op.Kind == fabric.OpRecv {
-		return ep.submitRecv(op, t)
+		return ep.submitRecv(op)
 	}
 	if err := ep.queues.Tx.Reserve(1); err != nil {
 		return err
@@ -93,16 +94,12 @@ func (s *slot) keepBytes(most uint64) {
 	s.op.Seg, s.op.More = fabric.Seg{Addr: sys.AddrOf(s.inject), Len: s.n}, nil
 }
 
-func (ep *Endpoint) submitRecv(op *fabric.Op, t *todo) error {
+func (ep *Endpoint) submitRecv(op *fabric.Op) error {
 	if err := ep.recv.Post(op); err != nil {
 		if ep.fate.isEnded() {
 			return ep.endedErr()
 		}
 		return err
-	}
-	if ep.state.IsConnected() {
-		ep.pullOffer(t)
-		ep.giveCredit(t)
 	}
 	return nil
 }
@@ -111,6 +108,9 @@ func (ep *Endpoint) submitRecv(op *fabric.Op, t *todo) error {
 func (ep *Endpoint) run(t *todo) {
 	for _, s := range t.direct {
 		ep.offerDirect(s)
+	}
+	if t.messages {
+		ep.handMessages()
 	}
 	for i := 0; t.links != 0; i++ {
 		if t.links&(1<<i) != 0 {
@@ -130,6 +130,24 @@ func (ep *Endpoint) offerDirect(s *slot) {
 	ep.issueStream(s, &t)
 	ep.mu.Unlock()
 	ep.run(&t)
+}
+
+// handMessages gives the Direct the messages that wait, one at a time: whoever finds another at it leaves them to that one. What
+// is left when the connection ends is ended with it.
+func (ep *Endpoint) handMessages() {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.handed {
+		return
+	}
+	ep.handed = true
+	for ep.handing.len() > 0 && !ep.fate.isEnded() {
+		s := ep.handing.pop()
+		ep.mu.Unlock()
+		ep.direct.Send(s.ticket(), &s.op)
+		ep.mu.Lock()
+	}
+	ep.handed = false
 }
 
 // Finish ends an op that the Direct took: err is nil or wraps its cause.
