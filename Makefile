@@ -8,6 +8,10 @@ PY := .venv/bin/python
 # Python, so its symbols stay open there.
 GO = CGO_CFLAGS="-O2 -g $$($(PY) tools/pyheaders.py)" \
      CGO_LDFLAGS="-O2 -g -Wl,--unresolved-symbols=ignore-all" go
+# The provider "ofi" is built and tested where libfabric's headers are.
+TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
+# Modules of their own: providers that live outside of this one.
+EXAMPLE := tests/go/example
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
 ARGS ?=
 
@@ -18,11 +22,12 @@ demo: dev ## move a paged KV cache between two processes; ARGS="--path tcp" and 
 	@$(PY) -m mori demo $(ARGS)
 
 test: dev ## all tests, Go and Python
-	$(GO) test ./...
+	$(GO) test $(TAGS) ./...
+	cd $(EXAMPLE) && go test ./...
 	$(PY) -m pytest tests/python $(ARGS)
 
 test-race: dev ## the Go tests under the race detector, in random order
-	$(GO) test -race -shuffle=on -count=1 ./...
+	$(GO) test $(TAGS) -race -shuffle=on -count=1 ./...
 
 bench: dev ## speed of mori.io beside the raw limits of this machine
 	@$(PY) -m mori bench io $(ARGS)
@@ -32,8 +37,9 @@ bench-once: dev ## every Go benchmark for one round, to see that it still runs
 
 lint: dev ## gofmt, go vet, staticcheck, ruff, mypy
 	@gofmt -d $(GO_DIRS) | tee build/log/gofmt.diff; test ! -s build/log/gofmt.diff
-	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(GO) vet $(TAGS) ./...
+	cd $(EXAMPLE) && go vet ./...
+	$(GO) tool staticcheck $(TAGS) ./...
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
