@@ -49,6 +49,9 @@ type CQ struct {
 	onSpace []*func() // replaced, never changed
 	sources []Source  // replaced, never changed
 
+	fd        waitFD
+	fdSources []Source // armed for TryWait
+
 	size  int
 	hook  atomic.Pointer[func()] // OnReady
 	ready atomic.Int64           // entries in the ring, read without mu
@@ -145,9 +148,10 @@ func (q *CQ) add(c fabric.Completion, tag uint8) bool {
 	return true
 }
 
-// unlockAndWake releases mu, wakes a parked reader, if there is one, and tells the hook.
+// unlockAndWake releases mu, wakes a parked reader and a waiter on the descriptor, if there is one, and tells the hook.
 func (q *CQ) unlockAndWake() {
 	parked := q.parked
+	q.fd.fire()
 	q.mu.Unlock()
 	if parked > 0 {
 		q.kick()
@@ -260,6 +264,7 @@ func (q *CQ) Close() error {
 	}
 	q.closed = true
 	close(q.done)
+	q.fd.retire()
 	if q.onClose != nil {
 		q.onClose()
 	}

@@ -18,6 +18,7 @@ type EQ struct {
 	bound  int
 
 	onClose func()
+	fd      waitFD
 
 	wake chan struct{}
 	done chan struct{}
@@ -43,6 +44,7 @@ func (q *EQ) Push(e fabric.Event) {
 	if !q.closed {
 		q.events = append(q.events, e)
 		q.kick()
+		q.fd.fire()
 	}
 }
 
@@ -87,6 +89,34 @@ func (q *EQ) Wait(ctx context.Context) (fabric.Event, error) {
 	}
 }
 
+// FD is the descriptor to wait on; see fabric.WaitObject. It is closed as a CQ's is.
+func (q *EQ) FD() (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return -1, fabric.ErrClosed
+	}
+	if err := q.fd.open(); err != nil {
+		return -1, err
+	}
+	return q.fd.fd, nil
+}
+
+// TryWait is nil if FD will tell what comes next; see fabric.WaitObject.
+func (q *EQ) TryWait() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		q.fd.release()
+		return fabric.ErrClosed
+	case len(q.events) > 0:
+		q.fd.disarm()
+		return fabric.ErrAgain
+	}
+	return q.fd.arm()
+}
+
 // Bind counts an endpoint that uses the queue, ErrClosed if it is closed.
 func (q *EQ) Bind() error {
 	q.mu.Lock()
@@ -121,6 +151,7 @@ func (q *EQ) Close() error {
 	q.closed = true
 	q.events = nil
 	close(q.done)
+	q.fd.retire()
 	if q.onClose != nil {
 		q.onClose()
 	}

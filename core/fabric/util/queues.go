@@ -13,6 +13,8 @@ type Queues struct {
 	Tx, Rx                   *CQ
 	TxSelective, RxSelective bool
 	EQ                       *EQ // may stay nil
+
+	counters [fabric.OpRemoteWrite + 1]*Counter // by kind of op; nil: nobody counts
 }
 
 // BindCQ is Endpoint.BindCQ but for the state.
@@ -57,6 +59,46 @@ func (q *Queues) BindEQ(eq fabric.EQ) error {
 	return nil
 }
 
+// BindCounter is Endpoint.BindCounter but for the state.
+func (q *Queues) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
+	k, ok := c.(*Counter)
+	switch {
+	case !ok || k == nil:
+		return fmt.Errorf("bind a counter of another kind (%T): %w", c, fabric.ErrInvalid)
+	case events == 0 || events&^fabric.CountAll != 0:
+		return fmt.Errorf("bind counter to events %#x: %w", events, fabric.ErrBadFlags)
+	}
+	for kind, other := range q.counters {
+		if event := fabric.CountEventOf(fabric.OpKind(kind)); events&event != 0 && other != nil {
+			return fmt.Errorf("bind a second counter to event %#x: %w", event, fabric.ErrOpBadState)
+		}
+	}
+	for kind := range q.counters {
+		if events&fabric.CountEventOf(fabric.OpKind(kind)) == 0 {
+			continue
+		}
+		if err := k.Bind(); err != nil {
+			return err
+		}
+		q.counters[kind] = k
+	}
+	return nil
+}
+
+// count tells the counter of this kind of op, if there is one, of a success.
+func (q *Queues) count(kind fabric.OpKind, n uint64) {
+	if c := q.counters[kind]; c != nil {
+		c.Count(n)
+	}
+}
+
+// countErr tells it of a failure.
+func (q *Queues) countErr(kind fabric.OpKind) {
+	if c := q.counters[kind]; c != nil {
+		c.CountErr()
+	}
+}
+
 // Complete is nil if Enable may go on: ErrNoCQ without a completion queue for both directions.
 func (q *Queues) Complete() error {
 	if q.Tx == nil || q.Rx == nil {
@@ -76,18 +118,25 @@ func (q *Queues) Unbind() {
 	if q.EQ != nil {
 		q.EQ.Unbind()
 	}
+	for _, c := range q.counters {
+		if c != nil {
+			c.Unbind()
+		}
+	}
 }
 
-// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence.
+// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence; counters count either way.
 func (q *Queues) Done(op *fabric.Op, n uint64) {
 	if op.Flags&fabric.OpInject != 0 || q.TxSelective && op.Flags&fabric.OpWantCQE == 0 {
 		q.Tx.Unreserve(1)
-		return
+	} else {
+		q.Tx.Push(fabric.Completion{Ctx: op.Ctx, Kind: op.Kind, Len: n})
 	}
-	q.Tx.Push(fabric.Completion{Ctx: op.Ctx, Kind: op.Kind, Len: n})
+	q.count(op.Kind, n)
 }
 
 // Failed ends op, which is not a receive, with an error entry.
 func (q *Queues) Failed(op *fabric.Op, cause fabric.Errno, detail string) {
 	q.Tx.PushErr(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: op.Kind}, Err: cause, Detail: detail})
+	q.countErr(op.Kind)
 }

@@ -99,3 +99,16 @@ func (s *State) Submit(kind fabric.OpKind) error {
 	}
 	return fabric.ErrNotConn
 }
+
+// SubmitEarly is Submit for endpoints that take ops before they have a peer, and keep them: nil from enabled to connected.
+func (s *State) SubmitEarly() error {
+	switch s.v.Load() {
+	case stateConnected, stateConnecting, stateEnabled:
+		return nil
+	case stateIdle:
+		return fabric.ErrOpBadState
+	case stateClosed:
+		return fabric.ErrClosed
+	}
+	return fabric.ErrNotConn
+}

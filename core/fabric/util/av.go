@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+
+package util
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"mori/core/fabric"
+)
+
+// An AV is a complete fabric.AV. Numbers begin at 1; those of addresses that were removed are given out again, the last first.
+type AV struct {
+	// table holds addresses at number - 1, nil where nothing is. Lookup reads it without mu; growth replaces it.
+	table atomic.Pointer[[]atomic.Pointer[fabric.Addr]]
+
+	mu      sync.RWMutex
+	numbers map[fabric.Addr]fabric.AVAddr
+	free    []fabric.AVAddr
+	used    int // of the table, free ones too
+	closed  bool
+	bound   int
+	check   func(fabric.Addr) error
+	onClose func()
+}
+
+var _ fabric.AV = (*AV)(nil)
+
+// maxAV bounds the space that NewAV makes ahead. A vector may grow beyond.
+const maxAV = 1 << 24
+
+// NewAV makes a vector with space for size addresses to begin with.
+func NewAV(size int) (*AV, error) {
+	if size < 0 || size > maxAV {
+		return nil, fmt.Errorf("open address vector for %d addresses, want 0 to %d: %w", size, maxAV, fabric.ErrInvalid)
+	}
+	v := &AV{numbers: make(map[fabric.Addr]fabric.AVAddr, size)}
+	table := make([]atomic.Pointer[fabric.Addr], size)
+	v.table.Store(&table)
+	return v, nil
+}
+
+// OnInsert sets what refuses a text that is no address, beside the empty one; its error wraps ErrInvalid. It is called with the
+// vector's lock held, and set before the vector is given away.
+func (v *AV) OnInsert(check func(fabric.Addr) error) { v.check = check }
+
+// Insert adds addresses; see fabric.AV.
+func (v *AV) Insert(addrs ...fabric.Addr) ([]fabric.AVAddr, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, fabric.ErrClosed
+	}
+	for i, a := range addrs {
+		if a == "" {
+			return nil, fmt.Errorf("insert address %d of %d, which is empty: %w", i+1, len(addrs), fabric.ErrInvalid)
+		}
+		if v.check == nil {
+			continue
+		}
+		if err := v.check(a); err != nil {
+			return nil, fmt.Errorf("insert address %d of %d: %w", i+1, len(addrs), err)
+		}
+	}
+	numbers := make([]fabric.AVAddr, len(addrs))
+	for i, a := range addrs {
+		numbers[i] = v.insert(a)
+	}
+	return numbers, nil
+}
+
+func (v *AV) insert(a fabric.Addr) fabric.AVAddr {
+	if n, ok := v.numbers[a]; ok {
+		return n
+	}
+	n := v.number()
+	v.numbers[a] = n
+	(*v.table.Load())[n-1].Store(&a)
+	return n
+}
+
+// number is one that is free.
+func (v *AV) number() fabric.AVAddr {
+	if last := len(v.free) - 1; last >= 0 {
+		n := v.free[last]
+		v.free = v.free[:last]
+		return n
+	}
+	old := *v.table.Load()
+	if v.used == len(old) {
+		grown := make([]atomic.Pointer[fabric.Addr], max(8, 2*len(old)))
+		for i := range old {
+			grown[i].Store(old[i].Load())
+		}
+		v.table.Store(&grown)
+	}
+	v.used++
+	return fabric.AVAddr(v.used)
+}
+
+// Remove forgets a number; see fabric.AV.
+func (v *AV) Remove(n fabric.AVAddr) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return fabric.ErrClosed
+	}
+	a, err := v.Lookup(n)
+	if err != nil {
+		return err
+	}
+	(*v.table.Load())[n-1].Store(nil)
+	delete(v.numbers, a)
+	v.free = append(v.free, n)
+	return nil
+}
+
+// Lookup is the address of a number; see fabric.AV.
+func (v *AV) Lookup(n fabric.AVAddr) (fabric.Addr, error) {
+	table := *v.table.Load()
+	if n != 0 && n <= fabric.AVAddr(len(table)) {
+		if a := table[n-1].Load(); a != nil {
+			return *a, nil
+		}
+	}
+	return "", fmt.Errorf("address %d is not in the address vector: %w", n, fabric.ErrInvalid)
+}
+
+// Find is the number of an address, 0 if it is not there.
+func (v *AV) Find(a fabric.Addr) fabric.AVAddr {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.numbers[a]
+}
+
+// Bind counts an endpoint that uses the vector, ErrClosed if it is closed. Close answers ErrBusy until Unbind.
+func (v *AV) Bind() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return fmt.Errorf("bind address vector: %w", fabric.ErrClosed)
+	}
+	v.bound++
+	return nil
+}
+
+// Unbind undoes one Bind.
+func (v *AV) Unbind() {
+	v.mu.Lock()
+	v.bound--
+	v.mu.Unlock()
+}
+
+// OnClose sets what Close calls once the vector is closed, such as Parent.Leave. It is set before the vector is given away.
+func (v *AV) OnClose(fn func()) { v.onClose = fn }
+
+// Close frees the vector, or answers ErrBusy while an endpoint is bound.
+func (v *AV) Close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil
+	}
+	if v.bound > 0 {
+		return fmt.Errorf("close address vector with %d bindings: %w", v.bound, fabric.ErrBusy)
+	}
+	v.closed = true
+	v.numbers, v.free, v.used = nil, nil, 0
+	v.table.Store(new([]atomic.Pointer[fabric.Addr]))
+	if v.onClose != nil {
+		v.onClose()
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+
+package util
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"mori/core/fabric"
+)
+
+// A Counter is a complete fabric.Counter. Successes are counted without a lock; the lock is taken only when a count reaches
+// what somebody waits for.
+type Counter struct {
+	value atomic.Uint64
+	// next is the least count that somebody wants to hear of, nobody if there is none. It is lowered before the value
+	// is looked at again, and loaded after the value was changed, so one of the two sides sees the other.
+	next atomic.Uint64
+
+	unit fabric.CountUnit
+
+	mu      sync.Mutex
+	errs    uint64
+	told    uint64 // the errs that ReadErr told
+	waiters []*countWaiter
+	closed  bool
+	bound   int
+	onClose func()
+
+	fd              waitFD
+	fdValue, fdErrs uint64 // what TryWait saw last
+}
+
+var _ fabric.Counter = (*Counter)(nil)
+
+// nobody is the threshold of no waiter.
+const nobody = math.MaxUint64
+
+// A countWaiter is a Wait that is parked. Whoever takes it off the list sets err and closes done.
+type countWaiter struct {
+	threshold uint64
+	err       error
+	done      chan struct{}
+}
+
+// NewCounter makes a counter at zero.
+func NewCounter(unit fabric.CountUnit) (*Counter, error) {
+	if unit > fabric.CountBytes {
+		return nil, fmt.Errorf("open counter of unit %d: %w", unit, fabric.ErrInvalid)
+	}
+	c := &Counter{unit: unit}
+	c.next.Store(nobody)
+	return c, nil
+}
+
+// Count adds the success of an op that moved so many bytes.
+func (c *Counter) Count(bytes uint64) {
+	n := uint64(1)
+	if c.unit == fabric.CountBytes {
+		n = bytes
+	}
+	c.reached(c.value.Add(n))
+}
+
+// CountErr adds a failure.
+func (c *Counter) CountErr() { _ = c.AddErr(1) }
+
+// reached wakes those who wait for a value up to v.
+func (c *Counter) reached(v uint64) {
+	if v >= c.next.Load() {
+		c.mu.Lock()
+		c.tell()
+		c.mu.Unlock()
+	}
+}
+
+// tell takes the waiters whose wait is over off the list, and fires for one on the descriptor. With mu held.
+func (c *Counter) tell() {
+	if c.value.Load() != c.fdValue || c.errs != c.fdErrs {
+		c.fd.fire()
+	}
+	c.waiters = slices.DeleteFunc(c.waiters, func(w *countWaiter) bool {
+		err, over := c.verdict(w.threshold)
+		if over {
+			w.err = err
+			close(w.done)
+		}
+		return over
+	})
+	c.aim()
+}
+
+// aim sets next. With mu held.
+func (c *Counter) aim() {
+	least := uint64(nobody)
+	if c.fd.state == fdArmed {
+		least = 0
+	}
+	for _, w := range c.waiters {
+		least = min(least, w.threshold)
+	}
+	c.next.Store(least)
+}
+
+// verdict is how a Wait for threshold ends now, if it does. With mu held.
+func (c *Counter) verdict(threshold uint64) (err error, over bool) {
+	switch {
+	case c.closed:
+		return fabric.ErrClosed, true
+	case c.value.Load() >= threshold:
+		return nil, true
+	case c.errs != c.told:
+		return fabric.ErrAvail, true
+	}
+	return nil, false
+}
+
+// Read is the count of successes.
+func (c *Counter) Read() uint64 { return c.value.Load() }
+
+// ReadErr is the count of failures, of which Wait then knows that they are known.
+func (c *Counter) ReadErr() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = c.errs
+	return c.errs
+}
+
+// Add adds to the count of successes.
+func (c *Counter) Add(n uint64) error {
+	return c.change(func() { c.value.Add(n) })
+}
+
+// Set sets the count of successes.
+func (c *Counter) Set(v uint64) error {
+	return c.change(func() { c.value.Store(v) })
+}
+
+// AddErr adds to the count of failures.
+func (c *Counter) AddErr(n uint64) error {
+	return c.change(func() { c.errs += n })
+}
+
+// SetErr sets the count of failures. Those up to what ReadErr told are known.
+func (c *Counter) SetErr(v uint64) error {
+	return c.change(func() { c.errs, c.told = v, min(c.told, v) })
+}
+
+func (c *Counter) change(fn func()) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fabric.ErrClosed
+	}
+	fn()
+	c.tell()
+	return nil
+}
+
+// Wait parks until there are threshold successes, or failures that are not known; see fabric.Counter.
+func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
+	w := &countWaiter{threshold: threshold, done: make(chan struct{})}
+	c.mu.Lock()
+	c.waiters = append(c.waiters, w)
+	c.aim()
+	c.tell()
+	c.mu.Unlock()
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.waiters, w); i >= 0 {
+		c.waiters = slices.Delete(c.waiters, i, i+1)
+		c.aim()
+		return ctx.Err()
+	}
+	return w.err
+}
+
+// Bind counts an endpoint that uses the counter, ErrClosed if it is closed. Close answers ErrBusy until Unbind.
+func (c *Counter) Bind() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("bind counter: %w", fabric.ErrClosed)
+	}
+	c.bound++
+	return nil
+}
+
+// Unbind undoes one Bind.
+func (c *Counter) Unbind() {
+	c.mu.Lock()
+	c.bound--
+	c.mu.Unlock()
+}
+
+// OnClose sets what Close calls once the counter is closed, such as Parent.Leave. It is set before the counter is given away.
+func (c *Counter) OnClose(fn func()) { c.onClose = fn }
+
+// Close frees the counter, or answers ErrBusy while an endpoint is bound.
+func (c *Counter) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	if c.bound > 0 {
+		return fmt.Errorf("close counter with %d bindings: %w", c.bound, fabric.ErrBusy)
+	}
+	c.closed = true
+	c.tell()
+	c.fd.retire()
+	if c.onClose != nil {
+		c.onClose()
+	}
+	return nil
+}
