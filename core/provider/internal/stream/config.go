@@ -35,6 +35,9 @@ type Config struct {
 	Links     int          // sockets per endpoint, 1 to MaxLinks
 	Logger    *slog.Logger // nil: slog.Default()
 
+	// CheckAddr, if set, refuses what is no address of this transport; its error wraps fabric.ErrInvalid.
+	CheckAddr func(fabric.Addr) error
+
 	// Attach, if set, is called once per endpoint when its sockets are connected and before any frame is
 	// read or written. extra is the first socket's. An error ends the connection attempt. It may return nil:
 	// then everything goes through the stream.

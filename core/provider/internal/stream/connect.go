@@ -276,9 +276,12 @@ func (ep *Endpoint) launch() error {
 		l.busy = false
 		l.mu.Unlock()
 	}
+	var t todo
+	ep.resume(&t)
+	t.kick(ep.links[0])
 	ep.mu.Unlock()
 	if ep.fate.enter() { // else the connection has ended already, and its end belongs to undo
-		ep.links[0].kick()
+		ep.run(&t)
 		ep.fate.leave()
 	}
 	return nil

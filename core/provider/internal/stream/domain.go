@@ -74,14 +74,47 @@ func (d *Domain) forget(ep *Endpoint) {
 // CQ opens a completion queue; see fabric.Domain.
 func (d *Domain) CQ(size int) (fabric.CQ, error) {
 	q, err := util.NewCQ(size)
+	if err == nil {
+		err = d.own("open completion queue", q)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := d.adopt("open completion queue"); err != nil {
+	return q, nil
+}
+
+// Counter opens a counter; see fabric.Domain.
+func (d *Domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
+	c, err := util.NewCounter(unit)
+	if err == nil {
+		err = d.own("open counter", c)
+	}
+	if err != nil {
 		return nil, err
 	}
-	q.OnClose(d.parent.Leave)
-	return q, nil
+	return c, nil
+}
+
+// AV opens an address vector; see fabric.Domain.
+func (d *Domain) AV(size int) (fabric.AV, error) {
+	v, err := util.NewAV(size)
+	if err == nil {
+		err = d.own("open address vector", v)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.OnInsert(d.fabric.cfg.CheckAddr)
+	return v, nil
+}
+
+// own counts a new object as a child until it closes.
+func (d *Domain) own(what string, child interface{ OnClose(func()) }) error {
+	if err := d.adopt(what); err != nil {
+		return err
+	}
+	child.OnClose(d.parent.Leave)
+	return nil
 }
 
 // Reg registers a buffer; see fabric.Domain.

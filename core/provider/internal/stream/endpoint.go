@@ -24,9 +24,13 @@ type Endpoint struct {
 	limits fabric.Limits
 	state  util.State
 	queues util.Queues
-	recv   *util.RecvQueue // from Enable on
+	recv   *util.RecvQueue // from Enable on, or from Carry
 	feed   *util.Feed      // into recv, from Enable on
 	fate   fate
+
+	// Set by Carry.
+	carries bool // recv is an EPRDM endpoint's, and ops may come before the connection
+	source  func() fabric.AVAddr
 
 	// Set when the connection is made and constant from then on.
 	peer   fabric.Addr
@@ -37,7 +41,7 @@ type Endpoint struct {
 	mu       sync.Mutex // protects what follows; taken before link.mu
 	slots    slotTable
 	inFlight int         // issued and not ended
-	fenced   fifo[*slot] // behind an OpFence: not issued
+	fenced   fifo[*slot] // behind an OpFence or before the connection: not issued
 	reads    fifo[*slot] // issued, waiting for read credit
 	sends    fifo[*slot] // issued, waiting for message credit or for an offer's body
 	offer    *slot       // offered, the body is not queued yet
@@ -84,6 +88,26 @@ func (ep *Endpoint) BindEQ(eq fabric.EQ) error {
 	return ep.queues.BindEQ(eq)
 }
 
+// BindCounter makes c count events; see fabric.Endpoint.
+func (ep *Endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if err := ep.state.Configure(); err != nil {
+		return err
+	}
+	return ep.queues.BindCounter(c, events)
+}
+
+// BindAV refuses: a connected endpoint has one peer.
+func (ep *Endpoint) BindAV(fabric.AV) error {
+	return fmt.Errorf("bind an address vector to a connected endpoint: %w", fabric.ErrInvalid)
+}
+
+// Name refuses: only listeners have addresses.
+func (ep *Endpoint) Name() (fabric.Addr, error) {
+	return "", fmt.Errorf("name of a connected endpoint: %w", fabric.ErrNoSys)
+}
+
 // Enable ends configuration; see fabric.Endpoint.
 func (ep *Endpoint) Enable() error {
 	ep.mu.Lock()
@@ -95,8 +119,10 @@ func (ep *Endpoint) Enable() error {
 		return err
 	}
 	ep.slots = newSlotTable(ep.limits.TxSize)
-	ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize)
-	ep.feed = ep.recv.Feed(util.FeedConfig{Room: eagerRoom, Changed: ep.receivesChanged, Placed: ep.placed})
+	if !ep.carries {
+		ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize)
+	}
+	ep.feed = ep.recv.Feed(util.FeedConfig{Room: eagerRoom, Source: ep.source, Changed: ep.receivesChanged, Placed: ep.placed})
 	ep.inbox.init()
 	ep.unspace = ep.queues.Rx.OnSpace(ep.inbox.wake)
 	return ep.state.Enable()
@@ -107,6 +133,9 @@ func (ep *Endpoint) Cancel(ctx uint64) error {
 	switch err := ep.state.Submit(fabric.OpRecv); err {
 	case fabric.ErrOpBadState, fabric.ErrClosed:
 		return fmt.Errorf("cancel on endpoint that is %v: %w", &ep.state, err)
+	}
+	if ep.carries {
+		return fmt.Errorf("cancel receives of an endpoint that has none of its own: %w", fabric.ErrInvalid)
 	}
 	ep.recv.Cancel(ctx)
 	return nil

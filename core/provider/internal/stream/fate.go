@@ -56,6 +56,13 @@ func (f *fate) leave() {
 	}
 }
 
+// waitUsers waits until the last user left. After the end.
+func (f *fate) waitUsers() {
+	for f.users.Load() != 0 {
+		<-f.vacant
+	}
+}
+
 func (f *fate) goodbye() int { return int(f.byes.Add(1)) }
 
 // Fail ends the connection with err as its cause; the first cause counts. It returns at once.
@@ -74,7 +81,7 @@ func (ep *Endpoint) end(cause error, goodOrder bool) {
 		if ep.launched {
 			go ep.undo(goodOrder)
 		} else {
-			close(f.done) // launch will see that there is nothing to begin
+			go ep.undoEarly() // launch will see that there is nothing to begin
 		}
 	})
 }
@@ -93,19 +100,32 @@ func (ep *Endpoint) undo(goodOrder bool) {
 	close(f.quit)
 	f.readers.Wait()
 	f.writers.Wait()
-	for f.users.Load() != 0 {
-		<-f.vacant
-	}
+	f.waitUsers()
 	if ep.direct != nil {
 		ep.direct.Stop(f.cause)
 	}
 	for _, l := range ep.links {
 		l.dropJobs()
+		for i := range l.out.batch {
+			if r := l.out.batch[i].reply; r != nil {
+				l.endReply(r)
+			}
+		}
+		l.out.batch = nil
 		_ = l.conn.Close() // shut down before: nothing is left to fail
 	}
 	ep.flush()
 	ep.tell()
 	close(f.done)
+}
+
+// undoEarly ends what was submitted before there was a connection.
+func (ep *Endpoint) undoEarly() {
+	ep.fate.waitUsers()
+	if ep.feed != nil {
+		ep.flush()
+	}
+	close(ep.fate.done)
 }
 
 // sayGoodbye queues the last frame on each link in place of all that was not begun, and waits a little for the peer to close.
@@ -147,14 +167,6 @@ func (l *link) dropJobs() {
 // flush ends every op with the cause. Nobody else touches them any more.
 func (ep *Endpoint) flush() {
 	errno, detail := fabric.ErrnoOf(ep.fate.cause), ep.fate.cause.Error()
-	for _, l := range ep.links {
-		for i := range l.out.batch {
-			if r := l.out.batch[i].reply; r != nil {
-				l.endReply(r)
-			}
-		}
-		l.out.batch = nil
-	}
 	for i := range ep.slots.all {
 		if s := &ep.slots.all[i]; s.used() {
 			op := s.op
@@ -166,7 +178,9 @@ func (ep *Endpoint) flush() {
 		ep.feed.Failed(&op, errno, detail)
 	}
 	ep.feed.End()
-	ep.recv.End(errno, detail)
+	if !ep.carries {
+		ep.recv.End(errno, detail)
+	}
 	ep.unspace()
 }
 
@@ -197,16 +211,8 @@ func (ep *Endpoint) Close() error {
 	if !ep.state.Close() {
 		return nil
 	}
-	ep.mu.Lock()
-	started, enabled := ep.launched, ep.recv != nil
-	ep.mu.Unlock()
-	cause := fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled)
-	ep.end(cause, true)
+	ep.end(fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled), true)
 	<-ep.fate.done
-	if enabled && !started {
-		ep.recv.End(fabric.ErrCanceled, cause.Error())
-		ep.unspace()
-	}
 	ep.queues.Unbind()
 	ep.domain.forget(ep)
 	return nil

@@ -126,7 +126,7 @@ func (l *link) onWrite(h *header) error {
 // applied ends a write whose bytes are visible: the completion that it asked for, then the answer.
 func (l *link) applied(h *header) error {
 	if h.flags&flagRemoteData != 0 {
-		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Len: h.length, Data: h.data}
+		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: l.ep.from(), Len: h.length, Data: h.data}
 		if !l.ep.queues.Rx.TryPush(c) {
 			if err := l.pushLater(c); err != nil {
 				return err

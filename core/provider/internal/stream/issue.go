@@ -8,9 +8,9 @@ import (
 	"mori/core/fabric"
 )
 
-// admit takes a new op: it is issued, or waits behind a fence. It reports whether the op is to be offered to the Direct. With ep.mu held.
+// admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports whether the op is to be offered to the Direct. With ep.mu held.
 func (ep *Endpoint) admit(s *slot, t *todo) (direct bool) {
-	if ep.fenced.len() > 0 || s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
+	if !ep.launched || ep.fenced.len() > 0 || s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
 		ep.fenced.push(s)
 		return false
 	}

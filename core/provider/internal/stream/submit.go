@@ -44,7 +44,7 @@ func (ep *Endpoint) endedErr() error {
 }
 
 func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
-	if err := ep.state.Submit(op.Kind); err != nil {
+	if err := ep.mayTake(op.Kind); err != nil {
 		return err
 	}
 	if err := util.CheckOp(op, &ep.limits); err != nil {
