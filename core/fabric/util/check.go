@@ -11,36 +11,61 @@ import (
 
 // flagsOf are the flags that go with a kind of op.
 var flagsOf = [...]fabric.OpFlags{
-	fabric.OpSend:  fabric.OpWantCQE | fabric.OpRemoteData | fabric.OpInject | fabric.OpFence,
-	fabric.OpRecv:  fabric.OpWantCQE,
-	fabric.OpRead:  fabric.OpWantCQE | fabric.OpFence,
-	fabric.OpWrite: fabric.OpWantCQE | fabric.OpRemoteData | fabric.OpInject | fabric.OpFence,
+	fabric.OpSend:          fabric.OpWantCQE | fabric.OpRemoteData | fabric.OpInject | fabric.OpFence | fabric.OpLevels,
+	fabric.OpRecv:          fabric.OpWantCQE,
+	fabric.OpRead:          fabric.OpWantCQE | fabric.OpFence | fabric.OpLevels,
+	fabric.OpWrite:         fabric.OpWantCQE | fabric.OpRemoteData | fabric.OpInject | fabric.OpFence | fabric.OpLevels,
+	fabric.OpAtomic:        fabric.OpWantCQE | fabric.OpInject | fabric.OpFence | fabric.OpLevels,
+	fabric.OpFetchAtomic:   fabric.OpWantCQE | fabric.OpFence | fabric.OpLevels,
+	fabric.OpCompareAtomic: fabric.OpWantCQE | fabric.OpFence | fabric.OpLevels,
 }
 
-// CheckOp refuses an op that could not mean anything: ErrInvalid for kinds, lengths and counts, ErrBadFlags, ErrMsgSize. What only
-// the target knows is not looked at.
+// CheckOp is CheckOpLen for those who do not need the length.
 func CheckOp(op *fabric.Op, lim *fabric.Limits) error {
+	_, err := CheckOpLen(op, lim)
+	return err
+}
+
+// CheckOpLen refuses an op that could not mean anything: ErrInvalid for kinds, lengths and counts, ErrBadFlags, ErrMsgSize, ErrNoSys for
+// atomics where lim has none. What only the target knows is not looked at. n is op.Len.
+func CheckOpLen(op *fabric.Op, lim *fabric.Limits) (n uint64, err error) {
 	if int(op.Kind) >= len(flagsOf) || flagsOf[op.Kind] == 0 {
-		return fmt.Errorf("submit op of kind %d: %w", op.Kind, fabric.ErrInvalid)
+		return 0, fmt.Errorf("submit op of kind %d: %w", op.Kind, fabric.ErrInvalid)
 	}
-	if op.Flags&^flagsOf[op.Kind] != 0 {
-		return fmt.Errorf("submit %v with flags %#x: %w", op.Kind, op.Flags, fabric.ErrBadFlags)
+	if level := op.Flags & fabric.OpLevels; op.Flags&^flagsOf[op.Kind] != 0 || level&(level-1) != 0 {
+		return 0, fmt.Errorf("submit %v with flags %#x: %w", op.Kind, op.Flags, fabric.ErrBadFlags)
 	}
-	n, err := localLen(op, lim)
+	switch op.Kind {
+	case fabric.OpAtomic, fabric.OpFetchAtomic, fabric.OpCompareAtomic:
+		n, err = op.Seg.Len, checkAtomic(op, lim)
+	default:
+		n, err = checkPlain(op, lim)
+	}
 	if err != nil {
-		return err
+		return 0, err
 	}
+	if op.Flags&fabric.OpInject != 0 && n > lim.MaxInject {
+		return 0, fmt.Errorf("inject %d bytes, limit is %d: %w", n, lim.MaxInject, fabric.ErrMsgSize)
+	}
+	return n, nil
+}
+
+// checkPlain checks what is no atomic.
+func checkPlain(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
+	n, err := localLen(op, lim)
 	switch {
+	case err != nil:
+		return 0, err
+	case op.Atomic != nil:
+		return 0, fmt.Errorf("submit %v with an atomic: %w", op.Kind, fabric.ErrInvalid)
 	case n > lim.MaxMsg && op.Kind != fabric.OpRecv:
-		return fmt.Errorf("submit %v of %d bytes, limit is %d: %w", op.Kind, n, lim.MaxMsg, fabric.ErrMsgSize)
-	case op.Flags&fabric.OpInject != 0 && n > lim.MaxInject:
-		return fmt.Errorf("inject %d bytes, limit is %d: %w", n, lim.MaxInject, fabric.ErrMsgSize)
+		return 0, fmt.Errorf("submit %v of %d bytes, limit is %d: %w", op.Kind, n, lim.MaxMsg, fabric.ErrMsgSize)
 	case op.Kind == fabric.OpRead || op.Kind == fabric.OpWrite:
-		return checkRemote(op, n, lim)
+		return n, checkRemote(op, n, lim)
 	case op.RSeg != (fabric.RSeg{}) || len(op.RMore) != 0:
-		return fmt.Errorf("submit %v with remote segments: %w", op.Kind, fabric.ErrInvalid)
+		return 0, fmt.Errorf("submit %v with remote segments: %w", op.Kind, fabric.ErrInvalid)
 	}
-	return nil
+	return n, nil
 }
 
 func localLen(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
@@ -82,6 +107,44 @@ func checkRemote(op *fabric.Op, n uint64, lim *fabric.Limits) error {
 	}
 	if rn != n {
 		return fmt.Errorf("submit %v of %d local and %d remote bytes: %w", op.Kind, n, rn, fabric.ErrInvalid)
+	}
+	return nil
+}
+
+func checkAtomic(op *fabric.Op, lim *fabric.Limits) error {
+	a, n := op.Atomic, op.Seg.Len
+	if lim.MaxAtomic == 0 {
+		return fmt.Errorf("submit %v: %w", op.Kind, fabric.ErrNoSys)
+	}
+	if a == nil {
+		return fmt.Errorf("submit %v without an atomic: %w", op.Kind, fabric.ErrInvalid)
+	}
+	if !fabric.AtomicValid(op.Kind, a.Op, a.Type) {
+		return fmt.Errorf("submit %v %v of %v: %w", op.Kind, a.Op, a.Type, fabric.ErrInvalid)
+	}
+	needs := [...]struct {
+		name string
+		seg  fabric.Seg
+		due  bool
+	}{
+		{"an operand", op.Seg, a.Op != fabric.AtomicRead},
+		{"a compare segment", a.Compare, op.Kind == fabric.OpCompareAtomic},
+		{"a result segment", a.Result, op.Kind != fabric.OpAtomic},
+	}
+	for _, need := range &needs {
+		if need.due && (need.seg.Len != n || badSeg(need.seg)) {
+			return fmt.Errorf("submit %v of %d bytes with %s of %d that does not fit or is no memory: %w", op.Kind, n, need.name, need.seg.Len, fabric.ErrInvalid)
+		}
+	}
+	switch {
+	case len(op.More) != 0 || len(op.RMore) != 0:
+		return fmt.Errorf("submit %v with more than one segment: %w", op.Kind, fabric.ErrInvalid)
+	case n == 0 || n%uint64(a.Type.Size()) != 0:
+		return fmt.Errorf("submit %v of %d bytes, elements have %d: %w", op.Kind, n, a.Type.Size(), fabric.ErrInvalid)
+	case op.RSeg.Len != n:
+		return fmt.Errorf("submit %v of %d local and %d remote bytes: %w", op.Kind, n, op.RSeg.Len, fabric.ErrInvalid)
+	case n > lim.MaxAtomic:
+		return fmt.Errorf("submit %v of %d bytes, limit is %d: %w", op.Kind, n, lim.MaxAtomic, fabric.ErrMsgSize)
 	}
 	return nil
 }

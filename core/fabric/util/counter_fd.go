@@ -8,13 +8,7 @@ import "mori/core/fabric"
 func (c *Counter) FD() (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return -1, fabric.ErrClosed
-	}
-	if err := c.fd.open(); err != nil {
-		return -1, err
-	}
-	return c.fd.fd, nil
+	return c.fd.descriptor(c.closed)
 }
 
 // TryWait is nil if both counts are as the last call saw them, and FD will tell of a change; see fabric.WaitObject.

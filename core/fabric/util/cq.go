@@ -254,13 +254,19 @@ func (q *CQ) Signal() error {
 
 // Close frees the queue, or answers ErrBusy while an endpoint is bound. Unread entries are gone.
 func (q *CQ) Close() error {
+	armed, err := q.close()
+	arm(armed, false)
+	return err
+}
+
+func (q *CQ) close() (armed []Source, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return nil
+		return nil, nil
 	}
 	if q.bound > 0 {
-		return fmt.Errorf("close completion queue with %d bindings: %w", q.bound, fabric.ErrBusy)
+		return nil, fmt.Errorf("close completion queue with %d bindings: %w", q.bound, fabric.ErrBusy)
 	}
 	q.closed = true
 	close(q.done)
@@ -268,5 +274,6 @@ func (q *CQ) Close() error {
 	if q.onClose != nil {
 		q.onClose()
 	}
-	return nil
+	armed, q.fdSources = q.fdSources, nil
+	return armed, nil
 }

@@ -9,13 +9,7 @@ import "mori/core/fabric"
 func (q *CQ) FD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return -1, fabric.ErrClosed
-	}
-	if err := q.fd.open(); err != nil {
-		return -1, err
-	}
-	return q.fd.fd, nil
+	return q.fd.descriptor(q.closed)
 }
 
 // TryWait is nil if FD will tell what comes next; see fabric.WaitObject. It consumes a Signal once nothing else is there. Sources are

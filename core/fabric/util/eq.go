@@ -93,13 +93,7 @@ func (q *EQ) Wait(ctx context.Context) (fabric.Event, error) {
 func (q *EQ) FD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return -1, fabric.ErrClosed
-	}
-	if err := q.fd.open(); err != nil {
-		return -1, err
-	}
-	return q.fd.fd, nil
+	return q.fd.descriptor(q.closed)
 }
 
 // TryWait is nil if FD will tell what comes next; see fabric.WaitObject.

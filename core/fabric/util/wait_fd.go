@@ -5,6 +5,7 @@ package util
 import (
 	"runtime"
 
+	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
 
@@ -37,6 +38,17 @@ func (w *waitFD) open() error {
 	}
 	w.fd, w.state = fd, fdCalm
 	return nil
+}
+
+// descriptor is WaitObject.FD.
+func (w *waitFD) descriptor(closed bool) (int, error) {
+	if closed {
+		return -1, fabric.ErrClosed
+	}
+	if err := w.open(); err != nil {
+		return -1, err
+	}
+	return w.fd, nil
 }
 
 // arm makes the descriptor, not readable, to be fired by what comes.

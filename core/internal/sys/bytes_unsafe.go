@@ -53,3 +53,13 @@ func Store64(addr uint64, v uint64) { atomic.StoreUint64((*uint64)(pointer(addr)
 
 // Add64 adds delta to the word at addr atomically and returns the sum.
 func Add64(addr, delta uint64) uint64 { return atomic.AddUint64((*uint64)(pointer(addr)), delta) }
+
+// CompareAndSwap32 writes the word at addr atomically if it is old, and reports whether it was.
+func CompareAndSwap32(addr uint64, old, v uint32) bool {
+	return atomic.CompareAndSwapUint32((*uint32)(pointer(addr)), old, v)
+}
+
+// CompareAndSwap64 writes the word at addr atomically if it is old, and reports whether it was.
+func CompareAndSwap64(addr, old, v uint64) bool {
+	return atomic.CompareAndSwapUint64((*uint64)(pointer(addr)), old, v)
+}
