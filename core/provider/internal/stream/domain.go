@@ -24,7 +24,10 @@ type Domain struct {
 	closed    bool // nothing is registered any more
 }
 
-var _ fabric.Domain = (*Domain)(nil)
+var (
+	_ fabric.Domain        = (*Domain)(nil)
+	_ fabric.AtomicQuerier = (*Domain)(nil)
+)
 
 func newDomain(f *Fabric) *Domain {
 	d := &Domain{fabric: f, regions: util.NewMRTable(), imports: util.NewImports(), endpoints: map[*Endpoint]struct{}{}}
@@ -106,6 +109,11 @@ func (d *Domain) AV(size int) (fabric.AV, error) {
 	}
 	v.OnInsert(d.fabric.cfg.CheckAddr)
 	return v, nil
+}
+
+// QueryAtomic says what one atomic op can do; see fabric.AtomicQuerier.
+func (d *Domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
+	return util.QueryAtomic(kind, op, t)
 }
 
 // own counts a new object as a child until it closes.

@@ -7,6 +7,8 @@ import "mori/core/fabric"
 // payload is how many bytes follow the header and the table.
 func (j *job) payload() uint64 {
 	switch j.h.kind {
+	case kindAtomic:
+		return atomicCode(j.h.count).payload(j.h.length)
 	case kindSend, kindBody, kindReply, kindExtension:
 		return j.h.length
 	case kindWrite:
@@ -23,7 +25,7 @@ func (j *job) arenaNeed() int {
 	if j.h.kind == kindWrite || j.h.kind == kindRead {
 		n += int(j.h.count) * segmentLen
 	}
-	if j.slot != nil && j.payload() <= copyMax {
+	if j.slot != nil && (j.payload() <= copyMax || j.h.kind == kindAtomic) {
 		n += int(j.payload())
 	}
 	return n
@@ -34,7 +36,7 @@ func (j *job) entries() int {
 	switch {
 	case j.reply != nil:
 		return 1 + len(j.reply.iov)
-	case j.slot != nil && j.payload() > copyMax:
+	case j.slot != nil && j.payload() > copyMax && j.h.kind != kindAtomic:
 		return 2 + len(j.slot.op.More)
 	}
 	return 1
@@ -63,6 +65,8 @@ func (j *job) encodeOp(p *pump) {
 	n := j.payload()
 	switch {
 	case n == 0:
+	case j.h.kind == kindAtomic:
+		encodeAtomic(p.grow(int(n)), op)
 	case op.Flags&fabric.OpInject != 0:
 		copy(p.grow(int(n)), j.slot.inject)
 	case n <= copyMax:

@@ -57,6 +57,9 @@ func FillLimits(l fabric.Limits) fabric.Limits {
 	set(&l.RxSize, 1024)
 	set(&l.SegLimit, maxSegments)
 	set(&l.RSegLimit, maxSegments)
+	if l.MaxAtomic == 0 {
+		l.MaxAtomic = util.MaxAtomic
+	}
 	set(&l.MRKeySize, fabric.RegionKeyRawLen)
 	return l
 }

@@ -12,14 +12,14 @@ import (
 
 // A frame is a header, a table of segments (write and read), and a payload. All numbers are big endian.
 //
-//	 0 magic    u32       16 length u64    payload bytes that follow; offer, pull, read: bytes meant
-//	 4 version  u8        24 region u64    write, read: RegionKey.ID; credit: messages
-//	 5 kind     u8        32 secret [16]   write, read: RegionKey.Secret
-//	 6 flags    u16       48 data   u64    remote data; pull, body: the receiver's handle; reply: errno; credit: bytes
+//	 0 magic    u32       16 length u64    payload bytes that follow; offer, pull, read, atomic: bytes meant
+//	 4 version  u8        24 region u64    write, read, atomic: RegionKey.ID
+//	 5 kind     u8        32 secret [16]   write, read, atomic: RegionKey.Secret
+//	 6 flags    u16       48 data   u64    remote data; pull, body: the receiver's handle; reply: errno; credit: bytes; atomic: offset
 //	 8 ticket   u32       56 zero   u32
 //	12 count    u32       60 check  u32    crc32c of the 60 bytes before
 //
-// count is the number of table entries {offset u64, len u64}, or of entries {ticket u32, errno u32} of an ack.
+// count is the number of table entries {offset u64, len u64}, or of entries {ticket u32, errno u32} of an ack, or an atomicCode.
 
 const (
 	frameMagic  = 0x6d6f7269
@@ -42,11 +42,13 @@ const (
 	kindCredit                         // messages and bytes consumed so far
 	kindGoodbye                        // the last frame
 	kindExtension                      // a body for Direct.Frame; count is its kind
+	kindAtomic                         // an atomic op on a region, with its operand and comparison
 	kindEnd
 )
 
 var frameKindText = [...]string{kindSend: "send", kindOffer: "offer", kindPull: "pull", kindBody: "body", kindWrite: "write", kindRead: "read",
-	kindReply: "reply", kindAck: "ack", kindCredit: "credit", kindGoodbye: "goodbye", kindExtension: "extension"}
+	kindReply: "reply", kindAck: "ack", kindCredit: "credit", kindGoodbye: "goodbye", kindExtension: "extension",
+	kindAtomic: "atomic"}
 
 func (k frameKind) String() string {
 	if k > 0 && k < kindEnd {
@@ -59,7 +61,8 @@ func (k frameKind) String() string {
 const (
 	flagRemoteData = 1 << iota // data is for the peer's completion
 	flagNotice                 // write: the payload went another way and only data is to be told
-	flagsKnown     = flagRemoteData | flagNotice
+	flagPlaced                 // send: answer when the message is in the memory of a receive
+	flagsKnown     = flagRemoteData | flagNotice | flagPlaced
 )
 
 // The bounds of the protocol, the same on both sides.
@@ -143,6 +146,11 @@ func (h *header) check() error {
 		count = maxAckEntries
 	case kindExtension:
 		count, length = 255, MaxExtension
+	case kindAtomic:
+		if err := atomicCode(h.count).check(h.length); err != nil {
+			return err
+		}
+		count, length = uint64(h.count), h.length
 	case kindCredit, kindGoodbye:
 	default:
 		return protocolErr("frame of %v", h.kind)

@@ -56,7 +56,7 @@ func FuzzSegmentTable(f *testing.F) {
 }
 
 func FuzzHandshake(f *testing.F) {
-	h, a := goodHello(), answer{version: 1, verdict: verdictRejected, tx: 4, private: []byte("no")}
+	h, a := goodHello(), answer{version: protocolVersion, verdict: verdictRejected, tx: 4, private: []byte("no")}
 	f.Add(h.append(nil))
 	f.Add(a.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

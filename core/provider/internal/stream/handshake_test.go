@@ -14,7 +14,7 @@ import (
 )
 
 func goodHello() hello {
-	return hello{min: 1, max: 1, links: 1, nonce: [16]byte{7}, tx: 8, private: []byte("hi")}
+	return hello{min: protocolVersion, max: protocolVersion, links: 1, nonce: [16]byte{7}, tx: 8, private: []byte("hi")}
 }
 
 // TestHandshakesThatBreak sends them to a listener, which drops the socket, says so once, and goes on.
@@ -35,7 +35,7 @@ func TestHandshakesThatBreak(t *testing.T) {
 		{"half of it", whole[:20], "hello ends after 20 of"},
 		{"without its private data", whole[:helloLen], "hello ends after 0 of 2 private"},
 		{"another protocol", []byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), "hello magic"},
-		{"no versions", changed(8, 9), "hello with versions 9 to 1"},
+		{"no versions", changed(8, 9), "hello with versions 9 to 2"},
 		{"no links", changed(11, 0), "hello for link 0 of 0"},
 		{"a link too far", changed(10, 1), "hello for link 1 of 1"},
 		{"too many links", changed(11, 200), "of 200"},
@@ -63,7 +63,7 @@ func TestVersionsThatDoNotMeet(t *testing.T) {
 	r.must(err)
 	defer conn.Close()
 	h := goodHello()
-	h.min, h.max = 2, 5
+	h.min, h.max = protocolVersion+1, 5
 	_, err = conn.Write(h.append(nil))
 	r.must(err)
 	a, err := readAnswer(conn)
@@ -133,7 +133,7 @@ func TestRequestsThatNobodyTakesAreTurnedAway(t *testing.T) {
 
 // TestPeersThatAnswerWrong dials a plain listener that answers a hello by other bytes.
 func TestPeersThatAnswerWrong(t *testing.T) {
-	accept := answer{version: 1, verdict: verdictAccepted, tx: 8}
+	accept := answer{version: protocolVersion, verdict: verdictAccepted, tx: 8}
 	for _, c := range []struct {
 		name string
 		b    []byte
@@ -142,9 +142,9 @@ func TestPeersThatAnswerWrong(t *testing.T) {
 		{"nothing", nil, fabric.ErrConnReset},
 		{"another protocol", []byte("220 mail.example.org ready and waiting for you\r\n"), fabric.ErrProtocol},
 		{"half of it", accept.append(nil)[:9], fabric.ErrConnReset},
-		{"no verdict", (&answer{version: 1, tx: 8}).append(nil), fabric.ErrProtocol},
-		{"another version", (&answer{version: 3, verdict: verdictAccepted, tx: 8}).append(nil), fabric.ErrProtocol},
-		{"no ops", (&answer{version: 1, verdict: verdictAccepted}).append(nil), fabric.ErrProtocol},
+		{"no verdict", (&answer{version: protocolVersion, tx: 8}).append(nil), fabric.ErrProtocol},
+		{"another version", (&answer{version: protocolVersion + 1, verdict: verdictAccepted, tx: 8}).append(nil), fabric.ErrProtocol},
+		{"no ops", (&answer{version: protocolVersion, verdict: verdictAccepted}).append(nil), fabric.ErrProtocol},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil)

@@ -17,6 +17,8 @@ func (l *link) frame(h *header) error {
 		return l.onWrite(h)
 	case kindRead:
 		return l.onRead(h)
+	case kindAtomic:
+		return l.onAtomic(h)
 	case kindReply:
 		return l.onReply(h)
 	case kindAck:
@@ -157,12 +159,10 @@ func (l *link) onRead(h *header) error {
 	if err != nil {
 		return err
 	}
-	// Twice the sender's credit: it may use credit again before the pump here has settled what was sent.
-	if l.readsIn.Add(1) > 2*maxReads || l.entriesIn.Add(int64(len(segs))) > 2*maxReadEntries {
-		return protocolErr("more reads of %s on their way than allowed", l.ep.peer)
+	r, err := l.openReply(len(segs))
+	if err != nil {
+		return err
 	}
-	r := l.newReply()
-	r.entries = len(segs)
 	j := job{h: header{kind: kindReply, ticket: h.ticket}}
 	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteRead, r.iov[:0])
 	r.iov = iov
@@ -178,8 +178,19 @@ func (l *link) onRead(h *header) error {
 	return nil
 }
 
+// openReply takes a reply to an op with n segments, unless the peer has asked for more than it may.
+func (l *link) openReply(n int) (*reply, error) {
+	// Twice the sender's credit: it may use credit again before the pump here has settled what was sent.
+	if l.readsIn.Add(1) > 2*maxReads || l.entriesIn.Add(int64(n)) > 2*maxReadEntries {
+		return nil, protocolErr("more reads of %s on their way than allowed", l.ep.peer)
+	}
+	r := l.newReply()
+	r.entries = n
+	return r, nil
+}
+
 func (l *link) onReply(h *header) error {
-	s := l.find(h.ticket, fabric.OpRead)
+	s := l.find(h.ticket, true)
 	if s == nil || h.data == 0 && h.length != s.n || h.data != 0 && h.length != 0 {
 		return protocolErr("reply of %s with %d bytes to no read of ours", l.ep.peer, h.length)
 	}
@@ -188,7 +199,13 @@ func (l *link) onReply(h *header) error {
 		if h.length > answerFirst {
 			l.kick()
 		}
-		if err := l.receive(appendLocal(l.in.scratch(1+len(s.op.More)), &s.op, s.n), s.n); err != nil {
+		iov := l.in.scratch(1 + len(s.op.More))
+		if a := s.op.Atomic; s.op.Kind != fabric.OpRead {
+			iov = append(iov, sys.Iovec{Addr: a.Result.Addr, Len: s.n})
+		} else {
+			iov = appendLocal(iov, &s.op, s.n)
+		}
+		if err := l.receive(iov, s.n); err != nil {
 			return err
 		}
 	}
@@ -198,12 +215,12 @@ func (l *link) onReply(h *header) error {
 	return nil
 }
 
-// find returns our op that the peer answers on this link: a read, or anything else.
-func (l *link) find(ticket uint32, kind fabric.OpKind) *slot {
+// find returns our op that the peer answers on this link, by a reply or by an ack.
+func (l *link) find(ticket uint32, reply bool) *slot {
 	l.ep.mu.Lock()
 	defer l.ep.mu.Unlock()
 	s := l.ep.slots.lookup(Ticket(ticket))
-	if s == nil || s.link != l || (s.op.Kind == fabric.OpRead) != (kind == fabric.OpRead) {
+	if s == nil || s.link != l || s.replied() != reply {
 		return nil
 	}
 	return s
@@ -216,7 +233,7 @@ func (l *link) onAck(h *header) error {
 	}
 	for b := l.in.buf[l.in.r : l.in.r+n]; len(b) > 0; b = b[ackEntryLen:] {
 		a := parseAck(b)
-		s := l.find(a.ticket, fabric.OpWrite)
+		s := l.find(a.ticket, false)
 		if s == nil {
 			return protocolErr("ack of %s for no op of ours", l.ep.peer)
 		}

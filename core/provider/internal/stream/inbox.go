@@ -15,6 +15,8 @@ const (
 	// eagerRoom is how much a peer may send before it is consumed. At half of it credit is given back, so that half
 	// a room is always there for the largest eager message.
 	eagerRoom = 1<<20 + 256*eagerCost
+	// ackToken is set in the tokens of messages whose answer waits until they are placed; the rest is the ticket.
+	ackToken = 1 << 32
 )
 
 // An inbox is the receiving side of messages, beside the RecvQueue.
@@ -61,13 +63,22 @@ func (ep *Endpoint) receivesChanged() {
 	}
 }
 
-// placed is util.FeedConfig.Placed.
+// placed is util.FeedConfig.Placed: it answers a message that asked for that, or tells the Direct of one of its own.
 func (ep *Endpoint) placed(token uint64) {
-	if token&DirectToken == 0 || !ep.fate.enter() {
+	if !ep.fate.enter() {
 		return
 	}
 	defer ep.fate.leave()
-	ep.direct.Placed(token)
+	if token&DirectToken != 0 {
+		ep.direct.Placed(token)
+		return
+	}
+	l := ep.links[0]
+	if err := l.ack(uint32(token), 0); err != nil {
+		ep.Fail(err)
+		return
+	}
+	l.kick()
 }
 
 // giveCredit tells the peer what was consumed, when that is worth a frame.

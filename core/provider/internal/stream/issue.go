@@ -22,9 +22,9 @@ func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
 	ep.inFlight++
 	switch {
 	case ep.direct == nil:
-	case s.op.Kind != fabric.OpSend:
+	case s.op.Kind == fabric.OpRead, s.op.Kind == fabric.OpWrite:
 		return true
-	case ep.direct.Messages():
+	case s.op.Kind == fabric.OpSend && ep.direct.Messages():
 		ep.handing.push(s)
 		t.messages = true
 		return false
@@ -38,8 +38,10 @@ func (ep *Endpoint) issueStream(s *slot, t *todo) {
 	switch s.op.Kind {
 	case fabric.OpWrite:
 		ep.issueWrite(s, t)
-	case fabric.OpRead:
-		if ep.reads.len() > 0 || !ep.issueRead(s, t) {
+	case fabric.OpAtomic:
+		ep.issueAtomic(s, t)
+	case fabric.OpRead, fabric.OpFetchAtomic, fabric.OpCompareAtomic:
+		if ep.reads.len() > 0 || !ep.issueReplied(s, t) {
 			ep.reads.push(s)
 		}
 	case fabric.OpSend:
@@ -85,9 +87,28 @@ func (ep *Endpoint) issueWrite(s *slot, t *todo) {
 	ep.post(ep.lightest(), s, &j, s.n, t)
 }
 
-// issueRead reports false if no link has credit for it.
+// issueReplied reports false if no link has credit for it.
+func (ep *Endpoint) issueReplied(s *slot, t *todo) bool {
+	if s.op.Kind == fabric.OpRead {
+		return ep.issueRead(s, t)
+	}
+	return ep.issueAtomic(s, t)
+}
+
 func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
 	n := 1 + len(s.op.RMore)
+	l := ep.creditRead(s, n)
+	if l == nil {
+		return false
+	}
+	j := job{h: header{kind: kindRead, length: s.n, count: uint32(n), region: s.key.ID, secret: s.key.Secret}}
+	ep.post(l, s, &j, 0, t)
+	return true
+}
+
+// creditRead takes the credit for a reply to an op with n remote segments on the link with the fewest bytes asked for, or
+// returns nil. With ep.mu held.
+func (ep *Endpoint) creditRead(s *slot, n int) *link {
 	var best *link
 	for _, l := range ep.links {
 		if l.readsOut < maxReads && l.entriesOut+n <= maxReadEntries && (best == nil || l.bytesOut < best.bytesOut) {
@@ -95,15 +116,13 @@ func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
 		}
 	}
 	if best == nil {
-		return false
+		return nil
 	}
 	best.readsOut++
 	best.entriesOut += n
 	best.bytesOut += s.n
 	s.entries = n
-	j := job{h: header{kind: kindRead, length: s.n, count: uint32(n), region: s.key.ID, secret: s.key.Secret}}
-	ep.post(best, s, &j, 0, t)
-	return true
+	return best
 }
 
 // issueSend reports false if the message must wait: behind an offer, or for credit. Messages stay in order since only one
@@ -121,6 +140,9 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	if cost := s.n + eagerCost; ep.sent+cost-ep.consumed <= eagerRoom {
 		ep.sent += cost
 		j := job{h: header{kind: kindSend, length: s.n}}
+		if s.op.Flags&fabric.OpDeliveryComplete != 0 {
+			j.h.flags = flagPlaced
+		}
 		ep.post(ep.links[0], s, &j, s.n, t)
 		return true
 	}
@@ -164,7 +186,7 @@ func (ep *Endpoint) failure(op *fabric.Op, n uint64, detail string) string {
 
 // resume issues what waits and may go on. With ep.mu held.
 func (ep *Endpoint) resume(t *todo) {
-	for ep.reads.len() > 0 && ep.issueRead(*ep.reads.peek(), t) {
+	for ep.reads.len() > 0 && ep.issueReplied(*ep.reads.peek(), t) {
 		ep.reads.pop()
 	}
 	for ep.sends.len() > 0 && ep.issueSend(*ep.sends.peek(), t) {

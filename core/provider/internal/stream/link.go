@@ -61,6 +61,7 @@ type reply struct {
 	mr      *util.MR
 	iov     []sys.Iovec
 	entries int
+	result  []byte // of atomic ops: where iov points
 }
 
 func newLink(ep *Endpoint, index int, conn net.Conn) (*link, error) {

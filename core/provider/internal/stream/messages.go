@@ -3,6 +3,8 @@
 package stream
 
 import (
+	"fmt"
+
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
@@ -21,19 +23,25 @@ func (l *link) onSend(h *header) error {
 		return protocolErr("message of %s behind an offer", ep.peer)
 	}
 	ticket, n, data, flags := h.ticket, h.length, h.data, remoteFlags(h)
+	var later uint64 // token of an answer that placed gives
+	if h.flags&flagPlaced != 0 {
+		later = ackToken | uint64(ticket)
+	}
 	op, posted := ep.feed.Take()
 	var err error
 	if posted {
 		err = l.intoReceive(&op, n, data, flags)
 	} else {
-		err = l.intoBuffer(n, data, flags)
+		err = l.intoBuffer(n, data, flags, later)
 	}
 	if err != nil {
 		return err
 	}
 	b.arrived.Add(int64(n) + eagerCost)
-	if err := l.ack(ticket, 0); err != nil {
-		return err
+	if posted || later == 0 {
+		if err := l.ack(ticket, 0); err != nil {
+			return err
+		}
 	}
 	var t todo
 	ep.giveCredit(&t) // kicked with the ack
@@ -55,10 +63,14 @@ func (l *link) intoReceive(op *fabric.Op, n, data uint64, flags fabric.OpFlags) 
 	return nil
 }
 
-func (l *link) intoBuffer(n, data uint64, flags fabric.OpFlags) error {
+func (l *link) intoBuffer(n, data uint64, flags fabric.OpFlags, token uint64) error {
 	ep := l.ep
 	if !ep.feed.Hold(n) {
-		return protocolErr("message of %s beyond its credit", ep.peer)
+		if ep.feed.Held()+n+eagerCost > eagerRoom {
+			return protocolErr("message of %s beyond its credit", ep.peer)
+		}
+		ep.end(fmt.Errorf("message of %s for an endpoint that closed: %w", ep.peer, fabric.ErrCanceled), true)
+		return errEnded
 	}
 	buf := make([]byte, n)
 	if n > 0 {
@@ -67,7 +79,7 @@ func (l *link) intoBuffer(n, data uint64, flags fabric.OpFlags) error {
 			return err
 		}
 	}
-	ep.feed.Deliver(buf, data, flags, 0)
+	ep.feed.Deliver(buf, data, flags, token)
 	return nil
 }
 
@@ -96,7 +108,7 @@ func (b *inbox) busy() bool {
 // onPull sends the body of our offer, and lets go what waited behind it.
 func (l *link) onPull(h *header) error {
 	ep := l.ep
-	s := l.find(h.ticket, fabric.OpSend)
+	s := l.find(h.ticket, false)
 	var t todo
 	ep.mu.Lock()
 	if s == nil || ep.offer != s || h.length > s.n {

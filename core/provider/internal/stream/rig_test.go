@@ -140,7 +140,7 @@ func (r *rig) dial(links int) []net.Conn {
 		r.must(err)
 		r.Cleanup(func() { _ = c.Close() })
 		r.must(c.SetDeadline(time.Now().Add(testDeadline)))
-		h := hello{min: 1, max: 1, link: uint8(i), links: uint8(links), nonce: [16]byte{1}, tx: 8}
+		h := hello{min: protocolVersion, max: protocolVersion, link: uint8(i), links: uint8(links), nonce: [16]byte{1}, tx: 8}
 		_, err = c.Write(h.append(nil))
 		r.must(err)
 		conns[i] = c

@@ -47,6 +47,15 @@ func (s *slot) end() {
 	s.state.Store(s.state.Load()&^slotBits + 1<<16)
 }
 
+// replied reports whether the peer answers the op by a reply with bytes; others by an ack.
+func (s *slot) replied() bool {
+	switch s.op.Kind {
+	case fabric.OpRead, fabric.OpFetchAtomic, fabric.OpCompareAtomic:
+		return true
+	}
+	return false
+}
+
 func (s *slot) used() bool { return s.state.Load()&slotUsed != 0 }
 
 // mark sets bit and reports whether now both are set.
