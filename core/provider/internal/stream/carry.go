@@ -6,11 +6,8 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
-	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
 )
-
-var _ rdm.Carrier = (*Endpoint)(nil)
 
 // Carry makes the endpoint serve an EPRDM endpoint; see rdm.Carrier.
 func (ep *Endpoint) Carry(recv *util.RecvQueue, source func() fabric.AVAddr) {
