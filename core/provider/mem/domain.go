@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
+	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
 )
 
@@ -18,7 +19,10 @@ type domain struct {
 	imports *util.Imports
 }
 
-var _ fabric.Domain = (*domain)(nil)
+var (
+	_ fabric.Domain        = (*domain)(nil)
+	_ fabric.AtomicQuerier = (*domain)(nil)
+)
 
 func (d *domain) CQ(size int) (fabric.CQ, error) {
 	q, err := util.NewCQ(size)
@@ -30,6 +34,60 @@ func (d *domain) CQ(size int) (fabric.CQ, error) {
 	}
 	q.OnClose(d.Leave)
 	return q, nil
+}
+
+func (d *domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
+	c, err := util.NewCounter(unit)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("open counter: %w", err)
+	}
+	c.OnClose(d.Leave)
+	return c, nil
+}
+
+func (d *domain) AV(size int) (fabric.AV, error) {
+	v, err := util.NewAV(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("open address vector: %w", err)
+	}
+	v.OnClose(d.Leave)
+	return v, nil
+}
+
+// Endpoint makes an endpoint of either type; see fabric.Domain.
+func (d *domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
+	in = in.Clone()
+	switch in.EPType {
+	case 0, fabric.EPMsg:
+		return d.connector()
+	case fabric.EPRDM:
+		return d.datagrams(in)
+	}
+	return nil, fmt.Errorf("open endpoint of type %d: %w", in.EPType, fabric.ErrInvalid)
+}
+
+// datagrams makes an endpoint of type EPRDM, whose carriers are endpoints of this domain.
+func (d *domain) datagrams(in *fabric.Info) (fabric.Endpoint, error) {
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("open endpoint: %w", err)
+	}
+	return rdm.New(rdm.Config{
+		Carrier: func() (rdm.Carrier, error) { return d.connector() },
+		Listen:  func() (fabric.Listener, error) { return d.network.listen(in) },
+		Limits:  limits,
+		Leave:   d.Leave,
+	}), nil
+}
+
+// QueryAtomic is what this process can do; see fabric.AtomicQuerier.
+func (d *domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
+	return util.QueryAtomic(kind, op, t)
 }
 
 func (d *domain) Reg(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (fabric.MR, error) {

@@ -5,25 +5,30 @@ package mem
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
-	"mori/core/internal/sys"
 )
 
-// An endpoint is a fabric.Endpoint and Connector.
+// An endpoint is a fabric.Endpoint and Connector, and may carry an EPRDM endpoint.
 type endpoint struct {
 	domain *domain
 	name   fabric.Addr
 	state  util.State
 	queues util.Queues
 	recv   *util.RecvQueue
+	shared bool                 // recv is an EPRDM endpoint's
+	source func() fabric.AVAddr // the peer's number there; nil if not shared
+	feed   *util.Feed           // the peer's messages; set when connected
 
-	work  chan task
-	cur   task          // what run executes
-	space chan struct{} // the peer's CQ has a place again; holds one
+	batch []task        // what run executes
+	at    int           // the next of batch
+	wake  chan struct{} // run has to look again; holds one
+	open  atomic.Int32  // ops that have not ended
 
-	setup     sync.Mutex // held by Connect and Accept
+	setup     sync.Mutex // held by Connect, Accept and Abort
 	closeOnce sync.Once
 	closing   chan struct{} // closed when Close begins
 	quiet     chan struct{} // closed when run touches the peer's memory no more
@@ -33,34 +38,38 @@ type endpoint struct {
 	link     *link // set once
 	peerName fabric.Addr
 	ended    bool // no more work is taken
+	work     []task
+	placing  []placing // sends that wait for the peer's receives
+	tokens   uint64    // given out
 }
 
 var (
-	_ fabric.Endpoint  = (*endpoint)(nil)
-	_ fabric.Connector = (*endpoint)(nil)
-	_ fabric.Prober    = (*endpoint)(nil)
+	_ fabric.Endpoint = (*endpoint)(nil)
+	_ rdm.Carrier     = (*endpoint)(nil)
+	_ fabric.Prober   = (*endpoint)(nil)
 )
 
 // A task is an op in flight.
 type task struct {
 	op     fabric.Op
-	inject [64]byte // what an OpInject op moves
+	inject [64]byte      // what an OpInject op moves
+	atomic fabric.Atomic // of an OpInject op
 }
 
-func (d *domain) Endpoint(*fabric.Info) (fabric.Endpoint, error) {
+// connector makes an endpoint of type EPMsg.
+func (d *domain) connector() (*endpoint, error) {
 	if err := d.Adopt(); err != nil {
 		return nil, fmt.Errorf("open endpoint: %w", err)
 	}
 	e := &endpoint{
 		domain:  d,
 		name:    d.network.provider.name(),
-		work:    make(chan task, limits.TxSize),
-		space:   make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		quiet:   make(chan struct{}),
 		gone:    make(chan struct{}),
 	}
-	e.recv = util.NewRecvQueue(&e.queues, limits.RxSize, earlyRoom)
+	e.recv = util.NewRecvQueue(&e.queues, limits.RxSize)
 	return e, nil
 }
 
@@ -71,11 +80,31 @@ func (e *endpoint) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
 	return e.queues.BindCQ(cq, dir, selective)
 }
 
+func (e *endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
+	if err := e.state.Configure(); err != nil {
+		return err
+	}
+	return e.queues.BindCounter(c, events)
+}
+
+// BindAV is refused: a connection has no use for it.
+func (e *endpoint) BindAV(fabric.AV) error {
+	if err := e.state.Configure(); err != nil {
+		return err
+	}
+	return fmt.Errorf("bind an address vector to an endpoint that connects: %w", fabric.ErrInvalid)
+}
+
 func (e *endpoint) BindEQ(eq fabric.EQ) error {
 	if err := e.state.Configure(); err != nil {
 		return err
 	}
 	return e.queues.BindEQ(eq)
+}
+
+// Carry makes the endpoint one of an EPRDM endpoint's; see rdm.Carrier.
+func (e *endpoint) Carry(recv *util.RecvQueue, source func() fabric.AVAddr) {
+	e.recv, e.source, e.shared = recv, source, true
 }
 
 func (e *endpoint) Enable() error {
@@ -88,51 +117,12 @@ func (e *endpoint) Enable() error {
 	return e.state.Enable()
 }
 
-func (e *endpoint) Submit(ops []fabric.Op) (int, error) {
-	for i := range ops {
-		if err := e.submit(&ops[i]); err != nil {
-			return i, err
-		}
+// Name is what only datagram endpoints have.
+func (e *endpoint) Name() (fabric.Addr, error) {
+	if isClosed(e.closing) {
+		return "", fabric.ErrClosed
 	}
-	return len(ops), nil
-}
-
-func (e *endpoint) submit(op *fabric.Op) error {
-	if err := e.state.Submit(op.Kind); err != nil {
-		return err
-	}
-	if err := util.CheckOp(op, &limits); err != nil {
-		return err
-	}
-	if op.Kind == fabric.OpRecv {
-		return e.recv.Post(op)
-	}
-	t := task{op: *op}
-	if op.Flags&fabric.OpInject != 0 {
-		t.gather()
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ended {
-		return fabric.ErrNotConn
-	}
-	if len(e.work) == cap(e.work) {
-		return fabric.ErrAgain
-	}
-	if err := e.queues.Tx.Reserve(1); err != nil {
-		return err
-	}
-	e.work <- t // has room: only submit sends, with mu held
-	return nil
-}
-
-// gather takes the op's local bytes along, since the caller will reuse them.
-func (t *task) gather() {
-	n := copy(t.inject[:], sys.Bytes(t.op.Seg.Addr, int(t.op.Seg.Len)))
-	for _, s := range t.op.More {
-		n += copy(t.inject[n:], sys.Bytes(s.Addr, int(s.Len)))
-	}
-	t.op.Seg, t.op.More = fabric.Seg{Len: uint64(n)}, nil
+	return "", fmt.Errorf("name an endpoint that connects: %w", fabric.ErrNoSys)
 }
 
 func (e *endpoint) Cancel(ctx uint64) error {
@@ -141,6 +131,15 @@ func (e *endpoint) Cancel(ctx uint64) error {
 	}
 	e.recv.Cancel(ctx)
 	return nil
+}
+
+// Abort ends the ops that wait for a connection; see rdm.Carrier.
+func (e *endpoint) Abort(cause error) {
+	e.setup.Lock()
+	defer e.setup.Unlock()
+	if e.link == nil {
+		e.flush(fabric.ErrnoOf(cause), cause.Error())
+	}
 }
 
 func (e *endpoint) Close() error {
@@ -155,9 +154,11 @@ func (e *endpoint) close() {
 	if e.link != nil {
 		e.link.end(e, fabric.ErrCanceled, fabric.ErrConnReset)
 		<-e.gone
+	} else {
+		e.flush(fabric.ErrCanceled, "endpoint closed")
 	}
 	e.state.Close()
-	if e.queues.Rx != nil {
+	if e.queues.Rx != nil && !e.shared {
 		e.recv.End(fabric.ErrCanceled, "endpoint closed")
 	}
 	e.queues.Unbind()
@@ -173,5 +174,13 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// signal leaves a token in c, which holds one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

@@ -13,49 +13,61 @@ import (
 // pieceBytes is what is copied between two looks at whether the connection has ended.
 const pieceBytes = 1 << 20
 
-// execute ends the op in e.cur, one way or the other.
-func (e *endpoint) execute(l *link, peer *endpoint) {
-	op := &e.cur.op
+// execute ends the op of t, one way or the other, or lets it end when its message is placed.
+func (e *endpoint) execute(l *link, peer *endpoint, t *task) {
+	op := &t.op
 	if op.Flags&fabric.OpInject != 0 {
-		op.Seg.Addr = sys.AddrOf(e.cur.inject[:])
+		op.Seg.Addr = sys.AddrOf(t.inject[:])
+		op.Atomic = &t.atomic
 	}
 	if fault := e.domain.network.provider.opts.Fault; fault != nil {
 		if err := fault(op); err != nil {
 			l.end(e, fabric.ErrConnReset, fabric.ErrConnReset)
-			e.queues.Failed(op, fabric.ErrConnReset, err.Error())
+			e.failed(op, fabric.ErrConnReset, err.Error())
 			return
 		}
 	}
-	var err error
-	if op.Kind == fabric.OpSend {
-		err = e.send(l, peer, op)
-	} else {
-		err = e.rma(l, peer, op)
+	later, err := e.perform(l, peer, op)
+	switch {
+	case err != nil:
+		e.failed(op, fabric.ErrnoOf(err), err.Error())
+	case !later:
+		e.done(op)
 	}
-	if err != nil {
-		e.queues.Failed(op, fabric.ErrnoOf(err), err.Error())
-		return
+}
+
+// perform does op; later means that placed will end it.
+func (e *endpoint) perform(l *link, peer *endpoint, op *fabric.Op) (later bool, err error) {
+	for op.Flags&fabric.OpFence != 0 && !e.settled() {
+		if err := e.sleep(l); err != nil {
+			return false, err
+		}
 	}
-	e.queues.Done(op, op.Len())
+	switch op.Kind {
+	case fabric.OpSend:
+		return e.send(l, peer, op)
+	case fabric.OpRead, fabric.OpWrite:
+		return false, e.rma(l, peer, op)
+	}
+	return false, e.atomic(peer, op)
 }
 
 // send moves a message into the peer's oldest receive, or into its memory for early messages, or waits for either.
-func (e *endpoint) send(l *link, peer *endpoint, op *fabric.Op) error {
+func (e *endpoint) send(l *link, peer *endpoint, op *fabric.Op) (later bool, err error) {
 	n := op.Len()
 	for {
-		if to, ok := peer.recv.Take(); ok {
+		if to, ok := peer.feed.Take(); ok {
 			fill(&to, op)
-			peer.recv.Filled(&to, n, op.Data, op.Flags)
-			return nil
+			peer.feed.Filled(&to, n, op.Data, op.Flags)
+			return false, nil
 		}
-		if peer.recv.Hold(n) {
-			peer.recv.Deliver(gathered(op, n), op.Data, op.Flags)
-			return nil
+		if peer.feed.Hold(n) {
+			token := e.place(op)
+			peer.feed.Deliver(gathered(op, n), op.Data, op.Flags, token)
+			return token != 0, nil
 		}
-		select {
-		case <-peer.recv.Posted():
-		case <-l.done:
-			return l.over(e)
+		if err := e.sleep(l); err != nil {
+			return false, err
 		}
 	}
 }
@@ -99,33 +111,39 @@ func (e *endpoint) rma(l *link, peer *endpoint, op *fabric.Op) error {
 		return nil
 	}
 	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Len: op.Len(), Data: op.Data}
+	if peer.source != nil {
+		c.Src = peer.source()
+	}
 	for !peer.queues.Rx.TryPush(c) {
-		select {
-		case <-e.space:
-		case <-l.done:
-			return l.over(e)
+		if err := e.sleep(l); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// access moves the bytes of a read or write. Nothing is touched unless every segment is inside the region.
-func (e *endpoint) access(l *link, peer *endpoint, op *fabric.Op) error {
+// acquire is the peer's region that op names, with the rights it needs. The caller releases it.
+func (e *endpoint) acquire(peer *endpoint, op *fabric.Op) (*util.MR, error) {
 	r := e.domain.imports.Lookup(op.RSeg.Key)
 	if r == nil {
-		return fmt.Errorf("no region is imported as key %#x: %w", op.RSeg.Key, fabric.ErrNoKey)
+		return nil, fmt.Errorf("no region is imported as key %#x: %w", op.RSeg.Key, fabric.ErrNoKey)
 	}
-	want := fabric.AccessRemoteWrite
-	if op.Kind == fabric.OpRead {
-		want = fabric.AccessRemoteRead
-	}
-	m, err := peer.domain.regions.Acquire(r.Region, want)
+	m, err := peer.domain.regions.Acquire(r.Region, op.Access())
 	if err != nil {
-		return fmt.Errorf("region %d of %s: %w", r.Region.ID, e.peerName, err)
+		return nil, fmt.Errorf("region %d of %s: %w", r.Region.ID, e.peerName, err)
+	}
+	return m, nil
+}
+
+// access moves the bytes of a read or write. Nothing is touched unless every segment is inside the region.
+func (e *endpoint) access(l *link, peer *endpoint, op *fabric.Op) error {
+	m, err := e.acquire(peer, op)
+	if err != nil {
+		return err
 	}
 	defer m.Release()
 	if err := inside(m, op); err != nil {
-		return fmt.Errorf("region %d of %s, %d bytes: %w", r.Region.ID, e.peerName, m.Buffer().Len, err)
+		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, e.peerName, m.Buffer().Len, err)
 	}
 	base := m.Buffer().Addr
 	w := util.NewWalk(op)
@@ -158,5 +176,34 @@ func inside(m *util.MR, op *fabric.Op) error {
 			return fmt.Errorf("at offset %d for %d bytes: %w", op.RMore[i].Addr, op.RMore[i].Len, err)
 		}
 	}
+	return nil
+}
+
+// atomic executes the op in the peer's memory.
+func (e *endpoint) atomic(peer *endpoint, op *fabric.Op) error {
+	m, err := e.acquire(peer, op)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	if err := inside(m, op); err != nil {
+		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, e.peerName, m.Buffer().Len, err)
+	}
+	a, n := op.Atomic, int(op.Seg.Len)
+	at := m.Buffer().Addr + op.RSeg.Addr
+	if !util.AtomicAligned(at, a.Type) {
+		return fmt.Errorf("region %d of %s: offset %d is not aligned to %v: %w", m.Key().ID, e.peerName, op.RSeg.Addr, a.Type, fabric.ErrInvalid)
+	}
+	var operand, compare, result []byte
+	if a.Op != fabric.AtomicRead {
+		operand = sys.Bytes(op.Seg.Addr, n)
+	}
+	if op.Kind == fabric.OpCompareAtomic {
+		compare = sys.Bytes(a.Compare.Addr, n)
+	}
+	if op.Kind != fabric.OpAtomic {
+		result = sys.Bytes(a.Result.Addr, n)
+	}
+	util.Execute(op.Kind, a.Op, a.Type, at, operand, compare, result)
 	return nil
 }

@@ -26,6 +26,10 @@ func (f *network) Domain(context.Context, *fabric.Info) (fabric.Domain, error) {
 }
 
 func (f *network) Listen(_ context.Context, in *fabric.Info) (fabric.Listener, error) {
+	return f.listen(in)
+}
+
+func (f *network) listen(in *fabric.Info) (fabric.Listener, error) {
 	l := &listener{network: f, backlog: make(chan *request, backlogSize), done: make(chan struct{})}
 	if in != nil {
 		l.addr = in.Src

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 )
 
 // A link is a connection: what its two endpoints share.
@@ -41,6 +42,13 @@ func (l *link) end(e *endpoint, mine, theirs fabric.Errno) {
 
 // join makes e part of l. It is connecting, and cannot be closed now.
 func (e *endpoint) join(l *link, peer fabric.Addr) {
+	sender := l.ends[1-l.side(e)]
+	e.feed = e.recv.Feed(util.FeedConfig{
+		Room:    earlyRoom,
+		Source:  e.source,
+		Changed: func() { signal(sender.wake) },
+		Placed:  sender.placed,
+	})
 	e.mu.Lock()
 	e.link, e.peerName = l, peer
 	e.state.Connected()
@@ -51,17 +59,12 @@ func (e *endpoint) join(l *link, peer fabric.Addr) {
 // run executes ops until the link ends, and then ends what is left.
 func (e *endpoint) run(l *link) {
 	peer := l.ends[1-l.side(e)]
-	forget := peer.queues.Rx.OnSpace(func() {
-		select {
-		case e.space <- struct{}{}:
-		default:
-		}
-	})
+	forget := peer.queues.Rx.OnSpace(func() { signal(e.wake) })
 	for !isClosed(l.done) {
-		select {
-		case e.cur = <-e.work:
-			e.execute(l, peer)
-		case <-l.done:
+		if t := e.next(); t != nil {
+			e.execute(l, peer, t)
+		} else {
+			_ = e.sleep(l)
 		}
 	}
 	forget()
@@ -70,18 +73,25 @@ func (e *endpoint) run(l *link) {
 	e.finish(l.cause[l.side(e)])
 }
 
+// sleep waits until something changed, or answers how the link ended.
+func (e *endpoint) sleep(l *link) error {
+	select {
+	case <-e.wake:
+		return nil
+	case <-l.done:
+		return l.over(e)
+	}
+}
+
 // finish ends every op. Nobody touches this side's memory any more.
 func (e *endpoint) finish(cause fabric.Errno) {
-	e.mu.Lock()
-	e.ended = true
 	e.state.Shut()
 	detail := fmt.Sprintf("connection to %s ended", e.peerName)
-	e.mu.Unlock()
-	for len(e.work) > 0 {
-		t := <-e.work
-		e.queues.Failed(&t.op, cause, detail)
+	e.flush(cause, detail)
+	e.feed.End()
+	if !e.shared {
+		e.recv.End(cause, detail)
 	}
-	e.recv.End(cause, detail)
 	e.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: e, Err: fmt.Errorf("%s: %w", detail, cause)})
 	close(e.gone)
 }

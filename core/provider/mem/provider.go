@@ -4,16 +4,21 @@ package mem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 )
 
-// What an endpoint of this provider can do.
+// maxMsg bounds the bytes of one op, which moves in order whatever it is.
+const maxMsg = 1 << 40
+
+// What an endpoint of this provider can do. One of type EPRDM takes TxSize ops for each peer.
 var limits = fabric.Limits{
-	MaxMsg:     1 << 40,
+	MaxMsg:     maxMsg,
 	MaxInject:  64,
 	MaxPrivate: 256,
 	CQDataSize: 8,
@@ -23,9 +28,13 @@ var limits = fabric.Limits{
 	RSegLimit:  1 << 16,
 	MRKeySize:  fabric.RegionKeyRawLen,
 	BestOp:     4 << 20,
+	MaxAtomic:  util.MaxAtomic,
+	OrderRAW:   maxMsg,
+	OrderWAR:   maxMsg,
+	OrderWAW:   maxMsg,
 }
 
-// earlyRoom bounds the bytes of messages that wait at an endpoint for their receives.
+// earlyRoom bounds the bytes of messages of one peer that wait for their receives.
 const earlyRoom = 16 << 20
 
 // Options shape a Provider.
@@ -59,15 +68,17 @@ func (p *Provider) Version() (provider, api fabric.Version) {
 	return fabric.Version{Major: 1}, fabric.Version{Major: 1}
 }
 
-// GetInfo answers for a listener named node, or node:service; see fabric.Provider.
+// GetInfo answers for a listener, or an endpoint of type EPRDM, named node or node:service: once for each type of endpoint; see
+// fabric.Provider.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	version, _ := p.Version()
-	offer := &fabric.Info{
+	offer := fabric.Info{
 		Provider:        p.Name(),
 		ProviderVersion: version,
 		FabricName:      "process",
 		DomainName:      "memory",
-		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapLocalComm,
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm,
+		Order:           fabric.OrderAll,
 		EPType:          fabric.EPMsg,
 		Dest:            fabric.Addr(node),
 		Limits:          limits,
@@ -75,11 +86,22 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if service != "" {
 		offer.Dest = fabric.Addr(node + ":" + service)
 	}
-	in, err := fabric.Match(hints, offer)
-	if err != nil {
-		return nil, err
+	datagrams := offer
+	datagrams.EPType, datagrams.Caps = fabric.EPRDM, offer.Caps|fabric.CapSource
+	var infos []*fabric.Info
+	var misfits []error
+	for _, o := range []*fabric.Info{&offer, &datagrams} {
+		in, err := fabric.Match(hints, o)
+		if err != nil {
+			misfits = append(misfits, err)
+			continue
+		}
+		infos = append(infos, in)
 	}
-	return []*fabric.Info{in}, nil
+	if len(infos) == 0 {
+		return nil, errors.Join(misfits...)
+	}
+	return infos, nil
 }
 
 // Open opens the network; see fabric.Provider.
