@@ -58,14 +58,15 @@ func (p *Provider) Version() (provider, api fabric.Version) {
 	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
 }
 
-// info is what this provider offers, before hints.
+// info is what this provider offers, before hints, for connected endpoints.
 func (p *Provider) info() fabric.Info {
 	return fabric.Info{
 		Provider:        p.Name(),
 		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
 		FabricName:      "ip",
 		DomainName:      "tcp",
-		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapLocalComm | fabric.CapRemoteComm,
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm | fabric.CapRemoteComm,
+		Order:           fabric.OrderSAS,
 		EPType:          fabric.EPMsg,
 		Limits:          stream.FillLimits(fabric.Limits{TxSize: p.opts.TxSize, RxSize: p.opts.RxSize, BestOp: bestOp}),
 	}
@@ -74,17 +75,29 @@ func (p *Provider) info() fabric.Info {
 // bestOp is the length at which a large transfer is cut.
 const bestOp = 1 << 20
 
-// GetInfo answers with one Info if it satisfies hints; see fabric.Provider. No name is looked up.
+// GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first; see fabric.Provider. No name is looked up.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
-	offer := p.info()
+	msg := p.info()
 	if node != "" || service != "" {
-		offer.Dest = fabric.Addr(net.JoinHostPort(node, service))
+		msg.Dest = fabric.Addr(net.JoinHostPort(node, service))
 	}
-	in, err := fabric.Match(hints, &offer)
-	if err != nil {
-		return nil, err
+	rdm := msg
+	rdm.EPType = fabric.EPRDM
+	rdm.Caps |= fabric.CapSource
+	var answers []*fabric.Info
+	var misfit error
+	for _, offer := range []*fabric.Info{&msg, &rdm} {
+		in, err := fabric.Match(hints, offer)
+		if err != nil {
+			misfit = err
+			continue
+		}
+		answers = append(answers, in)
 	}
-	return []*fabric.Info{in}, nil
+	if len(answers) == 0 {
+		return nil, misfit
+	}
+	return answers, nil
 }
 
 // Open makes the fabric; see fabric.Provider.
@@ -92,6 +105,14 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if in != nil && in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open %s as tcp: %w", in.Provider, fabric.ErrNoData)
 	}
-	cfg := stream.Config{Info: p.info(), Transport: transport{p.opts}, Links: p.opts.Links, Logger: p.opts.Logger}
+	cfg := stream.Config{Info: p.info(), Transport: transport{p.opts}, Links: p.opts.Links, Logger: p.opts.Logger, CheckAddr: checkAddr}
 	return stream.New(cfg)
+}
+
+// checkAddr refuses what is not "host:port".
+func checkAddr(a fabric.Addr) error {
+	if _, _, err := net.SplitHostPort(string(a)); err != nil {
+		return fmt.Errorf("%v: %w", err, fabric.ErrInvalid)
+	}
+	return nil
 }

@@ -3,11 +3,31 @@
 package stream
 
 import (
+	"context"
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
 )
+
+var _ rdm.Carrier = (*Endpoint)(nil)
+
+// datagrams makes an EPRDM that adopt has counted.
+func (d *Domain) datagrams(in fabric.Info) fabric.Endpoint {
+	return rdm.New(rdm.Config{
+		Carrier: func() (rdm.Carrier, error) {
+			if err := d.adopt("make carrier"); err != nil {
+				return nil, err
+			}
+			return d.connected(), nil
+		},
+		Listen: func() (fabric.Listener, error) { return d.fabric.Listen(context.Background(), &in) },
+		Limits: d.fabric.cfg.Info.Limits,
+		Log:    d.fabric.cfg.Logger,
+		Leave:  d.parent.Leave,
+	})
+}
 
 // Carry makes the endpoint serve an EPRDM endpoint; see rdm.Carrier.
 func (ep *Endpoint) Carry(recv *util.RecvQueue, source func() fabric.AVAddr) {

@@ -72,19 +72,7 @@ func directPair(t *testing.T, rma func(*fakeDirect, Ticket, *fabric.Op) bool) (a
 		}
 	}
 	a, b = newRig(t, attach(&da)), newRig(t, attach(&db))
-	accepted := make(chan error, 1)
-	go func() {
-		req, err := b.ln.Accept(b.ctx)
-		if err == nil {
-			err = b.ep.Accept(b.ctx, req, nil)
-		}
-		accepted <- err
-	}()
-	_, err := a.ep.Connect(a.ctx, b.ln.Addr(), nil)
-	a.must(err)
-	b.must(<-accepted)
-	a.event(fabric.EventConnected)
-	b.event(fabric.EventConnected)
+	join(a, b)
 	return a, b, da, db
 }
 

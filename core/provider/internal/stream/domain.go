@@ -52,19 +52,30 @@ func (d *Domain) adopt(what string) error {
 	return nil
 }
 
-// Endpoint makes an unconnected endpoint; see fabric.Domain.
+// Endpoint makes an endpoint; see fabric.Domain. An EPRDM listens at in.Src.
 func (d *Domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
-	if in != nil && in.EPType != 0 && in.EPType != fabric.EPMsg {
+	if in == nil {
+		in = &fabric.Info{}
+	}
+	if in.EPType != 0 && in.EPType != fabric.EPMsg && in.EPType != fabric.EPRDM {
 		return nil, fmt.Errorf("make endpoint of type %d: %w", in.EPType, fabric.ErrNoSys)
 	}
 	if err := d.adopt("make endpoint"); err != nil {
 		return nil, err
 	}
+	if in.EPType == fabric.EPRDM {
+		return d.datagrams(fabric.Info{Src: in.Src}), nil
+	}
+	return d.connected(), nil
+}
+
+// connected makes an EPMsg that adopt has counted.
+func (d *Domain) connected() *Endpoint {
 	ep := newEndpoint(d)
 	d.mu.Lock()
 	d.endpoints[ep] = struct{}{}
 	d.mu.Unlock()
-	return ep, nil
+	return ep
 }
 
 func (d *Domain) forget(ep *Endpoint) {

@@ -201,3 +201,21 @@ func readFrame(tb testing.TB, c net.Conn) (h header, body []byte) {
 	}
 	return h, body
 }
+
+// join connects a to b.
+func join(a, b *rig) {
+	a.Helper()
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := b.ln.Accept(b.ctx)
+		if err == nil {
+			err = b.ep.Accept(b.ctx, req, nil)
+		}
+		accepted <- err
+	}()
+	_, err := a.ep.Connect(a.ctx, b.ln.Addr(), nil)
+	a.must(err)
+	b.must(<-accepted)
+	a.event(fabric.EventConnected)
+	b.event(fabric.EventConnected)
+}
