@@ -163,8 +163,12 @@ func (c *Counter) change(fn func()) error {
 
 // Wait parks until there are threshold successes, or failures that are not known; see fabric.Counter.
 func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
-	w := &countWaiter{threshold: threshold, done: make(chan struct{})}
 	c.mu.Lock()
+	if err, over := c.verdict(threshold); over {
+		c.mu.Unlock()
+		return err
+	}
+	w := &countWaiter{threshold: threshold, done: make(chan struct{})}
 	c.waiters = append(c.waiters, w)
 	c.aim()
 	c.tell()

@@ -51,7 +51,7 @@ func (m *recvModel) cancel(ctx uint64) {
 func TestRecvAgainstModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		r, cq := newRecv(t, 20, 1<<20, false)
+		r, f, cq := newRecv(t, 20, 1<<20, false)
 		var m recvModel
 		var got []string
 		buf := make([]byte, 8)
@@ -63,7 +63,7 @@ func TestRecvAgainstModel(t *testing.T) {
 					m.post(ctx)
 				}
 			case 2, 3:
-				if arrive(r, "message"[:rng.IntN(8)], step, fabric.OpRemoteData) {
+				if arrive(f, "message"[:rng.IntN(8)], step, fabric.OpRemoteData) {
 					m.arrive(step)
 				}
 			case 4:
@@ -75,8 +75,8 @@ func TestRecvAgainstModel(t *testing.T) {
 		if !slices.Equal(got, m.want) {
 			t.Fatalf("seed %d:\ngot  %q\nwant %q", seed, got, m.want)
 		}
-		if r.posted.len() != len(m.posted) || r.early.len() != len(m.early) || len(m.early) == 0 && r.held != 0 {
-			t.Fatalf("seed %d: %d posted and %d early, %d held; want %d and %d", seed, r.posted.len(), r.early.len(), r.held, len(m.posted), len(m.early))
+		if r.posted.len() != len(m.posted) || r.early.len() != len(m.early) || len(m.early) == 0 && f.held != 0 {
+			t.Fatalf("seed %d: %d posted and %d early, %d held; want %d and %d", seed, r.posted.len(), r.early.len(), f.held, len(m.posted), len(m.early))
 		}
 	}
 }

@@ -10,14 +10,15 @@ import (
 	"mori/core/internal/sys"
 )
 
-// newRecv returns a queue with its completion queue.
-func newRecv(t testing.TB, limit int, room uint64, selective bool) (*RecvQueue, *CQ) {
+// newRecv returns a queue with one feed and its completion queue.
+func newRecv(t testing.TB, limit int, room uint64, selective bool) (*RecvQueue, *Feed, *CQ) {
 	qs := &Queues{}
 	cq := newCQ(t, 64)
 	if err := qs.BindCQ(cq, fabric.DirRecv, selective); err != nil {
 		t.Fatal(err)
 	}
-	return NewRecvQueue(qs, limit, room), cq
+	r := NewRecvQueue(qs, limit)
+	return r, r.Feed(FeedConfig{Room: room}), cq
 }
 
 // kept holds the buffers of recvOp, which ops name by address alone.
@@ -38,16 +39,16 @@ func recvOp(ctx uint64, bufs ...[]byte) *fabric.Op {
 }
 
 // arrive plays the part of a connection's reader.
-func arrive(r *RecvQueue, msg string, data uint64, flags fabric.OpFlags) bool {
-	if op, ok := r.Take(); ok {
+func arrive(f *Feed, msg string, data uint64, flags fabric.OpFlags) bool {
+	if op, ok := f.Take(); ok {
 		copy(sys.Bytes(op.Seg.Addr, int(op.Seg.Len)), msg)
-		r.Filled(&op, uint64(len(msg)), data, flags)
+		f.Filled(&op, uint64(len(msg)), data, flags)
 		return true
 	}
-	if !r.Hold(uint64(len(msg))) {
+	if !f.Hold(uint64(len(msg))) {
 		return false
 	}
-	r.Deliver([]byte(msg), data, flags)
+	f.Deliver([]byte(msg), data, flags, 0)
 	return true
 }
 
@@ -61,14 +62,14 @@ func readOne(t *testing.T, cq *CQ) fabric.Completion {
 }
 
 func TestRecvMatchesInOrder(t *testing.T) {
-	r, cq := newRecv(t, 4, 1000, false)
+	r, f, cq := newRecv(t, 4, 1000, false)
 	a, b, c := make([]byte, 8), make([]byte, 8), make([]byte, 8)
 	if err := r.Post(recvOp(1, a)); err != nil {
 		t.Fatal(err)
 	}
-	arrive(r, "one", 11, fabric.OpRemoteData)
-	arrive(r, "two", 12, 0)
-	arrive(r, "three", 13, fabric.OpRemoteData)
+	arrive(f, "one", 11, fabric.OpRemoteData)
+	arrive(f, "two", 12, 0)
+	arrive(f, "three", 13, fabric.OpRemoteData)
 	for i, buf := range [][]byte{b, c} {
 		if err := r.Post(recvOp(uint64(2+i), buf)); err != nil {
 			t.Fatal(err)
@@ -87,32 +88,32 @@ func TestRecvMatchesInOrder(t *testing.T) {
 	if string(a[:3])+string(b[:3])+string(c[:5]) != "onetwothree" {
 		t.Errorf("got %q %q %q", a, b, c)
 	}
-	if r.held != 0 {
-		t.Errorf("%d bytes are still held", r.held)
+	if f.held != 0 {
+		t.Errorf("%d bytes are still held", f.held)
 	}
 }
 
 // TestRecvPostedWhileArriving posts after the reader saw no receive and before the message is whole.
 func TestRecvPostedWhileArriving(t *testing.T) {
-	r, cq := newRecv(t, 4, 1000, false)
-	if _, ok := r.Take(); ok || !r.Hold(3) {
+	r, f, cq := newRecv(t, 4, 1000, false)
+	if _, ok := f.Take(); ok || !f.Hold(3) {
 		t.Fatal("no room")
 	}
 	buf := make([]byte, 8)
 	if err := r.Post(recvOp(1, buf)); err != nil {
 		t.Fatal(err)
 	}
-	r.Deliver([]byte("one"), 0, 0)
-	if c := readOne(t, cq); c.Ctx != 1 || c.Len != 3 || string(buf[:3]) != "one" || r.held != 0 {
-		t.Fatalf("got %+v, %q, %d held", c, buf, r.held)
+	f.Deliver([]byte("one"), 0, 0, 0)
+	if c := readOne(t, cq); c.Ctx != 1 || c.Len != 3 || string(buf[:3]) != "one" || f.held != 0 {
+		t.Fatalf("got %+v, %q, %d held", c, buf, f.held)
 	}
 }
 
 func TestRecvScattersAndTruncates(t *testing.T) {
-	r, cq := newRecv(t, 4, 1000, false)
+	r, f, cq := newRecv(t, 4, 1000, false)
 	a, none, b := make([]byte, 2), []byte{}, make([]byte, 3)
-	arrive(r, "12345", 0, 0)
-	arrive(r, "123456", 7, fabric.OpRemoteData)
+	arrive(f, "12345", 0, 0)
+	arrive(f, "123456", 7, fabric.OpRemoteData)
 	if err := r.Post(recvOp(1, a, none, b)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,20 +130,15 @@ func TestRecvScattersAndTruncates(t *testing.T) {
 }
 
 func TestRecvBounds(t *testing.T) {
-	r, cq := newRecv(t, 2, 100+messageCost, false)
-	if r.Hold(101) || r.Hold(1<<63) || !r.Hold(100) || r.Hold(0) {
+	r, f, cq := newRecv(t, 2, 100+messageCost, false)
+	if f.Hold(101) || f.Hold(1<<63) || !f.Hold(100) || f.Hold(0) {
 		t.Fatal("room is not what was given")
 	}
-	r.Unhold(100)
-	if !arrive(r, "x", 0, 0) {
+	f.Unhold(100)
+	if !arrive(f, "x", 0, 0) {
 		t.Fatal("a promise that was given up takes room")
 	}
-	for arrive(r, "", 0, 0) {
-	}
-	select {
-	case <-r.Posted():
-		t.Fatal("nothing was posted")
-	default:
+	for arrive(f, "", 0, 0) {
 	}
 	buf := make([]byte, 1)
 	n := 0
@@ -151,7 +147,6 @@ func TestRecvBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-r.Posted()
 	for range 2 {
 		if err := r.Post(recvOp(9, buf)); err != nil {
 			t.Fatal(err)
@@ -166,7 +161,7 @@ func TestRecvBounds(t *testing.T) {
 }
 
 func TestRecvNeedsPlaceInCQ(t *testing.T) {
-	r, _ := newRecv(t, 100, 1000, false)
+	r, _, _ := newRecv(t, 100, 1000, false)
 	for range 64 {
 		if err := r.Post(recvOp(1)); err != nil {
 			t.Fatal(err)
@@ -178,16 +173,16 @@ func TestRecvNeedsPlaceInCQ(t *testing.T) {
 }
 
 func TestRecvCancelAndEnd(t *testing.T) {
-	r, cq := newRecv(t, 8, 1000, false)
+	r, f, cq := newRecv(t, 8, 1000, false)
 	for _, ctx := range []uint64{1, 2, 1, 3} {
 		if err := r.Post(recvOp(ctx)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	taken, _ := r.Take()
+	taken, _ := f.Take()
 	r.Cancel(1)
 	r.Cancel(77)
-	r.Failed(&taken, fabric.ErrConnReset, "gone")
+	f.Failed(&taken, fabric.ErrConnReset, "gone")
 	r.End(fabric.ErrShutdown, "bye")
 	r.End(fabric.ErrClosed, "again")
 	want := []fabric.ErrEntry{
@@ -205,7 +200,7 @@ func TestRecvCancelAndEnd(t *testing.T) {
 	if err := r.Post(recvOp(4)); err != fabric.ErrShutdown {
 		t.Errorf("post after end: %v", err)
 	}
-	if r.Hold(0) {
+	if f.Hold(0) {
 		t.Error("room after end")
 	}
 	if err := cq.Reserve(64); err != nil {
@@ -214,14 +209,14 @@ func TestRecvCancelAndEnd(t *testing.T) {
 }
 
 func TestRecvSelective(t *testing.T) {
-	r, cq := newRecv(t, 8, 1000, true)
+	r, f, cq := newRecv(t, 8, 1000, true)
 	op := recvOp(2)
 	op.Flags = fabric.OpWantCQE
 	if err := errors.Join(r.Post(recvOp(1)), r.Post(op)); err != nil {
 		t.Fatal(err)
 	}
-	arrive(r, "", 0, 0)
-	arrive(r, "", 0, 0)
+	arrive(f, "", 0, 0)
+	arrive(f, "", 0, 0)
 	if c := readOne(t, cq); c.Ctx != 2 {
 		t.Fatalf("got %+v", c)
 	}
@@ -231,14 +226,14 @@ func TestRecvSelective(t *testing.T) {
 }
 
 func TestRecvDoesNotAllocate(t *testing.T) {
-	r, cq := newRecv(t, 8, 1000, false)
+	r, f, cq := newRecv(t, 8, 1000, false)
 	buf := make([]byte, 8)
 	op := recvOp(1, buf)
 	dst := make([]fabric.Completion, 8)
 	if n := testing.AllocsPerRun(1000, func() {
 		_ = r.Post(op)
-		got, _ := r.Take()
-		r.Filled(&got, 8, 0, 0)
+		got, _ := f.Take()
+		f.Filled(&got, 8, 0, 0)
 		_, _ = cq.Read(dst)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
