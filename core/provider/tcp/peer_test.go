@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/fabric/fabrictest/pingpong"
 	"mori/core/internal/sys"
 	"mori/core/provider/tcp"
 )
@@ -28,6 +29,13 @@ func TestMain(m *testing.M) {
 	if n := os.Getenv(peerEnv); n != "" {
 		if err := servePeer(); err != nil {
 			println("peer:", err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv(pingpongEnv) != "" {
+		if err := pingpong.Serve(tcp.New(tcp.Options{}), os.Stdin, os.Stdout, os.Args[1:]); err != nil {
+			println("ping-pong:", err.Error())
 			os.Exit(1)
 		}
 		os.Exit(0)
