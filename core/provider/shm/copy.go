@@ -63,7 +63,12 @@ func (m *mover) leave(l *loan) {
 }
 
 // copyJob is the pool's order.
-func (m *mover) copyJob(j *job, s *slice) error { return m.copySlice(j.op.Kind, j.loan, s) }
+func (m *mover) copyJob(j *job, s *slice) error {
+	if j.loan == nil {
+		return m.pullSlice(s)
+	}
+	return m.copySlice(j.op.Kind, j.loan, s)
+}
 
 // copySlice moves one slice.
 func (m *mover) copySlice(kind fabric.OpKind, l *loan, s *slice) error {

@@ -49,7 +49,7 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 func (ds *domains) adopt(key *stream.Domain, table *util.MRTable, m *mover) {
 	m.lender.table = table
 	ds.join(key, m)
-	m.inbox.cq.AddSource(&m.inbox)
+	m.inbox.start()
 	go m.watch()
 }
 

@@ -42,7 +42,7 @@ func FuzzListener(f *testing.F) {
 		defer conn.Close()
 		client := conn.(*net.UnixConn)
 		if greeted {
-			b = append(goodHello().encode(), b...)
+			b = append(append(goodHello().encode(), reachesNot), b...)
 		}
 		if len(b) > 0 && withRing {
 			_, _, _ = client.WriteMsgUnix(b, sys.Rights(ring), nil) // it may have hung up on us already

@@ -22,6 +22,7 @@ type greeting struct {
 	socket            syscall.RawConn
 	pidfd             *os.File // of the peer's process, nil if the kernel gave none
 	reach             reach
+	messages          bool // both sides reach each other: messages go through the rings
 
 	unmap runtime.Cleanup // for a greeting that never became a connection
 }
@@ -67,8 +68,37 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 		return nil, err
 	}
 	g.reach = findReach(g.cred, h, opts)
+	if err = g.agree(conn); err != nil {
+		return nil, err
+	}
 	g.unmap = runtime.AddCleanup(g, unmap, [2][]byte{g.inbound, g.outbound})
 	return g, nil
+}
+
+// What a side says of its way to the other's memory, after the hellos: a byte.
+const (
+	reachesNot = iota
+	reaches
+)
+
+// agree tells the peer whether this side reaches its memory, and hears the same.
+func (g *greeting) agree(conn *net.UnixConn) error {
+	said := [1]byte{reachesNot}
+	if g.reach.way != wayStream {
+		said[0] = reaches
+	}
+	g.messages = said[0] == reaches
+	if _, err := conn.Write(said[:]); err != nil {
+		return fmt.Errorf("send greeting: %w", err)
+	}
+	if _, err := io.ReadFull(conn, said[:]); err != nil {
+		return fmt.Errorf("receive greeting: %w", err)
+	}
+	if said[0] > reaches {
+		return fmt.Errorf("greeting ends in %d: %w", said[0], fabric.ErrProtocol)
+	}
+	g.messages = g.messages && said[0] == reaches
+	return nil
 }
 
 func (g *greeting) findCred() (err error) {

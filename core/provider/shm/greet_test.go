@@ -5,6 +5,7 @@ package shm
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -159,6 +160,11 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sys.CloseFD(short)
+	ring, err := sys.Memfd("test", ringBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sys.CloseFD(ring)
 	for name, tt := range map[string]struct {
 		b    []byte
 		fd   int
@@ -172,6 +178,8 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 		"not a ring at all":    {goodHello().encode(), int(os.Stdin.Fd()), syscall.EINVAL},
 		"garbage with a ring":  {bytes.Repeat([]byte("x"), 500), short, fabric.ErrProtocol},
 		"nothing, then closed": {nil, -1, nil},
+		"no last byte":         {goodHello().encode(), ring, io.EOF},
+		"another last byte":    {append(goodHello().encode(), 2), ring, fabric.ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := openSockets(t)
@@ -201,7 +209,7 @@ func TestGreetLeavesTheBytesBehindTheHello(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sys.CloseFD(ring)
-	if _, _, err := client.WriteMsgUnix(append(goodHello().encode(), "frames"...), sys.Rights(ring), nil); err != nil {
+	if _, _, err := client.WriteMsgUnix(append(append(goodHello().encode(), reaches), "frames"...), sys.Rights(ring), nil); err != nil {
 		t.Fatal(err)
 	}
 	g, err := greet(server, &Options{Log: quiet})
@@ -209,8 +217,8 @@ func TestGreetLeavesTheBytesBehindTheHello(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.free()
-	if g.reach.way != wayStream {
-		t.Errorf("an address that was never mapped: %+v", g.reach)
+	if g.reach.way != wayStream || g.messages {
+		t.Errorf("an address that was never mapped: %+v", g)
 	}
 	rest := make([]byte, 6)
 	if _, err := server.Read(rest); err != nil || string(rest) != "frames" {

@@ -22,11 +22,14 @@ const (
 )
 
 // A mover moves the payload of one endpoint's reads and writes between the two processes' memories, lends this side's
-// regions to the peer, and carries remote data through the rings. It is the stream's Direct.
+// regions to the peer, and carries messages and remote data through the rings. It is the stream's Direct.
 //
 // An op: RMA finds the loan of its region, or asks for it and parks the op on it (loan.go); start copies small ops at once
 // and gives the others to the pool (copy.go); announce puts remote data into the ring (notify.go); the stream
 // finishes it.
+//
+// A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets what is not in the ring from our
+// memory, and answers (inbox.go, incoming.go).
 type mover struct {
 	ep     endpoint
 	domain *domain
@@ -47,6 +50,7 @@ type mover struct {
 
 	lender   lender
 	notifier notifier
+	outbox   outbox
 	inbox    inbox
 }
 
@@ -57,6 +61,8 @@ type endpoint interface {
 	Fail(err error)
 	Peer() fabric.Addr
 	RecvCQ() *util.CQ
+	SendCQ() *util.CQ
+	Feed() *util.Feed
 }
 
 // vmCalls are the copies between processes; tests replace them.
@@ -73,17 +79,18 @@ func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 		asked: make(map[uint64]*loan),
 	}
 	m.lender.byTicket, m.lender.byRegion = make(map[uint64]*lent), make(map[uint64]map[uint64]*lent)
-	m.notifier.ring.mem = sys.AddrOf(g.outbound)
-	m.inbox.ring.mem = sys.AddrOf(g.inbound)
-	m.inbox.cq = ep.RecvCQ()
-	m.inbox.tell = func(kind uint8) { m.send(kind, nil) }
-	m.inbox.fail = func(err error) { ep.Fail(fmt.Errorf("ring from %s: %w", ep.Peer(), err)) }
+	out, in := sys.AddrOf(g.outbound), sys.AddrOf(g.inbound)
+	m.notifier.ring.mem, m.outbox.ring.mem = out, out
+	b := &m.inbox
+	b.mover, b.cq, b.feed = m, ep.RecvCQ(), ep.Feed()
+	b.notices.mem, b.messages.mem = in, in
+	b.answers, b.replies = ringReader{mem: in, ring: answerRing}, ringWriter{mem: out, ring: answerRing}
 	return m
 }
 
 // RMA takes an op over; see stream.Direct.
 func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
-	if m.greet.reach.way == wayStream {
+	if m.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
 	}
 	if !m.ops.enter() {
@@ -119,6 +126,10 @@ func (m *mover) start(t stream.Ticket, op *fabric.Op, l *loan, inline bool) {
 
 // finishJob is the pool's report.
 func (m *mover) finishJob(j *job, err error) {
+	if j.loan == nil {
+		m.finishPull(j, err)
+		return
+	}
 	t, op := j.ticket, j.op
 	m.freeJob(j)
 	m.queued.Add(-1)
@@ -174,14 +185,21 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 	case frameReturn:
 		return m.onReturn(body)
 	case frameWake:
-		m.inbox.wake()
+		m.inbox.serve()
 		return nil
 	case frameSpace:
 		m.flush()
+		m.flushMessages()
 		return nil
 	}
 	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
 }
+
+// Changed looks for messages that may have a receive now; see stream.Direct.
+func (m *mover) Changed() { m.inbox.serve() }
+
+// Placed is not called: no message is delivered with a token.
+func (m *mover) Placed(uint64) {}
 
 // send sends a frame; a peer that lets a megabyte of them pile up is not alive.
 func (m *mover) send(kind uint8, body []byte) {

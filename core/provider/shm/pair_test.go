@@ -26,6 +26,8 @@ type fakeEndpoint struct {
 	mover  *mover
 	table  *util.MRTable
 	cq     *util.CQ
+	recv   *util.RecvQueue
+	feed   *util.Feed
 	frames chan [2]any // kind, body
 	peer   *fakeEndpoint
 
@@ -77,6 +79,8 @@ func (e *fakeEndpoint) Fail(err error) {
 
 func (e *fakeEndpoint) Peer() fabric.Addr { return "@peer" }
 func (e *fakeEndpoint) RecvCQ() *util.CQ  { return e.cq }
+func (e *fakeEndpoint) SendCQ() *util.CQ  { return e.cq }
+func (e *fakeEndpoint) Feed() *util.Feed  { return e.feed }
 
 func (e *fakeEndpoint) receive() {
 	for {
@@ -180,6 +184,8 @@ func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 			table: util.NewMRTable(), cq: cq, frames: make(chan [2]any, 1000), ended: make(map[stream.Ticket]error),
 			event: make(chan struct{}, 1), failed: make(chan error, 1), stopped: make(chan struct{}),
 		}
+		e.recv = util.NewRecvQueue(&util.Queues{Tx: cq, Rx: cq}, 1000)
+		e.feed = e.recv.Feed(util.FeedConfig{Room: 1 << 20, Changed: func() { e.mover.Changed() }})
 		ds := &domains{opts: opts, open: make(map[*stream.Domain]*domain)}
 		key := &stream.Domain{}
 		e.table.OnRevoke(func(region uint64) { ds.revoke(key, region) })

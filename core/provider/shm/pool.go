@@ -36,7 +36,7 @@ const (
 	maxWorkers = 4
 )
 
-// A job is an RMA op that workers copy in slices.
+// A job is an RMA op, or a message, that workers copy in slices.
 type job struct {
 	next *job // in the pool's queue, or the endpoint's list of free jobs
 	walk walk
@@ -47,7 +47,7 @@ type job struct {
 	mover  copier
 	ticket stream.Ticket
 	op     *fabric.Op
-	loan   *loan
+	loan   *loan // nil: a message that is pulled
 }
 
 // A copier does what jobs are about; tests replace it.

@@ -74,26 +74,40 @@ func (p *Provider) info() fabric.Info {
 		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
 		FabricName:      "host",
 		DomainName:      "shm",
-		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapLocalComm,
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm,
+		Order:           fabric.OrderSAS,
 		EPType:          fabric.EPMsg,
 		Limits:          stream.FillLimits(fabric.Limits{BestOp: bestOp}),
 	}
 }
 
-// GetInfo offers this host. node is empty; service is the name to connect to, "@name" or "name".
+// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg first. node is empty; service is the name to
+// connect to, "@name" or "name".
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
-	offer := p.info()
+	msg := p.info()
 	if service != "" {
-		offer.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
+		msg.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
 	}
 	if node != "" {
 		return nil, fmt.Errorf("shm to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)
 	}
-	out, err := fabric.Match(hints, &offer)
-	if err != nil {
-		return nil, err
+	rdm := msg
+	rdm.EPType = fabric.EPRDM
+	rdm.Caps |= fabric.CapSource
+	var answers []*fabric.Info
+	var misfit error
+	for _, offer := range []*fabric.Info{&msg, &rdm} {
+		in, err := fabric.Match(hints, offer)
+		if err != nil {
+			misfit = err
+			continue
+		}
+		answers = append(answers, in)
 	}
-	return []*fabric.Info{out}, nil
+	if len(answers) == 0 {
+		return nil, misfit
+	}
+	return answers, nil
 }
 
 // Open returns the fabric of this host.
@@ -108,6 +122,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 		Transport:  transport{&p.opts},
 		Links:      1,
 		Logger:     p.opts.Log,
+		CheckAddr:  checkAddr,
 		Attach:     domains.attach,
 		OpenDomain: domains.watch,
 	})
@@ -155,6 +170,12 @@ func (t transport) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", name.Name)
+}
+
+// checkAddr refuses what cannot be a name.
+func checkAddr(at fabric.Addr) error {
+	_, err := socketName(at)
+	return err
 }
 
 func socketName(at fabric.Addr) (*net.UnixAddr, error) {

@@ -9,22 +9,24 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A ring carries the remote data of writes from one endpoint to its peer, in memory that both map: one producer, one
-// consumer, no system call. The consumer made the memory. Its header also holds the fence of the consumer's regions.
+// The rings of one direction lie in memory that both processes map, one producer and one consumer each, and cost no system call. The
+// consumer made the memory. Its header also holds the fence of the consumer's regions.
 //
-//	offset 0    produced: entries put in since the start
-//	offset 64   consumed: entries taken out since the start
-//	offset 128  consumer waits: 1 asks the producer for a frameWake after its next entry
-//	offset 192  producer waits: 1 asks the consumer for a frameSpace after its next take
+//	offset 0    produced: entries put in since the start, of ring 0 and of ring 1, and bytes of ring 2
+//	offset 64   consumed: entries and bytes taken out since the start
+//	offset 128  consumer waits: 1 asks the producer for a frameWake after its next entry, of ring 0, and of rings 1 and 2
+//	offset 192  producer waits: 1 asks the consumer for a frameSpace, of ring 0, and of ring 2
 //	offset 256  proof and trial of the greeting, 16 bytes each
 //	offset 320  closed: 1 when the consumer lends its memory no more
 //	offset 384  copying: slices that the producer is copying from or to the consumer's memory
-//	offset 4096 ringEntries entries of two words: data, length of the write
+//	offset 4096 ring 0, remote data of writes: ringEntries entries of two words: data, length of the write
+//	then        ring 1, answers to messages: ringEntries entries of two words: number of the message, errno
+//	then        ring 2, messages: see messagering.go
 //
 // Each word has one writer, but the flags, which the other side takes back with a swap. The peer may write anything
 // anywhere at any time: counters are checked against our own, which are private, and entries are only numbers.
 // Setting a flag and looking at the other side's counter again, against storing a counter and looking at the flag: both
-// pairs are sequentially consistent, so no wake-up is lost.
+// pairs are sequentially consistent, so no wake-up is lost. The counters that a consumer polls share a cache line.
 const (
 	ringProduced      = 0
 	ringConsumed      = 64
@@ -38,7 +40,15 @@ const (
 
 	ringEntries   = 1 << 14
 	ringEntrySize = 16
-	ringBytes     = ringHeader + ringEntries*ringEntrySize
+	ringMessages  = ringHeader + 2*ringEntries*ringEntrySize
+	ringBytes     = ringMessages + messageBytes
+)
+
+// The rings of entries.
+const (
+	noticeRing = iota
+	answerRing
+	messageRing
 )
 
 // The fence holds off a peer whose socket is gone: who copies counts itself in copying and then looks at closed, who closes
@@ -60,67 +70,87 @@ func fenceLeave(mem uint64) { sys.Add64(mem+ringCopying, ^uint64(0)) }
 func fenceClose(mem uint64)      { sys.Store32(mem+ringClosed, 1) }
 func fenceEmpty(mem uint64) bool { return sys.Load64(mem+ringCopying) == 0 }
 
-func ringEntry(mem, i uint64) uint64 { return mem + ringHeader + i%ringEntries*ringEntrySize }
+// counterAt is where the counter of a ring is in a line of counters, flagAt where its flag is in a line of flags.
+func counterAt(ring uint64) uint64 { return 8 * ring }
+func flagAt(ring uint64) uint64    { return 4 * min(ring, 1) }
+
+func ringEntry(mem, ring, i uint64) uint64 {
+	return mem + ringHeader + (ring*ringEntries+i%ringEntries)*ringEntrySize
+}
 
 // A ringWriter is the producer's end. Not for concurrent use.
 type ringWriter struct {
 	mem      uint64 // address of the mapping
+	ring     uint64
 	produced uint64
 }
 
 // put adds an entry, or reports that there is no room.
 func (w *ringWriter) put(data, length uint64) (bool, error) {
-	used := w.produced - sys.Load64(w.mem+ringConsumed)
+	used := w.produced - sys.Load64(w.mem+ringConsumed+counterAt(w.ring))
 	if used > ringEntries {
 		return false, fmt.Errorf("peer consumed entries that were never produced: %w", fabric.ErrProtocol)
 	}
 	if used == ringEntries {
 		return false, nil
 	}
-	e := ringEntry(w.mem, w.produced)
+	e := ringEntry(w.mem, w.ring, w.produced)
 	sys.Store64(e, data)
 	sys.Store64(e+8, length)
 	w.produced++
-	sys.Store64(w.mem+ringProduced, w.produced)
+	sys.Store64(w.mem+ringProduced+counterAt(w.ring), w.produced)
 	return true, nil
 }
 
 // consumerWaits reports, once for each time it was asked, that the consumer wants to be woken.
-func (w *ringWriter) consumerWaits() bool { return takeFlag(w.mem + ringConsumerWaits) }
+func (w *ringWriter) consumerWaits() bool {
+	return takeFlag(w.mem + ringConsumerWaits + flagAt(w.ring))
+}
 
 // wait asks for frameSpace. The caller calls put once more before it relies on that.
-func (w *ringWriter) wait() { sys.Store32(w.mem+ringProducerWaits, 1) }
+func (w *ringWriter) wait() { sys.Store32(w.mem+ringProducerWaits+flagAt(w.ring), 1) }
 
 // A ringReader is the consumer's end. Not for concurrent use.
 type ringReader struct {
 	mem      uint64 // address of the mapping
+	ring     uint64
 	consumed uint64
 }
 
 // next returns the oldest entry without taking it out; take does that.
 func (r *ringReader) next() (data, length uint64, ok bool, err error) {
-	used := sys.Load64(r.mem+ringProduced) - r.consumed
+	used := sys.Load64(r.mem+ringProduced+counterAt(r.ring)) - r.consumed
 	if used > ringEntries {
 		return 0, 0, false, fmt.Errorf("peer produced %d entries in a ring of %d: %w", used, ringEntries, fabric.ErrProtocol)
 	}
 	if used == 0 {
 		return 0, 0, false, nil
 	}
-	e := ringEntry(r.mem, r.consumed)
+	e := ringEntry(r.mem, r.ring, r.consumed)
 	return sys.Load64(e), sys.Load64(e + 8), true, nil
 }
 
 // take removes the entry that next returned.
 func (r *ringReader) take() {
 	r.consumed++
-	sys.Store64(r.mem+ringConsumed, r.consumed)
+	sys.Store64(r.mem+ringConsumed+counterAt(r.ring), r.consumed)
 }
 
 // producerWaits reports, once for each time it was asked, that the producer wants to hear of room.
-func (r *ringReader) producerWaits() bool { return takeFlag(r.mem + ringProducerWaits) }
+func (r *ringReader) producerWaits() bool {
+	return takeFlag(r.mem + ringProducerWaits + flagAt(r.ring))
+}
 
-// wait asks for frameWake. The caller calls next once more before it relies on that.
-func (r *ringReader) wait() { sys.Store32(r.mem+ringConsumerWaits, 1) }
+// wait asks for frameWake, and reports false if that was asked before and not answered yet. The caller looks into the ring once more
+// before it relies on that.
+func (r *ringReader) wait() bool {
+	flag := r.mem + ringConsumerWaits + flagAt(r.ring)
+	if sys.Load32(flag) != 0 {
+		return false
+	}
+	sys.Store32(flag, 1)
+	return true
+}
 
 // takeFlag looks before it writes: a swap would take the cache line from the other side each time.
 func takeFlag(addr uint64) bool { return sys.Load32(addr) != 0 && sys.Swap32(addr, 0) != 0 }

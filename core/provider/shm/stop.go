@@ -28,7 +28,7 @@ func (m *mover) Stop(cause error) {
 		l.parked = nil
 	}
 	m.mu.Unlock()
-	fenceClose(m.inbox.ring.mem)
+	fenceClose(m.inbox.notices.mem)
 	empty := m.ops.shut()
 	m.domain.pool.cancel(m, cause)
 	for _, p := range parked {
@@ -37,10 +37,14 @@ func (m *mover) Stop(cause error) {
 	for _, n := range m.notifier.stop() {
 		m.finish(n.ticket, cause)
 	}
-	<-empty
 	m.awaitPeer()
+	m.inbox.settle()
+	for _, s := range m.outbox.stop() {
+		m.finish(s.ticket, cause)
+	}
+	<-empty
 	m.lender.stop()
-	m.inbox.stop()
+	m.inbox.stop(cause)
 	m.greet.free()
 	m.domain.leave(m)
 }
@@ -48,7 +52,7 @@ func (m *mover) Stop(cause error) {
 // awaitPeer waits until the peer copies nothing from or to this side's memory. No copy begins any more.
 func (m *mover) awaitPeer() {
 	deadline := time.Now().Add(letGo)
-	for nap := 20 * time.Microsecond; !fenceEmpty(m.inbox.ring.mem); nap = min(2*nap, 10*time.Millisecond) {
+	for nap := 20 * time.Microsecond; !fenceEmpty(m.inbox.notices.mem); nap = min(2*nap, 10*time.Millisecond) {
 		if m.greet.peerDead() {
 			return
 		}

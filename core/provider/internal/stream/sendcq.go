@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import "mori/core/fabric/util"
+
+// SendCQ is the queue of completions of ops that are not receives.
+func (ep *Endpoint) SendCQ() *util.CQ { return ep.queues.Tx }

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+)
+
+// An inbox takes what the peer put into this side's rings: remote data of writes, messages, and answers to ours.
+//
+// It is a util.Source: whoever looks into a completion queue of the endpoint empties the rings. When nobody does, the peer's
+// frameWake makes the stream's reader do it. Who wants to be woken:
+//
+//	remote data  only while readers are parked: it waits in the ring for whoever asks, and wakes nobody
+//	messages     always but while a reader spins, which a timer finds out about, since receives, answers and counters
+//	             move on without anybody who reads
+//
+// mu is held while the rings are emptied, and whoever finds it taken leaves that to the one who has it. Hooks and Finish run under it; they
+// may come back to Drain, and never wait for it.
+type inbox struct {
+	mover *mover
+	cq    *util.CQ
+	feed  *util.Feed
+
+	mu       sync.Mutex
+	notices  ringReader
+	answers  ringReader
+	messages messageReader
+	replies  ringWriter // our answers, in the peer's memory
+	incoming incoming
+	armed    int                 // readers that are parked
+	polls    int                 // looks that found nothing
+	late     []fabric.Completion // what the ring held when the connection ended and the queue had no place for
+	broken   bool                // the peer broke the rules
+	stopped  bool
+	timer    *time.Timer // runs while spins
+
+	again atomic.Bool // something changed for whoever has mu
+	spins atomic.Bool // a reader looks all the time; written with mu held
+}
+
+var _ util.Source = (*inbox)(nil)
+
+const (
+	// spinPolls looks in a row that find nothing are a reader that spins.
+	spinPolls = 64
+	// spinTime is how long after its last look a reader that spun is forgotten: what arrives meanwhile waits for that.
+	spinTime = 2 * time.Millisecond
+)
+
+// start lets the rings be looked into.
+func (b *inbox) start() {
+	if b.mover.greet.messages {
+		b.timer = time.AfterFunc(time.Hour, b.tick)
+		b.timer.Stop()
+	}
+	b.cq.AddSource(b)
+	if tx := b.mover.ep.SendCQ(); tx != b.cq && b.timer != nil {
+		tx.AddSource(b)
+	}
+	b.serve()
+}
+
+// Drain is for the readers of the queues; see util.Source. It leaves the work to whoever is at it: another reader, or ourselves, when
+// the queue's hook reads while something is pushed. A reader that parks called Arm before, so that who is at it now
+// knows of it and will not leave an entry behind without asking for frameWake.
+func (b *inbox) Drain() { b.drain(true) }
+
+// serve empties the rings for whoever does not read: the peer woke us, receives were posted, or a reader stopped spinning.
+func (b *inbox) serve() {
+	b.again.Store(true)
+	b.drain(false)
+}
+
+func (b *inbox) drain(poll bool) {
+	for b.mu.TryLock() {
+		if b.again.Load() {
+			b.again.Store(false)
+		}
+		switch {
+		case b.stopped:
+			b.drainLate()
+		case !b.broken:
+			b.work(poll)
+		}
+		b.mu.Unlock()
+		if !b.again.Load() {
+			return
+		}
+	}
+}
+
+// work leaves the rings empty, with the peer asked to wake whoever wants that, or with a queue full or no receive posted. It looks
+// twice at most: an honest peer that answers in between wakes us.
+func (b *inbox) work(poll bool) {
+	took, err := b.takeAll()
+	if err == nil && b.ask() {
+		var more bool
+		more, err = b.takeAll()
+		took = took || more
+	}
+	if err != nil {
+		b.broken = true
+		b.mover.ep.Fail(fmt.Errorf("ring from %s: %w", b.mover.ep.Peer(), err))
+		return
+	}
+	if b.mover.outbox.waits.Load() && b.spins.Load() {
+		b.mover.flushMessages()
+	}
+	switch {
+	case took && !b.spins.Load():
+		b.polls = 0
+	case poll:
+		b.polled()
+	}
+}
+
+// polled counts a look into the rings, and tells a reader that spins from one that comes by.
+func (b *inbox) polled() {
+	if b.polls++; b.polls < spinPolls || b.spins.Load() || b.timer == nil || b.cq.Hooked() {
+		return
+	}
+	b.polls = 0
+	b.spins.Store(true)
+	b.timer.Reset(spinTime)
+}
+
+// tick is the timer: it finds out whether the reader still spins.
+func (b *inbox) tick() {
+	b.mu.Lock()
+	still := b.polls > 0 && !b.stopped
+	b.polls = 0
+	if still {
+		b.timer.Reset(spinTime)
+	} else {
+		b.spins.Store(false)
+	}
+	b.mu.Unlock()
+	if !still {
+		b.serve()
+		b.mover.flushMessages()
+	}
+}
+
+func (b *inbox) takeAll() (took bool, err error) {
+	answers, err := b.takeAnswers()
+	if err != nil {
+		return false, err
+	}
+	messages, err := b.takeMessages()
+	if err != nil {
+		return false, err
+	}
+	notices, err := b.takeNotices()
+	return answers || messages || notices, err
+}
+
+// ask asks for frameWake whoever wants it, and reports whether the peer did not know.
+func (b *inbox) ask() (asked bool) {
+	if b.armed > 0 {
+		asked = b.notices.wait()
+	}
+	if b.timer != nil && (b.armed > 0 || !b.spins.Load()) {
+		asked = b.answers.wait() || asked
+	}
+	return asked
+}
+
+// takeNotices hands remote data to the queue until that is full.
+func (b *inbox) takeNotices() (took bool, err error) {
+	for {
+		data, length, ok, err := b.notices.next()
+		if err != nil || !ok || !b.cq.TryPush(remoteWrite(data, length)) {
+			if took && b.notices.producerWaits() {
+				b.mover.send(frameSpace, nil)
+			}
+			return took, err
+		}
+		b.notices.take()
+		took = true
+	}
+}
+
+func remoteWrite(data, length uint64) fabric.Completion {
+	return fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Len: length, Data: data}
+}
+
+// takeAnswers ends messages of ours.
+func (b *inbox) takeAnswers() (took bool, err error) {
+	for {
+		number, errno, ok, err := b.answers.next()
+		if err != nil || !ok {
+			return took, err
+		}
+		b.answers.take()
+		took = true
+		if err := b.mover.answer(number, errno); err != nil {
+			return took, err
+		}
+	}
+}
+
+func (b *inbox) drainLate() {
+	for len(b.late) > 0 && b.cq.TryPush(b.late[0]) {
+		b.late = b.late[1:]
+	}
+	if len(b.late) == 0 {
+		b.late = nil
+		b.cq.RemoveSource(b)
+	}
+}
+
+// Arm counts the readers that are parked; see util.Source.
+func (b *inbox) Arm(parking bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !parking {
+		b.armed--
+		return
+	}
+	b.armed++
+	if !b.stopped {
+		b.ask()
+	}
+}
+
+// settle ends the messages that the peer has answered.
+func (b *inbox) settle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.broken {
+		_, _ = b.takeAnswers() // the connection has ended by another cause already
+	}
+}
+
+// stop takes everything out of the rings, whose memory goes. What the queue has no place for waits here for its readers.
+func (b *inbox) stop(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	if tx := b.mover.ep.SendCQ(); tx != b.cq && b.timer != nil {
+		tx.RemoveSource(b)
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+		b.stopMessages(cause)
+	}
+	for range ringEntries { // and not for as long as a peer likes
+		data, length, ok, err := b.notices.next()
+		if !ok || err != nil {
+			break
+		}
+		b.notices.take()
+		b.late = append(b.late, remoteWrite(data, length))
+	}
+	b.drainLate()
+}

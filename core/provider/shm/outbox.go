@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+)
+
+// An outbox puts messages into the peer's ring, in order. A small one has ended with that, since the ring outlives this process;
+// a large one, or one that has to be in the memory of a receive, when the peer answers. When the ring is full messages
+// stay in flight.
+type outbox struct {
+	mu      sync.Mutex
+	ring    messageWriter
+	pending []sending // from next on, oldest first: wait for room
+	next    int
+	sent    []sending // by number: wait for the answer
+	free    []uint32  // numbers
+	stopped bool
+
+	src [64]sys.Iovec // of gather
+	dst [1]sys.Iovec
+
+	waits atomic.Bool // something is pending
+}
+
+// A sending is a message of ours on its way.
+type sending struct {
+	ticket stream.Ticket
+	op     *fabric.Op // nil: the number is free
+	list   []byte     // its segments, where the entry has only an address
+}
+
+// What became of a message that was put.
+type putResult struct {
+	over bool // the op has ended, by err
+	wake bool // the consumer is to be woken
+	err  error
+}
+
+// Messages reports whether messages go through the rings; see stream.Direct.
+func (m *mover) Messages() bool { return m.greet.messages }
+
+// Send takes a message over; see stream.Direct.
+func (m *mover) Send(t stream.Ticket, op *fabric.Op) {
+	if !m.ops.enter() {
+		m.ep.Finish(t, m.stopCause())
+		return
+	}
+	o := &m.outbox
+	o.mu.Lock()
+	if o.stopped {
+		o.mu.Unlock()
+		m.finish(t, m.stopCause())
+		return
+	}
+	ok, res, err := false, putResult{}, error(nil)
+	if o.next == len(o.pending) {
+		ok, res, err = m.put(t, op)
+	}
+	if !ok {
+		o.push(sending{ticket: t, op: op})
+	}
+	o.mu.Unlock()
+	m.wasPut(t, ok, res, err)
+}
+
+// flushMessages puts what is pending into the ring while there is room.
+func (m *mover) flushMessages() {
+	o := &m.outbox
+	for {
+		o.mu.Lock()
+		if o.stopped || o.next == len(o.pending) {
+			o.mu.Unlock()
+			return
+		}
+		s := o.pending[o.next]
+		ok, res, err := m.put(s.ticket, s.op)
+		if ok {
+			o.pop()
+		}
+		o.mu.Unlock()
+		m.wasPut(s.ticket, ok, res, err)
+		if !ok {
+			return
+		}
+	}
+}
+
+// wasPut does what follows a put, without locks.
+func (m *mover) wasPut(t stream.Ticket, ok bool, res putResult, err error) {
+	if err != nil {
+		m.ep.Fail(fmt.Errorf("ring of %s: %w", m.ep.Peer(), err))
+	}
+	if res.wake {
+		m.send(frameWake, nil)
+	}
+	if ok && res.over {
+		m.finish(t, res.err)
+	}
+}
+
+func (o *outbox) push(s sending) {
+	if o.next > 0 && len(o.pending) == cap(o.pending) {
+		n := copy(o.pending, o.pending[o.next:])
+		o.pending, o.next = o.pending[:n], 0
+	}
+	o.pending = append(o.pending, s)
+	o.waits.Store(true)
+}
+
+func (o *outbox) pop() {
+	o.pending[o.next] = sending{}
+	if o.next++; o.next == len(o.pending) {
+		o.pending, o.next = o.pending[:0], 0
+		o.waits.Store(false)
+	}
+}
+
+// put moves one message into the ring, or reports that there is no room: then somebody calls flushMessages when there is, either
+// the reader that spins or the peer by frameSpace. With outbox.mu held.
+func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
+	o, n := &m.outbox, op.Len()
+	e := messageEntry{kind: messageInline, length: n}
+	body := n
+	if n > inlineMessage {
+		e.kind, e.count = messageListed, uint32(1+len(op.More))
+		if e.count > listedSegments {
+			e.kind, body = messageFar, 8
+		} else {
+			body = uint64(e.count) * segmentLen
+		}
+	}
+	size := entrySize(body)
+	e.size = uint32(size)
+	at, ok, err := o.ring.reserve(size)
+	if !ok && err == nil && !m.inbox.spins.Load() {
+		o.ring.wait()
+		at, ok, err = o.ring.reserve(size)
+	}
+	if !ok {
+		return false, res, err
+	}
+	if op.Flags&fabric.OpRemoteData != 0 {
+		e.flags, e.data = messageData, op.Data
+	}
+	s := sending{ticket: t, op: op}
+	switch e.kind {
+	case messageInline:
+		if err := o.gather(at+messageHeader, op, n); err != nil {
+			return true, putResult{over: true, err: err}, nil
+		}
+	case messageListed:
+		putSegments(sys.Bytes(at+messageHeader, int(body)), op)
+	case messageFar:
+		s.list = make([]byte, e.count*segmentLen)
+		putSegments(s.list, op)
+		binary.NativeEndian.PutUint64(sys.Bytes(at+messageHeader, int(body)), sys.AddrOf(s.list))
+	}
+	if e.kind != messageInline || op.Flags&fabric.OpDeliveryComplete != 0 {
+		e.flags |= messageAnswer
+		e.number = o.number(s)
+	} else {
+		res.over = true
+	}
+	e.put(at)
+	o.ring.commit(size)
+	res.wake = o.ring.consumerWaits()
+	return true, res, nil
+}
+
+// putSegments writes down the segments of op.
+func putSegments(b []byte, op *fabric.Op) {
+	for i := range 1 + len(op.More) {
+		addr, n := localSegs{op}.at(i)
+		binary.NativeEndian.PutUint64(b[i*segmentLen:], addr)
+		binary.NativeEndian.PutUint64(b[i*segmentLen+8:], n)
+	}
+}
+
+// gather copies the op's n bytes into the ring.
+func (o *outbox) gather(at uint64, op *fabric.Op, n uint64) error {
+	var p place
+	for n > 0 {
+		src, k := fill(localSegs{op}, &p, o.src[:0], n)
+		o.dst[0] = sys.Iovec{Addr: at, Len: k}
+		if _, err := sys.Copy(o.dst[:1], src); err != nil {
+			return opFault(fabric.ErrnoOf(err), "the local buffer is not mapped: was it freed before the op ended?")
+		}
+		at += k
+		n -= k
+	}
+	return nil
+}
+
+// number keeps s until its answer.
+func (o *outbox) number(s sending) uint32 {
+	if k := len(o.free); k > 0 {
+		i := o.free[k-1]
+		o.free = o.free[:k-1]
+		o.sent[i] = s
+		return i
+	}
+	o.sent = append(o.sent, s)
+	return uint32(len(o.sent) - 1)
+}
+
+// answered takes the peer's answer to a message. ok is false once the outbox has stopped.
+func (o *outbox) answered(number uint64) (t stream.Ticket, op *fabric.Op, ok bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stopped {
+		return 0, nil, false, nil
+	}
+	if number >= uint64(len(o.sent)) || o.sent[number].op == nil {
+		return 0, nil, false, fmt.Errorf("peer answered message %d, which does not wait: %w", number, fabric.ErrProtocol)
+	}
+	s := o.sent[number]
+	o.sent[number] = sending{}
+	o.free = append(o.free, uint32(number))
+	return s.ticket, s.op, true, nil
+}
+
+// answer ends the op of a message that the peer has answered.
+func (m *mover) answer(number, errno uint64) error {
+	t, op, ok, err := m.outbox.answered(number)
+	if !ok {
+		return err
+	}
+	m.finish(t, m.answerFault(op, errno))
+	return nil
+}
+
+func (m *mover) answerFault(op *fabric.Op, errno uint64) error {
+	switch cause := fabric.Errno(errno); {
+	case errno == 0:
+		return nil
+	case errno > 4095:
+		return opFault(fabric.ErrOther, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
+	case cause == fabric.Errno(syscall.EFAULT):
+		return opFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), m.ep.Peer())
+	default:
+		return opFault(cause, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
+	}
+}
+
+// stop puts nothing into the ring any more and returns the messages that have not ended. The peer reads nobody's memory any more.
+func (o *outbox) stop() (rest []sending) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stopped = true
+	rest = o.pending[o.next:]
+	for _, s := range o.sent {
+		if s.op != nil {
+			rest = append(rest, s)
+		}
+	}
+	o.pending, o.next, o.sent, o.free = nil, 0, nil, nil
+	o.waits.Store(false)
+	return rest
+}
