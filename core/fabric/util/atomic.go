@@ -31,7 +31,7 @@ func AtomicAligned(addr uint64, t fabric.DataType) bool { return addr&uint64(t.S
 //
 // Each element is one atomic step, an op of several is not. Elements of 4 and 8 bytes change by the CPU's own atomics, and may be
 // used with those by anybody. Others are atomic among the calls of Execute of this process only, and so is memory
-// that is used with types of different sizes not at all. What stays the same is not written.
+// that is used with types of different sizes not at all. AtomicRead writes nothing at addr.
 //
 // Comparisons are Go's: NaN is less than, greater than and equal to nothing, so that min and max leave what is there if one of both is
 // NaN; the zeros are equal.

@@ -38,6 +38,14 @@ func TestCheckOp(t *testing.T) {
 		{"too many local segments", fabric.Op{Kind: fabric.OpSend, More: make([]fabric.Seg, 3)}, fabric.ErrInvalid},
 		{"too many remote segments", fabric.Op{Kind: fabric.OpRead, RMore: make([]fabric.RSeg, 2)}, fabric.ErrInvalid},
 		{"lengths differ", fabric.Op{Kind: fabric.OpWrite, Seg: seg(9), RSeg: far(8)}, fabric.ErrInvalid},
+		{"send at a level", fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpDeliveryComplete}, nil},
+		{"inject at a level", fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpInject | fabric.OpDeliveryComplete}, nil},
+		{"write at a level", fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpTransmitComplete}, nil},
+		{"read at a level", fabric.Op{Kind: fabric.OpRead, Flags: fabric.OpInjectComplete}, nil},
+		{"two levels", fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpInjectComplete | fabric.OpDeliveryComplete}, fabric.ErrBadFlags},
+		{"all levels", fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpLevels}, fabric.ErrBadFlags},
+		{"receive at a level", fabric.Op{Kind: fabric.OpRecv, Flags: fabric.OpDeliveryComplete}, fabric.ErrBadFlags},
+		{"send with an atomic", fabric.Op{Kind: fabric.OpSend, Atomic: &fabric.Atomic{}}, fabric.ErrInvalid},
 		{"send to a region", fabric.Op{Kind: fabric.OpSend, Seg: seg(9), RSeg: far(9)}, fabric.ErrInvalid},
 		{"two regions", fabric.Op{Kind: fabric.OpRead, Seg: seg(9), RSeg: far(8), RMore: []fabric.RSeg{{Len: 1, Key: 6}}}, fabric.ErrInvalid},
 		{"nil", fabric.Op{Kind: fabric.OpSend, Seg: fabric.Seg{Len: 1}}, fabric.ErrInvalid},
@@ -45,8 +53,9 @@ func TestCheckOp(t *testing.T) {
 		{"local sum wraps", fabric.Op{Kind: fabric.OpSend, Seg: fabric.Seg{Addr: 1, Len: math.MaxUint64 - 1}, More: []fabric.Seg{seg(9)}}, fabric.ErrInvalid},
 		{"remote sum wraps", fabric.Op{Kind: fabric.OpRead, Seg: seg(8), RSeg: far(math.MaxUint64), RMore: []fabric.RSeg{far(9)}}, fabric.ErrInvalid},
 	} {
-		if err := CheckOp(&c.op, lim); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		n, err := CheckOpLen(&c.op, lim)
+		if !errors.Is(err, c.want) || err == nil && n != c.op.Len() {
+			t.Errorf("%s: %d bytes, %v, want %v", c.name, n, err, c.want)
 		}
 	}
 }

@@ -183,12 +183,17 @@ func TestFeedsTogether(t *testing.T) {
 			f.End()
 		})
 	}
-	buf := make([]byte, 1)
-	op := recvOp(1, buf)
+	var free []*fabric.Op
+	ops := map[uint64]*fabric.Op{}
+	for i := range uint64(64) {
+		ops[i] = recvOp(i, make([]byte, 1))
+		free = append(free, ops[i])
+	}
 	var next [feeds + 1]uint64
 	dst := make([]fabric.Completion, 8)
 	for got := 0; got < feeds*each; {
-		for r.Post(op) == nil {
+		for len(free) > 0 && r.Post(free[0]) == nil {
+			free = free[1:]
 		}
 		n, err := cq.Wait(ctx, dst)
 		if err != nil {
@@ -199,6 +204,7 @@ func TestFeedsTogether(t *testing.T) {
 				t.Fatalf("feed %d: message %d, want %d", c.Src, c.Data, next[c.Src])
 			}
 			next[c.Src]++
+			free = append(free, ops[c.Ctx])
 		}
 		got += n
 	}

@@ -11,15 +11,15 @@ import (
 
 func TestState(t *testing.T) {
 	for _, c := range []struct {
-		at                               string
-		config, enable, conn, send, recv error
+		at                                      string
+		config, enable, conn, send, recv, early error
 	}{
-		{"idle", nil, nil, fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrOpBadState},
-		{"enabled", fabric.ErrOpBadState, fabric.ErrOpBadState, nil, fabric.ErrNotConn, nil},
-		{"connecting", fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrIsConn, fabric.ErrNotConn, nil},
-		{"connected", fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrIsConn, nil, nil},
-		{"shut down", fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrIsConn, fabric.ErrNotConn, fabric.ErrNotConn},
-		{"closed", fabric.ErrClosed, fabric.ErrClosed, fabric.ErrClosed, fabric.ErrClosed, fabric.ErrClosed},
+		{"idle", nil, nil, fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrOpBadState},
+		{"enabled", fabric.ErrOpBadState, fabric.ErrOpBadState, nil, fabric.ErrNotConn, nil, nil},
+		{"connecting", fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrIsConn, fabric.ErrNotConn, nil, nil},
+		{"connected", fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrIsConn, nil, nil, nil},
+		{"shut down", fabric.ErrOpBadState, fabric.ErrOpBadState, fabric.ErrIsConn, fabric.ErrNotConn, fabric.ErrNotConn, fabric.ErrNotConn},
+		{"closed", fabric.ErrClosed, fabric.ErrClosed, fabric.ErrClosed, fabric.ErrClosed, fabric.ErrClosed, fabric.ErrClosed},
 	} {
 		reach := func() *State {
 			s := &State{}
@@ -43,6 +43,7 @@ func TestState(t *testing.T) {
 			{"connect", (*State).Connect, c.conn},
 			{"send", func(s *State) error { return s.Submit(fabric.OpSend) }, c.send},
 			{"receive", func(s *State) error { return s.Submit(fabric.OpRecv) }, c.recv},
+			{"send early", (*State).SubmitEarly, c.early},
 		} {
 			if err := try.call(reach()); !errors.Is(err, try.want) || (err == nil) != (try.want == nil) {
 				t.Errorf("%s: %s: %v, want %v", c.at, try.name, err, try.want)

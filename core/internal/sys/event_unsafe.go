@@ -3,8 +3,8 @@
 package sys
 
 import (
-	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,13 +18,14 @@ func Event() (int, error) {
 	return fd, nil
 }
 
-var eventOne = binary.NativeEndian.AppendUint64(nil, 1)
-
 // EventSet makes a descriptor of Event readable. Neither call can fail on one that is open, or block.
-func EventSet(fd int) { _, _ = unix.Write(fd, eventOne) }
+func EventSet(fd int) {
+	count := uint64(1)
+	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&count)), unsafe.Sizeof(count))
+}
 
 // EventClear makes a descriptor of Event not readable.
 func EventClear(fd int) {
-	var count [8]byte
-	_, _ = unix.Read(fd, count[:])
+	var count uint64
+	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&count)), unsafe.Sizeof(count))
 }
