@@ -36,6 +36,7 @@ func checkEntries(lo, ro, sz []uint64, localSize, remoteSize uint64) (total uint
 // A batch is a transfer as ops. Its slices are reused; ops point into segs and rsegs.
 type batch struct {
 	ops   []fabric.Op
+	done  []bool // by op; owned like a transfer's turn: by who reaps the present path, then by who replays
 	segs  []fabric.Seg
 	rsegs []fabric.RSeg
 	cuts  []int // end of each op in segs
@@ -94,6 +95,35 @@ func (b *batch) fillOps(kind fabric.OpKind) {
 			Seg: b.segs[from], More: b.segs[from+1 : end], RSeg: b.rsegs[from], RMore: b.rsegs[from+1 : end]})
 		from = end
 	}
+	b.reset()
+}
+
+// reset makes every op undone.
+func (b *batch) reset() {
+	b.done = append(b.done[:0], make([]bool, len(b.ops))...)
+}
+
+// rebase drops the ops that are done and makes the others fit for another path of the same session. No op may be in flight.
+func (b *batch) rebase(from, to *target) {
+	rest := b.ops[:0]
+	for i := range b.ops {
+		if !b.done[i] {
+			rest = append(rest, b.ops[i])
+		}
+	}
+	clear(b.ops[len(rest):])
+	b.ops = rest
+	for i := range b.ops {
+		op := &b.ops[i]
+		op.Flags = fabric.OpWantCQE
+		op.RSeg.Addr, op.RSeg.Key = op.RSeg.Addr-from.remote+to.remote, to.key
+		op.Seg.MR = to.mr
+		for k := range op.RMore {
+			op.RMore[k].Addr, op.RMore[k].Key = op.RMore[k].Addr-from.remote+to.remote, to.key
+			op.More[k].MR = to.mr
+		}
+	}
+	b.reset()
 }
 
 // release gives b back for reuse; nothing may point into it any more.

@@ -22,6 +22,9 @@ type controlClient struct {
 	last time.Time
 }
 
+// errTurnedAway is an answer of the control plane that no later attempt will change.
+var errTurnedAway = fmt.Errorf("the peer's control plane turns us away: %w", ErrUnreachable)
+
 // greet introduces us and learns the peer's transports.
 func (c *controlClient) greet(ctx context.Context) (*welcome, error) {
 	c.mu.Lock()
@@ -31,7 +34,7 @@ func (c *controlClient) greet(ctx context.Context) (*welcome, error) {
 
 // connect needs c.mu held. A successful hello leaves the connection open for questions.
 func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
-	c.drop()
+	c.hangUp()
 	d := c.peer.desc
 	addr, err := controlAddr(d)
 	if err != nil {
@@ -46,11 +49,11 @@ func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
 	h := hello{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, PeerKey: d.Key, PeerIncarnation: d.Incarnation}
 	var w welcome
 	if err := c.ask(ctx, controlHello, &h, controlWelcome, &w); err != nil {
-		c.drop()
+		c.hangUp()
 		return nil, fmt.Errorf("greet %q at %s: %w", d.Key, addr, err)
 	}
 	if w.Version != controlVersion || len(w.Endpoints) > maxEndpoints {
-		c.drop()
+		c.hangUp()
 		return nil, fmt.Errorf("greet %q at %s: control version %d with %d endpoints: %w", d.Key, addr, w.Version, len(w.Endpoints), ErrInvalid)
 	}
 	return &w, nil
@@ -62,16 +65,29 @@ func (c *controlClient) region(ctx context.Context, d MemoryDesc) (known bool, s
 	defer c.mu.Unlock()
 	q := askRegion{ID: d.ID, Secret: d.Secret[:]}
 	var r regionReply
+	err = c.askAgain(ctx, controlAskRegion, &q, controlRegion, &r)
+	return r.Known, r.Size, err
+}
+
+// drop has the peer close the data connection of a token. When it returns nil, no byte of that can land there any more.
+func (c *controlClient) drop(ctx context.Context, token []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var r dropReply
+	return c.askAgain(ctx, controlDrop, &dropLink{Token: token}, controlDropped, &r)
+}
+
+// askAgain asks over the open connection, and over a new one if that is dead. It needs c.mu held.
+func (c *controlClient) askAgain(ctx context.Context, kind controlType, q any, want controlType, answer any) error {
 	if c.conn != nil && time.Since(c.last) < controlIdle/2 {
-		if err = c.ask(ctx, controlAskRegion, &q, controlRegion, &r); err == nil {
-			return r.Known, r.Size, nil
+		if err := c.ask(ctx, kind, q, want, answer); err == nil {
+			return nil
 		}
 	}
-	if _, err = c.connect(ctx); err != nil {
-		return false, 0, err
+	if _, err := c.connect(ctx); err != nil {
+		return err
 	}
-	err = c.ask(ctx, controlAskRegion, &q, controlRegion, &r)
-	return r.Known, r.Size, err
+	return c.ask(ctx, kind, q, want, answer)
 }
 
 // ask sends one request and decodes its answer. It needs c.mu held.
@@ -97,7 +113,7 @@ func (c *controlClient) ask(ctx context.Context, kind controlType, q any, want c
 		if err := decodeControl(body, &f); err != nil {
 			return err
 		}
-		return fmt.Errorf("refused: %s: %w", f.Text, ErrUnreachable)
+		return fmt.Errorf("refused: %s: %w", f.Text, errTurnedAway)
 	}
 	if got != want {
 		return fmt.Errorf("answer of type %d, want %d: %w", got, want, ErrInvalid)
@@ -109,11 +125,11 @@ func (c *controlClient) ask(ctx context.Context, kind controlType, q any, want c
 func (c *controlClient) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop()
+	c.hangUp()
 }
 
-// drop needs c.mu held.
-func (c *controlClient) drop() {
+// hangUp needs c.mu held.
+func (c *controlClient) hangUp() {
 	if c.conn != nil {
 		_ = c.conn.Close()
 		c.conn = nil

@@ -30,6 +30,8 @@ const (
 	controlAskRegion controlType = 3
 	controlRegion    controlType = 4
 	controlError     controlType = 5
+	controlDrop      controlType = 6
+	controlDropped   controlType = 7
 )
 
 // hello says who asks, and whom it believes to talk to.
@@ -76,6 +78,17 @@ type regionReply struct {
 	Size     uint64
 }
 
+// dropLink asks to close the data connection that was opened with a token. The answer comes when no byte of it can land any more.
+type dropLink struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Token    []byte
+}
+
+type dropReply struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Found    bool     // it was still open
+}
+
 // controlFailure is a refusal in words.
 type controlFailure struct {
 	_msgpack struct{} `msgpack:",as_array"`
@@ -105,7 +118,7 @@ func readControl(r io.Reader) (controlType, []byte, error) {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(head[1:])
-	if head[0] < byte(controlHello) || head[0] > byte(controlError) || n > controlMaxBytes {
+	if head[0] < byte(controlHello) || head[0] > byte(controlDropped) || n > controlMaxBytes {
 		return 0, nil, fmt.Errorf("control message of type %d and %d bytes: not ours: %w", head[0], n, ErrInvalid)
 	}
 	body := make([]byte, n)

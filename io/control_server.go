@@ -127,6 +127,8 @@ func (s *controlServer) converse(c net.Conn) error {
 			greeted, err = true, s.greet(c, body)
 		case kind == controlAskRegion && greeted:
 			err = s.tellRegion(c, body)
+		case kind == controlDrop && greeted:
+			err = s.dropLink(c, body)
 		default:
 			err = fmt.Errorf("control message of type %d out of turn: %w", kind, ErrInvalid)
 		}
@@ -189,6 +191,27 @@ func (s *controlServer) redeem(raw []byte) (token, bool) {
 	defer s.mu.Unlock()
 	t, ok := s.tokens[string(raw)]
 	return t, ok && time.Since(t.born) <= tokenLife
+}
+
+// dropLink closes the data connection of a token, which is worth nothing from then on.
+func (s *controlServer) dropLink(c net.Conn, body []byte) error {
+	var q dropLink
+	if err := decodeControl(body, &q); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.tokens, string(q.Token))
+	s.mu.Unlock()
+	var reply dropReply
+	for _, tr := range s.engine.openTransports() {
+		for _, l := range tr.allLinks() {
+			if subtle.ConstantTimeCompare(l.token, q.Token) == 1 {
+				reply.Found = true
+				l.close(nil)
+			}
+		}
+	}
+	return writeControl(c, controlDropped, &reply)
 }
 
 func (s *controlServer) tellRegion(c net.Conn, body []byte) error {

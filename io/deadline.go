@@ -6,12 +6,10 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"mori/core/fabric"
 )
 
-// startTick starts the engine's clock, once: it looks for transfers past their deadline, for backlogs, and for
-// notifications that nobody asked for. It needs e.mu held.
+// startTick starts the engine's clock, once: it looks for transfers past their deadline, for backlogs, for paths to mend or to
+// close, and for notifications that nobody asked for. It needs e.mu held.
 func (e *Engine) startTick() {
 	if e.stopTick != nil {
 		return
@@ -29,6 +27,7 @@ func (e *Engine) startTick() {
 				for _, p := range e.store.allPeers() {
 					p.expire(time.Now())
 					p.nudge()
+					p.heal(time.Now())
 				}
 			case <-ctx.Done():
 				return
@@ -48,16 +47,15 @@ func (p *peer) nudge() {
 }
 
 // expire fails the transfers whose deadline has passed and closes their paths, so that no byte of them can land here
-// after the status told of the failure. The next transfer opens a new path.
+// after the status told of the failure. The other transfers go on over a new path.
 func (p *peer) expire(now time.Time) {
+	p.endParked(func(t *transfer) error { return t.overdue(now) })
 	stalled := map[*path]error{}
 	p.order.each(func(t *transfer) {
-		if t.limit == 0 || now.Sub(t.start) < t.limit {
-			return
+		if err := t.overdue(now); err != nil {
+			t.fail(err)
+			stalled[t.path.Load()] = err
 		}
-		err := fmt.Errorf("deadline of %d ms passed: %w", t.limit.Milliseconds(), fabric.ErrTimeout)
-		t.fail(err)
-		stalled[t.path] = err
 	})
 	for q, err := range stalled {
 		go q.close(fmt.Errorf("a transfer stalled: %w", err)) // waits for the transport; the clock should not

@@ -10,7 +10,7 @@ import (
 
 // counters count what happened to an engine's transfers.
 type counters struct {
-	reads, writes, readBytes, writeBytes, failed, refused atomic.Uint64
+	reads, writes, readBytes, writeBytes, failed, refused, replays atomic.Uint64
 }
 
 func (c *counters) ended(t *transfer, code StatusCode) {
@@ -34,6 +34,7 @@ type Counters struct {
 	WriteBytes uint64 `json:"write_bytes"`
 	Failed     uint64 `json:"failed"`
 	Refused    uint64 `json:"refused"` // never started: bad arguments, no path
+	Replays    uint64 `json:"replays"` // transfers that went on over another path when theirs broke, each time counted
 }
 
 // EngineInfo is what Engine.Describe tells.
@@ -100,7 +101,7 @@ func (e *Engine) Describe() EngineInfo {
 	}
 	out.Regions = len(e.store.allRegions())
 	c := &e.counters
-	out.Counters = Counters{c.reads.Load(), c.writes.Load(), c.readBytes.Load(), c.writeBytes.Load(), c.failed.Load(), c.refused.Load()}
+	out.Counters = Counters{c.reads.Load(), c.writes.Load(), c.readBytes.Load(), c.writeBytes.Load(), c.failed.Load(), c.refused.Load(), c.replays.Load()}
 	return out
 }
 

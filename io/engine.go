@@ -26,6 +26,9 @@ const (
 
 	deregisterWait = 5 * time.Second
 	tick           = 50 * time.Millisecond
+
+	// idlePath is how long a path stays open that nobody uses.
+	idlePath = 5 * time.Minute
 )
 
 // An Engine is one end of transfers: it registers memory, knows peers, and keeps the paths to them.
@@ -40,6 +43,7 @@ type Engine struct {
 	store       *store
 	uids        uidCounter
 	counters    counters
+	idle        time.Duration // a path that was not used for so long is closed; 0 = never
 	inbounds    inbounds
 
 	mu         sync.Mutex
@@ -70,7 +74,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		hostname = "localhost"
 	}
 	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
-		log: logging.For("io").With("engine", key), registry: registry, store: newStore(), backends: map[BackendType]*backend{}}
+		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, store: newStore(), backends: map[BackendType]*backend{}}
 	return e, nil
 }
 

@@ -30,9 +30,14 @@ func newSide(t testing.TB, key string, size int, kind BackendType, cfg *BackendC
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newSideOf(t, e, size, kind, cfg)
+}
+
+func newSideOf(t testing.TB, e *Engine, size int, kind BackendType, cfg *BackendConfig) *side {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
-			t.Errorf("close %s: %v", key, err)
+			t.Errorf("close %s: %v", e.key, err)
 		}
 	})
 	if err := e.CreateBackend(kind, cfg); err != nil {
@@ -40,6 +45,7 @@ func newSide(t testing.TB, key string, size int, kind BackendType, cfg *BackendC
 	}
 	s := &side{Engine: e}
 	var addr uint64
+	var err error
 	s.mem, addr = buffer(t, size)
 	if s.desc, err = e.RegisterMemory(addr, uint64(size), -1, LocCPU); err != nil {
 		t.Fatal(err)
@@ -51,6 +57,12 @@ func newSide(t testing.TB, key string, size int, kind BackendType, cfg *BackendC
 func pair(t testing.TB, size int, kind BackendType, cfg *BackendConfig) (a, b *side, s *Session) {
 	t.Helper()
 	a, b = newSide(t, "a", size, kind, cfg), newSide(t, "b", size, kind, cfg)
+	return a, b, meet(t, a, b)
+}
+
+// meet makes two engines known to each other and a session from a to b.
+func meet(t testing.TB, a, b *side) *Session {
+	t.Helper()
 	if err := errors.Join(a.RegisterRemoteEngine(b.Desc()), b.RegisterRemoteEngine(a.Desc())); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +70,7 @@ func pair(t testing.TB, size int, kind BackendType, cfg *BackendConfig) (a, b *s
 	if err != nil || s == nil {
 		t.Fatalf("session %v, %v", s, err)
 	}
-	return a, b, s
+	return s
 }
 
 func fill(b []byte, seed uint64) {
@@ -482,7 +494,8 @@ func TestDeadlineEndsAStalledTransfer(t *testing.T) {
 	st := NewStatus()
 	st.SetCode(CodeInProgress)
 	s.local.enter()
-	stuck := &transfer{status: st, session: s, path: p, uid: 77, kind: fabric.OpWrite, total: 64, batch: new(batch), start: time.Now(), limit: s.limit}
+	stuck := &transfer{status: st, session: s, uid: 77, kind: fabric.OpWrite, total: 64, batch: new(batch), start: time.Now(), limit: s.limit}
+	stuck.path.Store(p)
 	a.store.peerOf("b").order.add(stuck)
 	p.ledger.add(stuck)
 	stuck.ops.Store(1) // an op whose end never comes

@@ -14,29 +14,37 @@ import (
 
 // A transfer is one submitted batch on its way.
 //
-//	submitting ─▶ moving (ops in flight) ─▶ ended
+//	                        ┌──────── replay ────────┐
+//	                        ▼                        │
+//	submitting ─▶ moving (ops in flight) ─▶ orphaned (its path broke)
+//	                        │                        │
+//	                        └────────▶ ended ◀───────┘
 //
-// ops counts what has still to end; whoever takes it to zero ends the transfer.
+// ops counts what has still to end on the present path; whoever takes it to zero decides how it goes on. An op that ended well
+// is done for good; the others are replayed on the next path, unless the transfer has failed.
 type transfer struct {
 	status  *Status
 	session *Session
-	path    *path
+	path    atomic.Pointer[path] // the present or last one
 	uid     uint64
 	kind    fabric.OpKind
 	total   uint64
 	batch   *batch
-	slot    uint64 // Op.Ctx
-	key     uint64 // of the remote region
+	to      target // what the ops of batch were made for
+	slot    uint64 // Op.Ctx of the first op
+	silent  bool   // a notification: nobody waits for it, and it has no status
 
-	ops    atomic.Int64
-	bytes  atomic.Uint64 // that ended well
-	moved  atomic.Int64  // time of the last progress, ns since start
-	start  time.Time
-	limit  time.Duration // 0 = none
-	notify bool          // the notification does not travel with the bytes
+	ops     atomic.Int64
+	bytes   atomic.Uint64 // that ended well
+	moved   atomic.Int64  // time of the last progress, ns since start
+	start   time.Time
+	limit   time.Duration // 0 = none
+	notify  bool          // the notification does not travel with the bytes
+	replays int           // how often it was moved to another path
 
-	mu  sync.Mutex
-	err error // guarded by mu; the first failure
+	mu   sync.Mutex
+	err  error // guarded by mu; the first failure, which is final
+	lost error // guarded by mu; the first op that its path did not bring to an end
 
 	// Guarded by order.mu.
 	next    *transfer
@@ -44,6 +52,7 @@ type transfer struct {
 	success string
 }
 
+// fail makes err the end of t.
 func (t *transfer) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,10 +67,46 @@ func (t *transfer) failure() error {
 	return t.err
 }
 
-// notification is the op that tells the peer of a transfer whose bytes are all moved. Its Ctx is no slot: the ledger
-// does not know it.
-func (t *transfer) notification() fabric.Op {
-	return fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, RSeg: fabric.RSeg{Key: t.key}, Data: t.uid}
+// lose notes that the path did not bring an op to its end.
+func (t *transfer) lose(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost == nil {
+		t.lost = err
+	}
+}
+
+func (t *transfer) loss() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lost
+}
+
+// opEnded books the outcome of one op. It reports whether the path is to blame.
+func (t *transfer) opEnded(err error) (pathBroke bool) {
+	if isPathError(err) {
+		t.lose(err)
+		return true
+	}
+	t.fail(err)
+	return false
+}
+
+// isPathError tells whether another path may do what this one did not: not if the target or this side has refused the op itself.
+func isPathError(err error) bool {
+	switch fabric.ErrnoOf(err) {
+	case fabric.ErrAccess, fabric.ErrRange, fabric.ErrNoKey, fabric.ErrNoMR, fabric.ErrInvalid, fabric.ErrMsgSize, fabric.ErrBadFlags, fabric.ErrNotSupported:
+		return false
+	}
+	return true
+}
+
+// overdue is nil, or the error of a transfer whose deadline has passed.
+func (t *transfer) overdue(now time.Time) error {
+	if t.limit == 0 || now.Sub(t.start) < t.limit {
+		return nil
+	}
+	return fmt.Errorf("deadline of %d ms passed: %w", t.limit.Milliseconds(), fabric.ErrTimeout)
 }
 
 func (t *transfer) progress(n uint64) {
@@ -76,56 +121,95 @@ func (t *transfer) report() string {
 		verb = "read from"
 	}
 	since := time.Since(t.start) - time.Duration(t.moved.Load())
-	return fmt.Sprintf("%s %q over %s, uid %d: %d of %d bytes done, last progress %d ms ago", verb, t.path.peer.desc.Key, t.path.name,
-		t.uid, t.bytes.Load(), t.total, since.Milliseconds())
+	q := t.path.Load()
+	return fmt.Sprintf("%s %q over %s, uid %d: %d of %d bytes done, %s, last progress %d ms ago", verb, q.peer.desc.Key, q.name,
+		t.uid, t.bytes.Load(), t.total, t.stage(), since.Milliseconds())
 }
 
-// A ledger maps Op.Ctx to the transfers of one path. A slot's generation changes with each use, so that a
+// stage says where t stands.
+func (t *transfer) stage() string {
+	n := t.ops.Load()
+	switch {
+	case t.replays == 0 && n > 0:
+		return fmt.Sprintf("%d ops in flight", n)
+	case t.replays > 0 && n > 0:
+		return fmt.Sprintf("%d ops in flight after %d replays", n, t.replays)
+	case t.loss() != nil:
+		return fmt.Sprintf("waiting for a path after %d replays", t.replays)
+	}
+	return "all ops ended"
+}
+
+// An op's Ctx: its transfer's row in the ledger, the row's generation, and its index in the batch.
+const (
+	opBits  = 28
+	rowBits = 20
+	maxOps  = 1 << opBits  // of a transfer
+	maxRows = 1 << rowBits // transfers in flight on one path
+)
+
+// A ledger maps Op.Ctx to the transfers of one path. A row's generation changes with each use, so that a
 // completion that comes too late hits nothing.
 type ledger struct {
 	mu   sync.Mutex
 	row  []ledgerRow
 	free []uint32
+	live int
 }
 
 type ledgerRow struct {
 	t   *transfer
-	gen uint32
+	gen uint16
 }
 
-func (l *ledger) add(t *transfer) {
+// add gives t a row, or answers false if all are taken.
+func (l *ledger) add(t *transfer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var i uint32
-	if n := len(l.free); n > 0 {
+	switch n := len(l.free); {
+	case n > 0:
 		i, l.free = l.free[n-1], l.free[:n-1]
-	} else {
+	case len(l.row) == maxRows:
+		return false
+	default:
 		i = uint32(len(l.row))
 		l.row = append(l.row, ledgerRow{})
 	}
 	r := &l.row[i]
 	r.gen++
 	r.t = t
-	t.slot = uint64(r.gen)<<32 | uint64(i)
+	l.live++
+	t.slot = uint64(r.gen)<<(rowBits+opBits) | uint64(i)<<opBits
+	return true
 }
 
-func (l *ledger) get(slot uint64) *transfer {
+// get returns the transfer of an op and the op's index, nil if it is over.
+func (l *ledger) get(ctx uint64) (t *transfer, op int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := uint32(slot)
-	if int(i) >= len(l.row) || l.row[i].gen != uint32(slot>>32) {
-		return nil
+	i := ctx >> opBits & (maxRows - 1)
+	if i >= uint64(len(l.row)) || l.row[i].gen != uint16(ctx>>(rowBits+opBits)) {
+		return nil, 0
 	}
-	return l.row[i].t
+	return l.row[i].t, int(ctx & (maxOps - 1))
 }
 
 func (l *ledger) remove(slot uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := uint32(slot)
+	i := uint32(slot >> opBits & (maxRows - 1))
 	l.row[i].t = nil
 	l.row[i].gen++
 	l.free = append(l.free, i)
+	l.live--
+}
+
+// len is how many transfers are in it.
+func (l *ledger) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live
 }
 
 // codeOf maps the cause of a failed transfer to its public code.

@@ -5,7 +5,7 @@ package io
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"mori/core/fabric"
@@ -19,15 +19,16 @@ const maxLinks = 4096
 // somebody asks or the engine's tick comes by, so that an arrival wakes nobody; elsewhere whoever received them
 // books them, since a full queue would hold up the peer until the next tick.
 type link struct {
-	tr  *transport
-	key string // the peer
-	ep  fabric.Endpoint
-	cq  fabric.CQ
-	in  *inbound
+	tr    *transport
+	key   string // the peer
+	token []byte // that it was opened with
+	ep    fabric.Endpoint
+	cq    fabric.CQ
+	in    *inbound
 
 	reads   again
 	arrived [64]fabric.Completion // scratch of who drains
-	closed  atomic.Bool
+	closed  sync.Once
 }
 
 // acceptLinks admits peers that hold a token of our control plane.
@@ -69,7 +70,7 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 		_ = req.Reject([]byte(reason))
 		return
 	}
-	l := &link{tr: tr, key: tok.key, in: e.inbounds.of(tok.key)}
+	l := &link{tr: tr, key: tok.key, token: req.Private(), in: e.inbounds.of(tok.key)}
 	var err error
 	if l.ep, l.cq, err = tr.endpoint(func(err error) { l.close(err) }); err != nil {
 		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
@@ -82,6 +83,11 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 	e.inbounds.watch(l)
 	if !tr.addLink(l) {
 		_ = req.Reject([]byte("engine is closing"))
+		l.close(ErrClosed)
+		return
+	}
+	if _, ok := e.controlToken(req.Private()); !ok { // it was dropped before the link was there to be found
+		_ = req.Reject([]byte("token was dropped"))
 		l.close(ErrClosed)
 		return
 	}
@@ -147,11 +153,10 @@ func (l *link) drain() {
 	})
 }
 
-// close ends the connection. What had arrived stays known.
-func (l *link) close(error) {
-	if l.closed.Swap(true) {
-		return
-	}
+// close ends the connection. When it returns, whoever called it, no byte of it can land any more; what had arrived stays known.
+func (l *link) close(error) { l.closed.Do(l.end) }
+
+func (l *link) end() {
 	l.tr.forget(l.ep)
 	l.drain() // the provider drops what is unread when the endpoint closes
 	_ = l.ep.Close()

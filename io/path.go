@@ -29,6 +29,7 @@ type path struct {
 	name    string   // "shm/cma"
 	reasons []string // why each better path is not used
 	remote  bool     // the peer takes notifications
+	token   []byte   // what our connection is known by at the peer
 
 	ledger ledger
 	reaps  again                 // who reaps, and whether there is more
@@ -53,13 +54,23 @@ type path struct {
 
 	broken struct {
 		sync.Mutex
-		err error // why the path is closed; nil while it is open
+		err     error // why the path is closed; nil while it is open
+		orphans []*transfer
+		passed  bool // the orphans were passed on; later ones are passed on at once
+	}
+
+	used       atomic.Int64 // when a transfer began, ns since the epoch
+	superseded atomic.Bool  // a better path was opened: no new transfers
+
+	regions struct { // of the peer, as this path's domain knows them
+		sync.Mutex
+		byKey map[fabric.RegionKey]fabric.RemoteMR
 	}
 }
 
 // pending is what of a transfer the endpoint had no room for, or the notification of one that has ended.
 type pending struct {
-	t   *transfer // nil: nobody waits for the ops
+	t   *transfer
 	ops []fabric.Op
 }
 
@@ -90,20 +101,35 @@ func (p *path) err() error {
 
 // start takes t into the ledger and sends its ops. t ends exactly once, whatever happens.
 func (p *path) start(t *transfer) {
-	p.ledger.add(t)
-	ops := t.batch.ops
-	for i := range ops {
-		ops[i].Ctx = t.slot
+	if !p.take(t) {
+		return
 	}
-	t.notify = t.session.notify && p.remote
+	t.notify = t.session.notify && p.remote && !t.silent
+	ops := t.batch.ops
 	if t.notify && t.kind == fabric.OpWrite && len(ops) == 1 { // the uid travels with the bytes
 		ops[0].Flags |= fabric.OpRemoteData
 		ops[0].Data = t.uid
 		t.notify = false
 	}
-	t.ops.Store(int64(len(ops)) + 1) // one for ourselves: t can't end while we submit
 	p.submit(t, ops)
 	p.opsEnded(t, 1)
+}
+
+// take gives t a row of the ledger and its ops their Ctx, or ends it. ops counts one for whoever calls: t can't end meanwhile.
+func (p *path) take(t *transfer) bool {
+	t.path.Store(p)
+	ops := t.batch.ops
+	if len(ops) >= maxOps || !p.ledger.add(t) {
+		t.fail(fmt.Errorf("%d ops in one transfer, or %d transfers in flight: too many: %w", len(ops), maxRows, ErrInvalid))
+		t.end()
+		return false
+	}
+	for i := range ops {
+		ops[i].Ctx = t.slot | uint64(i)
+	}
+	t.ops.Store(int64(len(ops)) + 1)
+	p.used.Store(t.start.UnixNano())
+	return true
 }
 
 // submit hands ops to the endpoint, or to the backlog.
@@ -122,11 +148,16 @@ func (p *path) submit(t *transfer, ops []fabric.Op) {
 // notifyDelay is how long a notification waits for a transfer that it can go along with, which spares a wake-up of the worker.
 const notifyDelay = 200 * time.Microsecond
 
-// later leaves an op that belongs to no transfer to the next submit, or to the worker. Unlike submit it may be called while reaping.
-func (p *path) later(op fabric.Op) {
+// later leaves the notification of t to the next submit, or to the worker. Unlike submit it may be called while reaping.
+func (p *path) later(t *transfer) {
+	n := t.notification()
+	if !p.take(n) {
+		return
+	}
+	n.ops.Add(-1) // nobody submits it in place
 	p.todo.Lock()
 	defer p.todo.Unlock()
-	p.todo.list = append(p.todo.list, pending{nil, []fabric.Op{op}})
+	p.todo.list = append(p.todo.list, pending{n, n.batch.ops})
 	if len(p.todo.list) == 1 {
 		p.todo.timer.Reset(notifyDelay)
 	}
@@ -170,9 +201,7 @@ func (p *path) pumpLocked() (refused []refusal) {
 				told = true
 				continue
 			}
-			if head.t != nil {
-				refused = append(refused, refusal{head.t, len(head.ops), err})
-			}
+			refused = append(refused, refusal{head.t, len(head.ops), err})
 		}
 		*head = pending{}
 		s.next++
@@ -193,8 +222,16 @@ type refusal struct {
 
 func (p *path) refuse(all []refusal) {
 	for _, r := range all {
-		r.t.fail(fmt.Errorf("submit: %w", r.err))
+		p.opFailed(r.t, fmt.Errorf("submit: %w", r.err))
 		p.opsEnded(r.t, int64(r.ops))
+	}
+}
+
+// opFailed books an op that did not end well. If that is the path's fault, the path is given up.
+func (p *path) opFailed(t *transfer, err error) {
+	if t.opEnded(err) && p.err() == nil {
+		p.peer.fellIll(p.tr.name)
+		go p.close(fmt.Errorf("path %s to %q broke: %w", p.name, p.peer.desc.Key, err))
 	}
 }
 
@@ -243,7 +280,8 @@ func (p *path) reap() {
 
 func (p *path) settle(done []fabric.Completion) {
 	for i := range done {
-		if t := p.ledger.get(done[i].Ctx); t != nil {
+		if t, op := p.ledger.get(done[i].Ctx); t != nil {
+			t.batch.done[op] = true
 			t.progress(done[i].Len)
 			p.opsEnded(t, 1)
 		}
@@ -253,48 +291,57 @@ func (p *path) settle(done []fabric.Completion) {
 func (p *path) settleErrors() {
 	var e fabric.ErrEntry
 	for p.cq.ReadErr(&e) == nil {
-		if t := p.ledger.get(e.Ctx); t != nil {
+		if t, _ := p.ledger.get(e.Ctx); t != nil {
 			cause := e
-			t.fail(&cause)
+			p.opFailed(t, &cause)
 			p.opsEnded(t, 1)
 		}
 	}
 }
 
-// opsEnded counts n ended ops of t, and ends it after the last. Its notification, if it did not travel with the bytes, goes
-// out then and holds up nobody: waiting for it took about a quarter of the time of 1024 x 4 KiB over TCP.
+// opsEnded counts n ended ops of t, and after the last ends it, or leaves the rest to another path. Its notification, if it did not
+// travel with the bytes, goes out then and holds up nobody: waiting for it took about a quarter of the time of 1024 x 4 KiB over TCP.
 func (p *path) opsEnded(t *transfer, n int64) {
 	if t.ops.Add(-n) > 0 {
 		return
 	}
-	if err := t.failure(); err != nil {
-		if cause := p.err(); cause != nil && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		p.end(t, codeOf(err), fmt.Sprintf("%s: %v", t.report(), err))
+	p.ledger.remove(t.slot)
+	if t.failure() == nil && t.loss() != nil {
+		p.orphan(t)
 		return
 	}
-	if t.notify {
-		p.later(t.notification())
+	if t.failure() == nil && t.notify {
+		p.later(t)
 	}
-	p.end(t, CodeSuccess, "success")
+	t.end()
 }
 
-// end closes the books on t.
-func (p *path) end(t *transfer, code StatusCode, msg string) {
-	p.ledger.remove(t.slot)
-	t.batch.release()
-	t.batch = nil
-	t.session.local.leave()
-	p.peer.engine.counters.ended(t, code)
-	p.peer.order.finish(t, code, msg)
-	if code.Failed() {
-		p.peer.engine.log.Log(context.Background(), p.severity(slog.LevelError), "transfer failed", "code", code, "reason", msg)
+// orphan keeps t until the path is closed, since only then none of its bytes is on its way any more.
+func (p *path) orphan(t *transfer) {
+	p.broken.Lock()
+	passed := p.broken.passed
+	if !passed {
+		p.broken.orphans = append(p.broken.orphans, t)
+	}
+	p.broken.Unlock()
+	if passed {
+		p.peer.replay(p, []*transfer{t})
 	}
 }
 
-// close ends the path for the given reason: every transfer on it fails, and when close returns no byte of any of
-// them can land on this side.
+// passOrphans leaves them to the peer.
+func (p *path) passOrphans() {
+	p.broken.Lock()
+	orphans := p.broken.orphans
+	p.broken.orphans, p.broken.passed = nil, true
+	p.broken.Unlock()
+	if len(orphans) > 0 {
+		p.peer.replay(p, orphans)
+	}
+}
+
+// close ends the path for the given reason. When it returns no byte of a transfer on it can land on this side; what the transfers
+// left undone is on its way to another path.
 func (p *path) close(reason error) {
 	p.broken.Lock()
 	if p.broken.err != nil {
@@ -316,13 +363,46 @@ func (p *path) close(reason error) {
 	p.reap()
 	p.reaps.settle()
 	_ = p.cq.Close()
-	p.peer.engine.log.Log(context.Background(), p.severity(slog.LevelWarn), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
+	p.forgetRegions()
+	p.peer.engine.log.Log(context.Background(), p.severity(reason), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
+	p.passOrphans()
 }
 
-// severity is the level for what went wrong on the path: l, unless the user closed the engine.
-func (p *path) severity(l slog.Level) slog.Level {
-	if errors.Is(p.err(), ErrClosed) {
+// region makes a region of the peer known to the domain, once.
+func (p *path) region(d *MemoryDesc) (fabric.RemoteMR, error) {
+	key := fabric.RegionKey{ID: uint64(d.ID), Secret: d.Secret}
+	p.regions.Lock()
+	defer p.regions.Unlock()
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	if r := p.regions.byKey[key]; r != nil {
+		return r, nil
+	}
+	r, err := p.tr.dom.Import(key.Raw(d.Size))
+	if err != nil {
+		return nil, fmt.Errorf("import region %d of %q: %w", d.ID, d.EngineKey, err)
+	}
+	if p.regions.byKey == nil {
+		p.regions.byKey = map[fabric.RegionKey]fabric.RemoteMR{}
+	}
+	p.regions.byKey[key] = r
+	return r, nil
+}
+
+func (p *path) forgetRegions() {
+	p.regions.Lock()
+	defer p.regions.Unlock()
+	for _, r := range p.regions.byKey {
+		_ = r.Close()
+	}
+	p.regions.byKey = nil
+}
+
+// severity is the level for the end of a path: a warning, unless somebody wanted it.
+func (p *path) severity(reason error) slog.Level {
+	if errors.Is(reason, ErrClosed) || errors.Is(reason, errIdle) {
 		return slog.LevelDebug
 	}
-	return l
+	return slog.LevelWarn
 }

@@ -22,13 +22,21 @@ type peer struct {
 	mu     sync.Mutex
 	closed error // why; nil while registered
 	paths  map[*backend]*path
+	parked map[*transfer]struct{} // orphans that wait for a path
+	ill    map[string]*illness    // transports that broke, by name
+	old    []*path                // superseded, with transfers in flight
+
+	stopped context.Context // done when closed
+	stop    context.CancelFunc
+	work    sync.WaitGroup // replays and probes
 
 	dial sync.Mutex // held while a path is opened: one at a time
 }
 
 func newPeer(e *Engine, d EngineDesc) *peer {
-	p := &peer{engine: e, desc: d, paths: map[*backend]*path{}}
+	p := &peer{engine: e, desc: d, paths: map[*backend]*path{}, parked: map[*transfer]struct{}{}, ill: map[string]*illness{}}
 	p.ctl.peer = p
+	p.stopped, p.stop = context.WithCancel(context.Background())
 	return p
 }
 
@@ -73,15 +81,20 @@ func (p *peer) path(ctx context.Context, b *backend) (*path, error) {
 	return q, nil
 }
 
-// open tries the backend's transports in order and keeps the reason of each that does not work.
+// open tries the backend's transports, those that broke lately after the others, and keeps the reason of each that does not work.
 func (p *peer) open(ctx context.Context, b *backend, w *welcome) (*path, error) {
+	return p.openWith(ctx, p.healthyFirst(b.transports), b, w)
+}
+
+// openWith is open over the given transports.
+func (p *peer) openWith(ctx context.Context, all []*transport, b *backend, w *welcome) (*path, error) {
 	offered := map[string]string{}
 	for _, ep := range w.Endpoints {
 		offered[ep.Name] = ep.Addr
 	}
 	reasons := append([]string(nil), b.notes...)
 	var last error
-	for _, tr := range b.transports {
+	for _, tr := range all {
 		addr, ok := offered[tr.name]
 		why := core.Unfit(tr.name, p.engine.nodeID == w.NodeID)
 		switch {
@@ -91,8 +104,10 @@ func (p *peer) open(ctx context.Context, b *backend, w *welcome) (*path, error) 
 			q, err := p.connect(ctx, tr, fabric.Addr(addr), w)
 			if err == nil {
 				q.reasons = append(reasons, q.reasons...)
+				p.recovered(tr.name)
 				return q, nil
 			}
+			p.fellIll(tr.name)
 			last, why = err, err.Error()
 		}
 		reasons = append(reasons, tr.name+": "+why)
@@ -104,11 +119,12 @@ func (p *peer) open(ctx context.Context, b *backend, w *welcome) (*path, error) 
 }
 
 func (p *peer) connect(ctx context.Context, tr *transport, to fabric.Addr, w *welcome) (*path, error) {
-	q := &path{peer: p, tr: tr, remote: w.Notify}
+	q := &path{peer: p, tr: tr, remote: w.Notify, token: w.Token}
 	ready := make(chan struct{})
 	ep, cq, err := tr.endpoint(func(err error) {
 		<-ready
 		if q.kick != nil {
+			p.fellIll(tr.name)
 			q.close(fmt.Errorf("connection to %q ended: %w", p.desc.Key, err))
 		}
 	})
@@ -162,20 +178,36 @@ func (p *peer) closePaths(reason error) {
 func (p *peer) allPaths() []*path {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]*path, 0, len(p.paths))
+	out := make([]*path, 0, len(p.paths)+len(p.old))
 	for _, q := range p.paths {
 		out = append(out, q)
+	}
+	return append(out, p.old...)
+}
+
+// pathsByBackend are the present ones that are open.
+func (p *peer) pathsByBackend() map[*backend]*path {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make(map[*backend]*path, len(p.paths))
+	for b, q := range p.paths {
+		if q.err() == nil {
+			out[b] = q
+		}
 	}
 	return out
 }
 
-// close ends the registration: nothing can be submitted to this peer any more.
+// close ends the registration: nothing can be submitted to this peer any more, and what is in flight fails.
 func (p *peer) close(reason error) {
 	p.mu.Lock()
 	if p.closed == nil {
 		p.closed = reason
 	}
 	p.mu.Unlock()
+	p.stop()
 	p.closePaths(reason)
+	p.endParked(func(*transfer) error { return reason })
 	p.ctl.close()
+	p.work.Wait()
 }

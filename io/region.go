@@ -52,6 +52,14 @@ func (r *region) open() bool {
 	return !r.closed
 }
 
+// gone is the error of a transfer that needs r, which was deregistered.
+func (r *region) gone(t *transfer) error {
+	if t.session.local != r {
+		return nil
+	}
+	return fmt.Errorf("local region %d was deregistered: %w", r.desc.ID, ErrNotFound)
+}
+
 // retire refuses new users and waits until the present ones left or ctx is done.
 func (r *region) retire(ctx context.Context) error {
 	r.mu.Lock()
@@ -161,6 +169,7 @@ func (e *Engine) DeregisterMemory(d MemoryDesc) error {
 	if err := r.retire(ctx); err != nil {
 		for _, p := range e.store.allPeers() {
 			p.closePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.desc.ID, ErrBadState))
+			p.endParked(func(t *transfer) error { return r.gone(t) })
 		}
 	}
 	return r.revoke()

@@ -28,9 +28,8 @@ type Session struct {
 
 // A plan is what a session has worked out for the present path.
 type plan struct {
-	path   *path
-	remote fabric.RemoteMR
-	to     target
+	path *path
+	to   target
 }
 
 // Read copies sz[i] bytes from remote offset ro[i] to local offset lo[i], for each i, as one transfer.
@@ -47,7 +46,7 @@ func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
 // Ready tells whether a submission would start at once, without a connection to be made first.
 func (s *Session) Ready() bool {
 	p := s.plan.Load()
-	return p != nil && p.path.err() == nil && !s.backend.removed.Load()
+	return p != nil && p.path.err() == nil && !p.path.superseded.Load() && !s.backend.removed.Load()
 }
 
 // Alive tells whether submissions can still succeed: engine open, local region registered, peer known.
@@ -75,7 +74,8 @@ func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *S
 	if !s.local.enter() {
 		return s.refused(fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound))
 	}
-	t := &transfer{status: st, session: s, path: p.path, uid: uid, kind: kind, total: total, key: p.to.key, start: time.Now(), limit: s.limit}
+	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, to: p.to, start: time.Now(), limit: s.limit}
+	t.path.Store(p.path) // for reports before it starts
 	t.batch = batches.Get().(*batch)
 	t.batch.build(kind, &p.to, lo, ro, sz)
 	st.SetCode(CodeInProgress)
@@ -104,30 +104,31 @@ func (s *Session) ready() (*plan, error) {
 	if s.backend.removed.Load() {
 		return nil, fmt.Errorf("backend %v was removed: %w", s.backend.kind, ErrBadState)
 	}
-	ctx, cancel := s.engine.controlContext(s.backend)
+	ctx, cancel := s.peer.controlContext(s.backend)
 	defer cancel()
-	path, err := s.peer.path(ctx, s.backend)
-	if err != nil {
-		return nil, err
+	for {
+		path, err := s.peer.path(ctx, s.backend)
+		if err != nil {
+			return nil, err
+		}
+		p, err := s.makePlan(path)
+		if err == nil {
+			s.plan.Store(p)
+			return p, nil
+		}
+		if path.err() == nil || ctx.Err() != nil {
+			return nil, err
+		}
 	}
-	p, err := s.makePlan(path)
-	if err != nil {
-		return nil, err
-	}
-	if old := s.plan.Swap(p); old != nil {
-		_ = old.remote.Close()
-	}
-	return p, nil
 }
 
 func (s *Session) makePlan(p *path) (*plan, error) {
-	key := fabric.RegionKey{ID: uint64(s.remote.ID), Secret: s.remote.Secret}
-	rmr, err := p.tr.dom.Import(key.Raw(s.remote.Size))
+	rmr, err := p.region(&s.remote)
 	if err != nil {
-		return nil, fmt.Errorf("import region %d of %q: %w", s.remote.ID, s.remote.EngineKey, err)
+		return nil, err
 	}
 	to := target{local: s.local.desc.Data, remote: rmr.Base(), key: rmr.Key(), opMax: p.tr.opBytes(s.backend.config), segMax: p.tr.segMax()}
-	return &plan{path: p, remote: rmr, to: to}, nil
+	return &plan{path: p, to: to}, nil
 }
 
 // verify asks the peer whether the remote region exists as described.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// How long to wait between two attempts to bring orphans back.
+const (
+	replayFirst = 20 * time.Millisecond
+	replayMost  = time.Second
+)
+
+// replay finds another path for what a closed one left undone. Before anything is sent again the peer confirms that it has closed its
+// end, too: so no byte of the old path can land behind a newer one. It returns at once; the transfers end by their deadline,
+// when the peer turns out to be gone for good, or when the registration of the peer ends.
+func (p *peer) replay(old *path, left []*transfer) {
+	p.mu.Lock()
+	closed := p.closed
+	if closed == nil {
+		for _, t := range left {
+			p.parked[t] = struct{}{}
+		}
+		p.work.Add(1)
+	}
+	p.mu.Unlock()
+	if closed != nil {
+		for _, t := range left {
+			t.fail(closed)
+			t.end()
+		}
+		return
+	}
+	go func() {
+		defer p.work.Done()
+		p.bringBack(old, left)
+	}()
+}
+
+func (p *peer) bringBack(old *path, left []*transfer) {
+	confirmed, pause := false, replayFirst
+	for {
+		left = p.stillParked(left)
+		if len(left) == 0 {
+			return
+		}
+		err := p.confirm(old, left[0].session.backend, &confirmed)
+		if err == nil {
+			if left, err = p.resume(left); len(left) == 0 {
+				return
+			}
+		}
+		if p.hopeless(err) {
+			p.giveUp(left, err)
+			return
+		}
+		p.engine.log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left), "reason", err)
+		select {
+		case <-time.After(pause):
+		case <-p.stopped.Done():
+		}
+		pause = min(2*pause, replayMost)
+	}
+}
+
+// confirm has the peer close its end of old, once.
+func (p *peer) confirm(old *path, b *backend, confirmed *bool) error {
+	if *confirmed {
+		return nil
+	}
+	ctx, cancel := p.controlContext(b)
+	defer cancel()
+	if err := p.ctl.drop(ctx, old.token); err != nil {
+		return err
+	}
+	*confirmed = true
+	return nil
+}
+
+// controlContext bounds one exchange with the peer, by the end of its registration as well.
+func (p *peer) controlContext(b *backend) (context.Context, context.CancelFunc) {
+	ctx, cancel := p.engine.controlContext(b)
+	unhook := context.AfterFunc(p.stopped, cancel)
+	return ctx, func() {
+		unhook()
+		cancel()
+	}
+}
+
+// resume starts the transfers on the present path of their sessions and returns those for which there is none.
+func (p *peer) resume(left []*transfer) ([]*transfer, error) {
+	for i, t := range left {
+		if r := t.session.local; !r.open() {
+			t.fail(r.gone(t))
+		}
+		pl, err := t.session.ready()
+		if err != nil {
+			return left[i:], err
+		}
+		if !p.unpark(t) {
+			continue
+		}
+		if t.failure() != nil {
+			t.end()
+			continue
+		}
+		t.resume(pl)
+	}
+	return nil, nil
+}
+
+// stillParked drops the transfers that ended meanwhile.
+func (p *peer) stillParked(left []*transfer) []*transfer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rest := left[:0]
+	for _, t := range left {
+		if _, ok := p.parked[t]; ok {
+			rest = append(rest, t)
+		}
+	}
+	return rest
+}
+
+// unpark makes t the caller's, unless somebody else took it.
+func (p *peer) unpark(t *transfer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.parked[t]
+	delete(p.parked, t)
+	return ok
+}
+
+// endParked ends the parked transfers for which why has a reason.
+func (p *peer) endParked(why func(*transfer) error) {
+	p.mu.Lock()
+	var over []*transfer
+	for t := range p.parked {
+		if err := why(t); err != nil {
+			t.fail(err)
+			over = append(over, t)
+			delete(p.parked, t)
+		}
+	}
+	p.mu.Unlock()
+	for _, t := range over {
+		t.end()
+	}
+}
+
+// hopeless tells whether no later attempt can do better: the peer's process is gone or another one, or is not ours any more.
+func (p *peer) hopeless(err error) bool {
+	nobodyThere := errors.Is(err, ErrUnreachable) && errors.Is(err, syscall.ECONNREFUSED)
+	return p.stopped.Err() != nil || nobodyThere || errors.Is(err, errTurnedAway) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrBadState) || errors.Is(err, ErrClosed)
+}
+
+func (p *peer) giveUp(left []*transfer, err error) {
+	for _, t := range left {
+		if p.unpark(t) {
+			t.fail(err)
+			t.end()
+		}
+	}
+}
