@@ -19,12 +19,20 @@
 // SUCCESS when all transfers submitted before it, by this engine to the same peer, are finished too
 // (order.go). A failed transfer is told at once. Every transfer has a deadline (deadline.go).
 //
+// When a path breaks, the ops that it did not bring to an end are replayed on the next one (replay.go): after this side has closed its
+// end, so that nothing can land here, and the peer has confirmed over the control plane that it closed the other, so that
+// nothing can land there behind a newer write. Bytes are moved from the same place to the same place, so twice is once; the notification
+// of a uid sets one mark, so twice is once, too. What the target refuses (key, right, bounds) is not replayed. A transfer waits for
+// a path until its deadline, or until the peer's control plane says that the process is gone or another one.
+//
 // # Paths
 //
 // A peer is reached through the first path that works, in the order of core.Candidates: shared memory on the
 // same host, then TCP. Paths are opened at first use through the slow control plane (control.go), which
 // tells what the peer listens on. Engine.Describe and Session.Describe tell the path, why it was chosen and
-// why each better one was not.
+// why each better one was not. A transport that broke comes last in the order for a while; the engine's clock tries it again, ever more
+// seldom, and moves new transfers back to it when it works (health.go). A path that nobody used for five minutes is closed and opened
+// again by the next transfer.
 //
 // # Ownership
 //
