@@ -12,4 +12,5 @@ var (
 	ErrNotFound    = errors.New("not found")
 	ErrUnsupported = errors.ErrUnsupported // not possible on this machine; the text says why
 	ErrUnreachable = errors.New("peer not reachable")
+	ErrCanceled    = errors.New("canceled")
 )

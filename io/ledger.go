@@ -219,7 +219,7 @@ func codeOf(err error) StatusCode {
 		return CodeErrInvalidArgs
 	case errors.Is(err, ErrNotFound), errors.Is(err, fabric.ErrNoKey), errors.Is(err, fabric.ErrNoMR):
 		return CodeErrNotFound
-	case errors.Is(err, ErrBadState), errors.Is(err, ErrClosed):
+	case errors.Is(err, ErrBadState), errors.Is(err, ErrClosed), errors.Is(err, ErrCanceled):
 		return CodeErrBadState
 	}
 	return CodeErrRDMAOp

@@ -48,6 +48,13 @@ func (o *order) finish(t *transfer, code StatusCode, msg string) {
 	}
 }
 
+// over tells whether t has ended, although its success may still wait to be told.
+func (o *order) over(t *transfer) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return t.ended
+}
+
 // each calls f for every transfer that has not ended, oldest first.
 func (o *order) each(f func(*transfer)) {
 	o.mu.Lock()

@@ -189,6 +189,11 @@ func (p *path) pumpLocked() (refused []refusal) {
 	told := false // reaping knows that somebody waits
 	for s.next < len(s.backlog) {
 		head := &s.backlog[s.next]
+		if len(head.ops) == 0 { // withdrawn
+			*head = pending{}
+			s.next++
+			continue
+		}
 		n, err := p.ep.Submit(head.ops)
 		head.ops = head.ops[n:]
 		if len(head.ops) > 0 {

@@ -79,9 +79,17 @@ func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *S
 	t.batch = batches.Get().(*batch)
 	t.batch.build(kind, &p.to, lo, ro, sz)
 	st.SetCode(CodeInProgress)
+	st.of.Store(t)
 	s.peer.order.add(t)
 	p.path.start(t)
 	return st
+}
+
+// WithDeadline is a session between the same regions whose transfers have another deadline; 0 = none. The two share everything else.
+func (s *Session) WithDeadline(limit time.Duration) *Session {
+	d := &Session{engine: s.engine, peer: s.peer, backend: s.backend, local: s.local, remote: s.remote, notify: s.notify, limit: limit}
+	d.plan.Store(s.plan.Load())
+	return d
 }
 
 // refused is the status of a transfer that was not started.

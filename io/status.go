@@ -18,6 +18,7 @@ import (
 // every change of it goes through set, which wakes.
 type Status struct {
 	word memory.ParkWord
+	of   atomic.Pointer[transfer] // while it has not ended
 
 	mu   sync.Mutex
 	msg  string        // guarded by mu

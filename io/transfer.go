@@ -30,6 +30,7 @@ func (t *transfer) end() {
 		return
 	}
 	t.session.local.leave()
+	t.status.of.Store(nil)
 	e.counters.ended(t, code)
 	t.session.peer.order.finish(t, code, msg)
 	if code.Failed() {
