@@ -9,7 +9,7 @@ import (
 	"mori/core/fabric"
 )
 
-// Bench measures the provider that open makes: latency of small ops, the rate of small ops, and bandwidth in a few shapes.
+// Bench measures the provider that open makes, on endpoints of the type that it offers first: latency of small ops, the rate of small ops, and bandwidth in a few shapes.
 func Bench(b *testing.B, open Open) {
 	for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {
 		b.Run(kind.String()+"-8B-latency", func(b *testing.B) {
@@ -37,13 +37,13 @@ type stream struct {
 
 // newStream makes parts ops of segs blocks of size bytes, whose remote order is not the local one.
 func newStream(b *testing.B, open Open, kind fabric.OpKind, size, segs, parts int) *stream {
-	r := newRig(b, open)
+	r := newRig(b, open, 0)
 	near, far := r.pair(shape{})
 	local, remote := r.patterned(size*segs*parts, 1), r.patterned(size*segs*parts, 2)
 	to := near.imports(far.reg(remote, bothRights).Raw())
 	s := &stream{a: near, bytes: size * segs}
 	for p := range parts {
-		op := fabric.Op{Kind: kind, Ctx: uint64(p)}
+		op := fabric.Op{Kind: kind, Ctx: uint64(p), Dest: near.dest}
 		for i := range segs {
 			op.More = append(op.More, local.at((p*segs+i)*size, size).seg())
 			op.RMore = append(op.RMore, to.at(uint64((p*segs+i*389%segs)*size), uint64(size)))
@@ -86,7 +86,7 @@ func (s *stream) run(b *testing.B, depth int) {
 
 // benchPingPong sends a message there and back. Sends succeed in silence.
 func benchPingPong(b *testing.B, open Open, size int) {
-	r := newRig(b, open)
+	r := newRig(b, open, 0)
 	near, far := r.pair(shape{selective: true})
 	nearBuf, farBuf := r.alloc(size), r.alloc(size)
 	b.ReportAllocs()
@@ -100,7 +100,7 @@ func benchPingPong(b *testing.B, open Open, size int) {
 
 // pingPong takes turns, and begins with sending or with receiving.
 func pingPong(n *node, m memory, turns int, first bool) error {
-	send := []fabric.Op{{Kind: fabric.OpSend, Seg: m.seg()}}
+	send := []fabric.Op{{Kind: fabric.OpSend, Dest: n.dest, Seg: m.seg()}}
 	recv := []fabric.Op{{Kind: fabric.OpRecv, Flags: fabric.OpWantCQE, Seg: m.seg()}}
 	for i := range turns {
 		if _, err := n.ep.Submit(recv); err != nil {

@@ -87,12 +87,11 @@ var connectCases = []testCase{
 	}},
 	{"connect again and again", func(r *rig) {
 		ha, hb := r.host(), r.host()
-		l := hb.listen()
 		src, dst := r.patterned(64, 1), r.alloc(64)
 		to := ha.imports(hb.reg(dst, bothRights).Raw())
 		for range 10 {
 			a, b := ha.node(shape{}), hb.node(shape{})
-			r.join(a, b, l)
+			r.join(a, b)
 			clear(dst.b)
 			a.do(fabric.Op{Kind: fabric.OpWrite, Seg: src.seg(), RSeg: to.at(0, 64)})
 			r.has(dst, 1, 0)

@@ -21,11 +21,10 @@ var loadCases = []testCase{
 	{"two peers that post no receive hold each other up and no longer", func(r *rig) { noReceives(r, true) }},
 	{"64 endpoints", func(r *rig) {
 		ha, hb := r.host(), r.host()
-		l := hb.listen()
 		var links []link
 		for range 64 {
 			a, b := ha.node(shape{cqSize: 16}), hb.node(shape{cqSize: 16})
-			r.join(a, b, l)
+			r.join(a, b)
 			links = append(links, link{a, b}, link{b, a})
 		}
 		r.together(1, func(d *dispatcher, i int, to target) error { return roundTrips(r, d, to, i, 5, 1<<16) }, links...)
@@ -145,7 +144,7 @@ func (d *dispatcher) start(op fabric.Op) (<-chan fabric.ErrEntry, error) {
 	d.wait[op.Ctx] = ch
 	d.mu.Unlock()
 	for {
-		n, err := d.n.ep.Submit([]fabric.Op{op})
+		n, err := d.n.try(op)
 		if n == 1 {
 			return ch, nil
 		}
@@ -261,7 +260,7 @@ func noReceives(r *rig, both bool) {
 // flood submits what is taken, up to a bound, and counts completions as progress, too.
 func flood(n *node, src memory, sent *int) (moved int) {
 	for *sent <= floodMost+n.info.Limits.TxSize {
-		k, err := n.ep.Submit([]fabric.Op{{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Seg: src.seg(), Data: uint64(*sent), Ctx: floodSend}})
+		k, err := n.try(fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Seg: src.seg(), Data: uint64(*sent), Ctx: floodSend})
 		*sent += k
 		moved += k
 		if err != nil {

@@ -92,13 +92,13 @@ func rmaSegments(r *rig) {
 		src, far, back := r.patterned(c.n, 5), r.alloc(c.n), r.alloc(c.n)
 		to := a.imports(b.reg(far, bothRights).Raw())
 		op := fabric.Op{Kind: fabric.OpWrite}
-		op.Seg, op.More = cut(src, c.local)
-		op.RSeg, op.RMore = rcut(to, c.n, c.remote)
+		op.Seg, op.More = r.cut(src, c.local)
+		op.RSeg, op.RMore = r.rcut(to, c.n, c.remote)
 		a.do(op)
 		r.has(far, 5, 0)
 		op.Kind = fabric.OpRead
-		op.Seg, op.More = cut(back, c.remote)
-		op.RSeg, op.RMore = rcut(to, c.n, c.local)
+		op.Seg, op.More = r.cut(back, c.remote)
+		op.RSeg, op.RMore = r.rcut(to, c.n, c.local)
 		a.do(op)
 		r.has(back, 5, 0)
 	}
@@ -166,7 +166,7 @@ func remoteDataOrder(r *rig) {
 	src := r.alloc(8)
 	go func() {
 		for i := 0; i < count; {
-			n, err := a.ep.Submit([]fabric.Op{{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 8), Data: uint64(i)}})
+			n, err := a.try(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 8), Data: uint64(i)})
 			i += n
 			if err != nil {
 				var dst [64]fabric.Completion
@@ -231,7 +231,7 @@ func allocations(r *rig) {
 	to := a.imports(b.reg(far, bothRights).Raw())
 	ops := make([]fabric.Op, 8)
 	for i := range ops {
-		ops[i] = fabric.Op{Kind: fabric.OpWrite, Seg: src.at(i*8, 8).seg(), RSeg: to.at(uint64(i*8), 8)}
+		ops[i] = fabric.Op{Kind: fabric.OpWrite, Dest: a.dest, Seg: src.at(i*8, 8).seg(), RSeg: to.at(uint64(i*8), 8)}
 		if i%2 == 1 {
 			ops[i].Kind = fabric.OpRead
 		}

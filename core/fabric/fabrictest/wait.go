@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+
+package fabrictest
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mori/core/fabric"
+)
+
+var waitCases = []testCase{
+	{"an armed queue becomes readable with its next entry", armed},
+	{"an armed queue becomes readable with an error", func(r *rig) {
+		a, b := r.pair(shape{})
+		to := a.imports(b.reg(r.alloc(8), bothRights).Raw())
+		r.arm(a.cq)
+		a.submit(fabric.Op{Kind: fabric.OpRead, Seg: r.alloc(8).seg(), RSeg: to.at(1, 8), Ctx: 4})
+		r.readable(a.cq)
+		r.want("arm with an error in the queue", a.cq.TryWait(), fabric.ErrAgain)
+		if e := a.read(); e.Err == 0 || e.Ctx != 4 {
+			r.Errorf("got %+v", e)
+		}
+		if !r.fatal() {
+			r.arm(a.cq)
+		}
+	}},
+	{"a signal makes an armed queue readable", func(r *rig) {
+		cq := r.host().cq(8)
+		dst := make([]fabric.Completion, 1)
+		for range 3 {
+			r.arm(cq)
+			r.must(cq.Signal())
+			r.readable(cq)
+			r.want("arm after a signal", cq.TryWait(), fabric.ErrAgain)
+			_, err := cq.Read(dst)
+			r.want("read", err, fabric.ErrAgain)
+			r.arm(cq) // it was told
+			r.must(cq.Signal())
+			r.want("arm after another", cq.TryWait(), fabric.ErrAgain)
+			_, err = cq.Read(dst)
+			r.want("read", err, fabric.ErrAgain)
+		}
+	}},
+	{"an armed counter becomes readable when it changes", func(r *rig) {
+		c := r.host().counter()
+		for what, change := range map[string]func() error{
+			"add": func() error { return c.Add(1) }, "add errors": func() error { return c.AddErr(1) },
+			"set": func() error { return c.Set(c.Read() + 7) }, "set errors": func() error { return c.SetErr(c.ReadErr() + 7) },
+		} {
+			r.armCounter(c)
+			r.must(change())
+			r.readable(c)
+			r.want(what, c.TryWait(), fabric.ErrAgain)
+		}
+	}},
+	{"an armed counter becomes readable when an op ends", func(r *rig) {
+		h := r.host()
+		c := h.counter()
+		a := h.node(shape{bind: func(n *node) { n.must(n.ep.BindCounter(c, fabric.CountWrite)) }})
+		b := r.host().node(shape{})
+		r.join(a, b)
+		to := a.imports(b.reg(r.alloc(8), bothRights).Raw())
+		for range 10 {
+			r.armCounter(c)
+			a.submit(fabric.Op{Kind: fabric.OpWrite, RSeg: to.at(0, 0)})
+			r.readable(c)
+		}
+		r.counts(c, 10)
+	}},
+	{"a sleeper in poll misses none of many messages", func(r *rig) { sleeper(r, r.poll) }},
+	{"a sleeper in epoll misses none of many messages", func(r *rig) {
+		ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		r.must(err)
+		defer unix.Close(ep)
+		known := make(map[int]bool)
+		sleeper(r, func(fd int, patience time.Duration) bool {
+			if !known[fd] {
+				r.must(unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
+				known[fd] = true
+			}
+			var events [4]unix.EpollEvent
+			for deadline := time.Now().Add(patience); ; {
+				n, err := unix.EpollWait(ep, events[:], max(0, int(time.Until(deadline).Milliseconds())))
+				if err == nil || !errors.Is(err, unix.EINTR) {
+					r.must(err)
+					return n > 0
+				}
+			}
+		})
+	}},
+	{"a sleeper whose queue is never empty sees every entry", func(r *rig) {
+		const count = 500
+		a, b := r.pair(shape{})
+		to := a.imports(b.reg(r.alloc(8), bothRights).Raw())
+		left := count
+		for i := range uint64(count) {
+			a.submit(fabric.Op{Kind: fabric.OpWrite, RSeg: to.at(0, 0), Ctx: i})
+			if err := a.cq.TryWait(); err == nil {
+				r.readable(a.cq)
+			}
+			left -= a.drain()
+		}
+		for left > 0 {
+			if a.cq.TryWait() == nil {
+				r.readable(a.cq)
+			}
+			left -= a.drain()
+		}
+		a.silent()
+	}},
+}
+
+var waitMsgCases = []testCase{
+	{"an armed event queue becomes readable with its next event", func(r *rig) {
+		a, b := r.host().node(shape{}), r.host().node(shape{})
+		r.arm(a.eq)
+		r.connect(a, b)
+		r.readable(a.eq)
+		r.want("arm with an event in the queue", a.eq.TryWait(), fabric.ErrAgain)
+		a.event(fabric.EventConnected)
+		r.arm(a.eq)
+		r.must(b.cn.Shutdown())
+		r.readable(a.eq)
+		a.event(fabric.EventShutdown)
+		r.arm(a.eq)
+	}},
+}
+
+// patience is how long a sleeper sleeps before a wake-up counts as lost.
+const patience = caseDeadline / 4
+
+// poll sleeps until fd is readable, and reports whether it is.
+func (r *rig) poll(fd int, patience time.Duration) bool {
+	r.Helper()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for deadline := time.Now().Add(patience); ; {
+		n, err := unix.Poll(fds, max(0, int(time.Until(deadline).Milliseconds())))
+		if err == nil || !errors.Is(err, unix.EINTR) {
+			r.must(err)
+			return n > 0
+		}
+	}
+}
+
+// fd is the descriptor of a queue that has the same one at every call.
+func (r *rig) fd(w fabric.WaitObject) int {
+	r.Helper()
+	fd, err := w.FD()
+	r.must(err)
+	if again, err := w.FD(); again != fd || err != nil {
+		r.Fatalf("the descriptor was %d and is %d, %v", fd, again, err)
+	}
+	return fd
+}
+
+// arm fails the case unless the queue is empty, and not readable then.
+func (r *rig) arm(w fabric.WaitObject) {
+	r.Helper()
+	if err := w.TryWait(); err != nil {
+		r.Fatalf("arm an empty queue: %v", err)
+	}
+	if r.poll(r.fd(w), 0) {
+		r.Fatal("an empty queue is readable")
+	}
+}
+
+// armCounter arms a counter past the change that it may still have to tell.
+func (r *rig) armCounter(c fabric.Counter) {
+	r.Helper()
+	if err := c.TryWait(); err != nil {
+		r.want("arm", err, fabric.ErrAgain)
+		_, _ = c.Read(), c.ReadErr()
+		r.must(c.TryWait())
+	}
+	if r.poll(r.fd(c), 0) {
+		r.Fatal("a counter that has not changed is readable")
+	}
+}
+
+// readable waits until an armed queue has become readable.
+func (r *rig) readable(w fabric.WaitObject) {
+	r.Helper()
+	if !r.poll(r.fd(w), patience) {
+		r.Fatalf("the queue did not become readable within %v", patience)
+	}
+}
+
+func armed(r *rig) {
+	a, b := r.pair(shape{})
+	src, dst := r.patterned(64, 1), r.alloc(64)
+	to := a.imports(b.reg(dst, bothRights).Raw())
+	for i := range uint64(20) {
+		r.arm(a.cq)
+		r.arm(b.cq)
+		b.submit(fabric.Op{Kind: fabric.OpRecv, Seg: dst.seg(), Ctx: i})
+		r.arm(b.cq)
+		a.submit(fabric.Op{Kind: fabric.OpSend, Seg: src.seg(), Ctx: i})
+		r.readable(a.cq)
+		r.readable(b.cq)
+		r.want("arm with an entry in the queue", b.cq.TryWait(), fabric.ErrAgain)
+		a.ok(i)
+		b.ok(i)
+		r.arm(b.cq)
+		a.submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 64), Data: i, Ctx: i})
+		r.readable(b.cq)
+		if c := b.ok(0); c.Data != i {
+			r.Fatalf("round %d: %+v", i, c)
+		}
+		a.ok(i)
+	}
+}
+
+// sleeper receives messages with the loop of WaitObject's comment only: a wake-up that is lost is a sleep that does not end.
+func sleeper(r *rig, sleep func(fd int, patience time.Duration) bool) {
+	const count, posted = 3000, 8
+	a, b := r.pair(shape{})
+	src, dst := r.patterned(8, 1), r.alloc(8)
+	sent := make(chan error, 1)
+	go func() {
+		for i := range uint64(count) {
+			if err := a.send(fabric.Op{Kind: fabric.OpSend, Seg: src.seg(), Ctx: i}); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	for range posted {
+		b.submit(fabric.Op{Kind: fabric.OpRecv, Seg: dst.seg()})
+	}
+	fd := r.fd(b.cq)
+	for got := 0; got < count; {
+		for got < count {
+			err := b.cq.TryWait()
+			if err == nil {
+				break
+			}
+			r.want("arm", err, fabric.ErrAgain)
+			k := b.drain()
+			got += k
+			for range k {
+				b.submit(fabric.Op{Kind: fabric.OpRecv, Seg: dst.seg()})
+			}
+		}
+		if got < count && !sleep(fd, patience) {
+			r.Fatalf("slept for %v after %d of %d messages", patience, got, count)
+		}
+	}
+	r.must(<-sent)
+}
