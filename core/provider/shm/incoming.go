@@ -14,14 +14,18 @@ import (
 )
 
 // pullNow is the largest message that is pulled by whoever finds it in the ring; larger ones are the workers'.
-const pullNow = 1 << 20
+const pullNow = 8 << 20
 
 // incoming is the message that is being received. Messages that have no receive yet stay in the ring, and what is behind them, too, until
 // receives are posted: then the ring is full and the peer's messages stay with the peer. Guarded by inbox.mu.
 type incoming struct {
 	head    messageEntry
 	receive fabric.Op
-	pulling bool      // head is being pulled into receive
+	pulling bool // head is being pulled into receive
+	filling bool // head is being copied into receive: done bytes, up to place
+	place   place
+	done    uint64
+	fault   error     // receive's memory is gone
 	pull    fabric.Op // as a read: receive's segments and the sender's
 	list    []byte    // the sender's segments, as they came
 	segs    []fabric.RSeg
@@ -33,24 +37,28 @@ type incoming struct {
 func (b *inbox) takeMessages() (took bool, err error) {
 	in := &b.incoming
 	for !in.pulling {
-		ok, err := b.messages.next(&in.head)
-		if err != nil {
-			return took, err
+		if !in.filling {
+			ok, err := b.messages.next(&in.head)
+			if err != nil {
+				return took, err
+			}
+			if ok {
+				in.receive, ok = b.feed.Take()
+			}
+			if !ok {
+				break
+			}
 		}
-		if ok {
-			in.receive, ok = b.feed.Take()
-		}
-		if !ok {
-			break
-		}
-		took = true
 		if in.head.kind == messageInline {
 			err = b.receiveInline(in)
 		} else {
 			err = b.startPull(in)
 		}
-		if err != nil {
+		if took = true; err != nil {
 			return took, err
+		}
+		if in.filling {
+			break
 		}
 	}
 	if took && b.messages.producerWaits() {
@@ -67,26 +75,68 @@ func (e *messageEntry) remoteFlags() fabric.OpFlags {
 	return 0
 }
 
-// receiveInline copies a message out of the ring.
+// chunkPolls is how often the next chunk of a message is looked for, before the sender is thought to have lost its processor: then
+// whoever looks next goes on.
+const chunkPolls = 200
+
+// receiveInline copies a message out of the ring, or as much of it as is there.
 func (b *inbox) receiveInline(in *incoming) error {
-	err := in.scatter()
-	b.messages.take(&in.head)
-	return b.received(in, err)
+	if !in.filling {
+		in.filling, in.place, in.done = true, place{}, 0
+	}
+	e, space := &in.head, in.receive.Len()
+	for polls := 0; polls < chunkPolls; polls++ {
+		n, all, err := b.messages.arrived(e)
+		if err != nil {
+			return err
+		}
+		if n = min(n, space); n > in.done {
+			polls = 0
+			if fault := in.scatter(n); fault != nil {
+				space = in.done // the rest is dropped
+				in.fault = fault
+			}
+		}
+		if all {
+			return b.filled(in)
+		}
+	}
+	return nil
 }
 
-func (in *incoming) scatter() error {
-	var p place
-	at, left := in.head.at, min(in.head.length, in.receive.Len())
-	for left > 0 {
-		dst, n := fill(localSegs{&in.receive}, &p, in.dst[:0], left)
-		in.src[0] = sys.Iovec{Addr: at, Len: n}
+// scatter copies what of the message is there up to byte n.
+func (in *incoming) scatter(n uint64) error {
+	for in.done < n {
+		dst, k := fill(localSegs{&in.receive}, &in.place, in.dst[:0], n-in.done)
+		in.src[0] = sys.Iovec{Addr: in.head.at + in.done, Len: k}
 		if _, err := sys.Copy(dst, in.src[:]); err != nil {
 			return opFault(fabric.ErrnoOf(err), "the receive's memory is not mapped: was it freed before the receive ended?")
 		}
-		at += n
-		left -= n
+		in.done += k
 	}
 	return nil
+}
+
+// filled ends a message that was copied out of the ring.
+func (b *inbox) filled(in *incoming) error {
+	e, err := &in.head, in.fault
+	in.filling, in.fault = false, nil
+	if e.flags&messageChunked != 0 {
+		if cause := sys.Load64(e.verdict()); cause != 0 {
+			e.flags &^= messageAnswer
+			err = opFault(ringErrno(cause), "message of %s, which could not read it", b.mover.ep.Peer())
+		}
+	}
+	b.messages.take(e)
+	return b.received(in, err)
+}
+
+// ringErrno is the Errno that a peer put into a ring; whatever is none is ErrOther.
+func ringErrno(v uint64) fabric.Errno {
+	if v == 0 || v > 4095 {
+		return fabric.ErrOther
+	}
+	return fabric.Errno(v)
 }
 
 // received ends the receive, and answers the sender if it waits for that.
@@ -248,8 +298,8 @@ func (m *mover) finishPull(j *job, err error) {
 // stopMessages ends the receive that was being filled, and hands over what the ring holds: its sender was told that we have it. With mu held.
 func (b *inbox) stopMessages(cause error) {
 	in := &b.incoming
-	if in.pulling {
-		in.pulling = false
+	if in.pulling || in.filling {
+		in.pulling, in.filling = false, false
 		b.feed.Failed(&in.receive, fabric.ErrnoOf(cause), cause.Error())
 	}
 	for range messageBytes / messageUnit {
@@ -257,10 +307,22 @@ func (b *inbox) stopMessages(cause error) {
 		if !ok || err != nil || b.broken {
 			return
 		}
-		if e := &in.head; e.kind == messageInline && b.feed.Hold(e.length) {
-			bytes := append([]byte(nil), sys.Bytes(e.at, int(e.length))...)
-			b.feed.Deliver(bytes, e.data, e.remoteFlags(), 0)
+		e := &in.head
+		if e.kind == messageInline {
+			if _, all, err := b.messages.arrived(e); !all || err != nil {
+				return // its sender did not get to the end
+			}
+			b.keep(e)
 		}
-		b.messages.take(&in.head)
+		b.messages.take(e)
 	}
+}
+
+// keep hands a whole message over without its receive.
+func (b *inbox) keep(e *messageEntry) {
+	if e.flags&messageChunked != 0 && sys.Load64(e.verdict()) != 0 || !b.feed.Hold(e.length) {
+		return
+	}
+	bytes := append([]byte(nil), sys.Bytes(e.at, int(e.length))...)
+	b.feed.Deliver(bytes, e.data, e.remoteFlags(), 0)
 }

@@ -14,14 +14,15 @@ import (
 //
 //	 0 size   u32  bytes of the entry, whole messageUnits
 //	 4 kind   u8   messageSkip, messageInline, messageListed or messageFar
-//	 5 flags  u8   messageData, messageAnswer
+//	 5 flags  u8   messageData, messageAnswer, messageChunked
 //	 8 number u32  the sender's name for the message, for the answer
 //	12 count  u32  listed, far: segments
 //	16 length u64  bytes of the message
 //	24 data   u64  remote data
 //	32             inline: the bytes; listed: segments {address u64, length u64}; far: the address of such a list
 //
-// A message that is not inline stays in its sender's memory, where the receiver gets it, until the answer.
+// A message that is not inline stays in its sender's memory, where the receiver gets it, until the answer. The bytes of a chunked
+// one become known while the sender still copies; the last word of the entry is an errno, should it not get to its end.
 const (
 	messageBytes  = 256 << 10
 	messageUnit   = 64
@@ -37,13 +38,16 @@ const (
 )
 
 const (
-	messageData   = 1 << iota // data is for the receiver's completion
-	messageAnswer             // the sender waits for an answer
+	messageData    = 1 << iota // data is for the receiver's completion
+	messageAnswer              // the sender waits for an answer
+	messageChunked             // inline: produced grows chunk by chunk
 )
 
 const (
 	// inlineMessage is the largest message whose bytes go through the ring.
 	inlineMessage = 16 << 10
+	// inlineChunk is how much of a message is made known at a time, so that the receiver's copy runs beside the sender's.
+	inlineChunk = 2 << 10
 	// listedSegments is the longest list of segments in an entry.
 	listedSegments = 64
 	// farSegments is the longest list at an address; it is fabric.Limits.SegLimit or more.
@@ -85,25 +89,42 @@ func (e *messageEntry) read(at uint64) {
 // check tells whether an entry at offset off of the ring, in which used bytes are filled, is possible.
 func (e *messageEntry) check(off, used uint64) error {
 	size := uint64(e.size)
-	ok := size >= messageUnit && size%messageUnit == 0 && size <= used && off+size <= messageBytes
-	switch room := size - messageHeader; {
+	ok := size >= messageUnit && size%messageUnit == 0 && off+size <= messageBytes && (size <= used || e.flags&messageChunked != 0)
+	switch {
 	case !ok:
 	case e.kind == messageSkip:
-		ok = off != 0 && off+size == messageBytes // so that one never follows another
+		ok = off != 0 && off+size == messageBytes && size <= used // so that one never follows another
 	case e.kind == messageInline:
-		ok = e.length <= inlineMessage && e.length <= room
+		ok = e.length <= inlineMessage && e.flags&^(messageData|messageAnswer|messageChunked) == 0
 	case e.kind == messageListed:
-		ok = e.length <= maxMessage && e.count <= listedSegments && uint64(e.count)*segmentLen <= room
+		ok = e.count <= listedSegments && e.flags&^messageData == messageAnswer
 	case e.kind == messageFar:
-		ok = e.length <= maxMessage && e.count <= farSegments && room >= 8
+		ok = e.count <= farSegments && e.flags&^messageData == messageAnswer
 	default:
 		ok = false
 	}
+	ok = ok && (e.kind == messageSkip || e.length <= maxMessage && entrySize(e.body()) == size)
 	if !ok {
 		return fmt.Errorf("peer produced a message entry %+v at %d of %d bytes: %w", *e, off, used, fabric.ErrProtocol)
 	}
 	return nil
 }
+
+// body is how many bytes follow the header of a message.
+func (e *messageEntry) body() uint64 {
+	switch {
+	case e.kind == messageListed:
+		return uint64(e.count) * segmentLen
+	case e.kind == messageFar:
+		return 8
+	case e.flags&messageChunked != 0:
+		return e.length + 8
+	}
+	return e.length
+}
+
+// verdict is where a chunked message has its errno.
+func (e *messageEntry) verdict() uint64 { return e.at - messageHeader + uint64(e.size) - 8 }
 
 // entrySize is the size of an entry with n bytes behind its header.
 func entrySize(n uint64) uint64 { return (messageHeader + n + messageUnit - 1) &^ (messageUnit - 1) }
@@ -141,7 +162,7 @@ func (w *messageWriter) reserve(size uint64) (at uint64, ok bool, err error) {
 	return ring + off, true, nil
 }
 
-// commit makes the reserved entry known. The peer sees all of it or nothing.
+// commit makes the next size bytes of the reserved entry known: all of it at once, or chunks.
 func (w *messageWriter) commit(size uint64) {
 	w.produced += size
 	sys.Store64(w.mem+ringProduced+counterAt(messageRing), w.produced)
@@ -184,6 +205,20 @@ func (r *messageReader) next(e *messageEntry) (ok bool, err error) {
 		}
 		r.take(e)
 	}
+}
+
+// arrived is how much of an inline message is there, and whether that is all of its entry.
+func (r *messageReader) arrived(e *messageEntry) (n uint64, all bool, err error) {
+	used := r.produced - r.consumed
+	if used < uint64(e.size) {
+		produced := sys.Load64(r.mem + ringProduced + counterAt(messageRing))
+		now := produced - r.consumed
+		if now < used || now > messageBytes || now%messageUnit != 0 {
+			return 0, false, fmt.Errorf("peer produced %d bytes after %d in a ring of %d: %w", now, used, messageBytes, fabric.ErrProtocol)
+		}
+		r.produced, used = produced, now
+	}
+	return min(e.length, used-messageHeader), used >= uint64(e.size), nil
 }
 
 // take removes the entry that next found: its memory is the producer's again.

@@ -130,16 +130,16 @@ func (o *outbox) pop() {
 func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
 	o, n := &m.outbox, op.Len()
 	e := messageEntry{kind: messageInline, length: n}
-	body := n
-	if n > inlineMessage {
-		e.kind, e.count = messageListed, uint32(1+len(op.More))
-		if e.count > listedSegments {
-			e.kind, body = messageFar, 8
-		} else {
-			body = uint64(e.count) * segmentLen
-		}
+	switch segments := 1 + len(op.More); {
+	case n <= inlineChunk:
+	case n <= inlineMessage:
+		e.flags = messageChunked
+	case segments <= listedSegments:
+		e.kind, e.count = messageListed, uint32(segments)
+	default:
+		e.kind, e.count = messageFar, uint32(segments)
 	}
-	size := entrySize(body)
+	size := entrySize(e.body())
 	e.size = uint32(size)
 	at, ok, err := o.ring.reserve(size)
 	if !ok && err == nil && !m.inbox.spins.Load() {
@@ -150,29 +150,32 @@ func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err
 		return false, res, err
 	}
 	if op.Flags&fabric.OpRemoteData != 0 {
-		e.flags, e.data = messageData, op.Data
+		e.flags, e.data = e.flags|messageData, op.Data
 	}
+	e.at = at + messageHeader
 	s := sending{ticket: t, op: op}
-	switch e.kind {
-	case messageInline:
-		if err := o.gather(at+messageHeader, op, n); err != nil {
-			return true, putResult{over: true, err: err}, nil
-		}
-	case messageListed:
-		putSegments(sys.Bytes(at+messageHeader, int(body)), op)
-	case messageFar:
+	if e.kind == messageFar {
 		s.list = make([]byte, e.count*segmentLen)
 		putSegments(s.list, op)
-		binary.NativeEndian.PutUint64(sys.Bytes(at+messageHeader, int(body)), sys.AddrOf(s.list))
+		sys.Store64(e.at, sys.AddrOf(s.list))
 	}
-	if e.kind != messageInline || op.Flags&fabric.OpDeliveryComplete != 0 {
+	if res.over = e.kind == messageInline && op.Flags&fabric.OpDeliveryComplete == 0; !res.over {
 		e.flags |= messageAnswer
 		e.number = o.number(s)
-	} else {
-		res.over = true
 	}
 	e.put(at)
-	o.ring.commit(size)
+	switch e.kind {
+	case messageInline:
+		if res.err = o.gather(&e, op); res.err != nil {
+			res.over = true
+			o.forget(&e)
+		}
+	case messageListed:
+		putSegments(sys.Bytes(e.at, int(e.count)*segmentLen), op)
+		o.ring.commit(size)
+	case messageFar:
+		o.ring.commit(size)
+	}
 	res.wake = o.ring.consumerWaits()
 	return true, res, nil
 }
@@ -186,19 +189,40 @@ func putSegments(b []byte, op *fabric.Op) {
 	}
 }
 
-// gather copies the op's n bytes into the ring.
-func (o *outbox) gather(at uint64, op *fabric.Op, n uint64) error {
+// gather copies the op's bytes into the ring and commits the entry. One that was begun is committed to its end, with a verdict.
+func (o *outbox) gather(e *messageEntry, op *fabric.Op) error {
 	var p place
-	for n > 0 {
-		src, k := fill(localSegs{op}, &p, o.src[:0], n)
-		o.dst[0] = sys.Iovec{Addr: at, Len: k}
-		if _, err := sys.Copy(o.dst[:1], src); err != nil {
-			return opFault(fabric.ErrnoOf(err), "the local buffer is not mapped: was it freed before the op ended?")
+	var fault error
+	known := uint64(0)
+	for done := uint64(0); done < e.length; {
+		src, k := fill(localSegs{op}, &p, o.src[:0], min(e.length-done, inlineChunk))
+		o.dst[0] = sys.Iovec{Addr: e.at + done, Len: k}
+		if _, err := sys.Copy(o.dst[:], src); err != nil {
+			fault = opFault(fabric.ErrnoOf(err), "the local buffer is not mapped: was it freed before the op ended?")
+			break
 		}
-		at += k
-		n -= k
+		done += k
+		if now := (messageHeader + done) &^ (messageUnit - 1); done < e.length && e.flags&messageChunked != 0 {
+			o.ring.commit(now - known)
+			known = now
+		}
 	}
-	return nil
+	if fault != nil && known == 0 {
+		return fault
+	}
+	if e.flags&messageChunked != 0 {
+		sys.Store64(e.verdict(), uint64(fabric.ErrnoOf(fault)))
+	}
+	o.ring.commit(uint64(e.size) - known)
+	return fault
+}
+
+// forget gives the number of a message back that has ended before its answer. If the peer got to know of it, it does not answer.
+func (o *outbox) forget(e *messageEntry) {
+	if e.flags&messageAnswer != 0 {
+		o.sent[e.number] = sending{}
+		o.free = append(o.free, e.number)
+	}
 }
 
 // number keeps s until its answer.
@@ -240,16 +264,14 @@ func (m *mover) answer(number, errno uint64) error {
 }
 
 func (m *mover) answerFault(op *fabric.Op, errno uint64) error {
-	switch cause := fabric.Errno(errno); {
-	case errno == 0:
+	if errno == 0 {
 		return nil
-	case errno > 4095:
-		return opFault(fabric.ErrOther, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
-	case cause == fabric.Errno(syscall.EFAULT):
-		return opFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), m.ep.Peer())
-	default:
-		return opFault(cause, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
 	}
+	cause := ringErrno(errno)
+	if cause == fabric.Errno(syscall.EFAULT) {
+		return opFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), m.ep.Peer())
+	}
+	return opFault(cause, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
 }
 
 // stop puts nothing into the ring any more and returns the messages that have not ended. The peer reads nobody's memory any more.
