@@ -151,6 +151,7 @@ func one(dt fabric.DataType) []byte {
 func TestExecuteIsAtomic(t *testing.T) {
 	const workers, each = 4, 30 // 120 fits an int8
 	m, addr := wordMemory(t)
+	ctx := testContext(t)
 	for _, dt := range everyType {
 		clear(m)
 		size := dt.Size()
@@ -165,7 +166,7 @@ func TestExecuteIsAtomic(t *testing.T) {
 					Execute(fabric.OpFetchAtomic, fabric.AtomicRead, dt, addr+uint64(2*size), nil, nil, old)
 					for {
 						Execute(fabric.OpCompareAtomic, fabric.AtomicCSwap, dt, addr+uint64(2*size), sum(old, ones[:size]), old, was)
-						if bytes.Equal(old, was) {
+						if bytes.Equal(old, was) || ctx.Err() != nil {
 							break
 						}
 						copy(old, was)

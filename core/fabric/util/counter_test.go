@@ -5,6 +5,7 @@ package util
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -225,6 +226,50 @@ func TestQueuesCount(t *testing.T) {
 	if err := errors.Join(ops.Close(), bytes.Close()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestCompletionsAreCounted: who reads a completion, or an error, finds it counted.
+func TestCompletionsAreCounted(t *testing.T) {
+	const each = 2000
+	var q Queues
+	cq, c := newCQ(t, 64), newCounter(t, fabric.CountOps)
+	if err := errors.Join(q.BindCQ(cq, fabric.DirTransmit|fabric.DirRecv, false), q.BindCounter(c, fabric.CountAll)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	r := NewRecvQueue(&q, 8)
+	f := r.Feed(FeedConfig{Room: 1000})
+	start(&wg, func() {
+		wait := func(fn func() error) {
+			for fn() == fabric.ErrAgain {
+				runtime.Gosched()
+			}
+		}
+		for range each {
+			wait(func() error { return cq.Reserve(2) })
+			q.Done(&fabric.Op{Kind: fabric.OpSend}, 1)
+			q.Failed(&fabric.Op{Kind: fabric.OpSend}, fabric.ErrShutdown, "")
+			wait(func() error { return r.Post(&fabric.Op{Kind: fabric.OpRecv}) })
+			arrive(f, "", 0, 0)
+			wait(func() error { return r.Post(&fabric.Op{Kind: fabric.OpRecv}) })
+			r.Cancel(0)
+		}
+	})
+	ctx := testContext(t)
+	var dst [4]fabric.Completion
+	var good, bad uint64
+	for good+bad < 4*each {
+		n, err := cq.Wait(ctx, dst[:])
+		good += uint64(n)
+		if err == fabric.ErrAvail {
+			err = cq.ReadErr(&fabric.ErrEntry{})
+			bad++
+		}
+		if err != nil || c.Read() < good || c.ReadErr() < bad {
+			t.Fatalf("%d and %d were read, %d and %d counted, %v", good, bad, c.Read(), c.ReadErr(), err)
+		}
+	}
+	wg.Wait()
 }
 
 func TestCounterDoesNotAllocate(t *testing.T) {

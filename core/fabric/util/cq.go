@@ -247,7 +247,11 @@ func (q *CQ) Signal() error {
 		q.mu.Unlock()
 		return fabric.ErrClosed
 	}
-	q.signals = min(q.signals+1, max(1, q.parked))
+	waiting := q.parked
+	if q.fd.waiting() {
+		waiting++
+	}
+	q.signals = min(q.signals+1, max(1, waiting))
 	q.unlockAndWake()
 	return nil
 }

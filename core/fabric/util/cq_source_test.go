@@ -3,6 +3,7 @@
 package util
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,4 +88,94 @@ func TestCQReadLooksIntoSources(t *testing.T) {
 	if n, err := q.Read(dst); n != 0 || err != fabric.ErrAgain {
 		t.Fatalf("removed: got %d, %v", n, err)
 	}
+}
+
+func TestTryWaitArmsSources(t *testing.T) {
+	q := newCQ(t, 4)
+	fd, err := q.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := &box{q: q}, &box{q: q}
+	armed := func(step string, wantA, wantB int32) {
+		t.Helper()
+		if a.arms.Load() != wantA || b.arms.Load() != wantB {
+			t.Fatalf("%s: armed %d and %d times, want %d and %d", step, a.arms.Load(), b.arms.Load(), wantA, wantB)
+		}
+	}
+	wait := func(want error) {
+		t.Helper()
+		if err := q.TryWait(); err != want {
+			t.Fatalf("got %v, want %v", err, want)
+		}
+	}
+	q.AddSource(a)
+	wait(nil)
+	wait(nil)
+	armed("two calls", 1, 0)
+	a.put(1)
+	if !pollFor(t, fd, deadline) {
+		t.Fatal("an arrival in a source does not make the descriptor readable")
+	}
+	wait(fabric.ErrAgain)
+	armed("something there", 0, 0)
+	if n, err := q.Read(make([]fabric.Completion, 4)); n != 1 || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	wait(nil)
+	q.AddSource(b)
+	if !pollFor(t, fd, deadline) {
+		t.Fatal("nobody is told to arm the new source")
+	}
+	wait(nil)
+	armed("a second source", 1, 1)
+	q.RemoveSource(a)
+	wait(nil)
+	armed("one source less", 0, 1)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	armed("closed", 0, 0)
+	wait(fabric.ErrClosed)
+}
+
+func TestSourcesMissNothing(t *testing.T) {
+	const total = 20000
+	q := newCQ(t, 16)
+	fd, err := q.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &box{q: q}
+	var wg sync.WaitGroup
+	var asleep atomic.Bool
+	ctx := testContext(t)
+	start(&wg, func() {
+		for i := range uint64(total) {
+			for i%256 == 0 && !asleep.Load() && ctx.Err() == nil {
+				runtime.Gosched()
+			}
+			b.put(i)
+			if i == 100 {
+				q.AddSource(b)
+			}
+		}
+	})
+	dst := make([]fabric.Completion, 5)
+	for got := 0; got < total; {
+		for q.TryWait() == fabric.ErrAgain {
+			for n, _ := q.Read(dst); n > 0; n, _ = q.Read(dst) {
+				if dst[0].Ctx != uint64(got) {
+					t.Fatalf("entry %d is number %d", got, dst[0].Ctx)
+				}
+				got += n
+			}
+		}
+		asleep.Store(true)
+		if got < total && !pollFor(t, fd, deadline/2) {
+			t.Fatalf("%d of %d came, and no wake-up", got, total)
+		}
+		asleep.Store(false)
+	}
+	wg.Wait()
 }

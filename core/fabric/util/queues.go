@@ -125,18 +125,20 @@ func (q *Queues) Unbind() {
 	}
 }
 
-// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence; counters count either way.
+// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence. Counters count either way, and before the
+// completion, so that who reads it finds it counted.
 func (q *Queues) Done(op *fabric.Op, n uint64) {
 	if op.Flags&fabric.OpInject != 0 || q.TxSelective && op.Flags&fabric.OpWantCQE == 0 {
 		q.Tx.Unreserve(1)
-	} else {
-		q.Tx.Push(fabric.Completion{Ctx: op.Ctx, Kind: op.Kind, Len: n})
+		q.count(op.Kind, n)
+		return
 	}
 	q.count(op.Kind, n)
+	q.Tx.Push(fabric.Completion{Ctx: op.Ctx, Kind: op.Kind, Len: n})
 }
 
 // Failed ends op, which is not a receive, with an error entry.
 func (q *Queues) Failed(op *fabric.Op, cause fabric.Errno, detail string) {
-	q.Tx.PushErr(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: op.Kind}, Err: cause, Detail: detail})
 	q.countErr(op.Kind)
+	q.Tx.PushErr(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: op.Kind}, Err: cause, Detail: detail})
 }

@@ -13,13 +13,15 @@ import (
 // descriptor open while it is written. The zero value has none.
 //
 //	none ──open──▶ calm ──arm──▶ armed ──fire──▶ fired
-//	                 └─────arm, calm again by disarm─┘
+//	                 ▲             │ disarm        │
+//	                 └─────────────┴───────────────┘
 type waitFD struct {
 	fd    int
 	state uint8
 	late  runtime.Cleanup // closes fd after retire
 }
 
+// In this order: see waiting.
 const (
 	fdNone  = iota
 	fdCalm  // nobody waits: no TryWait, or its last answer was not nil
@@ -71,6 +73,9 @@ func (w *waitFD) disarm() {
 	}
 }
 
+// waiting reports whether somebody waits, or was woken and has not come back yet.
+func (w *waitFD) waiting() bool { return w.state >= fdArmed }
+
 // fire wakes the waiter, if there is one: one branch for queues that nobody polls.
 func (w *waitFD) fire() {
 	if w.state == fdArmed {
@@ -87,10 +92,8 @@ func (w *waitFD) set() {
 // so with a waiter it becomes readable and stays open until the waiter's next TryWait, which calls release, or until nobody
 // can reach the queue.
 func (w *waitFD) retire() {
-	if w.state == fdCalm {
+	if !w.waiting() {
 		w.release()
-	}
-	if w.state == fdNone {
 		return
 	}
 	w.fire()

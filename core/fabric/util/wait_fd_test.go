@@ -197,195 +197,6 @@ func TestTryWaitTakesSignals(t *testing.T) {
 	}
 }
 
-// epollFor starts to sleep on fd in epoll_wait, for as long as the answer says.
-func epollFor(t *testing.T, fd int) (woken chan int) {
-	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err == nil {
-		err = unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(ep) })
-	woken = make(chan int, 1)
-	go func() {
-		for {
-			n, err := unix.EpollWait(ep, make([]unix.EpollEvent, 1), int(deadline.Milliseconds()))
-			if err != unix.EINTR {
-				woken <- n
-				return
-			}
-		}
-	}()
-	return woken
-}
-
-func isOpen(fd int) bool {
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil
-}
-
-func TestCloseWakesWhoWaitsOnTheDescriptor(t *testing.T) {
-	objects := polledObjects(t)
-	for _, name := range []string{"completions", "events", "a count"} {
-		q := objects[name]
-		fd, err := q.FD()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := q.TryWait(); err != nil {
-			t.Fatal(err)
-		}
-		woken := epollFor(t, fd)
-		time.Sleep(time.Millisecond)
-		if err := q.close(); err != nil {
-			t.Fatal(err)
-		}
-		if n := <-woken; n != 1 {
-			t.Errorf("%s: the waiter slept on", name)
-		}
-		if _, err := q.FD(); err != fabric.ErrClosed {
-			t.Errorf("%s: descriptor after close: %v", name, err)
-		}
-		for range 2 {
-			if err := q.TryWait(); err != fabric.ErrClosed {
-				t.Errorf("%s: after close: %v", name, err)
-			}
-		}
-		if isOpen(fd) {
-			t.Errorf("%s: the descriptor is open after the waiter left", name)
-		}
-	}
-}
-
-func TestCloseClosesADescriptorThatNobodyWaitsOn(t *testing.T) {
-	q := newCQ(t, 4)
-	fd, err := q.FD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	push(t, q, 1)
-	if err := q.TryWait(); err != fabric.ErrAgain {
-		t.Fatal(err)
-	}
-	if err := q.Close(); err != nil || isOpen(fd) {
-		t.Fatalf("close: %v, descriptor open: %v", err, isOpen(fd))
-	}
-}
-
-// TestDescriptorGoesWithTheQueue: a waiter that does not come back does not keep the descriptor.
-func TestDescriptorGoesWithTheQueue(t *testing.T) {
-	fd := func() int {
-		q := newCQ(t, 4)
-		fd, err := q.FD()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := q.TryWait(); err != nil {
-			t.Fatal(err)
-		}
-		if err := q.Close(); err != nil || !isOpen(fd) {
-			t.Fatalf("close: %v, descriptor open: %v", err, isOpen(fd))
-		}
-		return fd
-	}()
-	for ctx := testContext(t); isOpen(fd); runtime.GC() {
-		if ctx.Err() != nil {
-			t.Fatal("the descriptor stays open")
-		}
-	}
-}
-
-func TestTryWaitArmsSources(t *testing.T) {
-	q := newCQ(t, 4)
-	fd, err := q.FD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := &box{q: q}, &box{q: q}
-	armed := func(step string, wantA, wantB int32) {
-		t.Helper()
-		if a.arms.Load() != wantA || b.arms.Load() != wantB {
-			t.Fatalf("%s: armed %d and %d times, want %d and %d", step, a.arms.Load(), b.arms.Load(), wantA, wantB)
-		}
-	}
-	wait := func(want error) {
-		t.Helper()
-		if err := q.TryWait(); err != want {
-			t.Fatalf("got %v, want %v", err, want)
-		}
-	}
-	q.AddSource(a)
-	wait(nil)
-	wait(nil)
-	armed("two calls", 1, 0)
-	a.put(1)
-	if !pollFor(t, fd, deadline) {
-		t.Fatal("an arrival in a source does not make the descriptor readable")
-	}
-	wait(fabric.ErrAgain)
-	armed("something there", 0, 0)
-	if n, err := q.Read(make([]fabric.Completion, 4)); n != 1 || err != nil {
-		t.Fatalf("got %d, %v", n, err)
-	}
-	wait(nil)
-	q.AddSource(b)
-	if !pollFor(t, fd, deadline) {
-		t.Fatal("nobody is told to arm the new source")
-	}
-	wait(nil)
-	armed("a second source", 1, 1)
-	q.RemoveSource(a)
-	wait(nil)
-	armed("one source less", 0, 1)
-	if err := q.Close(); err != nil {
-		t.Fatal(err)
-	}
-	armed("closed", 0, 0)
-	wait(fabric.ErrClosed)
-}
-
-func TestSourcesMissNothing(t *testing.T) {
-	const total = 20000
-	q := newCQ(t, 16)
-	fd, err := q.FD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &box{q: q}
-	var wg sync.WaitGroup
-	var asleep atomic.Bool
-	ctx := testContext(t)
-	start(&wg, func() {
-		for i := range uint64(total) {
-			for i%256 == 0 && !asleep.Load() && ctx.Err() == nil {
-				runtime.Gosched()
-			}
-			b.put(i)
-			if i == 100 {
-				q.AddSource(b)
-			}
-		}
-	})
-	dst := make([]fabric.Completion, 5)
-	for got := 0; got < total; {
-		for q.TryWait() == fabric.ErrAgain {
-			for n, _ := q.Read(dst); n > 0; n, _ = q.Read(dst) {
-				if dst[0].Ctx != uint64(got) {
-					t.Fatalf("entry %d is number %d", got, dst[0].Ctx)
-				}
-				got += n
-			}
-		}
-		asleep.Store(true)
-		if got < total && !pollFor(t, fd, deadline/2) {
-			t.Fatalf("%d of %d came, and no wake-up", got, total)
-		}
-		asleep.Store(false)
-	}
-	wg.Wait()
-}
-
 func TestTryWaitDoesNotAllocate(t *testing.T) {
 	objects := polledObjects(t)
 	delete(objects, "failures") // the text of an error is kept apart
@@ -398,5 +209,35 @@ func TestTryWaitDoesNotAllocate(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
+	}
+}
+
+// TestSignalsReachBothWaiters has a goroutine in Wait and a waiter on the descriptor, and signals once for each.
+func TestSignalsReachBothWaiters(t *testing.T) {
+	q := newCQ(t, 4)
+	if err := q.TryWait(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	ctx := testContext(t)
+	go func() {
+		_, err := q.Wait(ctx, make([]fabric.Completion, 1))
+		done <- err
+	}()
+	for waiting := false; !waiting; time.Sleep(time.Millisecond) {
+		q.mu.Lock()
+		waiting = q.parked == 1
+		q.mu.Unlock()
+	}
+	for range 2 {
+		if err := q.Signal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.TryWait(); err != fabric.ErrAgain {
+		t.Errorf("on the descriptor: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("in Wait: %v", err)
 	}
 }
