@@ -2,5 +2,6 @@
 
 package util
 
-// Hooked reports whether the queue has a hook (OnReady): its reader is then told of entries and does not look for them.
+// Hooked reports whether OnReady's hook is set. A hook may read with locks of a provider held, so a Source that takes such locks
+// leaves what it has to others then.
 func (q *CQ) Hooked() bool { return q.hook.Load() != nil }

@@ -15,10 +15,12 @@ func codeOf(kind fabric.OpKind, a *fabric.Atomic) atomicCode {
 	return atomicCode(kind)<<16 | atomicCode(a.Op)<<8 | atomicCode(a.Type)
 }
 
-func (c atomicCode) kind() fabric.OpKind   { return fabric.OpKind(c >> 16) }
-func (c atomicCode) op() fabric.AtomicOp   { return fabric.AtomicOp(c >> 8) }
-func (c atomicCode) typ() fabric.DataType  { return fabric.DataType(c) }
-func (c atomicCode) access() fabric.Access { return (&fabric.Op{Kind: c.kind(), Atomic: &fabric.Atomic{Op: c.op()}}).Access() }
+func (c atomicCode) kind() fabric.OpKind  { return fabric.OpKind(c >> 16) }
+func (c atomicCode) op() fabric.AtomicOp  { return fabric.AtomicOp(c >> 8) }
+func (c atomicCode) typ() fabric.DataType { return fabric.DataType(c) }
+func (c atomicCode) access() fabric.Access {
+	return (&fabric.Op{Kind: c.kind(), Atomic: &fabric.Atomic{Op: c.op()}}).Access()
+}
 
 // payload is how many bytes go along for an op on n bytes: the operand, unless it is not looked at, and the comparison.
 func (c atomicCode) payload(n uint64) uint64 {

@@ -276,6 +276,9 @@ func (ep *Endpoint) launch() error {
 		l.busy = false
 		l.mu.Unlock()
 	}
+	if ep.direct == nil {
+		ep.watchQueues()
+	}
 	var t todo
 	ep.resume(&t)
 	t.kick(ep.links[0])

@@ -52,8 +52,10 @@ type Endpoint struct {
 	launched bool        // the connection was made
 	unspace  func()      // undoes util.CQ.OnSpace
 
-	inbox inbox
-	extra atomic.Int64 // bytes of extension frames queued
+	inbox  inbox
+	poller poller
+	polls  atomic.Uint64 // looks of pollers
+	extra  atomic.Int64  // bytes of extension frames queued
 }
 
 var (
@@ -65,6 +67,7 @@ var (
 func newEndpoint(d *Domain) *Endpoint {
 	ep := &Endpoint{domain: d, cfg: &d.fabric.cfg, limits: d.fabric.cfg.Info.Limits}
 	ep.fate.init()
+	ep.poller.ep = ep
 	return ep
 }
 

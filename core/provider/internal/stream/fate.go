@@ -89,6 +89,7 @@ func (ep *Endpoint) end(cause error, goodOrder bool) {
 // undo takes the connection apart: first whoever could touch an op's memory, then the ops, then the queues.
 func (ep *Endpoint) undo(goodOrder bool) {
 	f := &ep.fate
+	ep.unwatchQueues()
 	if goodOrder {
 		ep.sayGoodbye()
 	}
@@ -112,6 +113,7 @@ func (ep *Endpoint) undo(goodOrder bool) {
 			}
 		}
 		l.out.batch = nil
+		l.abandon()
 		_ = l.conn.Close() // shut down before: nothing is left to fail
 	}
 	ep.flush()

@@ -10,17 +10,52 @@ import (
 	"mori/core/internal/sys"
 )
 
-// frame takes what follows the header h. Its errors end the connection; what only concerns one op is answered.
-func (l *link) frame(h *header) error {
+// openTable readies the table of the frame whose header came.
+func (l *link) openTable() {
+	in := &l.in
+	in.left, in.total = 0, 0
+	if in.segs = in.segs[:0]; cap(in.segs) > keepEntries {
+		in.segs = nil
+	}
+	if in.h.kind == kindWrite && in.h.flags&flagNotice == 0 || in.h.kind == kindRead {
+		in.left = int(in.h.count)
+	}
+}
+
+// readTable reads the segments that follow, if any do.
+func (l *link) readTable() error {
+	in := &l.in
+	h := &in.h
+	for in.left > 0 {
+		if err := l.need(segmentLen); err != nil {
+			return err
+		}
+		n := min(in.left, (in.w-in.r)/segmentLen)
+		var err error
+		if in.segs, err = appendSegments(in.segs, in.buf[in.r:in.r+n*segmentLen], &in.total, h.length); err != nil {
+			return fmt.Errorf("%v frame of %s: %w", h.kind, l.ep.peer, err)
+		}
+		in.r += n * segmentLen
+		in.left -= n
+	}
+	if (h.kind == kindWrite && h.flags&flagNotice == 0 || h.kind == kindRead) && in.total != h.length {
+		return protocolErr("%v frame of %s: %d bytes for segments of %d", h.kind, l.ep.peer, h.length, in.total)
+	}
+	return nil
+}
+
+// begin takes the frame h and says where its payload goes. Its errors end the connection; what only concerns one op is answered. After
+// errWait it is called again.
+func (l *link) begin(h *header) error {
 	switch h.kind {
 	case kindWrite:
-		return l.onWrite(h)
+		return l.beginWrite(h)
 	case kindRead:
 		return l.onRead(h)
 	case kindAtomic:
 		return l.onAtomic(h)
 	case kindReply:
-		return l.onReply(h)
+		return l.beginReply(h)
 	case kindAck:
 		return l.onAck(h)
 	case kindGoodbye:
@@ -31,42 +66,32 @@ func (l *link) frame(h *header) error {
 	}
 	switch h.kind {
 	case kindSend:
-		return l.onSend(h)
+		return l.beginSend(h)
 	case kindOffer:
 		return l.onOffer(h)
 	case kindPull:
 		return l.onPull(h)
 	case kindBody:
-		return l.onBody(h)
+		return l.beginBody(h)
 	case kindCredit:
 		return l.onCredit(h)
 	}
 	return l.onExtension(h)
 }
 
-// readTable reads the h.count segments that follow.
-func (l *link) readTable(h *header) ([]fabric.RSeg, error) {
-	in := &l.in
-	if in.segs = in.segs[:0]; cap(in.segs) > keepEntries {
-		in.segs = nil
+// finish ends the frame h, whose payload is in place. After errNoRoom it is called again.
+func (l *link) finish(h *header) error {
+	switch h.kind {
+	case kindWrite:
+		return l.endWrite(h)
+	case kindReply:
+		return l.endReplied()
+	case kindSend:
+		return l.endSend(h)
+	case kindBody:
+		return l.endBody()
 	}
-	var total uint64
-	for left := int(h.count); left > 0; {
-		if err := l.need(segmentLen); err != nil {
-			return nil, err
-		}
-		n := min(left, (in.w-in.r)/segmentLen)
-		var err error
-		if in.segs, err = appendSegments(in.segs, in.buf[in.r:in.r+n*segmentLen], &total, h.length); err != nil {
-			return nil, fmt.Errorf("%v frame of %s: %w", h.kind, l.ep.peer, err)
-		}
-		in.r += n * segmentLen
-		left -= n
-	}
-	if total != h.length {
-		return nil, protocolErr("%v frame of %s: %d bytes for segments of %d", h.kind, l.ep.peer, h.length, total)
-	}
-	return in.segs, nil
+	return nil
 }
 
 // claim checks the right to segs and appends their memory to iov. The region is held open when the answer is 0.
@@ -96,69 +121,48 @@ func (in *reader) scratch(n int) []sys.Iovec {
 	return in.iov[:0]
 }
 
-func (l *link) onWrite(h *header) error {
+func (l *link) beginWrite(h *header) error {
+	in := &l.in
+	in.errno, in.stuck = 0, false
 	if h.flags&flagNotice != 0 {
-		return l.applied(h)
+		return nil
 	}
-	ticket, n := h.ticket, h.length
-	segs, err := l.readTable(h)
-	if err != nil {
-		return err
-	}
-	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteWrite, l.in.scratch(len(segs)))
-	if n > answerFirst {
+	if h.length > answerFirst {
 		l.kick()
 	}
-	if errno != 0 {
-		if err := l.discard(n); err != nil {
-			return err
-		}
-		return l.ack(ticket, errno)
+	in.mr, in.dst, in.errno = l.claim(h, in.segs, fabric.AccessRemoteWrite, in.scratch(len(in.segs)))
+	if in.errno != 0 {
+		in.drop = h.length
+		return nil
 	}
-	l.in.holds.Store(mr)
-	err = l.receive(iov, n)
-	l.in.holds.Store(nil)
-	mr.Release()
-	if err != nil {
-		return err
-	}
-	return l.applied(h)
+	in.want = h.length
+	in.holds.Store(in.mr)
+	return nil
 }
 
-// applied ends a write whose bytes are visible: the completion that it asked for, then the answer.
-func (l *link) applied(h *header) error {
-	if h.flags&flagRemoteData != 0 {
+// endWrite ends a write whose bytes are visible: the completion that it asked for, then the answer.
+func (l *link) endWrite(h *header) error {
+	in := &l.in
+	if in.mr != nil {
+		in.holds.Store(nil)
+		in.mr.Release()
+		in.mr = nil
+	}
+	if in.errno == 0 && h.flags&flagRemoteData != 0 {
 		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: l.ep.from(), Len: h.length, Data: h.data}
 		if !l.ep.queues.Rx.TryPush(c) {
-			if err := l.pushLater(c); err != nil {
-				return err
-			}
+			in.stuck = true
+			return errNoRoom
 		}
-	}
-	return l.ack(h.ticket, 0)
-}
-
-// pushLater waits until the program has read completions. Meanwhile nothing more is read from this link.
-func (l *link) pushLater(c fabric.Completion) error {
-	l.kick()
-	for {
-		select {
-		case <-l.ep.inbox.space:
-		case <-l.ep.fate.over:
-			return errEnded
-		}
-		if l.ep.queues.Rx.TryPush(c) {
+		if in.stuck {
 			l.ep.inbox.wake() // the word of room came once, and readers of other links may wait for it, too
-			return nil
 		}
 	}
+	return l.ack(h.ticket, in.errno)
 }
 
 func (l *link) onRead(h *header) error {
-	segs, err := l.readTable(h)
-	if err != nil {
-		return err
-	}
+	segs := l.in.segs
 	r, err := l.openReply(len(segs))
 	if err != nil {
 		return err
@@ -189,26 +193,29 @@ func (l *link) openReply(n int) (*reply, error) {
 	return r, nil
 }
 
-func (l *link) onReply(h *header) error {
+func (l *link) beginReply(h *header) error {
+	in := &l.in
 	s := l.find(h.ticket, true)
 	if s == nil || h.data == 0 && h.length != s.n || h.data != 0 && h.length != 0 {
 		return protocolErr("reply of %s with %d bytes to no read of ours", l.ep.peer, h.length)
 	}
 	s.errno = wireErrno(h.data)
-	if h.length > 0 {
-		if h.length > answerFirst {
-			l.kick()
-		}
-		iov := l.in.scratch(1 + len(s.op.More))
-		if a := s.op.Atomic; s.op.Kind != fabric.OpRead {
-			iov = append(iov, sys.Iovec{Addr: a.Result.Addr, Len: s.n})
-		} else {
-			iov = appendLocal(iov, &s.op, s.n)
-		}
-		if err := l.receive(iov, s.n); err != nil {
-			return err
-		}
+	if h.length > answerFirst {
+		l.kick()
 	}
+	in.slot, in.want = s, h.length
+	in.dst = in.scratch(1 + len(s.op.More))
+	if a := s.op.Atomic; s.op.Kind != fabric.OpRead {
+		in.dst = append(in.dst, sys.Iovec{Addr: a.Result.Addr, Len: h.length})
+	} else {
+		in.dst = appendLocal(in.dst, &s.op, h.length)
+	}
+	return nil
+}
+
+func (l *link) endReplied() error {
+	s := l.in.slot
+	l.in.slot = nil
 	if s.mark(slotAnswered) {
 		l.ep.complete(s)
 	}

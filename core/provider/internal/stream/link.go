@@ -31,12 +31,13 @@ type link struct {
 	spare    []*reply
 	serving  []*reply // have their region open
 	busy     bool     // somebody pumps, or the writer was told to
+	parked   bool     // busy, and the next poller pumps on
 	stopped  bool     // nothing is sent any more
 	farewell bool     // the goodbye is queued: later jobs are dropped
 
 	wake chan struct{} // tells the writer to pump
 	out  pump          // belongs to who set busy
-	in   reader        // belongs to the reader
+	in   reader
 
 	// Credits of the peer's reads, spent by the reader and given back by the pump.
 	readsIn   atomic.Int64
@@ -78,7 +79,7 @@ func newLink(ep *Endpoint, index int, conn net.Conn) (*link, error) {
 		return nil, fmt.Errorf("use connection to %v: %w", conn.RemoteAddr(), err)
 	}
 	l.busy = true // until the handshake is over, nothing is sent
-	l.in.init()
+	l.initReader()
 	l.out.init()
 	return l, nil
 }

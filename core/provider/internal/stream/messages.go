@@ -17,69 +17,55 @@ func remoteFlags(h *header) fabric.OpFlags {
 	return 0
 }
 
-func (l *link) onSend(h *header) error {
-	ep, b := l.ep, &l.ep.inbox
-	if b.busy() {
+func (l *link) beginSend(h *header) error {
+	ep, in := l.ep, &l.in
+	if ep.inbox.busy() {
 		return protocolErr("message of %s behind an offer", ep.peer)
 	}
-	ticket, n, data, flags := h.ticket, h.length, h.data, remoteFlags(h)
-	var later uint64 // token of an answer that placed gives
-	if h.flags&flagPlaced != 0 {
-		later = ackToken | uint64(ticket)
+	if in.op, in.into = ep.feed.Take(); in.into {
+		ep.inbox.fill(&in.op)
+		in.want = min(h.length, in.op.Len())
+		in.drop = h.length - in.want
+		in.dst = appendLocal(in.scratch(1+len(in.op.More)), &in.op, in.want)
+		return nil
 	}
-	op, posted := ep.feed.Take()
-	var err error
-	if posted {
-		err = l.intoReceive(&op, n, data, flags)
-	} else {
-		err = l.intoBuffer(n, data, flags, later)
-	}
-	if err != nil {
-		return err
-	}
-	b.arrived.Add(int64(n) + eagerCost)
-	if posted || later == 0 {
-		if err := l.ack(ticket, 0); err != nil {
-			return err
-		}
-	}
-	var t todo
-	ep.giveCredit(&t) // kicked with the ack
-	return nil
-}
-
-func (l *link) intoReceive(op *fabric.Op, n, data uint64, flags fabric.OpFlags) error {
-	b := &l.ep.inbox
-	b.fill(op)
-	fit := min(n, op.Len())
-	if err := l.receive(appendLocal(l.in.scratch(1+len(op.More)), op, fit), fit); err != nil {
-		return err
-	}
-	if err := l.discard(n - fit); err != nil {
-		return err
-	}
-	b.filled()
-	l.ep.feed.Filled(op, n, data, flags)
-	return nil
-}
-
-func (l *link) intoBuffer(n, data uint64, flags fabric.OpFlags, token uint64) error {
-	ep := l.ep
-	if !ep.feed.Hold(n) {
-		if ep.feed.Held()+n+eagerCost > eagerRoom {
+	if !ep.feed.Hold(h.length) {
+		if ep.feed.Held()+h.length+eagerCost > eagerRoom {
 			return protocolErr("message of %s beyond its credit", ep.peer)
 		}
 		ep.end(fmt.Errorf("message of %s for an endpoint that closed: %w", ep.peer, fabric.ErrCanceled), true)
 		return errEnded
 	}
-	buf := make([]byte, n)
-	if n > 0 {
-		if err := l.receive(append(l.in.scratch(1), sys.Iovec{Addr: sys.AddrOf(buf), Len: n}), n); err != nil {
-			ep.feed.Unhold(n)
+	in.early, in.held, in.want = make([]byte, h.length), true, h.length
+	if h.length > 0 {
+		in.dst = append(in.scratch(1), sys.Iovec{Addr: sys.AddrOf(in.early), Len: h.length})
+	}
+	return nil
+}
+
+func (l *link) endSend(h *header) error {
+	ep, in := l.ep, &l.in
+	if in.into {
+		ep.inbox.filled()
+		ep.feed.Filled(&in.op, h.length, h.data, remoteFlags(h))
+		in.op = fabric.Op{}
+	} else {
+		var later uint64 // token of an answer that placed gives
+		if h.flags&flagPlaced != 0 {
+			later = ackToken | uint64(h.ticket)
+		}
+		in.held = false
+		ep.feed.Deliver(in.early, h.data, remoteFlags(h), later)
+		in.early = nil
+	}
+	ep.inbox.arrived.Add(int64(h.length) + eagerCost)
+	if in.into || h.flags&flagPlaced == 0 {
+		if err := l.ack(h.ticket, 0); err != nil {
 			return err
 		}
 	}
-	ep.feed.Deliver(buf, data, flags, token)
+	var t todo
+	ep.giveCredit(&t) // kicked with the ack
 	return nil
 }
 
@@ -125,23 +111,28 @@ func (l *link) onPull(h *header) error {
 	return nil
 }
 
-func (l *link) onBody(h *header) error {
-	ep, b := l.ep, &l.ep.inbox
+func (l *link) beginBody(h *header) error {
+	in, b := &l.in, &l.ep.inbox
 	b.mu.Lock()
 	ok := b.pulling && h.data == b.handle && h.length == b.take
-	op, offer := b.receive, b.offer
+	in.op = b.receive
 	b.mu.Unlock()
 	if !ok {
-		return protocolErr("body of %s that was not pulled", ep.peer)
+		return protocolErr("body of %s that was not pulled", l.ep.peer)
 	}
-	n := h.length
-	if err := l.receive(appendLocal(l.in.scratch(1+len(op.More)), &op, n), n); err != nil {
-		return err
-	}
+	in.want = h.length
+	in.dst = appendLocal(in.scratch(1+len(in.op.More)), &in.op, in.want)
+	return nil
+}
+
+func (l *link) endBody() error {
+	in, b := &l.in, &l.ep.inbox
 	b.mu.Lock()
+	offer := b.offer
 	b.pulling, b.receive = false, fabric.Op{}
 	b.mu.Unlock()
-	ep.feed.Filled(&op, offer.length, offer.data, remoteFlags(&offer))
+	l.ep.feed.Filled(&in.op, offer.length, offer.data, remoteFlags(&offer))
+	in.op = fabric.Op{}
 	return l.ack(offer.ticket, 0)
 }
 

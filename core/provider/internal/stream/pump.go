@@ -55,7 +55,7 @@ func (l *link) pump(inline bool) {
 			if !l.fill() {
 				return
 			}
-			if inline && p.bytes > budget {
+			if inline && p.bytes > budget && !l.in.lent.Load() {
 				l.handOver()
 				return
 			}
@@ -64,7 +64,9 @@ func (l *link) pump(inline bool) {
 		n, err := sys.Sendv(l.fd, p.rest, syscall.MSG_DONTWAIT)
 		if err == syscall.EAGAIN {
 			if inline {
-				l.handOver()
+				if !l.park() {
+					l.handOver()
+				}
 				return
 			}
 			n, err = l.waitAndSend()

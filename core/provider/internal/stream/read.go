@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -27,40 +28,86 @@ const (
 	answerFirst = 128 << 10
 )
 
-// errEnded stops a reader whose connection ended on this side.
-var errEnded = errors.New("connection ended")
+// Why a reader does not go on.
+var (
+	errEnded  = errors.New("connection ended")            // on this side
+	errWait   = errors.New("nothing arrived")             // until the socket is readable
+	errNoRoom = errors.New("no room for a completion")    // until the program has read some
+	errLent   = errors.New("the link is lent to pollers") // until they give it back
+)
 
-// A reader is the receiving direction of a link. It belongs to one goroutine but for holds.
+// A phase is where in a frame a reader is.
+type phase uint8
+
+const (
+	phaseHeader  phase = iota // before it
+	phaseTable                // its header is in h, its table is being read
+	phaseBegin                // to be begun
+	phasePayload              // payload goes to dst
+	phaseEnd                  // to be ended
+)
+
+// A reader is the receiving direction of a link: a state machine that takes what arrived and never waits. The link's goroutine
+// turns it whenever the socket is readable, or a poller does; see poll.go.
 type reader struct {
-	buf     []byte // staging
-	r, w    int    // what of it is read and filled
-	drained bool   // the last read got less than it asked for
-	h       header
-	segs    []fabric.RSeg
-	iov     []sys.Iovec
-	trash   []byte
+	mu      sync.Mutex // held by who turns it; protects what follows but for holds
+	buf     []byte     // staging
+	r, w    int        // what of it is read and filled
+	drained bool       // the last read got less than it asked for
+	got     bool       // bytes came since somebody reset it
 	goodbye bool
+
+	phase phase
+	h     header
+	left  int // entries of the table to come
+	total uint64
+	segs  []fabric.RSeg
+	iov   []sys.Iovec  // scratch
+	dst   []sys.Iovec  // where payload goes; has capacity for one more
+	want  uint64       // bytes of it
+	drop  uint64       // bytes to come behind that, which go nowhere
+	trash []byte       // for them
+	mr    *util.MR     // of a write: held open
+	errno fabric.Errno // of a write: the answer
+	slot  *slot        // of a reply
+	op    fabric.Op    // of a send or body: the receive that it fills
+	into  bool         // of a send: op is one
+	early []byte       // of a send: where it goes without one
+	held  bool         // of a send: there is a promise of Feed.Hold
+	stuck bool         // of a write: it waited for room
 
 	holds atomic.Pointer[util.MR] // the region that payload is arriving in
 
-	arg  []sys.Iovec
-	try  func(fd uintptr) bool // for RawConn.Read
-	tryN int
-	err  error
+	try    func(fd uintptr) bool // for RawConn.Read
+	result error                 // why try answered true
+	lending
 }
 
-func (in *reader) init() {
+func (l *link) initReader() {
+	in := &l.in
 	in.buf = make([]byte, stagingLen)
-	in.try = func(fd uintptr) bool {
-		in.tryN, in.err = sys.Recvv(int(fd), in.arg, syscall.MSG_DONTWAIT)
-		return in.err != syscall.EAGAIN
+	in.lending.init()
+	in.try = func(uintptr) bool {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.drained = false
+		in.result = l.turn()
+		if in.result != errWait {
+			return true
+		}
+		l.kick()
+		if l.mayLend() {
+			in.result = errLent
+			return true
+		}
+		return false
 	}
 }
 
 // readLoop takes frames until the connection ends.
 func (l *link) readLoop() {
 	defer l.ep.fate.readers.Done()
-	err := l.frames()
+	err := l.read()
 	switch {
 	case l.ep.fate.isEnded():
 		l.discardRest()
@@ -71,9 +118,45 @@ func (l *link) readLoop() {
 	}
 }
 
-func (l *link) frames() error {
-	in := &l.in
+// read turns the reader whenever it can go on.
+//
+// It waits at Go's poller. Waiting in the kernel, which costs fewer system calls, was slower on 2 cores for all but a lone payload: an
+// 8-byte write took 60 to 80 µs for 41 to 45, since leaving a long system call takes Go longer than leaving its poller, and
+// 128 x 1 MiB moved at 0.82 to 0.90 of plain sockets for 0.93, since a thread in a system call keeps its processor.
+func (l *link) read() error {
 	for {
+		if err := l.raw.Read(l.in.try); err != nil {
+			return l.lost(err)
+		}
+		switch l.in.result {
+		case errNoRoom:
+			l.kick()
+			select {
+			case <-l.ep.inbox.space:
+			case <-l.ep.fate.over:
+				return errEnded
+			}
+		case errLent:
+			l.lend()
+		default:
+			return l.in.result
+		}
+	}
+}
+
+// turn takes what arrived. It returns why it cannot go on; what ended the connection once does so again.
+func (l *link) turn() error {
+	for {
+		if err := l.step(); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *link) step() error {
+	in := &l.in
+	switch in.phase {
+	case phaseHeader:
 		if err := l.need(headerLen); err != nil {
 			return err
 		}
@@ -81,10 +164,28 @@ func (l *link) frames() error {
 			return fmt.Errorf("frame of %s: %w", l.ep.peer, err)
 		}
 		in.r += headerLen
-		if err := l.frame(&in.h); err != nil {
+		l.openTable()
+	case phaseTable:
+		if err := l.readTable(); err != nil {
 			return err
 		}
+	case phaseBegin:
+		if err := l.begin(&in.h); err != nil {
+			return err
+		}
+	case phasePayload:
+		if err := l.payload(); err != nil {
+			return err
+		}
+	case phaseEnd:
+		if err := l.finish(&in.h); err != nil {
+			return err
+		}
+		in.phase = phaseHeader
+		return nil
 	}
+	in.phase++
+	return nil
 }
 
 // need makes n bytes lie in the staging buffer from in.r on.
@@ -106,84 +207,78 @@ func (l *link) need(n int) error {
 	return nil
 }
 
-// receive fills dst with payload. It changes the entries of dst and needs capacity for one more.
-func (l *link) receive(dst []sys.Iovec, n uint64) error {
+// payload fills dst, and then takes what is to be dropped.
+func (l *link) payload() error {
 	in := &l.in
-	for n > 0 && in.r < in.w {
-		dst = sys.Advance(dst, 0)
-		m := copy(sys.Bytes(dst[0].Addr, int(dst[0].Len)), in.buf[in.r:in.w])
-		in.r += m
-		n -= uint64(m)
-		dst = sys.Advance(dst, uint64(m))
+	for in.want > 0 || in.drop > 0 {
+		if in.want == 0 {
+			if in.trash == nil {
+				in.trash = make([]byte, trashLen)
+			}
+			in.want = min(in.drop, trashLen)
+			in.drop -= in.want
+			in.dst = append(in.scratch(1), sys.Iovec{Addr: sys.AddrOf(in.trash), Len: in.want})
+		}
+		if err := l.receive(); err != nil {
+			return err
+		}
 	}
-	for n > 0 {
+	in.trash, in.dst = nil, nil
+	return nil
+}
+
+// receive fills dst, whose entries it changes.
+func (l *link) receive() error {
+	in := &l.in
+	for in.want > 0 && in.r < in.w {
+		in.dst = sys.Advance(in.dst, 0)
+		m := copy(sys.Bytes(in.dst[0].Addr, int(in.dst[0].Len)), in.buf[in.r:in.w])
+		in.r += m
+		in.want -= uint64(m)
+		in.dst = sys.Advance(in.dst, uint64(m))
+	}
+	for in.want > 0 {
 		in.r, in.w = 0, 0
-		dst = sys.Advance(dst, 0)
+		in.dst = sys.Advance(in.dst, 0)
 		tail := uint64(stagingLen)
-		if n > stagingLen {
+		if in.want > stagingLen {
 			tail = tailLen
 		}
-		m, err := l.recv(append(dst, sys.Iovec{Addr: sys.AddrOf(in.buf), Len: tail}), n+tail)
+		m, err := l.recv(append(in.dst, sys.Iovec{Addr: sys.AddrOf(in.buf), Len: tail}), in.want+tail)
 		if err != nil {
 			return err
 		}
-		if uint64(m) > n {
-			in.w = m - int(n)
+		if uint64(m) > in.want {
+			in.w = m - int(in.want)
+			in.want = 0
 			return nil
 		}
-		n -= uint64(m)
-		dst = sys.Advance(dst, uint64(m))
+		in.want -= uint64(m)
+		in.dst = sys.Advance(in.dst, uint64(m))
 	}
 	return nil
 }
 
-// discard takes n bytes of payload that go nowhere.
-func (l *link) discard(n uint64) error {
-	in := &l.in
-	if n == 0 {
-		return nil
-	}
-	if in.trash == nil {
-		in.trash = make([]byte, trashLen)
-	}
-	for n > 0 {
-		m := min(n, trashLen)
-		if err := l.receive(append(in.iov[:0], sys.Iovec{Addr: sys.AddrOf(in.trash), Len: m}), m); err != nil {
-			return err
-		}
-		n -= m
-	}
-	in.trash = nil
-	return nil
-}
-
-// recv reads once into iov, which asks for want bytes or more. Before it waits it sends the answers that are queued.
-//
-// It waits at Go's poller. Waiting in the kernel, which costs fewer system calls, was slower on 2 cores for all but a lone payload: an
-// 8-byte write took 60 to 80 µs for 41 to 45, since leaving a long system call takes Go longer than leaving its poller, and
-// 128 x 1 MiB moved at 0.82 to 0.90 of plain sockets for 0.93, since a thread in a system call keeps its processor.
+// recv reads once into iov, which asks for want bytes or more. After a read that got less there is nothing to be had, and the
+// poller of a stream hears of what comes.
 func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	in := &l.in
 	if l.ep.fate.isEnded() {
 		return 0, errEnded
 	}
-	err = syscall.EAGAIN
-	if !in.drained {
-		n, err = sys.Recvv(l.fd, iov, syscall.MSG_DONTWAIT)
+	if in.drained {
+		return 0, errWait
 	}
-	if err == syscall.EAGAIN {
-		l.kick()
-		in.arg = iov
-		if err = l.raw.Read(in.try); err == nil {
-			n, err = in.tryN, in.err
-		}
-	}
+	n, err = sys.Recvv(l.fd, iov, syscall.MSG_DONTWAIT)
 	switch {
+	case err == syscall.EAGAIN:
+		return 0, errWait
 	case err != nil:
 		return 0, l.lost(err)
 	case n == 0:
 		return 0, l.lost(io.EOF)
 	}
+	in.got = true
 	in.drained = uint64(n) < min(want, maxMsg)
 	return n, nil
 }
@@ -204,7 +299,28 @@ func (l *link) lost(err error) error {
 // discardRest reads until the peer closes, so that our goodbye is not lost in a reset. The end of the socket on this
 // side bounds it.
 func (l *link) discardRest() {
-	l.in.arg = []sys.Iovec{{Addr: sys.AddrOf(l.in.buf), Len: stagingLen}}
-	for l.raw.Read(l.in.try) == nil && l.in.err == nil && l.in.tryN > 0 {
+	l.in.mu.Lock() // a poller may not have left yet
+	defer l.in.mu.Unlock()
+	arg := []sys.Iovec{{Addr: sys.AddrOf(l.in.buf), Len: stagingLen}}
+	var n int
+	var err error
+	once := func(fd uintptr) bool {
+		n, err = sys.Recvv(int(fd), arg, syscall.MSG_DONTWAIT)
+		return err != syscall.EAGAIN
+	}
+	for l.raw.Read(once) == nil && err == nil && n > 0 {
+	}
+}
+
+// abandon lets go of what a frame that did not come to its end holds. Nobody turns the reader any more.
+func (l *link) abandon() {
+	in := &l.in
+	if in.mr != nil {
+		in.mr.Release()
+		in.mr = nil
+	}
+	if in.held {
+		l.ep.feed.Unhold(uint64(len(in.early)))
+		in.held, in.early = false, nil
 	}
 }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"mori/core/fabric/util"
+)
+
+// A program that looks into its completion queue over and over has a processor that could as well read the socket: then no other
+// thread has to be woken for a message, and no answer needs a packet of its own, since it goes with what the program submits next. So the
+// goroutine of link 0 lends its reader, and what is left to send, to who calls CQ.Read, as long as somebody does and something comes.
+// It takes them back when a program parks in CQ.Wait, when nobody has looked for takeBack, and when nothing came for coldPolls looks.
+// Links that are not lent cost such a look two atomic operations and no system call.
+//
+// One message of 64 B there and back, two processes on 2 cores: POLLFIGURES
+const (
+	// warmPolls is how many looks between two waits of the reader make it lend.
+	warmPolls = 16
+	// coldPolls is after how many looks without a byte it has the link back.
+	coldPolls = 20_000
+	// takeBack is how long what arrives can lie when a program stops looking.
+	takeBack = time.Millisecond
+	// lentLowWater keeps the socket from waking Go's poller for less while it is lent.
+	lentLowWater = 1 << 20
+)
+
+// A lending is the part of a reader that has to do with pollers.
+type lending struct {
+	lent  atomic.Bool // changes with link.mu held
+	seen  uint64      // polls when the goroutine waited last
+	cold  int         // looks without a byte
+	back  chan struct{}
+	timer *time.Timer
+}
+
+func (b *lending) init() { b.back = make(chan struct{}, 1) }
+
+// A poller is the util.Source of an endpoint.
+type poller struct{ ep *Endpoint }
+
+var _ util.Source = (*poller)(nil)
+
+// mayLend reports whether somebody polls. With the reader's mu held.
+func (l *link) mayLend() bool {
+	n := l.ep.polls.Load()
+	warm := n-l.in.seen >= warmPolls
+	l.in.seen = n
+	return warm && l.index == 0 && l.ep.direct == nil && !l.ep.hooked()
+}
+
+// lend leaves the reader to pollers until they give it back or are gone.
+func (l *link) lend() {
+	b := &l.in.lending
+	l.mu.Lock()
+	b.lent.Store(true)
+	l.mu.Unlock()
+	l.lowWater(lentLowWater)
+	if b.timer == nil {
+		b.timer = time.NewTimer(takeBack)
+	} else {
+		b.timer.Reset(takeBack)
+	}
+	for seen, over := l.ep.polls.Load(), false; !over; {
+		select {
+		case <-b.back:
+			over = true
+		case <-l.ep.fate.over:
+			over = true
+		case <-b.timer.C:
+			now := l.ep.polls.Load()
+			over = now == seen
+			seen = now
+			b.timer.Reset(takeBack)
+		}
+	}
+	b.timer.Stop()
+	l.reclaim()
+	l.lowWater(1)
+}
+
+// reclaim ends the loan; what is left to send is the writer's.
+func (l *link) reclaim() {
+	l.mu.Lock()
+	l.in.lent.Store(false)
+	parked := l.parked
+	l.parked = false
+	l.mu.Unlock()
+	if parked {
+		l.handOver()
+	}
+}
+
+// lowWater is the least that makes the socket readable. It is no more than a hint, and other sockets than TCP do not take it.
+func (l *link) lowWater(n int) {
+	_ = syscall.SetsockoptInt(l.fd, syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, n)
+}
+
+// giveBack makes the goroutine take the link back.
+func (b *lending) giveBack() {
+	select {
+	case b.back <- struct{}{}:
+	default:
+	}
+}
+
+// park leaves what the socket does not take now to pollers, or reports that there are none.
+func (l *link) park() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parked = l.in.lent.Load()
+	return l.parked
+}
+
+// unpark takes it up again.
+func (l *link) unpark() {
+	l.mu.Lock()
+	parked := l.parked
+	l.parked = false
+	l.mu.Unlock()
+	if parked {
+		l.pump(true)
+	}
+}
+
+// hooked reports whether a queue has a hook: that may look into the queue with locks held which a reader takes.
+func (ep *Endpoint) hooked() bool { return ep.queues.Tx.Hooked() || ep.queues.Rx.Hooked() }
+
+// Drain takes what arrived on a link that is lent; see util.Source.
+func (p *poller) Drain() {
+	ep := p.ep
+	ep.polls.Add(1)
+	l := ep.links[0]
+	if !l.in.lent.Load() || !ep.fate.enter() {
+		return
+	}
+	defer ep.fate.leave()
+	if ep.hooked() {
+		l.in.giveBack()
+		return
+	}
+	if !l.in.mu.TryLock() {
+		return
+	}
+	l.look()
+	l.in.mu.Unlock()
+	l.unpark()
+}
+
+// look turns a reader that is lent. With its mu held.
+func (l *link) look() {
+	in := &l.in
+	if !in.lent.Load() {
+		return
+	}
+	in.got, in.drained = false, false
+	err := l.turn()
+	switch {
+	case err != errWait:
+		in.giveBack() // the goroutine finds the same
+	case in.got:
+		in.cold = 0
+	default:
+		l.kick() // answers that nothing took along
+		if in.cold++; in.cold >= coldPolls {
+			in.cold = 0
+			in.giveBack()
+		}
+	}
+}
+
+// Arm takes the link back from a program that is about to park; see util.Source.
+func (p *poller) Arm(parking bool) {
+	if l := p.ep.links[0]; parking && l.in.lent.Load() {
+		l.in.giveBack()
+	}
+}
+
+// watchQueues lets who reads the completion queues poll.
+func (ep *Endpoint) watchQueues() {
+	ep.queues.Tx.AddSource(&ep.poller)
+	if ep.queues.Rx != ep.queues.Tx {
+		ep.queues.Rx.AddSource(&ep.poller)
+	}
+}
+
+func (ep *Endpoint) unwatchQueues() {
+	ep.queues.Tx.RemoveSource(&ep.poller)
+	ep.queues.Rx.RemoveSource(&ep.poller)
+}
