@@ -1,0 +1,75 @@
+//go:build ofi
+
+// SPDX-License-Identifier: MIT
+
+package ofi
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+)
+
+// A vector is a fabric.AV that tells the endpoints bound to it what comes and goes: libfabric names the senders only of messages from
+// addresses that it was given.
+type vector struct {
+	*util.AV
+
+	mu    sync.Mutex
+	users map[*endpoint]bool
+	known map[fabric.Addr]bool
+}
+
+var _ fabric.AV = (*vector)(nil)
+
+func (v *vector) Insert(addrs ...fabric.Addr) ([]fabric.AVAddr, error) {
+	numbers, err := v.AV.Insert(addrs...)
+	if err == nil {
+		v.mu.Lock()
+		for _, a := range addrs {
+			v.known[a] = true
+		}
+		v.mu.Unlock()
+		v.each(func(e *endpoint) { e.meet(addrs...) })
+	}
+	return numbers, err
+}
+
+func (v *vector) Remove(n fabric.AVAddr) error {
+	addr, _ := v.Lookup(n)
+	err := v.AV.Remove(n)
+	if err == nil {
+		v.mu.Lock()
+		delete(v.known, addr)
+		v.mu.Unlock()
+		v.each(func(e *endpoint) { e.part(addr) })
+	}
+	return err
+}
+
+func (v *vector) each(fn func(*endpoint)) {
+	v.mu.Lock()
+	users := slices.Collect(maps.Keys(v.users))
+	v.mu.Unlock()
+	for _, e := range users {
+		fn(e)
+	}
+}
+
+// join adds e to those who are told, beginning with what is known.
+func (v *vector) join(e *endpoint) {
+	v.mu.Lock()
+	v.users[e] = true
+	known := slices.Collect(maps.Keys(v.known))
+	v.mu.Unlock()
+	e.meet(known...)
+}
+
+func (v *vector) leave(e *endpoint) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.users, e)
+}

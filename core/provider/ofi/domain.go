@@ -1,0 +1,117 @@
+//go:build ofi
+
+// SPDX-License-Identifier: MIT
+
+package ofi
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	lf "mori/native/libfabric"
+)
+
+// A domain is a fabric.Domain.
+type domain struct {
+	util.Parent
+	network *network
+	offer   offer
+	list    lf.InfoList // holds offer.id
+	fid     lf.FID
+	imports *imports
+}
+
+var (
+	_ fabric.Domain        = (*domain)(nil)
+	_ fabric.AtomicQuerier = (*domain)(nil)
+)
+
+func (d *domain) CQ(size int) (fabric.CQ, error) {
+	q, err := util.NewCQ(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("open completion queue: %w", err)
+	}
+	q.OnClose(d.Leave)
+	return q, nil
+}
+
+func (d *domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
+	c, err := util.NewCounter(unit)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("open counter: %w", err)
+	}
+	c.OnClose(d.Leave)
+	return c, nil
+}
+
+func (d *domain) AV(size int) (fabric.AV, error) {
+	v, err := util.NewAV(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Adopt(); err != nil {
+		return nil, fmt.Errorf("open address vector: %w", err)
+	}
+	v.OnClose(d.Leave)
+	v.OnInsert(func(a fabric.Addr) error {
+		_, err := addrBytes(d.offer.fi.AddrFormat, a)
+		return err
+	})
+	return &vector{AV: v, users: make(map[*endpoint]bool), known: make(map[fabric.Addr]bool)}, nil
+}
+
+// QueryAtomic asks libfabric; see fabric.AtomicQuerier.
+func (d *domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
+	if !fabric.AtomicValid(kind, op, t) {
+		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrInvalid)
+	}
+	if d.offer.info.Limits.MaxAtomic == 0 {
+		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrNoSys)
+	}
+	n, err := queryAtomic(d.fid, kind, op, t)
+	if err != nil {
+		return 0, fmt.Errorf("query %v %v of %v: %w (%w)", kind, op, t, fabric.ErrNoSys, cause(err))
+	}
+	return min(n, int(d.offer.info.Limits.MaxAtomic)/t.Size()), nil
+}
+
+// queryAtomic is how many elements libfabric takes in one op.
+func queryAtomic(dom lf.FID, kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
+	var flags uint64
+	switch kind {
+	case fabric.OpFetchAtomic:
+		flags = lf.FetchAtomic
+	case fabric.OpCompareAtomic:
+		flags = lf.CompareAtomic
+	}
+	count, size, err := dom.QueryAtomic(atomicType(t), atomicOp(op), flags)
+	if err == nil && (count == 0 || size != uint64(t.Size())) {
+		err = fabric.ErrNoSys
+	}
+	return int(count), err
+}
+
+// Ours begin at 1; the order is the same.
+func atomicType(t fabric.DataType) uint32 { return lf.Int8 + uint32(t-fabric.Int8) }
+func atomicOp(op fabric.AtomicOp) uint32  { return lf.Min + uint32(op-fabric.AtomicMin) }
+
+func (d *domain) Close() error {
+	first, err := d.Parent.Close()
+	if !first {
+		return err
+	}
+	err = d.fid.Close()
+	d.list.Free()
+	d.network.Leave()
+	if err != nil {
+		return fmt.Errorf("close domain: %w", cause(err))
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+//go:build ofi
+
+// SPDX-License-Identifier: MIT
+
+package ofi
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"mori/core/internal/sys"
+	lf "mori/native/libfabric"
+)
+
+// An engine is the goroutine of an open fabric: it polls libfabric's queues and hands out what they tell.
+//
+// polling is held by it for each look and all that follows from it, and by whoever opens or closes what is polled. It comes before the
+// lock of an endpoint. What an endpoint's queue holds when polling is taken can thus be drained before the endpoint ends.
+type engine struct {
+	polling sync.Mutex
+	eq      lf.FID
+	queues  []lf.Queue
+	turn    int32
+	last    uint64 // owner given out
+	owners  map[uint64]*endpoint
+	takers  map[lf.FID]taker // of events
+	out     [64]lf.Completion
+
+	stalled atomic.Int32 // endpoints that want to be called again at each look
+
+	fd      int // readable: look again
+	asleep  atomic.Bool
+	stopped atomic.Bool
+	done    chan struct{}
+}
+
+// A taker gets the events of an object: an endpoint or a listener.
+type taker interface{ event(ev lf.Event) }
+
+// The goroutine looks this often before it sleeps, and sleeps for a time that doubles from the first to the second number of
+// microseconds while nothing comes. libfabric does not wake it for what peers do: providers with manual progress cannot.
+const (
+	looks    = 64
+	napLeast = 20
+	napMost  = 500
+)
+
+func newEngine(fab lf.FID) (*engine, error) {
+	eq, err := lf.OpenEQ(fab)
+	if err != nil {
+		return nil, fmt.Errorf("open event queue of libfabric: %w", cause(err))
+	}
+	fd, err := sys.Event()
+	if err != nil {
+		_ = eq.Close()
+		return nil, err
+	}
+	g := &engine{eq: eq, fd: fd, owners: make(map[uint64]*endpoint), takers: make(map[lf.FID]taker), done: make(chan struct{})}
+	go g.run()
+	return g, nil
+}
+
+// stop ends the goroutine and closes what it polls.
+func (g *engine) stop() error {
+	g.stopped.Store(true)
+	sys.EventSet(g.fd)
+	<-g.done
+	return errors.Join(sys.CloseFD(g.fd), g.eq.Close())
+}
+
+// kick makes the goroutine look if it sleeps.
+func (g *engine) kick() {
+	if g.asleep.Load() {
+		sys.EventSet(g.fd)
+	}
+}
+
+func (g *engine) run() {
+	defer close(g.done)
+	idle, nap := 0, napLeast
+	for !g.stopped.Load() {
+		if g.look() {
+			idle, nap = 0, napLeast
+			continue
+		}
+		if idle++; idle < looks {
+			runtime.Gosched()
+			continue
+		}
+		g.asleep.Store(true)
+		lf.Idle(g.fd, nap)
+		g.asleep.Store(false)
+		sys.EventClear(g.fd)
+		nap = min(2*nap, napMost)
+	}
+}
+
+// look polls once and reports whether there was anything.
+func (g *engine) look() bool {
+	g.polling.Lock()
+	defer g.polling.Unlock()
+	n := g.poll(g.queues)
+	ev, ok := g.eq.ReadEvent()
+	if ok {
+		if t := g.takers[ev.FID]; t != nil {
+			t.event(ev)
+		} else if ev.Info != 0 {
+			lf.FreeInfo(ev.Info)
+		}
+	}
+	if g.stalled.Load() > 0 {
+		for _, e := range g.owners {
+			e.again()
+		}
+	}
+	return n > 0 || ok
+}
+
+// poll reads queues and hands the completions to their endpoints. With polling held.
+func (g *engine) poll(queues []lf.Queue) int {
+	if len(queues) == 0 {
+		return 0
+	}
+	if int(g.turn) >= len(queues) {
+		g.turn = 0
+	}
+	n := lf.Poll(queues, g.out[:], &g.turn)
+	done := g.out[:n]
+	for i := 0; i < len(done); {
+		first := i
+		for i++; i < len(done) && done[i].Owner == done[first].Owner; i++ {
+		}
+		if e := g.owners[done[first].Owner]; e != nil {
+			e.completed(done[first:i])
+		}
+	}
+	return n
+}
+
+// drain polls one queue until there is nothing in it. With polling held.
+func (g *engine) drain(q lf.Queue) {
+	for one := []lf.Queue{q}; g.poll(one) > 0; {
+	}
+}
+
+// add makes the engine poll cq for e. With polling held.
+func (g *engine) add(e *endpoint, cq lf.FID) lf.Queue {
+	g.last++
+	q := lf.Queue{CQ: cq, Owner: g.last}
+	g.owners[q.Owner] = e
+	g.queues = append(g.queues, q)
+	return q
+}
+
+// pause stops to poll q. With polling held.
+func (g *engine) pause(q lf.Queue) {
+	g.queues = slices.DeleteFunc(g.queues, func(o lf.Queue) bool { return o == q })
+}
+
+// resume polls q again. With polling held.
+func (g *engine) resume(q lf.Queue) {
+	if !slices.Contains(g.queues, q) {
+		g.queues = append(g.queues, q)
+	}
+}
