@@ -176,7 +176,7 @@ func (b *inbox) ask() (asked bool) {
 func (b *inbox) takeNotices() (took bool, err error) {
 	for {
 		data, length, ok, err := b.notices.next()
-		if err != nil || !ok || !b.cq.TryPush(remoteWrite(data, length)) {
+		if err != nil || !ok || !b.cq.TryPush(b.remoteWrite(data, length)) {
 			if took && b.notices.producerWaits() {
 				b.mover.send(frameSpace, nil)
 			}
@@ -187,8 +187,8 @@ func (b *inbox) takeNotices() (took bool, err error) {
 	}
 }
 
-func remoteWrite(data, length uint64) fabric.Completion {
-	return fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Len: length, Data: data}
+func (b *inbox) remoteWrite(data, length uint64) fabric.Completion {
+	return fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: b.mover.ep.Source(), Len: length, Data: data}
 }
 
 // takeAnswers ends messages of ours.
@@ -257,7 +257,7 @@ func (b *inbox) stop(cause error) {
 			break
 		}
 		b.notices.take()
-		b.late = append(b.late, remoteWrite(data, length))
+		b.late = append(b.late, b.remoteWrite(data, length))
 	}
 	b.drainLate()
 }

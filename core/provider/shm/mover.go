@@ -63,6 +63,7 @@ type endpoint interface {
 	RecvCQ() *util.CQ
 	SendCQ() *util.CQ
 	Feed() *util.Feed
+	Source() fabric.AVAddr
 }
 
 // vmCalls are the copies between processes; tests replace them.

@@ -82,6 +82,8 @@ func (e *fakeEndpoint) RecvCQ() *util.CQ  { return e.cq }
 func (e *fakeEndpoint) SendCQ() *util.CQ  { return e.cq }
 func (e *fakeEndpoint) Feed() *util.Feed  { return e.feed }
 
+func (e *fakeEndpoint) Source() fabric.AVAddr { return 7 }
+
 func (e *fakeEndpoint) receive() {
 	for {
 		select {
