@@ -33,6 +33,16 @@ func (r *rig) closed(c interface{ Close() error }) {
 	}
 }
 
+// retired is closed for a queue or counter, which may have a waiter that is still to learn of it.
+func (r *rig) retired(q interface {
+	fabric.WaitObject
+	Close() error
+}) {
+	r.Helper()
+	r.closed(q)
+	r.want("arm what is closed", q.TryWait(), fabric.ErrClosed)
+}
+
 func (h *host) listen() fabric.Listener {
 	h.Helper()
 	l, err := h.fab.Listen(h.ctx, h.info)
@@ -45,7 +55,7 @@ func (h *host) cq(size int) fabric.CQ {
 	h.Helper()
 	q, err := h.dom.CQ(size)
 	h.must(err)
-	h.Cleanup(func() { h.closed(q) })
+	h.Cleanup(func() { h.retired(q) })
 	return q
 }
 
@@ -53,7 +63,7 @@ func (h *host) eq() fabric.EQ {
 	h.Helper()
 	q, err := h.fab.EQ(16)
 	h.must(err)
-	h.Cleanup(func() { h.closed(q) })
+	h.Cleanup(func() { h.retired(q) })
 	return q
 }
 
@@ -69,6 +79,6 @@ func (h *host) counter() fabric.Counter {
 	h.Helper()
 	c, err := h.dom.Counter(fabric.CountOps)
 	h.must(err)
-	h.Cleanup(func() { h.closed(c) })
+	h.Cleanup(func() { h.retired(c) })
 	return c
 }

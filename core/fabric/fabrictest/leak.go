@@ -3,36 +3,68 @@
 package fabrictest
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
+// Main is TestMain for packages that own goroutines and descriptors: it runs the tests and fails if any are left after all of them.
+//
+//	func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m)) }
+func Main(m *testing.M) int {
+	startPoller()
+	goroutines, files := goroutineIDs(), openFiles()
+	code := m.Run()
+	if code != 0 {
+		return code
+	}
+	left := leftovers(goroutines, files)
+	for _, what := range left {
+		fmt.Fprintf(os.Stderr, "left after all tests: %s\n\n", what)
+	}
+	return min(len(left), 1)
+}
+
+// startPoller makes the runtime open the descriptors of its poller, which stay.
+var startPoller = sync.OnceFunc(func() {
+	if r, w, err := os.Pipe(); err == nil {
+		_ = errors.Join(r.Close(), w.Close())
+	}
+})
+
 // checkLeaks makes the case fail if goroutines or descriptors are left after all its other cleanups.
 func checkLeaks(tb testing.TB) {
+	startPoller()
 	goroutines, files := goroutineIDs(), openFiles()
 	tb.Cleanup(func() {
 		if tb.Failed() || tb.Skipped() {
 			return
 		}
-		var left []string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if left = leftGoroutines(goroutines); len(left) == 0 {
-				break
-			}
-		}
-		if len(left) > 0 {
-			tb.Errorf("%d goroutines are left:\n\n%s", len(left), strings.Join(left, "\n\n"))
-		}
-		for _, f := range openFiles() {
-			if !slices.Contains(files, f) {
-				tb.Errorf("a descriptor is left: %s", f)
-			}
+		for _, what := range leftovers(goroutines, files) {
+			tb.Errorf("left: %s", what)
 		}
 	})
+}
+
+// leftovers are the goroutines and descriptors that were not there before, and do not go.
+func leftovers(goroutines map[string]bool, files []string) (left []string) {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		left = leftGoroutines(goroutines)
+		for _, f := range openFiles() {
+			if !slices.Contains(files, f) {
+				left = append(left, "descriptor "+f)
+			}
+		}
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
+		}
+	}
 }
 
 // stacks returns each goroutine's stack by its first line's number.
@@ -58,14 +90,14 @@ func goroutineIDs() map[string]bool {
 func leftGoroutines(before map[string]bool) []string {
 	var left []string
 	for id, s := range stacks() {
-		if !before[id] && !strings.Contains(s, "fabrictest.checkLeaks") && !strings.Contains(s, "fabrictest.stacks") {
+		if !before[id] && !strings.Contains(s, "fabrictest.leftovers") {
 			left = append(left, s)
 		}
 	}
 	return left
 }
 
-// openFiles lists descriptors by number and what they are, but for those of the runtime's poller, which stay.
+// openFiles lists descriptors by number and what they are.
 func openFiles() []string {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -74,7 +106,7 @@ func openFiles() []string {
 	var files []string
 	for _, e := range entries {
 		to, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && to != "anon_inode:[eventpoll]" && to != "anon_inode:[eventfd]" && !strings.HasPrefix(to, "/proc/") {
+		if err == nil && !strings.HasPrefix(to, "/proc/") {
 			files = append(files, e.Name()+" "+to)
 		}
 	}

@@ -70,6 +70,23 @@ var waitCases = []testCase{
 		}
 		r.counts(c, 10)
 	}},
+	{"a sleeper hears that its queue closed", func(r *rig) {
+		h := r.host()
+		cq, c := h.cq(8), h.counter()
+		r.arm(cq)
+		r.armCounter(c)
+		for _, q := range []interface {
+			fabric.WaitObject
+			Close() error
+		}{cq, c} {
+			fd := r.fd(q)
+			r.must(q.Close())
+			if !r.poll(fd, patience) {
+				r.Errorf("%T closed, and nobody heard", q)
+			}
+			r.want("arm", q.TryWait(), fabric.ErrClosed)
+		}
+	}},
 	{"a sleeper in poll misses none of many messages", func(r *rig) { sleeper(r, r.poll) }},
 	{"a sleeper in epoll misses none of many messages", func(r *rig) {
 		ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)

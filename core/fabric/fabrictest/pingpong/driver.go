@@ -13,7 +13,7 @@ import (
 )
 
 // spinFor is how long an end looks into its queue before it parks.
-const spinFor = 500 * time.Microsecond
+const spinFor = 20 * time.Millisecond
 
 // An End is one of the two, connected.
 type End struct {
