@@ -87,7 +87,10 @@ func (c *controlClient) askAgain(ctx context.Context, kind controlType, q any, w
 	if _, err := c.connect(ctx); err != nil {
 		return err
 	}
-	return c.ask(ctx, kind, q, want, answer)
+	if err := c.ask(ctx, kind, q, want, answer); err != nil {
+		return fmt.Errorf("ask the control plane of %q: %w", c.peer.desc.Key, err)
+	}
+	return nil
 }
 
 // ask sends one request and decodes its answer. It needs c.mu held.

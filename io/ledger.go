@@ -134,10 +134,10 @@ func (t *transfer) stage() string {
 		return fmt.Sprintf("%d ops in flight", n)
 	case t.replays > 0 && n > 0:
 		return fmt.Sprintf("%d ops in flight after %d replays", n, t.replays)
-	case t.loss() != nil:
-		return fmt.Sprintf("waiting for a path after %d replays", t.replays)
+	case t.path.Load().err() == nil:
+		return "all ops ended"
 	}
-	return "all ops ended"
+	return fmt.Sprintf("waiting for a path after %d replays", t.replays)
 }
 
 // An op's Ctx: its transfer's row in the ledger, the row's generation, and its index in the batch.

@@ -61,6 +61,7 @@ type path struct {
 
 	used       atomic.Int64 // when a transfer began, ns since the epoch
 	superseded atomic.Bool  // a better path was opened: no new transfers
+	dropped    atomic.Bool  // the peer has confirmed that its end is closed
 
 	regions struct { // of the peer, as this path's domain knows them
 		sync.Mutex

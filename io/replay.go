@@ -15,7 +15,7 @@ const (
 	replayMost  = time.Second
 )
 
-// replay finds another path for what a closed one left undone. Before anything is sent again the peer confirms that it has closed its
+// replay finds another path for what a closed one left undone, or was too late for. Before anything is sent again the peer confirms that it has closed its
 // end, too: so no byte of the old path can land behind a newer one. It returns at once; the transfers end by their deadline,
 // when the peer turns out to be gone for good, or when the registration of the peer ends.
 func (p *peer) replay(old *path, left []*transfer) {
@@ -42,13 +42,13 @@ func (p *peer) replay(old *path, left []*transfer) {
 }
 
 func (p *peer) bringBack(old *path, left []*transfer) {
-	confirmed, pause := false, replayFirst
+	pause := replayFirst
 	for {
 		left = p.stillParked(left)
 		if len(left) == 0 {
 			return
 		}
-		err := p.confirm(old, left[0].session.backend, &confirmed)
+		err := p.confirm(old, left[0].session.backend)
 		if err == nil {
 			if left, err = p.resume(left); len(left) == 0 {
 				return
@@ -68,8 +68,9 @@ func (p *peer) bringBack(old *path, left []*transfer) {
 }
 
 // confirm has the peer close its end of old, once.
-func (p *peer) confirm(old *path, b *backend, confirmed *bool) error {
-	if *confirmed {
+func (p *peer) confirm(old *path, b *backend) error {
+	<-old.gone // so has this side
+	if old.dropped.Load() {
 		return nil
 	}
 	ctx, cancel := p.controlContext(b)
@@ -77,7 +78,7 @@ func (p *peer) confirm(old *path, b *backend, confirmed *bool) error {
 	if err := p.ctl.drop(ctx, old.token); err != nil {
 		return err
 	}
-	*confirmed = true
+	old.dropped.Store(true)
 	return nil
 }
 

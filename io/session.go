@@ -33,7 +33,8 @@ type plan struct {
 }
 
 // Read copies sz[i] bytes from remote offset ro[i] to local offset lo[i], for each i, as one transfer.
-// The slices are not kept. It waits for a connection, if none is open, but never for the transfer.
+// The slices are not kept. The first one waits for a connection; later ones wait for nothing: when the path is broken, the transfer
+// begins when there is another.
 func (s *Session) Read(lo, ro, sz []uint64, uid uint64) *Status {
 	return s.submit(fabric.OpRead, lo, ro, sz, uid)
 }
@@ -67,9 +68,11 @@ func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *S
 		st.Update(CodeSuccess, "")
 		return st
 	}
-	p, err := s.ready()
-	if err != nil {
-		return s.refused(err)
+	p, broken := s.broken()
+	if !broken {
+		if p, err = s.ready(); err != nil {
+			return s.refused(err)
+		}
 	}
 	if !s.local.enter() {
 		return s.refused(fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound))
@@ -81,8 +84,18 @@ func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *S
 	st.SetCode(CodeInProgress)
 	st.of.Store(t)
 	s.peer.order.add(t)
-	p.path.start(t)
+	if broken {
+		s.peer.replay(p.path, []*transfer{t}) // it waits for a path, not its caller
+	} else {
+		p.path.start(t)
+	}
 	return st
+}
+
+// broken returns the plan for a path that has ended, if that is what the session has.
+func (s *Session) broken() (*plan, bool) {
+	p := s.plan.Load()
+	return p, p != nil && p.path.err() != nil && !s.backend.removed.Load()
 }
 
 // WithDeadline is a session between the same regions whose transfers have another deadline; 0 = none. The two share everything else.

@@ -63,14 +63,17 @@ func (t *transfer) tell() {
 // resume brings an orphan back on the path of pl.
 func (t *transfer) resume(pl *plan) {
 	t.mu.Lock()
+	again := t.lost != nil
 	t.lost = nil
 	t.mu.Unlock()
-	t.replays++
+	if again {
+		t.replays++
+		t.session.engine.counters.replays.Add(1)
+	}
 	t.batch.rebase(&t.to, &pl.to)
 	t.to = pl.to
 	if t.silent {
 		t.tell()
 	}
-	t.session.engine.counters.replays.Add(1)
 	pl.path.start(t)
 }

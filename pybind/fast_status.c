@@ -152,7 +152,14 @@ static PyObject *status_wait_for(PyObject *self, PyObject *args, PyObject *kwarg
 	return member(code_of(self));
 }
 
+// The handle, for control functions that take one.
+static PyObject *status_handle(PyObject *self, PyObject *unused) {
+	(void)unused;
+	return mori_usable() ? PyLong_FromUnsignedLongLong(((Status *)self)->id) : NULL;
+}
+
 static PyMethodDef status_methods[] = {
+	{"_handle", status_handle, METH_NOARGS, NULL},
 	{"Code", status_code, METH_NOARGS, NULL},
 	{"Message", status_message, METH_NOARGS, NULL},
 	{"Update", KEYWORDS(status_update), METH_VARARGS | METH_KEYWORDS, NULL},

@@ -2,7 +2,13 @@
 
 package pybind
 
-import "mori/io"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mori/io"
+)
 
 // A session stands behind a session handle: a real one, or the status that every transfer of a pair gets which no
 // backend can serve.
@@ -62,6 +68,54 @@ func SessionAlive(id uint64) (alive bool, err error) {
 		return false, err
 	}
 	return s.Session != nil && s.Alive(), nil
+}
+
+// SessionWithDeadline makes a session between the same regions whose transfers have ms milliseconds; 0 is no deadline.
+func SessionWithDeadline(id uint64, ms int) (other uint64, err error) {
+	defer guard(&err)
+	s, err := sessions.get(id)
+	if err != nil {
+		return 0, err
+	}
+	if ms < 0 {
+		return 0, fmt.Errorf("deadline of %d ms, want 0 (none) or more: %w", ms, io.ErrInvalid)
+	}
+	if s.Session == nil {
+		return sessions.add(s), nil
+	}
+	return sessions.add(&session{Session: s.WithDeadline(time.Duration(ms) * time.Millisecond)}), nil
+}
+
+// SessionCancel ends the transfers of the session with this uid; see StatusCancel.
+func SessionCancel(id uint64, uid uint64, timeoutMS int) (n int, err error) {
+	defer guard(&err)
+	s, err := sessions.get(id)
+	if err != nil || s.Session == nil {
+		return 0, err
+	}
+	ctx, cancel := patience(timeoutMS)
+	defer cancel()
+	return 0, s.Cancel(ctx, uid)
+}
+
+// StatusCancel ends the transfer of a status. Without an error no byte of it can land any more on either side.
+func StatusCancel(id uint64, timeoutMS int) (n int, err error) {
+	defer guard(&err)
+	s, err := statuses.get(id)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := patience(timeoutMS)
+	defer cancel()
+	return 0, s.Cancel(ctx)
+}
+
+// patience bounds a call; a negative timeout does not.
+func patience(ms int) (context.Context, context.CancelFunc) {
+	if ms < 0 {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
 }
 
 // SessionClose gives the handle back. Transfers under way go on.

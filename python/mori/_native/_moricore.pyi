@@ -56,14 +56,23 @@ def pybind_InstallFast(name: str) -> int:
 def pybind_SessionAlive(id: int) -> bool:
     """SessionAlive tells whether transfers can still succeed."""
 
+def pybind_SessionCancel(id: int, uid: int, timeoutMS: int) -> int:
+    """SessionCancel ends the transfers of the session with this uid; see StatusCancel."""
+
 def pybind_SessionClose(id: int) -> int:
     """SessionClose gives the handle back. Transfers under way go on."""
 
 def pybind_SessionDescribe(id: int) -> str:
     """SessionDescribe returns which path the session uses, as JSON."""
 
+def pybind_SessionWithDeadline(id: int, ms: int) -> int:
+    """SessionWithDeadline makes a session between the same regions whose transfers have ms milliseconds; 0 is no deadline."""
+
 def pybind_SetLogLevel(level: str) -> int:
     """SetLogLevel sets the level of mori.io's log."""
+
+def pybind_StatusCancel(id: int, timeoutMS: int) -> int:
+    """StatusCancel ends the transfer of a status. Without an error no byte of it can land any more on either side."""
 
 def pybind_UnpackEngineDesc(addr: int, n: int) -> str:
     """UnpackEngineDesc decodes n bytes at addr, which the caller keeps alive, to JSON."""

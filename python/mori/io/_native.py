@@ -306,6 +306,14 @@ class IOEngineSession:
         described: dict[str, Any] = json.loads(_core.call("SessionDescribe", self._handle))
         return described
 
+    def WithDeadline(self, deadline_ms: int) -> IOEngineSession:
+        """Return a session between the same memories whose transfers have this deadline; 0 is none."""
+        return IOEngineSession(self._engine, _core.call("SessionWithDeadline", self._handle, deadline_ms))
+
+    def Cancel(self, uid: int, timeout_ms: int = 5000) -> None:
+        """End the transfers with this number; see :meth:`TransferStatus.Cancel`."""
+        _core.call("SessionCancel", self._handle, _uint64(uid, "uid"), timeout_ms)
+
     def Close(self) -> None:
         """Give the session up; transfers under way go on. Further calls do nothing."""
         _core.call("SessionClose", self._handle)

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
-from .._errors import from_native
+from .._errors import InvalidArgumentError, from_native
 from . import _native
 from ._status import TransferStatus
+
+_MAX_DEADLINES = 64
+"""Deadlines for which a session keeps a copy of itself."""
 
 
 class IOEngineSession:
@@ -19,11 +23,14 @@ class IOEngineSession:
     and sizes are bytes, relative to the start of the registered memory. Sequences of them may be lists, tuples, ranges
     or one-dimensional integer arrays. Every call submits and returns at once; the result tells how it goes on.
 
+    Every transfer has a deadline: ``deadline_ms`` of the call if given, else of :meth:`with_deadline`, else the backend
+    config's (30 s); 0 is none. A transfer that is late fails with a message that says how far it came.
+
     Calls may be made from any thread. Transfers of one engine to one peer succeed in the order of their submission,
     whatever sessions they use. The session keeps its engine alive.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_post", "_post_one", "_session")
+    __slots__ = ("__weakref__", "_handle", "_others", "_post", "_post_one", "_session")
 
     def __init__(self, session: _native.IOEngineSession) -> None:
         self._session = session
@@ -31,21 +38,51 @@ class IOEngineSession:
         fast = _core.fast()
         self._post = fast.post
         self._post_one = fast.post_one
+        self._others: dict[int, IOEngineSession] = {}
+
+    def with_deadline(self, deadline_ms: int) -> IOEngineSession:
+        """Return this session with another deadline for its transfers, in milliseconds; 0 is none.
+
+        Raises:
+            ValueError: ``deadline_ms`` is negative.
+            TypeError: it is not an integer.
+        """
+        ms = operator.index(deadline_ms)
+        if not 0 <= ms < 2**31:
+            raise InvalidArgumentError(f"deadline_ms is {ms}, want 0 (none) to 2**31-1")
+        other = self._others.get(ms)
+        if other is None:
+            if len(self._others) >= _MAX_DEADLINES:
+                self._others.clear()
+            other = self._others[ms] = IOEngineSession(self._session.WithDeadline(ms))
+        return other
+
+    def cancel(self, uid: int, timeout_ms: int = 5000) -> None:
+        """End the transfers with this number, as :meth:`TransferStatus.Cancel` does; none is no error."""
+        self._session.Cancel(uid, timeout_ms)
 
     def allocate_transfer_uid(self) -> int:
         """Return the next transfer number of the engine; numbers start at 0 and are never reused."""
         return self._session.AllocateTransferUniqueId()
 
-    def read(self, local_off: int, remote_off: int, size: int, uid: int, /) -> TransferStatus:
+    def read(
+        self, local_off: int, remote_off: int, size: int, uid: int, /, *, deadline_ms: int | None = None
+    ) -> TransferStatus:
         """Copy ``size`` bytes from the remote to the local memory."""
+        if deadline_ms is not None:
+            return self.with_deadline(deadline_ms).read(local_off, remote_off, size, uid)
         try:
             status: TransferStatus = self._post_one(self._handle, False, local_off, remote_off, size, uid)
         except RuntimeError as err:
             raise from_native(err) from None
         return status
 
-    def write(self, local_off: int, remote_off: int, size: int, uid: int, /) -> TransferStatus:
+    def write(
+        self, local_off: int, remote_off: int, size: int, uid: int, /, *, deadline_ms: int | None = None
+    ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory."""
+        if deadline_ms is not None:
+            return self.with_deadline(deadline_ms).write(local_off, remote_off, size, uid)
         try:
             status: TransferStatus = self._post_one(self._handle, True, local_off, remote_off, size, uid)
         except RuntimeError as err:
@@ -53,7 +90,14 @@ class IOEngineSession:
         return status
 
     def batch_read(
-        self, local_offs: Sequence[int], remote_offs: Sequence[int], sizes: Sequence[int], uid: int, /
+        self,
+        local_offs: Sequence[int],
+        remote_offs: Sequence[int],
+        sizes: Sequence[int],
+        uid: int,
+        /,
+        *,
+        deadline_ms: int | None = None,
     ) -> TransferStatus:
         """Copy many blocks from the remote to the local memory, as one transfer with one status.
 
@@ -62,6 +106,7 @@ class IOEngineSession:
             remote_offs: where each block comes from.
             sizes: length of each block; zero is allowed. All three have the same length.
             uid: number of the transfer, see :meth:`allocate_transfer_uid`.
+            deadline_ms: of this transfer; None takes the session's.
 
         Returns:
             A status that is SUCCESS when all blocks have arrived, and an error if any did not. Blocks out of bounds or
@@ -70,6 +115,8 @@ class IOEngineSession:
         Raises:
             TypeError: an argument is not a sequence of integers from 0 to 2**64-1.
         """
+        if deadline_ms is not None:
+            return self.with_deadline(deadline_ms).batch_read(local_offs, remote_offs, sizes, uid)
         try:
             status: TransferStatus = self._post(self._handle, False, local_offs, remote_offs, sizes, uid)
         except RuntimeError as err:
@@ -77,13 +124,22 @@ class IOEngineSession:
         return status
 
     def batch_write(
-        self, local_offs: Sequence[int], remote_offs: Sequence[int], sizes: Sequence[int], uid: int, /
+        self,
+        local_offs: Sequence[int],
+        remote_offs: Sequence[int],
+        sizes: Sequence[int],
+        uid: int,
+        /,
+        *,
+        deadline_ms: int | None = None,
     ) -> TransferStatus:
         """Copy many blocks from the local to the remote memory, as one transfer with one status.
 
         Arguments, result and errors are those of :meth:`batch_read`. SUCCESS means that the bytes are visible in the
         remote memory.
         """
+        if deadline_ms is not None:
+            return self.with_deadline(deadline_ms).batch_write(local_offs, remote_offs, sizes, uid)
         try:
             status: TransferStatus = self._post(self._handle, True, local_offs, remote_offs, sizes, uid)
         except RuntimeError as err:

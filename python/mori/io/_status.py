@@ -72,6 +72,26 @@ class TransferStatus:
         """
         raise NotImplementedError
 
+    def _handle(self) -> int:
+        """Return the native handle."""
+        raise NotImplementedError
+
+    def Cancel(self, timeout_ms: int = 5000) -> None:
+        """End the transfer; a transfer that has ended already is left alone.
+
+        When the call returns, no byte of the transfer can land any more, neither here nor in the peer's memory, and the
+        status is ERR_BAD_STATE with "canceled" in its message, unless all bytes were moved before: then it is, or
+        becomes, SUCCESS. Other transfers go on.
+
+        Args:
+            timeout_ms: how long to wait for the peer to confirm; a negative value waits without limit.
+
+        Raises:
+            MoriTimeoutError: time ran out. No byte can land here; the peer may still write what it had received.
+            ConnectionFailedError: the peer cannot be asked; otherwise as above.
+        """
+        _core.call("StatusCancel", self._handle(), timeout_ms)
+
     def __copy__(self) -> NoReturn:
         raise TypeError("a TransferStatus cannot be copied: the engine updates the original only")
 
