@@ -22,10 +22,12 @@ import (
 //	             move on without anybody who reads
 //
 // mu is held while the rings are emptied, and whoever finds it taken leaves that to the one who has it. Hooks and Finish run under it; they
-// may come back to Drain, and never wait for it.
+// may come back to Drain, and never wait for it. A hook may also run under locks of receive queues and of the stream, which messages
+// take: with a hook, only serve receives them.
 type inbox struct {
 	mover *mover
-	cq    *util.CQ
+	cq    *util.CQ // of receives and remote data
+	tx    *util.CQ // of messages
 	feed  *util.Feed
 
 	mu       sync.Mutex
@@ -39,7 +41,7 @@ type inbox struct {
 	late     []fabric.Completion // what the ring held when the connection ended and the queue had no place for
 	broken   bool                // the peer broke the rules
 	stopped  bool
-	timer    *time.Timer // runs while spins
+	timer    *time.Timer // runs while spins; nil if messages do not go through the rings
 
 	again atomic.Bool // something changed for whoever has mu
 	spins atomic.Bool // a reader looks all the time; written with mu held
@@ -61,8 +63,8 @@ func (b *inbox) start() {
 		b.timer.Stop()
 	}
 	b.cq.AddSource(b)
-	if tx := b.mover.ep.SendCQ(); tx != b.cq && b.timer != nil {
-		tx.AddSource(b)
+	if b.tx != b.cq && b.timer != nil {
+		b.tx.AddSource(b)
 	}
 	b.serve()
 }
@@ -99,10 +101,11 @@ func (b *inbox) drain(poll bool) {
 // work leaves the rings empty, with the peer asked to wake whoever wants that, or with a queue full or no receive posted. It looks
 // twice at most: an honest peer that answers in between wakes us.
 func (b *inbox) work(poll bool) {
-	took, err := b.takeAll()
-	if err == nil && b.ask() {
+	messages := b.timer != nil && !(poll && b.hooked())
+	took, err := b.takeAll(messages)
+	if err == nil && b.ask(messages) {
 		var more bool
-		more, err = b.takeAll()
+		more, err = b.takeAll(messages)
 		took = took || more
 	}
 	if err != nil {
@@ -110,25 +113,27 @@ func (b *inbox) work(poll bool) {
 		b.mover.ep.Fail(fmt.Errorf("ring from %s: %w", b.mover.ep.Peer(), err))
 		return
 	}
-	if b.mover.outbox.waits.Load() && b.spins.Load() {
-		b.mover.flushMessages()
-	}
-	switch {
-	case took && !b.spins.Load():
-		b.polls = 0
-	case poll:
-		b.polled()
+	if poll && messages {
+		b.polled(took)
 	}
 }
 
+func (b *inbox) hooked() bool { return b.cq.Hooked() || b.tx.Hooked() }
+
 // polled counts a look into the rings, and tells a reader that spins from one that comes by.
-func (b *inbox) polled() {
-	if b.polls++; b.polls < spinPolls || b.spins.Load() || b.timer == nil || b.cq.Hooked() {
-		return
+func (b *inbox) polled(took bool) {
+	b.polls++
+	switch {
+	case b.spins.Load():
+		if b.mover.outbox.waits.Load() {
+			b.mover.flushMessages()
+		}
+	case took:
+		b.polls = 0
+	case b.polls >= spinPolls:
+		b.spins.Store(true)
+		b.timer.Reset(spinTime)
 	}
-	b.polls = 0
-	b.spins.Store(true)
-	b.timer.Reset(spinTime)
 }
 
 // tick is the timer: it finds out whether the reader still spins.
@@ -148,25 +153,27 @@ func (b *inbox) tick() {
 	}
 }
 
-func (b *inbox) takeAll() (took bool, err error) {
-	answers, err := b.takeAnswers()
-	if err != nil {
-		return false, err
-	}
-	messages, err := b.takeMessages()
-	if err != nil {
-		return false, err
+func (b *inbox) takeAll(messages bool) (took bool, err error) {
+	if messages {
+		answers, err := b.takeAnswers()
+		if err != nil {
+			return false, err
+		}
+		if took, err = b.takeMessages(); err != nil {
+			return false, err
+		}
+		took = took || answers
 	}
 	notices, err := b.takeNotices()
-	return answers || messages || notices, err
+	return took || notices, err
 }
 
-// ask asks for frameWake whoever wants it, and reports whether the peer did not know.
-func (b *inbox) ask() (asked bool) {
+// ask asks for frameWake on behalf of whoever wants it, and reports whether the peer did not know.
+func (b *inbox) ask(messages bool) (asked bool) {
 	if b.armed > 0 {
 		asked = b.notices.wait()
 	}
-	if b.timer != nil && (b.armed > 0 || !b.spins.Load()) {
+	if messages && (b.armed > 0 || !b.spins.Load()) {
 		asked = b.answers.wait() || asked
 	}
 	return asked
@@ -226,7 +233,7 @@ func (b *inbox) Arm(parking bool) {
 	}
 	b.armed++
 	if !b.stopped {
-		b.ask()
+		b.ask(b.timer != nil)
 	}
 }
 
@@ -244,10 +251,10 @@ func (b *inbox) stop(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
-	if tx := b.mover.ep.SendCQ(); tx != b.cq && b.timer != nil {
-		tx.RemoveSource(b)
-	}
 	if b.timer != nil {
+		if b.tx != b.cq {
+			b.tx.RemoveSource(b)
+		}
 		b.timer.Stop()
 		b.stopMessages(cause)
 	}

@@ -83,7 +83,7 @@ func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 	out, in := sys.AddrOf(g.outbound), sys.AddrOf(g.inbound)
 	m.notifier.ring.mem, m.outbox.ring.mem = out, out
 	b := &m.inbox
-	b.mover, b.cq, b.feed = m, ep.RecvCQ(), ep.Feed()
+	b.mover, b.cq, b.tx, b.feed = m, ep.RecvCQ(), ep.SendCQ(), ep.Feed()
 	b.notices.mem, b.messages.mem = in, in
 	b.answers, b.replies = ringReader{mem: in, ring: answerRing}, ringWriter{mem: out, ring: answerRing}
 	return m

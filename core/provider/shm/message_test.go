@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+)
+
+func sendOp(b []byte) *fabric.Op {
+	return &fabric.Op{Kind: fabric.OpSend, Seg: fabric.Seg{Addr: sys.AddrOf(b), Len: uint64(len(b))}}
+}
+
+func (e *fakeEndpoint) post(t testing.TB, ctx uint64, b []byte) {
+	t.Helper()
+	op := &fabric.Op{Kind: fabric.OpRecv, Seg: fabric.Seg{Addr: sys.AddrOf(b), Len: uint64(len(b))}, Ctx: ctx}
+	if err := e.recv.Post(op); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// entry waits for the next entry of the queue.
+func (e *fakeEndpoint) entry(t testing.TB) fabric.ErrEntry {
+	t.Helper()
+	dst := make([]fabric.Completion, 1)
+	n, err := e.cq.Wait(t.Context(), dst)
+	if err == fabric.ErrAvail {
+		var entry fabric.ErrEntry
+		if err := e.cq.ReadErr(&entry); err != nil {
+			t.Fatal(err)
+		}
+		return entry
+	}
+	if n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	return fabric.ErrEntry{Completion: dst[0]}
+}
+
+// numbered fills b with what message i has.
+func numbered(b []byte, i int) []byte {
+	for j := range b {
+		b[j] = byte(j*7 + j>>8 + i)
+	}
+	return b
+}
+
+var messageSizes = []int{0, 1, 31, 32, 33, inlineChunk, inlineChunk + 1, 3 * inlineChunk, inlineMessage - 8, inlineMessage, inlineMessage + 1, 100000, 1 << 20}
+
+func TestMessagesOfEverySize(t *testing.T) {
+	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+		src, _ := memory(t, 1<<20)
+		dst, _ := memory(t, 1<<20)
+		for lap := range 20 {
+			for i, n := range messageSizes {
+				ticket := stream.Ticket(lap*100 + i)
+				b.post(t, uint64(i), dst)
+				op := sendOp(numbered(src[:n], i+lap))
+				op.Flags, op.Data = fabric.OpRemoteData, uint64(n)
+				a.mover.Send(ticket, op)
+				if got := b.entry(t); got.Err != 0 || got.Ctx != uint64(i) || got.Len != uint64(n) || got.Data != uint64(n) || !bytes.Equal(dst[:n], src[:n]) {
+					t.Fatalf("message of %d bytes: %+v", n, got)
+				}
+				if err := a.wait(t, ticket); err != nil {
+					t.Fatalf("message of %d bytes: %v", n, err)
+				}
+			}
+		}
+	})
+}
+
+func TestMessagesOfManySegments(t *testing.T) {
+	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+		const n = 1 << 20
+		src, from := memory(t, n)
+		dst, to := memory(t, n)
+		numbered(src, 1)
+		cut := func(op *fabric.Op, addr, step uint64) {
+			for off := uint64(0); off < n; off += step {
+				op.More = append(op.More, fabric.Seg{Addr: addr + off, Len: min(step, n-off)}, fabric.Seg{})
+			}
+		}
+		for i, step := range []uint64{n, 100000, 5000, 997} { // the last two are lists at an address
+			send, recv := &fabric.Op{Kind: fabric.OpSend}, &fabric.Op{Kind: fabric.OpRecv}
+			cut(send, from, step)
+			cut(recv, to, 1+n/(step+3))
+			clear(dst)
+			if err := b.recv.Post(recv); err != nil {
+				t.Fatal(err)
+			}
+			a.mover.Send(stream.Ticket(i), send)
+			if got := b.entry(t); got.Err != 0 || got.Len != n || !bytes.Equal(src, dst) {
+				t.Fatalf("segments of %d: %+v", step, got)
+			}
+			if err := a.wait(t, stream.Ticket(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Messages of all kinds go before their receives until the ring is full; then they wait with the sender.
+func TestMessagesWaitForReceivesInOrder(t *testing.T) {
+	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+		const n = 400
+		size := func(i int) int { return messageSizes[i*5%len(messageSizes)] % (1<<19 + i) }
+		src, _ := memory(t, 1<<20)
+		numbered(src, 0)
+		for i := range n {
+			a.mover.Send(stream.Ticket(i), sendOp(src[i%7:][:size(i)]))
+		}
+		if !a.mover.outbox.waits.Load() {
+			t.Fatal("the ring was never full")
+		}
+		dst, _ := memory(t, 1<<20)
+		for i := range n {
+			b.post(t, uint64(i), dst)
+			if got := b.entry(t); got.Err != 0 || got.Ctx != uint64(i) || got.Len != uint64(size(i)) || !bytes.Equal(dst[:size(i)], src[i%7:][:size(i)]) {
+				t.Fatalf("message %d of %d bytes: %+v", i, size(i), got)
+			}
+		}
+		for i := range n {
+			if err := a.wait(t, stream.Ticket(i)); err != nil {
+				t.Fatalf("message %d: %v", i, err)
+			}
+		}
+	})
+}
+
+func TestLongMessagesAreCut(t *testing.T) {
+	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+		src, _ := memory(t, 1<<20)
+		dst, _ := memory(t, 1<<20)
+		numbered(src, 3)
+		for i, tt := range []struct{ send, space int }{{1, 0}, {5000, 4999}, {5000, 1}, {1 << 20, 5}, {1 << 20, 1<<20 - 8}} {
+			clear(dst)
+			b.post(t, 1, dst[:tt.space])
+			a.mover.Send(stream.Ticket(i), sendOp(src[:tt.send]))
+			got := b.entry(t)
+			if got.Err != fabric.ErrTruncated || got.Len != uint64(tt.space) || !bytes.Equal(dst[:tt.space], src[:tt.space]) {
+				t.Fatalf("%d bytes into %d: %+v", tt.send, tt.space, got)
+			}
+			if bytes.ContainsFunc(dst[tt.space:], func(r rune) bool { return r != 0 }) {
+				t.Fatalf("%d bytes into %d: more was written", tt.send, tt.space)
+			}
+			if err := a.wait(t, stream.Ticket(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestDeliveredMessagesEndWhenTheyArePlaced(t *testing.T) {
+	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+		src, _ := memory(t, 64)
+		plain, delivered := sendOp(src), sendOp(src)
+		delivered.Flags = fabric.OpDeliveryComplete
+		a.mover.Send(1, delivered)
+		a.mover.Send(2, plain)
+		if err := a.wait(t, 2); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if !a.running(1) {
+			t.Fatal("a message ended before its receive was posted")
+		}
+		dst, _ := memory(t, 64)
+		b.post(t, 1, dst)
+		if err := a.wait(t, 1); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Nobody looks into the receiver's queue here: the peer's wake-up is all there is.
+func TestMessagesArriveWithoutReaders(t *testing.T) {
+	for name, hook := range map[string]bool{"nobody": false, "a hook": true} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+				told := make(chan struct{}, 1000)
+				if hook {
+					b.cq.OnReady(func() {
+						var done [4]fabric.Completion
+						n, _ := b.cq.Read(done[:])
+						for range n {
+							told <- struct{}{}
+						}
+					})
+				}
+				src, _ := memory(t, 1<<20)
+				dst, _ := memory(t, 1<<20)
+				for i := range 40 {
+					n := messageSizes[i%len(messageSizes)]
+					op := sendOp(numbered(src[:n], i))
+					op.Flags = fabric.OpDeliveryComplete
+					b.post(t, 1, dst)
+					a.mover.Send(stream.Ticket(i), op)
+					if err := a.wait(t, stream.Ticket(i)); err != nil || !bytes.Equal(src[:n], dst[:n]) {
+						t.Fatalf("message of %d bytes: %v", n, err)
+					}
+					if hook {
+						<-told
+					}
+				}
+			})
+		})
+	}
+}
+
+// A reader that spins asks for no wake-up; when it stops, messages arrive all the same.
+func TestReaderThatStopsSpinning(t *testing.T) {
+	a, b := newPair(t, wayCMA)
+	done := make([]fabric.Completion, 1)
+	for !b.mover.inbox.spins.Load() {
+		_, _ = b.cq.Read(done)
+	}
+	src, _ := memory(t, 64)
+	dst, _ := memory(t, 64)
+	b.post(t, 1, dst)
+	op := sendOp(src)
+	op.Flags = fabric.OpDeliveryComplete
+	a.mover.Send(1, op)
+	if err := a.wait(t, 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMemoryThatIsGoneFailsTheMessage(t *testing.T) {
+	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+		src, _ := memory(t, 4<<20)
+		dst, _ := memory(t, 4<<20)
+		hole := func(m []byte, prot int) {
+			if err := unix.Mprotect(m[1<<20:2<<20], prot); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const open, shut = unix.PROT_READ | unix.PROT_WRITE, unix.PROT_NONE
+		ticket := stream.Ticket(0)
+		for _, n := range []int{100, inlineMessage, 1 << 19} {
+			at := 1<<20 - n/2
+			ticket++
+			hole(src, shut)
+			b.post(t, 1, dst)
+			a.mover.Send(ticket, sendOp(src[at:][:n]))
+			if err := a.wait(t, ticket); !errors.Is(err, syscall.EFAULT) {
+				t.Errorf("%d bytes that are gone: %v", n, err)
+			}
+			hole(src, open)
+			if n <= inlineChunk { // nothing was sent
+				b.recv.Cancel(1)
+			}
+			if got := b.entry(t); got.Err == 0 {
+				t.Errorf("%d bytes that are gone were received: %+v", n, got)
+			}
+			ticket++
+			hole(dst, shut)
+			b.post(t, 2, dst[at:][:n])
+			a.mover.Send(ticket, sendOp(src[at:][:n]))
+			if got := b.entry(t); got.Err != fabric.Errno(syscall.EFAULT) {
+				t.Errorf("%d bytes into memory that is gone: %+v", n, got)
+			}
+			hole(dst, open)
+			if err := a.wait(t, ticket); err != nil && !errors.Is(err, syscall.EFAULT) {
+				t.Errorf("%d bytes into memory that is gone: %v", n, err)
+			}
+		}
+		b.post(t, 3, dst)
+		a.mover.Send(100, sendOp(src))
+		if got := b.entry(t); got.Err != 0 || a.wait(t, 100) != nil {
+			t.Fatalf("afterwards: %+v", got)
+		}
+	})
+}
+
+func TestStopEndsMessages(t *testing.T) {
+	cause := fmt.Errorf("test: %w", fabric.ErrShutdown)
+	for name, atSender := range map[string]bool{"sender": true, "receiver": false} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+				src, _ := memory(t, 16<<20)
+				dst, _ := memory(t, 16<<20)
+				const early, rest = 3, 60
+				for range early + 1 {
+					b.post(t, 1, dst)
+				}
+				for i := range early {
+					a.mover.Send(stream.Ticket(i), sendOp(src[:8]))
+				}
+				for i := range rest {
+					a.mover.Send(stream.Ticket(early+i), sendOp(src[:len(src)>>(i%3*10)]))
+				}
+				if atSender {
+					a.Fail(cause)
+				} else {
+					b.Fail(cause)
+				}
+				<-a.stopped
+				<-b.stopped
+				for i := range early + rest {
+					if a.running(stream.Ticket(i)) {
+						t.Fatalf("message %d still runs", i)
+					}
+				}
+				clear(dst)
+				for i := range early {
+					if got := b.entry(t); got.Err != 0 || a.wait(t, stream.Ticket(i)) != nil {
+						t.Errorf("message %d: %+v", i, got)
+					}
+				}
+				got := b.entry(t) // 16 MiB that were being received, perhaps to their end
+				if (got.Err == 0) != (a.wait(t, early) == nil) && got.Err != 0 {
+					t.Errorf("the message under way: %+v", got)
+				}
+				if bytes.ContainsFunc(dst, func(r rune) bool { return r != 0 }) {
+					t.Error("a byte landed after the end")
+				}
+				a.mover.Send(1000, sendOp(src[:1]))
+				if err := a.wait(t, 1000); err == nil {
+					t.Error("a message after the end")
+				}
+			})
+		})
+	}
+}
+
+// What the sender was told to be with the receiver is there after the sender has gone.
+func TestMessagesOutliveTheirSender(t *testing.T) {
+	a, b := newPair(t, wayCMA)
+	src, _ := memory(t, inlineMessage)
+	const n = 10
+	for i := range n {
+		a.mover.Send(stream.Ticket(i), sendOp(numbered(src[:i*1000], i)))
+		if err := a.wait(t, stream.Ticket(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Fail(fabric.ErrConnAborted)
+	<-b.stopped
+	dst, _ := memory(t, inlineMessage)
+	for i := range n {
+		b.post(t, uint64(i), dst)
+		if got := b.entry(t); got.Err != 0 || got.Len != uint64(i*1000) || !bytes.Equal(dst[:i*1000], numbered(src[:i*1000], i)) {
+			t.Fatalf("message %d: %+v", i, got)
+		}
+	}
+}
+
+// A peer that writes nonsense into the rings ends the connection, and nothing else.
+func TestForgedRingsEndTheConnection(t *testing.T) {
+	put := func(e messageEntry, words ...uint64) func(a *mover) {
+		return func(a *mover) {
+			at, _, _ := a.outbox.ring.reserve(messageBytes / 2)
+			e.put(at)
+			for i, w := range words {
+				sys.Store64(at+messageHeader+8*uint64(i), w)
+			}
+			a.outbox.ring.commit(max(messageUnit, uint64(e.size)))
+		}
+	}
+	answer := func(number uint64) func(a *mover) {
+		return func(a *mover) {
+			if _, err := a.inbox.replies.put(number, 0); err != nil {
+				panic(err)
+			}
+		}
+	}
+	listed := messageEntry{kind: messageListed, flags: messageAnswer, size: 64, count: 2, length: 1 << 20}
+	forgeries := map[string]func(a *mover){
+		"answer to nothing":               answer(0),
+		"answer to nothing, far away":     answer(1 << 60),
+		"segments of another length":      put(listed, 4096, 1<<20, 8192, 1),
+		"segments that wrap":              put(listed, 4096, 1<<63, 8192, 1<<63+1<<20),
+		"segment that wraps":              put(listed, ^uint64(0), 1<<20, 8192, 0),
+		"more produced than there can be": func(a *mover) { a.outbox.ring.commit(1 << 40) },
+	}
+	for name, e := range badEntries {
+		if e.size <= messageUnit || e.size > messageBytes {
+			forgeries["entry: "+name] = put(e)
+		}
+	}
+	for name, forge := range forgeries {
+		t.Run(name, func(t *testing.T) {
+			a, b := newPair(t, wayCMA)
+			dst, _ := memory(t, 1<<20)
+			b.post(t, 1, dst)
+			forge(a.mover)
+			_ = b.peer.SendFrame(frameWake, nil)
+			b.mover.inbox.serve()
+			select {
+			case err := <-b.failed:
+				if !errors.Is(err, fabric.ErrProtocol) {
+					t.Fatal(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the connection lives on")
+			}
+			<-b.stopped
+		})
+	}
+}
