@@ -43,7 +43,8 @@ type Engine struct {
 	store       *store
 	uids        uidCounter
 	counters    counters
-	idle        time.Duration // a path that was not used for so long is closed; 0 = never
+	ended       atomic.Pointer[Watcher] // made by FD
+	idle        time.Duration           // a path that was not used for so long is closed; 0 = never
 	inbounds    inbounds
 
 	mu         sync.Mutex
@@ -233,6 +234,9 @@ func (e *Engine) Close() error {
 	all := e.revokeAll()
 	for _, tr := range transports {
 		all = errors.Join(all, tr.close())
+	}
+	if w := e.ended.Load(); w != nil {
+		all = errors.Join(all, w.Close())
 	}
 	return all
 }

@@ -23,6 +23,8 @@ type Status struct {
 	mu   sync.Mutex
 	msg  string        // guarded by mu
 	done chan struct{} // guarded by mu; made by a Go waiter, closed when no longer in progress
+
+	watches []watch // guarded by mu; told when no longer in progress
 }
 
 // NewStatus returns a status in state INIT.
@@ -88,6 +90,10 @@ func (s *Status) set(code StatusCode) {
 		close(s.done)
 		s.done = nil
 	}
+	for _, w := range s.watches {
+		w.by.tell(w.token)
+	}
+	s.watches = nil
 }
 
 // Wait parks until the code is not IN_PROGRESS or ctx is done, and returns the code. INIT returns at once.

@@ -33,6 +33,7 @@ func (t *transfer) end() {
 	t.status.of.Store(nil)
 	e.counters.ended(t, code)
 	t.session.peer.order.finish(t, code, msg)
+	e.tellEnded()
 	if code.Failed() {
 		level := slog.LevelError
 		if errors.Is(t.failure(), ErrClosed) {

@@ -30,6 +30,9 @@ def pybind_EngineDesc(engine: int) -> str:
 def pybind_EngineDescribe(engine: int) -> str:
     """EngineDescribe returns how the engine reaches its peers, as JSON."""
 
+def pybind_EngineFD(engine: int) -> int:
+    """EngineFD is a descriptor that becomes readable when transfers of the engine end."""
+
 def pybind_EngineNew(key: str, host: str, port: int) -> int:
     """EngineNew makes an engine and returns its handle."""
 
@@ -74,6 +77,9 @@ def pybind_SetLogLevel(level: str) -> int:
 def pybind_StatusCancel(id: int, timeoutMS: int) -> int:
     """StatusCancel ends the transfer of a status. Without an error no byte of it can land any more on either side."""
 
+def pybind_StatusWatch(status: int, watcher: int, token: int) -> int:
+    """StatusWatch makes the watcher take token when the status is not in progress any more, which may be now."""
+
 def pybind_UnpackEngineDesc(addr: int, n: int) -> str:
     """UnpackEngineDesc decodes n bytes at addr, which the caller keeps alive, to JSON."""
 
@@ -82,3 +88,15 @@ def pybind_UnpackMemoryDesc(addr: int, n: int) -> str:
 
 def pybind_Version() -> str:
     """Version returns the version of the extension, as in "1.2.3"."""
+
+def pybind_WatcherClose(id: int) -> int:
+    """WatcherClose frees the watcher and its descriptor."""
+
+def pybind_WatcherFD(id: int) -> int:
+    """WatcherFD is the descriptor that is readable while WatcherTake has something."""
+
+def pybind_WatcherOpen() -> int:
+    """WatcherOpen makes a watcher of statuses for one event loop."""
+
+def pybind_WatcherTake(id: int) -> str:
+    """WatcherTake returns the tokens of the statuses that left IN_PROGRESS, in decimal with blanks between them."""

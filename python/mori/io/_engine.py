@@ -71,6 +71,14 @@ class IOEngine:
         """Return how peers reach this engine. The port is the bound one once a backend exists."""
         return self._engine.GetEngineDesc()
 
+    def fileno(self) -> int:
+        """Return a descriptor that becomes readable when transfers of this engine end, for epoll and event loops.
+
+        ``os.read(engine.fileno(), 8)`` makes it not readable until the next transfer ends; look at the statuses after
+        that. It is the engine's: do not close it. In asyncio ``await status`` is simpler.
+        """
+        return self._engine.FileNo()
+
     def describe(self) -> dict[str, Any]:
         """Return what the engine has and does: backends, peers with their paths and the reasons, counters."""
         return self._engine.Describe()

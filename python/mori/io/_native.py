@@ -97,6 +97,11 @@ class IOEngine:
         """Return how peers reach this engine."""
         return EngineDesc._of(json.loads(_core.call("EngineDesc", self._handle)))
 
+    def FileNo(self) -> int:
+        """Return a descriptor that becomes readable when transfers of this engine end."""
+        fd: int = _core.call("EngineFD", self._handle)
+        return fd
+
     def Describe(self) -> dict[str, Any]:
         """Return what it has and does, as a dictionary."""
         described: dict[str, Any] = json.loads(_core.call("EngineDescribe", self._handle))

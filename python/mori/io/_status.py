@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Generator
+from typing import Any, NoReturn
 
 from .. import _core
+from . import _aio
 from ._enums import StatusCode
 
 
@@ -91,6 +93,15 @@ class TransferStatus:
             ConnectionFailedError: the peer cannot be asked; otherwise as above.
         """
         _core.call("StatusCancel", self._handle(), timeout_ms)
+
+    def __await__(self) -> Generator[Any, None, StatusCode]:
+        """Wait in asyncio and return the code: ``code = await session.write(...)``.
+
+        The event loop runs meanwhile; no thread is used. Cancelling the task that awaits does not cancel the transfer:
+        its memory stays in use until it ended, see :meth:`Cancel`.
+        """
+        yield from _aio.wait(self).__await__()
+        return self.Code()
 
     def __copy__(self) -> NoReturn:
         raise TypeError("a TransferStatus cannot be copied: the engine updates the original only")

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+import (
+	"strconv"
+	"strings"
+
+	"mori/io"
+)
+
+var watchers = table[*io.Watcher]{what: "watcher"}
+
+// WatcherOpen makes a watcher of statuses for one event loop.
+func WatcherOpen() (id uint64, err error) {
+	defer guard(&err)
+	w, err := io.NewWatcher()
+	if err != nil {
+		return 0, err
+	}
+	return watchers.add(w), nil
+}
+
+// WatcherFD is the descriptor that is readable while WatcherTake has something.
+func WatcherFD(id uint64) (fd int, err error) {
+	defer guard(&err)
+	w, err := watchers.get(id)
+	if err != nil {
+		return -1, err
+	}
+	return w.FD(), nil
+}
+
+// WatcherTake returns the tokens of the statuses that left IN_PROGRESS, in decimal with blanks between them.
+func WatcherTake(id uint64) (tokens string, err error) {
+	defer guard(&err)
+	w, err := watchers.get(id)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for i, token := range w.Take() {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(strconv.FormatUint(token, 10))
+	}
+	return b.String(), nil
+}
+
+// WatcherClose frees the watcher and its descriptor.
+func WatcherClose(id uint64) (n int, err error) {
+	defer guard(&err)
+	if w, ok := watchers.remove(id); ok {
+		return 0, w.Close()
+	}
+	return 0, nil
+}
+
+// StatusWatch makes the watcher take token when the status is not in progress any more, which may be now.
+func StatusWatch(status uint64, watcher uint64, token uint64) (n int, err error) {
+	defer guard(&err)
+	s, err := statuses.get(status)
+	if err != nil {
+		return 0, err
+	}
+	w, err := watchers.get(watcher)
+	if err != nil {
+		return 0, err
+	}
+	s.Watch(w, token)
+	return 0, nil
+}
+
+// EngineFD is a descriptor that becomes readable when transfers of the engine end.
+func EngineFD(engine uint64) (fd int, err error) {
+	defer guard(&err)
+	e, err := engines.get(engine)
+	if err != nil {
+		return -1, err
+	}
+	return e.FD()
+}
