@@ -81,6 +81,7 @@ func (d *domain) datagrams(in *fabric.Info) (fabric.Endpoint, error) {
 		Carrier: func() (rdm.Carrier, error) { return d.connector() },
 		Listen:  func() (fabric.Listener, error) { return d.network.listen(in) },
 		Limits:  limits,
+		Log:     d.network.provider.opts.Logger,
 		Leave:   d.Leave,
 	}), nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"syscall"
 
@@ -42,6 +43,9 @@ type Options struct {
 	// Fault, if set, is called before each op is executed, by many goroutines at once. An error breaks the connection: the
 	// op was not executed, and both sides end with ErrConnReset. It may wait to delay the op.
 	Fault func(op *fabric.Op) error
+
+	// Logger takes one line for each connection that an EPRDM endpoint refuses; nil is slog.Default().
+	Logger *slog.Logger
 }
 
 // A Provider is a network of its own.

@@ -43,7 +43,7 @@ func (e *Endpoint) admit(req fabric.ConnReq) {
 		e.refuse(req, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.DialTimeout)
 	defer cancel()
 	err = c.carrier.Accept(ctx, req, nil)
 	e.mu.Lock()
@@ -76,7 +76,9 @@ func (e *Endpoint) greeted(req fabric.ConnReq) (*conn, error) {
 
 // refuse tells the peer why, as far as there is space.
 func (e *Endpoint) refuse(req fabric.ConnReq, why error) {
-	e.cfg.Log.Warn("rdm: connection refused", "at", e.name, "from", req.Peer(), "why", why)
+	if !errors.Is(why, fabric.ErrClosed) {
+		e.cfg.Log.Warn("rdm: connection refused", "at", e.name, "from", req.Peer(), "why", why)
+	}
 	sentence := why.Error()
 	_ = req.Reject([]byte(sentence[:min(len(sentence), e.cfg.Limits.MaxPrivate)]))
 }

@@ -86,7 +86,7 @@ func (e *Endpoint) ready(carrier Carrier) error {
 
 // dial connects c once everything of the conn before it has ended, or ends the ops that wait in it.
 func (e *Endpoint) dial(c *conn, after <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(e.ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.DialTimeout)
 	defer cancel()
 	if after != nil {
 		select {
@@ -108,7 +108,7 @@ func (e *Endpoint) whyNot(peer fabric.Addr, err error) error {
 	case e.ctx.Err() != nil:
 		return fmt.Errorf("reach %s: endpoint closed: %w", peer, fabric.ErrCanceled)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("reach %s: no answer within %v: %w", peer, dialTimeout, fabric.ErrTimeout)
+		return fmt.Errorf("reach %s: no answer within %v: %w", peer, e.cfg.DialTimeout, fabric.ErrTimeout)
 	}
 	return fmt.Errorf("reach %s: %w", peer, err)
 }

@@ -7,7 +7,7 @@
 // # How a peer is reached
 //
 // Each peer that this side sends to has one carrier, its route. The first op to a peer makes one and leaves the op with it; a goroutine
-// connects it, within [dialTimeout], to the listener at the peer's name. The private data is a hello: our own name. The listening
+// connects it, within [DialTimeout], to the listener at the peer's name. The private data is a hello: our own name. The listening
 // side makes a carrier of its own for each hello, which brings the asker's messages and accesses. If it has no route to the name
 // in the hello yet, the same carrier becomes that. When two endpoints dial each other at once, both connections stay, and each
 // side keeps sending on its own: so the ops of one side to a peer go one way while that lasts, and stay in order.

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// dialTimeout bounds how long ops wait for a connection to their peer.
-	dialTimeout = 5 * time.Second
+	// DialTimeout is Config.DialTimeout if that is 0.
+	DialTimeout = 5 * time.Second
 	// maxOrphaned bounds the messages that wait for receives and whose connection has ended.
 	maxOrphaned = 16 << 20
 	// maxHandshakes bounds the connections that are being accepted at once; more wait in the listener.
@@ -29,6 +29,9 @@ type Config struct {
 	Limits  fabric.Limits
 	Log     *slog.Logger // takes a line for each connection that is refused; nil: slog.Default()
 	Leave   func()       // called once, when the endpoint has closed
+
+	// DialTimeout bounds how long ops wait for a connection to their peer, and how long a peer's takes. 0: DialTimeout.
+	DialTimeout time.Duration
 }
 
 // An Endpoint is a fabric.Endpoint of type EPRDM.
@@ -77,6 +80,9 @@ func New(cfg Config) *Endpoint {
 	}
 	if e.cfg.Log == nil {
 		e.cfg.Log = slog.Default()
+	}
+	if e.cfg.DialTimeout == 0 {
+		e.cfg.DialTimeout = DialTimeout
 	}
 	e.recv = util.NewRecvQueue(&e.queues, cfg.Limits.RxSize)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
