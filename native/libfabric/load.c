@@ -16,7 +16,11 @@
 
 struct lf_door lf_door;
 
+// Constructors of the PSM libraries, which libfabric may bring along, catch SIGSEGV to print a backtrace, which would take the
+// runtime's faults away from it. They let that be when asked to.
 const char *lf_load(void) {
+	setenv("HFI_NO_BACKTRACE", "1", 0);
+	setenv("IPATH_NO_BACKTRACE", "1", 0);
 	void *lib = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		return dlerror();

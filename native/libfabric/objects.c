@@ -48,7 +48,7 @@ uint64_t lf_mr_desc(uint64_t mr) { return (uintptr_t)fi_mr_desc(AS(fid_mr, mr));
 int lf_close(uint64_t fid) { return fi_close(AS(fid, fid)); }
 
 int lf_eq_open(uint64_t fabric, uint64_t *eq) {
-	struct fi_eq_attr attr = {.size = 1024, .wait_obj = FI_WAIT_NONE};
+	struct fi_eq_attr attr = {.size = 1024, .wait_obj = FI_WAIT_UNSPEC};
 	struct fid_eq *e = NULL;
 	int rc = fi_eq_open(AS(fid_fabric, fabric), &attr, &e, NULL);
 	*eq = (uintptr_t)e;
@@ -80,8 +80,8 @@ int lf_eq_read(uint64_t eq, struct lf_event *ev) {
 		take(ev, bad.err_data, bad.err_data ? bad.err_data_size : 0);
 		return 1;
 	}
-	if (rc < (ssize_t)sizeof(struct fi_eq_entry))
-		return 0;
+	if (rc < (ssize_t)sizeof(struct fi_eq_cm_entry))
+		return 0; // nothing, or no event of a connection
 	ev->fid = (uintptr_t)buf.entry.fid;
 	ev->kind = kind;
 	if (kind == FI_CONNREQ)

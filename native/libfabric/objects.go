@@ -152,10 +152,19 @@ func (f FID) QueryAtomic(dataType, op uint32, flags uint64) (count, size uint64,
 
 func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// ReadEvent is fi_eq_read and fi_eq_readerr.
-func (f FID) ReadEvent() (ev Event, ok bool) {
-	var c C.struct_lf_event
-	if C.lf_eq_read(C.uint64_t(f), &c) == 0 {
+// An EventReader reads the events of a queue, one at a time.
+type EventReader struct {
+	eq  FID
+	buf C.struct_lf_event
+}
+
+// NewEventReader makes a reader of the queue eq.
+func NewEventReader(eq FID) *EventReader { return &EventReader{eq: eq} }
+
+// Read is fi_eq_read and fi_eq_readerr.
+func (r *EventReader) Read() (ev Event, ok bool) {
+	c := &r.buf
+	if C.lf_eq_read(C.uint64_t(r.eq), c) == 0 {
 		return ev, false
 	}
 	return Event{FID: FID(c.fid), Info: FID(c.info), Kind: uint32(c.kind), Err: int32(c.err),
@@ -164,18 +173,15 @@ func (f FID) ReadEvent() (ev Event, ok bool) {
 
 // Post posts ops in order, says how many, and answers why the next was not taken.
 func (f FID) Post(ops []Op) (n int, err error) {
-	var why C.int
-	n = int(C.lf_post(C.uint64_t(f), (*C.struct_lf_op)(unsafe.Pointer(unsafe.SliceData(ops))), C.int(len(ops)), &why))
-	return n, errno(-why)
+	took := C.lf_post(C.uint64_t(f), (*C.struct_lf_op)(unsafe.Pointer(unsafe.SliceData(ops))), C.int(len(ops)))
+	return int(took.n), errno(-took.err)
 }
 
-// Poll makes queues progress and reads what completed into out. next is where the turn is, and belongs to the caller.
-func Poll(queues []Queue, out []Completion, next *int32) int {
-	turn := C.int(*next)
-	n := C.lf_poll((*C.struct_lf_queue)(unsafe.Pointer(unsafe.SliceData(queues))), C.int(len(queues)),
-		(*C.struct_lf_completion)(unsafe.Pointer(unsafe.SliceData(out))), C.int(len(out)), &turn)
-	*next = int32(turn)
-	return int(n)
+// Poll makes queues progress, beginning with number turn, and reads what completed into out. next is the turn of the next call.
+func Poll(queues []Queue, out []Completion, turn int) (n, next int) {
+	got := C.lf_poll((*C.struct_lf_queue)(unsafe.Pointer(unsafe.SliceData(queues))), C.int(len(queues)),
+		(*C.struct_lf_completion)(unsafe.Pointer(unsafe.SliceData(out))), C.int(len(out)), C.int(turn))
+	return int(got.n), int(got.next)
 }
 
 // Idle sleeps for so many microseconds, or until fd is readable.

@@ -60,10 +60,9 @@ static ssize_t atomic(struct fid_ep *ep, const struct lf_op *op) {
 	}
 }
 
-// lf_post posts ops in order, answers how many were taken, and sets err to why the next was not.
-int lf_post(uint64_t ep, const struct lf_op *ops, int n, int *err) {
+// lf_post posts ops in order, and answers how many were taken and why the next was not.
+struct lf_took lf_post(uint64_t ep, const struct lf_op *ops, int n) {
 	struct fid_ep *e = AS(fid_ep, ep);
-	*err = 0;
 	for (int i = 0; i < n; i++) {
 		ssize_t rc;
 		switch (ops[i].kind) {
@@ -78,12 +77,10 @@ int lf_post(uint64_t ep, const struct lf_op *ops, int n, int *err) {
 		default:
 			rc = atomic(e, &ops[i]);
 		}
-		if (rc) {
-			*err = (int)-rc;
-			return i;
-		}
+		if (rc)
+			return (struct lf_took){i, (int)-rc};
 	}
-	return n;
+	return (struct lf_took){n, 0};
 }
 
 int lf_cancel(uint64_t ep, uint64_t ctx) { return (int)fi_cancel(AS(fid, ep), PTR(ctx)); }
@@ -141,17 +138,13 @@ static int drain(const struct lf_queue *q, struct lf_completion *out, int max) {
 	return n;
 }
 
-// lf_poll makes each queue progress, beginning with number *next, and answers how many completions it read in all. *next is where
-// to go on if out is full.
-int lf_poll(const struct lf_queue *queues, int nqueues, struct lf_completion *out, int max, int *next) {
-	int n = 0;
-	for (int i = 0; i < nqueues && n < max; i++) {
-		int k = (*next + i) % nqueues;
-		n += drain(&queues[k], out + n, max - n);
-		if (n == max) {
-			*next = k;
-			return n;
-		}
+// lf_poll makes each queue progress, beginning with number turn, and answers how many completions it read in all, and where to go on
+// if out is full.
+struct lf_got lf_poll(const struct lf_queue *queues, int nqueues, struct lf_completion *out, int max, int turn) {
+	struct lf_got got = {0, turn};
+	for (int i = 0; i < nqueues && got.n < max; i++) {
+		got.next = (turn + i) % nqueues;
+		got.n += drain(&queues[got.next], out + got.n, max - got.n);
 	}
-	return n;
+	return got;
 }

@@ -62,6 +62,14 @@ struct lf_queue {
 	uint64_t cq, owner;
 };
 
+struct lf_took {
+	int n, err;
+};
+
+struct lf_got {
+	int n, next;
+};
+
 struct lf_event {
 	uint64_t fid;
 	uint64_t info; // LF_CONNREQ: an fi_info that the reader frees
@@ -109,9 +117,9 @@ int lf_connect(uint64_t ep, const void *addr, const void *data, size_t len);
 int lf_accept(uint64_t ep, const void *data, size_t len);
 int lf_shutdown(uint64_t ep);
 
-int lf_post(uint64_t ep, const struct lf_op *ops, int n, int *err);
+struct lf_took lf_post(uint64_t ep, const struct lf_op *ops, int n);
 int lf_cancel(uint64_t ep, uint64_t ctx);
-int lf_poll(const struct lf_queue *queues, int nqueues, struct lf_completion *out, int max, int *next);
+struct lf_got lf_poll(const struct lf_queue *queues, int nqueues, struct lf_completion *out, int max, int turn);
 uint64_t lf_memory(size_t n, size_t size);
 void lf_free(uint64_t p);
 int lf_idle(int fd, int microseconds);

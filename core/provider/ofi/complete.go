@@ -38,7 +38,11 @@ func (e *endpoint) told(c *lf.Completion) {
 func (e *endpoint) ended(i int32, c *lf.Completion) {
 	s := &e.table.slots[i]
 	if c.Err != 0 {
-		e.failed(i, fabric.Errno(c.Err), c.Text())
+		errno := fabric.Errno(c.Err)
+		if s.op.Kind != fabric.OpRecv {
+			errno = transmitCause(errno)
+		}
+		e.failed(i, errno, lf.ErrorText(c.Err)+" ("+c.Text()+")")
 		return
 	}
 	op, l := s.op, s.lane

@@ -24,11 +24,12 @@ type engine struct {
 	polling sync.Mutex
 	eq      lf.FID
 	queues  []lf.Queue
-	turn    int32
+	turn    int
 	last    uint64 // owner given out
 	owners  map[uint64]*endpoint
 	takers  map[lf.FID]taker // of events
 	out     [64]lf.Completion
+	events  *lf.EventReader
 
 	stalled atomic.Int32 // endpoints that want to be called again at each look
 
@@ -59,7 +60,7 @@ func newEngine(fab lf.FID) (*engine, error) {
 		_ = eq.Close()
 		return nil, err
 	}
-	g := &engine{eq: eq, fd: fd, owners: make(map[uint64]*endpoint), takers: make(map[lf.FID]taker), done: make(chan struct{})}
+	g := &engine{eq: eq, events: lf.NewEventReader(eq), fd: fd, owners: make(map[uint64]*endpoint), takers: make(map[lf.FID]taker), done: make(chan struct{})}
 	go g.run()
 	return g, nil
 }
@@ -104,7 +105,7 @@ func (g *engine) look() bool {
 	g.polling.Lock()
 	defer g.polling.Unlock()
 	n := g.poll(g.queues)
-	ev, ok := g.eq.ReadEvent()
+	ev, ok := g.events.Read()
 	if ok {
 		if t := g.takers[ev.FID]; t != nil {
 			t.event(ev)
@@ -125,10 +126,8 @@ func (g *engine) poll(queues []lf.Queue) int {
 	if len(queues) == 0 {
 		return 0
 	}
-	if int(g.turn) >= len(queues) {
-		g.turn = 0
-	}
-	n := lf.Poll(queues, g.out[:], &g.turn)
+	n, next := lf.Poll(queues, g.out[:], g.turn%len(queues))
+	g.turn = next
 	done := g.out[:n]
 	for i := 0; i < len(done); {
 		first := i
