@@ -16,6 +16,7 @@ import (
 
 var atomicLoadCases = []testCase{
 	{"sums of many endpoints lose nothing", concurrentSums},
+	{"sums of many endpoints lose nothing, whatever the size of the numbers", sumsOfEverySize},
 	{"swaps of many endpoints lose nothing", concurrentSwaps},
 	{"an atomic behind a fence sees what was before it", fencedAtomics},
 	{"atomics and the CPU's own do not lose one another", besideTheCPU},
@@ -30,7 +31,7 @@ func (w *arena) contenders() (all []*arena) {
 		c := *w
 		c.a = w.a.host.node(shape{})
 		w.join(c.a, w.b.host.node(shape{}))
-		c.local, c.compared, c.fetched = w.alloc(8), w.alloc(8), w.alloc(8)
+		c.local, c.compared, c.fetched = w.alloc(64), w.alloc(64), w.alloc(64)
 		all = append(all, &c)
 	}
 	return all
@@ -81,6 +82,35 @@ func concurrentSums(r *rig) {
 	})
 	if got := sys.Load64(w.far.addr); got != 2*rounds*atomicWorkers {
 		r.Fatalf("%d sums of 1 are %d", 2*rounds*atomicWorkers, got)
+	}
+}
+
+// sumsOfEverySize adds ones to numbers that the CPU adds by itself, and to those that it does not.
+func sumsOfEverySize(r *rig) {
+	const rounds, elements = 25, 3
+	w := r.arena(64, bothRights)
+	for _, t := range []fabric.DataType{fabric.Uint8, fabric.Int16, fabric.Uint32, fabric.Float32, fabric.Float64, fabric.Complex64, fabric.Complex128} {
+		word := atomicWord{fabric.OpAtomic, fabric.AtomicSum, t}
+		if r.grants(w.a, word) < elements {
+			continue
+		}
+		clear(w.far.b)
+		w.contend(func(c *arena) error {
+			for i := range elements {
+				c.local.put(i*t.Size(), number(t, 1))
+			}
+			for range rounds {
+				if err := c.a.send(c.op(word, elements)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for i := range elements {
+			if got := value(t, w.far.b[i*t.Size():(i+1)*t.Size()]); got != rounds*atomicWorkers {
+				r.Fatalf("%d sums of 1 of %v are %v", rounds*atomicWorkers, t, got)
+			}
+		}
 	}
 }
 

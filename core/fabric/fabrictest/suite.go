@@ -39,6 +39,7 @@ var groups = []group{
 	{name: "lifetime", both: lifetimeCases, msg: lifetimeMsgCases, rdm: lifetimeRDMCases},
 	{name: "message", both: messageCases},
 	{name: "rma", both: rmaCases},
+	{name: "order", both: orderCases},
 	{name: "denied", both: deniedCases},
 	{name: "atomic", both: slices.Concat(atomicCases, atomicLoadCases, atomicRefusedCases)},
 	{name: "inject", both: injectCases},

@@ -18,8 +18,7 @@ var waitCases = []testCase{
 		to := a.imports(b.reg(r.alloc(8), bothRights).Raw())
 		r.arm(a.cq)
 		a.submit(fabric.Op{Kind: fabric.OpRead, Seg: r.alloc(8).seg(), RSeg: to.at(1, 8), Ctx: 4})
-		r.readable(a.cq)
-		r.want("arm with an error in the queue", a.cq.TryWait(), fabric.ErrAgain)
+		r.wakes(a.cq)
 		if e := a.read(); e.Err == 0 || e.Ctx != 4 {
 			r.Errorf("got %+v", e)
 		}
@@ -33,8 +32,7 @@ var waitCases = []testCase{
 		for range 3 {
 			r.arm(cq)
 			r.must(cq.Signal())
-			r.readable(cq)
-			r.want("arm after a signal", cq.TryWait(), fabric.ErrAgain)
+			r.wakes(cq)
 			_, err := cq.Read(dst)
 			r.want("read", err, fabric.ErrAgain)
 			r.arm(cq) // it was told
@@ -46,14 +44,13 @@ var waitCases = []testCase{
 	}},
 	{"an armed counter becomes readable when it changes", func(r *rig) {
 		c := r.host().counter()
-		for what, change := range map[string]func() error{
-			"add": func() error { return c.Add(1) }, "add errors": func() error { return c.AddErr(1) },
-			"set": func() error { return c.Set(c.Read() + 7) }, "set errors": func() error { return c.SetErr(c.ReadErr() + 7) },
+		for _, change := range []func() error{
+			func() error { return c.Add(1) }, func() error { return c.AddErr(1) },
+			func() error { return c.Set(c.Read() + 7) }, func() error { return c.SetErr(c.ReadErr() + 7) },
 		} {
 			r.armCounter(c)
 			r.must(change())
-			r.readable(c)
-			r.want(what, c.TryWait(), fabric.ErrAgain)
+			r.wakes(c)
 		}
 	}},
 	{"an armed counter becomes readable when an op ends", func(r *rig) {
@@ -66,7 +63,7 @@ var waitCases = []testCase{
 		for range 10 {
 			r.armCounter(c)
 			a.submit(fabric.Op{Kind: fabric.OpWrite, RSeg: to.at(0, 0)})
-			r.readable(c)
+			r.wakes(c)
 		}
 		r.counts(c, 10)
 	}},
@@ -116,13 +113,13 @@ var waitCases = []testCase{
 		for i := range uint64(count) {
 			a.submit(fabric.Op{Kind: fabric.OpWrite, RSeg: to.at(0, 0), Ctx: i})
 			if err := a.cq.TryWait(); err == nil {
-				r.readable(a.cq)
+				r.wakes(a.cq)
 			}
 			left -= a.drain()
 		}
 		for left > 0 {
 			if a.cq.TryWait() == nil {
-				r.readable(a.cq)
+				r.wakes(a.cq)
 			}
 			left -= a.drain()
 		}
@@ -135,12 +132,11 @@ var waitMsgCases = []testCase{
 		a, b := r.host().node(shape{}), r.host().node(shape{})
 		r.arm(a.eq)
 		r.connect(a, b)
-		r.readable(a.eq)
-		r.want("arm with an event in the queue", a.eq.TryWait(), fabric.ErrAgain)
+		r.wakes(a.eq)
 		a.event(fabric.EventConnected)
 		r.arm(a.eq)
 		r.must(b.cn.Shutdown())
-		r.readable(a.eq)
+		r.wakes(a.eq)
 		a.event(fabric.EventShutdown)
 		r.arm(a.eq)
 	}},
@@ -197,12 +193,19 @@ func (r *rig) armCounter(c fabric.Counter) {
 	}
 }
 
-// readable waits until an armed queue has become readable.
-func (r *rig) readable(w fabric.WaitObject) {
+// wakes sleeps on an armed queue until there is something to read. It may be woken for nothing, but not for ever.
+func (r *rig) wakes(w fabric.WaitObject) {
 	r.Helper()
-	if !r.poll(r.fd(w), patience) {
-		r.Fatalf("the queue did not become readable within %v", patience)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if !r.poll(r.fd(w), patience) {
+			break
+		}
+		if err := w.TryWait(); err != nil {
+			r.want("arm a queue with something to read", err, fabric.ErrAgain)
+			return
+		}
 	}
+	r.Fatalf("%T did not wake its sleeper within %v", w, patience)
 }
 
 func armed(r *rig) {
@@ -215,14 +218,13 @@ func armed(r *rig) {
 		b.submit(fabric.Op{Kind: fabric.OpRecv, Seg: dst.seg(), Ctx: i})
 		r.arm(b.cq)
 		a.submit(fabric.Op{Kind: fabric.OpSend, Seg: src.seg(), Ctx: i})
-		r.readable(a.cq)
-		r.readable(b.cq)
-		r.want("arm with an entry in the queue", b.cq.TryWait(), fabric.ErrAgain)
+		r.wakes(a.cq)
+		r.wakes(b.cq)
 		a.ok(i)
 		b.ok(i)
 		r.arm(b.cq)
 		a.submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.seg(), RSeg: to.at(0, 64), Data: i, Ctx: i})
-		r.readable(b.cq)
+		r.wakes(b.cq)
 		if c := b.ok(0); c.Data != i {
 			r.Fatalf("round %d: %+v", i, c)
 		}
