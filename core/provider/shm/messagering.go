@@ -165,6 +165,7 @@ func (w *messageWriter) reserve(size uint64) (at uint64, ok bool, err error) {
 // commit makes the next size bytes of the reserved entry known: all of it at once, or chunks.
 func (w *messageWriter) commit(size uint64) {
 	w.produced += size
+	published()
 	sys.Store64(w.mem+ringProduced+counterAt(messageRing), w.produced)
 }
 
@@ -195,6 +196,7 @@ func (r *messageReader) next(e *messageEntry) (ok bool, err error) {
 				return false, nil
 			}
 		}
+		observed()
 		off := r.consumed % messageBytes
 		e.read(r.mem + ringMessages + off)
 		if err := e.check(off, r.produced-r.consumed); err != nil {
@@ -216,6 +218,7 @@ func (r *messageReader) arrived(e *messageEntry) (n uint64, all bool, err error)
 		if now < used || now > messageBytes || now%messageUnit != 0 {
 			return 0, false, fmt.Errorf("peer produced %d bytes after %d in a ring of %d: %w", now, used, messageBytes, fabric.ErrProtocol)
 		}
+		observed()
 		r.produced, used = produced, now
 	}
 	return min(e.length, used-messageHeader), used >= uint64(e.size), nil

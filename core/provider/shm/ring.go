@@ -98,6 +98,7 @@ func (w *ringWriter) put(data, length uint64) (bool, error) {
 	sys.Store64(e, data)
 	sys.Store64(e+8, length)
 	w.produced++
+	published()
 	sys.Store64(w.mem+ringProduced+counterAt(w.ring), w.produced)
 	return true, nil
 }
@@ -126,6 +127,7 @@ func (r *ringReader) next() (data, length uint64, ok bool, err error) {
 	if used == 0 {
 		return 0, 0, false, nil
 	}
+	observed()
 	e := ringEntry(r.mem, r.ring, r.consumed)
 	return sys.Load64(e), sys.Load64(e + 8), true, nil
 }
