@@ -16,6 +16,10 @@ import (
 type EngineConfig struct {
 	Host string // address or name to bind and to advertise; "" binds the loopback address only
 	Port int    // 0 lets the system choose
+
+	// AuthSecret is shared by all engines that may talk to each other; the others are refused. Empty takes MORI_AUTH_SECRET;
+	// if that is empty, too, everybody is let in.
+	AuthSecret string
 }
 
 // BackendConfig configures RDMA and TCP backends. Its JSON keys are the public attribute names.

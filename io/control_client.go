@@ -4,12 +4,15 @@ package io
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"sync"
 	"time"
+
+	"mori/core/config"
 )
 
 // A controlClient asks one peer's control server. It connects when first needed, keeps the connection for the next
@@ -46,9 +49,8 @@ func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
 	}
 	c.conn = conn
 	e := c.peer.engine
-	h := hello{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, PeerKey: d.Key, PeerIncarnation: d.Incarnation}
-	var w welcome
-	if err := c.ask(ctx, controlHello, &h, controlWelcome, &w); err != nil {
+	w, err := c.hello(ctx, e)
+	if err != nil {
 		c.hangUp()
 		return nil, fmt.Errorf("greet %q at %s: %w", d.Key, addr, err)
 	}
@@ -56,8 +58,44 @@ func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
 		c.hangUp()
 		return nil, fmt.Errorf("greet %q at %s: control version %d with %d endpoints: %w", d.Key, addr, w.Version, len(w.Endpoints), ErrInvalid)
 	}
-	return &w, nil
+	return w, nil
 }
+
+// hello introduces us, and gives and wants proof if there is a secret.
+func (c *controlClient) hello(ctx context.Context, e *Engine) (*welcome, error) {
+	d := c.peer.desc
+	nonce, err := newNonce()
+	if err != nil {
+		return nil, err
+	}
+	h := hello{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, PeerKey: d.Key, PeerIncarnation: d.Incarnation,
+		Nonce: nonce, Auth: e.secret != ""}
+	var w welcome
+	if e.secret == "" {
+		return &w, c.ask(ctx, controlHello, &h, controlWelcome, &w)
+	}
+	var ch challenge
+	if err := c.ask(ctx, controlHello, &h, controlChallenge, &ch); err != nil {
+		if errors.Is(err, errOtherAnswer) {
+			return nil, c.refuse(fmt.Errorf("engine %q gives no proof: it has no %s, and engine %q has: %w", d.Key, config.AuthSecret, e.key, errTurnedAway))
+		}
+		return nil, err
+	}
+	if !hmac.Equal(ch.Proof, e.secret.of(roleServer, &h, &ch, ch.Incarnation)) {
+		return nil, c.refuse(fmt.Errorf("engine %q has another %s than engine %q: %w", d.Key, config.AuthSecret, e.key, errTurnedAway))
+	}
+	return &w, c.ask(ctx, controlProof, &proofReply{Proof: e.secret.of(roleClient, &h, &ch, ch.Incarnation)}, controlWelcome, &w)
+}
+
+// refuse tells the peer, so that both logs have the reason, and returns it.
+func (c *controlClient) refuse(err error) error {
+	c.peer.engine.log.Warn("control plane: peer refused", "peer", c.peer.desc.Key, "reason", err)
+	_ = writeControl(c.conn, controlError, &controlFailure{Text: err.Error()}) // a courtesy
+	return err
+}
+
+// errOtherAnswer is an answer of a type that was not asked for.
+var errOtherAnswer = fmt.Errorf("answer of another type: %w", ErrInvalid)
 
 // region asks for the size of a region.
 func (c *controlClient) region(ctx context.Context, d MemoryDesc) (known bool, size uint64, err error) {
@@ -119,7 +157,7 @@ func (c *controlClient) ask(ctx context.Context, kind controlType, q any, want c
 		return fmt.Errorf("refused: %s: %w", f.Text, errTurnedAway)
 	}
 	if got != want {
-		return fmt.Errorf("answer of type %d, want %d: %w", got, want, ErrInvalid)
+		return fmt.Errorf("%d in place of %d: %w", got, want, errOtherAnswer)
 	}
 	c.last = time.Now()
 	return decodeControl(body, answer)

@@ -16,7 +16,7 @@ import (
 // then any number of other requests, one at a time; each gets one answer of its own type or an Error.
 
 const (
-	controlVersion  = 1
+	controlVersion  = 2
 	controlMaxBytes = 64 << 10
 	controlHeader   = 5
 	maxEndpoints    = 64
@@ -32,6 +32,8 @@ const (
 	controlError     controlType = 5
 	controlDrop      controlType = 6
 	controlDropped   controlType = 7
+	controlChallenge controlType = 8
+	controlProof     controlType = 9
 )
 
 // hello says who asks, and whom it believes to talk to.
@@ -43,6 +45,22 @@ type hello struct {
 	Incarnation     uint64
 	PeerKey         string
 	PeerIncarnation uint64 // 0 = not known
+	Nonce           []byte
+	Auth            bool // the sender has a secret and wants proof
+}
+
+// challenge is the answer to a hello where proof is wanted; see auth.go.
+type challenge struct {
+	_msgpack    struct{} `msgpack:",as_array"`
+	Nonce       []byte
+	Incarnation uint64
+	Proof       []byte
+}
+
+// proofReply is the client's answer to a challenge.
+type proofReply struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Proof    []byte
 }
 
 // welcome says who answers and where its transports listen. The token is the private data of the data connections that
@@ -118,7 +136,7 @@ func readControl(r io.Reader) (controlType, []byte, error) {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(head[1:])
-	if head[0] < byte(controlHello) || head[0] > byte(controlDropped) || n > controlMaxBytes {
+	if head[0] < byte(controlHello) || head[0] > byte(controlProof) || n > controlMaxBytes {
 		return 0, nil, fmt.Errorf("control message of type %d and %d bytes: not ours: %w", head[0], n, ErrInvalid)
 	}
 	body := make([]byte, n)

@@ -4,6 +4,7 @@ package io
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"mori/core/config"
 )
 
 const (
@@ -41,6 +44,7 @@ type token struct {
 	key         string
 	incarnation uint64
 	born        time.Time
+	used        map[string]bool // by transport: a token admits one connection over each
 }
 
 // listenControl binds host:port. An empty host is the loopback address: without a host in its descriptor an engine
@@ -123,6 +127,11 @@ func (s *controlServer) converse(c net.Conn) error {
 			return err
 		}
 		switch {
+		case kind == controlError:
+			var f controlFailure
+			if err = decodeControl(body, &f); err == nil {
+				err = fmt.Errorf("the peer refuses: %.300s: %w", f.Text, ErrBadState)
+			}
 		case kind == controlHello:
 			greeted, err = true, s.greet(c, body)
 		case kind == controlAskRegion && greeted:
@@ -153,6 +162,9 @@ func (s *controlServer) greet(c net.Conn, body []byte) error {
 	case h.PeerIncarnation != 0 && h.PeerIncarnation != e.incarnation:
 		return fmt.Errorf("engine %q was restarted: register its new descriptor: %w", e.key, ErrNotFound)
 	}
+	if err := s.authenticate(c, &h); err != nil {
+		return err
+	}
 	tok, err := s.issue(h)
 	if err != nil {
 		return err
@@ -164,9 +176,50 @@ func (s *controlServer) greet(c net.Conn, body []byte) error {
 	return writeControl(c, controlWelcome, &w)
 }
 
+// authenticate wants proof of the sender of h if we have a secret, and gives it.
+func (s *controlServer) authenticate(c net.Conn, h *hello) error {
+	e := s.engine
+	switch {
+	case e.secret == "":
+		return nil // a client that wants proof refuses us
+	case !h.Auth:
+		return fmt.Errorf("engine %q wants proof of %s, and engine %q has none: %w", e.key, config.AuthSecret, h.Key, ErrBadState)
+	case len(h.Nonce) != nonceLen:
+		return fmt.Errorf("hello with a nonce of %d bytes: %w", len(h.Nonce), ErrInvalid)
+	}
+	nonce, err := newNonce()
+	if err != nil {
+		return err
+	}
+	ch := challenge{Nonce: nonce, Incarnation: e.incarnation}
+	ch.Proof = e.secret.of(roleServer, h, &ch, e.incarnation)
+	if err := writeControl(c, controlChallenge, &ch); err != nil {
+		return err
+	}
+	kind, body, err := readControl(c)
+	if err != nil {
+		return err
+	}
+	var p proofReply
+	var f controlFailure
+	switch {
+	case kind == controlError && decodeControl(body, &f) == nil:
+		return fmt.Errorf("the peer refuses: %.300s: %w", f.Text, ErrBadState)
+	case kind != controlProof:
+		return fmt.Errorf("control message of type %d in place of a proof: %w", kind, ErrInvalid)
+	}
+	if err := decodeControl(body, &p); err != nil {
+		return err
+	}
+	if !hmac.Equal(p.Proof, e.secret.of(roleClient, h, &ch, e.incarnation)) {
+		return fmt.Errorf("engine %q has another %s than engine %q: %w", h.Key, config.AuthSecret, e.key, ErrBadState)
+	}
+	return nil
+}
+
 // issue makes a token for the sender of h. When there are too many, old ones are dropped first.
 func (s *controlServer) issue(h hello) ([]byte, error) {
-	raw := make([]byte, 16)
+	raw := make([]byte, tokenLen)
 	if _, err := rand.Read(raw); err != nil {
 		return nil, fmt.Errorf("make a token: %w", err)
 	}
@@ -181,16 +234,33 @@ func (s *controlServer) issue(h hello) ([]byte, error) {
 	if len(s.tokens) >= maxTokens {
 		return nil, fmt.Errorf("%d peers are connecting at once: %w", maxTokens, ErrBadState)
 	}
-	s.tokens[string(raw)] = token{h.Key, h.Incarnation, now}
+	s.tokens[string(raw)] = token{h.Key, h.Incarnation, now, map[string]bool{}}
 	return raw, nil
 }
 
-// redeem tells who may connect with the token. It stays valid for its life, for further paths.
-func (s *controlServer) redeem(raw []byte) (token, bool) {
+// redeem tells who may connect with the ticket over the named transport, once.
+func (s *controlServer) redeem(ticket []byte, transport string) (token, bool) {
+	raw, ok := s.engine.secret.token(ticket)
+	if !ok {
+		return token{}, false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, ok := s.tokens[string(raw)]
-	return t, ok && time.Since(t.born) <= tokenLife
+	if !ok || time.Since(t.born) > tokenLife || t.used[transport] {
+		return token{}, false
+	}
+	t.used[transport] = true
+	return t, true
+}
+
+// holds tells whether a redeemed token has not been dropped.
+func (s *controlServer) holds(ticket []byte) bool {
+	raw, ok := s.engine.secret.token(ticket)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.tokens[string(raw)]
+	return ok && known
 }
 
 // dropLink closes the data connection of a token, which is worth nothing from then on.

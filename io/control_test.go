@@ -62,18 +62,22 @@ func isReset(err error) bool {
 
 func TestDataConnectionsNeedAToken(t *testing.T) {
 	a, _, s := pair(t, 64, BackendRDMA, nil)
-	if _, ok := a.controlToken(make([]byte, 16)); ok {
-		t.Error("a token that was never issued admits")
-	}
-	if _, ok := a.controlToken(nil); ok {
-		t.Error("no token admits")
+	for name, ticket := range map[string][]byte{"a token that was never issued": make([]byte, 16), "no token": nil, "a short one": {1}, "a long one": make([]byte, 48)} {
+		if _, ok := a.redeem(ticket, "tcp"); ok {
+			t.Errorf("%s admits", name)
+		}
 	}
 	raw, err := a.control.issue(hello{Key: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tok, ok := a.controlToken(raw); !ok || tok.key != "b" {
-		t.Errorf("token for b: %+v, %v", tok, ok)
+	for _, transport := range []string{"shm", "tcp"} {
+		if tok, ok := a.redeem(raw, transport); !ok || tok.key != "b" {
+			t.Errorf("token for b over %s: %+v, %v", transport, tok, ok)
+		}
+		if _, ok := a.redeem(raw, transport); ok {
+			t.Errorf("a token admits twice over %s", transport)
+		}
 	}
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))
 }
@@ -114,7 +118,7 @@ func FuzzReadControl(f *testing.F) {
 		if len(body) != int(binary.BigEndian.Uint32(in[1:])) {
 			t.Fatalf("type %d with %d bytes from %x", kind, len(body), in)
 		}
-		for _, to := range []any{new(hello), new(welcome), new(askRegion), new(regionReply), new(controlFailure)} {
+		for _, to := range []any{new(hello), new(welcome), new(askRegion), new(regionReply), new(controlFailure), new(challenge), new(proofReply), new(dropLink), new(dropReply)} {
 			_ = decodeControl(body, to)
 		}
 	})

@@ -38,6 +38,7 @@ type Engine struct {
 	nodeID      string
 	hostname    string
 	incarnation uint64
+	secret      secret
 	log         *slog.Logger
 	registry    *fabric.Registry
 	store       *store
@@ -76,6 +77,9 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	}
 	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, store: newStore(), backends: map[BackendType]*backend{}}
+	if e.secret = secret(cfg.AuthSecret); e.secret == "" {
+		e.secret = secret(config.Get(config.AuthSecret))
+	}
 	return e, nil
 }
 

@@ -57,11 +57,11 @@ func (tr *transport) acceptLinks(ctx context.Context, e *Engine) {
 }
 
 func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
-	tok, ok := e.controlToken(req.Private())
+	tok, ok := e.redeem(req.Private(), tr.name)
 	reason := ""
 	switch {
 	case !ok:
-		reason = "unknown or expired token: greet the control plane first"
+		reason = "unknown, used or expired token, or no proof for it: greet the control plane first"
 	case len(tr.allLinks()) >= maxLinks:
 		reason = "too many connections"
 	}
@@ -70,7 +70,7 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 		_ = req.Reject([]byte(reason))
 		return
 	}
-	l := &link{tr: tr, key: tok.key, token: req.Private(), in: e.inbounds.of(tok.key)}
+	l := &link{tr: tr, key: tok.key, token: req.Private()[:tokenLen], in: e.inbounds.of(tok.key)}
 	var err error
 	if l.ep, l.cq, err = tr.endpoint(func(err error) { l.close(err) }); err != nil {
 		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
@@ -86,7 +86,7 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 		l.close(ErrClosed)
 		return
 	}
-	if _, ok := e.controlToken(req.Private()); !ok { // it was dropped before the link was there to be found
+	if !e.holds(req.Private()) { // it was dropped before the link was there to be found
 		_ = req.Reject([]byte("token was dropped"))
 		l.close(ErrClosed)
 		return
@@ -115,15 +115,22 @@ func (tr *transport) addLink(l *link) bool {
 	return !tr.closing
 }
 
-// controlToken redeems what a data connection brought.
-func (e *Engine) controlToken(raw []byte) (token, bool) {
+// redeem tells who may connect with what a data connection brought.
+func (e *Engine) redeem(ticket []byte, transport string) (token, bool) {
 	e.mu.Lock()
 	c := e.control
 	e.mu.Unlock()
 	if c == nil {
 		return token{}, false
 	}
-	return c.redeem(raw)
+	return c.redeem(ticket, transport)
+}
+
+func (e *Engine) holds(ticket []byte) bool {
+	e.mu.Lock()
+	c := e.control
+	e.mu.Unlock()
+	return c != nil && c.holds(ticket)
 }
 
 func (tr *transport) allLinks() []*link {

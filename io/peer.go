@@ -133,7 +133,7 @@ func (p *peer) connect(ctx context.Context, tr *transport, to fabric.Addr, w *we
 	}
 	q.ep, q.cq = ep, cq
 	control, _ := controlAddr(p.desc)
-	if _, err := ep.(fabric.Connector).Connect(ctx, core.DialAddr(to, control), w.Token); err != nil {
+	if _, err := ep.(fabric.Connector).Connect(ctx, core.DialAddr(to, control), p.engine.secret.ticket(w.Token)); err != nil {
 		tr.forget(ep)
 		close(ready)
 		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err), ep.Close(), cq.Close())

@@ -11,6 +11,7 @@ const (
 	LogFile            = "MORI_LOG_FILE"
 	RequireRDMA        = "MORI_REQUIRE_RDMA"
 	FabricProvider     = "FABRIC_PROVIDER"
+	AuthSecret         = "MORI_AUTH_SECRET"
 	IOCPTimeout        = "MORI_IO_CP_TIMEOUT_MS"
 	IODeadline         = "MORI_IO_DEADLINE_MS"
 	IONotification     = "MORI_IO_ENABLE_NOTIFICATION"
@@ -30,6 +31,8 @@ type Variable struct {
 	Default string `json:"default"`
 	Meaning string `json:"meaning"`
 	Value   string `json:"value"` // at the time of the call, "" if unset
+
+	secret bool // Value is not told
 }
 
 // Variables lists every variable that is read today, with its present value.
@@ -42,6 +45,7 @@ func Variables() []Variable {
 		{Name: DisableLogging, Default: "off", Meaning: "1 or true: only critical messages"},
 		{Name: RequireRDMA, Default: "off", Meaning: "create_backend(RDMA) fails where no RDMA device is, instead of using shared memory and TCP"},
 		{Name: FabricProvider, Default: "all", Meaning: "transports that may be used: a,b or ^c to exclude"},
+		{Name: AuthSecret, Default: "", Meaning: "secret that engines must share to talk to each other (HMAC-SHA256, both directions); never shown", secret: true},
 		{Name: IOCPTimeout, Default: "5000", Meaning: "time limit of one control-plane exchange, ms; 0 = none, at most 86400000"},
 		{Name: IODeadline, Default: "30000", Meaning: "time limit of one transfer, ms; 0 = none"},
 		{Name: IONotification, Default: "config", Meaning: "overrides enable_notification"},
@@ -55,7 +59,9 @@ func Variables() []Variable {
 		{Name: IOPollCqMode, Default: "config", Meaning: "overrides poll_cq_mode: 0, polling, 1, event"},
 	}
 	for i := range all {
-		all[i].Value = Get(all[i].Name)
+		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {
+			all[i].Value = "(set)"
+		}
 	}
 	return all
 }

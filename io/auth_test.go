@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A journal keeps what an engine logs.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) string() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// has waits for a log line with all the words.
+func (j *journal) has(t *testing.T, words ...string) {
+	t.Helper()
+	var text string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		text = j.string()
+		for _, line := range strings.Split(text, "\n") {
+			all := true
+			for _, w := range words {
+				all = all && strings.Contains(line, w)
+			}
+			if all {
+				return
+			}
+		}
+	}
+	t.Errorf("no line with %q in:\n%s", words, text)
+}
+
+// guarded makes an engine with a secret and a journal.
+func guarded(t *testing.T, key, secret string) (*side, *journal) {
+	t.Helper()
+	e, err := NewEngine(key, EngineConfig{AuthSecret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{}
+	e.log = slog.New(slog.NewTextHandler(j, nil))
+	return newSideOf(t, e, 4096, BackendRDMA, nil), j
+}
+
+func TestWhoKnowsTheSecretIsLetIn(t *testing.T) {
+	a, _ := guarded(t, "a", "open sesame")
+	b, _ := guarded(t, "b", "open sesame")
+	s := meet(t, a, b)
+	fill(a.mem, 1)
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{4096}, 1))
+	if !bytes.Equal(a.mem, b.mem) {
+		t.Error("bytes differ")
+	}
+}
+
+func TestWhoDoesNotIsRefusedOnBothSides(t *testing.T) {
+	for name, secrets := range map[string][2]string{"another secret": {"one", "two"}, "no secret here": {"", "two"}, "no secret there": {"one", ""}} {
+		t.Run(name, func(t *testing.T) {
+			a, ja := guarded(t, "a", secrets[0])
+			b, jb := guarded(t, "b", secrets[1])
+			if err := errors.Join(a.RegisterRemoteEngine(b.Desc()), b.RegisterRemoteEngine(a.Desc())); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			s, err := a.CreateSession(a.desc, b.desc)
+			if s != nil || !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "MORI_AUTH_SECRET") || !strings.Contains(err.Error(), `"b"`) {
+				t.Errorf("session %v, %v", s, err)
+			}
+			if time.Since(start) > 10*time.Second {
+				t.Error("the refusal came by a timeout")
+			}
+			jb.has(t, "MORI_AUTH_SECRET", `b`)
+			if secrets[0] != "" {
+				ja.has(t, "MORI_AUTH_SECRET", `b`)
+			}
+			if strings.Contains(jb.string(), "two") || strings.Contains(err.Error(), "two") {
+				t.Error("a secret was told")
+			}
+		})
+	}
+}
+
+// converse sends messages and returns the type of each answer.
+func converse(t *testing.T, c net.Conn, kind controlType, body any) (controlType, []byte) {
+	t.Helper()
+	if err := writeControl(c, kind, body); err != nil {
+		t.Fatal(err)
+	}
+	got, answer, err := readControl(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, answer
+}
+
+func TestARecordedProofIsWorthNothing(t *testing.T) {
+	a, _ := guarded(t, "a", "open sesame")
+	nonce := bytes.Repeat([]byte{7}, nonceLen)
+	h := hello{Version: controlVersion, Key: "b", PeerKey: "a", Nonce: nonce, Auth: true}
+	greet := func(answer func(*challenge) []byte) controlType {
+		c := dialControl(t, a.Engine)
+		kind, body := converse(t, c, controlHello, &h)
+		var ch challenge
+		if kind != controlChallenge || decodeControl(body, &ch) != nil {
+			t.Fatalf("answer of type %d to a hello", kind)
+		}
+		kind, _ = converse(t, c, controlProof, &proofReply{Proof: answer(&ch)})
+		return kind
+	}
+	var recorded []byte
+	know := a.secret
+	if kind := greet(func(ch *challenge) []byte {
+		recorded = know.of(roleClient, &h, ch, a.incarnation)
+		return recorded
+	}); kind != controlWelcome {
+		t.Fatalf("the right proof is answered with %d", kind)
+	}
+	for name, answer := range map[string]func(*challenge) []byte{
+		"recorded":           func(*challenge) []byte { return recorded },
+		"the server's own":   func(ch *challenge) []byte { return ch.Proof },
+		"none":               func(*challenge) []byte { return nil },
+		"of another secret":  func(ch *challenge) []byte { return secret("open barley").of(roleClient, &h, ch, a.incarnation) },
+		"of the empty":       func(ch *challenge) []byte { return secret("").of(roleClient, &h, ch, a.incarnation) },
+		"for another server": func(ch *challenge) []byte { return know.of(roleClient, &h, ch, a.incarnation+1) },
+	} {
+		if kind := greet(answer); kind != controlError {
+			t.Errorf("a proof that is %s is answered with %d", name, kind)
+		}
+	}
+}
+
+func TestATokenAloneOpensNoDataConnection(t *testing.T) {
+	a, _ := guarded(t, "a", "open sesame")
+	raw, err := a.control.issue(hello{Key: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ticket := range [][]byte{raw, append(bytes.Clone(raw), make([]byte, 32)...), secret("other").ticket(raw)} {
+		if _, ok := a.redeem(ticket, "tcp"); ok {
+			t.Errorf("%x admits", ticket)
+		}
+	}
+	if _, ok := a.redeem(a.secret.ticket(raw), "tcp"); !ok {
+		t.Error("the token with its proof does not admit")
+	}
+}
+
+func TestWithoutAGreetingNothingIsAnswered(t *testing.T) {
+	a, _ := guarded(t, "a", "open sesame")
+	for _, kind := range []controlType{controlAskRegion, controlDrop, controlProof} {
+		c := dialControl(t, a.Engine)
+		if got, _ := converse(t, c, kind, &askRegion{Secret: a.desc.Secret[:]}); got != controlError {
+			t.Errorf("a stranger's message of type %d is answered with %d", kind, got)
+		}
+	}
+}
