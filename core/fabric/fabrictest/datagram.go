@@ -123,12 +123,11 @@ func manySenders(r *rig) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for i := range uint64(count) {
-				op := fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Seg: src.at(0, int(i%size)).seg(), Data: s<<32 | i, Ctx: i}
-				if err := a.send(op); err != nil {
-					r.Errorf("sender %d, message %d: %v", s, i, err)
-					return
-				}
+			err := a.pipeline(count, func(i int) fabric.Op {
+				return fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Seg: src.at(0, i%size).seg(), Data: s<<32 | uint64(i)}
+			})
+			if err != nil {
+				r.Errorf("sender %d: %v", s, err)
 			}
 		}()
 	}
@@ -151,24 +150,6 @@ func manySenders(r *rig) {
 		post(e.Ctx)
 	}
 	wg.Wait()
-}
-
-// send submits op, from any goroutine, and waits for its success.
-func (n *node) send(op fabric.Op) error {
-	for {
-		k, err := n.try(op)
-		if k == 1 {
-			break
-		}
-		if fabric.ErrnoOf(err) != fabric.ErrAgain || n.ctx.Err() != nil {
-			return err
-		}
-	}
-	e, err := next(n.ctx, n.cq)
-	if err == nil && (e.Err != 0 || e.Ctx != op.Ctx) {
-		return &e
-	}
-	return err
 }
 
 // allToAll gives each of four endpoints a row in each other's memory.

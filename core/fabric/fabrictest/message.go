@@ -93,15 +93,11 @@ func messageOrder(r *rig) {
 	}
 	sent := make(chan error, 1)
 	go func() {
-		for i := range count {
+		sent <- a.pipeline(count, func(i int) fabric.Op {
 			m := src.at(i*size, size-i%size)
 			m.fill(uint64(i))
-			if err := a.send(fabric.Op{Kind: fabric.OpSend, Seg: m.seg(), Flags: fabric.OpRemoteData, Data: uint64(i), Ctx: uint64(i)}); err != nil {
-				sent <- err
-				return
-			}
-		}
-		sent <- nil
+			return fabric.Op{Kind: fabric.OpSend, Seg: m.seg(), Flags: fabric.OpRemoteData, Data: uint64(i)}
+		})
 	}()
 	for i := range uint64(count) {
 		if c := b.ok(i); c.Data != i || c.Len != size-i%size {

@@ -240,12 +240,12 @@ func sleeper(r *rig, sleep func(fd int, patience time.Duration) bool) {
 	sent := make(chan error, 1)
 	go func() {
 		for i := range uint64(count) {
-			if err := a.send(fabric.Op{Kind: fabric.OpSend, Seg: src.seg(), Ctx: i}); err != nil {
+			err := a.send(fabric.Op{Kind: fabric.OpSend, Seg: src.seg(), Ctx: i}) // one at a time, so that the sleeper sleeps
+			if err != nil || i == count-1 {
 				sent <- err
 				return
 			}
 		}
-		sent <- nil
 	}()
 	for range posted {
 		b.submit(fabric.Op{Kind: fabric.OpRecv, Seg: dst.seg()})
