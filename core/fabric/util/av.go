@@ -12,7 +12,7 @@ import (
 
 // An AV is a complete fabric.AV. Numbers begin at 1; those of addresses that were removed are given out again, the last first.
 type AV struct {
-	// table holds addresses at number - 1, nil where nothing is. Lookup reads it without mu; growth replaces it.
+	// table holds addresses at number - 1, nil where nothing is. Lookup reads it without mu; growth replaces it. nil: closed.
 	table atomic.Pointer[[]atomic.Pointer[fabric.Addr]]
 
 	mu      sync.RWMutex
@@ -118,9 +118,12 @@ func (v *AV) Remove(n fabric.AVAddr) error {
 
 // Lookup is the address of a number; see fabric.AV.
 func (v *AV) Lookup(n fabric.AVAddr) (fabric.Addr, error) {
-	table := *v.table.Load()
-	if n != 0 && n <= fabric.AVAddr(len(table)) {
-		if a := table[n-1].Load(); a != nil {
+	table := v.table.Load()
+	if table == nil {
+		return "", fabric.ErrClosed
+	}
+	if n != 0 && n <= fabric.AVAddr(len(*table)) {
+		if a := (*table)[n-1].Load(); a != nil {
 			return *a, nil
 		}
 	}
@@ -167,7 +170,7 @@ func (v *AV) Close() error {
 	}
 	v.closed = true
 	v.numbers, v.free, v.used = nil, nil, 0
-	v.table.Store(new([]atomic.Pointer[fabric.Addr]))
+	v.table.Store(nil)
 	if v.onClose != nil {
 		v.onClose()
 	}
