@@ -28,7 +28,7 @@ type endpoint struct {
 	wake  chan struct{} // run has to look again; holds one
 	open  atomic.Int32  // ops that have not ended
 
-	setup     sync.Mutex // held by Connect, Accept and Abort
+	setup     sync.Mutex // held by Connect, Accept, Abort and Close
 	closeOnce sync.Once
 	closing   chan struct{} // closed when Close begins
 	quiet     chan struct{} // closed when run touches the peer's memory no more

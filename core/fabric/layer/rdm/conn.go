@@ -88,18 +88,24 @@ func (e *Endpoint) ready(carrier Carrier) error {
 func (e *Endpoint) dial(c *conn, after <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.DialTimeout)
 	defer cancel()
-	if after != nil {
-		select {
-		case <-after:
-		case <-ctx.Done():
-		}
-	}
-	if _, err := c.carrier.Connect(ctx, c.peer, e.hello); err != nil {
+	if err := e.connect(ctx, c, after); err != nil {
 		c.carrier.Abort(e.whyNot(c.peer, err))
 		e.mu.Lock()
 		e.drop(c)
 		e.mu.Unlock()
 	}
+}
+
+func (e *Endpoint) connect(ctx context.Context, c *conn, after <-chan struct{}) error {
+	if after != nil {
+		select {
+		case <-after:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	_, err := c.carrier.Connect(ctx, c.peer, e.hello)
+	return err
 }
 
 // whyNot is the error of ops that wait for a connection to peer.

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+package rdm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"mori/core/fabric"
+)
+
+func TestHello(t *testing.T) {
+	for _, name := range []fabric.Addr{"a", "10.0.0.7:4791", "@mori-1f3c", "[::1]:80", "/run/ä ö", fabric.Addr(strings.Repeat("n", 60))} {
+		b, err := makeHello(name, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := parseHello(b); got != name || err != nil {
+			t.Errorf("%q came back as %q, %v", name, got, err)
+		}
+	}
+	if _, err := makeHello(fabric.Addr(strings.Repeat("n", 61)), 64); !errors.Is(err, fabric.ErrTooSmall) {
+		t.Errorf("a name that is too long: %v", err)
+	}
+	for _, b := range []string{"", "r", "rdm", helloMark, "rdm\x00a", "rdm\x02a", helloMark + "a\nb", helloMark + "a\x00", helloMark + "\x80", helloMark + "\u202e"} {
+		if got, err := parseHello([]byte(b)); got != "" || !errors.Is(err, fabric.ErrProtocol) {
+			t.Errorf("%q is a hello of %q, %v", b, got, err)
+		}
+	}
+}
+
+// FuzzHello holds that what parses is what makeHello makes, and a text.
+func FuzzHello(f *testing.F) {
+	for _, b := range []string{"", helloMark, helloMark + "10.0.0.7:4791", helloMark + "\xff", "rdm\x02a"} {
+		f.Add([]byte(b))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		name, err := parseHello(b)
+		if err != nil {
+			if name != "" || !errors.Is(err, fabric.ErrProtocol) || strings.Contains(err.Error(), string(b)) && len(b) > 8 {
+				t.Fatalf("%q, %v", name, err)
+			}
+			return
+		}
+		again, err := makeHello(name, len(b))
+		if err != nil || string(again) != string(b) || strings.ContainsAny(string(name), "\n\r\x00\x1b") {
+			t.Fatalf("%q is %q, and that is %q, %v", b, name, again, err)
+		}
+	})
+}
