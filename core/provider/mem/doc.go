@@ -23,9 +23,9 @@
 //
 // # How a connection ends
 //
-// Both endpoints share a link. Whoever ends it closes the link's channel; both goroutines then leave the
-// other side's memory first, and after that end their own ops, also those that wait for a receive, and tell their event queue. Shutdown gives ErrShutdown to the peer, Close
-// without it ErrConnReset, since a process that dies closes as well.
+// Both endpoints share a link. Whoever ends it closes the link's channel; both goroutines then leave the other side's memory
+// first, and after that end their own ops, also those that wait for a receive, and tell their event queue. Shutdown gives
+// ErrShutdown to the peer, Close without it ErrConnReset, since a process that dies closes as well.
 //
 // Options.Fault lets tests break connections at chosen ops.
 package mem
