@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+
+package lab
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A Lab is a switch with hosts.
+type Lab struct {
+	tb    testing.TB
+	name  string
+	mu    sync.Mutex
+	hosts map[[4]byte]*Host
+	wg    sync.WaitGroup
+
+	cut   atomic.Bool
+	delay atomic.Int64 // ns
+	loss  atomic.Uint64
+	flip  atomic.Uint64 // both: probability of a packet, in 2^-32
+
+	Passed, Dropped, Delayed, Flipped atomic.Int64 // packets
+}
+
+// A Host is a network namespace with one address.
+type Host struct {
+	Addr string // IPv4, without a port
+
+	lab *Lab
+	ns  string
+	ip  [4]byte
+	tun *os.File
+	out chan packet
+}
+
+type packet struct {
+	due   time.Time
+	bytes []byte
+}
+
+var labs atomic.Int64
+
+// New makes a switch without hosts. Everything goes when the test ends.
+func New(tb testing.TB) *Lab {
+	tb.Helper()
+	if why := missing(); why != "" {
+		if strings.Contains(os.Getenv("MORI_REQUIRE"), "netns") {
+			tb.Fatal(why)
+		}
+		tb.Skip(why)
+	}
+	return &Lab{tb: tb, name: fmt.Sprintf("mori%d-%d", os.Getpid(), labs.Add(1)), hosts: map[[4]byte]*Host{}}
+}
+
+// missing says what stands in the way of namespaces, "" if nothing does.
+func missing() string {
+	if _, err := exec.LookPath("ip"); err != nil {
+		return "no network namespaces: the program ip (package iproute2) is not installed"
+	}
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Sprintf("no TUN devices: %v", err)
+	}
+	_ = f.Close()
+	probe := fmt.Sprintf("mori%d-probe", os.Getpid())
+	if out, err := exec.Command("ip", "netns", "add", probe).CombinedOutput(); err != nil {
+		return fmt.Sprintf("no network namespaces: %s", strings.TrimSpace(string(out)))
+	}
+	_ = exec.Command("ip", "netns", "del", probe).Run()
+	return ""
+}
+
+// Host adds a host.
+func (l *Lab) Host() *Host {
+	l.tb.Helper()
+	l.mu.Lock()
+	n := byte(len(l.hosts) + 1)
+	l.mu.Unlock()
+	h := &Host{lab: l, ip: [4]byte{10, 77, 0, n}, Addr: fmt.Sprintf("10.77.0.%d", n), ns: fmt.Sprintf("%s-%d", l.name, n), out: make(chan packet, 4096)}
+	l.run("ip", "netns", "add", h.ns)
+	l.tb.Cleanup(func() { _ = exec.Command("ip", "netns", "del", h.ns).Run() })
+	tun, err := openTUN(h.ns, "wire")
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	h.tun = tun
+	h.ip4("addr", "add", h.Addr+"/24", "dev", "wire")
+	h.ip4("link", "set", "wire", "up", "mtu", "9000")
+	h.ip4("link", "set", "lo", "up")
+	l.mu.Lock()
+	l.hosts[h.ip] = h
+	l.mu.Unlock()
+	l.wg.Add(2)
+	go h.read()
+	go h.write()
+	l.tb.Cleanup(func() {
+		_ = tun.Close()
+		l.mu.Lock()
+		delete(l.hosts, h.ip)
+		l.mu.Unlock()
+		close(h.out)
+	})
+	return h
+}
+
+func (l *Lab) run(name string, args ...string) {
+	l.tb.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		l.tb.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+func (h *Host) ip4(args ...string) {
+	h.lab.tb.Helper()
+	h.lab.run("ip", append([]string{"-n", h.ns}, args...)...)
+}
+
+// Command is a program that runs on the host.
+func (h *Host) Command(name string, args ...string) *exec.Cmd {
+	return exec.Command("ip", append([]string{"netns", "exec", h.ns, name}, args...)...)
+}
+
+// Cut stops or passes all packets.
+func (l *Lab) Cut(cut bool) { l.cut.Store(cut) }
+
+// Delay holds each packet for so long, on every way.
+func (l *Lab) Delay(d time.Duration) { l.delay.Store(int64(d)) }
+
+// Loss drops this share of the packets.
+func (l *Lab) Loss(p float64) { l.loss.Store(uint64(p * (1 << 32))) }
+
+// Flip changes one bit of the contents of this share of the packets, in a way that TCP does not notice.
+func (l *Lab) Flip(p float64) { l.flip.Store(uint64(p * (1 << 32))) }
+
+// read takes packets from the host to where they go.
+func (h *Host) read() {
+	defer h.lab.wg.Done()
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := h.tun.Read(buf)
+		if err != nil {
+			return
+		}
+		h.lab.forward(buf[:n])
+	}
+}
+
+func (l *Lab) forward(b []byte) {
+	if len(b) < 20 || b[0]>>4 != 4 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to := l.hosts[[4]byte(b[16:20])]
+	switch {
+	case to == nil:
+		return
+	case l.cut.Load(), uint64(rand.Uint32()) < l.loss.Load():
+		l.Dropped.Add(1)
+		return
+	}
+	p := packet{bytes: append([]byte(nil), b...)}
+	if d := l.delay.Load(); d > 0 {
+		p.due = time.Now().Add(time.Duration(d))
+		l.Delayed.Add(1)
+	}
+	if uint64(rand.Uint32()) < l.flip.Load() && flipBit(p.bytes) {
+		l.Flipped.Add(1)
+	}
+	select {
+	case to.out <- p:
+		l.Passed.Add(1)
+	default:
+		l.Dropped.Add(1) // a full queue, as in any switch
+	}
+}
+
+// write hands packets to the host when they are due.
+func (h *Host) write() {
+	defer h.lab.wg.Done()
+	for p := range h.out {
+		time.Sleep(time.Until(p.due))
+		if _, err := h.tun.Write(p.bytes); err != nil {
+			continue // the host is going, or the packet is none
+		}
+	}
+}
