@@ -3,6 +3,7 @@
 package mem_test
 
 import (
+	"context"
 	"testing"
 
 	"mori/core/fabric"
@@ -15,3 +16,16 @@ func open(testing.TB) fabric.Provider { return mem.New(mem.Options{}) }
 func TestFabric(t *testing.T) { fabrictest.Test(t, open) }
 
 func BenchmarkFabric(b *testing.B) { fabrictest.Bench(b, open) }
+
+// A datagrams is a provider that offers endpoints of type EPRDM only.
+type datagrams struct{ fabric.Provider }
+
+func (p datagrams) GetInfo(ctx context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
+	hints = hints.Clone()
+	hints.EPType = fabric.EPRDM
+	return p.Provider.GetInfo(ctx, node, service, hints)
+}
+
+func BenchmarkDatagrams(b *testing.B) {
+	fabrictest.Bench(b, func(tb testing.TB) fabric.Provider { return datagrams{open(tb)} })
+}
