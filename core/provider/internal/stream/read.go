@@ -56,6 +56,7 @@ type reader struct {
 	drained bool       // the last read got less than it asked for
 	got     bool       // bytes came since somebody reset it
 	goodbye bool
+	fault   error // what ended the connection
 
 	phase phase
 	h     header
@@ -90,12 +91,13 @@ func (l *link) initReader() {
 	in.try = func(uintptr) bool {
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		in.drained = false
-		in.result = l.turn()
-		if in.result != errWait {
-			return true
+		for in.got = true; in.got; { // to the last: a read that got less than it asked for may have met the end of the stream
+			in.drained, in.got = false, false
+			if in.result = l.turn(); in.result != errWait {
+				return true
+			}
+			l.kick()
 		}
-		l.kick()
 		if l.mayLend() {
 			in.result = errLent
 			return true
@@ -146,11 +148,16 @@ func (l *link) read() error {
 
 // turn takes what arrived. It returns why it cannot go on; what ended the connection once does so again.
 func (l *link) turn() error {
-	for {
-		if err := l.step(); err != nil {
+	for l.in.fault == nil {
+		switch err := l.step(); err {
+		case nil:
+		case errWait, errNoRoom:
 			return err
+		default:
+			l.in.fault = err
 		}
 	}
+	return l.in.fault
 }
 
 func (l *link) step() error {
@@ -259,8 +266,7 @@ func (l *link) receive() error {
 	return nil
 }
 
-// recv reads once into iov, which asks for want bytes or more. After a read that got less there is nothing to be had, and the
-// poller of a stream hears of what comes.
+// recv reads once into iov, which asks for want bytes or more. After a read that got less, answers go out before the next.
 func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	in := &l.in
 	if l.ep.fate.isEnded() {
