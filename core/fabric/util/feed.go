@@ -90,21 +90,13 @@ func (f *Feed) Filled(op *fabric.Op, n, data uint64, flags fabric.OpFlags) {
 	if f.cfg.Source != nil {
 		c.Src = f.cfg.Source()
 	}
-	q := f.r.q
 	if space := op.Len(); n > space {
 		c.Len = space
-		q.countErr(fabric.OpRecv)
-		q.Rx.PushErr(fabric.ErrEntry{Completion: c, Err: fabric.ErrTruncated,
+		f.r.q.NotReceived(fabric.ErrEntry{Completion: c, Err: fabric.ErrTruncated,
 			Detail: fmt.Sprintf("message of %d bytes into a receive of %d", n, space)})
 		return
 	}
-	if q.RxSelective && op.Flags&fabric.OpWantCQE == 0 {
-		q.Rx.Unreserve(1)
-		q.count(fabric.OpRecv, n)
-		return
-	}
-	q.count(fabric.OpRecv, n)
-	q.Rx.Push(c)
+	f.r.q.Received(op, c)
 }
 
 // Failed ends a receive of Take with an error entry.

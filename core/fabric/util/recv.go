@@ -122,6 +122,5 @@ func (r *RecvQueue) Orphaned() uint64 {
 }
 
 func (r *RecvQueue) fail(op *fabric.Op, cause fabric.Errno, detail string) {
-	r.q.countErr(fabric.OpRecv)
-	r.q.Rx.PushErr(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: fabric.OpRecv}, Err: cause, Detail: detail})
+	r.q.NotReceived(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: fabric.OpRecv}, Err: cause, Detail: detail})
 }
