@@ -295,12 +295,14 @@ func (m *mover) finishPull(j *job, err error) {
 	b.serve()
 }
 
-// stopMessages ends the receive that was being filled, and hands over what the ring holds: its sender was told that we have it. With mu held.
+// stopMessages ends the receive that was being filled, or hands over what the ring holds up to the first message that is not here: their
+// sender was told that we have them. With mu held.
 func (b *inbox) stopMessages(cause error) {
 	in := &b.incoming
 	if in.pulling || in.filling {
 		in.pulling, in.filling = false, false
 		b.feed.Failed(&in.receive, fabric.ErrnoOf(cause), cause.Error())
+		return
 	}
 	for range messageBytes / messageUnit {
 		ok, err := b.messages.next(&in.head)
@@ -308,12 +310,13 @@ func (b *inbox) stopMessages(cause error) {
 			return
 		}
 		e := &in.head
-		if e.kind == messageInline {
-			if _, all, err := b.messages.arrived(e); !all || err != nil {
-				return // its sender did not get to the end
-			}
-			b.keep(e)
+		if e.kind != messageInline {
+			return
 		}
+		if _, all, err := b.messages.arrived(e); !all || err != nil {
+			return // its sender did not get to the end
+		}
+		b.keep(e)
 		b.messages.take(e)
 	}
 }

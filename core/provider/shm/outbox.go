@@ -15,8 +15,8 @@ import (
 )
 
 // An outbox puts messages into the peer's ring, in order. A small one has ended with that, since the ring outlives this process;
-// a large one, or one that has to be in the memory of a receive, when the peer answers. When the ring is full messages
-// stay in flight.
+// a large one, or one that has to be in the memory of a receive, when the peer answers, and so do small ones behind a large one: what
+// arrives before a connection ends has no gaps. When the ring is full messages stay in flight.
 type outbox struct {
 	mu      sync.Mutex
 	ring    messageWriter
@@ -24,6 +24,7 @@ type outbox struct {
 	next    int
 	sent    []sending // by number: wait for the answer
 	free    []uint32  // numbers
+	large   int       // of sent: not inline
 	stopped bool
 
 	src [64]sys.Iovec // of gather
@@ -37,6 +38,7 @@ type sending struct {
 	ticket stream.Ticket
 	op     *fabric.Op // nil: the number is free
 	list   []byte     // its segments, where the entry has only an address
+	large  bool       // not inline
 }
 
 // What became of a message that was put.
@@ -153,13 +155,13 @@ func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err
 		e.flags, e.data = e.flags|messageData, op.Data
 	}
 	e.at = at + messageHeader
-	s := sending{ticket: t, op: op}
+	s := sending{ticket: t, op: op, large: e.kind != messageInline}
 	if e.kind == messageFar {
 		s.list = make([]byte, e.count*segmentLen)
 		putSegments(s.list, op)
 		sys.Store64(e.at, sys.AddrOf(s.list))
 	}
-	if res.over = e.kind == messageInline && op.Flags&fabric.OpDeliveryComplete == 0; !res.over {
+	if res.over = !s.large && o.large == 0 && op.Flags&fabric.OpDeliveryComplete == 0; !res.over {
 		e.flags |= messageAnswer
 		e.number = o.number(s)
 	}
@@ -227,6 +229,9 @@ func (o *outbox) forget(e *messageEntry) {
 
 // number keeps s until its answer.
 func (o *outbox) number(s sending) uint32 {
+	if s.large {
+		o.large++
+	}
 	if k := len(o.free); k > 0 {
 		i := o.free[k-1]
 		o.free = o.free[:k-1]
@@ -248,6 +253,9 @@ func (o *outbox) answered(number uint64) (t stream.Ticket, op *fabric.Op, ok boo
 		return 0, nil, false, fmt.Errorf("peer answered message %d, which does not wait: %w", number, fabric.ErrProtocol)
 	}
 	s := o.sent[number]
+	if s.large {
+		o.large--
+	}
 	o.sent[number] = sending{}
 	o.free = append(o.free, uint32(number))
 	return s.ticket, s.op, true, nil

@@ -17,7 +17,8 @@ import (
 // Processes of the tests are this test binary again, with a role in the environment.
 const roleVariable = "MORI_SHM_TEST_ROLE"
 
-var roles = map[string]func(){"memory": lendMemory, "target": targetProcess, "initiator": initiatorProcess, "pingpong": answerPings}
+var roles = map[string]func(){"memory": lendMemory, "target": targetProcess, "initiator": initiatorProcess, "pingpong": answerPings,
+	"sender": senderProcess, "receiver": receiverProcess}
 
 func TestMain(m *testing.M) {
 	if role := roles[os.Getenv(roleVariable)]; role != nil {
