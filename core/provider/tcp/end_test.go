@@ -103,7 +103,7 @@ func TestManyConnections(t *testing.T) {
 	for i, s := range sides {
 		src := alloc(t, 8)
 		pattern(src, i)
-		key := must[fabric.RemoteMR](t)(s.dom.Import(mr.Raw())).Key()
+		key := imported(t, s, mr.Raw())
 		submit(t, s, fabric.Op{Kind: fabric.OpWrite, Seg: seg(src), RSeg: fabric.RSeg{Addr: uint64(8 * i), Len: 8, Key: key}})
 		wait(t, s, 1)
 		if string(mem[8*i:8*i+8]) != string(src) {

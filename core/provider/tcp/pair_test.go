@@ -135,7 +135,15 @@ func share(tb testing.TB, owner, user *side, buf []byte) (key uint64) {
 	mr := must[fabric.MR](tb)(owner.dom.Reg(fabric.Buffer{Addr: sys.AddrOf(buf), Len: uint64(len(buf))},
 		fabric.AccessRemoteRead|fabric.AccessRemoteWrite, k))
 	tb.Cleanup(func() { check(tb, mr.Close()) })
-	return must[fabric.RemoteMR](tb)(user.dom.Import(mr.Raw())).Key()
+	return imported(tb, user, mr.Raw())
+}
+
+// imported makes a peer's region usable at s.
+func imported(tb testing.TB, s *side, raw []byte) (key uint64) {
+	tb.Helper()
+	r := must[fabric.RemoteMR](tb)(s.dom.Import(raw))
+	tb.Cleanup(func() { check(tb, r.Close()) })
+	return r.Key()
 }
 
 func seg(b []byte) fabric.Seg { return fabric.Seg{Addr: sys.AddrOf(b), Len: uint64(len(b))} }

@@ -181,5 +181,5 @@ func (p *peer) join(tb testing.TB, opts tcp.Options) (s *side, key uint64) {
 	_, err := s.ep.(fabric.Connector).Connect(testContext(tb), p.hello.Addr, nil)
 	check(tb, err)
 	must[fabric.Event](tb)(s.eq.Wait(testContext(tb)))
-	return s, must[fabric.RemoteMR](tb)(s.dom.Import(p.hello.Raw)).Key()
+	return s, imported(tb, s, p.hello.Raw)
 }

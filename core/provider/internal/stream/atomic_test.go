@@ -27,9 +27,7 @@ func atomicPair(t *testing.T) (a, b *rig, far []byte, key uint64) {
 	a, b = newRig(t, nil), newRig(t, nil)
 	join(a, b)
 	far, k := b.share(4096)
-	rm, err := a.dom.Import(k.Raw(4096))
-	a.must(err)
-	return a, b, far, rm.Key()
+	return a, b, far, a.imported(k, 4096)
 }
 
 func TestAtomicsExecuteAtTheTarget(t *testing.T) {

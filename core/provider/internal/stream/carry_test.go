@@ -48,13 +48,12 @@ func TestOpsThatComeBeforeTheConnectionWaitForIt(t *testing.T) {
 	a, b := newRig(t, nil), newRig(t, nil)
 	ep, _ := a.carrier(0)
 	far, k := b.share(4096)
-	rm, err := a.dom.Import(k.Raw(4096))
-	a.must(err)
+	key := a.imported(k, 4096)
 	mem, seg := a.memory(8)
 	copy(mem, "early op")
 	n, err := ep.Submit([]fabric.Op{
 		{Kind: fabric.OpSend, Seg: seg, Ctx: 1},
-		{Kind: fabric.OpWrite, Seg: seg, RSeg: fabric.RSeg{Len: 8, Key: rm.Key()}, Flags: fabric.OpFence, Ctx: 2},
+		{Kind: fabric.OpWrite, Seg: seg, RSeg: fabric.RSeg{Len: 8, Key: key}, Flags: fabric.OpFence, Ctx: 2},
 		{Kind: fabric.OpSend, Seg: seg, Flags: fabric.OpFence, Ctx: 3},
 	})
 	if n != 3 || err != nil {

@@ -98,9 +98,7 @@ func (r *rig) next() (fabric.Completion, error) {
 
 func importAny(r *rig) uint64 {
 	r.Helper()
-	m, err := r.dom.Import(fabric.RegionKey{ID: 4}.Raw(8))
-	r.must(err)
-	return m.Key()
+	return r.imported(fabric.RegionKey{ID: 4}, 8)
 }
 
 func TestDirectEndsOps(t *testing.T) {

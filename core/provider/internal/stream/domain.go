@@ -179,8 +179,8 @@ func (d *Domain) disconnectHolders(id uint64) {
 func (d *Domain) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n := d.regions.Len(); n > 0 && !d.closed {
-		return fmt.Errorf("close domain with %d regions: %w", n, fabric.ErrBusy)
+	if own, peers := d.regions.Len(), d.imports.Len(); own+peers > 0 && !d.closed {
+		return fmt.Errorf("close domain with %d regions and %d of peers: %w", own, peers, fabric.ErrBusy)
 	}
 	first, err := d.parent.Close()
 	if err != nil {

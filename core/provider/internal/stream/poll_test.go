@@ -161,11 +161,7 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 	const rounds = 100
 	sizes := []int{0, 8, 5000, maxEager, 3 << 20}
 	failed := make(chan error, 2)
-	play := func(r *rig, far []byte, key fabric.RegionKey, seed byte) error {
-		rm, err := r.dom.Import(key.Raw(uint64(len(far))))
-		if err != nil {
-			return err
-		}
+	play := func(r *rig, far []byte, key uint64, seed byte) error {
 		_, in := r.memory(3 << 20)
 		out, outSeg := r.memory(3 << 20)
 		done := make([]fabric.Completion, 4)
@@ -176,7 +172,7 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 			}
 			outSeg.Len = uint64(n)
 			ops := []fabric.Op{{Kind: fabric.OpRecv, Seg: in, Ctx: 1}, {Kind: fabric.OpSend, Seg: outSeg, Ctx: 2},
-				{Kind: fabric.OpWrite, Seg: outSeg, RSeg: fabric.RSeg{Len: uint64(n), Key: rm.Key()}, Ctx: 3}}
+				{Kind: fabric.OpWrite, Seg: outSeg, RSeg: fabric.RSeg{Len: uint64(n), Key: key}, Ctx: 3}}
 			if _, err := r.ep.Submit(ops); err != nil {
 				return err
 			}
@@ -203,8 +199,9 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 	}
 	amem, akey := a.share(3 << 20)
 	bmem, bkey := b.share(3 << 20)
-	go func() { failed <- play(a, bmem, bkey, 1) }()
-	go func() { failed <- play(b, amem, akey, 77) }()
+	toA, toB := b.imported(akey, 3<<20), a.imported(bkey, 3<<20)
+	go func() { failed <- play(a, bmem, toB, 1) }()
+	go func() { failed <- play(b, amem, toA, 77) }()
 	for range 2 {
 		if err := <-failed; err != nil {
 			t.Error(err)

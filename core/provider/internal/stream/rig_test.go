@@ -219,3 +219,12 @@ func join(a, b *rig) {
 	a.event(fabric.EventConnected)
 	b.event(fabric.EventConnected)
 }
+
+// imported makes a peer's region of n bytes usable.
+func (r *rig) imported(k fabric.RegionKey, n int) (key uint64) {
+	r.Helper()
+	rm, err := r.dom.Import(k.Raw(uint64(n)))
+	r.must(err)
+	r.Cleanup(func() { r.must(rm.Close()) })
+	return rm.Key()
+}
