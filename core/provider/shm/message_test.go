@@ -306,6 +306,7 @@ func TestStopEndsMessages(t *testing.T) {
 				}
 				<-a.stopped
 				<-b.stopped
+				b.recv.End(fabric.ErrShutdown, "") // as the stream does
 				for i := range early + rest {
 					if a.running(stream.Ticket(i)) {
 						t.Fatalf("message %d still runs", i)
