@@ -4,7 +4,6 @@ package rdm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -89,7 +88,7 @@ func (e *Endpoint) dial(c *conn, after <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.DialTimeout)
 	defer cancel()
 	if err := e.connect(ctx, c, after); err != nil {
-		c.carrier.Abort(e.whyNot(c.peer, err))
+		c.carrier.Abort(e.whyNot(ctx, c.peer, err))
 		e.mu.Lock()
 		e.drop(c)
 		e.mu.Unlock()
@@ -109,11 +108,11 @@ func (e *Endpoint) connect(ctx context.Context, c *conn, after <-chan struct{}) 
 }
 
 // whyNot is the error of ops that wait for a connection to peer.
-func (e *Endpoint) whyNot(peer fabric.Addr, err error) error {
+func (e *Endpoint) whyNot(ctx context.Context, peer fabric.Addr, err error) error {
 	switch {
 	case e.ctx.Err() != nil:
 		return fmt.Errorf("reach %s: endpoint closed: %w", peer, fabric.ErrCanceled)
-	case errors.Is(err, context.DeadlineExceeded):
+	case ctx.Err() != nil:
 		return fmt.Errorf("reach %s: no answer within %v: %w", peer, e.cfg.DialTimeout, fabric.ErrTimeout)
 	}
 	return fmt.Errorf("reach %s: %w", peer, err)
