@@ -13,7 +13,7 @@ import (
 
 func open(testing.TB) fabric.Provider { return mem.New(mem.Options{}) }
 
-func TestFabric(t *testing.T) { fabrictest.Test(t, open) }
+func TestFabric(t *testing.T) { fabrictest.Test(t, open, fabric.EPMsg, fabric.EPRDM) }
 
 func BenchmarkFabric(b *testing.B) { fabrictest.Bench(b, open) }
 
