@@ -52,3 +52,36 @@ func TestSubmitAndReadDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// messageRound sends a message from a to b, both spinning.
+func messageRound(t *testing.T, a, b *node, send, recv []fabric.Op, done []fabric.Completion) {
+	if _, err := b.ep.Submit(recv); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.ep.Submit(send); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []*node{b, a} {
+		for k, err := n.cq.Read(done); k == 0; k, err = n.cq.Read(done) {
+			if err != fabric.ErrAgain {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestMessagesDoNotAllocate(t *testing.T) {
+	for name, opts := range map[string]Options{"cma": {kernel: true}, "memmove": {}} {
+		a, b := connectNodes(t, opts)
+		src, from := memory(t, 1<<20)
+		_, to := memory(t, 1<<20)
+		done := make([]fabric.Completion, 4)
+		for _, n := range []int{0, 64, inlineMessage, 1 << 20} {
+			send := []fabric.Op{{Kind: fabric.OpSend, Seg: fabric.Seg{Addr: from, Len: uint64(n)}}}
+			recv := []fabric.Op{{Kind: fabric.OpRecv, Seg: fabric.Seg{Addr: to, Len: uint64(len(src))}}}
+			if k := testing.AllocsPerRun(1000, func() { messageRound(t, a, b, send, recv, done) }); k > 0.05 {
+				t.Errorf("%s: a message of %d bytes allocates %v times", name, n, k)
+			}
+		}
+	}
+}

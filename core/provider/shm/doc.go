@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Package shm is the transport between processes of one host: the payload of reads and writes goes straight from one
-// process's buffer to the other's with process_vm_readv and process_vm_writev, one copy, by the side that asked.
+// process's buffer to the other's with process_vm_readv and process_vm_writev, one copy, by the side that asked; messages go through
+// memory that both map.
 //
 //	p := shm.New(shm.Options{})
 //	fab, err := p.Open(ctx, info)                  // info from p.GetInfo
@@ -12,10 +13,16 @@
 //
 // # What goes where
 //
-// Everything but that payload goes over the socket, in the protocol of package stream: handshake, sends, receives, shutdown, and the
-// frames of this package (frames.go). Remote data of writes goes through a ring in memory that both processes map (ring.go); it costs
-// no system call unless the target's reader is parked. Ops up to 64 KiB are copied inside Submit when nothing
-// is queued before them, larger ones by a domain's workers in slices (pool.go).
+// Handshake, shutdown, atomics, and the frames of this package (frames.go) go over the socket, in the protocol of package stream. Remote data
+// of writes goes through a ring in memory that both processes map (ring.go); it costs no system call unless the target's reader is
+// parked. Ops up to 64 KiB are copied inside Submit when nothing is queued before them, larger ones by a domain's
+// workers in slices (pool.go).
+//
+// Messages go through such rings where both sides reach each other's memory (messagering.go), else over the socket. One of up to 16 KiB is
+// in the ring when its op ends, where it outlives the sender; of a larger one the ring has the addresses, from which the receiver gets it once
+// its receive is posted, and then answers. A message whose receive is not posted stays in the ring, 256 KiB of them, and
+// the rest with the sender. Who looks into a completion queue empties the rings, without a system call while both sides
+// look; who does not is woken by a frame.
 //
 // # Path
 //
@@ -34,7 +41,8 @@
 // What remains: the kernel lets any process of the same user read and write this one's memory, mori or not. Keys
 // protect against mistakes and against peers on the stream path, not against a program of the same user that means
 // harm. And a peer that is stopped for more than 5 s exactly between passing the fence and its system call
-// finishes that one slice afterwards.
+// finishes that one slice afterwards. What a peer writes into the rings is believed as far as what it sends: numbers are checked, and
+// nonsense ends the connection.
 //
 // # Errors of ops
 //

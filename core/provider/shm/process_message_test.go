@@ -55,6 +55,44 @@ func senderProcess() {
 	}
 }
 
+// connectNodes makes two connected nodes in this process.
+func connectNodes(t *testing.T, opts Options) (a, b *node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	open := func() *node {
+		n, err := openNode(ctx, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := n.close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return n
+	}
+	a, b = open(), open()
+	lis, err := b.fab.Listen(ctx, b.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := lis.Accept(ctx)
+		if err == nil {
+			err = b.ep.(fabric.Connector).Accept(ctx, req, nil)
+		}
+		accepted <- err
+	}()
+	_, err = a.ep.(fabric.Connector).Connect(ctx, lis.Addr(), nil)
+	if err = errors.Join(err, <-accepted); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
 // acceptFrom starts a process in a role that connects to the node.
 func acceptFrom(t *testing.T, n *node, role string) *exec.Cmd {
 	t.Helper()

@@ -234,6 +234,7 @@ func startTargetAs(t testing.TB, opts Options, attr *syscall.SysProcAttr) *targe
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = remote.Close() })
 	p.key = remote.Key()
 	return p
 }
