@@ -96,7 +96,7 @@ static void failed(struct fid_cq *cq, struct lf_completion *c) {
 	c->len = bad.len;
 	c->data = bad.data;
 	if (bad.err)
-		c->err = bad.err;
+		c->err = bad.err < 0 ? -bad.err : bad.err; // shm 1.17 has the sign wrong
 	const char *text = fi_cq_strerror(cq, bad.prov_errno, bad.err_data, c->text, sizeof(c->text));
 	if (text && text != c->text)
 		strncpy(c->text, text, sizeof(c->text) - 1);

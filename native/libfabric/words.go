@@ -42,6 +42,7 @@ const (
 	InjectComplete   uint64 = C.FI_INJECT_COMPLETE
 	TransmitComplete uint64 = C.FI_TRANSMIT_COMPLETE
 	DeliveryComplete uint64 = C.FI_DELIVERY_COMPLETE
+	MatchComplete    uint64 = C.FI_MATCH_COMPLETE
 	RemoteCQData     uint64 = C.FI_REMOTE_CQ_DATA
 	FetchAtomic      uint64 = C.FI_FETCH_ATOMIC
 	CompareAtomic    uint64 = C.FI_COMPARE_ATOMIC

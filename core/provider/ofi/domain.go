@@ -20,6 +20,7 @@ type domain struct {
 	list    lf.InfoList // holds offer.id
 	fid     lf.FID
 	imports *imports
+	atomics atomicTable
 }
 
 var (
@@ -67,19 +68,38 @@ func (d *domain) AV(size int) (fabric.AV, error) {
 	return &vector{AV: v, users: make(map[*endpoint]bool), known: make(map[fabric.Addr]bool)}, nil
 }
 
-// QueryAtomic asks libfabric; see fabric.AtomicQuerier.
+// An atomicTable says how many elements an op of a kind may have, by op and type. Zero is none.
+type atomicTable map[fabric.OpKind]*[fabric.AtomicMSwap + 1][fabric.Complex128 + 1]int
+
+// queryAll asks libfabric for everything at once, so that Submit knows what it must refuse.
+func queryAll(dom lf.FID, most uint64) atomicTable {
+	t := make(atomicTable)
+	for _, kind := range []fabric.OpKind{fabric.OpAtomic, fabric.OpFetchAtomic, fabric.OpCompareAtomic} {
+		t[kind] = new([fabric.AtomicMSwap + 1][fabric.Complex128 + 1]int)
+		for op := fabric.AtomicMin; op <= fabric.AtomicMSwap && most > 0; op++ {
+			for typ := fabric.Int8; typ <= fabric.Complex128; typ++ {
+				if !fabric.AtomicValid(kind, op, typ) {
+					continue
+				}
+				if n, err := queryAtomic(dom, kind, op, typ); err == nil {
+					t[kind][op][typ] = min(n, int(most)/typ.Size())
+				}
+			}
+		}
+	}
+	return t
+}
+
+// QueryAtomic answers what libfabric did; see fabric.AtomicQuerier.
 func (d *domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
 	if !fabric.AtomicValid(kind, op, t) {
 		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrInvalid)
 	}
-	if d.offer.info.Limits.MaxAtomic == 0 {
+	n := d.atomics[kind][op][t]
+	if n == 0 {
 		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrNoSys)
 	}
-	n, err := queryAtomic(d.fid, kind, op, t)
-	if err != nil {
-		return 0, fmt.Errorf("query %v %v of %v: %w (%w)", kind, op, t, fabric.ErrNoSys, cause(err))
-	}
-	return min(n, int(d.offer.info.Limits.MaxAtomic)/t.Size()), nil
+	return n, nil
 }
 
 // queryAtomic is how many elements libfabric takes in one op.

@@ -51,6 +51,7 @@ func (f *network) Domain(_ context.Context, in *fabric.Info) (fabric.Domain, err
 		f.Leave()
 		return nil, fmt.Errorf("open domain: %w", cause(err))
 	}
+	d.atomics = queryAll(d.fid, d.offer.info.Limits.MaxAtomic)
 	return d, nil
 }
 

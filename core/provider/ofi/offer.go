@@ -25,6 +25,10 @@ type offer struct {
 	fi   lf.Offer
 	info fabric.Info
 	id   lf.FID // lives as long as its list
+
+	// delivered is the flag of a send that completes when it is in the memory of a receive, 0 if it cannot be had: FI_DELIVERY_COMPLETE
+	// may come while the message waits in memory of libfabric.
+	delivered uint64
 }
 
 // A query is what an offer is found by, and found again.
@@ -120,6 +124,7 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 	}
 	if fi.Provider == "shm" {
 		in.Mode &^= fabric.ModeDenialFatal // refusals are answered one by one
+		in.Caps |= fabric.CapLocalComm     // which it does not say
 	}
 	for _, c := range []struct {
 		theirs uint64
@@ -141,6 +146,19 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 		in.Dest = addrText(fi.AddrFormat, fi.Dest)
 	}
 	return in
+}
+
+// delivered asks for FI_MATCH_COMPLETE. The tcp provider does not have it, but leaves a message on the socket until there is a receive.
+func (p *Provider) delivered(q query, fi *lf.Offer) uint64 {
+	h := lf.Hints{Provider: p.opts.Provider, Source: p.opts.Source, EPType: q.ep, MRMode: mrModes, Caps: p.caps(q), TxOpFlags: lf.MatchComplete}
+	if list, err := lf.GetInfo(&h); err == nil {
+		list.Free()
+		return lf.MatchComplete
+	}
+	if fi.Provider == "tcp" && fi.EPType == lf.EPMsg {
+		return lf.DeliveryComplete
+	}
+	return 0
 }
 
 // queries are what GetInfo asks for, best first. With atomics some providers keep less order, so these are for those who ask.
@@ -181,6 +199,7 @@ func (p *Provider) find(in *fabric.Info) (offer, lf.InfoList, error) {
 	for _, o := range offers {
 		if o.info.FabricName == in.FabricName && o.info.DomainName == in.DomainName {
 			o.info.Limits = p.limits(&o)
+			o.delivered = p.delivered(q, &o.fi)
 			return o, list, nil
 		}
 	}

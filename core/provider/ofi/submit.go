@@ -6,6 +6,7 @@ package ofi
 
 import (
 	"fmt"
+	"time"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
@@ -46,6 +47,9 @@ func (e *endpoint) accept(op *fabric.Op) (*lane, error) {
 	if err := util.CheckOp(op, &e.limits); err != nil {
 		return nil, err
 	}
+	if err := e.possible(op); err != nil {
+		return nil, err
+	}
 	cq, l, key := e.queues.Rx, &e.recvs, uint64(0)
 	if op.Kind != fabric.OpRecv {
 		var err error
@@ -71,6 +75,19 @@ func (e *endpoint) accept(op *fabric.Op) (*lane, error) {
 	}
 	l.push(&e.table, i)
 	return l, nil
+}
+
+// possible refuses what libfabric or its provider does not have.
+func (e *endpoint) possible(op *fabric.Op) error {
+	if op.Kind == fabric.OpSend && op.Flags&fabric.OpDeliveryComplete != 0 && e.domain.offer.delivered == 0 {
+		return fmt.Errorf("submit send that completes on delivery over %s: %w", e.domain.offer.fi.Provider, fabric.ErrNotSupported)
+	}
+	if a := op.Atomic; a != nil {
+		if n := uint64(e.domain.atomics[op.Kind][a.Op][a.Type] * a.Type.Size()); op.Seg.Len > n {
+			return fmt.Errorf("submit %v %v of %d bytes of %v, limit is %d: %w", op.Kind, a.Op, op.Seg.Len, a.Type, n, fabric.ErrNoSys)
+		}
+	}
+	return nil
 }
 
 // remoteKey is libfabric's key of the region that op names, 0 for a message.
@@ -113,13 +130,16 @@ func (e *endpoint) pump(l *lane) {
 			if s.op.Flags&fabric.OpFence != 0 && (l.posted > 0 || n > 0) {
 				break
 			}
-			e.table.translate(i, l.peer, &e.post[n])
+			e.table.translate(i, l.peer, e.domain.offer.delivered, &e.post[n])
 			n++
 		}
 		if n == 0 {
 			return // the end of what the fence waits for calls again
 		}
 		k, err := e.fid.Post(e.post[:n])
+		if k > 0 {
+			l.since, l.lost = time.Time{}, false
+		}
 		for range k {
 			e.table.slots[l.pop(&e.table)].state = slotPosted
 			l.posted++
@@ -128,7 +148,10 @@ func (e *endpoint) pump(l *lane) {
 		case err == nil:
 		case errno == fabric.ErrAgain:
 			e.stall()
-			return
+			if !l.unreachable() {
+				return
+			}
+			e.failed(l.pop(&e.table), fabric.ErrTimeout, "libfabric does not reach this peer")
 		default:
 			e.failed(l.pop(&e.table), transmitCause(errno), "libfabric did not take it")
 		}
@@ -155,10 +178,10 @@ var kinds = [...]uint32{fabric.OpSend: lf.OpSend, fabric.OpRecv: lf.OpRecv, fabr
 	fabric.OpAtomic: lf.OpAtomic, fabric.OpFetchAtomic: lf.OpFetch, fabric.OpCompareAtomic: lf.OpCompare}
 
 // translate writes the op of slot i in libfabric's words.
-func (t *table) translate(i int32, peer uint64, out *lf.Op) {
+func (t *table) translate(i int32, peer, delivered uint64, out *lf.Op) {
 	s := &t.slots[i]
 	op := &s.op
-	out.Ctx, out.Flags, out.Peer, out.Data, out.Key, out.Kind = t.context(i), flagsOf(op), peer, op.Data, s.key, kinds[op.Kind]
+	out.Ctx, out.Flags, out.Peer, out.Data, out.Key, out.Kind = t.context(i), flagsOf(op, delivered), peer, op.Data, s.key, kinds[op.Kind]
 	if op.Atomic != nil {
 		t.translateAtomic(op, out)
 		return
@@ -205,21 +228,21 @@ func (t *table) translateAtomic(op *fabric.Op, out *lf.Op) {
 }
 
 // flagsOf are libfabric's flags of op. Every op completes, for the slot's sake; whether the caller hears of it is for the queues.
-func flagsOf(op *fabric.Op) uint64 {
+func flagsOf(op *fabric.Op, delivered uint64) uint64 {
 	flags := lf.Completed
 	if op.Flags&fabric.OpRemoteData != 0 {
 		flags |= lf.RemoteCQData
 	}
-	if op.Flags&fabric.OpInject != 0 {
+	if op.Flags&fabric.OpInject != 0 && op.Atomic == nil { // of an injected atomic ofi_rxm 1.17 tells no end, and our operand is a copy
 		flags |= lf.Inject
 	}
 	switch {
 	case op.Kind == fabric.OpRecv, op.Kind == fabric.OpRead:
 	case op.Flags&fabric.OpInjectComplete != 0:
 		flags |= lf.InjectComplete
-	case op.Flags&fabric.OpDeliveryComplete != 0:
-		flags |= lf.DeliveryComplete
-	case op.Flags&fabric.OpTransmitComplete != 0, op.Kind == fabric.OpSend:
+	case op.Kind == fabric.OpSend && op.Flags&fabric.OpDeliveryComplete != 0:
+		flags |= delivered
+	case op.Kind == fabric.OpSend, op.Flags&fabric.OpTransmitComplete != 0:
 		flags |= lf.TransmitComplete
 	default:
 		flags |= lf.DeliveryComplete

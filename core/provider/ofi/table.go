@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sort"
 	"syscall"
+	"time"
 
 	"mori/core/fabric"
 	lf "mori/native/libfabric"
@@ -124,6 +125,36 @@ type lane struct {
 	head, tail int32  // slots, -1 for none
 	posted     int    // ops that libfabric has
 	gone       bool   // the address vector does not hold addr any more
+
+	since time.Time // libfabric has nothing of this lane and takes nothing
+	lost  bool      // it never took anything before patience was over
+}
+
+// libfabric says FI_EAGAIN while it connects a datagram endpoint to a peer, and some providers do so for ever if there is nobody.
+const (
+	patience     = 3 * time.Second
+	lostPatience = 100 * time.Millisecond // with a peer that was not reached before
+)
+
+// unreachable reports that patience with the lane's peer is over. It is called when libfabric did not take its first op.
+func (l *lane) unreachable() bool {
+	now := time.Now()
+	limit := patience
+	if l.lost {
+		limit = lostPatience
+	}
+	switch {
+	case l.addr == "" || l.posted > 0:
+		l.since = time.Time{}
+		return false
+	case l.since.IsZero():
+		l.since = now
+		return false
+	case now.Sub(l.since) < limit:
+		return false
+	}
+	l.since, l.lost = now, true
+	return true
 }
 
 func (l *lane) reset(peer uint64) { l.peer, l.head, l.tail, l.posted = peer, -1, -1, 0 }
