@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+
+package reliability
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const block = 4096
+
+// A memory is mapped outside of Go's heap, so that an address stays what it is.
+type memory []byte
+
+func newMemory(size int) (memory, error) {
+	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+}
+
+func (m memory) addr() uint64 { return uint64(uintptr(unsafe.Pointer(&m[0]))) }
+
+// fillBlock makes b the block with this number of a pattern: no two blocks of any pattern are alike.
+func fillBlock(b []byte, seed, number uint64) {
+	x := seed*0x9e3779b97f4a7c15 ^ number*0xbf58476d1ce4e5b9 | 1
+	for i := 0; i < len(b); i += 8 {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		binary.LittleEndian.PutUint64(b[i:], x+uint64(i))
+	}
+}

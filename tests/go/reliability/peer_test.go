@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+
+package reliability
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"mori/io"
+)
+
+// TestMain is the peer if it was started as one.
+func TestMain(m *testing.M) {
+	if os.Getenv("MORI_TEST_PEER") != "" {
+		servePeer()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A request names a method of peerSide; a reply has its result or an error.
+type request struct {
+	Do   string
+	Args json.RawMessage
+}
+
+type reply struct {
+	Error  string `json:",omitempty"`
+	Result any    `json:",omitempty"`
+}
+
+// A peerSide is what a peer process has.
+type peerSide struct {
+	engine   *io.Engine
+	regions  []region
+	sessions []*io.Session
+	statuses map[uint64]*io.Status
+}
+
+type region struct {
+	mem  memory
+	desc io.MemoryDesc
+}
+
+func servePeer() {
+	side := &peerSide{statuses: map[uint64]*io.Status{}}
+	commands := map[string]func(json.RawMessage) (any, error){
+		"start": side.start, "know": side.know, "region": side.region, "session": side.session, "post": side.post, "wait": side.wait, "cancel": side.cancel,
+		"verify": side.verify, "seccomp": side.seccomp, "describe": side.describe, "arrived": side.arrived, "left": side.left, "close": side.close,
+	}
+	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	out := json.NewEncoder(os.Stdout)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var q request
+		var r reply
+		if err := json.Unmarshal(line, &q); err != nil {
+			r.Error = err.Error()
+		} else if do := commands[q.Do]; do == nil {
+			r.Error = "no command " + q.Do
+		} else if r.Result, err = do(q.Args); err != nil {
+			r.Error = err.Error()
+		}
+		if err := out.Encode(r); err != nil {
+			return
+		}
+	}
+}
+
+func decode[T any](raw json.RawMessage) (v T, err error) {
+	err = json.Unmarshal(raw, &v)
+	return v, err
+}
+
+// A startArgs makes an engine.
+type startArgs struct {
+	Key, Host  string
+	TCP        bool // no shared memory
+	DeadlineMS int
+}
+
+func (p *peerSide) start(raw json.RawMessage) (any, error) {
+	a, err := decode[startArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	if p.engine, err = io.NewEngine(a.Key, io.EngineConfig{Host: a.Host}); err != nil {
+		return nil, err
+	}
+	cfg, kind := io.DefaultBackendConfig(), io.BackendRDMA
+	if a.TCP {
+		kind = io.BackendTCP
+	}
+	if a.DeadlineMS != 0 {
+		cfg.DeadlineMS = a.DeadlineMS
+	}
+	if err := p.engine.CreateBackend(kind, cfg); err != nil {
+		return nil, err
+	}
+	d := p.engine.Desc()
+	return d.Pack(), nil
+}
+
+func (p *peerSide) know(raw json.RawMessage) (any, error) {
+	packed, err := decode[[]byte](raw)
+	if err != nil {
+		return nil, err
+	}
+	d, err := io.UnpackEngineDesc(packed)
+	if err != nil {
+		return nil, err
+	}
+	return nil, p.engine.RegisterRemoteEngine(d)
+}
+
+// A regionArgs makes a region of blocks with the pattern of a seed; 0 leaves it zero.
+type regionArgs struct {
+	Blocks int
+	Seed   uint64
+}
+
+func (p *peerSide) region(raw json.RawMessage) (any, error) {
+	a, err := decode[regionArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMemory(a.Blocks * block)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; a.Seed != 0 && i < a.Blocks; i++ {
+		fillBlock(m[i*block:(i+1)*block], a.Seed, uint64(i))
+	}
+	d, err := p.engine.RegisterMemory(m.addr(), uint64(len(m)), -1, io.LocCPU)
+	if err != nil {
+		return nil, err
+	}
+	p.regions = append(p.regions, region{m, d})
+	return d.Pack(), nil
+}
+
+// A sessionArgs names the local region by its index.
+type sessionArgs struct {
+	Local  int
+	Remote []byte
+}
+
+func (p *peerSide) session(raw json.RawMessage) (any, error) {
+	a, err := decode[sessionArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := io.UnpackMemoryDesc(a.Remote)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.engine.CreateSession(p.regions[a.Local].desc, remote)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, fmt.Errorf("no session")
+	}
+	p.sessions = append(p.sessions, s)
+	return len(p.sessions) - 1, nil
+}
+
+// A postArgs moves blocks: Local[i] to or from Remote[i].
+type postArgs struct {
+	Session       int
+	Read          bool
+	UID           uint64
+	Local, Remote []int
+
+	beside *[]postArgs // under way at some time while this one was
+}
+
+func (p *peerSide) post(raw json.RawMessage) (any, error) {
+	a, err := decode[postArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	lo, ro, sz := make([]uint64, len(a.Local)), make([]uint64, len(a.Local)), make([]uint64, len(a.Local))
+	for i := range lo {
+		lo[i], ro[i], sz[i] = uint64(a.Local[i])*block, uint64(a.Remote[i])*block, block
+	}
+	s := p.sessions[a.Session]
+	move := s.Write
+	if a.Read {
+		move = s.Read
+	}
+	p.statuses[a.UID] = move(lo, ro, sz, a.UID)
+	return nil, nil
+}
+
+// An outcome is how a transfer ended.
+type outcome struct {
+	Code int
+	Text string
+}
+
+func (p *peerSide) wait(raw json.RawMessage) (any, error) {
+	uid, err := decode[uint64](raw)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	st := p.statuses[uid]
+	delete(p.statuses, uid)
+	return outcome{int(st.Wait(ctx)), st.Message()}, nil
+}
+
+func (p *peerSide) cancel(raw json.RawMessage) (any, error) {
+	uid, err := decode[uint64](raw)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	return nil, p.statuses[uid].Cancel(ctx)
+}
+
+// A verifyArgs says for each block of a region which blocks of a pattern it may hold; -1 is a zero block.
+type verifyArgs struct {
+	Region int
+	Seed   uint64
+	May    [][]int
+}
+
+// verify answers how many blocks hold something else, and the first of them.
+func (p *peerSide) verify(raw json.RawMessage) (any, error) {
+	a, err := decode[verifyArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	mem, want := p.regions[a.Region].mem, make([]byte, block)
+	var wrong []int
+	for i, may := range a.May {
+		ok := false
+		for _, k := range may {
+			if clear(want); k >= 0 {
+				fillBlock(want, a.Seed, uint64(k))
+			}
+			ok = ok || bytes.Equal(want, mem[i*block:(i+1)*block])
+		}
+		if !ok {
+			wrong = append(wrong, i)
+		}
+	}
+	return wrong, nil
+}
+
+func (p *peerSide) describe(json.RawMessage) (any, error) { return p.engine.Describe(), nil }
+
+// An arrivedArgs asks for a transfer of a peer.
+type arrivedArgs struct {
+	Key string
+	UID uint64
+}
+
+func (p *peerSide) arrived(raw json.RawMessage) (any, error) {
+	a, err := decode[arrivedArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	return p.engine.PopInbound(a.Key, a.UID), nil
+}
+
+func (p *peerSide) seccomp(json.RawMessage) (any, error) { return nil, forbidCMA() }
+
+func (p *peerSide) close(json.RawMessage) (any, error) { return nil, p.engine.Close() }
+
+// leftovers are what a process still has.
+type leftovers struct{ Goroutines, Descriptors int }
+
+func (p *peerSide) left(json.RawMessage) (any, error) {
+	fds, err := os.ReadDir("/proc/self/fd")
+	return leftovers{runtime.NumGoroutine(), len(fds)}, err
+}
