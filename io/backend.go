@@ -55,6 +55,7 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 	}
 	e.backends[kind] = b
 	e.startTick()
+	process.join(e)
 	e.log.Info("backend created", "backend", kind, "transports", b.names(), "notes", b.notes)
 	return nil
 }

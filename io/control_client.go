@@ -115,6 +115,14 @@ func (c *controlClient) drop(ctx context.Context, token []byte) error {
 	return c.askAgain(ctx, controlDrop, &dropLink{Token: token}, controlDropped, &r)
 }
 
+// tell sends tags of transfers.
+func (c *controlClient) tell(ctx context.Context, tags []tagged) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var r tagsReply
+	return c.askAgain(ctx, controlTags, &tagsSent{Packed: packTags(tags)}, controlTagged, &r)
+}
+
 // askAgain asks over the open connection, and over a new one if that is dead. It needs c.mu held.
 func (c *controlClient) askAgain(ctx context.Context, kind controlType, q any, want controlType, answer any) error {
 	if c.conn != nil && time.Since(c.last) < controlIdle/2 {
@@ -126,6 +134,7 @@ func (c *controlClient) askAgain(ctx context.Context, kind controlType, q any, w
 		return err
 	}
 	if err := c.ask(ctx, kind, q, want, answer); err != nil {
+		c.hangUp() // a late answer must not be taken for that to the next question
 		return fmt.Errorf("ask the control plane of %q: %w", c.peer.desc.Key, err)
 	}
 	return nil

@@ -34,6 +34,8 @@ const (
 	controlDropped   controlType = 7
 	controlChallenge controlType = 8
 	controlProof     controlType = 9
+	controlTags      controlType = 10
+	controlTagged    controlType = 11
 )
 
 // hello says who asks, and whom it believes to talk to.
@@ -107,6 +109,17 @@ type dropReply struct {
 	Found    bool     // it was still open
 }
 
+// tagsSent tells the tags of transfers; see packTags.
+type tagsSent struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Packed   []byte
+}
+
+type tagsReply struct {
+	_msgpack struct{} `msgpack:",as_array"`
+	Taken    int
+}
+
 // controlFailure is a refusal in words.
 type controlFailure struct {
 	_msgpack struct{} `msgpack:",as_array"`
@@ -136,7 +149,7 @@ func readControl(r io.Reader) (controlType, []byte, error) {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(head[1:])
-	if head[0] < byte(controlHello) || head[0] > byte(controlProof) || n > controlMaxBytes {
+	if head[0] < byte(controlHello) || head[0] > byte(controlTagged) || n > controlMaxBytes {
 		return 0, nil, fmt.Errorf("control message of type %d and %d bytes: not ours: %w", head[0], n, ErrInvalid)
 	}
 	body := make([]byte, n)

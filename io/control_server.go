@@ -113,7 +113,7 @@ func (s *controlServer) serve(c net.Conn) {
 }
 
 func (s *controlServer) converse(c net.Conn) error {
-	greeted := false
+	greeted, who := false, ""
 	for {
 		if err := c.SetDeadline(time.Now().Add(controlIdle)); err != nil {
 			return err
@@ -133,11 +133,14 @@ func (s *controlServer) converse(c net.Conn) error {
 				err = fmt.Errorf("the peer refuses: %.300s: %w", f.Text, ErrBadState)
 			}
 		case kind == controlHello:
-			greeted, err = true, s.greet(c, body)
+			greeted = true
+			who, err = s.greet(c, body)
 		case kind == controlAskRegion && greeted:
 			err = s.tellRegion(c, body)
 		case kind == controlDrop && greeted:
 			err = s.dropLink(c, body)
+		case kind == controlTags && greeted:
+			err = s.takeTags(c, who, body)
 		default:
 			err = fmt.Errorf("control message of type %d out of turn: %w", kind, ErrInvalid)
 		}
@@ -147,33 +150,33 @@ func (s *controlServer) converse(c net.Conn) error {
 	}
 }
 
-// greet answers a hello with our transports and a token for data connections.
-func (s *controlServer) greet(c net.Conn, body []byte) error {
+// greet answers a hello with our transports and a token for data connections, and returns who sent it.
+func (s *controlServer) greet(c net.Conn, body []byte) (who string, err error) {
 	var h hello
 	if err := decodeControl(body, &h); err != nil {
-		return err
+		return "", err
 	}
 	e := s.engine
 	switch {
 	case h.Version != controlVersion:
-		return fmt.Errorf("peer %q speaks control version %d, this engine %d: %w", h.Key, h.Version, controlVersion, ErrInvalid)
+		return "", fmt.Errorf("peer %q speaks control version %d, this engine %d: %w", h.Key, h.Version, controlVersion, ErrInvalid)
 	case h.PeerKey != e.key:
-		return fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey, e.key, ErrNotFound)
+		return "", fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey, e.key, ErrNotFound)
 	case h.PeerIncarnation != 0 && h.PeerIncarnation != e.incarnation:
-		return fmt.Errorf("engine %q was restarted: register its new descriptor: %w", e.key, ErrNotFound)
+		return "", fmt.Errorf("engine %q was restarted: register its new descriptor: %w", e.key, ErrNotFound)
 	}
 	if err := s.authenticate(c, &h); err != nil {
-		return err
+		return "", err
 	}
 	tok, err := s.issue(h)
 	if err != nil {
-		return err
+		return "", err
 	}
 	w := welcome{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, Notify: e.wantsNotifications(), Token: tok}
 	for _, tr := range e.openTransports() {
 		w.Endpoints = append(w.Endpoints, endpointInfo{Name: tr.name, Addr: string(tr.lis.Addr())})
 	}
-	return writeControl(c, controlWelcome, &w)
+	return h.Key, writeControl(c, controlWelcome, &w)
 }
 
 // authenticate wants proof of the sender of h if we have a secret, and gives it.
@@ -294,4 +297,18 @@ func (s *controlServer) tellRegion(c net.Conn, body []byte) error {
 		reply = regionReply{Known: true, Size: r.desc.Size}
 	}
 	return writeControl(c, controlRegion, &reply)
+}
+
+// takeTags remembers the tags of transfers of the engine named who.
+func (s *controlServer) takeTags(c net.Conn, who string, body []byte) error {
+	var q tagsSent
+	if err := decodeControl(body, &q); err != nil {
+		return err
+	}
+	all, err := unpackTags(q.Packed)
+	if err != nil {
+		return err
+	}
+	s.engine.tags.add(who, s.engine.store.peerOf(who) != nil, all)
+	return writeControl(c, controlTagged, &tagsReply{Taken: len(all)})
 }

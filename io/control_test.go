@@ -118,7 +118,7 @@ func FuzzReadControl(f *testing.F) {
 		if len(body) != int(binary.BigEndian.Uint32(in[1:])) {
 			t.Fatalf("type %d with %d bytes from %x", kind, len(body), in)
 		}
-		for _, to := range []any{new(hello), new(welcome), new(askRegion), new(regionReply), new(controlFailure), new(challenge), new(proofReply), new(dropLink), new(dropReply)} {
+		for _, to := range []any{new(hello), new(welcome), new(askRegion), new(regionReply), new(controlFailure), new(challenge), new(proofReply), new(dropLink), new(dropReply), new(tagsSent), new(tagsReply)} {
 			_ = decodeControl(body, to)
 		}
 	})
@@ -139,7 +139,7 @@ func TestOrderHoldsUnderAnyCompletionOrder(t *testing.T) {
 			if rng.IntN(4) == 0 {
 				code = CodeErrRDMAOp
 			}
-			o.finish(all[i], code, "")
+			o.finish(all[i], code, "", time.Time{})
 			open := false
 			for k, x := range all {
 				c := x.status.Code()

@@ -24,6 +24,7 @@ func (e *Engine) startTick() {
 			select {
 			case <-t.C:
 				e.inbounds.drain()
+				e.meters.Sample(time.Since(e.born))
 				for _, p := range e.store.allPeers() {
 					p.expire(time.Now())
 					p.nudge()

@@ -2,40 +2,10 @@
 
 package io
 
-import (
-	"sync/atomic"
-
-	"mori/core/fabric"
-)
-
-// counters count what happened to an engine's transfers.
-type counters struct {
-	reads, writes, readBytes, writeBytes, failed, refused, replays atomic.Uint64
-}
-
-func (c *counters) ended(t *transfer, code StatusCode) {
-	switch {
-	case code.Failed():
-		c.failed.Add(1)
-	case t.kind == fabric.OpRead:
-		c.reads.Add(1)
-		c.readBytes.Add(t.total)
-	default:
-		c.writes.Add(1)
-		c.writeBytes.Add(t.total)
-	}
-}
+import "mori/io/internal/meter"
 
 // Counters tell what happened to an engine's transfers since it was made.
-type Counters struct {
-	Reads      uint64 `json:"reads"` // that succeeded
-	Writes     uint64 `json:"writes"`
-	ReadBytes  uint64 `json:"read_bytes"`
-	WriteBytes uint64 `json:"write_bytes"`
-	Failed     uint64 `json:"failed"`
-	Refused    uint64 `json:"refused"` // never started: bad arguments, no path
-	Replays    uint64 `json:"replays"` // transfers that went on over another path when theirs broke, each time counted
-}
+type Counters = meter.Totals
 
 // EngineInfo is what Engine.Describe tells.
 type EngineInfo struct {
@@ -100,8 +70,7 @@ func (e *Engine) Describe() EngineInfo {
 		out.Peers = append(out.Peers, p.describe())
 	}
 	out.Regions = len(e.store.allRegions())
-	c := &e.counters
-	out.Counters = Counters{c.reads.Load(), c.writes.Load(), c.readBytes.Load(), c.writeBytes.Load(), c.failed.Load(), c.refused.Load(), c.replays.Load()}
+	out.Counters = e.totals()
 	return out
 }
 

@@ -18,6 +18,7 @@ import (
 	"mori/core/config"
 	"mori/core/fabric"
 	"mori/core/logging"
+	"mori/io/internal/meter"
 )
 
 const (
@@ -43,7 +44,12 @@ type Engine struct {
 	registry    *fabric.Registry
 	store       *store
 	uids        uidCounter
-	counters    counters
+	meters      meter.Set
+	refused     atomic.Uint64 // transfers that never started
+	recent      meter.Ring    // transfers that ended
+	tags        inboundTags
+	born        time.Time
+	stalls      sync.WaitGroup          // traces that are being written
 	ended       atomic.Pointer[Watcher] // made by FD
 	idle        time.Duration           // a path that was not used for so long is closed; 0 = never
 	inbounds    inbounds
@@ -76,7 +82,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		hostname = "localhost"
 	}
 	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
-		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, store: newStore(), backends: map[BackendType]*backend{}}
+		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
 	if e.secret = secret(cfg.AuthSecret); e.secret == "" {
 		e.secret = secret(config.Get(config.AuthSecret))
 	}
@@ -134,6 +140,7 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.removePeer(d.Key); old != nil {
 		old.close(fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
+		e.tags.forget(d.Key)
 	}
 	return nil
 }
@@ -235,6 +242,8 @@ func (e *Engine) Close() error {
 		stop()
 		<-ticking
 	}
+	process.leave(e)
+	e.stalls.Wait()
 	all := e.revokeAll()
 	for _, tr := range transports {
 		all = errors.Join(all, tr.close())

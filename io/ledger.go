@@ -32,15 +32,18 @@ type transfer struct {
 	batch   *batch
 	to      target // what the ops of batch were made for
 	slot    uint64 // Op.Ctx of the first op
+	tag     string // "" = none
+	opsMade uint32 // before any replay
 	silent  bool   // a notification: nobody waits for it, and it has no status
 
 	ops     atomic.Int64
 	bytes   atomic.Uint64 // that ended well
-	moved   atomic.Int64  // time of the last progress, ns since start
+	first   atomic.Int64  // time of the first progress, ns since start
+	moved   atomic.Int64  // time of the last one
 	start   time.Time
 	limit   time.Duration // 0 = none
 	notify  bool          // the notification does not travel with the bytes
-	replays int           // how often it was moved to another path
+	replays atomic.Int32  // how often it was moved to another path
 
 	mu   sync.Mutex
 	err  error // guarded by mu; the first failure, which is final
@@ -49,6 +52,7 @@ type transfer struct {
 	// Guarded by order.mu.
 	next    *transfer
 	ended   bool
+	told    bool
 	success string
 }
 
@@ -111,7 +115,11 @@ func (t *transfer) overdue(now time.Time) error {
 
 func (t *transfer) progress(n uint64) {
 	t.bytes.Add(n)
-	t.moved.Store(int64(time.Since(t.start)))
+	at := int64(time.Since(t.start))
+	t.moved.Store(at)
+	if t.first.Load() == 0 {
+		t.first.Store(at)
+	}
 }
 
 // report says how far t came.
@@ -122,22 +130,26 @@ func (t *transfer) report() string {
 	}
 	since := time.Since(t.start) - time.Duration(t.moved.Load())
 	q := t.path.Load()
-	return fmt.Sprintf("%s %q over %s, uid %d: %d of %d bytes done, %s, last progress %d ms ago", verb, q.peer.desc.Key, q.name,
-		t.uid, t.bytes.Load(), t.total, t.stage(), since.Milliseconds())
+	tag := ""
+	if t.tag != "" {
+		tag = fmt.Sprintf(", tag %q", t.tag)
+	}
+	return fmt.Sprintf("%s %q over %s, uid %d%s: %d of %d bytes done, %s, last progress %d ms ago", verb, q.peer.desc.Key, q.name,
+		t.uid, tag, t.bytes.Load(), t.total, t.stage(), since.Milliseconds())
 }
 
 // stage says where t stands.
 func (t *transfer) stage() string {
-	n := t.ops.Load()
+	n, replays := t.ops.Load(), t.replays.Load()
 	switch {
-	case t.replays == 0 && n > 0:
+	case replays == 0 && n > 0:
 		return fmt.Sprintf("%d ops in flight", n)
-	case t.replays > 0 && n > 0:
-		return fmt.Sprintf("%d ops in flight after %d replays", n, t.replays)
+	case replays > 0 && n > 0:
+		return fmt.Sprintf("%d ops in flight after %d replays", n, replays)
 	case t.path.Load().err() == nil:
 		return "all ops ended"
 	}
-	return fmt.Sprintf("waiting for a path after %d replays", t.replays)
+	return fmt.Sprintf("waiting for a path after %d replays", replays)
 }
 
 // An op's Ctx: its transfer's row in the ledger, the row's generation, and its index in the batch.

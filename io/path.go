@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/io/internal/meter"
 )
 
 // A path is one connected endpoint to one peer, and what is in flight on it.
@@ -30,6 +31,7 @@ type path struct {
 	reasons []string // why each better path is not used
 	remote  bool     // the peer takes notifications
 	token   []byte   // what our connection is known by at the peer
+	meter   *meter.Path
 
 	ledger ledger
 	reaps  again                 // who reaps, and whether there is more
@@ -86,6 +88,7 @@ func newPath(p *path) *path {
 			p.reasons = append(p.reasons, p.name+": "+why)
 		}
 	}
+	p.meter = p.peer.engine.meters.Path(p.peer.desc.Key, p.name)
 	p.todo.timer = time.NewTimer(time.Hour)
 	p.todo.timer.Stop()
 	p.cq.OnReady(p.reap)
@@ -289,6 +292,7 @@ func (p *path) settle(done []fabric.Completion) {
 		if t, op := p.ledger.get(done[i].Ctx); t != nil {
 			t.batch.done[op] = true
 			t.progress(done[i].Len)
+			p.opMeter(t).Moved(done[i].Len)
 			p.opsEnded(t, 1)
 		}
 	}

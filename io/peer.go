@@ -18,6 +18,7 @@ type peer struct {
 	desc   EngineDesc
 	order  order
 	ctl    controlClient
+	tags   outboundTags
 
 	mu     sync.Mutex
 	closed error // why; nil while registered
@@ -36,6 +37,8 @@ type peer struct {
 func newPeer(e *Engine, d EngineDesc) *peer {
 	p := &peer{engine: e, desc: d, paths: map[*backend]*path{}, parked: map[*transfer]struct{}{}, ill: map[string]*illness{}}
 	p.ctl.peer = p
+	p.order.book = e.book
+	p.tags.peer = p
 	p.stopped, p.stop = context.WithCancel(context.Background())
 	return p
 }

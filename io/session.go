@@ -36,12 +36,23 @@ type plan struct {
 // The slices are not kept. The first one waits for a connection; later ones wait for nothing: when the path is broken, the transfer
 // begins when there is another.
 func (s *Session) Read(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, lo, ro, sz, uid)
+	return s.submit(fabric.OpRead, "", lo, ro, sz, uid)
 }
 
 // Write is Read in the other direction: from local to remote.
 func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, lo, ro, sz, uid)
+	return s.submit(fabric.OpWrite, "", lo, ro, sz, uid)
+}
+
+// ReadTagged is Read with a tag, at most MaxTag bytes of UTF-8, by which the transfer is found again in messages, statistics and traces,
+// and at the peer: Engine.InboundTag. The tag travels beside the bytes and may be there later than they are.
+func (s *Session) ReadTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
+	return s.submit(fabric.OpRead, tag, lo, ro, sz, uid)
+}
+
+// WriteTagged is ReadTagged in the other direction.
+func (s *Session) WriteTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
+	return s.submit(fabric.OpWrite, tag, lo, ro, sz, uid)
 }
 
 // Ready tells whether a submission would start at once, without a connection to be made first.
@@ -58,8 +69,11 @@ func (s *Session) Alive() bool {
 // AllocateTransferUID is the engine's.
 func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
 
-func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *Status {
+func (s *Session) submit(kind fabric.OpKind, tag string, lo, ro, sz []uint64, uid uint64) *Status {
 	total, err := checkEntries(lo, ro, sz, s.local.desc.Size, s.remote.Size)
+	if err == nil {
+		err = checkTag(tag)
+	}
 	if err != nil {
 		return s.refused(err)
 	}
@@ -77,13 +91,18 @@ func (s *Session) submit(kind fabric.OpKind, lo, ro, sz []uint64, uid uint64) *S
 	if !s.local.enter() {
 		return s.refused(fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound))
 	}
-	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, to: p.to, start: time.Now(), limit: s.limit}
+	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, tag: tag, to: p.to, start: time.Now(), limit: s.limit}
 	t.path.Store(p.path) // for reports before it starts
 	t.batch = batches.Get().(*batch)
 	t.batch.build(kind, &p.to, lo, ro, sz)
+	t.opsMade = uint32(len(t.batch.ops))
 	st.SetCode(CodeInProgress)
 	st.of.Store(t)
+	p.path.opMeter(t).Enter()
 	s.peer.order.add(t)
+	if tag != "" {
+		s.peer.tags.add(uid, tag)
+	}
 	if broken {
 		s.peer.replay(p.path, []*transfer{t}) // it waits for a path, not its caller
 	} else {
@@ -108,7 +127,7 @@ func (s *Session) WithDeadline(limit time.Duration) *Session {
 // refused is the status of a transfer that was not started.
 func (s *Session) refused(err error) *Status {
 	s.engine.log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
-	s.engine.counters.refused.Add(1)
+	s.engine.refused.Add(1)
 	return failedStatus(codeOf(err), err.Error())
 }
 

@@ -31,8 +31,7 @@ func (t *transfer) end() {
 	}
 	t.session.local.leave()
 	t.status.of.Store(nil)
-	e.counters.ended(t, code)
-	t.session.peer.order.finish(t, code, msg)
+	t.session.peer.order.finish(t, code, msg, t.endTime(code))
 	e.tellEnded()
 	if code.Failed() {
 		level := slog.LevelError
@@ -40,13 +39,15 @@ func (t *transfer) end() {
 			level = slog.LevelDebug
 		}
 		e.log.Log(context.Background(), level, "transfer failed", "code", code, "reason", msg)
+		e.dumpStall(t)
 	}
 }
 
 // notification is a transfer of no bytes that tells the peer of t, whose bytes are all moved. It is replayed like any other, and
 // may arrive twice: the peer keeps one mark for each uid.
 func (t *transfer) notification() *transfer {
-	n := &transfer{session: t.session, uid: t.uid, kind: fabric.OpWrite, to: t.to, start: t.start, limit: t.limit, silent: true, replays: t.replays}
+	n := &transfer{session: t.session, uid: t.uid, kind: fabric.OpWrite, to: t.to, start: t.start, limit: t.limit, silent: true}
+	n.replays.Store(t.replays.Load())
 	n.batch = batches.Get().(*batch)
 	n.batch.segs, n.batch.rsegs = n.batch.segs[:0], n.batch.rsegs[:0]
 	n.batch.ops = append(n.batch.ops[:0], fabric.Op{Kind: fabric.OpWrite, RSeg: fabric.RSeg{Addr: t.to.remote, Key: t.to.key}})
@@ -68,9 +69,9 @@ func (t *transfer) resume(pl *plan) {
 	t.lost = nil
 	t.mu.Unlock()
 	if again {
-		t.replays++
-		t.session.engine.counters.replays.Add(1)
+		t.replays.Add(1)
 	}
+	t.movedOn(pl.path, again)
 	t.batch.rebase(&t.to, &pl.to)
 	t.to = pl.to
 	if t.silent {

@@ -12,6 +12,9 @@ const (
 	RequireRDMA        = "MORI_REQUIRE_RDMA"
 	FabricProvider     = "FABRIC_PROVIDER"
 	AuthSecret         = "MORI_AUTH_SECRET"
+	MetricsPort        = "MORI_METRICS_PORT"
+	MetricsHost        = "MORI_METRICS_HOST"
+	TraceDir           = "MORI_TRACE_DIR"
 	IOCPTimeout        = "MORI_IO_CP_TIMEOUT_MS"
 	IODeadline         = "MORI_IO_DEADLINE_MS"
 	IONotification     = "MORI_IO_ENABLE_NOTIFICATION"
@@ -46,6 +49,9 @@ func Variables() []Variable {
 		{Name: RequireRDMA, Default: "off", Meaning: "create_backend(RDMA) fails where no RDMA device is, instead of using shared memory and TCP"},
 		{Name: FabricProvider, Default: "all", Meaning: "transports that may be used: a,b or ^c to exclude"},
 		{Name: AuthSecret, Default: "", Meaning: "secret that engines must share to talk to each other (HMAC-SHA256, both directions); never shown", secret: true},
+		{Name: MetricsPort, Default: "off", Meaning: "port of an HTTP server with /metrics (Prometheus), /stats.json, /trace.json and a page to look at; one for all engines of the process"},
+		{Name: MetricsHost, Default: "127.0.0.1", Meaning: "address that the HTTP server of " + MetricsPort + " listens on; it asks nobody for a password"},
+		{Name: TraceDir, Default: "", Meaning: "folder that receives a trace (Perfetto JSON) when a transfer fails by its deadline; at most one in 10 s"},
 		{Name: IOCPTimeout, Default: "5000", Meaning: "time limit of one control-plane exchange, ms; 0 = none, at most 86400000"},
 		{Name: IODeadline, Default: "30000", Meaning: "time limit of one transfer, ms; 0 = none"},
 		{Name: IONotification, Default: "config", Meaning: "overrides enable_notification"},

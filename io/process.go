@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"mori/core/config"
+	"mori/io/internal/page"
+)
+
+// process is what all engines of this process share: the HTTP server that shows them, if MORI_METRICS_PORT is set.
+var process observatory
+
+// An observatory shows engines over HTTP from the first one's backend on until the last one is closed.
+type observatory struct {
+	mu      sync.Mutex
+	engines []*Engine
+	server  *page.Server // nil: off
+}
+
+// join adds e, once. A server that can't be is a warning: transfers work without it.
+func (o *observatory) join(e *Engine) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if slices.Contains(o.engines, e) {
+		return
+	}
+	o.engines = append(o.engines, e)
+	if o.server == nil {
+		o.server = o.open(e.log)
+	}
+}
+
+// open starts the server if the environment asks for one.
+func (o *observatory) open(log *slog.Logger) *page.Server {
+	port, err := config.Int(config.MetricsPort, 0, 0, 65535)
+	if err != nil {
+		log.Warn("environment variable ignored", "error", err)
+	}
+	if port == 0 {
+		return nil
+	}
+	s, err := page.Open(config.Get(config.MetricsHost), port, o)
+	if err != nil {
+		log.Warn("no metrics server", "reason", err)
+		return nil
+	}
+	log.Info("metrics server", "address", s.Addr())
+	return s
+}
+
+// leave takes e away and closes the server after the last one.
+func (o *observatory) leave(e *Engine) {
+	o.mu.Lock()
+	o.engines = slices.DeleteFunc(o.engines, func(x *Engine) bool { return x == e })
+	var over *page.Server
+	if len(o.engines) == 0 {
+		over, o.server = o.server, nil
+	}
+	o.mu.Unlock()
+	if over != nil {
+		over.Close()
+	}
+}
+
+func (o *observatory) all() []*Engine {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.engines)
+}
+
+// Stats are those of all engines.
+func (o *observatory) Stats() []Stats {
+	out := []Stats{}
+	for _, e := range o.all() {
+		out = append(out, e.Stats())
+	}
+	return out
+}
+
+// WriteTrace is that of all engines in one.
+func (o *observatory) WriteTrace(w io.Writer) error { return writeTrace(w, o.all()...) }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"mori/io/internal/meter"
+)
+
+// What Engine.Stats tells.
+type (
+	Stats        = meter.EngineStats
+	PeerStats    = meter.PeerStats
+	PathStats    = meter.PathStats
+	OpStats      = meter.OpStats
+	LatencyStats = meter.LatencyStats
+	TransferInfo = meter.Transfer
+)
+
+const (
+	slowListed  = 16          // transfers in a list of slow ones
+	slowFrom    = time.Second // a transfer in flight for so long is slow
+	openScanned = 256         // transfers to one peer that are looked at for that
+	openTraced  = 1024        // transfers to one peer that are in a trace although they go on
+)
+
+// info is a record in public words.
+func info(r *meter.Record) TransferInfo {
+	kind := "write"
+	if r.Read {
+		kind = "read"
+	}
+	return TransferInfo{Peer: r.Path.Peer, Path: r.Path.Name, Kind: kind, UID: r.UID, Tag: r.Tag, Code: codeName(r.Code), Stage: "ended", Bytes: r.Total,
+		BytesDone: r.Bytes, Ops: r.Ops, Replays: r.Replays, StartS: seconds(r.Start), FirstOpUS: micros(r.FirstOp), LastOpUS: micros(r.LastOp), TookUS: micros(r.Told)}
+}
+
+func micros(d time.Duration) float64 { return float64(d) / 1e3 }
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// Stats tell what the engine's transfers did and do. It stays readable after Close.
+func (e *Engine) Stats() Stats {
+	now := time.Now()
+	out := Stats{Key: e.key, TimeS: seconds(now), UptimeS: now.Sub(e.born).Seconds(), Totals: e.totals(), Regions: len(e.store.allRegions()),
+		Peers: e.meters.Peers(codeName), Stuck: e.stuck(now), Slowest: []TransferInfo{}}
+	for i := range out.Peers {
+		for _, p := range out.Peers[i].Paths {
+			out.InFlight += p.Read.InFlight + p.Write.InFlight
+		}
+	}
+	for _, p := range e.store.allPeers() {
+		out.Peers = withPeer(out.Peers, p.describe())
+		waiting, dropped := p.tags.state()
+		out.Tags.Waiting += waiting
+		out.Tags.Dropped += dropped
+	}
+	for _, r := range meter.Slowest(e.recent.Records(), slowListed) {
+		out.Slowest = append(out.Slowest, info(&r))
+	}
+	return out
+}
+
+// withPeer adds what is known of a registered peer to its statistics.
+func withPeer(all []PeerStats, known PeerInfo) []PeerStats {
+	at := -1
+	for i := range all {
+		if all[i].Key == known.Key {
+			at = i
+		}
+	}
+	if at < 0 {
+		all = append(all, PeerStats{Key: known.Key, Paths: []PathStats{}})
+		at = len(all) - 1
+	}
+	all[at].Known = true
+	for _, p := range known.Paths {
+		for i := range all[at].Paths {
+			if s := &all[at].Paths[i]; s.Path == p.Path {
+				s.Open, s.Backend, s.Reasons = true, p.Backend, p.Reasons
+			}
+		}
+	}
+	return all
+}
+
+// stuck are the transfers that are in flight for too long, the oldest first.
+func (e *Engine) stuck(now time.Time) []TransferInfo {
+	out := []TransferInfo{}
+	for _, t := range e.openTransfers(openScanned) {
+		if now.Sub(t.start) < slowFrom {
+			continue
+		}
+		r := t.record(CodeInProgress)
+		r.Told = now.Sub(t.start)
+		i := info(&r)
+		i.Stage = t.stage()
+		out = append(out, i)
+	}
+	return longest(out)
+}
+
+func longest(all []TransferInfo) []TransferInfo {
+	slices.SortStableFunc(all, func(a, b TransferInfo) int { return cmp.Compare(b.TookUS, a.TookUS) })
+	return all[:min(len(all), slowListed)]
+}
