@@ -132,6 +132,49 @@ func TestIdleConnectionsUseNoProcessor(t *testing.T) {
 	}
 }
 
+// TestMessagesAndAtomicsDoNotAllocate has both sides look into their queues in turns.
+func TestMessagesAndAtomicsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	a, b := newPair(t, tcp.Options{})
+	src, dst, res := alloc(t, 4096), alloc(t, 4096), alloc(t, 8)
+	key := share(t, b, a, alloc(t, 64))
+	recv := []fabric.Op{{Kind: fabric.OpRecv, Seg: seg(dst)}}
+	ops := []fabric.Op{
+		{Kind: fabric.OpSend, Seg: seg(src)},
+		{Kind: fabric.OpAtomic, Seg: seg(src[:8]), RSeg: fabric.RSeg{Len: 8, Key: key}, Atomic: &fabric.Atomic{Op: fabric.AtomicSum, Type: fabric.Uint64}},
+		{Kind: fabric.OpFetchAtomic, Seg: seg(src[:8]), RSeg: fabric.RSeg{Len: 8, Key: key},
+			Atomic: &fabric.Atomic{Op: fabric.AtomicSum, Type: fabric.Uint64, Result: seg(res)}},
+	}
+	done := make([]fabric.Completion, 8)
+	collect := func(s *side, left int) {
+		for left > 0 {
+			n, err := s.cq.Read(done)
+			if err != nil && err != fabric.ErrAgain {
+				t.Fatal(err)
+			}
+			left -= n
+		}
+	}
+	round := func() {
+		submit(t, b, recv...)
+		submit(t, a, ops...)
+		for range 100 { // as much as makes a poller of either side
+			_, _ = b.cq.Read(nil)
+			_, _ = a.cq.Read(nil)
+		}
+		collect(b, 1)
+		collect(a, len(ops))
+	}
+	for range 20 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n > 0 {
+		t.Errorf("%v allocations for a message and two atomics", n)
+	}
+}
+
 func TestSubmitDoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -67,7 +67,7 @@ func TestScatteredSegments(t *testing.T) {
 }
 
 func TestMessagesKeepOrder(t *testing.T) {
-	sizes := []int{0, 10, 5000, 70_000, 1, 2 << 20, 3, 64 << 10, 64<<10 + 1, 9}
+	sizes := []int{0, 10, 5000, 70_000, 1, 2 << 20, 3, 256 << 10, 256<<10 + 1, 9}
 	for _, early := range []bool{false, true} {
 		t.Run(fmt.Sprintf("receives posted late %v", early), func(t *testing.T) {
 			a, b := newPair(t, tcp.Options{})

@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Provider func() fabric.Provider
 
-	// Command is a process that calls Serve with the provider, its standard input and output, and args.
+	// Command is a process that calls Serve with the provider, its standard input and output, and args, which name the endpoint type.
 	Command func(args ...string) *exec.Cmd
 
 	// Reference is the provider of fi_pingpong to compare EPRDM with: "tcp;ofi_rxm". ReferenceMsg is that of EPMsg; empty: none.
@@ -39,8 +39,8 @@ var sizes = []struct {
 // deadline bounds one endpoint type.
 const deadline = 5 * time.Minute
 
-// Bench measures messages of several sizes between endpoints of both types in two processes. Where fi_pingpong is here it runs
-// beside, and the metric of-<provider> is its time of a transfer by ours: above 1, ours is faster.
+// Bench measures messages of several sizes between endpoints of both types in two processes: us is the time of a transfer. Where
+// fi_pingpong is here it runs beside, and takes ref-us; of-ref is that by ours: above 1, ours is faster.
 func Bench(b *testing.B, cfg Config) {
 	for _, c := range []struct{ name, reference string }{{"msg", cfg.ReferenceMsg}, {"rdm", cfg.Reference}} {
 		b.Run(c.name, func(b *testing.B) {
@@ -107,7 +107,7 @@ func start(b *testing.B, cfg Config, epType string) *session {
 
 func (s *session) connect(b *testing.B, t fabric.EPType, to fabric.Addr) {
 	b.Helper()
-	first := begin{Type: t, Most: sizes[len(sizes)-1].size}
+	first := begin{Most: sizes[len(sizes)-1].size}
 	if t == fabric.EPRDM {
 		must(b, s.meet(to))
 		name, err := s.EP.Name()

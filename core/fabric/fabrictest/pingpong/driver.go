@@ -12,7 +12,7 @@ import (
 	"mori/core/internal/sys"
 )
 
-// spinFor is how long an end looks into its queue before it parks.
+// spinFor is how long an end looks into its queue before it parks: longer than the largest transfer, as fi_pingpong always looks.
 const spinFor = 20 * time.Millisecond
 
 // An End is one of the two, connected.
@@ -24,8 +24,7 @@ type End struct {
 	mem  []byte // one half to send from, one to receive into
 	ops  []fabric.Op
 	done []fabric.Completion
-	sent int // ended
-	got  int
+	got  int // messages that are not answered yet
 }
 
 // Start readies e for messages of up to most bytes and posts the first receive, which has to happen before the other end pings.
@@ -79,7 +78,7 @@ func (e *End) send(size int) error {
 	return e.submit(e.ops[1:])
 }
 
-// recv waits for the next message and the end of what was sent, and posts the next receive.
+// recv waits for the next message and posts the next receive.
 func (e *End) recv(ctx context.Context) error {
 	for e.got == 0 {
 		if err := e.read(ctx); err != nil {
@@ -117,8 +116,6 @@ func (e *End) read(ctx context.Context) error {
 	for _, c := range e.done[:n] {
 		if c.Kind == fabric.OpRecv {
 			e.got++
-		} else {
-			e.sent++
 		}
 	}
 	return nil

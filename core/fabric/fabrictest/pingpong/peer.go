@@ -84,7 +84,6 @@ func (s *side) meet(name fabric.Addr) error {
 // which the server answers by "ready" when it has posted its receive.
 type (
 	begin struct {
-		Type fabric.EPType
 		Name fabric.Addr // EPRDM: the client's
 		Most int         // bytes of a message
 	}
@@ -92,6 +91,7 @@ type (
 )
 
 // Serve is the answering side's whole process: it talks over in and out, and ends with in.
+// args are those of Config.Command.
 func Serve(p fabric.Provider, in io.Reader, out io.Writer, args []string) error {
 	ctx := context.Background()
 	info, err := infoOf(ctx, p, args)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 // Package stream is the protocol of connected endpoints (fabric.EPMsg) over stream sockets: TCP with several
-// connections per endpoint, or one unix socket.
+// connections per endpoint, or one unix socket. Its EPRDM endpoints are layer/rdm's, with these as carriers.
 //
 // A provider describes its sockets by a Transport and gets a whole fabric.Fabric from New: domains, listeners,
-// endpoints. A Direct lets it move the payload of reads and writes by a way of its own, with everything else (states,
-// fences, sends, receives, completions, shutdown) staying here.
+// endpoints. A Direct lets it move the payload of reads, writes and messages by a way of its own, with everything else (states,
+// fences, atomics, receives, completions, shutdown) staying here.
 //
 // # On the wire
 //
@@ -14,17 +14,23 @@
 //
 //	write          header, table of segments, payload      answered by an ack
 //	read           header, table                           answered by a reply with the payload, or an errno
-//	send           header, payload up to 64 KiB            answered by an ack
+//	atomic         header, operand, comparison             answered by an ack, or by a reply with what was there
+//	send           header, payload up to 256 KiB           answered by an ack: at once, or when it is placed
 //	offer          header of a larger message              answered by a pull once its receive is posted, then body, then ack
 //
 // Everything that a peer sends is checked before it is believed: a frame that the protocol does not allow ends the connection, with one line
 // in the log; a claim to a region that does not hold is answered by its errno, and the connection lives on. Memory that a peer can
-// make this side hold is bounded: a table of 64 Ki segments, 64 reads per link, 1 MiB of early messages per endpoint.
+// make this side hold is bounded: a table of 64 Ki segments, 64 reads and atomics with an answer per link, 1 MiB of early
+// messages per endpoint.
+//
+// What holds of order: messages, which are all on link 0, arrive as they were sent. Reads, writes and atomics go where the least is
+// queued, and overtake each other and messages.
 //
 // # Who runs what
 //
 // Each link has a reader and a writer goroutine, both parked while the link is idle. Submit sends small frames itself, without waiting;
-// what does not fit the socket at once is the writer's. A reader never waits for the write side of a socket, so two ends that
+// what does not fit the socket at once is the writer's. The goroutine of link 0 lends its part to programs that call CQ.Read
+// over and over (poll.go). A reader never waits for the write side of a socket, so two ends that
 // both send at full speed cannot block each other; it does stop when the program leaves its OpRemoteWrite completions unread, and so does the
 // peer in the end.
 //

@@ -67,13 +67,13 @@ const (
 
 // The bounds of the protocol, the same on both sides.
 const (
-	maxSegments    = 1 << 16 // table entries of one frame: 1 MiB of table
-	maxMsg         = 1 << 30 // bytes of one op
-	maxAckEntries  = 512     // entries of one ack frame
-	maxEager       = 64 << 10
-	eagerBytes     = 1 << 20 // eager bytes that the peer has not consumed
-	eagerMsgs      = 256     // messages that the peer has not consumed
-	maxReads       = 64      // reads on their way on one link
+	maxSegments    = 1 << 16   // table entries of one frame: 1 MiB of table
+	maxMsg         = 1 << 30   // bytes of one op
+	maxAckEntries  = 512       // entries of one ack frame
+	maxEager       = 256 << 10 // a ping-pong of 256 KiB: 45 µs one way, 58 µs by offer and pull
+	eagerBytes     = 1 << 20   // eager bytes that the peer has not consumed
+	eagerMsgs      = 256       // messages that the peer has not consumed
+	maxReads       = 64        // reads on their way on one link
 	maxReadEntries = 2 * maxSegments
 )
 

@@ -15,17 +15,28 @@ import (
 	"mori/core/fabric"
 )
 
+// fuzzCode is a comparing atomic op on 64-bit numbers.
+const fuzzCode = uint32(fabric.OpCompareAtomic)<<16 | uint32(fabric.AtomicCSwap)<<8 | uint32(fabric.Uint64)
+
 func FuzzFrameHeader(f *testing.F) {
 	for k := kindSend; k < kindEnd; k++ {
 		f.Add(frame(header{kind: k, ticket: 9, count: 1, length: 64, region: 3, data: 1 << 40}, nil, nil))
 	}
+	f.Add(frame(header{kind: kindAtomic, count: fuzzCode, length: 64, region: 77, data: 8}, nil, nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h header
 		if err := parseHeader(&h, b); err != nil {
 			return
 		}
-		if h.count > maxSegments || h.length > maxMsg || h.kind == 0 || h.kind >= kindEnd {
+		code, entries := atomicCode(h.count), h.count
+		if h.kind == kindAtomic {
+			entries = 0
+		}
+		if entries > maxSegments || h.length > maxMsg || h.kind == 0 || h.kind >= kindEnd {
+			t.Fatalf("taken: %+v", h)
+		}
+		if h.kind == kindAtomic && (!fabric.AtomicValid(code.kind(), code.op(), code.typ()) || code.payload(h.length) > stagingLen) {
 			t.Fatalf("taken: %+v", h)
 		}
 		if again := frame(h, nil, nil); !bytes.Equal(again[:56], b[:56]) {
@@ -84,6 +95,9 @@ func FuzzListener(f *testing.F) {
 	f.Add(frame(header{kind: kindSend, length: 3}, nil, []byte("abc")), true)
 	f.Add(frame(header{kind: kindWrite, count: 1, length: 3, region: 77}, []fabric.RSeg{{Len: 3}}, []byte("abc")), true)
 	f.Add(frame(header{kind: kindRead, count: 1, length: 3, region: 77, secret: [16]byte{1, 2, 3}}, []fabric.RSeg{{Len: 3}}, nil), true)
+	f.Add(frame(header{kind: kindAtomic, count: fuzzCode, length: 8, region: 77}, nil, make([]byte, 16)), true)
+	f.Add(frame(header{kind: kindAtomic, count: fuzzCode, length: 8, region: 77, secret: [16]byte{1, 2, 3}}, nil, make([]byte, 16)), true)
+	f.Add(frame(header{kind: kindSend, flags: flagPlaced, length: 3}, nil, []byte("abc")), true)
 	r := newRig(f, nil)
 	r.ctx = context.Background() // each execution is bounded by its socket's deadline
 	mem, _ := r.share(4096)

@@ -16,7 +16,8 @@ import (
 // It takes them back when a program parks in CQ.Wait, when nobody has looked for takeBack, and when nothing came for coldPolls looks.
 // Of looks at a link that is not lent only one in coldLook is a system call, for programs that leave the goroutine no processor.
 //
-// One message of 64 B there and back, two processes on 2 cores: POLLFIGURES
+// A message there and one back between two processes on 2 cores, one way, lent and with goroutines alone: 64 B 5.9 and 97 to 134 µs, 64 KiB
+// 20 and 124 µs, 1 MiB 195 and 770 µs. fi_pingpong on libfabric's tcp beside it: 5.4, 22 and 202 µs, on tcp;ofi_rxm: 10, 57 and 240 µs.
 const (
 	// warmPolls is how many looks between two waits of the reader make it lend.
 	warmPolls = 16
@@ -26,7 +27,7 @@ const (
 	coldLook = 128
 	// takeBack is how long what arrives can lie when a program stops looking.
 	takeBack = time.Millisecond
-	// lentLowWater keeps the socket from waking Go's poller for less while it is lent.
+	// lentLowWater keeps the socket from waking Go's poller for less while it is lent. 64 KiB to 4 MiB made no difference.
 	lentLowWater = 1 << 20
 )
 
