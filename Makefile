@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race bench bench-once lint generate wheel dev clean
+.PHONY: help demo test test-race soak bench bench-once lint generate wheel dev clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -28,6 +28,9 @@ test: dev ## all tests, Go and Python
 
 test-race: dev ## the Go tests under the race detector, in random order
 	$(GO) test $(TAGS) -race -shuffle=on -count=1 ./...
+
+soak: ## ten minutes of random transfers, cuts, loss, stops and kills, every byte checked; SOAK=1h for longer
+	MORI_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run TestSoak ./tests/go/reliability
 
 bench: dev ## speed of mori.io beside the raw limits of this machine
 	@$(PY) -m mori bench io $(ARGS)

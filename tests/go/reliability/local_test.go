@@ -70,7 +70,7 @@ func TestKillsAtRandomMoments(t *testing.T) {
 					p.settled()
 					p.verify()
 					p.a = startPeer(t, nil, startArgs{Key: "a", TCP: tcp})
-					p.a.ask("region", regionArgs{Blocks: p.blocks, Seed: seed}, nil)
+					p.source()
 					p.a.ask("know", p.b.desc, nil)
 					p.b.ask("know", p.a.desc, nil)
 				}

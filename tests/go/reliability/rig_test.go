@@ -142,9 +142,11 @@ type pair struct {
 	t       *testing.T
 	a, b    *peer
 	blocks  int
-	session int
+	session int // for writes
+	reader  int // for reads
 	remote  []byte
 	may     [][]int // by block of b's region: blocks of a's pattern, -1 is zero
+	back    [][]int // the same of a's second region, which reads fill
 	rng     *rand.Rand
 	open    map[uint64]postArgs // under way
 	uid     uint64
@@ -159,9 +161,25 @@ func meet(t *testing.T, a, b *peer, blocks int) *pair {
 	p := &pair{t: t, a: a, b: b, blocks: blocks, rng: rand.New(rand.NewPCG(1, 2)), open: map[uint64]postArgs{}}
 	a.ask("know", b.desc, nil)
 	b.ask("know", a.desc, nil)
-	a.ask("region", regionArgs{Blocks: blocks, Seed: seed}, nil)
+	p.source()
 	p.target()
 	return p
+}
+
+// source gives a its regions: one to write from, one to read to.
+func (p *pair) source() {
+	p.t.Helper()
+	p.a.ask("region", regionArgs{Blocks: p.blocks, Seed: seed}, nil)
+	p.a.ask("region", regionArgs{Blocks: p.blocks}, nil)
+	p.back = zeros(p.blocks)
+}
+
+func zeros(n int) [][]int {
+	may := make([][]int, n)
+	for i := range may {
+		may[i] = []int{-1}
+	}
+	return may
 }
 
 // target gives b a fresh region and a a session to it.
@@ -169,10 +187,8 @@ func (p *pair) target() {
 	p.t.Helper()
 	p.b.ask("region", regionArgs{Blocks: p.blocks}, &p.remote)
 	p.a.ask("session", sessionArgs{Local: 0, Remote: p.remote}, &p.session)
-	p.may = make([][]int, p.blocks)
-	for i := range p.may {
-		p.may[i] = []int{-1}
-	}
+	p.a.ask("session", sessionArgs{Local: 1, Remote: p.remote}, &p.reader)
+	p.may = zeros(p.blocks)
 }
 
 // write posts a write of n random blocks to different random places.
@@ -232,13 +248,44 @@ func (p *pair) succeed(w postArgs) {
 	}
 }
 
-// verify holds b's memory against the model.
+// read moves n random blocks back, while no write is under way, and books what they may hold.
+func (p *pair) read(n int) outcome {
+	p.t.Helper()
+	p.uid++
+	w := postArgs{Session: p.reader, Read: true, UID: p.uid, Local: p.rng.Perm(p.blocks)[:n]}
+	for range n {
+		w.Remote = append(w.Remote, p.rng.IntN(p.blocks))
+	}
+	var o outcome
+	p.a.ask("post", w, nil)
+	p.a.ask("wait", w.UID, &o)
+	for i, l := range w.Local {
+		if o.Code == int(mio.CodeSuccess) {
+			p.back[l] = nil
+		}
+		for _, k := range p.may[w.Remote[i]] {
+			if !slices.Contains(p.back[l], k) {
+				p.back[l] = append(p.back[l], k)
+			}
+		}
+	}
+	p.bytes += int64(n) * block
+	return o
+}
+
+// verify holds both sides' memory against the model.
 func (p *pair) verify() {
 	p.t.Helper()
-	var wrong []int
-	p.b.ask("verify", verifyArgs{Region: p.regions() - 1, Seed: seed, May: p.may}, &wrong)
-	if len(wrong) > 0 {
-		p.t.Fatalf("%d of %d blocks hold what nobody wrote there, the first is %d", len(wrong), p.blocks, wrong[0])
+	for _, side := range []struct {
+		peer   *peer
+		region int
+		may    [][]int
+	}{{p.b, p.regions() - 1, p.may}, {p.a, 1, p.back}} {
+		var wrong []int
+		side.peer.ask("verify", verifyArgs{Region: side.region, Seed: seed, May: side.may}, &wrong)
+		if len(wrong) > 0 {
+			p.t.Fatalf("%d of %d blocks of %s hold what nobody moved there, the first is %d", len(wrong), p.blocks, side.peer.key, wrong[0])
+		}
 	}
 }
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// held is what this process has open.
+func held(t *testing.T) (goroutines, descriptors int) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime.NumGoroutine(), len(fds)
+}
+
+// nothingMore waits until no more is held than before.
+func nothingMore(t *testing.T, goroutines, descriptors int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		g, d := held(t)
+		if g <= goroutines && d <= descriptors {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines and %d descriptors, before %d and %d", g, d, goroutines, descriptors)
+		}
+	}
+}
+
+func TestManyEnginesInOneProcess(t *testing.T) {
+	const n = 200
+	g, d := held(t)
+	t.Run("ring", func(t *testing.T) {
+		sides := make([]*side, n)
+		for i := range sides {
+			sides[i] = newSide(t, fmt.Sprint("engine ", i), 4096, BackendRDMA, nil)
+			fill(sides[i].mem, uint64(i))
+		}
+		for i, s := range sides {
+			next := sides[(i+1)%n]
+			succeed(t, meet(t, s, next).Write([]uint64{0}, []uint64{2048}, []uint64{2048}, 1))
+			if string(next.mem[2048:]) != string(s.mem[:2048]) {
+				t.Fatalf("bytes from engine %d differ", i)
+			}
+			arrived(t, next.Engine, s.key, 1)
+		}
+	})
+	nothingMore(t, g, d)
+}
+
+func TestTenThousandRegistrations(t *testing.T) {
+	eachPath(t, func(t *testing.T, kind BackendType) {
+		a, b, s := pair(t, 1<<16, kind, nil)
+		g, d := held(t)
+		_, addr := buffer(t, 4096)
+		for i := range 10000 {
+			desc, err := b.RegisterMemory(addr, 4096, -1, LocCPU)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%500 == 0 {
+				other, err := a.CreateSession(a.desc, desc)
+				if err != nil {
+					t.Fatal(err)
+				}
+				succeed(t, other.Write([]uint64{0}, []uint64{0}, []uint64{4096}, uint64(i)))
+			}
+			if err := b.DeregisterMemory(desc); err != nil {
+				t.Fatal(err)
+			}
+		}
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{1 << 16}, 1))
+		if n := len(b.store.allRegions()); n != 1 {
+			t.Errorf("%d regions are left", n)
+		}
+		nothingMore(t, g, d)
+	})
+}
