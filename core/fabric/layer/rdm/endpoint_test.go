@@ -38,6 +38,10 @@ func TestDialEnds(t *testing.T) {
 		if err := first.aborted(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.words) || first.ops() != 1 {
 			t.Errorf("%s: %d ops, %v", c.name, first.ops(), err)
 		}
+		r.until("oblivion", func() bool { return len(r.ep.left()) == 0 })
+		if c := r.ep.routes.at(r.to); c != nil {
+			t.Errorf("a route to %s is kept", c.peer)
+		}
 		if err := r.send(); err != nil || second.ops() != 1 {
 			t.Errorf("%s: the next op: %v", c.name, err)
 		}
