@@ -54,8 +54,7 @@ type Endpoint struct {
 
 	inbox  inbox
 	poller poller
-	polls  atomic.Uint64 // looks of pollers
-	extra  atomic.Int64  // bytes of extension frames queued
+	extra  atomic.Int64 // bytes of extension frames queued
 }
 
 var (

@@ -43,16 +43,20 @@ type lending struct {
 func (b *lending) init() { b.back = make(chan struct{}, 1) }
 
 // A poller is the util.Source of an endpoint.
-type poller struct{ ep *Endpoint }
+type poller struct {
+	ep     *Endpoint
+	looks  atomic.Uint64
+	parked atomic.Int32 // readers of the queues that are parked: who waits is not to wait for a look
+}
 
 var _ util.Source = (*poller)(nil)
 
-// mayLend reports whether somebody polls. With the reader's mu held.
+// mayLend reports whether somebody polls, and nobody is parked. With the reader's mu held.
 func (l *link) mayLend() bool {
-	n := l.ep.polls.Load()
+	n := l.ep.poller.looks.Load()
 	warm := n-l.in.seen >= warmPolls
 	l.in.seen = n
-	return warm && l.index == 0 && l.ep.direct == nil && !l.ep.hooked()
+	return warm && l.index == 0 && l.ep.direct == nil && l.ep.poller.parked.Load() == 0 && !l.ep.hooked()
 }
 
 // lend leaves the reader to pollers until they give it back or are gone.
@@ -61,20 +65,24 @@ func (l *link) lend() {
 	l.mu.Lock()
 	b.lent.Store(true)
 	l.mu.Unlock()
+	if l.ep.poller.parked.Load() > 0 { // since a moment, and may not have seen the loan
+		l.reclaim()
+		return
+	}
 	l.lowWater(lentLowWater)
 	if b.timer == nil {
 		b.timer = time.NewTimer(takeBack)
 	} else {
 		b.timer.Reset(takeBack)
 	}
-	for seen, over := l.ep.polls.Load(), false; !over; {
+	for seen, over := l.ep.poller.looks.Load(), false; !over; {
 		select {
 		case <-b.back:
 			over = true
 		case <-l.ep.fate.over:
 			over = true
 		case <-b.timer.C:
-			now := l.ep.polls.Load()
+			now := l.ep.poller.looks.Load()
 			over = now == seen
 			seen = now
 			b.timer.Reset(takeBack)
@@ -135,7 +143,7 @@ func (ep *Endpoint) hooked() bool { return ep.queues.Tx.Hooked() || ep.queues.Rx
 // Drain takes what arrived on a link that is lent; see util.Source.
 func (p *poller) Drain() {
 	ep := p.ep
-	n := ep.polls.Add(1)
+	n := p.looks.Add(1)
 	l := ep.links[0]
 	if !l.in.lent.Load() && n%coldLook != 0 || !ep.fate.enter() {
 		return
@@ -177,7 +185,12 @@ func (l *link) look() {
 
 // Arm takes the link back from a program that is about to park; see util.Source.
 func (p *poller) Arm(parking bool) {
-	if l := p.ep.links[0]; parking && l.in.lent.Load() {
+	if !parking {
+		p.parked.Add(-1)
+		return
+	}
+	p.parked.Add(1)
+	if l := p.ep.links[0]; l.in.lent.Load() {
 		l.in.giveBack()
 	}
 }

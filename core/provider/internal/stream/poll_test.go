@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 )
 
 // spin looks into the queue until there is an entry.
@@ -208,4 +209,37 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 			a.ep.Fail(err)
 		}
 	}
+}
+
+// TestNoLinkIsLentWhileAReaderIsParked has one reader look and another wait: the one who waits is not kept waiting.
+func TestNoLinkIsLentWhileAReaderIsParked(t *testing.T) {
+	a, b := polledPair(t)
+	parked := make(chan error, 1)
+	cq, err := b.dom.CQ(1)
+	b.must(err)
+	defer func() { b.must(cq.Close()) }()
+	cq.(*util.CQ).AddSource(&b.ep.poller)
+	defer cq.(*util.CQ).RemoveSource(&b.ep.poller)
+	go func() {
+		_, err := cq.Wait(b.ctx, make([]fabric.Completion, 1))
+		parked <- err
+	}()
+	for b.ep.poller.parked.Load() == 0 && b.ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	for range 200 {
+		_, err := b.ep.Submit([]fabric.Op{{Kind: fabric.OpRecv}})
+		b.must(err)
+		_, err = a.ep.Submit([]fabric.Op{{Kind: fabric.OpSend}})
+		a.must(err)
+		b.spin()
+		_, err = a.next()
+		a.must(err)
+	}
+	if b.ep.links[0].in.lent.Load() {
+		t.Error("the link is lent")
+	}
+	b.must(cq.Signal())
+	b.must(<-parked)
+	lendOut(b, a)
 }

@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 )
 
@@ -27,84 +24,6 @@ const (
 	// answerFirst is the payload before whose reading queued answers are sent.
 	answerFirst = 128 << 10
 )
-
-// Why a reader does not go on.
-var (
-	errEnded  = errors.New("connection ended")            // on this side
-	errWait   = errors.New("nothing arrived")             // until the socket is readable
-	errNoRoom = errors.New("no room for a completion")    // until the program has read some
-	errLent   = errors.New("the link is lent to pollers") // until they give it back
-)
-
-// A phase is where in a frame a reader is.
-type phase uint8
-
-const (
-	phaseHeader  phase = iota // before it
-	phaseTable                // its header is in h, its table is being read
-	phaseBegin                // to be begun
-	phasePayload              // payload goes to dst
-	phaseEnd                  // to be ended
-)
-
-// A reader is the receiving direction of a link: a state machine that takes what arrived and never waits. The link's goroutine
-// turns it whenever the socket is readable, or a poller does; see poll.go.
-type reader struct {
-	mu      sync.Mutex // held by who turns it; protects what follows but for holds
-	buf     []byte     // staging
-	r, w    int        // what of it is read and filled
-	drained bool       // the last read got less than it asked for
-	got     bool       // bytes came since somebody reset it
-	goodbye bool
-	fault   error // what ended the connection
-
-	phase phase
-	h     header
-	left  int // entries of the table to come
-	total uint64
-	segs  []fabric.RSeg
-	iov   []sys.Iovec  // scratch
-	dst   []sys.Iovec  // where payload goes; has capacity for one more
-	want  uint64       // bytes of it
-	drop  uint64       // bytes to come behind that, which go nowhere
-	trash []byte       // for them
-	mr    *util.MR     // of a write: held open
-	errno fabric.Errno // of a write: the answer
-	slot  *slot        // of a reply
-	op    fabric.Op    // of a send or body: the receive that it fills
-	into  bool         // of a send: op is one
-	early []byte       // of a send: where it goes without one
-	held  bool         // of a send: there is a promise of Feed.Hold
-	stuck bool         // of a write: it waited for room
-
-	holds atomic.Pointer[util.MR] // the region that payload is arriving in
-
-	try    func(fd uintptr) bool // for RawConn.Read
-	result error                 // why try answered true
-	lending
-}
-
-func (l *link) initReader() {
-	in := &l.in
-	in.buf = make([]byte, stagingLen)
-	in.lending.init()
-	in.try = func(uintptr) bool {
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		for in.got = true; in.got; { // to the last: a read that got less than it asked for may have met the end of the stream
-			in.drained, in.got = false, false
-			if in.result = l.turn(); in.result != errWait {
-				return true
-			}
-			l.kick()
-		}
-		if l.mayLend() {
-			in.result = errLent
-			return true
-		}
-		return false
-	}
-}
 
 // readLoop takes frames until the connection ends.
 func (l *link) readLoop() {
@@ -144,55 +63,6 @@ func (l *link) read() error {
 			return l.in.result
 		}
 	}
-}
-
-// turn takes what arrived. It returns why it cannot go on; what ended the connection once does so again.
-func (l *link) turn() error {
-	for l.in.fault == nil {
-		switch err := l.step(); err {
-		case nil:
-		case errWait, errNoRoom:
-			return err
-		default:
-			l.in.fault = err
-		}
-	}
-	return l.in.fault
-}
-
-func (l *link) step() error {
-	in := &l.in
-	switch in.phase {
-	case phaseHeader:
-		if err := l.need(headerLen); err != nil {
-			return err
-		}
-		if err := parseHeader(&in.h, in.buf[in.r:in.w]); err != nil {
-			return fmt.Errorf("frame of %s: %w", l.ep.peer, err)
-		}
-		in.r += headerLen
-		l.openTable()
-	case phaseTable:
-		if err := l.readTable(); err != nil {
-			return err
-		}
-	case phaseBegin:
-		if err := l.begin(&in.h); err != nil {
-			return err
-		}
-	case phasePayload:
-		if err := l.payload(); err != nil {
-			return err
-		}
-	case phaseEnd:
-		if err := l.finish(&in.h); err != nil {
-			return err
-		}
-		in.phase = phaseHeader
-		return nil
-	}
-	in.phase++
-	return nil
 }
 
 // need makes n bytes lie in the staging buffer from in.r on.
@@ -315,18 +185,5 @@ func (l *link) discardRest() {
 		return err != syscall.EAGAIN
 	}
 	for l.raw.Read(once) == nil && err == nil && n > 0 {
-	}
-}
-
-// abandon lets go of what a frame that did not come to its end holds. Nobody turns the reader any more.
-func (l *link) abandon() {
-	in := &l.in
-	if in.mr != nil {
-		in.mr.Release()
-		in.mr = nil
-	}
-	if in.held {
-		l.ep.feed.Unhold(uint64(len(in.early)))
-		in.held, in.early = false, nil
 	}
 }
