@@ -40,16 +40,24 @@ int mori_fail_answer(int answer, const char *what) {
 	return -1;
 }
 
-static PyObject *post(uint64_t session, int write, numbers *lo, numbers *ro, numbers *sz, uint64_t uid) {
+// What both forms of posting have in common.
+typedef struct {
+	uint64_t session, uid;
+	int write;
+	const char *tag; // owned by its Python string; NULL: none
+	Py_ssize_t ntag;
+} posting;
+
+static PyObject *post(const posting *p, numbers *lo, numbers *ro, numbers *sz) {
 	mori_status_ref ref;
 	if (mori_status_type == NULL) {
 		PyErr_SetString(PyExc_RuntimeError, "E_STATE|posting needs setup(base, codes) first");
 		return NULL;
 	}
-	int answer = moriPost(session, write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, uid, 0, &ref);
+	int answer = moriPost(p->session, p->write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, p->uid, (char *)p->tag, p->ntag, 0, &ref);
 	if (answer == MORI_WOULD_WAIT) {
 		Py_BEGIN_ALLOW_THREADS
-		answer = moriPost(session, write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, uid, 1, &ref);
+		answer = moriPost(p->session, p->write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, p->uid, (char *)p->tag, p->ntag, 1, &ref);
 		Py_END_ALLOW_THREADS
 	}
 	if (answer != MORI_OK) {
@@ -59,25 +67,29 @@ static PyObject *post(uint64_t session, int write, numbers *lo, numbers *ro, num
 	return (PyObject *)mori_wrap(ref);
 }
 
-// head parses session, is_write and uid, the arguments that both forms have.
-static int head(PyObject *const *args, Py_ssize_t nargs, const char *usage, uint64_t *session, int *write, uint64_t *uid) {
-	if (nargs != 6) {
+// head parses session, is_write, uid and the tag, which may be left out.
+static int head(PyObject *const *args, Py_ssize_t nargs, const char *usage, posting *p) {
+	if (nargs != 6 && nargs != 7) {
 		PyErr_Format(PyExc_TypeError, "%s, got %zd arguments", usage, nargs);
 		return -1;
 	}
-	if (!mori_usable() || mori_to_u64(args[0], session) || (*write = PyObject_IsTrue(args[1])) < 0) {
+	if (!mori_usable() || mori_to_u64(args[0], &p->session) || (p->write = PyObject_IsTrue(args[1])) < 0) {
 		return -1;
 	}
-	return mori_to_u64(args[5], uid);
+	p->tag = NULL;
+	p->ntag = 0;
+	if (nargs == 7 && (p->tag = PyUnicode_AsUTF8AndSize(args[6], &p->ntag)) == NULL) {
+		return -1;
+	}
+	return mori_to_u64(args[5], &p->uid);
 }
 
 static PyObject *fast_post(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
-	uint64_t session, uid;
-	int write;
+	posting p;
 	numbers lo, ro, sz;
 	PyObject *out = NULL;
-	if (head(args, nargs, "post(session, is_write, local_offsets, remote_offsets, sizes, uid)", &session, &write, &uid)) {
+	if (head(args, nargs, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, tag])", &p)) {
 		return NULL;
 	}
 	if (mori_to_numbers(args[2], &lo, "local_offsets")) {
@@ -85,7 +97,7 @@ static PyObject *fast_post(PyObject *self, PyObject *const *args, Py_ssize_t nar
 	}
 	if (mori_to_numbers(args[3], &ro, "remote_offsets") == 0) {
 		if (mori_to_numbers(args[4], &sz, "sizes") == 0) {
-			out = post(session, write, &lo, &ro, &sz, uid);
+			out = post(&p, &lo, &ro, &sz);
 			mori_numbers_free(&sz);
 		}
 		mori_numbers_free(&ro);
@@ -96,9 +108,8 @@ static PyObject *fast_post(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 static PyObject *fast_post_one(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
-	uint64_t session, uid;
-	int write;
-	if (head(args, nargs, "post_one(session, is_write, local_offset, remote_offset, size, uid)", &session, &write, &uid)) {
+	posting p;
+	if (head(args, nargs, "post_one(session, is_write, local_offset, remote_offset, size, uid[, tag])", &p)) {
 		return NULL;
 	}
 	numbers x[3];
@@ -109,7 +120,7 @@ static PyObject *fast_post_one(PyObject *self, PyObject *const *args, Py_ssize_t
 			return NULL;
 		}
 	}
-	return post(session, write, &x[0], &x[1], &x[2], uid);
+	return post(&p, &x[0], &x[1], &x[2]);
 }
 
 static PyObject *fast_new_status(PyObject *self, PyObject *unused) {
@@ -191,8 +202,8 @@ static PyMethodDef fast_methods[] = {
 	{"setup", fast_setup, METH_VARARGS, "setup(base, codes): make the status type, a subclass of base."},
 	{"new_status", fast_new_status, METH_NOARGS, "new_status(): a status in state INIT."},
 	{"failed_status", KEYWORDS(fast_failed_status), METH_FASTCALL, "failed_status(code, message): a status that has failed."},
-	{"post", KEYWORDS(fast_post), METH_FASTCALL, "post(session, is_write, local_offsets, remote_offsets, sizes, uid): submit a batch."},
-	{"post_one", KEYWORDS(fast_post_one), METH_FASTCALL, "post_one(session, is_write, local_offset, remote_offset, size, uid): submit one entry."},
+	{"post", KEYWORDS(fast_post), METH_FASTCALL, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, tag]): submit a batch."},
+	{"post_one", KEYWORDS(fast_post_one), METH_FASTCALL, "post_one(session, is_write, local_offset, remote_offset, size, uid[, tag]): submit one entry."},
 	{"wait_all", KEYWORDS(mori_wait_all), METH_FASTCALL, "wait_all(statuses, timeout_ms): the code of all."},
 	{"alloc_uid", fast_alloc_uid, METH_O, "alloc_uid(engine): the next transfer uid."},
 	{"pop_inbound", KEYWORDS(fast_pop_inbound), METH_FASTCALL, "pop_inbound(engine, remote_key, uid): whether it has arrived."},

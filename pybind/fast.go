@@ -70,7 +70,7 @@ func rescue(answer *C.int) {
 }
 
 //export moriPost
-func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, uid C.uint64_t, mayWait C.int, out *C.mori_status_ref) (answer C.int) {
+func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, uid C.uint64_t, tag *C.char, ntag C.int64_t, mayWait C.int, out *C.mori_status_ref) (answer C.int) {
 	defer rescue(&answer)
 	s, err := sessions.get(uint64(id))
 	if err != nil {
@@ -85,11 +85,11 @@ func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz 
 	if mayWait == 0 && !s.Ready() {
 		return C.MORI_WOULD_WAIT
 	}
-	submit := s.Read
+	submit := s.ReadTagged
 	if write != 0 {
-		submit = s.Write
+		submit = s.WriteTagged
 	}
-	give(submit(words(lo, nlo), words(ro, nro), words(sz, nsz), uint64(uid)), out)
+	give(submit(C.GoStringN(tag, C.int(ntag)), words(lo, nlo), words(ro, nro), words(sz, nsz), uint64(uid)), out)
 	return C.MORI_OK
 }
 

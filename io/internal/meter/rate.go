@@ -17,9 +17,12 @@ type rate struct {
 	n     int // samples taken so far; the newest is at (n-1) % samples
 }
 
-// sample notes the counter's value, unless the last one is too young.
+// sample notes the counter's value, unless the last one is too young. Before the first sample the counter was 0.
 func (r *rate) sample(now int64, total uint64) {
-	if r.n > 0 && now-r.at[(r.n-1)%samples] < int64(sampleEvery) {
+	if r.n == 0 {
+		r.at[0], r.n = now-int64(sampleEvery), 1
+	}
+	if now-r.at[(r.n-1)%samples] < int64(sampleEvery) {
 		return
 	}
 	r.at[r.n%samples], r.total[r.n%samples] = now, total

@@ -123,7 +123,7 @@ func (t *tracer) transfer(r *Record, tid int) time.Time {
 		first, last := at(r.FirstOp), at(max(r.FirstOp, r.LastOp))
 		t.slice(tid, "until the first op was done", "stage", start, first, nil)
 		t.slice(tid, "until the last op was done", "stage", first, last, nil)
-		t.slice(tid, "until it was told", "stage", last, end, nil)
+		t.slice(tid, "until it was told", "stage", last, at(r.Told), nil)
 	}
 	return time.Unix(0, end)
 }

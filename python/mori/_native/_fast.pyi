@@ -26,6 +26,7 @@ def post(
     remote_offsets: Sequence[SupportsIndex],
     sizes: Sequence[SupportsIndex],
     uid: SupportsIndex,
+    tag: str = ...,
 ) -> TransferStatus:
     """Submit a batch."""
 
@@ -36,6 +37,7 @@ def post_one(
     remote_offset: SupportsIndex,
     size: SupportsIndex,
     uid: SupportsIndex,
+    tag: str = ...,
 ) -> TransferStatus:
     """Submit one transfer."""
 

@@ -33,6 +33,9 @@ def pybind_EngineDescribe(engine: int) -> str:
 def pybind_EngineFD(engine: int) -> int:
     """EngineFD is a descriptor that becomes readable when transfers of the engine end."""
 
+def pybind_EngineInboundTag(engine: int, key: str, uid: int) -> str:
+    """EngineInboundTag returns the tag of a peer's transfer as JSON: a string, or null."""
+
 def pybind_EngineNew(key: str, host: str, port: int) -> int:
     """EngineNew makes an engine and returns its handle."""
 
@@ -49,6 +52,12 @@ def pybind_EngineSessionFor(engine: int, local: str, remote: str) -> int:
     """EngineSessionFor is EngineCreateSession for transfers without a session of their own. It never returns 0: when no
     backend can serve the pair, transfers on the handle fail with ERR_BAD_STATE.
     """
+
+def pybind_EngineStats(engine: int) -> str:
+    """EngineStats returns what the engine's transfers did and do, as JSON."""
+
+def pybind_EngineTrace(engine: int) -> str:
+    """EngineTrace returns the last transfers as trace-event JSON."""
 
 def pybind_Environment() -> str:
     """Environment returns the environment variables that mori reads, with meaning, default and present value, as JSON."""

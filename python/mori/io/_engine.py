@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Sequence
 from types import TracebackType
@@ -82,6 +83,79 @@ class IOEngine:
     def describe(self) -> dict[str, Any]:
         """Return what the engine has and does: backends, peers with their paths and the reasons, counters."""
         return self._engine.Describe()
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the engine's transfers did and do. Counting is always on and costs less than 1 %.
+
+        Names end in their unit; sums count from the making of the engine::
+
+            {"key": "prefill-0", "time_s": ..., "uptime_s": 12.5, "regions": 2, "in_flight": 1,
+             "totals": {"reads": 0, "writes": 900, "read_bytes": 0, "write_bytes": ..., "failed": 1, "canceled": 0,
+                        "refused": 0, "replays": 3},
+             "peers": [{"key": "decode-0", "known": True, "paths": [{
+                 "path": "shm/cma", "backend": "RDMA", "open": True, "reasons": [],
+                 "read": {...}, "write": {
+                     "transfers": 900, "bytes": ..., "in_flight": 1, "failed": 1, "failures": {"ERR_RDMA_OP": 1},
+                     "canceled": 0, "replays": 3, "bytes_per_s_1s": ..., "bytes_per_s_10s": ...,
+                     "latency": {"count": 900, "sum_us": ..., "mean_us": ..., "p50_us": ...,
+                                 "p90_us": ..., "p99_us": ...,
+                                 "buckets": [{"below_us": 64, "count": 880}, ...]}}}]}],
+             "stuck": [...], "slowest": [...], "tags": {"waiting": 0, "dropped": 0}}
+
+        ``peers`` and their ``paths`` stay when the connection goes; ``known`` and ``open`` tell what is there now.
+        ``transfers`` succeeded; ``failed`` ones are in ``failures`` by code, ``canceled`` are some of them. ``bytes``
+        count as they move. ``replays`` are transfers that went on over another path when this one broke.
+        ``bytes_per_s_1s`` and ``bytes_per_s_10s`` are over the last 1 and 10 seconds. ``latency`` is from submission
+        until success was told, of successes only; its quantiles are right to a factor of 2, as the buckets are powers
+        of 2 (``below_us`` None: no bound).
+
+        ``stuck`` has at most 16 transfers that are in flight for more than 1 s, ``slowest`` the 16 slowest of the last
+        4096 that ended. Each is a dictionary of ``peer``, ``path``, ``kind`` ("read" or "write"), ``uid``, ``tag`` (""
+        is none), ``code``, ``stage``, ``bytes``, ``bytes_done``, ``ops``, ``replays``, ``start_s`` (since 1970), and
+        the times since its start ``first_op_us``, ``last_op_us`` (0: not yet) and ``took_us``. ``tags`` tells of those
+        on their way to peers.
+
+        Raises:
+            RuntimeError: the engine is closed.
+        """
+        return self._engine.Stats()
+
+    def dump_trace(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the last 4096 transfers and those in flight as a trace, JSON for https://ui.perfetto.dev.
+
+        Each peer and path has a track, and more where transfers overlap. A transfer is a slice with its tag, uid,
+        bytes, code and replays, and within it one slice for each stage: until its first op was done, until the last
+        was, until it was told.
+
+        Args:
+            path: a file to write as well; None writes none.
+
+        Raises:
+            OSError: the file cannot be written.
+            RuntimeError: the engine is closed.
+        """
+        text = self._engine.Trace()
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
+
+    def inbound_tag(self, remote_key: str, uid: int) -> str | None:
+        """Return the tag of a peer's transfer, which it gave by ``session.write(..., tag="req-7")`` or another call.
+
+        Args:
+            remote_key: key of the engine that submitted the transfer.
+            uid: its number there.
+
+        Returns:
+            The tag, again and again; None if there was none, and as long as it has not arrived, which may be some
+            milliseconds after the bytes. The last 16384 tags of each registered peer are kept.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            RuntimeError: the engine is closed.
+        """
+        return self._engine.InboundTag(remote_key, uid)
 
     def create_backend(self, type: BackendType, config: BackendConfig | None = None) -> None:
         """Start a way of moving bytes.

@@ -107,6 +107,22 @@ class IOEngine:
         described: dict[str, Any] = json.loads(_core.call("EngineDescribe", self._handle))
         return described
 
+    def Stats(self) -> dict[str, Any]:
+        """Return what its transfers did and do; see :meth:`mori.io.IOEngine.stats`."""
+        stats: dict[str, Any] = json.loads(_core.call("EngineStats", self._handle))
+        return stats
+
+    def Trace(self) -> str:
+        """Return its last transfers as trace-event JSON."""
+        text: str = _core.call("EngineTrace", self._handle)
+        return text
+
+    def InboundTag(self, remote_key: str, uid: int) -> str | None:
+        """Return the tag of a peer's transfer; see :meth:`mori.io.IOEngine.inbound_tag`."""
+        _expect(str, remote_key, "remote_key")
+        tag: str | None = json.loads(_core.call("EngineInboundTag", self._handle, remote_key, _uint64(uid, "uid")))
+        return tag
+
     def CreateBackend(self, type: BackendType, config: BackendConfig | None = None) -> None:
         """Start a way of moving bytes; see :meth:`mori.io.IOEngine.create_backend`."""
         # Identity, as the contract has it: an equal-looking object of another enum is not a backend.

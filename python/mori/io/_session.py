@@ -15,6 +15,19 @@ from ._status import TransferStatus
 _MAX_DEADLINES = 64
 """Deadlines for which a session keeps a copy of itself."""
 
+_MAX_TAG = 64
+"""Bytes of a tag in UTF-8."""
+
+
+def _tag(tag: str) -> str:
+    """Return ``tag`` if it is one."""
+    if not isinstance(tag, str):
+        raise TypeError(f"tag must be a str, got {tag!r}")
+    size = len(tag.encode())
+    if not 1 <= size <= _MAX_TAG:
+        raise InvalidArgumentError(f"tag is {size} bytes of UTF-8, want 1 to {_MAX_TAG}: {tag[:80]!r}")
+    return tag
+
 
 class IOEngineSession:
     """Transfers between one local and one remote memory; made by :meth:`mori.io.IOEngine.create_session`.
@@ -25,6 +38,10 @@ class IOEngineSession:
 
     Every transfer has a deadline: ``deadline_ms`` of the call if given, else of :meth:`with_deadline`, else the backend
     config's (30 s); 0 is none. A transfer that is late fails with a message that says how far it came.
+
+    A call may carry a ``tag``, 1 to 64 bytes of UTF-8 such as the id of a request. It shows in the messages of
+    failures, in :meth:`mori.io.IOEngine.stats`, in traces, and at the peer: :meth:`mori.io.IOEngine.inbound_tag`. It
+    travels beside the bytes and may arrive after them. Without a tag there is nothing to pay for.
 
     Calls may be made from any thread. Transfers of one engine to one peer succeed in the order of their submission,
     whatever sessions they use. The session keeps its engine alive.
@@ -66,25 +83,47 @@ class IOEngineSession:
         return self._session.AllocateTransferUniqueId()
 
     def read(
-        self, local_off: int, remote_off: int, size: int, uid: int, /, *, deadline_ms: int | None = None
+        self,
+        local_off: int,
+        remote_off: int,
+        size: int,
+        uid: int,
+        /,
+        *,
+        deadline_ms: int | None = None,
+        tag: str | None = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the remote to the local memory."""
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).read(local_off, remote_off, size, uid)
+            return self.with_deadline(deadline_ms).read(local_off, remote_off, size, uid, tag=tag)
         try:
-            status: TransferStatus = self._post_one(self._handle, False, local_off, remote_off, size, uid)
+            if tag is None:
+                status: TransferStatus = self._post_one(self._handle, False, local_off, remote_off, size, uid)
+            else:
+                status = self._post_one(self._handle, False, local_off, remote_off, size, uid, _tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
 
     def write(
-        self, local_off: int, remote_off: int, size: int, uid: int, /, *, deadline_ms: int | None = None
+        self,
+        local_off: int,
+        remote_off: int,
+        size: int,
+        uid: int,
+        /,
+        *,
+        deadline_ms: int | None = None,
+        tag: str | None = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory."""
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).write(local_off, remote_off, size, uid)
+            return self.with_deadline(deadline_ms).write(local_off, remote_off, size, uid, tag=tag)
         try:
-            status: TransferStatus = self._post_one(self._handle, True, local_off, remote_off, size, uid)
+            if tag is None:
+                status: TransferStatus = self._post_one(self._handle, True, local_off, remote_off, size, uid)
+            else:
+                status = self._post_one(self._handle, True, local_off, remote_off, size, uid, _tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -98,6 +137,7 @@ class IOEngineSession:
         /,
         *,
         deadline_ms: int | None = None,
+        tag: str | None = None,
     ) -> TransferStatus:
         """Copy many blocks from the remote to the local memory, as one transfer with one status.
 
@@ -107,18 +147,23 @@ class IOEngineSession:
             sizes: length of each block; zero is allowed. All three have the same length.
             uid: number of the transfer, see :meth:`allocate_transfer_uid`.
             deadline_ms: of this transfer; None takes the session's.
+            tag: of this transfer, 1 to 64 bytes of UTF-8; None is none.
 
         Returns:
             A status that is SUCCESS when all blocks have arrived, and an error if any did not. Blocks out of bounds or
             sequences of different lengths give ERR_INVALID_ARGS, and nothing is copied. An empty batch is SUCCESS.
 
         Raises:
-            TypeError: an argument is not a sequence of integers from 0 to 2**64-1.
+            TypeError: an argument is not a sequence of integers from 0 to 2**64-1, or the tag is no str.
+            ValueError: the tag is empty or too long.
         """
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).batch_read(local_offs, remote_offs, sizes, uid)
+            return self.with_deadline(deadline_ms).batch_read(local_offs, remote_offs, sizes, uid, tag=tag)
         try:
-            status: TransferStatus = self._post(self._handle, False, local_offs, remote_offs, sizes, uid)
+            if tag is None:
+                status: TransferStatus = self._post(self._handle, False, local_offs, remote_offs, sizes, uid)
+            else:
+                status = self._post(self._handle, False, local_offs, remote_offs, sizes, uid, _tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -132,6 +177,7 @@ class IOEngineSession:
         /,
         *,
         deadline_ms: int | None = None,
+        tag: str | None = None,
     ) -> TransferStatus:
         """Copy many blocks from the local to the remote memory, as one transfer with one status.
 
@@ -139,9 +185,12 @@ class IOEngineSession:
         remote memory.
         """
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).batch_write(local_offs, remote_offs, sizes, uid)
+            return self.with_deadline(deadline_ms).batch_write(local_offs, remote_offs, sizes, uid, tag=tag)
         try:
-            status: TransferStatus = self._post(self._handle, True, local_offs, remote_offs, sizes, uid)
+            if tag is None:
+                status: TransferStatus = self._post(self._handle, True, local_offs, remote_offs, sizes, uid)
+            else:
+                status = self._post(self._handle, True, local_offs, remote_offs, sizes, uid, _tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
