@@ -44,7 +44,13 @@ const (
 )
 
 const (
-	// inlineMessage is the largest message whose bytes go through the ring.
+	// inlineMessage is the largest message whose bytes go through the ring. There and back between two processes that spin on 2 cores of
+	// an EPYC VM, us for one way, pulled and through the ring in chunks of 1, 2, 4 and 16 KiB:
+	//
+	//	4 KiB    3.4   1.03  0.85  1.01  1.2
+	//	16 KiB   4.7   3.3   3.0   3.0   3.3
+	//
+	// A ring of 64 KiB was no faster.
 	inlineMessage = 16 << 10
 	// inlineChunk is how much of a message is made known at a time, so that the receiver's copy runs beside the sender's.
 	inlineChunk = 2 << 10

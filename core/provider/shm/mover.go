@@ -29,7 +29,7 @@ const (
 // finishes it.
 //
 // A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets what is not in the ring from our
-// memory, and answers (inbox.go, incoming.go).
+// memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
 type mover struct {
 	ep     endpoint
 	domain *domain

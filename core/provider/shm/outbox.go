@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
@@ -130,19 +129,8 @@ func (o *outbox) pop() {
 // put moves one message into the ring, or reports that there is no room: then somebody calls flushMessages when there is, either
 // the reader that spins or the peer by frameSpace. With outbox.mu held.
 func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
-	o, n := &m.outbox, op.Len()
-	e := messageEntry{kind: messageInline, length: n}
-	switch segments := 1 + len(op.More); {
-	case n <= inlineChunk:
-	case n <= inlineMessage:
-		e.flags = messageChunked
-	case segments <= listedSegments:
-		e.kind, e.count = messageListed, uint32(segments)
-	default:
-		e.kind, e.count = messageFar, uint32(segments)
-	}
-	size := entrySize(e.body())
-	e.size = uint32(size)
+	o, e := &m.outbox, entryOf(op)
+	size := uint64(e.size)
 	at, ok, err := o.ring.reserve(size)
 	if !ok && err == nil && !m.inbox.spins.Load() {
 		o.ring.wait()
@@ -150,9 +138,6 @@ func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err
 	}
 	if !ok {
 		return false, res, err
-	}
-	if op.Flags&fabric.OpRemoteData != 0 {
-		e.flags, e.data = e.flags|messageData, op.Data
 	}
 	e.at = at + messageHeader
 	s := sending{ticket: t, op: op, large: e.kind != messageInline}
@@ -180,6 +165,25 @@ func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err
 	}
 	res.wake = o.ring.consumerWaits()
 	return true, res, nil
+}
+
+// entryOf is the header of a message, but for its number.
+func entryOf(op *fabric.Op) messageEntry {
+	e := messageEntry{kind: messageInline, length: op.Len()}
+	switch segments := 1 + len(op.More); {
+	case e.length <= inlineChunk:
+	case e.length <= inlineMessage:
+		e.flags = messageChunked
+	case segments <= listedSegments:
+		e.kind, e.count = messageListed, uint32(segments)
+	default:
+		e.kind, e.count = messageFar, uint32(segments)
+	}
+	if op.Flags&fabric.OpRemoteData != 0 {
+		e.flags, e.data = e.flags|messageData, op.Data
+	}
+	e.size = uint32(entrySize(e.body()))
+	return e
 }
 
 // putSegments writes down the segments of op.
@@ -225,61 +229,6 @@ func (o *outbox) forget(e *messageEntry) {
 		o.sent[e.number] = sending{}
 		o.free = append(o.free, e.number)
 	}
-}
-
-// number keeps s until its answer.
-func (o *outbox) number(s sending) uint32 {
-	if s.large {
-		o.large++
-	}
-	if k := len(o.free); k > 0 {
-		i := o.free[k-1]
-		o.free = o.free[:k-1]
-		o.sent[i] = s
-		return i
-	}
-	o.sent = append(o.sent, s)
-	return uint32(len(o.sent) - 1)
-}
-
-// answered takes the peer's answer to a message. ok is false once the outbox has stopped.
-func (o *outbox) answered(number uint64) (t stream.Ticket, op *fabric.Op, ok bool, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.stopped {
-		return 0, nil, false, nil
-	}
-	if number >= uint64(len(o.sent)) || o.sent[number].op == nil {
-		return 0, nil, false, fmt.Errorf("peer answered message %d, which does not wait: %w", number, fabric.ErrProtocol)
-	}
-	s := o.sent[number]
-	if s.large {
-		o.large--
-	}
-	o.sent[number] = sending{}
-	o.free = append(o.free, uint32(number))
-	return s.ticket, s.op, true, nil
-}
-
-// answer ends the op of a message that the peer has answered.
-func (m *mover) answer(number, errno uint64) error {
-	t, op, ok, err := m.outbox.answered(number)
-	if !ok {
-		return err
-	}
-	m.finish(t, m.answerFault(op, errno))
-	return nil
-}
-
-func (m *mover) answerFault(op *fabric.Op, errno uint64) error {
-	if errno == 0 {
-		return nil
-	}
-	cause := ringErrno(errno)
-	if cause == fabric.Errno(syscall.EFAULT) {
-		return opFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), m.ep.Peer())
-	}
-	return opFault(cause, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
 }
 
 // stop puts nothing into the ring any more and returns the messages that have not ended. The peer reads nobody's memory any more.

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+)
+
+func TestStopEndsMessages(t *testing.T) {
+	cause := fmt.Errorf("test: %w", fabric.ErrShutdown)
+	for name, atSender := range map[string]bool{"sender": true, "receiver": false} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
+				src, _ := memory(t, 16<<20)
+				dst, _ := memory(t, 16<<20)
+				const early, rest = 3, 60
+				for range early + 1 {
+					b.post(t, 1, dst)
+				}
+				for i := range early {
+					a.mover.Send(stream.Ticket(i), sendOp(src[:8]))
+				}
+				for i := range rest {
+					a.mover.Send(stream.Ticket(early+i), sendOp(src[:len(src)>>(i%3*10)]))
+				}
+				if atSender {
+					a.Fail(cause)
+				} else {
+					b.Fail(cause)
+				}
+				<-a.stopped
+				<-b.stopped
+				b.recv.End(fabric.ErrShutdown, "") // as the stream does
+				for i := range early + rest {
+					if a.running(stream.Ticket(i)) {
+						t.Fatalf("message %d still runs", i)
+					}
+				}
+				clear(dst)
+				for i := range early {
+					if got := b.entry(t); got.Err != 0 || a.wait(t, stream.Ticket(i)) != nil {
+						t.Errorf("message %d: %+v", i, got)
+					}
+				}
+				got := b.entry(t) // 16 MiB that were being received, perhaps to their end
+				if (got.Err == 0) != (a.wait(t, early) == nil) && got.Err != 0 {
+					t.Errorf("the message under way: %+v", got)
+				}
+				if bytes.ContainsFunc(dst, func(r rune) bool { return r != 0 }) {
+					t.Error("a byte landed after the end")
+				}
+				a.mover.Send(1000, sendOp(src[:1]))
+				if err := a.wait(t, 1000); err == nil {
+					t.Error("a message after the end")
+				}
+			})
+		})
+	}
+}
+
+// What the sender was told to be with the receiver is there after the sender has gone.
+func TestMessagesOutliveTheirSender(t *testing.T) {
+	a, b := newPair(t, wayCMA)
+	src, _ := memory(t, inlineMessage)
+	const n = 10
+	for i := range n {
+		a.mover.Send(stream.Ticket(i), sendOp(numbered(src[:i*1000], i)))
+		if err := a.wait(t, stream.Ticket(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Fail(fabric.ErrConnAborted)
+	<-b.stopped
+	dst, _ := memory(t, inlineMessage)
+	for i := range n {
+		b.post(t, uint64(i), dst)
+		if got := b.entry(t); got.Err != 0 || got.Len != uint64(i*1000) || !bytes.Equal(dst[:i*1000], numbered(src[:i*1000], i)) {
+			t.Fatalf("message %d: %+v", i, got)
+		}
+	}
+}
+
+// A peer that writes nonsense into the rings ends the connection, and nothing else.
+func TestForgedRingsEndTheConnection(t *testing.T) {
+	put := func(e messageEntry, words ...uint64) func(a *mover) {
+		return func(a *mover) {
+			at, _, _ := a.outbox.ring.reserve(messageBytes / 2)
+			e.put(at)
+			for i, w := range words {
+				sys.Store64(at+messageHeader+8*uint64(i), w)
+			}
+			a.outbox.ring.commit(max(messageUnit, uint64(e.size)))
+		}
+	}
+	answer := func(number uint64) func(a *mover) {
+		return func(a *mover) {
+			if _, err := a.inbox.replies.put(number, 0); err != nil {
+				panic(err)
+			}
+		}
+	}
+	listed := messageEntry{kind: messageListed, flags: messageAnswer, size: 64, count: 2, length: 1 << 20}
+	forgeries := map[string]func(a *mover){
+		"answer to nothing":               answer(0),
+		"answer to nothing, far away":     answer(1 << 60),
+		"segments of another length":      put(listed, 4096, 1<<20, 8192, 1),
+		"segments that wrap":              put(listed, 4096, 1<<63, 8192, 1<<63+1<<20),
+		"segment that wraps":              put(listed, ^uint64(0), 1<<20, 8192, 0),
+		"more produced than there can be": func(a *mover) { a.outbox.ring.commit(1 << 40) },
+	}
+	for name, e := range badEntries {
+		if e.size <= messageUnit || e.size > messageBytes {
+			forgeries["entry: "+name] = put(e)
+		}
+	}
+	for name, forge := range forgeries {
+		t.Run(name, func(t *testing.T) {
+			a, b := newPair(t, wayCMA)
+			dst, _ := memory(t, 1<<20)
+			b.post(t, 1, dst)
+			forge(a.mover)
+			_ = b.peer.SendFrame(frameWake, nil)
+			b.mover.inbox.serve()
+			select {
+			case err := <-b.failed:
+				if !errors.Is(err, fabric.ErrProtocol) {
+					t.Fatal(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the connection lives on")
+			}
+			<-b.stopped
+		})
+	}
+}
