@@ -3,6 +3,7 @@
 package core
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,10 +15,10 @@ import (
 	"mori/core/topology"
 )
 
-// Registry returns the providers of this build in order of preference; filter is "a,b" or "^c".
-func Registry(filter string, log *slog.Logger) (*fabric.Registry, error) {
+// Registry returns the providers of this build in order of preference; filter is "a,b" or "^c". secure encrypts what leaves the host.
+func Registry(filter string, secure *tls.Config, log *slog.Logger) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
-	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: log}), tcp.New(tcp.Options{Logger: log})} {
+	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: log}), tcp.New(tcp.Options{TLS: secure, Logger: log})} {
 		if err := r.Register(p); err != nil {
 			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
 		}

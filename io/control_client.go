@@ -5,6 +5,7 @@ package io
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -46,6 +47,15 @@ func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the control plane of %q at %s: %w (%w)", d.Key, addr, err, ErrUnreachable)
+	}
+	if e := c.peer.engine; e.tls != nil {
+		secure := tls.Client(conn, e.tls)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			e.log.Warn("control plane: peer refused", "peer", d.Key, "reason", err)
+			return nil, fmt.Errorf("TLS handshake with the control plane of %q at %s: %w (%w)", d.Key, addr, err, ErrUnreachable)
+		}
+		conn = secure
 	}
 	c.conn = conn
 	e := c.peer.engine

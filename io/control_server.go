@@ -7,6 +7,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ func listenControl(e *Engine, host string, port int) (*controlServer, error) {
 	lis, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s for the control plane: %w", addr, err)
+	}
+	if e.tls != nil {
+		lis = tls.NewListener(lis, e.tls) // it shakes hands with the first read, which has a deadline
 	}
 	s := &controlServer{engine: e, lis: lis, slots: make(chan struct{}, maxControlConns), tokens: map[string]token{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())

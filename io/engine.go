@@ -5,6 +5,7 @@ package io
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mori/core"
 	"mori/core/config"
 	"mori/core/fabric"
 	"mori/core/logging"
@@ -40,6 +42,7 @@ type Engine struct {
 	hostname    string
 	incarnation uint64
 	secret      secret
+	tls         *tls.Config // of control and TCP data connections; nil: plain
 	log         *slog.Logger
 	registry    *fabric.Registry
 	store       *store
@@ -83,6 +86,9 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	}
 	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
+	if e.tls, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA)); err != nil {
+		return nil, fmt.Errorf("engine %q: %w", key, err)
+	}
 	if e.secret = secret(cfg.AuthSecret); e.secret == "" {
 		e.secret = secret(config.Get(config.AuthSecret))
 	}

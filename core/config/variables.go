@@ -12,6 +12,9 @@ const (
 	RequireRDMA        = "MORI_REQUIRE_RDMA"
 	FabricProvider     = "FABRIC_PROVIDER"
 	AuthSecret         = "MORI_AUTH_SECRET"
+	TLSCert            = "MORI_TLS_CERT"
+	TLSKey             = "MORI_TLS_KEY"
+	TLSCA              = "MORI_TLS_CA"
 	MetricsPort        = "MORI_METRICS_PORT"
 	MetricsHost        = "MORI_METRICS_HOST"
 	TraceDir           = "MORI_TRACE_DIR"
@@ -49,6 +52,9 @@ func Variables() []Variable {
 		{Name: RequireRDMA, Default: "off", Meaning: "create_backend(RDMA) fails where no RDMA device is, instead of using shared memory and TCP"},
 		{Name: FabricProvider, Default: "all", Meaning: "transports that may be used: a,b or ^c to exclude"},
 		{Name: AuthSecret, Default: "", Meaning: "secret that engines must share to talk to each other (HMAC-SHA256, both directions); never shown", secret: true},
+		{Name: TLSCert, Default: "", Meaning: "PEM file with this engine's certificate; with " + TLSKey + " and " + TLSCA + " all control and TCP data connections use TLS"},
+		{Name: TLSKey, Default: "", Meaning: "PEM file with the certificate's private key"},
+		{Name: TLSCA, Default: "", Meaning: "PEM file with the authorities whose certificates peers must show"},
 		{Name: MetricsPort, Default: "off", Meaning: "port of an HTTP server with /metrics (Prometheus), /stats.json, /trace.json and a page to look at; one for all engines of the process"},
 		{Name: MetricsHost, Default: "127.0.0.1", Meaning: "address that the HTTP server of " + MetricsPort + " listens on; it asks nobody for a password"},
 		{Name: TraceDir, Default: "", Meaning: "folder that receives a trace (Perfetto JSON) when a transfer fails by its deadline; at most one in 10 s"},

@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,6 +24,9 @@ type Options struct {
 
 	// TxSize and RxSize are Limits.TxSize and Limits.RxSize; 0 is 1024.
 	TxSize, RxSize int
+
+	// TLS, if set, encrypts every connection, and says which certificates are shown and believed.
+	TLS *tls.Config
 
 	// Logger takes one line for each connection that breaks the protocol; nil is slog.Default().
 	Logger *slog.Logger
@@ -46,6 +50,9 @@ func New(opts Options) *Provider {
 	}
 	if opts.UserTimeout == 0 {
 		opts.UserTimeout = defaultUserTimeout
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
 	}
 	return &Provider{opts: opts}
 }
