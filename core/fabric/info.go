@@ -32,7 +32,7 @@ type Mode uint32
 // The duties.
 const (
 	// ModeDenialFatal: an access that the target refuses may end the connection to it, and its cause may be any of
-	// ErrNoKey, ErrAccess, ErrRange and ErrConnReset. A queue pair of a NIC is like that.
+	// ErrNoKey, ErrAccess, ErrRange and ErrConnReset. So may a message that is longer than its receive. A queue pair of a NIC is like that.
 	ModeDenialFatal Mode = 1 << iota
 	// ModeKeyIsProof: regions have no secret: whoever knows a small number may use them.
 	ModeKeyIsProof

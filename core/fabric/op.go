@@ -41,7 +41,7 @@ const (
 
 	// The completion levels: what a success promises at least. A provider may promise more.
 	OpInjectComplete   // the local memory may be used again
-	OpTransmitComplete // the peer has it, and will not lose it if this side goes: what sends do unasked
+	OpTransmitComplete // the peer has it: what sends do unasked. Messages that wait there for a receive end with an EPMsg's connection, not with an EPRDM's sender
 	OpDeliveryComplete // it is in place at the peer: in the memory of a receive, or visible in the region. What RMA and atomics do unasked
 )
 
