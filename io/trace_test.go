@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mori/core/config"
+)
+
+// freshStalls makes the process forget that it wrote traces of stalls, now and at the end.
+func freshStalls(t *testing.T) {
+	t.Helper()
+	forget := func() {
+		stallDumps.Lock()
+		defer stallDumps.Unlock()
+		stallDumps.last, stallDumps.count = time.Time{}, 0
+	}
+	forget()
+	t.Cleanup(forget)
+}
+
+func TestAStallLeavesATrace(t *testing.T) {
+	freshStalls(t)
+	dir := t.TempDir()
+	t.Setenv(config.TraceDir, dir)
+	cfg := DefaultBackendConfig()
+	cfg.DeadlineMS = 150
+	w := newWired(t, 4096, cfg)
+	w.cutAll()
+	for uid := range uint64(3) {
+		st := w.s.WriteTagged("req-7", []uint64{0}, []uint64{0}, []uint64{4096}, uid)
+		if c := st.Wait(deadline(t)); c != CodeErrRDMAOp || !strings.Contains(st.Message(), "deadline") {
+			t.Fatalf("%v %s", c, st.Message())
+		}
+	}
+	if err := w.a.Close(); err != nil { // waits for what is being written
+		t.Fatal(err)
+	}
+	all, err := filepath.Glob(filepath.Join(dir, "mori-io-a-*.json"))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%v files, want one in 10 s: %v", all, err)
+	}
+	text, err := os.ReadFile(all[0])
+	var doc struct {
+		TraceEvents []struct {
+			Ph   string
+			Args map[string]any
+		}
+	}
+	if err != nil || json.Unmarshal(text, &doc) != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	seen := false
+	for _, e := range doc.TraceEvents {
+		seen = seen || e.Ph == "X" && e.Args["tag"] == "req-7" && e.Args["code"] == "ERR_RDMA_OP" && e.Args["peer"] == "b"
+	}
+	if !seen {
+		t.Errorf("the stalled transfer is not in its trace: %s", text)
+	}
+	if i, err := os.Stat(all[0]); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v: others may read it", i, err)
+	}
+}
+
+func TestNoTraceOfOtherFailures(t *testing.T) {
+	freshStalls(t)
+	dir := t.TempDir()
+	t.Setenv(config.TraceDir, dir)
+	w := newWired(t, 4096, nil)
+	if err := w.b.DeregisterMemory(w.b.desc); err != nil {
+		t.Fatal(err)
+	}
+	w.s.Write([]uint64{0}, []uint64{0}, []uint64{4096}, 1).Wait(deadline(t))
+	_ = w.a.Close()
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+func TestTracesOfStallsAreFew(t *testing.T) {
+	freshStalls(t)
+	at, n := time.Unix(1e9, 0), 0
+	for range 20 * stallDumpsMost {
+		if mayDumpStall(at) {
+			n++
+		}
+		at = at.Add(stallDumpEvery / 2)
+	}
+	if n != stallDumpsMost {
+		t.Errorf("%d traces, want %d", n, stallDumpsMost)
+	}
+}
+
+func TestFileNamesAreSafe(t *testing.T) {
+	for in, want := range map[string]string{"a-1_B": "a-1_B", "../../etc": "______etc", "é\x00": "__", strings.Repeat("x", 99): strings.Repeat("x", 64)} {
+		if got := fileName(in); got != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+}
