@@ -20,7 +20,13 @@ func answerPings() {
 	}
 }
 
-// BenchmarkPingPong measures messages as fi_pingpong does; see package pingpong.
+// BenchmarkPingPong measures messages as fi_pingpong does; see package pingpong. On 2 cores of an EPYC VM, us for a transfer, over
+// several runs with nothing else running:
+//
+//	                    64 B         4 KiB        64 KiB     1 MiB    4 MiB
+//	EPMsg               0.41 - 0.60  0.83 - 0.89  7.1 - 7.5  88 - 92  390
+//	EPRDM               0.45 - 0.77  0.94 - 1.2   7.9 - 9.5  92 - 94  450
+//	fi_pingpong, shm    0.38 - 0.51  0.54 - 0.95  6.7 - 8.2  83 - 93  380 - 540
 func BenchmarkPingPong(b *testing.B) {
 	pingpong.Bench(b, pingpong.Config{
 		Provider: pingpongProvider,
