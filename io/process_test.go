@@ -66,6 +66,15 @@ func TestOneServerShowsAllEngines(t *testing.T) {
 	}
 }
 
+func TestNoServerUnlessAsked(t *testing.T) {
+	pair(t, 64, BackendTCP, nil)
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	if process.server != nil || len(process.engines) != 2 {
+		t.Errorf("server %v, %d engines", process.server, len(process.engines))
+	}
+}
+
 func TestATakenMetricsPortIsOnlyAWarning(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -124,6 +124,9 @@ class _PeerSide:
         status = self.engine.pop_inbound_transfer_status(key, uid)
         return None if status is None else int(status.Code())
 
+    def inbound_tag(self, key: str, uid: int) -> str | None:
+        return self.engine.inbound_tag(key, uid)
+
     def describe(self) -> dict[str, Any]:
         return self.engine.describe()
 
