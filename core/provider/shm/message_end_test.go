@@ -88,6 +88,23 @@ func TestMessagesOutliveTheirSender(t *testing.T) {
 	}
 }
 
+// A message for a peer that has ended already is not told to be with it.
+func TestMessagesToWhoHasEndedFail(t *testing.T) {
+	a, b := newPair(t, wayCMA)
+	a.deaf = true
+	b.Fail(fabric.ErrConnAborted)
+	<-b.stopped
+	src, _ := memory(t, 64)
+	a.mover.Send(1, sendOp(src))
+	if !a.running(1) {
+		t.Errorf("ended by %v", a.wait(t, 1))
+	}
+	a.Fail(fabric.ErrConnReset)
+	if err := a.wait(t, 1); !errors.Is(err, fabric.ErrConnReset) {
+		t.Error(err)
+	}
+}
+
 // A peer that writes nonsense into the rings ends the connection, and nothing else.
 func TestForgedRingsEndTheConnection(t *testing.T) {
 	put := func(e messageEntry, words ...uint64) func(a *mover) {

@@ -163,6 +163,10 @@ func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err
 	case messageFar:
 		o.ring.commit(size)
 	}
+	if res.over && res.err == nil && fenceClosed(o.ring.mem) {
+		res.over = false // the peer has ended, perhaps without a look at this entry
+		o.number(s)
+	}
 	res.wake = o.ring.consumerWaits()
 	return true, res, nil
 }

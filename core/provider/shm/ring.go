@@ -66,9 +66,11 @@ func fenceEnter(mem uint64) bool {
 
 func fenceLeave(mem uint64) { sys.Add64(mem+ringCopying, ^uint64(0)) }
 
-// fenceClose refuses new copies; fenceEmpty then tells when the last one is over.
-func fenceClose(mem uint64)      { sys.Store32(mem+ringClosed, 1) }
-func fenceEmpty(mem uint64) bool { return sys.Load64(mem+ringCopying) == 0 }
+// fenceClose refuses new copies; fenceEmpty then tells when the last one is over. An entry after which the producer finds the
+// fence open is seen by a consumer that looks into the ring after it closed it.
+func fenceClose(mem uint64)       { sys.Store32(mem+ringClosed, 1) }
+func fenceClosed(mem uint64) bool { return sys.Load32(mem+ringClosed) != 0 }
+func fenceEmpty(mem uint64) bool  { return sys.Load64(mem+ringCopying) == 0 }
 
 // counterAt is where the counter of a ring is in a line of counters, flagAt where its flag is in a line of flags.
 func counterAt(ring uint64) uint64 { return 8 * ring }
