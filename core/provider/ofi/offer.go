@@ -29,6 +29,9 @@ type offer struct {
 	// delivered is the flag of a send that completes when it is in the memory of a receive, 0 if it cannot be had: FI_DELIVERY_COMPLETE
 	// may come while the message waits in memory of libfabric.
 	delivered uint64
+
+	// forgets is the flag with which the provider never ends a write of no bytes.
+	forgets uint64
 }
 
 // A query is what an offer is found by, and found again.
@@ -200,6 +203,9 @@ func (p *Provider) find(in *fabric.Info) (offer, lf.InfoList, error) {
 		if o.info.FabricName == in.FabricName && o.info.DomainName == in.DomainName {
 			o.info.Limits = p.limits(&o)
 			o.delivered = p.delivered(q, &o.fi)
+			if o.fi.Provider == "shm" { // 1.17
+				o.forgets = lf.DeliveryComplete
+			}
 			return o, list, nil
 		}
 	}

@@ -130,7 +130,7 @@ func (e *endpoint) pump(l *lane) {
 			if s.op.Flags&fabric.OpFence != 0 && (l.posted > 0 || n > 0) {
 				break
 			}
-			e.table.translate(i, l.peer, e.domain.offer.delivered, &e.post[n])
+			e.table.translate(i, l.peer, &e.domain.offer, &e.post[n])
 			n++
 		}
 		if n == 0 {
@@ -178,10 +178,10 @@ var kinds = [...]uint32{fabric.OpSend: lf.OpSend, fabric.OpRecv: lf.OpRecv, fabr
 	fabric.OpAtomic: lf.OpAtomic, fabric.OpFetchAtomic: lf.OpFetch, fabric.OpCompareAtomic: lf.OpCompare}
 
 // translate writes the op of slot i in libfabric's words.
-func (t *table) translate(i int32, peer, delivered uint64, out *lf.Op) {
+func (t *table) translate(i int32, peer uint64, o *offer, out *lf.Op) {
 	s := &t.slots[i]
 	op := &s.op
-	out.Ctx, out.Flags, out.Peer, out.Data, out.Key, out.Kind = t.context(i), flagsOf(op, delivered), peer, op.Data, s.key, kinds[op.Kind]
+	out.Ctx, out.Flags, out.Peer, out.Data, out.Key, out.Kind = t.context(i), flagsOf(op, o), peer, op.Data, s.key, kinds[op.Kind]
 	if op.Atomic != nil {
 		t.translateAtomic(op, out)
 		return
@@ -200,6 +200,7 @@ func (t *table) translate(i int32, peer, delivered uint64, out *lf.Op) {
 	}
 	if out.NRSeg == 0 {
 		out.RSegs[0], out.NRSeg = lf.Seg{Addr: op.RSeg.Addr}, 1
+		out.Segs[0], out.NSeg = lf.Seg{Addr: op.Seg.Addr}, 1
 	}
 }
 
@@ -228,7 +229,7 @@ func (t *table) translateAtomic(op *fabric.Op, out *lf.Op) {
 }
 
 // flagsOf are libfabric's flags of op. Every op completes, for the slot's sake; whether the caller hears of it is for the queues.
-func flagsOf(op *fabric.Op, delivered uint64) uint64 {
+func flagsOf(op *fabric.Op, o *offer) uint64 {
 	flags := lf.Completed
 	if op.Flags&fabric.OpRemoteData != 0 {
 		flags |= lf.RemoteCQData
@@ -241,11 +242,14 @@ func flagsOf(op *fabric.Op, delivered uint64) uint64 {
 	case op.Flags&fabric.OpInjectComplete != 0:
 		flags |= lf.InjectComplete
 	case op.Kind == fabric.OpSend && op.Flags&fabric.OpDeliveryComplete != 0:
-		flags |= delivered
+		flags |= o.delivered
 	case op.Kind == fabric.OpSend, op.Flags&fabric.OpTransmitComplete != 0:
 		flags |= lf.TransmitComplete
 	default:
 		flags |= lf.DeliveryComplete
+		if op.Kind == fabric.OpWrite && op.Len() == 0 {
+			flags &^= o.forgets
+		}
 	}
 	return flags
 }
