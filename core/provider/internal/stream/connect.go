@@ -268,13 +268,13 @@ func (ep *Endpoint) launch() error {
 	// The event stands before anything that the readers may tell.
 	ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
 	for _, l := range ep.links {
+		l.mu.Lock()
+		l.busy = false // before anybody reads: the answer to the first frame would find nobody to send it
+		l.mu.Unlock()
 		ep.fate.readers.Add(1)
 		ep.fate.writers.Add(1)
 		go l.readLoop()
 		go l.writer()
-		l.mu.Lock()
-		l.busy = false
-		l.mu.Unlock()
 	}
 	if ep.direct == nil {
 		ep.watchQueues()
