@@ -34,6 +34,13 @@
 // seldom, and moves new transfers back to it when it works (health.go). A path that nobody used for five minutes is closed and opened
 // again by the next transfer.
 //
+// # Seeing it
+//
+// Every transfer is counted by peer, path and operation, and the last 4096 are remembered with the times of their stages (book.go). Engine.Stats
+// and Engine.WriteTrace tell; with MORI_METRICS_PORT an HTTP server shows all engines of the process to Prometheus and to people (process.go).
+// A transfer that fails by its deadline leaves a trace in MORI_TRACE_DIR. A tag, such as the id of a request, goes with a transfer into
+// all of these and, over the control plane, to the peer (tags.go).
+//
 // # Ownership
 //
 // Registered memory stays the caller's and must stay mapped until DeregisterMemory returned. A Status is

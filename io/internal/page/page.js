@@ -119,6 +119,17 @@ function pathRows(engine, peer, path) {
   return [first, second];
 }
 
+// peerRow is a peer to which no path was opened.
+function peerRow(engine, peer) {
+  const who = make("td", "names", make("span", "soft", `${engine.key} → `), make("b", "", peer.key));
+  return [make("tr", "", who, wide(make("td", "soft", "no path yet: the first session or transfer opens one"), 11))];
+}
+
+function wide(td, columns) {
+  td.colSpan = columns;
+  return td;
+}
+
 function transferTable(table, all, none) {
   const body = table.querySelector("tbody");
   table.querySelector("thead")?.remove();
@@ -167,11 +178,9 @@ function sums(engines) {
 
 function show(engines) {
   document.getElementById("tiles").replaceChildren(...sums(engines));
-  const rows = engines.flatMap((e) => e.peers.flatMap((p) => p.paths.flatMap((q) => pathRows(e, p, q))));
+  const rows = engines.flatMap((e) => e.peers.flatMap((p) => (p.paths.length ? p.paths.flatMap((q) => pathRows(e, p, q)) : peerRow(e, p))));
   if (rows.length === 0) {
-    const none = make("td", "note", "No path was opened yet: the first transfer to a peer does that.");
-    none.colSpan = 12;
-    rows.push(make("tr", "", none));
+    rows.push(make("tr", "", wide(make("td", "note", "No peer is registered yet."), 12)));
   }
   document.querySelector("#paths tbody").replaceChildren(...rows);
   for (const [id, none] of [["stuck", "None."], ["slowest", "No transfer has ended yet."]]) {
@@ -191,11 +200,16 @@ function say(text, lost = false) {
   state.className = lost ? "lost" : "";
 }
 
+// parse keeps uids as they are written: a number has 53 bits for their 64.
+function parse(text) {
+  return JSON.parse(text, (key, value, context) => (key === "uid" && context ? context.source : value));
+}
+
 async function poll() {
   try {
     const answer = await fetch("stats.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!answer.ok) throw new Error(`answer ${answer.status}`);
-    show((await answer.json()).engines);
+    show(parse(await answer.text()).engines);
     pageTime = Date.now();
   } catch (err) {
     const ago = pageTime ? `; figures are ${Math.round((Date.now() - pageTime) / 1000)} s old` : "";
