@@ -28,6 +28,9 @@ type Options struct {
 	// TLS, if set, encrypts every connection, and says which certificates are shown and believed.
 	TLS *tls.Config
 
+	// Sums has the payload of all that this side sends and reads checked with crc32c, end to end.
+	Sums bool
+
 	// Logger takes one line for each connection that breaks the protocol; nil is slog.Default().
 	Logger *slog.Logger
 }
@@ -112,7 +115,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if in != nil && in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open %s as tcp: %w", in.Provider, fabric.ErrNoData)
 	}
-	cfg := stream.Config{Info: p.info(), Transport: transport{p.opts}, Links: p.opts.Links, Logger: p.opts.Logger, CheckAddr: checkAddr}
+	cfg := stream.Config{Info: p.info(), Transport: transport{p.opts}, Links: p.opts.Links, Sums: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: checkAddr}
 	return stream.New(cfg)
 }
 

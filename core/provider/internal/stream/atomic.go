@@ -78,6 +78,9 @@ func (l *link) onAtomic(h *header) error {
 		return err
 	}
 	operand := l.in.buf[l.in.r : l.in.r+size]
+	if tableSum(0, operand) != h.table {
+		return l.altered(h)
+	}
 	var compare []byte
 	if code.kind() == fabric.OpCompareAtomic {
 		operand, compare = operand[:n], operand[n:]
@@ -93,7 +96,7 @@ func (l *link) onAtomic(h *header) error {
 	if r.result == nil {
 		r.result = make([]byte, util.MaxAtomic)
 	}
-	j := job{h: header{kind: kindReply, ticket: ticket}}
+	j := job{h: header{kind: kindReply, ticket: ticket, flags: l.ep.sums()}}
 	if errno := l.execute(h, operand, compare, r.result[:n]); errno != 0 {
 		l.endReply(r)
 		j.h.data = uint64(errno)

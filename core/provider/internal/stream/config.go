@@ -34,6 +34,7 @@ type Config struct {
 	Transport Transport
 	Links     int          // sockets per endpoint, 1 to MaxLinks
 	Logger    *slog.Logger // nil: slog.Default()
+	Sums      bool         // payload that this side sends or reads is checked; see sum.go
 
 	// CheckAddr, if set, refuses what is no address of this transport; its error wraps fabric.ErrInvalid.
 	CheckAddr func(fabric.Addr) error

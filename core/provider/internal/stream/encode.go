@@ -44,40 +44,65 @@ func (j *job) entries() int {
 
 // encode appends the frame to the batch.
 func (j *job) encode(p *pump) {
-	j.h.put(p.grow(headerLen))
+	head := p.grow(headerLen) // filled last: it has the checksums of what follows
 	switch {
 	case j.reply != nil:
 		for _, v := range j.reply.iov {
-			p.add(v.Addr, v.Len)
+			j.add(p, v.Addr, v.Len)
 		}
 	case j.slot != nil:
 		j.encodeOp(p)
 	default:
-		copy(p.grow(len(j.body)), j.body)
+		b := p.grow(len(j.body))
+		copy(b, j.body)
+		j.h.table = tableSum(0, b)
 	}
+	j.h.put(head)
 }
 
 func (j *job) encodeOp(p *pump) {
 	op := &j.slot.op
 	if j.h.kind == kindWrite || j.h.kind == kindRead {
-		putTable(p.grow(int(j.h.count)*segmentLen), op, int(j.h.count))
+		b := p.grow(int(j.h.count) * segmentLen)
+		putTable(b, op, int(j.h.count))
+		j.h.table = tableSum(0, b)
 	}
 	n := j.payload()
 	switch {
 	case n == 0:
 	case j.h.kind == kindAtomic:
-		encodeAtomic(p.grow(int(n)), op)
+		b := p.grow(int(n))
+		encodeAtomic(b, op)
+		j.h.table = tableSum(0, b)
 	case op.Flags&fabric.OpInject != 0:
-		copy(p.grow(int(n)), j.slot.inject)
+		j.copied(p.grow(int(n)), j.slot.inject)
 	case n <= copyMax:
-		gather(p.grow(int(n)), op)
+		b := p.grow(int(n))
+		gather(b, op)
+		j.copied(b, nil)
 	default:
 		for i := 0; i <= len(op.More) && n > 0; i++ {
 			s := local(op, i)
 			m := min(s.Len, n)
-			p.add(s.Addr, m)
+			j.add(p, s.Addr, m)
 			n -= m
 		}
+	}
+}
+
+// add appends payload to the batch, and to the sum if one is wanted.
+func (j *job) add(p *pump, addr, n uint64) {
+	if j.h.flags&flagSum != 0 {
+		j.h.sum = sumOf(j.h.sum, addr, n)
+	}
+	p.add(addr, n)
+}
+
+// copied takes payload that lies in the arena into the sum, after copying from there if that is not nil.
+func (j *job) copied(b, from []byte) {
+	copy(b, from)
+	if j.h.flags&flagSum != 0 {
+		j.h.sum = tableSum(0, b)
 	}
 }
 

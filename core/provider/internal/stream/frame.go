@@ -16,14 +16,18 @@ import (
 //	 4 version  u8        24 region u64    write, read, atomic: RegionKey.ID
 //	 5 kind     u8        32 secret [16]   write, read, atomic: RegionKey.Secret
 //	 6 flags    u16       48 data   u64    remote data; pull, body: the receiver's handle; reply: errno; credit: bytes; atomic: offset
-//	 8 ticket   u32       56 zero   u32
-//	12 count    u32       60 check  u32    crc32c of the 60 bytes before
+//	 8 ticket   u32       56 table  u32    crc32c of the table; ack, extension, atomic: of what follows
+//	12 count    u32       60 sum    u32    crc32c of the payload, with flagSum
+//	                      64 zero   u32
+//	                      68 check  u32    crc32c of the 68 bytes before
 //
-// count is the number of table entries {offset u64, len u64}, or of entries {ticket u32, errno u32} of an ack, or an atomicCode.
+// count is the number of table entries {offset u64, len u64}, or of entries {ticket u32, errno u32} of an ack, or an atomicCode. All numbers
+// that steer where bytes go are always checked; the bytes themselves where one side wants it (sum.go).
 
 const (
 	frameMagic  = 0x6d6f7269
-	headerLen   = 64
+	headerLen   = 72
+	checkAt     = headerLen - 4
 	segmentLen  = 16
 	ackEntryLen = 8
 )
@@ -62,7 +66,8 @@ const (
 	flagRemoteData = 1 << iota // data is for the peer's completion
 	flagNotice                 // write: the payload went another way and only data is to be told
 	flagPlaced                 // send: answer when the message is in the memory of a receive
-	flagsKnown     = flagRemoteData | flagNotice | flagPlaced
+	flagSum                    // write, send, body, reply: sum is that of the payload; read, offer: the answer shall have one
+	flagsKnown     = flagRemoteData | flagNotice | flagPlaced | flagSum
 )
 
 // The bounds of the protocol, the same on both sides.
@@ -86,6 +91,8 @@ type header struct {
 	region uint64
 	secret [16]byte
 	data   uint64
+	table  uint32
+	sum    uint32
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -102,8 +109,10 @@ func (h *header) put(b []byte) {
 	binary.BigEndian.PutUint64(b[24:], h.region)
 	copy(b[32:48], h.secret[:])
 	binary.BigEndian.PutUint64(b[48:], h.data)
-	binary.BigEndian.PutUint32(b[56:], 0)
-	binary.BigEndian.PutUint32(b[60:], crc32.Checksum(b[:60], castagnoli))
+	binary.BigEndian.PutUint32(b[56:], h.table)
+	binary.BigEndian.PutUint32(b[60:], h.sum)
+	binary.BigEndian.PutUint32(b[64:], 0)
+	binary.BigEndian.PutUint32(b[checkAt:], crc32.Checksum(b[:checkAt], castagnoli))
 }
 
 // parseHeader decodes and checks a header. The bytes come from outside: any input is answered, none trusted.
@@ -118,7 +127,7 @@ func parseHeader(h *header, b []byte) error {
 	if b[4] != protocolVersion {
 		return protocolErr("frame of version %d", b[4])
 	}
-	if crc32.Checksum(b[:60], castagnoli) != binary.BigEndian.Uint32(b[60:]) {
+	if crc32.Checksum(b[:checkAt], castagnoli) != binary.BigEndian.Uint32(b[checkAt:]) {
 		return fmt.Errorf("frame header: %w", fabric.ErrCRC)
 	}
 	h.kind = frameKind(b[5])
@@ -129,6 +138,8 @@ func parseHeader(h *header, b []byte) error {
 	h.region = binary.BigEndian.Uint64(b[24:])
 	copy(h.secret[:], b[32:48])
 	h.data = binary.BigEndian.Uint64(b[48:])
+	h.table = binary.BigEndian.Uint32(b[56:])
+	h.sum = binary.BigEndian.Uint32(b[60:])
 	return h.check()
 }
 

@@ -134,7 +134,7 @@ func seal(b []byte) []byte {
 	b = bytes.Clone(b)
 	binary.BigEndian.PutUint32(b, frameMagic)
 	b[4] = protocolVersion
-	binary.BigEndian.PutUint32(b[60:], crc32.Checksum(b[:60], castagnoli))
+	binary.BigEndian.PutUint32(b[checkAt:], crc32.Checksum(b[:checkAt], castagnoli))
 	return b
 }
 

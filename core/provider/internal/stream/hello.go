@@ -23,7 +23,7 @@ const (
 	helloLen    = 8 + 4 + 16 + 4 + 2
 	answerLen   = 8 + 2 + 2 + 4
 
-	protocolVersion = 2 // what this package speaks, the least and the most
+	protocolVersion = 3 // what this package speaks, the least and the most
 	maxPrivate      = 256
 	maxTx           = 1 << 15
 )

@@ -13,13 +13,18 @@ import (
 // openTable readies the table of the frame whose header came.
 func (l *link) openTable() {
 	in := &l.in
-	in.left, in.total = 0, 0
+	in.left, in.total, in.check = 0, 0, 0
 	if in.segs = in.segs[:0]; cap(in.segs) > keepEntries {
 		in.segs = nil
 	}
-	if in.h.kind == kindWrite && in.h.flags&flagNotice == 0 || in.h.kind == kindRead {
+	if tabled(&in.h) {
 		in.left = int(in.h.count)
 	}
+}
+
+// tabled reports whether a table follows the header.
+func tabled(h *header) bool {
+	return h.kind == kindWrite && h.flags&flagNotice == 0 || h.kind == kindRead
 }
 
 // readTable reads the segments that follow, if any do.
@@ -35,10 +40,14 @@ func (l *link) readTable() error {
 		if in.segs, err = appendSegments(in.segs, in.buf[in.r:in.r+n*segmentLen], &in.total, h.length); err != nil {
 			return fmt.Errorf("%v frame of %s: %w", h.kind, l.ep.peer, err)
 		}
+		in.check = tableSum(in.check, in.buf[in.r:in.r+n*segmentLen])
 		in.r += n * segmentLen
 		in.left -= n
 	}
-	if (h.kind == kindWrite && h.flags&flagNotice == 0 || h.kind == kindRead) && in.total != h.length {
+	if tabled(h) && in.check != h.table {
+		return l.altered(h)
+	}
+	if tabled(h) && in.total != h.length {
 		return protocolErr("%v frame of %s: %d bytes for segments of %d", h.kind, l.ep.peer, h.length, in.total)
 	}
 	return nil
@@ -144,6 +153,9 @@ func (l *link) beginWrite(h *header) error {
 func (l *link) endWrite(h *header) error {
 	in := &l.in
 	if in.mr != nil {
+		if h.differs(l.written()) {
+			in.errno = fabric.ErrCRC
+		}
 		in.holds.Store(nil)
 		in.mr.Release()
 		in.mr = nil
@@ -167,7 +179,7 @@ func (l *link) onRead(h *header) error {
 	if err != nil {
 		return err
 	}
-	j := job{h: header{kind: kindReply, ticket: h.ticket}}
+	j := job{h: header{kind: kindReply, ticket: h.ticket, flags: h.flags&flagSum | l.ep.sums()}}
 	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteRead, r.iov[:0])
 	r.iov = iov
 	if errno != 0 {
@@ -214,7 +226,10 @@ func (l *link) beginReply(h *header) error {
 }
 
 func (l *link) endReplied() error {
-	s := l.in.slot
+	s, h := l.in.slot, &l.in.h
+	if s.errno == 0 && h.differs(l.replied(s, h.length)) {
+		s.errno = fabric.ErrCRC
+	}
 	l.in.slot = nil
 	if s.mark(slotAnswered) {
 		l.ep.complete(s)
@@ -237,6 +252,9 @@ func (l *link) onAck(h *header) error {
 	n := int(h.count) * ackEntryLen
 	if err := l.need(n); err != nil {
 		return err
+	}
+	if tableSum(0, l.in.buf[l.in.r:l.in.r+n]) != h.table {
+		return l.altered(h)
 	}
 	for b := l.in.buf[l.in.r : l.in.r+n]; len(b) > 0; b = b[ackEntryLen:] {
 		a := parseAck(b)
@@ -271,6 +289,9 @@ func (l *link) onExtension(h *header) error {
 	}
 	body := l.in.buf[l.in.r : l.in.r+n : l.in.r+n]
 	l.in.r += n
+	if tableSum(0, body) != h.table {
+		return l.altered(h)
+	}
 	if err := l.ep.direct.Frame(uint8(h.count), body); err != nil {
 		return fmt.Errorf("extension frame %d of %s: %w", h.count, l.ep.peer, err)
 	}

@@ -51,6 +51,14 @@ func (ep *Endpoint) issueStream(s *slot, t *todo) {
 	}
 }
 
+// sums is flagSum if this side wants payload checked.
+func (ep *Endpoint) sums() uint16 {
+	if ep.cfg.Sums {
+		return flagSum
+	}
+	return 0
+}
+
 // lightest is the link with the fewest bytes queued.
 func (ep *Endpoint) lightest() *link {
 	best := ep.links[0]
@@ -76,7 +84,7 @@ func (ep *Endpoint) post(l *link, s *slot, j *job, payload uint64, t *todo) {
 }
 
 func (ep *Endpoint) issueWrite(s *slot, t *todo) {
-	j := job{h: header{kind: kindWrite, length: s.n}}
+	j := job{h: header{kind: kindWrite, flags: ep.sums(), length: s.n}}
 	if s.notice {
 		j.h.flags = flagNotice
 		ep.post(ep.links[0], s, &j, 0, t)
@@ -101,7 +109,7 @@ func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
 	if l == nil {
 		return false
 	}
-	j := job{h: header{kind: kindRead, length: s.n, count: uint32(n), region: s.key.ID, secret: s.key.Secret}}
+	j := job{h: header{kind: kindRead, flags: ep.sums(), length: s.n, count: uint32(n), region: s.key.ID, secret: s.key.Secret}}
 	ep.post(l, s, &j, 0, t)
 	return true
 }
@@ -139,9 +147,9 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	}
 	if cost := s.n + eagerCost; ep.sent+cost-ep.consumed <= eagerRoom {
 		ep.sent += cost
-		j := job{h: header{kind: kindSend, length: s.n}}
+		j := job{h: header{kind: kindSend, flags: ep.sums(), length: s.n}}
 		if s.op.Flags&fabric.OpDeliveryComplete != 0 {
-			j.h.flags = flagPlaced
+			j.h.flags |= flagPlaced
 		}
 		ep.post(ep.links[0], s, &j, s.n, t)
 		return true

@@ -45,6 +45,11 @@ func (l *link) beginSend(h *header) error {
 
 func (l *link) endSend(h *header) error {
 	ep, in := l.ep, &l.in
+	if !in.into || h.length <= in.op.Len() { // else a part of it was dropped
+		if h.differs(l.filled(h.length)) {
+			return l.altered(h)
+		}
+	}
 	if in.into {
 		ep.inbox.filled()
 		ep.feed.Filled(&in.op, h.length, h.data, remoteFlags(h))
@@ -102,7 +107,7 @@ func (l *link) onPull(h *header) error {
 		return protocolErr("pull of %s for no offer of ours", ep.peer)
 	}
 	ep.offer = nil
-	j := job{h: header{kind: kindBody, ticket: h.ticket, length: h.length, data: h.data}, slot: s}
+	j := job{h: header{kind: kindBody, flags: ep.sums(), ticket: h.ticket, length: h.length, data: h.data}, slot: s}
 	l.post(&j, h.length)
 	t.kick(l)
 	ep.resume(&t)
@@ -127,6 +132,9 @@ func (l *link) beginBody(h *header) error {
 
 func (l *link) endBody() error {
 	in, b := &l.in, &l.ep.inbox
+	if in.h.differs(l.filled(in.h.length)) {
+		return l.altered(&in.h)
+	}
 	b.mu.Lock()
 	offer := b.offer
 	b.pulling, b.receive = false, fabric.Op{}

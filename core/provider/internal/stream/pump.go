@@ -163,10 +163,13 @@ func (l *link) fill() bool {
 func (p *pump) encode() {
 	if len(p.acks) > 0 {
 		h := header{kind: kindAck, count: uint32(len(p.acks))}
-		h.put(p.grow(headerLen))
+		head := p.grow(headerLen)
 		for _, a := range p.acks {
-			a.put(p.grow(ackEntryLen))
+			b := p.grow(ackEntryLen)
+			a.put(b)
+			h.table = tableSum(h.table, b)
 		}
+		h.put(head)
 	}
 	for i := range p.batch {
 		p.batch[i].encode(p)

@@ -47,6 +47,7 @@ type reader struct {
 	h     header
 	left  int // entries of the table to come
 	total uint64
+	check uint32 // of the table so far
 	segs  []fabric.RSeg
 	iov   []sys.Iovec  // scratch
 	dst   []sys.Iovec  // where payload goes; has capacity for one more

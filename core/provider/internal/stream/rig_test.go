@@ -173,12 +173,21 @@ func (r *rig) share(n int) ([]byte, fabric.RegionKey) {
 // frame encodes a frame: header, table, payload.
 func frame(h header, segs []fabric.RSeg, payload []byte) []byte {
 	b := make([]byte, headerLen)
-	h.put(b)
 	for _, s := range segs {
 		var e [segmentLen]byte
 		putSegment(e[:], s.Addr, s.Len)
 		b = append(b, e[:]...)
 	}
+	switch h.kind {
+	case kindAck, kindExtension, kindAtomic:
+		h.table = tableSum(0, payload)
+	default:
+		h.table = tableSum(0, b[headerLen:])
+		if h.flags&flagSum != 0 && h.sum == 0 {
+			h.sum = tableSum(0, payload)
+		}
+	}
+	h.put(b)
 	return append(b, payload...)
 }
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+// Checksums of payload. A sender with Config.Sums, or whose peer asked with a read, puts the crc32c of a frame's payload into its header.
+// A receiver compares it with what lies at the destination. A write or a reply that differs ends its op with ErrCRC, and nobody is told of
+// remote data; a message that differs ends the connection, since the ones behind it are on their way.
+//
+// Memory that its owner changes while it is sent may differ, too.
+
+func sumOf(sum uint32, addr, n uint64) uint32 {
+	return crc32.Update(sum, castagnoli, sys.Bytes(addr, int(n)))
+}
+
+func sumOfAll(iov []sys.Iovec) (sum uint32) {
+	for _, v := range iov {
+		sum = sumOf(sum, v.Addr, v.Len)
+	}
+	return sum
+}
+
+// tableSum is that of a table or of what else follows a header and steers.
+func tableSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
+
+// differs reports whether the payload that lies in iov is not what was sent.
+func (h *header) differs(iov []sys.Iovec) bool {
+	return h.flags&flagSum != 0 && sumOfAll(iov) != h.sum
+}
+
+// altered is the error of a frame whose contents were changed on the way.
+func (l *link) altered(h *header) error {
+	return fmt.Errorf("%v frame of %s was altered on its way: %w", h.kind, l.ep.peer, fabric.ErrCRC)
+}
+
+// written is the memory of a write whose claim holds.
+func (l *link) written() []sys.Iovec {
+	in := &l.in
+	iov := in.scratch(len(in.segs))
+	for _, s := range in.segs {
+		if addr, err := in.mr.Range(s.Addr, s.Len); err == nil && s.Len > 0 {
+			iov = append(iov, sys.Iovec{Addr: addr, Len: s.Len})
+		}
+	}
+	return iov
+}
+
+// replied is the memory of an op that a reply of n bytes has filled.
+func (l *link) replied(s *slot, n uint64) []sys.Iovec {
+	iov := l.in.scratch(1 + len(s.op.More))
+	if s.op.Kind != fabric.OpRead {
+		return append(iov, sys.Iovec{Addr: s.op.Atomic.Result.Addr, Len: n})
+	}
+	return appendLocal(iov, &s.op, n)
+}
+
+// filled is the memory of the receive, or of the buffer, that a message of n bytes is in.
+func (l *link) filled(n uint64) []sys.Iovec {
+	in := &l.in
+	if in.early != nil {
+		return append(in.scratch(1), sys.Iovec{Addr: sys.AddrOf(in.early), Len: n})
+	}
+	return appendLocal(in.scratch(1+len(in.op.More)), &in.op, n)
+}
