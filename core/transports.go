@@ -15,15 +15,23 @@ import (
 	"mori/core/topology"
 )
 
-// Registry returns the providers of this build in order of preference; filter is "a,b" or "^c". secure encrypts what leaves the host.
-func Registry(filter string, secure *tls.Config, log *slog.Logger) (*fabric.Registry, error) {
+// Options shape the providers.
+type Options struct {
+	Filter string      // FABRIC_PROVIDER: "a,b", or "^c" for all but c
+	TLS    *tls.Config // of what leaves the host; nil: plain
+	Sums   bool        // check the payload of what leaves the host
+	Log    *slog.Logger
+}
+
+// Registry returns the providers of this build in order of preference.
+func Registry(o Options) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
-	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: log}), tcp.New(tcp.Options{TLS: secure, Logger: log})} {
+	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: o.Log}), tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Logger: o.Log})} {
 		if err := r.Register(p); err != nil {
 			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
 		}
 	}
-	r.SetFilter(filter)
+	r.SetFilter(o.Filter)
 	return r, nil
 }
 

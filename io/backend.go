@@ -112,7 +112,7 @@ func (e *Engine) transport(name string) (*transport, error) {
 		}
 	}
 	if e.registry == nil {
-		r, err := core.Registry(config.Get(config.FabricProvider), e.tls, e.log)
+		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.tls, Sums: config.Flag(config.IOChecksum, false), Log: e.log})
 		if err != nil {
 			return nil, err
 		}

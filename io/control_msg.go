@@ -7,18 +7,21 @@ package io
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"mori/core/fabric"
 )
 
-// Control messages: one byte type, four bytes length in network order, a msgpack array. A client sends Hello first,
+// Control messages: one byte type, four bytes length and four bytes crc32c in network order, a msgpack array. A client sends Hello first,
 // then any number of other requests, one at a time; each gets one answer of its own type or an Error.
 
 const (
-	controlVersion  = 2
+	controlVersion  = 3
 	controlMaxBytes = 64 << 10
-	controlHeader   = 5
+	controlHeader   = 9
 	maxEndpoints    = 64
 )
 
@@ -138,6 +141,7 @@ func writeControl(w io.Writer, kind controlType, body any) error {
 	out := make([]byte, controlHeader, controlHeader+len(b))
 	out[0] = byte(kind)
 	binary.BigEndian.PutUint32(out[1:], uint32(len(b)))
+	binary.BigEndian.PutUint32(out[5:], controlSum(out, b))
 	_, err = w.Write(append(out, b...))
 	return err
 }
@@ -156,8 +160,18 @@ func readControl(r io.Reader) (controlType, []byte, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return 0, nil, fmt.Errorf("control message of type %d cut short: %w", head[0], err)
 	}
+	if sum := binary.BigEndian.Uint32(head[5:]); sum != controlSum(head[:], body) {
+		return 0, nil, fmt.Errorf("control message of type %d and %d bytes was altered on its way: %w", head[0], n, fabric.ErrCRC)
+	}
 	return controlType(head[0]), body, nil
 }
+
+// controlSum is the crc32c of a message but for the four bytes that hold it.
+func controlSum(head, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum(head[:5], castagnoli), castagnoli, body)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // decodeControl fills to from a body.
 func decodeControl(body []byte, to any) error {

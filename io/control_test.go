@@ -27,17 +27,21 @@ func dialControl(t *testing.T, e *Engine) net.Conn {
 // What a stranger may send: each costs the connection, and nothing else.
 func TestStrangersAtTheControlPlane(t *testing.T) {
 	a, _, s := pair(t, 64, BackendRDMA, nil)
-	huge := []byte{byte(controlHello), 0xff, 0xff, 0xff, 0xff}
+	huge := []byte{byte(controlHello), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 	var early, wrongPeer, oldVersion, restarted bytes.Buffer
 	_ = writeControl(&early, controlAskRegion, &askRegion{ID: 0, Secret: make([]byte, 16)})
 	_ = writeControl(&wrongPeer, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "someone else"})
 	_ = writeControl(&oldVersion, controlHello, &hello{Version: 99, Key: "x", PeerKey: "a"})
 	_ = writeControl(&restarted, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "a", PeerIncarnation: 12345})
+	noArray := binary.BigEndian.AppendUint32([]byte{byte(controlHello), 0, 0, 0, 1}, controlSum([]byte{byte(controlHello), 0, 0, 0, 1}, []byte{0xc1}))
+	noArray = append(noArray, 0xc1)
+	altered := bytes.Clone(restarted.Bytes())
+	altered[len(altered)-1] ^= 1
 	noise := make([]byte, 5000)
 	fill(noise, 8)
 	noise[0] = 0xee
 	for name, sent := range map[string][]byte{"huge length": huge, "noise": noise, "question before hello": early.Bytes(), "wrong peer": wrongPeer.Bytes(),
-		"old version": oldVersion.Bytes(), "restarted": restarted.Bytes(), "body that is no array": {byte(controlHello), 0, 0, 0, 1, 0xc1}} {
+		"old version": oldVersion.Bytes(), "restarted": restarted.Bytes(), "body that is no array": noArray, "altered": altered} {
 		c := dialControl(t, a.Engine)
 		_, _ = c.Write(sent)
 		kind, body, err := readControl(c)

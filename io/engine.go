@@ -49,6 +49,7 @@ type Engine struct {
 	uids        uidCounter
 	meters      meter.Set
 	refused     atomic.Uint64 // transfers that never started
+	altered     atomic.Uint64 // ops sent again because their checksum differed
 	recent      meter.Ring    // transfers that ended
 	tags        inboundTags
 	born        time.Time

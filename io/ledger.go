@@ -43,6 +43,7 @@ type transfer struct {
 	start   time.Time
 	limit   time.Duration // 0 = none
 	notify  bool          // the notification does not travel with the bytes
+	altered int           // ops that were sent again; belongs to who reaps
 	replays atomic.Int32  // how often it was moved to another path
 
 	mu   sync.Mutex

@@ -159,9 +159,14 @@ func (p *path) later(t *transfer) {
 		return
 	}
 	n.ops.Add(-1) // nobody submits it in place
+	p.leave(pending{n, n.batch.ops})
+}
+
+// leave leaves work to the next submit, or to the worker.
+func (p *path) leave(w pending) {
 	p.todo.Lock()
 	defer p.todo.Unlock()
-	p.todo.list = append(p.todo.list, pending{n, n.batch.ops})
+	p.todo.list = append(p.todo.list, w)
 	if len(p.todo.list) == 1 {
 		p.todo.timer.Reset(notifyDelay)
 	}
@@ -236,6 +241,21 @@ func (p *path) refuse(all []refusal) {
 	}
 }
 
+// maxAltered is how many ops of a transfer are sent again before the transfer fails.
+const maxAltered = 8
+
+// again has an op sent once more whose bytes were altered on the way, unless that has happened to its transfer too often.
+func (p *path) again(t *transfer, op int) bool {
+	p.peer.engine.altered.Add(1)
+	if t.altered++; t.altered > maxAltered {
+		t.fail(fmt.Errorf("bytes were altered on their way %d times: %w", t.altered, fabric.ErrCRC))
+		return false
+	}
+	p.peer.engine.log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key, "path", p.name, "uid", t.uid)
+	p.leave(pending{t, t.batch.ops[op : op+1]})
+	return true
+}
+
 // opFailed books an op that did not end well. If that is the path's fault, the path is given up.
 func (p *path) opFailed(t *transfer, err error) {
 	if t.opEnded(err) && p.err() == nil {
@@ -301,8 +321,11 @@ func (p *path) settle(done []fabric.Completion) {
 func (p *path) settleErrors() {
 	var e fabric.ErrEntry
 	for p.cq.ReadErr(&e) == nil {
-		if t, _ := p.ledger.get(e.Ctx); t != nil {
+		if t, op := p.ledger.get(e.Ctx); t != nil {
 			cause := e
+			if e.Err == fabric.ErrCRC && p.again(t, op) {
+				continue
+			}
 			p.opFailed(t, &cause)
 			p.opsEnded(t, 1)
 		}

@@ -37,6 +37,7 @@ type Totals struct {
 	Canceled   uint64 `json:"canceled"` // of the failed
 	Refused    uint64 `json:"refused"`  // never started: bad arguments, no path
 	Replays    uint64 `json:"replays"`  // transfers that went on over another path when theirs broke, each time counted
+	Altered    uint64 `json:"altered"`  // ops that were sent again because their checksum differed
 }
 
 func (t *Totals) add(read, write *OpStats) {

@@ -13,11 +13,11 @@ import (
 )
 
 // apart is a pair on two hosts.
-func apart(t *testing.T, blocks, deadlineMS int) (*lab.Lab, *pair) {
+func apart(t *testing.T, blocks, deadlineMS int, env ...string) (*lab.Lab, *pair) {
 	t.Helper()
 	l := lab.New(t)
-	a := startPeer(t, l.Host(), startArgs{Key: "a", DeadlineMS: deadlineMS})
-	b := startPeer(t, l.Host(), startArgs{Key: "b", DeadlineMS: deadlineMS})
+	a := startPeer(t, l.Host(), startArgs{Key: "a", DeadlineMS: deadlineMS, env: env})
+	b := startPeer(t, l.Host(), startArgs{Key: "b", DeadlineMS: deadlineMS, env: env})
 	return l, meet(t, a, b, blocks)
 }
 
@@ -111,4 +111,28 @@ func TestAPeerThatIsStopped(t *testing.T) {
 	p.b.signal(syscall.SIGCONT)
 	p.recovers()
 	p.verify()
+}
+
+// TestFlippedBits has a wire that changes bits in a way that TCP cannot see. With checksums every byte is right in the end.
+func TestFlippedBits(t *testing.T) {
+	l, p := apart(t, 1024, 0, "MORI_IO_CHECKSUM=1")
+	p.succeed(p.write(64))
+	l.Flip(0.002)
+	for range 40 {
+		p.succeed(p.write(1024))
+		if o := p.read(256); o.Code != int(mio.CodeSuccess) {
+			t.Fatalf("a read failed: %d %s", o.Code, o.Text)
+		}
+	}
+	l.Flip(0)
+	last := p.write(64)
+	p.succeed(last)
+	p.hasArrived(last)
+	p.verify()
+	var d mio.EngineInfo
+	p.a.ask("describe", nil, &d)
+	if l.Flipped.Load() == 0 || d.Counters.Altered+d.Counters.Replays == 0 {
+		t.Errorf("%d packets were altered, %+v", l.Flipped.Load(), d.Counters)
+	}
+	t.Logf("%d packets altered, %d ops sent again, %d replays, %d bytes checked", l.Flipped.Load(), d.Counters.Altered, d.Counters.Replays, p.bytes)
 }

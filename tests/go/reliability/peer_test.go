@@ -87,6 +87,8 @@ type startArgs struct {
 	Key, Host  string
 	TCP        bool // no shared memory
 	DeadlineMS int
+
+	env []string // of the process
 }
 
 func (p *peerSide) start(raw json.RawMessage) (any, error) {

@@ -41,7 +41,7 @@ func startPeer(t *testing.T, host *lab.Host, args startArgs) *peer {
 	if host != nil {
 		cmd, args.Host = host.Command(os.Args[0]), host.Addr
 	}
-	cmd.Env = append(os.Environ(), "MORI_TEST_PEER=1", "MORI_IO_CP_TIMEOUT_MS=3000")
+	cmd.Env = append(append(os.Environ(), "MORI_TEST_PEER=1", "MORI_IO_CP_TIMEOUT_MS=3000"), args.env...)
 	cmd.Stderr = io.Discard
 	if testing.Verbose() {
 		cmd.Stderr = os.Stderr
