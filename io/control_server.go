@@ -302,17 +302,3 @@ func (s *controlServer) tellRegion(c net.Conn, body []byte) error {
 	}
 	return writeControl(c, controlRegion, &reply)
 }
-
-// takeTags remembers the tags of transfers of the engine named who.
-func (s *controlServer) takeTags(c net.Conn, who string, body []byte) error {
-	var q tagsSent
-	if err := decodeControl(body, &q); err != nil {
-		return err
-	}
-	all, err := unpackTags(q.Packed)
-	if err != nil {
-		return err
-	}
-	s.engine.tags.add(who, s.engine.store.peerOf(who) != nil, all)
-	return writeControl(c, controlTagged, &tagsReply{Taken: len(all)})
-}

@@ -2,7 +2,10 @@
 
 package io
 
-import "sync"
+import (
+	"net"
+	"sync"
+)
 
 // inboundTags remember the tags that peers sent with their transfers. An engine that is registered here has a table of its own; all others
 // share one, so that memory is bounded by what the user has registered, whatever keys strangers think of. The zero value is ready.
@@ -86,4 +89,18 @@ func (i *inboundTags) forget(key string) {
 // 16384 tags of each engine that is registered here are remembered; all other engines share as many.
 func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
 	return e.tags.find(key, uid)
+}
+
+// takeTags remembers the tags of transfers of the engine named who.
+func (s *controlServer) takeTags(c net.Conn, who string, body []byte) error {
+	var q tagsSent
+	if err := decodeControl(body, &q); err != nil {
+		return err
+	}
+	all, err := unpackTags(q.Packed)
+	if err != nil {
+		return err
+	}
+	s.engine.tags.add(who, s.engine.store.peerOf(who) != nil, all)
+	return writeControl(c, controlTagged, &tagsReply{Taken: len(all)})
 }

@@ -73,7 +73,8 @@ func TestATraceLoadsWhateverOverlaps(t *testing.T) {
 		told := time.Duration(rng.IntN(20000))
 		last := time.Duration(rng.Int64N(int64(told) + 1))
 		first := time.Duration(rng.Int64N(int64(last) + 1))
-		all = append(all, Record{Start: at, FirstOp: first, LastOp: last, Told: told, UID: i, Total: i * 100, Bytes: i, Path: paths[rng.IntN(3)], Tag: []string{"", "req\x00-7"}[i%2], Code: uint32(i % 3), Read: i%5 == 0})
+		all = append(all, Record{Start: at, FirstOp: first, LastOp: last, Told: told, UID: i, Total: i * 100, Bytes: i, Path: paths[rng.IntN(3)],
+			Tag: []string{"", "req\x00-7"}[i%2], Code: uint32(i % 3), Read: i%5 == 0})
 	}
 	var out bytes.Buffer
 	if err := WriteTrace(&out, 42, "me", []Traced{{"a", all[:1500]}, {"z", all[1500:]}}, name); err != nil {

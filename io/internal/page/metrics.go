@@ -18,15 +18,21 @@ func WriteMetrics(w io.Writer, engines []meter.EngineStats) error {
 	m := &metrics{out: bufio.NewWriter(w), engines: engines}
 	m.perEngine("mori_io_uptime_seconds", "gauge", "Time since the engine was made.", func(e *meter.EngineStats) float64 { return e.UptimeS })
 	m.perEngine("mori_io_regions", "gauge", "Memory regions that are registered.", func(e *meter.EngineStats) float64 { return float64(e.Regions) })
-	m.perEngine("mori_io_refused_total", "counter", "Transfers that were refused before they began.", func(e *meter.EngineStats) float64 { return float64(e.Totals.Refused) })
-	m.perEngine("mori_io_stuck", "gauge", "Transfers in flight for more than a second, at most 16 counted.", func(e *meter.EngineStats) float64 { return float64(len(e.Stuck)) })
-	m.perEngine("mori_io_tags_dropped_total", "counter", "Tags that did not reach the peer.", func(e *meter.EngineStats) float64 { return float64(e.Tags.Dropped) })
+	m.perEngine("mori_io_refused_total", "counter", "Transfers that were refused before they began.",
+		func(e *meter.EngineStats) float64 { return float64(e.Totals.Refused) })
+	m.perEngine("mori_io_stuck", "gauge", "Transfers in flight for more than a second, at most 16 counted.",
+		func(e *meter.EngineStats) float64 { return float64(len(e.Stuck)) })
+	m.perEngine("mori_io_tags_dropped_total", "counter", "Tags that did not reach the peer.",
+		func(e *meter.EngineStats) float64 { return float64(e.Tags.Dropped) })
 	m.openPaths()
 	m.perOp("mori_io_transfers_total", "counter", "Transfers that succeeded.", func(o *meter.OpStats) float64 { return float64(o.Transfers) })
 	m.perOp("mori_io_bytes_total", "counter", "Bytes of operations that succeeded.", func(o *meter.OpStats) float64 { return float64(o.Bytes) })
-	m.perOp("mori_io_canceled_total", "counter", "Transfers that the caller canceled; they count as failed, too.", func(o *meter.OpStats) float64 { return float64(o.Canceled) })
-	m.perOp("mori_io_replays_total", "counter", "Transfers that went on over another path when this one broke.", func(o *meter.OpStats) float64 { return float64(o.Replays) })
-	m.perOp("mori_io_in_flight", "gauge", "Transfers that were submitted and have not ended.", func(o *meter.OpStats) float64 { return float64(o.InFlight) })
+	m.perOp("mori_io_canceled_total", "counter", "Transfers that the caller canceled; they count as failed, too.",
+		func(o *meter.OpStats) float64 { return float64(o.Canceled) })
+	m.perOp("mori_io_replays_total", "counter", "Transfers that went on over another path when this one broke.",
+		func(o *meter.OpStats) float64 { return float64(o.Replays) })
+	m.perOp("mori_io_in_flight", "gauge", "Transfers that were submitted and have not ended.",
+		func(o *meter.OpStats) float64 { return float64(o.InFlight) })
 	m.failures()
 	m.latency()
 	return m.out.Flush()

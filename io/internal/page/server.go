@@ -28,7 +28,8 @@ const (
 	idleTimeout   = 60 * time.Second
 	closeTimeout  = time.Second
 	loopback      = "127.0.0.1"
-	contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 //go:embed page.html page.css page.js
