@@ -58,6 +58,8 @@ func TestManyEnginesInOneProcess(t *testing.T) {
 func TestTenThousandRegistrations(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		a, b, s := pair(t, 1<<16, kind, nil)
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0))
+		arrived(t, b.Engine, "a", 0) // all that connecting starts has started
 		g, d := held(t)
 		_, addr := buffer(t, 4096)
 		for i := range 10000 {
