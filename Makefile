@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race soak bench bench-once lint generate wheel dev clean
+.PHONY: help demo test test-race soak bench bench-fabric bench-once lint generate wheel dev clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -34,6 +34,9 @@ soak: ## ten minutes of random transfers, cuts, loss, stops and kills, every byt
 
 bench: dev ## speed of mori.io beside the raw limits of this machine
 	@$(PY) -m mori bench io $(ARGS)
+
+bench-fabric: ## messages between two processes beside libfabric's fi_pingpong, where that is installed
+	$(GO) test -run '^$$' -bench PingPong -benchtime=300ms ./core/provider/tcp ./core/provider/shm
 
 bench-once: dev ## every Go benchmark for one round, to see that it still runs
 	$(GO) test -run '^$$' -bench . -benchtime=1x ./...
