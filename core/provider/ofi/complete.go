@@ -118,7 +118,7 @@ func (e *endpoint) again() {
 
 // source is the number of who sent, 0 if libfabric does not tell or the address vector does not know them.
 func (e *endpoint) source(c *lf.Completion) fabric.AVAddr {
-	if e.av == nil || c.From == lf.NoPeer {
+	if e.av == nil || c.From == lf.NoPeer || e.domain.offer.info.Caps&fabric.CapSource == 0 {
 		return 0
 	}
 	l := e.peers[c.From]

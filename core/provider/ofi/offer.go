@@ -125,10 +125,6 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 	if fi.EPType == lf.EPRDM {
 		in.EPType = fabric.EPRDM
 	}
-	if fi.Provider == "shm" {
-		in.Mode &^= fabric.ModeDenialFatal // refusals are answered one by one
-		in.Caps |= fabric.CapLocalComm     // which it does not say
-	}
 	for _, c := range []struct {
 		theirs uint64
 		ours   fabric.Caps
@@ -136,6 +132,11 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 		if fi.Caps&c.theirs != 0 {
 			in.Caps |= c.ours
 		}
+	}
+	if fi.Provider == "shm" {
+		in.Mode &^= fabric.ModeDenialFatal // refusals are answered one by one
+		in.Caps |= fabric.CapLocalComm     // which it does not say
+		in.Caps &^= fabric.CapSource       // 1.17 names the peer of number 0 where it does not know
 	}
 	for _, m := range []struct {
 		theirs uint32

@@ -6,6 +6,7 @@ package ofi
 
 import (
 	"fmt"
+	"strings"
 
 	"mori/core/fabric"
 	lf "mori/native/libfabric"
@@ -57,7 +58,7 @@ func (e *endpoint) openDatagram() error {
 	d := e.domain
 	info := d.offer.id
 	if e.src != "" {
-		addr, err := addrBytes(d.offer.fi.AddrFormat, e.src)
+		addr, err := addrBytes(d.offer.fi.AddrFormat, exactName(e.src))
 		if err != nil {
 			return err
 		}
@@ -81,8 +82,18 @@ func (e *endpoint) openDatagram() error {
 	if err != nil {
 		return fmt.Errorf("name of endpoint: %w", cause(err))
 	}
-	e.name = addrText(d.offer.fi.AddrFormat, name)
+	if e.name = addrText(d.offer.fi.AddrFormat, name); e.src != "" && e.name == exactName(e.src) {
+		e.name = e.src // the same to peers
+	}
 	return nil
+}
+
+// exactName is a source address that shm does not make a unique one of: it appends numbers behind its own prefix.
+func exactName(a fabric.Addr) fabric.Addr {
+	if rest, ok := strings.CutPrefix(string(a), "fi_shm://"); ok {
+		return fabric.Addr("fi_ns://" + rest)
+	}
+	return a
 }
 
 // discard closes the libfabric endpoint. Receives that it had wait for the next one. With polling and mu held.

@@ -132,7 +132,7 @@ type lane struct {
 
 // libfabric says FI_EAGAIN while it connects a datagram endpoint to a peer, and some providers do so for ever if there is nobody.
 const (
-	patience     = 3 * time.Second
+	patience     = 15 * time.Second
 	lostPatience = 100 * time.Millisecond // with a peer that was not reached before
 )
 
