@@ -1,6 +1,6 @@
-//go:build ofi
-
 // SPDX-License-Identifier: MIT
+
+//go:build ofi
 
 #include <dlfcn.h>
 #include <stdlib.h>

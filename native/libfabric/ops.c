@@ -1,6 +1,6 @@
-//go:build ofi
-
 // SPDX-License-Identifier: MIT
+
+//go:build ofi
 
 #include <string.h>
 #include <sys/uio.h>

@@ -1,6 +1,6 @@
-//go:build ofi
-
 // SPDX-License-Identifier: MIT
+
+//go:build ofi
 
 package ofi
 
@@ -24,6 +24,7 @@ type endpoint struct {
 	av     *vector // nil in an EPMsg
 	name   fabric.Addr
 
+	enabling  sync.Mutex // held by Enable
 	closeOnce sync.Once
 	closing   chan struct{} // closed when Close begins
 
@@ -116,6 +117,8 @@ func (e *endpoint) BindAV(av fabric.AV) error {
 }
 
 func (e *endpoint) Enable() error {
+	e.enabling.Lock()
+	defer e.enabling.Unlock()
 	if err := e.state.Configure(); err != nil {
 		return err
 	}
