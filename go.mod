@@ -9,6 +9,7 @@ tool (
 )
 
 require (
+	github.com/DataDog/zstd v1.5.7
 	github.com/go-python/gopy v0.5.0
 	github.com/vmihailenco/msgpack/v5 v5.4.1
 	golang.org/x/sys v0.38.0

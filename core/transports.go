@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"mori/core/fabric"
 	"mori/core/provider/shm"
@@ -21,12 +22,16 @@ type Options struct {
 	TLS    *tls.Config // of what leaves the host; nil: plain
 	Sums   bool        // check the payload of what leaves the host
 	Log    *slog.Logger
+
+	Compress bool           // pack the payload of what leaves the host, where that is faster
+	Packed   *atomic.Uint64 // counts what was packed; may be nil
 }
 
 // Registry returns the providers of this build in order of preference.
 func Registry(o Options) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
-	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: o.Log}), tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Logger: o.Log})} {
+	overTCP := tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Compress: o.Compress, Packed: o.Packed, Logger: o.Log})
+	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: o.Log}), overTCP} {
 		if err := r.Register(p); err != nil {
 			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
 		}

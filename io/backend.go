@@ -112,7 +112,8 @@ func (e *Engine) transport(name string) (*transport, error) {
 		}
 	}
 	if e.registry == nil {
-		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.tls, Sums: config.Flag(config.IOChecksum, false), Log: e.log})
+		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.tls, Sums: config.Flag(config.IOChecksum, false),
+			Compress: config.Flag(config.IOCompress, false), Packed: &e.packed, Log: e.log})
 		if err != nil {
 			return nil, err
 		}

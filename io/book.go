@@ -90,7 +90,7 @@ func (o *order) oldest(n int) []*transfer {
 // totals are the sums over all peers.
 func (e *Engine) totals() Counters {
 	t := e.meters.Totals()
-	t.Refused, t.Altered = e.refused.Load(), e.altered.Load()
+	t.Refused, t.Altered, t.Packed = e.refused.Load(), e.altered.Load(), e.packed.Load()
 	return t
 }
 

@@ -50,6 +50,7 @@ type Engine struct {
 	meters      meter.Set
 	refused     atomic.Uint64 // transfers that never started
 	altered     atomic.Uint64 // ops sent again because their checksum differed
+	packed      atomic.Uint64 // payloads sent compressed
 	recent      meter.Ring    // transfers that ended
 	tags        inboundTags
 	born        time.Time

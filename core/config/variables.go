@@ -21,6 +21,7 @@ const (
 	IOCPTimeout        = "MORI_IO_CP_TIMEOUT_MS"
 	IODeadline         = "MORI_IO_DEADLINE_MS"
 	IOChecksum         = "MORI_IO_CHECKSUM"
+	IOCompress         = "MORI_IO_COMPRESS"
 	IONotification     = "MORI_IO_ENABLE_NOTIFICATION"
 	IOChunking         = "MORI_IO_ENABLE_CHUNKING"
 	IOChunkBytes       = "MORI_IO_CHUNK_BYTES"
@@ -62,6 +63,7 @@ func Variables() []Variable {
 		{Name: IOCPTimeout, Default: "5000", Meaning: "time limit of one control-plane exchange, ms; 0 = none, at most 86400000"},
 		{Name: IODeadline, Default: "30000", Meaning: "time limit of one transfer, ms; 0 = none"},
 		{Name: IOChecksum, Default: "off", Meaning: "1 or true: crc32c of all payload over TCP, compared at its destination; what differs is sent again"},
+		{Name: IOCompress, Default: "off", Meaning: "on, 1 or true: zstd of payload over TCP that this side sends, 64 KiB to 4 MiB at a time, where that is faster"},
 		{Name: IONotification, Default: "config", Meaning: "overrides enable_notification"},
 		{Name: IOChunking, Default: "config", Meaning: "overrides enable_transfer_chunking"},
 		{Name: IOChunkBytes, Default: "config", Meaning: "overrides chunk_bytes"},

@@ -30,6 +30,7 @@ const (
 type tunnel struct {
 	*net.UnixConn
 	local, remote net.Addr
+	wire          net.Conn // under the TLS connection
 }
 
 func (t *tunnel) LocalAddr() net.Addr  { return t.local }
@@ -53,7 +54,7 @@ func encrypt(ctx context.Context, c net.Conn, cfg *tls.Config, active bool) (net
 		return nil, err
 	}
 	carry(secure, ours)
-	return &tunnel{theirs, c.LocalAddr(), c.RemoteAddr()}, nil
+	return &tunnel{theirs, c.LocalAddr(), c.RemoteAddr(), c}, nil
 }
 
 func socketPair() (a, b *net.UnixConn, err error) {

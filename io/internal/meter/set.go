@@ -38,6 +38,7 @@ type Totals struct {
 	Refused    uint64 `json:"refused"`  // never started: bad arguments, no path
 	Replays    uint64 `json:"replays"`  // transfers that went on over another path when theirs broke, each time counted
 	Altered    uint64 `json:"altered"`  // ops that were sent again because their checksum differed
+	Packed     uint64 `json:"packed"`   // payloads that were sent compressed: of own writes, and of answers to reads of peers
 }
 
 func (t *Totals) add(read, write *OpStats) {

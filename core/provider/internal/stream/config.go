@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"sync/atomic"
 
 	"mori/core/fabric"
 )
@@ -35,6 +36,14 @@ type Config struct {
 	Links     int          // sockets per endpoint, 1 to MaxLinks
 	Logger    *slog.Logger // nil: slog.Default()
 	Sums      bool         // payload that this side sends or reads is checked; see sum.go
+	Pack      Packing      // payload that this side sends is made smaller; see pack.go
+	Unpack    bool         // peers may send such payload
+
+	// Packed, if set, counts the frames whose payload was sent packed.
+	Packed *atomic.Uint64
+
+	// Rate, if set, is what a socket carries in bytes/s, as far as that was measured, else 0. PackIfFaster needs it.
+	Rate func(net.Conn) float64
 
 	// CheckAddr, if set, refuses what is no address of this transport; its error wraps fabric.ErrInvalid.
 	CheckAddr func(fabric.Addr) error
@@ -47,6 +56,24 @@ type Config struct {
 	// OpenDomain, if set, is called for each new domain, before anybody else sees it.
 	OpenDomain func(d *Domain)
 }
+
+// can is what this side tells its peers of itself.
+func (c *Config) can() uint16 {
+	if c.Unpack && hasZstd {
+		return canUnpack
+	}
+	return 0
+}
+
+// A Packing says when payload is packed before it is sent.
+type Packing uint8
+
+// The packings.
+const (
+	PackNever    Packing = iota
+	PackIfFaster         // where the bytes get through sooner, by what was measured
+	PackSmaller          // wherever they become fewer, whatever it costs: for tests
+)
 
 // A Ticket names an op that Submit took, until it ended.
 type Ticket uint32

@@ -26,7 +26,7 @@ func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte)
 	defer cancel()
 	conns, extra, a, err := ep.dial(ctx, to, private)
 	if err == nil {
-		err = ep.prepare(conns, extra, to, int(a.tx))
+		err = ep.prepare(conns, extra, to, int(a.tx), a.can)
 	}
 	if err == nil {
 		err = ep.launch()
@@ -113,7 +113,7 @@ func (e canceledError) Is(target error) bool { return errors.Is(e.cause, target)
 
 // dial connects all sockets and waits for the answer.
 func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (conns []net.Conn, extra any, a answer, err error) {
-	h := hello{min: protocolVersion, max: protocolVersion, links: uint8(ep.cfg.Links), tx: uint32(ep.limits.TxSize), private: private}
+	h := hello{min: protocolVersion, max: protocolVersion, links: uint8(ep.cfg.Links), can: ep.cfg.can(), tx: uint16(ep.limits.TxSize), private: private}
 	if _, err := rand.Read(h.nonce[:]); err != nil {
 		return nil, nil, a, fmt.Errorf("draw a nonce: %w", err)
 	}
@@ -202,9 +202,9 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	}
 	ctx, cancel := ep.handshakeContext(ctx)
 	defer cancel()
-	err := ep.prepare(r.conns, r.extra, r.peer, int(r.hello.tx))
+	err := ep.prepare(r.conns, r.extra, r.peer, int(r.hello.tx), r.hello.can)
 	if err == nil {
-		a := answer{version: protocolVersion, verdict: verdictAccepted, tx: uint32(ep.limits.TxSize), private: private}
+		a := answer{version: protocolVersion, verdict: verdictAccepted, can: ep.cfg.can(), tx: uint16(ep.limits.TxSize), private: private}
 		err = within(ctx, r.conns[0], func() error {
 			_, err := r.conns[0].Write(a.append(nil))
 			return err
@@ -230,13 +230,16 @@ func closeAll(conns []net.Conn) {
 	}
 }
 
-// prepare makes the links. Nothing is read or sent yet.
-func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerTx int) error {
+// prepare makes the links to a peer that may have so many ops on their way and can what it said. Nothing is read or sent yet.
+func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerTx int, peerCan uint16) error {
 	var links []*link
 	for i, c := range conns {
 		l, err := newLink(ep, i, c)
 		if err != nil {
 			return err
+		}
+		if peerCan&canUnpack != 0 {
+			l.out.pack = newPacker(ep.cfg, c)
 		}
 		links = append(links, l)
 	}

@@ -4,7 +4,7 @@ package stream
 
 import "mori/core/fabric"
 
-// payload is how many bytes follow the header and the table.
+// payload is how many bytes follow the header and the table, before they are packed.
 func (j *job) payload() uint64 {
 	switch j.h.kind {
 	case kindAtomic:
@@ -46,6 +46,8 @@ func (j *job) entries() int {
 func (j *job) encode(p *pump) {
 	head := p.grow(headerLen) // filled last: it has the checksums of what follows
 	switch {
+	case j.reply != nil && j.h.flags&flagZstd != 0:
+		p.addPacked()
 	case j.reply != nil:
 		for _, v := range j.reply.iov {
 			j.add(p, v.Addr, v.Len)
@@ -70,6 +72,8 @@ func (j *job) encodeOp(p *pump) {
 	n := j.payload()
 	switch {
 	case n == 0:
+	case j.h.flags&flagZstd != 0:
+		p.addPacked()
 	case j.h.kind == kindAtomic:
 		b := p.grow(int(n))
 		encodeAtomic(b, op)

@@ -24,6 +24,9 @@ func New(cfg Config) (*Fabric, error) {
 	if cfg.Transport == nil || cfg.Links < 1 || cfg.Links > MaxLinks {
 		return nil, fmt.Errorf("make a fabric of %d links over %T: %w", cfg.Links, cfg.Transport, fabric.ErrInvalid)
 	}
+	if cfg.Pack != PackNever && !hasZstd {
+		return nil, fmt.Errorf("make a fabric that packs payload in a build without cgo: %w", fabric.ErrNotSupported)
+	}
 	l := &cfg.Info.Limits
 	*l = FillLimits(*l)
 	if l.TxSize < 1 || l.TxSize > maxTx || l.RxSize < 1 || l.MaxMsg > maxMsg || l.MaxInject > maxInject || l.MaxPrivate > maxPrivate ||

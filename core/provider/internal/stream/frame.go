@@ -12,13 +12,13 @@ import (
 
 // A frame is a header, a table of segments (write and read), and a payload. All numbers are big endian.
 //
-//	 0 magic    u32       16 length u64    payload bytes that follow; offer, pull, read, atomic: bytes meant
+//	 0 magic    u32       16 length u64    payload bytes, which follow; offer, pull, read, atomic: bytes meant
 //	 4 version  u8        24 region u64    write, read, atomic: RegionKey.ID
 //	 5 kind     u8        32 secret [16]   write, read, atomic: RegionKey.Secret
 //	 6 flags    u16       48 data   u64    remote data; pull, body: the receiver's handle; reply: errno; credit: bytes; atomic: offset
 //	 8 ticket   u32       56 table  u32    crc32c of the table; ack, extension, atomic: of what follows
 //	12 count    u32       60 sum    u32    crc32c of the payload, with flagSum
-//	                      64 zero   u32
+//	                      64 packed u32    bytes of the payload on the wire, with flagZstd
 //	                      68 check  u32    crc32c of the 68 bytes before
 //
 // count is the number of table entries {offset u64, len u64}, or of entries {ticket u32, errno u32} of an ack, or an atomicCode. All numbers
@@ -67,7 +67,8 @@ const (
 	flagNotice                 // write: the payload went another way and only data is to be told
 	flagPlaced                 // send: answer when the message is in the memory of a receive
 	flagSum                    // write, send, body, reply: sum is that of the payload; read, offer: the answer shall have one
-	flagsKnown     = flagRemoteData | flagNotice | flagPlaced | flagSum
+	flagZstd                   // write, reply: the payload comes as a zstd frame of packed bytes
+	flagsKnown     = flagRemoteData | flagNotice | flagPlaced | flagSum | flagZstd
 )
 
 // The bounds of the protocol, the same on both sides.
@@ -93,6 +94,7 @@ type header struct {
 	data   uint64
 	table  uint32
 	sum    uint32
+	packed uint32
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -111,7 +113,7 @@ func (h *header) put(b []byte) {
 	binary.BigEndian.PutUint64(b[48:], h.data)
 	binary.BigEndian.PutUint32(b[56:], h.table)
 	binary.BigEndian.PutUint32(b[60:], h.sum)
-	binary.BigEndian.PutUint32(b[64:], 0)
+	binary.BigEndian.PutUint32(b[64:], h.packed)
 	binary.BigEndian.PutUint32(b[checkAt:], crc32.Checksum(b[:checkAt], castagnoli))
 }
 
@@ -140,6 +142,7 @@ func parseHeader(h *header, b []byte) error {
 	h.data = binary.BigEndian.Uint64(b[48:])
 	h.table = binary.BigEndian.Uint32(b[56:])
 	h.sum = binary.BigEndian.Uint32(b[60:])
+	h.packed = binary.BigEndian.Uint32(b[64:])
 	return h.check()
 }
 
@@ -176,7 +179,30 @@ func (h *header) check() error {
 	case h.kind == kindRead && h.count == 0:
 		return protocolErr("read frame without a segment")
 	}
+	return h.checkPacked()
+}
+
+// checkPacked tells whether the payload may come so packed as h says: to fewer bytes, of no more than maxPack.
+func (h *header) checkPacked() error {
+	switch {
+	case h.flags&flagZstd == 0:
+		if h.packed != 0 {
+			return protocolErr("%v frame of %d packed bytes without the flag", h.kind, h.packed)
+		}
+	case h.kind != kindReply && (h.kind != kindWrite || h.flags&flagNotice != 0):
+		return protocolErr("%v frame with packed payload", h.kind)
+	case h.length > maxPack || h.packed == 0 || uint64(h.packed) >= h.length:
+		return protocolErr("%v frame of %d bytes packed to %d", h.kind, h.length, h.packed)
+	}
 	return nil
+}
+
+// wire is how many bytes the payload has on the wire, where length is that of what follows.
+func (h *header) wire() uint64 {
+	if h.flags&flagZstd != 0 {
+		return uint64(h.packed)
+	}
+	return h.length
 }
 
 func putSegment(b []byte, offset, n uint64) {

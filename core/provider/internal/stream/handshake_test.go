@@ -35,7 +35,7 @@ func TestHandshakesThatBreak(t *testing.T) {
 		{"half of it", whole[:20], "hello ends after 20 of"},
 		{"without its private data", whole[:helloLen], "hello ends after 0 of 2 private"},
 		{"another protocol", []byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), "hello magic"},
-		{"no versions", changed(8, 9), "hello with versions 9 to 3"},
+		{"no versions", changed(8, 9), fmt.Sprintf("hello with versions 9 to %d", protocolVersion)},
 		{"no links", changed(11, 0), "hello for link 0 of 0"},
 		{"a link too far", changed(10, 1), "hello for link 1 of 1"},
 		{"too many links", changed(11, 200), "of 200"},

@@ -12,10 +12,11 @@ import (
 
 // The handshake: who dials sends a hello on every socket, and gets one answer, on link 0. Frames follow.
 //
-//	hello   magic u64, min u8, max u8, link u8, links u8, nonce [16], tx u32, private u16, its bytes
-//	answer  magic u64, version u8, verdict u8, private u16, tx u32, its bytes
+//	hello   magic u64, min u8, max u8, link u8, links u8, nonce [16], can u16, tx u16, private u16, its bytes
+//	answer  magic u64, version u8, verdict u8, private u16, can u16, tx u16, its bytes
 //
-// The nonce ties the sockets of one endpoint together. tx is how many ops its sender may have on their way.
+// The nonce ties the sockets of one endpoint together. can is what its sender understands beyond what all do, tx how many ops it may
+// have on their way.
 
 const (
 	helloMagic  = 0x6d6f72692d686931 // "mori-hi1"
@@ -23,16 +24,19 @@ const (
 	helloLen    = 8 + 4 + 16 + 4 + 2
 	answerLen   = 8 + 2 + 2 + 4
 
-	protocolVersion = 3 // what this package speaks, the least and the most
+	protocolVersion = 4 // what this package speaks, the least and the most
 	maxPrivate      = 256
 	maxTx           = 1 << 15
+
+	canUnpack = 1 // frames with flagZstd
 )
 
 type hello struct {
 	min, max    uint8
 	link, links uint8
 	nonce       [16]byte
-	tx          uint32
+	can         uint16
+	tx          uint16
 	private     []byte
 }
 
@@ -49,7 +53,8 @@ const (
 type answer struct {
 	version uint8
 	verdict verdict
-	tx      uint32
+	can     uint16
+	tx      uint16
 	private []byte
 }
 
@@ -57,7 +62,8 @@ func (h *hello) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, helloMagic)
 	b = append(b, h.min, h.max, h.link, h.links)
 	b = append(b, h.nonce[:]...)
-	b = binary.BigEndian.AppendUint32(b, h.tx)
+	b = binary.BigEndian.AppendUint16(b, h.can)
+	b = binary.BigEndian.AppendUint16(b, h.tx)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(h.private)))
 	return append(b, h.private...)
 }
@@ -72,7 +78,7 @@ func parseHello(b []byte) (h hello, private int, err error) {
 	}
 	h.min, h.max, h.link, h.links = b[8], b[9], b[10], b[11]
 	copy(h.nonce[:], b[12:28])
-	h.tx = binary.BigEndian.Uint32(b[28:])
+	h.can, h.tx = binary.BigEndian.Uint16(b[28:]), binary.BigEndian.Uint16(b[30:])
 	private = int(binary.BigEndian.Uint16(b[32:]))
 	switch {
 	case h.min > h.max:
@@ -91,7 +97,8 @@ func (a *answer) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, answerMagic)
 	b = append(b, a.version, byte(a.verdict))
 	b = binary.BigEndian.AppendUint16(b, uint16(len(a.private)))
-	b = binary.BigEndian.AppendUint32(b, a.tx)
+	b = binary.BigEndian.AppendUint16(b, a.can)
+	b = binary.BigEndian.AppendUint16(b, a.tx)
 	return append(b, a.private...)
 }
 
@@ -105,7 +112,7 @@ func parseAnswer(b []byte) (a answer, private int, err error) {
 	}
 	a.version, a.verdict = b[8], verdict(b[9])
 	private = int(binary.BigEndian.Uint16(b[10:]))
-	a.tx = binary.BigEndian.Uint32(b[12:])
+	a.can, a.tx = binary.BigEndian.Uint16(b[12:]), binary.BigEndian.Uint16(b[14:])
 	switch {
 	case a.verdict == 0 || a.verdict >= verdictEnd:
 		return a, 0, protocolErr("answer with verdict %d", a.verdict)

@@ -56,6 +56,9 @@ func (l *link) readTable() error {
 // begin takes the frame h and says where its payload goes. Its errors end the connection; what only concerns one op is answered. After
 // errWait it is called again.
 func (l *link) begin(h *header) error {
+	if h.flags&flagZstd != 0 && l.ep.cfg.can()&canUnpack == 0 {
+		return protocolErr("packed payload of %s, which was not told that it may", l.ep.peer)
+	}
 	switch h.kind {
 	case kindWrite:
 		return l.beginWrite(h)
@@ -141,11 +144,12 @@ func (l *link) beginWrite(h *header) error {
 	}
 	in.mr, in.dst, in.errno = l.claim(h, in.segs, fabric.AccessRemoteWrite, in.scratch(len(in.segs)))
 	if in.errno != 0 {
-		in.drop = h.length
+		in.drop = h.wire()
 		return nil
 	}
 	in.want = h.length
 	in.holds.Store(in.mr)
+	l.beginPacked(h)
 	return nil
 }
 
@@ -153,6 +157,11 @@ func (l *link) beginWrite(h *header) error {
 func (l *link) endWrite(h *header) error {
 	in := &l.in
 	if in.mr != nil {
+		if in.pack != nil {
+			if err := l.unpack(h, l.written()); err != nil {
+				return err
+			}
+		}
 		if h.differs(l.written()) {
 			in.errno = fabric.ErrCRC
 		}
@@ -222,11 +231,17 @@ func (l *link) beginReply(h *header) error {
 	} else {
 		in.dst = appendLocal(in.dst, &s.op, h.length)
 	}
+	l.beginPacked(h)
 	return nil
 }
 
 func (l *link) endReplied() error {
 	s, h := l.in.slot, &l.in.h
+	if l.in.pack != nil {
+		if err := l.unpack(h, l.replied(s, h.length)); err != nil {
+			return err
+		}
+	}
 	if s.errno == 0 && h.differs(l.replied(s, h.length)) {
 		s.errno = fabric.ErrCRC
 	}

@@ -32,6 +32,7 @@ type pump struct {
 	bytes uint64      // of the batch
 	acks  []ackEntry
 	big   [][]byte // tables that did not fit the arena
+	pack  *packer  // nil if nothing is packed
 
 	try   func(fd uintptr) bool // for RawConn.Write
 	tried int
@@ -52,7 +53,7 @@ func (l *link) pump(inline bool) {
 	for {
 		if len(p.rest) == 0 {
 			l.settle()
-			if !l.fill() {
+			if !l.fill(inline) {
 				return
 			}
 			if inline && p.bytes > budget && !l.in.lent.Load() {
@@ -120,10 +121,11 @@ func (l *link) settle() {
 	}
 	clear(p.big)
 	p.batch, p.big = p.batch[:0], p.big[:0]
+	p.pack.release()
 }
 
-// fill makes the next batch. It reports false, with busy reset, if there is nothing to send.
-func (l *link) fill() bool {
+// fill makes the next batch. It reports false if there is nothing to send, with busy reset, or nothing to send inline, and told the writer.
+func (l *link) fill(inline bool) bool {
 	p := &l.out
 	if p.arena == nil {
 		p.arena = make([]byte, 0, arenaLen)
@@ -141,22 +143,43 @@ func (l *link) fill() bool {
 	n := min(len(l.acks), maxAckEntries)
 	p.acks = append(p.acks[:0], l.acks[:n]...)
 	l.acks = l.acks[:copy(l.acks, l.acks[n:])]
-	room, entries := arenaLen-headerLen-n*ackEntryLen, 1
+	packs := l.takeJobs(arenaLen-headerLen-n*ackEntryLen, inline)
+	l.mu.Unlock()
+	switch {
+	case packs && !inline:
+		p.pack.pack(&p.batch[len(p.batch)-1])
+	case packs && len(p.batch) == 0 && n == 0:
+		l.handOver()
+		return false
+	}
+	p.encode()
+	return true
+}
+
+// takeJobs moves jobs to the batch, whose arena has so much room. It reports true if it stopped at one that is to be packed: that is the last one of the
+// batch, or inline the next one in the queue, since packing is the writer's work. With l.mu held.
+func (l *link) takeJobs(room int, inline bool) (packs bool) {
+	p, entries := &l.out, 1
 	for l.jobs.len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
 		j := l.jobs.peek()
 		need := j.arenaNeed()
 		if need > room && len(p.batch) > 0 {
-			break
+			return false
+		}
+		packs = p.pack.due(j)
+		if packs && inline {
+			return true
 		}
 		p.batch = append(p.batch, l.jobs.pop())
 		j = &p.batch[len(p.batch)-1]
 		room -= need
 		entries += j.entries()
 		p.bytes += j.payload()
+		if packs {
+			return true
+		}
 	}
-	l.mu.Unlock()
-	p.encode()
-	return true
+	return false
 }
 
 // encode writes the frames of the batch.

@@ -62,6 +62,7 @@ type reader struct {
 	early []byte       // of a send: where it goes without one
 	held  bool         // of a send: there is a promise of Feed.Hold
 	stuck bool         // of a write: it waited for room
+	pack  *packBuffers // of a packed payload: where it arrives
 
 	holds atomic.Pointer[util.MR] // the region that payload is arriving in
 
@@ -144,6 +145,8 @@ func (l *link) step() error {
 // abandon lets go of what a frame that did not come to its end holds. Nobody turns the reader any more.
 func (l *link) abandon() {
 	in := &l.in
+	in.pack.free()
+	in.pack = nil
 	if in.mr != nil {
 		in.mr.Release()
 		in.mr = nil

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+
+package tcp
+
+import "mori/core/provider/internal/stream"
+
+// NewPacking makes a provider that packs whatever gets smaller, at any speed.
+func NewPacking(opts Options) *Provider {
+	p := New(opts)
+	p.pack = stream.PackSmaller
+	return p
+}
+
+// Rate is what the kernel has measured.
+var Rate = rate

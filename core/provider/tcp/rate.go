@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+
+package tcp
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// rateAfter is how many bytes a connection must have carried for its rate to mean anything: the first ones, which are few, tell of the
+// round trip.
+const rateAfter = 256 << 10
+
+// rate is what the kernel has measured a connection to carry, in bytes/s, or 0.
+func rate(conn net.Conn) float64 {
+	if t, ok := conn.(*tunnel); ok {
+		conn = t.wire
+	}
+	c, ok := conn.(*net.TCPConn)
+	if !ok {
+		return 0
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	var info *unix.TCPInfo
+	err = raw.Control(func(fd uintptr) { info, _ = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	if err != nil || info == nil || info.Bytes_acked < rateAfter {
+		return 0 // an error is the end of the connection, which others see
+	}
+	return float64(info.Delivery_rate)
+}
