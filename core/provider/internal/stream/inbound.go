@@ -13,7 +13,7 @@ import (
 // openTable readies the table of the frame whose header came.
 func (l *link) openTable() {
 	in := &l.in
-	in.left, in.total, in.check = 0, 0, 0
+	in.left, in.total, in.check, in.sum = 0, 0, 0, 0
 	if in.segs = in.segs[:0]; cap(in.segs) > keepEntries {
 		in.segs = nil
 	}
@@ -162,7 +162,7 @@ func (l *link) endWrite(h *header) error {
 				return err
 			}
 		}
-		if h.differs(l.written()) {
+		if in.differs() {
 			in.errno = fabric.ErrCRC
 		}
 		in.holds.Store(nil)
@@ -242,7 +242,7 @@ func (l *link) endReplied() error {
 			return err
 		}
 	}
-	if s.errno == 0 && h.differs(l.replied(s, h.length)) {
+	if s.errno == 0 && l.in.differs() {
 		s.errno = fabric.ErrCRC
 	}
 	l.in.slot = nil

@@ -45,10 +45,8 @@ func (l *link) beginSend(h *header) error {
 
 func (l *link) endSend(h *header) error {
 	ep, in := l.ep, &l.in
-	if !in.into || h.length <= in.op.Len() { // else a part of it was dropped
-		if h.differs(l.filled(h.length)) {
-			return l.altered(h)
-		}
+	if in.differs() {
+		return l.altered(h)
 	}
 	if in.into {
 		ep.inbox.filled()
@@ -132,7 +130,7 @@ func (l *link) beginBody(h *header) error {
 
 func (l *link) endBody() error {
 	in, b := &l.in, &l.ep.inbox
-	if in.h.differs(l.filled(in.h.length)) {
+	if in.differs() {
 		return l.altered(&in.h)
 	}
 	b.mu.Lock()

@@ -110,6 +110,7 @@ func (l *link) receive() error {
 	for in.want > 0 && in.r < in.w {
 		in.dst = sys.Advance(in.dst, 0)
 		m := copy(sys.Bytes(in.dst[0].Addr, int(in.dst[0].Len)), in.buf[in.r:in.w])
+		in.arrived(uint64(m))
 		in.r += m
 		in.want -= uint64(m)
 		in.dst = sys.Advance(in.dst, uint64(m))
@@ -125,6 +126,7 @@ func (l *link) receive() error {
 		if err != nil {
 			return err
 		}
+		in.arrived(min(uint64(m), in.want))
 		if uint64(m) > in.want {
 			in.w = m - int(in.want)
 			in.want = 0

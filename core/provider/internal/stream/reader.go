@@ -48,6 +48,7 @@ type reader struct {
 	left  int // entries of the table to come
 	total uint64
 	check uint32 // of the table so far
+	sum   uint32 // of the payload so far, with flagSum
 	segs  []fabric.RSeg
 	iov   []sys.Iovec  // scratch
 	dst   []sys.Iovec  // where payload goes; has capacity for one more

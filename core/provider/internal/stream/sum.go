@@ -11,8 +11,9 @@ import (
 )
 
 // Checksums of payload. A sender with Config.Sums, or whose peer asked with a read, puts the crc32c of a frame's payload into its header.
-// A receiver compares it with what lies at the destination. A write or a reply that differs ends its op with ErrCRC, and nobody is told of
-// remote data; a message that differs ends the connection, since the ones behind it are on their way.
+// A receiver compares it with what arrived: piece by piece, as each is in place and still in the cache. A write or a reply that differs
+// ends its op with ErrCRC, and nobody is told of remote data; a message that differs ends the connection, since the ones behind it are on
+// their way.
 //
 // Memory that its owner changes while it is sent may differ, too.
 
@@ -20,20 +21,25 @@ func sumOf(sum uint32, addr, n uint64) uint32 {
 	return crc32.Update(sum, castagnoli, sys.Bytes(addr, int(n)))
 }
 
-func sumOfAll(iov []sys.Iovec) (sum uint32) {
-	for _, v := range iov {
-		sum = sumOf(sum, v.Addr, v.Len)
+// arrived takes the next n bytes of payload, which are at the head of dst, into the sum.
+func (in *reader) arrived(n uint64) {
+	if in.h.flags&flagSum == 0 || in.pack != nil {
+		return
 	}
-	return sum
+	for _, v := range in.dst {
+		k := min(n, v.Len)
+		in.sum = sumOf(in.sum, v.Addr, k)
+		if n -= k; n == 0 {
+			return
+		}
+	}
 }
 
 // tableSum is that of a table or of what else follows a header and steers.
 func tableSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
 
-// differs reports whether the payload that lies in iov is not what was sent.
-func (h *header) differs(iov []sys.Iovec) bool {
-	return h.flags&flagSum != 0 && sumOfAll(iov) != h.sum
-}
+// differs reports whether the payload that arrived is not what was sent.
+func (in *reader) differs() bool { return in.h.flags&flagSum != 0 && in.sum != in.h.sum }
 
 // altered is the error of a frame whose contents were changed on the way.
 func (l *link) altered(h *header) error {
@@ -59,13 +65,4 @@ func (l *link) replied(s *slot, n uint64) []sys.Iovec {
 		return append(iov, sys.Iovec{Addr: s.op.Atomic.Result.Addr, Len: n})
 	}
 	return appendLocal(iov, &s.op, n)
-}
-
-// filled is the memory of the receive, or of the buffer, that a message of n bytes is in.
-func (l *link) filled(n uint64) []sys.Iovec {
-	in := &l.in
-	if in.early != nil {
-		return append(in.scratch(1), sys.Iovec{Addr: sys.AddrOf(in.early), Len: n})
-	}
-	return appendLocal(in.scratch(1+len(in.op.More)), &in.op, n)
 }

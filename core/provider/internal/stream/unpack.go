@@ -29,6 +29,11 @@ func (l *link) unpack(h *header, to []sys.Iovec) error {
 	if !b.unpack(int(h.length)) {
 		return protocolErr("%v frame of %s: %d bytes that do not unpack to %d", h.kind, l.ep.peer, h.packed, h.length)
 	}
+	if h.flags&flagSum != 0 {
+		if l.in.sum = tableSum(0, b.raw); l.in.differs() {
+			return nil // and the op ends with that
+		}
+	}
 	if _, err := sys.Copy(to, []sys.Iovec{{Addr: sys.AddrOf(b.raw), Len: h.length}}); err != nil {
 		return l.lost(syscall.EFAULT)
 	}
