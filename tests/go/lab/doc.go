@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package lab is a network for tests: hosts in network namespaces, joined by a switch in this process that can cut, delay, drop and
-// corrupt packets.
+// Package lab is a network for tests: hosts in network namespaces, joined by a switch in this process that can cut, delay, slow, drop
+// and corrupt packets.
 //
 //	l := lab.New(t)                  // skips where namespaces or TUN devices cannot be had, with the reason
 //	a, b := l.Host(), l.Host()

@@ -26,8 +26,10 @@ type Lab struct {
 	delay atomic.Int64 // ns
 	loss  atomic.Uint64
 	flip  atomic.Uint64 // both: probability of a packet, in 2^-32
+	rate  atomic.Int64  // bytes/s to each host, 0 if any
 
 	Passed, Dropped, Delayed, Flipped atomic.Int64 // packets
+	Bytes                             atomic.Int64 // of packets that passed
 }
 
 // A Host is a network namespace with one address.
@@ -39,6 +41,8 @@ type Host struct {
 	ip  [4]byte
 	tun *os.File
 	out chan packet
+
+	idle time.Time // when the wire to it has carried what was sent; guarded by Lab.mu
 }
 
 type packet struct {
@@ -134,6 +138,9 @@ func (l *Lab) Cut(cut bool) { l.cut.Store(cut) }
 // Delay holds each packet for so long, on every way.
 func (l *Lab) Delay(d time.Duration) { l.delay.Store(int64(d)) }
 
+// Rate makes the wire to each host carry so many bytes in a second; 0 is as many as there are.
+func (l *Lab) Rate(bytesPerSecond int64) { l.rate.Store(bytesPerSecond) }
+
 // Loss drops this share of the packets.
 func (l *Lab) Loss(p float64) { l.loss.Store(uint64(p * (1 << 32))) }
 
@@ -168,8 +175,17 @@ func (l *Lab) forward(b []byte) {
 		return
 	}
 	p := packet{bytes: append([]byte(nil), b...)}
+	if r := l.rate.Load(); r > 0 {
+		if p.due = to.carry(len(b), r); time.Until(p.due) > maxQueue {
+			l.Dropped.Add(1)
+			return
+		}
+		to.idle = p.due
+	}
 	if d := l.delay.Load(); d > 0 {
-		p.due = time.Now().Add(time.Duration(d))
+		p.due = later(p.due, time.Now()).Add(time.Duration(d))
+	}
+	if !p.due.IsZero() {
 		l.Delayed.Add(1)
 	}
 	if uint64(rand.Uint32()) < l.flip.Load() && flipBit(p.bytes) {
@@ -178,9 +194,25 @@ func (l *Lab) forward(b []byte) {
 	select {
 	case to.out <- p:
 		l.Passed.Add(1)
+		l.Bytes.Add(int64(len(b)))
 	default:
 		l.Dropped.Add(1) // a full queue, as in any switch
 	}
+}
+
+// maxQueue is how long a packet waits at most for a wire with a rate.
+const maxQueue = 100 * time.Millisecond
+
+// carry is when n more bytes will have been carried.
+func (h *Host) carry(n int, rate int64) time.Time {
+	return later(h.idle, time.Now()).Add(time.Duration(int64(n) * int64(time.Second) / rate))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // write hands packets to the host when they are due.

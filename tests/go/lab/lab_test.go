@@ -122,6 +122,14 @@ func TestLossAndDelayAreMendedByTCP(t *testing.T) {
 	}
 }
 
+func TestASlowWireCarriesAll(t *testing.T) {
+	l, asks := hosts(t)
+	l.Rate(4 << 20)
+	if got := asks(); got != "changed false" || l.Delayed.Load() == 0 || l.Bytes.Load() < 2<<20 {
+		t.Errorf("%s, %d delayed, %d bytes", got, l.Delayed.Load(), l.Bytes.Load())
+	}
+}
+
 func TestAFlippedBitPassesTCP(t *testing.T) {
 	l, asks := hosts(t)
 	l.Flip(0.2)

@@ -11,6 +11,12 @@ import (
 
 const block = 4096
 
+// A seed with the bit thin makes bytes that can be compressed to less than a third.
+const (
+	thin     = 1 << 32
+	thinPart = block / 4
+)
+
 // A memory is mapped outside of Go's heap, so that an address stays what it is.
 type memory []byte
 
@@ -20,7 +26,8 @@ func newMemory(size int) (memory, error) {
 
 func (m memory) addr() uint64 { return uint64(uintptr(unsafe.Pointer(&m[0]))) }
 
-// fillBlock makes b the block with this number of a pattern: no two blocks of any pattern are alike.
+// fillBlock makes b the block with this number of a pattern: no two blocks of any pattern are alike. With a thin seed, all of b repeats its first
+// part.
 func fillBlock(b []byte, seed, number uint64) {
 	x := seed*0x9e3779b97f4a7c15 ^ number*0xbf58476d1ce4e5b9 | 1
 	for i := 0; i < len(b); i += 8 {
@@ -28,5 +35,8 @@ func fillBlock(b []byte, seed, number uint64) {
 		x ^= x >> 7
 		x ^= x << 17
 		binary.LittleEndian.PutUint64(b[i:], x+uint64(i))
+		if seed&thin != 0 && i >= thinPart {
+			copy(b[i:i+8], b[i-thinPart:])
+		}
 	}
 }

@@ -151,6 +151,7 @@ type pair struct {
 	open    map[uint64]postArgs // under way
 	uid     uint64
 	bytes   int64 // moved and checked
+	seed    uint64
 }
 
 const seed = 77
@@ -158,7 +159,13 @@ const seed = 77
 // meet makes the peers known to each other, each with a region.
 func meet(t *testing.T, a, b *peer, blocks int) *pair {
 	t.Helper()
-	p := &pair{t: t, a: a, b: b, blocks: blocks, rng: rand.New(rand.NewPCG(1, 2)), open: map[uint64]postArgs{}}
+	return meetOver(t, a, b, blocks, seed)
+}
+
+// meetOver is meet with regions of the pattern of a seed.
+func meetOver(t *testing.T, a, b *peer, blocks int, seed uint64) *pair {
+	t.Helper()
+	p := &pair{t: t, seed: seed, a: a, b: b, blocks: blocks, rng: rand.New(rand.NewPCG(1, 2)), open: map[uint64]postArgs{}}
 	a.ask("know", b.desc, nil)
 	b.ask("know", a.desc, nil)
 	p.source()
@@ -169,7 +176,7 @@ func meet(t *testing.T, a, b *peer, blocks int) *pair {
 // source gives a its regions: one to write from, one to read to.
 func (p *pair) source() {
 	p.t.Helper()
-	p.a.ask("region", regionArgs{Blocks: p.blocks, Seed: seed}, nil)
+	p.a.ask("region", regionArgs{Blocks: p.blocks, Seed: p.seed}, nil)
 	p.a.ask("region", regionArgs{Blocks: p.blocks}, nil)
 	p.back = zeros(p.blocks)
 }
@@ -282,7 +289,7 @@ func (p *pair) verify() {
 		may    [][]int
 	}{{p.b, p.regions() - 1, p.may}, {p.a, 1, p.back}} {
 		var wrong []int
-		side.peer.ask("verify", verifyArgs{Region: side.region, Seed: seed, May: side.may}, &wrong)
+		side.peer.ask("verify", verifyArgs{Region: side.region, Seed: p.seed, May: side.may}, &wrong)
 		if len(wrong) > 0 {
 			p.t.Fatalf("%d of %d blocks of %s hold what nobody moved there, the first is %d", len(wrong), p.blocks, side.peer.key, wrong[0])
 		}
