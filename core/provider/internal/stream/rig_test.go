@@ -75,14 +75,22 @@ type rig struct {
 	cq  fabric.CQ
 	eq  fabric.EQ
 	ep  *Endpoint
+	can uint16 // of who dials
 }
 
 func newRig(tb testing.TB, attach func(*Endpoint, any) (Direct, error)) *rig {
 	tb.Helper()
+	return newRigOf(tb, Config{Attach: attach})
+}
+
+// newRigOf fills in what a fabric needs.
+func newRigOf(tb testing.TB, cfg Config) *rig {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
 	r := &rig{TB: tb, ctx: ctx, log: &logBuffer{}}
-	f, err := New(Config{Info: fabric.Info{Provider: "test"}, Transport: loopback{}, Links: 1, Attach: attach,
-		Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	cfg.Info, cfg.Transport, cfg.Links = fabric.Info{Provider: "test"}, loopback{}, 1
+	cfg.Logger = slog.New(slog.NewTextHandler(r.log, nil))
+	f, err := New(cfg)
 	r.must(err)
 	r.fab = f
 	r.dom, err = f.Domain(ctx, nil)
@@ -140,7 +148,7 @@ func (r *rig) dial(links int) []net.Conn {
 		r.must(err)
 		r.Cleanup(func() { _ = c.Close() })
 		r.must(c.SetDeadline(time.Now().Add(testDeadline)))
-		h := hello{min: protocolVersion, max: protocolVersion, link: uint8(i), links: uint8(links), nonce: [16]byte{1}, tx: 8}
+		h := hello{min: protocolVersion, max: protocolVersion, link: uint8(i), links: uint8(links), nonce: [16]byte{1}, can: r.can, tx: 8}
 		_, err = c.Write(h.append(nil))
 		r.must(err)
 		conns[i] = c
@@ -200,7 +208,7 @@ func readFrame(tb testing.TB, c net.Conn) (h header, body []byte) {
 	if err := parseHeader(&h, b); err != nil {
 		tb.Fatal(err)
 	}
-	n := h.length
+	n := h.wire()
 	if h.kind == kindAck {
 		n = uint64(h.count) * ackEntryLen
 	}
