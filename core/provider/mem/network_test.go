@@ -106,6 +106,11 @@ func enabled(t *testing.T, d fabric.Domain) *testEP {
 	if err := errors.Join(errCQ, errEQ, ep.BindCQ(cq, fabric.DirTransmit|fabric.DirRecv, false), ep.BindEQ(eq), ep.Enable()); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := ep.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return &testEP{ep.(*endpoint), cq, eq}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/fabric/fabrictest"
 	"mori/core/internal/sys"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		role()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(fabrictest.Main(m))
 }
 
 // lendMemory maps memory, tells where, and holds it until its input ends.

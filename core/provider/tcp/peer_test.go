@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/fabric/fabrictest"
 	"mori/core/fabric/fabrictest/pingpong"
 	"mori/core/internal/sys"
 	"mori/core/provider/tcp"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(fabrictest.Main(m))
 }
 
 // A peerHello is what the peer prints first.

@@ -78,11 +78,11 @@ func (f *network) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, e
 	if err != nil {
 		return nil, err
 	}
-	b := budget{Domain: d, left: f.provider.bytes}
+	b := &budget{Domain: d, left: f.provider.bytes}
 	if q, ok := d.(fabric.AtomicQuerier); ok {
 		return &atomicBudget{b, q}, nil
 	}
-	return &b, nil
+	return b, nil
 }
 
 func (f *network) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, error) {
@@ -98,7 +98,7 @@ type budget struct {
 
 // An atomicBudget is a budget of a domain that has atomics.
 type atomicBudget struct {
-	budget
+	*budget
 	fabric.AtomicQuerier
 }
 
