@@ -4,6 +4,7 @@ package tcp_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -90,4 +91,34 @@ func cutOps(kind fabric.OpKind, mem []byte, key uint64, cut int) (ops []fabric.O
 			RMore: []fabric.RSeg{{Addr: uint64(at + r), Len: uint64(n - r), Key: key}}})
 	}
 	return ops
+}
+
+// BenchmarkCompressOnLoopback is to show that a fast connection is left alone: packed is the share of payloads that were packed nevertheless.
+func BenchmarkCompressOnLoopback(b *testing.B) {
+	const blocks, block = 128, 1 << 20
+	for _, c := range []struct {
+		name string
+		mask byte
+	}{{"zeros", 0}, {"a-half", 15}, {"random", 255}} {
+		for _, on := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/compress=%v", c.name, on), func(b *testing.B) {
+				p := startPeer(b)
+				var packed atomic.Uint64
+				s, key := p.join(b, tcp.Options{Compress: on, Packed: &packed})
+				src := alloc(b, blocks*block)
+				rng := rand.New(rand.NewPCG(1, 1))
+				for i := range src {
+					src[i] = byte(rng.Uint32()) & c.mask
+				}
+				ops := blockOps(src, key, fabric.OpWrite, blocks, block, 1)
+				b.SetBytes(int64(len(src)))
+				b.ResetTimer()
+				for range b.N {
+					submit(b, s, ops...)
+					wait(b, s, len(ops))
+				}
+				b.ReportMetric(float64(packed.Load())/float64(b.N*blocks), "packed")
+			})
+		}
+	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package tcp is the provider for every network: connected endpoints and reliable datagrams over TCP, in pure Go.
+// Package tcp is the provider for every network: connected endpoints and reliable datagrams over TCP, in pure Go but for zstd.
 //
 //	p := tcp.New(tcp.Options{})
 //	infos, err := p.GetInfo(ctx, "10.0.0.7", "4791", hints)
@@ -16,6 +16,11 @@
 // registered memory, with no copy in between but the kernel's own. A program that calls CQ.Read over and over reads messages from the
 // socket itself, which takes a tenth of the time that waking goroutines takes. Frames, handshake, credits and the order in which a
 // connection ends are package stream's.
+//
+// With Options.Compress the writer of a connection packs payload with zstd first, where packing takes less time than it saves on a wire as fast
+// as the kernel has measured: over 100 Mbit/s, bytes of which a third is left move in 0.3 of the time, over 1 Gbit/s in 0.6; loopback is
+// left alone. It costs a copy on each side. Peers unpack whatever their own option says. Under TLS the lengths of packed
+// payload tell an onlooker something of what is in it.
 //
 // A region is touched only with its key, checked at the target. The bytes themselves travel in the clear: who can read or change
 // the network's packets can read keys and data.

@@ -18,10 +18,12 @@
 //	send           header, payload up to 256 KiB           answered by an ack: at once, or when it is placed
 //	offer          header of a larger message              answered by a pull once its receive is posted, then body, then ack
 //
+// The payload of writes and replies may come packed with zstd, to a peer whose hello or answer said that it can unpack it (pack.go).
+//
 // Everything that a peer sends is checked before it is believed: a frame that the protocol does not allow ends the connection, with one line
 // in the log; a claim to a region that does not hold is answered by its errno, and the connection lives on. Memory that a peer can
-// make this side hold is bounded: a table of 64 Ki segments, 64 reads and atomics with an answer per link, 1 MiB of early
-// messages per endpoint.
+// make this side hold is bounded: a table of 64 Ki segments, 64 reads and atomics with an answer per link, 8 MiB of packed
+// payload and its bytes per link, 1 MiB of early messages per endpoint.
 //
 // What holds of order: messages, which are all on link 0, arrive as they were sent. Reads, writes and atomics go where the least is
 // queued, and overtake each other and messages.

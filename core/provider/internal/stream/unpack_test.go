@@ -122,6 +122,9 @@ func TestPackedWritesAreTaken(t *testing.T) {
 	if !bytes.Equal(mem[5:1005], raw[:1000]) || !bytes.Equal(mem[2005:1005+minPack], raw[1000:]) {
 		t.Error("the bytes differ")
 	}
+	if rest := mem[2*minPack:]; bytes.Count(rest, []byte{0}) != len(rest) {
+		t.Error("bytes were written whose sum differs")
+	}
 }
 
 // TestPeersThatCannotUnpackGetPlainPayload dials as one that does not say it can, and as one that does.
