@@ -133,6 +133,13 @@ func (c *controlClient) tell(ctx context.Context, tags []tagged) error {
 	return c.askAgain(ctx, controlTags, &tagsSent{Packed: packTags(tags)}, controlTagged, &r)
 }
 
+// beat asks for a sign of life.
+func (c *controlClient) beat(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.askAgain(ctx, controlBeat, &heartbeat{}, controlBeat, &heartbeat{})
+}
+
 // askAgain asks over the open connection, and over a new one if that is dead. It needs c.mu held.
 func (c *controlClient) askAgain(ctx context.Context, kind controlType, q any, want controlType, answer any) error {
 	if c.conn != nil && time.Since(c.last) < controlIdle/2 {
@@ -159,7 +166,8 @@ func (c *controlClient) ask(ctx context.Context, kind controlType, q any, want c
 	if err := c.conn.SetDeadline(limit); err != nil {
 		return err
 	}
-	unhook := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	conn := c.conn // the function below may run when c has hung up
+	unhook := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer unhook()
 	if err := writeControl(c.conn, kind, q); err != nil {
 		return err

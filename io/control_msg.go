@@ -39,6 +39,7 @@ const (
 	controlProof     controlType = 9
 	controlTags      controlType = 10
 	controlTagged    controlType = 11
+	controlBeat      controlType = 12 // an empty body, answered by the same
 )
 
 // hello says who asks, and whom it believes to talk to.
@@ -123,6 +124,11 @@ type tagsReply struct {
 	Taken    int
 }
 
+// A heartbeat asks for itself.
+type heartbeat struct {
+	_msgpack struct{} `msgpack:",as_array"`
+}
+
 // controlFailure is a refusal in words.
 type controlFailure struct {
 	_msgpack struct{} `msgpack:",as_array"`
@@ -153,7 +159,7 @@ func readControl(r io.Reader) (controlType, []byte, error) {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(head[1:])
-	if head[0] < byte(controlHello) || head[0] > byte(controlTagged) || n > controlMaxBytes {
+	if head[0] < byte(controlHello) || head[0] > byte(controlBeat) || n > controlMaxBytes {
 		return 0, nil, fmt.Errorf("control message of type %d and %d bytes: not ours: %w", head[0], n, ErrInvalid)
 	}
 	body := make([]byte, n)

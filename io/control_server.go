@@ -143,6 +143,8 @@ func (s *controlServer) converse(c net.Conn) error {
 			err = s.tellRegion(c, body)
 		case kind == controlDrop && greeted:
 			err = s.dropLink(c, body)
+		case kind == controlBeat && greeted:
+			err = writeControl(c, controlBeat, &heartbeat{})
 		case kind == controlTags && greeted:
 			err = s.takeTags(c, who, body)
 		default:

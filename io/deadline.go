@@ -29,6 +29,7 @@ func (e *Engine) startTick() {
 					p.expire(time.Now())
 					p.nudge()
 					p.heal(time.Now())
+					p.beat(time.Now())
 				}
 			case <-ctx.Done():
 				return

@@ -2,7 +2,11 @@
 
 package io
 
-import "mori/io/internal/meter"
+import (
+	"time"
+
+	"mori/io/internal/meter"
+)
 
 // Counters tell what happened to an engine's transfers since it was made.
 type Counters = meter.Totals
@@ -33,6 +37,7 @@ type PeerInfo struct {
 	SameNode bool       `json:"same_node"`
 	InFlight int        `json:"in_flight"`
 	Paths    []PathInfo `json:"paths"`
+	SilentMS int64      `json:"silent_ms"` // since the last sign of life; 0 without an open path
 }
 
 // PathInfo is an open path.
@@ -76,6 +81,9 @@ func (e *Engine) Describe() EngineInfo {
 
 func (p *peer) describe() PeerInfo {
 	out := PeerInfo{Key: p.desc.Key, NodeID: p.desc.NodeID, SameNode: p.desc.NodeID == p.engine.nodeID, Paths: []PathInfo{}}
+	if at := p.life.heard.Load(); at != 0 {
+		out.SilentMS = time.Since(time.Unix(0, at)).Milliseconds()
+	}
 	p.order.mu.Lock()
 	out.InFlight = p.order.inflight
 	p.order.mu.Unlock()

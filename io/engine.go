@@ -57,6 +57,7 @@ type Engine struct {
 	stalls      sync.WaitGroup          // traces that are being written
 	ended       atomic.Pointer[Watcher] // made by FD
 	idle        time.Duration           // a path that was not used for so long is closed; 0 = never
+	lease       time.Duration           // see lease.go; 0 = none
 	inbounds    inbounds
 
 	mu         sync.Mutex
@@ -88,6 +89,11 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	}
 	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
+	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
+	if err != nil {
+		e.log.Warn("environment variable ignored", "error", err)
+	}
+	e.lease = time.Duration(ms) * time.Millisecond
 	if e.tls, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA)); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}

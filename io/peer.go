@@ -27,6 +27,7 @@ type peer struct {
 	ill    map[string]*illness    // transports that broke, by name
 	old    []*path                // superseded, with transfers in flight
 
+	life    lease
 	stopped context.Context // done when closed
 	stop    context.CancelFunc
 	work    sync.WaitGroup // replays and probes

@@ -20,6 +20,7 @@ const (
 	TraceDir           = "MORI_TRACE_DIR"
 	IOCPTimeout        = "MORI_IO_CP_TIMEOUT_MS"
 	IODeadline         = "MORI_IO_DEADLINE_MS"
+	IOLease            = "MORI_IO_LEASE_MS"
 	IOChecksum         = "MORI_IO_CHECKSUM"
 	IOCompress         = "MORI_IO_COMPRESS"
 	IONotification     = "MORI_IO_ENABLE_NOTIFICATION"
@@ -62,6 +63,7 @@ func Variables() []Variable {
 		{Name: TraceDir, Default: "", Meaning: "folder that receives a trace (Perfetto JSON) when a transfer fails by its deadline; at most one in 10 s"},
 		{Name: IOCPTimeout, Default: "5000", Meaning: "time limit of one control-plane exchange, ms; 0 = none, at most 86400000"},
 		{Name: IODeadline, Default: "30000", Meaning: "time limit of one transfer, ms; 0 = none"},
+		{Name: IOLease, Default: "15000", Meaning: "how long a peer with open connections may give no sign of life before they are given up, ms; 0 = for ever"},
 		{Name: IOChecksum, Default: "off", Meaning: "1 or true: crc32c of all payload over TCP, compared at its destination; what differs is sent again"},
 		{Name: IOCompress, Default: "off", Meaning: "on, 1 or true: zstd of payload over TCP that this side sends, 64 KiB to 4 MiB at a time, where that is faster"},
 		{Name: IONotification, Default: "config", Meaning: "overrides enable_notification"},

@@ -136,3 +136,31 @@ func TestFlippedBits(t *testing.T) {
 	}
 	t.Logf("%d packets altered, %d ops sent again, %d replays, %d bytes checked", l.Flipped.Load(), d.Counters.Altered, d.Counters.Replays, p.bytes)
 }
+
+// TestAHostThatVanishes: nothing ends the connections of a host whose cable was pulled, but its silence.
+func TestAHostThatVanishes(t *testing.T) {
+	l, p := apart(t, 64, 0, "MORI_IO_LEASE_MS=900")
+	p.succeed(p.write(16))
+	var d mio.EngineInfo
+	open := func() int {
+		p.a.ask("describe", nil, &d)
+		return len(d.Peers[0].Paths)
+	}
+	time.Sleep(2 * time.Second) // more than a lease, in which nothing is moved
+	if open() != 1 || d.Counters.Replays != 0 {
+		t.Fatalf("a peer that is alive and idle: %+v, %+v", d.Peers[0], d.Counters)
+	}
+	l.Cut(true)
+	w := p.write(64)
+	for end := time.Now().Add(20 * time.Second); open() != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("silent for %d ms, and its connections are kept", d.Peers[0].SilentMS)
+		}
+	}
+	l.Cut(false)
+	p.succeed(w)
+	p.verify()
+	if open(); d.Counters.Replays == 0 {
+		t.Errorf("%+v", d.Counters)
+	}
+}
