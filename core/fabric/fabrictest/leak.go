@@ -4,6 +4,7 @@ package fabrictest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -18,6 +19,12 @@ import (
 //
 //	func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m)) }
 func Main(m *testing.M) int {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
+		return m.Run() // the fuzzing engine has goroutines of its own
+	}
 	startPoller()
 	goroutines, files := goroutineIDs(), openFiles()
 	code := m.Run()

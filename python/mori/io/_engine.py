@@ -91,7 +91,7 @@ class IOEngine:
 
             {"key": "prefill-0", "time_s": ..., "uptime_s": 12.5, "regions": 2, "in_flight": 1,
              "totals": {"reads": 0, "writes": 900, "read_bytes": 0, "write_bytes": ..., "failed": 1, "canceled": 0,
-                        "refused": 0, "replays": 3},
+                        "refused": 0, "replays": 3, "altered": 0, "packed": 0},
              "peers": [{"key": "decode-0", "known": True, "paths": [{
                  "path": "shm/cma", "backend": "RDMA", "open": True, "reasons": [],
                  "read": {...}, "write": {
@@ -105,6 +105,7 @@ class IOEngine:
         ``peers`` and their ``paths`` stay when the connection goes; ``known`` and ``open`` tell what is there now.
         ``transfers`` succeeded; ``failed`` ones are in ``failures`` by code, ``canceled`` are some of them. ``bytes``
         count as they move. ``replays`` are transfers that went on over another path when this one broke.
+        ``altered`` counts ops sent again because their checksum differed, ``packed`` payloads that were compressed.
         ``bytes_per_s_1s`` and ``bytes_per_s_10s`` are over the last 1 and 10 seconds. ``latency`` is from submission
         until success was told, of successes only; its quantiles are right to a factor of 2, as the buckets are powers
         of 2 (``below_us`` None: no bound).
