@@ -5,9 +5,11 @@
 package ofi_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -125,11 +127,47 @@ func needLibfabric(t *testing.T) {
 	t.Skip(err)
 }
 
+// oracles are the libfabric providers that the suite runs on, with what they offer.
+var oracles = map[string]fabric.EPType{"tcp": fabric.EPMsg, "tcp;ofi_rxm": fabric.EPRDM, "shm": fabric.EPRDM}
+
+const oracleEnv = "MORI_OFI_TEST_ORACLE"
+
+// TestFabric runs the suite on each oracle in a process of its own, since libfabric 1.17 does not give back all the memory that it takes,
+// and since a crash inside of it, of which the Go runtime says so, is not an answer: then it is asked once more.
 func TestFabric(t *testing.T) {
 	needLibfabric(t)
-	for name, typ := range map[string]fabric.EPType{"tcp": fabric.EPMsg, "tcp;ofi_rxm": fabric.EPRDM, "shm": fabric.EPRDM} {
-		t.Run(name, func(t *testing.T) { fabrictest.Test(t, opener(name), typ) })
+	if raceEnabled {
+		t.Skip("the race detector sees nothing of libfabric, and its memory adds to what libfabric takes")
 	}
+	for name := range oracles {
+		t.Run(name, func(t *testing.T) {
+			out, err := askOracle(name)
+			if err != nil && bytes.Contains(out, []byte("signal arrived during cgo execution")) {
+				t.Logf("libfabric crashed and is asked again:\n%s", out)
+				out, err = askOracle(name)
+			}
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func askOracle(name string) ([]byte, error) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestOracle$", "-test.timeout=300s")
+	// Receives that ofi_rxm posts to each connection: 2048 of 16 KiB if nobody says otherwise.
+	cmd.Env = append(os.Environ(), oracleEnv+"="+name, "FI_OFI_RXM_MSG_RX_SIZE=64", "FI_OFI_RXM_MSG_TX_SIZE=64")
+	return cmd.CombinedOutput()
+}
+
+// TestOracle is the suite on one oracle, for TestFabric and for who wants to see its cases: MORI_OFI_TEST_ORACLE=shm.
+func TestOracle(t *testing.T) {
+	name := os.Getenv(oracleEnv)
+	if name == "" {
+		t.Skip("TestFabric starts it for each oracle, in a process of its own")
+	}
+	needLibfabric(t)
+	fabrictest.Test(t, opener(name), oracles[name])
 }
 
 func TestUnfitCasesExist(t *testing.T) {

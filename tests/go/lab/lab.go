@@ -50,7 +50,7 @@ type packet struct {
 	bytes []byte
 }
 
-var labs atomic.Int64
+var labs, probes atomic.Int64
 
 // New makes a switch without hosts. Everything goes when the test ends.
 func New(tb testing.TB) *Lab {
@@ -74,7 +74,7 @@ func missing() string {
 		return fmt.Sprintf("no TUN devices: %v", err)
 	}
 	_ = f.Close()
-	probe := fmt.Sprintf("mori%d-probe", os.Getpid())
+	probe := fmt.Sprintf("mori%d-probe%d", os.Getpid(), probes.Add(1))
 	if out, err := exec.Command("ip", "netns", "add", probe).CombinedOutput(); err != nil {
 		return fmt.Sprintf("no network namespaces: %s", strings.TrimSpace(string(out)))
 	}

@@ -68,7 +68,7 @@ func TestKillsAtRandomMoments(t *testing.T) {
 						p.book(w, outcome{Code: int(mio.CodeErrBadState)})
 					}
 					p.settled()
-					p.verify()
+					p.hold(p.b, p.regions()-1, p.may)
 					p.a = startPeer(t, nil, startArgs{Key: "a", TCP: tcp})
 					p.source()
 					p.a.ask("know", p.b.desc, nil)

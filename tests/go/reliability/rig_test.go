@@ -283,16 +283,17 @@ func (p *pair) read(n int) outcome {
 // verify holds both sides' memory against the model.
 func (p *pair) verify() {
 	p.t.Helper()
-	for _, side := range []struct {
-		peer   *peer
-		region int
-		may    [][]int
-	}{{p.b, p.regions() - 1, p.may}, {p.a, 1, p.back}} {
-		var wrong []int
-		side.peer.ask("verify", verifyArgs{Region: side.region, Seed: p.seed, May: side.may}, &wrong)
-		if len(wrong) > 0 {
-			p.t.Fatalf("%d of %d blocks of %s hold what nobody moved there, the first is %d", len(wrong), p.blocks, side.peer.key, wrong[0])
-		}
+	p.hold(p.b, p.regions()-1, p.may)
+	p.hold(p.a, 1, p.back)
+}
+
+// hold holds a region of one side against what it may have.
+func (p *pair) hold(side *peer, region int, may [][]int) {
+	p.t.Helper()
+	var wrong []int
+	side.ask("verify", verifyArgs{Region: region, Seed: p.seed, May: may}, &wrong)
+	if len(wrong) > 0 {
+		p.t.Fatalf("%d of %d blocks of %s hold what nobody moved there, the first is %d", len(wrong), p.blocks, side.key, wrong[0])
 	}
 }
 

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+
+//go:build ofi && !race
+
+package ofi_test
+
+const raceEnabled = false
