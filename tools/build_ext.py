@@ -44,7 +44,7 @@ NAME = "moricore"
 PACKAGE = "mori/pybind"
 STEPS = 6
 SOURCE_DIRS = ("core", "io", "shmem", "ep", "native", "pybind")
-SOURCE_SUFFIXES = {".go", ".c", ".h", ".cc", ".cpp", ".hpp", ".s", ".S"}
+SOURCE_SUFFIXES = {".go", ".c", ".h", ".cc", ".cpp", ".hpp", ".s", ".S", ".html", ".css", ".js"}
 
 # pybindgen's C is old-fashioned: it names functions before the header of the
 # Go side declares them with the same types.
@@ -163,18 +163,21 @@ class Build:
         if missing := sorted(wanted - bound):
             raise BuildError(f"gopy cannot bind pybind.{', pybind.'.join(missing)}: see pybind/doc.go, log {self.log}")
 
-    def link(self, output: Path) -> None:
-        """Compile and link; the result replaces output in one rename, so a reader never sees half a file."""
+    def link(self, made: Path) -> None:
+        """Compile and link."""
         exports = self.work / "exports.map"
         exports.write_text(f"{{ global: PyInit__{NAME}; local: *; }};\n")
-        made = self.work / output.name
         self.step("go build extension", ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
                                f"-ldflags=-s -w '-extldflags=-Wl,--version-script={exports}'",
                                "-o", str(made), "."], cwd=self.work)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        beside = output.with_name(f".{output.name}.{os.getpid()}")
-        shutil.copy2(made, beside)
-        beside.replace(output)
+
+
+def put(made: Path, output: Path) -> None:
+    """Copy what was made; it replaces output in one rename, so a reader never sees half a file."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
+    shutil.copy2(made, beside)
+    beside.replace(output)
 
 
 def own_cgo_lines(text: str) -> str:
@@ -204,8 +207,9 @@ def build_alone(run: Build, output: Path, force: bool) -> Path:
     stamp = run.work / "linked.sha256"
     want = digest(sources(), sys.executable, sys.version)
     made = run.work / output.name
-    if not force and read(stamp) == want and output.exists() and made.exists() \
-            and output.stat().st_mtime == made.stat().st_mtime:
+    if not force and read(stamp) == want and made.exists():
+        if not output.exists() or output.stat().st_mtime != made.stat().st_mtime:
+            put(made, output)
         print(f"extension for {tag()} is up to date")
         return output
     print(f"building the extension for {tag()} (log: {run.log.relative_to(ROOT)})", flush=True)
@@ -213,7 +217,8 @@ def build_alone(run: Build, output: Path, force: bool) -> Path:
     run.prepare()
     stamp.unlink(missing_ok=True)
     run.generate()
-    run.link(output)
+    run.link(made)
+    put(made, output)
     stamp.write_text(want)
     print(f"  {output} in {time.monotonic() - started:.0f} s", flush=True)
     return output
