@@ -21,6 +21,7 @@ type Options struct {
 	Filter string      // FABRIC_PROVIDER: "a,b", or "^c" for all but c
 	TLS    *tls.Config // of what leaves the host; nil: plain
 	Sums   bool        // check the payload of what leaves the host
+	Sample uint64      // compare both ends of every so many-th op in shared memory; 0 = of none
 	Log    *slog.Logger
 
 	Compress bool           // pack the payload of what leaves the host, where that is faster
@@ -31,7 +32,7 @@ type Options struct {
 func Registry(o Options) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
 	overTCP := tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Compress: o.Compress, Packed: o.Packed, Logger: o.Log})
-	for _, p := range []fabric.Provider{shm.New(shm.Options{Log: o.Log}), overTCP} {
+	for _, p := range []fabric.Provider{shm.New(shm.Options{Sample: o.Sample, Log: o.Log}), overTCP} {
 		if err := r.Register(p); err != nil {
 			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
 		}

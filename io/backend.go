@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -112,7 +113,11 @@ func (e *Engine) transport(name string) (*transport, error) {
 		}
 	}
 	if e.registry == nil {
-		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.tls, Sums: config.Flag(config.IOChecksum, false),
+		sample, err := config.Int(config.IOSample, 0, 0, math.MaxInt32)
+		if err != nil {
+			e.log.Warn("environment variable ignored", "error", err)
+		}
+		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.tls, Sums: config.Flag(config.IOChecksum, false), Sample: uint64(sample),
 			Compress: config.Flag(config.IOCompress, false), Packed: &e.packed, Log: e.log})
 		if err != nil {
 			return nil, err

@@ -22,6 +22,7 @@ const (
 	IODeadline         = "MORI_IO_DEADLINE_MS"
 	IOLease            = "MORI_IO_LEASE_MS"
 	IOChecksum         = "MORI_IO_CHECKSUM"
+	IOSample           = "MORI_IO_SAMPLE"
 	IOCompress         = "MORI_IO_COMPRESS"
 	IONotification     = "MORI_IO_ENABLE_NOTIFICATION"
 	IOChunking         = "MORI_IO_ENABLE_CHUNKING"
@@ -66,6 +67,7 @@ func Variables() []Variable {
 		{Name: IOLease, Default: "15000", Meaning: "how long a peer with open connections may give no sign of life before they are given up, ms; 0 = for ever"},
 		{Name: IOChecksum, Default: "off", Meaning: "1 or true: crc32c of all payload over TCP, compared at its destination; what differs is sent again"},
 		{Name: IOCompress, Default: "off", Meaning: "on, 1 or true: zstd of payload over TCP that this side sends, 64 KiB to 4 MiB at a time, where that is faster"},
+		{Name: IOSample, Default: "0", Meaning: "n: both ends of every n-th op through shared memory are compared after the copy; what differs is copied again; 0 = none"},
 		{Name: IONotification, Default: "config", Meaning: "overrides enable_notification"},
 		{Name: IOChunking, Default: "config", Meaning: "overrides enable_transfer_chunking"},
 		{Name: IOChunkBytes, Default: "config", Meaning: "overrides chunk_bytes"},

@@ -39,7 +39,11 @@ type mover struct {
 
 	ops      gate // ops between RMA and the stream's Finish
 	stopping atomic.Bool
-	queued   atomic.Int64 // jobs in the pool
+	sample   struct { // see sample.go
+		every uint64
+		ops   atomic.Uint64
+	}
+	queued atomic.Int64 // jobs in the pool
 
 	mu    sync.Mutex
 	loans map[fabric.RegionKey]*loan
@@ -79,6 +83,7 @@ func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 		loans: make(map[fabric.RegionKey]*loan),
 		asked: make(map[uint64]*loan),
 	}
+	m.sample.every = opts.Sample
 	m.lender.byTicket, m.lender.byRegion = make(map[uint64]*lent), make(map[uint64]map[uint64]*lent)
 	out, in := sys.AddrOf(g.outbound), sys.AddrOf(g.inbound)
 	m.notifier.ring.mem, m.outbox.ring.mem = out, out
@@ -116,7 +121,7 @@ func (m *mover) start(t stream.Ticket, op *fabric.Op, l *loan, inline bool) {
 		return
 	}
 	if inline && n <= inlineBytes && max(len(op.More), len(op.RMore)) < inlineSegments && m.queued.Load() == 0 {
-		m.end(t, op, m.copyNow(op, n, l))
+		m.end(t, op, m.sampled(op, n, l, m.copyNow(op, n, l)))
 		return
 	}
 	j := m.newJob()
@@ -132,6 +137,7 @@ func (m *mover) finishJob(j *job, err error) {
 		return
 	}
 	t, op := j.ticket, j.op
+	err = m.sampled(op, op.Len(), j.loan, err)
 	m.freeJob(j)
 	m.queued.Add(-1)
 	m.end(t, op, err)

@@ -25,6 +25,9 @@ type Options struct {
 	// ForceStream sends the payload of reads and writes over the socket, as if the kernel forbade anything better.
 	ForceStream bool
 
+	// Sample has both ends of every so many-th read or write compared after it was copied; 0: of none.
+	Sample uint64
+
 	// KeepPtracer leaves PR_SET_PTRACER alone. Otherwise, where kernel.yama.ptrace_scope is 1, this process allows
 	// the user's other processes to reach its memory.
 	KeepPtracer bool

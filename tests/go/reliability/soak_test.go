@@ -25,7 +25,7 @@ func soakTime(t *testing.T) time.Duration {
 	if testing.Short() {
 		return 5 * time.Second
 	}
-	return 15 * time.Second
+	return 30 * time.Second
 }
 
 // TestSoak does random things to two hosts and to two processes of one host, side by side: transfers of all sizes, cancels, cuts, loss,

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+
+package shm
+
+import (
+	"bytes"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+// samplePiece is what is compared at a time.
+const samplePiece = 64 << 10
+
+// A sampler is what one comparison needs: the lists of a piece, and the other side's bytes.
+type sampler struct {
+	slice *slice
+	there []byte
+	into  []sys.Iovec
+	here  []sys.Iovec
+}
+
+var samplers = sync.Pool{New: func() any {
+	return &sampler{slice: newSlice(), there: make([]byte, samplePiece), into: make([]sys.Iovec, 1)}
+}}
+
+// sampled compares both ends of every Options.Sample-th op that was copied, piece by piece, and ends it with ErrCRC if they differ. Memory
+// that its owner changes meanwhile, or that two ops write at once, differs, too. What was written is read back whether or not the region lets itself be read.
+func (m *mover) sampled(op *fabric.Op, n uint64, l *loan, err error) error {
+	every := m.sample.every
+	if err != nil || every == 0 || m.sample.ops.Add(1)%every != 0 {
+		return err
+	}
+	p := samplers.Get().(*sampler)
+	defer samplers.Put(p)
+	for w := newWalk(op, n, l.base); w.left > 0; {
+		w.next(p.slice, samplePiece)
+		if err := m.compare(op, l, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mover) compare(op *fabric.Op, l *loan, p *sampler) error {
+	s, got := p.slice, p.there[:p.slice.n]
+	p.here = append(p.here[:0], s.local...)
+	p.into[0] = sys.Iovec{Addr: sys.AddrOf(got), Len: s.n}
+	s.local = append(s.local[:0], p.into...)
+	if err := m.copySlice(fabric.OpRead, l, s); err != nil {
+		return err
+	}
+	for _, v := range p.here {
+		if !bytes.Equal(sys.Bytes(v.Addr, int(v.Len)), got[:v.Len]) {
+			return opFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.key.ID, m.ep.Peer())
+		}
+		got = got[v.Len:]
+	}
+	return nil
+}
