@@ -19,7 +19,7 @@ func TestFabricWithPackedPayload(t *testing.T) {
 		t.Skip("the suite runs with plain payload, too")
 	}
 	var packed atomic.Uint64
-	fabrictest.Test(t, func(testing.TB) fabric.Provider { return tcp.NewPacking(tcp.Options{Packed: &packed, Sums: true}) }, fabric.EPMsg, fabric.EPRDM)
+	fabrictest.Test(t, func(testing.TB) fabric.Provider { return tcp.NewPacking(tcp.Options{Packed: &packed}) }, fabric.EPMsg, fabric.EPRDM)
 	if packed.Load() == 0 {
 		t.Error("nothing was packed")
 	}

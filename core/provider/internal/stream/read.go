@@ -107,18 +107,29 @@ func (l *link) payload() error {
 // receive fills dst, whose entries it changes.
 func (l *link) receive() error {
 	in := &l.in
-	for in.want > 0 && in.r < in.w {
-		in.dst = sys.Advance(in.dst, 0)
-		m := copy(sys.Bytes(in.dst[0].Addr, int(in.dst[0].Len)), in.buf[in.r:in.w])
-		in.arrived(uint64(m))
-		in.r += m
-		in.want -= uint64(m)
-		in.dst = sys.Advance(in.dst, uint64(m))
-	}
 	for in.want > 0 {
-		in.r, in.w = 0, 0
 		in.dst = sys.Advance(in.dst, 0)
+		if in.r < in.w {
+			m := copy(sys.Bytes(in.dst[0].Addr, int(in.dst[0].Len)), in.buf[in.r:in.w])
+			if in.summing() {
+				in.sum = tableSum(in.sum, in.buf[in.r:in.r+m])
+			}
+			in.r += m
+			in.want -= uint64(m)
+			in.dst = sys.Advance(in.dst, uint64(m))
+			continue
+		}
+		in.r, in.w = 0, 0
 		tail := uint64(stagingLen)
+		if in.summing() && in.want <= tailLen { // small ones are summed before they lie where other ops may write
+			in.one[0] = sys.Iovec{Addr: sys.AddrOf(in.buf), Len: tail}
+			m, err := l.recv(in.one[:], tail)
+			if err != nil {
+				return err
+			}
+			in.w = m
+			continue
+		}
 		if in.want > stagingLen {
 			tail = tailLen
 		}

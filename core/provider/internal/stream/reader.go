@@ -51,6 +51,7 @@ type reader struct {
 	sum   uint32 // of the payload so far, with flagSum
 	segs  []fabric.RSeg
 	iov   []sys.Iovec  // scratch
+	one   [1]sys.Iovec // scratch beside dst, which may lie in iov
 	dst   []sys.Iovec  // where payload goes; has capacity for one more
 	want  uint64       // bytes of it
 	drop  uint64       // bytes to come behind that, which go nowhere

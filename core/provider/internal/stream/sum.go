@@ -15,15 +15,18 @@ import (
 // ends its op with ErrCRC, and nobody is told of remote data; a message that differs ends the connection, since the ones behind it are on
 // their way.
 //
-// Memory that its owner changes while it is sent may differ, too.
+// Memory that its owner changes while it is sent may differ, too, and so may memory that two large ops write at once.
 
 func sumOf(sum uint32, addr, n uint64) uint32 {
 	return crc32.Update(sum, castagnoli, sys.Bytes(addr, int(n)))
 }
 
+// summing reports whether payload is summed as it arrives.
+func (in *reader) summing() bool { return in.h.flags&flagSum != 0 && in.pack == nil }
+
 // arrived takes the next n bytes of payload, which are at the head of dst, into the sum.
 func (in *reader) arrived(n uint64) {
-	if in.h.flags&flagSum == 0 || in.pack != nil {
+	if !in.summing() {
 		return
 	}
 	for _, v := range in.dst {
