@@ -56,6 +56,8 @@ def test_stats(two_engines: tuple[IOEngine, IOEngine], session: IOEngineSession)
         "canceled": 0,
         "refused": 1,
         "replays": 0,
+        "altered": 0,
+        "packed": 0,
     }
     assert stats["totals"] == left.describe()["counters"]
     path = only_path(left)
