@@ -27,7 +27,7 @@
 //
 // # Paths
 //
-// A peer is reached through the first path that works, in the order of core.Candidates: shared memory on the
+// A peer is reached through the first path that works, in the order of core.Transports: shared memory on the
 // same host, then TCP. Paths are opened at first use through the slow control plane (control.go), which
 // tells what the peer listens on. Engine.Describe and Session.Describe tell the path, why it was chosen and
 // why each better one was not. A transport that broke comes last in the order for a while; the engine's clock tries it again, ever more
