@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+package bootstrap
+
+import (
+	"context"
+	"errors"
+)
+
+// A Group is the ranks that started together, as one of them sees them. It exchanges small blobs, and notices when a
+// rank dies.
+//
+// The collective calls are entered by all ranks in the same order. A rank makes one at a time. Each ends when ctx
+// is done, at the latest; the error names the ranks that had not come. After an error the group is of no more use, and Err tells
+// what broke it.
+type Group interface {
+	// Rank is this rank's number, Size how many there are.
+	Rank() int
+	Size() int
+
+	// AllGather returns every rank's blob, in the order of ranks. Blobs may differ in length. The caller may keep them.
+	AllGather(ctx context.Context, blob []byte) ([][]byte, error)
+
+	// Broadcast returns the blob of rank root; the others' is not looked at.
+	Broadcast(ctx context.Context, root int, blob []byte) ([]byte, error)
+
+	// Barrier returns after every rank has entered it.
+	Barrier(ctx context.Context) error
+
+	// Failed is closed when a rank has died, or has left while others stay, whether or not a call is on its way.
+	Failed() <-chan struct{}
+
+	// Err is nil, or the first failure: a *RankError if a rank is known to be the cause.
+	Err() error
+
+	// Close leaves the group. It does not wait for the others. Later calls answer ErrClosed.
+	Close() error
+}
+
+// What a RankError wraps, and others.
+var (
+	ErrRankDied = errors.New("the rank has died")
+	ErrRankLeft = errors.New("the rank has left the group")
+	ErrClosed   = errors.New("the group is closed")
+	ErrMismatch = errors.New("the ranks made different calls")
+)
