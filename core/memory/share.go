@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+
+package memory
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"mori/core/internal/sys"
+)
+
+// A Ticket says where a segment can be had. Whoever has it can map the segment, if the user is the same.
+type Ticket struct {
+	Socket string   // an abstract unix socket
+	Secret [16]byte // of the sharer
+	ID     uint32   // of the segment, among the sharer's
+	Limit  uint64
+}
+
+// shareTimeout bounds one hand-over. Both sides are on one host.
+const shareTimeout = 10 * time.Second
+
+// request: secret, id.
+const requestLen = 16 + 4
+
+// A Sharer hands out segments of this process to processes of the same user, over a unix socket.
+type Sharer struct {
+	listener *net.UnixListener
+	secret   [16]byte
+	serving  sync.WaitGroup
+
+	mu       sync.Mutex
+	segments map[uint32]*Segment
+	next     uint32
+}
+
+// NewSharer starts to listen.
+func NewSharer() (*Sharer, error) {
+	var name [16]byte
+	s := &Sharer{segments: map[uint32]*Segment{}}
+	_, _ = rand.Read(name[:]) // never fails
+	_, _ = rand.Read(s.secret[:])
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@mori-segment-" + hex.EncodeToString(name[:]), Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen for who wants to share memory: %w", err)
+	}
+	s.listener = l
+	s.serving.Add(1)
+	go s.serve()
+	return s, nil
+}
+
+// Share returns the ticket of a segment, which stays the caller's. Close the sharer before the segment, or Unshare.
+func (s *Sharer) Share(seg *Segment) Ticket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	s.segments[s.next] = seg
+	return Ticket{Socket: s.listener.Addr().String(), Secret: s.secret, ID: s.next, Limit: seg.Limit()}
+}
+
+// Unshare ends the handing out of one segment. Those who have mapped it keep it.
+func (s *Sharer) Unshare(t Ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.segments, t.ID)
+}
+
+// Close ends the handing out.
+func (s *Sharer) Close() error {
+	err := s.listener.Close()
+	s.serving.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *Sharer) serve() {
+	defer s.serving.Done()
+	for {
+		c, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors, for one: it may pass
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		s.serving.Add(1)
+		go func() {
+			defer s.serving.Done()
+			defer func() { _ = c.Close() }()
+			_ = c.SetDeadline(time.Now().Add(shareTimeout))
+			s.answer(c)
+		}()
+	}
+}
+
+// answer hands a segment's descriptor to who knows the secret, and to nobody else anything.
+func (s *Sharer) answer(c *net.UnixConn) {
+	if !sameUser(c) {
+		return
+	}
+	var request [requestLen]byte
+	if _, err := io.ReadFull(c, request[:]); err != nil || subtle.ConstantTimeCompare(request[:16], s.secret[:]) != 1 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock() // the descriptor stays open until it is sent
+	if seg := s.segments[binary.LittleEndian.Uint32(request[16:])]; seg != nil {
+		_, _, _ = c.WriteMsgUnix([]byte{1}, sys.Rights(seg.fd), nil)
+	}
+}
+
+func sameUser(c *net.UnixConn) (same bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		cred, err := sys.PeerCred(int(fd))
+		same = err == nil && cred.UID == uint32(os.Getuid())
+	})
+	return same && err == nil
+}
+
+// OpenSegment maps the segment of a ticket. It is another mapping of the same memory.
+func OpenSegment(ctx context.Context, t Ticket) (*Segment, error) {
+	fd, err := fetch(ctx, t)
+	if err != nil {
+		return nil, fmt.Errorf("fetch segment %d of %s: %w", t.ID, t.Socket, err)
+	}
+	if _, err = sys.SizeOf(fd); err != nil {
+		_ = sys.CloseFD(fd)
+		return nil, fmt.Errorf("map segment %d of %s: %w", t.ID, t.Socket, err)
+	}
+	seg, err := mapSegment(fd, t.Limit)
+	if err == nil {
+		err = seg.Seen()
+	}
+	return seg, err
+}
+
+// fetch asks for the descriptor.
+func fetch(ctx context.Context, t Ticket) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	defer cancel()
+	var d net.Dialer
+	dialed, err := d.DialContext(ctx, "unix", t.Socket)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = dialed.Close() }()
+	c := dialed.(*net.UnixConn)
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(deadline)
+	}
+	if _, err := c.Write(binary.LittleEndian.AppendUint32(append([]byte(nil), t.Secret[:]...), t.ID)); err != nil {
+		return -1, err
+	}
+	var answer, rights [64]byte
+	_, n, _, _, err := c.ReadMsgUnix(answer[:1], rights[:])
+	if err != nil {
+		return -1, err
+	}
+	fds := sys.ParseRights(rights[:n])
+	if len(fds) == 0 {
+		return -1, errors.New("refused: its owner does not share it")
+	}
+	for _, extra := range fds[1:] {
+		_ = sys.CloseFD(extra)
+	}
+	return fds[0], nil
+}
