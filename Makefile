@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race soak bench bench-fabric bench-once lint generate wheel dev clean
+.PHONY: help demo test test-race soak bench bench-fabric bench-once lint generate wheel dev dev-torch clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -21,7 +21,7 @@ help: ## show this list
 demo: dev ## move a paged KV cache between two processes; ARGS="--path tcp" and so on
 	@$(PY) -m mori demo $(ARGS)
 
-test: dev ## all tests, Go and Python
+test: dev-torch ## all tests, Go and Python; TORCH=0 leaves out PyTorch (2.3 GB to download) and the tests with it
 	$(GO) test $(TAGS) ./...
 	cd $(EXAMPLE) && go test ./...
 	$(PY) -m pytest tests/python $(ARGS)
@@ -59,6 +59,9 @@ wheel: dev ## build dist/mori-*.whl for the Python of .venv
 
 dev: ## make .venv, in which "import mori" runs this tree
 	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/dev.py
+
+dev-torch: # and PyTorch in it, unless TORCH=0
+	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/dev.py --torch
 
 clean: ## remove everything that was built, .venv included
 	rm -rf build dist .venv python/*.egg-info python/mori/_native/*.so

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Make .venv: a virtual environment in which `import mori` runs this tree.
 
-    python tools/dev.py
+    python tools/dev.py            # what building, linting and most tests need
+    python tools/dev.py --torch    # and PyTorch; TORCH=0 in the environment leaves it out
 
 Run by the Python that the environment shall have. Each step is skipped when its
 inputs are unchanged. Works without root, python3-venv, python3-dev and pip.
@@ -10,6 +11,7 @@ inputs are unchanged. Works without root, python3-venv, python3-dev and pip.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
@@ -109,14 +111,23 @@ def bootstrap_pip() -> None:
         run(PYTHON, path / "pip", "install", "--quiet", "--no-index", path)
 
 
-def install_requirements() -> None:
-    """Install the pinned tools and test libraries."""
-    want = (ROOT / "requirements-dev.txt").read_text()
-    if stamped("requirements", want):
+def install(step: str, file: str, notice: str = "") -> None:
+    """Install the pinned packages of a requirements file, never another version of what requirements-dev.txt pins."""
+    want = (ROOT / file).read_text()
+    if stamped(step, want):
         return
-    say("installing requirements-dev.txt")
-    run(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", ROOT / "requirements-dev.txt")
-    mark("requirements", want)
+    say(f"installing {file}{notice}")
+    run(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "-c", ROOT / "requirements-dev.txt", "-r", ROOT / file)
+    mark(step, want)
+
+
+def install_torch() -> None:
+    """Install PyTorch, which some tests hand to mori; without it they skip and say so."""
+    if os.environ.get("TORCH") == "0":
+        say("TORCH=0: without PyTorch")
+        return
+    install("torch", "requirements-torch.txt", ": 2.3 GB to download, 4.7 GB installed; TORCH=0 leaves it out")
 
 
 def install_editable() -> None:
@@ -132,9 +143,14 @@ def install_editable() -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--torch", action="store_true", help="also install PyTorch, unless TORCH=0")
+    args = parser.parse_args()
     check_tools()
     make_venv()
-    install_requirements()
+    install("requirements", "requirements-dev.txt")
+    if args.torch:
+        install_torch()
     run(PYTHON, ROOT / "tools" / "build_ext.py")
     install_editable()
 

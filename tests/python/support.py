@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import random
@@ -11,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 from mori.io import (
     BackendType,
@@ -27,6 +28,26 @@ from mori.tensor_utils import buffer_span
 
 WAIT_MS = 10_000
 BACKENDS = [BackendType.RDMA, BackendType.TCP]
+
+
+def cannot(need: str, reason: str) -> NoReturn:
+    """Skip the test because ``need`` is not here, or fail it if MORI_REQUIRE has ``need`` in its list."""
+    import pytest  # not at the top: peers load this file too
+
+    if need in os.environ.get("MORI_REQUIRE", "").split(","):
+        pytest.fail(f"MORI_REQUIRE has {need}, and {reason}")
+    pytest.skip(reason)
+
+
+def has_torch() -> bool:
+    """Tell whether PyTorch is installed, without the second that importing it takes."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def need_torch() -> None:
+    """Skip the test, or fail it, where PyTorch is not installed."""
+    if not has_torch():
+        cannot("torch", "torch is not installed")
 
 
 def pattern(size: int, seed: int = 1) -> bytes:

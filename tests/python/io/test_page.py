@@ -16,7 +16,7 @@ import pytest
 from test_stats import free_port
 
 from mori.io import BackendType, IOEngine
-from support import Region, finish, introduce, pattern
+from support import Region, cannot, finish, introduce, pattern
 
 SIZE = 1 << 20
 BIG = 2**64 - 1  # a uid that JavaScript has no number for
@@ -30,9 +30,7 @@ def browser() -> str:
         found = shutil.which(name)
         if found:
             return found
-    if "browser" in os.environ.get("MORI_REQUIRE", "").split(","):
-        pytest.fail("MORI_REQUIRE has browser, and there is no chromium")
-    pytest.skip("there is no chromium to look at the page with")
+    cannot("browser", "there is no chromium to look at the page with")
 
 
 def look(browser: str, url: str, home: Path, *options: str) -> str:
