@@ -23,6 +23,7 @@ from mori.tensor_utils import (
     gpu_tensor_view,
     tensor_span,
 )
+from support import need_torch
 
 
 class TestDtypes:
@@ -58,7 +59,9 @@ class TestDtypes:
         assert dtype_size(name) == size
 
     def test_torch(self) -> None:
-        torch = pytest.importorskip("torch", reason="torch is not installed")
+        need_torch()
+        import torch
+
         assert dtype_to_int(torch.bfloat16) == 1
         assert dtype_size(torch.float16) == 2
 
@@ -100,7 +103,9 @@ class TestBufferSpan:
 
 
 def test_tensor_span() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    need_torch()
+    import torch
+
     tensor = torch.zeros(4, 8)
     assert tensor_span(tensor) == (tensor.data_ptr(), 128, -1, MemoryLocationType.CPU)
     with pytest.raises(RuntimeError, match="contiguous"):

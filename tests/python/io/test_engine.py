@@ -23,7 +23,7 @@ from mori.io import (
     XgmiBackendConfig,
 )
 from mori.tensor_utils import buffer_span
-from support import Region, finish, introduce, pattern, succeed
+from support import Region, finish, introduce, need_torch, pattern, succeed
 
 CPU = MemoryLocationType.CPU
 
@@ -295,7 +295,9 @@ class TestTensorRegistration:
             engine.register_torch_tensor(_FakeTensor(bytearray(64), device="mps"))
 
     def test_real_tensor(self, engine: IOEngine) -> None:
-        torch = pytest.importorskip("torch", reason="torch is not installed")
+        need_torch()
+        import torch
+
         tensor = torch.arange(32, dtype=torch.int32)
         desc = engine.register_torch_tensor(tensor)
         assert (desc.data, desc.size, desc.loc) == (tensor.data_ptr(), 128, CPU)

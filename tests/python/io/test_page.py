@@ -26,11 +26,10 @@ EVIL = "<img src=x onerror=document.title='hacked'>"
 @pytest.fixture(scope="module")
 def browser() -> str:
     """The path of a Chromium."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found:
-            return found
-    cannot("browser", "there is no chromium to look at the page with")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        cannot("browser", "there is no chromium to look at the page with")
+    return found
 
 
 def look(browser: str, url: str, home: Path, *options: str) -> str:
