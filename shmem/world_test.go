@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/bootstrap"
+	"mori/core/memory"
+)
+
+// run makes a World of n PEs in this process and calls f on each at once.
+func run(t *testing.T, n int, cfg Config, f func(w *World) error) {
+	t.Helper()
+	if cfg.HeapSize == 0 {
+		cfg.HeapSize = 1 << 22
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 20 * time.Second
+	}
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	for i, g := range bootstrap.Local(n) {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			w, err := Init(context.Background(), g, cfg)
+			if err == nil {
+				err = errors.Join(f(w), w.Finalize(context.Background()))
+			}
+			errs[i] = err
+		}()
+	}
+	wait.Wait()
+	for pe, err := range errs {
+		if err != nil {
+			t.Errorf("PE %d: %v", pe, err)
+		}
+	}
+}
+
+func TestStoresReachTheOtherPE(t *testing.T) {
+	run(t, 3, Config{}, func(w *World) error {
+		right := (w.MyPE() + 1) % w.NPEs()
+		at := w.Ptr(w.heap.base+64, right)
+		memory.Store64(at, uint64(100+w.MyPE()))
+		if err := w.group.Barrier(context.Background()); err != nil {
+			return err
+		}
+		left := (w.MyPE() + 2) % w.NPEs()
+		if got := memory.Load64(w.heap.base + 64); got != uint64(100+left) {
+			t.Errorf("PE %d has %d, want %d", w.MyPE(), got, 100+left)
+		}
+		return nil
+	})
+}
