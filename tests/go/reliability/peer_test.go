@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -284,12 +285,40 @@ func (p *peerSide) arrived(raw json.RawMessage) (any, error) {
 
 func (p *peerSide) seccomp(json.RawMessage) (any, error) { return nil, forbidCMA() }
 
-func (p *peerSide) close(json.RawMessage) (any, error) { return nil, p.engine.Close() }
+func (p *peerSide) close(json.RawMessage) (any, error) {
+	err := p.engine.Close()
+	p.engine, p.sessions, p.statuses = nil, nil, nil
+	return nil, err
+}
 
 // leftovers are what a process still has.
-type leftovers struct{ Goroutines, Descriptors int }
+type leftovers struct {
+	Goroutines, Descriptors int
+	Shared                  []string // mappings that other processes may have, too
+	Heap                    uint64   // bytes that Go's collector cannot free
+}
 
 func (p *peerSide) left(json.RawMessage) (any, error) {
+	now := leftovers{Goroutines: runtime.NumGoroutine()}
 	fds, err := os.ReadDir("/proc/self/fd")
-	return leftovers{runtime.NumGoroutine(), len(fds)}, err
+	if err != nil {
+		return nil, err
+	}
+	now.Descriptors = len(fds)
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range strings.Split(string(maps), "\n") {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasSuffix(f[1], "s") {
+			now.Shared = append(now.Shared, line)
+		}
+	}
+	var m runtime.MemStats
+	for range 2 { // the second frees what finalizers of the first let go
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	now.Heap = m.HeapAlloc
+	return now, nil
 }
