@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mori/core/bootstrap"
+	"mori/core/fabric"
 	"mori/core/memory"
 )
 
@@ -57,6 +58,9 @@ type network interface {
 	// put and get queue a transfer, whose local bytes stay untouched until quiet.
 	put(pe int, b *block, off, src, n uint64) error
 	get(pe int, b *block, off, dst, n uint64) error
+
+	// atomic applies op to the word of size bytes at off, after what was put to the PE before a fence, and returns what was there.
+	atomic(pe int, b *block, off uint64, op fabric.AtomicOp, size int, value, compare uint64) (old uint64, err error)
 
 	// fence makes what was put to a PE before visible there before what is put later.
 	fence() error

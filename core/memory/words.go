@@ -24,9 +24,37 @@ func Load64(addr uint64) uint64       { return sys.Load64(addr) }
 func Store64(addr uint64, v uint64)   { sys.Store64(addr, v) }
 func Add64(addr, delta uint64) uint64 { return sys.Add64(addr, delta) }
 
-// Load32 and Store32 are the same for half words.
-func Load32(addr uint64) uint32     { return sys.Load32(addr) }
-func Store32(addr uint64, v uint32) { sys.Store32(addr, v) }
+// Swap64 writes a word atomically; And64, Or64 and Xor64 change its bits. They return what was there. CompareAndSwap64 writes it if it is old,
+// and reports whether it was.
+func Swap64(addr, v uint64) uint64              { return sys.Swap64(addr, v) }
+func And64(addr, mask uint64) uint64            { return sys.And64(addr, mask) }
+func Or64(addr, mask uint64) uint64             { return sys.Or64(addr, mask) }
+func CompareAndSwap64(addr, old, v uint64) bool { return sys.CompareAndSwap64(addr, old, v) }
+
+func Xor64(addr, mask uint64) uint64 {
+	for {
+		if old := sys.Load64(addr); sys.CompareAndSwap64(addr, old, old^mask) {
+			return old
+		}
+	}
+}
+
+// The same for half words.
+func Load32(addr uint64) uint32                        { return sys.Load32(addr) }
+func Store32(addr uint64, v uint32)                    { sys.Store32(addr, v) }
+func Add32(addr uint64, delta uint32) uint32           { return sys.Add32(addr, delta) }
+func Swap32(addr uint64, v uint32) uint32              { return sys.Swap32(addr, v) }
+func And32(addr uint64, mask uint32) uint32            { return sys.And32(addr, mask) }
+func Or32(addr uint64, mask uint32) uint32             { return sys.Or32(addr, mask) }
+func CompareAndSwap32(addr uint64, old, v uint32) bool { return sys.CompareAndSwap32(addr, old, v) }
+
+func Xor32(addr uint64, mask uint32) uint32 {
+	for {
+		if old := sys.Load32(addr); sys.CompareAndSwap32(addr, old, old^mask) {
+			return old
+		}
+	}
+}
 
 // FutexWait parks until somebody wakes addr, its value is not v, or timeout is over. The word may be in shared memory.
 func FutexWait(addr uint64, v uint32, timeout time.Duration) error {
@@ -35,3 +63,6 @@ func FutexWait(addr uint64, v uint32, timeout time.Duration) error {
 
 // FutexWake wakes up to n that are parked at addr, in any process.
 func FutexWake(addr uint64, n int) { _, _ = sys.FutexWake(addr, n, true) }
+
+// Yield lets other threads of the machine have the core.
+func Yield() { sys.Yield() }

@@ -54,6 +54,20 @@ func Store64(addr uint64, v uint64) { atomic.StoreUint64((*uint64)(pointer(addr)
 // Add64 adds delta to the word at addr atomically and returns the sum.
 func Add64(addr, delta uint64) uint64 { return atomic.AddUint64((*uint64)(pointer(addr)), delta) }
 
+// Add32 adds delta to the word at addr atomically and returns the sum.
+func Add32(addr uint64, delta uint32) uint32 {
+	return atomic.AddUint32((*uint32)(pointer(addr)), delta)
+}
+
+// Swap64 writes the word at addr atomically and returns what was there.
+func Swap64(addr, v uint64) uint64 { return atomic.SwapUint64((*uint64)(pointer(addr)), v) }
+
+// And64 and Or64 change the word at addr atomically and return what was there. And32 and Or32 are the same for half words.
+func And64(addr, mask uint64) uint64        { return atomic.AndUint64((*uint64)(pointer(addr)), mask) }
+func Or64(addr, mask uint64) uint64         { return atomic.OrUint64((*uint64)(pointer(addr)), mask) }
+func And32(addr uint64, mask uint32) uint32 { return atomic.AndUint32((*uint32)(pointer(addr)), mask) }
+func Or32(addr uint64, mask uint32) uint32  { return atomic.OrUint32((*uint32)(pointer(addr)), mask) }
+
 // CompareAndSwap32 writes the word at addr atomically if it is old, and reports whether it was.
 func CompareAndSwap32(addr uint64, old, v uint32) bool {
 	return atomic.CompareAndSwapUint32((*uint32)(pointer(addr)), old, v)
