@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+
+// Package hostmath is the arithmetic of MoE dispatch and combine on host memory: rows are moved by index lists
+// ([GatherRows], [ScatterRows], [CopyRows]), summed in float32 ([SumRows], [SumQuantRows]), converted between element
+// types ([Convert]), quantised in blocks ([QuantBlocks]) and counted by expert ([CountExperts]).
+//
+// # Memory
+//
+// Memory is named by address, since most of it is other processes' memory mapped here. Nothing is allocated, kept or
+// looked at after a call returns. Addresses need no alignment. That the memory is there, is long enough and does not
+// change during the call is the caller's promise: the functions see numbers only, and a wrong one is a crash. What can be
+// checked without touching memory (types, and lengths that must fit one another) is checked first, and then the error
+// wraps [ErrType] or [ErrShape] and no byte has been written.
+//
+// Destination and sources must not overlap, but for one case: a row of [SumRows] may be written over one of its own
+// sources of the same type, and [Convert] may work in place between types of one size.
+//
+// # Threads
+//
+// A call works on the caller's thread and starts none. Calls on disjoint destinations may run at the same time, so a
+// caller that wants more threads cuts the rows among them. Large copies use stores that pass the cache by; they are
+// fenced before the call returns, and so whatever the caller publishes next is ordered behind them.
+//
+// # Numbers
+//
+// Results are the same bit for bit on every machine: sums are made in float32 in the order of the table, multiplied and
+// then added, and rounded once, to nearest even. The state of the floating point unit that a caller may have changed
+// (rounding, subnormals as zero) is put aside during a call. The vector unit decides the speed only; [Variant] says which
+// one is in use, chosen when the first call is made.
+package hostmath
