@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+
+// Package ep brings the tokens of a mixture-of-experts layer to the ranks where their experts live (dispatch), and what the
+// experts made of them back (combine).
+//
+// # What there is
+//
+//	cfg := ep.DefaultConfig()              // or ep.ParseConfig(json); then cfg.Validate()
+//	layout, err := ep.NewLayout(cfg, 56)   // where everything lies in the symmetric memory of the op
+//	plan, board := ep.NewPlan(cfg), ep.NewBoard(cfg)
+//
+//	err = plan.Build(indices)              // my tokens' experts, [n, TopK]: rows, blocks and counts
+//	... publish plan.Counts(), and gather everybody's into board.Row(s) ...
+//	err = board.Admit()                    // who may send, and where each block lies
+//	err = plan.Place(board)                // my blocks' slots
+//
+// All of this is arithmetic: no clock, no goroutine, no input or output. The memory that indices and maps lie in is the caller's, and none is
+// kept. A Plan and a Board keep theirs, so that a call in the steady state allocates nothing.
+//
+// # Rows
+//
+// Expert e lives on rank e / ExpertsPerRank. A token becomes one row to each distinct rank that it chose an expert of, however many of
+// its choices that rank serves. A number below 0 or beyond the last expert goes nowhere; it stays as it is in the indices
+// that travel with the row, as do the experts of other ranks.
+//
+// # Dispatch
+//
+// Each step is a wait for all ranks at most, and every wait has a deadline. Flags hold the number of the call; they only grow.
+//
+//  1. Every rank s builds its plan and writes its counts c[s][0..n) into Layout.Counts of every rank, then sets Published[s] there.
+//  2. It waits for Published of all. This also says that every rank has entered this dispatch: that what the last one brought is done
+//     with, and may be overwritten. Now all ranks have the same matrix. The block of s at d starts at the sum of c[s'][d]
+//     over s' < s. A source whose rows find no room somewhere is left out by all in the same way (Board); it goes on with no rows, tells its caller so
+//     at the end, and stays in step: its next combine takes part and gives zeros.
+//  3. It copies its rows, with weights, indices, scales and positions, into its block at every destination d, then sets Arrived[s] there.
+//  4. It waits for Arrived of all. What d received are the Board.Total(d) first rows: without holes, by source, then by token.
+//
+// # Combine
+//
+//  1. Every rank d waits for Pulled of the last combine from all, for somebody may still read its CombineIn when no dispatch came between. Then it puts
+//     the rows of its experts there, in the order received, and sets Ready[d] at all.
+//  2. It waits for Ready of all.
+//  3. For token t, Plan.Rows tells the ranks and slots; the rows are summed in that order, in float32, and rounded once. They can be read
+//     in place, or pulled before, for all that a rank wants of another is one block.
+//  4. It sets Pulled at all. When it has left combine nobody waits for it.
+//
+// Counts are there twice, for even and odd dispatches. They need no more: to publish for dispatch k+2 a rank has left k+1, so all
+// have entered k+1 and are done with the board of k. The words behind a flag are there once: who writes those of call k+1 has the answer of
+// all to call k, which they gave after reading.
+//
+// # Why blocks, and not slots from a counter
+//
+// The usual way is that each row takes a slot from an atomic counter at its destination. Publishing counts first costs one message of 4n bytes
+// to each rank, which the wait for "everybody has entered" needs in any case. For this, no atomic operation crosses a wire; what goes from one rank to another is a
+// single write for each array, on which a network reaches its rate; the same input gives the same bytes, with sums in the same
+// order; an excess is known before a byte has moved; and the receiver finds all rows of a source without a search.
+//
+// # What the GPU path shares
+//
+// Config, Layout, the meaning of positions and routing maps, the order of rows, and the flags. Kernels plan and admit by themselves, on
+// the device; Plan and Board say what they must come to.
+//
+// # Errors
+//
+// Every error wraps one of the sentinels of errors.go. Only ErrRecvCap is about data; it leaves the op as good as before. ErrCounts means that
+// a rank wrote what no plan gives.
+package ep

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The causes that callers branch on.
+var (
+	ErrConfig  = errors.New("invalid configuration")
+	ErrShape   = errors.New("shape does not fit the configuration")
+	ErrMap     = errors.New("routing map does not fit the configuration")
+	ErrCounts  = errors.New("published counts are impossible")
+	ErrRecvCap = errors.New("more rows than a rank may receive")
+)
+
+// A CapError says which source was not admitted, and where its rows found no room. It wraps ErrRecvCap.
+type CapError struct {
+	Source, Dest int
+	Rows         int // that Source would bring to Dest
+	Used         int // rows of the sources admitted before it
+	Cap          int // rows that a rank may receive
+}
+
+// Error tells all numbers.
+func (e *CapError) Error() string {
+	return fmt.Sprintf("rank %d dispatches %d rows to rank %d, which receives %d of at most %d already: %v",
+		e.Source, e.Rows, e.Dest, e.Used, e.Cap, ErrRecvCap)
+}
+
+// Unwrap returns the sentinel.
+func (e *CapError) Unwrap() error { return ErrRecvCap }
