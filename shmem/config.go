@@ -27,4 +27,8 @@ type Config struct {
 	Host       string        // address that PEs of other hosts reach this one at
 	Timeout    time.Duration // of collective calls and waits, 0 = none
 	Log        *slog.Logger  // nil: none
+
+	// Interrupt is asked every now and then by a call that waits, on the goroutine that called. An error ends the wait. A collective
+	// call that it ends leaves the PEs out of step. Nil: none.
+	Interrupt func() error
 }

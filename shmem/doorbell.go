@@ -33,6 +33,7 @@ const (
 	firstSlice   = 100 * time.Microsecond // of parking
 	slice        = 10 * time.Millisecond
 	networkSlice = time.Millisecond
+	askEvery     = 100 * time.Millisecond // whether to go on
 )
 
 // cores is how many threads can run at once.
@@ -142,7 +143,7 @@ func (w *World) park(ready func() bool) error {
 	bell, waiters := w.control.base+bellAt, w.control.base+waitersAt
 	memory.Add32(waiters, 1)
 	defer memory.Add32(waiters, ^uint32(0))
-	deadline, most := w.deadline(), slice
+	deadline, most, asked := w.deadline(), slice, time.Now()
 	if w.net != nil {
 		most = networkSlice
 	}
@@ -153,6 +154,12 @@ func (w *World) park(ready func() bool) error {
 		}
 		if err := w.broken(); err != nil {
 			return err
+		}
+		if ask := w.cfg.Interrupt; ask != nil && time.Since(asked) >= askEvery {
+			asked = time.Now()
+			if err := ask(); err != nil {
+				return err
+			}
 		}
 		if !deadline.IsZero() {
 			left := time.Until(deadline)
