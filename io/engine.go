@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,7 +86,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if err != nil {
 		hostname = "localhost"
 	}
-	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
+	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: core.NodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
 	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
 	if err != nil {
@@ -101,17 +100,6 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		e.secret = secret(config.Get(config.AuthSecret))
 	}
 	return e, nil
-}
-
-// nodeID is the identity of this host.
-func nodeID(hostname string) string {
-	if id := config.Get(config.NodeID); id != "" {
-		return id
-	}
-	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && len(b) > 1 {
-		return strings.TrimSpace(string(b))
-	}
-	return hostname
 }
 
 func (e *Engine) closed() bool { return e.isClosed.Load() }
