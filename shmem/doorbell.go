@@ -79,6 +79,13 @@ func (w *World) broken() error {
 // await returns when ready does, or with an error that begins with what was awaited: the World broke, or its Timeout is over.
 // ready is called often, by this goroutine, and should do no more than load a word or a few.
 func (w *World) await(what func() string, ready func() bool) error {
+	return w.AwaitFor(w.cfg.Timeout, what, ready)
+}
+
+// AwaitFor is for layers that build protocols of their own out of symmetric memory: it waits as all waits here do until ready, for at most
+// timeout, where 0 is without end. Who makes ready true rings: by SignalSet, SignalAdd or an atomic. ready is called often, by this
+// goroutine, and should do no more than load a word or a few; what says what is awaited, for the error.
+func (w *World) AwaitFor(timeout time.Duration, what func() string, ready func() bool) error {
 	crowded := w.crowded()
 	for i := 0; i < quickLooks; i++ {
 		if ready() {
@@ -90,7 +97,7 @@ func (w *World) await(what func() string, ready func() bool) error {
 	}
 	err := w.broken()
 	if err == nil && !w.spin(crowded, ready) {
-		err = w.park(ready)
+		err = w.park(timeout, ready)
 	}
 	if err != nil && !ready() {
 		return fmt.Errorf("wait for %s: %w", what(), err)
@@ -139,11 +146,12 @@ func (w *World) spin(crowded bool, ready func() bool) bool {
 }
 
 // park sleeps until ready.
-func (w *World) park(ready func() bool) error {
+func (w *World) park(timeout time.Duration, ready func() bool) error {
 	bell, waiters := w.control.base+bellAt, w.control.base+waitersAt
 	memory.Add32(waiters, 1)
 	defer memory.Add32(waiters, ^uint32(0))
-	deadline, most, asked := w.deadline(), slice, time.Now()
+	began, most := time.Now(), slice
+	asked := began
 	if w.net != nil {
 		most = networkSlice
 	}
@@ -161,10 +169,10 @@ func (w *World) park(ready func() bool) error {
 				return err
 			}
 		}
-		if !deadline.IsZero() {
-			left := time.Until(deadline)
+		if timeout > 0 {
+			left := timeout - time.Since(began)
 			if left <= 0 {
-				return fmt.Errorf("%w after %v", ErrTimeout, w.cfg.Timeout)
+				return fmt.Errorf("%w after %v", ErrTimeout, timeout)
 			}
 			nap = min(nap, left)
 		}
