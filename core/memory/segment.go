@@ -4,6 +4,7 @@ package memory
 
 import (
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 
 	"mori/core/internal/sys"
@@ -13,11 +14,13 @@ import (
 // and may grow up to the limit that it was made with, without moving. The memory lives as long as somebody maps it.
 type Segment struct {
 	fd    int
+	whole []byte // what Close unmaps: bytes and, for the sake of their alignment, what is around them
 	bytes []byte // limit bytes; those behind size must not be touched
 	size  atomic.Uint64
 }
 
-// NewSegment makes a segment of size bytes that may grow to limit.
+// NewSegment makes a segment of size bytes that may grow to limit. It begins at a multiple of the largest power of two that is
+// not above limit, so that what is aligned in the segment is aligned in memory.
 func NewSegment(name string, size, limit uint64) (*Segment, error) {
 	if size > limit || limit == 0 || limit > 1<<46 {
 		return nil, fmt.Errorf("make segment %s of %d bytes, at most %d: not a size", name, size, limit)
@@ -26,7 +29,7 @@ func NewSegment(name string, size, limit uint64) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := mapSegment(fd, limit)
+	s, err := mapSegment(fd, limit, 1<<(bits.Len64(limit)-1))
 	if err != nil {
 		return nil, fmt.Errorf("make segment %s: %w", name, err)
 	}
@@ -35,13 +38,13 @@ func NewSegment(name string, size, limit uint64) (*Segment, error) {
 }
 
 // mapSegment takes fd over.
-func mapSegment(fd int, limit uint64) (*Segment, error) {
-	b, err := sys.MapWhole(fd, limit)
+func mapSegment(fd int, limit, align uint64) (*Segment, error) {
+	whole, b, err := sys.MapAligned(fd, limit, align)
 	if err != nil {
 		_ = sys.CloseFD(fd)
 		return nil, err
 	}
-	return &Segment{fd: fd, bytes: b}, nil
+	return &Segment{fd: fd, whole: whole, bytes: b}, nil
 }
 
 // Addr is where the segment begins in this process.
@@ -78,8 +81,8 @@ func (s *Segment) Close() error {
 	if s.bytes == nil {
 		return nil
 	}
-	err := sys.Free(s.bytes)
-	s.bytes = nil
+	err := sys.Free(s.whole)
+	s.whole, s.bytes = nil, nil
 	if e := sys.CloseFD(s.fd); err == nil {
 		err = e
 	}

@@ -4,6 +4,7 @@ package memory
 
 import (
 	"context"
+	"math/bits"
 	"testing"
 
 	"mori/core/internal/sys"
@@ -68,5 +69,26 @@ func TestSegmentIsShared(t *testing.T) {
 	}
 	if _, err := OpenSegment(context.Background(), ticket); err == nil {
 		t.Error("a sharer that is closed still shares")
+	}
+}
+
+func TestSegmentIsAligned(t *testing.T) {
+	for _, limit := range []uint64{1, 4096, 5000, 1 << 20, 3 << 20, 1 << 33} {
+		s, err := NewSegment("mori-test", 0, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		align := uint64(1) << (bits.Len64(limit) - 1)
+		if s.Addr()%align != 0 || s.Limit() != limit {
+			t.Errorf("limit %d: %d bytes at %#x, want a multiple of %#x", limit, s.Limit(), s.Addr(), align)
+		}
+		if err := s.Grow(min(limit, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		sys.Bytes(s.Addr(), 1)[0] = 1
+		sys.Bytes(s.Addr()+s.Size()-1, 1)[0] = 1
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -145,7 +145,7 @@ func OpenSegment(ctx context.Context, t Ticket) (*Segment, error) {
 		_ = sys.CloseFD(fd)
 		return nil, fmt.Errorf("map segment %d of %s: %w", t.ID, t.Socket, err)
 	}
-	seg, err := mapSegment(fd, t.Limit)
+	seg, err := mapSegment(fd, t.Limit, 1)
 	if err == nil {
 		err = seg.Seen()
 	}

@@ -52,13 +52,3 @@ func SizeOf(fd int) (uint64, error) {
 	}
 	return uint64(st.Size), nil
 }
-
-// MapWhole maps limit bytes of fd, shared, though the file may be smaller for now: what lies behind its end must not be touched.
-// Pages come into being when they are touched. Free unmaps.
-func MapWhole(fd int, limit uint64) ([]byte, error) {
-	b, err := unix.Mmap(fd, 0, int(limit), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes of shared memory: %w", limit, err)
-	}
-	return b, nil
-}
