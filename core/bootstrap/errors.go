@@ -2,9 +2,25 @@
 
 package bootstrap
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
-// A RankError names the rank that broke the group. It wraps ErrRankDied or ErrRankLeft.
+// What the errors of this package wrap.
+var (
+	ErrRankDied = errors.New("the rank has died")          // a RankError
+	ErrRankLeft = errors.New("the rank has left")          // a RankError
+	ErrClosed   = errors.New("the group is closed")        // by this rank
+	ErrMismatch = errors.New("the ranks do not agree")     // on their number, their order of calls, or who is who
+	ErrBusy     = errors.New("another call is on its way") // a rank makes one collective call at a time; the group is still good
+	ErrBadID    = errors.New("not a unique id")
+
+	errStranger = errors.New("who answers is not of this group")
+)
+
+// A RankError names the rank that broke the group. It wraps ErrRankDied or ErrRankLeft, and the cause.
 type RankError struct {
 	Rank  int
 	Left  bool  // it closed its group while others went on
@@ -15,17 +31,59 @@ type RankError struct {
 func (e *RankError) Error() string {
 	switch {
 	case e.Left:
-		return fmt.Sprintf("rank %d has left the group", e.Rank)
+		return fmt.Sprintf("rank %d has left (Close)", e.Rank)
 	case e.Cause == nil:
 		return fmt.Sprintf("rank %d has died", e.Rank)
 	}
 	return fmt.Sprintf("rank %d has died: %v", e.Rank, e.Cause)
 }
 
-// Unwrap returns the sentinel.
-func (e *RankError) Unwrap() error {
+// Unwrap returns the sentinel and the cause.
+func (e *RankError) Unwrap() []error {
+	sentinel := ErrRankDied
 	if e.Left {
-		return ErrRankLeft
+		sentinel = ErrRankLeft
 	}
-	return ErrRankDied
+	if e.Cause == nil {
+		return []error{sentinel}
+	}
+	return []error{sentinel, e.Cause}
+}
+
+// A failure is what breaks a group, in the form in which ranks tell each other.
+type failure struct {
+	kind failureKind
+	rank int // of died and left
+	text string
+}
+
+type failureKind uint8
+
+const (
+	failDied failureKind = 1 + iota
+	failLeft
+	failMismatch
+	failLate
+	failOther
+	failEnd
+)
+
+const maxFailureText = 4096
+
+// err is the failure as this rank's callers see it.
+func (f failure) err() error {
+	switch f.kind {
+	case failDied:
+		if f.text == "" {
+			return &RankError{Rank: f.rank}
+		}
+		return &RankError{Rank: f.rank, Cause: errors.New(f.text)}
+	case failLeft:
+		return &RankError{Rank: f.rank, Left: true}
+	case failMismatch:
+		return fmt.Errorf("%s: %w", f.text, ErrMismatch)
+	case failLate:
+		return fmt.Errorf("%s: %w", f.text, context.DeadlineExceeded)
+	}
+	return errors.New(f.text)
 }

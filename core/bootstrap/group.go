@@ -2,10 +2,7 @@
 
 package bootstrap
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // A Group is the ranks that started together, as one of them sees them. It exchanges small blobs, and notices when a
 // rank dies.
@@ -36,11 +33,3 @@ type Group interface {
 	// Close leaves the group. It does not wait for the others. Later calls answer ErrClosed.
 	Close() error
 }
-
-// What a RankError wraps, and others.
-var (
-	ErrRankDied = errors.New("the rank has died")
-	ErrRankLeft = errors.New("the rank has left the group")
-	ErrClosed   = errors.New("the group is closed")
-	ErrMismatch = errors.New("the ranks made different calls")
-)

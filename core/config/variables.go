@@ -33,6 +33,11 @@ const (
 	IOPostBatchSize    = "MORI_IO_POST_BATCH_SIZE"
 	IONumWorkerThreads = "MORI_IO_NUM_WORKER_THREADS"
 	IOPollCqMode       = "MORI_IO_POLL_CQ_MODE"
+	SocketIfname       = "MORI_SOCKET_IFNAME"
+	BootstrapTimeout   = "MORI_BOOTSTRAP_TIMEOUT"
+	BootstrapRank      = "MORI_RANK"
+	BootstrapSize      = "MORI_WORLD_SIZE"
+	BootstrapPlace     = "MORI_BOOTSTRAP"
 )
 
 // A Variable describes one environment variable.
@@ -77,6 +82,11 @@ func Variables() []Variable {
 		{Name: IOPostBatchSize, Default: "config", Meaning: "overrides post_batch_size: -1 or positive"},
 		{Name: IONumWorkerThreads, Default: "config", Meaning: "overrides num_worker_threads"},
 		{Name: IOPollCqMode, Default: "config", Meaning: "overrides poll_cq_mode: 0, polling, 1, event"},
+		{Name: SocketIfname, Default: "first that is not loopback", Meaning: "network interface by which ranks reach rank 0: name or start of a name, or several with commas; IPv4 before IPv6"},
+		{Name: BootstrapTimeout, Default: "300", Meaning: "how long ranks wait for each other at the start, and in exchanges without a limit of their own, s"},
+		{Name: BootstrapRank, Default: "as the launcher says", Meaning: "this process's rank, with " + BootstrapSize + " and " + BootstrapPlace + "; beats what a launcher has set"},
+		{Name: BootstrapSize, Default: "as the launcher says", Meaning: "how many ranks there are"},
+		{Name: BootstrapPlace, Default: "as the launcher says", Meaning: "where ranks meet: host:port of rank 0, or the path of a file that all of them see"},
 	}
 	for i := range all {
 		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {

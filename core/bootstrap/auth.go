@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+
+package bootstrap
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// The handshake on each connection. Both sides prove that they have the group's secret before anything else is believed; all messages
+// have a fixed length, so that a stranger can make us hold a few hundred bytes and no more.
+//
+//	dialer    magic u64, version u32, nonce [32]
+//	listener  magic u64, version u32, nonce [32], proof [32]
+//	dialer    ticket (who it is), proof [32]
+//
+// A proof is HMAC-SHA256 by the secret of its maker's role and all that was said before it. Frames follow, which are neither
+// authenticated nor encrypted.
+
+const (
+	secretSize = 32
+	proofSize  = sha256.Size
+	nonceSize  = 32
+
+	magic        = 0x6d6f72692d627331 // "mori-bs1"
+	wireVersion  = 1
+	greetingSize = 8 + 4 + nonceSize
+	ticketSize   = 1 + 4 + 4 + 2
+)
+
+// What a connection is for.
+const (
+	forRoot   = 1 + iota // a rank joins
+	forParent            // a rank that has joined connects to its parent in the tree
+)
+
+// A ticket says who dials and what for.
+type ticket struct {
+	use        uint8
+	rank, size uint32
+	port       uint16 // where it listens for its children in the tree, 0: it has none
+}
+
+func (t ticket) append(b []byte) []byte {
+	b = append(b, t.use)
+	b = binary.LittleEndian.AppendUint32(b, t.rank)
+	b = binary.LittleEndian.AppendUint32(b, t.size)
+	return binary.LittleEndian.AppendUint16(b, t.port)
+}
+
+// parseTicket reads ticketSize bytes.
+func parseTicket(b []byte) ticket {
+	return ticket{use: b[0], rank: binary.LittleEndian.Uint32(b[1:]), size: binary.LittleEndian.Uint32(b[5:]), port: binary.LittleEndian.Uint16(b[9:])}
+}
+
+func greeting() []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, greetingSize), magic)
+	b = binary.LittleEndian.AppendUint32(b, wireVersion)
+	b = b[:greetingSize]
+	rand.Read(b[12:]) // never fails
+	return b
+}
+
+// checkGreeting wraps errStranger if b is not of this protocol.
+func checkGreeting(b []byte) error {
+	if m := binary.LittleEndian.Uint64(b); m != magic {
+		return fmt.Errorf("%w: it speaks something else (%#x)", errStranger, m)
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v != wireVersion {
+		return fmt.Errorf("%w: protocol version %d, want %d", errStranger, v, wireVersion)
+	}
+	return nil
+}
+
+// prove is the proof of one role over what was said.
+func prove(secret [secretSize]byte, role string, said ...[]byte) [proofSize]byte {
+	h := hmac.New(sha256.New, secret[:])
+	h.Write([]byte(role))
+	for _, b := range said {
+		h.Write(b)
+	}
+	return [proofSize]byte(h.Sum(nil))
+}
+
+// greet is the handshake of who dials. It bounds no time: c has a deadline.
+func greet(c io.ReadWriter, secret [secretSize]byte, t ticket) error {
+	mine := greeting()
+	if _, err := c.Write(mine); err != nil {
+		return err
+	}
+	theirs := make([]byte, greetingSize+proofSize)
+	if _, err := io.ReadFull(c, theirs); err != nil {
+		return fmt.Errorf("%w: no answer: %w", errStranger, err)
+	}
+	theirs, proof := theirs[:greetingSize], theirs[greetingSize:]
+	if err := checkGreeting(theirs); err != nil {
+		return err
+	}
+	if want := prove(secret, "listener", mine, theirs); !hmac.Equal(proof, want[:]) {
+		return fmt.Errorf("%w: it has another secret", errStranger)
+	}
+	said := t.append(nil)
+	own := prove(secret, "dialer", mine, theirs, said)
+	_, err := c.Write(append(said, own[:]...))
+	return err
+}
+
+// admit is the handshake of who listens.
+func admit(c io.ReadWriter, secret [secretSize]byte) (ticket, error) {
+	theirs := make([]byte, greetingSize)
+	if _, err := io.ReadFull(c, theirs); err != nil {
+		return ticket{}, err
+	}
+	if err := checkGreeting(theirs); err != nil {
+		return ticket{}, err
+	}
+	mine := greeting()
+	own := prove(secret, "listener", theirs, mine)
+	if _, err := c.Write(append(mine[:greetingSize:greetingSize], own[:]...)); err != nil {
+		return ticket{}, err
+	}
+	said := make([]byte, ticketSize+proofSize)
+	if _, err := io.ReadFull(c, said); err != nil {
+		return ticket{}, err
+	}
+	said, proof := said[:ticketSize], said[ticketSize:]
+	if want := prove(secret, "dialer", theirs, mine, said); !hmac.Equal(proof, want[:]) {
+		return ticket{}, fmt.Errorf("%w: it has another secret", errStranger)
+	}
+	return parseTicket(said), nil
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+package bootstrap
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// Limits on strangers: so many connections may be in the handshake at once, the oldest is dropped for a new one, and each is dropped after so
+// long.
+const (
+	maxHandshakes = 512
+	handshakeTime = 5 * time.Second
+)
+
+// A door lets ranks of the group in by the handshake.
+type door struct {
+	listener net.Listener
+	secret   [secretSize]byte
+	enter    func(ticket, *net.TCPConn) // owns the connection
+
+	wait sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	waiting []net.Conn // in the handshake, oldest first
+}
+
+func openDoor(l net.Listener, secret [secretSize]byte, enter func(ticket, *net.TCPConn)) *door {
+	d := &door{listener: l, secret: secret, enter: enter}
+	d.wait.Add(1)
+	go d.accept()
+	return d
+}
+
+func (d *door) accept() {
+	defer d.wait.Done()
+	for {
+		c, err := d.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // out of descriptors, say: that may pass
+			continue
+		}
+		if d.queue(c) {
+			d.wait.Add(1)
+			go d.greet(c)
+		}
+	}
+}
+
+// queue counts c among those in the handshake.
+func (d *door) queue(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		_ = c.Close()
+		return false
+	}
+	if len(d.waiting) >= maxHandshakes {
+		_ = d.waiting[0].Close()
+		d.waiting = d.waiting[1:]
+	}
+	d.waiting = append(d.waiting, c)
+	return true
+}
+
+// unqueue ends the count, and tells whether c is still wanted.
+func (d *door) unqueue(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, w := range d.waiting {
+		if w == c {
+			d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
+			return !d.closed
+		}
+	}
+	return false
+}
+
+func (d *door) greet(c net.Conn) {
+	defer d.wait.Done()
+	err := c.SetDeadline(time.Now().Add(handshakeTime))
+	var t ticket
+	if err == nil {
+		t, err = admit(c, d.secret)
+	}
+	if wanted := d.unqueue(c); err != nil || !wanted {
+		_ = c.Close()
+		return
+	}
+	d.enter(t, c.(*net.TCPConn))
+}
+
+// close ends the listening and every handshake, and waits for both.
+func (d *door) close() {
+	d.mu.Lock()
+	d.closed = true
+	for _, c := range d.waiting {
+		_ = c.Close()
+	}
+	d.mu.Unlock()
+	_ = d.listener.Close()
+	d.wait.Wait()
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait of a test that should succeed.
+const patience = 30 * time.Second
+
+// newID makes an id on loopback.
+func loopbackID(t testing.TB) UniqueID {
+	t.Helper()
+	t.Setenv("MORI_SOCKET_IFNAME", "lo")
+	id, err := NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reservations.release(id) })
+	return id
+}
+
+// joinAll joins as all ranks of a new group in this process.
+func joinAll(t testing.TB, size int, o Options) []Group {
+	t.Helper()
+	id := loopbackID(t)
+	if o.Timeout == 0 {
+		o.Timeout = patience
+	}
+	groups := make([]Group, size)
+	for i, err := range ranks(size, func(rank int) (err error) {
+		groups[rank], err = Join(context.Background(), id, rank, size, o)
+		return err
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", i, err)
+		}
+	}
+	t.Cleanup(func() { closeAll(groups) })
+	if t.Failed() {
+		t.FailNow()
+	}
+	return groups
+}
+
+func closeAll(groups []Group) {
+	for _, g := range groups {
+		if g != nil {
+			_ = g.Close()
+		}
+	}
+}
+
+// ranks runs f for each rank at once.
+func ranks(size int, f func(rank int) error) []error {
+	errs := make(chan error, size)
+	out := make([]error, size)
+	for rank := range size {
+		go func() { out[rank] = f(rank); errs <- nil }()
+	}
+	for range size {
+		<-errs
+	}
+	return out
+}
+
+// pattern is the blob of a rank in a round: of another length and other bytes for each.
+func pattern(rank, round int) []byte {
+	return bytes.Repeat(fmt.Appendf(nil, "%d/%d ", rank, round), (rank*7+round*13)%50)
+}
+
+func exercise(g Group) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for round := range 20 {
+		got, err := g.AllGather(ctx, pattern(g.Rank(), round))
+		if err != nil {
+			return err
+		}
+		for rank, b := range got {
+			if !bytes.Equal(b, pattern(rank, round)) {
+				return fmt.Errorf("round %d: rank %d's blob is %q", round, rank, b)
+			}
+			clear(b) // it is ours
+		}
+		root := round % g.Size()
+		if b, err := g.Broadcast(ctx, root, pattern(g.Rank(), round)); err != nil || !bytes.Equal(b, pattern(root, round)) {
+			return fmt.Errorf("round %d: broadcast gave %q, %v", round, b, err)
+		}
+		if err := g.Barrier(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestRanksExchange(t *testing.T) {
+	for _, c := range []struct{ size, radix int }{{1, 8}, {2, 8}, {3, 1}, {4, 2}, {5, 1}, {7, 2}, {9, 8}, {10, 8}, {16, 3}, {16, 8}, {64, 8}, {64, 2}} {
+		t.Run(fmt.Sprintf("%d ranks radix %d", c.size, c.radix), func(t *testing.T) {
+			groups := joinAll(t, c.size, Options{radix: c.radix})
+			if err := errors.Join(each(groups, exercise)...); err != nil {
+				t.Error(err)
+			}
+			if err := errors.Join(each(groups, func(g Group) error { return g.Close() })...); err != nil {
+				t.Error(err)
+			}
+			for _, g := range groups {
+				if g.Err() != nil {
+					t.Errorf("rank %d: %v after all have closed", g.Rank(), g.Err())
+				}
+				if err := g.Barrier(context.Background()); !errors.Is(err, ErrClosed) {
+					t.Errorf("barrier after Close: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestNeverComingRanksAreNamedToAll(t *testing.T) {
+	id := loopbackID(t)
+	const size = 12
+	missing := map[int]bool{3: true, 5: true, 6: true, 7: true, 10: true}
+	errs := ranks(size, func(rank int) error {
+		if missing[rank] {
+			return nil
+		}
+		_, err := Join(context.Background(), id, rank, size, Options{Timeout: 300 * time.Millisecond})
+		return err
+	})
+	for rank, err := range errs {
+		if !missing[rank] && (err == nil || !strings.Contains(err.Error(), "ranks 3, 5-7, 10 have not come within 3") || !errors.Is(err, context.DeadlineExceeded)) {
+			t.Errorf("rank %d: %v, want an error that names ranks 3, 5-7, 10", rank, err)
+		}
+	}
+}
+
+func TestRankZeroNeverComes(t *testing.T) {
+	id := loopbackID(t)
+	_, err := Join(context.Background(), id, 1, 2, Options{Timeout: 100 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 0 has not come") {
+		t.Errorf("got %v, want an error that names rank 0", err)
+	}
+}
+
+func TestMissingCallIsNamedToAll(t *testing.T) {
+	groups := joinAll(t, 20, Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	for rank, err := range each(groups, func(g Group) error {
+		if r := g.Rank(); r == 2 || r >= 17 {
+			<-g.Failed()
+			return g.Err()
+		}
+		return g.Barrier(ctx)
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "ranks 2, 17-19 have not come to barrier") || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("rank %d: %v, want an error that names ranks 2, 17-19", rank, err)
+		}
+	}
+}
+
+func TestDifferentCallsAreNamedToAll(t *testing.T) {
+	for _, odd := range []int{0, 1, 9} {
+		groups := joinAll(t, 12, Options{})
+		for rank, err := range each(groups, func(g Group) error {
+			if g.Rank() == odd {
+				_, err := g.AllGather(context.Background(), nil)
+				return err
+			}
+			return g.Barrier(context.Background())
+		}) {
+			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d in all-gather", odd)) {
+				t.Errorf("rank %d: %v, want ErrMismatch that names rank %d", rank, err, odd)
+			}
+		}
+	}
+}
+
+func TestLeavingIsNamedToAll(t *testing.T) {
+	for _, leaver := range []int{0, 1, 9} {
+		groups := joinAll(t, 12, Options{})
+		_ = groups[leaver].Close()
+		for rank, err := range each(groups, func(g Group) error { return g.Barrier(context.Background()) }) {
+			var who *RankError
+			if rank != leaver && (!errors.As(err, &who) || who.Rank != leaver || !who.Left || !errors.Is(err, ErrRankLeft)) {
+				t.Errorf("rank %d: %v, want an error that says that rank %d left", rank, err, leaver)
+			}
+		}
+	}
+}
+
+// cut ends all connections of g as its death would.
+func cut(g Group) {
+	m := g.(*member)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	for _, l := range m.links {
+		_ = l.conn.Close()
+	}
+}
+
+func TestDeathIsNamedToAll(t *testing.T) {
+	for _, dead := range []int{0, 1, 9} {
+		for _, idle := range []bool{true, false} {
+			groups := joinAll(t, 12, Options{})
+			time.AfterFunc(20*time.Millisecond, func() { cut(groups[dead]) })
+			for rank, err := range each(groups, func(g Group) error {
+				if g.Rank() == dead {
+					return nil
+				}
+				if !idle {
+					return g.Barrier(context.Background())
+				}
+				<-g.Failed()
+				return g.Err()
+			}) {
+				var who *RankError
+				if rank != dead && (!errors.As(err, &who) || who.Rank != dead || who.Left || !errors.Is(err, ErrRankDied)) {
+					t.Errorf("rank %d: %v, want an error that says that rank %d died", rank, err, dead)
+				}
+			}
+		}
+	}
+}
