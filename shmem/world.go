@@ -30,6 +30,8 @@ type World struct {
 	control *block // words that PEs wait on and collectives meet at, never the user's
 	heap    *block // StaticHeap and VMMHeap
 
+	teams teams
+
 	mu     sync.Mutex // of collective bookkeeping
 	closed atomic.Bool
 	fault  atomic.Pointer[error] // what ended the World for good
@@ -99,6 +101,9 @@ func (w *World) open(ctx context.Context) (err error) {
 		return err
 	}
 	if w.control, err = w.newBlock(ctx, "control", controlSize, controlSize); err != nil {
+		return err
+	}
+	if err = w.openTeams(ctx); err != nil {
 		return err
 	}
 	if w.heap, err = w.newBlock(ctx, "heap", w.cfg.HeapSize, w.cfg.HeapSize); err != nil {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// ways to meet: each team of several members is tested with each of them. hosts is on how many hosts the PEs are made believe to be.
+var ways = []struct {
+	name    string
+	central bool
+	hosts   int
+}{{"dissemination", false, 1}, {"central", true, 1}, {"two hosts", true, 2}, {"three hosts", true, 3}}
+
+// everyWay runs f on n PEs for each way to meet, sizes permitting.
+func everyWay(t *testing.T, sizes []int, f func(t *testing.T, w *World) error) {
+	for _, n := range sizes {
+		for _, way := range ways {
+			if way.hosts > n {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", way.name, n), func(t *testing.T) {
+				run(t, n, Config{}, func(w *World) error {
+					pretend(w, way.hosts, way.central)
+					return f(t, w)
+				})
+			})
+		}
+	}
+}
+
+// pretend makes TeamWorld anew as if the PEs were on several hosts, every other one on the same, or their hosts were crowded.
+func pretend(w *World, hosts int, central bool) {
+	for pe := range w.n {
+		w.teams.leader[pe] = pe % hosts
+		w.teams.crowd[pe] = central
+	}
+	all := make([]int, w.n)
+	for pe := range all {
+		all[pe] = pe
+	}
+	w.teams.world = w.newTeam("world", 0, all)
+}
+
+func TestNobodyLeavesABarrierBeforeAllHaveEntered(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5, 8} {
+		for _, way := range ways {
+			t.Run(fmt.Sprintf("%s/%d", way.name, n), func(t *testing.T) {
+				var entered [8]atomic.Int64
+				run(t, n, Config{}, func(w *World) error {
+					pretend(w, min(way.hosts, n), way.central)
+					for i := int64(1); i <= 300; i++ {
+						entered[w.MyPE()].Store(i)
+						if err := w.BarrierAll(); err != nil {
+							return err
+						}
+						for pe := range n {
+							if got := entered[pe].Load(); got != i && got != i+1 {
+								return fmt.Errorf("after barrier %d PE %d is at %d", i, pe, got)
+							}
+						}
+						if i%50 == 0 && w.MyPE() == int(i/50)%n {
+							time.Sleep(2 * time.Millisecond) // the others park
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+func TestDifferentCallsAreNamed(t *testing.T) {
+	everyWay(t, []int{2, 3, 8}, func(t *testing.T, w *World) error {
+		for i := range 20 {
+			var err error
+			odd := i % w.NPEs()
+			if w.MyPE() == odd {
+				err = w.SyncAll()
+			} else {
+				err = w.BarrierAll()
+			}
+			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), fmt.Sprintf("PE %d: sync", odd)) {
+				return fmt.Errorf("PE %d calls sync, the others barrier: %w", odd, err)
+			}
+			if err := w.BarrierAll(); err != nil { // the team is as good as before
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestWhoDoesNotComeIsNamed(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			const n, missing = 5, 3
+			done := make(chan struct{})
+			var left atomic.Int64
+			run(t, n, Config{Timeout: 300 * time.Millisecond}, func(w *World) error {
+				w.cfg.Timeout = 100 * time.Millisecond
+				defer func() { w.cfg.Timeout = 20 * time.Second }()
+				pretend(w, way.hosts, way.central)
+				if w.MyPE() == missing {
+					<-done
+					return nil
+				}
+				err := w.BarrierAll()
+				if left.Add(1) == n-1 {
+					close(done)
+				}
+				if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), fmt.Sprintf("PEs [%d] ", missing)) {
+					return fmt.Errorf("PE %d does not come: %w", missing, err)
+				}
+				if again := w.SyncAll(); !errors.Is(again, ErrTimeout) {
+					return fmt.Errorf("the team is broken: %w", again)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestBarrierOfABrokenWorld(t *testing.T) {
+	run(t, 2, Config{}, func(w *World) error {
+		if err := w.BarrierAll(); err != nil {
+			return err
+		}
+		fault := errors.New("PE 7 is dead")
+		if w.MyPE() == 0 {
+			time.AfterFunc(20*time.Millisecond, func() { w.fault.Store(&fault) })
+			if err := w.BarrierAll(); !errors.Is(err, fault) {
+				return fmt.Errorf("in the barrier: %w", err)
+			}
+			w.fault.Store(nil)
+		}
+		return nil
+	})
+}
+
+func TestBarrierAllocatesNothing(t *testing.T) {
+	everyWay(t, []int{2, 4}, func(t *testing.T, w *World) error {
+		const rounds = 200
+		if w.MyPE() > 0 {
+			for range rounds + 1 { // AllocsPerRun makes one more
+				if err := w.BarrierAll(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		var err error
+		if n := testing.AllocsPerRun(rounds, func() { err = errors.Join(err, w.BarrierAll()) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		return err
+	})
+}
+
+func TestBarrierOfNoTeam(t *testing.T) {
+	var none *Team
+	if err := none.Barrier(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("barrier: %v", err)
+	}
+	if err := none.Sync(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("sync: %v", err)
+	}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"mori/core/memory"
+)
+
+// A teamCall is what a PE says of a collective call when it meets the others, so that different calls end in an error on all of them
+// instead of in corruption. Meeting compares only a hash; who called what is looked up after that.
+type teamCall struct {
+	kind teamCallKind
+	args [recordLen - 1]uint64
+}
+
+// A teamCallKind is which collective call, with refused if the PE's own arguments are not valid: then nobody must go on.
+type teamCallKind uint64
+
+const (
+	teamSync teamCallKind = 1 + iota
+	teamBarrier
+	teamSplitStrided
+	teamSplit2D
+	teamDestroy
+	teamBroadcast
+	teamFCollect
+	teamCollect
+	teamAllToAll
+	teamAllToAllS
+	teamReduce
+	teamExplain // the PEs tell each other what they called
+
+	refused teamCallKind = 1 << 32
+)
+
+// teamText is how a call reads, with its arguments.
+var teamText = [...]string{
+	teamSync:         "sync",
+	teamBarrier:      "barrier",
+	teamSplitStrided: "split from PE %d with stride %d and %d PEs",
+	teamSplit2D:      "split into rows of %d",
+	teamDestroy:      "destroy",
+	teamBroadcast:    "broadcast of %[3]d bytes at offset %#[2]x to %#[1]x from PE %[4]d",
+	teamFCollect:     "fcollect of %[3]d bytes at offset %#[2]x to %#[1]x",
+	teamCollect:      "collect of at most %[3]d bytes at offset %#[2]x to %#[1]x",
+	teamAllToAll:     "alltoall of %[3]d bytes at offset %#[2]x to %#[1]x",
+	teamAllToAllS:    "alltoalls of %[3]d elements of %[4]d bytes with strides %[5]d and %[6]d at offset %#[2]x to %#[1]x",
+	teamReduce:       "reduction %[4]d of %[3]d elements of type %[5]d at offset %#[2]x to %#[1]x",
+	teamExplain:      "explanation",
+}
+
+// argsOf is how many arguments each teamText has.
+var argsOf = [...]int{teamSplitStrided: 3, teamSplit2D: 1, teamBroadcast: 4, teamFCollect: 3, teamCollect: 3, teamAllToAll: 3,
+	teamAllToAllS: 6, teamReduce: 5, teamExplain: 0}
+
+// String reads like: fcollect of 8 bytes at offset 0x40 to 0x80.
+func (c teamCall) String() string {
+	kind := c.kind &^ refused
+	if kind == 0 || int(kind) >= len(teamText) {
+		return fmt.Sprintf("call %d", kind)
+	}
+	args := make([]any, argsOf[kind])
+	for i := range args {
+		args[i] = c.args[i]
+		if kind == teamSplitStrided {
+			args[i] = int64(c.args[i])
+		}
+	}
+	text := fmt.Sprintf(teamText[kind], args...)
+	if c.kind&refused != 0 {
+		text += ", which is not valid there"
+	}
+	return text
+}
+
+// hash is 31 bits of the call.
+func (c *teamCall) hash() uint32 {
+	h := mix(uint64(c.kind))
+	for _, v := range c.args {
+		h = mix(h ^ v)
+	}
+	return uint32(h >> 33)
+}
+
+// mix is a bijection in which each bit changes half of all others.
+func mix(h uint64) uint64 {
+	h += 0x9e3779b97f4a7c15
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// meet returns when all members have made this call. bad is why this PE's arguments are not valid, nil if they are. It needs t.mu.
+func (t *Team) meet(c *teamCall, bad error) error {
+	if bad != nil {
+		c.kind |= refused
+	}
+	same, err := t.sync(c.hash())
+	if err == nil && !same {
+		err = t.explain(c)
+	}
+	return errors.Join(bad, err)
+}
+
+// leave returns when all members are done with what they met for.
+func (t *Team) leave() error {
+	_, err := t.sync(0)
+	return err
+}
+
+// A record is what the members tell each other with a call.
+type record [recordLen]uint64
+
+// exchange is meet, and returns what each member told.
+//
+// A member overwrites its record when it enters the call after next. By then everybody has entered the next call, and so has read it.
+func (t *Team) exchange(c *teamCall, bad error, mine record) ([]record, error) {
+	at := t.area + recordAt + uint64((t.epoch+1)&1)*recordLen*8
+	for i, v := range mine {
+		memory.Store64(t.w.control.base+at+uint64(i)*8, v)
+	}
+	if err := t.meet(c, bad); err != nil {
+		return nil, err
+	}
+	all := make([]record, len(t.members))
+	for rank := range all {
+		if err := t.read(rank, at, &all[rank]); err != nil {
+			return nil, t.spoil(err)
+		}
+	}
+	return all, nil
+}
+
+// read reads the record at off of a member's control block.
+func (t *Team) read(rank int, off uint64, r *record) error {
+	w, pe := t.w, t.members[rank]
+	if at := w.control.peers[pe].mapped; at != 0 {
+		for i := range r {
+			r[i] = memory.Load64(at + off + uint64(i)*8)
+		}
+		return nil
+	}
+	raw := make([]byte, recordLen*8)
+	if err := w.net.get(pe, w.control, off, memory.AddrOf(raw), recordLen*8); err != nil {
+		return err
+	}
+	if err := w.drain(); err != nil {
+		return err
+	}
+	for i := range r {
+		r[i] = memory.Load64(memory.AddrOf(raw) + uint64(i)*8)
+	}
+	return nil
+}
+
+// explain names who called what, after all members have seen that they called different things.
+func (t *Team) explain(c *teamCall) error {
+	mine := record{uint64(c.kind)}
+	copy(mine[1:], c.args[:])
+	all, err := t.exchange(&teamCall{kind: teamExplain}, nil, mine)
+	if err != nil {
+		return errors.Join(ErrMismatch, err)
+	}
+	var kinds []record
+	pes := map[record][]int{}
+	for rank, r := range all {
+		if pes[r] == nil {
+			kinds = append(kinds, r)
+		}
+		pes[r] = append(pes[r], t.members[rank])
+	}
+	text := make([]string, len(kinds))
+	for i, r := range kinds {
+		other := teamCall{kind: teamCallKind(r[0])}
+		copy(other.args[:], r[1:])
+		text[i] = fmt.Sprintf("PEs %v: %v", pes[r], other)
+		if len(pes[r]) == 1 {
+			text[i] = fmt.Sprintf("PE %d: %v", pes[r][0], other)
+		}
+	}
+	return fmt.Errorf("%s: %w", strings.Join(text, "; "), ErrMismatch)
+}
