@@ -26,6 +26,8 @@ struct hm_sum {
 const char *hm_variant(void);
 // Makes the variant of that name the one in use; 0 if this machine cannot run it. For tests.
 int hm_use_variant(const char *name);
+// memcpy, for benchmarks.
+void hm_memcpy(uint64_t dst, uint64_t src, uint64_t n);
 
 // dst row i = src row idx[i], or dst row idx[i] = src row i; rows with idx[i] < 0 are left out.
 void hm_gather_rows(uint64_t dst, uint64_t src, uint64_t row_bytes, const int32_t *idx, uint64_t n);

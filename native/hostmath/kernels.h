@@ -1,33 +1,38 @@
 // SPDX-License-Identifier: MIT
 //
 // The loops that exist once for each vector unit. loops.h has their text, and each variant_*.c compiles it for one unit.
-// Rows are worked on in pieces of at most HM_PIECE elements, whose sums stay in the first-level cache.
+// Rows are worked on in pieces of at most HM_PIECE elements, whose float32 sums stay in the first-level cache.
 
 #ifndef MORI_HOSTMATH_KERNELS_H
 #define MORI_HOSTMATH_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "hostmath.h"
 
+#define HM_PTR(p) ((void *)(uintptr_t)(p))
+
 enum { HM_PIECE = 512 };
+
+// Elements at addresses of any alignment.
+typedef float hm_float __attribute__((aligned(1), may_alias));
+typedef int32_t hm_i32 __attribute__((aligned(1), may_alias));
+
+enum { HM_INF = 0x7f800000, HM_NAN = 0x7fc00000, HM_ABS = 0x7fffffff };
+
+static const uint8_t hm_size[HM_FLOATS] = {4, 2, 1, 1};
 
 struct hm_kernels {
 	const char *name;
-	// acc = src and acc += src, and the same with src * w.
-	void (*load[HM_FLOATS])(float *acc, const void *src, size_t n);
-	void (*add[HM_FLOATS])(float *acc, const void *src, size_t n);
-	void (*load_weighted[HM_FLOATS])(float *acc, const void *src, size_t n, float w);
-	void (*add_weighted[HM_FLOATS])(float *acc, const void *src, size_t n, float w);
-	// acc = src * scale and so on, for e4m3fn in blocks; the product is rounded before it is weighted.
-	void (*load_scaled)(float *acc, const void *src, size_t n, float scale, float w);
-	void (*add_scaled)(float *acc, const void *src, size_t n, float scale, float w);
-	// dst = acc in another type; over is what the type has for numbers that do not fit.
-	void (*store[HM_FLOATS])(void *dst, const float *acc, size_t n, int32_t over);
-	// dst = acc with all NaNs one.
-	void (*store_sum[HM_FLOATS])(void *dst, const float *acc, size_t n, int32_t over);
-	// The largest finite magnitude, as its bits.
+	// acc = src, [type][1] acc += src, [type][.][1] with src * w for src. src * w is rounded before it is added.
+	void (*add[HM_FLOATS][2][2])(float *acc, const void *src, size_t n, float w);
+	// The same with src * scale for src, for e4m3fn in blocks; that product is rounded too.
+	void (*add_scaled[2][2])(float *acc, const void *src, size_t n, float scale, float w);
+	// dst = acc in another type; over is what the type has for numbers that do not fit. [type][1] makes all NaNs one.
+	void (*store[HM_FLOATS][2])(void *dst, const float *acc, size_t n, int32_t over);
+	// The bits of the largest finite magnitude.
 	int32_t (*amax)(const float *acc, size_t n);
 	// dst = acc / scale in e4m3fn.
 	void (*quant)(void *dst, const float *acc, size_t n, float scale);

@@ -30,6 +30,9 @@ func useVariant(name string) bool {
 	return C.hm_use_variant((*C.char)(unsafe.Pointer(&c[0]))) != 0
 }
 
+// memcpy is C's, for benchmarks to compare with.
+func memcpy(dst, src, n uint64) { C.hm_memcpy(C.uint64_t(dst), C.uint64_t(src), C.uint64_t(n)) }
+
 // GatherRows copies row idx[i] at src to row i at dst, rows of rowBytes without gaps. Where idx[i] is negative, row i
 // stays as it is.
 func GatherRows(dst, src, rowBytes uint64, idx []int32) {

@@ -3,8 +3,6 @@
 // Which variant is in use. It is chosen when the first call is made, from what the processor and the kernel can do.
 
 #include <stdatomic.h>
-#include <stddef.h>
-#include <string.h>
 
 #include "kernels.h"
 
