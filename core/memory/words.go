@@ -19,6 +19,17 @@ func AddrOf(b []byte) uint64 { return sys.AddrOf(b) }
 // Copy copies n bytes between two places of this process.
 func Copy(dst, src, n uint64) { copy(sys.Bytes(dst, int(n)), sys.Bytes(src, int(n))) }
 
+// Move is Copy of memory that may not be there: EFAULT.
+func Move(dst, src, n uint64) error { return sys.Move(dst, src, n) }
+
+// MoveStrided moves count elements of size bytes each, one after the other, dstep bytes apart at dst and sstep apart at src.
+func MoveStrided(dst, dstep, src, sstep, size, count uint64) error {
+	return sys.MoveStrided(dst, dstep, src, sstep, size, count)
+}
+
+// Fence makes stores before it visible to all before loads and stores after it are done.
+func Fence() { sys.Fence() }
+
 // Load64 reads a word atomically, Store64 writes it, Add64 adds to it and returns the sum.
 func Load64(addr uint64) uint64       { return sys.Load64(addr) }
 func Store64(addr uint64, v uint64)   { sys.Store64(addr, v) }
@@ -66,3 +77,6 @@ func FutexWake(addr uint64, n int) { _, _ = sys.FutexWake(addr, n, true) }
 
 // Yield lets other threads of the machine have the core.
 func Yield() { sys.Yield() }
+
+// Mapped reports whether all of n bytes at addr are memory of this process. It does not say whether they may be written.
+func Mapped(addr, n uint64) bool { return sys.Mapped(addr, n) }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"runtime/debug"
+	"syscall"
+)
+
+// MoveStrided copies count elements of size bytes each, one after the other, that lie dstep bytes apart at dst and sstep apart at src. Errors are
+// those of Move.
+func MoveStrided(dst, dstep, src, sstep, size, count uint64) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil { // nothing else here panics
+			err = syscall.EFAULT
+		}
+	}()
+	switch size {
+	case 1:
+		strided[uint8](dst, dstep, src, sstep, count)
+	case 2:
+		strided[uint16](dst, dstep, src, sstep, count)
+	case 4:
+		strided[uint32](dst, dstep, src, sstep, count)
+	case 8:
+		strided[uint64](dst, dstep, src, sstep, count)
+	default:
+		for range count {
+			copy(Bytes(dst, int(size)), Bytes(src, int(size)))
+			dst, src = dst+dstep, src+sstep
+		}
+	}
+	return nil
+}
+
+// strided is MoveStrided of elements that a register holds. They may lie at any address.
+func strided[T uint8 | uint16 | uint32 | uint64](dst, dstep, src, sstep, count uint64) {
+	for range count {
+		*(*T)(pointer(dst)) = *(*T)(pointer(src))
+		dst, src = dst+dstep, src+sstep
+	}
+}
