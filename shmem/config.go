@@ -3,6 +3,8 @@
 package shmem
 
 import (
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 )
@@ -17,18 +19,56 @@ const (
 	Isolation              // each allocation is a block of its own
 )
 
+var modeText = [...]string{StaticHeap: "static_heap", VMMHeap: "vmm_heap", Isolation: "isolation"}
+
+// String is the mode as MORI_SHMEM_MODE names it.
+func (m Mode) String() string {
+	if m < 0 || int(m) >= len(modeText) {
+		return fmt.Sprintf("mode %d", int(m))
+	}
+	return modeText[m]
+}
+
 // Config shapes a World. All PEs have the same Mode, HeapSize and ChunkSize.
 type Config struct {
 	Mode       Mode
-	HeapSize   uint64        // bytes: of the heap, of what it may grow to, of all blocks together
-	ChunkSize  uint64        // bytes by which a VMMHeap grows
+	HeapSize   uint64        // bytes: of the heap, of what it may grow to, of all blocks together. Pages are taken as they are touched
+	ChunkSize  uint64        // bytes by which a VMMHeap grows; 0 is 64 MiB
 	DisableP2P bool          // map no peer's memory: go through core/fabric even on one host
 	NodeID     string        // PEs with equal ids map each other's memory
-	Host       string        // address that PEs of other hosts reach this one at
+	Host       string        // address that PEs of other hosts reach this one at; "": only this host does
+	QPPerPE    int           // MORI_NUM_QP_PER_PE, which devices heed
 	Timeout    time.Duration // of collective calls and waits, 0 = none
 	Log        *slog.Logger  // nil: none
 
 	// Interrupt is asked every now and then by a call that waits, on the goroutine that called. An error ends the wait. A collective
 	// call that it ends leaves the PEs out of step. Nil: none.
 	Interrupt func() error
+}
+
+const (
+	defaultChunk = 64 << 20
+	leastHeap    = reserved + grain
+	mostHeap     = 1 << 45
+)
+
+// validate refuses what cannot be, and fills in what is left out. root is the root of the file system.
+func (c *Config) validate(root fs.FS) error {
+	if c.Mode < StaticHeap || c.Mode > Isolation {
+		return fmt.Errorf("heap mode %d: %w", int(c.Mode), ErrInvalid)
+	}
+	if c.HeapSize < leastHeap || c.HeapSize > mostHeap {
+		return fmt.Errorf("a heap of %d bytes, want %d to %d: %w", c.HeapSize, leastHeap, uint64(mostHeap), ErrInvalid)
+	}
+	if n, who := memoryLimit(root); n > 0 && c.HeapSize > n {
+		return fmt.Errorf("a heap of %d bytes where %s allows %d: set MORI_SHMEM_HEAP_SIZE lower: %w", c.HeapSize, who, n, ErrNoMemory)
+	}
+	if c.ChunkSize == 0 {
+		c.ChunkSize = defaultChunk
+	}
+	c.ChunkSize = min(c.ChunkSize, c.HeapSize)
+	if c.Mode == VMMHeap && c.ChunkSize < leastHeap {
+		return fmt.Errorf("a heap that grows by %d bytes, want at least %d: %w", c.ChunkSize, leastHeap, ErrInvalid)
+	}
+	return nil
 }

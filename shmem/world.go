@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"mori/core/bootstrap"
-	"mori/core/fabric"
 	"mori/core/memory"
 )
 
@@ -24,6 +25,7 @@ type World struct {
 	cfg   Config
 	log   *slog.Logger
 	me, n int
+	nodes []hello // of all PEs
 	share *memory.Sharer
 	net   network // to PEs whose memory is not mapped; nil if there is none
 
@@ -32,43 +34,20 @@ type World struct {
 
 	teams teams
 
-	mu     sync.Mutex // of collective bookkeeping
+	mu      sync.Mutex // of collective bookkeeping
+	calls   uint64     // of agree
+	arena   *allocator // of heap
+	alone   uint64     // bytes of all isolated blocks
+	nextID  uint64     // of an isolated block
+	buffers map[uint64]uint64
+
+	isolated atomic.Pointer[[]*block] // by base; replaced, never changed
+
 	closed atomic.Bool
 	fault  atomic.Pointer[error] // what ended the World for good
-}
+	dead   chan struct{}         // closed when there is a fault
 
-// A block is symmetric: every PE has one of the same size, and an address in it means the same offset everywhere.
-type block struct {
-	seg   *memory.Segment
-	base  uint64 // seg.Addr()
-	size  uint64 // seg.Limit()
-	peers []place
-}
-
-// A place is where a PE's part of a block is, as this PE reaches it.
-type place struct {
-	mapped uint64          // address in this process, 0: not mapped
-	seg    *memory.Segment // whose mapping that is; nil for our own
-	remote remote          // what network made of the PE's key, if not mapped
-}
-
-// A remote names a PE's part of a block to the network.
-type remote struct{ key, base uint64 }
-
-// A network reaches the PEs whose memory is not mapped here. Offsets are in b.
-type network interface {
-	// put and get queue a transfer, whose local bytes stay untouched until quiet.
-	put(pe int, b *block, off, src, n uint64) error
-	get(pe int, b *block, off, dst, n uint64) error
-
-	// atomic applies op to the word of size bytes at off, after what was put to the PE before a fence, and returns what was there.
-	atomic(pe int, b *block, off uint64, op fabric.AtomicOp, size int, value, compare uint64) (old uint64, err error)
-
-	// fence makes what was put to a PE before visible there before what is put later.
-	fence() error
-
-	// quiet waits until all that was queued is done.
-	quiet(ctx context.Context) error
+	stop, watched chan struct{} // end the watching of the group
 }
 
 // controlSize is the size of the control block.
@@ -76,15 +55,19 @@ const controlSize = 1 << 20
 
 // Init makes a World of the group's ranks, PE i being rank i, and takes the group over: Finalize closes it. Collective.
 func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
-	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size()}
+	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), buffers: map[uint64]uint64{},
+		dead: make(chan struct{}), stop: make(chan struct{}), watched: make(chan struct{})}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
 	}
+	w.isolated.Store(&[]*block{})
+	go w.watch()
 	ctx, cancel := w.bounded(ctx)
 	defer cancel()
 	if err := w.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("initialise shmem as PE %d of %d: %w", w.me, w.n, err), w.close())
 	}
+	w.log.Info("shmem is initialised", "pe", w.me, "npes", w.n, "node", w.cfg.NodeID, "mode", w.cfg.Mode, "heap", w.cfg.HeapSize)
 	return w, nil
 }
 
@@ -96,8 +79,13 @@ func (w *World) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, w.cfg.Timeout)
 }
 
+// open gets everything, PE by PE alike.
 func (w *World) open(ctx context.Context) (err error) {
-	if w.share, err = memory.NewSharer(); err != nil {
+	cause := w.cfg.validate(os.DirFS("/"))
+	if cause == nil {
+		w.share, cause = memory.NewSharer()
+	}
+	if err = w.meet(ctx, cause); err != nil {
 		return err
 	}
 	if w.control, err = w.newBlock(ctx, "control", controlSize, controlSize); err != nil {
@@ -106,105 +94,122 @@ func (w *World) open(ctx context.Context) (err error) {
 	if err = w.openTeams(ctx); err != nil {
 		return err
 	}
-	if w.heap, err = w.newBlock(ctx, "heap", w.cfg.HeapSize, w.cfg.HeapSize); err != nil {
-		return err
-	}
-	return w.group.Barrier(ctx)
-}
-
-// An offer is what a PE tells the others about its part of a block.
-type offer struct {
-	Node   string
-	Ticket memory.Ticket
-	Error  string // why it has none
-}
-
-// newBlock makes this PE's part of a block and finds those of the others. Collective.
-func (w *World) newBlock(ctx context.Context, name string, size, limit uint64) (*block, error) {
-	b := &block{size: limit, peers: make([]place, w.n)}
-	mine := offer{Node: w.cfg.NodeID}
-	seg, err := memory.NewSegment("mori-shmem-"+name, size, limit)
-	if err != nil {
-		mine.Error = err.Error()
-	} else {
-		b.seg, b.base = seg, seg.Addr()
-		mine.Ticket = w.share.Share(seg)
-	}
-	text, _ := json.Marshal(mine) // plain fields
-	blobs, err := w.group.AllGather(ctx, text)
-	for pe, blob := range blobs {
-		if err == nil {
-			err = w.place(ctx, b, pe, blob)
-		}
-	}
-	if err == nil {
-		err = w.group.Barrier(ctx) // nobody unmaps before everybody has mapped
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make the %s of %d bytes: %w", name, size, err), b.close())
-	}
-	return b, nil
-}
-
-// place finds PE pe's part of b by its offer.
-func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error {
-	var o offer
-	if err := json.Unmarshal(blob, &o); err != nil {
-		return fmt.Errorf("read the offer of PE %d: %w", pe, err)
-	}
-	if o.Error != "" {
-		return fmt.Errorf("PE %d: %s", pe, o.Error)
-	}
-	if pe == w.me {
-		b.peers[pe].mapped = b.base
+	if w.cfg.Mode == Isolation {
 		return nil
 	}
-	if o.Node != w.cfg.NodeID || w.cfg.DisableP2P {
-		return fmt.Errorf("PE %d on node %s: %w", pe, o.Node, ErrUnreachable)
+	size := w.cfg.HeapSize
+	if w.cfg.Mode == VMMHeap {
+		size = min(size, w.cfg.ChunkSize)
 	}
-	seg, err := memory.OpenSegment(ctx, o.Ticket)
-	if err != nil {
-		return fmt.Errorf("map the memory of PE %d: %w", pe, err)
+	w.arena = newAllocator(size, w.cfg.HeapSize)
+	w.heap, err = w.newBlock(ctx, "heap", size, w.cfg.HeapSize)
+	return err
+}
+
+// A hello is what PEs know of each other from the beginning.
+type hello struct {
+	Version    int // of what PEs tell each other and lay out in memory
+	Node       string
+	DisableP2P bool
+	Mode       Mode
+	HeapSize   uint64
+	ChunkSize  uint64
+	PID        int
+	Error      string // why the PE cannot be one
+}
+
+const helloVersion = 1
+
+// meet exchanges hellos. cause is why this PE cannot be one, or nil.
+func (w *World) meet(ctx context.Context, cause error) error {
+	mine := hello{Version: helloVersion, Node: w.cfg.NodeID, DisableP2P: w.cfg.DisableP2P, Mode: w.cfg.Mode, HeapSize: w.cfg.HeapSize, ChunkSize: w.cfg.ChunkSize, PID: os.Getpid()}
+	if cause != nil {
+		mine.Error = cause.Error()
 	}
-	b.peers[pe] = place{mapped: seg.Addr(), seg: seg}
+	text, _ := json.Marshal(mine) // plain fields
+	blobs, err := w.gather(ctx, text)
+	if err != nil || cause != nil {
+		return errors.Join(cause, err)
+	}
+	w.nodes = make([]hello, w.n)
+	for pe, blob := range blobs {
+		h := &w.nodes[pe]
+		if err := json.Unmarshal(blob, h); err != nil {
+			return fmt.Errorf("read the greeting of PE %d: %w", pe, err)
+		}
+		if h.Error != "" {
+			return fmt.Errorf("PE %d: %s: %w", pe, h.Error, errElsewhere)
+		}
+	}
+	for pe, h := range w.nodes { // all see the same first one that differs
+		if first := w.nodes[0]; h.Version != first.Version || h.Mode != first.Mode || h.HeapSize != first.HeapSize || h.ChunkSize != first.ChunkSize {
+			return fmt.Errorf("PE 0 has a heap %s, PE %d %s: %w", first.heap(), pe, h.heap(), ErrMismatch)
+		}
+	}
 	return nil
 }
 
-// close unmaps all parts.
-func (b *block) close() error {
-	var errs []error
-	for i := range b.peers {
-		if s := b.peers[i].seg; s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
-	if b.seg != nil {
-		errs = append(errs, b.seg.Close())
-	}
-	return errors.Join(errs...)
+func (h hello) heap() string {
+	return fmt.Sprintf("of %d bytes (%s, chunks of %d, version %d)", h.HeapSize, h.Mode, h.ChunkSize, h.Version)
 }
 
-// Finalize waits for all PEs and frees everything. Collective.
+// watch ends the World when a PE has died.
+func (w *World) watch() {
+	defer close(w.watched)
+	select {
+	case <-w.group.Failed():
+		w.fail(w.group.Err())
+	case <-w.stop:
+	}
+}
+
+// fail ends the World for good: whoever waits, and all later calls, get the first cause.
+func (w *World) fail(cause error) {
+	if !w.fault.CompareAndSwap(nil, &cause) {
+		return
+	}
+	close(w.dead)
+	w.log.Error("shmem is broken", "pe", w.me, "cause", cause)
+}
+
+// Finalize waits for all PEs and frees everything. No other call may be on its way. Collective.
 func (w *World) Finalize(ctx context.Context) error {
 	if w.closed.Swap(true) {
 		return nil
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	ctx, cancel := w.bounded(ctx)
 	defer cancel()
-	return errors.Join(w.group.Barrier(ctx), w.close())
+	var errs []error
+	if fault := w.fault.Load(); fault != nil {
+		errs = append(errs, *fault)
+	} else {
+		if w.net != nil {
+			errs = append(errs, w.net.quiet(ctx))
+		}
+		_, err := w.gather(ctx, nil)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(append(errs, w.close())...); err != nil {
+		return fmt.Errorf("finalize PE %d of %d: %w", w.me, w.n, err)
+	}
+	return nil
 }
 
 // close frees what there is.
 func (w *World) close() error {
 	w.closed.Store(true)
+	close(w.stop)
+	<-w.watched
 	var errs []error
+	for _, b := range append([]*block{w.heap, w.control}, *w.isolated.Load()...) {
+		if b != nil {
+			errs = append(errs, w.drop(b))
+		}
+	}
 	if w.share != nil {
 		errs = append(errs, w.share.Close())
-	}
-	for _, b := range []*block{w.heap, w.control} {
-		if b != nil {
-			errs = append(errs, b.close())
-		}
 	}
 	return errors.Join(append(errs, w.group.Close())...)
 }
@@ -213,14 +218,34 @@ func (w *World) close() error {
 func (w *World) MyPE() int { return w.me }
 func (w *World) NPEs() int { return w.n }
 
+// Closed reports whether Finalize was called.
+func (w *World) Closed() bool { return w.closed.Load() }
+
 // locate finds the block that holds n bytes at the symmetric address addr.
 func (w *World) locate(addr, n uint64) (b *block, off uint64, err error) {
 	if b = w.heap; b != nil {
-		if off = addr - b.base; off < b.size && n <= b.size-off {
+		if off, ok := b.holds(addr, n); ok {
 			return b, off, nil
 		}
+	} else if b, off = w.isolatedAt(addr, n); b != nil {
+		return b, off, nil
 	}
 	return nil, 0, fmt.Errorf("%d bytes at %#x: %w", n, addr, ErrNotSym)
+}
+
+// isolatedAt finds the isolated block that holds n bytes at addr, nil if there is none.
+func (w *World) isolatedAt(addr, n uint64) (*block, uint64) {
+	list := *w.isolated.Load()
+	i, found := slices.BinarySearchFunc(list, addr, compareBase)
+	if !found {
+		i--
+	}
+	if i >= 0 {
+		if off, ok := list[i].holds(addr, n); ok {
+			return list[i], off
+		}
+	}
+	return nil, 0
 }
 
 // Ptr is where PE pe's copy of what is at the symmetric address addr can be loaded and stored, 0 if it cannot (shmem_ptr).

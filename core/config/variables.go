@@ -33,6 +33,15 @@ const (
 	IOPostBatchSize    = "MORI_IO_POST_BATCH_SIZE"
 	IONumWorkerThreads = "MORI_IO_NUM_WORKER_THREADS"
 	IOPollCqMode       = "MORI_IO_POLL_CQ_MODE"
+	ShmemLogLevel      = "MORI_SHMEM_LOG_LEVEL"
+	ShmemDevice        = "MORI_SHMEM_DEVICE"
+	ShmemMode          = "MORI_SHMEM_MODE"
+	ShmemHeapSize      = "MORI_SHMEM_HEAP_SIZE"
+	ShmemHeapType      = "MORI_SHMEM_HEAP_TYPE"
+	ShmemVMMChunkSize  = "MORI_SHMEM_VMM_CHUNK_SIZE"
+	ShmemTimeout       = "MORI_SHMEM_TIMEOUT"
+	DisableP2P         = "MORI_DISABLE_P2P"
+	NumQPPerPE         = "MORI_NUM_QP_PER_PE"
 	SocketIfname       = "MORI_SOCKET_IFNAME"
 	BootstrapTimeout   = "MORI_BOOTSTRAP_TIMEOUT"
 	BootstrapRank      = "MORI_RANK"
@@ -82,6 +91,15 @@ func Variables() []Variable {
 		{Name: IOPostBatchSize, Default: "config", Meaning: "overrides post_batch_size: -1 or positive"},
 		{Name: IONumWorkerThreads, Default: "config", Meaning: "overrides num_worker_threads"},
 		{Name: IOPollCqMode, Default: "config", Meaning: "overrides poll_cq_mode: 0, polling, 1, event"},
+		{Name: ShmemLogLevel, Default: "", Meaning: "log level of mori.shmem; beats " + GlobalLogLevel},
+		{Name: ShmemDevice, Default: "host", Meaning: "where the symmetric heap is: host, or gpu, which this build refuses"},
+		{Name: ShmemMode, Default: "static_heap", Meaning: "static_heap, vmm_heap (grows in chunks) or isolation (each allocation is a mapping of its own)"},
+		{Name: ShmemHeapSize, Default: "4G", Meaning: "size of the symmetric heap of each PE, such as 512M; of a vmm_heap what it may grow to, default 16G. Pages are taken when they are touched"},
+		{Name: ShmemHeapType, Default: "uncached", Meaning: "uncached or normal; no difference on host memory"},
+		{Name: ShmemVMMChunkSize, Default: "64M", Meaning: "what a vmm_heap grows by; at least 64M"},
+		{Name: ShmemTimeout, Default: BootstrapTimeout, Meaning: "time limit of waits and collective calls of mori.shmem, s; 0 = none"},
+		{Name: DisableP2P, Default: "off", Meaning: "1 or true: PEs of one host do not map each other's memory, but go through a transport"},
+		{Name: NumQPPerPE, Default: "4", Meaning: "queue pairs for each PE, of devices that have them"},
 		{Name: SocketIfname, Default: "first that is not loopback", Meaning: "network interface by which ranks reach rank 0: name or start of a name, or several with commas; IPv4 before IPv6"},
 		{Name: BootstrapTimeout, Default: "300", Meaning: "how long ranks wait for each other at the start, and in exchanges without a limit of their own, s"},
 		{Name: BootstrapRank, Default: "as the launcher says", Meaning: "this process's rank, with " + BootstrapSize + " and " + BootstrapPlace + "; beats what a launcher has set"},

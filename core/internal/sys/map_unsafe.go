@@ -30,3 +30,11 @@ func MapAligned(fd int, limit, align uint64) (whole, b []byte, err error) {
 	}
 	return whole, b, nil
 }
+
+// Mapped reports whether all of n bytes at addr are mapped: msync looks, and MS_ASYNC has it do nothing else.
+func Mapped(addr, n uint64) bool {
+	page := uint64(unix.Getpagesize())
+	begin := addr &^ (page - 1)
+	_, _, errno := unix.Syscall(unix.SYS_MSYNC, uintptr(begin), uintptr(addr+n-begin), unix.MS_ASYNC)
+	return errno == 0
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"mori/core"
+	"mori/core/config"
+	"mori/core/logging"
+)
+
+const (
+	defaultHeap    = 4 << 30
+	defaultVMMHeap = 16 << 30
+	leastChunk     = 64 << 20
+)
+
+// ConfigFromEnv is what the environment asks for. What it says wrongly is logged, and the default taken; what this build cannot do is an error,
+// which wraps errors.ErrUnsupported.
+func ConfigFromEnv() (Config, error) {
+	log := logging.For("shmem")
+	warn := func(err error) {
+		if err != nil {
+			log.Warn("environment variable ignored", "error", err)
+		}
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "localhost"
+	}
+	cfg := Config{Log: log, NodeID: core.NodeID(hostname), DisableP2P: config.Flag(config.DisableP2P, false)}
+	if err = device(config.Get(config.ShmemDevice)); err != nil {
+		return cfg, err
+	}
+	cfg.Mode, err = mode(config.Get(config.ShmemMode))
+	warn(err)
+	switch v := strings.ToLower(strings.TrimSpace(config.Get(config.ShmemHeapType))); v {
+	case "", "normal", "uncached": // which make no difference on host memory
+	default:
+		warn(fmt.Errorf("%s=%q: want uncached or normal", config.ShmemHeapType, v))
+	}
+	warn(cfg.sizes(log))
+	cfg.QPPerPE, err = config.Int(config.NumQPPerPE, 4, 1, math.MaxInt32)
+	warn(err)
+	seconds, err := config.Int(config.BootstrapTimeout, 300, 1, math.MaxInt32)
+	warn(err)
+	seconds, err = config.Int(config.ShmemTimeout, seconds, 0, math.MaxInt32)
+	warn(err)
+	cfg.Timeout = time.Duration(seconds) * time.Second
+	return cfg, nil
+}
+
+// sizes reads the sizes of the heap. Defaults shrink to what memory there is; what the user says does not.
+func (c *Config) sizes(log *slog.Logger) error {
+	def := uint64(defaultHeap)
+	if c.Mode == VMMHeap {
+		def = defaultVMMHeap
+	}
+	if n, who := memoryLimit(os.DirFS("/")); n > 0 && n/2 < def {
+		def = max(n/2, leastHeap) &^ (1<<20 - 1)
+		log.Info("the default heap is smaller than usual", "bytes", def, "because", who, "allows", n)
+	}
+	var wrong, small error
+	c.HeapSize, wrong = size(config.ShmemHeapSize, def)
+	c.ChunkSize, small = size(config.ShmemVMMChunkSize, defaultChunk)
+	if c.ChunkSize < leastChunk {
+		small = fmt.Errorf("%s=%d: want at least %d", config.ShmemVMMChunkSize, c.ChunkSize, leastChunk)
+		c.ChunkSize = leastChunk
+	}
+	return errors.Join(wrong, small)
+}
+
+// device reads which device the heap is on.
+func device(text string) error {
+	switch v := strings.ToLower(strings.TrimSpace(text)); v {
+	case "", "host":
+		return nil
+	case "gpu":
+		return fmt.Errorf("%s=%s: this build has its symmetric heap on host memory only: %w", config.ShmemDevice, text, errors.ErrUnsupported)
+	default:
+		return fmt.Errorf("%s=%q: want host or gpu: %w", config.ShmemDevice, text, ErrInvalid)
+	}
+}
+
+// mode reads a heap mode, in lower or in upper case.
+func mode(text string) (Mode, error) {
+	text = strings.TrimSpace(text)
+	for m, name := range modeText {
+		if text == name || text == strings.ToUpper(name) {
+			return Mode(m), nil
+		}
+	}
+	if text == "" {
+		return StaticHeap, nil
+	}
+	return StaticHeap, fmt.Errorf("%s=%q: want %s", config.ShmemMode, text, strings.Join(modeText[:], ", "))
+}
+
+// size reads a variable, unset is def, and anything wrong is def and an error.
+func size(name string, def uint64) (uint64, error) {
+	text := config.Get(name)
+	if strings.TrimSpace(text) == "" {
+		return def, nil
+	}
+	n, err := ParseSize(text)
+	if err != nil {
+		return def, fmt.Errorf("%s: %w", name, err)
+	}
+	return n, nil
+}
+
+// ParseSize reads a number of bytes: digits, and K, M, G or T, which may be followed by B or iB. All are powers of 1024.
+func ParseSize(text string) (uint64, error) {
+	t := strings.ToUpper(strings.TrimSpace(text))
+	digits := strings.TrimRight(t, "KMGTIB ")
+	shift, known := 0, true
+	if unit := strings.TrimSpace(t[len(digits):]); unit != "" && unit != "B" {
+		at := strings.IndexByte("KMGT", unit[0])
+		known = at >= 0 && (unit[1:] == "" || unit[1:] == "B" || unit[1:] == "IB")
+		shift = 10 * (at + 1)
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || !known || n == 0 || n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("%q is no size: want a number of bytes such as 67108864, 64M, 64MB or 64MiB: %w", text, ErrInvalid)
+	}
+	return n << shift, nil
+}

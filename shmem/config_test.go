@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"mori/core/bootstrap"
+	"mori/core/config"
+)
+
+// environment replaces the environment of the test.
+func environment(t *testing.T, env map[string]string) {
+	config.SetLookup(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	t.Cleanup(func() { config.SetLookup(nil) })
+}
+
+func TestConfigFromEnv(t *testing.T) {
+	environment(t, map[string]string{"MORI_SHMEM_HEAP_SIZE": "64MiB", "MORI_SHMEM_MODE": "VMM_HEAP", "MORI_SHMEM_VMM_CHUNK_SIZE": "128M", "MORI_DISABLE_P2P": "1",
+		"MORI_NODE_ID": "rack7", "MORI_BOOTSTRAP_TIMEOUT": "7", "MORI_SHMEM_DEVICE": "host", "MORI_SHMEM_HEAP_TYPE": "normal"})
+	c, err := ConfigFromEnv()
+	if err != nil || c.HeapSize != 64<<20 || c.Mode != VMMHeap || c.ChunkSize != 128<<20 || !c.DisableP2P || c.NodeID != "rack7" || c.Timeout != 7*time.Second || c.QPPerPE != 4 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestConfigOfAnEmptyEnvironment(t *testing.T) {
+	environment(t, nil)
+	c, err := ConfigFromEnv()
+	if err != nil || c.HeapSize > 4<<30 || c.HeapSize < 64<<20 || c.Mode != StaticHeap || c.ChunkSize != 64<<20 || c.DisableP2P || c.NodeID == "" || c.Timeout != 300*time.Second {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestWrongVariablesAreDefaults(t *testing.T) {
+	environment(t, nil)
+	want, err := ConfigFromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment(t, map[string]string{"MORI_SHMEM_HEAP_SIZE": "lots", "MORI_SHMEM_MODE": "Vmm_Heap", "MORI_SHMEM_VMM_CHUNK_SIZE": "1M", "MORI_NUM_QP_PER_PE": "0",
+		"MORI_SHMEM_TIMEOUT": "-1", "MORI_SHMEM_HEAP_TYPE": "cold"})
+	c, err := ConfigFromEnv()
+	if err != nil || c.HeapSize != want.HeapSize || c.Mode != StaticHeap || c.ChunkSize != 64<<20 || c.QPPerPE != 4 || c.Timeout != 300*time.Second {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestDevices(t *testing.T) {
+	environment(t, map[string]string{"MORI_SHMEM_DEVICE": "gpu"})
+	if _, err := ConfigFromEnv(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("gpu: %v", err)
+	}
+	environment(t, map[string]string{"MORI_SHMEM_DEVICE": "abacus"})
+	if _, err := ConfigFromEnv(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("abacus: %v", err)
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"1": 1, "4096": 4096, "1K": 1 << 10, "2kb": 2 << 10, "3KiB": 3 << 10, "4M": 4 << 20, "5 GB": 5 << 30, " 6gib ": 6 << 30, "1T": 1 << 40, "7B": 7,
+	} {
+		if got, err := ParseSize(text); got != want || err != nil {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "K", "-1", "1.5G", "1KK", "1IB", "1KI", "1BK", "1X", "99999999999999999999", "9223372036854775807K", "0x10"} {
+		if got, err := ParseSize(text); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %d, %v; want an error", text, got, err)
+		}
+	}
+}
+
+func FuzzParseSize(f *testing.F) {
+	for _, s := range []string{"4GiB", "64M", "x", "1 B"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if n, err := ParseSize(text); (err == nil) != (n != 0) {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
+	})
+}
+
+func TestMemoryLimit(t *testing.T) {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	mem := file("MemTotal:       24000 kB\nMemFree: 1 kB\n")
+	for name, c := range map[string]struct {
+		root fstest.MapFS
+		want uint64
+		who  string
+	}{
+		"nothing tells":     {fstest.MapFS{}, 0, ""},
+		"the machine":       {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("0::/\n")}, 24000 << 10, "the machine's memory"},
+		"a cgroup":          {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("4096\n")}, 4096, "/sys/fs/cgroup/a/b/memory.max"},
+		"its parent":        {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"), "sys/fs/cgroup/a/memory.max": file("8192")}, 8192, "/sys/fs/cgroup/a/memory.max"},
+		"a container's own": {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("12288")}, 12288, "/sys/fs/cgroup/memory.max"},
+		"version 1":         {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("5:cpu:/x\n4:memory:/x\n"), "sys/fs/cgroup/memory/x/memory.limit_in_bytes": file("16384")}, 16384, "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"},
+		"version 1, none":   {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("4:memory:/x\n"), "sys/fs/cgroup/memory/x/memory.limit_in_bytes": file("9223372036854771712")}, 24000 << 10, "the machine's memory"},
+	} {
+		if n, who := memoryLimit(c.root); n != c.want || who != c.who {
+			t.Errorf("%s: %d by %q, want %d by %q", name, n, who, c.want, c.who)
+		}
+	}
+}
+
+func TestHeapsThatCannotBe(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  Config
+		want error
+	}{
+		"no heap":                  {Config{}, ErrInvalid},
+		"more than addresses":      {Config{HeapSize: 1 << 60}, ErrInvalid},
+		"more than memory":         {Config{HeapSize: 1 << 45}, ErrNoMemory},
+		"a mode that there is not": {Config{HeapSize: 1 << 20, Mode: 7}, ErrInvalid},
+		"chunks of a byte":         {Config{HeapSize: 1 << 20, Mode: VMMHeap, ChunkSize: 1}, ErrInvalid},
+	} {
+		groups := bootstrap.Local(2)
+		done := make(chan error, 2)
+		for i, g := range groups {
+			cfg := c.cfg
+			if i == 1 { // who has done nothing wrong hears of it, too
+				cfg = Config{HeapSize: 1 << 20}
+			}
+			cfg.Timeout = 10 * time.Second
+			go func() {
+				_, err := Init(context.Background(), g, cfg)
+				if i == 0 && !errors.Is(err, c.want) || i == 1 && !errors.Is(err, errElsewhere) {
+					t.Errorf("%s, PE %d: %v", name, i, err)
+				}
+				done <- err
+			}()
+		}
+		for range groups {
+			<-done
+		}
+	}
+}

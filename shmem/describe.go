@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+// A Description says what a World is made of.
+type Description struct {
+	PE    int        `json:"pe"`
+	NPEs  int        `json:"npes"`
+	Node  string     `json:"node"`
+	Heap  HeapInfo   `json:"heap"`
+	Peers []PeerInfo `json:"peers"`
+	Fault string     `json:"fault,omitempty"` // what ended the World
+}
+
+// HeapInfo is this PE's heap, in bytes. It is the same on all PEs.
+type HeapInfo struct {
+	Mode        string `json:"mode"`
+	Size        uint64 `json:"size"`    // that it may have
+	Present     uint64 `json:"present"` // that it has
+	Used        uint64 `json:"used"`
+	Free        uint64 `json:"free"`    // of size
+	Largest     uint64 `json:"largest"` // that one Malloc could give
+	Allocations int    `json:"allocations"`
+	Registered  int    `json:"registered"` // buffers
+}
+
+// PeerInfo says how a PE is reached.
+type PeerInfo struct {
+	PE   int    `json:"pe"`
+	Node string `json:"node"`
+	PID  int    `json:"pid"`
+	Path string `json:"path"` // "self", "mapped", or the name of a transport
+	Why  string `json:"why"`  // this path and no better one
+}
+
+// Describe says how the heap is, and how each PE is reached.
+func (w *World) Describe() Description {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := Description{PE: w.me, NPEs: w.n, Node: w.cfg.NodeID, Heap: w.heapInfo(), Peers: make([]PeerInfo, 0, w.n)}
+	if fault := w.fault.Load(); fault != nil {
+		d.Fault = (*fault).Error()
+	}
+	for pe, h := range w.nodes {
+		p := PeerInfo{PE: pe, Node: h.Node, PID: h.PID}
+		p.Path, p.Why = w.pathTo(pe)
+		d.Peers = append(d.Peers, p)
+	}
+	return d
+}
+
+// heapInfo needs w.mu held.
+func (w *World) heapInfo() HeapInfo {
+	h := HeapInfo{Mode: w.cfg.Mode.String(), Size: w.cfg.HeapSize, Registered: len(w.buffers)}
+	if a := w.arena; a != nil {
+		h.Present, h.Used, h.Largest, h.Allocations = a.size, a.used, a.largest(), len(a.live)
+		h.Free = a.limit - reserved - a.used
+		return h
+	}
+	h.Present, h.Used, h.Allocations = w.alone, w.alone, len(*w.isolated.Load())
+	h.Free = w.cfg.HeapSize - w.alone
+	h.Largest = h.Free &^ (pageSize - 1)
+	return h
+}
+
+// pathTo says how PE pe is reached, and why not better.
+func (w *World) pathTo(pe int) (path, why string) {
+	switch {
+	case pe == w.me:
+		return "self", ""
+	case w.maps(pe):
+		return "mapped", "it is on this node"
+	case w.nodes[pe].Node != w.cfg.NodeID:
+		why = "it is on another node"
+	default:
+		why = "mapping is switched off (MORI_DISABLE_P2P)"
+	}
+	return "none", why
+}

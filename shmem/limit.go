@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// memoryLimit is how much memory this process can have at most, and who says so: the machine, or a cgroup that it is in. 0 if nothing
+// tells.
+func memoryLimit(root fs.FS) (n uint64, who string) {
+	if total := memTotal(root); total > 0 {
+		n, who = total, "the machine's memory"
+	}
+	text, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(text)) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":") // hierarchy:controllers:path
+		controllers, dir, ok := strings.Cut(rest, ":")
+		base, file := "sys/fs/cgroup", "memory.max"
+		if controllers == "memory" {
+			base, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		} else if controllers != "" {
+			ok = false
+		}
+		if !ok {
+			continue
+		}
+		for at := path.Join(base, dir); len(at) >= len(base); at = path.Dir(at) { // a parent's limit holds, too
+			if limit := number(root, path.Join(at, file)); limit > 0 && (n == 0 || limit < n) {
+				n, who = limit, "/"+path.Join(at, file)
+			}
+		}
+	}
+	return n, who
+}
+
+// memTotal is MemTotal of /proc/meminfo, 0 if there is none.
+func memTotal(root fs.FS) uint64 {
+	text, _ := fs.ReadFile(root, "proc/meminfo")
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "MemTotal:" && f[2] == "kB" {
+			kib, _ := strconv.ParseUint(f[1], 10, 54)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// number is what a file of one number says, 0 if it says something else ("max").
+func number(root fs.FS, name string) uint64 {
+	text, _ := fs.ReadFile(root, name)
+	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	return n
+}

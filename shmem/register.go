@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"fmt"
+
+	"mori/core/memory"
+)
+
+// RegisterBuffer says that size bytes of ordinary memory at addr will be the local side of transfers. Any memory of this process may
+// be that without: no transport of this build needs to know it before. What is registered is checked: it exists, and it overlaps
+// with nothing that is registered already. Not collective.
+func (w *World) RegisterBuffer(addr, size uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch err := w.broken(); {
+	case err != nil:
+		return fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
+	case addr == 0 || size == 0 || addr+size < addr:
+		return fmt.Errorf("register %d bytes at %#x: no memory: %w", size, addr, ErrInvalid)
+	case !memory.Mapped(addr, size):
+		return fmt.Errorf("register %d bytes at %#x: not all of it is memory of this process: %w", size, addr, ErrInvalid)
+	}
+	for at, n := range w.buffers {
+		if addr < at+n && at < addr+size {
+			return fmt.Errorf("register %d bytes at %#x: %d bytes at %#x are registered: %w", size, addr, n, at, ErrInvalid)
+		}
+	}
+	w.buffers[addr] = size
+	return nil
+}
+
+// DeregisterBuffer takes back a RegisterBuffer with the same arguments.
+func (w *World) DeregisterBuffer(addr, size uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.broken(); err != nil {
+		return fmt.Errorf("deregister %d bytes at %#x: %w", size, addr, err)
+	}
+	if n, ok := w.buffers[addr]; !ok || n != size {
+		return fmt.Errorf("deregister %d bytes at %#x: they are not registered: %w", size, addr, ErrInvalid)
+	}
+	delete(w.buffers, addr)
+	return nil
+}
