@@ -4,6 +4,7 @@ package ep
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -40,13 +41,20 @@ func DefaultConfig() Config {
 	return Config{WarpNumPerBlock: 8, BlockNum: 80, UseExternalInpBuf: true, GPUPerNode: 8, NumQPPerPE: 1}
 }
 
-// ParseConfig reads a JSON object. Fields that are not in it have their defaults; fields that Config has not are skipped.
+// ParseConfig reads a JSON object and validates it. Fields that are not in it have their defaults; those that Config has not are skipped.
 func ParseConfig(text []byte) (Config, error) {
 	c := DefaultConfig()
-	if err := json.Unmarshal(text, &c); err != nil {
-		return Config{}, fmt.Errorf("parse configuration: %w: %w", ErrConfig, err)
+	err := json.Unmarshal(text, &c)
+	if err != nil && !errors.Is(err, ErrConfig) {
+		err = fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	return c, c.Validate()
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("parse configuration: %w", err)
+	}
+	return c, nil
 }
 
 // Validate names the first field whose value is impossible. The methods of Config, and whatever is made from one, are for
@@ -156,7 +164,7 @@ func (c Config) DecodePosition(position int32) (source, token int) {
 // CheckQuant says whether combine may sum rows of type t, which the caller handed in (external) or which lie in Layout.CombineIn,
 // with the transport of this configuration.
 func (c Config) CheckQuant(t DType, external bool) error {
-	if !t.Summable() {
+	if !Summable(t) {
 		return fmt.Errorf("combine rows of %v: cannot be summed: %w", t, ErrShape)
 	}
 	if !c.QuantType.Blockwise() {

@@ -121,12 +121,12 @@ func (l *Layout) regions() []part {
 
 // RowBytes is the bytes of a row of hidden elements. A row that is larger than configured is an error.
 func (l *Layout) RowBytes(hidden int, t DType) (uint64, error) {
-	size := t.Size()
-	if hidden < 1 || hidden > l.cfg.HiddenDim || size < 1 || hidden*size > l.cfg.HiddenDim*l.cfg.MaxTokenTypeSize {
+	bytes := uint64(max(hidden, 0)) * t.Size()
+	if bytes == 0 || hidden > l.cfg.HiddenDim || bytes > uint64(l.cfg.HiddenDim)*uint64(l.cfg.MaxTokenTypeSize) {
 		return 0, fmt.Errorf("row of %d elements of %v: the op has room for %d of %d bytes: %w",
 			hidden, t, l.cfg.HiddenDim, l.cfg.MaxTokenTypeSize, ErrShape)
 	}
-	return uint64(hidden) * uint64(size), nil
+	return bytes, nil
 }
 
 // WeightBytes is the bytes of the weights, and of the indices, of a row.

@@ -99,6 +99,9 @@ func draw(r *rand.Rand) (Config, [][]int32, string) {
 	if r.IntN(3) == 0 {
 		c.MaxTotalRecv = r.IntN(c.MaxSend() + 2)
 	}
+	if r.IntN(50) == 0 { // more ranks than a word has bits
+		c = config(0, 60+r.IntN(80), 1+r.IntN(3), 1+r.IntN(9), 1+r.IntN(3))
+	}
 	if r.IntN(4) == 0 {
 		c.KernelType = KernelInterNode
 	}

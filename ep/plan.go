@@ -10,11 +10,11 @@ import (
 )
 
 // A Plan is what one rank's tokens become: for each token one row to every rank that it chose an expert of. Build or FromMap make
-// it, Place says where the rows lie at their destinations. It keeps its memory from one Build to the next. Not for use by several
-// goroutines while one of them changes it; reading is free.
+// it, Place says where the rows lie at their destinations. It keeps its memory from one Build to the next. While no method is called that
+// makes, changes or fills something, several goroutines may read it.
 //
-// Rows are numbered by token. The rows to one destination are its block: at the destination they lie next to each
-// other, in the order of tokens, from the base on that Board gives.
+// Rows are numbered by token, then by destination. The rows to one destination are its block: at the destination they lie
+// next to each other, in the order of tokens, from the base on that Board gives.
 type Plan struct {
 	cfg     Config
 	experts uint32
@@ -24,22 +24,24 @@ type Plan struct {
 	perRecv divisor
 	n       int
 
-	counts, bases []int32 // by destination: rows of its block, and its first slot there
-	last          []int32 // by destination: its newest row while the plan is built
+	choices []int32 // by token and choice: the destination, or -1
+	rows    []row
+	starts  []int32 // the rows of token t are starts[t] to starts[t+1]
+	tokens  []int32 // the block of d is counts[d] of them from d x n on
 
-	offsets, tokens []int32 // the block of d is tokens[offsets[d]:offsets[d+1]]
-	starts          []int32 // the rows of token t are starts[t] to starts[t+1]
-	dests, places   []int32 // by row: where it goes, and its place in the block
-	carriers        []int32 // by token and choice: the row that carries it, or -1
+	counts, bases []int32 // by destination: rows of its block, and its first slot there
+	at            []int32 // by destination: something about the token that is looked at
 }
+
+// A row says where it goes, and its place in the block.
+type row struct{ dest, place int32 }
 
 // NewPlan returns a plan of no tokens.
 func NewPlan(cfg Config) *Plan {
+	n := cfg.WorldSize
 	p := &Plan{cfg: cfg, experts: uint32(cfg.Experts()), maxRecv: int32(cfg.MaxRecv()), noSlot: cfg.NoSlot()}
 	p.perRank, p.perRecv = newDivisor(cfg.ExpertsPerRank), newDivisor(cfg.MaxRecv())
-	p.counts, p.bases = make([]int32, cfg.WorldSize), make([]int32, cfg.WorldSize)
-	p.last, p.offsets = make([]int32, cfg.WorldSize), make([]int32, cfg.WorldSize+1)
-	p.starts = make([]int32, 1)
+	p.counts, p.bases, p.at, p.starts = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, 1)
 	return p
 }
 
@@ -49,37 +51,8 @@ func (p *Plan) Build(indices []int32) error {
 	if err := p.start(len(indices)); err != nil {
 		return fmt.Errorf("plan a dispatch: %w", err)
 	}
-	next := int32(0)
-	for t := range p.n {
-		next = p.route(t, next, indices[t*p.cfg.TopK:(t+1)*p.cfg.TopK])
-	}
-	p.finish(next)
+	p.route(indices, p.perRank, p.experts)
 	return nil
-}
-
-// route makes the rows of token t, the first of which is number first, and returns the number that comes next.
-//
-// Whether a choice makes a new row or rides on an earlier one is as good as random, so there is no branch on it: with one
-// a plan took twice as long.
-func (p *Plan) route(t int, first int32, choices []int32) int32 {
-	p.starts[t] = first
-	carriers := p.carriers[t*len(choices):][:len(choices)]
-	counts, last := p.counts, p.last[:len(p.counts)]
-	next := first
-	for k, expert := range choices {
-		if uint32(expert) >= p.experts {
-			carriers[k] = -1
-			continue
-		}
-		d := p.perRank.divide(uint32(expert))
-		isNew := (last[d] - first) >> 31 // all ones, or 0 if a choice before this one made the row
-		row := last[d] ^ (last[d]^next)&isNew
-		p.dests[next], p.places[next] = int32(d), counts[d] // counts only if next moves on
-		counts[d] -= isNew
-		next -= isNew
-		last[d], carriers[k] = row, row
-	}
-	return next
 }
 
 // FromMap plans what a routing map says, [n, TopK], which Map has made: with the same slots. On error the plan is one of no tokens.
@@ -87,102 +60,125 @@ func (p *Plan) FromMap(slots []int32) error {
 	if err := p.start(len(slots)); err != nil {
 		return fmt.Errorf("plan from a routing map: %w", err)
 	}
-	next := int32(0)
-	for t := range p.n {
-		p.starts[t] = next
-		for k := range p.cfg.TopK {
-			added, err := p.restore(t, k, next, slots[t*p.cfg.TopK+k])
-			if err != nil {
-				p.reset()
-				return fmt.Errorf("plan from a routing map: token %d, choice %d: %w", t, k, err)
-			}
-			next += added
-		}
+	p.route(slots, p.perRecv, uint32(p.noSlot))
+	p.findBases(slots)
+	if err := p.compare(slots); err != nil {
+		p.reset()
+		return fmt.Errorf("plan from a routing map: %w", err)
 	}
-	p.finish(next)
 	return nil
 }
 
-// restore takes one value of a routing map and returns how many rows it made, 0 or 1.
-func (p *Plan) restore(t, k int, next, value int32) (int32, error) {
-	carrier := &p.carriers[t*p.cfg.TopK+k]
-	if value == p.noSlot {
-		*carrier = -1
-		return 0, nil
-	}
-	if value < 0 || value > p.noSlot {
-		return 0, fmt.Errorf("%d, of at most %d: %w", value, p.noSlot, ErrMap)
-	}
-	d := p.perRecv.divide(uint32(value))
-	slot := value - int32(d)*p.maxRecv
-	if row := p.last[d]; row >= p.starts[t] {
-		if expected := p.bases[d] + p.places[row]; slot != expected {
-			return 0, fmt.Errorf("slots %d and %d of rank %d for one token: %w", expected, slot, d, ErrMap)
+// route makes the rows. The destination of a choice is its value divided; one that is not below limit goes nowhere.
+//
+// A token's destinations are the bits of a word, 64 ranks at a time: whether a choice adds one is as good as random, and a
+// branch on it would take longer than all the rest.
+func (p *Plan) route(values []int32, by divisor, limit uint32) {
+	n, topk := p.n, p.cfg.TopK
+	starts, rows, tokens, counts := p.starts[:n+1], p.rows, p.tokens, p.counts
+	next := 0
+	for t := range n {
+		starts[t] = int32(next)
+		choices := p.choices[t*topk:][:topk]
+		dests := uint64(0)
+		for k, value := range values[t*topk:][:len(choices)] {
+			d := by.divide(uint32(value))
+			if uint32(value) >= limit {
+				d = 1<<32 - 1
+			}
+			choices[k] = int32(d)
+			dests |= 1 << d // nothing for a rank above the first 64
 		}
-		*carrier = row
-		return 0, nil
+		for low := 0; ; {
+			for ; dests != 0; dests &= dests - 1 {
+				d := low + bits.TrailingZeros64(dests)
+				place := counts[d]
+				rows[next] = row{int32(d), place}
+				tokens[d*n+int(place)] = int32(t)
+				counts[d] = place + 1
+				next++
+			}
+			if low += 64; low >= len(counts) {
+				break
+			}
+			dests = among(choices, low)
+		}
 	}
-	if p.counts[d] == 0 {
-		p.bases[d] = slot
-	}
-	if expected := p.bases[d] + p.counts[d]; slot != expected {
-		return 0, fmt.Errorf("slot %d of rank %d where %d comes next: %w", slot, d, expected, ErrMap)
-	}
-	p.dests[next], p.places[next] = int32(d), p.counts[d]
-	p.counts[d]++
-	p.last[d], *carrier = next, next
-	return 1, nil
+	starts[n] = int32(next)
 }
 
-// start makes room for the choices of len/TopK tokens. The room is a row more than can be, for route writes before it knows.
+// among sets a bit for each destination among the 64 from low on.
+func among(choices []int32, low int) (dests uint64) {
+	for _, d := range choices {
+		dests |= 1 << uint32(d-int32(low)) // which is 0 for a rank below or above these, and for -1
+	}
+	return dests
+}
+
+// findBases takes the base of each block from the slot of its first row.
+func (p *Plan) findBases(slots []int32) {
+	for d := range p.bases {
+		block := p.Block(d)
+		if len(block) == 0 {
+			continue
+		}
+		first := int(block[0]) * p.cfg.TopK
+		k := slices.Index(p.choices[first:first+p.cfg.TopK], int32(d))
+		p.bases[d] = slots[first+k] - int32(d)*p.maxRecv
+	}
+}
+
+// compare looks whether this plan gives the same routing map.
+func (p *Plan) compare(slots []int32) error {
+	for t := range p.n {
+		p.locate(t)
+		first := t * p.cfg.TopK
+		for k, d := range p.choices[first : first+p.cfg.TopK] {
+			want := p.noSlot
+			if d >= 0 {
+				want = p.at[d]
+			}
+			if slots[first+k] != want {
+				return fmt.Errorf("choice %d of token %d is %d, not %d: %w", k, t, slots[first+k], want, ErrMap)
+			}
+		}
+	}
+	return nil
+}
+
+// locate notes, for each destination of token t, what a routing map holds for it.
+func (p *Plan) locate(t int) {
+	for _, r := range p.rows[p.starts[t]:p.starts[t+1]] {
+		p.at[r.dest] = r.dest*p.maxRecv + p.bases[r.dest] + r.place
+	}
+}
+
+// start makes room for so many choices, TopK for each token.
 func (p *Plan) start(choices int) error {
 	p.reset()
 	n := choices / p.cfg.TopK
 	if choices%p.cfg.TopK != 0 || n > p.cfg.MaxNumInpToken {
 		return fmt.Errorf("%d choices, %d for each of at most %d tokens: %w", choices, p.cfg.TopK, p.cfg.MaxNumInpToken, ErrShape)
 	}
-	rows := n*p.cfg.MaxRows() + 1
-	p.dests, p.places, p.tokens = resize(p.dests, rows), resize(p.places, rows), resize(p.tokens, rows)
-	p.starts, p.carriers = resize(p.starts, n+1), resize(p.carriers, choices)
+	p.choices, p.rows = resize(p.choices, choices), resize(p.rows, n*p.cfg.MaxRows())
+	p.starts, p.tokens = resize(p.starts, n+1), resize(p.tokens, n*p.cfg.WorldSize)
 	p.n = n
 	return nil
 }
 
 // reset makes this a plan of no tokens.
 func (p *Plan) reset() {
-	clear(p.counts)
-	clear(p.bases)
-	clear(p.offsets)
-	for d := range p.last {
-		p.last[d] = -1
-	}
-	p.n = 0
-	p.starts, p.carriers = p.starts[:1], p.carriers[:0]
-	p.starts[0] = 0
-}
-
-// finish sorts rows into blocks.
-func (p *Plan) finish(rows int32) {
-	p.starts[p.n] = rows
-	for d, count := range p.counts {
-		p.offsets[d+1] = p.offsets[d] + count
-	}
-	for t := range p.n {
-		for row := p.starts[t]; row < p.starts[t+1]; row++ {
-			p.tokens[p.offsets[p.dests[row]]+p.places[row]] = int32(t)
-		}
-	}
+	p.n, p.choices, p.starts = 0, p.choices[:0], p.starts[:1]
+	p.Clear()
 }
 
 // Clear takes all rows away and leaves the tokens, which then go nowhere.
 func (p *Plan) Clear() {
-	n, choices := p.n, len(p.carriers)
-	p.reset()
-	p.n = n
-	p.starts, p.carriers = p.starts[:n+1], p.carriers[:choices]
+	clear(p.counts)
+	clear(p.bases)
 	clear(p.starts)
-	for i := range p.carriers {
-		p.carriers[i] = -1
+	for i := range p.choices {
+		p.choices[i] = -1
 	}
 }
 
@@ -212,27 +208,15 @@ func (p *Plan) Counts() []int32 { return p.counts }
 func (p *Plan) Base(d int) int { return int(p.bases[d]) }
 
 // Block lists the tokens whose rows go to d, in order. It is valid until the plan changes.
-func (p *Plan) Block(d int) []int32 { return p.tokens[p.offsets[d]:p.offsets[d+1]] }
+func (p *Plan) Block(d int) []int32 { return p.tokens[d*p.n:][:p.counts[d]:p.counts[d]] }
 
-// Rows tells the ranks that token t goes to, in the order in which it chose them, and the slot of its row there.
+// Rows tells the ranks that token t goes to, in their order, and the slot of its row there.
 func (p *Plan) Rows(t int) iter.Seq2[int, int] {
 	return func(yield func(dest, slot int) bool) {
-		for row := p.starts[t]; row < p.starts[t+1]; row++ {
-			if d := p.dests[row]; !yield(int(d), int(p.bases[d]+p.places[row])) {
+		for _, r := range p.rows[p.starts[t]:p.starts[t+1]] {
+			if !yield(int(r.dest), int(p.bases[r.dest]+r.place)) {
 				return
 			}
-		}
-	}
-}
-
-// Map fills the routing map [n, TopK]: rank x MaxRecv + slot of the row that carries a choice, or NoSlot. With it FromMap makes this plan again.
-func (p *Plan) Map(slots []int32) {
-	slots = slots[:p.n*p.cfg.TopK]
-	for i, row := range p.carriers[:len(slots)] {
-		slots[i] = p.noSlot
-		if row >= 0 {
-			d := p.dests[row]
-			slots[i] = d*p.maxRecv + p.bases[d] + p.places[row]
 		}
 	}
 }
@@ -247,21 +231,42 @@ func (p *Plan) Positions(positions []int32, d int) {
 	}
 }
 
+// Map fills the routing map [n, TopK]: rank x MaxRecv + slot of the row that carries a choice, or NoSlot. With it FromMap makes this plan again.
+func (p *Plan) Map(slots []int32) {
+	for t := range p.n {
+		p.locate(t)
+		choices := p.choices[t*p.cfg.TopK:][:p.cfg.TopK]
+		mine := slots[t*p.cfg.TopK:][:len(choices)]
+		for k, d := range choices {
+			mine[k] = p.noSlot
+			if d >= 0 {
+				mine[k] = p.at[d]
+			}
+		}
+	}
+}
+
 // Weights sums, for each row, the weights of the choices that it carries, out of [n, TopK]. Rows are in the order of
 // Rows(0), Rows(1) and so on. The sum is made in the order of choices.
 func (p *Plan) Weights(sums, weights []float32) {
 	sums = sums[:p.Len()]
 	clear(sums)
-	weights = weights[:p.n*p.cfg.TopK]
-	for i, row := range p.carriers[:len(weights)] {
-		if row >= 0 {
-			sums[row] += weights[i]
+	for t := range p.n {
+		for i := p.starts[t]; i < p.starts[t+1]; i++ {
+			p.at[p.rows[i].dest] = i
+		}
+		choices := p.choices[t*p.cfg.TopK:][:p.cfg.TopK]
+		mine := weights[t*p.cfg.TopK:][:len(choices)]
+		for k, d := range choices {
+			if d >= 0 {
+				sums[p.at[d]] += mine[k]
+			}
 		}
 	}
 }
 
 // resize returns s with length n and any contents, in the same memory where that is large enough.
-func resize(s []int32, n int) []int32 { return slices.Grow(s[:0], n)[:n] }
+func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
 // A divisor divides by a constant with one multiplication.
 //

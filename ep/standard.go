@@ -32,8 +32,9 @@ func (c Config) PackExperts(indices, counts, info, slots []int32) error {
 	clear(counts)
 	for row := range rows {
 		for i := row * c.TopK; i < (row+1)*c.TopK; i++ {
-			e := indices[i] - first
-			if indices[i] < 0 || e < 0 || int(e) >= len(counts) {
+			expert := indices[i]
+			e := expert - first
+			if expert < 0 || e < 0 || int(e) >= len(counts) {
 				slots[i] = -1
 				continue
 			}
