@@ -26,6 +26,9 @@ type Options struct {
 	// Timeout bounds the joining, and every collective call whose ctx has no deadline. 0 is MORI_BOOTSTRAP_TIMEOUT.
 	Timeout time.Duration
 
+	// Name tells groups of one launch apart. Only JoinLaunched looks at it.
+	Name string
+
 	radix int // of the tree
 }
 
@@ -117,7 +120,7 @@ func (m *member) admit(t ticket, conn *net.TCPConn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rank := int(t.rank)
-	if m.closed {
+	if m.closed || m.isWent() { // who comes now is early for the next group, and tries again
 		_ = conn.Close()
 		return
 	}

@@ -9,4 +9,10 @@ import (
 	"mori/core/fabric/fabrictest"
 )
 
-func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m)) }
+// TestMain is also what the processes run that tests start from this binary: those have childRole set.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(child(role))
+	}
+	os.Exit(fabrictest.Main(m))
+}
