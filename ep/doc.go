@@ -44,6 +44,9 @@
 //     in place, or pulled before, for all that a rank wants of another is one block.
 //  4. It sets Pulled at all. When it has left combine nobody waits for it.
 //
+// A caller that fills CombineIn itself (UseExternalInpBuf is false) may begin when a dispatch has ended after the last combine; without one between, only the
+// wait of step 1 makes it safe.
+//
 // Counts are there twice, for even and odd dispatches. They need no more: to publish for dispatch k+2 a rank has left k+1, so all
 // have entered k+1 and are done with the board of k. The words behind a flag are there once: who writes those of call k+1 has the answer of
 // all to call k, which they gave after reading.

@@ -133,6 +133,7 @@ func TestLayoutRefuses(t *testing.T) {
 		{"more bytes than any machine has", func(c *Config) { c.HiddenDim, c.MaxTokenTypeSize = math.MaxInt32, 1<<16 }, 0},
 		{"a size of more than 64 bits", func(c *Config) { c.HiddenDim, c.MaxTokenTypeSize = math.MaxInt32, math.MaxInt32 }, 0},
 		{"scales of more than 64 bits", func(c *Config) { c.ScaleDim, c.ScaleTypeSize = math.MaxInt32, math.MaxInt32 }, 0},
+		{"scales whose size is 0 once it is rounded up", func(c *Config) { c.ScaleDim, c.ScaleTypeSize = 1<<29-1, 1<<29+1 }, 0},
 		{"regions that fit one by one", func(c *Config) { c.HiddenDim, c.MaxTokenTypeSize = 1<<31-1, 1<<8 }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -32,9 +32,8 @@ func (c Config) PackExperts(indices, counts, info, slots []int32) error {
 	clear(counts)
 	for row := range rows {
 		for i := row * c.TopK; i < (row+1)*c.TopK; i++ {
-			expert := indices[i]
-			e := expert - first
-			if expert < 0 || e < 0 || int(e) >= len(counts) {
+			e := indices[i] - first
+			if e < 0 || int(e) >= len(counts) {
 				slots[i] = -1
 				continue
 			}
@@ -57,7 +56,7 @@ func (c Config) CountExperts(counts, indices []int32) error {
 	clear(counts)
 	first := int32(c.FirstExpert())
 	for _, expert := range indices {
-		if e := expert - first; expert >= 0 && e >= 0 && int(e) < len(counts) {
+		if e := expert - first; e >= 0 && int(e) < len(counts) { // also if it wrapped: no rank has so many experts
 			counts[e]++
 		}
 	}
