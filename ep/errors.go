@@ -14,6 +14,9 @@ var (
 	ErrMap     = errors.New("routing map does not fit the configuration")
 	ErrCounts  = errors.New("published counts are impossible")
 	ErrRecvCap = errors.New("more rows than a rank may receive")
+
+	ErrState    = errors.New("not now")
+	ErrMismatch = errors.New("the ranks made different calls")
 )
 
 // A CapError says which source was not admitted, and where its rows found no room. It wraps ErrRecvCap.

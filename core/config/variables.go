@@ -33,6 +33,9 @@ const (
 	IOPostBatchSize    = "MORI_IO_POST_BATCH_SIZE"
 	IONumWorkerThreads = "MORI_IO_NUM_WORKER_THREADS"
 	IOPollCqMode       = "MORI_IO_POLL_CQ_MODE"
+	EPTimeout          = "MORI_EP_TIMEOUT_MS"
+	EPThreads          = "MORI_EP_THREADS"
+	FP8CombineScaleDim = "MORI_FP8_COMBINE_SCALE_DIM"
 	ShmemLogLevel      = "MORI_SHMEM_LOG_LEVEL"
 	ShmemDevice        = "MORI_SHMEM_DEVICE"
 	ShmemMode          = "MORI_SHMEM_MODE"
@@ -91,6 +94,9 @@ func Variables() []Variable {
 		{Name: IOPostBatchSize, Default: "config", Meaning: "overrides post_batch_size: -1 or positive"},
 		{Name: IONumWorkerThreads, Default: "config", Meaning: "overrides num_worker_threads"},
 		{Name: IOPollCqMode, Default: "config", Meaning: "overrides poll_cq_mode: 0, polling, 1, event"},
+		{Name: EPTimeout, Default: "30000", Meaning: "how long a dispatch or combine waits for other ranks, ms; 0 = without end"},
+		{Name: EPThreads, Default: "processors / PEs of the host", Meaning: "threads of a rank that move and sum rows on host memory"},
+		{Name: FP8CombineScaleDim, Default: "56", Meaning: "scales of a row where combine quantises blockwise"},
 		{Name: ShmemLogLevel, Default: "", Meaning: "log level of mori.shmem; beats " + GlobalLogLevel},
 		{Name: ShmemDevice, Default: "host", Meaning: "where the symmetric heap is: host, or gpu, which this build refuses"},
 		{Name: ShmemMode, Default: "static_heap", Meaning: "static_heap, vmm_heap (grows in chunks) or isolation (each allocation is a mapping of its own)"},

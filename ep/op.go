@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"mori/core/memory"
+	"mori/shmem"
+)
+
+// An Op is one rank's end of dispatch and combine: symmetric buffers, and the number of calls made so far. New makes it on all ranks.
+//
+// Dispatch and Combine are called in turns, by all ranks alike. A call that fails because a rank did not come, or came with another
+// call, leaves the op broken: later calls answer the same error, and only Close is of use. Bad arguments break nothing here;
+// but the other ranks wait for this one's call. Not for use by several goroutines at once.
+//
+// Addresses are of this process. What a call names stays the caller's, and must stay as it is until the call ends, in two phases until
+// the second has ended.
+type Op struct {
+	world  *shmem.World
+	cfg    Config
+	layout Layout
+	opts   Options
+	base   uint64 // of the layout, in symmetric memory
+	own    uint64 // behind it: words that no other rank looks at
+
+	board      *Board
+	plan       *Plan
+	replayed   *Plan // of a Route that Combine was given
+	dispatches uint64
+	combines   uint64
+	received   int // rows of the last dispatch
+
+	sources []uint64  // scratch of Combine: addresses of rows
+	scales  []uint64  // and of their scales
+	factors []float32 // and what they are multiplied by
+	sums    []float32 // and that by row of the plan
+	weights []float32 // that the last dispatch was given
+	packed  []int32   // what Pack did with each choice
+	staging []byte    // rows from or to ranks whose memory is not mapped here
+
+	phase  chan error // of a call between its send and its recv, else nil
+	mu     sync.Mutex // of broken
+	broken error
+}
+
+// Options shape an Op. Each rank may have its own.
+type Options struct {
+	Timeout     time.Duration // of each wait for other ranks, 0 = without end
+	Threads     int           // that move and sum rows; at least 1
+	ScaleBlocks int           // scales of a row where QuantType is blockwise
+}
+
+// The words behind the layout.
+const (
+	receivedWord = 0         // int32: rows received
+	localCounts  = Alignment // int32 [ExpertsPerRank]
+)
+
+// New makes an op. Collective.
+func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
+	layout, err := NewLayout(cfg, min(opts.ScaleBlocks, cfg.HiddenDim))
+	switch {
+	case err != nil:
+		return nil, err
+	case cfg.WorldSize != w.NPEs() || cfg.Rank != w.MyPE():
+		return nil, fmt.Errorf("make an op as rank %d of %d on PE %d of %d: %w", cfg.Rank, cfg.WorldSize, w.MyPE(), w.NPEs(), ErrConfig)
+	case cfg.QuantType == QuantFp4Blockwise:
+		return nil, fmt.Errorf("make an op with quant_type %v: host memory has no such conversion: %w", cfg.QuantType, ErrConfig)
+	}
+	o := &Op{world: w, cfg: cfg, layout: layout, opts: opts, board: NewBoard(cfg), plan: NewPlan(cfg), replayed: NewPlan(cfg)}
+	size := layout.Size + localCounts + uint64(cfg.ExpertsPerRank)*int32Bytes
+	if o.base, err = w.MallocAlign(Alignment, size); err != nil {
+		return nil, fmt.Errorf("make the buffers of an op: %w", err)
+	}
+	o.own = o.base + layout.Size
+	// The memory may have been another op's. Flags are down before anybody raises one.
+	clear(memory.Bytes(o.base, layout.DispatchOut.Offset))
+	clear(memory.Bytes(o.own, size-layout.Size))
+	if err := w.BarrierAll(); err != nil {
+		return nil, fmt.Errorf("make an op: %w", err)
+	}
+	return o, nil
+}
+
+// Close frees the buffers. Collective. A phase that is under way is waited for.
+func (o *Op) Close() error {
+	if o.base == 0 {
+		return nil
+	}
+	if o.phase != nil {
+		<-o.phase
+		o.phase = nil
+	}
+	base := o.base
+	o.base = 0
+	return o.world.Free(base)
+}
+
+// Config is what the op was made with, Layout where its buffers lie from Base on.
+func (o *Op) Config() Config { return o.cfg }
+
+// Layout is where the op's buffers lie, from Base on.
+func (o *Op) Layout() Layout { return o.layout }
+
+// Base is the address of the layout in symmetric memory.
+func (o *Op) Base() uint64 { return o.base }
+
+// Received is the address of the int32 that says how many rows the last dispatch brought. Combine sets it to 0, unless it is given a Route.
+func (o *Op) Received() uint64 { return o.own + receivedWord }
+
+// LocalCounts is the address of int32 [ExpertsPerRank], which CountLocal fills.
+func (o *Op) LocalCounts() uint64 { return o.own + localCounts }
+
+// Tokens is how many tokens this rank's last dispatch had.
+func (o *Op) Tokens() int { return o.plan.Tokens() }
+
+// setReceived says how many rows there are.
+func (o *Op) setReceived(rows int) {
+	o.received = rows
+	memory.Store32(o.Received(), uint32(rows))
+}
+
+// usable is why a call cannot begin, or nil.
+func (o *Op) usable() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.base == 0:
+		return fmt.Errorf("the op is closed: %w", ErrState)
+	case o.broken != nil:
+		return fmt.Errorf("the op is broken: %w", o.broken)
+	case o.phase != nil:
+		return fmt.Errorf("what was sent before has not been received: %w", ErrState)
+	}
+	return nil
+}
+
+// breaks keeps an error that leaves the ranks out of step.
+func (o *Op) breaks(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil && o.broken == nil {
+		o.broken = err
+	}
+	return err
+}
+
+// start makes the rest of a call go on by itself.
+func (o *Op) start(rest func() error) {
+	phase := make(chan error, 1)
+	o.phase = phase
+	go func() { phase <- rest() }()
+}
+
+// end waits for the rest of a call, which Options.Timeout bounds.
+func (o *Op) end(act string) error {
+	if o.phase == nil {
+		return fmt.Errorf("%s without its send: %w", act, ErrState)
+	}
+	err := <-o.phase
+	o.phase = nil
+	return err
+}

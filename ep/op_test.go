@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/bootstrap"
+	"mori/core/memory"
+	"mori/shmem"
+)
+
+// A job is what each rank of a test has.
+type job struct {
+	*Op
+	rng *rand.Rand // its own, the same in every run
+}
+
+// together makes an op on cfg.WorldSize ranks of this process and calls f on each at once. nodes says on which node each rank is; nil: all on one.
+func together(t *testing.T, cfg Config, opts Options, nodes []string, f func(j job) error) {
+	t.Helper()
+	if opts.Timeout == 0 {
+		opts.Timeout = 20 * time.Second
+	}
+	errs := make([]error, cfg.WorldSize)
+	var wait sync.WaitGroup
+	for rank, g := range bootstrap.Local(cfg.WorldSize) {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			errs[rank] = runRank(g, cfg, opts, nodes, f)
+		}()
+	}
+	wait.Wait()
+	for rank, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+func runRank(g bootstrap.Group, cfg Config, opts Options, nodes []string, f func(j job) error) (err error) {
+	set := shmem.Config{HeapSize: 256 << 20, Timeout: 20 * time.Second, NodeID: "node", Host: "127.0.0.1"}
+	cfg.Rank = g.Rank()
+	if nodes != nil {
+		set.NodeID = nodes[cfg.Rank]
+	}
+	w, err := shmem.Init(context.Background(), g, set)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Finalize(context.Background())) }()
+	o, err := New(w, cfg, opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.Close()) }()
+	return f(job{o, rand.New(rand.NewPCG(7, uint64(cfg.Rank)))})
+}
+
+// tokens are one rank's tokens, of which every rank can compute every other's.
+type tokens struct {
+	n       int
+	rows    []float32 // [n, hidden]
+	weights []float32 // [n, topk]
+	experts []int32   // [n, topk]
+}
+
+// tokensOf makes the tokens of a rank in a round: values are small integers, so that sums of a few are exact in bf16.
+func tokensOf(cfg Config, rank, round int) tokens {
+	r := rand.New(rand.NewPCG(uint64(rank), uint64(round)))
+	t := tokens{n: r.IntN(cfg.MaxNumInpToken + 1)}
+	for range t.n * cfg.HiddenDim {
+		t.rows = append(t.rows, float32(r.IntN(17)-8))
+	}
+	for range t.n * cfg.TopK {
+		t.weights = append(t.weights, float32(r.IntN(8))/8)
+		t.experts = append(t.experts, int32(r.IntN(cfg.Experts()+1)-1))
+	}
+	return t
+}
+
+func addrOfFloats(s []float32) uint64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return addrOfFloat32s(s)
+}
+
+func (s tokens) batch(cfg Config) Batch {
+	b := Batch{N: s.n, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(s.rows), Weights: addrOfFloats(s.weights)}
+	if s.n > 0 {
+		b.Indices = addrOfInt32s(s.experts)
+	}
+	return b
+}
+
+// ranksOf are the distinct ranks that token t goes to, in the order of ranks.
+func (s tokens) ranksOf(cfg Config, t int) (ranks []int) {
+	for rank := range cfg.WorldSize {
+		for _, e := range s.experts[t*cfg.TopK : (t+1)*cfg.TopK] {
+			if e >= 0 && int(e)/cfg.ExpertsPerRank == rank {
+				ranks = append(ranks, rank)
+				break
+			}
+		}
+	}
+	return ranks
+}
+
+// checkReceived compares what this rank has with what all ranks sent.
+func (j job) checkReceived(rows, round int) error {
+	cfg, l := j.cfg, j.layout
+	out := float32s(j.base+l.DispatchOut.Offset, rows*cfg.HiddenDim)
+	indices := int32s(j.base+l.DispatchOutIndices.Offset, rows*cfg.TopK)
+	weights := float32s(j.base+l.DispatchOutWeights.Offset, rows*cfg.TopK)
+	positions := int32s(j.base+l.SrcPositions.Offset, rows)
+	row := 0
+	for source := range cfg.WorldSize {
+		sent := tokensOf(cfg, source, round)
+		for t := range sent.n {
+			for _, d := range sent.ranksOf(cfg, t) {
+				if d != cfg.Rank {
+					continue
+				}
+				if row >= rows {
+					return fmt.Errorf("round %d: only %d rows came", round, rows)
+				}
+				if s, token := cfg.DecodePosition(positions[row]); s != source || token != t {
+					return fmt.Errorf("round %d: row %d is token %d of rank %d, want %d of %d", round, row, token, s, t, source)
+				}
+				if !prefixed(out[row*cfg.HiddenDim:][:cfg.HiddenDim], sent.rows[t*cfg.HiddenDim:]) ||
+					!prefixed(weights[row*cfg.TopK:][:cfg.TopK], sent.weights[t*cfg.TopK:]) ||
+					!prefixed(indices[row*cfg.TopK:][:cfg.TopK], sent.experts[t*cfg.TopK:]) {
+					return fmt.Errorf("round %d: row %d differs from token %d of rank %d", round, row, t, source)
+				}
+				row++
+			}
+		}
+	}
+	if row != rows || int(memory.Load32(j.Received())) != rows {
+		return fmt.Errorf("round %d: %d rows came, want %d", round, rows, row)
+	}
+	return nil
+}
+
+func prefixed[T comparable](got, want []T) bool {
+	for i, v := range got {
+		if v != want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// experts multiplies each received row by the number of its rank + 1.
+func (j job) experts(rows int) []float32 {
+	made := append([]float32(nil), float32s(j.base+j.layout.DispatchOut.Offset, rows*j.cfg.HiddenDim)...)
+	for i := range made {
+		made[i] *= float32(j.cfg.Rank + 1)
+	}
+	return made
+}
+
+// checkCombined compares what came back with what the experts of each rank make.
+func (j job) checkCombined(sent tokens, round int, weighted, withWeights bool) error {
+	cfg := j.cfg
+	got := float32s(j.base+j.layout.CombineOut.Offset, sent.n*cfg.HiddenDim)
+	back := float32s(j.base+j.layout.CombineOutWeights.Offset, sent.n*cfg.TopK)
+	for t := range sent.n {
+		ranks := sent.ranksOf(cfg, t)
+		factor := float32(0)
+		for _, d := range ranks {
+			f := float32(1)
+			if weighted {
+				f = 0
+				for k, e := range sent.experts[t*cfg.TopK : (t+1)*cfg.TopK] {
+					if e >= 0 && int(e)/cfg.ExpertsPerRank == d {
+						f += sent.weights[t*cfg.TopK+k]
+					}
+				}
+			}
+			factor += f * float32(d+1)
+		}
+		for h := range cfg.HiddenDim {
+			if want := sent.rows[t*cfg.HiddenDim+h] * factor; math.Abs(float64(got[t*cfg.HiddenDim+h]-want)) > 1e-3 {
+				return fmt.Errorf("round %d: token %d element %d is %v, want %v", round, t, h, got[t*cfg.HiddenDim+h], want)
+			}
+		}
+		for k := range cfg.TopK {
+			if want := sent.weights[t*cfg.TopK+k] * float32(len(ranks)); withWeights && back[t*cfg.TopK+k] != want {
+				return fmt.Errorf("round %d: weight %d of token %d is %v, want %v", round, k, t, back[t*cfg.TopK+k], want)
+			}
+		}
+	}
+	return nil
+}
+
+func smallConfig(world int) Config {
+	c := DefaultConfig()
+	c.WorldSize, c.HiddenDim, c.MaxTokenTypeSize, c.MaxNumInpToken, c.ExpertsPerRank, c.TopK = world, 24, 4, 13, 3, 4
+	return c
+}
+
+// journey is rounds of dispatch and combine in every form.
+func journey(rounds int) func(j job) error {
+	return func(j job) error {
+		for round := range rounds {
+			sent := tokensOf(j.cfg, j.cfg.Rank, round)
+			rows, err := j.Dispatch(sent.batch(j.cfg))
+			if err != nil {
+				return err
+			}
+			if err := j.checkReceived(rows, round); err != nil {
+				return err
+			}
+			made := j.experts(rows)
+			out := Output{Rows: rows, Hidden: j.cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made), Weighted: round%3 == 2}
+			if round%2 == 0 {
+				out.HasWeights, out.Weights = true, j.base+j.layout.DispatchOutWeights.Offset
+			}
+			if round%5 == 4 {
+				out.InPlace = true
+				copy(float32s(j.base+j.layout.CombineIn.Offset, len(made)), made)
+			}
+			if err := j.Combine(out); err != nil {
+				return err
+			}
+			if err := j.checkCombined(sent, round, out.Weighted, out.HasWeights); err != nil {
+				return err
+			}
+			if got := memory.Load32(j.Received()); got != 0 {
+				return fmt.Errorf("after combine %d rows are said to be here", got)
+			}
+		}
+		return nil
+	}
+}
+
+func TestDispatchAndCombine(t *testing.T) {
+	for _, world := range []int{1, 2, 3, 5, 8} {
+		t.Run(fmt.Sprintf("%d ranks", world), func(t *testing.T) {
+			together(t, smallConfig(world), Options{Threads: 2}, nil, journey(40))
+		})
+	}
+}
+
+func TestTwoPhases(t *testing.T) {
+	cfg := smallConfig(3)
+	cfg.KernelType = KernelAsyncLL
+	together(t, cfg, Options{}, nil, func(j job) error {
+		if _, err := j.DispatchRecv(); !errors.Is(err, ErrState) {
+			return fmt.Errorf("recv before send: %v", err)
+		}
+		for round := range 10 {
+			sent := tokensOf(cfg, j.cfg.Rank, round)
+			if err := j.DispatchSend(sent.batch(cfg)); err != nil {
+				return err
+			}
+			if err := j.DispatchSend(sent.batch(cfg)); !errors.Is(err, ErrState) {
+				return fmt.Errorf("send after send: %v", err)
+			}
+			rows, err := j.DispatchRecv()
+			if err != nil {
+				return err
+			}
+			if err := j.checkReceived(rows, round); err != nil {
+				return err
+			}
+			made := j.experts(rows)
+			if err := j.CombineSend(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made)}); err != nil {
+				return err
+			}
+			if err := errors.Join(j.CombineRecv(), j.checkCombined(sent, round, false, false)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestRoutesAreReplayed(t *testing.T) {
+	cfg := smallConfig(4)
+	together(t, cfg, Options{}, nil, func(j job) error {
+		first := tokensOf(cfg, j.cfg.Rank, 1)
+		rows, err := j.Dispatch(first.batch(cfg))
+		if err != nil {
+			return err
+		}
+		slots := make([]int32, max(1, first.n*cfg.TopK))
+		j.Slots(addrOfInt32s(slots))
+		route := &Route{Slots: addrOfInt32s(slots), N: first.n, Rows: rows}
+		// Another dispatch in between; then combine for the first.
+		if _, err := j.Dispatch(tokensOf(cfg, j.cfg.Rank, 2).batch(cfg)); err != nil {
+			return err
+		}
+		again := first.batch(cfg)
+		again.Route = route
+		if rows, err = j.Dispatch(again); err != nil {
+			return err
+		}
+		if err := j.checkReceived(rows, 1); err != nil {
+			return err
+		}
+		made := j.experts(rows)
+		if _, err := j.Dispatch(tokensOf(cfg, j.cfg.Rank, 3).batch(cfg)); err != nil {
+			return err
+		}
+		for range 3 { // one combine after the other
+			out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made), Route: route}
+			if err := errors.Join(j.Combine(out), j.checkCombined(first, 1, false, false)); err != nil {
+				return err
+			}
+		}
+		again.N--
+		if _, err := j.Dispatch(again); !errors.Is(err, ErrShape) && again.N >= 0 {
+			return fmt.Errorf("a replay of another number of tokens: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestTheRankThatOverflowsIsTold(t *testing.T) {
+	cfg := smallConfig(4)
+	cfg.MaxTotalRecv = 2 * cfg.MaxNumInpToken // room for 2 ranks' tokens
+	together(t, cfg, Options{}, nil, func(j job) error {
+		all := tokens{n: cfg.MaxNumInpToken}
+		for range all.n {
+			for range cfg.HiddenDim {
+				all.rows = append(all.rows, 1)
+			}
+			for range cfg.TopK {
+				all.experts, all.weights = append(all.experts, 0), append(all.weights, 1) // all to rank 0
+			}
+		}
+		rows, err := j.Dispatch(all.batch(cfg))
+		var over *CapError
+		if caused := j.cfg.Rank >= 2; caused != errors.As(err, &over) || caused && over.Source != j.cfg.Rank {
+			return fmt.Errorf("dispatch: %v", err)
+		}
+		if want := 2 * cfg.MaxNumInpToken; j.cfg.Rank == 0 && rows != want || j.cfg.Rank != 0 && rows != 0 {
+			return fmt.Errorf("%d rows came", rows)
+		}
+		made := j.experts(rows)
+		if err := j.Combine(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made)}); err != nil {
+			return err
+		}
+		got := float32s(j.base+j.layout.CombineOut.Offset, all.n*cfg.HiddenDim)
+		want := float32(1)
+		if j.cfg.Rank >= 2 {
+			want = 0
+		}
+		for _, v := range got {
+			if v != want {
+				return fmt.Errorf("combined to %v, want %v", v, want)
+			}
+		}
+		return journey(3)(j)
+	})
+}
+
+func TestARankThatDoesNotComeIsNamed(t *testing.T) {
+	cfg := smallConfig(3)
+	together(t, cfg, Options{Timeout: 300 * time.Millisecond}, nil, func(j job) error {
+		sent := tokensOf(cfg, j.cfg.Rank, 0)
+		if j.cfg.Rank == 1 {
+			time.Sleep(600 * time.Millisecond)
+			return nil
+		}
+		_, err := j.Dispatch(sent.batch(cfg))
+		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "have not come: 1 (") {
+			return fmt.Errorf("dispatch: %v", err)
+		}
+		if _, again := j.Dispatch(sent.batch(cfg)); again == nil || !strings.Contains(again.Error(), "broken") {
+			return fmt.Errorf("a broken op: %v", again)
+		}
+		return nil
+	})
+}
+
+func TestRanksThatDisagreeAreTold(t *testing.T) {
+	cfg := smallConfig(2)
+	together(t, cfg, Options{}, nil, func(j job) error {
+		b := tokensOf(cfg, j.cfg.Rank, 0).batch(cfg)
+		b.Hidden -= j.cfg.Rank
+		if _, err := j.Dispatch(b); !errors.Is(err, ErrMismatch) {
+			return fmt.Errorf("dispatch: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestBadBatchesTouchNothing(t *testing.T) {
+	cfg := smallConfig(2)
+	together(t, cfg, Options{}, nil, func(j job) error {
+		good := tokensOf(cfg, j.cfg.Rank, 0)
+		for name, spoil := range map[string]func(b *Batch){
+			"too many tokens":      func(b *Batch) { b.N = cfg.MaxNumInpToken + 1 },
+			"less than no token":   func(b *Batch) { b.N = -1 },
+			"too wide":             func(b *Batch) { b.Hidden = cfg.HiddenDim + 1 },
+			"no width":             func(b *Batch) { b.Hidden = 0 },
+			"a type of no rows":    func(b *Batch) { b.Type = 4 },
+			"a type that is none":  func(b *Batch) { b.Type = 77 },
+			"tokens at no address": func(b *Batch) { b.N, b.Input = 1, 0 },
+			"no indices":           func(b *Batch) { b.N, b.Indices = 1, 0 },
+			"another route":        func(b *Batch) { b.Route = &Route{N: b.N + 1} },
+		} {
+			b := good.batch(cfg)
+			spoil(&b)
+			if _, err := j.Dispatch(b); !errors.Is(err, ErrShape) {
+				return fmt.Errorf("%s: %v", name, err)
+			}
+		}
+		return journey(2)(j)
+	})
+}
+
+func TestStandardForm(t *testing.T) {
+	cfg := smallConfig(2)
+	together(t, cfg, Options{}, nil, func(j job) error {
+		sent := tokensOf(cfg, j.cfg.Rank, 5)
+		rows, err := j.Dispatch(sent.batch(cfg))
+		if err != nil {
+			return err
+		}
+		stride := cfg.PackedRows()
+		packed := make([]float32, cfg.ExpertsPerRank*stride*cfg.HiddenDim)
+		counts, info := make([]int32, cfg.ExpertsPerRank), make([]int32, cfg.ExpertsPerRank*stride)
+		to := Packed{Rows: addrOfFloats(packed), Counts: addrOfInt32s(counts), Info: addrOfInt32s(info)}
+		x, indices := j.base+j.layout.DispatchOut.Offset, j.base+j.layout.DispatchOutIndices.Offset
+		if err := j.Pack(to, x, indices, rows, cfg.HiddenDim, Float32); err != nil {
+			return err
+		}
+		in := float32s(x, rows*cfg.HiddenDim)
+		for e, n := range counts {
+			for i := range int(n) {
+				at := (e*stride + i) * cfg.HiddenDim
+				if !prefixed(packed[at:at+cfg.HiddenDim], in[int(info[e*stride+i])*cfg.HiddenDim:]) {
+					return fmt.Errorf("row %d of expert %d differs from row %d", i, e, info[e*stride+i])
+				}
+			}
+		}
+		// Unpacked, a row is itself times the weights of its choices here.
+		weights := float32s(j.base+j.layout.DispatchOutWeights.Offset, rows*cfg.TopK)
+		names := int32s(indices, rows*cfg.TopK)
+		back := make([]float32, max(1, rows*cfg.HiddenDim))
+		if err := j.Unpack(addrOfFloats(back), to.Rows, j.base+j.layout.DispatchOutWeights.Offset, cfg.HiddenDim, Float32); err != nil {
+			return err
+		}
+		if err := j.CountLocal(); err != nil {
+			return err
+		}
+		counted := append([]int32(nil), int32s(j.LocalCounts(), cfg.ExpertsPerRank)...)
+		for row := range rows {
+			f := float32(0)
+			for k, e := range names[row*cfg.TopK : (row+1)*cfg.TopK] {
+				if e >= 0 && int(e)/cfg.ExpertsPerRank == j.cfg.Rank {
+					f += weights[row*cfg.TopK+k]
+					counted[int(e)%cfg.ExpertsPerRank]--
+				}
+			}
+			for h := range cfg.HiddenDim {
+				if want := f * in[row*cfg.HiddenDim+h]; math.Abs(float64(back[row*cfg.HiddenDim+h]-want)) > 1e-4 {
+					return fmt.Errorf("row %d unpacks to %v, want %v", row, back[row*cfg.HiddenDim+h], want)
+				}
+			}
+		}
+		for e, n := range counted {
+			if n != 0 {
+				return fmt.Errorf("choices of expert %d are counted wrongly by %d", e, n)
+			}
+		}
+		return nil
+	})
+}
