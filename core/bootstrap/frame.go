@@ -34,7 +34,7 @@ const (
 	frameFailed                       // from rank 0: what broke; payload is a failure
 	frameLate                         // to rank 0: the sender's time is over in call seq; payload is how long that was, in ns
 	frameWho                          // from rank 0: where are you?
-	frameHere                         // the answer: the last call entered
+	frameHere                         // the answer: the last call entered; rank is 1 while the sender is in it
 	frameLeave                        // rank leaves after call seq
 	frameEnd
 )

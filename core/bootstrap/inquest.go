@@ -22,14 +22,28 @@ type inquest struct {
 	text string // how long it took, or what one rank has seen of the mismatch
 
 	answers map[int]place
+	leaves  map[int]uint64 // the member's
 	timer   *time.Timer
 }
 
-// A place is the last call that a rank has entered.
+// A place is the last call that a rank has entered, and whether it is still there.
 type place struct {
 	seq  uint64
 	what what
+	in   bool
 }
+
+// frame says it to rank 0.
+func (p place) frame() frame {
+	f := frame{kind: frameHere, seq: p.seq, op: p.what.op, root: p.what.root}
+	if p.in {
+		f.rank = 1
+	}
+	return f
+}
+
+// here is where this rank is. m.mu is held.
+func (m *member) here() place { return place{seq: m.seq, what: m.last, in: m.cur != nil} }
 
 // giveUp is called when ctx is done: it finds out why, which breaks the group, unless the call ends just then.
 func (m *member) giveUp(ctx context.Context, done <-chan struct{}, seq uint64, after time.Duration) error {
@@ -95,7 +109,8 @@ func (m *member) ask(q *inquest) {
 		return
 	}
 	m.inquest = q
-	q.answers = map[int]place{0: {seq: m.seq, what: m.last}}
+	q.leaves = m.leaves
+	q.answers = map[int]place{0: m.here()}
 	q.timer = time.AfterFunc(askTime, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -113,11 +128,14 @@ func (m *member) ask(q *inquest) {
 func (m *member) answered(rank int, p place) {
 	if m.inquest != nil {
 		m.inquest.answers[rank] = p
-		m.checkAnswers()
 	}
+	m.checkAnswers()
 }
 
 func (m *member) checkAnswers() {
+	if m.inquest == nil {
+		return
+	}
 	for rank := range m.size {
 		_, left := m.leaves[rank]
 		if _, ok := m.inquest.answers[rank]; !ok && !left {
@@ -127,8 +145,29 @@ func (m *member) checkAnswers() {
 	m.conclude()
 }
 
-// conclude breaks the group with what is known now. m.mu is held.
-func (m *member) conclude() { m.fail(m.inquest.verdict(m.size)) }
+// conclude breaks the group with what is known now, unless it turns out that the call has ended everywhere. m.mu is held.
+func (m *member) conclude() {
+	q := m.inquest
+	if q == nil {
+		return
+	}
+	q.timer.Stop()
+	if m.inquest = nil; q.over(m.size) {
+		return
+	}
+	m.fail(q.verdict(m.size))
+}
+
+// over tells whether a call that was late has ended at all ranks meanwhile.
+func (q *inquest) over(size int) bool {
+	for rank := range size {
+		_, left := q.leaves[rank]
+		if p, ok := q.answers[rank]; !ok && !left || ok && p.seq < q.seq || p.seq == q.seq && p.in {
+			return false
+		}
+	}
+	return q.kind == failLate
+}
 
 // verdict is what the answers say.
 func (q *inquest) verdict(size int) failure {
@@ -140,7 +179,9 @@ func (q *inquest) verdict(size int) failure {
 	var missing, silent []int
 	calls := map[string][]int{}
 	for rank := range size {
+		_, left := q.leaves[rank]
 		switch p, ok := q.answers[rank]; {
+		case !ok && left:
 		case !ok:
 			silent = append(silent, rank)
 		case p.seq < q.seq:

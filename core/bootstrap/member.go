@@ -201,7 +201,7 @@ func (m *member) take(l *link, f frame) error {
 	case f.kind == frameFailed && fromRoot:
 		return m.told(f)
 	case f.kind == frameWho && fromRoot:
-		l.send(frame{kind: frameHere, seq: m.seq, op: m.last.op, root: m.last.root})
+		l.send(m.here().frame())
 	case f.kind == frameReady && toRoot:
 		m.ready[l.peer] = true
 		m.checkReady()
@@ -210,7 +210,7 @@ func (m *member) take(l *link, f frame) error {
 	case f.kind == frameLate && toRoot:
 		return m.late(l.peer, f)
 	case f.kind == frameHere && toRoot:
-		m.answered(l.peer, place{seq: f.seq, what: f.what()})
+		m.answered(l.peer, place{seq: f.seq, what: f.what(), in: f.rank != 0})
 	default:
 		return fmt.Errorf("%w: kind %d does not belong here", errFrame, f.kind)
 	}
