@@ -18,8 +18,8 @@
 // # Threads
 //
 // A call works on the caller's thread and starts none. Calls on disjoint destinations may run at the same time, so a
-// caller that wants more threads cuts the rows among them. Large copies use stores that pass the cache by; they are
-// fenced before the call returns, and so whatever the caller publishes next is ordered behind them.
+// caller that wants more threads cuts the rows among them. Nothing is written after a call returns, and all of it is ordered
+// before whatever the caller publishes next.
 //
 // # Numbers
 //

@@ -14,7 +14,7 @@
 
 #define HM_PTR(p) ((void *)(uintptr_t)(p))
 
-enum { HM_PIECE = 512 };
+enum { HM_PIECE = 512, HM_TERMS = 32 };
 
 // Elements at addresses of any alignment.
 typedef float hm_float __attribute__((aligned(1), may_alias));
@@ -24,12 +24,21 @@ enum { HM_INF = 0x7f800000, HM_NAN = 0x7fc00000, HM_ABS = 0x7fffffff };
 
 static const uint8_t hm_size[HM_FLOATS] = {4, 2, 1, 1};
 
+// hm_terms are the terms of a sum: m rows, with a factor each where there are weights, and another where there are scales.
+struct hm_terms {
+	size_t m; // at least 1
+	const uint8_t *row[HM_TERMS];
+	float weight[HM_TERMS];
+	float scale[HM_TERMS];
+};
+
 struct hm_kernels {
 	const char *name;
-	// acc = src, [type][1] acc += src, [type][.][1] with src * w for src. src * w is rounded before it is added.
-	void (*add[HM_FLOATS][2][2])(float *acc, const void *src, size_t n, float w);
-	// The same with src * scale for src, for e4m3fn in blocks; that product is rounded too.
-	void (*add_scaled[2][2])(float *acc, const void *src, size_t n, float scale, float w);
+	// acc = the sum of the terms' elements from .. from+n, [type][weighted]; with keep, acc is the first term. Products are
+	// rounded before they are added.
+	void (*sum[HM_FLOATS][2])(float *acc, const struct hm_terms *terms, size_t from, size_t n, int keep);
+	// The same for e4m3fn with scales; the product of element and scale is rounded before it is weighted.
+	void (*sum_scaled[2])(float *acc, const struct hm_terms *terms, size_t from, size_t n, int keep);
 	// dst = acc in another type; over is what the type has for numbers that do not fit. [type][1] makes all NaNs one.
 	void (*store[HM_FLOATS][2])(void *dst, const float *acc, size_t n, int32_t over);
 	// The bits of the largest finite magnitude.

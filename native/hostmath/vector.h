@@ -15,6 +15,9 @@
 
 #define HM_INLINE static inline __attribute__((always_inline)) HM_TARGET
 
+// Vectors that are summed at a time.
+#define HM_STRIP 4
+
 typedef float vf __attribute__((vector_size(4 * HM_LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * HM_LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * HM_LANES)));
