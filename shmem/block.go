@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"mori/core/fabric"
 	"mori/core/memory"
 )
 
@@ -20,6 +21,7 @@ type block struct {
 	size   uint64        // seg.Limit()
 	have   atomic.Uint64 // of these, what all PEs have and may touch
 	id     uint64        // of an isolated block, the same on all PEs
+	mr     fabric.MR     // what PEs reach it by that do not map it; nil if all do
 	peers  []place
 }
 
@@ -33,6 +35,7 @@ type place struct {
 // An offer is what a PE tells the others about its part of a block.
 type offer struct {
 	Ticket memory.Ticket
+	Key    []byte // for the network
 	Error  string // why it has none
 }
 
@@ -71,7 +74,13 @@ func (w *World) newPart(b *block, name string, size, limit uint64, o *offer) err
 	b.seg, b.base = seg, seg.Addr()
 	b.ticket = w.share.Share(seg)
 	o.Ticket = b.ticket
-	return nil
+	if w.wire == nil {
+		return nil
+	}
+	if err = w.wire.register(b); err == nil {
+		o.Key = b.mr.Raw()
+	}
+	return err
 }
 
 // place finds PE pe's part of b by its offer.
@@ -87,7 +96,7 @@ func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error 
 		b.peers[pe].mapped = b.base
 		return nil
 	case !w.maps(pe):
-		return fmt.Errorf("PE %d on node %s: %w", pe, w.nodes[pe].Node, ErrUnreachable)
+		return w.wire.find(b, pe, o.Key)
 	}
 	if o.Ticket.Limit != b.size {
 		return fmt.Errorf("PE %d offers %d bytes, want %d: %w", pe, o.Ticket.Limit, b.size, ErrMismatch)
@@ -105,12 +114,18 @@ func (w *World) maps(pe int) bool {
 	return pe == w.me || w.nodes[pe].Node == w.cfg.NodeID && !w.cfg.DisableP2P && !w.nodes[pe].DisableP2P
 }
 
-// drop unmaps all parts of b.
+// drop unmaps all parts of b. First nobody can reach it here any more.
 func (w *World) drop(b *block) error {
 	var errs []error
+	if b.mr != nil {
+		errs = append(errs, b.mr.Close())
+	}
 	for i := range b.peers {
 		if s := b.peers[i].seg; s != nil {
 			errs = append(errs, s.Close())
+		}
+		if r := b.peers[i].remote.mr; r != nil {
+			errs = append(errs, r.Close())
 		}
 	}
 	if b.seg != nil {

@@ -2,6 +2,8 @@
 
 package shmem
 
+import "strings"
+
 // A Description says what a World is made of.
 type Description struct {
 	PE    int        `json:"pe"`
@@ -75,5 +77,8 @@ func (w *World) pathTo(pe int) (path, why string) {
 	default:
 		why = "mapping is switched off (MORI_DISABLE_P2P)"
 	}
-	return "none", why
+	if w.wire == nil {
+		return "none", why
+	}
+	return w.wire.info.Provider, strings.Join(append([]string{why}, w.wire.why...), "; ")
 }

@@ -28,6 +28,7 @@ type World struct {
 	nodes []hello // of all PEs
 	share *memory.Sharer
 	net   network // to PEs whose memory is not mapped; nil if there is none
+	wire  *wire   // which net is
 
 	control *block // words that PEs wait on and collectives meet at, never the user's
 	heap    *block // StaticHeap and VMMHeap
@@ -39,6 +40,7 @@ type World struct {
 	arena   *allocator // of heap
 	alone   uint64     // bytes of all isolated blocks
 	nextID  uint64     // of an isolated block
+	nextKey uint64     // of a region of wire
 	buffers map[uint64]uint64
 
 	isolated atomic.Pointer[[]*block] // by base; replaced, never changed
@@ -86,6 +88,9 @@ func (w *World) open(ctx context.Context) (err error) {
 		w.share, cause = memory.NewSharer()
 	}
 	if err = w.meet(ctx, cause); err != nil {
+		return err
+	}
+	if err = w.connect(ctx); err != nil {
 		return err
 	}
 	if w.control, err = w.newBlock(ctx, "control", controlSize, controlSize); err != nil {
@@ -203,10 +208,16 @@ func (w *World) close() error {
 	close(w.stop)
 	<-w.watched
 	var errs []error
+	if w.wire != nil {
+		errs = append(errs, w.wire.shut())
+	}
 	for _, b := range append([]*block{w.heap, w.control}, *w.isolated.Load()...) {
 		if b != nil {
 			errs = append(errs, w.drop(b))
 		}
+	}
+	if w.wire != nil {
+		errs = append(errs, w.wire.close())
 	}
 	if w.share != nil {
 		errs = append(errs, w.share.Close())

@@ -5,6 +5,8 @@ package shmem
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +15,7 @@ import (
 	"mori/core/memory"
 )
 
-// run makes a World of n PEs in this process and calls f on each at once.
+// run makes a World of n PEs in this process and calls f on each at once. A "%d" in the NodeID is the PE.
 func run(t *testing.T, n int, cfg Config, f func(w *World) error) {
 	t.Helper()
 	if cfg.HeapSize == 0 {
@@ -26,6 +28,10 @@ func run(t *testing.T, n int, cfg Config, f func(w *World) error) {
 	var wait sync.WaitGroup
 	for i, g := range bootstrap.Local(n) {
 		wait.Add(1)
+		cfg := cfg
+		if strings.Contains(cfg.NodeID, "%d") {
+			cfg.NodeID = fmt.Sprintf(cfg.NodeID, i)
+		}
 		go func() {
 			defer wait.Done()
 			w, err := Init(context.Background(), g, cfg)

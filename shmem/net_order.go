@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// epochs tell what was queued before a quiet from what is queued meanwhile, so that quiet ends though others go on. An op counts in
+// the epoch in which it was queued. A quiet begins the other one, and waits until the old one has no op left; the next quiet turns
+// back.
+type epochs struct {
+	now     atomic.Uint32
+	pending [2]atomic.Int64
+	idle    chan struct{} // an epoch may have become empty
+	turn    chan struct{} // holds a token unless a quiet is on its way
+}
+
+func newEpochs() *epochs {
+	e := &epochs{idle: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	e.turn <- struct{}{}
+	return e
+}
+
+// enter counts an op in the present epoch, and returns that.
+func (e *epochs) enter() uint32 {
+	for {
+		now := e.now.Load()
+		e.pending[now].Add(1)
+		if e.now.Load() == now { // else a quiet may have looked before
+			return now
+		}
+		e.leave(now)
+	}
+}
+
+// leave ends an op.
+func (e *epochs) leave(epoch uint32) {
+	if e.pending[epoch].Add(-1) == 0 {
+		select {
+		case e.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// empty reports whether nothing that was queued before is on its way.
+func (e *epochs) empty() bool { return e.pending[0].Load() == 0 && e.pending[1].Load() == 0 }
+
+// quiet waits until all that entered before has left. wait receives from a channel, and its error ends that.
+func (e *epochs) quiet(wait func(<-chan struct{}) error) error {
+	if err := wait(e.turn); err != nil {
+		return err
+	}
+	defer func() { e.turn <- struct{}{} }()
+	old := e.now.Load()
+	for _, epoch := range [2]uint32{1 - old, old} { // in the first there is something left only if the last quiet gave up
+		if epoch == old {
+			e.now.Store(1 - old)
+		}
+		for e.pending[epoch].Load() != 0 {
+			if err := wait(e.idle); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fence makes what was put to a PE before visible there before what is put later: the next op to each PE waits there.
+func (n *wire) fence() error {
+	n.fences.Add(1)
+	return nil
+}
+
+// quiet waits until all that was queued is done.
+func (n *wire) quiet(ctx context.Context) error {
+	if !n.epochs.empty() {
+		wait := func(c <-chan struct{}) error {
+			_, err := receive(ctx, n.w, c)
+			return err
+		}
+		if err := n.epochs.quiet(wait); err != nil {
+			return err
+		}
+	}
+	if failed := n.failed.Swap(nil); failed != nil {
+		return *failed
+	}
+	return nil
+}
