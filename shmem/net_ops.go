@@ -26,9 +26,9 @@ func (n *wire) putNow(pe int, b *block, off, src, size uint64) error {
 	if err != nil {
 		return err
 	}
-	if err = move(f.at, src, size); err != nil {
+	if err = memory.Move(f.at, src, size); err != nil {
 		n.land(i, nil)
-		return err
+		return fmt.Errorf("the local memory is not there: %w (%w)", ErrInvalid, err)
 	}
 	return n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: f.at, Len: size}, RSeg: b.remoteSeg(pe, off, size)})
 }
