@@ -7,6 +7,7 @@ import importlib.util
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -48,6 +49,16 @@ def need_torch() -> None:
     """Skip the test, or fail it, where PyTorch is not installed."""
     if not has_torch():
         cannot("torch", "torch is not installed")
+
+
+def need_mpi() -> str:
+    """Return the path of mpirun; skip the test, or fail it, where it or mpi4py is not installed."""
+    found = shutil.which("mpirun")
+    if found is None:
+        cannot("mpi", "mpirun is not installed")
+    if importlib.util.find_spec("mpi4py") is None:
+        cannot("mpi", "mpi4py is not installed")
+    return found
 
 
 def pattern(size: int, seed: int = 1) -> bytes:
