@@ -57,12 +57,15 @@ func (m *member) Broadcast(ctx context.Context, root int, blob []byte) ([]byte, 
 // meet returns the blobs of all ranks that gave one, in their places.
 func (m *member) meet(ctx context.Context, w what, blob []byte, give bool) ([][]byte, error) {
 	c := &call{what: w, done: make(chan struct{})}
-	if give {
-		c.own = append(appendRecordHead(make([]byte, 0, recordHead+min(len(blob), maxBlob)), m.rank, len(blob)), blob[:min(len(blob), maxBlob)]...)
+	if give && len(blob) <= maxBlob { // the caller may change blob after an error, while it is still being sent
+		c.own = append(appendRecordHead(make([]byte, 0, recordHead+len(blob)), m.rank, len(blob)), blob...)
 	}
 	start := time.Now()
 	ctx, cancel := m.bound(ctx)
 	defer cancel()
+	if !give {
+		blob = nil
+	}
 	if err := m.enter(c, len(blob)); err != nil {
 		return nil, fmt.Errorf("%s: %w", w, err)
 	}

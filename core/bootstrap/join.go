@@ -17,6 +17,9 @@ const (
 	maxSize        = 1 << 16
 	defaultTimeout = 300 * time.Second
 
+	// A group that is broken while ranks come is told for so long to those that come later.
+	lingerTime = time.Second
+
 	// Between attempts to connect a rank waits at least and at most so long.
 	firstPause, lastPause = 2 * time.Millisecond, 100 * time.Millisecond
 )
@@ -105,6 +108,7 @@ func (m *member) awaitGo(ctx context.Context, start time.Time) (err error) {
 	case <-m.went:
 		return nil
 	case <-m.failed:
+		m.linger(ctx)
 		err = m.Err()
 	case <-ctx.Done():
 		err = m.giveUp(ctx, m.went, 0, time.Since(start))
@@ -113,6 +117,20 @@ func (m *member) awaitGo(ctx context.Context, start time.Time) (err error) {
 		err = errors.Join(err, m.Close())
 	}
 	return err
+}
+
+// linger keeps rank 0 a little longer in a group that is broken before it is complete, so that ranks which come now are told why.
+func (m *member) linger(ctx context.Context) {
+	if m.rank != 0 {
+		return
+	}
+	end := time.NewTimer(lingerTime)
+	defer end.Stop()
+	select {
+	case <-m.allCame:
+	case <-end.C:
+	case <-ctx.Done():
+	}
 }
 
 // admit lets a rank in that has the secret: at rank 0 every rank, elsewhere children in the tree.
@@ -133,6 +151,7 @@ func (m *member) admit(t ticket, conn *net.TCPConn) {
 	if f := m.objection(t); f != nil {
 		m.report(*f)
 		l.send(frame{kind: frameFailed, payload: f.append(nil)})
+		m.came(rank)
 		return
 	}
 	l.send(frame{kind: frameWelcome})
@@ -147,7 +166,18 @@ func (m *member) admit(t ticket, conn *net.TCPConn) {
 	}
 	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
 	m.homes[rank] = netip.AddrPortFrom(remote.Addr(), t.port).String()
+	m.came(rank)
 	m.checkJoined()
+}
+
+// came counts the ranks that rank 0 has heard of, welcome or not. m.mu is held.
+func (m *member) came(rank int) {
+	if m.rank != 0 || m.seen[rank] {
+		return
+	}
+	if m.seen[rank] = true; len(m.seen) == m.size-1 {
+		close(m.allCame)
+	}
 }
 
 // objection is why t breaks the group, nil if it does not. m.mu is held.

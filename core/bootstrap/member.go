@@ -30,9 +30,10 @@ type member struct {
 	rank, size, radix int
 	timeout           time.Duration
 
-	failed chan struct{} // closed with err set
-	went   chan struct{} // closed when all ranks are connected
-	place  chan string   // where the parent listens, told by rank 0 once
+	failed  chan struct{} // closed with err set
+	went    chan struct{} // closed when all ranks are connected
+	allCame chan struct{} // of rank 0: closed when every rank has come, even if it was not let in
+	place   chan string   // where the parent listens, told by rank 0 once
 
 	mu      sync.Mutex
 	err     error
@@ -45,8 +46,9 @@ type member struct {
 	leaves  map[int]uint64
 	grace   *time.Timer
 	placed  bool
-	ready   map[int]bool // of rank 0: ranks that are connected
-	homes   map[int]string
+	ready   map[int]bool   // of rank 0: ranks that are connected
+	homes   map[int]string // of rank 0: where ranks listen for their children
+	seen    map[int]bool   // of rank 0: ranks that have come
 	inquest *inquest
 
 	seq  uint64 // calls entered
@@ -60,8 +62,8 @@ var _ Group = (*member)(nil)
 func newMember(rank, size int, o Options) *member {
 	return &member{
 		rank: rank, size: size, radix: o.radix, timeout: o.Timeout,
-		failed: make(chan struct{}), went: make(chan struct{}), place: make(chan string, 1),
-		control: map[int]*link{}, kids: map[int]*link{}, leaves: map[int]uint64{}, ready: map[int]bool{}, homes: map[int]string{}, ups: map[int]frame{},
+		failed: make(chan struct{}), went: make(chan struct{}), allCame: make(chan struct{}), place: make(chan string, 1),
+		control: map[int]*link{}, kids: map[int]*link{}, leaves: map[int]uint64{}, ready: map[int]bool{}, homes: map[int]string{}, seen: map[int]bool{}, ups: map[int]frame{},
 	}
 }
 
