@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mori.io import BackendType, IOEngine
+from ranks import Ranks
 from support import BACKENDS, Peer, introduce, new_engine
 
 # A background job of a shell ignores SIGINT, and so would every process that the tests start and interrupt.
@@ -62,3 +63,11 @@ def two_engines(make_engine: Callable[..., IOEngine], backend: BackendType) -> t
     left, right = make_engine("left", backend), make_engine("right", backend)
     introduce(left, right)
     return left, right
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """Processes with mori.shmem among them; a test chooses how many by ``ranks.world(n)``."""
+    ranks = Ranks()
+    yield ranks
+    ranks.stop(patience=5)
