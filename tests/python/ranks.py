@@ -14,6 +14,7 @@ they are needed: it cannot reach into the next test.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import gc
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 TIMEOUT = 30.0
+START_TIMEOUT = 60.0
 GRACE = 5.0  # what the others get to end once one rank has failed
 # A rank waits less long for others than a test waits for ranks, so that it is the rank that says what it misses.
 ENVIRONMENT = {"MORI_BOOTSTRAP_TIMEOUT": "20", "MORI_SHMEM_HEAP_SIZE": "256M"}
@@ -90,9 +92,17 @@ class _Process:
         self.process.start()
         theirs.close()
 
+    def greet(self) -> None:
+        """Wait until it has started, which takes long on a busy machine and counts for no deadline."""
+        if not self.pipe.poll(START_TIMEOUT):
+            raise NoAnswer(f"rank {self.rank} has not started in {START_TIMEOUT} s")
+        self.pipe.recv_bytes()
+
     def post(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         # By name: a test made by on_ranks stands where its body's name is.
-        self.pipe.send_bytes(pickle.dumps((function.__module__, function.__qualname__, pickle.dumps(args))))
+        job = pickle.dumps((function.__module__, function.__qualname__, pickle.dumps(args)))
+        with contextlib.suppress(OSError):  # it is dead, as answer will tell
+            self.pipe.send_bytes(job)
 
     def answer(self) -> Outcome:
         """What the rank has sent; call it when its pipe or its end can be seen."""
@@ -184,7 +194,10 @@ class Processes:
         self._all = []
 
     def _ready(self, size: int) -> list[_Process]:
-        self._all += [_Process(rank, self.environment) for rank in range(len(self._all), size)]
+        started = [_Process(rank, self.environment) for rank in range(len(self._all), size)]
+        self._all += started
+        for process in started:
+            process.greet()
         return self._all[:size]
 
 
@@ -261,6 +274,7 @@ def _serve(pipe: Connection, rank: int, environment: dict[str, str], stacks: Pat
         faulthandler.enable(file)
         faulthandler.register(signal.SIGUSR1, file)
         me = Rank(rank)
+        pipe.send_bytes(b"started")
         while True:
             try:
                 job = pipe.recv_bytes()
