@@ -80,7 +80,8 @@ class TestProcesses:
         assert three.run(who) == [0, 1, 2]
 
     def test_a_rank_that_hangs_is_told_with_its_stack(self, three: Processes) -> None:
-        outcomes = three.outcomes(hang, 0, timeout=1)
+        three.run(who)
+        outcomes = three.outcomes(hang, 0, timeout=3)
         assert outcomes[1].error is None
         assert isinstance(outcomes[0].error, NoAnswer)
         assert "in hang" in outcomes[0].text
