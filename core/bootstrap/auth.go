@@ -29,7 +29,7 @@ const (
 	magic        = 0x6d6f72692d627331 // "mori-bs1"
 	wireVersion  = 1
 	greetingSize = 8 + 4 + nonceSize
-	ticketSize   = 1 + 4 + 4 + 2
+	ticketSize   = 1 + 4 + 4 + 2 + identitySize
 )
 
 // What a connection is for.
@@ -43,18 +43,23 @@ type ticket struct {
 	use        uint8
 	rank, size uint32
 	port       uint16 // where it listens for its children in the tree, 0: it has none
+	who        identity
 }
 
 func (t ticket) append(b []byte) []byte {
 	b = append(b, t.use)
 	b = binary.LittleEndian.AppendUint32(b, t.rank)
 	b = binary.LittleEndian.AppendUint32(b, t.size)
-	return binary.LittleEndian.AppendUint16(b, t.port)
+	b = binary.LittleEndian.AppendUint16(b, t.port)
+	return t.who.append(b)
 }
 
 // parseTicket reads ticketSize bytes.
 func parseTicket(b []byte) ticket {
-	return ticket{use: b[0], rank: binary.LittleEndian.Uint32(b[1:]), size: binary.LittleEndian.Uint32(b[5:]), port: binary.LittleEndian.Uint16(b[9:])}
+	return ticket{
+		use: b[0], rank: binary.LittleEndian.Uint32(b[1:]), size: binary.LittleEndian.Uint32(b[5:]), port: binary.LittleEndian.Uint16(b[9:]),
+		who: parseIdentity(b[11:]),
+	}
 }
 
 func greeting() []byte {

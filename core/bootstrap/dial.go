@@ -10,6 +10,13 @@ import (
 	"time"
 )
 
+// A way is a connection on which this rank was let in.
+type way struct {
+	*net.TCPConn
+	at  target
+	who identity // at the other end
+}
+
 // A target is where rank 0 may be.
 type target struct {
 	addr   string
@@ -22,7 +29,7 @@ func join(ctx context.Context, rank, size int, o Options, targets func() ([]targ
 	m, start := newMember(rank, size, o), time.Now()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	t := ticket{use: forRoot, rank: uint32(rank), size: uint32(size)}
+	t := ticket{use: forRoot, rank: uint32(rank), size: uint32(size), who: self()}
 	var home *door // where the children come
 	defer func() {
 		if home != nil {
@@ -30,7 +37,7 @@ func join(ctx context.Context, rank, size int, o Options, targets func() ([]targ
 		}
 	}()
 	// A rank with children listens at the address by which it reaches rank 0, which it knows only when it does.
-	conn, at, err := reach(ctx, targets, func(conn *net.TCPConn, at target) (ticket, error) {
+	w, err := reach(ctx, targets, func(conn *net.TCPConn, at target) (ticket, error) {
 		if home != nil {
 			home.close()
 			home = nil
@@ -49,10 +56,10 @@ func join(ctx context.Context, rank, size int, o Options, targets func() ([]targ
 	if err != nil {
 		return nil, fmt.Errorf("rank 0 has not come within %s: %w", short(time.Since(start)), err)
 	}
-	if err := m.attach(0, conn); err != nil {
+	if err := m.attach(0, w); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	return m, m.settle(ctx, start, at.secret)
+	return m, m.settle(ctx, start, w.at.secret)
 }
 
 // settle finds this rank's parent and waits for all to have done so.
@@ -81,9 +88,9 @@ func (m *member) climb(ctx context.Context, at target) {
 		case <-inner.Done():
 		}
 	}()
-	conn, _, err := reach(inner, func() ([]target, error) { return []target{at}, nil }, func(*net.TCPConn, target) (ticket, error) { return t, nil })
+	w, err := reach(inner, func() ([]target, error) { return []target{at}, nil }, func(*net.TCPConn, target) (ticket, error) { return t, nil })
 	if err == nil {
-		err = m.attach(parent, conn)
+		err = m.attach(parent, w)
 	}
 	if err != nil && ctx.Err() == nil {
 		m.mu.Lock()
@@ -92,16 +99,17 @@ func (m *member) climb(ctx context.Context, at target) {
 	}
 }
 
-// attach makes conn the link with rank 0, or with the parent, or both.
-func (m *member) attach(peer int, conn *net.TCPConn) error {
+// attach makes w the link with rank 0, or with the parent, or both.
+func (m *member) attach(peer int, w way) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l, err := m.addLink(peer, conn)
+	l, err := m.addLink(peer, w.TCPConn)
 	if err != nil {
-		return errors.Join(err, conn.Close())
+		return errors.Join(err, w.Close())
 	}
 	if m.control[0] == nil {
 		m.control[0] = l
+		m.watch(l, w.who)
 	}
 	if peer == parentOf(m.rank, m.radix) {
 		m.parent = l
@@ -115,7 +123,7 @@ func (m *member) attach(peer int, conn *net.TCPConn) error {
 type refusal struct{ error }
 
 // reach connects with one of the targets and is let in there. It tries until ctx is done; the error is the last attempt's.
-func reach(ctx context.Context, targets func() ([]target, error), present func(*net.TCPConn, target) (ticket, error)) (*net.TCPConn, target, error) {
+func reach(ctx context.Context, targets func() ([]target, error), present func(*net.TCPConn, target) (ticket, error)) (way, error) {
 	var last error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		found, err := targets()
@@ -123,13 +131,13 @@ func reach(ctx context.Context, targets func() ([]target, error), present func(*
 			last = err
 		}
 		for _, t := range found {
-			conn, err := knock(ctx, t, present)
+			w, err := knock(ctx, t, present)
 			if err == nil {
-				return conn, t, nil
+				return w, nil
 			}
 			var no refusal
 			if errors.As(err, &no) {
-				return nil, t, no.error
+				return way{}, no.error
 			}
 			if ctx.Err() == nil || last == nil {
 				last = fmt.Errorf("%s: %w", t.addr, err)
@@ -140,21 +148,21 @@ func reach(ctx context.Context, targets func() ([]target, error), present func(*
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, target{}, fmt.Errorf("%w; last attempt: %w", ctx.Err(), last)
+			return way{}, fmt.Errorf("%w; last attempt: %w", ctx.Err(), last)
 		}
 	}
 }
 
 // knock is one attempt.
-func knock(ctx context.Context, at target, present func(*net.TCPConn, target) (ticket, error)) (*net.TCPConn, error) {
+func knock(ctx context.Context, at target, present func(*net.TCPConn, target) (ticket, error)) (way, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "tcp", at.addr)
 	if err != nil {
-		return nil, err
+		return way{}, err
 	}
-	conn := c.(*net.TCPConn)
+	conn, who := c.(*net.TCPConn), identity{}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = func() error {
 		t, err := present(conn, at)
@@ -164,31 +172,33 @@ func knock(ctx context.Context, at target, present func(*net.TCPConn, target) (t
 		if err := greet(conn, at.secret, t); err != nil {
 			return err
 		}
-		return welcomed(conn, int(t.size))
+		who, err = welcomed(conn, int(t.size))
+		return err
 	}()
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		_ = conn.Close()
+		return way{}, err
 	}
-	return conn, nil
+	return way{TCPConn: conn, at: at, who: who}, nil
 }
 
 // welcomed reads the first frame, without anything behind it.
-func welcomed(conn *net.TCPConn, size int) error {
+func welcomed(conn *net.TCPConn, size int) (identity, error) {
 	f, err := readFrame(conn)
 	switch {
 	case err != nil:
-		return fmt.Errorf("no welcome: %w", err)
-	case f.kind == frameWelcome:
-		return nil
+		return identity{}, fmt.Errorf("no welcome: %w", err)
+	case f.kind == frameWelcome && len(f.payload) == identitySize:
+		return parseIdentity(f.payload), nil
 	case f.kind == frameFailed:
 		why, err := parseFailure(f.payload, size)
 		if err != nil {
-			return err
+			return identity{}, err
 		}
-		return refusal{why.err()}
+		return identity{}, refusal{why.err()}
 	}
-	return fmt.Errorf("%w: kind %d before the welcome", errFrame, f.kind)
+	return identity{}, fmt.Errorf("%w: kind %d before the welcome", errFrame, f.kind)
 }

@@ -24,7 +24,7 @@ type frame struct {
 type frameKind uint8
 
 const (
-	frameWelcome frameKind = 1 + iota // rank 0 has let the rank in
+	frameWelcome frameKind = 1 + iota // who was dialed has let the rank in; payload is its identity
 	framePlace                        // rank 0 tells where the rank's parent listens: payload is its address
 	frameReady                        // a rank is connected with its parent and its children
 	frameGo                           // all are

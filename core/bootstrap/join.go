@@ -32,12 +32,16 @@ type Options struct {
 	// Name tells groups of one launch apart. Only JoinLaunched looks at it.
 	Name string
 
-	radix int // of the tree
+	radix int           // of the tree
+	grace time.Duration // leaveGrace
 }
 
 func (o Options) complete() (Options, error) {
 	if o.radix == 0 {
 		o.radix = radix
+	}
+	if o.grace == 0 {
+		o.grace = leaveGrace
 	}
 	if o.Timeout < 0 {
 		return o, fmt.Errorf("timeout %s is negative", o.Timeout)
@@ -63,10 +67,10 @@ func Join(ctx context.Context, id UniqueID, rank, size int, o Options) (Group, e
 		if err != nil {
 			return nil, err
 		}
+		defer reservations.release(id)
 		if rank == 0 {
 			return host(ctx, id.secret(), size, o, func(ctx context.Context) (net.Listener, error) { return listenReserved(ctx, id) })
 		}
-		defer reservations.release(id)
 		return join(ctx, rank, size, o, func() ([]target, error) {
 			return []target{{addr: id.addr().String(), secret: id.secret()}}, nil
 		})
@@ -88,6 +92,10 @@ func wrapJoin(rank, size int, f func() (*member, error)) (Group, error) {
 // host is rank 0's way in.
 func host(ctx context.Context, secret [secretSize]byte, size int, o Options, listen func(context.Context) (net.Listener, error)) (*member, error) {
 	m, start := newMember(0, size, o), time.Now()
+	if size == 1 {
+		m.goOn()
+		return m, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	l, err := listen(ctx)
@@ -96,9 +104,6 @@ func host(ctx context.Context, secret [secretSize]byte, size int, o Options, lis
 	}
 	d := openDoor(l, secret, m.admit)
 	defer d.close()
-	m.mu.Lock()
-	m.checkJoined()
-	m.mu.Unlock()
 	return m, m.awaitGo(ctx, start)
 }
 
@@ -154,13 +159,14 @@ func (m *member) admit(t ticket, conn *net.TCPConn) {
 		m.came(rank)
 		return
 	}
-	l.send(frame{kind: frameWelcome})
+	l.send(frame{kind: frameWelcome, payload: self().append(nil)})
 	if m.rank != 0 {
 		m.kids[rank] = l
 		m.checkReady()
 		return
 	}
 	m.control[rank] = l
+	m.watch(l, t.who)
 	if parentOf(rank, m.radix) == 0 {
 		m.kids[rank] = l
 	}

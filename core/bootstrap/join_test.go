@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds every wait of a test that should succeed.
@@ -226,6 +229,100 @@ func TestDeathIsNamedToAll(t *testing.T) {
 				if rank != dead && (!errors.As(err, &who) || who.Rank != dead || who.Left || !errors.Is(err, ErrRankDied)) {
 					t.Errorf("rank %d: %v, want an error that says that rank %d died", rank, err, dead)
 				}
+			}
+		}
+	}
+}
+
+// TestDeathWhileOthersAreAwaited has a rank that comes and dies before all have come.
+func TestDeathWhileOthersAreAwaited(t *testing.T) {
+	id := loopbackID(t)
+	errs := make(chan error, 2)
+	for rank := range 2 {
+		go func() {
+			_, err := Join(context.Background(), id, rank, 4, Options{Timeout: patience})
+			errs <- err
+		}()
+	}
+	w, err := reach(context.Background(), func() ([]target, error) { return []target{{addr: id.addr().String(), secret: id.secret()}}, nil },
+		func(*net.TCPConn, target) (ticket, error) { return ticket{use: forRoot, rank: 2, size: 4}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	for range 2 {
+		var who *RankError
+		if err := <-errs; !errors.As(err, &who) || who.Rank != 2 || who.Left {
+			t.Errorf("got %v, want that rank 2 has died", err)
+		}
+	}
+}
+
+// TestIdleRanksHearThatOneLeft has ranks that make no call while one leaves and they stay.
+func TestIdleRanksHearThatOneLeft(t *testing.T) {
+	for _, leaver := range []int{0, 10} {
+		groups := joinAll(t, 12, Options{grace: 50 * time.Millisecond})
+		_ = groups[leaver].Close()
+		for rank, g := range groups {
+			var who *RankError
+			if rank == leaver {
+				continue
+			}
+			if <-g.Failed(); !errors.As(g.Err(), &who) || who.Rank != leaver || !who.Left {
+				t.Errorf("rank %d: %v, want that rank %d has left", rank, g.Err(), leaver)
+			}
+		}
+	}
+}
+
+// TestRanksThatCloseOneByOneDoNotComplain is a slow end of all.
+func TestRanksThatCloseOneByOneDoNotComplain(t *testing.T) {
+	groups := joinAll(t, 12, Options{})
+	if err := errors.Join(each(groups, exercise)...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range groups {
+		g := groups[(i*5)%len(groups)]
+		if err := g.Err(); err != nil {
+			t.Errorf("rank %d before it closes: %v", g.Rank(), err)
+		}
+		if err := g.Close(); err != nil {
+			t.Errorf("rank %d: %v", g.Rank(), err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestLaterCallsFailToo(t *testing.T) {
+	groups := joinAll(t, 3, Options{})
+	cut(groups[1])
+	<-groups[2].Failed()
+	var who *RankError
+	for range 3 {
+		if err := groups[2].Barrier(context.Background()); !errors.As(err, &who) || who.Rank != 1 {
+			t.Errorf("a call after the death: %v", err)
+		}
+	}
+	if err := groups[2].Close(); err != nil {
+		t.Errorf("close after the death: %v", err)
+	}
+}
+
+// TestVanishedHostsAreNoticed looks at what makes the kernel notice them.
+func TestVanishedHostsAreNoticed(t *testing.T) {
+	groups := joinAll(t, 2, Options{})
+	for _, l := range groups[1].(*member).links {
+		for name, o := range map[string]struct{ level, option, want int }{
+			"SO_KEEPALIVE":     {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			"TCP_KEEPIDLE":     {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepIdle.Seconds())},
+			"TCP_KEEPINTVL":    {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepEvery.Seconds())},
+			"TCP_KEEPCNT":      {unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepCount},
+			"TCP_USER_TIMEOUT": {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())},
+		} {
+			var got int
+			var err error
+			if e := l.raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), o.level, o.option) }); e != nil || err != nil || got != o.want {
+				t.Errorf("%s is %d, %v, %v; want %d", name, got, e, err, o.want)
 			}
 		}
 	}

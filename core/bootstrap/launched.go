@@ -95,14 +95,11 @@ func (l Launch) plan(name, auth string) (p plan, err error) {
 			"or exchange a unique id through MPI", l.By, l.Size, config.BootstrapPlace)
 	}
 	if l.Place == "" {
-		run = append(append(run, l.By), l.run...)
-	}
-	if l.By == dialectHydra.by && l.Place == "" {
-		proxy, err := ancestor("hydra_pmi_prox")
+		which, err := l.which()
 		if err != nil {
 			return p, fmt.Errorf("%s does not tell which run this is: %w: set %s", l.By, err, config.BootstrapPlace)
 		}
-		run = append(run, proxy)
+		run = append(run, which...)
 	}
 	h := sha256.New()
 	for _, s := range run {
@@ -120,6 +117,20 @@ func (l Launch) plan(name, auth string) (p plan, err error) {
 		p.ports = append(p.ports, firstDerived+int(binary.LittleEndian.Uint32(b[:])%(afterDerived-firstDerived)))
 	}
 	return p, nil
+}
+
+// which is what tells the launch from all others.
+func (l Launch) which() ([]string, error) {
+	if l.By == dialectHydra.by { // its variables are alike in all runs, so it is the process that starts the ranks of a host
+		proxy, err := ancestor("hydra_pmi_prox")
+		return []string{l.By, proxy}, err
+	}
+	for _, v := range l.run {
+		if !strings.HasSuffix(v, "=") {
+			return append([]string{l.By}, l.run...), nil
+		}
+	}
+	return nil, fmt.Errorf("nothing is set of %s", strings.ReplaceAll(strings.Join(l.run, ", "), "=", ""))
 }
 
 func (p plan) targets() (all []target) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +32,8 @@ type link struct {
 	peer int
 	conn *net.TCPConn
 	raw  syscall.RawConn
+
+	process *os.File // the peer's, to see its end; nil if that cannot be seen
 
 	mu      sync.Mutex
 	queue   net.Buffers
@@ -141,7 +144,11 @@ func (l *link) read(handle func(frame)) error {
 			l.mu.Lock()
 			l.broken = true
 			l.mu.Unlock()
-			return errors.Join(err, l.conn.Close())
+			if l.process != nil {
+				_ = l.process.Close()
+			}
+			_ = l.conn.Close()
+			return err
 		}
 		handle(f)
 	}

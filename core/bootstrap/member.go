@@ -28,7 +28,7 @@ const (
 // they send never blocks.
 type member struct {
 	rank, size, radix int
-	timeout           time.Duration
+	timeout, leaving  time.Duration
 
 	failed  chan struct{} // closed with err set
 	went    chan struct{} // closed when all ranks are connected
@@ -61,7 +61,7 @@ var _ Group = (*member)(nil)
 
 func newMember(rank, size int, o Options) *member {
 	return &member{
-		rank: rank, size: size, radix: o.radix, timeout: o.Timeout,
+		rank: rank, size: size, radix: o.radix, timeout: o.Timeout, leaving: o.grace,
 		failed: make(chan struct{}), went: make(chan struct{}), allCame: make(chan struct{}), place: make(chan string, 1),
 		control: map[int]*link{}, kids: map[int]*link{}, leaves: map[int]uint64{}, ready: map[int]bool{}, homes: map[int]string{}, seen: map[int]bool{}, ups: map[int]frame{},
 	}
@@ -254,7 +254,7 @@ func (m *member) leave(l *link, f frame) error {
 		}
 	}
 	if m.checkLeaves(); m.err == nil {
-		m.later(leaveGrace, failure{kind: failLeft, rank: rank})
+		m.later(m.leaving, failure{kind: failLeft, rank: rank})
 	}
 	return nil
 }

@@ -13,8 +13,11 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Processes that a test starts are told what to do by variables.
@@ -35,6 +38,15 @@ func child(role string) int {
 		return 1
 	}
 	fmt.Println("joined", g.Rank(), g.Size())
+	if role == "parent" {
+		heir, err := bequeath(g)
+		if err != nil {
+			fmt.Println("broken", err)
+			return 1
+		}
+		fmt.Println(heir)
+		role = "idle"
+	}
 	for err == nil {
 		switch role {
 		case "idle":
@@ -66,6 +78,21 @@ func child(role string) int {
 	}
 	_ = g.Close()
 	return 0
+}
+
+// bequeath starts a process that inherits all connections, as one that Python forks does, and outlives this one.
+func bequeath(g Group) (pid int, err error) {
+	m := g.(*member)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.links {
+		if err := l.raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETFD, 0) }); err != nil {
+			return 0, err
+		}
+	}
+	heir := exec.Command("sleep", "60")
+	err = heir.Start()
+	return heir.Process.Pid, err
 }
 
 func childJoin(ctx context.Context) (Group, error) {
@@ -189,6 +216,66 @@ func TestKilledProcessIsNamedToAll(t *testing.T) {
 				t.Logf("all 11 others named rank %d after %s", dead, time.Since(killed).Round(time.Millisecond))
 			})
 		}
+	}
+}
+
+// TestKilledProcessWithHeirsIsNamedToAll kills a process whose connections somebody has inherited, so that they stay open.
+func TestKilledProcessWithHeirsIsNamedToAll(t *testing.T) {
+	for _, dead := range []int{0, 1} {
+		ps := startRanks(t, 3, "parent")
+		for _, p := range ps {
+			heir, err := strconv.Atoi(p.line(t, patience))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = syscall.Kill(heir, syscall.SIGKILL) }()
+		}
+		if err := ps[dead].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for rank, p := range ps {
+			want := fmt.Sprintf("broken by %d false", dead)
+			if rank == dead {
+				continue
+			}
+			if s := p.line(t, 10*time.Second); !strings.HasPrefix(s, want) {
+				t.Errorf("rank %d says %q, want %q", rank, s, want)
+			}
+		}
+	}
+}
+
+// TestStoppedProcessIsNamed stops a rank, which then neither dies nor answers.
+func TestStoppedProcessIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		stopped int
+		want    string
+	}{{2, "rank 2 does not answer"}, {0, "rank 0 does not answer"}} {
+		id := loopbackID(t)
+		ps := make([]*process, 3)
+		env := []string{childRole + "=idle", childID + "=" + hex.EncodeToString(id[:]), childSize + "=4"}
+		for i := range ps {
+			if rank := (c.stopped + 1 + i) % 4; rank != 1 { // rank 1 is this process
+				ps[i] = start(t, append(env, childRank+"="+strconv.Itoa(rank))...)
+			}
+		}
+		stopped := start(t, append(env, childRank+"="+strconv.Itoa(c.stopped))...)
+		g, err := Join(context.Background(), id, 1, 4, Options{Timeout: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := stopped.line(t, patience); !strings.HasPrefix(s, "joined") {
+			t.Fatal(s)
+		}
+		if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		if err := g.Barrier(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("rank 1 says %v, want %q", err, c.want)
+		}
+		_ = g.Close()
 	}
 }
 
