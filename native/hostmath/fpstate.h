@@ -31,15 +31,15 @@ static inline void hm_fp_leave(uint64_t was) {
 
 static inline uint64_t hm_fp_enter(void) {
 	uint64_t was;
-	__asm__ volatile("mrs %0, fpcr" : "=r"(was));
+	__asm__ volatile("mrs %0, fpcr" : "=r"(was)::"memory");
 	if (was)
-		__asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)0));
+		__asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)0) : "memory");
 	return was;
 }
 
 static inline void hm_fp_leave(uint64_t was) {
 	if (was)
-		__asm__ volatile("msr fpcr, %0" ::"r"(was));
+		__asm__ volatile("msr fpcr, %0" ::"r"(was) : "memory");
 }
 
 #else
