@@ -3,7 +3,6 @@
 package shmem
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -22,8 +21,6 @@ import (
 const (
 	bellAt    = 0 // u32, changes with each ring
 	waitersAt = 4 // u32, how many threads of the PE park or are about to
-
-	bellEnd = 128 // a line, and the one that CPUs fetch with it
 )
 
 const (
@@ -61,8 +58,7 @@ func (w *World) post(pe int, off, v uint64) error {
 	if err := w.net.fence(); err != nil {
 		return err
 	}
-	_, err := w.net.atomic(pe, w.control, off, fabric.AtomicWrite, 8, v, 0)
-	return err
+	return w.net.update(pe, w.control, off, fabric.AtomicWrite, 8, v)
 }
 
 // broken is why nothing works any more, or nil.
@@ -185,7 +181,5 @@ func (w *World) drain() error {
 	if w.net == nil {
 		return nil
 	}
-	ctx, cancel := w.bounded(context.Background())
-	defer cancel()
-	return w.net.quiet(ctx)
+	return w.net.quiet()
 }

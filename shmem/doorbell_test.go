@@ -63,7 +63,7 @@ func TestAwaitAllocatesNothing(t *testing.T) {
 		at := uint64(1)
 		n := testing.AllocsPerRun(100, func() {
 			looks := 0
-			_ = w.await(something, func() bool { looks++; return looks > 600 && at == 1 })
+			_ = w.await(something, func() bool { looks++; return looks > 300 && at == 1 })
 		})
 		if n != 0 {
 			t.Errorf("%v allocations", n)

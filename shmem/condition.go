@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"fmt"
+	"math/bits"
+
+	"mori/core/fabric"
+	"mori/core/memory"
+)
+
+// A condition is that elements of this PE's memory compare with values. The zero one is of no elements.
+type condition struct {
+	addr, n, size uint64
+	typ           Type
+	cmp           Cmp
+	status        []bool   // true: left out; nil: none is
+	value         uint64   // of all elements
+	values        []uint64 // of each, if not nil
+	shift         int      // moves an element's highest bit to a word's
+	flip          uint64   // makes the order of signed numbers that of unsigned ones
+
+	found uint64 // the element looked at last
+	seen  uint64 // what it was
+}
+
+// condition is about n elements at addr, which it finds good. The values are missing.
+func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err error) {
+	if cmp < CmpEQ || cmp > CmpLE {
+		return c, fmt.Errorf("there is no %v: %w", cmp, ErrInvalid)
+	}
+	if err = w.broken(); err == nil {
+		err = w.checkWords(addr, n, t)
+	}
+	if err != nil {
+		return c, err
+	}
+	c = condition{addr: addr, n: n, size: uint64(t.Size()), typ: t, cmp: cmp}
+	c.shift = 64 - 8*t.Size()
+	switch t {
+	case fabric.Int8, fabric.Int16, fabric.Int32, fabric.Int64:
+		c.flip = 1 << 63
+	}
+	return c, nil
+}
+
+// checkWords finds out whether n elements of an integer type are at the symmetric address addr.
+func (w *World) checkWords(addr, n uint64, t Type) error {
+	size := uint64(t.Size())
+	if !t.Integer() {
+		return fmt.Errorf("elements of type %v: only integers are waited for: %w", t, ErrInvalid)
+	}
+	if addr&(size-1) != 0 {
+		return fmt.Errorf("%v at %#x: the address is not aligned: %w", t, addr, ErrInvalid)
+	}
+	over, bytes := bits.Mul64(n, size)
+	if over != 0 {
+		return fmt.Errorf("%d elements of type %v: %w", n, t, ErrInvalid)
+	}
+	if n == 0 {
+		return nil
+	}
+	_, _, err := w.locate(addr, bytes)
+	return err
+}
+
+// conditions is a condition of several elements, with one value, or one each if values is not nil.
+func (w *World) conditions(act string, addr, n uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (condition, error) {
+	c, err := w.condition(addr, n, t, cmp)
+	switch {
+	case err != nil:
+	case status != nil && uint64(len(status)) != n:
+		err = fmt.Errorf("%d elements with the status of %d: %w", n, len(status), ErrInvalid)
+	case values != nil && uint64(len(values)) != n:
+		err = fmt.Errorf("%d elements with values for %d: %w", n, len(values), ErrInvalid)
+	}
+	if err != nil {
+		return condition{}, waitError(act, err)
+	}
+	c.status, c.value, c.values = status, value, values
+	return c, nil
+}
+
+// String says what is waited for, of the element looked at last.
+func (c *condition) String() string {
+	if c.n == 1 {
+		return fmt.Sprintf("%v at %#x %v %s, which is %s", c.typ, c.addr, c.cmp, c.text(c.target(0)), c.text(c.load(0)))
+	}
+	i := min(c.found, c.n-1)
+	return fmt.Sprintf("%d of %v at %#x, of which number %d %v %s, and is %s", c.n, c.typ, c.addr, i, c.cmp, c.text(c.target(i)), c.text(c.load(i)))
+}
+
+// text is a value as its type has it.
+func (c *condition) text(v uint64) string {
+	v <<= c.shift
+	if c.flip != 0 {
+		return fmt.Sprint(int64(v) >> c.shift)
+	}
+	return fmt.Sprint(v >> c.shift)
+}
+
+// target is what element i is compared with.
+func (c *condition) target(i uint64) uint64 {
+	if c.values != nil {
+		return c.values[i]
+	}
+	return c.value
+}
+
+// load reads element i atomically.
+func (c *condition) load(i uint64) uint64 {
+	addr := c.addr + i*c.size
+	switch c.size {
+	case 8:
+		return memory.Load64(addr)
+	case 4:
+		return uint64(memory.Load32(addr))
+	}
+	word := memory.Load32(addr&^3) >> (addr & 3 * 8) // the hosts are little-endian, and blocks consist of words
+	return uint64(word) & (1<<(8*c.size) - 1)
+}
+
+// at looks at element i.
+func (c *condition) at(i uint64) bool {
+	c.found, c.seen = i, c.load(i)
+	x, v := c.seen<<c.shift^c.flip, c.target(i)<<c.shift^c.flip
+	switch c.cmp {
+	case CmpEQ:
+		return x == v
+	case CmpNE:
+		return x != v
+	case CmpGT:
+		return x > v
+	case CmpGE:
+		return x >= v
+	case CmpLT:
+		return x < v
+	}
+	return x <= v
+}
+
+// out reports whether element i is left out.
+func (c *condition) out(i uint64) bool { return c.status != nil && c.status[i] }
+
+// holds is of a condition of one element.
+func (c *condition) holds() bool { return c.at(0) }
+
+// idle reports whether all elements are left out.
+func (c *condition) idle() bool {
+	for i := range c.n {
+		if !c.out(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// all reports whether all elements have compared, and goes on where it left off.
+func (c *condition) all() bool {
+	for i := c.found; i < c.n; i++ {
+		if !c.out(i) && !c.at(i) {
+			return false
+		}
+		c.found = i + 1
+	}
+	return true
+}
+
+// any finds an element that compares.
+func (c *condition) any() bool {
+	for i := range c.n {
+		if !c.out(i) && c.at(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// which is the index of an element that compares, or -1.
+func (c *condition) which() int {
+	if c.any() {
+		return int(c.found)
+	}
+	return -1
+}
+
+// some are the indices of all elements that compare.
+func (c *condition) some() []int {
+	if !c.any() {
+		return nil
+	}
+	return c.rest()
+}
+
+// rest is some after any found one.
+func (c *condition) rest() []int {
+	some := []int{int(c.found)}
+	for i := c.found + 1; i < c.n; i++ {
+		if !c.out(i) && c.at(i) {
+			some = append(some, int(i))
+		}
+	}
+	return some
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// paths are the ways to the memory of another PE.
+var paths = map[string]Config{
+	"static heap":  {},
+	"growing heap": {Mode: VMMHeap, ChunkSize: 1 << 20},
+	"isolated":     {Mode: Isolation},
+}
+
+// onEveryPath calls f on each of n PEs that have the same size bytes of symmetric memory at mem, on every path.
+func onEveryPath(t *testing.T, n int, size uint64, f func(t *testing.T, w *World, mem uint64) error) {
+	for name, cfg := range paths {
+		t.Run(name, func(t *testing.T) {
+			run(t, n, cfg, func(w *World) error {
+				mem, err := w.Malloc(size)
+				if err != nil {
+					return err
+				}
+				return errors.Join(f(t, w, mem), w.BarrierAll(), w.Free(mem))
+			})
+		})
+	}
+}
+
+// A refusal is a call with a bad argument.
+type refusal struct {
+	what string
+	want error
+	call func() error
+}
+
+// allRefused makes calls that must fail, and returns an error for each that does not.
+func allRefused(list []refusal) error {
+	var errs []error
+	for _, r := range list {
+		if err := r.call(); !errors.Is(err, r.want) {
+			errs = append(errs, fmt.Errorf("%s: got %v, want %w", r.what, err, r.want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// filled is n bytes that tell where they are and whose.
+func filled(n, seed int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*31 + i>>8 + seed*101)
+	}
+	return b
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"fmt"
+
+	"mori/core/memory"
+)
+
+// Put copies n bytes from src, any memory of this process, to the symmetric address dest of PE pe. src may be used again when it returns; dest
+// has the bytes after Quiet, or a barrier. Parts that overlap are copied as if src were read before.
+func (w *World) Put(dest, src, n uint64, pe int) error {
+	return w.put("put", dest, src, n, pe, true)
+}
+
+// PutNbi is Put that may return before src is read. Quiet waits for that.
+func (w *World) PutNbi(dest, src, n uint64, pe int) error {
+	return w.put("put_nbi", dest, src, n, pe, false)
+}
+
+// Get copies n bytes from the symmetric address src of PE pe to dest, any memory of this process.
+func (w *World) Get(dest, src, n uint64, pe int) error {
+	return w.get("get", dest, src, n, pe, true)
+}
+
+// GetNbi is Get that may return before dest has the bytes. Quiet waits for that.
+func (w *World) GetNbi(dest, src, n uint64, pe int) error {
+	return w.get("get_nbi", dest, src, n, pe, false)
+}
+
+func (w *World) put(act string, dest, src, n uint64, pe int, wait bool) error {
+	b, off, err := w.far(dest, src, n, pe)
+	if err == nil && n > 0 {
+		err = w.carry(b, off, src, n, pe, wait)
+	}
+	if err != nil {
+		return transferError(act, dest, src, n, pe, err)
+	}
+	return nil
+}
+
+// carry puts n bytes to off in b of PE pe, which are there. wait: until src may be used again.
+func (w *World) carry(b *block, off, src, n uint64, pe int, wait bool) error {
+	if at := b.peers[pe].mapped; at != 0 {
+		if err := move(at+off, src, n); err != nil {
+			return err
+		}
+		memory.Fence()
+		w.ring(pe)
+		return nil
+	}
+	if wait {
+		return w.net.putNow(pe, b, off, src, n)
+	}
+	return w.net.put(pe, b, off, src, n)
+}
+
+func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
+	b, off, err := w.far(src, dest, n, pe)
+	switch {
+	case err != nil || n == 0:
+	case b.peers[pe].mapped != 0:
+		err = move(dest, b.peers[pe].mapped+off, n)
+	case wait:
+		err = w.net.getNow(pe, b, off, dest, n)
+	default:
+		err = w.net.get(pe, b, off, dest, n)
+	}
+	if err != nil {
+		return transferError(act, dest, src, n, pe, err)
+	}
+	return nil
+}
+
+// far finds n bytes at the symmetric address addr of PE pe, and checks what can be known of the local end of the transfer. Of no bytes
+// the addresses are not looked at.
+func (w *World) far(addr, local, n uint64, pe int) (b *block, off uint64, err error) {
+	if err = w.reaches(pe); err != nil || n == 0 {
+		return nil, 0, err
+	}
+	if b, off, err = w.locate(addr, n); err != nil {
+		return nil, 0, err
+	}
+	return b, off, checkLocal(local, n)
+}
+
+// reaches is nil if the World works and has a PE pe.
+func (w *World) reaches(pe int) error {
+	if err := w.broken(); err != nil {
+		return err
+	}
+	if uint(pe) >= uint(w.n) {
+		return fmt.Errorf("there is no PE %d, but 0 to %d: %w", pe, w.n-1, ErrInvalid)
+	}
+	return nil
+}
+
+// lowest address that a process has: below are nil and small offsets from it.
+const lowest = 4096
+
+func checkLocal(addr, n uint64) error {
+	if addr < lowest || addr+n < addr {
+		return fmt.Errorf("%d bytes at %#x: %w", n, addr, ErrInvalid)
+	}
+	return nil
+}
+
+// move copies between two parts of this process, one of which the user says are there.
+func move(dst, src, n uint64) error {
+	if err := memory.Move(dst, src, n); err != nil {
+		return unmapped(err)
+	}
+	return nil
+}
+
+// unmapped tells of a local address that is no memory.
+func unmapped(err error) error {
+	return fmt.Errorf("the local memory is not there: %w (%w)", ErrInvalid, err)
+}
+
+func transferError(act string, dest, src, n uint64, pe int, err error) error {
+	return fmt.Errorf("%s %d bytes from %#x to %#x, PE %d: %w", act, n, src, dest, pe, err)
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/memory"
+)
+
+// A SignalOp is how a signal, a word of 8 bytes of symmetric memory, is updated. The numbers are upstream's.
+type SignalOp int
+
+// The ways to update a signal.
+const (
+	SignalSet SignalOp = SignalOp(AtomicSignalSet)
+	SignalAdd SignalOp = SignalOp(AtomicSignalAdd)
+)
+
+// String is OpenSHMEM's name.
+func (op SignalOp) String() string {
+	switch op {
+	case SignalSet:
+		return "set"
+	case SignalAdd:
+		return "add"
+	}
+	return fmt.Sprintf("signal op %d", int(op))
+}
+
+// PutSignal puts n bytes like Put, then updates the signal at the symmetric address sig of the same PE with value: who sees the signal sees the
+// bytes. n may be 0.
+func (w *World) PutSignal(dest, src, n, sig, value uint64, op SignalOp, pe int) error {
+	return w.putSignal("put_signal", dest, src, n, sig, value, op, pe, true)
+}
+
+// PutSignalNbi is PutSignal that may return before src is read. Quiet waits for that.
+func (w *World) PutSignalNbi(dest, src, n, sig, value uint64, op SignalOp, pe int) error {
+	return w.putSignal("put_signal_nbi", dest, src, n, sig, value, op, pe, false)
+}
+
+func (w *World) putSignal(act string, dest, src, n, sig, value uint64, op SignalOp, pe int, wait bool) error {
+	b, off, err := w.far(dest, src, n, pe)
+	if err == nil {
+		err = w.checkSignal(dest, n, sig, op)
+	}
+	if err == nil {
+		err = w.carrySignal(b, off, src, n, sig, value, op, pe, wait)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %d bytes from %#x to %#x, %v of %d at %#x, PE %d: %w", act, n, src, dest, op, value, sig, pe, err)
+	}
+	return nil
+}
+
+// checkSignal is about the signal of a put of n bytes to dest.
+func (w *World) checkSignal(dest, n, sig uint64, op SignalOp) error {
+	if op != SignalSet && op != SignalAdd {
+		return fmt.Errorf("the signal ops are %d and %d: %w", SignalSet, SignalAdd, ErrInvalid)
+	}
+	if sig&7 != 0 {
+		return fmt.Errorf("the signal's address is not aligned: %w", ErrInvalid)
+	}
+	if sig+8 > dest && sig < dest+n {
+		return fmt.Errorf("the signal is among the bytes: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// carrySignal puts n bytes to off in b, which are there, and then updates the signal.
+func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalOp, pe int, wait bool) error {
+	of, at, err := w.locate(sig, 8)
+	if err != nil {
+		return err
+	}
+	if to := of.peers[pe].mapped; to != 0 && (n == 0 || b.peers[pe].mapped != 0) {
+		if n > 0 {
+			if err := move(b.peers[pe].mapped+off, src, n); err != nil {
+				return err
+			}
+		}
+		atomic64(AtomicOp(op), to+at, value, 0) // no store before it becomes visible after it
+		w.ring(pe)
+		return nil
+	}
+	if n > 0 {
+		if err = w.carry(b, off, src, n, pe, wait); err == nil {
+			err = w.net.fence()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.net.update(pe, of, at, atomicOps[op].op, 8, value)
+}
+
+// SignalSet sets the signal at the symmetric address sig of PE pe, SignalAdd adds to it.
+func (w *World) SignalSet(sig, value uint64, pe int) error {
+	return w.Atomic(AtomicSignalSet, 8, sig, value, pe)
+}
+
+// SignalAdd adds to the signal at the symmetric address sig of PE pe.
+func (w *World) SignalAdd(sig, value uint64, pe int) error {
+	return w.Atomic(AtomicSignalAdd, 8, sig, value, pe)
+}
+
+// SignalFetch is the present value of this PE's signal at sig.
+func (w *World) SignalFetch(sig uint64) (uint64, error) {
+	err := w.broken()
+	if err == nil {
+		err = w.checkWords(sig, 1, fabric.Uint64)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("signal_fetch at %#x: %w", sig, err)
+	}
+	return memory.Load64(sig), nil
+}
+
+// SignalWaitUntil waits until this PE's signal at sig compares so with value, and returns what it was then.
+func (w *World) SignalWaitUntil(sig uint64, cmp Cmp, value uint64) (uint64, error) {
+	c, err := w.condition(sig, 1, fabric.Uint64, cmp)
+	if err == nil {
+		c.value = value
+		err = w.await(c.String, c.holds)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("signal_wait_until: %w", err)
+	}
+	return c.seen, nil
+}

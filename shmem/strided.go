@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"fmt"
+	"math/bits"
+
+	"mori/core/memory"
+)
+
+// IPut copies nelems elements of elem bytes each: those that are sst elements apart at src, any memory of this process, to places that are
+// dst elements apart at the symmetric address dest of PE pe. A stride of 1 is elements without gaps. They are copied in order, one after
+// the other. src may be used again when it returns.
+func (w *World) IPut(dest, src uint64, dst, sst int64, nelems, elem uint64, pe int) error {
+	err := w.strided(true, dest, src, dst, sst, nelems, elem, pe)
+	if err != nil {
+		return stridedError("iput", dest, src, dst, sst, nelems, elem, pe, err)
+	}
+	return nil
+}
+
+// IGet is IPut the other way: from the symmetric address src of PE pe to dest, any memory of this process.
+func (w *World) IGet(dest, src uint64, dst, sst int64, nelems, elem uint64, pe int) error {
+	err := w.strided(false, src, dest, sst, dst, nelems, elem, pe)
+	if err != nil {
+		return stridedError("iget", dest, src, dst, sst, nelems, elem, pe, err)
+	}
+	return nil
+}
+
+// strided moves elements between the symmetric address sym of PE pe and local, which are so many elements apart there: to the PE, if put.
+func (w *World) strided(put bool, sym, local uint64, symStride, localStride int64, nelems, elem uint64, pe int) error {
+	symSpan, err := span(symStride, nelems, elem)
+	if err != nil {
+		return err
+	}
+	localSpan, err := span(localStride, nelems, elem)
+	if err != nil {
+		return err
+	}
+	b, off, err := w.far(sym, local, symSpan, pe)
+	if err != nil || nelems == 0 {
+		return err
+	}
+	if err = checkLocal(local, localSpan); err != nil {
+		return err
+	}
+	symStep, localStep := uint64(symStride)*elem, uint64(localStride)*elem
+	at := b.peers[pe].mapped
+	switch {
+	case at == 0:
+		return w.stridedNet(put, b, off, local, symStep, localStep, nelems, elem, pe)
+	case put:
+		err = memory.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
+		memory.Fence()
+		w.ring(pe)
+	default:
+		err = memory.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
+	}
+	if err != nil {
+		return unmapped(err)
+	}
+	return nil
+}
+
+// stridedNet is strided over the network, one transfer per element, or one for all if there are no gaps.
+func (w *World) stridedNet(put bool, b *block, off, local, symStep, localStep, nelems, elem uint64, pe int) error {
+	if symStep == elem && localStep == elem {
+		nelems, elem = 1, nelems*elem
+	}
+	for ; nelems > 0; nelems-- {
+		var err error
+		if put {
+			err = w.net.put(pe, b, off, local, elem)
+		} else {
+			err = w.net.get(pe, b, off, local, elem)
+		}
+		if err != nil {
+			return err
+		}
+		off, local = off+symStep, local+localStep
+	}
+	return w.drain()
+}
+
+// span is how many bytes nelems elements of elem bytes take up that are stride elements apart.
+func span(stride int64, nelems, elem uint64) (uint64, error) {
+	if elem == 0 {
+		return 0, fmt.Errorf("elements of 0 bytes: %w", ErrInvalid)
+	}
+	if stride < 1 {
+		return 0, fmt.Errorf("a stride of %d elements: %w", stride, ErrInvalid)
+	}
+	if nelems == 0 {
+		return 0, nil
+	}
+	over, apart := bits.Mul64(nelems-1, uint64(stride))
+	apart, carry := bits.Add64(apart, 1, 0)
+	high, n := bits.Mul64(apart, elem)
+	if over|carry|high != 0 {
+		return 0, fmt.Errorf("more bytes than there are addresses: %w", ErrInvalid)
+	}
+	return n, nil
+}
+
+func stridedError(act string, dest, src uint64, dst, sst int64, nelems, elem uint64, pe int, err error) error {
+	return fmt.Errorf("%s %d elements of %d bytes from %#x, stride %d, to %#x, stride %d, PE %d: %w", act, nelems, elem, src, sst, dest, dst, pe, err)
+}
