@@ -73,6 +73,8 @@ func (m *member) meet(ctx context.Context, w what, blob []byte, give bool) ([][]
 	case <-c.done:
 	case <-m.failed:
 		return nil, fmt.Errorf("%s: %w", w, m.Err())
+	case <-m.shut:
+		return nil, fmt.Errorf("%s: %w", w, ErrClosed)
 	case <-ctx.Done():
 		if err := m.giveUp(ctx, c.done, c.seq, time.Since(start)); err != nil {
 			return nil, fmt.Errorf("%s: %w", w, err)

@@ -7,15 +7,16 @@ import "context"
 // A Group is the ranks that started together, as one of them sees them. It exchanges small blobs, and notices when a
 // rank dies.
 //
-// The collective calls are entered by all ranks in the same order. A rank makes one at a time. Each ends when ctx
-// is done, at the latest; the error names the ranks that had not come. After an error the group is of no more use, and Err tells
-// what broke it.
+// The collective calls are entered by all ranks in the same order. A rank makes one at a time; its other methods may be called at any time by
+// anybody. A call ends when ctx is done, or little later; the error names the ranks that had not come. After an error, other than ErrBusy, the
+// group is of no more use to any rank, and Err tells what broke it.
 type Group interface {
 	// Rank is this rank's number, Size how many there are.
 	Rank() int
 	Size() int
 
-	// AllGather returns every rank's blob, in the order of ranks. Blobs may differ in length. The caller may keep them.
+	// AllGather returns every rank's blob, in the order of ranks. Blobs may differ in length, of at most 256 MiB, and 1 GiB in all. The caller
+	// may keep them, and write into them.
 	AllGather(ctx context.Context, blob []byte) ([][]byte, error)
 
 	// Broadcast returns the blob of rank root; the others' is not looked at.
@@ -27,9 +28,10 @@ type Group interface {
 	// Failed is closed when a rank has died, or has left while others stay, whether or not a call is on its way.
 	Failed() <-chan struct{}
 
-	// Err is nil, or the first failure: a *RankError if a rank is known to be the cause.
+	// Err is nil, or the first failure: it wraps a *RankError if a rank has died or left.
 	Err() error
 
-	// Close leaves the group. It does not wait for the others. Later calls answer ErrClosed.
+	// Close leaves the group. It does not wait for the others, only, for two seconds at most, for what was sent to them to go out. Later calls
+	// answer ErrClosed, as does one that is on its way.
 	Close() error
 }

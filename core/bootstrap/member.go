@@ -31,6 +31,7 @@ type member struct {
 	timeout, leaving  time.Duration
 
 	failed  chan struct{} // closed with err set
+	shut    chan struct{} // closed by Close
 	went    chan struct{} // closed when all ranks are connected
 	allCame chan struct{} // of rank 0: closed when every rank has come, even if it was not let in
 	place   chan string   // where the parent listens, told by rank 0 once
@@ -42,10 +43,10 @@ type member struct {
 	control map[int]*link // of rank 0: to every rank that has come; of others: to rank 0
 	parent  *link         // in the tree; nil for rank 0
 	kids    map[int]*link
-	links   []*link // all
-	leaves  map[int]uint64
-	grace   *time.Timer
-	placed  bool
+	links   []*link        // all
+	leaves  map[int]uint64 // ranks that have left, and after how many calls
+	timers  []*time.Timer
+	placed  bool           // the tree is known here
 	ready   map[int]bool   // of rank 0: ranks that are connected
 	homes   map[int]string // of rank 0: where ranks listen for their children
 	seen    map[int]bool   // of rank 0: ranks that have come
@@ -62,7 +63,7 @@ var _ Group = (*member)(nil)
 func newMember(rank, size int, o Options) *member {
 	return &member{
 		rank: rank, size: size, radix: o.radix, timeout: o.Timeout, leaving: o.grace,
-		failed: make(chan struct{}), went: make(chan struct{}), allCame: make(chan struct{}), place: make(chan string, 1),
+		failed: make(chan struct{}), shut: make(chan struct{}), went: make(chan struct{}), allCame: make(chan struct{}), place: make(chan string, 1),
 		control: map[int]*link{}, kids: map[int]*link{}, leaves: map[int]uint64{}, ready: map[int]bool{}, homes: map[int]string{}, seen: map[int]bool{}, ups: map[int]frame{},
 	}
 }
@@ -127,8 +128,8 @@ func (m *member) tellRoot(f failure) {
 }
 
 func (m *member) stopTimers() {
-	if m.grace != nil {
-		m.grace.Stop()
+	for _, t := range m.timers {
+		t.Stop()
 	}
 	if m.inquest != nil {
 		m.inquest.timer.Stop()
@@ -162,14 +163,11 @@ func (m *member) ended(l *link, err error) {
 
 // later breaks the group if nobody has told what broke by then. m.mu is held.
 func (m *member) later(d time.Duration, f failure) {
-	if m.grace != nil {
-		return
-	}
-	m.grace = time.AfterFunc(d, func() {
+	m.timers = append(m.timers, time.AfterFunc(d, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.fail(f)
-	})
+	}))
 }
 
 // handle takes one frame of l.
@@ -239,7 +237,7 @@ func (m *member) told(f frame) error {
 // leave is that a rank will enter no call after f.seq. m.mu is held.
 func (m *member) leave(l *link, f frame) error {
 	rank := int(f.rank)
-	if m.rank == 0 && rank != l.peer || rank >= m.size || rank == m.rank {
+	if rank != l.peer && (m.rank == 0 || l != m.control[0]) || rank >= m.size || rank == m.rank {
 		return fmt.Errorf("%w: rank %d leaves", errFrame, rank)
 	}
 	if _, known := m.leaves[rank]; known {
@@ -253,7 +251,7 @@ func (m *member) leave(l *link, f frame) error {
 			}
 		}
 	}
-	if m.checkLeaves(); m.err == nil {
+	if m.checkLeaves(); m.err == nil && len(m.leaves) == 1 {
 		m.later(m.leaving, failure{kind: failLeft, rank: rank})
 	}
 	return nil
@@ -280,12 +278,16 @@ func (m *member) Close() error {
 		return nil
 	}
 	bye := frame{kind: frameLeave, rank: uint32(m.rank), seq: m.seq}
+	if m.cur != nil {
+		bye.seq-- // what the others still need of it will not come
+	}
 	for _, l := range m.links {
 		if m.err == nil {
 			l.send(bye)
 		}
 	}
 	m.closed = true
+	close(m.shut)
 	m.stopTimers()
 	links := m.links
 	m.mu.Unlock()
