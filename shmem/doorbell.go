@@ -181,5 +181,5 @@ func (w *World) drain() error {
 	if w.net == nil {
 		return nil
 	}
-	return w.net.quiet()
+	return w.net.quiet(w.deadline())
 }

@@ -147,7 +147,7 @@ func (w *World) Free(addr uint64) error {
 	at := w.allocationAt(addr)
 	var queued error
 	if w.net != nil && !w.closed.Load() {
-		queued = w.net.quiet(ctx)
+		queued = w.net.quiet(w.deadline())
 	}
 	err := w.agree(ctx, call{Kind: callFree, At: at})
 	switch {

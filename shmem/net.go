@@ -3,7 +3,7 @@
 package shmem
 
 import (
-	"context"
+	"time"
 
 	"mori/core/fabric"
 )
@@ -35,6 +35,7 @@ type network interface {
 	// fence makes what was put to a PE before visible there before what is put later. It does not wait.
 	fence() error
 
-	// quiet waits until all that was queued is done, and returns the first error of what could not be.
-	quiet(ctx context.Context) error
+	// quiet waits until all that was queued is done, and returns the first error of what could not be. A zero deadline is none. When it is
+	// over, what is not done still owns its memory.
+	quiet(deadline time.Time) error
 }

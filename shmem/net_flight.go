@@ -3,7 +3,6 @@
 package shmem
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -67,7 +66,7 @@ func (w *waiter) leave() {
 // wait ends the queueing, whose error is err, and waits for the ops. If it gives up, they still own the memory that they name.
 func (n *wire) wait(w *waiter, pe int, err error) (old uint64, _ error) {
 	w.leave()
-	if _, late := receive(nil, n.w, w.done); late != nil {
+	if _, late := receive(n.w, w.done, n.w.deadline()); late != nil {
 		return 0, fmt.Errorf("PE %d has not answered, and may still use the local memory: %w", pe, late)
 	}
 	if failed := w.failed.Load(); failed != nil && err == nil {
@@ -78,36 +77,39 @@ func (n *wire) wait(w *waiter, pe int, err error) (old uint64, _ error) {
 	return old, err
 }
 
-// receive takes from c until ctx ends, or the World. Without ctx it has the World's Timeout.
-func receive[T any](ctx context.Context, w *World, c <-chan T) (v T, err error) {
+// timers are those of receive.
+var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
+
+// receive takes from c, until the deadline, which may be zero, or until the World ends or is asked to stop.
+func receive[T any](w *World, c <-chan T, deadline time.Time) (v T, err error) {
 	select {
 	case v = <-c:
 		return v, nil
 	default:
 	}
-	if ctx == nil {
-		limited, cancel := w.bounded(context.Background())
-		defer cancel()
-		ctx = limited
-	}
-	var asks <-chan time.Time
-	if w.cfg.Interrupt != nil {
-		tick := time.NewTicker(askEvery)
-		defer tick.Stop()
-		asks = tick.C
-	}
+	timer := timers.Get().(*time.Timer)
+	defer timers.Put(timer)
+	defer timer.Stop()
 	for {
+		nap := time.Hour
+		if !deadline.IsZero() {
+			nap = time.Until(deadline)
+		}
+		if w.cfg.Interrupt != nil {
+			nap = min(nap, askEvery)
+		}
+		timer.Reset(max(nap, 0))
 		select {
 		case v = <-c:
 			return v, nil
 		case <-w.dead:
 			return v, *w.fault.Load()
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return v, fmt.Errorf("%w after %v", ErrTimeout, w.cfg.Timeout)
-			}
-			return v, ctx.Err()
-		case <-asks:
+		case <-timer.C:
+		}
+		if !deadline.IsZero() && !time.Now().Before(deadline) {
+			return v, ErrTimeout
+		}
+		if w.cfg.Interrupt != nil {
 			if err := w.cfg.Interrupt(); err != nil {
 				return v, err
 			}
@@ -117,7 +119,7 @@ func receive[T any](ctx context.Context, w *World, c <-chan T) (v T, err error) 
 
 // take gets a flight, for an op to PE pe that waiter waits for, if it is not nil.
 func (n *wire) take(pe int, kind fabric.OpKind, waits *waiter) (int, *flight, error) {
-	i, err := receive(nil, n.w, n.free)
+	i, err := receive(n.w, n.free, n.w.deadline())
 	if err != nil {
 		return 0, nil, fmt.Errorf("PE %d: %d transfers are on their way: %w", pe, flights, err)
 	}
@@ -153,7 +155,7 @@ func (n *wire) launch(i int, op fabric.Op) error {
 			err = errors.Join(err, ErrTimeout)
 		}
 		err = fmt.Errorf("PE %d: %w", f.pe, err)
-		n.land(i, nil)
+		n.land(i)
 		return err
 	}
 }
@@ -177,12 +179,12 @@ func (n *wire) reapAll() {
 	for {
 		count, err := n.cq.Read(n.ended[:])
 		for i := range n.ended[:count] {
-			n.land(int(n.ended[i].Ctx), nil)
+			n.land(int(n.ended[i].Ctx))
 		}
 		if errors.Is(err, fabric.ErrAvail) {
 			for n.cq.ReadErr(&n.entry) == nil {
 				entry := n.entry
-				n.land(int(entry.Ctx), fmt.Errorf("PE %d: %w: %w", n.flights[entry.Ctx].pe, ErrUnreachable, &entry))
+				n.crash(int(entry.Ctx), fmt.Errorf("PE %d: %w: %w", n.flights[entry.Ctx].pe, ErrUnreachable, &entry))
 			}
 		} else if count == 0 {
 			return
@@ -190,17 +192,22 @@ func (n *wire) reapAll() {
 	}
 }
 
+// crash ends flight i by an error, which goes to who waits, or else to quiet.
+func (n *wire) crash(i int, err error) {
+	if w := n.flights[i].waiter; w != nil {
+		w.failed.CompareAndSwap(nil, &err)
+	} else {
+		n.failed.CompareAndSwap(nil, &err)
+	}
+	n.land(i)
+}
+
 // land ends flight i.
-func (n *wire) land(i int, err error) {
+func (n *wire) land(i int) {
 	f := &n.flights[i]
 	w, epoch := f.waiter, f.epoch
 	f.waiter = nil
-	switch {
-	case err != nil && w != nil:
-		w.failed.CompareAndSwap(nil, &err)
-	case err != nil:
-		n.failed.CompareAndSwap(nil, &err)
-	case w != nil && f.kind >= fabric.OpFetchAtomic:
+	if w != nil && f.kind >= fabric.OpFetchAtomic {
 		w.old = loadWord(f.at+resultAt, f.size)
 	}
 	n.free <- i

@@ -27,7 +27,7 @@ func (n *wire) putNow(pe int, b *block, off, src, size uint64) error {
 		return err
 	}
 	if err = memory.Move(f.at, src, size); err != nil {
-		n.land(i, nil)
+		n.land(i)
 		return fmt.Errorf("the local memory is not there: %w (%w)", ErrInvalid, err)
 	}
 	return n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: f.at, Len: size}, RSeg: b.remoteSeg(pe, off, size)})

@@ -3,8 +3,8 @@
 package shmem
 
 import (
-	"context"
 	"sync/atomic"
+	"time"
 )
 
 // epochs tell what was queued before a quiet from what is queued meanwhile, so that quiet ends though others go on. An op counts in
@@ -48,9 +48,9 @@ func (e *epochs) leave(epoch uint32) {
 // empty reports whether nothing that was queued before is on its way.
 func (e *epochs) empty() bool { return e.pending[0].Load() == 0 && e.pending[1].Load() == 0 }
 
-// quiet waits until all that entered before has left. wait receives from a channel, and its error ends that.
-func (e *epochs) quiet(wait func(<-chan struct{}) error) error {
-	if err := wait(e.turn); err != nil {
+// quiet waits until all that entered before has left.
+func (e *epochs) quiet(w *World, deadline time.Time) error {
+	if _, err := receive(w, e.turn, deadline); err != nil {
 		return err
 	}
 	defer func() { e.turn <- struct{}{} }()
@@ -60,7 +60,7 @@ func (e *epochs) quiet(wait func(<-chan struct{}) error) error {
 			e.now.Store(1 - old)
 		}
 		for e.pending[epoch].Load() != 0 {
-			if err := wait(e.idle); err != nil {
+			if _, err := receive(w, e.idle, deadline); err != nil {
 				return err
 			}
 		}
@@ -75,18 +75,16 @@ func (n *wire) fence() error {
 }
 
 // quiet waits until all that was queued is done.
-func (n *wire) quiet(ctx context.Context) error {
+func (n *wire) quiet(deadline time.Time) error {
 	if !n.epochs.empty() {
-		wait := func(c <-chan struct{}) error {
-			_, err := receive(ctx, n.w, c)
-			return err
-		}
-		if err := n.epochs.quiet(wait); err != nil {
+		if err := n.epochs.quiet(n.w, deadline); err != nil {
 			return err
 		}
 	}
-	if failed := n.failed.Swap(nil); failed != nil {
-		return *failed
+	if n.failed.Load() != nil {
+		if failed := n.failed.Swap(nil); failed != nil {
+			return *failed
+		}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package shmem
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,7 +31,7 @@ func inApart(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 }
 
 // settled is quiet for tests.
-func (w *World) settled() error { return w.net.quiet(context.Background()) }
+func (w *World) settled() error { return w.net.quiet(w.deadline()) }
 
 func TestNetworkMovesBytes(t *testing.T) {
 	inApart(t, 2, func(t *testing.T, w *World) error {

@@ -191,7 +191,7 @@ func (w *World) Finalize(ctx context.Context) error {
 		errs = append(errs, *fault)
 	} else {
 		if w.net != nil {
-			errs = append(errs, w.net.quiet(ctx))
+			errs = append(errs, w.net.quiet(w.deadline()))
 		}
 		_, err := w.gather(ctx, nil)
 		errs = append(errs, err)

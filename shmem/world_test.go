@@ -15,8 +15,9 @@ import (
 	"mori/core/memory"
 )
 
-// run makes a World of n PEs in this process and calls f on each at once. A "%d" in the NodeID is the PE.
-func run(t *testing.T, n int, cfg Config, f func(w *World) error) {
+// run makes a World of n PEs in this process and calls f on each at once. A "%d" in the NodeID is the PE. Of several
+// NodeIDs with a "|" between them the PEs have one after the other.
+func run(t testing.TB, n int, cfg Config, f func(w *World) error) {
 	t.Helper()
 	if cfg.HeapSize == 0 {
 		cfg.HeapSize = 1 << 22
@@ -32,6 +33,8 @@ func run(t *testing.T, n int, cfg Config, f func(w *World) error) {
 		if strings.Contains(cfg.NodeID, "%d") {
 			cfg.NodeID = fmt.Sprintf(cfg.NodeID, i)
 		}
+		ids := strings.Split(cfg.NodeID, "|")
+		cfg.NodeID = ids[i%len(ids)]
 		go func() {
 			defer wait.Done()
 			w, err := Init(context.Background(), g, cfg)
