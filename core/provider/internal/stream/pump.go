@@ -114,6 +114,9 @@ func (l *link) settle() {
 			if j.slot.mark(slotWritten) {
 				l.ep.complete(j.slot)
 			}
+		case j.h.kind == kindGoodbye:
+			// Two that say goodbye at once read nothing any more but the end, which each of them would wait for.
+			_ = syscall.Shutdown(l.fd, syscall.SHUT_WR)
 		case j.h.kind == kindExtension:
 			l.ep.extra.Add(-int64(len(j.body)))
 		}
