@@ -4,6 +4,7 @@ package shmem
 
 import (
 	"fmt"
+	"time"
 
 	"mori/core/memory"
 )
@@ -206,16 +207,42 @@ func (t *Team) until(at uint64, from int) (uint64, error) {
 // absent tells who has not come, as far as can be seen: who waits says so in its control block, and who does not wait has not come.
 func (t *Team) absent(e uint32, from int) string {
 	var absent []int
-	for _, pe := range t.members {
-		at := t.w.control.peers[pe].mapped
-		if at != 0 && pe != t.w.me && uint32(memory.Load64(at+t.area+enteredAt)) != e || at == 0 && pe == from {
+	entered := t.entered()
+	for rank, pe := range t.members {
+		if rank != t.me && uint32(entered[rank]) != e {
 			absent = append(absent, pe)
 		}
 	}
-	if len(absent) == 0 && from >= 0 {
+	if len(absent) == 0 && from >= 0 { // it came too late, or what it told is lost
 		absent = append(absent, from)
 	}
-	return fmt.Sprintf("PEs %v in call %d of %v", absent, e, t)
+	return fmt.Sprintf("%s in call %d of %v", nameAll(absent), e, t)
+}
+
+// askFor is how long the PEs of other hosts have to tell where they are. That of one that is stopped never comes.
+const askFor = time.Second
+
+// entered is which epoch each member waits in.
+func (t *Team) entered() []uint64 {
+	w, off, words := t.w, t.area+enteredAt, make([]uint64, len(t.members))
+	raw := make([]byte, 8*len(words))
+	t.asked = raw // what comes late still has a place
+	far := false
+	for rank, pe := range t.members {
+		into := memory.AddrOf(raw) + 8*uint64(rank)
+		if at := w.control.peers[pe].mapped; at != 0 {
+			memory.Store64(into, memory.Load64(at+off))
+		} else if w.broken() == nil {
+			far = w.net.get(pe, w.control, off, into, 8) == nil || far
+		}
+	}
+	if far {
+		_ = w.net.quiet(time.Now().Add(askFor)) // whose word has not come is taken for absent
+	}
+	for rank := range words {
+		words[rank] = memory.Load64(memory.AddrOf(raw) + 8*uint64(rank))
+	}
+	return words
 }
 
 // vacate waits until no member looks at the area of another any more, and clears this PE's. It is the last thing that the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"mori/core/fabric"
 	"mori/core/memory"
 )
 
@@ -28,7 +29,8 @@ const (
 	teamDestroy
 	teamBroadcast
 	teamFCollect
-	teamCollect
+	teamCollect    // how much each member has
+	teamCollectAll // now that this is known
 	teamAllToAll
 	teamAllToAllS
 	teamReduce
@@ -46,15 +48,16 @@ var teamText = [...]string{
 	teamDestroy:      "destroy",
 	teamBroadcast:    "broadcast of %[3]d bytes at offset %#[2]x to %#[1]x from PE %[4]d",
 	teamFCollect:     "fcollect of %[3]d bytes at offset %#[2]x to %#[1]x",
-	teamCollect:      "collect of at most %[3]d bytes at offset %#[2]x to %#[1]x",
+	teamCollect:      "collect",
+	teamCollectAll:   "collect of %[2]d bytes in all to offset %#[1]x",
 	teamAllToAll:     "alltoall of %[3]d bytes at offset %#[2]x to %#[1]x",
 	teamAllToAllS:    "alltoalls of %[3]d elements of %[4]d bytes with strides %[5]d and %[6]d at offset %#[2]x to %#[1]x",
-	teamReduce:       "reduction %[4]d of %[3]d elements of type %[5]d at offset %#[2]x to %#[1]x",
+	teamReduce:       "reduction (%[4]v) of %[3]d elements of type %[5]s at offset %#[2]x to %#[1]x",
 	teamExplain:      "explanation",
 }
 
 // argsOf is how many arguments each teamText has.
-var argsOf = [...]int{teamSplitStrided: 3, teamSplit2D: 1, teamBroadcast: 4, teamFCollect: 3, teamCollect: 3, teamAllToAll: 3,
+var argsOf = [...]int{teamSplitStrided: 3, teamSplit2D: 1, teamBroadcast: 4, teamFCollect: 3, teamCollectAll: 2, teamAllToAll: 3,
 	teamAllToAllS: 6, teamReduce: 5, teamExplain: 0}
 
 // String reads like: fcollect of 8 bytes at offset 0x40 to 0x80.
@@ -65,10 +68,10 @@ func (c teamCall) String() string {
 	}
 	args := make([]any, argsOf[kind])
 	for i := range args {
-		args[i] = c.args[i]
-		if kind == teamSplitStrided {
-			args[i] = int64(c.args[i])
-		}
+		args[i] = int64(c.args[i])
+	}
+	if kind == teamReduce {
+		args[3], args[4] = ReduceOp(c.args[3]), typeText(fabric.DataType(c.args[4]))
 	}
 	text := fmt.Sprintf(teamText[kind], args...)
 	if c.kind&refused != 0 {
@@ -106,12 +109,6 @@ func (t *Team) meet(c *teamCall, bad error) error {
 	return errors.Join(bad, err)
 }
 
-// leave returns when all members are done with what they met for.
-func (t *Team) leave() error {
-	_, err := t.sync(0)
-	return err
-}
-
 // A record is what the members tell each other with a call.
 type record [recordLen]uint64
 
@@ -145,10 +142,7 @@ func (t *Team) read(rank int, off uint64, r *record) error {
 		return nil
 	}
 	raw := make([]byte, recordLen*8)
-	if err := w.net.get(pe, w.control, off, memory.AddrOf(raw), recordLen*8); err != nil {
-		return err
-	}
-	if err := w.drain(); err != nil {
+	if err := w.net.getNow(pe, w.control, off, memory.AddrOf(raw), recordLen*8); err != nil {
 		return err
 	}
 	for i := range r {
@@ -177,10 +171,7 @@ func (t *Team) explain(c *teamCall) error {
 	for i, r := range kinds {
 		other := teamCall{kind: teamCallKind(r[0])}
 		copy(other.args[:], r[1:])
-		text[i] = fmt.Sprintf("PEs %v: %v", pes[r], other)
-		if len(pes[r]) == 1 {
-			text[i] = fmt.Sprintf("PE %d: %v", pes[r][0], other)
-		}
+		text[i] = fmt.Sprintf("%s: %v", nameAll(pes[r]), other)
 	}
 	return fmt.Errorf("%s: %w", strings.Join(text, "; "), ErrMismatch)
 }

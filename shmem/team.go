@@ -25,6 +25,7 @@ type Team struct {
 	me      int     // this PE's number in the team
 	groups  [][]int // numbers of the members whose memory is mapped by each other
 	group   int     // this PE's, in groups
+	groupOf []int   // by number in the team
 	central bool    // how it meets (barrier.go)
 	all     []hop   // dissemination over all members
 	leaders []hop   // dissemination over the groups' leaders, if this PE is one and there are several
@@ -32,6 +33,8 @@ type Team struct {
 	mu     sync.Mutex
 	epoch  uint32 // of the latest sync
 	broken error  // why it cannot be used any more
+	room   []byte // scratch memory of reductions
+	asked  []byte // where words of entered arrive
 }
 
 // teams is what a World knows of teams.
@@ -117,6 +120,7 @@ func (w *World) newTeam(name string, slot int, members []int) *Team {
 			t.groups = append(t.groups, nil)
 		}
 		t.groups[at[host]] = append(t.groups[at[host]], rank)
+		t.groupOf = append(t.groupOf, at[host])
 		crowd = crowd || w.teams.crowd[pe]
 		if pe == w.me {
 			t.me, t.group = rank, at[host]

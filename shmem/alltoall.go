@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"fmt"
+
+	"mori/core/memory"
+)
+
+// AllToAll sends the i-th n bytes at src of each member to member i, which has them at dest in the order of the members' numbers
+// (shmem_alltoallmem). dest and src are symmetric and apart.
+func (t *Team) AllToAll(dest, src, n uint64) error {
+	if err := t.usable(); err != nil {
+		return fmt.Errorf("alltoall of %v: %w", t, err)
+	}
+	all, bad := times(n, uint64(len(t.members)))
+	var o operands
+	if bad == nil {
+		o, bad = t.operands(dest, all, src, all, false)
+	}
+	c := teamCall{kind: teamAllToAll, args: [recordLen - 1]uint64{o.destOff, o.srcOff, n}}
+	return t.together(&c, bad, func() error {
+		if n == 0 {
+			return nil
+		}
+		return t.trade(&o, n)
+	})
+}
+
+// trade writes to the members of other hosts, and reads from those of this one.
+func (t *Team) trade(o *operands, n uint64) (err error) {
+	dest, src, me := o.dest.base+o.destOff, o.src.base+o.srcOff, uint64(t.me)
+	for i := range t.members {
+		rank := (t.me + i) % len(t.members) // not all with the same one at once
+		if off := uint64(rank) * n; t.groupOf[rank] == t.group {
+			err = t.pull(dest+off, rank, o.src, o.srcOff+me*n, n)
+		} else {
+			err = t.push(src+off, rank, o.dest, o.destOff+me*n, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.w.drain()
+}
+
+// AllToAllS is AllToAll of nelems elements of elem bytes for each member, which are sst elements apart at src and dst apart at dest
+// (shmem_alltoalls).
+func (t *Team) AllToAllS(dest, src uint64, dst, sst int64, nelems, elem uint64) error {
+	if err := t.usable(); err != nil {
+		return fmt.Errorf("alltoalls of %v: %w", t, err)
+	}
+	o, bad := t.stridedOperands(dest, src, dst, sst, nelems, elem)
+	c := teamCall{kind: teamAllToAllS, args: [recordLen - 1]uint64{o.destOff, o.srcOff, nelems, elem, uint64(dst), uint64(sst)}}
+	return t.together(&c, bad, func() error {
+		if nelems == 0 {
+			return nil
+		}
+		return t.tradeStrided(&o, strides{dst: uint64(dst) * elem, sst: uint64(sst) * elem, nelems: nelems, elem: elem})
+	})
+}
+
+// stridedOperands finds the memory from the first to the last element.
+func (t *Team) stridedOperands(dest, src uint64, dst, sst int64, nelems, elem uint64) (o operands, err error) {
+	all, err := times(nelems, uint64(len(t.members)))
+	if err != nil {
+		return o, err
+	}
+	n, err := span(dst, all, elem)
+	if err != nil {
+		return o, err
+	}
+	m, err := span(sst, all, elem)
+	if err != nil {
+		return o, err
+	}
+	return t.operands(dest, n, src, m, false)
+}
+
+// strides are what AllToAllS moves for one member; dst and sst are bytes.
+type strides struct{ dst, sst, nelems, elem uint64 }
+
+func (t *Team) tradeStrided(o *operands, s strides) error {
+	dest, src, me := o.dest.base+o.destOff, o.src.base+o.srcOff, uint64(t.me)*s.nelems
+	for i := range t.members {
+		rank := (t.me + i) % len(t.members)
+		first, pe := uint64(rank)*s.nelems, t.members[rank]
+		if at := o.src.peers[pe].mapped; at != 0 && t.groupOf[rank] == t.group {
+			if err := memory.MoveStrided(dest+first*s.dst, s.dst, at+o.srcOff+me*s.sst, s.sst, s.elem, s.nelems); err != nil {
+				return err
+			}
+			continue
+		}
+		for k := range s.nelems {
+			if err := t.push(src+(first+k)*s.sst, rank, o.dest, o.destOff+(me+k)*s.dst, s.elem); err != nil {
+				return err
+			}
+		}
+	}
+	return t.w.drain()
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import "fmt"
+
+// FCollect puts the n bytes at src of each member one behind the other at dest of all members, in the order of their numbers
+// (shmem_fcollectmem). dest and src are symmetric and apart.
+func (t *Team) FCollect(dest, src, n uint64) error {
+	if err := t.usable(); err != nil {
+		return fmt.Errorf("fcollect of %v: %w", t, err)
+	}
+	all, bad := times(n, uint64(len(t.members)))
+	var o operands
+	if bad == nil {
+		o, bad = t.operands(dest, all, src, n, false)
+	}
+	c := teamCall{kind: teamFCollect, args: [recordLen - 1]uint64{o.destOff, o.srcOff, n}}
+	return t.together(&c, bad, func() error {
+		if n == 0 {
+			return nil
+		}
+		return t.spread(&o, 0, len(t.members), func(rank int) (uint64, uint64) { return uint64(rank) * n, n })
+	})
+}
+
+// Collect is FCollect where each member has its own n, which may be 0 (shmem_collectmem).
+func (t *Team) Collect(dest, src, n uint64) error {
+	if err := t.usable(); err != nil {
+		return fmt.Errorf("collect of %v: %w", t, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := teamCall{kind: teamCollect}
+	if err := t.collect(&c, dest, src, n); err != nil {
+		return t.failed(&c, err)
+	}
+	return nil
+}
+
+// collect first finds out what each member has, and with that where it goes.
+func (t *Team) collect(c *teamCall, dest, src, n uint64) error {
+	_, bad := t.operands(dest, 0, src, n, false)
+	told, err := t.exchange(c, bad, record{n})
+	if err != nil {
+		return err
+	}
+	offs := make([]uint64, len(told)+1)
+	for rank, r := range told {
+		offs[rank+1] = offs[rank] + r[0] // every PE has that much memory, so the sum does not overflow
+	}
+	all := offs[len(told)]
+	var o operands
+	if bad == nil {
+		o, bad = t.operands(dest, all, src, n, false)
+	}
+	*c = teamCall{kind: teamCollectAll, args: [recordLen - 1]uint64{o.destOff, all}}
+	if err := t.meet(c, bad); err != nil {
+		return err
+	}
+	if all > 0 {
+		err = t.spread(&o, 0, len(t.members), func(rank int) (uint64, uint64) { return offs[rank], offs[rank+1] - offs[rank] })
+	}
+	return t.finish(err)
+}

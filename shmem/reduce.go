@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/memory"
+)
+
+// How a reduction goes. A small one: each member reads all sources and combines them itself. A large one: each member combines one part of all
+// sources into its destination, and reads the parts that the others combined.
+//
+// Either way the sources are combined in the order of the members' numbers, so all members get the same bits, and as many as a loop
+// over the sources would give.
+
+const (
+	smallReduce = 2 << 10  // bytes: a third meeting costs more than to read everything
+	reduceBlock = 16 << 10 // bytes that are combined at a time: they stay in the nearest cache
+)
+
+// Reduce combines, element by element, the nelems elements at src of all members, and puts the result at dest of all members
+// (shmem_TYPENAME_OP_reduce). dest and src are symmetric, aligned to the elements, and the same or apart.
+//
+// Integers wrap. A minimum or maximum with a NaN is NaN. Float16 and BFloat16 are rounded after each step.
+func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64) error {
+	if err := t.usable(); err != nil {
+		return fmt.Errorf("reduction of %v: %w", t, err)
+	}
+	combine, size, bad := kernelOf(op, typ)
+	var n uint64
+	if bad == nil {
+		n, bad = times(nelems, size)
+	}
+	var o operands
+	if bad == nil && n > 0 && (dest|src)%size != 0 {
+		bad = fmt.Errorf("%#x and %#x are not aligned to %d bytes: %w", dest, src, size, ErrInvalid)
+	}
+	if bad == nil {
+		o, bad = t.operands(dest, n, src, n, true)
+	}
+	c := teamCall{kind: teamReduce, args: [recordLen - 1]uint64{o.destOff, o.srcOff, nelems, uint64(op), uint64(typ)}}
+	return t.together(&c, bad, func() error {
+		switch {
+		case n == 0:
+			return nil
+		case len(t.members) == 1:
+			memory.Copy(o.dest.base+o.destOff, o.src.base+o.srcOff, n)
+			return nil
+		case n <= smallReduce:
+			return t.reduceSmall(combine, &o, size, n)
+		}
+		return t.reduceParts(combine, &o, size, n)
+	})
+}
+
+// reduceSmall combines everything here. The destination may be the source, so it is written after all have read.
+func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
+	result := t.scratch() + uint64(len(t.members))*reduceBlock
+	if err := t.combine(combine, result, o, o.srcOff, size, n); err != nil {
+		return err
+	}
+	if err := t.next(); err != nil {
+		return err
+	}
+	memory.Copy(o.dest.base+o.destOff, result, n)
+	return nil
+}
+
+// reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads the part of this PE's source that
+// its result overwrites if the destination is the source.
+func (t *Team) reduceParts(combine kernel, o *operands, size, n uint64) error {
+	begin, end := t.part(t.me, n)
+	for off := begin; off < end; off += reduceBlock {
+		if err := t.combine(combine, o.dest.base+o.destOff+off, o, o.srcOff+off, size, min(reduceBlock, end-off)); err != nil {
+			return err
+		}
+	}
+	if err := t.next(); err != nil {
+		return err
+	}
+	for i := range t.members {
+		rank := (t.me + i) % len(t.members)
+		if begin, end := t.part(rank, n); rank != t.me && begin < end {
+			if err := t.pull(o.dest.base+o.destOff+begin, rank, o.dest, o.destOff+begin, end-begin); err != nil {
+				return err
+			}
+		}
+	}
+	return t.w.drain()
+}
+
+// part is which of n bytes a member combines: whole lines, so that no two members write the same one, and whole elements of any type.
+func (t *Team) part(rank int, n uint64) (begin, end uint64) {
+	lines, members := (n+line-1)/line, uint64(len(t.members))
+	return min(n, lines*uint64(rank)/members*line), min(n, lines*uint64(rank+1)/members*line)
+}
+
+// combine combines n bytes, at most reduceBlock, at off of all members' sources into dst, which may be this PE's own of them.
+func (t *Team) combine(f kernel, dst uint64, o *operands, off, size, n uint64) error {
+	scratch := t.scratch()
+	far := false
+	for rank := range t.members {
+		if !t.maps(rank, o.src) {
+			far = true
+			if err := t.pull(scratch+uint64(rank)*reduceBlock, rank, o.src, off, n); err != nil {
+				return err
+			}
+		}
+	}
+	if far {
+		if err := t.w.drain(); err != nil {
+			return err
+		}
+	}
+	// All but the last step go to a place of their own, since dst may still be needed as a source.
+	last, between := len(t.members)-1, scratch+uint64(len(t.members))*reduceBlock
+	sum := t.near(0, o.src, off, scratch)
+	for rank := 1; rank <= last; rank++ {
+		to := between
+		if rank == last {
+			to = dst
+		}
+		f(to, sum, t.near(rank, o.src, off, scratch), int(n/size))
+		sum = to
+	}
+	return nil
+}
+
+// maps reports whether a member's part of b is mapped.
+func (t *Team) maps(rank int, b *block) bool { return b.peers[t.members[rank]].mapped != 0 }
+
+// near is where what is at off of a member's part of b can be read: there, or where it was fetched to.
+func (t *Team) near(rank int, b *block, off, scratch uint64) uint64 {
+	if at := b.peers[t.members[rank]].mapped; at != 0 {
+		return at + off
+	}
+	return scratch + uint64(rank)*reduceBlock
+}
+
+// scratch is memory of this PE for reductions: a block for each member and one for what is combined. Of members that are mapped the blocks are
+// never touched, and so take no memory.
+func (t *Team) scratch() uint64 {
+	if t.room == nil {
+		t.room = make([]byte, (len(t.members)+1)*reduceBlock)
+	}
+	return memory.AddrOf(t.room)
+}
