@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mori/core"
+	"mori/core/bootstrap"
 	"mori/core/config"
 	"mori/core/logging"
 )
@@ -37,6 +38,11 @@ func ConfigFromEnv() (Config, error) {
 		hostname = "localhost"
 	}
 	cfg := Config{Log: log, NodeID: core.NodeID(hostname), DisableP2P: config.Flag(config.DisableP2P, false)}
+	if addr, err := bootstrap.HostAddr(); err != nil {
+		warn(err)
+	} else {
+		cfg.Host = addr.String()
+	}
 	if err = device(config.Get(config.ShmemDevice)); err != nil {
 		return cfg, err
 	}

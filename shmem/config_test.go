@@ -31,7 +31,7 @@ func TestConfigFromEnv(t *testing.T) {
 func TestConfigOfAnEmptyEnvironment(t *testing.T) {
 	environment(t, nil)
 	c, err := ConfigFromEnv()
-	if err != nil || c.HeapSize > 4<<30 || c.HeapSize < 64<<20 || c.Mode != StaticHeap || c.ChunkSize != 64<<20 || c.DisableP2P || c.NodeID == "" || c.Timeout != 300*time.Second {
+	if err != nil || c.HeapSize > 4<<30 || c.HeapSize < 64<<20 || c.Mode != StaticHeap || c.ChunkSize != 64<<20 || c.DisableP2P || c.NodeID == "" || c.Host == "" || c.Timeout != 300*time.Second {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
