@@ -67,7 +67,7 @@ func (w *World) openTeams(ctx context.Context) error {
 		}
 	}
 	text, _ := json.Marshal(mine) // plain fields
-	blobs, err := w.group.AllGather(ctx, text)
+	blobs, err := w.gather(ctx, text)
 	if err != nil {
 		return fmt.Errorf("make teams: %w", err)
 	}
