@@ -5,6 +5,7 @@ package shmem
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,11 +71,33 @@ func (n *wire) wait(w *waiter, pe int, err error) (old uint64, _ error) {
 		return 0, fmt.Errorf("PE %d has not answered, and may still use the local memory: %w", pe, late)
 	}
 	if failed := w.failed.Load(); failed != nil && err == nil {
-		err = *failed
+		err = n.blame(*failed)
 	}
 	old = w.old
 	waiters.Put(w)
 	return old, err
+}
+
+// mourning is how long after a connection broke the group may need to notice that the PE has died.
+const mourning = 200 * time.Millisecond
+
+// partings are how ops end when the connection does.
+var partings = []fabric.Errno{fabric.ErrConnReset, fabric.ErrConnRefused, fabric.ErrShutdown, fabric.ErrNotConn}
+
+// blame adds to the error of an op what ended the World, if that is why.
+func (n *wire) blame(err error) error {
+	var entry *fabric.ErrEntry
+	if !errors.As(err, &entry) || !slices.Contains(partings, entry.Err) {
+		return err
+	}
+	timer := time.NewTimer(mourning)
+	defer timer.Stop()
+	select {
+	case <-n.w.dead:
+		return fmt.Errorf("%w: %w", err, *n.w.fault.Load())
+	case <-timer.C:
+		return err
+	}
 }
 
 // timers are those of receive.

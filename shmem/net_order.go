@@ -83,7 +83,7 @@ func (n *wire) quiet(deadline time.Time) error {
 	}
 	if n.failed.Load() != nil {
 		if failed := n.failed.Swap(nil); failed != nil {
-			return *failed
+			return n.blame(*failed)
 		}
 	}
 	return nil

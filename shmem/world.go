@@ -146,6 +146,25 @@ func (w *World) meet(ctx context.Context, cause error) error {
 			return fmt.Errorf("PE %d: %s: %w", pe, h.Error, errElsewhere)
 		}
 	}
+	w.logRoom()
+	return w.alike()
+}
+
+// logRoom tells if the heaps of this node could be more than its memory.
+func (w *World) logRoom() {
+	near := uint64(0)
+	for _, h := range w.nodes {
+		if h.Node == w.cfg.NodeID {
+			near++
+		}
+	}
+	if n, who := memoryLimit(os.DirFS("/")); n > 0 && near > n/w.cfg.HeapSize {
+		w.log.Info("the heaps of this node, if all are used, are more than there is", "pes", near, "heap", w.cfg.HeapSize, "limit", n, "of", who)
+	}
+}
+
+// alike is an error, the same on all PEs, if their heaps differ.
+func (w *World) alike() error {
 	for pe, h := range w.nodes { // all see the same first one that differs
 		if first := w.nodes[0]; h.Version != first.Version || h.Mode != first.Mode || h.HeapSize != first.HeapSize || h.ChunkSize != first.ChunkSize {
 			return fmt.Errorf("PE 0 has a heap %s, PE %d %s: %w", first.heap(), pe, h.heap(), ErrMismatch)
