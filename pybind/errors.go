@@ -9,8 +9,10 @@ import (
 	"os"
 	"runtime/debug"
 
+	"mori/core/bootstrap"
 	"mori/core/fabric"
 	"mori/io"
+	"mori/shmem"
 )
 
 // A codedError carries the stable code that _core.py maps to an exception class.
@@ -32,6 +34,16 @@ var codes = []struct {
 	{io.ErrInvalid, "E_ARG"},
 	{fabric.ErrInvalid, "E_ARG"},
 	{fabric.ErrTooSmall, "E_ARG"},
+	{shmem.ErrInvalid, "E_ARG"},
+	{shmem.ErrNotSym, "E_ARG"},
+	{shmem.ErrNoMemory, "E_NOMEM"},
+	{shmem.ErrMismatch, "E_MISMATCH"},
+	{shmem.ErrTimeout, "E_TIMEOUT"},
+	{shmem.ErrUnreachable, "E_CONN"},
+	{shmem.ErrClosed, "E_STATE"},
+	{bootstrap.ErrBadID, "E_ARG"},
+	{bootstrap.ErrMismatch, "E_MISMATCH"},
+	{bootstrap.ErrClosed, "E_STATE"},
 	{io.ErrNotFound, "E_NOTFOUND"},
 	{context.DeadlineExceeded, "E_TIMEOUT"},
 	{os.ErrDeadlineExceeded, "E_TIMEOUT"},
@@ -54,6 +66,11 @@ func guard(err *error) {
 	}
 	var c *codedError
 	if *err == nil || errors.As(*err, &c) {
+		return
+	}
+	var dead *bootstrap.RankError
+	if errors.As(*err, &dead) {
+		*err = coded(fmt.Sprintf("E_PE:%d", dead.Rank), *err)
 		return
 	}
 	for _, k := range codes {

@@ -9,7 +9,7 @@
 
 #include "_cgo_export.h"
 
-#include "fast_py.h"
+#include "fast_shmem_wait.h"
 
 volatile int mori_forked;
 
@@ -210,15 +210,20 @@ static PyMethodDef fast_methods[] = {
 	{NULL, NULL, 0, NULL},
 };
 
-static int install(const char *name) {
-	PyObject *module = PyImport_AddModule(name); // borrowed
-	PyObject *text = module ? PyUnicode_FromString(name) : NULL;
-	int bad = text == NULL;
-	for (PyMethodDef *m = fast_methods; !bad && m->ml_name; m++) {
-		PyObject *f = PyCFunction_NewEx(m, NULL, text);
+static int add_methods(PyObject *module, PyObject *name, PyMethodDef *m) {
+	int bad = 0;
+	for (; !bad && m->ml_name; m++) {
+		PyObject *f = PyCFunction_NewEx(m, NULL, name);
 		bad = f == NULL || PyObject_SetAttrString(module, m->ml_name, f);
 		Py_XDECREF(f);
 	}
+	return bad;
+}
+
+static int install(const char *name) {
+	PyObject *module = PyImport_AddModule(name); // borrowed
+	PyObject *text = module ? PyUnicode_FromString(name) : NULL;
+	int bad = text == NULL || add_methods(module, text, fast_methods) || add_methods(module, text, mori_shmem_methods);
 	Py_XDECREF(text);
 	return bad ? -1 : 0;
 }

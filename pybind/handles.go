@@ -63,3 +63,15 @@ func (t *table[T]) remove(id uint64) (T, bool) {
 	t.free = append(t.free, uint32(i))
 	return v, true
 }
+
+// clear takes all ids back.
+func (t *table[T]) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.rows {
+		if t.rows[i].gen&1 == 1 {
+			t.rows[i] = tableRow[T]{gen: t.rows[i].gen + 1}
+			t.free = append(t.free, uint32(i))
+		}
+	}
+}

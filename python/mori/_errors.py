@@ -39,6 +39,26 @@ class ConnectionFailedError(MoriError, ConnectionError):
     """A peer could not be reached, or a socket could not be opened."""
 
 
+class PEFailedError(ConnectionFailedError):
+    """A PE of ``mori.shmem`` died, or left while others went on. All PEs are told; init again after a finalize.
+
+    Attributes:
+        pe: its number.
+    """
+
+    def __init__(self, message: str = "", pe: int = -1) -> None:
+        super().__init__(message)
+        self.pe = pe
+
+
+class OutOfMemoryError(MoriError, MemoryError):
+    """The symmetric heap, or the machine, has no room for it."""
+
+
+class MismatchError(MoriError):
+    """The PEs made different calls where all must make the same; the text names them. Nothing was changed."""
+
+
 class BusyError(MoriError):
     """A resource is taken for the moment; the same call may succeed later."""
 
@@ -64,6 +84,9 @@ _BY_CODE: dict[str, type[Exception]] = {
     "E_UNSUPPORTED": UnsupportedError,
     "E_TIMEOUT": MoriTimeoutError,
     "E_CONN": ConnectionFailedError,
+    "E_PE": PEFailedError,
+    "E_NOMEM": OutOfMemoryError,
+    "E_MISMATCH": MismatchError,
     "E_FORK": ForkError,
     "E_AGAIN": BusyError,
     "E_INTERNAL": MoriError,
@@ -75,5 +98,8 @@ def from_native(err: RuntimeError) -> Exception:
     if type(err) is not RuntimeError:
         return err
     code, bar, message = str(err).partition("|")
+    code, _, number = code.partition(":")
     kind = _BY_CODE.get(code) if bar else None
+    if kind is PEFailedError:
+        return PEFailedError(message, int(number))
     return kind(message) if kind is not None else MoriError(str(err))

@@ -2,13 +2,15 @@
 """Tensors and buffers as addresses, and addresses as tensors. No framework is imported until one is asked for.
 
 From an object to what ``register_memory`` takes: :func:`tensor_span`, :func:`buffer_span`. From a GPU address to an
-array that torch, jax or any DLPack consumer takes without a copy: :func:`from_gpu_ptr`, :func:`gpu_tensor_view`.
+array that torch, jax or any DLPack consumer takes without a copy: :func:`from_gpu_ptr`, :func:`gpu_tensor_view`. From
+an address in host memory to a torch tensor or a numpy array: :func:`from_host_ptr`.
 
 Nothing here owns memory. A span is valid while its object lives; a view is valid while the memory behind it is.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import math
 from collections.abc import Sequence
@@ -136,6 +138,63 @@ def from_gpu_ptr(
     if framework == "jax":
         return _jax_array(ptr, shape, dtype, device_id)
     raise ValueError(f"unknown framework {framework!r}; supported are 'torch' and 'jax'")
+
+
+def from_host_ptr(ptr: int, shape: Sequence[int], dtype: Any, framework: Literal["torch", "numpy"] = "torch") -> Any:
+    """Return a torch tensor on the CPU, or a numpy array, over host memory at ``ptr``, without copying.
+
+    It owns nothing: using it after the memory is gone ends the process.
+
+    Args:
+        ptr: address in this process.
+        shape: extent of each dimension, in elements.
+        dtype: the framework's element type, or its name. numpy has bfloat16 and float8 by ml_dtypes.
+        framework: which kind of array to make.
+
+    Raises:
+        ValueError: unknown framework or dtype, or no address.
+        ImportError: the framework, or ml_dtypes, is not installed.
+    """
+    if framework not in ("torch", "numpy"):
+        raise ValueError(f"unknown framework {framework!r}; supported are 'torch' and 'numpy'")
+    extents = tuple(int(n) for n in shape)
+    count = math.prod(extents) * dtype_size(dtype)
+    if any(n < 0 for n in extents) or ptr < 0 or (ptr == 0 and count > 0):
+        raise ValueError(f"not an array in memory: ptr {ptr:#x}, shape {extents}")
+    if framework == "torch":
+        return _torch_host_array(ptr, extents, dtype, count)
+    return _numpy_array(ptr, extents, dtype, count)
+
+
+def _torch_host_array(ptr: int, shape: tuple[int, ...], dtype: Any, count: int) -> Any:
+    import torch
+
+    target = getattr(torch, dtype_name(dtype))
+    if count == 0:
+        return torch.empty(shape, dtype=target)
+    flat = torch.frombuffer((ctypes.c_uint8 * count).from_address(ptr), dtype=torch.uint8)
+    return flat.view(target).reshape(shape)
+
+
+def _numpy_array(ptr: int, shape: tuple[int, ...], dtype: Any, count: int) -> Any:
+    import numpy as np
+
+    memory: Any = (ctypes.c_uint8 * count).from_address(ptr)
+    return np.frombuffer(memory, np.uint8).view(numpy_dtype(dtype)).reshape(shape)
+
+
+def numpy_dtype(dtype: Any) -> Any:
+    """Return numpy's element type of the same name; those that numpy lacks come from ml_dtypes."""
+    import numpy as np
+
+    name = dtype_name(dtype)
+    try:
+        return np.dtype(name)
+    except TypeError:
+        ml_dtypes: Any = importlib.import_module("ml_dtypes")
+    if not hasattr(ml_dtypes, name):
+        raise ValueError(f"unsupported dtype {dtype!r}: neither numpy nor ml_dtypes has it")
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def _torch_array(ptr: int, shape: Sequence[int], dtype: Any, device_id: int | None) -> Any:

@@ -4,8 +4,8 @@
 They keep the GIL unless they wait. Errors are RuntimeErrors whose text is "E_CODE|message".
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsIndex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex
 
 from mori.io._enums import StatusCode
 from mori.io._status import TransferStatus
@@ -49,3 +49,44 @@ def alloc_uid(engine: int) -> int:
 
 def pop_inbound(engine: int, remote_key: str, uid: SupportsIndex) -> bool:
     """Tell whether the notification uid of the engine named remote_key has arrived."""
+
+def shmem_setup(types: dict[Any, int], resolve: Callable[[Any], int], refusal: type[Exception]) -> None:
+    """Say how dtypes are known: resolve(dtype) is number << 8 | size, kept in types. refusal is what refusals raise."""
+
+def shmem_address(memory: Any, /) -> int:
+    """Return where memory begins: an int, an array, a tensor or another buffer."""
+
+def shmem_move(kind: int, dest: Any, source: Any, nelems: int | None, pe: int, dtype: Any) -> None:
+    """Put (kind 0, 2) or get (1, 3), non-blocking from 2 on. A dtype of True means bytes."""
+
+def shmem_strided(kind: int, dest: Any, source: Any, dst: int, sst: int, nelems: int, pe: int, dtype: Any) -> None:
+    """Put (kind 0) or get (1) elements that lie apart."""
+
+def shmem_put_signal(
+    kind: int, dest: Any, source: Any, nelems: int | None, sig_addr: Any, signal: int, sig_op: int, pe: int, dtype: Any
+) -> None:
+    """Put (kind 0, or 2: non-blocking), then update a signal."""
+
+def shmem_p(dest: Any, value: float, pe: int, dtype: Any) -> None:
+    """Store one number."""
+
+def shmem_g(source: Any, pe: int, dtype: Any) -> Any:
+    """Return one number."""
+
+def shmem_atomic(op: int, dest: Any, value: Any, compare: Any, pe: int, dtype: Any) -> Any:
+    """Do an atomic of the contract's numbers; from 12 on it returns what was there."""
+
+def shmem_order(kind: int, /) -> None:
+    """Fence (0), quiet (1), barrier_all (2) or sync_all (3); the last three release the GIL when they wait."""
+
+def shmem_wait(how: int, ivars: Any, nelems: int, status: Any, cmp: int, values: Any, dtype: Any) -> Any:
+    """Wait for one (0), all (1), any (2) or some (3) elements; + 4 tests instead; + 8 has a value for each."""
+
+def shmem_signal_fetch(sig_addr: Any, /) -> int:
+    """Return this PE's signal."""
+
+def shmem_signal_wait_until(sig_addr: Any, cmp: int, value: int) -> int:
+    """Wait for this PE's signal and return it."""
+
+def shmem_team(kind: int, team: int, dest: Any, source: Any, nelems: int, dtype: Any, a: int, b: int) -> None:
+    """Do what members do together, sync (0) to reduce (7); a is the root or the operator, or a and b are strides."""

@@ -65,6 +65,15 @@ def pybind_Environment() -> str:
 def pybind_InstallFast(name: str) -> int:
     """InstallFast creates the module of hot functions (fast.c) under the given name in sys.modules."""
 
+def pybind_JobDrop(id: int) -> int:
+    """JobDrop lets go of a job. What can be given up is."""
+
+def pybind_JobResult(id: int) -> int:
+    """JobResult returns what came out of a job that is done, and forgets it."""
+
+def pybind_JobWait(id: int, timeoutMS: int) -> bool:
+    """JobWait waits for a job and tells whether it is done."""
+
 def pybind_SessionAlive(id: int) -> bool:
     """SessionAlive tells whether transfers can still succeed."""
 
@@ -82,6 +91,87 @@ def pybind_SessionWithDeadline(id: int, ms: int) -> int:
 
 def pybind_SetLogLevel(level: str) -> int:
     """SetLogLevel sets the level of mori.io's log."""
+
+def pybind_ShmemCalloc(count: int, size: int) -> int:
+    """ShmemCalloc is ShmemMalloc of count zeroed elements."""
+
+def pybind_ShmemDeregister(addr: int, size: int) -> int:
+    """ShmemDeregister starts to take ShmemRegister back. JobResult: 0."""
+
+def pybind_ShmemDescribe() -> str:
+    """ShmemDescribe returns the heap's use and how each PE is reached, as JSON."""
+
+def pybind_ShmemFinalize() -> int:
+    """ShmemFinalize starts to end what init began. Without it there is nothing to do. JobResult: 0."""
+
+def pybind_ShmemFree(addr: int) -> int:
+    """ShmemFree starts to free what ShmemMalloc gave. JobResult: 0."""
+
+def pybind_ShmemInitFile(path: str, rank: int, size: int) -> int:
+    """ShmemInitFile starts to join the ranks that name the same file. JobResult: 0."""
+
+def pybind_ShmemInitLaunched() -> int:
+    """ShmemInitLaunched starts to join the ranks that a launcher started with this one; without a launcher this is all. JobResult: 0."""
+
+def pybind_ShmemInitUniqueID(id: str, rank: int, size: int) -> int:
+    """ShmemInitUniqueID starts to join the ranks that have this id, given in hex. JobResult: 0."""
+
+def pybind_ShmemInitialized() -> bool:
+    """ShmemInitialized tells whether this process is a PE."""
+
+def pybind_ShmemLaunched() -> str:
+    """ShmemLaunched returns what the launcher told this process, as JSON; null if there was none."""
+
+def pybind_ShmemLeave() -> int:
+    """ShmemLeave tells the other PEs that this one ends without finalizing. Its memory stays mapped."""
+
+def pybind_ShmemLog(text: str) -> int:
+    """ShmemLog writes an error to the log of mori.shmem."""
+
+def pybind_ShmemMalloc(size: int) -> int:
+    """ShmemMalloc starts to allocate size bytes on every PE. JobResult: the address."""
+
+def pybind_ShmemMallocAlign(align: int, size: int) -> int:
+    """ShmemMallocAlign is ShmemMalloc at a multiple of align."""
+
+def pybind_ShmemMyPE() -> int:
+    """ShmemMyPE returns this process's number."""
+
+def pybind_ShmemNPEs() -> int:
+    """ShmemNPEs returns the number of PEs."""
+
+def pybind_ShmemNumQPPerPE() -> int:
+    """ShmemNumQPPerPE returns how many queue pairs a pair of PEs has over RDMA."""
+
+def pybind_ShmemPtr(addr: int, target: int) -> int:
+    """ShmemPtr returns where a PE's copy of a symmetric address lies in this process, 0 if it does not."""
+
+def pybind_ShmemRegister(addr: int, size: int) -> int:
+    """ShmemRegister starts to make size bytes at addr, which the caller keeps, reachable by all PEs. JobResult: 0."""
+
+def pybind_ShmemTeamAxis(pair: int, axis: int) -> int:
+    """ShmemTeamAxis returns the handle of the row's team (0), then of the column's (1), after which the pair is forgotten."""
+
+def pybind_ShmemTeamDestroy(id: int) -> int:
+    """ShmemTeamDestroy starts to end a team. JobResult: 0."""
+
+def pybind_ShmemTeamMyPE(id: int) -> int:
+    """ShmemTeamMyPE returns this process's number in a team."""
+
+def pybind_ShmemTeamNPEs(id: int) -> int:
+    """ShmemTeamNPEs returns the number of a team's members."""
+
+def pybind_ShmemTeamSplit2D(id: int, xrange: int) -> int:
+    """ShmemTeamSplit2D starts to make teams of the rows and columns of a team laid out in rows of xrange. JobResult: a handle for ShmemTeamAxis."""
+
+def pybind_ShmemTeamSplitStrided(id: int, start: int, stride: int, size: int) -> int:
+    """ShmemTeamSplitStrided starts to make a team of members of another. JobResult: its handle, 0 for who is not in it."""
+
+def pybind_ShmemTeamTranslatePE(id: int, member: int, other: int) -> int:
+    """ShmemTeamTranslatePE returns the number in another team of a team's member, -1 if that has none."""
+
+def pybind_ShmemUniqueID() -> str:
+    """ShmemUniqueID makes the id that ranks need to find each other, in hex."""
 
 def pybind_StatusCancel(id: int, timeoutMS: int) -> int:
     """StatusCancel ends the transfer of a status. Without an error no byte of it can land any more on either side."""

@@ -22,6 +22,25 @@ from ..io import fabric_free as fabric_free
 from ..io import set_log_level as set_log_level
 from ..io._native import IOEngine as IOEngine
 from ..io._native import IOEngineSession as IOEngineSession
+from ..shmem._world import MORI_SHMEM_INIT_WITH_MPI_COMM as MORI_SHMEM_INIT_WITH_MPI_COMM
+from ..shmem._world import MORI_SHMEM_INIT_WITH_UNIQUEID as MORI_SHMEM_INIT_WITH_UNIQUEID
+from ..shmem._world import load_shmem_module as load_shmem_module
+from ..shmem._world import shmem_barrier_all as shmem_barrier_all
+from ..shmem._world import shmem_barrier_on_stream as shmem_barrier_on_stream
+from ..shmem._world import shmem_buffer_deregister as shmem_buffer_deregister
+from ..shmem._world import shmem_buffer_register as shmem_buffer_register
+from ..shmem._world import shmem_ext_malloc_with_flags as shmem_ext_malloc_with_flags
+from ..shmem._world import shmem_finalize as shmem_finalize
+from ..shmem._world import shmem_free as shmem_free
+from ..shmem._world import shmem_get_unique_id as shmem_get_unique_id
+from ..shmem._world import shmem_init_attr as shmem_init_attr
+from ..shmem._world import shmem_malloc as shmem_malloc
+from ..shmem._world import shmem_malloc_align as shmem_malloc_align
+from ..shmem._world import shmem_module_init as shmem_module_init
+from ..shmem._world import shmem_mype as shmem_mype
+from ..shmem._world import shmem_npes as shmem_npes
+from ..shmem._world import shmem_num_qp_per_pe as shmem_num_qp_per_pe
+from ..shmem._world import shmem_ptr_p2p as shmem_ptr_p2p
 
 XGMI = BackendType.XGMI
 RDMA = BackendType.RDMA

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// A job is a call that waits for other processes, while Python looks after it in slices. Python may let go of it: the call goes
+// on, as far as its context lets it, and what comes out is dropped.
+type job struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	value  uint64
+	err    error
+}
+
+var jobs = table[*job]{what: "job"}
+
+// A queue runs jobs one after the other, in the order in which they were started.
+type queue struct {
+	mu   sync.Mutex
+	last <-chan struct{} // closed when the last job is done; nil: there was none
+}
+
+// collectives runs what all PEs must call in the same order.
+var collectives queue
+
+func (q *queue) start(call func(ctx context.Context) (uint64, error)) (id uint64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	j := &job{done: make(chan struct{}), cancel: cancel}
+	q.mu.Lock()
+	before := q.last
+	q.last = j.done
+	q.mu.Unlock()
+	go func() {
+		defer close(j.done)
+		defer cancel()
+		defer func() {
+			if r := recover(); r != nil {
+				j.err = coded("E_INTERNAL", fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
+			}
+		}()
+		if before != nil {
+			<-before
+		}
+		j.value, j.err = call(ctx)
+	}()
+	return jobs.add(j)
+}
+
+// JobWait waits for a job and tells whether it is done.
+func JobWait(id uint64, timeoutMS int) (done bool, err error) {
+	defer guard(&err)
+	j, err := jobs.get(id)
+	if err != nil {
+		return false, err
+	}
+	select {
+	case <-j.done:
+		return true, nil
+	default:
+	}
+	patience := time.NewTimer(time.Duration(timeoutMS) * time.Millisecond)
+	defer patience.Stop()
+	select {
+	case <-j.done:
+		return true, nil
+	case <-patience.C:
+		return false, nil
+	}
+}
+
+// JobResult returns what came out of a job that is done, and forgets it.
+func JobResult(id uint64) (value uint64, err error) {
+	defer guard(&err)
+	j, err := jobs.get(id)
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-j.done:
+	default:
+		return 0, coded("E_STATE", fmt.Errorf("job %#x is still running", id))
+	}
+	jobs.remove(id)
+	return j.value, j.err
+}
+
+// JobDrop lets go of a job. What can be given up is.
+func JobDrop(id uint64) (n int, err error) {
+	defer guard(&err)
+	if j, ok := jobs.remove(id); ok {
+		j.cancel()
+	}
+	return 0, nil
+}

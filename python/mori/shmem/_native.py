@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""How mori.shmem reaches the native side.
+
+``hot`` has the C functions. It is a stand-in that raises until the first init, so that nothing before that starts the
+native runtime. :func:`run` is for calls that wait for other PEs: it waits in slices, so that Ctrl-C gets through.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import Any, NoReturn
+
+from .. import _core
+from .._errors import BadStateError, InvalidArgumentError
+from ..tensor_utils import dtype_name, dtype_size
+
+_SLICE_MS = 100
+
+# The numbers that shmem and core/fabric know; an element type that is not here is moved and never looked at.
+_NUMBERS = {
+    "int8": 1,
+    "uint8": 2,
+    "int16": 3,
+    "uint16": 4,
+    "int32": 5,
+    "uint32": 6,
+    "int64": 7,
+    "uint64": 8,
+    "float32": 9,
+    "float64": 10,
+    "complex64": 11,
+    "complex128": 12,
+    "float16": 128,
+    "bfloat16": 129,
+}
+_PYTHON_TYPES: dict[Any, str] = {int: "int64", float: "float64", bool: "bool", complex: "complex128"}
+
+
+class _BeforeInit:
+    """Every function raises: there are no PEs yet."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise BadStateError(
+            "mori.shmem is not initialised: call shmem_init_attr, shmem_torch_process_group_init, shmem_mpi_init or"
+            " shmem_init first"
+        )
+
+
+hot: Any = _BeforeInit()
+
+
+def call(name: str, *args: Any) -> Any:
+    """Run a native function that needs no waiting; it raises before the first init."""
+    if isinstance(hot, _BeforeInit):
+        hot.any()
+    return _core.call(name, *args)
+
+
+def run(name: str, *args: Any) -> int:
+    """Start a native job, wait for it and return its result. An exception meanwhile, as of Ctrl-C, lets go of it."""
+    job: int = _core.call(name, *args)
+    try:
+        while not _core.call("JobWait", job, _SLICE_MS):
+            pass
+    except BaseException:
+        _core.call("JobDrop", job)
+        raise
+    result: int = _core.call("JobResult", job)
+    return result
+
+
+def collective(name: str, *args: Any) -> int:
+    """Like :func:`run`, for what needs an init before."""
+    if isinstance(hot, _BeforeInit):
+        hot.any()
+    return run(name, *args)
+
+
+def initialise(name: str, *args: Any) -> None:
+    """Make this process a PE by a native job; nothing if it is one."""
+    global hot
+    fast = _core.fast()
+    run(name, *args)
+    if isinstance(hot, _BeforeInit):
+        fast.shmem_setup({}, _element, InvalidArgumentError)
+        hot = fast
+        atexit.register(_leave, os.getpid())
+
+
+def _leave(pid: int) -> None:
+    """Tell the other PEs at exit that this one ends, if it was not finalized."""
+    if os.getpid() == pid:
+        _core.call("ShmemLeave")
+
+
+def _element(dtype: Any) -> int:
+    """Return what C knows a dtype by: its number in core/fabric, and in the low 8 bits its size."""
+    name = _PYTHON_TYPES.get(dtype) if isinstance(dtype, type) else None
+    name = name or dtype_name(dtype)
+    if getattr(dtype, "byteorder", "=") in "><!" and dtype != dtype.newbyteorder("="):
+        raise InvalidArgumentError(f"unsupported dtype {dtype!r}: its byte order is not this machine's")
+    if name in _NUMBERS:
+        return _NUMBERS[name] << 8 | dtype_size(name)
+    try:
+        size = dtype_size(name)
+    except ValueError:
+        size = getattr(dtype, "itemsize", 0)
+        if not isinstance(size, int) or not 0 < size < 256:
+            raise
+    return size

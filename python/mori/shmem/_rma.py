@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Moving bytes between PEs, signals, and what orders them.
+
+A symmetric address is one on this PE; each call names the PE whose copy is meant. Where memory is asked for, there may
+be an int (an address), a numpy array, a torch tensor on the CPU, or another contiguous buffer. Arrays tell the type of
+their elements; for bare addresses and raw buffers ``dtype`` does, as a numpy or torch dtype or a name. The local side
+may be any memory of this process.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from . import _native
+
+Memory: TypeAlias = Any
+"""An int (an address), a numpy array, a torch tensor on the CPU, or another contiguous buffer."""
+
+SHMEM_SIGNAL_SET = 9
+SHMEM_SIGNAL_ADD = 10
+
+_PUT, _GET, _PUT_NBI, _GET_NBI = range(4)
+_FENCE, _QUIET, _BARRIER_ALL, _SYNC_ALL = range(4)
+_BYTES = True  # in place of a dtype: sizes are bytes, whatever the elements
+
+
+def shmem_put(dest: Memory, source: Memory, nelems: int | None, pe: int, dtype: Any = None) -> None:
+    """Copy ``nelems`` elements of ``source`` to the symmetric ``dest`` of PE ``pe``; None means all of ``source``.
+
+    ``source`` may be changed when this returns. The copy is visible at the PE after :func:`shmem_quiet`, a barrier, or
+    whatever :func:`shmem_fence` has ordered it before.
+    """
+    _native.hot.shmem_move(_PUT, dest, source, nelems, pe, dtype)
+
+
+def shmem_get(dest: Memory, source: Memory, nelems: int | None, pe: int, dtype: Any = None) -> None:
+    """Copy ``nelems`` elements of the symmetric ``source`` of PE ``pe`` to ``dest``; None means all of ``dest``."""
+    _native.hot.shmem_move(_GET, dest, source, nelems, pe, dtype)
+
+
+def shmem_put_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int, dtype: Any = None) -> None:
+    """Begin a :func:`shmem_put`; ``source`` must not change before :func:`shmem_quiet`."""
+    _native.hot.shmem_move(_PUT_NBI, dest, source, nelems, pe, dtype)
+
+
+def shmem_get_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int, dtype: Any = None) -> None:
+    """Begin a :func:`shmem_get`; ``dest`` is there after :func:`shmem_quiet`."""
+    _native.hot.shmem_move(_GET_NBI, dest, source, nelems, pe, dtype)
+
+
+def shmem_putmem(dest: Memory, source: Memory, nelems: int | None, pe: int) -> None:
+    """Copy ``nelems`` bytes like :func:`shmem_put`, whatever the element types."""
+    _native.hot.shmem_move(_PUT, dest, source, nelems, pe, _BYTES)
+
+
+def shmem_getmem(dest: Memory, source: Memory, nelems: int | None, pe: int) -> None:
+    """Copy ``nelems`` bytes like :func:`shmem_get`, whatever the element types."""
+    _native.hot.shmem_move(_GET, dest, source, nelems, pe, _BYTES)
+
+
+def shmem_putmem_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int) -> None:
+    """Begin a :func:`shmem_putmem`; ``source`` must not change before :func:`shmem_quiet`."""
+    _native.hot.shmem_move(_PUT_NBI, dest, source, nelems, pe, _BYTES)
+
+
+def shmem_getmem_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int) -> None:
+    """Begin a :func:`shmem_getmem`; ``dest`` is there after :func:`shmem_quiet`."""
+    _native.hot.shmem_move(_GET_NBI, dest, source, nelems, pe, _BYTES)
+
+
+def shmem_p(dest: Memory, value: float, pe: int, dtype: Any = None) -> None:
+    """Store one number at the symmetric ``dest`` of PE ``pe``."""
+    _native.hot.shmem_p(dest, value, pe, dtype)
+
+
+def shmem_g(source: Memory, pe: int, dtype: Any = None) -> Any:
+    """Return the number at the symmetric ``source`` of PE ``pe``."""
+    return _native.hot.shmem_g(source, pe, dtype)
+
+
+def shmem_iput(dest: Memory, source: Memory, dst: int, sst: int, nelems: int, pe: int, dtype: Any = None) -> None:
+    """Copy like :func:`shmem_put`, every ``sst``-th element of ``source`` to every ``dst``-th of ``dest``."""
+    _native.hot.shmem_strided(_PUT, dest, source, dst, sst, nelems, pe, dtype)
+
+
+def shmem_iget(dest: Memory, source: Memory, dst: int, sst: int, nelems: int, pe: int, dtype: Any = None) -> None:
+    """Copy like :func:`shmem_get`, every ``sst``-th element of ``source`` to every ``dst``-th of ``dest``."""
+    _native.hot.shmem_strided(_GET, dest, source, dst, sst, nelems, pe, dtype)
+
+
+def shmem_put_signal(
+    dest: Memory,
+    source: Memory,
+    nelems: int | None,
+    sig_addr: Memory,
+    signal: int,
+    sig_op: int,
+    pe: int,
+    dtype: Any = None,
+) -> None:
+    """Do a :func:`shmem_put`, then update a signal of the same PE: who sees the signal sees the elements.
+
+    Args:
+        sig_addr: a symmetric word of 8 bytes.
+        signal: the value.
+        sig_op: SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD.
+    """
+    _native.hot.shmem_put_signal(_PUT, dest, source, nelems, sig_addr, signal, sig_op, pe, dtype)
+
+
+def shmem_put_signal_nbi(
+    dest: Memory,
+    source: Memory,
+    nelems: int | None,
+    sig_addr: Memory,
+    signal: int,
+    sig_op: int,
+    pe: int,
+    dtype: Any = None,
+) -> None:
+    """Begin a :func:`shmem_put_signal`; ``source`` must not change before :func:`shmem_quiet`."""
+    _native.hot.shmem_put_signal(_PUT_NBI, dest, source, nelems, sig_addr, signal, sig_op, pe, dtype)
+
+
+def shmem_putmem_signal(
+    dest: Memory, source: Memory, nelems: int | None, sig_addr: Memory, signal: int, sig_op: int, pe: int
+) -> None:
+    """Do a :func:`shmem_put_signal` of ``nelems`` bytes, whatever the element types."""
+    _native.hot.shmem_put_signal(_PUT, dest, source, nelems, sig_addr, signal, sig_op, pe, _BYTES)
+
+
+def shmem_putmem_signal_nbi(
+    dest: Memory, source: Memory, nelems: int | None, sig_addr: Memory, signal: int, sig_op: int, pe: int
+) -> None:
+    """Begin a :func:`shmem_putmem_signal`; ``source`` must not change before :func:`shmem_quiet`."""
+    _native.hot.shmem_put_signal(_PUT_NBI, dest, source, nelems, sig_addr, signal, sig_op, pe, _BYTES)
+
+
+def shmem_fence() -> None:
+    """Order what this PE puts: at each PE, what comes before is visible before what comes after. It does not wait."""
+    _native.hot.shmem_order(_FENCE)
+
+
+def shmem_quiet() -> None:
+    """Wait until all that this PE has put is visible, its gets have arrived and its atomics are done."""
+    _native.hot.shmem_order(_QUIET)
+
+
+def shmem_sync_all() -> None:
+    """Wait until all PEs have come here. Collective. Unlike :func:`shmem_barrier_all` it completes no transfers."""
+    _native.hot.shmem_order(_SYNC_ALL)
+
+
+def shmem_ptr(dest: Memory, pe: int) -> int:
+    """Return where in this process PE ``pe``'s copy of the symmetric ``dest`` lies, or 0 if it is not mapped."""
+    at: int = _native.call("ShmemPtr", _native.hot.shmem_address(dest), pe)
+    return at

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""Symmetric memory as tensors: torch tensors on the CPU and numpy arrays over it, without copies.
+
+The memory is the symmetric heap's, not the tensor's. It stays until :func:`mori_shmem_free_tensor` or
+``shmem_finalize``; tensors and views of it must not be used after that, which would end the process or show what was
+put there later.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from .._errors import InvalidArgumentError, UnsupportedError
+from ..tensor_utils import dtype_size, from_host_ptr
+from . import _native
+from ._world import shmem_free, shmem_malloc, shmem_mype, shmem_npes, shmem_ptr_p2p
+
+
+class MoriShmemBuffer:
+    """Symmetric memory as an array of bytes, for any library that takes ``__array_interface__``.
+
+    Attributes: ``ptr``, ``nbytes``, ``dtype`` (what the bytes are meant to be; the array is of bytes all the same).
+
+    Memory of a GPU would have ``__cuda_array_interface__`` instead; the symmetric heap is on host memory.
+    """
+
+    def __init__(self, ptr: int, nbytes: int, dtype: Any) -> None:
+        self.ptr = ptr
+        self.nbytes = nbytes
+        self.dtype = dtype
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": (self.nbytes,),
+            "typestr": "<u1",
+            "data": (self.ptr, False),
+            "strides": None,
+            "version": 3,
+        }
+
+    def __repr__(self) -> str:
+        return f"<MoriShmemBuffer of {self.nbytes} bytes at {self.ptr:#x} for {self.dtype}>"
+
+
+def _view(ptr: int, shape: Sequence[int], dtype: Any) -> Any:
+    if type(dtype).__module__ == "torch":
+        return from_host_ptr(ptr, shape, dtype, "torch")
+    from ._array import SymmetricArray
+
+    return from_host_ptr(ptr, shape, dtype, "numpy").view(SymmetricArray)
+
+
+def mori_shmem_create_tensor(shape: Sequence[int], dtype: Any) -> Any:
+    """Allocate a symmetric tensor on every PE. Collective.
+
+    Args:
+        shape: extent of each dimension.
+        dtype: a torch dtype makes a torch tensor on the CPU; a numpy dtype, or a name, makes a numpy array.
+
+    Returns:
+        The tensor, with the attribute ``__symm_tensor__``. It is zero unless the memory was used before.
+
+    Raises:
+        AssertionError: nothing was allocated; the log says why. So is a tensor without elements.
+    """
+    extents = tuple(operator.index(n) for n in ([shape] if isinstance(shape, int) else shape))
+    if any(n < 0 for n in extents):
+        raise InvalidArgumentError(f"shape {extents} has a negative extent")
+    ptr = shmem_malloc(math.prod(extents) * dtype_size(dtype))
+    if ptr == 0:
+        raise AssertionError(f"shmem_malloc gave no memory for shape {extents} of {dtype}")
+    tensor = _view(ptr, extents, dtype)
+    tensor.__symm_tensor__ = True
+    return tensor
+
+
+def _check(tensor: Any) -> int:
+    """Return where a symmetric tensor lies."""
+    if not getattr(tensor, "__symm_tensor__", False):
+        raise AssertionError(f"not a tensor of mori_shmem_create_tensor: {type(tensor).__name__}")
+    ptr: int = _native.hot.shmem_address(tensor)
+    return ptr
+
+
+def symm_mori_shmem_tensor(tensor: Any, peer: int) -> Any:
+    """Return PE ``peer``'s copy of a symmetric tensor as a tensor that can be read and written here.
+
+    Of this PE itself it is the same tensor; of others it is a view, without the mark ``__symm_tensor__``.
+
+    Raises:
+        AssertionError: ``tensor`` is not one of :func:`mori_shmem_create_tensor`.
+        ValueError: there is no such PE.
+        UnsupportedError: the PE's memory is not mapped here; shmem_get and shmem_put reach it.
+    """
+    ptr, me = _check(tensor), shmem_mype()
+    peer = operator.index(peer)
+    if peer == me:
+        return tensor
+    if not 0 <= peer < shmem_npes():
+        raise InvalidArgumentError(f"there is no PE {peer}, but 0 to {shmem_npes() - 1}")
+    there = shmem_ptr_p2p(ptr, me, peer)
+    if there == 0:
+        raise UnsupportedError(f"the memory of PE {peer} is not mapped in this process: use shmem_get and shmem_put")
+    return _view(there, tuple(tensor.shape), tensor.dtype)
+
+
+def mori_shmem_free_tensor(tensor: Any) -> None:
+    """Free what :func:`mori_shmem_create_tensor` made. Collective. No view of it may be used any more."""
+    shmem_free(_check(tensor))
+    tensor.__symm_tensor__ = False
+
+
+def mori_shmem_create_tensor_list_intra_node(shape: Sequence[int], dtype: Any, num_ranks: int) -> list[Any]:
+    """Allocate a symmetric tensor and return it as it is on each of the PEs 0 to ``num_ranks - 1``. Collective."""
+    tensor = mori_shmem_create_tensor(shape, dtype)
+    return [symm_mori_shmem_tensor(tensor, pe) for pe in range(num_ranks)]
