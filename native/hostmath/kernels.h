@@ -14,7 +14,7 @@
 
 #define HM_PTR(p) ((void *)(uintptr_t)(p))
 
-enum { HM_PIECE = 512, HM_TERMS = 32 };
+enum { HM_PIECE = 1024, HM_TERMS = 32 };
 
 // Elements at addresses of any alignment.
 typedef float hm_float __attribute__((aligned(1), may_alias));

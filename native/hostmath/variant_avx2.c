@@ -6,11 +6,14 @@
 
 #define HM_NAME avx2
 #define HM_LANES 8
-#define HM_TARGET __attribute__((target("avx2")))
+#define HM_TARGET __attribute__((target("avx2,f16c")))
+#define HM_HALVES
 
 #include "vector.h"
 
-HM_INLINE vi widen8(const void *p) { return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)); }
+HM_INLINE vh widen8(const void *p) { return (vh)_mm_cvtepu8_epi16(_mm_loadl_epi64(p)); }
+
+HM_INLINE vf from_half(vh h) { return (vf)_mm256_cvtph_ps((__m128i)h); }
 
 HM_INLINE vi widen16(const void *p) { return (vi)_mm256_cvtepu16_epi32(_mm_loadu_si128(p)); }
 

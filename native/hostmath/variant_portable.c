@@ -9,7 +9,6 @@
 #include "vector.h"
 
 typedef uint8_t vb __attribute__((vector_size(HM_LANES)));
-typedef uint16_t vh __attribute__((vector_size(2 * HM_LANES)));
 
 HM_INLINE vi widen8(const void *p) {
 	vb v;

@@ -6,6 +6,18 @@
 
 #include "kernels.h"
 
+#ifdef __x86_64__
+
+#include <cpuid.h>
+
+// Not every compiler knows this one by name. The vector state that it needs is that of AVX2.
+static int has_f16c(void) {
+	unsigned a, b, c, d;
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+#endif
+
 // The variants that this machine runs, best first.
 static size_t supported(const struct hm_kernels *all[3]) {
 	size_t n = 0;
@@ -14,7 +26,7 @@ static size_t supported(const struct hm_kernels *all[3]) {
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
 	    __builtin_cpu_supports("avx512vl"))
 		all[n++] = &hm_avx512;
-	if (__builtin_cpu_supports("avx2"))
+	if (__builtin_cpu_supports("avx2") && has_f16c())
 		all[n++] = &hm_avx2;
 #endif
 	all[n++] = &hm_portable;

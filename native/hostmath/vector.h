@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Vectors of HM_LANES elements, and the element types to and from float32 in them. Who includes it has defined HM_LANES and
-// HM_TARGET, the attribute that lets the compiler use its unit, and afterwards defines the four moves between widths that
-// are declared here. Everything else is said once for all units in the vector extensions that gcc and clang share:
+// HM_TARGET, the attribute that lets the compiler use its unit, and HM_HALVES if the unit converts half floats; afterwards it
+// defines the moves between widths that are declared here. Everything else is said once for all units in the vector extensions that gcc and clang share:
 // plain loops were tried first, and gcc 12 leaves those with float8 in them scalar.
 //
 // There is no branch on an element, and everything is exact or rounded to nearest even.
@@ -21,9 +21,15 @@
 typedef float vf __attribute__((vector_size(4 * HM_LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * HM_LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * HM_LANES)));
+typedef uint16_t vh __attribute__((vector_size(2 * HM_LANES)));
 
 // HM_LANES numbers of 8 or 16 bits from and to memory; what is narrowed fits.
+#ifdef HM_HALVES
+HM_INLINE vh widen8(const void *p);
+HM_INLINE vf from_half(vh h);
+#else
 HM_INLINE vi widen8(const void *p);
+#endif
 HM_INLINE vi widen16(const void *p);
 HM_INLINE void narrow8(void *p, vi v);
 HM_INLINE void narrow16(void *p, vi v);
@@ -44,24 +50,45 @@ HM_INLINE vi all(int32_t x) { return x - (vi){0}; }
 // All NaNs become one. Which of two NaNs a sum hands on is the compiler's choice, and results shall not differ by it.
 HM_INLINE vf one_nan(vf f) { return (vf)pick(((vi)f & HM_ABS) > HM_INF, all(HM_NAN), (vi)f); }
 
-// E4M3 has 3 bits of mantissa: below 8 the number is subnormal and counts units, above it the exponent moves over by the
-// difference of the biases.
+// E4M3 has 3 bits of mantissa, and numbers below 8 are subnormal: they count units.
+#ifdef HM_HALVES
+
+// In a half float the same bits are a number of another bias, subnormal where they are here. The unit that converts halves
+// then does the work. NaN is made the half's.
+HM_INLINE vf from_e4m3fn(const void *p) {
+	vh b = widen8(p);
+	vh h = (b & 0x7f) << 7 | (b & 0x80) << 8;
+	return from_half(h ^ ((vh)((b & 0x7f) == 0x7f) & (0x3f80 ^ 0x7e00))) * 0x1p8f;
+}
+
+HM_INLINE vf from_e4m3fnuz(const void *p) {
+	vh b = widen8(p);
+	vh h = (b & 0x7f) << 7 | (b & 0x80) << 8;
+	return from_half(h ^ ((vh)(b == 0x80) & (0x8000 ^ 0x7e00))) * 0x1p7f;
+}
+
+#else
+
+// Above the subnormals the exponent moves over by the difference of the biases.
 HM_INLINE vi from_e4m3(vi a, float unit, int32_t rebias) {
 	vi small = (vi)(__builtin_convertvector(a, vf) * unit);
 	vi large = (a << 20) + (rebias << 23);
 	return pick(a < 8, small, large);
 }
 
-HM_INLINE vf from_e4m3fn(vi b) {
-	vi a = b & 0x7f;
+HM_INLINE vf from_e4m3fn(const void *p) {
+	vi b = widen8(p), a = b & 0x7f;
 	vi v = pick(a == 0x7f, all(HM_NAN), from_e4m3(a, 0x1p-9f, 120));
 	return (vf)((vu)v | (vu)(b & 0x80) << 24);
 }
 
-HM_INLINE vf from_e4m3fnuz(vi b) {
+HM_INLINE vf from_e4m3fnuz(const void *p) {
+	vi b = widen8(p);
 	vi v = (vi)((vu)from_e4m3(b & 0x7f, 0x1p-10f, 119) | (vu)(b & 0x80) << 24);
 	return (vf)pick(b == 0x80, all(HM_NAN), v);
 }
+
+#endif
 
 HM_INLINE vi to_bf16(vf f) {
 	vu u = (vu)f;
@@ -104,9 +131,9 @@ HM_INLINE vf get(int type, const void *p) {
 	case HM_BF16:
 		return (vf)(widen16(p) << 16);
 	case HM_E4M3FN:
-		return from_e4m3fn(widen8(p));
+		return from_e4m3fn(p);
 	default:
-		return from_e4m3fnuz(widen8(p));
+		return from_e4m3fnuz(p);
 	}
 }
 
