@@ -4,10 +4,10 @@ package shmem
 
 import (
 	"fmt"
-	"math"
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/native/hostmath"
 )
 
 // A ReduceOp is how Reduce combines two elements.
@@ -42,8 +42,9 @@ const (
 	BFloat16                              // the upper half of a Float32
 )
 
-// A kernel combines n elements at a with those at b into dst, which may be a or b.
-type kernel func(dst, a, b uint64, n int)
+// A kernel combines n elements at each of srcs, of which there are at least two, in their order into dst. dst may be one of srcs, and between
+// has room for n elements.
+type kernel func(dst, between uint64, srcs []uint64, n int)
 
 // kernels are all there are. They are made once, as making one takes memory.
 var kernels = func() map[ReduceOp]map[fabric.DataType]kernel {
@@ -76,13 +77,42 @@ func sizeOf(typ fabric.DataType) uint64 {
 
 // makeKernel makes a kernel, nil if the op does not go with the type.
 func makeKernel(op ReduceOp, typ fabric.DataType) kernel {
-	if op > ReduceXor {
+	switch {
+	case op == ReduceSum && typ == fabric.Float32:
+		return sumRows(hostmath.Float32)
+	case op == ReduceSum && typ == BFloat16:
+		return sumRows(hostmath.BFloat16)
+	case op > ReduceXor:
 		return numberKernel(op, typ)
-	}
-	if typ.Integer() {
+	case typ.Integer():
 		return bitKernel(op, typ.Size())
 	}
 	return nil
+}
+
+// sumRows adds with the CPU's vectors.
+func sumRows(typ hostmath.DType) kernel {
+	return func(dst, _ uint64, srcs []uint64, n int) {
+		if err := hostmath.SumRows(dst, typ, 1, n, srcs, typ, nil); err != nil {
+			panic(err) // it has no other reason than arguments that do not fit one another
+		}
+	}
+}
+
+// pairs makes a kernel of what combines x and y into d, which may be x or y.
+func pairs[T any](f func(d, x, y []T)) kernel {
+	return func(dst, between uint64, srcs []uint64, n int) {
+		// All but the last step go to between, since dst may still be needed as a source.
+		sum, last := srcs[0], len(srcs)-2
+		for i, src := range srcs[1:] {
+			to := between
+			if i == last {
+				to = dst
+			}
+			f(memory.Slice[T](to, n), memory.Slice[T](sum, n), memory.Slice[T](src, n))
+			sum = to
+		}
+	}
 }
 
 func typeText(typ fabric.DataType) string {
@@ -121,10 +151,8 @@ func numberKernel(op ReduceOp, typ fabric.DataType) kernel {
 		return arithmetic[complex64](op)
 	case fabric.Complex128:
 		return arithmetic[complex128](op)
-	case Float16:
-		return halves(op, fromFloat16, toFloat16)
-	case BFloat16:
-		return halves(op, fromBFloat16, toBFloat16)
+	case Float16, BFloat16:
+		return halves(op, typ)
 	}
 	return nil
 }
@@ -137,28 +165,22 @@ type anyNumber interface {
 	orderedNumber | ~complex64 | ~complex128
 }
 
-// three are the slices of a kernel, as long as the compiler must see to leave the bounds checks out.
-func three[T any](dst, a, b uint64, n int) (d, x, y []T) {
-	d = memory.Slice[T](dst, n)
-	return d, memory.Slice[T](a, n)[:len(d)], memory.Slice[T](b, n)[:len(d)]
-}
-
 func arithmetic[T anyNumber](op ReduceOp) kernel {
 	switch op {
 	case ReduceSum:
-		return func(dst, a, b uint64, n int) {
-			d, x, y := three[T](dst, a, b, n)
+		return pairs(func(d, x, y []T) {
+			x, y = x[:len(d)], y[:len(d)] // the compiler leaves the bounds checks out
 			for i := range d {
 				d[i] = x[i] + y[i]
 			}
-		}
+		})
 	case ReduceProd:
-		return func(dst, a, b uint64, n int) {
-			d, x, y := three[T](dst, a, b, n)
+		return pairs(func(d, x, y []T) {
+			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
 				d[i] = x[i] * y[i]
 			}
-		}
+		})
 	}
 	return nil
 }
@@ -166,19 +188,19 @@ func arithmetic[T anyNumber](op ReduceOp) kernel {
 func ordered[T orderedNumber](op ReduceOp) kernel {
 	switch op {
 	case ReduceMin:
-		return func(dst, a, b uint64, n int) {
-			d, x, y := three[T](dst, a, b, n)
+		return pairs(func(d, x, y []T) {
+			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
 				d[i] = min(x[i], y[i])
 			}
-		}
+		})
 	case ReduceMax:
-		return func(dst, a, b uint64, n int) {
-			d, x, y := three[T](dst, a, b, n)
+		return pairs(func(d, x, y []T) {
+			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
 				d[i] = max(x[i], y[i])
 			}
-		}
+		})
 	}
 	return arithmetic[T](op)
 }
@@ -186,12 +208,15 @@ func ordered[T orderedNumber](op ReduceOp) kernel {
 // bitKernel works on words, whatever the integers: bits have no carry.
 func bitKernel(op ReduceOp, size int) kernel {
 	words, bytes := bitwise[uint64](op), bitwise[uint8](op)
-	return func(dst, a, b uint64, n int) {
+	return func(dst, between uint64, srcs []uint64, n int) {
 		n *= size
-		whole := n / 8
-		words(dst, a, b, whole)
-		if done := uint64(whole) * 8; n > whole*8 {
-			bytes(dst+done, a+done, b+done, n-whole*8)
+		whole := n &^ 7
+		words(dst, between, srcs, whole/8)
+		if whole < n {
+			for i := range srcs {
+				srcs[i] += uint64(whole)
+			}
+			bytes(dst+uint64(whole), between, srcs, n-whole)
 		}
 	}
 }
@@ -199,82 +224,24 @@ func bitKernel(op ReduceOp, size int) kernel {
 func bitwise[T uint8 | uint64](op ReduceOp) kernel {
 	switch op {
 	case ReduceAnd:
-		return func(dst, a, b uint64, n int) {
-			d, x, y := three[T](dst, a, b, n)
+		return pairs(func(d, x, y []T) {
+			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
 				d[i] = x[i] & y[i]
 			}
-		}
+		})
 	case ReduceOr:
-		return func(dst, a, b uint64, n int) {
-			d, x, y := three[T](dst, a, b, n)
+		return pairs(func(d, x, y []T) {
+			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
 				d[i] = x[i] | y[i]
 			}
-		}
+		})
 	}
-	return func(dst, a, b uint64, n int) {
-		d, x, y := three[T](dst, a, b, n)
+	return pairs(func(d, x, y []T) {
+		x, y = x[:len(d)], y[:len(d)]
 		for i := range d {
 			d[i] = x[i] ^ y[i]
 		}
-	}
-}
-
-// halves computes in float32: the sum and the product of two halves are exact there, or rounded where it does not matter, so one
-// rounding is all there is.
-func halves(op ReduceOp, from func(uint16) float32, to func(float32) uint16) kernel {
-	var f func(x, y float32) float32
-	switch op {
-	case ReduceSum:
-		f = func(x, y float32) float32 { return x + y }
-	case ReduceProd:
-		f = func(x, y float32) float32 { return x * y }
-	case ReduceMin:
-		f = func(x, y float32) float32 { return min(x, y) }
-	case ReduceMax:
-		f = func(x, y float32) float32 { return max(x, y) }
-	}
-	return func(dst, a, b uint64, n int) {
-		d, x, y := three[uint16](dst, a, b, n)
-		for i := range d {
-			d[i] = to(f(from(x[i]), from(y[i])))
-		}
-	}
-}
-
-func fromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-
-// toBFloat16 rounds to the nearest, and from the middle to the even one. A NaN stays one.
-func toBFloat16(f float32) uint16 {
-	b := math.Float32bits(f)
-	if f != f {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}
-
-// fromFloat16 moves the exponent by a product: 2^112 is between the biases of 127 and 15, and subnormal numbers come out right.
-func fromFloat16(h uint16) float32 {
-	sign, rest := uint32(h&0x8000)<<16, uint32(h&0x7fff)
-	f := math.Float32frombits(rest<<13) * 0x1p112
-	if rest >= 0x7c00 { // infinite, or no number
-		f = math.Float32frombits(rest<<13 | 0x7f800000)
-	}
-	return math.Float32frombits(math.Float32bits(f) | sign)
-}
-
-// toFloat16 rounds to the nearest, and from the middle to the even one. A NaN stays one.
-func toFloat16(f float32) uint16 {
-	b := math.Float32bits(f)
-	sign, rest := uint16(b>>16&0x8000), b&0x7fffffff
-	switch {
-	case rest > 0x7f800000:
-		return sign | 0x7e00
-	case rest >= 0x477ff000: // 65520 and more round to infinity
-		return sign | 0x7c00
-	case rest < 0x38800000: // less than the smallest normal number: adding 0.5 rounds to multiples of 2^-24
-		return sign | uint16(math.Float32bits(math.Float32frombits(rest)+0.5)-0x3f000000)
-	}
-	return sign | uint16((rest-0x38000000+0xfff+rest>>13&1)>>13)
+	})
 }

@@ -4,11 +4,11 @@ package shmem
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"sync"
@@ -29,7 +29,7 @@ const (
 	peVariable     = "MORI_TEST_SHMEM_PE"
 	sizeVariable   = "MORI_TEST_SHMEM_NPES"
 	roundsVariable = "MORI_TEST_SHMEM_ROUNDS"
-	idVariable     = "MORI_TEST_SHMEM_ID"
+	fileVariable   = "MORI_TEST_SHMEM_FILE"
 	heapVariable   = "MORI_TEST_SHMEM_HEAP"
 	processTimeout = time.Minute
 )
@@ -39,10 +39,7 @@ var took = regexp.MustCompile(`took (\d+) ns`)
 // processes runs a job in n processes and returns how long it took on PE 0.
 func processes(t testing.TB, n int, name string, rounds int, heap uint64) time.Duration {
 	t.Helper()
-	id, err := bootstrap.NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	meeting := filepath.Join(t.TempDir(), "meeting")
 	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
 	defer cancel()
 	errs, out := make([]error, n), make([][]byte, n)
@@ -50,7 +47,7 @@ func processes(t testing.TB, n int, name string, rounds int, heap uint64) time.D
 	for pe := range n {
 		c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestProcess$", "-test.v")
 		c.Env = append(os.Environ(), jobVariable+"="+name, fmt.Sprintf("%s=%d", peVariable, pe), fmt.Sprintf("%s=%d", sizeVariable, n),
-			fmt.Sprintf("%s=%d", roundsVariable, rounds), fmt.Sprintf("%s=%d", heapVariable, heap), idVariable+"="+hex.EncodeToString(id[:]))
+			fmt.Sprintf("%s=%d", roundsVariable, rounds), fmt.Sprintf("%s=%d", heapVariable, heap), fileVariable+"="+meeting)
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
@@ -84,14 +81,9 @@ func TestProcess(t *testing.T) {
 		}
 		return v
 	}
-	raw, _ := hex.DecodeString(os.Getenv(idVariable))
-	id, err := bootstrap.ParseUniqueID(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
 	defer cancel()
-	g, err := bootstrap.Join(ctx, id, number(peVariable), number(sizeVariable), bootstrap.Options{Timeout: processTimeout})
+	g, err := bootstrap.JoinFile(ctx, os.Getenv(fileVariable), number(peVariable), number(sizeVariable), bootstrap.Options{Timeout: processTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

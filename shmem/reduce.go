@@ -23,7 +23,8 @@ const (
 // Reduce combines, element by element, the nelems elements at src of all members, and puts the result at dest of all members
 // (shmem_TYPENAME_OP_reduce). dest and src are symmetric, aligned to the elements, and the same or apart.
 //
-// Integers wrap. A minimum or maximum with a NaN is NaN. Float16 and BFloat16 are rounded after each step.
+// Integers wrap. A minimum or maximum with a NaN is NaN. Sums of BFloat16 are made in Float32 and rounded once; everything else with
+// floats of two bytes is rounded after each step.
 func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("reduction of %v: %w", t, err)
@@ -57,7 +58,7 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 
 // reduceSmall combines everything here. The destination may be the source, so it is written after all have read.
 func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
-	result := t.scratch() + uint64(len(t.members))*reduceBlock
+	result := t.scratch() + uint64(len(t.members)+1)*reduceBlock
 	if err := t.combine(combine, result, o, o.srcOff, size, n); err != nil {
 		return err
 	}
@@ -114,17 +115,12 @@ func (t *Team) combine(f kernel, dst uint64, o *operands, off, size, n uint64) e
 			return err
 		}
 	}
-	// All but the last step go to a place of their own, since dst may still be needed as a source.
-	last, between := len(t.members)-1, scratch+uint64(len(t.members))*reduceBlock
-	sum := t.near(0, o.src, off, scratch)
-	for rank := 1; rank <= last; rank++ {
-		to := between
-		if rank == last {
-			to = dst
-		}
-		f(to, sum, t.near(rank, o.src, off, scratch), int(n/size))
-		sum = to
+	sources := t.sources[:0]
+	for rank := range t.members {
+		sources = append(sources, t.near(rank, o.src, off, scratch))
 	}
+	t.sources = sources
+	f(dst, scratch+uint64(len(t.members))*reduceBlock, sources, int(n/size))
 	return nil
 }
 
@@ -139,11 +135,11 @@ func (t *Team) near(rank int, b *block, off, scratch uint64) uint64 {
 	return scratch + uint64(rank)*reduceBlock
 }
 
-// scratch is memory of this PE for reductions: a block for each member and one for what is combined. Of members that are mapped the blocks are
-// never touched, and so take no memory.
+// scratch is memory of this PE for reductions: a block for each member, one for what is between, and one for a result. Of members that are
+// mapped the blocks are never touched, and so take no memory.
 func (t *Team) scratch() uint64 {
 	if t.room == nil {
-		t.room = make([]byte, (len(t.members)+1)*reduceBlock)
+		t.room = make([]byte, (len(t.members)+2)*reduceBlock)
 	}
 	return memory.AddrOf(t.room)
 }

@@ -11,26 +11,44 @@ import (
 	"mori/core/memory"
 )
 
-// A typed is a type, and how one element is made, combined and compared the slow and obvious way.
+// A typed is a type, with how its elements are made and reduced in the slow and obvious way.
 type typed struct {
-	typ     fabric.DataType
-	size    int
-	fill    func(at uint64, i int, v int64)
-	combine func(op ReduceOp, a, b uint64, i int) any // of the i-th elements
-	load    func(at uint64, i int) any
-	store   func(at uint64, i int, v any)
+	typ    fabric.DataType
+	fill   func(at uint64, i int, v int64)                     // the i-th element
+	reduce func(op ReduceOp, dst uint64, srcs []uint64, i int) // the i-th elements
 }
 
-// typedOf is a type with the ops of Go.
+// typedOf is a type with a function that combines two elements.
 func typedOf[T any](typ fabric.DataType, from func(int64) T, combine func(op ReduceOp, x, y T) T) typed {
-	get := func(at uint64, i int) T { return memory.Slice[T](at, i+1)[i] }
-	set := func(at uint64, i int, v T) { memory.Slice[T](at, i+1)[i] = v }
-	return typed{typ: typ, size: int(sizeOf(typ)),
-		fill:    func(at uint64, i int, v int64) { set(at, i, from(v)) },
-		combine: func(op ReduceOp, a, b uint64, i int) any { return combine(op, get(a, i), get(b, i)) },
-		load:    func(at uint64, i int) any { return get(at, i) },
-		store:   func(at uint64, i int, v any) { set(at, i, v.(T)) },
+	element := func(at uint64, i int) *T { return &memory.Slice[T](at, i+1)[i] }
+	return typed{
+		typ:  typ,
+		fill: func(at uint64, i int, v int64) { *element(at, i) = from(v) },
+		reduce: func(op ReduceOp, dst uint64, srcs []uint64, i int) {
+			v := *element(srcs[0], i)
+			for _, src := range srcs[1:] {
+				v = combine(op, v, *element(src, i))
+			}
+			*element(dst, i) = v
+		},
 	}
+}
+
+// summedWide is a type of halves, of which sums are rounded only at the end.
+func summedWide(t typed, from func(uint16) float32, to func(float32) uint16) typed {
+	step := t.reduce
+	t.reduce = func(op ReduceOp, dst uint64, srcs []uint64, i int) {
+		if op != ReduceSum {
+			step(op, dst, srcs, i)
+			return
+		}
+		sum := float32(0)
+		for _, src := range srcs {
+			sum += from(memory.Slice[uint16](src, i+1)[i])
+		}
+		memory.Slice[uint16](dst, i+1)[i] = to(sum)
+	}
+	return t
 }
 
 func combineNumbers[T orderedNumber](op ReduceOp, x, y T) T {
@@ -79,7 +97,7 @@ var typeds = []typed{typedInteger[int8](fabric.Int8), typedInteger[uint8](fabric
 	typedOf(fabric.Complex64, func(v int64) complex64 { return complex(float32(v%100), 2) }, combineComplex[complex64]),
 	typedOf(fabric.Complex128, func(v int64) complex128 { return complex(float64(v%100), 2) }, combineComplex[complex128]),
 	typedOf(Float16, func(v int64) uint16 { return toFloat16(float32(v%256) / 4) }, combineHalves(fromFloat16, toFloat16)),
-	typedOf(BFloat16, func(v int64) uint16 { return toBFloat16(float32(v % 256)) }, combineHalves(fromBFloat16, toBFloat16)),
+	summedWide(typedOf(BFloat16, func(v int64) uint16 { return toBFloat16(float32(v % 256)) }, combineHalves(fromBFloat16, toBFloat16)), fromBFloat16, toBFloat16),
 }
 
 // value is what PE pe has as its i-th element: of all signs and sizes.
@@ -123,28 +141,29 @@ func TestReductionsAreThoseOfALoop(t *testing.T) {
 
 // checkReduce reduces, once to another place and once in place.
 func checkReduce(w *World, op ReduceOp, typed typed, dest, src field, sources [][]byte, n int) error {
-	want := append([]byte(nil), sources[0]...)
-	for _, b := range sources[1:] {
-		for i := range n {
-			typed.store(memory.AddrOf(want), i, typed.combine(op, memory.AddrOf(want), memory.AddrOf(b), i))
-		}
+	size, srcs, want := int(sizeOf(typed.typ)), make([]uint64, len(sources)), make([]byte, len(sources[0]))
+	for pe := range srcs {
+		srcs[pe] = memory.AddrOf(sources[pe])
+	}
+	for i := range n {
+		typed.reduce(op, memory.AddrOf(want), srcs, i)
 	}
 	dest.clear()
 	if err := w.TeamWorld().Reduce(op, typed.typ, dest.at, src.at, uint64(n)); err != nil {
 		return err
 	}
-	if err := dest.check(n*typed.size, func(i int) byte { return want[i] }); err != nil {
+	if err := dest.check(n*size, func(i int) byte { return want[i] }); err != nil {
 		return err
 	}
 	if err := w.SyncAll(); err != nil {
 		return err
 	}
 	dest.clear()
-	copy(dest.bytes, sources[w.MyPE()][:n*typed.size])
+	copy(dest.bytes, sources[w.MyPE()][:n*size])
 	if err := w.TeamWorld().Reduce(op, typed.typ, dest.at, dest.at, uint64(n)); err != nil {
 		return fmt.Errorf("in place: %w", err)
 	}
-	if err := dest.check(n*typed.size, func(i int) byte { return want[i] }); err != nil {
+	if err := dest.check(n*size, func(i int) byte { return want[i] }); err != nil {
 		return fmt.Errorf("in place: %w", err)
 	}
 	return w.SyncAll()
@@ -197,7 +216,7 @@ func TestNaNsSurvive(t *testing.T) {
 	copy(memory.Slice[float64](a, 2), []float64{math.NaN(), 1})
 	copy(memory.Slice[float64](b, 2), []float64{1, math.NaN()})
 	for _, op := range []ReduceOp{ReduceMin, ReduceMax, ReduceSum, ReduceProd} {
-		kernels[op][fabric.Float64](d, a, b, 2)
+		kernels[op][fabric.Float64](d, 0, []uint64{a, b}, 2)
 		if got := memory.Slice[float64](d, 2); !math.IsNaN(got[0]) || !math.IsNaN(got[1]) {
 			t.Errorf("%v with NaN is %v", op, got)
 		}

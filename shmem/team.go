@@ -30,11 +30,12 @@ type Team struct {
 	all     []hop   // dissemination over all members
 	leaders []hop   // dissemination over the groups' leaders, if this PE is one and there are several
 
-	mu     sync.Mutex
-	epoch  uint32 // of the latest sync
-	broken error  // why it cannot be used any more
-	room   []byte // scratch memory of reductions
-	asked  []byte // where words of entered arrive
+	mu      sync.Mutex
+	epoch   uint32   // of the latest sync
+	broken  error    // why it cannot be used any more
+	room    []byte   // scratch memory of reductions
+	sources []uint64 // of a reduction: where they are
+	asked   []byte   // where words of entered arrive
 }
 
 // teams is what a World knows of teams.
