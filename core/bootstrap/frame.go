@@ -30,7 +30,7 @@ const (
 	frameGo                           // all are
 	frameUp                           // to the parent: all ranks below have entered a call; payload is their records
 	frameDown                         // to the children: all ranks have; payload is all records
-	frameReport                       // to rank 0: what broke; payload is a failure
+	frameReport                       // to rank 0, and from who closes a broken group: what broke; payload is a failure
 	frameFailed                       // from rank 0: what broke; payload is a failure
 	frameLate                         // to rank 0: the sender's time is over in call seq; payload is how long that was, in ns
 	frameWho                          // from rank 0: where are you?

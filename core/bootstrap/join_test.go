@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -204,7 +207,11 @@ func cut(g Group) {
 	m := g.(*member)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
 	m.closed = true
+	close(m.shut)
 	for _, l := range m.links {
 		_ = l.conn.Close()
 	}
@@ -290,6 +297,33 @@ func TestRanksThatCloseOneByOneDoNotComplain(t *testing.T) {
 			t.Errorf("rank %d: %v", g.Rank(), err)
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestNobodyIsBlamedForTheDead has ranks that die one after the other while the others make calls and close as soon as one fails.
+func TestNobodyIsBlamedForTheDead(t *testing.T) {
+	const size = 20
+	for round := range 15 {
+		groups := joinAll(t, size, Options{radix: 1 + round%4})
+		dead := map[int]bool{}
+		for len(dead) < 1+round%3 {
+			dead[rand.IntN(size)] = true
+		}
+		for rank := range dead {
+			time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, func() { cut(groups[rank]) })
+		}
+		for rank, err := range each(groups, func(g Group) error {
+			for {
+				if _, err := g.AllGather(context.Background(), pattern(g.Rank(), 1)); err != nil {
+					return errors.Join(err, g.Close())
+				}
+			}
+		}) {
+			var who *RankError
+			if !dead[rank] && (!errors.As(err, &who) || !dead[who.Rank] || who.Left) {
+				t.Errorf("round %d, rank %d: %v, want that one of %v has died", round, rank, err, slices.Sorted(maps.Keys(dead)))
+			}
+		}
 	}
 }
 

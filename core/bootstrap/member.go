@@ -205,7 +205,7 @@ func (m *member) take(l *link, f frame) error {
 	case f.kind == frameReady && toRoot:
 		m.ready[l.peer] = true
 		m.checkReady()
-	case f.kind == frameReport && toRoot:
+	case f.kind == frameReport:
 		return m.told(f)
 	case f.kind == frameLate && toRoot:
 		return m.late(l.peer, f)
@@ -281,10 +281,11 @@ func (m *member) Close() error {
 	if m.cur != nil {
 		bye.seq-- // what the others still need of it will not come
 	}
+	if m.err != nil { // who has not heard of it yet must not take our leaving for the cause
+		bye = frame{kind: frameReport, payload: m.broke.append(nil)}
+	}
 	for _, l := range m.links {
-		if m.err == nil {
-			l.send(bye)
-		}
+		l.send(bye)
 	}
 	m.closed = true
 	close(m.shut)
