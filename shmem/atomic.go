@@ -61,6 +61,22 @@ func (op AtomicOp) String() string {
 // Atomic changes the word of size bytes, 4 or 8, at the symmetric address dest of PE pe, in one step among all atomics of that size. It may
 // return before that is done, which Quiet waits for.
 func (w *World) Atomic(op AtomicOp, size int, dest, value uint64, pe int) error {
+	if at := w.near(dest, uint64(size), pe); at != 0 && op >= AtomicInc && op <= AtomicSignalAdd && at&uint64(size-1) == 0 {
+		switch {
+		case size == 8:
+			atomic64(op, at, value, 0)
+			if w.waits(pe) {
+				w.ring(pe)
+			}
+			return nil
+		case size == 4 && op <= AtomicXor:
+			atomic32(op, at, uint32(value), 0)
+			if w.waits(pe) {
+				w.ring(pe)
+			}
+			return nil
+		}
+	}
 	_, err := w.atomic(op, AtomicInc, AtomicSignalAdd, size, dest, value, 0, pe)
 	if err != nil {
 		return atomicError(op, size, dest, pe, err)
@@ -70,6 +86,22 @@ func (w *World) Atomic(op AtomicOp, size int, dest, value uint64, pe int) error 
 
 // FetchAtomic changes a word like Atomic and returns what was there. compare is for AtomicCompareSwap.
 func (w *World) FetchAtomic(op AtomicOp, size int, dest, value, compare uint64, pe int) (old uint64, err error) {
+	if at := w.near(dest, uint64(size), pe); at != 0 && op >= AtomicFetch && op <= AtomicCompareSwap && at&uint64(size-1) == 0 {
+		switch size {
+		case 8:
+			old = atomic64(op, at, value, compare)
+			if w.waits(pe) {
+				w.ring(pe)
+			}
+			return old, nil
+		case 4:
+			old = uint64(atomic32(op, at, uint32(value), uint32(compare)))
+			if w.waits(pe) {
+				w.ring(pe)
+			}
+			return old, nil
+		}
+	}
 	old, err = w.atomic(op, AtomicFetch, AtomicCompareSwap, size, dest, value, compare, pe)
 	if err != nil {
 		return 0, atomicError(op, size, dest, pe, err)
@@ -95,11 +127,11 @@ func (w *World) atomic(op, first, last AtomicOp, size int, dest, value, compare 
 	if err != nil {
 		return 0, err
 	}
-	if op == AtomicInc || op == AtomicFetchInc {
-		value = 1
-	}
 	at := b.peers[pe].mapped
 	if at == 0 {
+		if op == AtomicInc || op == AtomicFetchInc {
+			value = 1
+		}
 		if last == AtomicSignalAdd {
 			return 0, w.net.update(pe, b, off, atomicOps[op].op, size, value)
 		}
@@ -122,7 +154,9 @@ func atomic64(op AtomicOp, addr, v, compare uint64) uint64 {
 	switch op {
 	case AtomicFetch:
 		return memory.Load64(addr)
-	case AtomicInc, AtomicAdd, AtomicSignalAdd, AtomicFetchInc, AtomicFetchAdd:
+	case AtomicInc, AtomicFetchInc:
+		return memory.Add64(addr, 1) - 1
+	case AtomicAdd, AtomicSignalAdd, AtomicFetchAdd:
 		return memory.Add64(addr, v) - v
 	case AtomicAnd, AtomicFetchAnd:
 		return memory.And64(addr, v)
@@ -148,7 +182,9 @@ func atomic32(op AtomicOp, addr uint64, v, compare uint32) uint32 {
 	switch op {
 	case AtomicFetch:
 		return memory.Load32(addr)
-	case AtomicInc, AtomicAdd, AtomicFetchInc, AtomicFetchAdd:
+	case AtomicInc, AtomicFetchInc:
+		return memory.Add32(addr, 1) - 1
+	case AtomicAdd, AtomicFetchAdd:
 		return memory.Add32(addr, v) - v
 	case AtomicAnd, AtomicFetchAnd:
 		return memory.And32(addr, v)

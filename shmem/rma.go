@@ -11,22 +11,51 @@ import (
 // Put copies n bytes from src, any memory of this process, to the symmetric address dest of PE pe. src may be used again when it returns; dest
 // has the bytes after Quiet, or a barrier. Parts that overlap are copied as if src were read before.
 func (w *World) Put(dest, src, n uint64, pe int) error {
+	if at := w.near(dest, n, pe); at != 0 && w.send(at, src, n, pe) {
+		return nil
+	}
 	return w.put("put", dest, src, n, pe, true)
 }
 
 // PutNbi is Put that may return before src is read. Quiet waits for that.
 func (w *World) PutNbi(dest, src, n uint64, pe int) error {
+	if at := w.near(dest, n, pe); at != 0 && w.send(at, src, n, pe) {
+		return nil
+	}
 	return w.put("put_nbi", dest, src, n, pe, false)
 }
 
 // Get copies n bytes from the symmetric address src of PE pe to dest, any memory of this process.
 func (w *World) Get(dest, src, n uint64, pe int) error {
+	if at := w.near(src, n, pe); at != 0 && fetch(dest, at, n) {
+		return nil
+	}
 	return w.get("get", dest, src, n, pe, true)
 }
 
 // GetNbi is Get that may return before dest has the bytes. Quiet waits for that.
 func (w *World) GetNbi(dest, src, n uint64, pe int) error {
+	if at := w.near(src, n, pe); at != 0 && fetch(dest, at, n) {
+		return nil
+	}
 	return w.get("get_nbi", dest, src, n, pe, false)
+}
+
+// send copies n bytes, maybe none, to where this process has memory of PE pe, and reports whether it could.
+func (w *World) send(at, src, n uint64, pe int) bool {
+	if checkLocal(src, n) != nil || memory.Move(at, src, n) != nil {
+		return false
+	}
+	memory.Fence()
+	if w.waits(pe) {
+		w.ring(pe)
+	}
+	return true
+}
+
+// fetch is send the other way.
+func fetch(dest, at, n uint64) bool {
+	return checkLocal(dest, n) == nil && memory.Move(dest, at, n) == nil
 }
 
 func (w *World) put(act string, dest, src, n uint64, pe int, wait bool) error {

@@ -45,6 +45,7 @@ type World struct {
 
 	isolated atomic.Pointer[[]*block] // by base; replaced, never changed
 
+	usual  atomic.Pointer[block] // heap while all is well, for near
 	closed atomic.Bool
 	fault  atomic.Pointer[error] // what ended the World for good
 	dead   chan struct{}         // closed when there is a fault
@@ -68,6 +69,9 @@ func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
 	defer cancel()
 	if err := w.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("initialise shmem as PE %d of %d: %w", w.me, w.n, err), w.close())
+	}
+	if w.usual.Store(w.heap); w.fault.Load() != nil {
+		w.usual.Store(nil)
 	}
 	w.log.Info("shmem is initialised", "pe", w.me, "npes", w.n, "node", w.cfg.NodeID, "mode", w.cfg.Mode, "heap", w.cfg.HeapSize)
 	return w, nil
@@ -192,6 +196,7 @@ func (w *World) fail(cause error) {
 	if !w.fault.CompareAndSwap(nil, &cause) {
 		return
 	}
+	w.usual.Store(nil)
 	close(w.dead)
 	w.log.Error("shmem is broken", "pe", w.me, "cause", cause)
 }
@@ -201,6 +206,7 @@ func (w *World) Finalize(ctx context.Context) error {
 	if w.closed.Swap(true) {
 		return nil
 	}
+	w.usual.Store(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, cancel := w.bounded(ctx)

@@ -2,20 +2,13 @@
 
 package sys
 
-import (
-	"runtime/debug"
-	"syscall"
-)
+import "runtime/debug"
 
 // MoveStrided copies count elements of size bytes each, one after the other, that lie dstep bytes apart at dst and sstep apart at src. Errors are
 // those of Move.
 func MoveStrided(dst, dstep, src, sstep, size, count uint64) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if recover() != nil { // nothing else here panics
-			err = syscall.EFAULT
-		}
-	}()
+	was := debug.SetPanicOnFault(true)
+	defer faulted(was, &err)
 	switch size {
 	case 1:
 		strided[uint8](dst, dstep, src, sstep, count)
@@ -31,6 +24,7 @@ func MoveStrided(dst, dstep, src, sstep, size, count uint64) (err error) {
 			dst, src = dst+dstep, src+sstep
 		}
 	}
+	debug.SetPanicOnFault(was)
 	return nil
 }
 
