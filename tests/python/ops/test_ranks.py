@@ -10,11 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from ranks import Each, NoAnswer, Processes, Rank, RankFailed, Ranks
+from ranks import Each, NoAnswer, Processes, Rank, RankFailed, Ranks, on_ranks
 
 
 def who(rank: Rank) -> int:
     return rank.me
+
+
+def place(_: Rank) -> tuple[int, int]:
+    from mori.shmem import shmem_mype, shmem_npes
+
+    return shmem_mype(), shmem_npes()
 
 
 def unpicklable(_: Rank) -> object:
@@ -98,6 +104,23 @@ class TestProcesses:
         assert all("pickle" in str(o.error) for o in outcomes)
 
 
-def test_without_a_world_nothing_runs() -> None:
-    with pytest.raises(AssertionError, match="no world"):
-        Ranks().run(who)
+class TestRanks:
+    def test_a_world_may_grow_and_shrink(self, ranks: Ranks) -> None:
+        for size in (2, 4, 1, 3):
+            assert ranks.world(size).run(place) == [(rank, size) for rank in range(size)]
+
+    def test_what_is_kept_stays_until_the_world_changes(self, ranks: Ranks) -> None:
+        ranks.world(2, anew=True)
+        assert [ranks.run(count), ranks.run(count)] == [[1, 1], [2, 2]]
+        assert ranks.world(2, anew=True).run(count) == [1, 1]
+
+    def test_without_a_world_nothing_runs(self) -> None:
+        with pytest.raises(AssertionError, match="no world"):
+            Ranks().run(who)
+
+
+@pytest.mark.parametrize("word", ["a", "b"])
+@on_ranks(2)
+def test_a_test_may_run_in_ranks(rank: Rank, word: str) -> None:
+    assert rank.size == 2
+    assert word in "ab"
