@@ -52,7 +52,7 @@ func live(t *testing.T, n int, l life) (said []string, ends []error) {
 		}
 		text, _ := json.Marshal(l)
 		c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestLife$", "-test.v")
-		c.Env = append(os.Environ(), lifeVariable+"="+string(text))
+		c.Env = append(os.Environ(), lifeVariable+"="+string(text), "GORACE=atexit_sleep_ms=0") // built with -race, a process idles at its end
 		wait.Add(1)
 		go func() {
 			defer wait.Done()

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"mori/core/bootstrap"
+	"mori/core/memory"
+)
+
+// A growing heap has what was asked for, in chunks; what it does not have yet is no symmetric memory.
+func TestHeapGrowsInChunks(t *testing.T) {
+	const chunk = 64 << 10
+	run(t, 2, Config{Mode: VMMHeap, HeapSize: 10*chunk + 4096, ChunkSize: chunk}, func(w *World) error {
+		present := func(chunks, used uint64) {
+			t.Helper()
+			if h := w.Describe().Heap; h.Present != min(chunks*chunk, 10*chunk+4096) || h.Used != used {
+				t.Errorf("%d bytes present and %d used, want %d chunks and %d: %+v", h.Present, h.Used, chunks, used, h)
+			}
+		}
+		present(1, 0)
+		beyond := w.heap.base + chunk
+		if _, _, err := w.locate(beyond, 1); !errors.Is(err, ErrNotSym) || w.Ptr(beyond, 1-w.me) != 0 {
+			t.Errorf("memory that is not there yet is found: %v", err)
+		}
+		a, err := w.Malloc(chunk)
+		if err != nil {
+			return err
+		}
+		present(2, chunk)
+		if _, _, err := w.locate(beyond, 1); err != nil {
+			t.Error(err)
+		}
+		memory.Bytes(w.Ptr(a, 1-w.me), chunk)[chunk-1] = 1
+		b, err := w.Malloc(7*chunk + 1)
+		if err != nil {
+			return err
+		}
+		present(9, 8*chunk+grain)
+		if _, err := w.Malloc(2*chunk + 4096); !errors.Is(err, ErrNoMemory) {
+			t.Errorf("more than the heap may grow to: %v", err)
+		}
+		present(9, 8*chunk+grain)
+		c, err := w.Malloc(chunk)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(w.Free(b), w.Free(c), w.Free(a)); err != nil {
+			return err
+		}
+		d, err := w.Malloc(10 * chunk)
+		if err != nil {
+			return err
+		}
+		present(11, 10*chunk)
+		memory.Bytes(w.Ptr(d, 1-w.me), 10*chunk)[10*chunk-1] = 1
+		w.rendezvous(t)
+		return w.Free(d)
+	})
+}
+
+// A PE whose memory does not grow fails the allocation of all, and they go on.
+func TestHeapThatCannotGrow(t *testing.T) {
+	run(t, 2, Config{Mode: VMMHeap, HeapSize: 1 << 20, ChunkSize: 64 << 10}, func(w *World) error {
+		if w.me == 1 {
+			if err := w.heap.seg.Grow(512 << 10); err != nil { // ahead of the others: it cannot be made smaller
+				return err
+			}
+		}
+		_, err := w.Malloc(100 << 10)
+		if !errors.Is(err, ErrNoMemory) || w.me == 0 && !strings.Contains(err.Error(), "PE 1") {
+			t.Errorf("PE %d: %v", w.me, err)
+		}
+		if w.me == 0 && !errors.Is(err, errElsewhere) {
+			t.Errorf("PE 0 has no trouble of its own: %v", err)
+		}
+		if h := w.Describe().Heap; h.Used != 0 || h.Present != 64<<10 {
+			t.Errorf("%+v", h)
+		}
+		a, err := w.Malloc(600 << 10)
+		return errors.Join(err, w.Free(a))
+	})
+}
+
+// Isolated blocks lie apart, and a freed one is gone.
+func TestIsolatedBlocksAreMappingsOfTheirOwn(t *testing.T) {
+	run(t, 2, Config{Mode: Isolation, HeapSize: 1 << 20}, func(w *World) error {
+		a, err := w.Malloc(100)
+		if err != nil {
+			return err
+		}
+		b, err := w.Malloc(100)
+		if err != nil {
+			return err
+		}
+		if w.Ptr(a+99, 1-w.me) == 0 || w.Ptr(a+pageSize, 1-w.me) != 0 && a+pageSize != b {
+			t.Error("a block is more or less than its page")
+		}
+		w.rendezvous(t)
+		if err := w.Free(a); err != nil {
+			return err
+		}
+		if memory.Mapped(a, 1) || w.Ptr(a, w.me) != 0 || w.Ptr(b, 1-w.me) == 0 {
+			t.Error("what was freed is there, or what was not is gone")
+		}
+		return w.Free(b)
+	})
+}
+
+func TestDescribeIsJSON(t *testing.T) {
+	run(t, 2, Config{NodeID: "rack7"}, func(w *World) error {
+		if _, err := w.Malloc(1000); err != nil {
+			return err
+		}
+		text, err := json.Marshal(w.Describe())
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{`"npes":2`, `"node":"rack7"`, `"mode":"static_heap"`, `"used":1024`, `"allocations":1`, `"path":"self"`, `"path":"mapped"`} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s is not in %s", want, text)
+			}
+		}
+		return nil
+	})
+}
+
+// Who is interrupted in a collective call gives up, and the others hear that it has.
+func TestInterruptEndsMalloc(t *testing.T) {
+	stop := errors.New("stop")
+	done := make(chan error, 2)
+	for i, g := range bootstrap.Local(2) {
+		cfg := Config{HeapSize: 1 << 20, Timeout: 30 * time.Second}
+		if i == 0 {
+			cfg.Interrupt = func() error { return stop }
+		}
+		go func() {
+			w, err := Init(context.Background(), g, cfg)
+			if err != nil {
+				done <- err
+				return
+			}
+			if i == 1 {
+				<-w.dead
+			} else if _, err = w.Malloc(8); errors.Is(err, stop) {
+				err = nil
+			}
+			_ = w.Finalize(context.Background()) // tells the fault again
+			done <- err
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// BenchmarkMalloc is an allocation and its end, which are two exchanges of the group: here those of one process.
+func BenchmarkMalloc(b *testing.B) {
+	for _, cfg := range modes {
+		b.Run(cfg.Mode.String(), func(b *testing.B) {
+			run(b, 2, cfg, func(w *World) error {
+				for i := 0; i < b.N; i++ {
+					a, err := w.Malloc(4096)
+					if err = errors.Join(err, w.Free(a)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
