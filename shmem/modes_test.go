@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +176,17 @@ func BenchmarkMalloc(b *testing.B) {
 				}
 				return nil
 			})
+		})
+	}
+}
+
+// BenchmarkInit is a World that begins and ends, in one process.
+func BenchmarkInit(b *testing.B) {
+	for _, n := range []int{2, 8, 64} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for b.Loop() {
+				run(b, n, Config{}, func(*World) error { return nil })
+			}
 		})
 	}
 }
