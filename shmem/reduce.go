@@ -16,8 +16,9 @@ import (
 // over the sources would give.
 
 const (
-	smallReduce = 2 << 10  // bytes: a third meeting costs more than to read everything
-	reduceBlock = 16 << 10 // bytes that are combined at a time: they stay in the nearest cache
+	smallReduce = 2 << 10   // bytes: a third meeting costs more than to read everything
+	reduceBlock = 16 << 10  // bytes that are combined at a time: they stay in the nearest cache
+	fetchBlock  = 256 << 10 // bytes that are fetched at a time from each PE whose memory is not mapped
 )
 
 // Reduce combines, element by element, the nelems elements at src of all members, and puts the result at dest of all members
@@ -58,7 +59,7 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 
 // reduceSmall combines everything here. The destination may be the source, so it is written after all have read.
 func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
-	result := t.scratch() + uint64(len(t.members)+1)*reduceBlock
+	result := t.scratch() + reduceBlock
 	if err := t.combine(combine, result, o, o.srcOff, size, n); err != nil {
 		return err
 	}
@@ -73,18 +74,42 @@ func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
 // its result overwrites if the destination is the source.
 func (t *Team) reduceParts(combine kernel, o *operands, size, n uint64) error {
 	begin, end := t.part(t.me, n)
-	for off := begin; off < end; off += reduceBlock {
-		if err := t.combine(combine, o.dest.base+o.destOff+off, o, o.srcOff+off, size, min(reduceBlock, end-off)); err != nil {
+	for off := begin; off < end; off += fetchBlock {
+		if err := t.combine(combine, o.dest.base+o.destOff+off, o, o.srcOff+off, size, min(fetchBlock, end-off)); err != nil {
 			return err
 		}
 	}
 	if err := t.next(); err != nil {
 		return err
 	}
+	// Between hosts each part goes once, to one member, from which the others of its host read it.
+	err := t.fetchParts(o, n, func(rank int) int {
+		if t.groupOf[rank] == t.group || t.lander(t.group, rank) == t.me {
+			return rank
+		}
+		return t.me
+	})
+	if err != nil || len(t.groups) == 1 {
+		return err
+	}
+	if err := t.next(); err != nil {
+		return err
+	}
+	return t.fetchParts(o, n, func(rank int) int {
+		if t.groupOf[rank] == t.group {
+			return t.me
+		}
+		return t.lander(t.group, rank)
+	})
+}
+
+// fetchParts reads the members' parts of the result from the members that from says. What this PE would read from itself is there.
+func (t *Team) fetchParts(o *operands, n uint64, from func(rank int) int) error {
 	for i := range t.members {
-		rank := (t.me + i) % len(t.members)
-		if begin, end := t.part(rank, n); rank != t.me && begin < end {
-			if err := t.pull(o.dest.base+o.destOff+begin, rank, o.dest, o.destOff+begin, end-begin); err != nil {
+		rank := (t.me + i) % len(t.members) // not all from the same one at once
+		begin, end := t.part(rank, n)
+		if source := from(rank); source != t.me && begin < end {
+			if err := t.pull(o.dest.base+o.destOff+begin, source, o.dest, o.destOff+begin, end-begin); err != nil {
 				return err
 			}
 		}
@@ -98,48 +123,49 @@ func (t *Team) part(rank int, n uint64) (begin, end uint64) {
 	return min(n, lines*uint64(rank)/members*line), min(n, lines*uint64(rank+1)/members*line)
 }
 
-// combine combines n bytes, at most reduceBlock, at off of all members' sources into dst, which may be this PE's own of them.
+// combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may be this PE's own of them.
 func (t *Team) combine(f kernel, dst uint64, o *operands, off, size, n uint64) error {
-	scratch := t.scratch()
-	far := false
-	for rank := range t.members {
-		if !t.maps(rank, o.src) {
-			far = true
-			if err := t.pull(scratch+uint64(rank)*reduceBlock, rank, o.src, off, n); err != nil {
+	between := t.scratch()
+	fetched, far := between+2*reduceBlock, uint64(0)
+	for rank, pe := range t.members {
+		if o.src.peers[pe].mapped == 0 {
+			if err := t.pull(fetched+far*fetchBlock, rank, o.src, off, n); err != nil {
 				return err
 			}
+			far++
 		}
 	}
-	if far {
+	if far > 0 {
 		if err := t.w.drain(); err != nil {
 			return err
 		}
 	}
-	sources := t.sources[:0]
-	for rank := range t.members {
-		sources = append(sources, t.near(rank, o.src, off, scratch))
+	for done := uint64(0); done < n; done += reduceBlock {
+		sources, far := t.sources[:0], uint64(0)
+		for _, pe := range t.members {
+			if at := o.src.peers[pe].mapped; at != 0 {
+				sources = append(sources, at+off+done)
+			} else {
+				sources = append(sources, fetched+far*fetchBlock+done)
+				far++
+			}
+		}
+		t.sources = sources
+		f(dst+done, between, sources, int(min(reduceBlock, n-done)/size))
 	}
-	t.sources = sources
-	f(dst, scratch+uint64(len(t.members))*reduceBlock, sources, int(n/size))
 	return nil
 }
 
-// maps reports whether a member's part of b is mapped.
-func (t *Team) maps(rank int, b *block) bool { return b.peers[t.members[rank]].mapped != 0 }
-
-// near is where what is at off of a member's part of b can be read: there, or where it was fetched to.
-func (t *Team) near(rank int, b *block, off, scratch uint64) uint64 {
-	if at := b.peers[t.members[rank]].mapped; at != 0 {
-		return at + off
-	}
-	return scratch + uint64(rank)*reduceBlock
-}
-
-// scratch is memory of this PE for reductions: a block for each member, one for what is between, and one for a result. Of members that are
-// mapped the blocks are never touched, and so take no memory.
+// scratch is memory of this PE for reductions: a block for what is between, one for a result, and one for each member that is not mapped.
 func (t *Team) scratch() uint64 {
 	if t.room == nil {
-		t.room = make([]byte, (len(t.members)+2)*reduceBlock)
+		far := 0
+		for _, pe := range t.members {
+			if t.w.control.peers[pe].mapped == 0 {
+				far++
+			}
+		}
+		t.room = make([]byte, 2*reduceBlock+far*fetchBlock)
 	}
 	return memory.AddrOf(t.room)
 }

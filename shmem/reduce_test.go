@@ -169,6 +169,34 @@ func checkReduce(w *World, op ReduceOp, typed typed, dest, src field, sources []
 	return w.SyncAll()
 }
 
+// More than is fetched at a time, and not the same for all members.
+func TestLargeReduction(t *testing.T) {
+	const n = 3*fetchBlock/8 + 1001
+	everyWay(t, []int{2, 3}, func(t *testing.T, w *World) error {
+		dest, err := w.Malloc(n * 8)
+		if err != nil {
+			return err
+		}
+		values := memory.Slice[int64](dest, n)
+		for i := range values {
+			values[i] = value(w.MyPE(), i)
+		}
+		if err := w.TeamWorld().Reduce(ReduceSum, fabric.Int64, dest, dest, n); err != nil {
+			return err
+		}
+		for i, got := range values {
+			want := int64(0)
+			for pe := range w.NPEs() {
+				want += value(pe, i)
+			}
+			if got != want {
+				return fmt.Errorf("element %d of %d is %d, want %d", i, n, got, want)
+			}
+		}
+		return nil
+	})
+}
+
 func TestFloat16Converts(t *testing.T) {
 	for h := range 1 << 16 {
 		f := fromFloat16(uint16(h))
