@@ -14,15 +14,15 @@ import (
 
 // A Launch is what the program that started this process says about it.
 type Launch struct {
-	By   string // the launcher
-	Rank int
-	Size int
+	By   string `json:"by"` // the launcher
+	Rank int    `json:"rank"`
+	Size int    `json:"size"`
 
-	LocalRank int // among the ranks of this host; -1: unknown
-	LocalSize int // how many there are; 0: unknown
+	LocalRank int `json:"local_rank"` // among the ranks of this host; -1: unknown
+	LocalSize int `json:"local_size"` // how many there are; 0: unknown
 
-	Host  string // where rank 0 runs; "": unknown
-	Place string // MORI_BOOTSTRAP: host:port of rank 0, or a path
+	Host  string `json:"host"`  // where rank 0 runs; "": unknown
+	Place string `json:"place"` // MORI_BOOTSTRAP: host:port of rank 0, or a path
 
 	run []string // what the launcher tells all ranks of this run alike, and no other run
 }
