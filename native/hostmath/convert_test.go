@@ -169,7 +169,7 @@ func hardFloats(seed uint64) []float32 {
 		}
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
-	for range 1 << 16 {
+	for range 1 << 15 {
 		u := rng.Uint32()
 		hard = append(hard, math.Float32frombits(u), math.Float32frombits(u&^0xffff|0x8000), math.Float32frombits(u>>9|0x3c000000))
 	}

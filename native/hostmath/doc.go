@@ -27,4 +27,11 @@
 // then added, and rounded once, to nearest even. The state of the floating point unit that a caller may have changed
 // (rounding, subnormals as zero) is put aside during a call. The vector unit decides the speed only; [Variant] says which
 // one is in use, chosen when the first call is made.
+//
+// # Speed
+//
+// One core of an AMD EPYC (Zen 4, AVX-512) against memcpy of 56 MiB in the same run, bytes read and written counted: rows of
+// 14 KiB in random order are gathered at 1.0 to 1.2 of it, sums of 4 to 8 bfloat16 rows run at 0.6 to 0.7, float32 sums
+// at 0.65 to 0.7. These wait for memory: the same sums run about twice as fast from the second-level cache. Sums of float8
+// (0.35) and [QuantBlocks] (0.17) are bound by arithmetic, the latter by its exact division. go test -bench . measures all.
 package hostmath

@@ -25,7 +25,7 @@ func SumRows(dst uint64, dstType DType, n, h int, srcs []uint64, srcType DType, 
 }
 
 // SumQuantRows is SumRows for rows as [QuantBlocks] makes them: srcs are float8_e4m3fn rows, and scales are the addresses
-// of their float32 scales, blocks for each row. A product of element and scale is rounded to float32 before it is weighted.
+// of their float32 scales, blocks for each row; those of an absent row are not looked at. A product of element and scale is rounded to float32 before it is weighted.
 func SumQuantRows(dst uint64, dstType DType, n, h, blocks int, srcs, scales []uint64, weights []float32) error {
 	s, err := newSum("sum quantised rows", dst, dstType, n, h, srcs, Float8E4M3FN, weights)
 	if err != nil {

@@ -89,9 +89,6 @@ func TestCopyRows(t *testing.T) {
 
 // The C library copies otherwise what is larger than its caches.
 func TestLargeCopiesArriveWhole(t *testing.T) {
-	if testing.Short() {
-		t.Skip("moves 36 MiB for each variant")
-	}
 	onEachVariant(t, func(t *testing.T) {
 		const size, n = 4099, 3000
 		rng := rand.New(rand.NewPCG(6, 7))

@@ -26,10 +26,10 @@ func compiler(t *testing.T) string {
 	return path
 }
 
-// run ends after a minute at the latest.
+// run ends after three minutes at the latest.
 func run(t *testing.T, name string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	return string(out), err

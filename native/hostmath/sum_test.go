@@ -164,6 +164,37 @@ func TestSumRowsInPlace(t *testing.T) {
 	})
 }
 
+// Threads that cut the rows of one sum among them make the rows that one call makes.
+func TestSumRowsOfManyThreads(t *testing.T) {
+	const n, m, h, threads = 64, 3, 300, 8
+	rng := rand.New(rand.NewPCG(8, 8))
+	src := guarded(t, n*m*h*2, 0)
+	fill(rng, src, BFloat16, n*m*h)
+	rows := make([]uint64, n*m)
+	for i := range rows {
+		rows[i] = addr(src[i*h*2:])
+	}
+	one, many := guarded(t, n*h*2, 0), guarded(t, n*h*2, 0)
+	if err := SumRows(addr(one), BFloat16, n, h, rows, BFloat16, nil); err != nil {
+		t.Fatal(err)
+	}
+	errs := make(chan error, threads)
+	for i := range threads {
+		go func() {
+			const part = n / threads
+			errs <- SumRows(addr(many[i*part*h*2:]), BFloat16, part, h, rows[i*part*m:(i+1)*part*m], BFloat16, nil)
+		}()
+	}
+	for range threads {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if !bytes.Equal(one, many) {
+		t.Error("the rows differ")
+	}
+}
+
 func TestSumRefuses(t *testing.T) {
 	one := []uint64{0}
 	cases := []struct {

@@ -2,8 +2,8 @@
 //
 // Vectors of HM_LANES elements, and the element types to and from float32 in them. Who includes it has defined HM_LANES and
 // HM_TARGET, the attribute that lets the compiler use its unit, and HM_HALVES if the unit converts half floats; afterwards it
-// defines the moves between widths that are declared here. Everything else is said once for all units in the vector extensions that gcc and clang share:
-// plain loops were tried first, and gcc 12 leaves those with float8 in them scalar.
+// defines the moves between widths that are declared here. Everything else is said once for all units, in the vector
+// extensions that gcc and clang share: of plain loops, gcc 12 leaves those with float8 in them scalar.
 //
 // There is no branch on an element, and everything is exact or rounded to nearest even.
 
