@@ -38,7 +38,7 @@ func TestCallsAreOneAtATime(t *testing.T) {
 }
 
 func TestCloseEndsTheCallOnItsWay(t *testing.T) {
-	groups := joinAll(t, 3, Options{})
+	groups := joinAll(t, 3, Options{grace: time.Hour})
 	time.AfterFunc(20*time.Millisecond, func() { _ = groups[1].Close() })
 	if err := groups[1].Barrier(context.Background()); !errors.Is(err, ErrClosed) {
 		t.Errorf("barrier of who closes: %v", err)
