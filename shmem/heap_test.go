@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -348,6 +349,7 @@ func TestRandomAllocations(t *testing.T) {
 func TestRegisterBuffer(t *testing.T) {
 	run(t, 1, Config{}, func(w *World) error {
 		b := make([]byte, 10000)
+		defer runtime.KeepAlive(b)
 		at := memory.AddrOf(b)
 		for _, c := range []struct {
 			addr, size uint64

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,7 +124,9 @@ var lives = map[string]func(w *World, l life) error{
 		if err = errors.Join(err, w.BarrierAll(), dieIf(w, l)); err != nil {
 			return err
 		}
-		for b := make([]byte, 1<<20); err == nil; { // for ever, if nobody tells; what is mapped stays
+		b := make([]byte, 1<<20)
+		defer runtime.KeepAlive(b)
+		for err == nil { // for ever, if nobody tells; what is mapped stays
 			err = w.Get(memory.AddrOf(b), a, 1<<20, l.Dies)
 		}
 		return err
@@ -147,6 +150,7 @@ func traffic(w *World, _ life) error {
 			return err
 		}
 		src := filled(size, w.me+round)
+		defer runtime.KeepAlive(src)
 		for pe := range w.n {
 			if err := w.Put(a+uint64(w.me*size), memory.AddrOf(src), size, pe); err != nil {
 				return err
@@ -236,6 +240,7 @@ func TestWorldsLeaveNothing(t *testing.T) {
 					return err
 				}
 				src := make([]byte, 5000)
+				defer runtime.KeepAlive(src)
 				err = errors.Join(w.Put(a, memory.AddrOf(src), 5000, 1-w.me), w.BarrierAll())
 				if i%2 == 0 {
 					err = errors.Join(err, w.Free(a))

@@ -5,6 +5,7 @@ package shmem
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"mori/core/fabric"
@@ -39,6 +40,7 @@ func BenchmarkNetwork(b *testing.B) {
 func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *World, blk *block, src uint64) error) {
 	b.Run(name, func(b *testing.B) {
 		src := make([]byte, size)
+		defer runtime.KeepAlive(src)
 		run(b, 2, cfg, func(w *World) error {
 			if w.me == 0 {
 				b.SetBytes(int64(size))

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,7 @@ func TestNetworkAllocatesNothing(t *testing.T) {
 					return nil // and waits in Finalize
 				}
 				src, err := make([]byte, 4096), error(nil)
+				defer runtime.KeepAlive(src)
 				at := memory.AddrOf(src)
 				all := func() {
 					_, failed := w.net.atomic(1, w.heap, reserved, fabric.AtomicSum, 8, 1, 0)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,8 @@ func TestNetworkMovesBytes(t *testing.T) {
 			return err
 		}
 		other, src, back := 1-w.me, filled(most, w.me), make([]byte, most)
+		defer runtime.KeepAlive(src)
+		defer runtime.KeepAlive(back)
 		for _, size := range []uint64{1, 8, bounceBytes, bounceBytes + 1, 1 << 20, 1<<20 + 1, most} {
 			put, get := w.net.put, w.net.get
 			if size%2 == 1 {
@@ -86,6 +89,7 @@ func TestNetworkPutNowCopies(t *testing.T) {
 		}
 		b, at, _ := w.locate(a, count*size)
 		src := make([]byte, size)
+		defer runtime.KeepAlive(src)
 		for i := range uint64(count) {
 			for j := range src {
 				src[j] = byte(i) ^ byte(w.me<<4)
@@ -166,6 +170,7 @@ func TestNetworkFence(t *testing.T) {
 		}
 		b, at, _ := w.locate(a, size+8)
 		src := make([]byte, size)
+		defer runtime.KeepAlive(src)
 		for round := uint64(1); round <= rounds; round++ {
 			if w.me == 0 {
 				for i := range src {
@@ -207,6 +212,8 @@ func TestNetworkFromManyThreads(t *testing.T) {
 			go func() {
 				defer wait.Done()
 				src, back := make([]byte, size), make([]byte, size)
+				defer runtime.KeepAlive(src)
+				defer runtime.KeepAlive(back)
 				to := (w.me + 1 + i%2) % w.n
 				off := at + uint64((w.me*threads+i)*size)
 				for round := range rounds {
@@ -242,6 +249,7 @@ func TestNetworkRefusesLocalMemoryThatIsNotThere(t *testing.T) {
 			}
 		}
 		src := make([]byte, 8)
+		defer runtime.KeepAlive(src)
 		if err := errors.Join(w.net.put(1-w.me, b, at, memory.AddrOf(src), 8), w.settled()); err != nil {
 			return err
 		}
@@ -264,6 +272,7 @@ func TestNetworkErrorsNameThePE(t *testing.T) {
 		w.rendezvous(t)
 		if w.me == 0 {
 			src := make([]byte, 64)
+			defer runtime.KeepAlive(src)
 			named := func(what string, err error) {
 				if err == nil || !strings.Contains(err.Error(), "PE 1") || !errors.Is(err, ErrUnreachable) {
 					t.Errorf("%s: %v", what, err)
