@@ -102,3 +102,30 @@ func TestLargeBlobs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCloseDoesNotWaitForRanksThatDoNotRead has two children with full sockets.
+func TestCloseDoesNotWaitForRanksThatDoNotRead(t *testing.T) {
+	groups := joinAll(t, 3, Options{Timeout: patience})
+	root := groups[0].(*member)
+	for _, g := range groups[1:] {
+		m := g.(*member)
+		m.mu.Lock() // its reader stops here
+		defer m.mu.Unlock()
+	}
+	root.mu.Lock()
+	for _, l := range root.links {
+		l.send(frame{kind: frameGo})
+		l.send(frame{kind: frameDown, op: opBarrier, payload: make([]byte, 64<<20)})
+	}
+	root.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		_ = root.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Error("Close waits for ranks that do not read")
+	}
+}

@@ -4,6 +4,7 @@ package bootstrap
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -154,9 +155,9 @@ func (l *link) read(handle func(frame)) error {
 	}
 }
 
-// finish takes no more frames, and sends those it has, if that takes no longer than until. The link's reader goes on to the peer's end,
+// finish takes no more frames, and sends those it has, until ctx is done. The link's reader goes on to the peer's end,
 // since to close a connection with unread data would destroy what the peer has not read yet.
-func (l *link) finish(until <-chan time.Time) {
+func (l *link) finish(ctx context.Context) {
 	l.mu.Lock()
 	l.closing = true
 	idle := l.idle
@@ -164,7 +165,7 @@ func (l *link) finish(until <-chan time.Time) {
 	if idle != nil {
 		select {
 		case <-idle:
-		case <-until:
+		case <-ctx.Done():
 			_ = l.conn.Close()
 			return
 		}

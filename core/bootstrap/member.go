@@ -166,7 +166,9 @@ func (m *member) later(d time.Duration, f failure) {
 	m.timers = append(m.timers, time.AfterFunc(d, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.fail(f)
+		if _, left := m.leaves[f.rank]; f.kind != failDied || !left {
+			m.fail(f)
+		}
 	}))
 }
 
@@ -293,14 +295,14 @@ func (m *member) Close() error {
 	links := m.links
 	m.mu.Unlock()
 
-	until := time.NewTimer(min(flushFor, m.timeout))
-	defer until.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), min(flushFor, m.timeout))
+	defer cancel()
 	var wait sync.WaitGroup
 	for _, l := range links {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			l.finish(until.C)
+			l.finish(ctx)
 		}()
 	}
 	wait.Wait()
