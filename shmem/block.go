@@ -111,7 +111,8 @@ func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error 
 
 // maps reports whether this PE maps the memory of PE pe.
 func (w *World) maps(pe int) bool {
-	return pe == w.me || w.nodes[pe].Node == w.cfg.NodeID && !w.cfg.DisableP2P && !w.nodes[pe].DisableP2P
+	mine, its := &w.nodes[w.me], &w.nodes[pe]
+	return pe == w.me || its.Node == mine.Node && its.Room == mine.Room && !mine.DisableP2P && !its.DisableP2P
 }
 
 // drop unmaps all parts of b. First nobody can reach it here any more.

@@ -2,7 +2,10 @@
 
 package shmem
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // A Description says what a World is made of.
 type Description struct {
@@ -72,8 +75,10 @@ func (w *World) pathTo(pe int) (path, why string) {
 		return "self", ""
 	case w.maps(pe):
 		return "mapped", "it is on this node"
-	case w.nodes[pe].Node != w.cfg.NodeID:
+	case w.nodes[pe].Node != w.nodes[w.me].Node:
 		why = "it is on another node"
+	case w.nodes[pe].Room != w.nodes[w.me].Room:
+		why = fmt.Sprintf("it is in another container or of another user (%s; here %s), with whom memory cannot be shared", w.nodes[pe].Room, w.nodes[w.me].Room)
 	default:
 		why = "mapping is switched off (MORI_DISABLE_P2P)"
 	}

@@ -132,6 +132,23 @@ func TestDescribeIsJSON(t *testing.T) {
 	})
 }
 
+// PEs of one host that cannot hand each other memory, as in two containers, are as far apart as those of two hosts.
+func TestContainersOfOneHostAreApart(t *testing.T) {
+	here, there := room(), "net:[1], user 1"
+	w := &World{n: 3, me: 1, nodes: []hello{{Node: "a", Room: here}, {Node: "a", Room: here}, {Node: "a", Room: there}}}
+	any, far := w.apart()
+	if !any || !far || !w.maps(0) || !w.maps(1) || w.maps(2) {
+		t.Errorf("any %v, far %v; maps %v, %v, %v", any, far, w.maps(0), w.maps(1), w.maps(2))
+	}
+	if _, why := w.pathTo(2); !strings.Contains(why, there) {
+		t.Errorf("the reason is %q", why)
+	}
+	w.nodes = w.nodes[:2]
+	if any, far := w.apart(); any || far {
+		t.Errorf("without it any %v, far %v", any, far)
+	}
+}
+
 // Who is interrupted in a collective call gives up, and the others hear that it has.
 func TestInterruptEndsMalloc(t *testing.T) {
 	stop := errors.New("stop")

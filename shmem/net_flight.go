@@ -172,10 +172,12 @@ func (n *wire) launch(i int, op fabric.Op) error {
 			return nil
 		}
 		if errors.Is(err, fabric.ErrAgain) {
-			if err = n.w.broken(); err == nil && (deadline.IsZero() || time.Now().Before(deadline)) {
-				continue
+			if err = n.w.broken(); err == nil {
+				if deadline.IsZero() || time.Now().Before(deadline) {
+					continue
+				}
+				err = ErrTimeout
 			}
-			err = errors.Join(err, ErrTimeout)
 		}
 		err = fmt.Errorf("PE %d: %w", f.pe, err)
 		n.land(i)

@@ -54,12 +54,12 @@ type wirePeer struct {
 
 var _ network = (*wire)(nil)
 
-// apart reports whether there are PEs that do not map each other, and whether some of them are on different nodes. It is the same on
-// all PEs.
+// apart reports whether there are PEs that do not map each other, and whether some of them are on different nodes, or could as well be. It is
+// the same on all PEs.
 func (w *World) apart() (any, far bool) {
 	for _, h := range w.nodes {
 		any = any || h.DisableP2P && w.n > 1
-		far = far || h.Node != w.nodes[0].Node
+		far = far || h.Node != w.nodes[0].Node || h.Room != w.nodes[0].Room
 	}
 	return any || far, far
 }

@@ -119,6 +119,7 @@ func (w *World) open(ctx context.Context) (err error) {
 type hello struct {
 	Version    int // of what PEs tell each other and lay out in memory
 	Node       string
+	Room       string // within the node, where processes can hand each other memory
 	DisableP2P bool
 	Mode       Mode
 	HeapSize   uint64
@@ -129,9 +130,16 @@ type hello struct {
 
 const helloVersion = 1
 
+// room tells containers and users of a host apart: segments are handed over by a socket, which a network namespace and a user have for
+// themselves.
+func room() string {
+	ns, _ := os.Readlink("/proc/self/ns/net") // "" where there is no such thing
+	return fmt.Sprintf("%s, user %d", ns, os.Getuid())
+}
+
 // meet exchanges hellos. cause is why this PE cannot be one, or nil.
 func (w *World) meet(ctx context.Context, cause error) error {
-	mine := hello{Version: helloVersion, Node: w.cfg.NodeID, DisableP2P: w.cfg.DisableP2P, Mode: w.cfg.Mode, HeapSize: w.cfg.HeapSize, ChunkSize: w.cfg.ChunkSize, PID: os.Getpid()}
+	mine := hello{Version: helloVersion, Node: w.cfg.NodeID, Room: room(), DisableP2P: w.cfg.DisableP2P, Mode: w.cfg.Mode, HeapSize: w.cfg.HeapSize, ChunkSize: w.cfg.ChunkSize, PID: os.Getpid()}
 	if cause != nil {
 		mine.Error = cause.Error()
 	}
