@@ -206,22 +206,26 @@ class Ranks(Processes):
 
     def __init__(self, size: int = 0, environment: dict[str, str] | None = None) -> None:
         super().__init__(0, environment)
+        self._hosts = 1
         if size:
             self.world(size)
 
-    def world(self, size: int, anew: bool = False) -> Ranks:
-        """Make a world of ``size`` ranks unless this one has that size; ``anew`` makes another one in any case."""
+    def world(self, size: int, hosts: int = 1, anew: bool = False) -> Ranks:
+        """Make a world of ``size`` ranks, which take themselves to be on ``hosts`` hosts in turns.
+
+        A world that is there already is kept, unless ``anew``.
+        """
         alive = self._all and all(p.process.is_alive() for p in self._all[: self.size])
         if not alive:
             self.stop()
-        elif size == self.size and not anew:
+        elif (size, hosts) == (self.size, self._hosts) and not anew:
             return self
         else:
             self.run(_leave)
         self.size = 1
         [unique_id] = self.run(_unique_id)
-        self.size = size
-        self.run(_join, size, unique_id)
+        self.size, self._hosts = size, hosts
+        self.run(_join, size, hosts, unique_id)
         return self
 
     def stop(self, patience: float = 0.0) -> None:
@@ -251,10 +255,13 @@ def _unique_id(_: Rank) -> bytes:
     return shmem_get_unique_id()
 
 
-def _join(rank: Rank, size: int, unique_id: bytes) -> None:
+def _join(rank: Rank, size: int, hosts: int, unique_id: bytes) -> None:
     from mori.shmem import MORI_SHMEM_INIT_WITH_UNIQUEID, shmem_init_attr
 
     rank.size = size
+    os.environ.pop("MORI_NODE_ID", None)
+    if hosts > 1:
+        os.environ["MORI_NODE_ID"] = f"host {rank.me % hosts}"
     code = shmem_init_attr(MORI_SHMEM_INIT_WITH_UNIQUEID, rank.me, size, unique_id)
     assert code == 0, f"shmem_init_attr: {code}"
 

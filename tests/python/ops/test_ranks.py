@@ -23,6 +23,14 @@ def place(_: Rank) -> tuple[int, int]:
     return shmem_mype(), shmem_npes()
 
 
+def reachable(rank: Rank) -> list[bool]:
+    """Which ranks' memory is mapped here."""
+    from mori.shmem import shmem_malloc, shmem_ptr_p2p
+
+    address = shmem_malloc(64)
+    return [shmem_ptr_p2p(address, rank.me, other) != 0 for other in range(rank.size)]
+
+
 def unpicklable(_: Rank) -> object:
     return lambda: None
 
@@ -113,6 +121,10 @@ class TestRanks:
         ranks.world(2, anew=True)
         assert [ranks.run(count), ranks.run(count)] == [[1, 1], [2, 2]]
         assert ranks.world(2, anew=True).run(count) == [1, 1]
+
+    def test_ranks_may_be_on_several_hosts(self, ranks: Ranks) -> None:
+        assert ranks.world(4, hosts=2).run(reachable) == [[True, False] * 2, [False, True] * 2] * 2
+        assert ranks.world(4).run(reachable) == [[True] * 4] * 4
 
     def test_without_a_world_nothing_runs(self) -> None:
         with pytest.raises(AssertionError, match="no world"):
