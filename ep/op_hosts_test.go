@@ -12,4 +12,3 @@ func TestDispatchAndCombineBetweenHosts(t *testing.T) {
 		together(t, smallConfig(4), Options{}, []string{"a", "b", "a", "b"}, journey(15))
 	})
 }
-
