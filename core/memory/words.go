@@ -17,7 +17,7 @@ func Bytes(addr uint64, n uint64) []byte { return sys.Bytes(addr, int(n)) }
 func AddrOf(b []byte) uint64 { return sys.AddrOf(b) }
 
 // Copy copies n bytes between two places of this process.
-func Copy(dst, src, n uint64) { copy(sys.Bytes(dst, int(n)), sys.Bytes(src, int(n))) }
+func Copy(dst, src, n uint64) { sys.CopyRange(dst, src, n) }
 
 // Move is Copy of memory that may not be there: EFAULT.
 func Move(dst, src, n uint64) error { return sys.Move(dst, src, n) }

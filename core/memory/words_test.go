@@ -127,6 +127,34 @@ func TestMoveOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
+func TestMoveOfWhatOverlaps(t *testing.T) {
+	const room = 20 << 20
+	seg, err := NewSegment("overlap", room, room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = seg.Close() }()
+	mem := Bytes(seg.Addr(), room)
+	pattern := make([]byte, room)
+	_, _ = rand.NewChaCha8([32]byte{9}).Read(pattern)
+	for _, n := range []uint64{100, 512 << 10, 1<<20 + 3, 3 << 20, 17 << 20} {
+		for _, shift := range []uint64{0, 1, 64, 700 << 10, 1 << 20} {
+			for _, up := range []bool{true, false} {
+				copy(mem, pattern[:n+shift])
+				dst, src := uint64(0), shift
+				if up {
+					dst, src = src, dst
+				}
+				want := bytes.Clone(mem[:n+shift])
+				copy(want[dst:][:n], want[src:][:n])
+				if err := Move(seg.Addr()+dst, seg.Addr()+src, n); err != nil || !bytes.Equal(mem[:n+shift], want) {
+					t.Fatalf("%d bytes from %d to %d: error %v, other bytes", n, src, dst, err)
+				}
+			}
+		}
+	}
+}
+
 func TestMoveStrided(t *testing.T) {
 	at := word(t)
 	mem := Bytes(at, 4096)
