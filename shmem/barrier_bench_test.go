@@ -32,7 +32,7 @@ func BenchmarkBarrierOfTwo(b *testing.B) {
 	}
 	rounds := max(b.N, 10000)
 	barrier, flags := time.Duration(1<<62), time.Duration(1<<62)
-	for range 5 { // the best of each: the machine may have other work
+	for range 3 { // the best of each: the machine may have other work
 		barrier = min(barrier, processes(b, 2, "barrier", rounds, 1<<20))
 		flags = min(flags, processes(b, 2, "flags", rounds, 1<<20))
 	}
