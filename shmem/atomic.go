@@ -66,13 +66,13 @@ func (w *World) Atomic(op AtomicOp, size int, dest, value uint64, pe int) error 
 		case size == 8:
 			atomic64(op, at, value, 0)
 			if w.waits(pe) {
-				w.ring(pe)
+				w.stir(pe)
 			}
 			return nil
 		case size == 4 && op <= AtomicXor:
 			atomic32(op, at, uint32(value), 0)
 			if w.waits(pe) {
-				w.ring(pe)
+				w.stir(pe)
 			}
 			return nil
 		}
@@ -91,13 +91,13 @@ func (w *World) FetchAtomic(op AtomicOp, size int, dest, value, compare uint64, 
 		case 8:
 			old = atomic64(op, at, value, compare)
 			if w.waits(pe) {
-				w.ring(pe)
+				w.stir(pe)
 			}
 			return old, nil
 		case 4:
 			old = uint64(atomic32(op, at, uint32(value), uint32(compare)))
 			if w.waits(pe) {
-				w.ring(pe)
+				w.stir(pe)
 			}
 			return old, nil
 		}
@@ -144,7 +144,7 @@ func (w *World) atomic(op, first, last AtomicOp, size int, dest, value, compare 
 		old = uint64(atomic32(op, at+off, uint32(value), uint32(compare)))
 	}
 	if op != AtomicFetch {
-		w.ring(pe)
+		w.stir(pe)
 	}
 	return old, nil
 }

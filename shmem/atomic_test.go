@@ -131,7 +131,7 @@ func increase(w *World, at uint64, pe int) error {
 }
 
 func TestBadAtomics(t *testing.T) {
-	run(t, 2, Config{}, func(w *World) error {
+	onHeaps(t, 2, func(w *World) error {
 		mem, err := w.Malloc(64)
 		if err != nil {
 			return err

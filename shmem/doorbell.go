@@ -13,14 +13,22 @@ import (
 )
 
 // How a PE waits. It looks a few times, since most waits are short; then it parks on the doorbell of its own control block, which
-// whoever changes its memory rings. Nobody loses a wake-up: a waiter counts itself before it looks for the last time, and a
-// ringer changes memory before it looks whether anybody waits. Two changes do not ring: raw stores through Ptr, and what comes
-// over a network. Therefore nobody parks for longer than a slice at a time.
+// whoever changes its memory rings. Two changes do not ring: raw stores through Ptr, and what comes over a network. Therefore nobody parks
+// for longer than a slice at a time.
+//
+// Nobody loses a wake-up. A waiter reads the bell, says that it sleeps, looks for the last time, and parks if the bell is still what it
+// read. A ringer changes memory, and if somebody sleeps, says that nobody does, changes the bell and wakes all. So the ringers of one sleep
+// make one system call between them, however many there are.
+//
+// Who waits in a barrier is not woken by what is put meanwhile: waiters for words of the control block, and for the user's, say so apart.
 
-// The first cache line of the control block. It is written only while somebody parks, so that looking at it costs its writers nothing.
+// The first cache line of the control block. It is written only when somebody parks or is woken, so that looking at it costs next to nothing.
 const (
-	bellAt    = 0 // u32, changes with each ring
-	waitersAt = 4 // u32, how many threads of the PE park or are about to
+	bellAt   = 0 // u32, changes with each ring
+	sleepsAt = 4 // u32, who sleeps or is about to
+
+	onControl = 1 // somebody does who waits for the control block
+	onHeap    = 2 // for symmetric memory
 )
 
 const (
@@ -36,10 +44,14 @@ const (
 // cores is how many threads can run at once.
 var cores = sync.OnceValue(func() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) })
 
-// ring wakes PE pe if it is parked. What was changed before must have been changed by an atomic: a plain store may still be on its way
-// when the waiters are looked at.
-func (w *World) ring(pe int) {
-	if at := w.control.peers[pe].mapped; at != 0 && memory.Load32(at+waitersAt) != 0 {
+// ring wakes PE pe if it is parked for a change of its control block, stir if for one of symmetric memory. What was changed before must have
+// been changed by an atomic, or a Fence is between: a plain store may still be on its way when it is looked who sleeps.
+func (w *World) ring(pe int) { w.wake(pe, onControl) }
+func (w *World) stir(pe int) { w.wake(pe, onHeap) }
+
+func (w *World) wake(pe int, who uint32) {
+	at := w.control.peers[pe].mapped
+	if at != 0 && memory.Load32(at+sleepsAt)&who != 0 && memory.And32(at+sleepsAt, ^who)&who != 0 {
 		memory.Add32(at+bellAt, 1)
 		memory.FutexWake(at+bellAt, 1<<30)
 	}
@@ -73,15 +85,24 @@ func (w *World) broken() error {
 }
 
 // await returns when ready does, or with an error that begins with what was awaited: the World broke, or its Timeout is over.
-// ready is called often, by this goroutine, and should do no more than load a word or a few.
+// ready is about the control block. It is called often, by this goroutine, and should do no more than load a word or a few.
 func (w *World) await(what func() string, ready func() bool) error {
-	return w.AwaitFor(w.cfg.Timeout, what, ready)
+	return w.awaitOn(onControl, w.cfg.Timeout, what, ready)
+}
+
+// awaitHeap is await of a change of symmetric memory.
+func (w *World) awaitHeap(what func() string, ready func() bool) error {
+	return w.awaitOn(onHeap, w.cfg.Timeout, what, ready)
 }
 
 // AwaitFor is for layers that build protocols of their own out of symmetric memory: it waits as all waits here do until ready, for at most
 // timeout, where 0 is without end. Who makes ready true rings: by SignalSet, SignalAdd or an atomic. ready is called often, by this
 // goroutine, and should do no more than load a word or a few; what says what is awaited, for the error.
 func (w *World) AwaitFor(timeout time.Duration, what func() string, ready func() bool) error {
+	return w.awaitOn(onHeap, timeout, what, ready)
+}
+
+func (w *World) awaitOn(who uint32, timeout time.Duration, what func() string, ready func() bool) error {
 	crowded := w.crowded()
 	for i := 0; i < quickLooks; i++ {
 		if ready() {
@@ -93,7 +114,7 @@ func (w *World) AwaitFor(timeout time.Duration, what func() string, ready func()
 	}
 	err := w.broken()
 	if err == nil && !w.spin(crowded, ready) {
-		err = w.park(timeout, ready)
+		err = w.park(who, timeout, ready)
 	}
 	if err != nil && !ready() {
 		return fmt.Errorf("wait for %s: %w", what(), err)
@@ -137,15 +158,14 @@ func (w *World) spin(crowded bool, ready func() bool) bool {
 			}
 		}
 		runtime.Gosched()
+		memory.Yield() // whoever is awaited may be on this core, if others keep the rest busy
 	}
 	return false
 }
 
 // park sleeps until ready.
-func (w *World) park(timeout time.Duration, ready func() bool) error {
-	bell, waiters := w.control.base+bellAt, w.control.base+waitersAt
-	memory.Add32(waiters, 1)
-	defer memory.Add32(waiters, ^uint32(0))
+func (w *World) park(who uint32, timeout time.Duration, ready func() bool) error {
+	bell, sleeps := w.control.base+bellAt, w.control.base+sleepsAt
 	began, most := time.Now(), slice
 	asked := began
 	if w.net != nil {
@@ -153,6 +173,7 @@ func (w *World) park(timeout time.Duration, ready func() bool) error {
 	}
 	for nap := min(firstSlice, most); ; nap = min(2*nap, most) {
 		seen := memory.Load32(bell)
+		memory.Or32(sleeps, who)
 		if ready() {
 			return nil
 		}

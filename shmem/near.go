@@ -21,5 +21,7 @@ func (w *World) near(addr, n uint64, pe int) uint64 {
 	return at + off
 }
 
-// waits reports whether PE pe, whose memory is mapped, is to be rung.
-func (w *World) waits(pe int) bool { return memory.Load32(w.control.peers[pe].mapped+waitersAt) != 0 }
+// waits reports whether PE pe, whose memory is mapped, is to be stirred.
+func (w *World) waits(pe int) bool {
+	return memory.Load32(w.control.peers[pe].mapped+sleepsAt)&onHeap != 0
+}

@@ -13,6 +13,8 @@ var paths = map[string]Config{
 	"static heap":  {},
 	"growing heap": {Mode: VMMHeap, ChunkSize: 1 << 20},
 	"isolated":     {Mode: Isolation},
+	"network":      {DisableP2P: true},
+	"other host":   {NodeID: "%d"},
 }
 
 // onEveryPath calls f on each of n PEs that have the same size bytes of symmetric memory at mem, on every path.
@@ -27,6 +29,13 @@ func onEveryPath(t *testing.T, n int, size uint64, f func(t *testing.T, w *World
 				return errors.Join(f(t, w, mem), w.BarrierAll(), w.Free(mem))
 			})
 		})
+	}
+}
+
+// onHeaps calls f on each of n PEs, with heaps that are mapped and that are not.
+func onHeaps(t *testing.T, n int, f func(w *World) error) {
+	for _, name := range []string{"static heap", "network"} {
+		t.Run(name, func(t *testing.T) { run(t, n, paths[name], f) })
 	}
 }
 

@@ -48,7 +48,7 @@ func (w *World) send(at, src, n uint64, pe int) bool {
 	}
 	memory.Fence()
 	if w.waits(pe) {
-		w.ring(pe)
+		w.stir(pe)
 	}
 	return true
 }
@@ -76,7 +76,7 @@ func (w *World) carry(b *block, off, src, n uint64, pe int, wait bool) error {
 			return err
 		}
 		memory.Fence()
-		w.ring(pe)
+		w.stir(pe)
 		return nil
 	}
 	if wait {

@@ -183,7 +183,7 @@ func TestPutToOneselfMayOverlap(t *testing.T) {
 
 func TestBadTransfers(t *testing.T) {
 	const room = 4096
-	run(t, 2, Config{}, func(w *World) error {
+	onHeaps(t, 2, func(w *World) error {
 		mem, err := w.Malloc(room)
 		if err != nil {
 			return err

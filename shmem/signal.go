@@ -81,7 +81,7 @@ func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalO
 			}
 		}
 		atomic64(AtomicOp(op), to+at, value, 0) // no store before it becomes visible after it
-		w.ring(pe)
+		w.stir(pe)
 		return nil
 	}
 	if n > 0 {
@@ -122,7 +122,7 @@ func (w *World) SignalWaitUntil(sig uint64, cmp Cmp, value uint64) (uint64, erro
 	c, err := w.condition(sig, 1, fabric.Uint64, cmp)
 	if err == nil {
 		c.value = value
-		err = w.await(c.String, c.holds)
+		err = w.awaitHeap(c.String, c.holds)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("signal_wait_until: %w", err)

@@ -88,7 +88,7 @@ func TestFenceOrdersPuts(t *testing.T) {
 }
 
 func TestBadSignals(t *testing.T) {
-	run(t, 2, Config{}, func(w *World) error {
+	onHeaps(t, 2, func(w *World) error {
 		mem, err := w.Malloc(256)
 		if err != nil {
 			return err

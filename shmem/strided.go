@@ -54,7 +54,7 @@ func (w *World) strided(put bool, sym, local uint64, symStride, localStride int6
 	case put:
 		err = memory.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
 		memory.Fence()
-		w.ring(pe)
+		w.stir(pe)
 	default:
 		err = memory.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
 	}

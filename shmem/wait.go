@@ -46,7 +46,7 @@ func (w *World) WaitUntil(addr uint64, t Type, cmp Cmp, value uint64) error {
 	c, err := w.condition(addr, 1, t, cmp)
 	if err == nil {
 		c.value = value
-		err = w.await(c.String, c.holds)
+		err = w.awaitHeap(c.String, c.holds)
 	}
 	return waitError("wait_until", err)
 }
@@ -132,7 +132,7 @@ func (w *World) waitAll(act string, addr, nelems uint64, status []bool, t Type, 
 	if err != nil {
 		return err
 	}
-	return waitError(act, w.await(c.String, c.all))
+	return waitError(act, w.awaitHeap(c.String, c.all))
 }
 
 func (w *World) waitAny(act string, addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (int, error) {
@@ -140,7 +140,7 @@ func (w *World) waitAny(act string, addr, nelems uint64, status []bool, t Type, 
 	if err != nil || c.idle() {
 		return -1, err
 	}
-	if err = w.await(c.String, c.any); err != nil {
+	if err = w.awaitHeap(c.String, c.any); err != nil {
 		return -1, waitError(act, err)
 	}
 	return int(c.found), nil
@@ -151,7 +151,7 @@ func (w *World) waitSome(act string, addr, nelems uint64, status []bool, t Type,
 	if err != nil || c.idle() {
 		return nil, err
 	}
-	if err = w.await(c.String, c.any); err != nil {
+	if err = w.awaitHeap(c.String, c.any); err != nil {
 		return nil, waitError(act, err)
 	}
 	return c.rest(), nil
