@@ -16,7 +16,6 @@ import (
 // A pe is what this process is of a World: as OpenSHMEM has it, a process is one PE.
 type pe struct {
 	*shmem.World
-	group  bootstrap.Group
 	mapped []bool // which PEs' memory is mapped here: nothing that is asked of these waits
 	anyFar bool   // that of some PE is not
 
@@ -110,7 +109,7 @@ func initialise(join func(context.Context) (bootstrap.Group, error)) (job uint64
 		if err != nil {
 			return 0, err
 		}
-		p := &pe{World: w, group: group, mapped: make([]bool, w.NPEs()), qpPerPE: cfg.QPPerPE}
+		p := &pe{World: w, mapped: make([]bool, w.NPEs()), qpPerPE: cfg.QPPerPE}
 		for i, peer := range w.Describe().Peers {
 			p.mapped[i] = peer.Path == "mapped" || peer.Path == "self"
 			p.anyFar = p.anyFar || !p.mapped[i]
@@ -131,15 +130,6 @@ func ShmemFinalize() (job uint64, err error) {
 		teams.clear()
 		return 0, p.Finalize(ctx)
 	}), nil
-}
-
-// ShmemLeave tells the other PEs that this one ends without finalizing. Its memory stays mapped.
-func ShmemLeave() (n int, err error) {
-	defer guard(&err)
-	if p := thePE.Load(); p != nil {
-		return 1, p.group.Close()
-	}
-	return 0, nil
 }
 
 // ShmemInitialized tells whether this process is a PE.

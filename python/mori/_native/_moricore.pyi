@@ -122,9 +122,6 @@ def pybind_ShmemInitialized() -> bool:
 def pybind_ShmemLaunched() -> str:
     """ShmemLaunched returns what the launcher told this process, as JSON; null if there was none."""
 
-def pybind_ShmemLeave() -> int:
-    """ShmemLeave tells the other PEs that this one ends without finalizing. Its memory stays mapped."""
-
 def pybind_ShmemLog(text: str) -> int:
     """ShmemLog writes an error to the log of mori.shmem."""
 

@@ -24,6 +24,7 @@ from typing import Any
 from .._errors import MismatchError as MismatchError
 from .._errors import OutOfMemoryError as OutOfMemoryError
 from .._errors import PEFailedError as PEFailedError
+from .._errors import UnsupportedError as UnsupportedError
 from . import api as api
 from .api import MORI_SHMEM_INIT_WITH_MPI_COMM as MORI_SHMEM_INIT_WITH_MPI_COMM
 from .api import MORI_SHMEM_INIT_WITH_UNIQUEID as MORI_SHMEM_INIT_WITH_UNIQUEID

@@ -7,8 +7,6 @@ native runtime. :func:`run` is for calls that wait for other PEs: it waits in sl
 
 from __future__ import annotations
 
-import atexit
-import os
 from typing import Any, NoReturn
 
 from .. import _core
@@ -85,13 +83,6 @@ def initialise(name: str, *args: Any) -> None:
     if isinstance(hot, _BeforeInit):
         fast.shmem_setup({}, _element, InvalidArgumentError)
         hot = fast
-        atexit.register(_leave, os.getpid())
-
-
-def _leave(pid: int) -> None:
-    """Tell the other PEs at exit that this one ends, if it was not finalized."""
-    if os.getpid() == pid:
-        _core.call("ShmemLeave")
 
 
 def _element(dtype: Any) -> int:
