@@ -71,13 +71,10 @@ func (w *World) allWell(ctx context.Context, mine error) error {
 		}
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("%s: %w", strings.Join(bad, "; "), errElsewhere)
+		return fmt.Errorf("%s: %w", strings.Join(bad, "; "), ErrElsewhere)
 	}
 	return nil
 }
-
-// errElsewhere is what fails here because it failed on another PE.
-var errElsewhere = errors.New("another PE could not")
 
 // A call is what a PE calls that all PEs have to call alike.
 type call struct {

@@ -130,7 +130,7 @@ func TestHeapsThatCannotBe(t *testing.T) {
 			cfg.Timeout = 10 * time.Second
 			go func() {
 				_, err := Init(context.Background(), g, cfg)
-				if i == 0 && !errors.Is(err, c.want) || i == 1 && !errors.Is(err, errElsewhere) {
+				if i == 0 && !errors.Is(err, c.want) || i == 1 && !errors.Is(err, ErrElsewhere) {
 					t.Errorf("%s, PE %d: %v", name, i, err)
 				}
 				done <- err

@@ -78,7 +78,7 @@ func TestHeapThatCannotGrow(t *testing.T) {
 		if !errors.Is(err, ErrNoMemory) || w.me == 0 && !strings.Contains(err.Error(), "PE 1") {
 			t.Errorf("PE %d: %v", w.me, err)
 		}
-		if w.me == 0 && !errors.Is(err, errElsewhere) {
+		if w.me == 0 && !errors.Is(err, ErrElsewhere) {
 			t.Errorf("PE 0 has no trouble of its own: %v", err)
 		}
 		if h := w.Describe().Heap; h.Used != 0 || h.Present != 64<<10 {

@@ -73,7 +73,7 @@ func TestHostThatIsNotOurs(t *testing.T) {
 	unopened(t, func(pe int) Config {
 		return Config{HeapSize: 1 << 20, NodeID: string(rune('a' + pe)), Host: []string{"127.0.0.1", "192.0.2.1"}[pe], Timeout: 10 * time.Second}
 	}, func(pe int, err error) {
-		if err == nil || pe == 0 && (!errors.Is(err, errElsewhere) || !strings.Contains(err.Error(), "PE 1") || !strings.Contains(err.Error(), "192.0.2.1")) {
+		if err == nil || pe == 0 && (!errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "PE 1") || !strings.Contains(err.Error(), "192.0.2.1")) {
 			t.Errorf("PE %d: %v", pe, err)
 		}
 	})

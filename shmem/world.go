@@ -155,7 +155,7 @@ func (w *World) meet(ctx context.Context, cause error) error {
 			return fmt.Errorf("read the greeting of PE %d: %w", pe, err)
 		}
 		if h.Error != "" {
-			return fmt.Errorf("PE %d: %s: %w", pe, h.Error, errElsewhere)
+			return fmt.Errorf("PE %d: %s: %w", pe, h.Error, ErrElsewhere)
 		}
 	}
 	w.logRoom()
