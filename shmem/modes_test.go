@@ -132,6 +132,33 @@ func TestDescribeIsJSON(t *testing.T) {
 	})
 }
 
+// A block that one PE cannot map is nobody's, and leaves nothing.
+func TestIsolatedBlockThatCannotBeMapped(t *testing.T) {
+	run(t, 3, Config{Mode: Isolation, HeapSize: 1 << 20}, func(w *World) error {
+		a, err := w.Malloc(100)
+		if err != nil {
+			return err
+		}
+		if w.me == 1 {
+			_ = w.share.Close() // and so the others do not get what it has
+		}
+		w.rendezvous(t)
+		b, err := w.Malloc(100)
+		switch {
+		case b != 0 || err == nil:
+			t.Errorf("PE %d has %#x, %v", w.me, b, err)
+		case w.me == 1 && (!errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "PE 0") || !strings.Contains(err.Error(), "PE 2")):
+			t.Errorf("PE 1: %v", err)
+		case w.me != 1 && !strings.Contains(err.Error(), "map the memory of PE 1"):
+			t.Errorf("PE %d: %v", w.me, err)
+		}
+		if h := w.Describe().Heap; h.Allocations != 1 || h.Used != pageSize {
+			t.Errorf("%+v", h)
+		}
+		return w.Free(a)
+	})
+}
+
 // PEs of one host that cannot hand each other memory, as in two containers, are as far apart as those of two hosts.
 func TestContainersOfOneHostAreApart(t *testing.T) {
 	here, there := room(), "net:[1], user 1"
