@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mori/core/memory"
 )
 
 func something() string { return "something" }
@@ -27,6 +29,32 @@ func TestPostWakesWhoParks(t *testing.T) {
 			}
 			if err := w.await(something, func() bool { return w.cell(4096) == i }); err != nil {
 				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TestOnlyThatIsWokenWhichSleeps: a ring changes the bell if somebody sleeps for it, and once.
+func TestOnlyThatIsWokenWhichSleeps(t *testing.T) {
+	run(t, 1, Config{}, func(w *World) error {
+		bell, sleeps := w.control.base+bellAt, w.control.base+sleepsAt
+		for _, c := range []struct{ before, ring, stir, after uint32 }{
+			{0, 0, 0, 0},
+			{onControl, 1, 0, 0},
+			{onHeap, 0, 1, 0},
+			{onHeap | onControl, 1, 1, 0},
+		} {
+			memory.Store32(sleeps, c.before)
+			began := memory.Load32(bell)
+			w.ring(0)
+			w.ring(0)
+			rung := memory.Load32(bell)
+			w.stir(0)
+			w.stir(0)
+			stirred := memory.Load32(bell)
+			if rung-began != c.ring || stirred-rung != c.stir || memory.Load32(sleeps) != c.after {
+				t.Errorf("%+v: rung %d, stirred %d, then %d", c, rung-began, stirred-rung, memory.Load32(sleeps))
 			}
 		}
 		return nil

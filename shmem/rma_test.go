@@ -4,11 +4,13 @@ package shmem
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"mori/core/bootstrap"
 	"mori/core/fabric"
 	"mori/core/memory"
 )
@@ -256,24 +258,36 @@ func TestTransfersAfterTheEnd(t *testing.T) {
 	})
 	own := local(t, 64)
 	fault := errors.New("PE 7 is dead")
-	broken := &World{n: 2}
-	broken.fault.Store(&fault)
+	broken, err := Init(context.Background(), bootstrap.Local(1)[0], Config{HeapSize: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := broken.heap.base + 256
+	defer func() {
+		if err := broken.Finalize(context.Background()); !errors.Is(err, fault) {
+			t.Errorf("finalize: %v", err)
+		}
+	}()
+	if err := broken.Put(mem, own, 8, 0); err != nil {
+		t.Errorf("put before the end: %v", err)
+	}
+	broken.fail(fault)
 	for _, c := range []struct {
 		w    *World
 		want error
 	}{{worlds[0], ErrClosed}, {broken, fault}} {
 		w := c.w
 		err := allRefused([]refusal{
-			{"put", c.want, func() error { return w.Put(4096, own, 8, 1) }},
-			{"get", c.want, func() error { return w.GetNbi(own, 4096, 8, 1) }},
-			{"iput", c.want, func() error { return w.IPut(4096, own, 1, 1, 1, 8, 1) }},
+			{"put", c.want, func() error { return w.Put(mem, own, 8, 0) }},
+			{"get", c.want, func() error { return w.GetNbi(own, mem, 8, 0) }},
+			{"iput", c.want, func() error { return w.IPut(mem, own, 1, 1, 1, 8, 0) }},
 			{"fence", c.want, w.Fence},
 			{"quiet", c.want, w.Quiet},
-			{"atomic", c.want, func() error { return w.Atomic(AtomicInc, 8, 4096, 0, 1) }},
-			{"put_signal", c.want, func() error { return w.PutSignal(4096, own, 8, 8192, 1, SignalSet, 1) }},
-			{"signal_fetch", c.want, func() error { _, err := w.SignalFetch(4096); return err }},
-			{"wait_until", c.want, func() error { return w.WaitUntil(4096, fabric.Uint64, CmpEQ, 1) }},
-			{"test_any", c.want, func() error { _, err := w.TestAny(4096, 1, nil, fabric.Uint64, CmpEQ, 1); return err }},
+			{"atomic", c.want, func() error { return w.Atomic(AtomicInc, 8, mem, 0, 0) }},
+			{"put_signal", c.want, func() error { return w.PutSignal(mem, own, 8, mem+64, 1, SignalSet, 0) }},
+			{"signal_fetch", c.want, func() error { _, err := w.SignalFetch(mem); return err }},
+			{"wait_until", c.want, func() error { return w.WaitUntil(mem, fabric.Uint64, CmpEQ, 1) }},
+			{"test_any", c.want, func() error { _, err := w.TestAny(mem, 1, nil, fabric.Uint64, CmpEQ, 1); return err }},
 		})
 		if err != nil {
 			t.Error(err)

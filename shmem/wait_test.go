@@ -222,6 +222,23 @@ func TestWaitsAreWoken(t *testing.T) {
 	})
 }
 
+// TestRawStoresEndWaits: nobody rings for a store through Ptr, and yet a wait ends soon.
+func TestRawStoresEndWaits(t *testing.T) {
+	run(t, 2, Config{}, func(w *World) error {
+		mem, err := w.Malloc(64)
+		if err != nil {
+			return err
+		}
+		if w.MyPE() == 0 {
+			time.Sleep(2 * time.Millisecond) // the other one parks
+			memory.Store64(w.Ptr(mem, 1), 5)
+		} else if err := w.WaitUntil(mem, fabric.Uint64, CmpEQ, 5); err != nil {
+			return err
+		}
+		return w.Free(mem)
+	})
+}
+
 func sortedKeys[V any](m map[string]V) (keys []string) {
 	for k := range m {
 		keys = append(keys, k)
