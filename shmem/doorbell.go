@@ -37,8 +37,12 @@ const (
 	yieldLooks   = 8                      // when there are more PEs than cores: whoever is awaited needs this core
 	firstSlice   = 100 * time.Microsecond // of parking
 	slice        = 10 * time.Millisecond
-	networkSlice = time.Millisecond
 	askEvery     = 100 * time.Millisecond // whether to go on
+
+	// With a network each nap is an eighth longer than the one before, up to networkSlice: what nobody rings for is seen after about an eighth
+	// of the wait more. With naps that doubled, the answer to a PE of another host that had waited for 2 ms took 1.0 ms, and takes 0.27.
+	networkSlice  = time.Millisecond
+	networkGrowth = 8
 )
 
 // cores is how many threads can run at once.
@@ -166,12 +170,12 @@ func (w *World) spin(crowded bool, ready func() bool) bool {
 // park sleeps until ready.
 func (w *World) park(who uint32, timeout time.Duration, ready func() bool) error {
 	bell, sleeps := w.control.base+bellAt, w.control.base+sleepsAt
-	began, most := time.Now(), slice
+	began, most, growth := time.Now(), slice, time.Duration(1)
 	asked := began
 	if w.net != nil {
-		most = networkSlice
+		most, growth = networkSlice, networkGrowth
 	}
-	for nap := min(firstSlice, most); ; nap = min(2*nap, most) {
+	for nap := min(firstSlice, most); ; nap = min(nap+nap/growth, most) {
 		seen := memory.Load32(bell)
 		memory.Or32(sleeps, who)
 		if ready() {
