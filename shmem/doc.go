@@ -23,8 +23,8 @@
 //
 // PEs with the same NodeID map each other's memory (memfd): a put is a copy. All others, and all with DisableP2P, are reached
 // through the first provider of core/fabric that can: shared memory between processes of one host, TCP between hosts. Describe tells
-// which, and why. A PE that waits for what comes over a network looks for it once in a millisecond, as no transport tells it; on one host it
-// is woken.
+// which, and why. On one host a PE that waits is woken. No transport tells of what it has written, so with a network a PE looks again and
+// again, each time after about an eighth of the wait so far, and after a millisecond at most.
 //
 // # The heap
 //

@@ -32,12 +32,12 @@ const (
 )
 
 const (
-	quickLooks   = 256                    // in a row before a waiter looks at anything else: about a microsecond
-	spinFor      = 30 * time.Microsecond  // a park and a wake-up cost about 10
-	yieldLooks   = 8                      // when there are more PEs than cores: whoever is awaited needs this core
-	firstSlice   = 100 * time.Microsecond // of parking
-	slice        = 10 * time.Millisecond
-	askEvery     = 100 * time.Millisecond // whether to go on
+	quickLooks = 256                    // in a row before a waiter looks at anything else: about a microsecond
+	spinFor    = 30 * time.Microsecond  // a park and a wake-up cost about 10
+	yieldLooks = 8                      // when there are more PEs than cores: whoever is awaited needs this core
+	firstSlice = 100 * time.Microsecond // of parking
+	slice      = 10 * time.Millisecond
+	askEvery   = 100 * time.Millisecond // whether to go on
 
 	// With a network each nap is an eighth longer than the one before, up to networkSlice: what nobody rings for is seen after about an eighth
 	// of the wait more. With naps that doubled, the answer to a PE of another host that had waited for 2 ms took 1.0 ms, and takes 0.27.
