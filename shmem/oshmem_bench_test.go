@@ -44,7 +44,10 @@ func BenchmarkOpenSHMEM(b *testing.B) {
 	}
 }
 
-// oshmem builds and runs testdata/oshmem.c and returns its times in nanoseconds. It skips if the library is not here.
+// openshmem is the program that measures the library, also for mori bench.
+const openshmem = "../python/mori/_bench/openshmem.c"
+
+// oshmem builds and runs it and returns its times in nanoseconds. It skips if the library is not here.
 func oshmem(b *testing.B) map[string]float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -54,11 +57,11 @@ func oshmem(b *testing.B) map[string]float64 {
 			b.Skipf("no OpenSHMEM to compare with: %v", err)
 		}
 	}
-	program := filepath.Join(b.TempDir(), "oshmem")
-	if out, err := exec.CommandContext(ctx, "oshcc", "-O2", "testdata/oshmem.c", "-o", program).CombinedOutput(); err != nil {
-		b.Fatalf("compile testdata/oshmem.c: %v\n%s", err, out)
+	binary := filepath.Join(b.TempDir(), "openshmem")
+	if out, err := exec.CommandContext(ctx, "oshcc", "-O2", openshmem, "-o", binary).CombinedOutput(); err != nil {
+		b.Fatalf("compile %s: %v\n%s", openshmem, err, out)
 	}
-	out, err := exec.CommandContext(ctx, "oshrun", "--allow-run-as-root", "--oversubscribe", "-np", "2", program).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "oshrun", "--allow-run-as-root", "--oversubscribe", "-np", "2", binary).CombinedOutput()
 	if err != nil {
 		b.Skipf("the OpenSHMEM library does not run here: %v\n%s", err, out)
 	}
@@ -71,7 +74,7 @@ func oshmem(b *testing.B) map[string]float64 {
 	}
 	for _, name := range []string{"put8", "put1m", "get1m", "add", "barrier"} {
 		if times[name] == 0 {
-			b.Fatalf("testdata/oshmem.c printed no %s:\n%s", name, out)
+			b.Fatalf("%s printed no %s:\n%s", openshmem, name, out)
 		}
 	}
 	return times

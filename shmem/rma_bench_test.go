@@ -50,7 +50,7 @@ func measures(w *World, mem, own uint64) []measure {
 	}
 }
 
-// runs is how often best measures, also in testdata/oshmem.c: on a busy machine some short runs are not disturbed.
+// runs is how often best measures, also in openshmem.c: on a busy machine some short runs are not disturbed.
 const runs = 50
 
 // best is the shortest time of a round of f among some runs of n: the machine may have other work.
