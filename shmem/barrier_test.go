@@ -68,7 +68,7 @@ func TestNobodyLeavesABarrierBeforeAllHaveEntered(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", way.name, n), func(t *testing.T) {
 				var entered [8]atomic.Int64
 				runWay(t, n, way, Config{}, func(w *World) error {
-					for i := int64(1); i <= 200; i++ {
+					for i := int64(1); i <= 100; i++ {
 						entered[w.MyPE()].Store(i)
 						if err := w.BarrierAll(); err != nil {
 							return err
@@ -78,7 +78,7 @@ func TestNobodyLeavesABarrierBeforeAllHaveEntered(t *testing.T) {
 								return fmt.Errorf("after barrier %d PE %d is at %d", i, pe, got)
 							}
 						}
-						if i%50 == 0 && w.MyPE() == int(i/50)%n {
+						if i%25 == 0 && w.MyPE() == int(i/25)%n {
 							time.Sleep(2 * time.Millisecond) // the others park
 						}
 					}
@@ -91,7 +91,7 @@ func TestNobodyLeavesABarrierBeforeAllHaveEntered(t *testing.T) {
 
 func TestDifferentCallsAreNamed(t *testing.T) {
 	everyWay(t, []int{2, 3, 8}, func(t *testing.T, w *World) error {
-		for i := range 20 {
+		for i := range 10 {
 			var err error
 			odd := i % w.NPEs()
 			if w.MyPE() == odd {

@@ -56,7 +56,7 @@ const longest = 4501
 
 // movement tests a collective call: each of n PEs has a stamped source of perPE bytes for each PE, and its destination is checked.
 func movement(t *testing.T, f func(w *World, dest, src field, n int) error) {
-	everyWay(t, []int{1, 2, 3, 8}, func(t *testing.T, w *World) error {
+	everyWay(t, []int{1, 3, 8}, func(t *testing.T, w *World) error {
 		dest, err := newField(w, w.NPEs()*longest)
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func movement(t *testing.T, f func(w *World, dest, src field, n int) error) {
 
 func TestBroadcast(t *testing.T) {
 	movement(t, func(w *World, dest, src field, n int) error {
-		for root := range w.NPEs() {
+		for _, root := range []int{0, w.NPEs() / 2, w.NPEs() - 1} {
 			if err := w.TeamWorld().Broadcast(dest.at, src.at, uint64(n), root); err != nil {
 				return err
 			}
