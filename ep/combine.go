@@ -14,7 +14,7 @@ type Output struct {
 	Rows, Hidden int
 	Type         DType
 	Input        uint64 // [Rows, Hidden] of Type; not looked at if InPlace
-	InPlace      bool   // the rows lie in Layout's CombineIn
+	InPlace      bool   // the rows lie in Layout's CombineIn; so do those whose Input is there
 	HasWeights   bool   // weights travel with the rows, and their sums come back
 	Weights      uint64 // float32 [Rows, TopK] if HasWeights
 	Route        *Route // of the dispatch that brought the rows, if it is not the last one
@@ -54,6 +54,7 @@ type transport struct {
 
 // beginCombine puts the rows where the others find them, and tells them.
 func (o *Op) beginCombine(out Output) (rest func() error, err error) {
+	out.InPlace = out.InPlace || out.Input == o.base+o.layout.CombineIn.Offset
 	plan, rows, err := o.checkOutput(out)
 	if err != nil {
 		return nil, fmt.Errorf("combine %d rows: %w", out.Rows, err)

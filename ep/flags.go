@@ -80,10 +80,10 @@ func (o *Op) missing(act string, flags Region, number uint64, awaited func(rank 
 		if came, _ := o.flag(flags, rank); awaited(rank) && came < number {
 			published, _ := o.flag(o.layout.Published, rank)
 			ready, _ := o.flag(o.layout.Ready, rank)
-			late = append(late, fmt.Sprintf("%d (at dispatch %d, combine %d)", rank, published, ready))
+			late = append(late, fmt.Sprintf("rank %d (at dispatch %d, combine %d)", rank, published, ready))
 		}
 	}
-	return fmt.Sprintf("%s %d: ranks that have not come: %s", act, number, strings.Join(late, ", "))
+	return fmt.Sprintf("%s %d: these have not come: %s", act, number, strings.Join(late, ", "))
 }
 
 func everyone(int) bool { return true }

@@ -52,7 +52,14 @@ type Options struct {
 	Timeout     time.Duration // of each wait for other ranks, 0 = without end
 	Threads     int           // that move and sum rows; at least 1
 	ScaleBlocks int           // scales of a row where QuantType is blockwise
+
+	// Interrupt is asked now and then while a recv waits for what its send began; an error ends the wait, and the recv may be called
+	// again. The World has one of its own, for calls of one phase. nil: never.
+	Interrupt func() error
 }
+
+// askEvery is how often.
+const askEvery = 50 * time.Millisecond
 
 // The words behind the layout.
 const (
@@ -91,13 +98,18 @@ func (o *Op) Close() error {
 	if o.base == 0 {
 		return nil
 	}
+	o.Settle()
+	base := o.base
+	o.base = 0
+	return o.world.Free(base)
+}
+
+// Settle waits for a phase that is under way, which its recv cannot end any more.
+func (o *Op) Settle() {
 	if o.phase != nil {
 		<-o.phase
 		o.phase = nil
 	}
-	base := o.base
-	o.base = 0
-	return o.world.Free(base)
 }
 
 // Config is what the op was made with, Layout where its buffers lie from Base on.
@@ -161,7 +173,20 @@ func (o *Op) end(act string) error {
 	if o.phase == nil {
 		return fmt.Errorf("%s without its send: %w", act, ErrState)
 	}
-	err := <-o.phase
-	o.phase = nil
-	return err
+	ask := time.NewTicker(askEvery)
+	defer ask.Stop()
+	for {
+		select {
+		case err := <-o.phase:
+			o.phase = nil
+			return err
+		case <-ask.C:
+			if o.opts.Interrupt == nil {
+				continue
+			}
+			if err := o.opts.Interrupt(); err != nil {
+				return err
+			}
+		}
+	}
 }

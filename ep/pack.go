@@ -42,11 +42,20 @@ func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error
 
 // Unpack makes of what the experts made of Packed.Rows, at address packed, one row for each row that Pack was given, at dst: the sum over
 // its choices that live here, each multiplied by its weight, float32 [rows, TopK] at weights. hidden and t may be others than
-// those of Pack.
+// those of Pack. dst may be Layout's CombineIn.
 func (o *Op) Unpack(dst, packed, weights uint64, hidden int, t DType) error {
 	rowBytes, err := o.layout.RowBytes(hidden, t)
 	if err != nil || !Summable(t) {
 		return fmt.Errorf("unpack rows of %d elements of %v: %w", hidden, t, ErrShape)
+	}
+	if dst == o.base+o.layout.CombineIn.Offset {
+		// Somebody may still read the rows of the last combine there.
+		if err := o.usable(); err != nil {
+			return fmt.Errorf("unpack: %w", err)
+		}
+		if err := o.await("unpack after combine", o.layout.Pulled, o.combines, anyStamp, everyone); err != nil {
+			return err
+		}
 	}
 	k := o.cfg.TopK
 	rows := len(o.packed) / k

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/fabric"
+	"mori/ep"
 	"mori/io"
 	"mori/shmem"
 )
@@ -44,6 +45,12 @@ var codes = []struct {
 	{bootstrap.ErrBadID, "E_ARG"},
 	{bootstrap.ErrMismatch, "E_MISMATCH"},
 	{bootstrap.ErrClosed, "E_STATE"},
+	{ep.ErrConfig, "E_ARG"},
+	{ep.ErrShape, "E_ARG"},
+	{ep.ErrMap, "E_ARG"},
+	{ep.ErrRecvCap, "E_CAP"},
+	{ep.ErrMismatch, "E_MISMATCH"},
+	{ep.ErrState, "E_STATE"},
 	{io.ErrNotFound, "E_NOTFOUND"},
 	{context.DeadlineExceeded, "E_TIMEOUT"},
 	{os.ErrDeadlineExceeded, "E_TIMEOUT"},

@@ -223,7 +223,8 @@ static int add_methods(PyObject *module, PyObject *name, PyMethodDef *m) {
 static int install(const char *name) {
 	PyObject *module = PyImport_AddModule(name); // borrowed
 	PyObject *text = module ? PyUnicode_FromString(name) : NULL;
-	int bad = text == NULL || add_methods(module, text, fast_methods) || add_methods(module, text, mori_shmem_methods);
+	int bad = text == NULL || add_methods(module, text, fast_methods) || add_methods(module, text, mori_shmem_methods) ||
+	          add_methods(module, text, mori_ep_methods);
 	Py_XDECREF(text);
 	return bad ? -1 : 0;
 }

@@ -21,3 +21,4 @@ PyObject *mori_shmem_signal_wait_until(PyObject *self, PyObject *const *args, Py
 PyObject *mori_shmem_team(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 
 extern PyMethodDef mori_shmem_methods[];
+extern PyMethodDef mori_ep_methods[];

@@ -64,14 +64,16 @@ func (t *table[T]) remove(id uint64) (T, bool) {
 	return v, true
 }
 
-// clear takes all ids back.
-func (t *table[T]) clear() {
+// clear takes all ids back and returns what they stood for.
+func (t *table[T]) clear() (values []T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.rows {
 		if t.rows[i].gen&1 == 1 {
+			values = append(values, t.rows[i].value)
 			t.rows[i] = tableRow[T]{gen: t.rows[i].gen + 1}
 			t.free = append(t.free, uint32(i))
 		}
 	}
+	return values
 }

@@ -127,6 +127,7 @@ func ShmemFinalize() (job uint64, err error) {
 		if p == nil {
 			return 0, nil
 		}
+		settleOps()
 		teams.clear()
 		return 0, p.Finalize(ctx)
 	}), nil

@@ -59,6 +59,13 @@ class MismatchError(MoriError):
     """The PEs made different calls where all must make the same; the text names them. Nothing was changed."""
 
 
+class ReceiveCapError(MoriError, ValueError):
+    """This rank's tokens would bring more rows to a rank than ``max_total_recv_tokens`` lets it receive.
+
+    Nothing of this dispatch of this rank was sent; the other ranks, and the op, go on.
+    """
+
+
 class BusyError(MoriError):
     """A resource is taken for the moment; the same call may succeed later."""
 
@@ -87,6 +94,7 @@ _BY_CODE: dict[str, type[Exception]] = {
     "E_PE": PEFailedError,
     "E_NOMEM": OutOfMemoryError,
     "E_MISMATCH": MismatchError,
+    "E_CAP": ReceiveCapError,
     "E_FORK": ForkError,
     "E_AGAIN": BusyError,
     "E_INTERNAL": MoriError,

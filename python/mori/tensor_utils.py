@@ -140,7 +140,13 @@ def from_gpu_ptr(
     raise ValueError(f"unknown framework {framework!r}; supported are 'torch' and 'jax'")
 
 
-def from_host_ptr(ptr: int, shape: Sequence[int], dtype: Any, framework: Literal["torch", "numpy"] = "torch") -> Any:
+def from_host_ptr(
+    ptr: int,
+    shape: Sequence[int],
+    dtype: Any,
+    framework: Literal["torch", "numpy"] = "torch",
+    owner: object = None,
+) -> Any:
     """Return a torch tensor on the CPU, or a numpy array, over host memory at ``ptr``, without copying.
 
     It owns nothing: using it after the memory is gone ends the process.
@@ -150,6 +156,7 @@ def from_host_ptr(ptr: int, shape: Sequence[int], dtype: Any, framework: Literal
         shape: extent of each dimension, in elements.
         dtype: the framework's element type, or its name. numpy has bfloat16 and float8 by ml_dtypes.
         framework: which kind of array to make.
+        owner: what keeps the memory; the array, and views of it, hold on to it.
 
     Raises:
         ValueError: unknown framework or dtype, or no address.
@@ -161,25 +168,23 @@ def from_host_ptr(ptr: int, shape: Sequence[int], dtype: Any, framework: Literal
     count = math.prod(extents) * dtype_size(dtype)
     if any(n < 0 for n in extents) or ptr < 0 or (ptr == 0 and count > 0):
         raise ValueError(f"not an array in memory: ptr {ptr:#x}, shape {extents}")
-    if framework == "torch":
-        return _torch_host_array(ptr, extents, dtype, count)
-    return _numpy_array(ptr, extents, dtype, count)
+    memory: Any = (ctypes.c_uint8 * count).from_address(ptr)
+    memory.owner = owner
+    return (_torch_host_array if framework == "torch" else _numpy_array)(memory, extents, dtype)
 
 
-def _torch_host_array(ptr: int, shape: tuple[int, ...], dtype: Any, count: int) -> Any:
+def _torch_host_array(memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     import torch
 
     target = getattr(torch, dtype_name(dtype))
-    if count == 0:
+    if len(memory) == 0:
         return torch.empty(shape, dtype=target)
-    flat = torch.frombuffer((ctypes.c_uint8 * count).from_address(ptr), dtype=torch.uint8)
-    return flat.view(target).reshape(shape)
+    return torch.frombuffer(memory, dtype=torch.uint8).view(target).reshape(shape)
 
 
-def _numpy_array(ptr: int, shape: tuple[int, ...], dtype: Any, count: int) -> Any:
+def _numpy_array(memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     import numpy as np
 
-    memory: Any = (ctypes.c_uint8 * count).from_address(ptr)
     return np.frombuffer(memory, np.uint8).view(numpy_dtype(dtype)).reshape(shape)
 
 

@@ -90,3 +90,36 @@ def shmem_signal_wait_until(sig_addr: Any, cmp: int, value: int) -> int:
 
 def shmem_team(kind: int, team: int, dest: Any, source: Any, nelems: int, dtype: Any, a: int, b: int) -> None:
     """Do what members do together, sync (0) to reduce (7); a is the root or the operator, or a and b are strides."""
+
+def ep_dispatch(
+    op: int,
+    flags: int,
+    n: int,
+    hidden: int,
+    dtype: int,
+    input: Any,
+    indices: Any,
+    weights: Any,
+    scales: Any,
+    slots: Any,
+    route_n: int,
+    route_rows: int,
+) -> int:
+    """Dispatch, or begin to, and return how many rows came. flags are those of pybind/fast_ep.h."""
+
+def ep_combine(
+    op: int,
+    flags: int,
+    rows: int,
+    hidden: int,
+    dtype: int,
+    input: Any,
+    weights: Any,
+    slots: Any,
+    route_n: int,
+    route_rows: int,
+) -> None:
+    """Combine, or begin to."""
+
+def ep_recv(op: int, combine: int, flags: int) -> int:
+    """End a dispatch or combine that was begun, and return how many rows a dispatch brought."""

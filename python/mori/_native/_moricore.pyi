@@ -4,6 +4,51 @@
 def pybind_Doctor() -> str:
     """Doctor returns what is on this host, and which path each kind of peer would get, as JSON."""
 
+def pybind_EPClose(id: int) -> int:
+    """EPClose starts to free an op's memory, and takes its handle back. JobResult: 0."""
+
+def pybind_EPCount(config: str, counts: int, indices: int, rows: int) -> int:
+    """EPCount fills the int32 at counts with how many of the choices in rows of indices name each expert of the configuration's rank."""
+
+def pybind_EPCountLocal(id: int) -> int:
+    """EPCountLocal fills an op's local expert count."""
+
+def pybind_EPDescribe(id: int) -> str:
+    """EPDescribe returns where an op's arrays lie in this process, and what it was made with, as JSON."""
+
+def pybind_EPDrop(id: int) -> int:
+    """EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next op is made."""
+
+def pybind_EPOpen(config: str) -> int:
+    """EPOpen starts to make an op; config is JSON, by the names of mori.ops.EpDispatchCombineConfig. JobResult: its handle."""
+
+def pybind_EPPack(
+    id: int,
+    packed: int,
+    counts: int,
+    info: int,
+    x: int,
+    indices: int,
+    rows: int,
+    hidden: int,
+    dtype: int,
+) -> int:
+    """EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed, counts and info."""
+
+def pybind_EPReceived(id: int) -> int:
+    """EPReceived returns how many rows the last dispatch brought; 0 after a combine."""
+
+def pybind_EPSizes(config: str) -> str:
+    """EPSizes returns how many tokens and rows a configuration has room for, as JSON."""
+
+def pybind_EPSlots(id: int, addr: int, n: int) -> int:
+    """EPSlots writes the routing map of the last dispatch, n int32, to addr."""
+
+def pybind_EPUnpack(id: int, dst: int, packed: int, hidden: int, dtype: int) -> int:
+    """EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the standard-MoE form. The
+    weights are those that the last dispatch brought.
+    """
+
 def pybind_EmptyMemoryDesc() -> str:
     """EmptyMemoryDesc returns the empty descriptor as JSON."""
 

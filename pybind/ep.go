@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"mori/core/memory"
+	"mori/ep"
+)
+
+// An op is one of package ep, and the PE that it was made on.
+type op struct {
+	*ep.Op
+	pe    *pe
+	opts  ep.Options
+	inUse sync.Mutex // held by the call that is on its way
+}
+
+var ops = table[*op]{what: "op"}
+
+// made has the ops of one PE.
+var made struct {
+	sync.Mutex
+	pe  *pe
+	set *ep.Set
+}
+
+func (p *pe) ops() *ep.Set {
+	made.Lock()
+	defer made.Unlock()
+	if made.pe != p {
+		made.pe, made.set = p, ep.NewSet(p.World)
+	}
+	return made.set
+}
+
+var (
+	errOpGone = coded("E_STATE", errors.New("mori.shmem was finalized after the op was made, and its memory is gone"))
+	errOpBusy = coded("E_STATE", errors.New("another thread is in a call of this op"))
+)
+
+// enterOp finds an op for one call, which leaves it by inUse.Unlock.
+func enterOp(id uint64) (*op, error) {
+	o, err := ops.get(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case thePE.Load() != o.pe:
+		return nil, errOpGone
+	case !o.inUse.TryLock():
+		return nil, errOpBusy
+	}
+	return o, nil
+}
+
+// EPOpen starts to make an op; config is JSON, by the names of mori.ops.EpDispatchCombineConfig. JobResult: its handle.
+func EPOpen(config string) (job uint64, err error) {
+	defer guard(&err)
+	cfg, err := ep.ParseConfig([]byte(config))
+	if err != nil {
+		return 0, err
+	}
+	return collective(func(p *pe) (uint64, error) {
+		opts, err := ep.OptionsFromEnv(p.World)
+		if err != nil {
+			return 0, coded("E_ARG", err)
+		}
+		opts.Interrupt = askPython
+		o, err := p.ops().New(cfg, opts)
+		if err != nil {
+			return 0, err
+		}
+		return ops.add(&op{Op: o, pe: p, opts: opts}), nil
+	})
+}
+
+// EPClose starts to free an op's memory, and takes its handle back. JobResult: 0.
+func EPClose(id uint64) (job uint64, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.inUse.Unlock()
+	ops.remove(id)
+	return collective(func(p *pe) (uint64, error) { return 0, p.ops().Close(o.Op) })
+}
+
+// EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next op is made.
+func EPDrop(id uint64) (n int, err error) {
+	defer guard(&err)
+	if o, ok := ops.remove(id); ok && thePE.Load() == o.pe {
+		o.pe.ops().Drop(o.Op)
+	}
+	return 0, nil
+}
+
+// settleOps waits for what ops have under way, and takes their handles back: finalize frees the memory that it is about.
+func settleOps() {
+	for _, o := range ops.clear() {
+		o.inUse.Lock()
+		o.Settle()
+		o.inUse.Unlock()
+	}
+}
+
+// EPDescribe returns where an op's arrays lie in this process, and what it was made with, as JSON.
+func EPDescribe(id uint64) (text string, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return "", err
+	}
+	defer o.inUse.Unlock()
+	l, base := o.Layout(), o.Base()
+	return toJSON(map[string]any{
+		"bytes": l.Size, "threads": o.opts.Threads, "timeout_ms": o.opts.Timeout.Milliseconds(), "scale_blocks": o.opts.ScaleBlocks,
+		"sizes": epSizes(o.Config()), "received": o.Received(), "local_counts": o.LocalCounts(),
+		"dispatch_out": base + l.DispatchOut.Offset, "dispatch_out_weights": base + l.DispatchOutWeights.Offset,
+		"dispatch_out_indices": base + l.DispatchOutIndices.Offset, "dispatch_out_scales": base + l.DispatchOutScales.Offset,
+		"src_positions": base + l.SrcPositions.Offset, "combine_in": base + l.CombineIn.Offset,
+		"combine_out": base + l.CombineOut.Offset, "combine_out_weights": base + l.CombineOutWeights.Offset,
+	})
+}
+
+// EPSizes returns how many tokens and rows a configuration has room for, as JSON.
+func EPSizes(config string) (text string, err error) {
+	defer guard(&err)
+	cfg, err := ep.ParseConfig([]byte(config))
+	if err != nil {
+		return "", err
+	}
+	return toJSON(epSizes(cfg))
+}
+
+func epSizes(c ep.Config) map[string]int {
+	return map[string]int{"send_per_rank": c.SendPerRank(), "send": c.MaxSend(), "recv_per_rank": c.RecvPerRank(), "recv": c.MaxRecv(),
+		"position_stride": c.PositionStride(), "packed_rows": c.PackedRows()}
+}
+
+// EPSlots writes the routing map of the last dispatch, n int32, to addr.
+func EPSlots(id uint64, addr uint64, n int) (count int, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.inUse.Unlock()
+	if want := o.Tokens() * o.Config().TopK; n != want {
+		return 0, coded("E_ARG", fmt.Errorf("room for %d choices, the last dispatch had %d", n, want))
+	}
+	if n > 0 {
+		o.Slots(addr)
+	}
+	return n, nil
+}
+
+// EPReceived returns how many rows the last dispatch brought; 0 after a combine.
+func EPReceived(id uint64) (rows int, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.inUse.Unlock()
+	return int(memory.Load32(o.Received())), nil
+}
+
+// EPCountLocal fills an op's local expert count.
+func EPCountLocal(id uint64) (n int, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.inUse.Unlock()
+	return 0, o.CountLocal()
+}
+
+// EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed, counts and info.
+func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indices uint64, rows int, hidden int, dtype int) (n int, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.inUse.Unlock()
+	return rows, o.Pack(ep.Packed{Rows: packed, Counts: counts, Info: info}, x, indices, rows, hidden, ep.DType(dtype))
+}
+
+// EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the standard-MoE form. The
+// weights are those that the last dispatch brought.
+func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int) (n int, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.inUse.Unlock()
+	l := o.Layout()
+	return 0, o.Unpack(dst, packed, o.Base()+l.DispatchOutWeights.Offset, hidden, ep.DType(dtype))
+}
+
+// EPCount fills the int32 at counts with how many of the choices in rows of indices name each expert of the configuration's rank.
+func EPCount(config string, counts uint64, indices uint64, rows int) (n int, err error) {
+	defer guard(&err)
+	cfg, err := ep.ParseConfig([]byte(config))
+	if err != nil {
+		return 0, err
+	}
+	return rows, cfg.CountReceived(counts, indices, rows)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+
+// The hot functions of mori.ops. Each waits for other ranks, so it releases the GIL, and comes back every 100 ms so that signals
+// get through. What Python knows of shapes and element types it has checked; here arrays turn into addresses.
+
+#include "_cgo_export.h"
+
+#include "fast_ep.h"
+#include "fast_shmem_wait.h"
+
+enum { kArrays = 5 };
+
+// The arrays of one call, held until it ends.
+typedef struct {
+	operand all[kArrays];
+	int n;
+} arrays;
+
+// take finds where an array lies; None is nowhere, which is 0.
+static int take(arrays *held, PyObject *o, const char *name, uint64_t *addr) {
+	*addr = 0;
+	if (o == Py_None) {
+		return 0;
+	}
+	operand *x = &held->all[held->n++];
+	if (mori_operand(o, 0, name, x)) {
+		return -1;
+	}
+	*addr = x->addr;
+	return 0;
+}
+
+static void release(arrays *held) {
+	for (int i = 0; i < held->n; i++) {
+		mori_operand_release(&held->all[i]);
+	}
+}
+
+// ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows): how many rows came
+static PyObject *ep_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+	(void)self;
+	uint64_t id;
+	mori_ep_call x;
+	arrays held = {.n = 0};
+	mori_reply reply = {0};
+	if (mori_usage(nargs, 12, "ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows)") ||
+	    mori_to_u64(args[0], &id) || mori_to_int(args[1], &x.flags) || mori_to_int(args[2], &x.n) || mori_to_int(args[3], &x.hidden) ||
+	    mori_to_int(args[4], &x.dtype) || mori_to_int(args[10], &x.route_n) || mori_to_int(args[11], &x.route_rows)) {
+		return NULL;
+	}
+	int bad = take(&held, args[5], "input", &x.input) || take(&held, args[6], "indices", &x.indices) ||
+	          take(&held, args[7], "weights", &x.weights) || take(&held, args[8], "scales", &x.scales) ||
+	          take(&held, args[9], "routing", &x.slots);
+	if (!bad) {
+		mori_begin_wait();
+		int answer = moriEPDispatch(id, &x, &reply);
+		mori_end_wait();
+		bad = mori_finish(answer, &reply);
+	}
+	release(&held);
+	return bad ? NULL : PyLong_FromUnsignedLongLong(reply.value);
+}
+
+// ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows)
+static PyObject *ep_combine(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+	(void)self;
+	uint64_t id;
+	mori_ep_call x = {0};
+	arrays held = {.n = 0};
+	mori_reply reply = {0};
+	if (mori_usage(nargs, 10, "ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows)") ||
+	    mori_to_u64(args[0], &id) || mori_to_int(args[1], &x.flags) || mori_to_int(args[2], &x.n) || mori_to_int(args[3], &x.hidden) ||
+	    mori_to_int(args[4], &x.dtype) || mori_to_int(args[8], &x.route_n) || mori_to_int(args[9], &x.route_rows)) {
+		return NULL;
+	}
+	int bad = take(&held, args[5], "input", &x.input) || take(&held, args[6], "weights", &x.weights) || take(&held, args[7], "routing", &x.slots);
+	if (!bad) {
+		mori_begin_wait();
+		int answer = moriEPCombine(id, &x, &reply);
+		mori_end_wait();
+		bad = mori_finish(answer, &reply);
+	}
+	release(&held);
+	return bad ? NULL : Py_NewRef(Py_None);
+}
+
+// ep_recv(op, combine, flags): how many rows came, if a dispatch ended
+static PyObject *ep_recv(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+	(void)self;
+	uint64_t id;
+	int64_t combine, flags;
+	mori_reply reply = {0};
+	if (mori_usage(nargs, 3, "ep_recv(op, combine, flags)") || mori_to_u64(args[0], &id) || mori_to_int(args[1], &combine) ||
+	    mori_to_int(args[2], &flags)) {
+		return NULL;
+	}
+	mori_begin_wait();
+	int answer = moriEPRecv(id, (int)combine, flags, &reply);
+	mori_end_wait();
+	return mori_finish(answer, &reply) ? NULL : PyLong_FromUnsignedLongLong(reply.value);
+}
+
+PyMethodDef mori_ep_methods[] = {
+	{"ep_dispatch", KEYWORDS(ep_dispatch), METH_FASTCALL,
+     "ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows): how many rows came"},
+	{"ep_combine", KEYWORDS(ep_combine), METH_FASTCALL, "ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows)"},
+	{"ep_recv", KEYWORDS(ep_recv), METH_FASTCALL, "ep_recv(op, combine, flags): how many rows came, if a dispatch ended"},
+	{NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: MIT
+"""Dispatch and combine of a mixture-of-experts layer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import weakref
+from typing import Any
+
+from .. import _core
+from .._errors import BadStateError, ForkError, InvalidArgumentError, MoriError, ReceiveCapError
+from ..shmem import _native as _shmem
+from ..tensor_utils import DTYPE_TO_INT
+from . import _arrays as arrays
+from . import _launch
+from ._arrays import Kind
+from ._buffers import Buffers
+from ._config import EpDispatchCombineConfig, to_json
+from ._enums import EpDispatchCombineKernelType, EpDispatchCombineQuantType, _normalize_quant_type
+from ._routing import EpDispatchRoutingHandle, route
+from ._standard import StandardMoE
+
+# Flags of the native calls, as in pybind/fast_ep.h.
+_SEND, _COUNT, _ROUTE, _IN_PLACE, _WEIGHTED, _HAS_WEIGHTS = 1, 2, 4, 8, 16, 32
+
+_ROW_TYPES = {name: number for name, number in DTYPE_TO_INT.items() if name != "int32"}
+_WITH_ROUTING = (EpDispatchCombineKernelType.IntraNode, EpDispatchCombineKernelType.InterNodeV1)
+
+Dispatched = tuple[Any, Any, Any, Any, Any]
+
+
+class _Memory:
+    """An op's symmetric memory: nobody needs it any more when the op and all arrays over it are gone."""
+
+
+# What ops that were dropped between send and recv may still read.
+_abandoned: list[Any] = []
+
+
+class EpDispatchCombineOp(StandardMoE):
+    """One rank's end of dispatch and combine. Making one is collective: all ranks do, with the same configuration.
+
+    ``dispatch`` brings each token to every rank that has one of its experts; ``combine`` brings back what the experts
+    made and sums it. All ranks call both in turns, equally often. Arrays are torch tensors on the CPU or numpy arrays,
+    contiguous; results are of the kind of ``input``. They are views of the op's buffers: the same ones each time, valid
+    until the next dispatch or combine overwrites them, and never after :meth:`close` or ``shmem_finalize``.
+
+    A call waits for other ranks for at most ``MORI_EP_TIMEOUT_MS`` (30000), and Ctrl-C gets through. A call that gives
+    up, or meets a rank that died or called something else, leaves the op broken: every later call says so. Bad
+    arguments leave it as it was. One thread uses an op at a time.
+
+    Attributes:
+        config: what it was made with.
+        launch_config_mode: "MANUAL" or "AUTO", by MORI_EP_LAUNCH_CONFIG_MODE.
+        auto_block_num: what AUTO launches with, as auto_rdma_block_num and auto_warp_per_block; ignored on host memory.
+
+    Raises:
+        RuntimeError: mori.shmem is not initialised; there is no room in the symmetric heap (``MORI_SHMEM_HEAP_SIZE``).
+        ValueError: a field of the configuration, its quant_type or the launch mode is impossible; rank and world_size
+            are not those of mori.shmem.
+    """
+
+    def __init__(self, config: EpDispatchCombineConfig) -> None:
+        self.config = config
+        quant_type = _normalize_quant_type(config.quant_type)
+        self.launch_config_mode = _launch.mode()
+        self.auto_block_num, self.auto_rdma_block_num, self.auto_warp_per_block = _launch.automatic(config.kernel_type)
+        _torch_barrier(config)
+        self._handle = _shmem.collective("EPOpen", to_json(config))
+        described = json.loads(_core.call("EPDescribe", self._handle))
+        _torch_barrier(config)
+
+        self._kept: list[Any] = []  # what the native side reads until recv
+        memory = _Memory()
+        self._drop = weakref.finalize(memory, _drop, self._handle, self._kept)
+        self._drop.atexit = False
+        self._fast = _core.fast()
+        self._sizes: dict[str, int] = described["sizes"]
+        self._topk = int(config.num_experts_per_token)
+        self._buffers = Buffers(memory, described, self._topk, int(config.scale_dim), int(config.num_experts_per_rank))
+        self._fp8_blockwise_combine_scale_dim: int = described["scale_blocks"]
+        self._is_split = config.kernel_type == EpDispatchCombineKernelType.AsyncLL
+        self._is_quantised = quant_type != EpDispatchCombineQuantType.None_
+        self._kind: Kind = arrays.kind_of_dtype(config.data_type) or "numpy"
+        self._tokens = -1  # of the last dispatch; there was none
+        self._received = 0
+        self._has_weights = False
+        self._has_packed = False
+        self._dispatching = self._combining = ""  # "sent", or "done" by a call that needed no recv
+
+    def __repr__(self) -> str:
+        c = self.config
+        return f"<EpDispatchCombineOp {c.kernel_type} rank {c.rank} of {c.world_size}, hidden_dim {c.hidden_dim}>"
+
+    def close(self) -> None:
+        """Free the op's symmetric memory. Collective. Results must not be used any more.
+
+        Without it: when all ranks have dropped the op and all its results, the memory is freed as the next op is made.
+        """
+        handle, self._handle = self._handle, 0
+        if handle:
+            self._drop.detach()
+            _shmem.collective("EPClose", handle)
+            self._kept.clear()
+
+    # Dispatch
+
+    def dispatch(
+        self,
+        input: Any,
+        weights: Any,
+        scales: Any,
+        indices: Any,
+        block_num: int = -1,
+        rdma_block_num: int = -1,
+        warp_per_block: int = -1,
+        call_local_expert_count: bool = False,
+        *,
+        routing: EpDispatchRoutingHandle | None = None,
+        return_routing: bool = False,
+    ) -> Any:
+        """Send each of this rank's n tokens once to every rank that has one of its experts.
+
+        Args:
+            input: [n, h], of bfloat16, float32, float8_e4m3fn, float8_e4m3fnuz or float4_e2m1fn_x2; h is at most
+                ``hidden_dim``. n may be 0 and differ between ranks; h and the type are the same on all.
+            weights: float32 [n, top-k], or None.
+            scales: [n, scale_dim] of any type of ``scale_type_size`` bytes, or None. Ignored where scale_dim is 0.
+            indices: int32 [n, top-k]: the experts of each token. A number that is no expert's goes nowhere.
+            block_num, rdma_block_num, warp_per_block: hints, ignored on host memory; any value will do.
+            call_local_expert_count: fill ``local_expert_count``, too.
+            routing: repeat the dispatch that this handle is of, whose n must be the same. The rows get the same slots.
+            return_routing: return a handle of this dispatch as sixth result.
+
+        Returns:
+            (out [max_recv, h], out_weights float32 [max_recv, top-k], out_scales [max_recv, scale_dim] or None,
+            out_indices int32 [max_recv, top-k], total_recv int32 [1]). The first total_recv rows are defined, by source
+            rank, then by token. Each has all experts and weights of its token; out_weights means nothing if weights was
+            None.
+
+        Raises:
+            KeyError: the element type of ``input`` is another one.
+            ValueError, TypeError: an array has another shape, type or kind, or is not contiguous; there are too many
+                tokens.
+            UnsupportedError: an array is on a GPU.
+            ReceiveCapError: the rows of this rank have no room at a rank, by ``max_total_recv_tokens``. Nothing of this
+                rank was sent, its next combine gives zeros, and everybody goes on.
+            NotImplementedError: the kernel type has no routing handles.
+            MoriTimeoutError, PEFailedError, MismatchError: ranks that the text names have not come, died, or called
+                otherwise.
+        """
+        if return_routing or routing is not None:
+            self._check_routing("dispatch", routing is not None and return_routing)
+        flags = _COUNT if call_local_expert_count else 0
+        results = self._dispatch(input, weights, scales, indices, flags, routing)
+        if self._is_split:
+            self._dispatching = "done"
+        return (*results, self._snapshot(arrays.kind_of(input, "input"))) if return_routing else results
+
+    def dispatch_send(
+        self,
+        input: Any,
+        weights: Any,
+        scales: Any,
+        indices: Any,
+        block_num: int = -1,
+        warp_per_block: int = -1,
+        call_local_expert_count: bool = False,
+    ) -> Dispatched:
+        """Begin a :meth:`dispatch` and return its results, which :meth:`dispatch_recv` completes.
+
+        The op keeps the arrays until then; the caller must not change them. Needs kernel type AsyncLL.
+        """
+        self._check_split("dispatch_send")
+        results = self._dispatch(input, weights, scales, indices, _SEND, None)
+        self._kept += input, weights, scales, indices
+        self._dispatching = "sent"
+        return results
+
+    def dispatch_recv(
+        self, block_num: int = -1, warp_per_block: int = -1, call_local_expert_count: bool = False
+    ) -> None:
+        """Complete what :meth:`dispatch_send` began, and raise what :meth:`dispatch` would have raised.
+
+        After Ctrl-C it may be called again.
+
+        Raises:
+            ValueError: the kernel type is not AsyncLL.
+            AssertionError: nothing was sent.
+        """
+        self._check_split("dispatch_recv")
+        assert self._dispatching, "dispatch_recv without dispatch_send"
+        flags = _COUNT if call_local_expert_count else 0
+        if self._dispatching == "sent":
+            self._received = self._receive(False, flags)
+        elif flags:
+            _core.call("EPCountLocal", self._handle)
+        self._dispatching = ""
+
+    def _dispatch(self, input: Any, weights: Any, scales: Any, indices: Any, flags: int, routing: Any) -> Dispatched:
+        kind = arrays.kind_of(input, "input")
+        dtype = input.dtype
+        number = self._row_type(dtype)
+        n, hidden = arrays.matrix(input, "input")
+        choices = (n, self._topk)
+        arrays.check(indices, "indices", choices, "int32")
+        if weights is not None:
+            arrays.check(weights, "weights", choices, "float32")
+        scale_dtype = None
+        if scales is not None:
+            scales = self._check_scales(scales, n)
+            scale_dtype = None if scales is None else scales.dtype
+        slots, route_n, route_rows = None, 0, 0
+        if routing is not None:
+            slots, route_n, route_rows = route(routing, self._topk)
+            flags |= _ROUTE
+        try:
+            self._received = self._fast.ep_dispatch(
+                self._handle, flags, n, hidden, number, input, indices, weights, scales, slots, route_n, route_rows
+            )
+        except ReceiveCapError:
+            self._begun(kind, n, weights)
+            raise
+        self._begun(kind, n, weights)
+        return self._buffers.dispatched(kind, dtype, hidden, scale_dtype)
+
+    def _begun(self, kind: Kind, n: int, weights: Any) -> None:
+        """Note what the last dispatch was."""
+        self._kind, self._tokens, self._has_weights = kind, n, weights is not None
+        self._has_packed = False
+        self._combining = ""
+
+    def _row_type(self, dtype: Any) -> int:
+        name = arrays.name_of(dtype)
+        number = _ROW_TYPES.get(name)
+        if number is None:
+            raise KeyError(f"rows of {name} are not supported; supported are {', '.join(_ROW_TYPES)}")
+        return number
+
+    def _check_scales(self, scales: Any, n: int) -> Any:
+        c = self.config
+        if c.scale_dim == 0:
+            return None
+        name = arrays.name_of(scales.dtype) if hasattr(scales, "dtype") else ""
+        arrays.check(scales, "scales", (n, c.scale_dim), name)
+        if arrays.item_size(scales.dtype) != c.scale_type_size:
+            raise InvalidArgumentError(
+                f"scales have {arrays.item_size(scales.dtype)} bytes each ({name}), want {c.scale_type_size} by"
+                " scale_type_size"
+            )
+        return scales
+
+    # Combine
+
+    def combine(
+        self,
+        input: Any,
+        weights: Any,
+        indices: Any,
+        block_num: int = -1,
+        rdma_block_num: int = -1,
+        warp_per_block: int = -1,
+        use_external_inp_buf: int = -1,
+        call_reset: bool = False,
+        *,
+        routing: EpDispatchRoutingHandle | None = None,
+        weighted: bool = False,
+    ) -> tuple[Any, Any]:
+        """Bring what the experts made of the received rows back to the tokens' ranks, and sum it there.
+
+        Args:
+            input: [rows, h], in the order in which dispatch returned the rows, at least as many; of bfloat16, float32
+                or float8. h and the type are the same on all ranks and may be others than dispatch's.
+            weights: float32 [rows, top-k], mostly those that dispatch returned; or None, or empty.
+            indices: what this rank gave to dispatch, [n, top-k].
+            block_num, rdma_block_num, warp_per_block: hints, ignored.
+            use_external_inp_buf: 0: the rows lie in :meth:`get_registered_combine_input_buffer`, and ``input`` only
+                tells h and the type; 1: they are taken from ``input``; -1: as the configuration says.
+            call_reset: taken, and without effect.
+            routing: the dispatch that brought the rows, if it is not the last one. total_recv is then left as it is.
+            weighted: multiply each rank's row by the sum of the weights that the last dispatch was given for the
+                token's experts there.
+
+        Returns:
+            (out [max_num_inp_token_per_rank, h], out_weights float32 [.., top-k], or None without weights). Of both the
+            first n rows are defined: out[t] is the sum over the ranks that token t went to, made in float32 and rounded
+            once, not multiplied by anything unless ``weighted``; out_weights[t] is the sum of the rows of weights
+            there. A token that went nowhere gives zeros.
+
+        Raises:
+            ValueError: indices has another number of rows than the dispatch had tokens; input has fewer rows than were
+                received; quant_type does not serve this call; what :meth:`dispatch` refuses.
+            KeyError, TypeError, MoriTimeoutError, PEFailedError, MismatchError: as in :meth:`dispatch`.
+        """
+        results = self._combine(input, weights, indices, use_external_inp_buf, routing, _WEIGHTED if weighted else 0)
+        if self._is_split:
+            self._combining = "done"
+        return results
+
+    def combine_send(
+        self,
+        input: Any,
+        weights: Any,
+        indices: Any,
+        block_num: int = -1,
+        warp_per_block: int = -1,
+        *,
+        weighted: bool = False,
+    ) -> tuple[Any, Any]:
+        """Begin a :meth:`combine` and return its results, which :meth:`combine_recv` completes. For AsyncLL."""
+        self._check_split("combine_send")
+        flags = _SEND | (_WEIGHTED if weighted else 0)
+        results = self._combine(input, weights, indices, -1, None, flags)
+        self._kept += input, weights
+        self._combining = "sent"
+        return results
+
+    def combine_recv(self, block_num: int = -1, warp_per_block: int = -1) -> None:
+        """Complete what :meth:`combine_send` began. Raises like :meth:`dispatch_recv`."""
+        self._check_split("combine_recv")
+        assert self._combining, "combine_recv without combine_send"
+        if self._combining == "sent":
+            self._receive(True, 0)
+        self._combining = ""
+
+    def _combine(
+        self, input: Any, weights: Any, indices: Any, external: int, routing: Any, flags: int
+    ) -> tuple[Any, Any]:
+        kind = arrays.kind_of(input, "input")
+        dtype = input.dtype
+        number = self._row_type(dtype)
+        rows, hidden = arrays.matrix(input, "input")
+        slots, tokens, received = None, self._tokens, self._received
+        if routing is not None:
+            self._check_routing("combine", False)
+            slots, tokens, received = route(routing, self._topk)
+            flags |= _ROUTE
+        elif tokens < 0:
+            raise BadStateError("combine before the first dispatch")
+        self._check_indices(indices, tokens)
+        if weights is not None and self._check_weights(weights, received):
+            flags |= _HAS_WEIGHTS
+        else:
+            weights = None
+        if external == 0 or (external < 0 and not self.config.use_external_inp_buf):
+            flags |= _IN_PLACE
+        self._fast.ep_combine(self._handle, flags, rows, hidden, number, input, weights, slots, tokens, received)
+        if routing is None:
+            self._received = 0
+        self._dispatching = ""
+        return self._buffers.combined(kind, dtype, hidden, weights is not None)
+
+    def _check_indices(self, indices: Any, tokens: int) -> None:
+        arrays.kind_of(indices, "indices")
+        n, _ = arrays.matrix(indices, "indices")
+        if n != tokens:
+            raise InvalidArgumentError(
+                f"indices has {n} rows, and the dispatch had {tokens} tokens: combine takes the indices that this rank"
+                " gave to dispatch (issue 475)"
+            )
+        arrays.check(indices, "indices", (tokens, self._topk), "int32")
+
+    def _check_weights(self, weights: Any, received: int) -> bool:
+        """Tell whether there are weights; an empty array has none."""
+        arrays.kind_of(weights, "weights")
+        shape = tuple(weights.shape)
+        if 0 in shape:
+            return False
+        if len(shape) != 2 or shape[1] != self._topk or shape[0] < received:
+            raise InvalidArgumentError(f"weights has the shape {shape}, want ({received} or more, {self._topk})")
+        arrays.check(weights, "weights", (shape[0], shape[1]), "float32")
+        return True
+
+    def _receive(self, is_combine: bool, flags: int) -> int:
+        """End a phase. What a signal handler raises meanwhile leaves it as it is."""
+        try:
+            rows: int = self._fast.ep_recv(self._handle, is_combine, flags)
+        except MoriError:
+            self._dispatching = self._combining = ""
+            raise
+        self._kept.clear()
+        return rows
+
+    def _check_split(self, act: str) -> None:
+        if not self._is_split:
+            raise InvalidArgumentError(f"{act} needs kernel_type AsyncLL, this op has {self.config.kernel_type}")
+
+    def _check_routing(self, act: str, both: bool) -> None:
+        if self.config.kernel_type not in _WITH_ROUTING:
+            raise NotImplementedError(
+                f"{act} with a routing handle needs kernel_type IntraNode or InterNodeV1, this op has"
+                f" {self.config.kernel_type}"
+            )
+        if both:
+            raise InvalidArgumentError("dispatch takes routing or return_routing, not both")
+
+    def _snapshot(self, kind: Kind) -> EpDispatchRoutingHandle:
+        slots = arrays.empty(kind, (self._tokens * self._topk,), "int32")
+        _core.call("EPSlots", self._handle, arrays.address(kind, slots), len(slots))
+        total = arrays.copy(kind, self._buffers.total(kind))
+        positions = arrays.copy(kind, self._buffers.positions(kind)[: self._received])
+        none = (arrays.empty(kind, (0,), "int32"), arrays.empty(kind, (0,), "int32"))
+        return EpDispatchRoutingHandle(slots, *none, total, positions, self._tokens)
+
+    # Queries
+
+    @property
+    def local_expert_count(self) -> Any:
+        """How many choices of the received rows name each expert of this rank: int32 [num_experts_per_rank].
+
+        Filled by ``dispatch(call_local_expert_count=True)``, or by :meth:`dispatch_recv` if there are two phases.
+        """
+        return self._buffers.local_counts(self._kind)
+
+    def get_dispatch_src_token_pos(self) -> Any:
+        """Return where each received row came from: int32 [total_recv], the caller's own. Empty after combine.
+
+        :meth:`decode_send_flat_idx` takes a value apart.
+        """
+        rows = _core.call("EPReceived", self._handle)
+        return arrays.copy(self._kind, self._buffers.positions(self._kind)[:rows])
+
+    def decode_send_flat_idx(self, v: Any) -> tuple[Any, Any]:
+        """Return (source rank, token) of a value of :meth:`get_dispatch_src_token_pos`, or of an array of them.
+
+        It is rank * max_num_tokens_to_send() + token; with kernel type InterNode the factor is
+        max_num_inp_token_per_rank.
+        """
+        stride = self._sizes["position_stride"]
+        return v // stride, v % stride
+
+    def get_registered_combine_input_buffer(self, dtype: Any, hidden_dim: int = -1) -> Any:
+        """Return the buffer that combine reads in place: [max_recv, hidden_dim] of ``dtype``, torch's or numpy's.
+
+        Fill it between dispatch and combine. -1 stands for the configuration's hidden_dim.
+        """
+        hidden = self.config.hidden_dim if hidden_dim < 0 else hidden_dim
+        self._row_type(dtype)
+        room = self.config.hidden_dim * self.config.max_token_type_size
+        if not 0 < hidden <= self.config.hidden_dim or hidden * arrays.item_size(dtype) > room:
+            raise InvalidArgumentError(
+                f"rows of {hidden} elements of {arrays.name_of(dtype)}: the op has room for {self.config.hidden_dim} of"
+                f" {self.config.max_token_type_size} bytes"
+            )
+        return self._buffers.combine_in(arrays.kind_of_dtype(dtype) or self._kind, dtype, hidden)
+
+    def get_launch_config(
+        self, is_dispatch: bool = True, block_num: int = -1, rdma_block_num: int = -1, warp_per_block: int = -1
+    ) -> tuple[int, int, int]:
+        """Return (block_num, rdma_block_num, warp_per_block) of a launch on a GPU. Host memory has no launches."""
+        given = (block_num, rdma_block_num, warp_per_block)
+        return _launch.settings(self.config, self.launch_config_mode == "AUTO", is_dispatch, given)
+
+    def max_num_tokens_to_send_per_rank(self) -> int:
+        """Return how many tokens a rank may dispatch."""
+        return self._sizes["send_per_rank"]
+
+    def max_num_tokens_to_send(self) -> int:
+        """Return how many tokens all ranks together may dispatch."""
+        return self._sizes["send"]
+
+    def max_num_tokens_to_recv_per_rank(self) -> int:
+        """Return how many rows a rank has room for, for each source."""
+        return self._sizes["recv_per_rank"]
+
+    def max_num_tokens_to_recv(self) -> int:
+        """Return how many rows a rank has room for: max_recv."""
+        return self._sizes["recv"]
+
+    def reset(self) -> None:
+        """Do nothing: calls leave nothing behind that would have to be reset."""
+
+
+def _drop(handle: int, kept: list[Any]) -> None:
+    """Give up an op that nobody holds any more."""
+    if kept:
+        _abandoned.append(kept)
+    with contextlib.suppress(ForkError):  # the parent's op goes on without this child
+        _core.call("EPDrop", handle)
+
+
+def _torch_barrier(config: EpDispatchCombineConfig) -> None:
+    """Let torch's ranks meet if they are the same, so that what it has under way for them is done."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return
+    same = (distributed.get_rank(), distributed.get_world_size()) == (config.rank, config.world_size)
+    if same and distributed.get_backend() != "nccl":  # which would want a GPU for it
+        distributed.barrier()

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+"""Not here: the second version of the API stands on mori.cco, which this build lacks. Importing this module says so."""
+
+raise ImportError(
+    "mori.ops.dispatch_combine_v2 is not part of this build of mori, for it stands on mori.cco; mori.ops has"
+    " EpDispatchCombineOp",
+    name=__name__,
+)
