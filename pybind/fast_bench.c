@@ -16,15 +16,15 @@ static double now(void) {
 }
 
 // BEST runs a body, which the compiler may neither merge with the next round's nor leave out.
-#define BEST(body)                                     \
-	for (int64_t run = 0; run < runs; run++) {         \
-		double begin = now();                          \
-		for (int64_t i = 0; i < rounds; i++) {         \
-			body;                                      \
-			__asm__ volatile("" ::: "memory");         \
-		}                                              \
+#define BEST(body)                                      \
+	for (int64_t run = 0; run < runs; run++) {          \
+		double begin = now();                           \
+		for (int64_t i = 0; i < rounds; i++) {          \
+			body;                                       \
+			__asm__ volatile("" ::: "memory");          \
+		}                                               \
 		double took = (now() - begin) / (double)rounds; \
-		best = took < best ? took : best;              \
+		best = took < best ? took : best;               \
 	}
 
 #define USE(value) __asm__ volatile("" ::"r"(value)) // so that the form of an instruction that returns it is taken
@@ -53,7 +53,7 @@ double mori_raw(int kind, uint64_t dest, uint64_t source, uint64_t n, int64_t ro
 	return best;
 }
 
-// await looks at a flag until it is up; 0: it is not after a long time.
+// await_flag looks at a flag until it is up; 0: it is not after a long time.
 static int await_flag(const uint64_t *flag, uint64_t value) {
 	double begin = 0;
 	for (int64_t looks = 1; __atomic_load_n(flag, __ATOMIC_ACQUIRE) < value; looks++) {

@@ -1,92 +1,112 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Measures an OpenSHMEM library: 2 PEs of one host. Prints one line per measurement, "name nanoseconds", the best of some rounds.
-   oshcc -O2 oshmem.c && oshrun -np 2 ./a.out */
+/* Measures an OpenSHMEM library between 2 PEs of one host, as it is told by lines on standard input: "what bytes rounds runs", what being
+   put, put_quiet, get, fetch_add or barrier. Answers each with a line "what nanoseconds": of a round, in the fastest of the runs. The first
+   line of all names the library.
+   oshcc -O2 openshmem.c && echo put_quiet 8 5000 50 | oshrun -np 2 ./a.out */
 
 #include <shmem.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { MIB = 1 << 20, ROUNDS = 50 };
+enum { MIB = 1 << 20 };
+
+static long *asked;         /* symmetric: counts the measurements of barriers, which PE 1 joins; -1: it is over */
+static long *rounds, *runs; /* symmetric: of that measurement */
+static char *dest, *own;    /* dest is symmetric */
 
 static double now(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static char *sym, *own;
-static uint64_t *word;
-
-static void put8(void) {
-	shmem_putmem(word, own, 8, 1);
-	shmem_quiet();
-}
-static void put1m(void) {
-	shmem_putmem(sym, own, MIB, 1);
-	shmem_quiet();
-}
-static void get1m(void) { shmem_getmem(own, sym, MIB, 1); }
-static void add(void) { (void)shmem_long_atomic_fetch_add((long *)word, 3, 1); }
-
-/* Loads and stores of the peer's memory, as the library maps it. */
-static char *peer;
-static void copy1m(void) { memcpy(peer, own, MIB); }
-
-/* measure prints what PE 0 does, while PE 1 waits in the barrier. */
-static void measure(const char *name, void (*f)(void), int n) {
-	double best = 1e18;
-	for (int r = 0; r < ROUNDS && shmem_my_pe() == 0; r++) {
-		double begin = now();
-		for (int i = 0; i < n; i++)
-			f();
-		double took = (now() - begin) / n;
-		if (took < best)
-			best = took;
+#define FASTEST(body)                                    \
+	for (long r = 0; r < *runs; r++) {                   \
+		double begin = now();                            \
+		for (long i = 0; i < *rounds; i++) {             \
+			body;                                        \
+		}                                                \
+		double took = (now() - begin) / (double)*rounds; \
+		best = took < best ? took : best;                \
 	}
-	if (shmem_my_pe() == 0)
-		printf("%s %.1f\n", name, best);
+
+static double barriers(void) {
+	double best = 1e18;
 	shmem_barrier_all();
+	FASTEST(shmem_barrier_all());
+	return best;
 }
 
-static void barriers(int n) {
+/* measure is what PE 0 does; the other sleeps meanwhile, but for barriers. */
+static double measure(const char *what, size_t n) {
 	double best = 1e18;
-	for (int r = 0; r < ROUNDS; r++) {
-		shmem_barrier_all();
-		double begin = now();
-		for (int i = 0; i < n; i++)
-			shmem_barrier_all();
-		double took = (now() - begin) / n;
-		if (took < best)
-			best = took;
+	if (strcmp(what, "put") == 0 || strcmp(what, "put_quiet") == 0) {
+		FASTEST({ shmem_putmem(dest, own, n, 1); shmem_quiet(); });
+	} else if (strcmp(what, "get") == 0) {
+		FASTEST(shmem_getmem(own, dest, n, 1));
+	} else if (strcmp(what, "fetch_add") == 0) {
+		FASTEST((void)shmem_long_atomic_fetch_add((long *)dest, 1, 1));
+	} else if (strcmp(what, "barrier") == 0) {
+		shmem_long_p(rounds, *rounds, 1);
+		shmem_long_p(runs, *runs, 1);
+		shmem_fence();
+		shmem_long_p(asked, ++*asked, 1);
+		return barriers();
 	}
-	if (shmem_my_pe() == 0)
-		printf("barrier %.1f\n", best);
+	return best;
+}
+
+static void ask(void) {
+	char line[128], what[32];
+	unsigned long n;
+	while (fgets(line, sizeof line, stdin) != NULL) {
+		if (sscanf(line, "%31s %lu %ld %ld", what, &n, rounds, runs) != 4 || n > MIB || *rounds < 1 || *runs < 1) {
+			fprintf(stderr, "openshmem.c: not understood: %s", line);
+			break;
+		}
+		printf("%s %.2f\n", what, measure(what, n));
+		fflush(stdout);
+	}
+	shmem_long_p(asked, -1, 1);
+	shmem_quiet();
+}
+
+static void answer(void) {
+	for (long seen = 0; *(volatile long *)asked != -1;) {
+		if (shmem_long_test(asked, SHMEM_CMP_NE, seen) && *(volatile long *)asked != -1) {
+			seen++;
+			barriers();
+		} else {
+			usleep(200);
+		}
+	}
 }
 
 int main(void) {
+	char name[SHMEM_MAX_NAME_LEN];
 	shmem_init();
-	sym = shmem_malloc(MIB);
-	word = shmem_malloc(64);
+	dest = shmem_malloc(MIB);
+	asked = shmem_calloc(3, 64);
 	own = malloc(MIB);
-	if (sym == NULL || word == NULL || own == NULL || shmem_n_pes() != 2)
+	if (dest == NULL || asked == NULL || own == NULL || shmem_n_pes() != 2)
 		return 1;
-	memset(sym, 1, MIB);
-	memset(word, 0, 64);
+	rounds = asked + 8;
+	runs = asked + 16;
+	memset(dest, 0, MIB);
 	memset(own, 2, MIB);
 	shmem_barrier_all();
-	measure("put8", put8, 5000);
-	measure("put1m", put1m, 20);
-	measure("get1m", get1m, 20);
-	measure("add", add, 5000);
-	peer = shmem_ptr(sym, 1);
-	if (peer != NULL)
-		measure("copy1m", copy1m, 20);
-	barriers(2000);
-	fflush(stdout);
+	if (shmem_my_pe() == 0) {
+		shmem_info_get_name(name);
+		printf("%s\n", name);
+		fflush(stdout);
+		ask();
+	} else {
+		answer();
+	}
 	shmem_barrier_all();
 	shmem_global_exit(0); /* Open MPI 4.1 crashes in shmem_finalize on some hosts */
 }
