@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""`mori demo`: a prefill and a decode process move a paged KV cache, layer by layer, and verify every byte."""
+"""`mori demo`: programs that show a part of mori at work and verify every byte of it.
+
+* ``mori demo`` or ``mori demo kv``: a prefill and a decode process move a paged KV cache (mori.io)
+* ``mori demo shmem``: processes put and get round a ring and exchange all with all (mori.shmem)
+* ``mori demo moe``: a mixture-of-experts layer over several processes (mori.ops)
+"""
 
 from __future__ import annotations
+
+import importlib
+
+_DEMOS = {"kv": "_command", "shmem": "shmem", "moe": "moe"}
 
 
 def main(argv: list[str]) -> int:
     """Run ``mori demo`` with the arguments after its name and return the exit status."""
-    from ._command import main as command
-
-    return command(argv)
+    name, arguments = ("kv", argv) if not argv or argv[0] not in _DEMOS else (argv[0], argv[1:])
+    module = importlib.import_module(f"{__name__}.{_DEMOS[name]}")
+    status: int = module.main(arguments)
+    return status

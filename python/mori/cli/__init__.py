@@ -18,7 +18,7 @@ from . import _doctor, _env, _version
 
 _PASSED_ON = {
     "bench": "measure transfers beside the raw limits of this machine",
-    "demo": "move a paged KV cache between two processes",
+    "demo": "move a paged KV cache, exchange over symmetric memory, or run a mixture of experts; verify every byte",
 }
 
 
