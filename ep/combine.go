@@ -18,7 +18,7 @@ type Output struct {
 	HasWeights   bool   // weights travel with the rows, and their sums come back
 	Weights      uint64 // float32 [Rows, TopK] if HasWeights
 	Route        *Route // of the dispatch that brought the rows, if it is not the last one
-	Weighted     bool   // multiply each row by the weights that the token's rank gave its experts
+	Weighted     bool   // multiply each row by the weights that the token's rank gave its experts; a Route must be as the last dispatch was
 }
 
 // Combine brings every token's rows back to the token's rank and sums them, in float32, rounded once: Layout's CombineOut
@@ -100,8 +100,8 @@ func (o *Op) checkOutput(out Output) (plan *Plan, rows int, err error) {
 		}
 	}
 	switch {
-	case out.Weighted && out.Route != nil:
-		return nil, 0, fmt.Errorf("weighted, with a route, which has no weights: %w", ErrShape)
+	case out.Weighted && out.Route != nil && !o.plan.same(int32s(out.Route.Slots, out.Route.N*o.cfg.TopK)):
+		return nil, 0, fmt.Errorf("weighted, with the route of another dispatch than the last, whose weights are not kept: %w", ErrShape)
 	case out.Weighted && len(o.weights) != plan.Tokens()*o.cfg.TopK:
 		return nil, 0, fmt.Errorf("weighted, after a dispatch without weights: %w", ErrShape)
 	case !out.InPlace && out.Rows < rows:

@@ -311,8 +311,16 @@ func TestRoutesAreReplayed(t *testing.T) {
 			return err
 		}
 		made := j.experts(rows)
-		if _, err := j.Dispatch(tokensOf(cfg, j.cfg.Rank, 3).batch(cfg)); err != nil {
+		out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made), Route: route, Weighted: true}
+		if err := errors.Join(j.Combine(out), j.checkCombined(first, 1, true, false)); err != nil {
 			return err
+		}
+		other := tokensOf(cfg, j.cfg.Rank, 3)
+		if _, err := j.Dispatch(other.batch(cfg)); err != nil {
+			return err
+		}
+		if err := j.Combine(out); !errors.Is(err, ErrShape) && !(first.n == 0 && other.n == 0) {
+			return fmt.Errorf("weights of another dispatch were taken: %v", err)
 		}
 		for range 3 { // one combine after the other
 			out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made), Route: route}

@@ -128,6 +128,11 @@ func (p *Plan) findBases(slots []int32) {
 	}
 }
 
+// same tells whether this plan gives this routing map.
+func (p *Plan) same(slots []int32) bool {
+	return len(slots) == len(p.choices) && p.compare(slots) == nil
+}
+
 // compare looks whether this plan gives the same routing map.
 func (p *Plan) compare(slots []int32) error {
 	for t := range p.n {

@@ -99,10 +99,10 @@ class EpDispatchCombineOp(StandardMoE):
 
         Without it: when all ranks have dropped the op and all its results, the memory is freed as the next op is made.
         """
-        handle, self._handle = self._handle, 0
-        if handle:
+        if self._handle:
+            _shmem.collective("EPClose", self._handle)
             self._drop.detach()
-            _shmem.collective("EPClose", handle)
+            self._handle = 0
             self._kept.clear()
 
     # Dispatch
@@ -222,6 +222,7 @@ class EpDispatchCombineOp(StandardMoE):
             )
         except ReceiveCapError:
             self._begun(kind, n, weights)
+            self._received = self._count_received()
             raise
         self._begun(kind, n, weights)
         return self._buffers.dispatched(kind, dtype, hidden, scale_dtype)
@@ -281,7 +282,7 @@ class EpDispatchCombineOp(StandardMoE):
             call_reset: taken, and without effect.
             routing: the dispatch that brought the rows, if it is not the last one. total_recv is then left as it is.
             weighted: multiply each rank's row by the sum of the weights that the last dispatch was given for the
-                token's experts there.
+                token's experts there. With ``routing`` the last dispatch must have been of that routing.
 
         Returns:
             (out [max_num_inp_token_per_rank, h], out_weights float32 [.., top-k], or None without weights). Of both the
@@ -377,10 +378,16 @@ class EpDispatchCombineOp(StandardMoE):
         """End a phase. What a signal handler raises meanwhile leaves it as it is."""
         try:
             rows: int = self._fast.ep_recv(self._handle, is_combine, flags)
-        except MoriError:
+        except MoriError as err:
             self._dispatching = self._combining = ""
+            if isinstance(err, ReceiveCapError):
+                self._received = self._count_received()
             raise
         self._kept.clear()
+        return rows
+
+    def _count_received(self) -> int:
+        rows: int = _core.call("EPReceived", self._handle)
         return rows
 
     def _check_split(self, act: str) -> None:
@@ -419,8 +426,7 @@ class EpDispatchCombineOp(StandardMoE):
 
         :meth:`decode_send_flat_idx` takes a value apart.
         """
-        rows = _core.call("EPReceived", self._handle)
-        return arrays.copy(self._kind, self._buffers.positions(self._kind)[:rows])
+        return arrays.copy(self._kind, self._buffers.positions(self._kind)[: self._count_received()])
 
     def decode_send_flat_idx(self, v: Any) -> tuple[Any, Any]:
         """Return (source rank, token) of a value of :meth:`get_dispatch_src_token_pos`, or of an array of them.

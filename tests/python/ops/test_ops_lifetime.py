@@ -56,9 +56,9 @@ def test_close_frees_at_once_and_may_be_repeated(rank: Rank) -> None:
 
 
 @on_ranks(2)
-def test_arrays_keep_the_memory_of_an_op_that_was_dropped(rank: Rank) -> None:
+def test_arrays_keep_the_memory_of_an_op_that_was_dropped(rank: Rank, kind: str) -> None:
     op = new_op(rank)
-    out, *_ = op.dispatch(rows(rank, 3), None, None, everywhere(rank))
+    out, *_ = op.dispatch(rows(rank, 3, kind), None, None, everywhere(rank, 3, kind))
     last = out[5:6] if rank.me == 0 else None
     del op, out
     gc.collect()
