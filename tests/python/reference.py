@@ -3,7 +3,7 @@
 
 All ranks are here at once: a list with one entry per rank goes in and one comes out. Nothing is packed, sent,
 waited for or vectorised. Elements are float32 or one of ml_dtypes' small floats. Sums are made in float32, in the order
-of a token's choices, so that they can be compared bit for bit.
+of ranks, so that they can be compared bit for bit.
 
     config = Config(world_size=2, num_experts_per_rank=4, num_experts_per_token=2, max_num_inp_token_per_rank=8)
     rows = dispatch(config, tokens)                             # tokens[rank]: Tokens, rows[rank]: Rows
@@ -91,9 +91,8 @@ def rank_of(config: Config, expert: int) -> int | None:
 
 
 def destinations(config: Config, ids: Sequence[int]) -> list[int]:
-    """The ranks that one token goes to, each once, in the order of its choices."""
-    owners = [rank_of(config, int(expert)) for expert in ids]
-    return list(dict.fromkeys(rank for rank in owners if rank is not None))
+    """The ranks that one token goes to, each once, ascending."""
+    return sorted({rank for rank in (rank_of(config, int(expert)) for expert in ids) if rank is not None})
 
 
 def count_matrix(config: Config, tokens: Sequence[Tokens]) -> list[list[int]]:
