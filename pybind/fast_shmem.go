@@ -53,10 +53,11 @@ func number(n C.int64_t) int {
 //export moriShmemMove
 func moriShmemMove(kind C.int, dest, source, n C.uint64_t, target C.int64_t, mayWait C.int, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	far := p.far(target)
 	if far && mayWait == 0 {
 		return C.MORI_WOULD_WAIT
@@ -79,10 +80,11 @@ func moriShmemMove(kind C.int, dest, source, n C.uint64_t, target C.int64_t, may
 //export moriShmemStrided
 func moriShmemStrided(kind C.int, dest, source C.uint64_t, dst, sst C.int64_t, n, size C.uint64_t, target C.int64_t, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	act := p.IPut
 	if kind == C.MORI_GET {
 		act = p.IGet
@@ -93,10 +95,11 @@ func moriShmemStrided(kind C.int, dest, source C.uint64_t, dst, sst C.int64_t, n
 //export moriShmemPutSignal
 func moriShmemPutSignal(kind C.int, dest, source, n, sig, value C.uint64_t, op C.int, target C.int64_t, mayWait C.int, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	far := p.far(target)
 	if far && mayWait == 0 {
 		return C.MORI_WOULD_WAIT
@@ -114,10 +117,11 @@ func moriShmemPutSignal(kind C.int, dest, source, n, sig, value C.uint64_t, op C
 //export moriShmemAtomic
 func moriShmemAtomic(op, size C.int, dest, value, compare C.uint64_t, target C.int64_t, mayWait C.int, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	if mayWait == 0 && p.far(target) {
 		return C.MORI_WOULD_WAIT
 	}
@@ -131,10 +135,11 @@ func moriShmemAtomic(op, size C.int, dest, value, compare C.uint64_t, target C.i
 //export moriShmemOrder
 func moriShmemOrder(kind, mayWait C.int, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	if mayWait == 0 && (p.anyFar || kind == C.MORI_BARRIER_ALL || kind == C.MORI_SYNC_ALL) {
 		return C.MORI_WOULD_WAIT
 	}
@@ -154,10 +159,11 @@ func moriShmemOrder(kind, mayWait C.int, out *C.mori_reply) (answer C.int) {
 //export moriShmemSignalFetch
 func moriShmemSignalFetch(sig C.uint64_t, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	v, err := p.SignalFetch(uint64(sig))
 	return answerOf(v, err, out)
 }
@@ -165,10 +171,11 @@ func moriShmemSignalFetch(sig C.uint64_t, out *C.mori_reply) (answer C.int) {
 //export moriShmemSignalWait
 func moriShmemSignalWait(sig C.uint64_t, cmp C.int, value C.uint64_t, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	v, err := p.SignalWaitUntil(uint64(sig), shmem.Cmp(cmp), uint64(value))
 	return answerOf(v, err, out)
 }
@@ -176,10 +183,11 @@ func moriShmemSignalWait(sig C.uint64_t, cmp C.int, value C.uint64_t, out *C.mor
 //export moriShmemWait
 func moriShmemWait(how C.int, x *C.mori_wait, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
-	p, err := current()
+	p, err := enter()
 	if err != nil {
 		return answerOf(0, err, out)
 	}
+	defer p.leave()
 	q := question{pe: p, addr: uint64(x.addr), n: uint64(x.nelems), t: fabric.DataType(x._type), cmp: shmem.Cmp(x.cmp), test: how&C.MORI_TEST != 0}
 	if x.skip != nil {
 		q.status = unsafe.Slice((*bool)(unsafe.Pointer(x.skip)), int(x.nelems)) // C has 0 or 1 in each
@@ -228,6 +236,11 @@ func moriShmemTeamSize(id C.uint64_t, out *C.mori_reply) (answer C.int) {
 //export moriShmemTeam
 func moriShmemTeam(kind C.int, id C.uint64_t, c *C.mori_collective, out *C.mori_reply) (answer C.int) {
 	defer rescue(&answer)
+	p, err := enter()
+	if err != nil {
+		return answerOf(0, err, out)
+	}
+	defer p.leave()
 	t, err := team(uint64(id))
 	if err != nil {
 		return answerOf(0, err, out)

@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	"mori/core/bootstrap"
 	"mori/core/logging"
@@ -20,10 +22,16 @@ type pe struct {
 	anyFar bool   // that of some PE is not
 
 	qpPerPE int
+
+	calls   atomic.Int64 // hot ones that are on their way
+	closing atomic.Bool  // they shall end
 }
 
 // thePE is this process's, nil before init and after finalize.
 var thePE atomic.Pointer[pe]
+
+// callsEnd is how long finalize waits for calls of other threads. Those that wait are asked every 100 ms.
+const callsEnd = 3 * time.Second
 
 var errNoPE = coded("E_STATE", errors.New("mori.shmem is not initialised: call shmem_init_attr, shmem_torch_process_group_init, shmem_mpi_init or shmem_init first"))
 
@@ -32,6 +40,41 @@ func current() (*pe, error) {
 		return p, nil
 	}
 	return nil, errNoPE
+}
+
+// enter is current for calls that touch symmetric memory, which stays until leave.
+func enter() (*pe, error) {
+	p, err := current()
+	if err != nil {
+		return nil, err
+	}
+	if p.calls.Add(1); p.closing.Load() {
+		p.leave()
+		return nil, errNoPE
+	}
+	return p, nil
+}
+
+func (p *pe) leave() { p.calls.Add(-1) }
+
+// ask tells calls that wait whether to go on.
+func (p *pe) ask() error {
+	if p.closing.Load() {
+		return shmem.ErrClosed
+	}
+	return askPython()
+}
+
+// vacate keeps calls out, and waits for those on their way.
+func (p *pe) vacate() error {
+	p.closing.Store(true)
+	for begin := time.Now(); p.calls.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > callsEnd {
+			p.closing.Store(false)
+			return coded("E_STATE", fmt.Errorf("finalize while %d calls of mori.shmem are on their way", p.calls.Load()))
+		}
+	}
+	return nil
 }
 
 // ShmemUniqueID makes the id that ranks need to find each other, in hex.
@@ -100,7 +143,8 @@ func initialise(join func(context.Context) (bootstrap.Group, error)) (job uint64
 		if err != nil {
 			return 0, err
 		}
-		cfg.Log, cfg.Interrupt = logging.For("shmem"), askPython
+		p := &pe{qpPerPE: cfg.QPPerPE}
+		cfg.Log, cfg.Interrupt = logging.For("shmem"), p.ask
 		group, err := join(ctx)
 		if err != nil {
 			return 0, err
@@ -109,7 +153,7 @@ func initialise(join func(context.Context) (bootstrap.Group, error)) (job uint64
 		if err != nil {
 			return 0, err
 		}
-		p := &pe{World: w, mapped: make([]bool, w.NPEs()), qpPerPE: cfg.QPPerPE}
+		p.World, p.mapped = w, make([]bool, w.NPEs())
 		for i, peer := range w.Describe().Peers {
 			p.mapped[i] = peer.Path == "mapped" || peer.Path == "self"
 			p.anyFar = p.anyFar || !p.mapped[i]
@@ -119,15 +163,20 @@ func initialise(join func(context.Context) (bootstrap.Group, error)) (job uint64
 	})
 }
 
-// ShmemFinalize starts to end what init began. Without it there is nothing to do. JobResult: 0.
+// ShmemFinalize starts to end what init began. Without it there is nothing to do. Calls of other threads that wait get an error.
+// JobResult: 0.
 func ShmemFinalize() (job uint64, err error) {
 	defer guard(&err)
 	return collectives.start(func(ctx context.Context) (uint64, error) {
-		p := thePE.Swap(nil)
+		p := thePE.Load()
 		if p == nil {
 			return 0, nil
 		}
 		settleOps()
+		if err := p.vacate(); err != nil {
+			return 0, err
+		}
+		thePE.Store(nil)
 		teams.clear()
 		return 0, p.Finalize(ctx)
 	}), nil
@@ -181,4 +230,27 @@ func ShmemLog(text string) (n int, err error) {
 	defer guard(&err)
 	logging.For("shmem").Error(text)
 	return 0, nil
+}
+
+// ShmemDoctor returns what init would do here: how the heap would be made, and what a launcher has told, as JSON.
+func ShmemDoctor() (text string, err error) {
+	defer guard(&err)
+	cfg, err := shmem.ConfigFromEnv()
+	if err != nil {
+		return "", err
+	}
+	launcher := "none: this process would be the only PE"
+	switch l, ok, err := bootstrap.Launched(); {
+	case err != nil:
+		launcher = err.Error()
+	case ok:
+		launcher = fmt.Sprintf("%s: rank %d of %d", l.By, l.Rank, l.Size)
+	}
+	return toJSON(struct {
+		Heap     string `json:"symmetric heap"`
+		Bytes    uint64 `json:"bytes per PE"`
+		Node     string `json:"node"`
+		Timeout  string `json:"time limit of waits"`
+		Launcher string `json:"launcher"`
+	}{cfg.Mode.String() + " on host memory", cfg.HeapSize, cfg.NodeID, cfg.Timeout.String(), launcher})
 }

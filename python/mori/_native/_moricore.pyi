@@ -163,8 +163,13 @@ def pybind_ShmemDeregister(addr: int, size: int) -> int:
 def pybind_ShmemDescribe() -> str:
     """ShmemDescribe returns the heap's use and how each PE is reached, as JSON."""
 
+def pybind_ShmemDoctor() -> str:
+    """ShmemDoctor returns what init would do here: how the heap would be made, and what a launcher has told, as JSON."""
+
 def pybind_ShmemFinalize() -> int:
-    """ShmemFinalize starts to end what init began. Without it there is nothing to do. JobResult: 0."""
+    """ShmemFinalize starts to end what init began. Without it there is nothing to do. Calls of other threads that wait get an error.
+    JobResult: 0.
+    """
 
 def pybind_ShmemFree(addr: int) -> int:
     """ShmemFree starts to free what ShmemMalloc gave. JobResult: 0."""

@@ -26,6 +26,7 @@ _SECTIONS = (
     ("host.gpus", "GPUs", "none found"),
     ("cma", "Cross-memory attach (copies between processes of this host)", "unknown"),
     ("paths", "Path to each kind of peer, and why no better one", "unknown"),
+    ("shmem", "mori.shmem, if it were initialised here", "unknown"),
 )
 
 
@@ -49,8 +50,17 @@ def collect() -> dict[str, Any]:
     facts: dict[str, Any] = {"python": _python_facts()}
     try:
         facts.update(json.loads(_core.call("Doctor")))
+        facts["shmem"] = _shmem_facts()
     except MoriError as err:
         facts["problem"] = str(err)
+    return facts
+
+
+def _shmem_facts() -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(_core.call("ShmemDoctor"))
+    except MoriError as err:
+        return {"problem": str(err)}
     return facts
 
 

@@ -39,10 +39,25 @@ class TestDoctor:
         assert {"cpus", "numa", "nics", "gpus"} <= set(told["host"])
         assert isinstance(told["cma"]["ok"], bool)
         assert told["paths"]
+        assert told["shmem"]["bytes per PE"] > 0
+
+    def test_shmem_that_cannot_be(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MORI_SHMEM_DEVICE", "gpu")
+        assert "host memory only" in json.loads(out(capsys, "doctor", "--json"))["shmem"]["problem"]
 
     def test_text(self, capsys: pytest.CaptureFixture[str]) -> None:
         text = out(capsys, "doctor")
-        for title in ("Python", "CPUs", "NUMA", "Network", "RDMA", "GPUs", "Cross-memory attach", "Path to"):
+        for title in (
+            "Python",
+            "CPUs",
+            "NUMA",
+            "Network",
+            "RDMA",
+            "GPUs",
+            "Cross-memory attach",
+            "Path to",
+            "mori.shmem",
+        ):
             assert title in text
 
     def test_paths_give_reasons(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,8 @@ def test_many_cycles_leave_nothing(far: bool) -> None:
     try:
         unique_ids = [shmem.shmem_get_unique_id() for _ in range(20)]
         for descriptors, mappings in processes.run(cycles, unique_ids, 2):
-            assert descriptors[-1] <= descriptors[2] + 1, descriptors
+            # connections to a PE that has gone close a little later
+            assert min(descriptors[-5:]) <= min(descriptors[:5]), descriptors
             assert mappings[-1] == 0, mappings
     finally:
         processes.stop()
@@ -341,3 +342,27 @@ shmem_finalize()
     with Programs(2, program) as programs:
         for rank in range(2):
             assert programs.rest(rank) == (0, "[500, 500, 500, 500]", "")
+
+
+def test_finalize_ends_the_waits_of_other_threads() -> None:
+    program = """
+import threading
+join()
+words = mori_shmem_create_tensor((1,), np.int64)
+waiter = threading.Thread(target=lambda: failed(lambda: shmem_wait_until(words, SHMEM_CMP_EQ, 1)))
+waiter.start()
+time.sleep(0.3)
+say(shmem_finalize())
+waiter.join()
+try:
+    shmem_mype()
+except RuntimeError:
+    join(shmem_get_unique_id())
+    say(shmem_npes(), shmem_finalize())
+"""
+    with Programs(1, program) as programs:
+        status, out, complaints = programs.rest(0)
+        assert (status, complaints) == (0, "")
+        lines = sorted(out.splitlines())
+        assert lines[:2] == ["0", "1 0"]
+        assert "finalized" in lines[2]

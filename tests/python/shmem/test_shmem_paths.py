@@ -25,22 +25,6 @@ SETTINGS: dict[str, dict[str, str]] = {
 }
 
 
-def set_node(rank: Rank, node: str) -> None:
-    """Before the world is made: the environment is read at init."""
-    import os
-
-    del rank
-    os.environ["MORI_NODE_ID"] = node
-
-
-def hosts(names: list[str], **environment: str) -> Ranks:
-    """Ranks on hosts with these names."""
-    made = Ranks(0, {**HEAP, **environment})
-    made.size = len(names)
-    made.run(set_node, Each(names))
-    return made.world(len(names), anew=True)
-
-
 def everything(rank: Rank, mapped: bool, bytes_each: int) -> str:
     """Use each kind of call once, with its result checked; return how the next PE is reached."""
     n, me, after, before = rank.size, rank.me, (rank.me + 1) % rank.size, (rank.me - 1) % rank.size
@@ -129,18 +113,18 @@ def made() -> Iterator[list[Ranks]]:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_settings(made: list[Ranks], setting: str) -> None:
-    world = hosts(["here"] * 2, **SETTINGS[setting])
+    world = Ranks(2, {**HEAP, **SETTINGS[setting]})
     made.append(world)
     paths = world.run(everything, setting != "one host, no mapping", 1 << 20)
     assert all((path == "mapped") is (setting != "one host, no mapping") for path in paths), paths
 
 
-@pytest.mark.parametrize("names", [["a", "a", "b", "b"], ["a", "b", "c"]], ids=lambda names: "-".join(names))
-def test_hosts(made: list[Ranks], names: list[str]) -> None:
-    world = hosts(names)
-    made.append(world)
-    near = [names[pe] == names[(pe + 1) % len(names)] for pe in range(len(names))]
-    paths = world.run(everything, Each(near), 1 << 20)
+@pytest.mark.parametrize(("size", "hosts"), [(4, 2), (3, 3), (3, 2), (8, 2)])
+def test_hosts(ranks: Ranks, size: int, hosts: int) -> None:
+    """Rank r is on host r % hosts."""
+    ranks.world(size, hosts)
+    near = [pe % hosts == (pe + 1) % size % hosts for pe in range(size)]
+    paths = ranks.run(everything, Each(near), 1 << 20)
     assert [path == "mapped" for path in paths] == near, paths
     assert all(path in ("mapped", "tcp") for path in paths)
 
@@ -159,11 +143,10 @@ def copy_of_a_far_tensor(rank: Rank) -> str:
     return ""
 
 
-def test_what_is_far_is_not_mapped(made: list[Ranks]) -> None:
-    world = hosts(["a", "b", "a"])
-    made.append(world)
-    assert world.run(shared_team) == [(0, 2), (0, 1), (1, 2)]
-    said = world.run(copy_of_a_far_tensor)
+def test_what_is_far_is_not_mapped(ranks: Ranks) -> None:
+    ranks.world(3, hosts=2)
+    assert ranks.run(shared_team) == [(0, 2), (0, 1), (1, 2)]
+    said = ranks.run(copy_of_a_far_tensor)
     assert "PE 1" in said[0]
     assert "PE 2" in said[1]
     assert said[2] == ""
