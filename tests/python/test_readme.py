@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The first program of the README does what the README says."""
+"""The programs of the README do what the README says."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,12 +11,32 @@ from pathlib import Path
 
 import pytest
 
+from support import need_mpi
+
 README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def programs() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_second_program() -> None:
+    pytest.importorskip("numpy")
+    (program,) = programs()[1:]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "PE 0 of 1 has the row of PE 0"
+    four = need_mpi()
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    command = [four, *root, "--oversubscribe", "-np", "4", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")[:-1]) == [f"PE {i} of 4 has the row of PE {(i - 1) % 4}" for i in range(4)]
 
 
 def test_first_program() -> None:
     pytest.importorskip("numpy")
-    (program,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    program = programs()[0]
     promised = re.search(r"It prints `(.*?)`", README.read_text())
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
