@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""mori.ops against the reference: any shapes, element types, routings and numbers of tokens, on 1 to 8 ranks."""
+"""mori.ops against the reference: any shapes, element types, routings and numbers of tokens, on 1 to 8 ranks.
+
+MORI_EXAMPLES=1000 in the environment tries that many of each kind.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,11 +28,11 @@ KERNELS = ("IntraNode", "InterNode", "InterNodeV1", "InterNodeV1LL", "AsyncLL", 
 FLOATS = ("float32", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz")
 
 few = settings(
-    max_examples=30,
+    max_examples=int(os.environ.get("MORI_EXAMPLES", "30")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(300 if "MORI_EXAMPLES" not in os.environ else 0)
 
 
 @dataclass
