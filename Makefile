@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race soak bench bench-fabric bench-once lint generate wheel dev dev-torch clean
+.PHONY: help demo test test-race soak bench bench-fabric bench-once lint generate kernels wheel dev dev-torch clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -51,6 +51,9 @@ lint: dev ## gofmt, go vet, staticcheck, ruff, mypy
 
 generate: ## write the files that are made from others: type stubs, version
 	go run ./tools/stubgen
+
+kernels: ## compile the GPU kernels of native/kernels for NVIDIA and AMD; wants clang-19 and lld-19
+	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/kernels.py
 
 wheel: dev ## build dist/mori-*.whl for the Python of .venv
 	@rm -rf build/lib* build/bdist*

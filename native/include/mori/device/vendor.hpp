@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+/// The one place that tells GPU vendors apart: which compiler reads this, how wide a warp is, who a thread is, and how
+/// the threads of a warp and of a block meet. Kernels are written once above it; branches on MORI_DEVICE_* occur in the
+/// headers of this folder only.
+///
+/// It needs no vendor SDK: no header of CUDA or ROCm is included, so a plain clang makes the code for both:
+///
+///     clang++ -x cuda --cuda-gpu-arch=sm_90    --cuda-device-only -nocudainc -nocudalib ...
+///     clang++ -x hip  --offload-arch=gfx942    --cuda-device-only -nogpuinc  -nogpulib  ...
+///     nvcc -x cu ...
+///     c++ -std=c++17 ...            the CPU build: threads stand in for lanes, see cpu.hpp
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__HIP__)
+#define MORI_DEVICE_HIP 1
+#elif defined(__CUDACC__) || defined(__CUDA__)
+#define MORI_DEVICE_CUDA 1
+#else
+#define MORI_DEVICE_CPU 1
+#endif
+
+#if defined(MORI_DEVICE_CPU)
+#define MORI_DEVICE_INLINE inline
+#define MORI_DEVICE_KERNEL
+#define MORI_DEVICE_UNROLL
+#else
+#define MORI_DEVICE_INLINE __attribute__((device)) inline __attribute__((always_inline))
+#define MORI_DEVICE_KERNEL __attribute__((global))
+#define MORI_DEVICE_UNROLL _Pragma("unroll")
+#endif
+
+/// sm_90 and up copy between global and shared memory by an engine of the SM, see CopyStream.
+#if defined(MORI_DEVICE_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define MORI_DEVICE_BULK_COPY 1
+#endif
+
+#if defined(MORI_DEVICE_CPU)
+#include "mori/device/cpu.hpp"
+#endif
+
+namespace mori::device {
+
+/// Lanes of a warp: 64 on AMD's CDNA, which calls it a wave. On the CPU it is small, so that a warp is few threads.
+#if defined(MORI_DEVICE_HIP)
+constexpr uint32_t kWarpSize = 64;
+#elif defined(MORI_DEVICE_CUDA)
+constexpr uint32_t kWarpSize = 32;
+#else
+constexpr uint32_t kWarpSize = cpu::kLanes;
+#endif
+
+#if defined(MORI_DEVICE_CUDA)
+#define MORI_DEVICE_SPECIAL_REGISTER(function, name)        \
+    MORI_DEVICE_INLINE uint32_t function() {                \
+        uint32_t value = 0;                                 \
+        asm("mov.u32 %0, %%" name ";" : "=r"(value));       \
+        return value;                                       \
+    }
+MORI_DEVICE_SPECIAL_REGISTER(threadInBlock, "tid.x")
+MORI_DEVICE_SPECIAL_REGISTER(blockSize, "ntid.x")
+MORI_DEVICE_SPECIAL_REGISTER(blockInGrid, "ctaid.x")
+MORI_DEVICE_SPECIAL_REGISTER(gridBlocks, "nctaid.x")
+MORI_DEVICE_SPECIAL_REGISTER(laneInWarp, "laneid")
+#undef MORI_DEVICE_SPECIAL_REGISTER
+#elif defined(MORI_DEVICE_HIP)
+MORI_DEVICE_INLINE uint32_t threadInBlock() { return __builtin_amdgcn_workitem_id_x(); }
+MORI_DEVICE_INLINE uint32_t blockSize() { return __builtin_amdgcn_workgroup_size_x(); }
+MORI_DEVICE_INLINE uint32_t blockInGrid() { return __builtin_amdgcn_workgroup_id_x(); }
+MORI_DEVICE_INLINE uint32_t gridBlocks() { return __builtin_amdgcn_grid_size_x() / blockSize(); }
+MORI_DEVICE_INLINE uint32_t laneInWarp() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)); }
+#else
+MORI_DEVICE_INLINE uint32_t threadInBlock() { return cpu::self.thread; }
+MORI_DEVICE_INLINE uint32_t blockSize() { return cpu::self.block->threads; }
+MORI_DEVICE_INLINE uint32_t blockInGrid() { return cpu::self.block->index; }
+MORI_DEVICE_INLINE uint32_t gridBlocks() { return cpu::self.block->blocks; }
+MORI_DEVICE_INLINE uint32_t laneInWarp() { return cpu::self.thread % cpu::kLanes; }
+#endif
+
+/// Blocks are one-dimensional and whole warps.
+MORI_DEVICE_INLINE uint32_t warpInBlock() { return threadInBlock() / kWarpSize; }
+MORI_DEVICE_INLINE uint32_t warpsPerBlock() { return blockSize() / kWarpSize; }
+MORI_DEVICE_INLINE uint32_t warpInGrid() { return blockInGrid() * warpsPerBlock() + warpInBlock(); }
+MORI_DEVICE_INLINE uint32_t gridWarps() { return gridBlocks() * warpsPerBlock(); }
+
+/// All threads of the block meet; what each did to memory before is seen by all of them after.
+MORI_DEVICE_INLINE void blockSync() {
+#if defined(MORI_DEVICE_CUDA)
+    asm volatile("bar.sync 0;" ::: "memory");
+#elif defined(MORI_DEVICE_HIP)
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+#else
+    cpu::self.block->all.wait();
+#endif
+}
+
+/// All lanes of the warp meet; what each did to memory before is seen by all of them after.
+MORI_DEVICE_INLINE void warpSync() {
+#if defined(MORI_DEVICE_CUDA)
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+#elif defined(MORI_DEVICE_HIP)
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+#else
+    cpu::self.warp().sync();
+#endif
+}
+
+/// The value that lane ``from`` has; all lanes call it with the same ``from``. It orders no memory.
+MORI_DEVICE_INLINE uint64_t warpBroadcast(uint64_t value, uint32_t from) {
+#if defined(MORI_DEVICE_CUDA)
+    uint32_t low = 0;
+    uint32_t high = 0;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(low) : "r"(uint32_t(value)), "r"(from));
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(high) : "r"(uint32_t(value >> 32)), "r"(from));
+    return uint64_t(high) << 32 | low;
+#elif defined(MORI_DEVICE_HIP)
+    const uint32_t low = uint32_t(__builtin_amdgcn_readlane(int(uint32_t(value)), int(from)));
+    const uint32_t high = uint32_t(__builtin_amdgcn_readlane(int(uint32_t(value >> 32)), int(from)));
+    return uint64_t(high) << 32 | low;
+#else
+    return cpu::self.warp().broadcast(laneInWarp(), value, from);
+#endif
+}
+
+/// One bit a lane: whose ``mine`` is true. It orders no memory.
+MORI_DEVICE_INLINE uint64_t warpBallot(bool mine) {
+#if defined(MORI_DEVICE_CUDA)
+    uint32_t bits = 0;
+    asm volatile(
+        "{\n\t.reg .pred mine;\n\tsetp.ne.u32 mine, %1, 0;\n\tvote.sync.ballot.b32 %0, mine, 0xffffffff;\n\t}"
+        : "=r"(bits)
+        : "r"(uint32_t(mine)));
+    return bits;
+#elif defined(MORI_DEVICE_HIP)
+    return __builtin_amdgcn_ballot_w64(mine);
+#else
+    return cpu::self.warp().ballot(laneInWarp(), mine);
+#endif
+}
+
+MORI_DEVICE_INLINE uint32_t bitCount(uint64_t bits) { return uint32_t(__builtin_popcountll(bits)); }
+
+/// Ends the kernel with an error that the host sees at its next call.
+MORI_DEVICE_INLINE void trap() {
+#if defined(MORI_DEVICE_CUDA)
+    asm volatile("trap;");
+#else
+    __builtin_trap();
+#endif
+}
+
+}  // namespace mori::device

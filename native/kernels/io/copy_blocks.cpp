@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Copies a list of segments: the KV cache's blocks, wherever they lie. See mori/io/copy_blocks.hpp.
+//
+// Laid end to end the segments are one run of bytes; every warp takes an equal share of it. So a long segment is cut, short
+// ones are packed, and no warp waits for another until the last block tells that all is done.
+#include "mori/io/copy_blocks.hpp"
+
+#include "mori/device/atomic.hpp"
+#include "mori/device/copy_stream.hpp"
+
+namespace mori::io {
+namespace {
+
+using namespace mori::device;
+
+/// Shares begin on lines of their segment: what two warps write has no line in common.
+constexpr uint64_t kLine = 128;
+
+/// A run of bytes of the list, from begin up to end.
+struct Share {
+    uint64_t begin, end;
+};
+
+MORI_DEVICE_INLINE Share shareOfWarp(uint64_t total) {
+    const uint64_t warps = gridWarps();
+    const uint64_t mine = warpInGrid();
+    const uint64_t each = total / warps;
+    const uint64_t rest = total % warps;  // the first ones take a byte more
+    const uint64_t begin = mine * each + (mine < rest ? mine : rest);
+    return {begin, begin + each + (mine < rest ? 1 : 0)};
+}
+
+/// The last segment that begins at or before the byte. Each lane looks at one of kWarpSize places a round, so a list of
+/// thousands takes three rounds of a memory's latency.
+MORI_DEVICE_INLINE uint64_t findSegment(const Segment* segments, uint64_t count, uint64_t byte) {
+    uint64_t low = 0;
+    while (count > 1) {
+        const uint64_t step = (count + kWarpSize - 1) / kWarpSize;
+        const uint64_t place = laneInWarp() * step;
+        const bool before = place < count && loadOnce<uint64_t>(&segments[low + place].before) <= byte;
+        const uint64_t skipped = (bitCount(warpBallot(before)) - 1) * step;  // lane 0's place is never behind the byte
+        low += skipped;
+        count = count - skipped < step ? count - skipped : step;
+    }
+    return low;
+}
+
+/// The part of the byte's distance into a segment that is left to the warp before: whole lines.
+MORI_DEVICE_INLINE uint64_t cut(uint64_t byte, uint64_t before) {
+    return byte > before ? (byte - before) / kLine * kLine : 0;
+}
+
+MORI_DEVICE_INLINE Segment broadcast(const Segment& own, uint32_t lane) {
+    return {warpBroadcast(own.destination, lane), warpBroadcast(own.source, lane), warpBroadcast(own.bytes, lane),
+            warpBroadcast(own.before, lane)};
+}
+
+/// The lane's segment of the kWarpSize that begin at index; an empty one behind the list's end.
+MORI_DEVICE_INLINE Segment loadSegment(const CopyBlocksArgs& args, uint64_t index) {
+    index += laneInWarp();
+    if (index >= args.count) {
+        return {};
+    }
+    union {
+        Chunk chunks[2];
+        Segment segment;
+    } loaded;
+    loaded.chunks[0] = loadOnce<Chunk>(&args.segments[index].destination);
+    loaded.chunks[1] = loadOnce<Chunk>(&args.segments[index].bytes);
+    return loaded.segment;
+}
+
+MORI_DEVICE_INLINE void copyShare(const CopyBlocksArgs& args, Share share, CopyStream& stream) {
+    uint64_t index = findSegment(args.segments, args.count, share.begin);
+    Segment next = loadSegment(args, index);
+    for (; index < args.count; index += kWarpSize) {
+        const Segment own = next;
+        // While these are copied, the next ones are on their way: the list may be in the host's memory.
+        next = loadSegment(args, index + kWarpSize);
+        const uint64_t left = args.count - index;
+        const uint32_t here = left < kWarpSize ? uint32_t(left) : kWarpSize;
+        for (uint32_t i = 0; i < here; i++) {
+            const Segment segment = broadcast(own, i);
+            if (segment.before >= share.end) {
+                return;
+            }
+            const uint64_t begin = cut(share.begin, segment.before);
+            const bool whole = segment.before + segment.bytes <= share.end;
+            const uint64_t end = whole ? segment.bytes : cut(share.end, segment.before);
+            if (begin < end) {
+                stream.copy(reinterpret_cast<char*>(segment.destination) + begin,
+                            reinterpret_cast<const char*>(segment.source) + begin, end - begin);
+            }
+        }
+    }
+}
+
+/// The last block of the grid to come here tells the host.
+MORI_DEVICE_INLINE void tellDone(const CopyBlocksArgs& args) {
+    if (args.arrivals == nullptr) {
+        return;
+    }
+    blockSync();
+    if (threadInBlock() != 0) {
+        return;
+    }
+    fence<Scope::system>();  // this block's copies, before its arrival
+    if (atomicAdd<Scope::device, Order::relaxed>(args.arrivals, 1u) != gridBlocks() - 1) {
+        return;
+    }
+    fence<Scope::system>();  // all arrivals, before the word
+    atomicStore<Scope::device, Order::relaxed>(args.arrivals, 0u);
+    atomicStore<Scope::system, Order::release>(args.completion, args.completionValue);
+}
+
+}  // namespace
+}  // namespace mori::io
+
+extern "C" MORI_DEVICE_KERNEL void mori_io_copy_blocks(const mori::io::CopyBlocksArgs args) {
+    const mori::io::Share share = mori::io::shareOfWarp(args.total);
+    mori::device::CopyStream stream;
+    if (share.begin < share.end) {
+        mori::io::copyShare(args, share, stream);
+    }
+    stream.finish();
+    mori::io::tellDone(args);
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""The committed GPU kernels are what the compiler makes of the sources, and have the instructions they need."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mori import _kernels
+from support import cannot
+
+ROOT = Path(__file__).resolve().parents[3]
+ARCHITECTURES = ["sm_80", "sm_90", "gfx90a", "gfx942"]
+KERNEL = ROOT / "native" / "kernels" / "io" / "copy_blocks.cpp"
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("kernels_tool", ROOT / "tools" / "kernels.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def need_clang(tool: ModuleType) -> None:
+    if shutil.which(tool.COMPILER) is None:
+        cannot("clang", "clang-19 is not installed")
+
+
+def manifest() -> dict:
+    return json.loads((_kernels.DIRECTORY / "manifest.json").read_text())
+
+
+def test_sources_have_not_changed_since(tool: ModuleType) -> None:
+    assert manifest()["sources"] == tool.sources(), "native has changed: run make kernels"
+
+
+def test_products_are_those_of_the_manifest(tool: ModuleType) -> None:
+    there = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in _kernels.DIRECTORY.iterdir()
+        if path.suffix in (".ptx", ".hsaco")
+    }
+    assert there == manifest()["products"]
+    assert sorted(there) == sorted(
+        tool.product(source, architecture) for source in tool.kernels() for architecture in ARCHITECTURES
+    )
+
+
+@pytest.mark.timeout(300)
+def test_building_again_changes_nothing(tool: ModuleType, need_clang: None, tmp_path: Path) -> None:
+    tool.build(tmp_path)
+    for name in sorted(manifest()["products"]):
+        made, committed = (tmp_path / name).read_bytes(), (_kernels.DIRECTORY / name).read_bytes()
+        assert made == committed, (
+            f"{name} differs: run make kernels (committed by {manifest()['compiler']}, here is {tool.compiler()[1]})"
+        )
+
+
+def test_a_kernel_that_does_not_compile_is_named(tool: ModuleType, need_clang: None, tmp_path: Path) -> None:
+    broken = ROOT / "native" / "kernels" / "testdata" / "copy_blocks.cpp"  # for the CPU alone
+    with pytest.raises(tool.CannotCompile, match=r"copy_blocks\.cpp: exit status 1"):
+        tool.assembly(broken, "sm_90")
+
+
+def has_run(words: list[str], run: list[str]) -> bool:
+    return any(words[i : i + len(run)] == run for i in range(len(words)))
+
+
+def ptx(architecture: str) -> str:
+    return (_kernels.DIRECTORY / f"io_copy_blocks.{architecture}.ptx").read_text()
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_ptx_has_what_speed_and_order_need(architecture: str) -> None:
+    code = ptx(architecture)
+    assert ".visible .entry mori_io_copy_blocks(" in code
+    assert f".target {architecture}" in code
+    # A lane has eight loads of 16 bytes under way before its first store.
+    accesses = re.findall(r"(?:ld|st)\.global[.:\w]*", code)
+    assert has_run(accesses, ["ld.global.L1::no_allocate.v4.u32"] * 8 + ["st.global.v4.u32"] * 8)
+    # The copies, the arrival, and only then the word: each for the whole system.
+    told = code[code.index("fence.acq_rel.sys") :]
+    order = ["fence.acq_rel.sys", "atom.add.relaxed.gpu", "fence.acq_rel.sys", "st.release.sys.u64"]
+    places = []
+    for word in order:
+        places.append(told.index(word, places[-1] + 1 if places else 0))
+    assert places == sorted(places)
+    assert ".local" not in code, "registers are spilled to memory"
+
+
+def test_only_ptx_of_sm_90_copies_in_bulk() -> None:
+    assert "cp.async.bulk" not in ptx("sm_80")
+    code = ptx("sm_90")
+    assert "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" in code
+    assert "cp.async.bulk.global.shared::cta.bulk_group" in code
+    # What the copy engine wrote is done, and seen by ordinary accesses, before the first fence.
+    ends = [code.index(word) for word in ("cp.async.bulk.wait_group 0", "fence.proxy.async;", "fence.acq_rel.sys")]
+    assert ends == sorted(ends)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx942"])
+def test_code_for_amd_has_what_speed_and_order_need(tool: ModuleType, need_clang: None, architecture: str) -> None:
+    code = tool.assembly(KERNEL, architecture)
+    accesses = re.findall(r"(?:global|flat)_(?:load|store)_\w+", code)
+    assert has_run(accesses, ["global_load_dwordx4"] * 8 + ["global_store_dwordx4"] * 8)
+    assert "flat_load_dwordx4" not in code
+    # gfx90a's one L2 is coherent within the GPU; its write-back for the system has no scope bits.
+    writeback = "buffer_wbl2 sc0 sc1" if architecture == "gfx942" else "buffer_wbl2"
+    told = code[code.rindex("s_barrier") :]
+    places = []
+    for word in (writeback, "global_atomic_add|flat_atomic_add", writeback, "global_store_dwordx2|flat_store_dwordx2"):
+        places.append(re.compile(word).search(told, places[-1] + 1 if places else 0).start())
+    assert places == sorted(places)
+    assert re.search(r"\.private_segment_fixed_size: 0\b", code), "registers are spilled to memory"
+
+
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx942"])
+def test_code_objects_are_for_amds_driver(architecture: str) -> None:
+    code = (_kernels.DIRECTORY / f"io_copy_blocks.{architecture}.hsaco").read_bytes()
+    assert code[:4] == b"\x7fELF"
+    assert int.from_bytes(code[18:20], "little") == 224  # EM_AMDGPU
+    assert b"mori_io_copy_blocks.kd" in code
+    assert f"amdgcn-amd-amdhsa--{architecture}".encode() in code

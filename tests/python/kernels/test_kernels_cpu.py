@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""The GPU kernels' own sources, compiled for the CPU with threads for lanes, under sanitizers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support import cannot
+
+ROOT = Path(__file__).resolve().parents[3]
+KERNELS = ROOT / "native" / "kernels"
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, timeout=250)
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
+def test_copies_of_any_size_and_alignment(sanitizers: str, tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        cannot("clang", "g++ is not installed")
+    program = tmp_path / "copy_blocks"
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread", f"-I{ROOT / 'native' / 'include'}"]
+    flags += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
+    sources = [str(KERNELS / "testdata" / "copy_blocks.cpp"), str(KERNELS / "io" / "copy_blocks.cpp")]
+    compiled = run("g++", *flags, "-o", str(program), *sources)
+    assert compiled.returncode == 0, compiled.stderr
+    ended = run(str(program))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout == "all ran\n"

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compile native/kernels for the GPUs of both vendors into python/mori/_kernels.
+
+The products are committed, so that neither users nor most builds need a compiler of GPU code: PTX, which NVIDIA's
+driver translates for its GPU, and AMD code objects. manifest.json tells from which sources, by which compiler. clang-19
+and lld-19 are all it takes (Debian and Ubuntu have both), no CUDA, no ROCm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "native" / "kernels"
+HEADERS = ROOT / "native" / "include"
+PRODUCTS = ROOT / "python" / "mori" / "_kernels"
+MANIFEST = "manifest.json"
+COMPILER = "clang++-19"
+LINKER = "ld.lld-19"
+
+COMMON = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-fno-ident", "-Inative/include"]
+# PTX 7.8 is what drivers of CUDA 11.8 and later read.
+CUDA = ["-x", "cuda", "--cuda-device-only", "--cuda-feature=+ptx78", "-nocudainc", "-nocudalib", "-S"]
+HIP = ["-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-fuse-cuid=none"]
+ARCHITECTURES = {
+    "sm_80": [*CUDA, "--cuda-gpu-arch=sm_80"],
+    "sm_90": [*CUDA, "--cuda-gpu-arch=sm_90"],
+    "gfx90a": [*HIP, "--offload-arch=gfx90a"],
+    "gfx942": [*HIP, "--offload-arch=gfx942"],
+}
+
+
+class CannotCompile(Exception):
+    """The compiler is missing, or it refused a kernel."""
+
+
+def kernels() -> list[Path]:
+    """Return the kernels' sources; each is one module of the driver."""
+    return sorted(path for path in SOURCES.rglob("*.cpp") if "testdata" not in path.parts)
+
+
+def product(source: Path, architecture: str) -> str:
+    """Return the file that a kernel becomes: io/copy_blocks.cpp is io_copy_blocks.sm_90.ptx and so on."""
+    name = "_".join(source.relative_to(SOURCES).with_suffix("").parts)
+    return f"{name}.{architecture}.{'ptx' if architecture.startswith('sm_') else 'hsaco'}"
+
+
+def compiler() -> tuple[str, str]:
+    """Return the compiler's path and what it says it is."""
+    found = shutil.which(COMPILER)
+    if found is None:
+        raise CannotCompile(f"clang-19 is not installed: no {COMPILER} in PATH")
+    if shutil.which(LINKER) is None:
+        raise CannotCompile(f"lld-19 is not installed: no {LINKER} in PATH")
+    version = subprocess.run([found, "--version"], check=True, capture_output=True, text=True, timeout=60)
+    return found, version.stdout.splitlines()[0]
+
+
+def assembly(source: Path, architecture: str) -> str:
+    """Return the instructions that a kernel becomes, as text."""
+    return _run([*ARCHITECTURES[architecture], "-S", "-o", "-"], source)
+
+
+def build(dest: Path) -> None:
+    """Compile every kernel for every architecture into ``dest`` and write the manifest."""
+    version = compiler()[1]
+    dest.mkdir(parents=True, exist_ok=True)
+    products = {}
+    for source in kernels():
+        for architecture, flags in ARCHITECTURES.items():
+            name = product(source, architecture)
+            _run([*flags, "-o", str(dest / name)], source)
+            (dest / name).chmod(0o644)
+            products[name] = _digest(dest / name)
+    manifest = {"compiler": version, "sources": sources(), "products": products}
+    (dest / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    for stale in [*dest.glob("*.ptx"), *dest.glob("*.hsaco")]:
+        if stale.name not in products:
+            stale.unlink()
+
+
+def sources() -> dict[str, str]:
+    """Return the digest of each file that goes into the products."""
+    files = sorted([*SOURCES.rglob("*.cpp"), *HEADERS.rglob("*.hpp")])
+    return {path.relative_to(ROOT).as_posix(): _digest(path) for path in files if "testdata" not in path.parts}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _run(flags: list[str], source: Path) -> str:
+    # Relative paths and no locale: the products depend on the sources alone.
+    command = [compiler()[0], *COMMON, *flags, source.relative_to(ROOT).as_posix()]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, "LC_ALL": "C"}
+    )
+    if ended.returncode != 0:
+        raise CannotCompile(f"{' '.join(command)}: exit status {ended.returncode}\n{ended.stderr}")
+    return ended.stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dest", type=Path, default=PRODUCTS, help="where the products go (default: %(default)s)")
+    dest = parser.parse_args().dest
+    try:
+        build(dest)
+    except CannotCompile as err:
+        sys.exit(f"error: {err}")
+    for path in sorted(dest.glob("*.*")):
+        if path.suffix in (".ptx", ".hsaco"):
+            print(f"{path.stat().st_size:8} {path.name}")
+
+
+if __name__ == "__main__":
+    main()
