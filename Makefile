@@ -32,8 +32,8 @@ test-race: dev ## the Go tests under the race detector, in random order
 soak: ## ten minutes of random transfers, cuts, loss, stops and kills, every byte checked; SOAK=1h for longer
 	MORI_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run TestSoak ./tests/go/reliability
 
-bench: dev ## speed of mori.io beside the raw limits of this machine
-	@$(PY) -m mori bench io $(ARGS)
+bench: dev ## speed of mori.io beside the raw limits of this machine; WHAT=shmem or WHAT=ep for the others
+	@$(PY) -m mori bench $(or $(WHAT),io) $(ARGS)
 
 bench-fabric: ## messages between two processes beside libfabric's fi_pingpong, where that is installed
 	$(GO) test -run '^$$' -bench PingPong -benchtime=300ms ./core/provider/tcp ./core/provider/shm

@@ -6,64 +6,69 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path as FilePath
+from types import ModuleType
 
-from . import moves, plot, report, watches
-from .cases import CASES, Case, choose
+from . import ep_suite, io_suite, plot, report, shmem_suite
 from .machine import this_machine
 from .measure import Result, WrongBytes, run
 from .moves import TransferFailed
 from .process import RemoteError
 from .progress import Bar, bar
-from .rig import Effort, PathUnavailable, Rig
+from .rig import PathUnavailable
+from .suite import Suite, Unavailable
 
-_PLANS = {
-    "stream": moves.stream,
-    "latency": moves.latency,
-    "submit": moves.submit,
-    "poll": watches.poll,
-    "idle": watches.idle,
-    "leak": watches.leak,
+_SUITES: dict[str, tuple[ModuleType, Callable[[argparse.Namespace], Suite]]] = {
+    "io": (io_suite, io_suite.IO),
+    "shmem": (shmem_suite, shmem_suite.Shmem),
+    "ep": (ep_suite, ep_suite.EP),
+}
+_SUMMARIES = {
+    "io": "transfers of mori.io between two processes",
+    "shmem": "one-sided operations, atomics and barriers of mori.shmem",
+    "ep": "dispatch and combine of mori.ops",
 }
 
 
 def main(argv: list[str]) -> int:
     """0: every case ran, whatever the figures; 1: a case could not run or moved wrong bytes; 2: bad arguments."""
-    parser = _parser()
+    parser, parsers = _parsers()
     args = parser.parse_args(argv)
+    parser = parsers[args.what]
     try:
-        cases = choose(args.cases, args.path)
+        suite = _SUITES[args.what][1](args)
     except ValueError as err:
         parser.error(str(err))
     if args.plot and (trouble := plot.trouble(args.plot)):
         parser.error(trouble)
     try:
-        return _run_all(cases, args)
-    except (RemoteError, OSError) as err:
+        return _run_all(suite, args)
+    except (RemoteError, Unavailable, OSError) as err:
         print(f"mori bench: {err}", file=sys.stderr)
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     parser = argparse.ArgumentParser(
-        prog="mori bench",
-        description="Measure transfers between two processes and, in turns with them, the raw limits of this machine: "
-        "a plain process_vm_readv loop and a plain TCP stream. Every byte that was moved is verified.",
+        prog="mori bench", description="Measure transfers beside the raw limits of this machine, in one run."
     )
-    parser.add_argument("what", choices=["io"], help="what to measure")
+    whats = parser.add_subparsers(dest="what", metavar="what", required=True)
+    parsers = {}
+    for name, (module, _) in _SUITES.items():
+        parsers[name] = whats.add_parser(name, help=_SUMMARIES[name], description=module.DESCRIPTION)
+        _options(parsers[name], module.NAMES)
+        module.options(parsers[name])
+    return parser, parsers
+
+
+def _options(parser: argparse.ArgumentParser, names: list[str]) -> None:
+    """What all suites have."""
     parser.add_argument("--json", action="store_true", help="print one JSON object a line and nothing else")
-    parser.add_argument("--cases", metavar="A,B", help=f"only these, of: {', '.join(case.name for case in CASES)}")
+    parser.add_argument("--cases", metavar="A,B", help=f"only these, of: {', '.join(names)}")
     parser.add_argument("--repeats", type=_positive, default=9, metavar="N", help="samples of each figure (default 9)")
-    parser.add_argument("--path", choices=["shm", "tcp"], help="only this path; path-free cases run on it")
-    parser.add_argument(
-        "--no-notifications",
-        dest="notifications",
-        action="store_false",
-        help="engines as vLLM and SGLang configure them: the target is not told of transfers (default: it is)",
-    )
     parser.add_argument("--plot", type=FilePath, metavar="FILE", help="draw the figures (needs matplotlib)")
     parser.add_argument("--quick", action="store_true", help="little work in each sample: shows that all runs, no more")
-    return parser
 
 
 def _positive(text: str) -> int:
@@ -77,29 +82,28 @@ def _bar(cases: int, quiet: bool) -> Bar:
     return bar(cases, quiet=quiet, bar_format="{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]")
 
 
-def _run_all(cases: list[Case], args: argparse.Namespace) -> int:
+def _run_all(suite: Suite, args: argparse.Namespace) -> int:
     results: list[Result] = []
     failures = 0
     machine = this_machine()
     if not args.json:
-        print(report.heading(machine, args))
-    with Rig(Effort.of(args.quick), notifications=args.notifications) as rig, _bar(len(cases), args.json) as progress:
-        for case in cases:
+        print(report.heading(machine, args.repeats, suite.how, args.quick), flush=True)
+    with suite, _bar(len(suite.cases), args.json) as progress:
+        for case in suite.cases:
             progress.set_description(case.name)
             try:
-                path = case.path or args.path or "shm"
-                rig.use(path)
-                result = run(case, path, _PLANS[case.kind](rig, case), args.repeats, progress.update)
-            except (PathUnavailable, TransferFailed, WrongBytes) as err:
+                path, plan = suite.plan(case)
+                result = run(case, path, plan, args.repeats, progress.update)
+            except (PathUnavailable, Unavailable, TransferFailed, WrongBytes) as err:
                 failures += 1
                 print(f"mori bench: {case.name}: {err}", file=sys.stderr)
                 continue
-            result.extra["notifications"] = args.notifications
+            result.extra.update(suite.facts)
             results.append(result)
             if args.json:
                 print(json.dumps(result.as_dict()), flush=True)
     if not args.json and results:
         print(report.table(results))
     if args.plot and results:
-        plot.draw(results, machine, args.plot)
+        plot.draw(results, args.what, machine, args.plot)
     return 1 if failures else 0

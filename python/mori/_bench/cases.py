@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""The table of cases: names, sizes and what each should reach."""
+"""Cases, what each should reach, and the table of those of `mori bench io`."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from .side import Path
 
-Kind = Literal["stream", "latency", "submit", "poll", "idle", "leak"]
 MIB = 1 << 20
 KIB = 1 << 10
 BUFFER_BYTES = 128 * MIB
@@ -40,10 +39,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement. A case without a path of its own runs on the first path that was asked for."""
+    """One measurement; `kind` says which plan makes it. One of io without a path runs on what was asked for."""
 
     name: str
-    kind: Kind
+    kind: str
     unit: str
     path: Path | None = None
     entries: int = 1
@@ -80,14 +79,23 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def choose(names: str | None, path: Path | None) -> list[Case]:
-    """The cases of a comma list (all when None), less those of the other path. Raises ValueError for unknown names."""
-    known = {case.name: case for case in CASES}
+SomeCase = TypeVar("SomeCase", bound=Case)
+
+
+def pick(cases: Sequence[SomeCase], names: str | None) -> list[SomeCase]:
+    """The cases of a comma list, all when None. Raises ValueError for unknown names."""
+    known = {case.name: case for case in cases}
     wanted = list(known) if names is None else [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
         raise ValueError(f"unknown case {', '.join(map(repr, unknown)) or repr(names)}; known: {', '.join(known)}")
-    chosen = [known[name] for name in wanted if path is None or known[name].path in (None, path)]
+    return [known[name] for name in wanted]
+
+
+def choose(names: str | None, path: Path | None) -> list[Case]:
+    """The cases of io in a comma list, less those of the other path. Raises ValueError for unknown names."""
+    wanted = pick(CASES, names)
+    chosen = [case for case in wanted if path is None or case.path in (None, path)]
     if not chosen:
-        raise ValueError(f"none of {', '.join(wanted)} runs on path {path}")
+        raise ValueError(f"none of {', '.join(case.name for case in wanted)} runs on path {path}")
     return chosen

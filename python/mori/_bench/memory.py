@@ -17,21 +17,49 @@ from collections.abc import Iterable
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _libc.memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+_libc.memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-_libc.memset.restype = _libc.memmove.restype = ctypes.c_void_p
+_libc.memset.restype = _libc.memmove.restype = _libc.memcpy.restype = ctypes.c_void_p
 
 # Odd, so that i * _STRIDE modulo a power of two visits every offset once; not near a multiple of a page.
 _STRIDE = 40503
 _MIN_OFFSETS = 1 << 20
 
 
-class Region:
-    """Anonymous private memory whose pages are all present: `size` bytes at integer address `address`."""
+class Span:
+    """Memory of this process that somebody else keeps: `size` bytes at integer address `address`."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, address: int, size: int) -> None:
         if size <= 0:
             raise ValueError(f"a region needs at least one byte, got {size}")
-        self.size = size
+        self.address, self.size = address, size
+
+    def wipe(self, offset: int = 0, size: int | None = None) -> None:
+        """Writes zeros, which also makes the pages present."""
+        size = self.size - offset if size is None else size
+        self.check_range(offset, size)
+        _libc.memset(self.address + offset, 0, size)
+
+    def bytes(self, offset: int, size: int) -> bytes:
+        """A copy of what is there now."""
+        self.check_range(offset, size)
+        return ctypes.string_at(self.address + offset, size)
+
+    def copy_to(self, address: int, size: int) -> None:
+        """One memcpy of the first `size` bytes to somewhere else in this process."""
+        self.check_range(0, size)
+        _libc.memcpy(address, self.address, size)
+
+    def check_range(self, offset: int, size: int) -> None:
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise ValueError(f"bytes {offset}..{offset + size} lie outside a region of {self.size} bytes")
+
+
+class Region(Span):
+    """Anonymous private memory whose pages are all present."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(0, size)
         self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._anchor = ctypes.c_char.from_buffer(self._map)
         self.address = ctypes.addressof(self._anchor)
@@ -41,16 +69,6 @@ class Region:
     def view(self) -> memoryview:
         """The bytes as a writable view; it must not outlive the region."""
         return memoryview(self._map)
-
-    def wipe(self, offset: int = 0, size: int | None = None) -> None:
-        """Writes zeros, which also makes the pages present."""
-        size = self.size - offset if size is None else size
-        self.check_range(offset, size)
-        _libc.memset(self.address + offset, 0, size)
-
-    def check_range(self, offset: int, size: int) -> None:
-        if offset < 0 or size < 0 or offset + size > self.size:
-            raise ValueError(f"bytes {offset}..{offset + size} lie outside a region of {self.size} bytes")
 
 
 class Pattern:
@@ -68,13 +86,13 @@ class Pattern:
     def _address(self, index: int) -> int:
         return self._base + index * _STRIDE % self._offsets
 
-    def fill(self, region: Region, granules: Iterable[tuple[int, int]]) -> None:
+    def fill(self, region: Span, granules: Iterable[tuple[int, int]]) -> None:
         """Writes granule `index` at `offset`, for each pair (offset, index)."""
         for offset, index in granules:
             region.check_range(offset, self.granule)
             _libc.memmove(region.address + offset, self._address(index), self.granule)
 
-    def wrong(self, region: Region, granules: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    def wrong(self, region: Span, granules: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """The pairs (offset, index) at which the region does not hold the whole of granule `index`."""
         bad = []
         for offset, index in granules:
@@ -90,7 +108,7 @@ class Pattern:
             raise ValueError(f"bytes {offset}..{offset + size} cross a granule of {self.granule} bytes")
         return ctypes.string_at(self._address(index) + start, size)
 
-    def touched(self, region: Region, offsets: Iterable[int]) -> list[int]:
+    def touched(self, region: Span, offsets: Iterable[int]) -> list[int]:
         """The offsets at which a granule is not all zero."""
         zeros = ctypes.addressof(self._zeros)
         bad = []

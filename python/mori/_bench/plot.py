@@ -30,21 +30,21 @@ def trouble(file: Path) -> str | None:
     return None
 
 
-def draw(results: list[Result], machine: Machine, file: Path) -> None:
+_LABELS = {"GB/s": "GB/s, more is better", "us": "µs, less is better", "ns": "ns, less is better"}
+
+
+def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None:
     """Bars of throughput, ours beside raw with the target as a mark, and of times below them."""
     import matplotlib.pyplot as plt
 
-    streams = [r for r in results if r.case.kind == "stream"]
-    times = [r for r in results if r.case.unit == "us"]
-    groups = [pair for pair in ((streams, "GB/s, more is better"), (times, "µs, less is better")) if pair[0]]
-    if not groups:
-        groups = [(results, "value")]
+    groups = [([r for r in results if r.case.unit == unit], label) for unit, label in _LABELS.items()]
+    groups = [(some, label) for some, label in groups if some] or [(results, "value")]
     fig, axes = plt.subplots(len(groups), 1, figsize=(11, 1.2 + 3.6 * len(groups)), squeeze=False, layout="constrained")
     for axis, (some, label) in zip(axes[:, 0], groups, strict=True):
         _bars(axis, some, label)
-        if some is times:
+        if label.endswith("less is better"):
             axis.set_yscale("log")
-    fig.suptitle(f"mori bench io\n{machine}", fontsize=10)
+    fig.suptitle(f"mori bench {what}\n{machine}", fontsize=10)
     fig.savefig(file, dpi=130)
     plt.close(fig)
 

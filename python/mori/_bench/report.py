@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The table of `mori bench io` for people."""
+"""The table of `mori bench` for people."""
 
 from __future__ import annotations
 
-import argparse
 import statistics
 
 from ..cli import _table
@@ -12,11 +11,10 @@ from .measure import Result
 from .progress import GREEN, RED, colour
 
 
-def heading(machine: Machine, args: argparse.Namespace) -> str:
+def heading(machine: Machine, repeats: int, how: list[str], quick: bool) -> str:
     """Names the machine and says how the figures come about."""
-    how = f"medians of {args.repeats}; raw limits take turns with the transfers; every transferred byte is compared"
-    plain = "" if args.notifications else "; without notifications"
-    return f"{machine}\n{how}{plain}{'; QUICK: the figures mean nothing' if args.quick else ''}\n"
+    told = [f"medians of {repeats}", *how, *(["QUICK: the figures mean nothing"] if quick else [])]
+    return f"{machine}\n{'; '.join(told)}\n"
 
 
 def table(results: list[Result]) -> str:

@@ -13,17 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
+from bench_command import AGREED, bench, needs_matplotlib
 
-AGREED = {"case", "path", "bytes", "value", "unit", "raw", "ratio"}
 FIGURES = "shm-1024x4KiB,shm-8B-latency,tcp-1024x4KiB-read,tcp-8B-latency"
-needs_matplotlib = pytest.mark.skipif(
-    importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed"
-)
-
-
-def bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mori", "bench", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, env={**os.environ, **(env or {})})
 
 
 def test_json_is_one_object_a_line_and_nothing_else() -> None:
@@ -75,6 +67,7 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        ([], "the following arguments are required: what"),
         (["io", "--cases", "shm-1x1"], "unknown case 'shm-1x1'; known: shm-128x1MiB"),
         (["io", "--cases", "tcp-8B-latency", "--path", "shm"], "none of tcp-8B-latency runs on path shm"),
         (["io", "--repeats", "0"], "must be at least 1"),
@@ -100,11 +93,14 @@ def test_a_missing_matplotlib_is_named_before_anything_runs(tmp_path: Path) -> N
     assert "pip install matplotlib" in done.stderr
 
 
-def test_ctrl_c_ends_both_processes() -> None:
-    command = [sys.executable, "-m", "mori", "bench", "io", "--json", "--cases", "idle-cpu", "--repeats", "50"]
+@pytest.mark.parametrize(
+    ("what", "case", "others"), [("io", "idle-cpu", 1), ("shmem", "barrier-2", 2), ("ep", "combine-128", 4)]
+)
+def test_ctrl_c_ends_all_processes(what: str, case: str, others: int) -> None:
+    command = [sys.executable, "-m", "mori", "bench", what, "--json", "--cases", case, "--repeats", "500"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        children = _children_of(process.pid, 1)
+        children = _children_of(process.pid, others)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(20) == 130
         assert all(_is_gone(pid) for pid in children)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""Tokens of which every rank knows every byte, and what dispatch and combine must make of them. Needs numpy.
+
+A token is a slice of one text of small integers, starting at a place of its own. Combine sums up to as many equal rows
+as there are ranks, so there is a text of each multiple, rounded once as combine does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# Odd, so that i * _STRIDE modulo a power of two visits every place once.
+_STRIDE = 40503
+_MIN_PLACES = 1 << 16
+_CHUNK = 256  # rows compared at once
+
+
+class Elements:
+    """How rows of one element type are made and looked at: with numpy, by ml_dtypes or torch what numpy has not."""
+
+    def __init__(self, name: str, package: str) -> None:
+        self._package = importlib.import_module(package)
+        self.dtype: Any = np.dtype(np.float32) if package == "numpy" else getattr(self._package, name)
+        self._torch = package == "torch"
+        self.size = int(self.dtype.itemsize if self._torch else np.dtype(self.dtype).itemsize)
+        self._bits = np.dtype({1: np.uint8, 2: np.uint16, 4: np.uint32}[self.size])
+        # torch has no unsigned types of that width.
+        self._torch_bits = {1: "uint8", 2: "int16", 4: "int32"}[self.size]
+
+    def encode(self, numbers: Array) -> Array:
+        """The bits of float32 numbers, rounded to the type."""
+        if self._torch:
+            return self.bits(self._package.from_numpy(numbers).to(self.dtype))
+        return numbers.astype(self.dtype).view(self._bits)
+
+    def wrap(self, bits: Array) -> Any:
+        """Bits as the array of the type that mori.ops takes, over the same memory."""
+        if self._torch:
+            return self._package.from_numpy(bits.view(self._torch_bits)).view(self.dtype)
+        return bits.view(self.dtype)
+
+    def plain(self, array: Array) -> Any:
+        """An array of a common type, in the kind that goes with those rows."""
+        return self._package.from_numpy(array) if self._torch else array
+
+    def bits(self, array: Any) -> Array:
+        """The bits of an array that mori.ops returned, over the same memory."""
+        if self._torch:
+            array = array.view(getattr(self._package, self._torch_bits)).numpy()
+        seen: Array = array.view(self._bits)
+        return seen
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Tokens of a rank at most, elements of a token, experts over all ranks, experts of a token, ranks."""
+
+    tokens: int
+    hidden: int
+    experts: int
+    topk: int
+    ranks: int
+
+
+class Layer:
+    """Tokens and routing of all ranks."""
+
+    def __init__(self, sizes: Sizes, elements: Elements) -> None:
+        self.sizes, self.elements = sizes, elements
+        self._places = max(_MIN_PLACES, 1 << (sizes.ranks * sizes.tokens - 1).bit_length())
+        text = np.random.default_rng(20_26).integers(-8, 9, self._places + sizes.hidden).astype(np.float32)
+        multiples = range(sizes.ranks + 1)
+        # 0 is added so that no zero is negative: a sum that starts at 0 has none.
+        self._texts = [self._windows(elements.encode(text * np.float32(k) + np.float32(0))) for k in multiples]
+
+    def _windows(self, text: Array) -> Array:
+        return np.lib.stride_tricks.sliding_window_view(text, self.sizes.hidden)
+
+    def _starts(self, rank: Array | int, token: Array) -> Array:
+        place: Array = (rank * self.sizes.tokens + token) * _STRIDE % self._places
+        return place
+
+    def tokens(self, rank: int) -> Array:
+        """The bits of a rank's tokens, [tokens, hidden]."""
+        return np.ascontiguousarray(self._texts[1][self._starts(rank, np.arange(self.sizes.tokens))])
+
+    def indices(self, rank: int, n: int) -> Array:
+        """The experts of a rank's first n tokens: int32 [n, topk], each set equally likely."""
+        random = np.random.default_rng((20_26, rank)).random((n, self.sizes.experts), np.float32)
+        chosen = np.argpartition(random, self.sizes.topk - 1, axis=1)[:, : self.sizes.topk]
+        return np.ascontiguousarray(chosen, np.int32)
+
+    def goes(self, rank: int, n: int) -> Array:
+        """Which of a rank's first n tokens go to which rank: bool [n, ranks]."""
+        to = np.zeros((n, self.sizes.ranks), np.bool_)
+        np.put_along_axis(to, self.indices(rank, n) // (self.sizes.experts // self.sizes.ranks), True, 1)
+        return to
+
+    def wrong_rows(self, me: int, n: int, rows: Array, rank: Array, token: Array) -> int:
+        """How many of the rows that dispatch brought to rank `me` are not what, by their position, was sent to it."""
+        wanted = [np.flatnonzero(self.goes(source, n)[:, me]) for source in range(self.sizes.ranks)]
+        came = [np.sort(token[rank == source]) for source in range(self.sizes.ranks)]
+        lost = sum(not np.array_equal(w, c) for w, c in zip(wanted, came, strict=True))
+        return lost + self._different(rows, 1, self._starts(rank, token))
+
+    def wrong_sums(self, me: int, rows: Array) -> int:
+        """How many of a rank's combined tokens are not their row times the number of ranks that it went to."""
+        n = len(rows)
+        times, starts = self.goes(me, n).sum(1), self._starts(me, np.arange(n))
+        groups = ((k, np.flatnonzero(times == k)) for k in range(self.sizes.ranks + 1))
+        return sum(self._different(rows[which], k, starts[which]) for k, which in groups if len(which))
+
+    def _different(self, rows: Array, multiple: int, starts: Array) -> int:
+        count = 0
+        for at in range(0, len(rows), _CHUNK):
+            expected = self._texts[multiple][starts[at : at + _CHUNK]]
+            count += int((rows[at : at + _CHUNK] != expected).any(1).sum())
+        return count
