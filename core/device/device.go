@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"mori/native/gpu"
+)
+
+// A Vendor is whose driver a device has.
+type Vendor = gpu.Vendor
+
+// The vendors.
+const (
+	CUDA = gpu.CUDA
+	HIP  = gpu.HIP
+)
+
+// Info is what the driver tells of a device. It does not change.
+type Info struct {
+	Vendor       Vendor `json:"-"`
+	API          string `json:"api"`     // "CUDA", "HIP"
+	Ordinal      int    `json:"ordinal"` // among the devices that this process sees of the vendor, which its environment may cut
+	Name         string `json:"name"`
+	UUID         string `json:"uuid"`
+	BusID        string `json:"bus_id"` // PCI, in lower case, as sysfs has it
+	Arch         string `json:"arch"`   // "sm_90", "gfx942"
+	Capability   [2]int `json:"capability"`
+	Bytes        uint64 `json:"bytes"` // of memory
+	Units        int    `json:"units"` // multiprocessors, compute units
+	Warp         int    `json:"warp"`
+	MaxThreads   int    `json:"max_threads"` // of a block
+	Shared       int    `json:"shared"`      // bytes a block may have
+	MaxShared    int    `json:"max_shared"`  // after Function.SetShared
+	CopyEngines  int    `json:"copy_engines"`
+	Driver       int    `json:"driver"` // its version, as the vendor numbers it
+	DMABuf       bool   `json:"dma_buf"`
+	RDMA         bool   `json:"rdma"`
+	VMM          bool   `json:"vmm"`
+	VMMFD        bool   `json:"vmm_fd"`
+	VMMFabric    bool   `json:"vmm_fabric"`
+	HostAtomics  bool   `json:"host_atomics"` // atomics on host memory are the link's own
+	SharesMemory bool   `json:"shares_memory"`
+}
+
+// A Device is a GPU. There is one object for each, which is never closed.
+type Device struct {
+	Info
+	gpu gpu.Device
+	sys *system
+	ipc ipcCache
+}
+
+// String is "CUDA device 0 (NVIDIA H200)".
+func (d *Device) String() string {
+	return fmt.Sprintf("%v device %d (%s)", d.Vendor, d.Ordinal, d.Name)
+}
+
+// A system has the drivers that were opened.
+type system struct {
+	open func(Vendor) (*gpu.Driver, error)
+
+	mu      sync.Mutex
+	devices map[Vendor][]*Device
+	drivers map[Vendor]*gpu.Driver
+}
+
+func newSystem(open func(Vendor) (*gpu.Driver, error)) *system {
+	return &system{open: open, devices: make(map[Vendor][]*Device), drivers: make(map[Vendor]*gpu.Driver)}
+}
+
+var here = newSystem(gpu.Open)
+
+// Devices are all GPUs that this process sees, those of one vendor together in the order of their ordinals. The error is nil if
+// there is one at least. Otherwise it says why not, for each vendor, and wraps errors.ErrUnsupported if that is conclusive.
+func Devices() ([]*Device, error) { return here.all() }
+
+func (s *system) all() ([]*Device, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*Device
+	var whys []error
+	unclear := false
+	for _, v := range []Vendor{CUDA, HIP} {
+		devices, err := s.of(v)
+		all = append(all, devices...)
+		if err != nil {
+			whys = append(whys, err)
+			unclear = unclear || !errors.Is(err, errors.ErrUnsupported)
+		}
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	return nil, &noDevice{whys, !unclear}
+}
+
+// of lists the devices of a vendor. The lock is held.
+func (s *system) of(v Vendor) ([]*Device, error) {
+	if devices := s.devices[v]; devices != nil {
+		return devices, nil
+	}
+	driver, err := s.open(v)
+	if err != nil {
+		return nil, err
+	}
+	n, err := driver.Count()
+	if err != nil {
+		return nil, err
+	}
+	devices := make([]*Device, n)
+	for i := range devices {
+		if devices[i], err = s.describe(driver, i); err != nil {
+			return nil, fmt.Errorf("describe %v device %d: %w", v, i, err)
+		}
+	}
+	s.drivers[v], s.devices[v] = driver, devices
+	return devices, nil
+}
+
+func (s *system) describe(driver *gpu.Driver, ordinal int) (*Device, error) {
+	d := &Device{gpu: driver.Device(ordinal), sys: s}
+	in, err := d.gpu.Describe()
+	if err != nil {
+		return nil, err
+	}
+	has := func(a gpu.Abilities) bool { return in.Abilities&a != 0 }
+	d.Info = Info{
+		Vendor: driver.Vendor(), API: driver.Vendor().String(), Ordinal: ordinal, Name: in.Name, UUID: uuid(in.UUID),
+		BusID: strings.ToLower(in.BusID), Arch: in.Arch, Capability: [2]int{in.Major, in.Minor}, Bytes: in.Bytes, Units: in.Units,
+		Warp: in.Warp, MaxThreads: in.MaxThreads, Shared: in.Shared, MaxShared: in.MaxShared, CopyEngines: in.CopyEngines,
+		Driver: driver.Version(), DMABuf: has(gpu.DMABuf), RDMA: has(gpu.RDMA), VMM: has(gpu.VMM), VMMFD: has(gpu.VMMFD),
+		VMMFabric: has(gpu.Fabric), HostAtomics: has(gpu.HostAtomics), SharesMemory: has(gpu.Integrated),
+	}
+	return d, nil
+}
+
+// uuid writes an id as the vendors' tools do: AMD's are characters already.
+func uuid(id [16]byte) string {
+	text := true
+	for _, b := range id {
+		text = text && b > ' ' && b < 0x7f
+	}
+	if text {
+		return "GPU-" + string(id[:])
+	}
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// noDevice says for each vendor why there is none.
+type noDevice struct {
+	whys       []error
+	conclusive bool
+}
+
+func (e *noDevice) Error() string {
+	texts := make([]string, len(e.whys))
+	for i, why := range e.whys {
+		texts[i] = strings.TrimSuffix(why.Error(), ": "+errors.ErrUnsupported.Error())
+	}
+	return "no GPU: " + strings.Join(texts, "; ")
+}
+
+// Is reports errors.ErrUnsupported if no vendor's answer can change.
+func (e *noDevice) Is(target error) bool { return e.conclusive && target == errors.ErrUnsupported }
+
+// MemInfo is the memory of the device that is free, and all.
+func (d *Device) MemInfo() (free, total uint64, err error) { return d.gpu.MemInfo() }
+
+// A Reach is what a device can do to the memory of another.
+type Reach struct {
+	Access  bool   `json:"access"`  // kernels load and store there, copies go straight
+	Atomics bool   `json:"atomics"` // atomics on it are the link's own
+	Link    string `json:"link"`    // "NVLink", "xGMI", "PCIe", "" without access
+	Rank    int    `json:"rank"`    // the driver's order of links: lower is faster
+	Hops    int    `json:"hops"`    // 0 if not known
+}
+
+var linkNames = map[gpu.LinkKind]string{gpu.PCIe: "PCIe", gpu.NVLink: "NVLink", gpu.XGMI: "xGMI"}
+
+// Reach tells how d reaches peer. On CUDA, links with native atomics count as NVLink: the driver does not name them. Devices of
+// two vendors do not reach each other; a device reaches itself with Link "".
+func (d *Device) Reach(peer *Device) (Reach, error) {
+	if d == peer {
+		return Reach{Access: true, Atomics: true}, nil
+	}
+	if d.gpu.Driver != peer.gpu.Driver {
+		return Reach{}, nil
+	}
+	l, err := d.gpu.Link(peer.Ordinal)
+	if err != nil {
+		return Reach{}, fmt.Errorf("ask how %s reaches %s: %w", d, peer, err)
+	}
+	return Reach{Access: l.Access, Atomics: l.Atomics, Link: linkNames[l.Kind], Rank: l.Rank, Hops: l.Hops}, nil
+}
+
+// EnablePeer lets kernels and copies of d use all memory of peer. It may be repeated, and is not undone.
+func (d *Device) EnablePeer(peer *Device) error {
+	if d == peer {
+		return nil
+	}
+	if d.gpu.Driver != peer.gpu.Driver {
+		return fmt.Errorf("let %s use the memory of %s: %w", d, peer, ErrNoPeer)
+	}
+	if err := d.gpu.EnablePeer(peer.Ordinal); err != nil {
+		return fmt.Errorf("let %s use the memory of %s: %w", d, peer, err)
+	}
+	return nil
+}

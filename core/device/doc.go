@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+
+// Package device is the GPU as Go sees it, of NVIDIA and AMD alike: memory, streams, events, modules, and what other devices
+// and processes reach.
+//
+// # First steps
+//
+//	devices, err := device.Devices() // errors.Is(err, errors.ErrUnsupported): this machine has none, and err says why
+//	d := devices[0]
+//	m, err := d.Alloc(1 << 20)
+//	s, err := d.NewStream(device.Normal)
+//	err = s.Set(m.Addr(), 0, m.Bytes())
+//	err = s.Wait(ctx)
+//
+// The drivers are opened when they are first asked for (package native/gpu). Devices and Lookup make nothing on a device; the first
+// call that works on one makes its context there, some hundred MiB on CUDA, shared with PyTorch and kept until the process ends.
+//
+// # Ownership
+//
+// Addresses and handles are numbers; device memory has no slice. What a New, Alloc, Load, Open, Register or Map gives belongs to the
+// caller, who closes it: once, later Closes are nil. Nothing is closed by the garbage collector, since memory that is known by its
+// address may be in use when its object is not. [Live] lists what is open. Streams, events and modules of others, such
+// as PyTorch's, are borrowed (BorrowStream and its like) and have no Close.
+//
+// # Threads
+//
+// All of it may be used from any goroutine at once; a stream orders what it is given in the order of the calls. The calling
+// thread's current context (CUDA) and device (HIP) are never seen changed.
+//
+// # Errors
+//
+// An ability that is conclusively not there is an error that wraps [errors.ErrUnsupported]. The causes of errors.go are found by
+// [errors.Is]; all others carry the driver's own words. No call waits for a device, but Close of memory and modules, where
+// drivers do, and the Wait methods, which end with their context.
+package device

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// An Event happens when a stream has done what it was given before.
+type Event struct {
+	handle
+	gpu    uint64
+	timing bool
+}
+
+// NewEvent makes an event that can be waited for.
+func (d *Device) NewEvent() (*Event, error) { return d.newEvent(false) }
+
+// NewTimer makes an event that knows when it happened, which costs more.
+func (d *Device) NewTimer() (*Event, error) { return d.newEvent(true) }
+
+func (d *Device) newEvent(timing bool) (*Event, error) {
+	id, err := d.gpu.NewEvent(timing)
+	if err != nil {
+		return nil, fmt.Errorf("make an event on %s: %w", d, err)
+	}
+	e := &Event{gpu: id, timing: timing}
+	e.init(d, "an event", func() error { return d.gpu.DestroyEvent(id) })
+	return e, nil
+}
+
+// BorrowEvent is an event of others: cudaEvent_t, hipEvent_t. It must outlive its use.
+func (d *Device) BorrowEvent(id uint64) *Event {
+	return &Event{handle: handle{dev: d, what: "a borrowed event", free: func() error { return nil }}, gpu: id}
+}
+
+// Handle is the vendor's.
+func (e *Event) Handle() uint64 { return e.gpu }
+
+// Record lets e happen when s, of the same device, has done what it was given so far.
+func (e *Event) Record(s *Stream) error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := e.dev.gpu.Record(e.gpu, s.gpu); err != nil {
+		return fmt.Errorf("record an event: %w", err)
+	}
+	return nil
+}
+
+// Done tells whether e has happened since it was last recorded; one that never was has.
+func (e *Event) Done() (bool, error) {
+	if err := e.check(); err != nil {
+		return false, err
+	}
+	return e.dev.gpu.EventDone(e.gpu)
+}
+
+// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's.
+func (e *Event) Wait(ctx context.Context) error { return wait(ctx, e, &e.handle) }
+
+// Since is the time from one timer to another, both of which have happened.
+func (e *Event) Since(earlier *Event) (time.Duration, error) {
+	if !e.timing || !earlier.timing {
+		return 0, fmt.Errorf("measure time between events that are not timers: %w", ErrInvalid)
+	}
+	ms, err := e.dev.gpu.Elapsed(earlier.gpu, e.gpu)
+	if err != nil {
+		return 0, fmt.Errorf("measure time between events: %w", err)
+	}
+	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
+}
+
+// Waiting polls, since a driver's own wait has no bound: without a pause first, as short work is done by then, and then with pauses
+// that grow, so that a long wait does not burn a core.
+const (
+	spinFor    = 50 * time.Microsecond
+	firstPause = 5 * time.Microsecond
+	lastPause  = 200 * time.Microsecond
+)
+
+type doer interface{ Done() (bool, error) }
+
+func wait(ctx context.Context, what doer, h *handle) error {
+	start := time.Now()
+	for pause := firstPause; ; {
+		done, err := what.Done()
+		if done || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%s on %s after %v: %w (%w)", h.what, h.dev, time.Since(start).Round(time.Microsecond), ErrTimeout, context.Cause(ctx))
+		}
+		if time.Since(start) < spinFor {
+			runtime.Gosched()
+			continue
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, lastPause)
+	}
+}

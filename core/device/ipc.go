@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"fmt"
+	"sync"
+
+	"mori/native/gpu"
+)
+
+// An IPCHandle names memory of a device to other processes of this host: an allocation, and where in it.
+type IPCHandle struct {
+	Handle [gpu.HandleSize]byte // of the whole allocation
+	Offset uint64
+	Bytes  uint64 // of the allocation
+}
+
+// ipcCache has what a device exported and opened. Drivers name whole allocations only, and need not open one twice, nor one of their
+// own process: sub-regions of one allocation share its mapping.
+type ipcCache struct {
+	mu       sync.Mutex
+	opened   map[[gpu.HandleSize]byte]*mapping
+	exported map[[gpu.HandleSize]byte]uint64 // the base
+}
+
+type mapping struct {
+	base uint64
+	refs int
+}
+
+// ExportIPC names the memory at addr. The allocation must stay until others have closed what they opened of it.
+func (d *Device) ExportIPC(addr uint64) (IPCHandle, error) {
+	p, err := d.sys.lookup(addr)
+	if err == nil && (p.Kind != OnDevice || p.Device != d) {
+		err = fmt.Errorf("it is %v memory: %w", p.Kind, ErrInvalid)
+		if p.Device != nil {
+			err = fmt.Errorf("it is %v memory of %s: %w", p.Kind, p.Device, ErrInvalid)
+		}
+	}
+	if err == nil && !p.IPC {
+		err = fmt.Errorf("it was not allocated for other processes (virtual or pool memory): %w", ErrInvalid)
+	}
+	if err != nil {
+		return IPCHandle{}, fmt.Errorf("export address %#x of %s: %w", addr, d, err)
+	}
+	h, err := d.gpu.IPCHandle(p.Base)
+	if err != nil {
+		return IPCHandle{}, fmt.Errorf("export address %#x of %s: %w", addr, d, err)
+	}
+	d.ipc.mu.Lock()
+	defer d.ipc.mu.Unlock()
+	if d.ipc.exported == nil {
+		d.ipc.exported = make(map[[gpu.HandleSize]byte]uint64)
+	}
+	d.ipc.exported[h] = p.Base
+	return IPCHandle{Handle: h, Offset: addr - p.Base, Bytes: p.Bytes}, nil
+}
+
+// IPCMemory is memory of another process, mapped here.
+type IPCMemory struct {
+	handle
+	addr, bytes uint64
+}
+
+// Addr is where the handle's memory is.
+func (m *IPCMemory) Addr() uint64 { return m.addr }
+
+// Bytes is how much there is from Addr to the end of the allocation.
+func (m *IPCMemory) Bytes() uint64 { return m.bytes }
+
+// OpenIPC maps what h names for d, whichever device it is on, unless it is mapped already. A handle of this process's own gives the memory itself.
+func (d *Device) OpenIPC(h IPCHandle) (*IPCMemory, error) {
+	if h.Offset >= h.Bytes {
+		return nil, fmt.Errorf("open memory of another process: offset %d of %d bytes: %w", h.Offset, h.Bytes, ErrInvalid)
+	}
+	m := &IPCMemory{bytes: h.Bytes - h.Offset}
+	what := fmt.Sprintf("%d bytes of another process's memory", m.bytes)
+	if base, ok := d.sys.own(h.Handle); ok {
+		m.addr = base + h.Offset
+		m.init(d, what, func() error { return nil })
+		return m, nil
+	}
+	base, err := d.mapIPC(h.Handle)
+	if err != nil {
+		return nil, fmt.Errorf("open %d bytes of another process's memory for %s: %w", h.Bytes, d, err)
+	}
+	m.addr = base + h.Offset
+	m.init(d, what, func() error { return d.unmapIPC(h.Handle) })
+	return m, nil
+}
+
+// own finds the allocation of this process that a handle is of. The driver is asked, as the allocation may be gone.
+func (s *system) own(h [gpu.HandleSize]byte) (uint64, bool) {
+	all, err := s.all()
+	if err != nil {
+		return 0, false
+	}
+	for _, d := range all {
+		d.ipc.mu.Lock()
+		base, ok := d.ipc.exported[h]
+		d.ipc.mu.Unlock()
+		if !ok {
+			continue
+		}
+		if now, err := d.gpu.IPCHandle(base); err == nil && now == h {
+			return base, true
+		}
+		d.ipc.mu.Lock()
+		delete(d.ipc.exported, h)
+		d.ipc.mu.Unlock()
+	}
+	return 0, false
+}
+
+func (d *Device) mapIPC(h [gpu.HandleSize]byte) (uint64, error) {
+	d.ipc.mu.Lock()
+	defer d.ipc.mu.Unlock()
+	if m := d.ipc.opened[h]; m != nil {
+		m.refs++
+		return m.base, nil
+	}
+	base, err := d.gpu.OpenIPC(&h)
+	if err != nil {
+		return 0, err
+	}
+	if d.ipc.opened == nil {
+		d.ipc.opened = make(map[[gpu.HandleSize]byte]*mapping)
+	}
+	d.ipc.opened[h] = &mapping{base, 1}
+	return base, nil
+}
+
+func (d *Device) unmapIPC(h [gpu.HandleSize]byte) error {
+	d.ipc.mu.Lock()
+	defer d.ipc.mu.Unlock()
+	m := d.ipc.opened[h]
+	if m.refs--; m.refs > 0 {
+		return nil
+	}
+	delete(d.ipc.opened, h)
+	return d.gpu.CloseIPC(m.base)
+}

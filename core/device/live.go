@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// live has what is open, with the stack that opened it if a test asks.
+var live struct {
+	sync.Mutex
+	open  map[*handle]string
+	stack bool
+}
+
+// A handle is closed once.
+type handle struct {
+	dev    *Device
+	what   string // "64 bytes of memory"
+	closed atomic.Bool
+	free   func() error
+}
+
+// init makes h open.
+func (h *handle) init(d *Device, what string, free func() error) {
+	h.dev, h.what, h.free = d, what, free
+	live.Lock()
+	defer live.Unlock()
+	if live.open == nil {
+		live.open = make(map[*handle]string)
+	}
+	text := fmt.Sprintf("%s on %s", what, d)
+	if live.stack {
+		text += "\n" + string(debug.Stack())
+	}
+	live.open[h] = text
+}
+
+// Close gives it back. Whatever uses it must be done before. Later calls are nil.
+func (h *handle) Close() error {
+	if h.closed.Swap(true) {
+		return nil
+	}
+	live.Lock()
+	delete(live.open, h)
+	live.Unlock()
+	if err := h.free(); err != nil {
+		return fmt.Errorf("close %s: %w", h.what, err)
+	}
+	return nil
+}
+
+// check refuses what is closed.
+func (h *handle) check() error {
+	if h.closed.Load() {
+		return fmt.Errorf("%s on %s: %w", h.what, h.dev, ErrClosed)
+	}
+	return nil
+}
+
+// Live lists what is open.
+func Live() []string {
+	live.Lock()
+	defer live.Unlock()
+	all := make([]string, 0, len(live.open))
+	for _, text := range live.open {
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return all
+}

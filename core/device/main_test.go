@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/internal/sys"
+	"mori/native/gpu"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(peerEnv) != "" {
+		os.Exit(peerMain())
+	}
+	live.stack = true
+	code := m.Run()
+	for _, what := range Live() {
+		fmt.Fprintln(os.Stderr, "left open:", what)
+		code = max(code, 1)
+	}
+	if fakes.dir != "" {
+		_ = os.RemoveAll(fakes.dir)
+	}
+	os.Exit(code)
+}
+
+// fakes are the drivers of testdata of native/gpu, compiled once.
+var fakes struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func fakePath(v Vendor) string { return filepath.Join(fakes.dir, v.String()+".so") }
+
+// build compiles the fake drivers.
+func build(tb testing.TB) {
+	tb.Helper()
+	fakes.once.Do(func() {
+		if fakes.dir, fakes.err = os.MkdirTemp("", "mori-fake-gpu"); fakes.err != nil {
+			return
+		}
+		source := filepath.Join("..", "..", "native", "gpu", "testdata", "fake.c")
+		cc := "gcc"
+		if f := strings.Fields(os.Getenv("CC")); len(f) > 0 {
+			cc = f[0]
+		}
+		for v, define := range map[Vendor]string{CUDA: "-DFAKE_CUDA", HIP: "-DFAKE_HIP"} {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			out, err := exec.CommandContext(ctx, cc, "-std=gnu11", "-O1", "-shared", "-fPIC", define, "-o", fakePath(v), source).CombinedOutput()
+			cancel()
+			if err != nil {
+				fakes.err = fmt.Errorf("compile the fake driver: %w\n%s", err, out)
+				return
+			}
+		}
+	})
+	if fakes.err != nil {
+		tb.Fatal(fakes.err)
+	}
+}
+
+// fakeSystem has the fake driver of one vendor.
+func fakeSystem(tb testing.TB, v Vendor) *system {
+	build(tb)
+	return fakeSystemAt(v, fakePath(v))
+}
+
+func fakeSystemAt(v Vendor, path string) *system {
+	return newSystem(func(w Vendor) (*gpu.Driver, error) {
+		if w != v {
+			return nil, fmt.Errorf("not in this test: %w", errors.ErrUnsupported)
+		}
+		return gpu.OpenFile(v, path)
+	})
+}
+
+// A bench has devices to test on.
+type bench struct {
+	sys     *system
+	devices []*Device
+	image   []byte // with kernel fill and variable state
+	env     string // what a process needs to have the same
+}
+
+// each runs a test on the fake drivers of both vendors and on the GPUs of this machine, of which it needs n.
+func each(t *testing.T, n int, test func(t *testing.T, b *bench)) {
+	for _, v := range []Vendor{CUDA, HIP} {
+		t.Run("fake "+v.String(), func(t *testing.T) {
+			s := fakeSystem(t, v)
+			devices, err := s.all()
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, &bench{s, devices, []byte("fake code"), fmt.Sprintf("%d %s", v, fakePath(v))})
+		})
+	}
+	t.Run("gpu", func(t *testing.T) {
+		devices := needGPUs(t, n)
+		image, err := os.ReadFile(filepath.Join("testdata", "fill.ptx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, &bench{here, devices, image, "0 real"})
+	})
+}
+
+// needGPUs skips the test if this machine has fewer, unless MORI_REQUIRE has gpu in its list. Only a conclusive answer skips.
+func needGPUs(tb testing.TB, n int) []*Device {
+	tb.Helper()
+	devices, err := Devices()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		tb.Fatal(err)
+	}
+	if err == nil && len(devices) < n {
+		err = fmt.Errorf("%d GPUs are here, and %d are needed", len(devices), n)
+	}
+	if err == nil {
+		return devices
+	}
+	if slices.Contains(strings.Split(os.Getenv("MORI_REQUIRE"), ","), "gpu") {
+		tb.Fatalf("MORI_REQUIRE has gpu: %v", err)
+	}
+	tb.Skip(err)
+	return nil
+}
+
+func must[T any](tb testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+func ok(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+type closer interface{ Close() error }
+
+// closing closes c when the test ends.
+func closing[T closer](tb testing.TB, c T, err error) T {
+	tb.Helper()
+	ok(tb, err)
+	tb.Cleanup(func() { ok(tb, c.Close()) })
+	return c
+}
+
+// settle waits for a stream, for ten seconds at most.
+func settle(tb testing.TB, s *Stream) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ok(tb, s.Wait(ctx))
+}
+
+// words reads n words from an address of any kind, through pinned memory.
+func words(tb testing.TB, s *Stream, addr uint64, n int) []uint32 {
+	tb.Helper()
+	h, err := s.Device().AllocHost(uint64(4 * n))
+	ok(tb, err)
+	defer func() { ok(tb, h.Close()) }()
+	ok(tb, s.Copy(h.Addr(), addr, uint64(4*n)))
+	settle(tb, s)
+	return slices.Clone(sys.Slice[uint32](h.Addr(), n))
+}
+
+// all reports whether every word is v.
+func all(words []uint32, v uint32) bool {
+	return !slices.ContainsFunc(words, func(w uint32) bool { return w != v })
+}

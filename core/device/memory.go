@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import "fmt"
+
+// Memory is an allocation on a device.
+type Memory struct {
+	handle
+	addr, bytes uint64
+}
+
+// Addr is where it begins.
+func (m *Memory) Addr() uint64 { return m.addr }
+
+// Bytes is its size.
+func (m *Memory) Bytes() uint64 { return m.bytes }
+
+// Alloc allocates n bytes, aligned for every use.
+func (d *Device) Alloc(n uint64) (*Memory, error) {
+	addr, err := d.gpu.Alloc(n)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes on %s: %w", n, d, err)
+	}
+	m := &Memory{addr: addr, bytes: n}
+	m.init(d, fmt.Sprintf("%d bytes of memory", n), func() error { return d.gpu.Free(addr) })
+	return m, nil
+}
+
+// HostMemory is host memory that devices reach: pinned, and mapped for all of them.
+type HostMemory struct {
+	handle
+	addr, device, bytes uint64
+}
+
+// Addr is where the host sees it.
+func (m *HostMemory) Addr() uint64 { return m.addr }
+
+// DeviceAddr is where devices see it.
+func (m *HostMemory) DeviceAddr() uint64 { return m.device }
+
+// Bytes is its size.
+func (m *HostMemory) Bytes() uint64 { return m.bytes }
+
+// AllocHost allocates n bytes of host memory that all devices reach.
+func (d *Device) AllocHost(n uint64) (*HostMemory, error) {
+	host, dev, err := d.gpu.AllocHost(n)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes of pinned memory for %s: %w", n, d, err)
+	}
+	m := &HostMemory{addr: host, device: dev, bytes: n}
+	m.init(d, fmt.Sprintf("%d bytes of pinned memory", n), func() error { return d.gpu.FreeHost(host) })
+	return m, nil
+}
+
+// RegisterHost pins n bytes of host memory at addr, which stay the caller's, until Close. Registered ranges do not overlap: the
+// error wraps ErrDuplicate then.
+func (d *Device) RegisterHost(addr, n uint64) (*HostMemory, error) {
+	dev, err := d.gpu.RegisterHost(addr, n)
+	if err != nil {
+		return nil, fmt.Errorf("register %d bytes of host memory at %#x with %s: %w", n, addr, d, err)
+	}
+	m := &HostMemory{addr: addr, device: dev, bytes: n}
+	m.init(d, fmt.Sprintf("%d bytes of registered memory", n), func() error { return d.gpu.UnregisterHost(addr) })
+	return m, nil
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"mori/native/gpu"
+)
+
+// A Module is code that was loaded on a device.
+type Module struct {
+	handle
+	gpu uint64
+}
+
+// Load loads PTX or a cubin (CUDA), or a code object (HIP). An error that wraps ErrImage says that it is for other devices, or for a newer driver.
+func (d *Device) Load(image []byte) (*Module, error) {
+	id, err := d.gpu.LoadModule(image)
+	if err != nil {
+		return nil, fmt.Errorf("load %d bytes of code on %s (%s, driver %d): %w", len(image), d, d.Arch, d.Driver, err)
+	}
+	m := &Module{gpu: id}
+	m.init(d, "a module", func() error { return d.gpu.UnloadModule(id) })
+	return m, nil
+}
+
+// BorrowModule is a module of others, such as Triton's: CUmodule, hipModule_t. It must outlive its use.
+func (d *Device) BorrowModule(id uint64) *Module {
+	return &Module{handle: handle{dev: d, what: "a borrowed module", free: func() error { return nil }}, gpu: id}
+}
+
+// A Variable is a variable of a module.
+type Variable struct{ Addr, Bytes uint64 }
+
+// Variable finds a variable. The error wraps ErrNoSymbol if there is none.
+func (m *Module) Variable(name string) (Variable, error) {
+	if err := m.check(); err != nil {
+		return Variable{}, err
+	}
+	addr, n, err := m.dev.gpu.Global(m.gpu, name)
+	if err != nil {
+		return Variable{}, fmt.Errorf("find variable %q: %w", name, err)
+	}
+	return Variable{addr, n}, nil
+}
+
+// A Function is a kernel of a module, which it does not outlive.
+type Function struct {
+	module *Module
+	gpu    uint64
+	name   string
+}
+
+// Function finds a kernel. The error wraps ErrNoSymbol if there is none.
+func (m *Module) Function(name string) (*Function, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	id, err := m.dev.gpu.Function(m.gpu, name)
+	if err != nil {
+		return nil, fmt.Errorf("find kernel %q: %w", name, err)
+	}
+	return &Function{m, id, name}, nil
+}
+
+// SetShared lets launches ask for n bytes of shared memory, up to Info.MaxShared, where Info.Shared is less.
+func (f *Function) SetShared(n int) error {
+	if err := f.module.check(); err != nil {
+		return err
+	}
+	if err := f.module.dev.gpu.SetShared(f.gpu, n); err != nil {
+		return fmt.Errorf("let kernel %q have %d bytes of shared memory: %w", f.name, n, err)
+	}
+	return nil
+}
+
+// MaxThreads is how many threads a block of f may have.
+func (f *Function) MaxThreads() (int, error) { return f.attribute(gpu.MaxThreads) }
+
+// Registers is how many registers a thread takes.
+func (f *Function) Registers() (int, error) { return f.attribute(gpu.Registers) }
+
+func (f *Function) attribute(a int) (int, error) {
+	if err := f.module.check(); err != nil {
+		return 0, err
+	}
+	return f.module.dev.gpu.FunctionAttribute(f.gpu, a)
+}
+
+// A Grid is the shape of a launch. Lengths of 0 count as 1.
+type Grid struct {
+	Blocks, Threads [3]uint32
+	Shared          uint32 // bytes for each block, beside what the kernel has itself
+}
+
+// Launch lets s run f, after what s was given before. The arguments are copied before it returns.
+func (f *Function) Launch(s *Stream, g Grid, args *Args) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := f.module.check(); err != nil {
+		return err
+	}
+	if s.dev != f.module.dev {
+		return fmt.Errorf("launch kernel %q of %s on %s: %w", f.name, f.module.dev, s.dev, ErrInvalid)
+	}
+	shape := gpu.Grid{Blocks: g.Blocks, Threads: g.Threads, Shared: g.Shared}
+	for i := range 3 {
+		shape.Blocks[i], shape.Threads[i] = max(1, shape.Blocks[i]), max(1, shape.Threads[i])
+	}
+	var packed []byte
+	if args != nil {
+		packed = args.b
+	}
+	if err := s.dev.gpu.Launch(f.gpu, &shape, s.gpu, packed); err != nil {
+		return fmt.Errorf("launch kernel %q with %v blocks of %v threads and %d bytes of arguments: %w", f.name, shape.Blocks, shape.Threads, len(packed), err)
+	}
+	return nil
+}
+
+// Args are a kernel's arguments, in its order and with C's alignment. The zero value has none.
+type Args struct{ b []byte }
+
+// Reset makes a empty, and keeps its room.
+func (a *Args) Reset() *Args { a.b = a.b[:0]; return a }
+
+// Align puts what follows at a multiple of n.
+func (a *Args) Align(n int) *Args {
+	for len(a.b)%n != 0 {
+		a.b = append(a.b, 0)
+	}
+	return a
+}
+
+// Uint64 appends an integer or an address.
+func (a *Args) Uint64(v uint64) *Args {
+	a.Align(8)
+	a.b = binary.LittleEndian.AppendUint64(a.b, v)
+	return a
+}
+
+// Uint32 appends an integer.
+func (a *Args) Uint32(v uint32) *Args {
+	a.Align(4)
+	a.b = binary.LittleEndian.AppendUint32(a.b, v)
+	return a
+}
+
+// Int32 appends an integer.
+func (a *Args) Int32(v int32) *Args { return a.Uint32(uint32(v)) }
+
+// Float32 appends a number.
+func (a *Args) Float32(v float32) *Args { return a.Uint32(math.Float32bits(v)) }
+
+// Struct appends a struct that is laid out already, of the given alignment.
+func (a *Args) Struct(b []byte, align int) *Args {
+	a.Align(align)
+	a.b = append(a.b, b...)
+	return a
+}

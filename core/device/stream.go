@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"context"
+	"fmt"
+)
+
+// A Priority is which stream goes first.
+type Priority int
+
+// The priorities: the driver's default, and the most urgent.
+const (
+	Normal Priority = iota
+	Urgent
+)
+
+// A Stream does what it is given in order, beside other streams.
+type Stream struct {
+	handle
+	gpu uint64
+}
+
+// NewStream makes a stream that does not wait for the default stream.
+func (d *Device) NewStream(p Priority) (*Stream, error) {
+	least, greatest, err := d.gpu.Priorities()
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for priorities: %w", d, err)
+	}
+	if p == Urgent {
+		least = greatest
+	}
+	id, err := d.gpu.NewStream(least)
+	if err != nil {
+		return nil, fmt.Errorf("make a stream on %s: %w", d, err)
+	}
+	s := &Stream{gpu: id}
+	s.init(d, "a stream", func() error { return d.gpu.DestroyStream(id) })
+	return s, nil
+}
+
+// BorrowStream is a stream of others: cudaStream_t, hipStream_t, 0 for the default stream. It must outlive its use.
+func (d *Device) BorrowStream(id uint64) *Stream {
+	return &Stream{handle: handle{dev: d, what: "a borrowed stream", free: func() error { return nil }}, gpu: id}
+}
+
+// Handle is the vendor's.
+func (s *Stream) Handle() uint64 { return s.gpu }
+
+// Device is what it is on.
+func (s *Stream) Device() *Device { return s.dev }
+
+// Copy copies n bytes between addresses of any kind: of devices, mapped from other processes, host. Host memory that is not pinned makes
+// the call wait for the copy. The ranges must not overlap.
+func (s *Stream) Copy(dst, src, n uint64) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := s.dev.gpu.Copy(dst, src, n, s.gpu); err != nil {
+		return fmt.Errorf("copy %d bytes from %#x to %#x: %w", n, src, dst, err)
+	}
+	return nil
+}
+
+// CopyPeer copies between two devices, over the host if they do not reach each other.
+func (s *Stream) CopyPeer(dst uint64, to *Device, src uint64, from *Device, n uint64) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if to.gpu.Driver != s.dev.gpu.Driver || from.gpu.Driver != s.dev.gpu.Driver {
+		return fmt.Errorf("copy %d bytes from %s to %s: %w", n, from, to, ErrNoPeer)
+	}
+	if err := s.dev.gpu.CopyPeer(dst, to.Ordinal, src, from.Ordinal, n, s.gpu); err != nil {
+		return fmt.Errorf("copy %d bytes from %#x on %s to %#x on %s: %w", n, src, from, dst, to, err)
+	}
+	return nil
+}
+
+// Set fills n bytes with value.
+func (s *Stream) Set(dst uint64, value byte, n uint64) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := s.dev.gpu.Set(dst, value, n, s.gpu); err != nil {
+		return fmt.Errorf("fill %d bytes at %#x: %w", n, dst, err)
+	}
+	return nil
+}
+
+// After lets what s is given from now on wait for e, which may be of another device.
+func (s *Stream) After(e *Event) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := e.check(); err != nil {
+		return err
+	}
+	if err := s.dev.gpu.StreamWait(s.gpu, e.gpu); err != nil {
+		return fmt.Errorf("let a stream wait for an event: %w", err)
+	}
+	return nil
+}
+
+// Done tells whether all that s was given is done. An error may be of what it was given.
+func (s *Stream) Done() (bool, error) {
+	if err := s.check(); err != nil {
+		return false, err
+	}
+	return s.dev.gpu.StreamDone(s.gpu)
+}
+
+// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and s goes on.
+func (s *Stream) Wait(ctx context.Context) error { return wait(ctx, s, &s.handle) }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+)
+
+// Virtual is an optional power of a device: addresses and memory are made apart, and memory goes to other processes as a descriptor.
+type Virtual struct {
+	dev         *Device
+	granularity uint64
+}
+
+// Virtual answers in three ways: nil, an error that wraps errors.ErrUnsupported, or another that cannot tell.
+func (d *Device) Virtual() (*Virtual, error) {
+	if !d.VMM || !d.VMMFD {
+		return nil, fmt.Errorf("virtual memory management on %s: %w", d, errors.ErrUnsupported)
+	}
+	n, err := d.gpu.Granularity()
+	if err == nil && (n == 0 || bits.OnesCount64(n) != 1) {
+		err = fmt.Errorf("the driver's granularity is %d: %w", n, ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("virtual memory management on %s: %w", d, err)
+	}
+	return &Virtual{d, n}, nil
+}
+
+// Granularity is what sizes are rounded up to; a power of two.
+func (v *Virtual) Granularity() uint64 { return v.granularity }
+
+// Round rounds n up to the granularity.
+func (v *Virtual) Round(n uint64) uint64 { return (n + v.granularity - 1) &^ (v.granularity - 1) }
+
+// A Range is a run of addresses. What is mapped in it is unmapped before it is closed.
+type Range struct {
+	handle
+	addr, bytes uint64
+}
+
+// Addr is where it begins.
+func (r *Range) Addr() uint64 { return r.addr }
+
+// Bytes is its size.
+func (r *Range) Bytes() uint64 { return r.bytes }
+
+// Reserve takes addresses for n bytes, rounded up, aligned to align or to the granularity, with nothing behind them.
+func (v *Virtual) Reserve(n, align uint64) (*Range, error) {
+	d, n := v.dev, v.Round(n)
+	addr, err := d.gpu.Reserve(n, max(align, v.granularity))
+	if err != nil {
+		return nil, fmt.Errorf("reserve addresses for %d bytes on %s: %w", n, d, err)
+	}
+	r := &Range{addr: addr, bytes: n}
+	r.init(d, fmt.Sprintf("addresses for %d bytes", n), func() error { return d.gpu.Unreserve(addr, n) })
+	return r, nil
+}
+
+// Physical is memory without an address. It may be closed while it is mapped: it stays until it is not.
+type Physical struct {
+	handle
+	gpu, bytes uint64
+}
+
+// Bytes is its size; 0 of one that was imported.
+func (p *Physical) Bytes() uint64 { return p.bytes }
+
+// Create makes memory of n bytes, rounded up.
+func (v *Virtual) Create(n uint64) (*Physical, error) {
+	n = v.Round(n)
+	h, err := v.dev.gpu.Create(n)
+	if err != nil {
+		return nil, fmt.Errorf("create %d bytes of memory on %s: %w", n, v.dev, err)
+	}
+	return v.physical(h, n), nil
+}
+
+func (v *Virtual) physical(h, n uint64) *Physical {
+	p := &Physical{gpu: h, bytes: n}
+	p.init(v.dev, fmt.Sprintf("%d bytes of virtual memory", n), func() error { return v.dev.gpu.Release(h) })
+	return p
+}
+
+// Export makes a file whose descriptor names p to other processes.
+func (p *Physical) Export() (*os.File, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	fd, err := p.dev.gpu.Export(p.gpu)
+	if err != nil {
+		return nil, fmt.Errorf("export memory of %s: %w", p.dev, err)
+	}
+	return os.NewFile(uintptr(fd), "device memory"), nil
+}
+
+// Import makes memory of another process's file, which stays the caller's.
+func (v *Virtual) Import(f *os.File) (*Physical, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("import memory: %w", err)
+	}
+	var h uint64
+	err2 := raw.Control(func(fd uintptr) { h, err = v.dev.gpu.Import(int(fd)) })
+	if err = errors.Join(err, err2); err != nil {
+		return nil, fmt.Errorf("import memory for %s: %w", v.dev, err)
+	}
+	return v.physical(h, 0), nil
+}
+
+// A Mapping is memory behind addresses.
+type Mapping struct{ handle }
+
+// Map puts n bytes of p behind r, from offset in r on, for devices to read and write: that of r, and others.
+func (r *Range) Map(offset, n uint64, p *Physical, others ...*Device) (*Mapping, error) {
+	if err := errors.Join(r.check(), p.check()); err != nil {
+		return nil, err
+	}
+	if offset > r.bytes || n > r.bytes-offset {
+		return nil, fmt.Errorf("map %d bytes at offset %d of %d bytes: %w", n, offset, r.bytes, ErrInvalid)
+	}
+	d, at := r.dev, r.addr+offset
+	ids := []int32{int32(d.Ordinal)}
+	for _, o := range others {
+		if o != d {
+			ids = append(ids, int32(o.Ordinal))
+		}
+	}
+	if err := d.gpu.Map(at, n, p.gpu); err != nil {
+		return nil, fmt.Errorf("map %d bytes at %#x on %s: %w", n, at, d, err)
+	}
+	if err := d.gpu.SetAccess(at, n, ids); err != nil {
+		return nil, errors.Join(fmt.Errorf("let devices %v at %d bytes at %#x: %w", ids, n, at, err), d.gpu.Unmap(at, n))
+	}
+	m := new(Mapping)
+	m.init(d, fmt.Sprintf("a mapping of %d bytes", n), func() error { return d.gpu.Unmap(at, n) })
+	return m, nil
+}

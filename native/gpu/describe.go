@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+// #include "gpu.h"
+import "C"
+
+// Abilities are what a device can do, as bits.
+type Abilities uint32
+
+// The abilities.
+const (
+	HostAtomics Abilities = C.GPU_HAS_HOST_ATOMICS // atomics on host memory work over the link to it
+	VMM         Abilities = C.GPU_HAS_VMM          // addresses and memory are made apart and mapped
+	VMMFD       Abilities = C.GPU_HAS_VMM_FD       // such memory goes to other processes as a descriptor
+	Fabric      Abilities = C.GPU_HAS_FABRIC       // and to other hosts of one fabric as a handle
+	DMABuf      Abilities = C.GPU_HAS_DMABUF       // memory has a dma-buf, for NICs
+	RDMA        Abilities = C.GPU_HAS_RDMA         // NICs reach memory through a kernel module
+	VMMRDMA     Abilities = C.GPU_HAS_VMM_RDMA     // and that of VMM
+	Integrated  Abilities = C.GPU_HAS_INTEGRATED   // memory is the host's
+)
+
+// Info is what a driver tells of a device.
+type Info struct {
+	Name, BusID, Arch string
+	UUID              [16]byte
+	Bytes             uint64
+	Major, Minor      int
+	Units             int // multiprocessors, compute units
+	Warp              int // threads
+	MaxThreads        int // of a block
+	Shared, MaxShared int // bytes of a block: without and with Function.SetShared
+	ClockKHz, L2Bytes int
+	CopyEngines       int
+	Abilities         Abilities
+}
+
+// Describe enters no device.
+func (d Device) Describe() (Info, error) {
+	var c C.struct_gpu_info
+	if err := d.check(C.gpu_describe(d.Driver.api, d.id(), &c)); err != nil {
+		return Info{}, err
+	}
+	in := Info{
+		Name: C.GoString(&c.name[0]), BusID: C.GoString(&c.bus[0]), Arch: C.GoString(&c.arch[0]), Bytes: uint64(c.bytes),
+		Major: int(c.major), Minor: int(c.minor), Units: int(c.units), Warp: int(c.warp), MaxThreads: int(c.threads),
+		Shared: int(c.shared), MaxShared: int(c.shared_most), ClockKHz: int(c.clock_khz), L2Bytes: int(c.l2_bytes),
+		CopyEngines: int(c.copy_engines), Abilities: Abilities(c.has),
+	}
+	for i, b := range c.uuid {
+		in.UUID[i] = byte(b)
+	}
+	return in, nil
+}
+
+// A LinkKind is how two devices are joined.
+type LinkKind int
+
+// The kinds of links.
+const (
+	NoLink LinkKind = C.GPU_LINK_NONE
+	PCIe   LinkKind = C.GPU_LINK_PCIE
+	NVLink LinkKind = C.GPU_LINK_NVLINK
+	XGMI   LinkKind = C.GPU_LINK_XGMI
+)
+
+// A Link is what one device can do to the memory of another.
+type Link struct {
+	Access, Atomics bool
+	Rank            int // the driver's: lower is faster
+	Kind            LinkKind
+	Hops            int // 0 if not known
+}
+
+// Link tells how d reaches peer. It enters no device.
+func (d Device) Link(peer int) (Link, error) {
+	var c C.struct_gpu_link
+	if err := d.check(C.gpu_link(d.Driver.api, d.id(), C.int(peer), &c)); err != nil {
+		return Link{}, err
+	}
+	return Link{Access: c.access != 0, Atomics: c.atomics != 0, Rank: int(c.rank), Kind: LinkKind(c.kind), Hops: int(c.hops)}, nil
+}
+
+// EnablePeer lets kernels and copies of d reach the memory of peer that is allocated, before or later. It may be repeated.
+func (d Device) EnablePeer(peer int) error {
+	return d.check(C.gpu_peer_enable(d.Driver.api, d.id(), C.int(peer)))
+}
+
+// MemInfo is the memory that is free, and all.
+func (d Device) MemInfo() (free, total uint64, err error) {
+	var f, t C.uint64_t
+	err = d.check(C.gpu_mem_info(d.Driver.api, d.id(), &f, &t))
+	return uint64(f), uint64(t), err
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+// #cgo CFLAGS: -std=gnu11 -O2 -Wall
+// #cgo LDFLAGS: -ldl -lpthread
+// #include <stdlib.h>
+// #include "gpu.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+)
+
+// A Vendor is the maker of a driver.
+type Vendor int
+
+// The vendors, in the order in which they are asked.
+const (
+	CUDA Vendor = C.GPU_CUDA
+	HIP  Vendor = C.GPU_HIP
+)
+
+func (v Vendor) String() string {
+	switch v {
+	case CUDA:
+		return "CUDA"
+	case HIP:
+		return "HIP"
+	}
+	return fmt.Sprintf("vendor %d", int(v))
+}
+
+// A Driver is a vendor's loaded library. It is never closed.
+type Driver struct {
+	api     *C.struct_gpu_api
+	vendor  Vendor
+	path    string
+	version int
+	runtime int
+}
+
+// Vendor is whose driver it is.
+func (d *Driver) Vendor() Vendor { return d.vendor }
+
+// Path is the file that was loaded.
+func (d *Driver) Path() string { return d.path }
+
+// Version is the driver's: 13000 is CUDA 13.0, 70125424 is HIP 7.1.25424.
+func (d *Driver) Version() int { return d.version }
+
+// Runtime is the version of HIP's runtime library; CUDA has none below PyTorch's own, so it is that of the driver.
+func (d *Driver) Runtime() int { return d.runtime }
+
+// Device names a device of the driver, which may not be there.
+func (d *Driver) Device(ordinal int) Device { return Device{d, ordinal} }
+
+// A Device is a device of a driver.
+type Device struct {
+	Driver  *Driver
+	Ordinal int
+}
+
+// conclusive has the answers of Open that stay.
+var conclusive struct {
+	sync.Mutex
+	drivers map[Vendor]*Driver
+	absent  map[Vendor]error
+}
+
+// Open loads the vendor's driver from where the system has it, once.
+func Open(v Vendor) (*Driver, error) {
+	conclusive.Lock()
+	defer conclusive.Unlock()
+	if d := conclusive.drivers[v]; d != nil {
+		return d, nil
+	}
+	if err := conclusive.absent[v]; err != nil {
+		return nil, err
+	}
+	d, err := OpenFile(v, "")
+	switch {
+	case err == nil:
+		if conclusive.drivers == nil {
+			conclusive.drivers = make(map[Vendor]*Driver)
+		}
+		conclusive.drivers[v] = d
+	case errors.Is(err, errors.ErrUnsupported):
+		if conclusive.absent == nil {
+			conclusive.absent = make(map[Vendor]error)
+		}
+		conclusive.absent[v] = err
+	}
+	return d, err
+}
+
+// OpenFile loads the vendor's driver from a file, and each time anew. Open is for everybody but tests.
+func OpenFile(v Vendor, path string) (*Driver, error) {
+	if v != CUDA && v != HIP {
+		return nil, fmt.Errorf("open the driver of %v: %w", v, errors.ErrUnsupported)
+	}
+	var name *C.char
+	if path != "" {
+		name = C.CString(path)
+		defer C.free(unsafe.Pointer(name))
+	}
+	var why [512]C.char
+	var api *C.struct_gpu_api
+	switch C.gpu_open(C.int(v), name, &api, &why[0], C.size_t(len(why))) {
+	case C.GPU_OPEN:
+	case C.GPU_ABSENT:
+		return nil, fmt.Errorf("no %v device: %s: %w", v, C.GoString(&why[0]), errors.ErrUnsupported)
+	default:
+		return nil, fmt.Errorf("open the %v driver: %s", v, C.GoString(&why[0]))
+	}
+	d := &Driver{api: api, vendor: v, path: C.GoString(C.gpu_path(api))}
+	var version C.int
+	d.runtime = int(C.gpu_versions(api, &version))
+	d.version = int(version)
+	return d, nil
+}
+
+// A Symbol is a function that a driver's library should have.
+type Symbol struct {
+	Name   string
+	Needed bool // without it the driver is refused; without another, what needs it is
+}
+
+// Symbols are those of the vendor's table.
+func Symbols(v Vendor) []Symbol {
+	var all []Symbol
+	for i := C.size_t(0); ; i++ {
+		var needed C.int
+		name := C.gpu_symbol(C.int(v), i, &needed)
+		if name == nil {
+			return all
+		}
+		all = append(all, Symbol{C.GoString(name), needed != 0})
+	}
+}
+
+// Current is what is current on the calling thread: a context's address on CUDA, 0 if there is none; a device on HIP.
+func (d *Driver) Current() (uint64, error) {
+	var current C.uint64_t
+	err := d.check(-1, C.gpu_current(d.api, &current))
+	return uint64(current), err
+}
+
+// Count is the number of devices.
+func (d *Driver) Count() (int, error) {
+	var n C.int
+	err := d.check(-1, C.gpu_count(d.api, &n))
+	return int(n), err
+}
+
+func (d *Driver) check(device int, rc C.struct_gpu_rc) error {
+	if rc.code == 0 {
+		return nil
+	}
+	var name, text *C.char
+	C.gpu_error(d.api, rc.code, &name, &text)
+	return &Error{Vendor: d.vendor, Device: device, Call: C.GoString(rc.call), Code: int(rc.code), Name: C.GoString(name), Text: C.GoString(text)}
+}
+
+func (d Device) check(rc C.struct_gpu_rc) error { return d.Driver.check(d.Ordinal, rc) }
+func (d Device) id() C.int                      { return C.int(d.Ordinal) }
+
+// made is the answer of a call that makes something.
+func (d Device) made(handle C.uint64_t, rc C.struct_gpu_rc) (uint64, error) {
+	if err := d.check(rc); err != nil {
+		return 0, err
+	}
+	return uint64(handle), nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run ends after two minutes at the latest.
+func run(t *testing.T, name string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	return string(out), err
+}
+
+// compiler is what cgo compiles with.
+func compiler() string {
+	if cc := strings.Fields(os.Getenv("CC")); len(cc) > 0 {
+		return cc[0]
+	}
+	return "gcc"
+}
+
+// TestDoor calls everything on the fake drivers under sanitizers, and sees that threads keep what is current.
+func TestDoor(t *testing.T) {
+	dir := t.TempDir()
+	flags := []string{"-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"}
+	sanitize := []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
+	empty := filepath.Join(dir, "empty.c")
+	if err := os.WriteFile(empty, []byte("int main(void) { return 0; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(t, compiler(), slices.Concat(sanitize, []string{"-o", filepath.Join(dir, "empty"), empty})...); err != nil {
+		t.Logf("%s has no sanitizers: %v\n%s", compiler(), err, out)
+		sanitize = nil
+	}
+	sources, err := filepath.Glob("*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := filepath.Join(dir, "door")
+	args := slices.Concat(flags, sanitize, []string{"-o", door, filepath.Join("testdata", "door.c")}, sources, []string{"-ldl", "-lpthread"})
+	if out, err := run(t, compiler(), args...); err != nil {
+		t.Fatalf("compile: %v\n%s", err, out)
+	}
+	for vendor, define := range map[string]string{"1": "-DFAKE_CUDA", "2": "-DFAKE_HIP"} {
+		lib := filepath.Join(dir, define+".so")
+		if out, err := run(t, compiler(), slices.Concat(flags, []string{"-shared", "-fPIC", define, "-o", lib, filepath.Join("testdata", "fake.c")})...); err != nil {
+			t.Fatalf("compile: %v\n%s", err, out)
+		}
+		out, err := run(t, door, vendor, lib)
+		if err != nil || !strings.Contains(out, "left the thread as it was") {
+			t.Errorf("vendor %s: %v\n%s", vendor, err, out)
+		}
+		t.Log(out)
+	}
+}
+
+// hipLibrary finds a real libamdhip64, without which the test is skipped, unless MORI_REQUIRE has hip in its list.
+func hipLibrary(t *testing.T) string {
+	for _, pattern := range []string{"/usr/lib/x86_64-linux-gnu/libamdhip64.so.[5-7]", "/opt/rocm/lib/libamdhip64.so.[5-7]", "/usr/lib64/libamdhip64.so.[5-7]"} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[0]
+		}
+	}
+	if slices.Contains(strings.Split(os.Getenv("MORI_REQUIRE"), ","), "hip") {
+		t.Fatal("MORI_REQUIRE has hip: there is no libamdhip64")
+	}
+	t.Skip("there is no libamdhip64 (libamdhip64-5)")
+	return ""
+}
+
+// TestSymbolsOfHIP: a real library has all of the table, but for what version 6 brought.
+func TestSymbolsOfHIP(t *testing.T) {
+	path := hipLibrary(t)
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := make(map[string]bool)
+	for _, s := range symbols {
+		has[s.Name] = s.Section != elf.SHN_UNDEF
+	}
+	found := 0
+	for _, s := range Symbols(HIP) {
+		if has[s.Name] {
+			found++
+		}
+		if !has[s.Name] && (s.Needed || s.Name != "hipGetDevicePropertiesR0600") {
+			t.Errorf("%s has no %s", path, s.Name)
+		}
+	}
+	t.Logf("%s has %d of the %d symbols of the table", path, found, len(Symbols(HIP)))
+}
+
+// TestHIPWithoutDevice: a real library that finds no GPU says so.
+func TestHIPWithoutDevice(t *testing.T) {
+	hipLibrary(t)
+	if _, err := os.Stat("/dev/kfd"); err == nil {
+		t.Skip("there is an AMD GPU")
+	}
+	_, err := Open(HIP)
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no HIP device: ") || !strings.Contains(err.Error(), "libamdhip64") {
+		t.Error(err)
+	}
+	again, err2 := Open(HIP)
+	if again != nil || !errors.Is(err2, err) {
+		t.Error("a conclusive answer was asked for again:", err2)
+	}
+	t.Log(err)
+}
+
+func TestWithoutLibrary(t *testing.T) {
+	_, err := OpenFile(CUDA, "libcuda-that-is-not.so.1")
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no CUDA device: libcuda-that-is-not.so.1: cannot open") {
+		t.Error(err)
+	}
+	text := filepath.Join(t.TempDir(), "libcuda.so.1")
+	if err := os.WriteFile(text, []byte("not a library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenFile(CUDA, text); err == nil || errors.Is(err, errors.ErrUnsupported) {
+		t.Error("a library that does not load is no conclusive answer:", err)
+	}
+	if _, err := OpenFile(Vendor(3), ""); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+// TestTooOld: a library without the symbols is refused by name.
+func TestTooOld(t *testing.T) {
+	dir := t.TempDir()
+	source, lib := filepath.Join(dir, "old.c"), filepath.Join(dir, "libold.so")
+	if err := os.WriteFile(source, []byte("int cuInit(unsigned f) { return (int)f; }\nint cuDriverGetVersion(int *v) { return *v = 0; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(t, compiler(), "-shared", "-fPIC", "-o", lib, source); err != nil {
+		t.Fatalf("compile: %v\n%s", err, out)
+	}
+	_, err := OpenFile(CUDA, lib)
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), lib+" has no cuDeviceGetCount: it is too old") {
+		t.Error(err)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	err := &Error{Vendor: HIP, Device: 3, Call: "hipMalloc", Code: 2, Name: "hipErrorOutOfMemory", Text: "out of memory"}
+	if got, want := err.Error(), "hipMalloc on HIP device 3: hipErrorOutOfMemory (2): out of memory"; got != want || !errors.Is(err, ErrNoMemory) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := (&Error{Code: 12345}); errors.Unwrap(err) != nil {
+		t.Error("a cause of nothing")
+	}
+	if Vendor(9).String() != "vendor 9" || CUDA.String() != "CUDA" {
+		t.Error("vendors have other names")
+	}
+}

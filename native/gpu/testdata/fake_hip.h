@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+//
+// What is HIP's own. Part of fake.c.
+
+const char *hipGetErrorName(int code) { return code == NO_MEMORY ? "hipErrorOutOfMemory" : "hipErrorFake"; }
+const char *hipGetErrorString(int code) { return code == NO_MEMORY ? "out of memory" : "fake error"; }
+
+int hipGetLastError(void) {
+	int was = last;
+	last = 0;
+	return was;
+}
+
+// hipPeekAtLastError is for the test that nothing is left there.
+int hipPeekAtLastError(void) { return last; }
+
+int hipRuntimeGetVersion(int *v) {
+	*v = 60342131;
+	return 0;
+}
+
+int hipGetDevice(int *dev) {
+	*dev = current;
+	return answer(told("hipGetDevice"));
+}
+
+int hipSetDevice(int dev) {
+	int code = dev < 0 || dev >= count() ? BAD_DEVICE : told("hipSetDevice");
+	if (!code)
+		current = dev;
+	return answer(code);
+}
+
+int hipGetDeviceProperties(char *props, int dev) {
+	(void)dev;
+	strcpy(props + 396, "gfx90a:sramecc+:xnack-");
+	return 0;
+}
+
+int hipGetDevicePropertiesR0600(char *props, int dev) {
+	(void)dev;
+	strcpy(props + 1160, "gfx942:sramecc+:xnack-");
+	return 0;
+}
+
+int hipExtGetLinkTypeAndHopCount(int dev, int peer, uint32_t *type, uint32_t *hops) {
+	*type = dev < 2 && peer < 2 ? 4 : 2;
+	*hops = 1;
+	return 0;
+}
+
+int hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+	(void)flags;
+	START("hipDeviceEnablePeerAccess")
+	code = enabled(dev, peer);
+	END
+}
+
+int hipPointerGetAttributes(void *to, uint64_t addr) {
+	struct {
+		int type, device;
+		uint64_t device_addr, host_addr;
+		int managed;
+		unsigned flags;
+	} *out = to;
+	OUTSIDE("hipPointerGetAttributes")
+	struct thing *t = around(addr);
+	memset(out, 0, sizeof(*out));
+	if (t) {
+		int host = t->kind == HOST || t->kind == REGISTRATION;
+		out->type = host ? 1 : 2;
+		out->device = t->dev;
+		out->device_addr = addr;
+		out->host_addr = host ? addr : 0;
+	}
+	END
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+//
+// Addresses and memory made apart. Part of fake.c.
+
+DEF(cuMemGetAllocationGranularity, hipMemGetAllocationGranularity, (size_t *n, const int *prop, int which)) {
+	(void)which;
+	OUTSIDE(CALLED(cuMemGetAllocationGranularity, hipMemGetAllocationGranularity))
+	*n = 65536;
+	if (prop[0] != 1 || prop[1] != 1 || prop[2] != 1)
+		code = INVALID;
+	END
+}
+
+DEF(cuMemAddressReserve, hipMemAddressReserve, (uint64_t * addr, size_t n, size_t align, uint64_t where, unsigned long long flags)) {
+	(void)align, (void)where, (void)flags;
+	OUTSIDE(CALLED(cuMemAddressReserve, hipMemAddressReserve))
+	void *p = n % 65536 ? MAP_FAILED : mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED) {
+		code = INVALID;
+	} else {
+		struct thing *t = make(RESERVED, 0);
+		t->base = *addr = (uintptr_t)p;
+		t->size = n;
+	}
+	END
+}
+
+DEF(cuMemAddressFree, hipMemAddressFree, (uint64_t addr, size_t n)) {
+	OUTSIDE(CALLED(cuMemAddressFree, hipMemAddressFree))
+	struct thing *t = at(RESERVED, addr);
+	if (t && t->size == n) {
+		munmap((void *)(uintptr_t)addr, n);
+		drop(t);
+	} else {
+		code = INVALID;
+	}
+	END
+}
+
+DEF(cuMemCreate, hipMemCreate, (uint64_t * handle, size_t n, const int *prop, unsigned long long flags)) {
+	(void)flags;
+	OUTSIDE(CALLED(cuMemCreate, hipMemCreate))
+	if (n == 0 || n % 65536 || n > 1u << 30) {
+		code = n > 1u << 30 ? NO_MEMORY : INVALID;
+	} else {
+		struct thing *t = make(PHYSICAL, prop[3]);
+		t->fd = memfd_create("fake", MFD_CLOEXEC);
+		t->size = n;
+		if (ftruncate(t->fd, (off_t)n))
+			abort();
+		*handle = name_of(t);
+	}
+	END
+}
+
+DEF(cuMemRelease, hipMemRelease, (uint64_t handle)) {
+	OUTSIDE(CALLED(cuMemRelease, hipMemRelease))
+	struct thing *t = named(PHYSICAL, handle);
+	if (t)
+		drop(t);
+	else
+		code = INVALID;
+	END
+}
+
+DEF(cuMemMap, hipMemMap, (uint64_t addr, size_t n, size_t offset, uint64_t handle, unsigned long long flags)) {
+	(void)offset, (void)flags;
+	OUTSIDE(CALLED(cuMemMap, hipMemMap))
+	struct thing *t = named(PHYSICAL, handle), *m;
+	if (!t || n > t->size || !mapped(t->fd, n, addr, PROT_NONE)) {
+		code = INVALID;
+	} else {
+		m = make(MAPPING, t->dev);
+		m->base = addr;
+		m->size = n;
+	}
+	END
+}
+
+DEF(cuMemUnmap, hipMemUnmap, (uint64_t addr, size_t n)) {
+	OUTSIDE(CALLED(cuMemUnmap, hipMemUnmap))
+	struct thing *t = at(MAPPING, addr);
+	if (t && t->size == n) {
+		mmap((void *)(uintptr_t)addr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		drop(t);
+	} else {
+		code = INVALID;
+	}
+	END
+}
+
+DEF(cuMemSetAccess, hipMemSetAccess, (uint64_t addr, size_t n, const int *desc, size_t ndesc)) {
+	OUTSIDE(CALLED(cuMemSetAccess, hipMemSetAccess))
+	for (size_t i = 0; i < ndesc; i++)
+		if (desc[3 * i] != 1 || desc[3 * i + 1] >= count() || desc[3 * i + 2] != 3)
+			code = INVALID;
+	if (!code && (!around(addr) || mprotect((void *)(uintptr_t)addr, n, PROT_READ | PROT_WRITE)))
+		code = INVALID;
+	END
+}
+
+DEF(cuMemExportToShareableHandle, hipMemExportToShareableHandle, (int *fd, uint64_t handle, int type, unsigned long long flags)) {
+	(void)flags;
+	OUTSIDE(CALLED(cuMemExportToShareableHandle, hipMemExportToShareableHandle))
+	struct thing *t = named(PHYSICAL, handle);
+	*fd = t && type == 1 ? fcntl(t->fd, F_DUPFD_CLOEXEC, 0) : -1;
+	if (*fd < 0)
+		code = INVALID;
+	END
+}
+
+DEF(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle, (uint64_t * handle, void *from, int type)) {
+	START(CALLED(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle))
+	int fd = fcntl(NAME((int)(uintptr_t)from, *(int *)from), F_DUPFD_CLOEXEC, 0); // HIP before 7.1 takes the address
+	if (fd < 0 || type != 1) {
+		code = INVALID;
+	} else {
+		struct thing *t = make(PHYSICAL, dev);
+		t->fd = fd;
+		t->size = (uint64_t)lseek(fd, 0, SEEK_END);
+		*handle = name_of(t);
+	}
+	END
+}
