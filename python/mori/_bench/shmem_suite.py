@@ -41,8 +41,8 @@ class ShmemCase(Case):
 
 
 def _forms(name: str, kind: str, size: int, rounds: int, native: Target, python: Target | None) -> Iterator[ShmemCase]:
-    unit, at_least = ("GB/s", ">=") if size == MIB else ("ns", "<=")
-    equal = Target("ratio", at_least, 1.0)  # type: ignore[arg-type] # a Literal, as the expression before shows
+    unit = "GB/s" if size == MIB else "ns"
+    equal = Target("ratio", ">=" if size == MIB else "<=", 1.0)
     targets: tuple[tuple[str, Form, Target | None], ...] = (
         ("", "native", native),
         ("-python", "python", python),
@@ -125,7 +125,6 @@ class Shmem:
             raise Unavailable(f"PE 1 is reached by {path}: there is no mapping to measure on")
         plan = _barriers(self, case) if case.kind == "barrier" else _moves(self, case)
         if case.form == "openshmem":
-            assert plan.primary is None
             plan.raws = {"OpenSHMEM": lambda: _figure(case, self.library(case))}
         plan.best = max if case.unit == "GB/s" else min
         plan.extra["form"] = case.form
