@@ -76,6 +76,10 @@ class RankFailed(Exception):
         super().__init__(f"rank {failed[0].rank} of {len(outcomes)}:\n{failed[0].text}{others}")
 
 
+class RankSkipped(Exception):
+    """A rank called pytest.skip."""
+
+
 class NoAnswer(Exception):
     """A rank died, or did not answer in time."""
 
@@ -140,8 +144,15 @@ class Processes:
         self._all: list[_Process] = []
 
     def run(self, function: Callable[..., Any], *args: Any, timeout: float = TIMEOUT) -> list[Any]:
-        """Run ``function(rank, *args)`` in every rank and return the results; RankFailed if one did not return."""
+        """Run ``function(rank, *args)`` in every rank and return the results; RankFailed if one did not return.
+
+        Where all ranks skip, so does the test.
+        """
+        import pytest  # not at the top: ranks load this file too
+
         outcomes = self.outcomes(function, *args, timeout=timeout, grace=GRACE)
+        if all(isinstance(o.error, RankSkipped) for o in outcomes):
+            pytest.skip(str(outcomes[0].error))
         if any(o.error is not None for o in outcomes):
             self.stop()
             raise RankFailed(outcomes)
@@ -233,13 +244,15 @@ class Ranks(Processes):
         self.size = 0
 
 
-def on_ranks(size: int, timeout: float = TIMEOUT) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def on_ranks(
+    size: int, hosts: int = 1, timeout: float = TIMEOUT
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn a function of a Rank into a test that runs it in ``size`` ranks; parameters after the first are pytest's."""
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(body)
         def test(*, ranks: Ranks, **params: Any) -> None:
-            ranks.world(size).run(body, *params.values(), timeout=timeout)
+            ranks.world(size, hosts).run(body, *params.values(), timeout=timeout)
 
         _, *rest = inspect.signature(body).parameters.values()
         own = inspect.Parameter("ranks", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -298,6 +311,8 @@ def _run(me: Rank, job: bytes) -> bytes:
         body = inspect.unwrap(function)
         return pickle.dumps((body(me, *pickle.loads(args)), None, ""))
     except BaseException as err:
+        if type(err).__name__ == "Skipped":  # of pytest, whose exception does not pickle
+            err = RankSkipped(str(err))
         text = "".join(traceback.TracebackException.from_exception(err, capture_locals=True).format())
         try:
             return pickle.dumps((None, pickle.loads(pickle.dumps(err)), text))

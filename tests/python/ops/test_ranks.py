@@ -31,6 +31,10 @@ def reachable(rank: Rank) -> list[bool]:
     return [shmem_ptr_p2p(address, rank.me, other) != 0 for other in range(rank.size)]
 
 
+def skip(_: Rank) -> None:
+    pytest.skip("not here")
+
+
 def unpicklable(_: Rank) -> object:
     return lambda: None
 
@@ -87,6 +91,10 @@ class TestProcesses:
         assert good.error is None
         assert isinstance(bad.error, ValueError)
         assert three.run(count) == [2, 2, 2]
+
+    def test_where_all_ranks_skip_the_test_does(self, three: Processes) -> None:
+        with pytest.raises(pytest.skip.Exception, match="not here"):
+            three.run(skip)
 
     def test_a_rank_that_dies_is_told_with_its_exit_code(self, three: Processes) -> None:
         with pytest.raises(RankFailed, match="rank 1 died with exit code -9"):
