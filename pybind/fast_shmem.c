@@ -61,12 +61,34 @@ int mori_finish(int answer, mori_reply *reply) {
 	return -1;
 }
 
-// What non-blocking transfers to other hosts still read or write, until quiet.
+// What non-blocking transfers to other hosts still read or write, until quiet. Programs that never call that meet kMostKept.
 static PyObject *in_flight;
+
+enum { kMostKept = 4096 };
+
+int mori_order(int kind) {
+	mori_reply reply = {0};
+	PyObject *kept = kind == MORI_FENCE || kind == MORI_SYNC_ALL ? NULL : in_flight;
+	if (kept) {
+		in_flight = NULL;
+	}
+	int answer = moriShmemOrder(kind, 0, &reply);
+	if (answer == MORI_WOULD_WAIT) {
+		mori_begin_wait();
+		answer = moriShmemOrder(kind, 1, &reply);
+		mori_end_wait();
+	}
+	int bad = mori_finish(answer, &reply);
+	Py_XDECREF(kept);
+	return bad;
+}
 
 static int keep(PyObject *owner) {
 	if (owner == NULL) {
 		return 0;
+	}
+	if (in_flight && PyList_GET_SIZE(in_flight) >= kMostKept && mori_order(MORI_QUIET)) {
+		return -1;
 	}
 	if (in_flight == NULL && (in_flight = PyList_New(0)) == NULL) {
 		return -1;
@@ -297,23 +319,10 @@ static PyObject *shmem_address(PyObject *self, PyObject *o) {
 static PyObject *shmem_order(PyObject *self, PyObject *kind) {
 	(void)self;
 	int64_t what;
-	mori_reply reply = {0};
-	if (!mori_usable() || mori_to_int(kind, &what)) {
+	if (!mori_usable() || mori_to_int(kind, &what) || mori_order((int)what)) {
 		return NULL;
 	}
-	PyObject *kept = what == MORI_FENCE || what == MORI_SYNC_ALL ? NULL : in_flight;
-	if (kept) {
-		in_flight = NULL;
-	}
-	int answer = moriShmemOrder((int)what, 0, &reply);
-	if (answer == MORI_WOULD_WAIT) {
-		mori_begin_wait();
-		answer = moriShmemOrder((int)what, 1, &reply);
-		mori_end_wait();
-	}
-	int bad = mori_finish(answer, &reply);
-	Py_XDECREF(kept);
-	return bad ? NULL : Py_NewRef(Py_None);
+	Py_RETURN_NONE;
 }
 
 PyMethodDef mori_shmem_methods[] = {

@@ -209,6 +209,9 @@ PyObject *mori_shmem_team(PyObject *self, PyObject *const *args, Py_ssize_t narg
 		}
 		bad = bad || extent(&dest, &source, (int)kind, &c, t, reply.value);
 	}
+	if (!bad && kind == MORI_BARRIER) {
+		bad = mori_order(MORI_QUIET); // the barrier would do it too, and keep what is in flight alive for ever
+	}
 	if (!bad) {
 		c.dest = dest.addr;
 		c.source = source.addr;

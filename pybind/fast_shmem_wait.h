@@ -10,6 +10,7 @@ void mori_end_wait(void);
 
 // All answer 0, or -1 with the Python error set.
 int mori_finish(int answer, mori_reply *reply); // raises what a call answered
+int mori_order(int kind);                       // fence, quiet, barrier_all, sync_all
 int mori_usage(Py_ssize_t nargs, Py_ssize_t want, const char *usage);
 int mori_to_int(PyObject *o, int64_t *out);
 int mori_word(PyObject *o, PyObject *dtype, const char *name, operand *x, element *t); // one element

@@ -8,6 +8,7 @@ Submodules load at first use, as attributes::
     engine = mori.io.IOEngine("prefill-0", mori.io.IOEngineConfig("127.0.0.1", 0))
 
 * ``mori.io`` moves blocks of memory between processes and hosts.
+* ``mori.shmem`` gives processes memory that they put into and get from without the other side: OpenSHMEM's names.
 * ``mori.ops`` brings the tokens of mixture-of-experts layers to their experts and back.
 * ``mori.cpp`` holds the same names in one flat space, as the native library spells them.
 * ``mori.tensor_utils`` turns tensors and buffers into addresses and back; import it explicitly.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from . import cpp as cpp
     from . import io as io
     from . import ops as ops
+    from . import shmem as shmem
 
 _LAZY = ("cpp", "ops", "jax", "shmem", "io", "ir", "kernel_profiler", "ccl")
 

@@ -94,9 +94,9 @@ def _element(dtype: Any) -> int:
     if name in _NUMBERS:
         return _NUMBERS[name] << 8 | dtype_size(name)
     try:
-        size = dtype_size(name)
-    except ValueError:
+        return dtype_size(name)
+    except ValueError as err:
         size = getattr(dtype, "itemsize", 0)
-        if not isinstance(size, int) or not 0 < size < 256:
-            raise
-    return size
+        if isinstance(size, int) and 0 < size < 256:
+            return size
+        raise InvalidArgumentError(str(err)) from None

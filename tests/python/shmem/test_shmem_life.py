@@ -366,3 +366,33 @@ except RuntimeError:
         lines = sorted(out.splitlines())
         assert lines[:2] == ["0", "1 0"]
         assert "finalized" in lines[2]
+
+
+class TestTimeLimit:
+    @pytest.mark.parametrize("call", ["barrier", "malloc", "reduce", "wait"])
+    def test_names_what_did_not_come(self, call: str) -> None:
+        program = f"""
+join()
+words = mori_shmem_create_tensor((4,), np.int64)
+shmem_barrier_all()
+if me == 0:
+    failed(lambda: {CALLS[call]})
+else:
+    sys.stdin.readline()
+"""
+        with Programs(2, program, MORI_SHMEM_TIMEOUT="1") as programs:
+            _, out, _ = programs.rest(0)
+            assert out.startswith("MoriTimeoutError"), out
+            assert "words" in out or "PE 1" in out or "int64" in out or "rank 1" in out, out
+
+    def test_of_pes_in_different_calls(self) -> None:
+        program = """
+join()
+words = mori_shmem_create_tensor((4,), np.int64)
+shmem_barrier_all()
+failed(shmem_barrier_all if me else lambda: shmem_malloc(64))
+"""
+        with Programs(2, program, MORI_SHMEM_TIMEOUT="1") as programs:
+            for rank in range(2):
+                _, out, _ = programs.rest(rank)
+                assert out.startswith(("MoriTimeoutError", "PE", "MismatchError")), out
