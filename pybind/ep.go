@@ -42,18 +42,30 @@ var (
 	errOpBusy = coded("E_STATE", errors.New("another thread is in a call of this op"))
 )
 
-// enterOp finds an op for one call, which leaves it by inUse.Unlock.
+// enterOp finds an op for one call, which ends with exit.
 func enterOp(id uint64) (*op, error) {
 	o, err := ops.get(id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := enter()
 	switch {
 	case err != nil:
 		return nil, err
-	case thePE.Load() != o.pe:
-		return nil, errOpGone
+	case p != o.pe:
+		err = errOpGone
 	case !o.inUse.TryLock():
-		return nil, errOpBusy
+		err = errOpBusy
+	default:
+		return o, nil
 	}
-	return o, nil
+	p.leave()
+	return nil, err
+}
+
+func (o *op) exit() {
+	o.inUse.Unlock()
+	o.pe.leave()
 }
 
 // EPOpen starts to make an op; config is JSON, by the names of mori.ops.EpDispatchCombineConfig. JobResult: its handle.
@@ -68,7 +80,7 @@ func EPOpen(config string) (job uint64, err error) {
 		if err != nil {
 			return 0, coded("E_ARG", err)
 		}
-		opts.Interrupt = askPython
+		opts.Interrupt = p.ask
 		o, err := p.ops().New(cfg, opts)
 		if err != nil {
 			return 0, err
@@ -84,7 +96,7 @@ func EPClose(id uint64) (job uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	ops.remove(id)
 	return collective(func(p *pe) (uint64, error) { return 0, p.ops().Close(o.Op) })
 }
@@ -98,9 +110,23 @@ func EPDrop(id uint64) (n int, err error) {
 	return 0, nil
 }
 
-// settleOps waits for what ops have under way, and takes their handles back: finalize frees the memory that it is about.
-func settleOps() {
+// settleOps takes the handles of all ops back, and waits for what their sends began: finalize frees the memory that it is about. It
+// returns those that another thread is in a call of.
+func settleOps() (busy []*op) {
 	for _, o := range ops.clear() {
+		if !o.inUse.TryLock() {
+			busy = append(busy, o)
+			continue
+		}
+		o.Settle()
+		o.inUse.Unlock()
+	}
+	return busy
+}
+
+// settle waits for what ops have under way, whose calls have ended.
+func settle(ops []*op) {
+	for _, o := range ops {
 		o.inUse.Lock()
 		o.Settle()
 		o.inUse.Unlock()
@@ -114,7 +140,7 @@ func EPDescribe(id uint64) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	l, base := o.Layout(), o.Base()
 	return toJSON(map[string]any{
 		"bytes": l.Size, "threads": o.opts.Threads, "timeout_ms": o.opts.Timeout.Milliseconds(), "scale_blocks": o.opts.ScaleBlocks,
@@ -148,7 +174,7 @@ func EPSlots(id uint64, addr uint64, n int) (count int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	if want := o.Tokens() * o.Config().TopK; n != want {
 		return 0, coded("E_ARG", fmt.Errorf("room for %d choices, the last dispatch had %d", n, want))
 	}
@@ -165,7 +191,7 @@ func EPReceived(id uint64) (rows int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	return int(memory.Load32(o.Received())), nil
 }
 
@@ -176,7 +202,7 @@ func EPCountLocal(id uint64) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	return 0, o.CountLocal()
 }
 
@@ -187,7 +213,7 @@ func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indi
 	if err != nil {
 		return 0, err
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	return rows, o.Pack(ep.Packed{Rows: packed, Counts: counts, Info: info}, x, indices, rows, hidden, ep.DType(dtype))
 }
 
@@ -199,7 +225,7 @@ func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int) (n in
 	if err != nil {
 		return 0, err
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	l := o.Layout()
 	return 0, o.Unpack(dst, packed, o.Base()+l.DispatchOutWeights.Offset, hidden, ep.DType(dtype))
 }

@@ -42,7 +42,7 @@ func moriEPDispatch(id C.uint64_t, x *C.mori_ep_call, out *C.mori_reply) (answer
 	if err != nil {
 		return answerOf(0, err, out)
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	b := ep.Batch{N: small(x.n), Hidden: small(x.hidden), Type: ep.DType(small(x.dtype)), Input: uint64(x.input), Indices: uint64(x.indices),
 		Weights: uint64(x.weights), Scales: uint64(x.scales), Route: routeOf(x)}
 	if x.flags&C.MORI_EP_SEND != 0 {
@@ -59,7 +59,7 @@ func moriEPCombine(id C.uint64_t, x *C.mori_ep_call, out *C.mori_reply) (answer 
 	if err != nil {
 		return answerOf(0, err, out)
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	made := ep.Output{Rows: small(x.n), Hidden: small(x.hidden), Type: ep.DType(small(x.dtype)), Input: uint64(x.input),
 		InPlace: x.flags&C.MORI_EP_IN_PLACE != 0, HasWeights: x.flags&C.MORI_EP_HAS_WEIGHTS != 0, Weights: uint64(x.weights),
 		Route: routeOf(x), Weighted: x.flags&C.MORI_EP_WEIGHTED != 0}
@@ -79,7 +79,7 @@ func moriEPRecv(id C.uint64_t, combine C.int, flags C.int64_t, out *C.mori_reply
 	if err != nil {
 		return answerOf(0, err, out)
 	}
-	defer o.inUse.Unlock()
+	defer o.exit()
 	if combine != 0 {
 		return answerOf(0, o.CombineRecv(), out)
 	}

@@ -24,7 +24,8 @@ type pe struct {
 	qpPerPE int
 
 	calls   atomic.Int64 // hot ones that are on their way
-	closing atomic.Bool  // they shall end
+	closing atomic.Bool  // no more shall begin
+	ending  atomic.Bool  // those that wait shall end; finalize itself waits later, and shall not
 }
 
 // thePE is this process's, nil before init and after finalize.
@@ -59,7 +60,7 @@ func (p *pe) leave() { p.calls.Add(-1) }
 
 // ask tells calls that wait whether to go on.
 func (p *pe) ask() error {
-	if p.closing.Load() {
+	if p.ending.Load() {
 		return shmem.ErrClosed
 	}
 	return askPython()
@@ -68,6 +69,8 @@ func (p *pe) ask() error {
 // vacate keeps calls out, and waits for those on their way.
 func (p *pe) vacate() error {
 	p.closing.Store(true)
+	p.ending.Store(true)
+	defer p.ending.Store(false)
 	for begin := time.Now(); p.calls.Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > callsEnd {
 			p.closing.Store(false)
@@ -172,10 +175,11 @@ func ShmemFinalize() (job uint64, err error) {
 		if p == nil {
 			return 0, nil
 		}
-		settleOps()
+		busy := settleOps()
 		if err := p.vacate(); err != nil {
 			return 0, err
 		}
+		settle(busy)
 		thePE.Store(nil)
 		teams.clear()
 		return 0, p.Finalize(ctx)

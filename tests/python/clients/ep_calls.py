@@ -11,13 +11,13 @@ import dataclasses
 import importlib.util
 from typing import Any
 
-import mori.ops
-import mori.shmem
 import torch
 import torch.distributed as dist
-from mori.ops import EpDispatchCombineKernelType
 
 import mori
+import mori.ops
+import mori.shmem
+from mori.ops import EpDispatchCombineKernelType
 from ranks import Rank
 
 HIDDEN, EXPERTS, TOPK, TOKENS = 32, 4, 3, 24  # experts per rank; tokens of a rank at most

@@ -7,9 +7,9 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp
 
 from arrays import DTYPES, make
+from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp
 from ranks import Rank
 
 HIDDEN, TOPK, EXPERTS, TOKENS = 8, 2, 2, 4  # experts per rank; tokens at most

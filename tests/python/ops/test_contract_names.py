@@ -7,11 +7,11 @@ import dataclasses
 import importlib
 from typing import Any
 
-import mori.ops
 import pytest
+
+import mori.ops
 from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp, dispatch_combine
 from mori.ops.dispatch_combine import EpDispatchCombineQuantType, EpDispatchRoutingHandle
-
 from support import need_torch, run_script
 
 REQUIRED = [

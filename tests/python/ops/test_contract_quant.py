@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mori.ops.dispatch_combine import EpDispatchCombineQuantType
 from small_op import everywhere, new_op, rows
 
 from arrays import DTYPES
+from mori.ops.dispatch_combine import EpDispatchCombineQuantType
 from ranks import Rank, on_ranks
 
 BF16 = DTYPES["bfloat16"]

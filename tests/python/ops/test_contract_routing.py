@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import pytest
-from mori.ops.dispatch_combine import EpDispatchRoutingHandle
 from small_op import everywhere, halves, ids, new_op, rows
 
 from arrays import take, type_name
+from mori.ops.dispatch_combine import EpDispatchRoutingHandle
 from ranks import Rank, on_ranks
 
 KERNELS = ["IntraNode", "InterNodeV1"]

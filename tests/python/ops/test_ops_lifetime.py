@@ -17,7 +17,7 @@ from small_op import HIDDEN, everywhere, new_op, rows
 import mori.shmem
 from mori.ops import EpDispatchCombineOp
 from mori.shmem import shmem_describe
-from ranks import Rank, Ranks, on_ranks
+from ranks import Each, Rank, Ranks, on_ranks
 from support import need_torch
 
 
@@ -111,6 +111,44 @@ def send_and_finalize(rank: Rank) -> None:
 
 def test_finalize_ends_what_is_under_way_and_later_calls_say_so(ranks: Ranks) -> None:
     ranks.world(2).run(send_and_finalize)
+    ranks.stop()
+
+
+def finalize_late(rank: Rank, delay: float) -> int:
+    op = new_op(rank)
+    assert journey(op, rank) == expected(rank)
+    time.sleep(delay)
+    return mori.shmem.shmem_finalize()
+
+
+def test_finalize_waits_for_ranks_that_come_later(ranks: Ranks) -> None:
+    assert ranks.world(2).run(finalize_late, Each([0, 0.7])) == [0, 0]
+    ranks.stop()
+
+
+def finalize_beside(rank: Rank) -> str:
+    """One thread waits in a dispatch that the other rank never makes, and another finalizes."""
+    op = new_op(rank)
+    ended: list[str] = []
+
+    def wait() -> None:
+        try:
+            op.dispatch(rows(rank, 3), None, None, everywhere(rank))
+        except RuntimeError as err:
+            ended.append(str(err))
+
+    thread = threading.Thread(target=wait)
+    if rank.me == 0:
+        thread.start()
+        time.sleep(0.3)
+    mori.shmem.shmem_finalize()
+    if rank.me == 0:
+        thread.join()
+    return "".join(ended)
+
+
+def test_finalize_ends_a_call_of_another_thread(ranks: Ranks) -> None:
+    assert "finalized" in ranks.world(2).run(finalize_beside)[0]
     ranks.stop()
 
 

@@ -24,9 +24,9 @@ def test_there_are_programs() -> None:
     assert len(PROGRAMS) == 2
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(("ranks", "hosts"), [(1, 1), (4, 1), (4, 2)])
 @pytest.mark.parametrize("program", PROGRAMS, ids=["dispatch and combine", "two phases"])
-def test_a_program_runs(program: str, ranks: int, tmp_path: Path) -> None:
+def test_a_program_runs(program: str, ranks: int, hosts: int, tmp_path: Path) -> None:
     running = [
         subprocess.Popen(
             [sys.executable, "-c", program],
@@ -36,6 +36,7 @@ def test_a_program_runs(program: str, ranks: int, tmp_path: Path) -> None:
                 "MORI_WORLD_SIZE": str(ranks),
                 "MORI_BOOTSTRAP": str(tmp_path / "meet"),
                 "MORI_SHMEM_HEAP_SIZE": "64M",
+                "MORI_NODE_ID": f"host {rank % hosts}",
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
