@@ -27,12 +27,12 @@ COMPILER = "clang++-19"
 LINKER = "ld.lld-19"
 
 COMMON = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-fno-ident", "-Inative/include"]
-# PTX 7.8 is what drivers of CUDA 11.8 and later read.
-CUDA = ["-x", "cuda", "--cuda-device-only", "--cuda-feature=+ptx78", "-nocudainc", "-nocudalib", "-S"]
+CUDA = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-S"]
 HIP = ["-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-fuse-cuid=none"]
 ARCHITECTURES = {
-    "sm_80": [*CUDA, "--cuda-gpu-arch=sm_80"],
-    "sm_90": [*CUDA, "--cuda-gpu-arch=sm_90"],
+    # Drivers of CUDA 11.4 and later read PTX 7.4; bulk copies are of PTX 8.0, which wants one of CUDA 12.0.
+    "sm_80": [*CUDA, "--cuda-gpu-arch=sm_80", "--cuda-feature=+ptx74"],
+    "sm_90": [*CUDA, "--cuda-gpu-arch=sm_90", "--cuda-feature=+ptx80"],
     "gfx90a": [*HIP, "--offload-arch=gfx90a"],
     "gfx942": [*HIP, "--offload-arch=gfx942"],
 }

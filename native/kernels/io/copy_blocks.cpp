@@ -116,7 +116,7 @@ MORI_DEVICE_INLINE void tellDone(const CopyBlocksArgs& args) {
 }  // namespace
 }  // namespace mori::io
 
-extern "C" MORI_DEVICE_KERNEL void mori_io_copy_blocks(const mori::io::CopyBlocksArgs args) {
+extern "C" MORI_DEVICE_KERNEL(mori::io::kMostThreads) void mori_io_copy_blocks(const mori::io::CopyBlocksArgs args) {
     const mori::io::Share share = mori::io::shareOfWarp(args.total);
     mori::device::CopyStream stream;
     if (share.begin < share.end) {

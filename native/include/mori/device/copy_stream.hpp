@@ -15,7 +15,7 @@ constexpr uint32_t kStreamStages = 8;
 
 /// What a launch gives each warp of a block as dynamic shared memory, for copies of up to stageBytes at once, which is a
 /// multiple of 128.
-constexpr uint32_t streamSharedBytes(uint32_t stageBytes) { return 256 + kStreamStages * stageBytes; }
+MORI_HOST_DEVICE constexpr uint32_t streamSharedBytes(uint32_t stageBytes) { return 256 + kStreamStages * stageBytes; }
 
 #if defined(MORI_DEVICE_BULK_COPY)
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mori/device/atomic.hpp"
+#include "mori/device/report.hpp"
 
 #if defined(MORI_DEVICE_CPU)
 #include <time.h>
@@ -24,18 +25,6 @@ MORI_DEVICE_INLINE uint64_t nanoseconds() {
     return uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
 #endif
 }
-
-/// What a wait that gave up was about, for the host to read. It starts as zeros.
-struct WaitReport {
-    uint64_t address;   ///< the word that did not change
-    uint64_t expected;  ///< the value waited for
-    uint64_t seen;      ///< the value that was there at last
-    uint32_t rank;      ///< who waited
-    uint32_t peer;      ///< for whom
-    uint32_t count;     ///< waits that gave up; the record is the first one's
-    uint32_t ready;     ///< 1 once the record is whole, written last
-};
-static_assert(sizeof(WaitReport) == 40);
 
 /// Looks until ready() is true or limit nanoseconds have passed, and returns whether it was. It orders what ready()
 /// orders: with a relaxed load inside, no other memory.

@@ -23,11 +23,15 @@
 
 #if defined(MORI_DEVICE_CPU)
 #define MORI_DEVICE_INLINE inline
-#define MORI_DEVICE_KERNEL
+#define MORI_DEVICE_KERNEL(threads)
+#define MORI_HOST_DEVICE
 #define MORI_DEVICE_UNROLL
 #else
 #define MORI_DEVICE_INLINE __attribute__((device)) inline __attribute__((always_inline))
-#define MORI_DEVICE_KERNEL __attribute__((global))
+/// A function that the host calls, too; nvcc wants to be told that of constexpr ones.
+#define MORI_HOST_DEVICE __attribute__((host)) __attribute__((device))
+/// A kernel for blocks of up to so many threads, which says how many registers each may have.
+#define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((launch_bounds(threads)))
 #define MORI_DEVICE_UNROLL _Pragma("unroll")
 #endif
 

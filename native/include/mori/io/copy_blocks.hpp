@@ -2,14 +2,16 @@
 /// What a host hands to the kernel mori_io_copy_blocks, which copies a list of segments between memories that the GPU
 /// can reach: its own, a mapped peer's, mapped host memory.
 ///
-/// The launch chooses how much of the GPU works: any number of blocks of whole warps. Dynamic shared memory of
-/// mori::device::streamSharedBytes(stageBytes) for each warp of a block lets sm_90 and up copy through it; without it, and
-/// elsewhere, the lanes copy through registers.
+/// The launch chooses how much of the GPU works: any number of blocks, of whole warps and up to kMostThreads. Dynamic
+/// shared memory of mori::device::streamSharedBytes(stageBytes) for each warp of a block lets sm_90 and up copy through
+/// it; without it, and elsewhere, the lanes copy through registers.
 #pragma once
 
 #include <stdint.h>
 
 namespace mori::io {
+
+constexpr uint32_t kMostThreads = 512;
 
 /// One piece of memory to copy. Source and destination may have any alignment; 16 bytes apart by a multiple of 16 is
 /// fast. Destinations do not overlap each other or any source.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// What the GPU tests share: two GPUs of one host through NVIDIA's driver API, as the library itself uses it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+inline void check(CUresult result, const char* call, int line) {
+    if (result != CUDA_SUCCESS) {
+        const char* name = "?";
+        cuGetErrorName(result, &name);
+        fprintf(stderr, "line %d: %s: %s\n", line, call, name);
+        exit(1);
+    }
+}
+#define CHECK(call) check((call), #call, __LINE__)
+
+inline void require(bool ok, const std::string& what) {
+    if (!ok) {
+        fprintf(stderr, "failed: %s\n", what.c_str());
+        exit(1);
+    }
+}
+
+inline CUdeviceptr allocate(uint64_t bytes) {
+    CUdeviceptr address = 0;
+    CHECK(cuMemAlloc(&address, bytes));
+    return address;
+}
+
+/// One GPU: its context, a stream, and a module that was compiled ahead of time.
+class Gpu {
+public:
+    explicit Gpu(int index) {
+        CHECK(cuDeviceGet(&device_, index));
+        CHECK(cuDevicePrimaryCtxRetain(&context_, device_));
+        use();
+        CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    }
+
+    void use() const { CHECK(cuCtxSetCurrent(context_)); }
+
+    void reach(const Gpu& peer) const {
+        use();
+        CHECK(cuCtxEnablePeerAccess(peer.context_, 0));
+    }
+
+    CUmodule load(const std::string& path) const {
+        use();
+        std::ifstream file(path);
+        require(bool(file), "open " + path);
+        std::stringstream text;
+        text << file.rdbuf();
+        CUmodule module = nullptr;
+        CHECK(cuModuleLoadData(&module, text.str().c_str()));
+        return module;
+    }
+
+    CUstream stream = nullptr;
+
+private:
+    CUdevice device_ = 0;
+    CUcontext context_ = nullptr;
+};
+
+/// Host memory that GPUs see at the same address.
+template <class T>
+T* mappedHost(uint64_t count) {
+    void* memory = nullptr;
+    CHECK(cuMemHostAlloc(&memory, count * sizeof(T), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    return static_cast<T*>(memory);
+}
+
+/// Milliseconds between two events of a stream.
+class Timer {
+public:
+    explicit Timer(const Gpu& gpu) {
+        gpu.use();
+        CHECK(cuEventCreate(&begin_, CU_EVENT_DEFAULT));
+        CHECK(cuEventCreate(&end_, CU_EVENT_DEFAULT));
+    }
+    void begin(CUstream stream) { CHECK(cuEventRecord(begin_, stream)); }
+    void end(CUstream stream) { CHECK(cuEventRecord(end_, stream)); }
+    double milliseconds() {
+        CHECK(cuEventSynchronize(end_));
+        float ms = 0;
+        CHECK(cuEventElapsedTime(&ms, begin_, end_));
+        return ms;
+    }
+
+private:
+    CUevent begin_ = nullptr;
+    CUevent end_ = nullptr;
+};
