@@ -70,4 +70,4 @@ def ranks() -> Iterator[Ranks]:
     """Processes with mori.shmem among them; a test chooses how many by ``ranks.world(n)``."""
     ranks = Ranks()
     yield ranks
-    ranks.stop(patience=5)
+    ranks.close()

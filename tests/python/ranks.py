@@ -239,6 +239,12 @@ class Ranks(Processes):
         self.run(_join, size, hosts, unique_id)
         return self
 
+    def close(self) -> None:
+        """End the world as programs do, and then the processes."""
+        if self.size:
+            self.run(_leave)
+        self.stop(patience=5)
+
     def stop(self, patience: float = 0.0) -> None:
         super().stop(patience)
         self.size = 0

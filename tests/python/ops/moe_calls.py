@@ -56,6 +56,7 @@ def journey(rank: Rank, way: Way, rounds: list[Tokens]) -> list[Result]:
     data_type = make(way.kind, rounds[0].input[:0], way.dtype).dtype
     kernel = EpDispatchCombineKernelType[way.kernel]
     config = EpDispatchCombineConfig(rank=rank.me, data_type=data_type, kernel_type=kernel, **way.config)
+    config.use_external_inp_buf = not way.zero_copy
     op = EpDispatchCombineOp(config)
     return [_round(op, rank, way, tokens) for tokens in rounds]
 
@@ -110,7 +111,7 @@ def _combine(op: EpDispatchCombineOp, way: Way, outputs: Any, weights: Any, indi
     if way.zero_copy:
         buffer = op.get_registered_combine_input_buffer(outputs.dtype, outputs.shape[1])
         buffer[: len(outputs)] = outputs
-        outputs, options["use_external_inp_buf"] = buffer, 0
+        outputs = buffer
     if way.weighted:
         options["weighted"] = True
     if way.split:

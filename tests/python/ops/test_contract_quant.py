@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from small_op import everywhere, new_op, rows
+from small_op import everywhere, ids, new_op, rows
 
+import reference as ref
 from arrays import DTYPES
 from mori.ops.dispatch_combine import EpDispatchCombineQuantType
 from ranks import Rank, on_ranks
@@ -71,6 +74,18 @@ def test_more_blocks_keep_small_numbers_beside_large_ones(rank: Rank) -> None:
     out, *_ = op.dispatch(given, None, None, choice)
     sums = op.combine(out, None, choice)[0][0].astype(float)
     assert sums[2:28].tolist() == pytest.approx([2e-3] * 26, rel=0.01)
+
+
+@on_ranks(2)
+def test_the_number_of_blocks_is_a_variable(rank: Rank) -> None:
+    with mock.patch.dict(os.environ, {"MORI_FP8_COMBINE_SCALE_DIM": "4"}):
+        op = new_op(rank, "bfloat16", hidden_dim=100, quant_type="fp8_blockwise")
+    assert op._fp8_blockwise_combine_scale_dim == 4
+    given = np.random.default_rng(rank.me).standard_normal((1, 100), np.float32).astype(BF16)
+    choice = ids((2 * rank.me, -1))  # to itself
+    out, *_ = op.dispatch(given, None, None, choice)
+    sums, _ = op.combine(out, None, choice)
+    assert sums[0].tolist() == ref.fp8_blockwise(given[0], blocks=4).astype(BF16).tolist()
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def cases(draw: Any, world: int, **fixed: Any) -> Case:
     way = Way(
         config, dtype, output, kernel, kind,
         split=kernel == "AsyncLL",
-        zero_copy=draw(st.booleans()) and kernel != "AsyncLL",
+        zero_copy=draw(st.booleans()),
         replay=draw(st.booleans()) and kernel in ("IntraNode", "InterNodeV1"),
         pass_weights=draw(st.booleans()),
     )  # fmt: skip
