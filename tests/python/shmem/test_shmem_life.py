@@ -396,3 +396,9 @@ failed(shmem_barrier_all if me else lambda: shmem_malloc(64))
             for rank in range(2):
                 _, out, _ = programs.rest(rank)
                 assert out.startswith(("MoriTimeoutError", "PE", "MismatchError")), out
+
+
+def test_finalize_waits_for_pes_that_come_late() -> None:
+    program = "join()\nif me: time.sleep(0.7)\nsay(shmem_finalize())\n"
+    with Programs(2, program) as programs:
+        assert [programs.rest(rank) for rank in range(2)] == [(0, "0", "")] * 2
