@@ -163,7 +163,7 @@ func TestLookup(t *testing.T) {
 			}
 			h, err := d.AllocHost(4096)
 			closing(t, h, err)
-			if p := must[Pointer](t)(b.sys.lookup(h.Addr())); p.Kind != Host || p.HostAddr != h.Addr() {
+			if p := must[Pointer](t)(b.sys.lookup(h.Addr())); p.Kind != Host || p.HostAddr != h.Addr() || p.DeviceAddr != h.DeviceAddr() {
 				t.Errorf("%+v", p)
 			}
 		}

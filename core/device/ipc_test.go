@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -26,6 +27,7 @@ type order struct {
 	Value  byte
 	N      uint64
 	FD     bool // of virtual memory: the descriptor is number 3
+	Export bool // nothing of the above: it allocates N bytes, and answers the handle
 
 	Sum   uint64 // of the bytes found before
 	Error string
@@ -47,20 +49,46 @@ func peerMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	// Before any context is made: a driver answers nevertheless.
+	if p, err := s.lookup(addrOf(make([]byte, 8))); err != nil || p.Kind != Unknown {
+		fmt.Fprintln(os.Stderr, "look up host memory first of all:", p, err)
+		return 2
+	}
+	if err := serve(devices); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	for _, what := range Live() {
+		fmt.Fprintln(os.Stderr, "left open in the other process:", what)
+	}
+	return min(len(Live()), 1)
+}
+
+// serve answers orders until there are no more, and keeps what it exports until then.
+func serve(devices []*Device) (err error) {
 	out := json.NewEncoder(os.Stdout)
 	for in := json.NewDecoder(os.Stdin); ; {
 		var o order
-		if err := in.Decode(&o); err != nil {
-			break
+		if in.Decode(&o) != nil {
+			return nil
 		}
-		if err := o.do(devices[o.Device]); err != nil {
+		d := devices[o.Device]
+		failed := o.do
+		if o.Export {
+			m, err2 := d.Alloc(o.N)
+			if err2 != nil {
+				return err2
+			}
+			defer func() { err = errors.Join(err, m.Close()) }()
+			failed = func(*Device) (err error) { o.Handle, err = d.ExportIPC(m.Addr()); return err }
+		}
+		if err := failed(d); err != nil {
 			o.Error = err.Error()
 		}
 		if err := out.Encode(&o); err != nil {
-			return 2
+			return err
 		}
 	}
-	return min(len(Live()), 1)
 }
 
 // do opens the memory twice, sums it up and fills it.
@@ -119,9 +147,9 @@ func (o *order) use(d *Device, addr uint64) error {
 
 // A peer is the other process.
 type peer struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
+	in   io.WriteCloser
+	out  *bufio.Reader
+	stop func() // ends it
 }
 
 func startPeer(t *testing.T, b *bench, files ...*os.File) *peer {
@@ -134,14 +162,16 @@ func startPeer(t *testing.T, b *bench, files ...*os.File) *peer {
 	in := must[io.WriteCloser](t)(cmd.StdinPipe())
 	out := must[io.ReadCloser](t)(cmd.StdoutPipe())
 	ok(t, cmd.Start())
-	t.Cleanup(func() {
+	p := &peer{in: in, out: bufio.NewReader(out)}
+	p.stop = sync.OnceFunc(func() {
 		_ = in.Close()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the other process: %v", err)
 		}
 		cancel()
 	})
-	return &peer{cmd, in, bufio.NewReader(out)}
+	t.Cleanup(p.stop)
+	return p
 }
 
 func (p *peer) ask(t *testing.T, o order) order {
@@ -243,18 +273,29 @@ func TestExportRefused(t *testing.T) {
 	})
 }
 
-// TestDeadPeer: a handle of a process that is gone is refused.
+// TestDeadPeer: memory of a process lasts as long as it does, and a handle of a process that is gone is refused.
 func TestDeadPeer(t *testing.T) {
-	for _, v := range []Vendor{CUDA, HIP} {
-		s := fakeSystem(t, v)
-		d := must[[]*Device](t)(s.all())[0]
-		h := IPCHandle{Bytes: 4096}
-		copy(h.Handle[:], "/proc/999999999/fd/3 4096 1")
-		if _, err := d.OpenIPC(h); !errors.Is(err, ErrInvalid) {
-			t.Error(err)
+	each(t, 1, func(t *testing.T, b *bench) {
+		d, p := b.devices[0], startPeer(t, b)
+		answer := p.ask(t, order{Export: true, N: 1 << 20})
+		if answer.Error != "" {
+			t.Fatal(answer.Error)
+		}
+		m := must[*IPCMemory](t)(d.OpenIPC(answer.Handle))
+		s, err := d.NewStream(Normal)
+		closing(t, s, err)
+		ok(t, s.Set(m.Addr(), 1, m.Bytes()))
+		settle(t, s)
+		ok(t, m.Close())
+		p.stop()
+		if m, err := d.OpenIPC(answer.Handle); err == nil {
+			t.Errorf("memory of a dead process was opened at %#x", m.Addr())
+			ok(t, m.Close())
+		} else {
+			t.Log(err)
 		}
 		if n := len(d.ipc.opened); n != 0 {
 			t.Errorf("%d mappings", n)
 		}
-	}
+	})
 }

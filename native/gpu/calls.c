@@ -90,7 +90,7 @@ struct gpu_rc gpu_host_register(struct gpu_api *a, int dev, uint64_t host, uint6
 
 struct gpu_rc gpu_host_unregister(struct gpu_api *a, int dev, uint64_t host) { return WITHIN(a, dev, GPU_ASK(a, host_unregister, host)); }
 
-// gpu_pointer enters nothing: the address may be of any device, and of none.
+// gpu_pointer makes no context: the address may be of any device, and of none.
 struct gpu_rc gpu_pointer(struct gpu_api *a, uint64_t addr, struct gpu_pointer *p) {
 	*p = (struct gpu_pointer){.device = -1};
 	return a->v->pointer(a, addr, p);

@@ -111,15 +111,29 @@ static void link_of(struct gpu_api *a, int dev, int peer, struct gpu_link *l) {
 		l->kind = l->atomics ? GPU_LINK_NVLINK : GPU_LINK_PCIE;
 }
 
+// mapped asks for the address under which a device sees host memory, which the driver answers where the device is current only. It
+// has a context there: the memory was pinned in it.
+static uint64_t mapped(struct gpu_api *a, int dev, uint64_t addr) {
+	struct gpu_saved saved;
+	uint64_t at = 0;
+	int attrs[] = {3}; // CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+	void *values[] = {&at};
+	if (enter(a, dev, &saved).code)
+		return 0;
+	int code = a->cuda.pointer(1, attrs, values, addr);
+	leave(a, dev, &saved);
+	return code ? 0 : at;
+}
+
 static struct gpu_rc pointer(struct gpu_api *a, uint64_t addr, struct gpu_pointer *p) {
 	unsigned type = 0, managed = 0;
 	int device = -1, legacy_ipc = 0;
-	uint64_t device_addr = 0, host_addr = 0, start = 0, size = 0, handles = 0;
+	uint64_t host_addr = 0, start = 0, size = 0, handles = 0;
 	int rdma = 0;
-	// CU_POINTER_ATTRIBUTE_MEMORY_TYPE, DEVICE_POINTER, HOST_POINTER, IS_MANAGED, DEVICE_ORDINAL, IS_LEGACY_CUDA_IPC_CAPABLE,
+	// CU_POINTER_ATTRIBUTE_MEMORY_TYPE, HOST_POINTER, IS_MANAGED, DEVICE_ORDINAL, IS_LEGACY_CUDA_IPC_CAPABLE,
 	// RANGE_START_ADDR, RANGE_SIZE, ALLOWED_HANDLE_TYPES, IS_GPU_DIRECT_RDMA_CAPABLE
-	int attrs[] = {2, 3, 4, 8, 9, 10, 11, 12, 14, 15};
-	void *values[] = {&type, &device_addr, &host_addr, &managed, &device, &legacy_ipc, &start, &size, &handles, &rdma};
+	int attrs[] = {2, 4, 8, 9, 10, 11, 12, 14, 15};
+	void *values[] = {&type, &host_addr, &managed, &device, &legacy_ipc, &start, &size, &handles, &rdma};
 	int code = a->cuda.pointer(sizeof(attrs) / sizeof(attrs[0]), attrs, values, addr);
 	if (code == GPU_INVALID_VALUE) // not an address of CUDA's
 		return (struct gpu_rc){"cuPointerGetAttributes", 0};
@@ -129,7 +143,7 @@ static struct gpu_rc pointer(struct gpu_api *a, uint64_t addr, struct gpu_pointe
 		return (struct gpu_rc){"cuPointerGetAttributes", 0};
 	p->kind = managed ? GPU_MANAGED : type == 1 ? GPU_HOST : GPU_DEVICE; // CU_MEMORYTYPE_HOST is 1, DEVICE 2
 	p->device = device;
-	p->device_addr = device_addr;
+	p->device_addr = p->kind == GPU_HOST ? mapped(a, device, addr) : addr; // one address space for all devices
 	p->host_addr = host_addr;
 	p->base = start;
 	p->bytes = size;

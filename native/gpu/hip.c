@@ -136,7 +136,7 @@ static struct gpu_rc pointer(struct gpu_api *a, uint64_t addr, struct gpu_pointe
 	if (p->kind == GPU_UNREGISTERED)
 		return (struct gpu_rc){"hipPointerGetAttributes", 0};
 	p->device = at.device;
-	p->device_addr = at.device_addr;
+	p->device_addr = p->kind == GPU_HOST ? at.device_addr : addr; // one address space for all devices
 	p->host_addr = at.host_addr;
 	uint64_t base = 0;
 	size_t n = 0;

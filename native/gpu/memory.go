@@ -66,7 +66,7 @@ type Pointer struct {
 	RDMA        bool   // NICs can reach it
 }
 
-// Pointer asks about an address. It enters no device, and unknown addresses are no error.
+// Pointer asks about an address. It makes no context, and unknown addresses are no error.
 func (d *Driver) Pointer(addr uint64) (Pointer, error) {
 	var c C.struct_gpu_pointer
 	if err := d.check(-1, C.gpu_pointer(d.api, C.uint64_t(addr), &c)); err != nil {

@@ -140,7 +140,7 @@ struct gpu_vendor {
 	void (*versions)(struct gpu_api *a);
 	void (*describe)(struct gpu_api *a, int dev, struct gpu_info *info);           // enters nothing
 	void (*link)(struct gpu_api *a, int dev, int peer, struct gpu_link *l);        // enters nothing
-	struct gpu_rc (*pointer)(struct gpu_api *a, uint64_t addr, struct gpu_pointer *p); // enters nothing
+	struct gpu_rc (*pointer)(struct gpu_api *a, uint64_t addr, struct gpu_pointer *p); // enters nothing that has no context
 	struct gpu_rc (*peer_enable)(struct gpu_api *a, int peer);
 	struct gpu_rc (*copy)(struct gpu_api *a, uint64_t dst, uint64_t src, uint64_t n, uint64_t stream);
 	struct gpu_rc (*copy_peer)(struct gpu_api *a, uint64_t dst, int dst_dev, uint64_t src, int src_dev, uint64_t n, uint64_t stream);

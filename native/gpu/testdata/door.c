@@ -59,6 +59,9 @@ static void memory(int dev) {
 	OK(gpu_pointer(api, a + 8, &p));
 	if (p.kind != GPU_DEVICE || p.base != a || p.bytes != 4096 || p.device != dev)
 		abort();
+	OK(gpu_pointer(api, host + 8, &p));
+	if (p.kind != GPU_HOST || p.host_addr != host + 8 || p.device_addr != host + 8)
+		abort();
 	OK(gpu_pointer(api, (uintptr_t)&p, &p));
 	if (p.kind != GPU_UNREGISTERED || p.device != -1)
 		abort();
@@ -108,10 +111,12 @@ static void work(int dev) {
 	OK(gpu_priorities(api, dev, &least, &greatest));
 	OK(gpu_stream_create(api, dev, greatest, &s));
 	OK(gpu_stream_query(api, dev, s));
-	NO(400, gpu_stream_query(api, 1 - dev, s));
+	OK(gpu_stream_query(api, dev, 0));
+	NO(400, gpu_stream_query(api, dev, s + 1));
 	OK(gpu_event_create(api, dev, 1, &e));
 	OK(gpu_event_create(api, dev, 0, &f));
 	OK(gpu_event_record(api, dev, e, s));
+	NO(400, gpu_event_record(api, 1 - dev, e, s));
 	OK(gpu_event_record(api, dev, f, 0));
 	OK(gpu_event_query(api, dev, e));
 	OK(gpu_event_elapsed(api, dev, e, f, &ms));

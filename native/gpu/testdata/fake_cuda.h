@@ -58,7 +58,7 @@ int cuPointerGetAttributes(unsigned n, int *attrs, void **values, uint64_t addr)
 	for (unsigned i = 0; i < n; i++)
 		switch (attrs[i]) {
 		case 2: *(unsigned *)values[i] = !t ? 0 : host ? 1 : 2; break;
-		case 3: *(uint64_t *)values[i] = t ? addr : 0; break;
+		case 3: *(uint64_t *)values[i] = t && here() >= 0 ? addr : 0; break;
 		case 4: *(uint64_t *)values[i] = host ? addr : 0; break;
 		case 8: *(unsigned *)values[i] = 0; break;
 		case 9: *(int *)values[i] = t ? t->dev : -2; break;

@@ -73,8 +73,8 @@ DEF(cuStreamDestroy_v2, hipStreamDestroy, (uint64_t stream)) {
 }
 
 DEF(cuStreamQuery, hipStreamQuery, (uint64_t stream)) {
-	START(CALLED(cuStreamQuery, hipStreamQuery))
-	code = on(stream, dev);
+	OUTSIDE(CALLED(cuStreamQuery, hipStreamQuery))
+	code = stream ? (named(STREAM, stream) ? 0 : BAD_HANDLE) : here() < 0 ? NO_CONTEXT : 0;
 	END
 }
 
@@ -119,7 +119,7 @@ DEF(cuEventRecord, hipEventRecord, (uint64_t event, uint64_t stream)) {
 }
 
 DEF(cuEventQuery, hipEventQuery, (uint64_t event)) {
-	START(CALLED(cuEventQuery, hipEventQuery))
+	OUTSIDE(CALLED(cuEventQuery, hipEventQuery))
 	code = named(EVENT, event) ? 0 : BAD_HANDLE;
 	END
 }
