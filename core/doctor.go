@@ -5,7 +5,10 @@ package core
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
+	"mori/core/device"
 	"mori/core/internal/sys"
 	"mori/core/topology"
 )
@@ -13,8 +16,24 @@ import (
 // A Report tells what is on this host, and which path each kind of peer would get.
 type Report struct {
 	Host  *topology.Host `json:"host"`
-	CMA   Check          `json:"cma"` // process_vm_readv and process_vm_writev between processes of one user
+	GPUs  []GPU          `json:"gpus"`
+	NoGPU string         `json:"no_gpu"` // why GPUs is empty
+	CMA   Check          `json:"cma"`    // process_vm_readv and process_vm_writev between processes of one user
 	Paths []Advice       `json:"paths"`
+}
+
+// A GPU is a device that a driver answers for; those that this process may not see are in Host only.
+type GPU struct {
+	API     string `json:"api"` // "CUDA", "HIP"
+	Ordinal int    `json:"ordinal"`
+	Name    string `json:"name"`
+	Arch    string `json:"arch"`
+	MiB     uint64 `json:"mib"`
+	BusID   string `json:"bus_id"`
+	UUID    string `json:"uuid"`
+	Driver  int    `json:"driver"` // its version, as the vendor numbers it
+	NUMA    int    `json:"numa"`   // -1 = not known
+	Reach   string `json:"reach"`  // the memory of others that it reaches: "1 by NVLink, 2 by PCIe"
 }
 
 // A Check is a yes or no with its reason.
@@ -30,10 +49,11 @@ type Advice struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Doctor looks at this host. It opens no device and changes nothing.
+// Doctor looks at this host. It loads the drivers of GPUs, makes nothing on any device and changes nothing.
 func Doctor() Report {
 	h := topology.Scan(os.DirFS("/"))
 	r := Report{Host: h, CMA: checkCMA()}
+	r.GPUs, r.NoGPU = gpus(h)
 	rdma, gpu := noRDMA(h), noGPU(h)
 	local := Advice{Peer: "same host, host memory", Path: "shm/cma", Reasons: []string{}}
 	if !r.CMA.OK {
@@ -46,6 +66,39 @@ func Doctor() Report {
 		{Peer: "other host, GPU memory", Path: "", Reasons: []string{"FABRIC: " + gpu, rdma}},
 	}
 	return r
+}
+
+// gpus lists what the drivers answer for, or says why that is nothing.
+func gpus(h *topology.Host) ([]GPU, string) {
+	devices, err := device.Devices()
+	if err != nil {
+		return []GPU{}, err.Error()
+	}
+	all := make([]GPU, len(devices))
+	for i, d := range devices {
+		all[i] = GPU{API: d.API, Ordinal: d.Ordinal, Name: d.Name, Arch: d.Arch, MiB: d.Bytes >> 20, BusID: d.BusID, UUID: d.UUID, Driver: d.Driver, NUMA: -1}
+		if at := slices.IndexFunc(h.GPUs, func(g topology.GPU) bool { return g.BusID == d.BusID }); at >= 0 {
+			all[i].NUMA = h.GPUs[at].NUMA
+		}
+		all[i].Reach = reach(d, devices)
+	}
+	return all, ""
+}
+
+// reach names the other devices whose memory d reaches, and the link.
+func reach(d *device.Device, all []*device.Device) string {
+	var to []string
+	for _, peer := range all {
+		if peer == d {
+			continue
+		}
+		if r, err := d.Reach(peer); err != nil {
+			to = append(to, err.Error())
+		} else if r.Access {
+			to = append(to, fmt.Sprintf("%d by %s", peer.Ordinal, r.Link))
+		}
+	}
+	return strings.Join(to, ", ")
 }
 
 // checkCMA asks the kernel about this process first, which shows a seccomp filter, and Yama about others.

@@ -26,6 +26,22 @@ func TestDoctorNamesAPathForEachPeer(t *testing.T) {
 	}
 }
 
+// TestDoctorGPUs: there are GPUs, or a reason why not; every one has a name and its place on the bus.
+func TestDoctorGPUs(t *testing.T) {
+	r := Doctor()
+	if (len(r.GPUs) == 0) != (r.NoGPU != "") || r.GPUs == nil {
+		t.Fatalf("%d GPUs, and %q", len(r.GPUs), r.NoGPU)
+	}
+	if len(r.GPUs) == 0 && (!strings.Contains(r.NoGPU, "no CUDA device: ") && !strings.Contains(r.NoGPU, "CUDA driver")) {
+		t.Error(r.NoGPU)
+	}
+	for _, g := range r.GPUs {
+		if g.Name == "" || g.BusID == "" || g.MiB == 0 {
+			t.Errorf("%+v", g)
+		}
+	}
+}
+
 func TestTransports(t *testing.T) {
 	for backend, want := range map[string]string{"RDMA": "shm,tcp", "TCP": "tcp"} {
 		names, missing, err := Transports(backend)

@@ -23,7 +23,8 @@ _SECTIONS = (
     ("host.numa", "NUMA nodes", "none found"),
     ("host.nics", "Network interfaces", "none found"),
     ("host.rdma", "RDMA ports", "none, so peers on other hosts are reached by TCP"),
-    ("host.gpus", "GPUs", "none found"),
+    ("host.gpus", "GPUs on the PCI bus", "none found"),
+    ("gpus", "GPUs that their drivers answer for", "none"),
     ("cma", "Cross-memory attach (copies between processes of this host)", "unknown"),
     ("paths", "Path to each kind of peer, and why no better one", "unknown"),
     ("shmem", "mori.shmem, if it were initialised here", "unknown"),
@@ -95,7 +96,7 @@ def _report(facts: dict[str, Any]) -> str:
         for name in place.split("."):
             value = value.get(name) if value else None
         if value is not None or "problem" not in facts:
-            sections.append(_section(title, value, nothing))
+            sections.append(_section(title, value, facts.get("no_gpu") or nothing if place == "gpus" else nothing))
     if "problem" in facts:
         sections.append(f"Problem\n{facts['problem']}")
     return "\n\n".join(sections)
