@@ -30,6 +30,30 @@ MORI_DEVICE_INLINE Share shareOfWarp(uint64_t total) {
     return {begin, begin + each + (mine < rest ? 1 : 0)};
 }
 
+/// The part of the byte's distance into a segment that is left to the warp before: whole lines.
+MORI_DEVICE_INLINE uint64_t cut(uint64_t byte, uint64_t before) {
+    return byte > before ? (byte - before) / kLine * kLine : 0;
+}
+
+MORI_DEVICE_INLINE Segment broadcast(const Segment& own, uint32_t lane) {
+    return {warpBroadcast(own.destination, lane), warpBroadcast(own.source, lane), warpBroadcast(own.bytes, lane),
+            warpBroadcast(own.before, lane)};
+}
+
+MORI_DEVICE_INLINE uint64_t joined(uint32_t low, uint32_t high) { return uint64_t(high) << 32 | low; }
+
+/// The lane's segment of the ``window`` ones that begin at index; an empty one behind them and behind the list's end.
+MORI_DEVICE_INLINE Segment loadSegment(const CopyBlocksArgs& args, uint64_t index, uint32_t window) {
+    const uint64_t mine = index + laneInWarp();
+    if (laneInWarp() >= window || mine >= args.count) {
+        return {};
+    }
+    const Chunk ends = loadOnce<Chunk>(&args.segments[mine].destination);
+    const Chunk size = loadOnce<Chunk>(&args.segments[mine].bytes);
+    return {joined(ends.words[0], ends.words[1]), joined(ends.words[2], ends.words[3]),
+            joined(size.words[0], size.words[1]), joined(size.words[2], size.words[3])};
+}
+
 /// The last segment that begins at or before the byte. Each lane looks at one of kWarpSize places a round, so a list of
 /// thousands takes three rounds of a memory's latency.
 MORI_DEVICE_INLINE uint64_t findSegment(const Segment* segments, uint64_t count, uint64_t byte) {
@@ -45,52 +69,48 @@ MORI_DEVICE_INLINE uint64_t findSegment(const Segment* segments, uint64_t count,
     return low;
 }
 
-/// The part of the byte's distance into a segment that is left to the warp before: whole lines.
-MORI_DEVICE_INLINE uint64_t cut(uint64_t byte, uint64_t before) {
-    return byte > before ? (byte - before) / kLine * kLine : 0;
-}
-
-MORI_DEVICE_INLINE Segment broadcast(const Segment& own, uint32_t lane) {
-    return {warpBroadcast(own.destination, lane), warpBroadcast(own.source, lane), warpBroadcast(own.bytes, lane),
-            warpBroadcast(own.before, lane)};
-}
-
-/// The lane's segment of the kWarpSize that begin at index; an empty one behind the list's end.
-MORI_DEVICE_INLINE Segment loadSegment(const CopyBlocksArgs& args, uint64_t index) {
-    index += laneInWarp();
-    if (index >= args.count) {
-        return {};
+MORI_DEVICE_INLINE void copyPart(const Segment& segment, Share share, CopyStream& stream) {
+    const uint64_t begin = cut(share.begin, segment.before);
+    const bool whole = segment.before + segment.bytes <= share.end;
+    const uint64_t end = whole ? segment.bytes : cut(share.end, segment.before);
+    if (begin < end) {
+        stream.copy(reinterpret_cast<char*>(segment.destination) + begin,
+                    reinterpret_cast<const char*>(segment.source) + begin, end - begin);
     }
-    union {
-        Chunk chunks[2];
-        Segment segment;
-    } loaded;
-    loaded.chunks[0] = loadOnce<Chunk>(&args.segments[index].destination);
-    loaded.chunks[1] = loadOnce<Chunk>(&args.segments[index].bytes);
-    return loaded.segment;
 }
 
 MORI_DEVICE_INLINE void copyShare(const CopyBlocksArgs& args, Share share, CopyStream& stream) {
-    uint64_t index = findSegment(args.segments, args.count, share.begin);
-    Segment next = loadSegment(args, index);
-    for (; index < args.count; index += kWarpSize) {
+    // Most lists are of equal blocks: then this is where the share begins and what it needs, no more is read. In a list
+    // that is in the host's memory every look costs, and PCIe is slow.
+    const double segmentsPerByte = double(args.count) / double(args.total);
+    uint64_t index = uint64_t(double(share.begin) * segmentsPerByte);
+    index = index < args.count ? index : args.count - 1;
+    const double guess = double(share.end - share.begin) * segmentsPerByte + 2;
+    const uint32_t window = guess < kWarpSize ? uint32_t(guess) : kWarpSize;
+
+    Segment next = loadSegment(args, index, window);
+    const Segment first = broadcast(next, 0);
+    if (share.begin < first.before || share.begin >= first.before + first.bytes) {
+        index = findSegment(args.segments, args.count, share.begin);
+        next = loadSegment(args, index, window);
+    }
+    for (; index < args.count; index += window) {
         const Segment own = next;
-        // While these are copied, the next ones are on their way: the list may be in the host's memory.
-        next = loadSegment(args, index + kWarpSize);
         const uint64_t left = args.count - index;
-        const uint32_t here = left < kWarpSize ? uint32_t(left) : kWarpSize;
+        const uint32_t here = left < window ? uint32_t(left) : window;
+        const bool more = warpBroadcast(own.before + own.bytes, here - 1) < share.end;
+        if (more) {  // on their way while these are copied
+            next = loadSegment(args, index + here, window);
+        }
         for (uint32_t i = 0; i < here; i++) {
             const Segment segment = broadcast(own, i);
             if (segment.before >= share.end) {
-                return;
+                break;
             }
-            const uint64_t begin = cut(share.begin, segment.before);
-            const bool whole = segment.before + segment.bytes <= share.end;
-            const uint64_t end = whole ? segment.bytes : cut(share.end, segment.before);
-            if (begin < end) {
-                stream.copy(reinterpret_cast<char*>(segment.destination) + begin,
-                            reinterpret_cast<const char*>(segment.source) + begin, end - begin);
-            }
+            copyPart(segment, share, stream);
+        }
+        if (!more) {
+            return;
         }
     }
 }
