@@ -91,7 +91,9 @@ class _Process:
         context = multiprocessing.get_context("spawn")
         self.rank = rank
         self.pipe, theirs = context.Pipe()
-        self.stacks = Path(tempfile.mkstemp(prefix="rank-", suffix=".stacks")[1])
+        file, name = tempfile.mkstemp(prefix="rank-", suffix=".stacks")
+        os.close(file)
+        self.stacks = Path(name)
         self.process = context.Process(target=_serve, args=(theirs, rank, environment, self.stacks), daemon=True)
         self.process.start()
         theirs.close()
@@ -119,7 +121,8 @@ class _Process:
         return self.silence(f"rank {self.rank} died with exit code {self.process.exitcode}")
 
     def silence(self, message: str) -> Outcome:
-        return Outcome(self.rank, None, NoAnswer(message), f"{message}; it was in:\n{self.stacks.read_text()}")
+        stacks = self.stacks.read_text()
+        return Outcome(self.rank, None, NoAnswer(message), f"{message}; it was in:\n{stacks}" if stacks else message)
 
     def dump(self) -> None:
         """Have the rank write the stacks of its threads."""
