@@ -23,6 +23,9 @@ func TestDevices(t *testing.T) {
 				len(d.UUID) < 8 || d.BusID != strings.ToLower(d.BusID) || len(strings.Split(d.BusID, ":")) != 3 || d.MaxThreads < 256 {
 				t.Errorf("%+v", d.Info)
 			}
+			if b.sys != here && d.Vendor == HIP && d.Arch != map[int]string{5: "gfx90a", 6: "gfx942", 7: "gfx942"}[d.Driver/10000000] {
+				t.Errorf("driver %d has %s", d.Driver, d.Arch)
+			}
 			t.Logf("%+v", d.Info)
 			for _, p := range b.devices {
 				r := must[Reach](t)(d.Reach(p))

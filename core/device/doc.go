@@ -32,4 +32,10 @@
 // An ability that is conclusively not there is an error that wraps [errors.ErrUnsupported]. The causes of errors.go are found by
 // [errors.Is]; all others carry the driver's own words. No call waits for a device, but Close of memory and modules, where
 // drivers do, and the Wait methods, which end with their context.
+//
+// # Cost
+//
+// Beside the driver's own time a call takes 0.1 to 0.2 µs. On an H200 (driver 580) a query of an event takes 1.4 µs, a launch with
+// the wait for it 9 to 10 µs, and copies of 4 KiB to a peer 1.8 µs each; one large copy runs at 394 GB/s to a peer over NVLink and at 55
+// GB/s to pinned host memory. go test -bench . measures all. The HIP side has met a runtime (5.2) without a device only.
 package device

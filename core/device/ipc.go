@@ -53,6 +53,11 @@ func (d *Device) ExportIPC(addr uint64) (IPCHandle, error) {
 	if d.ipc.exported == nil {
 		d.ipc.exported = make(map[[gpu.HandleSize]byte]uint64)
 	}
+	for old, base := range d.ipc.exported { // another allocation was there before
+		if base == p.Base {
+			delete(d.ipc.exported, old)
+		}
+	}
 	d.ipc.exported[h] = p.Base
 	return IPCHandle{Handle: h, Offset: addr - p.Base, Bytes: p.Bytes}, nil
 }

@@ -156,7 +156,7 @@ func startPeer(t *testing.T, b *bench, files ...*os.File) *peer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), peerEnv+"="+b.env)
+	cmd.Env = append(os.Environ(), peerEnv+"="+b.env, "GORACE=atexit_sleep_ms=0")
 	cmd.ExtraFiles = files
 	cmd.Stderr = os.Stderr
 	in := must[io.WriteCloser](t)(cmd.StdinPipe())

@@ -42,7 +42,19 @@ var fakes struct {
 	err  error
 }
 
-func fakePath(v Vendor) string { return filepath.Join(fakes.dir, v.String()+".so") }
+// A fake is a driver, and how it is compiled.
+type fake struct {
+	vendor       Vendor
+	name, define string
+}
+
+var (
+	fakeCUDA = fake{CUDA, "CUDA", "-DFAKE_CUDA"}
+	fakeHIP  = fake{HIP, "HIP 6", "-DFAKE_HIP=6"}
+	allFakes = []fake{fakeCUDA, {HIP, "HIP 5", "-DFAKE_HIP=5"}, fakeHIP, {HIP, "HIP 7", "-DFAKE_HIP=7"}}
+)
+
+func (f fake) path() string { return filepath.Join(fakes.dir, f.define+".so") }
 
 // build compiles the fake drivers.
 func build(tb testing.TB) {
@@ -52,13 +64,19 @@ func build(tb testing.TB) {
 			return
 		}
 		source := filepath.Join("..", "..", "native", "gpu", "testdata", "fake.c")
-		cc := "gcc"
-		if f := strings.Fields(os.Getenv("CC")); len(f) > 0 {
-			cc = f[0]
+		parts, _ := filepath.Glob(filepath.Join(filepath.Dir(source), "fake*"))
+		for _, part := range parts { // read here, they are among what a cached result depends on
+			if _, fakes.err = os.ReadFile(part); fakes.err != nil {
+				return
+			}
 		}
-		for v, define := range map[Vendor]string{CUDA: "-DFAKE_CUDA", HIP: "-DFAKE_HIP"} {
+		cc := "gcc"
+		if words := strings.Fields(os.Getenv("CC")); len(words) > 0 {
+			cc = words[0]
+		}
+		for _, f := range allFakes {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			out, err := exec.CommandContext(ctx, cc, "-std=gnu11", "-O1", "-shared", "-fPIC", define, "-o", fakePath(v), source).CombinedOutput()
+			out, err := exec.CommandContext(ctx, cc, "-std=gnu11", "-O1", "-shared", "-fPIC", f.define, "-o", f.path(), source).CombinedOutput()
 			cancel()
 			if err != nil {
 				fakes.err = fmt.Errorf("compile the fake driver: %w\n%s", err, out)
@@ -71,10 +89,10 @@ func build(tb testing.TB) {
 	}
 }
 
-// fakeSystem has the fake driver of one vendor.
+// fakeSystem has a fake driver of one vendor.
 func fakeSystem(tb testing.TB, v Vendor) *system {
 	build(tb)
-	return fakeSystemAt(v, fakePath(v))
+	return fakeSystemAt(v, map[Vendor]string{CUDA: fakeCUDA.path(), HIP: fakeHIP.path()}[v])
 }
 
 func fakeSystemAt(v Vendor, path string) *system {
@@ -94,16 +112,17 @@ type bench struct {
 	env     string // what a process needs to have the same
 }
 
-// each runs a test on the fake drivers of both vendors and on the GPUs of this machine, of which it needs n.
+// each runs a test on all fake drivers and on the GPUs of this machine, of which it needs n.
 func each(t *testing.T, n int, test func(t *testing.T, b *bench)) {
-	for _, v := range []Vendor{CUDA, HIP} {
-		t.Run("fake "+v.String(), func(t *testing.T) {
-			s := fakeSystem(t, v)
+	for _, f := range allFakes {
+		t.Run("fake "+f.name, func(t *testing.T) {
+			build(t)
+			s := fakeSystemAt(f.vendor, f.path())
 			devices, err := s.all()
 			if err != nil {
 				t.Fatal(err)
 			}
-			test(t, &bench{s, devices, []byte("fake code"), fmt.Sprintf("%d %s", v, fakePath(v))})
+			test(t, &bench{s, devices, []byte("fake code"), fmt.Sprintf("%d %s", f.vendor, f.path())})
 		})
 	}
 	t.Run("gpu", func(t *testing.T) {

@@ -29,7 +29,7 @@ struct gpu_rc gpu_stream_create(struct gpu_api *a, int dev, int priority, uint64
 
 struct gpu_rc gpu_stream_destroy(struct gpu_api *a, int dev, uint64_t stream) { return WITHIN(a, dev, GPU_ASK(a, stream_destroy, stream)); }
 
-// Queries are asked again and again: a stream or event that has a name of its own is asked without entering.
+// A query of a stream or event with a name of its own needs nothing current.
 struct gpu_rc gpu_stream_query(struct gpu_api *a, int dev, uint64_t stream) {
 	return stream ? GPU_ASK(a, stream_query, stream) : WITHIN(a, dev, GPU_ASK(a, stream_query, stream));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A driver whose devices are host memory, for tests on machines without a GPU. Compiled as it is it has the names of libcuda;
-// with FAKE_HIP, those of libamdhip64. It is as strict as the real ones where callers can go wrong: a call without its context, a
+// with FAKE_HIP, those of libamdhip64 of that version: 5, 6 or 7. It is as strict as the real ones where callers can go wrong: a call without its context, a
 // stream of another device, a handle opened twice, memory freed twice are refused.
 //
 // The environment steers it, read at each call:
@@ -21,8 +21,10 @@
 
 #ifdef FAKE_HIP
 #define NAME(cuda, hip) hip
+#define VERSION (FAKE_HIP == 5 ? 50221153 : FAKE_HIP == 6 ? 60342131 : 70125424)
 #else
 #define NAME(cuda, hip) cuda
+#define VERSION 13000
 #endif
 
 enum { DEVICES = 8, MOST = 4096 };
@@ -153,7 +155,7 @@ DEF(cuInit, hipInit, (unsigned flags)) {
 }
 
 DEF(cuDriverGetVersion, hipDriverGetVersion, (int *v)) {
-	*v = NAME(13000, 60342131);
+	*v = VERSION;
 	return 0;
 }
 
@@ -187,7 +189,7 @@ DEF(cuDeviceTotalMem_v2, hipDeviceTotalMem, (size_t *n, int dev)) {
 DEF(cuDeviceGetAttribute, hipDeviceGetAttribute, (int *v, int attr, int dev)) {
 	static const int known[][2] = {
 #ifdef FAKE_HIP
-		{63, 304}, {87, 64}, {23, 9}, {61, 4}, {89, 1}, {56, 1024}, {74, 65536}, {2, 4},
+		{63, 304}, {87, 64}, {23, 9}, {61, 4}, {89, FAKE_HIP > 5}, {56, 1024}, {74, 65536}, {2, 4},
 #else
 		{16, 132}, {10, 32}, {75, 9}, {76, 0}, {102, 1}, {103, 1}, {124, 1}, {1, 1024}, {8, 49152}, {97, 232448}, {40, 3},
 #endif

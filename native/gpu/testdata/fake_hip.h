@@ -15,7 +15,7 @@ int hipGetLastError(void) {
 int hipPeekAtLastError(void) { return last; }
 
 int hipRuntimeGetVersion(int *v) {
-	*v = 60342131;
+	*v = VERSION;
 	return 0;
 }
 
@@ -37,11 +37,13 @@ int hipGetDeviceProperties(char *props, int dev) {
 	return 0;
 }
 
+#if FAKE_HIP > 5
 int hipGetDevicePropertiesR0600(char *props, int dev) {
 	(void)dev;
 	strcpy(props + 1160, "gfx942:sramecc+:xnack-");
 	return 0;
 }
+#endif
 
 int hipExtGetLinkTypeAndHopCount(int dev, int peer, uint32_t *type, uint32_t *hops) {
 	*type = dev < 2 && peer < 2 ? 4 : 2;
@@ -68,10 +70,12 @@ int hipPointerGetAttributes(void *to, uint64_t addr) {
 	memset(out, 0, sizeof(*out));
 	if (t) {
 		int host = t->kind == HOST || t->kind == REGISTRATION;
-		out->type = host ? 1 : 2;
+		out->type = host ? FAKE_HIP > 5 : 1 + (FAKE_HIP > 5); // version 6 put unregistered memory first
 		out->device = t->dev;
 		out->device_addr = addr;
 		out->host_addr = host ? addr : 0;
+	} else if (FAKE_HIP == 5) {
+		code = INVALID;
 	}
 	END
 }

@@ -127,7 +127,7 @@ DEF(cuIpcOpenMemHandle_v2, hipIpcOpenMemHandle, (uint64_t * addr, struct handle 
 	for (int i = 1; i < MOST && !code; i++)
 		if (things[i].kind == OPENED && !memcmp(things[i].handle, h.text, sizeof(h.text)))
 			code = MAPPED;
-	if (!code && (flags != 1 || sscanf(h.text, "%63s %llu %llu", path, &size, &id) != 3))
+	if (!code && (flags != NAME(1, (FAKE_HIP > 5)) || sscanf(h.text, "%63s %llu %llu", path, &size, &id) != 3))
 		code = INVALID;
 	if (!code && !strncmp(path, own, strlen(own)))
 		code = NO_CONTEXT; // as CUDA has it for a handle of this process

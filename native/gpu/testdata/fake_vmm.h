@@ -111,7 +111,7 @@ DEF(cuMemExportToShareableHandle, hipMemExportToShareableHandle, (int *fd, uint6
 
 DEF(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle, (uint64_t * handle, void *from, int type)) {
 	START(CALLED(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle))
-	int fd = fcntl(NAME((int)(uintptr_t)from, *(int *)from), F_DUPFD_CLOEXEC, 0); // HIP before 7.1 takes the address
+	int fd = fcntl(NAME((int)(uintptr_t)from, FAKE_HIP == 7 ? (int)(uintptr_t)from : *(int *)from), F_DUPFD_CLOEXEC, 0); // HIP before 7.1 takes the address
 	if (fd < 0 || type != 1) {
 		code = INVALID;
 	} else {
