@@ -107,7 +107,7 @@ int main(void) {
 	settle(shmem_my_pe());
 	dest = shmem_malloc(MIB);
 	asked = shmem_calloc(3, 64);
-	own = malloc(MIB);
+	own = aligned_alloc(4096, MIB); /* as the pages that mori is measured with */
 	if (dest == NULL || asked == NULL || own == NULL || shmem_n_pes() != 2)
 		return 1;
 	rounds = asked + 8;
