@@ -68,7 +68,7 @@ func (p *peer) heal(now time.Time) {
 			}
 			p.mu.Unlock()
 		}
-		if idle := now.UnixNano() - q.used.Load(); p.engine.idle > 0 && idle > int64(p.engine.idle) && q.ledger.len() == 0 {
+		if idle := int64(now.Sub(epoch)) - q.used.Load(); p.engine.idle > 0 && idle > int64(p.engine.idle) && q.ledger.len() == 0 {
 			go q.close(errIdle)
 		}
 	}

@@ -46,6 +46,8 @@ type transfer struct {
 	altered int           // ops that were sent again; belongs to who reaps
 	replays atomic.Int32  // how often it was moved to another path
 
+	troubled atomic.Bool // err or lost was set: without trouble, which is usual, nobody takes mu
+
 	mu   sync.Mutex
 	err  error // guarded by mu; the first failure, which is final
 	lost error // guarded by mu; the first op that its path did not bring to an end
@@ -64,9 +66,13 @@ func (t *transfer) fail(err error) {
 	if t.err == nil {
 		t.err = err
 	}
+	t.troubled.Store(true)
 }
 
 func (t *transfer) failure() error {
+	if !t.troubled.Load() {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
@@ -79,9 +85,13 @@ func (t *transfer) lose(err error) {
 	if t.lost == nil {
 		t.lost = err
 	}
+	t.troubled.Store(true)
 }
 
 func (t *transfer) loss() error {
+	if !t.troubled.Load() {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lost

@@ -50,18 +50,20 @@ type path struct {
 
 	todo struct { // notifications, which reaping leaves for others to submit
 		sync.Mutex
+		some  atomic.Bool // the list is not empty
 		list  []pending
 		timer *time.Timer // tells the worker; runs while the list is not empty
 	}
 
 	broken struct {
 		sync.Mutex
-		err     error // why the path is closed; nil while it is open
+		is      atomic.Bool // err is set: while it is not, which is asked with each transfer, nobody takes the lock
+		err     error       // why the path is closed; nil while it is open
 		orphans []*transfer
 		passed  bool // the orphans were passed on; later ones are passed on at once
 	}
 
-	used       atomic.Int64 // when a transfer began, ns since the epoch
+	used       atomic.Int64 // when a transfer began, ns after epoch
 	superseded atomic.Bool  // a better path was opened: no new transfers
 	dropped    atomic.Bool  // the peer has confirmed that its end is closed
 
@@ -98,6 +100,9 @@ func newPath(p *path) *path {
 
 // err tells why the path is closed, nil while it is open.
 func (p *path) err() error {
+	if !p.broken.is.Load() {
+		return nil
+	}
 	p.broken.Lock()
 	defer p.broken.Unlock()
 	return p.broken.err
@@ -121,7 +126,9 @@ func (p *path) start(t *transfer) {
 
 // take gives t a row of the ledger and its ops their Ctx, or ends it. ops counts one for whoever calls: t can't end meanwhile.
 func (p *path) take(t *transfer) bool {
-	t.path.Store(p)
+	if t.path.Load() != p {
+		t.path.Store(p)
+	}
 	ops := t.batch.ops
 	if len(ops) >= maxOps || !p.ledger.add(t) {
 		t.fail(fmt.Errorf("%d ops in one transfer, or %d transfers in flight: too many: %w", len(ops), maxRows, ErrInvalid))
@@ -132,7 +139,7 @@ func (p *path) take(t *transfer) bool {
 		ops[i].Ctx = t.slot | uint64(i)
 	}
 	t.ops.Store(int64(len(ops)) + 1)
-	p.used.Store(t.start.UnixNano())
+	p.used.Store(int64(t.start.Sub(epoch)))
 	return true
 }
 
@@ -167,6 +174,7 @@ func (p *path) leave(w pending) {
 	p.todo.Lock()
 	defer p.todo.Unlock()
 	p.todo.list = append(p.todo.list, w)
+	p.todo.some.Store(true)
 	if len(p.todo.list) == 1 {
 		p.todo.timer.Reset(notifyDelay)
 	}
@@ -174,13 +182,15 @@ func (p *path) leave(w pending) {
 
 // takeTodo moves what was left for later to the backlog. It needs sub held.
 func (p *path) takeTodo() {
+	if !p.todo.some.Load() {
+		return
+	}
 	p.todo.Lock()
 	defer p.todo.Unlock()
-	if len(p.todo.list) > 0 {
-		p.sub.backlog = append(p.sub.backlog, p.todo.list...)
-		p.todo.list = p.todo.list[:0]
-		p.todo.timer.Stop()
-	}
+	p.sub.backlog = append(p.sub.backlog, p.todo.list...)
+	p.todo.list = p.todo.list[:0]
+	p.todo.some.Store(false)
+	p.todo.timer.Stop()
 }
 
 // pump sends what waits, as far as there is room.
@@ -383,6 +393,7 @@ func (p *path) close(reason error) {
 		return
 	}
 	p.broken.err = reason
+	p.broken.is.Store(true)
 	p.broken.Unlock()
 	defer close(p.gone)
 	p.tr.forget(p.ep)

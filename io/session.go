@@ -77,8 +77,8 @@ func (s *Session) submit(kind fabric.OpKind, tag string, lo, ro, sz []uint64, ui
 	if err != nil {
 		return s.refused(err)
 	}
-	st := NewStatus()
 	if len(sz) == 0 {
+		st := NewStatus()
 		st.Update(CodeSuccess, "")
 		return st
 	}
@@ -91,12 +91,12 @@ func (s *Session) submit(kind fabric.OpKind, tag string, lo, ro, sz []uint64, ui
 	if !s.local.enter() {
 		return s.refused(fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound))
 	}
-	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, tag: tag, to: p.to, start: time.Now(), limit: s.limit}
+	st := startedStatus()
+	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, tag: tag, to: p.to, start: now(), limit: s.limit}
 	t.path.Store(p.path) // for reports before it starts
 	t.batch = batches.Get().(*batch)
 	t.batch.build(kind, &p.to, lo, ro, sz)
 	t.opsMade = uint32(len(t.batch.ops))
-	st.SetCode(CodeInProgress)
 	st.of.Store(t)
 	p.path.opMeter(t).Enter()
 	s.peer.order.add(t)
@@ -110,6 +110,12 @@ func (s *Session) submit(kind fabric.OpKind, tag string, lo, ro, sz []uint64, ui
 	}
 	return st
 }
+
+// epoch is any time that the process knows.
+var epoch = time.Now()
+
+// now is time.Now by one look at the clock in place of two: the monotonic one.
+func now() time.Time { return epoch.Add(time.Since(epoch)) }
 
 // broken returns the plan for a path that has ended, if that is what the session has.
 func (s *Session) broken() (*plan, bool) {

@@ -34,6 +34,13 @@ func NewStatus() *Status {
 	return s
 }
 
+// startedStatus returns a status that nobody has seen yet, of a transfer that begins.
+func startedStatus() *Status {
+	s := new(Status)
+	s.word.Value.Store(uint32(CodeInProgress))
+	return s
+}
+
 // failedStatus returns a status that already failed.
 func failedStatus(code StatusCode, msg string) *Status {
 	s := NewStatus()
