@@ -105,7 +105,7 @@ type wired struct {
 	shm, tcp *wire
 }
 
-func newWired(t *testing.T, size int, cfg *BackendConfig) *wired {
+func newWired(t *testing.T, size int, cfg *BackendConfig, shape ...func(*Engine)) *wired {
 	t.Helper()
 	p := &wired{shm: newWire("shm"), tcp: newWire("tcp")}
 	reg := fabric.NewRegistry()
@@ -116,6 +116,9 @@ func newWired(t *testing.T, size int, cfg *BackendConfig) *wired {
 		e, err := newEngine(key, EngineConfig{}, reg)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, f := range shape {
+			f(e)
 		}
 		return newSideOf(t, e, size, BackendRDMA, cfg)
 	}
@@ -299,11 +302,8 @@ func (w *wired) parkedReport() string {
 }
 
 func TestAPathThatNobodyUsesCloses(t *testing.T) {
-	w := newWired(t, 64, nil)
+	w := newWired(t, 64, nil, func(e *Engine) { e.idle = 30 * time.Millisecond })
 	succeed(t, w.s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))
-	w.a.mu.Lock()
-	w.a.idle = 30 * time.Millisecond
-	w.a.mu.Unlock()
 	for end := time.Now().Add(10 * time.Second); w.s.Ready(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("still open")
