@@ -3,7 +3,6 @@
 package ep
 
 import (
-	"runtime"
 	"time"
 
 	env "mori/core/config"
@@ -19,7 +18,7 @@ const (
 // OptionsFromEnv reads MORI_EP_TIMEOUT_MS, MORI_EP_THREADS and MORI_FP8_COMBINE_SCALE_DIM. By default the PEs of a host share its
 // processors evenly.
 func OptionsFromEnv(w *shmem.World) (o Options, err error) {
-	if o.Threads, err = env.Int(env.EPThreads, max(1, runtime.NumCPU()/w.TeamShared().NPEs()), 1, 1024); err != nil {
+	if o.Threads, err = env.Int(env.EPThreads, max(1, w.Cores()/w.TeamShared().NPEs()), 1, 1024); err != nil {
 		return o, err
 	}
 	ms, err := env.Int(env.EPTimeout, int(defaultTimeout/time.Millisecond), 0, 1<<31-1)

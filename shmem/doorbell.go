@@ -5,7 +5,6 @@ package shmem
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"time"
 
 	"mori/core/fabric"
@@ -44,9 +43,6 @@ const (
 	networkSlice  = time.Millisecond
 	networkGrowth = 8
 )
-
-// cores is how many threads can run at once.
-var cores = sync.OnceValue(func() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) })
 
 // ring wakes PE pe if it is parked for a change of its control block, stir if for one of symmetric memory. What was changed before must have
 // been changed by an atomic, or a Fence is between: a plain store may still be on its way when it is looked who sleeps.
@@ -127,21 +123,7 @@ func (w *World) awaitOn(who uint32, timeout time.Duration, what func() string, r
 }
 
 // crowded reports whether this host has more PEs than cores.
-func (w *World) crowded() bool {
-	near, most := 0, cores()
-	if w.n <= most {
-		return false
-	}
-	for pe := range w.control.peers {
-		if w.control.peers[pe].mapped != 0 {
-			near++
-		}
-		if near > most {
-			return true
-		}
-	}
-	return false
-}
+func (w *World) crowded() bool { return w.teams.crowd[w.me] }
 
 // spin looks for a while, and lets others run.
 func (w *World) spin(crowded bool, ready func() bool) bool {

@@ -7,7 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/bits"
+	"os"
+	"runtime"
 	"sync"
+
+	"mori/core/topology"
 )
 
 // A Team is a subset of the PEs, numbered anew from 0, as one of its members sees it. PEs that are no members have a nil Team
@@ -42,6 +46,7 @@ type Team struct {
 type teams struct {
 	leader []int  // by PE: the lowest of the PEs that map each other's memory, which means on its host
 	crowd  []bool // by PE: its host has more PEs than cores
+	cores  int    // that the PEs of this host have together
 	world  *Team
 	shared *Team
 
@@ -51,8 +56,23 @@ type teams struct {
 
 // A view is what a PE tells of itself before there are teams.
 type view struct {
-	Cores  int
+	PID    int
+	CPUs   []int // that the process may run on
+	Procs  int   // of them that it uses at once
 	Mapped []int
+}
+
+// self is the view of this process, which has not mapped anything.
+func self() view {
+	v := view{PID: os.Getpid(), Procs: runtime.GOMAXPROCS(0)}
+	var err error
+	if v.CPUs, err = topology.CPUs(); err != nil { // as if each process had its own
+		v.CPUs = make([]int, runtime.NumCPU())
+		for i := range v.CPUs {
+			v.CPUs[i] = i
+		}
+	}
+	return v
 }
 
 // openTeams makes the teams that are always there. Collective.
@@ -61,7 +81,7 @@ func (w *World) openTeams(ctx context.Context) error {
 	if slots < 2 || w.n > mostPEs {
 		return fmt.Errorf("make teams of %d PEs: the control block is too small", w.n)
 	}
-	mine := view{Cores: cores()}
+	mine := self()
 	for pe := range w.n {
 		if w.control.peers[pe].mapped != 0 {
 			mine.Mapped = append(mine.Mapped, pe)
@@ -79,6 +99,7 @@ func (w *World) openTeams(ctx context.Context) error {
 		}
 	}
 	w.teams.leader, w.teams.crowd = hosts(views)
+	w.teams.cores = cores(views, mine.Mapped)
 	w.teams.free = 1<<slots - 1 // all, if there are 64
 	everyone, near := make([]int, w.n), []int{}
 	for pe := range everyone {
@@ -103,10 +124,29 @@ func hosts(views []view) (leader []int, crowd []bool) {
 			first[key] = pe
 		}
 		leader[pe] = first[key]
-		crowd[pe] = len(v.Mapped) > v.Cores
+		crowd[pe] = len(v.Mapped) > cores(views, v.Mapped)
 	}
 	return leader, crowd
 }
+
+// cores is how many of these PEs can run at once: launchers often bind each to processors of its own, and a process may hold several.
+func cores(views []view, pes []int) int {
+	cpus, procs := map[int]bool{}, map[int]int{}
+	for _, pe := range pes {
+		for _, cpu := range views[pe].CPUs {
+			cpus[cpu] = true
+		}
+		procs[views[pe].PID] = views[pe].Procs
+	}
+	most := 0
+	for _, n := range procs {
+		most += n
+	}
+	return min(len(cpus), most)
+}
+
+// Cores is how many processors the PEs of this host, those of TeamShared, have together. A launcher may have bound each to some.
+func (w *World) Cores() int { return w.teams.cores }
 
 // newTeam makes this PE's part of a team that it is a member of, and takes the slot.
 func (w *World) newTeam(name string, slot int, members []int) *Team {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+
+package topology
+
+import (
+	"fmt"
+	"os"
+
+	"mori/core/internal/sys"
+)
+
+// CPUs lists the processors that this process may run on, which a launcher may have bound it to: those of its main thread.
+func CPUs() ([]int, error) {
+	cpus, err := sys.Affinity(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("list the processors of this process: %w", err)
+	}
+	return cpus, nil
+}
