@@ -75,8 +75,8 @@ def has_run(words: list[str], run: list[str]) -> bool:
     return any(words[i : i + len(run)] == run for i in range(len(words)))
 
 
-def ptx(architecture: str) -> str:
-    return (_kernels.DIRECTORY / f"io_copy_blocks.{architecture}.ptx").read_text()
+def ptx(architecture: str, kernel: str = "io_copy_blocks") -> str:
+    return (_kernels.DIRECTORY / f"{kernel}.{architecture}.ptx").read_text()
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
@@ -90,7 +90,7 @@ def test_ptx_has_what_speed_and_order_need(architecture: str) -> None:
     # The copies, the arrival, and only then the word: each for the whole system.
     told = code[code.index("fence.acq_rel.sys") :]
     order = ["fence.acq_rel.sys", "atom.add.relaxed.gpu", "fence.acq_rel.sys", "st.release.sys.u64"]
-    places = []
+    places: list[int] = []
     for word in order:
         places.append(told.index(word, places[-1] + 1 if places else 0))
     assert places == sorted(places)
@@ -105,6 +105,20 @@ def test_only_ptx_of_sm_90_copies_in_bulk() -> None:
     # What the copy engine wrote is done, and seen by ordinary accesses, before the first fence.
     ends = [code.index(word) for word in ("cp.async.bulk.wait_group 0", "fence.proxy.async;", "fence.acq_rel.sys")]
     assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_ptx_of_the_barrier_releases_and_acquires(architecture: str) -> None:
+    code = ptx(architecture, "shmem_barrier")
+    assert ".weak .global .align 8 .b8 mori_shmem_state[64];" in code
+    assert ".weak .func" in code
+    assert "mori_shmem_remote(" in code, "the seam for a transport is a function of its own"
+    order = ["st.release.sys.u64", "ld.acquire.sys.u64"]
+    body = code[code.index(".entry mori_shmem_barrier") :]
+    places: list[int] = []
+    for word in order:
+        places.append(body.index(word, places[-1] + 1 if places else 0))
+    assert places == sorted(places)
 
 
 @pytest.mark.timeout(120)
@@ -125,9 +139,12 @@ def test_code_for_amd_has_what_speed_and_order_need(tool: ModuleType, need_clang
 
 
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx942"])
-def test_code_objects_are_for_amds_driver(architecture: str) -> None:
-    code = (_kernels.DIRECTORY / f"io_copy_blocks.{architecture}.hsaco").read_bytes()
+@pytest.mark.parametrize(
+    ("kernel", "symbol"), [("io_copy_blocks", "mori_io_copy_blocks"), ("shmem_barrier", "mori_shmem_barrier")]
+)
+def test_code_objects_are_for_amds_driver(kernel: str, symbol: str, architecture: str) -> None:
+    code = (_kernels.DIRECTORY / f"{kernel}.{architecture}.hsaco").read_bytes()
     assert code[:4] == b"\x7fELF"
     assert int.from_bytes(code[18:20], "little") == 224  # EM_AMDGPU
-    assert b"mori_io_copy_blocks.kd" in code
+    assert f"{symbol}.kd".encode() in code
     assert f"amdgcn-amd-amdhsa--{architecture}".encode() in code

@@ -20,14 +20,16 @@ def run(*command: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.parametrize("kernel", ["io/copy_blocks.cpp", "shmem/barrier.cpp"])
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
-def test_copies_of_any_size_and_alignment(sanitizers: str, tmp_path: Path) -> None:
+def test_on_threads(kernel: str, sanitizers: str, tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         cannot("clang", "g++ is not installed")
-    program = tmp_path / "copy_blocks"
+    program = tmp_path / "program"
+    test = {"io/copy_blocks.cpp": "copy_blocks.cpp", "shmem/barrier.cpp": "shmem.cpp"}[kernel]
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread", f"-I{ROOT / 'native' / 'include'}"]
     flags += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-    sources = [str(KERNELS / "testdata" / "copy_blocks.cpp"), str(KERNELS / "io" / "copy_blocks.cpp")]
+    sources = [str(KERNELS / "testdata" / test), str(KERNELS / kernel)]
     compiled = run("g++", *flags, "-o", str(program), *sources)
     assert compiled.returncode == 0, compiled.stderr
     ended = run(str(program))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Copies by a warp through global memory: of this GPU, of a peer that is mapped here, of the host.
+/// Copies by a group of threads through global memory: of this GPU, of a peer that is mapped here, of the host.
 ///
 /// Data that is copied once is of no use in a cache: all accesses carry the hint for that. They order nothing: fence.hpp
 /// does.
@@ -96,46 +96,51 @@ MORI_DEVICE_INLINE void storeOnce(void* address, const T& value) {
 #endif
 }
 
+/// The calling thread's place in a group that copies together.
+struct Place {
+    uint32_t rank, size;
+};
+
 namespace internal {
 
 /// Copies count words that are aligned on both sides. A lane has kInFlight loads under way before its first store:
 /// that, times the threads of the GPU, must cover the bytes that memory or the link keeps in flight.
 template <class T>
-MORI_DEVICE_INLINE void copyWords(char* to, const char* from, uint64_t count) {
+MORI_DEVICE_INLINE void copyWords(char* to, const char* from, uint64_t count, Place place) {
     constexpr uint32_t kInFlight = 8;
     T words[kInFlight];
-    uint64_t at = laneInWarp();
+    uint64_t at = place.rank;
     if constexpr (sizeof(T) == 16) {
-        for (; at + (kInFlight - 1) * kWarpSize < count; at += kInFlight * kWarpSize) {
+        for (; at + (kInFlight - 1) * place.size < count; at += kInFlight * place.size) {
             MORI_DEVICE_UNROLL
             for (uint32_t k = 0; k < kInFlight; k++) {
-                words[k] = loadOnce<T>(from + (at + k * kWarpSize) * sizeof(T));
+                words[k] = loadOnce<T>(from + (at + k * place.size) * sizeof(T));
             }
             MORI_DEVICE_UNROLL
             for (uint32_t k = 0; k < kInFlight; k++) {
-                storeOnce(to + (at + k * kWarpSize) * sizeof(T), words[k]);
+                storeOnce(to + (at + k * place.size) * sizeof(T), words[k]);
             }
         }
     }
-    for (; at < count; at += kInFlight * kWarpSize) {
+    for (; at < count; at += kInFlight * place.size) {
         MORI_DEVICE_UNROLL
         for (uint32_t k = 0; k < kInFlight; k++) {
-            if (at + k * kWarpSize < count) {
-                words[k] = loadOnce<T>(from + (at + k * kWarpSize) * sizeof(T));
+            if (at + k * place.size < count) {
+                words[k] = loadOnce<T>(from + (at + k * place.size) * sizeof(T));
             }
         }
         MORI_DEVICE_UNROLL
         for (uint32_t k = 0; k < kInFlight; k++) {
-            if (at + k * kWarpSize < count) {
-                storeOnce(to + (at + k * kWarpSize) * sizeof(T), words[k]);
+            if (at + k * place.size < count) {
+                storeOnce(to + (at + k * place.size) * sizeof(T), words[k]);
             }
         }
     }
 }
 
 /// Copies a few bytes, one by one.
-MORI_DEVICE_INLINE void copyBytes(char* to, const char* from, uint64_t bytes) {
-    for (uint64_t at = laneInWarp(); at < bytes; at += kWarpSize) {
+MORI_DEVICE_INLINE void copyBytes(char* to, const char* from, uint64_t bytes, Place place) {
+    for (uint64_t at = place.rank; at < bytes; at += place.size) {
         storeOnce(to + at, loadOnce<uint8_t>(from + at));
     }
 }
@@ -159,30 +164,35 @@ namespace internal {
 
 /// ``from`` is as far from alignment to T as ``to``.
 template <class T>
-MORI_DEVICE_INLINE void copyAligned(char* to, const char* from, uint64_t bytes) {
+MORI_DEVICE_INLINE void copyAligned(char* to, const char* from, uint64_t bytes, Place place) {
     const Alignment part(to, bytes, sizeof(T));
-    copyBytes(to, from, part.head);
-    copyWords<T>(to + part.head, from + part.head, part.middle / sizeof(T));
-    copyBytes(to + part.head + part.middle, from + part.head + part.middle, part.tail);
+    copyBytes(to, from, part.head, place);
+    copyWords<T>(to + part.head, from + part.head, part.middle / sizeof(T), place);
+    copyBytes(to + part.head + part.middle, from + part.head + part.middle, part.tail, place);
 }
 
 }  // namespace internal
 
-/// The lanes of a warp copy together: any size, any alignment. Accesses are as wide, 16, 8, 4 bytes or one, as
-/// divides to - from.
-MORI_DEVICE_INLINE void warpCopy(void* to, const void* from, uint64_t bytes) {
+/// The threads of a group copy together: any size, any alignment. Accesses are as wide, 16, 8, 4 bytes or one, as divides
+/// to - from.
+MORI_DEVICE_INLINE void groupCopy(void* to, const void* from, uint64_t bytes, Place place) {
     char* const dst = static_cast<char*>(to);
     const char* const src = static_cast<const char*>(from);
     const uint64_t apart = uint64_t(dst) - uint64_t(src);
     if (apart % 16 == 0) {
-        internal::copyAligned<Chunk>(dst, src, bytes);
+        internal::copyAligned<Chunk>(dst, src, bytes, place);
     } else if (apart % 8 == 0) {
-        internal::copyAligned<uint64_t>(dst, src, bytes);
+        internal::copyAligned<uint64_t>(dst, src, bytes, place);
     } else if (apart % 4 == 0) {
-        internal::copyAligned<uint32_t>(dst, src, bytes);
+        internal::copyAligned<uint32_t>(dst, src, bytes, place);
     } else {
-        internal::copyWords<uint8_t>(dst, src, bytes);
+        internal::copyWords<uint8_t>(dst, src, bytes, place);
     }
+}
+
+/// The lanes of a warp copy together.
+MORI_DEVICE_INLINE void warpCopy(void* to, const void* from, uint64_t bytes) {
+    groupCopy(to, from, bytes, Place{laneInWarp(), kWarpSize});
 }
 
 }  // namespace mori::device

@@ -92,12 +92,12 @@ public:
             return;
         }
         const Alignment part(dst, bytes, 16);
-        internal::copyBytes(dst, src, part.head);
-        internal::copyBytes(dst + part.head + part.middle, src + part.head + part.middle, part.tail);
+        internal::copyBytes(dst, src, part.head, {laneInWarp(), kWarpSize});
+        const uint64_t last = part.head + part.middle;
+        internal::copyBytes(dst + last, src + last, part.tail, {laneInWarp(), kWarpSize});
         if (laneInWarp() == 0) {
-            const uint64_t end = part.head + part.middle;
-            for (uint64_t at = part.head; at < end; at += stageBytes_) {
-                load(dst + at, src + at, uint32_t(end - at < stageBytes_ ? end - at : stageBytes_));
+            for (uint64_t at = part.head; at < last; at += stageBytes_) {
+                load(dst + at, src + at, uint32_t(last - at < stageBytes_ ? last - at : stageBytes_));
             }
         }
         warpSync();

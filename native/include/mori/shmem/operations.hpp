@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/// The operations of symmetric memory, once for all groups and types; device.hpp has the names that programs call.
+///
+/// Over loads and stores a put is a copy: complete for this PE when it returns, visible to others in order after a fence
+/// or quiet, and before a signal of the same call.
+#pragma once
+
+#include "mori/shmem/peer.hpp"
+
+namespace mori::shmem {
+
+/// What an atomic operation or a signal does.
+enum AtomicType : uint32_t {
+    AMO_ACK = 1,
+    AMO_INC,
+    AMO_SET,
+    AMO_ADD,
+    AMO_AND,
+    AMO_OR,
+    AMO_XOR,
+    AMO_SIGNAL,
+    AMO_SIGNAL_SET,
+    AMO_SIGNAL_ADD,
+    AMO_END_OF_NONFETCH,
+    AMO_FETCH,
+    AMO_FETCH_INC,
+    AMO_FETCH_ADD,
+    AMO_FETCH_AND,
+    AMO_FETCH_OR,
+    AMO_FETCH_XOR,
+    AMO_SWAP,
+    AMO_COMPARE_SWAP,
+};
+
+namespace internal {
+
+using device::Order;
+using device::Scope;
+
+template <Group group>
+MORI_DEVICE_INLINE void put(void* symmetric, const void* local, uint64_t bytes, int pe, int qp) {
+    if (char* const to = reach(symmetric, pe)) {
+        device::groupCopy(to, local, bytes, place<group>());
+    } else if (place<group>().rank == 0) {
+        remote({RemoteKind::put, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
+    }
+}
+
+template <Group group>
+MORI_DEVICE_INLINE void get(void* local, const void* symmetric, uint64_t bytes, int pe, int qp) {
+    if (const char* const from = reach(symmetric, pe)) {
+        device::groupCopy(local, from, bytes, place<group>());
+    } else if (place<group>().rank == 0) {
+        remote({RemoteKind::get, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
+    }
+}
+
+/// The transport has completed its operations. Loads and stores want a fence or a release besides.
+MORI_DEVICE_INLINE void quietRemote(int pe, int qp) {
+    const State& own = state();
+    for (int other = pe < 0 ? 0 : pe; other < own.nPes && (pe < 0 || other == pe); other++) {
+        if (own.peers[other].transport == Transport::remote) {
+            const RemoteOp op{RemoteKind::quiet, other, qp, 0, 0, own.heap, 0, 0, 0, 0};
+            mori_shmem_remote(&op);
+        }
+    }
+}
+
+/// Operations of this PE are complete: over loads and stores a fence for the system does it.
+MORI_DEVICE_INLINE void quiet(int pe, int qp) {
+    device::fence<Scope::system>();
+    quietRemote(pe, qp);
+}
+
+template <Group group>
+MORI_DEVICE_INLINE void getAndWait(void* local, const void* symmetric, uint64_t bytes, int pe, int qp) {
+    get<group>(local, symmetric, bytes, pe, qp);
+    if (place<group>().rank == 0) {
+        quiet(pe, qp);
+    }
+    meet<group>();
+}
+
+/// Replaces the word by change(word), and returns what was there before.
+template <class Word, class Change>
+MORI_DEVICE_INLINE Word update(Word* address, Change change) {
+    Word seen = device::atomicLoad<Scope::system, Order::relaxed>(address);
+    while (true) {
+        const Word before = device::atomicCompareSwap<Scope::system, Order::acqRel>(address, seen, change(seen));
+        if (before == seen) {
+            return before;
+        }
+        seen = before;
+    }
+}
+
+/// Word is uint32_t or uint64_t. An op that is none of AtomicType changes nothing.
+template <class Word>
+MORI_DEVICE_INLINE Word applyAtomic(Word* address, Word value, Word compare, uint32_t op) {
+    switch (op) {
+        case AMO_INC:
+        case AMO_FETCH_INC:
+            return device::atomicAdd<Scope::system, Order::acqRel>(address, Word(1));
+        case AMO_ADD:
+        case AMO_SIGNAL_ADD:
+        case AMO_FETCH_ADD:
+            return device::atomicAdd<Scope::system, Order::acqRel>(address, value);
+        case AMO_AND:
+        case AMO_FETCH_AND:
+            return update(address, [=](Word seen) { return Word(seen & value); });
+        case AMO_OR:
+        case AMO_FETCH_OR:
+            return update(address, [=](Word seen) { return Word(seen | value); });
+        case AMO_XOR:
+        case AMO_FETCH_XOR:
+            return update(address, [=](Word seen) { return Word(seen ^ value); });
+        case AMO_SET:
+        case AMO_SIGNAL:
+        case AMO_SIGNAL_SET:
+            device::atomicStore<Scope::system, Order::release>(address, value);
+            return 0;
+        case AMO_SWAP:
+            return update(address, [=](Word) { return value; });
+        case AMO_COMPARE_SWAP:
+            return device::atomicCompareSwap<Scope::system, Order::acqRel>(address, compare, value);
+        default:
+            return device::atomicLoad<Scope::system, Order::acquire>(address);
+    }
+}
+
+template <class T>
+MORI_DEVICE_INLINE T atomic(T* symmetric, T value, T compare, uint32_t op, int pe, int qp) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    if (char* const at = reach(symmetric, pe)) {
+        if constexpr (sizeof(T) == 4) {
+            return T(applyAtomic(reinterpret_cast<uint32_t*>(at), uint32_t(value), uint32_t(compare), op));
+        } else {
+            return T(applyAtomic(reinterpret_cast<uint64_t*>(at), uint64_t(value), uint64_t(compare), op));
+        }
+    }
+    return T(remote({RemoteKind::atomic, pe, qp, op, 0, uint64_t(symmetric), sizeof(T), uint64_t(value),
+                     uint64_t(compare), 0}));
+}
+
+/// The lanes of a group ask for one atomic operation; who asked first does it, and all get its result.
+template <Group group, class T>
+MORI_DEVICE_INLINE T groupAtomic(T* symmetric, T value, T compare, uint32_t op, int pe, int qp) {
+    T before{};
+    if (place<group>().rank == 0) {
+        before = atomic(symmetric, value, compare, op, pe, qp);
+    }
+    if constexpr (group == Group::warp) {
+        before = T(device::warpBroadcast(uint64_t(before), 0));
+    }
+    return before;
+}
+
+/// The payload is at the peer before the signal is. With oneSignal the group gives one signal, else each of its threads.
+template <Group group, bool oneSignal>
+MORI_DEVICE_INLINE void putSignal(void* symmetric, const void* local, uint64_t bytes, uint64_t* signal, uint64_t value,
+                                  uint32_t op, int pe, int qp) {
+    const bool first = place<group>().rank == 0;
+    char* const to = reach(symmetric, pe);
+    if (to == nullptr) {
+        if (first || !oneSignal) {
+            remote({RemoteKind::putSignal, pe, qp, op, uint64_t(local), uint64_t(symmetric), first ? bytes : 0, value, 0,
+                    uint64_t(signal)});
+        }
+        return;
+    }
+    device::groupCopy(to, local, bytes, place<group>());
+    meet<group>();
+    if (first || !oneSignal) {
+        // The signal's own release covers the group, which has met; one more fence would wait for the link once more.
+        atomic(signal, value, uint64_t(0), op, pe, qp);
+    }
+}
+
+/// A value of 1, 2, 4 or 8 bytes from a register.
+MORI_DEVICE_INLINE void putImmediate(void* symmetric, uint64_t value, uint32_t bytes, int pe, int qp) {
+    char* const to = reach(symmetric, pe);
+    if (to == nullptr) {
+        remote({RemoteKind::immediate, pe, qp, 0, 0, uint64_t(symmetric), bytes, value, 0, 0});
+        return;
+    }
+    if (bytes == 8 && uint64_t(to) % 8 == 0) {
+        device::storeOnce(to, value);
+    } else if (bytes == 4 && uint64_t(to) % 4 == 0) {
+        device::storeOnce(to, uint32_t(value));
+    } else {
+        for (uint32_t i = 0; i < bytes && i < 8; i++) {
+            device::storeOnce(to + i, uint8_t(value >> 8 * i));
+        }
+    }
+}
+
+/// The one thread that calls it meets one of every PE, and all that each did before is seen by all after. In each round
+/// it signals the PE so far ahead and waits for the one so far behind; distances double.
+MORI_DEVICE_INLINE void barrierAll() {
+    quietRemote(-1, -1);  // for loads and stores, each signal is a release
+    const State& own = state();
+    uint64_t* const words = reinterpret_cast<uint64_t*>(own.heap + own.sync);
+    const uint64_t epoch = device::atomicLoad<Scope::device, Order::relaxed>(words) + 1;
+    device::atomicStore<Scope::device, Order::relaxed>(words, epoch);
+    uint32_t round = 1;
+    for (int distance = 1; distance < own.nPes; distance *= 2, round++) {
+        const int ahead = (own.myPe + distance) % own.nPes;
+        const int behind = (own.myPe - distance + own.nPes) % own.nPes;
+        atomic(&words[round], epoch, uint64_t(0), AMO_SIGNAL_SET, ahead, 0);
+        waitFor(&words[round], epoch, behind, [&](uint64_t& seen) {
+            seen = device::atomicLoad<Scope::system, Order::acquire>(&words[round]);
+            return seen >= epoch;
+        });
+    }
+}
+
+template <class T, class Compare>
+MORI_DEVICE_INLINE T waitUntil(T* address, T value, Compare compare) {
+    T last{};
+    waitFor(address, uint64_t(value), -1, [&](uint64_t& seen) {
+        last = device::atomicLoad<Scope::system, Order::acquire>(address);
+        seen = uint64_t(last);
+        return compare(last, value);
+    });
+    return last;
+}
+
+}  // namespace internal
+}  // namespace mori::shmem

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// Which memory an operation of symmetric memory touches, and what is done where loads and stores do not reach it.
+#pragma once
+
+#include "mori/device/copy.hpp"
+#include "mori/device/poll.hpp"
+#include "mori/shmem/state.hpp"
+
+#if defined(MORI_DEVICE_CPU)
+#define MORI_DEVICE_SYMBOL
+#else
+#define MORI_DEVICE_SYMBOL __attribute__((device))
+#endif
+
+extern "C" {
+
+#if !defined(MORI_DEVICE_CPU)
+// nvcc's whole-program mode has one source in a module, and refuses inline variables.
+#if defined(__NVCC__) && !defined(__CUDACC_RDC__)
+#define MORI_SHMEM_ONCE
+#else
+#define MORI_SHMEM_ONCE inline
+#endif
+/// The host finds it by name in each module that includes this header, and fills it in.
+MORI_SHMEM_ONCE MORI_DEVICE_SYMBOL __attribute__((used)) mori::shmem::State mori_shmem_state;
+#undef MORI_SHMEM_ONCE
+#endif
+
+/// Carries out an operation for a PE whose transport is remote; one thread calls it for its group. What it returns is the
+/// old value, for an atomic. A module that links no transport has a weak one, which ends the kernel and tells why.
+MORI_DEVICE_SYMBOL uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op);
+}
+
+namespace mori::shmem {
+
+/// Which threads do one operation together.
+enum class Group { thread, warp, block };
+
+namespace internal {
+
+#if defined(MORI_DEVICE_CPU)
+/// Blocks of one process stand in for PEs, so each thread is told its state.
+inline thread_local State* self = nullptr;
+MORI_DEVICE_INLINE const State& state() { return *self; }
+#else
+MORI_DEVICE_INLINE const State& state() { return mori_shmem_state; }
+#endif
+
+template <Group group>
+MORI_DEVICE_INLINE device::Place place() {
+    if constexpr (group == Group::thread) {
+        return {0, 1};
+    } else if constexpr (group == Group::warp) {
+        return {device::laneInWarp(), device::kWarpSize};
+    } else {
+        return {device::threadInBlock(), device::blockSize()};
+    }
+}
+
+/// What the threads of the group did before is seen by all of them after.
+template <Group group>
+MORI_DEVICE_INLINE void meet() {
+    if constexpr (group == Group::warp) {
+        device::warpSync();
+    } else if constexpr (group == Group::block) {
+        device::blockSync();
+    }
+}
+
+/// Ends the kernel; the host finds in the report what could not be done.
+MORI_DEVICE_INLINE void fail(const void* address, uint64_t expected, uint64_t seen, int pe) {
+    const State& own = state();
+    if (own.report != nullptr) {
+        device::reportWait(own.report, address, expected, seen, uint32_t(own.myPe), uint32_t(pe));
+    }
+    device::trap();
+}
+
+/// Where the PE's copy of a symmetric address is, for loads and stores from here; null where they do not reach it, and
+/// for an address that is not in the heap or a PE that does not exist.
+MORI_DEVICE_INLINE char* reach(const void* symmetric, int pe) {
+    const State& own = state();
+    const uint64_t offset = uint64_t(symmetric) - own.heap;
+    if (offset >= own.heapBytes || pe < 0 || pe >= own.nPes) {
+        return nullptr;
+    }
+    if (pe == own.myPe) {
+        return reinterpret_cast<char*>(own.heap + offset);
+    }
+    const Peer& peer = own.peers[pe];
+    return peer.transport == Transport::p2p ? reinterpret_cast<char*>(peer.heap + offset) : nullptr;
+}
+
+/// For what reach() refused: either the transport does it, or nobody can.
+MORI_DEVICE_INLINE uint64_t remote(const RemoteOp& op) {
+    const State& own = state();
+    const bool known = op.pe >= 0 && op.pe < own.nPes && op.symmetric - own.heap < own.heapBytes;
+    if (!known || own.peers[op.pe].transport != Transport::remote) {
+        fail(reinterpret_cast<const void*>(op.symmetric), uint64_t(Transport::remote),
+             known ? uint64_t(own.peers[op.pe].transport) : 0, op.pe);
+        return 0;
+    }
+    return mori_shmem_remote(&op);
+}
+
+/// Waits on this PE's own memory; a wait that outlasts the limit ends the kernel, and its report tells what for.
+template <class Ready>
+MORI_DEVICE_INLINE void waitFor(const void* address, uint64_t expected, int pe, Ready ready) {
+    uint64_t seen = 0;
+    if (!device::pollUntil(state().waitLimit, [&] { return ready(seen); })) {
+        fail(address, expected, seen, pe);
+    }
+}
+
+}  // namespace internal
+}  // namespace mori::shmem
+
+#if !defined(MORI_DEVICE_CPU)
+extern "C" __attribute__((device, weak, noinline)) uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op) {
+    mori::shmem::internal::fail(reinterpret_cast<const void*>(op->symmetric), uint64_t(mori::shmem::Transport::remote), 0,
+                                op->pe);
+    return 0;
+}
+#endif

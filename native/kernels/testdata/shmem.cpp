@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+// Runs the device's symmetric memory on the CPU: each block of threads is a PE. Some PEs reach each other by loads and
+// stores; the last one is "remote", by a transport that this file plays, so that the seam is run, too.
+#include "mori/shmem/device.hpp"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+using namespace mori::shmem;
+using mori::device::blockInGrid;
+using mori::device::blockSync;
+using mori::device::laneInWarp;
+using mori::device::threadInBlock;
+using mori::device::warpInBlock;
+
+extern "C" void mori_shmem_barrier();
+
+namespace {
+
+constexpr int kPes = 4;
+constexpr int kRemote = kPes - 1;
+constexpr uint32_t kThreads = 8;
+constexpr uint64_t kHeap = 1 << 16;
+
+void require(bool ok, const char* what) {
+    if (!ok) {
+        fprintf(stderr, "failed: %s\n", what);
+        _exit(1);
+    }
+}
+
+/// The heaps and states of a job whose PEs are the blocks of one launch.
+struct Job {
+    explicit Job(uint64_t limit = 60'000'000'000) {
+        for (int pe = 0; pe < kPes; pe++) {
+            heaps.push_back(static_cast<char*>(aligned_alloc(4096, kHeap)));
+            memset(heaps.back(), 0, kHeap);
+        }
+        for (int pe = 0; pe < kPes; pe++) {
+            for (int other = 0; other < kPes; other++) {
+                const bool near = pe == other || (pe != kRemote && other != kRemote);
+                peers[pe][other] = {near ? uint64_t(heaps[other]) : 0, near ? Transport::p2p : Transport::remote, 0};
+            }
+            states[pe] = {kStateVersion, pe, kPes, 0, uint64_t(heaps[pe]), kHeap, kHeap - 8 * kSyncWords, limit,
+                          peers[pe], report};
+        }
+    }
+    ~Job() {
+        for (char* heap : heaps) {
+            free(heap);
+        }
+    }
+
+    template <class Kernel>
+    void run(Kernel kernel) {
+        mori::device::cpu::launch(kPes, kThreads, [&] {
+            internal::self = &states[blockInGrid()];
+            kernel();
+        });
+    }
+
+    /// This PE's address of an offset.
+    char* mine(uint64_t offset) const { return heaps[ShmemMyPe()] + offset; }
+
+    std::vector<char*> heaps;
+    Peer peers[kPes][kPes];
+    State states[kPes];
+    mori::device::WaitReport* report = nullptr;
+};
+
+Job* job = nullptr;
+int remoteOps = 0;
+std::mutex network;
+
+}  // namespace
+
+/// A network of one wire: an operation at a time, complete when it returns.
+extern "C" uint64_t mori_shmem_remote(const RemoteOp* op) {
+    const std::lock_guard<std::mutex> lock(network);
+    remoteOps++;
+    const uint64_t here = uint64_t(job->heaps[ShmemMyPe()]);
+    char* const there = job->heaps[op->pe] + (op->symmetric - here);
+    switch (op->kind) {
+        case RemoteKind::put:
+            memcpy(there, reinterpret_cast<void*>(op->local), op->bytes);
+            return 0;
+        case RemoteKind::get:
+            memcpy(reinterpret_cast<void*>(op->local), there, op->bytes);
+            return 0;
+        case RemoteKind::putSignal:
+            memcpy(there, reinterpret_cast<void*>(op->local), op->bytes);
+            return internal::applyAtomic(reinterpret_cast<uint64_t*>(job->heaps[op->pe] + (op->signal - here)), op->value,
+                                         uint64_t(0), op->op);
+        case RemoteKind::immediate:
+            memcpy(there, &op->value, op->bytes);
+            return 0;
+        case RemoteKind::atomic:
+            if (op->bytes == 4) {
+                return internal::applyAtomic(reinterpret_cast<uint32_t*>(there), uint32_t(op->value),
+                                             uint32_t(op->compare), op->op);
+            }
+            return internal::applyAtomic(reinterpret_cast<uint64_t*>(there), op->value, op->compare, op->op);
+        case RemoteKind::quiet:
+            return 0;
+    }
+    return 0;
+}
+
+namespace {
+
+char byteOf(int pe, uint64_t i) { return char(pe * 37 + i * 11 + 1); }
+
+/// Each PE writes into the memory of every PE, itself included, and all look after a barrier.
+void everyoneToEveryone() {
+    constexpr uint64_t kEach = 1003;
+    constexpr uint64_t kGot = 32768;
+    Job here;
+    job = &here;
+    here.run([&] {
+        std::vector<char> source(kEach);
+        for (uint64_t i = 0; i < kEach; i++) {
+            source[i] = byteOf(ShmemMyPe(), i);
+        }
+        for (int pe = 0; pe < kPes; pe++) {
+            char* const to = here.mine(uint64_t(ShmemMyPe()) * 3 * kEach);
+            ShmemPutMemNbiBlock(to, here.mine(0), 0, pe);  // nothing
+            if (warpInBlock() == 0) {
+                // The lanes' sources have equal bytes.
+                ShmemPutMemNbiWarp(to, source.data(), kEach, pe);
+            }
+            ShmemPutUint8NbiBlock(reinterpret_cast<uint8_t*>(to + kEach), reinterpret_cast<uint8_t*>(source.data()), kEach, pe);
+            if (threadInBlock() == 5) {
+                ShmemPutMemNbiThread(to + 2 * kEach, source.data(), kEach, pe);
+            }
+        }
+        ShmemBarrierAllBlock();
+        for (int pe = 0; pe < kPes; pe++) {
+            for (uint64_t i = 0; i < 3 * kEach; i++) {
+                require(here.mine(uint64_t(pe) * 3 * kEach)[i] == byteOf(pe, i % kEach), "what all PEs put is there");
+            }
+        }
+        ShmemBarrierAllBlock();
+        // Each fetches what its right neighbour has from PE 0, beside what it holds.
+        const int right = (ShmemMyPe() + 1) % kPes;
+        ShmemGetMemBlock(here.mine(kGot), here.mine(0), kEach, right);
+        require(here.mine(kGot)[threadInBlock()] == byteOf(0, threadInBlock()), "what a block gets is there");
+        require(memcmp(here.mine(kGot), here.mine(0), kEach) == 0, "all of it");
+        blockSync();
+    });
+    require(remoteOps > 0, "the transport was used");
+}
+
+/// Rounds of barriers: nobody sees a round that not all have begun.
+void barriers() {
+    Job here;
+    job = &here;
+    here.run([&] {
+        uint64_t* const round = reinterpret_cast<uint64_t*>(here.mine(0));
+        for (uint64_t i = 1; i <= 20; i++) {
+            if (threadInBlock() == 0) {
+                ShmemPutUint64ImmNbiThread(round + ShmemMyPe(), i, (ShmemMyPe() + 1) % kPes);
+            }
+            ShmemBarrierAllBlock();
+            require(round[(ShmemMyPe() + kPes - 1) % kPes] == i, "a barrier carries what was put before it");
+            blockSync();
+            if (threadInBlock() == 0) {
+                internal::barrierAll();
+            }
+            blockSync();
+        }
+    });
+    here.run([&] { mori_shmem_barrier(); });  // what the host puts on a stream, once for all
+}
+
+/// A ring of messages, each with its signal: the payload is there when the signal is.
+template <class Put>
+void ring(Put put) {
+    constexpr uint64_t kBytes = 517;
+    Job here;
+    job = &here;
+    here.run([&] {
+        uint64_t* const signal = reinterpret_cast<uint64_t*>(here.mine(8192));
+        uint64_t* const taken = reinterpret_cast<uint64_t*>(here.mine(8192 + 128));
+        const int next = (ShmemMyPe() + 1) % kPes;
+        const int last = (ShmemMyPe() + kPes - 1) % kPes;
+        for (uint64_t turn = 1; turn <= 10; turn++) {
+            char* const source = here.mine(16384);
+            for (uint64_t i = threadInBlock(); i < kBytes; i += kThreads) {
+                source[i] = byteOf(ShmemMyPe(), i + turn);
+            }
+            blockSync();
+            put(here.mine(0), source, kBytes, signal, turn, next);
+            if (threadInBlock() == 0) {
+                ShmemUint64WaitUntilEquals(signal, turn);
+                for (uint64_t i = 0; i < kBytes; i++) {
+                    require(here.mine(0)[i] == byteOf(last, i + turn), "the payload is there when its signal is");
+                }
+                ShmemUint64AtomicAddThread(taken, 1, last);  // it may send again
+                require(ShmemUint64WaitUntilGreaterThan(taken, turn - 1) == turn, "the value that ended the wait");
+            }
+            blockSync();
+        }
+    });
+}
+
+void signals() {
+    ring([](char* to, char* from, uint64_t bytes, uint64_t* signal, uint64_t turn, int pe) {
+        ShmemPutMemNbiSignalBlock(to, from, bytes, signal, turn, AMO_SIGNAL_SET, pe);
+    });
+    ring([](char* to, char* from, uint64_t bytes, uint64_t* signal, uint64_t, int pe) {
+        if (warpInBlock() == 1) {
+            ShmemPutMemNbiSignalWarp(to, from, bytes, signal, 1, AMO_SIGNAL_ADD, pe);
+        }
+    });
+    ring([](char* to, char* from, uint64_t bytes, uint64_t* signal, uint64_t turn, int pe) {
+        if (threadInBlock() == 3) {
+            ShmemPutMemNbiSignalThread(to, from, bytes, signal, turn, AMO_SIGNAL_SET, pe);
+        }
+    });
+    Job here;  // a signal of each thread
+    job = &here;
+    here.run([&] {
+        uint64_t* const signal = reinterpret_cast<uint64_t*>(here.mine(8192));
+        ShmemPutMemNbiSignalBlock<false>(here.mine(0), here.mine(4096), 64, signal, 1, AMO_SIGNAL_ADD,
+                                         (ShmemMyPe() + 1) % kPes);
+        ShmemUint64WaitUntilEquals(signal, kThreads);
+    });
+}
+
+void atomics() {
+    Job here;
+    job = &here;
+    here.run([&] {
+        uint32_t* const sum = reinterpret_cast<uint32_t*>(here.mine(0));
+        int64_t* const least = reinterpret_cast<int64_t*>(here.mine(64));
+        uint64_t* const bits = reinterpret_cast<uint64_t*>(here.mine(128));
+        uint64_t* const owner = reinterpret_cast<uint64_t*>(here.mine(192));
+        for (int pe = 0; pe < kPes; pe++) {
+            ShmemUint32AtomicAddThread(sum, 2, pe);
+            ShmemInt64AtomicAddWarp(least, -3, pe);
+            ShmemAtomicUint64NonFetchThread(bits, uint64_t(1) << (ShmemMyPe() * kThreads + int(threadInBlock())), AMO_OR, pe);
+            ShmemAtomicUint64FetchThread(owner, uint64_t(ShmemMyPe()) + 1, 0, AMO_COMPARE_SWAP, pe);
+        }
+        ShmemBarrierAllBlock();
+        require(*sum == 2 * kPes * kThreads, "every thread has added");
+        require(*least == -3 * kPes * int64_t(kThreads / mori::device::kWarpSize), "every warp has added once");
+        require(*bits == (uint64_t(1) << (kPes * kThreads)) - 1, "every bit is set");
+        require(*owner >= 1 && *owner <= kPes, "one exchange won");
+        ShmemBarrierAllBlock();
+        const uint32_t before = ShmemUint32AtomicFetchAddWarp(sum, 0, (ShmemMyPe() + 1) % kPes);
+        require(before == 2 * kPes * kThreads, "all lanes get the old value");
+        const uint64_t swapped = ShmemAtomicUint64FetchThread(bits, 7, 0, AMO_FETCH, ShmemMyPe());
+        require(swapped == (uint64_t(1) << (kPes * kThreads)) - 1, "a fetch changes nothing");
+    });
+}
+
+void addresses() {
+    Job here;
+    job = &here;
+    here.run([&] {
+        const SymmetricObject object{here.mine(256), 64};
+        for (int pe = 0; pe < kPes; pe++) {
+            const bool near = pe == ShmemMyPe() || (pe != kRemote && ShmemMyPe() != kRemote);
+            require(ShmemPtrP2p(object, 8, pe) == (near ? uint64_t(here.heaps[pe]) + 264 : 0), "a peer's address");
+        }
+        require(ShmemPtrP2p(uint64_t(object.local), kPes) == 0, "no such PE");
+        require(ShmemPtrP2p(uint64_t(object.local), -1) == 0, "no such PE");
+        require(ShmemPtrP2p(uint64_t(here.heaps[ShmemMyPe()]) + kHeap, 0) == 0, "behind the heap");
+        require(ShmemPtrP2p(uint64_t(&object), 0) == 0, "not symmetric");
+        if (threadInBlock() == 0) {
+            const uint16_t three[3] = {7, 8, 9};
+            memcpy(here.mine(512) + 4, three, sizeof(three));
+            ShmemPutTypeNbiThread<uint16_t>(object, 4, SymmetricObject{here.mine(512), 64}, 2, 3, ShmemMyPe());
+            require(memcmp(here.mine(256) + 8, three, sizeof(three)) == 0, "offsets count elements");
+        }
+        require(ShmemMyPe() == int(blockInGrid()) && ShmemNPes() == kPes, "who and how many");
+    });
+}
+
+/// Runs kernel in a process of its own, which it must end; returns what it reported.
+template <class Kernel>
+mori::device::WaitReport ended(Kernel kernel) {
+    void* const shared =
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        Job here(20'000'000);
+        job = &here;
+        for (State& state : here.states) {
+            state.report = static_cast<mori::device::WaitReport*>(shared);
+        }
+        internal::self = &here.states[1];
+        mori::device::cpu::Block block(0, 1, mori::device::kWarpSize);
+        mori::device::cpu::self = {0, &block};
+        kernel(here);
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    require(WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) != 0), "the kernel ends with an error");
+    mori::device::WaitReport report{};
+    memcpy(&report, shared, sizeof(report));
+    munmap(shared, 4096);
+    return report;
+}
+
+void whatCannotBeDone() {
+    auto report = ended([](Job& here) { ShmemUint32WaitUntilEquals(reinterpret_cast<uint32_t*>(here.mine(0)), 9); });
+    require(report.ready == 1 && report.expected == 9 && report.seen == 0 && report.rank == 1, "a wait that gives up");
+    report = ended([](Job& here) { internal::put<Group::thread>(here.mine(0), here.mine(0), 8, kPes, 0); });
+    require(report.ready == 1 && report.rank == 1 && report.peer == kPes, "a put to a PE that does not exist");
+    report = ended([](Job& here) { internal::get<Group::thread>(here.mine(0), here.heaps[1] + kHeap, 8, 0, 0); });
+    require(report.ready == 1 && report.peer == 0, "a get from behind the heap");
+    report = ended([](Job&) { ShmemBarrierAllThread(); });
+    require(report.ready == 1 && report.expected == 1 && report.seen == 0 && report.peer == 0, "a barrier alone");
+}
+
+}  // namespace
+
+int main() {
+    whatCannotBeDone();  // forks, so before there are threads
+    everyoneToEveryone();
+    barriers();
+    signals();
+    atomics();
+    addresses();
+    puts("all ran");
+    return 0;
+}
