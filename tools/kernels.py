@@ -27,7 +27,7 @@ COMPILER = "clang++-19"
 LINKER = "ld.lld-19"
 
 COMMON = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-fno-ident", "-Inative/include"]
-CUDA = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-S"]
+CUDA = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib"]
 HIP = ["-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-fuse-cuid=none"]
 ARCHITECTURES = {
     # Drivers of CUDA 11.4 and later read PTX 7.4; bulk copies are of PTX 8.0, which wants one of CUDA 12.0.
@@ -36,6 +36,14 @@ ARCHITECTURES = {
     "gfx90a": [*HIP, "--offload-arch=gfx90a"],
     "gfx942": [*HIP, "--offload-arch=gfx942"],
 }
+# Functions to link with other people's kernels, as LLVM's bitcode; what is for sm_80 serves all later GPUs. Relocatable
+# code of AMD keeps functions that no kernel calls.
+LIBRARIES = ["shmem/library.cpp"]
+LIBRARY_ARCHITECTURES = {
+    "sm_80": [*ARCHITECTURES["sm_80"], "-emit-llvm"],
+    "gfx90a": [*ARCHITECTURES["gfx90a"], "-fgpu-rdc", "-emit-llvm"],
+    "gfx942": [*ARCHITECTURES["gfx942"], "-fgpu-rdc", "-emit-llvm"],
+}
 
 
 class CannotCompile(Exception):
@@ -43,14 +51,23 @@ class CannotCompile(Exception):
 
 
 def kernels() -> list[Path]:
-    """Return the kernels' sources; each is one module of the driver."""
+    """Return the sources; each is one module of the driver, or a library."""
     return sorted(path for path in SOURCES.rglob("*.cpp") if "testdata" not in path.parts)
 
 
-def product(source: Path, architecture: str) -> str:
-    """Return the file that a kernel becomes: io/copy_blocks.cpp is io_copy_blocks.sm_90.ptx and so on."""
-    name = "_".join(source.relative_to(SOURCES).with_suffix("").parts)
-    return f"{name}.{architecture}.{'ptx' if architecture.startswith('sm_') else 'hsaco'}"
+def products(source: Path) -> dict[str, list[str]]:
+    """Return the files that a source becomes, each with its compiler's flags: io_copy_blocks.sm_90.ptx and so on."""
+    place = source.relative_to(SOURCES)
+    name = "_".join(place.with_suffix("").parts)
+    if place.as_posix() in LIBRARIES:
+        return {f"{name}.{architecture}.bc": [*flags, "-c"] for architecture, flags in LIBRARY_ARCHITECTURES.items()}
+    made = {}
+    for architecture, flags in ARCHITECTURES.items():
+        if architecture.startswith("sm_"):
+            made[f"{name}.{architecture}.ptx"] = [*flags, "-S"]
+        else:
+            made[f"{name}.{architecture}.hsaco"] = flags
+    return made
 
 
 def compiler() -> tuple[str, str]:
@@ -65,26 +82,31 @@ def compiler() -> tuple[str, str]:
 
 
 def assembly(source: Path, architecture: str) -> str:
-    """Return the instructions that a kernel becomes, as text."""
-    return _run([*ARCHITECTURES[architecture], "-S", "-o", "-"], source)
+    """Return the instructions that a kernel becomes, as text; a library's are LLVM's."""
+    of = LIBRARY_ARCHITECTURES if source.relative_to(SOURCES).as_posix() in LIBRARIES else ARCHITECTURES
+    return _run([*of[architecture], "-S", "-o", "-"], source)
 
 
 def build(dest: Path) -> None:
     """Compile every kernel for every architecture into ``dest`` and write the manifest."""
     version = compiler()[1]
     dest.mkdir(parents=True, exist_ok=True)
-    products = {}
+    made = {}
     for source in kernels():
-        for architecture, flags in ARCHITECTURES.items():
-            name = product(source, architecture)
+        for name, flags in products(source).items():
             _run([*flags, "-o", str(dest / name)], source)
             (dest / name).chmod(0o644)
-            products[name] = _digest(dest / name)
-    manifest = {"compiler": version, "sources": sources(), "products": products}
+            made[name] = _digest(dest / name)
+    manifest = {"compiler": version, "sources": sources(), "products": made}
     (dest / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-    for stale in [*dest.glob("*.ptx"), *dest.glob("*.hsaco")]:
-        if stale.name not in products:
-            stale.unlink()
+    for there in files(dest):
+        if there.name not in made:
+            there.unlink()
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the products in a folder."""
+    return sorted(path for path in folder.iterdir() if path.suffix in (".ptx", ".hsaco", ".bc"))
 
 
 def sources() -> dict[str, str]:
@@ -116,9 +138,8 @@ def main() -> None:
         build(dest)
     except CannotCompile as err:
         sys.exit(f"error: {err}")
-    for path in sorted(dest.glob("*.*")):
-        if path.suffix in (".ptx", ".hsaco"):
-            print(f"{path.stat().st_size:8} {path.name}")
+    for path in files(dest):
+        print(f"{path.stat().st_size:8} {path.name}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,15 @@ using mori::device::laneInWarp;
 using mori::device::threadInBlock;
 using mori::device::warpInBlock;
 
-extern "C" void mori_shmem_barrier();
+extern "C" {
+void mori_shmem_barrier();
+int mori_shmem_put_uint32_nbi_block(uint64_t dest, uint64_t source, uint64_t count, int pe, int qp);
+int mori_shmem_getmem_thread(uint64_t dest, uint64_t source, uint64_t count, int pe, int qp);
+int mori_shmem_barrier_all_block();
+int mori_shmem_double_p(uint64_t dest, double value, int pe, int qp);
+int mori_shmem_int64_atomic_add_thread(uint64_t dest, int64_t value, int pe, int qp);
+int64_t mori_shmem_int64_wait_until_greater_than(uint64_t addr, int64_t value);
+}
 
 namespace {
 
@@ -285,6 +293,36 @@ void addresses() {
     });
 }
 
+/// The library of C names: counts are elements, values keep their bits.
+void library() {
+    Job here;
+    job = &here;
+    here.run([&] {
+        const uint64_t base = uint64_t(here.mine(0));
+        const int next = (ShmemMyPe() + 1) % kPes;
+        const int last = (ShmemMyPe() + kPes - 1) % kPes;
+        uint32_t* const words = reinterpret_cast<uint32_t*>(here.mine(1024));
+        if (threadInBlock() == 0) {
+            for (uint32_t i = 0; i < 100; i++) {
+                words[i] = uint32_t(ShmemMyPe()) * 1000 + i;
+            }
+            mori_shmem_double_p(base + 4096, 0.5 + ShmemMyPe(), next, 0);
+        }
+        blockSync();
+        mori_shmem_put_uint32_nbi_block(base, base + 1024, 100, next, 0);
+        mori_shmem_barrier_all_block();
+        const uint32_t* const came = reinterpret_cast<uint32_t*>(here.mine(0));
+        require(came[99] == uint32_t(last) * 1000 + 99 && came[100] == 0, "a hundred words, no more");
+        require(*reinterpret_cast<double*>(here.mine(4096)) == 0.5 + last, "a value from a register");
+        if (threadInBlock() == 0) {
+            mori_shmem_getmem_thread(base + 8192, base + 1024, 8, last, 0);
+            require(*reinterpret_cast<uint32_t*>(here.mine(8196)) == uint32_t(last) * 1000 + 1, "what was got");
+            mori_shmem_int64_atomic_add_thread(base + 5000, 5, next, 0);
+            require(mori_shmem_int64_wait_until_greater_than(base + 5000, 4) == 5, "what was waited for");
+        }
+    });
+}
+
 /// Runs kernel in a process of its own, which it must end; returns what it reported.
 template <class Kernel>
 mori::device::WaitReport ended(Kernel kernel) {
@@ -332,6 +370,7 @@ int main() {
     signals();
     atomics();
     addresses();
+    library();
     puts("all ran");
     return 0;
 }

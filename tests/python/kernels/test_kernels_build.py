@@ -17,7 +17,6 @@ from mori import _kernels
 from support import cannot
 
 ROOT = Path(__file__).resolve().parents[3]
-ARCHITECTURES = ["sm_80", "sm_90", "gfx90a", "gfx942"]
 KERNEL = ROOT / "native" / "kernels" / "io" / "copy_blocks.cpp"
 
 
@@ -44,15 +43,9 @@ def test_sources_have_not_changed_since(tool: ModuleType) -> None:
 
 
 def test_products_are_those_of_the_manifest(tool: ModuleType) -> None:
-    there = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in _kernels.DIRECTORY.iterdir()
-        if path.suffix in (".ptx", ".hsaco")
-    }
+    there = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in tool.files(_kernels.DIRECTORY)}
     assert there == manifest()["products"]
-    assert sorted(there) == sorted(
-        tool.product(source, architecture) for source in tool.kernels() for architecture in ARCHITECTURES
-    )
+    assert sorted(there) == sorted(name for source in tool.kernels() for name in tool.products(source))
 
 
 @pytest.mark.timeout(300)
@@ -148,3 +141,35 @@ def test_code_objects_are_for_amds_driver(kernel: str, symbol: str, architecture
     assert int.from_bytes(code[18:20], "little") == 224  # EM_AMDGPU
     assert f"{symbol}.kd".encode() in code
     assert f"amdgcn-amd-amdhsa--{architecture}".encode() in code
+
+
+def library_functions() -> set[str]:
+    moves = [f"{kind}_{scope}" for scope in ("thread", "warp", "block") for kind in ("put{}_nbi", "get{}_nbi", "get{}")]
+    names = {move.format(of) for move in moves for of in ("mem", "_uint32", "_uint64", "_float", "_double")}
+    names |= {f"putmem_nbi_signal_{scope}" for scope in ("thread", "warp", "block")}
+    names |= {f"{order}_thread{of}" for order in ("quiet", "fence") for of in ("", "_pe", "_pe_qp")}
+    names |= {f"{of}_p" for of in ("int32", "int64", "uint32", "uint64", "int", "float", "double")}
+    for of in ("uint32", "uint64", "int64"):
+        names |= {f"atomic_{of}_nonfetch_thread", f"atomic_{of}_fetch_thread"}
+        names |= {f"{of}_atomic_add_thread", f"{of}_atomic_fetch_add_thread"}
+    for of in ("uint32", "uint64", "int32", "int64"):
+        names |= {f"{of}_wait_until_equals", f"{of}_wait_until_greater_than"}
+    names |= {"my_pe", "n_pes", "ptr_p2p", "ptr", "barrier_all_thread", "barrier_all_block"}
+    names |= {"put_size_imm_nbi_thread", "atomic_size_nonfetch_thread"}
+    return {f"mori_shmem_{name}" for name in names}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("architecture", ["sm_80", "gfx942"])
+def test_the_library_has_each_function_by_its_c_name(tool: ModuleType, need_clang: None, architecture: str) -> None:
+    code = tool.assembly(ROOT / "native" / "kernels" / "shmem" / "library.cpp", architecture)
+    functions = re.findall(r"^define (?!internal)(?!weak).*@(\w+)\(", code, re.MULTILINE)
+    assert set(functions) == library_functions()
+    # A module that links a transport has its own.
+    assert re.search(r"^define weak .*@mori_shmem_remote\(", code, re.MULTILINE)
+    assert re.search(r"^@mori_shmem_state = linkonce_odr ", code, re.MULTILINE)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "gfx90a", "gfx942"])
+def test_the_library_is_bitcode(architecture: str) -> None:
+    assert (_kernels.DIRECTORY / f"shmem_library.{architecture}.bc").read_bytes()[:4] == b"BC\xc0\xde"

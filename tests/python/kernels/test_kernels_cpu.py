@@ -20,16 +20,18 @@ def run(*command: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("kernel", ["io/copy_blocks.cpp", "shmem/barrier.cpp"])
+@pytest.mark.parametrize(
+    ("test", "kernels"),
+    [("copy_blocks.cpp", ["io/copy_blocks.cpp"]), ("shmem.cpp", ["shmem/barrier.cpp", "shmem/library.cpp"])],
+)
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
-def test_on_threads(kernel: str, sanitizers: str, tmp_path: Path) -> None:
+def test_on_threads(test: str, kernels: list[str], sanitizers: str, tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         cannot("clang", "g++ is not installed")
     program = tmp_path / "program"
-    test = {"io/copy_blocks.cpp": "copy_blocks.cpp", "shmem/barrier.cpp": "shmem.cpp"}[kernel]
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread", f"-I{ROOT / 'native' / 'include'}"]
     flags += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-    sources = [str(KERNELS / "testdata" / test), str(KERNELS / kernel)]
+    sources = [str(KERNELS / "testdata" / test), *(str(KERNELS / kernel) for kernel in kernels)]
     compiled = run("g++", *flags, "-o", str(program), *sources)
     assert compiled.returncode == 0, compiled.stderr
     ended = run(str(program))
