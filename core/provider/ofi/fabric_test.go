@@ -28,6 +28,7 @@ const (
 	unanswered  = "shm moves small blocks past all checks, and never ends a write that the target refuses"
 	stillLands  = "a write that was let in before its region closed still lands"
 	forgets     = "ofi_rxm does not always end the ops to a peer that goes"
+	toTheDead   = "ofi_rxm now and then reports that a message was sent which a peer that has gone, not the one that came back, was to get"
 	loses       = "shm loses the end of a large message now and then when both sides send"
 	hangs       = "shm hangs after a message that was too long for its receive"
 	crashes     = "shm crashes when the memory of a peer that is gone or never was is looked at"
@@ -49,6 +50,7 @@ var unfit = map[string]map[string][]string{
 		allReadable: {"denied/without right or bounds nothing is touched"},
 		stillLands:  {"end/a region that closes under load is left alone"},
 		forgets:     {"end/a peer that closes under load ends its ops and no receives"},
+		toTheDead:   {"datagram/a peer that closes and comes back is reached again"},
 	},
 	"shm": {
 		loses:   {"message/both sides send at once", "load/both directions, all kinds"},
