@@ -111,7 +111,7 @@ def test_free_of_what_is_not_allocated(rank: Rank) -> None:
 
 
 def ask_for(rank: Rank, size: int) -> tuple[int, str]:
-    """Return what an allocation gave, and what it logged: on standard output, which ranks have from who started them."""
+    """Return what an allocation gave, and what it logged on the standard output that ranks inherit."""
     with tempfile.TemporaryFile() as log:
         stdout = os.dup(1)
         os.dup2(log.fileno(), 1)
