@@ -3,8 +3,11 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"math/bits"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"mori/core/internal/sys"
@@ -90,5 +93,36 @@ func TestSegmentIsAligned(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestAFileThatCouldShrinkIsNotMapped(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := f.Truncate(1 << 16); err != nil {
+		t.Fatal(err)
+	}
+	share, err := NewSharer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = share.Close() }()
+	ticket := Ticket{Socket: share.listener.Addr().String(), Secret: share.secret, ID: 1, Limit: 1 << 16}
+	share.segments[1] = &Segment{fd: int(f.Fd())}
+	maps := func() int {
+		b, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Count(b, []byte("/"+filepath.Base(f.Name())))
+	}
+	if seg, err := OpenSegment(context.Background(), ticket); err == nil || seg != nil {
+		t.Errorf("it is mapped: %v", seg)
+	}
+	if n := maps(); n != 0 {
+		t.Errorf("%d mappings of it are left", n)
 	}
 }

@@ -141,15 +141,16 @@ func OpenSegment(ctx context.Context, t Ticket) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fetch segment %d of %s: %w", t.ID, t.Socket, err)
 	}
-	if _, err = sys.SizeOf(fd); err != nil {
-		_ = sys.CloseFD(fd)
-		return nil, fmt.Errorf("map segment %d of %s: %w", t.ID, t.Socket, err)
-	}
 	seg, err := mapSegment(fd, t.Limit, 1)
 	if err == nil {
-		err = seg.Seen()
+		if err = seg.Seen(); err != nil { // the descriptor is no segment, or could shrink
+			err = errors.Join(err, seg.Close())
+		}
 	}
-	return seg, err
+	if err != nil {
+		return nil, fmt.Errorf("map segment %d of %s: %w", t.ID, t.Socket, err)
+	}
+	return seg, nil
 }
 
 // fetch asks for the descriptor.
