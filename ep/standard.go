@@ -47,18 +47,3 @@ func (c Config) PackExperts(indices, counts, info, slots []int32) error {
 	}
 	return nil
 }
-
-// CountExperts counts the choices of each of this rank's experts in the indices of received rows.
-func (c Config) CountExperts(counts, indices []int32) error {
-	if len(counts) != c.ExpertsPerRank {
-		return fmt.Errorf("count the choices of %d experts: want %d: %w", len(counts), c.ExpertsPerRank, ErrShape)
-	}
-	clear(counts)
-	first := int32(c.FirstExpert())
-	for _, expert := range indices {
-		if e := expert - first; e >= 0 && int(e) < len(counts) { // also if it wrapped: no rank has so many experts
-			counts[e]++
-		}
-	}
-	return nil
-}

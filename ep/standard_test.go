@@ -5,6 +5,7 @@ package ep
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -51,13 +52,14 @@ func TestExpertsArePackedAsTheModelSays(t *testing.T) {
 
 func TestExpertsAreCounted(t *testing.T) {
 	c := config(1, 3, 2, 2, 4)
-	counts := []int32{9, 9}
-	if err := c.CountExperts(counts, []int32{2, 3, 2, 2, 0, 5, -1, 3, -1 << 31, 1<<31 - 1}); err != nil || !slices.Equal(counts, []int32{3, 2}) {
+	counts, indices := []int32{9, 9}, []int32{2, 3, 2, 2, 0, 5, -1, 3, -1 << 31, 1<<31 - 1}
+	if err := c.CountReceived(addrOfInt32s(counts), addrOfInt32s(indices), len(indices)/c.TopK); err != nil || !slices.Equal(counts, []int32{3, 2}) {
 		t.Errorf("%v, %v", counts, err)
 	}
-	if err := c.CountExperts(make([]int32, 3), nil); !errors.Is(err, ErrShape) {
-		t.Errorf("three counts: %v", err)
+	if err := c.CountReceived(addrOfInt32s(counts), addrOfInt32s(indices), c.MaxRecv()+1); !errors.Is(err, ErrShape) {
+		t.Errorf("more rows than can be: %v", err)
 	}
+	runtime.KeepAlive(indices)
 }
 
 func TestPackRefusesOtherShapes(t *testing.T) {
