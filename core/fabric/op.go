@@ -48,7 +48,7 @@ const (
 // OpLevels are the flags that choose a completion level. An op has one of them or none.
 const OpLevels = OpInjectComplete | OpTransmitComplete | OpDeliveryComplete
 
-// MRDesc is a local region's descriptor; zero where the provider needs none.
+// MRDesc is a local region's descriptor; zero where the provider needs none. With MRHMEM device memory needs one, host memory none.
 type MRDesc uint64
 
 // A Seg is a run of local memory.

@@ -19,6 +19,9 @@ const closeGrace = 5 * time.Second
 type MRTable struct {
 	mu     sync.RWMutex
 	byID   map[uint64]*MR
+	byDesc map[fabric.MRDesc]*MR // regions of device memory
+	descs  fabric.MRDesc         // the last that was given
+	device bool
 	revoke []func(id uint64)
 	stuck  []func(id uint64)
 
@@ -27,8 +30,11 @@ type MRTable struct {
 
 // NewMRTable makes an empty table.
 func NewMRTable() *MRTable {
-	return &MRTable{byID: make(map[uint64]*MR), grace: closeGrace}
+	return &MRTable{byID: make(map[uint64]*MR), byDesc: make(map[fabric.MRDesc]*MR), grace: closeGrace}
 }
+
+// TakeDevice makes Register take device memory, too. It is called before the first Register.
+func (t *MRTable) TakeDevice() { t.device = true }
 
 // OnRevoke adds a function that MR.Close calls once the region answers nobody any more and before it waits for accesses under way: here a
 // provider calls its grants in. When it returns, no peer may use a grant. Hooks are added before the first Register.
@@ -38,10 +44,11 @@ func (t *MRTable) OnRevoke(fn func(id uint64)) { t.revoke = append(t.revoke, fn)
 // provider disconnects whoever does. Hooks are added before the first Register.
 func (t *MRTable) OnStuck(fn func(id uint64)) { t.stuck = append(t.stuck, fn) }
 
-// Register adds a region of host memory. ErrNoKey if the id is taken, also by one that is being closed.
+// Register adds a region. ErrNoKey if the id is taken, also by one that is being closed; ErrNotSupported for device memory without
+// TakeDevice.
 func (t *MRTable) Register(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (*MR, error) {
 	switch {
-	case buf.Kind != fabric.MemHost:
+	case buf.Kind != fabric.MemHost && !t.device:
 		return nil, fmt.Errorf("register %d bytes of device memory as host memory: %w", buf.Len, fabric.ErrNotSupported)
 	case buf.Addr+buf.Len < buf.Addr, buf.Addr == 0 && buf.Len > 0:
 		return nil, fmt.Errorf("register %d bytes at %#x: %w", buf.Len, buf.Addr, fabric.ErrInvalid)
@@ -53,7 +60,23 @@ func (t *MRTable) Register(buf fabric.Buffer, access fabric.Access, key fabric.R
 		return nil, fmt.Errorf("register %d bytes as region %d: id is taken: %w", buf.Len, key.ID, fabric.ErrNoKey)
 	}
 	t.byID[key.ID] = m
+	if buf.Kind != fabric.MemHost {
+		t.descs++
+		m.desc = t.descs
+		t.byDesc[m.desc] = m
+	}
 	return m, nil
+}
+
+// Device returns the region of device memory that a descriptor names, kept open until Release, or nil if there is none, or not any more.
+func (t *MRTable) Device(desc fabric.MRDesc) *MR {
+	t.mu.RLock()
+	m := t.byDesc[desc]
+	t.mu.RUnlock()
+	if m == nil || !m.enter() {
+		return nil
+	}
+	return m
 }
 
 // Len is the number of regions, for a domain that must not close before them.
@@ -93,6 +116,7 @@ type MR struct {
 	access fabric.Access
 	key    fabric.RegionKey
 	raw    []byte
+	desc   fabric.MRDesc // of device memory, else 0
 
 	users  atomic.Int64 // accesses under way, plus mrClosing
 	closed sync.Once
@@ -128,8 +152,8 @@ func (m *MR) Range(off, n uint64) (addr uint64, err error) {
 	return m.buf.Addr + off, nil
 }
 
-// Desc is 0: host memory needs no descriptor.
-func (m *MR) Desc() fabric.MRDesc { return 0 }
+// Desc goes into Seg.MR of device memory. Host memory needs none: 0.
+func (m *MR) Desc() fabric.MRDesc { return m.desc }
 
 // Raw is the region's key in portable form; see fabric.MR.
 func (m *MR) Raw() []byte { return m.raw }
@@ -168,6 +192,7 @@ func (m *MR) close() {
 	}
 	m.table.mu.Lock()
 	delete(m.table.byID, m.key.ID)
+	delete(m.table.byDesc, m.desc)
 	m.table.mu.Unlock()
 }
 

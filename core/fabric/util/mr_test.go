@@ -43,6 +43,39 @@ func TestMRTableRegister(t *testing.T) {
 	}
 }
 
+// TestMRTableDevice registers device memory, which has a descriptor until it is closed.
+func TestMRTableDevice(t *testing.T) {
+	tab := NewMRTable()
+	tab.TakeDevice()
+	buf := fabric.Buffer{Addr: 4096, Len: 100, Kind: fabric.MemCUDA, Device: 1}
+	m, err := tab.Register(buf, bothRights, key(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, bothRights, key(2, 1))
+	if err != nil || host.Desc() != 0 || m.Desc() == 0 {
+		t.Fatalf("descriptors %d of device and %d of host memory, %v", m.Desc(), host.Desc(), err)
+	}
+	if tab.Device(0) != nil || tab.Device(m.Desc()+1) != nil {
+		t.Error("a descriptor that nobody has names a region")
+	}
+	got := tab.Device(m.Desc())
+	if got != m || got.Buffer() != buf {
+		t.Fatalf("%+v", got)
+	}
+	got.Release()
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if tab.Device(m.Desc()) != nil {
+		t.Error("a closed region has a descriptor")
+	}
+	again, err := tab.Register(buf, bothRights, key(1, 1))
+	if err != nil || again.Desc() == m.Desc() {
+		t.Errorf("descriptor %d again, %v", again.Desc(), err)
+	}
+}
+
 func TestMRTableAcquire(t *testing.T) {
 	tab := NewMRTable()
 	m, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, fabric.AccessRemoteRead, key(1, 1))
