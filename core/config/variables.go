@@ -51,6 +51,8 @@ const (
 	BootstrapRank      = "MORI_RANK"
 	BootstrapSize      = "MORI_WORLD_SIZE"
 	BootstrapPlace     = "MORI_BOOTSTRAP"
+	KernelDir          = "MORI_KERNEL_DIR"
+	P2PBlocks          = "MORI_P2P_BLOCKS"
 )
 
 // A Variable describes one environment variable.
@@ -113,6 +115,8 @@ func Variables() []Variable {
 		{Name: BootstrapRank, Default: "as the launcher says", Meaning: "this process's rank, with " + BootstrapSize + " and " + BootstrapPlace + "; beats what a launcher has set"},
 		{Name: BootstrapSize, Default: "as the launcher says", Meaning: "how many ranks there are"},
 		{Name: BootstrapPlace, Default: "as the launcher says", Meaning: "where ranks meet: host:port of rank 0, or the path of a file that all of them see"},
+		{Name: KernelDir, Default: "of the package", Meaning: "folder of the compiled GPU kernels: <name>.<architecture>.ptx and .hsaco"},
+		{Name: P2PBlocks, Default: "by size", Meaning: "how many blocks of a GPU copy a list of scattered pieces to or from another memory of the host"},
 	}
 	for i := range all {
 		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"mori/core/config"
+)
+
+var kernelDir atomic.Pointer[string]
+
+// SetKernelDir says where the files of compiled kernels are. The environment variable MORI_KERNEL_DIR goes before it.
+func SetKernelDir(dir string) { kernelDir.Store(&dir) }
+
+// KernelDir is where the files of compiled kernels are, "" if nobody said.
+func KernelDir() string {
+	if dir := config.Get(config.KernelDir); dir != "" {
+		return dir
+	}
+	if dir := kernelDir.Load(); dir != nil {
+		return *dir
+	}
+	return ""
+}
+
+// What the PTX files need: NVIDIA's drivers read PTX of their own version and of older ones.
+const (
+	newPTXDriver, oldPTXDriver = 12000, 11040
+	newPTX, oldPTX             = "sm_90.ptx", "sm_80.ptx"
+)
+
+// LoadKernels loads the kernels of the file <name>.<architecture>.<format> that suits d: PTX of the newest architecture that device and
+// driver take on CUDA, the code object of exactly this architecture on HIP. An error that wraps ErrImage says that there is none for d,
+// and what would help.
+func (d *Device) LoadKernels(name string) (*Module, error) {
+	suffix, err := d.kernelFormat()
+	if err != nil {
+		return nil, fmt.Errorf("load kernels %q on %s: %w", name, d, err)
+	}
+	dir := KernelDir()
+	if dir == "" {
+		return nil, fmt.Errorf("load kernels %q on %s: nobody said where the compiled kernels are: set %s to the folder _kernels of the Python package: %w", name, d, config.KernelDir, ErrImage)
+	}
+	image, err := os.ReadFile(filepath.Join(dir, name+"."+suffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: the installation has no kernels for it: %w", err, ErrImage)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load kernels %q on %s: %w", name, d, err)
+	}
+	m, err := d.Load(image)
+	if err != nil {
+		return nil, fmt.Errorf("load kernels %q: %w", name, err)
+	}
+	return m, nil
+}
+
+// kernelFormat is the end of the names of files for d.
+func (d *Device) kernelFormat() (string, error) {
+	if d.Vendor == HIP {
+		arch, _, _ := strings.Cut(d.Arch, ":") // "gfx942:sramecc+:xnack-"
+		switch arch {
+		case "gfx90a", "gfx942":
+			return arch + ".hsaco", nil
+		}
+		return "", fmt.Errorf("kernels are compiled for gfx90a and gfx942, and the device is %q: %w", d.Arch, ErrImage)
+	}
+	switch {
+	case d.Capability[0] < 8:
+		return "", fmt.Errorf("kernels are compiled for compute capability 8.0 and up, and the device has %d.%d: %w", d.Capability[0], d.Capability[1], ErrImage)
+	case d.Driver < oldPTXDriver:
+		return "", fmt.Errorf("kernels need an NVIDIA driver for CUDA 11.4 or newer (470 and up), and this one is for %d.%d: update it: %w", d.Driver/1000, d.Driver%1000/10, ErrImage)
+	case d.Capability[0] >= 9 && d.Driver >= newPTXDriver:
+		return newPTX, nil
+	}
+	return oldPTX, nil
+}
