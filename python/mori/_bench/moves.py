@@ -16,7 +16,9 @@ from mori.cpp import TransferStatus
 from . import raw_tcp
 from .cases import BUFFER_BYTES, MIB, Case
 from .measure import Plan, Turn
+from .process import Remote
 from .raw_cma import IOV_MAX
+from .raw_side import EngineSide
 from .rig import Rig
 from .side import GRANULE
 
@@ -69,8 +71,9 @@ def stream(rig: Rig, case: Case) -> Plan:
             demand_success(case, status)
         return rounds * case.bytes / (time.perf_counter() - start) / 1e9
 
-    raws = _tcp_streams(rig, case, rounds) if case.path == "tcp" else _cma_loops(rig, case, blocks, rounds)
-    primary = None if case.path == "tcp" else "process_vm_readv"
+    over_tcp = case.path == "tcp"
+    raws = tcp_streams(rig.here, rig.there, case, rounds) if over_tcp else _cma_loops(rig, case, blocks, rounds)
+    primary = None if over_tcp else "process_vm_readv"
     return Plan(ours, raws, blocks.wipe, blocks.wrong, max, primary)
 
 
@@ -91,16 +94,18 @@ def _cma_loops(rig: Rig, case: Case, blocks: _Blocks, rounds: int) -> dict[str, 
     return {"process_vm_readv": turn(case.read, "read"), "process_vm_writev": turn(not case.read, "write")}
 
 
-def _tcp_streams(rig: Rig, case: Case, rounds: int) -> dict[str, Turn]:
+def tcp_streams(here: EngineSide, there: Remote, case: Case, rounds: int) -> dict[str, Turn]:
+    """As many bytes in the same direction between the host memories of both sides: GB/s."""
+
     def turn(n: int) -> Turn:
         def flow() -> float:
-            rig.there.begin("raw_send" if case.read else "raw_receive", n, case.bytes, rounds)
-            rig.there.event()
-            mine = rig.here.raw_receive if case.read else rig.here.raw_send
+            there.begin("raw_send" if case.read else "raw_receive", n, case.bytes, rounds)
+            there.event()
+            mine = here.raw_receive if case.read else here.raw_send
             start = time.perf_counter()
             deque(mine(n, case.bytes, rounds), maxlen=0)
             seconds = time.perf_counter() - start
-            rig.there.result()
+            there.result()
             return rounds * case.bytes / seconds / 1e9
 
         return flow

@@ -10,6 +10,7 @@ from mori.io import IOEngineSession
 
 from .cases import BUFFER_BYTES, MIB
 from .process import Remote
+from .raw_side import connect_raw
 from .side import Path, Side
 
 
@@ -51,7 +52,7 @@ class Rig:
         self._filled: bool | None = None
         try:
             self.pid, self.base = self.there.call("where")
-            self._connect_raw()
+            connect_raw(self.here, self.there)
         except BaseException:
             self.there.close()
             raise
@@ -67,12 +68,6 @@ class Rig:
                 self.here.shut()
         finally:
             self.there.__exit__(*failure)
-
-    def _connect_raw(self) -> None:
-        port = self.there.call("raw_listen")
-        self.there.begin("raw_accept")
-        self.here.raw_dial(port)
-        self.there.result()
 
     def use(self, path: Path | None) -> None:
         """Opens engines and a session on the path, after closing those of another one."""

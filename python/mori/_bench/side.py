@@ -9,25 +9,16 @@ from __future__ import annotations
 
 import os
 import resource
-import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mori.io import (
-    BackendType,
-    EngineDesc,
-    IOEngine,
-    IOEngineConfig,
-    IOEngineSession,
-    MemoryDesc,
-    MemoryLocationType,
-    RdmaBackendConfig,
-)
+from mori.io import BackendType, IOEngine, IOEngineConfig, MemoryLocationType, RdmaBackendConfig
 
-from . import raw_cma, raw_tcp
+from . import raw_cma
 from .memory import Pattern, Region, resident_bytes
+from .raw_side import Card, EngineSide
 
 Path = Literal["shm", "tcp"]
 
@@ -45,25 +36,13 @@ class Usage:
     fds: int
 
 
-@dataclass(frozen=True)
-class Card:
-    """What the other side must know to open a session: packed descriptors, as any client would send them."""
-
-    engine: bytes
-    memory: bytes
-
-
-class Side:
+class Side(EngineSide):
     """A buffer of `size` bytes, a multiple of 4096, filled with a pattern on demand."""
 
     def __init__(self, size: int) -> None:
         raw_cma.allow_peers()
-        self.region = Region(size)
+        super().__init__(Region(size))
         self.pattern = Pattern(_SEED, GRANULE, size // GRANULE)
-        self.engine: IOEngine | None = None
-        self.memory: MemoryDesc | None = None
-        self._listener: raw_tcp.Listener | None = None
-        self._socks: dict[int, list[socket.socket]] = {}
         self._copies: raw_cma.Copies | None = None
 
     def where(self) -> tuple[int, int]:
@@ -96,56 +75,7 @@ class Side:
         config = RdmaBackendConfig(enable_notification=notifications)
         self.engine.create_backend(BackendType.TCP if path == "tcp" else BackendType.RDMA, config)
         self.memory = self.engine.register_memory(self.region.address, self.region.size, -1, MemoryLocationType.CPU)
-        return Card(self.engine.get_engine_desc().pack(), self.memory.pack())
-
-    def meet(self, other: Card) -> None:
-        assert self.engine is not None
-        self.engine.register_remote_engine(EngineDesc.unpack(other.engine))
-
-    def session(self, other: Card) -> IOEngineSession:
-        assert self.engine is not None
-        assert self.memory is not None
-        session = self.engine.create_session(self.memory, MemoryDesc.unpack(other.memory))
-        if session is None:
-            raise RuntimeError(f"no path leads to the other side: {self.engine.describe()}")
-        return session
-
-    def shut(self) -> None:
-        """Closes the engine; a side without one is left as it is."""
-        if self.engine is not None:
-            self.engine.close()
-        self.engine = self.memory = None
-
-    # Raw TCP.
-
-    def raw_listen(self) -> int:
-        self._listener = raw_tcp.Listener()
-        return self._listener.port
-
-    def raw_accept(self) -> None:
-        assert self._listener is not None
-        for n in raw_tcp.CONNECTIONS:
-            self._socks[n] = self._listener.accept(n)
-        self._listener.close()
-
-    def raw_dial(self, port: int) -> None:
-        for n in raw_tcp.CONNECTIONS:
-            self._socks[n] = raw_tcp.dial(port, n)
-
-    def raw_send(self, n: int, size: int, rounds: int) -> Iterator[str]:
-        yield "ready"
-        raw_tcp.send(self._socks[n], self.region.view[:size], rounds)
-
-    def raw_receive(self, n: int, size: int, rounds: int) -> Iterator[str]:
-        yield "ready"
-        raw_tcp.receive(self._socks[n], self.region.view[:size], rounds)
-
-    def raw_ping(self) -> None:
-        raw_tcp.ping(self._socks[1][0])
-
-    def raw_pong(self, rounds: int) -> Iterator[str]:
-        yield "ready"
-        raw_tcp.pong(self._socks[1][0], rounds)
+        return self.card()
 
     # Raw CMA.
 
