@@ -19,6 +19,7 @@ var (
 	ErrDuplicate = gpu.ErrDuplicate                         // registered or mapped before
 	ErrClosed    = errors.New("closed")                     // the object was closed
 	ErrTimeout   = errors.New("the device is not finished") // a wait ended first
+	ErrBusy      = errors.New("enough is under way")        // a Copier has as many copies as it may
 )
 
 // ignoreAbsent makes no error of there being no device.

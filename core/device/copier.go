@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// A CopySegment is memory to copy. Addresses are the device's: its own, those of a peer that it was let at (EnablePeer, OpenIPC), or
+// pinned host memory's DeviceAddr.
+type CopySegment struct{ Dst, Src, Bytes uint64 }
+
+// CopierOptions are how a Copier works. The zero value suits.
+type CopierOptions struct {
+	// Depth is how many copies may be under way; 0 is 8. Each that was at one time has a stream and a list in pinned memory until Close.
+	Depth int
+	// Blocks is how many blocks of threads a launch has at most; 0 is 32, and 64 for segments shorter than 4 KiB.
+	Blocks int
+	// EngineFrom: segments of this many bytes or more on average go to the copy engines; 0 is 1 MiB, 1 is all.
+	EngineFrom uint64
+	// Priority is of its streams.
+	Priority Priority
+}
+
+const (
+	defaultDepth      = 8
+	defaultEngineFrom = 1 << 20
+
+	// closeGrace is how long Close waits for copies under way.
+	closeGrace = 10 * time.Second
+)
+
+// A Copier copies lists of segments between memories that its device reaches: many small ones by one launch of a kernel, long ones by
+// the copy engines, each list beside the others that are under way.
+//
+//	c, err := d.NewCopier(device.CopierOptions{})
+//	copied, err := c.Start(segments)         // does not wait; the list is the caller's again
+//	done, err := copied.Done()               // over and over; or copied.Wait(ctx)
+//	err = c.Close()                          // waits for what is under way, 10 s at most
+//
+// It may be used from any goroutine. Nothing is allocated for a copy once the Copier has seen lists as long and as many at once. Where the
+// kernel cannot be had (NoKernel says why) the copy engines do all.
+type Copier struct {
+	dev    *Device
+	opts   CopierOptions
+	kernel *copyKernel // nil without
+	why    error
+
+	mu     sync.Mutex
+	free   []*copySlot
+	slots  []*copySlot
+	lost   int // slots whose stream answered with an error: their copies may still run, and they are not used again
+	closed bool
+}
+
+// NewCopier makes a Copier on d, with nothing on the device but the kernel.
+func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
+	if o.Depth < 0 || o.Blocks < 0 {
+		return nil, fmt.Errorf("make a copier of depth %d and %d blocks on %s: %w", o.Depth, o.Blocks, d, ErrInvalid)
+	}
+	if o.Depth == 0 {
+		o.Depth = defaultDepth
+	}
+	if o.EngineFrom == 0 {
+		o.EngineFrom = defaultEngineFrom
+	}
+	c := &Copier{dev: d, opts: o}
+	if o.EngineFrom > 1 {
+		c.kernel, c.why = d.copyKernel()
+	}
+	return c, nil
+}
+
+// Device is what it copies with.
+func (c *Copier) Device() *Device { return c.dev }
+
+// NoKernel is why the kernel is not used; nil if it is, or if the options want none.
+func (c *Copier) NoKernel() error { return c.why }
+
+// Start begins to copy, once all of after has happened. The segments' destinations do not overlap each other or any source. ErrBusy: as many
+// copies are under way as the options allow; Done of one of them makes room. An error means that no byte is copied.
+func (c *Copier) Start(segs []CopySegment, after ...*Event) (Copy, error) {
+	s, err := c.take()
+	if err != nil {
+		return Copy{}, fmt.Errorf("copy %d segments on %s: %w", len(segs), c.dev, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn++
+	s.under, s.failed, s.polls = true, nil, 0
+	if err := s.start(segs, after); err != nil {
+		s.under = false
+		c.give(s)
+		return Copy{}, fmt.Errorf("copy %d segments on %s: %w", len(segs), c.dev, err)
+	}
+	return Copy{s, s.turn}, nil
+}
+
+// take gives a slot that nothing uses.
+func (c *Copier) take() (*copySlot, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("the copier: %w", ErrClosed)
+	}
+	if n := len(c.free); n > 0 {
+		s := c.free[n-1]
+		c.free = c.free[:n-1]
+		return s, nil
+	}
+	if c.lost >= c.opts.Depth {
+		return nil, fmt.Errorf("%d copies failed on the device: %w", c.lost, ErrLost)
+	}
+	if len(c.slots)-c.lost >= c.opts.Depth {
+		return nil, ErrBusy
+	}
+	s, err := c.newSlot()
+	if err != nil {
+		return nil, err
+	}
+	c.slots = append(c.slots, s)
+	return s, nil
+}
+
+// give makes a slot free, unless its stream is lost.
+func (c *Copier) give(s *copySlot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.lost {
+		c.lost++
+		return
+	}
+	c.free = append(c.free, s)
+}
+
+// Close waits for copies under way and gives all back. If they do not end, the error wraps ErrTimeout: what they copy must stay, and
+// so does what the Copier holds. Later calls are nil. Copies that nobody asked about answer ErrClosed.
+func (c *Copier) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	var errs []error
+	for _, s := range c.slots {
+		errs = append(errs, s.close(ctx))
+	}
+	err := errors.Join(errs...)
+	if c.kernel != nil && !errors.Is(err, ErrTimeout) {
+		err = errors.Join(err, c.dev.dropCopyKernel())
+	}
+	if err != nil {
+		return fmt.Errorf("close the copier on %s: %w", c.dev, err)
+	}
+	return nil
+}
+
+// A Copy is what Start began. Once Done has told of its end it is over, and must not be asked again.
+type Copy struct {
+	slot *copySlot
+	turn uint64
+}
+
+// Done tells whether all bytes are where they belong, for the host and all devices to see. An error ends it, too; what was copied is not
+// known then. It costs a look at a word of host memory after a kernel, and a query of a stream after the copy engines.
+func (k Copy) Done() (bool, error) {
+	s := k.slot
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn != k.turn || !s.under || s.closed {
+		return true, fmt.Errorf("a copy on %s that was over: %w", s.copier.dev, ErrClosed)
+	}
+	done, err := s.over()
+	if !done && err == nil {
+		return false, nil
+	}
+	s.under = false
+	s.copier.give(s)
+	if err != nil {
+		return true, fmt.Errorf("copy on %s: %w", s.copier.dev, err)
+	}
+	return true, nil
+}
+
+// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and the copy goes on.
+func (k Copy) Wait(ctx context.Context) error {
+	start := time.Now()
+	for pause := firstPause; ; {
+		done, err := k.Done()
+		if done || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("a copy on %s after %v: %w (%w)", k.slot.copier.dev, time.Since(start).Round(time.Microsecond), ErrTimeout, context.Cause(ctx))
+		}
+		if time.Since(start) < spinFor {
+			runtime.Gosched()
+			continue
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, lastPause)
+	}
+}

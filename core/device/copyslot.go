@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+
+	"mori/core/internal/sys"
+)
+
+const (
+	segmentBytes  = 32      // struct Segment of mori/io/copy_blocks.hpp
+	leastSegments = 256     // that a list has room for
+	wordBytes     = 64      // a word that the host looks at has a line of its own
+	askEvery      = 1 << 10 // looks at a word for one question to the driver, which alone knows that a kernel went wrong
+)
+
+// A copySlot has what one copy at a time needs.
+type copySlot struct {
+	copier *Copier
+	stream *Stream
+
+	mu     sync.Mutex
+	turn   uint64 // of the copy that has it; also what the kernel writes to word
+	under  bool   // a copy is under way
+	closed bool
+	lost   bool  // the stream answered with an error
+	launch bool  // it is a kernel's
+	failed error // what the copy ends with: a part could not be started
+	polls  uint
+	list   *HostMemory // segments, then the word
+	word   uint64
+	count  *Memory // the kernel's counter of blocks
+	args   Args
+}
+
+func (c *Copier) newSlot() (*copySlot, error) {
+	stream, err := c.dev.NewStream(c.opts.Priority)
+	if err != nil {
+		return nil, err
+	}
+	return &copySlot{copier: c, stream: stream}, nil
+}
+
+// start issues a copy. An error means that no byte is copied. The lock is held.
+func (s *copySlot) start(segs []CopySegment, after []*Event) error {
+	for _, e := range after {
+		if err := s.stream.After(e); err != nil {
+			return err
+		}
+	}
+	count, total := 0, uint64(0)
+	for i := range segs {
+		if n := segs[i].Bytes; n > 0 {
+			count++
+			total += n
+		}
+	}
+	s.launch = s.copier.kernel != nil && count > 0 && total/uint64(count) < s.copier.opts.EngineFrom
+	if s.launch {
+		return s.startKernel(segs, count, total)
+	}
+	begun := false
+	for i := range segs {
+		if segs[i].Bytes == 0 {
+			continue
+		}
+		if err := s.stream.Copy(segs[i].Dst, segs[i].Src, segs[i].Bytes); err != nil {
+			if !begun {
+				return err
+			}
+			s.failed = err // told once the copies before have ended
+			return nil
+		}
+		begun = true
+	}
+	return nil
+}
+
+func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) error {
+	if err := s.room(count); err != nil {
+		return err
+	}
+	words := sys.Slice[uint64](s.list.Addr(), count*segmentBytes/8)
+	before := uint64(0)
+	for i := range segs {
+		g := &segs[i]
+		if g.Bytes == 0 {
+			continue
+		}
+		words[0], words[1], words[2], words[3] = g.Dst, g.Src, g.Bytes, before
+		words = words[4:]
+		before += g.Bytes
+	}
+	sys.Store64(s.word, 0)
+	args := s.args.Reset().Uint64(s.list.DeviceAddr()).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
+	args.Uint64(s.word - s.list.Addr() + s.list.DeviceAddr()).Uint64(s.turn)
+	return s.copier.kernel.function.Launch(s.stream, s.copier.kernel.grid(count, total, s.copier.opts.Blocks), args)
+}
+
+// room makes room for a list of n segments, and the word behind it.
+func (s *copySlot) room(n int) error {
+	if s.count == nil {
+		count, err := s.copier.dev.Alloc(wordBytes)
+		if err != nil {
+			return err
+		}
+		if err := s.stream.Set(count.Addr(), 0, wordBytes); err != nil {
+			return errors.Join(err, count.Close())
+		}
+		s.count = count
+	}
+	if s.list != nil && s.list.Bytes() >= uint64(n)*segmentBytes+wordBytes {
+		return nil
+	}
+	size := uint64(1) << bits.Len(uint(max(n, leastSegments)-1)) * segmentBytes
+	list, err := s.copier.dev.AllocHost(size + wordBytes)
+	if err != nil {
+		return err
+	}
+	old := s.list
+	s.list, s.word = list, list.Addr()+size
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// over tells whether the copy has ended. The lock is held.
+func (s *copySlot) over() (bool, error) {
+	if !s.launch {
+		done, err := s.stream.Done()
+		s.lost = err != nil
+		if !done || err != nil {
+			return false, err
+		}
+		return true, s.failed
+	}
+	if sys.Load64(s.word) == s.turn {
+		return true, nil
+	}
+	if s.polls++; s.polls%askEvery != 0 {
+		return false, nil
+	}
+	done, err := s.stream.Done()
+	if done && err == nil && sys.Load64(s.word) != s.turn {
+		err = fmt.Errorf("the kernel ended and did not say so: %w", ErrLost)
+	}
+	s.lost = err != nil
+	return done, err
+}
+
+// close waits for the copy and gives all back.
+func (s *copySlot) close(ctx context.Context) error {
+	err := s.stream.Wait(ctx)
+	if errors.Is(err, ErrTimeout) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	errs := []error{err, s.stream.Close()}
+	if s.list != nil {
+		errs = append(errs, s.list.Close())
+	}
+	if s.count != nil {
+		errs = append(errs, s.count.Close())
+	}
+	return errors.Join(errs...)
+}
