@@ -139,6 +139,32 @@ func (s *system) describe(driver *gpu.Driver, ordinal int) (*Device, error) {
 	return d, nil
 }
 
+// Current is the device that is current on the calling thread, as torch.cuda.set_device makes one; nil if none is. On HIP one always is.
+// The caller must keep its goroutine on the thread.
+func Current() (*Device, error) { return here.current() }
+
+func (s *system) current() (*Device, error) {
+	if _, err := s.all(); err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	for _, v := range []Vendor{CUDA, HIP} {
+		s.mu.Lock()
+		driver, devices := s.drivers[v], s.devices[v]
+		s.mu.Unlock()
+		if driver == nil {
+			continue
+		}
+		ordinal, err := driver.CurrentDevice()
+		if err != nil {
+			return nil, fmt.Errorf("ask %v for the current device: %w", v, err)
+		}
+		if ordinal >= 0 && ordinal < len(devices) {
+			return devices[ordinal], nil
+		}
+	}
+	return nil, nil
+}
+
 // uuid writes an id as the vendors' tools do: AMD's are characters already.
 func uuid(id [16]byte) string {
 	text := true

@@ -62,6 +62,15 @@ static struct gpu_rc current(struct gpu_api *a, uint64_t *current) {
 	return (struct gpu_rc){"cuCtxGetCurrent", code};
 }
 
+static struct gpu_rc current_device(struct gpu_api *a, int *dev) {
+	void *ctx = NULL;
+	*dev = -1;
+	int code = a->cuda.current(&ctx);
+	if (code || !ctx)
+		return (struct gpu_rc){"cuCtxGetCurrent", code};
+	return (struct gpu_rc){"cuCtxGetDevice", a->cuda.ctx_device ? a->cuda.ctx_device(dev) : GPU_NOT_SUPPORTED};
+}
+
 static void versions(struct gpu_api *a) {
 	if (a->driver_version(&a->driver))
 		a->driver = 0;
@@ -199,6 +208,7 @@ const struct gpu_vendor gpu_vendor_cuda = {
 	.failed = failed,
 	.error = error,
 	.current = current,
+	.current_device = current_device,
 	.versions = versions,
 	.describe = describe,
 	.link = link_of,

@@ -149,6 +149,13 @@ func (d *Driver) Current() (uint64, error) {
 	return uint64(current), err
 }
 
+// CurrentDevice is the device that is current on the calling thread, -1 if none is: on CUDA, where there is no context yet.
+func (d *Driver) CurrentDevice() (int, error) {
+	var dev C.int
+	err := d.check(-1, C.gpu_current_device(d.api, &dev))
+	return int(dev), err
+}
+
 // Count is the number of devices.
 func (d *Driver) Count() (int, error) {
 	var n C.int

@@ -84,6 +84,7 @@ const char *gpu_path(const struct gpu_api *a);
 int gpu_versions(struct gpu_api *a, int *driver);
 void gpu_error(struct gpu_api *a, int code, const char **name, const char **text);
 struct gpu_rc gpu_current(struct gpu_api *a, uint64_t *current);
+struct gpu_rc gpu_current_device(struct gpu_api *a, int *dev);
 
 struct gpu_rc gpu_count(struct gpu_api *a, int *n);
 struct gpu_rc gpu_describe(struct gpu_api *a, int dev, struct gpu_info *info);

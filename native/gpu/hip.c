@@ -50,6 +50,8 @@ static struct gpu_rc current(struct gpu_api *a, uint64_t *current) {
 	return gpu_answer(a, "hipGetDevice", code);
 }
 
+static struct gpu_rc current_device(struct gpu_api *a, int *dev) { return gpu_answer(a, "hipGetDevice", a->hip.get_device(dev)); }
+
 static void versions(struct gpu_api *a) {
 	if (a->driver_version(&a->driver))
 		a->driver = 0;
@@ -192,6 +194,7 @@ const struct gpu_vendor gpu_vendor_hip = {
 	.failed = failed,
 	.error = error,
 	.current = current,
+	.current_device = current_device,
 	.versions = versions,
 	.describe = describe,
 	.link = link_of,

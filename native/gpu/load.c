@@ -158,3 +158,4 @@ int gpu_versions(struct gpu_api *a, int *driver) {
 void gpu_error(struct gpu_api *a, int code, const char **name, const char **text) { a->v->error(a, code, name, text); }
 
 struct gpu_rc gpu_current(struct gpu_api *a, uint64_t *current) { return a->v->current(a, current); }
+struct gpu_rc gpu_current_device(struct gpu_api *a, int *dev) { return a->v->current_device(a, dev); }

@@ -74,6 +74,7 @@
 	X(push, 1, "cuCtxPushCurrent_v2", (void *ctx))                                                                              \
 	X(pop, 1, "cuCtxPopCurrent_v2", (void **ctx))                                                                               \
 	X(current, 1, "cuCtxGetCurrent", (void **ctx))                                                                              \
+	X(ctx_device, 0, "cuCtxGetDevice", (int *dev))                                                                              \
 	X(peer_enable, 1, "cuCtxEnablePeerAccess", (void *ctx, unsigned flags))                                                     \
 	X(pointer, 1, "cuPointerGetAttributes", (unsigned n, int *attrs, void **values, uint64_t addr))                             \
 	X(copy, 1, "cuMemcpyAsync", (uint64_t dst, uint64_t src, size_t n, uint64_t stream))                                        \
@@ -137,6 +138,7 @@ struct gpu_vendor {
 	int (*failed)(struct gpu_api *a, int code); // after each failed call
 	void (*error)(struct gpu_api *a, int code, const char **name, const char **text);
 	struct gpu_rc (*current)(struct gpu_api *a, uint64_t *current);
+	struct gpu_rc (*current_device)(struct gpu_api *a, int *dev);                   // enters nothing; -1: none is current
 	void (*versions)(struct gpu_api *a);
 	void (*describe)(struct gpu_api *a, int dev, struct gpu_info *info);           // enters nothing
 	void (*link)(struct gpu_api *a, int dev, int peer, struct gpu_link *l);        // enters nothing

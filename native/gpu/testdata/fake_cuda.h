@@ -44,6 +44,11 @@ int cuCtxGetCurrent(void **ctx) {
 	return 0;
 }
 
+int cuCtxGetDevice(int *dev) {
+	*dev = here();
+	return *dev < 0 ? NO_CONTEXT : 0;
+}
+
 int cuCtxEnablePeerAccess(void *ctx, unsigned flags) {
 	(void)flags;
 	START("cuCtxEnablePeerAccess")
