@@ -47,19 +47,19 @@ func (m *mover) enter(l *loan) error {
 	if m.stopping.Load() {
 		return m.stopCause()
 	}
-	if !l.use.enter() {
+	if !l.use.Enter() {
 		return l.revoked()
 	}
-	if !fenceEnter(m.notifier.ring.mem) {
-		l.use.leave()
+	if !fenceOf(m.notifier.ring.mem).Enter() {
+		l.use.Leave()
 		return opFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
 	}
 	return nil
 }
 
 func (m *mover) leave(l *loan) {
-	fenceLeave(m.notifier.ring.mem)
-	l.use.leave()
+	fenceOf(m.notifier.ring.mem).Leave()
+	l.use.Leave()
 }
 
 // copyJob is the pool's order.

@@ -7,20 +7,17 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"runtime"
-	"syscall"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // A greeting is what two sides know of each other before the stream's own handshake: the rings and how to copy.
 type greeting struct {
 	inbound, outbound []byte // mappings of the rings
-	cred              sys.Cred
-	socket            syscall.RawConn
-	pidfd             *os.File // of the peer's process, nil if the kernel gave none
+	peer              *local.Peer
 	reach             reach
 	messages          bool // both sides reach each other: messages go through the rings
 
@@ -32,8 +29,8 @@ func (g *greeting) free() {
 	g.unmap.Stop()
 	unmap([2][]byte{g.inbound, g.outbound})
 	g.inbound, g.outbound = nil, nil
-	if g.pidfd != nil {
-		_ = g.pidfd.Close()
+	if g.peer != nil {
+		g.peer.Close()
 	}
 }
 
@@ -53,13 +50,9 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 			g.free()
 		}
 	}()
-	if g.socket, err = conn.SyscallConn(); err != nil {
-		return nil, fmt.Errorf("peer credentials: %w", err)
-	}
-	if err = g.findCred(); err != nil {
+	if g.peer, err = local.OpenPeer(conn); err != nil {
 		return nil, err
 	}
-	g.pidfd = openPidfd(g.cred.PID)
 	if err = g.sendHello(conn); err != nil {
 		return nil, err
 	}
@@ -67,7 +60,7 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	if err != nil {
 		return nil, err
 	}
-	g.reach = findReach(g.cred, h, opts)
+	g.reach = findReach(g.peer.Cred, h, opts)
 	if err = g.agree(conn); err != nil {
 		return nil, err
 	}
@@ -101,65 +94,24 @@ func (g *greeting) agree(conn *net.UnixConn) error {
 	return nil
 }
 
-func (g *greeting) findCred() (err error) {
-	if e := g.socket.Control(func(fd uintptr) { g.cred, err = sys.PeerCred(int(fd)) }); e != nil {
-		return fmt.Errorf("peer credentials: %w", e)
-	}
+// sendHello makes the inbound ring and tells the peer about it.
+func (g *greeting) sendHello(conn *net.UnixConn) (err error) {
+	g.inbound, err = local.Send(conn, "mori-shm-ring", ringBytes, func(ring []byte) ([]byte, error) {
+		h := hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ringEntries, proofAddr: sys.AddrOf(ring) + ringProof}
+		if _, err := rand.Read(h.proof[:]); err != nil {
+			return nil, fmt.Errorf("random proof: %w", err)
+		}
+		copy(ring[ringProof:], h.proof[:])
+		return h.encode(), nil
+	})
 	return err
 }
 
-// sendHello makes the inbound ring and tells the peer about it.
-func (g *greeting) sendHello(conn *net.UnixConn) error {
-	fd, err := sys.Memfd("mori-shm-ring", ringBytes)
-	if err != nil {
-		return err
-	}
-	defer sys.CloseFD(fd)
-	if g.inbound, err = sys.MapShared(fd, ringBytes); err != nil {
-		return err
-	}
-	h := hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ringEntries, proofAddr: sys.AddrOf(g.inbound) + ringProof}
-	if _, err = rand.Read(h.proof[:]); err != nil {
-		return fmt.Errorf("random proof: %w", err)
-	}
-	copy(g.inbound[ringProof:], h.proof[:])
-	if _, _, err = conn.WriteMsgUnix(h.encode(), sys.Rights(fd), nil); err != nil {
-		return fmt.Errorf("send greeting: %w", err)
-	}
-	return nil
-}
-
-// receiveHello reads exactly the peer's hello, since the stream's bytes follow, and maps the peer's ring.
+// receiveHello reads exactly the peer's hello, and maps the peer's ring.
 func (g *greeting) receiveHello(conn *net.UnixConn) (h hello, err error) {
-	ringFD := -1
-	defer func() {
-		if ringFD >= 0 {
-			_ = sys.CloseFD(ringFD)
-		}
-	}()
-	b, oob := make([]byte, helloLen), make([]byte, sys.RightsLen)
-	for got := 0; got < helloLen; {
-		n, oobn, _, _, err := conn.ReadMsgUnix(b[got:], oob)
-		if err == nil && n == 0 {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return h, fmt.Errorf("receive greeting: %w", err)
-		}
-		got += n
-		for _, fd := range sys.ParseRights(oob[:oobn]) {
-			if ringFD >= 0 {
-				_ = sys.CloseFD(ringFD)
-			}
-			ringFD = fd
-		}
-	}
-	if h, err = parseHello(b); err != nil {
-		return h, err
-	}
-	if ringFD < 0 {
-		return h, fmt.Errorf("greeting without a ring: %w", fabric.ErrProtocol)
-	}
-	g.outbound, err = sys.MapShared(ringFD, ringBytes)
+	g.outbound, err = local.Receive(conn, helloLen, ringBytes, func(b []byte) (err error) {
+		h, err = parseHello(b)
+		return err
+	})
 	return h, err
 }

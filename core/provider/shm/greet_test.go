@@ -80,7 +80,7 @@ func FuzzFrames(f *testing.F) {
 func TestReachWithinThisProcess(t *testing.T) {
 	a, b := greetPair(t, &Options{Log: quiet})
 	for _, g := range []*greeting{a, b} {
-		if g.reach.way != wayMemmove || g.cred.PID != os.Getpid() {
+		if g.reach.way != wayMemmove || g.peer.PID != os.Getpid() {
 			t.Errorf("%+v", g.reach)
 		}
 		g.free()
@@ -126,7 +126,7 @@ func TestReachIsRefusedWithAReason(t *testing.T) {
 // openSockets is a listening test address with one client connected.
 func openSockets(t *testing.T) (client, server *net.UnixConn) {
 	t.Helper()
-	l, err := transport{&Options{}}.Listen(t.Context(), "")
+	l, err := transport{opts: &Options{}}.Listen(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
@@ -24,7 +25,7 @@ type loan struct {
 
 	parked []parkedOp // ops that wait for the answer; under mover.mu
 
-	use gate // slices that are copied under it
+	use local.Gate // slices that are copied under it
 }
 
 type parkedOp struct {
@@ -134,7 +135,7 @@ func (m *mover) onRevoke(body []byte) error {
 	}
 	m.forget(l)
 	m.mu.Unlock()
-	empty := l.use.shut()
+	empty := l.use.Shut()
 	select {
 	case <-empty:
 		m.send(frameReturn, encodeTicket(ticket))

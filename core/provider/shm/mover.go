@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
@@ -37,7 +38,7 @@ type mover struct {
 	log    *slog.Logger
 	vm     vmCalls
 
-	ops      gate // ops between RMA and the stream's Finish
+	ops      local.Gate // ops between RMA and the stream's Finish
 	stopping atomic.Bool
 	sample   struct { // see sample.go
 		every uint64
@@ -99,7 +100,7 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if m.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
 	}
-	if !m.ops.enter() {
+	if !m.ops.Enter() {
 		m.ep.Finish(t, m.stopCause())
 		return true
 	}
@@ -155,7 +156,7 @@ func (m *mover) end(t stream.Ticket, op *fabric.Op, err error) {
 // finish hands the op back to the stream, which may start others meanwhile. No lock is held.
 func (m *mover) finish(t stream.Ticket, err error) {
 	m.ep.Finish(t, err)
-	m.ops.leave()
+	m.ops.Leave()
 }
 
 func (m *mover) newJob() *job {
@@ -220,17 +221,8 @@ func (m *mover) Path() (name, reason string) {
 	return wayText[m.greet.reach.way], m.greet.reach.reason
 }
 
-// An opError is why an op ended, without the cause in words: fabric.ErrEntry adds those.
-type opError struct {
-	text  string
-	cause fabric.Errno
-}
-
-func (e *opError) Error() string { return e.text }
-func (e *opError) Unwrap() error { return e.cause }
-
 func opFault(cause fabric.Errno, format string, args ...any) error {
-	return &opError{fmt.Sprintf(format, args...), cause}
+	return local.OpFault(cause, format, args...)
 }
 
 func (m *mover) stopCause() error {

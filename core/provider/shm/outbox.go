@@ -52,7 +52,7 @@ func (m *mover) Messages() bool { return m.greet.messages }
 
 // Send takes a message over; see stream.Direct.
 func (m *mover) Send(t stream.Ticket, op *fabric.Op) {
-	if !m.ops.enter() {
+	if !m.ops.Enter() {
 		m.ep.Finish(t, m.stopCause())
 		return
 	}
@@ -163,7 +163,7 @@ func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err
 	case messageFar:
 		o.ring.commit(size)
 	}
-	if res.over && res.err == nil && fenceClosed(o.ring.mem) {
+	if res.over && res.err == nil && fenceOf(o.ring.mem).IsClosed() {
 		res.over = false // the peer has ended, perhaps without a look at this entry
 		o.number(s)
 	}

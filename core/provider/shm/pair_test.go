@@ -131,7 +131,7 @@ func (e *fakeEndpoint) running(ticket stream.Ticket) bool {
 // greetPair connects two sockets and exchanges greetings.
 func greetPair(t testing.TB, opts *Options) (a, b *greeting) {
 	t.Helper()
-	l, err := transport{opts}.Listen(t.Context(), "")
+	l, err := transport{opts: opts}.Listen(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func greetPair(t testing.TB, opts *Options) (a, b *greeting) {
 		g, err := greetSoon(conn, opts)
 		passive <- result{g, err}
 	}()
-	conn, err := transport{opts}.Dial(t.Context(), fabric.Addr(l.Addr().String()))
+	conn, err := transport{opts: opts}.Dial(t.Context(), fabric.Addr(l.Addr().String()))
 	if err != nil {
 		t.Fatal(err)
 	}

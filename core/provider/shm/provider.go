@@ -4,8 +4,6 @@ package shm
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +13,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
@@ -122,10 +121,10 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	domains := &domains{opts: &p.opts, open: make(map[*stream.Domain]*domain)}
 	return stream.New(stream.Config{
 		Info:       p.info(),
-		Transport:  transport{&p.opts},
+		Transport:  transport{opts: &p.opts},
 		Links:      1,
 		Logger:     p.opts.Log,
-		CheckAddr:  checkAddr,
+		CheckAddr:  local.CheckAddr,
 		Attach:     domains.attach,
 		OpenDomain: domains.watch,
 	})
@@ -144,49 +143,13 @@ func (p *Provider) allowPtrace() {
 	}
 }
 
-// A transport makes abstract unix sockets: no file, gone with the last process that holds them.
-type transport struct{ opts *Options }
+// A transport makes abstract unix sockets that begin with a greeting.
+type transport struct {
+	local.Sockets
+	opts *Options
+}
 
 var _ stream.Transport = transport{}
-
-// Listen accepts at "@name"; without a name at a random one.
-func (t transport) Listen(_ context.Context, at fabric.Addr) (net.Listener, error) {
-	if at == "" {
-		var b [8]byte
-		if _, err := rand.Read(b[:]); err != nil {
-			return nil, fmt.Errorf("random name: %w", err)
-		}
-		at = fabric.Addr("@mori-" + hex.EncodeToString(b[:]))
-	}
-	name, err := socketName(at)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return net.ListenUnix("unix", name)
-}
-
-// Dial connects to "@name".
-func (t transport) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
-	name, err := socketName(to)
-	if err != nil {
-		return nil, err
-	}
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", name.Name)
-}
-
-// checkAddr refuses what cannot be a name.
-func checkAddr(at fabric.Addr) error {
-	_, err := socketName(at)
-	return err
-}
-
-func socketName(at fabric.Addr) (*net.UnixAddr, error) {
-	if len(at) < 2 || len(at) > 107 || at[0] != '@' {
-		return nil, fmt.Errorf("shm address %q is not @ and up to 106 characters: %w", at, fabric.ErrInvalid)
-	}
-	return &net.UnixAddr{Name: string(at), Net: "unix"}, nil
-}
 
 // Prelude exchanges greetings.
 func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {
@@ -196,6 +159,3 @@ func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {
 	}
 	return greet(unixConn, t.opts)
 }
-
-// Addr is the name of a socket; a client's has none.
-func (t transport) Addr(a net.Addr) fabric.Addr { return fabric.Addr(a.String()) }

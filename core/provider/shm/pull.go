@@ -30,7 +30,7 @@ func (b *inbox) startPull(in *incoming) error {
 		n := min(in.head.length, in.receive.Len())
 		in.pull = fabric.Op{Kind: fabric.OpRead, Seg: in.receive.Seg, More: in.receive.More, RSeg: in.segs[0], RMore: in.segs[1:]}
 		if n > pullNow {
-			if m.ops.enter() {
+			if m.ops.Enter() {
 				j := m.newJob()
 				j.op, j.walk = &in.pull, newWalk(&in.pull, n, 0)
 				m.queued.Add(1)
@@ -100,10 +100,10 @@ var errPeerEnded = errors.New("the peer has ended the connection")
 
 // pullSlice gets one slice of a message.
 func (m *mover) pullSlice(s *slice) error {
-	if m.stopping.Load() || !fenceEnter(m.notifier.ring.mem) {
+	if m.stopping.Load() || !fenceOf(m.notifier.ring.mem).Enter() {
 		return errPeerEnded
 	}
-	defer fenceLeave(m.notifier.ring.mem)
+	defer fenceOf(m.notifier.ring.mem).Leave()
 	moved, err := 0, error(nil)
 	if m.greet.reach.way == wayMemmove {
 		moved, err = sys.Copy(s.local, s.remote)
@@ -143,7 +143,7 @@ func (m *mover) finishPull(j *job, err error) {
 		b.broken = true
 	}
 	b.mu.Unlock()
-	m.ops.leave()
+	m.ops.Leave()
 	if err != nil {
 		m.ep.Fail(fmt.Errorf("ring from %s: %w", m.ep.Peer(), err))
 		return

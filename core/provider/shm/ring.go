@@ -7,6 +7,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // The rings of one direction lie in memory that both processes map, one producer and one consumer each, and cost no system call. The
@@ -51,26 +52,11 @@ const (
 	messageRing
 )
 
-// The fence holds off a peer whose socket is gone: who copies counts itself in copying and then looks at closed, who closes
-// sets closed and then waits for copying to be 0. One of the two sees the other.
-
-// fenceEnter starts a copy in the memory of the ring's maker, or reports that it lends no more. fenceLeave must follow a true.
-func fenceEnter(mem uint64) bool {
-	sys.Add64(mem+ringCopying, 1)
-	if sys.Load32(mem+ringClosed) == 0 {
-		return true
-	}
-	fenceLeave(mem)
-	return false
+// fenceOf is the fence of the ring's maker. A message that its sender put in while it found the fence open is seen by a consumer that looks
+// into the ring after it closed it.
+func fenceOf(mem uint64) local.Fence {
+	return local.Fence{Closed: mem + ringClosed, Copying: mem + ringCopying}
 }
-
-func fenceLeave(mem uint64) { sys.Add64(mem+ringCopying, ^uint64(0)) }
-
-// fenceClose refuses new copies; fenceEmpty then tells when the last one is over. An entry after which the producer finds the
-// fence open is seen by a consumer that looks into the ring after it closed it.
-func fenceClose(mem uint64)       { sys.Store32(mem+ringClosed, 1) }
-func fenceClosed(mem uint64) bool { return sys.Load32(mem+ringClosed) != 0 }
-func fenceEmpty(mem uint64) bool  { return sys.Load64(mem+ringCopying) == 0 }
 
 // counterAt is where the counter of a ring is in a line of counters, flagAt where its flag is in a line of flags.
 func counterAt(ring uint64) uint64 { return 8 * ring }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+
+package local
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A Gate lets users in until it shuts, and tells once when the last one has left. The zero value is open.
+type Gate struct {
+	state atomic.Int64 // users inside, plus gateShut
+	once  sync.Once
+	empty chan struct{} // made by Shut before gateShut is set, closed when nobody is inside
+}
+
+const gateShut = 1 << 40
+
+// Enter reports whether the gate is open; if so, Leave must follow.
+func (g *Gate) Enter() bool {
+	if g.state.Add(1) < gateShut {
+		return true
+	}
+	g.Leave()
+	return false
+}
+
+// Leave ends what Enter began.
+func (g *Gate) Leave() {
+	if g.state.Add(-1) == gateShut {
+		g.tell()
+	}
+}
+
+// tell may be called more than once: a late Enter raises the count again for an instant.
+func (g *Gate) tell() { g.once.Do(func() { close(g.empty) }) }
+
+// Shut closes the gate without waiting; the channel is closed when nobody is inside any more. It is called once.
+func (g *Gate) Shut() <-chan struct{} {
+	g.empty = make(chan struct{})
+	if g.state.Add(gateShut) == gateShut {
+		g.tell()
+	}
+	return g.empty
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+
+	"mori/core/fabric"
+)
+
+// Sockets are abstract unix sockets, "@name": no file, gone with the last process that holds them. They are the part of a stream.Transport
+// that such transports have in common.
+type Sockets struct{}
+
+// Listen accepts at "@name"; without a name at a random one.
+func (Sockets) Listen(_ context.Context, at fabric.Addr) (net.Listener, error) {
+	if at == "" {
+		var b [8]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return nil, fmt.Errorf("random name: %w", err)
+		}
+		at = fabric.Addr("@mori-" + hex.EncodeToString(b[:]))
+	}
+	name, err := socketName(at)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return net.ListenUnix("unix", name)
+}
+
+// Dial connects to "@name".
+func (Sockets) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
+	name, err := socketName(to)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", name.Name)
+}
+
+// Addr is the name of a socket; a client's has none.
+func (Sockets) Addr(a net.Addr) fabric.Addr { return fabric.Addr(a.String()) }
+
+// CheckAddr refuses what cannot be a name.
+func CheckAddr(at fabric.Addr) error {
+	_, err := socketName(at)
+	return err
+}
+
+func socketName(at fabric.Addr) (*net.UnixAddr, error) {
+	if len(at) < 2 || len(at) > 107 || at[0] != '@' {
+		return nil, fmt.Errorf("address %q is not @ and up to 106 characters: %w", at, fabric.ErrInvalid)
+	}
+	return &net.UnixAddr{Name: string(at), Net: "unix"}, nil
+}
