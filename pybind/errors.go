@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"mori/core/bootstrap"
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/ep"
 	"mori/io"
@@ -42,6 +43,13 @@ var codes = []struct {
 	{shmem.ErrTimeout, "E_TIMEOUT"},
 	{shmem.ErrUnreachable, "E_CONN"},
 	{shmem.ErrClosed, "E_STATE"},
+	{device.ErrNoMemory, "E_NOMEM"},
+	{device.ErrInvalid, "E_ARG"},
+	{device.ErrDuplicate, "E_ARG"},
+	{device.ErrNoPeer, "E_UNSUPPORTED"},
+	{device.ErrImage, "E_UNSUPPORTED"},
+	{device.ErrLost, "E_STATE"},
+	{device.ErrClosed, "E_STATE"},
 	{bootstrap.ErrBadID, "E_ARG"},
 	{bootstrap.ErrMismatch, "E_MISMATCH"},
 	{bootstrap.ErrClosed, "E_STATE"},

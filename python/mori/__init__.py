@@ -10,6 +10,7 @@ Submodules load at first use, as attributes::
 * ``mori.io`` moves blocks of memory between processes and hosts.
 * ``mori.shmem`` gives processes memory that they put into and get from without the other side: OpenSHMEM's names.
 * ``mori.ops`` brings the tokens of mixture-of-experts layers to their experts and back.
+* ``mori.device`` is GPUs without a framework: memory on them, streams, events and copies.
 * ``mori.cpp`` holds the same names in one flat space, as the native library spells them.
 * ``mori.tensor_utils`` turns tensors and buffers into addresses and back; import it explicitly.
 
@@ -28,11 +29,12 @@ except ImportError:
 
 if TYPE_CHECKING:
     from . import cpp as cpp
+    from . import device as device
     from . import io as io
     from . import ops as ops
     from . import shmem as shmem
 
-_LAZY = ("cpp", "ops", "jax", "shmem", "io", "ir", "kernel_profiler", "ccl")
+_LAZY = ("cpp", "device", "ops", "jax", "shmem", "io", "ir", "kernel_profiler", "ccl")
 
 
 def __getattr__(name: str) -> Any:

@@ -93,6 +93,7 @@ def _load() -> Any:
             )
         extension.pybind_InstallFast(_FAST)
         fast_module = sys.modules[_FAST]
+        extension.pybind_DeviceSetKernels(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_kernels"))
         if _log_level is not None:
             extension.pybind_SetLogLevel(_log_level)
         if _status_base is not None:

@@ -52,7 +52,7 @@ class PEFailedError(ConnectionFailedError):
 
 
 class OutOfMemoryError(MoriError, MemoryError):
-    """The symmetric heap, or the machine, has no room for it."""
+    """The symmetric heap, the GPU, or the machine has no room for it."""
 
 
 class MismatchError(MoriError):

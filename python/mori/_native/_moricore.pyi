@@ -18,6 +18,30 @@ def pybind_BenchShmem(what: str, dest: int, source: int, n: int, target: int, ro
     compare_swap it begins at 0), barrier (of all PEs, which all call). It returns the nanoseconds of a round in the fastest run.
     """
 
+def pybind_DeviceAddr(memory: int) -> int:
+    """DeviceAddr is where GPU memory begins."""
+
+def pybind_DeviceAlloc(number: int, nbytes: int) -> int:
+    """DeviceAlloc allocates memory on a GPU."""
+
+def pybind_DeviceFree(memory: int) -> int:
+    """DeviceFree gives GPU memory back. A handle that is closed already is ignored."""
+
+def pybind_DeviceList() -> str:
+    """DeviceList returns the GPUs that this process sees, and why there is none, as JSON."""
+
+def pybind_DeviceLookup(addr: int) -> str:
+    """DeviceLookup returns what the drivers know about an address, as JSON."""
+
+def pybind_DeviceMemInfo(number: int) -> str:
+    """DeviceMemInfo returns the bytes of a GPU that are free, and all, as JSON."""
+
+def pybind_DeviceReach(number: int, peer: int) -> str:
+    """DeviceReach returns what a GPU can do to the memory of another, as JSON."""
+
+def pybind_DeviceSetKernels(folder: str) -> int:
+    """DeviceSetKernels says where the compiled kernels are."""
+
 def pybind_Doctor() -> str:
     """Doctor returns what is on this host, and which path each kind of peer would get, as JSON."""
 
@@ -123,6 +147,39 @@ def pybind_EngineTrace(engine: int) -> str:
 
 def pybind_Environment() -> str:
     """Environment returns the environment variables that mori reads, with meaning, default and present value, as JSON."""
+
+def pybind_EventBorrow(number: int, handle: int) -> int:
+    """EventBorrow takes an event of others."""
+
+def pybind_EventClose(event: int) -> int:
+    """EventClose gives an event back, to its owner if it is borrowed. A handle that is closed already is ignored."""
+
+def pybind_EventElapsed(event: int, earlier: int) -> float:
+    """EventElapsed is the time between two events that have happened, in milliseconds."""
+
+def pybind_EventHandle(event: int) -> int:
+    """EventHandle is the vendor's handle."""
+
+def pybind_EventNew(number: int, timing: bool) -> int:
+    """EventNew makes an event on a GPU."""
+
+def pybind_EventRecord(event: int, stream: int) -> int:
+    """EventRecord lets an event happen when a stream has done what it was given."""
+
+def pybind_EventWait(event: int, timeoutMS: int) -> bool:
+    """EventWait waits for an event and tells whether it has happened."""
+
+def pybind_HostAddr(memory: int) -> int:
+    """HostAddr is where the host sees pinned memory."""
+
+def pybind_HostAlloc(number: int, nbytes: int) -> int:
+    """HostAlloc allocates pinned host memory that all GPUs reach."""
+
+def pybind_HostDeviceAddr(memory: int) -> int:
+    """HostDeviceAddr is where GPUs see pinned memory."""
+
+def pybind_HostFree(memory: int) -> int:
+    """HostFree gives pinned memory back. A handle that is closed already is ignored."""
 
 def pybind_InstallFast(name: str) -> int:
     """InstallFast creates the module of hot functions (fast.c) under the given name in sys.modules."""
@@ -242,6 +299,30 @@ def pybind_StatusCancel(id: int, timeoutMS: int) -> int:
 
 def pybind_StatusWatch(status: int, watcher: int, token: int) -> int:
     """StatusWatch makes the watcher take token when the status is not in progress any more, which may be now."""
+
+def pybind_StreamAfter(stream: int, event: int) -> int:
+    """StreamAfter lets a stream wait for an event."""
+
+def pybind_StreamBorrow(number: int, handle: int) -> int:
+    """StreamBorrow takes a stream of others, 0 for the default stream."""
+
+def pybind_StreamClose(stream: int) -> int:
+    """StreamClose gives a stream back, to its owner if it is borrowed. A handle that is closed already is ignored."""
+
+def pybind_StreamCopy(stream: int, dst: int, src: int, nbytes: int) -> int:
+    """StreamCopy lets a stream copy."""
+
+def pybind_StreamHandle(stream: int) -> int:
+    """StreamHandle is the vendor's handle."""
+
+def pybind_StreamNew(number: int, urgent: bool) -> int:
+    """StreamNew makes a stream on a GPU."""
+
+def pybind_StreamSet(stream: int, dst: int, value: int, nbytes: int) -> int:
+    """StreamSet lets a stream fill."""
+
+def pybind_StreamWait(stream: int, timeoutMS: int) -> bool:
+    """StreamWait waits for a stream and tells whether it is done."""
 
 def pybind_UnpackEngineDesc(addr: int, n: int) -> str:
     """UnpackEngineDesc decodes n bytes at addr, which the caller keeps alive, to JSON."""

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+import (
+	"errors"
+	"fmt"
+
+	"mori/core/device"
+)
+
+// errNoGPU says what to do where there is no GPU.
+const errNoGPU = "install NVIDIA's or AMD's driver, pass the GPUs into the container, or look at CUDA_VISIBLE_DEVICES and" +
+	" HIP_VISIBLE_DEVICES; python -m mori doctor shows what is here"
+
+// gpuAt is the device with a number: its place among all devices.
+func gpuAt(number int) (*device.Device, error) {
+	all, err := device.Devices()
+	if err != nil {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil, coded("E_UNSUPPORTED", fmt.Errorf("%w; %s", err, errNoGPU))
+		}
+		return nil, err
+	}
+	if number < 0 || number >= len(all) {
+		return nil, coded("E_ARG", fmt.Errorf("no GPU %d: there are %d, numbered from 0", number, len(all)))
+	}
+	return all[number], nil
+}
+
+// numberOf is what gpuAt finds d by, -1 for none.
+func numberOf(d *device.Device) int {
+	all, _ := device.Devices()
+	for i := range all {
+		if all[i] == d {
+			return i
+		}
+	}
+	return -1
+}
+
+// DeviceSetKernels says where the compiled kernels are.
+func DeviceSetKernels(folder string) (n int, err error) {
+	defer guard(&err)
+	device.SetKernelDir(folder)
+	return 0, nil
+}
+
+// DeviceList returns the GPUs that this process sees, and why there is none, as JSON.
+func DeviceList() (text string, err error) {
+	defer guard(&err)
+	infos, why := []device.Info{}, ""
+	all, err := device.Devices()
+	if err != nil {
+		why = err.Error()
+	}
+	for _, d := range all {
+		infos = append(infos, d.Info)
+	}
+	return toJSON(struct {
+		Devices []device.Info `json:"devices"`
+		Why     string        `json:"why"`
+	}{infos, why})
+}
+
+// DeviceMemInfo returns the bytes of a GPU that are free, and all, as JSON.
+func DeviceMemInfo(number int) (text string, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return "", err
+	}
+	free, total, err := d.MemInfo()
+	if err != nil {
+		return "", err
+	}
+	return toJSON([2]uint64{free, total})
+}
+
+// DeviceReach returns what a GPU can do to the memory of another, as JSON.
+func DeviceReach(number int, peer int) (text string, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return "", err
+	}
+	p, err := gpuAt(peer)
+	if err != nil {
+		return "", err
+	}
+	r, err := d.Reach(p)
+	if err != nil {
+		return "", err
+	}
+	return toJSON(r)
+}
+
+// DeviceLookup returns what the drivers know about an address, as JSON.
+func DeviceLookup(addr uint64) (text string, err error) {
+	defer guard(&err)
+	p, err := device.Lookup(addr)
+	if err != nil {
+		return "", err
+	}
+	return toJSON(struct {
+		Kind       string `json:"kind"`
+		Device     int    `json:"device"`
+		Base       uint64 `json:"base"`
+		Bytes      uint64 `json:"nbytes"`
+		DeviceAddr uint64 `json:"device_ptr"`
+		HostAddr   uint64 `json:"host_ptr"`
+	}{p.Kind.String(), numberOf(p.Device), p.Base, p.Bytes, p.DeviceAddr, p.HostAddr})
+}
+
+var (
+	deviceMemories = table[*device.Memory]{what: "GPU memory"}
+	hostMemories   = table[*device.HostMemory]{what: "pinned memory"}
+)
+
+// DeviceAlloc allocates memory on a GPU.
+func DeviceAlloc(number int, nbytes uint64) (id uint64, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return 0, err
+	}
+	m, err := d.Alloc(nbytes)
+	if err != nil {
+		return 0, err
+	}
+	return deviceMemories.add(m), nil
+}
+
+// DeviceAddr is where GPU memory begins.
+func DeviceAddr(memory uint64) (addr uint64, err error) {
+	defer guard(&err)
+	m, err := deviceMemories.get(memory)
+	if err != nil {
+		return 0, err
+	}
+	return m.Addr(), nil
+}
+
+// DeviceFree gives GPU memory back. A handle that is closed already is ignored.
+func DeviceFree(memory uint64) (n int, err error) {
+	defer guard(&err)
+	if m, ok := deviceMemories.remove(memory); ok {
+		return 1, m.Close()
+	}
+	return 0, nil
+}
+
+// HostAlloc allocates pinned host memory that all GPUs reach.
+func HostAlloc(number int, nbytes uint64) (id uint64, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return 0, err
+	}
+	m, err := d.AllocHost(nbytes)
+	if err != nil {
+		return 0, err
+	}
+	return hostMemories.add(m), nil
+}
+
+// HostAddr is where the host sees pinned memory.
+func HostAddr(memory uint64) (addr uint64, err error) {
+	defer guard(&err)
+	m, err := hostMemories.get(memory)
+	if err != nil {
+		return 0, err
+	}
+	return m.Addr(), nil
+}
+
+// HostDeviceAddr is where GPUs see pinned memory.
+func HostDeviceAddr(memory uint64) (addr uint64, err error) {
+	defer guard(&err)
+	m, err := hostMemories.get(memory)
+	if err != nil {
+		return 0, err
+	}
+	return m.DeviceAddr(), nil
+}
+
+// HostFree gives pinned memory back. A handle that is closed already is ignored.
+func HostFree(memory uint64) (n int, err error) {
+	defer guard(&err)
+	if m, ok := hostMemories.remove(memory); ok {
+		return 1, m.Close()
+	}
+	return 0, nil
+}

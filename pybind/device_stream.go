@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mori/core/device"
+)
+
+var (
+	streams = table[*device.Stream]{what: "stream"}
+	events  = table[*device.Event]{what: "event"}
+)
+
+// StreamNew makes a stream on a GPU.
+func StreamNew(number int, urgent bool) (id uint64, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return 0, err
+	}
+	priority := device.Normal
+	if urgent {
+		priority = device.Urgent
+	}
+	s, err := d.NewStream(priority)
+	if err != nil {
+		return 0, err
+	}
+	return streams.add(s), nil
+}
+
+// StreamBorrow takes a stream of others, 0 for the default stream.
+func StreamBorrow(number int, handle uint64) (id uint64, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return 0, err
+	}
+	return streams.add(d.BorrowStream(handle)), nil
+}
+
+// StreamHandle is the vendor's handle.
+func StreamHandle(stream uint64) (handle uint64, err error) {
+	defer guard(&err)
+	s, err := streams.get(stream)
+	if err != nil {
+		return 0, err
+	}
+	return s.Handle(), nil
+}
+
+// StreamCopy lets a stream copy.
+func StreamCopy(stream uint64, dst uint64, src uint64, nbytes uint64) (n int, err error) {
+	defer guard(&err)
+	s, err := streams.get(stream)
+	if err != nil {
+		return 0, err
+	}
+	return 0, s.Copy(dst, src, nbytes)
+}
+
+// StreamSet lets a stream fill.
+func StreamSet(stream uint64, dst uint64, value int, nbytes uint64) (n int, err error) {
+	defer guard(&err)
+	s, err := streams.get(stream)
+	if err != nil {
+		return 0, err
+	}
+	if value < 0 || value > 255 {
+		return 0, coded("E_ARG", fmt.Errorf("fill with %d: a byte is 0 to 255", value))
+	}
+	return 0, s.Set(dst, byte(value), nbytes)
+}
+
+// StreamAfter lets a stream wait for an event.
+func StreamAfter(stream uint64, event uint64) (n int, err error) {
+	defer guard(&err)
+	s, err := streams.get(stream)
+	if err != nil {
+		return 0, err
+	}
+	e, err := events.get(event)
+	if err != nil {
+		return 0, err
+	}
+	return 0, s.After(e)
+}
+
+// StreamWait waits for a stream and tells whether it is done.
+func StreamWait(stream uint64, timeoutMS int) (done bool, err error) {
+	defer guard(&err)
+	s, err := streams.get(stream)
+	if err != nil {
+		return false, err
+	}
+	return waited(timeoutMS, s.Wait)
+}
+
+// StreamClose gives a stream back, to its owner if it is borrowed. A handle that is closed already is ignored.
+func StreamClose(stream uint64) (n int, err error) {
+	defer guard(&err)
+	if s, ok := streams.remove(stream); ok {
+		return 1, s.Close()
+	}
+	return 0, nil
+}
+
+// EventNew makes an event on a GPU.
+func EventNew(number int, timing bool) (id uint64, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return 0, err
+	}
+	newEvent := d.NewEvent
+	if timing {
+		newEvent = d.NewTimer
+	}
+	e, err := newEvent()
+	if err != nil {
+		return 0, err
+	}
+	return events.add(e), nil
+}
+
+// EventBorrow takes an event of others.
+func EventBorrow(number int, handle uint64) (id uint64, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return 0, err
+	}
+	return events.add(d.BorrowEvent(handle)), nil
+}
+
+// EventHandle is the vendor's handle.
+func EventHandle(event uint64) (handle uint64, err error) {
+	defer guard(&err)
+	e, err := events.get(event)
+	if err != nil {
+		return 0, err
+	}
+	return e.Handle(), nil
+}
+
+// EventRecord lets an event happen when a stream has done what it was given.
+func EventRecord(event uint64, stream uint64) (n int, err error) {
+	defer guard(&err)
+	e, err := events.get(event)
+	if err != nil {
+		return 0, err
+	}
+	s, err := streams.get(stream)
+	if err != nil {
+		return 0, err
+	}
+	return 0, e.Record(s)
+}
+
+// EventWait waits for an event and tells whether it has happened.
+func EventWait(event uint64, timeoutMS int) (done bool, err error) {
+	defer guard(&err)
+	e, err := events.get(event)
+	if err != nil {
+		return false, err
+	}
+	return waited(timeoutMS, e.Wait)
+}
+
+// EventElapsed is the time between two events that have happened, in milliseconds.
+func EventElapsed(event uint64, earlier uint64) (ms float64, err error) {
+	defer guard(&err)
+	e, err := events.get(event)
+	if err != nil {
+		return 0, err
+	}
+	before, err := events.get(earlier)
+	if err != nil {
+		return 0, err
+	}
+	passed, err := e.Since(before)
+	return float64(passed) / float64(time.Millisecond), err
+}
+
+// EventClose gives an event back, to its owner if it is borrowed. A handle that is closed already is ignored.
+func EventClose(event uint64) (n int, err error) {
+	defer guard(&err)
+	if e, ok := events.remove(event); ok {
+		return 1, e.Close()
+	}
+	return 0, nil
+}
+
+// waited makes false of a wait that ended first.
+func waited(timeoutMS int, wait func(context.Context) error) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(timeoutMS)*time.Millisecond)
+	defer cancel()
+	if err := wait(ctx); !errors.Is(err, device.ErrTimeout) {
+		return err == nil, err
+	}
+	return false, nil
+}

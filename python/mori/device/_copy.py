@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Copies and fills, with a stream and without."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+from .. import _core
+from .._errors import InvalidArgumentError
+from ._info import lookup, uint64
+from ._owned import Owned
+from ._stream import Event, Stream, as_stream
+
+# A call into the driver is at most so long, as copies of host memory that is not pinned go on inside of it: Ctrl-C
+# comes between.
+_PIECE = 64 << 20
+
+_lock = threading.Lock()
+_workers: dict[int, Stream] = {}
+
+
+def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
+    """Copy ``nbytes`` bytes between addresses of any kind: of any GPU, pinned, or ordinary host memory.
+
+    Args:
+        dst: address, or something with ``ptr``: :class:`DeviceMemory`, :class:`HostMemory`.
+        src: the same; the ranges must not overlap.
+        nbytes: how many.
+        stream: do it on this stream, ours or one that has ``cuda_stream`` as torch's, and return before it is done,
+            unless ordinary host memory is among it. The memory must stay until it is. None: after what the default
+            streams of the GPUs of both were given before, and done on return.
+
+    Raises:
+        InvalidArgumentError: the range is not inside of one allocation of a GPU, or not an address.
+        BadStateError: something was closed.
+    """
+    to, at, count = _address(dst, "dst"), _address(src, "src"), uint64(nbytes, "nbytes")
+    if stream is not None:
+        on = as_stream(stream, 0)
+        if count:
+            _core.call("StreamCopy", on._handle(), to, at, count)
+        return
+    if count == 0:
+        return
+    known = [_inside(to, count, "dst"), _inside(at, count, "src")]
+    gpus = sorted({device for device in known if device >= 0})
+    if gpus:
+        move(gpus, to, at, count)
+    else:
+        ctypes.memmove(to, at, count)
+
+
+def move(gpus: list[int], dst: int, src: int, nbytes: int) -> None:
+    """Copy when the default streams of ``gpus`` have done what they were given, and wait for the copy."""
+    _settle(gpus)
+    stream = _worker(gpus[0])
+    with Event(gpus[0], timing=False) as event:
+        for at in range(0, nbytes, _PIECE):
+            _core.call("StreamCopy", stream._handle(), dst + at, src + at, min(_PIECE, nbytes - at))
+            event.record(stream)
+            event.wait()
+
+
+def fill(gpu: int, dst: int, value: int, nbytes: int) -> None:
+    """Fill when the default stream of ``gpu`` has done what it was given, and wait for it."""
+    _settle([gpu])
+    stream = _worker(gpu)
+    with Event(gpu, timing=False) as event:
+        _core.call("StreamSet", stream._handle(), dst, value, nbytes)
+        event.record(stream)
+        event.wait()
+
+
+def _settle(gpus: list[int]) -> None:
+    # The host waits, not our stream: copies of ordinary host memory would wait inside of the driver, deaf to Ctrl-C.
+    for gpu in gpus:
+        with Event(gpu, timing=False) as event:
+            event.record()
+            event.wait()
+
+
+def _worker(gpu: int) -> Stream:
+    """Return the stream that calls without one use. It stays for the life of the process."""
+    with _lock:
+        stream = _workers.get(gpu)
+        if stream is None:
+            stream = _workers[gpu] = Stream(gpu)
+        return stream
+
+
+def _address(place: Any, what: str) -> int:
+    if isinstance(place, Owned):
+        place._handle()
+    return uint64(getattr(place, "ptr", place), what)
+
+
+def _inside(ptr: int, nbytes: int, what: str) -> int:
+    """Return which GPU a range is of, -1 for none; its allocation must hold all of it."""
+    known = lookup(ptr)
+    end = known.base + known.nbytes
+    if ptr == 0 or (known.base and ptr + nbytes > end):
+        room = f"the allocation there ends after {end - ptr} bytes" if ptr else "it is no address"
+        raise InvalidArgumentError(f"copy {nbytes} bytes, {what} {ptr:#x}: {room}")
+    return known.device

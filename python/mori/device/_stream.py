@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""Streams and events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _core
+from .._errors import InvalidArgumentError
+from ._info import device_number, uint64
+from ._owned import Owned
+
+
+class Stream(Owned):
+    """Work for a GPU that is done in the order in which it was given, beside other streams.
+
+    It does not wait for the default stream. torch takes it as ``torch.cuda.ExternalStream(stream.cuda_stream)``.
+
+    Args:
+        device: which GPU.
+        urgent: goes before other streams where both could go on.
+
+    Attributes:
+        device: which GPU.
+        cuda_stream: the driver's handle, a ``cudaStream_t`` or ``hipStream_t``, as torch calls it.
+
+    Raises:
+        InvalidArgumentError: there is no GPU with that number.
+        UnsupportedError: there is no GPU.
+    """
+
+    def __init__(self, device: int = 0, *, urgent: bool = False) -> None:
+        self._adopt(_core.call("StreamNew", device_number(device), bool(urgent)), device)
+
+    @classmethod
+    def borrow(cls, stream: Any, device: int | None = None) -> Stream:
+        """Return a Stream for one of others, which stays theirs and must outlive its use.
+
+        Args:
+            stream: what has ``cuda_stream``, as torch's and ours, or the driver's handle; 0 is the default stream.
+            device: which GPU; None means the stream's own, or 0.
+        """
+        borrowed = cls.__new__(cls)
+        handle = getattr(stream, "cuda_stream", stream)
+        number = device_number(_device_of(stream) if device is None else device)
+        borrowed._adopt(_core.call("StreamBorrow", number, uint64(handle, "stream")), number)
+        return borrowed
+
+    def _adopt(self, handle: int, device: int) -> None:
+        super().__init__(handle, "StreamClose")
+        self.device = device
+        self.cuda_stream: int = _core.call("StreamHandle", handle)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until all that it was given is done.
+
+        Args:
+            timeout: seconds; None waits without limit.
+
+        Raises:
+            MoriTimeoutError: it is not done by then, and goes on.
+            MoriError: work that it was given failed.
+        """
+        self._wait("StreamWait", timeout, f"wait for {self!r}")
+
+    def done(self) -> bool:
+        """Tell whether all that it was given is done."""
+        done: bool = _core.call("StreamWait", self._handle(), 0)
+        return done
+
+    def wait_event(self, event: Any) -> None:
+        """Let what it is given from now on wait for an event. The host goes on.
+
+        Args:
+            event: ours, or what has ``cuda_event`` as torch's; of any GPU.
+        """
+        _core.call("StreamAfter", self._handle(), as_event(event, self.device)._handle())
+
+    def record_event(self) -> Event:
+        """Return a new event that happens when all that it was given so far is done."""
+        event = Event(self.device)
+        event.record(self)
+        return event
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.cuda_stream:#x} on GPU {self.device}{', closed' if self.closed else ''}>"
+
+
+class Event(Owned):
+    """Something that happens when a stream has done what it was given.
+
+    Args:
+        device: which GPU.
+        timing: it knows when it happened. Without that it costs less.
+
+    Attributes:
+        device: which GPU.
+        cuda_event: the driver's handle, a ``cudaEvent_t`` or ``hipEvent_t``, as torch calls it.
+
+    Raises:
+        InvalidArgumentError: there is no GPU with that number.
+        UnsupportedError: there is no GPU.
+    """
+
+    def __init__(self, device: int = 0, *, timing: bool = True) -> None:
+        self._adopt(_core.call("EventNew", device_number(device), bool(timing)), device)
+
+    @classmethod
+    def borrow(cls, event: Any, device: int | None = None) -> Event:
+        """Return an Event for one of others, which stays theirs and must outlive its use.
+
+        Args:
+            event: what has ``cuda_event``, as torch's and ours, or the driver's handle. torch makes it when it records.
+            device: which GPU; None means the event's own, or 0.
+
+        Raises:
+            InvalidArgumentError: it has no handle yet.
+        """
+        handle = uint64(getattr(event, "cuda_event", event), "event")
+        if handle == 0:
+            raise InvalidArgumentError(f"{event!r} was never recorded, so the driver has no event for it")
+        borrowed = cls.__new__(cls)
+        number = device_number(_device_of(event) if device is None else device)
+        borrowed._adopt(_core.call("EventBorrow", number, handle), number)
+        return borrowed
+
+    def _adopt(self, handle: int, device: int) -> None:
+        super().__init__(handle, "EventClose")
+        self.device = device
+        self.cuda_event: int = _core.call("EventHandle", handle)
+
+    def record(self, stream: Any = None) -> None:
+        """Let it happen when a stream of the same GPU has done what it was given so far.
+
+        An earlier record is forgotten.
+
+        Args:
+            stream: ours, or what has ``cuda_stream`` as torch's; None is the default stream.
+        """
+        with_stream = as_stream(stream, self.device)
+        if with_stream.device != self.device:
+            raise InvalidArgumentError(f"an event of GPU {self.device} cannot be recorded on GPU {with_stream.device}")
+        _core.call("EventRecord", self._handle(), with_stream._handle())
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it has happened since it was last recorded; one that never was has.
+
+        Args:
+            timeout: seconds; None waits without limit.
+
+        Raises:
+            MoriTimeoutError: it has not happened by then.
+            MoriError: work before it failed.
+        """
+        self._wait("EventWait", timeout, f"wait for {self!r}")
+
+    def done(self) -> bool:
+        """Tell whether it has happened since it was last recorded; one that never was has."""
+        done: bool = _core.call("EventWait", self._handle(), 0)
+        return done
+
+    def elapsed_ms(self, start: Event) -> float:
+        """Return the milliseconds from ``start`` to this event, both of which have happened and know when.
+
+        Raises:
+            InvalidArgumentError: one was made with ``timing=False``, or was never recorded.
+        """
+        passed: float = _core.call("EventElapsed", self._handle(), start._handle())
+        return passed
+
+    def __repr__(self) -> str:
+        return f"<Event {self.cuda_event:#x} on GPU {self.device}{', closed' if self.closed else ''}>"
+
+
+def as_stream(stream: Any, device: int) -> Stream:
+    """Return what stands for a stream as a Stream; None is the default stream of ``device``."""
+    if isinstance(stream, Stream):
+        return stream
+    if stream is None:
+        return Stream.borrow(0, device)
+    if not hasattr(stream, "cuda_stream"):
+        raise TypeError(f"stream must be a Stream, or have cuda_stream as torch's have, got {stream!r}")
+    return Stream.borrow(stream)
+
+
+def as_event(event: Any, device: int) -> Event:
+    """Return what stands for an event as an Event."""
+    if isinstance(event, Event):
+        return event
+    if not hasattr(event, "cuda_event"):
+        raise TypeError(f"event must be an Event, or have cuda_event as torch's have, got {event!r}")
+    return Event.borrow(event, _device_of(event, device))
+
+
+def _device_of(thing: Any, otherwise: int = 0) -> int:
+    """Return the number of the GPU of torch's stream or event, whose device is an object with an index."""
+    device = getattr(thing, "device", None)
+    index = getattr(device, "index", device)
+    return index if isinstance(index, int) else otherwise
