@@ -8,7 +8,7 @@ call looks for the drivers, and the first that works on a GPU makes its context,
     from mori import device
 
     for gpu in device.devices():
-        print(gpu.name, gpu.nbytes >> 30, "GiB")
+        print(gpu.name, gpu.bytes >> 30, "GiB")
 
     with device.DeviceMemory(1 << 20) as memory, device.Stream() as stream:
         memory.write(b"hello")

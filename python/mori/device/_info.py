@@ -25,7 +25,7 @@ class DeviceInfo:
         bus_id: on PCI, in lower case, as the folders of ``/sys/bus/pci/devices`` are called.
         arch: what code for it is compiled for: ``"sm_90"``, ``"gfx942"``.
         capability: CUDA's compute capability, ``(9, 0)``, or the two numbers that HIP gives.
-        nbytes: its memory.
+        bytes: of memory.
         units: multiprocessors (compute units).
         warp: threads that run in step: 32 or 64.
         driver: the driver's version, as the vendor numbers it: 12080 is CUDA 12.8.
@@ -47,7 +47,7 @@ class DeviceInfo:
     bus_id: str
     arch: str
     capability: tuple[int, int]
-    nbytes: int
+    bytes: int
     units: int
     warp: int
     driver: int
@@ -162,5 +162,5 @@ def _listing() -> dict[str, Any]:
 
 
 def _info(number: int, told: dict[str, Any]) -> DeviceInfo:
-    told = {**told, "device": number, "nbytes": told["bytes"], "capability": tuple(told["capability"])}
+    told = {**told, "device": number, "capability": tuple(told["capability"])}
     return DeviceInfo(**{field.name: told[field.name] for field in dataclasses.fields(DeviceInfo)})
