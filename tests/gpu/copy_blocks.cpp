@@ -317,7 +317,7 @@ int main(int argc, char** argv) {
     require(argc == 3, "usage: copy_blocks PTX check|small|bench");
     const std::string mode = argv[2];
     CHECK(cuInit(0));
-    const Gpu first(0), second(1);
+    const Gpu first(0), second(secondGpu());
     first.reach(second);
     second.reach(first);
     Copier push(first, argv[1]), pull(second, argv[1]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the GPU tests share: two GPUs of one host through NVIDIA's driver API, as the library itself uses it.
+// What the GPU tests share: two GPUs of one host through NVIDIA's driver API, as the library itself uses it. Where there is
+// one GPU, it plays both.
 #pragma once
 
 #include <cuda.h>
@@ -48,6 +49,9 @@ public:
     void use() const { CHECK(cuCtxSetCurrent(context_)); }
 
     void reach(const Gpu& peer) const {
+        if (peer.device_ == device_) {
+            return;
+        }
         use();
         CHECK(cuCtxEnablePeerAccess(peer.context_, 0));
     }
@@ -69,6 +73,15 @@ private:
     CUdevice device_ = 0;
     CUcontext context_ = nullptr;
 };
+
+/// The second of two GPUs, or the only one.
+inline int secondGpu() {
+    int count = 0;
+    CHECK(cuDeviceGetCount(&count));
+    require(count > 0, "there is a GPU");
+    printf("on %s\n", count > 1 ? "two GPUs" : "one GPU, which plays both");
+    return count > 1 ? 1 : 0;
+}
 
 /// Host memory that GPUs see at the same address.
 template <class T>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Symmetric memory on the device: two GPUs are two PEs.
 //
-//     shmem PTX BARRIER_PTX     of shmem.cu, and of the barrier that is put on a stream
+//     shmem PTX BARRIER_PTX check     PTX of shmem.cu, and of the barrier that is put on a stream
+//     shmem PTX BARRIER_PTX small     the same in few rounds, for compute-sanitizer
+//     shmem PTX BARRIER_PTX bench     the time of a put with its signal, and of barriers
 #include <cstring>
 
 #include "driver.hpp"
@@ -78,12 +80,11 @@ double play(const Pe& one, const Pe& two, CUmodule modules[2], const char* kerne
     return double(one.result->nanoseconds) / double(rounds);
 }
 
-void barrierOnStream(const Pe& one, const Pe& two, CUmodule modules[2]) {
-    constexpr int kRounds = 1000;
+void barrierOnStream(const Pe& one, const Pe& two, CUmodule modules[2], int rounds) {
     clear(one);
     clear(two);
     Timer timer(one.gpu);
-    for (int round = -100; round < kRounds; round++) {
+    for (int round = -rounds / 10; round < rounds; round++) {
         for (const Pe* pe : {&one, &two}) {
             pe->gpu.use();
             if (round == 0 && pe == &one) {
@@ -96,7 +97,7 @@ void barrierOnStream(const Pe& one, const Pe& two, CUmodule modules[2]) {
     }
     one.gpu.use();
     timer.end(one.gpu.stream);
-    printf("barrier on stream,%.2f us\n", timer.milliseconds() * 1000 / kRounds);
+    printf("barrier on stream,%.2f us\n", timer.milliseconds() * 1000 / rounds);
     two.gpu.use();
     CHECK(cuStreamSynchronize(two.gpu.stream));
 }
@@ -104,9 +105,10 @@ void barrierOnStream(const Pe& one, const Pe& two, CUmodule modules[2]) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    require(argc == 3, "usage: shmem PTX BARRIER_PTX");
+    const std::string what = argc == 4 ? argv[3] : "";
+    require(what == "check" || what == "small" || what == "bench", "usage: shmem PTX BARRIER_PTX check|small|bench");
     CHECK(cuInit(0));
-    const Gpu first(0), second(1);
+    const Gpu first(0), second(secondGpu());
     first.reach(second);
     second.reach(first);
     const Pe one = makePe(first, 0), two = makePe(second, 1);
@@ -119,10 +121,12 @@ int main(int argc, char** argv) {
         fillIn(*pe, user[pe->rank]);
         fillIn(*pe, barrier[pe->rank]);
     }
-    play(one, two, user, "ring", 256, 300);
-    printf("ring: 300 messages of 0 to 60000 bytes right\n");
-    printf("put of 8 bytes with signal,%.0f ns one way\n", play(one, two, user, "put_signal", 1, 20000) / 2);
-    printf("barrier in a kernel,%.0f ns\n", play(one, two, user, "barriers", 1, 20000));
-    barrierOnStream(one, two, barrier);
+    const uint64_t messages = what == "small" ? 12 : 300;
+    play(one, two, user, "ring", 256, messages);
+    printf("ring: %llu messages of 0 to 60000 bytes right\n", (unsigned long long)messages);
+    const uint64_t rounds = what == "small" ? 20 : what == "check" ? 2000 : 20000;
+    printf("put of 8 bytes with signal,%.0f ns one way\n", play(one, two, user, "put_signal", 1, rounds) / 2);
+    printf("barrier in a kernel,%.0f ns\n", play(one, two, user, "barriers", 1, rounds));
+    barrierOnStream(one, two, barrier, int(rounds / 20));
     return 0;
 }

@@ -61,7 +61,7 @@ void play(const Player& one, const Player& two, const char* kernel) {
 int main(int argc, char** argv) {
     require(argc == 2, "usage: signal PTX");
     CHECK(cuInit(0));
-    const Gpu first(0), second(1);
+    const Gpu first(0), second(secondGpu());
     first.reach(second);
     second.reach(first);
     first.use();

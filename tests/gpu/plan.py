@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""What tests/gpu/run runs, in which order, and for how long at most."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+
+from steps import Step
+
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLE = ROOT / "build" / "gpu"
+KERNELS = ROOT / "python" / "mori" / "_kernels"
+GROUPS = ("cpp", "go", "python", "examples", "sanitizer", "bench")
+
+# Nothing is emulated, and what needs a GPU may not skip. A test that needs more GPUs than there are fails too.
+REAL = {"MORI_REQUIRE": "gpu"}
+# Python of this machine, on this tree.
+PYTHON = {**REAL, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests' / 'gpu'}", "PYTHONUNBUFFERED": "1"}
+CXX = ["-std=c++17", "-O2", "-Inative/include", "-Itests/gpu"]
+
+PROGRAMS = ("copy_blocks", "signal", "shmem")
+USER_KERNELS = ("signal", "shmem")
+
+
+def step(name: str, limit: float, *command: str | Path, **more: object) -> Step:
+    """A step in the root of the tree."""
+    more.setdefault("cwd", ROOT)
+    return Step(name, limit, [str(word) for word in command], **more)  # type: ignore[arg-type]
+
+
+def stages(chosen: list[str], scratch: Path) -> list[list[list[Step]]]:
+    """Each stage is lanes of steps; a stage begins when the one before has ended."""
+    lanes = {"cpp": checks(scratch), "go": go_tests(), "python": python_tests(), "examples": examples(scratch),
+             "sanitizer": sanitizers(scratch)}
+    beside = [lanes[group] for group in GROUPS if group in chosen and group in lanes]
+    return [builds(chosen, scratch), beside, [benchmarks(scratch)] if "bench" in chosen else []]
+
+
+# ---- builds ----
+
+
+def cuda() -> Path:
+    """The toolkit's folder."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    return Path(nvcc).resolve().parent.parent
+
+
+def first(pattern: str, otherwise: str) -> str:
+    """The folder of a file of the toolkit."""
+    return str(next((path.parent for path in sorted(cuda().glob(pattern))), otherwise))
+
+
+def builds(chosen: list[str], scratch: Path) -> list[list[Step]]:
+    """What the chosen groups run."""
+    lanes = [[step("machine", 60, "sh", "-c", "nvidia-smi; nvidia-smi topo -m; ldd --version | head -n 1")]]
+    if {"python", "examples", "bench"} & set(chosen):
+        load = "import mori.io as io, mori.shmem; io.IOEngine('probe', io.IOEngineConfig('127.0.0.1', 0)).close()"
+        lanes.append([
+            step("extension", 60, "sh", "-c", 'cp build/gpu/ext/*.so python/mori/_native/ && exec "$@"', "sh",
+                 sys.executable, "-c", load, env=PYTHON),
+            step("doctor", 60, sys.executable, "-m", "mori", "doctor", env=PYTHON, needs=("extension",)),
+        ])
+    if {"cpp", "sanitizer", "bench"} & set(chosen):
+        lanes += [[compile_host(f"build-{name}", f"tests/gpu/{name}.cpp", scratch / name)] for name in PROGRAMS]
+        for name in USER_KERNELS:
+            lanes.append([compile_ptx(f"build-{name}-kernels", f"tests/gpu/{name}.cu", scratch / f"{name}.ptx")])
+    if "cpp" in chosen:
+        lanes.append([step("build-copy-nvcc", 120, cuda() / "bin" / "nvcc", *CXX, "-x", "cu", "-arch=sm_90", "-cubin",
+                           "-Xptxas", "-v", "-o", scratch / "copy.cubin", "native/kernels/io/copy_blocks.cpp")])
+    return lanes
+
+
+def compile_host(name: str, source: str, program: Path) -> Step:
+    """A program over the driver's API."""
+    headers = first("**/include/cuda.h", "/usr/include")
+    stubs = first("**/stubs/libcuda.so", "/usr/lib")
+    return step(name, 120, "g++", *CXX, "-isystem", headers, "-o", program, source, f"-L{stubs}", "-lcuda")
+
+
+def compile_ptx(name: str, source: str, ptx: Path) -> Step:
+    """A user's kernels, by NVIDIA's compiler."""
+    return step(name, 120, cuda() / "bin" / "nvcc", *CXX, "-arch=compute_90", "-ptx", "-o", ptx, source)
+
+
+# ---- checks ----
+
+
+def checks(scratch: Path) -> list[Step]:
+    """The kernels by themselves."""
+    copier = scratch / "copy_blocks"
+    return [
+        step("copy-sm_90", 150, copier, KERNELS / "io_copy_blocks.sm_90.ptx", "check", needs=("build-copy_blocks",)),
+        step("copy-sm_80", 150, copier, KERNELS / "io_copy_blocks.sm_80.ptx", "check", needs=("build-copy_blocks",)),
+        signalling("signal-check", scratch),
+        symmetric("shmem-check", scratch, "check"),
+    ]
+
+
+def signalling(name: str, scratch: Path) -> Step:
+    return step(name, 60, scratch / "signal", scratch / "signal.ptx", needs=("build-signal", "build-signal-kernels"))
+
+
+def symmetric(name: str, scratch: Path, what: str, *before: str) -> Step:
+    return step(name, 150, *before, scratch / "shmem", scratch / "shmem.ptx", KERNELS / "shmem_barrier.sm_90.ptx", what,
+                needs=("build-shmem", "build-shmem-kernels"))
+
+
+def go_tests() -> list[Step]:
+    """The test programs of make gpu-bundle, each in its package's folder, where its test data is."""
+    programs = sorted((BUNDLE / "bin").glob("*.test"))
+    if not programs:
+        return [step("go", 5, "sh", "-c", "echo no build/gpu/bin: run make gpu-bundle where Go is; false")]
+    return [
+        Step(f"go-{program.stem.replace('.', '-')}", 200, [str(program), "-test.v", "-test.timeout=190s"],
+             ROOT / program.stem.replace(".", "/"), REAL)
+        for program in programs
+    ]
+
+
+def python_tests() -> list[Step]:
+    """The Python tests that use a GPU."""
+    beside = ["-n", "6", "--dist", "loadfile"] if importlib.util.find_spec("xdist") else []
+    return [step("pytest", 300, sys.executable, "-m", "pytest", "-q", "-p", "only_gpu", "-p", "no:cacheprovider",
+                 *beside, "tests/python", env=PYTHON, needs=("extension",))]
+
+
+def examples(scratch: Path) -> list[Step]:
+    """The examples, as their heads say."""
+    return []
+
+
+def sanitizers(scratch: Path) -> list[Step]:
+    """NVIDIA's own, on small cases."""
+    copier, ptx = scratch / "copy_blocks", KERNELS / "io_copy_blocks.sm_90.ptx"
+    found = []
+    for tool in ("memcheck", "racecheck"):
+        watch = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
+        found.append(step(f"{tool}-copy", 200, *watch, copier, ptx, "small", needs=("build-copy_blocks",)))
+        found.append(symmetric(f"{tool}-shmem", scratch, "small", *watch))
+    return found
+
+
+# ---- benchmarks ----
+
+
+def benchmarks(scratch: Path) -> list[Step]:
+    """Alone on the machine, the end's figures first."""
+    found = []
+    for what in ("io", "shmem"):
+        command = [sys.executable, "-m", "mori", "bench", what, "--device", "gpu", "--json"]
+        found.append(step(f"bench-{what}", 150, *command, env=PYTHON, needs=("extension",), rows=True))
+    found += [symmetric("bench-device-shmem", scratch, "bench"), signalling("bench-signal", scratch)]
+    flags = ["-test.run=^$", "-test.bench=GPU|Device|Stag", "-test.benchtime=300ms", "-test.timeout=85s"]
+    for program in sorted((BUNDLE / "bin").glob("*.test")):
+        if program.stem.startswith(("core.", "shmem")):
+            name = f"bench-go-{program.stem.replace('.', '-')}"
+            found.append(Step(name, 90, [str(program), *flags], ROOT / program.stem.replace(".", "/"), REAL))
+    found.append(step("bench-copy", 200, scratch / "copy_blocks", KERNELS / "io_copy_blocks.sm_90.ptx", "bench",
+                      needs=("build-copy_blocks",)))
+    return found

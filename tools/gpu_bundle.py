@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Build what tests/gpu/run needs besides this tree, for a machine that has GPUs and no Go: into build/gpu.
+
+    python tools/gpu_bundle.py [--python python3.12] [--dest build/gpu]
+
+    ext/_moricore.*.so     the extension, for the Python of that machine
+    bin/core.device.test   the test program of each Go package whose tests use a GPU, named by its folder
+
+Copy the tree with build/gpu in it, and run tests/gpu/run there. That machine's C library must be as new as the one here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTED = ("core", "native", "io", "shmem", "ep")
+# Packages whose tests have other ways to a GPU than the one that is looked for.
+ALSO = {"core/device", "native/gpu"}
+MOST_MIB = 50
+
+
+def run(*command: str | Path, env: dict[str, str] | None = None) -> str:
+    """Run a command in the tree and return what it printed; if it does not end well, show that and end this program."""
+    words = [str(word) for word in command]
+    done = subprocess.run(
+        words, cwd=ROOT, env={**os.environ, **(env or {})}, text=True, capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        sys.exit(f"gpu_bundle: exit status {done.returncode} from {' '.join(words)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def interpreter(name: str, work: Path) -> Path:
+    """Return a Python like the one named, in an environment with what building the extension needs."""
+    env = {"PYTHON": name}
+    if shutil.which("pyenv"):  # which shows the versions that were chosen, unless it is told of all
+        env["PYENV_VERSION"] = ":".join(run("pyenv", "versions", "--bare").split())
+    base = run("tools/find-python", env=env).strip()
+    python = work / "bin" / "python"
+    if not python.exists():
+        run(base, "-m", "venv", work)
+        pins = (ROOT / "requirements-dev.txt").read_text()
+        pinned = re.findall(r"^(?:pybindgen|setuptools)==\S+", pins, re.MULTILINE)
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pinned)
+    return python
+
+
+def packages() -> list[str]:
+    """Return the folders of the Go packages whose tests use a GPU."""
+    found = set(ALSO)
+    for top in TESTED:
+        for path in (ROOT / top).rglob("*_test.go"):
+            if '"mori/native/gpu/gputest"' in path.read_text():
+                found.add(path.parent.relative_to(ROOT).as_posix())
+    return sorted(found)
+
+
+def build_tests(dest: Path) -> None:
+    """Compile the test programs, without the symbols that only a debugger reads."""
+    shutil.rmtree(dest, ignore_errors=True)
+    dest.mkdir(parents=True)
+    for package in packages():
+        program = dest / f"{package.replace('/', '.')}.test"
+        run("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", program, f"./{package}")
+        print(f"  {program.stat().st_size / 2**20:5.1f} MiB {program.relative_to(ROOT)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--python", default="python3.12", help="of that machine's version (default: %(default)s)")
+    parser.add_argument("--dest", type=Path, default=ROOT / "build" / "gpu")
+    args = parser.parse_args()
+    dest = args.dest.resolve()
+    python = interpreter(args.python, ROOT / "build" / f"venv-{Path(args.python).name}")
+    shutil.rmtree(dest / "ext", ignore_errors=True)
+    print(run(python, "tools/build_ext.py", "--dest", dest / "ext"), end="", flush=True)
+    build_tests(dest / "bin")
+    mib = sum(path.stat().st_size for path in dest.rglob("*") if path.is_file()) / 2**20
+    print(f"{dest.relative_to(ROOT)}: {mib:.0f} MiB")
+    if mib > MOST_MIB:
+        sys.exit(f"gpu_bundle: more than {MOST_MIB} MiB is too much to carry")
+
+
+if __name__ == "__main__":
+    main()
