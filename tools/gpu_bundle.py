@@ -7,7 +7,7 @@
     ext/_moricore.*.so     the extension, for the Python of that machine
     bin/core.device.test   the test program of each Go package whose tests use a GPU, named by its folder
 
-Copy the tree with build/gpu in it, and run tests/gpu/run there. That machine's C library must be as new as the one here.
+Copy the tree with build/gpu in it, and run tests/gpu/run there. Its C library must be as new as the one here.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def test_a_program_that_is_not_there_is_told(steps: ModuleType) -> None:
 
 
 def test_the_tail_leaves_out_what_is_well(steps: ModuleType) -> None:
-    output = "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/b\n--- FAIL: TestB\n    b_test.go: why\nFAIL\n"
+    output = "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/b\n--- FAIL: TestB\n    b.go: why\nFAIL\n"
     done = steps.Done(steps.Step("go", 1, [], ROOT), "exit status 1", 0, output)
-    assert done.tail() == "--- FAIL: TestB\n    b_test.go: why\nFAIL"
+    assert done.tail() == "--- FAIL: TestB\n    b.go: why\nFAIL"
 
 
 def test_run_refuses_a_group_that_is_not() -> None:
