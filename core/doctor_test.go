@@ -3,11 +3,9 @@
 package core
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
-	"mori/core/fabric"
 	"mori/core/topology"
 )
 
@@ -39,23 +37,6 @@ func TestDoctorGPUs(t *testing.T) {
 		if g.Name == "" || g.BusID == "" || g.MiB == 0 {
 			t.Errorf("%+v", g)
 		}
-	}
-}
-
-func TestTransports(t *testing.T) {
-	for backend, want := range map[string]string{"RDMA": "shm,tcp", "TCP": "tcp"} {
-		names, missing, err := Transports(backend)
-		if err != nil || strings.Join(names, ",") != want || (backend == "RDMA") != (len(missing) > 0) {
-			t.Errorf("%s: %v, %v, %v", backend, names, missing, err)
-		}
-	}
-	for _, backend := range []string{"XGMI", "FABRIC"} {
-		if _, _, err := Transports(backend); !errors.Is(err, fabric.ErrNotSupported) || !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v", backend, err)
-		}
-	}
-	if _, _, err := Transports("pigeon"); !errors.Is(err, fabric.ErrInvalid) {
-		t.Errorf("pigeon: %v", err)
 	}
 }
 

@@ -41,18 +41,26 @@ func Registry(o Options) (*fabric.Registry, error) {
 	return r, nil
 }
 
-// Transports names the providers of a backend in order of preference, and says what better ones are missing here and why.
-// A backend that nothing can serve is an error that wraps fabric.ErrNotSupported.
-func Transports(backend string) (names, missing []string, err error) {
+// A Family is the providers of a backend, in order of preference.
+type Family struct {
+	Host    []string // for pairs of host memory
+	GPU     []string // for pairs with GPU memory at one end or both
+	Missing []string // what better ones are missing here for either, and why
+}
+
+// Transports is the family of a backend. A backend that nothing can serve is an error that wraps fabric.ErrNotSupported.
+func Transports(backend string) (Family, error) {
 	switch backend {
 	case "RDMA":
-		return []string{"shm", "tcp"}, []string{noRDMA(topology.Scan(os.DirFS("/")))}, nil
+		return Family{Host: []string{"shm", "tcp"}, GPU: []string{"p2p", "shm", "tcp"}, Missing: []string{noRDMA(topology.Scan(os.DirFS("/")))}}, nil
 	case "TCP":
-		return []string{"tcp"}, nil, nil
-	case "XGMI", "FABRIC":
-		return nil, nil, fmt.Errorf("%s moves GPU memory, and %s: %w", backend, noGPU(topology.Scan(os.DirFS("/"))), fabric.ErrNotSupported)
+		return Family{Host: []string{"tcp"}, GPU: []string{"tcp"}}, nil
+	case "XGMI":
+		return Family{GPU: []string{"p2p"}}, nil
+	case "FABRIC":
+		return Family{}, fmt.Errorf("FABRIC moves GPU memory over a fabric between hosts (NVLink across nodes, UALink), which no provider of this build does: %w", fabric.ErrNotSupported)
 	}
-	return nil, nil, fmt.Errorf("no backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
+	return Family{}, fmt.Errorf("no backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
 }
 
 // noRDMA says why no RDMA device is used.
@@ -79,7 +87,7 @@ func noGPU(h *topology.Host) string {
 
 // Unfit says why a transport cannot reach a peer, "" if it may.
 func Unfit(name string, sameNode bool) string {
-	if name == "shm" && !sameNode {
+	if (name == "shm" || name == "p2p") && !sameNode {
 		return "the peer is on another host (node ids differ)"
 	}
 	return ""

@@ -7,28 +7,52 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"mori/core"
 	"mori/core/config"
+	"mori/core/device"
 )
 
 // A backend is a family of transports that the user has asked for.
 type backend struct {
-	kind       BackendType
-	config     *BackendConfig
-	transports []*transport // in order of preference
-	notes      []string     // what is missing and why
-	removed    atomic.Bool
+	kind    BackendType
+	config  *BackendConfig
+	host    *route   // for pairs of host memory; nil: it does not serve them
+	gpu     *route   // for pairs with GPU memory at one end or both; the same as host where both have the same transports
+	notes   []string // what is missing and why
+	removed atomic.Bool
 }
 
-func (b *backend) names() []string {
-	out := make([]string, 0, len(b.transports))
-	for _, tr := range b.transports {
-		out = append(out, tr.name)
+// routes are those of b, each once.
+func (b *backend) routes() []*route {
+	switch {
+	case b.host == nil:
+		return []*route{b.gpu}
+	case b.host == b.gpu:
+		return []*route{b.host}
 	}
-	return out
+	return []*route{b.host, b.gpu}
+}
+
+// outcome is how the end of a transfer over b is told: what goes wrong between GPUs has words and a code of its own, and success has no text.
+func (b *backend) outcome(err error, text string) (StatusCode, string) {
+	code := CodeSuccess
+	if err != nil {
+		code = codeOf(err)
+	}
+	switch {
+	case b.kind != BackendXGMI:
+		return code, text
+	case err == nil:
+		return code, ""
+	case code == CodeErrRDMAOp:
+		code = CodeErrGPUOp
+	}
+	return code, "XGMI: " + text
 }
 
 // CreateBackend opens a family of transports; nil means the default config. A backend that exists already is left
@@ -50,6 +74,16 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 		e.log.Warn("backend exists already", "backend", kind)
 		return nil
 	}
+	if kind == BackendRDMA {
+		if done, err := e.autoXGMI(cfg); done || err != nil {
+			return err
+		}
+	}
+	return e.addBackend(kind, cfg)
+}
+
+// addBackend needs e.mu held.
+func (e *Engine) addBackend(kind BackendType, cfg *BackendConfig) error {
 	b, err := e.openBackend(kind, cfg)
 	if err != nil {
 		return fmt.Errorf("create backend %v: %w", kind, err)
@@ -57,52 +91,81 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 	e.backends[kind] = b
 	e.startTick()
 	process.join(e)
-	e.log.Info("backend created", "backend", kind, "transports", b.names(), "notes", b.notes)
+	for _, r := range b.routes() {
+		e.log.Info("backend created", "backend", kind, "memory", r.memory(), "transports", r.names(), "notes", r.notes)
+	}
 	return nil
+}
+
+// autoXGMI creates an XGMI backend beside an RDMA backend where the environment asks for that, and in its place where only NICs would do and
+// there is none: then done is true, and the engine has the port of one that other hosts cannot reach. It needs e.mu held.
+func (e *Engine) autoXGMI(cfg *BackendConfig) (done bool, err error) {
+	wanted := strings.HasPrefix(config.Get(config.DisableAutoXGMI), "0")
+	f, err := core.Transports(BackendRDMA.String())
+	if err != nil {
+		return false, fmt.Errorf("create backend %v: %w", BackendRDMA, err)
+	}
+	strict := len(f.Missing) > 0 && config.Flag(config.RequireRDMA, false)
+	if strict && !wanted {
+		return false, fmt.Errorf("create backend %v: %s is set and %s; %s=0 lets GPUs of one host do without: %w", BackendRDMA, config.RequireRDMA, f.Missing[0],
+			config.DisableAutoXGMI, ErrUnsupported)
+	}
+	if !wanted {
+		return false, nil
+	}
+	if e.backends[BackendXGMI] == nil {
+		err = e.addBackend(BackendXGMI, cfg.forXGMI())
+	}
+	switch {
+	case strict && err != nil:
+		return false, fmt.Errorf("create backend %v: %s is set and %s: %w", BackendRDMA, config.RequireRDMA, f.Missing[0], err)
+	case strict:
+		e.config.Port = portNone
+		return true, nil
+	case err != nil:
+		e.log.Info("no XGMI backend beside RDMA", "reason", err)
+	}
+	return false, nil
 }
 
 // openBackend needs e.mu held.
 func (e *Engine) openBackend(kind BackendType, cfg *BackendConfig) (*backend, error) {
-	b := &backend{kind: kind, config: cfg}
-	names, missing, err := core.Transports(kind.String())
+	f, err := core.Transports(kind.String())
 	if err != nil {
 		return nil, err
 	}
-	b.notes = missing
-	if kind == BackendRDMA && len(missing) > 0 && config.Flag(config.RequireRDMA, false) {
-		return nil, fmt.Errorf("%s is set and %s: %w", config.RequireRDMA, missing[0], ErrUnsupported)
-	}
-	if e.config.Port == portNone {
+	if kind == BackendXGMI {
+		cfg = cfg.forXGMI()
+		if _, err := device.Devices(); err != nil {
+			return nil, fmt.Errorf("it moves GPU memory: %w", err)
+		}
+	} else if e.config.Port == portNone {
 		return nil, fmt.Errorf("port %d means an engine that peers cannot reach: %w", portNone, ErrInvalid)
 	}
-	if err := e.startControl(); err != nil {
+	b := &backend{kind: kind, config: cfg, notes: f.Missing}
+	if err := e.startControl(kind == BackendXGMI); err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		tr, err := e.transport(name)
-		if err != nil {
-			b.notes = append(b.notes, fmt.Sprintf("%s is not available: %v", name, err))
-			continue
-		}
-		b.transports = append(b.transports, tr)
+	if b.host, err = e.openRoute(b, false, f.Host); err != nil {
+		return nil, err
 	}
-	if len(b.transports) == 0 {
-		return nil, fmt.Errorf("no transport opened: %v: %w", b.notes, ErrUnsupported)
+	if slices.Equal(f.Host, f.GPU) {
+		b.gpu = b.host
+	} else if b.gpu, err = e.openRoute(b, true, f.GPU); err != nil {
+		return nil, err
 	}
 	return b, nil
 }
 
-// startControl binds the control plane, once. It needs e.mu held.
-func (e *Engine) startControl() error {
-	if e.control != nil {
-		return nil
+// startControl binds the control plane, once: of an engine that only peers of this host need to reach, without a network. It needs e.mu held.
+func (e *Engine) startControl(local bool) error {
+	if e.control == nil {
+		e.control = newControl(e)
 	}
-	c, err := listenControl(e, e.config.Host, e.config.Port)
-	if err != nil {
-		return err
+	if local {
+		return e.control.listenLocal()
 	}
-	e.control = c
-	return nil
+	return e.control.listenTCP(e.config.Host, e.config.Port)
 }
 
 // transport opens the named transport, once, and gives it all registered memory. It needs e.mu held.
@@ -157,9 +220,18 @@ func (e *Engine) RemoveBackend(kind BackendType) error {
 	}
 	b.removed.Store(true)
 	for _, p := range e.store.allPeers() {
-		p.closePath(b, fmt.Errorf("backend %v was removed: %w", kind, ErrBadState))
+		for _, r := range b.routes() {
+			p.closePath(r, fmt.Errorf("backend %v was removed: %w", kind, ErrBadState))
+		}
 	}
 	return nil
+}
+
+// has tells whether there is a backend of this kind.
+func (e *Engine) has(kind BackendType) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.backends[kind] != nil
 }
 
 // wantsNotifications tells whether any backend has notifications on.
@@ -172,30 +244,4 @@ func (e *Engine) wantsNotifications() bool {
 		}
 	}
 	return false
-}
-
-// backendFor chooses the backend for a pair: XGMI, FABRIC, RDMA, TCP, the first that can handle it.
-func (e *Engine) backendFor(local, remote MemoryDesc) (*backend, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.backends) == 0 {
-		return nil, fmt.Errorf("engine %q has no backend, create one first: %w", e.key, errNoBackend)
-	}
-	if local.Loc == LocGPU || remote.Loc == LocGPU {
-		return nil, fmt.Errorf("region %d of %q or region %d of %q is GPU memory, which this build moves on no path; create a backend that can first: %w",
-			local.ID, local.EngineKey, remote.ID, remote.EngineKey, errNoBackend)
-	}
-	if remote.EngineKey == e.key && e.store.peerOf(e.key) == nil && e.control != nil {
-		e.store.setPeer(newPeer(e, e.descLocked()))
-	}
-	p := e.store.peerOf(remote.EngineKey)
-	if p == nil {
-		return nil, fmt.Errorf("engine %q is not registered as a peer, so no created backend reaches it; create a backend and register the engine first: %w", remote.EngineKey, errNoBackend)
-	}
-	for _, kind := range []BackendType{BackendXGMI, BackendFabric, BackendRDMA, BackendTCP} {
-		if b := e.backends[kind]; b != nil && p.desc.Port != portNone {
-			return b, nil
-		}
-	}
-	return nil, fmt.Errorf("engine %q has port %d, which no backend reaches; create a backend there first: %w", remote.EngineKey, p.desc.Port, errNoBackend)
 }

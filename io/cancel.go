@@ -46,7 +46,7 @@ func (t *transfer) cancel(ctx context.Context) error {
 		switch {
 		case p.unpark(t):
 			t.end()
-			sent = sent || t.kind == fabric.OpWrite
+			sent = sent || t.kind == fabric.OpWrite && !t.gated.Load()
 		case q.withdraw(t):
 		default:
 			// The endpoint has some of it. Closing is what stops them for sure; the path's other transfers go on over another.

@@ -86,6 +86,13 @@ func (c *BackendConfig) fromEnv(log *slog.Logger) *BackendConfig {
 	return &out
 }
 
+// forXGMI is a copy of c for copies between GPUs of one host, of which nobody is notified and which are not cut for a network.
+func (c *BackendConfig) forXGMI() *BackendConfig {
+	out := *c
+	out.EnableNotification, out.EnableChunking = false, false
+	return &out
+}
+
 func pollMode(text string, def PollCqMode) (PollCqMode, error) {
 	switch strings.ToLower(text) {
 	case "":

@@ -40,13 +40,9 @@ func (c *controlClient) greet(ctx context.Context) (*welcome, error) {
 func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
 	c.hangUp()
 	d := c.peer.desc
-	addr, err := controlAddr(d)
+	conn, addr, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the control plane of %q at %s: %w (%w)", d.Key, addr, err, ErrUnreachable)
 	}
 	if e := c.peer.engine; e.tls != nil {
 		secure := tls.Client(conn, e.tls)
@@ -69,6 +65,33 @@ func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
 		return nil, fmt.Errorf("greet %q at %s: control version %d with %d endpoints: %w", d.Key, addr, w.Version, len(w.Endpoints), ErrInvalid)
 	}
 	return w, nil
+}
+
+// dial finds the peer's control plane: on the network that its descriptor names, or on the socket that engines without a network have, if it is
+// on this host. An engine that moves GPU memory within the host only looks there first.
+func (c *controlClient) dial(ctx context.Context) (conn net.Conn, addr string, err error) {
+	d := c.peer.desc
+	addr, refusal := controlAddr(d)
+	local := c.peer.sameNode() && d.Incarnation != 0
+	if local && (refusal != nil || c.peer.engine.has(BackendXGMI)) {
+		if conn, err := new(net.Dialer).DialContext(ctx, "unix", localControl(d.Incarnation)); err == nil {
+			return conn, localControl(d.Incarnation), nil
+		}
+		local = false
+	}
+	if refusal != nil {
+		return nil, "", refusal
+	}
+	conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err == nil {
+		return conn, addr, nil
+	}
+	if local {
+		if conn, err := new(net.Dialer).DialContext(ctx, "unix", localControl(d.Incarnation)); err == nil {
+			return conn, localControl(d.Incarnation), nil
+		}
+	}
+	return nil, "", fmt.Errorf("connect to the control plane of %q at %s: %w (%w)", d.Key, addr, err, ErrUnreachable)
 }
 
 // hello introduces us, and gives and wants proof if there is a secret.

@@ -30,7 +30,6 @@ const (
 // log line says why, and nothing else happens.
 type controlServer struct {
 	engine *Engine
-	lis    net.Listener
 	ctx    context.Context
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -38,6 +37,8 @@ type controlServer struct {
 
 	mu     sync.Mutex
 	tokens map[string]token
+	remote net.Listener // on a network; nil: none
+	local  net.Listener // reached from this host only; nil: none
 }
 
 // A token admits one peer's data connections for a while.
@@ -48,39 +49,74 @@ type token struct {
 	used        map[string]bool // by transport: a token admits one connection over each
 }
 
-// listenControl binds host:port. An empty host is the loopback address: without a host in its descriptor an engine
+func newControl(e *Engine) *controlServer {
+	s := &controlServer{engine: e, slots: make(chan struct{}, maxControlConns), tokens: map[string]token{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// listenTCP binds host:port, once. An empty host is the loopback address: without a host in its descriptor an engine
 // can only be reached from its own machine.
-func listenControl(e *Engine, host string, port int) (*controlServer, error) {
+func (s *controlServer) listenTCP(host string, port int) error {
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	addr := net.JoinHostPort(host, strconv.Itoa(port))
-	lis, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s for the control plane: %w", addr, err)
-	}
-	if e.tls != nil {
-		lis = tls.NewListener(lis, e.tls) // it shakes hands with the first read, which has a deadline
-	}
-	s := &controlServer{engine: e, lis: lis, slots: make(chan struct{}, maxControlConns), tokens: map[string]token{}}
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.wg.Add(1)
-	go s.accept()
-	return s, nil
+	return s.listen(&s.remote, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-func (s *controlServer) port() int { return s.lis.Addr().(*net.TCPAddr).Port }
+// listenLocal binds a socket that processes of this host find by the engine's incarnation, once.
+func (s *controlServer) listenLocal() error {
+	return s.listen(&s.local, "unix", localControl(s.engine.incarnation))
+}
+
+// localControl names the socket in the abstract namespace of Linux: it leaves no file behind.
+func localControl(incarnation uint64) string { return fmt.Sprintf("@mori-io-%016x", incarnation) }
+
+func (s *controlServer) listen(to *net.Listener, network, addr string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *to != nil {
+		return nil
+	}
+	lis, err := net.Listen(network, addr)
+	if err != nil {
+		return fmt.Errorf("listen on %s for the control plane: %w", addr, err)
+	}
+	if s.engine.tls != nil {
+		lis = tls.NewListener(lis, s.engine.tls) // it shakes hands with the first read, which has a deadline
+	}
+	*to = lis
+	s.wg.Add(1)
+	go s.accept(lis)
+	return nil
+}
+
+// port is the bound one, 0 if no network reaches the engine.
+func (s *controlServer) port() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.remote == nil {
+		return 0
+	}
+	return s.remote.Addr().(*net.TCPAddr).Port
+}
 
 func (s *controlServer) close() {
 	s.stop()
-	_ = s.lis.Close()
+	s.mu.Lock()
+	for _, lis := range []net.Listener{s.remote, s.local} {
+		if lis != nil {
+			_ = lis.Close()
+		}
+	}
+	s.mu.Unlock()
 	s.wg.Wait()
 }
 
-func (s *controlServer) accept() {
+func (s *controlServer) accept(lis net.Listener) {
 	defer s.wg.Done()
 	for {
-		c, err := s.lis.Accept()
+		c, err := lis.Accept()
 		if err != nil {
 			if s.ctx.Err() != nil {
 				return

@@ -3,6 +3,7 @@
 package io
 
 import (
+	"slices"
 	"time"
 
 	"mori/io/internal/meter"
@@ -25,9 +26,10 @@ type EngineInfo struct {
 
 // BackendInfo tells what a backend runs on, and why not on something better.
 type BackendInfo struct {
-	Type       string   `json:"type"`
-	Transports []string `json:"transports"` // in order of preference
-	Notes      []string `json:"notes"`
+	Type          string   `json:"type"`
+	Transports    []string `json:"transports"`     // for pairs of host memory, in order of preference
+	GPUTransports []string `json:"gpu_transports"` // for pairs with GPU memory at one end or both
+	Notes         []string `json:"notes"`
 }
 
 // PeerInfo tells how a peer is reached.
@@ -43,6 +45,7 @@ type PeerInfo struct {
 // PathInfo is an open path.
 type PathInfo struct {
 	Backend string   `json:"backend"`
+	Memory  string   `json:"memory"`  // the pairs that use it: "host", "gpu" (at one end or both), "any"
 	Path    string   `json:"path"`    // transport/how: "shm/cma", "tcp"
 	Reasons []string `json:"reasons"` // why no better path is used
 }
@@ -51,7 +54,9 @@ type PathInfo struct {
 type SessionInfo struct {
 	Peer    string   `json:"peer"`
 	Backend string   `json:"backend"`
-	Path    string   `json:"path"` // "" while none is open
+	Memory  string   `json:"memory"` // as in PathInfo
+	Link    string   `json:"link"`   // between two GPUs of this host: "NVLink", "xGMI", "PCIe", "same GPU", "no peer access"; else ""
+	Path    string   `json:"path"`   // "" while none is open
 	Reasons []string `json:"reasons"`
 	Alive   bool     `json:"alive"`
 	Local   uint32   `json:"local_id"`
@@ -66,8 +71,7 @@ func (e *Engine) Describe() EngineInfo {
 	e.mu.Lock()
 	for _, kind := range []BackendType{BackendXGMI, BackendFabric, BackendRDMA, BackendTCP} {
 		if b := e.backends[kind]; b != nil {
-			bi := BackendInfo{Type: kind.String(), Transports: b.names(), Notes: notNil(b.notes)}
-			out.Backends = append(out.Backends, bi)
+			out.Backends = append(out.Backends, BackendInfo{Type: kind.String(), Transports: b.host.names(), GPUTransports: b.gpu.names(), Notes: notNil(b.gpu.notes)})
 		}
 	}
 	e.mu.Unlock()
@@ -80,7 +84,7 @@ func (e *Engine) Describe() EngineInfo {
 }
 
 func (p *peer) describe() PeerInfo {
-	out := PeerInfo{Key: p.desc.Key, NodeID: p.desc.NodeID, SameNode: p.desc.NodeID == p.engine.nodeID, Paths: []PathInfo{}}
+	out := PeerInfo{Key: p.desc.Key, NodeID: p.desc.NodeID, SameNode: p.sameNode(), Paths: []PathInfo{}}
 	if at := p.life.heard.Load(); at != 0 {
 		out.SilentMS = time.Since(time.Unix(0, at)).Milliseconds()
 	}
@@ -89,9 +93,9 @@ func (p *peer) describe() PeerInfo {
 	p.order.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for b, q := range p.paths {
+	for r, q := range p.paths {
 		if q.err() == nil {
-			out.Paths = append(out.Paths, PathInfo{b.kind.String(), q.name, notNil(q.reasons)})
+			out.Paths = append(out.Paths, PathInfo{r.backend.kind.String(), r.memory(), q.name, notNil(q.reasons)})
 		}
 	}
 	return out
@@ -99,11 +103,32 @@ func (p *peer) describe() PeerInfo {
 
 // Describe tells which path the session uses.
 func (s *Session) Describe() SessionInfo {
-	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.backend.kind.String(), Reasons: []string{}, Alive: s.Alive(), Local: s.local.desc.ID, Remote: s.remote.ID}
+	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.route.backend.kind.String(), Memory: s.route.memory(), Link: s.link(), Reasons: notNil(s.skipped), Alive: s.Alive(),
+		Local: s.local.desc.ID, Remote: s.remote.ID}
 	if p := s.plan.Load(); p != nil && p.path.err() == nil {
-		out.Path, out.Reasons, out.OpBytes = p.path.name, notNil(p.path.reasons), p.to.opMax
+		out.Path, out.OpBytes = p.path.name, p.to.opMax
+		out.Reasons = append(slices.Clone(out.Reasons), p.path.reasons...)
 	}
 	return out
+}
+
+// link names what is between the two GPUs of a session, "" where there are not two of this host.
+func (s *Session) link() string {
+	if s.local.device == nil || s.remote.Loc != LocGPU || !s.peer.sameNode() {
+		return ""
+	}
+	there := deviceAt(s.remote.DeviceBusID)
+	switch {
+	case there == s.local.device:
+		return "same GPU"
+	case there == nil:
+		return ""
+	}
+	r, err := s.local.device.Reach(there)
+	if err != nil || !r.Access {
+		return "no peer access"
+	}
+	return r.Link
 }
 
 func notNil(s []string) []string {

@@ -58,6 +58,7 @@ type Engine struct {
 	idle        time.Duration           // a path that was not used for so long is closed; 0 = never
 	lease       time.Duration           // see lease.go; 0 = none
 	inbounds    inbounds
+	gates       gates
 
 	mu         sync.Mutex
 	isClosed   atomic.Bool // written with mu held
@@ -114,7 +115,7 @@ func (e *Engine) Desc() EngineDesc {
 // descLocked needs e.mu held.
 func (e *Engine) descLocked() EngineDesc {
 	d := EngineDesc{Key: e.key, NodeID: e.nodeID, Hostname: e.hostname, Host: e.config.Host, Port: e.config.Port, PID: os.Getpid(), Incarnation: e.incarnation}
-	if e.control != nil {
+	if e.control != nil && e.control.port() != 0 {
 		d.Port = e.control.port()
 	}
 	return d
@@ -166,7 +167,7 @@ func (e *Engine) CreateSession(local, remote MemoryDesc) (*Session, error) {
 	if why != nil {
 		return nil, fmt.Errorf("create session: %w", why)
 	}
-	ctx, cancel := e.controlContext(s.backend)
+	ctx, cancel := e.controlContext(s.route.backend)
 	defer cancel()
 	if err := s.verify(ctx); err != nil {
 		return nil, fmt.Errorf("create session: %w", err)
@@ -189,11 +190,12 @@ func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
 	if r == nil {
 		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w", local.ID, local.EngineKey, e.key, ErrNotFound)
 	}
-	b, err := e.backendFor(local, remote)
+	way, skipped, err := e.routeFor(r, &remote)
 	if err != nil {
 		return nil, err
 	}
-	return &Session{engine: e, peer: e.store.peerOf(remote.EngineKey), backend: b, local: r, remote: remote,
+	b := way.backend
+	return &Session{engine: e, peer: e.store.peerOf(remote.EngineKey), route: way, skipped: skipped, local: r, remote: remote,
 		notify: b.config.EnableNotification, limit: time.Duration(b.config.DeadlineMS) * time.Millisecond}, nil
 }
 
@@ -207,7 +209,7 @@ func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := e.controlContext(s.backend)
+	ctx, cancel := e.controlContext(s.route.backend)
 	defer cancel()
 	if err := s.verify(ctx); err != nil {
 		return nil, nil, err
@@ -246,7 +248,7 @@ func (e *Engine) Close() error {
 	}
 	process.leave(e)
 	e.stalls.Wait()
-	all := e.revokeAll()
+	all := errors.Join(e.gates.close(), e.revokeAll())
 	for _, tr := range transports {
 		all = errors.Join(all, tr.close())
 	}

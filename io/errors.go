@@ -13,4 +13,5 @@ var (
 	ErrUnsupported = errors.ErrUnsupported // not possible on this machine; the text says why
 	ErrUnreachable = errors.New("peer not reachable")
 	ErrCanceled    = errors.New("canceled")
+	ErrGPU         = errors.New("a GPU failed")
 )

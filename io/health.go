@@ -59,12 +59,12 @@ func (p *peer) healthyFirst(all []*transport) []*transport {
 
 // heal tries better transports again where a path runs on a lesser one, and closes paths that nobody uses.
 func (p *peer) heal(now time.Time) {
-	for b, q := range p.pathsByBackend() {
-		if tr := p.due(b, q, now); tr != nil {
+	for r, q := range p.pathsByRoute() {
+		if tr := p.due(r, q, now); tr != nil {
 			p.mu.Lock()
 			if p.closed == nil {
 				p.work.Add(1)
-				go p.probe(b, tr, q)
+				go p.probe(r, tr, q)
 			}
 			p.mu.Unlock()
 		}
@@ -81,10 +81,10 @@ func (p *peer) heal(now time.Time) {
 var errIdle = fmt.Errorf("not in use: %w", ErrBadState)
 
 // due is the transport to try again now instead of q's, if there is one.
-func (p *peer) due(b *backend, q *path, now time.Time) *transport {
+func (p *peer) due(r *route, q *path, now time.Time) *transport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, tr := range b.transports {
+	for _, tr := range r.transports {
 		if tr == q.tr {
 			return nil
 		}
@@ -98,25 +98,25 @@ func (p *peer) due(b *backend, q *path, now time.Time) *transport {
 }
 
 // probe opens a path over tr, and puts it in the place of worse, which ends when its transfers have.
-func (p *peer) probe(b *backend, tr *transport, worse *path) {
+func (p *peer) probe(r *route, tr *transport, worse *path) {
 	defer p.work.Done()
 	p.dial.Lock()
 	defer p.dial.Unlock()
-	ctx, cancel := p.controlContext(b)
+	ctx, cancel := p.controlContext(r.backend)
 	defer cancel()
 	w, err := p.ctl.greet(ctx)
 	if err != nil {
 		return
 	}
-	q, err := p.openWith(ctx, []*transport{tr}, b, w)
+	q, err := p.openWith(ctx, []*transport{tr}, r, w)
 	if err != nil {
 		p.engine.log.Debug("transport still broken", "peer", p.desc.Key, "transport", tr.name, "reason", err)
 		return
 	}
 	p.mu.Lock()
-	stays := p.closed == nil && p.paths[b] == worse
+	stays := p.closed == nil && p.paths[r] == worse
 	if stays {
-		p.paths[b] = q
+		p.paths[r] = q
 		p.old = append(p.old, worse)
 	}
 	p.mu.Unlock()

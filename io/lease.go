@@ -26,7 +26,7 @@ const beatsPerLease = 3
 // beat asks a peer with open paths for a sign of life when it is time, and gives up the paths of one that gave none for too long.
 func (p *peer) beat(now time.Time) {
 	limit := p.engine.lease
-	paths := p.pathsByBackend()
+	paths := p.pathsByRoute()
 	l := &p.life
 	if limit <= 0 || len(paths) == 0 {
 		l.heard.Store(0)

@@ -30,11 +30,12 @@ type transfer struct {
 	kind    fabric.OpKind
 	total   uint64
 	batch   *batch
-	to      target // what the ops of batch were made for
-	slot    uint64 // Op.Ctx of the first op
-	tag     string // "" = none
-	opsMade uint32 // before any replay
-	silent  bool   // a notification: nobody waits for it, and it has no status
+	to      target      // what the ops of batch were made for
+	slot    uint64      // Op.Ctx of the first op
+	tag     string      // "" = none
+	opsMade uint32      // before any replay
+	silent  bool        // a notification: nobody waits for it, and it has no status
+	gated   atomic.Bool // it waits for a GPU and has not begun
 
 	ops     atomic.Int64
 	bytes   atomic.Uint64 // that ended well
@@ -153,6 +154,8 @@ func (t *transfer) report() string {
 func (t *transfer) stage() string {
 	n, replays := t.ops.Load(), t.replays.Load()
 	switch {
+	case t.gated.Load():
+		return "waiting for the GPU's event or stream"
 	case replays == 0 && n > 0:
 		return fmt.Sprintf("%d ops in flight", n)
 	case replays > 0 && n > 0:
@@ -244,6 +247,8 @@ func codeOf(err error) StatusCode {
 		return CodeErrNotFound
 	case errors.Is(err, ErrBadState), errors.Is(err, ErrClosed), errors.Is(err, ErrCanceled):
 		return CodeErrBadState
+	case errors.Is(err, ErrGPU):
+		return CodeErrGPUOp
 	}
 	return CodeErrRDMAOp
 }

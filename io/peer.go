@@ -22,7 +22,7 @@ type peer struct {
 
 	mu     sync.Mutex
 	closed error // why; nil while registered
-	paths  map[*backend]*path
+	paths  map[*route]*path
 	parked map[*transfer]struct{} // orphans that wait for a path
 	ill    map[string]*illness    // transports that broke, by name
 	old    []*path                // superseded, with transfers in flight
@@ -36,7 +36,7 @@ type peer struct {
 }
 
 func newPeer(e *Engine, d EngineDesc) *peer {
-	p := &peer{engine: e, desc: d, paths: map[*backend]*path{}, parked: map[*transfer]struct{}{}, ill: map[string]*illness{}}
+	p := &peer{engine: e, desc: d, paths: map[*route]*path{}, parked: map[*transfer]struct{}{}, ill: map[string]*illness{}}
 	p.ctl.peer = p
 	p.order.book = e.book
 	p.tags.peer = p
@@ -44,37 +44,37 @@ func newPeer(e *Engine, d EngineDesc) *peer {
 	return p
 }
 
-// present returns the open path for b, if there is one.
-func (p *peer) present(b *backend) (*path, error) {
+// present returns the open path for r, if there is one.
+func (p *peer) present(r *route) (*path, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
 		return nil, p.closed
 	}
-	if q := p.paths[b]; q != nil && q.err() == nil {
+	if q := p.paths[r]; q != nil && q.err() == nil {
 		return q, nil
 	}
 	return nil, nil
 }
 
-// path returns the open path for b, opening one if need be.
-func (p *peer) path(ctx context.Context, b *backend) (*path, error) {
+// path returns the open path for r, opening one if need be.
+func (p *peer) path(ctx context.Context, r *route) (*path, error) {
 	p.dial.Lock()
 	defer p.dial.Unlock()
-	if q, err := p.present(b); q != nil || err != nil {
+	if q, err := p.present(r); q != nil || err != nil {
 		return q, err
 	}
 	w, err := p.ctl.greet(ctx)
 	if err != nil {
 		return nil, err
 	}
-	q, err := p.open(ctx, b, w)
+	q, err := p.open(ctx, r, w)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	if err = p.closed; err == nil {
-		p.paths[b] = q
+		p.paths[r] = q
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -85,18 +85,18 @@ func (p *peer) path(ctx context.Context, b *backend) (*path, error) {
 	return q, nil
 }
 
-// open tries the backend's transports, those that broke lately after the others, and keeps the reason of each that does not work.
-func (p *peer) open(ctx context.Context, b *backend, w *welcome) (*path, error) {
-	return p.openWith(ctx, p.healthyFirst(b.transports), b, w)
+// open tries the route's transports, those that broke lately after the others, and keeps the reason of each that does not work.
+func (p *peer) open(ctx context.Context, r *route, w *welcome) (*path, error) {
+	return p.openWith(ctx, p.healthyFirst(r.transports), r, w)
 }
 
 // openWith is open over the given transports.
-func (p *peer) openWith(ctx context.Context, all []*transport, b *backend, w *welcome) (*path, error) {
+func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *welcome) (*path, error) {
 	offered := map[string]string{}
 	for _, ep := range w.Endpoints {
 		offered[ep.Name] = ep.Addr
 	}
-	reasons := append([]string(nil), b.notes...)
+	reasons := append([]string(nil), r.notes...)
 	var last error
 	for _, tr := range all {
 		addr, ok := offered[tr.name]
@@ -161,11 +161,11 @@ func (p *peer) askRegion(ctx context.Context, d MemoryDesc) error {
 	return nil
 }
 
-// closePath ends the path of one backend.
-func (p *peer) closePath(b *backend, reason error) {
+// closePath ends the path of one route.
+func (p *peer) closePath(r *route, reason error) {
 	p.mu.Lock()
-	q := p.paths[b]
-	delete(p.paths, b)
+	q := p.paths[r]
+	delete(p.paths, r)
 	p.mu.Unlock()
 	if q != nil {
 		q.close(reason)
@@ -189,14 +189,14 @@ func (p *peer) allPaths() []*path {
 	return append(out, p.old...)
 }
 
-// pathsByBackend are the present ones that are open.
-func (p *peer) pathsByBackend() map[*backend]*path {
+// pathsByRoute are the present ones that are open.
+func (p *peer) pathsByRoute() map[*route]*path {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make(map[*backend]*path, len(p.paths))
-	for b, q := range p.paths {
+	out := make(map[*route]*path, len(p.paths))
+	for r, q := range p.paths {
 		if q.err() == nil {
-			out[b] = q
+			out[r] = q
 		}
 	}
 	return out

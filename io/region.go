@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/memory"
 )
@@ -16,7 +17,8 @@ import (
 // A region is memory of this engine's process that was registered. It counts the transfers that use it locally, so
 // that deregistering can wait for them; accesses by peers are the transports' business.
 type region struct {
-	desc MemoryDesc
+	desc   MemoryDesc
+	device *device.Device // nil: host memory
 
 	mu     sync.Mutex
 	closed bool
@@ -86,19 +88,46 @@ func (r *region) retire(ctx context.Context) error {
 func (r *region) attach(tr *transport) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.mrs[tr.name] != nil || r.desc.Loc == LocGPU {
+	if r.closed || r.mrs[tr.name] != nil || r.device != nil && !tr.hmem {
 		return nil
 	}
 	key := fabric.RegionKey{ID: uint64(r.desc.ID), Secret: r.desc.Secret}
-	mr, err := tr.dom.Reg(fabric.Buffer{Addr: r.desc.Data, Len: r.desc.Size}, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
+	mr, err := tr.dom.Reg(r.buffer(), fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
 	if err != nil {
-		return fmt.Errorf("register %d bytes with %s: %w", r.desc.Size, tr.name, err)
+		return fmt.Errorf("register %d bytes at %#x with %s: %w", r.desc.Size, r.desc.Data, tr.name, err)
 	}
 	if r.mrs == nil {
 		r.mrs = map[string]fabric.MR{}
 	}
 	r.mrs[tr.name] = mr
 	return nil
+}
+
+// buffer is the memory in the words of providers.
+func (r *region) buffer() fabric.Buffer {
+	b := fabric.Buffer{Addr: r.desc.Data, Len: r.desc.Size}
+	switch {
+	case r.device == nil:
+	case r.device.Vendor == device.HIP:
+		b.Kind, b.Device = fabric.MemHIP, r.device.Ordinal
+	default:
+		b.Kind, b.Device = fabric.MemCUDA, r.device.Ordinal
+	}
+	return b
+}
+
+// descriptor is what segments in r carry on a transport.
+func (r *region) descriptor(tr *transport) (fabric.MRDesc, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mr := r.mrs[tr.name]
+	switch {
+	case mr != nil:
+		return mr.Desc(), nil
+	case r.closed:
+		return 0, fmt.Errorf("local region %d was deregistered: %w", r.desc.ID, ErrNotFound)
+	}
+	return 0, fmt.Errorf("local region %d is memory of %v, which %s does not move on this host: %w", r.desc.ID, r.device, tr.name, ErrUnsupported)
 }
 
 // revoke takes r back from all transports: after that no peer can touch the memory.
@@ -117,32 +146,41 @@ func (r *region) revoke() error {
 }
 
 // newRegion describes memory at addr. Nothing is touched.
-func (e *Engine) newRegion(addr, size uint64, device int, loc MemoryLocation) (*region, error) {
+func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (*region, error) {
 	if addr+size < addr {
 		return nil, fmt.Errorf("register %d bytes at %#x: the end wraps round: %w", size, addr, ErrInvalid)
 	}
 	if loc < LocUnknown || loc > LocGPU {
 		return nil, fmt.Errorf("register %d bytes at location %d: want 0 (unknown), 1 (CPU) or 2 (GPU): %w", size, loc, ErrInvalid)
 	}
+	on, err := e.locate(addr, size, ordinal, loc)
+	if err != nil {
+		return nil, fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
+	}
 	d := NewMemoryDesc()
 	d.EngineKey, d.Incarnation = e.key, e.incarnation
-	d.DeviceID, d.Data, d.Size, d.Loc = device, addr, size, loc
-	if loc == LocCPU {
+	d.DeviceID, d.Data, d.Size, d.Loc = ordinal, addr, size, loc
+	switch {
+	case on != nil:
+		d.Loc, d.DeviceID, d.DeviceBusID = LocGPU, on.Ordinal, on.BusID
+		e.export(&d, on)
+	case loc == LocCPU:
 		d.NUMANode = memory.NUMANode(addr)
 	}
 	if _, err := rand.Read(d.Secret[:]); err != nil {
 		return nil, fmt.Errorf("make a region key: %w", err)
 	}
-	return &region{desc: d}, nil
+	return &region{desc: d, device: on}, nil
 }
 
-// RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is neither checked nor
-// touched, and stays the caller's, who keeps it mapped until DeregisterMemory returned.
-func (e *Engine) RegisterMemory(addr, size uint64, device int, loc MemoryLocation) (MemoryDesc, error) {
+// RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is not touched and stays the caller's, who
+// keeps it mapped until DeregisterMemory returned. GPU memory is checked with the driver: it must be of the device with this ordinal, or of any
+// if that is negative, and lie within one allocation. Of memory at an unknown location the driver is asked where it is.
+func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocation) (MemoryDesc, error) {
 	if e.closed() {
 		return NewMemoryDesc(), fmt.Errorf("register memory: %w", ErrClosed)
 	}
-	r, err := e.newRegion(addr, size, device, loc)
+	r, err := e.newRegion(addr, size, ordinal, loc)
 	if err != nil {
 		return NewMemoryDesc(), err
 	}

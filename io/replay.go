@@ -48,7 +48,7 @@ func (p *peer) bringBack(old *path, left []*transfer) {
 		if len(left) == 0 {
 			return
 		}
-		err := p.confirm(old, left[0].session.backend)
+		err := p.confirm(old, left[0].session.route.backend)
 		if err == nil {
 			if left, err = p.resume(left); len(left) == 0 {
 				return

@@ -242,7 +242,7 @@ func TestNeighboursOfAStalledTransferGoOn(t *testing.T) {
 	cfg := DefaultBackendConfig()
 	cfg.DeadlineMS = 300
 	w := newWired(t, 1<<20, cfg)
-	slow := &Session{engine: w.s.engine, peer: w.s.peer, backend: w.s.backend, local: w.s.local, remote: w.s.remote, limit: w.s.limit}
+	slow := &Session{engine: w.s.engine, peer: w.s.peer, route: w.s.route, local: w.s.local, remote: w.s.remote, limit: w.s.limit}
 	stalled, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	w.shm.breakWith(func(op *fabric.Op) error {

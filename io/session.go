@@ -4,6 +4,7 @@ package io
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,8 @@ import (
 type Session struct {
 	engine  *Engine
 	peer    *peer
-	backend *backend
+	route   *route
+	skipped []string // why no better backend serves the pair
 	local   *region
 	remote  MemoryDesc
 	notify  bool
@@ -36,40 +38,40 @@ type plan struct {
 // The slices are not kept. The first one waits for a connection; later ones wait for nothing: when the path is broken, the transfer
 // begins when there is another.
 func (s *Session) Read(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, "", lo, ro, sz, uid)
+	return s.submit(fabric.OpRead, After{}, "", lo, ro, sz, uid)
 }
 
 // Write is Read in the other direction: from local to remote.
 func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, "", lo, ro, sz, uid)
+	return s.submit(fabric.OpWrite, After{}, "", lo, ro, sz, uid)
 }
 
 // ReadTagged is Read with a tag, at most MaxTag bytes of UTF-8, by which the transfer is found again in messages, statistics and traces,
 // and at the peer: Engine.InboundTag. The tag travels beside the bytes and may be there later than they are.
 func (s *Session) ReadTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, tag, lo, ro, sz, uid)
+	return s.submit(fabric.OpRead, After{}, tag, lo, ro, sz, uid)
 }
 
 // WriteTagged is ReadTagged in the other direction.
 func (s *Session) WriteTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, tag, lo, ro, sz, uid)
+	return s.submit(fabric.OpWrite, After{}, tag, lo, ro, sz, uid)
 }
 
 // Ready tells whether a submission would start at once, without a connection to be made first.
 func (s *Session) Ready() bool {
 	p := s.plan.Load()
-	return p != nil && p.path.err() == nil && !p.path.superseded.Load() && !s.backend.removed.Load()
+	return p != nil && p.path.err() == nil && !p.path.superseded.Load() && !s.route.backend.removed.Load()
 }
 
 // Alive tells whether submissions can still succeed: engine open, local region registered, peer known.
 func (s *Session) Alive() bool {
-	return !s.engine.closed() && !s.backend.removed.Load() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
+	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
 }
 
 // AllocateTransferUID is the engine's.
 func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
 
-func (s *Session) submit(kind fabric.OpKind, tag string, lo, ro, sz []uint64, uid uint64) *Status {
+func (s *Session) submit(kind fabric.OpKind, after After, tag string, lo, ro, sz []uint64, uid uint64) *Status {
 	total, err := checkEntries(lo, ro, sz, s.local.desc.Size, s.remote.Size)
 	if err == nil {
 		err = checkTag(tag)
@@ -88,8 +90,18 @@ func (s *Session) submit(kind fabric.OpKind, tag string, lo, ro, sz []uint64, ui
 			return s.refused(err)
 		}
 	}
+	var g *gate
+	if after != (After{}) {
+		if g, err = s.engine.gates.arm(after); err != nil {
+			return s.refused(afterFailed(err))
+		}
+	}
 	if !s.local.enter() {
-		return s.refused(fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound))
+		gone := fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound)
+		if g != nil {
+			gone = errors.Join(gone, s.engine.gates.give(g, false))
+		}
+		return s.refused(gone)
 	}
 	st := startedStatus()
 	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, tag: tag, to: p.to, start: now(), limit: s.limit}
@@ -103,9 +115,12 @@ func (s *Session) submit(kind fabric.OpKind, tag string, lo, ro, sz []uint64, ui
 	if tag != "" {
 		s.peer.tags.add(uid, tag)
 	}
-	if broken {
+	switch {
+	case g != nil:
+		s.peer.hold(g, t)
+	case broken:
 		s.peer.replay(p.path, []*transfer{t}) // it waits for a path, not its caller
-	} else {
+	default:
 		p.path.start(t)
 	}
 	return st
@@ -120,12 +135,12 @@ func now() time.Time { return epoch.Add(time.Since(epoch)) }
 // broken returns the plan for a path that has ended, if that is what the session has.
 func (s *Session) broken() (*plan, bool) {
 	p := s.plan.Load()
-	return p, p != nil && p.path.err() != nil && !s.backend.removed.Load()
+	return p, p != nil && p.path.err() != nil && !s.route.backend.removed.Load()
 }
 
 // WithDeadline is a session between the same regions whose transfers have another deadline; 0 = none. The two share everything else.
 func (s *Session) WithDeadline(limit time.Duration) *Session {
-	d := &Session{engine: s.engine, peer: s.peer, backend: s.backend, local: s.local, remote: s.remote, notify: s.notify, limit: limit}
+	d := &Session{engine: s.engine, peer: s.peer, route: s.route, skipped: s.skipped, local: s.local, remote: s.remote, notify: s.notify, limit: limit}
 	d.plan.Store(s.plan.Load())
 	return d
 }
@@ -134,7 +149,7 @@ func (s *Session) WithDeadline(limit time.Duration) *Session {
 func (s *Session) refused(err error) *Status {
 	s.engine.log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
 	s.engine.refused.Add(1)
-	return failedStatus(codeOf(err), err.Error())
+	return failedStatus(s.route.backend.outcome(err, err.Error()))
 }
 
 // ready returns the plan for an open path, making one if need be.
@@ -147,13 +162,13 @@ func (s *Session) ready() (*plan, error) {
 	if s.Ready() {
 		return s.plan.Load(), nil
 	}
-	if s.backend.removed.Load() {
-		return nil, fmt.Errorf("backend %v was removed: %w", s.backend.kind, ErrBadState)
+	if s.route.backend.removed.Load() {
+		return nil, fmt.Errorf("backend %v was removed: %w", s.route.backend.kind, ErrBadState)
 	}
-	ctx, cancel := s.peer.controlContext(s.backend)
+	ctx, cancel := s.peer.controlContext(s.route.backend)
 	defer cancel()
 	for {
-		path, err := s.peer.path(ctx, s.backend)
+		path, err := s.peer.path(ctx, s.route)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +188,11 @@ func (s *Session) makePlan(p *path) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := target{local: s.local.desc.Data, remote: rmr.Base(), key: rmr.Key(), opMax: p.tr.opBytes(s.backend.config), segMax: p.tr.segMax()}
+	mr, err := s.local.descriptor(p.tr)
+	if err != nil {
+		return nil, err
+	}
+	to := target{local: s.local.desc.Data, remote: rmr.Base(), mr: mr, key: rmr.Key(), opMax: p.tr.opBytes(s.route.backend.config), segMax: p.tr.segMax()}
 	return &plan{path: p, to: to}, nil
 }
 

@@ -13,13 +13,14 @@ import (
 
 // end closes the books on t, which is on no path any more.
 func (t *transfer) end() {
-	code, msg := CodeSuccess, "success"
-	if err := t.failure(); err != nil {
-		code, msg = codeOf(err), fmt.Sprintf("%s: %v", t.report(), err)
+	err, msg := t.failure(), "success"
+	if err != nil {
+		msg = fmt.Sprintf("%s: %v", t.report(), err)
 		if lost := t.loss(); lost != nil && !errors.Is(err, lost) {
 			msg += fmt.Sprintf(" (%v)", lost)
 		}
 	}
+	code, msg := t.session.route.backend.outcome(err, msg)
 	e := t.session.engine
 	t.batch.release()
 	t.batch = nil
@@ -35,7 +36,7 @@ func (t *transfer) end() {
 	e.tellEnded()
 	if code.Failed() {
 		level := slog.LevelError
-		if errors.Is(t.failure(), ErrClosed) {
+		if errors.Is(err, ErrClosed) {
 			level = slog.LevelDebug
 		}
 		e.log.Log(context.Background(), level, "transfer failed", "code", code, "reason", msg)

@@ -16,14 +16,18 @@ const (
 	cqSize = 4096 // completions of one endpoint
 	eqSize = 1024 // connection events of one transport
 
-	// defaultOpBytes and maxOpSegs cut transfers where a provider states nothing.
-	defaultOpBytes = 1 << 20
-	maxOpSegs      = 1024
+	defaultOpBytes = 1 << 20 // cuts transfers where a provider states nothing
+
+	// minOpSegs, maxOpSegs and opPage bound the segments of an op, unless a provider takes fewer.
+	minOpSegs = 1024
+	maxOpSegs = 1 << 20
+	opPage    = 8192
 )
 
 // A transport is one provider as an engine uses it: its domain, where it listens, and who listens to connection events.
 type transport struct {
 	name string
+	hmem bool // it takes device memory
 	info *fabric.Info
 	fab  fabric.Fabric
 	dom  fabric.Domain
@@ -41,12 +45,11 @@ type transport struct {
 
 // openTransport opens the named provider and starts to listen.
 func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, err error) {
-	hints := &fabric.Info{Provider: name, EPType: fabric.EPMsg, Caps: fabric.CapMSG | fabric.CapRMA}
-	infos, err := e.registry.GetInfo(ctx, "", "", hints)
+	info, err := findProvider(ctx, e.registry, name)
 	if err != nil {
-		return nil, fmt.Errorf("find provider %s: %w", name, err)
+		return nil, err
 	}
-	tr = &transport{name: name, info: infos[0].Clone(), watchers: map[fabric.Endpoint]func(error){}, links: map[*link]struct{}{}}
+	tr = &transport{name: name, hmem: info.Caps&fabric.CapHMEM != 0, info: info.Clone(), watchers: map[fabric.Endpoint]func(error){}, links: map[*link]struct{}{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, tr.close())
@@ -74,6 +77,23 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 	return tr, nil
 }
 
+// findProvider asks for device memory first: a provider that can't have it on this machine serves host memory.
+func findProvider(ctx context.Context, from *fabric.Registry, name string) (*fabric.Info, error) {
+	hints := &fabric.Info{Provider: name, EPType: fabric.EPMsg, Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM, MRMode: fabric.MRHMEM}
+	infos, err := from.GetInfo(ctx, "", "", hints)
+	if errors.Is(err, fabric.ErrNoData) {
+		why := err
+		hints.Caps &^= fabric.CapHMEM
+		if infos, err = from.GetInfo(ctx, "", "", hints); err != nil {
+			err = why
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find provider %s: %w", name, err)
+	}
+	return infos[0], nil
+}
+
 // opBytes is where transfers are cut: at the user's chunk size if chunking is on, else where the provider is fastest.
 func (tr *transport) opBytes(c *BackendConfig) uint64 {
 	if c.EnableChunking {
@@ -85,9 +105,11 @@ func (tr *transport) opBytes(c *BackendConfig) uint64 {
 	return defaultOpBytes
 }
 
+// segMax is how many segments an op has at most: more where the provider is fastest with large ops, so that it gets many small blocks in one.
 func (tr *transport) segMax() int {
-	n := maxOpSegs
-	for _, limit := range []int{tr.info.Limits.SegLimit, tr.info.Limits.RSegLimit} {
+	l := &tr.info.Limits
+	n := max(minOpSegs, int(min(l.BestOp/opPage, maxOpSegs)))
+	for _, limit := range []int{l.SegLimit, l.RSegLimit} {
 		if limit > 0 {
 			n = min(n, limit)
 		}

@@ -53,6 +53,7 @@ const (
 	BootstrapPlace     = "MORI_BOOTSTRAP"
 	KernelDir          = "MORI_KERNEL_DIR"
 	P2PBlocks          = "MORI_P2P_BLOCKS"
+	DisableAutoXGMI    = "MORI_DISABLE_AUTO_XGMI"
 )
 
 // A Variable describes one environment variable.
@@ -117,6 +118,7 @@ func Variables() []Variable {
 		{Name: BootstrapPlace, Default: "as the launcher says", Meaning: "where ranks meet: host:port of rank 0, or the path of a file that all of them see"},
 		{Name: KernelDir, Default: "of the package", Meaning: "folder of the compiled GPU kernels: <name>.<architecture>.ptx and .hsaco"},
 		{Name: P2PBlocks, Default: "by size", Meaning: "how many blocks of a GPU copy a list of scattered pieces to or from another memory of the host"},
+		{Name: DisableAutoXGMI, Default: "1", Meaning: "begins with 0: create_backend(RDMA) creates an XGMI backend, too, where there are GPUs; with " + RequireRDMA + " and without an RDMA device it creates that alone"},
 	}
 	for i := range all {
 		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {

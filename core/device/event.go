@@ -40,6 +40,9 @@ func (d *Device) BorrowEvent(id uint64) *Event {
 // Handle is the vendor's.
 func (e *Event) Handle() uint64 { return e.gpu }
 
+// Device is what it is on.
+func (e *Event) Device() *Device { return e.dev }
+
 // Record lets e happen when s, of the same device, has done what it was given so far.
 func (e *Event) Record(s *Stream) error {
 	if err := e.check(); err != nil {

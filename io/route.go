@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"fmt"
+
+	"mori/core"
+	"mori/core/device"
+)
+
+// A route is the transports of a backend for one kind of pair, in order of preference. Each path belongs to one: pairs of host memory
+// and pairs with GPU memory have their own connections, which fail and heal apart.
+type route struct {
+	backend    *backend
+	gpu        bool
+	transports []*transport
+	notes      []string // what better ones are missing and why
+}
+
+func (r *route) names() []string {
+	out := []string{}
+	if r != nil {
+		for _, tr := range r.transports {
+			out = append(out, tr.name)
+		}
+	}
+	return out
+}
+
+// memory says for which pairs the route is.
+func (r *route) memory() string {
+	switch {
+	case r.backend.host == r.backend.gpu:
+		return "any"
+	case r.gpu:
+		return "gpu"
+	}
+	return "host"
+}
+
+// openRoute opens the named transports, nil if there is no name. It needs e.mu held.
+func (e *Engine) openRoute(b *backend, gpu bool, names []string) (*route, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	r := &route{backend: b, gpu: gpu, notes: append([]string(nil), b.notes...)}
+	for _, name := range names {
+		tr, err := e.transport(name)
+		if err != nil {
+			r.notes = append(r.notes, fmt.Sprintf("%s is not available: %v", name, err))
+			continue
+		}
+		r.transports = append(r.transports, tr)
+	}
+	if len(r.transports) == 0 {
+		return nil, fmt.Errorf("no transport opened: %v: %w", r.notes, ErrUnsupported)
+	}
+	return r, nil
+}
+
+// routeFor chooses the backend for a pair: XGMI, FABRIC, RDMA, TCP, the first that can handle it, and says why each earlier one can't.
+func (e *Engine) routeFor(local *region, remote *MemoryDesc) (r *route, skipped []string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.backends) == 0 {
+		return nil, nil, fmt.Errorf("engine %q has no backend, create one first: %w", e.key, errNoBackend)
+	}
+	if remote.EngineKey == e.key && e.store.peerOf(e.key) == nil && e.control != nil {
+		e.store.setPeer(newPeer(e, e.descLocked()))
+	}
+	p := e.store.peerOf(remote.EngineKey)
+	if p == nil {
+		return nil, nil, fmt.Errorf("engine %q is not registered as a peer, so no created backend reaches it; create a backend and register the engine first: %w", remote.EngineKey, errNoBackend)
+	}
+	for _, kind := range []BackendType{BackendXGMI, BackendFabric, BackendRDMA, BackendTCP} {
+		b := e.backends[kind]
+		if b == nil {
+			continue
+		}
+		r := b.host
+		if local.desc.Loc == LocGPU || remote.Loc == LocGPU {
+			r = b.gpu
+		}
+		why := ""
+		switch {
+		case kind == BackendXGMI:
+			why = p.beyondXGMI(local, remote)
+		case p.desc.Port == portNone && remote.EngineKey != e.key:
+			why = fmt.Sprintf("engine %q has port %d, which only XGMI reaches", remote.EngineKey, portNone)
+		}
+		if why == "" {
+			return r, skipped, nil
+		}
+		skipped = append(skipped, fmt.Sprintf("%v: %s", kind, why))
+	}
+	return nil, nil, fmt.Errorf("region %d of %q and region %d of %q: %v; create a backend that can, on both sides, first: %w", local.desc.ID, e.key, remote.ID,
+		remote.EngineKey, skipped, errNoBackend)
+}
+
+// beyondXGMI says why a pair is not two GPUs' memory on this host that reach each other, "" if it is.
+func (p *peer) beyondXGMI(local *region, remote *MemoryDesc) string {
+	switch {
+	case local.desc.Loc != LocGPU || remote.Loc != LocGPU:
+		return "not both regions are GPU memory"
+	case !p.sameNode():
+		return core.Unfit("p2p", false)
+	case remote.DeviceBusID == "":
+		return fmt.Sprintf("region %d of engine %q has no bus id, so its GPU is not known", remote.ID, remote.EngineKey)
+	}
+	there := deviceAt(remote.DeviceBusID)
+	switch {
+	case local.device == nil:
+		return "the local region was registered without a GPU driver"
+	case there == nil && isZero(remote.IPCHandle[:]):
+		return fmt.Sprintf("GPU %s is not visible here, and region %d of engine %q has no IPC handle; create its XGMI backend before it is registered", remote.DeviceBusID,
+			remote.ID, remote.EngineKey)
+	case there == nil:
+		return ""
+	}
+	reach, err := local.device.Reach(there)
+	switch {
+	case err != nil:
+		return err.Error()
+	case !reach.Access:
+		return fmt.Sprintf("no peer access from %v to %v", local.device, there)
+	}
+	return ""
+}
+
+// sameNode tells whether the peer is on this host.
+func (p *peer) sameNode() bool {
+	if p.desc.NodeID == "" || p.engine.nodeID == "" {
+		return p.desc.Hostname == p.engine.hostname
+	}
+	return p.desc.NodeID == p.engine.nodeID
+}
+
+// deviceAt is the GPU at a place on the bus, nil if this process does not see one there.
+func deviceAt(bus string) *device.Device {
+	all, err := device.Devices()
+	if err != nil {
+		return nil
+	}
+	for _, d := range all {
+		if d.BusID == bus {
+			return d
+		}
+	}
+	return nil
+}
