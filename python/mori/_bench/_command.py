@@ -20,8 +20,8 @@ from .rig import PathUnavailable
 from .suite import Suite, Unavailable
 
 _SUITES: dict[str, tuple[ModuleType, Callable[[argparse.Namespace], Suite]]] = {
-    "io": (io_suite, io_suite.IO),
-    "shmem": (shmem_suite, shmem_suite.Shmem),
+    "io": (io_suite, io_suite.suite),
+    "shmem": (shmem_suite, shmem_suite.suite),
     "ep": (ep_suite, ep_suite.EP),
 }
 _SUMMARIES = {
@@ -40,6 +40,9 @@ def main(argv: list[str]) -> int:
         suite = _SUITES[args.what][1](args)
     except ValueError as err:
         parser.error(str(err))
+    except Unavailable as err:
+        print(f"mori bench: {err}", file=sys.stderr)
+        return 1
     if args.plot and (trouble := plot.trouble(args.plot)):
         parser.error(trouble)
     try:
@@ -57,15 +60,20 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     parsers = {}
     for name, (module, _) in _SUITES.items():
         parsers[name] = whats.add_parser(name, help=_SUMMARIES[name], description=module.DESCRIPTION)
-        _options(parsers[name], module.NAMES)
+        _options(parsers[name], module)
         module.options(parsers[name])
     return parser, parsers
 
 
-def _options(parser: argparse.ArgumentParser, names: list[str]) -> None:
-    """What all suites have."""
+def _options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
+    """What all suites have, and those that have cases on GPUs."""
+    known = ", ".join(module.NAMES)
+    if gpu_names := getattr(module, "GPU_NAMES", None):
+        parser.add_argument("--device", choices=["host", "gpu"], default="host", help="whose memory (default host)")
+        parser.add_argument("--gpus", metavar="0,1", help="with --device gpu: these, in this order (default all)")
+        known += f"; with --device gpu: {', '.join(gpu_names)}"
     parser.add_argument("--json", action="store_true", help="print one JSON object a line and nothing else")
-    parser.add_argument("--cases", metavar="A,B", help=f"only these, of: {', '.join(names)}")
+    parser.add_argument("--cases", "--case", metavar="A,B", help=f"only these, of: {known}")
     parser.add_argument("--repeats", type=_positive, default=9, metavar="N", help="samples of each figure (default 9)")
     parser.add_argument("--plot", type=FilePath, metavar="FILE", help="draw the figures (needs matplotlib)")
     parser.add_argument("--quick", action="store_true", help="little work in each sample: shows that all runs, no more")

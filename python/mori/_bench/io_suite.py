@@ -8,13 +8,17 @@ from typing import Any
 
 from . import moves, watches
 from .cases import CASES, Case, choose
+from .gpu import io_suite as gpu_suite
 from .measure import Plan
 from .rig import Effort, Rig
+from .suite import Suite
 
 NAMES = [case.name for case in CASES]
+GPU_NAMES = gpu_suite.NAMES
 DESCRIPTION = (
     "Measure transfers between two processes and, in turns with them, the raw limits of this machine: "
-    "a plain process_vm_readv loop and a plain TCP stream. Every byte that was moved is verified."
+    "a plain process_vm_readv loop and a plain TCP stream; on GPUs the driver's memcpy. Every byte that was moved is "
+    "verified."
 )
 
 _PLANS = {
@@ -35,6 +39,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="engines as vLLM and SGLang configure them: the target is not told of transfers (default: it is)",
     )
+
+
+def suite(args: argparse.Namespace) -> Suite:
+    """The cases of the memory that was asked for. Raises ValueError and Unavailable."""
+    return gpu_suite.GPUIO(args) if args.device == "gpu" else IO(args)
 
 
 class IO:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from . import curve
 from .machine import Machine
 from .measure import Result
 from .report import figure
@@ -34,17 +35,27 @@ _LABELS = {"GB/s": "GB/s, more is better", "us": "µs, less is better", "ns": "n
 
 
 def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None:
-    """Bars of throughput, ours beside raw with the target as a mark, and of times below them."""
+    """Bars of throughput, ours beside raw with the target as a mark, and of times below them.
+
+    What differs in the size of blocks is a curve above them.
+    """
     import matplotlib.pyplot as plt
 
-    groups = [([r for r in results if r.case.unit == unit], label) for unit, label in _LABELS.items()]
-    groups = [(some, label) for some, label in groups if some] or [(results, "value")]
-    fig, axes = plt.subplots(len(groups), 1, figsize=(11, 1.2 + 3.6 * len(groups)), squeeze=False, layout="constrained")
-    for axis, (some, label) in zip(axes[:, 0], groups, strict=True):
+    points = [r for r in results if curve.is_on(r)]
+    groups = [
+        ([r for r in results if r.case.unit == unit and r not in points], label) for unit, label in _LABELS.items()
+    ]
+    groups = [(some, label) for some, label in groups if some] or ([] if points else [(results, "value")])
+    count = len(groups) + bool(points)
+    fig, axes = plt.subplots(count, 1, figsize=(11, 1.2 + 3.6 * count), squeeze=False, layout="constrained")
+    if points:
+        curve.draw(axes[0, 0], points, OURS, RAW)
+    for axis, (some, label) in zip(axes[count - len(groups) :, 0], groups, strict=True):
         _bars(axis, some, label)
-        if label.endswith("less is better"):
+        if label.endswith("less is better") and _spread(some) > 10:
             axis.set_yscale("log")
-    fig.suptitle(f"mori bench {what}\n{machine}", fontsize=10)
+    gpus = {f"{r.extra['device']}{', EMULATED' if r.extra['emulated'] else ''}" for r in results if "device" in r.extra}
+    fig.suptitle("\n".join([f"mori bench {what}", *sorted(gpus), str(machine)]), fontsize=10)
     fig.savefig(file, dpi=130)
     plt.close(fig)
 
@@ -65,6 +76,11 @@ def _bars(axis: Any, results: list[Result], label: str) -> None:
     axis.set_ylabel(label)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
+
+
+def _spread(results: list[Result]) -> float:
+    figures = [f for r in results for f in (r.value, r.raw) if f]
+    return max(figures, default=1) / min(figures, default=1)
 
 
 def _bound(result: Result) -> float | None:

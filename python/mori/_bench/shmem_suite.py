@@ -10,17 +10,19 @@ from typing import Any, Literal
 
 from . import openshmem
 from .cases import MIB, Case, Target, pick
+from .gpu import shmem_suite as gpu_suite
 from .group import Group
 from .measure import Plan
 from .openshmem import Library
 from .shmem_pe import PE
-from .suite import Unavailable
+from .suite import Suite, Unavailable
 
 DESCRIPTION = (
     "Measure mori.shmem between processes of this host and, in turns with it, what the machine needs at least: memcpy "
     "and atomic instructions on the same mapping, and a barrier of spinning flags, in C. Names that end in -python are "
     "of calls from Python, the others of a loop inside of the extension; those that end in -openshmem are held against "
-    "the OpenSHMEM library that is installed here. Every byte that was moved is verified."
+    "the OpenSHMEM library that is installed here. On GPUs the yardstick is the driver's memcpy. Every byte that "
+    "was moved is verified."
 )
 
 _HEAP = 64 * MIB
@@ -69,6 +71,7 @@ def _all() -> Iterator[ShmemCase]:
 
 CASES: tuple[ShmemCase, ...] = tuple(_all())
 NAMES = [case.name for case in CASES]
+GPU_NAMES = gpu_suite.NAMES
 
 _RAW = {"put": "memcpy", "get": "memcpy_from", "put_quiet": "store"}
 _RAW_NAMES = {"memcpy": "memcpy", "memcpy_from": "memcpy", "barrier": "spinning flags"}
@@ -76,6 +79,11 @@ _RAW_NAMES = {"memcpy": "memcpy", "memcpy_from": "memcpy", "barrier": "spinning 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """There are none of its own."""
+
+
+def suite(args: argparse.Namespace) -> Suite:
+    """The cases of the memory that was asked for. Raises ValueError and Unavailable."""
+    return gpu_suite.GPUShmem(args) if args.device == "gpu" else Shmem(args)
 
 
 class Shmem:

@@ -24,6 +24,9 @@ def pybind_DeviceAddr(memory: int) -> int:
 def pybind_DeviceAlloc(number: int, nbytes: int) -> int:
     """DeviceAlloc allocates memory on a GPU."""
 
+def pybind_DeviceEnablePeer(number: int, peer: int) -> int:
+    """DeviceEnablePeer lets copies of a GPU go straight to and from all memory of another. It may be repeated, and lasts."""
+
 def pybind_DeviceFree(memory: int) -> int:
     """DeviceFree gives GPU memory back. A handle that is closed already is ignored."""
 

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""The tables of cases on GPUs, and what was expected of each before it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..cases import KIB, MIB, Case, Target
+
+Place = Literal["gpu", "host"]
+Via = Literal["XGMI", "RDMA", "TCP"]
+
+L2_BYTES = 64 * MIB
+POOL_BYTES = 8 * L2_BYTES
+"""Memory of each side whose blocks take turns: so much that no cache serves them."""
+
+_BATCHES = 16  # of a sample, at least
+_MOST = 2048
+_QUICK = 64  # times less
+
+
+@dataclass(frozen=True)
+class GPUCase(Case):
+    """A transfer from a GPU of one process to a GPU, or to host memory, of another.
+
+    `via` names the backend, `copy_blocks` how many blocks of the GPU may copy (None: mori chooses), `depth` how many
+    batches are under way at once. `predicted` is the figure expected, and why.
+    """
+
+    via: Via = "XGMI"
+    there: Place = "gpu"
+    copy_blocks: int | None = None
+    depth: int = 1
+    pool: int = POOL_BYTES
+    predicted: str = ""
+    why: str = ""
+
+    @property
+    def batches(self) -> int:
+        """How many batches of distinct blocks the pools hold."""
+        return max(1, min(_MOST, self.pool // self.bytes))
+
+    @property
+    def rounds(self) -> int:
+        """How often a sample goes through all batches."""
+        return max(1, _BATCHES // self.batches)
+
+    def quick(self) -> GPUCase:
+        """The same with little work."""
+        size, entries = min(self.size, MIB), self.entries
+        if entries > 1:
+            entries = max(2, entries // _QUICK)
+        return replace(self, size=size, entries=entries, pool=4 * size * entries)
+
+
+def _blocks() -> Iterator[GPUCase]:
+    """Random blocks in random order, from GPU to GPU; a batch waits for none before it."""
+
+    def case(label: str, entries: int, size: int, target: Target, predicted: str, why: str, **more: object) -> GPUCase:
+        made = GPUCase(f"gpu-{label}", "blocks", "GB/s", None, entries, size, False, target, depth=4)
+        return replace(made, predicted=predicted, why=why, **more)  # type: ignore[arg-type]
+
+    fast, whole = Target("value", ">=", 300, "GB/s"), Target("ratio", ">=", 0.95)
+    engine = "the copy engine carries single large pieces, at a memcpy's speed"
+    four = "the kernel reaches 334 with its list in host memory; two launches 5 µs apart in 100 µs cost the rest"
+    yield case("8192x4KiB", 8192, 4 * KIB, fast, "315 GB/s", four)
+    pulled = "as pushed, and pulls gain what the peer's memory takes longer to answer"
+    yield case("8192x4KiB-read", 8192, 4 * KIB, fast, "315 GB/s", pulled, read=True)
+    eight = "310 for the kernel with eight blocks, less the gaps between launches"
+    yield case("8192x4KiB-8blocks", 8192, 4 * KIB, Target("value", ">=", 280, "GB/s"), "295 GB/s", eight, copy_blocks=8)
+    yield case("8192x16KiB", 8192, 16 * KIB, fast, "350 GB/s", "359 for the kernel; 373 µs a batch hide the launches")
+    sm = "0.93 of the memcpy: the copy engine packs the link better than an SM"
+    yield case("4096x64KiB", 4096, 64 * KIB, whole, "363 GB/s", sm)
+    yield case("1024x256KiB", 1024, 256 * KIB, whole, "363 GB/s", sm)
+    yield case("64x16MiB", 64, 16 * MIB, whole, "385 GB/s", engine)
+
+
+def _others() -> Iterator[GPUCase]:
+    yield GPUCase(
+        "gpu-4KiB-latency",
+        "latency",
+        "us",
+        size=4 * KIB,
+        target=Target("value", "<=", 15, "us"),
+        predicted="14 us",
+        why="10.9 from launch to the word in host memory, 2 for the poller and the waiter, 1 for Python",
+    )
+    yield GPUCase(
+        "gpu-tcp-64MiB",
+        "tcp",
+        "GB/s",
+        size=64 * MIB,
+        target=Target("ratio", ">=", 0.85),
+        via="TCP",
+        predicted="0.87 x raw",
+        why="copies to and from pinned memory run beside the sends at 55 GB/s; what is left is filling the pipeline",
+    )
+    for suffix, read in (("", False), ("-read", True)):
+        yield GPUCase(
+            f"gpu-host-64MiB{suffix}",
+            "host",
+            "GB/s",
+            size=64 * MIB,
+            read=read,
+            target=Target("ratio", ">=", 0.9),
+            via="RDMA",
+            there="host",
+            predicted="52 GB/s",
+            why="PCIe at 55 GB/s for 1.2 ms, and a message to the other process and back",
+        )
+
+
+IO_CASES: tuple[GPUCase, ...] = (*_blocks(), *_others())
+
+
+@dataclass(frozen=True)
+class ShmemCase(Case):
+    """An operation of PEs whose symmetric memory is on GPUs; a sample is `rounds` of them."""
+
+    rounds: int = 1
+    predicted: str = ""
+    why: str = ""
+
+
+SHMEM_CASES: tuple[ShmemCase, ...] = (
+    ShmemCase(
+        "barrier-on-stream",
+        "barrier",
+        "us",
+        target=Target("value", "<=", 5, "us"),
+        rounds=200,
+        predicted="6 us",
+        why="6.1 was measured with one thread that launches on both GPUs in turn; a launch alone is 2 to 3",
+    ),
+    ShmemCase(
+        "gpu-put-64MiB",
+        "put",
+        "GB/s",
+        size=64 * MIB,
+        target=Target("ratio", ">=", 0.9),
+        rounds=16,
+        predicted="370 GB/s",
+        why="a memcpy's 170 µs at 394, and 10 for the call, the launch and the wait",
+    ),
+    ShmemCase(
+        "gpu-get-64MiB",
+        "get",
+        "GB/s",
+        size=64 * MIB,
+        target=Target("ratio", ">=", 0.9),
+        rounds=16,
+        predicted="365 GB/s",
+        why="the same, pulled",
+    ),
+    ShmemCase(
+        "gpu-put-8B",
+        "put",
+        "us",
+        size=8,
+        rounds=500,
+        predicted="11 us",
+        why="a copy of the driver and the wait for it take 9 to 10; put is complete when it returns",
+    ),
+)
+
+SIGNAL = (
+    "put-signal-8B",
+    "2.7 us",
+    "a kernel's put of 8 B and its signal; 2.72 by the program of tests/gpu, which measures it",
+)
+"""The one case of the table that no command measures: name, prediction and reason."""
