@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../gpu.h"
 
@@ -38,6 +39,14 @@ static void want(int line, const char *what, struct gpu_rc rc, int code) {
 #define OK(call) want(__LINE__, #call, call, 0)
 #define NO(code, call) want(__LINE__, #call, call, code)
 
+// settle waits until a stream has done all, for ten seconds at most.
+static void settle(int dev, uint64_t stream) {
+	struct gpu_rc rc = {"", GPU_NOT_READY};
+	for (int i = 0; rc.code == GPU_NOT_READY && i < 100000; i++, usleep(100))
+		rc = gpu_stream_query(api, dev, stream);
+	OK(rc);
+}
+
 static void memory(int dev) {
 	uint64_t a = 0, b = 0, host = 0, seen = 0, free_bytes, total;
 	struct gpu_pointer p;
@@ -52,10 +61,12 @@ static void memory(int dev) {
 	OK(gpu_set(api, dev, a, 7, 4096, 0));
 	OK(gpu_copy(api, dev, b, a, 4096, 0));
 	OK(gpu_copy(api, dev, (uintptr_t)plain, b, 4096, 0));
+	settle(dev, 0);
 	if (plain[4095] != 7)
 		abort();
 	NO(GPU_INVALID_VALUE, gpu_copy(api, dev, b, a, 8192, 0));
 	OK(gpu_copy_peer(api, dev, a, dev, b, dev, 16, 0));
+	settle(dev, 0);
 	OK(gpu_pointer(api, a + 8, &p));
 	if (p.kind != GPU_DEVICE || p.base != a || p.bytes != 4096 || p.device != dev)
 		abort();
@@ -111,15 +122,18 @@ static void work(int dev) {
 	OK(gpu_priorities(api, dev, &least, &greatest));
 	OK(gpu_stream_create(api, dev, greatest, &s));
 	OK(gpu_stream_query(api, dev, s));
-	OK(gpu_stream_query(api, dev, 0));
+	settle(dev, 0);
 	NO(400, gpu_stream_query(api, dev, s + 1));
 	OK(gpu_event_create(api, dev, 1, &e));
 	OK(gpu_event_create(api, dev, 0, &f));
 	OK(gpu_event_record(api, dev, e, s));
 	NO(400, gpu_event_record(api, 1 - dev, e, s));
+	settle(dev, s);
 	OK(gpu_event_record(api, dev, f, 0));
+	settle(dev, 0);
 	OK(gpu_event_query(api, dev, e));
-	OK(gpu_event_elapsed(api, dev, e, f, &ms));
+	NO(400, gpu_event_elapsed(api, dev, e, f, &ms)); // f keeps no time
+	OK(gpu_event_elapsed(api, dev, e, e, &ms));
 	OK(gpu_stream_wait(api, 1 - dev, 0, e));
 	setenv("FAKE_GPU", "cuStreamQuery=600,hipStreamQuery=600", 1);
 	NO(GPU_NOT_READY, gpu_stream_query(api, dev, s));
@@ -141,6 +155,7 @@ static void work(int dev) {
 	OK(gpu_launch(api, dev, fn, &g, s, &args, sizeof(args)));
 	NO(GPU_INVALID_VALUE, gpu_launch(api, dev, fn, &g, s, &args, 4));
 	NO(GPU_INVALID_VALUE, gpu_launch(api, dev, fn, &g, s, NULL, 0));
+	settle(dev, s);
 	if (((uint32_t *)(uintptr_t)a)[15] != 5)
 		abort();
 	OK(gpu_free(api, dev, a));

@@ -3,29 +3,83 @@
 # Compile the emulated GPU, a libcuda.so.1 whose devices are host memory, and print the folder that it is in. What was compiled
 # from the same sources with the same compilers is taken again. The folder is under build/ of the source tree, or under
 # $TMPDIR where that cannot be written.
+#
+# Its kernels are those of all sources in native/kernels (and of its testdata, which tests have as modules of users'), as they
+# are built for the CPU: what begins a line with  extern "C" MORI_DEVICE_KERNEL(threads) void name(  is one. The functions of
+# shmem/library.cpp can be launched, too.
+#
+#     emulator.sh            libcuda.so.1
+#     emulator.sh hip        libamdhip64.so.6 instead
+#     emulator.sh cuda FLAG  with FLAG for both compilers, such as -fsanitize=thread
 set -eu
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/../../.." && pwd)
+data=$root/native/gpu/testdata
+vendor=${1:-cuda}
+flag=${2:-}
 cc=${CC:-gcc}
+cxx=${CXX:-g++}
 
 sources() {
-	find "$root/native/gpu/testdata" -name 'fake*' -type f
-	echo "$root/native/gpu/testdata/emulator.sh"
+	find "$data" -name 'fake*' -type f
+	find "$root/native/include" "$root/native/kernels" -name '*.[ch]pp' -type f
+	echo "$data/emulator.sh"
 }
 
-digest=$({ $cc --version; sources | sort | xargs cat; } | sha256sum | cut -c 1-16)
+kernels() { grep -rlE --include='*.cpp' '^extern "C" MORI_DEVICE_KERNEL\(' "$root/native/kernels" | sort; }
+
+# One source, and at its end the names of its kernels.
+registered() {
+	echo "#include \"$1\""
+	echo '#include "fake_table.hpp"'
+	sed -nE 's/^extern "C" MORI_DEVICE_KERNEL\((.*)\) void ([a-zA-Z0-9_]+)\(.*/MORI_FAKE_KERNEL(\2, \1)/p' "$1"
+}
+
+library() {
+	echo "#include \"$root/native/kernels/shmem/library.cpp\""
+	echo '#include "fake_table.hpp"'
+	$cxx -std=c++17 -E -P -I"$root/native/include" "$root/native/kernels/shmem/library.cpp" | grep -oE 'extern "C" [a-z0-9_]+ mori_shmem_[a-z0-9_]+\(' |
+		sed -E 's/.* ([a-z0-9_]+)\(/MORI_FAKE_KERNEL(\1, 1024)/' | grep -v mori_shmem_remote | sort -u
+}
+
+digest=$({ echo "$vendor $flag"; $cc --version; $cxx --version; sources | sort | xargs cat; } | sha256sum | cut -c 1-16)
 for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
 	if mkdir -p "$base/emulated-gpu" 2>/dev/null && [ -w "$base/emulated-gpu" ]; then
 		break
 	fi
 done
 out=$base/emulated-gpu/$digest
-if [ ! -e "$out/libcuda.so.1" ]; then
+if [ ! -e "$out" ]; then
+	case $vendor in
+	cuda) name=libcuda.so.1 define=FAKE_CUDA ;;
+	hip) name=libamdhip64.so.6 define=FAKE_HIP=6 ;;
+	esac
 	new=$(mktemp -d "$base/emulated-gpu/new-XXXXXX")
 	trap 'rm -rf "$new"' EXIT
-	$cc -std=gnu11 -O2 -g -Wall -Wextra -Werror -shared -fPIC -DFAKE_CUDA -Wl,-soname,libcuda.so.1 \
-		-o "$new/libcuda.so.1" "$root/native/gpu/testdata/fake.c" -lpthread
+	$cc -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden $flag -D$define -c -o "$new/fake.o" "$data/fake.c"
+	compile() {
+		$cxx -std=c++17 -O1 -g1 -w -fPIC -fvisibility=hidden $flag -include "$data/fake_trap.h" -I"$root/native/include" -I"$data" \
+			-c -o "$1.o" "$1"
+	}
+	# A kernel that does not compile is for its own tests to find; a test that launches it here is told that it is missing.
+	optional() {
+		compile "$1" 2>"$1.log" || { echo "the emulated GPU is without $2:" && head -5 "$1.log"; } >&2
+	}
+	cp "$data/fake_kernels.cpp" "$new/run.cpp"
+	compile "$new/run.cpp"
+	n=0
+	for source in $(kernels); do
+		n=$((n + 1))
+		registered "$source" >"$new/kernel$n.cpp"
+		optional "$new/kernel$n.cpp" "$source"
+	done
+	library >"$new/library.cpp"
+	optional "$new/library.cpp" "$root/native/kernels/shmem/library.cpp"
+	$cxx $flag -shared -Wl,-soname,$name -o "$new/$name" "$new"/*.o -lpthread
+	rm -f "$new"/*.o "$new"/*.cpp "$new"/*.log
+	chmod 755 "$new"
+	find "$base/emulated-gpu" -mindepth 1 -maxdepth 1 -mtime +2 -exec rm -rf {} +
 	# Of several that compile at once, the first one wins; the others have the same.
-	mv -T "$new" "$out" 2>/dev/null || [ -e "$out/libcuda.so.1" ]
+	mv -T "$new" "$out" 2>/dev/null || [ -e "$out" ]
 fi
 echo "$out"

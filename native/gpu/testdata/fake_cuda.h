@@ -2,28 +2,27 @@
 //
 // What is CUDA's own. Part of fake.c.
 
-int cuGetErrorName(int code, const char **name) {
-	*name = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == OLD_PTX ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" : "CUDA_ERROR_FAKE";
+DEF(cuGetErrorName, , (int code, const char **name)) {
+	*name = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == OLD_PTX ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" : code == NOT_READY ? "CUDA_ERROR_NOT_READY" : code == FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_FAKE";
 	return code == 999 ? INVALID : 0;
 }
 
-int cuGetErrorString(int code, const char **text) {
+DEF(cuGetErrorString, , (int code, const char **text)) {
 	*text = code == NO_MEMORY ? "out of memory" : "fake error";
 	return 0;
 }
 
-int cuDevicePrimaryCtxRetain(void **ctx, int which) {
+DEF(cuDevicePrimaryCtxRetain, , (void **ctx, int which)) {
 	OUTSIDE("cuDevicePrimaryCtxRetain")
 	if (which < 0 || which >= count()) {
 		code = BAD_DEVICE;
 	} else {
-		retained[which]++;
 		*ctx = &contexts[which];
 	}
 	END
 }
 
-int cuCtxPushCurrent_v2(void *ctx) {
+DEF(cuCtxPushCurrent_v2, , (void *ctx)) {
 	int code = told("cuCtxPushCurrent_v2");
 	if (!code && depth == 64)
 		code = INVALID;
@@ -32,31 +31,31 @@ int cuCtxPushCurrent_v2(void *ctx) {
 	return code;
 }
 
-int cuCtxPopCurrent_v2(void **ctx) {
+DEF(cuCtxPopCurrent_v2, , (void **ctx)) {
 	if (!depth)
 		return NO_CONTEXT;
 	*ctx = stack[--depth];
 	return 0;
 }
 
-int cuCtxGetCurrent(void **ctx) {
+DEF(cuCtxGetCurrent, , (void **ctx)) {
 	*ctx = depth ? stack[depth - 1] : NULL;
 	return 0;
 }
 
-int cuCtxGetDevice(int *dev) {
+DEF(cuCtxGetDevice, , (int *dev)) {
 	*dev = here();
 	return *dev < 0 ? NO_CONTEXT : 0;
 }
 
-int cuCtxEnablePeerAccess(void *ctx, unsigned flags) {
+DEF(cuCtxEnablePeerAccess, , (void *ctx, unsigned flags)) {
 	(void)flags;
 	START("cuCtxEnablePeerAccess")
 	code = enabled(dev, (int)((char *)ctx - contexts));
 	END
 }
 
-int cuPointerGetAttributes(unsigned n, int *attrs, void **values, uint64_t addr) {
+DEF(cuPointerGetAttributes, , (unsigned n, int *attrs, void **values, uint64_t addr)) {
 	OUTSIDE("cuPointerGetAttributes")
 	struct thing *t = around(addr);
 	int host = t && (t->kind == HOST || t->kind == REGISTRATION);

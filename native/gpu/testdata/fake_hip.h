@@ -2,63 +2,63 @@
 //
 // What is HIP's own. Part of fake.c.
 
-const char *hipGetErrorName(int code) { return code == NO_MEMORY ? "hipErrorOutOfMemory" : "hipErrorFake"; }
-const char *hipGetErrorString(int code) { return code == NO_MEMORY ? "out of memory" : "fake error"; }
+__attribute__((visibility("default"))) const char *hipGetErrorName(int code) { return code == NO_MEMORY ? "hipErrorOutOfMemory" : "hipErrorFake"; }
+__attribute__((visibility("default"))) const char *hipGetErrorString(int code) { return code == NO_MEMORY ? "out of memory" : "fake error"; }
 
-int hipGetLastError(void) {
+DEF(, hipGetLastError, (void)) {
 	int was = last;
 	last = 0;
 	return was;
 }
 
 // hipPeekAtLastError is for the test that nothing is left there.
-int hipPeekAtLastError(void) { return last; }
+DEF(, hipPeekAtLastError, (void)) { return last; }
 
-int hipRuntimeGetVersion(int *v) {
+DEF(, hipRuntimeGetVersion, (int *v)) {
 	*v = VERSION;
 	return 0;
 }
 
-int hipGetDevice(int *dev) {
+DEF(, hipGetDevice, (int *dev)) {
 	*dev = current;
 	return answer(told("hipGetDevice"));
 }
 
-int hipSetDevice(int dev) {
+DEF(, hipSetDevice, (int dev)) {
 	int code = dev < 0 || dev >= count() ? BAD_DEVICE : told("hipSetDevice");
 	if (!code)
 		current = dev;
 	return answer(code);
 }
 
-int hipGetDeviceProperties(char *props, int dev) {
+DEF(, hipGetDeviceProperties, (char *props, int dev)) {
 	(void)dev;
 	strcpy(props + 396, "gfx90a:sramecc+:xnack-");
 	return 0;
 }
 
 #if FAKE_HIP > 5
-int hipGetDevicePropertiesR0600(char *props, int dev) {
+DEF(, hipGetDevicePropertiesR0600, (char *props, int dev)) {
 	(void)dev;
 	strcpy(props + 1160, "gfx942:sramecc+:xnack-");
 	return 0;
 }
 #endif
 
-int hipExtGetLinkTypeAndHopCount(int dev, int peer, uint32_t *type, uint32_t *hops) {
+DEF(, hipExtGetLinkTypeAndHopCount, (int dev, int peer, uint32_t *type, uint32_t *hops)) {
 	*type = dev < 2 && peer < 2 ? 4 : 2;
 	*hops = 1;
 	return 0;
 }
 
-int hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+DEF(, hipDeviceEnablePeerAccess, (int peer, unsigned flags)) {
 	(void)flags;
 	START("hipDeviceEnablePeerAccess")
 	code = enabled(dev, peer);
 	END
 }
 
-int hipPointerGetAttributes(void *to, uint64_t addr) {
+DEF(, hipPointerGetAttributes, (void *to, uint64_t addr)) {
 	struct {
 		int type, device;
 		uint64_t device_addr, host_addr;

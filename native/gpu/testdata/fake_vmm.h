@@ -40,14 +40,11 @@ DEF(cuMemAddressFree, hipMemAddressFree, (uint64_t addr, size_t n)) {
 DEF(cuMemCreate, hipMemCreate, (uint64_t * handle, size_t n, const int *prop, unsigned long long flags)) {
 	(void)flags;
 	OUTSIDE(CALLED(cuMemCreate, hipMemCreate))
-	if (n == 0 || n % 65536 || n > 1u << 30) {
-		code = n > 1u << 30 ? NO_MEMORY : INVALID;
+	if (n == 0 || n % 65536 || prop[3] < 0 || prop[3] >= count() || n > available(prop[3])) {
+		code = n == 0 || n % 65536 || prop[3] < 0 || prop[3] >= count() ? INVALID : NO_MEMORY;
 	} else {
 		struct thing *t = make(PHYSICAL, prop[3]);
-		t->fd = memfd_create("fake", MFD_CLOEXEC);
-		t->size = n;
-		if (ftruncate(t->fd, (off_t)n))
-			abort();
+		new_file(t, n);
 		*handle = name_of(t);
 	}
 	END
@@ -79,7 +76,7 @@ DEF(cuMemMap, hipMemMap, (uint64_t addr, size_t n, size_t offset, uint64_t handl
 
 DEF(cuMemUnmap, hipMemUnmap, (uint64_t addr, size_t n)) {
 	OUTSIDE(CALLED(cuMemUnmap, hipMemUnmap))
-	struct thing *t = at(MAPPING, addr);
+	struct thing *t = leaving(CALLED(cuMemUnmap, hipMemUnmap), MAPPING, addr);
 	if (t && t->size == n) {
 		mmap((void *)(uintptr_t)addr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 		drop(t);
@@ -118,6 +115,7 @@ DEF(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle, (uint64_t *
 		struct thing *t = make(PHYSICAL, dev);
 		t->fd = fd;
 		t->size = (uint64_t)lseek(fd, 0, SEEK_END);
+		t->handle[0] = 1; // another's: it takes no memory of the device
 		*handle = name_of(t);
 	}
 	END

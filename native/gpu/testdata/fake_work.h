@@ -1,87 +1,150 @@
 // SPDX-License-Identifier: MIT
 //
-// Copies, streams, events, modules and launches. Part of fake.c.
+// Copies, streams and events, as the driver is asked for them. Part of fake.c.
 
-// on tells whether work may go to a stream: its device must be the current one.
-static int on(uint64_t stream, int dev) {
-	struct thing *t = stream ? named(STREAM, stream) : NULL;
-	return !stream || (t && t->dev == dev) ? 0 : BAD_HANDLE;
-}
-
-static int copied(uint64_t dst, uint64_t src, size_t n) {
-	struct thing *to = around(dst), *from = around(src);
-	if ((to && dst + n > to->base + to->size) || (from && src + n > from->base + from->size))
-		return INVALID;
-	memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
+// inside tells whether a range is all in one allocation, or in mappings that touch; or in none at all, so that it is pageable host memory.
+static int inside(uint64_t addr, size_t n, int *pageable) {
+	uint64_t end = addr + n;
+	struct thing *t = around(addr);
+	*pageable = !t;
+	if (!t)
+		return 1;
+	for (enum kind kind = t->kind; t && t->kind == kind; t = around(addr)) {
+		addr = t->base + t->size;
+		if (addr >= end)
+			return 1;
+		if (kind != MAPPING)
+			return 0;
+	}
 	return 0;
 }
 
+// copied queues a copy. As with drivers, pageable memory that is copied from is read before the call returns, and one that is
+// copied to is written before it returns.
+static int copied(int dev, uint64_t dst, uint64_t src, size_t n, uint64_t stream) {
+	struct stream *s = stream_of(stream, dev);
+	int to = 0, from = 0;
+	if (!s)
+		return BAD_HANDLE;
+	if (n == 0)
+		return 0;
+	if (!inside(dst, n, &to) || !inside(src, n, &from))
+		return INVALID;
+	struct task *t = new_task(COPY, 0);
+	t->dst = dst;
+	t->src = src;
+	t->n = n;
+	if (from) {
+		t->copied = malloc(n);
+		memcpy(t->copied, (void *)(uintptr_t)src, n);
+	}
+	push(s, t);
+	return to ? drain(s) : 0;
+}
+
 #ifdef FAKE_HIP
-int hipMemcpyAsync(uint64_t dst, uint64_t src, size_t n, int kind, uint64_t stream) {
+DEF(, hipMemcpyAsync, (uint64_t dst, uint64_t src, size_t n, int kind, uint64_t stream)) {
 	START("hipMemcpyAsync")
-	code = kind != 4 ? INVALID : on(stream, dev) ? BAD_HANDLE : copied(dst, src, n);
+	code = kind != 4 ? INVALID : copied(dev, dst, src, n, stream);
 	END
 }
 
-int hipMemcpyPeerAsync(uint64_t dst, int to, uint64_t src, int from, size_t n, uint64_t stream) {
+DEF(, hipMemcpyPeerAsync, (uint64_t dst, int to, uint64_t src, int from, size_t n, uint64_t stream)) {
 	START("hipMemcpyPeerAsync")
 	struct thing *d = around(dst), *s = around(src);
-	code = !d || d->dev != to || !s || s->dev != from ? INVALID : on(stream, dev) ? BAD_HANDLE : copied(dst, src, n);
+	code = !d || d->dev != to || !s || s->dev != from ? INVALID : copied(dev, dst, src, n, stream);
 	END
 }
 #else
-int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t n, uint64_t stream) {
+DEF(cuMemcpyAsync, , (uint64_t dst, uint64_t src, size_t n, uint64_t stream)) {
 	START("cuMemcpyAsync")
-	code = on(stream, dev) ? BAD_HANDLE : copied(dst, src, n);
+	code = copied(dev, dst, src, n, stream);
 	END
 }
 
-int cuMemcpyPeerAsync(uint64_t dst, void *to, uint64_t src, void *from, size_t n, uint64_t stream) {
+DEF(cuMemcpyPeerAsync, , (uint64_t dst, void *to, uint64_t src, void *from, size_t n, uint64_t stream)) {
 	START("cuMemcpyPeerAsync")
 	struct thing *d = around(dst), *s = around(src);
-	code = !d || &contexts[d->dev] != to || !s || &contexts[s->dev] != from ? INVALID : on(stream, dev) ? BAD_HANDLE : copied(dst, src, n);
+	code = !d || &contexts[d->dev] != to || !s || &contexts[s->dev] != from ? INVALID : copied(dev, dst, src, n, stream);
 	END
 }
 #endif
 
 DEF(cuMemsetD8Async, hipMemsetD8Async, (uint64_t dst, unsigned char value, size_t n, uint64_t stream)) {
 	START(CALLED(cuMemsetD8Async, hipMemsetD8Async))
-	struct thing *t = around(dst);
-	code = on(stream, dev);
-	if (!code && (!t || dst + n > t->base + t->size))
-		code = INVALID;
-	if (!code)
-		memset((void *)(uintptr_t)dst, value, n);
+	struct stream *s = stream_of(stream, dev);
+	int pageable = 0;
+	code = !s ? BAD_HANDLE : !inside(dst, n, &pageable) || pageable ? INVALID : 0;
+	if (!code && n) {
+		struct task *t = new_task(SET, 0);
+		t->dst = dst;
+		t->value = value;
+		t->n = n;
+		push(s, t);
+	}
 	END
 }
 
 DEF(cuStreamCreateWithPriority, hipStreamCreateWithPriority, (uint64_t * stream, unsigned flags, int priority)) {
 	(void)priority;
 	START(CALLED(cuStreamCreateWithPriority, hipStreamCreateWithPriority))
-	*stream = name_of(make(STREAM, dev));
-	if (flags != 1)
+	if (flags != 1) {
 		code = INVALID;
+	} else {
+		struct thing *t = make(STREAM, dev);
+		t->object = new_stream(dev);
+		*stream = name_of(t);
+	}
 	END
 }
 
+// A stream that is destroyed does what it has, and then ends.
 DEF(cuStreamDestroy_v2, hipStreamDestroy, (uint64_t stream)) {
 	START(CALLED(cuStreamDestroy_v2, hipStreamDestroy))
-	code = stream ? on(stream, dev) : BAD_HANDLE;
-	if (!code)
+	struct stream *s = stream ? stream_of(stream, dev) : NULL;
+	if (s) {
+		s->ending = 1;
+		pthread_cond_signal(&s->wake);
 		drop(named(STREAM, stream));
+	} else {
+		code = BAD_HANDLE;
+	}
 	END
 }
 
 DEF(cuStreamQuery, hipStreamQuery, (uint64_t stream)) {
 	OUTSIDE(CALLED(cuStreamQuery, hipStreamQuery))
-	code = stream ? (named(STREAM, stream) ? 0 : BAD_HANDLE) : here() < 0 ? NO_CONTEXT : 0;
+	struct thing *t = stream ? named(STREAM, stream) : NULL;
+	dev = t ? t->dev : here();
+	struct stream *s = t ? t->object : dev < 0 ? NULL : defaults[dev];
+	if (stream && !t)
+		code = BAD_HANDLE;
+	else if (dev < 0 || broken[dev])
+		code = dev < 0 ? NO_CONTEXT : broken[dev];
+	else
+		code = s && s->head ? NOT_READY : 0;
 	END
 }
+
+// An event is the place where it was recorded last.
+struct event {
+	struct point *at;
+	int timing;
+};
 
 DEF(cuStreamWaitEvent, hipStreamWaitEvent, (uint64_t stream, uint64_t event, unsigned flags)) {
 	(void)flags;
 	START(CALLED(cuStreamWaitEvent, hipStreamWaitEvent))
-	code = on(stream, dev) || !named(EVENT, event) ? BAD_HANDLE : 0;
+	struct stream *s = stream_of(stream, dev);
+	struct thing *e = named(EVENT, event);
+	struct point *p = e ? ((struct event *)e->object)->at : NULL;
+	code = !s || !e ? BAD_HANDLE : 0;
+	if (!code && p) { // one that was never recorded keeps nobody waiting
+		struct task *t = new_task(WAIT, 0);
+		t->point = p;
+		p->refs++;
+		push(s, t);
+	}
 	END
 }
 
@@ -93,86 +156,20 @@ DEF(cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange, (int *least, i
 }
 
 DEF(cuEventCreate, hipEventCreateWithFlags, (uint64_t * event, unsigned flags)) {
-	(void)flags;
 	START(CALLED(cuEventCreate, hipEventCreateWithFlags))
-	*event = name_of(make(EVENT, dev));
+	struct thing *t = make(EVENT, dev);
+	struct event *e = t->object = calloc(1, sizeof(*e));
+	e->timing = !(flags & 2);
+	*event = name_of(t);
 	END
 }
 
 DEF(cuEventDestroy_v2, hipEventDestroy, (uint64_t event)) {
 	START(CALLED(cuEventDestroy_v2, hipEventDestroy))
 	struct thing *t = named(EVENT, event);
-	if (t)
-		drop(t);
-	else
-		code = BAD_HANDLE;
-	END
-}
-
-DEF(cuEventRecord, hipEventRecord, (uint64_t event, uint64_t stream)) {
-	START(CALLED(cuEventRecord, hipEventRecord))
-	struct thing *t = named(EVENT, event);
-	code = !t || t->dev != dev || on(stream, dev) ? BAD_HANDLE : 0;
-	if (!code)
-		clock_gettime(CLOCK_MONOTONIC, &t->when);
-	END
-}
-
-DEF(cuEventQuery, hipEventQuery, (uint64_t event)) {
-	OUTSIDE(CALLED(cuEventQuery, hipEventQuery))
-	code = named(EVENT, event) ? 0 : BAD_HANDLE;
-	END
-}
-
-DEF(cuEventElapsedTime, hipEventElapsedTime, (float *ms, uint64_t from, uint64_t to)) {
-	OUTSIDE(CALLED(cuEventElapsedTime, hipEventElapsedTime))
-	struct thing *a = named(EVENT, from), *b = named(EVENT, to);
-	if (a && b)
-		*ms = (float)(b->when.tv_sec - a->when.tv_sec) * 1e3f + (float)(b->when.tv_nsec - a->when.tv_nsec) * 1e-6f;
-	else
-		code = BAD_HANDLE;
-	END
-}
-
-static int loaded(uint64_t *module, const char *image, int dev) {
-	if (!strncmp(image, "old", 3))
-		return OLD_PTX;
-	if (strncmp(image, "fake", 4))
-		return BAD_PTX;
-	struct thing *t = make(MODULE, dev);
-	t->size = 64;
-	t->base = (uintptr_t)calloc(1, t->size);
-	*module = name_of(t);
-	return 0;
-}
-
-#ifdef FAKE_HIP
-int hipModuleLoadData(uint64_t *module, const void *image) {
-	START("hipModuleLoadData")
-	code = loaded(module, image, dev);
-	END
-}
-#else
-int cuModuleLoadDataEx(uint64_t *module, const void *image, unsigned n, int *options, void **values) {
-	START("cuModuleLoadDataEx")
-	code = loaded(module, image, dev);
-	if (code && n == 2 && options[0] == 5 && options[1] == 6)
-		snprintf(values[0], (size_t)(uintptr_t)values[1], "ptxas fatal: line 1: what is this\n");
-	END
-}
-
-int cuFuncSetAttribute(uint64_t function, int attr, int value) {
-	START("cuFuncSetAttribute")
-	code = named(MODULE, function) && attr == 8 && value <= 232448 ? 0 : INVALID;
-	END
-}
-#endif
-
-DEF(cuModuleUnload, hipModuleUnload, (uint64_t module)) {
-	START(CALLED(cuModuleUnload, hipModuleUnload))
-	struct thing *t = named(MODULE, module);
 	if (t) {
-		free((void *)(uintptr_t)t->base);
+		let_go(((struct event *)t->object)->at);
+		free(t->object);
 		drop(t);
 	} else {
 		code = BAD_HANDLE;
@@ -180,52 +177,36 @@ DEF(cuModuleUnload, hipModuleUnload, (uint64_t module)) {
 	END
 }
 
-// The one kernel of every module is fill(uint64_t addr, uint32_t n, uint32_t value): n words from addr.
-DEF(cuModuleGetFunction, hipModuleGetFunction, (uint64_t * function, uint64_t module, const char *name)) {
-	START(CALLED(cuModuleGetFunction, hipModuleGetFunction))
-	*function = module;
-	code = !named(MODULE, module) ? BAD_HANDLE : strcmp(name, "fill") ? NOT_FOUND : 0;
-	END
-}
-
-DEF(cuModuleGetGlobal_v2, hipModuleGetGlobal, (uint64_t * addr, size_t *n, uint64_t module, const char *name)) {
-	START(CALLED(cuModuleGetGlobal_v2, hipModuleGetGlobal))
-	struct thing *t = named(MODULE, module);
-	code = !t ? BAD_HANDLE : strcmp(name, "state") ? NOT_FOUND : 0;
+DEF(cuEventRecord, hipEventRecord, (uint64_t event, uint64_t stream)) {
+	START(CALLED(cuEventRecord, hipEventRecord))
+	struct thing *t = named(EVENT, event);
+	struct stream *s = stream_of(stream, dev);
+	code = !t || t->dev != dev || !s ? BAD_HANDLE : 0;
 	if (!code) {
-		*addr = t->base;
-		*n = t->size;
+		struct event *e = t->object;
+		let_go(e->at);
+		e->at = push_point(s);
 	}
 	END
 }
 
-DEF(cuFuncGetAttribute, hipFuncGetAttribute, (int *value, int attr, uint64_t function)) {
-	START(CALLED(cuFuncGetAttribute, hipFuncGetAttribute))
-	*value = attr == 0 ? 1024 : 32;
-	code = named(MODULE, function) ? 0 : BAD_HANDLE;
+DEF(cuEventQuery, hipEventQuery, (uint64_t event)) {
+	OUTSIDE(CALLED(cuEventQuery, hipEventQuery))
+	struct thing *t = named(EVENT, event);
+	struct event *e = t ? t->object : NULL;
+	code = !t ? BAD_HANDLE : broken[t->dev] ? broken[t->dev] : e->at && !e->at->done ? NOT_READY : 0;
 	END
 }
 
-DEF(cuLaunchKernel, hipModuleLaunchKernel,
-	(uint64_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, uint64_t stream,
-		void **params, void **extra)) {
-	START(CALLED(cuLaunchKernel, hipModuleLaunchKernel))
-	struct {
-		uint64_t addr;
-		uint32_t n, value;
-	} args;
-	struct thing *f = named(MODULE, function);
-	(void)shared;
-	if (!f || f->dev != dev || on(stream, dev))
+DEF(cuEventElapsedTime, hipEventElapsedTime, (float *ms, uint64_t from, uint64_t to)) {
+	OUTSIDE(CALLED(cuEventElapsedTime, hipEventElapsedTime))
+	struct thing *f = named(EVENT, from), *t = named(EVENT, to);
+	struct event *a = f ? f->object : NULL, *b = t ? t->object : NULL;
+	if (!a || !b || !a->timing || !b->timing || !a->at || !b->at)
 		code = BAD_HANDLE;
-	else if (params || !extra || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != (void *)NAME(0, 3) || *(size_t *)extra[3] != sizeof(args))
-		code = INVALID;
-	else if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024)
-		code = INVALID;
-	if (!code) {
-		memcpy(&args, extra[1], sizeof(args));
-		for (uint32_t i = 0; i < args.n; i++)
-			((uint32_t *)(uintptr_t)args.addr)[i] = args.value;
-	}
+	else if (!a->at->done || !b->at->done)
+		code = NOT_READY;
+	else
+		*ms = (float)(b->at->when.tv_sec - a->at->when.tv_sec) * 1e3f + (float)(b->at->when.tv_nsec - a->at->when.tv_nsec) * 1e-6f;
 	END
 }
