@@ -26,10 +26,10 @@ def rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     for case in cases:
         aim = str(case.target or "")
         if (one := results.get(case.name)) is None:
-            yield case.name, case.predicted, _NOT_YET, "", "", aim
+            yield f"`{case.name}`", case.predicted, _NOT_YET, "", "", aim
         else:
-            yield case.name, case.predicted, _measured(one), _limit(one), _ratio(one), f"{aim}{_verdict(one)}"
-    yield SIGNAL[0], SIGNAL[1], "`tests/gpu/run`", "", "", "<= 2 us"
+            yield f"`{case.name}`", case.predicted, _measured(one), _limit(one), _ratio(one), f"{aim}{_verdict(one)}"
+    yield f"`{SIGNAL[0]}`", SIGNAL[1], "`tests/gpu/run`", "", "", "<= 2 us"
 
 
 def _measured(one: dict[str, Any]) -> str:
@@ -73,7 +73,7 @@ def markdown(lines: Iterable[str]) -> str:
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"no line of mori bench --json: {line.strip()[:80]!r}") from None
     table = [_HEAD, ("---",) * len(_HEAD), *rows(results)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in table).replace(" us", " µs")
 
 
 def main(files: list[str]) -> int:
