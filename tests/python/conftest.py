@@ -3,18 +3,55 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import gpus
 from mori.io import BackendType, IOEngine
 from ranks import Ranks
 from support import BACKENDS, Peer, introduce, new_engine
 
 # A background job of a shell ignores SIGINT, and so would every process that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Where there is a GPU, symmetric memory is on it unless somebody says otherwise: tests say when they want that.
+os.environ.setdefault("MORI_SHMEM_DEVICE", "host")
+
+
+def pytest_sessionstart() -> None:
+    gpus.start()
+
+
+@pytest.fixture(scope="session")
+def gpu() -> None:
+    """There is a GPU, real or emulated: see gpus.py."""
+    gpus.need()
+
+
+@pytest.fixture
+def gpu_env(gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that the test starts see the GPU. Tests that use ``gpu`` have this, too."""
+    for name, value in gpus.child_env().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def _gpu_for_processes(request: pytest.FixtureRequest) -> None:
+    if gpus.fixture_wants(request):
+        request.getfixturevalue("gpu_env")
+
+
+@pytest.fixture(params=["host", "gpu"])
+def memory(request: pytest.FixtureRequest) -> Iterator[gpus.Memory]:
+    """Memory of the host and of a GPU, in turn. What it gives is freed at the end of the test."""
+    if request.param == "gpu":
+        request.getfixturevalue("gpu")
+    memory = gpus.Memory(request.param)
+    yield memory
+    memory.close()
 
 
 @pytest.fixture
