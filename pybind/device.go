@@ -102,14 +102,20 @@ func DeviceLookup(addr uint64) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
+	ordinal, api := -1, ""
+	if p.Device != nil {
+		ordinal, api = p.Device.Ordinal, p.Device.API
+	}
 	return toJSON(struct {
 		Kind       string `json:"kind"`
 		Device     int    `json:"device"`
+		API        string `json:"api"`
+		Ordinal    int    `json:"ordinal"`
 		Base       uint64 `json:"base"`
 		Bytes      uint64 `json:"nbytes"`
 		DeviceAddr uint64 `json:"device_ptr"`
 		HostAddr   uint64 `json:"host_ptr"`
-	}{p.Kind.String(), numberOf(p.Device), p.Base, p.Bytes, p.DeviceAddr, p.HostAddr})
+	}{p.Kind.String(), numberOf(p.Device), api, ordinal, p.Base, p.Bytes, p.DeviceAddr, p.HostAddr})
 }
 
 var (

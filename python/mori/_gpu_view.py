@@ -7,6 +7,8 @@ import ctypes
 import sys
 from typing import Any
 
+from .device import lookup
+
 # Element types that both protocols can name: letter of the array interface, type code of DLPack.
 _PLAIN: dict[str, tuple[str, int]] = {
     "bool": ("b", 6),
@@ -110,7 +112,7 @@ class GpuTensorView:
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (_DL_ROCM if _torch_is_rocm() else _DL_CUDA), self.device_id
+        return (_DL_ROCM if _is_rocm(self.ptr) else _DL_CUDA), self.device_id
 
     def __dlpack__(self, *, stream: Any = None, **_newer: Any) -> Any:
         """Return a DLPack capsule. The caller orders its work after the memory's producer; ``stream`` is not used."""
@@ -131,6 +133,9 @@ class GpuTensorView:
         return f"<GpuTensorView {self.dtype}{list(self.shape)} at {self.ptr:#x} on GPU {self.device_id}>"
 
 
-def _torch_is_rocm() -> bool:
+def _is_rocm(ptr: int) -> bool:
+    """Tell whose the memory is. Only the driver knows, unless torch is there, which has one vendor for all."""
     torch = sys.modules.get("torch")
-    return torch is not None and getattr(torch.version, "hip", None) is not None
+    if torch is not None and getattr(torch.version, "hip", None) is not None:
+        return True
+    return lookup(ptr).api == "HIP"

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from . import device
 from ._gpu_view import GpuTensorView as GpuTensorView
 from .io._enums import MemoryLocationType
 
@@ -74,17 +75,69 @@ def dtype_to_int(dtype: Any) -> int:
 
 
 def tensor_span(tensor: Any) -> Span:
-    """Return where a torch tensor's elements lie.
+    """Return where the elements of a torch tensor lie, or those of any array with ``__cuda_array_interface__``.
+
+    Such arrays are cupy's, numba's, ``mori.device.DeviceMemory``, :class:`GpuTensorView`; the driver says which GPU
+    they are of. Neither this nor registering the span waits for work on the tensor. The caller keeps the object alive
+    while the range is in use: nothing here holds it.
 
     Raises:
+        TypeError: the object is neither.
         RuntimeError: the tensor is not contiguous, so that no single range holds it.
         KeyError: it lies neither on a CPU nor on a CUDA or ROCm device.
+        ValueError: no driver of this process knows the array's address.
     """
+    if hasattr(tensor, "is_contiguous") and hasattr(tensor, "data_ptr"):
+        return _torch_span(tensor)
+    if hasattr(tensor, "__cuda_array_interface__"):
+        return _array_span(tensor.__cuda_array_interface__)
+    hint = "; buffer_span takes it" if _is_buffer(tensor) else ""
+    raise TypeError(f"tensor must be torch's or have __cuda_array_interface__, got {type(tensor).__name__}{hint}")
+
+
+def _torch_span(tensor: Any) -> Span:
     if not tensor.is_contiguous():
         raise RuntimeError("input tensor must be contiguous")
-    loc = {"cpu": MemoryLocationType.CPU, "cuda": MemoryLocationType.GPU}[tensor.device.type]
-    index = tensor.device.index
-    return Span(tensor.data_ptr(), tensor.nelement() * tensor.element_size(), -1 if index is None else index, loc)
+    kind, index = tensor.device.type, tensor.device.index
+    locations = {"cpu": MemoryLocationType.CPU, "cuda": MemoryLocationType.GPU}
+    if kind not in locations:
+        raise KeyError(f"tensor is on {kind!r}; supported are {', '.join(locations)}")
+    size = tensor.nelement() * tensor.element_size()
+    return Span(tensor.data_ptr(), size, -1 if index is None else index, locations[kind])
+
+
+def _array_span(interface: dict[str, Any]) -> Span:
+    shape, strides, (ptr, _read_only) = interface["shape"], interface.get("strides"), interface["data"]
+    item = int(interface["typestr"][2:])
+    size = math.prod(shape) * item
+    if interface.get("mask") is not None:
+        raise RuntimeError("input array must have no mask")
+    if strides is not None and size and not _c_contiguous(shape, strides, item):
+        raise RuntimeError("input array must be contiguous")
+    # An empty array may have no address.
+    if ptr == 0 and size == 0:
+        return Span(0, 0, -1, MemoryLocationType.GPU)
+    known = _lookup(ptr)
+    if known.kind == "pinned host":
+        return Span(ptr, size, -1, MemoryLocationType.CPU)
+    return Span(ptr, size, known.ordinal, MemoryLocationType.GPU)
+
+
+def _c_contiguous(shape: Sequence[int], strides: Sequence[int], item: int) -> bool:
+    expected = item
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _is_buffer(value: Any) -> bool:
+    try:
+        with memoryview(value):
+            return True
+    except TypeError:
+        return False
 
 
 def buffer_span(buffer: Any) -> Span:
@@ -127,17 +180,34 @@ def from_gpu_ptr(
         shape: extent of each dimension, in elements.
         dtype: the framework's element type, or its name.
         framework: which kind of array to make.
-        device_id: the GPU; None means the framework's current one.
+        device_id: the GPU's number, as the framework counts; None means the one whose memory it is.
 
     Raises:
-        ValueError: unknown framework or dtype.
+        ValueError: unknown framework or dtype, or the memory is not of that GPU, or of none.
         ImportError: the framework is not installed.
     """
     if framework == "torch":
-        return _torch_array(ptr, shape, dtype, device_id)
+        return _torch_array(ptr, shape, dtype, _gpu_of(ptr, device_id))
     if framework == "jax":
-        return _jax_array(ptr, shape, dtype, device_id)
+        return _jax_array(ptr, shape, dtype, _gpu_of(ptr, device_id))
     raise ValueError(f"unknown framework {framework!r}; supported are 'torch' and 'jax'")
+
+
+def _gpu_of(ptr: int, device_id: int | None) -> int:
+    """Return the GPU whose memory is at ``ptr``. Frameworks would copy where they are told another."""
+    known = _lookup(ptr)
+    if device_id is not None and device_id != known.ordinal:
+        raise ValueError(f"{ptr:#x} is memory of GPU {known.ordinal}, not of GPU {device_id}")
+    return known.ordinal
+
+
+def _lookup(ptr: int) -> device.Pointer:
+    """Return what the drivers know about an address that a GPU reaches; ValueError if they do not."""
+    known = device.lookup(ptr)
+    if known.ordinal < 0:
+        why = device.why_no_device() or "the GPUs of this process do not know it"
+        raise ValueError(f"{ptr:#x} is no address of a GPU's memory: {why}")
+    return known
 
 
 def from_host_ptr(
@@ -202,21 +272,20 @@ def numpy_dtype(dtype: Any) -> Any:
     return np.dtype(getattr(ml_dtypes, name))
 
 
-def _torch_array(ptr: int, shape: Sequence[int], dtype: Any, device_id: int | None) -> Any:
+def _torch_array(ptr: int, shape: Sequence[int], dtype: Any, gpu: int) -> Any:
     import torch
 
-    device = torch.cuda.current_device() if device_id is None else device_id
     target = getattr(torch, dtype_name(dtype))
     count = math.prod(shape) * dtype_size(dtype)
-    flat = torch.as_tensor(gpu_tensor_view(ptr, (count,), "uint8", device), device=f"cuda:{device}")
+    flat = torch.as_tensor(gpu_tensor_view(ptr, (count,), "uint8", gpu), device=f"cuda:{gpu}")
     return flat.view(target).reshape(tuple(shape))
 
 
-def _jax_array(ptr: int, shape: Sequence[int], dtype: Any, device_id: int | None) -> Any:
+def _jax_array(ptr: int, shape: Sequence[int], dtype: Any, gpu: int) -> Any:
     jax: Any = importlib.import_module("jax")
 
     count = math.prod(shape) * dtype_size(dtype)
-    flat = jax.dlpack.from_dlpack(gpu_tensor_view(ptr, (count,), "uint8", device_id or 0))
+    flat = jax.dlpack.from_dlpack(gpu_tensor_view(ptr, (count,), "uint8", gpu))
     item = dtype_size(dtype)
     grouped = flat if item == 1 else flat.reshape(-1, item)
     return jax.lax.bitcast_convert_type(grouped, dtype_name(dtype)).reshape(tuple(shape))

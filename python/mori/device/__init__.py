@@ -33,6 +33,13 @@ range ``InvalidArgumentError`` (a ``ValueError``), what was closed ``BadStateErr
 ``ForkError``. A wait with a timeout raises ``MoriTimeoutError`` (a ``TimeoutError``); Ctrl-C ends every wait.
 """
 
+from .._errors import BadStateError as BadStateError
+from .._errors import ForkError as ForkError
+from .._errors import InvalidArgumentError as InvalidArgumentError
+from .._errors import MoriError as MoriError
+from .._errors import MoriTimeoutError as MoriTimeoutError
+from .._errors import OutOfMemoryError as OutOfMemoryError
+from .._errors import UnsupportedError as UnsupportedError
 from ._copy import copy as copy
 from ._info import DeviceInfo as DeviceInfo
 from ._info import MemoryInfo as MemoryInfo
@@ -49,14 +56,21 @@ from ._stream import Event as Event
 from ._stream import Stream as Stream
 
 __all__ = [
+    "BadStateError",
     "DeviceInfo",
     "DeviceMemory",
     "Event",
+    "ForkError",
     "HostMemory",
+    "InvalidArgumentError",
     "MemoryInfo",
+    "MoriError",
+    "MoriTimeoutError",
+    "OutOfMemoryError",
     "Pointer",
     "Reach",
     "Stream",
+    "UnsupportedError",
     "copy",
     "devices",
     "lookup",

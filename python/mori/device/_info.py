@@ -89,6 +89,8 @@ class Pointer(NamedTuple):
         kind: ``"device"``, ``"pinned host"``, ``"managed"``, or ``"host"`` for what no driver knows: ordinary memory,
             or none.
         device: the number of the GPU that it is of, -1 for none.
+        api: that GPU's vendor, ``"CUDA"`` or ``"HIP"``; empty for none.
+        ordinal: that GPU's number among those of its vendor, -1 for none.
         base: where the allocation around it begins, 0 if that is not known.
         nbytes: the size of that allocation.
         device_ptr: its address for GPUs, 0 if they do not reach it.
@@ -97,6 +99,8 @@ class Pointer(NamedTuple):
 
     kind: Literal["device", "pinned host", "managed", "host"]
     device: int
+    api: Literal["CUDA", "HIP", ""]
+    ordinal: int
     base: int
     nbytes: int
     device_ptr: int

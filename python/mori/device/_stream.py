@@ -74,7 +74,8 @@ class Stream(Owned):
         Args:
             event: ours, or what has ``cuda_event`` as torch's; of any GPU.
         """
-        _core.call("StreamAfter", self._handle(), as_event(event, self.device)._handle())
+        awaited = as_event(event, self.device)  # a borrowed one lives as long as this reference
+        _core.call("StreamAfter", self._handle(), awaited._handle())
 
     def record_event(self) -> Event:
         """Return a new event that happens when all that it was given so far is done."""

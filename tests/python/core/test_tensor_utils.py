@@ -110,6 +110,16 @@ def test_tensor_span() -> None:
     assert tensor_span(tensor) == (tensor.data_ptr(), 128, -1, MemoryLocationType.CPU)
     with pytest.raises(RuntimeError, match="contiguous"):
         tensor_span(tensor.t())
+    with pytest.raises(KeyError, match="'meta'"):
+        tensor_span(torch.zeros(4, device="meta"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"), [(None, "NoneType"), ([1, 2], "list"), (5, "int"), (bytearray(4), "buffer_span takes it")]
+)
+def test_tensor_span_of_other_objects(wrong: object, hint: str) -> None:
+    with pytest.raises(TypeError, match=hint):
+        tensor_span(wrong)
 
 
 class TestGpuView:
