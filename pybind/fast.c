@@ -204,6 +204,7 @@ static PyMethodDef fast_methods[] = {
 	{"failed_status", KEYWORDS(fast_failed_status), METH_FASTCALL, "failed_status(code, message): a status that has failed."},
 	{"post", KEYWORDS(fast_post), METH_FASTCALL, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, tag]): submit a batch."},
 	{"post_one", KEYWORDS(fast_post_one), METH_FASTCALL, "post_one(session, is_write, local_offset, remote_offset, size, uid[, tag]): submit one entry."},
+	{"post_after", KEYWORDS(mori_post_after), METH_FASTCALL, "post_after(session, is_write, local_offsets, remote_offsets, sizes, uid, on_stream, handle, gpu[, tag]): submit a batch that waits for a GPU."},
 	{"wait_all", KEYWORDS(mori_wait_all), METH_FASTCALL, "wait_all(statuses, timeout_ms): the code of all."},
 	{"alloc_uid", fast_alloc_uid, METH_O, "alloc_uid(engine): the next transfer uid."},
 	{"pop_inbound", KEYWORDS(fast_pop_inbound), METH_FASTCALL, "pop_inbound(engine, remote_key, uid): whether it has arrived."},

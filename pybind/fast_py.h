@@ -31,6 +31,9 @@ extern volatile int mori_forked;                     // set in children of a pro
 int mori_usable(void);                               // 0 with ForkError set in such a child
 int mori_fail_answer(int answer, const char *what);  // -1 with the Python error for a MORI_ answer set
 
+// fast_after.c
+PyObject *mori_post_after(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+
 // fast_status.c
 extern PyTypeObject *mori_status_type;
 int mori_make_status_type(PyObject *base, PyObject *codes);  // once; codes: {number: member}

@@ -41,6 +41,20 @@ def post_one(
 ) -> TransferStatus:
     """Submit one transfer."""
 
+def post_after(
+    session: int,
+    is_write: bool,
+    local_offsets: Sequence[SupportsIndex],
+    remote_offsets: Sequence[SupportsIndex],
+    sizes: Sequence[SupportsIndex],
+    uid: SupportsIndex,
+    on_stream: bool,
+    handle: SupportsIndex,
+    gpu: SupportsIndex,
+    tag: str = ...,
+) -> TransferStatus:
+    """Submit a batch that begins when a stream has done what it was given, or when an event has happened."""
+
 def wait_all(statuses: Iterable[TransferStatus | None], timeout_ms: int) -> int:
     """Wait for all statuses and return a status code; releases the GIL."""
 

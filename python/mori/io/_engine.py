@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._errors import BadStateError, ConnectionFailedError, MoriError, NotFoundError, from_native
 from . import _native
+from ._after import Gate, gate, post_after
 from ._config import BackendConfig, IOEngineConfig
 from ._desc import EngineDesc, MemoryDesc
 from ._enums import BackendType, MemoryLocationType, StatusCode
@@ -162,7 +163,8 @@ class IOEngine:
         """Start a way of moving bytes.
 
         Args:
-            type: ``BackendType.RDMA`` works everywhere; on a host without a NIC it uses shared memory and TCP.
+            type: ``BackendType.RDMA`` works everywhere; on a host without a NIC it uses shared memory and TCP, and
+                copies between GPUs of one host. ``BackendType.XGMI`` is those copies alone, without a network.
             config: None takes the defaults. RDMA and TCP take an ``RdmaBackendConfig``.
 
         A second backend of the same type is not made; a warning is logged.
@@ -192,14 +194,16 @@ class IOEngine:
         Args:
             ptr: address of the first byte.
             size: length in bytes. The caller vouches for the range and keeps it valid until ``deregister_memory``.
-            device_id: GPU ordinal, -1 for host memory.
-            mem_loc: where it lies.
+            device_id: GPU ordinal, -1 for host memory, or for whatever GPU the memory is on.
+            mem_loc: where it lies; of ``Unknown`` memory the GPU drivers are asked.
 
         Returns:
             The description that peers need. The same range may be registered more than once.
 
         Raises:
-            ValueError: ``ptr`` is 0.
+            ValueError: ``ptr`` is 0; or the driver knows better: the memory is of another GPU, or of none, or the range
+                leaves its allocation.
+            UnsupportedError: it is said to be GPU memory, and there is no GPU here.
             TypeError: an argument has the wrong type or a number does not fit.
         """
         return self._engine.RegisterMemory(ptr, size, device_id, mem_loc)
@@ -227,14 +231,29 @@ class IOEngine:
         return self._engine.AllocateTransferUniqueId()
 
     def read(
-        self, local: MemoryDesc, local_off: int, remote: MemoryDesc, remote_off: int, size: int, uid: int, /
+        self,
+        local: MemoryDesc,
+        local_off: int,
+        remote: MemoryDesc,
+        remote_off: int,
+        size: int,
+        uid: int,
+        /,
+        *,
+        after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the remote to the local memory; returns at once with the transfer's status.
+
+        With ``after``, an event or a stream of a GPU, it begins when that has happened, or has done what it was given;
+        see :class:`IOEngineSession`.
 
         Raises:
             TypeError: an argument has the wrong type.
             RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
         """
+        if after is not None:
+            held = self._pair(local, remote)
+            return post_after(held.handle, False, [local_off], [remote_off], [size], uid, None, gate(after))
         try:
             pair = self._pair(local, remote)
             status: TransferStatus = self._post_one(pair.handle, False, local_off, remote_off, size, uid)
@@ -243,9 +262,21 @@ class IOEngine:
         return status
 
     def write(
-        self, local: MemoryDesc, local_off: int, remote: MemoryDesc, remote_off: int, size: int, uid: int, /
+        self,
+        local: MemoryDesc,
+        local_off: int,
+        remote: MemoryDesc,
+        remote_off: int,
+        size: int,
+        uid: int,
+        /,
+        *,
+        after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory; returns and raises as :meth:`read`."""
+        if after is not None:
+            held = self._pair(local, remote)
+            return post_after(held.handle, True, [local_off], [remote_off], [size], uid, None, gate(after))
         try:
             pair = self._pair(local, remote)
             status: TransferStatus = self._post_one(pair.handle, True, local_off, remote_off, size, uid)
@@ -262,6 +293,8 @@ class IOEngine:
         sizes: Sequence[Sequence[int]],
         uids: Sequence[int],
         /,
+        *,
+        after: Any = None,
     ) -> list[TransferStatus]:
         """Copy many blocks of many memory pairs from the remote to the local side.
 
@@ -272,6 +305,7 @@ class IOEngine:
             remote_offs: for each pair, where its blocks come from.
             sizes: for each pair, the lengths of its blocks.
             uids: the transfer number of each pair.
+            after: an event or a stream of a GPU for which all of them wait; None waits for nothing.
 
         Returns:
             One status for each pair. A pair that cannot be set up or has bad bounds gets a failed status; the
@@ -281,7 +315,7 @@ class IOEngine:
             ValueError: the six sequences have different lengths. Nothing was submitted.
             TypeError: an argument has the wrong type. Nothing was submitted.
         """
-        return self._batch(False, locals, local_offs, remotes, remote_offs, sizes, uids)
+        return self._batch(False, after, locals, local_offs, remotes, remote_offs, sizes, uids)
 
     def batch_write(
         self,
@@ -292,9 +326,11 @@ class IOEngine:
         sizes: Sequence[Sequence[int]],
         uids: Sequence[int],
         /,
+        *,
+        after: Any = None,
     ) -> list[TransferStatus]:
         """Copy many blocks of many memory pairs from the local to the remote side; see :meth:`batch_read`."""
-        return self._batch(True, locals, local_offs, remotes, remote_offs, sizes, uids)
+        return self._batch(True, after, locals, local_offs, remotes, remote_offs, sizes, uids)
 
     def create_session(self, local: MemoryDesc, remote: MemoryDesc) -> IOEngineSession | None:
         """Prepare transfers between two memories.
@@ -336,7 +372,7 @@ class IOEngine:
         """
         return self._engine.WaitAll(statuses, timeout_ms)
 
-    def _batch(self, is_write: bool, *columns: Any) -> list[TransferStatus]:
+    def _batch(self, is_write: bool, after: Any, *columns: Any) -> list[TransferStatus]:
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
             names = ("locals", "local_offs", "remotes", "remote_offs", "sizes", "uids")
@@ -345,11 +381,13 @@ class IOEngine:
         rows = list(zip(*columns, strict=True))
         if len(rows) > 1:
             rows = [_checked(row) for row in rows]
-        return [self._submit(is_write, *row) for row in rows]
+        at = None if after is None else gate(after)
+        return [self._submit(is_write, at, *row) for row in rows]
 
     def _submit(
         self,
         is_write: bool,
+        at: Gate | None,
         local: MemoryDesc,
         local_offs: Any,
         remote: MemoryDesc,
@@ -359,6 +397,8 @@ class IOEngine:
     ) -> TransferStatus:
         try:
             pair = self._pair(local, remote)
+            if at is not None:
+                return post_after(pair.handle, is_write, local_offs, remote_offs, sizes, uid, None, at)
             status: TransferStatus = self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid)
         except MoriError as err:
             status = self._failed_status(int(_code_of(err)), str(err))

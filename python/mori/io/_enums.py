@@ -24,11 +24,11 @@ class BackendType(_NativeEnum):
 
     Unknown = 0
     XGMI = 1
-    """GPU to GPU inside one host."""
+    """GPU to GPU inside one host, by copies between them (NVLink, xGMI, PCIe)."""
     RDMA = 2
-    """Any memory to any memory. Without a NIC: shared memory inside the host, TCP between hosts."""
+    """Any memory to any memory. Without a NIC: GPU copies and shared memory inside the host, TCP between hosts."""
     TCP = 3
-    """Any host memory to any host memory, over TCP sockets only."""
+    """Any memory to any memory, over TCP sockets only."""
     FABRIC = 4
     """GPU to GPU across hosts of one scale-up domain."""
 

@@ -205,12 +205,12 @@ class IOEngine:
             raise from_native(err) from None
 
     def LoadScatterGatherModule(self, path: str) -> None:
-        """Raise UnsupportedError: no GPU is driven here."""
-        raise UnsupportedError(f"load {path}: the scatter/gather kernel needs an XGMI backend, which needs a GPU")
+        """Raise UnsupportedError: the kernels that move small blocks come with mori, compiled."""
+        raise UnsupportedError(f"load {path}: mori brings its scatter/gather kernel with it and takes no other")
 
     def LoadFabricCopyModule(self, path: str) -> None:
-        """Raise UnsupportedError: no GPU is driven here."""
-        raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which needs a GPU")
+        """Raise UnsupportedError: there is no FABRIC backend."""
+        raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which this build has not")
 
     def Read(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 from .. import _core
 from .._errors import InvalidArgumentError, from_native
 from . import _native
+from ._after import gate, post_after
 from ._status import TransferStatus
 
 _MAX_DEADLINES = 64
@@ -42,6 +43,12 @@ class IOEngineSession:
     A call may carry a ``tag``, 1 to 64 bytes of UTF-8 such as the id of a request. It shows in the messages of
     failures, in :meth:`mori.io.IOEngine.stats`, in traces, and at the peer: :meth:`mori.io.IOEngine.inbound_tag`. It
     travels beside the bytes and may arrive after them. Without a tag there is nothing to pay for.
+
+    A call may wait for a GPU: ``after=event`` begins when the event has happened as it was recorded last, and
+    ``after=stream`` when the stream has done what it was given before the call. Both may be of ``torch.cuda`` or of
+    ``mori.device``. The caller does not wait, and the event may be recorded again, or go, right after the call. The
+    deadline counts from the call, and the transfer has its place in the order of successes. An error of the GPU is
+    the transfer's, ERR_GPU_OP.
 
     Calls may be made from any thread. Transfers of one engine to one peer succeed in the order of their submission,
     whatever sessions they use. The session keeps its engine alive.
@@ -92,10 +99,13 @@ class IOEngineSession:
         *,
         deadline_ms: int | None = None,
         tag: str | None = None,
+        after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the remote to the local memory."""
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).read(local_off, remote_off, size, uid, tag=tag)
+            return self.with_deadline(deadline_ms).read(local_off, remote_off, size, uid, tag=tag, after=after)
+        if after is not None:
+            return self._post_after(False, [local_off], [remote_off], [size], uid, tag, after)
         try:
             if tag is None:
                 status: TransferStatus = self._post_one(self._handle, False, local_off, remote_off, size, uid)
@@ -115,10 +125,13 @@ class IOEngineSession:
         *,
         deadline_ms: int | None = None,
         tag: str | None = None,
+        after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory."""
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).write(local_off, remote_off, size, uid, tag=tag)
+            return self.with_deadline(deadline_ms).write(local_off, remote_off, size, uid, tag=tag, after=after)
+        if after is not None:
+            return self._post_after(True, [local_off], [remote_off], [size], uid, tag, after)
         try:
             if tag is None:
                 status: TransferStatus = self._post_one(self._handle, True, local_off, remote_off, size, uid)
@@ -138,6 +151,7 @@ class IOEngineSession:
         *,
         deadline_ms: int | None = None,
         tag: str | None = None,
+        after: Any = None,
     ) -> TransferStatus:
         """Copy many blocks from the remote to the local memory, as one transfer with one status.
 
@@ -148,17 +162,22 @@ class IOEngineSession:
             uid: number of the transfer, see :meth:`allocate_transfer_uid`.
             deadline_ms: of this transfer; None takes the session's.
             tag: of this transfer, 1 to 64 bytes of UTF-8; None is none.
+            after: an event or a stream of a GPU; None waits for nothing.
 
         Returns:
             A status that is SUCCESS when all blocks have arrived, and an error if any did not. Blocks out of bounds or
             sequences of different lengths give ERR_INVALID_ARGS, and nothing is copied. An empty batch is SUCCESS.
 
         Raises:
-            TypeError: an argument is not a sequence of integers from 0 to 2**64-1, or the tag is no str.
-            ValueError: the tag is empty or too long.
+            TypeError: an argument is not a sequence of integers from 0 to 2**64-1, the tag is no str, or ``after`` is
+                neither an event nor a stream.
+            ValueError: the tag is empty or too long, or the event was never recorded.
         """
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).batch_read(local_offs, remote_offs, sizes, uid, tag=tag)
+            again = self.with_deadline(deadline_ms)
+            return again.batch_read(local_offs, remote_offs, sizes, uid, tag=tag, after=after)
+        if after is not None:
+            return self._post_after(False, local_offs, remote_offs, sizes, uid, tag, after)
         try:
             if tag is None:
                 status: TransferStatus = self._post(self._handle, False, local_offs, remote_offs, sizes, uid)
@@ -178,6 +197,7 @@ class IOEngineSession:
         *,
         deadline_ms: int | None = None,
         tag: str | None = None,
+        after: Any = None,
     ) -> TransferStatus:
         """Copy many blocks from the local to the remote memory, as one transfer with one status.
 
@@ -185,7 +205,10 @@ class IOEngineSession:
         remote memory.
         """
         if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).batch_write(local_offs, remote_offs, sizes, uid, tag=tag)
+            again = self.with_deadline(deadline_ms)
+            return again.batch_write(local_offs, remote_offs, sizes, uid, tag=tag, after=after)
+        if after is not None:
+            return self._post_after(True, local_offs, remote_offs, sizes, uid, tag, after)
         try:
             if tag is None:
                 status: TransferStatus = self._post(self._handle, True, local_offs, remote_offs, sizes, uid)
@@ -194,6 +217,12 @@ class IOEngineSession:
         except RuntimeError as err:
             raise from_native(err) from None
         return status
+
+    def _post_after(
+        self, is_write: bool, local_offs: Any, remote_offs: Any, sizes: Any, uid: int, tag: str | None, after: Any
+    ) -> TransferStatus:
+        named = None if tag is None else _tag(tag)
+        return post_after(self._handle, is_write, local_offs, remote_offs, sizes, uid, named, gate(after))
 
     def alive(self) -> bool:
         """Tell whether the session can still carry transfers."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The kernel that moves many small blocks for the XGMI backend.
 
-It runs on GPUs that this build of mori does not drive, so there is none to load; the backend works without it.
+It comes compiled with mori and is loaded when it is first used, so there is none to compile or load here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from .._errors import UnsupportedError
 
 
 def available() -> bool:
-    """Tell whether the kernel can be loaded on this host."""
+    """Tell whether there is a kernel to load: there never is."""
     return False
 
 
@@ -18,6 +18,6 @@ def load() -> str:
     """Return the path of the compiled kernel.
 
     Raises:
-        UnsupportedError: there is no GPU that could run it.
+        UnsupportedError: always.
     """
-    raise UnsupportedError("the scatter/gather kernel needs a GPU with a XGMI backend, and none is usable here")
+    raise UnsupportedError("mori brings its scatter/gather kernel with it, compiled: there is none to load")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+import gpus
 from mori.io import (
     BackendType,
     EngineDesc,
@@ -20,10 +21,10 @@ from mori.io import (
     MemoryLocationType,
     RdmaBackendConfig,
     StatusCode,
-    XgmiBackendConfig,
+    UnsupportedError,
 )
 from mori.tensor_utils import buffer_span
-from support import Region, finish, introduce, need_torch, pattern, succeed
+from support import Region, finish, introduce, need_torch, pattern, run_script, succeed
 
 CPU = MemoryLocationType.CPU
 
@@ -109,16 +110,26 @@ class TestBackends:
         with pytest.raises(NotImplementedError, match="backend not implemented yet"):
             make_engine("odd", None).create_backend(wrong)
 
-    @pytest.mark.parametrize(
-        ("kind", "config"), [(BackendType.XGMI, XgmiBackendConfig()), (BackendType.FABRIC, FabricBackendConfig())]
-    )
-    @pytest.mark.parametrize("explicit", [False, True])
-    def test_gpu_backends_say_why_not(
-        self, make_engine: Callable[..., IOEngine], kind: BackendType, config: XgmiBackendConfig, explicit: bool
+    @pytest.mark.parametrize("config", [None, FabricBackendConfig()], ids=["None", "config"])
+    def test_fabric_says_why_not(
+        self, make_engine: Callable[..., IOEngine], config: FabricBackendConfig | None
     ) -> None:
-        engine = make_engine("gpuless", None)
-        with pytest.raises(RuntimeError, match="GPU"):
-            engine.create_backend(kind, config if explicit else None)
+        engine = make_engine("alone", None)
+        with pytest.raises(UnsupportedError, match="GPU"):
+            engine.create_backend(BackendType.FABRIC, config)
+
+    @pytest.mark.parametrize("config", ["None", "XgmiBackendConfig()"])
+    def test_xgmi_says_why_not(self, config: str) -> None:
+        if gpus.real():
+            pytest.skip("this host has a GPU")
+        said = run_script(
+            "from mori.io import BackendType, IOEngine, IOEngineConfig, UnsupportedError, XgmiBackendConfig\n"
+            "try:\n"
+            f"    IOEngine('gpuless', IOEngineConfig()).create_backend(BackendType.XGMI, {config})\n"
+            "except UnsupportedError as err:\n"
+            "    print(err)\n"
+        )
+        assert "no GPU: no CUDA device: libcuda.so.1" in said
 
     def test_rdma_required(self, make_engine: Callable[..., IOEngine], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MORI_REQUIRE_RDMA", "1")
