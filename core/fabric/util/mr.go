@@ -36,6 +36,9 @@ func NewMRTable() *MRTable {
 // TakeDevice makes Register take device memory, too. It is called before the first Register.
 func (t *MRTable) TakeDevice() { t.device = true }
 
+// TakesDevice reports whether Register takes device memory.
+func (t *MRTable) TakesDevice() bool { return t.device }
+
 // OnRevoke adds a function that MR.Close calls once the region answers nobody any more and before it waits for accesses under way: here a
 // provider calls its grants in. When it returns, no peer may use a grant. Hooks are added before the first Register.
 func (t *MRTable) OnRevoke(fn func(id uint64)) { t.revoke = append(t.revoke, fn) }

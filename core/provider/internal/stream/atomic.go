@@ -117,6 +117,9 @@ func (l *link) execute(h *header, operand, compare, result []byte) fabric.Errno 
 		return fabric.ErrnoOf(err)
 	}
 	defer mr.Release()
+	if mr.Buffer().Kind != fabric.MemHost {
+		return fabric.ErrNotSupported
+	}
 	addr, err := mr.Range(h.data, h.length)
 	if err != nil {
 		return fabric.ErrnoOf(err)

@@ -113,7 +113,7 @@ func (e canceledError) Is(target error) bool { return errors.Is(e.cause, target)
 
 // dial connects all sockets and waits for the answer.
 func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (conns []net.Conn, extra any, a answer, err error) {
-	h := hello{min: protocolVersion, max: protocolVersion, links: uint8(ep.cfg.Links), can: ep.cfg.can(), tx: uint16(ep.limits.TxSize), private: private}
+	h := hello{min: protocolVersion, max: protocolVersion, links: uint8(ep.cfg.Links), can: ep.can(), tx: ep.tx(), private: private}
 	if _, err := rand.Read(h.nonce[:]); err != nil {
 		return nil, nil, a, fmt.Errorf("draw a nonce: %w", err)
 	}
@@ -204,7 +204,7 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	defer cancel()
 	err := ep.prepare(r.conns, r.extra, r.peer, int(r.hello.tx), r.hello.can)
 	if err == nil {
-		a := answer{version: protocolVersion, verdict: verdictAccepted, can: ep.cfg.can(), tx: uint16(ep.limits.TxSize), private: private}
+		a := answer{version: protocolVersion, verdict: verdictAccepted, can: ep.can(), tx: ep.tx(), private: private}
 		err = within(ctx, r.conns[0], func() error {
 			_, err := r.conns[0].Write(a.append(nil))
 			return err
@@ -223,6 +223,17 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	}
 	return nil
 }
+
+// can is what this side tells its peer of itself.
+func (ep *Endpoint) can() uint16 {
+	if ep.domain.takesDevice() {
+		return ep.cfg.can() | canDevice
+	}
+	return ep.cfg.can()
+}
+
+// tx is how many ops the peer may see under way.
+func (ep *Endpoint) tx() uint16 { return uint16(ep.limits.TxSize + pieceSlots) }
 
 func closeAll(conns []net.Conn) {
 	for _, c := range conns {
@@ -245,6 +256,9 @@ func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerT
 	}
 	ep.mu.Lock()
 	ep.links, ep.peer, ep.peerTx = links, peer, peerTx
+	if ep.peerDevice = peerCan&canDevice != 0; ep.peerDevice || ep.domain.takesDevice() {
+		ep.slots.addPieces()
+	}
 	ep.mu.Unlock()
 	if ep.cfg.Attach == nil {
 		return nil

@@ -3,10 +3,12 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 )
@@ -22,6 +24,7 @@ type Domain struct {
 	mu        sync.Mutex // protects what follows
 	endpoints map[*Endpoint]struct{}
 	closed    bool // nothing is registered any more
+	stagings  map[place]*device.Staging
 }
 
 var (
@@ -29,9 +32,13 @@ var (
 	_ fabric.AtomicQuerier = (*Domain)(nil)
 )
 
-func newDomain(f *Fabric) *Domain {
+// newDomain makes a domain, of which device memory may be registered if hmem says so, or the provider.
+func newDomain(f *Fabric, hmem bool) *Domain {
 	d := &Domain{fabric: f, regions: util.NewMRTable(), imports: util.NewImports(), endpoints: map[*Endpoint]struct{}{}}
 	d.regions.OnStuck(d.disconnectHolders)
+	if hmem {
+		d.regions.TakeDevice()
+	}
 	if f.cfg.OpenDomain != nil {
 		f.cfg.OpenDomain(d)
 	}
@@ -187,8 +194,13 @@ func (d *Domain) Close() error {
 		return err
 	}
 	d.closed = true
+	var errs []error
+	for _, s := range d.stagings {
+		errs = append(errs, s.Close())
+	}
+	d.stagings = nil
 	if first {
 		d.fabric.parent.Leave()
 	}
-	return nil
+	return errors.Join(errs...)
 }

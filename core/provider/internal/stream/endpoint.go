@@ -38,6 +38,8 @@ type Endpoint struct {
 	direct Direct // may be nil
 	peerTx int    // ops that the peer may have on their way
 
+	peerDevice bool // the peer's regions may be device memory
+
 	mu       sync.Mutex // protects what follows; taken before link.mu
 	slots    slotTable
 	inFlight int         // issued and not ended
@@ -52,6 +54,7 @@ type Endpoint struct {
 	launched bool        // the connection was made
 	unspace  func()      // undoes util.CQ.OnSpace
 
+	stage  stager
 	inbox  inbox
 	poller poller
 	extra  atomic.Int64 // bytes of extension frames queued
@@ -66,6 +69,7 @@ var (
 func newEndpoint(d *Domain) *Endpoint {
 	ep := &Endpoint{domain: d, cfg: &d.fabric.cfg, limits: d.fabric.cfg.Info.Limits}
 	ep.fate.init()
+	ep.stage.init(ep)
 	ep.poller.ep = ep
 	return ep
 }

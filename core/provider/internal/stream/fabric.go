@@ -29,7 +29,7 @@ func New(cfg Config) (*Fabric, error) {
 	}
 	l := &cfg.Info.Limits
 	*l = FillLimits(*l)
-	if l.TxSize < 1 || l.TxSize > maxTx || l.RxSize < 1 || l.MaxMsg > maxMsg || l.MaxInject > maxInject || l.MaxPrivate > maxPrivate ||
+	if l.TxSize < 1 || l.TxSize > maxTx-pieceSlots || l.RxSize < 1 || l.MaxMsg > maxMsg || l.MaxInject > maxInject || l.MaxPrivate > maxPrivate ||
 		l.SegLimit > maxSegments || l.RSegLimit > maxSegments {
 		return nil, fmt.Errorf("make a fabric with limits %+v: %w", *l, fabric.ErrInvalid)
 	}
@@ -94,7 +94,7 @@ func (f *Fabric) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, er
 	if err := f.adopt("open domain"); err != nil {
 		return nil, err
 	}
-	return newDomain(f), nil
+	return newDomain(f, in != nil && in.Caps&fabric.CapHMEM != 0), nil
 }
 
 // EQ opens an event queue; see fabric.Fabric.

@@ -102,6 +102,7 @@ func (ep *Endpoint) undo(goodOrder bool) {
 	f.readers.Wait()
 	f.writers.Wait()
 	f.waitUsers()
+	ep.stage.stop()
 	if ep.direct != nil {
 		ep.direct.Stop(f.cause)
 	}
@@ -169,6 +170,12 @@ func (l *link) dropJobs() {
 // flush ends every op with the cause. Nobody else touches them any more.
 func (ep *Endpoint) flush() {
 	errno, detail := fabric.ErrnoOf(ep.fate.cause), ep.fate.cause.Error()
+	for i := range ep.slots.pieces {
+		if s := &ep.slots.pieces[i]; s.used() {
+			s.piece.end()
+			s.end()
+		}
+	}
 	for i := range ep.slots.all {
 		if s := &ep.slots.all[i]; s.used() {
 			op := s.op

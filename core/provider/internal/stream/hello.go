@@ -26,9 +26,10 @@ const (
 
 	protocolVersion = 4 // what this package speaks, the least and the most
 	maxPrivate      = 256
-	maxTx           = 1 << 15
+	maxTx           = 1 << 15 // with the slots of pieces
 
 	canUnpack = 1 // frames with flagZstd
+	canDevice = 2 // reads and writes of its regions, which may be device memory, are cut into pieces of pieceMax
 )
 
 type hello struct {

@@ -104,6 +104,13 @@ func (l *link) beginWrite(h *header) error {
 		in.drop = h.wire()
 		return nil
 	}
+	if h.length > 0 && in.mr.Buffer().Kind != fabric.MemHost {
+		if err := l.beginLanding(h); err != nil || in.landing == nil {
+			return err
+		}
+		l.beginPacked(h)
+		return nil
+	}
 	in.want = h.length
 	in.holds.Store(in.mr)
 	l.beginPacked(h)
@@ -113,6 +120,9 @@ func (l *link) beginWrite(h *header) error {
 // endWrite ends a write whose bytes are visible: the completion that it asked for, then the answer.
 func (l *link) endWrite(h *header) error {
 	in := &l.in
+	if in.landing != nil {
+		return l.endLanding(h)
+	}
 	if in.mr != nil {
 		if in.pack != nil {
 			if err := l.unpack(h, l.written()); err != nil {
@@ -154,6 +164,14 @@ func (l *link) onRead(h *header) error {
 	} else {
 		l.serve(r, mr)
 		j.reply, j.h.length = r, h.length
+		if h.length > 0 && mr.Buffer().Kind != fabric.MemHost {
+			errno := l.openStaged(h, r, mr)
+			if errno == 0 {
+				return nil // the stager answers
+			}
+			l.endReply(r)
+			j.reply, j.h.length, j.h.data = nil, 0, uint64(errno)
+		}
 	}
 	l.post(&j, j.h.length)
 	l.kick()
@@ -181,7 +199,14 @@ func (l *link) beginReply(h *header) error {
 	if h.length > answerFirst {
 		l.kick()
 	}
+	if err := l.stageReply(s, h.length); err != nil {
+		return err
+	}
 	in.slot, in.want = s, h.length
+	if s.errno != 0 {
+		in.want, in.drop = 0, h.wire() // there is no buffer for what comes
+		return nil
+	}
 	in.dst = in.scratch(1 + len(s.op.More))
 	if a := s.op.Atomic; s.op.Kind != fabric.OpRead {
 		in.dst = append(in.dst, sys.Iovec{Addr: a.Result.Addr, Len: h.length})

@@ -35,6 +35,10 @@ func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
 
 // issueStream queues an op's frame, or the op where it waits for credit. With ep.mu held.
 func (ep *Endpoint) issueStream(s *slot, t *todo) {
+	if ep.inPieces(s) {
+		ep.issueCut(s)
+		return
+	}
 	switch s.op.Kind {
 	case fabric.OpWrite:
 		ep.issueWrite(s, t)
@@ -159,14 +163,14 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 
 // complete ends an op: it frees the slot, tells the completion queue, and begins what waited for it.
 func (ep *Endpoint) complete(s *slot) {
+	if s.piece != nil {
+		ep.answered(s)
+		return
+	}
 	var t todo
 	ep.mu.Lock()
 	op, n, errno, detail := s.op, s.n, s.errno, s.detail
-	if s.entries > 0 {
-		s.link.readsOut--
-		s.link.entriesOut -= s.entries
-		s.link.bytesOut -= s.n
-	}
+	ep.giveBackCredit(s)
 	if ep.offer == s {
 		ep.offer = nil
 	}
@@ -182,6 +186,15 @@ func (ep *Endpoint) complete(s *slot) {
 		ep.queues.Failed(&op, errno, ep.failure(&op, n, detail))
 	}
 	ep.run(&t)
+}
+
+// giveBackCredit gives back what creditRead took. With ep.mu held.
+func (ep *Endpoint) giveBackCredit(s *slot) {
+	if s.entries > 0 {
+		s.link.readsOut--
+		s.link.entriesOut -= s.entries
+		s.link.bytesOut -= s.n
+	}
 }
 
 // failure is what an error entry tells beside its cause.

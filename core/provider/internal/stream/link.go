@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
@@ -63,6 +64,8 @@ type reply struct {
 	iov     []sys.Iovec
 	entries int
 	result  []byte // of atomic ops: where iov points
+
+	buf *device.StageBuffer // where iov points, of what was in device memory
 }
 
 func newLink(ep *Endpoint, index int, conn net.Conn) (*link, error) {
@@ -168,6 +171,10 @@ func (l *link) serve(r *reply, mr *util.MR) {
 func (l *link) endReply(r *reply) {
 	if r.mr != nil {
 		r.mr.Release()
+	}
+	if r.buf != nil {
+		r.buf.Free()
+		r.buf = nil
 	}
 	l.readsIn.Add(-1)
 	l.entriesIn.Add(-int64(r.entries))

@@ -3,10 +3,10 @@
 package stream
 
 import (
-	"os"
 	"testing"
 
 	"mori/core/fabric/fabrictest"
+	"mori/native/gpu/gputest"
 )
 
-func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m)) }
+func TestMain(m *testing.M) { gputest.Main(m, fabrictest.Main) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"syscall"
+	"time"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
@@ -54,6 +55,13 @@ func (l *link) read() error {
 			l.kick()
 			select {
 			case <-l.ep.inbox.space:
+			case <-l.ep.fate.over:
+				return errEnded
+			}
+		case errNoBuffer:
+			l.kick()
+			select {
+			case <-time.After(lastPause):
 			case <-l.ep.fate.over:
 				return errEnded
 			}

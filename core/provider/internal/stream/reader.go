@@ -19,6 +19,8 @@ var (
 	errWait   = errors.New("nothing arrived")             // until the socket is readable
 	errNoRoom = errors.New("no room for a completion")    // until the program has read some
 	errLent   = errors.New("the link is lent to pollers") // until they give it back
+
+	errNoBuffer = errors.New("no buffer for device memory") // until one is free
 )
 
 // A phase is where in a frame a reader is.
@@ -58,6 +60,9 @@ type reader struct {
 	trash []byte       // for them
 	mr    *util.MR     // of a write: held open
 	errno fabric.Errno // of a write: the answer
+
+	landing *piece // of a write to device memory: it has mr
+
 	slot  *slot        // of a reply
 	op    fabric.Op    // of a send or body: the receive that it fills
 	into  bool         // of a send: op is one
@@ -100,7 +105,7 @@ func (l *link) turn() error {
 	for l.in.fault == nil {
 		switch err := l.step(); err {
 		case nil:
-		case errWait, errNoRoom:
+		case errWait, errNoRoom, errNoBuffer:
 			return err
 		default:
 			l.in.fault = err
@@ -152,6 +157,10 @@ func (l *link) abandon() {
 	if in.mr != nil {
 		in.mr.Release()
 		in.mr = nil
+	}
+	if in.landing != nil {
+		in.landing.end()
+		in.landing = nil
 	}
 	if in.held {
 		l.ep.feed.Unhold(uint64(len(in.early)))

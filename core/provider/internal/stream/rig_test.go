@@ -86,14 +86,21 @@ func newRig(tb testing.TB, attach func(*Endpoint, any) (Direct, error)) *rig {
 // newRigOf fills in what a fabric needs.
 func newRigOf(tb testing.TB, cfg Config) *rig {
 	tb.Helper()
+	cfg.Links = 1
+	return newRigIn(tb, cfg, nil)
+}
+
+// newRigIn makes a domain as in asks.
+func newRigIn(tb testing.TB, cfg Config, in *fabric.Info) *rig {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
 	r := &rig{TB: tb, ctx: ctx, log: &logBuffer{}}
-	cfg.Info, cfg.Transport, cfg.Links = fabric.Info{Provider: "test"}, loopback{}, 1
+	cfg.Info, cfg.Transport = fabric.Info{Provider: "test"}, loopback{}
 	cfg.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	f, err := New(cfg)
 	r.must(err)
 	r.fab = f
-	r.dom, err = f.Domain(ctx, nil)
+	r.dom, err = f.Domain(ctx, in)
 	r.must(err)
 	r.ln, err = f.Listen(ctx, nil)
 	r.must(err)

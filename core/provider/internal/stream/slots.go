@@ -26,7 +26,9 @@ type slot struct {
 	inject []byte // the bytes of an OpInject op; its memory is the slot's, for the next one too
 
 	link    *link // where it is, or will be answered
-	entries int   // of a read's table, while it counts against its link's credit
+	cut     cut   // of an op in pieces
+	piece   *piece
+	entries int // of a read's table, while it counts against its link's credit
 }
 
 const (
@@ -68,6 +70,9 @@ func (s *slot) mark(bit uint32) bool {
 type slotTable struct {
 	all  []slot
 	free []uint16
+
+	pieces     []slot // behind the others, once there may be pieces
+	freePieces []uint16
 }
 
 func newSlotTable(n int) slotTable {
@@ -93,21 +98,60 @@ func (t *slotTable) take() *slot {
 
 func (t *slotTable) give(s *slot) {
 	s.end()
-	s.op, s.link = fabric.Op{}, nil
+	s.op, s.link, s.piece = fabric.Op{}, nil, nil
+	if int(s.index) >= len(t.all) {
+		t.freePieces = append(t.freePieces, s.index)
+		return
+	}
 	t.free = append(t.free, s.index)
+}
+
+// addPieces makes slots for pieces.
+func (t *slotTable) addPieces() {
+	if t.pieces != nil {
+		return
+	}
+	t.pieces = make([]slot, pieceSlots)
+	for i := range t.pieces {
+		t.pieces[i].index = uint16(len(t.all) + i)
+		t.freePieces = append(t.freePieces, t.pieces[i].index)
+	}
+}
+
+// takePiece returns a free slot for a piece, or nil.
+func (t *slotTable) takePiece() *slot {
+	n := len(t.freePieces)
+	if n == 0 {
+		return nil
+	}
+	s := t.at(int(t.freePieces[n-1]))
+	t.freePieces = t.freePieces[:n-1]
+	s.begin()
+	return s
+}
+
+// at is the slot of an index, or nil.
+func (t *slotTable) at(i int) *slot {
+	if i < len(t.all) {
+		return &t.all[i]
+	}
+	if i -= len(t.all); i < len(t.pieces) {
+		return &t.pieces[i]
+	}
+	return nil
 }
 
 // lookup returns the slot of a ticket that came from outside, if it is in use and not answered.
 func (t *slotTable) lookup(k Ticket) *slot {
-	i := int(k & slotBits)
-	if i >= len(t.all) {
+	s := t.at(int(k & slotBits))
+	if s == nil {
 		return nil
 	}
-	v := t.all[i].state.Load()
+	v := s.state.Load()
 	if v&^slotBits != uint32(k)&^slotBits || v&slotUsed == 0 || v&slotAnswered != 0 {
 		return nil
 	}
-	return &t.all[i]
+	return s
 }
 
 // A fifo is a queue that keeps its memory.

@@ -50,6 +50,10 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	if err := util.CheckOp(op, &ep.limits); err != nil {
 		return err
 	}
+	staging, err := ep.localStaging(op)
+	if err != nil {
+		return err
+	}
 	if op.Kind == fabric.OpRecv {
 		return ep.submitRecv(op)
 	}
@@ -57,13 +61,14 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		return err
 	}
 	var key fabric.RegionKey
+	var size uint64
 	if op.Kind != fabric.OpSend {
 		r := ep.domain.imports.Lookup(op.RSeg.Key)
 		if r == nil {
 			ep.queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x names no imported region", op.RSeg.Key))
 			return nil
 		}
-		key = r.Region
+		key, size = r.Region, r.Size
 	}
 	ep.mu.Lock()
 	s := ep.slots.take()
@@ -73,6 +78,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		return fabric.ErrAgain
 	}
 	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, op.Len(), 0, "", false, 0
+	s.cut = cut{staging: staging, size: size}
 	if op.Flags&fabric.OpInject != 0 {
 		s.keepBytes(ep.limits.MaxInject)
 	}
