@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .measure import Result
+from .report import BAD, GOOD, OURS, RAW
 
 _SIZES = ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _EXPLAINED = {
@@ -20,21 +21,26 @@ def is_on(result: Result) -> bool:
     return result.case.kind == "blocks"
 
 
-def draw(axis: Any, results: list[Result], ours: str, raw: str) -> None:
-    """Lines of what mori reaches and of its limits; what differs by more than the size is a point."""
+def draw(axis: Any, results: list[Result]) -> None:
+    """Lines of what mori reaches and of its limits, targets as marks; what differs by more than the size is a point."""
     plain = [r for r in results if not r.case.read and r.case.name not in _EXPLAINED]
-    _line(axis, plain, lambda r: r.raw, "memcpy of the same bytes in one piece", color=raw, linewidth=6, alpha=0.6)
-    _line(axis, plain, lambda r: r.value, "mori, batches in a row", color=ours, marker="o", linewidth=2)
+    _line(axis, plain, lambda r: r.raw, "memcpy of the same bytes in one piece", color=RAW, linewidth=6, alpha=0.6)
+    _line(axis, plain, lambda r: r.value, "mori, batches in a row", color=OURS, marker="o", linewidth=2)
     _line(
-        axis, plain, lambda r: r.extra.get("alone"), "mori, a batch at a time", color=ours, marker=".", linestyle="--"
+        axis, plain, lambda r: r.extra.get("alone"), "mori, a batch at a time", color=OURS, marker=".", linestyle="--"
     )
-    _line(axis, plain, _each, "memcpy of each block", color="#c0392b", marker=".", linestyle=":")
+    _line(axis, plain, _each, "memcpy of each block", color=BAD, marker=".", linestyle=":")
     pulled = [r for r in results if r.case.read]
-    _line(axis, pulled, lambda r: r.value, "mori, read", color="#2e8b57", marker="v", linestyle="none")
+    _line(axis, pulled, lambda r: r.value, "mori, read", color=GOOD, marker="v", linestyle="none")
     for result in results:
         if result.case.name in _EXPLAINED:
             label = f"mori, {_EXPLAINED[result.case.name]}"
             _line(axis, [result], lambda r: r.value, label, color="#d98c1a", marker="s", linestyle="none")
+    aims = [r for r in plain if r.bound is not None]
+    for i, result in enumerate(aims):
+        place = (result.case.size * 0.8, result.case.size * 1.25)
+        told = None if i else "target"
+        axis.hlines(result.bound, *place, color=GOOD if result.ok else BAD, linewidth=2.5, label=told)
     sizes = sorted({r.case.size for r in results})
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, [_size(n) for n in sizes])

@@ -58,6 +58,14 @@ class Result:
     def ok(self) -> bool | None:
         return self.case.target.met(self.value, self.ratio) if self.case.target else None
 
+    @property
+    def bound(self) -> float | None:
+        """The figure that the target asks for; None without a target, or without what it is relative to."""
+        target = self.case.target
+        if target is None or target.of == "value":
+            return target.bound if target else None
+        return target.bound * self.raw if self.raw else None
+
     def as_dict(self) -> dict[str, object]:
         return {
             "case": self.case.name,

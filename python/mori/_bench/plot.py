@@ -9,9 +9,7 @@ from typing import Any
 from . import curve
 from .machine import Machine
 from .measure import Result
-from .report import figure
-
-OURS, RAW, GOOD, BAD = "#2463a6", "#b9bec7", "#2e8b57", "#c0392b"
+from .report import BAD, GOOD, OURS, RAW, figure
 
 
 def trouble(file: Path) -> str | None:
@@ -49,7 +47,7 @@ def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None
     count = len(groups) + bool(points)
     fig, axes = plt.subplots(count, 1, figsize=(11, 1.2 + 3.6 * count), squeeze=False, layout="constrained")
     if points:
-        curve.draw(axes[0, 0], points, OURS, RAW)
+        curve.draw(axes[0, 0], points)
     for axis, (some, label) in zip(axes[count - len(groups) :, 0], groups, strict=True):
         _bars(axis, some, label)
         if label.endswith("less is better") and _spread(some) > 10:
@@ -68,10 +66,11 @@ def _bars(axis: Any, results: list[Result], label: str) -> None:
     axis.bar_label(raw, fmt=figure, fontsize=8, color="#555")
     axis.bar_label(ours, fmt=figure, fontsize=8)
     for place, result in zip(places, results, strict=True):
-        bound = _bound(result)
-        if bound is not None:
+        if result.bound is not None:
             colour = GOOD if result.ok else BAD
-            axis.hlines(bound, place - width, place, color=colour, linewidth=2.5, label=None if place else "target")
+            axis.hlines(
+                result.bound, place - width, place, color=colour, linewidth=2.5, label=None if place else "target"
+            )
     axis.set_xticks(list(places), [r.case.name for r in results], rotation=20, ha="right", fontsize=9)
     axis.set_ylabel(label)
     axis.spines[["top", "right"]].set_visible(False)
@@ -81,12 +80,3 @@ def _bars(axis: Any, results: list[Result], label: str) -> None:
 def _spread(results: list[Result]) -> float:
     figures = [f for r in results for f in (r.value, r.raw) if f]
     return max(figures, default=1) / min(figures, default=1)
-
-
-def _bound(result: Result) -> float | None:
-    target = result.case.target
-    if target is None:
-        return None
-    if target.of == "value":
-        return target.bound
-    return target.bound * result.raw if result.raw else None

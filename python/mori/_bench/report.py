@@ -10,6 +10,9 @@ from .machine import Machine
 from .measure import Result
 from .progress import GREEN, RED, colour
 
+# The colours of pictures.
+OURS, RAW, GOOD, BAD = "#2463a6", "#b9bec7", "#2e8b57", "#c0392b"
+
 
 def heading(machine: Machine, repeats: int, how: list[str], quick: bool) -> str:
     """Names the machine and says how the figures come about."""
