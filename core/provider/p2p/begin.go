@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
+)
+
+// An outcome is what became of an op, or of an order.
+type outcome int
+
+const (
+	begun    outcome = iota // it is on its way, or has ended
+	byStream                // no way but the stream
+	notYet                  // it takes more than a look to know: begin again, with wait
+)
+
+// errStream is why an op goes by the stream without any of that being slow or worth a word.
+var errStream = errors.New("nothing to copy by a GPU")
+
+// errNotYet: what is needed is not known yet.
+var errNotYet = errors.New("not known yet")
+
+// begin sets an op on its way. Without wait it takes no driver's call but the launch.
+func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
+	l := m.loanOf(key)
+	if l == nil || !m.awaitLoan(l, wait) {
+		if l != nil && !wait {
+			return notYet
+		}
+		m.end(f, m.stopCause())
+		return begun
+	}
+	gpu := firstOnDevice(f.op)
+	if l.refused != 0 || l.place.kind == fabric.MemHost && gpu == nil {
+		return byStream // of a refusal, too, the target tells the cause
+	}
+	if err := l.check(f.op); err != nil {
+		m.end(f, err)
+		return begun
+	}
+	if l.place.kind == fabric.MemHost && !m.greet.same {
+		return m.beginOrder(f, l, wait)
+	}
+	if err := m.enter(f, l); err != nil {
+		m.end(f, err)
+		return begun
+	}
+	err := m.prepare(f, l, gpu, wait)
+	if err == nil && wait && m.theirs.IsClosed() { // it took so long that the peer may not have waited for it
+		m.end(f, local.OpFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer()))
+		return begun
+	}
+	if err == nil {
+		m.takeOff(f)
+		return begun
+	}
+	f.release()
+	if !m.greet.same && gpu != nil && errors.Is(err, errUnreachable) {
+		if o := m.beginOrder(f, l, wait); o != byStream { // perhaps the peer reaches ours
+			return o
+		}
+	}
+	return m.otherwise(f, err)
+}
+
+// errUnreachable: the copying device has no way to the peer's region.
+var errUnreachable = errors.New("the peer's region is out of reach")
+
+// otherwise is what becomes of an op that could not be prepared because of err.
+func (m *mover) otherwise(f *flight, err error) outcome {
+	var fault fabric.Errno
+	switch {
+	case errors.Is(err, errNotYet):
+		return notYet
+	case errors.Is(err, errStream):
+		return byStream
+	case errors.As(err, &fault) && fault == fabric.ErrNoMR || errors.Is(err, fabric.ErrRange):
+		m.end(f, err)
+		return begun
+	}
+	m.slow(err)
+	return byStream
+}
+
+// awaitLoan waits for the peer's answer, and reports whether there is one.
+func (m *mover) awaitLoan(l *loan, wait bool) bool {
+	select {
+	case <-l.answered:
+		return true
+	default:
+	}
+	if !wait {
+		return false
+	}
+	select {
+	case <-l.answered:
+		return true
+	case <-m.stopped:
+		return false
+	}
+}
+
+// enter passes everything that may forbid a copy in the peer's memory.
+func (m *mover) enter(f *flight, l *loan) error {
+	if !l.use.Enter() {
+		return local.OpFault(fabric.ErrNoKey, "region %d was closed by its owner", l.key.ID)
+	}
+	if !m.theirs.Enter() {
+		l.use.Leave()
+		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
+	}
+	f.loan = l
+	return nil
+}
+
+// firstOnDevice is the op's first local segment of device memory.
+func firstOnDevice(op *fabric.Op) *fabric.Seg {
+	if op.Seg.MR != 0 {
+		return &op.Seg
+	}
+	for i := range op.More {
+		if op.More[i].MR != 0 {
+			return &op.More[i]
+		}
+	}
+	return nil
+}
+
+// prepare chooses the device and lists what it copies.
+func (m *mover) prepare(f *flight, l *loan, gpu *fabric.Seg, wait bool) error {
+	d, err := m.copier(f, l, gpu)
+	if err != nil {
+		return err
+	}
+	if err := m.board(f, l, d, wait); err != nil {
+		return err
+	}
+	at, _ := l.mapped(d)
+	return m.list(f, at.addr, wait)
+}
+
+// copier is the device that copies: the one of the local memory, else one that is near the peer's.
+func (m *mover) copier(f *flight, l *loan, gpu *fabric.Seg) (*device.Device, error) {
+	if gpu == nil {
+		return l.near()
+	}
+	h, err := m.holdDevice(f, gpu)
+	if err != nil {
+		return nil, err
+	}
+	h.reached = true // it is this device's own
+	return deviceOf(h.mr.Buffer())
+}
+
+// board gives f a lane of d and makes l's place known to d.
+func (m *mover) board(f *flight, l *loan, d *device.Device, wait bool) (err error) {
+	if f.lane = m.domain.engine.laneOf(d); f.lane == nil {
+		if !wait {
+			return errNotYet
+		}
+		if f.lane, err = m.domain.engine.openLane(d); err != nil {
+			return err
+		}
+	}
+	at, ok := l.mapped(d)
+	if !ok {
+		if !wait {
+			return errNotYet
+		}
+		at = l.open(d, m.greet.same)
+	}
+	if at.err != nil {
+		return fmt.Errorf("%w: %w", errUnreachable, at.err)
+	}
+	return nil
+}
+
+// holdDevice keeps the region of a segment of device memory open.
+func (m *mover) holdDevice(f *flight, s *fabric.Seg) (*hold, error) {
+	for i := range f.held {
+		if h := &f.held[i]; h.mr.Desc() == s.MR {
+			return h, inside(h.mr, s)
+		}
+	}
+	mr := m.domain.table.Device(s.MR)
+	if mr == nil {
+		return nil, local.OpFault(fabric.ErrNoMR, "descriptor %d of a local segment of %d bytes", s.MR, s.Len)
+	}
+	f.held = append(f.held, hold{mr: mr})
+	return &f.held[len(f.held)-1], inside(mr, s)
+}
+
+// inside refuses a segment that its region does not have.
+func inside(mr *util.MR, s *fabric.Seg) error {
+	b := mr.Buffer()
+	if s.Addr < b.Addr || s.Addr-b.Addr > b.Len || s.Len > b.Len-(s.Addr-b.Addr) {
+		return local.OpFault(fabric.ErrRange, "local segment of %d bytes at %#x, in region %d of %d at %#x", s.Len, s.Addr, mr.Key().ID, b.Len, b.Addr)
+	}
+	return nil
+}
+
+// holdHost keeps the region of a segment of host memory open, and its pin.
+func (m *mover) holdHost(f *flight, s *fabric.Seg, wait bool) (*hold, error) {
+	for i := range f.held {
+		if h := &f.held[i]; h.pin != nil && inside(h.mr, s) == nil {
+			return h, nil
+		}
+	}
+	mr := m.domain.table.Host(s.Addr, s.Len)
+	if mr == nil {
+		return nil, fmt.Errorf("a local segment of %d bytes at %#x is of no registered region", s.Len, s.Addr)
+	}
+	p, err := m.pinned(mr, f.lane.copier.Device(), wait)
+	if err != nil {
+		mr.Release()
+		return nil, err
+	}
+	f.held = append(f.held, hold{mr: mr, pin: p, shift: p.pinned.shift})
+	return &f.held[len(f.held)-1], nil
+}
+
+// pinned is the pin of a region of host memory, which the caller is inside of.
+func (m *mover) pinned(mr *util.MR, d *device.Device, wait bool) (*hostPin, error) {
+	p := m.domain.pinOf(mr, d, wait)
+	switch {
+	case p == nil && !wait:
+		return nil, errNotYet
+	case p == nil:
+		return nil, fmt.Errorf("region %d is being closed", mr.Key().ID)
+	case p.err != nil:
+		p.use.Leave()
+		return nil, p.err
+	case p.vendor != d.Vendor:
+		p.use.Leave()
+		return nil, fmt.Errorf("region %d is pinned for %v and not for %v", mr.Key().ID, p.vendor, d.Vendor)
+	}
+	return p, nil
+}
+
+// list writes down what is copied between the op's local segments and the peer's region, which the device sees at base.
+func (m *mover) list(f *flight, base uint64, wait bool) error {
+	op := f.op
+	f.segs, f.bytes = f.segs[:0], 0
+	remote, off := -1, uint64(0) // where in the remote list
+	for i := -1; i < len(op.More); i++ {
+		s := localSeg(op, i)
+		if s.Len == 0 {
+			continue
+		}
+		shift, err := m.shiftOf(f, s, wait)
+		if err != nil {
+			return err
+		}
+		for done := uint64(0); done < s.Len; {
+			r := &op.RSeg
+			if remote >= 0 {
+				r = &op.RMore[remote]
+			}
+			n := min(s.Len-done, r.Len-off)
+			f.add(op.Kind, s.Addr+shift+done, base+r.Addr+off, n)
+			done, off = done+n, off+n
+			if off == r.Len {
+				remote, off = remote+1, 0
+			}
+		}
+	}
+	return nil
+}
+
+// shiftOf is what is added to a local segment's address for the device, which reaches it.
+func (m *mover) shiftOf(f *flight, s *fabric.Seg, wait bool) (uint64, error) {
+	if s.MR == 0 {
+		h, err := m.holdHost(f, s, wait)
+		if err != nil {
+			return 0, err
+		}
+		return h.shift, nil
+	}
+	h, err := m.holdDevice(f, s)
+	if err != nil || h.reached {
+		return 0, err
+	}
+	d, err := deviceOf(h.mr.Buffer())
+	if err == nil {
+		err = f.lane.copier.Device().EnablePeer(d)
+	}
+	h.reached = err == nil
+	return 0, err
+}
+
+// add appends a copy, as part of the one before where it goes on there.
+func (f *flight) add(kind fabric.OpKind, local, remote, n uint64) {
+	if n == 0 {
+		return
+	}
+	f.bytes += n
+	to, from := remote, local
+	if kind == fabric.OpRead {
+		to, from = local, remote
+	}
+	if k := len(f.segs); k > 0 {
+		if last := &f.segs[k-1]; last.Dst+last.Bytes == to && last.Src+last.Bytes == from {
+			last.Bytes += n
+			return
+		}
+	}
+	f.segs = append(f.segs, device.CopySegment{Dst: to, Src: from, Bytes: n})
+}
+
+// takeOff begins the copy of a flight that was prepared.
+func (m *mover) takeOff(f *flight) {
+	m.noteRegions(f)
+	if err := m.domain.engine.start(f); err != nil {
+		m.landed(f, err)
+	}
+}
+
+// noteRegions tells holds which local regions f keeps open from now on.
+func (m *mover) noteRegions(f *flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.regions = f.regions[:0]
+	for i := range f.held {
+		f.regions = append(f.regions, f.held[i].mr.Key().ID)
+	}
+}
+
+// copyFault is the end of an op whose copy failed.
+func (m *mover) copyFault(f *flight, err error) error {
+	return local.OpFault(deviceErrno(err), "%d bytes in %d pieces with %s: %v", f.bytes, len(f.segs), m.ep.Peer(), err)
+}
+
+// deviceErrno is the cause of a driver's error.
+func deviceErrno(err error) fabric.Errno {
+	var errno fabric.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, device.ErrNoMemory):
+		return fabric.Errno(syscall.ENOMEM)
+	case errors.Is(err, device.ErrNoPeer), errors.Is(err, device.ErrImage), errors.Is(err, errors.ErrUnsupported):
+		return fabric.ErrNotSupported
+	case errors.Is(err, device.ErrInvalid):
+		return fabric.ErrInvalid
+	case errors.Is(err, device.ErrLost):
+		return fabric.Errno(syscall.EIO)
+	case errors.Is(err, device.ErrTimeout):
+		return fabric.ErrTimeout
+	}
+	return fabric.ErrOther
+}

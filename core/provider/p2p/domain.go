@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"mori/core/config"
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/stream"
+)
+
+// letGo bounds the wait for a peer or a device: to return a loan, or to end the copies under way.
+const letGo = 5 * time.Second
+
+// domains are those of one fabric that have endpoints.
+type domains struct {
+	opts *Options
+
+	mu   sync.Mutex
+	open map[*stream.Domain]*domain
+}
+
+// A domain is what its movers share. It lives from the first mover to the last.
+type domain struct {
+	all    *domains
+	key    *stream.Domain
+	table  *util.MRTable
+	engine *engine
+
+	movers map[*mover]struct{} // under domains.mu
+
+	making sync.Mutex // taken before pinsMu: pins are made one at a time
+	pinsMu sync.RWMutex
+	pins   map[uint64]*hostPin // by region id: of host memory that copies have used
+	over   bool
+}
+
+// watch has loans called in when a region closes.
+func (ds *domains) watch(d *stream.Domain) {
+	t := d.MRs()
+	t.TakeDevice()
+	t.OnRevoke(func(region uint64) { ds.revoke(d, region) })
+	t.OnStuck(func(region uint64) { ds.disconnectHolders(d, region) })
+}
+
+// attach makes the mover of a new connection.
+func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error) {
+	g, ok := extra.(*greeting)
+	if !ok {
+		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
+	}
+	m := newMover(ep, g, ep.Domain().MRs(), ds.opts.Log)
+	ds.join(ep.Domain(), m)
+	go m.watch()
+	return m, nil
+}
+
+func (ds *domains) join(key *stream.Domain, m *mover) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d := ds.open[key]
+	if d == nil {
+		d = &domain{all: ds, key: key, table: m.lender.table, engine: newEngine(ds.blocks(), ds.opts.Log), movers: make(map[*mover]struct{}), pins: make(map[uint64]*hostPin)}
+		ds.open[key] = d
+	}
+	d.movers[m] = struct{}{}
+	m.domain = d
+}
+
+// blocks are those of a launch, 0 for the usual.
+func (ds *domains) blocks() int {
+	if ds.opts.Blocks > 0 {
+		return ds.opts.Blocks
+	}
+	n, err := config.Int(config.P2PBlocks, 0, 0, 1<<16)
+	if err != nil {
+		ds.opts.Log.Warn("p2p: the usual number of blocks is used", "error", err)
+	}
+	return n
+}
+
+// leave forgets a mover that has stopped; the engine goes with the last one.
+func (d *domain) leave(m *mover) {
+	d.all.mu.Lock()
+	delete(d.movers, m)
+	last := len(d.movers) == 0
+	if last {
+		delete(d.all.open, d.key)
+	}
+	d.all.mu.Unlock()
+	if !last {
+		return
+	}
+	d.engine.close()
+	d.pinsMu.Lock()
+	ids := make([]uint64, 0, len(d.pins))
+	for id := range d.pins {
+		ids = append(ids, id)
+	}
+	d.over = true
+	d.pinsMu.Unlock()
+	for _, id := range ids {
+		d.unpin(id)
+	}
+}
+
+func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if d = ds.open[key]; d != nil {
+		for m := range d.movers {
+			movers = append(movers, m)
+		}
+	}
+	return d, movers
+}
+
+// revoke calls in what was lent of a region and returns when nobody can touch it any more: the loans came back, or their connections
+// have ended. Who answers neither is disconnected; its fence then holds.
+func (ds *domains) revoke(key *stream.Domain, region uint64) {
+	d, movers := ds.moversOf(key)
+	called := make(map[*mover][]*lent, len(movers))
+	for _, m := range movers {
+		if l := m.revoke(region); len(l) > 0 {
+			called[m] = l
+		}
+	}
+	late, cancel := context.WithTimeout(context.Background(), letGo)
+	defer cancel()
+	for m, loans := range called {
+		for _, l := range loans {
+			m.awaitReturn(late, l)
+		}
+	}
+	if d != nil {
+		d.unpin(region)
+	}
+}
+
+// awaitReturn waits for one loan until late, and then ends the connection.
+func (m *mover) awaitReturn(late context.Context, l *lent) {
+	select {
+	case <-l.returned:
+		return
+	case <-late.Done():
+	}
+	m.ep.Fail(fmt.Errorf("%s did not return region %d within %v: %w", m.ep.Peer(), l.region, letGo, fabric.ErrTimeout))
+	<-l.returned // Stop ends all loans, in bounded time
+}
+
+// disconnectHolders ends the connections that have copies of a region under way and do not move on.
+func (ds *domains) disconnectHolders(key *stream.Domain, region uint64) {
+	_, movers := ds.moversOf(key)
+	for _, m := range movers {
+		if m.holds(region) {
+			m.ep.Fail(fmt.Errorf("copies between %s and region %d, which was closed, stand still: %w", m.ep.Peer(), region, fabric.ErrTimeout))
+		}
+	}
+}
+
+// pinOf is what devices see of a region of host memory, which the caller keeps open, and the caller is inside. With wait it is made; otherwise
+// nil may be the answer.
+func (d *domain) pinOf(mr *util.MR, dev *device.Device, wait bool) *hostPin {
+	d.pinsMu.RLock()
+	p := d.pins[mr.Key().ID]
+	d.pinsMu.RUnlock()
+	if p == nil && wait {
+		p = d.makePin(mr, dev)
+	}
+	if p == nil || !p.use.Enter() {
+		return nil
+	}
+	return p
+}
+
+// makePin does not hold pinsMu while a driver pins, which takes long.
+func (d *domain) makePin(mr *util.MR, dev *device.Device) *hostPin {
+	d.making.Lock()
+	defer d.making.Unlock()
+	id, buf := mr.Key().ID, mr.Buffer()
+	d.pinsMu.RLock()
+	p, over := d.pins[id], d.over
+	d.pinsMu.RUnlock()
+	if p != nil || over {
+		return p
+	}
+	p = &hostPin{vendor: dev.Vendor}
+	if p.pinned, p.err = pin(dev, buf.Addr, buf.Len); p.err != nil {
+		d.all.opts.Log.Warn("p2p: host memory goes by the socket, which is slower: it cannot be pinned", "bytes", buf.Len, "error", p.err)
+	}
+	d.pinsMu.Lock()
+	d.pins[id] = p
+	d.pinsMu.Unlock()
+	again, err := d.table.Acquire(mr.Key(), 0)
+	if err != nil { // it is being closed, and unpin may have been before
+		d.unpin(id)
+		return nil
+	}
+	again.Release()
+	return p
+}
+
+// unpin gives up what devices see of a region, once no copy uses it. It is not given up if they do not end in time.
+func (d *domain) unpin(region uint64) {
+	d.pinsMu.Lock()
+	p := d.pins[region]
+	delete(d.pins, region)
+	d.pinsMu.Unlock()
+	if p == nil {
+		return
+	}
+	t := time.NewTimer(letGo)
+	defer t.Stop()
+	select {
+	case <-p.use.Shut():
+	case <-t.C:
+		d.all.opts.Log.Error("p2p: a device does not end its copies: host memory stays pinned", "region", region, "after", letGo)
+		return
+	}
+	if p.pinned == nil {
+		return
+	}
+	if err := p.pinned.release(); err != nil {
+		d.all.opts.Log.Warn("p2p: unpin host memory", "region", region, "error", err)
+	}
+}
+
+// holds reports whether a copy of m under way keeps a local region open.
+func (m *mover) holds(region uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for f := range m.live {
+		if slices.Contains(f.regions, region) {
+			return true
+		}
+	}
+	return false
+}

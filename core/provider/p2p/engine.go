@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mori/core/device"
+	"mori/core/internal/sys"
+)
+
+const (
+	// depth is how many copies of a device are under way at once; further ones wait here.
+	depth = 32
+
+	// Who looks whether copies have ended spins while it expects one to, from spinEarly before on, for spinFor: a sleep on Linux takes
+	// 60 us at least. Behind that it looks every so often: after a sixteenth of the time that passed.
+	spinEarly = 80 * time.Microsecond
+	spinFor   = 60 * time.Microsecond
+	overdue   = 16
+	shortNap  = 60 * time.Microsecond
+	longNap   = 2 * time.Millisecond
+
+	// lingerTime is how long the one who looks goes on looking when nothing is under way: waking it takes as long as a small copy.
+	lingerTime = 40 * time.Microsecond
+)
+
+// A lander is told of the end of a flight, once, without locks; the flight is its again.
+type lander interface {
+	landed(f *flight, err error)
+}
+
+// An engine copies for the movers of a domain, with a Copier for each device. One goroutine looks after the copies under way; it is parked
+// while there are none.
+type engine struct {
+	blocks int
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	lanes    map[*device.Device]*lane
+	incoming []*flight // started, not yet seen by run
+	waiting  int       // in the lanes' queues
+	retry    bool      // somebody was queued: there may be room by now
+	parked   bool
+	closed   bool
+	started  bool
+
+	word  atomic.Uint32 // changed to end a nap of run
+	naps  atomic.Bool
+	wake  chan struct{} // ends its parking
+	ended chan struct{}
+}
+
+// A lane is a device's way to copy.
+type lane struct {
+	copier *device.Copier
+	queue  []*flight // wait for room in the copier; under engine.mu
+
+	nsPerByte float64 // of copies lately; run's
+}
+
+func newEngine(blocks int, log *slog.Logger) *engine {
+	return &engine{blocks: blocks, log: log, lanes: make(map[*device.Device]*lane), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+// laneOf is the lane of d if it was made.
+func (e *engine) laneOf(d *device.Device) *lane {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lanes[d]
+}
+
+// openLane is laneOf that makes it, which takes the time of a driver's calls.
+func (e *engine) openLane(d *device.Device) (*lane, error) {
+	if ln := e.laneOf(d); ln != nil {
+		return ln, nil
+	}
+	c, err := d.NewCopier(device.CopierOptions{Depth: depth, Blocks: e.blocks})
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ln := e.lanes[d]; ln != nil || e.closed {
+		return ln, errors.Join(c.Close(), e.closedErr())
+	}
+	if why := c.NoKernel(); why != nil {
+		e.log.Warn("p2p: scattered pieces are copied one by one, which is slow", "device", d, "why", why)
+	}
+	ln := &lane{copier: c}
+	e.lanes[d] = ln
+	return ln, nil
+}
+
+func (e *engine) closedErr() error {
+	if e.closed {
+		return device.ErrClosed
+	}
+	return nil
+}
+
+// rouse wakes the one who looks, ahead of a launch that takes as long as the waking.
+func (e *engine) rouse() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.started && !e.closed {
+		e.started = true
+		go e.run()
+	}
+	e.nudge()
+}
+
+// nudge ends parking. With mu held.
+func (e *engine) nudge() {
+	if e.parked {
+		e.parked = false
+		e.wake <- struct{}{} // run takes it before it parks again
+	}
+}
+
+// start begins the copy of f on its lane, or queues it. An error means that nothing is copied and landed is not called.
+func (e *engine) start(f *flight) error {
+	e.rouse()
+	f.begun = time.Now()
+	e.mu.Lock()
+	behind := len(f.lane.queue) > 0
+	e.mu.Unlock()
+	err := device.ErrBusy
+	if !behind {
+		f.copy, err = f.lane.copier.Start(f.segs)
+	}
+	if err != nil && !errors.Is(err, device.ErrBusy) {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		f.lane.queue = append(f.lane.queue, f)
+		e.waiting++
+		e.retry = true
+	} else {
+		e.incoming = append(e.incoming, f)
+	}
+	e.nudge()
+	e.endNap()
+	return nil
+}
+
+func (e *engine) endNap() {
+	if e.naps.Load() {
+		e.word.Add(1)
+		sys.WakeWord(&e.word)
+	}
+}
+
+// cancel lands what waits for room and is m's with err.
+func (e *engine) cancel(whose lander, err error) {
+	var out []*flight
+	e.mu.Lock()
+	for _, ln := range e.lanes {
+		kept := ln.queue[:0]
+		for _, f := range ln.queue {
+			if f.owner == whose {
+				out = append(out, f)
+				e.waiting--
+			} else {
+				kept = append(kept, f)
+			}
+		}
+		ln.queue = kept
+	}
+	e.mu.Unlock()
+	for _, f := range out {
+		f.owner.landed(f, err)
+	}
+}
+
+// run looks after the copies until the engine closes.
+func (e *engine) run() {
+	defer close(e.ended)
+	var active []*flight
+	progress := time.Now()
+	for {
+		var ok bool
+		if active, ok = e.board(active, progress); !ok {
+			return
+		}
+		now := time.Now()
+		landed, nap := false, longNap
+		for i := 0; i < len(active); {
+			f := active[i]
+			done, err := f.copy.Done()
+			if !done && err == nil {
+				nap = min(nap, f.nap(now))
+				i++
+				continue
+			}
+			active[i] = active[len(active)-1]
+			active = active[:len(active)-1]
+			f.measured(now, err)
+			f.owner.landed(f, err)
+			landed = true
+		}
+		switch {
+		case e.refill(landed || len(active) == 0), landed:
+			progress = now
+		case len(active) == 0 || nap < shortNap:
+			runtime.Gosched()
+		default:
+			e.sleep(nap)
+			progress = time.Now()
+		}
+	}
+}
+
+// board adds what was started to active. With nothing to look after since progress it parks, and reports false once the engine is closed.
+func (e *engine) board(active []*flight, progress time.Time) ([]*flight, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(active) == 0 && len(e.incoming) == 0 && e.waiting == 0 && !e.closed {
+		if time.Since(progress) < lingerTime {
+			return active, true
+		}
+		e.parked = true
+		e.mu.Unlock()
+		<-e.wake
+		e.mu.Lock()
+		progress = time.Now()
+	}
+	if e.closed {
+		return nil, false
+	}
+	for _, f := range e.incoming {
+		f.expect()
+		active = append(active, f)
+	}
+	clear(e.incoming)
+	e.incoming = e.incoming[:0]
+	return active, true
+}
+
+// sleep naps until somebody starts a copy, or for a time.
+func (e *engine) sleep(nap time.Duration) {
+	seen := e.word.Load()
+	e.naps.Store(true)
+	e.mu.Lock()
+	news := len(e.incoming) > 0 || e.retry || e.closed
+	e.mu.Unlock()
+	if !news {
+		_ = sys.FutexWait(sys.WordAddr(&e.word), seen, nap, false) // any way that it ends is time to look
+	}
+	e.naps.Store(false)
+}
+
+// refill starts what waits for room, if there may be some, and reports whether it started any.
+func (e *engine) refill(room bool) (any bool) {
+	e.mu.Lock()
+	room = (room || e.retry) && e.waiting > 0
+	e.retry = false
+	var lanes []*lane
+	if room {
+		for _, ln := range e.lanes {
+			lanes = append(lanes, ln)
+		}
+	}
+	e.mu.Unlock()
+	for _, ln := range lanes {
+		for e.startNext(ln) {
+			any = true
+		}
+	}
+	return any
+}
+
+// startNext starts the first of a lane's queue, and reports whether it is out of it.
+func (e *engine) startNext(ln *lane) bool {
+	e.mu.Lock()
+	if len(ln.queue) == 0 {
+		e.mu.Unlock()
+		return false
+	}
+	f := ln.queue[0]
+	c, err := ln.copier.Start(f.segs)
+	busy := errors.Is(err, device.ErrBusy)
+	if !busy {
+		ln.queue = ln.queue[:copy(ln.queue, ln.queue[1:])]
+		e.waiting--
+	}
+	if err == nil {
+		f.copy, f.begun = c, time.Now()
+		e.incoming = append(e.incoming, f)
+	}
+	e.mu.Unlock()
+	if err != nil && !busy {
+		f.owner.landed(f, err)
+	}
+	return !busy
+}
+
+// close ends the engine, whose flights have landed, but for those that a device does not end: then what they touch stays.
+func (e *engine) close() {
+	e.mu.Lock()
+	e.closed = true
+	started := e.started
+	e.nudge()
+	e.endNap()
+	lanes := e.lanes
+	e.lanes = nil
+	e.mu.Unlock()
+	for d, ln := range lanes {
+		if err := ln.copier.Close(); err != nil {
+			e.log.Error("p2p: end the copies of a device", "device", d, "error", err)
+		}
+	}
+	if started {
+		<-e.ended
+	}
+}

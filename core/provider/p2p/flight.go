@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"sync/atomic"
+	"time"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/stream"
+)
+
+// A flight is an op from RMA to its end, or an order of the peer that is carried out here. It is used again.
+type flight struct {
+	mover *mover
+	owner lander
+	ended atomic.Bool // somebody has ended it
+
+	// Of an op.
+	ticket stream.Ticket
+	op     *fabric.Op
+
+	// Of an op that the peer copies, and of an order.
+	number uint64
+	parts  int
+	order  *order
+
+	regions []uint64 // local ones that a copy under way keeps open; under mover.mu
+
+	segs  []device.CopySegment
+	bytes uint64
+	held  []hold // local regions
+	loan  *loan  // that it is inside of, and of the peer's fence
+	lane  *lane
+	copy  device.Copy
+
+	begun, look, until time.Time // look: from when on it may have ended; until: how long to spin then
+}
+
+// A hold is a local region that is kept open, and what devices see of it.
+type hold struct {
+	mr      *util.MR
+	pin     *hostPin // of host memory: the flight is inside
+	shift   uint64   // from an address to the device's
+	reached bool     // the copying device was let at it
+}
+
+// release lets go of all that the flight holds.
+func (f *flight) release() {
+	if f.loan != nil {
+		f.mover.theirs.Leave()
+		f.loan.use.Leave()
+		f.loan = nil
+	}
+	for i := range f.held {
+		if h := &f.held[i]; h.pin != nil {
+			h.pin.use.Leave()
+		}
+		f.held[i].mr.Release()
+		f.held[i] = hold{}
+	}
+	f.held = f.held[:0]
+}
+
+// expect sets when a copy that has begun is looked at.
+func (f *flight) expect() {
+	takes := time.Duration(float64(f.bytes) * f.lane.nsPerByte)
+	f.look = f.begun.Add(takes - spinEarly)
+	f.until = f.begun.Add(takes + spinFor)
+}
+
+// nap is how long nobody needs to look at f; 0 while it is expected to end.
+func (f *flight) nap(now time.Time) time.Duration {
+	if now.After(f.until) {
+		f.look = now.Add(max(now.Sub(f.begun)/overdue, shortNap))
+		f.until = f.look.Add(spinFor)
+	}
+	return max(0, f.look.Sub(now))
+}
+
+// measured remembers how fast the lane was.
+func (f *flight) measured(now time.Time, err error) {
+	const leastBytes = 1 << 20
+	if err != nil || f.bytes < leastBytes {
+		return
+	}
+	per := float64(now.Sub(f.begun)) / float64(f.bytes)
+	if ln := f.lane; ln.nsPerByte == 0 {
+		ln.nsPerByte = per
+	} else {
+		ln.nsPerByte += (per - ln.nsPerByte) / 4
+	}
+}
+
+// A hostPin is what devices see of a local region of host memory.
+type hostPin struct {
+	use    local.Gate
+	vendor device.Vendor
+	pinned *pinned
+	err    error // it cannot be had
+}

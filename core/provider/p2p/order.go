@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/local"
+)
+
+// Host memory of another process cannot be mapped here, but the other process can map our device memory: it is lent a share of that, gets
+// an order with the op's pieces, and copies with its own GPU and its own pin.
+
+// maxParts bounds the parts of all orders of a connection on their way in one direction: what the target keeps, and half of what the
+// stream lets wait to be sent.
+const maxParts = 16 << 10
+
+// orders are those of one endpoint.
+type orders struct {
+	mu      sync.Mutex
+	last    uint64
+	pending map[uint64]*flight // of ours, until the peer answers
+	credit  int                // parts that may still be sent
+
+	incoming map[uint64]*order // of the peer, not yet whole
+	parts    int               // of the peer's orders
+}
+
+// An order is one of the peer's.
+type order struct {
+	number uint64
+	share  *loan
+	key    fabric.RegionKey
+	write  bool
+	parts  []orderPart
+}
+
+func (o *orders) init() {
+	o.pending, o.incoming, o.credit = make(map[uint64]*flight), make(map[uint64]*order), maxParts
+}
+
+// beginOrder lets the peer copy between one local region of device memory and its region.
+func (m *mover) beginOrder(f *flight, l *loan, wait bool) outcome {
+	parts, ticket, err := m.writeOrder(f, wait)
+	if err != nil {
+		f.release()
+		return m.otherwise(f, err)
+	}
+	o := &m.orders
+	o.mu.Lock()
+	if o.credit < len(parts) {
+		o.mu.Unlock()
+		f.release()
+		return byStream
+	}
+	o.credit -= len(parts)
+	o.last++
+	f.number, f.parts = o.last, len(parts)
+	number, key, write := f.number, l.key, f.op.Kind == fabric.OpWrite
+	o.pending[number] = f
+	m.noteRegions(f)
+	m.postOrder(orderFrame{number: number, share: ticket, key: key, write: write}, parts)
+	o.mu.Unlock()
+	m.flush()
+	return begun
+}
+
+// writeOrder lists an op's pieces, for which it must have one local region only, and finds the share of that.
+func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint64, err error) {
+	op := f.op
+	for i := -1; i < len(op.More); i++ {
+		if s := localSeg(op, i); s.Len > 0 && s.MR != firstOnDevice(op).MR {
+			return nil, 0, errors.New("an op from several regions to host memory of another process")
+		}
+	}
+	h, err := m.holdDevice(f, firstOnDevice(op))
+	if err != nil {
+		return nil, 0, err
+	}
+	h.reached = true // nothing here copies it
+	share := m.sharedAlready(h.mr.Desc())
+	if share == nil {
+		if !wait {
+			return nil, 0, errNotYet
+		}
+		if share, err = m.shareOf(h.mr); err != nil {
+			return nil, 0, err
+		}
+	}
+	for i := -1; i < len(op.More); i++ {
+		if err := inside(h.mr, localSeg(op, i)); err != nil && localSeg(op, i).Len > 0 {
+			return nil, 0, err
+		}
+	}
+	// The same walk as of a copy here, with offsets in place of addresses: the base is the region's, the peer's is 0.
+	f.segs, f.bytes = f.segs[:0], 0
+	if err := m.list(f, 0, wait); err != nil {
+		return nil, 0, err
+	}
+	if len(f.segs) > maxParts {
+		return nil, 0, fmt.Errorf("an op of %d pieces with host memory of another process, which are more than %d", len(f.segs), maxParts)
+	}
+	parts = make([]orderPart, len(f.segs))
+	for i, s := range f.segs {
+		if parts[i] = (orderPart{s.Src - share.base, s.Dst, s.Bytes}); op.Kind == fabric.OpRead {
+			parts[i] = orderPart{s.Dst - share.base, s.Src, s.Bytes}
+		}
+	}
+	return parts, share.ticket, nil
+}
+
+// localSeg is the op's segment i, from -1 on.
+func localSeg(op *fabric.Op, i int) *fabric.Seg {
+	if i < 0 {
+		return &op.Seg
+	}
+	return &op.More[i]
+}
+
+// postOrder posts an order's frames, one behind the other: with orders.mu held.
+func (m *mover) postOrder(f orderFrame, parts []orderPart) {
+	for !f.last {
+		n := min(len(parts), partsOfFrame)
+		f.parts, parts = parts[:n], parts[n:]
+		f.last = len(parts) == 0
+		m.post(frameOrder, f.append(make([]byte, 0, orderHead+n*partLen)))
+	}
+}
+
+// onDone ends an order of ours.
+func (m *mover) onDone(body []byte) error {
+	d, err := parseDone(body)
+	if err != nil {
+		return err
+	}
+	o := &m.orders
+	o.mu.Lock()
+	f := o.pending[d.number]
+	if f != nil {
+		delete(o.pending, d.number)
+		o.credit += f.parts
+	}
+	o.mu.Unlock()
+	switch {
+	case f == nil && m.isStopped():
+	case f == nil:
+		return fmt.Errorf("answer to order %d, which was not given: %w", d.number, fabric.ErrProtocol)
+	case d.unable:
+		m.slow(fmt.Errorf("the peer cannot copy for us: %s", d.text))
+		m.untrack(f)
+		f.release()
+		if f.ended.CompareAndSwap(false, true) {
+			t := f.ticket
+			m.freeFlight(f)
+			m.ep.HandBack(t)
+			m.ops.Leave()
+		}
+	case d.err != 0:
+		m.end(f, local.OpFault(d.err, "answer of %s: %s", m.ep.Peer(), d.text))
+	default:
+		m.end(f, nil)
+	}
+	return nil
+}
+
+// dropOrders ends the orders that the peer does not answer any more, and copies no more for.
+func (m *mover) dropOrders(cause error) {
+	o := &m.orders
+	o.mu.Lock()
+	pending := o.pending
+	o.pending = make(map[uint64]*flight)
+	o.mu.Unlock()
+	for _, f := range pending {
+		m.end(f, cause)
+	}
+}

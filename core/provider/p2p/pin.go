@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"mori/core/device"
+)
+
+// pins are the ranges of host memory that this process has pinned for copies. Drivers refuse to pin a byte twice, and regions may
+// overlap: each byte belongs to one range at most, which lives as long as a region needs it. Sorted by address.
+var pins struct {
+	sync.Mutex
+	all []*pinnedRange
+}
+
+type pinnedRange struct {
+	vendor device.Vendor
+	lo, hi uint64
+	memory *device.HostMemory
+	users  int
+}
+
+// A pinned is host memory that devices of a vendor reach, shift further up than the host.
+type pinned struct {
+	shift  uint64
+	ranges []*pinnedRange // none: somebody else pinned it, and keeps it so
+}
+
+// pin lets devices of d's vendor at n bytes of host memory.
+func pin(d *device.Device, addr, n uint64) (*pinned, error) {
+	pins.Lock()
+	defer pins.Unlock()
+	p := &pinned{}
+	if at, err := device.Lookup(addr); err == nil && pinnedByOthers(d, at, addr, n) {
+		p.shift = at.DeviceAddr - addr
+		return p, nil
+	}
+	for next := addr; next < addr+n; {
+		r, err := rangeAt(d, next, addr+n)
+		if err == nil && len(p.ranges) > 0 && r.shift() != p.shift {
+			r.users++
+			p.ranges = append(p.ranges, r)
+			err = fmt.Errorf("parts of it are at two distances from where the host sees them: %w", device.ErrInvalid)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("pin %d bytes at %#x: %w", n, addr, err), p.give())
+		}
+		r.users++
+		p.ranges, p.shift, next = append(p.ranges, r), r.shift(), r.hi
+	}
+	return p, nil
+}
+
+// pinnedByOthers: the memory came pinned, as PyTorch's does. What this package pinned is none of that.
+func pinnedByOthers(d *device.Device, at device.Pointer, addr, n uint64) bool {
+	if at.Kind != device.Host || at.DeviceAddr == 0 || at.Device != nil && at.Device.Vendor != d.Vendor || at.Base == 0 || addr < at.Base || addr+n > at.Base+at.Bytes {
+		return false
+	}
+	return !slices.ContainsFunc(pins.all, func(r *pinnedRange) bool { return addr < r.hi && r.lo < addr+n })
+}
+
+func (r *pinnedRange) shift() uint64 { return r.memory.DeviceAddr() - r.lo }
+
+// rangeAt is the range that has the byte at addr, pinned now up to end or up to the next range if there is none. pins is locked.
+func rangeAt(d *device.Device, addr, end uint64) (*pinnedRange, error) {
+	i := 0
+	for ; i < len(pins.all); i++ {
+		r := pins.all[i]
+		if r.vendor != d.Vendor || r.hi <= addr {
+			continue
+		}
+		if r.lo <= addr {
+			return r, nil
+		}
+		end = min(end, r.lo)
+		break
+	}
+	m, err := d.RegisterHost(addr, end-addr)
+	if err != nil {
+		return nil, err
+	}
+	r := &pinnedRange{vendor: d.Vendor, lo: addr, hi: end, memory: m}
+	at, _ := slices.BinarySearchFunc(pins.all, addr, func(r *pinnedRange, addr uint64) int {
+		if r.lo < addr {
+			return -1
+		}
+		return 1
+	})
+	pins.all = slices.Insert(pins.all, at, r)
+	return r, nil
+}
+
+// release ends the use of pinned memory by a region.
+func (p *pinned) release() error {
+	pins.Lock()
+	defer pins.Unlock()
+	return p.give()
+}
+
+// give is release with pins locked.
+func (p *pinned) give() error {
+	var errs []error
+	for _, r := range p.ranges {
+		if r.users--; r.users > 0 {
+			continue
+		}
+		pins.all = slices.DeleteFunc(pins.all, func(other *pinnedRange) bool { return other == r })
+		errs = append(errs, r.memory.Close())
+	}
+	p.ranges = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/stream"
+)
+
+// bestOp is an op that lets the launch of a kernel, or the end of a copy, cost nothing that shows; all blocks of a batch are one list then.
+const bestOp = 256 << 20
+
+// Options shape a Provider. The zero value is good.
+type Options struct {
+	Log *slog.Logger // nil: slog.Default()
+
+	// Blocks is how many blocks of a GPU's threads copy a list of scattered pieces; 0: as MORI_P2P_BLOCKS says, else by size.
+	Blocks int
+}
+
+// A Provider is the transport between memories of which one at least is a GPU's, within this host.
+type Provider struct{ opts Options }
+
+var _ fabric.Provider = (*Provider)(nil)
+
+// New makes a provider. It starts nothing.
+func New(opts Options) *Provider {
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	return &Provider{opts: opts}
+}
+
+// Name is "p2p".
+func (p *Provider) Name() string { return "p2p" }
+
+// Version is the provider's version and the API's.
+func (p *Provider) Version() (provider, api fabric.Version) {
+	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
+}
+
+func (p *Provider) info() fabric.Info {
+	return fabric.Info{
+		Provider:        "p2p",
+		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
+		FabricName:      "host",
+		DomainName:      "p2p",
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapHMEM | fabric.CapLocalComm,
+		MRMode:          fabric.MRHMEM,
+		Order:           fabric.OrderSAS,
+		EPType:          fabric.EPMsg,
+		Limits:          stream.FillLimits(fabric.Limits{BestOp: bestOp}),
+	}
+}
+
+// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg first, if there is a GPU. node is empty; service
+// is the name to connect to, "@name" or "name".
+func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
+	if node != "" {
+		return nil, fmt.Errorf("p2p to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)
+	}
+	msg := p.info()
+	if service != "" {
+		msg.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
+	}
+	rdm := msg
+	rdm.EPType = fabric.EPRDM
+	rdm.Caps |= fabric.CapSource
+	var answers []*fabric.Info
+	var misfit error
+	for _, offer := range []*fabric.Info{&msg, &rdm} {
+		in, err := fabric.Match(hints, offer)
+		if err != nil {
+			misfit = err
+			continue
+		}
+		answers = append(answers, in)
+	}
+	if len(answers) == 0 {
+		return nil, misfit
+	}
+	if _, err := device.Devices(); err != nil { // only now: it loads the drivers
+		return nil, fmt.Errorf("p2p copies between GPUs, and %w: %w", err, fabric.ErrNoData)
+	}
+	return answers, nil
+}
+
+// Open returns the fabric of this host.
+func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, error) {
+	if in.Provider != "" && in.Provider != "p2p" {
+		return nil, fmt.Errorf("open fabric of provider %q as p2p: %w", in.Provider, fabric.ErrInvalid)
+	}
+	if _, err := device.Devices(); err != nil {
+		return nil, fmt.Errorf("open p2p: %w: %w", err, fabric.ErrNotSupported)
+	}
+	domains := &domains{opts: &p.opts, open: make(map[*stream.Domain]*domain)}
+	return stream.New(stream.Config{
+		Info:       p.info(),
+		Transport:  transport{},
+		Links:      1,
+		Logger:     p.opts.Log,
+		CheckAddr:  local.CheckAddr,
+		Attach:     domains.attach,
+		OpenDomain: domains.watch,
+	})
+}
+
+// A transport makes abstract unix sockets that begin with a greeting.
+type transport struct{ local.Sockets }
+
+var _ stream.Transport = transport{}
+
+// Prelude exchanges greetings.
+func (transport) Prelude(conn net.Conn, _ bool) (any, error) {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("p2p over something other than a unix socket")
+	}
+	return greet(unixConn)
+}
