@@ -3,11 +3,15 @@
 package core
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"mori/core/topology"
+	"mori/native/gpu/gputest"
 )
+
+func TestMain(m *testing.M) { gputest.Main(m) }
 
 func TestDoctorNamesAPathForEachPeer(t *testing.T) {
 	r := Doctor()
@@ -24,28 +28,81 @@ func TestDoctorNamesAPathForEachPeer(t *testing.T) {
 	}
 }
 
-// TestDoctorGPUs: there are GPUs, or a reason why not; every one has a name and its place on the bus.
+// TestDoctorGPUs: every one has a name and its place on the bus, what it reaches, and kernels or a reason.
 func TestDoctorGPUs(t *testing.T) {
+	gputest.Need(t)
 	r := Doctor()
-	if (len(r.GPUs) == 0) != (r.NoGPU != "") || r.GPUs == nil {
+	if len(r.GPUs) == 0 || r.NoGPU != "" {
 		t.Fatalf("%d GPUs, and %q", len(r.GPUs), r.NoGPU)
 	}
-	if len(r.GPUs) == 0 && (!strings.Contains(r.NoGPU, "no CUDA device: ") && !strings.Contains(r.NoGPU, "CUDA driver")) {
-		t.Error(r.NoGPU)
-	}
 	for _, g := range r.GPUs {
-		if g.Name == "" || g.BusID == "" || g.MiB == 0 {
+		if g.Name == "" || g.BusID == "" || g.MiB == 0 || !strings.HasSuffix(g.Kernels, ".ptx") && !strings.HasSuffix(g.Kernels, ".hsaco") {
+			t.Errorf("%+v", g)
+		}
+		if !gputest.Real() && !strings.Contains(g.Reach, "by NVLink") {
+			t.Errorf("the emulated GPU %d reaches none: %+v", g.Ordinal, g)
+		}
+	}
+	same, other := r.Paths[2], r.Paths[3]
+	if same.Path != "p2p/gpu" || same.Reasons == nil {
+		t.Errorf("same host: %+v", same)
+	}
+	if other.Path != "tcp" || !strings.Contains(strings.Join(other.Reasons, "; "), "pinned host memory") {
+		t.Errorf("other host: %+v", other)
+	}
+}
+
+func TestDoctorWithoutKernels(t *testing.T) {
+	gputest.Need(t)
+	t.Setenv("MORI_KERNEL_DIR", t.TempDir())
+	for _, g := range Doctor().GPUs {
+		if !strings.HasPrefix(g.Kernels, "none, ") || !strings.Contains(g.Kernels, "io_copy_blocks.") {
 			t.Errorf("%+v", g)
 		}
 	}
 }
 
-func TestWhatIsMissing(t *testing.T) {
-	h := &topology.Host{RDMA: []topology.RDMA{{State: "DOWN"}}, GPUs: []topology.GPU{{}}}
-	if s := noRDMA(h); !strings.Contains(s, "all down") {
-		t.Error(s)
+func TestDoctorWithoutGPU(t *testing.T) {
+	absent := errors.New("libcuda.so.1 is not there")
+	one := []topology.GPU{{}}
+	for _, c := range []struct {
+		host topology.Host
+		says string
+	}{
+		{topology.Host{}, "no GPU on this host"},
+		{topology.Host{GPUs: one}, "no GPU driver is loaded"},
+		{topology.Host{GPUs: one, Drivers: []string{"nvidia"}}, "driver (nvidia), which this process does not reach: " + absent.Error()},
+	} {
+		for _, p := range gpuPaths(&c.host, nil, absent) {
+			if p.Path != "" || len(p.Reasons) != 1 || !strings.Contains(p.Reasons[0], c.says) {
+				t.Errorf("%+v: %+v, want %q", c.host, p, c.says)
+			}
+		}
 	}
-	if s := noGPU(h); !strings.Contains(s, "no GPU driver") {
+}
+
+func TestWeakLinks(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		links []link
+		want  string
+	}{
+		{"one GPU", nil, ""},
+		{"all by NVLink", []link{{0, 1, "NVLink"}, {0, 2, "NVLink"}, {1, 2, "NVLink"}}, ""},
+		{"all by PCIe", []link{{0, 1, "PCIe"}, {0, 2, "PCIe"}, {1, 2, "PCIe"}}, "between all GPUs: by PCIe, there is no NVLink or xGMI"},
+		{"two by PCIe", []link{{0, 1, "PCIe"}}, "between GPUs 0-1: by PCIe, there is no NVLink or xGMI"},
+		{"a bridge for two", []link{{0, 1, "NVLink"}, {0, 2, "PCIe"}, {1, 2, ""}},
+			"between GPUs 1-2: no peer access, so copies go through host memory|between GPUs 0-2: by PCIe, there is no NVLink or xGMI"},
+	} {
+		if got := weakLinks(c.links); got == nil || strings.Join(got, "|") != c.want {
+			t.Errorf("%s: %q", c.what, got)
+		}
+	}
+}
+
+func TestWhatIsMissing(t *testing.T) {
+	h := &topology.Host{RDMA: []topology.RDMA{{State: "DOWN"}}}
+	if s := noRDMA(h); !strings.Contains(s, "all down") {
 		t.Error(s)
 	}
 }

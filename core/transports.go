@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync/atomic"
 
 	"mori/core/fabric"
@@ -72,17 +71,6 @@ func noRDMA(h *topology.Host) string {
 		return fmt.Sprintf("rdma: no active RDMA device on this host (%d ports, all down)", len(h.RDMA))
 	}
 	return "rdma: this build has no verbs provider, the host's RDMA devices are not used"
-}
-
-// noGPU says why no GPU is used.
-func noGPU(h *topology.Host) string {
-	switch {
-	case len(h.GPUs) == 0:
-		return "there is no GPU on this host (no display or accelerator device of NVIDIA or AMD on the PCI bus)"
-	case len(h.Drivers) == 0:
-		return fmt.Sprintf("no GPU driver is loaded on this host for its %d GPUs", len(h.GPUs))
-	}
-	return "this build has no provider for the host's GPUs (" + strings.Join(h.Drivers, ", ") + ")"
 }
 
 // Unfit says why a transport cannot reach a peer, "" if it may.

@@ -40,15 +40,11 @@ const (
 // driver take on CUDA, the code object of exactly this architecture on HIP. An error that wraps ErrImage says that there is none for d,
 // and what would help.
 func (d *Device) LoadKernels(name string) (*Module, error) {
-	suffix, err := d.kernelFormat()
+	file, err := d.KernelFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("load kernels %q on %s: %w", name, d, err)
 	}
-	dir := KernelDir()
-	if dir == "" {
-		return nil, fmt.Errorf("load kernels %q on %s: nobody said where the compiled kernels are: set %s to the folder _kernels of the Python package: %w", name, d, config.KernelDir, ErrImage)
-	}
-	image, err := os.ReadFile(filepath.Join(dir, name+"."+suffix))
+	image, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: the installation has no kernels for it: %w", err, ErrImage)
 	}
@@ -60,6 +56,19 @@ func (d *Device) LoadKernels(name string) (*Module, error) {
 		return nil, fmt.Errorf("load kernels %q: %w", name, err)
 	}
 	return m, nil
+}
+
+// KernelFile names the file that LoadKernels loads, which need not be there.
+func (d *Device) KernelFile(name string) (string, error) {
+	suffix, err := d.kernelFormat()
+	if err != nil {
+		return "", err
+	}
+	dir := KernelDir()
+	if dir == "" {
+		return "", fmt.Errorf("nobody said where the compiled kernels are: set %s to the folder _kernels of the Python package: %w", config.KernelDir, ErrImage)
+	}
+	return filepath.Join(dir, name+"."+suffix), nil
 }
 
 // kernelFormat is the end of the names of files for d.
