@@ -111,7 +111,7 @@ func TestAFileThatCouldShrinkIsNotMapped(t *testing.T) {
 	}
 	defer func() { _ = share.Close() }()
 	ticket := Ticket{Socket: share.listener.Addr().String(), Secret: share.secret, ID: 1, Limit: 1 << 16}
-	share.segments[1] = &Segment{fd: int(f.Fd())}
+	share.files[1] = int(f.Fd())
 	maps := func() int {
 		b, err := os.ReadFile("/proc/self/maps")
 		if err != nil {

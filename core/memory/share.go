@@ -19,12 +19,12 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Ticket says where a segment can be had. Whoever has it can map the segment, if the user is the same.
+// A Ticket says where a segment or a file can be had. Whoever has it can map the segment, if the user is the same.
 type Ticket struct {
 	Socket string   // an abstract unix socket
 	Secret [16]byte // of the sharer
-	ID     uint32   // of the segment, among the sharer's
-	Limit  uint64
+	ID     uint32   // of the segment or file, among the sharer's
+	Limit  uint64   // of a segment
 }
 
 // shareTimeout bounds one hand-over. Both sides are on one host.
@@ -39,15 +39,15 @@ type Sharer struct {
 	secret   [16]byte
 	serving  sync.WaitGroup
 
-	mu       sync.Mutex
-	segments map[uint32]*Segment
-	next     uint32
+	mu    sync.Mutex
+	files map[uint32]int // descriptors
+	next  uint32
 }
 
 // NewSharer starts to listen.
 func NewSharer() (*Sharer, error) {
 	var name [16]byte
-	s := &Sharer{segments: map[uint32]*Segment{}}
+	s := &Sharer{files: map[uint32]int{}}
 	_, _ = rand.Read(name[:]) // never fails
 	_, _ = rand.Read(s.secret[:])
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@mori-segment-" + hex.EncodeToString(name[:]), Net: "unix"})
@@ -61,19 +61,35 @@ func NewSharer() (*Sharer, error) {
 }
 
 // Share returns the ticket of a segment, which stays the caller's. Close the sharer before the segment, or Unshare.
-func (s *Sharer) Share(seg *Segment) Ticket {
+func (s *Sharer) Share(seg *Segment) Ticket { return s.share(seg.fd, seg.Limit()) }
+
+// ShareFile returns the ticket of a file that is no segment, such as one that names memory of a GPU; for OpenFile. It stays the caller's,
+// who keeps it open until Unshare.
+func (s *Sharer) ShareFile(f *os.File) (Ticket, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return Ticket{}, fmt.Errorf("share a file: %w", err)
+	}
+	var t Ticket
+	if err := raw.Control(func(fd uintptr) { t = s.share(int(fd), 0) }); err != nil {
+		return Ticket{}, fmt.Errorf("share a file: %w", err)
+	}
+	return t, nil
+}
+
+func (s *Sharer) share(fd int, limit uint64) Ticket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	s.segments[s.next] = seg
-	return Ticket{Socket: s.listener.Addr().String(), Secret: s.secret, ID: s.next, Limit: seg.Limit()}
+	s.files[s.next] = fd
+	return Ticket{Socket: s.listener.Addr().String(), Secret: s.secret, ID: s.next, Limit: limit}
 }
 
-// Unshare ends the handing out of one segment. Those who have mapped it keep it.
+// Unshare ends the handing out of one segment or file. Those who have mapped it keep it.
 func (s *Sharer) Unshare(t Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.segments, t.ID)
+	delete(s.files, t.ID)
 }
 
 // Close ends the handing out.
@@ -118,8 +134,8 @@ func (s *Sharer) answer(c *net.UnixConn) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock() // the descriptor stays open until it is sent
-	if seg := s.segments[binary.LittleEndian.Uint32(request[16:])]; seg != nil {
-		_, _, _ = c.WriteMsgUnix([]byte{1}, sys.Rights(seg.fd), nil)
+	if fd, ok := s.files[binary.LittleEndian.Uint32(request[16:])]; ok {
+		_, _, _ = c.WriteMsgUnix([]byte{1}, sys.Rights(fd), nil)
 	}
 }
 
@@ -151,6 +167,15 @@ func OpenSegment(ctx context.Context, t Ticket) (*Segment, error) {
 		return nil, fmt.Errorf("map segment %d of %s: %w", t.ID, t.Socket, err)
 	}
 	return seg, nil
+}
+
+// OpenFile opens the file of a ticket of ShareFile.
+func OpenFile(ctx context.Context, t Ticket) (*os.File, error) {
+	fd, err := fetch(ctx, t)
+	if err != nil {
+		return nil, fmt.Errorf("fetch file %d of %s: %w", t.ID, t.Socket, err)
+	}
+	return os.NewFile(uintptr(fd), "shared file"), nil
 }
 
 // fetch asks for the descriptor.
