@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/provider/p2p"
 	"mori/core/provider/shm"
 	"mori/core/provider/tcp"
 	"mori/core/topology"
@@ -27,11 +28,11 @@ type Options struct {
 	Packed   *atomic.Uint64 // counts what was packed; may be nil
 }
 
-// Registry returns the providers of this build in order of preference.
+// Registry returns the providers of this build in order of preference for host memory.
 func Registry(o Options) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
 	overTCP := tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Compress: o.Compress, Packed: o.Packed, Logger: o.Log})
-	for _, p := range []fabric.Provider{shm.New(shm.Options{Sample: o.Sample, Log: o.Log}), overTCP} {
+	for _, p := range []fabric.Provider{shm.New(shm.Options{Sample: o.Sample, Log: o.Log}), overTCP, p2p.New(p2p.Options{Log: o.Log})} {
 		if err := r.Register(p); err != nil {
 			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
 		}
