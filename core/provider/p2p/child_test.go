@@ -2,6 +2,189 @@
 
 package p2p
 
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"mori/core/fabric"
+	"mori/native/gpu/gputest"
+)
+
+// childEnv makes this program a peer that does what it reads.
 const childEnv = "MORI_P2P_CHILD"
 
-func childMain() int { return 1 }
+// An order of the test to its child.
+type command struct {
+	Do   string // open, fill, check, close, flood
+	Dev  int
+	Skip uint64
+	N    uint64
+	Seed int
+	Raw  []byte // of the test's region
+}
+
+type reply struct {
+	Addr fabric.Addr
+	Raw  []byte
+	Err  string
+	Live bool // it is flooding
+}
+
+// A child is the peer of a test, in a process of its own.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// newChild starts a peer with a memory, and connects to it. env is added to its environment.
+func newChild(tb testing.TB, dev int, skip, n uint64, env ...string) (a *end, c *child, key uint64) {
+	tb.Helper()
+	a = newEnd(tb, Options{})
+	c = &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
+	c.cmd.Env = append(append(os.Environ(), childEnv+"=1"), env...)
+	c.cmd.Stderr = os.Stderr
+	var err error
+	c.in, err = c.cmd.StdinPipe()
+	ok(tb, err)
+	out, err := c.cmd.StdoutPipe()
+	ok(tb, err)
+	c.out = bufio.NewScanner(out)
+	ok(tb, c.cmd.Start())
+	tb.Cleanup(c.end)
+	r := c.must(tb, command{Do: "open", Dev: dev, Skip: skip, N: n})
+	_, err = a.connector().Connect(a.ctx, r.Addr, nil)
+	ok(tb, err)
+	return a, c, a.imports(tb, r.Raw)
+}
+
+// end lets the child go, and waits for it.
+func (c *child) end() {
+	_ = c.in.Close()
+	_ = c.cmd.Wait() // it may have been killed
+}
+
+func (c *child) ask(o command) (r reply, err error) {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return r, err
+	}
+	if _, err := c.in.Write(append(b, '\n')); err != nil {
+		return r, err
+	}
+	if !c.out.Scan() {
+		return r, fmt.Errorf("the child ended: %w", errors.Join(c.out.Err(), io.EOF))
+	}
+	if err := json.Unmarshal(c.out.Bytes(), &r); err != nil {
+		return r, fmt.Errorf("the child says %q: %w", c.out.Text(), err)
+	}
+	if r.Err != "" {
+		return r, errors.New(r.Err)
+	}
+	return r, nil
+}
+
+func (c *child) must(tb testing.TB, o command) reply {
+	tb.Helper()
+	r, err := c.ask(o)
+	if err != nil {
+		tb.Fatalf("child, %s: %v", o.Do, err)
+	}
+	return r
+}
+
+// A peer is the child's side.
+type peer struct {
+	*end
+	memory *memory
+	raw    chan []byte
+}
+
+func childMain() int {
+	gputest.Start()
+	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
+	defer cancel()
+	e, err := openEnd(ctx, Options{})
+	if err != nil {
+		fmt.Println(`{"Err":"open"}`)
+		return 1
+	}
+	p := &peer{end: e}
+	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	for in.Scan() {
+		var o command
+		err := json.Unmarshal(in.Bytes(), &o)
+		var r reply
+		if err == nil {
+			r, err = p.obey(o)
+		}
+		if err != nil {
+			r.Err = err.Error()
+		}
+		if out.Encode(r) != nil {
+			return 1
+		}
+	}
+	if p.memory != nil {
+		_ = p.memory.close() // the test may have ended the connection in a bad way
+	}
+	_ = p.close()
+	return 0
+}
+
+func (p *peer) obey(o command) (r reply, err error) {
+	switch o.Do {
+	case "open":
+		if p.memory, err = p.openMemory(o.Dev, o.Skip, o.N); err != nil {
+			return r, err
+		}
+		l, err := p.fab.Listen(p.ctx, nil)
+		if err != nil {
+			return r, err
+		}
+		go func() { _ = errors.Join(p.acceptAt(l), l.Close()) }() // the test sees if it was not connected
+		return reply{Addr: l.Addr(), Raw: p.memory.mr.Raw()}, nil
+	case "fill":
+		return r, p.memory.put(0, pattern(p.memory.Len, o.Seed))
+	case "check":
+		b, err := p.memory.get(0, p.memory.Len)
+		if err != nil {
+			return r, err
+		}
+		return r, same(b, pattern(p.memory.Len, o.Seed))
+	case "close":
+		err := p.memory.close()
+		p.memory = nil
+		return r, err
+	case "flood":
+		rm, err := p.dom.Import(o.Raw)
+		if err != nil {
+			return r, err
+		}
+		go p.flood(rm.Key(), o.N)
+		return reply{Live: true}, nil
+	}
+	return r, fmt.Errorf("no such command: %q", o.Do)
+}
+
+// flood writes n bytes of the memory to the test's region over and over, a few at a time.
+func (p *peer) flood(key, n uint64) {
+	op := fabric.Op{Kind: fabric.OpWrite, Seg: p.memory.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}
+	for range 4 {
+		if p.submit(op) != nil {
+			return
+		}
+	}
+	for {
+		if _, err := p.next(); err != nil || p.submit(op) != nil {
+			return
+		}
+	}
+}

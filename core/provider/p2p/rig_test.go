@@ -323,3 +323,5 @@ func (e *end) path() string {
 	_, reason := e.ep.(fabric.Prober).Path()
 	return reason
 }
+
+func addrOf(b []byte) uint64 { return sys.AddrOf(b) }

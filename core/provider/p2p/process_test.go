@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// Each way between memories of two processes: reads, writes, and sub-regions far inside their allocations.
+func TestTwoProcesses(t *testing.T) {
+	eachRoute(t, func(t *testing.T, r route) {
+		const n = 3<<20 + 40
+		a, c, key := newChild(t, r.remote, 64<<20, n)
+		local := a.memory(t, r.local, 1<<20+16, n)
+		local.fill(t, 1)
+		ok(t, a.do(fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}))
+		c.must(t, command{Do: "check", Seed: 1})
+		c.must(t, command{Do: "fill", Seed: 2})
+		ok(t, a.do(fabric.Op{Kind: fabric.OpRead, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}))
+		local.has(t, n, 2)
+		a.byGPU(t)
+		c.must(t, command{Do: "close"})
+		err := a.do(fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}})
+		if !errors.Is(err, fabric.ErrNoKey) {
+			t.Errorf("a write to a region that is closed: %v", err)
+		}
+	})
+}
+
+// Thousands of blocks in one op, in another order on either side.
+func TestScatteredBlocks(t *testing.T) {
+	eachRoute(t, func(t *testing.T, r route) {
+		const blocks, size = 3000, 1040
+		a, c, key := newChild(t, r.remote, 0, blocks*size)
+		local := a.memory(t, r.local, 0, blocks*size)
+		want := pattern(blocks*size, 3)
+		moved := make([]byte, len(want))
+		op := fabric.Op{Kind: fabric.OpWrite}
+		for i := range uint64(blocks) {
+			from := i * 1237 % blocks
+			copy(moved[from*size:], want[i*size:(i+1)*size])
+			seg, rseg := local.seg(from*size, size), fabric.RSeg{Addr: i * size, Len: size, Key: key}
+			if i == 0 {
+				op.Seg, op.RSeg = seg, rseg
+			} else {
+				op.More, op.RMore = append(op.More, seg), append(op.RMore, rseg)
+			}
+		}
+		ok(t, local.put(0, moved))
+		ok(t, a.do(op))
+		c.must(t, command{Do: "check", Seed: 3})
+		ok(t, local.put(0, make([]byte, len(moved))))
+		op.Kind = fabric.OpRead
+		ok(t, a.do(op))
+		got, err := local.get(0, blocks*size)
+		ok(t, err)
+		ok(t, same(got, moved))
+		a.byGPU(t)
+	})
+}
+
+// What a peer writes under load stops when the region closes, and the peer hears of it.
+func TestRevokeUnderLoad(t *testing.T) {
+	eachRoute(t, func(t *testing.T, r route) {
+		const n = 1 << 20
+		a, c, _ := newChild(t, r.local, 0, n) // the child is the initiator
+		m, err := a.openMemory(r.remote, 0, n)
+		ok(t, err)
+		c.must(t, command{Do: "fill", Seed: 4})
+		c.must(t, command{Do: "flood", N: n, Raw: m.mr.Raw()})
+		awaitPattern(t, m, 4)
+		ok(t, m.mr.Close())
+		m.fill(t, 5)
+		time.Sleep(20 * time.Millisecond) // something that is still on its way would come now
+		m.has(t, n, 5)
+		ok(t, m.free())
+	})
+}
+
+// awaitPattern waits until all of m has been written.
+func awaitPattern(tb testing.TB, m *memory, seed int) {
+	tb.Helper()
+	for end := time.Now().Add(testDeadline / 2); ; time.Sleep(time.Millisecond) {
+		b, err := m.get(0, m.Len)
+		ok(tb, err)
+		if same(b, pattern(m.Len, seed)) == nil {
+			return
+		}
+		if time.Now().After(end) {
+			tb.Fatal("the peer did not write")
+		}
+	}
+}
+
+// A peer that dies in the middle of copies ends them here, and the memory is this side's again.
+func TestPeerDies(t *testing.T) {
+	eachRoute(t, func(t *testing.T, r route) {
+		const n = 1 << 20
+		a, c, key := newChild(t, r.remote, 0, n)
+		local, m := a.memory(t, r.local, 0, n), a.memory(t, r.local, 0, n)
+		c.must(t, command{Do: "flood", N: n, Raw: m.mr.Raw()})
+		op := fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}
+		ok(t, a.do(op))
+		for range 8 {
+			ok(t, a.submit(op))
+		}
+		ok(t, c.cmd.Process.Kill())
+		var err error
+		for err == nil {
+			if _, err = a.next(); err == nil {
+				err = a.submit(op)
+			}
+		}
+		if !errors.Is(err, fabric.ErrConnReset) && !errors.Is(err, fabric.ErrNotConn) && !errors.Is(err, fabric.ErrClosed) {
+			t.Errorf("ops to a dead peer: %v", err)
+		}
+		ok(t, m.mr.Close())
+	})
+}
+
+// Local memory that no region has, and remote memory that cannot be exported, go by the socket, and Path says why.
+func TestFallbackSaysWhy(t *testing.T) {
+	a, c, key := newChild(t, 0, 0, 4096)
+	host := make([]byte, 4096)
+	copy(host, pattern(4096, 6))
+	m := &memory{Buffer: fabric.Buffer{Addr: addrOf(host), Len: 4096}}
+	ok(t, a.do(fabric.Op{Kind: fabric.OpWrite, Seg: fabric.Seg{Addr: m.Addr, Len: 4096}, RSeg: fabric.RSeg{Len: 4096, Key: key}}))
+	c.must(t, command{Do: "check", Seed: 6})
+	if why := a.path(); !strings.Contains(why, "no registered region") {
+		t.Errorf("path: %s", why)
+	}
+}
