@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Runs the device's symmetric memory on the CPU: each block of threads is a PE. Some PEs reach each other by loads and
-// stores; the last one is "remote", by a transport that this file plays, so that the seam is run, too.
-#include "mori/shmem/device.hpp"
+// Runs the device's symmetric memory on the CPU: puts, gets, signals, barriers, and what cannot be done.
+#include "job.hpp"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <memory>
-#include <mutex>
-#include <vector>
 
-using namespace mori::shmem;
-using mori::device::blockInGrid;
 using mori::device::blockSync;
 using mori::device::laneInWarp;
 using mori::device::threadInBlock;
@@ -29,97 +20,6 @@ int mori_shmem_barrier_all_block();
 int mori_shmem_double_p(uint64_t dest, double value, int pe, int qp);
 int mori_shmem_int64_atomic_add_thread(uint64_t dest, int64_t value, int pe, int qp);
 int64_t mori_shmem_int64_wait_until_greater_than(uint64_t addr, int64_t value);
-}
-
-namespace {
-
-constexpr int kPes = 4;
-constexpr int kRemote = kPes - 1;
-constexpr uint32_t kThreads = 8;
-constexpr uint64_t kHeap = 1 << 16;
-
-void require(bool ok, const char* what) {
-    if (!ok) {
-        fprintf(stderr, "failed: %s\n", what);
-        _exit(1);
-    }
-}
-
-/// The heaps and states of a job whose PEs are the blocks of one launch.
-struct Job {
-    explicit Job(uint64_t limit = 60'000'000'000) {
-        for (int pe = 0; pe < kPes; pe++) {
-            heaps.push_back(static_cast<char*>(aligned_alloc(4096, kHeap)));
-            memset(heaps.back(), 0, kHeap);
-        }
-        for (int pe = 0; pe < kPes; pe++) {
-            for (int other = 0; other < kPes; other++) {
-                const bool near = pe == other || (pe != kRemote && other != kRemote);
-                peers[pe][other] = {near ? uint64_t(heaps[other]) : 0, near ? Transport::p2p : Transport::remote, 0};
-            }
-            states[pe] = {kStateVersion, pe, kPes, 0, uint64_t(heaps[pe]), kHeap, kHeap - 8 * kSyncWords, limit,
-                          peers[pe], report};
-        }
-    }
-    ~Job() {
-        for (char* heap : heaps) {
-            free(heap);
-        }
-    }
-
-    template <class Kernel>
-    void run(Kernel kernel) {
-        mori::device::cpu::launch(kPes, kThreads, [&] {
-            internal::self = &states[blockInGrid()];
-            kernel();
-        });
-    }
-
-    /// This PE's address of an offset.
-    char* mine(uint64_t offset) const { return heaps[ShmemMyPe()] + offset; }
-
-    std::vector<char*> heaps;
-    Peer peers[kPes][kPes];
-    State states[kPes];
-    mori::device::WaitReport* report = nullptr;
-};
-
-Job* job = nullptr;
-int remoteOps = 0;
-std::mutex network;
-
-}  // namespace
-
-/// A network of one wire: an operation at a time, complete when it returns.
-extern "C" uint64_t mori_shmem_remote(const RemoteOp* op) {
-    const std::lock_guard<std::mutex> lock(network);
-    remoteOps++;
-    const uint64_t here = uint64_t(job->heaps[ShmemMyPe()]);
-    char* const there = job->heaps[op->pe] + (op->symmetric - here);
-    switch (op->kind) {
-        case RemoteKind::put:
-            memcpy(there, reinterpret_cast<void*>(op->local), op->bytes);
-            return 0;
-        case RemoteKind::get:
-            memcpy(reinterpret_cast<void*>(op->local), there, op->bytes);
-            return 0;
-        case RemoteKind::putSignal:
-            memcpy(there, reinterpret_cast<void*>(op->local), op->bytes);
-            return internal::applyAtomic(reinterpret_cast<uint64_t*>(job->heaps[op->pe] + (op->signal - here)), op->value,
-                                         uint64_t(0), op->op);
-        case RemoteKind::immediate:
-            memcpy(there, &op->value, op->bytes);
-            return 0;
-        case RemoteKind::atomic:
-            if (op->bytes == 4) {
-                return internal::applyAtomic(reinterpret_cast<uint32_t*>(there), uint32_t(op->value),
-                                             uint32_t(op->compare), op->op);
-            }
-            return internal::applyAtomic(reinterpret_cast<uint64_t*>(there), op->value, op->compare, op->op);
-        case RemoteKind::quiet:
-            return 0;
-    }
-    return 0;
 }
 
 namespace {

@@ -22,7 +22,11 @@ def run(*command: str) -> subprocess.CompletedProcess:
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize(
     ("test", "kernels"),
-    [("copy_blocks.cpp", ["io/copy_blocks.cpp"]), ("shmem.cpp", ["shmem/barrier.cpp", "shmem/library.cpp"])],
+    [
+        ("copy_blocks.cpp", ["io/copy_blocks.cpp"]),
+        ("shmem.cpp", ["shmem/barrier.cpp", "shmem/library.cpp"]),
+        ("words.cpp", []),
+    ],
 )
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_on_threads(test: str, kernels: list[str], sanitizers: str, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Atomic accesses to words of 4 and 8 bytes. Scope and order are in the call:
+/// Atomic accesses: loads and stores of 1, 2, 4 and 8 bytes, changes of 4 and 8. Scope and order are in the call:
 ///
 ///     atomicStore<Scope::system, Order::release>(flag, value);
 ///
@@ -16,15 +16,23 @@ enum class Order { relaxed, acquire, release, acqRel };
 #if defined(MORI_DEVICE_CUDA)
 
 // The order's and the scope's names are part of the instruction, so each pair is spelled out; the type's width picks the
-// register.
+// register, which may be wider than what is loaded or stored.
 #define MORI_PTX_LOAD(order, scope)                                                                                   \
-    if constexpr (sizeof(T) == 4) {                                                                                   \
+    if constexpr (sizeof(T) == 1) {                                                                                   \
+        asm volatile("ld." order "." scope ".u8 %0, [%1];" : "=r"(word4) : "l"(address) : "memory");                  \
+    } else if constexpr (sizeof(T) == 2) {                                                                            \
+        asm volatile("ld." order "." scope ".u16 %0, [%1];" : "=r"(word4) : "l"(address) : "memory");                 \
+    } else if constexpr (sizeof(T) == 4) {                                                                            \
         asm volatile("ld." order "." scope ".u32 %0, [%1];" : "=r"(word4) : "l"(address) : "memory");                 \
     } else {                                                                                                          \
         asm volatile("ld." order "." scope ".u64 %0, [%1];" : "=l"(word8) : "l"(address) : "memory");                 \
     }
 #define MORI_PTX_STORE(order, scope)                                                                                  \
-    if constexpr (sizeof(T) == 4) {                                                                                   \
+    if constexpr (sizeof(T) == 1) {                                                                                   \
+        asm volatile("st." order "." scope ".u8 [%0], %1;" ::"l"(address), "r"(uint32_t(value)) : "memory");          \
+    } else if constexpr (sizeof(T) == 2) {                                                                            \
+        asm volatile("st." order "." scope ".u16 [%0], %1;" ::"l"(address), "r"(uint32_t(value)) : "memory");         \
+    } else if constexpr (sizeof(T) == 4) {                                                                            \
         asm volatile("st." order "." scope ".u32 [%0], %1;" ::"l"(address), "r"(uint32_t(value)) : "memory");         \
     } else {                                                                                                          \
         asm volatile("st." order "." scope ".u64 [%0], %1;" ::"l"(address), "l"(uint64_t(value)) : "memory");         \
@@ -98,7 +106,7 @@ constexpr int builtinScope(Scope scope) {
 /// ``order`` is relaxed or acquire.
 template <Scope scope, Order order, class T>
 MORI_DEVICE_INLINE T atomicLoad(const T* address) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    static_assert(sizeof(T) <= 8);
     static_assert(order == Order::relaxed || order == Order::acquire);
 #if defined(MORI_DEVICE_CUDA)
     [[maybe_unused]] uint32_t word4 = 0;
@@ -108,7 +116,7 @@ MORI_DEVICE_INLINE T atomicLoad(const T* address) {
     } else {
         MORI_PTX_SCOPES(MORI_PTX_LOAD, "acquire")
     }
-    return sizeof(T) == 4 ? T(word4) : T(word8);
+    return sizeof(T) == 8 ? T(word8) : T(word4);
 #elif defined(MORI_DEVICE_HIP)
     return __hip_atomic_load(address, internal::builtinOrder(order), internal::builtinScope(scope));
 #else
@@ -119,7 +127,7 @@ MORI_DEVICE_INLINE T atomicLoad(const T* address) {
 /// ``order`` is relaxed or release.
 template <Scope scope, Order order, class T>
 MORI_DEVICE_INLINE void atomicStore(T* address, T value) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    static_assert(sizeof(T) <= 8);
     static_assert(order == Order::relaxed || order == Order::release);
 #if defined(MORI_DEVICE_CUDA)
     if constexpr (order == Order::relaxed) {

@@ -36,7 +36,7 @@ using Lanes4 = uint32_t __attribute__((ext_vector_type(4)));
 
 }  // namespace internal
 
-/// Loads what is read once. T is Chunk or an unsigned integer of 8, 4 bytes or one, and the address is aligned to it.
+/// Loads what is read once. T is Chunk or an unsigned integer of 8, 4, 2 bytes or one, and the address is aligned to it.
 template <class T>
 MORI_DEVICE_INLINE T loadOnce(const void* address) {
     T value{};
@@ -50,6 +50,10 @@ MORI_DEVICE_INLINE T loadOnce(const void* address) {
         asm volatile("ld.global.L1::no_allocate.u64 %0, [%1];" : "=l"(value) : "l"(from));
     } else if constexpr (sizeof(T) == 4) {
         asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(value) : "l"(from));
+    } else if constexpr (sizeof(T) == 2) {
+        uint32_t wide = 0;
+        asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];" : "=r"(wide) : "l"(from));
+        value = T(wide);
     } else {
         uint32_t wide = 0;
         asm volatile("ld.global.L1::no_allocate.u8 %0, [%1];" : "=r"(wide) : "l"(from));
@@ -68,7 +72,29 @@ MORI_DEVICE_INLINE T loadOnce(const void* address) {
     return value;
 }
 
-/// Stores what this GPU does not read again soon. T is Chunk or an unsigned integer of 8, 4 bytes or one, and the address is aligned to it.
+/// Loads what nobody writes while the kernel runs, a word of 4 or 8 bytes, by the way of read-only data: it need not be
+/// in the order of other accesses, nor come from memory again after each fence.
+template <class T>
+MORI_DEVICE_INLINE T loadConstant(const T* address) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+#if defined(MORI_DEVICE_CUDA)
+    if constexpr (sizeof(T) == 8) {
+        uint64_t word = 0;
+        asm("ld.global.nc.u64 %0, [%1];" : "=l"(word) : "l"(internal::globalAddress(address)));
+        return (T)word;
+    } else {
+        uint32_t word = 0;
+        asm("ld.global.nc.u32 %0, [%1];" : "=r"(word) : "l"(internal::globalAddress(address)));
+        return (T)word;
+    }
+#elif defined(MORI_DEVICE_HIP)
+    return *(const __attribute__((address_space(4))) T*)address;
+#else
+    return *address;
+#endif
+}
+
+/// Stores what this GPU does not read again soon. T is as for loadOnce, and the address is aligned to it.
 template <class T>
 MORI_DEVICE_INLINE void storeOnce(void* address, const T& value) {
 #if defined(MORI_DEVICE_CUDA)
@@ -81,6 +107,8 @@ MORI_DEVICE_INLINE void storeOnce(void* address, const T& value) {
         asm volatile("st.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
     } else if constexpr (sizeof(T) == 4) {
         asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+    } else if constexpr (sizeof(T) == 2) {
+        asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "r"(uint32_t(value)) : "memory");
     } else {
         asm volatile("st.global.u8 [%0], %1;" ::"l"(to), "r"(uint32_t(value)) : "memory");
     }
@@ -138,8 +166,36 @@ MORI_DEVICE_INLINE void copyWords(char* to, const char* from, uint64_t count, Pl
     }
 }
 
-/// Copies a few bytes, one by one.
-MORI_DEVICE_INLINE void copyBytes(char* to, const char* from, uint64_t bytes, Place place) {
+/// Copies a few bytes by one thread, whose accesses come one after the other: each as wide, up to ``widest``, as the
+/// alignment and what is left allow. Both sides are as far from alignment to ``widest``.
+MORI_DEVICE_INLINE void copyFew(char* to, const char* from, uint64_t bytes, uint32_t widest) {
+    while (bytes > 0) {
+        const uint64_t aligned = (uint64_t(to) | widest) & -(uint64_t(to) | widest);
+        uint32_t width = 1;
+        if (aligned >= 8 && bytes >= 8) {
+            width = 8;
+            storeOnce(to, loadOnce<uint64_t>(from));
+        } else if (aligned >= 4 && bytes >= 4) {
+            width = 4;
+            storeOnce(to, loadOnce<uint32_t>(from));
+        } else if (aligned >= 2 && bytes >= 2) {
+            width = 2;
+            storeOnce(to, loadOnce<uint16_t>(from));
+        } else {
+            storeOnce(to, loadOnce<uint8_t>(from));
+        }
+        to += width;
+        from += width;
+        bytes -= width;
+    }
+}
+
+/// Copies a few bytes: a group takes them one by one, side by side.
+MORI_DEVICE_INLINE void copyBytes(char* to, const char* from, uint64_t bytes, Place place, uint32_t widest = 1) {
+    if (place.size == 1) {
+        copyFew(to, from, bytes, widest);
+        return;
+    }
     for (uint64_t at = place.rank; at < bytes; at += place.size) {
         storeOnce(to + at, loadOnce<uint8_t>(from + at));
     }
@@ -166,9 +222,9 @@ namespace internal {
 template <class T>
 MORI_DEVICE_INLINE void copyAligned(char* to, const char* from, uint64_t bytes, Place place) {
     const Alignment part(to, bytes, sizeof(T));
-    copyBytes(to, from, part.head, place);
+    copyBytes(to, from, part.head, place, sizeof(T));
     copyWords<T>(to + part.head, from + part.head, part.middle / sizeof(T), place);
-    copyBytes(to + part.head + part.middle, from + part.head + part.middle, part.tail, place);
+    copyBytes(to + part.head + part.middle, from + part.head + part.middle, part.tail, place, sizeof(T));
 }
 
 }  // namespace internal

@@ -39,7 +39,7 @@ using device::Scope;
 
 template <Group group>
 MORI_DEVICE_INLINE void put(void* symmetric, const void* local, uint64_t bytes, int pe, int qp) {
-    if (char* const to = reach(symmetric, pe)) {
+    if (char* const to = reach(pe).at(symmetric)) {
         device::groupCopy(to, local, bytes, place<group>());
     } else if (place<group>().rank == 0) {
         remote({RemoteKind::put, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
@@ -48,7 +48,7 @@ MORI_DEVICE_INLINE void put(void* symmetric, const void* local, uint64_t bytes, 
 
 template <Group group>
 MORI_DEVICE_INLINE void get(void* local, const void* symmetric, uint64_t bytes, int pe, int qp) {
-    if (const char* const from = reach(symmetric, pe)) {
+    if (const char* const from = reach(pe).at(symmetric)) {
         device::groupCopy(local, from, bytes, place<group>());
     } else if (place<group>().rank == 0) {
         remote({RemoteKind::get, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
@@ -57,9 +57,9 @@ MORI_DEVICE_INLINE void get(void* local, const void* symmetric, uint64_t bytes, 
 
 /// The transport has completed its operations. Loads and stores want a fence or a release besides.
 MORI_DEVICE_INLINE void quietRemote(int pe, int qp) {
-    const State& own = state();
+    const State own = state();
     for (int other = pe < 0 ? 0 : pe; other < own.nPes && (pe < 0 || other == pe); other++) {
-        if (own.peers[other].transport == Transport::remote) {
+        if (transportTo(own, other) == Transport::remote) {
             const RemoteOp op{RemoteKind::quiet, other, qp, 0, 0, own.heap, 0, 0, 0, 0};
             mori_shmem_remote(&op);
         }
@@ -128,11 +128,60 @@ MORI_DEVICE_INLINE Word applyAtomic(Word* address, Word value, Word compare, uin
     }
 }
 
+/// What op makes of a part of a word.
+template <class Part>
+MORI_DEVICE_INLINE Part changed(Part seen, Part value, Part compare, uint32_t op) {
+    switch (op) {
+        case AMO_INC:
+        case AMO_FETCH_INC:
+            return Part(seen + 1);
+        case AMO_ADD:
+        case AMO_SIGNAL_ADD:
+        case AMO_FETCH_ADD:
+            return Part(seen + value);
+        case AMO_AND:
+        case AMO_FETCH_AND:
+            return Part(seen & value);
+        case AMO_OR:
+        case AMO_FETCH_OR:
+            return Part(seen | value);
+        case AMO_XOR:
+        case AMO_FETCH_XOR:
+            return Part(seen ^ value);
+        case AMO_SET:
+        case AMO_SIGNAL:
+        case AMO_SIGNAL_SET:
+        case AMO_SWAP:
+            return value;
+        case AMO_COMPARE_SWAP:
+            return seen == compare ? value : seen;
+        default:
+            return seen;
+    }
+}
+
+/// Part is uint8_t or uint16_t. GPUs change words of 4 and 8 bytes, so the word around it is exchanged.
+template <class Part>
+MORI_DEVICE_INLINE Part applyAtomicPart(char* address, Part value, Part compare, uint32_t op) {
+    uint32_t* const word = reinterpret_cast<uint32_t*>(uint64_t(address) / 4 * 4);
+    const uint32_t shift = uint32_t(uint64_t(address) % 4) * 8;
+    const uint32_t mask = uint32_t(Part(~Part(0))) << shift;
+    const uint32_t before = update(word, [=](uint32_t seen) {
+        return (seen & ~mask) | uint32_t(changed(Part(seen >> shift), value, compare, op)) << shift;
+    });
+    return Part(before >> shift);
+}
+
+/// ``at`` is where the PE's copy is, or null.
 template <class T>
-MORI_DEVICE_INLINE T atomic(T* symmetric, T value, T compare, uint32_t op, int pe, int qp) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-    if (char* const at = reach(symmetric, pe)) {
-        if constexpr (sizeof(T) == 4) {
+MORI_DEVICE_INLINE T atomicAt(char* at, T* symmetric, T value, T compare, uint32_t op, int pe, int qp) {
+    static_assert(sizeof(T) <= 8);
+    if (at != nullptr) {
+        if constexpr (sizeof(T) == 1) {
+            return T(applyAtomicPart(at, uint8_t(value), uint8_t(compare), op));
+        } else if constexpr (sizeof(T) == 2) {
+            return T(applyAtomicPart(at, uint16_t(value), uint16_t(compare), op));
+        } else if constexpr (sizeof(T) == 4) {
             return T(applyAtomic(reinterpret_cast<uint32_t*>(at), uint32_t(value), uint32_t(compare), op));
         } else {
             return T(applyAtomic(reinterpret_cast<uint64_t*>(at), uint64_t(value), uint64_t(compare), op));
@@ -140,6 +189,31 @@ MORI_DEVICE_INLINE T atomic(T* symmetric, T value, T compare, uint32_t op, int p
     }
     return T(remote({RemoteKind::atomic, pe, qp, op, 0, uint64_t(symmetric), sizeof(T), uint64_t(value),
                      uint64_t(compare), 0}));
+}
+
+template <class T>
+MORI_DEVICE_INLINE T atomic(T* symmetric, T value, T compare, uint32_t op, int pe, int qp) {
+    return atomicAt(reach(pe).at(symmetric), symmetric, value, compare, op, pe, qp);
+}
+
+/// The operand is the bytes, 1, 2, 4 or 8, at value.
+MORI_DEVICE_INLINE void atomicOfSize(void* symmetric, const void* value, uint64_t bytes, uint32_t op, int pe, int qp) {
+    switch (bytes) {
+        case 1:
+            atomic(static_cast<uint8_t*>(symmetric), *static_cast<const uint8_t*>(value), uint8_t(0), op, pe, qp);
+            break;
+        case 2:
+            atomic(static_cast<uint16_t*>(symmetric), *static_cast<const uint16_t*>(value), uint16_t(0), op, pe, qp);
+            break;
+        case 4:
+            atomic(static_cast<uint32_t*>(symmetric), *static_cast<const uint32_t*>(value), uint32_t(0), op, pe, qp);
+            break;
+        case 8:
+            atomic(static_cast<uint64_t*>(symmetric), *static_cast<const uint64_t*>(value), uint64_t(0), op, pe, qp);
+            break;
+        default:
+            fail(symmetric, 8, bytes, pe);
+    }
 }
 
 /// The lanes of a group ask for one atomic operation; who asked first does it, and all get its result.
@@ -160,7 +234,8 @@ template <Group group, bool oneSignal>
 MORI_DEVICE_INLINE void putSignal(void* symmetric, const void* local, uint64_t bytes, uint64_t* signal, uint64_t value,
                                   uint32_t op, int pe, int qp) {
     const bool first = place<group>().rank == 0;
-    char* const to = reach(symmetric, pe);
+    const Reached peer = reach(pe);
+    char* const to = peer.at(symmetric);
     if (to == nullptr) {
         if (first || !oneSignal) {
             remote({RemoteKind::putSignal, pe, qp, op, uint64_t(local), uint64_t(symmetric), first ? bytes : 0, value, 0,
@@ -172,21 +247,26 @@ MORI_DEVICE_INLINE void putSignal(void* symmetric, const void* local, uint64_t b
     meet<group>();
     if (first || !oneSignal) {
         // The signal's own release covers the group, which has met; one more fence would wait for the link once more.
-        atomic(signal, value, uint64_t(0), op, pe, qp);
+        atomicAt(peer.at(signal), signal, value, uint64_t(0), op, pe, qp);
     }
 }
 
 /// A value of 1, 2, 4 or 8 bytes from a register.
 MORI_DEVICE_INLINE void putImmediate(void* symmetric, uint64_t value, uint32_t bytes, int pe, int qp) {
-    char* const to = reach(symmetric, pe);
+    char* const to = reach(pe).at(symmetric);
     if (to == nullptr) {
         remote({RemoteKind::immediate, pe, qp, 0, 0, uint64_t(symmetric), bytes, value, 0, 0});
         return;
     }
+    // Whole, since the peer may wait for it.
     if (bytes == 8 && uint64_t(to) % 8 == 0) {
-        device::storeOnce(to, value);
+        device::atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint64_t*>(to), value);
     } else if (bytes == 4 && uint64_t(to) % 4 == 0) {
-        device::storeOnce(to, uint32_t(value));
+        device::atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint32_t*>(to), uint32_t(value));
+    } else if (bytes == 2 && uint64_t(to) % 2 == 0) {
+        device::atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint16_t*>(to), uint16_t(value));
+    } else if (bytes == 1) {
+        device::atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint8_t*>(to), uint8_t(value));
     } else {
         for (uint32_t i = 0; i < bytes && i < 8; i++) {
             device::storeOnce(to + i, uint8_t(value >> 8 * i));
@@ -194,11 +274,11 @@ MORI_DEVICE_INLINE void putImmediate(void* symmetric, uint64_t value, uint32_t b
     }
 }
 
-/// The one thread that calls it meets one of every PE, and all that each did before is seen by all after. In each round
-/// it signals the PE so far ahead and waits for the one so far behind; distances double.
-MORI_DEVICE_INLINE void barrierAll() {
-    quietRemote(-1, -1);  // for loads and stores, each signal is a release
-    const State& own = state();
+/// The one thread that calls it meets one of every PE, and what each did before by loads and stores is seen by all after:
+/// each signal is a release. In each round it signals the PE so far ahead and waits for the one so far behind; distances
+/// double.
+MORI_DEVICE_INLINE void meetAllPes() {
+    const State own = state();
     uint64_t* const words = reinterpret_cast<uint64_t*>(own.heap + own.sync);
     const uint64_t epoch = device::atomicLoad<Scope::device, Order::relaxed>(words) + 1;
     device::atomicStore<Scope::device, Order::relaxed>(words, epoch);
@@ -206,12 +286,19 @@ MORI_DEVICE_INLINE void barrierAll() {
     for (int distance = 1; distance < own.nPes; distance *= 2, round++) {
         const int ahead = (own.myPe + distance) % own.nPes;
         const int behind = (own.myPe - distance + own.nPes) % own.nPes;
-        atomic(&words[round], epoch, uint64_t(0), AMO_SIGNAL_SET, ahead, 0);
-        waitFor(&words[round], epoch, behind, [&](uint64_t& seen) {
-            seen = device::atomicLoad<Scope::system, Order::acquire>(&words[round]);
+        uint64_t* const word = &words[round];
+        atomicAt(reach(own, ahead).at(word), word, epoch, uint64_t(0), AMO_SIGNAL_SET, ahead, 0);
+        waitFor(word, epoch, behind, [&](uint64_t& seen) {
+            seen = device::atomicLoad<Scope::system, Order::acquire>(word);
             return seen >= epoch;
         });
     }
+}
+
+/// As meetAllPes, and what went through a transport is complete, too.
+MORI_DEVICE_INLINE void barrierAll() {
+    quietRemote(-1, -1);
+    meetAllPes();
 }
 
 template <class T, class Compare>

@@ -41,10 +41,25 @@ namespace internal {
 #if defined(MORI_DEVICE_CPU)
 /// Blocks of one process stand in for PEs, so each thread is told its state.
 inline thread_local State* self = nullptr;
-MORI_DEVICE_INLINE const State& state() { return *self; }
+MORI_DEVICE_INLINE const State& symbol() { return *self; }
 #else
-MORI_DEVICE_INLINE const State& state() { return mori_shmem_state; }
+MORI_DEVICE_INLINE const State& symbol() { return mori_shmem_state; }
 #endif
+
+/// What the host told this module. After a fence an ordinary load would go to memory again, and each operation begins
+/// with several.
+MORI_DEVICE_INLINE State state() {
+    const State& told = symbol();
+    return {device::loadConstant(&told.version),   device::loadConstant(&told.myPe),
+            device::loadConstant(&told.nPes),      0,
+            device::loadConstant(&told.heap),      device::loadConstant(&told.heapBytes),
+            device::loadConstant(&told.sync),      device::loadConstant(&told.waitLimit),
+            device::loadConstant(&told.peers),     device::loadConstant(&told.report)};
+}
+
+MORI_DEVICE_INLINE Transport transportTo(const State& own, int pe) {
+    return device::loadConstant(&own.peers[pe].transport);
+}
 
 template <Group group>
 MORI_DEVICE_INLINE device::Place place() {
@@ -69,35 +84,46 @@ MORI_DEVICE_INLINE void meet() {
 
 /// Ends the kernel; the host finds in the report what could not be done.
 MORI_DEVICE_INLINE void fail(const void* address, uint64_t expected, uint64_t seen, int pe) {
-    const State& own = state();
+    const State own = state();
     if (own.report != nullptr) {
         device::reportWait(own.report, address, expected, seen, uint32_t(own.myPe), uint32_t(pe));
     }
     device::trap();
 }
 
-/// Where the PE's copy of a symmetric address is, for loads and stores from here; null where they do not reach it, and
-/// for an address that is not in the heap or a PE that does not exist.
-MORI_DEVICE_INLINE char* reach(const void* symmetric, int pe) {
-    const State& own = state();
-    const uint64_t offset = uint64_t(symmetric) - own.heap;
-    if (offset >= own.heapBytes || pe < 0 || pe >= own.nPes) {
-        return nullptr;
+/// A PE's memory, for loads and stores from here. An operation looks a PE up once, for its payload and its signal: that
+/// takes two loads, one after the other.
+struct Reached {
+    uint64_t heap;   ///< where the PE's heap begins here
+    uint64_t own;    ///< where this PE's begins
+    uint64_t bytes;  ///< 0 where loads and stores do not reach the PE, and for one that does not exist
+
+    /// The PE's copy of a symmetric address; null where there is none.
+    MORI_DEVICE_INLINE char* at(const void* symmetric) const {
+        const uint64_t offset = uint64_t(symmetric) - own;
+        return offset < bytes ? reinterpret_cast<char*>(heap + offset) : nullptr;
     }
+};
+
+MORI_DEVICE_INLINE Reached reach(const State& own, int pe) {
     if (pe == own.myPe) {
-        return reinterpret_cast<char*>(own.heap + offset);
+        return {own.heap, own.heap, own.heapBytes};
     }
-    const Peer& peer = own.peers[pe];
-    return peer.transport == Transport::p2p ? reinterpret_cast<char*>(peer.heap + offset) : nullptr;
+    if (pe < 0 || pe >= own.nPes) {
+        return {0, 0, 0};
+    }
+    const uint64_t heap = device::loadConstant(&own.peers[pe].heap);
+    return {heap, own.heap, transportTo(own, pe) == Transport::p2p ? own.heapBytes : 0};
 }
+MORI_DEVICE_INLINE Reached reach(int pe) { return reach(state(), pe); }
 
 /// For what reach() refused: either the transport does it, or nobody can.
 MORI_DEVICE_INLINE uint64_t remote(const RemoteOp& op) {
-    const State& own = state();
+    const State own = state();
     const bool known = op.pe >= 0 && op.pe < own.nPes && op.symmetric - own.heap < own.heapBytes;
-    if (!known || own.peers[op.pe].transport != Transport::remote) {
+    if (!known || transportTo(own, op.pe) != Transport::remote) {
         fail(reinterpret_cast<const void*>(op.symmetric), uint64_t(Transport::remote),
-             known ? uint64_t(own.peers[op.pe].transport) : 0, op.pe);
+             known ? uint64_t(transportTo(own, op.pe)) : 0, op.pe);
         return 0;
     }
     return mori_shmem_remote(&op);

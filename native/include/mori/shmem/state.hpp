@@ -27,6 +27,7 @@ constexpr uint32_t kStateVersion = 1;
 /// Words of 8 bytes that barriers use: zeros at first, at the same offset of every heap.
 constexpr uint32_t kSyncWords = 128;
 
+/// The host changes it between kernels only.
 struct State {
     uint32_t version;  ///< kStateVersion; 0 until the host has filled it in
     int32_t myPe;
