@@ -37,12 +37,7 @@ func TestDoor(t *testing.T) {
 	dir := t.TempDir()
 	flags := []string{"-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"}
 	sanitize := []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
-	empty := filepath.Join(dir, "empty.c")
-	if err := os.WriteFile(empty, []byte("int main(void) { return 0; }\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := run(t, compiler(), slices.Concat(sanitize, []string{"-o", filepath.Join(dir, "empty"), empty})...); err != nil {
-		t.Logf("%s has no sanitizers: %v\n%s", compiler(), err, out)
+	if !sanitizes(t, dir, sanitize) {
 		sanitize = nil
 	}
 	sources, err := filepath.Glob("*.c")
@@ -70,6 +65,48 @@ func TestDoor(t *testing.T) {
 			t.Errorf("%s: %v\n%s", define, err, out)
 		}
 		t.Log(out)
+	}
+}
+
+// sanitizes tells whether the compiler has these sanitizers, and programs with them run here.
+func sanitizes(t *testing.T, dir string, flags []string) bool {
+	t.Helper()
+	empty := filepath.Join(dir, "empty.c")
+	if err := os.WriteFile(empty, []byte("int main(void) { return 0; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, compiler(), slices.Concat(flags, []string{"-o", filepath.Join(dir, "empty"), empty})...)
+	if err == nil {
+		out, err = run(t, filepath.Join(dir, "empty"))
+	}
+	if err != nil {
+		t.Logf("%s with %v: %v\n%s", compiler(), flags, err, out)
+	}
+	return err == nil
+}
+
+// TestEmulatedDriver has threads use the emulated driver at once under sanitizers: it has no races of its own.
+func TestEmulatedDriver(t *testing.T) {
+	dir := t.TempDir()
+	for _, sanitizer := range []string{"thread", "address,undefined"} {
+		t.Run(sanitizer, func(t *testing.T) {
+			flags := []string{"-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"}
+			sanitize := []string{"-fsanitize=" + sanitizer, "-fno-sanitize-recover=all"}
+			if !sanitizes(t, dir, sanitize) {
+				t.Skip("it has no such sanitizer")
+			}
+			program := filepath.Join(dir, sanitizer)
+			sources := []string{filepath.Join("testdata", "stress.c"), filepath.Join("testdata", "fake.c"), "-lpthread"}
+			if out, err := run(t, compiler(), slices.Concat(flags, sanitize, []string{"-DFAKE_CUDA", "-o", program}, sources)...); err != nil {
+				t.Fatalf("compile: %v\n%s", err, out)
+			}
+			for _, seed := range []string{"0", "3"} {
+				t.Setenv("FAKE_GPU_SEED", seed)
+				if out, err := run(t, program); err != nil || out != "every byte was right\n" {
+					t.Errorf("seed %s: %v\n%s", seed, err, out)
+				}
+			}
+		})
 	}
 }
 

@@ -56,6 +56,7 @@ func Start() {
 	if Real() {
 		return
 	}
+	prepareSteering()
 	dir := os.Getenv(folderEnv)
 	if dir == "" {
 		if dir, err = compile(root); err != nil {
@@ -137,7 +138,9 @@ func compile(root string) (string, error) {
 	if _, err := exec.LookPath(cc); err != nil {
 		return "", fmt.Errorf("no GPU, and none can be emulated: %w", err)
 	}
-	read(filepath.Join(root, "native", "gpu", "testdata"))
+	for _, dir := range []string{"gpu/testdata", "include", "kernels"} {
+		read(filepath.Join(root, "native", dir))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", filepath.Join(root, "native", "gpu", "testdata", "emulator.sh"))

@@ -4,7 +4,6 @@ package gputest
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -16,19 +15,9 @@ const childEnv = "MORI_GPUTEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		Main(m, tellDriver)
+		Main(m, playRole)
 	}
 	Main(m)
-}
-
-func tellDriver(*testing.M) int {
-	d, err := gpu.Open(gpu.CUDA)
-	if err != nil {
-		println(err.Error())
-		return 1
-	}
-	println(d.Path())
-	return 0
 }
 
 func open(t *testing.T) *gpu.Driver {
@@ -44,11 +33,10 @@ func open(t *testing.T) *gpu.Driver {
 // TestChildHasTheSame: a process that a test starts has the driver that the test has.
 func TestChildHasTheSame(t *testing.T) {
 	d := open(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childEnv+"=1")
-	out, err := cmd.CombinedOutput()
-	if got := strings.TrimSpace(string(out)); err != nil || got != d.Path() {
-		t.Errorf("the child has %q, %v; here it is %q", got, err, d.Path())
+	c := startChild(t, "driver")
+	got := c.line()
+	if text, err := c.end(); err != nil || got != d.Path() {
+		t.Errorf("the child has %q, %v; here it is %q\n%s", got, err, d.Path(), text)
 	}
 	if !Real() && !strings.Contains(d.Path(), "emulated-gpu") {
 		t.Errorf("%s is not emulated", d.Path())

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+package gputest
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"mori/native/gpu"
+)
+
+// A rig is a device with a stream and pinned memory, all of which the test's end gives back.
+type rig struct {
+	testing.TB
+	gpu.Device
+	stream uint64
+	host   uint64 // hostBytes of pinned memory
+}
+
+const hostBytes = 1 << 16
+
+func newRig(tb testing.TB, ordinal int) *rig {
+	tb.Helper()
+	Need(tb, ordinal+1)
+	d, err := gpu.Open(gpu.CUDA)
+	if err != nil {
+		tb.Skip(err) // it is AMD's
+	}
+	r := &rig{TB: tb, Device: d.Device(ordinal)}
+	r.stream = r.newStream()
+	host, _, err := r.AllocHost(hostBytes)
+	r.ok(err)
+	tb.Cleanup(func() { r.ok(r.FreeHost(host)) })
+	tb.Cleanup(func() { r.settle(r.stream) })
+	r.host = host
+	return r
+}
+
+func (r *rig) ok(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) newStream() uint64 {
+	r.Helper()
+	s, err := r.NewStream(0)
+	r.ok(err)
+	r.Cleanup(func() { r.ok(r.DestroyStream(s)) })
+	return s
+}
+
+func (r *rig) newEvent() uint64 {
+	r.Helper()
+	e, err := r.NewEvent(true)
+	r.ok(err)
+	r.Cleanup(func() { r.ok(r.DestroyEvent(e)) })
+	return e
+}
+
+// memory allocates n bytes that are v.
+func (r *rig) memory(n uint64, v byte) uint64 {
+	r.Helper()
+	addr, err := r.Alloc(n)
+	r.ok(err)
+	r.Cleanup(func() { r.ok(r.Free(addr)) })
+	r.ok(r.Set(addr, v, n, r.stream))
+	r.settle(r.stream)
+	return addr
+}
+
+// settle waits for a stream, for 20 seconds at most.
+func (r *rig) settle(stream uint64) {
+	r.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Microsecond) {
+		done, err := r.StreamDone(stream)
+		r.ok(err)
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatal("a stream does not end")
+		}
+	}
+}
+
+// read copies n bytes out by the rig's stream, and waits for them.
+func (r *rig) read(addr uint64, n int) []byte {
+	r.Helper()
+	r.ok(r.Copy(r.host, addr, uint64(n), r.stream))
+	r.settle(r.stream)
+	return bytes.Clone(bytesAt(r.host, n))
+}
+
+// write copies bytes in by the rig's stream, and waits until they are there.
+func (r *rig) write(addr uint64, b []byte) {
+	r.Helper()
+	copy(bytesAt(r.host, len(b)), b)
+	r.ok(r.Copy(addr, r.host, uint64(len(b)), r.stream))
+	r.settle(r.stream)
+}
+
+// only reports whether all bytes are v.
+func only(b []byte, v byte) bool { return bytes.Equal(b, bytes.Repeat([]byte{v}, len(b))) }
