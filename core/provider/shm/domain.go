@@ -47,7 +47,7 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 
 // adopt sets a new mover to work.
 func (ds *domains) adopt(key *stream.Domain, table *util.MRTable, m *mover) {
-	m.lender.table = table
+	m.lender.table, m.device = table, table.TakesDevice()
 	ds.join(key, m)
 	m.inbox.start()
 	go m.watch()

@@ -51,6 +51,10 @@ func (m *mover) onAsk(body []byte) error {
 		return nil
 	}
 	defer region.Release()
+	if region.Buffer().Kind != fabric.MemHost { // no process reaches it: the stream does
+		m.send(frameRefuse, refuseFrame{f.ticket, fabric.ErrNotSupported}.encode())
+		return nil
+	}
 	l := &lent{ticket: f.ticket, region: f.key.ID, returned: make(chan struct{})}
 	d.byTicket[l.ticket] = l
 	if d.byRegion[l.region] == nil {

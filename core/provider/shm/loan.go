@@ -13,7 +13,7 @@ import (
 // A loan is the right to reach one region of the peer, on the initiator's side.
 //
 //	asked ──frameLend──▶ granted ──frameRevoke──▶ returned
-//	   └───frameRefuse──▶ gone
+//	   └───frameRefuse──▶ gone, or for the stream
 type loan struct {
 	ticket uint64
 	key    fabric.RegionKey
@@ -22,6 +22,7 @@ type loan struct {
 	base, size uint64
 	access     fabric.Access
 	granted    bool
+	stream     bool // the region is device memory: its ops go through the stream
 
 	parked []parkedOp // ops that wait for the answer; under mover.mu
 
@@ -33,7 +34,10 @@ type parkedOp struct {
 	op     *fabric.Op
 }
 
-// findLoan returns the granted loan of key, or takes the op: parked until the peer answers, or finished as the mover has stopped.
+// maxStream bounds how many regions are remembered for the stream; after that all are asked for again.
+const maxStream = 4096
+
+// findLoan returns the loan of key that is granted, or that is for the stream, or takes the op: parked until the peer answers, or finished as the mover has stopped.
 func (m *mover) findLoan(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) *loan {
 	m.mu.Lock()
 	if cause := m.cause; cause != nil {
@@ -43,7 +47,7 @@ func (m *mover) findLoan(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) *
 	}
 	defer m.mu.Unlock()
 	l := m.loans[key]
-	if l != nil && l.granted {
+	if l != nil && (l.granted || l.stream) {
 		return l
 	}
 	if l == nil {
@@ -114,11 +118,34 @@ func (m *mover) onRefuse(body []byte) error {
 	m.forget(l)
 	parked := l.parked
 	l.parked = nil
+	if f.err == fabric.ErrNotSupported {
+		m.leaveToStream(l)
+	}
 	m.mu.Unlock()
 	for _, p := range parked {
+		if l.stream {
+			m.ep.HandBack(p.ticket)
+			m.ops.Leave()
+			continue
+		}
 		m.finish(p.ticket, opFault(f.err, "region %d of %s", l.key.ID, m.ep.Peer()))
 	}
 	return nil
+}
+
+// leaveToStream remembers that a region is not lent. With mu held.
+func (m *mover) leaveToStream(l *loan) {
+	if m.unlent >= maxStream {
+		for key, old := range m.loans {
+			if old.stream {
+				delete(m.loans, key)
+			}
+		}
+		m.unlent = 0
+	}
+	l.stream = true
+	m.loans[l.key] = l
+	m.unlent++
 }
 
 // onRevoke gives a loan back when the slices under it are done.

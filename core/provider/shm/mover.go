@@ -36,6 +36,7 @@ type mover struct {
 	domain *domain
 	greet  *greeting
 	log    *slog.Logger
+	device bool // ops may be on device memory, which goes through the stream
 	vm     vmCalls
 
 	ops      local.Gate // ops between RMA and the stream's Finish
@@ -50,8 +51,10 @@ type mover struct {
 	loans map[fabric.RegionKey]*loan
 	asked map[uint64]*loan // by ticket, until revoked or refused
 	last  uint64           // ticket
-	free  *job
-	cause error // why it stopped
+
+	unlent int // of loans: those that are for the stream
+	free   *job
+	cause  error // why it stopped
 
 	lender   lender
 	notifier notifier
@@ -62,6 +65,7 @@ type mover struct {
 // endpoint is what a mover needs of *stream.Endpoint.
 type endpoint interface {
 	Finish(t stream.Ticket, err error)
+	HandBack(t stream.Ticket)
 	SendFrame(kind uint8, body []byte) error
 	Fail(err error)
 	Peer() fabric.Addr
@@ -100,11 +104,20 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if m.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
 	}
+	if m.device && stream.OnDevice(op) {
+		return false
+	}
 	if !m.ops.Enter() {
 		m.ep.Finish(t, m.stopCause())
 		return true
 	}
-	if l := m.findLoan(t, op, key); l != nil {
+	l := m.findLoan(t, op, key)
+	switch {
+	case l == nil:
+	case l.stream:
+		m.ops.Leave()
+		return false
+	default:
 		m.start(t, op, l, true)
 	}
 	return true

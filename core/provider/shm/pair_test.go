@@ -55,6 +55,11 @@ func (e *fakeEndpoint) Finish(t stream.Ticket, err error) {
 	}
 }
 
+// HandBack ends the op: there is no stream here.
+func (e *fakeEndpoint) HandBack(t stream.Ticket) { e.Finish(t, errHandedBack) }
+
+var errHandedBack = errors.New("handed back to the stream")
+
 func (e *fakeEndpoint) SendFrame(kind uint8, body []byte) error {
 	select {
 	case e.peer.frames <- [2]any{kind, append([]byte(nil), body...)}:

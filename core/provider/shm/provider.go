@@ -93,6 +93,9 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if node != "" {
 		return nil, fmt.Errorf("shm to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)
 	}
+	if err := stream.OfferDevice(&msg, hints); err != nil {
+		return nil, err
+	}
 	rdm := msg
 	rdm.EPType = fabric.EPRDM
 	rdm.Caps |= fabric.CapSource

@@ -13,6 +13,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/fabrictest"
 	"mori/core/internal/sys"
+	"mori/native/gpu/gputest"
 )
 
 // Processes of the tests are this test binary again, with a role in the environment.
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		role()
 		os.Exit(0)
 	}
-	os.Exit(fabrictest.Main(m))
+	gputest.Main(m, fabrictest.Main)
 }
 
 // lendMemory maps memory, tells where, and holds it until its input ends.

@@ -19,6 +19,7 @@ import (
 	"mori/core/fabric/fabrictest/pingpong"
 	"mori/core/internal/sys"
 	"mori/core/provider/tcp"
+	"mori/native/gpu/gputest"
 )
 
 // The peer of benchmarks and of tests that kill: this binary again, as a process that offers one region over the provider, and plain
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(fabrictest.Main(m))
+	gputest.Main(m, fabrictest.Main)
 }
 
 // A peerHello is what the peer prints first.

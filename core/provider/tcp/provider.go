@@ -106,6 +106,9 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if node != "" || service != "" {
 		msg.Dest = fabric.Addr(net.JoinHostPort(node, service))
 	}
+	if err := stream.OfferDevice(&msg, hints); err != nil {
+		return nil, err
+	}
 	rdm := msg
 	rdm.EPType = fabric.EPRDM
 	rdm.Caps |= fabric.CapSource

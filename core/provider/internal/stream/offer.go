@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"errors"
+	"fmt"
+
+	"mori/core/device"
+	"mori/core/fabric"
+)
+
+// OfferDevice adds device memory to an offer if hints ask for it. Only then are the drivers opened. Where there conclusively is no GPU the error,
+// which wraps fabric.ErrNoData, says why.
+func OfferDevice(offer, hints *fabric.Info) error {
+	if hints == nil || hints.Caps&fabric.CapHMEM == 0 {
+		return nil
+	}
+	if _, err := device.Devices(); errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("%s has no device memory to move: %w: %w", offer.Provider, err, fabric.ErrNoData)
+	}
+	offer.Caps |= fabric.CapHMEM
+	offer.MRMode |= fabric.MRHMEM
+	return nil
+}
