@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mori/core/device"
@@ -24,8 +25,8 @@ type GPU struct {
 	UUID    string `json:"uuid"`
 	Driver  int    `json:"driver"`  // its version, as the vendor numbers it
 	NUMA    int    `json:"numa"`    // -1 = not known
-	Kernels string `json:"kernels"` // the compiled kernels that it gets, "sm_90.ptx", or why there are none
-	Reach   string `json:"reach"`   // the memory of others that it reaches: "1 by NVLink, 2 by PCIe"
+	Kernels string `json:"kernels"` // the compiled kernels that it gets: "sm_90.ptx", "" if there are none
+	Reach   string `json:"reach"`   // the memory of others that it reaches: "1, 2 by NVLink; 3 by PCIe"
 }
 
 // gpuPaths advises for peers with GPU memory at one end or both. The error is why there are no devices.
@@ -36,11 +37,11 @@ func gpuPaths(h *topology.Host, devices []*device.Device, err error) []Advice {
 		other.Reasons = same.Reasons
 		return []Advice{same, other}
 	}
-	same.Path, same.Reasons = "p2p/gpu", weakLinks(linksOf(devices))
+	same.Path, same.Reasons = "p2p/gpu", append(weakLinks(linksOf(devices)), withoutKernels(devices)...)
 	other.Path = "tcp"
 	other.Reasons = []string{
 		noRDMA(h), "FABRIC: no provider of this build moves GPU memory over a fabric between hosts",
-		"so it passes through pinned host memory on both sides",
+		"GPU memory passes through pinned host memory on both sides",
 	}
 	return []Advice{same, other}
 }
@@ -53,38 +54,76 @@ func gpus(h *topology.Host, devices []*device.Device) []GPU {
 		if at := slices.IndexFunc(h.GPUs, func(g topology.GPU) bool { return g.BusID == d.BusID }); at >= 0 {
 			all[i].NUMA = h.GPUs[at].NUMA
 		}
-		all[i].Kernels, all[i].Reach = kernels(d), reach(d, devices)
+		all[i].Kernels, _ = kernels(d)
+		all[i].Reach = reach(d, devices)
 	}
 	return all
 }
 
-// kernels names the file of compiled kernels for d, or says why there is none. All kernels are compiled for the same devices.
-func kernels(d *device.Device) string {
+// kernels names the compiled kernels for d. All kernels are compiled for the same devices.
+func kernels(d *device.Device) (string, error) {
 	file, err := d.KernelFile("io_copy_blocks")
 	if err == nil {
 		_, err = os.Stat(file)
 	}
 	if err != nil {
-		return "none, so scattered blocks are copied one by one: " + err.Error()
+		return "", err
 	}
 	_, arch, _ := strings.Cut(filepath.Base(file), ".")
-	return arch
+	return arch, nil
+}
+
+// withoutKernels says which GPUs have no kernels, and why.
+func withoutKernels(devices []*device.Device) []string {
+	var these groups
+	for _, d := range devices {
+		if _, err := kernels(d); err != nil {
+			these.add(err.Error(), d.Ordinal)
+		}
+	}
+	return these.write(func(why, numbers string) string {
+		return fmt.Sprintf("GPU %s copies scattered blocks one by one, since it has no kernels: %s", numbers, why)
+	})
 }
 
 // reach names the other devices whose memory d reaches, and the link.
 func reach(d *device.Device, all []*device.Device) string {
-	var to []string
+	var to groups
 	for _, peer := range all {
 		if peer == d {
 			continue
 		}
 		if r, err := d.Reach(peer); err != nil {
-			to = append(to, err.Error())
+			to.add(err.Error(), peer.Ordinal)
 		} else if r.Access {
-			to = append(to, fmt.Sprintf("%d by %s", peer.Ordinal, r.Link))
+			to.add(r.Link, peer.Ordinal)
 		}
 	}
-	return strings.Join(to, ", ")
+	return strings.Join(to.write(func(link, numbers string) string { return numbers + " by " + link }), "; ")
+}
+
+// Groups are numbers of GPUs by what is said of them, in the order in which it was first said.
+type groups struct {
+	said    []string
+	numbers map[string][]string
+}
+
+func (g *groups) add(what string, number int) {
+	if g.numbers == nil {
+		g.numbers = make(map[string][]string)
+	}
+	if g.numbers[what] == nil {
+		g.said = append(g.said, what)
+	}
+	g.numbers[what] = append(g.numbers[what], strconv.Itoa(number))
+}
+
+func (g *groups) write(line func(what, numbers string) string) []string {
+	var lines []string
+	for _, what := range g.said {
+		lines = append(lines, line(what, strings.Join(g.numbers[what], ", ")))
+	}
+	return lines
 }
 
 // A link is between two GPUs.

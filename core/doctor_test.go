@@ -55,10 +55,15 @@ func TestDoctorGPUs(t *testing.T) {
 func TestDoctorWithoutKernels(t *testing.T) {
 	gputest.Need(t)
 	t.Setenv("MORI_KERNEL_DIR", t.TempDir())
-	for _, g := range Doctor().GPUs {
-		if !strings.HasPrefix(g.Kernels, "none, ") || !strings.Contains(g.Kernels, "io_copy_blocks.") {
+	r := Doctor()
+	for _, g := range r.GPUs {
+		if g.Kernels != "" {
 			t.Errorf("%+v", g)
 		}
+	}
+	same := strings.Join(r.Paths[2].Reasons, "|")
+	if r.Paths[2].Path != "p2p/gpu" || !strings.Contains(same, "one by one") || !strings.Contains(same, "io_copy_blocks.") {
+		t.Errorf("%+v", r.Paths[2])
 	}
 }
 
@@ -97,6 +102,17 @@ func TestWeakLinks(t *testing.T) {
 		if got := weakLinks(c.links); got == nil || strings.Join(got, "|") != c.want {
 			t.Errorf("%s: %q", c.what, got)
 		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	var g groups
+	for n, what := range []string{"NVLink", "PCIe", "NVLink", "NVLink"} {
+		g.add(what, n)
+	}
+	got := strings.Join(g.write(func(link, numbers string) string { return numbers + " by " + link }), "; ")
+	if got != "0, 2, 3 by NVLink; 1 by PCIe" {
+		t.Error(got)
 	}
 }
 

@@ -88,8 +88,12 @@ def _report(facts: dict[str, Any]) -> str:
     host = facts.get("host") or {}
     if host:
         cpu = {"CPUs": f"{host.get('cpus')} x {host.get('cpu_model') or 'unknown model'}"}
-        paths = [{**row, "path": row["path"] or "none"} for row in facts.get("paths") or []]
-        facts = {**facts, "python": {**facts["python"], **cpu}, "paths": paths}
+        paths = [
+            {**row, "path": row["path"] or "none", "reasons": "; ".join(row["reasons"])}
+            for row in facts.get("paths") or []
+        ]
+        gpus = [{**row, "kernels": row["kernels"] or "none"} for row in facts.get("gpus") or []]
+        facts = {**facts, "python": {**facts["python"], **cpu}, "paths": paths, "gpus": gpus}
     sections = []
     for place, title, nothing in _SECTIONS:
         value: Any = facts
