@@ -74,8 +74,12 @@ func (c *controlClient) dial(ctx context.Context) (conn net.Conn, addr string, e
 	addr, refusal := controlAddr(d)
 	local := c.peer.sameNode() && d.Incarnation != 0
 	if local && (refusal != nil || c.peer.engine.has(BackendXGMI)) {
-		if conn, err := new(net.Dialer).DialContext(ctx, "unix", localControl(d.Incarnation)); err == nil {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", localControl(d.Incarnation))
+		switch {
+		case err == nil:
 			return conn, localControl(d.Incarnation), nil
+		case refusal != nil:
+			return nil, "", fmt.Errorf("engine %q is gone from this host, or has no backend that peers can reach: %w (%w)", d.Key, err, ErrBadState)
 		}
 		local = false
 	}

@@ -20,3 +20,8 @@ func buffer(t testing.TB, n int) ([]byte, uint64) {
 	t.Cleanup(func() { _ = unix.Munmap(b) })
 	return b[:n], uint64(uintptr(unsafe.Pointer(&b[0])))
 }
+
+// bytesAt views n bytes of memory that is not Go's.
+func bytesAt(addr uint64, n int) []byte {
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"mori/core/device"
+	"mori/native/gpu/gputest"
+)
+
+// gpus are the devices, of which a test needs n.
+func gpus(t *testing.T, n int) []*device.Device {
+	t.Helper()
+	gputest.Need(t, n)
+	all, err := device.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A place is memory to register: of a GPU, or of the host if it has none.
+type place struct {
+	dev  *device.Device
+	addr uint64
+	host []byte
+	size int
+}
+
+func onHost(t *testing.T, size int) *place {
+	b, addr := buffer(t, size)
+	return &place{addr: addr, host: b, size: size}
+}
+
+func onGPU(t *testing.T, d *device.Device, size int) *place {
+	t.Helper()
+	m, err := d.Alloc(uint64(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, m.Close()) })
+	return &place{dev: d, addr: m.Addr(), size: size}
+}
+
+// move copies between the place and b.
+func (p *place) move(t *testing.T, b []byte, out bool) {
+	t.Helper()
+	if p.dev == nil {
+		if out {
+			copy(b, p.host)
+		} else {
+			copy(p.host, b)
+		}
+		return
+	}
+	between, err := p.dev.AllocHost(uint64(p.size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.dev.NewStream(device.Normal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !out {
+		copy(bytesAt(between.Addr(), p.size), b)
+		err = s.Copy(p.addr, between.Addr(), uint64(p.size))
+	} else {
+		err = s.Copy(between.Addr(), p.addr, uint64(p.size))
+	}
+	closed(t, errors.Join(err, s.Wait(deadline(t)), s.Close()))
+	if out {
+		copy(b, bytesAt(between.Addr(), p.size))
+	}
+	closed(t, between.Close())
+}
+
+func (p *place) put(t *testing.T, b []byte) { t.Helper(); p.move(t, b, false) }
+
+func (p *place) get(t *testing.T) []byte {
+	t.Helper()
+	b := make([]byte, p.size)
+	p.move(t, b, true)
+	return b
+}
+
+func (p *place) register(t *testing.T, e *Engine) MemoryDesc {
+	t.Helper()
+	loc, ordinal := LocCPU, -1
+	if p.dev != nil {
+		loc, ordinal = LocGPU, p.dev.Ordinal
+	}
+	d, err := e.RegisterMemory(p.addr, uint64(p.size), ordinal, loc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// newEngineWith is an engine with backends that closes with the test, before what was made earlier.
+func newEngineWith(t *testing.T, key string, kinds ...BackendType) *Engine {
+	t.Helper()
+	e, err := NewEngine(key, EngineConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, e.Close()) })
+	for _, kind := range kinds {
+		if err := e.CreateBackend(kind, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+func TestRegistrationAsksTheDriver(t *testing.T) {
+	all := gpus(t, 2)
+	m := onGPU(t, all[1], 1<<20)
+	h := onHost(t, 4096)
+	e := newEngineWith(t, "a", BackendTCP)
+	for _, c := range []struct {
+		name       string
+		addr, size uint64
+		ordinal    int
+		loc        MemoryLocation
+		want       string
+	}{
+		{"of another GPU", m.addr, 4096, 0, LocGPU, "as memory of GPU 0, but it is memory of " + all[1].String()},
+		{"past its end", m.addr, 1<<20 + 1, 1, LocGPU, fmt.Sprintf("outside of the allocation of %d bytes at %#x", 1<<20, m.addr)},
+		{"a sub-region past its end", m.addr + 4096, 1 << 20, 1, LocGPU, "outside of the allocation"},
+		{"host memory as a GPU's", h.addr, 4096, 0, LocGPU, "the driver knows it as host memory; register it with location CPU"},
+		{"a GPU's as host memory", m.addr, 4096, -1, LocCPU, "register it with location GPU and device 1"},
+	} {
+		if _, err := e.RegisterMemory(c.addr, c.size, c.ordinal, c.loc); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		ordinal int
+		loc     MemoryLocation
+	}{{"as what it is", 1, LocGPU}, {"of any GPU", -1, LocGPU}, {"anywhere", -1, LocUnknown}, {"anywhere on a GPU", 1, LocUnknown}} {
+		d, err := e.RegisterMemory(m.addr+4096, 4096, c.ordinal, c.loc)
+		if err != nil || d.Loc != LocGPU || d.DeviceID != 1 || d.DeviceBusID != all[1].BusID || d.NUMANode != -1 || d.Data != m.addr+4096 || !isZero(d.IPCHandle[:]) {
+			t.Errorf("%s: %+v, %v", c.name, d, err)
+		}
+	}
+	if d, err := e.RegisterMemory(h.addr, 4096, -1, LocUnknown); err != nil || d.Loc != LocUnknown || d.DeviceID != -1 || d.DeviceBusID != "" {
+		t.Errorf("host memory anywhere: %+v, %v", d, err)
+	}
+	if n := len(e.store.allRegions()); n != 5 {
+		t.Errorf("%d regions", n)
+	}
+}
+
+// kinds of memory at the ends of a pair.
+func eachPair(t *testing.T, backends []BackendType, f func(t *testing.T, kind BackendType, local, remote *place)) {
+	const size = 1<<20 + 4096
+	for _, kind := range backends {
+		for _, ends := range [][2]string{{"gpu", "gpu"}, {"gpu", "host"}, {"host", "gpu"}} {
+			if kind == BackendXGMI && ends != [2]string{"gpu", "gpu"} {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v/%s to %s", kind, ends[0], ends[1]), func(t *testing.T) {
+				all := gpus(t, 1)
+				make := func(what string, d *device.Device) *place {
+					if what == "host" {
+						return onHost(t, size)
+					}
+					return onGPU(t, d, size)
+				}
+				f(t, kind, make(ends[0], all[0]), make(ends[1], all[len(all)-1]))
+			})
+		}
+	}
+}
+
+func TestGPUMemoryGoesEveryWay(t *testing.T) {
+	eachPair(t, []BackendType{BackendRDMA, BackendTCP, BackendXGMI}, func(t *testing.T, kind BackendType, local, remote *place) {
+		a, b := newEngineWith(t, "a", kind), newEngineWith(t, "b", kind)
+		l, r := local.register(t, a), remote.register(t, b)
+		if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := a.CreateSession(l, r)
+		if err != nil || s == nil {
+			t.Fatalf("session %v, %v", s, err)
+		}
+		out, in := make([]byte, local.size), make([]byte, remote.size)
+		fill(out, 1)
+		fill(in, 2)
+		local.put(t, out)
+		remote.put(t, in)
+		n := uint64(local.size)
+
+		succeed(t, s.Read([]uint64{0}, []uint64{0}, []uint64{n}, a.AllocateTransferUID()))
+		if !bytes.Equal(local.get(t), in) {
+			t.Fatal("read bytes differ")
+		}
+		local.put(t, out)
+		var lo, ro, sz []uint64
+		for at := uint64(0); at < n; at += 4096 {
+			lo, ro, sz = append(lo, at), append(ro, n-4096-at), append(sz, 4096)
+		}
+		uid := a.AllocateTransferUID()
+		succeed(t, s.Write(lo, ro, sz, uid))
+		got := remote.get(t)
+		for i := range lo {
+			if !bytes.Equal(got[ro[i]:ro[i]+4096], out[lo[i]:lo[i]+4096]) {
+				t.Fatalf("block %d of a write differs", i)
+			}
+		}
+		if kind == BackendXGMI {
+			if b.PopInbound("a", uid) {
+				t.Error("XGMI tells of arrivals")
+			}
+		} else {
+			arrived(t, b, "a", uid)
+		}
+		d := s.Describe()
+		if want := map[BackendType]string{BackendRDMA: "p2p", BackendXGMI: "p2p", BackendTCP: "tcp"}[kind]; !strings.HasPrefix(d.Path, want) || d.Backend != kind.String() {
+			t.Errorf("over %q of %s, want %s: %v", d.Path, d.Backend, want, d.Reasons)
+		}
+		if err := a.DeregisterMemory(l); err != nil {
+			t.Error(err)
+		}
+		if st := s.Write(lo, ro, sz, 0); st.Code() != CodeErrNotFound {
+			t.Errorf("from memory that was deregistered: %v %s", st.Code(), st.Message())
+		}
+	})
+}
