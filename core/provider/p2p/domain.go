@@ -17,7 +17,7 @@ import (
 )
 
 // letGo bounds the wait for a peer or a device: to return a loan, or to end the copies under way.
-const letGo = 5 * time.Second
+var letGo = 5 * time.Second // tests change it
 
 // domains are those of one fabric that have endpoints.
 type domains struct {

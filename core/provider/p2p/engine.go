@@ -47,7 +47,9 @@ type engine struct {
 	waiting  int       // in the lanes' queues
 	retry    bool      // somebody was queued: there may be room by now
 	parked   bool
-	closed   bool
+	closing  bool // no lane is made any more
+	closed   bool // run ends when nothing is under way
+	hung     bool // or at once, as a device does not end its copies
 	started  bool
 
 	word  atomic.Uint32 // changed to end a nap of run
@@ -86,8 +88,11 @@ func (e *engine) openLane(d *device.Device) (*lane, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if ln := e.lanes[d]; ln != nil || e.closed {
-		return ln, errors.Join(c.Close(), e.closedErr())
+	if ln := e.lanes[d]; ln != nil {
+		return ln, c.Close()
+	}
+	if e.closing {
+		return nil, errors.Join(device.ErrClosed, c.Close())
 	}
 	if why := c.NoKernel(); why != nil {
 		e.log.Warn("p2p: scattered pieces are copied one by one, which is slow", "device", d, "why", why)
@@ -97,18 +102,11 @@ func (e *engine) openLane(d *device.Device) (*lane, error) {
 	return ln, nil
 }
 
-func (e *engine) closedErr() error {
-	if e.closed {
-		return device.ErrClosed
-	}
-	return nil
-}
-
 // rouse wakes the one who looks, ahead of a launch that takes as long as the waking.
 func (e *engine) rouse() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.started && !e.closed {
+	if !e.started && !e.closing {
 		e.started = true
 		go e.run()
 	}
@@ -232,7 +230,7 @@ func (e *engine) board(active []*flight, progress time.Time) ([]*flight, bool) {
 		e.mu.Lock()
 		progress = time.Now()
 	}
-	if e.closed {
+	if e.hung || e.closed && len(active) == 0 && len(e.incoming) == 0 {
 		return nil, false
 	}
 	for _, f := range e.incoming {
@@ -305,18 +303,21 @@ func (e *engine) startNext(ln *lane) bool {
 // close ends the engine, whose flights have landed, but for those that a device does not end: then what they touch stays.
 func (e *engine) close() {
 	e.mu.Lock()
-	e.closed = true
-	started := e.started
-	e.nudge()
-	e.endNap()
-	lanes := e.lanes
-	e.lanes = nil
+	e.closing = true
+	started, lanes := e.started, e.lanes
 	e.mu.Unlock()
+	hung := false
 	for d, ln := range lanes {
 		if err := ln.copier.Close(); err != nil {
+			hung = true
 			e.log.Error("p2p: end the copies of a device", "device", d, "error", err)
 		}
 	}
+	e.mu.Lock()
+	e.closed, e.hung = true, hung
+	e.nudge()
+	e.endNap()
+	e.mu.Unlock()
 	if started {
 		<-e.ended
 	}

@@ -45,7 +45,7 @@ func (m *mover) Stop(cause error) {
 
 // await waits for a gate, and for a moment after the deadline.
 func (m *mover) await(empty <-chan struct{}, deadline time.Time) bool {
-	t := time.NewTimer(max(time.Until(deadline), time.Second))
+	t := time.NewTimer(max(time.Until(deadline), letGo/5))
 	defer t.Stop()
 	select {
 	case <-empty:
