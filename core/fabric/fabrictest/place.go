@@ -5,6 +5,7 @@ package fabrictest
 import (
 	"bytes"
 	"fmt"
+	"sync"
 	"testing"
 
 	"mori/core/fabric"
@@ -62,10 +63,19 @@ func (h *host) stock(p Place, n int, seed uint64) *stock {
 	return s
 }
 
-// fill puts the pattern of seed in.
+// noise is the pattern that stocks begin with at different places: under the race detector copying is quick where making it is not.
+var noise = sync.OnceValue(func() []byte {
+	b := make([]byte, 1<<20)
+	pattern(b, 99, 0)
+	return b
+})
+
+// fill puts other bytes in for each seed.
 func (s *stock) fill(seed uint64) {
 	s.Helper()
-	pattern(s.model, seed, 0)
+	for done := 0; done < len(s.model); {
+		done += copy(s.model[done:], noise()[seed*977+uint64(done>>20):])
+	}
 	s.Write(s.model)
 }
 
