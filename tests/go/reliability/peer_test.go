@@ -14,8 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/device"
 	"mori/io"
+	"mori/native/gpu/gputest"
 )
+
+// plain is where libraries are looked for by processes that shall see no emulated GPU.
+var plain string
 
 // TestMain is the peer if it was started as one.
 func TestMain(m *testing.M) {
@@ -23,7 +28,8 @@ func TestMain(m *testing.M) {
 		servePeer()
 		return
 	}
-	os.Exit(m.Run())
+	plain = os.Getenv("LD_LIBRARY_PATH")
+	gputest.Main(m)
 }
 
 // A request names a method of peerSide; a reply has its result or an error.
@@ -39,14 +45,18 @@ type reply struct {
 
 // A peerSide is what a peer process has.
 type peerSide struct {
+	gpu      *device.Device // nil: regions are in host memory
 	engine   *io.Engine
 	regions  []region
 	sessions []*io.Session
 	statuses map[uint64]*io.Status
 }
 
+// A region in memory of a GPU has mem to be filled and looked at.
 type region struct {
 	mem  memory
+	gpu  *device.Memory
+	on   *device.Device
 	desc io.MemoryDesc
 }
 
@@ -88,6 +98,9 @@ type startArgs struct {
 	Key, Host  string
 	TCP        bool // no shared memory
 	DeadlineMS int
+	GPU        int // regions are on this one, from 1; 0 is host memory
+
+	gpus bool // the process sees GPUs
 
 	env []string // of the process
 }
@@ -96,6 +109,13 @@ func (p *peerSide) start(raw json.RawMessage) (any, error) {
 	a, err := decode[startArgs](raw)
 	if err != nil {
 		return nil, err
+	}
+	if a.GPU > 0 {
+		all, err := device.Devices()
+		if err != nil {
+			return nil, err
+		}
+		p.gpu = all[(a.GPU-1)%len(all)]
 	}
 	if p.engine, err = io.NewEngine(a.Key, io.EngineConfig{Host: a.Host}); err != nil {
 		return nil, err
@@ -144,12 +164,23 @@ func (p *peerSide) region(raw json.RawMessage) (any, error) {
 	for i := 0; a.Seed != 0 && i < a.Blocks; i++ {
 		fillBlock(m[i*block:(i+1)*block], a.Seed, uint64(i))
 	}
-	d, err := p.engine.RegisterMemory(m.addr(), uint64(len(m)), -1, io.LocCPU)
+	made := region{mem: m, on: p.gpu}
+	if p.gpu != nil {
+		if made.gpu, err = p.gpu.Alloc(uint64(len(m))); err != nil {
+			return nil, err
+		}
+		if err = made.put(); err != nil {
+			return nil, err
+		}
+		made.desc, err = p.engine.RegisterMemory(made.gpu.Addr(), made.gpu.Bytes(), p.gpu.Ordinal, io.LocGPU)
+	} else {
+		made.desc, err = p.engine.RegisterMemory(m.addr(), uint64(len(m)), -1, io.LocCPU)
+	}
 	if err != nil {
 		return nil, err
 	}
-	p.regions = append(p.regions, region{m, d})
-	return d.Pack(), nil
+	p.regions = append(p.regions, made)
+	return made.desc.Pack(), nil
 }
 
 // A sessionArgs names the local region by its index.
@@ -246,6 +277,9 @@ type verifyArgs struct {
 func (p *peerSide) verify(raw json.RawMessage) (any, error) {
 	a, err := decode[verifyArgs](raw)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.regions[a.Region].get(); err != nil {
 		return nil, err
 	}
 	mem, want, found := p.regions[a.Region].mem, make([]byte, block), make([]bool, block)

@@ -42,6 +42,9 @@ func startPeer(t *testing.T, host *lab.Host, args startArgs) *peer {
 		cmd, args.Host = host.Command(os.Args[0]), host.Addr
 	}
 	cmd.Env = append(append(os.Environ(), "MORI_TEST_PEER=1", "MORI_IO_CP_TIMEOUT_MS=3000"), args.env...)
+	if !args.gpus {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+plain)
+	}
 	cmd.Stderr = io.Discard
 	if testing.Verbose() {
 		cmd.Stderr = os.Stderr

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	mio "mori/io"
+	"mori/native/gpu/gputest"
 	"mori/tests/go/lab"
 )
 
@@ -28,19 +29,29 @@ func soakTime(t *testing.T) time.Duration {
 	return 30 * time.Second
 }
 
+// gpuSoakTime is enough for GPUs unless MORI_SOAK says more.
+const gpuSoakTime = 20 * time.Second
+
 // TestSoak does random things to two hosts and to two processes of one host, side by side: transfers of all sizes, cancels, cuts, loss,
-// delay, stops, kills and restarts.
+// delay, stops, kills and restarts. Of one host's processes, either may have its memory on a GPU.
 func TestSoak(t *testing.T) {
 	t.Run("two hosts", func(t *testing.T) {
 		t.Parallel()
 		l := lab.New(t)
 		hosts := [2]*lab.Host{l.Host(), l.Host()}
-		soak(t, l, hosts)
+		soak(t, &soaker{lab: l, hosts: hosts})
 	})
 	t.Run("one host", func(t *testing.T) {
 		t.Parallel()
-		soak(t, nil, [2]*lab.Host{})
+		soak(t, &soaker{})
 	})
+	for name, gpus := range map[string][2]int{"GPU to GPU": {1, 2}, "GPU to host": {1, 0}, "host to GPU": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			gputest.Need(t)
+			t.Parallel()
+			soak(t, &soaker{gpus: gpus})
+		})
+	}
 }
 
 // A soaker counts what it did.
@@ -48,15 +59,19 @@ type soaker struct {
 	*pair
 	lab   *lab.Lab
 	hosts [2]*lab.Host
+	gpus  [2]int // where the memory of each is, from 1; 0 is the host's
 	did   map[string]int
 	lost  map[string]int // transfers that failed, by what is allowed to make them
 }
 
-func soak(t *testing.T, l *lab.Lab, hosts [2]*lab.Host) {
-	s := &soaker{lab: l, hosts: hosts, did: map[string]int{}, lost: map[string]int{}}
+func soak(t *testing.T, s *soaker) {
+	s.did, s.lost = map[string]int{}, map[string]int{}
 	s.pair = meet(t, s.start(t, 0), s.start(t, 1), 1024)
-	last := time.Now()
-	for end := time.Now().Add(soakTime(t)); time.Now().Before(end); {
+	last, length := time.Now(), soakTime(t)
+	if s.gpus != [2]int{} && os.Getenv("MORI_SOAK") == "" {
+		length = min(length, gpuSoakTime)
+	}
+	for end := time.Now().Add(length); time.Now().Before(end); {
 		s.step()
 		if time.Since(last) > 30*time.Second {
 			last = time.Now()
@@ -65,12 +80,19 @@ func soak(t *testing.T, l *lab.Lab, hosts [2]*lab.Host) {
 	}
 	s.quiet()
 	s.verify()
+	if s.gpus != [2]int{} {
+		s.byGPU()
+	}
 	t.Logf("%d bytes checked; did %v; failed %v", s.bytes, s.did, s.lost)
 }
 
 func (s *soaker) start(t *testing.T, i int) *peer {
 	t.Helper()
-	return startPeer(t, s.hosts[i], startArgs{Key: []string{"a", "b"}[i], DeadlineMS: 8000})
+	args := startArgs{Key: []string{"a", "b"}[i], DeadlineMS: 8000}
+	if s.gpus != [2]int{} {
+		args = args.onGPU(s.gpus[i])
+	}
+	return startPeer(t, s.hosts[i], args)
 }
 
 func (s *soaker) step() {
