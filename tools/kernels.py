@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,10 +41,14 @@ ARCHITECTURES = {
 # code of AMD keeps functions that no kernel calls.
 LIBRARIES = ["shmem/library.cpp"]
 LIBRARY_ARCHITECTURES = {
-    "sm_80": [*ARCHITECTURES["sm_80"], "-emit-llvm"],
-    "gfx90a": [*ARCHITECTURES["gfx90a"], "-fgpu-rdc", "-emit-llvm"],
-    "gfx942": [*ARCHITECTURES["gfx942"], "-fgpu-rdc", "-emit-llvm"],
+    "sm_80": [*ARCHITECTURES["sm_80"], "-S", "-emit-llvm"],
+    "gfx90a": [*ARCHITECTURES["gfx90a"], "-fgpu-rdc", "-S", "-emit-llvm"],
+    "gfx942": [*ARCHITECTURES["gfx942"], "-fgpu-rdc", "-S", "-emit-llvm"],
 }
+# What a library may not say of the module that it is linked with, and what is a program's: flags of other values are a
+# conflict (Triton has its own for denormal floats), and a function for another processor is never inlined.
+NOT_OF_A_LIBRARY = re.compile(r"^(!llvm\.module\.flags|@llvm\.compiler\.used|@__hip_cuid_) .*\n", re.MULTILINE)
+PROCESSOR = re.compile(r' "target-(cpu|features)"="[^"]*"')
 
 
 class CannotCompile(Exception):
@@ -60,7 +65,7 @@ def products(source: Path) -> dict[str, list[str]]:
     place = source.relative_to(SOURCES)
     name = "_".join(place.with_suffix("").parts)
     if place.as_posix() in LIBRARIES:
-        return {f"{name}.{architecture}.bc": [*flags, "-c"] for architecture, flags in LIBRARY_ARCHITECTURES.items()}
+        return {f"{name}.{architecture}.bc": flags for architecture, flags in LIBRARY_ARCHITECTURES.items()}
     made = {}
     for architecture, flags in ARCHITECTURES.items():
         if architecture.startswith("sm_"):
@@ -83,8 +88,21 @@ def compiler() -> tuple[str, str]:
 
 def assembly(source: Path, architecture: str) -> str:
     """Return the instructions that a kernel becomes, as text; a library's are LLVM's."""
-    of = LIBRARY_ARCHITECTURES if source.relative_to(SOURCES).as_posix() in LIBRARIES else ARCHITECTURES
-    return _run([*of[architecture], "-S", "-o", "-"], source)
+    if source.relative_to(SOURCES).as_posix() in LIBRARIES:
+        return _library(LIBRARY_ARCHITECTURES[architecture], source)
+    return _run([*ARCHITECTURES[architecture], "-S", "-o", "-"], source)
+
+
+def _library(flags: list[str], source: Path) -> str:
+    text = _run([*flags, "-o", "-"], source)
+    return PROCESSOR.sub("", NOT_OF_A_LIBRARY.sub("", text))
+
+
+def _bitcode(text: str, product: Path) -> None:
+    """Write LLVM's assembly as bitcode."""
+    [triple] = re.findall(r'^target triple = "(.*)"$', text, re.MULTILINE)
+    flags = [f"--target={triple}", "-nogpulib", "-x", "ir", "-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes"]
+    _compile([*flags, "-o", str(product), "-"], text)
 
 
 def build(dest: Path) -> None:
@@ -94,7 +112,10 @@ def build(dest: Path) -> None:
     made = {}
     for source in kernels():
         for name, flags in products(source).items():
-            _run([*flags, "-o", str(dest / name)], source)
+            if name.endswith(".bc"):
+                _bitcode(_library(flags, source), dest / name)
+            else:
+                _run([*flags, "-o", str(dest / name)], source)
             (dest / name).chmod(0o644)
             made[name] = _digest(dest / name)
     manifest = {"compiler": version, "sources": sources(), "products": made}
@@ -121,9 +142,14 @@ def _digest(path: Path) -> str:
 
 def _run(flags: list[str], source: Path) -> str:
     # Relative paths and no locale: the products depend on the sources alone.
-    command = [compiler()[0], *COMMON, *flags, source.relative_to(ROOT).as_posix()]
+    return _compile([*COMMON, *flags, source.relative_to(ROOT).as_posix()])
+
+
+def _compile(arguments: list[str], text: str | None = None) -> str:
+    """Run the compiler, with text to read, and return what it printed."""
+    command = [compiler()[0], *arguments]
     ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, "LC_ALL": "C"}
+        command, cwd=ROOT, input=text, capture_output=True, text=True, timeout=300, env={**os.environ, "LC_ALL": "C"}
     )
     if ended.returncode != 0:
         raise CannotCompile(f"{' '.join(command)}: exit status {ended.returncode}\n{ended.stderr}")

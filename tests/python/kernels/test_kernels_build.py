@@ -8,12 +8,14 @@ import importlib.util
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from mori import _kernels
+from mori.ir import MORI_DEVICE_FUNCTIONS, bitcode
 from support import cannot
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -143,31 +145,64 @@ def test_code_objects_are_for_amds_driver(kernel: str, symbol: str, architecture
     assert f"amdgcn-amd-amdhsa--{architecture}".encode() in code
 
 
-def library_functions() -> set[str]:
-    moves = [f"{kind}_{scope}" for scope in ("thread", "warp", "block") for kind in ("put{}_nbi", "get{}_nbi", "get{}")]
-    names = {move.format(of) for move in moves for of in ("mem", "_uint32", "_uint64", "_float", "_double")}
-    names |= {f"putmem_nbi_signal_{scope}" for scope in ("thread", "warp", "block")}
-    names |= {f"{order}_thread{of}" for order in ("quiet", "fence") for of in ("", "_pe", "_pe_qp")}
-    names |= {f"{of}_p" for of in ("int32", "int64", "uint32", "uint64", "int", "float", "double")}
-    for of in ("uint32", "uint64", "int64"):
-        names |= {f"atomic_{of}_nonfetch_thread", f"atomic_{of}_fetch_thread"}
-        names |= {f"{of}_atomic_add_thread", f"{of}_atomic_fetch_add_thread"}
-    for of in ("uint32", "uint64", "int32", "int64"):
-        names |= {f"{of}_wait_until_equals", f"{of}_wait_until_greater_than"}
-    names |= {"my_pe", "n_pes", "ptr_p2p", "ptr", "barrier_all_thread", "barrier_all_block"}
-    names |= {"put_size_imm_nbi_thread", "atomic_size_nonfetch_thread"}
-    return {f"mori_shmem_{name}" for name in names}
+LLVM_TYPES = {
+    "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64", "float32": "float", "float64": "double",
+}
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("architecture", ["sm_80", "gfx942"])
-def test_the_library_has_each_function_by_its_c_name(tool: ModuleType, need_clang: None, architecture: str) -> None:
+@pytest.mark.parametrize("architecture", ["sm_80", "gfx90a", "gfx942"])
+def test_the_library_has_each_function_of_the_table(tool: ModuleType, need_clang: None, architecture: str) -> None:
     code = tool.assembly(ROOT / "native" / "kernels" / "shmem" / "library.cpp", architecture)
-    functions = re.findall(r"^define (?!internal)(?!weak).*@(\w+)\(", code, re.MULTILINE)
-    assert set(functions) == library_functions()
+    found = {}
+    heads = re.findall(r"^define (?!internal|weak|linkonce)(.*) @(\w+)\((.*?)\) .*\{$", code, re.MULTILINE)
+    for before, name, arguments in heads:
+        found[name] = [before.split()[-1], *(argument.split()[0] for argument in arguments.split(", ") if argument)]
+    wanted = {}
+    for entry in MORI_DEVICE_FUNCTIONS.values():
+        wanted[entry["symbol"]] = [LLVM_TYPES[of] for of in (entry["ret"], *entry["args"])]
+    assert found == wanted
     # A module that links a transport has its own.
     assert re.search(r"^define weak .*@mori_shmem_remote\(", code, re.MULTILINE)
     assert re.search(r"^@mori_shmem_state = linkonce_odr ", code, re.MULTILINE)
+    # What it is linked with says these.
+    assert not re.search(r"llvm\.module\.flags|target-cpu|target-features|llvm\.compiler\.used|__hip_cuid", code)
+
+
+CALLER = """
+using Word = unsigned long;
+extern "C" __attribute__((device)) int mori_shmem_putmem_nbi_signal_block(Word, Word, Word, Word, Word, int, int, int);
+extern "C" __attribute__((device)) Word mori_shmem_uint64_wait_until_greater_than(Word, Word);
+
+extern "C" __attribute__((global)) void pass_on(Word heap) {
+    mori_shmem_putmem_nbi_signal_block(heap, heap + 64, 64, heap + 128, 1, 9, 1, 0);
+    mori_shmem_uint64_wait_until_greater_than(heap + 128, 0);
+}
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("architecture", ["sm_90", "gfx90a", "gfx942"])
+def test_a_kernel_that_knows_only_names_links(
+    tool: ModuleType, need_clang: None, architecture: str, tmp_path: Path
+) -> None:
+    source, out = tmp_path / "caller.cpp", tmp_path / "out"
+    source.write_text(CALLER)
+    link = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", bitcode(architecture)]
+    flags = [*tool.ARCHITECTURES[architecture], "-O2", *link, "-o", str(out), str(source)]
+    if architecture.startswith("sm_"):
+        flags.append("-S")
+    made = subprocess.run([tool.COMPILER, *flags], capture_output=True, text=True, timeout=100)
+    assert made.returncode == 0, made.stderr
+    code = out.read_bytes()
+    assert b"mori_shmem_state" in code, "the host finds it by name"
+    if architecture.startswith("sm_"):
+        text = code.decode()
+        assert "mori_shmem_state[64];" in text
+        assert ".extern" not in text, "nothing is missing"
+        assert "st.global.v4.u32" in text, "16 bytes an access"
+        order = [text.index(word) for word in ("st.global.v4.u32", "st.release.sys.u64")]
+        assert order == sorted(order), "the signal follows the payload"
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "gfx90a", "gfx942"])
