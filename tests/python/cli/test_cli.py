@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import mori
+from mori import device
 from mori.cli import _table, main
 from support import run_script
 
@@ -66,6 +67,40 @@ class TestDoctor:
         text = json.dumps(paths)
         assert "tcp" in text.lower()
         assert "gpu" in text.lower()
+
+    def test_gpus(self, gpu: None, capsys: pytest.CaptureFixture[str]) -> None:
+        told = json.loads(out(capsys, "doctor", "--json"))
+        assert [row["name"] for row in told["gpus"]] == [info.name for info in device.devices()]
+        assert told["no_gpu"] == ""
+        paths = {row["peer"]: row for row in told["paths"]}
+        assert paths["same host, GPU memory"]["path"] == "p2p/gpu"
+        assert paths["other host, GPU memory"]["path"] == "tcp"
+        assert any("pinned" in reason for reason in paths["other host, GPU memory"]["reasons"])
+        text = out(capsys, "doctor")
+        assert device.devices()[0].name in text
+        assert "p2p/gpu" in text
+
+    def test_gpus_without_kernels(
+        self, gpu: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MORI_KERNEL_DIR", "/nonexistent")
+        told = json.loads(out(capsys, "doctor", "--json"))
+        assert {row["kernels"] for row in told["gpus"]} == {""}
+        assert "one by one" in told["paths"][2]["reasons"][-1]
+        assert "/nonexistent" in out(capsys, "doctor")
+
+    def test_without_a_gpu(self) -> None:
+        code = """
+import json, sys
+from mori.cli import main
+assert main(["doctor", "--json"]) == 0
+"""
+        told = json.loads(run_script(code, FAKE_GPU_COUNT="0", CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="-1"))
+        assert told["gpus"] == []
+        assert told["no_gpu"].startswith("no GPU: ")
+        for row in told["paths"][2:]:
+            assert row["path"] == ""
+            assert row["reasons"]
 
     def test_without_the_extension(self) -> None:
         code = """
