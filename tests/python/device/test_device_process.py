@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
+import gpus
 from support import run_script
 
 
@@ -86,3 +89,37 @@ for _ in range(20):
     device.copy(host, memory, 1 << 20, stream)
 """
     run_script(code)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_amd() -> None:
+    gpus.need_emulated()
+    made = subprocess.run(["sh", gpus.EMULATOR, "hip"], capture_output=True, text=True, timeout=300, check=False)
+    assert made.returncode == 0, made.stderr
+    code = """
+from mori import device
+from mori.io import MemoryLocationType
+from mori.tensor_utils import gpu_tensor_view, tensor_span
+gpu = device.devices()[-1]
+assert (gpu.api, gpu.arch[:3]) == ("HIP", "gfx"), gpu
+n = gpu.device
+with device.DeviceMemory(4096, n) as memory, device.HostMemory(4096) as host, device.Stream(n) as stream:
+    memory.write(b"hello", offset=7)
+    assert memory.read(5, offset=7) == b"hello"
+    start = stream.record_event()
+    device.copy(host, memory, 4096, stream)
+    end = stream.record_event()
+    end.wait(10)
+    assert end.elapsed_ms(start) >= 0
+    assert host.read(5, offset=7) == b"hello"
+    assert tensor_span(memory) == (memory.ptr, 4096, gpu.ordinal, MemoryLocationType.GPU)
+    view = gpu_tensor_view(memory.ptr, (4, 4), "float32", gpu.ordinal)
+    assert view.__dlpack_device__() == (10, gpu.ordinal)
+    try:
+        device.DeviceMemory(1 << 50)
+    except device.OutOfMemoryError:
+        pass
+    else:
+        raise AssertionError("1 PiB")
+"""
+    run_script(code, LD_LIBRARY_PATH=made.stdout.strip())
