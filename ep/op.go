@@ -80,7 +80,7 @@ func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
 	}
 	o := &Op{world: w, cfg: cfg, layout: layout, opts: opts, board: NewBoard(cfg), plan: NewPlan(cfg), replayed: NewPlan(cfg)}
 	size := layout.Size + localCounts + uint64(cfg.ExpertsPerRank)*int32Bytes
-	if o.base, err = w.MallocAlign(Alignment, size); err != nil {
+	if o.base, err = w.MallocHost(Alignment, size); err != nil {
 		return nil, fmt.Errorf("make the buffers of an op: %w", err)
 	}
 	o.own = o.base + layout.Size

@@ -72,7 +72,7 @@ func (s *Set) sweep() error {
 		return nil
 	}
 	n := uint64(len(made))
-	at, err := s.world.Malloc(n)
+	at, err := s.world.MallocHost(1, n)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,9 @@ const (
 	// grain is what all sizes and offsets are multiples of.
 	grain = 256
 
-	// reserved bytes at the start of a heap are never given out, so that no allocation is at offset 0.
-	reserved = 256
+	// reserved bytes at the start of a heap are never given out: the words that kernels' barriers use, kSyncWords of state.hpp. So no
+	// allocation is at offset 0.
+	reserved = 1024
 )
 
 // An allocator gives out parts of a heap by offset. It is a pure state machine: PEs that make the same calls get the same answers.

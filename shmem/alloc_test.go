@@ -16,7 +16,9 @@ type mirror struct {
 
 func newMirror(size uint64) *mirror {
 	m := &mirror{taken: make([]bool, size/grain), sizes: map[uint64]int{}}
-	m.taken[0] = true
+	for i := range reserved / grain {
+		m.taken[i] = true
+	}
 	return m
 }
 

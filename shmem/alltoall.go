@@ -4,8 +4,6 @@ package shmem
 
 import (
 	"fmt"
-
-	"mori/core/memory"
 )
 
 // AllToAll sends the i-th n bytes at src of each member to member i, which has them at dest in the order of the members' numbers
@@ -87,7 +85,7 @@ func (t *Team) tradeStrided(o *operands, s strides) error {
 		rank := (t.me + i) % len(t.members)
 		first, pe := uint64(rank)*s.nelems, t.members[rank]
 		if at := o.src.peers[pe].mapped; at != 0 && t.groupOf[rank] == t.group {
-			if err := memory.MoveStrided(dest+first*s.dst, s.dst, at+o.srcOff+me*s.sst, s.sst, s.elem, s.nelems); err != nil {
+			if err := o.mem().moveStrided(dest+first*s.dst, s.dst, at+o.srcOff+me*s.sst, s.sst, s.elem, s.nelems); err != nil {
 				return err
 			}
 			continue

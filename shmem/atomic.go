@@ -3,6 +3,7 @@
 package shmem
 
 import (
+	"errors"
 	"fmt"
 
 	"mori/core/fabric"
@@ -135,18 +136,16 @@ func (w *World) atomic(op, first, last AtomicOp, size int, dest, value, compare 
 		if last == AtomicSignalAdd {
 			return 0, w.net.update(pe, b, off, atomicOps[op].op, size, value)
 		}
+		if b.gpu && op == AtomicSwap {
+			return 0, fmt.Errorf("a swap on the memory of a GPU that only a network reaches: %w", errors.ErrUnsupported)
+		}
 		return w.net.atomic(pe, b, off, atomicOps[op].op, size, value, compare)
 	}
-	var old uint64
-	if size == 8 {
-		old = atomic64(op, at+off, value, compare)
-	} else {
-		old = uint64(atomic32(op, at+off, uint32(value), uint32(compare)))
-	}
-	if op != AtomicFetch {
+	old, err := b.mem.atomic(op, size, at+off, value, compare)
+	if err == nil && op != AtomicFetch {
 		w.stir(pe)
 	}
-	return old, nil
+	return old, err
 }
 
 // atomic64 does op on the word at addr and returns what was there.

@@ -33,7 +33,7 @@ func runWay(t *testing.T, n int, way way, cfg Config, f func(w *World) error) {
 	})
 }
 
-// everyWay runs f on some numbers of PEs in each way.
+// everyWay runs f on some numbers of PEs in each way, and, of those that are small, with heaps on GPUs.
 func everyWay(t *testing.T, sizes []int, f func(t *testing.T, w *World) error) {
 	for _, n := range sizes {
 		for _, way := range ways {
@@ -42,6 +42,11 @@ func everyWay(t *testing.T, sizes []int, f func(t *testing.T, w *World) error) {
 					runWay(t, n, way, Config{}, func(w *World) error { return f(t, w) })
 				})
 			}
+		}
+		if n <= 3 {
+			t.Run(fmt.Sprintf("GPUs/%d", n), func(t *testing.T) {
+				run(t, n, onGPU(t, Config{HeapSize: 16 << 20}), func(w *World) error { return f(t, w) })
+			})
 		}
 	}
 }

@@ -9,48 +9,59 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/memory"
 )
 
 // A block is symmetric: every PE has one of the same size, and an address in it means the same offset everywhere.
 type block struct {
-	seg    *memory.Segment
-	ticket memory.Ticket
-	base   uint64        // seg.Addr()
-	size   uint64        // seg.Limit()
-	have   atomic.Uint64 // of these, what all PEs have and may touch
-	id     uint64        // of an isolated block, the same on all PEs
-	mr     fabric.MR     // what PEs reach it by that do not map it; nil if all do
-	peers  []place
+	part  part
+	mem   mover         // touches it
+	gpu   bool          // it is on GPUs
+	base  uint64        // part.addr()
+	size  uint64        // that it may have
+	have  atomic.Uint64 // of these, what all PEs have and may touch
+	id    uint64        // of an isolated block, the same on all PEs
+	mr    fabric.MR     // what PEs reach it by that do not map it; nil if all do
+	peers []place
 }
 
 // A place is where a PE's part of a block is, as this PE reaches it.
 type place struct {
-	mapped uint64          // address in this process, 0: not mapped
-	seg    *memory.Segment // whose mapping that is; nil for our own
-	remote remote          // what network made of the PE's key, if not mapped
+	mapped uint64     // address in this process, 0: not mapped
+	view   mappedPart // whose mapping that is; nil for our own
+	remote remote     // what network made of the PE's key, if not mapped
 }
 
 // An offer is what a PE tells the others about its part of a block.
 type offer struct {
-	Ticket memory.Ticket
-	Key    []byte // for the network
-	Error  string // why it has none
+	Ticket memory.Ticket    // of a segment
+	IPC    device.IPCHandle // of an allocation of a GPU
+	Chunks []sharedChunk    // of virtual memory of a GPU
+	Key    []byte           // for the network
+	Error  string           // why it has none
+}
+
+// A spec is which block is wanted.
+type spec struct {
+	name        string
+	size, limit uint64 // that it has at first, and may have
+	align       uint64 // of its beginning
+	gpu         bool   // on the PEs' GPUs, else in host memory
 }
 
 // newBlock makes this PE's part of a block and finds those of the others. Collective: all PEs have it or none, and an error says
 // whose part there is not.
-func (w *World) newBlock(ctx context.Context, name string, size, limit uint64) (*block, error) {
-	b := &block{size: limit, peers: make([]place, w.n)}
-	b.have.Store(size)
-	var mine offer
-	cause := w.newPart(b, name, size, limit, &mine)
-	if cause != nil {
-		mine.Error = cause.Error()
+func (w *World) newBlock(ctx context.Context, s spec) (*block, error) {
+	b := &block{size: s.limit, gpu: s.gpu, mem: hostMemory{}, peers: make([]place, w.n)}
+	if s.gpu {
+		b.mem = w.gpu
 	}
-	text, _ := json.Marshal(mine) // plain fields
-	blobs, err := w.gather(ctx, text)
+	b.have.Store(s.size)
+	var mine offer
+	cause := w.newPart(b, s, &mine)
+	blobs, err := w.tell(ctx, &mine, cause)
 	for pe, blob := range blobs {
 		if cause == nil && err == nil {
 			cause = w.place(ctx, b, pe, blob)
@@ -60,27 +71,49 @@ func (w *World) newBlock(ctx context.Context, name string, size, limit uint64) (
 		err = w.allWell(ctx, cause)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make the %s of %d bytes: %w", name, limit, err), w.drop(b))
+		return nil, errors.Join(fmt.Errorf("make the %s of %d bytes: %w", s.name, s.limit, err), w.drop(b))
 	}
 	return b, nil
 }
 
-// newPart makes this PE's part of b and what the others need to find it.
-func (w *World) newPart(b *block, name string, size, limit uint64, o *offer) error {
-	seg, err := memory.NewSegment("mori-shmem-"+name, size, limit)
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, ErrNoMemory)
+// tell exchanges offers. cause is why this PE has none. Collective.
+func (w *World) tell(ctx context.Context, mine *offer, cause error) ([][]byte, error) {
+	if cause != nil {
+		mine.Error = cause.Error()
 	}
-	b.seg, b.base = seg, seg.Addr()
-	b.ticket = w.share.Share(seg)
-	o.Ticket = b.ticket
-	if w.wire == nil {
-		return nil
+	text, _ := json.Marshal(mine) // plain fields
+	return w.gather(ctx, text)
+}
+
+// newPart makes this PE's part of b and what the others need to find it.
+func (w *World) newPart(b *block, s spec, o *offer) (err error) {
+	switch {
+	case !s.gpu:
+		b.part, err = made(newSegmentPart(w.share, s.name, s.size, s.limit))
+	case w.cfg.Mode == VMMHeap:
+		b.part, err = made(newVirtualPart(w.gpu, w.share, s.size, s.limit))
+	default:
+		b.part, err = made(newAllocPart(w.gpu, s.limit, s.align))
+	}
+	if err != nil {
+		return err
+	}
+	b.base = b.part.addr()
+	if err = b.part.offer(o); err != nil || w.wire == nil {
+		return err
 	}
 	if err = w.wire.register(b); err == nil {
 		o.Key = b.mr.Raw()
 	}
 	return err
+}
+
+// made is a part, or nil if there is none.
+func made[P part](p P, err error) (part, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // place finds PE pe's part of b by its offer.
@@ -95,17 +128,73 @@ func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error 
 	case pe == w.me:
 		b.peers[pe].mapped = b.base
 		return nil
-	case !w.maps(pe):
+	case !w.maps(pe) || b.gpu && !w.linked[pe]:
 		return w.wire.find(b, pe, o.Key)
 	}
-	if o.Ticket.Limit != b.size {
-		return fmt.Errorf("PE %d offers %d bytes, want %d: %w", pe, o.Ticket.Limit, b.size, ErrMismatch)
-	}
-	seg, err := memory.OpenSegment(ctx, o.Ticket)
+	view, err := w.openPart(ctx, b, pe, &o)
 	if err != nil {
 		return fmt.Errorf("map the memory of PE %d: %w", pe, err)
 	}
-	b.peers[pe] = place{mapped: seg.Addr(), seg: seg}
+	b.peers[pe] = place{mapped: view.addr(), view: view}
+	return nil
+}
+
+// openPart maps what PE pe offers of b.
+func (w *World) openPart(ctx context.Context, b *block, pe int, o *offer) (mappedPart, error) {
+	switch {
+	case !b.gpu:
+		return opened(openSegmentView(ctx, o, b.size))
+	case w.cfg.Mode == VMMHeap:
+		return opened(openVirtualView(ctx, w.gpu, o, b.size))
+	}
+	return opened(openAllocView(w.gpu, o, w.gpuOf(pe)))
+}
+
+// opened is a mapped part, or nil if there is none.
+func opened[P mappedPart](p P, err error) (mappedPart, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// grow makes b of every PE size bytes large. Collective: all PEs have that much or what they had, and may try again.
+func (w *World) grow(ctx context.Context, b *block, size uint64) error {
+	cause := b.part.grow(size)
+	if b.gpu {
+		var mine offer
+		if cause == nil {
+			cause = b.part.offer(&mine)
+		}
+		blobs, err := w.tell(ctx, &mine, cause)
+		if err != nil {
+			return err
+		}
+		for pe, blob := range blobs {
+			if cause == nil && b.peers[pe].view != nil {
+				cause = w.follow(ctx, b, pe, blob)
+			}
+		}
+	}
+	if err := w.allWell(ctx, cause); err != nil {
+		return err
+	}
+	b.have.Store(size)
+	return nil
+}
+
+// follow maps what PE pe's part of b has grown by.
+func (w *World) follow(ctx context.Context, b *block, pe int, blob []byte) error {
+	var o offer
+	if err := json.Unmarshal(blob, &o); err != nil {
+		return fmt.Errorf("read the offer of PE %d: %w", pe, err)
+	}
+	if o.Error != "" {
+		return nil // that PE says so itself
+	}
+	if err := b.peers[pe].view.follow(ctx, &o); err != nil {
+		return fmt.Errorf("map the memory of PE %d: %w", pe, err)
+	}
 	return nil
 }
 
@@ -122,16 +211,15 @@ func (w *World) drop(b *block) error {
 		errs = append(errs, b.mr.Close())
 	}
 	for i := range b.peers {
-		if s := b.peers[i].seg; s != nil {
-			errs = append(errs, s.Close())
+		if v := b.peers[i].view; v != nil {
+			errs = append(errs, v.close())
 		}
 		if r := b.peers[i].remote.mr; r != nil {
 			errs = append(errs, r.Close())
 		}
 	}
-	if b.seg != nil {
-		w.share.Unshare(b.ticket)
-		errs = append(errs, b.seg.Close())
+	if b.part != nil {
+		errs = append(errs, b.part.close())
 	}
 	return errors.Join(errs...)
 }

@@ -101,9 +101,10 @@ func (c call) String() string {
 
 // The kinds of calls.
 const (
-	callMalloc = "malloc"
-	callCalloc = "calloc"
-	callFree   = "free"
+	callMalloc     = "malloc"
+	callMallocHost = "malloc of host memory"
+	callCalloc     = "calloc"
+	callFree       = "free"
 )
 
 // agree compares what the PEs call, and is an error on all of them if they differ. Collective; w.mu is held.

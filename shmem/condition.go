@@ -23,6 +23,10 @@ type condition struct {
 
 	found uint64 // the element looked at last
 	seen  uint64 // what it was
+
+	words uint64 // where the elements can be loaded, of a GPU's after refresh
+	mem   mover  // of a GPU's: brings them there
+	buf   []byte // which this is
 }
 
 // condition is about n elements at addr, which it finds good. The values are missing.
@@ -30,13 +34,17 @@ func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err err
 	if cmp < CmpEQ || cmp > CmpLE {
 		return c, fmt.Errorf("there is no %v: %w", cmp, ErrInvalid)
 	}
+	var b *block
 	if err = w.broken(); err == nil {
-		err = w.checkWords(addr, n, t)
+		b, err = w.checkWords(addr, n, t)
 	}
 	if err != nil {
 		return c, err
 	}
-	c = condition{addr: addr, n: n, size: uint64(t.Size()), typ: t, cmp: cmp}
+	c = condition{addr: addr, n: n, size: uint64(t.Size()), typ: t, cmp: cmp, words: addr}
+	if b != nil && b.gpu {
+		c.mem = b.mem
+	}
 	c.shift = 64 - 8*t.Size()
 	switch t {
 	case fabric.Int8, fabric.Int16, fabric.Int32, fabric.Int64:
@@ -45,24 +53,24 @@ func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err err
 	return c, nil
 }
 
-// checkWords finds out whether n elements of an integer type are at the symmetric address addr.
-func (w *World) checkWords(addr, n uint64, t Type) error {
+// checkWords finds out whether n elements of an integer type are at the symmetric address addr, and in which block; nil if there are none.
+func (w *World) checkWords(addr, n uint64, t Type) (*block, error) {
 	size := uint64(t.Size())
 	if !t.Integer() {
-		return fmt.Errorf("elements of type %v: only integers are waited for: %w", t, ErrInvalid)
+		return nil, fmt.Errorf("elements of type %v: only integers are waited for: %w", t, ErrInvalid)
 	}
 	if addr&(size-1) != 0 {
-		return fmt.Errorf("%v at %#x: the address is not aligned: %w", t, addr, ErrInvalid)
+		return nil, fmt.Errorf("%v at %#x: the address is not aligned: %w", t, addr, ErrInvalid)
 	}
 	over, bytes := bits.Mul64(n, size)
 	if over != 0 {
-		return fmt.Errorf("%d elements of type %v: %w", n, t, ErrInvalid)
+		return nil, fmt.Errorf("%d elements of type %v: %w", n, t, ErrInvalid)
 	}
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
-	_, _, err := w.locate(addr, bytes)
-	return err
+	b, _, err := w.locate(addr, bytes)
+	return b, err
 }
 
 // conditions is a condition of several elements, with one value, or one each if values is not nil.
@@ -108,9 +116,17 @@ func (c *condition) target(i uint64) uint64 {
 	return c.value
 }
 
+// refresh brings the elements to where they can be loaded, if that is elsewhere.
+func (c *condition) refresh() (err error) {
+	if c.mem != nil && c.n > 0 {
+		c.words, c.buf, err = c.mem.look(c.addr, c.n*c.size, c.buf)
+	}
+	return err
+}
+
 // load reads element i atomically.
 func (c *condition) load(i uint64) uint64 {
-	addr := c.addr + i*c.size
+	addr := c.words + i*c.size
 	switch c.size {
 	case 8:
 		return memory.Load64(addr)

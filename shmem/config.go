@@ -3,10 +3,13 @@
 package shmem
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"time"
+
+	"mori/core/device"
 )
 
 // A Mode is how the symmetric heap is made.
@@ -29,8 +32,9 @@ func (m Mode) String() string {
 	return modeText[m]
 }
 
-// Config shapes a World. All PEs have the same Mode, HeapSize and ChunkSize.
+// Config shapes a World. All PEs have the same Mode, HeapSize and ChunkSize, and all a Device or none.
 type Config struct {
+	Device     *device.Device // whose memory the heap is; nil: host memory
 	Mode       Mode
 	HeapSize   uint64        // bytes: of the heap, of what it may grow to, of all blocks together. Pages are taken as they are touched
 	ChunkSize  uint64        // bytes by which a VMMHeap grows; 0 is 64 MiB
@@ -60,15 +64,44 @@ func (c *Config) validate(root fs.FS) error {
 	if c.HeapSize < leastHeap || c.HeapSize > mostHeap {
 		return fmt.Errorf("a heap of %d bytes, want %d to %d: %w", c.HeapSize, leastHeap, uint64(mostHeap), ErrInvalid)
 	}
-	if n, who := memoryLimit(root); n > 0 && c.HeapSize > n {
+	if n, who := memoryLimit(root); c.Device == nil && n > 0 && c.HeapSize > n {
 		return fmt.Errorf("a heap of %d bytes where %s allows %d: set MORI_SHMEM_HEAP_SIZE lower: %w", c.HeapSize, who, n, ErrNoMemory)
 	}
 	if c.ChunkSize == 0 {
 		c.ChunkSize = defaultChunk
 	}
 	c.ChunkSize = min(c.ChunkSize, c.HeapSize)
+	if c.Device != nil {
+		if err := c.fit(); err != nil {
+			return err
+		}
+	}
 	if c.Mode == VMMHeap && c.ChunkSize < leastHeap {
 		return fmt.Errorf("a heap that grows by %d bytes, want at least %d: %w", c.ChunkSize, leastHeap, ErrInvalid)
 	}
+	return nil
+}
+
+// fit makes sizes what the device can have.
+func (c *Config) fit() error {
+	if total := c.Device.Bytes; c.HeapSize > total {
+		return fmt.Errorf("a heap of %d bytes on %s, which has %d: set MORI_SHMEM_HEAP_SIZE lower: %w", c.HeapSize, c.Device, total, ErrNoMemory)
+	}
+	if c.Mode != VMMHeap {
+		return nil
+	}
+	v, err := c.Device.Virtual()
+	if errors.Is(err, errors.ErrUnsupported) {
+		if c.Log != nil {
+			c.Log.Warn("the heap does not grow but has its whole size", "because", err)
+		}
+		c.Mode = StaticHeap
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.HeapSize, c.ChunkSize = v.Round(c.HeapSize), v.Round(c.ChunkSize)
+	c.ChunkSize = min(c.ChunkSize, c.HeapSize)
 	return nil
 }

@@ -43,7 +43,7 @@ func ConfigFromEnv() (Config, error) {
 	} else {
 		cfg.Host = addr.String()
 	}
-	if err = device(config.Get(config.ShmemDevice)); err != nil {
+	if cfg.Device, err = deviceFromEnv(); err != nil {
 		return cfg, err
 	}
 	cfg.Mode, err = mode(config.Get(config.ShmemMode))
@@ -70,7 +70,11 @@ func (c *Config) sizes(log *slog.Logger) error {
 	if c.Mode == VMMHeap {
 		def = defaultVMMHeap
 	}
-	if n, who := memoryLimit(os.DirFS("/")); n > 0 && n/2 < def {
+	n, who := memoryLimit(os.DirFS("/"))
+	if c.Device != nil {
+		n, who = c.Device.Bytes, c.Device.String()
+	}
+	if n > 0 && n/2 < def {
 		def = max(n/2, leastHeap) &^ (1<<20 - 1)
 		log.Info("the default heap is smaller than usual", "bytes", def, "because", who, "allows", n)
 	}
@@ -82,18 +86,6 @@ func (c *Config) sizes(log *slog.Logger) error {
 		c.ChunkSize = leastChunk
 	}
 	return errors.Join(wrong, small)
-}
-
-// device reads which device the heap is on.
-func device(text string) error {
-	switch v := strings.ToLower(strings.TrimSpace(text)); v {
-	case "", "host":
-		return nil
-	case "gpu":
-		return fmt.Errorf("%s=%s: this build has its symmetric heap on host memory only: %w", config.ShmemDevice, text, errors.ErrUnsupported)
-	default:
-		return fmt.Errorf("%s=%q: want host or gpu: %w", config.ShmemDevice, text, ErrInvalid)
-	}
 }
 
 // mode reads a heap mode, in lower or in upper case.

@@ -62,8 +62,8 @@ func (w *World) heapInfo() HeapInfo {
 		h.Free = a.limit - reserved - a.used
 		return h
 	}
-	h.Present, h.Used, h.Allocations = w.alone, w.alone, len(*w.isolated.Load())
-	h.Free = w.cfg.HeapSize - w.alone
+	h.Present, h.Used, h.Allocations = w.single, w.single, len(*w.isolated.Load())
+	h.Free = w.cfg.HeapSize - w.single
 	h.Largest = h.Free &^ (pageSize - 1)
 	return h
 }

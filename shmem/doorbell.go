@@ -75,6 +75,9 @@ func (w *World) post(pe int, off, v uint64) error {
 
 // broken is why nothing works any more, or nil.
 func (w *World) broken() error {
+	if w.side != nil {
+		w.side.heed(w)
+	}
 	if fault := w.fault.Load(); fault != nil {
 		return *fault
 	}
@@ -93,6 +96,30 @@ func (w *World) await(what func() string, ready func() bool) error {
 // awaitHeap is await of a change of symmetric memory.
 func (w *World) awaitHeap(what func() string, ready func() bool) error {
 	return w.awaitOn(onHeap, w.cfg.Timeout, what, ready)
+}
+
+// awaitCondition is awaitHeap of what compares. Of words of a GPU each look is a copy, and kernels that change them do not ring: it parks
+// between the looks from the beginning, and looks again as if they came by a network.
+func (w *World) awaitCondition(c *condition, ready func() bool) error {
+	if c.mem == nil {
+		return w.awaitHeap(c.String, ready)
+	}
+	var trouble error
+	look := func() bool {
+		trouble = c.refresh()
+		return trouble != nil || ready()
+	}
+	err := w.broken()
+	if err == nil && !look() {
+		err = w.parkFor(onHeap, w.cfg.Timeout, true, look)
+	}
+	if trouble != nil {
+		return trouble
+	}
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", c.String(), err)
+	}
+	return nil
 }
 
 // AwaitFor is for layers that build protocols of their own out of symmetric memory: it waits as all waits here do until ready, for at most
@@ -151,10 +178,15 @@ func (w *World) spin(crowded bool, ready func() bool) bool {
 
 // park sleeps until ready.
 func (w *World) park(who uint32, timeout time.Duration, ready func() bool) error {
+	return w.parkFor(who, timeout, w.net != nil, ready)
+}
+
+// parkFor is park. unheard: there are changes that nobody rings for.
+func (w *World) parkFor(who uint32, timeout time.Duration, unheard bool, ready func() bool) error {
 	bell, sleeps := w.control.base+bellAt, w.control.base+sleepsAt
 	began, most, growth := time.Now(), slice, time.Duration(1)
 	asked := began
-	if w.net != nil {
+	if unheard {
 		most, growth = networkSlice, networkGrowth
 	}
 	for nap := min(firstSlice, most); ; nap = min(nap+nap/growth, most) {
@@ -183,8 +215,13 @@ func (w *World) park(who uint32, timeout time.Duration, ready func() bool) error
 	}
 }
 
-// drain waits until everything that was given to the network is done.
+// drain waits until everything that was given to the network, or to a GPU for later, is done.
 func (w *World) drain() error {
+	if w.gpu != nil {
+		if err := w.gpu.settle(); err != nil {
+			return err
+		}
+	}
 	if w.net == nil {
 		return nil
 	}

@@ -9,18 +9,18 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-
-	"mori/core/memory"
 )
 
 // Malloc gives size bytes of symmetric memory, which begin at a multiple of 256 on every PE, and returns their address here. The
 // bytes are zeros the first time. Size 0 gives 0. All PEs call with the same size: if they do not, none gets anything, and the error says
 // who asked for what. Collective.
-func (w *World) Malloc(size uint64) (uint64, error) { return w.malloc(callMalloc, grain, size) }
+func (w *World) Malloc(size uint64) (uint64, error) {
+	return w.malloc(request{kind: callMalloc, align: grain, size: size})
+}
 
 // MallocAlign is Malloc at a multiple of align, a power of two.
 func (w *World) MallocAlign(align, size uint64) (uint64, error) {
-	return w.malloc(callMalloc, align, size)
+	return w.malloc(request{kind: callMalloc, align: align, size: size})
 }
 
 // Calloc is Malloc of count times size bytes, all zeros.
@@ -29,40 +29,63 @@ func (w *World) Calloc(count, size uint64) (uint64, error) {
 	if over != 0 {
 		n = ^uint64(0) // which nobody has
 	}
-	return w.malloc(callCalloc, grain, n)
+	return w.malloc(request{kind: callCalloc, align: grain, size: n})
 }
 
+// MallocHost is MallocAlign of memory that CPUs load and store, wherever the heap is.
+func (w *World) MallocHost(align, size uint64) (uint64, error) {
+	return w.malloc(request{kind: callMallocHost, align: align, size: size, host: w.gpu != nil})
+}
+
+// A request is for an allocation.
+type request struct {
+	kind        string
+	align, size uint64
+	host        bool // not of the heap, which is on GPUs
+}
+
+// alone reports whether the allocation will be a block of its own.
+func (w *World) alone(r request) bool { return w.arena == nil || r.host }
+
 // malloc makes the plan of an allocation, compares it with the other PEs', and carries it out.
-func (w *World) malloc(kind string, align, size uint64) (addr uint64, err error) {
+func (w *World) malloc(r request) (addr uint64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, cancel := w.bounded(context.Background())
 	defer cancel()
 	at, cause := uint64(nowhere), error(nil)
 	switch {
-	case align == 0 || align&(align-1) != 0:
+	case r.align == 0 || r.align&(r.align-1) != 0:
 		cause = fmt.Errorf("an alignment is a power of two: %w", ErrInvalid)
-	case size > 0 && w.arena != nil:
-		at, cause = w.reserve(align, size)
-	case size > 0:
-		at, cause = w.nextID, w.roomAlone(align, size)
+	case r.size > 0 && w.alone(r):
+		at, cause = w.nextID, w.roomAlone(r.align, r.size)
+	case r.size > 0:
+		at, cause = w.reserve(r.align, r.size)
 	}
-	if err = w.agree(ctx, call{Kind: kind, Size: size, Align: align, At: at}); err == nil {
+	if err = w.agree(ctx, call{Kind: r.kind, Size: r.size, Align: r.align, At: at}); err == nil {
 		err = cause
 	}
-	if err == nil && size > 0 {
-		addr, err = w.provide(ctx, at, align, size)
-	} else if w.arena != nil {
+	if err == nil && r.size > 0 {
+		addr, err = w.provide(ctx, at, r)
+	} else if !w.alone(r) {
 		w.arena.release(at)
 	}
-	if err == nil && kind == callCalloc && size > 0 {
-		clear(memory.Bytes(addr, size))
-		_, err = w.gather(ctx, nil) // nobody puts before all are clear
+	if err == nil && r.kind == callCalloc && r.size > 0 {
+		err = w.zero(ctx, addr, r.size)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s %d bytes aligned to %d: %w", kind, size, align, err)
+		return 0, fmt.Errorf("%s %d bytes aligned to %d: %w", r.kind, r.size, r.align, err)
 	}
 	return addr, nil
+}
+
+// zero makes zeros of an allocation. Nobody puts before all PEs have. Collective.
+func (w *World) zero(ctx context.Context, addr, size uint64) error {
+	b, _, err := w.locate(addr, size)
+	if err == nil {
+		err = b.mem.clear(addr, size)
+	}
+	return w.allWell(ctx, err)
 }
 
 // reserve takes size bytes of the heap, and returns nowhere if the heap has to grow for them.
@@ -77,15 +100,15 @@ func (w *World) reserve(align, size uint64) (uint64, error) {
 }
 
 // provide returns the memory of a plan that all PEs have agreed on.
-func (w *World) provide(ctx context.Context, at, align, size uint64) (uint64, error) {
-	if w.arena == nil {
-		return w.mallocAlone(ctx, align, size)
+func (w *World) provide(ctx context.Context, at uint64, r request) (uint64, error) {
+	if w.alone(r) {
+		return w.mallocAlone(ctx, r)
 	}
 	if at == nowhere {
-		if err := w.growHeap(ctx, w.arena.need(size, align)); err != nil {
+		if err := w.growHeap(ctx, w.arena.need(r.size, r.align)); err != nil {
 			return 0, err
 		}
-		at, _ = w.arena.alloc(size, align)
+		at, _ = w.arena.alloc(r.size, r.align)
 	}
 	return w.heap.base + at, nil
 }
@@ -94,10 +117,9 @@ func (w *World) provide(ctx context.Context, at, align, size uint64) (uint64, er
 func (w *World) growHeap(ctx context.Context, need uint64) error {
 	chunks := (need + w.cfg.ChunkSize - 1) / w.cfg.ChunkSize
 	size := min(chunks*w.cfg.ChunkSize, w.cfg.HeapSize)
-	if err := w.allWell(ctx, w.heap.seg.Grow(size)); err != nil {
+	if err := w.grow(ctx, w.heap, size); err != nil {
 		return fmt.Errorf("grow the heap to %d bytes: %w: %w", size, err, ErrNoMemory)
 	}
-	w.heap.have.Store(size)
 	w.arena.grow(size)
 	return nil
 }
@@ -109,8 +131,8 @@ const pageSize = 4096
 
 // roomAlone reports whether there may be another isolated block.
 func (w *World) roomAlone(align, size uint64) error {
-	if n := aloneSize(align, size); n == 0 || n > w.cfg.HeapSize-w.alone {
-		return fmt.Errorf("%d bytes are taken of at most %d: %w", w.alone, w.cfg.HeapSize, ErrNoMemory)
+	if n := aloneSize(align, size); n == 0 || n > w.cfg.HeapSize-w.single {
+		return fmt.Errorf("%d bytes are taken of at most %d: %w", w.single, w.cfg.HeapSize, ErrNoMemory)
 	}
 	return nil
 }
@@ -118,15 +140,15 @@ func (w *World) roomAlone(align, size uint64) error {
 func compareBase(b *block, addr uint64) int { return cmp.Compare(b.base, addr) }
 
 // mallocAlone makes an isolated block.
-func (w *World) mallocAlone(ctx context.Context, align, size uint64) (uint64, error) {
-	n := aloneSize(align, size)
-	b, err := w.newBlock(ctx, "allocation", n, n)
+func (w *World) mallocAlone(ctx context.Context, r request) (uint64, error) {
+	n := aloneSize(r.align, r.size)
+	b, err := w.newBlock(ctx, spec{name: "allocation", size: n, limit: n, align: r.align, gpu: w.gpu != nil && !r.host})
 	if err != nil {
 		return 0, err
 	}
 	b.id = w.nextID
-	w.nextID++
-	w.alone += n
+	w.nextID += 2
+	w.single += n
 	list := slices.Clone(*w.isolated.Load())
 	i, _ := slices.BinarySearchFunc(list, b.base, compareBase)
 	list = slices.Insert(list, i, b)
@@ -146,18 +168,18 @@ func (w *World) Free(addr uint64) error {
 	defer cancel()
 	at := w.allocationAt(addr)
 	var queued error
-	if w.net != nil && !w.closed.Load() {
-		queued = w.net.quiet(w.deadline())
+	if !w.closed.Load() {
+		queued = w.drain()
 	}
 	err := w.agree(ctx, call{Kind: callFree, At: at})
 	switch {
 	case err != nil:
 	case at == nowhere:
 		err = fmt.Errorf("no allocation begins there, or not any more: %w", ErrNotSym)
-	case w.arena != nil:
-		w.arena.release(at)
-	default:
+	case at%2 == 1:
 		err = w.freeAlone(addr)
+	default:
+		w.arena.release(at)
 	}
 	if err = errors.Join(err, queued); err != nil {
 		return fmt.Errorf("free %#x: %w", addr, err)
@@ -171,7 +193,8 @@ func (w *World) allocationAt(addr uint64) uint64 {
 		if off, ok := w.heap.holds(addr, 0); ok && w.arena.live[off] > 0 {
 			return off
 		}
-	} else if b, off := w.isolatedAt(addr, 0); b != nil && off == 0 {
+	}
+	if b, off := w.isolatedAt(addr, 0); b != nil && off == 0 {
 		return b.id
 	}
 	return nowhere
@@ -184,6 +207,6 @@ func (w *World) freeAlone(addr uint64) error {
 	b := list[i]
 	list = slices.Delete(list, i, i+1)
 	w.isolated.Store(&list)
-	w.alone -= b.size
+	w.single -= b.size
 	return w.drop(b)
 }

@@ -21,6 +21,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/native/gpu/gputest"
 )
 
 // Lives are Worlds of processes from the beginning to an end, good or bad: this test binary again, which runs TestLife only.
@@ -34,6 +35,8 @@ type life struct {
 	Mode       Mode
 	DisableP2P bool
 	NodeID     string
+	GPU        bool          // the heaps are on GPUs
+	Timeout    time.Duration // 0: half a minute
 }
 
 const lifeVariable = "MORI_TEST_SHMEM_LIFE"
@@ -81,7 +84,15 @@ func TestLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := Init(ctx, g, Config{Mode: l.Mode, HeapSize: 8 << 20, ChunkSize: 1 << 20, DisableP2P: l.DisableP2P, NodeID: l.NodeID, Timeout: 30 * time.Second})
+	cfg := Config{Mode: l.Mode, HeapSize: 8 << 20, ChunkSize: 1 << 20, DisableP2P: l.DisableP2P, NodeID: l.NodeID, Timeout: 30 * time.Second}
+	if l.GPU {
+		cfg = onGPU(t, cfg)
+		cfg.Device = gpus(t)[l.PE%len(gpus(t))]
+	}
+	if l.Timeout > 0 {
+		cfg.Timeout = l.Timeout
+	}
+	w, err := Init(ctx, g, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +113,25 @@ func TestLife(t *testing.T) {
 // lives are what there is to do, by name.
 var lives = map[string]func(w *World, l life) error{
 	"traffic": traffic,
+	"stream":  barriersOnStreams,
+	"stream alone": func(w *World, l life) error {
+		if err := w.BarrierAll(); err != nil {
+			return err
+		}
+		if w.me == 1 {
+			select {
+			case <-w.dead:
+			case <-time.After(30 * time.Second):
+			}
+			return nil
+		}
+		err := w.BarrierOnStream(0)
+		for err == nil { // until it is told
+			time.Sleep(time.Millisecond)
+			err = w.broken()
+		}
+		return err
+	},
 	"barrier": func(w *World, l life) error {
 		return errors.Join(w.BarrierAll(), dieIf(w, l), w.BarrierAll())
 	},
@@ -160,7 +190,11 @@ func traffic(w *World, _ life) error {
 			return err
 		}
 		for pe := range w.n {
-			if !bytes.Equal(memory.Bytes(a+uint64(pe*size), size), filled(size, pe+round)) {
+			b := make([]byte, size)
+			if err := moverAt(w, a).copy(memory.AddrOf(b), a+uint64(pe*size), size); err != nil {
+				return err
+			}
+			if !bytes.Equal(b, filled(size, pe+round)) {
 				return fmt.Errorf("round %d: what PE %d has put at PE %d is not there", round, pe, w.me)
 			}
 		}
@@ -174,6 +208,7 @@ func traffic(w *World, _ life) error {
 func TestProcessesMoveBytes(t *testing.T) {
 	for name, l := range map[string]life{
 		"mapped": {}, "isolated": {Mode: Isolation}, "growing": {Mode: VMMHeap}, "not mapped": {DisableP2P: true}, "hosts": {NodeID: "node %d"},
+		"GPUs": {GPU: true}, "isolated on GPUs": {GPU: true, Mode: Isolation}, "growing on GPUs": {GPU: true, Mode: VMMHeap},
 	} {
 		for _, n := range []int{1, 2, 4, 8} {
 			if n%4 == 0 && name != "mapped" && name != "hosts" {
@@ -181,6 +216,9 @@ func TestProcessesMoveBytes(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
 				l := l
+				if l.GPU {
+					gputest.Need(t)
+				}
 				l.Name, l.Dies = "traffic", -1
 				said, ends := live(t, n, l)
 				for pe, err := range ends {
@@ -195,10 +233,13 @@ func TestProcessesMoveBytes(t *testing.T) {
 
 func TestKilledProcessIsNamedToAll(t *testing.T) {
 	for _, where := range []string{"barrier", "malloc", "wait", "get"} {
-		for name, l := range map[string]life{"mapped": {}, "hosts": {NodeID: "node %d"}} {
+		for name, l := range map[string]life{"mapped": {}, "hosts": {NodeID: "node %d"}, "GPUs": {GPU: true}} {
 			t.Run(where+"/"+name, func(t *testing.T) {
 				const n = 3
 				l := l
+				if l.GPU {
+					gputest.Need(t)
+				}
 				l.Name, l.Dies = where, 1
 				begin := time.Now()
 				said, ends := live(t, n, l)

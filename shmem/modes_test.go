@@ -70,7 +70,7 @@ func TestHeapGrowsInChunks(t *testing.T) {
 func TestHeapThatCannotGrow(t *testing.T) {
 	run(t, 2, Config{Mode: VMMHeap, HeapSize: 1 << 20, ChunkSize: 64 << 10}, func(w *World) error {
 		if w.me == 1 {
-			if err := w.heap.seg.Grow(512 << 10); err != nil { // ahead of the others: it cannot be made smaller
+			if err := w.heap.part.grow(512 << 10); err != nil { // ahead of the others: it cannot be made smaller
 				return err
 			}
 		}

@@ -5,8 +5,6 @@ package shmem
 import (
 	"fmt"
 	"math/bits"
-
-	"mori/core/memory"
 )
 
 // How collective calls move data. All members meet first, so nobody touches memory before all arguments are known to be good and the
@@ -17,6 +15,14 @@ import (
 type operands struct {
 	dest, src       *block
 	destOff, srcOff uint64
+}
+
+// mem touches both.
+func (o *operands) mem() mover {
+	if o.dest != nil {
+		return o.dest.mem
+	}
+	return o.src.mem
 }
 
 // operands finds the memory of a collective call: n bytes at dest and m bytes at src, which must not overlap; or only be the same
@@ -31,6 +37,9 @@ func (t *Team) operands(dest, n, src, m uint64, same bool) (o operands, err erro
 		if o.src, o.srcOff, err = t.w.locate(src, m); err != nil {
 			return o, fmt.Errorf("source: %w", err)
 		}
+	}
+	if n > 0 && m > 0 && o.dest.gpu != o.src.gpu {
+		return o, fmt.Errorf("of %#x and %#x one is on a GPU and the other in host memory: %w", dest, src, ErrInvalid)
 	}
 	if n > 0 && m > 0 && dest < src+m && src < dest+n && !(same && dest == src) {
 		return o, fmt.Errorf("%d bytes at %#x and %d at %#x overlap: %w", n, dest, m, src, ErrInvalid)
@@ -85,8 +94,7 @@ func (t *Team) failed(c *teamCall, err error) error {
 func (t *Team) pull(dst uint64, rank int, b *block, off, n uint64) error {
 	pe := t.members[rank]
 	if at := b.peers[pe].mapped; at != 0 {
-		memory.Copy(dst, at+off, n)
-		return nil
+		return b.mem.copy(dst, at+off, n)
 	}
 	return t.w.net.get(pe, b, off, dst, n)
 }
@@ -95,8 +103,7 @@ func (t *Team) pull(dst uint64, rank int, b *block, off, n uint64) error {
 func (t *Team) push(src uint64, rank int, b *block, off, n uint64) error {
 	pe := t.members[rank]
 	if at := b.peers[pe].mapped; at != 0 {
-		memory.Copy(at+off, src, n)
-		return nil
+		return b.mem.copy(at+off, src, n)
 	}
 	return t.w.net.put(pe, b, off, src, n)
 }
@@ -125,10 +132,10 @@ func (t *Team) spread(o *operands, low, high int, at func(rank int) (off, n uint
 			return err
 		}
 	}
-	if len(t.groups) == 1 {
+	if len(t.groups) == 1 && !t.w.split {
 		return nil
 	}
-	if err := t.w.drain(); err != nil {
+	if err := t.w.drain(); err != nil || len(t.groups) == 1 {
 		return err
 	}
 	if err := t.next(); err != nil {
@@ -151,7 +158,9 @@ func (t *Team) spread(o *operands, low, high int, at func(rank int) (off, n uint
 func (t *Team) handOut(o *operands, off, n uint64, near bool) error {
 	src := o.src.base + o.srcOff
 	if own := o.dest.base + o.destOff + off; own != src {
-		memory.Copy(own, src, n)
+		if err := o.mem().copy(own, src, n); err != nil {
+			return err
+		}
 	}
 	for group, ranks := range t.groups {
 		if group != t.group {

@@ -15,8 +15,10 @@ import (
 // stamp is the i-th byte that PE pe has in a test.
 func stamp(pe, i int) byte { return byte(pe*37 + i*11 + i>>8*5 + 1) }
 
-// field is symmetric memory with a guard behind it.
+// field is symmetric memory with a guard behind it. bytes are its bytes, or, of a heap on GPUs, a copy of them: what push makes them and
+// pull brings.
 type field struct {
+	w     *World
 	at    uint64
 	bytes []byte
 }
@@ -25,18 +27,45 @@ const guard = 64
 
 func newField(w *World, n int) (field, error) {
 	at, err := w.Malloc(uint64(n + guard))
-	return field{at, memory.Bytes(at, uint64(n+guard))}, err
+	if err != nil {
+		return field{}, err
+	}
+	f := field{w: w, at: at}
+	if w.gpu == nil {
+		f.bytes = memory.Bytes(at, uint64(n+guard))
+	} else {
+		f.bytes = make([]byte, n+guard)
+	}
+	return f, nil
+}
+
+func (f field) push() error {
+	if f.w.gpu == nil {
+		return nil
+	}
+	return f.w.gpu.copy(f.at, memory.AddrOf(f.bytes), uint64(len(f.bytes)))
+}
+
+func (f field) pull() error {
+	if f.w.gpu == nil {
+		return nil
+	}
+	return f.w.gpu.copy(memory.AddrOf(f.bytes), f.at, uint64(len(f.bytes)))
 }
 
 // clear fills it with what no test expects.
-func (f field) clear() {
+func (f field) clear() error {
 	for i := range f.bytes {
 		f.bytes[i] = 0xee
 	}
+	return f.push()
 }
 
 // check compares the first bytes with what they should be, the others with what clear left.
 func (f field) check(n int, want func(i int) byte) error {
+	if err := f.pull(); err != nil {
+		return err
+	}
 	for i, got := range f.bytes {
 		expected := byte(0xee)
 		if i < n {
@@ -68,13 +97,21 @@ func movement(t *testing.T, f func(w *World, dest, src field, n int) error) {
 		for i := range src.bytes {
 			src.bytes[i] = stamp(w.MyPE(), i)
 		}
+		if err := src.push(); err != nil {
+			return err
+		}
 		for round := range 2 { // with nobody waiting in between
 			for _, n := range lengths {
-				dest.clear()
+				if err := dest.clear(); err != nil {
+					return err
+				}
 				if err := f(w, dest, src, n); err != nil {
 					return fmt.Errorf("round %d, %d bytes: %w", round, n, err)
 				}
 			}
+		}
+		if err := src.pull(); err != nil {
+			return err
 		}
 		for i, b := range src.bytes {
 			if b != stamp(w.MyPE(), i) {
@@ -108,9 +145,14 @@ func TestBroadcastInPlace(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		f.clear()
+		if err := f.clear(); err != nil {
+			return err
+		}
 		for i := range 100 {
 			f.bytes[i] = stamp(w.MyPE(), i)
+		}
+		if err := f.push(); err != nil {
+			return err
 		}
 		if err := w.TeamWorld().Broadcast(f.at, f.at, 100, 1); err != nil {
 			return err
@@ -248,7 +290,9 @@ func TestBadCallsTouchNothing(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				dest.clear()
+				if err := dest.clear(); err != nil {
+					return err
+				}
 				for _, c := range badCalls {
 					if err := c.call(w, dest.at, src.at); !errors.Is(err, c.want) {
 						return fmt.Errorf("%s: want %w, have %w", c.name, c.want, err)
@@ -288,8 +332,8 @@ func TestCollectivesOfAFinalizedWorld(t *testing.T) {
 func TestCollectivesAllocateNothing(t *testing.T) {
 	everyWay(t, []int{2}, func(t *testing.T, w *World) error {
 		const rounds = 50
-		if w.net != nil {
-			return nil // a network may allocate
+		if w.net != nil || w.gpu != nil {
+			return nil // a network may allocate, and waits for a GPU do
 		}
 		dest, err := newField(w, 1<<16)
 		if err != nil {

@@ -61,7 +61,7 @@ func (w *World) apart() (any, far bool) {
 		any = any || h.DisableP2P && w.n > 1
 		far = far || h.Node != w.nodes[0].Node || h.Room != w.nodes[0].Room
 	}
-	return any || far, far
+	return any || far || w.split, far
 }
 
 // A name is what PEs tell each other of their endpoints.
@@ -123,7 +123,15 @@ func (n *wire) open(ctx context.Context, far bool) (err error) {
 	if err != nil {
 		return err
 	}
-	infos, err := registry.GetInfo(ctx, "", "", &fabric.Info{EPType: fabric.EPRDM, Caps: fabric.CapRMA | fabric.CapAtomic})
+	hints := &fabric.Info{EPType: fabric.EPRDM, Caps: fabric.CapRMA | fabric.CapAtomic}
+	if n.w.gpu != nil {
+		hints.Caps |= fabric.CapHMEM
+		hints.MRMode |= fabric.MRHMEM
+	}
+	infos, err := registry.GetInfo(ctx, "", "", hints)
+	if err != nil && n.w.gpu != nil {
+		return fmt.Errorf("the GPU does not reach %s, and no transport here takes memory of GPUs: %w: %w", n.w.unlinked(), err, errors.ErrUnsupported)
+	}
 	if err != nil {
 		return err
 	}
@@ -170,7 +178,7 @@ func (n *wire) meet(blobs [][]byte) error {
 		if their.Provider != n.info.Provider {
 			return fmt.Errorf("PE %d uses provider %s, PE %d %s: %w", n.w.me, n.info.Provider, pe, their.Provider, ErrMismatch)
 		}
-		if n.w.maps(pe) {
+		if n.w.maps(pe) && (n.w.gpu == nil || n.w.linked[pe]) {
 			continue
 		}
 		numbers, err := n.av.Insert(their.Addr)
@@ -187,7 +195,11 @@ func (n *wire) register(b *block) error {
 	key := fabric.RegionKey{ID: n.w.nextKey}
 	n.w.nextKey++
 	_, _ = rand.Read(key.Secret[:]) // never fails
-	mr, err := n.dom.Reg(fabric.Buffer{Addr: b.base, Len: b.size}, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
+	buffer := fabric.Buffer{Addr: b.base, Len: b.size}
+	if b.gpu {
+		buffer.Kind, buffer.Device = kindOf(n.w.gpu.dev), n.w.gpu.dev.Ordinal
+	}
+	mr, err := n.dom.Reg(buffer, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
 	if err != nil {
 		return fmt.Errorf("register %d bytes with %s: %w", b.size, n.info.Provider, err)
 	}

@@ -3,8 +3,11 @@
 package shmem
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/memory"
 )
@@ -26,9 +29,9 @@ func (n *wire) putNow(pe int, b *block, off, src, size uint64) error {
 	if err != nil {
 		return err
 	}
-	if err = memory.Move(f.at, src, size); err != nil {
+	if err = n.bring(f.at, src, size); err != nil {
 		n.land(i)
-		return fmt.Errorf("the local memory is not there: %w (%w)", ErrInvalid, err)
+		return err
 	}
 	return n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: f.at, Len: size}, RSeg: b.remoteSeg(pe, off, size)})
 }
@@ -51,8 +54,12 @@ func (n *wire) transferNow(kind fabric.OpKind, pe int, b *block, off, local, siz
 
 // transfer queues size bytes in pieces. w, if there is one, waits for them.
 func (n *wire) transfer(kind fabric.OpKind, pe int, b *block, off, local, size uint64, w *waiter) error {
-	if !memory.Mapped(local, size) { // a transport that stumbles over it may lose its connection
-		return fmt.Errorf("the local memory is not there: %w", ErrInvalid)
+	desc, staged, err := n.local(local, size)
+	if err != nil {
+		return err
+	}
+	if staged {
+		return n.transferStaged(kind, pe, b, off, local, size)
 	}
 	piece := n.piece()
 	for size > 0 {
@@ -61,13 +68,70 @@ func (n *wire) transfer(kind fabric.OpKind, pe int, b *block, off, local, size u
 		if err != nil {
 			return err
 		}
-		if err = n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: local, Len: now}, RSeg: b.remoteSeg(pe, off, now)}); err != nil {
+		if err = n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: local, Len: now, MR: desc}, RSeg: b.remoteSeg(pe, off, now)}); err != nil {
 			return err
 		}
 		off, local, size = off+now, local+now, size-now
 	}
 	return nil
 }
+
+// bring copies size bytes of the user's to memory of this process.
+func (n *wire) bring(to, src, size uint64) error {
+	if n.w.gpu != nil {
+		return n.w.gpu.move(to, src, size)
+	}
+	return hostMemory{}.move(to, src, size)
+}
+
+// local is how the provider knows local memory: by the registration of this PE's heap, if that is on a GPU and the memory is of it. Other
+// memory of a GPU has to be staged.
+func (n *wire) local(addr, size uint64) (desc fabric.MRDesc, staged bool, err error) {
+	if n.w.gpu != nil {
+		if b, _, err := n.w.locate(addr, size); err == nil && b.gpu {
+			return b.mr.Desc(), false, nil
+		}
+		p, err := device.Lookup(addr)
+		if err != nil {
+			return 0, false, err
+		}
+		if p.Kind == device.OnDevice {
+			return 0, true, n.w.gpu.there(addr, size)
+		}
+	}
+	if !memory.Mapped(addr, size) { // a transport that stumbles over it may lose its connection
+		return 0, false, fmt.Errorf("the local memory is not there: %w", ErrInvalid)
+	}
+	return 0, false, nil
+}
+
+// transferStaged goes by host memory, and waits for it.
+func (n *wire) transferStaged(kind fabric.OpKind, pe int, b *block, off, local, size uint64) error {
+	stage := make([]byte, min(size, stageBytes))
+	at := memory.AddrOf(stage)
+	for size > 0 {
+		now := min(size, stageBytes)
+		if kind == fabric.OpWrite {
+			if err := n.w.gpu.copy(at, local, now); err != nil {
+				return err
+			}
+		}
+		if err := n.transferNow(kind, pe, b, off, at, now); err != nil {
+			return err
+		}
+		if kind == fabric.OpRead {
+			if err := n.w.gpu.copy(local, at, now); err != nil {
+				return err
+			}
+		}
+		off, local, size = off+now, local+now, size-now
+	}
+	runtime.KeepAlive(stage)
+	return nil
+}
+
+// stageBytes go at a time where memory of a GPU is staged.
+const stageBytes = 1 << 20
 
 // piece is the length of op at which the provider is best.
 func (n *wire) piece() uint64 {
@@ -80,6 +144,9 @@ func (n *wire) piece() uint64 {
 
 // atomic waits for what was there.
 func (n *wire) atomic(pe int, b *block, off uint64, op fabric.AtomicOp, size int, value, compare uint64) (uint64, error) {
+	if b.gpu {
+		return n.word(pe, b, off, op, size, value)
+	}
 	kind := fabric.OpFetchAtomic
 	if op >= fabric.AtomicCSwap {
 		kind = fabric.OpCompareAtomic
@@ -90,7 +157,27 @@ func (n *wire) atomic(pe int, b *block, off uint64, op fabric.AtomicOp, size int
 
 // update does not wait.
 func (n *wire) update(pe int, b *block, off uint64, op fabric.AtomicOp, size int, value uint64) error {
+	if b.gpu {
+		_, err := n.word(pe, b, off, op, size, value)
+		return err
+	}
 	return n.modify(fabric.OpAtomic, pe, b, off, op, size, value, 0, nil)
+}
+
+// word does what can be done to a word of a GPU that only a network reaches: no CPU there has atomics on it.
+func (n *wire) word(pe int, b *block, off uint64, op fabric.AtomicOp, size int, value uint64) (uint64, error) {
+	raw := make([]byte, 16)
+	at := roundUp(memory.AddrOf(raw), 8)
+	defer runtime.KeepAlive(raw)
+	switch op {
+	case fabric.AtomicRead:
+		err := n.getNow(pe, b, off, at, uint64(size))
+		return loadWord(at, size), err
+	case fabric.AtomicWrite:
+		storeWord(at, size, value)
+		return 0, n.putNow(pe, b, off, at, uint64(size))
+	}
+	return 0, fmt.Errorf("atomics on the memory of a GPU that only provider %s reaches, but for set and fetch: %w", n.info.Provider, errors.ErrUnsupported)
 }
 
 // modify queues an atomic of any kind.

@@ -11,6 +11,9 @@ import (
 // Fence orders what this PE puts, and its atomics: what a PE gets of them before is visible there before what it gets later.
 func (w *World) Fence() error {
 	err := w.broken()
+	if err == nil && w.gpu != nil {
+		err = w.gpu.settle() // what a GPU does later has no order with what it does at once
+	}
 	if err == nil && w.net != nil {
 		err = w.net.fence()
 	}

@@ -15,12 +15,22 @@ var paths = map[string]Config{
 	"isolated":     {Mode: Isolation},
 	"network":      {DisableP2P: true},
 	"other host":   {NodeID: "%d"},
+
+	"static heap on GPUs":  {},
+	"growing heap on GPUs": {Mode: VMMHeap, HeapSize: 16 << 20, ChunkSize: 2 << 20},
+	"isolated on GPUs":     {Mode: Isolation},
 }
+
+// gpuPaths are those with the heap on GPUs.
+var gpuPaths = map[string]bool{"static heap on GPUs": true, "growing heap on GPUs": true, "isolated on GPUs": true}
 
 // onEveryPath calls f on each of n PEs that have the same size bytes of symmetric memory at mem, on every path.
 func onEveryPath(t *testing.T, n int, size uint64, f func(t *testing.T, w *World, mem uint64) error) {
 	for name, cfg := range paths {
 		t.Run(name, func(t *testing.T) {
+			if gpuPaths[name] {
+				cfg = onGPU(t, cfg)
+			}
 			run(t, n, cfg, func(w *World) error {
 				mem, err := w.Malloc(size)
 				if err != nil {

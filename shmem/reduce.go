@@ -48,8 +48,7 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 		case n == 0:
 			return nil
 		case len(t.members) == 1:
-			memory.Copy(o.dest.base+o.destOff, o.src.base+o.srcOff, n)
-			return nil
+			return o.mem().copy(o.dest.base+o.destOff, o.src.base+o.srcOff, n)
 		case n <= smallReduce:
 			return t.reduceSmall(combine, &o, size, n)
 		}
@@ -59,15 +58,14 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 
 // reduceSmall combines everything here. The destination may be the source, so it is written after all have read.
 func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
-	result := t.scratch() + reduceBlock
+	result := t.scratch() + resultOff
 	if err := t.combine(combine, result, o, o.srcOff, size, n); err != nil {
 		return err
 	}
 	if err := t.next(); err != nil {
 		return err
 	}
-	memory.Copy(o.dest.base+o.destOff, result, n)
-	return nil
+	return o.mem().copy(o.dest.base+o.destOff, result, n)
 }
 
 // reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads the part of this PE's source that
@@ -75,7 +73,18 @@ func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
 func (t *Team) reduceParts(combine kernel, o *operands, size, n uint64) error {
 	begin, end := t.part(t.me, n)
 	for off := begin; off < end; off += fetchBlock {
-		if err := t.combine(combine, o.dest.base+o.destOff+off, o, o.srcOff+off, size, min(fetchBlock, end-off)); err != nil {
+		at, now := o.dest.base+o.destOff+off, min(fetchBlock, end-off)
+		if !o.dest.gpu {
+			if err := t.combine(combine, at, o, o.srcOff+off, size, now); err != nil {
+				return err
+			}
+			continue
+		}
+		result := t.scratch() + resultOff
+		if err := t.combine(combine, result, o, o.srcOff+off, size, now); err != nil {
+			return err
+		}
+		if err := o.dest.mem.copy(at, result, now); err != nil {
 			return err
 		}
 	}
@@ -123,12 +132,16 @@ func (t *Team) part(rank int, n uint64) (begin, end uint64) {
 	return min(n, lines*uint64(rank)/members*line), min(n, lines*uint64(rank+1)/members*line)
 }
 
-// combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may be this PE's own of them.
+// loads reports whether this CPU can load PE pe's part of b.
+func (b *block) loads(pe int) bool { return !b.gpu && b.peers[pe].mapped != 0 }
+
+// combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may be this PE's own of them. What the CPU
+// does not load is fetched before.
 func (t *Team) combine(f kernel, dst uint64, o *operands, off, size, n uint64) error {
 	between := t.scratch()
-	fetched, far := between+2*reduceBlock, uint64(0)
+	fetched, far := between+t.fetchedAt(), uint64(0)
 	for rank, pe := range t.members {
-		if o.src.peers[pe].mapped == 0 {
+		if !o.src.loads(pe) {
 			if err := t.pull(fetched+far*fetchBlock, rank, o.src, off, n); err != nil {
 				return err
 			}
@@ -143,8 +156,8 @@ func (t *Team) combine(f kernel, dst uint64, o *operands, off, size, n uint64) e
 	for done := uint64(0); done < n; done += reduceBlock {
 		sources, far := t.sources[:0], uint64(0)
 		for _, pe := range t.members {
-			if at := o.src.peers[pe].mapped; at != 0 {
-				sources = append(sources, at+off+done)
+			if o.src.loads(pe) {
+				sources = append(sources, o.src.peers[pe].mapped+off+done)
 			} else {
 				sources = append(sources, fetched+far*fetchBlock+done)
 				far++
@@ -156,16 +169,30 @@ func (t *Team) combine(f kernel, dst uint64, o *operands, off, size, n uint64) e
 	return nil
 }
 
-// scratch is memory of this PE for reductions: a block for what is between, one for a result, and one for each member that is not mapped.
+// Where scratch memory has what: a block for what is between, one for a result, and one for each member whose memory the CPU does not
+// load.
+const resultOff = reduceBlock
+
+// resultLen is how long a result there can be: with a heap on GPUs, all of what is fetched at a time.
+func (t *Team) resultLen() uint64 {
+	if t.w.gpu != nil {
+		return fetchBlock
+	}
+	return reduceBlock
+}
+
+func (t *Team) fetchedAt() uint64 { return resultOff + t.resultLen() }
+
+// scratch is memory of this PE for reductions.
 func (t *Team) scratch() uint64 {
 	if t.room == nil {
-		far := 0
+		far := uint64(0)
 		for _, pe := range t.members {
-			if t.w.control.peers[pe].mapped == 0 {
+			if t.w.gpu != nil || t.w.control.peers[pe].mapped == 0 {
 				far++
 			}
 		}
-		t.room = make([]byte, 2*reduceBlock+far*fetchBlock)
+		t.room = make([]byte, t.fetchedAt()+far*fetchBlock)
 	}
 	return memory.AddrOf(t.room)
 }

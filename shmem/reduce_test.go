@@ -131,6 +131,9 @@ func TestReductionsAreThoseOfALoop(t *testing.T) {
 					}
 				}
 				copy(src.bytes, sources[w.MyPE()])
+				if err := src.push(); err != nil {
+					return err
+				}
 				if err := checkReduce(w, op, typed, dest, src, sources, n); err != nil {
 					return fmt.Errorf("%v of %d elements of type %s: %w", op, n, typeText(typed.typ), err)
 				}
@@ -149,7 +152,9 @@ func checkReduce(w *World, op ReduceOp, typed typed, dest, src field, sources []
 	for i := range n {
 		typed.reduce(op, memory.AddrOf(want), srcs, i)
 	}
-	dest.clear()
+	if err := dest.clear(); err != nil {
+		return err
+	}
 	if err := w.TeamWorld().Reduce(op, typed.typ, dest.at, src.at, uint64(n)); err != nil {
 		return err
 	}
@@ -159,8 +164,11 @@ func checkReduce(w *World, op ReduceOp, typed typed, dest, src field, sources []
 	if err := w.SyncAll(); err != nil {
 		return err
 	}
-	dest.clear()
+	_ = dest.clear()
 	copy(dest.bytes, sources[w.MyPE()][:n*size])
+	if err := dest.push(); err != nil {
+		return err
+	}
 	if err := w.TeamWorld().Reduce(op, typed.typ, dest.at, dest.at, uint64(n)); err != nil {
 		return fmt.Errorf("in place: %w", err)
 	}
@@ -178,13 +186,16 @@ func TestLargeReduction(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		values := memory.Slice[int64](dest, n)
+		raw := make([]byte, n*8)
+		values := memory.Slice[int64](memory.AddrOf(raw), n)
 		for i := range values {
 			values[i] = value(w.MyPE(), i)
 		}
+		poke(t, w, dest, raw)
 		if err := w.TeamWorld().Reduce(ReduceSum, fabric.Int64, dest, dest, n); err != nil {
 			return err
 		}
+		copy(raw, peek(t, w, dest, n*8))
 		for i, got := range values {
 			want := int64(0)
 			for pe := range w.NPEs() {

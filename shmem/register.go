@@ -5,6 +5,7 @@ package shmem
 import (
 	"fmt"
 
+	"mori/core/device"
 	"mori/core/memory"
 )
 
@@ -19,8 +20,8 @@ func (w *World) RegisterBuffer(addr, size uint64) error {
 		return fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
 	case addr == 0 || size == 0 || addr+size < addr:
 		return fmt.Errorf("register %d bytes at %#x: no memory: %w", size, addr, ErrInvalid)
-	case !memory.Mapped(addr, size):
-		return fmt.Errorf("register %d bytes at %#x: not all of it is memory of this process: %w", size, addr, ErrInvalid)
+	case !memory.Mapped(addr, size) && !onDevice(addr, size):
+		return fmt.Errorf("register %d bytes at %#x: not all of it is memory of this process or of a GPU: %w", size, addr, ErrInvalid)
 	}
 	for at, n := range w.buffers {
 		if addr < at+n && at < addr+size {
@@ -29,6 +30,13 @@ func (w *World) RegisterBuffer(addr, size uint64) error {
 	}
 	w.buffers[addr] = size
 	return nil
+}
+
+// onDevice reports whether all of it is memory of GPUs.
+func onDevice(addr, size uint64) bool {
+	first, err := device.Lookup(addr)
+	last, err2 := device.Lookup(addr + size - 1)
+	return err == nil && err2 == nil && first.Kind == device.OnDevice && last.Kind == device.OnDevice
 }
 
 // DeregisterBuffer takes back a RegisterBuffer with the same arguments.

@@ -72,10 +72,13 @@ func (w *World) put(act string, dest, src, n uint64, pe int, wait bool) error {
 // carry puts n bytes to off in b of PE pe, which are there. wait: until src may be used again.
 func (w *World) carry(b *block, off, src, n uint64, pe int, wait bool) error {
 	if at := b.peers[pe].mapped; at != 0 {
-		if err := move(at+off, src, n); err != nil {
+		act := b.mem.moveLater
+		if wait {
+			act = b.mem.move
+		}
+		if err := act(at+off, src, n); err != nil {
 			return err
 		}
-		memory.Fence()
 		w.stir(pe)
 		return nil
 	}
@@ -89,8 +92,10 @@ func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
 	b, off, err := w.far(src, dest, n, pe)
 	switch {
 	case err != nil || n == 0:
+	case b.peers[pe].mapped != 0 && wait:
+		err = b.mem.move(dest, b.peers[pe].mapped+off, n)
 	case b.peers[pe].mapped != 0:
-		err = move(dest, b.peers[pe].mapped+off, n)
+		err = b.mem.moveLater(dest, b.peers[pe].mapped+off, n)
 	case wait:
 		err = w.net.getNow(pe, b, off, dest, n)
 	default:
@@ -131,14 +136,6 @@ const lowest = 4096
 func checkLocal(addr, n uint64) error {
 	if addr < lowest || addr+n < addr {
 		return fmt.Errorf("%d bytes at %#x: %w", n, addr, ErrInvalid)
-	}
-	return nil
-}
-
-// move copies between two parts of this process, one of which the user says are there.
-func move(dst, src, n uint64) error {
-	if err := memory.Move(dst, src, n); err != nil {
-		return unmapped(err)
 	}
 	return nil
 }

@@ -37,21 +37,21 @@ func TestPutAndGetOfEverySize(t *testing.T) {
 		own := local(t, room)
 		for _, n := range []uint64{1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 255, 4096, 65537, 1 << 20} {
 			for at := range uint64(2) { // aligned, and not
-				copy(memory.Bytes(own+at, n), filled(int(n), w.MyPE()))
+				poke(t, w, own+at, filled(int(n), w.MyPE()))
 				if err := w.Put(mem+3*at, own+at, n, right); err != nil {
 					return err
 				}
-				clear(memory.Bytes(own+at, n)) // Put has read it
+				poke(t, w, own+at, make([]byte, n)) // Put has read it
 				if err := w.BarrierAll(); err != nil {
 					return err
 				}
-				if !bytes.Equal(memory.Bytes(mem+3*at, n), filled(int(n), left)) {
+				if !bytes.Equal(peek(t, w, mem+3*at, n), filled(int(n), left)) {
 					return fmt.Errorf("put of %d bytes to %d: other bytes", n, 3*at)
 				}
 				if err := w.Get(own+at, mem+3*at, n, right); err != nil {
 					return err
 				}
-				if !bytes.Equal(memory.Bytes(own+at, n), filled(int(n), w.MyPE())) {
+				if !bytes.Equal(peek(t, w, own+at, n), filled(int(n), w.MyPE())) {
 					return fmt.Errorf("get of %d bytes from %d: other bytes", n, 3*at)
 				}
 				if err := w.BarrierAll(); err != nil {
@@ -68,7 +68,7 @@ func TestNbiIsDoneAfterQuiet(t *testing.T) {
 	onEveryPath(t, 2, each*count, func(t *testing.T, w *World, mem uint64) error {
 		other := 1 - w.MyPE()
 		own := local(t, each*count)
-		copy(memory.Bytes(own, each*count), filled(each*count, w.MyPE()))
+		poke(t, w, own, filled(each*count, w.MyPE()))
 		for i := range uint64(count) {
 			if err := w.PutNbi(mem+i*each, own+i*each, each, other); err != nil {
 				return err
@@ -77,7 +77,7 @@ func TestNbiIsDoneAfterQuiet(t *testing.T) {
 		if err := errors.Join(w.Quiet(), w.BarrierAll()); err != nil {
 			return err
 		}
-		if !bytes.Equal(memory.Bytes(mem, each*count), filled(each*count, other)) {
+		if !bytes.Equal(peek(t, w, mem, each*count), filled(each*count, other)) {
 			return errors.New("put_nbi: other bytes")
 		}
 		for i := range uint64(count) {
@@ -88,7 +88,7 @@ func TestNbiIsDoneAfterQuiet(t *testing.T) {
 		if err := w.Quiet(); err != nil {
 			return err
 		}
-		if !bytes.Equal(memory.Bytes(own, each*count), filled(each*count, other)) {
+		if !bytes.Equal(peek(t, w, own, each*count), filled(each*count, other)) {
 			return errors.New("get_nbi: other bytes")
 		}
 		return nil
@@ -243,7 +243,7 @@ func TestBadTransfers(t *testing.T) {
 		if err := errors.Join(nothing, w.BarrierAll()); err != nil {
 			return err
 		}
-		if !bytes.Equal(memory.Bytes(mem, room), make([]byte, room)) {
+		if !bytes.Equal(peek(t, w, mem, room), make([]byte, room)) {
 			t.Error("something was touched")
 		}
 		return w.Free(mem)

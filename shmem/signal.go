@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
-	"mori/core/memory"
 )
 
 // A SignalOp is how a signal, a word of 8 bytes of symmetric memory, is updated. The numbers are upstream's.
@@ -76,21 +75,29 @@ func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalO
 	}
 	if to := of.peers[pe].mapped; to != 0 && (n == 0 || b.peers[pe].mapped != 0) {
 		if n > 0 {
-			if err := move(b.peers[pe].mapped+off, src, n); err != nil {
+			if err := b.mem.move(b.peers[pe].mapped+off, src, n); err != nil {
 				return err
 			}
 		}
-		atomic64(AtomicOp(op), to+at, value, 0) // no store before it becomes visible after it
+		if _, err := of.mem.atomic(AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
+			return err
+		}
 		w.stir(pe)
 		return nil
 	}
 	if n > 0 {
 		if err = w.carry(b, off, src, n, pe, wait); err == nil {
-			err = w.net.fence()
+			err = w.Fence()
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if to := of.peers[pe].mapped; to != 0 { // only the bytes went by the network
+		if err = w.drain(); err == nil {
+			_, err = of.mem.atomic(AtomicOp(op), 8, to+at, value, 0)
+		}
+		return err
 	}
 	return w.net.update(pe, of, at, atomicOps[op].op, 8, value)
 }
@@ -107,14 +114,14 @@ func (w *World) SignalAdd(sig, value uint64, pe int) error {
 
 // SignalFetch is the present value of this PE's signal at sig.
 func (w *World) SignalFetch(sig uint64) (uint64, error) {
-	err := w.broken()
+	c, err := w.condition(sig, 1, fabric.Uint64, CmpEQ)
 	if err == nil {
-		err = w.checkWords(sig, 1, fabric.Uint64)
+		err = c.refresh()
 	}
 	if err != nil {
 		return 0, fmt.Errorf("signal_fetch at %#x: %w", sig, err)
 	}
-	return memory.Load64(sig), nil
+	return c.load(0), nil
 }
 
 // SignalWaitUntil waits until this PE's signal at sig compares so with value, and returns what it was then.
@@ -122,7 +129,7 @@ func (w *World) SignalWaitUntil(sig uint64, cmp Cmp, value uint64) (uint64, erro
 	c, err := w.condition(sig, 1, fabric.Uint64, cmp)
 	if err == nil {
 		c.value = value
-		err = w.awaitHeap(c.String, c.holds)
+		err = w.awaitCondition(&c, c.holds)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("signal_wait_until: %w", err)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"mori/core/fabric"
-	"mori/core/memory"
 )
 
 // TestSignalComesAfterTheBytes: whoever sees the signal sees the bytes that were put with it, or before it and a fence.
@@ -21,7 +20,7 @@ func TestSignalComesAfterTheBytes(t *testing.T) {
 		for round := uint64(1); round <= rounds; round++ {
 			want := filled(n, int(round))
 			if w.MyPE() == 0 {
-				copy(memory.Bytes(own, n), want)
+				poke(t, w, own, want)
 				var err error
 				switch round % 4 {
 				case 0:
@@ -45,7 +44,7 @@ func TestSignalComesAfterTheBytes(t *testing.T) {
 			if err != nil || seen != round {
 				return fmt.Errorf("signal %d in round %d: %w", seen, round, err)
 			}
-			if !bytes.Equal(memory.Bytes(mem, n), want) {
+			if !bytes.Equal(peek(t, w, mem, n), want) {
 				return fmt.Errorf("round %d: the signal came before the bytes", round)
 			}
 			if now, err := w.SignalFetch(mem + sig); now != round || err != nil {
@@ -65,7 +64,7 @@ func TestFenceOrdersPuts(t *testing.T) {
 	onEveryPath(t, 2, 4096, func(t *testing.T, w *World, mem uint64) error {
 		own := local(t, 64)
 		for round := uint64(1); w.MyPE() == 0 && round <= rounds; round++ {
-			memory.Store64(own, round)
+			setWord(t, w, own, round)
 			err := errors.Join(w.Put(mem, own, 8, 1), w.Fence(), w.Put(mem+1024, own, 8, 1))
 			if round%64 == 0 {
 				err = errors.Join(err, w.Quiet())
@@ -78,8 +77,8 @@ func TestFenceOrdersPuts(t *testing.T) {
 			if err := w.WaitUntil(mem+1024, fabric.Uint64, CmpGT, last); err != nil {
 				return err
 			}
-			last = memory.Load64(mem + 1024)
-			if first := memory.Load64(mem); first < last {
+			last = getWord(t, w, mem+1024)
+			if first := getWord(t, w, mem); first < last {
 				return fmt.Errorf("second put %d, first %d", last, first)
 			}
 		}
@@ -94,7 +93,7 @@ func TestBadSignals(t *testing.T) {
 			return err
 		}
 		own := local(t, 64)
-		memory.Store64(own, 7)
+		setWord(t, w, own, 7)
 		put := func(dest, src, n, sig uint64, op SignalOp, pe int) func() error {
 			return func() error {
 				nbi := w.PutSignalNbi(dest, src, n, sig, 1, op, pe)
@@ -121,7 +120,7 @@ func TestBadSignals(t *testing.T) {
 		if err := errors.Join(err, w.BarrierAll()); err != nil {
 			return err
 		}
-		if !bytes.Equal(memory.Bytes(mem, 256), make([]byte, 256)) {
+		if !bytes.Equal(peek(t, w, mem, 256), make([]byte, 256)) {
 			t.Error("something was touched")
 		}
 		return w.Free(mem)

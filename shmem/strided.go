@@ -5,8 +5,6 @@ package shmem
 import (
 	"fmt"
 	"math/bits"
-
-	"mori/core/memory"
 )
 
 // IPut copies nelems elements of elem bytes each: those that are sst elements apart at src, any memory of this process, to places that are
@@ -52,16 +50,12 @@ func (w *World) strided(put bool, sym, local uint64, symStride, localStride int6
 	case at == 0:
 		return w.stridedNet(put, b, off, local, symStep, localStep, nelems, elem, pe)
 	case put:
-		err = memory.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
-		memory.Fence()
+		err = b.mem.moveStrided(at+off, symStep, local, localStep, elem, nelems)
 		w.stir(pe)
 	default:
-		err = memory.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
+		err = b.mem.moveStrided(local, localStep, at+off, symStep, elem, nelems)
 	}
-	if err != nil {
-		return unmapped(err)
-	}
-	return nil
+	return err
 }
 
 // stridedNet is strided over the network, one transfer per element, or one for all if there are no gaps.

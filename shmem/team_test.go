@@ -12,14 +12,17 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/memory"
 )
 
 // total sums v over a team, in the given 16 bytes of symmetric memory.
 func total(team *Team, room uint64, v uint64) (uint64, error) {
-	memory.Store64(room, v)
-	err := team.Reduce(ReduceSum, fabric.Uint64, room+8, room, 1)
-	return memory.Load64(room + 8), err
+	if err := team.w.Atomic(AtomicSet, 8, room, v, team.w.me); err != nil {
+		return 0, err
+	}
+	if err := team.Reduce(ReduceSum, fabric.Uint64, room+8, room, 1); err != nil {
+		return 0, err
+	}
+	return team.w.FetchAtomic(AtomicFetch, 8, room+8, 0, 0, team.w.me)
 }
 
 func TestSplitStrided(t *testing.T) {

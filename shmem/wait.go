@@ -46,7 +46,7 @@ func (w *World) WaitUntil(addr uint64, t Type, cmp Cmp, value uint64) error {
 	c, err := w.condition(addr, 1, t, cmp)
 	if err == nil {
 		c.value = value
-		err = w.awaitHeap(c.String, c.holds)
+		err = w.awaitCondition(&c, c.holds)
 	}
 	return waitError("wait_until", err)
 }
@@ -58,6 +58,9 @@ func (w *World) Test(addr uint64, t Type, cmp Cmp, value uint64) (bool, error) {
 		return false, waitError("test", err)
 	}
 	c.value = value
+	if err := c.refresh(); err != nil {
+		return false, waitError("test", err)
+	}
 	return c.holds(), nil
 }
 
@@ -91,39 +94,50 @@ func (w *World) WaitUntilSomeVector(addr, nelems uint64, status []bool, t Type, 
 	return w.waitSome("wait_until_some_vector", addr, nelems, status, t, cmp, 0, vector(values))
 }
 
+// tested is conditions for a test, which looks once.
+func (w *World) tested(act string, addr, n uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (condition, error) {
+	c, err := w.conditions(act, addr, n, status, t, cmp, value, values)
+	if err == nil {
+		if err = c.refresh(); err != nil {
+			return condition{}, waitError(act, err)
+		}
+	}
+	return c, err
+}
+
 // TestAll reports whether all elements compare so; also if all are left out.
 func (w *World) TestAll(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) (bool, error) {
-	c, err := w.conditions("test_all", addr, nelems, status, t, cmp, value, nil)
+	c, err := w.tested("test_all", addr, nelems, status, t, cmp, value, nil)
 	return err == nil && c.all(), err
 }
 
 // TestAllVector is TestAll with a value for each element.
 func (w *World) TestAllVector(addr, nelems uint64, status []bool, t Type, cmp Cmp, values []uint64) (bool, error) {
-	c, err := w.conditions("test_all_vector", addr, nelems, status, t, cmp, 0, vector(values))
+	c, err := w.tested("test_all_vector", addr, nelems, status, t, cmp, 0, vector(values))
 	return err == nil && c.all(), err
 }
 
 // TestAny returns the index of an element that compares so, or -1.
 func (w *World) TestAny(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) (int, error) {
-	c, err := w.conditions("test_any", addr, nelems, status, t, cmp, value, nil)
+	c, err := w.tested("test_any", addr, nelems, status, t, cmp, value, nil)
 	return c.which(), err
 }
 
 // TestAnyVector is TestAny with a value for each element.
 func (w *World) TestAnyVector(addr, nelems uint64, status []bool, t Type, cmp Cmp, values []uint64) (int, error) {
-	c, err := w.conditions("test_any_vector", addr, nelems, status, t, cmp, 0, vector(values))
+	c, err := w.tested("test_any_vector", addr, nelems, status, t, cmp, 0, vector(values))
 	return c.which(), err
 }
 
 // TestSome returns the indices of the elements that compare so.
 func (w *World) TestSome(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) ([]int, error) {
-	c, err := w.conditions("test_some", addr, nelems, status, t, cmp, value, nil)
+	c, err := w.tested("test_some", addr, nelems, status, t, cmp, value, nil)
 	return c.some(), err
 }
 
 // TestSomeVector is TestSome with a value for each element.
 func (w *World) TestSomeVector(addr, nelems uint64, status []bool, t Type, cmp Cmp, values []uint64) ([]int, error) {
-	c, err := w.conditions("test_some_vector", addr, nelems, status, t, cmp, 0, vector(values))
+	c, err := w.tested("test_some_vector", addr, nelems, status, t, cmp, 0, vector(values))
 	return c.some(), err
 }
 
@@ -132,7 +146,7 @@ func (w *World) waitAll(act string, addr, nelems uint64, status []bool, t Type, 
 	if err != nil {
 		return err
 	}
-	return waitError(act, w.awaitHeap(c.String, c.all))
+	return waitError(act, w.awaitCondition(&c, c.all))
 }
 
 func (w *World) waitAny(act string, addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (int, error) {
@@ -140,7 +154,7 @@ func (w *World) waitAny(act string, addr, nelems uint64, status []bool, t Type, 
 	if err != nil || c.idle() {
 		return -1, err
 	}
-	if err = w.awaitHeap(c.String, c.any); err != nil {
+	if err = w.awaitCondition(&c, c.any); err != nil {
 		return -1, waitError(act, err)
 	}
 	return int(c.found), nil
@@ -151,7 +165,7 @@ func (w *World) waitSome(act string, addr, nelems uint64, status []bool, t Type,
 	if err != nil || c.idle() {
 		return nil, err
 	}
-	if err = w.awaitHeap(c.String, c.any); err != nil {
+	if err = w.awaitCondition(&c, c.any); err != nil {
 		return nil, waitError(act, err)
 	}
 	return c.rest(), nil

@@ -96,7 +96,7 @@ func TestTestsOfSeveral(t *testing.T) {
 			return err
 		}
 		for i, x := range []uint64{5, 3, 5, 9, 5} {
-			memory.Store64(mem+8*uint64(i), x)
+			setWord(t, w, mem+8*uint64(i), x)
 		}
 		out := func(which ...int) []bool {
 			status := make([]bool, 5)
@@ -199,10 +199,10 @@ func TestWaitsAreWoken(t *testing.T) {
 				return err
 			},
 		}
-		memory.Store64(own, 7)
+		setWord(t, w, own, 7)
 		for _, change := range sortedKeys(changes) {
 			for i, wait := range sortedKeys(waits) {
-				memory.Store64(mem+16, 0)
+				setWord(t, w, mem+16, 0)
 				if err := w.BarrierAll(); err != nil {
 					return err
 				}
@@ -250,7 +250,7 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 func TestWaitsEnd(t *testing.T) {
 	run(t, 1, Config{Timeout: 50 * time.Millisecond}, func(w *World) error {
 		mem := w.heap.base + 1024
-		memory.Store64(mem+8, ^uint64(0)-4)
+		setWord(t, w, mem+8, ^uint64(0)-4)
 		for want, wait := range map[string]func() error{
 			"wait_until: wait for int64 at": func() error { return w.WaitUntil(mem+8, fabric.Int64, CmpEQ, 3) },
 			"> 3, which is -5":              func() error { return w.WaitUntil(mem+8, fabric.Int32, CmpGT, 3) },

@@ -30,16 +30,21 @@ type World struct {
 	net   network // to PEs whose memory is not mapped; nil if there is none
 	wire  *wire   // which net is
 
-	control *block // words that PEs wait on and collectives meet at, never the user's
+	control *block // words that PEs wait on and collectives meet at, never the user's; in host memory
 	heap    *block // StaticHeap and VMMHeap
+
+	gpu    *gpuHeap    // touches the heap if it is on GPUs, else nil
+	side   *deviceSide // what kernels know of the heap, nil unless it is on GPUs
+	linked []bool      // by PE: the GPUs of that PE and this one reach each other
+	split  bool        // there are PEs whose GPUs do not reach each other
 
 	teams teams
 
 	mu      sync.Mutex // of collective bookkeeping
 	calls   uint64     // of agree
 	arena   *allocator // of heap
-	alone   uint64     // bytes of all isolated blocks
-	nextID  uint64     // of an isolated block
+	single  uint64     // bytes of all isolated blocks
+	nextID  uint64     // of an isolated block; odd, as no offset is
 	nextKey uint64     // of a region of wire
 	buffers map[uint64]uint64
 
@@ -58,7 +63,7 @@ const controlSize = 1 << 20
 
 // Init makes a World of the group's ranks, PE i being rank i, and takes the group over: Finalize closes it. Collective.
 func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
-	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), buffers: map[uint64]uint64{},
+	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), buffers: map[uint64]uint64{}, nextID: 1,
 		dead: make(chan struct{}), stop: make(chan struct{}), watched: make(chan struct{})}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -70,10 +75,13 @@ func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
 	if err := w.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("initialise shmem as PE %d of %d: %w", w.me, w.n, err), w.close())
 	}
-	if w.usual.Store(w.heap); w.fault.Load() != nil {
+	if w.gpu == nil {
+		w.usual.Store(w.heap)
+	}
+	if w.fault.Load() != nil {
 		w.usual.Store(nil)
 	}
-	w.log.Info("shmem is initialised", "pe", w.me, "npes", w.n, "node", w.cfg.NodeID, "mode", w.cfg.Mode, "heap", w.cfg.HeapSize)
+	w.log.Info("shmem is initialised", "pe", w.me, "npes", w.n, "node", w.cfg.NodeID, "mode", w.cfg.Mode, "heap", w.cfg.HeapSize, "on", w.placeOfHeap())
 	return w, nil
 }
 
@@ -91,27 +99,43 @@ func (w *World) open(ctx context.Context) (err error) {
 	if cause == nil {
 		w.share, cause = memory.NewSharer()
 	}
+	if d := w.cfg.Device; d != nil && cause == nil {
+		w.gpu = newGPUHeap(d, w.cfg.Timeout, w.cfg.Interrupt)
+	}
 	if err = w.meet(ctx, cause); err != nil {
+		return err
+	}
+	if err = w.link(ctx); err != nil {
 		return err
 	}
 	if err = w.connect(ctx); err != nil {
 		return err
 	}
-	if w.control, err = w.newBlock(ctx, "control", controlSize, controlSize); err != nil {
+	if w.control, err = w.newBlock(ctx, spec{name: "control", size: controlSize, limit: controlSize}); err != nil {
 		return err
 	}
 	if err = w.openTeams(ctx); err != nil {
 		return err
 	}
-	if w.cfg.Mode == Isolation {
-		return nil
+	if w.cfg.Mode != Isolation {
+		if err = w.openHeap(ctx); err != nil {
+			return err
+		}
 	}
+	if w.gpu != nil {
+		return w.openSide(ctx)
+	}
+	return nil
+}
+
+// openHeap makes the heap of the modes that have one.
+func (w *World) openHeap(ctx context.Context) (err error) {
 	size := w.cfg.HeapSize
 	if w.cfg.Mode == VMMHeap {
 		size = min(size, w.cfg.ChunkSize)
 	}
 	w.arena = newAllocator(size, w.cfg.HeapSize)
-	w.heap, err = w.newBlock(ctx, "heap", size, w.cfg.HeapSize)
+	w.heap, err = w.newBlock(ctx, spec{name: "heap", size: size, limit: w.cfg.HeapSize, gpu: w.gpu != nil})
 	return err
 }
 
@@ -124,11 +148,13 @@ type hello struct {
 	Mode       Mode
 	HeapSize   uint64
 	ChunkSize  uint64
+	GPU        string // whose memory the heap is, by the GPU's id; "": host memory
+	GPUName    string
 	PID        int
 	Error      string // why the PE cannot be one
 }
 
-const helloVersion = 1
+const helloVersion = 2
 
 // room tells containers and users of a host apart: segments are handed over by a socket, which a network namespace and a user have for
 // themselves.
@@ -140,6 +166,9 @@ func room() string {
 // meet exchanges hellos. cause is why this PE cannot be one, or nil.
 func (w *World) meet(ctx context.Context, cause error) error {
 	mine := hello{Version: helloVersion, Node: w.cfg.NodeID, Room: room(), DisableP2P: w.cfg.DisableP2P, Mode: w.cfg.Mode, HeapSize: w.cfg.HeapSize, ChunkSize: w.cfg.ChunkSize, PID: os.Getpid()}
+	if d := w.cfg.Device; d != nil {
+		mine.GPU, mine.GPUName = gpuID(d), d.String()
+	}
 	if cause != nil {
 		mine.Error = cause.Error()
 	}
@@ -170,6 +199,9 @@ func (w *World) logRoom() {
 			near++
 		}
 	}
+	if w.gpu != nil {
+		return
+	}
 	if n, who := memoryLimit(os.DirFS("/")); n > 0 && near > n/w.cfg.HeapSize {
 		w.log.Info("the heaps of this node, if all are used, are more than there is", "pes", near, "heap", w.cfg.HeapSize, "limit", n, "of", who)
 	}
@@ -178,7 +210,7 @@ func (w *World) logRoom() {
 // alike is an error, the same on all PEs, if their heaps differ.
 func (w *World) alike() error {
 	for pe, h := range w.nodes { // all see the same first one that differs
-		if first := w.nodes[0]; h.Version != first.Version || h.Mode != first.Mode || h.HeapSize != first.HeapSize || h.ChunkSize != first.ChunkSize {
+		if first := w.nodes[0]; h.Version != first.Version || h.Mode != first.Mode || h.HeapSize != first.HeapSize || h.ChunkSize != first.ChunkSize || (h.GPU == "") != (first.GPU == "") {
 			return fmt.Errorf("PE 0 has a heap %s, PE %d %s: %w", first.heap(), pe, h.heap(), ErrMismatch)
 		}
 	}
@@ -186,7 +218,11 @@ func (w *World) alike() error {
 }
 
 func (h hello) heap() string {
-	return fmt.Sprintf("of %d bytes (%s, chunks of %d, version %d)", h.HeapSize, h.Mode, h.ChunkSize, h.Version)
+	on := "host memory"
+	if h.GPU != "" {
+		on = "a GPU"
+	}
+	return fmt.Sprintf("of %d bytes on %s (%s, chunks of %d, version %d)", h.HeapSize, on, h.Mode, h.ChunkSize, h.Version)
 }
 
 // watch ends the World when a PE has died.
@@ -223,9 +259,7 @@ func (w *World) Finalize(ctx context.Context) error {
 	if fault := w.fault.Load(); fault != nil {
 		errs = append(errs, *fault)
 	} else {
-		if w.net != nil {
-			errs = append(errs, w.net.quiet(w.deadline()))
-		}
+		errs = append(errs, w.drain())
 		_, err := w.gather(ctx, nil)
 		errs = append(errs, err)
 	}
@@ -244,13 +278,23 @@ func (w *World) close() error {
 	if w.wire != nil {
 		errs = append(errs, w.wire.shut())
 	}
-	for _, b := range append([]*block{w.heap, w.control}, *w.isolated.Load()...) {
+	if w.side != nil {
+		errs = append(errs, w.side.close())
+	}
+	blocks := append([]*block{w.heap, w.control}, *w.isolated.Load()...)
+	if w.side != nil && w.side.sync != w.heap {
+		blocks = append(blocks, w.side.sync)
+	}
+	for _, b := range blocks {
 		if b != nil {
 			errs = append(errs, w.drop(b))
 		}
 	}
 	if w.wire != nil {
 		errs = append(errs, w.wire.close())
+	}
+	if w.gpu != nil {
+		errs = append(errs, w.gpu.close())
 	}
 	if w.share != nil {
 		errs = append(errs, w.share.Close())
@@ -271,7 +315,8 @@ func (w *World) locate(addr, n uint64) (b *block, off uint64, err error) {
 		if off, ok := b.holds(addr, n); ok {
 			return b, off, nil
 		}
-	} else if b, off = w.isolatedAt(addr, n); b != nil {
+	}
+	if b, off = w.isolatedAt(addr, n); b != nil {
 		return b, off, nil
 	}
 	return nil, 0, fmt.Errorf("%d bytes at %#x: %w", n, addr, ErrNotSym)

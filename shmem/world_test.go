@@ -16,7 +16,7 @@ import (
 )
 
 // run makes a World of n PEs in this process and calls f on each at once. A "%d" in the NodeID is the PE. Of several
-// NodeIDs with a "|" between them the PEs have one after the other.
+// NodeIDs with a "|" between them the PEs have one after the other. If there is a Device, they have all devices in turn.
 func run(t testing.TB, n int, cfg Config, f func(w *World) error) {
 	t.Helper()
 	if cfg.HeapSize == 0 {
@@ -35,6 +35,9 @@ func run(t testing.TB, n int, cfg Config, f func(w *World) error) {
 		}
 		ids := strings.Split(cfg.NodeID, "|")
 		cfg.NodeID = ids[i%len(ids)]
+		if cfg.Device != nil {
+			cfg.Device = gpus(t)[i%len(gpus(t))]
+		}
 		go func() {
 			defer wait.Done()
 			w, err := Init(context.Background(), g, cfg)

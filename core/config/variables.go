@@ -39,6 +39,7 @@ const (
 	FP8CombineScaleDim = "MORI_FP8_COMBINE_SCALE_DIM"
 	ShmemLogLevel      = "MORI_SHMEM_LOG_LEVEL"
 	ShmemDevice        = "MORI_SHMEM_DEVICE"
+	ShmemGPU           = "MORI_SHMEM_GPU"
 	ShmemMode          = "MORI_SHMEM_MODE"
 	ShmemHeapSize      = "MORI_SHMEM_HEAP_SIZE"
 	ShmemHeapType      = "MORI_SHMEM_HEAP_TYPE"
@@ -103,7 +104,8 @@ func Variables() []Variable {
 		{Name: EPLaunchConfigMode, Default: "MANUAL", Meaning: "which launch settings an op tells: MANUAL or AUTO; host memory has no launches"},
 		{Name: FP8CombineScaleDim, Default: "56", Meaning: "scales of a row where combine quantises blockwise"},
 		{Name: ShmemLogLevel, Default: "", Meaning: "log level of mori.shmem; beats " + GlobalLogLevel},
-		{Name: ShmemDevice, Default: "host", Meaning: "where the symmetric heap is: host, or gpu, which this build refuses"},
+		{Name: ShmemDevice, Default: "gpu if there is one", Meaning: "where the symmetric heap is: gpu or host"},
+		{Name: ShmemGPU, Default: "the current device", Meaning: "which GPU the symmetric heap is on, by its number in this process; unset and none current: by the rank on this host"},
 		{Name: ShmemMode, Default: "static_heap", Meaning: "static_heap, vmm_heap (grows in chunks) or isolation (each allocation is a mapping of its own)"},
 		{Name: ShmemHeapSize, Default: "4G", Meaning: "size of the symmetric heap of each PE, such as 512M; of a vmm_heap what it may grow to, default 16G. Pages are taken when they are touched"},
 		{Name: ShmemHeapType, Default: "uncached", Meaning: "uncached or normal; no difference on host memory"},

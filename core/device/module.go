@@ -32,6 +32,9 @@ func (d *Device) BorrowModule(id uint64) *Module {
 	return &Module{handle: handle{dev: d, what: "a borrowed module", free: func() error { return nil }}, gpu: id}
 }
 
+// Handle is the vendor's.
+func (m *Module) Handle() uint64 { return m.gpu }
+
 // A Variable is a variable of a module.
 type Variable struct{ Addr, Bytes uint64 }
 

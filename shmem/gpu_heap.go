@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"mori/core/device"
+	"mori/core/memory"
+)
+
+// A gpuHeap moves the bytes of heaps on GPUs: copies by the driver, atomics by a kernel of one thread. It is of one device, this PE's, which
+// reaches what is mapped of others'.
+//
+// What blocks takes a lane, and is done when the call returns, so blocking calls are ordered. What does not goes to one stream, in order. No
+// stream of the user's is waited for: what a kernel writes is there for calls here after the user has waited for the kernel.
+type gpuHeap struct {
+	dev     *device.Device
+	timeout time.Duration // of a wait, 0: none
+	ask     func() error  // whether to go on waiting; nil: always
+
+	mu    sync.Mutex
+	lanes []*lane // free ones
+	all   []*lane // all that there are
+	later *device.Stream
+	due   bool // later was given something since settle
+
+	load   sync.Mutex
+	module *device.Module // of atomics, once somebody asked
+	amo    *device.Function
+}
+
+// A lane is a stream of its own, with pinned words of its own for what a kernel answers.
+type lane struct {
+	stream *device.Stream
+	words  *device.HostMemory
+	args   device.Args
+}
+
+// laneBytes are the words of a lane: the result of an atomic.
+const laneBytes = 64
+
+func newGPUHeap(d *device.Device, timeout time.Duration, ask func() error) *gpuHeap {
+	return &gpuHeap{dev: d, timeout: timeout, ask: ask}
+}
+
+// take returns a free lane, or a new one.
+func (g *gpuHeap) take() (*lane, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.lanes); n > 0 {
+		l := g.lanes[n-1]
+		g.lanes = g.lanes[:n-1]
+		return l, nil
+	}
+	s, err := g.dev.NewStream(device.Urgent)
+	if err != nil {
+		return nil, err
+	}
+	words, err := g.dev.AllocHost(laneBytes)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	l := &lane{stream: s, words: words}
+	g.all = append(g.all, l)
+	return l, nil
+}
+
+// use gives work to a lane and waits for it, then calls done, if it is not nil. A lane whose work does not end is not used again.
+func (g *gpuHeap) use(work func(l *lane) error, done func(l *lane)) error {
+	l, err := g.take()
+	if err != nil {
+		return err
+	}
+	err = work(l)
+	if late := g.wait(l.stream); late != nil {
+		return errors.Join(err, late)
+	}
+	if err == nil && done != nil {
+		done(l)
+	}
+	g.mu.Lock()
+	g.lanes = append(g.lanes, l)
+	g.mu.Unlock()
+	return err
+}
+
+// wait waits for a stream, as long as waits of a World may last, and asks every now and then whether to go on.
+func (g *gpuHeap) wait(s *device.Stream) error {
+	for begin := time.Now(); ; {
+		slice := askEvery
+		if g.timeout > 0 {
+			slice = min(slice, max(g.timeout-time.Since(begin), time.Millisecond))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), slice)
+		err := s.Wait(ctx)
+		cancel()
+		if !errors.Is(err, device.ErrTimeout) {
+			return err
+		}
+		if g.timeout > 0 && time.Since(begin) >= g.timeout {
+			return fmt.Errorf("%w: %w", err, ErrTimeout)
+		}
+		if g.ask != nil {
+			if err := g.ask(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (g *gpuHeap) move(dst, src, n uint64) error {
+	if err := errors.Join(g.there(dst, n), g.there(src, n)); err != nil {
+		return err
+	}
+	return g.copy(dst, src, n)
+}
+
+// there refuses what is neither memory of a device nor of this process: a driver would end the process over it.
+func (g *gpuHeap) there(addr, n uint64) error {
+	if n == 0 {
+		return nil
+	}
+	for _, at := range []uint64{addr, addr + n - 1} {
+		p, err := device.Lookup(at)
+		if err != nil {
+			return err
+		}
+		if p.Kind == device.Unknown && !memory.Mapped(addr, n) {
+			return fmt.Errorf("the local memory is not there: %d bytes at %#x: %w", n, addr, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func (g *gpuHeap) copy(dst, src, n uint64) error {
+	if n == 0 || dst == src {
+		return nil
+	}
+	if dst < src+n && src < dst+n {
+		return g.copyOverlap(dst, src, n)
+	}
+	return g.use(func(l *lane) error { return l.stream.Copy(dst, src, n) }, nil)
+}
+
+// copyOverlap goes through memory of its own, as a driver's copies may go in any order.
+func (g *gpuHeap) copyOverlap(dst, src, n uint64) error {
+	between, err := g.dev.Alloc(n)
+	if err != nil {
+		return noMemory(err)
+	}
+	err = g.use(func(l *lane) error {
+		if err := l.stream.Copy(between.Addr(), src, n); err != nil {
+			return err
+		}
+		return l.stream.Copy(dst, between.Addr(), n)
+	}, nil)
+	return errors.Join(err, between.Close())
+}
+
+func (g *gpuHeap) moveLater(dst, src, n uint64) error {
+	if err := errors.Join(g.there(dst, n), g.there(src, n)); err != nil {
+		return err
+	}
+	if n == 0 || dst == src {
+		return nil
+	}
+	if dst < src+n && src < dst+n {
+		return g.copyOverlap(dst, src, n)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.later == nil {
+		s, err := g.dev.NewStream(device.Normal)
+		if err != nil {
+			return err
+		}
+		g.later = s
+	}
+	g.due = true
+	return g.later.Copy(dst, src, n)
+}
+
+func (g *gpuHeap) settle() error {
+	g.mu.Lock()
+	due, s := g.due, g.later
+	g.due = false
+	g.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return g.wait(s)
+}
+
+// follow lets a stream wait for what was moved later.
+func (g *gpuHeap) follow(s *device.Stream) (err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.due {
+		return nil
+	}
+	e, err := g.dev.NewEvent()
+	if err != nil {
+		return err
+	}
+	if err = e.Record(g.later); err == nil {
+		err = s.After(e)
+	}
+	return errors.Join(err, e.Close()) // the driver keeps an event that is waited for
+}
+
+func (g *gpuHeap) moveStrided(dst, dstep, src, sstep, size, count uint64) error {
+	if count == 0 || size == 0 {
+		return nil
+	}
+	err := errors.Join(g.there(dst, dstep*(count-1)+size), g.there(src, sstep*(count-1)+size))
+	if err != nil {
+		return err
+	}
+	if dstep == size && sstep == size {
+		return g.copy(dst, src, size*count)
+	}
+	return g.use(func(l *lane) error {
+		for i := range count {
+			if err := l.stream.Copy(dst+i*dstep, src+i*sstep, size); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil)
+}
+
+func (g *gpuHeap) look(at, n uint64, buf []byte) (uint64, []byte, error) {
+	if uint64(len(buf)) < n+16 {
+		buf = make([]byte, n+16)
+	}
+	to := roundUp(memory.AddrOf(buf), 8) // whole words are loaded from there
+	return to, buf, g.copy(to, at, n)
+}
+
+func (g *gpuHeap) clear(at, n uint64) error {
+	return g.use(func(l *lane) error { return l.stream.Set(at, 0, n) }, nil)
+}
+
+// atomic loads and stores by copies, which are whole for a word, and lets a kernel do all else.
+func (g *gpuHeap) atomic(op AtomicOp, size int, at, value, compare uint64) (old uint64, err error) {
+	result := func(l *lane) { old = loadWord(l.words.Addr(), size) }
+	switch op {
+	case AtomicFetch:
+		err = g.use(func(l *lane) error { return l.stream.Copy(l.words.Addr(), at, uint64(size)) }, result)
+	case AtomicSet, AtomicSignal, AtomicSignalSet:
+		err = g.use(func(l *lane) error {
+			storeWord(l.words.Addr(), size, value)
+			return l.stream.Copy(at, l.words.Addr(), uint64(size))
+		}, nil)
+	default:
+		var f *device.Function
+		if f, err = g.atomics(); err != nil {
+			return 0, err
+		}
+		err = g.use(func(l *lane) error {
+			l.args.Reset().Uint64(at).Uint64(value).Uint64(compare).Uint64(l.words.DeviceAddr()).Uint32(uint32(op)).Uint32(uint32(size))
+			return f.Launch(l.stream, device.Grid{Threads: [3]uint32{32}}, &l.args)
+		}, result)
+	}
+	return old, err
+}
+
+// atomics is the kernel of one atomic, native/kernels/shmem/host_atomic.cpp.
+func (g *gpuHeap) atomics() (*device.Function, error) {
+	g.load.Lock()
+	defer g.load.Unlock()
+	if g.amo != nil {
+		return g.amo, nil
+	}
+	m, err := g.dev.LoadKernels("shmem_host_atomic")
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Function("mori_shmem_host_atomic")
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	g.module, g.amo = m, f
+	return f, nil
+}
+
+// close gives everything back. Nothing may be on its way.
+func (g *gpuHeap) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	if g.later != nil {
+		errs = append(errs, g.later.Close())
+	}
+	for _, l := range g.all {
+		errs = append(errs, l.stream.Close(), l.words.Close())
+	}
+	if g.module != nil {
+		errs = append(errs, g.module.Close())
+	}
+	g.lanes, g.all, g.later, g.module, g.amo = nil, nil, nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// noMemory adds what callers of this package branch on to a device's answer.
+func noMemory(err error) error {
+	if errors.Is(err, device.ErrNoMemory) {
+		return fmt.Errorf("%w: %w", err, ErrNoMemory)
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"mori/core/device"
+	"mori/core/fabric"
+)
+
+// gpuID names a GPU among all of a host, whatever numbers a process gives them.
+func gpuID(d *device.Device) string { return d.API + " " + d.UUID + " " + d.BusID }
+
+// api is the vendor's interface in a GPU's id.
+func api(id string) string {
+	name, _, _ := strings.Cut(id, " ")
+	return name
+}
+
+// gpuOf is PE pe's GPU as a device of this process, nil if this process does not see it.
+func (w *World) gpuOf(pe int) *device.Device {
+	all, _ := device.Devices() // there is this PE's own
+	for _, d := range all {
+		if gpuID(d) == w.nodes[pe].GPU {
+			return d
+		}
+	}
+	return nil
+}
+
+// link finds out which PEs' GPUs reach each other. All PEs come to the same result. Collective if heaps are on GPUs.
+func (w *World) link(ctx context.Context) error {
+	w.linked = make([]bool, w.n)
+	if w.gpu == nil {
+		return nil
+	}
+	mine := make([]byte, w.n)
+	var cause error
+	for pe := range w.n {
+		ok, err := w.reachesGPU(pe)
+		if cause == nil {
+			cause = err
+		}
+		if ok {
+			mine[pe] = 1
+		}
+	}
+	if err := w.allWell(ctx, cause); err != nil {
+		return err
+	}
+	rows, err := w.gather(ctx, mine)
+	if err != nil {
+		return err
+	}
+	for pe, row := range rows {
+		if len(row) != w.n {
+			return fmt.Errorf("PE %d tells of %d GPUs, want %d: %w", pe, len(row), w.n, ErrMismatch)
+		}
+	}
+	for pe := range w.n {
+		w.linked[pe] = rows[w.me][pe] == 1 && rows[pe][w.me] == 1
+		for other := range w.n {
+			w.split = w.split || rows[pe][other] == 0
+		}
+	}
+	return nil
+}
+
+// reachesGPU reports whether this PE's GPU reaches PE pe's. Of a GPU that this process does not see, as when a launcher gives each process
+// its own, nothing can be asked, and it is mapped all the same: drivers map it, or the error says why not.
+func (w *World) reachesGPU(pe int) (bool, error) {
+	if pe == w.me {
+		return true, nil
+	}
+	if !w.maps(pe) {
+		return false, nil
+	}
+	theirs := w.gpuOf(pe)
+	if theirs == nil {
+		return api(w.nodes[pe].GPU) == api(w.nodes[w.me].GPU), nil
+	}
+	r, err := w.gpu.dev.Reach(theirs)
+	return r.Access, err
+}
+
+// unlinked names the PEs whose GPUs this PE's does not reach.
+func (w *World) unlinked() string {
+	var pes []int
+	for pe, ok := range w.linked {
+		if !ok {
+			pes = append(pes, pe)
+		}
+	}
+	if len(pes) == 0 {
+		return "every PE here"
+	}
+	return nameAll(pes)
+}
+
+// kindOf is what core/fabric calls a device's memory.
+func kindOf(d *device.Device) fabric.MemKind {
+	if d.Vendor == device.HIP {
+		return fabric.MemHIP
+	}
+	return fabric.MemCUDA
+}
+
+// placeOfHeap says what the heap's memory is of.
+func (w *World) placeOfHeap() string {
+	if w.gpu == nil {
+		return "host memory"
+	}
+	return w.gpu.dev.String()
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"mori/core/device"
+	"mori/core/memory"
+)
+
+// An allocPart is a part in one allocation of a GPU, which other processes map by its IPC handle.
+type allocPart struct {
+	dev  *device.Device
+	mem  *device.Memory
+	base uint64
+}
+
+// newAllocPart allocates limit bytes at a multiple of align, all zeros.
+func newAllocPart(g *gpuHeap, limit, align uint64) (*allocPart, error) {
+	n := limit
+	if align > grain { // what drivers align to anyway
+		n += align
+	}
+	mem, err := g.dev.Alloc(n)
+	if err != nil {
+		return nil, noMemory(err)
+	}
+	p := &allocPart{dev: g.dev, mem: mem, base: roundUp(mem.Addr(), max(align, grain))}
+	if err = g.clear(mem.Addr(), n); err != nil {
+		return nil, errors.Join(err, mem.Close())
+	}
+	return p, nil
+}
+
+func (p *allocPart) addr() uint64      { return p.base }
+func (p *allocPart) grow(uint64) error { return nil } // it has its limit from the beginning
+func (p *allocPart) close() error      { return p.mem.Close() }
+
+func (p *allocPart) offer(o *offer) (err error) {
+	o.IPC, err = p.dev.ExportIPC(p.base)
+	return err
+}
+
+// An allocView is another PE's allocPart.
+type allocView struct{ mem *device.IPCMemory }
+
+// openAllocView maps another PE's allocation for g's device. owner is its device, nil if this process does not see that one. Memory of
+// this process itself is not mapped once more, and is let at instead.
+func openAllocView(g *gpuHeap, o *offer, owner *device.Device) (*allocView, error) {
+	if owner != nil {
+		if err := g.dev.EnablePeer(owner); err != nil {
+			return nil, err
+		}
+	}
+	mem, err := g.dev.OpenIPC(o.IPC)
+	if err != nil {
+		return nil, err
+	}
+	return &allocView{mem}, nil
+}
+
+func (v *allocView) addr() uint64                         { return v.mem.Addr() }
+func (v *allocView) follow(context.Context, *offer) error { return nil }
+func (v *allocView) close() error                         { return v.mem.Close() }
+
+// A virtualPart is a part whose addresses are reserved for its limit, while memory comes in chunks behind them. Other processes import
+// each chunk by a file.
+type virtualPart struct {
+	g      *gpuHeap
+	share  *memory.Sharer
+	v      *device.Virtual
+	limit  uint64
+	chunks chunks
+	shared []sharedChunk
+}
+
+// A sharedChunk is a chunk as others find it.
+type sharedChunk struct {
+	File   *os.File `json:"-"`
+	Ticket memory.Ticket
+	Bytes  uint64
+}
+
+// chunks are memory behind reserved addresses, from the beginning on without gaps.
+type chunks struct {
+	room *device.Range
+	maps []*device.Mapping
+	mem  []*device.Physical
+	have uint64
+}
+
+// add puts a chunk of n bytes behind the next addresses.
+func (c *chunks) add(p *device.Physical, n uint64) error {
+	m, err := c.room.Map(c.have, n, p)
+	if err != nil {
+		return errors.Join(err, p.Close())
+	}
+	c.maps, c.mem, c.have = append(c.maps, m), append(c.mem, p), c.have+n
+	return nil
+}
+
+func (c *chunks) close() error {
+	var errs []error
+	for i := range c.maps {
+		errs = append(errs, c.maps[i].Close(), c.mem[i].Close())
+	}
+	if c.room != nil {
+		errs = append(errs, c.room.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// newVirtualPart reserves limit bytes and has size of them, all zeros.
+func newVirtualPart(g *gpuHeap, share *memory.Sharer, size, limit uint64) (*virtualPart, error) {
+	v, err := g.dev.Virtual()
+	if err != nil {
+		return nil, err
+	}
+	p := &virtualPart{g: g, share: share, v: v, limit: limit}
+	if p.chunks.room, err = v.Reserve(limit, 0); err != nil {
+		return nil, err
+	}
+	if err = p.grow(size); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *virtualPart) addr() uint64 { return p.chunks.room.Addr() }
+
+func (p *virtualPart) grow(size uint64) error {
+	if size <= p.chunks.have {
+		return nil
+	}
+	n := size - p.chunks.have
+	mem, err := p.v.Create(n)
+	if err != nil {
+		return noMemory(err)
+	}
+	file, err := mem.Export()
+	if err != nil {
+		return errors.Join(err, mem.Close())
+	}
+	c := sharedChunk{File: file, Bytes: n}
+	at := p.addr() + p.chunks.have
+	if c.Ticket, err = p.share.ShareFile(file); err != nil {
+		return errors.Join(err, file.Close(), mem.Close())
+	}
+	p.shared = append(p.shared, c)
+	if err = p.chunks.add(mem, n); err != nil {
+		return err
+	}
+	return p.g.clear(at, n)
+}
+
+func (p *virtualPart) offer(o *offer) error {
+	o.Chunks = p.shared
+	return nil
+}
+
+func (p *virtualPart) close() error {
+	var errs []error
+	for _, c := range p.shared {
+		p.share.Unshare(c.Ticket)
+		errs = append(errs, c.File.Close())
+	}
+	return errors.Join(append(errs, p.chunks.close())...)
+}
+
+// A virtualView is another PE's virtualPart, imported chunk by chunk.
+type virtualView struct {
+	v      *device.Virtual
+	chunks chunks
+	n      int // chunks
+}
+
+func openVirtualView(ctx context.Context, g *gpuHeap, o *offer, limit uint64) (*virtualView, error) {
+	v, err := g.dev.Virtual()
+	if err != nil {
+		return nil, err
+	}
+	view := &virtualView{v: v}
+	if view.chunks.room, err = v.Reserve(limit, 0); err != nil {
+		return nil, err
+	}
+	if err = view.follow(ctx, o); err != nil {
+		return nil, errors.Join(err, view.close())
+	}
+	return view, nil
+}
+
+func (v *virtualView) addr() uint64 { return v.chunks.room.Addr() }
+
+func (v *virtualView) follow(ctx context.Context, o *offer) error {
+	for _, c := range o.Chunks[min(v.n, len(o.Chunks)):] {
+		if c.Bytes == 0 || c.Bytes > v.chunks.room.Bytes()-v.chunks.have {
+			return fmt.Errorf("a chunk of %d bytes is offered behind %d of %d: %w", c.Bytes, v.chunks.have, v.chunks.room.Bytes(), ErrMismatch)
+		}
+		file, err := memory.OpenFile(ctx, c.Ticket)
+		if err != nil {
+			return err
+		}
+		mem, err := v.v.Import(file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		if err = v.chunks.add(mem, c.Bytes); err != nil {
+			return err
+		}
+		v.n++
+	}
+	return nil
+}
+
+func (v *virtualView) close() error { return v.chunks.close() }

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"mori/core/device"
+	"mori/core/memory"
+)
+
+// What kernels know of a World is a State of native/include/mori/shmem/state.hpp, which is filled into the variable mori_shmem_state of
+// each module. This is its layout, and that of what it points to.
+const (
+	stateSymbol  = "mori_shmem_state"
+	stateVersion = 1
+	stateBytes   = 64
+
+	peerBytes    = 16
+	transportP2P = 1 // of a Peer: loads and stores; 0 is none
+
+	// WaitReport of native/include/mori/device/report.hpp.
+	reportAddress  = 0
+	reportExpected = 8
+	reportSeen     = 16
+	reportRank     = 24
+	reportPeer     = 28
+	reportReady    = 36
+	reportBytes    = 40
+)
+
+// A deviceSide is what kernels of this PE's GPU need: where the heaps are, and a place for reports of waits that gave up.
+type deviceSide struct {
+	g      *gpuHeap
+	npes   int
+	far    []int // PEs that loads and stores do not reach
+	sync   *block
+	peers  *device.Memory
+	report *device.HostMemory
+	state  [stateBytes]byte
+
+	mu      sync.Mutex
+	modules []*Module
+	barrier *device.Function // once somebody asked
+	own     *device.Module
+}
+
+// openSide makes it. Collective: without a heap, in isolation, the words of barriers need a block of their own.
+func (w *World) openSide(ctx context.Context) error {
+	s := &deviceSide{g: w.gpu, npes: w.n, sync: w.heap}
+	w.side = s // close has it from here on
+	if s.sync == nil {
+		b, err := w.newBlock(ctx, spec{name: "barrier words", size: pageSize, limit: pageSize, align: grain, gpu: true})
+		if err != nil {
+			return err
+		}
+		s.sync = b
+	}
+	return w.allWell(ctx, s.fill(w))
+}
+
+// fill makes the State.
+func (s *deviceSide) fill(w *World) (err error) {
+	table := make([]byte, w.n*peerBytes)
+	for pe, p := range s.sync.peers {
+		if p.mapped == 0 {
+			s.far = append(s.far, pe)
+			continue
+		}
+		binary.LittleEndian.PutUint64(table[pe*peerBytes:], p.mapped)
+		binary.LittleEndian.PutUint32(table[pe*peerBytes+8:], transportP2P)
+	}
+	if s.peers, err = s.g.dev.Alloc(uint64(len(table))); err != nil {
+		return noMemory(err)
+	}
+	if err = s.g.copy(s.peers.Addr(), memory.AddrOf(table), uint64(len(table))); err != nil {
+		return err
+	}
+	if s.report, err = s.g.dev.AllocHost(reportBytes); err != nil {
+		return noMemory(err)
+	}
+	clear(memory.Bytes(s.report.Addr(), reportBytes))
+	limit := uint64(math.MaxInt64)
+	if w.cfg.Timeout > 0 {
+		limit = uint64(w.cfg.Timeout.Nanoseconds())
+	}
+	b := binary.LittleEndian.AppendUint32(nil, stateVersion)
+	b = binary.LittleEndian.AppendUint32(b, uint32(w.me))
+	b = binary.LittleEndian.AppendUint64(b, uint64(w.n)) // and four bytes of zeros
+	for _, v := range []uint64{s.sync.base, s.sync.size, 0, limit, s.peers.Addr(), s.report.DeviceAddr()} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	copy(s.state[:], b)
+	return nil
+}
+
+// close takes the State back from all modules, and frees what it points to.
+func (s *deviceSide) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, m := range s.modules {
+		errs = append(errs, m.write([stateBytes]byte{}))
+	}
+	if s.own != nil {
+		errs = append(errs, s.own.Close())
+	}
+	if s.peers != nil {
+		errs = append(errs, s.peers.Close())
+	}
+	if s.report != nil {
+		errs = append(errs, s.report.Close())
+	}
+	s.modules, s.own, s.barrier = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// heed ends w if a kernel has reported that a wait of its gave up.
+func (s *deviceSide) heed(w *World) {
+	if s.report == nil || w.closed.Load() || memory.Load32(s.report.Addr()+reportReady) == 0 {
+		return
+	}
+	w.fail(s.reported())
+}
+
+// reported is the report of a kernel, in words.
+func (s *deviceSide) reported() error {
+	word := func(off uint64) uint64 { return memory.Load64(s.report.Addr() + off) }
+	addr, who := word(reportAddress), int32(memory.Load32(s.report.Addr()+reportRank))
+	peer := ""
+	if pe := int32(memory.Load32(s.report.Addr() + reportPeer)); pe >= 0 {
+		peer = fmt.Sprintf(" from PE %d", pe)
+	}
+	where := fmt.Sprintf("%#x", addr)
+	if off := addr - s.sync.base; off < s.sync.size {
+		where += fmt.Sprintf(" (offset %d of the heap)", off)
+	}
+	return fmt.Errorf("a kernel of PE %d gave up on the word at %s, which it wanted to be %d%s, and was %d at last: %w",
+		who, where, word(reportExpected), peer, word(reportSeen), ErrTimeout)
+}
+
+// A Module is code on a GPU, such as a user's or Triton's, that knows a World.
+type Module struct {
+	dev     *device.Device
+	addr    uint64           // of its State
+	base    uint64           // of the allocation that has it
+	written [stateBytes]byte // what it was filled with at last
+}
+
+// ModuleInit tells a module that is loaded on this PE's GPU, a CUmodule or hipModule_t, what its kernels need to know of the World. It may be
+// repeated. The error wraps device.ErrNoSymbol if the module has no kernels that use symmetric memory. When the World ends, the module is told.
+func (w *World) ModuleInit(id uint64) (*Module, error) {
+	if err := w.broken(); err != nil {
+		return nil, fmt.Errorf("initialise a module: %w", err)
+	}
+	if w.side == nil {
+		return nil, fmt.Errorf("initialise a module: the symmetric heap is in host memory: %w", errors.ErrUnsupported)
+	}
+	m, err := moduleState(w.gpu.dev.BorrowModule(id), w.gpu.dev)
+	if err == nil {
+		err = w.Refill(m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("initialise module %#x: %w", id, err)
+	}
+	return m, nil
+}
+
+// Refill tells a module of an earlier World of the same GPU about this one.
+func (w *World) Refill(m *Module) error {
+	if w.side == nil || m.dev != w.gpu.dev {
+		return nil
+	}
+	s := w.side
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := m.write(s.state); err != nil {
+		return err
+	}
+	for _, known := range s.modules {
+		if known == m {
+			return nil
+		}
+	}
+	s.modules = append(s.modules, m)
+	return nil
+}
+
+// moduleState finds the State of a module.
+func moduleState(m *device.Module, d *device.Device) (*Module, error) {
+	v, err := m.Variable(stateSymbol)
+	if err != nil {
+		return nil, err
+	}
+	if v.Bytes != stateBytes {
+		return nil, fmt.Errorf("its %s has %d bytes, and this build's %d: compile it with the headers of this version: %w", stateSymbol, v.Bytes, stateBytes, ErrInvalid)
+	}
+	p, err := device.Lookup(v.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Module{dev: d, addr: v.Addr, base: p.Base}, nil
+}
+
+// write fills in the State. A module that was unloaded meanwhile is left alone, as far as can be told: where it was, there is no such
+// memory or something else.
+func (m *Module) write(state [stateBytes]byte) error {
+	g := newGPUHeap(m.dev, time.Minute, nil)
+	err := m.replace(g, state)
+	return errors.Join(err, g.close())
+}
+
+func (m *Module) replace(g *gpuHeap, state [stateBytes]byte) error {
+	p, err := device.Lookup(m.addr)
+	if err != nil || p.Base != m.base || p.Device != m.dev {
+		return err
+	}
+	raw := make([]byte, stateBytes)
+	if m.written != ([stateBytes]byte{}) {
+		if err := g.copy(memory.AddrOf(raw), m.addr, stateBytes); err != nil {
+			return err
+		}
+		if [stateBytes]byte(raw) != m.written {
+			return nil
+		}
+	}
+	copy(raw, state[:])
+	m.written = state
+	return g.copy(m.addr, memory.AddrOf(raw), stateBytes)
+}
+
+// BarrierOnStream puts a barrier of all PEs into a stream of this PE's GPU, a cudaStream_t or hipStream_t, or 0 for the default stream: what
+// each PE has put before, on this stream or by calls here, is visible to what follows on the streams of all. It does not wait. Collective:
+// the streams of all PEs meet in the order of the calls.
+func (w *World) BarrierOnStream(stream uint64) error {
+	if err := w.barrierOn(stream); err != nil {
+		return fmt.Errorf("barrier on stream %#x: %w", stream, err)
+	}
+	return nil
+}
+
+func (w *World) barrierOn(stream uint64) error {
+	if err := w.broken(); err != nil {
+		return err
+	}
+	if w.side == nil {
+		return fmt.Errorf("the symmetric heap is in host memory: %w", errors.ErrUnsupported)
+	}
+	if far := w.side.far; len(far) > 0 {
+		return fmt.Errorf("the GPU does not reach the memory of %s: %w", nameAll(far), errors.ErrUnsupported)
+	}
+	if w.net != nil {
+		if err := w.net.quiet(w.deadline()); err != nil {
+			return err
+		}
+	}
+	f, err := w.side.kernel()
+	if err != nil {
+		return err
+	}
+	s := w.gpu.dev.BorrowStream(stream)
+	if err := w.gpu.follow(s); err != nil {
+		return err
+	}
+	return f.Launch(s, device.Grid{Threads: [3]uint32{32}}, nil)
+}
+
+// kernel is native/kernels/shmem/barrier.cpp, which knows this World.
+func (s *deviceSide) kernel() (*device.Function, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.barrier != nil {
+		return s.barrier, nil
+	}
+	m, err := s.g.dev.LoadKernels("shmem_barrier")
+	if err != nil {
+		return nil, err
+	}
+	var f *device.Function
+	of, err := moduleState(m, s.g.dev)
+	if err == nil {
+		err = of.write(s.state)
+	}
+	if err == nil {
+		f, err = m.Function("mori_shmem_barrier")
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	s.own, s.barrier = m, f
+	return f, nil
+}

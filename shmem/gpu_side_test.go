@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mori/core/bootstrap"
+	"mori/core/device"
+	"mori/core/memory"
+	"mori/native/gpu/gputest"
+)
+
+// barriersOnStreams has each PE put to its neighbour by copies on a stream, with barriers on the stream and nothing else between.
+func barriersOnStreams(w *World, _ life) (err error) {
+	const rounds, n = 8, 64 << 10
+	a, err := w.Malloc(rounds * n)
+	if err != nil {
+		return err
+	}
+	s, err := w.cfg.Device.NewStream(device.Normal)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	right := w.Ptr(a, (w.me+1)%w.n)
+	for round := range uint64(rounds) {
+		at := round * n
+		if round == 0 {
+			err = s.Set(right+at, byte(w.me+1), n)
+		} else {
+			err = s.Copy(right+at, a+at-n, n) // what came in the round before goes on
+		}
+		if err = errors.Join(err, w.BarrierOnStream(s.Handle())); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(w.gpu.wait(s), w.BarrierAll()); err != nil {
+		return err
+	}
+	for round := range rounds {
+		b := make([]byte, n)
+		if err := w.Get(memory.AddrOf(b), a+uint64(round)*n, n, w.me); err != nil {
+			return err
+		}
+		want := byte((w.me+w.n*rounds-round-1)%w.n + 1)
+		for i, got := range b {
+			if got != want {
+				return fmt.Errorf("PE %d, round %d, byte %d is %d, want %d", w.me, round, i, got, want)
+			}
+		}
+	}
+	return w.Free(a)
+}
+
+func TestBarrierOnStream(t *testing.T) {
+	for _, cfg := range gpuModes {
+		for _, n := range []int{1, 2, 3} {
+			t.Run(fmt.Sprintf("%v/%d", cfg.Mode, n), func(t *testing.T) {
+				run(t, n, onGPU(t, cfg), func(w *World) error { return barriersOnStreams(w, life{}) })
+			})
+		}
+	}
+	t.Run("processes", func(t *testing.T) {
+		gputest.Need(t)
+		said, ends := live(t, 4, life{Name: "stream", Dies: -1, GPU: true})
+		for pe, err := range ends {
+			if err != nil {
+				t.Errorf("PE %d: %v\n%s", pe, err, said[pe])
+			}
+		}
+	})
+}
+
+// What was put for later is there after a barrier on a stream.
+func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
+	inGPUModes(t, 2, func(t *testing.T, w *World) error {
+		const n = 1 << 20
+		a, err := w.Malloc(n)
+		if err != nil {
+			return err
+		}
+		src, err := w.cfg.Device.AllocHost(n)
+		if err != nil {
+			return err
+		}
+		for i := range memory.Bytes(src.Addr(), n) {
+			memory.Bytes(src.Addr(), n)[i] = byte(w.me + 1)
+		}
+		err = errors.Join(w.PutNbi(a, src.Addr(), n, 1-w.me), w.BarrierOnStream(0))
+		b := make([]byte, n)
+		s := w.cfg.Device.BorrowStream(0)
+		err = errors.Join(err, s.Copy(memory.AddrOf(b), a, n), w.gpu.wait(s))
+		if err == nil && (b[0] != byte(2-w.me) || b[n-1] != byte(2-w.me)) {
+			t.Errorf("PE %d has %d and %d after the barrier", w.me, b[0], b[n-1])
+		}
+		return errors.Join(err, w.Quiet(), src.Close(), w.Free(a))
+	})
+}
+
+// A kernel whose peers do not come gives up, and the host is told which word it waited for. Each PE is a process: a kernel that gives up
+// takes a real GPU away from its process.
+func TestKernelThatGaveUpIsReported(t *testing.T) {
+	gputest.Need(t)
+	said, _ := live(t, 2, life{Name: "stream alone", Dies: 2, GPU: true, Timeout: 2 * time.Second})
+	if !strings.Contains(said[0], "a kernel of PE 0 gave up on the word at") || !strings.Contains(said[0], "which it wanted to be 1 from PE 1, and was 0 at last") {
+		t.Errorf("PE 0: %s", said[0])
+	}
+}
+
+// stateOf is what a module's kernels see.
+func stateOf(t *testing.T, w *World, m *Module) []byte {
+	t.Helper()
+	return peekAt(t, w, m.addr, stateBytes)
+}
+
+func peekAt(t *testing.T, w *World, at, n uint64) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if err := w.gpu.copy(memory.AddrOf(b), at, n); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A user's module that has been initialised works in this World; after it its kernels have no PEs, and the next World tells it anew.
+func TestModuleInit(t *testing.T) {
+	gputest.Need(t)
+	const n = 2
+	users := make([]*device.Module, n)
+	known := make([]*Module, n)
+	for pe := range users {
+		d := gpus(t)[pe%len(gpus(t))]
+		m, err := d.LoadKernels("shmem_barrier") // stands for a user's
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = m.Close() }()
+		users[pe] = m
+	}
+	launch := func(w *World) error {
+		f, err := users[w.me].Function("mori_shmem_barrier")
+		if err != nil {
+			return err
+		}
+		s, err := w.cfg.Device.NewStream(device.Normal)
+		if err != nil {
+			return err
+		}
+		for range 3 {
+			err = errors.Join(err, f.Launch(s, device.Grid{Threads: [3]uint32{32}}, nil))
+		}
+		return errors.Join(err, w.gpu.wait(s), s.Close())
+	}
+	run(t, n, onGPU(t, Config{}), func(w *World) error {
+		m, err := w.ModuleInit(users[w.me].Handle())
+		if err != nil {
+			return err
+		}
+		known[w.me] = m
+		b := stateOf(t, w, m)
+		if pe, npes := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:]); int(pe) != w.me || int(npes) != n {
+			t.Errorf("the module of PE %d knows that it is PE %d of %d", w.me, pe, npes)
+		}
+		if _, err := w.ModuleInit(users[w.me].Handle()); err != nil {
+			t.Errorf("once more: %v", err)
+		}
+		other, err := w.cfg.Device.LoadKernels("io_copy_blocks")
+		if err != nil {
+			return err
+		}
+		if _, err := w.ModuleInit(other.Handle()); !errors.Is(err, device.ErrNoSymbol) {
+			t.Errorf("a module without the symbol: %v", err)
+		}
+		return errors.Join(launch(w), other.Close())
+	})
+	run(t, n, onGPU(t, Config{Mode: VMMHeap, HeapSize: 16 << 20, ChunkSize: 2 << 20}), func(w *World) error {
+		if b := stateOf(t, w, known[w.me]); binary.LittleEndian.Uint32(b) != 0 {
+			t.Errorf("after Finalize the module of PE %d still knows %x", w.me, b)
+		}
+		return errors.Join(w.Refill(known[w.me]), launch(w))
+	})
+}
+
+// With the heap in host memory, what is of GPUs says so.
+func TestHostHeapHasNoDeviceSide(t *testing.T) {
+	run(t, 1, Config{}, func(w *World) error {
+		_, err := w.ModuleInit(1)
+		return allRefused([]refusal{
+			{"barrier on a stream", errors.ErrUnsupported, func() error { return w.BarrierOnStream(0) }},
+			{"module", errors.ErrUnsupported, func() error { return err }},
+		})
+	})
+}
+
+func TestPEsDoNotAgreeWhereTheHeapIs(t *testing.T) {
+	cfg := onGPU(t, Config{HeapSize: 1 << 20, Timeout: 20 * time.Second})
+	groups := bootstrap.Local(2)
+	errs := make(chan error, 2)
+	for pe, g := range groups {
+		cfg := cfg
+		if pe == 1 {
+			cfg.Device = nil
+		}
+		go func() {
+			_, err := Init(context.Background(), g, cfg)
+			errs <- err
+		}()
+	}
+	for range groups {
+		if err := <-errs; !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "PE 0 has a heap of 1048576 bytes on a GPU") || !strings.Contains(err.Error(), "PE 1 of 1048576 bytes on host memory") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestGPUMemoryIsShort(t *testing.T) {
+	gputest.Need(t)
+	d := gpus(t)[0]
+	_, total, err := d.MemInfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Init(context.Background(), bootstrap.Local(1)[0], Config{Device: d, HeapSize: roundUp(total+1, 1<<20)})
+	if !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "MORI_SHMEM_HEAP_SIZE") {
+		t.Errorf("more than there is: %v", err)
+	}
+	// All but little of what is free is taken by somebody else, so that the heap of one PE does not fit.
+	free, _, err := d.MemInfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free < 8<<20 {
+		t.Skip("the device is full")
+	}
+	taken, err := d.Alloc(free - 4<<20)
+	if err != nil {
+		t.Skip("the device does not give what it says is free:", err)
+	}
+	defer func() { _ = taken.Close() }()
+	_, err = Init(context.Background(), bootstrap.Local(1)[0], Config{Device: d, HeapSize: free - 1<<20})
+	if !errors.Is(err, ErrNoMemory) {
+		t.Errorf("a heap that does not fit: %v", err)
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"errors"
+	"testing"
+
+	"mori/core/device"
+	"mori/core/memory"
+	"mori/native/gpu/gputest"
+)
+
+// gpus are the devices that tests use.
+func gpus(t testing.TB) []*device.Device {
+	t.Helper()
+	all, err := device.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// onGPU is cfg with the heap on GPUs, in tests that run where there are some.
+func onGPU(t testing.TB, cfg Config) Config {
+	t.Helper()
+	gputest.Need(t)
+	cfg.Device = gpus(t)[0]
+	return cfg
+}
+
+// moverAt touches what is at at: symmetric memory, or else the test's own.
+func moverAt(w *World, at uint64) mover {
+	if b, _, err := w.locate(at, 1); err == nil {
+		return b.mem
+	}
+	return hostMemory{}
+}
+
+// peek is what n bytes at at are on this PE.
+func peek(t testing.TB, w *World, at, n uint64) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if err := moverAt(w, at).copy(memory.AddrOf(b), at, n); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// poke makes them b.
+func poke(t testing.TB, w *World, at uint64, b []byte) {
+	t.Helper()
+	if err := moverAt(w, at).copy(at, memory.AddrOf(b), uint64(len(b))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setWord and getWord are of a word of 8 bytes of symmetric memory of this PE.
+func setWord(t testing.TB, w *World, at, v uint64) {
+	t.Helper()
+	if _, err := moverAt(w, at).atomic(AtomicSet, 8, at, v, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func getWord(t testing.TB, w *World, at uint64) uint64 {
+	t.Helper()
+	v, err := moverAt(w, at).atomic(AtomicFetch, 8, at, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// gpuModes are heaps on GPUs made in every way.
+var gpuModes = []Config{
+	{Mode: StaticHeap, HeapSize: 4 << 20},
+	{Mode: VMMHeap, HeapSize: 16 << 20, ChunkSize: 2 << 20},
+	{Mode: Isolation, HeapSize: 4 << 20},
+}
+
+// inGPUModes runs f on n PEs, once for each mode of a heap on GPUs.
+func inGPUModes(t *testing.T, n int, f func(t *testing.T, w *World) error) {
+	for _, cfg := range gpuModes {
+		t.Run(cfg.Mode.String(), func(t *testing.T) { run(t, n, onGPU(t, cfg), func(w *World) error { return f(t, w) }) })
+	}
+}
+
+// A heap on GPUs is zeros at first, is where devices have memory, and each PE reaches the others' parts of it.
+func TestHeapOnGPUs(t *testing.T) {
+	inGPUModes(t, 3, func(t *testing.T, w *World) error {
+		var all []uint64
+		for i, size := range []uint64{8, 257, 5000, 3 << 20} {
+			a, err := w.Malloc(size)
+			if err != nil {
+				return err
+			}
+			if p, err := device.Lookup(a); err != nil || p.Kind != device.OnDevice || p.Device != w.cfg.Device || a%grain != 0 {
+				t.Errorf("PE %d: %d bytes at %#x are %v memory of %v, %v", w.me, size, a, p.Kind, p.Device, err)
+			}
+			for _, b := range peek(t, w, a, size) {
+				if b != 0 {
+					t.Fatalf("%d bytes are not zeros", size)
+				}
+			}
+			w.rendezvous(t)
+			right := (w.me + 1) % w.n
+			there := w.Ptr(a, right)
+			if there == 0 {
+				t.Fatalf("PE %d has no address of PE %d's memory", w.me, right)
+			}
+			b := []byte{byte(16*i + w.me + 1)}
+			if err := w.gpu.copy(there+size-1, memory.AddrOf(b), 1); err != nil {
+				return err
+			}
+			w.rendezvous(t)
+			left := (w.me + w.n - 1) % w.n
+			if got := peek(t, w, a, size)[size-1]; got != byte(16*i+left+1) {
+				t.Errorf("PE %d, %d bytes: the last is %d", w.me, size, got)
+			}
+			if size < 1<<20 {
+				all = append(all, a)
+			} else if err := w.Free(a); err != nil {
+				return err
+			}
+		}
+		for _, a := range all {
+			if err := w.Free(a); err != nil {
+				return err
+			}
+		}
+		if d := w.Describe(); d.Heap.Used != 0 || d.Heap.Allocations != 0 {
+			t.Errorf("all is freed, and yet %+v", d.Heap)
+		}
+		return nil
+	})
+}
+
+// Some memory is of hosts, for layers whose own code loads and stores it.
+func TestHostMemoryBesideAHeapOnGPUs(t *testing.T) {
+	inGPUModes(t, 2, func(t *testing.T, w *World) error {
+		a, err := w.MallocHost(256, 1000)
+		if err != nil {
+			return err
+		}
+		memory.Store64(w.Ptr(a+8, 1-w.me), uint64(w.me+1))
+		if err := w.BarrierAll(); err != nil {
+			return err
+		}
+		if got := memory.Load64(a + 8); got != uint64(2-w.me) {
+			t.Errorf("PE %d has %d", w.me, got)
+		}
+		b, err := w.Malloc(1000)
+		if err != nil {
+			return err
+		}
+		if err := w.TeamWorld().Broadcast(a, b, 8, 0); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a broadcast from a GPU to host memory: %v", err)
+		}
+		return errors.Join(w.Free(a), w.Free(b))
+	})
+}
