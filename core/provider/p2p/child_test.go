@@ -44,12 +44,17 @@ type child struct {
 	out *bufio.Scanner
 }
 
-// newChild starts a peer with a memory, and connects to it. env is added to its environment.
-func newChild(tb testing.TB, dev int, skip, n uint64, env ...string) (a *end, c *child, key uint64) {
+// newChild starts a peer with a memory of n bytes behind skip, on a device or the host, and connects to it.
+func newChild(tb testing.TB, dev int, skip, n uint64) (a *end, c *child, key uint64) {
 	tb.Helper()
-	a = newEnd(tb, Options{})
+	return newChildWith(tb, Options{}, dev, skip, n)
+}
+
+func newChildWith(tb testing.TB, opts Options, dev int, skip, n uint64) (a *end, c *child, key uint64) {
+	tb.Helper()
+	a = newEnd(tb, opts)
 	c = &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	c.cmd.Env = append(append(os.Environ(), childEnv+"=1"), env...)
+	c.cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stderr = os.Stderr
 	var err error
 	c.in, err = c.cmd.StdinPipe()

@@ -27,7 +27,14 @@ func (r route) String() string {
 // routes are those on which a GPU copies.
 var routes = []route{{0, 1}, {0, 0}, {1, 0}, {-1, 0}, {-1, 1}, {0, -1}, {1, -1}}
 
-func eachRoute(t *testing.T, test func(t *testing.T, r route)) {
+func eachRoute(t *testing.T, test func(t *testing.T, r route)) { onRoutes(t, routes, test) }
+
+// fewRoutes has one route for each way to copy.
+func fewRoutes(t *testing.T, test func(t *testing.T, r route)) {
+	onRoutes(t, []route{{0, 1}, {-1, 0}, {0, -1}}, test)
+}
+
+func onRoutes(t *testing.T, routes []route, test func(t *testing.T, r route)) {
 	for _, r := range routes {
 		t.Run(r.String(), func(t *testing.T) {
 			gputest.Need(t, 1+max(r.local, r.remote, 0))

@@ -113,14 +113,20 @@ func (l *loan) check(op *fabric.Op) error {
 	if l.place.access&want == 0 {
 		return local.OpFault(fabric.ErrAccess, "region %d", l.key.ID)
 	}
-	for i := -1; i < len(op.RMore); i++ {
-		r := &op.RSeg
-		if i >= 0 {
-			r = &op.RMore[i]
+	if err := l.inside(&op.RSeg); err != nil {
+		return err
+	}
+	for i := range op.RMore {
+		if err := l.inside(&op.RMore[i]); err != nil {
+			return err
 		}
-		if r.Addr > l.place.size || r.Len > l.place.size-r.Addr {
-			return local.OpFault(fabric.ErrRange, "%d bytes at %#x of region %d, which has %d", r.Len, r.Addr, l.key.ID, l.place.size)
-		}
+	}
+	return nil
+}
+
+func (l *loan) inside(r *fabric.RSeg) error {
+	if r.Addr > l.place.size || r.Len > l.place.size-r.Addr {
+		return local.OpFault(fabric.ErrRange, "%d bytes at %#x of region %d, which has %d", r.Len, r.Addr, l.key.ID, l.place.size)
 	}
 	return nil
 }

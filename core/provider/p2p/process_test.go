@@ -34,7 +34,7 @@ func TestTwoProcesses(t *testing.T) {
 
 // Thousands of blocks in one op, in another order on either side.
 func TestScatteredBlocks(t *testing.T) {
-	eachRoute(t, func(t *testing.T, r route) {
+	fewRoutes(t, func(t *testing.T, r route) {
 		const blocks, size = 3000, 1040
 		a, c, key := newChild(t, r.remote, 0, blocks*size)
 		local := a.memory(t, r.local, 0, blocks*size)
@@ -66,7 +66,7 @@ func TestScatteredBlocks(t *testing.T) {
 
 // What a peer writes under load stops when the region closes, and the peer hears of it.
 func TestRevokeUnderLoad(t *testing.T) {
-	eachRoute(t, func(t *testing.T, r route) {
+	fewRoutes(t, func(t *testing.T, r route) {
 		const n = 1 << 20
 		a, c, _ := newChild(t, r.local, 0, n) // the child is the initiator
 		m, err := a.openMemory(r.remote, 0, n)
@@ -99,7 +99,7 @@ func awaitPattern(tb testing.TB, m *memory, seed int) {
 
 // A peer that dies in the middle of copies ends them here, and the memory is this side's again.
 func TestPeerDies(t *testing.T) {
-	eachRoute(t, func(t *testing.T, r route) {
+	fewRoutes(t, func(t *testing.T, r route) {
 		const n = 1 << 20
 		a, c, key := newChild(t, r.remote, 0, n)
 		local, m := a.memory(t, r.local, 0, n), a.memory(t, r.local, 0, n)

@@ -127,7 +127,9 @@ func (m *mover) prepareOrder(f *flight, wait bool) error {
 		if p.share > o.share.place.size || p.n > o.share.place.size-p.share {
 			return fmt.Errorf("%d bytes at %#x of a share of %d: %w", p.n, p.share, o.share.place.size, fabric.ErrRange)
 		}
-		f.add(kind, at.addr+p.share, addr+h.shift, p.n)
+		if p.n > 0 {
+			f.add(kind, at.addr+p.share, addr+h.shift, p.n)
+		}
 	}
 	return nil
 }
