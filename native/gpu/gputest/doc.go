@@ -14,7 +14,8 @@
 // The tests are the same on both, and so are they in processes that a test starts: a re-executed test binary with the same TestMain,
 // or any other program, finds the emulated driver by LD_LIBRARY_PATH, which Main extends. What only an emulated GPU can be made to, [Hold],
 // [Fail], [Delay] and [Memory] do; they skip on a real one. The variables of native/gpu/testdata/fake.c steer it too, in the environment of
-// any process. tests/python/gpus.py is the same for Python.
+// any process. MORI_EMULATE=hip has the tests run on emulated GPUs of AMD: libamdhip64.so.6 and the code objects for gfx942.
+// tests/python/gpus.py is the same for Python.
 //
 // # What the emulated GPU is like
 //

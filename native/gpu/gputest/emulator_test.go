@@ -133,7 +133,7 @@ func TestOutOfMemory(t *testing.T) {
 
 func TestCallsThatFail(t *testing.T) {
 	r := newRig(t, 0)
-	Fail(t, "cuMemAlloc_v2=2,cuMemcpyAsync=1")
+	Fail(t, "cuMemAlloc_v2=2,cuMemcpyAsync=1,hipMalloc=2,hipMemcpyAsync=1")
 	if _, err := r.Alloc(64); !errors.Is(err, gpu.ErrNoMemory) {
 		t.Error(err)
 	}
@@ -145,9 +145,9 @@ func TestCallsThatFail(t *testing.T) {
 }
 
 // kernels loads a file of mori's kernels, as they are shipped.
-func (r *rig) kernels(file string) uint64 {
+func (r *rig) kernels(name string) uint64 {
 	r.Helper()
-	image, err := os.ReadFile(filepath.Join(os.Getenv("MORI_KERNEL_DIR"), file))
+	image, err := kernelFile(r.Driver, name)
 	r.ok(err)
 	m, err := r.LoadModule(image)
 	r.ok(err)
@@ -173,7 +173,7 @@ func packed(words ...uint64) []byte {
 // TestCopyBlocks runs mori's own kernel over a list of segments.
 func TestCopyBlocks(t *testing.T) {
 	r := newRig(t, 0)
-	f := r.kernel(r.kernels("io_copy_blocks.sm_80.ptx"), "mori_io_copy_blocks")
+	f := r.kernel(r.kernels("io_copy_blocks"), "mori_io_copy_blocks")
 	const blocks, size = 24, 1000
 	want := make([]byte, blocks*size)
 	for i := range want {
@@ -207,7 +207,7 @@ func TestModulesHaveTheirOwnVariables(t *testing.T) {
 	a, b := newRig(t, 0), newRig(t, 0)
 	heaps := [2]uint64{a.memory(4096, 0), a.memory(4096, 0)}
 	for pe, r := range []*rig{a, b} {
-		module := r.kernels("shmem_barrier.sm_90.ptx")
+		module := r.kernels("shmem_barrier")
 		addr, n, err := r.Global(module, "mori_shmem_state")
 		r.ok(err)
 		if n != 64 {
@@ -240,7 +240,7 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	m := r.kernels("io_copy_blocks.sm_80.ptx")
+	m := r.kernels("io_copy_blocks")
 	if _, err := r.Function(m, "mori_shmem_barrier"); !errors.Is(err, gpu.ErrNoSymbol) {
 		t.Errorf("a kernel of another module: %v", err)
 	}
@@ -248,6 +248,9 @@ func TestImages(t *testing.T) {
 		t.Errorf("a variable of another module: %v", err)
 	}
 	NeedEmulated(t)
+	if r.Driver.Vendor() != gpu.CUDA {
+		return
+	}
 	t.Setenv("FAKE_GPU_DRIVER", "11040")
 	image, err := os.ReadFile(filepath.Join(os.Getenv("MORI_KERNEL_DIR"), "io_copy_blocks.sm_90.ptx"))
 	r.ok(err)

@@ -8,6 +8,7 @@ package gputest
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,15 @@ import (
 	"mori/native/gpu"
 )
 
-// folderEnv tells processes that a test starts where the emulated driver is.
-const folderEnv = "MORI_EMULATED_GPU"
+const (
+	// folderEnv tells processes that a test starts where the emulated driver is.
+	folderEnv = "MORI_EMULATED_GPU"
+	// vendorEnv chooses whose driver is emulated: cuda, which is so if it is not set, or hip.
+	vendorEnv = "MORI_EMULATE"
+)
+
+// libraries are what the emulated drivers of the vendors are called.
+var libraries = map[string]string{"cuda": "libcuda.so.1", "hip": "libamdhip64.so.6"}
 
 // absent is why there is no GPU to test on; nil if there is one.
 var absent error
@@ -57,16 +65,21 @@ func Start() {
 		return
 	}
 	prepareSteering()
+	vendor := cmp.Or(os.Getenv(vendorEnv), "cuda")
+	if libraries[vendor] == "" {
+		absent = fmt.Errorf("%s is %q: it is cuda or hip", vendorEnv, vendor)
+		return
+	}
 	dir := os.Getenv(folderEnv)
 	if dir == "" {
-		if dir, err = compile(root); err != nil {
+		if dir, err = compile(root, vendor); err != nil {
 			absent = err
 			return
 		}
 		_ = os.Setenv(folderEnv, dir)
 		_ = os.Setenv("LD_LIBRARY_PATH", strings.TrimSuffix(dir+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
 	}
-	absent = load(filepath.Join(dir, "libcuda.so.1"))
+	absent = load(filepath.Join(dir, libraries[vendor]))
 }
 
 // Real tells whether the tests run on real GPUs, and nothing is emulated.
@@ -133,7 +146,7 @@ func findRoot() (string, error) {
 }
 
 // compile makes the emulated driver, or finds it made, and returns its folder.
-func compile(root string) (string, error) {
+func compile(root, vendor string) (string, error) {
 	cc := append(strings.Fields(os.Getenv("CC")), "gcc")[0]
 	if _, err := exec.LookPath(cc); err != nil {
 		return "", fmt.Errorf("no GPU, and none can be emulated: %w", err)
@@ -143,7 +156,7 @@ func compile(root string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", filepath.Join(root, "native", "gpu", "testdata", "emulator.sh"))
+	cmd := exec.CommandContext(ctx, "sh", filepath.Join(root, "native", "gpu", "testdata", "emulator.sh"), vendor)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()

@@ -6,8 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"mori/native/gpu"
 )
 
 // childEnv makes this program a child that tells what driver it finds.
@@ -20,19 +18,9 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-func open(t *testing.T) *gpu.Driver {
-	t.Helper()
-	Need(t)
-	d, err := gpu.Open(gpu.CUDA)
-	if err != nil {
-		t.Skip(err) // it is AMD's
-	}
-	return d
-}
-
 // TestChildHasTheSame: a process that a test starts has the driver that the test has.
 func TestChildHasTheSame(t *testing.T) {
-	d := open(t)
+	d := newRig(t, 0).Driver
 	c := startChild(t, "driver")
 	got := c.line()
 	if text, err := c.end(); err != nil || got != d.Path() {

@@ -4,6 +4,9 @@ package gputest
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,9 +26,9 @@ const hostBytes = 1 << 16
 func newRig(tb testing.TB, ordinal int) *rig {
 	tb.Helper()
 	Need(tb, ordinal+1)
-	d, err := gpu.Open(gpu.CUDA)
+	d, err := driver()
 	if err != nil {
-		tb.Skip(err) // it is AMD's
+		tb.Fatal(err)
 	}
 	r := &rig{TB: tb, Device: d.Device(ordinal)}
 	r.stream = r.newStream()
@@ -35,6 +38,24 @@ func newRig(tb testing.TB, ordinal int) *rig {
 	tb.Cleanup(func() { r.settle(r.stream) })
 	r.host = host
 	return r
+}
+
+// driver is the one that there is.
+func driver() (*gpu.Driver, error) {
+	d, err := gpu.Open(gpu.CUDA)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return gpu.Open(gpu.HIP)
+	}
+	return d, err
+}
+
+// kernelFile has mori's kernels of a name, as they are shipped for the vendor's devices.
+func kernelFile(d *gpu.Driver, name string) ([]byte, error) {
+	suffix := ".sm_80.ptx"
+	if d.Vendor() == gpu.HIP {
+		suffix = ".gfx942.hsaco"
+	}
+	return os.ReadFile(filepath.Join(os.Getenv("MORI_KERNEL_DIR"), name+suffix))
 }
 
 func (r *rig) ok(err error) {

@@ -17,6 +17,7 @@
 // One lock protects everything but the bytes of memory. The files that it includes are its parts.
 
 #define _GNU_SOURCE
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -18,13 +18,16 @@ struct function {
 
 // image_size is the length of an image: a text's, or up to the end of an ELF file's table of sections, which is its last part.
 static size_t image_size(const char *image) {
-	uint64_t at;
-	uint16_t each, n;
-	if (memcmp(image, "\177ELF", 4))
+	Elf64_Ehdr e;
+	if (memcmp(image, ELFMAG, SELFMAG))
 		return strlen(image);
-	memcpy(&at, image + 40, 8), memcpy(&each, image + 58, 2), memcpy(&n, image + 60, 2);
-	return at + (uint64_t)each * n;
+	memcpy(&e, image, sizeof(e));
+	return e.e_shoff + (size_t)e.e_shentsize * e.e_shnum;
 }
+
+static int is_elf(const struct code *c) { return !memcmp(c->image, ELFMAG, SELFMAG); }
+
+static int is_fake(const struct code *c) { return !strncmp(c->image, "fake", 4); }
 
 static int known(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$'; }
 
@@ -42,7 +45,7 @@ static const char *mention(const struct code *c, const char *from, const char *n
 // declared finds where PTX declares a name after a word of its own: .entry, .global. Code objects have names alone.
 static const char *declared(const struct code *c, const char *word, const char *name) {
 	const char *p = mention(c, c->image, name);
-	if (!memcmp(c->image, "\177ELF", 4))
+	if (is_elf(c))
 		return p;
 	for (; p; p = mention(c, p + 1, name)) {
 		const char *line = p;
@@ -61,8 +64,10 @@ static int refused(const char *image) {
 	int driver = (int)setting("FAKE_GPU_DRIVER", VERSION);
 	if (!strncmp(image, "old", 3))
 		return OLD_PTX;
-	if (!strncmp(image, "fake", 4) || !memcmp(image, "\177ELF", 4))
+	if (!strncmp(image, "fake", 4) || !memcmp(image, ELFMAG, SELFMAG))
 		return 0;
+	if (NAME(0, 1)) // PTX is NVIDIA's
+		return BAD_PTX;
 	const char *version = strstr(image, ".version"), *sm = strstr(image, ".target sm_");
 	if (!version || sscanf(version, ".version %u.%u", &major, &minor) != 2)
 		return BAD_PTX;
@@ -139,8 +144,6 @@ DEF(cuModuleUnload, hipModuleUnload, (uint64_t module)) {
 	END
 }
 
-static int is_fake(const struct code *c) { return !strncmp(c->image, "fake", 4); }
-
 DEF(cuModuleGetFunction, hipModuleGetFunction, (uint64_t * function, uint64_t module, const char *name)) {
 	START(CALLED(cuModuleGetFunction, hipModuleGetFunction))
 	struct thing *t = named(MODULE, module);
@@ -170,7 +173,27 @@ static size_t width(const char *line, const char *name) {
 	return 1;
 }
 
-// variable_of makes the memory of a variable when it is first asked for; of PTX it has the size and no first values.
+// symbol_size is how long the tables of an ELF file say that a name is, 0 if they do not know it.
+static size_t symbol_size(const struct code *c, const char *name) {
+	Elf64_Ehdr e;
+	Elf64_Shdr table, names;
+	Elf64_Sym sym;
+	memcpy(&e, c->image, sizeof(e));
+	for (size_t i = 0; i < e.e_shnum; i++) {
+		memcpy(&table, c->image + e.e_shoff + i * sizeof(table), sizeof(table));
+		if (table.sh_type != SHT_SYMTAB && table.sh_type != SHT_DYNSYM)
+			continue;
+		memcpy(&names, c->image + e.e_shoff + table.sh_link * sizeof(names), sizeof(names));
+		for (size_t at = 0; at < table.sh_size; at += sizeof(sym)) {
+			memcpy(&sym, c->image + table.sh_offset + at, sizeof(sym));
+			if (!strcmp(c->image + names.sh_offset + sym.st_name, name))
+				return sym.st_size;
+		}
+	}
+	return 0;
+}
+
+// variable_of makes the memory of a variable when it is first asked for; it has the size, and zeros whatever its first values are.
 static struct thing *variable_of(struct thing *module, const char *name) {
 	struct code *c = module->object;
 	for (int i = 1; i < most; i++)
@@ -179,7 +202,9 @@ static struct thing *variable_of(struct thing *module, const char *name) {
 	size_t n = 64;
 	if (is_fake(c) ? strcmp(name, "state") : !declared(c, ".global", name))
 		return NULL;
-	if (!is_fake(c) && memcmp(c->image, "\177ELF", 4)) {
+	if (is_elf(c)) {
+		n = symbol_size(c, name);
+	} else if (!is_fake(c)) {
 		const char *p = declared(c, ".global", name), *line = p;
 		while (line > c->image && line[-1] != '\n')
 			line--;
