@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mori.io import (
     BackendType,
@@ -26,6 +26,9 @@ from mori.io import (
     TransferStatus,
 )
 from mori.tensor_utils import buffer_span
+
+if TYPE_CHECKING:
+    from gpus import Memory
 
 WAIT_MS = 10_000
 BACKENDS = [BackendType.RDMA, BackendType.TCP]
@@ -84,14 +87,25 @@ def introduce(*engines: IOEngine) -> None:
 
 
 class Region:
-    """A bytearray registered with an engine."""
+    """Memory registered with an engine: a bytearray, or what ``memory`` gives."""
 
-    def __init__(self, engine: IOEngine, content: bytes | int) -> None:
-        self.buffer = bytearray(content)
-        self.desc = engine.register_memory(*buffer_span(self.buffer))
+    def __init__(self, engine: IOEngine, content: bytes | int, memory: Memory | None = None) -> None:
+        if memory is None:
+            self.buffer = bytearray(content)
+            self.desc = engine.register_memory(*buffer_span(self.buffer))
+        else:
+            self.memory = memory.alloc(content)
+            self.desc = engine.register_memory(*self.memory.span)
 
     def __bytes__(self) -> bytes:
-        return bytes(self.buffer)
+        return bytes(self.buffer) if hasattr(self, "buffer") else self.memory.read()
+
+    def fill(self, content: bytes) -> None:
+        """Put other bytes there."""
+        if hasattr(self, "buffer"):
+            self.buffer[:] = content
+        else:
+            self.memory.write(content)
 
 
 def finish(status: TransferStatus, timeout_ms: int = WAIT_MS) -> StatusCode:
@@ -135,8 +149,8 @@ class _PeerSide:
     def know(self, packed: bytes) -> None:
         self.engine.register_remote_engine(EngineDesc.unpack(packed))
 
-    def register(self, content: bytes | int) -> tuple[int, bytes]:
-        self.regions.append(Region(self.engine, content))
+    def register(self, content: bytes | int, memory: Memory | None = None) -> tuple[int, bytes]:
+        self.regions.append(Region(self.engine, content, memory))
         return len(self.regions) - 1, self.regions[-1].desc.pack()
 
     def deregister(self, index: int) -> None:
@@ -203,8 +217,9 @@ class Peer:
         assert fine, f"peer {self.key}: {name}: {result}"
         return result
 
-    def register(self, content: bytes | int) -> tuple[int, MemoryDesc]:
-        index, packed = self.call("register", content)
+    def register(self, content: bytes | int, memory: Memory | None = None) -> tuple[int, MemoryDesc]:
+        """Register memory of the peer's own, of the kind of ``memory``."""
+        index, packed = self.call("register", content, memory)
         return index, MemoryDesc.unpack(packed)
 
     def content(self, index: int) -> bytes:

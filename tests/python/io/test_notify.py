@@ -7,27 +7,28 @@ from collections.abc import Callable
 
 import pytest
 
+from gpus import Memory
 from mori.cpp import TransferStatus
 from mori.io import BackendType, IOEngine, RdmaBackendConfig, StatusCode
 from support import Peer, Region, eventually, finish, introduce, pattern, succeed
 
 
-def test_write_is_announced_with_its_bytes_in_place(two_engines: tuple[IOEngine, IOEngine]) -> None:
+def test_write_is_announced_with_its_bytes_in_place(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> None:
     left, right = two_engines
-    here, there = Region(left, pattern(1 << 20)), Region(right, 1 << 20)
+    here, there = Region(left, pattern(1 << 20), memory), Region(right, 1 << 20, memory)
     uid = left.allocate_transfer_uid()
     assert right.pop_inbound_transfer_status("left", uid) is None
     status = left.write(here.desc, 0, there.desc, 0, 1 << 20, uid)
     inbound = eventually(lambda: right.pop_inbound_transfer_status("left", uid))
-    assert there.buffer == here.buffer
+    assert bytes(there) == bytes(here)
     assert isinstance(inbound, TransferStatus)
     assert inbound.Code() == StatusCode.SUCCESS
     succeed(status)
 
 
-def test_every_kind_of_transfer(two_engines: tuple[IOEngine, IOEngine]) -> None:
+def test_every_kind_of_transfer(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> None:
     left, right = two_engines
-    here, there = Region(left, pattern(64)), Region(right, 64)
+    here, there = Region(left, pattern(64), memory), Region(right, 64, memory)
     session = left.create_session(here.desc, there.desc)
     statuses = [
         left.write(here.desc, 0, there.desc, 0, 8, 100),
@@ -121,12 +122,12 @@ def test_environment_overrides(
 
 
 def test_to_another_process(
-    make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer], backend: BackendType
+    memory: Memory, make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer], backend: BackendType
 ) -> None:
     engine, peer = make_engine("here", backend), make_peer("there", backend)
     peer.meet(engine)
-    region = Region(engine, pattern(4096))
-    index, remote = peer.register(4096)
+    region = Region(engine, pattern(4096), memory)
+    index, remote = peer.register(4096, memory)
     uid = engine.allocate_transfer_uid()
     succeed(engine.write(region.desc, 0, remote, 0, 4096, uid))
     assert eventually(lambda: peer.call("pop", "here", uid) is not None)

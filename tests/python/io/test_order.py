@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gpus import Memory
 from mori.cpp import TransferStatus
 from mori.io import BackendType, IOEngine
 from support import Peer, Region, eventually, pattern, succeed
@@ -29,6 +30,7 @@ def assert_done_in_order(statuses: list[TransferStatus]) -> None:
 @pytest.mark.parametrize("is_write", [True, False], ids=["write", "read"])
 @pytest.mark.parametrize("qps", [1, 4])
 def test_across_sessions(
+    memory: Memory,
     make_engine: Callable[..., IOEngine],
     make_peer: Callable[..., Peer],
     backend: BackendType,
@@ -42,7 +44,7 @@ def test_across_sessions(
     peer.meet(engine)
     # Large first, small last: without ordering, the small ones overtake.
     sizes = [8 << 20, 64, 2 << 20, 8, 1 << 20, 4096, 16, 8]
-    pairs = [(Region(engine, size), peer.register(size)[1]) for size in sizes]
+    pairs = [(Region(engine, size, memory), peer.register(size, memory)[1]) for size in sizes]
     sessions = [engine.create_session(region.desc, remote) for region, remote in pairs]
     for _ in range(3):
         calls = [session.write if is_write else session.read for session in sessions]
@@ -50,10 +52,10 @@ def test_across_sessions(
         assert_done_in_order([call(0, 0, size, uid) for call, size, uid in zip(calls, sizes, uids, strict=True)])
 
 
-def test_batches_and_singles_mixed(two_engines: tuple[IOEngine, IOEngine]) -> None:
+def test_batches_and_singles_mixed(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> None:
     left, right = two_engines
     size = 4 << 20
-    here, there = Region(left, size), Region(right, size)
+    here, there = Region(left, size, memory), Region(right, size, memory)
     session = left.create_session(here.desc, there.desc)
     rng = random.Random(11)
     offs = [n * 8192 for n in range(size // 8192)]
@@ -73,14 +75,14 @@ def test_batches_and_singles_mixed(two_engines: tuple[IOEngine, IOEngine]) -> No
 
 
 def test_the_last_of_many_layers(
-    make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer], backend: BackendType
+    memory: Memory, make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer], backend: BackendType
 ) -> None:
     engine, peer = make_engine("decode", backend), make_peer("prefill", backend)
     peer.meet(engine)
     layers = []
     for n in range(16):
         content = pattern(256 << 10, n)
-        layers.append((content, Region(engine, len(content)), peer.register(content)[1]))
+        layers.append((content, Region(engine, len(content), memory), peer.register(content, memory)[1]))
     sessions = [engine.create_session(region.desc, remote) for _, region, remote in layers]
     offs = list(range(0, 256 << 10, 4096))
     for session in sessions:

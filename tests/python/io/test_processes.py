@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gpus import Memory
 from mori.io import BackendType, IOEngine, RdmaBackendConfig, StatusCode
 from support import Peer, Region, finish, pattern, run_script, succeed
 
@@ -32,45 +33,48 @@ def here(make_engine: Callable[..., IOEngine], backend: BackendType, peer: Peer)
 
 
 class TestSpawned:
-    def test_write(self, here: IOEngine, peer: Peer) -> None:
-        region = Region(here, pattern(SIZE))
-        index, remote = peer.register(SIZE)
+    def test_write(self, memory: Memory, here: IOEngine, peer: Peer) -> None:
+        region = Region(here, pattern(SIZE), memory)
+        index, remote = peer.register(SIZE, memory)
         succeed(here.write(region.desc, 0, remote, 0, SIZE, here.allocate_transfer_uid()))
         assert peer.content(index) == bytes(region)
 
-    def test_read(self, here: IOEngine, peer: Peer) -> None:
-        region = Region(here, SIZE)
-        _, remote = peer.register(pattern(SIZE))
+    def test_read(self, memory: Memory, here: IOEngine, peer: Peer) -> None:
+        region = Region(here, SIZE, memory)
+        _, remote = peer.register(pattern(SIZE), memory)
         succeed(here.read(region.desc, 0, remote, 0, SIZE, here.allocate_transfer_uid()))
         assert bytes(region) == pattern(SIZE)
 
-    def test_session_batches(self, here: IOEngine, peer: Peer) -> None:
-        region = Region(here, pattern(SIZE, 1))
-        index, remote = peer.register(pattern(SIZE, 2))
+    def test_session_batches(self, memory: Memory, here: IOEngine, peer: Peer) -> None:
+        region = Region(here, pattern(SIZE, 1), memory)
+        index, remote = peer.register(pattern(SIZE, 2), memory)
         session = here.create_session(region.desc, remote)
         succeed(session.batch_write(OFFS, OFFS[::-1], LENS, 0))
         content = peer.content(index)
+        sent = pattern(SIZE, 1)
         for at, to in zip(OFFS, OFFS[::-1], strict=True):
-            assert content[to : to + 4096] == region.buffer[at : at + 4096]
+            assert content[to : to + 4096] == sent[at : at + 4096]
         succeed(session.batch_read(OFFS, OFFS, LENS, 1))
+        here_now = bytes(region)
         for at in OFFS:
-            assert region.buffer[at : at + 4096] == content[at : at + 4096]
+            assert here_now[at : at + 4096] == content[at : at + 4096]
 
-    def test_both_sides_at_once(self, here: IOEngine, peer: Peer) -> None:
-        ours, theirs = Region(here, pattern(SIZE, 1)), Region(here, SIZE)
-        index, _ = peer.register(pattern(SIZE, 2))
-        landing, target = peer.register(SIZE)
+    def test_both_sides_at_once(self, memory: Memory, here: IOEngine, peer: Peer) -> None:
+        ours, theirs = Region(here, pattern(SIZE, 1), memory), Region(here, SIZE, memory)
+        index, _ = peer.register(pattern(SIZE, 2), memory)
+        landing, target = peer.register(SIZE, memory)
         status = here.write(ours.desc, 0, target, 0, SIZE, 0)
         code = peer.call("transfer", "batch_write", index, OFFS, theirs.desc.pack(), OFFS, LENS)
         assert StatusCode(code) == StatusCode.SUCCESS
         succeed(status)
         assert peer.content(landing) == bytes(ours)
+        landed, sent = bytes(theirs), pattern(SIZE, 2)
         for at in OFFS:
-            assert theirs.buffer[at : at + 4096] == pattern(SIZE, 2)[at : at + 4096]
+            assert landed[at : at + 4096] == sent[at : at + 4096]
 
-    def test_refused_at_the_target(self, here: IOEngine, peer: Peer) -> None:
-        region = Region(here, pattern(64))
-        index, remote = peer.register(64)
+    def test_refused_at_the_target(self, memory: Memory, here: IOEngine, peer: Peer) -> None:
+        region = Region(here, pattern(64), memory)
+        index, remote = peer.register(64, memory)
         session = here.create_session(region.desc, remote)
         succeed(session.write(0, 0, 8, 0))
         peer.call("deregister", index)
@@ -95,12 +99,14 @@ def test_path_to_the_same_host(make_engine: Callable[..., IOEngine], make_peer: 
         assert "shm" in str(described["reasons"]), "the reason must be told"
 
 
-def test_path_to_another_host(make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer]) -> None:
+def test_path_to_another_host(
+    memory: Memory, make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer]
+) -> None:
     engine, peer = make_engine("here"), make_peer("there", environment={"MORI_NODE_ID": "elsewhere"})
     assert peer.desc.node_id == "elsewhere"
     peer.meet(engine)
-    region = Region(engine, pattern(SIZE))
-    index, remote = peer.register(SIZE)
+    region = Region(engine, pattern(SIZE), memory)
+    index, remote = peer.register(SIZE, memory)
     session = engine.create_session(region.desc, remote)
     succeed(session.write(0, 0, SIZE, 0))
     assert peer.content(index) == bytes(region)
@@ -110,10 +116,10 @@ def test_path_to_another_host(make_engine: Callable[..., IOEngine], make_peer: C
 
 
 class TestKilled:
-    def test_in_mid_transfer(self, here: IOEngine, peer: Peer) -> None:
+    def test_in_mid_transfer(self, memory: Memory, here: IOEngine, peer: Peer) -> None:
         size = 128 << 20
-        region = Region(here, size)
-        _, remote = peer.register(size)
+        region = Region(here, size, memory)
+        _, remote = peer.register(size, memory)
         session = here.create_session(region.desc, remote)
         succeed(session.write(0, 0, 8, 0))
         statuses = [session.write(0, 0, size, uid) for uid in range(1, 9)]
@@ -126,9 +132,9 @@ class TestKilled:
             if status.Failed():
                 assert "there" in status.Message()
 
-    def test_while_idle(self, here: IOEngine, peer: Peer) -> None:
-        region = Region(here, 64)
-        _, remote = peer.register(64)
+    def test_while_idle(self, memory: Memory, here: IOEngine, peer: Peer) -> None:
+        region = Region(here, 64, memory)
+        _, remote = peer.register(64, memory)
         session = here.create_session(region.desc, remote)
         succeed(session.write(0, 0, 8, 0))
         peer.kill()
@@ -137,13 +143,13 @@ class TestKilled:
         assert "there" in status.Message()
 
     def test_others_are_not_affected(
-        self, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
+        self, memory: Memory, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
     ) -> None:
         other = make_peer("other", backend)
         other.meet(here)
-        region = Region(here, pattern(SIZE))
-        _, doomed = peer.register(SIZE)
-        index, remote = other.register(SIZE)
+        region = Region(here, pattern(SIZE), memory)
+        _, doomed = peer.register(SIZE, memory)
+        index, remote = other.register(SIZE, memory)
         sessions = [here.create_session(region.desc, desc) for desc in (doomed, remote)]
         for session in sessions:
             succeed(session.write(0, 0, 8, 0))
@@ -156,15 +162,15 @@ class TestKilled:
             finish(status, 15_000)
 
     def test_a_successor_with_the_same_key(
-        self, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
+        self, memory: Memory, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
     ) -> None:
-        region = Region(here, pattern(SIZE))
-        _, remote = peer.register(SIZE)
+        region = Region(here, pattern(SIZE), memory)
+        _, remote = peer.register(SIZE, memory)
         succeed(here.write(region.desc, 0, remote, 0, SIZE, 0))
         peer.kill()
         successor = make_peer("there", backend)
         successor.meet(here)
-        index, fresh = successor.register(SIZE)
+        index, fresh = successor.register(SIZE, memory)
         succeed(here.write(region.desc, 0, fresh, 0, SIZE, 1))
         assert successor.content(index) == bytes(region)
 
@@ -227,13 +233,13 @@ class TestStopped:
         assert peer.content(index) == bytes(region)
 
     def test_others_go_on(
-        self, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
+        self, memory: Memory, here: IOEngine, peer: Peer, make_peer: Callable[..., Peer], backend: BackendType
     ) -> None:
         other = make_peer("other", backend)
         other.meet(here)
-        region = Region(here, pattern(SIZE))
-        _, stuck = peer.register(SIZE)
-        index, remote = other.register(SIZE)
+        region = Region(here, pattern(SIZE), memory)
+        _, stuck = peer.register(SIZE, memory)
+        index, remote = other.register(SIZE, memory)
         sessions = [here.create_session(region.desc, desc) for desc in (stuck, remote)]
         for session in sessions:
             succeed(session.write(0, 0, 8, 0))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gpus import Memory
 from mori.cpp import TransferStatus
 from mori.io import BackendType, IOEngine, RdmaBackendConfig
 from support import Peer, Region, pattern, succeed
@@ -19,11 +20,11 @@ ROUNDS = 40
 class Model:
     """Regions of two engines, what they should hold, and one random transfer at a time between them."""
 
-    def __init__(self, engine: IOEngine, peer: Peer, rng: random.Random) -> None:
+    def __init__(self, engine: IOEngine, peer: Peer, rng: random.Random, memory: Memory) -> None:
         self.engine, self.rng = engine, rng
-        self.local = [Region(engine, pattern(size, n)) for n, size in enumerate(SIZES)]
-        self.remote = [peer.register(pattern(size, 100 + n)) for n, size in enumerate(SIZES)]
-        self.local_model = [bytearray(region.buffer) for region in self.local]
+        self.local = [Region(engine, pattern(size, n), memory) for n, size in enumerate(SIZES)]
+        self.remote = [peer.register(pattern(size, 100 + n), memory) for n, size in enumerate(SIZES)]
+        self.local_model = [bytearray(bytes(region)) for region in self.local]
         self.remote_model = [bytearray(pattern(size, 100 + n)) for n, size in enumerate(SIZES)]
         self.sessions = {
             (i, j): engine.create_session(self.local[i].desc, self.remote[j][1])
@@ -79,7 +80,7 @@ class Model:
 
     def check(self, peer: Peer) -> None:
         for region, model in zip(self.local, self.local_model, strict=True):
-            assert region.buffer == model
+            assert bytes(region) == model
         for (index, _), model in zip(self.remote, self.remote_model, strict=True):
             assert peer.content(index) == model
 
@@ -91,6 +92,7 @@ class Model:
     ids=["plain", "chunked"],
 )
 def test_one_after_another(
+    memory: Memory,
     make_engine: Callable[..., IOEngine],
     make_peer: Callable[..., Peer],
     backend: BackendType,
@@ -100,7 +102,7 @@ def test_one_after_another(
     engine = make_engine("here", backend, RdmaBackendConfig(**config))
     peer = make_peer("there", backend, **config)
     peer.meet(engine)
-    model = Model(engine, peer, random.Random(seed))
+    model = Model(engine, peer, random.Random(seed), memory)
     for n in range(ROUNDS):
         succeed(model.step())
         if n % 20 == 19:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gpus import Memory
 from mori.io import BackendType, IOEngine, IOEngineSession, MemoryDesc, StatusCode
 from support import Region, eventually, finish, pattern, succeed
 
@@ -15,9 +16,9 @@ SIZE = 4096
 
 
 @pytest.fixture
-def pair(two_engines: tuple[IOEngine, IOEngine]) -> tuple[Region, Region, IOEngineSession]:
+def pair(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> tuple[Region, Region, IOEngineSession]:
     left, right = two_engines
-    here, there = Region(left, pattern(SIZE, 1)), Region(right, pattern(SIZE, 2))
+    here, there = Region(left, pattern(SIZE, 1), memory), Region(right, pattern(SIZE, 2), memory)
     return here, there, left.create_session(here.desc, there.desc)
 
 
@@ -32,14 +33,14 @@ def test_class_and_native(pair: tuple[Region, Region, IOEngineSession]) -> None:
 def test_write(pair: tuple[Region, Region, IOEngineSession]) -> None:
     here, there, session = pair
     succeed(session.write(10, 20, 100, session.allocate_transfer_uid()))
-    assert there.buffer[20:120] == here.buffer[10:110]
-    assert there.buffer[:20] + there.buffer[120:] == pattern(SIZE, 2)[:20] + pattern(SIZE, 2)[120:]
+    assert bytes(there)[20:120] == bytes(here)[10:110]
+    assert bytes(there)[:20] + bytes(there)[120:] == pattern(SIZE, 2)[:20] + pattern(SIZE, 2)[120:]
 
 
 def test_read(pair: tuple[Region, Region, IOEngineSession]) -> None:
     here, there, session = pair
     succeed(session.read(10, 20, 100, session.allocate_transfer_uid()))
-    assert here.buffer[10:110] == there.buffer[20:120]
+    assert bytes(here)[10:110] == bytes(there)[20:120]
     assert bytes(there) == pattern(SIZE, 2)
 
 
@@ -78,31 +79,31 @@ def test_uids_are_the_engine_s(engine: IOEngine) -> None:
     assert [taker.allocate_transfer_uid() for taker in takers] == [0, 1, 2, 3]
 
 
-def test_from_unpacked_copies(two_engines: tuple[IOEngine, IOEngine]) -> None:
+def test_from_unpacked_copies(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> None:
     left, right = two_engines
-    here, there = Region(left, pattern(SIZE)), Region(right, SIZE)
+    here, there = Region(left, pattern(SIZE), memory), Region(right, SIZE, memory)
     local, remote = (MemoryDesc.unpack(region.desc.pack()) for region in (here, there))
     succeed(left.create_session(local, remote).write(0, 0, SIZE, 0))
-    assert there.buffer == here.buffer
+    assert bytes(there) == bytes(here)
 
 
-def test_within_one_engine(make_engine: Callable[..., IOEngine], backend: BackendType) -> None:
+def test_within_one_engine(memory: Memory, make_engine: Callable[..., IOEngine], backend: BackendType) -> None:
     engine = make_engine("self", backend)
-    source, target = Region(engine, pattern(SIZE)), Region(engine, SIZE)
+    source, target = Region(engine, pattern(SIZE), memory), Region(engine, SIZE, memory)
     session = engine.create_session(source.desc, target.desc)
     succeed(session.write(0, 0, 1024, 0))
     succeed(engine.create_session(target.desc, source.desc).read(1024, 1024, SIZE - 1024, 1))
-    assert target.buffer == source.buffer
+    assert bytes(target) == bytes(source)
 
 
-def test_several_sessions_of_a_pair(two_engines: tuple[IOEngine, IOEngine]) -> None:
+def test_several_sessions_of_a_pair(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> None:
     left, right = two_engines
-    here, there = Region(left, pattern(SIZE)), Region(right, SIZE)
+    here, there = Region(left, pattern(SIZE), memory), Region(right, SIZE, memory)
     sessions = [left.create_session(here.desc, there.desc) for _ in range(4)]
     quarter = SIZE // 4
     for status in [s.write(quarter * n, quarter * n, quarter, n) for n, s in enumerate(sessions)]:
         succeed(status)
-    assert there.buffer == here.buffer
+    assert bytes(there) == bytes(here)
 
 
 def test_none_without_a_backend(make_engine: Callable[..., IOEngine]) -> None:
@@ -119,13 +120,13 @@ def test_wrong_descriptor_types(engine: IOEngine, wrong: object) -> None:
             engine.create_session(*args)
 
 
-def test_ends_with_its_memory(two_engines: tuple[IOEngine, IOEngine]) -> None:
+def test_ends_with_its_memory(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> None:
     left, right = two_engines
-    here, there = Region(left, pattern(SIZE)), Region(right, SIZE)
+    here, there = Region(left, pattern(SIZE), memory), Region(right, SIZE, memory)
     session = left.create_session(here.desc, there.desc)
     succeed(session.write(0, 0, 8, 0))
     left.deregister_memory(here.desc)
-    there.buffer[:] = bytes(SIZE)
+    there.fill(bytes(SIZE))
     assert finish(session.write(0, 0, 8, 1)).value > 10
     assert bytes(there) == bytes(SIZE)
 
@@ -149,21 +150,21 @@ def test_keeps_its_engine_alive(make_engine: Callable[..., IOEngine]) -> None:
     assert there.buffer == here.buffer
 
 
-def test_dropping_a_session_does_not_stop_its_transfers(two_engines: tuple[IOEngine, IOEngine]) -> None:
+def test_dropping_a_session_does_not_stop_its_transfers(memory: Memory, two_engines: tuple[IOEngine, IOEngine]) -> None:
     left, right = two_engines
     size = 32 << 20
-    here, there = Region(left, pattern(1 << 20) * 32), Region(right, size)
+    here, there = Region(left, pattern(1 << 20) * 32, memory), Region(right, size, memory)
     status = left.create_session(here.desc, there.desc).write(0, 0, size, 0)
     gc.collect()
     succeed(status)
-    assert there.buffer == here.buffer
+    assert bytes(there) == bytes(here)
 
 
 def test_dropping_the_status_does_not_stop_the_transfer(pair: tuple[Region, Region, IOEngineSession]) -> None:
     here, there, session = pair
     session.write(0, 0, SIZE, 0)
     gc.collect()
-    eventually(lambda: there.buffer == here.buffer)
+    eventually(lambda: bytes(there) == bytes(here))
 
 
 def test_a_closed_engine_fails_its_sessions(make_engine: Callable[..., IOEngine]) -> None:
