@@ -46,6 +46,7 @@ from ._info import MemoryInfo as MemoryInfo
 from ._info import Pointer as Pointer
 from ._info import Reach as Reach
 from ._info import devices as devices
+from ._info import enable_peer as enable_peer
 from ._info import lookup as lookup
 from ._info import memory_info as memory_info
 from ._info import reach as reach
@@ -73,6 +74,7 @@ __all__ = [
     "UnsupportedError",
     "copy",
     "devices",
+    "enable_peer",
     "lookup",
     "memory_info",
     "reach",

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from typing import Any
 
 from .. import _core
-from .._errors import InvalidArgumentError
+from .._errors import InvalidArgumentError, MoriError
 from ._info import lookup, uint64
 from ._owned import Owned
 from ._stream import Event, Stream, as_stream
@@ -16,6 +17,7 @@ from ._stream import Event, Stream, as_stream
 # A call into the driver is at most so long, as copies of host memory that is not pinned go on inside of it: Ctrl-C
 # comes between.
 _PIECE = 64 << 20
+_GRACE = 10.0  # seconds
 
 _lock = threading.Lock()
 _workers: dict[int, Stream] = {}
@@ -28,9 +30,10 @@ def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
         dst: address, or something with ``ptr``: :class:`DeviceMemory`, :class:`HostMemory`.
         src: the same; the ranges must not overlap.
         nbytes: how many.
-        stream: do it on this stream, ours or one that has ``cuda_stream`` as torch's, and return before it is done,
-            unless ordinary host memory is among it. The memory must stay until it is. None: after what the default
-            streams of the GPUs of both were given before, and done on return.
+        stream: do it on this stream and return before it is done, unless ordinary host memory is among it. The memory
+            must stay until it is. A stream is ours, what has ``cuda_stream`` as torch's, or the driver's handle, of the
+            GPU whose memory is copied. None: after what the default streams of the GPUs of both were given before, and
+            done on return.
 
     Raises:
         InvalidArgumentError: the range is not inside of one allocation of a GPU, or not an address.
@@ -38,7 +41,7 @@ def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
     """
     to, at, count = _address(dst, "dst"), _address(src, "src"), uint64(nbytes, "nbytes")
     if stream is not None:
-        on = as_stream(stream, 0)
+        on = as_stream(stream, _gpu_of(to, at) if isinstance(stream, int) else 0)
         if count:
             _core.call("StreamCopy", on._handle(), to, at, count)
         return
@@ -59,8 +62,7 @@ def move(gpus: list[int], dst: int, src: int, nbytes: int) -> None:
     with Event(gpus[0], timing=False) as event:
         for at in range(0, nbytes, _PIECE):
             _core.call("StreamCopy", stream._handle(), dst + at, src + at, min(_PIECE, nbytes - at))
-            event.record(stream)
-            event.wait()
+            _finish(event, stream)
 
 
 def fill(gpu: int, dst: int, value: int, nbytes: int) -> None:
@@ -69,8 +71,18 @@ def fill(gpu: int, dst: int, value: int, nbytes: int) -> None:
     stream = _worker(gpu)
     with Event(gpu, timing=False) as event:
         _core.call("StreamSet", stream._handle(), dst, value, nbytes)
-        event.record(stream)
+        _finish(event, stream)
+
+
+def _finish(event: Event, stream: Stream) -> None:
+    """Wait for what our stream was given. Ctrl-C lets the piece that is under way end: its memory may be freed next."""
+    event.record(stream)
+    try:
         event.wait()
+    except BaseException:
+        with contextlib.suppress(MoriError):
+            event.wait(_GRACE)
+        raise
 
 
 def _settle(gpus: list[int]) -> None:
@@ -94,6 +106,11 @@ def _address(place: Any, what: str) -> int:
     if isinstance(place, Owned):
         place._handle()
     return uint64(getattr(place, "ptr", place), what)
+
+
+def _gpu_of(*places: int) -> int:
+    """Return the GPU whose memory is among ``places``; the first one's if they are of two."""
+    return next((known.device for known in map(lookup, places) if known.device >= 0), 0)
 
 
 def _inside(ptr: int, nbytes: int, what: str) -> int:

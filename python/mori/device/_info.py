@@ -139,6 +139,18 @@ def reach(device: int, peer: int) -> Reach:
     return Reach(told["access"], told["atomics"], told["link"])
 
 
+def enable_peer(device: int, peer: int) -> None:
+    """Let kernels and copies of one GPU use all memory of another directly. It may be repeated, and is not undone.
+
+    Copies between GPUs need it only to be fast.
+
+    Raises:
+        UnsupportedError: they do not reach each other, or there is no GPU.
+        InvalidArgumentError: there is no GPU with that number.
+    """
+    _core.call("DeviceEnablePeer", device_number(device), device_number(peer))
+
+
 def lookup(ptr: int) -> Pointer:
     """Return what the drivers know about an address of this process; without any, that it is the host's."""
     return Pointer(**json.loads(_core.call("DeviceLookup", uint64(ptr, "ptr"))))

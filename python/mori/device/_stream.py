@@ -136,7 +136,7 @@ class Event(Owned):
         An earlier record is forgotten.
 
         Args:
-            stream: ours, or what has ``cuda_stream`` as torch's; None is the default stream.
+            stream: ours, what has ``cuda_stream`` as torch's, or the driver's handle; None is the default stream.
         """
         with_stream = as_stream(stream, self.device)
         if with_stream.device != self.device:
@@ -174,13 +174,13 @@ class Event(Owned):
 
 
 def as_stream(stream: Any, device: int) -> Stream:
-    """Return what stands for a stream as a Stream; None is the default stream of ``device``."""
+    """Return what stands for a stream as a Stream. A handle is of ``device``, and None is its default stream."""
     if isinstance(stream, Stream):
         return stream
-    if stream is None:
-        return Stream.borrow(0, device)
+    if stream is None or isinstance(stream, int):
+        return Stream.borrow(stream or 0, device)
     if not hasattr(stream, "cuda_stream"):
-        raise TypeError(f"stream must be a Stream, or have cuda_stream as torch's have, got {stream!r}")
+        raise TypeError(f"stream must be a Stream, a handle, or have cuda_stream as torch's have, got {stream!r}")
     return Stream.borrow(stream)
 
 

@@ -44,6 +44,16 @@ class TestDevices:
             reach = device.reach(0, gpu.device)
             assert reach.link in (("NVLink", "xGMI", "PCIe") if reach.access else ("",))
 
+    def test_enable_peer(self) -> None:
+        device.enable_peer(0, 0)
+        for gpu in device.devices()[1:]:
+            if device.reach(0, gpu.device).access:
+                device.enable_peer(0, gpu.device)
+                device.enable_peer(0, gpu.device)
+            else:
+                with pytest.raises(device.UnsupportedError, match="reach"):
+                    device.enable_peer(0, gpu.device)
+
     @pytest.mark.parametrize("number", [-1, 64, 1 << 40])
     def test_a_number_that_no_gpu_has(self, number: int) -> None:
         for call in (device.memory_info, lambda n: device.DeviceMemory(16, n), device.Stream, device.Event):

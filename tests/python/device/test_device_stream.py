@@ -215,13 +215,24 @@ class TestStream:
         with device.DeviceMemory(16) as memory, device.DeviceMemory(16) as other, device.Stream() as stream:
             memory.fill(1)
             foreign = Foreign(0, cuda_stream=stream.cuda_stream)
-            device.copy(other, memory, 16, foreign)
+            device.copy(other, memory, 8, foreign)
+            device.copy(other.ptr + 8, memory, 8, stream.cuda_stream)
             borrowed = device.Stream.borrow(foreign)
             assert (borrowed.cuda_stream, borrowed.device) == (stream.cuda_stream, 0)
             borrowed.wait(30)
             borrowed.close()
             assert other.read() == b"\1" * 16
             stream.wait(30)
+
+    def test_handles_of_another_gpu(self) -> None:
+        gpus.need(2)
+        with device.DeviceMemory(16, 1) as memory, device.DeviceMemory(16, 1) as other, device.Stream(1) as stream:
+            memory.fill(1)
+            device.copy(other, memory, 16, stream.cuda_stream)
+            with device.Event(1) as event:
+                event.record(stream.cuda_stream)
+                event.wait(30)
+            assert other.read() == b"\1" * 16
 
     def test_wrong_objects(self) -> None:
         with device.DeviceMemory(16) as memory, device.Stream() as stream, device.Event() as event:
