@@ -128,8 +128,20 @@ def python_tests() -> list[Step]:
 
 
 def examples(scratch: Path) -> list[Step]:
-    """The examples, as their heads say."""
-    return []
+    """The examples, as their heads say: two PEs, on two GPUs if they are there."""
+    if importlib.util.find_spec("torch") is None:
+        return [step("examples", 5, "sh", "-c", "echo no torch: torchrun starts the examples; false")]
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    folder, ptx = Path("examples/gpu"), scratch / "put_signal.ptx"
+    nvcc = step("build-put_signal", 120, cuda() / "bin" / "nvcc", "-std=c++17", "-O3", "-arch=compute_90", "-ptx",
+                "-Inative/include", "-o", ptx, folder / "put_signal.cu")
+    return [
+        nvcc,
+        step("example-put_signal", 120, *start, folder / "put_signal.py", ptx, env=PYTHON,
+             needs=("extension", "build-put_signal")),
+        step("example-triton_put", 150, *start, folder / "triton_put.py", needs=("extension",),
+             env={**PYTHON, "TRITON_CACHE_DIR": str(scratch / "triton")}),
+    ]
 
 
 def sanitizers(scratch: Path) -> list[Step]:

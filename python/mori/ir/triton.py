@@ -21,6 +21,7 @@ operations of ``block``, and of ``thread`` those that all threads may repeat (wa
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from triton import knobs
@@ -47,8 +48,17 @@ def install_hook() -> None:
     knobs.runtime.kernel_load_end_hook.add(_fill_in)  # once, however often
 
 
-def _fill_in(module: Any, function: Any, name: str, metadata_group: Any, hash: str) -> None:
-    shmem_module_init(module)
+def _fill_in(module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str) -> None:
+    if _uses_symmetric_memory(metadata_group) and shmem_module_init(module) != 0:
+        raise RuntimeError(f"kernel {name} uses symmetric memory, and mori.shmem is not initialised on this GPU")
+
+
+def _uses_symmetric_memory(files: dict[str, str]) -> bool:
+    """Tell by the assembly, which Triton keeps beside the code, whether a kernel has the symbol."""
+    for path in files.values():
+        if path.endswith((".ptx", ".amdgcn")):
+            return "mori_shmem_state" in Path(path).read_text()
+    return True
 
 
 def _dtype(name: str) -> core.dtype:
