@@ -7,6 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from gpus import Memory
 from mori.cpp import TransferStatus
 from mori.io import (
     BackendType,
@@ -27,7 +28,7 @@ SHARDS = 8
 
 
 class Manager:
-    def __init__(self, role: str, devices: str | None = None) -> None:
+    def __init__(self, role: str, memory: Memory, devices: str | None = None) -> None:
         if devices is not None:
             os.environ["MORI_RDMA_DEVICES"] = devices
         self.engine = IOEngine(f"io-{role}-{os.getpid()}", IOEngineConfig(host="127.0.0.1", port=0))
@@ -37,12 +38,9 @@ class Manager:
         self.engine_desc = self.engine.get_engine_desc()
         assert self.engine_desc.port > 0
         # KV buffers are sub-regions of one allocation, aux buffers stand alone.
-        self.pool = bytearray(pattern(LAYERS * PAGES * PAGE, len(role)))
-        base = buffer_span(self.pool).ptr
-        self.kv = [
-            self.engine.register_memory(base + n * PAGES * PAGE, PAGES * PAGE, -1, MemoryLocationType.CPU)
-            for n in range(LAYERS)
-        ]
+        self.pool = memory.alloc(pattern(LAYERS * PAGES * PAGE, len(role)))
+        base, _, gpu, loc = self.pool.span
+        self.kv = [self.engine.register_memory(base + n * PAGES * PAGE, PAGES * PAGE, gpu, loc) for n in range(LAYERS)]
         self.aux = [bytearray(pattern(AUX, 100 + len(role) + n)) for n in range(3)]
         self.aux_descs = [
             self.engine.register_memory(buffer_span(buffer).ptr, AUX, -1, MemoryLocationType.CPU) for buffer in self.aux

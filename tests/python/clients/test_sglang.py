@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from sglang_calls import LAYERS, PAGE, PAGES, Manager
 
+from gpus import Memory
 from mori.io import StatusCode
 
 
-def serve(pipe: Connection) -> None:
-    manager = Manager("decode")
+def serve(pipe: Connection, memory: Memory) -> None:
+    manager = Manager("decode", memory)
     while True:
         try:
             name, args = pipe.recv()
@@ -26,10 +27,10 @@ def serve(pipe: Connection) -> None:
 
 
 class Decode:
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs,), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, memory), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -40,8 +41,8 @@ class Decode:
 
 
 @pytest.fixture
-def decode() -> Iterator[Decode]:
-    side = Decode()
+def decode(memory: Memory) -> Iterator[Decode]:
+    side = Decode(memory)
     yield side
     side.pipe.close()
     side.process.join(10)
@@ -50,9 +51,9 @@ def decode() -> Iterator[Decode]:
 
 
 @pytest.fixture
-def prefill(monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
+def prefill(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
     monkeypatch.setenv("MORI_RDMA_DEVICES", "")
-    manager = Manager("prefill", devices="mlx5_0,mlx5_1")
+    manager = Manager("prefill", memory, devices="mlx5_0,mlx5_1")
     yield manager
     manager.engine.close()
 

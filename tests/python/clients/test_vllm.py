@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from vllm_calls import BLOCK, BLOCKS, LAYERS, Worker, layer_content
 
+from gpus import Memory
+from mori.io import BackendType
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -22,8 +25,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def serve(pipe: Connection, role: str, port: int) -> None:
-    worker = Worker(role, port)
+def serve(pipe: Connection, role: str, port: int, memory: Memory, backend: int) -> None:
+    worker = Worker(role, port, memory, BackendType[BackendType(backend).name])
     while True:
         try:
             name, args = pipe.recv()
@@ -33,10 +36,11 @@ def serve(pipe: Connection, role: str, port: int) -> None:
 
 
 class RemoteWorker:
-    def __init__(self, role: str) -> None:
+    def __init__(self, role: str, memory: Memory, backend: BackendType) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, role, free_port()), daemon=True)
+        args = (theirs, role, free_port(), memory, int(backend))
+        self.process = context.Process(target=serve, args=args, daemon=True)
         self.process.start()
         theirs.close()
 
@@ -47,8 +51,26 @@ class RemoteWorker:
 
 
 @pytest.fixture
-def remote() -> Iterator[RemoteWorker]:
-    worker = RemoteWorker("consumer")
+def memory(request: pytest.FixtureRequest, way: tuple[str, BackendType]) -> Iterator[Memory]:
+    if way[0] == "gpu":
+        request.getfixturevalue("gpu_env")
+    memory = Memory(way[0])
+    yield memory
+    memory.close()
+
+
+@pytest.fixture(
+    params=[("host", BackendType.RDMA), ("gpu", BackendType.RDMA), ("gpu", BackendType.XGMI)],
+    ids=["host", "gpu", "gpu by XGMI"],
+)
+def way(request: pytest.FixtureRequest) -> tuple[str, BackendType]:
+    """Where the caches are, and the backend that is configured."""
+    return request.param
+
+
+@pytest.fixture
+def remote(memory: Memory, way: tuple[str, BackendType]) -> Iterator[RemoteWorker]:
+    worker = RemoteWorker("consumer", memory, way[1])
     yield worker
     worker.pipe.close()
     worker.process.join(10)
@@ -56,8 +78,8 @@ def remote() -> Iterator[RemoteWorker]:
 
 
 @pytest.fixture
-def local(remote: RemoteWorker) -> Iterator[Worker]:
-    worker = Worker("producer", free_port())
+def local(memory: Memory, way: tuple[str, BackendType], remote: RemoteWorker) -> Iterator[Worker]:
+    worker = Worker("producer", free_port(), memory, way[1])
     yield worker
     worker.engine.close()
 

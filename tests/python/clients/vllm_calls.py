@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from gpus import Buffer, Memory
 from mori.io import (  # the connector gives up if any of these names is missing
     BackendType,
     EngineDesc,
@@ -16,25 +17,25 @@ from mori.io import (  # the connector gives up if any of these names is missing
     RdmaBackendConfig,
     XgmiBackendConfig,
 )
-from mori.tensor_utils import buffer_span
 from support import pattern
 
 LAYERS, BLOCKS, BLOCK = 6, 32, 4096
-__all__ = ["XgmiBackendConfig"]
 
 
-class HostTensor:
-    """A layer's KV cache in host memory, with the part of torch's tensor that registration uses."""
+class Tensor:
+    """A layer's KV cache, with the part of torch's tensor that registration uses."""
 
-    def __init__(self, content: bytes) -> None:
-        self.buffer = bytearray(content)
-        self.device = type("Device", (), {"type": "cpu", "index": None})()
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        on_host = buffer.device < 0
+        fields = {"type": "cpu", "index": None} if on_host else {"type": "cuda", "index": buffer.device}
+        self.device = type("Device", (), fields)()
 
     def is_contiguous(self) -> bool:
         return True
 
     def data_ptr(self) -> int:
-        return buffer_span(self.buffer).ptr
+        return self.buffer.ptr
 
     def nelement(self) -> int:
         return len(self.buffer) // 2
@@ -48,11 +49,14 @@ def layer_content(role: str, layer: int) -> bytes:
 
 
 class Worker:
-    def __init__(self, role: str, port: int) -> None:
+    def __init__(self, role: str, port: int, memory: Memory, backend: BackendType) -> None:
         self.engine = IOEngine(f"{role}:127.0.0.1:{port}:tp0:dp0", IOEngineConfig("127.0.0.1", port))
-        config = RdmaBackendConfig(1, -1, 1, PollCqMode.POLLING, enable_notification=False)
-        self.engine.create_backend(BackendType.RDMA, config)
-        self.caches = [HostTensor(layer_content(role, n)) for n in range(LAYERS)]
+        if backend is BackendType.RDMA:
+            config = RdmaBackendConfig(1, -1, 1, PollCqMode.POLLING, enable_notification=False)
+            self.engine.create_backend(BackendType.RDMA, config)
+        else:
+            self.engine.create_backend(BackendType.XGMI, XgmiBackendConfig())
+        self.caches = [Tensor(memory.alloc(layer_content(role, n))) for n in range(LAYERS)]
         # The last layer shares the tensor of the first, as models with tied layers do.
         self.caches[-1] = self.caches[0]
         self.packed = [self.engine.register_torch_tensor(cache).pack() for cache in self.caches]
