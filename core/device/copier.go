@@ -92,7 +92,7 @@ func (c *Copier) Start(segs []CopySegment, after ...*Event) (Copy, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn++
-	s.under, s.failed, s.polls = true, nil, 0
+	s.under, s.failed, s.polls, s.silent = true, nil, 0, time.Time{}
 	if err := s.start(segs, after); err != nil {
 		s.under = false
 		c.give(s)

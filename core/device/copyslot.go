@@ -8,14 +8,16 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+	"time"
 
 	"mori/core/internal/sys"
 )
 
 const (
-	segmentBytes  = 32      // struct Segment of mori/io/copy_blocks.hpp
-	leastSegments = 256     // that a list has room for
-	wordBytes     = 64      // a word that the host looks at has a line of its own
+	segmentBytes  = 32  // struct Segment of mori/io/copy_blocks.hpp
+	leastSegments = 256 // that a list has room for
+	wordBytes     = 64  // a word that the host looks at has a line of its own
+	patience      = time.Second
 	askEvery      = 1 << 10 // looks at a word for one question to the driver, which alone knows that a kernel went wrong
 )
 
@@ -32,6 +34,7 @@ type copySlot struct {
 	launch bool  // it is a kernel's
 	failed error // what the copy ends with: a part could not be started
 	polls  uint
+	silent time.Time   // since when the driver does not know about the copy
 	list   *HostMemory // segments, then the word
 	word   uint64
 	count  *Memory // the kernel's counter of blocks
@@ -133,8 +136,7 @@ func (s *copySlot) room(n int) error {
 // over tells whether the copy has ended. The lock is held.
 func (s *copySlot) over() (bool, error) {
 	if !s.launch {
-		done, err := s.stream.Done()
-		s.lost = err != nil
+		done, err := s.ask()
 		if !done || err != nil {
 			return false, err
 		}
@@ -146,12 +148,30 @@ func (s *copySlot) over() (bool, error) {
 	if s.polls++; s.polls%askEvery != 0 {
 		return false, nil
 	}
-	done, err := s.stream.Done()
+	done, err := s.ask()
 	if done && err == nil && sys.Load64(s.word) != s.turn {
 		err = fmt.Errorf("the kernel ended and did not say so: %w", ErrLost)
+		s.lost = true
 	}
-	s.lost = err != nil
 	return done, err
+}
+
+// ask asks the driver. While it does not know, the copy may go on: only a device that is lost, or a driver that does not know for long, ends it.
+func (s *copySlot) ask() (bool, error) {
+	done, err := s.stream.Done()
+	switch {
+	case err == nil:
+		s.silent = time.Time{}
+		return done, nil
+	case errors.Is(err, ErrLost):
+	case s.silent.IsZero():
+		s.silent = time.Now()
+		return false, nil
+	case time.Since(s.silent) < patience:
+		return false, nil
+	}
+	s.lost = true
+	return false, err
 }
 
 // close waits for the copy and gives all back.

@@ -206,7 +206,7 @@ func frame(h header, segs []fabric.RSeg, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-func readFrame(tb testing.TB, c net.Conn) (h header, body []byte) {
+func readFrame(tb testing.TB, c io.Reader) (h header, body []byte) {
 	tb.Helper()
 	b := make([]byte, headerLen)
 	if _, err := io.ReadFull(c, b); err != nil {

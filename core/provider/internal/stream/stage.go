@@ -66,6 +66,7 @@ type stager struct {
 	arrived fifo[*piece] // to be copied in
 	spare   []*piece
 	outward uint64 // bytes of pieces on their way out
+	busy    int    // copies under way
 
 	copying []*piece // run's own, as what follows
 	next    *piece   // made, and not begun
@@ -140,6 +141,7 @@ func (s *stager) advance() (moved, waits bool) {
 			continue
 		}
 		moved = true
+		s.count(-1)
 		s.copying[i] = s.copying[len(s.copying)-1]
 		s.copying[len(s.copying)-1] = nil
 		s.copying = s.copying[:len(s.copying)-1]
@@ -186,8 +188,16 @@ func (s *stager) begin(p *piece) (ok bool, err error) {
 	}
 	if err == nil {
 		s.copying = append(s.copying, p)
+		s.count(1)
 	}
 	return err == nil, err
+}
+
+// count counts copies under way.
+func (s *stager) count(n int) {
+	s.mu.Lock()
+	s.busy += n
+	s.mu.Unlock()
 }
 
 // copyIn begins to copy a piece that arrived into its memory.

@@ -12,9 +12,9 @@ import (
 )
 
 // places are where memory of both ends may be: the host, two devices.
-var places = [][2]int{{-1, 0}, {0, -1}, {0, 0}, {0, 1}, {1, 0}, {-1, -1}}
+var places = [][2]int{{-1, 0}, {0, -1}, {0, 1}, {-1, -1}}
 
-var stageSizes = []int{0, 1, 4095, 1 << 20, 9<<20 + 3}
+var stageSizes = []int{0, 1, 1 << 20, 3<<20 + 3}
 
 // TestStagedMoves moves memory of every kind both ways, in one piece and in many.
 func TestStagedMoves(t *testing.T) {
@@ -23,8 +23,8 @@ func TestStagedMoves(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			a, b := devicePair(t, cfg)
 			for i, at := range places {
+				a, b := devicePair(t, cfg)
 				n := stageSizes[len(stageSizes)-1] + 100
 				near, far := newStock(a, at[0], n), newStock(b, at[1], n)
 				key := a.imported(far.key, n)
