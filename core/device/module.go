@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 
 	"mori/native/gpu"
 )
@@ -99,6 +100,9 @@ type Grid struct {
 	Shared          uint32 // bytes for each block, beside what the kernel has itself
 }
 
+// shapes are those of launches: what C gets a pointer to is on the heap.
+var shapes = sync.Pool{New: func() any { return new(gpu.Grid) }}
+
 // Launch lets s run f, after what s was given before. The arguments are copied before it returns.
 func (f *Function) Launch(s *Stream, g Grid, args *Args) error {
 	if err := s.check(); err != nil {
@@ -110,7 +114,9 @@ func (f *Function) Launch(s *Stream, g Grid, args *Args) error {
 	if s.dev != f.module.dev {
 		return fmt.Errorf("launch kernel %q of %s on %s: %w", f.name, f.module.dev, s.dev, ErrInvalid)
 	}
-	shape := gpu.Grid{Blocks: g.Blocks, Threads: g.Threads, Shared: g.Shared}
+	shape := shapes.Get().(*gpu.Grid)
+	defer shapes.Put(shape)
+	*shape = gpu.Grid{Blocks: g.Blocks, Threads: g.Threads, Shared: g.Shared}
 	for i := range 3 {
 		shape.Blocks[i], shape.Threads[i] = max(1, shape.Blocks[i]), max(1, shape.Threads[i])
 	}
@@ -118,7 +124,7 @@ func (f *Function) Launch(s *Stream, g Grid, args *Args) error {
 	if args != nil {
 		packed = args.b
 	}
-	if err := s.dev.gpu.Launch(f.gpu, &shape, s.gpu, packed); err != nil {
+	if err := s.dev.gpu.Launch(f.gpu, shape, s.gpu, packed); err != nil {
 		return fmt.Errorf("launch kernel %q with %v blocks of %v threads and %d bytes of arguments: %w", f.name, shape.Blocks, shape.Threads, len(packed), err)
 	}
 	return nil

@@ -4,7 +4,8 @@ package p2p
 
 import (
 	"fmt"
-	"sync"
+	"maps"
+	"sync/atomic"
 
 	"mori/core/device"
 	"mori/core/fabric"
@@ -51,8 +52,8 @@ var vendors = map[fabric.MemKind]device.Vendor{fabric.MemCUDA: device.CUDA, fabr
 // deviceOf finds the device of a buffer.
 func deviceOf(buf fabric.Buffer) (*device.Device, error) {
 	which := ordinal{buf.Kind, buf.Device}
-	if d, ok := known.Load(which); ok {
-		return d.(*device.Device), nil
+	if all := known.Load(); all != nil && (*all)[which] != nil {
+		return (*all)[which], nil
 	}
 	d, err := findDevice(buf.Kind, func(d *device.Device) bool { return d.Ordinal == buf.Device })
 	if err != nil {
@@ -61,7 +62,7 @@ func deviceOf(buf fabric.Buffer) (*device.Device, error) {
 	if d == nil {
 		return nil, fmt.Errorf("there is no %v device %d: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
 	}
-	known.Store(which, d)
+	remember(which, d)
 	return d, nil
 }
 
@@ -70,8 +71,21 @@ type ordinal struct {
 	n    int
 }
 
-// known are the devices that deviceOf has found: to list all of them takes memory each time.
-var known sync.Map // ordinal to *device.Device
+// known are the devices that deviceOf has found, replaced when there is one more: to list all of them takes memory each time.
+var known atomic.Pointer[map[ordinal]*device.Device]
+
+func remember(which ordinal, d *device.Device) {
+	for {
+		old := known.Load()
+		all := map[ordinal]*device.Device{which: d}
+		if old != nil {
+			maps.Copy(all, *old)
+		}
+		if known.CompareAndSwap(old, &all) {
+			return
+		}
+	}
+}
 
 // findDevice is the first device of a vendor that suits, nil if none does.
 func findDevice(kind fabric.MemKind, suits func(*device.Device) bool) (*device.Device, error) {
