@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """GPUs for tests: real ones where MORI_REQUIRE has ``gpu`` in its list, else two emulated ones.
 
-An emulated GPU is a libcuda.so.1 whose devices are host memory and threads; native/gpu/gputest/doc.go tells what it is
-like. It is compiled, or found compiled, when a session of tests begins, and loaded into this process before anybody
-asks for a driver: all tests of this process see GPUs. Processes that are started see none, as on most machines, but
-for those that a test starts which uses the fixture ``gpu``: they find the driver by LD_LIBRARY_PATH::
+An emulated GPU is a driver, libcuda.so.1, whose devices are host memory and threads; native/gpu/gputest/doc.go tells
+what it is like. It is compiled, or found compiled, when a session of tests begins, and loaded into this process before
+anybody asks for a driver: all tests of this process see GPUs. Processes that are started see none, as on most
+machines, but for those that a test starts which uses the fixture ``gpu``: they find the driver by
+LD_LIBRARY_PATH::
 
     def test_copy(gpu: None) -> None:                     # skipped where there is neither
 
@@ -13,6 +14,8 @@ for those that a test starts which uses the fixture ``gpu``: they find the drive
         desc = engine.register_memory(*buffer.span)
         buffer.write(b"hello")
         assert buffer.read(5) == b"hello"
+
+MORI_EMULATE=hip in the environment has the tests run on emulated GPUs of AMD.
 
 A fixture that is wider than one test, and starts processes, gives them the environment ``child_env()`` when they are
 started; one that only decides while it runs that it wants a GPU asks for it by ``request.getfixturevalue("gpu_env")``.
@@ -40,6 +43,9 @@ EMULATOR = ROOT / "native" / "gpu" / "testdata" / "emulator.sh"
 STEERING = ("FAKE_GPU", "FAKE_GPU_BYTES", "FAKE_GPU_COUNT", "FAKE_GPU_SEED", "FAKE_GPU_DRIVER", "FAKE_GPU_ARCH")
 
 
+LIBRARIES = {"cuda": "libcuda.so.1", "hip": "libamdhip64.so.6"}
+
+
 def real() -> bool:
     """Tell whether tests run on real GPUs, and nothing is emulated."""
     return "gpu" in os.environ.get("MORI_REQUIRE", "").split(",")
@@ -61,12 +67,13 @@ def start() -> None:
     if missing:
         _Emulated.why_not = f"there is no GPU, and none can be emulated: {', '.join(missing)} is not installed"
         return
-    made = subprocess.run(["sh", str(EMULATOR)], capture_output=True, text=True, timeout=300, check=False)
+    vendor = os.environ.get("MORI_EMULATE") or "cuda"
+    made = subprocess.run(["sh", str(EMULATOR), vendor], capture_output=True, text=True, timeout=300, check=False)
     assert made.returncode == 0, f"{EMULATOR}: {made.stderr}"
     _Emulated.folder = made.stdout.strip()
     for name in STEERING:
         os.environ.setdefault(name, "")
-    _Emulated.library = ctypes.CDLL(f"{_Emulated.folder}/libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+    _Emulated.library = ctypes.CDLL(f"{_Emulated.folder}/{LIBRARIES[vendor]}", mode=ctypes.RTLD_GLOBAL)
 
 
 def child_env() -> dict[str, str]:

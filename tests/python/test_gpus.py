@@ -61,7 +61,7 @@ class TestEmulated:
                 assert host.read() == b"\1" * 16
 
     def test_calls_fail_as_told(self) -> None:
-        with gpus.failing("cuMemAlloc_v2=2"), pytest.raises(device.OutOfMemoryError):
+        with gpus.failing("cuMemAlloc_v2=2,hipMalloc=2"), pytest.raises(device.OutOfMemoryError):
             device.DeviceMemory(16)
         device.DeviceMemory(16).close()
 

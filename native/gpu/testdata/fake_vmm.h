@@ -11,6 +11,22 @@ DEF(cuMemGetAllocationGranularity, hipMemGetAllocationGranularity, (size_t *n, c
 	END
 }
 
+// mapped_in tells whether something is mapped in a range.
+static int mapped_in(uint64_t addr, size_t n) {
+	for (int i = 1; i < most; i++)
+		if (things[i].kind == MAPPING && overlap(things[i].base, things[i].size, addr, n))
+			return 1;
+	return 0;
+}
+
+// reserved tells whether a range is inside of one that was reserved, where nothing is mapped.
+static int reserved(uint64_t addr, size_t n) {
+	for (int i = 1; i < most; i++)
+		if (things[i].kind == RESERVED && addr >= things[i].base && addr - things[i].base + n <= things[i].size)
+			return !mapped_in(addr, n);
+	return 0;
+}
+
 DEF(cuMemAddressReserve, hipMemAddressReserve, (uint64_t * addr, size_t n, size_t align, uint64_t where, unsigned long long flags)) {
 	(void)align, (void)where, (void)flags;
 	OUTSIDE(CALLED(cuMemAddressReserve, hipMemAddressReserve))
@@ -28,7 +44,7 @@ DEF(cuMemAddressReserve, hipMemAddressReserve, (uint64_t * addr, size_t n, size_
 DEF(cuMemAddressFree, hipMemAddressFree, (uint64_t addr, size_t n)) {
 	OUTSIDE(CALLED(cuMemAddressFree, hipMemAddressFree))
 	struct thing *t = at(RESERVED, addr);
-	if (t && t->size == n) {
+	if (t && t->size == n && !mapped_in(addr, n)) {
 		munmap((void *)(uintptr_t)addr, n);
 		drop(t);
 	} else {
@@ -61,10 +77,10 @@ DEF(cuMemRelease, hipMemRelease, (uint64_t handle)) {
 }
 
 DEF(cuMemMap, hipMemMap, (uint64_t addr, size_t n, size_t offset, uint64_t handle, unsigned long long flags)) {
-	(void)offset, (void)flags;
+	(void)flags;
 	OUTSIDE(CALLED(cuMemMap, hipMemMap))
 	struct thing *t = named(PHYSICAL, handle), *m;
-	if (!t || n > t->size || !mapped(t->fd, n, addr, PROT_NONE)) {
+	if (!t || offset || n > t->size || n % 65536 || !reserved(addr, n) || !mapped(t->fd, n, addr, PROT_NONE)) {
 		code = INVALID;
 	} else {
 		m = make(MAPPING, t->dev);
@@ -109,7 +125,11 @@ DEF(cuMemExportToShareableHandle, hipMemExportToShareableHandle, (int *fd, uint6
 DEF(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle, (uint64_t * handle, void *from, int type)) {
 	START(CALLED(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle))
 	int fd = fcntl(NAME((int)(uintptr_t)from, FAKE_HIP == 7 ? (int)(uintptr_t)from : *(int *)from), F_DUPFD_CLOEXEC, 0); // HIP before 7.1 takes the address
-	if (fd < 0 || type != 1) {
+	char path[64], is[128] = "";
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (fd < 0 || type != 1 || readlink(path, is, sizeof(is) - 1) < 0 || strncmp(is, "/memfd:mori-gpu-", 16)) {
+		if (fd >= 0)
+			close(fd); // a file of another kind
 		code = INVALID;
 	} else {
 		struct thing *t = make(PHYSICAL, dev);
