@@ -109,7 +109,6 @@ func (c *child) must(tb testing.TB, o command) reply {
 type peer struct {
 	*end
 	memory *memory
-	raw    chan []byte
 }
 
 func childMain() int {

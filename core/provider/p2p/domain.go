@@ -16,8 +16,8 @@ import (
 	"mori/core/provider/internal/stream"
 )
 
-// letGo bounds the wait for a peer or a device: to return a loan, or to end the copies under way.
-var letGo = 5 * time.Second // tests change it
+// usualLetGo bounds the wait for a peer or a device: to return a loan, or to end the copies under way.
+const usualLetGo = 5 * time.Second
 
 // domains are those of one fabric that have endpoints.
 type domains struct {
@@ -56,7 +56,7 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 	if !ok {
 		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
 	}
-	m := newMover(ep, g, ep.Domain().MRs(), ds.opts.Log)
+	m := newMover(ep, g, ep.Domain().MRs(), ds.opts)
 	ds.join(ep.Domain(), m)
 	go m.watch()
 	return m, nil
@@ -132,7 +132,7 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 			called[m] = l
 		}
 	}
-	late, cancel := context.WithTimeout(context.Background(), letGo)
+	late, cancel := context.WithTimeout(context.Background(), ds.opts.letGo)
 	defer cancel()
 	for m, loans := range called {
 		for _, l := range loans {
@@ -151,7 +151,7 @@ func (m *mover) awaitReturn(late context.Context, l *lent) {
 		return
 	case <-late.Done():
 	}
-	m.ep.Fail(fmt.Errorf("%s did not return region %d within %v: %w", m.ep.Peer(), l.region, letGo, fabric.ErrTimeout))
+	m.ep.Fail(fmt.Errorf("%s did not return region %d within %v: %w", m.ep.Peer(), l.region, m.letGo, fabric.ErrTimeout))
 	<-l.returned // Stop ends all loans, in bounded time
 }
 
@@ -216,12 +216,12 @@ func (d *domain) unpin(region uint64) {
 	if p == nil {
 		return
 	}
-	t := time.NewTimer(letGo)
+	t := time.NewTimer(d.all.opts.letGo)
 	defer t.Stop()
 	select {
 	case <-p.use.Shut():
 	case <-t.C:
-		d.all.opts.Log.Error("p2p: a device does not end its copies: host memory stays pinned", "region", region, "after", letGo)
+		d.all.opts.Log.Error("p2p: a device does not end its copies: host memory stays pinned", "region", region, "after", d.all.opts.letGo)
 		return
 	}
 	if p.pinned == nil {

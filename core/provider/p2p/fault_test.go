@@ -79,10 +79,7 @@ func TestWithoutKernel(t *testing.T) {
 // given back until it cannot be.
 func TestDeviceHangs(t *testing.T) {
 	gputest.NeedEmulated(t)
-	usual := letGo
-	letGo = 200 * time.Millisecond
-	defer func() { letGo = usual }()
-	a, b := newPair(t, Options{})
+	a, b := newPair(t, Options{letGo: 200 * time.Millisecond})
 	const n = 1 << 16
 	local, remote := a.memory(t, 0, 0, n), b.memory(t, 1, 0, n)
 	key := a.imports(t, remote.mr.Raw())

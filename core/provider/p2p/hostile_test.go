@@ -44,7 +44,7 @@ func newMoverAlone(t *testing.T) (*mover, *fakeEndpoint) {
 	g := &greeting{ours: page(), theirs: page(), peer: &local.Peer{}}
 	t.Cleanup(g.free)
 	ep := &fakeEndpoint{}
-	m := newMover(ep, g, util.NewMRTable(), quiet)
+	m := newMover(ep, g, util.NewMRTable(), &Options{Log: quiet, letGo: usualLetGo})
 	ds := &domains{opts: &Options{Log: quiet}, open: make(map[*stream.Domain]*domain)}
 	ds.join(nil, m)
 	return m, ep

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
@@ -26,6 +27,7 @@ type mover struct {
 	domain *domain
 	greet  *greeting
 	log    *slog.Logger
+	letGo  time.Duration // how long a peer or a device is waited for
 
 	ours, theirs local.Fence // passed by the peer's copies, and by ours
 
@@ -58,9 +60,9 @@ type endpoint interface {
 
 var _ stream.Direct = (*mover)(nil)
 
-func newMover(ep endpoint, g *greeting, table *util.MRTable, log *slog.Logger) *mover {
+func newMover(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *mover {
 	m := &mover{
-		ep: ep, greet: g, log: log, ours: fenceIn(g.ours), theirs: fenceIn(g.theirs),
+		ep: ep, greet: g, log: opts.Log, letGo: opts.letGo, ours: fenceIn(g.ours), theirs: fenceIn(g.theirs),
 		stopped: make(chan struct{}), gaveUp: make(chan struct{}), live: make(map[*flight]struct{}), lender: newLender(table),
 	}
 	m.borrower.byKey, m.borrower.byTick = make(map[fabric.RegionKey]*loan), make(map[uint64]*loan)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"mori/core/device"
 	"mori/core/fabric"
@@ -25,6 +26,9 @@ type Options struct {
 
 	// Blocks is how many blocks of a GPU's threads copy a list of scattered pieces; 0: as MORI_P2P_BLOCKS says, else by size.
 	Blocks int
+
+	// letGo is how long a peer or a device is waited for, 0 for usualLetGo: for tests.
+	letGo time.Duration
 }
 
 // A Provider is the transport between memories of which one at least is a GPU's, within this host.
@@ -36,6 +40,9 @@ var _ fabric.Provider = (*Provider)(nil)
 func New(opts Options) *Provider {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
+	}
+	if opts.letGo == 0 {
+		opts.letGo = usualLetGo
 	}
 	return &Provider{opts: opts}
 }

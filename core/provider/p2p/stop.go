@@ -22,11 +22,11 @@ func (m *mover) Stop(cause error) {
 	m.mu.Unlock()
 	close(m.stopped)
 	m.ours.Close()
-	deadline := time.Now().Add(letGo)
+	deadline := time.Now().Add(m.letGo)
 	ops, serving := m.ops.Shut(), m.serving.Shut()
 	m.domain.engine.cancel(m, cause)
-	if !m.ours.Await(m.greet.peer, letGo) {
-		m.log.Warn("p2p: peer does not end its copies", "peer", m.ep.Peer(), "pid", m.greet.peer.PID, "after", letGo)
+	if !m.ours.Await(m.greet.peer, m.letGo) {
+		m.log.Warn("p2p: peer does not end its copies", "peer", m.ep.Peer(), "pid", m.greet.peer.PID, "after", m.letGo)
 	}
 	m.dropOrders(cause)
 	ended := m.await(ops, deadline) && m.await(serving, deadline)
@@ -45,7 +45,7 @@ func (m *mover) Stop(cause error) {
 
 // await waits for a gate, and for a moment after the deadline.
 func (m *mover) await(empty <-chan struct{}, deadline time.Time) bool {
-	t := time.NewTimer(max(time.Until(deadline), letGo/5))
+	t := time.NewTimer(max(time.Until(deadline), m.letGo/5))
 	defer t.Stop()
 	select {
 	case <-empty:
@@ -66,9 +66,9 @@ func (m *mover) abandon() {
 	}
 	under := len(m.live)
 	m.mu.Unlock()
-	m.log.Error("p2p: a device does not end its copies: what they touch stays registered", "peer", m.ep.Peer(), "copies", under, "after", letGo)
+	m.log.Error("p2p: a device does not end its copies: what they touch stays registered", "peer", m.ep.Peer(), "copies", under, "after", m.letGo)
 	for _, t := range late {
-		m.ep.Finish(t, local.OpFault(fabric.ErrTimeout, "the device did not end its copy with %s within %v: its memory must not be used again", m.ep.Peer(), letGo))
+		m.ep.Finish(t, local.OpFault(fabric.ErrTimeout, "the device did not end its copy with %s within %v: its memory must not be used again", m.ep.Peer(), m.letGo))
 		m.ops.Leave()
 	}
 }
