@@ -63,6 +63,12 @@ func DeviceList() (text string, err error) {
 	}{infos, why})
 }
 
+// DeviceLive returns what of devices is open in this process, as JSON.
+func DeviceLive() (text string, err error) {
+	defer guard(&err)
+	return toJSON(device.Live())
+}
+
 // DeviceMemInfo returns the bytes of a GPU that are free, and all, as JSON.
 func DeviceMemInfo(number int) (text string, err error) {
 	defer guard(&err)

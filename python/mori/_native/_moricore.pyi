@@ -33,6 +33,9 @@ def pybind_DeviceFree(memory: int) -> int:
 def pybind_DeviceList() -> str:
     """DeviceList returns the GPUs that this process sees, and why there is none, as JSON."""
 
+def pybind_DeviceLive() -> str:
+    """DeviceLive returns what of devices is open in this process, as JSON."""
+
 def pybind_DeviceLookup(addr: int) -> str:
     """DeviceLookup returns what the drivers know about an address, as JSON."""
 

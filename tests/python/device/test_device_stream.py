@@ -174,6 +174,38 @@ class TestStream:
                 stream.wait(10)
             stream.wait(10)
 
+    def test_ctrl_c_ends_a_call_without_a_stream(self) -> None:
+        with device.DeviceMemory(64) as memory, device.DeviceMemory(64) as other:
+            other.fill(1)
+            memory.fill(2)
+            timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+            with gpus.hold():
+                device.copy(memory, other, 64, device.Stream.borrow(0))
+                timer.start()
+                with pytest.raises(KeyboardInterrupt):
+                    memory.read()
+            timer.join()
+            assert memory.read() == b"\1" * 64
+
+    @pytest.mark.parametrize(
+        ("code", "error"), [(1, InvalidArgumentError), (2, device.OutOfMemoryError), (700, BadStateError)]
+    )
+    def test_a_copy_that_the_driver_refuses(self, code: int, error: type[Exception]) -> None:
+        with device.DeviceMemory(64) as memory, device.Stream() as stream:
+            memory.fill(1)
+            with gpus.failing(f"cuMemcpyAsync={code}"):
+                with pytest.raises(error, match="copy 64 bytes"):
+                    memory.read()
+                with pytest.raises(error, match="copy 8 bytes"):
+                    device.copy(memory, memory.ptr + 8, 8, stream)
+            assert memory.read() == b"\1" * 64
+
+    def test_streams_and_events_that_the_driver_refuses(self) -> None:
+        with gpus.failing("cuStreamCreateWithPriority=2,cuEventCreate=2"):
+            for make in (device.Stream, device.Event):
+                with pytest.raises(device.OutOfMemoryError):
+                    make()
+
     @pytest.mark.parametrize("timeout", [-1, float("nan")])
     def test_impossible_timeouts(self, timeout: float) -> None:
         with device.Stream() as stream, pytest.raises(ValueError, match="timeout"):
