@@ -24,6 +24,10 @@
 // the rest with the sender. Who looks into a completion queue empties the rings, without a system call while both sides
 // look; who does not is woken by a frame.
 //
+// Regions and local segments may be memory of GPUs where fabric.CapHMEM was asked for. No process reaches that of another: a region of device
+// memory is never lent, and ops that have some on either side go over the socket, through pinned host memory (package stream). Path says
+// how host memory moves.
+//
 // # Path
 //
 // An endpoint is a fabric.Prober. Before the first frame each side tries to read and to write 16 bytes that the other promised

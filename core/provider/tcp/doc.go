@@ -17,6 +17,9 @@
 // socket itself, which takes a tenth of the time that waking goroutines takes. Frames, handshake, credits and the order in which a
 // connection ends are package stream's.
 //
+// Who asks for fabric.CapHMEM may register memory of GPUs, and read and write it from and to every peer. It goes through pinned host memory,
+// copied and sent at the same time.
+//
 // With Options.Compress the writer of a connection packs payload with zstd first, where packing takes less time than it saves on a wire as fast
 // as the kernel has measured: over 100 Mbit/s, bytes of which a third is left move in 0.3 of the time, over 1 Gbit/s in 0.6; loopback is
 // left alone. It costs a copy on each side. Peers unpack whatever their own option says. Under TLS the lengths of packed

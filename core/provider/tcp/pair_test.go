@@ -59,7 +59,13 @@ func newSide(tb testing.TB, p *tcp.Provider) *side {
 func newSideQueue(tb testing.TB, p *tcp.Provider, size int) *side {
 	tb.Helper()
 	ctx := testContext(tb)
-	in := must[[]*fabric.Info](tb)(p.GetInfo(ctx, "", "", nil))[0]
+	return newSideAs(tb, p, must[[]*fabric.Info](tb)(p.GetInfo(ctx, "", "", nil))[0], size)
+}
+
+// newSideAs makes one on a domain as in says.
+func newSideAs(tb testing.TB, p *tcp.Provider, in *fabric.Info, size int) *side {
+	tb.Helper()
+	ctx := testContext(tb)
 	s := &side{fab: must[fabric.Fabric](tb)(p.Open(ctx, in)), ctx: ctx}
 	s.dom = must[fabric.Domain](tb)(s.fab.Domain(ctx, in))
 	s.cq = must[fabric.CQ](tb)(s.dom.CQ(size))

@@ -25,11 +25,15 @@ import (
 // The peer of benchmarks and of tests that kill: this binary again, as a process that offers one region over the provider, and plain
 // sockets beside it.
 
-const peerEnv = "MORI_TCP_TEST_PEER"
+const (
+	peerEnv  = "MORI_TCP_TEST_PEER"
+	onDevice = "device" // its value where the region is the last device's memory
+)
 
 func TestMain(m *testing.M) {
 	if n := os.Getenv(peerEnv); n != "" {
-		if err := servePeer(); err != nil {
+		gputest.Start()
+		if err := servePeer(n == onDevice); err != nil {
 			println("peer:", err.Error())
 			os.Exit(1)
 		}
@@ -55,7 +59,7 @@ type peerHello struct {
 const peerRegion = 256 << 20
 
 // servePeer runs until standard input ends.
-func servePeer() error {
+func servePeer(device bool) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
@@ -66,7 +70,11 @@ func servePeer() error {
 	if err != nil {
 		return err
 	}
-	d, err := f.Domain(ctx, nil)
+	var in *fabric.Info
+	if device {
+		in = deviceInfo()
+	}
+	d, err := f.Domain(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -79,7 +87,13 @@ func servePeer() error {
 		return err
 	}
 	clearPages(mem)
-	mr, err := d.Reg(fabric.Buffer{Addr: sys.AddrOf(mem), Len: peerRegion}, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, fabric.RegionKey{ID: 1})
+	buf := fabric.Buffer{Addr: sys.AddrOf(mem), Len: peerRegion}
+	if device {
+		if buf, _, err = deviceMemory(1, peerRegion); err != nil {
+			return err
+		}
+	}
+	mr, err := d.Reg(buf, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, fabric.RegionKey{ID: 1})
 	if err != nil {
 		return err
 	}
@@ -155,10 +169,12 @@ type peer struct {
 	cmd   *exec.Cmd
 }
 
-func startPeer(tb testing.TB) *peer {
+func startPeer(tb testing.TB) *peer { return startPeerOn(tb, "host") }
+
+func startPeerOn(tb testing.TB, where string) *peer {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), peerEnv+"=1")
+	cmd.Env = append(os.Environ(), peerEnv+"="+where)
 	cmd.Stderr = os.Stderr
 	in := must[io.WriteCloser](tb)(cmd.StdinPipe())
 	out := must[io.ReadCloser](tb)(cmd.StdoutPipe())
