@@ -24,7 +24,9 @@ from mori.io import (
     RdmaBackendConfig,
     StatusCode,
     TransferStatus,
+    XgmiBackendConfig,
 )
+from mori.io._config import BackendConfig
 from mori.tensor_utils import buffer_span
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def pattern(size: int, seed: int = 1) -> bytes:
 
 
 def new_engine(
-    key: str, backend: BackendType | None = BackendType.RDMA, config: RdmaBackendConfig | None = None, port: int = 0
+    key: str, backend: BackendType | None = BackendType.RDMA, config: BackendConfig | None = None, port: int = 0
 ) -> IOEngine:
     engine = IOEngine(key, IOEngineConfig("127.0.0.1", port))
     if backend is not None:
@@ -87,25 +89,29 @@ def introduce(*engines: IOEngine) -> None:
 
 
 class Region:
-    """Memory registered with an engine: a bytearray, or what ``memory`` gives."""
+    """Memory registered with an engine: a bytearray, or what ``memory`` gives, from ``at`` on in an allocation."""
 
-    def __init__(self, engine: IOEngine, content: bytes | int, memory: Memory | None = None) -> None:
+    def __init__(self, engine: IOEngine, content: bytes | int, memory: Memory | None = None, at: int = 0) -> None:
         if memory is None:
             self.buffer = bytearray(content)
             self.desc = engine.register_memory(*buffer_span(self.buffer))
-        else:
-            self.memory = memory.alloc(content)
-            self.desc = engine.register_memory(*self.memory.span)
+            return
+        self.at, self.size = at, content if isinstance(content, int) else len(content)
+        self.memory = memory.alloc(at + self.size)
+        if not isinstance(content, int):
+            self.fill(content)
+        ptr, _, device, loc = self.memory.span
+        self.desc = engine.register_memory(ptr + at, self.size, device, loc)
 
     def __bytes__(self) -> bytes:
-        return bytes(self.buffer) if hasattr(self, "buffer") else self.memory.read()
+        return bytes(self.buffer) if hasattr(self, "buffer") else self.memory.read(self.size, self.at)
 
     def fill(self, content: bytes) -> None:
         """Put other bytes there."""
         if hasattr(self, "buffer"):
             self.buffer[:] = content
         else:
-            self.memory.write(content)
+            self.memory.write(content, self.at)
 
 
 def finish(status: TransferStatus, timeout_ms: int = WAIT_MS) -> StatusCode:
@@ -140,17 +146,18 @@ class _PeerSide:
         self.statuses: list[TransferStatus] = []
 
     def start(self, key: str, backend: int, config: dict[str, Any]) -> bytes:
-        settings = RdmaBackendConfig()
+        kind = BackendType[BackendType(backend).name]  # the member itself
+        settings = XgmiBackendConfig() if kind is BackendType.XGMI else RdmaBackendConfig()
         for name, value in config.items():
             setattr(settings, name, value)
-        self.engine = new_engine(key, BackendType(backend), settings)
+        self.engine = new_engine(key, kind, settings)
         return self.engine.get_engine_desc().pack()
 
     def know(self, packed: bytes) -> None:
         self.engine.register_remote_engine(EngineDesc.unpack(packed))
 
-    def register(self, content: bytes | int, memory: Memory | None = None) -> tuple[int, bytes]:
-        self.regions.append(Region(self.engine, content, memory))
+    def register(self, content: bytes | int, memory: Memory | None = None, at: int = 0) -> tuple[int, bytes]:
+        self.regions.append(Region(self.engine, content, memory, at))
         return len(self.regions) - 1, self.regions[-1].desc.pack()
 
     def deregister(self, index: int) -> None:
@@ -217,9 +224,9 @@ class Peer:
         assert fine, f"peer {self.key}: {name}: {result}"
         return result
 
-    def register(self, content: bytes | int, memory: Memory | None = None) -> tuple[int, MemoryDesc]:
-        """Register memory of the peer's own, of the kind of ``memory``."""
-        index, packed = self.call("register", content, memory)
+    def register(self, content: bytes | int, memory: Memory | None = None, at: int = 0) -> tuple[int, MemoryDesc]:
+        """Register memory of the peer's own, of the kind of ``memory``, from ``at`` on in an allocation."""
+        index, packed = self.call("register", content, memory, at)
         return index, MemoryDesc.unpack(packed)
 
     def content(self, index: int) -> bytes:
