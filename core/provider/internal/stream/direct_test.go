@@ -110,6 +110,8 @@ func TestDirectEndsOps(t *testing.T) {
 			d.ep.Finish(k, fmt.Errorf("the test's own words: %w", fabric.ErrRange))
 		case op.Data == 3:
 			go d.ep.Forward(k)
+		case op.Data == 5:
+			go d.ep.HandBack(k)
 		default:
 			return false // through the stream, where the target knows no such region
 		}
@@ -130,6 +132,10 @@ func TestDirectEndsOps(t *testing.T) {
 	}
 	if c, err := a.next(); err != nil || c.Ctx != 3 {
 		t.Errorf("forwarded: %+v, %v", c, err)
+	}
+	a.submitTo(key, fabric.OpWrite, 0, 5)
+	if _, err := a.next(); !errors.Is(err, fabric.ErrNoKey) { // the target's answer, by the stream
+		t.Errorf("handed back: %v", err)
 	}
 	a.submitTo(key, fabric.OpWrite, 0, 4)
 	if _, err := a.next(); !errors.Is(err, fabric.ErrNoKey) {
