@@ -18,6 +18,12 @@ def pybind_BenchShmem(what: str, dest: int, source: int, n: int, target: int, ro
     compare_swap it begins at 0), barrier (of all PEs, which all call). It returns the nanoseconds of a round in the fastest run.
     """
 
+def pybind_BenchSignal(gpu: int, words: int, first: int, rounds: int) -> float:
+    """BenchSignal lets a kernel put 8 bytes with a signal to the other of PEs 0 and 1, and answer what comes, rounds times: both call it at once.
+    words are 384 symmetric bytes whose last 128 begin with the signal; first is how many rounds were made with them. It returns the
+    nanoseconds of one way, and the word at the signal then counts rounds+1 more.
+    """
+
 def pybind_DeviceAddr(memory: int) -> int:
     """DeviceAddr is where GPU memory begins."""
 
