@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .gpu.cases import IO_CASES, SHMEM_CASES, SIGNAL, GPUCase, ShmemCase
+from .gpu.cases import IO_CASES, SHMEM_CASES, GPUCase, ShmemCase
 from .report import figure
 
 _HEAD = ("case", "predicted", "measured", "limit in the same run", "ratio", "aim")
@@ -29,7 +29,6 @@ def rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             yield f"`{case.name}`", case.predicted, _NOT_YET, "", "", aim
         else:
             yield f"`{case.name}`", case.predicted, _measured(one), _limit(one), _ratio(one), f"{aim}{_verdict(one)}"
-    yield f"`{SIGNAL[0]}`", SIGNAL[1], "`tests/gpu/run`", "", "", "<= 2 us"
 
 
 def _measured(one: dict[str, Any]) -> str:

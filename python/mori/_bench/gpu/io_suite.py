@@ -44,5 +44,5 @@ class GPUIO:
         assert isinstance(case, GPUCase)
         self._rig.use(case)
         plan = PLANS[case.kind](self._rig, case)
-        plan.extra.update(self._gpus.facts(2 if case.there == "gpu" else 1))
+        plan.extra.update(self._gpus.facts(2 if case.there == "gpu" else 1), link=self._rig.link)
         return self._rig.path, plan

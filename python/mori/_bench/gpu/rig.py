@@ -31,7 +31,7 @@ class GPURig:
         self.here = GPUSide(first)
         self.there = Remote("bench-peer", f"{GPUSide.__module__}:{GPUSide.__name__}", second)
         self.raw: device.DeviceMemory | device.HostMemory | None = None
-        self.path = ""
+        self.path = self.link = ""
         self._session: IOEngineSession | None = None
         try:
             self.copies = Copies(first, second)
@@ -88,7 +88,7 @@ class GPURig:
         self.here.meet(card)
         self._session = self.here.session(card)
         told = self._session.describe()
-        self.path = told["path"]
+        self.path, self.link = told["path"], told["link"]
         if self.path.partition("/")[0] != _PATHS[via]:
             raise PathUnavailable(
                 f"the session runs on {self.path}, not on {_PATHS[via]}: {'; '.join(told['reasons'])}"

@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 
-from mori import device
+from mori import _core, device
 
 from ..cases import MIB
 from ..group import Member
@@ -16,6 +16,7 @@ from .copies import Copies
 
 GRANULE = 4096
 WAIT_S = 60.0
+_WORDS = 384  # of the kernel that signals
 
 
 class GPUPE(Member):
@@ -35,6 +36,7 @@ class GPUPE(Member):
         super().join(unique_id)
         self.own = device.DeviceMemory(self._room, self._gpu)
         self.symmetric = shmem.shmem_malloc(self._room)
+        self._words, self._signalled = shmem.shmem_calloc(_WORDS, 1), 0
         self._stream = device.Stream(self._gpu)
         self._begin, self._end = device.Event(self._gpu), device.Event(self._gpu)
         self._copies = Copies(self._gpu)
@@ -148,6 +150,13 @@ class GPUPE(Member):
         self._end.record(self._stream)
         self._end.wait(WAIT_S)
         return float(self._end.elapsed_ms(self._begin)) / 1e3 / rounds
+
+    def signals(self, rounds: int) -> float:
+        """Kernels of PEs 0 and 1 put 8 bytes with a signal and answer, looking at the bytes: nanoseconds of one way."""
+        if self.me > 1:
+            return 0.0
+        first, self._signalled = self._signalled, self._signalled + rounds + 1
+        return float(_core.call("BenchSignal", self._gpu, self._words, first, rounds))
 
     def carried(self) -> int:
         """How many blocks a barrier on the stream does not carry from each PE to the next, no host in between."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 from ..cases import MIB, Case, pick
@@ -11,7 +12,7 @@ from ..group import Group
 from ..measure import Plan
 from ..suite import Unavailable
 from . import chosen
-from .cases import L2_BYTES, SHMEM_CASES, SIGNAL, ShmemCase
+from .cases import L2_BYTES, SHMEM_CASES, ShmemCase
 from .shmem_pe import GPUPE
 
 NAMES = [case.name for case in SHMEM_CASES]
@@ -29,7 +30,6 @@ class GPUShmem:
             f"{self._pes} PEs",
             "calls by the clock of their caller, barriers and memcpy by events",
             "moved bytes are compared",
-            f"{SIGNAL[0]} is measured by tests/gpu/run: it needs a kernel of its own",
         ]
         self.facts: dict[str, object] = {"quick": args.quick}
 
@@ -47,7 +47,7 @@ class GPUShmem:
         path = self._group.one(0, "paths")[1]
         if not self._group.one(0, "mapped"):
             raise Unavailable(f"PE 1 is reached by {path}: there is no mapping to measure on")
-        plan = self._barriers(case) if case.kind == "barrier" else self._moves(case)
+        plan = _PLANS[case.kind](self, case)
         plan.extra.update(self._gpus.facts(self._pes if case.kind == "barrier" else 2))
         return path, plan
 
@@ -69,6 +69,11 @@ class GPUShmem:
             extra={"pes": self._pes},
         )
 
+    def _signals(self, case: ShmemCase) -> Plan:
+        """Kernels of PEs 0 and 1 answer each other. On one GPU they take turns of a millisecond."""
+        rounds = self._rounds(case) if len(self._gpus.numbers) > 1 else 20
+        return Plan(lambda: float(self._group.each("signals", rounds)[0]) / 1e3, best=min)
+
     def _moves(self, case: ShmemCase) -> Plan:
         """PE 0 moves bytes to or from PE 1."""
         group, rounds = self._group, self._rounds(case)
@@ -88,3 +93,11 @@ class GPUShmem:
             lambda: int(group.one(target, "wrong", which, size)),
             max if factor is None else min,
         )
+
+
+_PLANS: dict[str, Callable[[GPUShmem, ShmemCase], Plan]] = {
+    "barrier": GPUShmem._barriers,
+    "signal": GPUShmem._signals,
+    "put": GPUShmem._moves,
+    "get": GPUShmem._moves,
+}
