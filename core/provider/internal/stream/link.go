@@ -65,7 +65,8 @@ type reply struct {
 	entries int
 	result  []byte // of atomic ops: where iov points
 
-	buf *device.StageBuffer // where iov points, of what was in device memory
+	buf  *device.StageBuffer // where iov points, of what was in device memory
+	size uint64              // of that
 }
 
 func newLink(ep *Endpoint, index int, conn net.Conn) (*link, error) {
@@ -175,6 +176,7 @@ func (l *link) endReply(r *reply) {
 	if r.buf != nil {
 		r.buf.Free()
 		r.buf = nil
+		l.ep.stage.sent(r.size)
 	}
 	l.readsIn.Add(-1)
 	l.entriesIn.Add(-int64(r.entries))

@@ -221,11 +221,14 @@ func (p *piece) answerRead() {
 	l, r := p.link, p.reply
 	j := job{h: header{kind: kindReply, ticket: p.h.ticket, flags: p.h.flags}}
 	if p.errno != 0 {
+		if p.size > 0 {
+			l.ep.stage.sent(p.size)
+		}
 		l.endReply(r)
 		j.h.data = uint64(p.errno)
 	} else {
 		r.iov = append(r.iov[:0], sys.Iovec{Addr: p.buf.Addr(), Len: p.n})
-		r.buf, p.buf = p.buf, nil
+		r.buf, r.size, p.buf = p.buf, p.size, nil
 		j.reply, j.h.length = r, p.n
 	}
 	p.reply = nil

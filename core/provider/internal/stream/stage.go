@@ -36,7 +36,8 @@ const (
 	pieceMax = device.StageBytes
 	// pieceSlots are the slots for pieces beside those of Limits.TxSize.
 	pieceSlots = 64
-	// pieceBytes bounds the buffers of an endpoint's pieces on their way out: others want some, too.
+	// pieceBytes bounds the buffers of an endpoint's pieces on their way out, and those of its replies: a peer that takes nothing leaves
+	// some to others.
 	pieceBytes = 12 << 20
 
 	// Between looks at copies under way: at once for spinLooks, as a piece takes some 20 µs over PCIe; then with pauses that grow.
@@ -62,7 +63,8 @@ type stager struct {
 	replies fifo[*piece] // of peers' reads: to be copied out
 	arrived fifo[*piece] // to be copied in
 	spare   []*piece
-	outward uint64 // bytes of pieces on their way out
+	outward uint64 // bytes of our pieces on their way out
+	replied uint64 // bytes of replies on theirs
 	busy    int    // copies under way
 
 	copying []*piece // run's own, as what follows
@@ -190,6 +192,21 @@ func (s *stager) begin(p *piece) (ok bool, err error) {
 	return err == nil, err
 }
 
+// reply counts the bytes of a reply that has a buffer.
+func (s *stager) reply(n uint64) {
+	s.mu.Lock()
+	s.replied += n
+	s.mu.Unlock()
+}
+
+// sent counts those of one that needs it no more.
+func (s *stager) sent(n uint64) {
+	s.mu.Lock()
+	s.replied -= n
+	s.mu.Unlock()
+	s.nudge()
+}
+
 // count counts copies under way.
 func (s *stager) count(n int) {
 	s.mu.Lock()
@@ -227,10 +244,17 @@ func (s *stager) copyReply() step {
 		return stepIdle
 	}
 	p := *s.replies.peek()
+	full := s.replied >= pieceBytes
 	s.mu.Unlock()
 	ok, err := true, error(nil)
 	if p.buf == nil {
-		err = p.take(p.n, device.Outward)
+		if full {
+			return stepIdle
+		}
+		if err = p.take(p.n, device.Outward); err == nil {
+			p.size = p.n
+			s.reply(p.n)
+		}
 	}
 	if err == nil {
 		ok, err = s.begin(p)

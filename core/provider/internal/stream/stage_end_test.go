@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -276,4 +277,43 @@ func TestStagedDelays(t *testing.T) {
 			near.check("read")
 		}
 	}
+}
+
+// TestStagedStuckPeer: a peer that reads much and takes nothing leaves buffers to others, and gets its bytes when it does.
+func TestStagedStuckPeer(t *testing.T) {
+	gputest.Need(t)
+	const n, reads = 1 << 20, 48
+	r := newRigIn(t, Config{Links: 1}, &fabric.Info{Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM})
+	s := newStock(r, 0, n)
+	s.fill(1)
+	c := r.dial(1)[0]
+	for i := range reads {
+		h := header{kind: kindRead, ticket: uint32(i), count: 1, length: n, region: s.key.ID, secret: s.key.Secret}
+		_, err := c.Write(frame(h, []fabric.RSeg{{Len: n}}, nil))
+		r.must(err)
+	}
+	for end := time.Now().Add(testDeadline); ; time.Sleep(time.Millisecond) {
+		r.ep.stage.mu.Lock()
+		replied := r.ep.stage.replied
+		r.ep.stage.mu.Unlock()
+		if replied >= pieceBytes {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("replies have %d bytes of buffers", replied)
+		}
+	}
+	a, b := devicePair(t, Config{})
+	near, far := newStock(a, 0, 3*n), newStock(b, 0, 3*n)
+	near.fill(2)
+	a.must(a.do(fabric.Op{Kind: fabric.OpWrite, Seg: near.seg(0, 3*n), RSeg: fabric.RSeg{Len: 3 * n, Key: a.imported(far.key, 3*n)}})[0])
+	copy(far.model, near.model)
+	far.check("beside a peer that takes nothing")
+	for range reads {
+		if h, body := readFrame(r, c); h.kind != kindReply || h.data != 0 || !bytes.Equal(body, s.model) {
+			t.Fatalf("%+v, %d bytes", h, len(body))
+		}
+	}
+	r.must(c.Close())
+	r.event(fabric.EventShutdown)
 }
