@@ -131,14 +131,14 @@ class TestStream:
 
     @pytest.mark.parametrize("seed", range(1, 6))
     def test_order_when_streams_are_slow(self, seed: int) -> None:
-        content = pattern(4096, seed)
+        content, last = pattern(4096, seed), len(device.devices()) - 1
         with (
             gpus.delays(seed),
             device.DeviceMemory(4096, 0) as source,
             device.DeviceMemory(4096, 0) as between,
-            device.DeviceMemory(4096, 1) as end,
+            device.DeviceMemory(4096, last) as end,
             device.Stream(0) as producer,
-            device.Stream(1) as consumer,
+            device.Stream(last) as consumer,
         ):
             for _ in range(5):
                 source.write(content)
