@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Build what tests/gpu/run needs besides this tree, for a machine that has GPUs and no Go: into build/gpu.
+"""Build what tests/gpu/run needs besides this tree, for a machine that has GPUs and no Go: build/gpu/bundle.tar.gz.
 
-    python tools/gpu_bundle.py [--python python3.12] [--dest build/gpu]
+    python tools/gpu_bundle.py [--python python3.12]
 
     ext/_moricore.*.so     the extension, for the Python of that machine
     bin/core.device.test   the test program of each Go package whose tests use a GPU, named by its folder
 
-Copy the tree with build/gpu in it, and run tests/gpu/run there. Its C library must be as new as the one here.
+Copy the tree with the file in it, and run tests/gpu/run there. Its C library must be as new as the one here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,15 +77,18 @@ def build_tests(dest: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--python", default="python3.12", help="of that machine's version (default: %(default)s)")
-    parser.add_argument("--dest", type=Path, default=ROOT / "build" / "gpu")
     args = parser.parse_args()
-    dest = args.dest.resolve()
+    parts, bundle = ROOT / "build" / "gpu-parts", ROOT / "build" / "gpu" / "bundle.tar.gz"
     python = interpreter(args.python, ROOT / "build" / f"venv-{Path(args.python).name}")
-    shutil.rmtree(dest / "ext", ignore_errors=True)
-    print(run(python, "tools/build_ext.py", "--dest", dest / "ext"), end="", flush=True)
-    build_tests(dest / "bin")
-    mib = sum(path.stat().st_size for path in dest.rglob("*") if path.is_file()) / 2**20
-    print(f"{dest.relative_to(ROOT)}: {mib:.0f} MiB")
+    shutil.rmtree(parts / "ext", ignore_errors=True)
+    print(run(python, "tools/build_ext.py", "--dest", parts / "ext"), end="", flush=True)
+    build_tests(parts / "bin")
+    bundle.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(bundle, "w:gz", compresslevel=6) as archive:
+        for name in ("ext", "bin"):
+            archive.add(parts / name, name)
+    mib = bundle.stat().st_size / 2**20
+    print(f"{bundle.relative_to(ROOT)}: {mib:.0f} MiB")
     if mib > MOST_MIB:
         sys.exit(f"gpu_bundle: more than {MOST_MIB} MiB is too much to carry")
 

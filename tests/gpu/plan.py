@@ -6,12 +6,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 from steps import Step
 
 ROOT = Path(__file__).resolve().parents[2]
-BUNDLE = ROOT / "build" / "gpu"
+BUNDLE = ROOT / "build" / "gpu" / "bundle.tar.gz"
 KERNELS = ROOT / "python" / "mori" / "_kernels"
 GROUPS = ("cpp", "go", "python", "examples", "sanitizer", "bench")
 
@@ -33,10 +34,23 @@ def step(name: str, limit: float, *command: str | Path, **more: object) -> Step:
 
 def stages(chosen: list[str], scratch: Path) -> list[list[list[Step]]]:
     """Each stage is lanes of steps; a stage begins when the one before has ended."""
-    lanes = {"cpp": checks(scratch), "go": go_tests(), "python": python_tests(), "examples": examples(scratch),
+    lanes = {"cpp": checks(scratch), "go": go_tests(scratch), "python": python_tests(), "examples": examples(scratch),
              "sanitizer": sanitizers(scratch)}
     beside = [lanes[group] for group in GROUPS if group in chosen and group in lanes]
     return [builds(chosen, scratch), beside, [benchmarks(scratch)] if "bench" in chosen else []]
+
+
+def unpack(scratch: Path) -> None:
+    """Lay out what make gpu-bundle has packed, if it is here."""
+    if BUNDLE.exists():
+        with tarfile.open(BUNDLE) as archive:
+            archive.extractall(scratch, filter="data")
+
+
+def programs(scratch: Path) -> list[tuple[str, Path, str]]:
+    """The test programs: a name for steps, the folder of the package, which has its test data, and the path."""
+    found = sorted((scratch / "bin").glob("*.test"))
+    return [(path.stem.replace(".", "-"), ROOT / path.stem.replace(".", "/"), str(path)) for path in found]
 
 
 # ---- builds ----
@@ -59,7 +73,7 @@ def builds(chosen: list[str], scratch: Path) -> list[list[Step]]:
     if {"python", "examples", "bench"} & set(chosen):
         load = "import mori.io as io, mori.shmem; io.IOEngine('probe', io.IOEngineConfig('127.0.0.1', 0)).close()"
         lanes.append([
-            step("extension", 60, "sh", "-c", 'cp build/gpu/ext/*.so python/mori/_native/ && exec "$@"', "sh",
+            step("extension", 60, "sh", "-c", f'cp {scratch}/ext/*.so python/mori/_native/ && exec "$@"', "sh",
                  sys.executable, "-c", load, env=PYTHON),
             step("doctor", 60, sys.executable, "-m", "mori", "doctor", env=PYTHON, needs=("extension",)),
         ])
@@ -108,16 +122,12 @@ def symmetric(name: str, scratch: Path, what: str, *before: str) -> Step:
                 needs=("build-shmem", "build-shmem-kernels"))
 
 
-def go_tests() -> list[Step]:
-    """The test programs of make gpu-bundle, each in its package's folder, where its test data is."""
-    programs = sorted((BUNDLE / "bin").glob("*.test"))
-    if not programs:
-        return [step("go", 5, "sh", "-c", "echo no build/gpu/bin: run make gpu-bundle where Go is; false")]
-    return [
-        Step(f"go-{program.stem.replace('.', '-')}", 200, [str(program), "-test.v", "-test.timeout=190s"],
-             ROOT / program.stem.replace(".", "/"), REAL)
-        for program in programs
-    ]
+def go_tests(scratch: Path) -> list[Step]:
+    """The test programs of make gpu-bundle."""
+    if not programs(scratch):
+        return [step("go", 5, "sh", "-c", "echo no build/gpu/bundle.tar.gz: run make gpu-bundle where Go is; false")]
+    flags = ["-test.v", "-test.timeout=190s"]
+    return [Step(f"go-{name}", 200, [path, *flags], folder, REAL) for name, folder, path in programs(scratch)]
 
 
 def python_tests() -> list[Step]:
@@ -166,10 +176,9 @@ def benchmarks(scratch: Path) -> list[Step]:
         found.append(step(f"bench-{what}", 150, *command, env=PYTHON, needs=("extension",), rows=True))
     found += [symmetric("bench-device-shmem", scratch, "bench"), signalling("bench-signal", scratch)]
     flags = ["-test.run=^$", "-test.bench=GPU|Device|Stag", "-test.benchtime=300ms", "-test.timeout=85s"]
-    for program in sorted((BUNDLE / "bin").glob("*.test")):
-        if program.stem.startswith(("core.", "shmem")):
-            name = f"bench-go-{program.stem.replace('.', '-')}"
-            found.append(Step(name, 90, [str(program), *flags], ROOT / program.stem.replace(".", "/"), REAL))
+    for name, package, path in programs(scratch):
+        if name.startswith(("core-", "shmem")):
+            found.append(Step(f"bench-go-{name}", 90, [path, *flags], package, REAL))
     found.append(step("bench-copy", 200, scratch / "copy_blocks", KERNELS / "io_copy_blocks.sm_90.ptx", "bench",
                       needs=("build-copy_blocks",)))
     return found
