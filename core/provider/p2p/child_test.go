@@ -22,7 +22,7 @@ const childEnv = "MORI_P2P_CHILD"
 
 // An order of the test to its child.
 type command struct {
-	Do   string // open, fill, check, close, flood
+	Do   string // open, fill, check, close, flood, path
 	Dev  int
 	Skip uint64
 	N    uint64
@@ -35,6 +35,7 @@ type reply struct {
 	Raw  []byte
 	Err  string
 	Live bool // it is flooding
+	Path string
 }
 
 // A child is the peer of a test, in a process of its own.
@@ -167,6 +168,8 @@ func (p *peer) obey(o command) (r reply, err error) {
 		err := p.memory.close()
 		p.memory = nil
 		return r, err
+	case "path":
+		return reply{Path: p.path()}, nil
 	case "flood":
 		rm, err := p.dom.Import(o.Raw)
 		if err != nil {

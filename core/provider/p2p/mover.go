@@ -70,6 +70,10 @@ func newMover(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *mov
 	return m
 }
 
+// longList is from how many segments on the caller does not write the list itself: 8192 take 0.1 ms with the copy into the list that the
+// GPU reads, which is as long as the GPU copies 4 KiB each. So the next op is submitted meanwhile.
+const longList = 512
+
 // RMA takes an op over; see stream.Direct.
 func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
@@ -82,6 +86,10 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	f := m.newFlight()
 	f.ticket, f.op = t, op
 	m.track(f)
+	if max(len(op.More), len(op.RMore)) >= longList {
+		go m.beginLater(f, key)
+		return true
+	}
 	switch m.begin(f, key, false) {
 	case begun:
 	case byStream:

@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync/atomic"
@@ -177,12 +178,8 @@ func (p *place) openIPC(m *mapping) {
 	}
 	m.addr, m.undo = mem.Addr(), mem.Close
 	// What a peer says of sizes is not believed: a copy beyond the allocation would cost this process its device.
-	at, err := device.Lookup(m.addr)
-	if err == nil && at.Bytes > 0 && (m.addr < at.Base || m.addr+p.size > at.Base+at.Bytes) {
+	if at, err := device.Lookup(m.addr); err == nil && at.Bytes > 0 && (m.addr < at.Base || m.addr+p.size > at.Base+at.Bytes) {
 		err = fmt.Errorf("region of %d bytes at %#x of an allocation of %d at %#x: %w", p.size, m.addr, at.Bytes, at.Base, fabric.ErrProtocol)
-	}
-	if err != nil {
-		*m = mapping{dev: m.dev, err: err}
-		_ = mem.Close() // the cause is told
+		*m = mapping{dev: m.dev, err: errors.Join(err, mem.Close())}
 	}
 }

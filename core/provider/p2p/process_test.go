@@ -4,10 +4,13 @@ package p2p
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"mori/core/device"
 	"mori/core/fabric"
 )
 
@@ -133,5 +136,95 @@ func TestFallbackSaysWhy(t *testing.T) {
 	c.must(t, command{Do: "check", Seed: 6})
 	if why := a.path(); !strings.Contains(why, "no registered region") {
 		t.Errorf("path: %s", why)
+	}
+}
+
+// Virtual memory has no handle for other processes. The peer copies if it can reach the other end, else the socket carries the payload.
+func TestVirtualMemory(t *testing.T) {
+	const n = 300_000
+	for _, c := range []struct {
+		what     string
+		dev      int // of the peer's memory, virtual or of the host
+		bySocket bool
+	}{{"virtual to a device's", 0, false}, {"virtual to the host's", -1, true}} {
+		t.Run(c.what, func(t *testing.T) {
+			a, child, key := newChild(t, c.dev, 0, n)
+			local := a.virtual(t, n)
+			local.fill(t, 1)
+			op := fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}
+			ok(t, a.do(op))
+			child.must(t, command{Do: "check", Seed: 1})
+			child.must(t, command{Do: "fill", Seed: 2})
+			op.Kind = fabric.OpRead
+			ok(t, a.do(op))
+			local.has(t, n, 2)
+			if why := a.path(); strings.Contains(why, "virtual") != c.bySocket {
+				t.Errorf("path: %s", why)
+			}
+		})
+	}
+	t.Run("a device's to virtual, by order", func(t *testing.T) {
+		a, child, _ := newChild(t, 0, 0, n)
+		remote := a.virtual(t, n)
+		child.must(t, command{Do: "fill", Seed: 3})
+		child.must(t, command{Do: "flood", N: n, Raw: remote.mr.Raw()})
+		awaitPattern(t, remote, 3)
+		if why := child.must(t, command{Do: "path"}).Path; strings.Contains(why, "socket") {
+			t.Errorf("path: %s", why)
+		}
+		ok(t, remote.mr.Close())
+	})
+}
+
+// virtual is memory of n bytes that has no handle.
+func (e *end) virtual(tb testing.TB, n uint64) *memory {
+	tb.Helper()
+	all, err := device.Devices()
+	ok(tb, err)
+	v, err := all[0].Virtual()
+	if errors.Is(err, errors.ErrUnsupported) {
+		tb.Skip(err)
+	}
+	ok(tb, err)
+	var opened []func() error
+	r, err := v.Reserve(n, 0)
+	ok(tb, err)
+	opened = append(opened, r.Close)
+	p, err := v.Create(n)
+	ok(tb, err)
+	opened = append(opened, p.Close)
+	m, err := r.Map(0, r.Bytes(), p)
+	ok(tb, err)
+	opened = append(opened, m.Close)
+	mem := &memory{dev: all[0], Buffer: fabric.Buffer{Addr: r.Addr(), Len: n, Kind: kindOf(all[0])}, free: func() error {
+		var errs []error
+		for _, undo := range slices.Backward(opened) {
+			errs = append(errs, undo())
+		}
+		return errors.Join(errs...)
+	}}
+	ok(tb, e.register(mem))
+	tb.Cleanup(func() { ok(tb, mem.close()) })
+	return mem
+}
+
+// A peer that stands still does not keep a region from closing; it is disconnected.
+func TestPeerStandsStill(t *testing.T) {
+	const n = 1 << 16
+	a, c, _ := newChildWith(t, Options{letGo: 300 * time.Millisecond}, 0, 0, n)
+	m := a.memory(t, 0, 0, n)
+	c.must(t, command{Do: "fill", Seed: 4})
+	c.must(t, command{Do: "flood", N: n, Raw: m.mr.Raw()})
+	awaitPattern(t, m, 4)
+	ok(t, c.cmd.Process.Signal(syscall.SIGSTOP))
+	defer func() { _ = c.cmd.Process.Kill() }()
+	ok(t, m.mr.Close())
+	event, err := a.eq.Wait(a.ctx)
+	for err == nil && event.Kind != fabric.EventShutdown {
+		event, err = a.eq.Wait(a.ctx)
+	}
+	ok(t, err)
+	if !errors.Is(event.Err, fabric.ErrTimeout) {
+		t.Errorf("the connection ended with %v", event.Err)
 	}
 }

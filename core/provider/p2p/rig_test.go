@@ -99,13 +99,19 @@ func newEnd(tb testing.TB, opts Options) *end {
 func newPair(tb testing.TB, opts Options) (a, b *end) {
 	tb.Helper()
 	a, b = newEnd(tb, opts), newEnd(tb, opts)
+	ok(tb, connect(a, b))
+	return a, b
+}
+
+func connect(a, b *end) error {
 	l, err := b.fab.Listen(b.ctx, nil)
-	ok(tb, err)
+	if err != nil {
+		return err
+	}
 	done := make(chan error, 1)
 	go func() { done <- b.acceptAt(l) }()
 	_, err = a.connector().Connect(a.ctx, l.Addr(), nil)
-	ok(tb, errors.Join(err, <-done, l.Close()))
-	return a, b
+	return errors.Join(err, <-done, l.Close())
 }
 
 func (e *end) acceptAt(l fabric.Listener) error {
@@ -152,16 +158,29 @@ func (e *end) openMemory(dev int, skip, n uint64) (*memory, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Buffer, m.free = fabric.Buffer{Addr: a.Addr(), Kind: map[device.Vendor]fabric.MemKind{device.CUDA: fabric.MemCUDA, device.HIP: fabric.MemHIP}[m.dev.Vendor], Device: dev}, a.Close
+		m.Buffer, m.free = fabric.Buffer{Addr: a.Addr(), Kind: kindOf(m.dev), Device: dev}, a.Close
 	}
 	m.Addr += skip
 	m.Len = n
-	key := fabric.RegionKey{ID: regionIDs.Add(1)}
-	_, _ = rand.Read(key.Secret[:]) // never fails
-	if m.mr, err = e.dom.Reg(m.Buffer, allRights, key); err != nil {
+	if err := e.register(m); err != nil {
 		return nil, errors.Join(err, m.free())
 	}
 	return m, nil
+}
+
+// register registers m under a key of its own.
+func (e *end) register(m *memory) (err error) {
+	key := fabric.RegionKey{ID: regionIDs.Add(1)}
+	_, _ = rand.Read(key.Secret[:]) // never fails
+	m.mr, err = e.dom.Reg(m.Buffer, allRights, key)
+	return err
+}
+
+func kindOf(d *device.Device) fabric.MemKind {
+	if d.Vendor == device.HIP {
+		return fabric.MemHIP
+	}
+	return fabric.MemCUDA
 }
 
 func (m *memory) close() error {
