@@ -4,7 +4,6 @@ package stream
 
 import (
 	"fmt"
-	"syscall"
 
 	"mori/core/device"
 	"mori/core/fabric"
@@ -210,7 +209,7 @@ func (p *piece) aim(regions *util.MRTable) error {
 			here, there = there, here
 		}
 		if _, err := sys.Copy([]sys.Iovec{here}, []sys.Iovec{there}); err != nil {
-			return fmt.Errorf("copy %d bytes of host memory at %#x, which is gone: %w", h.n, h.addr, fabric.Errno(syscall.EFAULT))
+			return fmt.Errorf("copy %d bytes of host memory at %#x, which is gone: %w", h.n, h.addr, fabric.ErrInvalid)
 		}
 	}
 	return nil
@@ -224,6 +223,7 @@ func (p *piece) answerRead() {
 		if p.size > 0 {
 			l.ep.stage.sent(p.size)
 		}
+		p.free()
 		l.endReply(r)
 		j.h.data = uint64(p.errno)
 	} else {

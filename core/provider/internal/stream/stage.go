@@ -103,6 +103,8 @@ func (s *stager) nudge() {
 func (s *stager) run() {
 	defer close(s.gone)
 	looks, pause := 0, firstPause
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	for {
 		select {
 		case <-s.quit:
@@ -124,7 +126,12 @@ func (s *stager) run() {
 			looks++
 			runtime.Gosched()
 		default:
-			time.Sleep(pause)
+			timer.Reset(pause)
+			select {
+			case <-timer.C:
+			case <-s.wake:
+			case <-s.quit:
+			}
 			pause = min(2*pause, lastPause)
 		}
 	}
@@ -140,6 +147,9 @@ func (s *stager) advance() (moved, waits bool) {
 			continue
 		}
 		moved = true
+		if err != nil {
+			p.lose()
+		}
 		s.count(-1)
 		s.copying[i] = s.copying[len(s.copying)-1]
 		s.copying[len(s.copying)-1] = nil
@@ -277,7 +287,6 @@ func (s *stager) copied(p *piece, err error) {
 	if err != nil {
 		s.ep.logDevice("copy of GPU memory failed", err)
 		p.errno, p.detail = deviceErrno(err), err.Error()
-		p.lose()
 	}
 	switch p.kind {
 	case pieceOut:
