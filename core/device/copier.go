@@ -25,6 +25,9 @@ type CopierOptions struct {
 	EngineFrom uint64
 	// Priority is of its streams.
 	Priority Priority
+	// InOrder has the device do one copy after the other, in the order of Start, so that no more of it works than Blocks says. Copies
+	// are beside each other else.
+	InOrder bool
 }
 
 const (
@@ -56,6 +59,9 @@ type Copier struct {
 	slots  []*copySlot
 	lost   int // slots whose stream answered with an error: their copies may still run, and they are not used again
 	closed bool
+
+	line sync.Mutex // taken last
+	last *Event     // of the copy that was started last, with InOrder
 }
 
 // NewCopier makes a Copier on d, with nothing on the device but the kernel.

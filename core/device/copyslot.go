@@ -25,6 +25,7 @@ const (
 type copySlot struct {
 	copier *Copier
 	stream *Stream
+	event  *Event // its copy has ended; only with InOrder
 
 	mu     sync.Mutex
 	turn   uint64 // of the copy that has it; also what the kernel writes to word
@@ -46,7 +47,35 @@ func (c *Copier) newSlot() (*copySlot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &copySlot{copier: c, stream: stream}, nil
+	s := &copySlot{copier: c, stream: stream}
+	if c.opts.InOrder {
+		if s.event, err = c.dev.NewEvent(); err != nil {
+			return nil, errors.Join(err, stream.Close())
+		}
+	}
+	return s, nil
+}
+
+// inLine issues work behind the copy that was started before, if the options have it so. An error means that nothing was issued.
+func (s *copySlot) inLine(issue func() error) error {
+	if s.event == nil {
+		return issue()
+	}
+	c := s.copier
+	c.line.Lock()
+	defer c.line.Unlock()
+	if c.last != nil && c.last != s.event {
+		if err := s.stream.After(c.last); err != nil {
+			return err
+		}
+	}
+	if err := issue(); err != nil {
+		return err
+	}
+	if err := s.event.Record(s.stream); err == nil { // else the next one is beside it
+		c.last = s.event
+	}
+	return nil
 }
 
 // start issues a copy. An error means that no byte is copied. The lock is held.
@@ -67,6 +96,10 @@ func (s *copySlot) start(segs []CopySegment, after []*Event) error {
 	if s.launch {
 		return s.startKernel(segs, count, total)
 	}
+	return s.inLine(func() error { return s.startEngines(segs) })
+}
+
+func (s *copySlot) startEngines(segs []CopySegment) error {
 	begun := false
 	for i := range segs {
 		if segs[i].Bytes == 0 {
@@ -102,7 +135,8 @@ func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) erro
 	sys.Store64(s.word, 0)
 	args := s.args.Reset().Uint64(s.list.DeviceAddr()).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
 	args.Uint64(s.word - s.list.Addr() + s.list.DeviceAddr()).Uint64(s.turn)
-	return s.copier.kernel.function.Launch(s.stream, s.copier.kernel.grid(count, total, s.copier.opts.Blocks), args)
+	grid := s.copier.kernel.grid(count, total, s.copier.opts.Blocks)
+	return s.inLine(func() error { return s.copier.kernel.function.Launch(s.stream, grid, args) })
 }
 
 // room makes room for a list of n segments, and the word behind it.
@@ -184,6 +218,9 @@ func (s *copySlot) close(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.closed = true
 	errs := []error{err, s.stream.Close()}
+	if s.event != nil {
+		errs = append(errs, s.event.Close())
+	}
 	if s.list != nil {
 		errs = append(errs, s.list.Close())
 	}

@@ -82,7 +82,7 @@ func (e *engine) openLane(d *device.Device) (*lane, error) {
 	if ln := e.laneOf(d); ln != nil {
 		return ln, nil
 	}
-	c, err := d.NewCopier(device.CopierOptions{Depth: depth, Blocks: e.blocks})
+	c, err := d.NewCopier(device.CopierOptions{Depth: depth, Blocks: e.blocks, InOrder: e.blocks > 0})
 	if err != nil {
 		return nil, err
 	}
