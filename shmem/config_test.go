@@ -5,17 +5,26 @@ package shmem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"mori/core/bootstrap"
 	"mori/core/config"
+	"mori/core/device"
+	"mori/native/gpu/gputest"
 )
 
 // environment replaces the environment of the test.
 func environment(t *testing.T, env map[string]string) {
-	config.SetLookup(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	config.SetLookup(func(name string) (string, bool) {
+		v, ok := env[name]
+		if !ok && name == config.ShmemDevice {
+			return "host", true // the tests may have a GPU
+		}
+		return v, ok
+	})
 	t.Cleanup(func() { config.SetLookup(nil) })
 }
 
@@ -51,9 +60,26 @@ func TestWrongVariablesAreDefaults(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	environment(t, map[string]string{"MORI_SHMEM_DEVICE": "gpu"})
-	if _, err := ConfigFromEnv(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("gpu: %v", err)
+	gputest.Need(t)
+	all := gpus(t)
+	for name, c := range map[string]struct {
+		set  map[string]string
+		want *device.Device
+	}{
+		"host":            {map[string]string{"MORI_SHMEM_DEVICE": "host"}, nil},
+		"gpu":             {map[string]string{"MORI_SHMEM_DEVICE": "GPU"}, all[0]},
+		"nothing said":    {map[string]string{"MORI_SHMEM_DEVICE": ""}, all[0]},
+		"by its number":   {map[string]string{"MORI_SHMEM_DEVICE": "gpu", "MORI_SHMEM_GPU": fmt.Sprint(len(all) - 1)}, all[len(all)-1]},
+		"by rank on host": {map[string]string{"MORI_SHMEM_DEVICE": "gpu", "MORI_SHMEM_GPU": "", "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, all[3%len(all)]},
+	} {
+		environment(t, c.set)
+		if cfg, err := ConfigFromEnv(); cfg.Device != c.want || err != nil {
+			t.Errorf("%s: %v, %v", name, cfg.Device, err)
+		}
+	}
+	environment(t, map[string]string{"MORI_SHMEM_DEVICE": "gpu", "MORI_SHMEM_GPU": "77"})
+	if _, err := ConfigFromEnv(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("GPU 77: %v", err)
 	}
 	environment(t, map[string]string{"MORI_SHMEM_DEVICE": "abacus"})
 	if _, err := ConfigFromEnv(); !errors.Is(err, ErrInvalid) {

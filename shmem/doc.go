@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package shmem is OpenSHMEM-style symmetric memory between processing elements (PEs), on host memory.
+// Package shmem is OpenSHMEM-style symmetric memory between processing elements (PEs), in host memory or on GPUs.
 //
 //	group, err := bootstrap.Join(ctx, id, rank, size, bootstrap.Options{}) // or JoinFile, JoinLaunched, Local
 //	cfg, err := shmem.ConfigFromEnv()
@@ -31,6 +31,13 @@
 // StaticHeap is one block, VMMHeap one that grows, Isolation a block for each allocation. Pages are taken when they are touched, so a heap
 // may be larger than what is used of it. PEs compare what they ask for: if they differ, nobody gets anything, and the error, on all
 // PEs, says who called what (ErrMismatch). The next call is good again.
+//
+// # GPUs
+//
+// With Config.Device the heap is on the PEs' GPUs, and mapped where these reach each other. All calls work on it, by copies of the driver and
+// a kernel for atomics (mover.go); the words that PEs meet by stay in host memory. Kernels use it by themselves: ModuleInit
+// tells a module where the PEs are (native/include/mori/shmem), BarrierOnStream lets streams meet. MallocHost gives host memory
+// all the same.
 //
 // # Errors
 //

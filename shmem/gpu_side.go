@@ -192,6 +192,9 @@ func (w *World) Refill(m *Module) error {
 	return nil
 }
 
+// Same reports whether two are of one module.
+func (m *Module) Same(other *Module) bool { return m.dev == other.dev && m.addr == other.addr }
+
 // moduleState finds the State of a module.
 func moduleState(m *device.Module, d *device.Device) (*Module, error) {
 	v, err := m.Variable(stateSymbol)

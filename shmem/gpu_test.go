@@ -3,10 +3,12 @@
 package shmem
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
 	"mori/core/device"
+	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/native/gpu/gputest"
 )
@@ -134,6 +136,70 @@ func TestHeapOnGPUs(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// farGPUs are PEs whose heaps are on GPUs and not mapped by each other.
+var farGPUs = map[string]Config{"network": {DisableP2P: true}, "other host": {NodeID: "%d"}}
+
+// Heaps on GPUs that are not mapped are reached by a transport that takes memory of GPUs. What nobody can do there says so.
+func TestHeapsOnGPUsOverANetwork(t *testing.T) {
+	const n = 300_000
+	for name, cfg := range farGPUs {
+		t.Run(name, func(t *testing.T) {
+			run(t, 2, onGPU(t, cfg), func(w *World) error {
+				a, err := w.Malloc(2*n + 4096)
+				if err != nil {
+					return err
+				}
+				if w.Ptr(a, 1-w.me) != 0 {
+					t.Error("the memory of the other PE is mapped")
+				}
+				own, err := w.cfg.Device.Alloc(n)
+				if err != nil {
+					return err
+				}
+				mine, theirs, seen := filled(n, w.me), filled(n, 1-w.me), make([]byte, n)
+				sig := a + 2*n - 2*n%8 + 1024
+				err = errors.Join(
+					w.Put(a, memory.AddrOf(mine), n, 1-w.me), // host memory to a GPU
+					w.gpu.copy(own.Addr(), memory.AddrOf(mine), n),
+					w.PutNbi(a+n, own.Addr(), n, 1-w.me), // a GPU's memory to another's
+					w.PutSignal(0, 0, 0, sig, 7, SignalSet, 1-w.me),
+				)
+				if err == nil {
+					_, err = w.SignalWaitUntil(sig, CmpEQ, 7)
+				}
+				if err = errors.Join(err, w.BarrierAll()); err != nil {
+					return err
+				}
+				for part := range uint64(2) {
+					if !bytes.Equal(peek(t, w, a+part*n, n), theirs) {
+						t.Errorf("PE %d: part %d has other bytes", w.me, part)
+					}
+				}
+				err = errors.Join(w.Get(memory.AddrOf(seen), a, n, 1-w.me), w.Get(own.Addr(), a+n, n, 1-w.me))
+				if err == nil && !bytes.Equal(seen, mine) {
+					t.Errorf("PE %d gets other bytes", w.me)
+				}
+				if old, e := w.FetchAtomic(AtomicFetch, 8, sig, 0, 0, 1-w.me); old != 7 || e != nil {
+					t.Errorf("fetch: %d, %v", old, e)
+				}
+				err = errors.Join(err, allRefused([]refusal{
+					{"add", errors.ErrUnsupported, func() error { return w.Atomic(AtomicAdd, 8, sig, 1, 1-w.me) }},
+					{"swap", errors.ErrUnsupported, func() error { return second(w.FetchAtomic(AtomicSwap, 8, sig, 1, 0, 1-w.me)) }},
+					{"barrier on a stream", errors.ErrUnsupported, func() error { return w.BarrierOnStream(0) }},
+				}))
+				err = errors.Join(err, w.TeamWorld().Reduce(ReduceSum, fabric.Uint8, a, a, n), w.TeamWorld().Broadcast(a+n, a, n, 1))
+				for i, got := range peek(t, w, a+n, n) {
+					if want := mine[i] + theirs[i]; got != want {
+						t.Errorf("PE %d: byte %d of the sum is %d, want %d", w.me, i, got, want)
+						break
+					}
+				}
+				return errors.Join(err, w.BarrierAll(), own.Close(), w.Free(a))
+			})
+		})
+	}
 }
 
 // Some memory is of hosts, for layers whose own code loads and stores it.

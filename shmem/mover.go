@@ -2,7 +2,13 @@
 
 package shmem
 
-import "mori/core/memory"
+import (
+	"errors"
+	"time"
+
+	"mori/core/device"
+	"mori/core/memory"
+)
 
 // A mover touches the memory of blocks, this PE's and what is mapped here of others'. Where it is decides how: hostMemory by loads and
 // stores, gpuHeap by what a driver does. Nothing else in this package touches a heap by its address.
@@ -38,10 +44,21 @@ type hostMemory struct{}
 
 func (hostMemory) move(dst, src, n uint64) error {
 	if err := memory.Move(dst, src, n); err != nil {
-		return unmapped(err)
+		return moveDevice(dst, src, n, err)
 	}
 	memory.Fence()
 	return nil
+}
+
+// moveDevice is move to or from memory of a GPU, whose driver does it; why is why the CPU does not.
+func moveDevice(dst, src, n uint64, why error) error {
+	for _, at := range []uint64{dst, src} {
+		if p, err := device.Lookup(at); err == nil && p.Kind == device.OnDevice && p.Device != nil {
+			g := newGPUHeap(p.Device, time.Minute, nil)
+			return errors.Join(g.move(dst, src, n), g.close())
+		}
+	}
+	return unmapped(why)
 }
 
 func (h hostMemory) moveLater(dst, src, n uint64) error { return h.move(dst, src, n) }
