@@ -6,7 +6,7 @@
 // the real ones leave it open what happens, it ends the process and says why: memory that queued work still names was freed.
 //
 // The environment steers it, read at each call:
-//   FAKE_GPU         "cuMemAlloc_v2=2,cuStreamQuery=600": these calls answer these codes and do nothing; "work=719": what is queued
+//   FAKE_GPU         "cuMemAlloc_v2=2,cuStreamQuery=600": these calls, or those that HIP has for them, answer these codes and do nothing; "work=719": what is queued
 //                    now fails with this code when its turn comes, and the device is lost
 //   FAKE_GPU_COUNT   the number of devices, 2 if unset
 //   FAKE_GPU_BYTES   the memory of each, 1 GiB if unset; what other processes have is not counted
@@ -140,14 +140,20 @@ static int count(void) {
 
 static uint64_t bytes(void) { return setting("FAKE_GPU_BYTES", 1u << 30); }
 
-// told is the code that FAKE_GPU has for a call.
-static int told(const char *call) {
+// told_of is the code that FAKE_GPU has for a call of this name.
+static int told_of(const char *call) {
 	const char *all = getenv("FAKE_GPU");
 	size_t n = strlen(call);
 	for (const char *p = all; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
 		if (!strncmp(p, call, n) && p[n] == '=')
 			return atoi(p + n + 1);
 	return 0;
+}
+
+// told is the code for a call: HIP's go by CUDA's names, too, which follow theirs behind a 0.
+static int told(const char *call) {
+	int code = told_of(call);
+	return NAME(code, code ? code : told_of(call + strlen(call) + 1));
 }
 
 // What is current on a thread.
@@ -194,7 +200,7 @@ static int answer(int code) {
 	(void)dev;                                 \
 	return answer(code);
 #define DEF(cuda, hip, args) __attribute__((visibility("default"))) int NAME(cuda, hip) args
-#define CALLED(cuda, hip) NAME(#cuda, #hip)
+#define CALLED(cuda, hip) NAME(#cuda, #hip "\0" #cuda)
 
 #include "fake_device.h"
 #include "fake_stream.h"

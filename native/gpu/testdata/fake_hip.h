@@ -21,11 +21,11 @@ DEF(, hipRuntimeGetVersion, (int *v)) {
 
 DEF(, hipGetDevice, (int *dev)) {
 	*dev = current;
-	return answer(told("hipGetDevice"));
+	return answer(told("hipGetDevice\0" "cuCtxGetDevice"));
 }
 
 DEF(, hipSetDevice, (int dev)) {
-	int code = dev < 0 || dev >= count() ? BAD_DEVICE : told("hipSetDevice");
+	int code = dev < 0 || dev >= count() ? BAD_DEVICE : told("hipSetDevice\0" "cuCtxPushCurrent_v2");
 	if (!code)
 		current = dev;
 	return answer(code);
@@ -53,7 +53,7 @@ DEF(, hipExtGetLinkTypeAndHopCount, (int dev, int peer, uint32_t *type, uint32_t
 
 DEF(, hipDeviceEnablePeerAccess, (int peer, unsigned flags)) {
 	(void)flags;
-	START("hipDeviceEnablePeerAccess")
+	START("hipDeviceEnablePeerAccess\0" "cuCtxEnablePeerAccess")
 	code = enabled(dev, peer);
 	END
 }
@@ -65,7 +65,7 @@ DEF(, hipPointerGetAttributes, (void *to, uint64_t addr)) {
 		int managed;
 		unsigned flags;
 	} *out = to;
-	OUTSIDE("hipPointerGetAttributes")
+	OUTSIDE("hipPointerGetAttributes\0" "cuPointerGetAttributes")
 	struct thing *t = around(addr);
 	memset(out, 0, sizeof(*out));
 	if (t) {

@@ -95,7 +95,7 @@ static int loaded(uint64_t *module, const char *image, int dev) {
 
 #ifdef FAKE_HIP
 DEF(, hipModuleLoadData, (uint64_t *module, const void *image)) {
-	START("hipModuleLoadData")
+	START("hipModuleLoadData\0" "cuModuleLoadDataEx")
 	code = loaded(module, image, dev);
 	END
 }

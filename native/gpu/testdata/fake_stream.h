@@ -168,7 +168,7 @@ static struct task *new_task(enum work work, size_t args) {
 	struct task *t = calloc(1, sizeof(*t) + args);
 	t->work = work;
 	t->delay = work == RECORD || work == WAIT ? 0 : delay();
-	t->fail = told("work");
+	t->fail = told_of("work");
 	return t;
 }
 

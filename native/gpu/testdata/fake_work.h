@@ -44,13 +44,13 @@ static int copied(int dev, uint64_t dst, uint64_t src, size_t n, uint64_t stream
 
 #ifdef FAKE_HIP
 DEF(, hipMemcpyAsync, (uint64_t dst, uint64_t src, size_t n, int kind, uint64_t stream)) {
-	START("hipMemcpyAsync")
+	START("hipMemcpyAsync\0" "cuMemcpyAsync")
 	code = kind != 4 ? INVALID : copied(dev, dst, src, n, stream);
 	END
 }
 
 DEF(, hipMemcpyPeerAsync, (uint64_t dst, int to, uint64_t src, int from, size_t n, uint64_t stream)) {
-	START("hipMemcpyPeerAsync")
+	START("hipMemcpyPeerAsync\0" "cuMemcpyPeerAsync")
 	struct thing *d = around(dst), *s = around(src);
 	code = !d || d->dev != to || !s || s->dev != from ? INVALID : copied(dev, dst, src, n, stream);
 	END
