@@ -119,7 +119,7 @@ func Variables() []Variable {
 		{Name: BootstrapSize, Default: "as the launcher says", Meaning: "how many ranks there are"},
 		{Name: BootstrapPlace, Default: "as the launcher says", Meaning: "where ranks meet: host:port of rank 0, or the path of a file that all of them see"},
 		{Name: KernelDir, Default: "of the package", Meaning: "folder of the compiled GPU kernels: <name>.<architecture>.ptx and .hsaco"},
-		{Name: P2PBlocks, Default: "by size", Meaning: "how many blocks of a GPU copy a list of scattered pieces to or from another memory of the host"},
+		{Name: P2PBlocks, Default: "by size", Meaning: "how many blocks of a GPU copy scattered pieces to and from other memories of the host, one batch after the other then"},
 		{Name: DisableAutoXGMI, Default: "1", Meaning: "begins with 0: create_backend(RDMA) creates an XGMI backend, too, where there are GPUs; with " + RequireRDMA + " and without an RDMA device it creates that alone"},
 	}
 	for i := range all {

@@ -24,7 +24,8 @@ const bestOp = 256 << 20
 type Options struct {
 	Log *slog.Logger // nil: slog.Default()
 
-	// Blocks is how many blocks of a GPU's threads copy a list of scattered pieces; 0: as MORI_P2P_BLOCKS says, else by size.
+	// Blocks is how many blocks of a GPU's threads copy lists of scattered pieces, one list after the other then; 0: as MORI_P2P_BLOCKS
+	// says, else by size, and lists beside each other.
 	Blocks int
 
 	// letGo is how long a peer or a device is waited for, 0 for usualLetGo: for tests.
