@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
 import tarfile
@@ -132,7 +133,9 @@ def go_tests(scratch: Path) -> list[Step]:
 
 def python_tests() -> list[Step]:
     """The Python tests that use a GPU."""
-    beside = ["-n", "6", "--dist", "loadfile"] if importlib.util.find_spec("xdist") else []
+    beside = []
+    if importlib.util.find_spec("xdist"):
+        beside = ["-n", str(max(2, min(10, (os.cpu_count() or 1) // 3))), "--dist", "loadfile"]
     return [step("pytest", 300, sys.executable, "-m", "pytest", "-q", "-p", "only_gpu", "-p", "no:cacheprovider",
                  *beside, "tests/python", env=PYTHON, needs=("extension",))]
 

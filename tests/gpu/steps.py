@@ -16,8 +16,10 @@ from pathlib import Path
 
 TAIL_LINES = 25
 TAIL_CHARACTERS = 1800
-# What a test program of Go prints of tests that are well.
-NOISE = re.compile(r"\s*(=== (RUN|PAUSE|CONT|NAME)|--- PASS)")
+# What a test program of Go prints of tests that are well, and what names one that is not.
+NOISE = re.compile(r"\s*(=== (RUN|PAUSE|CONT|NAME)|--- (PASS|SKIP))")
+FAILED = re.compile(r"\s*(--- FAIL|FAILED |ERROR )")
+MOST_FAILED = 12
 
 
 @dataclass
@@ -53,9 +55,11 @@ class Done:
         return " ".join([f"cd {self.step.cwd} &&", *names, shlex.join(self.step.command)])
 
     def tail(self) -> str:
-        """The end of the output, without what is well."""
+        """The tests that failed, and the end of the output without what is well."""
         lines = [line for line in self.output.splitlines() if not NOISE.match(line)]
-        return "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARACTERS:]
+        named = [line for line in lines[:-TAIL_LINES] if FAILED.match(line)][:MOST_FAILED]
+        end = "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARACTERS:]
+        return "\n".join([*named, end])
 
 
 class Runner:
