@@ -15,6 +15,9 @@
 // The drivers are opened when they are first asked for (package native/gpu). Devices and Lookup make nothing on a device; the first
 // call that works on one makes its context there, some hundred MiB on CUDA, shared with PyTorch and kept until the process ends.
 //
+// A [Copier] copies lists of segments, thousands of small ones by one launch. A [Staging] is pinned host memory for what has to leave by a
+// socket, shared and bounded.
+//
 // # Ownership
 //
 // Addresses and handles are numbers; device memory has no slice. What a New, Alloc, Load, Open, Register or Map gives belongs to the
