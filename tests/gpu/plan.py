@@ -19,6 +19,8 @@ GROUPS = ("cpp", "go", "python", "examples", "sanitizer", "bench")
 
 # Nothing is emulated, and what needs a GPU may not skip. A test that needs more GPUs than there are fails too.
 REAL = {"MORI_REQUIRE": "gpu"}
+# The test programs of core/device do not look for the kernels by themselves.
+GO = {**REAL, "MORI_KERNEL_DIR": str(KERNELS)}
 # Python of this machine, on this tree.
 PYTHON = {**REAL, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests' / 'gpu'}", "PYTHONUNBUFFERED": "1"}
 CXX = ["-std=c++17", "-O2", "-Inative/include", "-Itests/gpu"]
@@ -128,7 +130,7 @@ def go_tests(scratch: Path) -> list[Step]:
     if not programs(scratch):
         return [step("go", 5, "sh", "-c", "echo no build/gpu/bundle.tar.gz: run make gpu-bundle where Go is; false")]
     flags = ["-test.v", "-test.timeout=190s"]
-    return [Step(f"go-{name}", 200, [path, *flags], folder, REAL) for name, folder, path in programs(scratch)]
+    return [Step(f"go-{name}", 200, [path, *flags], folder, GO) for name, folder, path in programs(scratch)]
 
 
 def python_tests() -> list[Step]:
@@ -181,7 +183,7 @@ def benchmarks(scratch: Path) -> list[Step]:
     flags = ["-test.run=^$", "-test.bench=GPU|Device|Stag", "-test.benchtime=300ms", "-test.timeout=85s"]
     for name, package, path in programs(scratch):
         if name.startswith(("core-", "shmem")):
-            found.append(Step(f"bench-go-{name}", 90, [path, *flags], package, REAL))
+            found.append(Step(f"bench-go-{name}", 90, [path, *flags], package, GO))
     found.append(step("bench-copy", 200, scratch / "copy_blocks", KERNELS / "io_copy_blocks.sm_90.ptx", "bench",
                       needs=("build-copy_blocks",)))
     return found
