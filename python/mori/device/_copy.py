@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _core
 from .._errors import InvalidArgumentError, MoriError
-from ._info import lookup, uint64
+from ._info import Pointer, lookup, uint64
 from ._owned import Owned
 from ._stream import Event, Stream, as_stream
 
@@ -36,7 +36,8 @@ def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
             done on return.
 
     Raises:
-        InvalidArgumentError: the range is not inside of one allocation of a GPU, or not an address.
+        InvalidArgumentError: the range is not inside of one allocation of a GPU, or not an address, or the GPUs are of
+            two vendors.
         BadStateError: something was closed.
     """
     to, at, count = _address(dst, "dst"), _address(src, "src"), uint64(nbytes, "nbytes")
@@ -48,7 +49,10 @@ def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
     if count == 0:
         return
     known = [_inside(to, count, "dst"), _inside(at, count, "src")]
-    gpus = sorted({device for device in known if device >= 0})
+    if {place.api for place in known} == {"CUDA", "HIP"}:
+        pair = f"from GPU {known[1].device} to GPU {known[0].device}"
+        raise InvalidArgumentError(f"copy {count} bytes {pair}: no driver knows both, so go by the host")
+    gpus = sorted({place.device for place in known if place.device >= 0})
     if gpus:
         move(gpus, to, at, count)
     else:
@@ -113,11 +117,11 @@ def _gpu_of(*places: int) -> int:
     return next((known.device for known in map(lookup, places) if known.device >= 0), 0)
 
 
-def _inside(ptr: int, nbytes: int, what: str) -> int:
-    """Return which GPU a range is of, -1 for none; its allocation must hold all of it."""
+def _inside(ptr: int, nbytes: int, what: str) -> Pointer:
+    """Return what the drivers know about a range; its allocation must hold all of it."""
     known = lookup(ptr)
     end = known.base + known.nbytes
     if ptr == 0 or (known.base and ptr + nbytes > end):
         room = f"the allocation there ends after {end - ptr} bytes" if ptr else "it is no address"
         raise InvalidArgumentError(f"copy {nbytes} bytes, {what} {ptr:#x}: {room}")
-    return known.device
+    return known

@@ -91,11 +91,16 @@ for _ in range(20):
     run_script(code)
 
 
-@pytest.mark.usefixtures("gpu")
-def test_amd() -> None:
+def amd() -> str:
+    """Return the folder of AMD's driver with emulated GPUs."""
     gpus.need_emulated()
     made = subprocess.run(["sh", gpus.EMULATOR, "hip"], capture_output=True, text=True, timeout=300, check=False)
     assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_amd() -> None:
     code = """
 from mori import device
 from mori.io import MemoryLocationType
@@ -122,4 +127,29 @@ with device.DeviceMemory(4096, n) as memory, device.HostMemory(4096) as host, de
     else:
         raise AssertionError("1 PiB")
 """
-    run_script(code, LD_LIBRARY_PATH=made.stdout.strip())
+    run_script(code, LD_LIBRARY_PATH=amd())
+
+
+@pytest.mark.usefixtures("gpu")
+def test_both_vendors() -> None:
+    code = """
+from mori import device
+from mori.tensor_utils import tensor_span
+assert [(gpu.api, gpu.ordinal) for gpu in device.devices()] == [("CUDA", 0), ("CUDA", 1), ("HIP", 0), ("HIP", 1)]
+assert not device.reach(1, 2).access
+with device.DeviceMemory(64, 1) as green, device.DeviceMemory(64, 3) as red:
+    green.write(b"hello")
+    red.write(b"world")
+    assert (green.read(5), red.read(5)) == (b"hello", b"world")
+    assert [(device.lookup(m.ptr).device, tensor_span(m).device_id) for m in (green, red)] == [(1, 1), (3, 1)]
+    try:
+        device.copy(red, green, 5)
+    except device.InvalidArgumentError as err:
+        assert "no driver knows both" in str(err)
+    else:
+        raise AssertionError("copied")
+    red.write(green.read())
+    assert red.read(5) == b"hello"
+"""
+    folders = [amd(), gpus.child_env()["LD_LIBRARY_PATH"]]
+    run_script(code, LD_LIBRARY_PATH=":".join(folders), FAKE_GPU_COUNT="2")
