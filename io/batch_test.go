@@ -101,17 +101,26 @@ func TestContiguousEntriesBecomeOneSegment(t *testing.T) {
 	}
 }
 
-func BenchmarkBuild1000(b *testing.B) {
-	var lo, ro, sz []uint64
-	for i := range uint64(1000) {
-		lo, ro, sz = append(lo, i*8192), append(ro, (999-i)*8192), append(sz, 4096)
-	}
-	out, to := new(batch), &target{opMax: 1 << 20, segMax: 1024}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := checkEntries(lo, ro, sz, 1<<30, 1<<30); err != nil {
-			b.Fatal(err)
-		}
-		out.build(fabric.OpWrite, to, lo, ro, sz)
+// BenchmarkBuild makes ops of random blocks of 4 KiB: for a network, and for GPUs, which take them in one.
+func BenchmarkBuild(b *testing.B) {
+	for name, c := range map[string]struct {
+		n  uint64
+		to target
+	}{"1000": {1000, target{opMax: 1 << 20, segMax: minOpSegs}}, "8192 for a GPU": {8192, target{opMax: 256 << 20, segMax: 32768, mr: 1}}} {
+		b.Run(name, func(b *testing.B) {
+			var lo, ro, sz []uint64
+			for i := range c.n {
+				lo, ro, sz = append(lo, i*8192), append(ro, (c.n-1-i)*8192), append(sz, 4096)
+			}
+			out := new(batch)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := checkEntries(lo, ro, sz, 1<<30, 1<<30); err != nil {
+					b.Fatal(err)
+				}
+				out.build(fabric.OpWrite, &c.to, lo, ro, sz)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.n), "ns/block")
+		})
 	}
 }

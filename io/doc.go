@@ -27,12 +27,20 @@
 //
 // # Paths
 //
-// A peer is reached through the first path that works, in the order of core.Transports: shared memory on the
-// same host, then TCP. Paths are opened at first use through the slow control plane (control.go), which
+// A pair of regions takes the first backend that can serve it: XGMI, FABRIC, RDMA, TCP (route.go). A backend has a route for pairs of host memory
+// and one for pairs with GPU memory at one end or both, each a list of transports in the order of core.Transports: copies by GPUs and shared memory
+// on the same host, then TCP. A peer is reached through the first one that works; paths belong to a route. They are opened at first use through
+// the slow control plane (control_server.go), which
 // tells what the peer listens on. Engine.Describe and Session.Describe tell the path, why it was chosen and
 // why each better one was not. A transport that broke comes last in the order for a while; the engine's clock tries it again, ever more
 // seldom, and moves new transfers back to it when it works (health.go). A path that nobody used for five minutes is closed and opened
 // again by the next transfer.
+//
+// # GPUs
+//
+// Regions know the device that they are on (place.go); segments in GPU memory carry the descriptor of the registration with the path's transport.
+// WriteAfter and ReadAfter hold a transfer back until an event or a stream of a GPU has come so far (after.go): it is parked like one that waits for
+// a path, with its place in the order. An engine whose only backend is XGMI listens on no network.
 //
 // # Seeing it
 //

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"mori/core/config"
 	"mori/core/device"
 	"mori/native/gpu/gputest"
 )
@@ -232,4 +234,82 @@ func TestGPUMemoryGoesEveryWay(t *testing.T) {
 			t.Errorf("from memory that was deregistered: %v %s", st.Code(), st.Message())
 		}
 	})
+}
+
+// TestAGPUPathFailsAndHeals: pairs of GPU memory go on over the next transport and come back, and pairs of host memory do not notice.
+func TestAGPUPathFailsAndHeals(t *testing.T) {
+	all := gpus(t, 1)
+	a, b := newEngineWith(t, "a", BackendRDMA), newEngineWith(t, "b", BackendRDMA)
+	if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
+		t.Fatal(err)
+	}
+	session := func(local, remote *place) *Session {
+		s, err := a.CreateSession(local.register(t, a), remote.register(t, b))
+		if err != nil || s == nil {
+			t.Fatalf("session %v, %v", s, err)
+		}
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, a.AllocateTransferUID()))
+		return s
+	}
+	from, to := onGPU(t, all[0], 8192), onGPU(t, all[0], 8192)
+	gpu, host := session(from, to), session(onHost(t, 64), onHost(t, 64))
+	hostPlan := host.plan.Load()
+	if d := gpu.Describe(); !strings.HasPrefix(d.Path, "p2p") {
+		t.Fatalf("%+v", d)
+	}
+
+	want := make([]byte, 8192)
+	fill(want, 5)
+	from.put(t, want)
+	gpu.peer.fellIll("p2p")
+	gpu.plan.Load().path.close(ErrUnreachable)
+	succeed(t, gpu.Write([]uint64{0}, []uint64{0}, []uint64{8192}, a.AllocateTransferUID()))
+	if d := gpu.Describe(); !strings.HasPrefix(d.Path, "shm") || !bytes.Equal(to.get(t), want) {
+		t.Errorf("after p2p broke: %+v", d)
+	}
+	for end := time.Now().Add(15 * time.Second); !strings.HasPrefix(gpu.Describe().Path, "p2p"); time.Sleep(10 * time.Millisecond) {
+		succeed(t, gpu.Write([]uint64{0}, []uint64{0}, []uint64{8}, a.AllocateTransferUID()))
+		if time.Now().After(end) {
+			t.Fatalf("it does not come back: %+v", gpu.Describe())
+		}
+	}
+	succeed(t, host.Write([]uint64{0}, []uint64{0}, []uint64{8}, a.AllocateTransferUID()))
+	if host.plan.Load() != hostPlan {
+		t.Error("the path of host memory was changed")
+	}
+	var paths []string
+	for _, p := range a.Describe().Peers[0].Paths {
+		paths = append(paths, p.Memory+" "+p.Path)
+	}
+	if told := strings.Join(paths, ", "); !strings.Contains(told, "gpu p2p") || !strings.Contains(told, "host shm") {
+		t.Error(told)
+	}
+}
+
+// TestWithoutP2P: GPU memory goes through pinned memory, and the reason is told.
+func TestWithoutP2P(t *testing.T) {
+	all := gpus(t, 1)
+	for filter, want := range map[string]string{"^p2p": "shm", "tcp": "tcp"} {
+		setEnv(t, map[string]string{config.FabricProvider: filter})
+		a, b := newEngineWith(t, "a", BackendRDMA), newEngineWith(t, "b", BackendRDMA)
+		if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
+			t.Fatal(err)
+		}
+		from, to := onGPU(t, all[0], 8192), onGPU(t, all[len(all)-1], 8192)
+		s, err := a.CreateSession(from.register(t, a), to.register(t, b))
+		if err != nil || s == nil {
+			t.Fatalf("session %v, %v", s, err)
+		}
+		bits := make([]byte, 8192)
+		fill(bits, 8)
+		from.put(t, bits)
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8192}, 0))
+		if d := s.Describe(); !strings.HasPrefix(d.Path, want) || !strings.Contains(strings.Join(d.Reasons, "; "), "p2p is not available") || !bytes.Equal(to.get(t), bits) {
+			t.Errorf("%s: %+v", filter, d)
+		}
+		e := newEngineWith(t, "c")
+		if err := e.CreateBackend(BackendXGMI, nil); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "p2p is not available") {
+			t.Errorf("XGMI without p2p: %v", err)
+		}
+	}
 }

@@ -183,7 +183,10 @@ class _StreamsConfig(BackendConfig):
 
 
 class XgmiBackendConfig(_StreamsConfig):
-    """Configuration of ``BackendType.XGMI``: pooled copy streams and events; a value of 0 or less means 64."""
+    """Configuration of ``BackendType.XGMI``: pooled copy streams and events; a value of 0 or less means 64.
+
+    Both are accepted and change nothing: mori keeps what copies need, 32 under way on each GPU.
+    """
 
 
 class FabricBackendConfig(_StreamsConfig):
