@@ -73,10 +73,12 @@ def test_wrong_types(engine: IOEngine, args: tuple[object, ...]) -> None:
         engine.pop_inbound_transfer_status(*args)
 
 
-def test_largest_uid(two_engines: tuple[IOEngine, IOEngine]) -> None:
+@pytest.mark.parametrize("uid", [2**30 - 1, 2**30, 2**60 - 1, 2**60, 2**63, 2**64 - 1])
+def test_large_uids(two_engines: tuple[IOEngine, IOEngine], uid: int) -> None:
     left, right = two_engines
-    succeed(left.write(Region(left, 16).desc, 0, Region(right, 16).desc, 0, 8, 2**64 - 1))
-    eventually(lambda: right.pop_inbound_transfer_status("left", 2**64 - 1))
+    succeed(left.write(Region(left, 16).desc, 0, Region(right, 16).desc, 0, 8, uid))
+    eventually(lambda: right.pop_inbound_transfer_status("left", uid))
+    assert right.pop_inbound_transfer_status("left", uid ^ 2**29) is None
 
 
 def test_failed_submission_sends_none(two_engines: tuple[IOEngine, IOEngine]) -> None:
