@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 
@@ -34,7 +35,7 @@ const (
 	pageCopying = 64
 )
 
-// process is what this process is known by: one number for all its connections, which a peer cannot guess.
+// process is what this process is known by: one random number for all its connections. Two processes may have one id in two pid namespaces.
 var process = sync.OnceValue(func() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
@@ -96,7 +97,7 @@ func greet(conn *net.UnixConn) (_ *greeting, err error) {
 	}
 	g.theirs, err = local.Receive(conn, helloLen, pageBytes, func(b []byte) error {
 		h, err := parseHello(b)
-		g.same = h.process == process()
+		g.same = h.process == process() && g.peer.PID == os.Getpid() // a peer may say what it heard
 		return err
 	})
 	if err != nil {
