@@ -45,6 +45,7 @@ const (
 	ShmemHeapType      = "MORI_SHMEM_HEAP_TYPE"
 	ShmemVMMChunkSize  = "MORI_SHMEM_VMM_CHUNK_SIZE"
 	ShmemTimeout       = "MORI_SHMEM_TIMEOUT"
+	ShmemBitcode       = "MORI_SHMEM_BC"
 	DisableP2P         = "MORI_DISABLE_P2P"
 	NumQPPerPE         = "MORI_NUM_QP_PER_PE"
 	SocketIfname       = "MORI_SOCKET_IFNAME"
@@ -111,6 +112,7 @@ func Variables() []Variable {
 		{Name: ShmemHeapType, Default: "uncached", Meaning: "uncached or normal; no difference on host memory"},
 		{Name: ShmemVMMChunkSize, Default: "64M", Meaning: "what a vmm_heap grows by; at least 64M"},
 		{Name: ShmemTimeout, Default: BootstrapTimeout, Meaning: "time limit of waits and collective calls of mori.shmem, s; 0 = none"},
+		{Name: ShmemBitcode, Default: "of the package", Meaning: "file with the device library as LLVM bitcode, which mori.ir names instead of its own"},
 		{Name: DisableP2P, Default: "off", Meaning: "1 or true: PEs of one host do not map each other's memory, but go through a transport"},
 		{Name: NumQPPerPE, Default: "4", Meaning: "queue pairs for each PE, of devices that have them"},
 		{Name: SocketIfname, Default: "first that is not loopback", Meaning: "network interface by which ranks reach rank 0: name or start of a name, or several with commas; IPv4 before IPv6"},
