@@ -139,6 +139,37 @@ func TestTheBackendOfAPair(t *testing.T) {
 	}
 }
 
+// TestXGMIKeepsStrangersOut: the proofs of the control plane are wanted on a socket of this host, too.
+func TestXGMIKeepsStrangersOut(t *testing.T) {
+	all := gpus(t, 1)
+	m := onGPU(t, all[0], 4096)
+	open := func(key, secret string) (*Engine, MemoryDesc) {
+		e, err := NewEngine(key, EngineConfig{AuthSecret: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closed(t, e.Close()) })
+		if err := e.CreateBackend(BackendXGMI, nil); err != nil {
+			t.Fatal(err)
+		}
+		return e, m.register(t, e)
+	}
+	a, local := open("a", "one")
+	for _, c := range []struct {
+		key, secret string
+		in          bool
+	}{{"b", "one", true}, {"c", "two", false}, {"d", "", false}} {
+		peer, remote := open(c.key, c.secret)
+		if err := a.RegisterRemoteEngine(peer.Desc()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := a.CreateSession(local, remote)
+		if c.in != (err == nil && s != nil) || !c.in && !strings.Contains(err.Error(), config.AuthSecret) {
+			t.Errorf("secret %q: %v, %v", c.secret, s, err)
+		}
+	}
+}
+
 // TestXGMIBesideRDMA comes when the environment asks for it.
 func TestXGMIBesideRDMA(t *testing.T) {
 	gpus(t, 1)

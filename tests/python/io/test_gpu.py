@@ -322,6 +322,33 @@ class TestRefused:
         )
         assert "as memory of GPU 0: no GPU: no CUDA device" in said
 
+    def test_gpus_out_of_reach(self, gpu: None) -> None:
+        """The third of three emulated GPUs has no link to the others: its memory goes through pinned memory."""
+        gpus.need_emulated()
+        said = run_script(
+            "from gpus import Memory\n"
+            "from mori.io import *\n"
+            "from support import introduce, new_engine, Region, pattern, succeed\n"
+            "left, right, only = new_engine('left'), new_engine('right'), new_engine('only', BackendType.XGMI)\n"
+            "left.create_backend(BackendType.XGMI)\n"
+            "right.create_backend(BackendType.XGMI)\n"
+            "introduce(left, right)\n"
+            "here, there = Region(left, pattern(9000), Memory('gpu')), Region(right, 9000, Memory('gpu', device=2))\n"
+            "session = left.create_session(here.desc, there.desc)\n"
+            "succeed(session.write(0, 0, 9000, 0))\n"
+            "assert bytes(there) == pattern(9000)\n"
+            "print(session.describe())\n"
+            "mine, other = (Region(only, 8, Memory('gpu', device=n)).desc for n in (0, 2))\n"
+            "print('session', only.create_session(mine, other))\n"
+            "print(only.write(mine, 0, other, 0, 8, 0).Message())\n",
+            FAKE_GPU_COUNT="3",
+            **gpus.child_env(),
+        )
+        assert "'backend': 'RDMA'" in said
+        assert "XGMI: no peer access from" in said
+        assert "session None" in said
+        assert "create a backend that can" in said
+
     def test_xgmi_and_host_memory(self, gpu: None, make_engine: Callable[..., IOEngine]) -> None:
         engine = make_engine("solo", XGMI)
         region = Region(engine, 64)
