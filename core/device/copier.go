@@ -60,8 +60,7 @@ type Copier struct {
 	lost   int // slots whose stream answered with an error: their copies may still run, and they are not used again
 	closed bool
 
-	line sync.Mutex // taken last
-	last *Event     // of the copy that was started last, with InOrder
+	line *Stream // of all slots, with InOrder
 }
 
 // NewCopier makes a Copier on d, with nothing on the device but the kernel.
@@ -161,7 +160,13 @@ func (c *Copier) Close() error {
 		errs = append(errs, s.close(ctx))
 	}
 	err := errors.Join(errs...)
-	if c.kernel != nil && !errors.Is(err, ErrTimeout) {
+	if errors.Is(err, ErrTimeout) {
+		return fmt.Errorf("close the copier on %s: %w", c.dev, err)
+	}
+	if c.line != nil {
+		err = errors.Join(err, c.line.Close())
+	}
+	if c.kernel != nil {
 		err = errors.Join(err, c.dev.dropCopyKernel())
 	}
 	if err != nil {

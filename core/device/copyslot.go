@@ -25,7 +25,7 @@ const (
 type copySlot struct {
 	copier *Copier
 	stream *Stream
-	event  *Event // its copy has ended; only with InOrder
+	event  *Event // with InOrder, where the stream is that of all slots: what the copy engines have to do has ended
 
 	mu     sync.Mutex
 	turn   uint64 // of the copy that has it; also what the kernel writes to word
@@ -33,6 +33,7 @@ type copySlot struct {
 	closed bool
 	lost   bool  // the stream answered with an error
 	launch bool  // it is a kernel's
+	marked bool  // event was recorded behind it
 	failed error // what the copy ends with: a part could not be started
 	polls  uint
 	silent time.Time   // since when the driver does not know about the copy
@@ -43,39 +44,28 @@ type copySlot struct {
 }
 
 func (c *Copier) newSlot() (*copySlot, error) {
+	if c.opts.InOrder {
+		return c.newSlotInLine()
+	}
 	stream, err := c.dev.NewStream(c.opts.Priority)
 	if err != nil {
 		return nil, err
 	}
-	s := &copySlot{copier: c, stream: stream}
-	if c.opts.InOrder {
-		if s.event, err = c.dev.NewEvent(); err != nil {
-			return nil, errors.Join(err, stream.Close())
-		}
-	}
-	return s, nil
+	return &copySlot{copier: c, stream: stream}, nil
 }
 
-// inLine issues work behind the copy that was started before, if the options have it so. An error means that nothing was issued.
-func (s *copySlot) inLine(issue func() error) error {
-	if s.event == nil {
-		return issue()
-	}
-	c := s.copier
-	c.line.Lock()
-	defer c.line.Unlock()
-	if c.last != nil && c.last != s.event {
-		if err := s.stream.After(c.last); err != nil {
-			return err
+// newSlotInLine makes a slot on the stream of all slots. The lock of c is held.
+func (c *Copier) newSlotInLine() (_ *copySlot, err error) {
+	if c.line == nil {
+		if c.line, err = c.dev.NewStream(c.opts.Priority); err != nil {
+			return nil, err
 		}
 	}
-	if err := issue(); err != nil {
-		return err
+	event, err := c.dev.NewEvent()
+	if err != nil {
+		return nil, err
 	}
-	if err := s.event.Record(s.stream); err == nil { // else the next one is beside it
-		c.last = s.event
-	}
-	return nil
+	return &copySlot{copier: c, stream: c.line, event: event}, nil
 }
 
 // start issues a copy. An error means that no byte is copied. The lock is held.
@@ -92,11 +82,14 @@ func (s *copySlot) start(segs []CopySegment, after []*Event) error {
 			total += n
 		}
 	}
+	s.marked = false
 	s.launch = s.copier.kernel != nil && count > 0 && total/uint64(count) < s.copier.opts.EngineFrom
 	if s.launch {
 		return s.startKernel(segs, count, total)
 	}
-	return s.inLine(func() error { return s.startEngines(segs) })
+	err := s.startEngines(segs)
+	s.marked = err == nil && s.event != nil && s.event.Record(s.stream) == nil // else the whole stream is asked
+	return err
 }
 
 func (s *copySlot) startEngines(segs []CopySegment) error {
@@ -135,8 +128,7 @@ func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) erro
 	sys.Store64(s.word, 0)
 	args := s.args.Reset().Uint64(s.list.DeviceAddr()).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
 	args.Uint64(s.word - s.list.Addr() + s.list.DeviceAddr()).Uint64(s.turn)
-	grid := s.copier.kernel.grid(count, total, s.copier.opts.Blocks)
-	return s.inLine(func() error { return s.copier.kernel.function.Launch(s.stream, grid, args) })
+	return s.copier.kernel.function.Launch(s.stream, s.copier.kernel.grid(count, total, s.copier.opts.Blocks), args)
 }
 
 // room makes room for a list of n segments, and the word behind it.
@@ -192,7 +184,11 @@ func (s *copySlot) over() (bool, error) {
 
 // ask asks the driver. While it does not know, the copy may go on: only a device that is lost, or a driver that does not know for long, ends it.
 func (s *copySlot) ask() (bool, error) {
-	done, err := s.stream.Done()
+	var what doer = s.stream
+	if s.marked {
+		what = s.event
+	}
+	done, err := what.Done()
 	switch {
 	case err == nil:
 		s.silent = time.Time{}
@@ -217,9 +213,11 @@ func (s *copySlot) close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	errs := []error{err, s.stream.Close()}
+	errs := []error{err}
 	if s.event != nil {
 		errs = append(errs, s.event.Close())
+	} else {
+		errs = append(errs, s.stream.Close())
 	}
 	if s.list != nil {
 		errs = append(errs, s.list.Close())

@@ -108,7 +108,7 @@ func TestWithDelays(t *testing.T) {
 	for seed := range 3 {
 		gputest.Delay(t, seed+1)
 		for _, r := range []route{{0, 1}, {-1, 0}, {0, -1}} {
-			a, b := newPair(t, Options{})
+			a, b := newPair(t, Options{Blocks: seed}) // one after the other, and beside each other
 			const n = 1 << 20
 			local, remote := a.memory(t, r.local, 0, n), b.memory(t, r.remote, 0, n)
 			key := a.imports(t, remote.mr.Raw())
