@@ -18,7 +18,7 @@ import (
 // poolBytes is the memory that blocks are chosen from, beyond what a GPU's L2 holds; an emulated GPU has less.
 func poolBytes() uint64 {
 	if gputest.Real() {
-		return 2 << 30
+		return 1 << 30
 	}
 	return 32 << 20
 }
@@ -79,39 +79,44 @@ func raw(tb testing.TB, d *device.Device, dst, src, n uint64) time.Duration {
 	return all[len(all)/2]
 }
 
-// BenchmarkBlocks copies lists of blocks between two GPUs in two processes, next to a peer memcpy of as many bytes within one process.
-func BenchmarkBlocks(b *testing.B) {
+// BenchmarkGPUBlocks copies lists of blocks between two GPUs in two processes, next to a peer memcpy of as many bytes within one process.
+func BenchmarkGPUBlocks(b *testing.B) {
 	gputest.Need(b, 2)
-	for _, c := range []struct{ count, size uint64 }{{8192, 4 << 10}, {8192, 16 << 10}, {4096, 64 << 10}, {1024, 256 << 10}} {
-		for _, blocks := range []int{0, 8} {
-			for _, depth := range []int{1, 4} {
-				for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {
-					b.Run(fmt.Sprintf("%v/%dx%dKiB/blocks=%d/depth=%d", kind, c.count, c.size>>10, blocks, depth), func(b *testing.B) {
-						benchBlocks(b, kind, c.count, c.size, blocks, depth)
-					})
-				}
-			}
+	for _, blocks := range []int{0, 8} {
+		pool := poolBytes()
+		a, _, key := newChildWith(b, Options{Blocks: blocks}, 1, 0, pool)
+		local, beside := a.memory(b, 0, 0, pool), a.memory(b, 1, 0, 256<<20/scale())
+		ok(b, local.dev.EnablePeer(beside.dev))
+		for _, c := range []struct {
+			kind        fabric.OpKind
+			count, size uint64
+			depth       int
+		}{
+			{fabric.OpWrite, 8192, 4 << 10, 1}, {fabric.OpWrite, 8192, 4 << 10, 4}, {fabric.OpRead, 8192, 4 << 10, 4},
+			{fabric.OpWrite, 8192, 16 << 10, 4}, {fabric.OpWrite, 4096, 64 << 10, 4}, {fabric.OpWrite, 1024, 256 << 10, 4},
+		} {
+			b.Run(fmt.Sprintf("%v/%dx%dKiB/blocks=%d/depth=%d", c.kind, c.count, c.size>>10, blocks, c.depth), func(b *testing.B) {
+				count := c.count / scale()
+				ops := scattered(local, key, c.kind, count, c.size)
+				flow(b, a, ops, c.depth, 3*c.depth)
+				memcpy := raw(b, local.dev, beside.Addr, local.Addr, count*c.size)
+				b.SetBytes(int64(count * c.size))
+				b.ResetTimer()
+				flow(b, a, ops, c.depth, b.N)
+				b.StopTimer()
+				report(b, memcpy, count*c.size)
+			})
 		}
+		a.byGPU(b)
 	}
 }
 
-func benchBlocks(b *testing.B, kind fabric.OpKind, count, size uint64, blocks, depth int) {
-	if !gputest.Real() {
-		count /= 64
+// scale is how much less an emulated GPU has to do.
+func scale() uint64 {
+	if gputest.Real() {
+		return 1
 	}
-	pool := max(poolBytes(), count*size)
-	a, _, key := newChildWith(b, Options{Blocks: blocks}, 1, 0, pool)
-	local, beside := a.memory(b, 0, 0, pool), a.memory(b, 1, 0, count*size)
-	ok(b, local.dev.EnablePeer(beside.dev))
-	ops := scattered(local, key, kind, count, size)
-	flow(b, a, ops, depth, 3*depth)
-	memcpy := raw(b, local.dev, beside.Addr, local.Addr, count*size)
-	b.SetBytes(int64(count * size))
-	b.ResetTimer()
-	flow(b, a, ops, depth, b.N)
-	b.StopTimer()
-	report(b, memcpy, count*size)
-	a.byGPU(b)
+	return 64
 }
 
 // report adds the driver's speed and the ratio to it.
@@ -120,8 +125,8 @@ func report(b *testing.B, memcpy time.Duration, n uint64) {
 	b.ReportMetric(float64(memcpy)*float64(b.N)/float64(b.Elapsed()), "ratio")
 }
 
-// BenchmarkWrite4KiB is the time of one small write and the wait for it, next to the driver's copy of it and to a Copier's.
-func BenchmarkWrite4KiB(b *testing.B) {
+// BenchmarkGPUWrite4KiB is the time of one small write and the wait for it, next to the driver's copy of it and to a Copier's.
+func BenchmarkGPUWrite4KiB(b *testing.B) {
 	gputest.Need(b, 2)
 	const n = 4096
 	a, _, key := newChildWith(b, Options{}, 1, 0, n)
@@ -181,23 +186,18 @@ func rawCopier(tb testing.TB, d *device.Device, s device.CopySegment) time.Durat
 	return all[len(all)/2]
 }
 
-// BenchmarkLarge copies one long piece to and from memory of another process, next to a memcpy by the driver: to pinned host memory where
+// BenchmarkGPULarge copies one long piece to and from memory of another process, next to a memcpy by the driver: to pinned host memory where
 // one end is the host's.
-func BenchmarkLarge(b *testing.B) {
+func BenchmarkGPULarge(b *testing.B) {
 	for _, r := range []route{{0, 1}, {0, -1}, {-1, 0}} {
 		for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {
-			b.Run(fmt.Sprintf("%v/%v/64MiB", kind, r), func(b *testing.B) {
-				gputest.Need(b, 1+max(r.local, r.remote))
-				benchLarge(b, kind, r, 64<<20)
-			})
+			gputest.Need(b, 1+max(r.local, r.remote, 0))
+			benchLarge(b, kind, r, 64<<20/scale())
 		}
 	}
 }
 
 func benchLarge(b *testing.B, kind fabric.OpKind, r route, n uint64) {
-	if !gputest.Real() {
-		n /= 8
-	}
 	a, _, key := newChildWith(b, Options{}, r.remote, 0, n)
 	local, gpu := a.memory(b, r.local, 0, n), a.memory(b, max(r.local, 0), 0, n)
 	other := gpu
@@ -216,12 +216,14 @@ func benchLarge(b *testing.B, kind fabric.OpKind, r route, n uint64) {
 		}
 	}
 	op := fabric.Op{Kind: kind, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}
-	flow(b, a, []fabric.Op{op}, 1, 10)
-	memcpy := raw(b, gpu.dev, dst, src, n)
-	b.SetBytes(int64(n))
-	b.ResetTimer()
-	flow(b, a, []fabric.Op{op}, 1, b.N)
-	b.StopTimer()
-	report(b, memcpy, n)
+	b.Run(fmt.Sprintf("%v/%v/%dMiB", kind, r, n>>20), func(b *testing.B) {
+		flow(b, a, []fabric.Op{op}, 1, 10)
+		memcpy := raw(b, gpu.dev, dst, src, n)
+		b.SetBytes(int64(n))
+		b.ResetTimer()
+		flow(b, a, []fabric.Op{op}, 1, b.N)
+		b.StopTimer()
+		report(b, memcpy, n)
+	})
 	a.byGPU(b)
 }

@@ -19,10 +19,10 @@ const (
 	depth = 32
 
 	// Who looks whether copies have ended spins while it expects one to, from spinEarly before on, for spinFor: a sleep on Linux takes
-	// 60 us at least. Behind that it looks every so often: after a sixteenth of the time that passed.
+	// 60 us at least. Behind that it looks every so often: after a 32nd of the time that passed.
 	spinEarly = 80 * time.Microsecond
 	spinFor   = 60 * time.Microsecond
-	overdue   = 16
+	overdue   = 32
 	shortNap  = 60 * time.Microsecond
 	longNap   = 2 * time.Millisecond
 
@@ -64,6 +64,7 @@ type lane struct {
 	queue  []*flight // wait for room in the copier; under engine.mu
 
 	nsPerByte float64 // of copies lately; run's
+	missed    bool    // the last one had ended before it was looked at; run's
 }
 
 func newEngine(blocks int, log *slog.Logger) *engine {

@@ -38,6 +38,7 @@ type flight struct {
 	copy  device.Copy
 
 	begun, look, until time.Time // look: from when on it may have ended; until: how long to spin then
+	caught             bool      // it was seen under way after that: the time of its end is known
 }
 
 // A hold is a local region that is kept open, and what devices see of it.
@@ -70,10 +71,12 @@ func (f *flight) expect() {
 	takes := time.Duration(float64(f.bytes) * f.lane.nsPerByte)
 	f.look = f.begun.Add(takes - spinEarly)
 	f.until = f.begun.Add(takes + spinFor)
+	f.caught = false
 }
 
 // nap is how long nobody needs to look at f; 0 while it is expected to end.
 func (f *flight) nap(now time.Time) time.Duration {
+	f.caught = f.caught || now.After(f.look)
 	if now.After(f.until) {
 		f.look = now.Add(max(now.Sub(f.begun)/overdue, shortNap))
 		f.until = f.look.Add(spinFor)
@@ -84,15 +87,25 @@ func (f *flight) nap(now time.Time) time.Duration {
 // measured remembers how fast the lane was.
 func (f *flight) measured(now time.Time, err error) {
 	const leastBytes = 1 << 20
-	if err != nil || f.bytes < leastBytes {
-		return
+	if err == nil && f.bytes >= leastBytes {
+		f.lane.learn(float64(now.Sub(f.begun))/float64(f.bytes), f.caught)
 	}
-	per := float64(now.Sub(f.begun)) / float64(f.bytes)
-	if ln := f.lane; ln.nsPerByte == 0 {
+}
+
+// learn takes in the time of a copy for each byte. One that had ended before anybody looked took less: who expects too much sleeps too long
+// and sees what it expects, so the expectation falls until copies are caught under way.
+func (ln *lane) learn(per float64, caught bool) {
+	switch {
+	case !caught && ln.missed:
+		ln.nsPerByte = min(ln.nsPerByte, per) * 2 / 3
+	case !caught: // by a little, it may be
+		ln.nsPerByte = min(ln.nsPerByte, per) * 15 / 16
+	case ln.nsPerByte == 0:
 		ln.nsPerByte = per
-	} else {
+	default:
 		ln.nsPerByte += (per - ln.nsPerByte) / 4
 	}
+	ln.missed = !caught
 }
 
 // A hostPin is what devices see of a local region of host memory.

@@ -18,7 +18,7 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-const testDeadline = 60 * time.Second
+const testDeadline = 2 * time.Minute
 
 const allRights = fabric.AccessRemoteRead | fabric.AccessRemoteWrite
 

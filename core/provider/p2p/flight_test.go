@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"testing"
+	"time"
+)
+
+// fly lets a copy that takes so long be looked at as run would, and returns when its end was seen.
+func fly(ln *lane, bytes uint64, takes time.Duration) time.Duration {
+	f := &flight{lane: ln, bytes: bytes, begun: time.Unix(1000, 0)}
+	f.expect()
+	now := f.begun
+	for now.Sub(f.begun) < takes {
+		if nap := f.nap(now); nap >= shortNap {
+			now = now.Add(nap)
+		} else {
+			now = now.Add(time.Microsecond)
+		}
+	}
+	f.measured(now, nil)
+	return now.Sub(f.begun)
+}
+
+// The end of a copy is soon seen in time, whatever was expected of it first.
+func TestExpectationsConverge(t *testing.T) {
+	const bytes = 64 << 20
+	for _, takes := range []time.Duration{100 * time.Microsecond, 180 * time.Microsecond, 1200 * time.Microsecond, 30 * time.Millisecond} {
+		for _, expected := range []time.Duration{0, 10 * time.Microsecond, time.Millisecond, 200 * time.Millisecond} {
+			ln := &lane{nsPerByte: float64(expected) / bytes}
+			for range 25 {
+				fly(ln, bytes, takes)
+			}
+			for range 20 {
+				if seen := fly(ln, bytes, takes); seen > takes+takes/20+5*time.Microsecond {
+					t.Errorf("%v, expected %v at first: seen after %v", takes, expected, seen)
+					break
+				}
+			}
+		}
+	}
+}
+
+// A copy that takes long is not spun for all the time.
+func TestLongCopiesAreSleptFor(t *testing.T) {
+	ln := &lane{}
+	const bytes, takes = 1 << 30, 20 * time.Millisecond
+	fly(ln, bytes, takes)
+	f := &flight{lane: ln, bytes: bytes, begun: time.Unix(1000, 0)}
+	f.expect()
+	if nap := f.nap(f.begun); nap < takes/2 {
+		t.Errorf("a nap of %v in a copy of %v", nap, takes)
+	}
+	f = &flight{lane: ln, bytes: 100, begun: time.Unix(1000, 0)}
+	f.expect()
+	if nap := f.nap(f.begun); nap != 0 {
+		t.Errorf("a nap of %v at the beginning of a small copy", nap)
+	}
+}
