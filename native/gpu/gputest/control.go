@@ -43,6 +43,7 @@ func NeedEmulated(tb testing.TB) {
 }
 
 // Hold keeps work on the GPUs of this process that has not begun from beginning, until release is called or the test ends.
+// Calls that wait for such work, copies to pageable memory, then wait, too.
 func Hold(tb testing.TB) (release func()) {
 	tb.Helper()
 	NeedEmulated(tb)

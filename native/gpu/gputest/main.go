@@ -147,9 +147,11 @@ func findRoot() (string, error) {
 
 // compile makes the emulated driver, or finds it made, and returns its folder.
 func compile(root, vendor string) (string, error) {
-	cc := append(strings.Fields(os.Getenv("CC")), "gcc")[0]
-	if _, err := exec.LookPath(cc); err != nil {
-		return "", fmt.Errorf("no GPU, and none can be emulated: %w", err)
+	for variable, otherwise := range map[string]string{"CC": "gcc", "CXX": "g++"} {
+		compiler := append(strings.Fields(os.Getenv(variable)), otherwise)[0]
+		if _, err := exec.LookPath(compiler); err != nil {
+			return "", fmt.Errorf("no GPU, and none can be emulated: %w", err)
+		}
 	}
 	for _, dir := range []string{"gpu/testdata", "include", "kernels"} {
 		read(filepath.Join(root, "native", dir))
