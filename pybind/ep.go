@@ -104,16 +104,16 @@ func EPClose(id uint64) (job uint64, err error) {
 // EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next op is made.
 func EPDrop(id uint64) (n int, err error) {
 	defer guard(&err)
-	if o, ok := ops.remove(id); ok && thePE.Load() == o.pe {
+	if o, ok := ops.remove(id); ok && !o.pe.closing.Load() {
 		o.pe.ops().Drop(o.Op)
 	}
 	return 0, nil
 }
 
-// settleOps takes the handles of all ops back, and waits for what their sends began: finalize frees the memory that it is about. It
+// settleOps takes the handles of all ops of a PE back, and waits for what their sends began: finalize frees the memory that it is about. It
 // returns those that another thread is in a call of.
-func settleOps() (busy []*op) {
-	for _, o := range ops.clear() {
+func settleOps(p *pe) (busy []*op) {
+	for _, o := range ops.take(func(o *op) bool { return o.pe == p }) {
 		if !o.inUse.TryLock() {
 			busy = append(busy, o)
 			continue

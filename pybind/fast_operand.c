@@ -5,10 +5,13 @@
 
 #include "fast_operand.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static PyObject *types;    // dict: dtype -> number << ELEMENT_SHIFT | size
 static PyObject *resolve;  // what finds a dtype that is not in it yet
 static PyObject *refusal;  // InvalidArgumentError
-static PyObject *s_dtype, *s_data_ptr, *s_nbytes, *s_is_cpu, *s_is_contiguous;
+static PyObject *s_dtype, *s_data_ptr, *s_nbytes, *s_is_cpu, *s_is_cuda, *s_is_contiguous, *s_interface;
 
 PyObject *mori_shmem_setup(PyObject *self, PyObject *args) {
 	(void)self;
@@ -21,6 +24,8 @@ PyObject *mori_shmem_setup(PyObject *self, PyObject *args) {
 		s_data_ptr = PyUnicode_InternFromString("data_ptr");
 		s_nbytes = PyUnicode_InternFromString("nbytes");
 		s_is_cpu = PyUnicode_InternFromString("is_cpu");
+		s_is_cuda = PyUnicode_InternFromString("is_cuda");
+		s_interface = PyUnicode_InternFromString("__cuda_array_interface__");
 		s_is_contiguous = PyUnicode_InternFromString("is_contiguous");
 		types = Py_NewRef(dict);
 		resolve = Py_NewRef(function);
@@ -72,12 +77,16 @@ static int truth(PyObject *o, PyObject *name, int call) {
 
 // from_tensor takes an object with data_ptr: a torch tensor.
 static int from_tensor(PyObject *o, operand *out) {
-	int cpu = truth(o, s_is_cpu, 0), flat = cpu > 0 ? truth(o, s_is_contiguous, 1) : 0;
-	if (cpu < 0 || flat < 0) {
+	int here = truth(o, s_is_cpu, 0);
+	if (here == 0) {
+		here = truth(o, s_is_cuda, 0);
+	}
+	int flat = here > 0 ? truth(o, s_is_contiguous, 1) : 0;
+	if (here < 0 || flat < 0) {
 		return -1;
 	}
-	if (!cpu || !flat) {
-		return mori_refuse("%s is a tensor that %s", out->name, cpu ? "is not contiguous" : "is not in host memory");
+	if (!here || !flat) {
+		return mori_refuse("%s is a tensor that %s", out->name, here ? "is not contiguous" : "is neither in host memory nor on a GPU");
 	}
 	PyObject *ptr = PyObject_CallMethodNoArgs(o, s_data_ptr), *bytes = ptr ? PyObject_GetAttr(o, s_nbytes) : NULL;
 	int bad = bytes == NULL || mori_to_u64(ptr, &out->addr) || mori_to_u64(bytes, &out->bytes);
@@ -100,6 +109,43 @@ static int from_buffer(PyObject *o, int writes, operand *out) {
 	out->addr = (uint64_t)(uintptr_t)out->view.buf;
 	out->bytes = (uint64_t)out->view.len;
 	return 0;
+}
+
+// item is the last number of a typestr: "<f4" has 4. 0: there is none.
+static uint64_t item(PyObject *typestr) {
+	const char *text = typestr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : NULL;
+	return text && strlen(text) > 2 ? strtoull(text + 2, NULL, 10) : 0;
+}
+
+// from_interface takes an object with __cuda_array_interface__: memory of a GPU.
+static int from_interface(PyObject *o, operand *out) {
+	PyObject *dict = PyObject_GetAttr(o, s_interface);
+	if (dict == NULL) {
+		return -1;
+	}
+	PyObject *data = NULL, *shape = NULL, *strides = NULL;
+	if (PyDict_Check(dict)) { // all borrowed
+		data = PyDict_GetItemString(dict, "data");
+		shape = PyDict_GetItemString(dict, "shape");
+		strides = PyDict_GetItemString(dict, "strides");
+	}
+	int bad = -1;
+	uint64_t bytes = PyDict_Check(dict) ? item(PyDict_GetItemString(dict, "typestr")) : 0;
+	if (!data || !PyTuple_Check(data) || PyTuple_Size(data) < 1 || !shape || !PyTuple_Check(shape) || bytes == 0) {
+		mori_refuse("%s has a __cuda_array_interface__ that makes no sense", out->name);
+	} else if (strides && strides != Py_None) {
+		mori_refuse("%s is an array that is not contiguous, or says so by strides", out->name);
+	} else {
+		bad = mori_to_u64(PyTuple_GetItem(data, 0), &out->addr);
+		for (Py_ssize_t i = 0; !bad && i < PyTuple_Size(shape); i++) {
+			uint64_t extent = 0;
+			bad = mori_to_u64(PyTuple_GetItem(shape, i), &extent);
+			bytes *= extent;
+		}
+		out->bytes = bytes;
+	}
+	Py_DECREF(dict);
+	return bad ? -1 : 0;
 }
 
 int mori_operand(PyObject *o, int writes, const char *name, operand *out) {
@@ -125,6 +171,9 @@ int mori_operand(PyObject *o, int writes, const char *name, operand *out) {
 	}
 	if (dtype && PyObject_HasAttr(o, s_data_ptr)) {
 		return from_tensor(o, out);
+	}
+	if (PyObject_HasAttr(o, s_interface)) {
+		return from_interface(o, out);
 	}
 	PyErr_Format(PyExc_TypeError, "%s is %.100s, want an int (an address), an array, a tensor or another buffer", name,
 	             Py_TYPE(o)->tp_name);

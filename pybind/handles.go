@@ -65,11 +65,14 @@ func (t *table[T]) remove(id uint64) (T, bool) {
 }
 
 // clear takes all ids back and returns what they stood for.
-func (t *table[T]) clear() (values []T) {
+func (t *table[T]) clear() (values []T) { return t.take(func(T) bool { return true }) }
+
+// take is clear of those that which says.
+func (t *table[T]) take(which func(T) bool) (values []T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.rows {
-		if t.rows[i].gen&1 == 1 {
+		if t.rows[i].gen&1 == 1 && which(t.rows[i].value) {
 			values = append(values, t.rows[i].value)
 			t.rows[i] = tableRow[T]{gen: t.rows[i].gen + 1}
 			t.free = append(t.free, uint32(i))

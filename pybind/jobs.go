@@ -27,9 +27,6 @@ type queue struct {
 	last <-chan struct{} // closed when the last job is done; nil: there was none
 }
 
-// collectives runs what all PEs must call in the same order.
-var collectives queue
-
 func (q *queue) start(call func(ctx context.Context) (uint64, error)) (id uint64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &job{done: make(chan struct{}), cancel: cancel}

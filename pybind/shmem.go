@@ -11,37 +11,29 @@ import (
 	"time"
 
 	"mori/core/bootstrap"
+	"mori/core/device"
 	"mori/core/logging"
 	"mori/shmem"
 )
 
-// A pe is what this process is of a World: as OpenSHMEM has it, a process is one PE.
+// A pe is what this process, or one of its threads, is of a World.
 type pe struct {
 	*shmem.World
-	mapped []bool // which PEs' memory is mapped here: nothing that is asked of these waits
-	anyFar bool   // that of some PE is not
+	mapped []bool // which PEs' memory the CPU loads and stores here: nothing that is asked of these waits
+	anyFar bool   // that of some PE it does not
 
-	qpPerPE int
+	thread, rank int // who became it, and as which number; -1: not known before
+	jobs         queue
+	qpPerPE      int
+	device       *device.Device // of the heap, nil: host memory
 
 	calls   atomic.Int64 // hot ones that are on their way
 	closing atomic.Bool  // no more shall begin
 	ending  atomic.Bool  // those that wait shall end; finalize itself waits later, and shall not
 }
 
-// thePE is this process's, nil before init and after finalize.
-var thePE atomic.Pointer[pe]
-
 // callsEnd is how long finalize waits for calls of other threads. Those that wait are asked every 100 ms.
 const callsEnd = 3 * time.Second
-
-var errNoPE = coded("E_STATE", errors.New("mori.shmem is not initialised: call shmem_init_attr, shmem_torch_process_group_init, shmem_mpi_init or shmem_init first"))
-
-func current() (*pe, error) {
-	if p := thePE.Load(); p != nil {
-		return p, nil
-	}
-	return nil, errNoPE
-}
 
 // enter is current for calls that touch symmetric memory, which stays until leave.
 func enter() (*pe, error) {
@@ -98,17 +90,17 @@ func ShmemInitUniqueID(id string, rank int, size int) (job uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return initialise(func(ctx context.Context) (bootstrap.Group, error) {
+	return initialise(rank, func(ctx context.Context) (bootstrap.Group, error) {
 		return bootstrap.Join(ctx, unique, rank, size, bootstrap.Options{})
-	}), nil
+	})
 }
 
 // ShmemInitFile starts to join the ranks that name the same file. JobResult: 0.
 func ShmemInitFile(path string, rank int, size int) (job uint64, err error) {
 	defer guard(&err)
-	return initialise(func(ctx context.Context) (bootstrap.Group, error) {
+	return initialise(rank, func(ctx context.Context) (bootstrap.Group, error) {
 		return bootstrap.JoinFile(ctx, path, rank, size, bootstrap.Options{})
-	}), nil
+	})
 }
 
 // ShmemInitLaunched starts to join the ranks that a launcher started with this one; without a launcher this is all. JobResult: 0.
@@ -118,12 +110,12 @@ func ShmemInitLaunched() (job uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return initialise(func(ctx context.Context) (bootstrap.Group, error) {
+	return initialise(-1, func(ctx context.Context) (bootstrap.Group, error) {
 		if !launched {
 			return bootstrap.Local(1)[0], nil
 		}
 		return bootstrap.JoinLaunched(ctx, bootstrap.Options{})
-	}), nil
+	})
 }
 
 // ShmemLaunched returns what the launcher told this process, as JSON; null if there was none.
@@ -136,58 +128,86 @@ func ShmemLaunched() (text string, err error) {
 	return toJSON(launch)
 }
 
-// initialise makes this process a PE of the group that join finds. It does nothing if it is one.
-func initialise(join func(context.Context) (bootstrap.Group, error)) (job uint64) {
-	return collectives.start(func(ctx context.Context) (uint64, error) {
-		if thePE.Load() != nil {
+// initialise makes this process, or this thread of it, a PE of the group that join finds, unless it is one. rank is its number, -1 if
+// join finds it out. What the environment and the thread say about GPUs counts now.
+func initialise(rank int, join func(context.Context) (bootstrap.Group, error)) (job uint64, err error) {
+	p, made := members.claim(rank)
+	if !made {
+		return p.jobs.start(func(context.Context) (uint64, error) {
+			if p.World == nil {
+				return 0, coded("E_STATE", errors.New("the init that was on its way has failed"))
+			}
 			return 0, nil
-		}
-		cfg, err := shmem.ConfigFromEnv()
+		}), nil
+	}
+	cfg, err := shmem.ConfigFromEnv()
+	if err != nil {
+		members.leave(p)
+		return 0, err
+	}
+	return p.jobs.start(func(ctx context.Context) (uint64, error) {
+		err := p.open(ctx, cfg, join)
 		if err != nil {
+			members.leave(p)
 			return 0, err
 		}
-		p := &pe{qpPerPE: cfg.QPPerPE}
-		cfg.Log, cfg.Interrupt = logging.For("shmem"), p.ask
-		group, err := join(ctx)
-		if err != nil {
-			return 0, err
-		}
-		w, err := shmem.Init(ctx, group, cfg)
-		if err != nil {
-			return 0, err
-		}
-		p.World, p.mapped = w, make([]bool, w.NPEs())
-		for i, peer := range w.Describe().Peers {
-			p.mapped[i] = peer.Path == "mapped" || peer.Path == "self"
-			p.anyFar = p.anyFar || !p.mapped[i]
-		}
-		thePE.Store(p)
+		modules.refill(p.World)
+		members.publish()
 		return 0, nil
-	})
+	}), nil
+}
+
+func (p *pe) open(ctx context.Context, cfg shmem.Config, join func(context.Context) (bootstrap.Group, error)) error {
+	p.qpPerPE, p.device = cfg.QPPerPE, cfg.Device
+	cfg.Log, cfg.Interrupt = logging.For("shmem"), p.ask
+	group, err := join(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := shmem.Init(ctx, group, cfg)
+	if err != nil {
+		return err
+	}
+	p.mapped = make([]bool, w.NPEs())
+	for i, peer := range w.Describe().Peers {
+		p.mapped[i] = cfg.Device == nil && (peer.Path == "mapped" || peer.Path == "self")
+		p.anyFar = p.anyFar || !p.mapped[i]
+	}
+	members.mu.Lock()
+	p.World = w
+	members.mu.Unlock()
+	return nil
 }
 
 // ShmemFinalize starts to end what init began. Without it there is nothing to do. Calls of other threads that wait get an error.
 // JobResult: 0.
 func ShmemFinalize() (job uint64, err error) {
 	defer guard(&err)
-	return collectives.start(func(ctx context.Context) (uint64, error) {
-		p := thePE.Load()
-		if p == nil {
+	p, err := current()
+	if err != nil {
+		return idle.start(func(context.Context) (uint64, error) { return 0, nil }), nil
+	}
+	return p.jobs.start(func(ctx context.Context) (uint64, error) {
+		if p.closing.Load() {
 			return 0, nil
 		}
-		busy := settleOps()
+		busy := settleOps(p)
 		if err := p.vacate(); err != nil {
 			return 0, err
 		}
 		settle(busy)
-		thePE.Store(nil)
-		teams.clear()
+		if members.leave(p) {
+			teams.clear()
+		}
 		return 0, p.Finalize(ctx)
 	}), nil
 }
 
-// ShmemInitialized tells whether this process is a PE.
-func ShmemInitialized() bool { return thePE.Load() != nil }
+// ShmemInitialized tells whether this process, or this thread if it has several PEs, is a PE.
+func ShmemInitialized() bool {
+	_, err := current()
+	return err == nil
+}
 
 // ShmemMyPE returns this process's number.
 func ShmemMyPE() (n int, err error) {
@@ -256,5 +276,13 @@ func ShmemDoctor() (text string, err error) {
 		Node     string `json:"node"`
 		Timeout  string `json:"time limit of waits"`
 		Launcher string `json:"launcher"`
-	}{cfg.Mode.String() + " on host memory", cfg.HeapSize, cfg.NodeID, cfg.Timeout.String(), launcher})
+	}{cfg.Mode.String() + " on " + where(cfg.Device), cfg.HeapSize, cfg.NodeID, cfg.Timeout.String(), launcher})
+}
+
+// where is whose memory the heap is.
+func where(d *device.Device) string {
+	if d == nil {
+		return "host memory"
+	}
+	return d.String()
 }

@@ -6,13 +6,13 @@ import "context"
 
 // collective starts a call that all PEs make.
 func collective(call func(*pe) (uint64, error)) (job uint64, err error) {
-	if _, err = current(); err != nil {
+	p, err := current()
+	if err != nil {
 		return 0, err
 	}
-	return collectives.start(func(context.Context) (uint64, error) {
-		p, err := current()
-		if err != nil {
-			return 0, err
+	return p.jobs.start(func(context.Context) (uint64, error) {
+		if p.closing.Load() {
+			return 0, errNoPE
 		}
 		return call(p)
 	}), nil

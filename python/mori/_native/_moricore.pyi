@@ -223,6 +223,9 @@ def pybind_SessionWithDeadline(id: int, ms: int) -> int:
 def pybind_SetLogLevel(level: str) -> int:
     """SetLogLevel sets the level of mori.io's log."""
 
+def pybind_ShmemBarrierOnStream(stream: int) -> int:
+    """ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or hipStream_t."""
+
 def pybind_ShmemCalloc(count: int, size: int) -> int:
     """ShmemCalloc is ShmemMalloc of count zeroed elements."""
 
@@ -231,6 +234,9 @@ def pybind_ShmemDeregister(addr: int, size: int) -> int:
 
 def pybind_ShmemDescribe() -> str:
     """ShmemDescribe returns the heap's use and how each PE is reached, as JSON."""
+
+def pybind_ShmemDevice() -> int:
+    """ShmemDevice returns the number of the GPU that the heap of this thread's PE is on, by mori.device; -1: host memory."""
 
 def pybind_ShmemDoctor() -> str:
     """ShmemDoctor returns what init would do here: how the heap would be made, and what a launcher has told, as JSON."""
@@ -253,10 +259,15 @@ def pybind_ShmemInitUniqueID(id: str, rank: int, size: int) -> int:
     """ShmemInitUniqueID starts to join the ranks that have this id, given in hex. JobResult: 0."""
 
 def pybind_ShmemInitialized() -> bool:
-    """ShmemInitialized tells whether this process is a PE."""
+    """ShmemInitialized tells whether this process, or this thread if it has several PEs, is a PE."""
 
 def pybind_ShmemLaunched() -> str:
     """ShmemLaunched returns what the launcher told this process, as JSON; null if there was none."""
+
+def pybind_ShmemLoadModule(path: str) -> int:
+    """ShmemLoadModule loads a file, of PTX or a code object, on the GPU of this thread's PE, and tells it about symmetric memory. The handle is
+    the vendor's; the module stays until the process ends.
+    """
 
 def pybind_ShmemLog(text: str) -> int:
     """ShmemLog writes an error to the log of mori.shmem."""
@@ -266,6 +277,9 @@ def pybind_ShmemMalloc(size: int) -> int:
 
 def pybind_ShmemMallocAlign(align: int, size: int) -> int:
     """ShmemMallocAlign is ShmemMalloc at a multiple of align."""
+
+def pybind_ShmemModuleInit(module: int) -> bool:
+    """ShmemModuleInit tells a module of a GPU, CUmodule or hipModule_t, about symmetric memory. False: it has no kernels that use that."""
 
 def pybind_ShmemMyPE() -> int:
     """ShmemMyPE returns this process's number."""

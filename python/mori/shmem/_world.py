@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import operator
+import os
 from typing import Any
 
 from .. import _core
@@ -120,16 +121,48 @@ def shmem_finalize() -> int:
 
 
 def shmem_module_init(hip_module: int) -> int:
-    """Tell a GPU module of the caller's where the symmetric heap is. -1: on host memory no module has such a place."""
-    operator.index(hip_module)
-    _log("shmem_module_init", "the symmetric heap is on host memory, which GPU modules cannot be told of")
-    return -1
+    """Tell a GPU module of the caller's, or Triton's, about the PEs and their memory: its kernels may use them then.
+
+    It may be repeated. ``shmem_finalize`` takes it back, and the next init of the same process tells the module anew.
+
+    Args:
+        hip_module: a CUmodule or hipModule_t, as a number, on the GPU that the symmetric heap is on.
+
+    Returns:
+        0; -1 with a line in the log if the module has no kernels that use symmetric memory (no ``mori_shmem_state``),
+        or if the heap is in host memory.
+
+    Raises:
+        RuntimeError: before init.
+    """
+    module = _size(hip_module, "hip_module")
+    try:
+        known = _native.call("ShmemModuleInit", module)
+    except _RAISED:
+        raise
+    except MoriError as err:
+        _log("shmem_module_init", err)
+        return -1
+    if not known:
+        _log("shmem_module_init", f"module {module:#x} has no symbol mori_shmem_state")
+        return -1
+    return 0
 
 
 def load_shmem_module(hsaco_path: str) -> int:
-    """Load the device module of mori.shmem for the current GPU. -1: on host memory there is none."""
-    _log(f"load_shmem_module {hsaco_path!r}", "the symmetric heap is on host memory, which needs no device module")
-    return -1
+    """Load a file of GPU code, PTX or a code object, and do :func:`shmem_module_init` on it. It stays loaded.
+
+    Returns:
+        0, or -1 with a line in the log.
+    """
+    try:
+        _native.call("ShmemLoadModule", os.fspath(hsaco_path))
+    except _RAISED:
+        raise
+    except MoriError as err:
+        _log(f"load_shmem_module {hsaco_path!r}", err)
+        return -1
+    return 0
 
 
 def shmem_mype() -> int:
@@ -193,7 +226,7 @@ def shmem_calloc(count: int, size: int) -> int:
 
 
 def shmem_ext_malloc_with_flags(size: int, flags: int) -> int:
-    """Allocate like :func:`shmem_malloc`; ``flags`` are of GPU memory and make no difference on host memory."""
+    """Allocate like :func:`shmem_malloc`; ``flags`` are those of hipExtMalloc, and make no difference here."""
     operator.index(flags)
     return _allocate(f"shmem_ext_malloc_with_flags({size}, {flags})", "ShmemMalloc", _size(size, "size"))
 
@@ -239,8 +272,8 @@ def shmem_ptr_p2p(dest_ptr: int, my_pe: int, dest_pe: int) -> int:
     """Return the address in this process at which PE ``dest_pe``'s copy of ``dest_ptr`` can be loaded and stored.
 
     ``dest_ptr`` is an address of this PE's symmetric memory, and ``my_pe`` this PE. The same PE gives the same address;
-    0 means that the PE's memory is not mapped here (it is on another host), that there is no such PE, or that the
-    address is not symmetric.
+    0 means that the PE's memory is not mapped here (it is on another host, or the GPUs do not reach each other), that
+    there is no such PE, or that the address is not symmetric. With the heap on GPUs it is an address for kernels.
     """
     address, mine, other = _size(dest_ptr, "dest_ptr"), operator.index(my_pe), operator.index(dest_pe)
     here = shmem_mype()
@@ -263,10 +296,27 @@ def shmem_barrier_all() -> None:
 
 
 def shmem_barrier_on_stream(stream: Any = None) -> None:
-    """Put a barrier of all PEs into a GPU stream: None or 0, an int, or an object with ``cuda_stream``.
+    """Put a barrier of all PEs into a stream of the GPU that the heap is on. It does not wait. Collective.
 
-    Host memory has no streams: there this is :func:`shmem_barrier_all`, and is over when it returns.
+    What precedes it on each PE's stream, and what each PE has put by calls before, is visible to what follows it on the
+    streams of all. A kernel that waits longer than ``MORI_SHMEM_TIMEOUT`` for a PE ends, and the next call here raises.
+
+    Args:
+        stream: None or 0, the default stream; a cudaStream_t or hipStream_t as an int; or what has a ``cuda_stream``.
+
+    Raises:
+        UnsupportedError: GPUs of PEs do not reach each other.
+
+    With the heap in host memory this is :func:`shmem_barrier_all`, and is over when it returns.
     """
-    if stream is not None:
-        operator.index(getattr(stream, "cuda_stream", stream))
-    _native.hot.shmem_order(2)
+    handle = 0 if stream is None else _size(getattr(stream, "cuda_stream", stream), "stream")
+    if heap_device() < 0:
+        _native.hot.shmem_order(2)
+    else:
+        _native.call("ShmemBarrierOnStream", handle)
+
+
+def heap_device() -> int:
+    """Return the number of the GPU that the symmetric heap is on, as in mori.device; -1 in host memory."""
+    number: int = _native.call("ShmemDevice")
+    return number

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Symmetric memory as tensors: torch tensors on the CPU and numpy arrays over it, without copies.
+"""Symmetric memory as tensors: torch tensors, and numpy arrays where it is in host memory, without copies.
 
 The memory is the symmetric heap's, not the tensor's. It stays until :func:`mori_shmem_free_tensor` or
 ``shmem_finalize``; tensors and views of it must not be used after that, which would end the process or show what was
@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._errors import InvalidArgumentError, UnsupportedError
-from ..tensor_utils import dtype_size, from_host_ptr
+from ..tensor_utils import dtype_size, from_gpu_ptr, from_host_ptr, gpu_tensor_view
 from . import _native
-from ._world import shmem_free, shmem_malloc, shmem_mype, shmem_npes, shmem_ptr_p2p
+from ._world import heap_device, initialized, shmem_free, shmem_malloc, shmem_mype, shmem_npes, shmem_ptr_p2p
 
 
 class MoriShmemBuffer:
-    """Symmetric memory as an array of bytes, for any library that takes ``__array_interface__``.
+    """Symmetric memory as an array of bytes, for any library that takes ``__cuda_array_interface__``.
 
     Attributes: ``ptr``, ``nbytes``, ``dtype`` (what the bytes are meant to be; the array is of bytes all the same).
 
-    Memory of a GPU would have ``__cuda_array_interface__`` instead; the symmetric heap is on host memory.
+    With the heap in host memory it has ``__array_interface__`` instead.
     """
 
     def __init__(self, ptr: int, nbytes: int, dtype: Any) -> None:
@@ -33,7 +33,18 @@ class MoriShmemBuffer:
         self.dtype = dtype
 
     @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if not _on_gpu():
+            raise AttributeError("the symmetric heap is in host memory: see __array_interface__")
+        return self._interface()
+
+    @property
     def __array_interface__(self) -> dict[str, Any]:
+        if _on_gpu():
+            raise AttributeError("the symmetric heap is on a GPU: see __cuda_array_interface__")
+        return self._interface()
+
+    def _interface(self) -> dict[str, Any]:
         return {
             "shape": (self.nbytes,),
             "typestr": "<u1",
@@ -46,7 +57,30 @@ class MoriShmemBuffer:
         return f"<MoriShmemBuffer of {self.nbytes} bytes at {self.ptr:#x} for {self.dtype}>"
 
 
+def _on_gpu() -> bool:
+    return initialized() and heap_device() >= 0
+
+
+def _check_dtype(dtype: Any) -> None:
+    """Refuse what only host memory can be, before anything is allocated."""
+    if _on_gpu() and type(dtype).__module__ != "torch":
+        raise UnsupportedError(
+            f"the symmetric heap is on a GPU, where {dtype!r} makes no numpy array: give a torch dtype, wrap"
+            " shmem_malloc's address in MoriShmemBuffer for other libraries, or set MORI_SHMEM_DEVICE=host before init"
+        )
+
+
+def _synchronize() -> None:
+    """Wait for what torch has given the GPU, if the heap is on one."""
+    if _on_gpu():
+        import torch
+
+        torch.cuda.synchronize(heap_device())
+
+
 def _view(ptr: int, shape: Sequence[int], dtype: Any) -> Any:
+    if _on_gpu():
+        return from_gpu_ptr(ptr, shape, dtype, "torch", heap_device())
     if type(dtype).__module__ == "torch":
         return from_host_ptr(ptr, shape, dtype, "torch")
     from ._array import SymmetricArray
@@ -54,27 +88,45 @@ def _view(ptr: int, shape: Sequence[int], dtype: Any) -> Any:
     return from_host_ptr(ptr, shape, dtype, "numpy").view(SymmetricArray)
 
 
+def _peer_view(ptr: int, shape: Sequence[int], dtype: Any) -> Any:
+    """Return a view of another PE's memory. On a GPU it is of this PE's GPU, which is the one that has it mapped."""
+    if not _on_gpu():
+        return _view(ptr, shape, dtype)
+    import torch
+
+    count = math.prod(shape) * dtype_size(dtype)
+    flat = torch.from_dlpack(gpu_tensor_view(ptr, (count,), "uint8", heap_device()))
+    return flat.view(dtype).reshape(tuple(shape))
+
+
 def mori_shmem_create_tensor(shape: Sequence[int], dtype: Any) -> Any:
     """Allocate a symmetric tensor on every PE. Collective.
 
     Args:
         shape: extent of each dimension.
-        dtype: a torch dtype makes a torch tensor on the CPU; a numpy dtype, or a name, makes a numpy array.
+        dtype: a torch dtype makes a torch tensor, on the GPU if the heap is there; a numpy dtype, or a name, makes a
+            numpy array, which host memory alone can be.
 
     Returns:
         The tensor, with the attribute ``__symm_tensor__``. It is zero unless the memory was used before.
 
     Raises:
         AssertionError: nothing was allocated; the log says why. So is a tensor without elements.
+        UnsupportedError: a numpy array of a heap on a GPU.
+
+    On a GPU it waits for what torch has given the GPU, before and after.
     """
+    _check_dtype(dtype)
     extents = tuple(operator.index(n) for n in ([shape] if isinstance(shape, int) else shape))
     if any(n < 0 for n in extents):
         raise InvalidArgumentError(f"shape {extents} has a negative extent")
+    _synchronize()
     ptr = shmem_malloc(math.prod(extents) * dtype_size(dtype))
     if ptr == 0:
         raise AssertionError(f"shmem_malloc gave no memory for shape {extents} of {dtype}")
     tensor = _view(ptr, extents, dtype)
     tensor.__symm_tensor__ = True
+    _synchronize()
     return tensor
 
 
@@ -105,12 +157,15 @@ def symm_mori_shmem_tensor(tensor: Any, peer: int) -> Any:
     there = shmem_ptr_p2p(ptr, me, peer)
     if there == 0:
         raise UnsupportedError(f"the memory of PE {peer} is not mapped in this process: use shmem_get and shmem_put")
-    return _view(there, tuple(tensor.shape), tensor.dtype)
+    return _peer_view(there, tuple(tensor.shape), tensor.dtype)
 
 
 def mori_shmem_free_tensor(tensor: Any) -> None:
     """Free what :func:`mori_shmem_create_tensor` made. Collective. No view of it may be used any more."""
-    shmem_free(_check(tensor))
+    ptr = _check(tensor)
+    _synchronize()
+    shmem_free(ptr)
+    _synchronize()
     tensor.__symm_tensor__ = False
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from programs import Programs
 
+import gpus
 import mori.shmem
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "shmem.md").read_text()
@@ -19,13 +20,16 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_examples(tmp_path: Path, example: str, size: int) -> None:
     own = [{"MORI_RANK": str(rank), "MORI_WORLD_SIZE": str(size)} for rank in range(size)]
+    if "torch.cuda" in example:
+        gpus.need_cuda_torch()
+        own = [{**each, "MORI_SHMEM_DEVICE": "gpu"} for each in own]
     with Programs(size, example, own, MORI_BOOTSTRAP=str(tmp_path / "meet")) as programs:
         for rank in range(size):
             assert programs.rest(rank) == (0, "", "")
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
 
 
 def test_names() -> None:

@@ -188,7 +188,7 @@ def test_a_full_heap_gives_nothing_and_goes_on(made: list[Ranks], mode: str) -> 
     ("environment", "said"),
     [
         ({"MORI_SHMEM_HEAP_SIZE": "30T"}, "memory"),
-        ({"MORI_SHMEM_DEVICE": "gpu"}, "host memory only"),
+        ({"MORI_SHMEM_DEVICE": "gpu", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}, "no GPU"),
         ({"MORI_SHMEM_DEVICE": "abacus"}, "abacus"),
     ],
 )

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+package pybind
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"mori/core/device"
+	"mori/shmem"
+)
+
+// moduleList has the modules that know a World, for the next World, as Triton keeps compiled kernels for as long as the process lives.
+type moduleList struct {
+	mu  sync.Mutex
+	all []*shmem.Module
+}
+
+var modules moduleList
+
+func (l *moduleList) add(m *shmem.Module) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, known := range l.all {
+		if known.Same(m) {
+			l.all[i] = m
+			return
+		}
+	}
+	l.all = append(l.all, m)
+}
+
+// refill tells the modules of an earlier World about this one. One that is gone is left out.
+func (l *moduleList) refill(w *shmem.World) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.all {
+		_ = w.Refill(m) // a module that cannot be told is one that cannot run
+	}
+}
+
+// ShmemModuleInit tells a module of a GPU, CUmodule or hipModule_t, about symmetric memory. False: it has no kernels that use that.
+func ShmemModuleInit(module uint64) (known bool, err error) {
+	defer guard(&err)
+	p, err := enter()
+	if err != nil {
+		return false, err
+	}
+	defer p.leave()
+	m, err := p.ModuleInit(module)
+	if errors.Is(err, device.ErrNoSymbol) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	modules.add(m)
+	return true, nil
+}
+
+// ShmemLoadModule loads a file, of PTX or a code object, on the GPU of this thread's PE, and tells it about symmetric memory. The handle is
+// the vendor's; the module stays until the process ends.
+func ShmemLoadModule(path string) (handle uint64, err error) {
+	defer guard(&err)
+	p, err := enter()
+	if err != nil {
+		return 0, err
+	}
+	defer p.leave()
+	if p.device == nil {
+		return 0, coded("E_UNSUPPORTED", errors.New("the symmetric heap is in host memory, which needs no device module"))
+	}
+	image, err := os.ReadFile(path)
+	if err != nil {
+		return 0, coded("E_ARG", err)
+	}
+	m, err := p.device.Load(image)
+	if err != nil {
+		return 0, err
+	}
+	known, err := p.ModuleInit(m.Handle())
+	if err != nil {
+		return 0, errors.Join(err, m.Close())
+	}
+	modules.add(known)
+	return m.Handle(), nil
+}
+
+// ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or hipStream_t.
+func ShmemBarrierOnStream(stream uint64) (n int, err error) {
+	defer guard(&err)
+	p, err := enter()
+	if err != nil {
+		return 0, err
+	}
+	defer p.leave()
+	return 0, p.BarrierOnStream(stream)
+}
+
+// ShmemDevice returns the number of the GPU that the heap of this thread's PE is on, by mori.device; -1: host memory.
+func ShmemDevice() (number int, err error) {
+	defer guard(&err)
+	p, err := current()
+	if err != nil {
+		return 0, err
+	}
+	if p.device == nil {
+		return -1, nil
+	}
+	if number = numberOf(p.device); number < 0 {
+		return 0, fmt.Errorf("%s is not among the devices", p.device)
+	}
+	return number, nil
+}
