@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpus import Memory
 from mori.io import BackendType, EngineDesc, IOEngine, IOEngineSession, MemoryDesc, StatusCode
 from mori.tensor_utils import buffer_span
 from support import Region, finish, introduce, new_engine, pattern, succeed
@@ -22,10 +23,13 @@ HUGE = 2**64 - 1
 class Scene:
     """Two engines, a region on each side, and a check that nothing has moved and everything still works."""
 
-    def __init__(self, left: IOEngine, right: IOEngine) -> None:
-        self.left, self.right = left, right
-        self.here, self.there = Region(left, pattern(SIZE, 1)), Region(right, pattern(SIZE, 2))
+    def __init__(self, left: IOEngine, right: IOEngine, memory: Memory | None) -> None:
+        self.left, self.right, self.memory = left, right, memory
+        self.here, self.there = self.region(left, pattern(SIZE, 1)), self.region(right, pattern(SIZE, 2))
         self.session: IOEngineSession = left.create_session(self.here.desc, self.there.desc)
+
+    def region(self, engine: IOEngine, content: bytes | int = SIZE) -> Region:
+        return Region(engine, content, self.memory)
 
     def untouched(self) -> None:
         assert bytes(self.here) == pattern(SIZE, 1)
@@ -34,12 +38,14 @@ class Scene:
     def usable(self) -> None:
         self.untouched()
         succeed(self.session.write(0, 0, SIZE, 1000))
-        assert self.there.buffer == self.here.buffer
+        assert bytes(self.there) == bytes(self.here)
 
 
 @pytest.fixture
-def scene(two_engines: tuple[IOEngine, IOEngine]) -> Iterator[Scene]:
-    scene = Scene(*two_engines)
+def scene(request: pytest.FixtureRequest, two_engines: tuple[IOEngine, IOEngine]) -> Iterator[Scene]:
+    """On host memory, and on a GPU's, too, where a test uses the fixture ``memory``."""
+    memory = request.getfixturevalue("memory") if "memory" in request.fixturenames else None
+    scene = Scene(*two_engines, memory)
     yield scene
     scene.usable()
 
@@ -59,6 +65,7 @@ BOUNDS = {
 }
 
 
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("case", BOUNDS)
 class TestBounds:
     def test_session_batch(self, scene: Scene, case: str) -> None:
@@ -210,6 +217,7 @@ def refused(call: Callable[[], Any], *names: str) -> None:
         assert name in text
 
 
+@pytest.mark.usefixtures("memory")
 class TestUnusablePairs:
     def every_call(self, scene: Scene, local: MemoryDesc, remote: MemoryDesc, *names: str) -> None:
         left = scene.left
@@ -230,25 +238,25 @@ class TestUnusablePairs:
         self.every_call(scene, scene.here.desc, MemoryDesc())
 
     def test_unknown_peer(self, scene: Scene, make_engine: Callable[..., IOEngine], backend: BackendType) -> None:
-        stranger = Region(make_engine("stranger", backend), SIZE)
+        stranger = scene.region(make_engine("stranger", backend))
         self.every_call(scene, scene.here.desc, stranger.desc, "stranger")
 
     def test_foreign_local(self, scene: Scene) -> None:
         self.every_call(scene, scene.there.desc, scene.there.desc)
 
     def test_stale_local(self, scene: Scene) -> None:
-        stale = Region(scene.left, SIZE)
+        stale = scene.region(scene.left)
         scene.left.deregister_memory(stale.desc)
         self.every_call(scene, stale.desc, scene.there.desc)
 
     def test_stale_remote(self, scene: Scene) -> None:
-        stale = Region(scene.right, pattern(SIZE, 3))
+        stale = scene.region(scene.right, pattern(SIZE, 3))
         scene.right.deregister_memory(stale.desc)
         self.every_call(scene, scene.here.desc, stale.desc)
         assert bytes(stale) == pattern(SIZE, 3)
 
     def test_stale_remote_of_a_session(self, scene: Scene) -> None:
-        target = Region(scene.right, pattern(SIZE, 3))
+        target = scene.region(scene.right, pattern(SIZE, 3))
         session = scene.left.create_session(scene.here.desc, target.desc)
         succeed(session.read(0, 0, 0, 0))
         scene.right.deregister_memory(target.desc)
@@ -273,8 +281,8 @@ class TestUnusablePairs:
     def test_one_bad_pair_among_good_ones(
         self, scene: Scene, make_engine: Callable[..., IOEngine], backend: BackendType
     ) -> None:
-        stranger = Region(make_engine("stranger", backend), SIZE)
-        target = Region(scene.right, SIZE)
+        stranger = scene.region(make_engine("stranger", backend))
+        target = scene.region(scene.right)
         good, bad = target.desc, stranger.desc
         statuses = scene.left.batch_write(
             [scene.here.desc] * 3, [[0], [0], [8]], [good, bad, good], [[0], [0], [8]], [[8], [8], [8]], [0, 1, 2]
