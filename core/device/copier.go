@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"mori/core/internal/sys"
 )
 
 // A CopySegment is memory to copy. Addresses are the device's: its own, those of a peer that it was let at (EnablePeer, OpenIPC), or
@@ -217,7 +219,7 @@ func (k Copy) Wait(ctx context.Context) error {
 			runtime.Gosched()
 			continue
 		}
-		time.Sleep(pause)
+		sys.Nap(pause)
 		pause = min(2*pause, lastPause)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"mori/core/internal/sys"
 )
 
 // An Event happens when a stream has done what it was given before.
@@ -104,7 +106,7 @@ func wait(ctx context.Context, what doer, h *handle) error {
 			runtime.Gosched()
 			continue
 		}
-		time.Sleep(pause)
+		sys.Nap(pause)
 		pause = min(2*pause, lastPause)
 	}
 }
