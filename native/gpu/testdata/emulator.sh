@@ -4,9 +4,9 @@
 # from the same sources with the same compilers is taken again. The folder is under build/ of the source tree, or under
 # $TMPDIR where that cannot be written.
 #
-# Its kernels are those of all sources in native/kernels (and of its testdata, which tests have as modules of users'), as they
-# are built for the CPU: what begins a line with  extern "C" MORI_DEVICE_KERNEL(threads) void name(  is one. The functions of
-# shmem/library.cpp can be launched, too.
+# Its kernels are those of all sources in native/kernels (and of its testdata, which tests have as modules of users') and in
+# examples/gpu, as they are built for the CPU: what begins a line with  extern "C" MORI_DEVICE_KERNEL(threads) void name(
+# is one. The functions of shmem/library.cpp can be launched, too.
 #
 #     emulator.sh            libcuda.so.1
 #     emulator.sh hip        libamdhip64.so.6 instead
@@ -23,10 +23,13 @@ cxx=${CXX:-g++}
 sources() {
 	find "$data" -name 'fake*' -type f
 	find "$root/native/include" "$root/native/kernels" -name '*.[ch]pp' -type f
+	find "$root/examples/gpu" -name '*.cu' -type f
 	echo "$data/emulator.sh"
 }
 
-kernels() { grep -rlE --include='*.cpp' '^extern "C" MORI_DEVICE_KERNEL\(' "$root/native/kernels" | sort; }
+kernels() {
+	grep -rlE --include='*.cpp' --include='*.cu' '^extern "C" MORI_DEVICE_KERNEL\(' "$root/native/kernels" "$root/examples/gpu" | sort
+}
 
 # One source, and at its end the names of its kernels.
 registered() {
@@ -42,13 +45,15 @@ library() {
 		sed -E 's/.* ([a-z0-9_]+)\(/MORI_FAKE_KERNEL(\1, 1024)/' | grep -v mori_shmem_remote | sort -u
 }
 
-digest=$({ echo "$vendor $flag"; $cc --version; $cxx --version; sources | sort | xargs cat; } | sha256sum | cut -c 1-16)
+digest() { { echo "$vendor $flag"; $cc --version; $cxx --version; sources | sort | xargs cat; } | sha256sum | cut -c 1-16; }
+
 for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
 	if mkdir -p "$base/emulated-gpu" 2>/dev/null && [ -w "$base/emulated-gpu" ]; then
 		break
 	fi
 done
-out=$base/emulated-gpu/$digest
+before=$(digest)
+out=$base/emulated-gpu/$before
 if [ ! -e "$out" ]; then
 	case $vendor in
 	cuda) name=libcuda.so.1 define=FAKE_CUDA ;;
@@ -79,6 +84,11 @@ if [ ! -e "$out" ]; then
 	rm -f "$new"/*.o "$new"/*.cpp "$new"/*.log
 	chmod 755 "$new"
 	find "$base/emulated-gpu" -mindepth 1 -maxdepth 1 -mtime +2 -exec rm -rf {} +
+	if [ "$(digest)" != "$before" ]; then
+		echo "the sources of the emulated GPU changed while it was compiled: again" >&2
+		rm -rf "$new"
+		exec sh "$0" "$@"
+	fi
 	# Of several that compile at once, the first one wins; the others have the same.
 	mv -T "$new" "$out" 2>/dev/null || [ -e "$out" ]
 fi
