@@ -46,7 +46,7 @@ func moved(t *testing.T, b *batch, to *target) map[uint64]uint64 {
 			t.Fatalf("op %d has %d bytes in %d and %d segments", i, op.Len(), len(segs), len(rsegs))
 		}
 		for j, s := range segs {
-			if s.Len != rsegs[j].Len {
+			if s.Len != rsegs[j].Len || s.MR != to.mr || rsegs[j].Key != to.key {
 				t.Fatalf("segment %d of op %d: %d local, %d remote bytes", j, i, s.Len, rsegs[j].Len)
 			}
 			for k := range s.Len {
@@ -61,7 +61,10 @@ func TestBuildMovesEveryByteOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := new(batch)
 	for range 300 {
-		to := &target{local: 1 << 20, remote: 1 << 30, opMax: 1 + rng.Uint64N(50), segMax: 1 + rng.IntN(5)}
+		to := &target{local: 1 << 20, remote: 1 << 30, mr: 3, key: 5, opMax: 1 + rng.Uint64N(50), segMax: 1 + rng.IntN(5)}
+		if rng.IntN(2) == 0 { // all in one op
+			to.opMax, to.segMax = 1000, 20
+		}
 		var lo, ro, sz []uint64
 		want := map[uint64]uint64{}
 		var l, r uint64
@@ -76,7 +79,11 @@ func TestBuildMovesEveryByteOnce(t *testing.T) {
 			}
 			l, r = l+n, r+n
 		}
-		b.build(fabric.OpWrite, to, lo, ro, sz)
+		total, err := checkEntries(lo, ro, sz, 1<<40, 1<<40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.build(fabric.OpWrite, to, total, lo, ro, sz)
 		got := moved(t, b, to)
 		if len(got) != len(want) {
 			t.Fatalf("%d bytes moved, want %d", len(got), len(want))
@@ -95,7 +102,7 @@ func TestContiguousEntriesBecomeOneSegment(t *testing.T) {
 	for i := range uint64(16) {
 		lo, ro, sz = append(lo, i*10), append(ro, 500+i*10), append(sz, 10)
 	}
-	b.build(fabric.OpRead, to, lo, ro, sz)
+	b.build(fabric.OpRead, to, 160, lo, ro, sz)
 	if len(b.ops) != 1 || len(b.segs) != 1 || b.segs[0].Len != 160 {
 		t.Errorf("%d ops, segments %+v; want one of 160 bytes", len(b.ops), b.segs)
 	}
@@ -115,10 +122,11 @@ func BenchmarkBuild(b *testing.B) {
 			out := new(batch)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := checkEntries(lo, ro, sz, 1<<30, 1<<30); err != nil {
+				total, err := checkEntries(lo, ro, sz, 1<<30, 1<<30)
+				if err != nil {
 					b.Fatal(err)
 				}
-				out.build(fabric.OpWrite, &c.to, lo, ro, sz)
+				out.build(fabric.OpWrite, &c.to, total, lo, ro, sz)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.n), "ns/block")
 		})

@@ -107,7 +107,7 @@ func (s *Session) submit(kind fabric.OpKind, after After, tag string, lo, ro, sz
 	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, tag: tag, to: p.to, start: now(), limit: s.limit}
 	t.path.Store(p.path) // for reports before it starts
 	t.batch = batches.Get().(*batch)
-	t.batch.build(kind, &p.to, lo, ro, sz)
+	t.batch.build(kind, &p.to, total, lo, ro, sz)
 	t.opsMade = uint32(len(t.batch.ops))
 	st.of.Store(t)
 	p.path.opMeter(t).Enter()
