@@ -17,9 +17,10 @@ type Description struct {
 	Fault string     `json:"fault,omitempty"` // what ended the World
 }
 
-// HeapInfo is this PE's heap, in bytes. It is the same on all PEs.
+// HeapInfo is this PE's heap, in bytes. It is the same on all PEs, but for the GPU.
 type HeapInfo struct {
 	Mode        string `json:"mode"`
+	On          string `json:"on"`      // "host memory", or this PE's GPU
 	Size        uint64 `json:"size"`    // that it may have
 	Present     uint64 `json:"present"` // that it has
 	Used        uint64 `json:"used"`
@@ -56,7 +57,7 @@ func (w *World) Describe() Description {
 
 // heapInfo needs w.mu held.
 func (w *World) heapInfo() HeapInfo {
-	h := HeapInfo{Mode: w.cfg.Mode.String(), Size: w.cfg.HeapSize, Registered: len(w.buffers)}
+	h := HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: len(w.buffers)}
 	if a := w.arena; a != nil {
 		h.Present, h.Used, h.Largest, h.Allocations = a.size, a.used, a.largest(), len(a.live)
 		h.Free = a.limit - reserved - a.used
@@ -73,8 +74,12 @@ func (w *World) pathTo(pe int) (path, why string) {
 	switch {
 	case pe == w.me:
 		return "self", ""
-	case w.maps(pe):
+	case w.maps(pe) && w.gpu == nil:
 		return "mapped", "it is on this node"
+	case w.maps(pe) && w.linked[pe]:
+		return "mapped", fmt.Sprintf("it is on this node, on %s%s", w.nodes[pe].GPUName, w.linkTo(pe))
+	case w.maps(pe):
+		why = fmt.Sprintf("the GPUs do not reach each other (%s; here %s)", w.nodes[pe].GPUName, w.gpu.dev)
 	case w.nodes[pe].Node != w.nodes[w.me].Node:
 		why = "it is on another node"
 	case w.nodes[pe].Room != w.nodes[w.me].Room:

@@ -86,6 +86,21 @@ func (w *World) reachesGPU(pe int) (bool, error) {
 	return r.Access, err
 }
 
+// linkTo says how this PE's GPU reaches PE pe's, if that is known.
+func (w *World) linkTo(pe int) string {
+	theirs := w.gpuOf(pe)
+	switch {
+	case theirs == nil:
+		return ", which this process does not see"
+	case theirs == w.gpu.dev:
+		return ", this PE's own"
+	}
+	if r, err := w.gpu.dev.Reach(theirs); err == nil && r.Link != "" {
+		return " over " + r.Link
+	}
+	return ""
+}
+
 // unlinked names the PEs whose GPUs this PE's does not reach.
 func (w *World) unlinked() string {
 	var pes []int

@@ -231,21 +231,48 @@ func TestGPUMemoryIsShort(t *testing.T) {
 	if !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "MORI_SHMEM_HEAP_SIZE") {
 		t.Errorf("more than there is: %v", err)
 	}
-	// All but little of what is free is taken by somebody else, so that the heap of one PE does not fit.
+	// All but little of what is free is taken by somebody else.
 	free, _, err := d.MemInfo()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if free < 8<<20 {
+	if free < 64<<20 {
 		t.Skip("the device is full")
 	}
-	taken, err := d.Alloc(free - 4<<20)
+	taken, err := d.Alloc(free - 24<<20)
 	if err != nil {
 		t.Skip("the device does not give what it says is free:", err)
 	}
 	defer func() { _ = taken.Close() }()
-	_, err = Init(context.Background(), bootstrap.Local(1)[0], Config{Device: d, HeapSize: free - 1<<20})
+	_, err = Init(context.Background(), bootstrap.Local(1)[0], Config{Device: d, HeapSize: free - 16<<20})
 	if !errors.Is(err, ErrNoMemory) {
 		t.Errorf("a heap that does not fit: %v", err)
+	}
+	run(t, 2, Config{HeapSize: 1 << 20}, func(w *World) error { return w.BarrierAll() }) // all is as before
+	tight(t, d)
+}
+
+// tight has two PEs on a device that has room for the heap of one: none gets one, and each says why.
+func tight(t *testing.T, d *device.Device) {
+	t.Helper()
+	errs := make(chan error, 2)
+	for _, g := range bootstrap.Local(2) {
+		go func() {
+			_, err := Init(context.Background(), g, Config{Device: d, HeapSize: 16 << 20, Timeout: 20 * time.Second})
+			errs <- err
+		}()
+	}
+	short, elsewhere := 0, 0
+	for range 2 {
+		err := <-errs
+		if errors.Is(err, ErrNoMemory) {
+			short++
+		}
+		if errors.Is(err, ErrElsewhere) {
+			elsewhere++
+		}
+	}
+	if short != 1 || elsewhere != 1 {
+		t.Errorf("of two PEs %d have no room, and %d are told so", short, elsewhere)
 	}
 }
