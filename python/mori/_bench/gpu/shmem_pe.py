@@ -71,7 +71,7 @@ class GPUPE(Member):
             self._copy(self._address(which) + first, self._stage.address, self._stage.size)
 
     def wrong(self, which: str, size: int) -> int:
-        """How many of the blocks differ, of which each `size` bytes long piece has the first; shorter pieces count."""
+        """How many granules differ; of pieces that are shorter than a granule, only what they reach of each."""
         wrong, stage = 0, self._stage.size
         for first in range(0, self._room, stage):
             self._copy(self._stage.address, self._address(which) + first, stage)
