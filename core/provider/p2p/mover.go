@@ -76,7 +76,7 @@ const longList = 512
 
 // RMA takes an op over; see stream.Direct.
 func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
-	if op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
+	if op.Seg.Len == 0 && op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
 		return false
 	}
 	if !m.ops.Enter() {

@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -31,7 +32,8 @@ type pinned struct {
 	ranges []*pinnedRange // none: somebody else pinned it, and keeps it so
 }
 
-// pin lets devices of d's vendor at n bytes of host memory.
+// pin lets devices of d's vendor at n bytes of host memory. Whole pages are pinned: two ranges with a page in common are refused as one byte
+// twice.
 func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 	pins.Lock()
 	defer pins.Unlock()
@@ -40,8 +42,10 @@ func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 		p.shift = at.DeviceAddr - addr
 		return p, nil
 	}
-	for next := addr; next < addr+n; {
-		r, err := rangeAt(d, next, addr+n)
+	page := uint64(os.Getpagesize())
+	end := (addr + n + page - 1) &^ (page - 1)
+	for next := addr &^ (page - 1); next < end; {
+		r, err := rangeAt(d, next, end)
 		if err == nil && len(p.ranges) > 0 && r.shift() != p.shift {
 			r.users++
 			p.ranges = append(p.ranges, r)
