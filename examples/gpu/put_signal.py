@@ -32,7 +32,7 @@ class Driver:
             self.call("cuInit", 0)
             self.call("cuDeviceGet", ctypes.byref(number), gpu.ordinal)
             self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), number)
-            self.call("cuCtxSetCurrent", context)
+            self.call("cuCtxPushCurrent_v2", context)
 
     def call(self, name: str, *args: object) -> None:
         status = getattr(self.library, name)(*args)
@@ -41,8 +41,8 @@ class Driver:
 
     def load(self, path: Path) -> ctypes.c_void_p:
         module = ctypes.c_void_p()
-        load = "hipModuleLoadData" if self.hip else "cuModuleLoadData"
-        self.call(load, ctypes.byref(module), path.read_bytes() + b"\0")
+        load = "hipModuleLoadDataEx" if self.hip else "cuModuleLoadDataEx"
+        self.call(load, ctypes.byref(module), path.read_bytes() + b"\0", 0, None, None)
         return module
 
     def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
@@ -53,10 +53,11 @@ class Driver:
 
     def launch(self, function: ctypes.c_void_p, threads: int, stream: int, *words: int) -> None:
         """One block; every argument of the kernel is a word of 8 bytes."""
-        values = [ctypes.c_uint64(word) for word in words]
-        arguments = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        packed, size = (ctypes.c_uint64 * len(words))(*words), ctypes.c_size_t(8 * len(words))
+        end = 3 if self.hip else 0  # LAUNCH_PARAM_END; 1 is _BUFFER_POINTER, 2 _BUFFER_SIZE
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(packed), 2, ctypes.addressof(size), end)
         name = "hipModuleLaunchKernel" if self.hip else "cuLaunchKernel"
-        self.call(name, function, 1, 1, 1, threads, 1, 1, 0, ctypes.c_void_p(stream), arguments, None)
+        self.call(name, function, 1, 1, 1, threads, 1, 1, 0, ctypes.c_void_p(stream), None, extra)
 
 
 def numbers(pe: int, turn: int, count: int) -> array.array:
@@ -75,6 +76,7 @@ def main() -> None:
         sys.exit(f"no GPU: {device.why_no_device()}")
     place = int(os.environ.get("LOCAL_RANK") or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK") or 0) % len(gpus)
     driver = Driver(gpus[place])  # the GPU that is current is where this PE's symmetric memory is
+    os.environ["MORI_SHMEM_DEVICE"] = "gpu"
     shmem.shmem_init()
     pe, npes = shmem.shmem_mype(), shmem.shmem_npes()
 

@@ -45,7 +45,8 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("torch sees no GPU")
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    shmem.shmem_init()  # on the GPU that is current
+    os.environ["MORI_SHMEM_DEVICE"] = "gpu"  # the one that is current
+    shmem.shmem_init()
     mori_device.install_hook()
     pe, npes = shmem.shmem_mype(), shmem.shmem_npes()
 

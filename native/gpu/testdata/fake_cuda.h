@@ -12,6 +12,17 @@ DEF(cuGetErrorString, , (int code, const char **text)) {
 	return 0;
 }
 
+// The example of a kernel of one's own calls it; package gpu takes ordinals for devices, which they are.
+DEF(cuDeviceGet, , (int *device, int ordinal)) {
+	OUTSIDE("cuDeviceGet")
+	if (ordinal < 0 || ordinal >= count()) {
+		code = BAD_DEVICE;
+	} else {
+		*device = ordinal;
+	}
+	END
+}
+
 DEF(cuDevicePrimaryCtxRetain, , (void **ctx, int which)) {
 	OUTSIDE("cuDevicePrimaryCtxRetain")
 	if (which < 0 || which >= count()) {

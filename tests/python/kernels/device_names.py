@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: MIT
 """The names of the device's symmetric memory, built from their grammar, and a kernel that calls each of them.
 
-    python device_names.py > names.cpp
+    python device_names.py [words] > names.cpp     with words, no copies: they are much code
 """
 
 from __future__ import annotations
+
+import sys
 
 INTEGERS = {
     "Uint8": "uint8_t", "Int8": "int8_t", "Schar": "signed char", "Uint16": "uint16_t", "Int16": "int16_t",
@@ -110,4 +112,4 @@ def source(calls: list[Call] | None = None) -> str:
 
 
 if __name__ == "__main__":
-    print(source(), end="")
+    print(source(words() + others() if sys.argv[1:] == ["words"] else None), end="")
