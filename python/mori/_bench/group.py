@@ -16,6 +16,7 @@ class Member:
         self.me, self.size = me, size
         # A PE that is gone ends the waits of the others before their caller's patience does.
         os.environ.update(MORI_SHMEM_HEAP_SIZE=str(heap), MORI_BOOTSTRAP_TIMEOUT="60", MORI_SHMEM_TIMEOUT="60")
+        os.environ["MORI_SHMEM_DEVICE"] = "host"  # also where there are GPUs; those that measure these say so
 
     def unique_id(self) -> bytes:
         from mori import shmem
