@@ -109,8 +109,8 @@ DEF(cuModuleLoadDataEx, , (uint64_t *module, const void *image, unsigned n, int 
 }
 #endif
 
-// each_of destroys the functions and variables of a module, whose own handle is their base's or module's.
-static void each_of(struct thing *module) {
+// drop_parts destroys the functions and variables of a module.
+static void drop_parts(struct thing *module) {
 	uint64_t name = name_of(module);
 	for (int i = 1; i < most; i++) {
 		struct thing *t = &things[i];
@@ -133,7 +133,7 @@ DEF(cuModuleUnload, hipModuleUnload, (uint64_t module)) {
 			for (struct task *work = broken[s->dev] ? NULL : s->head; work; work = work->next)
 				if (work->module == t->object && !work->began)
 					misuse("a module was unloaded while a kernel of it was queued");
-		each_of(t);
+		drop_parts(t);
 		struct code *c = t->object;
 		free(c->image);
 		free(c);
