@@ -67,3 +67,18 @@ func TestReadsAndWrites(t *testing.T) {
 		a.byGPU(t)
 	})
 }
+
+// A region that goes beyond its memory is never a GPU's to copy: that could cost the process its device.
+func TestRegionThatIsNone(t *testing.T) {
+	a, b := newPair(t, Options{})
+	local, other := a.memory(t, 0, 0, 4096), b.memory(t, 0, 0, 4096)
+	beyond := &memory{Buffer: fabric.Buffer{Addr: other.Addr, Len: 1 << 40, Kind: other.Kind}, dev: other.dev}
+	ok(t, b.register(beyond))
+	defer func() { ok(t, beyond.mr.Close()) }()
+	key := a.imports(t, beyond.mr.Raw())
+	op := fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, 4096), RSeg: fabric.RSeg{Len: 4096, Key: key}}
+	ok(t, a.do(op))
+	if why := a.path(); !strings.Contains(why, "out of reach") {
+		t.Errorf("path: %s", why)
+	}
+}

@@ -139,6 +139,8 @@ func (p *place) open(d *device.Device, sameProcess bool) mapping {
 		}
 		if m.addr = p.addr; !sameProcess {
 			p.openIPC(&m)
+		} else {
+			m.err = p.isThere()
 		}
 	}
 	return m
@@ -164,6 +166,25 @@ func (p *place) reachable(d *device.Device) error {
 		return fmt.Errorf("%s and %s: %w", d, owner, device.ErrNoPeer)
 	}
 	return d.EnablePeer(owner)
+}
+
+// isThere looks whether a region of this process is device memory all of it, in one allocation or several: a copy beyond would cost the
+// process its device.
+func (p *place) isThere() error {
+	for next, end := p.addr, p.addr+p.size; next < end; {
+		at, err := device.Lookup(next)
+		if err != nil {
+			return err
+		}
+		if at.Kind != device.OnDevice && at.Kind != device.Managed {
+			return fmt.Errorf("region of %d bytes at %#x, and what is at %#x is %v memory: %w", p.size, p.addr, next, at.Kind, fabric.ErrInvalid)
+		}
+		if at.Bytes == 0 || at.Base+at.Bytes <= next {
+			return nil // the driver does not tell more
+		}
+		next = at.Base + at.Bytes
+	}
+	return nil
 }
 
 func (p *place) openIPC(m *mapping) {
