@@ -50,7 +50,7 @@ def _rank(args: argparse.Namespace, layer: Any) -> int:
     from .. import shmem
 
     try:
-        shmem.shmem_init()
+        ranks.join()
         report = _run(args, layer)
         if report is not None:
             print(json.dumps(report) if args.json else _text(report), flush=True)

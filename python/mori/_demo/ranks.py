@@ -23,6 +23,14 @@ def launched() -> int:
     return 0 if told is None else int(told["size"])
 
 
+def join() -> None:
+    """Become a rank. Ranks exchange numpy arrays here, so symmetric memory is the host's, also where there are GPUs."""
+    from .. import shmem
+
+    os.environ.setdefault("MORI_SHMEM_DEVICE", "host")
+    shmem.shmem_init()
+
+
 def start(program: Sequence[str], ranks: int) -> int:
     """Run ``mori`` with the arguments ``program`` as so many processes of this host and return the worst exit status.
 

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
 def _pe(args: argparse.Namespace) -> int:
     from .. import shmem
 
-    shmem.shmem_init()
+    ranks.join()
     try:
         report = _exchange(args)
     except _errors.MoriError as err:

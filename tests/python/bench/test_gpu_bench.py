@@ -174,9 +174,10 @@ def test_the_documentation_tells_what_was_expected_of_each_case() -> None:
 
 
 def test_what_is_of_host_memory_stays_there_beside_gpus(gpu: None) -> None:
-    done = bench("shmem", "--json", "--quick", "--repeats", "1", "--cases", "put-1MiB", env=gpus.child_env())
+    env = {**gpus.child_env(), "MORI_SHMEM_DEVICE": "gpu"}
+    done = bench("shmem", "--json", "--quick", "--repeats", "1", "--cases", "put-1MiB", env=env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["raw"] > 0
     few = ("--ranks", "2", "--tokens", "16", "--hidden", "64", "--experts", "4", "--topk", "2")
-    done = bench("ep", "--json", "--quick", "--repeats", "1", "--cases", "dispatch", *few, env=gpus.child_env())
+    done = bench("ep", "--json", "--quick", "--repeats", "1", "--cases", "dispatch", *few, env=env)
     assert done.returncode == 0, done.stderr
