@@ -140,7 +140,7 @@ func (p *place) open(d *device.Device, sameProcess bool) mapping {
 		if m.addr = p.addr; !sameProcess {
 			p.openIPC(&m)
 		} else {
-			m.err = p.isThere()
+			m.err = isThere(d, p.addr, p.size)
 		}
 	}
 	return m
@@ -168,16 +168,20 @@ func (p *place) reachable(d *device.Device) error {
 	return d.EnablePeer(owner)
 }
 
-// isThere looks whether a region of this process is device memory all of it, in one allocation or several: a copy beyond would cost the
-// process its device.
-func (p *place) isThere() error {
-	for next, end := p.addr, p.addr+p.size; next < end; {
+// isThere looks whether n bytes of this process are device memory all of it, in one allocation or several, which d reaches: a copy beyond
+// would cost the process its device. Peer access is to what is allocated for all; virtual and pool memory is for the devices that its owner
+// has let at it, which drivers do not tell.
+func isThere(d *device.Device, addr, n uint64) error {
+	for next, end := addr, addr+n; next < end; {
 		at, err := device.Lookup(next)
 		if err != nil {
 			return err
 		}
 		if at.Kind != device.OnDevice && at.Kind != device.Managed {
-			return fmt.Errorf("region of %d bytes at %#x, and what is at %#x is %v memory: %w", p.size, p.addr, next, at.Kind, fabric.ErrInvalid)
+			return fmt.Errorf("%d bytes at %#x, and what is at %#x is %v memory: %w", n, addr, next, at.Kind, fabric.ErrInvalid)
+		}
+		if at.Device != d && at.Kind == device.OnDevice && !at.IPC {
+			return fmt.Errorf("virtual or pool memory of %v, which %s may not reach: %w", at.Device, d, device.ErrNoPeer)
 		}
 		if at.Bytes == 0 || at.Base+at.Bytes <= next {
 			return nil // the driver does not tell more

@@ -12,6 +12,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/native/gpu/gputest"
 )
 
 // Each way between memories of two processes: reads, writes, and sub-regions far inside their allocations.
@@ -174,6 +175,20 @@ func TestVirtualMemory(t *testing.T) {
 		}
 		ok(t, remote.mr.Close())
 	})
+}
+
+// Virtual memory of another device of this process may be closed to the one that copies.
+func TestVirtualMemoryOfAnotherDevice(t *testing.T) {
+	gputest.Need(t, 2)
+	const n = 100_000
+	a, b := newPair(t, Options{})
+	local, remote := a.memory(t, 1, 0, n), b.virtual(t, n)
+	local.fill(t, 1)
+	ok(t, a.do(fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: a.imports(t, remote.mr.Raw())}}))
+	remote.has(t, n, 1)
+	if why := a.path(); !strings.Contains(why, "virtual or pool") {
+		t.Errorf("path: %s", why)
+	}
 }
 
 // virtual is memory of n bytes that has no handle.

@@ -158,6 +158,9 @@ func (m *mover) enablePeer(mr *util.MR, d *device.Device) error {
 	if err == nil {
 		err = d.EnablePeer(own)
 	}
+	if err == nil && own != d {
+		err = isThere(d, mr.Buffer().Addr, mr.Buffer().Len)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
