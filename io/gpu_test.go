@@ -120,8 +120,13 @@ func newEngineWith(t *testing.T, key string, kinds ...BackendType) *Engine {
 }
 
 func TestRegistrationAsksTheDriver(t *testing.T) {
-	all := gpus(t, 2)
-	m := onGPU(t, all[1], 1<<20)
+	all := gpus(t, 1)
+	last := all[len(all)-1]
+	on, other := last.Ordinal, last.Ordinal+1
+	if len(all) > 1 {
+		other = all[0].Ordinal
+	}
+	m := onGPU(t, last, 1<<20)
 	h := onHost(t, 4096)
 	e := newEngineWith(t, "a", BackendTCP)
 	for _, c := range []struct {
@@ -131,11 +136,11 @@ func TestRegistrationAsksTheDriver(t *testing.T) {
 		loc        MemoryLocation
 		want       string
 	}{
-		{"of another GPU", m.addr, 4096, 0, LocGPU, "as memory of GPU 0, but it is memory of " + all[1].String()},
-		{"past its end", m.addr, 1<<20 + 1, 1, LocGPU, fmt.Sprintf("outside of the allocation of %d bytes at %#x", 1<<20, m.addr)},
-		{"a sub-region past its end", m.addr + 4096, 1 << 20, 1, LocGPU, "outside of the allocation"},
+		{"of another GPU", m.addr, 4096, other, LocGPU, fmt.Sprintf("as memory of GPU %d, but it is memory of %v", other, last)},
+		{"past its end", m.addr, 1<<20 + 1, on, LocGPU, fmt.Sprintf("outside of the allocation of %d bytes at %#x", 1<<20, m.addr)},
+		{"a sub-region past its end", m.addr + 4096, 1 << 20, on, LocGPU, "outside of the allocation"},
 		{"host memory as a GPU's", h.addr, 4096, 0, LocGPU, "the driver knows it as host memory; register it with location CPU"},
-		{"a GPU's as host memory", m.addr, 4096, -1, LocCPU, "register it with location GPU and device 1"},
+		{"a GPU's as host memory", m.addr, 4096, -1, LocCPU, fmt.Sprintf("register it with location GPU and device %d", on)},
 	} {
 		if _, err := e.RegisterMemory(c.addr, c.size, c.ordinal, c.loc); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
@@ -145,9 +150,9 @@ func TestRegistrationAsksTheDriver(t *testing.T) {
 		name    string
 		ordinal int
 		loc     MemoryLocation
-	}{{"as what it is", 1, LocGPU}, {"of any GPU", -1, LocGPU}, {"anywhere", -1, LocUnknown}, {"anywhere on a GPU", 1, LocUnknown}} {
+	}{{"as what it is", on, LocGPU}, {"of any GPU", -1, LocGPU}, {"anywhere", -1, LocUnknown}, {"anywhere on a GPU", on, LocUnknown}} {
 		d, err := e.RegisterMemory(m.addr+4096, 4096, c.ordinal, c.loc)
-		if err != nil || d.Loc != LocGPU || d.DeviceID != 1 || d.DeviceBusID != all[1].BusID || d.NUMANode != -1 || d.Data != m.addr+4096 || !isZero(d.IPCHandle[:]) {
+		if err != nil || d.Loc != LocGPU || d.DeviceID != on || d.DeviceBusID != last.BusID || d.NUMANode != -1 || d.Data != m.addr+4096 || !isZero(d.IPCHandle[:]) {
 			t.Errorf("%s: %+v, %v", c.name, d, err)
 		}
 	}

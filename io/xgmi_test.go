@@ -26,8 +26,9 @@ func setEnv(t *testing.T, values map[string]string) {
 
 // TestXGMINeedsNoNetwork: engines of one host find each other without a port, an engine itself without being registered, and no notification is told.
 func TestXGMINeedsNoNetwork(t *testing.T) {
-	all := gpus(t, 2)
-	from, to := onGPU(t, all[0], 64<<10), onGPU(t, all[1], 64<<10)
+	all := gpus(t, 1)
+	last := all[len(all)-1]
+	from, to := onGPU(t, all[0], 64<<10), onGPU(t, last, 64<<10)
 	a, b := newEngineWith(t, "a", BackendXGMI), newEngineWith(t, "b", BackendXGMI)
 	if d := a.Desc(); d.Port != 0 || d.Host != "" || a.control.remote != nil {
 		t.Errorf("it listens on a network: %+v", d)
@@ -36,7 +37,7 @@ func TestXGMINeedsNoNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	here, there, own := from.register(t, a), to.register(t, b), to.register(t, a)
-	if isZero(here.IPCHandle[:]) || isZero(there.IPCHandle[:]) || there.DeviceBusID != all[1].BusID {
+	if isZero(here.IPCHandle[:]) || isZero(there.IPCHandle[:]) || there.DeviceBusID != last.BusID {
 		t.Errorf("descriptors that no other process could use: %+v, %+v", here, there)
 	}
 	sub, err := a.RegisterMemory(from.addr+4096, 4096, 0, LocGPU)
@@ -98,14 +99,15 @@ func TestXGMIFailuresSaySo(t *testing.T) {
 
 // TestTheBackendOfAPair: XGMI serves pairs of GPU memory of one host, the others go on.
 func TestTheBackendOfAPair(t *testing.T) {
-	all := gpus(t, 2)
+	all := gpus(t, 1)
+	last := all[len(all)-1]
 	g, h := onGPU(t, all[0], 4096), onHost(t, 4096)
 	a, b := newEngineWith(t, "a", BackendRDMA, BackendTCP, BackendXGMI), newEngineWith(t, "b", BackendRDMA, BackendTCP, BackendXGMI)
 	only := newEngineWith(t, "c", BackendXGMI)
 	far := b.Desc()
 	far.NodeID = "elsewhere"
 	descs := map[string]MemoryDesc{"gpu": g.register(t, a), "host": h.register(t, a)}
-	at := map[*Engine]map[string]MemoryDesc{b: {"gpu": onGPU(t, all[1], 4096).register(t, b), "host": onHost(t, 4096).register(t, b)}, only: {"gpu": onGPU(t, all[1], 4096).register(t, only)}}
+	at := map[*Engine]map[string]MemoryDesc{b: {"gpu": onGPU(t, last, 4096).register(t, b), "host": onHost(t, 4096).register(t, b)}, only: {"gpu": onGPU(t, last, 4096).register(t, only)}}
 	noBus := at[b]["gpu"]
 	noBus.DeviceBusID = ""
 	hidden := at[b]["gpu"]
