@@ -49,6 +49,7 @@ type deviceSide struct {
 	modules []*Module
 	barrier *device.Function // once somebody asked
 	own     *device.Module
+	met     map[uint64]*device.Event // by stream: its latest barrier is over
 }
 
 // openSide makes it. Collective: without a heap, in isolation, the words of barriers need a block of their own.
@@ -100,11 +101,27 @@ func (s *deviceSide) fill(w *World) (err error) {
 	return nil
 }
 
-// close takes the State back from all modules, and frees what it points to.
+// settle waits until no barrier is on its way on any stream: its kernel uses what close frees.
+func (s *deviceSide) settle(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for stream, e := range s.met {
+		if err := e.Wait(ctx); err != nil {
+			return fmt.Errorf("wait for the barriers on stream %#x: %w", stream, err)
+		}
+	}
+	return nil
+}
+
+// close takes the State back from all modules, and frees what it points to. Nothing may be on its way.
 func (s *deviceSide) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
+	for _, e := range s.met {
+		errs = append(errs, e.Close())
+	}
+	s.met = nil
 	for _, m := range s.modules {
 		errs = append(errs, m.write([stateBytes]byte{}))
 	}
@@ -271,7 +288,28 @@ func (w *World) barrierOn(stream uint64) error {
 	if err := w.gpu.follow(s); err != nil {
 		return err
 	}
-	return f.Launch(s, device.Grid{Threads: [3]uint32{32}}, nil)
+	return w.side.launch(f, s)
+}
+
+// launch puts the barrier's kernel into a stream, and an event behind it.
+func (s *deviceSide) launch(f *device.Function, on *device.Stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.met[on.Handle()]
+	if e == nil {
+		var err error
+		if e, err = s.g.dev.NewEvent(); err != nil {
+			return err
+		}
+		if s.met == nil {
+			s.met = map[uint64]*device.Event{}
+		}
+		s.met[on.Handle()] = e
+	}
+	if err := f.Launch(on, device.Grid{Threads: [3]uint32{32}}, nil); err != nil {
+		return err
+	}
+	return e.Record(on)
 }
 
 // kernel is native/kernels/shmem/barrier.cpp, which knows this World.

@@ -78,6 +78,15 @@ func TestBarrierOnStream(t *testing.T) {
 	})
 }
 
+// A World waits at its end for barriers that streams have not come to yet.
+func TestFinalizeWaitsForBarriersOnStreams(t *testing.T) {
+	for range 20 {
+		run(t, 2, onGPU(t, Config{}), func(w *World) error {
+			return errors.Join(w.BarrierOnStream(0), w.BarrierOnStream(0), w.BarrierAll())
+		})
+	}
+}
+
 // What was put for later is there after a barrier on a stream.
 func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 	inGPUModes(t, 2, func(t *testing.T, w *World) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mori/core/bootstrap"
+	"mori/core/device"
 	"mori/core/memory"
 )
 
@@ -260,6 +261,9 @@ func (w *World) Finalize(ctx context.Context) error {
 		errs = append(errs, *fault)
 	} else {
 		errs = append(errs, w.drain())
+		if w.side != nil {
+			errs = append(errs, w.side.settle(ctx))
+		}
 		_, err := w.gather(ctx, nil)
 		errs = append(errs, err)
 	}
@@ -279,6 +283,9 @@ func (w *World) close() error {
 		errs = append(errs, w.wire.shut())
 	}
 	if w.side != nil {
+		if err := w.stilled(); err != nil {
+			return errors.Join(append(errs, err, w.share.Close(), w.group.Close())...)
+		}
 		errs = append(errs, w.side.close())
 	}
 	blocks := append([]*block{w.heap, w.control}, *w.isolated.Load()...)
@@ -300,6 +307,21 @@ func (w *World) close() error {
 		errs = append(errs, w.share.Close())
 	}
 	return errors.Join(append(errs, w.group.Close())...)
+}
+
+// lastKernels is how long a World that ends badly waits for its kernels on streams.
+const lastKernels = 2 * time.Second
+
+// stilled is an error if kernels still use the memory of the World, which then stays: taken from under them, the GPU would be lost to the
+// whole process.
+func (w *World) stilled() error {
+	ctx, cancel := context.WithTimeout(context.Background(), lastKernels)
+	defer cancel()
+	err := w.side.settle(ctx)
+	if errors.Is(err, device.ErrTimeout) {
+		return fmt.Errorf("the heap on the GPU is not freed, as kernels are still using it: %w", err)
+	}
+	return nil // done, or the GPU is lost
 }
 
 // MyPE is this PE's number, NPEs how many there are.
