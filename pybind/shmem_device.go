@@ -88,15 +88,19 @@ func ShmemLoadModule(path string) (handle uint64, err error) {
 	return m.Handle(), nil
 }
 
-// ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or hipStream_t.
-func ShmemBarrierOnStream(stream uint64) (n int, err error) {
+// ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or hipStream_t. False: the heap is in host memory,
+// and nothing was done.
+func ShmemBarrierOnStream(stream uint64) (onGPU bool, err error) {
 	defer guard(&err)
 	p, err := enter()
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	defer p.leave()
-	return 0, p.BarrierOnStream(stream)
+	if p.device == nil {
+		return false, nil
+	}
+	return true, p.BarrierOnStream(stream)
 }
 
 // ShmemDevice returns the number of the GPU that the heap of this thread's PE is on, by mori.device; -1: host memory.

@@ -223,8 +223,10 @@ def pybind_SessionWithDeadline(id: int, ms: int) -> int:
 def pybind_SetLogLevel(level: str) -> int:
     """SetLogLevel sets the level of mori.io's log."""
 
-def pybind_ShmemBarrierOnStream(stream: int) -> int:
-    """ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or hipStream_t."""
+def pybind_ShmemBarrierOnStream(stream: int) -> bool:
+    """ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or hipStream_t. False: the heap is in host memory,
+    and nothing was done.
+    """
 
 def pybind_ShmemCalloc(count: int, size: int) -> int:
     """ShmemCalloc is ShmemMalloc of count zeroed elements."""

@@ -310,10 +310,8 @@ def shmem_barrier_on_stream(stream: Any = None) -> None:
     With the heap in host memory this is :func:`shmem_barrier_all`, and is over when it returns.
     """
     handle = 0 if stream is None else _size(getattr(stream, "cuda_stream", stream), "stream")
-    if heap_device() < 0:
+    if not _native.call("ShmemBarrierOnStream", handle):
         _native.hot.shmem_order(2)
-    else:
-        _native.call("ShmemBarrierOnStream", handle)
 
 
 def heap_device() -> int:
