@@ -112,8 +112,8 @@ def checks(scratch: Path) -> list[Step]:
         step("copy-sm_90", 150, copier, KERNELS / "io_copy_blocks.sm_90.ptx", "check", needs=("build-copy_blocks",)),
         step("copy-sm_80", 150, copier, KERNELS / "io_copy_blocks.sm_80.ptx", "check", needs=("build-copy_blocks",)),
         step("names-nvcc", 150, "sh", "-c", 'python3 tests/python/kernels/device_names.py words >"$0" && exec "$@"',
-             scratch / "names.cu", cuda() / "bin" / "nvcc", *CXX, "-arch=sm_90", "-cubin", "-o", scratch / "names.cubin",
-             scratch / "names.cu"),
+             scratch / "names.cu", cuda() / "bin" / "nvcc", *CXX, "-arch=sm_90", "-cubin",
+             "-o", scratch / "names.cubin", scratch / "names.cu"),
         signalling("signal-check", scratch),
         symmetric("shmem-check", scratch, "check"),
     ]
