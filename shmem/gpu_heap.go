@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ type gpuHeap struct {
 	lanes []*lane // free ones
 	all   []*lane // all that there are
 	later *device.Stream
-	due   bool // later was given something since settle
+	due   uint64 // bytes that later was given since settle
 
 	load   sync.Mutex
 	module *device.Module // of atomics, once somebody asked
@@ -70,13 +71,32 @@ func (g *gpuHeap) take() (*lane, error) {
 	return l, nil
 }
 
-// use gives work to a lane and waits for it, then calls done, if it is not nil. A lane whose work does not end is not used again.
-func (g *gpuHeap) use(work func(l *lane) error, done func(l *lane)) error {
+// Copies are looked after without a pause for as long as they take on a slow link, as a nap lasts 55 µs and more, and a copy of 64 MiB over
+// NVLink 180. A CPU that copied the bytes itself would not be free for any longer.
+const (
+	spinAtLeast = 50 * time.Microsecond
+	spinAtMost  = 2 * time.Millisecond
+	slowLink    = 100 // bytes in a nanosecond
+)
+
+// spinUntil looks at a stream that was given copies of n bytes.
+func spinUntil(s *device.Stream, n uint64) {
+	most := min(spinAtLeast+time.Duration(n/slowLink), spinAtMost)
+	for begin := time.Now(); time.Since(begin) < most; runtime.Gosched() {
+		if done, err := s.Done(); done || err != nil {
+			return
+		}
+	}
+}
+
+// use gives work of n bytes to a lane and waits for it, then calls done, if it is not nil. A lane whose work does not end is not used again.
+func (g *gpuHeap) use(n uint64, work func(l *lane) error, done func(l *lane)) error {
 	l, err := g.take()
 	if err != nil {
 		return err
 	}
 	err = work(l)
+	spinUntil(l.stream, n)
 	if late := g.wait(l.stream); late != nil {
 		return errors.Join(err, late)
 	}
@@ -144,7 +164,7 @@ func (g *gpuHeap) copy(dst, src, n uint64) error {
 	if dst < src+n && src < dst+n {
 		return g.copyOverlap(dst, src, n)
 	}
-	return g.use(func(l *lane) error { return l.stream.Copy(dst, src, n) }, nil)
+	return g.use(n, func(l *lane) error { return l.stream.Copy(dst, src, n) }, nil)
 }
 
 // copyOverlap goes through memory of its own, as a driver's copies may go in any order.
@@ -153,7 +173,7 @@ func (g *gpuHeap) copyOverlap(dst, src, n uint64) error {
 	if err != nil {
 		return noMemory(err)
 	}
-	err = g.use(func(l *lane) error {
+	err = g.use(2*n, func(l *lane) error {
 		if err := l.stream.Copy(between.Addr(), src, n); err != nil {
 			return err
 		}
@@ -181,18 +201,19 @@ func (g *gpuHeap) moveLater(dst, src, n uint64) error {
 		}
 		g.later = s
 	}
-	g.due = true
+	g.due += n
 	return g.later.Copy(dst, src, n)
 }
 
 func (g *gpuHeap) settle() error {
 	g.mu.Lock()
 	due, s := g.due, g.later
-	g.due = false
+	g.due = 0
 	g.mu.Unlock()
-	if !due {
+	if due == 0 {
 		return nil
 	}
+	spinUntil(s, due)
 	return g.wait(s)
 }
 
@@ -200,7 +221,7 @@ func (g *gpuHeap) settle() error {
 func (g *gpuHeap) follow(s *device.Stream) (err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.due {
+	if g.due == 0 {
 		return nil
 	}
 	e, err := g.dev.NewEvent()
@@ -224,7 +245,7 @@ func (g *gpuHeap) moveStrided(dst, dstep, src, sstep, size, count uint64) error 
 	if dstep == size && sstep == size {
 		return g.copy(dst, src, size*count)
 	}
-	return g.use(func(l *lane) error {
+	return g.use(size*count, func(l *lane) error {
 		for i := range count {
 			if err := l.stream.Copy(dst+i*dstep, src+i*sstep, size); err != nil {
 				return err
@@ -243,7 +264,7 @@ func (g *gpuHeap) look(at, n uint64, buf []byte) (uint64, []byte, error) {
 }
 
 func (g *gpuHeap) clear(at, n uint64) error {
-	return g.use(func(l *lane) error { return l.stream.Set(at, 0, n) }, nil)
+	return g.use(n, func(l *lane) error { return l.stream.Set(at, 0, n) }, nil)
 }
 
 // atomic loads and stores by copies, which are whole for a word, and lets a kernel do all else.
@@ -251,9 +272,9 @@ func (g *gpuHeap) atomic(op AtomicOp, size int, at, value, compare uint64) (old 
 	result := func(l *lane) { old = loadWord(l.words.Addr(), size) }
 	switch op {
 	case AtomicFetch:
-		err = g.use(func(l *lane) error { return l.stream.Copy(l.words.Addr(), at, uint64(size)) }, result)
+		err = g.use(uint64(size), func(l *lane) error { return l.stream.Copy(l.words.Addr(), at, uint64(size)) }, result)
 	case AtomicSet, AtomicSignal, AtomicSignalSet:
-		err = g.use(func(l *lane) error {
+		err = g.use(uint64(size), func(l *lane) error {
 			storeWord(l.words.Addr(), size, value)
 			return l.stream.Copy(at, l.words.Addr(), uint64(size))
 		}, nil)
@@ -262,7 +283,7 @@ func (g *gpuHeap) atomic(op AtomicOp, size int, at, value, compare uint64) (old 
 		if f, err = g.atomics(); err != nil {
 			return 0, err
 		}
-		err = g.use(func(l *lane) error {
+		err = g.use(uint64(size), func(l *lane) error {
 			l.args.Reset().Uint64(at).Uint64(value).Uint64(compare).Uint64(l.words.DeviceAddr()).Uint32(uint32(op)).Uint32(uint32(size))
 			return f.Launch(l.stream, device.Grid{Threads: [3]uint32{32}}, &l.args)
 		}, result)
