@@ -320,3 +320,12 @@ say(heap_device())
     with Programs(1, program, **environment) as programs:
         status, out, err = programs.rest(0)
         assert (status, out) == (0, "-1"), err
+
+
+def test_a_heap_that_is_too_large_is_refused(gpu: None) -> None:
+    program = "say(shmem_init_attr(1, me, npes, bytes.fromhex(sys.argv[3])))"
+    own = {"MORI_SHMEM_DEVICE": "gpu", "MORI_SHMEM_HEAP_SIZE": "30T", "MORI_SHMEM_LOG_LEVEL": "error"}
+    with Programs(1, program, [own]) as programs:
+        _, out, err = programs.rest(0)
+        assert out.endswith("-1")
+        assert "MORI_SHMEM_HEAP_SIZE lower" in out + err
