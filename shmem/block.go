@@ -147,7 +147,11 @@ func (w *World) openPart(ctx context.Context, b *block, pe int, o *offer) (mappe
 	case w.cfg.Mode == VMMHeap:
 		return opened(openVirtualView(ctx, w.gpu, o, b.size))
 	}
-	return opened(openAllocView(w.gpu, o, w.gpuOf(pe)))
+	var owner *device.Device
+	if w.nodes[pe].PID == w.nodes[w.me].PID {
+		owner = w.gpuOf(pe)
+	}
+	return opened(openAllocView(w.gpu, o, owner))
 }
 
 // opened is a mapped part, or nil if there is none.

@@ -48,8 +48,8 @@ func (p *allocPart) offer(o *offer) (err error) {
 // An allocView is another PE's allocPart.
 type allocView struct{ mem *device.IPCMemory }
 
-// openAllocView maps another PE's allocation for g's device. owner is its device, nil if this process does not see that one. Memory of
-// this process itself is not mapped once more, and is let at instead.
+// openAllocView maps another PE's allocation for g's device. Memory of this process itself is not mapped once more: g's device is let at that
+// of its owner, which is nil otherwise. To do so for other processes would cost a context on each device, some hundred MiB.
 func openAllocView(g *gpuHeap, o *offer, owner *device.Device) (*allocView, error) {
 	if owner != nil {
 		if err := g.dev.EnablePeer(owner); err != nil {
