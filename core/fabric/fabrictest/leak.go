@@ -104,6 +104,9 @@ func leftGoroutines(before map[string]bool) []string {
 	return left
 }
 
+// driversOwn are the files that drivers of GPUs open when they like, and keep.
+var driversOwn = []string{"/proc/", "/dev/nvidia", "/dev/kfd", "/dev/dri/"}
+
 // openFiles lists descriptors by number and what they are.
 func openFiles() []string {
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -113,7 +116,8 @@ func openFiles() []string {
 	var files []string
 	for _, e := range entries {
 		to, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(to, "/proc/") {
+		own := func(prefix string) bool { return strings.HasPrefix(to, prefix) }
+		if err == nil && !slices.ContainsFunc(driversOwn, own) {
 			files = append(files, e.Name()+" "+to)
 		}
 	}

@@ -62,6 +62,9 @@ func Start() {
 		_ = os.Setenv("MORI_KERNEL_DIR", filepath.Join(root, "python", "mori", "_kernels"))
 	}
 	if Real() {
+		if err := warm(); err != nil {
+			fmt.Fprintln(os.Stderr, "use the GPUs for the first time:", err)
+		}
 		return
 	}
 	prepareSteering()

@@ -152,8 +152,8 @@ DEF(cuModuleGetFunction, hipModuleGetFunction, (uint64_t * function, uint64_t mo
 	const struct fake_kernel *kernel = fake_kernel_find && !fill ? fake_kernel_find(name) : NULL;
 	if (!t)
 		code = BAD_HANDLE;
-	else if (is_fake(c) ? !fill : !declared(c, ".entry", name))
-		code = NOT_FOUND;
+	else if ((is_fake(c) ? !fill : !declared(c, ".entry", name)) || (!fill && !fake_kernel_find))
+		code = NOT_FOUND; // so says, too, who was compiled without any kernels
 	else if (!fill && !kernel)
 		misuse("the module has a kernel %s, which was not built for the CPU: native/gpu/testdata/emulator.sh tells which are", name);
 	if (!code) {
