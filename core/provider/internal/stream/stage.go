@@ -11,6 +11,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/internal/sys"
 )
 
 // Device memory. The sockets reach host memory only, so what is in the memory of a GPU goes through pinned buffers of its
@@ -126,6 +127,9 @@ func (s *stager) run() {
 		case looks < spinLooks && len(s.copying) > 0:
 			looks++
 			runtime.Gosched()
+		case len(s.copying) > 0: // soon done, and a timer would sleep for a millisecond
+			sys.Nap(pause)
+			pause = min(2*pause, lastPause)
 		default:
 			timer.Reset(pause)
 			select {
