@@ -99,6 +99,7 @@ def main() -> None:
         wanted = numbers((pe - 1) % npes, turn, args.count)
         if came[: args.count] != wanted or came[args.count :] != array.array("f", (2 * x for x in wanted)):
             sys.exit(f"PE {pe}, turn {turn}: not what PE {(pe - 1) % npes} has put")
+        shmem.shmem_barrier_all()  # all have looked: the next turn's data may come
     stream.close()
     shmem.shmem_barrier_all()
     if pe == 0:

@@ -64,7 +64,7 @@ def main() -> None:
         if not (torch.equal(target, wanted) and torch.equal(doubled, 2 * wanted)):
             wrong = int((target != wanted).sum())
             sys.exit(f"PE {pe}, turn {turn}: {wrong} of {args.count} floats are not what PE {(pe - 1) % npes} has put")
-    shmem.shmem_barrier_all()
+        shmem.shmem_barrier_all()  # all have looked: the next turn's data may come
     if pe == 0:
         where = f"{min(npes, torch.cuda.device_count())} x {torch.cuda.get_device_name()}"
         print(f"{npes} PEs on {where}: {args.turns} turns of {args.count} floats are right")
