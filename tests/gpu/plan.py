@@ -23,6 +23,9 @@ REAL = {"MORI_REQUIRE": "gpu"}
 GO = {**REAL, "MORI_KERNEL_DIR": str(KERNELS)}
 # Python of this machine, on this tree.
 PYTHON = {**REAL, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests' / 'gpu'}", "PYTHONUNBUFFERED": "1"}
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "only_gpu", "-p", "no:cacheprovider"]
+# They look at how much memory is free.
+ALONE = ["tests/python/device/test_device_memory.py"]
 CXX = ["-std=c++17", "-O2", "-Inative/include", "-Itests/gpu"]
 
 PROGRAMS = ("copy_blocks", "signal", "shmem")
@@ -40,7 +43,8 @@ def stages(chosen: list[str], scratch: Path) -> list[list[list[Step]]]:
     lanes = {"cpp": checks(scratch), "go": go_tests(scratch), "python": python_tests(), "examples": examples(scratch),
              "sanitizer": sanitizers(scratch)}
     beside = [lanes[group] for group in GROUPS if group in chosen and group in lanes]
-    return [builds(chosen, scratch), beside, [benchmarks(scratch)] if "bench" in chosen else []]
+    alone = python_tests_alone() if "python" in chosen else []
+    return [builds(chosen, scratch), beside, [alone + (benchmarks(scratch) if "bench" in chosen else [])]]
 
 
 def unpack(scratch: Path) -> None:
@@ -141,8 +145,13 @@ def python_tests() -> list[Step]:
     beside = []
     if importlib.util.find_spec("xdist"):
         beside = ["-n", str(max(2, min(10, (os.cpu_count() or 1) // 3))), "--dist", "loadfile"]
-    return [step("pytest", 300, sys.executable, "-m", "pytest", "-q", "-p", "only_gpu", "-p", "no:cacheprovider",
-                 *beside, "tests/python", env=PYTHON, needs=("extension",))]
+    return [step("pytest", 300, *PYTEST, *beside, *(f"--ignore={path}" for path in ALONE), "tests/python", env=PYTHON,
+                 needs=("extension",))]
+
+
+def python_tests_alone() -> list[Step]:
+    """Those that would see what others do to the GPU."""
+    return [step("pytest-alone", 120, *PYTEST, *ALONE, env=PYTHON, needs=("extension",))]
 
 
 def examples(scratch: Path) -> list[Step]:
