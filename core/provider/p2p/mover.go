@@ -121,8 +121,12 @@ func (m *mover) landed(f *flight, err error) {
 		m.served(f, err)
 		return
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		err = m.copyFault(f, err)
+	case !m.greet.same && m.greet.peer.Dead():
+		// Its memory stands as long as it is mapped here: the copy went well, and nobody has the bytes.
+		err = local.OpFault(fabric.ErrConnReset, "the peer's process %d has ended", m.greet.peer.PID)
 	}
 	m.end(f, err)
 }

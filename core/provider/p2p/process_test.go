@@ -127,6 +127,23 @@ func TestPeerDies(t *testing.T) {
 	})
 }
 
+// A copy into the memory of a process that has ended goes well as long as that is mapped here. It is no success, also before the connection is
+// known to have ended.
+func TestNothingSucceedsAtADeadPeer(t *testing.T) {
+	const n = 4096
+	for range 5 {
+		a, c, key := newChild(t, 0, 0, n)
+		local := a.memory(t, 0, 0, n)
+		op := fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}
+		ok(t, a.do(op))
+		ok(t, c.cmd.Process.Kill())
+		_ = c.cmd.Wait()
+		if err := a.do(op); err == nil {
+			t.Fatal("a write to a process that is no more succeeded")
+		}
+	}
+}
+
 // Local memory that no region has, and remote memory that cannot be exported, go by the socket, and Path says why.
 func TestFallbackSaysWhy(t *testing.T) {
 	a, c, key := newChild(t, 0, 0, 4096)

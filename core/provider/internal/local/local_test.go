@@ -198,7 +198,8 @@ func TestPeerDies(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Skip(err)
 	}
-	p := &Peer{Cred: sys.Cred{PID: cmd.Process.Pid}, socket: self.socket, pidfd: openPidfd(cmd.Process.Pid)}
+	p := &Peer{Cred: sys.Cred{PID: cmd.Process.Pid}, socket: self.socket}
+	p.follow()
 	defer p.Close()
 	if p.pidfd == nil {
 		t.Skip("this kernel has no pidfds")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,6 +21,10 @@ type Peer struct {
 	sys.Cred
 	socket syscall.RawConn // the stream's
 	pidfd  *os.File        // nil if the kernel gave none, or the process is this one
+
+	life  syscall.RawConn  // the pidfd's; nil without
+	look  func(fd uintptr) // notes in ended whether the process has ended; made once, so that Dead allocates nothing
+	ended atomic.Bool
 }
 
 // OpenPeer asks the kernel.
@@ -35,8 +40,21 @@ func OpenPeer(conn *net.UnixConn) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.pidfd = openPidfd(p.PID)
+	p.follow()
 	return p, nil
+}
+
+// follow prepares Dead and AwaitEnd.
+func (p *Peer) follow() {
+	if p.pidfd = openPidfd(p.PID); p.pidfd == nil {
+		return
+	}
+	p.life, _ = p.pidfd.SyscallConn() // fails on closed files only
+	p.look = func(fd uintptr) {
+		if sys.Readable(int(fd)) {
+			p.ended.Store(true)
+		}
+	}
 }
 
 // openPidfd returns nil where the kernel has no pidfds or the process is not visible.
@@ -60,16 +78,10 @@ func (p *Peer) Close() {
 
 // Dead tells whether the process is known to have ended.
 func (p *Peer) Dead() bool {
-	if p.pidfd == nil {
-		return false
+	if p.life != nil && !p.ended.Load() {
+		_ = p.life.Control(p.look) // fails once the file is closed
 	}
-	raw, err := p.pidfd.SyscallConn()
-	if err != nil {
-		return false
-	}
-	dead := false
-	_ = raw.Control(func(fd uintptr) { dead = sys.Readable(int(fd)) })
-	return dead
+	return p.ended.Load()
 }
 
 // AwaitEnd waits until the process has ended, and reports true if somebody who inherited its socket, such as a forked child, keeps that
