@@ -63,12 +63,13 @@ func TestBarrierOnStream(t *testing.T) {
 	for _, cfg := range gpuModes {
 		for _, n := range []int{1, 2, 3} {
 			t.Run(fmt.Sprintf("%v/%d", cfg.Mode, n), func(t *testing.T) {
+				oneEach(t, n)
 				run(t, n, onGPU(t, cfg), func(w *World) error { return barriersOnStreams(w, life{}) })
 			})
 		}
 	}
 	t.Run("processes", func(t *testing.T) {
-		gputest.Need(t)
+		oneEach(t, 4)
 		said, ends := live(t, 4, life{Name: "stream", Dies: -1, GPU: true})
 		for pe, err := range ends {
 			if err != nil {

@@ -23,6 +23,16 @@ func gpus(t testing.TB) []*device.Device {
 	return all
 }
 
+// oneEach skips a test of n PEs whose kernels wait for each other where some would share a real GPU: then one kernel's wait can keep the
+// other's from beginning. What an emulated GPU is given runs beside each other.
+func oneEach(t testing.TB, n int) {
+	t.Helper()
+	gputest.Need(t)
+	if have := len(gpus(t)); gputest.Real() && have < n {
+		t.Skipf("kernels of %d PEs wait for each other, and there are %d GPUs", n, have)
+	}
+}
+
 // onGPU is cfg with the heap on GPUs, in tests that run where there are some.
 func onGPU(t testing.TB, cfg Config) Config {
 	t.Helper()
