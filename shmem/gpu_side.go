@@ -47,7 +47,7 @@ type deviceSide struct {
 
 	mu      sync.Mutex
 	modules []*Module
-	barrier *device.Function // once somebody asked
+	barrier *device.Function // nil where there are no barriers
 	own     *device.Module
 	met     map[uint64]*device.Event // by stream: its latest barrier is over
 }
@@ -63,7 +63,12 @@ func (w *World) openSide(ctx context.Context) error {
 		}
 		s.sync = b
 	}
-	return w.allWell(ctx, s.fill(w))
+	err := s.fill(w)
+	if err == nil && len(s.far) == 0 {
+		// Not at the first barrier: loading may wait for what runs on the GPU, such as another PE's kernel that waits for this one's.
+		_, err = s.kernel()
+	}
+	return w.allWell(ctx, err)
 }
 
 // fill makes the State.

@@ -103,14 +103,18 @@ func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 		for i := range memory.Bytes(src.Addr(), n) {
 			memory.Bytes(src.Addr(), n)[i] = byte(w.me + 1)
 		}
+		dst, err := w.cfg.Device.AllocHost(n) // a copy to other memory would wait for the barrier in the driver, and hold up the other PE
+		if err != nil {
+			return errors.Join(err, src.Close())
+		}
 		err = errors.Join(w.PutNbi(a, src.Addr(), n, 1-w.me), w.BarrierOnStream(0))
-		b := make([]byte, n)
 		s := w.cfg.Device.BorrowStream(0)
-		err = errors.Join(err, s.Copy(memory.AddrOf(b), a, n), w.gpu.wait(s))
+		err = errors.Join(err, s.Copy(dst.Addr(), a, n), w.gpu.wait(s))
+		b := memory.Bytes(dst.Addr(), n)
 		if err == nil && (b[0] != byte(2-w.me) || b[n-1] != byte(2-w.me)) {
 			t.Errorf("PE %d has %d and %d after the barrier", w.me, b[0], b[n-1])
 		}
-		return errors.Join(err, w.Quiet(), src.Close(), w.Free(a))
+		return errors.Join(err, w.Quiet(), src.Close(), dst.Close(), w.Free(a))
 	})
 }
 
