@@ -58,9 +58,19 @@ struct Block {
     Block(uint32_t index, uint32_t blocks, uint32_t threads)
         : index(index), blocks(blocks), threads(threads), all(threads), warps(threads / kLanes) {}
 
+    /// The block's one object of the type. Its threads may ask at once.
+    template <class Type>
+    Type& shared() {
+        static_assert(sizeof(Type) <= sizeof(shared_) && alignof(Type) <= 16);
+        return *reinterpret_cast<Type*>(shared_);
+    }
+
     uint32_t index, blocks, threads;
     Barrier all;
     std::vector<Warp> warps;
+
+private:
+    alignas(16) unsigned char shared_[48 << 10];
 };
 
 /// Who the running thread is.

@@ -26,6 +26,8 @@
 #define MORI_DEVICE_KERNEL(threads)
 #define MORI_HOST_DEVICE
 #define MORI_DEVICE_UNROLL
+/// An object that the threads of a block share, as long as the kernel runs; its contents are any at first. One a function.
+#define MORI_DEVICE_SHARED(Type, name) Type& name = ::mori::device::cpu::self.block->template shared<Type>()
 #else
 #define MORI_DEVICE_INLINE __attribute__((device)) inline __attribute__((always_inline))
 /// A function that the host calls, too; nvcc wants to be told that of constexpr ones.
@@ -33,6 +35,7 @@
 /// A kernel for blocks of up to so many threads, which says how many registers each may have.
 #define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((launch_bounds(threads)))
 #define MORI_DEVICE_UNROLL _Pragma("unroll")
+#define MORI_DEVICE_SHARED(Type, name) __attribute__((shared)) static Type name
 #endif
 
 /// sm_90 and up copy between global and shared memory by an engine of the SM, see CopyStream.
@@ -148,6 +151,9 @@ MORI_DEVICE_INLINE uint64_t warpBallot(bool mine) {
 }
 
 MORI_DEVICE_INLINE uint32_t bitCount(uint64_t bits) { return uint32_t(__builtin_popcountll(bits)); }
+
+/// The place of the lowest bit that is set; there is one.
+MORI_DEVICE_INLINE uint32_t lowestBit(uint64_t bits) { return uint32_t(__builtin_ctzll(bits)); }
 
 /// Ends the kernel with an error that the host sees at its next call.
 MORI_DEVICE_INLINE void trap() {

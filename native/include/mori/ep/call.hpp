@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// What the kernels of one call have in common: flags between ranks, waits for them, and the blocks of a launch that come
+/// to the end of a phase.
+#pragma once
+
+#include "mori/device/poll.hpp"
+#include "mori/ep/op.hpp"
+
+namespace mori::ep {
+
+namespace internal {
+
+using namespace mori::device;
+
+MORI_DEVICE_INLINE char* memoryOf(const Op& op, uint32_t rank) { return reinterpret_cast<char*>(op.bases[rank]); }
+
+/// The flag of a rank in the memory of another.
+MORI_DEVICE_INLINE uint64_t* flagOf(const Op& op, uint64_t flags, uint32_t in, uint32_t rank) {
+    return reinterpret_cast<uint64_t*>(memoryOf(op, in) + flags + uint64_t(rank) * kLineBytes);
+}
+
+MORI_DEVICE_INLINE bool isDead(const Op& op, uint32_t rank) { return op.dead >> rank & 1; }
+
+MORI_DEVICE_INLINE uint64_t flagValue(uint64_t number, uint32_t stamp) { return number << kStampBits | stamp; }
+
+/// One warp raises this rank's flag at every rank. What the calling lanes did before, and saw done, comes first.
+MORI_DEVICE_INLINE void raise(const Op& op, uint64_t flags, uint64_t value) {
+    for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
+        if (!isDead(op, rank)) {
+            atomicStore<Scope::system, Order::release>(flagOf(op, flags, rank, op.rank), value);
+        }
+    }
+}
+
+/// Notes why the op is of no more use, if nobody did before.
+MORI_DEVICE_INLINE void breakOp(const Op& op, Fault fault) {
+    auto* const word = reinterpret_cast<uint32_t*>(&op.progress->fault);
+    atomicCompareSwap<Scope::device, Order::relaxed>(word, uint32_t(Fault::none), uint32_t(fault));
+}
+
+MORI_DEVICE_INLINE bool isBroken(const Op& op) {
+    const auto* const word = reinterpret_cast<const uint32_t*>(&op.progress->fault);
+    return atomicLoad<Scope::device, Order::relaxed>(word) != uint32_t(Fault::none);
+}
+
+/// A lane waits until one rank's flag has come to the number, and compares stamps. False: the op is broken.
+MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, uint64_t value, bool anyStamp) {
+    const uint64_t* const flag = flagOf(op, flags, op.rank, rank);
+    uint64_t seen = 0;
+    const bool came = pollUntil(op.waitLimit, [&] {
+        seen = atomicLoad<Scope::system, Order::acquire>(flag);
+        return seen >> kStampBits >= value >> kStampBits;
+    });
+    const bool alike = anyStamp || seen >> kStampBits != value >> kStampBits || seen == value;
+    if (came && alike) {
+        return true;
+    }
+    reportWait(op.report, flag, value, seen, op.rank, rank);
+    breakOp(op, came ? Fault::mismatch : Fault::timeout);
+    return false;
+}
+
+/// One warp waits for the flags of the ranks that ``whom`` has a bit for. False in all lanes: the op is broken.
+MORI_DEVICE_INLINE bool awaitFlags(const Op& op, uint64_t flags, uint64_t value, uint64_t whom, bool anyStamp) {
+    bool came = true;
+    for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
+        if ((whom >> rank & 1) != 0 && !isDead(op, rank)) {
+            came = awaitFlag(op, flags, rank, value, anyStamp) && came;
+        }
+    }
+    return warpBallot(!came) == 0;
+}
+
+/// All threads of all blocks come here once in a phase; true in the threads of the last block, which then sees what all
+/// blocks did before.
+MORI_DEVICE_INLINE bool isLastBlock(const Op& op, uint32_t phase, uint32_t& shared) {
+    blockSync();
+    if (threadInBlock() == 0) {
+        fence<Scope::system>();  // this block's rows, before its arrival
+        const uint32_t before = atomicAdd<Scope::device, Order::relaxed>(&op.progress->arrivals[phase], 1u);
+        shared = before == gridBlocks() - 1;
+        if (shared != 0) {
+            atomicStore<Scope::device, Order::relaxed>(&op.progress->arrivals[phase], 0u);
+            fence<Scope::system>();  // all arrivals, before what this block tells
+        }
+    }
+    blockSync();
+    return shared != 0;
+}
+
+constexpr uint64_t kEveryone = ~uint64_t(0);
+
+}  // namespace internal
+}  // namespace mori::ep

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/// What a host hands to the kernels of dispatch and combine, and what these keep between calls. Package ep says what the
+/// steps are, which rows there are and where they lie; its Plan and Board are what the kernels must come to.
+#pragma once
+
+#include <stdint.h>
+
+#include "mori/device/report.hpp"
+
+namespace mori::ep {
+
+/// Ranks whose memory the GPU reaches by loads and stores, at most.
+constexpr uint32_t kMostRanks = 64;
+/// Warps of a block, at most.
+constexpr uint32_t kMostWarps = 16;
+
+/// The distance of flags. A flag is the 8-byte word at the start of its line: number of the call << kStampBits | stamp.
+constexpr uint32_t kLineBytes = 64;
+constexpr uint32_t kStampBits = 16;
+
+/// Offsets of the regions in an op's symmetric memory, as ep.Layout has them.
+struct Regions {
+    uint64_t counts, published, arrived, ready, pulled;
+    uint64_t dispatchOut, dispatchOutWeights, dispatchOutIndices, dispatchOutScales, srcPositions;
+    uint64_t combineIn, combineInScales, combineInWeights;
+    uint64_t combineOut, combineOutWeights;
+};
+
+/// What went wrong on the device, in the order of what matters to a rank's caller.
+enum class Fault : uint32_t {
+    none = 0,
+    timeout = 1,   ///< a rank did not come: the report tells which
+    mismatch = 2,  ///< a rank was called with another shape or type of rows
+    counts = 3,    ///< a rank published a number of rows that cannot be
+    overflow = 4,  ///< this rank's rows found no room: nothing of it was sent; the op goes on
+};
+
+/// What the kernels of one op keep. Zeros at first; the host reads it once a stream has come to rest.
+struct Progress {
+    uint64_t dispatches, combines;  ///< calls that have been begun
+    uint32_t arrivals[2];           ///< blocks that have come to the end of a phase; 0 between launches
+    Fault fault;                    ///< timeout, mismatch or counts: every later kernel ends at once
+    uint32_t tokens;                ///< of the last dispatch
+    int32_t incoming;               ///< rows that the last dispatch brings here, known when all have published
+    int32_t overflow[4];            ///< of the last dispatch: source, destination, rows, rows that were there before; source -1: none
+};
+
+/// An op as its kernels see it, in device memory.
+struct Op {
+    uint64_t bases[kMostRanks];  ///< where each rank's symmetric memory of the op is, as reached from here
+    Regions regions;
+    uint32_t world, rank, topk, expertsPerRank, experts;
+    uint32_t maxRecv;         ///< rows that a rank has room for
+    uint32_t maxTokens;       ///< that a rank dispatches, at most
+    uint32_t positionStride;  ///< between the positions of two sources
+    uint64_t waitLimit;       ///< nanoseconds of each wait
+    uint64_t dead;            ///< a bit for each rank that nobody waits for and nothing is sent to
+    Progress* progress;
+    device::WaitReport* report;  ///< mapped host memory
+    int32_t* received;           ///< how many rows the last dispatch brought
+    int32_t* slots;              ///< [maxTokens, topk]: the routing map of the last dispatch
+    float* weights;              ///< [maxTokens, topk]: what the last dispatch was given
+};
+
+/// Phases of a call that one launch does.
+enum Phase : uint32_t { kSend = 1, kRecv = 2 };
+
+/// One argument, by value. Addresses of rows are aligned to 16 bytes where that is to be fast.
+struct DispatchArgs {
+    const Op* op;
+    const void* input;       ///< [tokens, rowBytes]
+    const int32_t* indices;  ///< [tokens, topk]
+    const float* weights;    ///< [tokens, topk], or null
+    const void* scales;      ///< [tokens, scaleBytes], or null
+    const int32_t* route;    ///< [tokens, topk]: the routing map of a dispatch to do again, or null
+    uint64_t rowBytes;
+    uint32_t scaleBytes;  ///< of a row; 0 without scales
+    uint32_t tokens;
+    uint32_t phases;
+    uint32_t stamp;
+};
+
+/// How combine's rows lie in CombineIn.
+enum class Transport : uint32_t { plain = 0, direct = 1, blockwise = 2 };
+
+struct CombineArgs {
+    const Op* op;
+    const void* input;       ///< [received, hidden] of type; null if the rows lie in CombineIn
+    const float* weights;    ///< [received, topk] that travel with the rows, or null
+    const int32_t* route;    ///< [tokens, topk]: the routing map that the rows came by; null: that of the last dispatch
+    int32_t rows;            ///< received by that dispatch; below 0: *Op::received
+    uint32_t tokens;         ///< of this rank in that dispatch
+    uint32_t hidden;         ///< elements of a row
+    uint32_t type;           ///< a device::Number
+    uint32_t transport;      ///< a Transport
+    uint32_t scaleBlocks;    ///< scales of a row with Transport::blockwise
+    uint32_t weighted;       ///< multiply each row by the weights that its token gave its experts
+    uint32_t phases;
+    uint32_t stamp;
+    uint32_t clearReceived;  ///< set *Op::received to 0 at the end
+};
+
+struct CountLocalArgs {
+    const int32_t* rows;     ///< how many rows were received
+    const int32_t* indices;  ///< [rows, topk]
+    int32_t* counts;         ///< [experts]
+    uint32_t topk, firstExpert, experts;
+};
+
+}  // namespace mori::ep

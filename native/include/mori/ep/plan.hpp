@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+/// Which rows a rank's tokens become, and where they lie at their destinations: what ep.Plan and ep.Board say, on the
+/// device. Every block works it out by itself, which costs less than telling the others.
+#pragma once
+
+#include "mori/ep/call.hpp"
+
+namespace mori::ep {
+
+namespace internal {
+
+/// Cells of the table of prefixes: groups of tokens x ranks.
+constexpr uint32_t kPlanCells = 4096;
+
+/// In the memory that a block shares.
+struct Plan {
+    int32_t before[kPlanCells];                   // rows of a group's warp ahead of the group, by group and rank
+    int32_t warpBefore[kMostWarps * kMostRanks];  // rows of the warps ahead, by warp and rank
+    int32_t totals[kMostRanks];                   // this rank's rows to each
+    int32_t bases[kMostRanks];                    // and the first slot there
+    uint32_t sends;                               // this rank was admitted
+    uint32_t goes;                                // nothing has gone wrong
+    uint32_t last;                                // for isLastBlock
+};
+
+/// Tells the ranks of the choices of tokens: of experts, or of the slots of a routing map.
+class Choices {
+public:
+    MORI_DEVICE_INLINE Choices(const Op& op, const DispatchArgs& args)
+        : values_(reinterpret_cast<const uint32_t*>(args.route != nullptr ? args.route : args.indices)),
+          topk_(op.topk),
+          by_(args.route != nullptr ? op.maxRecv : op.expertsPerRank),
+          limit_(args.route != nullptr ? op.world * op.maxRecv : op.experts),
+          dead_(op.dead) {
+        // value * (magic * by - 2^32) < 2^32 for all values: then the quotient is exact.
+        if (uint64_t(limit_) * by_ < uint64_t(1) << 32) {
+            magic_ = uint32_t((uint64_t(1) << 32) / by_ + 1);
+        }
+    }
+
+    /// A bit for each rank that the token goes to.
+    MORI_DEVICE_INLINE uint64_t ranks(uint32_t token) const {
+        const uint32_t* const choices = values_ + uint64_t(token) * topk_;
+        uint64_t ranks = 0;
+        for (uint32_t k = 0; k < topk_; k++) {
+            const uint32_t value = choices[k];
+            if (value < limit_) {
+                ranks |= uint64_t(1) << rank(value);
+            }
+        }
+        return ranks & ~dead_;
+    }
+
+    /// The rank of one choice; kMostRanks if it goes nowhere.
+    MORI_DEVICE_INLINE uint32_t rankOf(uint32_t token, uint32_t choice) const {
+        const uint32_t value = values_[uint64_t(token) * topk_ + choice];
+        const uint32_t found = value < limit_ ? rank(value) : kMostRanks;
+        return found < kMostRanks && (dead_ >> found & 1) == 0 ? found : kMostRanks;
+    }
+
+private:
+    MORI_DEVICE_INLINE uint32_t rank(uint32_t value) const {
+        // A by_ of 1 has a magic of 2^32, which does not fit.
+        return by_ == 1 ? value : magic_ != 0 ? uint32_t(uint64_t(value) * magic_ >> 32) : value / by_;
+    }
+
+    const uint32_t* values_;
+    uint32_t topk_, by_, limit_;
+    uint32_t magic_ = 0;
+    uint64_t dead_;
+};
+
+/// What a lane knows of the ranks that are its own: lane, lane + kWarpSize and so on.
+struct PerRank {
+    static constexpr uint32_t kEach = kMostRanks / kWarpSize;
+    int32_t of[kEach] = {};
+
+    /// Adds one for each lane whose bit for the rank is set.
+    MORI_DEVICE_INLINE void count(uint64_t ranks, uint32_t world) {
+        MORI_DEVICE_UNROLL
+        for (uint32_t i = 0; i < kEach; i++) {
+            for (uint32_t lane = 0; lane < kWarpSize && i * kWarpSize + lane < world; lane++) {
+                const int32_t rows = int32_t(bitCount(warpBallot((ranks >> (i * kWarpSize + lane) & 1) != 0)));
+                of[i] += laneInWarp() == lane ? rows : 0;
+            }
+        }
+    }
+};
+
+/// Groups of tokens are one warp's work at a time.
+struct Groups {
+    uint32_t span, count, each;  // tokens of a group; groups; groups of a warp
+
+    MORI_DEVICE_INLINE Groups(uint32_t tokens, uint32_t world) {
+        span = kWarpSize;
+        while ((tokens + span - 1) / span * world > kPlanCells) {
+            span *= 2;
+        }
+        count = (tokens + span - 1) / span;
+        each = (count + warpsPerBlock() - 1) / warpsPerBlock();
+    }
+};
+
+/// Counts the rows of [first, end), which a group holds.
+MORI_DEVICE_INLINE void countTokens(const Choices& choices, uint32_t first, uint32_t end, uint32_t world, PerRank& rows) {
+    for (uint32_t at = first; at < end; at += kWarpSize) {
+        const uint32_t token = at + laneInWarp();
+        rows.count(token < end ? choices.ranks(token) : 0, world);
+    }
+}
+
+/// All threads of the block: plan.totals, and what firstPlaces needs.
+MORI_DEVICE_INLINE void countRows(const Op& op, const Choices& choices, uint32_t tokens, Plan& plan) {
+    const Groups groups(tokens, op.world);
+    PerRank rows;
+    const uint32_t first = warpInBlock() * groups.each;
+    for (uint32_t group = first; group < first + groups.each && group < groups.count; group++) {
+        for (uint32_t i = 0; i < PerRank::kEach; i++) {
+            const uint32_t rank = i * kWarpSize + laneInWarp();
+            if (rank < op.world) {
+                plan.before[group * op.world + rank] = rows.of[i];
+            }
+        }
+        const uint32_t begin = group * groups.span;
+        countTokens(choices, begin, begin + groups.span < tokens ? begin + groups.span : tokens, op.world, rows);
+    }
+    for (uint32_t i = 0; i < PerRank::kEach; i++) {
+        const uint32_t rank = i * kWarpSize + laneInWarp();
+        if (rank < op.world) {
+            plan.warpBefore[warpInBlock() * op.world + rank] = rows.of[i];
+        }
+    }
+    blockSync();
+    for (uint32_t rank = threadInBlock(); rank < op.world; rank += blockSize()) {
+        int32_t sum = 0;
+        for (uint32_t warp = 0; warp < warpsPerBlock(); warp++) {
+            const int32_t own = plan.warpBefore[warp * op.world + rank];
+            plan.warpBefore[warp * op.world + rank] = sum;
+            sum += own;
+        }
+        plan.totals[rank] = sum;
+    }
+    blockSync();
+}
+
+/// The places in the blocks of this rank's rows at which the rows of a token begin. One warp.
+MORI_DEVICE_INLINE PerRank firstPlaces(const Op& op, const Choices& choices, uint32_t tokens, uint32_t token,
+                                       const Plan& plan) {
+    PerRank rows;
+    if (token >= tokens) {
+        return rows;
+    }
+    const Groups groups(tokens, op.world);
+    const uint32_t group = token / groups.span;
+    for (uint32_t i = 0; i < PerRank::kEach; i++) {
+        const uint32_t rank = i * kWarpSize + laneInWarp();
+        if (rank < op.world) {
+            rows.of[i] = plan.before[group * op.world + rank] + plan.warpBefore[group / groups.each * op.world + rank];
+        }
+    }
+    countTokens(choices, group * groups.span, token, op.world, rows);
+    return rows;
+}
+
+/// The row of counts of a source on this rank's board, for the dispatch with the number.
+MORI_DEVICE_INLINE int32_t* countsOf(const Op& op, uint32_t in, uint64_t number, uint32_t source) {
+    return reinterpret_cast<int32_t*>(memoryOf(op, in) + op.regions.counts) +
+           (uint64_t(number % 2) * op.world + source) * op.world;
+}
+
+/// One warp puts this rank's counts on everybody's board, and tells them.
+MORI_DEVICE_INLINE void publish(const Op& op, const Plan& plan, uint64_t number, uint32_t stamp) {
+    for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
+        if (!isDead(op, rank)) {
+            int32_t* const row = countsOf(op, rank, number, op.rank);
+            for (uint32_t d = 0; d < op.world; d++) {
+                row[d] = plan.totals[d];
+            }
+        }
+    }
+    raise(op, op.regions.published, flagValue(number, stamp));
+}
+
+/// Whether a count can be, of the rows of one source for one rank.
+MORI_DEVICE_INLINE bool canBe(const Op& op, int32_t count) { return count >= 0 && uint32_t(count) <= op.maxTokens; }
+
+/// One thread admits the sources in the order of ranks, each with all its rows or none.
+MORI_DEVICE_INLINE void admitInTurn(const Op& op, uint64_t number, Plan& plan) {
+    int32_t totals[kMostRanks] = {};
+    for (uint32_t source = 0; source < op.world; source++) {
+        const int32_t* const row = countsOf(op, op.rank, number, source);
+        bool room = !isDead(op, source);
+        for (uint32_t d = 0; d < op.world && room; d++) {
+            room = uint32_t(totals[d] + row[d]) <= op.maxRecv;
+            if (!room && source == op.rank && blockInGrid() == 0) {
+                int32_t* const told = op.progress->overflow;
+                told[1] = int32_t(d), told[2] = row[d], told[3] = totals[d], told[0] = int32_t(source);
+            }
+        }
+        if (source == op.rank) {
+            plan.sends = room;
+        }
+        for (uint32_t d = 0; d < op.world; d++) {
+            if (source == op.rank) {
+                plan.bases[d] = totals[d];
+            }
+            totals[d] += room ? row[d] : 0;
+        }
+    }
+    plan.totals[op.rank] = totals[op.rank];  // what comes here; the others are not asked for any more
+}
+
+/// All threads of the block, when all ranks have published: plan.bases, plan.sends, and in plan.totals[op.rank] how many
+/// rows this rank receives. False, in all threads: a rank published what cannot be.
+MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, Plan& plan) {
+    const bool capped = op.maxRecv < op.world * op.maxTokens;
+    if (threadInBlock() == 0) {
+        plan.sends = 1;
+        plan.goes = 1;
+    }
+    blockSync();
+    for (uint32_t d = threadInBlock(); d < op.world; d += blockSize()) {
+        int32_t base = 0;
+        int32_t total = 0;
+        for (uint32_t source = 0; source < op.world; source++) {
+            const int32_t count = isDead(op, source) ? 0 : countsOf(op, op.rank, number, source)[d];
+            if (!canBe(op, count)) {
+                plan.goes = 0;
+            }
+            base += source < op.rank ? count : 0;
+            total += count;
+        }
+        plan.bases[d] = base;
+        if (d == op.rank) {
+            plan.totals[d] = total;
+        }
+    }
+    blockSync();
+    if (plan.goes == 0) {
+        breakOp(op, Fault::counts);
+        return false;
+    }
+    if (capped) {
+        if (threadInBlock() == 0) {
+            admitInTurn(op, number, plan);
+        }
+        blockSync();
+    }
+    return true;
+}
+
+}  // namespace internal
+}  // namespace mori::ep

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+/// Sums of rows that lie at several ranks, and rows made small for the way.
+#pragma once
+
+#include "mori/device/copy_stream.hpp"
+#include "mori/device/number.hpp"
+#include "mori/ep/call.hpp"
+
+namespace mori::ep {
+
+namespace internal {
+
+/// The rows of one token, in the order of ranks, in memory of a warp.
+struct Terms {
+    const char* rows[kMostRanks];
+    const float* scales[kMostRanks];
+    const float* weights[kMostRanks];  // that travelled with the row
+    float factors[kMostRanks];
+};
+
+/// How rows lie.
+struct RowShape {
+    uint32_t hidden;     // elements
+    uint32_t blockSize;  // elements that share a scale
+    bool weighted;
+};
+
+template <Number type, bool scaled>
+MORI_DEVICE_INLINE float term(const Terms& terms, uint32_t i, const RowShape& shape, uint32_t element, float value) {
+    if constexpr (scaled) {
+        value = product(value, terms.scales[i][element / shape.blockSize]);
+    }
+    return shape.weighted ? product(terms.factors[i], value) : value;
+}
+
+/// Elements first to first + count of the sum, which the values of the terms' chunks are added to in their order.
+template <Number from, bool scaled>
+MORI_DEVICE_INLINE void addChunk(const Terms& terms, uint32_t i, const RowShape& shape, uint32_t first,
+                                 const Chunk& chunk, float* sums) {
+    constexpr uint32_t count = 16 / numberBytes(from);
+    float values[count];
+    unpack<from>(chunk, values);
+    MORI_DEVICE_UNROLL
+    for (uint32_t e = 0; e < count; e++) {
+        const float value = term<from, scaled>(terms, i, shape, first + e, values[e]);
+        sums[e] = i == 0 ? value : sum(sums[e], value);
+    }
+}
+
+/// A lane writes the sums of one chunk of the terms.
+template <Number from, Number to>
+MORI_DEVICE_INLINE void storeSums(char* out, uint32_t first, float* sums) {
+    constexpr uint32_t count = 16 / numberBytes(from);
+    constexpr uint32_t each = 16 / numberBytes(to);
+    MORI_DEVICE_UNROLL
+    for (uint32_t e = 0; e < count; e++) {
+        sums[e] = oneNaN(sums[e]);
+    }
+    MORI_DEVICE_UNROLL
+    for (uint32_t e = 0; e < count; e += each) {
+        storeOnce(out + uint64_t(first + e) * numberBytes(to), pack<to>(sums + e, false));
+    }
+}
+
+/// A warp sums rows of whole chunks, at aligned addresses.
+template <Number from, Number to, bool scaled>
+MORI_DEVICE_INLINE void sumChunks(char* out, const Terms& terms, uint32_t count, const RowShape& shape) {
+    constexpr uint32_t elements = 16 / numberBytes(from);
+    constexpr uint32_t kInFlight = 8;  // loads of a lane
+    const uint32_t chunks = shape.hidden / elements;
+    for (uint32_t at = laneInWarp(); at < chunks; at += kWarpSize) {
+        float sums[elements] = {};
+        for (uint32_t i = 0; i < count; i += kInFlight) {
+            Chunk chunk[kInFlight];
+            MORI_DEVICE_UNROLL
+            for (uint32_t k = 0; k < kInFlight; k++) {
+                if (i + k < count) {
+                    chunk[k] = loadOnce<Chunk>(terms.rows[i + k] + uint64_t(at) * 16);
+                }
+            }
+            MORI_DEVICE_UNROLL
+            for (uint32_t k = 0; k < kInFlight; k++) {
+                if (i + k < count) {
+                    addChunk<from, scaled>(terms, i + k, shape, at * elements, chunk[k], sums);
+                }
+            }
+        }
+        storeSums<from, to>(out, at * elements, sums);
+    }
+}
+
+/// The same of any alignment and length, slowly.
+template <Number from, Number to, bool scaled>
+MORI_DEVICE_INLINE void sumElements(char* out, const Terms& terms, uint32_t count, const RowShape& shape) {
+    for (uint32_t e = laneInWarp(); e < shape.hidden; e += kWarpSize) {
+        float total = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            const float value = toFloat<from>(loadElement<from>(terms.rows[i] + uint64_t(e) * numberBytes(from)));
+            const float part = term<from, scaled>(terms, i, shape, e, value);
+            total = i == 0 ? part : sum(total, part);
+        }
+        storeElement<to>(out + uint64_t(e) * numberBytes(to), fromFloat<to>(oneNaN(total), false));
+    }
+}
+
+template <Number from, Number to, bool scaled>
+MORI_DEVICE_INLINE void sumRows(char* out, const Terms& terms, uint32_t count, const RowShape& shape) {
+    uint64_t odd = uint64_t(out) | uint64_t(shape.hidden) * numberBytes(from);
+    for (uint32_t i = 0; i < count; i++) {
+        odd |= uint64_t(terms.rows[i]);
+    }
+    if (odd % 16 == 0) {
+        sumChunks<from, to, scaled>(out, terms, count, shape);
+    } else {
+        sumElements<from, to, scaled>(out, terms, count, shape);
+    }
+}
+
+/// The scale of a block whose largest finite magnitude is ``most``: the largest becomes 448. A block of zeros has scale 1.
+/// Subnormal scales would be too coarse to divide by, so that there are none.
+MORI_DEVICE_INLINE float scaleOf(float most) {
+    if (most == 0) {
+        return 1;
+    }
+    const float scale = most / 448.0f;
+    return scale < 0x1p-126f ? 0x1p-126f : scale;
+}
+
+/// A warp makes one block of elements of bfloat16 into float8, with its scale.
+MORI_DEVICE_INLINE void quantBlock(char* to, float* scale, const char* from, uint32_t elements) {
+    constexpr Number type = Number::bfloat16;
+    uint32_t most = 0;
+    for (uint32_t e = laneInWarp(); e < elements; e += kWarpSize) {
+        const uint32_t magnitude = bitsOf(toFloat<type>(loadElement<type>(from + e * 2))) & kMagnitude;
+        most = magnitude < kInfinity && magnitude > most ? magnitude : most;
+    }
+    for (uint32_t lane = 0; lane < kWarpSize; lane++) {
+        const uint32_t other = uint32_t(warpBroadcast(most, lane));
+        most = other > most ? other : most;
+    }
+    const float by = scaleOf(floatOf(most));
+    for (uint32_t e = laneInWarp(); e < elements; e += kWarpSize) {
+        const float value = toFloat<type>(loadElement<type>(from + e * 2));
+        storeOnce(to + e, uint8_t(fromFloat<Number::float8E4M3FN>(value / by, false)));
+    }
+    if (laneInWarp() == 0) {
+        *scale = by;
+    }
+}
+
+}  // namespace internal
+}  // namespace mori::ep
