@@ -438,11 +438,11 @@ void mismatch() {
 
 int main() {
     std::mt19937 random(11);
-    rounds(random, {1, 1, 3, 5, 16, 0, 5}, 8);
-    rounds(random, {2, 2, 1, 9, 48, 8, 18}, 20);
-    rounds(random, {3, 4, 5, 17, 30, 6, 51}, 20);   // odd rows
-    rounds(random, {5, 6, 2, 12, 64, 256, 60}, 16);  // more ranks than lanes; scales that do not fit beside
-    rounds(random, {4, 3, 2, 20, 32, 4, 30}, 20);    // capped
+    rounds(random, {1, 1, 3, 5, 16, 0, 5}, 4);
+    rounds(random, {2, 2, 1, 9, 48, 8, 18}, 7);
+    rounds(random, {3, 4, 5, 17, 30, 6, 51}, 6);   // odd rows
+    rounds(random, {5, 6, 2, 12, 64, 256, 60}, 5);  // more ranks than lanes; scales that do not fit beside
+    rounds(random, {4, 3, 2, 20, 32, 4, 30}, 6);    // capped
     lateRank();
     deadRank(random);
     mismatch();
