@@ -18,6 +18,7 @@ type Output struct {
 	HasWeights   bool   // weights travel with the rows, and their sums come back
 	Weights      uint64 // float32 [Rows, TopK] if HasWeights
 	Route        *Route // of the dispatch that brought the rows, if it is not the last one
+	Launch       Launch // on a GPU
 	Weighted     bool   // multiply each row by the weights that the token's rank gave its experts; a Route must be as the last dispatch was
 }
 
@@ -26,6 +27,9 @@ type Output struct {
 // the sum of the weights that the last dispatch was given for this token's experts at that rank. A token that went nowhere is zeros. The
 // next combine overwrites the result.
 func (o *Op) Combine(out Output) error {
+	if o.gpu != nil {
+		return o.gpu.combine(out, phaseSend|phaseRecv)
+	}
 	rest, err := o.beginCombine(out)
 	if err != nil {
 		return err
@@ -35,6 +39,9 @@ func (o *Op) Combine(out Output) error {
 
 // CombineSend begins a combine, which goes on by itself; CombineRecv waits for it.
 func (o *Op) CombineSend(out Output) error {
+	if o.gpu != nil {
+		return o.gpu.combine(out, phaseSend)
+	}
 	rest, err := o.beginCombine(out)
 	if err == nil {
 		o.start(rest)
@@ -43,7 +50,12 @@ func (o *Op) CombineSend(out Output) error {
 }
 
 // CombineRecv ends what CombineSend began.
-func (o *Op) CombineRecv() error { return o.end("combine_recv") }
+func (o *Op) CombineRecv() error {
+	if o.gpu != nil {
+		return o.gpu.combineRecv()
+	}
+	return o.end("combine_recv")
+}
 
 // A transport is how combine's rows lie in CombineIn.
 type transport struct {

@@ -18,20 +18,27 @@ type Batch struct {
 	Weights   uint64 // float32 [N, TopK], or 0
 	Scales    uint64 // [N, ScaleDim] of ScaleTypeSize bytes, or 0
 	Route     *Route // replays an earlier dispatch; Indices still travel with the rows
+	Launch    Launch // on a GPU
 }
 
 // A Route is what an earlier dispatch did with its tokens, for Dispatch and Combine to do again.
 type Route struct {
-	Slots uint64 // int32 [N, TopK], as Op.Slots filled it
-	N     int    // tokens
-	Rows  int    // that this rank received
+	Slots  uint64 // int32 [N, TopK], as Op.Slots filled it
+	N      int    // tokens
+	Rows   int    // that this rank received; on a GPU, where RowsAt is 0, too
+	RowsAt uint64 // on a GPU: where they are counted, int32
 }
 
 // Dispatch sends each token once to every rank that has an expert of it, and returns how many rows came here: the first
 // rows of Layout's DispatchOut and of the regions behind it, in the order of (source rank, token). The next dispatch overwrites them.
 //
+// On a GPU it queues the work on the stream and returns at once; rows is -1 then, and Received is where they are counted.
+//
 // A rank whose rows would overflow a destination gets a *CapError, and nothing of it is sent; the others, and the op, go on.
 func (o *Op) Dispatch(b Batch) (rows int, err error) {
+	if o.gpu != nil {
+		return -1, o.gpu.dispatch(b, phaseSend|phaseRecv)
+	}
 	rest, err := o.beginDispatch(b)
 	if err == nil {
 		err = rest()
@@ -41,6 +48,9 @@ func (o *Op) Dispatch(b Batch) (rows int, err error) {
 
 // DispatchSend begins a dispatch, which goes on by itself; DispatchRecv waits for it.
 func (o *Op) DispatchSend(b Batch) error {
+	if o.gpu != nil {
+		return o.gpu.dispatch(b, phaseSend)
+	}
 	rest, err := o.beginDispatch(b)
 	if err == nil {
 		o.start(rest)
@@ -50,6 +60,9 @@ func (o *Op) DispatchSend(b Batch) error {
 
 // DispatchRecv ends what DispatchSend began, as Dispatch ends.
 func (o *Op) DispatchRecv() (rows int, err error) {
+	if o.gpu != nil {
+		return -1, o.gpu.dispatchRecv()
+	}
 	err = o.end("dispatch_recv")
 	return o.received, err
 }
@@ -247,4 +260,10 @@ func (o *Op) gather(dst uint64, c column, tokens []int32) {
 
 // Slots fills the routing map of the last dispatch, int32 [N, TopK] at address slots: rank x MaxRecv + slot of the row that
 // carries a choice, or Config.NoSlot.
-func (o *Op) Slots(slots uint64) { o.plan.Map(int32s(slots, o.plan.Tokens()*o.cfg.TopK)) }
+func (o *Op) Slots(slots uint64) error {
+	if o.gpu != nil {
+		return o.gpu.slots(slots)
+	}
+	o.plan.Map(int32s(slots, o.plan.Tokens()*o.cfg.TopK))
+	return nil
+}

@@ -3,10 +3,12 @@
 package ep
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"mori/core/device"
 	"mori/core/memory"
 	"mori/shmem"
 )
@@ -17,6 +19,8 @@ import (
 // call, leaves the op broken: later calls answer the same error, and only Close is of use. Bad arguments break nothing here;
 // but the other ranks wait for this one's call. Not for use by several goroutines at once.
 //
+// Where the World has its heap on a GPU, so has the op, unless Options.Host: gpu.go says what is different then.
+//
 // Addresses are of this process. What a call names stays the caller's, and must stay as it is until the call ends, in two phases until
 // the second has ended.
 type Op struct {
@@ -24,8 +28,9 @@ type Op struct {
 	cfg    Config
 	layout Layout
 	opts   Options
-	base   uint64 // of the layout, in symmetric memory
-	own    uint64 // behind it: words that no other rank looks at
+	base   uint64   // of the layout, in symmetric memory
+	own    uint64   // words that no other rank looks at
+	gpu    *gpuSide // nil on host memory
 
 	board      *Board
 	plan       *Plan
@@ -52,6 +57,7 @@ type Options struct {
 	Timeout     time.Duration // of each wait for other ranks, 0 = without end
 	Threads     int           // that move and sum rows; at least 1
 	ScaleBlocks int           // scales of a row where QuantType is blockwise
+	Host        bool          // on host memory even if the World's heap is on a GPU
 
 	// Interrupt is asked now and then while a recv waits for what its send began; an error ends the wait, and the recv may be called
 	// again. The World has one of its own, for calls of one phase. nil: never.
@@ -76,9 +82,12 @@ func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
 	case cfg.WorldSize != w.NPEs() || cfg.Rank != w.MyPE():
 		return nil, fmt.Errorf("make an op as rank %d of %d on PE %d of %d: %w", cfg.Rank, cfg.WorldSize, w.MyPE(), w.NPEs(), ErrConfig)
 	case cfg.QuantType == QuantFp4Blockwise:
-		return nil, fmt.Errorf("make an op with quant_type %v: host memory has no such conversion: %w", cfg.QuantType, ErrConfig)
+		return nil, fmt.Errorf("make an op with quant_type %v: there is no such conversion: %w", cfg.QuantType, ErrConfig)
 	}
 	o := &Op{world: w, cfg: cfg, layout: layout, opts: opts, board: NewBoard(cfg), plan: NewPlan(cfg), replayed: NewPlan(cfg)}
+	if w.Device() != nil && !opts.Host {
+		return o, o.openGPU()
+	}
 	size := layout.Size + localCounts + uint64(cfg.ExpertsPerRank)*int32Bytes
 	if o.base, err = w.MallocHost(Alignment, size); err != nil {
 		return nil, fmt.Errorf("make the buffers of an op: %w", err)
@@ -101,11 +110,19 @@ func (o *Op) Close() error {
 	o.Settle()
 	base := o.base
 	o.base = 0
-	return o.world.Free(base)
+	var err error
+	if o.gpu != nil {
+		err = o.gpu.close()
+	}
+	return errors.Join(err, o.world.Free(base))
 }
 
-// Settle waits for a phase that is under way, which its recv cannot end any more.
+// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for the stream of the last call.
 func (o *Op) Settle() {
+	if o.gpu != nil {
+		o.gpu.settle()
+		return
+	}
 	if o.phase != nil {
 		<-o.phase
 		o.phase = nil
@@ -128,7 +145,58 @@ func (o *Op) Received() uint64 { return o.own + receivedWord }
 func (o *Op) LocalCounts() uint64 { return o.own + localCounts }
 
 // Tokens is how many tokens this rank's last dispatch had.
-func (o *Op) Tokens() int { return o.plan.Tokens() }
+func (o *Op) Tokens() int {
+	if o.gpu != nil {
+		return o.gpu.tokens
+	}
+	return o.plan.Tokens()
+}
+
+// Rows is how many rows the last dispatch brought, 0 after a combine. On a GPU it waits for the stream of the last call.
+func (o *Op) Rows() (int, error) {
+	if o.gpu != nil {
+		return o.gpu.rows()
+	}
+	return int(memory.Load32(o.Received())), nil
+}
+
+// SetStream makes later calls queue their work on a stream of the op's GPU: cudaStream_t, hipStream_t, 0 for the default stream. It must
+// outlive the op's use of it. On host memory it is without effect.
+func (o *Op) SetStream(stream uint64) {
+	if o.gpu != nil {
+		o.gpu.setStream(stream)
+	}
+}
+
+// Device is the GPU that the op is on, nil on host memory.
+func (o *Op) Device() *device.Device {
+	if o.gpu != nil {
+		return o.gpu.dev
+	}
+	return nil
+}
+
+// Check is why the op is broken, or a *CapError that no call has returned yet, as far as is known here: on a GPU, of work that has been
+// done. It does not wait.
+func (o *Op) Check() error {
+	o.look()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.broken != nil:
+		return o.broken
+	case o.gpu != nil:
+		return o.gpu.overflow()
+	}
+	return nil
+}
+
+// look notices what kernels have told meanwhile.
+func (o *Op) look() {
+	if o.gpu != nil && o.base != 0 {
+		_ = o.breaks(o.gpu.fault())
+	}
+}
 
 // setReceived says how many rows there are.
 func (o *Op) setReceived(rows int) {
@@ -138,6 +206,7 @@ func (o *Op) setReceived(rows int) {
 
 // usable is why a call cannot begin, or nil.
 func (o *Op) usable() error {
+	o.look()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -145,7 +214,7 @@ func (o *Op) usable() error {
 		return fmt.Errorf("the op is closed: %w", ErrState)
 	case o.broken != nil:
 		return fmt.Errorf("the op is broken: %w", o.broken)
-	case o.phase != nil:
+	case o.phase != nil || o.gpu != nil && o.gpu.sent != sentNothing:
 		return fmt.Errorf("what was sent before has not been received: %w", ErrState)
 	}
 	return nil

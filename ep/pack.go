@@ -3,10 +3,14 @@
 package ep
 
 import (
+	"errors"
 	"fmt"
 
 	"mori/native/hostmath"
 )
+
+// errStandard is what an op on a GPU answers.
+var errStandard = fmt.Errorf("the standard-MoE form on a GPU: %w", errors.ErrUnsupported)
 
 // Packed is the standard-MoE form of received rows: each expert of this rank has its rows together. All memory is the caller's.
 type Packed struct {
@@ -18,6 +22,9 @@ type Packed struct {
 // Pack copies the rows at x, [rows, hidden] of type t, into the standard-MoE form, by the experts at indices, int32 [rows, TopK]. The op
 // remembers for Unpack what went where.
 func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error {
+	if o.gpu != nil {
+		return errStandard
+	}
 	rowBytes, err := o.layout.RowBytes(hidden, t)
 	if err != nil {
 		return fmt.Errorf("pack %d rows: %w", rows, err)
@@ -44,6 +51,9 @@ func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error
 // its choices that live here, each multiplied by its weight, float32 [rows, TopK] at weights. hidden and t may be others than
 // those of Pack. dst may be Layout's CombineIn.
 func (o *Op) Unpack(dst, packed, weights uint64, hidden int, t DType) error {
+	if o.gpu != nil {
+		return errStandard
+	}
 	rowBytes, err := o.layout.RowBytes(hidden, t)
 	if err != nil || !Summable(t) {
 		return fmt.Errorf("unpack rows of %d elements of %v: %w", hidden, t, ErrShape)
@@ -78,6 +88,9 @@ func (o *Op) Unpack(dst, packed, weights uint64, hidden int, t DType) error {
 
 // CountLocal fills LocalCounts: how many choices of the rows received name each expert of this rank.
 func (o *Op) CountLocal() error {
+	if o.gpu != nil {
+		return o.gpu.countLocal()
+	}
 	return o.cfg.CountReceived(o.LocalCounts(), o.base+o.layout.DispatchOutIndices.Offset, o.received)
 }
 

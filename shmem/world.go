@@ -328,6 +328,9 @@ func (w *World) stilled() error {
 func (w *World) MyPE() int { return w.me }
 func (w *World) NPEs() int { return w.n }
 
+// Device is the GPU whose memory this PE's heap is, nil for host memory.
+func (w *World) Device() *device.Device { return w.cfg.Device }
+
 // Closed reports whether Finalize was called.
 func (w *World) Closed() bool { return w.closed.Load() }
 

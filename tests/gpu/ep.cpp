@@ -93,8 +93,8 @@ public:
             op.experts = shape.perRank * world, op.maxRecv = uint32_t(rows), op.maxTokens = shape.maxTokens;
             op.positionStride = uint32_t(rows), op.waitLimit = 5'000'000'000;
             op.progress = reinterpret_cast<Progress*>(rank.progress);
-            op.report = mappedHost<mori::device::WaitReport>(1);
-            memset(op.report, 0, sizeof(*op.report));
+            op.notice = mappedHost<Notice>(1);
+            memset(op.notice, 0, sizeof(*op.notice));
             op.received = reinterpret_cast<int32_t*>(rank.received), op.slots = reinterpret_cast<int32_t*>(rank.slots);
             op.weights = reinterpret_cast<float*>(rank.weights);
             rank.gpu->use();
@@ -162,7 +162,7 @@ public:
             args.op = reinterpret_cast<const Op*>(rank.op);
             const Input& input = rank.inputs[set % rank.inputs.size()];
             args.input = inPlace ? nullptr : reinterpret_cast<const void*>(input.outputs);
-            args.rows = -1, args.tokens = tokens_, args.hidden = shape_.hidden, args.type = 1;
+            args.given = rank.host.maxRecv, args.tokens = tokens_, args.hidden = shape_.hidden, args.type = 1;
             args.phases = kSend | kRecv, args.stamp = 2;
             launch(rank, rank.combine, &args, grid, mori::device::streamSharedBytes(grid.stage));
         }
@@ -175,7 +175,7 @@ public:
             Progress progress;
             CHECK(cuMemcpyDtoH(&progress, rank.progress, sizeof(progress)));
             if (progress.fault != Fault::none) {
-                const auto& report = *rank.host.report;
+                const auto& report = rank.host.notice->wait;
                 fprintf(stderr, "fault %u: rank %u waited for rank %u at %llx: expected %llx, saw %llx\n", uint32_t(progress.fault),
                         report.rank, report.peer, (unsigned long long)report.address, (unsigned long long)report.expected,
                         (unsigned long long)report.seen);

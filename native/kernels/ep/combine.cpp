@@ -91,7 +91,15 @@ MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t num
         if (!blockAwaits(op, op.regions.pulled, flagValue(number - 1, 0), true, shared)) {
             return false;
         }
-        fill(op, args, uint64_t(args.rows < 0 ? *op.received : args.rows));
+        const int32_t rows = *(args.rows != nullptr ? args.rows : op.received);
+        if (rows < 0 || uint32_t(rows) > op.maxRecv || uint32_t(rows) > args.given) {
+            if (threadInBlock() == 0) {
+                op.notice->rows = rows;
+                breakOp(op, Fault::rows);
+            }
+            return false;
+        }
+        fill(op, args, uint64_t(rows));
         last = isLastBlock(op, 0, shared);
     }
     if (last && warpInBlock() == 0) {

@@ -52,7 +52,7 @@ struct Rank {
     std::unique_ptr<unsigned char[]> memory;
     Op op{};
     Progress progress{};
-    mori::device::WaitReport report{};
+    Notice notice{};
     int32_t received = 0;
     std::vector<int32_t> slots;
     std::vector<float> weights;
@@ -95,7 +95,7 @@ public:
             rank.op.maxRecv = shape.maxRecv, rank.op.maxTokens = shape.maxTokens;
             rank.op.positionStride = shape.world * shape.maxTokens;
             rank.op.waitLimit = waitLimit;
-            rank.op.progress = &rank.progress, rank.op.report = &rank.report, rank.op.received = &rank.received;
+            rank.op.progress = &rank.progress, rank.op.notice = &rank.notice, rank.op.received = &rank.received;
             rank.op.slots = rank.slots.data(), rank.op.weights = rank.weights.data();
         }
     }
@@ -191,7 +191,7 @@ public:
             args.op = &ranks_[r].op;
             args.input = inPlace ? nullptr : outputs[r].data();
             args.weights = outWeights[r].data();
-            args.rows = -1, args.tokens = all[r].count, args.hidden = hidden;
+            args.given = shape_.maxRecv, args.tokens = all[r].count, args.hidden = hidden;
             args.type = uint32_t(Number::bfloat16);
             args.weighted = weighted;
             args.phases = kSend | kRecv, args.stamp = 9, args.clearReceived = 1;
@@ -388,7 +388,7 @@ void lateRank() {
     });
     for (uint32_t r : {0u, 2u}) {
         require(world.rank(r).progress.fault == Fault::timeout, "a rank that does not come breaks the op");
-        require(world.rank(r).report.ready == 1 && world.rank(r).report.peer == 1 && world.rank(r).report.rank == r,
+        require(world.rank(r).notice.wait.ready == 1 && world.rank(r).notice.wait.peer == 1 && world.rank(r).notice.wait.rank == r,
                 "the report tells who waited for whom");
     }
 }
@@ -413,7 +413,7 @@ void deadRank(std::mt19937& random) {
         args.rowBytes = shape.rowBytes, args.tokens = all[r].count, args.phases = kSend | kRecv, args.stamp = 7;
         mori::device::cpu::launch(2, 4, [&] { mori_ep_dispatch(args); });
         CombineArgs back{};
-        back.op = &world.rank(r).op, back.rows = -1, back.tokens = all[r].count, back.hidden = 16;
+        back.op = &world.rank(r).op, back.given = shape.maxRecv, back.tokens = all[r].count, back.hidden = 16;
         back.type = uint32_t(Number::bfloat16), back.phases = kSend | kRecv, back.stamp = 9;
         mori::device::cpu::launch(2, 4, [&] { mori_ep_combine(back); });
     });

@@ -33,11 +33,9 @@ constexpr uint32_t kMagnitude = 0x7fffffff;
 
 namespace internal {
 
-/// E4M3 has 3 bits of mantissa, and numbers below 8 are subnormal: they count units. Above them the exponent moves over by
-/// the difference of the biases.
-MORI_DEVICE_INLINE uint32_t fromE4M3(uint32_t code, float unit, uint32_t rebias) {
-    return code < 8 ? bitsOf(float(code) * unit) : (code << 20) + (rebias << 23);
-}
+/// E4M3 has 3 bits of mantissa. Moved to where float32 has its bits, it is the same number but for the difference of the
+/// biases, subnormal or not; so the product is exact.
+MORI_DEVICE_INLINE uint32_t fromE4M3(uint32_t code, float rebias) { return bitsOf(floatOf(code << 20) * rebias); }
 
 /// The code of a magnitude, past 0x7f where it does not fit. Subnormal results are rounded by the adder: the last place of
 /// magic is their unit.
@@ -89,10 +87,10 @@ MORI_DEVICE_INLINE float toFloat(uint32_t bits) {
         return floatOf(bits << 16);
     } else if constexpr (type == Number::float8E4M3FN) {
         const uint32_t code = bits & 0x7f;
-        const uint32_t value = code == 0x7f ? kNaN : internal::fromE4M3(code, 0x1p-9f, 120);
+        const uint32_t value = code == 0x7f ? kNaN : internal::fromE4M3(code, 0x1p120f);
         return floatOf(value | (bits & 0x80) << 24);
     } else {
-        const uint32_t value = internal::fromE4M3(bits & 0x7f, 0x1p-10f, 119) | (bits & 0x80) << 24;
+        const uint32_t value = internal::fromE4M3(bits & 0x7f, 0x1p119f) | (bits & 0x80) << 24;
         return floatOf(bits == 0x80 ? kNaN : value);
     }
 }

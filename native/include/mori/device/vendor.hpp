@@ -24,12 +24,15 @@
 #if defined(MORI_DEVICE_CPU)
 #define MORI_DEVICE_INLINE inline
 #define MORI_DEVICE_KERNEL(threads)
+#define MORI_DEVICE_NOINLINE inline
 #define MORI_HOST_DEVICE
 #define MORI_DEVICE_UNROLL
 /// An object that the threads of a block share, as long as the kernel runs; its contents are any at first. One a function.
 #define MORI_DEVICE_SHARED(Type, name) Type& name = ::mori::device::cpu::self.block->template shared<Type>()
 #else
 #define MORI_DEVICE_INLINE __attribute__((device)) inline __attribute__((always_inline))
+/// What runs seldom is there once, and called.
+#define MORI_DEVICE_NOINLINE __attribute__((device)) __attribute__((noinline))
 /// A function that the host calls, too; nvcc wants to be told that of constexpr ones.
 #define MORI_HOST_DEVICE __attribute__((host)) __attribute__((device))
 /// A kernel for blocks of up to so many threads, which says how many registers each may have.

@@ -35,7 +35,9 @@ MORI_DEVICE_INLINE void raise(const Op& op, uint64_t flags, uint64_t value) {
 /// Notes why the op is of no more use, if nobody did before.
 MORI_DEVICE_INLINE void breakOp(const Op& op, Fault fault) {
     auto* const word = reinterpret_cast<uint32_t*>(&op.progress->fault);
-    atomicCompareSwap<Scope::device, Order::relaxed>(word, uint32_t(Fault::none), uint32_t(fault));
+    if (atomicCompareSwap<Scope::device, Order::relaxed>(word, uint32_t(Fault::none), uint32_t(fault)) == uint32_t(Fault::none)) {
+        atomicStore<Scope::system, Order::release>(reinterpret_cast<uint32_t*>(&op.notice->fault), uint32_t(fault));
+    }
 }
 
 MORI_DEVICE_INLINE bool isBroken(const Op& op) {
@@ -55,7 +57,7 @@ MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, u
     if (came && alike) {
         return true;
     }
-    reportWait(op.report, flag, value, seen, op.rank, rank);
+    reportWait(&op.notice->wait, flag, value, seen, op.rank, rank);
     breakOp(op, came ? Fault::mismatch : Fault::timeout);
     return false;
 }

@@ -33,7 +33,19 @@ enum class Fault : uint32_t {
     mismatch = 2,  ///< a rank was called with another shape or type of rows
     counts = 3,    ///< a rank published a number of rows that cannot be
     overflow = 4,  ///< this rank's rows found no room: nothing of it was sent; the op goes on
+    rows = 5,      ///< combine was given fewer rows than were received
 };
+
+/// What the host is told without asking the GPU, in mapped host memory. Zeros at first.
+struct Notice {
+    device::WaitReport wait;
+    Fault fault;           ///< as in Progress
+    int32_t rows;          ///< with Fault::rows: that were received
+    uint64_t overflowed;   ///< the last dispatch that overflowed, written after what follows
+    int32_t overflow[3];   ///< its destination, rows, and rows that were there before
+    uint32_t unused;
+};
+static_assert(sizeof(Notice) == 72);
 
 /// What the kernels of one op keep. Zeros at first; the host reads it once a stream has come to rest.
 struct Progress {
@@ -56,11 +68,12 @@ struct Op {
     uint64_t waitLimit;       ///< nanoseconds of each wait
     uint64_t dead;            ///< a bit for each rank that nobody waits for and nothing is sent to
     Progress* progress;
-    device::WaitReport* report;  ///< mapped host memory
-    int32_t* received;           ///< how many rows the last dispatch brought
-    int32_t* slots;              ///< [maxTokens, topk]: the routing map of the last dispatch
-    float* weights;              ///< [maxTokens, topk]: what the last dispatch was given
+    Notice* notice;
+    int32_t* received;  ///< how many rows the last dispatch brought
+    int32_t* slots;     ///< [maxTokens, topk]: the routing map of the last dispatch
+    float* weights;     ///< [maxTokens, topk]: what the last dispatch was given
 };
+static_assert(sizeof(Op) == 720 && sizeof(Progress) == 56, "package ep writes them");
 
 /// Phases of a call that one launch does.
 enum Phase : uint32_t { kSend = 1, kRecv = 2 };
@@ -88,7 +101,8 @@ struct CombineArgs {
     const void* input;       ///< [received, hidden] of type; null if the rows lie in CombineIn
     const float* weights;    ///< [received, topk] that travel with the rows, or null
     const int32_t* route;    ///< [tokens, topk]: the routing map that the rows came by; null: that of the last dispatch
-    int32_t rows;            ///< received by that dispatch; below 0: *Op::received
+    const int32_t* rows;     ///< how many that dispatch brought; null: Op::received
+    uint32_t given;          ///< rows that input and weights have, at least
     uint32_t tokens;         ///< of this rank in that dispatch
     uint32_t hidden;         ///< elements of a row
     uint32_t type;           ///< a device::Number
@@ -106,5 +120,6 @@ struct CountLocalArgs {
     int32_t* counts;         ///< [experts]
     uint32_t topk, firstExpert, experts;
 };
+static_assert(sizeof(DispatchArgs) == 72 && sizeof(CombineArgs) == 80 && sizeof(CountLocalArgs) == 40, "package ep writes them");
 
 }  // namespace mori::ep

@@ -195,6 +195,10 @@ MORI_DEVICE_INLINE void admitInTurn(const Op& op, uint64_t number, Plan& plan) {
             if (!room && source == op.rank && blockInGrid() == 0) {
                 int32_t* const told = op.progress->overflow;
                 told[1] = int32_t(d), told[2] = row[d], told[3] = totals[d], told[0] = int32_t(source);
+                for (uint32_t i = 0; i < 3; i++) {
+                    op.notice->overflow[i] = told[1 + i];
+                }
+                atomicStore<Scope::system, Order::release>(&op.notice->overflowed, number);
             }
         }
         if (source == op.rank) {

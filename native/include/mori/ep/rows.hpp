@@ -66,7 +66,8 @@ MORI_DEVICE_INLINE void storeSums(char* out, uint32_t first, float* sums) {
 template <Number from, Number to, bool scaled>
 MORI_DEVICE_INLINE void sumChunks(char* out, const Terms& terms, uint32_t count, const RowShape& shape) {
     constexpr uint32_t elements = 16 / numberBytes(from);
-    constexpr uint32_t kInFlight = 8;  // loads of a lane
+    // Loads of a lane. Conversions from 8 bits are much code for each, and less often asked for.
+    constexpr uint32_t kInFlight = from == Number::float8E4M3FNUZ ? 1 : numberBytes(from) == 1 ? 2 : 8;
     const uint32_t chunks = shape.hidden / elements;
     for (uint32_t at = laneInWarp(); at < chunks; at += kWarpSize) {
         float sums[elements] = {};
@@ -91,7 +92,9 @@ MORI_DEVICE_INLINE void sumChunks(char* out, const Terms& terms, uint32_t count,
 
 /// The same of any alignment and length, slowly.
 template <Number from, Number to, bool scaled>
-MORI_DEVICE_INLINE void sumElements(char* out, const Terms& terms, uint32_t count, const RowShape& shape) {
+MORI_DEVICE_NOINLINE void sumElements(char* out, const Terms& terms, uint32_t count, uint32_t hidden,
+                                      uint32_t blockSize, bool weighted) {
+    const RowShape shape{hidden, blockSize, weighted};
     for (uint32_t e = laneInWarp(); e < shape.hidden; e += kWarpSize) {
         float total = 0;
         for (uint32_t i = 0; i < count; i++) {
@@ -112,7 +115,7 @@ MORI_DEVICE_INLINE void sumRows(char* out, const Terms& terms, uint32_t count, c
     if (odd % 16 == 0) {
         sumChunks<from, to, scaled>(out, terms, count, shape);
     } else {
-        sumElements<from, to, scaled>(out, terms, count, shape);
+        sumElements<from, to, scaled>(out, terms, count, shape.hidden, shape.blockSize, shape.weighted);
     }
 }
 

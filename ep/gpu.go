@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/memory"
+	"mori/shmem"
+)
+
+// A gpuSide is what an Op has on a GPU, where kernels take the steps by themselves (native/kernels/ep). Its calls queue one kernel
+// each, on the stream that SetStream named, and return at once: without a wait, without an allocation, so that they may be captured into a graph. All
+// ranks replay such graphs alike. Addresses that calls name are of memory that the GPU reaches.
+//
+// What a dispatch brought is counted on the device, at Received. What goes wrong there is told by the next call, or by Check: a wait that
+// Options.Timeout ended, ranks that disagree, and impossible counts leave the op broken. A *CapError comes from the call that is made when it is
+// known, which is carried out all the same.
+//
+// What cannot be known without waiting is not checked: that a Route is one of this op's, that all ranks replay the same one, and, with Weighted, that
+// the Route is that of the last dispatch.
+type gpuSide struct {
+	op      *Op
+	dev     *device.Device
+	kernels *kernels
+	own     *device.Memory     // what only kernels of this rank look at
+	notice  *device.HostMemory // what they tell the host, and a word for the host's questions
+	at      struct{ op, progress, slots, weights uint64 }
+
+	stream  *device.Stream // of the calls from now on
+	streams map[uint64]*device.Stream
+
+	args     device.Args
+	sent     sending
+	sentDisp dispatchArgs
+	sentComb combineArgs
+	sentGrid device.Grid
+	tokens   int    // of the last dispatch
+	weights  bool   // that came with it
+	told     uint64 // the last dispatch whose overflow a caller knows of
+}
+
+// sending is what was sent and has not been received.
+type sending int
+
+const (
+	sentNothing sending = iota
+	sentDispatch
+	sentCombine
+)
+
+const (
+	answerAt    = 96 // behind Notice: a word that Rows copies to
+	hostBytes   = 128
+	mostStreams = 64
+	grace       = 10 * time.Second // that a stream gets beyond the wait of a kernel
+)
+
+// openGPU makes the buffers. Collective; it fails on all ranks or on none.
+func (o *Op) openGPU() (err error) {
+	if o.base, err = o.world.MallocAlign(Alignment, o.layout.Size); err != nil {
+		return fmt.Errorf("make the buffers of an op: %w", err)
+	}
+	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}}
+	o.gpu = g
+	err = o.agree(g.open())
+	if err == nil {
+		return nil
+	}
+	base := o.base
+	o.base, o.gpu = 0, nil
+	return errors.Join(fmt.Errorf("make an op on %s: %w", g.dev, err), g.close(), o.world.Free(base))
+}
+
+// agree is nil if cause is on all ranks. Nobody leaves before all have come. Collective.
+func (o *Op) agree(cause error) error {
+	at, err := o.world.MallocHost(8, 8)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	memory.Store64(at, uint64(flag(cause != nil)))
+	err = o.world.TeamWorld().Reduce(shmem.ReduceMax, fabric.Uint64, at, at, 1)
+	failed := err == nil && memory.Load64(at) != 0
+	err = errors.Join(cause, err, o.world.Free(at))
+	if err == nil && failed {
+		err = fmt.Errorf("another rank could not: %w", shmem.ErrElsewhere)
+	}
+	return err
+}
+
+func (g *gpuSide) open() (err error) {
+	if err := g.reach(); err != nil {
+		return err
+	}
+	if g.kernels, err = useKernels(g.dev); err != nil {
+		return err
+	}
+	c := &g.op.cfg
+	size := uint64(0)
+	take := func(bytes int) uint64 {
+		at := size
+		size += (uint64(bytes) + Alignment - 1) / Alignment * Alignment
+		return at
+	}
+	take(localCounts + c.ExpertsPerRank*int32Bytes)
+	g.at.op, g.at.progress = take(1<<10), take(progressBytes)
+	choices := c.MaxNumInpToken * c.TopK
+	g.at.slots, g.at.weights = take(choices*int32Bytes), take(choices*float32Bytes)
+	if g.own, err = g.dev.Alloc(size); err != nil {
+		return err
+	}
+	g.op.own = g.own.Addr()
+	for _, at := range []*uint64{&g.at.op, &g.at.progress, &g.at.slots, &g.at.weights} {
+		*at += g.own.Addr()
+	}
+	if g.notice, err = g.dev.AllocHost(hostBytes); err != nil {
+		return err
+	}
+	clear(memory.Bytes(g.notice.Addr(), hostBytes))
+	return g.prepare()
+}
+
+// reach looks whether loads and stores reach all ranks.
+func (g *gpuSide) reach() error {
+	if n := g.op.cfg.WorldSize; n > mostRanks {
+		return fmt.Errorf("%d ranks, at most %d can be: %w", n, mostRanks, errors.ErrUnsupported)
+	}
+	for pe := range g.op.cfg.WorldSize {
+		if g.op.world.Ptr(g.op.base, pe) == 0 {
+			return fmt.Errorf("the memory of PE %d is not mapped here, by the GPU of PE %d: %w", pe, g.op.cfg.Rank, errors.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// prepare puts flags down, since the memory may have been another op's, and writes what kernels are told.
+func (g *gpuSide) prepare() error {
+	limit := uint64(math.MaxInt64)
+	if t := g.op.opts.Timeout; t > 0 {
+		limit = uint64(t)
+	}
+	told := g.opBytes(limit)
+	s, err := g.dev.NewStream(device.Normal)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(s.Set(g.op.base, 0, g.op.layout.DispatchOut.Offset), s.Set(g.own.Addr(), 0, g.own.Bytes()),
+		s.Copy(g.at.op, memory.AddrOf(told), uint64(len(told))))
+	runtime.KeepAlive(told)
+	if err == nil {
+		err = g.wait(s)
+	}
+	g.setStream(0)
+	return errors.Join(err, s.Close())
+}
+
+// wait waits for a stream, somewhat longer than its kernels do for other ranks.
+func (g *gpuSide) wait(s *device.Stream) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	if t := g.op.opts.Timeout; t > 0 {
+		ctx, cancel = context.WithTimeout(ctx, t+grace)
+	}
+	defer cancel()
+	return s.Wait(ctx)
+}
+
+func (g *gpuSide) setStream(id uint64) {
+	s := g.streams[id]
+	if s == nil {
+		if len(g.streams) >= mostStreams {
+			clear(g.streams)
+		}
+		s = g.dev.BorrowStream(id)
+		g.streams[id] = s
+	}
+	g.stream = s
+}
+
+// settle waits for the last call. If that was on a stream which is gone, so is its work.
+func (g *gpuSide) settle() {
+	if g.stream != nil {
+		_ = g.wait(g.stream)
+	}
+	g.sent = sentNothing
+}
+
+func (g *gpuSide) close() error {
+	var errs []error
+	if g.own != nil {
+		errs = append(errs, g.own.Close())
+	}
+	if g.notice != nil {
+		errs = append(errs, g.notice.Close())
+	}
+	if g.kernels != nil {
+		errs = append(errs, g.kernels.drop())
+	}
+	return errors.Join(errs...)
+}
+
+// rows asks the device how many rows there are.
+func (g *gpuSide) rows() (int, error) {
+	if err := g.stream.Copy(g.notice.Addr()+answerAt, g.op.Received(), int32Bytes); err != nil {
+		return 0, fmt.Errorf("ask for the number of rows: %w", err)
+	}
+	if err := g.wait(g.stream); err != nil {
+		return 0, fmt.Errorf("ask for the number of rows: %w", err)
+	}
+	return int(g.word32(answerAt)), g.op.Check()
+}

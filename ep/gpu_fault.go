@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"fmt"
+
+	"mori/core/memory"
+	"mori/shmem"
+)
+
+func (g *gpuSide) word32(off uint64) uint32 { return memory.Load32(g.notice.Addr() + off) }
+func (g *gpuSide) word64(off uint64) uint64 { return memory.Load64(g.notice.Addr() + off) }
+
+// fault is why a kernel gave the op up, nil if none did.
+func (g *gpuSide) fault() error {
+	switch g.word32(noticeFault) {
+	case faultTimeout, faultMismatch:
+		if g.word32(noticeReady) == 0 {
+			return nil // another lane is still writing why
+		}
+		return g.waited()
+	case faultCounts:
+		return fmt.Errorf("dispatch of rank %d: %w", g.op.cfg.Rank, ErrCounts)
+	case faultRows:
+		return fmt.Errorf("combine of rank %d: it was given fewer rows than the %d that the dispatch brought: %w", g.op.cfg.Rank, int32(g.word32(noticeRows)), ErrShape)
+	}
+	return nil
+}
+
+// waited is what a wait that gave up was about.
+func (g *gpuSide) waited() error {
+	l, c := &g.op.layout, &g.op.cfg
+	off := g.word64(noticeAddress) - g.op.base
+	act := "wait"
+	for _, f := range []struct {
+		act  string
+		flag Region
+	}{{"dispatch", l.Published}, {"rows of dispatch", l.Arrived}, {"combine", l.Ready}, {"end of combine", l.Pulled}} {
+		if off >= f.flag.Offset && off < f.flag.End() {
+			act = f.act
+		}
+	}
+	expected, seen, peer := g.word64(noticeExpected), g.word64(noticeSeen), g.word32(noticePeer)
+	number := expected >> stampBits
+	if g.word32(noticeFault) == faultMismatch {
+		return fmt.Errorf("%s %d: rank %d was called with another shape or type of rows than rank %d (stamp %#x, not %#x): %w",
+			act, number, peer, c.Rank, seen&(1<<stampBits-1), expected&(1<<stampBits-1), ErrMismatch)
+	}
+	return fmt.Errorf("%s %d of rank %d: these have not come: rank %d (expected %d, seen %d): %w", act, number, c.Rank, peer, number, seen>>stampBits, shmem.ErrTimeout)
+}
+
+// overflow is a *CapError if a dispatch overflowed that nobody was told of.
+func (g *gpuSide) overflow() error {
+	number := g.word64(noticeOverflowed)
+	if number == g.told {
+		return nil
+	}
+	g.told = number
+	each := func(i uint64) int { return int(int32(g.word32(noticeOverflow + 4*i))) }
+	return &CapError{Source: g.op.cfg.Rank, Dest: each(0), Rows: each(1), Used: each(2), Cap: g.op.cfg.MaxRecv()}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/bootstrap"
+	"mori/core/device"
+	"mori/core/memory"
+	"mori/native/gpu/gputest"
+	"mori/shmem"
+)
+
+// A gpuJob is what each rank of a test on GPUs has: an op there, and one on host memory that is asked the same.
+type gpuJob struct {
+	host, gpu *Op
+	dev       *device.Device
+	stream    *device.Stream
+	taken     []*device.Memory
+}
+
+// onGPUs makes the ops on cfg.WorldSize ranks of this process, two GPUs between them if there are so many, and calls f on each at once.
+func onGPUs(t *testing.T, cfg Config, opts Options, f func(j *gpuJob) error) {
+	t.Helper()
+	gputest.Need(t)
+	all, err := device.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 20 * time.Second
+	}
+	errs := make([]error, cfg.WorldSize)
+	var wait sync.WaitGroup
+	for rank, g := range bootstrap.Local(cfg.WorldSize) {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			errs[rank] = runOnGPU(g, all[rank%min(2, len(all))], cfg, opts, f)
+		}()
+	}
+	wait.Wait()
+	for rank, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+func gpuWorld(g bootstrap.Group, d *device.Device) (*shmem.World, error) {
+	return shmem.Init(context.Background(), g, shmem.Config{Device: d, HeapSize: 16 << 20, Timeout: 20 * time.Second, NodeID: "node", Host: "127.0.0.1"})
+}
+
+func runOnGPU(g bootstrap.Group, d *device.Device, cfg Config, opts Options, f func(j *gpuJob) error) (err error) {
+	cfg.Rank = g.Rank()
+	w, err := gpuWorld(g, d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Finalize(context.Background())) }()
+	j := &gpuJob{dev: d}
+	if j.gpu, err = New(w, cfg, opts); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.gpu.Close()) }()
+	opts.Host = true
+	if j.host, err = New(w, cfg, opts); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.host.Close()) }()
+	if j.stream, err = d.NewStream(device.Normal); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.settle(), j.stream.Close()) }()
+	j.gpu.SetStream(j.stream.Handle())
+	return f(j)
+}
+
+// settle waits for the stream, and frees what give allocated.
+func (j *gpuJob) settle() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err := j.stream.Wait(ctx)
+	for _, m := range j.taken {
+		err = errors.Join(err, m.Close())
+	}
+	j.taken = nil
+	return err
+}
+
+// give is the address of a copy of b on the GPU, until settle; 0 of nothing.
+func (j *gpuJob) give(b []byte) uint64 {
+	if len(b) == 0 {
+		return 0
+	}
+	m, err := j.dev.Alloc(uint64(len(b)))
+	if err != nil {
+		panic(err)
+	}
+	j.taken = append(j.taken, m)
+	if err := j.stream.Copy(m.Addr(), memory.AddrOf(b), uint64(len(b))); err != nil {
+		panic(err)
+	}
+	return m.Addr()
+}
+
+// read is what n bytes on the GPU are when the stream comes to it.
+func (j *gpuJob) read(addr, n uint64) []byte {
+	b := make([]byte, n)
+	if n == 0 {
+		return b
+	}
+	if err := j.stream.Copy(memory.AddrOf(b), addr, n); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := j.stream.Wait(ctx); err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// same compares n bytes of a region of both ops.
+func (j *gpuJob) same(what string, region Region, n uint64) error {
+	want := memory.Bytes(j.host.base+region.Offset, n)
+	got := j.read(j.gpu.base+region.Offset, n)
+	if !bytes.Equal(got, want) {
+		for i := range got {
+			if got[i] != want[i] {
+				return fmt.Errorf("%s: byte %d of %d is %#x on the GPU, and %#x on the host", what, i, n, got[i], want[i])
+			}
+		}
+	}
+	return nil
+}
+
+// A round is what all ranks do alike.
+type round struct {
+	hidden           int
+	dtype, out       DType
+	routing          routing
+	scales, weights  bool
+	split, replay    bool
+	inPlace, through bool // through: the weights come back
+	weighted         bool
+}
+
+func drawRound(r *rand.Rand, cfg Config) round {
+	types := []DType{BFloat16, Float32, Float8E4M3FN, Float8E4M3FNUZ}
+	d := round{hidden: 1 + r.IntN(cfg.HiddenDim), dtype: types[r.IntN(4)], out: types[r.IntN(4)], routing: allRoutings[r.IntN(len(allRoutings))],
+		scales: r.IntN(2) == 0, weights: r.IntN(3) > 0, split: r.IntN(2) == 0, replay: r.IntN(4) == 0, inPlace: r.IntN(3) == 0,
+		through: r.IntN(2) == 0, weighted: r.IntN(2) == 0}
+	if r.IntN(2) == 0 {
+		d.hidden = max(16, d.hidden/16*16) // whole chunks
+	}
+	if cfg.QuantType.Blockwise() {
+		d.out, d.inPlace = BFloat16, false
+	}
+	d.weighted = d.weighted && d.weights
+	return d
+}
+
+func randomBytes(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}

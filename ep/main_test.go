@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"mori/core/device"
+	"mori/core/fabric/fabrictest"
+	"mori/native/gpu/gputest"
+)
+
+func TestMain(m *testing.M) {
+	gputest.Main(m, func(m *testing.M) int {
+		code := fabrictest.Main(m)
+		if open := device.Live(); len(open) > 0 && code == 0 {
+			fmt.Fprintf(os.Stderr, "left open on GPUs: %q\n", open)
+			code = 1
+		}
+		return code
+	})
+}
