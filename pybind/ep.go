@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	"mori/core/memory"
 	"mori/ep"
 )
 
@@ -142,8 +141,12 @@ func EPDescribe(id uint64) (text string, err error) {
 	}
 	defer o.exit()
 	l, base := o.Layout(), o.Base()
+	where := -1 // host memory
+	if d := o.Device(); d != nil {
+		where = d.Ordinal
+	}
 	return toJSON(map[string]any{
-		"bytes": l.Size, "threads": o.opts.Threads, "timeout_ms": o.opts.Timeout.Milliseconds(), "scale_blocks": o.opts.ScaleBlocks,
+		"device": where, "bytes": l.Size, "threads": o.opts.Threads, "timeout_ms": o.opts.Timeout.Milliseconds(), "scale_blocks": o.opts.ScaleBlocks,
 		"sizes": epSizes(o.Config()), "received": o.Received(), "local_counts": o.LocalCounts(),
 		"dispatch_out": base + l.DispatchOut.Offset, "dispatch_out_weights": base + l.DispatchOutWeights.Offset,
 		"dispatch_out_indices": base + l.DispatchOutIndices.Offset, "dispatch_out_scales": base + l.DispatchOutScales.Offset,
@@ -179,9 +182,9 @@ func EPSlots(id uint64, addr uint64, n int) (count int, err error) {
 		return 0, coded("E_ARG", fmt.Errorf("room for %d choices, the last dispatch had %d", n, want))
 	}
 	if n > 0 {
-		o.Slots(addr)
+		err = o.Slots(addr)
 	}
-	return n, nil
+	return n, err
 }
 
 // EPReceived returns how many rows the last dispatch brought; 0 after a combine.
@@ -192,7 +195,18 @@ func EPReceived(id uint64) (rows int, err error) {
 		return 0, err
 	}
 	defer o.exit()
-	return int(memory.Load32(o.Received())), nil
+	return o.Rows()
+}
+
+// EPCheck fails if an op is broken, or if rows of this rank found no room and no call has said so, as far as is known without a wait.
+func EPCheck(id uint64) (n int, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.exit()
+	return 0, o.Check()
 }
 
 // EPCountLocal fills an op's local expert count.

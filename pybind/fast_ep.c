@@ -36,16 +36,23 @@ static void release(arrays *held) {
 	}
 }
 
-// ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows): how many rows came
+// launch reads how the work of a call is queued on a GPU.
+static int launch(PyObject *const *args, mori_ep_call *x) {
+	return mori_to_u64(args[0], &x->stream) || mori_to_int(args[1], &x->blocks) || mori_to_int(args[2], &x->warps);
+}
+
+// ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows, stream, blocks, warps): how many
+// rows came; on a GPU nobody knows, and it is 0
 static PyObject *ep_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	uint64_t id;
 	mori_ep_call x;
 	arrays held = {.n = 0};
 	mori_reply reply = {0};
-	if (mori_usage(nargs, 12, "ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows)") ||
+	if (mori_usage(nargs, 15, "ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows, stream, blocks, warps)") ||
 	    mori_to_u64(args[0], &id) || mori_to_int(args[1], &x.flags) || mori_to_int(args[2], &x.n) || mori_to_int(args[3], &x.hidden) ||
-	    mori_to_int(args[4], &x.dtype) || mori_to_int(args[10], &x.route_n) || mori_to_int(args[11], &x.route_rows)) {
+	    mori_to_int(args[4], &x.dtype) || mori_to_int(args[10], &x.route_n) || mori_to_int(args[11], &x.route_rows) ||
+	    launch(args + 12, &x)) {
 		return NULL;
 	}
 	int bad = take(&held, args[5], "input", &x.input) || take(&held, args[6], "indices", &x.indices) ||
@@ -61,16 +68,17 @@ static PyObject *ep_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n
 	return bad ? NULL : PyLong_FromUnsignedLongLong(reply.value);
 }
 
-// ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows)
+// ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows, stream, blocks, warps)
 static PyObject *ep_combine(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	uint64_t id;
 	mori_ep_call x = {0};
 	arrays held = {.n = 0};
 	mori_reply reply = {0};
-	if (mori_usage(nargs, 10, "ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows)") ||
+	if (mori_usage(nargs, 13, "ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows, stream, blocks, warps)") ||
 	    mori_to_u64(args[0], &id) || mori_to_int(args[1], &x.flags) || mori_to_int(args[2], &x.n) || mori_to_int(args[3], &x.hidden) ||
-	    mori_to_int(args[4], &x.dtype) || mori_to_int(args[8], &x.route_n) || mori_to_int(args[9], &x.route_rows)) {
+	    mori_to_int(args[4], &x.dtype) || mori_to_int(args[8], &x.route_n) || mori_to_int(args[9], &x.route_rows) ||
+	    launch(args + 10, &x)) {
 		return NULL;
 	}
 	int bad = take(&held, args[5], "input", &x.input) || take(&held, args[6], "weights", &x.weights) || take(&held, args[7], "routing", &x.slots);
@@ -84,26 +92,26 @@ static PyObject *ep_combine(PyObject *self, PyObject *const *args, Py_ssize_t na
 	return bad ? NULL : Py_NewRef(Py_None);
 }
 
-// ep_recv(op, combine, flags): how many rows came, if a dispatch ended
+// ep_recv(op, combine, flags, stream): how many rows came, if a dispatch ended
 static PyObject *ep_recv(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
-	uint64_t id;
+	uint64_t id, stream;
 	int64_t combine, flags;
 	mori_reply reply = {0};
-	if (mori_usage(nargs, 3, "ep_recv(op, combine, flags)") || mori_to_u64(args[0], &id) || mori_to_int(args[1], &combine) ||
-	    mori_to_int(args[2], &flags)) {
+	if (mori_usage(nargs, 4, "ep_recv(op, combine, flags, stream)") || mori_to_u64(args[0], &id) || mori_to_int(args[1], &combine) ||
+	    mori_to_int(args[2], &flags) || mori_to_u64(args[3], &stream)) {
 		return NULL;
 	}
 	mori_begin_wait();
-	int answer = moriEPRecv(id, (int)combine, flags, &reply);
+	int answer = moriEPRecv(id, (int)combine, flags, stream, &reply);
 	mori_end_wait();
 	return mori_finish(answer, &reply) ? NULL : PyLong_FromUnsignedLongLong(reply.value);
 }
 
 PyMethodDef mori_ep_methods[] = {
 	{"ep_dispatch", KEYWORDS(ep_dispatch), METH_FASTCALL,
-     "ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows): how many rows came"},
-	{"ep_combine", KEYWORDS(ep_combine), METH_FASTCALL, "ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows)"},
-	{"ep_recv", KEYWORDS(ep_recv), METH_FASTCALL, "ep_recv(op, combine, flags): how many rows came, if a dispatch ended"},
+     "ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows, stream, blocks, warps): how many rows came"},
+	{"ep_combine", KEYWORDS(ep_combine), METH_FASTCALL, "ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows, stream, blocks, warps)"},
+	{"ep_recv", KEYWORDS(ep_recv), METH_FASTCALL, "ep_recv(op, combine, flags, stream): how many rows came, if a dispatch ended"},
 	{NULL, NULL, 0, NULL},
 };

@@ -20,4 +20,6 @@ typedef struct {
 	int64_t n, hidden, dtype;
 	int64_t route_n, route_rows;
 	int64_t flags;
+	uint64_t stream;       // on a GPU; there, route_rows is where the rows are counted
+	int64_t blocks, warps; // of a launch; not above 0: any
 } mori_ep_call;

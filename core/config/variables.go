@@ -35,6 +35,7 @@ const (
 	IOPollCqMode       = "MORI_IO_POLL_CQ_MODE"
 	EPTimeout          = "MORI_EP_TIMEOUT_MS"
 	EPThreads          = "MORI_EP_THREADS"
+	EPDevice           = "MORI_EP_DEVICE"
 	EPLaunchConfigMode = "MORI_EP_LAUNCH_CONFIG_MODE"
 	FP8CombineScaleDim = "MORI_FP8_COMBINE_SCALE_DIM"
 	ShmemLogLevel      = "MORI_SHMEM_LOG_LEVEL"
@@ -101,6 +102,7 @@ func Variables() []Variable {
 		{Name: IONumWorkerThreads, Default: "config", Meaning: "overrides num_worker_threads"},
 		{Name: IOPollCqMode, Default: "config", Meaning: "overrides poll_cq_mode: 0, polling, 1, event"},
 		{Name: EPTimeout, Default: "30000", Meaning: "how long a dispatch or combine waits for other ranks, ms; 0 = without end"},
+		{Name: EPDevice, Default: "where the symmetric heap is", Meaning: "where ops have their buffers: gpu, which wants the symmetric heap there, or host"},
 		{Name: EPThreads, Default: "processors / PEs of the host", Meaning: "threads of a rank that move and sum rows on host memory"},
 		{Name: EPLaunchConfigMode, Default: "MANUAL", Meaning: "which launch settings an op tells: MANUAL or AUTO; host memory has no launches"},
 		{Name: FP8CombineScaleDim, Default: "56", Meaning: "scales of a row where combine quantises blockwise"},

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The two kinds of arrays that mori.ops takes: numpy's, with the small floats of ml_dtypes, and torch's on the CPU."""
+"""The kinds of arrays that mori.ops takes.
+
+numpy's, with the small floats of ml_dtypes, and torch's on the CPU; and on a GPU torch's, and views of
+``mori.device`` memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,13 @@ import ml_dtypes
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Kind = Literal["numpy", "torch"]
+Kind = Literal["numpy", "torch", "gpu_torch", "gpu"]
+
+
+class Place:
+    """The GPU on which make() makes what is to be on one."""
+
+    gpu = 0
 
 # By the names of torch. numpy has no packed float4: its bytes stand for it.
 DTYPES: dict[str, Any] = {
@@ -28,20 +38,52 @@ def make(kind: Kind, array: Array | None, name: str | None = None) -> Any:
     """An array of numpy as one of ``kind`` with the same elements; ``name`` is their type where numpy has none."""
     if array is None or kind == "numpy":
         return array
+    if kind == "gpu":
+        return _on_gpu(array, name or array.dtype.name)
     import torch
 
     flat = torch.from_numpy(np.array(array, order="C").reshape(-1).view(np.uint8))
-    return flat.view(getattr(torch, name or array.dtype.name)).reshape(array.shape)
+    shaped = flat.view(getattr(torch, name or array.dtype.name)).reshape(array.shape)
+    return shaped if kind == "torch" else shaped.cuda(Place.gpu)
+
+
+def _on_gpu(array: Array, name: str) -> Any:
+    from mori.device import DeviceMemory
+    from mori.tensor_utils import gpu_tensor_view
+
+    memory = DeviceMemory(max(1, array.nbytes), device=Place.gpu)
+    memory.write(np.array(array, order="C").tobytes())
+    view: Any = gpu_tensor_view(memory.ptr, array.shape, name, Place.gpu)
+    view.owner = memory
+    return view
+
+
+def fill(array: Any, rows: Any) -> None:
+    """Copy an array into the first rows of another of the same kind."""
+    if isinstance(array, np.ndarray) or hasattr(array, "data_ptr"):
+        array[: len(rows)] = rows
+        return
+    from mori.device import copy
+
+    if rows.nbytes:
+        copy(array.ptr, rows.ptr, rows.nbytes)
 
 
 def take(array: Any) -> Any:
     """A copy of an array of either kind as one of numpy; None stays None."""
     if array is None or isinstance(array, np.ndarray):
         return None if array is None else np.array(array)
+    name = type_name(array)
+    if not hasattr(array, "data_ptr"):
+        from mori.device import copy
+
+        raw = np.empty(array.nbytes, np.uint8)
+        if array.nbytes:
+            copy(raw.ctypes.data, array.ptr, array.nbytes)
+        return raw.view(DTYPES[name]).reshape(array.shape)
     import torch
 
-    name = str(array.dtype).removeprefix("torch.")
-    raw = array.contiguous().reshape(-1).view(torch.uint8).numpy().copy()
+    raw = array.contiguous().reshape(-1).view(torch.uint8).cpu().numpy().copy()
     return raw.view(DTYPES[name]).reshape(array.shape)
 
 

@@ -118,6 +118,9 @@ def ep_dispatch(
     slots: Any,
     route_n: int,
     route_rows: int,
+    stream: int,
+    blocks: int,
+    warps: int,
 ) -> int:
     """Dispatch, or begin to, and return how many rows came. flags are those of pybind/fast_ep.h."""
 
@@ -132,8 +135,11 @@ def ep_combine(
     slots: Any,
     route_n: int,
     route_rows: int,
+    stream: int,
+    blocks: int,
+    warps: int,
 ) -> None:
     """Combine, or begin to."""
 
-def ep_recv(op: int, combine: int, flags: int) -> int:
+def ep_recv(op: int, combine: int, flags: int, stream: int) -> int:
     """End a dispatch or combine that was begun, and return how many rows a dispatch brought."""

@@ -57,6 +57,9 @@ def pybind_DeviceSetKernels(folder: str) -> int:
 def pybind_Doctor() -> str:
     """Doctor returns what is on this host, and which path each kind of peer would get, as JSON."""
 
+def pybind_EPCheck(id: int) -> int:
+    """EPCheck fails if an op is broken, or if rows of this rank found no room and no call has said so, as far as is known without a wait."""
+
 def pybind_EPClose(id: int) -> int:
     """EPClose starts to free an op's memory, and takes its handle back. JobResult: 0."""
 

@@ -1,34 +1,64 @@
 # SPDX-License-Identifier: MIT
-"""The two kinds of arrays that an op takes and returns: torch tensors on the CPU, and numpy arrays.
+"""The kinds of arrays that an op takes and returns.
+
+On the CPU: torch tensors and numpy arrays. On a GPU: torch tensors, and arrays with ``__cuda_array_interface__``,
+for which it returns :class:`mori.tensor_utils.GpuTensorView`.
 
 Neither is imported here: who hands in an array of a kind has loaded it. numpy has bfloat16 and float8 by ml_dtypes.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from .. import device
 from .._errors import InvalidArgumentError, UnsupportedError
-from ..tensor_utils import dtype_name, dtype_size, from_host_ptr
+from ..tensor_utils import dtype_name, dtype_size, from_host_ptr, gpu_tensor_view
 
-Kind = Literal["torch", "numpy"]
+# gpu_torch and gpu are those on GPUs.
+Kind = Literal["torch", "numpy", "gpu_torch", "gpu"]
+
+HOST = -1  # instead of the number of a GPU
 
 # By type and by dtype, so that a call costs two look-ups for each of its arrays.
 _kinds: dict[type, Kind] = {}
 _names: dict[Any, str] = {}
 
 
-def kind_of(array: Any, what: str) -> Kind:
-    """Return which kind ``array`` is; TypeError for anything else, UnsupportedError for a tensor on a GPU."""
+def kind_of(array: Any, what: str, place: int = HOST) -> Kind:
+    """Return which kind ``array`` is; TypeError for anything else, UnsupportedError if it is not on ``place``."""
     kind = _kinds.get(type(array)) or _find_kind(array, what)
-    if kind == "torch" and not array.is_cpu:
-        raise UnsupportedError(
-            f"{what} is on {array.device}, and this op's buffers are on host memory, the only kind of symmetric memory"
-            " in this build: hand in tensors on the CPU (.cpu())"
-        )
+    if kind == "torch":
+        if array.is_cpu:
+            found = HOST
+        elif array.is_cuda:
+            kind, found = "gpu_torch", array.device.index
+        else:
+            raise UnsupportedError(f"{what} is on {array.device}, and ops take what is on the CPU or a GPU")
+    elif kind == "numpy":
+        found = HOST
+    else:
+        found = getattr(array, "device_id", HOST)
+        if found != place or found == HOST:
+            found = device.lookup(_pointer(array)).ordinal
+    if found != place:
+        wants = "host memory" if place == HOST else f"GPU {place}"
+        has = "host memory" if found == HOST else f"GPU {found}"
+        raise UnsupportedError(f"{what} is on {has}, and this op's buffers are on {wants}: {_advice(place)}")
     return kind
+
+
+def _advice(place: int) -> str:
+    if place == HOST:
+        return "hand in arrays on the CPU, or have the symmetric heap on a GPU (MORI_SHMEM_DEVICE=gpu)"
+    return "hand in arrays there, or have ops on host memory (MORI_EP_DEVICE=host)"
+
+
+def _pointer(array: Any) -> int:
+    return int(array.__cuda_array_interface__["data"][0])
 
 
 def _find_kind(array: Any, what: str) -> Kind:
@@ -38,7 +68,13 @@ def _find_kind(array: Any, what: str) -> Kind:
         if module is not None and isinstance(array, getattr(module, name)):
             _kinds[type(array)] = kind
             return kind
-    raise TypeError(f"{what} is {type(array).__name__}, want a torch tensor on the CPU or a numpy array")
+    if hasattr(array, "__cuda_array_interface__") and hasattr(array, "shape") and hasattr(array, "dtype"):
+        _kinds[type(array)] = "gpu"
+        return "gpu"
+    raise TypeError(
+        f"{what} is {type(array).__name__}, want a torch tensor, a numpy array or, on a GPU, an array of"
+        " __cuda_array_interface__ with shape and dtype"
+    )
 
 
 def name_of(dtype: Any) -> str:
@@ -51,16 +87,19 @@ def name_of(dtype: Any) -> str:
     return name
 
 
-def kind_of_dtype(dtype: Any) -> Kind | None:
+def kind_of_dtype(dtype: Any, place: int = HOST) -> Kind | None:
     """Return which kind has this element type; None for a name, which says nothing."""
     if isinstance(dtype, str) or dtype is None:
         return None
-    return "torch" if type(dtype).__module__.partition(".")[0] == "torch" else "numpy"
+    of_torch = type(dtype).__module__.partition(".")[0] == "torch"
+    if place != HOST:
+        return "gpu_torch" if of_torch else "gpu"
+    return "torch" if of_torch else "numpy"
 
 
-def check(array: Any, what: str, shape: tuple[int, int], name: str) -> Any:
+def check(array: Any, what: str, shape: tuple[int, int], name: str, place: int = HOST) -> Any:
     """Return ``array`` if it is of this shape and element type."""
-    kind_of(array, what)
+    kind_of(array, what, place)
     if array.shape != shape:
         raise InvalidArgumentError(f"{what} has the shape {tuple(array.shape)}, want {shape}")
     if name_of(array.dtype) != name:
@@ -78,11 +117,33 @@ def matrix(array: Any, what: str) -> tuple[int, int]:
 
 def view(kind: Kind, address: int, shape: Sequence[int], dtype: Any, owner: object) -> Any:
     """Return the memory at ``address`` as an array of ``kind``, which holds on to ``owner``."""
+    if kind == "gpu" or kind == "gpu_torch":
+        return _gpu_view(kind, address, tuple(shape), name_of(dtype), owner)
     return from_host_ptr(address, shape, name_of(dtype), kind, owner)
 
 
-def empty(kind: Kind, shape: Sequence[int], dtype: Any) -> Any:
+def _gpu_view(kind: Kind, address: int, shape: tuple[int, ...], name: str, owner: object) -> Any:
+    gpu = device.lookup(address).ordinal
+    if kind == "gpu":
+        whole: Any = gpu_tensor_view(address, shape, name, gpu)
+        whole.owner = owner
+        return whole
+    import torch
+
+    flat: Any = gpu_tensor_view(address, (math.prod(shape) * dtype_size(name),), "uint8", gpu)
+    flat.owner = owner  # torch holds on to what it was given
+    return torch.as_tensor(flat, device=f"cuda:{gpu}").view(getattr(torch, name)).reshape(shape)
+
+
+def empty(kind: Kind, shape: Sequence[int], dtype: Any, place: int = HOST) -> Any:
     """Return a new array whose elements are not set."""
+    if kind == "gpu":
+        memory = device.DeviceMemory(max(1, math.prod(shape) * item_size(dtype)), device=place)
+        return _gpu_view(kind, memory.ptr, tuple(shape), name_of(dtype), memory)
+    if kind == "gpu_torch":
+        import torch
+
+        return torch.empty(tuple(shape), dtype=getattr(torch, name_of(dtype)), device=f"cuda:{place}")
     if kind == "torch":
         import torch
 
@@ -94,19 +155,38 @@ def empty(kind: Kind, shape: Sequence[int], dtype: Any) -> Any:
     return np.empty(tuple(shape), numpy_dtype(name_of(dtype)))
 
 
-def copy(kind: Kind, array: Any) -> Any:
-    """Return an array with memory of its own."""
-    return array.clone() if kind == "torch" else array.copy()
+def copy(kind: Kind, array: Any, n: int, stream: int = 0) -> Any:
+    """Return the first ``n`` elements of a flat array, copied; on a GPU, when ``stream`` comes to it."""
+    if kind != "gpu":
+        return array[:n].copy() if kind == "numpy" else array[:n].clone()
+    mine = empty(kind, (n,), array.dtype, array.device_id)
+    queue = device.Stream.borrow(stream, array.device_id)
+    device.copy(mine.ptr, array.ptr, mine.nbytes, stream=queue)
+    queue.wait()  # there is no allocator that would keep memory which is dropped meanwhile
+    return mine
 
 
 def address(kind: Kind, array: Any) -> int:
     """Return where the elements lie."""
-    return int(array.data_ptr() if kind == "torch" else array.ctypes.data)
+    if kind == "gpu":
+        return _pointer(array)
+    return int(array.ctypes.data if kind == "numpy" else array.data_ptr())
 
 
 def contiguous(kind: Kind, array: Any) -> bool:
     """Tell whether the elements lie one after the other."""
-    return bool(array.is_contiguous() if kind == "torch" else array.flags.c_contiguous)
+    if kind == "gpu":
+        return array.__cuda_array_interface__.get("strides") is None
+    return bool(array.flags.c_contiguous if kind == "numpy" else array.is_contiguous())
+
+
+def operand(kind: Kind, array: Any, what: str) -> Any:
+    """Return what native calls take an array by: on a GPU its address."""
+    if array is None or kind == "numpy" or kind == "torch":
+        return array
+    if not contiguous(kind, array):
+        raise InvalidArgumentError(f"{what} must be contiguous")
+    return address(kind, array)
 
 
 def item_size(dtype: Any) -> int:

@@ -76,5 +76,5 @@ class Buffers:
         key = (what, kind, shape, dtype)
         array = self._made.get(key)
         if array is None:
-            array = self._made[key] = arrays.empty(kind, shape, dtype)
+            array = self._made[key] = arrays.empty(kind, shape, dtype, self.where["device"])
         return array

@@ -44,15 +44,22 @@ class EpDispatchCombineOp(StandardMoE):
 
     ``dispatch`` brings each token to every rank that has one of its experts; ``combine`` brings back what the experts
     made and sums it. All ranks call both in turns, equally often. Arrays are torch tensors on the CPU or numpy arrays,
-    contiguous; results are of the kind of ``input``. They are views of the op's buffers: the same ones each time, valid
-    until the next dispatch or combine overwrites them, and never after :meth:`close` or ``shmem_finalize``.
+    contiguous; where the symmetric heap is on a GPU, and so the op (unless ``MORI_EP_DEVICE=host``), torch tensors or
+    arrays with ``__cuda_array_interface__`` there. Results are of the kind of ``input``. They are views of the op's
+    buffers: the same ones each time, valid until the next dispatch or combine overwrites them, and never after
+    :meth:`close` or ``shmem_finalize``.
 
     A call waits for other ranks for at most ``MORI_EP_TIMEOUT_MS`` (30000), and Ctrl-C gets through. A call that gives
     up, or meets a rank that died or called something else, leaves the op broken: every later call says so. Bad
     arguments leave it as it was. One thread uses an op at a time.
 
+    On a GPU calls queue their work on a stream and return at once; they may be captured into graphs. What goes wrong
+    there is raised by the next call, or by :meth:`check`. Arrays must stay until the stream has done the work.
+
     Attributes:
         config: what it was made with.
+        stream: on a GPU, where calls queue their work: a handle, or what has a ``cuda_stream``. None: torch's current
+            stream with torch tensors, else the default stream.
         launch_config_mode: "MANUAL" or "AUTO", by MORI_EP_LAUNCH_CONFIG_MODE.
         auto_block_num: what AUTO launches with, as auto_rdma_block_num and auto_warp_per_block; ignored on host memory.
 
@@ -77,13 +84,15 @@ class EpDispatchCombineOp(StandardMoE):
         self._drop = weakref.finalize(memory, _drop, self._handle, self._kept)
         self._drop.atexit = False
         self._fast = _core.fast()
+        self._place: int = described["device"]
+        self.stream: Any = None
         self._sizes: dict[str, int] = described["sizes"]
         self._topk = int(config.num_experts_per_token)
         self._buffers = Buffers(memory, described, self._topk, int(config.scale_dim), int(config.num_experts_per_rank))
         self._fp8_blockwise_combine_scale_dim: int = described["scale_blocks"]
         self._is_split = config.kernel_type == EpDispatchCombineKernelType.AsyncLL
         self._is_quantised = quant_type != EpDispatchCombineQuantType.None_
-        self._kind: Kind = arrays.kind_of_dtype(config.data_type) or "numpy"
+        self._kind: Kind = arrays.kind_of_dtype(config.data_type, self._place) or self._plain
         self._tokens = -1  # of the last dispatch; there was none
         self._received = 0
         self._has_weights = False
@@ -154,10 +163,10 @@ class EpDispatchCombineOp(StandardMoE):
         if return_routing or routing is not None:
             self._check_routing("dispatch", routing is not None and return_routing)
         flags = _COUNT if call_local_expert_count else 0
-        results = self._dispatch(input, weights, scales, indices, flags, routing)
+        results = self._dispatch(input, weights, scales, indices, flags, routing, block_num, warp_per_block)
         if self._is_split:
             self._dispatching = "done"
-        return (*results, self._snapshot(arrays.kind_of(input, "input"))) if return_routing else results
+        return (*results, self._snapshot(self._kind)) if return_routing else results
 
     def dispatch_send(
         self,
@@ -174,7 +183,7 @@ class EpDispatchCombineOp(StandardMoE):
         The op keeps the arrays until then; the caller must not change them. Needs kernel type AsyncLL.
         """
         self._check_split("dispatch_send")
-        results = self._dispatch(input, weights, scales, indices, _SEND, None)
+        results = self._dispatch(input, weights, scales, indices, _SEND, None, block_num, warp_per_block)
         self._kept += input, weights, scales, indices
         self._dispatching = "sent"
         return results
@@ -199,30 +208,43 @@ class EpDispatchCombineOp(StandardMoE):
             _core.call("EPCountLocal", self._handle)
         self._dispatching = ""
 
-    def _dispatch(self, input: Any, weights: Any, scales: Any, indices: Any, flags: int, routing: Any) -> Dispatched:
-        kind = arrays.kind_of(input, "input")
+    def _dispatch(
+        self,
+        input: Any,
+        weights: Any,
+        scales: Any,
+        indices: Any,
+        flags: int,
+        routing: Any,
+        blocks: int,
+        warps: int,
+    ) -> Dispatched:
+        kind = arrays.kind_of(input, "input", self._place)
         dtype = input.dtype
         number = self._row_type(dtype)
         n, hidden = arrays.matrix(input, "input")
         choices = (n, self._topk)
-        arrays.check(indices, "indices", choices, "int32")
+        arrays.check(indices, "indices", choices, "int32", self._place)
         if weights is not None:
-            arrays.check(weights, "weights", choices, "float32")
+            arrays.check(weights, "weights", choices, "float32", self._place)
         scale_dtype = None
         if scales is not None:
             scales = self._check_scales(scales, n)
             scale_dtype = None if scales is None else scales.dtype
         slots, route_n, route_rows = None, 0, 0
         if routing is not None:
-            slots, route_n, route_rows = route(routing, self._topk)
+            slots, route_n, route_rows = route(routing, self._topk, self._place)
             flags |= _ROUTE
+        queue = self._queue(kind)
+        sent = self._operands(input=input, indices=indices, weights=weights, scales=scales)
         try:
             self._received = self._fast.ep_dispatch(
-                self._handle, flags, n, hidden, number, input, indices, weights, scales, slots, route_n, route_rows
+                self._handle, flags, n, hidden, number, *sent, slots, route_n, route_rows, queue, blocks, warps
             )
         except ReceiveCapError:
             self._begun(kind, n, weights)
-            self._received = self._count_received()
+            if self._place == arrays.HOST:
+                self._received = self._count_received()
             raise
         self._begun(kind, n, weights)
         return self._buffers.dispatched(kind, dtype, hidden, scale_dtype)
@@ -232,6 +254,38 @@ class EpDispatchCombineOp(StandardMoE):
         self._kind, self._tokens, self._has_weights = kind, n, weights is not None
         self._has_packed = False
         self._combining = ""
+
+    @property
+    def _plain(self) -> Kind:
+        """The kind of arrays that needs no framework."""
+        return "numpy" if self._place == arrays.HOST else "gpu"
+
+    def _operands(self, **given: Any) -> list[Any]:
+        """Return arrays as native calls take them."""
+        if self._place == arrays.HOST:
+            return list(given.values())
+        return [
+            None if array is None else arrays.operand(arrays.kind_of(array, what, self._place), array, what)
+            for what, array in given.items()
+        ]
+
+    def _queue(self, kind: Kind) -> int:
+        """Return the handle of the stream that a call with arrays of ``kind`` goes to."""
+        if self.stream is not None:
+            return int(getattr(self.stream, "cuda_stream", self.stream))
+        if kind == "gpu_torch":
+            stream: int = sys.modules["torch"].cuda.current_stream(self._place).cuda_stream
+            return stream
+        return 0
+
+    def check(self) -> None:
+        """Raise what has gone wrong, as far as is known without waiting. On a GPU calls return before it can be known.
+
+        Raises:
+            ReceiveCapError: the rows of a dispatch found no room, and no call has said so.
+            MoriTimeoutError, MismatchError, RuntimeError: why the op is broken.
+        """
+        _core.call("EPCheck", self._handle)
 
     def _row_type(self, dtype: Any) -> int:
         name = arrays.name_of(dtype)
@@ -245,7 +299,7 @@ class EpDispatchCombineOp(StandardMoE):
         if c.scale_dim == 0:
             return None
         name = arrays.name_of(scales.dtype) if hasattr(scales, "dtype") else ""
-        arrays.check(scales, "scales", (n, c.scale_dim), name)
+        arrays.check(scales, "scales", (n, c.scale_dim), name, self._place)
         if arrays.item_size(scales.dtype) != c.scale_type_size:
             raise InvalidArgumentError(
                 f"scales have {arrays.item_size(scales.dtype)} bytes each ({name}), want {c.scale_type_size} by"
@@ -295,7 +349,10 @@ class EpDispatchCombineOp(StandardMoE):
                 received; quant_type does not serve this call; what :meth:`dispatch` refuses.
             KeyError, TypeError, MoriTimeoutError, PEFailedError, MismatchError: as in :meth:`dispatch`.
         """
-        results = self._combine(input, weights, indices, use_external_inp_buf, routing, _WEIGHTED if weighted else 0)
+        flags = _WEIGHTED if weighted else 0
+        results = self._combine(
+            input, weights, indices, use_external_inp_buf, routing, flags, block_num, warp_per_block
+        )
         if self._is_split:
             self._combining = "done"
         return results
@@ -313,7 +370,7 @@ class EpDispatchCombineOp(StandardMoE):
         """Begin a :meth:`combine` and return its results, which :meth:`combine_recv` completes. For AsyncLL."""
         self._check_split("combine_send")
         flags = _SEND | (_WEIGHTED if weighted else 0)
-        results = self._combine(input, weights, indices, -1, None, flags)
+        results = self._combine(input, weights, indices, -1, None, flags, block_num, warp_per_block)
         self._kept += input, weights
         self._combining = "sent"
         return results
@@ -327,60 +384,76 @@ class EpDispatchCombineOp(StandardMoE):
         self._combining = ""
 
     def _combine(
-        self, input: Any, weights: Any, indices: Any, external: int, routing: Any, flags: int
+        self,
+        input: Any,
+        weights: Any,
+        indices: Any,
+        external: int,
+        routing: Any,
+        flags: int,
+        blocks: int,
+        warps: int,
     ) -> tuple[Any, Any]:
-        kind = arrays.kind_of(input, "input")
+        kind = arrays.kind_of(input, "input", self._place)
         dtype = input.dtype
         number = self._row_type(dtype)
         rows, hidden = arrays.matrix(input, "input")
         slots, tokens, received = None, self._tokens, self._received
         if routing is not None:
             self._check_routing("combine", False)
-            slots, tokens, received = route(routing, self._topk)
+            slots, tokens, received = route(routing, self._topk, self._place)
             flags |= _ROUTE
         elif tokens < 0:
             raise BadStateError("combine before the first dispatch")
         self._check_indices(indices, tokens)
-        if weights is not None and self._check_weights(weights, received):
+        least = received if self._place == arrays.HOST else 0  # on a GPU the kernel looks
+        has_weights = weights is not None and self._check_weights(weights, least)
+        if has_weights:
             flags |= _HAS_WEIGHTS
         else:
             weights = None
         if external == 0 or (external < 0 and not self.config.use_external_inp_buf):
             flags |= _IN_PLACE
-        self._fast.ep_combine(self._handle, flags, rows, hidden, number, input, weights, slots, tokens, received)
+        if has_weights:
+            rows = min(rows, weights.shape[0])
+        made = self._operands(input=input, weights=weights)
+        queue = self._queue(kind)
+        self._fast.ep_combine(
+            self._handle, flags, rows, hidden, number, *made, slots, tokens, received, queue, blocks, warps
+        )
         if routing is None:
             self._received = 0
         self._dispatching = ""
-        return self._buffers.combined(kind, dtype, hidden, weights is not None)
+        return self._buffers.combined(kind, dtype, hidden, has_weights)
 
     def _check_indices(self, indices: Any, tokens: int) -> None:
-        arrays.kind_of(indices, "indices")
+        arrays.kind_of(indices, "indices", self._place)
         n, _ = arrays.matrix(indices, "indices")
         if n != tokens:
             raise InvalidArgumentError(
                 f"indices has {n} rows, and the dispatch had {tokens} tokens: combine takes the indices that this rank"
                 " gave to dispatch (issue 475)"
             )
-        arrays.check(indices, "indices", (tokens, self._topk), "int32")
+        arrays.check(indices, "indices", (tokens, self._topk), "int32", self._place)
 
     def _check_weights(self, weights: Any, received: int) -> bool:
         """Tell whether there are weights; an empty array has none."""
-        arrays.kind_of(weights, "weights")
+        arrays.kind_of(weights, "weights", self._place)
         shape = tuple(weights.shape)
         if 0 in shape:
             return False
         if len(shape) != 2 or shape[1] != self._topk or shape[0] < received:
             raise InvalidArgumentError(f"weights has the shape {shape}, want ({received} or more, {self._topk})")
-        arrays.check(weights, "weights", (shape[0], shape[1]), "float32")
+        arrays.check(weights, "weights", (shape[0], shape[1]), "float32", self._place)
         return True
 
     def _receive(self, is_combine: bool, flags: int) -> int:
         """End a phase. What a signal handler raises meanwhile leaves it as it is."""
         try:
-            rows: int = self._fast.ep_recv(self._handle, is_combine, flags)
+            rows: int = self._fast.ep_recv(self._handle, is_combine, flags, self._queue(self._kind))
         except MoriError as err:
             self._dispatching = self._combining = ""
-            if isinstance(err, ReceiveCapError):
+            if isinstance(err, ReceiveCapError) and self._place == arrays.HOST:
                 self._received = self._count_received()
             raise
         self._kept.clear()
@@ -404,11 +477,13 @@ class EpDispatchCombineOp(StandardMoE):
             raise InvalidArgumentError("dispatch takes routing or return_routing, not both")
 
     def _snapshot(self, kind: Kind) -> EpDispatchRoutingHandle:
-        slots = arrays.empty(kind, (self._tokens * self._topk,), "int32")
-        _core.call("EPSlots", self._handle, arrays.address(kind, slots), len(slots))
-        total = arrays.copy(kind, self._buffers.total(kind))
-        positions = arrays.copy(kind, self._buffers.positions(kind)[: self._received])
-        none = (arrays.empty(kind, (0,), "int32"), arrays.empty(kind, (0,), "int32"))
+        choices, place, queue = self._tokens * self._topk, self._place, self._queue(kind)
+        slots = arrays.empty(kind, (choices,), "int32", place)
+        _core.call("EPSlots", self._handle, arrays.address(kind, slots), choices)
+        total = arrays.copy(kind, self._buffers.total(kind), 1, queue)
+        rows = self._received if place == arrays.HOST else self._sizes["recv"]
+        positions = arrays.copy(kind, self._buffers.positions(kind), rows, queue)
+        none = (arrays.empty(kind, (0,), "int32", place), arrays.empty(kind, (0,), "int32", place))
         return EpDispatchRoutingHandle(slots, *none, total, positions, self._tokens)
 
     # Queries
@@ -426,7 +501,8 @@ class EpDispatchCombineOp(StandardMoE):
 
         :meth:`decode_send_flat_idx` takes a value apart.
         """
-        return arrays.copy(self._kind, self._buffers.positions(self._kind)[: self._count_received()])
+        rows = self._count_received()
+        return arrays.copy(self._kind, self._buffers.positions(self._kind), rows, self._queue(self._kind))
 
     def decode_send_flat_idx(self, v: Any) -> tuple[Any, Any]:
         """Return (source rank, token) of a value of :meth:`get_dispatch_src_token_pos`, or of an array of them.
@@ -450,7 +526,7 @@ class EpDispatchCombineOp(StandardMoE):
                 f"rows of {hidden} elements of {arrays.name_of(dtype)}: the op has room for {self.config.hidden_dim} of"
                 f" {self.config.max_token_type_size} bytes"
             )
-        return self._buffers.combine_in(arrays.kind_of_dtype(dtype) or self._kind, dtype, hidden)
+        return self._buffers.combine_in(arrays.kind_of_dtype(dtype, self._place) or self._kind, dtype, hidden)
 
     def get_launch_config(
         self, is_dispatch: bool = True, block_num: int = -1, rdma_block_num: int = -1, warp_per_block: int = -1

@@ -53,18 +53,20 @@ class EpDispatchRoutingHandle:
         return cls(slots, inter_node_slots, send_map, total, positions, cur_rank_num_token)
 
 
-def route(handle: Any, topk: int) -> tuple[Any, int, int]:
-    """Return a handle's routing map, its tokens, and the rows that this rank received."""
+def route(handle: Any, topk: int, place: int = arrays.HOST) -> tuple[Any, int, int]:
+    """Return a handle's routing map, its tokens, and the rows that this rank received: on a GPU, where that is told."""
     if not isinstance(handle, EpDispatchRoutingHandle):
         raise TypeError(f"routing is {type(handle).__name__}, want an EpDispatchRoutingHandle")
     slots, tokens = handle.disp_dest_tok_id_map, handle.cur_rank_num_token
-    arrays.kind_of(slots, "routing.disp_dest_tok_id_map")
-    arrays.kind_of(handle.total_recv_token_num, "routing.total_recv_token_num")
+    kind = arrays.kind_of(slots, "routing.disp_dest_tok_id_map", place)
+    total = handle.total_recv_token_num
+    total_kind = arrays.kind_of(total, "routing.total_recv_token_num", place)
     if arrays.name_of(slots.dtype) != "int32" or tuple(slots.shape) != (tokens * topk,):
         raise InvalidArgumentError(
             f"routing.disp_dest_tok_id_map has {tuple(slots.shape)} elements of {arrays.name_of(slots.dtype)}, want"
             f" ({tokens * topk},) of int32 for its {tokens} tokens"
         )
-    if tuple(handle.total_recv_token_num.shape) != (1,):
+    if tuple(total.shape) != (1,):
         raise InvalidArgumentError("routing.total_recv_token_num must have one element")
-    return slots, tokens, int(handle.total_recv_token_num[0])
+    rows = int(total[0]) if place == arrays.HOST else arrays.address(total_kind, total)
+    return arrays.operand(kind, slots, "routing.disp_dest_tok_id_map"), tokens, rows

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._errors import BadStateError, InvalidArgumentError
+from .._errors import BadStateError, InvalidArgumentError, UnsupportedError
 from . import _arrays as arrays
 from ._arrays import Kind
 from ._enums import EpDispatchCombineKernelType
@@ -26,6 +26,7 @@ class StandardMoE:
     if TYPE_CHECKING:
         config: EpDispatchCombineConfig
         _handle: int
+        _place: int
         _buffers: Buffers
         _sizes: dict[str, int]
         _topk: int
@@ -155,6 +156,8 @@ class StandardMoE:
         return summed
 
     def _check_standard(self, act: str) -> None:
+        if self._place != arrays.HOST:
+            raise UnsupportedError(f"{act}: the standard-MoE form is not there on GPUs; MORI_EP_DEVICE=host has it")
         if self.config.kernel_type not in _SERVED:
             raise InvalidArgumentError(
                 f"{act} needs kernel_type IntraNode or InterNodeV1LL, this op has {self.config.kernel_type}"

@@ -116,6 +116,54 @@ def test_ptx_of_the_barrier_releases_and_acquires(architecture: str) -> None:
     assert places == sorted(places)
 
 
+def in_order(code: str, words: list[str]) -> bool:
+    at = 0
+    for word in words:
+        at = code.find(word, at) + 1
+        if at == 0:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("kernel", ["ep_dispatch", "ep_combine"])
+def test_ptx_of_dispatch_and_combine(kernel: str, architecture: str) -> None:
+    code = ptx(architecture, kernel)
+    assert f".visible .entry mori_{kernel}(" in code
+    # Dispatch has an array of one thread, which admits ranks where they may be refused.
+    arrays = re.findall(r"\.local .*__local_depot\d+\[(\d+)\]", code)
+    assert arrays == (["256"] if kernel == "ep_dispatch" else []), "registers are spilled to memory"
+    assert "fma" not in code, "a product and a sum are rounded one after the other"
+    assert "ld.acquire.sys" in code
+    body = code[code.index(f".visible .entry mori_{kernel}(") :]
+    # The rows of all blocks, and only then the flags.
+    assert in_order(body, ["fence.acq_rel.sys", "atom.add.relaxed.gpu", "fence.acq_rel.sys", "st.release.sys.u64"])
+    accesses = re.findall(r"(?:ld|st)\.global[.:\w]*", body)
+    if kernel == "ep_combine":
+        # Eight rows of a token are on their way to a lane; branches lie between, as there may be fewer.
+        assert accesses.count("ld.global.L1::no_allocate.v4.u32") >= 8 * 2
+        assert "st.global.v4.u32" in accesses
+    else:
+        assert has_run(accesses, ["st.global.v4.u32"])
+    assert ("cp.async.bulk.global.shared::cta.bulk_group" in code) == (architecture == "sm_90")
+    if architecture == "sm_90":
+        assert in_order(body, ["cp.async.bulk.wait_group 0", "fence.proxy.async;", "fence.acq_rel.sys"])
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("kernel", ["dispatch", "combine"])
+def test_code_of_dispatch_and_combine_for_amd(
+    tool: ModuleType, need_clang: None, kernel: str, architecture: str
+) -> None:
+    code = tool.assembly(ROOT / "native" / "kernels" / "ep" / f"{kernel}.cpp", architecture)
+    assert "global_load_dwordx4" in code
+    assert "global_store_dwordx4" in code
+    writeback = "buffer_wbl2 sc0 sc1" if architecture == "gfx942" else "buffer_wbl2"
+    assert writeback in code, "what was written is seen by other GPUs"
+    assert "buffer_invl2" in code or "buffer_inv sc0 sc1" in code, "and read anew"
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx942"])
 def test_code_for_amd_has_what_speed_and_order_need(tool: ModuleType, need_clang: None, architecture: str) -> None:
@@ -135,7 +183,11 @@ def test_code_for_amd_has_what_speed_and_order_need(tool: ModuleType, need_clang
 
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx942"])
 @pytest.mark.parametrize(
-    ("kernel", "symbol"), [("io_copy_blocks", "mori_io_copy_blocks"), ("shmem_barrier", "mori_shmem_barrier")]
+    ("kernel", "symbol"), [
+        ("io_copy_blocks", "mori_io_copy_blocks"), ("shmem_barrier", "mori_shmem_barrier"),
+        ("ep_dispatch", "mori_ep_dispatch"), ("ep_combine", "mori_ep_combine"),
+        ("ep_count_local", "mori_ep_count_local"),
+    ]
 )
 def test_code_objects_are_for_amds_driver(kernel: str, symbol: str, architecture: str) -> None:
     code = (_kernels.DIRECTORY / f"{kernel}.{architecture}.hsaco").read_bytes()

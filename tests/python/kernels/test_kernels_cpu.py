@@ -26,6 +26,7 @@ def run(*command: str) -> subprocess.CompletedProcess:
         ("copy_blocks.cpp", ["io/copy_blocks.cpp"]),
         ("shmem.cpp", ["shmem/barrier.cpp", "shmem/library.cpp"]),
         ("words.cpp", []),
+        ("ep.cpp", ["ep/dispatch.cpp", "ep/combine.cpp", "ep/count_local.cpp"]),
     ],
 )
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from arrays import DTYPES, Array, Kind, make, take
+from arrays import DTYPES, Array, Kind, Place, fill, make, take
 from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp
 from ranks import Rank
 from reference import Tokens
@@ -53,11 +53,12 @@ def expert(here: int, rows: Array, dtype: Any) -> Array:
 
 def journey(rank: Rank, way: Way, rounds: list[Tokens]) -> list[Result]:
     """Make an op and run a round for each entry of ``rounds``."""
-    data_type = make(way.kind, rounds[0].input[:0], way.dtype).dtype
+    data_type = way.dtype if way.kind.startswith("gpu") else make(way.kind, rounds[0].input[:0], way.dtype).dtype
     kernel = EpDispatchCombineKernelType[way.kernel]
     config = EpDispatchCombineConfig(rank=rank.me, data_type=data_type, kernel_type=kernel, **way.config)
     config.use_external_inp_buf = not way.zero_copy
     op = EpDispatchCombineOp(config)
+    Place.gpu = op._place
     return [_round(op, rank, way, tokens) for tokens in rounds]
 
 
@@ -90,18 +91,19 @@ def _round(op: EpDispatchCombineOp, rank: Rank, way: Way, tokens: Tokens) -> Res
     else:
         received = op.dispatch(*sent, call_local_expert_count=True)
     rows, weights, scales, ids, total = received
-    n = int(total[0])
-    outputs = make(way.kind, expert(rank.me, take(rows[:n]), DTYPES[way.output]), way.output)
+    n = int(take(total)[0])
+    came = take(rows)[:n]
+    outputs = make(way.kind, expert(rank.me, came, DTYPES[way.output]), way.output)
     result = Result(
-        take(rows[:n]), take(ids[:n]), take(weights[:n]), None if scales is None else take(scales[:n]),
-        take(op.get_dispatch_src_token_pos()).tolist(), take(op.local_expert_count), take(rows[:0]), None,
+        came, take(ids)[:n], take(weights)[:n], None if scales is None else take(scales)[:n],
+        take(op.get_dispatch_src_token_pos()).tolist(), take(op.local_expert_count), came[:0], None,
         {"rows": tuple(rows.shape), "weights": tuple(weights.shape), "indices": tuple(ids.shape),
          "scales": None if scales is None else tuple(scales.shape)},
     )  # fmt: skip
     given = weights if way.pass_weights or way.weighted else None
     out, out_weights = _combine(op, way, outputs, given, indices, routing)
-    result.out = take(out[: len(tokens)])
-    result.out_weights = None if out_weights is None else take(out_weights[: len(tokens)])
+    result.out = take(out)[: len(tokens)]
+    result.out_weights = None if out_weights is None else take(out_weights)[: len(tokens)]
     result.shapes["out"] = tuple(out.shape)
     return result
 
@@ -110,7 +112,7 @@ def _combine(op: EpDispatchCombineOp, way: Way, outputs: Any, weights: Any, indi
     options = dict(routing)
     if way.zero_copy:
         buffer = op.get_registered_combine_input_buffer(outputs.dtype, outputs.shape[1])
-        buffer[: len(outputs)] = outputs
+        fill(buffer, outputs)
         outputs = buffer
     if way.weighted:
         options["weighted"] = True

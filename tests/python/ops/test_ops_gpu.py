@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""mori.ops on GPUs, real or emulated, against the reference, and what it refuses there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_op import EXPERTS, HIDDEN, TOKENS, TOPK, new_op
+from test_property import cases, check
+
+import gpus
+from arrays import Place, fill, make, take
+from mori._errors import UnsupportedError
+from mori.ops import EpDispatchCombineOp
+from mori.tensor_utils import GpuTensorView
+from ranks import Rank, Ranks
+
+pytestmark = pytest.mark.timeout(300)
+few = settings(
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture(scope="module")
+def gpu_ranks(gpu: None) -> Iterator[Ranks]:
+    """Ranks whose symmetric heap is on a GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**gpus.child_env(), "MORI_SHMEM_DEVICE": "gpu"}.items():
+            patch.setenv(name, value)
+        ranks = Ranks(environment={"MORI_SHMEM_HEAP_SIZE": "64M"})
+        yield ranks
+        ranks.close()
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@few
+@given(data=st.data())
+def test_dispatch_and_combine(gpu_ranks: Ranks, world: int, data: st.DataObject) -> None:
+    case = data.draw(cases(world, kind="gpu"))
+    if case.way.kernel == "AsyncLL" and not case.way.split:
+        case.way = replace(case.way, split=True)
+    check(gpu_ranks, case)
+
+
+def on_gpu(rank: Rank, **changes: Any) -> EpDispatchCombineOp:
+    op = new_op(rank, **changes)
+    Place.gpu = op._place
+    return op
+
+
+def rows_of(rank: Rank, n: int = 3) -> tuple[Any, Any]:
+    rows = np.repeat(10 * rank.me + np.arange(n, dtype=np.float32)[:, None], HIDDEN, 1)
+    return make("gpu", rows), make("gpu", np.array([(0, EXPERTS * rank.size - 1)] * n, np.int32))
+
+
+def _results(rank: Rank) -> None:
+    op = on_gpu(rank)
+    rows, ids = rows_of(rank)
+    received = op.dispatch(rows, None, None, ids)
+    out, weights, scales, indices, total = received
+    assert isinstance(out, GpuTensorView)
+    assert (out.shape, weights.shape, indices.shape) == ((8, HIDDEN), (8, TOPK), (8, TOPK))
+    assert (scales, out.dtype, out.device_id) == (None, "float32", Place.gpu)
+    assert take(total).tolist() == [6]
+    assert op.get_dispatch_src_token_pos().shape == (6,)
+    again = op.dispatch(rows, None, None, ids)
+    assert all(a is b for a, b in zip(again, received, strict=True)), "no array is made anew"
+    buffer = op.get_registered_combine_input_buffer("float32")
+    fill(buffer, out)
+    sums, none = op.combine(buffer, None, ids, use_external_inp_buf=0)
+    assert none is None
+    assert take(sums)[:3, 0].tolist() == [2.0 * (10 * rank.me + t) for t in range(3)]
+    op.check()
+    op.close()
+
+
+def test_results_are_views_of_the_gpus_memory(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(2).run(_results)
+
+
+def _streams(rank: Rank) -> None:
+    from mori.device import Stream
+
+    op = on_gpu(rank)
+    with Stream(Place.gpu) as stream:
+        op.stream = stream
+        rows, ids = rows_of(rank)
+        out, *_, handle = op.dispatch(rows, None, None, ids, return_routing=True)
+        sums, _ = op.combine(out, None, ids, routing=handle)
+        again, *_ = op.dispatch(rows, None, None, ids, routing=handle)
+        assert again is out
+        stream.wait()
+        assert take(sums)[:3, 0].tolist() == [2.0 * (10 * rank.me + t) for t in range(3)]
+        op.combine(out, None, ids, block_num=2, warp_per_block=1)
+        stream.wait()
+        op.check()
+        op.close()
+
+
+def _count() -> int:
+    from mori.device import devices
+
+    return len(devices())
+
+
+def test_calls_queue_on_the_stream_that_the_op_is_given(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(2).run(_streams)
+
+
+def _refusals(rank: Rank) -> None:
+    op = on_gpu(rank)
+    rows, ids = rows_of(rank)
+    host = np.zeros((3, HIDDEN), np.float32)
+    with pytest.raises(UnsupportedError, match="input is on host memory, and this op's buffers are on GPU"):
+        op.dispatch(host, None, None, ids)
+    with pytest.raises(UnsupportedError, match="indices is on host memory"):
+        op.dispatch(rows, None, None, np.zeros((3, TOPK), np.int32))
+    with pytest.raises(TypeError, match="input is bytes"):
+        op.dispatch(b"", None, None, ids)
+    with pytest.raises(ValueError, match="indices has the shape"):
+        op.dispatch(rows, None, None, make("gpu", np.zeros((2, TOPK), np.int32)))
+    with pytest.raises(ValueError, match="weights has the dtype int32"):
+        op.dispatch(rows, ids, None, ids)
+    with pytest.raises(KeyError, match="rows of int32"):
+        op.dispatch(ids, None, None, ids)
+    with pytest.raises(ValueError, match=f"at most {TOKENS} tokens"):
+        op.dispatch(*rows_of(rank, TOKENS + 1)[:1], None, None, rows_of(rank, TOKENS + 1)[1])
+    with pytest.raises(UnsupportedError, match="standard-MoE form"):
+        op.convert_dispatch_output(rows, ids)
+    op.check()
+    if _count() > 1:
+        Place.gpu = 1 - Place.gpu
+        elsewhere = make("gpu", host)
+        with pytest.raises(UnsupportedError, match="input is on GPU"):
+            op.dispatch(elsewhere, None, None, ids)
+    op.close()
+
+
+def test_what_is_wrong_is_refused(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(2).run(_refusals)
+
+
+def _missing(rank: Rank) -> str:
+    import os
+
+    os.environ["MORI_EP_TIMEOUT_MS"] = "300"
+    try:
+        op = on_gpu(rank)
+    finally:
+        del os.environ["MORI_EP_TIMEOUT_MS"]
+    told = ""
+    if rank.me == 0:
+        rows, ids = rows_of(rank)
+        out, *_, total = op.dispatch(rows, None, None, ids)
+        take(total)  # waits for the stream
+        with pytest.raises(TimeoutError) as raised:
+            op.combine(out, None, ids)
+        told = str(raised.value)
+    op.close()
+    return told
+
+
+def test_a_rank_that_does_not_come_is_named(gpu_ranks: Ranks) -> None:
+    told, _ = gpu_ranks.world(2).run(_missing)
+    assert "dispatch 1 of rank 0: these have not come: rank 1 (expected 1, seen 0)" in told
