@@ -3,6 +3,7 @@
 package ep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -349,4 +350,22 @@ func TestGPUsOutOfReach(t *testing.T) {
 		}()
 	}
 	wait.Wait()
+}
+
+func TestCallsOnGPUsAllocateNothing(t *testing.T) {
+	onGPUs(t, gpuConfig(1), Options{}, func(j *gpuJob) error {
+		b := j.ones(2)
+		b.Weights = b.Input
+		out := Output{Rows: 9, Hidden: b.Hidden, Type: Float32, Input: j.give(make([]byte, 9*b.Hidden*4)), Weighted: true}
+		var err error
+		n := testing.AllocsPerRun(20, func() {
+			j.gpu.SetStream(j.stream.Handle())
+			_, failed := j.gpu.Dispatch(b)
+			err = cmp.Or(err, failed, j.gpu.Combine(out))
+		})
+		if n >= 1 && !raceBuild {
+			err = cmp.Or(err, fmt.Errorf("a dispatch and a combine allocate %v times", n))
+		}
+		return err
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"mori/core/config"
 	"mori/ep"
 )
 
@@ -67,10 +68,11 @@ func (o *op) exit() {
 	o.pe.leave()
 }
 
-// EPOpen starts to make an op; config is JSON, by the names of mori.ops.EpDispatchCombineConfig. JobResult: its handle.
-func EPOpen(config string) (job uint64, err error) {
+// EPOpen starts to make an op; text is JSON, by the names of mori.ops.EpDispatchCombineConfig. onHost has it on host memory, unless the
+// environment says otherwise. JobResult: its handle.
+func EPOpen(text string, onHost bool) (job uint64, err error) {
 	defer guard(&err)
-	cfg, err := ep.ParseConfig([]byte(config))
+	cfg, err := ep.ParseConfig([]byte(text))
 	if err != nil {
 		return 0, err
 	}
@@ -80,6 +82,7 @@ func EPOpen(config string) (job uint64, err error) {
 			return 0, coded("E_ARG", err)
 		}
 		opts.Interrupt = p.ask
+		opts.Host = opts.Host || onHost && config.Get(config.EPDevice) == ""
 		o, err := p.ops().New(cfg, opts)
 		if err != nil {
 			return 0, err

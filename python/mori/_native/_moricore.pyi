@@ -75,8 +75,10 @@ def pybind_EPDescribe(id: int) -> str:
 def pybind_EPDrop(id: int) -> int:
     """EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next op is made."""
 
-def pybind_EPOpen(config: str) -> int:
-    """EPOpen starts to make an op; config is JSON, by the names of mori.ops.EpDispatchCombineConfig. JobResult: its handle."""
+def pybind_EPOpen(text: str, onHost: bool) -> int:
+    """EPOpen starts to make an op; text is JSON, by the names of mori.ops.EpDispatchCombineConfig. onHost has it on host memory, unless the
+    environment says otherwise. JobResult: its handle.
+    """
 
 def pybind_EPPack(
     id: int,

@@ -37,7 +37,7 @@ def kind_of(array: Any, what: str, place: int = HOST) -> Kind:
         elif array.is_cuda:
             kind, found = "gpu_torch", array.device.index
         else:
-            raise UnsupportedError(f"{what} is on {array.device}, and ops take what is on the CPU or a GPU")
+            raise UnsupportedError(_misplaced(what, str(array.device), place))
     elif kind == "numpy":
         found = HOST
     else:
@@ -45,16 +45,18 @@ def kind_of(array: Any, what: str, place: int = HOST) -> Kind:
         if found != place or found == HOST:
             found = device.lookup(_pointer(array)).ordinal
     if found != place:
-        wants = "host memory" if place == HOST else f"GPU {place}"
-        has = "host memory" if found == HOST else f"GPU {found}"
-        raise UnsupportedError(f"{what} is on {has}, and this op's buffers are on {wants}: {_advice(place)}")
+        raise UnsupportedError(_misplaced(what, "host memory" if found == HOST else f"GPU {found}", place))
     return kind
 
 
-def _advice(place: int) -> str:
-    if place == HOST:
-        return "hand in arrays on the CPU, or have the symmetric heap on a GPU (MORI_SHMEM_DEVICE=gpu)"
-    return "hand in arrays there, or have ops on host memory (MORI_EP_DEVICE=host)"
+def _misplaced(what: str, found: str, place: int) -> str:
+    wants = "host memory" if place == HOST else f"GPU {place}"
+    advice = (
+        "hand in arrays on the CPU, or have the symmetric heap on a GPU (MORI_SHMEM_DEVICE=gpu)"
+        if place == HOST
+        else "hand in arrays there, or have ops on host memory (MORI_EP_DEVICE=host)"
+    )
+    return f"{what} is on {found}, and this op's buffers are on {wants}: {advice}"
 
 
 def _pointer(array: Any) -> int:

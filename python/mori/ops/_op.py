@@ -44,8 +44,8 @@ class EpDispatchCombineOp(StandardMoE):
 
     ``dispatch`` brings each token to every rank that has one of its experts; ``combine`` brings back what the experts
     made and sums it. All ranks call both in turns, equally often. Arrays are torch tensors on the CPU or numpy arrays,
-    contiguous; where the symmetric heap is on a GPU, and so the op (unless ``MORI_EP_DEVICE=host``), torch tensors or
-    arrays with ``__cuda_array_interface__`` there. Results are of the kind of ``input``. They are views of the op's
+    contiguous; where the symmetric heap is on a GPU, and so the op (unless its ``data_type`` is of numpy, or
+    ``MORI_EP_DEVICE`` is host), torch tensors or arrays with ``__cuda_array_interface__`` there. Results are of the kind of ``input``. They are views of the op's
     buffers: the same ones each time, valid until the next dispatch or combine overwrites them, and never after
     :meth:`close` or ``shmem_finalize``.
 
@@ -74,8 +74,9 @@ class EpDispatchCombineOp(StandardMoE):
         quant_type = _normalize_quant_type(config.quant_type)
         self.launch_config_mode = _launch.mode()
         self.auto_block_num, self.auto_rdma_block_num, self.auto_warp_per_block = _launch.automatic(config.kernel_type)
+        is_numpy = arrays.kind_of_dtype(config.data_type) == "numpy"  # which is nowhere on a GPU
         _torch_barrier(config)
-        self._handle = _shmem.collective("EPOpen", to_json(config))
+        self._handle = _shmem.collective("EPOpen", to_json(config), is_numpy)
         described = json.loads(_core.call("EPDescribe", self._handle))
         _torch_barrier(config)
 

@@ -23,7 +23,7 @@ from ranks import Rank, Ranks
 
 pytestmark = pytest.mark.timeout(300)
 few = settings(
-    max_examples=5,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
