@@ -24,7 +24,8 @@ type gpuJob struct {
 	host, gpu *Op
 	dev       *device.Device
 	stream    *device.Stream
-	taken     []*device.Memory
+	room      *device.Memory // for what the calls of a round name
+	taken     uint64
 }
 
 // onGPUs makes the ops on cfg.WorldSize ranks of this process, two GPUs between them if there are so many, and calls f on each at once.
@@ -67,6 +68,10 @@ func runOnGPU(g bootstrap.Group, d *device.Device, cfg Config, opts Options, f f
 	}
 	defer func() { err = errors.Join(err, w.Finalize(context.Background())) }()
 	j := &gpuJob{dev: d}
+	if j.room, err = d.Alloc(1 << 20); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.room.Close()) }()
 	if j.gpu, err = New(w, cfg, opts); err != nil {
 		return err
 	}
@@ -84,16 +89,13 @@ func runOnGPU(g bootstrap.Group, d *device.Device, cfg Config, opts Options, f f
 	return f(j)
 }
 
-// settle waits for the stream, and frees what give allocated.
+// settle waits for the stream, and takes back what give gave. No memory is freed between calls: drivers wait for the whole device then, where another
+// rank's kernel may wait for this rank.
 func (j *gpuJob) settle() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	err := j.stream.Wait(ctx)
-	for _, m := range j.taken {
-		err = errors.Join(err, m.Close())
-	}
-	j.taken = nil
-	return err
+	j.taken = 0
+	return j.stream.Wait(ctx)
 }
 
 // give is the address of a copy of b on the GPU, until settle; 0 of nothing.
@@ -101,15 +103,15 @@ func (j *gpuJob) give(b []byte) uint64 {
 	if len(b) == 0 {
 		return 0
 	}
-	m, err := j.dev.Alloc(uint64(len(b)))
-	if err != nil {
+	at := j.room.Addr() + j.taken
+	j.taken += (uint64(len(b)) + Alignment - 1) / Alignment * Alignment
+	if j.taken > j.room.Bytes() {
+		panic("a round needs more memory")
+	}
+	if err := j.stream.Copy(at, memory.AddrOf(b), uint64(len(b))); err != nil {
 		panic(err)
 	}
-	j.taken = append(j.taken, m)
-	if err := j.stream.Copy(m.Addr(), memory.AddrOf(b), uint64(len(b))); err != nil {
-		panic(err)
-	}
-	return m.Addr()
+	return at
 }
 
 // read is what n bytes on the GPU are when the stream comes to it.
