@@ -45,8 +45,9 @@ class EpDispatchCombineOp(StandardMoE):
     ``dispatch`` brings each token to every rank that has one of its experts; ``combine`` brings back what the experts
     made and sums it. All ranks call both in turns, equally often. Arrays are torch tensors on the CPU or numpy arrays,
     contiguous; where the symmetric heap is on a GPU, and so the op (unless its ``data_type`` is of numpy, or
-    ``MORI_EP_DEVICE`` is host), torch tensors or arrays with ``__cuda_array_interface__`` there. Results are of the kind of ``input``. They are views of the op's
-    buffers: the same ones each time, valid until the next dispatch or combine overwrites them, and never after
+    ``MORI_EP_DEVICE`` is host), torch tensors or arrays with ``__cuda_array_interface__`` there. Results are of the kind
+    of ``input``. They are views of the op's buffers: the same ones each time, valid until the next dispatch or combine
+    overwrites them, and never after
     :meth:`close` or ``shmem_finalize``.
 
     A call waits for other ranks for at most ``MORI_EP_TIMEOUT_MS`` (30000), and Ctrl-C gets through. A call that gives
@@ -69,6 +70,8 @@ class EpDispatchCombineOp(StandardMoE):
             are not those of mori.shmem.
     """
 
+    stream: Any = None
+
     def __init__(self, config: EpDispatchCombineConfig) -> None:
         self.config = config
         quant_type = _normalize_quant_type(config.quant_type)
@@ -86,7 +89,6 @@ class EpDispatchCombineOp(StandardMoE):
         self._drop.atexit = False
         self._fast = _core.fast()
         self._place: int = described["device"]
-        self.stream: Any = None
         self._sizes: dict[str, int] = described["sizes"]
         self._topk = int(config.num_experts_per_token)
         self._buffers = Buffers(memory, described, self._topk, int(config.scale_dim), int(config.num_experts_per_rank))

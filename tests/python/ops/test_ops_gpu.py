@@ -148,6 +148,21 @@ def test_what_is_wrong_is_refused(gpu_ranks: Ranks) -> None:
     gpu_ranks.world(2).run(_refusals)
 
 
+def _numpy(rank: Rank) -> None:
+    from mori.ops import EpDispatchCombineConfig
+
+    op = EpDispatchCombineOp(EpDispatchCombineConfig(np.float32, rank.me, rank.size, HIDDEN, 0, 0, 4, 4, EXPERTS, TOPK))
+    rows, ids = np.ones((2, HIDDEN), np.float32), np.zeros((2, TOPK), np.int32)
+    out, *_, total = op.dispatch(rows, None, None, ids)
+    assert isinstance(out, np.ndarray)
+    assert total[0] == (2 * rank.size if rank.me == 0 else 0)
+    op.close()
+
+
+def test_an_op_for_numpy_is_on_host_memory(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(2).run(_numpy)
+
+
 def _missing(rank: Rank) -> str:
     import os
 
