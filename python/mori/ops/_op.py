@@ -45,9 +45,9 @@ class EpDispatchCombineOp(StandardMoE):
     ``dispatch`` brings each token to every rank that has one of its experts; ``combine`` brings back what the experts
     made and sums it. All ranks call both in turns, equally often. Arrays are torch tensors on the CPU or numpy arrays,
     contiguous; where the symmetric heap is on a GPU, and so the op (unless its ``data_type`` is of numpy, or
-    ``MORI_EP_DEVICE`` is host), torch tensors or arrays with ``__cuda_array_interface__`` there. Results are of the kind
-    of ``input``. They are views of the op's buffers: the same ones each time, valid until the next dispatch or combine
-    overwrites them, and never after
+    ``MORI_EP_DEVICE`` is host), torch tensors or arrays with ``__cuda_array_interface__`` there. Results are of the
+    kind of ``input``. They are views of the op's buffers: the same ones each time, valid until the next dispatch or
+    combine overwrites them, and never after
     :meth:`close` or ``shmem_finalize``.
 
     A call waits for other ranks for at most ``MORI_EP_TIMEOUT_MS`` (30000), and Ctrl-C gets through. A call that gives

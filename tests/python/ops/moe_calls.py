@@ -53,7 +53,8 @@ def expert(here: int, rows: Array, dtype: Any) -> Array:
 
 def journey(rank: Rank, way: Way, rounds: list[Tokens]) -> list[Result]:
     """Make an op and run a round for each entry of ``rounds``."""
-    data_type = way.dtype if way.kind.startswith("gpu") else make(way.kind, rounds[0].input[:0], way.dtype).dtype
+    kind: Kind | None = {"gpu": None, "gpu_torch": "torch"}.get(way.kind, way.kind)
+    data_type = make(kind, rounds[0].input[:0], way.dtype).dtype if kind else way.dtype
     kernel = EpDispatchCombineKernelType[way.kernel]
     config = EpDispatchCombineConfig(rank=rank.me, data_type=data_type, kernel_type=kernel, **way.config)
     config.use_external_inp_buf = not way.zero_copy

@@ -40,11 +40,19 @@ def gpu_ranks(gpu: None) -> Iterator[Ranks]:
         ranks.close()
 
 
+@pytest.fixture(params=["gpu", "gpu_torch"])
+def gpu_kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of array that is on a GPU; torch's needs a real one."""
+    if request.param == "gpu_torch":
+        gpus.need_cuda_torch()
+    return request.param
+
+
 @pytest.mark.parametrize("world", [1, 2])
 @few
 @given(data=st.data())
-def test_dispatch_and_combine(gpu_ranks: Ranks, world: int, data: st.DataObject) -> None:
-    case = data.draw(cases(world, kind="gpu"))
+def test_dispatch_and_combine(gpu_ranks: Ranks, gpu_kind: str, world: int, data: st.DataObject) -> None:
+    case = data.draw(cases(world, kind=gpu_kind))
     if case.way.kernel == "AsyncLL" and not case.way.split:
         case.way = replace(case.way, split=True)
     check(gpu_ranks, case)
