@@ -63,6 +63,9 @@
 // Config, Layout, the meaning of positions and routing maps, the order of rows, and the flags. Kernels plan and admit by themselves, on
 // the device; Plan and Board say what they must come to.
 //
+// An Op of a World whose heap is on a GPU is there, too. Its calls have the same arguments, with addresses that the GPU reaches, and queue kernels on
+// the stream of SetStream; they wait for nothing, and what went wrong is told by a later call or by Check (gpu.go).
+//
 // # Errors
 //
 // Every error wraps one of the sentinels of errors.go. Only ErrRecvCap is about data; it leaves the op as good as before. ErrCounts means that
