@@ -66,9 +66,11 @@ func (f *flight) release() {
 	f.held = f.held[:0]
 }
 
-// expect sets when a copy that has begun is looked at.
+// expect sets when a copy that has begun is looked at. Copies of one device share its links, so it comes to its end behind those that are
+// under way already.
 func (f *flight) expect() {
-	takes := time.Duration(float64(f.bytes) * f.lane.nsPerByte)
+	f.lane.under += f.bytes
+	takes := time.Duration(float64(f.lane.under) * f.lane.nsPerByte)
 	f.look = f.begun.Add(takes - spinEarly)
 	f.until = f.begun.Add(takes + spinFor)
 	f.caught = false
@@ -84,11 +86,18 @@ func (f *flight) nap(now time.Time) time.Duration {
 	return max(0, f.look.Sub(now))
 }
 
-// measured remembers how fast the lane was.
+// measured remembers how fast the lane was: since the copy began, or since the one before it ended, with which it shared the way.
 func (f *flight) measured(now time.Time, err error) {
 	const leastBytes = 1 << 20
+	ln := f.lane
+	start := f.begun
+	if ln.ended.After(start) {
+		start = ln.ended
+	}
+	ln.under -= f.bytes
+	ln.ended = now
 	if err == nil && f.bytes >= leastBytes {
-		f.lane.learn(float64(now.Sub(f.begun))/float64(f.bytes), f.caught)
+		ln.learn(float64(now.Sub(start))/float64(f.bytes), f.caught)
 	}
 }
 

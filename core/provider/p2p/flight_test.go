@@ -7,13 +7,21 @@ import (
 	"time"
 )
 
+// after is a second after the lane's last copy.
+func after(ln *lane) time.Time {
+	if ln.ended.IsZero() {
+		return time.Unix(1000, 0)
+	}
+	return ln.ended.Add(time.Second)
+}
+
 // fly lets a copy that takes so long be looked at as run would, and returns when its end was seen.
 func fly(ln *lane, bytes uint64, takes time.Duration) time.Duration {
-	f := &flight{lane: ln, bytes: bytes, begun: time.Unix(1000, 0)}
+	f := &flight{lane: ln, bytes: bytes, begun: after(ln)}
 	f.expect()
 	now := f.begun
 	for now.Sub(f.begun) < takes {
-		if nap := f.nap(now); nap >= shortNap {
+		if nap := min(f.nap(now), longNap); nap >= shortNap {
 			now = now.Add(nap)
 		} else {
 			now = now.Add(time.Microsecond)
@@ -47,14 +55,40 @@ func TestLongCopiesAreSleptFor(t *testing.T) {
 	ln := &lane{}
 	const bytes, takes = 1 << 30, 20 * time.Millisecond
 	fly(ln, bytes, takes)
-	f := &flight{lane: ln, bytes: bytes, begun: time.Unix(1000, 0)}
+	f := &flight{lane: ln, bytes: bytes, begun: after(ln)}
 	f.expect()
 	if nap := f.nap(f.begun); nap < takes/2 {
 		t.Errorf("a nap of %v in a copy of %v", nap, takes)
 	}
-	f = &flight{lane: ln, bytes: 100, begun: time.Unix(1000, 0)}
+	f.measured(f.begun.Add(takes), nil)
+	f = &flight{lane: ln, bytes: 100, begun: after(ln)}
 	f.expect()
 	if nap := f.nap(f.begun); nap != 0 {
 		t.Errorf("a nap of %v at the beginning of a small copy", nap)
+	}
+}
+
+// What copies beside each other take says what one alone takes, and that soon.
+func TestCopiesBesideEachOther(t *testing.T) {
+	const bytes, alone, beside = 32 << 20, 100 * time.Microsecond, 4
+	ln := &lane{}
+	for range 20 {
+		begun := after(ln)
+		var all []*flight
+		for range beside {
+			f := &flight{lane: ln, bytes: bytes, begun: begun}
+			f.expect()
+			all = append(all, f)
+		}
+		for i, f := range all { // one after the other through one link
+			f.nap(begun.Add(time.Duration(i+1)*alone - time.Microsecond))
+			f.measured(begun.Add(time.Duration(i+1)*alone), nil)
+		}
+	}
+	if ln.under != 0 {
+		t.Errorf("%d bytes are under way when all have ended", ln.under)
+	}
+	if seen := fly(ln, bytes, alone); seen > alone+alone/10 {
+		t.Errorf("a copy of %v, alone after some beside each other: seen after %v", alone, seen)
 	}
 }
