@@ -153,10 +153,10 @@ func (g *gpuSide) prepare() error {
 	}
 	err = errors.Join(s.Set(g.op.base, 0, g.op.layout.DispatchOut.Offset), s.Set(g.own.Addr(), 0, g.own.Bytes()),
 		s.Copy(g.at.op, memory.AddrOf(told), uint64(len(told))))
-	runtime.KeepAlive(told)
 	if err == nil {
 		err = g.wait(s)
 	}
+	runtime.KeepAlive(told)
 	g.setStream(0)
 	return errors.Join(err, s.Close())
 }

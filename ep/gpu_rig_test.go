@@ -26,6 +26,7 @@ type gpuJob struct {
 	stream    *device.Stream
 	room      *device.Memory // for what the calls of a round name
 	taken     uint64
+	held      [][]byte // what calls of a round have by its address
 }
 
 // onGPUs makes the ops on cfg.WorldSize ranks of this process, two GPUs between them if there are so many, and calls f on each at once.
@@ -95,7 +96,19 @@ func (j *gpuJob) settle() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	j.taken = 0
-	return j.stream.Wait(ctx)
+	err := j.stream.Wait(ctx)
+	clear(j.held)
+	j.held = j.held[:0]
+	return err
+}
+
+// hold is the address of b, which stays until settle; 0 of nothing.
+func (j *gpuJob) hold(b []byte) uint64 {
+	if len(b) == 0 {
+		return 0
+	}
+	j.held = append(j.held, b)
+	return memory.AddrOf(b)
 }
 
 // give is the address of a copy of b on the GPU, until settle; 0 of nothing.
@@ -108,7 +121,7 @@ func (j *gpuJob) give(b []byte) uint64 {
 	if j.taken > j.room.Bytes() {
 		panic("a round needs more memory")
 	}
-	if err := j.stream.Copy(at, memory.AddrOf(b), uint64(len(b))); err != nil {
+	if err := j.stream.Copy(at, j.hold(b), uint64(len(b))); err != nil {
 		panic(err)
 	}
 	return at

@@ -57,26 +57,19 @@ func (j *gpuJob) round(d round, r *rand.Rand) error {
 	}
 	w := memory.Bytes(addrOfFloat32s(weights), uint64(n*c.TopK*float32Bytes))
 	scales := randomBytes(r, n*int(j.gpu.layout.ScaleBytes()))
-	h := Batch{N: n, Hidden: d.hidden, Type: d.dtype, Input: addrOfBytes(rows), Indices: addrOfBytes(chosen)}
+	h := Batch{N: n, Hidden: d.hidden, Type: d.dtype, Input: j.hold(rows), Indices: j.hold(chosen)}
 	g := Batch{N: n, Hidden: d.hidden, Type: d.dtype, Input: j.give(rows), Indices: j.give(chosen), Launch: Launch{Blocks: r.IntN(3), Warps: r.IntN(3)}}
 	if d.weights {
-		h.Weights, g.Weights = addrOfBytes(w), j.give(w)
+		h.Weights, g.Weights = j.hold(w), j.give(w)
 	}
 	if d.scales {
-		h.Scales, g.Scales = addrOfBytes(scales), j.give(scales)
+		h.Scales, g.Scales = j.hold(scales), j.give(scales)
 	}
 	hostRoute, gpuRoute, err := j.dispatch(d, h, g)
 	if err != nil {
 		return err
 	}
 	return j.combine(d, hostRoute, gpuRoute, r)
-}
-
-func addrOfBytes(b []byte) uint64 {
-	if len(b) == 0 {
-		return 0
-	}
-	return memory.AddrOf(b)
 }
 
 // dispatch does it on both, twice if it is replayed, and returns the routes.
@@ -90,7 +83,7 @@ func (j *gpuJob) dispatch(d round, h, g Batch) (hostRoute, gpuRoute *Route, err 
 	}
 	if d.replay {
 		maps := make([]int32, h.N*j.host.cfg.TopK+1)
-		hostRoute = &Route{Slots: addrOfInt32s(maps), N: h.N, Rows: rows}
+		hostRoute = &Route{Slots: j.hold(memory.Bytes(addrOfInt32s(maps), uint64(len(maps)*int32Bytes))), N: h.N, Rows: rows}
 		if err := j.host.Slots(hostRoute.Slots); err != nil {
 			return nil, nil, err
 		}
@@ -154,8 +147,8 @@ func (j *gpuJob) combine(d round, hostRoute, gpuRoute *Route, r *rand.Rand) erro
 		return err
 	}
 	made, weights := randomBytes(r, rows*d.hidden*int(d.out.Size())), randomBytes(r, rows*int(l.WeightBytes()))
-	h := Output{Rows: rows, Hidden: d.hidden, Type: d.out, Input: addrOfBytes(made), InPlace: d.inPlace, HasWeights: d.through,
-		Weights: addrOfBytes(weights), Weighted: d.weighted, Route: hostRoute}
+	h := Output{Rows: rows, Hidden: d.hidden, Type: d.out, Input: j.hold(made), InPlace: d.inPlace, HasWeights: d.through,
+		Weights: j.hold(weights), Weighted: d.weighted, Route: hostRoute}
 	g := h
 	g.Input, g.Weights, g.Route = j.give(made), j.give(weights), gpuRoute
 	if d.inPlace {

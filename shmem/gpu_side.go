@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"time"
 
@@ -85,7 +86,9 @@ func (s *deviceSide) fill(w *World) (err error) {
 	if s.peers, err = s.g.dev.Alloc(uint64(len(table))); err != nil {
 		return noMemory(err)
 	}
-	if err = s.g.copy(s.peers.Addr(), memory.AddrOf(table), uint64(len(table))); err != nil {
+	err = s.g.copy(s.peers.Addr(), memory.AddrOf(table), uint64(len(table)))
+	runtime.KeepAlive(table)
+	if err != nil {
 		return err
 	}
 	if s.report, err = s.g.dev.AllocHost(reportBytes); err != nil {
@@ -247,6 +250,7 @@ func (m *Module) replace(g *gpuHeap, state [stateBytes]byte) error {
 		return err
 	}
 	raw := make([]byte, stateBytes)
+	defer runtime.KeepAlive(raw)
 	if m.written != ([stateBytes]byte{}) {
 		if err := g.copy(memory.AddrOf(raw), m.addr, stateBytes); err != nil {
 			return err

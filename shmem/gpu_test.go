@@ -5,6 +5,7 @@ package shmem
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"testing"
 
 	"mori/core/device"
@@ -62,6 +63,7 @@ func peek(t testing.TB, w *World, at, n uint64) []byte {
 // poke makes them b.
 func poke(t testing.TB, w *World, at uint64, b []byte) {
 	t.Helper()
+	defer runtime.KeepAlive(b)
 	if err := moverAt(w, at).copy(at, memory.AddrOf(b), uint64(len(b))); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,9 @@ func TestHeapOnGPUs(t *testing.T) {
 				t.Fatalf("PE %d has no address of PE %d's memory", w.me, right)
 			}
 			b := []byte{byte(16*i + w.me + 1)}
-			if err := w.gpu.copy(there+size-1, memory.AddrOf(b), 1); err != nil {
+			err = w.gpu.copy(there+size-1, memory.AddrOf(b), 1)
+			runtime.KeepAlive(b)
+			if err != nil {
 				return err
 			}
 			w.rendezvous(t)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"mori/core/fabric"
@@ -43,6 +44,7 @@ func (f field) push() error {
 	if f.w.gpu == nil {
 		return nil
 	}
+	defer runtime.KeepAlive(f.bytes)
 	return f.w.gpu.copy(f.at, memory.AddrOf(f.bytes), uint64(len(f.bytes)))
 }
 
@@ -50,6 +52,7 @@ func (f field) pull() error {
 	if f.w.gpu == nil {
 		return nil
 	}
+	defer runtime.KeepAlive(f.bytes)
 	return f.w.gpu.copy(memory.AddrOf(f.bytes), f.at, uint64(len(f.bytes)))
 }
 

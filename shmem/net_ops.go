@@ -108,6 +108,7 @@ func (n *wire) local(addr, size uint64) (desc fabric.MRDesc, staged bool, err er
 // transferStaged goes by host memory, and waits for it.
 func (n *wire) transferStaged(kind fabric.OpKind, pe int, b *block, off, local, size uint64) error {
 	stage := make([]byte, min(size, stageBytes))
+	defer runtime.KeepAlive(stage)
 	at := memory.AddrOf(stage)
 	for size > 0 {
 		now := min(size, stageBytes)
