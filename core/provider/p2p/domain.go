@@ -3,7 +3,6 @@
 package p2p
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
@@ -126,33 +126,14 @@ func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
 // have ended. Who answers neither is disconnected; its fence then holds.
 func (ds *domains) revoke(key *stream.Domain, region uint64) {
 	d, movers := ds.moversOf(key)
-	called := make(map[*mover][]*lent, len(movers))
+	called := make([]local.Recall, 0, len(movers))
 	for _, m := range movers {
-		if l := m.revoke(region); len(l) > 0 {
-			called[m] = l
-		}
+		called = append(called, local.Recall{From: m.ep, Loans: m.revoke(region)})
 	}
-	late, cancel := context.WithTimeout(context.Background(), ds.opts.letGo)
-	defer cancel()
-	for m, loans := range called {
-		for _, l := range loans {
-			m.awaitReturn(late, l)
-		}
-	}
+	local.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {
 		d.unpin(region)
 	}
-}
-
-// awaitReturn waits for one loan until late, and then ends the connection.
-func (m *mover) awaitReturn(late context.Context, l *lent) {
-	select {
-	case <-l.returned:
-		return
-	case <-late.Done():
-	}
-	m.ep.Fail(fmt.Errorf("%s did not return region %d within %v: %w", m.ep.Peer(), l.region, m.letGo, fabric.ErrTimeout))
-	<-l.returned // Stop ends all loans, in bounded time
 }
 
 // disconnectHolders ends the connections that have copies of a region under way and do not move on.

@@ -8,33 +8,27 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
 )
-
-// maxLent bounds what a peer can make this side remember.
-const maxLent = 1 << 16
 
 // A lender is the owner's side of loans and shares: who was told where which region is.
 type lender struct {
 	table *util.MRTable
 
-	mu       sync.Mutex
-	byTicket map[uint64]*lent
-	byRegion map[uint64]map[uint64]*lent // region id, ticket
-	shares   map[fabric.MRDesc]*lent     // not revoked
-	last     uint64                      // ticket of a share
-	stopped  bool
+	mu     sync.Mutex
+	loans  local.Loans              // and shares
+	shares map[fabric.MRDesc]*share // not revoked
+	last   uint64                   // ticket of a share
 }
 
-type lent struct {
-	ticket, region uint64
-	desc           fabric.MRDesc // of a share
-	base, size     uint64        // of a share
-	revoked        bool
-	returned       chan struct{}
+// A share is a loan of device memory that nobody has asked for.
+type share struct {
+	*local.Loan
+	base, size uint64
 }
 
 func newLender(table *util.MRTable) lender {
-	return lender{table: table, byTicket: make(map[uint64]*lent), byRegion: make(map[uint64]map[uint64]*lent), shares: make(map[fabric.MRDesc]*lent)}
+	return lender{table: table, shares: make(map[fabric.MRDesc]*share)}
 }
 
 // onAsk answers at once. The table is asked with mu held, so that a region that closes meanwhile is either refused here or
@@ -48,11 +42,11 @@ func (m *mover) onAsk(body []byte) error {
 	d := &m.lender
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stopped {
+	if d.loans.Stopped() {
 		return nil
 	}
-	if _, twice := d.byTicket[f.ticket]; twice || f.ticket&shareBit != 0 || len(d.byTicket) >= maxLent {
-		return fmt.Errorf("loan %#x asked for twice or beyond %d loans: %w", f.ticket, maxLent, fabric.ErrProtocol)
+	if !d.loans.Free(f.ticket) || f.ticket&shareBit != 0 {
+		return fmt.Errorf("loan %#x asked for twice or beyond %d loans: %w", f.ticket, local.MaxLoans, fabric.ErrProtocol)
 	}
 	region, err := d.table.Acquire(f.key, 0)
 	if err != nil {
@@ -60,24 +54,14 @@ func (m *mover) onAsk(body []byte) error {
 		return nil
 	}
 	defer region.Release()
-	d.lend(&lent{ticket: f.ticket, region: f.key.ID})
+	d.loans.Lend(f.ticket, f.key.ID)
 	m.post(frameLend, lendFrame{f.ticket, describe(region, m.greet.same)}.encode())
 	return nil
 }
 
-// lend notes what the peer is told. With mu held.
-func (d *lender) lend(l *lent) {
-	l.returned = make(chan struct{})
-	d.byTicket[l.ticket] = l
-	if d.byRegion[l.region] == nil {
-		d.byRegion[l.region] = make(map[uint64]*lent, 1)
-	}
-	d.byRegion[l.region][l.ticket] = l
-}
-
 // shareOf is the share of a region of device memory that the caller holds open, lent now if it was not. It is an error that wraps
 // ErrNotSupported if there cannot be one.
-func (m *mover) shareOf(mr *util.MR) (*lent, error) {
+func (m *mover) shareOf(mr *util.MR) (*share, error) {
 	defer m.flush()
 	d := &m.lender
 	d.mu.Lock()
@@ -85,8 +69,9 @@ func (m *mover) shareOf(mr *util.MR) (*lent, error) {
 	if l := d.shares[mr.Desc()]; l != nil {
 		return l, nil
 	}
+	ticket := (d.last + 1) | shareBit
 	again := d.table.Device(mr.Desc())
-	if again == nil || d.stopped || len(d.byTicket) >= maxLent {
+	if again == nil || d.loans.Stopped() || !d.loans.Free(ticket) {
 		if again != nil {
 			again.Release()
 		}
@@ -98,37 +83,31 @@ func (m *mover) shareOf(mr *util.MR) (*lent, error) {
 		return nil, fmt.Errorf("export region %d: %s: %w", mr.Key().ID, p.why, fabric.ErrNotSupported)
 	}
 	d.last++
-	l := &lent{ticket: d.last | shareBit, region: mr.Key().ID, desc: mr.Desc(), base: p.addr, size: p.size}
-	d.lend(l)
-	d.shares[l.desc] = l
-	m.post(frameLend, lendFrame{l.ticket, p}.encode())
+	l := &share{d.loans.Lend(ticket, mr.Key().ID), p.addr, p.size}
+	d.shares[mr.Desc()] = l
+	m.post(frameLend, lendFrame{ticket, p}.encode())
 	return l, nil
 }
 
 // sharedAlready is shareOf that neither lends nor asks a driver.
-func (m *mover) sharedAlready(desc fabric.MRDesc) *lent {
+func (m *mover) sharedAlready(desc fabric.MRDesc) *share {
 	m.lender.mu.Lock()
 	defer m.lender.mu.Unlock()
 	return m.lender.shares[desc]
 }
 
 // revoke calls the loans of a region in and returns them, to be waited for.
-func (m *mover) revoke(region uint64) (called []*lent) {
+func (m *mover) revoke(region uint64) []*local.Loan {
 	defer m.flush()
 	d := &m.lender
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, l := range d.byRegion[region] {
-		if !l.revoked {
-			l.revoked = true
-			if d.shares[l.desc] == l {
-				delete(d.shares, l.desc)
-			}
-			m.post(frameRevoke, encodeTicket(l.ticket))
+	for desc, l := range d.shares {
+		if l.Region == region {
+			delete(d.shares, desc)
 		}
-		called = append(called, l)
 	}
-	return called
+	return d.loans.Revoke(region, func(l *local.Loan) { m.post(frameRevoke, encodeTicket(l.Ticket)) })
 }
 
 func (m *mover) onReturn(body []byte) error {
@@ -136,37 +115,15 @@ func (m *mover) onReturn(body []byte) error {
 	if err != nil {
 		return err
 	}
-	d := &m.lender
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l := d.byTicket[ticket]
-	if l == nil || !l.revoked {
-		if d.stopped {
-			return nil
-		}
-		return fmt.Errorf("loan %#x returned, which was not called in: %w", ticket, fabric.ErrProtocol)
-	}
-	d.drop(l)
-	return nil
-}
-
-// drop forgets l. With mu held.
-func (d *lender) drop(l *lent) {
-	close(l.returned)
-	delete(d.byTicket, l.ticket)
-	delete(d.byRegion[l.region], l.ticket)
-	if len(d.byRegion[l.region]) == 0 {
-		delete(d.byRegion, l.region)
-	}
+	m.lender.mu.Lock()
+	defer m.lender.mu.Unlock()
+	return m.lender.loans.Return(ticket)
 }
 
 // stop ends all loans, once the fence holds the peer off.
 func (d *lender) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stopped = true
 	clear(d.shares)
-	for _, l := range d.byTicket {
-		d.drop(l)
-	}
+	d.loans.Stop()
 }

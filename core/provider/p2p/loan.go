@@ -193,7 +193,7 @@ func (m *mover) onLend(body []byte) error {
 	switch {
 	case b.stopped:
 		return nil
-	case f.ticket&shareBit != 0 && l == nil && len(b.byTick) < 2*maxLent:
+	case f.ticket&shareBit != 0 && l == nil && len(b.byTick) < 2*local.MaxLoans:
 		l = &loan{ticket: f.ticket, answered: make(chan struct{})}
 		b.byTick[f.ticket] = l
 	case f.ticket&shareBit != 0 || l == nil || l.granted():

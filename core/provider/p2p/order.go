@@ -109,7 +109,7 @@ func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint
 			parts[i] = orderPart{s.Dst - share.base, s.Src, s.Bytes}
 		}
 	}
-	return parts, share.ticket, nil
+	return parts, share.Ticket, nil
 }
 
 // localSeg is the op's segment i, from -1 on.

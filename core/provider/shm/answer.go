@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
@@ -60,7 +61,7 @@ func (m *mover) answerFault(op *fabric.Op, errno uint64) error {
 	}
 	cause := ringErrno(errno)
 	if cause == fabric.Errno(syscall.EFAULT) {
-		return opFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), m.ep.Peer())
+		return local.OpFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), m.ep.Peer())
 	}
-	return opFault(cause, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
+	return local.OpFault(cause, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
 }

@@ -10,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // sliceLists are the lists of ops that are copied inline. A call through vmCalls would move lists on the stack to the heap each time.
@@ -52,7 +53,7 @@ func (m *mover) enter(l *loan) error {
 	}
 	if !fenceOf(m.notifier.ring.mem).Enter() {
 		l.use.Leave()
-		return opFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
+		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
 	}
 	return nil
 }
@@ -100,17 +101,17 @@ func (m *mover) explain(l *loan, s *slice, err error) error {
 	where := fmt.Sprintf("region %d in process %d of %s", l.key.ID, m.greet.reach.pid, m.ep.Peer())
 	switch cause := fabric.ErrnoOf(err); {
 	case cause == fabric.Errno(syscall.ESRCH):
-		return opFault(fabric.ErrConnReset, "%s: the process is gone", where)
+		return local.OpFault(fabric.ErrConnReset, "%s: the process is gone", where)
 	case cause == fabric.ErrPerm:
-		return opFault(cause, "%s: the system lets nobody in any more", where)
+		return local.OpFault(cause, "%s: the system lets nobody in any more", where)
 	case cause == fabric.Errno(syscall.EFAULT) && !mapped(s.local):
-		return opFault(cause, "the local buffer is not mapped: was it freed before the op ended?")
+		return local.OpFault(cause, "the local buffer is not mapped: was it freed before the op ended?")
 	case cause == fabric.Errno(syscall.EFAULT):
-		return opFault(cause, "%s is not mapped: did it free that memory?", where)
+		return local.OpFault(cause, "%s is not mapped: did it free that memory?", where)
 	case cause == 0: // fewer bytes than asked for and no reason given
-		return opFault(fabric.ErrOther, "%s: the copy ended early", where)
+		return local.OpFault(fabric.ErrOther, "%s: the copy ended early", where)
 	default:
-		return opFault(cause, "%s", where)
+		return local.OpFault(cause, "%s", where)
 	}
 }
 

@@ -3,12 +3,12 @@
 package shm
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
@@ -90,28 +90,9 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 		}
 	}
 	ds.mu.Unlock()
-	called := make(map[*mover][]*lent, len(movers))
+	called := make([]local.Recall, 0, len(movers))
 	for _, m := range movers {
-		if l := m.revoke(region); len(l) > 0 {
-			called[m] = l
-		}
+		called = append(called, local.Recall{From: m.ep, Loans: m.revoke(region)})
 	}
-	late, cancel := context.WithTimeout(context.Background(), letGo)
-	defer cancel()
-	for m, loans := range called {
-		for _, l := range loans {
-			m.awaitReturn(late, l)
-		}
-	}
-}
-
-// awaitReturn waits for one loan until late, and then ends the connection.
-func (m *mover) awaitReturn(late context.Context, l *lent) {
-	select {
-	case <-l.returned:
-		return
-	case <-late.Done():
-	}
-	m.ep.Fail(fmt.Errorf("%s did not return region %d within %v: %w", m.ep.Peer(), l.region, letGo, fabric.ErrTimeout))
-	<-l.returned // Stop ends all loans, in bounded time
+	local.AwaitReturns(called, letGo)
 }

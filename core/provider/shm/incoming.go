@@ -7,6 +7,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // incoming is the message that is being received. Messages that have no receive yet stay in the ring, and what is behind them, too, until
@@ -103,7 +104,7 @@ func (in *incoming) scatter(n uint64) error {
 		dst, k := fill(localSegs{&in.receive}, &in.place, in.dst[:0], n-in.done)
 		in.src[0] = sys.Iovec{Addr: in.head.at + in.done, Len: k}
 		if _, err := sys.Copy(dst, in.src[:]); err != nil {
-			return opFault(fabric.ErrnoOf(err), "the receive's memory is not mapped: was it freed before the receive ended?")
+			return local.OpFault(fabric.ErrnoOf(err), "the receive's memory is not mapped: was it freed before the receive ended?")
 		}
 		in.done += k
 	}
@@ -117,7 +118,7 @@ func (b *inbox) filled(in *incoming) error {
 	if e.flags&messageChunked != 0 {
 		if cause := sys.Load64(e.verdict()); cause != 0 {
 			e.flags &^= messageAnswer
-			err = opFault(ringErrno(cause), "message of %s, which could not read it", b.mover.ep.Peer())
+			err = local.OpFault(ringErrno(cause), "message of %s, which could not read it", b.mover.ep.Peer())
 		}
 	}
 	b.messages.take(e)

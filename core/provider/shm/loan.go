@@ -67,19 +67,19 @@ func (l *loan) check(op *fabric.Op) error {
 		want = fabric.AccessRemoteWrite
 	}
 	if l.access&want == 0 {
-		return opFault(fabric.ErrAccess, "region %d", l.key.ID)
+		return local.OpFault(fabric.ErrAccess, "region %d", l.key.ID)
 	}
 	list := remoteSegs{op: op}
 	for i := range list.len() {
 		if off, n := list.at(i); off > l.size || n > l.size-off {
-			return opFault(fabric.ErrRange, "%d bytes at %#x of region %d, which has %d", n, off, l.key.ID, l.size)
+			return local.OpFault(fabric.ErrRange, "%d bytes at %#x of region %d, which has %d", n, off, l.key.ID, l.size)
 		}
 	}
 	return nil
 }
 
 func (l *loan) revoked() error {
-	return opFault(fabric.ErrNoKey, "region %d was closed by its owner", l.key.ID)
+	return local.OpFault(fabric.ErrNoKey, "region %d was closed by its owner", l.key.ID)
 }
 
 // onLend starts what waited, on workers: the stream stands still meanwhile.
@@ -128,7 +128,7 @@ func (m *mover) onRefuse(body []byte) error {
 			m.ops.Leave()
 			continue
 		}
-		m.finish(p.ticket, opFault(f.err, "region %d of %s", l.key.ID, m.ep.Peer()))
+		m.finish(p.ticket, local.OpFault(f.err, "region %d of %s", l.key.ID, m.ep.Peer()))
 	}
 	return nil
 }

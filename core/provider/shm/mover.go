@@ -89,7 +89,6 @@ func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 		asked: make(map[uint64]*loan),
 	}
 	m.sample.every = opts.Sample
-	m.lender.byTicket, m.lender.byRegion = make(map[uint64]*lent), make(map[uint64]map[uint64]*lent)
 	out, in := sys.AddrOf(g.outbound), sys.AddrOf(g.inbound)
 	m.notifier.ring.mem, m.outbox.ring.mem = out, out
 	b := &m.inbox
@@ -232,10 +231,6 @@ func (m *mover) send(kind uint8, body []byte) {
 // Path says how bytes move; see stream.Direct.
 func (m *mover) Path() (name, reason string) {
 	return wayText[m.greet.reach.way], m.greet.reach.reason
-}
-
-func opFault(cause fabric.Errno, format string, args ...any) error {
-	return local.OpFault(cause, format, args...)
 }
 
 func (m *mover) stopCause() error {

@@ -10,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
@@ -208,7 +209,7 @@ func (o *outbox) gather(e *messageEntry, op *fabric.Op) error {
 		src, k := fill(localSegs{op}, &p, o.src[:0], min(e.length-done, inlineChunk))
 		o.dst[0] = sys.Iovec{Addr: e.at + done, Len: k}
 		if _, err := sys.Copy(o.dst[:], src); err != nil {
-			fault = opFault(fabric.ErrnoOf(err), "the local buffer is not mapped: was it freed before the op ended?")
+			fault = local.OpFault(fabric.ErrnoOf(err), "the local buffer is not mapped: was it freed before the op ended?")
 			break
 		}
 		done += k

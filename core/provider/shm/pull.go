@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // pullNow is the largest message that is pulled by whoever finds it in the ring; larger ones are the workers'. With both processes spinning on
@@ -116,11 +117,11 @@ func (m *mover) pullSlice(s *slice) error {
 	case cause == fabric.Errno(syscall.ESRCH):
 		return errPeerEnded
 	case cause == fabric.Errno(syscall.EFAULT) && !mapped(s.local):
-		return opFault(cause, "the receive's memory is not mapped: was it freed before the receive ended?")
+		return local.OpFault(cause, "the receive's memory is not mapped: was it freed before the receive ended?")
 	case cause == 0:
-		return opFault(fabric.ErrOther, "message of %s: the copy ended early", m.ep.Peer())
+		return local.OpFault(fabric.ErrOther, "message of %s: the copy ended early", m.ep.Peer())
 	default:
-		return opFault(cause, "message of %s from its process %d", m.ep.Peer(), m.greet.reach.pid)
+		return local.OpFault(cause, "message of %s from its process %d", m.ep.Peer(), m.greet.reach.pid)
 	}
 }
 

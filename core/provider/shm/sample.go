@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // samplePiece is what is compared at a time.
@@ -53,7 +54,7 @@ func (m *mover) compare(op *fabric.Op, l *loan, p *sampler) error {
 	}
 	for _, v := range p.here {
 		if !bytes.Equal(sys.Bytes(v.Addr, int(v.Len)), got[:v.Len]) {
-			return opFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.key.ID, m.ep.Peer())
+			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.key.ID, m.ep.Peer())
 		}
 		got = got[v.Len:]
 	}
