@@ -146,6 +146,35 @@ func TestDirectEndsOps(t *testing.T) {
 	}
 }
 
+// TestAnOpBehindAFenceIsToldLater looks, when an op is told of, whether the one behind the fence has begun: it could end then, and be told of
+// first.
+func TestAnOpBehindAFenceIsToldLater(t *testing.T) {
+	a, _, da, _ := directPair(t, hold)
+	key := importAny(a)
+	a.submitTo(key, fabric.OpWrite, 0, 1)
+	a.submitTo(key, fabric.OpWrite, fabric.OpFence, 2)
+	behind := make(chan int, 4)
+	a.cq.OnReady(func() {
+		da.ep.mu.Lock()
+		defer da.ep.mu.Unlock()
+		behind <- da.ep.fenced.len()
+	})
+	da.mu.Lock()
+	var first Ticket
+	for first = range da.open {
+		delete(da.open, first)
+	}
+	da.mu.Unlock()
+	da.ep.Finish(first, nil)
+	if n := <-behind; n != 1 {
+		t.Errorf("%d ops wait behind the fence while the op before it is told of", n)
+	}
+	a.cq.OnReady(nil)
+	if c, err := a.next(); err != nil || c.Ctx != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 func TestFencesHoldForADirect(t *testing.T) {
 	var order []uint64
 	a, _, da, _ := directPair(t, func(d *fakeDirect, k Ticket, op *fabric.Op) bool {

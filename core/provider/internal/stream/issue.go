@@ -161,7 +161,8 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	return false
 }
 
-// complete ends an op: it frees the slot, tells the completion queue, and begins what waited for it.
+// complete ends an op: it frees the slot, tells the completion queue, and then begins what waited for it: an op behind a fence could else be
+// told of first.
 func (ep *Endpoint) complete(s *slot) {
 	if s.piece != nil {
 		ep.answered(s)
@@ -175,16 +176,18 @@ func (ep *Endpoint) complete(s *slot) {
 		ep.offer = nil
 	}
 	ep.slots.give(s)
-	ep.inFlight--
-	if !ep.fate.isEnded() {
-		ep.resume(&t)
-	}
 	ep.mu.Unlock()
 	if errno == 0 {
 		ep.queues.Done(&op, n)
 	} else {
 		ep.queues.Failed(&op, errno, ep.failure(&op, n, detail))
 	}
+	ep.mu.Lock()
+	ep.inFlight--
+	if !ep.fate.isEnded() {
+		ep.resume(&t)
+	}
+	ep.mu.Unlock()
 	ep.run(&t)
 }
 
