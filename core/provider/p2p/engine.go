@@ -21,7 +21,7 @@ const (
 	// Who looks whether copies have ended spins while it expects one to, from spinEarly before on, for spinFor: a sleep on Linux takes
 	// 60 us at least. Behind that it looks every so often: after a 32nd of the time that passed. It naps for longNap at most, whatever it
 	// expects: copies that follow others of another size or another number beside them are expected wrongly. With 2 ms a write of
-	// 256 MiB between H200s, alone after some with three others beside them, was seen to end 1.6 ms late; a look costs a microsecond.
+	// 256 MiB between H200s, alone after some with three others beside them, took 1.6 ms more than its copy; a look costs a microsecond.
 	spinEarly = 80 * time.Microsecond
 	spinFor   = 60 * time.Microsecond
 	overdue   = 32
