@@ -10,9 +10,11 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mori.io import (
@@ -64,6 +66,23 @@ def need_mpi() -> str:
     if importlib.util.find_spec("mpi4py") is None:
         cannot("mpi", "mpi4py is not installed")
     return found
+
+
+def mpirun(ranks: int, *command: object, **environment: str) -> list[str]:
+    """
+    Run a command in some ranks and return what each of them printed, in their order.
+
+    Each rank writes to a file of its own: mpirun passes on pieces of lines, and those of one rank end up in another's.
+    """
+    start = [need_mpi(), *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe", "-np", str(ranks)]
+    with tempfile.TemporaryDirectory() as there:
+        own = ["sh", "-c", 'exec "$@" >"$0/$OMPI_COMM_WORLD_RANK"', there]
+        run = [*start, *own, *map(str, command)]
+        env = {**os.environ, **environment}
+        done = subprocess.run(run, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        said = [path.read_text() for path in sorted(Path(there).iterdir(), key=lambda path: int(path.name))]
+    assert done.returncode == 0, "".join(said) + done.stdout + done.stderr
+    return said
 
 
 def pattern(size: int, seed: int = 1) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from programs import Programs
 
 import mori.shmem as shmem
-from support import need_mpi, run_script
+from support import mpirun, need_mpi, run_script
 
 CHECK = """
 x = mori_shmem_create_tensor((1,), np.int64)
@@ -36,6 +36,7 @@ assert getattr(mori.shmem, sys.argv[1])() == 0
 assert getattr(mori.shmem, sys.argv[1])() == 0, "again"
 {CHECK}
 """
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path), "MORI_SHMEM_HEAP_SIZE": "64M"}
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def launch(*command: object, timeout: float = 50, **environment: str) -> list[st
     """Run a command and return the lines that say who is there, sorted."""
     done = subprocess.run(
         [str(word) for word in command],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MORI_SHMEM_HEAP_SIZE": "64M", **environment},
+        env={**os.environ, **ENVIRONMENT, **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -108,15 +109,17 @@ class TestLaunchers:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
         assert launch(*torchrun, program, "shmem_init") == expected(3)
 
+    def ranks(self, size: int, *command: object) -> list[str]:
+        said = mpirun(size, sys.executable, *command, **ENVIRONMENT)
+        return [line for text in said for line in text.splitlines() if line[:1].isdigit()]
+
     @pytest.mark.parametrize("call", ["shmem_init", "shmem_mpi_init"])
     def test_mpirun(self, program: Path, call: str) -> None:
-        mpirun = [need_mpi(), "--allow-run-as-root", "--oversubscribe", "-np", "3"]
-        assert launch(*mpirun, sys.executable, program, call) == expected(3)
+        assert self.ranks(3, program, call) == expected(3)
 
     def test_mpirun_without_mpi4py(self, program: Path) -> None:
-        mpirun = [need_mpi(), "--allow-run-as-root", "--oversubscribe", "-np", "2"]
         program.write_text("import sys\nsys.modules['mpi4py'] = None\n" + PROGRAM)
-        assert launch(*mpirun, sys.executable, program, "shmem_mpi_init") == expected(2)
+        assert self.ranks(2, program, "shmem_mpi_init") == expected(2)
 
     def test_mpi_init_of_a_single_process(self, program: Path) -> None:
         need_mpi()
