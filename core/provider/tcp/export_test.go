@@ -3,10 +3,7 @@
 package tcp
 
 import (
-	"context"
-	"net"
-
-	"mori/core/fabric"
+	"mori/core/provider/internal/inet"
 	"mori/core/provider/internal/stream"
 )
 
@@ -20,11 +17,5 @@ func NewPacking(opts Options) *Provider {
 // Rate is what the kernel has measured.
 var Rate = rate
 
-// A Transport makes the sockets of providers.
-type Transport interface {
-	Listen(ctx context.Context, at fabric.Addr) (net.Listener, error)
-	Dial(ctx context.Context, to fabric.Addr) (net.Conn, error)
-}
-
-// TransportOf is that of a provider with opts.
-func TransportOf(opts Options) Transport { return transport{opts} }
+// SocketsOf are those of a provider with opts.
+func SocketsOf(opts Options) inet.Sockets { return New(opts).sockets() }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/inet"
 	"mori/core/provider/internal/stream"
 )
 
@@ -47,8 +48,6 @@ type Options struct {
 // 128 x 1 MiB at 0.73, 0.89 and 0.94 (reads 0.74, 0.80, 1.0), and 1024 x 4 KiB blocks at 0.56, 0.68 and 0.73 (reads 0.44, 0.50, 0.71).
 const DefaultLinks = 4
 
-const defaultUserTimeout = 30 * time.Second
-
 // A Provider is the fabric.Provider "tcp".
 type Provider struct {
 	opts Options
@@ -63,7 +62,7 @@ func New(opts Options) *Provider {
 		opts.Links = DefaultLinks
 	}
 	if opts.UserTimeout == 0 {
-		opts.UserTimeout = defaultUserTimeout
+		opts.UserTimeout = inet.DefaultUserTimeout
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -133,15 +132,11 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if in != nil && in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open %s as tcp: %w", in.Provider, fabric.ErrNoData)
 	}
-	cfg := stream.Config{Info: p.info(), Transport: transport{p.opts}, Links: p.opts.Links, Sums: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: checkAddr,
+	cfg := stream.Config{Info: p.info(), Transport: p.sockets(), Links: p.opts.Links, Sums: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: inet.CheckAddr,
 		Pack: p.pack, Unpack: true, Packed: p.opts.Packed, Rate: rate}
 	return stream.New(cfg)
 }
 
-// checkAddr refuses what is not "host:port".
-func checkAddr(a fabric.Addr) error {
-	if _, _, err := net.SplitHostPort(string(a)); err != nil {
-		return fmt.Errorf("%v: %w", err, fabric.ErrInvalid)
-	}
-	return nil
+func (p *Provider) sockets() inet.Sockets {
+	return inet.Sockets{Provider: p.Name(), UserTimeout: p.opts.UserTimeout, TLS: p.opts.TLS, Logger: p.opts.Logger}
 }

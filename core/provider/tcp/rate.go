@@ -6,6 +6,8 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"mori/core/provider/internal/inet"
 )
 
 // rateAfter is how many bytes a connection must have carried for its rate to mean anything: the first ones, which are few, tell of the
@@ -14,11 +16,8 @@ const rateAfter = 256 << 10
 
 // rate is what the kernel has measured a connection to carry, in bytes/s, or 0.
 func rate(conn net.Conn) float64 {
-	if t, ok := conn.(*tunnel); ok {
-		conn = t.wire
-	}
-	c, ok := conn.(*net.TCPConn)
-	if !ok {
+	c := inet.Wire(conn)
+	if c == nil {
 		return 0
 	}
 	raw, err := c.SyscallConn()

@@ -17,7 +17,7 @@ func TestTheKernelMeasuresConnections(t *testing.T) {
 	a := newAuthority(t)
 	for name, cfg := range map[string]*tls.Config{"plain": nil, "under TLS": a.config(t, a)} {
 		t.Run(name, func(t *testing.T) {
-			tr := tcp.TransportOf(tcp.Options{TLS: cfg})
+			tr := tcp.SocketsOf(tcp.Options{TLS: cfg})
 			ln := must[net.Listener](t)(tr.Listen(testContext(t), ""))
 			accepted := make(chan net.Conn, 1)
 			go func() {

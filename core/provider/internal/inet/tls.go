@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package tcp
+package inet
 
 import (
 	"context"
