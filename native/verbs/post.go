@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+// #cgo noescape vb_post_send
+// #cgo nocallback vb_post_send
+// #cgo noescape vb_post_recv
+// #cgo nocallback vb_post_recv
+// #include "shim.h"
+import "C"
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// PostSend posts wrs in order, in chains of 64, and answers how many were taken and why the next was not: ENOMEM where the queue is full, EINVAL where
+// it names what is not in sges or what the queue pair has not. It waits for nothing.
+func (q QP) PostSend(wrs []SendWR, sges []SGE) (n int, err error) {
+	took := C.vb_post_send(q.c(), (*C.struct_vb_send_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.int(len(wrs)),
+		(*C.struct_vb_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.size_t(len(sges)))
+	return int(took.n), posted(took.err)
+}
+
+// PostRecv posts receives, as PostSend does.
+func (q QP) PostRecv(wrs []RecvWR, sges []SGE) (n int, err error) {
+	took := C.vb_post_recv(q.c(), (*C.struct_vb_recv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.int(len(wrs)),
+		(*C.struct_vb_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.size_t(len(sges)))
+	return int(took.n), posted(took.err)
+}
+
+// posted is the errno as it is: a full queue is no news, and no allocation.
+func posted(err C.int) error {
+	if err == 0 {
+		return nil
+	}
+	return syscall.Errno(err)
+}
