@@ -57,6 +57,10 @@ const (
 	KernelDir          = "MORI_KERNEL_DIR"
 	P2PBlocks          = "MORI_P2P_BLOCKS"
 	DisableAutoXGMI    = "MORI_DISABLE_AUTO_XGMI"
+	RDMADevices        = "MORI_RDMA_DEVICES"
+	IORDMANICIdx       = "MORI_IO_RDMA_NIC_IDX"
+	IORailAffinity     = "MORI_IO_RAIL_AFFINITY"
+	DisableTopo        = "MORI_DISABLE_TOPO"
 )
 
 // A Variable describes one environment variable.
@@ -125,6 +129,10 @@ func Variables() []Variable {
 		{Name: KernelDir, Default: "of the package", Meaning: "folder of the compiled GPU kernels: <name>.<architecture>.ptx and .hsaco"},
 		{Name: P2PBlocks, Default: "by size", Meaning: "how many blocks of a GPU copy scattered pieces to and from other memories of the host, one batch after the other then"},
 		{Name: DisableAutoXGMI, Default: "1", Meaning: "begins with 0: create_backend(RDMA) creates an XGMI backend, too, where there are GPUs; with " + RequireRDMA + " and without an RDMA device it creates that alone"},
+		{Name: RDMADevices, Default: "all that are active", Meaning: "RDMA devices that may be used: a,b in this order or ^a,b to exclude; a port is written as in mlx5_0:2"},
+		{Name: IORDMANICIdx, Default: "by NUMA node", Meaning: "index of the only RDMA device for host memory, as mori doctor numbers them"},
+		{Name: IORailAffinity, Default: "off", Meaning: "1 or true: both ends of a transfer use RDMA devices of the same index"},
+		{Name: DisableTopo, Default: "off", Meaning: "1 or true: RDMA devices are used in their order, wherever they and the memory are"},
 	}
 	for i := range all {
 		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {

@@ -36,25 +36,12 @@ type NIC struct {
 	NUMA  int    `json:"numa"`  // -1 = not known
 }
 
-// RDMA is a port of an RDMA device.
-type RDMA struct {
-	Device string `json:"device"`
-	Port   int    `json:"port"`
-	State  string `json:"state"` // "ACTIVE", "DOWN"
-	Link   string `json:"link"`  // "InfiniBand", "Ethernet"
-	NUMA   int    `json:"numa"`
-}
-
 // A GPU is a display-class or accelerator PCI device of NVIDIA or AMD.
 type GPU struct {
 	BusID  string `json:"bus_id"`
 	Vendor string `json:"vendor"`
 	NUMA   int    `json:"numa"`
-}
-
-// Active tells whether any RDMA port is up.
-func (h *Host) Active() bool {
-	return slices.ContainsFunc(h.RDMA, func(r RDMA) bool { return strings.Contains(r.State, "ACTIVE") })
+	Path   string `json:"-"` // its way on the PCI bus, as of RDMA
 }
 
 // Scan reads the tree below root, which holds proc and sys as / does. What cannot be read is left out.
@@ -93,26 +80,9 @@ func (h *Host) scanNUMA(root fs.FS) {
 }
 
 func (h *Host) scanNICs(root fs.FS) {
-	for _, name := range list(root, "sys/class/net") {
-		at := path.Join("sys/class/net", name)
+	for _, name := range list(root, netClass) {
+		at := path.Join(netClass, name)
 		h.NICs = append(h.NICs, NIC{Name: name, State: text(root, at+"/operstate"), Mbps: max(0, number(root, at+"/speed", 0)), NUMA: number(root, at+"/device/numa_node", -1)})
-	}
-}
-
-func (h *Host) scanRDMA(root fs.FS) {
-	for _, dev := range list(root, "sys/class/infiniband") {
-		at := path.Join("sys/class/infiniband", dev)
-		for _, port := range list(root, at+"/ports") {
-			n, err := strconv.Atoi(port)
-			if err != nil {
-				continue
-			}
-			state := text(root, at+"/ports/"+port+"/state") // "4: ACTIVE"
-			if _, s, ok := strings.Cut(state, ": "); ok {
-				state = s
-			}
-			h.RDMA = append(h.RDMA, RDMA{Device: dev, Port: n, State: state, Link: text(root, at+"/ports/"+port+"/link_layer"), NUMA: number(root, at+"/device/numa_node", -1)})
-		}
 	}
 }
 
@@ -121,12 +91,14 @@ func (h *Host) scanRDMA(root fs.FS) {
 var gpuVendors = map[string]string{"0x10de": "NVIDIA", "0x1002": "AMD"}
 
 func (h *Host) scanGPUs(root fs.FS) {
-	for _, dev := range list(root, "sys/bus/pci/devices") {
-		at := path.Join("sys/bus/pci/devices", dev)
+	for _, dev := range list(root, pciBus) {
+		at := path.Join(pciBus, dev)
 		class := text(root, at+"/class")
 		vendor := gpuVendors[text(root, at+"/vendor")]
 		if vendor != "" && (strings.HasPrefix(class, "0x03") || strings.HasPrefix(class, "0x12")) {
-			h.GPUs = append(h.GPUs, GPU{BusID: strings.ToLower(dev), Vendor: vendor, NUMA: number(root, at+"/numa_node", -1)})
+			g := GPU{BusID: strings.ToLower(dev), Vendor: vendor, NUMA: number(root, at+"/numa_node", -1)}
+			g.Path, _ = whereIs(root, at)
+			h.GPUs = append(h.GPUs, g)
 		}
 	}
 	for _, mod := range []string{"nvidia", "amdgpu"} {

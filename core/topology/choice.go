@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mori/core/config"
+)
+
+// A Choice is what people set about which NICs are used.
+type Choice struct {
+	Devices  string // MORI_RDMA_DEVICES: "a,b:2" for these in this order, "^a,b" for all others, "" for all
+	HostNIC  int    // MORI_IO_RDMA_NIC_IDX: the index of the only NIC for host memory; -1 for none
+	Affinity bool   // MORI_IO_RAIL_AFFINITY: both ends of a transfer use NICs of the same index
+	Static   bool   // MORI_DISABLE_TOPO: NICs in order, GPU n begins with NIC n, wherever they are
+
+	// Turn says which comes first of NICs that are as near to host memory. Processes of a host that pass different ones share them out.
+	Turn int
+}
+
+// Configured reads the settings. The error tells of malformed ones, for the log; their defaults are in the answer then.
+func Configured() (Choice, error) {
+	pin, err := config.Int(config.IORDMANICIdx, -1, 0, 1<<16)
+	return Choice{
+		Devices: config.Get(config.RDMADevices), HostNIC: pin,
+		Affinity: config.Flag(config.IORailAffinity, false), Static: config.Flag(config.DisableTopo, false),
+	}, err
+}
+
+// A device list as it is written: names, and whether they are the ones to leave out.
+type deviceList struct {
+	names   []string
+	exclude bool
+}
+
+func parseDevices(s string) (deviceList, error) {
+	var l deviceList
+	s = strings.TrimSpace(s)
+	s, l.exclude = strings.CutPrefix(s, "^")
+	for _, name := range strings.Split(s, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if strings.HasPrefix(name, "^") {
+			return l, fmt.Errorf("%s=%q: ^ stands once, before the first name, and turns the whole list round", config.RDMADevices, s)
+		}
+		if !slices.Contains(l.names, name) {
+			l.names = append(l.names, name)
+		}
+	}
+	if len(l.names) == 0 && l.exclude {
+		return l, fmt.Errorf("%s=%q: ^ without a name", config.RDMADevices, "^"+s)
+	}
+	return l, nil
+}
+
+// named tells whether a name of a list means the port: a device means all of its ports.
+func (r RDMA) named(name string) bool {
+	device, port, ok := strings.Cut(name, ":")
+	if device != r.Device {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return !ok || err == nil && n == r.Port
+}
+
+// allowed is the ports that a list leaves, in the order of the list if it names them and of their names if not.
+func (l deviceList) allowed(ports []RDMA) ([]RDMA, error) {
+	if err := l.check(ports); err != nil {
+		return nil, err
+	}
+	if l.exclude || len(l.names) == 0 {
+		return slices.DeleteFunc(slices.Clone(ports), func(p RDMA) bool { return slices.ContainsFunc(l.names, p.named) }), nil
+	}
+	var these []RDMA
+	for _, name := range l.names {
+		for _, p := range ports {
+			if p.named(name) && !slices.Contains(these, p) {
+				these = append(these, p)
+			}
+		}
+	}
+	return these, nil
+}
+
+// check refuses names that are not here. It is an error even in a list of what to leave out: a misspelt name would let in what it was to keep out.
+func (l deviceList) check(ports []RDMA) error {
+	var unknown []string
+	for _, name := range l.names {
+		if !slices.ContainsFunc(ports, func(p RDMA) bool { return p.named(name) }) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s names %s, and this host has %s: %w", config.RDMADevices, strings.Join(unknown, ", "), namesOf(ports), ErrUnknown)
+}
+
+func namesOf(ports []RDMA) string {
+	if len(ports) == 0 {
+		return "no RDMA device"
+	}
+	names := make([]string, len(ports))
+	for i, p := range ports {
+		names[i] = p.Name()
+	}
+	return strings.Join(names, ", ")
+}
+
+// A Rail is a NIC that transfers may use.
+type Rail struct {
+	RDMA
+	Index int `json:"index"` // among those that MORI_RDMA_DEVICES allows, usable or not
+}
+
+// An Unused is a NIC that transfers do not use, and why.
+type Unused struct {
+	RDMA
+	Why string `json:"why"`
+}
+
+// slowest is the part of the fastest port's speed under which a port is not used: bytes striped over both would wait for it, and one that is much
+// slower is there for management or is broken.
+const slowest = 0.5
+
+// Rails tells which NICs transfers may use, in the order of their index, and why not the others. That there is none is no error here.
+func (h *Host) Rails(o Choice) ([]Rail, []Unused, error) {
+	list, err := parseDevices(o.Devices)
+	if err != nil {
+		return nil, nil, err
+	}
+	allowed, err := list.allowed(h.RDMA)
+	if err != nil {
+		return nil, nil, err
+	}
+	var unused []Unused
+	for _, p := range h.RDMA {
+		if !slices.Contains(allowed, p) {
+			unused = append(unused, Unused{p, config.RDMADevices + "=" + o.Devices})
+		}
+	}
+	keepSlow := o.Static || len(list.names) > 0 && !list.exclude
+	fastest := 0.0
+	for _, p := range allowed {
+		if unfit(p) == "" {
+			fastest = max(fastest, p.Gbps)
+		}
+	}
+	var rails []Rail
+	for i, p := range allowed {
+		why := unfit(p)
+		if why == "" && !keepSlow && p.Gbps > 0 && p.Gbps < fastest*slowest {
+			why = fmt.Sprintf("%g Gbit/s, beside one of %g; name it in %s to use it", p.Gbps, fastest, config.RDMADevices)
+		}
+		if why != "" {
+			unused = append(unused, Unused{p, why})
+			continue
+		}
+		rails = append(rails, Rail{p, i})
+	}
+	return rails, unused, nil
+}
+
+// unfit says why nothing can go through a port at all, "" if it can.
+func unfit(p RDMA) string {
+	switch {
+	case p.Node != "" && p.Node != "CA":
+		return "node type " + p.Node + ", which has no reliable connections that mori can make"
+	case !p.Up():
+		return "port is " + strings.ToLower(orUnknown(p.State))
+	}
+	return ""
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "in an unknown state"
+	}
+	return s
+}
+
+// noRails is the error for a host where no NIC is left.
+func noRails(unused []Unused) error {
+	var errs []error
+	for _, u := range unused {
+		errs = append(errs, fmt.Errorf("%s: %s", u.Name(), u.Why))
+	}
+	if len(errs) == 0 {
+		return ErrNoNIC
+	}
+	return fmt.Errorf("%w (%s)", ErrNoNIC, strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "; "))
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+
+package topology
+
+import "slices"
+
+// deal gives each GPU of the host, in the order of h.GPUs, the position of its NIC in rails: one of the nearest, and so that no NIC has two more
+// GPUs than another one which is as near to any of its GPUs.
+//
+// GPUs take the least used of their nearest NICs in turn. That alone may go wrong where they do not see the same ones as nearest: an early GPU takes the
+// only NIC of a later one. So chains of GPUs then move on by one, each to another of its nearest NICs, while the chain ends at a NIC that has at least
+// two less than the one where it begins. Every chain makes the loads more even, so it ends.
+func (h *Host) deal(rails []Rail) []int {
+	d := dealing{near: make([][]int, len(h.GPUs)), dealt: make([]int, len(h.GPUs)), load: make([]int, len(rails))}
+	for g := range h.GPUs {
+		d.near[g] = h.nearestTo(g, rails)
+		best := d.near[g][0]
+		for _, r := range d.near[g] {
+			if d.load[r] < d.load[best] {
+				best = r
+			}
+		}
+		d.dealt[g] = best
+		d.load[best]++
+	}
+	for d.improve() {
+	}
+	return d.dealt
+}
+
+// nearestTo lists the positions of the rails that are nearest to a GPU.
+func (h *Host) nearestTo(g int, rails []Rail) []int {
+	var these []int
+	least := Unknown
+	for i, r := range rails {
+		switch d := h.between(h.GPUs[g].spot(), r.spot()); {
+		case d < least:
+			least, these = d, []int{i}
+		case d == least:
+			these = append(these, i)
+		}
+	}
+	return these
+}
+
+type dealing struct {
+	near  [][]int // by GPU: the rails that it may have
+	dealt []int   // by GPU: the rail that it has
+	load  []int   // by rail: how many GPUs have it
+}
+
+// improve finds one chain and moves it.
+func (d *dealing) improve() bool {
+	for from := range d.load {
+		if d.load[from] > 1 && d.move(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// move looks, breadth first, for a rail with less load by two or more that GPUs can be passed on to from one rail to the next.
+func (d *dealing) move(from int) bool {
+	by := make(map[int]int) // the GPU by which a rail was reached
+	seen := []int{from}
+	for i := 0; i < len(seen); i++ {
+		for g, at := range d.dealt {
+			if at != seen[i] {
+				continue
+			}
+			for _, r := range d.near[g] {
+				if slices.Contains(seen, r) {
+					continue
+				}
+				by[r] = g
+				seen = append(seen, r)
+				if d.load[r]+1 < d.load[from] {
+					d.pass(from, r, by)
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// pass moves the GPUs of the chain that ends at rail to.
+func (d *dealing) pass(from, to int, by map[int]int) {
+	d.load[from]--
+	d.load[to]++
+	for to != from {
+		g := by[to]
+		before := d.dealt[g]
+		d.dealt[g] = to
+		to = before
+	}
+}
+
+// Pair tells for each NIC of one end which NIC of the other it talks to: positions in theirs, which has the preferred ones first, or -1 where none has
+// its link layer. With affinity it is the one of the same index, where there is one.
+func Pair(ours, theirs []Rail, affinity bool) []int {
+	pairs := make([]int, len(ours))
+	turn := map[string]int{}
+	for i, our := range ours {
+		fits := func(their Rail) bool { return their.Link == our.Link }
+		pairs[i] = -1
+		if affinity {
+			pairs[i] = slices.IndexFunc(theirs, func(their Rail) bool { return fits(their) && their.Index == our.Index })
+		}
+		if pairs[i] < 0 {
+			pairs[i] = nth(theirs, turn[our.Link], fits)
+			turn[our.Link]++
+		}
+	}
+	return pairs
+}
+
+// nth is the position of the n-th that fits, counted round.
+func nth(all []Rail, n int, fits func(Rail) bool) int {
+	var at []int
+	for i, r := range all {
+		if fits(r) {
+			at = append(at, i)
+		}
+	}
+	if len(at) == 0 {
+		return -1
+	}
+	return at[n%len(at)]
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+
+package topology
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A Distance is how far two devices of a host are from each other. The words are those of nvidia-smi topo.
+type Distance int
+
+// From near to far. Unknown is behind all others.
+const (
+	PIX     Distance = iota + 1 // one PCIe switch or less between them
+	PXB                         // several PCIe switches, but not the host bridge
+	PHB                         // a PCIe host bridge, which is part of a CPU
+	NODE                        // several host bridges of one NUMA node
+	SYS                         // the link between NUMA nodes
+	Unknown                     // the host does not tell
+)
+
+func (d Distance) String() string {
+	if d < PIX || d > SYS {
+		return "?"
+	}
+	return [...]string{"PIX", "PXB", "PHB", "NODE", "SYS"}[d-PIX]
+}
+
+// MarshalText is String, for JSON.
+func (d Distance) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// A spot is where a device is: its way on the PCI bus, "pci0000:15/0000:15:01.0/0000:16:00.0" from the root to itself, and its NUMA node.
+type spot struct {
+	path string
+	numa int
+}
+
+// between compares two spots of this host.
+func (h *Host) between(a, b spot) Distance {
+	if a.path == "" || b.path == "" {
+		return h.nodes(a, b)
+	}
+	x, y := strings.Split(a.path, "/"), strings.Split(b.path, "/")
+	shared := 0
+	for shared < min(len(x), len(y)) && x[shared] == y[shared] {
+		shared++
+	}
+	// Behind the last bridge that both have come the device, and before it the port of the switch that it hangs on, if it hangs on one.
+	// More than these two is another switch.
+	rest := max(len(x), len(y)) - shared
+	switch {
+	case shared == 0:
+		return h.nodes(a, b)
+	case shared == 1:
+		return PHB
+	case rest <= 2:
+		return PIX
+	}
+	return PXB
+}
+
+// nodes compares by NUMA node alone. A host with one node puts everything there, whatever its devices say.
+func (h *Host) nodes(a, b spot) Distance {
+	switch {
+	case len(h.NUMA) == 1:
+		return NODE
+	case a.numa < 0 || b.numa < 0:
+		return Unknown
+	case a.numa == b.numa:
+		return NODE
+	}
+	return SYS
+}
+
+// GPUDistance is how far the NIC is from a GPU, Unknown if this host does not have that GPU.
+func (h *Host) GPUDistance(gpu string, nic RDMA) Distance {
+	at := h.gpuIndex(gpu)
+	if at < 0 {
+		return Unknown
+	}
+	return h.between(h.GPUs[at].spot(), nic.spot())
+}
+
+func (h *Host) gpuIndex(bus string) int {
+	bus = BusID(bus)
+	return slices.IndexFunc(h.GPUs, func(g GPU) bool { return g.BusID == bus })
+}
+
+func (g GPU) spot() spot  { return spot{g.Path, g.NUMA} }
+func (r RDMA) spot() spot { return spot{r.Path, r.NUMA} }
+
+// BusID writes a PCI address as the kernel does: "00000000:1B:00.0", which NVIDIA's tools write, is "0000:1b:00.0".
+func BusID(s string) string {
+	s = strings.ToLower(strings.TrimSpace(s))
+	if domain, rest, ok := strings.Cut(s, ":"); ok && len(domain) == 8 && strings.HasPrefix(domain, "0000") {
+		return domain[4:] + ":" + rest
+	}
+	return s
+}
+
+var (
+	pciRoot   = regexp.MustCompile(`^pci[0-9a-f]{4,}:[0-9a-f]{2}$`)
+	pciDevice = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$`)
+)
+
+// pciPath takes the PCI part out of a path in sysfs: roots and devices, "" if there is none. What is around it differs: buses of virtual
+// machines before, drivers behind.
+func pciPath(link string) string {
+	var parts []string
+	for _, part := range strings.Split(path.Clean(link), "/") {
+		if pciRoot.MatchString(part) || pciDevice.MatchString(part) {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) < 2 {
+		return ""
+	}
+	return strings.Join(parts, "/")
+}
+
+// lastDevice is the address of the device that a path leads to.
+func lastDevice(pci string) string {
+	if pci == "" {
+		return ""
+	}
+	return path.Base(pci)
+}
