@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+package loan
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"mori/core/fabric"
+)
+
+// The kinds of extension frames (stream.Direct.Frame) of this package. A provider's own begin at FrameOwn.
+const (
+	FrameAsk    uint8 = iota // initiator to target: ticket, key
+	FrameLend                // target to initiator: ticket, the provider's description of the place
+	FrameRefuse              // target to initiator: ticket, errno
+	FrameRevoke              // target to initiator: ticket
+	FrameReturn              // initiator to target: ticket
+	FrameOwn
+)
+
+const (
+	ticketLen = 8
+	askLen    = ticketLen + 8 + 16
+	refuseLen = ticketLen + 4
+)
+
+func encodeTicket(ticket uint64) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 0, ticketLen), ticket)
+}
+
+func parseTicket(what string, b []byte) (uint64, error) {
+	if len(b) != ticketLen {
+		return 0, wrongLen(what, b)
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+func encodeAsk(ticket uint64, key fabric.RegionKey) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, askLen), ticket)
+	b = binary.BigEndian.AppendUint64(b, key.ID)
+	return append(b, key.Secret[:]...)
+}
+
+func parseAsk(b []byte) (ticket uint64, key fabric.RegionKey, err error) {
+	if len(b) != askLen {
+		return 0, key, wrongLen("ask", b)
+	}
+	key.ID = binary.BigEndian.Uint64(b[ticketLen:])
+	copy(key.Secret[:], b[ticketLen+8:])
+	return binary.BigEndian.Uint64(b), key, nil
+}
+
+func encodeLend(ticket uint64, place []byte) []byte { return append(encodeTicket(ticket), place...) }
+
+func parseLend(b []byte) (ticket uint64, place []byte, err error) {
+	if len(b) < ticketLen {
+		return 0, nil, wrongLen("lend", b)
+	}
+	return binary.BigEndian.Uint64(b), b[ticketLen:], nil
+}
+
+func encodeRefuse(ticket uint64, why fabric.Errno) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, refuseLen), ticket)
+	return binary.BigEndian.AppendUint32(b, uint32(why))
+}
+
+func parseRefuse(b []byte) (ticket uint64, why fabric.Errno, err error) {
+	if len(b) != refuseLen {
+		return 0, 0, wrongLen("refuse", b)
+	}
+	if why = fabric.Errno(binary.BigEndian.Uint32(b[ticketLen:])); why <= 0 {
+		return 0, 0, fmt.Errorf("refusal without a cause: %w", fabric.ErrProtocol)
+	}
+	return binary.BigEndian.Uint64(b), why, nil
+}
+
+func wrongLen(what string, b []byte) error {
+	return fmt.Errorf("%s frame of %d bytes: %w", what, len(b), fabric.ErrProtocol)
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+package loan
+
+import (
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
+)
+
+// A Lender is the target's side: who was told where which region is.
+type Lender struct {
+	Table *util.MRTable
+	// Describe is what the peer needs to reach a region, which stays open meanwhile. It may take long. Its error's Errno is the
+	// refusal; ErrNotSupported says that the region is to be reached in another way.
+	Describe func(mr *util.MR) ([]byte, error)
+	// Send sends a frame and does not wait.
+	Send func(kind uint8, body []byte)
+
+	mu     sync.Mutex
+	loans  local.Loans
+	asked  map[uint64]struct{} // tickets that are being answered
+	asking sync.WaitGroup
+}
+
+// OnAsk checks a claim, and answers it from a goroutine of its own.
+func (d *Lender) OnAsk(body []byte) error {
+	ticket, key, err := parseAsk(body)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.loans.Stopped() {
+		return nil
+	}
+	if _, twice := d.asked[ticket]; twice || !d.loans.Free(ticket) || len(d.asked) >= local.MaxLoans {
+		return fmt.Errorf("loan %d asked for twice or beyond %d loans: %w", ticket, local.MaxLoans, fabric.ErrProtocol)
+	}
+	region, err := d.Table.Acquire(key, 0)
+	if err != nil {
+		d.Send(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
+		return nil
+	}
+	if d.asked == nil {
+		d.asked = make(map[uint64]struct{})
+	}
+	d.asked[ticket] = struct{}{}
+	d.asking.Add(1)
+	go d.answer(ticket, region)
+	return nil
+}
+
+func (d *Lender) answer(ticket uint64, region *util.MR) {
+	defer d.asking.Done()
+	defer region.Release()
+	place, err := d.Describe(region)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.asked, ticket)
+	if d.loans.Stopped() {
+		return
+	}
+	if err == nil {
+		// A region that is being closed is refused here, or found by Revoke: that takes the same lock after the table refuses.
+		var again *util.MR
+		if again, err = d.Table.Acquire(region.Key(), 0); err == nil {
+			defer again.Release()
+		}
+	}
+	if err != nil {
+		d.Send(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
+		return
+	}
+	d.loans.Lend(ticket, region.Key().ID)
+	d.Send(FrameLend, encodeLend(ticket, place))
+}
+
+// Revoke calls the loans of a region in and returns them, to be waited for.
+func (d *Lender) Revoke(region uint64) []*local.Loan {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.loans.Revoke(region, func(l *local.Loan) { d.Send(FrameRevoke, encodeTicket(l.Ticket)) })
+}
+
+// OnReturn ends a loan that the peer gives back.
+func (d *Lender) OnReturn(body []byte) error {
+	ticket, err := parseTicket("return", body)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.loans.Return(ticket)
+}
+
+// Stop ends all loans, once the peer can reach nothing any more, and waits for Describe.
+func (d *Lender) Stop() {
+	d.mu.Lock()
+	d.loans.Stop()
+	d.mu.Unlock()
+	d.asking.Wait()
+}

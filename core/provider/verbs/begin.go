@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/stream"
+	"mori/native/verbs"
+)
+
+// An outcome is what became of an op.
+type outcome int
+
+const (
+	begun    outcome = iota // it is on its way, or has ended
+	byStream                // the NIC cannot
+	notYet                  // it takes more than a look to know: begin again, with wait
+)
+
+// errNotYet: what is needed is not known yet.
+var errNotYet = errors.New("not known yet")
+
+// errStream is why an op goes by TCP; the text says more.
+var errStream = errors.New("no NIC can")
+
+// begin sets an op on its way. Without wait it waits for nobody.
+func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
+	if !m.isReady() && (!wait || !m.awaitRails()) {
+		return m.undecided(f, wait)
+	}
+	l := m.borrower.Find(key)
+	if l == nil {
+		return m.undecided(f, true)
+	}
+	if !m.awaitLoan(l, wait) {
+		return m.undecided(f, wait)
+	}
+	if l.Refused != 0 {
+		return byStream // the target tells the cause, or has another way
+	}
+	if err := check(l, f.op); err != nil {
+		m.end(f, err)
+		return begun
+	}
+	if !l.Use.Enter() {
+		m.end(f, local.OpFault(fabric.ErrNoKey, "region %d was closed by its owner", l.Key.ID))
+		return begun
+	}
+	f.loan = l
+	err := m.list(f, wait)
+	switch {
+	case err == nil:
+		m.post(f)
+		return begun
+	case errors.Is(err, errNotYet):
+		m.letGoOf(f)
+		return notYet
+	case errors.Is(err, errStream):
+		m.slow(err)
+		m.letGoOf(f)
+		return byStream
+	}
+	m.end(f, err)
+	return begun
+}
+
+// undecided is what becomes of an op that something is not known for: with wait, it was waited for, and the connection has ended.
+func (m *mover) undecided(f *flight, wait bool) outcome {
+	if !wait {
+		return notYet
+	}
+	m.end(f, m.stopCause())
+	return begun
+}
+
+func (m *mover) isReady() bool {
+	select {
+	case <-m.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitLoan waits for the peer's answer, and reports whether there is one.
+func (m *mover) awaitLoan(l *loan.Loan[place], wait bool) bool {
+	select {
+	case <-l.Answered:
+		return true
+	default:
+	}
+	if !wait {
+		return false
+	}
+	select {
+	case <-l.Answered:
+		return true
+	case <-m.stopped:
+		return false
+	}
+}
+
+// check holds op against what was lent: rights, then bounds.
+func check(l *loan.Loan[place], op *fabric.Op) error {
+	if l.Place.access&op.Access() != op.Access() {
+		return local.OpFault(fabric.ErrAccess, "region %d", l.Key.ID)
+	}
+	if err := inside(l, &op.RSeg); err != nil {
+		return err
+	}
+	for i := range op.RMore {
+		if err := inside(l, &op.RMore[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inside(l *loan.Loan[place], r *fabric.RSeg) error {
+	if r.Addr > l.Place.size || r.Len > l.Place.size-r.Addr {
+		return local.OpFault(fabric.ErrRange, "%d bytes at %#x of region %d, which has %d", r.Len, r.Addr, l.Key.ID, l.Place.size)
+	}
+	return nil
+}
+
+// Long ops are spread over all queue pairs, in runs of at least stripeMin.
+const stripeMin = 128 << 10
+
+// list writes down the runs of an op.
+func (m *mover) list(f *flight, wait bool) error {
+	total := f.op.Len()
+	most := m.maxRun
+	if n := uint64(len(m.pairs)); n > 1 && total >= 2*stripeMin {
+		most = min(most, max(stripeMin, (total+n-1)/n))
+	}
+	inline := f.op.Kind == fabric.OpWrite && total <= m.maxInline
+	if !inline {
+		if err := m.holdDevice(f, wait); err != nil {
+			return err
+		}
+	}
+	p := &f.loan.Place
+	var reg *registration
+	for walk := util.NewWalk(f.op); ; {
+		at, off, n, ok := walk.Next()
+		if !ok {
+			return nil
+		}
+		for n > 0 {
+			k := min(n, most, p.chunk-off%p.chunk)
+			if !inline {
+				if reg == nil || !reg.has(at, n) {
+					var err error
+					if reg, err = m.find(f, at, n, wait); err != nil {
+						return err
+					}
+				}
+				k = min(k, reg.chunk-(at-reg.base)%reg.chunk)
+			}
+			f.add(run{at, p.base + off, k, reg}, p, most)
+			at, off, n = at+k, off+k, n-k
+		}
+	}
+}
+
+// add appends a run, or lengthens the last one, if nothing is between them.
+func (f *flight) add(r run, p *place, most uint64) {
+	if n := len(f.runs); n > 0 {
+		last := &f.runs[n-1]
+		if last.local+last.n == r.local && last.remote+last.n == r.remote && last.reg == r.reg && last.n+r.n <= most &&
+			(last.remote-p.base)/p.chunk == (r.remote-p.base)/p.chunk && (r.reg == nil || r.reg.piece(last.local) == r.reg.piece(r.local)) {
+			last.n += r.n
+			return
+		}
+	}
+	f.runs = append(f.runs, r)
+}
+
+func (g *registration) has(at, n uint64) bool {
+	return at >= g.base && at-g.base <= g.size && n <= g.size-(at-g.base)
+}
+
+// piece is which of a registration's pieces has the byte at an address.
+func (g *registration) piece(at uint64) uint64 { return (at - g.base) / g.chunk }
+
+// find is the registration that has n bytes at an address; the flight holds it.
+func (m *mover) find(f *flight, at, n uint64, wait bool) (*registration, error) {
+	for i := range f.held {
+		if g := f.held[i].reg; g.has(at, n) {
+			return g, m.usable(f, g)
+		}
+	}
+	mr := m.domain.table.Host(at, n)
+	if mr == nil {
+		return nil, fmt.Errorf("%w: %d bytes at %#x are of no registered region", errStream, n, at)
+	}
+	return m.hold(f, mr, wait)
+}
+
+// hold keeps a region and its registration for the flight, which takes mr over.
+func (m *mover) hold(f *flight, mr *util.MR, wait bool) (*registration, error) {
+	g := m.domain.regions.find(mr, wait)
+	if g == nil {
+		mr.Release()
+		if !wait {
+			return nil, errNotYet
+		}
+		return nil, fmt.Errorf("%w: region %d is being closed", errStream, mr.Key().ID)
+	}
+	m.mu.Lock()
+	f.held = append(f.held, hold{mr, g})
+	m.mu.Unlock()
+	return g, m.usable(f, g)
+}
+
+func (m *mover) usable(f *flight, g *registration) error {
+	switch {
+	case g.err != nil:
+		return fmt.Errorf("%w: %w", errStream, g.err)
+	case g.readOnly && f.op.Kind == fabric.OpRead:
+		return fmt.Errorf("%w: read into memory that may not be written", errStream)
+	}
+	return nil
+}
+
+// holdDevice holds the regions of the op's segments of device memory.
+func (m *mover) holdDevice(f *flight, wait bool) error {
+	if !stream.OnDevice(f.op) {
+		return nil
+	}
+	var last fabric.MRDesc
+	for i := -1; i < len(f.op.More); i++ {
+		s := &f.op.Seg
+		if i >= 0 {
+			s = &f.op.More[i]
+		}
+		if s.MR == 0 || s.MR == last {
+			continue
+		}
+		last = s.MR
+		mr := m.domain.table.Device(s.MR)
+		if mr == nil {
+			return local.OpFault(fabric.ErrNoMR, "descriptor %d of a local segment of %d bytes", s.MR, s.Len)
+		}
+		if _, err := m.hold(f, mr, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// letGoOf releases what a begin held that came to nothing.
+func (m *mover) letGoOf(f *flight) {
+	f.runs = f.runs[:0]
+	f.release()
+}
+
+// post makes work requests of the runs and gives them to queue pairs: all of them if the op is long, else the next one.
+func (m *mover) post(f *flight) {
+	pairs := m.pairs
+	if total := f.op.Len(); len(pairs) > 1 && total < 2*stripeMin {
+		i := int(m.next.Add(1)) % len(pairs)
+		pairs = pairs[i : i+1]
+	}
+	parts := m.parts(f, pairs)
+	f.left.Store(int32(len(f.wrs)))
+	for _, p := range parts { // f may be over, and another op, after the last
+		p.pair.add(p)
+	}
+}
+
+// A part is the work requests of an op that one queue pair carries out: wrs[from:to] of the flight.
+type part struct {
+	pair     *pair
+	f        *flight
+	from, to int
+}
+
+// parts cuts the runs among pairs, by bytes.
+func (m *mover) parts(f *flight, pairs []*pair) []part {
+	share := (f.op.Len() + uint64(len(pairs)) - 1) / uint64(len(pairs))
+	parts := make([]part, 0, len(pairs))
+	rest := f.runs
+	for i, p := range pairs {
+		n, bytes := 0, uint64(0)
+		for n < len(rest) && (bytes < share || i == len(pairs)-1) {
+			bytes += rest[n].n
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		from := len(f.wrs)
+		p.build(f, rest[:n])
+		parts = append(parts, part{p, f, from, len(f.wrs)})
+		rest = rest[n:]
+	}
+	return parts
+}
+
+// build appends the work requests for runs: one for each remote run, which gathers from or scatters to as many local ones as it may.
+func (p *pair) build(f *flight, runs []run) {
+	at := &f.loan.Place
+	op, flags := verbs.OpWrite, uint8(0)
+	if f.op.Kind == fabric.OpRead {
+		op = verbs.OpRead
+	}
+	if runs[0].reg == nil {
+		flags = verbs.Inline
+	}
+	var end, bytes uint64 // of the last work request: where it ends at the target, and its length
+	for i := range runs {
+		r := &runs[i]
+		sge := verbs.SGE{Addr: r.local, Len: uint32(r.n)}
+		if r.reg != nil {
+			sge.LKey = r.reg.keys[p.rail.nicAt][r.reg.piece(r.local)].Local
+		}
+		f.sges = append(f.sges, sge)
+		if i > 0 && r.remote == end && int(f.wrs[len(f.wrs)-1].Count) < p.maxSGE && bytes+r.n <= p.rail.mover.maxRun && (r.remote-at.base)%at.chunk != 0 {
+			f.wrs[len(f.wrs)-1].Count++
+			end, bytes = end+r.n, bytes+r.n
+			continue
+		}
+		f.wrs = append(f.wrs, verbs.SendWR{
+			Op: op, Flags: flags, RemoteAddr: r.remote, RKey: at.keys[p.rail.index][(r.remote-at.base)/at.chunk],
+			First: uint32(len(f.sges) - 1), Count: 1,
+		})
+		end, bytes = r.remote+r.n, r.n
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/stream"
+)
+
+// usualLetGo bounds the wait for a peer or a device: to return a loan, or to end the work under way.
+const usualLetGo = 5 * time.Second
+
+// domains are those of one fabric that have endpoints, with what they share: the devices.
+type domains struct {
+	opts     *Options
+	settings Settings
+	nics     []*nic
+
+	mu   sync.Mutex
+	open map[*stream.Domain]*domain
+}
+
+// A domain is what its movers share. It lives from the first mover to the last.
+type domain struct {
+	all     *domains
+	key     *stream.Domain
+	table   *util.MRTable
+	regions registrations
+
+	movers map[*mover]struct{} // under domains.mu
+}
+
+// watch has loans called in when a region closes.
+func (ds *domains) watch(d *stream.Domain) {
+	t := d.MRs()
+	t.OnRevoke(func(region uint64) { ds.revoke(d, region) })
+	t.OnStuck(func(region uint64) { ds.disconnectHolders(d, region) })
+}
+
+// attach makes the mover of a new connection.
+func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error) {
+	dialed, ok := extra.(bool)
+	if !ok {
+		return nil, fmt.Errorf("connection without a prelude: %w", fabric.ErrProtocol)
+	}
+	m := newMover(ep, ds, ep.Domain().MRs())
+	ds.join(ep.Domain(), m)
+	if dialed {
+		m.setup.Add(1)
+		go m.offer()
+	}
+	return m, nil
+}
+
+func (ds *domains) join(key *stream.Domain, m *mover) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d := ds.open[key]
+	if d == nil {
+		d = &domain{all: ds, key: key, table: key.MRs(), movers: make(map[*mover]struct{})}
+		d.regions.init(ds, d.table)
+		ds.open[key] = d
+	}
+	d.movers[m] = struct{}{}
+	m.domain = d
+}
+
+// leave forgets a mover that has stopped; what devices were shown goes with the last one.
+func (d *domain) leave(m *mover) {
+	d.all.mu.Lock()
+	delete(d.movers, m)
+	last := len(d.movers) == 0
+	if last {
+		delete(d.all.open, d.key)
+	}
+	d.all.mu.Unlock()
+	if last {
+		d.regions.close()
+	}
+}
+
+func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if d = ds.open[key]; d != nil {
+		for m := range d.movers {
+			movers = append(movers, m)
+		}
+	}
+	return d, movers
+}
+
+// revoke calls in what was lent of a region, and takes it from the devices when nobody can touch it any more: the loans came back, or
+// their connections have ended. Who answers neither is disconnected; its queue pairs are gone then.
+func (ds *domains) revoke(key *stream.Domain, region uint64) {
+	d, movers := ds.moversOf(key)
+	called := make([]local.Recall, 0, len(movers))
+	for _, m := range movers {
+		called = append(called, local.Recall{From: m.ep, Loans: m.lender.Revoke(region)})
+	}
+	local.AwaitReturns(called, ds.opts.letGo)
+	if d != nil {
+		d.regions.drop(region)
+	}
+}
+
+// disconnectHolders ends the connections that have work with a region under way and do not move on.
+func (ds *domains) disconnectHolders(key *stream.Domain, region uint64) {
+	_, movers := ds.moversOf(key)
+	for _, m := range movers {
+		if m.holds(region) {
+			m.ep.Fail(fmt.Errorf("work between %s and region %d, which was closed, stands still: %w", m.ep.Peer(), region, fabric.ErrTimeout))
+		}
+	}
+}

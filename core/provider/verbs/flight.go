@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"sync/atomic"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/stream"
+	"mori/native/verbs"
+)
+
+// A flight is an op from RMA to its end. It is used again.
+type flight struct {
+	mover  *mover
+	ticket stream.Ticket
+	op     *fabric.Op
+
+	runs []run
+	wrs  []verbs.SendWR
+	sges []verbs.SGE
+	held []hold // local regions
+	loan *loan.Loan[place]
+
+	left  atomic.Int32 // work requests that have not ended
+	fault atomic.Pointer[error]
+}
+
+// A run is bytes that lie together at both ends, within one piece of a registration at either.
+type run struct {
+	local, remote, n uint64
+	reg              *registration // nil: inline
+}
+
+// A hold is a local region that is kept open.
+type hold struct {
+	mr  *util.MR
+	reg *registration
+}
+
+// release lets go of all that the flight holds.
+func (f *flight) release() {
+	if f.loan != nil {
+		f.loan.Use.Leave()
+		f.loan = nil
+	}
+	for i := range f.held {
+		f.held[i].reg.use.Leave()
+		f.held[i].mr.Release()
+	}
+	f.mover.mu.Lock() // holds looks
+	defer f.mover.mu.Unlock()
+	clear(f.held)
+	f.held = f.held[:0]
+}
+
+// failed notes the first cause.
+func (f *flight) failed(err error) { f.fault.CompareAndSwap(nil, &err) }
+
+// ended counts n work requests as over, and ends the op with the last.
+func (f *flight) ended(n int32) {
+	if f.left.Add(-n) == 0 {
+		f.mover.landed(f)
+	}
+}
+
+func (m *mover) newFlight(t stream.Ticket, op *fabric.Op) *flight {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var f *flight
+	if n := len(m.spare); n > 0 {
+		f, m.spare = m.spare[n-1], m.spare[:n-1]
+	} else {
+		f = &flight{mover: m}
+	}
+	f.ticket, f.op = t, op
+	m.live[f] = struct{}{}
+	return f
+}
+
+// freeFlight keeps a flight that has ended for another op.
+func (m *mover) freeFlight(f *flight) {
+	const keep, keepWRs = 64, 1 << 12
+	f.release()
+	clear(f.runs)
+	f.runs, f.wrs, f.sges = f.runs[:0], f.wrs[:0], f.sges[:0]
+	f.op = nil
+	f.fault.Store(nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.live, f)
+	if len(m.spare) < keep && cap(f.wrs) <= keepWRs && cap(f.runs) <= keepWRs {
+		m.spare = append(m.spare, f)
+	}
+}
+
+// holds reports whether work under way keeps a local region open.
+func (m *mover) holds(region uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for f := range m.live {
+		for i := range f.held {
+			if f.held[i].mr.Key().ID == region {
+				return true
+			}
+		}
+	}
+	return false
+}

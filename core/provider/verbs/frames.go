@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/loan"
+	"mori/native/verbs"
+)
+
+// The frames that verbs adds to the stream, beside those of package loan. All numbers are big endian.
+const (
+	frameOffer  = loan.FrameOwn + iota // who dialed: its rails
+	frameAnswer                        // the other: its rails, one for each that it takes
+	frameUp                            // who dialed: its queue pairs can receive
+)
+
+// setupVersion is the first byte of an offer and an answer.
+const setupVersion = 1
+
+// A railDesc is one side's end of a rail as the other needs it.
+type railDesc struct {
+	gid       [16]byte
+	lid       uint16
+	link      verbs.LinkLayer
+	mtu       uint16 // bytes
+	readDepth uint8  // reads and atomics that its queue pairs take at a time, as their target
+	psn       uint32
+	qps       []uint32 // numbers of queue pairs
+}
+
+const railLen = 16 + 2 + 1 + 2 + 1 + 4 + 1
+
+func encodeRails(rails []railDesc) []byte {
+	b := []byte{setupVersion, byte(len(rails))}
+	for i := range rails {
+		r := &rails[i]
+		b = append(b, r.gid[:]...)
+		b = binary.BigEndian.AppendUint16(b, r.lid)
+		b = append(b, byte(r.link))
+		b = binary.BigEndian.AppendUint16(b, r.mtu)
+		b = append(b, r.readDepth)
+		b = binary.BigEndian.AppendUint32(b, r.psn)
+		b = append(b, byte(len(r.qps)))
+		for _, q := range r.qps {
+			b = binary.BigEndian.AppendUint32(b, q)
+		}
+	}
+	return b
+}
+
+// parseRails is the inverse. The bytes come from outside.
+func parseRails(b []byte) ([]railDesc, error) {
+	if len(b) < 2 || b[0] != setupVersion || b[1] < 1 || b[1] > maxRails {
+		return nil, fmt.Errorf("rails in %d bytes, want version %d and 1 to %d of them: %w", len(b), setupVersion, maxRails, fabric.ErrProtocol)
+	}
+	rails := make([]railDesc, b[1])
+	b = b[2:]
+	for i := range rails {
+		if len(b) < railLen {
+			return nil, fmt.Errorf("rail %d is cut off: %w", i, fabric.ErrProtocol)
+		}
+		r := &rails[i]
+		copy(r.gid[:], b)
+		r.lid, r.link = binary.BigEndian.Uint16(b[16:]), verbs.LinkLayer(b[18])
+		r.mtu, r.readDepth, r.psn = binary.BigEndian.Uint16(b[19:]), b[21], binary.BigEndian.Uint32(b[22:])
+		n := int(b[26])
+		b = b[railLen:]
+		if n < 1 || n > maxQPs || len(b) < 4*n || r.mtu < 256 || r.psn >= 1<<24 {
+			return nil, fmt.Errorf("rail %d of %d queue pairs, MTU %d, PSN %#x: %w", i, n, r.mtu, r.psn, fabric.ErrProtocol)
+		}
+		for range n {
+			q := binary.BigEndian.Uint32(b)
+			if q >= 1<<24 {
+				return nil, fmt.Errorf("rail %d with queue pair %#x: %w", i, q, fabric.ErrProtocol)
+			}
+			r.qps = append(r.qps, q)
+			b = b[4:]
+		}
+	}
+	if len(b) != 0 {
+		return nil, fmt.Errorf("%d bytes after the last rail: %w", len(b), fabric.ErrProtocol)
+	}
+	return rails, nil
+}
+
+// A place is where a peer's region is, and the keys to it.
+type place struct {
+	base, size uint64
+	access     fabric.Access
+	chunk      uint64 // bytes of a piece that has a key of its own
+	keys       [][]uint32
+}
+
+const placeLen = 8 + 8 + 4 + 8 + 1
+
+func (p *place) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, p.base)
+	b = binary.BigEndian.AppendUint64(b, p.size)
+	b = binary.BigEndian.AppendUint32(b, uint32(p.access))
+	b = binary.BigEndian.AppendUint64(b, p.chunk)
+	b = append(b, byte(len(p.keys)))
+	for _, rail := range p.keys {
+		for _, k := range rail {
+			b = binary.BigEndian.AppendUint32(b, k)
+		}
+	}
+	return b
+}
+
+// pieces is how many keys a rail has for size bytes.
+func pieces(size, chunk uint64) uint64 { return max(1, (size+chunk-1)/chunk) }
+
+// parsePlace is the inverse. The bytes come from outside.
+func parsePlace(b []byte) (p place, err error) {
+	if len(b) < placeLen {
+		return p, fmt.Errorf("place in %d bytes: %w", len(b), fabric.ErrProtocol)
+	}
+	p.base, p.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	p.access, p.chunk = fabric.Access(binary.BigEndian.Uint32(b[16:])), binary.BigEndian.Uint64(b[20:])
+	rails := uint64(b[28])
+	b = b[placeLen:]
+	if p.chunk == 0 || p.base+p.size < p.base || p.size+p.chunk < p.size || rails < 1 || rails > maxRails ||
+		pieces(p.size, p.chunk) > uint64(len(b)) || uint64(len(b)) != 4*rails*pieces(p.size, p.chunk) {
+		return p, fmt.Errorf("place of %d bytes at %#x in pieces of %d, with %d bytes of keys: %w", p.size, p.base, p.chunk, len(b), fabric.ErrProtocol)
+	}
+	for range rails {
+		keys := make([]uint32, pieces(p.size, p.chunk))
+		for i := range keys {
+			keys[i] = binary.BigEndian.Uint32(b)
+			b = b[4:]
+		}
+		p.keys = append(p.keys, keys)
+	}
+	return p, nil
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"mori/core/fabric"
+	"mori/native/verbs"
+)
+
+var someRails = []railDesc{
+	{gid: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 7}, link: verbs.LinkEthernet, mtu: 4096, readDepth: 16, psn: 0xabcdef, qps: []uint32{17, 0xffffff}},
+	{lid: 3, link: verbs.LinkInfiniBand, mtu: 256, readDepth: 1, qps: []uint32{1}},
+}
+
+var somePlaces = []place{
+	{base: 0x1000, size: 10, access: fabric.AccessRemoteRead, chunk: 10, keys: [][]uint32{{7}, {8}}},
+	{base: 0, size: 9, access: fabric.AccessRemoteWrite, chunk: 4, keys: [][]uint32{{1, 2, 3}}},
+	{base: 0x1000, size: 0, chunk: 1, keys: [][]uint32{{7}}},
+}
+
+func TestFramesRoundTrip(t *testing.T) {
+	got, err := parseRails(encodeRails(someRails))
+	if err != nil || !reflect.DeepEqual(got, someRails) {
+		t.Errorf("%+v, %v; want %+v", got, err, someRails)
+	}
+	for _, p := range somePlaces {
+		if got, err := parsePlace(p.encode()); err != nil || !reflect.DeepEqual(got, p) {
+			t.Errorf("%+v, %v; want %+v", got, err, p)
+		}
+	}
+}
+
+// What a frame must not have, by the byte that is changed.
+func TestBrokenFrames(t *testing.T) {
+	rails := encodeRails(someRails)
+	for name, c := range map[string]struct {
+		at int
+		to byte
+	}{"version": {0, 9}, "no rails": {1, 0}, "too many rails": {1, 200}, "no queue pairs": {2 + 26, 0}, "PSN of 32 bits": {2 + 22, 1}} {
+		b := append([]byte(nil), rails...)
+		b[c.at] = c.to
+		if _, err := parseRails(b); !errors.Is(err, fabric.ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for n := range rails {
+		if _, err := parseRails(rails[:n]); !errors.Is(err, fabric.ErrProtocol) {
+			t.Errorf("cut to %d bytes: %v", n, err)
+		}
+	}
+	if _, err := parseRails(append(rails, 0)); !errors.Is(err, fabric.ErrProtocol) {
+		t.Errorf("a byte too many: %v", err)
+	}
+	for _, p := range []place{{base: ^uint64(0), size: 2, chunk: 2, keys: [][]uint32{{1}}}, {size: 1, keys: [][]uint32{{1}}}, {size: ^uint64(0), chunk: 2, keys: [][]uint32{{1}}}} {
+		if _, err := parsePlace(func() []byte { b := p.encode(); return b }()); !errors.Is(err, fabric.ErrProtocol) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
+func FuzzRails(f *testing.F) {
+	f.Add(encodeRails(someRails))
+	f.Add(encodeRails(someRails[1:]))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		rails, err := parseRails(b)
+		if err != nil {
+			return
+		}
+		if again := encodeRails(rails); string(again) != string(b) {
+			t.Errorf("%x was read as %+v, which is %x", b, rails, again)
+		}
+	})
+}
+
+func FuzzPlace(f *testing.F) {
+	for _, p := range somePlaces {
+		f.Add(p.encode())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := parsePlace(b)
+		if err != nil {
+			return
+		}
+		if again := p.encode(); string(again) != string(b) {
+			t.Errorf("%x was read as %+v, which is %x", b, p, again)
+		}
+		if n := pieces(p.size, p.chunk); uint64(len(p.keys[0])) != n || p.size > 0 && (p.size-1)/p.chunk >= n {
+			t.Errorf("%d keys for %d bytes in pieces of %d", len(p.keys[0]), p.size, p.chunk)
+		}
+	})
+}
+
+func TestSettings(t *testing.T) {
+	s, err := Settings{}.filled()
+	if err != nil || s.Rails != 1 || s.QPs != 1 || s.SendWR == 0 || s.Timeout == 0 || s.Retries != 7 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, bad := range []Settings{{Rails: -1}, {QPs: 17}, {SendWR: 1 << 20}, {Timeout: 32}, {Retries: 8}} {
+		if _, err := bad.filled(); !errors.Is(err, fabric.ErrInvalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	for _, c := range []struct {
+		device, name string
+		port         int
+		err          error
+	}{{"mlx5_0", "mlx5_0", 0, nil}, {"mlx5_0:2", "mlx5_0", 2, nil}, {"mlx5_0:", "", 0, fabric.ErrInvalid}, {"mlx5_0:x", "", 0, fabric.ErrInvalid}, {"a:0", "", 0, fabric.ErrInvalid}} {
+		if name, port, err := splitPort(c.device); name != c.name || port != c.port || !errors.Is(err, c.err) {
+			t.Errorf("%q: %q, %d, %v", c.device, name, port, err)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"mori/core/fabric"
+	"mori/native/verbs"
+)
+
+// A nic is a port of an open device.
+type nic struct {
+	name string
+	port int
+	attr verbs.DeviceAttr
+	link verbs.PortAttr
+	gid  verbs.GIDEntry
+	ctx  verbs.Context
+	pd   verbs.PD
+
+	log    *slog.Logger
+	events *os.File // another descriptor of the events': closing it ends the watcher
+	over   sync.WaitGroup
+
+	mu    sync.Mutex
+	rails map[*rail]struct{} // told of what happens to the device
+}
+
+// openNIC opens "name" or "name:port". An error says what is missing.
+func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
+	name, port, err := splitPort(device)
+	if err != nil {
+		return nil, err
+	}
+	ctx, err := verbs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	n = &nic{name: name, port: port, ctx: ctx, log: log, rails: map[*rail]struct{}{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("use RDMA device %s: %w", device, err), n.close())
+		}
+	}()
+	if n.attr, err = ctx.Query(); err != nil {
+		return nil, err
+	}
+	if err := n.choosePort(); err != nil {
+		return nil, err
+	}
+	table, err := ctx.GIDs(n.port)
+	if err != nil {
+		return nil, err
+	}
+	if n.link.LinkLayer == verbs.LinkEthernet || len(table) > 0 {
+		if n.gid, err = ChooseGID(table, s.GIDIndex); err != nil {
+			return nil, err
+		}
+	}
+	if n.pd, err = ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	return n, n.watch()
+}
+
+// choosePort takes the port that was named, or the first that is active.
+func (n *nic) choosePort() error {
+	first, last := 1, n.attr.Ports
+	if n.port != 0 {
+		first, last = n.port, n.port
+	}
+	if last > n.attr.Ports {
+		return fmt.Errorf("port %d of %d: %w", n.port, n.attr.Ports, fabric.ErrInvalid)
+	}
+	var state string
+	for p := first; p <= last; p++ {
+		link, err := n.ctx.Port(p)
+		if err != nil {
+			return err
+		}
+		if link.State == verbs.PortActive {
+			n.port, n.link = p, link
+			return nil
+		}
+		state = fmt.Sprintf("port %d is %v", p, link.State)
+	}
+	return fmt.Errorf("no active port (%s): is its cable in, and its network interface up?: %w", state, fabric.ErrNoData)
+}
+
+// watch follows the device's events.
+func (n *nic) watch() error {
+	fd, err := unix.FcntlInt(uintptr(n.ctx.AsyncFD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("watch its events: %w", err)
+	}
+	n.events = os.NewFile(uintptr(fd), n.name+" events")
+	raw, err := n.events.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("watch its events: %w", err)
+	}
+	n.over.Add(1)
+	go func() {
+		defer n.over.Done()
+		for {
+			var ev verbs.AsyncEvent
+			var got error
+			if raw.Read(func(uintptr) bool {
+				ev, got = n.ctx.AsyncEvent()
+				return !errors.Is(got, syscall.EAGAIN)
+			}) != nil || got != nil {
+				return // closed, or a device that is gone: its queue pairs tell
+			}
+			n.happened(ev)
+		}
+	}()
+	return nil
+}
+
+// happened tells the rails of what ends them.
+func (n *nic) happened(ev verbs.AsyncEvent) {
+	var why string
+	switch ev.Kind {
+	case verbs.EventDeviceFatal:
+		why = "the device failed or was removed"
+	case verbs.EventPortErr:
+		if ev.Port != n.port {
+			return
+		}
+		why = fmt.Sprintf("port %d went down", ev.Port)
+	case verbs.EventCQErr:
+		why = "a completion queue overran"
+	case verbs.EventPortActive:
+		n.log.Info("verbs: port is up", "device", n.name, "port", ev.Port)
+		return
+	default:
+		n.log.Debug("verbs: event", "device", n.name, "port", ev.Port, "event", ev.Kind, "qp", ev.QPNum)
+		return
+	}
+	n.log.Warn("verbs: "+why, "device", n.name)
+	n.mu.Lock()
+	rails := make([]*rail, 0, len(n.rails))
+	for r := range n.rails {
+		rails = append(rails, r)
+	}
+	n.mu.Unlock()
+	for _, r := range rails {
+		r.fail(fmt.Errorf("RDMA device %s: %s: %w", n.name, why, fabric.ErrConnReset))
+	}
+}
+
+func (n *nic) join(r *rail) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rails[r] = struct{}{}
+}
+
+func (n *nic) leave(r *rail) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.rails, r)
+}
+
+// close gives the device back. Nobody uses it any more.
+func (n *nic) close() error {
+	var errs []error
+	if n.events != nil {
+		errs = append(errs, n.events.Close())
+		n.over.Wait()
+	}
+	if n.pd != 0 {
+		errs = append(errs, n.pd.Close())
+	}
+	return errors.Join(append(errs, n.ctx.Close())...)
+}
+
+// openNICs opens the devices that the settings allow and that can be used. The reasons of the others are in notes, and in the error if
+// there is none at all.
+func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err error) {
+	names := s.Devices
+	if len(names) == 0 {
+		all, err := verbs.Devices()
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, d := range all {
+			names = append(names, d.Name)
+		}
+	}
+	for _, name := range names {
+		n, err := openNIC(name, s, log)
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		nics = append(nics, n)
+	}
+	if len(nics) == 0 {
+		if len(notes) == 0 {
+			notes = []string{"the host has no RDMA device"}
+		}
+		return nil, notes, fmt.Errorf("no RDMA device to use: %v: %w", notes, fabric.ErrNoData)
+	}
+	return nics, notes, nil
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/local"
+	"mori/native/verbs"
+)
+
+// A pair is a queue pair with the work requests that are under way on it. They end in the order of their posting, so that one completion
+// tells of all before it, too.
+type pair struct {
+	rail   *rail
+	qp     verbs.QP
+	num    uint32
+	maxSGE int
+	inline int
+
+	mu         sync.Mutex
+	ring       []*flight // of the work requests under way, by their number
+	head, tail uint64    // numbers: the oldest, and the next
+	unsignaled int       // posted since the last that makes a completion
+	waiting    []part    // for places in the ring
+	broken     error     // nothing is posted any more
+}
+
+// newPair makes a queue pair; connect readies it.
+func newPair(r *rail, s *Settings) (*pair, error) {
+	n := r.nic
+	in := verbs.QPInit{
+		SendCQ: r.cq, RecvCQ: r.cq, SendWR: min(s.SendWR, n.attr.MaxQPWR), RecvWR: 1, SendSGE: max(1, min(s.SendSGE, n.attr.MaxSGE)), RecvSGE: 1,
+		Inline: s.Inline,
+	}
+	qp, num, got, err := n.pd.NewQP(in)
+	if err != nil && in.Inline > 0 { // devices do not tell how much they take
+		in.Inline = 0
+		qp, num, got, err = n.pd.NewQP(in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pair{rail: r, qp: qp, num: num, maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*flight, in.SendWR)}, nil
+}
+
+// add posts a part, as far as there are places; the rest follows what ends.
+func (p *pair) add(w part) {
+	p.mu.Lock()
+	if p.broken != nil {
+		err := p.broken
+		p.mu.Unlock()
+		w.f.failed(err)
+		w.f.ended(int32(w.to - w.from))
+		return
+	}
+	p.waiting = append(p.waiting, w)
+	err := p.feed()
+	p.mu.Unlock()
+	if err != nil {
+		p.rail.fail(err)
+		return
+	}
+	p.rail.wake()
+}
+
+// feed posts what waits while there are places. With mu held.
+func (p *pair) feed() error {
+	for len(p.waiting) > 0 && p.broken == nil {
+		w := &p.waiting[0]
+		n := min(w.to-w.from, len(p.ring)-int(p.tail-p.head))
+		if n == 0 {
+			return nil
+		}
+		wrs := w.f.wrs[w.from : w.from+n]
+		full := int(p.tail-p.head)+n == len(p.ring)
+		for i := range wrs {
+			p.number(&wrs[i], w.f, i, i == n-1 && (full || n == w.to-w.from))
+		}
+		taken, err := p.qp.PostSend(wrs, w.f.sges)
+		p.tail += uint64(taken)
+		w.from += taken
+		if err != nil {
+			p.broken = fmt.Errorf("post to queue pair %d of %s: %w: %w", p.num, p.rail, err, fabric.ErrConnReset)
+			return p.broken
+		}
+		if w.from == w.to {
+			p.waiting = p.waiting[:copy(p.waiting, p.waiting[1:])]
+		}
+	}
+	return nil
+}
+
+// number gives the i-th work request from tail on its number, and asks for a completion of every quarter of the ring and of the last.
+func (p *pair) number(wr *verbs.SendWR, f *flight, i int, last bool) {
+	wr.ID = p.tail + uint64(i)
+	p.ring[wr.ID%uint64(len(p.ring))] = f
+	p.unsignaled++
+	if last || p.unsignaled >= (len(p.ring)+3)/4 {
+		wr.Flags |= verbs.Signaled
+		p.unsignaled = 0
+	}
+}
+
+// A share is how many work requests of a flight have ended.
+type share struct {
+	f *flight
+	n int32
+}
+
+// completed takes a completion: the work requests up to its number have ended. It appends whose they were. An error is the end of the pair.
+func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if wc.ID < p.head || wc.ID >= p.tail {
+		return to, fmt.Errorf("completion of work request %d on queue pair %d, where %d to %d are under way: %w", wc.ID, p.num, p.head, p.tail, fabric.ErrProtocol)
+	}
+	whole, good := p.broken == nil, wc.Status == verbs.StatusSuccess
+	if whole && !good {
+		why := p.fault(wc)
+		p.ring[wc.ID%uint64(len(p.ring))].failed(why)
+		p.broken = local.OpFault(fabric.ErrConnReset, "%v, and what came after it was not done", why)
+	}
+	for ; p.head <= wc.ID; p.head++ {
+		at := &p.ring[p.head%uint64(len(p.ring))]
+		if !whole && !good {
+			(*at).failed(p.broken)
+		}
+		if k := len(to) - 1; k >= 0 && to[k].f == *at {
+			to[k].n++
+		} else {
+			to = append(to, share{*at, 1})
+		}
+		*at = nil
+	}
+	switch {
+	case p.broken == nil:
+		return to, p.feed()
+	case whole:
+		return to, p.broken
+	}
+	return to, nil
+}
+
+// fault is why a work request failed.
+func (p *pair) fault(wc *verbs.WC) error {
+	errno := fabric.ErrConnReset
+	if wc.Status == verbs.StatusRemAccess || wc.Status == verbs.StatusRemInvReq {
+		errno = fabric.ErrAccess
+	}
+	return local.OpFault(errno, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.mover.ep.Peer(), wc.Status,
+		uint32(wc.Status), wc.VendorErr)
+}
+
+// shut has the NIC end what is under way, and takes what is not.
+func (p *pair) shut(cause error) []part {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rest := p.waiting
+	p.waiting = nil
+	if p.broken == nil {
+		p.broken = cause
+	}
+	if err := p.qp.Fail(); err != nil { // then only its end ends the work
+		p.rail.mover.log.Debug("verbs: put a queue pair into error", "qp", p.num, "error", err)
+	}
+	return rest
+}
+
+// abandon returns what the NIC has not told the end of, and never will: the queue pair is gone.
+func (p *pair) abandon() []share {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var rest []share
+	for ; p.head < p.tail; p.head++ {
+		at := &p.ring[p.head%uint64(len(p.ring))]
+		rest = append(rest, share{*at, 1})
+		*at = nil
+	}
+	return rest
+}
+
+// idle reports whether nothing is under way.
+func (p *pair) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.head == p.tail
+}

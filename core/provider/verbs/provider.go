@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/inet"
+	"mori/core/provider/internal/stream"
+	"mori/native/verbs"
+)
+
+// Options shape a Provider. The zero value is good.
+type Options struct {
+	// Settings is asked whenever devices are listed or opened; nil: the zero Settings with the best GID. Its error is that of the call.
+	Settings func() (Settings, error)
+
+	TLS *tls.Config  // of the TCP connection, not of what NICs move
+	Log *slog.Logger // nil: slog.Default()
+
+	letGo time.Duration // how long a peer or a device is waited for, 0 for usualLetGo: for tests
+}
+
+// bestOp is the length at which a large transfer is cut: long beside the turn of a completion, which takes some µs.
+const bestOp = 4 << 20
+
+// A Provider is the fabric.Provider "verbs".
+type Provider struct{ opts Options }
+
+var _ fabric.Provider = (*Provider)(nil)
+
+// New makes a provider. It opens nothing.
+func New(opts Options) *Provider {
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	if opts.Settings == nil {
+		opts.Settings = func() (Settings, error) { return Settings{GIDIndex: -1}, nil }
+	}
+	if opts.letGo == 0 {
+		opts.letGo = usualLetGo
+	}
+	return &Provider{opts: opts}
+}
+
+// Name is "verbs".
+func (p *Provider) Name() string { return "verbs" }
+
+// Version is the provider's own version and the API's.
+func (p *Provider) Version() (provider, api fabric.Version) {
+	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
+}
+
+func (p *Provider) info() fabric.Info {
+	return fabric.Info{
+		Provider:        p.Name(),
+		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
+		FabricName:      "rdma",
+		DomainName:      "verbs",
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm | fabric.CapRemoteComm,
+		Order:           fabric.OrderSAS,
+		EPType:          fabric.EPMsg,
+		Limits:          stream.FillLimits(fabric.Limits{BestOp: bestOp}),
+	}
+}
+
+// GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first, if the library is there and a device is active. No
+// name is looked up.
+func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
+	msg := p.info()
+	if node != "" || service != "" {
+		msg.Dest = fabric.Addr(net.JoinHostPort(node, service))
+	}
+	if err := stream.OfferDevice(&msg, hints); err != nil {
+		return nil, err
+	}
+	rdm := msg
+	rdm.EPType = fabric.EPRDM
+	rdm.Caps |= fabric.CapSource
+	var answers []*fabric.Info
+	var misfit error
+	for _, offer := range []*fabric.Info{&msg, &rdm} {
+		in, err := fabric.Match(hints, offer)
+		if err != nil {
+			misfit = err
+			continue
+		}
+		answers = append(answers, in)
+	}
+	if len(answers) == 0 {
+		return nil, misfit
+	}
+	if err := p.probe(); err != nil { // only now: it loads the library
+		return nil, err
+	}
+	return answers, nil
+}
+
+// probe reports why no device can be used.
+func (p *Provider) probe() error {
+	nics, err := p.open()
+	if err != nil {
+		return fmt.Errorf("verbs: %w: %w", err, fabric.ErrNoData)
+	}
+	return closeNICs(nics)
+}
+
+func (p *Provider) open() ([]*nic, error) {
+	if err := verbs.Load(); err != nil {
+		return nil, err
+	}
+	s, err := p.settings()
+	if err != nil {
+		return nil, err
+	}
+	nics, notes, err := openNICs(&s, p.opts.Log)
+	for _, why := range notes {
+		p.opts.Log.Debug("verbs: a device is not used", "why", why)
+	}
+	return nics, err
+}
+
+func (p *Provider) settings() (Settings, error) {
+	s, err := p.opts.Settings()
+	if err != nil {
+		return s, err
+	}
+	return s.filled()
+}
+
+// Open opens the devices; see fabric.Provider.
+func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, error) {
+	if in != nil && in.Provider != "" && in.Provider != p.Name() {
+		return nil, fmt.Errorf("open %s as verbs: %w", in.Provider, fabric.ErrNoData)
+	}
+	s, err := p.settings()
+	if err != nil {
+		return nil, fmt.Errorf("open verbs: %w", err)
+	}
+	nics, err := p.open()
+	if err != nil {
+		return nil, fmt.Errorf("open verbs: %w", err)
+	}
+	ds := &domains{opts: &p.opts, settings: s, nics: nics, open: make(map[*stream.Domain]*domain)}
+	f, err := stream.New(stream.Config{
+		Info:       p.info(),
+		Transport:  sockets{inet.Sockets{Provider: p.Name(), UserTimeout: inet.DefaultUserTimeout, TLS: p.opts.TLS, Logger: p.opts.Log}},
+		Links:      1,
+		Logger:     p.opts.Log,
+		CheckAddr:  inet.CheckAddr,
+		Attach:     ds.attach,
+		OpenDomain: ds.watch,
+	})
+	if err != nil {
+		return nil, errors.Join(err, closeNICs(nics))
+	}
+	return &network{Fabric: f, nics: nics}, nil
+}
+
+// A network is a fabric with its devices.
+type network struct {
+	*stream.Fabric
+	nics   []*nic
+	closed sync.Once
+}
+
+// Close frees the fabric and the devices, or answers ErrBusy; see fabric.Fabric.
+func (n *network) Close() error {
+	err := n.Fabric.Close()
+	if err == nil {
+		n.closed.Do(func() { err = closeNICs(n.nics) })
+	}
+	return err
+}
+
+func closeNICs(nics []*nic) error {
+	var errs []error
+	for _, n := range nics {
+		errs = append(errs, n.close())
+	}
+	return errors.Join(errs...)
+}
+
+// sockets tell the mover which side dialed.
+type sockets struct{ inet.Sockets }
+
+// Prelude readies a socket, and tells whether this side dialed.
+func (s sockets) Prelude(conn net.Conn, active bool) (any, error) {
+	_, err := s.Sockets.Prelude(conn, active)
+	return active, err
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mori/core/fabric"
+	"mori/native/verbs"
+)
+
+// A rail is this side's end of a connection on one NIC: a completion queue, which cannot overrun, and the queue pairs.
+type rail struct {
+	mover *mover
+	nic   *nic
+	nicAt int // among all.nics
+	index int // among the mover's rails
+
+	channel verbs.Channel
+	cq      verbs.CQ
+	pairs   []*pair
+	psn     uint32
+	mtu     int
+
+	bell   *os.File // another descriptor of the channel's
+	raw    syscall.RawConn
+	roused chan struct{} // something was posted while the poller was idle
+	over   sync.WaitGroup
+}
+
+// String is "mlx5_0:1".
+func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.port) }
+
+// newRail makes a rail with some queue pairs, not connected.
+func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
+	s, n := &m.all.settings, m.all.nics[nicAt]
+	r = &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN(), roused: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("make a rail on %s: %w", r, err), r.close())
+		}
+	}()
+	if r.channel, err = n.ctx.NewChannel(); err != nil {
+		return nil, err
+	}
+	depth := min(s.SendWR, n.attr.MaxQPWR)
+	entries := qps * (depth + 1)
+	if n.attr.MaxCQE > 0 && entries > n.attr.MaxCQE {
+		return nil, fmt.Errorf("%d queue pairs of %d work requests need a completion queue of %d entries, and the device has %d: %w", qps, depth, entries,
+			n.attr.MaxCQE, fabric.ErrNotSupported)
+	}
+	if r.cq, err = n.ctx.NewCQ(entries, r.channel, 0); err != nil {
+		return nil, err
+	}
+	for range qps {
+		p, err := newPair(r, s)
+		if err != nil {
+			return nil, err
+		}
+		r.pairs = append(r.pairs, p)
+	}
+	fd, err := unix.FcntlInt(uintptr(r.channel.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	r.bell = os.NewFile(uintptr(fd), "completions")
+	if r.raw, err = r.bell.SyscallConn(); err != nil {
+		return nil, err
+	}
+	n.join(r)
+	return r, nil
+}
+
+// desc is the rail as the peer needs it.
+func (r *rail) desc() railDesc {
+	d := railDesc{
+		gid: r.nic.gid.GID, lid: r.nic.link.LID, link: r.nic.link.LinkLayer, mtu: uint16(r.ownMTU()),
+		readDepth: uint8(max(1, min(r.nic.attr.MaxQPRdAtom, maxReads))), psn: r.psn,
+	}
+	for _, p := range r.pairs {
+		d.qps = append(d.qps, p.num)
+	}
+	return d
+}
+
+// maxReads is how many reads of a queue pair may be under way at its target, as far as both devices can.
+const maxReads = 16
+
+func (r *rail) ownMTU() int {
+	if want := r.mover.all.settings.MTU; want > 0 {
+		return min(want, r.nic.link.MTU)
+	}
+	return r.nic.link.MTU
+}
+
+// A NIC waits this long for the receive of a peer that had none, and asks for ever; and packets live for so many hops.
+const (
+	minRNRTimer = 12 // 0.64 ms
+	rnrForever  = 7
+	hopLimit    = 64
+)
+
+// connect readies the queue pairs for the peer's, in order, and starts the poller.
+func (r *rail) connect(peer *railDesc) error {
+	if len(peer.qps) != len(r.pairs) {
+		return fmt.Errorf("peer has %d queue pairs for %d: %w", len(peer.qps), len(r.pairs), fabric.ErrProtocol)
+	}
+	s, n := &r.mover.all.settings, r.nic
+	r.mtu = min(r.ownMTU(), int(peer.mtu))
+	for i, p := range r.pairs {
+		if err := p.qp.Init(n.port, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessLocalWrite); err != nil {
+			return err
+		}
+		if err := p.qp.RTR(verbs.RTR{
+			MTU: r.mtu, DestQP: peer.qps[i], PSN: peer.psn, Port: n.port, GIDIndex: n.gid.Index, GID: peer.gid, LID: peer.lid,
+			Global: n.link.LinkLayer == verbs.LinkEthernet || n.link.GRHRequired, SL: s.SL, TrafficClass: s.TrafficClass, HopLimit: hopLimit,
+			MaxDestRdAtomic: uint8(max(1, min(n.attr.MaxQPRdAtom, maxReads))), MinRNRTimer: minRNRTimer,
+		}); err != nil {
+			return fmt.Errorf("towards %s: %w", gidText(peer.gid), err)
+		}
+		if err := p.qp.RTS(verbs.RTS{
+			PSN: r.psn, Timeout: s.Timeout, Retries: s.Retries, RNRRetries: rnrForever,
+			MaxRdAtomic: uint8(max(1, min(n.attr.MaxQPInitRdAtom, int(peer.readDepth), maxReads))),
+		}); err != nil {
+			return err
+		}
+	}
+	r.over.Add(1)
+	go r.poll()
+	return nil
+}
+
+// fail ends the connection: without this rail nobody knows what of its work was done.
+func (r *rail) fail(err error) {
+	if !r.mover.isStopped() {
+		r.mover.ep.Fail(err)
+	}
+}
+
+// wake rouses the poller if nothing was under way.
+func (r *rail) wake() {
+	select {
+	case r.roused <- struct{}{}:
+	default:
+	}
+}
+
+// The poller looks for completions for spinFor after the last one, or always, and sleeps on the channel then. A sleep and its end take about
+// 10 us.
+const (
+	spinFor   = 30 * time.Microsecond
+	pollBatch = 64
+)
+
+// poll takes completions until the rail closes.
+func (r *rail) poll() {
+	defer r.over.Done()
+	wcs, ended := make([]verbs.WC, pollBatch), make([]share, 0, pollBatch)
+	last := time.Now()
+	armed := false
+	for {
+		n, err := r.cq.Poll(wcs)
+		if err != nil {
+			r.fail(fmt.Errorf("poll the completion queue of %s: %w: %w", r, err, fabric.ErrConnReset))
+			return
+		}
+		if n > 0 {
+			ended = r.take(wcs[:n], ended[:0])
+			last, armed = time.Now(), false
+			continue
+		}
+		if r.idle() {
+			select { // nothing is under way: no completion comes before somebody posts
+			case <-r.roused:
+				last = time.Now()
+				continue
+			case <-r.mover.gone:
+				return
+			}
+		}
+		if r.mover.isGone() {
+			return // what is under way has lost its queue pair
+		}
+		if r.mover.all.settings.Polling || time.Since(last) < spinFor {
+			runtime.Gosched()
+			continue
+		}
+		if !armed {
+			armed = true
+			if err := r.cq.Arm(); err != nil {
+				r.fail(fmt.Errorf("arm the completion queue of %s: %w: %w", r, err, fabric.ErrConnReset))
+				return
+			}
+			continue // what came before is not told
+		}
+		if !r.sleep() {
+			return
+		}
+		armed = false
+	}
+}
+
+// sleep returns when the channel has told of a completion; false: the rail closes.
+func (r *rail) sleep() bool {
+	var failed error
+	err := r.raw.Read(func(uintptr) bool {
+		_, failed = r.channel.Next()
+		return !errors.Is(failed, syscall.EAGAIN)
+	})
+	if err == nil && failed != nil {
+		r.fail(fmt.Errorf("wait for completions of %s: %w: %w", r, failed, fabric.ErrConnReset))
+	}
+	return err == nil && failed == nil
+}
+
+// take ends what completions tell of. ended is its scratch.
+func (r *rail) take(wcs []verbs.WC, ended []share) []share {
+	for i := range wcs {
+		p := r.pairOf(wcs[i].QPNum)
+		if p == nil {
+			r.fail(fmt.Errorf("completion on %s for queue pair %d, which is not there: %w", r, wcs[i].QPNum, fabric.ErrProtocol))
+			continue
+		}
+		var err error
+		if ended, err = p.completed(&wcs[i], ended); err != nil {
+			r.fail(err)
+		}
+	}
+	for i := range ended {
+		ended[i].f.ended(ended[i].n)
+		ended[i].f = nil
+	}
+	return ended
+}
+
+func (r *rail) pairOf(num uint32) *pair {
+	for _, p := range r.pairs {
+		if p.num == num {
+			return p
+		}
+	}
+	return nil
+}
+
+func (r *rail) idle() bool {
+	for _, p := range r.pairs {
+		if !p.idle() {
+			return false
+		}
+	}
+	return true
+}
+
+// shut ends all work: what NICs have by their flushing it, the rest now.
+func (r *rail) shut(cause error) {
+	for _, p := range r.pairs {
+		for _, w := range p.shut(cause) {
+			w.f.failed(cause)
+			w.f.ended(int32(w.to - w.from))
+		}
+	}
+}
+
+// close frees the rail. The NIC touches nothing of it any more when it returns; work that it did not end is ended with cause.
+func (r *rail) close() error {
+	r.nic.leave(r)
+	var errs []error
+	for _, p := range r.pairs {
+		errs = append(errs, p.qp.Close())
+	}
+	if r.bell != nil {
+		errs = append(errs, r.bell.Close()) // ends the poller's sleep
+	}
+	r.over.Wait()
+	for _, p := range r.pairs {
+		for _, s := range p.abandon() {
+			s.f.failed(r.mover.stopCause())
+			s.f.ended(s.n)
+		}
+	}
+	if r.cq != 0 {
+		errs = append(errs, r.cq.Close())
+	}
+	if r.channel != 0 {
+		errs = append(errs, r.channel.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"sync"
+	"syscall"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
+	"mori/native/verbs"
+)
+
+// registrations are the regions of a domain as its devices know them, made when they are first needed.
+type registrations struct {
+	all   *domains
+	table *util.MRTable
+
+	making sync.Mutex // taken before mu: they are made one at a time
+	mu     sync.RWMutex
+	byID   map[uint64]*registration
+	over   bool
+}
+
+// A registration is one region, known to all devices.
+type registration struct {
+	base, size uint64
+	chunk      uint64
+	keys       [][]verbs.Keys // by device, by piece
+	readOnly   bool           // nothing can be read into it
+	err        error          // why there are no keys
+
+	mrs []verbs.MR
+	use local.Gate // ops whose work requests have its local keys
+}
+
+func (r *registrations) init(all *domains, table *util.MRTable) {
+	r.all, r.table, r.byID = all, table, make(map[uint64]*registration)
+}
+
+// find is what devices know of a region that the caller keeps open. The caller is inside its use if it came back, and has keys if err is nil.
+// With wait it is made; otherwise nil may be the answer.
+func (r *registrations) find(mr *util.MR, wait bool) *registration {
+	r.mu.RLock()
+	g := r.byID[mr.Key().ID]
+	r.mu.RUnlock()
+	if g == nil && wait {
+		g = r.make(mr)
+	}
+	if g == nil || !g.use.Enter() {
+		return nil
+	}
+	return g
+}
+
+// make does not hold mu while devices pin, which takes long.
+func (r *registrations) make(mr *util.MR) *registration {
+	r.making.Lock()
+	defer r.making.Unlock()
+	id := mr.Key().ID
+	r.mu.RLock()
+	g, over := r.byID[id], r.over
+	r.mu.RUnlock()
+	if g != nil || over {
+		return g
+	}
+	g = register(r.all, mr)
+	if g.err != nil {
+		r.all.opts.Log.Warn("verbs: a region goes by TCP, which is slower: no device takes it", "bytes", g.size, "error", g.err)
+	}
+	r.mu.Lock()
+	r.byID[id] = g
+	r.mu.Unlock()
+	again, err := r.table.Acquire(mr.Key(), 0)
+	if err != nil { // it is being closed, and drop may have been before
+		r.drop(id)
+		return nil
+	}
+	again.Release()
+	return g
+}
+
+// drop takes a region from the devices, once no op uses it. It stays if they do not end in time.
+func (r *registrations) drop(id uint64) {
+	r.mu.Lock()
+	g := r.byID[id]
+	delete(r.byID, id)
+	r.mu.Unlock()
+	if g == nil {
+		return
+	}
+	t := time.NewTimer(r.all.opts.letGo)
+	defer t.Stop()
+	select {
+	case <-g.use.Shut():
+	case <-t.C:
+		r.all.opts.Log.Error("verbs: a device does not end its work: memory stays registered", "region", id, "after", r.all.opts.letGo)
+		return
+	}
+	if err := g.close(); err != nil {
+		r.all.opts.Log.Warn("verbs: take a region from its device", "region", id, "error", err)
+	}
+}
+
+// close takes all regions from the devices.
+func (r *registrations) close() {
+	r.mu.Lock()
+	ids := make([]uint64, 0, len(r.byID))
+	for id := range r.byID {
+		ids = append(ids, id)
+	}
+	r.over = true
+	r.mu.Unlock()
+	for _, id := range ids {
+		r.drop(id)
+	}
+}
+
+// register shows a region to all devices.
+func register(all *domains, mr *util.MR) *registration {
+	buf := mr.Buffer()
+	g := &registration{base: buf.Addr, size: buf.Len, chunk: buf.Len}
+	for _, n := range all.nics {
+		g.chunk = min(g.chunk, pieceOf(n.attr.MaxMRSize))
+	}
+	g.chunk = max(g.chunk, 1)
+	if most := maxKeys(len(all.nics)); pieces(g.size, g.chunk) > most {
+		g.err = fmt.Errorf("%d bytes are more than %d registrations of %d: %w", g.size, most, g.chunk, fabric.ErrNotSupported)
+		return g
+	}
+	var rights verbs.Access
+	if mr.Access()&fabric.AccessRemoteRead != 0 {
+		rights |= verbs.AccessRemoteRead
+	}
+	if mr.Access()&fabric.AccessRemoteWrite != 0 {
+		rights |= verbs.AccessRemoteWrite
+	}
+	if all.settings.Relaxed {
+		rights |= verbs.AccessRelaxedOrdering
+	}
+	for _, n := range all.nics {
+		if g.err = g.show(n, rights); g.err != nil {
+			g.err = errors.Join(explain(g.err, n, g.size), g.close())
+			return g
+		}
+	}
+	return g
+}
+
+// pieceOf is the largest power of two that a device registers at once.
+func pieceOf(most uint64) uint64 {
+	if most == 0 {
+		return 1 << 62
+	}
+	return 1 << (bits.Len64(most) - 1)
+}
+
+// maxKeys is how many pieces fit a frame that lends them.
+func maxKeys(rails int) uint64 { return uint64((maxPlace - placeLen) / 4 / max(1, rails)) }
+
+// maxPlace keeps a place, with its ticket, within an extension frame.
+const maxPlace = 4000
+
+// show registers all pieces with one device. Memory that may not be written is registered so.
+func (g *registration) show(n *nic, rights verbs.Access) error {
+	var keys []verbs.Keys
+	for off := uint64(0); off < g.size || off == 0; off += g.chunk {
+		length := min(g.chunk, g.size-off)
+		write := verbs.AccessLocalWrite
+		if g.readOnly {
+			write = 0
+		}
+		h, k, err := n.pd.RegMR(g.base+off, length, g.base+off, rights|write)
+		if err != nil && write != 0 && rights&verbs.AccessRemoteWrite == 0 && (errors.Is(err, syscall.EFAULT) || errors.Is(err, syscall.EACCES)) {
+			g.readOnly = true
+			h, k, err = n.pd.RegMR(g.base+off, length, g.base+off, rights)
+		}
+		if err != nil {
+			return err
+		}
+		g.mrs, keys = append(g.mrs, h), append(keys, k)
+	}
+	g.keys = append(g.keys, keys)
+	return nil
+}
+
+// explain adds what to do about it.
+func explain(err error, n *nic, size uint64) error {
+	var hint string
+	switch {
+	case errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EAGAIN):
+		hint = "the locked-memory limit is too low (ulimit -l, LimitMEMLOCK=), or the device is out of regions"
+	case errors.Is(err, syscall.EFAULT):
+		hint = "the memory is not mapped, or is of a kind that the device cannot reach"
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EOPNOTSUPP):
+		hint = "the device refuses this memory"
+	default:
+		return fmt.Errorf("register %d bytes with %s: %w", size, n.name, err)
+	}
+	return fmt.Errorf("register %d bytes with %s: %s: %w", size, n.name, hint, err)
+}
+
+func (g *registration) close() error {
+	var errs []error
+	for _, h := range g.mrs {
+		errs = append(errs, h.Close())
+	}
+	g.mrs = nil
+	return errors.Join(errs...)
+}
+
+// place describes a region to a peer whose rails are on these devices.
+func (g *registration) place(mr *util.MR, rails []*rail) place {
+	p := place{base: g.base, size: g.size, access: mr.Access(), chunk: g.chunk}
+	for _, r := range rails {
+		keys := make([]uint32, len(g.keys[r.nicAt]))
+		for i, k := range g.keys[r.nicAt] {
+			keys[i] = k.Remote
+		}
+		p.keys = append(p.keys, keys)
+	}
+	return p
+}
+
+// logged is for what only the log can be told.
+func logged(log *slog.Logger, what string, err error) {
+	if err != nil {
+		log.Warn("verbs: "+what, "error", err)
+	}
+}

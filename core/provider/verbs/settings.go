@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mori/core/fabric"
+)
+
+// Settings are how NICs are used. The zero value, but for GIDIndex, is good: it is read when a fabric opens.
+type Settings struct {
+	// Devices are the NICs that may be used, best first: "mlx5_0", or "mlx5_0:2" for another port than the first that is active. Empty: all
+	// that are active, in the library's order.
+	Devices []string
+
+	Rails int // how many of them a connection uses, as far as both sides have them; 0 is 1
+	QPs   int // queue pairs of a rail; 0 is 1
+
+	GIDIndex     int // in the port's table; -1: the best, see ChooseGID
+	MTU          int // most bytes of a packet's payload; 0: the port's
+	SL           uint8
+	TrafficClass uint8
+
+	SendWR  int // work requests under way on a queue pair; 0 is 2048. Less if the device has less
+	SendSGE int // local pieces of one; 0 is 4. Less if the device has less
+	Inline  int // bytes of a write that need no registered memory; 0 is 64. More if the device gives more
+
+	Polling bool // look at completion queues all the time while ops are under way; else sleep after a moment
+	Relaxed bool // let what NICs write to memory pass each other, where they can
+
+	Timeout uint8 // of a packet's acknowledgement, 4.096 us * 2^Timeout; 0 is 18, which is 1.1 s
+	Retries uint8 // of a packet, up to 7; 0 is 7
+}
+
+const (
+	maxRails  = 8
+	maxQPs    = 16
+	maxInline = 4096
+)
+
+// filled is s with defaults in place of zeros, or an error that wraps fabric.ErrInvalid.
+func (s Settings) filled() (Settings, error) {
+	for _, v := range []struct {
+		name     string
+		at       *int
+		def, max int
+	}{
+		{"rails", &s.Rails, 1, maxRails}, {"queue pairs", &s.QPs, 1, maxQPs}, {"send work requests", &s.SendWR, 2048, 1 << 16},
+		{"local pieces", &s.SendSGE, 4, 64}, {"inline bytes", &s.Inline, 64, maxInline},
+	} {
+		if *v.at == 0 {
+			*v.at = v.def
+		}
+		if *v.at < 1 || *v.at > v.max {
+			return s, fmt.Errorf("verbs settings: %d %s, want 1 to %d: %w", *v.at, v.name, v.max, fabric.ErrInvalid)
+		}
+	}
+	if s.Timeout == 0 {
+		s.Timeout = 18
+	}
+	if s.Retries == 0 {
+		s.Retries = 7
+	}
+	if s.Timeout > 31 || s.Retries > 7 {
+		return s, fmt.Errorf("verbs settings: timeout %d and %d retries, want up to 31 and 7: %w", s.Timeout, s.Retries, fabric.ErrInvalid)
+	}
+	return s, nil
+}
+
+// splitPort takes "mlx5_0:2" apart; the port is 0 if none is named.
+func splitPort(device string) (name string, port int, err error) {
+	name, text, named := strings.Cut(device, ":")
+	if named {
+		if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 255 {
+			return "", 0, fmt.Errorf("device %q: want NAME or NAME:PORT: %w", device, fabric.ErrInvalid)
+		}
+	}
+	return name, port, nil
+}

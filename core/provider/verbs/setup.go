@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// The rails of a connection are agreed on over TCP:
+//
+//	who dialed                              the other
+//	makes rails, not connected
+//	        ── frameOffer: one railDesc each ──▶
+//	                                        makes a rail for each offer that it has a NIC for, connects it
+//	        ◀── frameAnswer: one railDesc each ──
+//	drops the others, connects
+//	        ── frameUp ──▶                  may post from now on
+//
+// A railDesc in an answer says by its place which offer it takes: the n-th answer with queue pairs takes the n-th offer; rails that are not
+// taken are those at the end.
+
+// setupWait bounds it.
+const setupWait = 10 * time.Second
+
+// randomPSN is where packets of a rail's queue pairs begin to be numbered, so that stray ones of an earlier connection do not fit.
+func randomPSN() uint32 {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b[:]) & 0xffffff
+}
+
+// offer makes the rails of the side that dialed and tells the peer.
+func (m *mover) offer() {
+	defer m.setup.Done()
+	rails, err := m.openRails(m.all.settings.Rails, m.all.settings.QPs)
+	if err != nil {
+		m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
+		return
+	}
+	m.adopt(rails)
+	m.send(frameOffer, encodeRails(descs(rails)))
+	m.expect()
+}
+
+// expect ends a connection whose rails do not come up.
+func (m *mover) expect() {
+	m.setup.Add(1)
+	go func() {
+		defer m.setup.Done()
+		t := time.NewTimer(setupWait)
+		defer t.Stop()
+		select {
+		case <-m.ready:
+		case <-m.stopped:
+		case <-t.C:
+			m.ep.Fail(fmt.Errorf("set up RDMA to %s: no answer within %v: %w", m.ep.Peer(), setupWait, fabric.ErrTimeout))
+		}
+	}()
+}
+
+// openRails makes up to most rails, on the best NICs.
+func (m *mover) openRails(most, qps int) (rails []*rail, err error) {
+	var why []error
+	for i := range m.all.nics {
+		if len(rails) == most {
+			break
+		}
+		r, err := newRail(m, i, qps)
+		if err != nil {
+			why = append(why, err)
+			continue
+		}
+		rails = append(rails, r)
+	}
+	if len(rails) == 0 {
+		return nil, errors.Join(why...)
+	}
+	for _, err := range why {
+		m.log.Warn("verbs: a device is left out", "peer", m.ep.Peer(), "error", err)
+	}
+	return rails, nil
+}
+
+func descs(rails []*rail) []railDesc {
+	all := make([]railDesc, 0, len(rails))
+	for _, r := range rails {
+		all = append(all, r.desc())
+	}
+	return all
+}
+
+// adopt makes rails the mover's, in this order, so that Stop closes them.
+func (m *mover) adopt(rails []*rail) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rails = rails
+	for i, r := range rails {
+		r.index = i
+	}
+}
+
+// onOffer has the rails of the side that did not dial made.
+func (m *mover) onOffer(body []byte) error {
+	offers, err := parseRails(body)
+	if err != nil {
+		return err
+	}
+	if err := m.first("offer"); err != nil {
+		return err
+	}
+	m.setup.Add(1)
+	go m.answer(offers)
+	return nil
+}
+
+// first refuses a second offer or answer, and one that the side that makes it does not send.
+func (m *mover) first(what string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if offered := len(m.rails) > 0; m.asked || offered != (what == "answer") {
+		return fmt.Errorf("%s of rails out of turn: %w", what, fabric.ErrProtocol)
+	}
+	m.asked = true
+	return nil
+}
+
+func (m *mover) answer(offers []railDesc) {
+	defer m.setup.Done()
+	rails, err := m.openRails(len(offers), len(offers[0].qps))
+	if err == nil {
+		m.adopt(rails)
+		for i, r := range rails {
+			if err = r.connect(&offers[i]); err != nil {
+				err = fmt.Errorf("connect %s: %w", r, err)
+				break
+			}
+		}
+	}
+	if err != nil {
+		m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
+		return
+	}
+	m.mu.Lock()
+	m.wired = true
+	m.mu.Unlock()
+	m.send(frameAnswer, encodeRails(descs(rails)))
+	m.expect()
+}
+
+func (m *mover) onAnswer(body []byte) error {
+	answers, err := parseRails(body)
+	if err != nil {
+		return err
+	}
+	if err := m.first("answer"); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	rails := m.rails
+	m.mu.Unlock()
+	if len(answers) > len(rails) {
+		return fmt.Errorf("%d rails in answer to %d: %w", len(answers), len(rails), fabric.ErrProtocol)
+	}
+	m.setup.Add(1)
+	go m.conclude(slices.Clone(rails), answers)
+	return nil
+}
+
+// conclude connects the rails that the peer took.
+func (m *mover) conclude(rails []*rail, answers []railDesc) {
+	defer m.setup.Done()
+	m.adopt(rails[:len(answers)])
+	for _, r := range rails[len(answers):] {
+		logged(m.log, "close a rail that the peer has not", r.close())
+	}
+	for i := range answers {
+		if err := rails[i].connect(&answers[i]); err != nil {
+			m.ep.Fail(fmt.Errorf("set up RDMA to %s: connect %s: %w", m.ep.Peer(), rails[i], err))
+			return
+		}
+	}
+	m.send(frameUp, nil)
+	m.up()
+}
+
+func (m *mover) onUp() error {
+	m.mu.Lock()
+	wired := m.wired
+	m.mu.Unlock()
+	if !wired || m.isReady() {
+		return fmt.Errorf("rails are up before they were agreed on, or twice: %w", fabric.ErrProtocol)
+	}
+	m.up()
+	return nil
+}
+
+// up lets ops begin.
+func (m *mover) up() {
+	m.maxInline, m.maxRun = maxInline, 1<<30
+	for _, r := range m.rails {
+		m.pairs = append(m.pairs, r.pairs...)
+		if most := uint64(r.nic.link.MaxMsg); most > 0 {
+			m.maxRun = min(m.maxRun, most)
+		}
+		for _, p := range r.pairs {
+			m.maxInline = min(m.maxInline, uint64(p.inline))
+		}
+	}
+	close(m.ready)
+}
