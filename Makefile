@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race soak bench bench-fabric bench-once lint generate kernels gpu-bundle wheel dev dev-torch clean
+.PHONY: help demo test test-race test-rdma soak bench bench-fabric bench-once lint generate kernels gpu-bundle wheel dev dev-torch clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -28,6 +28,9 @@ test: dev-torch ## all tests, Go and Python; TORCH=0 leaves out PyTorch (2.3 GB 
 
 test-race: dev ## the Go tests under the race detector, in random order
 	$(GO) test $(TAGS) -race -shuffle=on -count=1 ./...
+
+test-rdma: dev ## all that needs RDMA: on this host's devices, or on soft-RoCE in a VM; ARGS="--only 'write-*'" and so on
+	@$(PY) tests/rdma/run $(ARGS)
 
 soak: ## ten minutes of random transfers, cuts, loss, stops and kills, every byte checked; SOAK=1h for longer
 	MORI_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run TestSoak ./tests/go/reliability

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""The cases of tests/rdma/run.
+
+A command is a line of shell. It runs in the root of the tree and finds in its environment: DEV0 and DEV1, the devices,
+the same where there is only one; GID0 and GID1, the indices of their GIDs, empty where none is needed; ADDR0, the
+address of the first node; BIN, the folder with Go's test programs; PYTHON; and with two nodes what vm/README.md tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import figures
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to show, in one or two guests."""
+
+    name: str
+    what: str  # for the table
+    command: str
+    limit: float = 60  # seconds
+    nodes: int = 1
+    package: str = ""  # the folder of the Go package whose test program it needs
+    alters: bool = False  # takes links down or loses packets: in a guest only
+    figures: Callable[[str], dict[str, float]] | None = None
+
+
+def perftest(name: str, what: str, tool: str, size: int, iterations: int) -> Case:
+    """A bandwidth test of perftest. -F: the guest's clock is no reason to stop."""
+    return Case(name, what, f"tests/rdma/pair -x {tool} -F -s {size} -n {iterations}", figures=figures.bandwidth)
+
+
+def go(name: str, what: str, package: str, run: str = ".", limit: float = 60, *, nodes: int = 1, alters: bool = False,
+       skip: str = "") -> Case:
+    """The tests of a Go package that ``run`` matches."""
+    program = f"$BIN/{package.replace('/', '.')}.test"
+    flags = f"-test.v -test.run '{run}' -test.timeout {limit:.0f}s" + (f" -test.skip '{skip}'" if skip else "")
+    return Case(name, what, f"cd {package} && exec {program} {flags}", limit + 5, nodes, package, alters, figures.tests)
+
+
+def python(name: str, what: str, arguments: str, limit: float = 60, *, nodes: int = 1, alters: bool = False) -> Case:
+    """Tests of Python."""
+    command = f"exec $PYTHON -m pytest -q -p no:cacheprovider --timeout {limit:.0f} {arguments}"
+    return Case(name, what, command, limit + 5, nodes, alters=alters, figures=figures.tests)
+
+
+CASES = (
+    Case("devices", "ibv_devinfo: the devices are there and active",
+         'for dev in $DEV0 $DEV1; do ibv_devinfo -v -d $dev | tee /dev/stderr | grep -q PORT_ACTIVE || exit; done',
+         limit=20),
+    Case("pingpong", "ibv_rc_pingpong: send and receive between two devices",
+         "tests/rdma/pair -g ibv_rc_pingpong -n 300", figures=figures.pingpong),
+    perftest("write-64k", "ib_write_bw, 64 KiB", "ib_write_bw", 65536, 200),
+    perftest("read-64k", "ib_read_bw, 64 KiB", "ib_read_bw", 65536, 200),
+    perftest("write-1m", "ib_write_bw, 1 MiB", "ib_write_bw", 1 << 20, 20),
+    perftest("read-1m", "ib_read_bw, 1 MiB", "ib_read_bw", 1 << 20, 20),
+    perftest("write-4k", "ib_write_bw, 4 KiB", "ib_write_bw", 4096, 2000),
+    Case("two-hosts", "ibv_rc_pingpong between two guests", "tests/rdma/pair -g ibv_rc_pingpong -n 100", nodes=2,
+         figures=figures.pingpong),
+)

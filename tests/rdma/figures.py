@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""What the output of a case says about it: how many tests passed, how fast it was."""
+
+from __future__ import annotations
+
+import re
+
+# A row of ib_write_bw: bytes, iterations, peak and average bandwidth in MiB/s, millions of messages a second.
+BANDWIDTH = re.compile(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", re.MULTILINE)
+# ibv_rc_pingpong's last line.
+PINGPONG = re.compile(r"= ([\d.]+) usec/iter")
+GO = re.compile(r"^--- (PASS|FAIL|SKIP): ", re.MULTILINE)
+PYTEST = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s", re.MULTILINE)
+COUNT = re.compile(r"(\d+) (\w+)")
+
+
+def bandwidth(text: str) -> dict[str, float]:
+    """Of perftest's ib_*_bw."""
+    rows = BANDWIDTH.findall(text)
+    if not rows:
+        raise ValueError("no row of figures")
+    _, _, _, average, rate = rows[-1]
+    return {"MiB/s": float(average), "messages/s": float(rate) * 1e6}
+
+
+def pingpong(text: str) -> dict[str, float]:
+    """Of ibv_rc_pingpong: a round takes so long."""
+    found = PINGPONG.search(text)
+    if found is None:
+        raise ValueError("no line of figures")
+    return {"us": float(found[1])}
+
+
+def tests(text: str) -> dict[str, float]:
+    """Of a test program of Go, or of pytest. One that ran none has shown nothing."""
+    said = GO.findall(text)
+    counts = {name: float(said.count(word)) for word, name in (("PASS", "passed"), ("SKIP", "skipped")) if word in said}
+    if found := PYTEST.search(text):
+        counts = {word: float(number) for number, word in COUNT.findall(found[1])}
+    if not counts.get("passed"):
+        raise ValueError("no test ran")
+    return counts
+
+
+def words(figures: dict[str, float]) -> str:
+    """As a cell of a table."""
+    return ", ".join(f"{value:.0f} {name}" if value >= 100 or value == int(value) else f"{value:.1f} {name}"
+                     for name, value in figures.items())
