@@ -5,6 +5,50 @@ package verbs
 // #include "shim.h"
 import "C"
 
+// An EventKind is what an AsyncEvent says.
+type EventKind uint8
+
+// Kinds of events.
+const (
+	EventCQErr EventKind = iota
+	EventQPFatal
+	EventQPReqErr
+	EventQPAccessErr
+	EventCommEst
+	EventSQDrained
+	EventPathMig
+	EventPathMigErr
+	EventDeviceFatal
+	EventPortActive
+	EventPortErr
+	EventLIDChange
+	EventPKeyChange
+	EventSMChange
+	EventSRQErr
+	EventSRQLimitReached
+	EventQPLastWQEReached
+	EventClientReregister
+	EventGIDChange
+	EventWQFatal
+)
+
+func (k EventKind) String() string {
+	return text([]string{
+		"completion queue error", "queue pair fatal error", "queue pair request error", "queue pair access error", "communication established",
+		"send queue drained", "path migrated", "path migration failed", "device fatal error", "port active", "port error", "LID changed",
+		"P_Key table changed", "subnet manager changed", "shared receive queue error", "shared receive queue limit reached", "last work request reached",
+		"client reregistration", "GID table changed", "work queue fatal error",
+	}, int(k), "event")
+}
+
+// An AsyncEvent is news of a device. Events of queue pairs have QPNum, those of completion queues CQ, those of ports Port.
+type AsyncEvent struct {
+	Kind  EventKind
+	Port  int
+	QPNum uint32
+	CQ    CQ
+}
+
 // AsyncFD is readable when AsyncEvent has something. It is non-blocking, and stays the context's.
 func (c Context) AsyncFD() int { return int(C.vb_async_fd(c.c())) }
 

@@ -13,7 +13,11 @@
 
 struct vb_door vb_door;
 
+static char path[VB_PATH];
+
 int vb_built(void) { return 1; }
+
+const char *vb_library(void) { return path; }
 
 // Of a name in several versions dlsym may give the oldest, whose structs are others. A library without versions has one of each.
 static void *symbol(void *lib, const char *name, const char *version) {
@@ -45,6 +49,9 @@ int vb_load(char *why, size_t n) {
 		}
 		memcpy((char *)&vb_door + wanted[i].at, &sym, sizeof(sym));
 	}
+	Dl_info where;
+	if (dladdr((void *)vb_door.open_device, &where) && where.dli_fname)
+		snprintf(path, sizeof(path), "%s", where.dli_fname);
 	return 0;
 }
 

@@ -38,9 +38,10 @@ func (p PD) NewQP(in QPInit) (q QP, num uint32, got QPInit, err error) {
 	return QP(qp), uint32(number), got, nil
 }
 
-// Init takes a new queue pair, or one after Reset, to StateInit: receives may be posted from then on.
+// Init takes a new queue pair, or one after Reset, to StateInit: receives may be posted from then on. AccessRelaxedOrdering is of regions, and
+// says nothing here.
 func (q QP) Init(port int, access Access) error {
-	return check(C.vb_qp_init(q.c(), C.int(port), C.uint32_t(access)), "init queue pair %d on port %d", q.num(), port)
+	return check(C.vb_qp_init(q.c(), C.int(port), C.uint32_t(access&^AccessRelaxedOrdering)), "init queue pair %d on port %d", q.num(), port)
 }
 
 // RTR connects it to its peer: it receives, and answers reads, from then on. Errors are of the path too: ENETUNREACH, ETIMEDOUT.

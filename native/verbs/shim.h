@@ -97,6 +97,8 @@ struct vb_rts {
 int vb_built(void);
 // Opens the library; not 0 if it cannot be used, for the reason in why.
 int vb_load(char *why, size_t n);
+// The file that was loaded, empty before.
+const char *vb_library(void);
 int vb_devices(struct vb_device *out, int max, int *n);
 
 int vb_open(const char *name, uint64_t *ctx);

@@ -43,6 +43,14 @@ var Load = sync.OnceValue(func() error {
 // Built tells whether the package was compiled with libibverbs' header. Without it Load fails on every machine.
 func Built() bool { return C.vb_built() != 0 }
 
+// Library is the file that Load has loaded, empty if it has not.
+func Library() string {
+	if Load() != nil {
+		return ""
+	}
+	return C.GoString(C.vb_library())
+}
+
 // check makes an error of an errno, with the act before it.
 func check(rc C.int, act string, args ...any) error {
 	if rc == 0 {

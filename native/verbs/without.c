@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 int vb_built(void) { return 0; }
+const char *vb_library(void) { return ""; }
 
 int vb_load(char *why, size_t n) {
 	snprintf(why, n, "built without libibverbs' headers: install libibverbs-dev (Debian, Ubuntu) or rdma-core-devel, go clean -cache, and build again");
