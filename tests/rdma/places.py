@@ -62,8 +62,8 @@ class Guests(Place):
         limit = BOOT_SECONDS + sum(case.limit + 10 for case in cases)
         env = {**env, "MORI_REQUIRE": "rdma", "ADDR0": "198.18.0.10", "GID0": "1", "GID1": "1",
                "DEV0": "rxe0", "DEV1": "rxe0" if nodes > 1 else "rxe1"}
-        words = [VM, "run", "--nodes", nodes, "--devs", 2, "--mtu", MTU, "--mem", GUEST_MIB, "--timeout", f"{limit:.0f}", "--rw", out,
-                 "--logs", out / f"vm{nodes}", "--cwd", ROOT]
+        words = [VM, "run", "--nodes", nodes, "--devs", 2, "--mtu", MTU, "--mem", GUEST_MIB, "--rw", out,
+                 "--timeout", f"{limit:.0f}", "--logs", out / f"vm{nodes}", "--cwd", ROOT]
         for name, value in env.items():
             words += ["--env", f"{name}={value}"]
         return subprocess.Popen([*map(str, words), "--", str(NODE), str(out)], stdin=subprocess.DEVNULL,
