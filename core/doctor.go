@@ -17,6 +17,7 @@ type Report struct {
 	GPUs  []GPU          `json:"gpus"`
 	NoGPU string         `json:"no_gpu"` // why GPUs is empty
 	CMA   Check          `json:"cma"`    // process_vm_readv and process_vm_writev between processes of one user
+	Verbs Verbs          `json:"verbs"`
 	Paths []Advice       `json:"paths"`
 }
 
@@ -33,10 +34,10 @@ type Advice struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Doctor looks at this host. It loads the drivers of GPUs, makes nothing on any device and changes nothing.
+// Doctor looks at this host. It loads the drivers of GPUs and RDMA devices, makes nothing on any device and changes nothing.
 func Doctor() Report {
 	h := topology.Scan(os.DirFS("/"))
-	r := Report{Host: h, CMA: checkCMA()}
+	r := Report{Host: h, CMA: checkCMA(), Verbs: doctorVerbs(h)}
 	devices, err := device.Devices()
 	r.GPUs = gpus(h, devices)
 	if err != nil {

@@ -61,6 +61,7 @@ const (
 	IORDMANICIdx       = "MORI_IO_RDMA_NIC_IDX"
 	IORailAffinity     = "MORI_IO_RAIL_AFFINITY"
 	DisableTopo        = "MORI_DISABLE_TOPO"
+	IBGIDIndex         = "MORI_IB_GID_INDEX"
 )
 
 // A Variable describes one environment variable.
@@ -133,6 +134,7 @@ func Variables() []Variable {
 		{Name: IORDMANICIdx, Default: "by NUMA node", Meaning: "index of the only RDMA device for host memory, as mori doctor numbers them"},
 		{Name: IORailAffinity, Default: "off", Meaning: "1 or true: both ends of a transfer use RDMA devices of the same index"},
 		{Name: DisableTopo, Default: "off", Meaning: "1 or true: RDMA devices are used in their order, wherever they and the memory are"},
+		{Name: IBGIDIndex, Default: "the best", Meaning: "index of the address that RDMA ports are reached by; the best is RoCE v2 with IPv4"},
 	}
 	for i := range all {
 		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {

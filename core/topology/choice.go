@@ -145,18 +145,12 @@ func (h *Host) Rails(o Choice) ([]Rail, []Unused, error) {
 			unused = append(unused, Unused{p, config.RDMADevices + "=" + o.Devices})
 		}
 	}
-	keepSlow := o.Static || len(list.names) > 0 && !list.exclude
-	fastest := 0.0
-	for _, p := range allowed {
-		if unfit(p) == "" {
-			fastest = max(fastest, p.Gbps)
-		}
-	}
+	most := mostly(allowed)
 	var rails []Rail
 	for i, p := range allowed {
 		why := unfit(p)
-		if why == "" && !keepSlow && p.Gbps > 0 && p.Gbps < fastest*slowest {
-			why = fmt.Sprintf("%g Gbit/s, beside one of %g; name it in %s to use it", p.Gbps, fastest, config.RDMADevices)
+		if why == "" && (list.exclude || len(list.names) == 0) {
+			why = most.unlike(p, o.Static)
 		}
 		if why != "" {
 			unused = append(unused, Unused{p, why})
@@ -167,6 +161,42 @@ func (h *Host) Rails(o Choice) ([]Rail, []Unused, error) {
 	return rails, unused, nil
 }
 
+// common is what the usable ports of a host have in common.
+type common struct {
+	link    string
+	fastest float64
+}
+
+// mostly finds the link layer with the most speed in all, and the fastest port of it.
+func mostly(ports []RDMA) common {
+	speed, fastest := map[string]float64{}, map[string]float64{}
+	var most common
+	for _, p := range ports {
+		if unfit(p) != "" {
+			continue
+		}
+		speed[p.Link] += max(p.Gbps, 1)
+		fastest[p.Link] = max(fastest[p.Link], p.Gbps)
+		if most.link == "" || speed[p.Link] > speed[most.link] {
+			most.link = p.Link
+		}
+	}
+	most.fastest = fastest[most.link]
+	return most
+}
+
+// unlike says why a port that would work is left out unless it is named: InfiniBand and Ethernet do not connect, so that both in use would leave it to
+// chance whether two hosts meet on one; and a slow one holds up what is striped over it and others.
+func (c common) unlike(p RDMA, slowToo bool) string {
+	switch {
+	case p.Link != c.link:
+		return fmt.Sprintf("%s, and the other ports have more speed together by %s; name it in %s to use it", p.Link, c.link, config.RDMADevices)
+	case !slowToo && p.Gbps > 0 && p.Gbps < c.fastest*slowest:
+		return fmt.Sprintf("%g Gbit/s, beside one of %g; name it in %s to use it", p.Gbps, c.fastest, config.RDMADevices)
+	}
+	return ""
+}
+
 // unfit says why nothing can go through a port at all, "" if it can.
 func unfit(p RDMA) string {
 	switch {
@@ -175,7 +205,7 @@ func unfit(p RDMA) string {
 	case !p.Up():
 		return "port is " + strings.ToLower(orUnknown(p.State))
 	}
-	return ""
+	return p.Fault
 }
 
 func orUnknown(s string) string {

@@ -12,7 +12,7 @@
 //	}
 //
 // A NIC here is a port of an RDMA device, and a [Rail] one that transfers may use. [Host.Rails] leaves out what is down, what cannot connect
-// queue pairs and what is much slower than the rest, and says so. Its index counts all that the list of devices allows, so it stays the same when
+// queue pairs, what has another link layer than the rest and what is much slower, and says so. Its index counts all that the list of devices allows, so it stays the same when
 // a port goes down, and means the same NIC on hosts that are alike.
 //
 // [Host.NICsFor] answers by distance first. GPUs that are as near to the same NICs share them out: with as many NICs as GPUs each has its own, with

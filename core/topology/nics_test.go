@@ -28,7 +28,7 @@ func TestNICsOfKnownHosts(t *testing.T) {
 		gpus     string // the first NIC of each GPU in order of its address
 		nodes    string // the NICs of host memory on nodes 0 and 1, all that are as near
 	}{
-		{"dgx-h100", PXB, "mlx5_0 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_9 mlx5_10 mlx5_11", "mlx5_0 mlx5_1 mlx5_3 mlx5_4 mlx5_5|mlx5_6 mlx5_7 mlx5_9 mlx5_10 mlx5_11"},
+		{"dgx-h100", PXB, "mlx5_0 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_9 mlx5_10 mlx5_11", "mlx5_0 mlx5_3 mlx5_4 mlx5_5|mlx5_6 mlx5_9 mlx5_10 mlx5_11"},
 		{"hgx-4nic", PIX, "mlx5_0 mlx5_0 mlx5_1 mlx5_1 mlx5_2 mlx5_2 mlx5_3 mlx5_3", "mlx5_0 mlx5_1|mlx5_2 mlx5_3"},
 		{"mi300x", PIX, "rdma0 rdma1 rdma2 rdma3 rdma4 rdma5 rdma6 rdma7", "rdma0 rdma1 rdma2 rdma3|rdma4 rdma5 rdma6 rdma7"},
 		{"cloud-flat", PHB, "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7", "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7"},
@@ -91,13 +91,13 @@ func TestSeveralNICs(t *testing.T) {
 		want int
 		is   string
 	}{
-		{AtGPU(h.GPUs[0].BusID), 3, "mlx5_0 mlx5_1 mlx5_3"},
+		{AtGPU(h.GPUs[0].BusID), 3, "mlx5_0 mlx5_3 mlx5_4"},
 		{AtGPU(h.GPUs[1].BusID), 3, "mlx5_3 mlx5_4 mlx5_5"},
-		{AtGPU(h.GPUs[3].BusID), 3, "mlx5_5 mlx5_0 mlx5_1"},
-		{AtGPU("00000000:9D:00.0"), 2, "mlx5_6 mlx5_7"},
-		{AtGPU("0000:01:00.0"), 2, "mlx5_0 mlx5_1"}, // is not in this host
-		{OnNode(1), 2, "mlx5_6 mlx5_7"},
-		{OnNode(-1), 2, "mlx5_0 mlx5_1"},
+		{AtGPU(h.GPUs[3].BusID), 3, "mlx5_5 mlx5_0 mlx5_3"},
+		{AtGPU("00000000:9D:00.0"), 2, "mlx5_6 mlx5_9"},
+		{AtGPU("0000:01:00.0"), 2, "mlx5_0 mlx5_3"}, // is not in this host
+		{OnNode(1), 2, "mlx5_6 mlx5_9"},
+		{OnNode(-1), 2, "mlx5_0 mlx5_3"},
 	} {
 		if got := names(pick(t, h, c.near, c.want, noPin)); got != c.is {
 			t.Errorf("%d for %+v: %s, want %s", c.want, c.near, got, c.is)
@@ -123,6 +123,7 @@ func TestTurns(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	h := hostOf(t, "mi300x")
+	dgx := hostOf(t, "dgx-h100")
 	gpu := AtGPU(h.GPUs[2].BusID)
 	for _, c := range []struct {
 		what string
@@ -134,6 +135,7 @@ func TestSettings(t *testing.T) {
 		{"a list is used in its order", OnNode(0), Choice{HostNIC: -1, Devices: "rdma3, rdma1"}, "rdma3 rdma1", "node 0"},
 		{"a list may name slow ones", OnNode(1), Choice{HostNIC: -1, Devices: "bnxt_re8,rdma7"}, "bnxt_re8 rdma7", "node 1"},
 		{"all but some", gpu, Choice{HostNIC: -1, Devices: "^rdma2,rdma3"}, "rdma0 rdma1 rdma4", "NODE"},
+		{"a list may name both link layers", AtGPU("0000:1b:00.0"), Choice{HostNIC: -1, Devices: "mlx5_1,mlx5_0"}, "mlx5_0 mlx5_1", "PXB"},
 		{"a port", gpu, Choice{HostNIC: -1, Devices: "rdma2:1"}, "rdma2", "PIX"},
 		{"a pin for host memory", OnNode(0), Choice{HostNIC: 7}, "rdma5", "MORI_IO_RDMA_NIC_IDX=7"},
 		{"a pin counts what the list leaves", OnNode(0), Choice{HostNIC: 0, Devices: "rdma6"}, "rdma6", "=0"},
@@ -141,7 +143,11 @@ func TestSettings(t *testing.T) {
 		{"static order", gpu, Choice{HostNIC: -1, Static: true, Devices: "^rdma0,bnxt_re8,bnxt_re9"}, "rdma3 rdma4 rdma5", "MORI_DISABLE_TOPO"},
 		{"static order knows no slow ones", OnNode(1), Choice{HostNIC: -1, Static: true, Turn: 2}, "rdma1 rdma2 rdma3", "MORI_DISABLE_TOPO"},
 	} {
-		got := pick(t, h, c.near, 3, c.o)
+		on := h
+		if strings.HasPrefix(c.o.Devices, "mlx5") {
+			on = dgx
+		}
+		got := pick(t, on, c.near, 3, c.o)
 		if names(got) != c.is || !strings.Contains(got[0].Why, c.says) {
 			t.Errorf("%s: %s, want %s; because %q", c.what, names(got), c.is, got[0].Why)
 		}
@@ -181,8 +187,8 @@ func TestWrongSettings(t *testing.T) {
 // TestRailsSayWhyNot: every port is used or has a reason, and an index stays when another port goes down.
 func TestRailsSayWhyNot(t *testing.T) {
 	for host, want := range map[string]string{
-		"dgx-h100":    "mlx5_2: port is down|mlx5_8: port is down",
-		"hgx-4nic":    "mlx5_4: 25 Gbit/s, beside one of 200",
+		"dgx-h100":    "mlx5_1: Ethernet, and the other ports have more speed together by InfiniBand|mlx5_2: port is down|mlx5_7: Ethernet|mlx5_8: port is down",
+		"hgx-4nic":    "mlx5_4: Ethernet",
 		"mi300x":      "bnxt_re8: 100 Gbit/s, beside one of 400|bnxt_re9: port is down",
 		"bonded-roce": "irdma0: node type RNIC",
 		"one-nic":     "mlx4_0: port is down",
@@ -212,6 +218,7 @@ func TestMerge(t *testing.T) {
 	h := hostOf(t, "mi300x")
 	h.Merge([]RDMA{
 		{Device: "rdma10", Port: 1, State: "ACTIVE", Link: "Ethernet"},
+		{Device: "rdma0", Port: 1, State: "ACTIVE", Link: "Ethernet", Fault: "it does not open"},
 		{Device: "rdma1", Port: 1, State: "DOWN", Link: "Ethernet", Gbps: 200},
 		{Device: "rdma2", Port: 1, State: "ACTIVE", Link: "Ethernet"},
 	})
@@ -219,9 +226,12 @@ func TestMerge(t *testing.T) {
 	for _, p := range h.RDMA {
 		got = append(got, fmt.Sprintf("%s %s %g %s %d %s", p.Device, p.State, p.Gbps, p.BusID, p.NUMA, p.NetDev))
 	}
-	want := []string{"rdma1 DOWN 200 0000:1c:00.0 0 benic2p1", "rdma2 ACTIVE 400 0000:32:00.0 0 benic3p1", "rdma10 ACTIVE 0  -1 "}
+	want := []string{"rdma0 ACTIVE 400 0000:06:00.0 0 benic1p1", "rdma1 DOWN 200 0000:1c:00.0 0 benic2p1", "rdma2 ACTIVE 400 0000:32:00.0 0 benic3p1", "rdma10 ACTIVE 0  -1 "}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	if _, unused, _ := h.Rails(noPin); len(unused) != 2 || unused[0].Name()+": "+unused[0].Why != "rdma0: it does not open" {
+		t.Errorf("%+v", unused)
 	}
 	if p := pick(t, h, AtGPU(h.GPUs[7].BusID), 1, noPin)[0]; p.Device != "rdma2" || p.Distance != SYS {
 		t.Errorf("%+v", p)

@@ -14,5 +14,5 @@
 //	load nvidia
 //
 // ib and soft also have link (InfiniBand if it is not said), state (ACTIVE), type (CA; RNIC is iWARP), port (1) and netdev: a line for
-// each port.
+// each port. net also has driver.
 package topologytest

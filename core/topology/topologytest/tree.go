@@ -46,7 +46,7 @@ func Tree(tb testing.TB, name string) fstest.MapFS {
 
 // Parse makes the file system of a host that is written as the package says.
 func Parse(text string) (fstest.MapFS, error) {
-	b := builder{tree: fstest.MapFS{}}
+	b := builder{tree: fstest.MapFS{}, uverbs: map[string]int{}}
 	b.file("sys/devices/system/cpu/online", "0-223")
 	for n, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
@@ -64,7 +64,10 @@ func Parse(text string) (fstest.MapFS, error) {
 	return b.tree, nil
 }
 
-type builder struct{ tree fstest.MapFS }
+type builder struct {
+	tree   fstest.MapFS
+	uverbs map[string]int // the number of each RDMA device
+}
 
 func (b builder) file(name, text string) { b.tree[name] = &fstest.MapFile{Data: []byte(text + "\n")} }
 
@@ -96,7 +99,11 @@ func (b builder) add(kind, where string, words []string) error {
 		}
 		b.pci(where, vendor, "0x030200", is["node"])
 	case "net":
-		b.net(b.pci(where, "0x15b3", "0x020000", is["node"]), is["name"], is)
+		at := b.pci(where, "0x15b3", "0x020000", is["node"])
+		b.net(at, is["name"], is)
+		if is["driver"] != "" {
+			b.link("sys/"+at+"/driver", "bus/pci/drivers/"+is["driver"])
+		}
 	case "ib":
 		b.port(b.pci(where, "0x15b3", "0x020700", is["node"]), is)
 	case "soft":
@@ -149,6 +156,10 @@ func (b builder) port(device string, is map[string]string) {
 }
 
 func (b builder) ports(at string, is map[string]string) {
+	if _, ok := b.uverbs[is["name"]]; !ok {
+		b.uverbs[is["name"]] = len(b.uverbs)
+		b.file(fmt.Sprintf("sys/class/infiniband_verbs/uverbs%d/ibdev", b.uverbs[is["name"]]), is["name"])
+	}
 	b.file(at+"/node_type", map[string]string{"CA": "1: CA", "RNIC": "4: RNIC"}[is["type"]])
 	at += "/ports/" + is["port"]
 	b.file(at+"/state", map[bool]string{true: "4: ", false: "1: "}[is["state"] == "ACTIVE"]+is["state"])

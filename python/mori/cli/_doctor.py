@@ -10,6 +10,7 @@ import argparse
 import importlib.metadata
 import json
 import platform
+import re
 import sys
 from typing import Any
 
@@ -22,9 +23,16 @@ _SECTIONS = (
     ("python", "Python", ""),
     ("host.numa", "NUMA nodes", "none found"),
     ("host.nics", "Network interfaces", "none found"),
-    ("host.rdma", "RDMA ports", "none, so peers on other hosts are reached by TCP"),
     ("host.gpus", "GPUs on the PCI bus", "none found"),
     ("gpus", "GPUs that their drivers answer for", "none"),
+    ("verbs.library", "RDMA library (libibverbs)", "unknown"),
+    ("verbs.ports", "RDMA ports", "none, so peers on other hosts are reached by TCP"),
+    ("verbs.gids", "Addresses of RDMA ports", "none"),
+    ("verbs.devices", "Limits of RDMA devices", "none"),
+    ("verbs.near", "RDMA ports by memory: what it would take, and how far each is", "none"),
+    ("verbs.memlock", "Memory that may be locked, which registering does", "unknown"),
+    ("verbs.gpudirect", "RDMA to and from GPU memory", "unknown"),
+    ("verbs.problems", "What RDMA lacks, and what to do", "nothing"),
     ("cma", "Cross-memory attach (copies between processes of this host)", "unknown"),
     ("paths", "Path to each kind of peer, and why no better one", "unknown"),
     ("shmem", "mori.shmem, if it were initialised here", "unknown"),
@@ -93,7 +101,9 @@ def _report(facts: dict[str, Any]) -> str:
             for row in facts.get("paths") or []
         ]
         gpus = [{**row, "kernels": row["kernels"] or "none"} for row in facts.get("gpus") or []]
-        facts = {**facts, "python": {**facts["python"], **cpu}, "paths": paths, "gpus": gpus}
+        verbs = facts.get("verbs") or {}
+        verbs = {**verbs, "near": [_near(row) for row in verbs.get("near") or []]}
+        facts = {**facts, "python": {**facts["python"], **cpu}, "paths": paths, "gpus": gpus, "verbs": verbs}
     sections = []
     for place, title, nothing in _SECTIONS:
         value: Any = facts
@@ -104,6 +114,18 @@ def _report(facts: dict[str, Any]) -> str:
     if "problem" in facts:
         sections.append(f"Problem\n{facts['problem']}")
     return "\n\n".join(sections)
+
+
+def _near(row: dict[str, Any]) -> dict[str, Any]:
+    """Give each port a column of its own, in the order of names: rows list them from near to far."""
+    distances = {entry["nic"]: entry["distance"] for entry in row["distances"]}
+    columns = {nic: distances[nic] for nic in sorted(distances, key=_natural)}
+    return {"memory": row["memory"], "takes": row["takes"], **columns, "why": row["why"]}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts mlx5_10 behind mlx5_9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _section(title: str, value: Any, nothing: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 import mori
 from mori import device
-from mori.cli import _table, main
+from mori.cli import _doctor, _table, main
 from support import run_script
 
 
@@ -67,6 +67,32 @@ class TestDoctor:
         text = json.dumps(paths)
         assert "tcp" in text.lower()
         assert "gpu" in text.lower()
+
+    def test_rdma(self, capsys: pytest.CaptureFixture[str]) -> None:
+        told = json.loads(out(capsys, "doctor", "--json"))["verbs"]
+        assert isinstance(told["library"]["ok"], bool)
+        assert {"ports", "gids", "devices", "near", "memlock", "gpudirect", "problems"} <= set(told)
+        assert all(row["what"] and row["remedy"] for row in told["problems"])
+        assert told["ports"] or told["problems"]
+        assert "RDMA library" in out(capsys, "doctor")
+
+    def test_rdma_of_a_wrong_setting(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MORI_RDMA_DEVICES", "nonesuch7")
+        told = json.loads(out(capsys, "doctor", "--json"))["verbs"]
+        assert "MORI_RDMA_DEVICES names nonesuch7" in told["problems"][0]["what"]
+
+    def test_ports_are_columns_by_memory(self) -> None:
+        row = {
+            "memory": "GPU",
+            "takes": "n10",
+            "why": "near",
+            "distances": [{"nic": nic, "distance": far} for nic, far in (("n10", "PIX"), ("n9", "NODE"), ("n2", "SYS"))],
+        }
+        shown = _doctor._report({"python": {}, "host": {"cpus": 1}, "verbs": {"near": [row]}})
+        lines = [line.split() for line in shown.splitlines() if "n10" in line]
+        assert lines == [["memory", "takes", "n2", "n9", "n10", "why"], ["GPU", "n10", "SYS", "NODE", "PIX", "near"]]
 
     def test_gpus(self, gpu: None, capsys: pytest.CaptureFixture[str]) -> None:
         told = json.loads(out(capsys, "doctor", "--json"))

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+
+package core
+
+import (
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+
+	"mori/core/config"
+	rdma "mori/core/provider/verbs"
+	"mori/core/topology"
+	"mori/native/verbs"
+)
+
+// Verbs tells what this host has for RDMA, what of it would be used for what, and what stands in the way.
+type Verbs struct {
+	Library   Check     `json:"library"` // libibverbs
+	Ports     []RDMARow `json:"ports"`
+	GIDs      []GIDRow  `json:"gids"`
+	Devices   []Limits  `json:"devices"`
+	Near      []NearRow `json:"near"` // which NICs for which memory
+	MemLock   Check     `json:"memlock"`
+	GPUDirect Check     `json:"gpudirect"`
+	Problems  []Problem `json:"problems"`
+}
+
+// An RDMARow is a port and what becomes of it.
+type RDMARow struct {
+	Index  *int    `json:"index"` // what MORI_IO_RDMA_NIC_IDX calls it, if it is used
+	NIC    string  `json:"nic"`
+	State  string  `json:"state"`
+	Link   string  `json:"link"`
+	Gbps   float64 `json:"gbps"`
+	MTU    int     `json:"mtu"` // 0 = not known
+	NetDev string  `json:"netdev"`
+	BusID  string  `json:"bus_id"`
+	NUMA   int     `json:"numa"`
+	GID    string  `json:"gid"` // the one that peers would be told
+	Unused string  `json:"unused"`
+}
+
+// A GIDRow is an address of a port.
+type GIDRow struct {
+	NIC    string `json:"nic"`
+	Index  int    `json:"index"`
+	GID    string `json:"gid"`
+	Type   string `json:"type"`
+	NetDev string `json:"netdev"`
+	Taken  bool   `json:"taken"`
+}
+
+// Limits are those of a device that decide how transfers are cut.
+type Limits struct {
+	Device   string `json:"device"`
+	Firmware string `json:"firmware"`
+	MaxMR    uint64 `json:"max_mr_mib"` // of one registration; larger ones are split
+	MRs      int    `json:"mrs"`
+	QPs      int    `json:"qps"`
+	QPWR     int    `json:"qp_wr"`
+	SGE      int    `json:"sge"`
+	CQE      int    `json:"cqe"`
+	Reads    int    `json:"reads"` // under way at a queue pair
+	Atomics  string `json:"atomics"`
+}
+
+// A NearRow is a memory with the NICs that it would get, the first one for transfers over one.
+type NearRow struct {
+	Memory    string           `json:"memory"`
+	Takes     string           `json:"takes"`
+	Why       string           `json:"why"`
+	Distances []NICAndDistance `json:"distances"`
+}
+
+// NICAndDistance is an entry of the table of NICs and memories.
+type NICAndDistance struct {
+	NIC      string            `json:"nic"`
+	Distance topology.Distance `json:"distance"`
+}
+
+// A Problem is what does not work or works worse than it could, and what to do.
+type Problem struct {
+	What   string `json:"what"`
+	Remedy string `json:"remedy"`
+}
+
+// A seenDevice is what the library answered for a device.
+type seenDevice struct {
+	name  string
+	err   error // why it cannot be opened
+	attr  verbs.DeviceAttr
+	node  verbs.NodeType
+	ports []seenPort
+}
+
+type seenPort struct {
+	number int
+	attr   verbs.PortAttr
+	gids   []verbs.GIDEntry
+	taken  verbs.GIDEntry
+	noGID  error // why none is taken
+}
+
+// sight is all that the report is made of.
+type sight struct {
+	host    *topology.Host
+	root    fs.FS
+	library error // why there is none
+	devices []seenDevice
+	access  func(path string) error // whether a file may be read and written
+	locked  memlock
+}
+
+// doctorVerbs opens each RDMA device and closes it again.
+func doctorVerbs(h *topology.Host) Verbs {
+	s := sight{host: h, root: os.DirFS("/"), library: verbs.Load(), access: mayUse, locked: lockedMemory()}
+	if s.library == nil {
+		s.devices, s.library = lookAtDevices()
+	}
+	return s.report()
+}
+
+func lookAtDevices() ([]seenDevice, error) {
+	known, err := verbs.Devices()
+	if err != nil {
+		return nil, err
+	}
+	want, _ := config.Int(config.IBGIDIndex, -1, 0, 1<<16) // report says that it is malformed
+	seen := make([]seenDevice, len(known))
+	for i, d := range known {
+		seen[i] = lookAt(d, want)
+	}
+	return seen, nil
+}
+
+func lookAt(d verbs.Device, gid int) (seen seenDevice) {
+	seen.name, seen.node = d.Name, d.Node
+	defer func() {
+		if seen.err != nil {
+			seen.ports = nil
+		}
+	}()
+	ctx, err := verbs.Open(d.Name)
+	if err != nil {
+		seen.err = err
+		return seen
+	}
+	defer func() { _ = ctx.Close() }()
+	if seen.attr, seen.err = ctx.Query(); seen.err != nil {
+		return seen
+	}
+	for n := 1; n <= seen.attr.Ports; n++ {
+		p := seenPort{number: n}
+		if p.attr, seen.err = ctx.Port(n); seen.err != nil {
+			return seen
+		}
+		if p.gids, p.noGID = ctx.GIDs(n); p.noGID == nil {
+			p.taken, p.noGID = rdma.ChooseGID(p.gids, gid)
+		}
+		seen.ports = append(seen.ports, p)
+	}
+	return seen
+}
+
+// report puts the answers together. The host's ports become what the library says of them.
+func (s *sight) report() Verbs {
+	v := Verbs{Library: Check{true, "libibverbs.so.1 is loaded"}, Ports: []RDMARow{}, GIDs: []GIDRow{}, Devices: []Limits{}, Near: []NearRow{}}
+	if s.library != nil {
+		v.Library = Check{false, s.library.Error()}
+	} else {
+		s.host.Merge(s.told())
+	}
+	choice, wrong := topology.Configured()
+	rails, unused, err := s.host.Rails(choice)
+	v.Ports = s.portRows(rails, unused)
+	for _, d := range s.devices {
+		v.Devices = append(v.Devices, limitsOf(d))
+		v.GIDs = append(v.GIDs, gidRows(d)...)
+	}
+	v.Near = nearRows(s.host, choice)
+	v.MemLock = s.locked.check()
+	v.GPUDirect = s.gpuDirect()
+	v.Problems = s.problems(rails, wrong, err)
+	return v
+}
+
+// told is what the library says of the ports, and of those that it does not open or know, what sysfs does.
+func (s *sight) told() []topology.RDMA {
+	var told []topology.RDMA
+	for _, d := range s.devices {
+		for _, p := range d.ports {
+			one := topology.RDMA{
+				Device: d.name, Port: p.number, State: stateWord(p.attr.State), Link: p.attr.LinkLayer.String(), Gbps: p.attr.Speed,
+				NetDev: p.taken.NetDev, Node: d.node.String(),
+			}
+			if p.noGID != nil && p.attr.LinkLayer == verbs.LinkEthernet {
+				one.Fault = p.noGID.Error()
+			}
+			told = append(told, one)
+		}
+	}
+	for _, p := range s.host.RDMA {
+		at := slices.IndexFunc(s.devices, func(d seenDevice) bool { return d.name == p.Device })
+		switch {
+		case at < 0:
+			p.Fault = "libibverbs does not show it"
+		case s.devices[at].err != nil:
+			p.Fault = s.devices[at].err.Error()
+		default:
+			continue
+		}
+		told = append(told, p)
+	}
+	return told
+}
+
+// stateWord is a state as sysfs writes it.
+func stateWord(s verbs.PortState) string {
+	words := map[verbs.PortState]string{
+		verbs.PortDown: "DOWN", verbs.PortInit: "INIT", verbs.PortArmed: "ARMED", verbs.PortActive: "ACTIVE", verbs.PortActiveDefer: "ACTIVE_DEFER",
+	}
+	if word, ok := words[s]; ok {
+		return word
+	}
+	return "NOP"
+}
+
+func (s *sight) portRows(rails []topology.Rail, unused []topology.Unused) []RDMARow {
+	rows := []RDMARow{}
+	for _, r := range rails {
+		row := s.portRow(r.RDMA)
+		if row.Index = &r.Index; s.library != nil {
+			row.Index, row.Unused = nil, "libibverbs cannot be used"
+		}
+		rows = append(rows, row)
+	}
+	for _, u := range unused {
+		row := s.portRow(u.RDMA)
+		row.Unused = u.Why
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// portRow fills in what only the library tells.
+func (s *sight) portRow(p topology.RDMA) RDMARow {
+	row := RDMARow{NIC: p.Name(), State: p.State, Link: p.Link, Gbps: p.Gbps, NetDev: p.NetDev, BusID: p.BusID, NUMA: p.NUMA}
+	for _, d := range s.devices {
+		for _, seen := range d.ports {
+			if d.name != p.Device || seen.number != p.Port {
+				continue
+			}
+			row.MTU = seen.attr.MTU
+			if seen.noGID == nil {
+				row.GID = fmt.Sprintf("%d: %s", seen.taken.Index, gidText(seen.taken.GID))
+			}
+		}
+	}
+	return row
+}
+
+func limitsOf(d seenDevice) Limits {
+	a := d.attr
+	return Limits{
+		Device: d.name, Firmware: a.FirmwareVersion, MaxMR: a.MaxMRSize >> 20, MRs: a.MaxMR, QPs: a.MaxQP, QPWR: a.MaxQPWR,
+		SGE: a.MaxSGE, CQE: a.MaxCQE, Reads: a.MaxQPRdAtom, Atomics: a.AtomicCap.String(),
+	}
+}
+
+func gidRows(d seenDevice) []GIDRow {
+	var rows []GIDRow
+	for _, p := range d.ports {
+		nic := topology.RDMA{Device: d.name, Port: p.number}.Name()
+		for _, g := range p.gids {
+			rows = append(rows, GIDRow{nic, g.Index, gidText(g.GID), g.Type.String(), g.NetDev, p.noGID == nil && g.Index == p.taken.Index})
+		}
+	}
+	return rows
+}
+
+func gidText(gid [16]byte) string { return netip.AddrFrom16(gid).Unmap().String() }
+
+// nearRows is the table of memories and NICs: one row for each GPU and each NUMA node. It is empty where there is no NIC.
+func nearRows(h *topology.Host, o topology.Choice) []NearRow {
+	rows := []NearRow{}
+	add := func(memory string, near topology.Place) {
+		picks, err := h.NICsFor(near, len(h.RDMA)+1, o)
+		if err != nil {
+			return
+		}
+		row := NearRow{Memory: memory, Takes: picks[0].Name(), Why: picks[0].Why}
+		for _, p := range picks {
+			row.Distances = append(row.Distances, NICAndDistance{p.Name(), p.Distance})
+		}
+		rows = append(rows, row)
+	}
+	for _, g := range h.GPUs {
+		add("GPU "+g.BusID, topology.AtGPU(g.BusID))
+	}
+	for _, n := range h.NUMA {
+		add(fmt.Sprintf("host, node %d", n.ID), topology.OnNode(n.ID))
+	}
+	return rows
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+
+package core
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"mori/core/config"
+	"mori/core/topology"
+	"mori/native/verbs"
+)
+
+// problems goes from what breaks all to what is only worse than it could be. A step that makes the next ones pointless ends it.
+func (s *sight) problems(rails []topology.Rail, malformed, refused error) []Problem {
+	p := problems{}
+	for _, err := range []error{malformed, refused, gidSetting()} {
+		if err != nil {
+			p.add(err.Error(), "correct or unset the variable; mori env lists all of them")
+		}
+	}
+	if s.library != nil {
+		p.add(s.library.Error(), libraryRemedy())
+	}
+	if len(s.host.RDMA) == 0 {
+		p = append(p, s.noDevice()...)
+		return p
+	}
+	p = append(p, s.deviceFiles()...)
+	for _, d := range s.devices {
+		if d.err != nil {
+			p.add(d.err.Error(), openRemedy(d.err))
+		}
+	}
+	if s.library == nil {
+		p = append(p, s.withoutDriver()...)
+	}
+	p = append(p, s.ports(len(rails))...)
+	p = append(p, s.firmware()...)
+	if c := s.locked.check(); !c.OK {
+		p.add(c.Reason, "ulimit -l unlimited, LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1 for a container")
+	}
+	if c := s.gpuDirect(); !c.OK && len(s.host.GPUs) > 0 {
+		p.add(c.Reason, s.gpuDirectRemedy())
+	}
+	return p
+}
+
+type problems []Problem
+
+func (p *problems) add(what, remedy string) { *p = append(*p, Problem{what, remedy}) }
+
+func gidSetting() error {
+	_, err := config.Int(config.IBGIDIndex, -1, 0, 1<<16)
+	return err
+}
+
+func libraryRemedy() string {
+	if !verbs.Built() {
+		return "build mori on a machine with <infiniband/verbs.h>: libibverbs-dev (Debian, Ubuntu), rdma-core-devel (others)"
+	}
+	return "apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs; in a container, in its image"
+}
+
+// rdmaModules are the modules that make RDMA devices, by the driver of the network card below.
+var rdmaModules = map[string]string{"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re", "ionic": "ionic_rdma", "ice": "irdma"}
+
+// noDevice says what a host without RDMA devices could do to get some.
+func (s *sight) noDevice() problems {
+	var p problems
+	for _, driver := range s.netDrivers() {
+		if module := rdmaModules[driver]; module != "" && !s.loaded(module) {
+			p.add(fmt.Sprintf("there are network cards of %s, and its module for RDMA, %s, is not loaded", driver, module), "modprobe "+module)
+		}
+	}
+	if len(p) == 0 {
+		p.add("there is no RDMA device on this host", "none is needed: shared memory and TCP are used. To try RDMA without a card: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0")
+	}
+	return p
+}
+
+// netDrivers are the drivers of the network cards on the PCI bus.
+func (s *sight) netDrivers() []string {
+	const bus = "sys/bus/pci/devices"
+	var drivers []string
+	devices, _ := fs.ReadDir(s.root, bus)
+	links, ok := s.root.(interface{ ReadLink(string) (string, error) })
+	if !ok {
+		return nil
+	}
+	for _, d := range devices {
+		class, _ := fs.ReadFile(s.root, path.Join(bus, d.Name(), "class"))
+		to, err := links.ReadLink(path.Join(bus, d.Name(), "driver"))
+		if driver := path.Base(to); err == nil && strings.HasPrefix(string(class), "0x02") && !slices.Contains(drivers, driver) {
+			drivers = append(drivers, driver)
+		}
+	}
+	return drivers
+}
+
+func (s *sight) loaded(module string) bool {
+	_, err := fs.Stat(s.root, "sys/module/"+module)
+	return err == nil
+}
+
+// deviceFiles looks at /dev/infiniband, which programs reach the devices by.
+func (s *sight) deviceFiles() problems {
+	var p problems
+	known, err := fs.ReadDir(s.root, "sys/class/infiniband_verbs")
+	if err != nil && !s.loaded("ib_uverbs") {
+		p.add("the kernel has RDMA devices, and ib_uverbs, by which programs use them, is not loaded", "modprobe ib_uverbs")
+		return p
+	}
+	var missing, closed []string
+	for _, d := range known {
+		if !strings.HasPrefix(d.Name(), "uverbs") {
+			continue
+		}
+		file := "/dev/infiniband/" + d.Name()
+		switch err := s.access(file); {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, file)
+		case err != nil:
+			closed = append(closed, file)
+		}
+	}
+	if len(missing) > 0 {
+		p.add(strings.Join(missing, ", ")+" of this kernel's devices is not here", "start the container with --device=/dev/infiniband; on the host itself: udevadm trigger")
+	}
+	if len(closed) > 0 {
+		p.add(strings.Join(closed, ", ")+" may not be read and written by this user", "chmod 666 them, as udev's rule of rdma-core does, or run as a user of their group")
+	}
+	return p
+}
+
+// openRemedy is what helps when a device does not open.
+func openRemedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
+		return "allow it: read and write on /dev/infiniband/uverbs*; for a container --device=/dev/infiniband and --cap-add=IPC_LOCK"
+	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EIO):
+		return "the device is gone or broken: look at dmesg, and reload its driver"
+	case errors.Is(err, syscall.ENOMEM):
+		return "raise the limit of locked memory: ulimit -l unlimited"
+	}
+	return "ibv_devinfo -v tells more"
+}
+
+// withoutDriver names the devices of the kernel that the library does not know.
+func (s *sight) withoutDriver() problems {
+	var p problems
+	var unknown []string
+	inKernel, _ := fs.ReadDir(s.root, "sys/class/infiniband")
+	for _, d := range inKernel {
+		if !slices.ContainsFunc(s.devices, func(seen seenDevice) bool { return seen.name == d.Name() }) {
+			unknown = append(unknown, d.Name())
+		}
+	}
+	if len(unknown) > 0 {
+		p.add("the kernel has "+strings.Join(unknown, ", ")+", and libibverbs does not show it", "install the library's drivers: ibverbs-providers (Debian, Ubuntu), rdma-core (others), or the vendor's; and see that /dev/infiniband is here")
+	}
+	return p
+}
+
+// ports says what ports that are down or have no good address want. One that is down is nothing to mend while others are up.
+func (s *sight) ports(usable int) problems {
+	var p problems
+	for _, port := range s.host.RDMA {
+		switch {
+		case port.State == "INIT" || port.State == "ARMED":
+			p.add(fmt.Sprintf("port %s is %s: no subnet manager has set it up", port.Name(), port.State), "start one on the network: opensm, or the switch's")
+		case !port.Up() && usable == 0:
+			p.add(fmt.Sprintf("port %s is %s", port.Name(), strings.ToLower(port.State)), downRemedy(port))
+		}
+	}
+	for _, d := range s.devices {
+		for _, seen := range d.ports {
+			if seen.attr.State == verbs.PortActive && seen.attr.LinkLayer == verbs.LinkEthernet {
+				p = append(p, addressOf(topology.RDMA{Device: d.name, Port: seen.number}.Name(), seen)...)
+			}
+		}
+	}
+	return p
+}
+
+func downRemedy(port topology.RDMA) string {
+	if port.NetDev == "" {
+		return "see that its cable is in and the other end is up"
+	}
+	return fmt.Sprintf("ip link set %s up, and see that its cable is in and the other end is up", port.NetDev)
+}
+
+// addressOf looks at the address that peers would be told of a RoCE port.
+func addressOf(nic string, p seenPort) problems {
+	var found problems
+	dev := cmp.Or(p.taken.NetDev, "its network interface")
+	for _, g := range p.gids {
+		dev = cmp.Or(g.NetDev, dev)
+	}
+	text := gidText(p.taken.GID)
+	switch {
+	case p.noGID != nil:
+		found.add(fmt.Sprintf("port %s: %v", nic, p.noGID), fmt.Sprintf("give %s an address, as with ip addr add; or correct %s", dev, config.IBGIDIndex))
+	case p.taken.Type != verbs.GIDRoCEv2:
+		found.add(fmt.Sprintf("port %s has no RoCE v2 address, and %s of type %s does not pass routers", nic, text, p.taken.Type), "give "+dev+" an IPv4 address, as with ip addr add")
+	case strings.HasPrefix(text, "fe80:"):
+		found.add(fmt.Sprintf("port %s has a link-local address only (%s), which does not pass routers", nic, text), "give "+dev+" an IPv4 address, as with ip addr add")
+	}
+	return found
+}
+
+// firmwareFloors are the least versions that public reports of mori's users call good, by PCI vendor and part (0: any), for the branch of versions that
+// begins so, or for all.
+var firmwareFloors = []struct {
+	vendor, part  uint32
+	branch, least string
+}{
+	{0x14e4, 0x1760, "237.", "237.1.137"}, // Broadcom Thor 2
+	{0x14e4, 0x1760, "", "235.2.86"},
+	{0x1dd8, 0, "", "1.117.5"}, // AMD Pollara
+}
+
+func (s *sight) firmware() problems {
+	var p problems
+	for _, d := range s.devices {
+		for _, f := range firmwareFloors {
+			a := d.attr
+			if a.VendorID != f.vendor || f.part != 0 && a.VendorPartID != f.part || !strings.HasPrefix(a.FirmwareVersion, f.branch) {
+				continue
+			}
+			if olderThan(a.FirmwareVersion, f.least) {
+				p.add(fmt.Sprintf("firmware %s of %s is older than %s, the least that is known good", a.FirmwareVersion, d.name, f.least), "update it with the vendor's tool")
+			}
+			break
+		}
+	}
+	return p
+}
+
+// olderThan compares the numbers of versions, up to what is no number.
+func olderThan(version, least string) bool {
+	a, b := strings.Split(version, "."), strings.Split(least, ".")
+	for i, want := range b {
+		if i >= len(a) {
+			return true
+		}
+		digits, _, _ := strings.Cut(a[i], "-")
+		x, err := strconv.Atoi(digits)
+		y, _ := strconv.Atoi(want)
+		if err != nil || x != y {
+			return err == nil && x < y
+		}
+	}
+	return false
+}
+
+// memlock is how much memory this process may lock, which each registration does.
+type memlock struct {
+	bytes uint64
+	free  bool // it may lock all there is, by a capability
+	err   error
+}
+
+func lockedMemory() memlock {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err != nil {
+		return memlock{err: err}
+	}
+	caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var has [2]unix.CapUserData
+	err := unix.Capget(&caps, &has[0])
+	return memlock{bytes: r.Cur, free: err == nil && has[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0}
+}
+
+// enoughLocked is a limit that a KV cache may fit in.
+const enoughLocked = 64 << 30
+
+func (m memlock) check() Check {
+	switch {
+	case m.err != nil:
+		return Check{false, fmt.Sprintf("cannot tell how much memory may be locked: %v", m.err)}
+	case m.free:
+		return Check{true, "unlimited (CAP_IPC_LOCK)"}
+	case m.bytes == unix.RLIM_INFINITY:
+		return Check{true, "unlimited"}
+	case m.bytes >= enoughLocked:
+		return Check{true, fmt.Sprintf("%d GiB may be locked", m.bytes>>30)}
+	}
+	return Check{false, fmt.Sprintf("%d KiB may be locked, and memory is registered by locking it", m.bytes>>10)}
+}
+
+// mayUse tells whether this process may read and write a file.
+func mayUse(file string) error { return unix.Access(file, unix.R_OK|unix.W_OK) }
+
+// gpuDirect tells whether NICs can reach the memory of this host's GPUs. Whether they do is only known when a GPU's memory is registered.
+func (s *sight) gpuDirect() Check {
+	if len(s.host.GPUs) == 0 {
+		return Check{false, "there is no GPU on this host"}
+	}
+	for _, module := range []string{"nvidia_peermem", "nv_peer_mem", "ib_peer_mem"} {
+		if s.loaded(module) {
+			return Check{true, "by the module " + module}
+		}
+	}
+	release, _ := fs.ReadFile(s.root, "proc/sys/kernel/osrelease")
+	text := strings.TrimSpace(string(release))
+	switch {
+	case text == "" || olderThan(text, "5.12"):
+		return Check{false, fmt.Sprintf("NICs do not reach GPU memory: no peer memory module is loaded, and Linux %s has no dma-buf for RDMA (5.12 does)", cmp.Or(text, "(version unknown)"))}
+	case s.loaded("amdgpu"), s.openNVIDIA():
+		return Check{true, "by dma-buf, if the NIC's driver takes it"}
+	}
+	return Check{false, "NICs do not reach GPU memory: no peer memory module is loaded, and this GPU driver gives no dma-buf"}
+}
+
+// openNVIDIA tells whether the driver is the open kernel module, which alone exports memory by dma-buf.
+func (s *sight) openNVIDIA() bool {
+	version, _ := fs.ReadFile(s.root, "proc/driver/nvidia/version")
+	return strings.Contains(string(version), "Open Kernel Module")
+}
+
+func (s *sight) gpuDirectRemedy() string {
+	if slices.Contains(s.host.Drivers, "nvidia") {
+		return "modprobe nvidia-peermem, or install the open kernel module of the driver; GPU memory passes through host memory until then"
+	}
+	return "load the GPU's driver with dma-buf on Linux 5.12 or newer; GPU memory passes through host memory until then"
+}
