@@ -76,9 +76,7 @@ class TestDoctor:
         assert told["ports"] or told["problems"]
         assert "RDMA library" in out(capsys, "doctor")
 
-    def test_rdma_of_a_wrong_setting(
-        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_rdma_of_a_wrong_setting(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MORI_RDMA_DEVICES", "nonesuch7")
         told = json.loads(out(capsys, "doctor", "--json"))["verbs"]
         assert "MORI_RDMA_DEVICES names nonesuch7" in told["problems"][0]["what"]
@@ -88,7 +86,9 @@ class TestDoctor:
             "memory": "GPU",
             "takes": "n10",
             "why": "near",
-            "distances": [{"nic": nic, "distance": far} for nic, far in (("n10", "PIX"), ("n9", "NODE"), ("n2", "SYS"))],
+            "distances": [
+                {"nic": nic, "distance": far} for nic, far in (("n10", "PIX"), ("n9", "NODE"), ("n2", "SYS"))
+            ],
         }
         shown = _doctor._report({"python": {}, "host": {"cpus": 1}, "verbs": {"near": [row]}})
         lines = [line.split() for line in shown.splitlines() if "n10" in line]
