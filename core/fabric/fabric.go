@@ -277,6 +277,14 @@ type MR interface {
 	Close() error
 }
 
+// A Prefetcher is an MR whose provider does something at the first op that needs the region, such as to have a NIC pin its memory, and can
+// do it before.
+type Prefetcher interface {
+	// Prefetch does it now, which may take long: seconds for many GiB. ErrNotSupported if the provider does nothing of that kind. Any other
+	// error is why no device takes the region; ops on it go another way then, or fail, as they would without Prefetch.
+	Prefetch() error
+}
+
 // A RemoteMR is a peer's region as ops name it.
 type RemoteMR interface {
 	// Key goes into RSeg.Key.

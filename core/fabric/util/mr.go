@@ -24,6 +24,7 @@ type MRTable struct {
 	device bool
 	revoke []func(id uint64)
 	stuck  []func(id uint64)
+	ready  func(mr *MR) error // see OnPrefetch; nil: nothing
 
 	grace time.Duration
 }
@@ -46,6 +47,9 @@ func (t *MRTable) OnRevoke(fn func(id uint64)) { t.revoke = append(t.revoke, fn)
 // OnStuck adds a function that MR.Close calls when somebody holds the region for longer than the grace time: here a
 // provider disconnects whoever does. Hooks are added before the first Register.
 func (t *MRTable) OnStuck(fn func(id uint64)) { t.stuck = append(t.stuck, fn) }
+
+// OnPrefetch sets what MR.Prefetch does with a region, which stays open meanwhile. It is set before the first Register.
+func (t *MRTable) OnPrefetch(fn func(mr *MR) error) { t.ready = fn }
 
 // Register adds a region. ErrNoKey if the id is taken, also by one that is being closed; ErrNotSupported for device memory without
 // TakeDevice.
@@ -128,7 +132,10 @@ type MR struct {
 	idle   chan struct{} // closed when closing and nobody is inside
 }
 
-var _ fabric.MR = (*MR)(nil)
+var (
+	_ fabric.MR         = (*MR)(nil)
+	_ fabric.Prefetcher = (*MR)(nil)
+)
 
 const mrClosing = 1 << 40
 
@@ -169,6 +176,21 @@ func (m *MR) Buffer() fabric.Buffer { return m.buf }
 
 // Access are the rights that the region grants.
 func (m *MR) Access() fabric.Access { return m.access }
+
+// Prefetch has the provider do now what it does at the first op that needs the region; see fabric.Prefetcher.
+func (m *MR) Prefetch() error {
+	if m.table.ready == nil {
+		return fmt.Errorf("prefetch region %d: %w", m.key.ID, fabric.ErrNotSupported)
+	}
+	if !m.enter() {
+		return fmt.Errorf("prefetch region %d, which is closed: %w", m.key.ID, fabric.ErrNoKey)
+	}
+	defer m.Release()
+	if err := m.table.ready(m); err != nil {
+		return fmt.Errorf("prefetch region %d: %w", m.key.ID, err)
+	}
+	return nil
+}
 
 // Close revokes the region, calls grants in, and waits for accesses under way; see fabric.MR. ErrTimeout if somebody holds on even after
 // OnStuck: then the memory must not be reused. The id is free again when Close returns nil.

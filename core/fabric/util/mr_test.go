@@ -76,6 +76,44 @@ func TestMRTableDevice(t *testing.T) {
 	}
 }
 
+// TestMRPrefetch: the provider is asked while the region is open, and only if it does something.
+func TestMRPrefetch(t *testing.T) {
+	tab := NewMRTable()
+	m, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, bothRights, key(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Prefetch(); !errors.Is(err, fabric.ErrNotSupported) {
+		t.Errorf("nobody does anything: %v", err)
+	}
+	tab = NewMRTable()
+	var asked *MR
+	refusal := error(nil)
+	tab.OnPrefetch(func(mr *MR) error {
+		if asked = mr; mr.users.Load() != 1 {
+			t.Errorf("%d users of the region", mr.users.Load())
+		}
+		return refusal
+	})
+	if m, err = tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, bothRights, key(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Prefetch(); err != nil || asked != m {
+		t.Errorf("asked for %v, %v", asked, err)
+	}
+	refusal = fabric.ErrAccess
+	if err := m.Prefetch(); !errors.Is(err, fabric.ErrAccess) {
+		t.Errorf("a refusal is %v", err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	asked = nil
+	if err := m.Prefetch(); !errors.Is(err, fabric.ErrNoKey) || asked != nil {
+		t.Errorf("of a closed region: %v, asked for %v", err, asked)
+	}
+}
+
 func TestMRTableAcquire(t *testing.T) {
 	tab := NewMRTable()
 	m, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, fabric.AccessRemoteRead, key(1, 1))

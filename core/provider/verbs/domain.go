@@ -26,7 +26,8 @@ type domains struct {
 	open map[*stream.Domain]*domain
 }
 
-// A domain is what its movers share. It lives from the first mover to the last.
+// A domain is what its movers share. It lives from the first mover to the last, or, once a region of it was prefetched, as long as the
+// stream's: what devices were shown then stays while connections come and go.
 type domain struct {
 	all     *domains
 	key     *stream.Domain
@@ -34,11 +35,13 @@ type domain struct {
 	regions registrations
 
 	movers map[*mover]struct{} // under domains.mu
+	kept   bool                // likewise: there is more than movers need
 }
 
 // watch has loans called in when a region closes.
 func (ds *domains) watch(d *stream.Domain) {
 	t := d.MRs()
+	t.OnPrefetch(func(mr *util.MR) error { return ds.prefetch(d, mr) })
 	t.OnRevoke(func(region uint64) { ds.revoke(d, region) })
 	t.OnStuck(func(region uint64) { ds.disconnectHolders(d, region) })
 }
@@ -61,21 +64,40 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 func (ds *domains) join(key *stream.Domain, m *mover) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
+	m.domain = ds.get(key)
+	m.domain.movers[m] = struct{}{}
+}
+
+// get finds a domain, or makes it. With mu held.
+func (ds *domains) get(key *stream.Domain) *domain {
 	d := ds.open[key]
 	if d == nil {
 		d = &domain{all: ds, key: key, table: key.MRs(), movers: make(map[*mover]struct{})}
 		d.regions.init(ds, d.table)
 		ds.open[key] = d
 	}
-	d.movers[m] = struct{}{}
-	m.domain = d
+	return d
+}
+
+// prefetch shows a region to the devices, before there is a connection that needs it.
+func (ds *domains) prefetch(key *stream.Domain, mr *util.MR) error {
+	ds.mu.Lock()
+	d := ds.get(key)
+	d.kept = true
+	ds.mu.Unlock()
+	g := d.regions.find(mr, true)
+	if g == nil {
+		return fmt.Errorf("it is being closed: %w", fabric.ErrNoKey)
+	}
+	defer g.use.Leave()
+	return g.err
 }
 
 // leave forgets a mover that has stopped; what devices were shown goes with the last one.
 func (d *domain) leave(m *mover) {
 	d.all.mu.Lock()
 	delete(d.movers, m)
-	last := len(d.movers) == 0
+	last := len(d.movers) == 0 && !d.kept // what was prefetched goes when its region closes
 	if last {
 		delete(d.all.open, d.key)
 	}
