@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Compile the emulated libibverbs.so.1, whose devices are sockets and threads, and print the folder that it is in. What was compiled from the
+# same sources with the same compiler is taken again. The folder is under build/ of the source tree, or under $TMPDIR where
+# that cannot be written.
+#
+#     emulator.sh        libibverbs.so.1
+#     emulator.sh FLAG   and with it the program stress, both compiled with FLAG, such as -fsanitize=thread
+set -eu
+export LC_ALL=C
+data=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$data/../../../.." && pwd)
+flag=${1:-}
+cxx=${CXX:-g++}
+
+digest() { { echo "$flag"; $cxx --version; cat "$data"/*; } | sha256sum | cut -c 1-16; }
+
+for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
+	if mkdir -p "$base/emulated-verbs" 2>/dev/null && [ -w "$base/emulated-verbs" ]; then
+		break
+	fi
+done
+before=$(digest)
+out=$base/emulated-verbs/$before
+if [ ! -e "$out" ]; then
+	new=$(mktemp -d "$base/emulated-verbs/new-XXXXXX")
+	trap 'rm -rf "$new"' EXIT
+	flags="-std=c++17 -O1 -g1 -Wall -Wextra -Werror -fPIC -fvisibility=hidden $flag"
+	for source in device memory queue pair link requester responder worker steer words; do
+		$cxx $flags -c -o "$new/$source.o" "$data/$source.cpp"
+	done
+	$cxx $flag -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script="$data/exports.map" -o "$new/libibverbs.so.1" "$new"/*.o -lpthread
+	if [ -n "$flag" ]; then
+		$cxx $flags -o "$new/stress" "$data/stress.cpp" "$new/libibverbs.so.1" -Wl,-rpath,'$ORIGIN' -lpthread
+	fi
+	rm -f "$new"/*.o
+	chmod 755 "$new"
+	find "$base/emulated-verbs" -mindepth 1 -maxdepth 1 -mtime +2 -exec rm -rf {} +
+	if [ "$(digest)" != "$before" ]; then
+		echo "the sources of the emulated libibverbs changed while it was compiled: again" >&2
+		rm -rf "$new"
+		exec sh "$0" "$@"
+	fi
+	# Of several that compile at once, the first one wins; the others have the same.
+	mv -T "$new" "$out" 2>/dev/null || [ -e "$out" ]
+fi
+echo "$out"
