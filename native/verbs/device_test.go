@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mori/native/verbs"
+	"mori/native/verbs/verbstest"
 )
 
 func required(what string) bool {
@@ -36,7 +37,7 @@ func TestBuilt(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	need(t)
+	verbstest.Need(t)
 	devices, err := verbs.Devices()
 	if err != nil {
 		t.Fatal(err)

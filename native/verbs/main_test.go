@@ -5,15 +5,7 @@ package verbs_test
 import (
 	"testing"
 
-	"mori/native/verbs"
+	"mori/native/verbs/verbstest"
 )
 
-func need(tb testing.TB) {
-	tb.Helper()
-	if err := verbs.Load(); err != nil {
-		tb.Skip(err)
-	}
-	if d, err := verbs.Devices(); err != nil || len(d) == 0 {
-		tb.Skip("no device: ", err)
-	}
-}
+func TestMain(m *testing.M) { verbstest.Main(m) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/native/verbs"
+	"mori/native/verbs/verbstest"
 )
 
 // patience is for a device that answers slowly, as one that a CPU emulates does.
@@ -28,12 +29,19 @@ type rig struct {
 
 func newRig(tb testing.TB) *rig {
 	tb.Helper()
-	need(tb)
+	verbstest.Need(tb)
 	devices, err := verbs.Devices()
 	if err != nil || len(devices) == 0 {
 		tb.Fatal("no device: ", err)
 	}
 	r := &rig{TB: tb, name: devices[0].Name, port: 1}
+	if !verbstest.Real() {
+		r.Cleanup(func() { // after all others
+			if n := verbstest.Objects(tb); n != 0 {
+				tb.Errorf("%d objects are left open", n)
+			}
+		})
+	}
 	r.ctx, err = verbs.Open(r.name)
 	r.ok(err)
 	r.closes(r.ctx)
