@@ -63,6 +63,12 @@ func TestPostAndPollAllocateNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(20, func() { _, _ = u.PostRecv(recvs, nil) }); n > 0 {
 		t.Errorf("%v allocations of a receive, or of a full queue", n)
 	}
+	h, err := u.ctx.NewChannel()
+	u.ok(err)
+	u.closes(h)
+	if n := testing.AllocsPerRun(20, func() { _, _ = h.Next() }); n > 0 {
+		t.Errorf("%v allocations of no event", n)
+	}
 }
 
 // BenchmarkPostAndPoll tells how long a write takes of a batch, and which part of it the same program in C would take.

@@ -37,6 +37,9 @@ func TestBuilt(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
+	if d, err := verbs.Devices(); required("verbs") && len(d) == 0 {
+		t.Fatal("MORI_REQUIRE has verbs, and there is no device: ", err)
+	}
 	verbstest.Need(t)
 	devices, err := verbs.Devices()
 	if err != nil {

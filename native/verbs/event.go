@@ -5,6 +5,8 @@ package verbs
 // #include "shim.h"
 import "C"
 
+import "syscall"
+
 // An EventKind is what an AsyncEvent says.
 type EventKind uint8
 
@@ -56,8 +58,12 @@ func (c Context) AsyncFD() int { return int(C.vb_async_fd(c.c())) }
 // is gone.
 func (c Context) AsyncEvent() (AsyncEvent, error) {
 	var e C.struct_vb_event
-	if rc := C.vb_async_event(c.c(), &e); rc != 0 {
-		return AsyncEvent{}, again(rc, "read an event of "+c.Name())
+	switch rc := C.vb_async_event(c.c(), &e); syscall.Errno(rc) {
+	case 0:
+		return AsyncEvent{Kind: EventKind(e.kind), Port: int(e.port), QPNum: uint32(e.qp_num), CQ: CQ(e.cq)}, nil
+	case syscall.EAGAIN:
+		return AsyncEvent{}, syscall.EAGAIN
+	default:
+		return AsyncEvent{}, check(rc, "read an event of %s", c.Name())
 	}
-	return AsyncEvent{Kind: EventKind(e.kind), Port: int(e.port), QPNum: uint32(e.qp_num), CQ: CQ(e.cq)}, nil
 }

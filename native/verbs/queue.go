@@ -32,18 +32,14 @@ func (h Channel) FD() int { return int(C.vb_channel_fd(C.uint64_t(h))) }
 // none.
 func (h Channel) Next() (token uint64, err error) {
 	var t C.uint64_t
-	if rc := C.vb_next(C.uint64_t(h), &t); rc != 0 {
-		return 0, again(rc, "read a completion event")
+	switch rc := C.vb_next(C.uint64_t(h), &t); syscall.Errno(rc) {
+	case 0:
+		return uint64(t), nil
+	case syscall.EAGAIN: // as it is, for who polls
+		return 0, syscall.EAGAIN
+	default:
+		return 0, check(rc, "read a completion event")
 	}
-	return uint64(t), nil
-}
-
-// again is EAGAIN as it is, for who polls, and other errors with the act.
-func again(rc C.int, act string) error {
-	if syscall.Errno(rc) == syscall.EAGAIN {
-		return syscall.EAGAIN
-	}
-	return check(rc, "%s", act)
 }
 
 // Close frees the channel.
