@@ -9,9 +9,13 @@ import (
 
 	"mori/core/topology"
 	"mori/native/gpu/gputest"
+	"mori/native/verbs/verbstest"
 )
 
-func TestMain(m *testing.M) { gputest.Main(m) }
+func TestMain(m *testing.M) {
+	verbstest.Start()
+	gputest.Main(m)
+}
 
 func TestDoctorNamesAPathForEachPeer(t *testing.T) {
 	r := Doctor()
@@ -113,12 +117,5 @@ func TestGroups(t *testing.T) {
 	got := strings.Join(g.write(func(link, numbers string) string { return numbers + " by " + link }), "; ")
 	if got != "0, 2, 3 by NVLink; 1 by PCIe" {
 		t.Error(got)
-	}
-}
-
-func TestWhatIsMissing(t *testing.T) {
-	h := &topology.Host{RDMA: []topology.RDMA{{State: "DOWN"}}}
-	if s := noRDMA(h); !strings.Contains(s, "all down") {
-		t.Error(s)
 	}
 }

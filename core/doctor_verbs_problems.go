@@ -115,6 +115,9 @@ func (s *sight) loaded(module string) bool {
 // deviceFiles looks at /dev/infiniband, which programs reach the devices by.
 func (s *sight) deviceFiles() problems {
 	var p problems
+	if len(s.inKernel()) == 0 {
+		return nil
+	}
 	known, err := fs.ReadDir(s.root, "sys/class/infiniband_verbs")
 	if err != nil && !s.loaded("ib_uverbs") {
 		p.add("the kernel has RDMA devices, and ib_uverbs, by which programs use them, is not loaded", "modprobe ib_uverbs")
@@ -155,14 +158,23 @@ func openRemedy(err error) string {
 	return "ibv_devinfo -v tells more"
 }
 
+// inKernel are the devices that the kernel shows.
+func (s *sight) inKernel() []string {
+	entries, _ := fs.ReadDir(s.root, "sys/class/infiniband")
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // withoutDriver names the devices of the kernel that the library does not know.
 func (s *sight) withoutDriver() problems {
 	var p problems
 	var unknown []string
-	inKernel, _ := fs.ReadDir(s.root, "sys/class/infiniband")
-	for _, d := range inKernel {
-		if !slices.ContainsFunc(s.devices, func(seen seenDevice) bool { return seen.name == d.Name() }) {
-			unknown = append(unknown, d.Name())
+	for _, name := range s.inKernel() {
+		if !slices.ContainsFunc(s.devices, func(seen seenDevice) bool { return seen.name == name }) {
+			unknown = append(unknown, name)
 		}
 	}
 	if len(unknown) > 0 {

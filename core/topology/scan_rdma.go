@@ -53,10 +53,7 @@ func (h *Host) scanRDMA(root fs.FS) {
 		at := path.Join(rdmaClass, dev)
 		one := RDMA{Device: dev, Node: afterColon(text(root, at+"/node_type"))}
 		one.Path, one.NUMA = whereIs(root, at)
-		if parent := text(root, at+"/parent"); one.Path == "" && parent != "" { // soft-RoCE and soft-iWARP name the interface below
-			one.NetDev = parent
-			one.Path, one.NUMA = whereIs(root, path.Join(netClass, parent))
-		}
+		one.NetDev = text(root, at+"/parent")
 		one.BusID = lastDevice(one.Path)
 		for _, port := range list(root, at+"/ports") {
 			var err error
@@ -77,6 +74,10 @@ func portOf(root fs.FS, at string, p RDMA) RDMA {
 	}
 	if dev := netDevOf(root, at, port, p.Port); dev != "" {
 		p.NetDev = dev
+	}
+	if p.Path == "" && p.NetDev != "" { // soft-RoCE and soft-iWARP are where the interface below is
+		p.Path, p.NUMA = whereIs(root, path.Join(netClass, p.NetDev))
+		p.BusID = lastDevice(p.Path)
 	}
 	return p
 }
