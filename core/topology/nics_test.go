@@ -29,6 +29,7 @@ func TestNICsOfKnownHosts(t *testing.T) {
 		nodes    string // the NICs of host memory on nodes 0 and 1, all that are as near
 	}{
 		{"dgx-h100", PXB, "mlx5_0 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_9 mlx5_10 mlx5_11", "mlx5_0 mlx5_3 mlx5_4 mlx5_5|mlx5_6 mlx5_9 mlx5_10 mlx5_11"},
+		{"dgx-a100", PXB, "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_6 mlx5_7 mlx5_8 mlx5_9", "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4|mlx5_6 mlx5_7 mlx5_8 mlx5_9 mlx5_10"},
 		{"hgx-4nic", PIX, "mlx5_0 mlx5_0 mlx5_1 mlx5_1 mlx5_2 mlx5_2 mlx5_3 mlx5_3", "mlx5_0 mlx5_1|mlx5_2 mlx5_3"},
 		{"mi300x", PIX, "rdma0 rdma1 rdma2 rdma3 rdma4 rdma5 rdma6 rdma7", "rdma0 rdma1 rdma2 rdma3|rdma4 rdma5 rdma6 rdma7"},
 		{"cloud-flat", PHB, "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7", "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7"},
