@@ -55,11 +55,15 @@ class Done:
         return " ".join([f"cd {self.step.cwd} &&", *names, shlex.join(self.step.command)])
 
     def tail(self) -> str:
-        """The tests that failed, and the end of the output without what is well."""
-        lines = [line for line in self.output.splitlines() if not NOISE.match(line)]
-        named = [line for line in lines[:-TAIL_LINES] if FAILED.match(line)][:MOST_FAILED]
-        end = "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARACTERS:]
-        return "\n".join([*named, end])
+        return tail(self.output)
+
+
+def tail(output: str) -> str:
+    """The tests that failed, and the end of the output without what is well."""
+    lines = [line for line in output.splitlines() if not NOISE.match(line)]
+    named = [line for line in lines[:-TAIL_LINES] if FAILED.match(line)][:MOST_FAILED]
+    end = "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARACTERS:]
+    return "\n".join([*named, end])
 
 
 class Runner:

@@ -60,6 +60,9 @@ CASES = (
     perftest("write-4k", "ib_write_bw, 4 KiB", "ib_write_bw", 4096, 2000),
     # Two of its tests run a compiler, which takes ten seconds there and shows nothing of RDMA.
     go("native-verbs", "the door to libibverbs", "native/verbs", skip="TestWithoutHeader|TestOldLibrary"),
+    go("provider", "core/provider/verbs, but for the suite of all providers", "core/provider/verbs", skip="TestFabric"),
+    go("fabric-msg", "the suite of all providers, connected endpoints", "core/provider/verbs", "TestFabric/msg", 150),
+    go("fabric-rdm", "the suite of all providers, datagram endpoints", "core/provider/verbs", "TestFabric/rdm", 150),
     Case("two-hosts", "ibv_rc_pingpong between two guests", "tests/rdma/pair -g ibv_rc_pingpong -n 100", nodes=2,
          figures=figures.pingpong),
 )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import figures
 from cases import Case
+from steps import tail
 
 # What node says; with several nodes the VM puts the node's number in front.
 LINE = re.compile(r"(?:\[(\d+)\] )?@ (begin|end) (\S+)(?: (\d+))?$")
-TAIL_LINES = 30
 # timeout(1) ended it, or had to kill it.
 TIMED_OUT = (124, 137)
 
@@ -104,8 +104,7 @@ class Journal:
         text = ""
         for outcome in self.done.values():
             if not outcome.well:
-                tail = "\n".join(self.log(outcome.name).splitlines()[-TAIL_LINES:])
-                text += f"\n=== {outcome.name}: {outcome.result}\n{tail}\n"
+                text += f"\n=== {outcome.name}: {outcome.result}\n{tail(self.log(outcome.name))}\n"
         return text
 
     def table(self, where: str) -> str:

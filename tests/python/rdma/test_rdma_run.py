@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 RDMA = Path(__file__).resolve().parents[2] / "rdma"
-sys.path.insert(0, str(RDMA))
+sys.path[:0] = [str(RDMA), str(RDMA.parent / "gpu")]
 
 figures, places = import_module("figures"), import_module("places")
 Case, Journal = import_module("cases").Case, import_module("journal").Journal
