@@ -10,20 +10,19 @@ import (
 	"sync/atomic"
 
 	"mori/core/device"
-	"mori/core/fabric"
 	"mori/core/memory"
 )
 
 // A block is symmetric: every PE has one of the same size, and an address in it means the same offset everywhere.
 type block struct {
 	part  part
-	mem   mover         // touches it
-	gpu   bool          // it is on GPUs
-	base  uint64        // part.addr()
-	size  uint64        // that it may have
-	have  atomic.Uint64 // of these, what all PEs have and may touch
-	id    uint64        // of an isolated block, the same on all PEs
-	mr    fabric.MR     // what PEs reach it by that do not map it; nil if all do
+	mem   mover                 // touches it
+	gpu   bool                  // it is on GPUs
+	base  uint64                // part.addr()
+	size  uint64                // that it may have
+	have  atomic.Uint64         // of these, what all PEs have and may touch
+	id    uint64                // of an isolated block, the same on all PEs
+	reach atomic.Pointer[reach] // by which PEs reach it that do not map it; nil if all do
 	peers []place
 }
 
@@ -31,7 +30,6 @@ type block struct {
 type place struct {
 	mapped uint64     // address in this process, 0: not mapped
 	view   mappedPart // whose mapping that is; nil for our own
-	remote remote     // what network made of the PE's key, if not mapped
 }
 
 // An offer is what a PE tells the others about its part of a block.
@@ -39,7 +37,7 @@ type offer struct {
 	Ticket memory.Ticket    // of a segment
 	IPC    device.IPCHandle // of an allocation of a GPU
 	Chunks []sharedChunk    // of virtual memory of a GPU
-	Key    []byte           // for the network
+	Key    []byte           // for the network, of what is new
 	Error  string           // why it has none
 }
 
@@ -102,8 +100,9 @@ func (w *World) newPart(b *block, s spec, o *offer) (err error) {
 	if err = b.part.offer(o); err != nil || w.wire == nil {
 		return err
 	}
-	if err = w.wire.register(b); err == nil {
-		o.Key = b.mr.Raw()
+	r, err := w.wire.extend(b, s.size, o)
+	if err == nil {
+		b.reach.Store(r)
 	}
 	return err
 }
@@ -128,8 +127,8 @@ func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error 
 	case pe == w.me:
 		b.peers[pe].mapped = b.base
 		return nil
-	case !w.maps(pe) || b.gpu && !w.linked[pe]:
-		return w.wire.find(b, pe, o.Key)
+	case w.beyond(b, pe):
+		return w.wire.find(b.reach.Load(), pe, o.Key)
 	}
 	view, err := w.openPart(ctx, b, pe, &o)
 	if err != nil {
@@ -164,31 +163,38 @@ func opened[P mappedPart](p P, err error) (mappedPart, error) {
 
 // grow makes b of every PE size bytes large. Collective: all PEs have that much or what they had, and may try again.
 func (w *World) grow(ctx context.Context, b *block, size uint64) error {
+	var mine offer
+	var wider *reach
 	cause := b.part.grow(size)
-	if b.gpu {
-		var mine offer
-		if cause == nil {
-			cause = b.part.offer(&mine)
-		}
+	if cause == nil && b.gpu {
+		cause = b.part.offer(&mine)
+	}
+	if cause == nil && w.wire != nil {
+		wider, cause = w.wire.extend(b, size, &mine)
+	}
+	if b.gpu || w.wire != nil {
 		blobs, err := w.tell(ctx, &mine, cause)
 		if err != nil {
-			return err
+			return errors.Join(err, wider.retract())
 		}
 		for pe, blob := range blobs {
-			if cause == nil && b.peers[pe].view != nil {
-				cause = w.follow(ctx, b, pe, blob)
+			if cause == nil {
+				cause = w.follow(ctx, b, wider, pe, blob)
 			}
 		}
 	}
 	if err := w.allWell(ctx, cause); err != nil {
-		return err
+		return errors.Join(err, wider.retract())
+	}
+	if wider != nil {
+		b.reach.Store(wider)
 	}
 	b.have.Store(size)
 	return nil
 }
 
-// follow maps what PE pe's part of b has grown by.
-func (w *World) follow(ctx context.Context, b *block, pe int, blob []byte) error {
+// follow finds what PE pe's part of b has grown by.
+func (w *World) follow(ctx context.Context, b *block, wider *reach, pe int, blob []byte) error {
 	var o offer
 	if err := json.Unmarshal(blob, &o); err != nil {
 		return fmt.Errorf("read the offer of PE %d: %w", pe, err)
@@ -196,10 +202,20 @@ func (w *World) follow(ctx context.Context, b *block, pe int, blob []byte) error
 	if o.Error != "" {
 		return nil // that PE says so itself
 	}
-	if err := b.peers[pe].view.follow(ctx, &o); err != nil {
-		return fmt.Errorf("map the memory of PE %d: %w", pe, err)
+	if w.beyond(b, pe) {
+		return w.wire.find(wider, pe, o.Key)
+	}
+	if v := b.peers[pe].view; v != nil && b.gpu {
+		if err := v.follow(ctx, &o); err != nil {
+			return fmt.Errorf("map the memory of PE %d: %w", pe, err)
+		}
 	}
 	return nil
+}
+
+// beyond reports whether PE pe's part of b is reached by the network only.
+func (w *World) beyond(b *block, pe int) bool {
+	return !w.maps(pe) || b.gpu && !w.linked[pe]
 }
 
 // maps reports whether this PE maps the memory of PE pe.
@@ -210,16 +226,10 @@ func (w *World) maps(pe int) bool {
 
 // drop unmaps all parts of b. First nobody can reach it here any more.
 func (w *World) drop(b *block) error {
-	var errs []error
-	if b.mr != nil {
-		errs = append(errs, b.mr.Close())
-	}
+	errs := []error{b.reach.Load().close()}
 	for i := range b.peers {
 		if v := b.peers[i].view; v != nil {
 			errs = append(errs, v.close())
-		}
-		if r := b.peers[i].remote.mr; r != nil {
-			errs = append(errs, r.Close())
 		}
 	}
 	if b.part != nil {

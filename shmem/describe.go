@@ -90,5 +90,9 @@ func (w *World) pathTo(pe int) (path, why string) {
 	if w.wire == nil {
 		return "none", why
 	}
-	return w.wire.info.Provider, strings.Join(append([]string{why}, w.wire.why...), "; ")
+	reasons := append([]string{why}, w.wire.why...)
+	if failed := w.wire.unpinned.Load(); failed != nil {
+		reasons = append(reasons, fmt.Sprintf("some memory goes a slower way: %v", *failed))
+	}
+	return w.wire.info.Provider, strings.Join(reasons, "; ")
 }

@@ -8,12 +8,6 @@ import (
 	"mori/core/fabric"
 )
 
-// A remote is a PE's part of a block as the network names it.
-type remote struct {
-	key, base uint64
-	mr        fabric.RemoteMR // whose they are; nil: none
-}
-
 // A network reaches the PEs whose memory is not mapped here. Offsets are in b. What is queued starts at once and ends in any order.
 // Errors name the PE. Safe for concurrent use.
 type network interface {

@@ -58,7 +58,7 @@ func unopened(t *testing.T, cfg func(pe int) Config, f func(pe int, err error)) 
 }
 
 func TestNoTransportIsLeft(t *testing.T) {
-	environment(t, map[string]string{"FABRIC_PROVIDER": "^tcp"})
+	environment(t, map[string]string{"FABRIC_PROVIDER": "^tcp,verbs"})
 	unopened(t, func(pe int) Config {
 		return Config{HeapSize: 1 << 20, NodeID: string(rune('a' + pe)), Timeout: 10 * time.Second}
 	}, func(pe int, err error) {
@@ -92,7 +92,7 @@ func TestHalfOfTLSIsRefused(t *testing.T) {
 
 func TestNetworkUnderTLS(t *testing.T) {
 	cert, key := certificate(t)
-	environment(t, map[string]string{"MORI_TLS_CERT": cert, "MORI_TLS_KEY": key, "MORI_TLS_CA": cert, "MORI_IO_CHECKSUM": "1"})
+	environment(t, map[string]string{"MORI_TLS_CERT": cert, "MORI_TLS_KEY": key, "MORI_TLS_CA": cert, "MORI_IO_CHECKSUM": "1", "FABRIC_PROVIDER": "tcp"})
 	run(t, 2, Config{NodeID: "node %d"}, func(w *World) error {
 		return traffic(w, life{})
 	})

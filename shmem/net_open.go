@@ -4,15 +4,14 @@ package shmem
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"mori/core"
-	"mori/core/config"
 	"mori/core/fabric"
 	"mori/core/memory"
 )
@@ -23,16 +22,21 @@ type wire struct {
 	w    *World
 	info *fabric.Info
 	why  []string // the providers that come before were not taken
-	fab  fabric.Fabric
-	dom  fabric.Domain
-	cq   fabric.CQ
-	av   fabric.AV
-	ep   fabric.Endpoint
+
+	registry *fabric.Registry
+	fab      fabric.Fabric
+	dom      fabric.Domain
+	cq       fabric.CQ
+	av       fabric.AV
+	ep       fabric.Endpoint
 
 	peers   []wirePeer
 	flights []flight
 	free    chan int
 	bounce  []byte // bounceBytes and the words of an atomic for each flight
+
+	bounceMR fabric.MR             // of bounce, if local memory of NICs is to be registered
+	unpinned atomic.Pointer[error] // why a NIC did not take some region, the first time
 
 	fences atomic.Uint64         // calls of fence; the first op to each PE after one carries it
 	epochs *epochs               // which of what was queued quiet waits for
@@ -66,39 +70,75 @@ func (w *World) apart() (any, far bool) {
 
 // A name is what PEs tell each other of their endpoints.
 type name struct {
-	Provider string
-	Addr     fabric.Addr
+	Addr fabric.Addr
+	Key  []byte // of the words that others write to in the trial, if there is one
 }
 
-// connect opens the network, if one is needed. Collective.
+// connect opens the network, if one is needed: the best transport that all PEs have, and that works between all of them. Collective.
 func (w *World) connect(ctx context.Context) error {
 	any, far := w.apart()
 	if !any {
 		return nil
 	}
-	n := newWire(w)
-	w.wire = n // close has it from here on
+	menu, err := w.chooseTransports(ctx, far)
+	if err != nil {
+		return fmt.Errorf("open a network to PEs whose memory is not mapped: %w", err)
+	}
+	why := menu.why
+	for i, provider := range menu.all {
+		n := newWire(w)
+		n.registry, n.info, n.why = menu.registry, menu.infos[provider], why
+		w.wire = n // close has it from here on
+		err = n.join(ctx)
+		if err == nil {
+			w.net = n
+			w.log.Info("a network reaches the PEs whose memory is not mapped", "pe", w.me, "provider", provider, "why", strings.Join(why, "; "))
+			return nil
+		}
+		if last := i == len(menu.all)-1; last || w.fault.Load() != nil {
+			break
+		}
+		w.log.Warn("a network does not come up, the next one is tried", "pe", w.me, "provider", provider, "error", err)
+		why = append(why, fmt.Sprintf("%s: %v", provider, err))
+		w.wire = nil
+		if err := errors.Join(n.shut(), n.close()); err != nil {
+			w.log.Warn("close a network that does not come up", "pe", w.me, "provider", provider, "error", err)
+		}
+	}
+	return fmt.Errorf("open a network to PEs whose memory is not mapped: %w", err)
+}
+
+// join opens the endpoint, meets those of the other PEs, and tries out the way to each. Collective.
+func (n *wire) join(ctx context.Context) error {
+	w := n.w
+	var t *trial
 	mine := name{}
-	cause := n.open(ctx, far)
+	cause := n.open(ctx)
 	if cause == nil {
-		mine.Provider = n.info.Provider
 		mine.Addr, cause = n.ep.Name()
 	}
+	if cause == nil && core.Pins(n.info.Provider) {
+		if t, cause = n.newTrial(); cause == nil {
+			mine.Key = t.reach.Load().own[0].Raw()
+		}
+	}
+	defer func() {
+		if err := t.close(); err != nil {
+			w.log.Warn("take back the words of a trial", "pe", w.me, "error", err)
+		}
+	}()
 	if err := w.allWell(ctx, cause); err != nil {
-		return fmt.Errorf("open a network to PEs whose memory is not mapped: %w", err)
+		return err
 	}
 	text, _ := json.Marshal(mine) // plain fields
 	blobs, err := w.gather(ctx, text)
 	if err == nil {
-		err = w.allWell(ctx, n.meet(blobs))
+		err = w.allWell(ctx, n.meet(blobs, t))
 	}
-	if err != nil {
-		return err
+	if err == nil && t != nil {
+		err = t.run(ctx)
 	}
-	n.cq.OnReady(n.reap)
-	w.net = n
-	w.log.Info("a network reaches the PEs whose memory is not mapped", "pe", w.me, "provider", n.info.Provider, "address", mine.Addr)
-	return nil
+	return err
 }
 
 // newWire is a wire without an endpoint.
@@ -113,41 +153,9 @@ func newWire(w *World) *wire {
 }
 
 // open makes the endpoint.
-func (n *wire) open(ctx context.Context, far bool) (err error) {
-	tls, err := core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA))
-	if err != nil {
-		return err
-	}
-	registry, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: tls, Sums: config.Flag(config.IOChecksum, false),
-		Compress: config.Flag(config.IOCompress, false), Log: n.w.log})
-	if err != nil {
-		return err
-	}
-	hints := &fabric.Info{EPType: fabric.EPRDM, Caps: fabric.CapRMA | fabric.CapAtomic}
-	if n.w.gpu != nil {
-		hints.Caps |= fabric.CapHMEM
-		hints.MRMode |= fabric.MRHMEM
-	}
-	infos, err := registry.GetInfo(ctx, "", "", hints)
-	if err != nil && n.w.gpu != nil {
-		return fmt.Errorf("the GPU does not reach %s, and no transport here takes memory of GPUs: %w: %w", n.w.unlinked(), err, errors.ErrUnsupported)
-	}
-	if err != nil {
-		return err
-	}
-	for _, in := range infos {
-		if why := core.Unfit(in.Provider, !far); why != "" {
-			n.why = append(n.why, in.Provider+": "+why)
-			continue
-		}
-		n.info = in.Clone()
-		break
-	}
-	if n.info == nil {
-		return fmt.Errorf("no provider fits: %v: %w", n.why, fabric.ErrNoData)
-	}
+func (n *wire) open(ctx context.Context) (err error) {
 	n.info.Src = core.ListenAddr(n.info.Provider, n.w.cfg.Host)
-	if n.fab, err = registry.Open(ctx, n.info); err != nil {
+	if n.fab, err = n.registry.Open(ctx, n.info); err != nil {
 		return err
 	}
 	if n.dom, err = n.fab.Domain(ctx, n.info); err != nil {
@@ -165,18 +173,22 @@ func (n *wire) open(ctx context.Context, far bool) (err error) {
 	if err = errors.Join(n.ep.BindCQ(n.cq, fabric.DirTransmit|fabric.DirRecv, false), n.ep.BindAV(n.av)); err != nil {
 		return err
 	}
-	return n.ep.Enable()
+	if err = n.ep.Enable(); err != nil {
+		return err
+	}
+	n.cq.OnReady(n.reap)
+	if core.Pins(n.info.Provider) {
+		n.bounceMR, err = n.register(fabric.Buffer{Addr: memory.AddrOf(n.bounce), Len: uint64(len(n.bounce))}, 0)
+	}
+	return err
 }
 
-// meet makes the names of the PEs known to the endpoint.
-func (n *wire) meet(blobs [][]byte) error {
+// meet makes the names of the PEs known to the endpoint, and to the trial, if there is one.
+func (n *wire) meet(blobs [][]byte, t *trial) error {
 	for pe, blob := range blobs {
 		var their name
 		if err := json.Unmarshal(blob, &their); err != nil {
 			return fmt.Errorf("read the name of PE %d: %w", pe, err)
-		}
-		if their.Provider != n.info.Provider {
-			return fmt.Errorf("PE %d uses provider %s, PE %d %s: %w", n.w.me, n.info.Provider, pe, their.Provider, ErrMismatch)
 		}
 		if n.w.maps(pe) && (n.w.gpu == nil || n.w.linked[pe]) {
 			continue
@@ -186,34 +198,12 @@ func (n *wire) meet(blobs [][]byte) error {
 			return fmt.Errorf("address %q of PE %d: %w", their.Addr, pe, err)
 		}
 		n.peers[pe].dest = numbers[0]
+		if t != nil {
+			if err := n.find(t.reach.Load(), pe, their.Key); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
-}
-
-// register lets the other PEs reach this PE's part of b.
-func (n *wire) register(b *block) error {
-	key := fabric.RegionKey{ID: n.w.nextKey}
-	n.w.nextKey++
-	_, _ = rand.Read(key.Secret[:]) // never fails
-	buffer := fabric.Buffer{Addr: b.base, Len: b.size}
-	if b.gpu {
-		buffer.Kind, buffer.Device = kindOf(n.w.gpu.dev), n.w.gpu.dev.Ordinal
-	}
-	mr, err := n.dom.Reg(buffer, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, key)
-	if err != nil {
-		return fmt.Errorf("register %d bytes with %s: %w", b.size, n.info.Provider, err)
-	}
-	b.mr = mr
-	return nil
-}
-
-// find makes PE pe's part of b known here.
-func (n *wire) find(b *block, pe int, raw []byte) error {
-	mr, err := n.dom.Import(raw)
-	if err != nil {
-		return fmt.Errorf("import the key of PE %d: %w", pe, err)
-	}
-	b.peers[pe].remote = remote{key: mr.Key(), base: mr.Base(), mr: mr}
 	return nil
 }
 
@@ -228,6 +218,9 @@ func (n *wire) shut() error {
 // close frees the rest.
 func (n *wire) close() error {
 	var errs []error
+	if n.bounceMR != nil {
+		errs = append(errs, n.bounceMR.Close())
+	}
 	if n.cq != nil {
 		errs = append(errs, n.cq.Close())
 	}

@@ -5,6 +5,7 @@ package shmem
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 
 	"mori/core/device"
@@ -22,7 +23,8 @@ func (n *wire) get(pe int, b *block, off, dst, size uint64) error {
 
 // putNow copies what is short, and waits for the rest.
 func (n *wire) putNow(pe int, b *block, off, src, size uint64) error {
-	if size > bounceBytes {
+	r := b.reach.Load()
+	if _, left := r.at(off); size > min(bounceBytes, left) {
 		return n.transferNow(fabric.OpWrite, pe, b, off, src, size)
 	}
 	i, f, err := n.take(pe, fabric.OpWrite, nil)
@@ -33,17 +35,11 @@ func (n *wire) putNow(pe int, b *block, off, src, size uint64) error {
 		n.land(i)
 		return err
 	}
-	return n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: f.at, Len: size}, RSeg: b.remoteSeg(pe, off, size)})
+	return n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: f.at, Len: size}, RSeg: r.remoteSeg(pe, off, size)})
 }
 
 func (n *wire) getNow(pe int, b *block, off, dst, size uint64) error {
 	return n.transferNow(fabric.OpRead, pe, b, off, dst, size)
-}
-
-// remoteSeg names size bytes at off of PE pe.
-func (b *block) remoteSeg(pe int, off, size uint64) fabric.RSeg {
-	r := &b.peers[pe].remote
-	return fabric.RSeg{Addr: r.base + off, Len: size, Key: r.key}
 }
 
 func (n *wire) transferNow(kind fabric.OpKind, pe int, b *block, off, local, size uint64) error {
@@ -54,21 +50,23 @@ func (n *wire) transferNow(kind fabric.OpKind, pe int, b *block, off, local, siz
 
 // transfer queues size bytes in pieces. w, if there is one, waits for them.
 func (n *wire) transfer(kind fabric.OpKind, pe int, b *block, off, local, size uint64, w *waiter) error {
-	desc, staged, err := n.local(local, size)
+	end, err := n.local(local, size)
 	if err != nil {
 		return err
 	}
-	if staged {
+	if end.staged {
 		return n.transferStaged(kind, pe, b, off, local, size)
 	}
-	piece := n.piece()
+	r, piece := b.reach.Load(), n.piece()
 	for size > 0 {
-		now := min(size, piece)
+		_, left := r.at(off)
+		desc, here := end.desc(local)
+		now := min(size, piece, left, here)
 		i, _, err := n.take(pe, kind, w)
 		if err != nil {
 			return err
 		}
-		if err = n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: local, Len: now, MR: desc}, RSeg: b.remoteSeg(pe, off, now)}); err != nil {
+		if err = n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: local, Len: now, MR: desc}, RSeg: r.remoteSeg(pe, off, now)}); err != nil {
 			return err
 		}
 		off, local, size = off+now, local+now, size-now
@@ -84,25 +82,40 @@ func (n *wire) bring(to, src, size uint64) error {
 	return hostMemory{}.move(to, src, size)
 }
 
-// local is how the provider knows local memory: by the registration of this PE's heap, if that is on a GPU and the memory is of it. Other
-// memory of a GPU has to be staged.
-func (n *wire) local(addr, size uint64) (desc fabric.MRDesc, staged bool, err error) {
+// A localEnd is how the provider knows local memory.
+type localEnd struct {
+	heap   *block // on a GPU, which the memory is of; else nil
+	staged bool   // the provider cannot be given it
+}
+
+// desc is the descriptor of the memory at addr, and for how many bytes it is.
+func (e *localEnd) desc(addr uint64) (desc fabric.MRDesc, left uint64) {
+	if e.heap == nil {
+		return 0, math.MaxUint64
+	}
+	r := e.heap.reach.Load()
+	i, left := r.at(addr - e.heap.base)
+	return r.own[i].Desc(), left
+}
+
+// local finds local memory. Memory of a GPU that is not of the heap has to be staged.
+func (n *wire) local(addr, size uint64) (e localEnd, err error) {
 	if n.w.gpu != nil {
 		if b, _, err := n.w.locate(addr, size); err == nil && b.gpu {
-			return b.mr.Desc(), false, nil
+			return localEnd{heap: b}, nil
 		}
 		p, err := device.Lookup(addr)
 		if err != nil {
-			return 0, false, err
+			return e, err
 		}
 		if p.Kind == device.OnDevice {
-			return 0, true, n.w.gpu.there(addr, size)
+			return localEnd{staged: true}, n.w.gpu.there(addr, size)
 		}
 	}
 	if !memory.Mapped(addr, size) { // a transport that stumbles over it may lose its connection
-		return 0, false, fmt.Errorf("the local memory is not there: %w", ErrInvalid)
+		return e, fmt.Errorf("the local memory is not there: %w", ErrInvalid)
 	}
-	return 0, false, nil
+	return e, nil
 }
 
 // transferStaged goes by host memory, and waits for it.
@@ -201,5 +214,5 @@ func (n *wire) modify(kind fabric.OpKind, pe int, b *block, off uint64, op fabri
 	if kind != fabric.OpAtomic {
 		f.atomic.Result = fabric.Seg{Addr: f.at + resultAt, Len: bytes}
 	}
-	return n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: f.at + operandAt, Len: bytes}, RSeg: b.remoteSeg(pe, off, bytes), Atomic: &f.atomic})
+	return n.launch(i, fabric.Op{Seg: fabric.Seg{Addr: f.at + operandAt, Len: bytes}, RSeg: b.reach.Load().remoteSeg(pe, off, bytes), Atomic: &f.atomic})
 }

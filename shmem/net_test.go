@@ -17,17 +17,25 @@ import (
 
 // apart are Worlds whose PEs do not map each other, or not all.
 var apart = map[string]Config{
-	"one host":    {DisableP2P: true},
-	"two hosts":   {NodeID: "node %d"},
-	"isolated":    {NodeID: "node %d", Mode: Isolation},
-	"grows":       {NodeID: "node %d", Mode: VMMHeap, ChunkSize: 1 << 20},
-	"grows, near": {DisableP2P: true, Mode: VMMHeap, ChunkSize: 1 << 20},
+	"one host":       {DisableP2P: true},
+	"two hosts":      {NodeID: "node %d"},
+	"isolated":       {NodeID: "node %d", Mode: Isolation},
+	"grows":          {NodeID: "node %d", Mode: VMMHeap, ChunkSize: 1 << 20},
+	"grows, near":    {DisableP2P: true, Mode: VMMHeap, ChunkSize: 1 << 20},
+	"NICs":           {NodeID: "node %d"},
+	"NICs, isolated": {NodeID: "node %d", Mode: Isolation},
+	"NICs, grows":    {NodeID: "node %d", Mode: VMMHeap, ChunkSize: 1 << 20},
 }
 
 // inApart runs f on n PEs, once for each of apart.
 func inApart(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 	for name, cfg := range apart {
-		t.Run(name, func(t *testing.T) { run(t, n, cfg, func(w *World) error { return f(t, w) }) })
+		t.Run(name, func(t *testing.T) {
+			if strings.HasPrefix(name, "NICs") {
+				byNICs(t)
+			}
+			run(t, n, cfg, func(w *World) error { return f(t, w) })
+		})
 	}
 }
 
@@ -267,7 +275,7 @@ func TestNetworkErrorsNameThePE(t *testing.T) {
 		}
 		b, at, _ := w.locate(a, 64)
 		if w.me == 1 {
-			_ = b.mr.Close()
+			_ = b.reach.Load().own[0].Close()
 		}
 		w.rendezvous(t)
 		if w.me == 0 {

@@ -194,18 +194,26 @@ func (w *World) meet(ctx context.Context, cause error) error {
 
 // logRoom tells if the heaps of this node could be more than its memory.
 func (w *World) logRoom() {
-	near := uint64(0)
+	if w.gpu != nil {
+		return
+	}
+	if near, n, who := w.crowd(); n > 0 {
+		w.log.Info("the heaps of this node, if all are used, are more than there is", "pes", near, "heap", w.cfg.HeapSize, "limit", n, "of", who)
+	}
+}
+
+// crowd is how many heaps this node has, if all of them are more than its memory: the limit, and whose it is; limit is 0 if they are not.
+func (w *World) crowd() (near, limit uint64, whose string) {
 	for _, h := range w.nodes {
 		if h.Node == w.cfg.NodeID {
 			near++
 		}
 	}
-	if w.gpu != nil {
-		return
+	n, who := memoryLimit(os.DirFS("/"))
+	if n == 0 || near <= n/w.cfg.HeapSize {
+		return near, 0, ""
 	}
-	if n, who := memoryLimit(os.DirFS("/")); n > 0 && near > n/w.cfg.HeapSize {
-		w.log.Info("the heaps of this node, if all are used, are more than there is", "pes", near, "heap", w.cfg.HeapSize, "limit", n, "of", who)
-	}
+	return near, n, who
 }
 
 // alike is an error, the same on all PEs, if their heaps differ.

@@ -110,6 +110,19 @@ func (r *Registry) SetFilter(filter string) {
 	}
 }
 
+// Names are the providers that the filter lets through, in order of preference.
+func (r *Registry) Names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for _, reg := range r.listed {
+		if r.filtered == nil || !r.filtered(reg.name) {
+			names = append(names, reg.name)
+		}
+	}
+	return names
+}
+
 // GetInfo concatenates what the providers answer, in order of preference. A provider that fails does not fail the
 // call; ErrNoData, with every provider's reason, if none has an answer.
 func (r *Registry) GetInfo(ctx context.Context, node, service string, hints *Info) ([]*Info, error) {

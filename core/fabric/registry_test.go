@@ -122,6 +122,9 @@ func TestGetInfoOrderAndFilter(t *testing.T) {
 			if (c.want == "") != errors.Is(err, ErrNoData) {
 				t.Errorf("got %v", err)
 			}
+			if got := strings.Join(r.Names(), " "); c.hint == "" && got != c.want {
+				t.Errorf("the names are %q, want %q", got, c.want)
+			}
 		})
 	}
 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mori/core/fabric"
+	"mori/core/memory"
+)
+
+// A trial tries the way to each PE before the World counts on it: NICs that are there may be on different networks, behind a switch that drops their
+// packets, or not let at memory. Every PE writes a word to every other one. That also connects them, so that the first put does not
+// wait for it.
+type trial struct {
+	block // of words: one for each PE to write to, and the one that this PE writes
+	n     *wire
+	words []byte
+}
+
+// newTrial registers the words. That a NIC does not take even these is an error.
+func (n *wire) newTrial() (*trial, error) {
+	t := &trial{n: n, words: make([]byte, (n.w.n+1)*8)}
+	t.base, t.size = memory.AddrOf(t.words), uint64(len(t.words))
+	memory.Store64(t.word(n.w.n), uint64(n.w.me)+1)
+	r, err := n.extend(&t.block, t.size, &offer{})
+	if err != nil {
+		return nil, err
+	}
+	t.reach.Store(r)
+	if failed := n.unpinned.Load(); failed != nil {
+		return t, *failed
+	}
+	return t, nil
+}
+
+// word is the address of a word.
+func (t *trial) word(i int) uint64 { return t.base + uint64(i)*8 }
+
+// run writes to all and looks at what came from them. Collective.
+func (t *trial) run(ctx context.Context) error {
+	n, w := t.n, t.n.w
+	waits := make([]*waiter, w.n)
+	errs := make([]error, w.n)
+	theirs := t.reach.Load().theirs
+	for pe := range w.n {
+		if len(theirs[pe]) > 0 {
+			waits[pe] = newWaiter()
+			errs[pe] = n.transfer(fabric.OpWrite, pe, &t.block, uint64(w.me)*8, t.word(w.n), 8, waits[pe])
+		}
+	}
+	for pe, wait := range waits {
+		if wait != nil {
+			_, errs[pe] = n.wait(wait, pe, errs[pe])
+		}
+	}
+	err := errors.Join(errs...)
+	if err = w.allWell(ctx, err); err != nil {
+		return err
+	}
+	for pe := range w.n {
+		if len(theirs[pe]) > 0 && memory.Load64(t.word(pe)) != uint64(pe)+1 {
+			err = errors.Join(err, fmt.Errorf("PE %d has written, and nothing has come: %w", pe, ErrUnreachable))
+		}
+	}
+	return w.allWell(ctx, err)
+}
+
+// close takes the words back.
+func (t *trial) close() error {
+	if t == nil {
+		return nil
+	}
+	return t.reach.Load().close()
+}
