@@ -195,10 +195,14 @@ func (s *sight) told() []topology.RDMA {
 				Device: d.name, Port: p.number, State: stateWord(p.attr.State), Link: p.attr.LinkLayer.String(), Gbps: p.attr.Speed,
 				NetDev: p.taken.NetDev, Node: d.node.String(),
 			}
-			if p.noGID != nil && p.attr.LinkLayer == verbs.LinkEthernet {
+			if p.noGID != nil && p.attr.LinkLayer == verbs.LinkEthernet && p.attr.State == verbs.PortActive {
 				one.Fault = p.noGID.Error()
 			}
 			told = append(told, one)
+		}
+		inKernel := func(p topology.RDMA) bool { return p.Device == d.name }
+		if d.err != nil && !slices.ContainsFunc(s.host.RDMA, inKernel) {
+			told = append(told, topology.RDMA{Device: d.name, Port: 1, Node: d.node.String(), Fault: d.err.Error()})
 		}
 	}
 	for _, p := range s.host.RDMA {

@@ -35,14 +35,10 @@ func (s *sight) problems(rails []topology.Rail, malformed, refused error) []Prob
 		p = append(p, s.noDevice()...)
 		return p
 	}
-	p = append(p, s.deviceFiles()...)
-	for _, d := range s.devices {
-		if d.err != nil {
-			p.add(d.err.Error(), openRemedy(d.err))
-		}
-	}
-	if s.library == nil {
-		p = append(p, s.withoutDriver()...)
+	if files := s.deviceFiles(); len(files) > 0 {
+		p = append(p, files...)
+	} else if s.library == nil {
+		p = append(p, s.opened()...)
 	}
 	p = append(p, s.ports(len(rails))...)
 	p = append(p, s.firmware()...)
@@ -137,18 +133,38 @@ func (s *sight) deviceFiles() problems {
 		}
 	}
 	if len(missing) > 0 {
-		p.add(strings.Join(missing, ", ")+" of this kernel's devices is not here", "start the container with --device=/dev/infiniband; on the host itself: udevadm trigger")
+		p.add("files of this kernel's RDMA devices are not here: "+strings.Join(missing, ", "), "start the container with --device=/dev/infiniband; on the host itself: udevadm trigger")
 	}
 	if len(closed) > 0 {
-		p.add(strings.Join(closed, ", ")+" may not be read and written by this user", "chmod 666 them, as udev's rule of rdma-core does, or run as a user of their group")
+		p.add("this user may not read and write "+strings.Join(closed, ", "), "chmod 666 them, as udev's rule of rdma-core does, or run as a user of their group")
 	}
 	return p
 }
 
-// openRemedy is what helps when a device does not open.
+// opened says which devices the library does not open, and which of the kernel's it does not know.
+func (s *sight) opened() problems {
+	var p problems
+	for _, d := range s.devices {
+		if d.err != nil {
+			p.add(d.err.Error(), openRemedy(d.err))
+		}
+	}
+	var unknown []string
+	for _, name := range s.inKernel() {
+		if !slices.ContainsFunc(s.devices, func(seen seenDevice) bool { return seen.name == name }) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		p.add("libibverbs does not show what the kernel has: "+strings.Join(unknown, ", "), "install the library's drivers: ibverbs-providers (Debian, Ubuntu), rdma-core (others), or the vendor's")
+	}
+	return p
+}
+
+// openRemedy is what helps when a device does not open. libibverbs says ENOENT, too, of a file that it may not open.
 func openRemedy(err error) string {
 	switch {
-	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOENT):
 		return "allow it: read and write on /dev/infiniband/uverbs*; for a container --device=/dev/infiniband and --cap-add=IPC_LOCK"
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EIO):
 		return "the device is gone or broken: look at dmesg, and reload its driver"
@@ -166,21 +182,6 @@ func (s *sight) inKernel() []string {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-// withoutDriver names the devices of the kernel that the library does not know.
-func (s *sight) withoutDriver() problems {
-	var p problems
-	var unknown []string
-	for _, name := range s.inKernel() {
-		if !slices.ContainsFunc(s.devices, func(seen seenDevice) bool { return seen.name == name }) {
-			unknown = append(unknown, name)
-		}
-	}
-	if len(unknown) > 0 {
-		p.add("the kernel has "+strings.Join(unknown, ", ")+", and libibverbs does not show it", "install the library's drivers: ibverbs-providers (Debian, Ubuntu), rdma-core (others), or the vendor's; and see that /dev/infiniband is here")
-	}
-	return p
 }
 
 // ports says what ports that are down or have no good address want. One that is down is nothing to mend while others are up.

@@ -124,17 +124,24 @@ func TestDoctorVerbsProblems(t *testing.T) {
 				return strings.Contains(name, "/ib_uverbs/") || strings.Contains(name, "/infiniband_verbs/")
 			})
 		}, "ib_uverbs", "modprobe ib_uverbs"},
-		{"a container without the files", "soft-roce", func(s *sight, _ fstest.MapFS) { s.access = func(string) error { return fs.ErrNotExist } },
-			"/dev/infiniband/uverbs0, /dev/infiniband/uverbs1 of this", "--device=/dev/infiniband"},
-		{"no right to the files", "soft-roce", func(s *sight, _ fstest.MapFS) { s.access = func(string) error { return syscall.EACCES } },
-			"/dev/infiniband/uverbs1 may not be read", "chmod"},
+		{"a container without the files", "soft-roce", func(s *sight, _ fstest.MapFS) {
+			s.access = func(string) error { return fs.ErrNotExist }
+			s.devices = nil // libibverbs shows none without their files
+		},
+			"are not here: /dev/infiniband/uverbs0, /dev/infiniband/uverbs1", "--device=/dev/infiniband"},
+		{"no right to the files", "soft-roce", func(s *sight, _ fstest.MapFS) {
+			s.access = func(string) error { return syscall.EACCES }
+			s.devices = []seenDevice{{name: "rxe0", err: errno(syscall.ENOENT)}, {name: "rxe1", err: errno(syscall.ENOENT)}}
+		}, "may not read and write /dev/infiniband/uverbs0, /dev", "chmod"},
+		{"a device whose file the library does not open", "soft-roce", func(s *sight, _ fstest.MapFS) { s.devices[0] = seenDevice{name: "rxe0", err: errno(syscall.ENOENT)} },
+			"no such file", "--device=/dev/infiniband"},
 		{"a device that may not be opened", "soft-roce", func(s *sight, _ fstest.MapFS) { s.devices[0] = seenDevice{name: "rxe0", err: errno(syscall.EACCES)} },
 			"permission denied", "--cap-add=IPC_LOCK"},
 		{"a device that is gone", "soft-roce", func(s *sight, _ fstest.MapFS) { s.devices[0] = seenDevice{name: "rxe0", err: errno(syscall.ENODEV)} },
 			"no such device", "dmesg"},
 		{"a device that wants more memory", "soft-roce", func(s *sight, _ fstest.MapFS) { s.devices[0] = seenDevice{name: "rxe0", err: errno(syscall.ENOMEM)} },
 			"cannot allocate", "ulimit -l"},
-		{"a device without a driver in the library", "soft-roce", func(s *sight, _ fstest.MapFS) { s.devices = s.devices[:1] }, "kernel has rxe1,", "ibverbs-providers"},
+		{"a device without a driver in the library", "soft-roce", func(s *sight, _ fstest.MapFS) { s.devices = s.devices[:1] }, "kernel has: rxe1", "ibverbs-providers"},
 		{"a port without a subnet manager", "one-nic", func(s *sight, _ fstest.MapFS) { s.devices[0].ports[0].attr.State = verbs.PortInit }, "mlx4_0 is INIT", "opensm"},
 		{"all ports down", "one-nic", func(s *sight, _ fstest.MapFS) { s.devices[0].ports = s.devices[0].ports[:1] }, "port mlx4_0 is down", "cable"},
 		{"no address", "soft-roce", func(s *sight, _ fstest.MapFS) { setGIDs(s, nil) }, "port rxe1: the port has no GID", "ip addr add"},

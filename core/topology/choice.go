@@ -202,10 +202,12 @@ func unfit(p RDMA) string {
 	switch {
 	case p.Node != "" && p.Node != "CA":
 		return "node type " + p.Node + ", which has no reliable connections that mori can make"
+	case p.Fault != "":
+		return p.Fault
 	case !p.Up():
 		return "port is " + strings.ToLower(orUnknown(p.State))
 	}
-	return p.Fault
+	return ""
 }
 
 func orUnknown(s string) string {

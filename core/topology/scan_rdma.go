@@ -28,7 +28,7 @@ type RDMA struct {
 	BusID  string  `json:"bus_id"` // "" if it is no PCI device
 	NUMA   int     `json:"numa"`   // -1 = not known
 	Node   string  `json:"node"`   // "CA"; "RNIC" is iWARP; "" = not known
-	Fault  string  `json:"-"`      // why it cannot be used though it is up, for Merge
+	Fault  string  `json:"-"`      // why it cannot be used, whatever its state is; for Merge
 	Path   string  `json:"-"`      // its way on the PCI bus, from the root: "pci0000:15/0000:15:01.0/0000:18:00.0"
 }
 
