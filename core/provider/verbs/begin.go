@@ -54,6 +54,9 @@ func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
 	}
 	f.loan = l
 	err := m.list(f, wait)
+	if err == errUnregistered {
+		err = m.listElsewhere(f, wait)
+	}
 	switch {
 	case err == nil:
 		m.post(f)
@@ -198,7 +201,10 @@ func (m *mover) find(f *flight, at, n uint64, wait bool) (*registration, error) 
 	}
 	mr := m.domain.table.Host(at, n)
 	if mr == nil {
-		return nil, fmt.Errorf("%w: %d bytes at %#x are of no registered region", errStream, n, at)
+		if f.leasing {
+			return m.lease(f, at, n)
+		}
+		return nil, errUnregistered
 	}
 	return m.hold(f, mr, wait)
 }
@@ -268,11 +274,19 @@ func (m *mover) post(f *flight) {
 		i := int(m.next.Add(1)) % len(pairs)
 		pairs = pairs[i : i+1]
 	}
+	if f.tells() && creditAll(pairs) {
+		f.told = true
+	}
 	parts := m.parts(f, pairs)
 	f.left.Store(int32(len(f.wrs)))
 	for _, p := range parts { // f may be over, and another op, after the last
 		p.pair.add(p)
 	}
+}
+
+// tells reports whether the op has remote data.
+func (f *flight) tells() bool {
+	return f.op.Kind == fabric.OpWrite && f.op.Flags&fabric.OpRemoteData != 0
 }
 
 // A part is the work requests of an op that one queue pair carries out: wrs[from:to] of the flight.
@@ -285,7 +299,11 @@ type part struct {
 // parts cuts the runs among pairs, by bytes.
 func (m *mover) parts(f *flight, pairs []*pair) []part {
 	share := (f.op.Len() + uint64(len(pairs)) - 1) / uint64(len(pairs))
-	parts := make([]part, 0, len(pairs))
+	parts := f.parts[:0]
+	number := uint32(0)
+	if f.told {
+		number = m.numbers.Add(1)
+	}
 	rest := f.runs
 	for i, p := range pairs {
 		n, bytes := 0, uint64(0)
@@ -294,13 +312,25 @@ func (m *mover) parts(f *flight, pairs []*pair) []part {
 			n++
 		}
 		if n == 0 {
+			if f.told {
+				p.credits.Add(1)
+			}
 			continue
 		}
 		from := len(f.wrs)
 		p.build(f, rest[:n])
+		if f.told {
+			f.notice(number)
+		}
 		parts = append(parts, part{p, f, from, len(f.wrs)})
 		rest = rest[n:]
 	}
+	if f.told {
+		for _, p := range parts {
+			f.wrs[p.to-1].Imm |= uint32(len(parts)) << 24
+		}
+	}
+	f.parts = parts
 	return parts
 }
 

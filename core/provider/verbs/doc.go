@@ -18,6 +18,8 @@
 // queue pairs of all rails, short ones take the next. Work requests of an op are posted with one call for each queue pair; the last one
 // asks for a completion, and so does each that would leave too many without.
 //
+// Remote data of a write follows it on the same queue pairs, as sends with immediate data (notice.go).
+//
 // What a NIC cannot do goes over TCP, too: local memory that is not registered (unless it is short enough to be inline), device memory
 // that the NIC cannot register, ops of no bytes.
 //

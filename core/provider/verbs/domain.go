@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -52,6 +53,9 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 	if !ok {
 		return nil, fmt.Errorf("connection without a prelude: %w", fabric.ErrProtocol)
 	}
+	if err := ds.anyUp(); err != nil {
+		return nil, err
+	}
 	m := newMover(ep, ds, ep.Domain().MRs())
 	ds.join(ep.Domain(), m)
 	if dialed {
@@ -59,6 +63,19 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 		go m.offer()
 	}
 	return m, nil
+}
+
+// anyUp is nil if a device could be used now; then a connection is worth making.
+func (ds *domains) anyUp() error {
+	var why []error
+	for _, n := range ds.nics {
+		err := n.up()
+		if err == nil {
+			return nil
+		}
+		why = append(why, err)
+	}
+	return fmt.Errorf("no RDMA device to use: %w", errors.Join(why...))
 }
 
 func (ds *domains) join(key *stream.Domain, m *mover) {

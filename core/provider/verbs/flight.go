@@ -24,6 +24,14 @@ type flight struct {
 	held []hold // local regions
 	loan *loan.Loan[place]
 
+	spare   int32 // of mover.spares; -1: none
+	leasing bool  // memory of no region is registered for this op alone
+	leases  int
+	parts   []part
+
+	told    bool // the remote data goes with it
+	payload [noticeLen]byte
+
 	left  atomic.Int32 // work requests that have not ended
 	fault atomic.Pointer[error]
 }
@@ -34,9 +42,9 @@ type run struct {
 	reg              *registration // nil: inline
 }
 
-// A hold is a local region that is kept open.
+// A hold is a local region that is kept open, or memory that is registered for the op alone.
 type hold struct {
-	mr  *util.MR
+	mr  *util.MR // nil: that
 	reg *registration
 }
 
@@ -47,8 +55,20 @@ func (f *flight) release() {
 		f.loan = nil
 	}
 	for i := range f.held {
-		f.held[i].reg.use.Leave()
-		f.held[i].mr.Release()
+		h := &f.held[i]
+		if h.mr == nil {
+			logged(f.mover.log, "take an op's memory from its device", h.reg.close())
+			continue
+		}
+		h.reg.use.Leave()
+		h.mr.Release()
+	}
+	if f.spare >= 0 {
+		f.mover.spares.put(f.spare)
+		f.spare = -1
+	}
+	if len(f.held) == 0 {
+		return
 	}
 	f.mover.mu.Lock() // holds looks
 	defer f.mover.mu.Unlock()
@@ -73,7 +93,7 @@ func (m *mover) newFlight(t stream.Ticket, op *fabric.Op) *flight {
 	if n := len(m.spare); n > 0 {
 		f, m.spare = m.spare[n-1], m.spare[:n-1]
 	} else {
-		f = &flight{mover: m}
+		f = &flight{mover: m, spare: -1}
 	}
 	f.ticket, f.op = t, op
 	m.live[f] = struct{}{}
@@ -85,8 +105,10 @@ func (m *mover) freeFlight(f *flight) {
 	const keep, keepWRs = 64, 1 << 12
 	f.release()
 	clear(f.runs)
+	clear(f.parts)
+	f.parts = f.parts[:0]
 	f.runs, f.wrs, f.sges = f.runs[:0], f.wrs[:0], f.sges[:0]
-	f.op = nil
+	f.op, f.told, f.leasing, f.leases = nil, false, false, 0
 	f.fault.Store(nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +124,7 @@ func (m *mover) holds(region uint64) bool {
 	defer m.mu.Unlock()
 	for f := range m.live {
 		for i := range f.held {
-			if f.held[i].mr.Key().ID == region {
+			if mr := f.held[i].mr; mr != nil && mr.Key().ID == region {
 				return true
 			}
 		}

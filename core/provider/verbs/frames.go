@@ -16,6 +16,7 @@ const (
 	frameOffer  = loan.FrameOwn + iota // who dialed: its rails
 	frameAnswer                        // the other: its rails, one for each that it takes
 	frameUp                            // who dialed: its queue pairs can receive
+	frameCredit                        // target of writes with remote data: receives that are free again; see notice.go
 )
 
 // setupVersion is the first byte of an offer and an answer.
@@ -29,10 +30,12 @@ type railDesc struct {
 	mtu       uint16 // bytes
 	readDepth uint8  // reads and atomics that its queue pairs take at a time, as their target
 	psn       uint32
+	recvs     uint16   // receives that are posted to each of its queue pairs
+	index     uint8    // what hosts that are alike call its NIC
 	qps       []uint32 // numbers of queue pairs
 }
 
-const railLen = 16 + 2 + 1 + 2 + 1 + 4 + 1
+const railLen = 16 + 2 + 1 + 2 + 1 + 4 + 2 + 1 + 1
 
 func encodeRails(rails []railDesc) []byte {
 	b := []byte{setupVersion, byte(len(rails))}
@@ -44,7 +47,8 @@ func encodeRails(rails []railDesc) []byte {
 		b = binary.BigEndian.AppendUint16(b, r.mtu)
 		b = append(b, r.readDepth)
 		b = binary.BigEndian.AppendUint32(b, r.psn)
-		b = append(b, byte(len(r.qps)))
+		b = binary.BigEndian.AppendUint16(b, r.recvs)
+		b = append(b, byte(len(r.qps)), r.index)
 		for _, q := range r.qps {
 			b = binary.BigEndian.AppendUint32(b, q)
 		}
@@ -67,7 +71,9 @@ func parseRails(b []byte) ([]railDesc, error) {
 		copy(r.gid[:], b)
 		r.lid, r.link = binary.BigEndian.Uint16(b[16:]), verbs.LinkLayer(b[18])
 		r.mtu, r.readDepth, r.psn = binary.BigEndian.Uint16(b[19:]), b[21], binary.BigEndian.Uint32(b[22:])
-		n := int(b[26])
+		r.recvs = binary.BigEndian.Uint16(b[26:])
+		n := int(b[28])
+		r.index = b[29]
 		b = b[railLen:]
 		if n < 1 || n > maxQPs || len(b) < 4*n || r.mtu < 256 || r.psn >= 1<<24 {
 			return nil, fmt.Errorf("rail %d of %d queue pairs, MTU %d, PSN %#x: %w", i, n, r.mtu, r.psn, fabric.ErrProtocol)

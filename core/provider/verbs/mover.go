@@ -50,6 +50,9 @@ type mover struct {
 	pairs             []*pair // of all rails
 	maxInline, maxRun uint64  // bytes of a write without registered memory, and of a work request
 
+	numbers  atomic.Uint32 // of ops with remote data
+	notices  notices
+	spares   spares
 	borrower loan.Borrower[place]
 	lender   loan.Lender
 }
@@ -62,6 +65,8 @@ type endpoint interface {
 	SendFrame(kind uint8, body []byte) error
 	Fail(err error)
 	Peer() fabric.Addr
+	RecvCQ() *util.CQ
+	Source() fabric.AVAddr
 }
 
 var _ stream.Direct = (*mover)(nil)
@@ -71,6 +76,7 @@ func newMover(ep endpoint, all *domains, table *util.MRTable) *mover {
 		ep: ep, all: all, log: all.opts.Log, letGo: all.opts.letGo,
 		stopped: make(chan struct{}), gone: make(chan struct{}), ready: make(chan struct{}), live: make(map[*flight]struct{}),
 	}
+	m.notices.m = m
 	m.borrower.Parse, m.borrower.Send = m.parsePlace, m.send
 	m.lender.Table, m.lender.Describe, m.lender.Send = table, m.describe, m.send
 	return m
@@ -114,14 +120,17 @@ func (m *mover) landed(f *flight) {
 		m.end(f, *err)
 		return
 	}
+	if f.spare >= 0 && f.op.Kind == fabric.OpRead {
+		m.deliver(f)
+	}
 	m.end(f, nil)
 }
 
 // end finishes an op.
 func (m *mover) end(f *flight, err error) {
-	t, told := f.ticket, f.op.Kind == fabric.OpWrite && f.op.Flags&fabric.OpRemoteData != 0
+	t, tell := f.ticket, f.tells() && !f.told
 	m.freeFlight(f)
-	if err == nil && told {
+	if err == nil && tell {
 		m.ep.Forward(t)
 	} else {
 		m.ep.Finish(t, err)
@@ -154,6 +163,8 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 		return m.onAnswer(body)
 	case frameUp:
 		return m.onUp()
+	case frameCredit:
+		return m.onCredit(body)
 	}
 	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
 }

@@ -18,13 +18,14 @@ import (
 
 // A nic is a port of an open device.
 type nic struct {
-	name string
-	port int
-	attr verbs.DeviceAttr
-	link verbs.PortAttr
-	gid  verbs.GIDEntry
-	ctx  verbs.Context
-	pd   verbs.PD
+	name  string
+	port  int
+	index int // what hosts that are alike call it
+	attr  verbs.DeviceAttr
+	link  verbs.PortAttr
+	gid   verbs.GIDEntry
+	ctx   verbs.Context
+	pd    verbs.PD
 
 	log    *slog.Logger
 	events *os.File // another descriptor of the events': closing it ends the watcher
@@ -68,6 +69,9 @@ func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
 	if n.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
 	}
+	if s.NoEvents {
+		return n, nil
+	}
 	return n, n.watch()
 }
 
@@ -93,6 +97,18 @@ func (n *nic) choosePort() error {
 		state = fmt.Sprintf("port %d is %v", p, link.State)
 	}
 	return fmt.Errorf("no active port (%s): is its cable in, and its network interface up?: %w", state, fabric.ErrNoData)
+}
+
+// up is nil while the port is active.
+func (n *nic) up() error {
+	link, err := n.ctx.Port(n.port)
+	if err != nil {
+		return fmt.Errorf("port %d of %s: %w", n.port, n.name, err)
+	}
+	if link.State != verbs.PortActive {
+		return fmt.Errorf("port %d of %s is %v: %w", n.port, n.name, link.State, fabric.ErrNoData)
+	}
+	return nil
 }
 
 // watch follows the device's events.
@@ -194,11 +210,14 @@ func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err e
 			names = append(names, d.Name)
 		}
 	}
-	for _, name := range names {
+	for i, name := range names {
 		n, err := openNIC(name, s, log)
 		if err != nil {
 			notes = append(notes, err.Error())
 			continue
+		}
+		if n.index = i; i < len(s.Indices) {
+			n.index = s.Indices[i]
 		}
 		nics = append(nics, n)
 	}

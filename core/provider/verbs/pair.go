@@ -3,8 +3,10 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/local"
@@ -17,8 +19,13 @@ type pair struct {
 	rail   *rail
 	qp     verbs.QP
 	num    uint32
+	index  int // among the rail's
 	maxSGE int
 	inline int
+
+	box     mailbox
+	credits atomic.Int32 // sends that the peer has receives for
+	most    int32        // of credits
 
 	mu         sync.Mutex
 	ring       []*flight // of the work requests under way, by their number
@@ -28,11 +35,11 @@ type pair struct {
 	broken     error     // nothing is posted any more
 }
 
-// newPair makes a queue pair; connect readies it.
-func newPair(r *rail, s *Settings) (*pair, error) {
+// newPair makes a queue pair with its mailbox; connect readies it.
+func newPair(r *rail, s *Settings, sends, recvs int) (*pair, error) {
 	n := r.nic
 	in := verbs.QPInit{
-		SendCQ: r.cq, RecvCQ: r.cq, SendWR: min(s.SendWR, n.attr.MaxQPWR), RecvWR: 1, SendSGE: max(1, min(s.SendSGE, n.attr.MaxSGE)), RecvSGE: 1,
+		SendCQ: r.cq, RecvCQ: r.cq, SendWR: sends, RecvWR: recvs, SendSGE: max(1, min(s.SendSGE, n.attr.MaxSGE)), RecvSGE: 1,
 		Inline: s.Inline,
 	}
 	qp, num, got, err := n.pd.NewQP(in)
@@ -43,8 +50,18 @@ func newPair(r *rail, s *Settings) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pair{rail: r, qp: qp, num: num, maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*flight, in.SendWR)}, nil
+	if s.Inline == 0 { // some give some to who wants none
+		got.Inline = 0
+	}
+	p := &pair{rail: r, qp: qp, num: num, index: len(r.pairs), maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*flight, in.SendWR)}
+	if err := p.box.open(n.pd, recvs); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
 }
+
+// close takes the queue pair away: no NIC touches memory for it any more.
+func (p *pair) close() error { return errors.Join(p.qp.Close(), p.box.close()) }
 
 // add posts a part, as far as there are places; the rest follows what ends.
 func (p *pair) add(w part) {
@@ -61,9 +78,7 @@ func (p *pair) add(w part) {
 	p.mu.Unlock()
 	if err != nil {
 		p.rail.fail(err)
-		return
 	}
-	p.rail.wake()
 }
 
 // feed posts what waits while there are places. With mu held.
@@ -73,6 +88,9 @@ func (p *pair) feed() error {
 		n := min(w.to-w.from, len(p.ring)-int(p.tail-p.head))
 		if n == 0 {
 			return nil
+		}
+		if most := p.rail.mover.all.settings.PostBatch; most > 0 {
+			n = min(n, most)
 		}
 		wrs := w.f.wrs[w.from : w.from+n]
 		full := int(p.tail-p.head)+n == len(p.ring)

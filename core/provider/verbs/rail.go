@@ -28,12 +28,12 @@ type rail struct {
 	cq      verbs.CQ
 	pairs   []*pair
 	psn     uint32
-	mtu     int
 
-	bell   *os.File // another descriptor of the channel's
-	raw    syscall.RawConn
-	roused chan struct{} // something was posted while the poller was idle
-	over   sync.WaitGroup
+	bell *os.File // another descriptor of the channel's
+	raw  syscall.RawConn
+	rang func(uintptr) bool // takes a news of the channel; made once, so that sleeping allocates nothing
+	deaf error              // why it could not
+	over sync.WaitGroup
 }
 
 // String is "mlx5_0:1".
@@ -42,7 +42,7 @@ func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.p
 // newRail makes a rail with some queue pairs, not connected.
 func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
 	s, n := &m.all.settings, m.all.nics[nicAt]
-	r = &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN(), roused: make(chan struct{}, 1)}
+	r = &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("make a rail on %s: %w", r, err), r.close())
@@ -51,17 +51,15 @@ func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
 	if r.channel, err = n.ctx.NewChannel(); err != nil {
 		return nil, err
 	}
-	depth := min(s.SendWR, n.attr.MaxQPWR)
-	entries := qps * (depth + 1)
-	if n.attr.MaxCQE > 0 && entries > n.attr.MaxCQE {
-		return nil, fmt.Errorf("%d queue pairs of %d work requests need a completion queue of %d entries, and the device has %d: %w", qps, depth, entries,
-			n.attr.MaxCQE, fabric.ErrNotSupported)
+	sends, recvs, entries, err := s.depths(&n.attr, qps)
+	if err != nil {
+		return nil, err
 	}
 	if r.cq, err = n.ctx.NewCQ(entries, r.channel, 0); err != nil {
 		return nil, err
 	}
 	for range qps {
-		p, err := newPair(r, s)
+		p, err := newPair(r, s, sends, recvs)
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +73,10 @@ func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
 	if r.raw, err = r.bell.SyscallConn(); err != nil {
 		return nil, err
 	}
+	r.rang = func(uintptr) bool {
+		_, r.deaf = r.channel.Next()
+		return !errors.Is(r.deaf, syscall.EAGAIN)
+	}
 	n.join(r)
 	return r, nil
 }
@@ -85,9 +87,11 @@ func (r *rail) desc() railDesc {
 		gid: r.nic.gid.GID, lid: r.nic.link.LID, link: r.nic.link.LinkLayer, mtu: uint16(r.ownMTU()),
 		readDepth: uint8(max(1, min(r.nic.attr.MaxQPRdAtom, maxReads))), psn: r.psn,
 	}
+	d.index = uint8(min(r.nic.index, 255))
 	for _, p := range r.pairs {
 		d.qps = append(d.qps, p.num)
 	}
+	d.recvs = uint16(r.pairs[0].box.recvs())
 	return d
 }
 
@@ -114,13 +118,20 @@ func (r *rail) connect(peer *railDesc) error {
 		return fmt.Errorf("peer has %d queue pairs for %d: %w", len(peer.qps), len(r.pairs), fabric.ErrProtocol)
 	}
 	s, n := &r.mover.all.settings, r.nic
-	r.mtu = min(r.ownMTU(), int(peer.mtu))
+	mtu := min(r.ownMTU(), int(peer.mtu))
 	for i, p := range r.pairs {
 		if err := p.qp.Init(n.port, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessLocalWrite); err != nil {
 			return err
 		}
+		for at := range p.box.recvs() {
+			if err := p.box.post(p.qp, at); err != nil {
+				return err
+			}
+		}
+		p.most = int32(peer.recvs)
+		p.credits.Store(p.most)
 		if err := p.qp.RTR(verbs.RTR{
-			MTU: r.mtu, DestQP: peer.qps[i], PSN: peer.psn, Port: n.port, GIDIndex: n.gid.Index, GID: peer.gid, LID: peer.lid,
+			MTU: mtu, DestQP: peer.qps[i], PSN: peer.psn, Port: n.port, GIDIndex: n.gid.Index, GID: peer.gid, LID: peer.lid,
 			Global: n.link.LinkLayer == verbs.LinkEthernet || n.link.GRHRequired, SL: s.SL, TrafficClass: s.TrafficClass, HopLimit: hopLimit,
 			MaxDestRdAtomic: uint8(max(1, min(n.attr.MaxQPRdAtom, maxReads))), MinRNRTimer: minRNRTimer,
 		}); err != nil {
@@ -145,18 +156,11 @@ func (r *rail) fail(err error) {
 	}
 }
 
-// wake rouses the poller if nothing was under way.
-func (r *rail) wake() {
-	select {
-	case r.roused <- struct{}{}:
-	default:
-	}
-}
-
-// The poller looks for completions for spinFor after the last one, or always, and sleeps on the channel then. A sleep and its end take about
-// 10 us.
+// While work is under way the poller looks for completions for spinFor after the last one, with Settings.Polling for pollFor, and sleeps on the channel then. A sleep and
+// its end take about 10 us.
 const (
 	spinFor   = 30 * time.Microsecond
+	pollFor   = time.Millisecond
 	pollBatch = 64
 )
 
@@ -165,7 +169,10 @@ func (r *rail) poll() {
 	defer r.over.Done()
 	wcs, ended := make([]verbs.WC, pollBatch), make([]share, 0, pollBatch)
 	last := time.Now()
-	armed := false
+	armed, awake := false, spinFor
+	if r.mover.all.settings.Polling {
+		awake = pollFor
+	}
 	for {
 		n, err := r.cq.Poll(wcs)
 		if err != nil {
@@ -177,19 +184,10 @@ func (r *rail) poll() {
 			last, armed = time.Now(), false
 			continue
 		}
-		if r.idle() {
-			select { // nothing is under way: no completion comes before somebody posts
-			case <-r.roused:
-				last = time.Now()
-				continue
-			case <-r.mover.gone:
-				return
-			}
-		}
 		if r.mover.isGone() {
-			return // what is under way has lost its queue pair
+			return
 		}
-		if r.mover.all.settings.Polling || time.Since(last) < spinFor {
+		if time.Since(last) < awake && !r.idle() {
 			runtime.Gosched()
 			continue
 		}
@@ -210,15 +208,13 @@ func (r *rail) poll() {
 
 // sleep returns when the channel has told of a completion; false: the rail closes.
 func (r *rail) sleep() bool {
-	var failed error
-	err := r.raw.Read(func(uintptr) bool {
-		_, failed = r.channel.Next()
-		return !errors.Is(failed, syscall.EAGAIN)
-	})
-	if err == nil && failed != nil {
-		r.fail(fmt.Errorf("wait for completions of %s: %w: %w", r, failed, fabric.ErrConnReset))
+	if r.raw.Read(r.rang) != nil {
+		return false
 	}
-	return err == nil && failed == nil
+	if r.deaf != nil {
+		r.fail(fmt.Errorf("wait for completions of %s: %w: %w", r, r.deaf, fabric.ErrConnReset))
+	}
+	return r.deaf == nil
 }
 
 // take ends what completions tell of. ended is its scratch.
@@ -230,7 +226,15 @@ func (r *rail) take(wcs []verbs.WC, ended []share) []share {
 			continue
 		}
 		var err error
-		if ended, err = p.completed(&wcs[i], ended); err != nil {
+		switch {
+		case wcs[i].ID&recvBit == 0:
+			ended, err = p.completed(&wcs[i], ended)
+		case wcs[i].Status == verbs.StatusSuccess:
+			err = p.arrived(&wcs[i])
+		case wcs[i].Status != verbs.StatusFlushed:
+			err = p.fault(&wcs[i])
+		}
+		if err != nil {
 			r.fail(err)
 		}
 	}
@@ -274,7 +278,7 @@ func (r *rail) close() error {
 	r.nic.leave(r)
 	var errs []error
 	for _, p := range r.pairs {
-		errs = append(errs, p.qp.Close())
+		errs = append(errs, p.close())
 	}
 	if r.bell != nil {
 		errs = append(errs, r.bell.Close()) // ends the poller's sleep

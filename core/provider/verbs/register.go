@@ -125,15 +125,6 @@ func (r *registrations) close() {
 // register shows a region to all devices.
 func register(all *domains, mr *util.MR) *registration {
 	buf := mr.Buffer()
-	g := &registration{base: buf.Addr, size: buf.Len, chunk: buf.Len}
-	for _, n := range all.nics {
-		g.chunk = min(g.chunk, pieceOf(n.attr.MaxMRSize))
-	}
-	g.chunk = max(g.chunk, 1)
-	if most := maxKeys(len(all.nics)); pieces(g.size, g.chunk) > most {
-		g.err = fmt.Errorf("%d bytes are more than %d registrations of %d: %w", g.size, most, g.chunk, fabric.ErrNotSupported)
-		return g
-	}
 	var rights verbs.Access
 	if mr.Access()&fabric.AccessRemoteRead != 0 {
 		rights |= verbs.AccessRemoteRead
@@ -144,13 +135,7 @@ func register(all *domains, mr *util.MR) *registration {
 	if all.settings.Relaxed {
 		rights |= verbs.AccessRelaxedOrdering
 	}
-	for _, n := range all.nics {
-		if g.err = g.show(n, rights); g.err != nil {
-			g.err = errors.Join(explain(g.err, n, g.size), g.close())
-			return g
-		}
-	}
-	return g
+	return registerAll(all, buf.Addr, buf.Len, rights)
 }
 
 // pieceOf is the largest power of two that a device registers at once.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mori/core/fabric"
+	"mori/native/verbs"
 )
 
 // Settings are how NICs are used. The zero value, but for GIDIndex, is good: it is read when a fabric opens.
@@ -15,6 +16,11 @@ type Settings struct {
 	// Devices are the NICs that may be used, best first: "mlx5_0", or "mlx5_0:2" for another port than the first that is active. Empty: all
 	// that are active, in the library's order.
 	Devices []string
+
+	// Indices are what Devices are called on this host, where hosts are alike. With Affinity the rails of a connection join devices of the same index
+	// as far as both sides have them; else the first of one side's with the first of the other's.
+	Indices  []int
+	Affinity bool
 
 	Rails int // how many of them a connection uses, as far as both sides have them; 0 is 1
 	QPs   int // queue pairs of a rail; 0 is 1
@@ -26,10 +32,16 @@ type Settings struct {
 
 	SendWR  int // work requests under way on a queue pair; 0 is 2048. Less if the device has less
 	SendSGE int // local pieces of one; 0 is 4. Less if the device has less
-	Inline  int // bytes of a write that need no registered memory; 0 is 64. More if the device gives more
+	RecvWR  int // receives posted to a queue pair, for remote data of the peer's writes; 0 is 128. Less if the device has less
+	Inline  int // bytes of a write that need no registered memory; 0 is 64, -1 none. More if the device gives more
 
-	Polling bool // look at completion queues all the time while ops are under way; else sleep after a moment
+	CQE       int // entries of a rail's completion queue; 0: what its queue pairs need. With fewer they have fewer work requests under way
+	PostBatch int // work requests that are posted with one call; 0: all that there are places for
+
+	Polling bool // look at completion queues for a millisecond without one while ops are under way before sleeping; else for a moment
 	Relaxed bool // let what NICs write to memory pass each other, where they can
+
+	NoEvents bool // do not watch the devices' events: ports that go down are found out by retries
 
 	Timeout uint8 // of a packet's acknowledgement, 4.096 us * 2^Timeout; 0 is 18, which is 1.1 s
 	Retries uint8 // of a packet, up to 7; 0 is 7
@@ -49,14 +61,19 @@ func (s Settings) filled() (Settings, error) {
 		def, max int
 	}{
 		{"rails", &s.Rails, 1, maxRails}, {"queue pairs", &s.QPs, 1, maxQPs}, {"send work requests", &s.SendWR, 2048, 1 << 16},
+		{"receives", &s.RecvWR, 128, 1 << 15},
 		{"local pieces", &s.SendSGE, 4, 64}, {"inline bytes", &s.Inline, 64, maxInline},
 	} {
 		if *v.at == 0 {
 			*v.at = v.def
 		}
-		if *v.at < 1 || *v.at > v.max {
+		if (*v.at < 1 && v.at != &s.Inline) || *v.at < -1 || *v.at > v.max {
 			return s, fmt.Errorf("verbs settings: %d %s, want 1 to %d: %w", *v.at, v.name, v.max, fabric.ErrInvalid)
 		}
+	}
+	s.Inline = max(0, s.Inline)
+	if s.CQE < 0 || s.PostBatch < 0 {
+		return s, fmt.Errorf("verbs settings: completion queue of %d, post of %d, want 0 or more: %w", s.CQE, s.PostBatch, fabric.ErrInvalid)
 	}
 	if s.Timeout == 0 {
 		s.Timeout = 18
@@ -68,6 +85,25 @@ func (s Settings) filled() (Settings, error) {
 		return s, fmt.Errorf("verbs settings: timeout %d and %d retries, want up to 31 and 7: %w", s.Timeout, s.Retries, fabric.ErrInvalid)
 	}
 	return s, nil
+}
+
+// depths are how many sends and receives each of some queue pairs has, and how many entries a completion queue needs that they cannot overrun.
+func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries int, err error) {
+	sends, recvs = min(s.SendWR, d.MaxQPWR), min(s.RecvWR, d.MaxQPWR)
+	entries = qps * (sends + recvs + 1)
+	most := s.CQE
+	if most == 0 || d.MaxCQE > 0 && d.MaxCQE < most {
+		most = d.MaxCQE
+	}
+	if most == 0 || entries <= most {
+		return sends, recvs, max(entries, min(s.CQE, most)), nil
+	}
+	each := most/qps - 1
+	recvs = min(recvs, each/2)
+	if sends = min(sends, each-recvs); recvs < 1 {
+		return 0, 0, 0, fmt.Errorf("%d queue pairs share a completion queue of %d entries, want %d at least: %w", qps, most, 3*qps, fabric.ErrNotSupported)
+	}
+	return sends, recvs, most, nil
 }
 
 // splitPort takes "mlx5_0:2" apart; the port is 0 if none is named.

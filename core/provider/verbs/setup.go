@@ -41,7 +41,7 @@ func randomPSN() uint32 {
 // offer makes the rails of the side that dialed and tells the peer.
 func (m *mover) offer() {
 	defer m.setup.Done()
-	rails, err := m.openRails(m.all.settings.Rails, m.all.settings.QPs)
+	rails, err := m.openRails(m.all.settings.Rails, m.all.settings.QPs, nil)
 	if err != nil {
 		m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
 		return
@@ -67,14 +67,25 @@ func (m *mover) expect() {
 	}()
 }
 
-// openRails makes up to most rails, on the best NICs.
-func (m *mover) openRails(most, qps int) (rails []*rail, err error) {
+// openRails makes up to most rails, on the best NICs that are up; in answer to offers, on those that go with them.
+func (m *mover) openRails(most, qps int, offers []railDesc) (rails []*rail, err error) {
 	var why []error
-	for i := range m.all.nics {
-		if len(rails) == most {
+	used := make(map[int]bool)
+	for len(rails) < most {
+		var offer *railDesc
+		if offers != nil {
+			offer = &offers[len(rails)]
+		}
+		i := m.nextNIC(offer, used)
+		if i < 0 {
 			break
 		}
-		r, err := newRail(m, i, qps)
+		used[i] = true
+		err := m.all.nics[i].up()
+		var r *rail
+		if err == nil {
+			r, err = newRail(m, i, qps)
+		}
 		if err != nil {
 			why = append(why, err)
 			continue
@@ -82,12 +93,29 @@ func (m *mover) openRails(most, qps int) (rails []*rail, err error) {
 		rails = append(rails, r)
 	}
 	if len(rails) == 0 {
-		return nil, errors.Join(why...)
+		return nil, errors.Join(append(why, fmt.Errorf("no RDMA device goes with the peer's: %w", fabric.ErrNoData))...)
 	}
 	for _, err := range why {
 		m.log.Warn("verbs: a device is left out", "peer", m.ep.Peer(), "error", err)
 	}
 	return rails, nil
+}
+
+// nextNIC is the best one that is not used yet, and has the link layer of an offer if there is one: with affinity the one of the same index. -1: none.
+func (m *mover) nextNIC(offer *railDesc, used map[int]bool) int {
+	best := -1
+	for i, n := range m.all.nics {
+		if used[i] || offer != nil && offer.link != n.link.LinkLayer {
+			continue
+		}
+		if m.all.settings.Affinity && offer != nil && int(offer.index) == n.index {
+			return i
+		}
+		if best < 0 {
+			best = i
+		}
+	}
+	return best
 }
 
 func descs(rails []*rail) []railDesc {
@@ -135,7 +163,7 @@ func (m *mover) first(what string) error {
 
 func (m *mover) answer(offers []railDesc) {
 	defer m.setup.Done()
-	rails, err := m.openRails(len(offers), len(offers[0].qps))
+	rails, err := m.openRails(len(offers), len(offers[0].qps), offers)
 	if err == nil {
 		m.adopt(rails)
 		for i, r := range rails {
@@ -214,6 +242,9 @@ func (m *mover) up() {
 		for _, p := range r.pairs {
 			m.maxInline = min(m.maxInline, uint64(p.inline))
 		}
+	}
+	if err := m.spares.open(m.all); err != nil {
+		m.log.Debug("verbs: no spares", "error", err)
 	}
 	close(m.ready)
 }

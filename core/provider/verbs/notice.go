@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/internal/sys"
+	"mori/native/verbs"
+)
+
+// The remote data of a write goes behind its bytes, as a send with immediate data on every queue pair that has carried some of them: what a
+// queue pair has written is in place when a receive behind it completes, whatever buses and caches are on the way. The target tells its
+// program when all have come.
+//
+//	immediate   number of the op in the low 24 bits, how many sends in the high 8
+//	payload     Op.Data u64, Op.Len u64, big endian
+//
+// A send takes a credit: there is a receive for it. The target gives credits back once its program has been told. An op that finds none sends its
+// remote data over TCP, behind the last completion, and there the protocol holds it up.
+const (
+	noticeLen  = 16
+	numberMask = 1<<24 - 1
+	recvBit    = 1 << 63 // of a WC.ID: it is a receive
+)
+
+// A credit frame: rail u8, queue pair u8, how many u16.
+const creditLen = 4
+
+// A mailbox is the receives of a queue pair.
+type mailbox struct {
+	mem  []byte
+	mr   verbs.MR
+	keys verbs.Keys
+	owed int // credits that the peer has not got back; under notices.mu
+}
+
+// open makes memory for n receives.
+func (b *mailbox) open(pd verbs.PD, n int) (err error) {
+	if b.mem, err = sys.Alloc(n * noticeLen); err != nil {
+		return err
+	}
+	at := sys.AddrOf(b.mem)
+	b.mr, b.keys, err = pd.RegMR(at, uint64(len(b.mem)), at, verbs.AccessLocalWrite)
+	return err
+}
+
+func (b *mailbox) recvs() int { return len(b.mem) / noticeLen }
+
+// post posts the i-th receive.
+func (b *mailbox) post(qp verbs.QP, i int) error {
+	wr := [1]verbs.RecvWR{{ID: recvBit | uint64(i), Count: 1}}
+	sge := [1]verbs.SGE{{Addr: sys.AddrOf(b.mem) + uint64(i*noticeLen), Len: noticeLen, LKey: b.keys.Local}}
+	_, err := qp.PostRecv(wr[:], sge[:])
+	return err
+}
+
+// close frees the memory. The queue pair is gone.
+func (b *mailbox) close() error {
+	if b.mr != 0 {
+		if err := b.mr.Close(); err != nil {
+			return err // the device may still know it
+		}
+	}
+	if b.mem == nil {
+		return nil
+	}
+	return sys.Free(b.mem)
+}
+
+// credit takes a place for a send, if there is one.
+func (p *pair) credit() bool {
+	if p.inline < noticeLen {
+		return false
+	}
+	if p.credits.Add(-1) >= 0 {
+		return true
+	}
+	p.credits.Add(1)
+	return false
+}
+
+// creditAll takes a credit of each pair, or none.
+func creditAll(pairs []*pair) bool {
+	for i, p := range pairs {
+		if !p.credit() {
+			for _, q := range pairs[:i] {
+				q.credits.Add(1)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// notice appends the send to the flight's work requests.
+func (f *flight) notice(number uint32) {
+	binary.BigEndian.PutUint64(f.payload[:], f.op.Data)
+	binary.BigEndian.PutUint64(f.payload[8:], f.op.Len())
+	f.sges = append(f.sges, verbs.SGE{Addr: sys.AddrOf(f.payload[:]), Len: noticeLen})
+	f.wrs = append(f.wrs, verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Inline, Imm: number & numberMask, First: uint32(len(f.sges) - 1), Count: 1})
+}
+
+// notices are the peer's remote data on its way to our program.
+type notices struct {
+	m *mover
+
+	mu      sync.Mutex
+	came    map[uint32]int // of ops whose sends have not all come
+	pending []arrival      // the queue had no place
+	stopped bool
+}
+
+// An arrival is a completion for the program, and the queue pairs that get their credit back with it.
+type arrival struct {
+	completion fabric.Completion
+	last       *pair
+}
+
+var _ util.Source = (*notices)(nil)
+
+// arrived takes a receive, and posts it again.
+func (p *pair) arrived(wc *verbs.WC) error {
+	b, i := &p.box, int(wc.ID&^recvBit)
+	if !wc.HasImm || wc.Bytes != noticeLen || i >= b.recvs() || wc.Imm>>24 == 0 {
+		return fmt.Errorf("send of %d bytes on queue pair %d, want remote data of a write: %w", wc.Bytes, p.num, fabric.ErrProtocol)
+	}
+	slot := b.mem[i*noticeLen:][:noticeLen]
+	data, length := binary.BigEndian.Uint64(slot), binary.BigEndian.Uint64(slot[8:])
+	if err := b.post(p.qp, i); err != nil {
+		return fmt.Errorf("post a receive to queue pair %d of %s: %w: %w", p.num, p.rail, err, fabric.ErrConnReset)
+	}
+	p.rail.mover.notices.add(p, wc.Imm, data, length)
+	return nil
+}
+
+// add counts a send, and tells the program with the last one of an op.
+func (n *notices) add(p *pair, imm uint32, data, length uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	number, all := imm&numberMask, int(imm>>24)
+	if n.came == nil {
+		n.came = make(map[uint32]int)
+	}
+	if n.came[number]++; n.came[number] < all {
+		n.repay(p)
+		return
+	}
+	delete(n.came, number)
+	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.m.ep.Source(), Len: length, Data: data}
+	if len(n.pending) == 0 && n.m.ep.RecvCQ().TryPush(c) {
+		n.repay(p)
+		return
+	}
+	if n.pending = append(n.pending, arrival{c, p}); len(n.pending) == 1 {
+		n.m.ep.RecvCQ().AddSource(n)
+	}
+}
+
+// repay gives the peer a credit back, with others in one frame. With mu held.
+func (n *notices) repay(p *pair) {
+	if p.box.owed++; n.stopped || p.box.owed < (p.box.recvs()+1)/2 {
+		return
+	}
+	body := []byte{byte(p.rail.index), byte(p.index)}
+	n.m.send(frameCredit, binary.BigEndian.AppendUint16(body, uint16(p.box.owed)))
+	p.box.owed = 0
+}
+
+// Drain moves what waits into the queue; see util.Source.
+func (n *notices) Drain() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	cq := n.m.ep.RecvCQ()
+	for len(n.pending) > 0 && cq.TryPush(n.pending[0].completion) {
+		n.repay(n.pending[0].last)
+		n.pending = n.pending[1:]
+		if len(n.pending) == 0 {
+			n.pending = nil
+			cq.RemoveSource(n)
+		}
+	}
+}
+
+// Arm has nothing to do: arrivals are pushed by who sees them, and wake readers so; see util.Source.
+func (n *notices) Arm(bool) {}
+
+// stop ends the repaying. What waits stays for the readers.
+func (n *notices) stop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopped = true
+}
+
+// onCredit takes credits back.
+func (m *mover) onCredit(b []byte) error {
+	if len(b) != creditLen || !m.isReady() || int(b[0]) >= len(m.rails) || int(b[1]) >= len(m.rails[b[0]].pairs) {
+		return fmt.Errorf("credit frame of %d bytes: %w", len(b), fabric.ErrProtocol)
+	}
+	p, n := m.rails[b[0]].pairs[b[1]], int32(binary.BigEndian.Uint16(b[2:]))
+	if p.credits.Add(n) > p.most {
+		return fmt.Errorf("%d credits too many for queue pair %d: %w", n, p.num, fabric.ErrProtocol)
+	}
+	return nil
+}

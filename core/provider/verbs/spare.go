@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+	"mori/native/verbs"
+)
+
+// Local memory need not be registered. NICs want it to be: a short op has its bytes copied from or to a spare, a longer one has its memory
+// registered for as long as it takes. That costs some 10 us and 0.1 us a page, so callers who come again register.
+const (
+	spareBytes   = 4 << 10
+	spareCount   = 64
+	maxTransient = 16 // registrations of one op
+)
+
+// errUnregistered: some local memory of an op is of no region.
+var errUnregistered = errors.New("local memory is of no registered region")
+
+// spares are registered memory of a mover for ops whose own is not.
+type spares struct {
+	mem []byte
+	reg *registration
+
+	mu   sync.Mutex
+	free []int32
+}
+
+// open registers the memory with all devices. Without it, short ops are as long ones.
+func (s *spares) open(all *domains) error {
+	mem, err := sys.Alloc(spareBytes * spareCount)
+	if err != nil {
+		return err
+	}
+	g := registerAll(all, sys.AddrOf(mem), uint64(len(mem)), 0)
+	if g.err != nil {
+		return errors.Join(g.err, sys.Free(mem))
+	}
+	s.mem, s.reg = mem, g
+	for i := range int32(spareCount) {
+		s.free = append(s.free, i)
+	}
+	return nil
+}
+
+// close gives the memory back. No NIC uses it any more.
+func (s *spares) close() error {
+	if s.mem == nil {
+		return nil
+	}
+	if err := s.reg.close(); err != nil {
+		return err
+	}
+	return sys.Free(s.mem)
+}
+
+// take gives the flight a spare, if there is one.
+func (s *spares) take(f *flight) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.free)
+	if n == 0 {
+		return false
+	}
+	f.spare, s.free = s.free[n-1], s.free[:n-1]
+	return true
+}
+
+func (s *spares) put(i int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, i)
+}
+
+// listElsewhere is list for an op with local memory that is not registered.
+func (m *mover) listElsewhere(f *flight, wait bool) error {
+	f.runs = f.runs[:0]
+	if stream.OnDevice(f.op) {
+		return fmt.Errorf("%w: host memory beside device memory is of no region", errStream)
+	}
+	if f.op.Len() <= spareBytes && m.spares.take(f) {
+		m.listSpare(f)
+		return nil
+	}
+	if !wait {
+		return errNotYet
+	}
+	f.leasing = true
+	return m.list(f, true)
+}
+
+// listSpare has the op's bytes in the spare.
+func (m *mover) listSpare(f *flight) {
+	p := &f.loan.Place
+	at := m.spares.reg.base + uint64(f.spare)*spareBytes
+	for walk, pos := util.NewWalk(f.op), uint64(0); ; {
+		local, off, n, ok := walk.Next()
+		if !ok {
+			return
+		}
+		if f.op.Kind == fabric.OpWrite {
+			copy(sys.Bytes(at+pos, int(n)), sys.Bytes(local, int(n)))
+		}
+		for n > 0 {
+			k := min(n, p.chunk-off%p.chunk)
+			f.add(run{at + pos, p.base + off, k, m.spares.reg}, p, spareBytes)
+			pos, off, n = pos+k, off+k, n-k
+		}
+	}
+}
+
+// deliver copies what was read into the spare to where it belongs.
+func (m *mover) deliver(f *flight) {
+	at := m.spares.reg.base + uint64(f.spare)*spareBytes
+	for walk := util.NewWalk(f.op); ; {
+		local, _, n, ok := walk.Next()
+		if !ok {
+			return
+		}
+		copy(sys.Bytes(local, int(n)), sys.Bytes(at, int(n)))
+		at += n
+	}
+}
+
+// lease registers n bytes for the flight alone.
+func (m *mover) lease(f *flight, at, n uint64) (*registration, error) {
+	if f.leases++; f.leases > maxTransient {
+		return nil, fmt.Errorf("%w: more than %d pieces are of no registered region", errStream, maxTransient)
+	}
+	g := registerAll(m.all, at, n, 0)
+	if g.err != nil {
+		return nil, fmt.Errorf("%w: %w", errStream, g.err)
+	}
+	m.mu.Lock()
+	f.held = append(f.held, hold{reg: g})
+	m.mu.Unlock()
+	return g, m.usable(f, g)
+}
+
+// registerAll shows memory to all devices.
+func registerAll(all *domains, at, n uint64, rights verbs.Access) *registration {
+	g := &registration{base: at, size: n, chunk: n}
+	for _, c := range all.nics {
+		g.chunk = min(g.chunk, pieceOf(c.attr.MaxMRSize))
+	}
+	g.chunk = max(g.chunk, 1)
+	if most := maxKeys(len(all.nics)); pieces(g.size, g.chunk) > most {
+		g.err = fmt.Errorf("%d bytes are more than %d registrations of %d: %w", g.size, most, g.chunk, fabric.ErrNotSupported)
+		return g
+	}
+	for _, c := range all.nics {
+		if g.err = g.show(c, rights); g.err != nil {
+			g.err = errors.Join(explain(g.err, c, g.size), g.close())
+			return g
+		}
+	}
+	return g
+}
