@@ -109,6 +109,22 @@ func TestSeveralNICs(t *testing.T) {
 	}
 }
 
+// TestNICsAreSharedOut: with as many NICs as GPUs, each is the first, and the second, and the third of one GPU of its socket.
+func TestNICsAreSharedOut(t *testing.T) {
+	for _, name := range []string{"dgx-h100", "mi300x", "cloud-flat", "cloud-vmbus"} {
+		h := hostOf(t, name)
+		for rank := range 3 {
+			count := map[string]int{}
+			for _, g := range h.GPUs {
+				count[pick(t, h, AtGPU(g.BusID), 3, noPin)[rank].Device]++
+			}
+			if len(count) != len(h.GPUs) {
+				t.Errorf("%s: NIC %d of the GPUs is %v", name, rank+1, count)
+			}
+		}
+	}
+}
+
 func TestTurns(t *testing.T) {
 	h := hostOf(t, "mi300x")
 	var got []string
