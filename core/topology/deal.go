@@ -95,36 +95,3 @@ func (d *dealing) pass(from, to int, by map[int]int) {
 		to = before
 	}
 }
-
-// Pair tells for each NIC of one end which NIC of the other it talks to: positions in theirs, which has the preferred ones first, or -1 where none has
-// its link layer. With affinity it is the one of the same index, where there is one.
-func Pair(ours, theirs []Rail, affinity bool) []int {
-	pairs := make([]int, len(ours))
-	turn := map[string]int{}
-	for i, our := range ours {
-		fits := func(their Rail) bool { return their.Link == our.Link }
-		pairs[i] = -1
-		if affinity {
-			pairs[i] = slices.IndexFunc(theirs, func(their Rail) bool { return fits(their) && their.Index == our.Index })
-		}
-		if pairs[i] < 0 {
-			pairs[i] = nth(theirs, turn[our.Link], fits)
-			turn[our.Link]++
-		}
-	}
-	return pairs
-}
-
-// nth is the position of the n-th that fits, counted round.
-func nth(all []Rail, n int, fits func(Rail) bool) int {
-	var at []int
-	for i, r := range all {
-		if fits(r) {
-			at = append(at, i)
-		}
-	}
-	if len(at) == 0 {
-		return -1
-	}
-	return at[n%len(at)]
-}

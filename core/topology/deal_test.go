@@ -102,25 +102,3 @@ func TestDealMovesChains(t *testing.T) {
 		t.Errorf("loads %v, want %v; dealt %v", d.load, want, d.dealt)
 	}
 }
-
-func TestPair(t *testing.T) {
-	rail := func(index int, link string) Rail { return Rail{RDMA{Link: link}, index} }
-	ours := []Rail{rail(0, "InfiniBand"), rail(3, "InfiniBand"), rail(4, "Ethernet")}
-	for _, c := range []struct {
-		what     string
-		theirs   []Rail
-		affinity bool
-		want     []int
-	}{
-		{"in order", []Rail{rail(5, "InfiniBand"), rail(3, "InfiniBand"), rail(1, "Ethernet")}, false, []int{0, 1, 2}},
-		{"fewer there", []Rail{rail(5, "InfiniBand"), rail(1, "Ethernet")}, false, []int{0, 0, 1}},
-		{"the same index", []Rail{rail(4, "Ethernet"), rail(3, "InfiniBand"), rail(0, "InfiniBand")}, true, []int{2, 1, 0}},
-		{"the same index is of another kind", []Rail{rail(4, "InfiniBand"), rail(3, "Ethernet")}, true, []int{0, 0, 1}},
-		{"none of a kind", []Rail{rail(0, "InfiniBand")}, true, []int{0, 0, -1}},
-		{"none", nil, false, []int{-1, -1, -1}},
-	} {
-		if got := Pair(ours, c.theirs, c.affinity); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.what, got, c.want)
-		}
-	}
-}

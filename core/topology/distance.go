@@ -75,8 +75,8 @@ func (h *Host) nodes(a, b spot) Distance {
 	return SYS
 }
 
-// GPUDistance is how far the NIC is from a GPU, Unknown if this host does not have that GPU.
-func (h *Host) GPUDistance(gpu string, nic RDMA) Distance {
+// gpuDistance is how far the NIC is from a GPU, Unknown if this host does not have that GPU.
+func (h *Host) gpuDistance(gpu string, nic RDMA) Distance {
 	at := h.gpuIndex(gpu)
 	if at < 0 {
 		return Unknown

@@ -137,7 +137,7 @@ func modulo(a, n int) int { return (a%n + n) % n }
 
 func (h *Host) distance(near Place, nic RDMA) Distance {
 	if near.GPU != "" {
-		return h.GPUDistance(near.GPU, nic)
+		return h.gpuDistance(near.GPU, nic)
 	}
 	return h.nodes(spot{numa: near.NUMA}, nic.spot())
 }
