@@ -10,6 +10,7 @@ package verbstest
 // static void call2(void *f, int a, int b) { ((void (*)(int, int))f)(a, b); }
 // static void call3(void *f, int a, int b, int c) { ((void (*)(int, int, int))f)(a, b, c); }
 // static uint64_t bytes(void *f, int a) { return ((uint64_t (*)(int))f)(a); }
+// static uint64_t most(void *f, const char *a) { return ((uint64_t (*)(const char *))f)(a); }
 // static int objects(void *f) { return ((int (*)(void))f)(); }
 import "C"
 
@@ -102,6 +103,17 @@ func Bytes(tb testing.TB, device int) uint64 {
 	tb.Helper()
 	NeedEmulated(tb)
 	return uint64(C.bytes(symbol("bytes"), C.int(device)))
+}
+
+// Most is the largest number of a name that this process has asked of the library since the last call for that name: the fields of struct
+// ibv_qp_cap (max_send_wr...), cqe, sl, traffic_class, sgid_index, path_mtu (bytes), num_sge of a request to send, posted (requests of one call), access
+// of a region.
+func Most(tb testing.TB, name string) uint64 {
+	tb.Helper()
+	NeedEmulated(tb)
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return uint64(C.most(symbol("most"), c))
 }
 
 // Objects are those of the library that this process has made and not closed, of all kinds.

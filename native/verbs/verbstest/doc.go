@@ -13,7 +13,8 @@
 //
 // The tests are the same on both, and so are they in processes that a test starts: a re-executed test binary with the same TestMain, or any
 // other program, finds the emulated library by LD_LIBRARY_PATH, which Main extends. What only emulated devices can be made to, [PortDown],
-// [Remove], [Hold], [DropGID], [FailNext], [Fail], [Limit], [Delay] and [Count] do; they skip on real ones. The variables of testdata/steer.cpp
+// [Remove], [Hold], [DropGID], [FailNext], [Fail], [Limit], [Delay] and [Count] do, and what only they tell, [Bytes], [Most] and [Objects]; such
+// tests skip on real ones. The variables of testdata/steer.cpp
 // steer them too, in the environment of any process. tests/python/nics.py is the same for Python.
 //
 // # What the emulated devices are like

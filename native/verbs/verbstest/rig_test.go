@@ -117,7 +117,12 @@ func (n *node) newSide(in verbs.QPInit, access verbs.Access, entries int) (s *si
 	if s.qp, s.Num, _, err = n.pd.NewQP(in); err != nil {
 		return nil, err
 	}
-	n.undo = append(n.undo, func() error { return s.qp.Close() })
+	n.undo = append(n.undo, func() error {
+		if s.qp == 0 {
+			return nil
+		}
+		return s.qp.Close()
+	})
 	var keys verbs.Keys
 	if s.buf, s.Addr, err = pages(bufBytes); err != nil {
 		return nil, err

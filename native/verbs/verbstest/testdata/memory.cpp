@@ -136,6 +136,7 @@ ibv_mr *enroll(const char *call, ibv_pd *given, void *addr, size_t length, uint6
         errno = code;
         return nullptr;
     }
+    note("access", access);
     auto *r = new Region();
     do world().keys = (world().keys + 1) & kSequences;
     while (world().local.count(world().keys << 8 | 0x11) != 0);

@@ -49,8 +49,9 @@ int connect_to(int device, uint32_t number) {
     return -1;
 }
 
-// A responder's way stays open until the last word is out, if there is one.
+// A responder's way stays open until the last word is out, if there is one. What the worker waits for is closed only when it has returned.
 void drop_ways(Pair *pair) {
+    if (pair->life != Life::kForked) rouse(of(pair->context));
     pair->out.close();
     pair->welcome = pair->receiving = false;
     pair->active = nullptr;
@@ -67,7 +68,6 @@ void drop_ways(Pair *pair) {
 void fail(Pair *pair) {
     pair->state = pair->attr.qp_state = IBV_QPS_ERR;
     drop_ways(pair);
-    rouse(of(pair->context));
 }
 
 namespace {
@@ -157,8 +157,10 @@ int post_send(ibv_qp *given, ibv_send_wr *wr, ibv_send_wr **bad) {
     const Lock held(world().lock);
     Pair *pair = alive<Pair>(given, "ibv_post_send");
     int code = refused("ibv_post_send", of(pair->context));
+    const uint64_t before = pair->sends_posted;
     for (; wr != nullptr && code == 0; wr = code == 0 ? wr->next : wr) code = post_one(pair, *wr);
     if (code != 0) *bad = wr;
+    note("posted", pair->sends_posted - before);
     rouse(of(pair->context));
     return code;
 }
@@ -186,6 +188,7 @@ int post_one(Pair *pair, const ibv_send_wr &wr) {
         for (const ibv_sge &s : send.sges) send.inlined.append(reinterpret_cast<const char *>(s.addr), s.length);
     }
     send.length = uint32_t(bytes);
+    note("num_sge", uint64_t(wr.num_sge));
     pair->sends_posted++;
     pair->sends.push_back(std::move(send));
     return 0;
@@ -252,6 +255,10 @@ ibv_qp *ibv_create_qp(ibv_pd *given, ibv_qp_init_attr *init) {
         errno = code;
         return nullptr;
     }
+    note("max_send_wr", init->cap.max_send_wr);
+    note("max_recv_wr", init->cap.max_recv_wr);
+    note("max_send_sge", init->cap.max_send_sge);
+    note("max_inline_data", init->cap.max_inline_data);
     init->cap.max_send_wr = std::max(init->cap.max_send_wr, 1u);
     init->cap.max_send_sge = std::max(init->cap.max_send_sge, 1u);
     init->cap.max_inline_data = std::max(init->cap.max_inline_data, 64u);
@@ -280,6 +287,12 @@ int ibv_modify_qp(ibv_qp *given, ibv_qp_attr *attr, int mask) {
     mask &= ~IBV_QP_STATE;
     if (((mask & IBV_QP_CUR_STATE) != 0 && attr->cur_qp_state != pair->state) || !allowed(pair->state, to, mask) || !sane(c, *attr, mask)) return EINVAL;
     adopt(pair, *attr, mask);
+    if (to == IBV_QPS_RTR) {
+        note("sl", attr->ah_attr.sl);
+        note("traffic_class", attr->ah_attr.grh.traffic_class);
+        note("sgid_index", attr->ah_attr.grh.sgid_index);
+        note("path_mtu", bytes_of(attr->path_mtu));
+    }
     if (to == IBV_QPS_ERR && pair->state != to) fail(pair);
     if (to == IBV_QPS_RESET) empty(pair);
     pair->state = pair->attr.qp_state = to;

@@ -130,6 +130,7 @@ ibv_cq *ibv_create_cq(ibv_context *given, int entries, void *context, ibv_comp_c
     if (code == 0 && (entries < 1 || entries > limit("max_cqe", 32767) || vector != 0)) code = EINVAL;
     if (code == 0 && int(c->queues.size()) >= limit("max_cq", 4096)) code = ENOMEM;
     if (code != 0) return no<ibv_cq>(code);
+    note("cqe", uint64_t(entries));
     auto *queue = new Queue();
     queue->context = c;
     queue->cq_context = context;

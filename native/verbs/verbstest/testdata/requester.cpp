@@ -79,38 +79,6 @@ Clock::duration patience(const Pair *pair) {
     return microseconds(std::min(most, asked) * (pair->attr.retry_cnt + 1));
 }
 
-void connect(Pair *pair, Time now) {
-    const int device = device_of(pair->attr.ah_attr.grh.dgid);
-    const int fd = device < 0 ? -1 : connect_to(device, pair->attr.dest_qp_num);
-    pair->again = now + kReconnect;
-    if (fd < 0) return;
-    pair->out.open(fd);
-    Packet hello{};
-    hello.type = kHello;
-    hello.number = pair->qp_num;
-    hello.addr = uint64_t(of(pair->context)->device->index);
-    hello.sequence = pair->first;
-    hello.length = bytes_of(pair->attr.path_mtu);
-    hello.offset = pair->attr.max_rd_atomic;
-    pair->out.add(hello);
-    pair->again = {};
-    if (!pair->out.flush()) lost(pair, now);
-}
-
-// reach answers whether requests may go out, and gives up where they could not for too long.
-bool reach(Pair *pair, Time now) {
-    if (pair->sends.empty()) return false;
-    if (port_usable(pair) && !pair->out.is_open() && now >= pair->again) connect(pair, now);
-    const bool nobody = !port_usable(pair) || pair->peer_down || !pair->out.is_open();
-    if (!nobody && pair->welcome) {
-        pair->deadline = {};
-        return true;
-    }
-    if (nobody && pair->deadline == Time{} && pair->attr.timeout != 0) pair->deadline = now + patience(pair);
-    if (pair->deadline != Time{} && now >= pair->deadline) broken(pair, IBV_WC_RETRY_EXC_ERR);
-    return false;
-}
-
 void not_ready(Pair *pair, int timer, Time now) {
     static constexpr uint32_t kMicroseconds[] = {655360, 10,   20,   30,   40,   60,    80,    120,   160,   240,   320,   480,   640,    960,    1280,   1920,
                                                  2560,   3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
@@ -142,6 +110,45 @@ void hear(Pair *pair, Time now) {
     const uint8_t *bytes;
     while (pair->out.is_open() && pair->out.next(&p, &bytes)) take(pair, p, bytes, now);
     if (pair->out.is_open() && pair->out.over()) lost(pair, now);
+}
+
+// push sends what it can. A way that is closed may have brought the reason.
+void push(Pair *pair, Time now) {
+    if (pair->out.flush()) return;
+    pair->out.ready = true;
+    hear(pair, now);
+}
+
+void connect(Pair *pair, Time now) {
+    const int device = device_of(pair->attr.ah_attr.grh.dgid);
+    const int fd = device < 0 ? -1 : connect_to(device, pair->attr.dest_qp_num);
+    pair->again = now + kReconnect;
+    if (fd < 0) return;
+    pair->out.open(fd);
+    Packet hello{};
+    hello.type = kHello;
+    hello.number = pair->qp_num;
+    hello.addr = uint64_t(of(pair->context)->device->index);
+    hello.sequence = pair->first;
+    hello.length = bytes_of(pair->attr.path_mtu);
+    hello.offset = pair->attr.max_rd_atomic;
+    pair->out.add(hello);
+    pair->again = {};
+    push(pair, now);
+}
+
+// reach tells whether requests may go out, and gives up where they could not for too long.
+bool reach(Pair *pair, Time now) {
+    if (pair->sends.empty()) return false;
+    if (port_usable(pair) && !pair->out.is_open() && pair->again == Time{}) connect(pair, now);
+    const bool nobody = !port_usable(pair) || pair->peer_down || !pair->out.is_open();
+    if (!nobody && pair->welcome) {
+        pair->deadline = {};
+        return true;
+    }
+    if (nobody && pair->deadline == Time{} && pair->attr.timeout != 0) pair->deadline = now + patience(pair);
+    if (pair->deadline != Time{} && now >= pair->deadline) broken(pair, IBV_WC_RETRY_EXC_ERR);
+    return false;
 }
 
 // wrong is the status of a request that fails before it goes out.
@@ -195,8 +202,8 @@ bool fill(const Pair *pair, const Send &s, const Packet &p, uint8_t *to) {
 }
 
 // emit adds the next packet. A request that fails here completes when all before it have.
-bool emit(Pair *pair, Time now) {
-    if (pair->sent == pair->sends.size() || now < pair->again) return false;
+bool emit(Pair *pair) {
+    if (pair->sent == pair->sends.size() || pair->again != Time{}) return false;
     Send &s = pair->sends[pair->sent];
     if (s.failed == 0 && pair->offset == 0) {
         if (waits(pair, s)) return false;
@@ -236,17 +243,21 @@ ibv_wc completion(const Pair *pair, uint64_t id, ibv_wc_status status) {
 void request(Pair *pair, Time now) {
     if (pair->state == IBV_QPS_ERR) return flush(pair);
     if (pair->state != IBV_QPS_RTS) return;
+    if (now >= pair->again) pair->again = {};
     if (port_usable(pair)) hear(pair, now);
+    if (pair->out.is_open()) push(pair, now);
     if (pair->state != IBV_QPS_RTS || !reach(pair, now)) return;
-    while (pair->state == IBV_QPS_RTS && !pair->out.full() && emit(pair, now)) {
+    for (bool more = true; more && pair->out.done();) {
+        more = false;
+        while (pair->state == IBV_QPS_RTS && !pair->out.full() && emit(pair)) more = true;
+        if (pair->out.is_open()) push(pair, now);
     }
-    if (pair->out.is_open() && !pair->out.flush()) lost(pair, now);
 }
 
 Time due(const Pair *pair) {
     if (pair->state != IBV_QPS_RTS || pair->sends.empty()) return Time::max();
     Time at = pair->deadline != Time{} ? pair->deadline : Time::max();
-    return pair->again != Time{} && port_usable(pair) && (!pair->out.is_open() || pair->sent < pair->sends.size()) ? std::min(at, pair->again) : at;
+    return pair->again != Time{} && port_usable(pair) ? std::min(at, pair->again) : at;
 }
 
 }  // namespace mori::fake

@@ -130,7 +130,7 @@ void take(Pair *pair, Inbound *in, const Packet &p, const uint8_t *bytes) {
 // go_on sends more of the read that is being answered.
 void go_on(Pair *pair, Inbound *in) {
     Answer &a = pair->answer;
-    while (a.active && !in->link.full()) {
+    while (a.active && (!in->link.full() || (in->link.flush() && !in->link.full()))) {
         Packet p{};
         p.type = kData;
         p.sequence = a.request.sequence;
@@ -171,11 +171,21 @@ void greet(Pair *pair, Inbound *in, const Packet &p) {
 void serve(Pair *pair, Inbound *in) {
     Packet p;
     const uint8_t *bytes;
-    if (in == pair->active) go_on(pair, in);
+    if (in == pair->active) go_on(pair, in);  // a closing one is active no more
     while (!in->closing && !stalled(pair, in) && in->link.next(&p, &bytes)) {
         if (p.type == kHello) greet(pair, in, p);
         if (p.type == kRequest && in == pair->active) take(pair, in, p, bytes);
         if (in == pair->active) go_on(pair, in);
+    }
+}
+
+// attend serves a requester until it has nothing more, or the way to it is full. False says that it is gone.
+bool attend(Pair *pair, Inbound *in) {
+    for (;;) {
+        serve(pair, in);
+        const bool waits = stalled(pair, in);
+        if (!in->link.flush()) return false;
+        if (!waits || in->closing || !in->link.done()) return true;
     }
 }
 
@@ -197,9 +207,8 @@ void respond(Pair *pair) {
     accept_all(pair);
     for (size_t i = 0; i < pair->inbound.size();) {
         Inbound *in = pair->inbound[i].get();
-        if (of(pair->context)->device->up && !in->closing) serve(pair, in);
-        const bool gone = !in->link.flush() || in->link.over() || (in->closing && in->link.done());
-        if (!gone) {
+        const bool reached = of(pair->context)->device->up ? attend(pair, in) : in->link.flush();
+        if (reached && !in->link.over() && !(in->closing && in->link.done())) {
             i++;
             continue;
         }

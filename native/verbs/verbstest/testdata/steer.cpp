@@ -51,6 +51,11 @@ void each(int device, Do call) {
 
 }  // namespace
 
+void note(const char *name, uint64_t value) {
+    uint64_t &most = world().asked[name];
+    most = std::max(most, value);
+}
+
 int told(const char *call, const char *otherwise) {
     const char *all = getenv("FAKE_VERBS"), *code = value(all, call);
     if (code == nullptr) code = value(all, otherwise);
@@ -141,6 +146,17 @@ uint64_t fake_verbs_bytes(int device) {
     const Lock held(world().lock);
     each(device, [](Context *) {});
     return world().devices[device].bytes;
+}
+
+/// The largest number of a name that was asked for since the last call for it: the fields of ibv_qp_cap, "cqe", "sl", "traffic_class", "sgid_index",
+/// "path_mtu" (bytes), "num_sge" of a request to send, "posted" with one call, "access" of a region.
+uint64_t fake_verbs_most(const char *name) {
+    const Lock held(world().lock);
+    const auto found = world().asked.find(name);
+    if (found == world().asked.end()) return 0;
+    const uint64_t most = found->second;
+    world().asked.erase(found);
+    return most;
 }
 
 /// The objects that were made and not destroyed.

@@ -179,6 +179,7 @@ struct World {
     std::unordered_map<uint32_t, Region *> local, remote;
     uint32_t keys = std::random_device()() & kSequences;
     int fail_op = -1, fail_status = 0;
+    std::map<std::string, uint64_t> asked;  // see note
     std::deque<std::shared_ptr<void>> graveyard;
 };
 World &world();
@@ -213,6 +214,9 @@ uint64_t big_limit(const char *name, uint64_t otherwise);
 /// The errno of a call that cannot be: told by the environment, or of a removed device.
 int refused(const char *call, const Context *context, const char *otherwise = "");
 int devices();
+
+/// Keeps the largest number of a name that the program has asked for, for fake_verbs_most.
+void note(const char *name, uint64_t value);
 
 // device.cpp
 ibv_gid gid_of(int device, int index);
