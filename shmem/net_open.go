@@ -35,7 +35,7 @@ type wire struct {
 	free    chan int
 	bounce  []byte // bounceBytes and the words of an atomic for each flight
 
-	bounceMR fabric.MR             // of bounce, if local memory of NICs is to be registered
+	bounceMR fabric.MR             // of bounce, if NICs carry the bytes
 	unpinned atomic.Pointer[error] // why a NIC did not take some region, the first time
 
 	fences atomic.Uint64         // calls of fence; the first op to each PE after one carries it
@@ -177,9 +177,10 @@ func (n *wire) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.cq.OnReady(n.reap)
-	if core.Pins(n.info.Provider) {
-		n.bounceMR, err = n.register(fabric.Buffer{Addr: memory.AddrOf(n.bounce), Len: uint64(len(n.bounce))}, 0)
+	if !core.Pins(n.info.Provider) {
+		return nil
 	}
+	n.bounceMR, err = n.register(fabric.Buffer{Addr: memory.AddrOf(n.bounce), Len: uint64(len(n.bounce))}, 0)
 	return err
 }
 

@@ -84,26 +84,28 @@ func (n *wire) bring(to, src, size uint64) error {
 
 // A localEnd is how the provider knows local memory.
 type localEnd struct {
-	heap   *block // on a GPU, which the memory is of; else nil
+	sym    *block // that the memory is of, where the provider has to know it: memory of GPUs, and all if NICs carry the bytes; else nil
 	staged bool   // the provider cannot be given it
 }
 
 // desc is the descriptor of the memory at addr, and for how many bytes it is.
 func (e *localEnd) desc(addr uint64) (desc fabric.MRDesc, left uint64) {
-	if e.heap == nil {
+	if e.sym == nil {
 		return 0, math.MaxUint64
 	}
-	r := e.heap.reach.Load()
-	i, left := r.at(addr - e.heap.base)
+	r := e.sym.reach.Load()
+	i, left := r.at(addr - e.sym.base)
 	return r.own[i].Desc(), left
 }
 
 // local finds local memory. Memory of a GPU that is not of the heap has to be staged.
 func (n *wire) local(addr, size uint64) (e localEnd, err error) {
-	if n.w.gpu != nil {
-		if b, _, err := n.w.locate(addr, size); err == nil && b.gpu {
-			return localEnd{heap: b}, nil
+	if n.w.gpu != nil || n.bounceMR != nil {
+		if b, _, err := n.w.locate(addr, size); err == nil && (b.gpu || n.bounceMR != nil) {
+			return localEnd{sym: b}, nil
 		}
+	}
+	if n.w.gpu != nil {
 		p, err := device.Lookup(addr)
 		if err != nil {
 			return e, err

@@ -5,6 +5,7 @@ package shmem
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -15,6 +16,10 @@ var paths = map[string]Config{
 	"isolated":     {Mode: Isolation},
 	"network":      {DisableP2P: true},
 	"other host":   {NodeID: "%d"},
+
+	"other host by NICs":               {NodeID: "%d"},
+	"other host by NICs, that grows":   {NodeID: "%d", Mode: VMMHeap, ChunkSize: 1 << 20},
+	"other host by NICs, in isolation": {NodeID: "%d", Mode: Isolation},
 
 	"static heap on GPUs":  {},
 	"growing heap on GPUs": {Mode: VMMHeap, HeapSize: 16 << 20, ChunkSize: 2 << 20},
@@ -30,6 +35,9 @@ func onEveryPath(t *testing.T, n int, size uint64, f func(t *testing.T, w *World
 		t.Run(name, func(t *testing.T) {
 			if gpuPaths[name] {
 				cfg = onGPU(t, cfg)
+			}
+			if strings.Contains(name, "NICs") {
+				byNICs(t)
 			}
 			run(t, n, cfg, func(w *World) error {
 				mem, err := w.Malloc(size)

@@ -6,12 +6,20 @@ import (
 	"fmt"
 
 	"mori/core/device"
+	"mori/core/fabric"
 	"mori/core/memory"
 )
 
+// A buffer is what RegisterBuffer was told of.
+type buffer struct {
+	size uint64
+	mr   fabric.MR // as NICs know it; nil if no NIC is used, or the memory is a GPU's
+}
+
 // RegisterBuffer says that size bytes of ordinary memory at addr will be the local side of transfers. Any memory of this process may
-// be that without: no transport of this build needs to know it before. What is registered is checked: it exists, and it overlaps
-// with nothing that is registered already. Not collective.
+// be that without; where NICs carry the bytes, they pin a buffer that is registered now, which must stay mapped until DeregisterBuffer, and pin
+// others for each transfer. What is registered is checked: it exists, and it overlaps with nothing that is
+// registered already. Not collective.
 func (w *World) RegisterBuffer(addr, size uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -23,12 +31,19 @@ func (w *World) RegisterBuffer(addr, size uint64) error {
 	case !memory.Mapped(addr, size) && !onDevice(addr, size):
 		return fmt.Errorf("register %d bytes at %#x: not all of it is memory of this process or of a GPU: %w", size, addr, ErrInvalid)
 	}
-	for at, n := range w.buffers {
-		if addr < at+n && at < addr+size {
-			return fmt.Errorf("register %d bytes at %#x: %d bytes at %#x are registered: %w", size, addr, n, at, ErrInvalid)
+	for at, b := range w.buffers {
+		if addr < at+b.size && at < addr+size {
+			return fmt.Errorf("register %d bytes at %#x: %d bytes at %#x are registered: %w", size, addr, b.size, at, ErrInvalid)
 		}
 	}
-	w.buffers[addr] = size
+	b := buffer{size: size}
+	if w.wire != nil && w.wire.bounceMR != nil && !onDevice(addr, size) {
+		var err error
+		if b.mr, err = w.wire.register(fabric.Buffer{Addr: addr, Len: size}, 0); err != nil {
+			return fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
+		}
+	}
+	w.buffers[addr] = b
 	return nil
 }
 
@@ -46,9 +61,15 @@ func (w *World) DeregisterBuffer(addr, size uint64) error {
 	if err := w.broken(); err != nil {
 		return fmt.Errorf("deregister %d bytes at %#x: %w", size, addr, err)
 	}
-	if n, ok := w.buffers[addr]; !ok || n != size {
+	b, ok := w.buffers[addr]
+	if !ok || b.size != size {
 		return fmt.Errorf("deregister %d bytes at %#x: they are not registered: %w", size, addr, ErrInvalid)
 	}
 	delete(w.buffers, addr)
+	if b.mr != nil {
+		if err := b.mr.Close(); err != nil {
+			return fmt.Errorf("deregister %d bytes at %#x: %w", size, addr, err)
+		}
+	}
 	return nil
 }

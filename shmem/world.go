@@ -47,7 +47,7 @@ type World struct {
 	single  uint64     // bytes of all isolated blocks
 	nextID  uint64     // of an isolated block; odd, as no offset is
 	nextKey uint64     // of a region of wire
-	buffers map[uint64]uint64
+	buffers map[uint64]buffer
 
 	isolated atomic.Pointer[[]*block] // by base; replaced, never changed
 
@@ -64,7 +64,7 @@ const controlSize = 1 << 20
 
 // Init makes a World of the group's ranks, PE i being rank i, and takes the group over: Finalize closes it. Collective.
 func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
-	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), buffers: map[uint64]uint64{}, nextID: 1,
+	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), buffers: map[uint64]buffer{}, nextID: 1,
 		dead: make(chan struct{}), stop: make(chan struct{}), watched: make(chan struct{})}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -303,6 +303,11 @@ func (w *World) close() error {
 	for _, b := range blocks {
 		if b != nil {
 			errs = append(errs, w.drop(b))
+		}
+	}
+	for _, b := range w.buffers {
+		if b.mr != nil {
+			errs = append(errs, b.mr.Close())
 		}
 	}
 	if w.wire != nil {
