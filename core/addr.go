@@ -10,7 +10,7 @@ import (
 
 // ListenAddr is where to listen for data: networks at the host of the control plane, others as they like.
 func ListenAddr(name, host string) fabric.Addr {
-	if name != "tcp" {
+	if name != "tcp" && name != "verbs" {
 		return ""
 	}
 	if host == "" {

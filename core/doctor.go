@@ -9,6 +9,7 @@ import (
 	"mori/core/device"
 	"mori/core/internal/sys"
 	"mori/core/topology"
+	"mori/native/verbs"
 )
 
 // A Report tells what is on this host, and which path each kind of peer would get.
@@ -48,7 +49,11 @@ func Doctor() Report {
 		local.Path = "shm/stream"
 		local.Reasons = append(local.Reasons, "shm/cma: "+r.CMA.Reason)
 	}
-	r.Paths = append([]Advice{local, {Peer: "other host, host memory", Path: "tcp", Reasons: []string{noRDMA(h)}}}, gpuPaths(h, devices, err)...)
+	far := Advice{Peer: "other host, host memory", Path: "verbs/rdma", Reasons: []string{}}
+	if why := noRDMA(h, verbs.Load()); why != "" {
+		far.Path, far.Reasons = "tcp", []string{why}
+	}
+	r.Paths = append([]Advice{local, far}, gpuPaths(h, devices, err)...)
 	return r
 }
 

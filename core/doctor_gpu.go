@@ -12,6 +12,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/topology"
+	"mori/native/verbs"
 )
 
 // A GPU is a device that a driver answers for; those that this process may not see are in Host only.
@@ -38,10 +39,11 @@ func gpuPaths(h *topology.Host, devices []*device.Device, err error) []Advice {
 		return []Advice{same, other}
 	}
 	same.Path, same.Reasons = "p2p/gpu", append(weakLinks(linksOf(devices)), withoutKernels(devices)...)
-	other.Path = "tcp"
-	other.Reasons = []string{
-		noRDMA(h), "FABRIC: no provider of this build moves GPU memory over a fabric between hosts",
-		"GPU memory passes through pinned host memory on both sides",
+	other.Path = "verbs/rdma"
+	other.Reasons = []string{"FABRIC: no provider of this build moves GPU memory over a fabric between hosts"}
+	if why := noRDMA(h, verbs.Load()); why != "" {
+		other.Path = "tcp"
+		other.Reasons = []string{why, other.Reasons[0], "GPU memory passes through pinned host memory on both sides"}
 	}
 	return []Advice{same, other}
 }

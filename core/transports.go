@@ -6,14 +6,14 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"os"
+	"slices"
 	"sync/atomic"
 
 	"mori/core/fabric"
 	"mori/core/provider/p2p"
 	"mori/core/provider/shm"
 	"mori/core/provider/tcp"
-	"mori/core/topology"
+	"mori/core/provider/verbs"
 )
 
 // Options shape the providers.
@@ -24,6 +24,8 @@ type Options struct {
 	Sample uint64      // compare both ends of every so many-th op in shared memory; 0 = of none
 	Log    *slog.Logger
 
+	NICs func() NICUse // asked when RDMA devices are opened; nil: AnyNIC
+
 	Compress bool           // pack the payload of what leaves the host, where that is faster
 	Packed   *atomic.Uint64 // counts what was packed; may be nil
 }
@@ -31,14 +33,30 @@ type Options struct {
 // Registry returns the providers of this build in order of preference for host memory.
 func Registry(o Options) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
-	overTCP := tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Compress: o.Compress, Packed: o.Packed, Logger: o.Log})
-	for _, p := range []fabric.Provider{shm.New(shm.Options{Sample: o.Sample, Log: o.Log}), overTCP, p2p.New(p2p.Options{Log: o.Log})} {
+	for _, p := range []fabric.Provider{
+		shm.New(shm.Options{Sample: o.Sample, Log: o.Log}),
+		verbs.New(verbs.Options{Settings: o.settings, TLS: o.TLS, Log: o.Log}),
+		tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Compress: o.Compress, Packed: o.Packed, Logger: o.Log}),
+		p2p.New(p2p.Options{Log: o.Log}),
+	} {
 		if err := r.Register(p); err != nil {
 			return nil, fmt.Errorf("register provider %s: %w", p.Name(), err)
 		}
 	}
 	r.SetFilter(o.Filter)
 	return r, nil
+}
+
+// settings are those of RDMA devices at the time of the call.
+func (o Options) settings() (verbs.Settings, error) {
+	use, log := AnyNIC(), o.Log
+	if o.NICs != nil {
+		use = o.NICs()
+	}
+	if log == nil {
+		log = slog.Default()
+	}
+	return use.settings(log)
 }
 
 // A Family is the providers of a backend, in order of preference.
@@ -52,7 +70,11 @@ type Family struct {
 func Transports(backend string) (Family, error) {
 	switch backend {
 	case "RDMA":
-		return Family{Host: []string{"shm", "tcp"}, GPU: []string{"p2p", "shm", "tcp"}, Missing: []string{noRDMA(topology.Scan(os.DirFS("/")))}}, nil
+		f := Family{Host: []string{"shm", "verbs", "tcp"}, GPU: []string{"p2p", "shm", "verbs", "tcp"}}
+		if why := noRDMA(rdmaHost()); why != "" {
+			f = Family{Host: []string{"shm", "tcp"}, GPU: []string{"p2p", "shm", "tcp"}, Missing: []string{why}}
+		}
+		return f, nil
 	case "TCP":
 		return Family{Host: []string{"tcp"}, GPU: []string{"tcp"}}, nil
 	case "XGMI":
@@ -63,16 +85,8 @@ func Transports(backend string) (Family, error) {
 	return Family{}, fmt.Errorf("no backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
 }
 
-// noRDMA says why no RDMA device is used.
-func noRDMA(h *topology.Host) string {
-	switch {
-	case len(h.RDMA) == 0:
-		return "rdma: no active RDMA device on this host (/sys/class/infiniband is empty)"
-	case !h.Active():
-		return fmt.Sprintf("rdma: no active RDMA device on this host (%d ports, all down)", len(h.RDMA))
-	}
-	return "rdma: this build has no verbs provider, the host's RDMA devices are not used"
-}
+// HasRDMA tells whether any of these transports is one over RDMA devices.
+func HasRDMA(names []string) bool { return slices.Contains(names, "verbs") }
 
 // Unfit says why a transport cannot reach a peer, "" if it may.
 func Unfit(name string, sameNode bool) string {

@@ -62,6 +62,20 @@ const (
 	IORailAffinity     = "MORI_IO_RAIL_AFFINITY"
 	DisableTopo        = "MORI_DISABLE_TOPO"
 	IBGIDIndex         = "MORI_IB_GID_INDEX"
+	IBPathMTU          = "MORI_IB_PATH_MTU"
+	IBRelaxedOrdering  = "MORI_IB_ENABLE_RELAXED_ORDERING"
+	RDMASL             = "MORI_RDMA_SL"
+	RDMATC             = "MORI_RDMA_TC"
+	IOSL               = "MORI_IO_SL"
+	IOTC               = "MORI_IO_TC"
+	IOTCDisable        = "MORI_IO_TC_DISABLE"
+	IOQPMaxSendWR      = "MORI_IO_QP_MAX_SEND_WR"
+	IOQPMaxRecvWR      = "MORI_IO_QP_MAX_RECV_WR"
+	IOQPMaxCQE         = "MORI_IO_QP_MAX_CQE"
+	IOQPMaxMsgSGE      = "MORI_IO_QP_MAX_MSG_SGE"
+	IOQPMaxSGE         = "MORI_IO_QP_MAX_SGE"
+	IOQPMaxInlineData  = "MORI_IO_QP_MAX_INLINE_DATA"
+	IOAsyncEvents      = "MORI_IO_ENABLE_ASYNC_EVENTS"
 )
 
 // A Variable describes one environment variable.
@@ -135,6 +149,20 @@ func Variables() []Variable {
 		{Name: IORailAffinity, Default: "off", Meaning: "1 or true: both ends of a transfer use RDMA devices of the same index"},
 		{Name: DisableTopo, Default: "off", Meaning: "1 or true: RDMA devices are used in their order, wherever they and the memory are"},
 		{Name: IBGIDIndex, Default: "the best", Meaning: "index of the address that RDMA ports are reached by; the best is RoCE v2 with IPv4"},
+		{Name: IBPathMTU, Default: "the port's", Meaning: "most payload of an RDMA packet: 256, 512, 1024, 2048 or 4096; never more than both ports have"},
+		{Name: IBRelaxedOrdering, Default: "off", Meaning: "1 or true: what RDMA devices write to memory may pass what they wrote before, where device and platform can"},
+		{Name: RDMASL, Default: "0", Meaning: "service level of RDMA traffic, 0 to 15"},
+		{Name: RDMATC, Default: "0", Meaning: "traffic class of RDMA traffic, 0 to 255: DSCP in the upper 6 bits"},
+		{Name: IOSL, Default: RDMASL, Meaning: "service level of mori.io's RDMA traffic"},
+		{Name: IOTC, Default: RDMATC, Meaning: "traffic class of mori.io's RDMA traffic"},
+		{Name: IOTCDisable, Default: "off", Meaning: "1 or true: mori.io's RDMA traffic has traffic class 0, whatever " + IOTC + " and " + RDMATC + " say"},
+		{Name: IOQPMaxSendWR, Default: "config, else 2048", Meaning: "overrides max_send_wr: work requests under way on an RDMA queue pair"},
+		{Name: IOQPMaxRecvWR, Default: "notif_per_qp", Meaning: "notifications that a peer may have under way to an RDMA queue pair; more go over its TCP connection"},
+		{Name: IOQPMaxCQE, Default: "config, else what the queue pairs need", Meaning: "overrides max_cqe_num: entries of an RDMA completion queue; fewer than its queue pairs need let fewer work requests be under way"},
+		{Name: IOQPMaxMsgSGE, Default: "config, else 4", Meaning: "overrides max_msg_sge: pieces of local memory of one RDMA work request"},
+		{Name: IOQPMaxSGE, Default: IOQPMaxMsgSGE, Meaning: "another name of " + IOQPMaxMsgSGE},
+		{Name: IOQPMaxInlineData, Default: "64", Meaning: "bytes of a write that the processor hands to the RDMA device itself; 0 = none, and notifications go over TCP then"},
+		{Name: IOAsyncEvents, Default: "on", Meaning: "0 or false: events of RDMA devices (port down, device removed) are not watched; what is under way finds out by its retries"},
 	}
 	for i := range all {
 		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+package core
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"mori/core/config"
+	rdma "mori/core/provider/verbs"
+	"mori/core/topology"
+	"mori/native/verbs"
+)
+
+// A NICUse is how a program wants its RDMA devices used. What is 0 or less is left to the devices' provider, but for what the fields say.
+type NICUse struct {
+	GPU  string // PCI address of the GPU whose memory is moved, "" for memory of the host
+	NUMA int    // node of the host's memory, -1 = not known
+
+	NICs    int  // that share a transfer
+	QPs     int  // queue pairs on each
+	Polling bool // look at completions all the time while there is work, rather than sleep
+
+	SendWR    int // work requests under way on a queue pair
+	SendSGE   int // local pieces of one
+	RecvWR    int // receives of a queue pair
+	CQE       int // entries of a completion queue
+	PostBatch int // work requests that are posted at once
+	Inline    int // bytes of a write that need no registered memory; -1: none
+
+	SL, TC   int  // service level and traffic class; -1: what MORI_RDMA_SL and MORI_RDMA_TC say
+	NoEvents bool // do not watch the devices' events
+}
+
+// AnyNIC is the use of who has no wishes.
+func AnyNIC() NICUse { return NICUse{NUMA: -1, SL: -1, TC: -1} }
+
+// What a connection can have; see verbs.Settings. More is cut.
+const (
+	mostNICs, mostQPs       = 8, 16
+	mostSendWR, mostRecvWR  = 1 << 16, 1 << 15
+	mostSendSGE, mostInline = 64, 4096
+)
+
+// settings turns wishes, the environment and what the host has into settings of the provider. Malformed variables are logged and ignored. The
+// error says why no device can be used.
+func (u NICUse) settings(log *slog.Logger) (rdma.Settings, error) {
+	number := func(name string, def, lo, hi int) int {
+		n, err := config.Int(name, def, lo, hi)
+		if err != nil {
+			log.Warn("environment variable ignored", "error", err)
+		}
+		return n
+	}
+	s := rdma.Settings{
+		Rails: least(u.NICs, mostNICs), QPs: least(u.QPs, mostQPs), Polling: u.Polling,
+		SendWR: least(u.SendWR, mostSendWR), SendSGE: least(u.SendSGE, mostSendSGE), RecvWR: least(u.RecvWR, mostRecvWR), CQE: max(0, u.CQE),
+		PostBatch: max(0, u.PostBatch), Inline: min(u.Inline, mostInline), NoEvents: u.NoEvents,
+		GIDIndex: number(config.IBGIDIndex, -1, 0, 1<<16), Relaxed: config.Flag(config.IBRelaxedOrdering, false),
+		SL: uint8(number(config.RDMASL, 0, 0, 15)), TrafficClass: uint8(number(config.RDMATC, 0, 0, 255)),
+	}
+	if u.SL >= 0 {
+		s.SL = uint8(u.SL)
+	}
+	if u.TC >= 0 {
+		s.TrafficClass = uint8(u.TC)
+	}
+	mtu, err := pathMTU()
+	if err != nil {
+		log.Warn("environment variable ignored", "error", err)
+	}
+	s.MTU = mtu
+	choice, err := topology.Configured()
+	if err != nil {
+		log.Warn("environment variable ignored", "error", err)
+	}
+	s.Affinity = choice.Affinity
+	return s, u.pick(&s, choice, log)
+}
+
+func least(n, most int) int { return max(0, min(n, most)) }
+
+// pathMTU is 0 where the port's is taken.
+func pathMTU() (int, error) {
+	n, err := config.Int(config.IBPathMTU, 0, 256, 4096)
+	if err == nil && n != 0 && n&(n-1) != 0 {
+		return 0, fmt.Errorf("%s=%d: want 256, 512, 1024, 2048 or 4096", config.IBPathMTU, n)
+	}
+	return n, err
+}
+
+// spareNICs are opened beside those that connections use: one of them takes the place of a device whose port is down.
+const spareNICs = 1
+
+// pick chooses the devices, the best first.
+func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *slog.Logger) error {
+	near := topology.OnNode(u.NUMA)
+	if u.GPU != "" {
+		near = topology.AtGPU(u.GPU)
+	}
+	h, library := rdmaHost()
+	if err := unusable(h, library); err != nil {
+		return err
+	}
+	picks, err := h.NICsFor(near, cmp.Or(s.Rails, 1)+spareNICs, choice)
+	if err != nil {
+		return err
+	}
+	for _, p := range picks {
+		name := fmt.Sprintf("%s:%d", p.Device, p.Port)
+		s.Devices, s.Indices = append(s.Devices, name), append(s.Indices, p.Index)
+		log.Info("RDMA device picked", "device", name, "index", p.Index, "why", p.Why)
+	}
+	return nil
+}
+
+// rdmaHost is this host as the library sees its RDMA devices. The error is why the library shows none; then it is as the kernel sees them.
+func rdmaHost() (*topology.Host, error) {
+	s := sight{host: topology.Scan(os.DirFS("/")), library: verbs.Load()}
+	if s.library == nil {
+		s.devices, s.library = lookAtDevices()
+	}
+	if s.library == nil {
+		s.host.Merge(s.told())
+	}
+	return s.host, s.library
+}
+
+// noRDMA says why no RDMA device of a host can be used, "" if one can be. library is why there is no libibverbs.
+func noRDMA(h *topology.Host, library error) string {
+	if err := unusable(h, library); err != nil {
+		return fmt.Sprintf("rdma: %v; mori doctor says more", err)
+	}
+	return ""
+}
+
+func unusable(h *topology.Host, library error) error {
+	if len(h.RDMA) == 0 {
+		return errors.New("no active RDMA device on this host (/sys/class/infiniband is empty)")
+	}
+	if library != nil {
+		return fmt.Errorf("the devices of this host need libibverbs: %w", library)
+	}
+	choice, _ := topology.Configured() // what is malformed is logged where devices are opened
+	choice.HostNIC = -1                // which memory it will be is not known yet
+	_, err := h.NICsFor(topology.OnNode(-1), 1, choice)
+	if errors.Is(err, topology.ErrNoNIC) {
+		return fmt.Errorf("no active RDMA device on this host: %w", err)
+	}
+	return err
+}
