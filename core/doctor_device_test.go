@@ -51,6 +51,19 @@ func TestDoctorOnDevices(t *testing.T) {
 	}
 }
 
+// TestDoctorAdvisesByDevices: other hosts are reached by RDMA where a port can be used, and by TCP where none can, with the reason.
+func TestDoctorAdvisesByDevices(t *testing.T) {
+	verbstest.NeedEmulated(t)
+	if far := Doctor().Paths[1]; far.Path != "verbs/rdma" || len(far.Reasons) != 0 {
+		t.Errorf("with two devices: %+v", far)
+	}
+	verbstest.PortDown(t, 0)
+	verbstest.PortDown(t, 1)
+	if far := Doctor().Paths[1]; far.Path != "tcp" || !strings.Contains(strings.Join(far.Reasons, ""), "emu1: port is down") {
+		t.Errorf("with both down: %+v", far)
+	}
+}
+
 func TestDoctorTakesTheRoutedAddress(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	want := map[string]string{"emu0": "1: 198.18.0.10", "emu1": "1: 198.18.1.10"}

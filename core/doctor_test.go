@@ -4,6 +4,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +52,11 @@ func TestDoctorGPUs(t *testing.T) {
 	if same.Path != "p2p/gpu" || same.Reasons == nil {
 		t.Errorf("same host: %+v", same)
 	}
-	if other.Path != "tcp" || !strings.Contains(strings.Join(other.Reasons, "; "), "pinned host memory") {
+	usable := slices.ContainsFunc(r.Verbs.Ports, func(p RDMARow) bool { return p.Unused == "" })
+	if want := map[bool]string{true: "verbs/rdma", false: "tcp"}[usable]; other.Path != want {
+		t.Errorf("other host: %+v, want %s", other, want)
+	}
+	if pinned := strings.Contains(strings.Join(other.Reasons, "; "), "pinned host memory"); pinned == usable {
 		t.Errorf("other host: %+v", other)
 	}
 }
