@@ -22,6 +22,7 @@ type domains struct {
 	opts     *Options
 	settings Settings
 	nics     []*nic
+	spares   spares
 
 	mu   sync.Mutex
 	open map[*stream.Domain]*domain

@@ -24,7 +24,7 @@ type flight struct {
 	held []hold // local regions
 	loan *loan.Loan[place]
 
-	spare   int32 // of mover.spares; -1: none
+	spare   int32 // of domains.spares; -1: none
 	leasing bool  // memory of no region is registered for this op alone
 	leases  int
 	parts   []part
@@ -64,7 +64,7 @@ func (f *flight) release() {
 		h.mr.Release()
 	}
 	if f.spare >= 0 {
-		f.mover.spares.put(f.spare)
+		f.mover.all.spares.put(f.spare)
 		f.spare = -1
 	}
 	if len(f.held) == 0 {

@@ -52,7 +52,6 @@ type mover struct {
 
 	numbers  atomic.Uint32 // of ops with remote data
 	notices  notices
-	spares   spares
 	borrower loan.Borrower[place]
 	lender   loan.Lender
 }

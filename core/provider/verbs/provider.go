@@ -162,13 +162,13 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if err != nil {
 		return nil, errors.Join(err, closeNICs(nics))
 	}
-	return &network{Fabric: f, nics: nics}, nil
+	return &network{Fabric: f, all: ds}, nil
 }
 
 // A network is a fabric with its devices.
 type network struct {
 	*stream.Fabric
-	nics   []*nic
+	all    *domains
 	closed sync.Once
 }
 
@@ -176,7 +176,7 @@ type network struct {
 func (n *network) Close() error {
 	err := n.Fabric.Close()
 	if err == nil {
-		n.closed.Do(func() { err = closeNICs(n.nics) })
+		n.closed.Do(func() { err = errors.Join(n.all.spares.close(), closeNICs(n.all.nics)) })
 	}
 	return err
 }

@@ -30,7 +30,7 @@ type Settings struct {
 	SL           uint8
 	TrafficClass uint8
 
-	SendWR  int // work requests under way on a queue pair; 0 is 2048. Less if the device has less
+	SendWR  int // work requests under way on a queue pair; 0 is 1024. Less if the device has less
 	SendSGE int // local pieces of one; 0 is 4. Less if the device has less
 	RecvWR  int // receives posted to a queue pair, for remote data of the peer's writes; 0 is 128. Less if the device has less
 	Inline  int // bytes of a write that need no registered memory; 0 is 64, -1 none. More if the device gives more
@@ -60,7 +60,7 @@ func (s Settings) filled() (Settings, error) {
 		at       *int
 		def, max int
 	}{
-		{"rails", &s.Rails, 1, maxRails}, {"queue pairs", &s.QPs, 1, maxQPs}, {"send work requests", &s.SendWR, 2048, 1 << 16},
+		{"rails", &s.Rails, 1, maxRails}, {"queue pairs", &s.QPs, 1, maxQPs}, {"send work requests", &s.SendWR, 1024, 1 << 16},
 		{"receives", &s.RecvWR, 128, 1 << 15},
 		{"local pieces", &s.SendSGE, 4, 64}, {"inline bytes", &s.Inline, 64, maxInline},
 	} {

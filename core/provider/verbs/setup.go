@@ -243,8 +243,5 @@ func (m *mover) up() {
 			m.maxInline = min(m.maxInline, uint64(p.inline))
 		}
 	}
-	if err := m.spares.open(m.all); err != nil {
-		m.log.Debug("verbs: no spares", "error", err)
-	}
 	close(m.ready)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
@@ -18,37 +19,43 @@ import (
 // registered for as long as it takes. That costs some 10 us and 0.1 us a page, so callers who come again register.
 const (
 	spareBytes   = 4 << 10
-	spareCount   = 64
+	spareCount   = 256
 	maxTransient = 16 // registrations of one op
 )
 
 // errUnregistered: some local memory of an op is of no region.
 var errUnregistered = errors.New("local memory is of no registered region")
 
-// spares are registered memory of a mover for ops whose own is not.
+// spares are registered memory of a fabric for ops whose own is not.
 type spares struct {
-	mem []byte
-	reg *registration
+	once sync.Once
+	made atomic.Bool // and reg is set
+	mem  []byte
+	reg  *registration
 
 	mu   sync.Mutex
 	free []int32
 }
 
-// open registers the memory with all devices. Without it, short ops are as long ones.
-func (s *spares) open(all *domains) error {
-	mem, err := sys.Alloc(spareBytes * spareCount)
-	if err != nil {
-		return err
-	}
-	g := registerAll(all, sys.AddrOf(mem), uint64(len(mem)), 0)
-	if g.err != nil {
-		return errors.Join(g.err, sys.Free(mem))
-	}
-	s.mem, s.reg = mem, g
-	for i := range int32(spareCount) {
-		s.free = append(s.free, i)
-	}
-	return nil
+// open registers the memory with all devices, when it is first needed. Without it, short ops are as long ones.
+func (s *spares) open(all *domains) {
+	s.once.Do(func() {
+		mem, err := sys.Alloc(spareBytes * spareCount)
+		if err != nil {
+			logged(all.opts.Log, "make spares", err)
+			return
+		}
+		g := registerAll(all, sys.AddrOf(mem), uint64(len(mem)), 0)
+		if g.err != nil {
+			logged(all.opts.Log, "make spares", errors.Join(g.err, sys.Free(mem)))
+			return
+		}
+		s.mem, s.reg = mem, g
+		for i := range int32(spareCount) {
+			s.free = append(s.free, i)
+		}
+		s.made.Store(true)
+	})
 }
 
 // close gives the memory back. No NIC uses it any more.
@@ -64,6 +71,9 @@ func (s *spares) close() error {
 
 // take gives the flight a spare, if there is one.
 func (s *spares) take(f *flight) bool {
+	if !s.made.Load() {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.free)
@@ -86,7 +96,11 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 	if stream.OnDevice(f.op) {
 		return fmt.Errorf("%w: host memory beside device memory is of no region", errStream)
 	}
-	if f.op.Len() <= spareBytes && m.spares.take(f) {
+	short := f.op.Len() <= spareBytes
+	if short && wait {
+		m.all.spares.open(m.all)
+	}
+	if short && m.all.spares.take(f) {
 		m.listSpare(f)
 		return nil
 	}
@@ -100,7 +114,7 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 // listSpare has the op's bytes in the spare.
 func (m *mover) listSpare(f *flight) {
 	p := &f.loan.Place
-	at := m.spares.reg.base + uint64(f.spare)*spareBytes
+	at := m.all.spares.reg.base + uint64(f.spare)*spareBytes
 	for walk, pos := util.NewWalk(f.op), uint64(0); ; {
 		local, off, n, ok := walk.Next()
 		if !ok {
@@ -111,7 +125,7 @@ func (m *mover) listSpare(f *flight) {
 		}
 		for n > 0 {
 			k := min(n, p.chunk-off%p.chunk)
-			f.add(run{at + pos, p.base + off, k, m.spares.reg}, p, spareBytes)
+			f.add(run{at + pos, p.base + off, k, m.all.spares.reg}, p, spareBytes)
 			pos, off, n = pos+k, off+k, n-k
 		}
 	}
@@ -119,7 +133,7 @@ func (m *mover) listSpare(f *flight) {
 
 // deliver copies what was read into the spare to where it belongs.
 func (m *mover) deliver(f *flight) {
-	at := m.spares.reg.base + uint64(f.spare)*spareBytes
+	at := m.all.spares.reg.base + uint64(f.spare)*spareBytes
 	for walk := util.NewWalk(f.op); ; {
 		local, _, n, ok := walk.Next()
 		if !ok {

@@ -39,7 +39,6 @@ func (m *mover) Stop(cause error) {
 		logged(m.log, "close a rail", r.close())
 	}
 	<-empty // what was left has ended with its queue pair
-	logged(m.log, "take the spares from their device", m.spares.close())
 	m.notices.stop()
 	m.lender.Stop()
 	m.domain.leave(m)
