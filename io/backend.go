@@ -74,17 +74,21 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 		e.log.Warn("backend exists already", "backend", kind)
 		return nil
 	}
+	f, err := core.Transports(kind.String())
+	if err != nil {
+		return fmt.Errorf("create backend %v: %w", kind, err)
+	}
 	if kind == BackendRDMA {
-		if done, err := e.autoXGMI(cfg); done || err != nil {
+		if done, err := e.autoXGMI(cfg, f); done || err != nil {
 			return err
 		}
 	}
-	return e.addBackend(kind, cfg)
+	return e.addBackend(kind, cfg, f)
 }
 
 // addBackend needs e.mu held.
-func (e *Engine) addBackend(kind BackendType, cfg *BackendConfig) error {
-	b, err := e.openBackend(kind, cfg)
+func (e *Engine) addBackend(kind BackendType, cfg *BackendConfig, f core.Family) error {
+	b, err := e.openBackend(kind, cfg, f)
 	if err != nil {
 		return fmt.Errorf("create backend %v: %w", kind, err)
 	}
@@ -99,12 +103,8 @@ func (e *Engine) addBackend(kind BackendType, cfg *BackendConfig) error {
 
 // autoXGMI creates an XGMI backend beside an RDMA backend where the environment asks for that, and in its place where only NICs would do and
 // there is none: then done is true, and the engine has the port of one that other hosts cannot reach. It needs e.mu held.
-func (e *Engine) autoXGMI(cfg *BackendConfig) (done bool, err error) {
+func (e *Engine) autoXGMI(cfg *BackendConfig, f core.Family) (done bool, err error) {
 	wanted := strings.HasPrefix(config.Get(config.DisableAutoXGMI), "0")
-	f, err := core.Transports(BackendRDMA.String())
-	if err != nil {
-		return false, fmt.Errorf("create backend %v: %w", BackendRDMA, err)
-	}
 	strict := len(f.Missing) > 0 && config.Flag(config.RequireRDMA, false)
 	if strict && !wanted {
 		return false, fmt.Errorf("create backend %v: %s is set and %s; %s=0 lets GPUs of one host do without: %w", BackendRDMA, config.RequireRDMA, f.Missing[0],
@@ -114,7 +114,10 @@ func (e *Engine) autoXGMI(cfg *BackendConfig) (done bool, err error) {
 		return false, nil
 	}
 	if e.backends[BackendXGMI] == nil {
-		err = e.addBackend(BackendXGMI, cfg.forXGMI())
+		var gpus core.Family
+		if gpus, err = core.Transports(BackendXGMI.String()); err == nil {
+			err = e.addBackend(BackendXGMI, cfg.forXGMI(), gpus)
+		}
 	}
 	switch {
 	case strict && err != nil:
@@ -129,11 +132,7 @@ func (e *Engine) autoXGMI(cfg *BackendConfig) (done bool, err error) {
 }
 
 // openBackend needs e.mu held.
-func (e *Engine) openBackend(kind BackendType, cfg *BackendConfig) (*backend, error) {
-	f, err := core.Transports(kind.String())
-	if err != nil {
-		return nil, err
-	}
+func (e *Engine) openBackend(kind BackendType, cfg *BackendConfig, f core.Family) (*backend, error) {
 	if kind == BackendXGMI {
 		cfg = cfg.forXGMI()
 		if _, err := device.Devices(); err != nil {
@@ -143,8 +142,12 @@ func (e *Engine) openBackend(kind BackendType, cfg *BackendConfig) (*backend, er
 		return nil, fmt.Errorf("port %d means an engine that peers cannot reach: %w", portNone, ErrInvalid)
 	}
 	b := &backend{kind: kind, config: cfg, notes: f.Missing}
-	if err := e.startControl(kind == BackendXGMI); err != nil {
+	err := e.startControl(kind == BackendXGMI)
+	if err != nil {
 		return nil, err
+	}
+	if kind == BackendRDMA {
+		e.rdma.Store(cfg)
 	}
 	if b.host, err = e.openRoute(b, false, f.Host); err != nil {
 		return nil, err
@@ -153,6 +156,9 @@ func (e *Engine) openBackend(kind BackendType, cfg *BackendConfig) (*backend, er
 		b.gpu = b.host
 	} else if b.gpu, err = e.openRoute(b, true, f.GPU); err != nil {
 		return nil, err
+	}
+	if kind == BackendRDMA && config.Flag(config.RequireRDMA, false) && !core.HasRDMA(b.host.names()) {
+		return nil, fmt.Errorf("%s is set, and no RDMA device is used: %s: %w", config.RequireRDMA, strings.Join(b.host.notes, "; "), ErrUnsupported)
 	}
 	return b, nil
 }
@@ -181,7 +187,7 @@ func (e *Engine) transport(name string) (*transport, error) {
 			e.log.Warn("environment variable ignored", "error", err)
 		}
 		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.tls, Sums: config.Flag(config.IOChecksum, false), Sample: uint64(sample),
-			Compress: config.Flag(config.IOCompress, false), Packed: &e.packed, Log: e.log})
+			Compress: config.Flag(config.IOCompress, false), Packed: &e.packed, NICs: e.nicUse, Log: e.log})
 		if err != nil {
 			return nil, err
 		}

@@ -41,6 +41,7 @@ type BackendConfig struct {
 	NumEvents           int        `json:"num_events"`  // XGMI and FABRIC
 	DeadlineMS          int        `json:"deadline_ms"` // of a transfer; 0 = none
 	controlTimeoutMilli int
+	nics                nicEnv
 }
 
 // DefaultBackendConfig returns the documented defaults.
@@ -75,6 +76,10 @@ func (c *BackendConfig) fromEnv(log *slog.Logger) *BackendConfig {
 		{config.IONumWorkerThreads, &out.NumWorkerThreads, 1, 1024},
 		{config.IOPostBatchSize, &out.PostBatchSize, -1, math.MaxInt32},
 		{config.IODeadline, &out.DeadlineMS, 0, math.MaxInt32},
+		{config.IOQPMaxSendWR, &out.MaxSendWR, 1, math.MaxInt32},
+		{config.IOQPMaxCQE, &out.MaxCQENum, 1, math.MaxInt32},
+		{config.IOQPMaxSGE, &out.MaxMsgSGE, 1, math.MaxInt32},
+		{config.IOQPMaxMsgSGE, &out.MaxMsgSGE, 1, math.MaxInt32},
 	} {
 		*v.to, err = config.Int(v.name, *v.to, v.lo, v.hi)
 		warn(err)
@@ -83,6 +88,7 @@ func (c *BackendConfig) fromEnv(log *slog.Logger) *BackendConfig {
 	warn(err)
 	out.PollCqMode, err = pollMode(config.Get(config.IOPollCqMode), c.PollCqMode)
 	warn(err)
+	out.nics.read(warn)
 	return &out
 }
 

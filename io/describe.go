@@ -91,12 +91,8 @@ func (p *peer) describe() PeerInfo {
 	p.order.mu.Lock()
 	out.InFlight = p.order.inflight
 	p.order.mu.Unlock()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for r, q := range p.paths {
-		if q.err() == nil {
-			out.Paths = append(out.Paths, PathInfo{r.backend.kind.String(), r.memory(), q.name, notNil(q.reasons)})
-		}
+	for r, q := range p.pathsByRoute() {
+		out.Paths = append(out.Paths, PathInfo{r.backend.kind.String(), r.memory(), q.name, notNil(q.why())})
 	}
 	return out
 }
@@ -107,7 +103,7 @@ func (s *Session) Describe() SessionInfo {
 		Local: s.local.desc.ID, Remote: s.remote.ID}
 	if p := s.plan.Load(); p != nil && p.path.err() == nil {
 		out.Path, out.OpBytes = p.path.name, p.to.opMax
-		out.Reasons = append(slices.Clone(out.Reasons), p.path.reasons...)
+		out.Reasons = append(slices.Clone(out.Reasons), p.path.why()...)
 	}
 	return out
 }

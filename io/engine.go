@@ -44,6 +44,7 @@ type Engine struct {
 	tls         *tls.Config // of control and TCP data connections; nil: plain
 	log         *slog.Logger
 	registry    *fabric.Registry
+	rdma        atomic.Pointer[BackendConfig] // of the RDMA backend that was created last
 	store       *store
 	uids        uidCounter
 	meters      meter.Set

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core"
 	"mori/core/config"
 	"mori/core/fabric"
 )
@@ -85,6 +86,10 @@ func eachPath(t *testing.T, f func(t *testing.T, kind BackendType)) {
 	for name, kind := range map[string]BackendType{"shm": BackendRDMA, "tcp": BackendTCP} {
 		t.Run(name, func(t *testing.T) { f(t, kind) })
 	}
+	t.Run("verbs", func(t *testing.T) {
+		overRDMA(t)
+		f(t, BackendRDMA)
+	})
 }
 
 func succeed(t testing.TB, st *Status) {
@@ -273,10 +278,18 @@ func TestAnEngineReachesItself(t *testing.T) {
 	})
 }
 
+// betweenHosts is the transport that RDMA backends take to other hosts: of devices, where the tests have some.
+func betweenHosts() string {
+	if f, err := core.Transports("RDMA"); err == nil && len(f.Missing) == 0 {
+		return "verbs"
+	}
+	return "tcp"
+}
+
 func TestPathsAndReasons(t *testing.T) {
 	_, _, s := pair(t, 8, BackendRDMA, nil)
 	d := s.Describe()
-	if !strings.HasPrefix(d.Path, "shm/") || len(d.Reasons) == 0 || !strings.Contains(d.Reasons[0], "RDMA") {
+	if !strings.HasPrefix(d.Path, "shm/") || len(d.Reasons) == 0 {
 		t.Errorf("on one host: %+v", d)
 	}
 	far := newSide(t, "far", 8, BackendRDMA, nil)
@@ -290,7 +303,7 @@ func TestPathsAndReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := s.Describe(); !strings.HasPrefix(d.Path, "tcp") || !strings.Contains(strings.Join(d.Reasons, "; "), "another host") {
+	if d := s.Describe(); !strings.HasPrefix(d.Path, betweenHosts()) || !strings.Contains(strings.Join(d.Reasons, "; "), "another host") {
 		t.Errorf("between hosts: %+v", d)
 	}
 }
@@ -462,7 +475,9 @@ func TestBackendsThatNeedWhatIsNotHere(t *testing.T) {
 	if err := e.CreateBackend(BackendFabric, nil); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "GPU") {
 		t.Errorf("FABRIC: %v", err)
 	}
-	config.SetLookup(func(name string) (string, bool) { return "1", name == config.RequireRDMA })
+	config.SetLookup(func(name string) (string, bool) {
+		return map[string]string{config.RequireRDMA: "1", config.FabricProvider: "^verbs"}[name], name == config.RequireRDMA || name == config.FabricProvider
+	})
 	defer config.SetLookup(nil)
 	if err := e.CreateBackend(BackendRDMA, nil); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), config.RequireRDMA) {
 		t.Errorf("RDMA required: %v", err)

@@ -10,6 +10,7 @@ import (
 
 // An illness is why a transport to a peer is not the first choice, although it would be the better one.
 type illness struct {
+	cause error // the last one
 	since time.Time
 	next  time.Time     // when to try it again
 	pause time.Duration // before the next attempt
@@ -21,8 +22,8 @@ const (
 	probeMost  = 30 * time.Second
 )
 
-// fellIll notes that a connection over the transport broke.
-func (p *peer) fellIll(name string) {
+// fellIll notes that a connection over the transport broke. Several ops of a connection tell the same, which is once.
+func (p *peer) fellIll(name string, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -31,8 +32,28 @@ func (p *peer) fellIll(name string) {
 		i = &illness{since: now, pause: probeFirst}
 		p.ill[name] = i
 	}
+	i.cause = cause
+	if now.Before(i.next) {
+		return
+	}
 	i.next = now.Add(i.pause)
 	i.pause = min(2*i.pause, probeMost)
+}
+
+// illnesses says which transports of the route broke, of those before one, by name.
+func (p *peer) illnesses(r *route, before *transport) map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]string{}
+	for _, tr := range r.transports {
+		if tr == before {
+			break
+		}
+		if i := p.ill[tr.name]; i != nil {
+			out[tr.name] = fmt.Sprintf("%s: broke %v ago, and is tried again: %v", tr.name, time.Since(i.since).Round(time.Second), i.cause)
+		}
+	}
+	return out
 }
 
 // recovered notes that a connection over the transport was made.

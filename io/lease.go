@@ -42,7 +42,7 @@ func (p *peer) beat(now time.Time) {
 		l.heard.Store(0)
 		err := fmt.Errorf("%q gave no sign of life for %d ms: %w", p.desc.Key, silent/int64(time.Millisecond), fabric.ErrTimeout)
 		for _, q := range paths {
-			p.fellIll(q.tr.name)
+			p.fellIll(q.tr.name, err)
 			go q.close(err)
 		}
 		return

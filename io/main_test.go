@@ -7,6 +7,10 @@ import (
 
 	"mori/core/fabric/fabrictest"
 	"mori/native/gpu/gputest"
+	"mori/native/verbs/verbstest"
 )
 
-func TestMain(m *testing.M) { gputest.Main(m, fabrictest.Main) }
+func TestMain(m *testing.M) {
+	verbstest.Start()
+	gputest.Main(m, fabrictest.Main)
+}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,11 +26,12 @@ import (
 // sub is held while submitting, and order.mu while statuses change.
 type path struct {
 	peer    *peer
+	route   *route
 	tr      *transport
 	ep      fabric.Endpoint
 	cq      fabric.CQ
 	name    string   // "shm/cma"
-	reasons []string // why each better path is not used
+	reasons []string // why each better path is not used; why adds how it moves bytes
 	remote  bool     // the peer takes notifications
 	token   []byte   // what our connection is known by at the peer
 	meter   *meter.Path
@@ -87,7 +90,6 @@ func newPath(p *path) *path {
 		how, why := pr.Path()
 		if why != "" { // more than one way
 			p.name += "/" + how
-			p.reasons = append(p.reasons, p.name+": "+why)
 		}
 	}
 	p.meter = p.peer.engine.meters.Path(p.peer.desc.Key, p.name)
@@ -96,6 +98,22 @@ func newPath(p *path) *path {
 	p.cq.OnReady(p.reap)
 	go p.work()
 	return p
+}
+
+// why is the reasons, and what the provider says of the way that it has by now.
+func (p *path) why() []string {
+	out := slices.Clone(p.reasons)
+	for name, text := range p.peer.illnesses(p.route, p.tr) {
+		if !slices.ContainsFunc(out, func(s string) bool { return strings.HasPrefix(s, name+": ") }) {
+			out = append(out, text)
+		}
+	}
+	if pr, ok := p.ep.(fabric.Prober); ok && p.name != p.tr.name {
+		if _, how := pr.Path(); how != "" {
+			out = append(out, p.name+": "+how)
+		}
+	}
+	return out
 }
 
 // err tells why the path is closed, nil while it is open.
@@ -269,7 +287,7 @@ func (p *path) again(t *transfer, op int) bool {
 // opFailed books an op that did not end well. If that is the path's fault, the path is given up.
 func (p *path) opFailed(t *transfer, err error) {
 	if t.opEnded(err) && p.err() == nil {
-		p.peer.fellIll(p.tr.name)
+		p.peer.fellIll(p.tr.name, err)
 		go p.close(fmt.Errorf("path %s to %q broke: %w", p.name, p.peer.desc.Key, err))
 	}
 }

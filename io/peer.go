@@ -81,7 +81,7 @@ func (p *peer) path(ctx context.Context, r *route) (*path, error) {
 		q.close(err)
 		return nil, err
 	}
-	p.engine.log.Info("path opened", "peer", p.desc.Key, "path", q.name, "instead", q.reasons)
+	p.engine.log.Info("path opened", "peer", p.desc.Key, "path", q.name, "instead", q.why())
 	return q, nil
 }
 
@@ -105,13 +105,13 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *welc
 		case !ok:
 			why = "the peer does not offer it"
 		case why == "":
-			q, err := p.connect(ctx, tr, fabric.Addr(addr), w)
+			q, err := p.connect(ctx, r, tr, fabric.Addr(addr), w)
 			if err == nil {
-				q.reasons = append(reasons, q.reasons...)
+				q.reasons = reasons
 				p.recovered(tr.name)
 				return q, nil
 			}
-			p.fellIll(tr.name)
+			p.fellIll(tr.name, err)
 			last, why = err, err.Error()
 		}
 		reasons = append(reasons, tr.name+": "+why)
@@ -122,13 +122,13 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *welc
 	return nil, fmt.Errorf("open a path to %q: %v: %w", p.desc.Key, reasons, last)
 }
 
-func (p *peer) connect(ctx context.Context, tr *transport, to fabric.Addr, w *welcome) (*path, error) {
-	q := &path{peer: p, tr: tr, remote: w.Notify, token: w.Token}
+func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.Addr, w *welcome) (*path, error) {
+	q := &path{peer: p, route: r, tr: tr, remote: w.Notify, token: w.Token}
 	ready := make(chan struct{})
 	ep, cq, err := tr.endpoint(func(err error) {
 		<-ready
 		if q.kick != nil {
-			p.fellIll(tr.name)
+			p.fellIll(tr.name, err)
 			q.close(fmt.Errorf("connection to %q ended: %w", p.desc.Key, err))
 		}
 	})

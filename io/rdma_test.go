@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mori/core/config"
+	"mori/native/verbs/verbstest"
+)
+
+// overRDMA is the environment in which engines of one host talk to each other by RDMA devices, as between hosts, with more variables.
+func overRDMA(t *testing.T, more ...string) {
+	t.Helper()
+	verbstest.Need(t)
+	env := map[string]string{config.FabricProvider: "verbs,tcp"}
+	for i := 0; i < len(more); i += 2 {
+		env[more[i]] = more[i+1]
+	}
+	setEnv(t, env)
+}
+
+// runsOn checks that a session's path begins with what is wanted.
+func runsOn(t *testing.T, s *Session, want string) {
+	t.Helper()
+	if d := s.Describe(); !strings.HasPrefix(d.Path, want) {
+		t.Fatalf("path %s, want %s: %q", d.Path, want, d.Reasons)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// TestRDMAMovesBytes: writes and reads, one piece and many, and whoever is written to is told.
+func TestRDMAMovesBytes(t *testing.T) {
+	overRDMA(t)
+	const size, piece, count = 8 << 20, 24 << 10, 64
+	a, b, s := pair(t, size, BackendRDMA, nil)
+	runsOn(t, s, "verbs/rdma")
+	fill(a.mem, 1)
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{size}, 7))
+	if !bytes.Equal(a.mem, b.mem) {
+		t.Fatal("the write brought other bytes")
+	}
+	eventually(t, "the target hears of the write", func() bool { return b.PopInbound("a", 7) })
+	fill(b.mem, 2)
+	var from, to, sizes []uint64
+	for i := range uint64(count) {
+		from, to, sizes = append(from, i*(piece+512)), append(to, (count-1-i)*(piece+256)), append(sizes, piece)
+	}
+	succeed(t, s.Read(from, to, sizes, 8))
+	for i := range from {
+		if !bytes.Equal(a.mem[from[i]:][:piece], b.mem[to[i]:][:piece]) {
+			t.Fatalf("piece %d has other bytes", i)
+		}
+	}
+	eventually(t, "the target hears of the read", func() bool { return b.PopInbound("a", 8) })
+	if b.PopInbound("a", 9) {
+		t.Error("a transfer that was not made is told")
+	}
+}
+
+// TestRDMAConfigReachesTheDevices: each field and variable is seen in what devices are asked for.
+func TestRDMAConfigReachesTheDevices(t *testing.T) {
+	overRDMA(t)
+	verbstest.NeedEmulated(t)
+	const size = 4 << 20
+	for _, c := range []struct {
+		what string
+		set  func(*BackendConfig)
+		env  []string
+		want map[string]uint64
+	}{
+		{"nothing", nil, nil, map[string]uint64{
+			"max_send_wr": 2048, "max_send_sge": 4, "max_recv_wr": 1024, "max_inline_data": 64, "cqe": 2048 + 1024 + 1, "sl": 0, "traffic_class": 0,
+			"sgid_index": 1, "path_mtu": 1024,
+		}},
+		{"max_send_wr", func(c *BackendConfig) { c.MaxSendWR = 100 }, nil, map[string]uint64{"max_send_wr": 100}},
+		{"its variable", func(c *BackendConfig) { c.MaxSendWR = 100 }, []string{config.IOQPMaxSendWR, "90"}, map[string]uint64{"max_send_wr": 90}},
+		{"max_msg_sge", func(c *BackendConfig) { c.MaxMsgSGE = 2 }, nil, map[string]uint64{"max_send_sge": 2}},
+		{"its variable", nil, []string{config.IOQPMaxMsgSGE, "3"}, map[string]uint64{"max_send_sge": 3}},
+		{"its other name", nil, []string{config.IOQPMaxSGE, "5"}, map[string]uint64{"max_send_sge": 5}},
+		{"max_cqe_num", func(c *BackendConfig) { c.MaxCQENum = 101 }, nil, map[string]uint64{"cqe": 101, "max_recv_wr": 50, "max_send_wr": 50}},
+		{"its variable", nil, []string{config.IOQPMaxCQE, "16384"}, map[string]uint64{"cqe": 16384, "max_send_wr": 2048}},
+		{"notif_per_qp", func(c *BackendConfig) { c.NotifPerQP = 33 }, nil, map[string]uint64{"max_recv_wr": 33}},
+		{"its variable", nil, []string{config.IOQPMaxRecvWR, "44"}, map[string]uint64{"max_recv_wr": 44}},
+		{"inline", nil, []string{config.IOQPMaxInlineData, "200"}, map[string]uint64{"max_inline_data": 200}},
+		{"no inline", nil, []string{config.IOQPMaxInlineData, "0"}, map[string]uint64{"max_inline_data": 0}},
+		{"SL and TC of all", nil, []string{config.RDMASL, "3", config.RDMATC, "104"}, map[string]uint64{"sl": 3, "traffic_class": 104}},
+		{"of io", nil, []string{config.RDMASL, "3", config.IOSL, "5", config.RDMATC, "104", config.IOTC, "96"}, map[string]uint64{"sl": 5, "traffic_class": 96}},
+		{"no TC", nil, []string{config.IOTCDisable, "1", config.RDMATC, "104", config.IOTC, "96"}, map[string]uint64{"traffic_class": 0}},
+		{"malformed", nil, []string{config.IOSL, "16", config.IOTC, "x", config.IBPathMTU, "1000", config.IBGIDIndex, "-2"},
+			map[string]uint64{"sl": 0, "traffic_class": 0, "path_mtu": 1024, "sgid_index": 1}},
+		{"GID", nil, []string{config.IBGIDIndex, "2"}, map[string]uint64{"sgid_index": 2}},
+		{"MTU", nil, []string{config.IBPathMTU, "512"}, map[string]uint64{"path_mtu": 512}},
+		{"relaxed ordering", nil, []string{config.IBRelaxedOrdering, "1"}, map[string]uint64{"access": 1<<20 | 7}},
+		{"post_batch_size", func(c *BackendConfig) { c.PostBatchSize = 3 }, nil, map[string]uint64{"posted": 3}},
+		{"its variable", nil, []string{config.IOPostBatchSize, "2"}, map[string]uint64{"posted": 2}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			overRDMA(t, c.env...)
+			cfg := DefaultBackendConfig()
+			if c.set != nil {
+				c.set(cfg)
+			}
+			for name := range c.want {
+				verbstest.Most(t, name)
+			}
+			a, b, s := pair(t, size, BackendRDMA, cfg)
+			scattered(t, a, b, s)
+			for name, want := range c.want {
+				if got := verbstest.Most(t, name); got != want {
+					t.Errorf("%s is %d, want %d", name, got, want)
+				}
+			}
+		})
+	}
+}
+
+// scattered writes many pieces and checks them.
+func scattered(t *testing.T, a, b *side, s *Session) {
+	t.Helper()
+	runsOn(t, s, "verbs/rdma")
+	fill(a.mem, 3)
+	const piece = 16 << 10
+	var from, to, sizes []uint64
+	for i := range uint64(len(a.mem) / piece / 2) {
+		from, to, sizes = append(from, 2*i*piece), append(to, 2*i*piece), append(sizes, piece)
+	}
+	succeed(t, s.Write(from, to, sizes, 1))
+	for i := range from {
+		if !bytes.Equal(a.mem[from[i]:][:piece], b.mem[to[i]:][:piece]) {
+			t.Fatalf("piece %d has other bytes", i)
+		}
+	}
+}
+
+// TestRDMASpreadsTransfers over queue pairs and devices.
+func TestRDMASpreadsTransfers(t *testing.T) {
+	overRDMA(t)
+	verbstest.NeedEmulated(t)
+	verbstest.Need(t, 2)
+	const size = 8 << 20
+	cfg := DefaultBackendConfig()
+	cfg.NumNICsPerTransfer, cfg.QPPerTransfer = 2, 3
+	before := [2]uint64{verbstest.Bytes(t, 0), verbstest.Bytes(t, 1)}
+	a, b, s := pair(t, size, BackendRDMA, cfg)
+	fill(a.mem, 4)
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{size}, 1))
+	if !bytes.Equal(a.mem, b.mem) {
+		t.Fatal("other bytes")
+	}
+	for i, was := range before {
+		if moved := verbstest.Bytes(t, i) - was; moved < size/4 || moved > size*3/4 {
+			t.Errorf("device %d moved %d bytes of %d", i, moved, size)
+		}
+	}
+	if d := strings.Join(s.Describe().Reasons, "|"); !strings.Contains(d, "emu0:1") || !strings.Contains(d, "emu1:1") {
+		t.Errorf("not both devices are told: %s", d)
+	}
+}
+
+// TestRDMADevicesAreChosen by name, by exclusion and by index.
+func TestRDMADevicesAreChosen(t *testing.T) {
+	for _, c := range []struct {
+		env  []string
+		on   string
+		says string // where none can be used
+	}{
+		{[]string{config.RDMADevices, "emu1"}, "emu1:1", ""},
+		{[]string{config.RDMADevices, "emu1,emu0"}, "emu1:1", ""},
+		{[]string{config.RDMADevices, "^emu0"}, "emu1:1", ""},
+		{[]string{config.IORDMANICIdx, "1"}, "emu1:1", ""},
+		{[]string{config.DisableTopo, "1"}, "emu0:1", ""},
+		{[]string{config.RDMADevices, "emu7"}, "", "MORI_RDMA_DEVICES names emu7, and this host has emu0, emu1"},
+		{[]string{config.RDMADevices, "^emu0,emu1"}, "", "no active RDMA device on this host"},
+		{[]string{config.IORDMANICIdx, "5"}, "", "MORI_IO_RDMA_NIC_IDX=5 is no usable NIC"},
+		{[]string{config.IBGIDIndex, "9"}, "", "GID index 9"},
+	} {
+		t.Run(strings.Join(c.env, "="), func(t *testing.T) {
+			verbstest.NeedEmulated(t)
+			overRDMA(t, c.env...)
+			a, b, s := pair(t, 1<<20, BackendRDMA, nil)
+			if c.on == "" {
+				runsOn(t, s, "tcp")
+				if d := strings.Join(s.Describe().Reasons, "|"); !strings.Contains(d, c.says) {
+					t.Errorf("it says %s, want %s", d, c.says)
+				}
+				refusedWhereRequired(t, c.env, c.says)
+				return
+			}
+			scattered(t, a, b, s)
+			if d := strings.Join(s.Describe().Reasons, "|"); !strings.Contains(d, "verbs/rdma: "+c.on) {
+				t.Errorf("it says %s, want %s", d, c.on)
+			}
+		})
+	}
+}
+
+// refusedWhereRequired: with MORI_REQUIRE_RDMA what is only told otherwise is an error.
+func refusedWhereRequired(t *testing.T, env []string, says string) {
+	t.Helper()
+	overRDMA(t, append([]string{config.RequireRDMA, "1"}, env...)...)
+	err := newEngineWith(t, "strict").CreateBackend(BackendRDMA, nil)
+	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), says) {
+		t.Errorf("required: %v", err)
+	}
+}
+
+// TestRDMAIsMissing: what is missing is told, and refused where it is required.
+func TestRDMAIsMissing(t *testing.T) {
+	verbstest.NeedEmulated(t)
+	for what, c := range map[string]struct {
+		break_ func(*testing.T)
+		says   string
+	}{
+		"no device":  {func(t *testing.T) { verbstest.Count(t, 0) }, "no active RDMA device on this host"},
+		"ports down": {func(t *testing.T) { verbstest.PortDown(t, 0); verbstest.PortDown(t, 1) }, "port is down"},
+		"refused":    {func(t *testing.T) { verbstest.Fail(t, "ibv_open_device=1") }, "operation not permitted"},
+		"excluded":   {func(t *testing.T) {}, "verbs"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			overRDMA(t)
+			c.break_(t)
+			more := []string{}
+			if what == "excluded" {
+				more = []string{config.FabricProvider, "tcp"}
+			}
+			setEnv(t, map[string]string{config.FabricProvider: "tcp,verbs"})
+			if len(more) > 0 {
+				setEnv(t, map[string]string{config.FabricProvider: "tcp"})
+			}
+			_, _, s := pair(t, 4096, BackendRDMA, nil)
+			runsOn(t, s, "tcp")
+			if d := strings.Join(s.Describe().Reasons, "|"); !strings.Contains(d, c.says) {
+				t.Errorf("it says %s, want %s", d, c.says)
+			}
+			refusedWhereRequired(t, more, c.says)
+		})
+	}
+}
+
+// TestRDMAPortGoesDown in mid-transfer: nothing is lost, TCP goes on, and RDMA comes back with the port.
+func TestRDMAPortGoesDown(t *testing.T) {
+	overRDMA(t)
+	verbstest.NeedEmulated(t)
+	verbstest.Count(t, 1)
+	const size = 16 << 20
+	a, b, s := pair(t, size, BackendRDMA, nil)
+	runsOn(t, s, "verbs/rdma")
+	fill(a.mem, 5)
+	release := verbstest.Hold(t, 0)
+	st := s.Write([]uint64{0}, []uint64{0}, []uint64{size}, 1)
+	up := verbstest.PortDown(t, 0)
+	release()
+	succeed(t, st)
+	if !bytes.Equal(a.mem, b.mem) {
+		t.Fatal("bytes were lost with the port")
+	}
+	eventually(t, "the target hears of the transfer", func() bool { return b.PopInbound("a", 1) })
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{4096}, 2))
+	runsOn(t, s, "tcp")
+	if d := fmt.Sprint(s.Describe().Reasons); !strings.Contains(d, "verbs: broke") {
+		t.Errorf("what broke is not told: %s", d)
+	}
+	up()
+	uid := uint64(3)
+	eventually(t, "transfers go by RDMA again", func() bool {
+		fill(a.mem, uid)
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{4096}, uid))
+		if uid++; !bytes.Equal(a.mem[:4096], b.mem[:4096]) {
+			t.Fatal("other bytes")
+		}
+		return s.Describe().Path == "verbs/rdma"
+	})
+}
+
+// TestRDMANextDevice: a device whose port goes down has another one take its place.
+func TestRDMANextDevice(t *testing.T) {
+	overRDMA(t)
+	verbstest.NeedEmulated(t)
+	verbstest.Need(t, 2)
+	const size = 4 << 20
+	a, b, s := pair(t, size, BackendRDMA, nil)
+	scattered(t, a, b, s)
+	verbstest.PortDown(t, 0)
+	eventually(t, "transfers go by the other device", func() bool {
+		scattered0(t, s)
+		return strings.Contains(strings.Join(s.Describe().Reasons, "|"), "verbs/rdma: emu1:1")
+	})
+	before := verbstest.Bytes(t, 1)
+	scattered(t, a, b, s)
+	if verbstest.Bytes(t, 1) == before {
+		t.Error("the other device moved nothing")
+	}
+}
+
+func scattered0(t *testing.T, s *Session) {
+	t.Helper()
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64 << 10}, 99))
+}
