@@ -242,10 +242,10 @@ func (o *Op) pull(plan *Plan, columns []*column) (at [][]uint64, err error) {
 			far += uint64(count) * c.bytes
 		}
 	}
-	if uint64(cap(o.staging)) < far {
-		o.staging = make([]byte, far)
+	stage, err := o.stage(far)
+	if err != nil {
+		return nil, err
 	}
-	stage := o.staging[:far]
 	for i, c := range columns {
 		at[i] = make([]uint64, o.cfg.WorldSize)
 		for d, count := range plan.Counts() {

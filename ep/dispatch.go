@@ -198,13 +198,12 @@ func (o *Op) sendRows(b Batch, rowBytes uint64) error {
 			far += o.blockBytes(d, columns)
 		}
 	}
-	if uint64(cap(o.staging)) < far {
-		o.staging = make([]byte, far)
+	stage, err := o.stage(far)
+	if err != nil {
+		return err
 	}
-	stage := o.staging[:far]
 	for i := range o.cfg.WorldSize {
 		d := (o.cfg.Rank + i) % o.cfg.WorldSize
-		var err error
 		if stage, err = o.sendBlock(d, columns, stage); err != nil {
 			return fmt.Errorf("dispatch to rank %d: %w", d, err)
 		}

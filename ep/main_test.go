@@ -10,9 +10,14 @@ import (
 	"mori/core/device"
 	"mori/core/fabric/fabrictest"
 	"mori/native/gpu/gputest"
+	"mori/native/verbs/verbstest"
 )
 
 func TestMain(m *testing.M) {
+	verbstest.Start()
+	if _, chosen := os.LookupEnv("FABRIC_PROVIDER"); !chosen {
+		_ = os.Setenv("FABRIC_PROVIDER", "^verbs") // tests that are to go by NICs say so
+	}
 	gputest.Main(m, func(m *testing.M) int {
 		code := fabrictest.Main(m)
 		if open := device.Live(); len(open) > 0 && code == 0 {

@@ -45,7 +45,7 @@ type Op struct {
 	sums    []float32 // and that by row of the plan
 	weights []float32 // that the last dispatch was given
 	packed  []int32   // what Pack did with each choice
-	staging []byte    // rows from or to ranks whose memory is not mapped here
+	staging []byte    // rows from or to ranks whose memory is not mapped here; a buffer of world's
 
 	phase  chan error // of a call between its send and its recv, else nil
 	mu     sync.Mutex // of broken
@@ -114,7 +114,7 @@ func (o *Op) Close() error {
 	if o.gpu != nil {
 		err = o.gpu.close()
 	}
-	return errors.Join(err, o.world.Free(base))
+	return errors.Join(err, o.dropStaging(), o.world.Free(base))
 }
 
 // Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for the stream of the last call.

@@ -2,13 +2,46 @@
 
 package ep
 
-import "testing"
+import (
+	"testing"
+
+	"mori/native/verbs/verbstest"
+)
+
+// hosts are where the ranks of a test are.
+var hosts = map[string][]string{
+	"each on its own": {"a", "b", "c"},
+	"two and two":     {"a", "b", "a", "b"},
+}
 
 func TestDispatchAndCombineBetweenHosts(t *testing.T) {
-	t.Run("each on its own", func(t *testing.T) {
-		together(t, smallConfig(3), Options{}, []string{"a", "b", "c"}, journey(15))
+	for name, nodes := range hosts {
+		t.Run(name, func(t *testing.T) { together(t, smallConfig(len(nodes)), Options{}, nodes, journey(15)) })
+	}
+}
+
+// The same over NICs, which the rows really take.
+func TestDispatchAndCombineByNICs(t *testing.T) {
+	verbstest.Need(t)
+	t.Setenv("FABRIC_PROVIDER", "verbs")
+	for name, nodes := range hosts {
+		t.Run(name, func(t *testing.T) { together(t, smallConfig(len(nodes)), Options{}, nodes, journey(15)) })
+	}
+	t.Run("rows of a KiB", func(t *testing.T) {
+		cfg := smallConfig(2)
+		cfg.HiddenDim = 256
+		before := carried(t)
+		together(t, cfg, Options{}, []string{"a", "b"}, journey(5))
+		if moved := carried(t) - before; !verbstest.Real() && moved < 1<<16 {
+			t.Errorf("NICs have carried %d bytes", moved)
+		}
 	})
-	t.Run("two and two", func(t *testing.T) {
-		together(t, smallConfig(4), Options{}, []string{"a", "b", "a", "b"}, journey(15))
-	})
+}
+
+// carried is how many bytes the NICs of the tests have carried, if they count.
+func carried(t *testing.T) uint64 {
+	if verbstest.Real() {
+		return 0
+	}
+	return verbstest.Bytes(t, 0) + verbstest.Bytes(t, 1)
 }

@@ -57,7 +57,7 @@ func (w *World) Describe() Description {
 
 // heapInfo needs w.mu held.
 func (w *World) heapInfo() HeapInfo {
-	h := HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: len(w.buffers)}
+	h := HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: w.buffersTold()}
 	if a := w.arena; a != nil {
 		h.Present, h.Used, h.Largest, h.Allocations = a.size, a.used, a.largest(), len(a.live)
 		h.Free = a.limit - reserved - a.used

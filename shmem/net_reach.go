@@ -117,10 +117,9 @@ func (n *wire) find(r *reach, pe int, raw []byte) error {
 	return nil
 }
 
-// register makes a region of memory, and has NICs pin it now: the first put is not to wait for that. It needs World.mu, but in Init.
+// register makes a region of memory, and has NICs pin it now: the first put is not to wait for that.
 func (n *wire) register(buffer fabric.Buffer, access fabric.Access) (fabric.MR, error) {
-	key := fabric.RegionKey{ID: n.w.nextKey}
-	n.w.nextKey++
+	key := fabric.RegionKey{ID: n.w.nextKey.Add(1) - 1}
 	_, _ = rand.Read(key.Secret[:]) // never fails
 	mr, err := n.dom.Reg(buffer, access, key)
 	if err != nil {

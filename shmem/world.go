@@ -41,13 +41,17 @@ type World struct {
 
 	teams teams
 
-	mu      sync.Mutex // of collective bookkeeping
-	calls   uint64     // of agree
-	arena   *allocator // of heap
-	single  uint64     // bytes of all isolated blocks
-	nextID  uint64     // of an isolated block; odd, as no offset is
-	nextKey uint64     // of a region of wire
-	buffers map[uint64]buffer
+	mu     sync.Mutex // of collective bookkeeping
+	calls  uint64     // of agree
+	arena  *allocator // of heap
+	single uint64     // bytes of all isolated blocks
+	nextID uint64     // of an isolated block; odd, as no offset is
+
+	nextKey atomic.Uint64 // of a region of wire
+	local   struct {      // not mu, which collective calls hold while they wait for others
+		sync.Mutex
+		buffers map[uint64]buffer
+	}
 
 	isolated atomic.Pointer[[]*block] // by base; replaced, never changed
 
@@ -64,12 +68,13 @@ const controlSize = 1 << 20
 
 // Init makes a World of the group's ranks, PE i being rank i, and takes the group over: Finalize closes it. Collective.
 func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
-	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), buffers: map[uint64]buffer{}, nextID: 1,
+	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), nextID: 1,
 		dead: make(chan struct{}), stop: make(chan struct{}), watched: make(chan struct{})}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
 	}
 	w.isolated.Store(&[]*block{})
+	w.local.buffers = map[uint64]buffer{}
 	go w.watch()
 	ctx, cancel := w.bounded(ctx)
 	defer cancel()
@@ -305,11 +310,7 @@ func (w *World) close() error {
 			errs = append(errs, w.drop(b))
 		}
 	}
-	for _, b := range w.buffers {
-		if b.mr != nil {
-			errs = append(errs, b.mr.Close())
-		}
-	}
+	errs = append(errs, w.dropBuffers())
 	if w.wire != nil {
 		errs = append(errs, w.wire.close())
 	}
