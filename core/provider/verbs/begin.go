@@ -337,9 +337,9 @@ func (m *mover) parts(f *flight, pairs []*pair) []part {
 // build appends the work requests for runs: one for each remote run, which gathers from or scatters to as many local ones as it may.
 func (p *pair) build(f *flight, runs []run) {
 	at := &f.loan.Place
-	op, flags := verbs.OpWrite, uint8(0)
+	op, flags, most := verbs.OpWrite, uint8(0), p.maxSGE
 	if f.op.Kind == fabric.OpRead {
-		op = verbs.OpRead
+		op, most = verbs.OpRead, p.maxSGERead
 	}
 	if runs[0].reg == nil {
 		flags = verbs.Inline
@@ -352,7 +352,7 @@ func (p *pair) build(f *flight, runs []run) {
 			sge.LKey = r.reg.keys[p.rail.nicAt][r.reg.piece(r.local)].Local
 		}
 		f.sges = append(f.sges, sge)
-		if i > 0 && r.remote == end && int(f.wrs[len(f.wrs)-1].Count) < p.maxSGE && bytes+r.n <= p.rail.mover.maxRun && (r.remote-at.base)%at.chunk != 0 {
+		if i > 0 && r.remote == end && int(f.wrs[len(f.wrs)-1].Count) < most && bytes+r.n <= p.rail.mover.maxRun && (r.remote-at.base)%at.chunk != 0 {
 			f.wrs[len(f.wrs)-1].Count++
 			end, bytes = end+r.n, bytes+r.n
 			continue

@@ -23,6 +23,8 @@ type pair struct {
 	maxSGE int
 	inline int
 
+	maxSGERead int // of a read: some devices scatter less than they gather
+
 	box     mailbox
 	credits atomic.Int32 // sends that the peer has receives for
 	most    int32        // of credits
@@ -54,6 +56,10 @@ func newPair(r *rail, s *Settings, sends, recvs int) (*pair, error) {
 		got.Inline = 0
 	}
 	p := &pair{rail: r, qp: qp, num: num, index: len(r.pairs), maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*flight, in.SendWR)}
+	p.maxSGERead = p.maxSGE
+	if most := n.attr.MaxSGERead; most > 0 {
+		p.maxSGERead = min(p.maxSGERead, most)
+	}
 	if err := p.box.open(n.pd, recvs); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
