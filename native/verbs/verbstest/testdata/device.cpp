@@ -83,12 +83,6 @@ void name(Device *device, int index) {
     snprintf(device->ibdev_path, sizeof device->ibdev_path, "/sys/class/infiniband/emu%d", index);
 }
 
-template <class T>
-T *no(int code) {
-    errno = code;
-    return nullptr;
-}
-
 int never_bind(ibv_qp *, ibv_mw *, ibv_mw_bind *) { return EOPNOTSUPP; }
 int never_post(ibv_srq *, ibv_recv_wr *wr, ibv_recv_wr **bad) {
     *bad = wr;

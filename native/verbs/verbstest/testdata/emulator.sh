@@ -25,22 +25,16 @@ out=$base/emulated-verbs/$before
 if [ ! -e "$out" ]; then
 	new=$(mktemp -d "$base/emulated-verbs/new-XXXXXX")
 	trap 'rm -rf "$new"' EXIT
-	jobs=
 	flags="-std=c++17 -O1 -g1 -Wall -Wextra -Werror -fPIC $flag"
-	echo "#include \"$data/world.hpp\"" >"$new/all.hpp" # compiled once for all
-	$cxx $flags -x c++-header -o "$new/all.hpp.gch" "$new/all.hpp"
-	for source in device memory queue pair link requester responder worker steer words; do
-		$cxx $flags -include "$new/all.hpp" -c -o "$new/$source.o" "$data/$source.cpp" &
-		jobs="$jobs $!"
-	done
-	for job in $jobs; do
-		wait "$job"
-	done
-	$cxx $flag -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script="$data/exports.map" -o "$new/libibverbs.so.1" "$new"/*.o -lpthread
+	# All are compiled as one: most of the time goes into the headers.
+	for source in link steer device memory queue pair requester responder worker words; do
+		echo "#include \"$data/$source.cpp\""
+	done >"$new/all.cpp"
+	$cxx $flags -shared -Wl,-soname,libibverbs.so.1 -Wl,--version-script="$data/exports.map" -o "$new/libibverbs.so.1" "$new/all.cpp" -lpthread
 	if [ -n "$flag" ]; then
 		$cxx $flags -o "$new/stress" "$data/stress.cpp" "$new/libibverbs.so.1" -Wl,-rpath,'$ORIGIN' -lpthread
 	fi
-	rm -f "$new"/*.o "$new"/all.hpp*
+	rm "$new/all.cpp"
 	chmod 755 "$new"
 	find "$base/emulated-verbs" -mindepth 1 -maxdepth 1 -mtime +2 -exec rm -rf {} +
 	if [ "$(digest)" != "$before" ]; then

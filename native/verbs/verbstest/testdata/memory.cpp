@@ -167,10 +167,7 @@ ibv_pd *ibv_alloc_pd(ibv_context *given) {
     Context *c = alive<Context>(given, "ibv_alloc_pd");
     int code = refused("ibv_alloc_pd", c);
     if (code == 0 && c->domains >= limit("max_pd", 4096)) code = ENOMEM;
-    if (code != 0) {
-        errno = code;
-        return nullptr;
-    }
+    if (code != 0) return no<ibv_pd>(code);
     auto *domain = new Domain();
     domain->context = c;
     c->domains++;
@@ -199,8 +196,7 @@ ibv_mr *ibv_reg_mr_iova2(ibv_pd *domain, void *addr, size_t length, uint64_t iov
 }
 
 ibv_mr *ibv_reg_dmabuf_mr(ibv_pd *, uint64_t, size_t, uint64_t, int, int) {
-    errno = EOPNOTSUPP;
-    return nullptr;
+    return no<ibv_mr>(EOPNOTSUPP);
 }
 
 int ibv_dereg_mr(ibv_mr *given) {

@@ -44,7 +44,7 @@ int connect_to(int device, uint32_t number) {
     sockaddr_un at;
     const socklen_t n = address(&at, device, number);
     const int fd = opened();
-    if (fd < 0 || connect(fd, reinterpret_cast<sockaddr *>(&at), n) == 0) return fd;
+    if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr *>(&at), n) == 0) return fd;
     close(fd);
     return -1;
 }

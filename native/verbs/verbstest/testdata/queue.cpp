@@ -14,12 +14,6 @@ namespace mori::fake {
 
 namespace {
 
-template <class T>
-T *no(int code) {
-    errno = code;
-    return nullptr;
-}
-
 // acknowledged is told when the events of an object are: who destroys it waits for that.
 std::condition_variable_any acknowledged;
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -201,6 +202,13 @@ void bury(T *object) {
     auto &graves = world().graveyard;
     graves.emplace_back(object, [](T *p) { delete p; });
     if (graves.size() > 1u << 15) graves.pop_front();
+}
+
+/// What a call that makes something answers when it cannot.
+template <class T>
+T *no(int code) {
+    errno = code;
+    return nullptr;
 }
 
 inline Context *of(ibv_context *context) { return static_cast<Context *>(context); }
