@@ -156,7 +156,7 @@ func Variables() []Variable {
 		{Name: IOSL, Default: RDMASL, Meaning: "service level of mori.io's RDMA traffic"},
 		{Name: IOTC, Default: RDMATC, Meaning: "traffic class of mori.io's RDMA traffic"},
 		{Name: IOTCDisable, Default: "off", Meaning: "1 or true: mori.io's RDMA traffic has traffic class 0, whatever " + IOTC + " and " + RDMATC + " say"},
-		{Name: IOQPMaxSendWR, Default: "config, else 2048", Meaning: "overrides max_send_wr: work requests under way on an RDMA queue pair"},
+		{Name: IOQPMaxSendWR, Default: "config, else 1024", Meaning: "overrides max_send_wr: work requests under way on an RDMA queue pair"},
 		{Name: IOQPMaxRecvWR, Default: "notif_per_qp", Meaning: "notifications that a peer may have under way to an RDMA queue pair; more go over its TCP connection"},
 		{Name: IOQPMaxCQE, Default: "config, else what the queue pairs need", Meaning: "overrides max_cqe_num: entries of an RDMA completion queue; fewer than its queue pairs need let fewer work requests be under way"},
 		{Name: IOQPMaxMsgSGE, Default: "config, else 4", Meaning: "overrides max_msg_sge: pieces of local memory of one RDMA work request"},
