@@ -45,10 +45,11 @@ func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n = &nic{name: name, port: port, ctx: ctx, log: log, rails: map[*rail]struct{}{}}
+	made := &nic{name: name, port: port, ctx: ctx, log: log, rails: map[*rail]struct{}{}}
+	n = made
 	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("use RDMA device %s: %w", device, err), n.close())
+		if err != nil { // n is nil by now, or all but watched
+			n, err = nil, errors.Join(fmt.Errorf("use RDMA device %s: %w", device, err), made.close())
 		}
 	}()
 	if n.attr, err = ctx.Query(); err != nil {

@@ -42,10 +42,11 @@ func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.p
 // newRail makes a rail with some queue pairs, not connected.
 func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
 	s, n := &m.all.settings, m.all.nics[nicAt]
-	r = &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN()}
+	made := &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN()}
+	r = made
 	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("make a rail on %s: %w", r, err), r.close())
+		if err != nil { // r is nil by now
+			err = errors.Join(fmt.Errorf("make a rail on %s: %w", made, err), made.close())
 		}
 	}()
 	if r.channel, err = n.ctx.NewChannel(); err != nil {
