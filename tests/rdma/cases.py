@@ -47,6 +47,11 @@ def python(name: str, what: str, arguments: str, limit: float = 60, *, nodes: in
     return Case(name, what, command, limit + 5, nodes, alters=alters, figures=figures.tests)
 
 
+def hosts(name: str, what: str, scenario: str, limit: float = 120) -> Case:
+    """A scenario of hosts.py."""
+    return Case(name, what, f"exec $PYTHON tests/rdma/hosts.py {scenario}", limit, nodes=2)
+
+
 CASES = (
     Case("devices", "ibv_devinfo: the devices are there and active",
          'for dev in $DEV0 $DEV1; do ibv_devinfo -v -d $dev | tee /dev/stderr | grep -q PORT_ACTIVE || exit; done',
@@ -65,4 +70,8 @@ CASES = (
     go("fabric-rdm", "the suite of all providers, datagram endpoints", "core/provider/verbs", "TestFabric/rdm", 150),
     Case("two-hosts", "ibv_rc_pingpong between two guests", "tests/rdma/pair -g ibv_rc_pingpong -n 100", nodes=2,
          figures=figures.pingpong),
+    hosts("io-hosts", "mori.io between two guests", "transfer"),
+    hosts("io-loss", "the same while 2 % of the packets are lost", "loss"),
+    hosts("io-nic-down", "two NICs, one taken down in mid-transfer", "nic-down"),
+    hosts("io-killed", "a peer killed in mid-transfer", "killed"),
 )

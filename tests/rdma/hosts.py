@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""mori.io between two hosts, on RDMA: run on both nodes of tests/rdma/vm, as tests/rdma/run does.
+
+    python tests/rdma/hosts.py transfer    writes and reads of many sizes, notifications, an access that is refused
+    python tests/rdma/hosts.py loss        the same while the network loses packets
+    python tests/rdma/hosts.py nic-down    two NICs, of which one goes down in mid-transfer and comes up again
+    python tests/rdma/hosts.py killed      the peer is killed in mid-transfer
+
+Node 0 is the target and does what node 1 asks of it. Every byte is checked, and that the path is RDMA.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from mori.io import (
+    BackendType,
+    EngineDesc,
+    IOEngine,
+    IOEngineConfig,
+    IOEngineSession,
+    MemoryDesc,
+    RdmaBackendConfig,
+    StatusCode,
+    TransferStatus,
+)
+from mori.tensor_utils import buffer_span
+
+AUTH = b"hosts"
+PORT = 7700
+PATIENCE_MS = 90_000  # for what takes milliseconds where nothing is emulated
+MIB = 1 << 20
+SIZES = (1, 63, 4096, 4097, 65_536, MIB, 5 * MIB + 3)
+LOSS = "2%"
+
+
+def digest(content: bytes | bytearray | memoryview) -> str:
+    return hashlib.blake2b(content).hexdigest()
+
+
+class End:
+    """An engine of a node, with its memory. The other node calls the methods of the target's."""
+
+    def __init__(self, nics: int) -> None:
+        node = os.environ["RDMA_VM_NODE"]
+        self.engine = IOEngine(f"node{node}", IOEngineConfig(os.environ[f"RDMA_VM_IP{node}"], 0))
+        config = RdmaBackendConfig(num_nics_per_transfer=nics)
+        config.deadline_ms = PATIENCE_MS
+        self.engine.create_backend(BackendType.RDMA, config)
+        self.buffers: list[bytearray] = []
+        self.descs: list[MemoryDesc] = []
+
+    def meet(self, packed: bytes) -> bytes:
+        self.engine.register_remote_engine(EngineDesc.unpack(packed))
+        return self.engine.get_engine_desc().pack()
+
+    def region(self, size: int, seed: int) -> bytes:
+        self.buffers.append(bytearray(random.Random(seed).randbytes(size)))
+        self.descs.append(self.engine.register_memory(*buffer_span(self.buffers[-1])))
+        return self.descs[-1].pack()
+
+    def digest(self, index: int, start: int, size: int) -> str:
+        return digest(memoryview(self.buffers[index])[start : start + size])
+
+    def deregister(self, index: int) -> None:
+        self.engine.deregister_memory(self.descs[index])
+
+    def told(self, key: str, uid: int) -> bool:
+        """Whether the notification of a transfer comes, in a while."""
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while (status := self.engine.pop_inbound_transfer_status(key, uid)) is None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return status.Succeeded()
+
+    def die(self) -> None:
+        os._exit(0)
+
+
+def serve(nics: int) -> None:
+    """Do what the other node asks until it goes."""
+    end = End(nics)
+    with Listener(("", PORT), authkey=AUTH) as listener:
+        subprocess.run(["rdma-vm-barrier", f"{os.environ['CASE']}.serves"], check=True)
+        with listener.accept() as calls:
+            while True:
+                try:
+                    name, args = calls.recv()
+                except EOFError:
+                    return
+                calls.send(getattr(end, name)(*args))
+
+
+class Peer:
+    """The target, called from the other node."""
+
+    def __init__(self, calls: Connection) -> None:
+        self._calls = calls
+
+    def __call__(self, name: str, *args: Any) -> Any:
+        self._calls.send((name, args))
+        return self._calls.recv()
+
+    def forget(self, name: str) -> None:
+        """Call without an answer."""
+        self._calls.send((name, ()))
+
+
+class Pair:
+    """A region at each end, and a session between them."""
+
+    def __init__(self, here: End, peer: Peer, size: int) -> None:
+        self.here, self.peer = here, peer
+        here.meet(peer("meet", here.engine.get_engine_desc().pack()))
+        here.region(size, 1)
+        self.remote = MemoryDesc.unpack(peer("region", size, 2))
+        self.buffer = here.buffers[0]
+        session = here.engine.create_session(here.descs[0], self.remote)
+        assert session is not None, here.engine.describe()
+        self.session: IOEngineSession = session
+
+    def succeed(self, status: TransferStatus) -> None:
+        code = status.WaitFor(PATIENCE_MS)
+        assert code == StatusCode.SUCCESS, f"{code}: {status.Message()}; {self.session.describe()}"
+
+    def on_rdma(self) -> None:
+        path = self.session.describe()["path"]
+        print(f"path {path}: {self.session.describe()}", flush=True)
+        assert path.startswith("verbs"), self.session.describe()
+
+    def same(self, start: int, size: int) -> None:
+        """Both ends have the same bytes there."""
+        assert self.peer("digest", 0, start, size) == digest(memoryview(self.buffer)[start : start + size])
+
+
+# ---- what node 1 does ----
+
+
+def transfer(here: End, peer: Peer) -> None:
+    pair = Pair(here, peer, 8 * MIB)
+    session, key = pair.session, here.engine.get_engine_desc().key
+    for uid, size in enumerate(SIZES, 100):
+        pair.succeed(session.write(uid, uid, size, uid))
+        pair.same(uid, size)
+        assert peer("told", key, uid)
+    pair.on_rdma()
+    before = peer("digest", 0, 0, 8 * MIB)
+    pair.succeed(session.read(0, 0, 8 * MIB, 200))
+    assert digest(pair.buffer) == before
+    pair.buffer[:] = random.Random(3).randbytes(8 * MIB)
+    offsets = list(range(0, 4 * MIB, 8192))  # every other page, backwards
+    pair.succeed(session.batch_write(offsets, offsets[::-1], [4096] * len(offsets), 201))
+    assert peer("told", key, 201)
+    for at, to in list(zip(offsets, offsets[::-1], strict=True))[::37]:
+        assert peer("digest", 0, to, 4096) == digest(pair.buffer[at : at + 4096])
+    peer("deregister", 0)
+    status = session.write(0, 0, 4096, 202)
+    assert status.WaitFor(PATIENCE_MS) not in (StatusCode.SUCCESS, StatusCode.IN_PROGRESS)
+    print(f"a write after the end of its target: {status.Code()}: {status.Message()}")
+
+
+def loss(here: End, peer: Peer) -> None:
+    subprocess.run(["tc", "qdisc", "add", "dev", "eth0", "root", "netem", "loss", LOSS], check=True)
+    try:
+        transfer(here, peer)
+        said = subprocess.run(["tc", "-s", "qdisc", "show", "dev", "eth0"], check=True, capture_output=True, text=True)
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", "eth0", "root"], check=True)
+    dropped = re.search(r"dropped (\d+)", said.stdout)
+    assert dropped is not None, said.stdout
+    print(f"{dropped[1]} packets were lost")
+    assert int(dropped[1]) > 0
+
+
+def sent(device: str) -> int:
+    """Packets that a device has sent."""
+    return int(Path(f"/sys/class/infiniband/{device}/ports/1/hw_counters/sent_pkts").read_text())
+
+
+def nic_down(here: End, peer: Peer) -> None:
+    pair = Pair(here, peer, 16 * MIB)
+    before = sent("rxe0"), sent("rxe1")
+    pair.succeed(pair.session.write(0, 0, 16 * MIB, 1))
+    pair.on_rdma()
+    packets = sent("rxe0") - before[0], sent("rxe1") - before[1]
+    print("packets of the two NICs for 16 MiB:", packets)
+    assert min(packets) > max(packets) / 4, "it was not spread over both"
+    pair.buffer[:] = random.Random(4).randbytes(16 * MIB)
+    statuses = [pair.session.write(0, 0, 16 * MIB, uid) for uid in range(2, 10)]
+    pair.succeed(statuses[0])
+    subprocess.run(["ip", "link", "set", "eth1", "down"], check=True)
+    try:
+        assert statuses[-1].WaitFor(0) == StatusCode.IN_PROGRESS, "the NIC was taken down too late"
+        for status in statuses:
+            pair.succeed(status)
+        pair.same(0, 16 * MIB)
+        pair.succeed(pair.session.write(0, 0, MIB, 10))
+        print("with one NIC:", pair.session.describe())
+    finally:
+        subprocess.run(["ip", "link", "set", "eth1", "up"], check=True)
+    pair.buffer[:MIB] = random.Random(5).randbytes(MIB)
+    pair.succeed(pair.session.write(0, 0, MIB, 20))
+    pair.same(0, MIB)
+
+
+def killed(here: End, peer: Peer) -> None:
+    pair = Pair(here, peer, 16 * MIB)
+    pair.succeed(pair.session.write(0, 0, 16 * MIB, 1))
+    pair.on_rdma()
+    soon = pair.session.with_deadline(5000)
+    statuses = [soon.write(0, 0, 16 * MIB, uid) for uid in range(2, 10)]
+    pair.succeed(statuses[0])
+    peer.forget("die")
+    codes = [status.WaitFor(PATIENCE_MS) for status in statuses]
+    print(codes, statuses[-1].Message())
+    assert StatusCode.IN_PROGRESS not in codes
+    assert codes[-1] != StatusCode.SUCCESS, "the peer was killed too late"
+
+
+# Each with the NICs that a transfer uses.
+SCENARIOS: dict[str, tuple[Callable[[End, Peer], None], int]] = {
+    "transfer": (transfer, 1),
+    "loss": (loss, 1),
+    "nic-down": (nic_down, 2),
+    "killed": (killed, 1),
+}
+
+
+def main() -> None:
+    scenario, nics = SCENARIOS[sys.argv[1]]
+    if os.environ["RDMA_VM_NODE"] == "0":
+        serve(nics)
+        return
+    subprocess.run(["rdma-vm-barrier", f"{os.environ['CASE']}.serves"], check=True)
+    with Client((os.environ["RDMA_VM_IP0"], PORT), authkey=AUTH) as calls:
+        scenario(End(nics), Peer(calls))
+    print("all well")
+
+
+if __name__ == "__main__":
+    main()
