@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import gpus
+import nics
 from mori.io import BackendType, IOEngine
 from ranks import Ranks
 from support import BACKENDS, Peer, introduce, new_engine
@@ -23,6 +24,7 @@ os.environ.setdefault("MORI_SHMEM_DEVICE", "host")
 
 def pytest_sessionstart() -> None:
     gpus.start()
+    nics.start()
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +44,19 @@ def gpu_env(gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def _gpu_for_processes(request: pytest.FixtureRequest) -> None:
     if gpus.fixture_wants(request):
         request.getfixturevalue("gpu_env")
+
+
+@pytest.fixture(scope="session")
+def nic() -> None:
+    """There are RDMA devices, real or emulated, for the test and the processes that it starts: see nics.py."""
+    nics.need()
+
+
+@pytest.fixture(autouse=True)
+def _nics_for_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "nic" in request.fixturenames:
+        for name, value in nics.child_env().items():
+            monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(params=["host", "gpu"])
