@@ -17,7 +17,8 @@ NAMES = [case.name for case in CASES]
 GPU_NAMES = gpu_suite.NAMES
 DESCRIPTION = (
     "Measure transfers between two processes and, in turns with them, the raw limits of this machine: "
-    "a plain process_vm_readv loop and a plain TCP stream; on GPUs the driver's memcpy. Every byte that was moved is "
+    "a plain process_vm_readv loop and a plain TCP stream; on RDMA devices perftest's ib_write_bw and its sisters, "
+    "where they are installed; on GPUs the driver's memcpy. Every byte that was moved is "
     "verified."
 )
 
@@ -32,7 +33,11 @@ _PLANS = {
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--path", choices=["shm", "tcp"], help="only this path; path-free cases run on it")
+    parser.add_argument(
+        "--path",
+        choices=["shm", "verbs", "tcp"],
+        help="only this path; path-free cases run on it (default shm and tcp)",
+    )
     parser.add_argument(
         "--no-notifications",
         dest="notifications",

@@ -13,7 +13,7 @@ from typing import Literal
 
 from mori.cpp import TransferStatus
 
-from . import raw_tcp
+from . import raw_tcp, raw_verbs
 from .cases import BUFFER_BYTES, MIB, Case
 from .measure import Plan, Turn
 from .process import Remote
@@ -71,10 +71,11 @@ def stream(rig: Rig, case: Case) -> Plan:
             demand_success(case, status)
         return rounds * case.bytes / (time.perf_counter() - start) / 1e9
 
-    over_tcp = case.path == "tcp"
-    raws = tcp_streams(rig.here, rig.there, case, rounds) if over_tcp else _cma_loops(rig, case, blocks, rounds)
-    primary = None if over_tcp else "process_vm_readv"
-    return Plan(ours, raws, blocks.wipe, blocks.wrong, max, primary)
+    if case.path == "verbs":
+        return Plan(ours, raw_verbs.streams(rig.session, case, rounds), blocks.wipe, blocks.wrong, max)
+    if case.path == "tcp":
+        return Plan(ours, tcp_streams(rig.here, rig.there, case, rounds), blocks.wipe, blocks.wrong, max)
+    return Plan(ours, _cma_loops(rig, case, blocks, rounds), blocks.wipe, blocks.wrong, max, "process_vm_readv")
 
 
 def _cma_loops(rig: Rig, case: Case, blocks: _Blocks, rounds: int) -> dict[str, Turn]:
@@ -126,6 +127,8 @@ def latency(rig: Rig, case: Case) -> Plan:
         uids.extend(session.allocate_transfer_uid() for _ in range(pings))
         return median_us(once, pings)
 
+    if case.path == "verbs":
+        return Plan(ours, raw_verbs.latency(rig.session, case, pings), blocks.wipe, blocks.wrong, min)
     if case.path == "tcp":
         return Plan(ours, {"ping-pong": lambda: _ping_pong(rig)}, blocks.wipe, blocks.wrong, min)
     rig.here.raw_prepare(rig.pid, rig.base, blocks.here, blocks.there, case.size, 1)

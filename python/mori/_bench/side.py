@@ -7,10 +7,11 @@ methods, so a write and a read differ only in which side is wiped, filled and ch
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,10 +21,25 @@ from . import raw_cma
 from .memory import Pattern, Region, resident_bytes
 from .raw_side import Card, EngineSide
 
-Path = Literal["shm", "tcp"]
+Path = Literal["shm", "verbs", "tcp"]
 
 GRANULE = 4096
 _SEED = 20_26
+
+
+@contextlib.contextmanager
+def _only_devices(wanted: bool) -> Iterator[None]:
+    """Inside, backends leave shared memory out, and reach this host as they reach another one."""
+    was = os.environ.get("FABRIC_PROVIDER")
+    if wanted:
+        os.environ["FABRIC_PROVIDER"] = "verbs,tcp"
+    try:
+        yield
+    finally:
+        if wanted and was is None:
+            del os.environ["FABRIC_PROVIDER"]
+        elif was is not None:
+            os.environ["FABRIC_PROVIDER"] = was
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,8 @@ class Side(EngineSide):
         """Makes an engine that uses the path, and registers the buffer."""
         self.engine = IOEngine(f"bench-{path}-{os.getpid()}", IOEngineConfig("127.0.0.1", 0))
         config = RdmaBackendConfig(enable_notification=notifications)
-        self.engine.create_backend(BackendType.TCP if path == "tcp" else BackendType.RDMA, config)
+        with _only_devices(path == "verbs"):
+            self.engine.create_backend(BackendType.TCP if path == "tcp" else BackendType.RDMA, config)
         self.memory = self.engine.register_memory(self.region.address, self.region.size, -1, MemoryLocationType.CPU)
         return self.card()
 

@@ -114,19 +114,19 @@ class RdmaBackendConfig(BackendConfig):
     """Configuration of ``BackendType.RDMA`` and ``BackendType.TCP``.
 
     Args:
-        qp_per_transfer: queue pairs (connections, on TCP) that one transfer is spread over.
-        post_batch_size: work requests posted at once; -1 chooses.
-        num_worker_threads: threads that post; -1 chooses.
-        poll_cq_mode: how completions are noticed.
+        qp_per_transfer: queue pairs that one transfer is spread over, on each RDMA device; up to 16.
+        post_batch_size: RDMA work requests posted with one call; -1 posts all there is room for.
+        num_worker_threads: accepted and without effect: who submits also posts.
+        poll_cq_mode: EVENT sleeps sooner while RDMA transfers are under way, POLLING looks longer before it does.
         enable_notification: tell the target of each finished transfer, see ``pop_inbound_transfer_status``.
         notif_per_qp: notifications that may be outstanding on one queue pair; at least 1 with notifications on.
         enable_transfer_chunking: cut large entries into chunks of ``chunk_bytes``.
         chunk_bytes: bytes, at least 4096 with chunking on.
         max_chunks_per_transfer: at least 1.
-        num_nics_per_transfer: at least 1.
+        num_nics_per_transfer: RDMA devices that one transfer is spread over; at least 1, up to 8.
 
-    Attributes only: ``max_send_wr``, ``max_cqe_num`` and ``max_msg_sge`` are queue sizes, 0 chooses; ``deadline_ms``
-    (30000) is the time after which a transfer fails, 0 means never.
+    Attributes only: ``max_send_wr``, ``max_cqe_num`` and ``max_msg_sge`` are sizes of RDMA queues, 0 chooses;
+    ``deadline_ms`` (30000) is the time after which a transfer fails, 0 means never. docs/rdma.md tells all effects.
     """
 
     qp_per_transfer = _int32()
