@@ -189,6 +189,7 @@ func (s *sight) ports(usable int) problems {
 	var p problems
 	for _, port := range s.host.RDMA {
 		switch {
+		case port.Fault != "": // has been said
 		case port.State == "INIT" || port.State == "ARMED":
 			p.add(fmt.Sprintf("port %s is %s: no subnet manager has set it up", port.Name(), port.State), "start one on the network: opensm, or the switch's")
 		case !port.Up() && usable == 0:
