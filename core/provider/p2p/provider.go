@@ -80,21 +80,9 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if service != "" {
 		msg.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
 	}
-	rdm := msg
-	rdm.EPType = fabric.EPRDM
-	rdm.Caps |= fabric.CapSource
-	var answers []*fabric.Info
-	var misfit error
-	for _, offer := range []*fabric.Info{&msg, &rdm} {
-		in, err := fabric.Match(hints, offer)
-		if err != nil {
-			misfit = err
-			continue
-		}
-		answers = append(answers, in)
-	}
-	if len(answers) == 0 {
-		return nil, misfit
+	answers, err := stream.Answers(hints, msg)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := device.Devices(); err != nil { // only now: it loads the drivers
 		return nil, fmt.Errorf("p2p copies between GPUs, and %w: %w", err, fabric.ErrNoData)

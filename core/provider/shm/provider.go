@@ -96,23 +96,7 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if err := stream.OfferDevice(&msg, hints); err != nil {
 		return nil, err
 	}
-	rdm := msg
-	rdm.EPType = fabric.EPRDM
-	rdm.Caps |= fabric.CapSource
-	var answers []*fabric.Info
-	var misfit error
-	for _, offer := range []*fabric.Info{&msg, &rdm} {
-		in, err := fabric.Match(hints, offer)
-		if err != nil {
-			misfit = err
-			continue
-		}
-		answers = append(answers, in)
-	}
-	if len(answers) == 0 {
-		return nil, misfit
-	}
-	return answers, nil
+	return stream.Answers(hints, msg)
 }
 
 // Open returns the fabric of this host.

@@ -82,21 +82,9 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if err := stream.OfferDevice(&msg, hints); err != nil {
 		return nil, err
 	}
-	rdm := msg
-	rdm.EPType = fabric.EPRDM
-	rdm.Caps |= fabric.CapSource
-	var answers []*fabric.Info
-	var misfit error
-	for _, offer := range []*fabric.Info{&msg, &rdm} {
-		in, err := fabric.Match(hints, offer)
-		if err != nil {
-			misfit = err
-			continue
-		}
-		answers = append(answers, in)
-	}
-	if len(answers) == 0 {
-		return nil, misfit
+	answers, err := stream.Answers(hints, msg)
+	if err != nil {
+		return nil, err
 	}
 	if err := p.probe(); err != nil { // only now: it loads the library
 		return nil, err

@@ -23,3 +23,25 @@ func OfferDevice(offer, hints *fabric.Info) error {
 	offer.MRMode |= fabric.MRHMEM
 	return nil
 }
+
+// Answers are what a provider that offers msg answers to hints: an Info for each type of endpoint that satisfies them, EPMsg first. The error, which
+// wraps fabric.ErrNoData, says why there is none.
+func Answers(hints *fabric.Info, msg fabric.Info) ([]*fabric.Info, error) {
+	rdm := msg
+	rdm.EPType = fabric.EPRDM
+	rdm.Caps |= fabric.CapSource
+	var answers []*fabric.Info
+	var misfit error
+	for _, offer := range []*fabric.Info{&msg, &rdm} {
+		in, err := fabric.Match(hints, offer)
+		if err != nil {
+			misfit = err
+			continue
+		}
+		answers = append(answers, in)
+	}
+	if len(answers) == 0 {
+		return nil, misfit
+	}
+	return answers, nil
+}
