@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import mori
+import nics
 from mori import device
 from mori.cli import _doctor, _table, main
 from support import run_script
@@ -87,6 +88,30 @@ class TestDoctor:
         monkeypatch.setenv("MORI_RDMA_DEVICES", "nonesuch7")
         told = json.loads(out(capsys, "doctor", "--json"))["verbs"]
         assert "MORI_RDMA_DEVICES names nonesuch7" in told["problems"][0]["what"]
+
+    def test_nics(self, nic: None, capsys: pytest.CaptureFixture[str]) -> None:
+        told = json.loads(out(capsys, "doctor", "--json"))
+        used = [row for row in told["verbs"]["ports"] if not row["unused"]]
+        assert used
+        assert {row["nic"].split(":")[0] for row in used} <= set(nics.devices())
+        assert all(row["gbps"] > 0 and row["mtu"] >= 256 for row in used)
+        assert {row["device"] for row in told["verbs"]["devices"]} == set(nics.devices())
+        assert used[0]["nic"] in {row["takes"] for row in told["verbs"]["near"]}
+        assert told["paths"][1]["path"] == "verbs/rdma"
+        text = out(capsys, "doctor")
+        assert all(row["nic"] in text and row["gid"] in text for row in used)
+
+    def test_nics_in_trouble(self, nic: None, capsys: pytest.CaptureFixture[str]) -> None:
+        nics.need_emulated()
+        with nics.port_down(0):
+            told = json.loads(out(capsys, "doctor", "--json"))["verbs"]
+        assert [row["unused"] for row in told["ports"]] == ["", "port is down"]
+        assert told["problems"] == []
+        with nics.failing("ibv_open_device=13"):
+            text = out(capsys, "doctor")
+        assert "permission denied" in text
+        assert "--device=/dev/infiniband" in text
+        assert "verbs/rdma" not in text
 
     def test_ports_are_columns_by_memory(self) -> None:
         row = {
