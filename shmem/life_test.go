@@ -35,6 +35,8 @@ type life struct {
 	Mode       Mode
 	DisableP2P bool
 	NodeID     string
+	Env        []string      // beside the test's own
+	Blind      int           // with Env: the PE that sees no NIC; -1: none
 	GPU        bool          // the heaps are on GPUs
 	Timeout    time.Duration // 0: half a minute
 }
@@ -57,6 +59,9 @@ func live(t *testing.T, n int, l life) (said []string, ends []error) {
 		text, _ := json.Marshal(l)
 		c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestLife$", "-test.v")
 		c.Env = append(os.Environ(), lifeVariable+"="+string(text), "GORACE=atexit_sleep_ms=0") // built with -race, a process idles at its end
+		if c.Env = append(c.Env, l.Env...); l.Env != nil && l.Blind == pe {
+			c.Env = append(c.Env, "FAKE_VERBS_COUNT=0")
+		}
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
@@ -110,10 +115,24 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// viaAll is an error unless all other PEs are reached by a transport, for this reason among others.
+func viaAll(w *World, path, why string) error {
+	for _, p := range w.Describe().Peers {
+		if p.PE != w.me && (p.Path != path || !strings.Contains(p.Why, why)) {
+			return fmt.Errorf("%+v", p)
+		}
+	}
+	return nil
+}
+
 // lives are what there is to do, by name.
 var lives = map[string]func(w *World, l life) error{
 	"traffic": traffic,
 	"stream":  barriersOnStreams,
+	"by NICs": func(w *World, l life) error { return errors.Join(viaAll(w, "verbs", ""), traffic(w, l)) },
+	"no NIC": func(w *World, l life) error {
+		return errors.Join(viaAll(w, "tcp", "(not on PE 1)"), traffic(w, l))
+	},
 	"stream alone": func(w *World, l life) error {
 		if err := w.BarrierAll(); err != nil {
 			return err
