@@ -103,10 +103,16 @@ def engine(make_engine: Callable[..., IOEngine]) -> IOEngine:
     return make_engine("solo")
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
-def backend(request: pytest.FixtureRequest) -> BackendType:
-    """Each backend that works on every machine."""
-    return request.param
+@pytest.fixture(params=[*BACKENDS, "VERBS"], ids=lambda backend: getattr(backend, "name", backend))
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> BackendType:
+    """Each backend that works on every machine, and the way over RDMA devices that RDMA takes between hosts."""
+    if request.param != "VERBS":
+        return request.param
+    request.getfixturevalue("nic")
+    for name, value in nics.child_env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("FABRIC_PROVIDER", "verbs,tcp")
+    return BackendType.RDMA
 
 
 @pytest.fixture
