@@ -2,6 +2,8 @@
 //
 // Devices, memory and what other processes map. Each call enters its device, asks the driver, and leaves the thread as it was.
 
+#include <fcntl.h>
+
 #include "table.h"
 
 #include "within.h"
@@ -156,3 +158,13 @@ struct gpu_rc gpu_vmm_export(struct gpu_api *a, int dev, uint64_t handle, int *f
 }
 
 struct gpu_rc gpu_vmm_import(struct gpu_api *a, int dev, int fd, uint64_t *handle) { return WITHIN(a, dev, a->v->vmm_import(a, fd, handle)); }
+
+// Drivers do not all have the descriptor closed in programs that this one starts.
+struct gpu_rc gpu_dmabuf(struct gpu_api *a, int dev, uint64_t addr, uint64_t n, int *fd, uint64_t *offset) {
+	*fd = -1;
+	*offset = 0;
+	struct gpu_rc rc = WITHIN(a, dev, a->v->dmabuf(a, addr, n, fd, offset));
+	if (!rc.code)
+		fcntl(*fd, F_SETFD, FD_CLOEXEC);
+	return rc;
+}

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "table.h"
 
@@ -192,6 +193,13 @@ static struct gpu_rc vmm_import(struct gpu_api *a, int fd, uint64_t *handle) {
 	return GPU_ASK(a, vmm_import, handle, (void *)(uintptr_t)fd, 1); // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 }
 
+// Only the pages that are asked for are in it: what a NIC is shown takes of the GPU's window on the bus, which may be small.
+static struct gpu_rc dmabuf(struct gpu_api *a, uint64_t addr, uint64_t n, int *fd, uint64_t *offset) {
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = addr & ~(page - 1), end = (addr + n + page - 1) & ~(page - 1);
+	*offset = addr - first;
+	return GPU_ASK(a, range_handle, fd, first, end - first, 1, 0); // CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
+}
+
 static unsigned ipc_flags(const struct gpu_api *a) {
 	(void)a;
 	return 1; // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
@@ -219,5 +227,6 @@ const struct gpu_vendor gpu_vendor_cuda = {
 	.module_load = module_load,
 	.function_shared = function_shared,
 	.vmm_import = vmm_import,
+	.dmabuf = dmabuf,
 	.ipc_flags = ipc_flags,
 };

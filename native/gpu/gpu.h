@@ -113,6 +113,7 @@ struct gpu_rc gpu_vmm_unmap(struct gpu_api *a, int dev, uint64_t addr, uint64_t 
 struct gpu_rc gpu_vmm_access(struct gpu_api *a, int dev, uint64_t addr, uint64_t n, const int32_t *devices, int count);
 struct gpu_rc gpu_vmm_export(struct gpu_api *a, int dev, uint64_t handle, int *fd);
 struct gpu_rc gpu_vmm_import(struct gpu_api *a, int dev, int fd, uint64_t *handle);
+struct gpu_rc gpu_dmabuf(struct gpu_api *a, int dev, uint64_t addr, uint64_t n, int *fd, uint64_t *offset);
 
 struct gpu_rc gpu_copy(struct gpu_api *a, int dev, uint64_t dst, uint64_t src, uint64_t n, uint64_t stream);
 struct gpu_rc gpu_copy_peer(struct gpu_api *a, int dev, uint64_t dst, int dst_dev, uint64_t src, int src_dev, uint64_t n, uint64_t stream);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "table.h"
 
@@ -84,6 +85,8 @@ static void describe(struct gpu_api *a, int dev, struct gpu_info *info) {
 		info->has |= GPU_HAS_INTEGRATED;
 	if (attr(a, dev, 89) && a->vmm_create) // hipDeviceAttributeVirtualMemoryManagementSupported, unknown to version 5
 		info->has |= GPU_HAS_VMM | GPU_HAS_VMM_FD;
+	if (a->hip.hsa_dmabuf || a->range_handle)
+		info->has |= GPU_HAS_DMABUF;
 	info->copy_engines = attr(a, dev, 2);  // hipDeviceAttributeAsyncEngineCount
 	info->clock_khz = attr(a, dev, 5);     // hipDeviceAttributeClockRate
 	info->l2_bytes = attr(a, dev, 19);     // hipDeviceAttributeL2CacheSize
@@ -180,6 +183,35 @@ static struct gpu_rc vmm_import(struct gpu_api *a, int fd, uint64_t *handle) {
 	return GPU_ASK(a, vmm_import, handle, by_value ? (void *)(uintptr_t)fd : (void *)&fd, 1); // hipMemHandleTypePosixFileDescriptor
 }
 
+// hsa_code is what HIP calls an hsa_status_t.
+static int hsa_code(int status) {
+	switch (status) {
+	case 0: // HSA_STATUS_SUCCESS
+		return GPU_OK;
+	case 0x1001: // ..._ERROR_INVALID_ARGUMENT
+	case 0x1003: // ..._ERROR_INVALID_ALLOCATION
+		return GPU_INVALID_VALUE;
+	case 0x1008: // ..._ERROR_OUT_OF_RESOURCES
+		return GPU_OUT_OF_MEMORY;
+	default:
+		return GPU_NOT_SUPPORTED;
+	}
+}
+
+// The runtime below HIP tells where in the descriptor's memory the range is. HIP's own call, of version 7, does not, and the memory may be more
+// than was asked for: it is asked for all of an allocation.
+static struct gpu_rc dmabuf(struct gpu_api *a, uint64_t addr, uint64_t n, int *fd, uint64_t *offset) {
+	if (a->hip.hsa_dmabuf)
+		return (struct gpu_rc){"hsa_amd_portable_export_dmabuf", hsa_code(a->hip.hsa_dmabuf(addr, n, fd, offset))};
+	uint64_t base = 0;
+	size_t all = 0, page = (size_t)sysconf(_SC_PAGESIZE);
+	struct gpu_rc rc = GPU_ASK(a, range, &base, &all, addr);
+	if (rc.code)
+		return rc;
+	*offset = addr - base;
+	return GPU_ASK(a, range_handle, fd, base, (all + page - 1) & ~(page - 1), 1, 0); // hipMemRangeHandleTypeDmaBufFd
+}
+
 // hipIpcMemLazyEnablePeerAccess was 0 in version 5.
 static unsigned ipc_flags(const struct gpu_api *a) { return a->runtime >= 6 * MAJOR; }
 
@@ -205,5 +237,6 @@ const struct gpu_vendor gpu_vendor_hip = {
 	.module_load = module_load,
 	.function_shared = function_shared,
 	.vmm_import = vmm_import,
+	.dmabuf = dmabuf,
 	.ipc_flags = ipc_flags,
 };

@@ -159,3 +159,12 @@ func (d Device) Import(fd int) (uint64, error) {
 	rc := C.gpu_vmm_import(d.Driver.api, d.id(), C.int(fd), &h)
 	return d.made(h, rc)
 }
+
+// DMABuf makes a descriptor of a dma-buf that has n bytes at addr, for other devices of the host: the caller closes it. They begin at offset in it.
+func (d Device) DMABuf(addr, n uint64) (fd int, offset uint64, err error) {
+	c, at := C.int(-1), C.uint64_t(0)
+	if err = d.check(C.gpu_dmabuf(d.Driver.api, d.id(), C.uint64_t(addr), C.uint64_t(n), &c, &at)); err != nil {
+		return -1, 0, err
+	}
+	return int(c), uint64(at), nil
+}

@@ -64,7 +64,8 @@
 	X(vmm_unmap, 0, "cuMemUnmap", "hipMemUnmap", (uint64_t addr, size_t n))                                                     \
 	X(vmm_access, 0, "cuMemSetAccess", "hipMemSetAccess", (uint64_t addr, size_t n, const struct gpu_access *desc, size_t count)) \
 	X(vmm_export, 0, "cuMemExportToShareableHandle", "hipMemExportToShareableHandle", (void *to, uint64_t handle, int type, unsigned long long flags)) \
-	X(vmm_import, 0, "cuMemImportFromShareableHandle", "hipMemImportFromShareableHandle", (uint64_t *handle, void *from, int type))
+	X(vmm_import, 0, "cuMemImportFromShareableHandle", "hipMemImportFromShareableHandle", (uint64_t *handle, void *from, int type)) \
+	X(range_handle, 0, "cuMemGetHandleForAddressRange", "hipMemGetHandleForAddressRange", (void *to, uint64_t addr, size_t n, int type, unsigned long long flags))
 
 // X(field, needed, name, arguments), all in libcuda.
 #define GPU_CUDA_ONLY(X)                                                                                                      \
@@ -82,7 +83,7 @@
 	X(module_load, 1, "cuModuleLoadDataEx", (uint64_t *module, const void *image, unsigned n, int *options, void **values))     \
 	X(function_set, 1, "cuFuncSetAttribute", (uint64_t function, int attr, int value))
 
-// The same of libamdhip64.
+// The same of libamdhip64, and of libhsa-runtime64, on which it stands.
 #define GPU_HIP_ONLY(X)                                                                                                       \
 	X(error_name, 1, "hipGetErrorName", const char *, (int code))                                                               \
 	X(error_text, 1, "hipGetErrorString", const char *, (int code))                                                             \
@@ -97,7 +98,8 @@
 	X(pointer, 1, "hipPointerGetAttributes", int, (void *attrs, uint64_t addr))                                                 \
 	X(copy, 1, "hipMemcpyAsync", int, (uint64_t dst, uint64_t src, size_t n, int kind, uint64_t stream))                        \
 	X(copy_peer, 1, "hipMemcpyPeerAsync", int, (uint64_t dst, int dst_dev, uint64_t src, int src_dev, size_t n, uint64_t stream)) \
-	X(module_load, 1, "hipModuleLoadData", int, (uint64_t *module, const void *image))
+	X(module_load, 1, "hipModuleLoadData", int, (uint64_t *module, const void *image))                                          \
+	X(hsa_dmabuf, 0, "hsa_amd_portable_export_dmabuf", int, (uint64_t addr, size_t n, int *fd, uint64_t *offset))
 
 // cuda.h CUipcMemHandle, hip_runtime_api.h hipIpcMemHandle_t: passed by value.
 struct gpu_ipc {
@@ -149,6 +151,7 @@ struct gpu_vendor {
 	struct gpu_rc (*module_load)(struct gpu_api *a, const void *image, uint64_t *module, char *log, size_t n);
 	struct gpu_rc (*function_shared)(struct gpu_api *a, uint64_t function, int bytes);
 	struct gpu_rc (*vmm_import)(struct gpu_api *a, int fd, uint64_t *handle);
+	struct gpu_rc (*dmabuf)(struct gpu_api *a, uint64_t addr, uint64_t n, int *fd, uint64_t *offset);
 	unsigned (*ipc_flags)(const struct gpu_api *a); // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS and its like
 };
 

@@ -25,6 +25,7 @@
 // the call returns, and copies to it have written it.
 //
 // Memory is handed to other processes by handles, which end with the allocation or its process, and by descriptors of virtual memory.
+// Its dma-bufs are for the emulated RDMA devices (native/verbs/verbstest), and of one allocation or mapping each.
 // It is stricter than drivers are: a handle is opened once for a device, and never in its own process; a stream, event or module of another
 // device is refused; memory that is freed, unpinned or unmapped while queued work names it ends the process with words that say
 // which work, and so does a module that is unloaded under a launch. A process that was forked after the first call gets error 3.

@@ -3,10 +3,13 @@
 // Calls everything of gpu.h on the fake driver of one vendor, with a context of the caller's own current, and checks after each call
 // that it still is and that no error is left behind. Run under the address and undefined-behaviour sanitizers.
 
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../gpu.h"
@@ -47,6 +50,31 @@ static void settle(int dev, uint64_t stream) {
 	OK(rc);
 }
 
+// dmabuf: the descriptor is of the memory, from the offset on, and closed in programs that are started.
+static void dmabuf(int dev, uint64_t addr, uint64_t n) {
+	int fd = -1;
+	uint64_t offset = 0;
+	struct gpu_info info = {0};
+	OK(gpu_describe(api, dev, &info));
+	if (!(info.has & GPU_HAS_DMABUF)) {
+		NO(GPU_NOT_SUPPORTED, gpu_dmabuf(api, dev, addr, n, &fd, &offset));
+		printf("no dma-bufs\n");
+		return;
+	}
+	OK(gpu_dmabuf(api, dev, addr, n, &fd, &offset));
+	uint64_t first = (uint64_t)lseek(fd, 0, SEEK_CUR) >> 24; // see fake_vmm.h
+	unsigned char *there = mmap(NULL, offset + n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(first * 4096));
+	if (there == MAP_FAILED || fcntl(fd, F_GETFD) != FD_CLOEXEC)
+		abort();
+	there[offset + n - 1] ^= 0xff;
+	if (there[offset + n - 1] != *(unsigned char *)(uintptr_t)(addr + n - 1))
+		abort();
+	munmap(there, offset + n);
+	close(fd);
+	printf("%llu bytes at page %llu and %llu\n", (unsigned long long)n, (unsigned long long)first, (unsigned long long)offset);
+	NO(GPU_INVALID_VALUE, gpu_dmabuf(api, dev, (uintptr_t)&fd, 1, &fd, &offset));
+}
+
 static void memory(int dev) {
 	uint64_t a = 0, b = 0, host = 0, seen = 0, free_bytes, total;
 	struct gpu_pointer p;
@@ -76,6 +104,8 @@ static void memory(int dev) {
 	OK(gpu_pointer(api, (uintptr_t)&p, &p));
 	if (p.kind != GPU_UNREGISTERED || p.device != -1)
 		abort();
+	dmabuf(dev, a, 4096);
+	dmabuf(dev, a + 100, 64);
 	OK(gpu_ipc_get(api, dev, a, h));
 	NO(201, gpu_ipc_open(api, dev, h, &seen)); // of this process
 	NO(GPU_INVALID_VALUE, gpu_ipc_close(api, dev, a));
@@ -102,6 +132,7 @@ static void virtual(int dev) {
 	NO(GPU_INVALID_VALUE, gpu_vmm_access(api, dev, at, n, both, 0));
 	NO(GPU_INVALID_VALUE, gpu_vmm_access(api, dev, at, n, both, GPU_MAX_DEVICES + 1));
 	memset((void *)(uintptr_t)at, 1, n);
+	dmabuf(dev, at + 8192, n - 8192);
 	OK(gpu_vmm_unmap(api, dev, at, n));
 	OK(gpu_vmm_release(api, dev, again));
 	OK(gpu_vmm_release(api, dev, m));

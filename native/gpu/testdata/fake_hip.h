@@ -79,3 +79,16 @@ DEF(, hipPointerGetAttributes, (void *to, uint64_t addr)) {
 	}
 	END
 }
+
+// The runtime below HIP has it. Version 7 is emulated without, as where it is loaded apart.
+#if FAKE_HIP == 6
+DEF(, hsa_amd_portable_export_dmabuf, (uint64_t addr, size_t n, int *fd, uint64_t *offset)) {
+	int code = told("hsa_amd_portable_export_dmabuf\0" "cuMemGetHandleForAddressRange");
+	if (code)
+		return 0x1000 + code; // HSA_STATUS_ERROR and those after it
+	pthread_mutex_lock(&lock);
+	code = whole(fd, addr, n, offset);
+	pthread_mutex_unlock(&lock);
+	return code ? 0x1003 : 0; // ..._INVALID_ALLOCATION
+}
+#endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Addresses and memory made apart. Part of fake.c.
+// Addresses and memory made apart, and dma-bufs. Part of fake.c.
 
 DEF(cuMemGetAllocationGranularity, hipMemGetAllocationGranularity, (size_t *n, const int *prop, int which)) {
 	(void)which;
@@ -84,6 +84,7 @@ DEF(cuMemMap, hipMemMap, (uint64_t addr, size_t n, size_t offset, uint64_t handl
 		code = INVALID;
 	} else {
 		m = make(MAPPING, t->dev);
+		m->fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
 		m->base = addr;
 		m->size = n;
 	}
@@ -140,3 +141,50 @@ DEF(cuMemImportFromShareableHandle, hipMemImportFromShareableHandle, (uint64_t *
 	}
 	END
 }
+
+#if !defined(FAKE_HIP) || FAKE_HIP > 5
+// A dma-buf is the file of the memory, opened once more: its position has the first page and, below, how many there are.
+enum { PAGE = 4096, PAGES_BITS = 24 };
+
+// exported makes one of n bytes at addr, which are whole pages of one allocation, or answers a code.
+static int exported(int *fd, uint64_t addr, uint64_t n) {
+	struct thing *t = around(addr);
+	char path[64];
+	if (!t || t->kind == HOST || t->kind == REGISTRATION || t->kind == VARIABLE)
+		return INVALID;
+	if (t->kind == OPENED)
+		return NOT_SUPPORTED; // another process's
+	uint64_t first = addr - t->base;
+	if (first % PAGE || n % PAGE || n == 0 || first + n > (t->size + PAGE - 1) / PAGE * PAGE)
+		return INVALID;
+	if (n / PAGE >> PAGES_BITS)
+		misuse("a dma-buf of %llu bytes", (unsigned long long)n);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", t->fd);
+	*fd = open(path, O_RDWR); // as drivers do it: whoever wants it closed in other programs says so
+	if (*fd < 0 || lseek(*fd, (off_t)(first / PAGE << PAGES_BITS | n / PAGE), SEEK_SET) < 0)
+		misuse("no dma-buf of %llu bytes: %s", (unsigned long long)n, strerror(errno));
+	return 0;
+}
+
+#ifdef FAKE_HIP
+// whole exports all of the allocation around a range, as AMD's drivers do.
+static int whole(int *fd, uint64_t addr, uint64_t n, uint64_t *offset) {
+	struct thing *t = around(addr);
+	if (!t || n == 0 || addr - t->base + n > (t->size + PAGE - 1) / PAGE * PAGE)
+		return INVALID;
+	*offset = addr - t->base;
+	return exported(fd, t->base, (t->size + PAGE - 1) / PAGE * PAGE);
+}
+#endif
+
+#if !defined(FAKE_HIP) || FAKE_HIP > 6
+DEF(cuMemGetHandleForAddressRange, hipMemGetHandleForAddressRange, (int *fd, uint64_t addr, size_t n, int type, unsigned long long flags)) {
+	START(CALLED(cuMemGetHandleForAddressRange, hipMemGetHandleForAddressRange))
+	if (type != 1 || flags)
+		code = INVALID;
+	else
+		code = NAME(exported(fd, addr, n), whole(fd, addr, n, &(uint64_t){0}));
+	END
+}
+#endif
+#endif
