@@ -13,7 +13,7 @@ import (
 
 // TestDoctorOnDevices: every port that is up is used, with an address, and every device has its limits.
 func TestDoctorOnDevices(t *testing.T) {
-	verbstest.Need(t, 2)
+	verbstest.Need(t)
 	r := Doctor()
 	v := r.Verbs
 	devices, err := verbs.Devices()
@@ -35,8 +35,8 @@ func TestDoctorOnDevices(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if used < 2 {
-		t.Errorf("%d of %+v are used", used, v.Ports)
+	if used == 0 {
+		t.Errorf("none of %+v is used", v.Ports)
 	}
 	taken := map[string]int{}
 	for _, g := range v.GIDs {

@@ -65,6 +65,10 @@ CASES = (
     perftest("write-4k", "ib_write_bw, 4 KiB", "ib_write_bw", 4096, 2000),
     # Two of its tests run a compiler, which takes ten seconds there and shows nothing of RDMA.
     go("native-verbs", "the door to libibverbs", "native/verbs", skip="TestWithoutHeader|TestOldLibrary"),
+    # Its tests of GPUs would compile an emulated one.
+    Case("doctor", "mori doctor: every device is shown, and one is used",
+         "cd core && MORI_EMULATED_GPU=none exec $BIN/core.test -test.v -test.run 'DoctorOnDevices|DoctorVerbsHere'",
+         package="core", figures=figures.tests),
     go("provider", "core/provider/verbs, but for the suite of all providers", "core/provider/verbs", skip="TestFabric"),
     go("fabric-msg", "the suite of all providers, connected endpoints", "core/provider/verbs", "TestFabric/msg", 150),
     go("fabric-rdm", "the suite of all providers, datagram endpoints", "core/provider/verbs", "TestFabric/rdm", 150),
