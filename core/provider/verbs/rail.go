@@ -115,7 +115,7 @@ const (
 
 // connect readies the queue pairs for the peer's, in order, and starts the poller.
 func (r *rail) connect(peer *railDesc) error {
-	if len(peer.qps) != len(r.pairs) {
+	if len(peer.qps) < len(r.pairs) {
 		return fmt.Errorf("peer has %d queue pairs for %d: %w", len(peer.qps), len(r.pairs), fabric.ErrProtocol)
 	}
 	s, n := &r.mover.all.settings, r.nic
@@ -148,6 +148,17 @@ func (r *rail) connect(peer *railDesc) error {
 	r.over.Add(1)
 	go r.poll()
 	return nil
+}
+
+// shrink gives up the queue pairs beyond the first n, which the peer does not want. None is connected.
+func (r *rail) shrink(n int) {
+	if n >= len(r.pairs) {
+		return
+	}
+	for _, p := range r.pairs[n:] {
+		logged(r.mover.log, "close a queue pair that the peer does not want", p.close())
+	}
+	r.pairs = r.pairs[:n]
 }
 
 // fail ends the connection: without this rail nobody knows what of its work was done.

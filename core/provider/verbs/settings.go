@@ -22,8 +22,8 @@ type Settings struct {
 	Indices  []int
 	Affinity bool
 
-	Rails int // how many of them a connection uses, as far as both sides have them; 0 is 1
-	QPs   int // queue pairs of a rail; 0 is 1
+	Rails int // how many of them a connection uses, as far as both sides have and want them; 0 is 1
+	QPs   int // queue pairs of a rail, as far as both sides want them; 0 is 1
 
 	GIDIndex     int // in the port's table; -1: the best, see ChooseGID
 	MTU          int // most bytes of a packet's payload; 0: the port's

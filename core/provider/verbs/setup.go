@@ -18,9 +18,9 @@ import (
 //	who dialed                              the other
 //	makes rails, not connected
 //	        ── frameOffer: one railDesc each ──▶
-//	                                        makes a rail for each offer that it has a NIC for, connects it
+//	                                        makes a rail for each offer that it has a NIC for, as far as it wants them, connects it
 //	        ◀── frameAnswer: one railDesc each ──
-//	drops the others, connects
+//	drops the others, and queue pairs beyond the other's, connects
 //	        ── frameUp ──▶                  may post from now on
 //
 // A railDesc in an answer says by its place which offer it takes: the n-th answer with queue pairs takes the n-th offer; rails that are not
@@ -163,7 +163,8 @@ func (m *mover) first(what string) error {
 
 func (m *mover) answer(offers []railDesc) {
 	defer m.setup.Done()
-	rails, err := m.openRails(len(offers), len(offers[0].qps), offers)
+	s := &m.all.settings
+	rails, err := m.openRails(min(len(offers), s.Rails), min(len(offers[0].qps), s.QPs), offers)
 	if err == nil {
 		m.adopt(rails)
 		for i, r := range rails {
@@ -211,6 +212,7 @@ func (m *mover) conclude(rails []*rail, answers []railDesc) {
 		logged(m.log, "close a rail that the peer has not", r.close())
 	}
 	for i := range answers {
+		rails[i].shrink(len(answers[i].qps))
 		if err := rails[i].connect(&answers[i]); err != nil {
 			m.ep.Fail(fmt.Errorf("set up RDMA to %s: connect %s: %w", m.ep.Peer(), rails[i], err))
 			return
