@@ -70,7 +70,7 @@ func (m *menu) look(ctx context.Context, w *World, far bool, mine *stock) error 
 		return err
 	}
 	m.registry, err = core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: tls, Sums: config.Flag(config.IOChecksum, false),
-		Compress: config.Flag(config.IOCompress, false), Log: w.log})
+		Compress: config.Flag(config.IOCompress, false), NICs: w.nicUse, Log: w.log})
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,16 @@ func (m *menu) look(ctx context.Context, w *World, far bool, mine *stock) error 
 		return fmt.Errorf("the GPU does not reach %s, and no transport here takes memory of GPUs: %w: %w", w.unlinked(), errors.Join(refusals...), errors.ErrUnsupported)
 	}
 	return ctx.Err()
+}
+
+// nicUse is how NICs are used: those near the GPU if the heap is on one, with queues for all that can be under way.
+func (w *World) nicUse() core.NICUse {
+	u := core.AnyNIC()
+	u.QPs, u.SendWR = w.cfg.QPPerPE, flights
+	if w.gpu != nil {
+		u.GPU = w.gpu.dev.BusID
+	}
+	return u
 }
 
 // hints are what a transport must have.

@@ -315,3 +315,23 @@ func fill(at, n, value uint64) {
 		memory.Bytes(at, n)[i] = byte(value)
 	}
 }
+
+// Config.QPPerPE is how many queue pairs a PE has for each other one.
+func TestQueuePairsForEachPE(t *testing.T) {
+	byNICs(t)
+	verbstest.NeedEmulated(t)
+	have := map[int]int{}
+	for _, qps := range []int{1, 5} {
+		run(t, 3, Config{NodeID: "node %d", QPPerPE: qps}, func(w *World) error {
+			w.rendezvous(t)
+			if w.me == 0 {
+				have[qps] = verbstest.Objects(t)
+			}
+			w.rendezvous(t)
+			return nil
+		})
+	}
+	if more, want := have[5]-have[1], (5-1)*3*2; more < want { // and what goes with each
+		t.Errorf("5 queue pairs in place of 1 are %d more objects among 3 PEs, want %d at least", more, want)
+	}
+}
