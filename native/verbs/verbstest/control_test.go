@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"mori/native/verbs"
 )
 
@@ -164,6 +166,9 @@ func TestEvents(t *testing.T) {
 	x.ask(1, nil)
 	x.ends(x.a.send, verbs.StatusSuccess)
 	x.ok(x.a.send.Arm())
+	if readable(t, x.a.channel.FD()) || readable(t, x.a.ctx.AsyncFD()) {
+		t.Error("a descriptor is readable before there is an event")
+	}
 	if token, err := x.a.channel.Next(); !errors.Is(err, syscall.EAGAIN) {
 		t.Fatalf("an event of %d came: %v", token, err)
 	}
@@ -171,6 +176,9 @@ func TestEvents(t *testing.T) {
 	x.ask(2, nil)
 	var token uint64
 	var err error
+	for end := time.Now().Add(patience); !readable(t, x.a.channel.FD()) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if token, err = x.a.channel.Next(); !errors.Is(err, syscall.EAGAIN) {
 			break
@@ -183,6 +191,17 @@ func TestEvents(t *testing.T) {
 	if token, err := x.a.channel.Next(); !errors.Is(err, syscall.EAGAIN) {
 		t.Errorf("one more event came, of %d: %v", token, err)
 	}
+}
+
+// readable tells whether a descriptor has something to read.
+func readable(t *testing.T, fd int) bool {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	if err != nil && !errors.Is(err, syscall.EINTR) {
+		t.Fatal(err)
+	}
+	return n > 0
 }
 
 // TestFence: a write that follows a read and takes its bytes from where the read puts them has the wrong ones in some order, unless it has the fence.
@@ -217,11 +236,18 @@ func TestCounts(t *testing.T) {
 	objects := Objects(t)
 	t.Run("use", func(t *testing.T) {
 		x := newTester(t, 0, 1, common)
+		Most(t, "posted")
 		before, other := Bytes(t, 0), Bytes(t, 1)
 		x.ok(x.a.post(verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: x.b.Addr, RKey: x.b.RKey}, x.a.sge(0, 1000)))
 		x.ends(x.a.send, verbs.StatusSuccess)
 		if n, m := Bytes(t, 0)-before, Bytes(t, 1)-other; n != 1000 || m != 0 {
 			t.Errorf("the devices did %d and %d bytes, want 1000 and 0", n, m)
+		}
+		if n := Most(t, "posted"); n != 1 {
+			t.Errorf("one call posted %d requests, want 1", n)
+		}
+		if n := Most(t, "posted"); n != 0 {
+			t.Errorf("%d requests were posted since", n)
 		}
 		if n := Objects(t) - objects; n != 14 { // of each side: context, domain, channel, two queues, pair, region
 			t.Errorf("there are %d objects more", n)

@@ -63,14 +63,19 @@ func TestSend(t *testing.T) {
 		want := noise(x.a.buf[:70000])
 		x.ok(x.a.post(verbs.SendWR{ID: 1, Op: verbs.OpSend, Flags: verbs.Signaled}, x.a.sge(0, 70000)))
 		x.ok(x.a.post(verbs.SendWR{ID: 2, Op: verbs.OpSendImm, Flags: verbs.Signaled | verbs.Inline, Imm: 0x01020304}, x.a.sge(0, 20)))
-		x.ok(x.a.post(verbs.SendWR{ID: 3, Op: verbs.OpWriteImm, Flags: verbs.Signaled, Imm: 77, RemoteAddr: x.b.Addr + 900000, RKey: x.b.RKey}, x.a.sge(0, 5000)))
+		write := verbs.SendWR{ID: 3, Op: verbs.OpWriteImm, Flags: verbs.Signaled, Imm: 77, RemoteAddr: x.b.Addr + 900000, RKey: x.b.RKey}
+		x.ok(x.a.post(write, x.a.sge(0, 5000)))
 		for i, wc := range x.ends(x.a.send, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess) {
 			if wc.Op != []uint8{verbs.WCSend, verbs.WCSend, verbs.WCWrite}[i] {
 				t.Errorf("send %d completes as %+v", i, wc)
 			}
 		}
 		got := x.ends(x.b.recv, verbs.StatusSuccess, verbs.StatusSuccess, verbs.StatusSuccess)
-		for i, w := range []verbs.WC{{Op: verbs.WCRecv, Bytes: 70000}, {Op: verbs.WCRecv, Bytes: 20, Imm: 0x01020304, HasImm: true}, {Op: verbs.WCRecvWriteImm, Bytes: 5000, Imm: 77, HasImm: true}} {
+		for i, w := range []verbs.WC{
+			{Op: verbs.WCRecv, Bytes: 70000},
+			{Op: verbs.WCRecv, Bytes: 20, Imm: 0x01020304, HasImm: true},
+			{Op: verbs.WCRecvWriteImm, Bytes: 5000, Imm: 77, HasImm: true},
+		} {
 			if g := got[i]; g.Op != w.Op || g.Bytes != w.Bytes || g.HasImm != w.HasImm || (w.HasImm && g.Imm != w.Imm) {
 				t.Errorf("receive %d is %+v, want %+v", i, g, w)
 			}

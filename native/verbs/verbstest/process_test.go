@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,8 +87,8 @@ func (s *side) do(what string, peer address) error {
 		fmt.Println(wcs[0].Status, hex.EncodeToString(s.buf[:wcs[0].Bytes]))
 	case "write": // from the end of the buffer to the end of the peer's
 		copy(s.buf[bufBytes-5:], "there")
-		err := s.post(verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: peer.Addr + bufBytes - 5, RKey: peer.RKey}, s.sge(bufBytes-5, 5))
-		if err != nil {
+		wr := verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: peer.Addr + bufBytes - 5, RKey: peer.RKey}
+		if err := s.post(wr, s.sge(bufBytes-5, 5)); err != nil {
 			return err
 		}
 		wcs, err := poll(s.send, 1)
@@ -217,6 +218,24 @@ func TestPeerDies(t *testing.T) {
 	x.ok(x.a.post(write, x.a.sge(0, 8)))
 	x.ends(x.a.send, verbs.StatusRetryExceeded, verbs.StatusFlushed)
 	x.state(x.a, verbs.StateErr)
+}
+
+// TestPeerStandsStill: a process that is stopped, and not gone, is waited for.
+func TestPeerStandsStill(t *testing.T) {
+	NeedEmulated(t)
+	x, c, peer := withPeer(t)
+	Timeout(t, 1)
+	x.ok(c.cmd.Process.Signal(syscall.SIGSTOP))
+	x.ok(x.a.post(verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: peer.Addr, RKey: peer.RKey}, x.a.sge(0, 8)))
+	time.Sleep(50 * time.Millisecond)
+	if n, err := x.a.send.Poll(make([]verbs.WC, 1)); n != 0 || err != nil {
+		t.Errorf("%d completions came from a peer that stands still: %v", n, err)
+	}
+	x.ok(c.cmd.Process.Signal(syscall.SIGCONT))
+	x.ends(x.a.send, verbs.StatusSuccess)
+	if err := c.end(); err != nil {
+		t.Error(err, c.err.String())
+	}
 }
 
 // useAgain closes a domain twice.

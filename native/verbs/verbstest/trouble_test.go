@@ -26,19 +26,21 @@ func (t *tester) ask(id uint64, f func(*verbs.SendWR)) {
 // hears an event.
 func TestRefused(t *testing.T) {
 	onlyLocal := func(_, b *settings) { b.access = verbs.AccessLocalWrite }
+	oneRead := func(_, b *settings) { b.destRd = 1 }
+	access, request := verbs.EventQPAccessErr, verbs.EventQPReqErr
 	for name, c := range map[string]struct {
 		wr    func(*verbs.SendWR)
 		set   func(a, b *settings)
 		want  verbs.Status
 		event verbs.EventKind
 	}{
-		"wrong key":                   {wr: func(w *verbs.SendWR) { w.RKey += 256 }, want: verbs.StatusRemAccess, event: verbs.EventQPAccessErr},
-		"beyond the end":              {wr: func(w *verbs.SendWR) { w.RemoteAddr += bufBytes - 7 }, want: verbs.StatusRemAccess, event: verbs.EventQPAccessErr},
-		"before the beginning":        {wr: func(w *verbs.SendWR) { w.RemoteAddr-- }, want: verbs.StatusRemAccess, event: verbs.EventQPAccessErr},
-		"pair without rights":         {set: onlyLocal, want: verbs.StatusRemInvReq, event: verbs.EventQPReqErr},
-		"atomic of an odd address":    {wr: func(w *verbs.SendWR) { w.Op = verbs.OpFetchAdd; w.RemoteAddr += 4 }, want: verbs.StatusRemInvReq, event: verbs.EventQPReqErr},
-		"more reads than it takes":    {wr: func(w *verbs.SendWR) { w.Op = verbs.OpRead }, set: func(_, b *settings) { b.destRd = 1 }, want: verbs.StatusRemInvReq, event: verbs.EventQPReqErr},
-		"the key of the peer's sends": {wr: func(w *verbs.SendWR) { w.RKey = w.RKey&^0xff | 0x11 }, want: verbs.StatusRemAccess, event: verbs.EventQPAccessErr},
+		"wrong key":                {func(w *verbs.SendWR) { w.RKey += 256 }, nil, verbs.StatusRemAccess, access},
+		"a key of another use":     {func(w *verbs.SendWR) { w.RKey = w.RKey&^0xff | 0x11 }, nil, verbs.StatusRemAccess, access},
+		"beyond the end":           {func(w *verbs.SendWR) { w.RemoteAddr += bufBytes - 7 }, nil, verbs.StatusRemAccess, access},
+		"before the beginning":     {func(w *verbs.SendWR) { w.RemoteAddr-- }, nil, verbs.StatusRemAccess, access},
+		"pair without rights":      {nil, onlyLocal, verbs.StatusRemInvReq, request},
+		"atomic of an odd address": {func(w *verbs.SendWR) { w.Op = verbs.OpFetchAdd; w.RemoteAddr += 4 }, nil, verbs.StatusRemInvReq, request},
+		"more reads than it takes": {func(w *verbs.SendWR) { w.Op = verbs.OpRead }, oneRead, verbs.StatusRemInvReq, request},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NeedEmulated(t)

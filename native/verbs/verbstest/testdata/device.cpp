@@ -21,7 +21,8 @@ namespace mori::fake {
 
 // gid_of is a device's GID: its link-local one, that of an IPv4 address, that of an IPv6 address.
 ibv_gid gid_of(int device, int index) {
-    static const uint8_t prefixes[kGids][12] = {{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xe0, 0x0e, 0, 0xff}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, {0xfd, 0, 0, 0xe0, 0x0e, 0, 0, 0, 0, 0, 0, 0}};
+    static const uint8_t prefixes[kGids][12] = {
+        {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xe0, 0x0e, 0, 0xff}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, {0xfd, 0, 0, 0xe0, 0x0e}};
     static const uint8_t ends[kGids][4] = {{0xfe, 0, 0, 0}, {198, 18, 0, 10}, {0, 0, 0, 0x10}};
     ibv_gid gid{};
     memcpy(gid.raw, prefixes[index], 12);

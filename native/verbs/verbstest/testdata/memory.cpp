@@ -57,7 +57,9 @@ bool mapped(uint64_t addr, uint64_t length, bool writable) {
 
 bool load(const Region *region, uint64_t addr, void *to, size_t n) { return move(process_vm_readv, host(region, addr), to, n); }
 
-bool store(const Region *region, uint64_t addr, const void *from, size_t n) { return move(process_vm_writev, host(region, addr), const_cast<void *>(from), n); }
+bool store(const Region *region, uint64_t addr, const void *from, size_t n) {
+    return move(process_vm_writev, host(region, addr), const_cast<void *>(from), n);
+}
 
 bool atomically(const Region *region, const Packet &request, uint64_t *before) {
     if (!load(region, request.addr, before, 8)) return false;
@@ -95,11 +97,13 @@ bool pieces(const ibv_pd *domain, const std::vector<ibv_sge> &sges, uint32_t off
 }  // namespace
 
 bool gather(const ibv_pd *domain, const std::vector<ibv_sge> &sges, uint32_t offset, uint8_t *to, size_t n) {
-    return pieces(domain, sges, offset, n, 0, [to](const Region *r, uint64_t addr, size_t part, size_t at) { return load(r, addr, to + at, part); });
+    const auto get = [to](const Region *r, uint64_t addr, size_t part, size_t at) { return load(r, addr, to + at, part); };
+    return pieces(domain, sges, offset, n, 0, get);
 }
 
 bool scatter(const ibv_pd *domain, const std::vector<ibv_sge> &sges, uint32_t offset, const uint8_t *from, size_t n) {
-    return pieces(domain, sges, offset, n, IBV_ACCESS_LOCAL_WRITE, [from](const Region *r, uint64_t addr, size_t part, size_t at) { return store(r, addr, from + at, part); });
+    const auto put = [from](const Region *r, uint64_t addr, size_t part, size_t at) { return store(r, addr, from + at, part); };
+    return pieces(domain, sges, offset, n, IBV_ACCESS_LOCAL_WRITE, put);
 }
 
 bool usable(const ibv_pd *domain, const std::vector<ibv_sge> &sges, int access) {

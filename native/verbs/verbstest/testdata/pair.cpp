@@ -98,16 +98,19 @@ bool allowed(ibv_qp_state from, ibv_qp_state to, int mask) {
 
 bool sane_path(const Context *c, const ibv_ah_attr &path) {
     const ibv_gid none{};
-    return path.is_global == 1 && path.port_num == 1 && path.sl < 16 && path.grh.sgid_index < kGids && c->device->gids[path.grh.sgid_index] && memcmp(&path.grh.dgid, &none, sizeof none) != 0;
+    const int index = path.grh.sgid_index;
+    return path.is_global == 1 && path.port_num == 1 && path.sl < 16 && index < kGids && c->device->gids[index] &&
+           memcmp(&path.grh.dgid, &none, sizeof none) != 0;
 }
 
 bool sane(const Context *c, const ibv_qp_attr &a, int mask) {
-    const auto has = [mask](int bit) { return (mask & bit) != 0; };
-    return !(has(IBV_QP_PORT) && a.port_num != 1) && !(has(IBV_QP_PKEY_INDEX) && a.pkey_index != 0) && !(has(IBV_QP_AV) && !sane_path(c, a.ah_attr)) &&
-           !(has(IBV_QP_PATH_MTU) && (a.path_mtu < IBV_MTU_256 || int(a.path_mtu) > limit("active_mtu", IBV_MTU_1024))) && !(has(IBV_QP_DEST_QPN) && a.dest_qp_num > kSequences) &&
-           !(has(IBV_QP_MIN_RNR_TIMER) && a.min_rnr_timer > 31) && !(has(IBV_QP_MAX_DEST_RD_ATOMIC) && a.max_dest_rd_atomic > limit("max_qp_rd_atom", 16)) &&
-           !(has(IBV_QP_MAX_QP_RD_ATOMIC) && a.max_rd_atomic > limit("max_qp_init_rd_atom", 16)) && !(has(IBV_QP_TIMEOUT) && a.timeout > 31) &&
-           !(has(IBV_QP_RETRY_CNT) && a.retry_cnt > 7) && !(has(IBV_QP_RNR_RETRY) && a.rnr_retry > 7);
+    const auto bad = [mask](int bit, bool wrong) { return (mask & bit) != 0 && wrong; };
+    const int mtu = limit("active_mtu", IBV_MTU_1024), serves = limit("max_qp_rd_atom", 16), asks = limit("max_qp_init_rd_atom", 16);
+    return !bad(IBV_QP_PORT, a.port_num != 1) && !bad(IBV_QP_PKEY_INDEX, a.pkey_index != 0) &&
+           !bad(IBV_QP_AV, !sane_path(c, a.ah_attr)) && !bad(IBV_QP_PATH_MTU, a.path_mtu < IBV_MTU_256 || int(a.path_mtu) > mtu) &&
+           !bad(IBV_QP_DEST_QPN, a.dest_qp_num > kSequences) && !bad(IBV_QP_MIN_RNR_TIMER, a.min_rnr_timer > 31) &&
+           !bad(IBV_QP_MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic > serves) && !bad(IBV_QP_MAX_QP_RD_ATOMIC, a.max_rd_atomic > asks) &&
+           !bad(IBV_QP_TIMEOUT, a.timeout > 31) && !bad(IBV_QP_RETRY_CNT, a.retry_cnt > 7) && !bad(IBV_QP_RNR_RETRY, a.rnr_retry > 7);
 }
 
 template <class T>
@@ -199,8 +202,9 @@ int post_recv(ibv_qp *given, ibv_recv_wr *wr, ibv_recv_wr **bad) {
     Pair *pair = alive<Pair>(given, "ibv_post_recv");
     int code = refused("ibv_post_recv", of(pair->context));
     for (; wr != nullptr; wr = wr->next) {
-        if (code == 0 && (pair->state == IBV_QPS_RESET || wr->num_sge < 0 || uint32_t(wr->num_sge) > pair->init.cap.max_recv_sge)) code = EINVAL;
-        if (code == 0 && pair->recvs_posted - pair->recvs_freed >= pair->init.cap.max_recv_wr) code = ENOMEM;
+        const ibv_qp_cap &cap = pair->init.cap;
+        if (code == 0 && (pair->state == IBV_QPS_RESET || wr->num_sge < 0 || uint32_t(wr->num_sge) > cap.max_recv_sge)) code = EINVAL;
+        if (code == 0 && pair->recvs_posted - pair->recvs_freed >= cap.max_recv_wr) code = ENOMEM;
         if (code != 0) {
             *bad = wr;
             break;
@@ -285,7 +289,8 @@ int ibv_modify_qp(ibv_qp *given, ibv_qp_attr *attr, int mask) {
     if (const int code = refused("ibv_modify_qp", c); code != 0) return code;
     const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : pair->state;
     mask &= ~IBV_QP_STATE;
-    if (((mask & IBV_QP_CUR_STATE) != 0 && attr->cur_qp_state != pair->state) || !allowed(pair->state, to, mask) || !sane(c, *attr, mask)) return EINVAL;
+    if ((mask & IBV_QP_CUR_STATE) != 0 && attr->cur_qp_state != pair->state) return EINVAL;
+    if (!allowed(pair->state, to, mask) || !sane(c, *attr, mask)) return EINVAL;
     adopt(pair, *attr, mask);
     if (to == IBV_QPS_RTR) {
         note("sl", attr->ah_attr.sl);

@@ -26,7 +26,8 @@ void notify(Queue *queue, const ibv_wc &completion, bool solicited) {
 
 // settled waits until all events of an object have been acknowledged, as its destruction does.
 void settled(Lock &held, const uint32_t &unacknowledged, const char *call) {
-    if (!acknowledged.wait_for(held, std::chrono::seconds(20), [&] { return unacknowledged == 0; })) misuse("%s waits for ever: %u events were not acknowledged", call, unacknowledged);
+    if (!acknowledged.wait_for(held, std::chrono::seconds(20), [&] { return unacknowledged == 0; }))
+        misuse("%s waits for ever: %u events were not acknowledged", call, unacknowledged);
 }
 
 bool of_pair(const ibv_async_event &e) { return e.event_type >= IBV_EVENT_QP_FATAL && e.event_type <= IBV_EVENT_COMM_EST; }

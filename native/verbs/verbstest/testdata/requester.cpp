@@ -52,8 +52,11 @@ void broken(Pair *pair, int status) {
 }
 
 void flush(Pair *pair) {
-    for (; !pair->sends.empty(); pair->sends.pop_front()) complete(pair, true, pair->sends.front().index, completion(pair, pair->sends.front().request.wr_id, IBV_WC_WR_FLUSH_ERR), false);
-    for (; !pair->recvs.empty(); pair->recvs.pop_front()) complete(pair, false, pair->recvs.front().index, completion(pair, pair->recvs.front().id, IBV_WC_WR_FLUSH_ERR), false);
+    const auto one = [pair](bool send, uint64_t index, uint64_t id) {
+        complete(pair, send, index, completion(pair, id, IBV_WC_WR_FLUSH_ERR), false);
+    };
+    for (; !pair->sends.empty(); pair->sends.pop_front()) one(true, pair->sends.front().index, pair->sends.front().request.wr_id);
+    for (; !pair->recvs.empty(); pair->recvs.pop_front()) one(false, pair->recvs.front().index, pair->recvs.front().id);
 }
 
 void again_from_start(Pair *pair, Time when) {
@@ -80,8 +83,9 @@ Clock::duration patience(const Pair *pair) {
 }
 
 void not_ready(Pair *pair, int timer, Time now) {
-    static constexpr uint32_t kMicroseconds[] = {655360, 10,   20,   30,   40,   60,    80,    120,   160,   240,   320,   480,   640,    960,    1280,   1920,
-                                                 2560,   3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
+    static constexpr uint32_t kMicroseconds[] = {
+        655360, 10,   20,   30,   40,    60,    80,    120,   160,   240,   320,   480,    640,    960,    1280,   1920,
+        2560,   3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
     if (pair->attr.rnr_retry != 7 && pair->rnr_left-- == 0) return broken(pair, IBV_WC_RNR_RETRY_EXC_ERR);
     again_from_start(pair, now + microseconds(std::min<uint64_t>(kMicroseconds[timer & 31], setting("FAKE_VERBS_RNR_MS", 2) * 1000)));
 }
@@ -181,7 +185,8 @@ Packet next_packet(const Pair *pair, const Send &s) {
     p.offset = pair->offset;
     p.imm = s.request.imm_data;
     const bool last = reads(s) || p.offset + p.bytes == s.length;
-    p.flags = uint8_t((p.offset == 0 ? kFirst : 0) | (last ? kLast : 0) | ((s.request.send_flags & IBV_SEND_SOLICITED) != 0 ? kSolicited : 0));
+    const bool solicited = (s.request.send_flags & IBV_SEND_SOLICITED) != 0;
+    p.flags = uint8_t((p.offset == 0 ? kFirst : 0) | (last ? kLast : 0) | (solicited ? kSolicited : 0));
     if (is_atomic(s)) {
         p.addr = s.request.wr.atomic.remote_addr;
         p.rkey = s.request.wr.atomic.rkey;

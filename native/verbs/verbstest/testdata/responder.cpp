@@ -40,7 +40,8 @@ void refuse(Pair *pair, Inbound *in, const Packet &p, int status) {
     reply(in, kNak, p, status);
     ibv_async_event event{};
     event.element.qp = pair;
-    if (status != IBV_WC_REM_OP_ERR) raise(of(pair->context), status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR, event);
+    const ibv_event_type type = status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
+    if (status != IBV_WC_REM_OP_ERR) raise(of(pair->context), type, event);
     fail(pair);
 }
 
@@ -155,7 +156,8 @@ void go_on(Pair *pair, Inbound *in) {
 // greet lets the right requester in, in the right state, and closes the way of any other.
 void greet(Pair *pair, Inbound *in, const Packet &p) {
     const bool ready = pair->state == IBV_QPS_RTR || pair->state == IBV_QPS_RTS;
-    const bool right = p.number == pair->attr.dest_qp_num && int(p.addr) == device_of(pair->attr.ah_attr.grh.dgid) && p.sequence == pair->expected;
+    const ibv_qp_attr &a = pair->attr;
+    const bool right = p.number == a.dest_qp_num && int(p.addr) == device_of(a.ah_attr.grh.dgid) && p.sequence == pair->expected;
     if (!ready || !right) {
         in->closing = true;
         return;

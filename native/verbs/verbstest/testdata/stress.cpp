@@ -3,6 +3,8 @@
 // work again, and close everything, while ports go down and devices stand still for moments. Compiled with the library under a sanitizer.
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,6 +23,11 @@ namespace {
 
 constexpr int kThreads = 3, kRounds = 20;
 constexpr uint32_t kBytes = 200000;
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kInit = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+constexpr int kReceive = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int kSend = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 
 [[noreturn]] void die(const char *what, long value) {
     fprintf(stderr, "%s: %ld, errno %d\n", what, value, errno);
@@ -58,7 +65,7 @@ struct End {
         init.cap = {64, 64, 2, 2, 64};
         init.qp_type = IBV_QPT_RC;
         pair = made(ibv_create_qp(domain, &init), "ibv_create_qp");
-        region = made(ibv_reg_mr(domain, bytes.data(), bytes.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC), "ibv_reg_mr");
+        region = made(ibv_reg_mr(domain, bytes.data(), bytes.size(), kAccess), "ibv_reg_mr");
     }
     End(const End &) = delete;
 
@@ -76,8 +83,8 @@ struct End {
         OK(ibv_modify_qp(pair, &a, IBV_QP_STATE));
         a.qp_state = IBV_QPS_INIT;
         a.port_num = 1;
-        a.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-        OK(ibv_modify_qp(pair, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+        a.qp_access_flags = kAccess;
+        OK(ibv_modify_qp(pair, &a, kInit));
         a.qp_state = IBV_QPS_RTR;
         a.path_mtu = IBV_MTU_1024;
         a.dest_qp_num = peer.pair->qp_num;
@@ -86,11 +93,11 @@ struct End {
         a.ah_attr.is_global = a.ah_attr.port_num = 1;
         OK(ibv_query_gid(peer.context, 1, 1, &a.ah_attr.grh.dgid));
         a.ah_attr.grh.sgid_index = 1;
-        OK(ibv_modify_qp(pair, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+        OK(ibv_modify_qp(pair, &a, kReceive));
         a.qp_state = IBV_QPS_RTS;
         a.timeout = 0;  // it waits for ports to come up again
         a.retry_cnt = a.rnr_retry = 7;
-        OK(ibv_modify_qp(pair, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+        OK(ibv_modify_qp(pair, &a, kSend));
     }
 
     void post(ibv_wr_opcode op, uint32_t at, uint32_t n, const End &peer, uint32_t key) {
@@ -131,7 +138,8 @@ struct End {
 
     /// Reads events until one is of a type, and waits for it.
     void hear(ibv_event_type type) {
-        for (ibv_async_event event{{}, IBV_EVENT_PORT_ERR}; event.event_type != type; ibv_ack_async_event(&event)) OK(ibv_get_async_event(context, &event));
+        for (ibv_async_event event{{}, IBV_EVENT_PORT_ERR}; event.event_type != type; ibv_ack_async_event(&event))
+            OK(ibv_get_async_event(context, &event));
     }
 
     void want(int status) {
@@ -179,6 +187,23 @@ void run(int me) {
     }
 }
 
+// forked has a child come with an object of this process, and end; the object is as it was.
+void forked() {
+    End a(0), b(1);
+    a.connect(b);
+    b.connect(a);
+    const pid_t child = fork();
+    if (child == 0) {
+        const rlimit none{0, 0};  // no core file
+        setrlimit(RLIMIT_CORE, &none);
+        _exit(ibv_alloc_pd(a.context) != nullptr ? 0 : 1);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) die("a child that used its parent's context ended with", status);
+    a.post(IBV_WR_RDMA_WRITE, 0, 8, b, b.region->rkey);
+    a.want(IBV_WC_SUCCESS);
+}
+
 }  // namespace
 
 int main() {
@@ -198,6 +223,7 @@ int main() {
         usleep(2000);
     }
     for (auto &t : threads) t.join();
+    forked();
     if (fake_verbs_objects() != 0) die("objects were left", fake_verbs_objects());
     puts("every byte was right");
     return 0;

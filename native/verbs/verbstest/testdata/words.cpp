@@ -18,17 +18,52 @@ extern "C" {
 
 const char *ibv_wc_status_str(ibv_wc_status status) {
     static const char *const words[] = {
-        "success", "local length error", "local QP operation error", "local EE context operation error", "local protection error", "Work Request Flushed Error",
-        "memory management operation error", "bad response error", "local access error", "remote invalid request error", "remote access error", "remote operation error",
-        "transport retry counter exceeded", "RNR retry counter exceeded", "local RDD violation error", "remote invalid RD request", "aborted error", "invalid EE context number",
-        "invalid EE context state", "fatal error", "response timeout error", "general error"};
+        "success",
+        "local length error",
+        "local QP operation error",
+        "local EE context operation error",
+        "local protection error",
+        "flushed",
+        "memory window bind error",
+        "bad response",
+        "local access error",
+        "remote invalid request",
+        "remote access error",
+        "remote operation error",
+        "transport retries exceeded",
+        "RNR retries exceeded",
+        "local RDD violation",
+        "remote invalid RD request",
+        "aborted",
+        "invalid EE context number",
+        "invalid EE context state",
+        "fatal error",
+        "response timeout",
+        "general error"};
     return word(words, status);
 }
 
 const char *ibv_event_type_str(ibv_event_type type) {
-    static const char *const words[] = {"CQ error", "local work queue catastrophic error", "invalid request local work queue error", "local access violation work queue error",
-                                        "communication established", "send queue drained", "path migrated", "path migration request error", "local catastrophic error", "port active",
-                                        "port error", "LID change", "P_Key change", "SM change", "SRQ catastrophic error", "SRQ limit reached", "last WQE reached", "client reregistration", "GID table change"};
+    static const char *const words[] = {
+        "CQ error",
+        "QP fatal",
+        "QP request error",
+        "QP access error",
+        "communication established",
+        "send queue drained",
+        "path migrated",
+        "path migration error",
+        "device fatal",
+        "port active",
+        "port error",
+        "LID change",
+        "P_Key change",
+        "SM change",
+        "SRQ error",
+        "SRQ limit reached",
+        "last WQE reached",
+        "client reregistration",
+        "GID change"};
     return word(words, type);
 }
 

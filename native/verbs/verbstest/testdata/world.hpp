@@ -71,7 +71,8 @@ struct Queue;
 
 struct Context : ibv_context, Stamp {
     static constexpr const char *kWhat = "context";
-    Context(Device *of, int async_descriptor, int wake_descriptor) : ibv_context{}, device(of), events(async_descriptor), wake(wake_descriptor) {}
+    Context(Device *of, int async_descriptor, int wake_descriptor)
+        : ibv_context{}, device(of), events(async_descriptor), wake(wake_descriptor) {}
     Device *const device;
     Events<ibv_async_event> events;
     const int wake;
@@ -185,13 +186,16 @@ struct World {
 };
 World &world();
 
+inline const char *end_of(Life life) {
+    return life == Life::kDestroyed ? "was destroyed before" : life == Life::kForked ? "the process has that forked this one" : "is none";
+}
+
 /// Checks an object that a call was given.
 template <class T, class Base>
 T *alive(Base *base, const char *call) {
     auto *object = static_cast<T *>(base);
-    if (object == nullptr || object->life != Life::kAlive)
-        misuse("%s of a %s that %s", call, T::kWhat,
-               object == nullptr ? "is NULL" : object->life == Life::kForked ? "another process has, which forked this one" : object->life == Life::kDestroyed ? "was destroyed before" : "is none");
+    if (object == nullptr) misuse("%s of a %s that is NULL", call, T::kWhat);
+    if (object->life != Life::kAlive) misuse("%s of a %s that %s", call, T::kWhat, end_of(object->life));
     return object;
 }
 
