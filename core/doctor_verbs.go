@@ -103,6 +103,14 @@ type seenPort struct {
 	noGID  error // why none is taken
 }
 
+// unreachable is why peers cannot be told an address of a port that is up. InfiniBand does without, unless there are some and none is chosen.
+func (p *seenPort) unreachable() error {
+	if p.attr.State == verbs.PortActive && (p.attr.LinkLayer == verbs.LinkEthernet || len(p.gids) > 0) {
+		return p.noGID
+	}
+	return nil
+}
+
 // sight is all that the report is made of.
 type sight struct {
 	host    *topology.Host
@@ -174,6 +182,11 @@ func (s *sight) report() Verbs {
 	}
 	choice, wrong := topology.Configured()
 	rails, unused, err := s.host.Rails(choice)
+	if err != nil {
+		for _, p := range s.host.RDMA {
+			unused = append(unused, topology.Unused{RDMA: p, Why: err.Error()})
+		}
+	}
 	v.Ports = s.portRows(rails, unused)
 	for _, d := range s.devices {
 		v.Devices = append(v.Devices, limitsOf(d))
@@ -195,8 +208,8 @@ func (s *sight) told() []topology.RDMA {
 				Device: d.name, Port: p.number, State: stateWord(p.attr.State), Link: p.attr.LinkLayer.String(), Gbps: p.attr.Speed,
 				NetDev: p.taken.NetDev, Node: d.node.String(),
 			}
-			if p.noGID != nil && p.attr.LinkLayer == verbs.LinkEthernet && p.attr.State == verbs.PortActive {
-				one.Fault = p.noGID.Error()
+			if err := p.unreachable(); err != nil {
+				one.Fault = err.Error()
 			}
 			told = append(told, one)
 		}

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"mori/core/config"
 	"mori/core/topology"
 	"mori/native/verbs"
@@ -35,11 +33,11 @@ func (s *sight) problems(rails []topology.Rail, malformed, refused error) []Prob
 		p = append(p, s.noDevice()...)
 		return p
 	}
-	if files := s.deviceFiles(); len(files) > 0 {
-		p = append(p, files...)
-	} else if s.library == nil {
-		p = append(p, s.opened()...)
+	closed := s.closedFiles()
+	if s.library == nil {
+		p = append(p, s.opened(closed)...)
 	}
+	p = append(p, s.deviceFiles(closed)...)
 	p = append(p, s.ports(len(rails))...)
 	p = append(p, s.firmware()...)
 	if c := s.locked.check(); !c.OK {
@@ -108,28 +106,47 @@ func (s *sight) loaded(module string) bool {
 	return err == nil
 }
 
-// deviceFiles looks at /dev/infiniband, which programs reach the devices by.
-func (s *sight) deviceFiles() problems {
-	var p problems
-	if len(s.inKernel()) == 0 {
-		return nil
+// A deviceFile is in /dev/infiniband: programs reach an RDMA device by it.
+type deviceFile struct {
+	path string
+	err  error // why it cannot be read and written
+}
+
+// closedFiles are those that this process cannot use, by the names of their devices.
+func (s *sight) closedFiles() map[string]deviceFile {
+	const class = "sys/class/infiniband_verbs"
+	closed := map[string]deviceFile{}
+	known, _ := fs.ReadDir(s.root, class)
+	for _, d := range known {
+		name, err := fs.ReadFile(s.root, path.Join(class, d.Name(), "ibdev"))
+		if err != nil {
+			continue
+		}
+		file := deviceFile{path: "/dev/infiniband/" + d.Name()}
+		if file.err = s.access(file.path); file.err != nil {
+			closed[strings.TrimSpace(string(name))] = file
+		}
 	}
-	known, err := fs.ReadDir(s.root, "sys/class/infiniband_verbs")
-	if err != nil && !s.loaded("ib_uverbs") {
+	return closed
+}
+
+// deviceFiles says what keeps this process from all devices of the kernel. Who has some of them, as a container may have, lacks nothing.
+func (s *sight) deviceFiles(files map[string]deviceFile) problems {
+	var p problems
+	devices := s.inKernel()
+	if _, err := fs.Stat(s.root, "sys/class/infiniband_verbs"); err != nil && len(devices) > 0 && !s.loaded("ib_uverbs") {
 		p.add("the kernel has RDMA devices, and ib_uverbs, by which programs use them, is not loaded", "modprobe ib_uverbs")
 		return p
 	}
+	if len(files) < len(devices) {
+		return nil
+	}
 	var missing, closed []string
-	for _, d := range known {
-		if !strings.HasPrefix(d.Name(), "uverbs") {
-			continue
-		}
-		file := "/dev/infiniband/" + d.Name()
-		switch err := s.access(file); {
-		case errors.Is(err, fs.ErrNotExist):
-			missing = append(missing, file)
-		case err != nil:
-			closed = append(closed, file)
+	for _, device := range devices {
+		if f := files[device]; errors.Is(f.err, fs.ErrNotExist) {
+			missing = append(missing, f.path)
+		} else {
+			closed = append(closed, f.path)
 		}
 	}
 	if len(missing) > 0 {
@@ -141,17 +158,19 @@ func (s *sight) deviceFiles() problems {
 	return p
 }
 
-// opened says which devices the library does not open, and which of the kernel's it does not know.
-func (s *sight) opened() problems {
+// opened says which devices the library does not open, and which of the kernel's it does not know, but for those whose file is closed: it does
+// neither with them.
+func (s *sight) opened(closed map[string]deviceFile) problems {
 	var p problems
 	for _, d := range s.devices {
-		if d.err != nil {
+		if _, isClosed := closed[d.name]; d.err != nil && !isClosed {
 			p.add(d.err.Error(), openRemedy(d.err))
 		}
 	}
 	var unknown []string
 	for _, name := range s.inKernel() {
-		if !slices.ContainsFunc(s.devices, func(seen seenDevice) bool { return seen.name == name }) {
+		_, isClosed := closed[name]
+		if !isClosed && !slices.ContainsFunc(s.devices, func(seen seenDevice) bool { return seen.name == name }) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -188,19 +207,23 @@ func (s *sight) inKernel() []string {
 func (s *sight) ports(usable int) problems {
 	var p problems
 	for _, port := range s.host.RDMA {
-		switch {
-		case port.Fault != "": // has been said
-		case port.State == "INIT" || port.State == "ARMED":
+		if port.State == "INIT" || port.State == "ARMED" {
 			p.add(fmt.Sprintf("port %s is %s: no subnet manager has set it up", port.Name(), port.State), "start one on the network: opensm, or the switch's")
-		case !port.Up() && usable == 0:
-			p.add(fmt.Sprintf("port %s is %s", port.Name(), strings.ToLower(port.State)), downRemedy(port))
 		}
 	}
 	for _, d := range s.devices {
 		for _, seen := range d.ports {
-			if seen.attr.State == verbs.PortActive && seen.attr.LinkLayer == verbs.LinkEthernet {
+			if seen.attr.State == verbs.PortActive {
 				p = append(p, addressOf(topology.RDMA{Device: d.name, Port: seen.number}.Name(), seen)...)
 			}
+		}
+	}
+	if len(p) > 0 || usable > 0 {
+		return p
+	}
+	for _, port := range s.host.RDMA {
+		if !port.Up() && port.Fault == "" {
+			p.add(fmt.Sprintf("port %s is %s", port.Name(), strings.ToLower(port.State)), downRemedy(port))
 		}
 	}
 	return p
@@ -213,7 +236,7 @@ func downRemedy(port topology.RDMA) string {
 	return fmt.Sprintf("ip link set %s up, and see that its cable is in and the other end is up", port.NetDev)
 }
 
-// addressOf looks at the address that peers would be told of a RoCE port.
+// addressOf looks at the address that peers would be told of a port.
 func addressOf(nic string, p seenPort) problems {
 	var found problems
 	dev := cmp.Or(p.taken.NetDev, "its network interface")
@@ -222,8 +245,9 @@ func addressOf(nic string, p seenPort) problems {
 	}
 	text := gidText(p.taken.GID)
 	switch {
-	case p.noGID != nil:
-		found.add(fmt.Sprintf("port %s: %v", nic, p.noGID), fmt.Sprintf("give %s an address, as with ip addr add; or correct %s", dev, config.IBGIDIndex))
+	case p.unreachable() != nil:
+		found.add(fmt.Sprintf("port %s: %v", nic, p.unreachable()), fmt.Sprintf("give %s an address, as with ip addr add; or correct %s", dev, config.IBGIDIndex))
+	case p.attr.LinkLayer != verbs.LinkEthernet:
 	case p.taken.Type != verbs.GIDRoCEv2:
 		found.add(fmt.Sprintf("port %s has no RoCE v2 address, and %s of type %s does not pass routers", nic, text, p.taken.Type), "give "+dev+" an IPv4 address, as with ip addr add")
 	case strings.HasPrefix(text, "fe80:"):
@@ -275,76 +299,4 @@ func olderThan(version, least string) bool {
 		}
 	}
 	return false
-}
-
-// memlock is how much memory this process may lock, which each registration does.
-type memlock struct {
-	bytes uint64
-	free  bool // it may lock all there is, by a capability
-	err   error
-}
-
-func lockedMemory() memlock {
-	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r); err != nil {
-		return memlock{err: err}
-	}
-	caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var has [2]unix.CapUserData
-	err := unix.Capget(&caps, &has[0])
-	return memlock{bytes: r.Cur, free: err == nil && has[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0}
-}
-
-// enoughLocked is a limit that a KV cache may fit in.
-const enoughLocked = 64 << 30
-
-func (m memlock) check() Check {
-	switch {
-	case m.err != nil:
-		return Check{false, fmt.Sprintf("cannot tell how much memory may be locked: %v", m.err)}
-	case m.free:
-		return Check{true, "unlimited (CAP_IPC_LOCK)"}
-	case m.bytes == unix.RLIM_INFINITY:
-		return Check{true, "unlimited"}
-	case m.bytes >= enoughLocked:
-		return Check{true, fmt.Sprintf("%d GiB may be locked", m.bytes>>30)}
-	}
-	return Check{false, fmt.Sprintf("%d KiB may be locked, and memory is registered by locking it", m.bytes>>10)}
-}
-
-// mayUse tells whether this process may read and write a file.
-func mayUse(file string) error { return unix.Access(file, unix.R_OK|unix.W_OK) }
-
-// gpuDirect tells whether NICs can reach the memory of this host's GPUs. Whether they do is only known when a GPU's memory is registered.
-func (s *sight) gpuDirect() Check {
-	if len(s.host.GPUs) == 0 {
-		return Check{false, "there is no GPU on this host"}
-	}
-	for _, module := range []string{"nvidia_peermem", "nv_peer_mem", "ib_peer_mem"} {
-		if s.loaded(module) {
-			return Check{true, "by the module " + module}
-		}
-	}
-	release, _ := fs.ReadFile(s.root, "proc/sys/kernel/osrelease")
-	text := strings.TrimSpace(string(release))
-	switch {
-	case text == "" || olderThan(text, "5.12"):
-		return Check{false, fmt.Sprintf("NICs do not reach GPU memory: no peer memory module is loaded, and Linux %s has no dma-buf for RDMA (5.12 does)", cmp.Or(text, "(version unknown)"))}
-	case s.loaded("amdgpu"), s.openNVIDIA():
-		return Check{true, "by dma-buf, if the NIC's driver takes it"}
-	}
-	return Check{false, "NICs do not reach GPU memory: no peer memory module is loaded, and this GPU driver gives no dma-buf"}
-}
-
-// openNVIDIA tells whether the driver is the open kernel module, which alone exports memory by dma-buf.
-func (s *sight) openNVIDIA() bool {
-	version, _ := fs.ReadFile(s.root, "proc/driver/nvidia/version")
-	return strings.Contains(string(version), "Open Kernel Module")
-}
-
-func (s *sight) gpuDirectRemedy() string {
-	if slices.Contains(s.host.Drivers, "nvidia") {
-		return "modprobe nvidia-peermem, or install the open kernel module of the driver; GPU memory passes through host memory until then"
-	}
-	return "load the GPU's driver with dma-buf on Linux 5.12 or newer; GPU memory passes through host memory until then"
 }

@@ -190,8 +190,9 @@ func TestDoctorVerbsSettings(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(c.name, c.value)
 			s, _ := sightOf(t, "soft-roce")
-			if got := s.report().Problems; len(got) != 1 || !strings.Contains(got[0].What, c.says) || !strings.Contains(got[0].Remedy, "mori env") {
-				t.Errorf("%+v, want %q", got, c.says)
+			v := s.report()
+			if got := v.Problems; len(got) != 1 || !strings.Contains(got[0].What, c.says) || !strings.Contains(got[0].Remedy, "mori env") || len(v.Ports) != 2 {
+				t.Errorf("%+v, want %q", v, c.says)
 			}
 		})
 	}
@@ -199,6 +200,34 @@ func TestDoctorVerbsSettings(t *testing.T) {
 	s, _ := sightOf(t, "soft-roce")
 	v := s.report()
 	if len(v.Problems) != 0 || v.Ports[1].NIC != "rxe0" || !strings.Contains(v.Ports[1].Unused, "MORI_RDMA_DEVICES") || v.Near[0].Takes != "rxe1" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestDoctorVerbsInAContainer: who was given one device of two has no problem, and sees why the other one is not used.
+func TestDoctorVerbsInAContainer(t *testing.T) {
+	s, _ := sightOf(t, "soft-roce")
+	s.devices = s.devices[1:]
+	s.access = func(file string) error {
+		if file == "/dev/infiniband/uverbs0" {
+			return fs.ErrNotExist
+		}
+		return nil
+	}
+	v := s.report()
+	if len(v.Problems) != 0 || v.Ports[0].NIC != "rxe1" || v.Ports[0].Unused != "" || v.Ports[1].Unused != "libibverbs does not show it" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestDoctorVerbsOfInfiniBand: a port without addresses is used, and one with some and a wrong wish is not.
+func TestDoctorVerbsOfInfiniBand(t *testing.T) {
+	s, _ := sightOf(t, "one-nic")
+	p := &s.devices[0].ports[1]
+	p.gids = gids("", "fe80::1")
+	p.taken, p.noGID = rdma.ChooseGID(p.gids, 4)
+	v := s.report()
+	if len(v.Problems) != 1 || !strings.Contains(v.Problems[0].What, "mlx4_0:2: GID index 4") || !strings.Contains(v.Ports[0].Unused+v.Ports[1].Unused, "GID index 4") {
 		t.Errorf("%+v", v)
 	}
 }
