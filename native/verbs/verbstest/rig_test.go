@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second // for anything that comes; real time enough on a busy machine
+	patience = 30 * time.Second // for anything that comes; long enough on a busy machine, and for soft-RoCE
 	bufBytes = 1 << 20
 	allow    = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 )
@@ -149,7 +149,11 @@ func (s *side) connect(peer address, with settings) error {
 	if err := s.qp.RTR(rtr); err != nil {
 		return err
 	}
-	return s.qp.RTS(verbs.RTS{PSN: s.PSN, Timeout: 14, Retries: with.retries, RNRRetries: with.rnr, MaxRdAtomic: uint8(with.rd)})
+	timeout := uint8(14)
+	if Real() { // soft-RoCE on a slow machine takes long to answer
+		timeout = 18
+	}
+	return s.qp.RTS(verbs.RTS{PSN: s.PSN, Timeout: timeout, Retries: with.retries, RNRRetries: with.rnr, MaxRdAtomic: uint8(with.rd)})
 }
 
 // sge is n bytes of the buffer from off on.
