@@ -94,26 +94,27 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 
 // probe reports why no device can be used.
 func (p *Provider) probe() error {
-	nics, err := p.open()
+	_, nics, err := p.open()
 	if err != nil {
 		return fmt.Errorf("verbs: %w: %w", err, fabric.ErrNoData)
 	}
 	return closeNICs(nics)
 }
 
-func (p *Provider) open() ([]*nic, error) {
+// open opens the devices that the settings have now.
+func (p *Provider) open() (Settings, []*nic, error) {
 	if err := verbs.Load(); err != nil {
-		return nil, err
+		return Settings{}, nil, err
 	}
 	s, err := p.settings()
 	if err != nil {
-		return nil, err
+		return s, nil, err
 	}
 	nics, notes, err := openNICs(&s, p.opts.Log)
 	for _, why := range notes {
 		p.opts.Log.Debug("verbs: a device is not used", "why", why)
 	}
-	return nics, err
+	return s, nics, err
 }
 
 func (p *Provider) settings() (Settings, error) {
@@ -129,11 +130,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if in != nil && in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open %s as verbs: %w", in.Provider, fabric.ErrNoData)
 	}
-	s, err := p.settings()
-	if err != nil {
-		return nil, fmt.Errorf("open verbs: %w", err)
-	}
-	nics, err := p.open()
+	s, nics, err := p.open()
 	if err != nil {
 		return nil, fmt.Errorf("open verbs: %w", err)
 	}
