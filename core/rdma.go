@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 
 	"mori/core/config"
 	rdma "mori/core/provider/verbs"
@@ -47,12 +48,10 @@ const (
 
 // settings turns wishes, the environment and what the host has into settings of the provider. Malformed variables are logged and ignored. The
 // error says why no device can be used.
-func (u NICUse) settings(log *slog.Logger) (rdma.Settings, error) {
+func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 	number := func(name string, def, lo, hi int) int {
 		n, err := config.Int(name, def, lo, hi)
-		if err != nil {
-			log.Warn("environment variable ignored", "error", err)
-		}
+		log.ignored(err)
 		return n
 	}
 	s := rdma.Settings{
@@ -60,7 +59,8 @@ func (u NICUse) settings(log *slog.Logger) (rdma.Settings, error) {
 		SendWR: least(u.SendWR, mostSendWR), SendSGE: least(u.SendSGE, mostSendSGE), RecvWR: least(u.RecvWR, mostRecvWR), CQE: max(0, u.CQE),
 		PostBatch: max(0, u.PostBatch), Inline: min(u.Inline, mostInline), NoEvents: u.NoEvents,
 		GIDIndex: number(config.IBGIDIndex, -1, 0, 1<<16), Relaxed: config.Flag(config.IBRelaxedOrdering, false),
-		SL: uint8(number(config.RDMASL, 0, 0, 15)), TrafficClass: uint8(number(config.RDMATC, 0, 0, 255)),
+		DMABuf: config.Flag(config.EnableDMABufReg, false),
+		SL:     uint8(number(config.RDMASL, 0, 0, 15)), TrafficClass: uint8(number(config.RDMATC, 0, 0, 255)),
 	}
 	if u.SL >= 0 {
 		s.SL = uint8(u.SL)
@@ -69,16 +69,40 @@ func (u NICUse) settings(log *slog.Logger) (rdma.Settings, error) {
 		s.TrafficClass = uint8(u.TC)
 	}
 	mtu, err := pathMTU()
-	if err != nil {
-		log.Warn("environment variable ignored", "error", err)
-	}
+	log.ignored(err)
 	s.MTU = mtu
 	choice, err := topology.Configured()
-	if err != nil {
-		log.Warn("environment variable ignored", "error", err)
-	}
+	log.ignored(err)
 	s.Affinity = choice.Affinity
 	return s, u.pick(&s, choice, log)
+}
+
+// oneTime logs each thing once, however often it is asked.
+type oneTime struct {
+	log  *slog.Logger // nil: slog.Default()
+	told sync.Map
+}
+
+func (o *oneTime) first(what string) *slog.Logger {
+	if _, again := o.told.LoadOrStore(what, true); again {
+		return nil
+	}
+	return cmp.Or(o.log, slog.Default())
+}
+
+func (o *oneTime) ignored(err error) {
+	if err == nil {
+		return
+	}
+	if log := o.first(err.Error()); log != nil {
+		log.Warn("environment variable ignored", "error", err)
+	}
+}
+
+func (o *oneTime) picked(device string, index int, why string) {
+	if log := o.first(device + why); log != nil {
+		log.Info("RDMA device picked", "device", device, "index", index, "why", why)
+	}
 }
 
 func least(n, most int) int { return max(0, min(n, most)) }
@@ -96,7 +120,7 @@ func pathMTU() (int, error) {
 const spareNICs = 1
 
 // pick chooses the devices, the best first.
-func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *slog.Logger) error {
+func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *oneTime) error {
 	near := topology.OnNode(u.NUMA)
 	if u.GPU != "" {
 		near = topology.AtGPU(u.GPU)
@@ -112,7 +136,7 @@ func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *slog.Logger)
 	for _, p := range picks {
 		name := fmt.Sprintf("%s:%d", p.Device, p.Port)
 		s.Devices, s.Indices = append(s.Devices, name), append(s.Indices, p.Index)
-		log.Info("RDMA device picked", "device", name, "index", p.Index, "why", p.Why)
+		log.picked(name, p.Index, p.Why)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func Registry(o Options) (*fabric.Registry, error) {
 	r := fabric.NewRegistry()
 	for _, p := range []fabric.Provider{
 		shm.New(shm.Options{Sample: o.Sample, Log: o.Log}),
-		verbs.New(verbs.Options{Settings: o.settings, TLS: o.TLS, Log: o.Log}),
+		verbs.New(verbs.Options{Settings: o.settings(), TLS: o.TLS, Log: o.Log}),
 		tcp.New(tcp.Options{TLS: o.TLS, Sums: o.Sums, Compress: o.Compress, Packed: o.Packed, Logger: o.Log}),
 		p2p.New(p2p.Options{Log: o.Log}),
 	} {
@@ -47,16 +47,16 @@ func Registry(o Options) (*fabric.Registry, error) {
 	return r, nil
 }
 
-// settings are those of RDMA devices at the time of the call.
-func (o Options) settings() (verbs.Settings, error) {
-	use, log := AnyNIC(), o.Log
-	if o.NICs != nil {
-		use = o.NICs()
+// settings answers with those of RDMA devices at the time of its call.
+func (o Options) settings() func() (verbs.Settings, error) {
+	log := &oneTime{log: o.Log}
+	return func() (verbs.Settings, error) {
+		use := AnyNIC()
+		if o.NICs != nil {
+			use = o.NICs()
+		}
+		return use.settings(log)
 	}
-	if log == nil {
-		log = slog.Default()
-	}
-	return use.settings(log)
 }
 
 // A Family is the providers of a backend, in order of preference.
