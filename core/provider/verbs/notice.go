@@ -131,34 +131,54 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	}
 	slot := b.mem[i*noticeLen:][:noticeLen]
 	data, length := binary.BigEndian.Uint64(slot), binary.BigEndian.Uint64(slot[8:])
-	if err := b.post(p.qp, i); err != nil {
-		return fmt.Errorf("post a receive to queue pair %d of %s: %w: %w", p.num, p.rail, err, fabric.ErrConnReset)
+	posted := b.post(p.qp, i)
+	if err := p.rail.mover.notices.add(p, wc.Imm, data, length); err != nil { // what came is told, whatever has become of the queue pair
+		return err
 	}
-	p.rail.mover.notices.add(p, wc.Imm, data, length)
+	if posted != nil {
+		return fmt.Errorf("post a receive to queue pair %d of %s: %w: %w", p.num, p.rail, posted, fabric.ErrConnReset)
+	}
 	return nil
 }
 
-// add counts a send, and tells the program with the last one of an op.
-func (n *notices) add(p *pair, imm uint32, data, length uint64) {
+// maxParted is how many ops may have come in part: a peer does not have more under way.
+const maxParted = 1 << 15
+
+// add counts a send, and tells the program with the last one of an op. An error is a peer that sends what it may not.
+func (n *notices) add(p *pair, imm uint32, data, length uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	number, all := imm&numberMask, int(imm>>24)
+	if waits := len(n.pending); waits > 0 && waits > n.m.receives() || len(n.came) > maxParted {
+		return fmt.Errorf("remote data of %d ops that waits and of %d that came in part, from %s: %w", waits, len(n.came), n.m.ep.Peer(), fabric.ErrProtocol)
+	}
 	if n.came == nil {
 		n.came = make(map[uint32]int)
 	}
 	if n.came[number]++; n.came[number] < all {
 		n.repay(p)
-		return
+		return nil
 	}
 	delete(n.came, number)
 	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.m.ep.Source(), Len: length, Data: data}
 	if len(n.pending) == 0 && n.m.ep.RecvCQ().TryPush(c) {
 		n.repay(p)
-		return
+		return nil
 	}
 	if n.pending = append(n.pending, arrival{c, p}); len(n.pending) == 1 {
 		n.m.ep.RecvCQ().AddSource(n)
 	}
+	return nil
+}
+
+// receives are those of all queue pairs, and so the credits that the peer has.
+func (m *mover) receives() (n int) {
+	for _, r := range m.rails {
+		for _, p := range r.pairs {
+			n += p.box.recvs()
+		}
+	}
+	return n
 }
 
 // repay gives the peer a credit back, with others in one frame. With mu held.

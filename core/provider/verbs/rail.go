@@ -26,6 +26,7 @@ type rail struct {
 
 	channel verbs.Channel
 	cq      verbs.CQ
+	entries int // of cq
 	pairs   []*pair
 	psn     uint32
 
@@ -56,6 +57,7 @@ func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.entries = entries
 	if r.cq, err = n.ctx.NewCQ(entries, r.channel, 0); err != nil {
 		return nil, err
 	}
@@ -181,7 +183,7 @@ func (r *rail) poll() {
 	defer r.over.Done()
 	wcs, ended := make([]verbs.WC, pollBatch), make([]share, 0, pollBatch)
 	last := time.Now()
-	armed, awake := false, spinFor
+	armed, awake, late := false, spinFor, 0
 	if r.mover.all.settings.Polling {
 		awake = pollFor
 	}
@@ -191,12 +193,16 @@ func (r *rail) poll() {
 			r.fail(fmt.Errorf("poll the completion queue of %s: %w: %w", r, err, fabric.ErrConnReset))
 			return
 		}
-		if n > 0 {
+		gone := r.mover.isGone()
+		if n > 0 && (!gone || late < r.entries) { // what came before the end is taken, and no more than there can be
 			ended = r.take(wcs[:n], ended[:0])
 			last, armed = time.Now(), false
+			if gone {
+				late += n
+			}
 			continue
 		}
-		if r.mover.isGone() {
+		if gone {
 			return
 		}
 		if time.Since(last) < awake && !r.idle() {
@@ -211,7 +217,7 @@ func (r *rail) poll() {
 			}
 			continue // what came before is not told
 		}
-		if !r.sleep() {
+		if !r.sleep() && !r.mover.isGone() {
 			return
 		}
 		armed = false
@@ -285,17 +291,18 @@ func (r *rail) shut(cause error) {
 	}
 }
 
-// close frees the rail. The NIC touches nothing of it any more when it returns; work that it did not end is ended with cause.
+// close frees the rail. The NIC touches nothing of it any more when it returns; work that it did not end is ended with cause. The poller takes
+// what has come before the queue pairs go, and their completions with them.
 func (r *rail) close() error {
 	r.nic.leave(r)
 	var errs []error
-	for _, p := range r.pairs {
-		errs = append(errs, p.close())
-	}
 	if r.bell != nil {
 		errs = append(errs, r.bell.Close()) // ends the poller's sleep
 	}
 	r.over.Wait()
+	for _, p := range r.pairs {
+		errs = append(errs, p.close())
+	}
 	for _, p := range r.pairs {
 		for _, s := range p.abandon() {
 			s.f.failed(r.mover.stopCause())

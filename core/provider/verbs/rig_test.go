@@ -21,7 +21,7 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-const testDeadline = 2 * time.Minute
+const testDeadline = 40 * time.Second
 
 const allRights = fabric.AccessRemoteRead | fabric.AccessRemoteWrite
 
