@@ -27,7 +27,7 @@ import (
 
 // steering are the variables by which the devices are told what to do. They are there from the start: C code may read the environment while a
 // test changes variables that exist, and not while it adds some.
-var steering = []string{"FAKE_VERBS", "FAKE_VERBS_COUNT", "FAKE_VERBS_LIMITS", "FAKE_VERBS_SEED", "FAKE_VERBS_TIMEOUT_MS", "FAKE_VERBS_RNR_MS"}
+var steering = []string{"FAKE_VERBS", "FAKE_VERBS_COUNT", "FAKE_VERBS_LIMITS", "FAKE_VERBS_SEED", "FAKE_VERBS_TIMEOUT_MS", "FAKE_VERBS_RNR_MS", "FAKE_VERBS_PEERMEM"}
 
 func prepareSteering() {
 	for _, name := range steering {
@@ -107,7 +107,7 @@ func Bytes(tb testing.TB, device int) uint64 {
 
 // Most is the largest number of a name that this process has asked of the library since the last call for that name: the fields of struct
 // ibv_qp_cap (max_send_wr...), cqe, sl, traffic_class, sgid_index, path_mtu (bytes), num_sge of a request to send, posted (requests of one call), access
-// of a region.
+// of a region, dmabuf (the bytes of a region that is of a dma-buf).
 func Most(tb testing.TB, name string) uint64 {
 	tb.Helper()
 	NeedEmulated(tb)
@@ -141,6 +141,9 @@ func Count(tb testing.TB, n int) { steer(tb, "FAKE_VERBS_COUNT", strconv.Itoa(n)
 
 // Timeout changes until the test ends how long one try to reach a peer lasts at most: 50 ms otherwise, whatever a queue pair's timeout is.
 func Timeout(tb testing.TB, ms int) { steer(tb, "FAKE_VERBS_TIMEOUT_MS", strconv.Itoa(ms)) }
+
+// PeerMemory has a module until the test ends by which regions may be of an emulated GPU's memory, as nvidia_peermem is one. Dma-bufs need none.
+func PeerMemory(tb testing.TB) { steer(tb, "FAKE_VERBS_PEERMEM", "1") }
 
 func steer(tb testing.TB, name, value string) {
 	tb.Helper()

@@ -13,7 +13,7 @@
 //
 // The tests are the same on both, and so are they in processes that a test starts: a re-executed test binary with the same TestMain, or any
 // other program, finds the emulated library by LD_LIBRARY_PATH, which Main extends. What only emulated devices can be made to, [PortDown],
-// [Remove], [Hold], [DropGID], [FailNext], [Fail], [Limit], [Delay] and [Count] do, and what only they tell, [Bytes], [Most] and [Objects]; such
+// [Remove], [Hold], [DropGID], [FailNext], [Fail], [Limit], [Delay], [PeerMemory] and [Count] do, and what only they tell, [Bytes], [Most] and [Objects]; such
 // tests skip on real ones. The variables of testdata/steer.cpp
 // steer them too, in the environment of any process. tests/python/nics.py is the same for Python.
 //
@@ -41,10 +41,13 @@
 // answers fewer at once than this one may send fail always, and who uses an object after it was destroyed, acknowledges what it did not get, or
 // comes with an object over a fork ends the process with words.
 //
+// Memory of an emulated GPU (native/gpu/gputest) is taken by its dma-bufs. As an address it is refused (EFAULT), unless there is a peer memory
+// module; see [PeerMemory].
+//
 // # What it is not like
 //
 //   - It says nothing of speed.
-//   - There are no shared receive queues, other kinds of queue pairs, memory windows, dma-bufs, or extended interfaces (ibv_create_cq_ex,
+//   - There are no shared receive queues, other kinds of queue pairs, memory windows, or extended interfaces (ibv_create_cq_ex,
 //     ibv_wr_*), as on old devices: the header's calls answer EOPNOTSUPP or ENOSYS.
 //   - Memory is not pinned. What is unmapped while it is registered cannot be accessed, where a device goes on writing to the old pages.
 //   - /sys/class/infiniband knows nothing of these devices.

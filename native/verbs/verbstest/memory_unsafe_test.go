@@ -19,3 +19,5 @@ func unmap(b []byte) error {
 	}
 	return syscall.Munmap(b)
 }
+
+func addrOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

@@ -38,15 +38,18 @@ bool move(Move call, uint64_t there, void *here, size_t n) {
     return did == ssize_t(n);
 }
 
-// mapped tells whether a range is mapped, and may be written where that is asked.
-bool mapped(uint64_t addr, uint64_t length, bool writable) {
+// A driver's memory of a GPU has this name, and so have its dma-bufs.
+constexpr char kGPU[] = "/memfd:mori-gpu-";
+
+// mapped tells whether a range is mapped, and may be written where that is asked. Memory of a GPU counts only where a peer memory module finds its pages.
+bool mapped(uint64_t addr, uint64_t length, bool writable, bool gpu) {
     FILE *maps = fopen("/proc/self/maps", "re");
     if (maps == nullptr) misuse("open /proc/self/maps: errno %d", errno);
     uint64_t upto = addr, from, to;
-    char rights[5];
-    while (upto < addr + length && fscanf(maps, "%lx-%lx %4s%*[^\n]", &from, &to, rights) == 3)
+    char rights[5], rest[512];
+    while (upto < addr + length && fscanf(maps, "%lx-%lx %4s%511[^\n]%*[^\n]", &from, &to, rights, rest) == 4)
         if (to > upto) {
-            if (from > upto || rights[0] != 'r' || (writable && rights[1] != 'w')) break;
+            if (from > upto || rights[0] != 'r' || (writable && rights[1] != 'w') || (!gpu && strstr(rest, kGPU) != nullptr)) break;
             upto = to;
         }
     fclose(maps);
@@ -123,23 +126,20 @@ namespace {
 constexpr int kRemoteChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | kRemoteChanges;
 
-int check(const char *call, const Domain *domain, uint64_t addr, uint64_t length, unsigned access) {
+int check(const char *call, const Domain *domain, uint64_t addr, uint64_t length, unsigned access, bool gpu) {
     if (const int code = refused(call, of(domain->context), "ibv_reg_mr"); code != 0) return code;
     if ((access & ~(unsigned(kAccess) | IBV_ACCESS_OPTIONAL_RANGE)) != 0) return EOPNOTSUPP;
     if ((access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
     if (length == 0 || addr + length < addr || length > big_limit("max_mr_size", ~uint64_t(0))) return EINVAL;
     if (int(world().local.size()) >= limit("max_mr", 1 << 17)) return ENOMEM;
-    return mapped(addr, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0) ? 0 : EFAULT;
+    return mapped(addr, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0, gpu) ? 0 : EFAULT;
 }
 
 // enroll makes a region. Keys differ in their last byte by what they are for, and each is another's only after 16 million registrations.
-ibv_mr *enroll(const char *call, ibv_pd *given, void *addr, size_t length, uint64_t iova, unsigned access) {
+Region *enroll(const char *call, ibv_pd *given, void *addr, size_t length, uint64_t iova, unsigned access, bool gpu = setting("FAKE_VERBS_PEERMEM", 0) != 0) {
     const Lock held(world().lock);
     Domain *domain = alive<Domain>(given, call);
-    if (const int code = check(call, domain, uint64_t(addr), length, access); code != 0) {
-        errno = code;
-        return nullptr;
-    }
+    if (const int code = check(call, domain, uint64_t(addr), length, access, gpu); code != 0) return no<Region>(code);
     note("access", access);
     auto *r = new Region();
     do world().keys = (world().keys + 1) & kSequences;
@@ -157,6 +157,22 @@ ibv_mr *enroll(const char *call, ibv_pd *given, void *addr, size_t length, uint6
     world().remote[r->rkey] = r;
     domain->users++;
     return r;
+}
+
+constexpr uint64_t kPage = 4096;
+
+// open_window maps a part of a dma-buf of an emulated GPU: its file, with its first page and, in the lower 24 bits, how many it has for a position.
+int open_window(int fd, uint64_t offset, uint64_t length, void **window, size_t *bytes) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    char is[64] = "";
+    if (readlink(path.c_str(), is, sizeof is - 1) < 0) return EBADF;
+    const off_t position = strncmp(is, kGPU, sizeof kGPU - 1) == 0 ? lseek(fd, 0, SEEK_CUR) : 0;
+    const uint64_t first = uint64_t(position) >> 24, pages = uint64_t(position) & 0xffffff;
+    if (position <= 0 || length == 0 || offset + length < offset || offset + length > pages * kPage) return EINVAL;
+    const uint64_t lead = offset % kPage;
+    *bytes = lead + length;
+    *window = mmap(nullptr, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first * kPage + offset - lead));
+    return *window == MAP_FAILED ? ENOMEM : 0;
 }
 
 }  // namespace
@@ -199,8 +215,22 @@ ibv_mr *ibv_reg_mr_iova2(ibv_pd *domain, void *addr, size_t length, uint64_t iov
     return enroll("ibv_reg_mr_iova2", domain, addr, length, iova, access);
 }
 
-ibv_mr *ibv_reg_dmabuf_mr(ibv_pd *, uint64_t, size_t, uint64_t, int, int) {
-    return no<ibv_mr>(EOPNOTSUPP);
+ibv_mr *ibv_reg_dmabuf_mr(ibv_pd *domain, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+    void *window = nullptr;
+    size_t bytes = 0;
+    int code = offset % kPage != iova % kPage ? EINVAL : open_window(fd, offset, length, &window, &bytes);
+    if (code != 0) return no<ibv_mr>(code);
+    Region *r = enroll("ibv_reg_dmabuf_mr", domain, static_cast<char *>(window) + offset % kPage, length, iova, unsigned(access), true);
+    if (r == nullptr) {
+        code = errno;
+        munmap(window, bytes);
+        return no<ibv_mr>(code);
+    }
+    const Lock held(world().lock);
+    note("dmabuf", length);
+    r->window = window;
+    r->window_bytes = bytes;
+    return r;
 }
 
 int ibv_dereg_mr(ibv_mr *given) {
@@ -210,6 +240,7 @@ int ibv_dereg_mr(ibv_mr *given) {
     world().local.erase(r->lkey);
     world().remote.erase(r->rkey);
     static_cast<Domain *>(r->pd)->users--;
+    if (r->window != nullptr) munmap(r->window, r->window_bytes);
     bury(r);
     return 0;
 }

@@ -7,6 +7,7 @@
 //   FAKE_VERBS_SEED        unless 0 or unset, all that devices do begins after random delays that follow from this number
 //   FAKE_VERBS_TIMEOUT_MS  the longest that one retry of requests lasts, 50 if unset, whatever a queue pair's timeout says
 //   FAKE_VERBS_RNR_MS      the same for a receiver that is not ready, 2 if unset
+//   FAKE_VERBS_PEERMEM     1: there is a module by which ibv_reg_mr takes memory of an emulated GPU
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -149,7 +150,7 @@ uint64_t fake_verbs_bytes(int device) {
 }
 
 /// The largest number of a name that was asked for since the last call for it: the fields of ibv_qp_cap, "cqe", "sl", "traffic_class", "sgid_index",
-/// "path_mtu" (bytes), "num_sge" of a request to send, "posted" with one call, "access" of a region.
+/// "path_mtu" (bytes), "num_sge" of a request to send, "posted" with one call, "access" of a region, "dmabuf" (the bytes of one that is of a dma-buf).
 uint64_t fake_verbs_most(const char *name) {
     const Lock held(world().lock);
     const auto found = world().asked.find(name);

@@ -93,6 +93,8 @@ struct Region : ibv_mr, Stamp {
     static constexpr const char *kWhat = "memory region";
     uint64_t iova = 0;
     int access = 0;
+    void *window = nullptr;  // where a dma-buf is mapped
+    size_t window_bytes = 0;
 };
 
 struct Channel : ibv_comp_channel, Stamp {
