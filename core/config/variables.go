@@ -64,6 +64,7 @@ const (
 	IBGIDIndex         = "MORI_IB_GID_INDEX"
 	IBPathMTU          = "MORI_IB_PATH_MTU"
 	IBRelaxedOrdering  = "MORI_IB_ENABLE_RELAXED_ORDERING"
+	EnableDMABufReg    = "MORI_ENABLE_DMABUF_REG"
 	RDMASL             = "MORI_RDMA_SL"
 	RDMATC             = "MORI_RDMA_TC"
 	IOSL               = "MORI_IO_SL"
@@ -151,6 +152,7 @@ func Variables() []Variable {
 		{Name: IBGIDIndex, Default: "the best", Meaning: "index of the address that RDMA ports are reached by; the best is RoCE v2 with IPv4"},
 		{Name: IBPathMTU, Default: "the port's", Meaning: "most payload of an RDMA packet: 256, 512, 1024, 2048 or 4096; never more than both ports have"},
 		{Name: IBRelaxedOrdering, Default: "off", Meaning: "1 or true: what RDMA devices write to memory may pass what they wrote before, where device and platform can"},
+		{Name: EnableDMABufReg, Default: "off", Meaning: "1 or true: GPU memory is shown to RDMA devices by dma-buf first, and by a peer memory module (nvidia_peermem) if that fails; else the other way round"},
 		{Name: RDMASL, Default: "0", Meaning: "service level of RDMA traffic, 0 to 15"},
 		{Name: RDMATC, Default: "0", Meaning: "traffic class of RDMA traffic, 0 to 255: DSCP in the upper 6 bits"},
 		{Name: IOSL, Default: RDMASL, Meaning: "service level of mori.io's RDMA traffic"},

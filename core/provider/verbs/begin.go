@@ -42,6 +42,7 @@ func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
 		return m.undecided(f, wait)
 	}
 	if l.Refused != 0 {
+		m.refused(l)
 		return byStream // the target tells the cause, or has another way
 	}
 	if err := check(l, f.op); err != nil {
@@ -142,7 +143,7 @@ func (m *mover) list(f *flight, wait bool) error {
 	if n := uint64(len(m.pairs)); n > 1 && total >= 2*stripeMin {
 		most = min(most, max(stripeMin, (total+n-1)/n))
 	}
-	inline := f.op.Kind == fabric.OpWrite && total <= m.maxInline
+	inline := f.op.Kind == fabric.OpWrite && total <= m.maxInline && !stream.OnDevice(f.op) // the processor reads what is inline
 	if !inline {
 		if err := m.holdDevice(f, wait); err != nil {
 			return err

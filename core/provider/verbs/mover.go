@@ -179,6 +179,7 @@ func (m *mover) describe(mr *util.MR) ([]byte, error) {
 	}
 	defer g.use.Leave()
 	if g.err != nil {
+		m.slow(fmt.Errorf("%w: %w", errStream, g.err))
 		return nil, fabric.ErrNotSupported
 	}
 	p := g.place(mr, m.rails)

@@ -34,6 +34,7 @@ type registration struct {
 	chunk      uint64
 	keys       [][]verbs.Keys // by device, by piece
 	readOnly   bool           // nothing can be read into it
+	gpu        *gpuMemory     // nil: it is the host's
 	err        error          // why there are no keys
 
 	mrs []verbs.MR
@@ -124,7 +125,6 @@ func (r *registrations) close() {
 
 // register shows a region to all devices.
 func register(all *domains, mr *util.MR) *registration {
-	buf := mr.Buffer()
 	var rights verbs.Access
 	if mr.Access()&fabric.AccessRemoteRead != 0 {
 		rights |= verbs.AccessRemoteRead
@@ -135,7 +135,7 @@ func register(all *domains, mr *util.MR) *registration {
 	if all.settings.Relaxed {
 		rights |= verbs.AccessRelaxedOrdering
 	}
-	return registerAll(all, buf.Addr, buf.Len, rights)
+	return registerAll(all, mr.Buffer(), rights)
 }
 
 // pieceOf is the largest power of two that a device registers at once.
@@ -152,20 +152,16 @@ func maxKeys(rails int) uint64 { return uint64((maxPlace - placeLen) / 4 / max(1
 // maxPlace keeps a place, with its ticket, within an extension frame.
 const maxPlace = 4000
 
-// show registers all pieces with one device. Memory that may not be written is registered so.
+// show registers all pieces with one device.
 func (g *registration) show(n *nic, rights verbs.Access) error {
 	var keys []verbs.Keys
 	for off := uint64(0); off < g.size || off == 0; off += g.chunk {
 		length := min(g.chunk, g.size-off)
-		write := verbs.AccessLocalWrite
-		if g.readOnly {
-			write = 0
+		pin := g.pin
+		if g.gpu != nil {
+			pin = g.gpu.pin
 		}
-		h, k, err := n.pd.RegMR(g.base+off, length, g.base+off, rights|write)
-		if err != nil && write != 0 && rights&verbs.AccessRemoteWrite == 0 && (errors.Is(err, syscall.EFAULT) || errors.Is(err, syscall.EACCES)) {
-			g.readOnly = true
-			h, k, err = n.pd.RegMR(g.base+off, length, g.base+off, rights)
-		}
+		h, k, err := pin(n, g.base+off, length, rights)
 		if err != nil {
 			return err
 		}
@@ -175,8 +171,26 @@ func (g *registration) show(n *nic, rights verbs.Access) error {
 	return nil
 }
 
+// pin registers host memory with one device. What may not be written is registered so.
+func (g *registration) pin(n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
+	write := verbs.AccessLocalWrite
+	if g.readOnly {
+		write = 0
+	}
+	h, k, err := n.pd.RegMR(at, length, at, rights|write)
+	if err != nil && write != 0 && rights&verbs.AccessRemoteWrite == 0 && (errors.Is(err, syscall.EFAULT) || errors.Is(err, syscall.EACCES)) {
+		g.readOnly = true
+		h, k, err = n.pd.RegMR(at, length, at, rights)
+	}
+	return h, k, err
+}
+
 // explain adds what to do about it.
-func explain(err error, n *nic, size uint64) error {
+func (g *registration) explain(err error, n *nic) error {
+	size := g.size
+	if g.gpu != nil {
+		return g.gpu.explain(err, n, size)
+	}
 	var hint string
 	switch {
 	case errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EAGAIN):

@@ -41,6 +41,8 @@ type Settings struct {
 	Polling bool // look at completion queues for a millisecond without one while ops are under way before sleeping; else for a moment
 	Relaxed bool // let what NICs write to memory pass each other, where they can
 
+	DMABuf bool // show memory of GPUs to NICs by dma-buf first, and by a peer memory module then; else the other way round
+
 	NoEvents bool // do not watch the devices' events: ports that go down are found out by retries
 
 	Timeout uint8 // of a packet's acknowledgement, 4.096 us * 2^Timeout; 0 is 18, which is 1.1 s

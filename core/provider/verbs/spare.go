@@ -45,7 +45,7 @@ func (s *spares) open(all *domains) {
 			logged(all.opts.Log, "make spares", err)
 			return
 		}
-		g := registerAll(all, sys.AddrOf(mem), uint64(len(mem)), 0)
+		g := registerAll(all, fabric.Buffer{Addr: sys.AddrOf(mem), Len: uint64(len(mem))}, 0)
 		if g.err != nil {
 			logged(all.opts.Log, "make spares", errors.Join(g.err, sys.Free(mem)))
 			return
@@ -149,7 +149,7 @@ func (m *mover) lease(f *flight, at, n uint64) (*registration, error) {
 	if f.leases++; f.leases > maxTransient {
 		return nil, fmt.Errorf("%w: more than %d pieces are of no registered region", errStream, maxTransient)
 	}
-	g := registerAll(m.all, at, n, 0)
+	g := registerAll(m.all, fabric.Buffer{Addr: at, Len: n}, 0)
 	if g.err != nil {
 		return nil, fmt.Errorf("%w: %w", errStream, g.err)
 	}
@@ -160,8 +160,11 @@ func (m *mover) lease(f *flight, at, n uint64) (*registration, error) {
 }
 
 // registerAll shows memory to all devices.
-func registerAll(all *domains, at, n uint64, rights verbs.Access) *registration {
-	g := &registration{base: at, size: n, chunk: n}
+func registerAll(all *domains, buf fabric.Buffer, rights verbs.Access) *registration {
+	g := &registration{base: buf.Addr, size: buf.Len, chunk: buf.Len}
+	if g.gpu, g.err = gpuOf(buf, all.settings.DMABuf); g.err != nil {
+		return g
+	}
 	for _, c := range all.nics {
 		g.chunk = min(g.chunk, pieceOf(c.attr.MaxMRSize))
 	}
@@ -172,9 +175,10 @@ func registerAll(all *domains, at, n uint64, rights verbs.Access) *registration 
 	}
 	for _, c := range all.nics {
 		if g.err = g.show(c, rights); g.err != nil {
-			g.err = errors.Join(explain(g.err, c, g.size), g.close())
+			g.err = errors.Join(g.explain(g.err, c), g.close())
 			return g
 		}
 	}
+	g.gpu.told(all.opts.Log, g.size)
 	return g
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/provider/internal/loan"
+	"mori/native/verbs"
+)
+
+// A gpuMemory is how memory of a GPU is shown to NICs. There are two ways. By dma-buf: the GPU's driver makes a descriptor, which the kernel part of
+// the NIC's driver imports. By peer memory: that driver is given the address, and a module (nvidia_peermem) finds the pages for it.
+// A host may have either, both or none, and what it has shows only when it is tried. It is tried each time: a module may be loaded later.
+type gpuMemory struct {
+	dev  *device.Device
+	ways []gpuWay // in order of preference
+	last string
+}
+
+// A gpuWay registers memory of a GPU with one NIC.
+type gpuWay struct {
+	name string
+	pin  func(d *device.Device, n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error)
+}
+
+var (
+	byDMABuf = gpuWay{"by dma-buf", pinDMABuf}
+	byPeer   = gpuWay{"by peer memory", pinPeer}
+)
+
+var vendors = map[fabric.MemKind]device.Vendor{fabric.MemCUDA: device.CUDA, fabric.MemHIP: device.HIP}
+
+// gpuOf is nil for host memory.
+func gpuOf(buf fabric.Buffer, dmabufFirst bool) (*gpuMemory, error) {
+	if buf.Kind == fabric.MemHost {
+		return nil, nil
+	}
+	all, err := device.Devices()
+	if err != nil {
+		return nil, fmt.Errorf("show memory of a GPU to NICs: %w", err)
+	}
+	g := &gpuMemory{ways: []gpuWay{byPeer, byDMABuf}}
+	if dmabufFirst {
+		g.ways = []gpuWay{byDMABuf, byPeer}
+	}
+	for _, d := range all {
+		if d.Vendor == vendors[buf.Kind] && d.Ordinal == buf.Device {
+			g.dev = d
+			return g, nil
+		}
+	}
+	return nil, fmt.Errorf("show memory of %v device %d, which is not here, to NICs: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
+}
+
+// pin tries the ways in turn. The error has why each one failed.
+func (g *gpuMemory) pin(n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
+	var whys [2]error
+	for i, w := range g.ways {
+		h, k, err := w.pin(g.dev, n, at, length, rights|verbs.AccessLocalWrite)
+		if err == nil {
+			g.last = w.name
+			return h, k, nil
+		}
+		whys[i] = fmt.Errorf("%s: %w", w.name, err)
+	}
+	return 0, verbs.Keys{}, fmt.Errorf("%w; %w", whys[0], whys[1])
+}
+
+func pinPeer(_ *device.Device, n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
+	return n.pd.RegMR(at, length, at, rights)
+}
+
+// pinDMABuf closes the descriptor: the NIC's driver keeps what it imported.
+func pinDMABuf(d *device.Device, n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
+	fd, offset, err := d.ExportDmaBuf(at, length)
+	if err != nil {
+		return 0, verbs.Keys{}, err
+	}
+	defer func() { logged(n.log, "close a dma-buf", unix.Close(fd)) }()
+	return n.pd.RegDmabuf(offset, length, at, fd, rights)
+}
+
+// explain says what was tried and where to look.
+func (g *gpuMemory) explain(err error, n *nic, size uint64) error {
+	return fmt.Errorf("show %d bytes of %v to %s: %w; mori doctor says what a host needs for it", size, g.dev, n.name, err)
+}
+
+// told logs which way it went.
+func (g *gpuMemory) told(log *slog.Logger, size uint64) {
+	if g != nil {
+		log.Debug("verbs: NICs reach memory of a GPU", "bytes", size, "device", g.dev, "how", g.last)
+	}
+}
+
+// refused notes that no NIC of the peer reaches a region, which its log says more of.
+func (m *mover) refused(l *loan.Loan[place]) {
+	if l.Refused == fabric.ErrNotSupported && m.why.Load() == nil {
+		m.slow(fmt.Errorf("%w: the peer's does not reach region %d, as is told there", errStream, l.Key.ID))
+	}
+}
