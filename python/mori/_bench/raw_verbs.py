@@ -23,7 +23,7 @@ _LIMIT_S = 120
 
 
 def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn]:
-    """GB/s of as many messages of the same size, one after the other; nothing where perftest is not installed."""
+    """GB/s of as many messages of the same size, one after the other; nothing where perftest does not run."""
     tool = "ib_read_bw" if case.read else "ib_write_bw"
     many = max(5, case.entries * rounds)  # the fewest that it takes
 
@@ -31,23 +31,30 @@ def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn
         row = _run(tool, session, "-s", str(case.size), "-n", str(many), "--report_gbits")
         return float(row[3]) / 8  # size, messages, peak, average in Gbit/s
 
-    return {tool: flow} if _installed(tool) else {}
+    return {tool: flow} if _runs(tool, session) else {}
 
 
 def latency(session: IOEngineSession, case: Case, pings: int) -> dict[str, Turn]:
-    """Microseconds of a message, the typical one; nothing where perftest is not installed."""
+    """Microseconds of a message, the typical one; nothing where perftest does not run."""
     tool = "ib_read_lat" if case.read else "ib_write_lat"
 
     def ping() -> float:
         return float(_run(tool, session, "-s", str(case.size), "-n", str(max(5, pings)))[4])
 
-    return {tool: ping} if _installed(tool) else {}
+    return {tool: ping} if _runs(tool, session) else {}
 
 
-def _installed(tool: str) -> bool:
+def _runs(tool: str, session: IOEngineSession) -> bool:
+    """Tell whether there is something to compare with, and say why not."""
+    why = "install perftest"
     if shutil.which(tool):
-        return True
-    print(f"mori bench: no {tool} to compare with: install perftest", file=sys.stderr)
+        try:
+            _run(tool, session, "-s", "64", "-n", "5")
+        except (RuntimeError, subprocess.TimeoutExpired) as err:
+            why = str(err).strip().splitlines()[0]
+        else:
+            return True
+    print(f"mori bench: no {tool} to compare with: {why}", file=sys.stderr)
     return False
 
 
@@ -62,7 +69,7 @@ def _run(tool: str, session: IOEngineSession, *options: str) -> list[str]:
     size = options[options.index("-s") + 1]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            for _ in range(100):  # until the server listens
+            for _ in range(50):  # until the server listens
                 done = subprocess.run(
                     [*command, "127.0.0.1"], capture_output=True, text=True, timeout=_LIMIT_S, check=False
                 )
