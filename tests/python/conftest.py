@@ -129,3 +129,12 @@ def ranks() -> Iterator[Ranks]:
     ranks = Ranks()
     yield ranks
     ranks.close()
+
+
+@pytest.fixture(scope="session")
+def nic_ranks() -> Iterator[Ranks]:
+    """Like ``ranks``; what is between hosts goes by RDMA devices, real or emulated, and no other way."""
+    nics.need()
+    ranks = Ranks(environment={**nics.child_env(), "FABRIC_PROVIDER": "verbs"})
+    yield ranks
+    ranks.close()

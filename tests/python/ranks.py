@@ -27,7 +27,7 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -95,7 +95,8 @@ class _Process:
         os.close(file)
         self.stacks = Path(name)
         self.process = context.Process(target=_serve, args=(theirs, rank, environment, self.stacks), daemon=True)
-        self.process.start()
+        with _changed(environment):  # the loader of shared libraries looks before Python does
+            self.process.start()
         theirs.close()
 
     def greet(self) -> None:
@@ -136,6 +137,21 @@ class _Process:
             self.process.kill()
             self.process.join(GRACE)
         self.stacks.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _changed(environment: dict[str, str]) -> Iterator[None]:
+    """Have these variables until the block ends."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class Processes:

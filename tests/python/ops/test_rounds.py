@@ -76,3 +76,9 @@ def rounds(rank: Rank, kernel: str, seed: int) -> None:
 @pytest.mark.parametrize(("world", "hosts"), [(2, 1), (4, 1), (8, 1), (2, 2), (4, 2)])
 def test_rounds(ranks: Ranks, world: int, hosts: int, kernel: str) -> None:
     ranks.world(world, hosts).run(rounds, kernel, random.randrange(2**32), timeout=50)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("world", "hosts"), [(2, 2), (4, 2)])
+def test_rounds_with_nics(nic_ranks: Ranks, world: int, hosts: int, kernel: str) -> None:
+    nic_ranks.world(world, hosts).run(rounds, kernel, random.randrange(2**32), timeout=50)

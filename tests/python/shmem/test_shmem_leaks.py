@@ -102,6 +102,11 @@ def test_between_hosts(ranks: Ranks) -> None:
         assert {number for number, _ in left} <= {1}
 
 
+def test_with_nics(nic_ranks: Ranks) -> None:
+    for left in nic_ranks.world(2, hosts=2).run(everything_many_times, timeout=60):
+        assert {number for number, _ in left} <= {1}
+
+
 @on_ranks(1)
 def test_address_that_is_not_there(rank: Rank) -> None:
     del rank
@@ -132,3 +137,7 @@ def keep_going(rank: Rank) -> bool:
 
 def test_puts_without_quiet(ranks: Ranks) -> None:
     assert all(ranks.world(2, hosts=2).run(keep_going))
+
+
+def test_puts_with_nics_without_quiet(nic_ranks: Ranks) -> None:
+    assert all(nic_ranks.world(2, hosts=2).run(keep_going))

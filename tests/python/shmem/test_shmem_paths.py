@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import Programs
 
 import mori.shmem as shmem
+import nics
 from ranks import Each, Rank, Ranks
 
 HEAP = {"MORI_SHMEM_HEAP_SIZE": "64MiB"}
@@ -126,7 +128,65 @@ def test_hosts(ranks: Ranks, size: int, hosts: int) -> None:
     near = [pe % hosts == (pe + 1) % size % hosts for pe in range(size)]
     paths = ranks.run(everything, Each(near), 1 << 20)
     assert [path == "mapped" for path in paths] == near, paths
-    assert all(path in ("mapped", "tcp") for path in paths)
+    assert all(path in ("mapped", "tcp", "verbs") for path in paths)
+
+
+@pytest.mark.parametrize(("size", "hosts"), [(2, 2), (4, 2), (3, 3)])
+def test_hosts_with_nics(nic_ranks: Ranks, size: int, hosts: int) -> None:
+    """The same, and what is not on a rank's host is reached by RDMA."""
+    nic_ranks.world(size, hosts)
+    near = [pe % hosts == (pe + 1) % size % hosts for pe in range(size)]
+    paths = nic_ranks.run(everything, Each(near), 1 << 20)
+    assert paths == ["mapped" if is_near else "verbs" for is_near in near]
+
+
+def local_memory(rank: Rank) -> bool:
+    """Register an array, and move it."""
+    after, before = (rank.me + 1) % rank.size, (rank.me - 1) % rank.size
+    mine, at = np.full(1 << 18, rank.me + 1), shmem.mori_shmem_create_tensor((1 << 18,), np.int64)
+    shmem.shmem_barrier_all()
+    assert shmem.shmem_buffer_register(mine.ctypes.data, mine.nbytes) == 0
+    shmem.shmem_put(at, mine, mine.size, after)
+    shmem.shmem_barrier_all()
+    right = bool((at == before + 1).all())
+    shmem.shmem_get(mine, at, mine.size, after)
+    assert shmem.shmem_buffer_deregister(mine.ctypes.data, mine.nbytes) == 0
+    shmem.mori_shmem_free_tensor(at)
+    return right and bool((mine == rank.me + 1).all())
+
+
+def test_registered_memory_with_nics(nic_ranks: Ranks) -> None:
+    assert nic_ranks.world(2, hosts=2).run(local_memory) == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("blind", "filters", "path", "why"),
+    [
+        (0, ("verbs,tcp", "verbs,tcp"), "tcp", "(not on PE 0)"),
+        (1, ("verbs,tcp", "verbs,tcp"), "tcp", "(not on PE 1)"),
+        (-1, ("verbs,tcp", "^verbs"), "tcp", "(not on PE 1)"),
+        (-1, ("", "verbs,tcp"), "verbs", "it is on another node"),
+    ],
+)
+def test_all_take_what_all_have(blind: int, filters: tuple[str, str], path: str, why: str) -> None:
+    """A PE without a device, or that is told to use none, does not break the others."""
+    nics.need_emulated()
+    worlds = [{**nics.child_env(), "FABRIC_PROVIDER": f, "MORI_NODE_ID": f"host {pe}"} for pe, f in enumerate(filters)]
+    if blind >= 0:
+        worlds[blind]["FAKE_VERBS_COUNT"] = "0"
+    program = """
+join()
+other = shmem_describe()["peers"][1 - me]
+shmem_barrier_all()
+say(other["path"], other["why"])
+shmem_finalize()
+"""
+    with Programs(2, program, worlds) as programs:
+        for rank in range(2):
+            status, said, complaint = programs.rest(rank)
+            assert status == 0, complaint
+            assert said.split(" ", 1)[0] == path
+            assert why in said
 
 
 def shared_team(rank: Rank) -> tuple[int, int]:
