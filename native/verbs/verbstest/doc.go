@@ -51,6 +51,7 @@
 //     ibv_wr_*), as on old devices: the header's calls answer EOPNOTSUPP or ENOSYS.
 //   - Memory is not pinned. What is unmapped while it is registered cannot be accessed, where a device goes on writing to the old pages.
 //   - /sys/class/infiniband knows nothing of these devices.
+//   - A request with a sequence number of before is dropped, where a device takes it for one that was sent twice and acknowledges it.
 //   - A service level, traffic class or hop limit changes nothing.
 //   - A closed peer is known by its socket, and a lost packet is none: nothing is sent twice but after a receiver was not ready.
 package verbstest

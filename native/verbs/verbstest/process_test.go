@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,6 +147,27 @@ func (c *child) ask(tb testing.TB, what string) string {
 	return c.out.Text()
 }
 
+// stop stops the child, all of its threads.
+func (c *child) stop(tb testing.TB) {
+	tb.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		tb.Fatal(err)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		running := 0
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", c.cmd.Process.Pid))
+		for _, path := range threads {
+			if text, err := os.ReadFile(path); err == nil && !strings.Contains(string(text), "State:\tT") {
+				running++
+			}
+		}
+		if err == nil && len(threads) > 0 && running == 0 {
+			return
+		}
+	}
+	tb.Fatal("a stopped process goes on")
+}
+
 // end lets the child go, and returns how it ended.
 func (c *child) end() error {
 	_ = c.in.Close()
@@ -225,7 +247,7 @@ func TestPeerStandsStill(t *testing.T) {
 	NeedEmulated(t)
 	x, c, peer := withPeer(t)
 	Timeout(t, 1)
-	x.ok(c.cmd.Process.Signal(syscall.SIGSTOP))
+	c.stop(t)
 	x.ok(x.a.post(verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: peer.Addr, RKey: peer.RKey}, x.a.sge(0, 8)))
 	time.Sleep(50 * time.Millisecond)
 	if n, err := x.a.send.Poll(make([]verbs.WC, 1)); n != 0 || err != nil {

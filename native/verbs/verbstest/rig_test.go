@@ -46,7 +46,11 @@ func openNode(device int) (n *node, err error) {
 	if err != nil || len(gids) == 0 {
 		return nil, errors.Join(fmt.Errorf("%d GIDs: %w", len(gids), err), n.close())
 	}
-	n.gid = gids[len(gids)-1]
+	for _, g := range gids {
+		if n.gid.GID == [16]byte{} || g.GID[10] == 0xff && g.GID[11] == 0xff { // that of an IPv4 address is always routed
+			n.gid = g
+		}
+	}
 	if n.pd, err = n.ctx.AllocPD(); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
@@ -144,7 +148,7 @@ func (s *side) connect(peer address, with settings) error {
 	if err := s.qp.Init(1, with.access); err != nil {
 		return err
 	}
-	rtr := verbs.RTR{MTU: with.mtu, DestQP: peer.Num, PSN: peer.PSN + uint32(with.psn), Port: 1, GIDIndex: s.gid.Index, GID: peer.GID,
+	rtr := verbs.RTR{MTU: with.mtu, DestQP: peer.Num, PSN: (peer.PSN + uint32(with.psn)) & 0xffffff, Port: 1, GIDIndex: s.gid.Index, GID: peer.GID,
 		Global: true, HopLimit: 64, MaxDestRdAtomic: uint8(with.destRd), MinRNRTimer: with.rnrTimer}
 	if err := s.qp.RTR(rtr); err != nil {
 		return err
