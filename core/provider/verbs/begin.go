@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
@@ -231,7 +232,7 @@ func (m *mover) usable(f *flight, g *registration) error {
 	case g.err != nil:
 		return fmt.Errorf("%w: %w", errStream, g.err)
 	case g.readOnly && f.op.Kind == fabric.OpRead:
-		return fmt.Errorf("%w: read into memory that may not be written", errStream)
+		return local.OpFault(fabric.Errno(syscall.EFAULT), "read into %d bytes of local memory at %#x that may not be written", g.size, g.base)
 	}
 	return nil
 }

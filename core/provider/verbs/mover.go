@@ -119,10 +119,11 @@ func (m *mover) landed(f *flight) {
 		m.end(f, *err)
 		return
 	}
+	var err error
 	if f.spare >= 0 && f.op.Kind == fabric.OpRead {
-		m.deliver(f)
+		err = m.deliver(f)
 	}
-	m.end(f, nil)
+	m.end(f, err)
 }
 
 // end finishes an op.

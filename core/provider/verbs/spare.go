@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 	"mori/native/verbs"
 )
@@ -101,8 +102,7 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 		m.all.spares.open(m.all)
 	}
 	if short && m.all.spares.take(f) {
-		m.listSpare(f)
-		return nil
+		return m.listSpare(f)
 	}
 	if !wait {
 		return errNotYet
@@ -112,16 +112,18 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 }
 
 // listSpare has the op's bytes in the spare.
-func (m *mover) listSpare(f *flight) {
+func (m *mover) listSpare(f *flight) error {
 	p := &f.loan.Place
 	at := m.all.spares.reg.base + uint64(f.spare)*spareBytes
 	for walk, pos := util.NewWalk(f.op), uint64(0); ; {
 		local, off, n, ok := walk.Next()
 		if !ok {
-			return
+			return nil
 		}
 		if f.op.Kind == fabric.OpWrite {
-			copy(sys.Bytes(at+pos, int(n)), sys.Bytes(local, int(n)))
+			if err := sys.Move(at+pos, local, n); err != nil {
+				return unreachable(local, n, err)
+			}
 		}
 		for n > 0 {
 			k := min(n, p.chunk-off%p.chunk)
@@ -132,16 +134,23 @@ func (m *mover) listSpare(f *flight) {
 }
 
 // deliver copies what was read into the spare to where it belongs.
-func (m *mover) deliver(f *flight) {
+func (m *mover) deliver(f *flight) error {
 	at := m.all.spares.reg.base + uint64(f.spare)*spareBytes
 	for walk := util.NewWalk(f.op); ; {
 		local, _, n, ok := walk.Next()
 		if !ok {
-			return
+			return nil
 		}
-		copy(sys.Bytes(local, int(n)), sys.Bytes(at, int(n)))
+		if err := sys.Move(local, at, n); err != nil {
+			return unreachable(local, n, err)
+		}
 		at += n
 	}
+}
+
+// unreachable is the end of an op whose local memory is not there, or may not be written.
+func unreachable(at, n uint64, err error) error {
+	return local.OpFault(fabric.ErrnoOf(err), "%d bytes of local memory at %#x: %v", n, at, err)
 }
 
 // lease registers n bytes for the flight alone.
