@@ -65,6 +65,7 @@ CASES = (
     perftest("write-4k", "ib_write_bw, 4 KiB", "ib_write_bw", 4096, 2000),
     # Two of its tests run a compiler, which takes ten seconds there and shows nothing of RDMA.
     go("native-verbs", "the door to libibverbs", "native/verbs", skip="TestWithoutHeader|TestOldLibrary"),
+    go("emulated", "what emulated devices do, real ones do, too", "native/verbs/verbstest", limit=90),
     # Its tests of GPUs would compile an emulated one.
     Case("doctor", "mori doctor: every device is shown, and one is used",
          "cd core && MORI_EMULATED_GPU=none exec $BIN/core.test -test.v -test.run 'DoctorOnDevices|DoctorVerbsHere'",
