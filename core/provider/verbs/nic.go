@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -226,7 +227,7 @@ func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err e
 		if len(notes) == 0 {
 			notes = []string{"the host has no RDMA device"}
 		}
-		return nil, notes, fmt.Errorf("no RDMA device to use: %v: %w", notes, fabric.ErrNoData)
+		return nil, notes, fmt.Errorf("no RDMA device to use: %s: %w", strings.Join(notes, "; "), fabric.ErrNoData)
 	}
 	return nics, notes, nil
 }

@@ -95,6 +95,9 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 // probe reports why no device can be used.
 func (p *Provider) probe() error {
 	_, nics, err := p.open()
+	if errors.Is(err, fabric.ErrNoData) {
+		return fmt.Errorf("verbs: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("verbs: %w: %w", err, fabric.ErrNoData)
 	}
