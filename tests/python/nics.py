@@ -34,7 +34,14 @@ LIBRARY = "libibverbs.so.1"
 COUNT = 2
 # What steers the emulated devices. They are there from the start: C code may read the environment while a test changes
 # variables that exist.
-STEERING = ("FAKE_VERBS", "FAKE_VERBS_LIMITS", "FAKE_VERBS_SEED", "FAKE_VERBS_TIMEOUT_MS", "FAKE_VERBS_RNR_MS", "FAKE_VERBS_PEERMEM")
+STEERING = (
+    "FAKE_VERBS",
+    "FAKE_VERBS_LIMITS",
+    "FAKE_VERBS_SEED",
+    "FAKE_VERBS_TIMEOUT_MS",
+    "FAKE_VERBS_RNR_MS",
+    "FAKE_VERBS_PEERMEM",
+)
 
 
 def real() -> bool:
