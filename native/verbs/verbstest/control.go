@@ -27,7 +27,9 @@ import (
 
 // steering are the variables by which the devices are told what to do. They are there from the start: C code may read the environment while a
 // test changes variables that exist, and not while it adds some.
-var steering = []string{"FAKE_VERBS", "FAKE_VERBS_COUNT", "FAKE_VERBS_LIMITS", "FAKE_VERBS_SEED", "FAKE_VERBS_TIMEOUT_MS", "FAKE_VERBS_RNR_MS", "FAKE_VERBS_PEERMEM"}
+var steering = []string{
+	"FAKE_VERBS", "FAKE_VERBS_COUNT", "FAKE_VERBS_LIMITS", "FAKE_VERBS_SEED", "FAKE_VERBS_TIMEOUT_MS", "FAKE_VERBS_RNR_MS", "FAKE_VERBS_PEERMEM",
+}
 
 func prepareSteering() {
 	for _, name := range steering {
