@@ -6,7 +6,16 @@ import (
 	"testing"
 
 	"mori/core/fabric/fabrictest"
+	"mori/native/gpu/gputest"
 	"mori/native/verbs/verbstest"
 )
 
-func TestMain(m *testing.M) { verbstest.Main(m, fabrictest.Main) }
+func TestMain(m *testing.M) {
+	if gpuAndNICAlike() {
+		gputest.Start()
+	}
+	verbstest.Main(m, fabrictest.Main)
+}
+
+// gpuAndNICAlike: emulated NICs take memory of emulated GPUs only, and real ones of real GPUs.
+func gpuAndNICAlike() bool { return verbstest.Real() == gputest.Real() }

@@ -52,6 +52,7 @@ type end struct {
 	ep  fabric.Endpoint
 	ctx context.Context
 	log *logBuffer
+	gpu bool
 
 	closed []func() error // in order
 }
@@ -61,6 +62,7 @@ type way struct {
 	Settings
 	letGo  time.Duration
 	cqSize int
+	gpu    bool // the domain takes memory of GPUs
 }
 
 func (w *way) options(log *logBuffer) Options {
@@ -91,12 +93,17 @@ func openEnd(ctx context.Context, w way) (e *end, err error) {
 		return nil, err
 	}
 	e.closed = append(e.closed, e.fab.Close)
+	e.gpu = w.gpu
 	return e, e.open(w.cqSize)
 }
 
 // open makes what an end has of its fabric.
 func (e *end) open(cqSize int) (err error) {
-	if e.dom, err = e.fab.Domain(e.ctx, nil); err != nil {
+	info := &fabric.Info{}
+	if e.gpu {
+		info.Caps = fabric.CapHMEM
+	}
+	if e.dom, err = e.fab.Domain(e.ctx, info); err != nil {
 		return err
 	}
 	e.closed = append(e.closed, e.dom.Close)
