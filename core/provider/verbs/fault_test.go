@@ -132,7 +132,7 @@ func TestConnectFails(t *testing.T) {
 				if err = a.do(local.write(4096, key)); err == nil {
 					t.Fatal("an op succeeded")
 				}
-				err = errors.Join(a.ends(t), b.ends(t))
+				err = errors.Join(err, a.ends(t), b.ends(t))
 			}
 			for _, words := range []string{"RDMA", "emu0", "cannot allocate memory"} {
 				if !strings.Contains(err.Error(), words) {

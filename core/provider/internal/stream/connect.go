@@ -68,6 +68,14 @@ func (ep *Endpoint) handshakeContext(ctx context.Context) (context.Context, cont
 	}
 }
 
+// endedEarly is why an endpoint ended before it was connected: it was closed, or its Direct failed.
+func (ep *Endpoint) endedEarly() error {
+	if !ep.fate.isEnded() || errors.Is(ep.state.Configure(), fabric.ErrClosed) {
+		return fabric.ErrClosed
+	}
+	return ep.fate.cause
+}
+
 // connectErr names the peer and the cause as a fabric error.
 func (ep *Endpoint) connectErr(ctx context.Context, to fabric.Addr, err error) error {
 	var reject *fabric.RejectError
@@ -75,7 +83,7 @@ func (ep *Endpoint) connectErr(ctx context.Context, to fabric.Addr, err error) e
 	case errors.As(err, &reject):
 		return err
 	case cause == fabric.ErrClosed:
-		return fmt.Errorf("connect to %s: %w", to, cause)
+		return fmt.Errorf("connect to %s: %w", to, ep.endedEarly())
 	case errors.Is(cause, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("connect to %s: no answer in time: %w", to, timeoutError{})
 	case cause != nil:
@@ -276,10 +284,11 @@ func (ep *Endpoint) launch() error {
 	ep.mu.Lock()
 	if ep.fate.isEnded() || !ep.state.Connected() {
 		ep.mu.Unlock()
+		err := ep.endedEarly()
 		if ep.direct != nil {
-			ep.direct.Stop(fabric.ErrClosed)
+			ep.direct.Stop(err)
 		}
-		return fabric.ErrClosed
+		return err
 	}
 	ep.launched = true
 	// The event stands before anything that the readers may tell.
