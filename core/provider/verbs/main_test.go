@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"os"
 	"testing"
 
 	"mori/core/fabric/fabrictest"
@@ -14,7 +15,12 @@ func TestMain(m *testing.M) {
 	if gpuAndNICAlike() {
 		gputest.Start()
 	}
-	verbstest.Main(m, fabrictest.Main)
+	verbstest.Main(m, func(m *testing.M) int {
+		if os.Getenv(childEnv) != "" {
+			return childMain()
+		}
+		return fabrictest.Main(m)
+	})
 }
 
 // gpuAndNICAlike: emulated NICs take memory of emulated GPUs only, and real ones of real GPUs.
