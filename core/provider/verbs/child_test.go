@@ -87,7 +87,8 @@ func (c *child) must(tb testing.TB, o order) (r reply) {
 // A served is the child's side.
 type served struct {
 	*end
-	memory *memory
+	memory   *memory
+	accepted chan error
 }
 
 func childMain() int {
@@ -98,7 +99,7 @@ func childMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	p := &served{end: e}
+	p := &served{end: e, accepted: make(chan error, 1)}
 	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	for in.Scan() {
 		var o order
@@ -132,9 +133,12 @@ func (p *served) obey(o order) (r reply, err error) {
 		if err != nil {
 			return r, err
 		}
-		go func() { _ = errors.Join(p.acceptAt(l), l.Close()) }() // the test sees if it was not connected
+		go func() { p.accepted <- errors.Join(p.acceptAt(l), l.Close()) }()
 		return reply{Addr: l.Addr(), Raw: p.memory.mr.Raw()}, nil
 	case "flood":
+		if err := <-p.accepted; err != nil { // who dialed may know before
+			return r, err
+		}
 		rm, err := p.dom.Import(o.Raw)
 		if err == nil {
 			go p.flood(rm.Key())
