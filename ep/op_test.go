@@ -47,8 +47,11 @@ func together(t *testing.T, cfg Config, opts Options, nodes []string, f func(j j
 	}
 }
 
+// heapSize is small: NICs pin all of it, for each rank.
+const heapSize = 32 << 20
+
 func runRank(g bootstrap.Group, cfg Config, opts Options, nodes []string, f func(j job) error) (err error) {
-	set := shmem.Config{HeapSize: 256 << 20, Timeout: 20 * time.Second, NodeID: "node", Host: "127.0.0.1"}
+	set := shmem.Config{HeapSize: heapSize, Timeout: 20 * time.Second, NodeID: "node", Host: "127.0.0.1"}
 	cfg.Rank = g.Rank()
 	if nodes != nil {
 		set.NodeID = nodes[cfg.Rank]

@@ -133,6 +133,9 @@ func TestMemoryLimit(t *testing.T) {
 			t.Errorf("%s: %d by %q, want %d by %q", name, n, who, c.want, c.who)
 		}
 	}
+	if n := memAvailable(fstest.MapFS{"proc/meminfo": file("MemTotal:       24000 kB\nMemAvailable:   2 kB\n")}); n != 2048 {
+		t.Errorf("%d bytes are available, want 2048", n)
+	}
 }
 
 func TestHeapsThatCannotBe(t *testing.T) {

@@ -37,11 +37,15 @@ func memoryLimit(root fs.FS) (n uint64, who string) {
 	return n, who
 }
 
-// memTotal is MemTotal of /proc/meminfo, 0 if there is none.
-func memTotal(root fs.FS) uint64 {
+// memTotal is the machine's memory, 0 if nothing tells. memAvailable is what of it can be had now.
+func memTotal(root fs.FS) uint64     { return memField(root, "MemTotal:") }
+func memAvailable(root fs.FS) uint64 { return memField(root, "MemAvailable:") }
+
+// memField is a number of /proc/meminfo, in bytes.
+func memField(root fs.FS, name string) uint64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "MemTotal:" && f[2] == "kB" {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == name && f[2] == "kB" {
 			kib, _ := strconv.ParseUint(f[1], 10, 54)
 			return kib << 10
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"mori/core"
@@ -121,12 +122,15 @@ func (w *World) tooMuchToPin() string {
 	if w.cfg.Mode != StaticHeap || w.gpu != nil {
 		return ""
 	}
-	near, n, who := w.crowd()
-	if n == 0 {
+	near, limit, who := w.crowd()
+	if now := memAvailable(os.DirFS("/")); limit == 0 && now > 0 && near > now/w.cfg.HeapSize {
+		limit, who = now, "what the machine has available"
+	}
+	if limit == 0 {
 		return ""
 	}
 	return fmt.Sprintf("it would pin %d heaps of %d bytes on this node, and %s is %d: set MORI_SHMEM_HEAP_SIZE lower, or MORI_SHMEM_MODE=vmm_heap, where only what is used is pinned",
-		near, w.cfg.HeapSize, who, n)
+		near, w.cfg.HeapSize, who, limit)
 }
 
 // common is what all PEs have, in the order of PE 0, and why, as PE me sees it, what comes before that is not used.

@@ -135,6 +135,7 @@ def ranks() -> Iterator[Ranks]:
 def nic_ranks() -> Iterator[Ranks]:
     """Like ``ranks``; what is between hosts goes by RDMA devices, real or emulated, and no other way."""
     nics.need()
-    ranks = Ranks(environment={**nics.child_env(), "FABRIC_PROVIDER": "verbs"})
+    small = {"MORI_SHMEM_HEAP_SIZE": "64M"}  # real devices pin all of it
+    ranks = Ranks(environment={**nics.child_env(), **small, "FABRIC_PROVIDER": "verbs"})
     yield ranks
     ranks.close()
