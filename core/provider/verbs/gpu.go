@@ -101,6 +101,6 @@ func (g *gpuMemory) told(log *slog.Logger, size uint64) {
 // refused notes that no NIC of the peer reaches a region, which its log says more of.
 func (m *mover) refused(l *loan.Loan[place]) {
 	if l.Refused == fabric.ErrNotSupported && m.why.Load() == nil {
-		m.slow(fmt.Errorf("%w: the peer's does not reach region %d, as is told there", errStream, l.Key.ID))
+		m.slow(fmt.Errorf("%w: the peer has none that reaches its region %d; its log says why", errStream, l.Key.ID))
 	}
 }

@@ -46,8 +46,9 @@ func (m *mover) offer() {
 		m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
 		return
 	}
+	offer := encodeRails(descs(rails)) // before they are the mover's: the answer changes them
 	m.adopt(rails)
-	m.send(frameOffer, encodeRails(descs(rails)))
+	m.send(frameOffer, offer)
 	m.expect()
 }
 
