@@ -30,6 +30,9 @@
 // wrong access reaches the wire; one that does all the same ends the connection. MR.Close calls the loans in first, then takes the memory from
 // the NIC. A peer that does not give back within 5 s is disconnected, and its queue pairs are gone before the memory is.
 //
+// Memory of a GPU is shown to a NIC as peer memory or by dma-buf (gpu.go), and never inline. Where neither works, the stream takes its ops, by pinned
+// host memory; Path and the log say why.
+//
 // A NIC is shown a region when the first op needs it, once for all connections, and in pieces where the device's limit asks for that.
 //
 // # Errors of ops
@@ -41,4 +44,5 @@
 // # Where it has run
 //
 // On soft-RoCE (rdma_rxe) in a virtual machine, and in every test on an emulated libibverbs (native/verbs/verbstest). On no hardware yet.
+// With GPUs, on emulated ones and emulated NICs only.
 package verbs
