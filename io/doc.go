@@ -29,7 +29,7 @@
 //
 // A pair of regions takes the first backend that can serve it: XGMI, FABRIC, RDMA, TCP (route.go). A backend has a route for pairs of host memory
 // and one for pairs with GPU memory at one end or both, each a list of transports in the order of core.Transports: copies by GPUs and shared memory
-// on the same host, then TCP. A peer is reached through the first one that works; paths belong to a route. They are opened at first use through
+// on the same host, then RDMA devices (nics.go says how they are used), then TCP. A peer is reached through the first one that works; paths belong to a route. They are opened at first use through
 // the slow control plane (control_server.go), which
 // tells what the peer listens on. Engine.Describe and Session.Describe tell the path, why it was chosen and
 // why each better one was not. A transport that broke comes last in the order for a while; the engine's clock tries it again, ever more

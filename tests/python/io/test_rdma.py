@@ -138,7 +138,8 @@ class TestPeers:
             self.peer.call("transfer", "batch_write", self.index, [0], packed, [0], [MIB]) == StatusCode.SUCCESS.value
         )
         assert bytes(self.here) == pattern(MIB)
-        assert "verbs/rdma" in str(self.peer.call("describe"))
+        paths = self.peer.call("describe")["peers"][0]["paths"]
+        assert [path["path"] for path in paths] == ["verbs/rdma"], paths
 
     def test_a_peer_that_is_killed(self, session: IOEngineSession) -> None:
         succeed(session.write(0, 0, MIB, 1))
