@@ -46,9 +46,10 @@ func TestSettingsOfWishes(t *testing.T) {
 			})},
 		"nonsense": {nil, NICUse{NICs: -5, QPs: -5, SendWR: -5, SendSGE: -5, RecvWR: -5, CQE: -5, PostBatch: -1, SL: -1, TC: -1}, both},
 		"the environment": {
-			[]string{config.IBGIDIndex, "2", config.IBPathMTU, "256", config.IBRelaxedOrdering, "1", config.RDMASL, "3", config.RDMATC, "104", config.IORailAffinity, "1"}, any,
+			[]string{config.IBGIDIndex, "2", config.IBPathMTU, "256", config.IBRelaxedOrdering, "1", config.RDMASL, "3", config.RDMATC, "104", config.IORailAffinity, "1",
+				config.EnableDMABufReg, "1"}, any,
 			with(func(s *rdma.Settings) {
-				s.GIDIndex, s.MTU, s.Relaxed, s.SL, s.TrafficClass, s.Affinity = 2, 256, true, 3, 104, true
+				s.GIDIndex, s.MTU, s.Relaxed, s.SL, s.TrafficClass, s.Affinity, s.DMABuf = 2, 256, true, 3, 104, true, true
 			}),
 		},
 		"a wish beats it": {[]string{config.RDMASL, "3", config.RDMATC, "104"}, NICUse{NUMA: -1, SL: 0, TC: 8}, with(func(s *rdma.Settings) { s.TrafficClass = 8 })},
