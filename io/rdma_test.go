@@ -297,7 +297,7 @@ func TestRDMANextDevice(t *testing.T) {
 	scattered(t, a, b, s)
 	verbstest.PortDown(t, 0)
 	eventually(t, "transfers go by the other device", func() bool {
-		scattered0(t, s)
+		once(t, s)
 		return strings.Contains(strings.Join(s.Describe().Reasons, "|"), "verbs/rdma: emu1:1")
 	})
 	before := verbstest.Bytes(t, 1)
@@ -307,7 +307,32 @@ func TestRDMANextDevice(t *testing.T) {
 	}
 }
 
-func scattered0(t *testing.T, s *Session) {
+func once(t *testing.T, s *Session) {
 	t.Helper()
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64 << 10}, 99))
+}
+
+// TestRDMARailAffinity: with it the other side answers on the device of the same index, so that trouble of another one does not matter.
+func TestRDMARailAffinity(t *testing.T) {
+	for _, affinity := range []string{"1", "0"} {
+		t.Run(affinity, func(t *testing.T) {
+			overRDMA(t, config.IORailAffinity, affinity, config.IORDMANICIdx, "1")
+			verbstest.NeedEmulated(t)
+			verbstest.Need(t, 2)
+			a := newSide(t, "a", 1<<20, BackendRDMA, nil)
+			overRDMA(t, config.IORailAffinity, affinity)
+			b := newSide(t, "b", 1<<20, BackendRDMA, nil)
+			s := meet(t, a, b)
+			scattered(t, a, b, s)
+			verbstest.PortDown(t, 0)
+			moved := false
+			for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				once(t, s)
+				moved = moved || s.Describe().Path != "verbs/rdma"
+			}
+			if moved == (affinity == "1") {
+				t.Errorf("the connection ended with the port of the other device: %v", moved)
+			}
+		})
+	}
 }
