@@ -160,7 +160,7 @@ type hello struct {
 	Error      string // why the PE cannot be one
 }
 
-const helloVersion = 2
+const helloVersion = 3
 
 // room tells containers and users of a host apart: segments are handed over by a socket, which a network namespace and a user have for
 // themselves.
