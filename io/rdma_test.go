@@ -52,7 +52,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // TestRDMAMovesBytes: writes and reads, one piece and many, and whoever is written to is told.
 func TestRDMAMovesBytes(t *testing.T) {
 	overRDMA(t)
-	const size, piece, count = 8 << 20, 24 << 10, 64
+	const size, piece, count = 2 << 20, 24 << 10, 64
 	a, b, s := pair(t, size, BackendRDMA, nil)
 	runsOn(t, s, "verbs/rdma")
 	fill(a.mem, 1)
@@ -82,7 +82,7 @@ func TestRDMAMovesBytes(t *testing.T) {
 func TestRDMAConfigReachesTheDevices(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
-	const size = 4 << 20
+	const size = 1 << 20
 	for _, c := range []struct {
 		what string
 		set  func(*BackendConfig)
@@ -158,7 +158,7 @@ func TestRDMASpreadsTransfers(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
 	verbstest.Need(t, 2)
-	const size = 8 << 20
+	const size = 4 << 20
 	cfg := DefaultBackendConfig()
 	cfg.NumNICsPerTransfer, cfg.QPPerTransfer = 2, 3
 	before := [2]uint64{verbstest.Bytes(t, 0), verbstest.Bytes(t, 1)}
@@ -257,7 +257,7 @@ func TestRDMAPortGoesDown(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
 	verbstest.Count(t, 1)
-	const size = 16 << 20
+	const size = 4 << 20
 	a, b, s := pair(t, size, BackendRDMA, nil)
 	runsOn(t, s, "verbs/rdma")
 	fill(a.mem, 5)
@@ -278,7 +278,7 @@ func TestRDMAPortGoesDown(t *testing.T) {
 	up()
 	uid := uint64(3)
 	eventually(t, "transfers go by RDMA again", func() bool {
-		fill(a.mem, uid)
+		fill(a.mem[:4096], uid)
 		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{4096}, uid))
 		if uid++; !bytes.Equal(a.mem[:4096], b.mem[:4096]) {
 			t.Fatal("other bytes")
@@ -292,7 +292,7 @@ func TestRDMANextDevice(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
 	verbstest.Need(t, 2)
-	const size = 4 << 20
+	const size = 1 << 20
 	a, b, s := pair(t, size, BackendRDMA, nil)
 	scattered(t, a, b, s)
 	verbstest.PortDown(t, 0)
