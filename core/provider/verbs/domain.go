@@ -58,11 +58,9 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 		return nil, err
 	}
 	m := newMover(ep, ds, ep.Domain().MRs())
+	m.dialed = dialed
 	ds.join(ep.Domain(), m)
-	if dialed {
-		m.setup.Add(1)
-		go m.offer()
-	}
+	m.beginSetup()
 	return m, nil
 }
 

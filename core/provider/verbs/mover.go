@@ -29,6 +29,7 @@ type mover struct {
 	all    *domains
 	log    *slog.Logger
 	letGo  time.Duration
+	dialed bool // and offers rails
 
 	ops     local.Gate     // ops between RMA and the stream's Finish
 	setup   sync.WaitGroup // goroutines that set rails up

@@ -141,16 +141,13 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	return nil
 }
 
-// maxParted is how many ops may have come in part: a peer does not have more under way.
-const maxParted = 1 << 15
-
 // add counts a send, and tells the program with the last one of an op. An error is a peer that sends what it may not.
 func (n *notices) add(p *pair, imm uint32, data, length uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	number, all := imm&numberMask, int(imm>>24)
-	if waits := len(n.pending); waits > 0 && waits > n.m.receives() || len(n.came) > maxParted {
-		return fmt.Errorf("remote data of %d ops that waits and of %d that came in part, from %s: %w", waits, len(n.came), n.m.ep.Peer(), fabric.ErrProtocol)
+	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.m.receives() { // each has a credit that was not given back
+		return fmt.Errorf("remote data of %d ops that waits and of %d that came in part, from %s: %w", len(n.pending), len(n.came), n.m.ep.Peer(), fabric.ErrProtocol)
 	}
 	if n.came == nil {
 		n.came = make(map[uint32]int)

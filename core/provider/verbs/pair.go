@@ -35,6 +35,7 @@ type pair struct {
 	unsignaled int       // posted since the last that makes a completion
 	waiting    []part    // for places in the ring
 	broken     error     // nothing is posted any more
+	dry        bool      // a receive came back empty
 }
 
 // newPair makes a queue pair with its mailbox; connect readies it.
@@ -166,6 +167,17 @@ func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 		return to, p.broken
 	}
 	return to, nil
+}
+
+// flushed takes a receive that comes back empty. If nothing here is known to have failed, it is the peer who did what it may not.
+func (p *pair) flushed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken != nil || p.dry {
+		return nil
+	}
+	p.dry = true
+	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s did what it may not, or failed itself", p.num, p.rail, p.rail.mover.ep.Peer())
 }
 
 // fault is why a work request failed.

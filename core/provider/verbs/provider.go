@@ -26,7 +26,8 @@ type Options struct {
 	TLS *tls.Config  // of the TCP connection, not of what NICs move
 	Log *slog.Logger // nil: slog.Default()
 
-	letGo time.Duration // how long a peer or a device is waited for, 0 for usualLetGo: for tests
+	letGo     time.Duration // how long a peer or a device is waited for, 0 for usualLetGo: for tests
+	setupWait time.Duration // how long rails may take to come up, 0 for usualSetupWait: for tests
 }
 
 // bestOp is the length at which a large transfer is cut: long beside the turn of a completion, which takes some µs.
@@ -47,6 +48,9 @@ func New(opts Options) *Provider {
 	}
 	if opts.letGo == 0 {
 		opts.letGo = usualLetGo
+	}
+	if opts.setupWait == 0 {
+		opts.setupWait = usualSetupWait
 	}
 	return &Provider{opts: opts}
 }

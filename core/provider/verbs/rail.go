@@ -251,6 +251,8 @@ func (r *rail) take(wcs []verbs.WC, ended []share) []share {
 			err = p.arrived(&wcs[i])
 		case wcs[i].Status != verbs.StatusFlushed:
 			err = p.fault(&wcs[i])
+		default:
+			err = p.flushed()
 		}
 		if err != nil {
 			r.fail(err)

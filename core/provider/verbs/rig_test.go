@@ -60,9 +60,10 @@ type end struct {
 // A way is how an end is made. The zero value is good.
 type way struct {
 	Settings
-	letGo  time.Duration
-	cqSize int
-	gpu    bool // the domain takes memory of GPUs
+	letGo     time.Duration
+	setupWait time.Duration
+	cqSize    int
+	gpu       bool // the domain takes memory of GPUs
 }
 
 func (w *way) options(log *logBuffer) Options {
@@ -72,7 +73,7 @@ func (w *way) options(log *logBuffer) Options {
 	}
 	return Options{
 		Settings: func() (Settings, error) { return s, nil },
-		Log:      slog.New(slog.NewTextHandler(log, nil)), letGo: w.letGo,
+		Log:      slog.New(slog.NewTextHandler(log, nil)), letGo: w.letGo, setupWait: w.setupWait,
 	}
 }
 
@@ -361,7 +362,7 @@ func (e *end) ends(tb testing.TB) error {
 	for {
 		ev, err := e.eq.Wait(e.ctx)
 		ok(tb, err)
-		if ev.Kind == fabric.EventShutdown {
+		if ev.Kind == fabric.EventShutdown && ev.EP == e.ep { // others share the queue
 			return ev.Err
 		}
 	}

@@ -26,8 +26,8 @@ import (
 // A railDesc in an answer says by its place which offer it takes: the n-th answer with queue pairs takes the n-th offer; rails that are not
 // taken are those at the end.
 
-// setupWait bounds it.
-const setupWait = 10 * time.Second
+// usualSetupWait bounds it.
+const usualSetupWait = 10 * time.Second
 
 // randomPSN is where packets of a rail's queue pairs begin to be numbered, so that stray ones of an earlier connection do not fit.
 func randomPSN() uint32 {
@@ -49,23 +49,27 @@ func (m *mover) offer() {
 	offer := encodeRails(descs(rails)) // before they are the mover's: the answer changes them
 	m.adopt(rails)
 	m.send(frameOffer, offer)
-	m.expect()
 }
 
-// expect ends a connection whose rails do not come up.
-func (m *mover) expect() {
+// beginSetup makes an offer, if this side dialed, else the peer does. A connection whose rails do not come up in time ends.
+func (m *mover) beginSetup() {
+	wait := m.all.opts.setupWait
 	m.setup.Add(1)
 	go func() {
 		defer m.setup.Done()
-		t := time.NewTimer(setupWait)
+		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {
 		case <-m.ready:
 		case <-m.stopped:
 		case <-t.C:
-			m.ep.Fail(fmt.Errorf("set up RDMA to %s: no answer within %v: %w", m.ep.Peer(), setupWait, fabric.ErrTimeout))
+			m.ep.Fail(fmt.Errorf("set up RDMA to %s: no answer within %v: %w", m.ep.Peer(), wait, fabric.ErrTimeout))
 		}
 	}()
+	if m.dialed {
+		m.setup.Add(1)
+		go m.offer()
+	}
 }
 
 // openRails makes up to most rails, on the best NICs that are up; in answer to offers, on those that go with them.
@@ -155,7 +159,7 @@ func (m *mover) onOffer(body []byte) error {
 func (m *mover) first(what string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if offered := len(m.rails) > 0; m.asked || offered != (what == "answer") {
+	if m.asked || m.dialed != (what == "answer") || m.dialed && len(m.rails) == 0 {
 		return fmt.Errorf("%s of rails out of turn: %w", what, fabric.ErrProtocol)
 	}
 	m.asked = true
@@ -183,7 +187,6 @@ func (m *mover) answer(offers []railDesc) {
 	m.wired = true
 	m.mu.Unlock()
 	m.send(frameAnswer, encodeRails(descs(rails)))
-	m.expect()
 }
 
 func (m *mover) onAnswer(body []byte) error {
