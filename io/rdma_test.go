@@ -112,6 +112,8 @@ func TestRDMAConfigReachesTheDevices(t *testing.T) {
 		{"GID", nil, []string{config.IBGIDIndex, "2"}, map[string]uint64{"sgid_index": 2}},
 		{"MTU", nil, []string{config.IBPathMTU, "512"}, map[string]uint64{"path_mtu": 512}},
 		{"relaxed ordering", nil, []string{config.IBRelaxedOrdering, "1"}, map[string]uint64{"access": 1<<20 | 7}},
+		{"chunk_bytes", func(c *BackendConfig) { c.EnableChunking, c.ChunkBytes = true, 4096 }, nil, map[string]uint64{"length": 4096}},
+		{"its variables", nil, []string{config.IOChunking, "1", config.IOChunkBytes, "8192"}, map[string]uint64{"length": 8192}},
 		{"post_batch_size", func(c *BackendConfig) { c.PostBatchSize = 3 }, nil, map[string]uint64{"posted": 3}},
 		{"its variable", nil, []string{config.IOPostBatchSize, "2"}, map[string]uint64{"posted": 2}},
 	} {

@@ -108,7 +108,7 @@ func Bytes(tb testing.TB, device int) uint64 {
 }
 
 // Most is the largest number of a name that this process has asked of the library since the last call for that name: the fields of struct
-// ibv_qp_cap (max_send_wr...), cqe, sl, traffic_class, sgid_index, path_mtu (bytes), num_sge of a request to send, posted (requests of one call), access
+// ibv_qp_cap (max_send_wr...), cqe, sl, traffic_class, sgid_index, path_mtu (bytes), num_sge and length of a request to send, posted (requests of one call), access
 // of a region, dmabuf (the bytes of a region that is of a dma-buf).
 func Most(tb testing.TB, name string) uint64 {
 	tb.Helper()

@@ -192,6 +192,7 @@ int post_one(Pair *pair, const ibv_send_wr &wr) {
     }
     send.length = uint32_t(bytes);
     note("num_sge", uint64_t(wr.num_sge));
+    note("length", bytes);
     pair->sends_posted++;
     pair->sends.push_back(std::move(send));
     return 0;

@@ -150,7 +150,7 @@ uint64_t fake_verbs_bytes(int device) {
 }
 
 /// The largest number of a name that was asked for since the last call for it: the fields of ibv_qp_cap, "cqe", "sl", "traffic_class", "sgid_index",
-/// "path_mtu" (bytes), "num_sge" of a request to send, "posted" with one call, "access" of a region, "dmabuf" (the bytes of one that is of a dma-buf).
+/// "path_mtu" (bytes), "num_sge" and "length" of a request to send, "posted" with one call, "access" of a region, "dmabuf" (the bytes of one that is of a dma-buf).
 uint64_t fake_verbs_most(const char *name) {
     const Lock held(world().lock);
     const auto found = world().asked.find(name);
