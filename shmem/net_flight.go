@@ -66,8 +66,12 @@ func (w *waiter) leave() {
 
 // wait ends the queueing, whose error is err, and waits for the ops. If it gives up, they still own the memory that they name.
 func (n *wire) wait(w *waiter, pe int, err error) (old uint64, _ error) {
+	return n.waitUntil(n.w.deadline(), w, pe, err)
+}
+
+func (n *wire) waitUntil(deadline time.Time, w *waiter, pe int, err error) (old uint64, _ error) {
 	w.leave()
-	if _, late := receive(n.w, w.done, n.w.deadline()); late != nil {
+	if _, late := receive(n.w, w.done, deadline); late != nil {
 		return 0, fmt.Errorf("PE %d has not answered, and may still use the local memory: %w", pe, late)
 	}
 	if failed := w.failed.Load(); failed != nil && err == nil {

@@ -35,7 +35,8 @@ type wire struct {
 	free    chan int
 	bounce  []byte // bounceBytes and the words of an atomic for each flight
 
-	bounceMR fabric.MR             // of bounce, if NICs carry the bytes
+	bounceMR fabric.MR // of bounce, if NICs carry the bytes
+	trial    *trial
 	unpinned atomic.Pointer[error] // why a NIC did not take some region, the first time
 
 	fences atomic.Uint64         // calls of fence; the first op to each PE after one carries it
@@ -99,7 +100,7 @@ func (w *World) connect(ctx context.Context) error {
 			break
 		}
 		w.log.Warn("a network does not come up, the next one is tried", "pe", w.me, "provider", provider, "error", err)
-		why = append(why, fmt.Sprintf("%s: %v", provider, err))
+		why = append(why, fmt.Sprintf("%s: %s", provider, strings.ReplaceAll(err.Error(), "\n", "; ")))
 		w.wire = nil
 		if err := errors.Join(n.shut(), n.close()); err != nil {
 			w.log.Warn("close a network that does not come up", "pe", w.me, "provider", provider, "error", err)
@@ -118,7 +119,9 @@ func (n *wire) join(ctx context.Context) error {
 		mine.Addr, cause = n.ep.Name()
 	}
 	if cause == nil && core.Pins(n.info.Provider) {
-		if t, cause = n.newTrial(); cause == nil {
+		t, cause = n.newTrial()
+		n.trial = t // which owns what the endpoint may touch until it is shut
+		if cause == nil {
 			mine.Key = t.reach.Load().own[0].Raw()
 		}
 	}

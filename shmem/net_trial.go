@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"mori/core/fabric"
 	"mori/core/memory"
@@ -44,7 +45,7 @@ func (t *trial) run(ctx context.Context) error {
 	n, w := t.n, t.n.w
 	waits := make([]*waiter, w.n)
 	errs := make([]error, w.n)
-	theirs := t.reach.Load().theirs
+	theirs, deadline := t.reach.Load().theirs, time.Now().Add(w.patience())
 	for pe := range w.n {
 		if len(theirs[pe]) > 0 {
 			waits[pe] = newWaiter()
@@ -53,7 +54,7 @@ func (t *trial) run(ctx context.Context) error {
 	}
 	for pe, wait := range waits {
 		if wait != nil {
-			_, errs[pe] = n.wait(wait, pe, errs[pe])
+			_, errs[pe] = n.waitUntil(deadline, wait, pe, errs[pe])
 		}
 	}
 	err := errors.Join(errs...)
@@ -67,6 +68,16 @@ func (t *trial) run(ctx context.Context) error {
 	}
 	return w.allWell(ctx, err)
 }
+
+// patience is how long a trial may take, so that there is time left for another transport. A NIC gives up after some seconds by itself.
+func (w *World) patience() time.Duration {
+	if w.cfg.Timeout <= 0 {
+		return longestTrial
+	}
+	return min(longestTrial, w.cfg.Timeout/3)
+}
+
+const longestTrial = time.Minute
 
 // close takes the words back.
 func (t *trial) close() error {
