@@ -74,7 +74,8 @@ func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 	choice, err := topology.Configured()
 	log.ignored(err)
 	s.Affinity = choice.Affinity
-	return s, u.pick(&s, choice, log)
+	err = u.pick(&s, choice, log)
+	return s, err
 }
 
 // oneTime logs each thing once, however often it is asked.
