@@ -136,7 +136,7 @@ func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *oneTime) err
 	}
 	for _, p := range picks {
 		name := fmt.Sprintf("%s:%d", p.Device, p.Port)
-		s.Devices, s.Indices = append(s.Devices, name), append(s.Indices, p.Index)
+		s.Devices, s.Indices, s.Why = append(s.Devices, name), append(s.Indices, p.Index), append(s.Why, p.Why)
 		log.picked(name, p.Index, p.Why)
 	}
 	return nil

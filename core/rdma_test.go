@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,7 +64,11 @@ func TestSettingsOfWishes(t *testing.T) {
 			for i := 0; i < len(c.env); i += 2 {
 				t.Setenv(c.env[i], c.env[i+1])
 			}
-			if got, err := c.use.settings(quiet); err != nil || !reflect.DeepEqual(got, c.want) {
+			got, err := c.use.settings(quiet)
+			if len(got.Why) != len(got.Devices) || slices.Contains(got.Why, "") {
+				t.Errorf("why these devices: %q", got.Why)
+			}
+			if got.Why = nil; err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v, want\n%+v", got, err, c.want)
 			}
 		})

@@ -261,7 +261,11 @@ func (m *mover) Path() (name, reason string) {
 	}
 	var on []string
 	for _, r := range m.rails {
-		on = append(on, r.String())
+		text := r.String()
+		if r.nic.why != "" {
+			text += " (" + r.nic.why + ")"
+		}
+		on = append(on, text)
 	}
 	reason = strings.Join(on, ", ")
 	if why := m.why.Load(); why != nil {

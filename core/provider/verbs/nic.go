@@ -22,6 +22,7 @@ type nic struct {
 	name  string
 	port  int
 	index int // what hosts that are alike call it
+	why   string
 	attr  verbs.DeviceAttr
 	link  verbs.PortAttr
 	gid   verbs.GIDEntry
@@ -220,6 +221,9 @@ func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err e
 		}
 		if n.index = i; i < len(s.Indices) {
 			n.index = s.Indices[i]
+		}
+		if i < len(s.Why) {
+			n.why = s.Why[i]
 		}
 		nics = append(nics, n)
 	}

@@ -20,6 +20,7 @@ type Settings struct {
 	// Indices are what Devices are called on this host, where hosts are alike. With Affinity the rails of a connection join devices of the same index
 	// as far as both sides have them; else the first of one side's with the first of the other's.
 	Indices  []int
+	Why      []string // of each of Devices: why it is among them, for Path
 	Affinity bool
 
 	Rails int // how many of them a connection uses, as far as both sides have and want them; 0 is 1
