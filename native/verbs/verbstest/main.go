@@ -68,20 +68,18 @@ func Start() {
 
 // Real tells whether the tests run on real devices, and nothing is emulated. Devices of soft-RoCE are real.
 func Real() bool {
-	return slices.Contains(strings.Split(os.Getenv("MORI_REQUIRE"), ","), "rdma")
+	return required("rdma")
 }
 
-// Need skips a test where there are no devices and none can be emulated. It fails it where there should be some, as with MORI_REQUIRE=rdma,
-// and fewer have a port that is up than it needs: one, if it says nothing.
+// Need skips a test where there are no devices and none can be emulated, or fails it if MORI_REQUIRE has verbs in its list. It fails it, too, where
+// fewer have a port that is up than it needs: one, if it says nothing.
 func Need(tb testing.TB, count ...int) {
 	tb.Helper()
 	n := 1
 	if len(count) > 0 {
 		n = count[0]
 	}
-	if absent != nil {
-		tb.Skip(absent)
-	}
+	needAny(tb)
 	if err := check(n); err != nil {
 		tb.Fatalf("the devices cannot be used (they are real: %v): %v", Real(), err)
 	}
@@ -93,9 +91,24 @@ func NeedEmulated(tb testing.TB) {
 	if Real() {
 		tb.Skip("an emulated RDMA device is needed, and these are real")
 	}
-	if absent != nil {
+	needAny(tb)
+}
+
+// needAny skips a test where there is no device and none can be emulated, or fails it if MORI_REQUIRE has verbs in its list.
+func needAny(tb testing.TB) {
+	tb.Helper()
+	switch {
+	case absent == nil:
+	case required("verbs"):
+		tb.Fatalf("MORI_REQUIRE has verbs: %v", absent)
+	default:
 		tb.Skip(absent)
 	}
+}
+
+// required reports whether a test may not be skipped for want of what.
+func required(what string) bool {
+	return slices.Contains(strings.Split(os.Getenv("MORI_REQUIRE"), ","), what)
 }
 
 // check tells why there are not n devices with a port that is up.
