@@ -125,8 +125,11 @@ func certificate(t *testing.T) (cert, key string) {
 
 // What the network does for an op allocates nothing, here and in the transport.
 func TestNetworkAllocatesNothing(t *testing.T) {
-	for name, cfg := range map[string]Config{"shm": {DisableP2P: true}, "tcp": {NodeID: "node %d"}} {
+	for name, cfg := range map[string]Config{"shm": {DisableP2P: true}, "tcp": {NodeID: "node %d"}, "NICs": {NodeID: "node %d"}} {
 		t.Run(name, func(t *testing.T) {
+			if name == "NICs" {
+				byNICs(t)
+			}
 			run(t, 2, cfg, func(w *World) error {
 				if w.me == 1 {
 					return nil // and waits in Finalize

@@ -101,7 +101,7 @@ func (e *localEnd) desc(addr uint64) (desc fabric.MRDesc, left uint64) {
 // local finds local memory. Memory of a GPU that is not of the heap has to be staged.
 func (n *wire) local(addr, size uint64) (e localEnd, err error) {
 	if n.w.gpu != nil || n.bounceMR != nil {
-		if b, _, err := n.w.locate(addr, size); err == nil && (b.gpu || n.bounceMR != nil) {
+		if b, _ := n.w.blockAt(addr, size); b != nil && (b.gpu || n.bounceMR != nil) {
 			return localEnd{sym: b}, nil
 		}
 	}

@@ -350,15 +350,20 @@ func (w *World) Closed() bool { return w.closed.Load() }
 
 // locate finds the block that holds n bytes at the symmetric address addr.
 func (w *World) locate(addr, n uint64) (b *block, off uint64, err error) {
-	if b = w.heap; b != nil {
-		if off, ok := b.holds(addr, n); ok {
-			return b, off, nil
-		}
-	}
-	if b, off = w.isolatedAt(addr, n); b != nil {
+	if b, off = w.blockAt(addr, n); b != nil {
 		return b, off, nil
 	}
 	return nil, 0, fmt.Errorf("%d bytes at %#x: %w", n, addr, ErrNotSym)
+}
+
+// blockAt is locate for who expects that there may be none: nil then.
+func (w *World) blockAt(addr, n uint64) (*block, uint64) {
+	if b := w.heap; b != nil {
+		if off, ok := b.holds(addr, n); ok {
+			return b, off
+		}
+	}
+	return w.isolatedAt(addr, n)
 }
 
 // isolatedAt finds the isolated block that holds n bytes at addr, nil if there is none.
