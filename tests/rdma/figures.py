@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 # A row of ib_write_bw: bytes, iterations, peak and average bandwidth in MiB/s, millions of messages a second.
 BANDWIDTH = re.compile(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", re.MULTILINE)
 # ibv_rc_pingpong's last line.
 PINGPONG = re.compile(r"= ([\d.]+) usec/iter")
-GO = re.compile(r"^--- (PASS|FAIL|SKIP): ", re.MULTILINE)
+GO = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 PYTEST = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s", re.MULTILINE)
 COUNT = re.compile(r"(\d+) (\w+)")
 
@@ -33,16 +34,33 @@ def pingpong(text: str) -> dict[str, float]:
 
 def tests(text: str) -> dict[str, float]:
     """Of a test program of Go, or of pytest. One that ran none has shown nothing."""
-    said = GO.findall(text)
+    results = {name: result for result, name in GO.findall(text)}
+    parents = {name.rpartition("/")[0] for name in results}
+    said = [result for name, result in results.items() if name not in parents]
     counts = {name: float(said.count(word)) for word, name in (("PASS", "passed"), ("SKIP", "skipped")) if word in said}
     if found := PYTEST.search(text):
-        counts = {word: float(number) for number, word in COUNT.findall(found[1])}
+        counts = {word: float(number) for number, word in COUNT.findall(found[1]) if word in ("passed", "skipped")}
     if not counts.get("passed"):
         raise ValueError("no test ran")
     return counts
 
 
+def ratios(text: str) -> dict[str, float]:
+    """Of mori bench --json: each case beside the raw limit that was measured in turns with it."""
+    rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    found = {f"x raw ({row['case']})": float(row["ratio"]) for row in rows if row.get("ratio")}
+    if not found:
+        raise ValueError("no ratio")
+    return found
+
+
 def words(figures: dict[str, float]) -> str:
     """As a cell of a table."""
-    return ", ".join(f"{value:.0f} {name}" if value >= 100 or value == int(value) else f"{value:.1f} {name}"
-                     for name, value in figures.items())
+    return ", ".join(f"{number(value)} {name}" for name, value in figures.items())
+
+
+def number(value: float) -> str:
+    """As a person reads it."""
+    if value >= 100 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

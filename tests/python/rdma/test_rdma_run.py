@@ -101,9 +101,12 @@ def test_figures_are_read() -> None:
     assert figures.bandwidth(PERFTEST) == {"MiB/s": 20.12, "messages/s": pytest.approx(322)}
     pingpong = "8192000 bytes in 0.42 seconds = 155 Mbit/sec\n1000 iters in 0.42 seconds = 422.36 usec/iter\n"
     assert figures.pingpong(pingpong) == {"us": 422.36}
-    go = "=== RUN   TestA\n--- PASS: TestA (0.1s)\n    --- PASS: TestA/sub (0.1s)\n--- SKIP: TestB (0.0s)\nPASS\n"
-    assert figures.tests(go) == {"passed": 1, "skipped": 1}
-    assert figures.tests("....s [100%]\n=== 4 passed, 1 skipped in 12.31s ===\n") == {"passed": 4, "skipped": 1}
+    go = "--- PASS: TestA (0.1s)\n    --- PASS: TestA/b (0.1s)\n    --- PASS: TestA/c (0.1s)\n--- SKIP: TestB (0.0s)\nPASS\n"
+    assert figures.tests(go) == {"passed": 2, "skipped": 1}
+    python = "....s [100%]\n=== 4 passed, 1 skipped, 9 deselected in 12.31s ===\n"
+    assert figures.tests(python) == {"passed": 4, "skipped": 1}
+    bench = 'a note\n{"case": "verbs-1", "ratio": 0.934}\n{"case": "submit", "ratio": null}\n'
+    assert figures.words(figures.ratios(bench)) == "0.93 x raw (verbs-1)"
     for text in ("", "testing: warning: no tests to run\nPASS\n", "3 skipped in 0.1s"):
         with pytest.raises(ValueError, match="no test ran"):
             figures.tests(text)
