@@ -101,7 +101,7 @@ def test_figures_are_read() -> None:
     assert figures.bandwidth(PERFTEST) == {"MiB/s": 20.12, "messages/s": pytest.approx(322)}
     pingpong = "8192000 bytes in 0.42 seconds = 155 Mbit/sec\n1000 iters in 0.42 seconds = 422.36 usec/iter\n"
     assert figures.pingpong(pingpong) == {"us": 422.36}
-    go = "--- PASS: TestA (0.1s)\n    --- PASS: TestA/b (0.1s)\n    --- PASS: TestA/c (0.1s)\n--- SKIP: TestB (0.0s)\nPASS\n"
+    go = "--- PASS: TestA (0s)\n    --- PASS: TestA/b (0s)\n    --- PASS: TestA/c (0s)\n--- SKIP: TestB (0s)\nPASS\n"
     assert figures.tests(go) == {"passed": 2, "skipped": 1}
     python = "....s [100%]\n=== 4 passed, 1 skipped, 9 deselected in 12.31s ===\n"
     assert figures.tests(python) == {"passed": 4, "skipped": 1}
