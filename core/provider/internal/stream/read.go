@@ -118,7 +118,10 @@ func (l *link) receive() error {
 	for in.want > 0 {
 		in.dst = sys.Advance(in.dst, 0)
 		if in.r < in.w {
-			m := copy(sys.Bytes(in.dst[0].Addr, int(in.dst[0].Len)), in.buf[in.r:in.w])
+			m := min(int(in.dst[0].Len), in.w-in.r)
+			if err := sys.Move(in.dst[0].Addr, sys.AddrOf(in.buf[in.r:]), uint64(m)); err != nil {
+				return l.lost(err)
+			}
 			if in.summing() {
 				in.sum = tableSum(in.sum, in.buf[in.r:in.r+m])
 			}
