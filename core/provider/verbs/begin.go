@@ -144,8 +144,11 @@ func (m *mover) list(f *flight, wait bool) error {
 	if n := uint64(len(m.pairs)); n > 1 && total >= 2*stripeMin {
 		most = min(most, max(stripeMin, (total+n-1)/n))
 	}
-	inline := f.op.Kind == fabric.OpWrite && total <= m.maxInline && !stream.OnDevice(f.op) // the processor reads what is inline
-	if !inline {
+	onDevice := stream.OnDevice(f.op)
+	if f.op.Kind == fabric.OpWrite && total <= m.maxInline && !onDevice {
+		return m.listCopied(f, f.room(m.maxInline), nil)
+	}
+	if onDevice {
 		if err := m.holdDevice(f, wait); err != nil {
 			return err
 		}
@@ -158,16 +161,13 @@ func (m *mover) list(f *flight, wait bool) error {
 			return nil
 		}
 		for n > 0 {
-			k := min(n, most, p.chunk-off%p.chunk)
-			if !inline {
-				if reg == nil || !reg.has(at, n) {
-					var err error
-					if reg, err = m.find(f, at, n, wait); err != nil {
-						return err
-					}
+			if reg == nil || !reg.has(at, n) {
+				var err error
+				if reg, err = m.find(f, at, n, wait); err != nil {
+					return err
 				}
-				k = min(k, reg.chunk-(at-reg.base)%reg.chunk)
 			}
+			k := min(n, most, p.chunk-off%p.chunk, reg.chunk-(at-reg.base)%reg.chunk)
 			f.add(run{at, p.base + off, k, reg}, p, most)
 			at, off, n = at+k, off+k, n-k
 		}
@@ -239,9 +239,6 @@ func (m *mover) usable(f *flight, g *registration) error {
 
 // holdDevice holds the regions of the op's segments of device memory.
 func (m *mover) holdDevice(f *flight, wait bool) error {
-	if !stream.OnDevice(f.op) {
-		return nil
-	}
 	var last fabric.MRDesc
 	for i := -1; i < len(f.op.More); i++ {
 		s := &f.op.Seg

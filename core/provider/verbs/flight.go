@@ -7,6 +7,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/internal/sys"
 	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/stream"
 	"mori/native/verbs"
@@ -24,8 +25,9 @@ type flight struct {
 	held []hold // local regions
 	loan *loan.Loan[place]
 
-	spare   int32 // of domains.spares; -1: none
-	leasing bool  // memory of no region is registered for this op alone
+	inline  []byte // what goes inline
+	spare   int32  // of domains.spares; -1: none
+	leasing bool   // memory of no region is registered for this op alone
 	leases  int
 	parts   []part
 
@@ -46,6 +48,14 @@ type run struct {
 type hold struct {
 	mr  *util.MR // nil: that
 	reg *registration
+}
+
+// room is where n bytes can be that go inline.
+func (f *flight) room(n uint64) uint64 {
+	if uint64(len(f.inline)) < n {
+		f.inline = make([]byte, n)
+	}
+	return sys.AddrOf(f.inline)
 }
 
 // release lets go of all that the flight holds.

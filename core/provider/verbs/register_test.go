@@ -113,6 +113,28 @@ func TestReadOnlyMemory(t *testing.T) {
 	}
 }
 
+// Memory that is not there ends its op, and nothing else.
+func TestMemoryThatIsNotThere(t *testing.T) {
+	a, b := newEnds(t, way{})
+	remote, good := b.memory(t, 300_000), a.memory(t, 4096)
+	key := a.imports(t, remote.mr)
+	hole, err := sys.Alloc(300_000)
+	ok(t, err)
+	defer func() { ok(t, sys.Free(hole)) }()
+	ok(t, syscall.Mprotect(hole, syscall.PROT_NONE))
+	bad := &memory{Buffer: fabric.Buffer{Addr: sys.AddrOf(hole), Len: 300_000}}
+	for _, n := range []uint64{8, 4000} { // inline, by a spare
+		for range 2 {
+			fails(t, a.do(bad.write(n, key)), fabric.Errno(syscall.EFAULT), "local memory")
+			fails(t, a.do(bad.read(n, key)), fabric.Errno(syscall.EFAULT), "local memory")
+			ok(t, a.do(good.write(4096, key)))
+		}
+	}
+	if err := a.do(bad.read(300_000, key)); err == nil { // by the stream, which may end with it
+		t.Error("memory that is not there was read into")
+	}
+}
+
 // A target of constants can be read, and not be written.
 func TestReadOnlyTarget(t *testing.T) {
 	const n = 5000

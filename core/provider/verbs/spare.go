@@ -102,7 +102,7 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 		m.all.spares.open(m.all)
 	}
 	if short && m.all.spares.take(f) {
-		return m.listSpare(f)
+		return m.listCopied(f, m.all.spares.reg.base+uint64(f.spare)*spareBytes, m.all.spares.reg)
 	}
 	if !wait {
 		return errNotYet
@@ -111,10 +111,10 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 	return m.list(f, true)
 }
 
-// listSpare has the op's bytes in the spare.
-func (m *mover) listSpare(f *flight) error {
+// listCopied lists an op by other memory at an address, of a registration or to be taken inline, where the bytes of a write are copied first: memory
+// that cannot be read is found out by this, and is the op's end.
+func (m *mover) listCopied(f *flight, at uint64, reg *registration) error {
 	p := &f.loan.Place
-	at := m.all.spares.reg.base + uint64(f.spare)*spareBytes
 	for walk, pos := util.NewWalk(f.op), uint64(0); ; {
 		local, off, n, ok := walk.Next()
 		if !ok {
@@ -127,7 +127,7 @@ func (m *mover) listSpare(f *flight) error {
 		}
 		for n > 0 {
 			k := min(n, p.chunk-off%p.chunk)
-			f.add(run{at + pos, p.base + off, k, m.all.spares.reg}, p, spareBytes)
+			f.add(run{at + pos, p.base + off, k, reg}, p, spareBytes)
 			pos, off, n = pos+k, off+k, n-k
 		}
 	}
