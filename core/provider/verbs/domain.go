@@ -24,8 +24,9 @@ type domains struct {
 	nics     []*nic
 	spares   spares
 
-	mu   sync.Mutex
-	open map[*stream.Domain]*domain
+	mu      sync.Mutex
+	open    map[*stream.Domain]*domain
+	leaving map[*domain]struct{} // their last movers have left, and devices are forgetting their regions
 }
 
 // A domain is what its movers share. It lives from the first mover to the last, or, once a region of it was prefetched, as long as the
@@ -38,6 +39,7 @@ type domain struct {
 
 	movers map[*mover]struct{} // under domains.mu
 	kept   bool                // likewise: there is more than movers need
+	over   chan struct{}       // closed when devices know nothing of it any more
 }
 
 // watch has loans called in when a region closes.
@@ -88,7 +90,7 @@ func (ds *domains) join(key *stream.Domain, m *mover) {
 func (ds *domains) get(key *stream.Domain) *domain {
 	d := ds.open[key]
 	if d == nil {
-		d = &domain{all: ds, key: key, table: key.MRs(), movers: make(map[*mover]struct{})}
+		d = &domain{all: ds, key: key, table: key.MRs(), movers: make(map[*mover]struct{}), over: make(chan struct{})}
 		d.regions.init(ds, d.table)
 		ds.open[key] = d
 	}
@@ -116,10 +118,31 @@ func (d *domain) leave(m *mover) {
 	last := len(d.movers) == 0 && !d.kept // what was prefetched goes when its region closes
 	if last {
 		delete(d.all.open, d.key)
+		d.all.leaving[d] = struct{}{}
 	}
 	d.all.mu.Unlock()
-	if last {
-		d.regions.close()
+	if !last {
+		return
+	}
+	d.regions.close()
+	close(d.over)
+	d.all.mu.Lock()
+	defer d.all.mu.Unlock()
+	delete(d.all.leaving, d)
+}
+
+// awaitLeaving waits until devices have forgotten what movers that have left knew of a domain.
+func (ds *domains) awaitLeaving(key *stream.Domain) {
+	var waits []chan struct{}
+	ds.mu.Lock()
+	for d := range ds.leaving {
+		if d.key == key {
+			waits = append(waits, d.over)
+		}
+	}
+	ds.mu.Unlock()
+	for _, over := range waits {
+		<-over
 	}
 }
 
@@ -146,6 +169,7 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 	if d != nil {
 		d.regions.drop(region)
 	}
+	ds.awaitLeaving(key)
 }
 
 // disconnectHolders ends the connections that have work with a region under way and do not move on.

@@ -194,6 +194,41 @@ func TestRegionsCloseUnderThePeer(t *testing.T) {
 	}
 }
 
+// A region that closes while its last connection is ending is the program's again only when devices know nothing of it.
+func TestRegionClosesBesideTheConnection(t *testing.T) {
+	a, b := newEnds(t, way{})
+	local, remote := a.memory(t, 1<<16), b.memory(t, 4096)
+	ok(t, a.do(local.write(4096, a.imports(t, remote.mr))))
+	d := a.mover(t).domain
+	key, _, err := fabric.ParseRegionKey(local.mr.Raw())
+	ok(t, err)
+	d.regions.mu.Lock()
+	g := d.regions.byID[key.ID]
+	d.regions.mu.Unlock()
+	if !g.use.Enter() { // as an op does
+		t.Fatal("the region is not in use")
+	}
+	left, closed := make(chan error, 1), make(chan error, 1)
+	go func() { left <- a.ep.Close() }()
+	for leaving := false; !leaving; time.Sleep(time.Millisecond) {
+		ok(t, a.ctx.Err())
+		d.all.mu.Lock()
+		_, leaving = d.all.leaving[d]
+		d.all.mu.Unlock()
+	}
+	go func() { closed <- local.mr.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("closed while a device knows the region: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	g.use.Leave()
+	ok(t, errors.Join(<-left, <-closed))
+	if len(g.mrs) != 0 {
+		t.Error("a device knows the region after Close")
+	}
+}
+
 // The initiator's own region closes under its ops: Close waits for them, or they go another way.
 func TestRegionsCloseUnderOwnOps(t *testing.T) {
 	a, b := newEnds(t, way{})

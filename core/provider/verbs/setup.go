@@ -43,7 +43,7 @@ func (m *mover) offer() {
 	defer m.setup.Done()
 	rails, err := m.openRails(m.all.settings.Rails, m.all.settings.QPs, nil)
 	if err != nil {
-		m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
+		m.setupFailed(err)
 		return
 	}
 	offer := encodeRails(descs(rails)) // before they are the mover's: the answer changes them
@@ -63,13 +63,22 @@ func (m *mover) beginSetup() {
 		case <-m.ready:
 		case <-m.stopped:
 		case <-t.C:
-			m.ep.Fail(fmt.Errorf("set up RDMA to %s: no answer within %v: %w", m.ep.Peer(), wait, fabric.ErrTimeout))
+			m.setupFailed(fmt.Errorf("no answer within %v: %w", wait, fabric.ErrTimeout))
 		}
 	}()
 	if m.dialed {
 		m.setup.Add(1)
 		go m.offer()
 	}
+}
+
+// setupFailed ends the connection. The log has it, too: the peer only sees that the connection ended.
+func (m *mover) setupFailed(err error) {
+	if m.isStopped() {
+		return // nobody waits for it
+	}
+	m.log.Warn("verbs: no RDMA with a peer", "peer", m.ep.Peer(), "error", err)
+	m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
 }
 
 // openRails makes up to most rails, on the best NICs that are up; in answer to offers, on those that go with them.
@@ -180,7 +189,7 @@ func (m *mover) answer(offers []railDesc) {
 		}
 	}
 	if err != nil {
-		m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
+		m.setupFailed(err)
 		return
 	}
 	m.mu.Lock()
@@ -218,7 +227,7 @@ func (m *mover) conclude(rails []*rail, answers []railDesc) {
 	for i := range answers {
 		rails[i].shrink(len(answers[i].qps))
 		if err := rails[i].connect(&answers[i]); err != nil {
-			m.ep.Fail(fmt.Errorf("set up RDMA to %s: connect %s: %w", m.ep.Peer(), rails[i], err))
+			m.setupFailed(fmt.Errorf("connect %s: %w", rails[i], err))
 			return
 		}
 	}
