@@ -77,7 +77,7 @@ CASES = (
     go("fabric-msg", "the suite of all providers, connected endpoints", "core/provider/verbs", "TestFabric/msg", 150),
     # What takes long and is the same for both kinds of endpoints runs once.
     go("fabric-rdm", "the suite of all providers, datagram endpoints", "core/provider/verbs", "TestFabric/rdm", 150,
-       skip="TestFabric/rdm/(load|wait|scale)"),
+       skip="TestFabric/rdm/(load|wait|scale|atomic)"),
     go("io", "mori.io over RDMA devices, in Go", "io", "RDMA", 150),
     # The others need what only emulated devices tell or can be made to.
     go("shmem", "symmetric memory over RDMA devices, in Go", "shmem",
