@@ -41,19 +41,18 @@ func TestDeviceFailsUnderOps(t *testing.T) {
 				for range n / 3 {
 					ok(t, a.submit(local.write(1<<20, key), local.read(1<<20, key), local.write(4096, key)))
 				}
+				m := a.mover(t)
 				undo := c.fail(t, 0)
 				if !stuck {
+					<-m.stopped // until then the other device's work goes on
 					release()
 					also()
 				}
 				for range n {
 					_, err := a.next()
-					fails(t, err, fabric.ErrConnReset, "emu0")
-					if stuck {
-						fails(t, err, fabric.ErrConnReset, c.words)
-					}
+					fails(t, err, fabric.ErrConnReset, "emu0", c.words)
 				}
-				fails(t, a.ends(t), fabric.ErrConnReset, "emu0")
+				fails(t, a.ends(t), fabric.ErrConnReset, "emu0", c.words)
 				b.ends(t)
 				if said := a.log.String(); !strings.Contains(said, c.words) || !strings.Contains(said, "emu0") {
 					t.Errorf("the log does not tell of emu0 that %s:\n%s", c.words, said)
