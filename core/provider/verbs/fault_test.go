@@ -72,8 +72,8 @@ func TestStatusOfOneOp(t *testing.T) {
 		want   fabric.Errno
 	}{
 		"retries exceeded":    {verbs.StatusRetryExceeded, fabric.ErrConnReset},
-		"remote access":       {verbs.StatusRemAccess, fabric.ErrAccess},
-		"remote request":      {verbs.StatusRemInvReq, fabric.ErrAccess},
+		"remote access":       {verbs.StatusRemAccess, fabric.ErrConnReset},
+		"remote request":      {verbs.StatusRemInvReq, fabric.ErrConnReset},
 		"local protection":    {verbs.StatusLocProt, fabric.ErrConnReset},
 		"remote operation":    {verbs.StatusRemOp, fabric.ErrConnReset},
 		"receivers not ready": {verbs.StatusRNRExceeded, fabric.ErrConnReset},

@@ -180,13 +180,10 @@ func (p *pair) flushed() error {
 	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s did what it may not, or failed itself", p.num, p.rail, p.rail.mover.ep.Peer())
 }
 
-// fault is why a work request failed.
+// fault is why a work request failed. A refusal by the target is no ErrAccess: ops are held against what was lent before they are posted, so the
+// region went without a word, as when the kernel takes a killed process apart, regions first.
 func (p *pair) fault(wc *verbs.WC) error {
-	errno := fabric.ErrConnReset
-	if wc.Status == verbs.StatusRemAccess || wc.Status == verbs.StatusRemInvReq {
-		errno = fabric.ErrAccess
-	}
-	return local.OpFault(errno, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.mover.ep.Peer(), wc.Status,
+	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.mover.ep.Peer(), wc.Status,
 		uint32(wc.Status), wc.VendorErr)
 }
 
