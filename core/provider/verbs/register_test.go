@@ -164,6 +164,9 @@ func TestRegionsCloseUnderThePeer(t *testing.T) {
 	local.fill(1)
 	after := pattern(n, 2)
 	rounds, refused := 60, 0
+	if verbstest.Real() {
+		rounds = 20
+	}
 	for i := range rounds {
 		mr, err := b.register(fabric.Buffer{Addr: sys.AddrOf(target), Len: n}, allRights)
 		ok(t, err)
