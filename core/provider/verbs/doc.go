@@ -37,7 +37,7 @@
 //
 // # Errors of ops
 //
-// ErrNoKey, ErrAccess, ErrRange as everywhere. ErrConnReset: the peer or the way to it is gone (retries exceeded), the queue pair or the
+// ErrNoKey, ErrAccess, ErrRange as everywhere. EFAULT: local memory is not mapped, or may not be written. ErrConnReset: the peer or the way to it is gone (retries exceeded), the queue pair or the
 // device failed, with verbs' status and the vendor's syndrome in the text. Any of them ends the connection; what was not done is for
 // who can do it over another path (package io).
 //
