@@ -191,9 +191,7 @@ func (m *mover) describe(mr *util.MR) ([]byte, error) {
 // parsePlace reads what the peer says of its region, for as many rails as there are.
 func (m *mover) parsePlace(b []byte) (place, error) {
 	p, err := parsePlace(b)
-	select {
-	case <-m.ready:
-	default:
+	if !m.isReady() {
 		return p, fmt.Errorf("loan before the rails are up: %w", fabric.ErrProtocol)
 	}
 	if err == nil && len(p.keys) != len(m.rails) {
@@ -254,9 +252,7 @@ func (m *mover) slow(why error) {
 
 // Path says how bytes move; see stream.Direct.
 func (m *mover) Path() (name, reason string) {
-	select {
-	case <-m.ready:
-	default:
+	if !m.isReady() {
 		return "rdma", "queue pairs are being set up"
 	}
 	var on []string

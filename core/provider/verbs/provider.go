@@ -30,7 +30,7 @@ type Options struct {
 	setupWait time.Duration // how long rails may take to come up, 0 for usualSetupWait: for tests
 }
 
-// bestOp is the length at which a large transfer is cut: long beside the turn of a completion, which takes some µs.
+// bestOp is the length at which a large transfer is cut. It is chosen and not measured: at 50 GB/s it takes 80 us, long beside the turn of a completion.
 const bestOp = 4 << 20
 
 // A Provider is the fabric.Provider "verbs".

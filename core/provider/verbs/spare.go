@@ -17,7 +17,7 @@ import (
 )
 
 // Local memory need not be registered. NICs want it to be: a short op has its bytes copied from or to a spare, a longer one has its memory
-// registered for as long as it takes. That costs some 10 us and 0.1 us a page, so callers who come again register.
+// registered for as long as it takes. That costs system calls and the pinning of each page, so callers who come again register.
 const (
 	spareBytes   = 4 << 10
 	spareCount   = 256
