@@ -180,7 +180,7 @@ func (s *sight) report() Verbs {
 	} else {
 		s.host.Merge(s.told())
 	}
-	choice, wrong := topology.Configured()
+	choice, wrong := nicChoice()
 	rails, unused, err := s.host.Rails(choice)
 	if err != nil {
 		for _, p := range s.host.RDMA {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 
+	"mori/core/bootstrap"
 	"mori/core/config"
 	rdma "mori/core/provider/verbs"
 	"mori/core/topology"
@@ -71,11 +72,25 @@ func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 	mtu, err := pathMTU()
 	log.ignored(err)
 	s.MTU = mtu
-	choice, err := topology.Configured()
+	choice, err := nicChoice()
 	log.ignored(err)
 	s.Affinity = choice.Affinity
 	err = u.pick(&s, choice, log)
 	return s, err
+}
+
+// nicChoice is what people set about which NICs are used, with this process's turn among those of its host: without it, memory of the host
+// would go by the same NIC in all of them.
+func nicChoice() (topology.Choice, error) {
+	choice, err := topology.Configured()
+	launch, ok, wrong := bootstrap.Launched()
+	if wrong != nil || !ok { // a launcher that contradicts itself is told of by who asks it
+		return choice, err
+	}
+	if choice.Turn = launch.LocalRank; choice.Turn < 0 {
+		choice.Turn = launch.Rank
+	}
+	return choice, err
 }
 
 // oneTime logs each thing once, however often it is asked.
@@ -169,8 +184,8 @@ func unusable(h *topology.Host, library error) error {
 	if library != nil {
 		return fmt.Errorf("the devices of this host need libibverbs: %w", library)
 	}
-	choice, _ := topology.Configured() // what is malformed is logged where devices are opened
-	choice.HostNIC = -1                // which memory it will be is not known yet
+	choice, _ := nicChoice() // what is malformed is logged where devices are opened
+	choice.HostNIC = -1      // which memory it will be is not known yet
 	_, err := h.NICsFor(topology.OnNode(-1), 1, choice)
 	if errors.Is(err, topology.ErrNoNIC) {
 		return fmt.Errorf("no active RDMA device on this host: %w", err)

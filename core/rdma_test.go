@@ -55,7 +55,12 @@ func TestSettingsOfWishes(t *testing.T) {
 		},
 		"a wish beats it": {[]string{config.RDMASL, "3", config.RDMATC, "104"}, NICUse{NUMA: -1, SL: 0, TC: 8}, with(func(s *rdma.Settings) { s.TrafficClass = 8 })},
 		"by name":         {[]string{config.RDMADevices, "emu1"}, any, rdma.Settings{Devices: []string{"emu1:1"}, Indices: []int{0}, GIDIndex: -1}},
-		"pinned":          {[]string{config.IORDMANICIdx, "1"}, any, rdma.Settings{Devices: []string{"emu1:1"}, Indices: []int{1}, GIDIndex: -1}},
+		"by rank on the host": {[]string{"RANK", "5", "WORLD_SIZE", "8", "LOCAL_RANK", "1", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR", "here", "MASTER_PORT", "1"}, any,
+			rdma.Settings{Devices: []string{"emu1:1", "emu0:1"}, Indices: []int{1, 0}, GIDIndex: -1}},
+		"by rank alone": {[]string{config.BootstrapRank, "3", config.BootstrapSize, "4"}, any,
+			rdma.Settings{Devices: []string{"emu1:1", "emu0:1"}, Indices: []int{1, 0}, GIDIndex: -1}},
+		"a launcher that contradicts itself": {[]string{config.BootstrapRank, "4", config.BootstrapSize, "4"}, any, both},
+		"pinned":                             {[]string{config.IORDMANICIdx, "1"}, any, rdma.Settings{Devices: []string{"emu1:1"}, Indices: []int{1}, GIDIndex: -1}},
 		"malformed": {
 			[]string{config.IBGIDIndex, "x", config.IBPathMTU, "1500", config.RDMASL, "16", config.RDMATC, "256", config.IORDMANICIdx, "first"}, any, both,
 		},
