@@ -191,6 +191,8 @@ def benchmarks(scratch: Path) -> list[Step]:
     for what in ("io", "shmem"):
         command = [sys.executable, "-m", "mori", "bench", what, "--device", "gpu", "--json"]
         found.append(step(f"bench-{what}", 150, *command, env=PYTHON, needs=("extension",), rows=True))
+    command = [sys.executable, "-m", "mori", "bench", "ep", "--device", "gpu", "--json"]
+    found.insert(0, step("bench-ep", 240, *command, env=PYTHON, needs=("extension",), rows=True))
     found += [symmetric("bench-device-shmem", scratch, "bench"), signalling("bench-signal", scratch)]
     flags = ["-test.run=^$", "-test.bench=GPU|Device|Stag", "-test.benchtime=300ms", "-test.timeout=85s"]
     for name, package, path in programs(scratch):

@@ -22,7 +22,7 @@ from .suite import Suite, Unavailable
 _SUITES: dict[str, tuple[ModuleType, Callable[[argparse.Namespace], Suite]]] = {
     "io": (io_suite, io_suite.suite),
     "shmem": (shmem_suite, shmem_suite.suite),
-    "ep": (ep_suite, ep_suite.EP),
+    "ep": (ep_suite, ep_suite.suite),
 }
 _SUMMARIES = {
     "io": "transfers of mori.io between two processes",

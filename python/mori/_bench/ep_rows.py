@@ -69,10 +69,11 @@ class Sizes:
 
 
 class Layer:
-    """Tokens and routing of all ranks."""
+    """Tokens and routing of all ranks. Skewed: an expert is the less likely the higher its number, as 1 / number."""
 
-    def __init__(self, sizes: Sizes, elements: Elements) -> None:
+    def __init__(self, sizes: Sizes, elements: Elements, skewed: bool = False) -> None:
         self.sizes, self.elements = sizes, elements
+        self._likely = 1 / np.arange(1, sizes.experts + 1, dtype=np.float32) if skewed else None
         self._places = max(_MIN_PLACES, 1 << (sizes.ranks * sizes.tokens - 1).bit_length())
         text = np.random.default_rng(20_26).integers(-8, 9, self._places + sizes.hidden).astype(np.float32)
         multiples = range(sizes.ranks + 1)
@@ -91,8 +92,10 @@ class Layer:
         return np.ascontiguousarray(self._texts[1][self._starts(rank, np.arange(self.sizes.tokens))])
 
     def indices(self, rank: int, n: int) -> Array:
-        """The experts of a rank's first n tokens: int32 [n, topk], each set equally likely."""
-        random = np.random.default_rng((20_26, rank)).random((n, self.sizes.experts), np.float32)
+        """The experts of a rank's first n tokens: int32 [n, topk], each set equally likely unless skewed."""
+        random: Array = np.random.default_rng((20_26, rank)).random((n, self.sizes.experts), np.float32)
+        if self._likely is not None:
+            random = -np.log1p(-random) / self._likely  # the smallest of exponential variates: drawn by their rates
         chosen = np.argpartition(random, self.sizes.topk - 1, axis=1)[:, : self.sizes.topk]
         return np.ascontiguousarray(chosen, np.int32)
 
@@ -102,17 +105,33 @@ class Layer:
         np.put_along_axis(to, self.indices(rank, n) // (self.sizes.experts // self.sizes.ranks), True, 1)
         return to
 
-    def wrong_rows(self, me: int, n: int, rows: Array, rank: Array, token: Array) -> int:
-        """How many of the rows that dispatch brought to rank `me` are not what, by their position, was sent to it."""
+    def wrong_rows(self, me: int, n: int, rows: Array, rank: Array, token: Array, first: int = 0) -> int:
+        """How many of the rows that dispatch brought to rank `me` are not what, by their position, was sent to it.
+
+        The n tokens that were dispatched begin at token `first`.
+        """
+        return self.lost_rows(me, n, rank, token) + self.different_rows(rows, rank, token + first)
+
+    def lost_rows(self, me: int, n: int, rank: Array, token: Array) -> int:
+        """From how many sources not exactly the tokens came to rank `me` that should have."""
         wanted = [np.flatnonzero(self.goes(source, n)[:, me]) for source in range(self.sizes.ranks)]
         came = [np.sort(token[rank == source]) for source in range(self.sizes.ranks)]
-        lost = sum(not np.array_equal(w, c) for w, c in zip(wanted, came, strict=True))
-        return lost + self._different(rows, 1, self._starts(rank, token))
+        return sum(not np.array_equal(w, c) for w, c in zip(wanted, came, strict=True))
 
-    def wrong_sums(self, me: int, rows: Array) -> int:
-        """How many of a rank's combined tokens are not their row times the number of ranks that it went to."""
-        n = len(rows)
-        times, starts = self.goes(me, n).sum(1), self._starts(me, np.arange(n))
+    def different_rows(self, rows: Array, rank: Array, token: Array) -> int:
+        """How many rows are not those tokens of those ranks."""
+        return self._different(rows, 1, self._starts(rank, token))
+
+    def wrong_sums(self, me: int, rows: Array, first: int = 0) -> int:
+        """How many of a rank's combined tokens are not their row times the number of ranks that it went to.
+
+        They begin at token `first`.
+        """
+        return self.wrong_multiples(me, rows, self.goes(me, len(rows)).sum(1), first)
+
+    def wrong_multiples(self, me: int, rows: Array, times: Array, first: int) -> int:
+        """How many rows are not so many times the token that they should be; they begin at token `first`."""
+        starts = self._starts(me, np.arange(first, first + len(rows)))
         groups = ((k, np.flatnonzero(times == k)) for k in range(self.sizes.ranks + 1))
         return sum(self._different(rows[which], k, starts[which]) for k, which in groups if len(which))
 

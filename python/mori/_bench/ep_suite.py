@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .cases import MIB, Case, Target, pick
+from .gpu.ep_suite import GPUEP
 from .group import Group
 from .measure import Plan
 from .memory import available_bytes
-from .suite import Unavailable
+from .suite import Suite, Unavailable
 
 if TYPE_CHECKING:
     from .ep_rank import Times, Turn
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Measure dispatch and combine of mori.ops between processes of this host and, in turns with them, memcpy of as "
     "many bytes by as many processes at the same time. The bytes that must move are those of the rows that the tokens "
-    "make: one for each rank with an expert that the token chose. Every row and every sum is verified."
+    "make: one for each rank with an expert that the token chose. Every row and every sum is verified. On GPUs each "
+    "has a process; the memcpy is of what goes over the wire, by all GPUs at once, and NCCL's all_to_all of the same "
+    "rows is beside it."
 )
 
 _FEW = 128
@@ -45,6 +48,7 @@ CASES: tuple[EPCase, ...] = (
     EPCase(f"combine-{_FEW}", "combine", "us", few=True),
 )
 NAMES = [case.name for case in CASES]
+GPU_NAMES = ["dispatch-4096-fp8", "combine-128-bf16-eager", "dispatch-4096-bf16-24blocks", "and so on: see --full"]
 
 # Bytes of an element, and what makes arrays of it where numpy does not, the best first.
 _DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -56,11 +60,22 @@ _DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=int, default=4, metavar="N", help="processes (default 4)")
-    parser.add_argument("--tokens", type=int, default=4096, metavar="N", help="tokens of a rank (default 4096)")
+    parser.add_argument("--tokens", type=int, metavar="N", help="tokens of a rank (default 4096; on GPUs several)")
     parser.add_argument("--hidden", type=int, default=7168, metavar="N", help="elements of a token (default 7168)")
-    parser.add_argument("--experts", type=int, default=32, metavar="N", help="over all ranks (default 32)")
+    parser.add_argument("--experts", type=int, metavar="N", help="over all ranks (default 32, on GPUs 256)")
     parser.add_argument("--topk", type=int, default=8, metavar="N", help="experts that a token chooses (default 8)")
     parser.add_argument("--dtype", choices=list(_DTYPES), default="bfloat16", help="of the rows (default bfloat16)")
+    parser.add_argument("--full", action="store_true", help="on GPUs: every number of tokens, every budget of blocks")
+    parser.add_argument("--no-nccl", action="store_true", help="on GPUs: nothing beside mori and memcpy")
+
+
+def suite(args: argparse.Namespace) -> Suite:
+    """The cases of the memory that was asked for. Raises ValueError and Unavailable."""
+    if args.device == "gpu":
+        return GPUEP(args)
+    args.tokens = 4096 if args.tokens is None else args.tokens
+    args.experts = 32 if args.experts is None else args.experts
+    return EP(args)
 
 
 class EP:

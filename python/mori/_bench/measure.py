@@ -25,7 +25,8 @@ class WrongBytes(RuntimeError):
 class Plan:
     """What one case does. Turns return the figure in the case's unit for one sample.
 
-    `best` picks the stronger of several raw limits (max for GB/s, min for times).
+    `best` picks the stronger of several raw limits (max for GB/s, min for times). `finish` says what else there is to
+    tell of the figure and the samples of the raw limits.
     """
 
     ours: Turn
@@ -36,6 +37,7 @@ class Plan:
     primary: str | None = None
     repeats: int | None = None
     extra: dict[str, object] = field(default_factory=dict)
+    finish: Callable[[float, dict[str, list[float]]], dict[str, object]] | None = None
 
 
 @dataclass
@@ -118,7 +120,10 @@ def run(case: Case, path: str, plan: Plan, repeats: int, tick: Callable[[float],
     ours = samples.pop("")
     medians = {name: statistics.median(some) for name, some in samples.items()}
     raw = medians[plan.primary] if plan.primary else plan.best(list(medians.values())) if medians else None
-    return Result(case, path, statistics.median(ours), raw, ours, samples, plan.extra)
+    value = statistics.median(ours)
+    if plan.finish is not None:
+        plan.extra.update(plan.finish(value, samples))
+    return Result(case, path, value, raw, ours, samples, plan.extra)
 
 
 def _rotated(names: list[str], number: int) -> list[str]:
