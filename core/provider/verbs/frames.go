@@ -5,6 +5,8 @@ package verbs
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/loan"
@@ -13,14 +15,37 @@ import (
 
 // The frames that verbs adds to the stream, beside those of package loan. All numbers are big endian.
 const (
-	frameOffer  = loan.FrameOwn + iota // who dialed: its rails
-	frameAnswer                        // the other: its rails, one for each that it takes
-	frameUp                            // who dialed: its queue pairs can receive
-	frameCredit                        // target of writes with remote data: receives that are free again; see notice.go
+	frameOffer   = loan.FrameOwn + iota // who dialed: its rails
+	frameAnswer                         // the other: its rails, one for each that it takes
+	frameUp                             // who dialed: its queue pairs can receive
+	frameCredit                         // target of writes with remote data: receives that are free again; see notice.go
+	frameNoRails                        // either, at most once: it has no rails, and this is why, in words; then it ends the connection
 )
 
 // setupVersion is the first byte of an offer and an answer.
 const setupVersion = 1
+
+// maxReason is the most bytes of a reason that are sent, and taken.
+const maxReason = 1024
+
+// encodeReason is the body of a frameNoRails.
+func encodeReason(why error) []byte {
+	text := why.Error()
+	return []byte(text[:min(len(text), maxReason)])
+}
+
+// parseReason is the inverse, fit to be printed. The bytes come from outside.
+func parseReason(b []byte) (string, error) {
+	if len(b) == 0 || len(b) > maxReason {
+		return "", fmt.Errorf("reason of %d bytes, want 1 to %d: %w", len(b), maxReason, fabric.ErrProtocol)
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, string(b)), nil
+}
 
 // A railDesc is one side's end of a rail as the other needs it.
 type railDesc struct {

@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"mori/core/fabric"
@@ -30,6 +31,16 @@ func TestFramesRoundTrip(t *testing.T) {
 	for _, p := range somePlaces {
 		if got, err := parsePlace(p.encode()); err != nil || !reflect.DeepEqual(got, p) {
 			t.Errorf("%+v, %v; want %+v", got, err, p)
+		}
+	}
+}
+
+// A reason is cut where it is too long, and what a hostile peer puts into one does nothing to a terminal.
+func TestReasons(t *testing.T) {
+	long := strings.Repeat("x", maxReason)
+	for said, want := range map[string]string{"no device": "no device", long + "y": long, "a\x1b[2Jb\xff\n": "a?[2Jb\ufffd?"} {
+		if got, err := parseReason(encodeReason(errors.New(said))); err != nil || got != want {
+			t.Errorf("%q came as %q, %v; want %q", said, got, err, want)
 		}
 	}
 }

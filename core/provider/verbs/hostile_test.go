@@ -79,6 +79,7 @@ func TestHostileFrames(t *testing.T) {
 		"a refusal that nobody asked for": {loan.FrameRefuse, append(make([]byte, 8), 0, 0, 0, 1)},
 		"revoke of nothing":               {loan.FrameRevoke, make([]byte, 8)},
 		"return of nothing":               {loan.FrameReturn, make([]byte, 8)},
+		"a reason that is too long":       {frameNoRails, make([]byte, maxReason+1)},
 		"an unknown kind":                 {200, []byte("what")},
 	}
 	for kind := uint8(0); kind <= frameCredit; kind++ {

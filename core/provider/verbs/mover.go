@@ -64,6 +64,7 @@ type endpoint interface {
 	HandBack(t stream.Ticket)
 	SendFrame(kind uint8, body []byte) error
 	Fail(err error)
+	FailWith(err error, kind uint8, body []byte)
 	Peer() fabric.Addr
 	RecvCQ() *util.CQ
 	Source() fabric.AVAddr
@@ -166,6 +167,8 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 		return m.onUp()
 	case frameCredit:
 		return m.onCredit(body)
+	case frameNoRails:
+		return m.onNoRails(body)
 	}
 	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
 }

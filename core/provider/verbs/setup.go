@@ -72,13 +72,23 @@ func (m *mover) beginSetup() {
 	}
 }
 
-// setupFailed ends the connection. The log has it, too: the peer only sees that the connection ended.
+// setupFailed ends the connection, and has both sides' logs tell why.
 func (m *mover) setupFailed(err error) {
 	if m.isStopped() {
 		return // nobody waits for it
 	}
 	m.log.Warn("verbs: no RDMA with a peer", "peer", m.ep.Peer(), "error", err)
-	m.ep.Fail(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err))
+	m.ep.FailWith(fmt.Errorf("set up RDMA to %s: %w", m.ep.Peer(), err), frameNoRails, encodeReason(err))
+}
+
+// onNoRails ends the connection, since the peer does.
+func (m *mover) onNoRails(body []byte) error {
+	why, err := parseReason(body)
+	if err != nil {
+		return err
+	}
+	m.log.Warn("verbs: a peer has no RDMA for this host", "peer", m.ep.Peer(), "its words", why)
+	return fmt.Errorf("%s has not set up RDMA to this host: %s: %w", m.ep.Peer(), why, fabric.ErrConnReset)
 }
 
 // openRails makes up to most rails, on the best NICs that are up; in answer to offers, on those that go with them.

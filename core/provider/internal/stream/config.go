@@ -121,6 +121,7 @@ type Direct interface {
 //	SendFrame(kind uint8, body []byte) error  sends an extension frame (kind 0 to 255, body up to MaxExtension bytes,
 //	                                        copied); never waits; ErrAgain when MaxExtensionQueue bytes are queued
 //	Fail(err error)                         ends the connection, with err as its cause; returns at once
+//	FailWith(err error, kind uint8, body []byte)  the same, behind a last extension frame
 //	Feed() *util.Feed                       the way of this connection's messages to receives; tokens have DirectToken
 //	RecvCQ() *util.CQ                       where OpRemoteWrite completions of this endpoint go
 //	Domain() *Domain                        its MRs() *util.MRTable and Imports() *util.Imports

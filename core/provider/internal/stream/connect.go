@@ -308,7 +308,11 @@ func (ep *Endpoint) launch() error {
 	var t todo
 	ep.resume(&t)
 	t.kick(ep.links[0])
+	words := ep.fate.words
 	ep.mu.Unlock()
+	if words != nil {
+		ep.end(words.cause, true, words.frame)
+	}
 	if ep.fate.enter() { // else the connection has ended already, and its end belongs to undo
 		ep.run(&t)
 		ep.fate.leave()

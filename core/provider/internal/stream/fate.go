@@ -28,6 +28,13 @@ type fate struct {
 	readers, writers sync.WaitGroup
 	once             sync.Once
 	cause            error
+	words            *lastWords // of FailWith before there was a connection; under Endpoint.mu
+}
+
+// lastWords are an extension frame that the peer gets before the end, and the end's cause.
+type lastWords struct {
+	cause error
+	frame job
 }
 
 func (f *fate) init() {
@@ -68,8 +75,27 @@ func (f *fate) goodbye() int { return int(f.byes.Add(1)) }
 // Fail ends the connection with err as its cause; the first cause counts. It returns at once.
 func (ep *Endpoint) Fail(err error) { ep.end(err, false) }
 
-// end begins the end. In good order, the peer hears of it before the sockets are cut.
-func (ep *Endpoint) end(cause error, goodOrder bool) {
+// FailWith is Fail, but that the peer gets an extension frame of up to MaxExtension bytes first, unless it does not read for farewellWait. Where
+// the connection is just being made it ends once it is.
+func (ep *Endpoint) FailWith(err error, kind uint8, body []byte) {
+	w := &lastWords{cause: err, frame: extension(kind, body)}
+	ep.mu.Lock()
+	early := !ep.launched
+	if early {
+		ep.fate.words = w
+	}
+	ep.mu.Unlock()
+	if !early {
+		ep.end(err, true, w.frame)
+	}
+}
+
+func extension(kind uint8, body []byte) job {
+	return job{h: header{kind: kindExtension, count: uint32(kind), length: uint64(len(body))}, body: append([]byte(nil), body...)}
+}
+
+// end begins the end. In good order, the peer hears of it before the sockets are cut, and gets some frames.
+func (ep *Endpoint) end(cause error, goodOrder bool, last ...job) {
 	f := &ep.fate
 	f.once.Do(func() {
 		f.cause = cause
@@ -79,7 +105,7 @@ func (ep *Endpoint) end(cause error, goodOrder bool) {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		if ep.launched {
-			go ep.undo(goodOrder)
+			go ep.undo(goodOrder, last)
 		} else {
 			go ep.undoEarly() // launch will see that there is nothing to begin
 		}
@@ -87,11 +113,11 @@ func (ep *Endpoint) end(cause error, goodOrder bool) {
 }
 
 // undo takes the connection apart: first whoever could touch an op's memory, then the ops, then the queues.
-func (ep *Endpoint) undo(goodOrder bool) {
+func (ep *Endpoint) undo(goodOrder bool, last []job) {
 	f := &ep.fate
 	ep.unwatchQueues()
 	if goodOrder {
-		ep.sayGoodbye()
+		ep.sayGoodbye(last)
 	}
 	for _, l := range ep.links {
 		l.stop()
@@ -131,11 +157,19 @@ func (ep *Endpoint) undoEarly() {
 	close(ep.fate.done)
 }
 
-// sayGoodbye queues the last frame on each link in place of all that was not begun, and waits a little for the peer to close.
-func (ep *Endpoint) sayGoodbye() {
-	for _, l := range ep.links {
+// sayGoodbye queues the last frame on each link, on the first one behind some others, in place of all that was not begun, and waits a little for
+// the peer to close.
+func (ep *Endpoint) sayGoodbye(others []job) {
+	for i, l := range ep.links {
 		l.dropJobs()
 		l.mu.Lock()
+		if i == 0 {
+			for _, j := range others {
+				ep.extra.Add(int64(len(j.body)))
+				l.queued.Add(int64(j.payload()))
+				l.jobs.push(j)
+			}
+		}
 		l.jobs.push(job{h: header{kind: kindGoodbye}})
 		l.farewell = true
 		l.mu.Unlock()
