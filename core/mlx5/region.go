@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+
+package mlx5
+
+import (
+	"fmt"
+	"os"
+	"sync"
+)
+
+// Access is what a region may be used for, beyond being read by its owner's work.
+type Access uint8
+
+// Kinds of access.
+const (
+	AccessLocalWrite Access = 1 << iota
+	AccessRemoteWrite
+	AccessRemoteRead
+	AccessAtomic
+	// AccessRelaxed lets writes to the region become visible in any order, and after later ones to other regions of this kind. A word that
+	// says that data has come must be in a region without it.
+	AccessRelaxed
+
+	AccessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessAtomic
+)
+
+// A Region is registered memory. The owner of the memory keeps it until Close has returned.
+type Region struct {
+	dev        *Device
+	addr, n    uint64
+	key        uint32 // local and remote: there is one key
+	umem       uint32
+	closeOnce  sync.Once
+	closeError error
+}
+
+// keyVariant is the low byte of keys: what the NIC compares beside the index.
+const keyVariant = 0x5a
+
+// Register makes n bytes at addr of this process known to the NIC.
+func (d *Device) Register(addr, n uint64, access Access) (*Region, error) {
+	if n == 0 || addr+n < addr {
+		return nil, fmt.Errorf("register %d bytes at %#x: %w", n, addr, ErrArgument)
+	}
+	if err := d.hold(); err != nil {
+		return nil, err
+	}
+	r := &Region{dev: d, addr: addr, n: n}
+	if err := r.make(access); err != nil {
+		d.release()
+		return nil, fmt.Errorf("register %d bytes at %#x on %s: %w", n, addr, d.Name(), err)
+	}
+	return r, nil
+}
+
+func (r *Region) make(access Access) (err error) {
+	page := uint64(os.Getpagesize())
+	begin := r.addr &^ (page - 1)
+	end := (r.addr + r.n + page - 1) &^ (page - 1)
+	if r.umem, err = r.dev.cmd.Umem(begin, end-begin); err != nil {
+		return err
+	}
+	pages := uint32((end - begin) / page)
+	var log uint32
+	for 1<<log < page {
+		log++
+	}
+	index, err := r.dev.make(&CreateMKey{
+		Op: OpCreateMKey, UmemValid: true, UmemID: r.umem, AccessMode: AccessModeMTT, QPN: AnyQPN, Variant: keyVariant, PD: r.dev.pd,
+		Addr: r.addr, Bytes: r.n, UmemOffset: 0, LogPageSize: log, Translations: (pages + 1) / 2, TranslationsActual: (pages + 1) / 2,
+		LocalRead: true, LocalWrite: access&AccessLocalWrite != 0, RemoteWrite: access&AccessRemoteWrite != 0,
+		RemoteRead: access&AccessRemoteRead != 0, Atomic: access&AccessAtomic != 0, RelaxedOrdering: access&AccessRelaxed != 0,
+	})
+	if err != nil {
+		_ = r.dev.cmd.FreeUmem(r.umem)
+		return err
+	}
+	r.key = index<<8 | keyVariant
+	return nil
+}
+
+// View is the region as device code names it.
+func (r *Region) View() MemoryView {
+	return MemoryView{Addr: r.addr, Bytes: r.n, LKey: r.key, RKey: r.key}
+}
+
+// Close takes the memory away from the NIC: work that names it ends in error from then on.
+func (r *Region) Close() error {
+	r.closeOnce.Do(func() {
+		r.closeError = r.dev.simple(OpDestroyMKey, r.key>>8)
+		if err := r.dev.cmd.FreeUmem(r.umem); r.closeError == nil {
+			r.closeError = err
+		}
+		r.dev.release()
+	})
+	return r.closeError
+}
