@@ -4,6 +4,8 @@ package device
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -99,4 +101,104 @@ func BenchmarkCopy(b *testing.B) {
 		run("to a peer", n, 1, func(i uint64) uint64 { return there.Addr() + i })
 		run("to a peer, 4 KiB each", 4096, 4096, func(i uint64) uint64 { return there.Addr() + i })
 	}
+}
+
+// BenchmarkDeviceCopier copies lists of blocks in random order to a peer, four lists under way, by how many streams and blocks of the GPU, beside
+// one copy of as many bytes by the copy engine.
+func BenchmarkDeviceCopier(b *testing.B) {
+	devices := needGPUs(b, 2)
+	d := devices[0]
+	if !must[Reach](b)(d.Reach(devices[1])).Access {
+		b.Skip("the GPUs do not reach each other")
+	}
+	ok(b, d.EnablePeer(devices[1]))
+	const pool, depth = 1 << 30, 4
+	here, err := d.Alloc(pool)
+	closing(b, here, err)
+	there, err := devices[1].Alloc(pool)
+	closing(b, there, err)
+	for _, c := range []struct{ count, size uint64 }{{8192, 4 << 10}, {4096, 64 << 10}, {1, 4 << 10}} {
+		lists := blockLists(here.Addr(), there.Addr(), pool, c.count, c.size)
+		raw := copyTime(b, d, there.Addr(), here.Addr(), c.count*c.size)
+		for _, o := range copierOptions(c.count) {
+			o.Depth = depth
+			b.Run(fmt.Sprintf("%dx%dKiB/streams=%d/blocks=%d", c.count, c.size>>10, o.Streams, o.Blocks), func(b *testing.B) {
+				k, err := d.NewCopier(o)
+				closing(b, k, err)
+				runLists(b, k, lists, depth, 3*len(lists))
+				b.SetBytes(int64(c.count * c.size))
+				b.ResetTimer()
+				runLists(b, k, lists, depth, b.N)
+				b.StopTimer()
+				b.ReportMetric(float64(raw)*float64(b.N)/float64(b.Elapsed()), "ratio")
+			})
+		}
+	}
+}
+
+func copierOptions(count uint64) []CopierOptions {
+	if count == 1 {
+		return []CopierOptions{{}}
+	}
+	var all []CopierOptions
+	for _, streams := range []int{1, 2, 4} {
+		for _, blocks := range []int{8, 16, 32, 64} {
+			all = append(all, CopierOptions{Streams: streams, Blocks: blocks})
+		}
+	}
+	return all
+}
+
+// blockLists are lists of other blocks each, up to eight.
+func blockLists(from, to, pool, count, size uint64) (lists [][]CopySegment) {
+	src, dst := rand.Perm(int(pool/size)), rand.Perm(int(pool/size))
+	for len(lists) < 8 && uint64(len(src)) >= count {
+		list := make([]CopySegment, count)
+		for i := range list {
+			list[i] = CopySegment{Dst: to + uint64(dst[i])*size, Src: from + uint64(src[i])*size, Bytes: size}
+		}
+		lists, src, dst = append(lists, list), src[count:], dst[count:]
+	}
+	return lists
+}
+
+// runLists copies n of the lists in turn, depth of them under way.
+func runLists(b *testing.B, k *Copier, lists [][]CopySegment, depth, n int) {
+	b.Helper()
+	var under []Copy
+	for i := range n {
+		if len(under) == depth {
+			for done := false; !done; {
+				var err error
+				done, err = under[0].Done()
+				ok(b, err)
+			}
+			under = under[1:]
+		}
+		under = append(under, must[Copy](b)(k.Start(lists[i%len(lists)])))
+	}
+	for _, c := range under {
+		ok(b, c.Wait(context.Background()))
+	}
+}
+
+// copyTime is the time of one copy by the copy engine, by events, the best of ten.
+func copyTime(b *testing.B, d *Device, dst, src, n uint64) time.Duration {
+	b.Helper()
+	s, err := d.NewStream(Normal)
+	ok(b, err)
+	defer func() { ok(b, s.Close()) }()
+	from, err := d.NewTimer()
+	closing(b, from, err)
+	to, err := d.NewTimer()
+	closing(b, to, err)
+	best := time.Hour
+	for range 10 {
+		ok(b, from.Record(s))
+		ok(b, s.Copy(dst, src, n))
+		ok(b, to.Record(s))
+		ok(b, to.Wait(context.Background()))
+		best = min(best, must[time.Duration](b)(to.Since(from)))
+	}
+	return best
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ type CopySegment struct{ Dst, Src, Bytes uint64 }
 
 // CopierOptions are how a Copier works. The zero value suits.
 type CopierOptions struct {
-	// Depth is how many copies may be under way; 0 is 8. Each that was at one time has a stream and a list in pinned memory until Close.
+	// Depth is how many copies may be under way; 0 is 8. Each that was at one time has a list in pinned memory until Close.
 	Depth int
 	// Blocks is how many blocks of threads a launch has at most; 0 is 32, and 64 for segments shorter than 4 KiB.
 	Blocks int
@@ -27,14 +28,20 @@ type CopierOptions struct {
 	EngineFrom uint64
 	// Priority is of its streams.
 	Priority Priority
-	// InOrder has the device do one copy after the other, in the order of Start, so that no more of it works than Blocks says. Copies
-	// are beside each other else.
+	// Streams is how many streams long copies take turns on; 0 is 1. Short ones have four of their own beside those.
+	Streams int
+	// InOrder has the device do one copy after the other, short ones too, in the order of Start, so that no more of it works than
+	// Blocks says.
 	InOrder bool
 }
 
 const (
 	defaultDepth      = 8
 	defaultEngineFrom = 1 << 20
+
+	// A copy of so many bytes or fewer is short: it does not wait behind long ones, and is done before it could keep them from the link.
+	shortCopy    = 256 << 10
+	shortStreams = 4
 
 	// closeGrace is how long Close waits for copies under way.
 	closeGrace = 10 * time.Second
@@ -48,7 +55,7 @@ const (
 //	done, err := copied.Done()               // over and over; or copied.Wait(ctx)
 //	err = c.Close()                          // waits for what is under way, 10 s at most
 //
-// It may be used from any goroutine. Nothing is allocated for a copy once the Copier has seen lists as long and as many at once. Where the
+// It may be used from any goroutine. Nothing is allocated for a copy once the Copier has seen lists as long, as many at once, and a few short ones. Where the
 // kernel cannot be had (NoKernel says why) the copy engines do all.
 type Copier struct {
 	dev    *Device
@@ -62,13 +69,19 @@ type Copier struct {
 	lost   int // slots whose stream answered with an error: their copies may still run, and they are not used again
 	closed bool
 
-	line *Stream // of all slots, with InOrder
+	long, short lines
+}
+
+// lines are streams that copies take turns on.
+type lines struct {
+	of   []*Stream
+	next int
 }
 
 // NewCopier makes a Copier on d, with nothing on the device but the kernel.
 func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
-	if o.Depth < 0 || o.Blocks < 0 {
-		return nil, fmt.Errorf("make a copier of depth %d and %d blocks on %s: %w", o.Depth, o.Blocks, d, ErrInvalid)
+	if o.Depth < 0 || o.Blocks < 0 || o.Streams < 0 {
+		return nil, fmt.Errorf("make a copier of depth %d, %d blocks and %d streams on %s: %w", o.Depth, o.Blocks, o.Streams, d, ErrInvalid)
 	}
 	if o.Depth == 0 {
 		o.Depth = defaultDepth
@@ -77,6 +90,11 @@ func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
 		o.EngineFrom = defaultEngineFrom
 	}
 	c := &Copier{dev: d, opts: o}
+	c.long.of = make([]*Stream, max(o.Streams, 1))
+	c.short.of = make([]*Stream, shortStreams)
+	if o.InOrder {
+		c.long.of = c.long.of[:1]
+	}
 	if o.EngineFrom > 1 {
 		c.kernel, c.why = d.copyKernel()
 	}
@@ -134,6 +152,26 @@ func (c *Copier) take() (*copySlot, error) {
 	return s, nil
 }
 
+// line gives the stream that a copy of so many bytes goes to.
+func (c *Copier) line(total uint64) (*Stream, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.long
+	if total <= shortCopy && !c.opts.InOrder {
+		l = &c.short
+	}
+	s := &l.of[l.next%len(l.of)]
+	if *s == nil {
+		made, err := c.dev.NewStream(c.opts.Priority)
+		if err != nil {
+			return nil, err
+		}
+		*s = made
+	}
+	l.next++
+	return *s, nil
+}
+
 // give makes a slot free, unless its stream is lost.
 func (c *Copier) give(s *copySlot) {
 	c.mu.Lock()
@@ -158,20 +196,23 @@ func (c *Copier) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	var errs []error
-	for _, s := range c.slots {
-		errs = append(errs, s.close(ctx))
+	streams := slices.DeleteFunc(slices.Concat(c.long.of, c.short.of), func(s *Stream) bool { return s == nil })
+	for _, s := range streams {
+		errs = append(errs, s.Wait(ctx))
 	}
-	err := errors.Join(errs...)
-	if errors.Is(err, ErrTimeout) {
+	if err := errors.Join(errs...); errors.Is(err, ErrTimeout) {
 		return fmt.Errorf("close the copier on %s: %w", c.dev, err)
 	}
-	if c.line != nil {
-		err = errors.Join(err, c.line.Close())
+	for _, s := range c.slots {
+		errs = append(errs, s.close())
+	}
+	for _, s := range streams {
+		errs = append(errs, s.Close())
 	}
 	if c.kernel != nil {
-		err = errors.Join(err, c.dev.dropCopyKernel())
+		errs = append(errs, c.dev.dropCopyKernel())
 	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the copier on %s: %w", c.dev, err)
 	}
 	return nil

@@ -3,7 +3,6 @@
 package device
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -24,12 +23,12 @@ const (
 // A copySlot has what one copy at a time needs.
 type copySlot struct {
 	copier *Copier
-	stream *Stream
-	event  *Event // with InOrder, where the stream is that of all slots: what the copy engines have to do has ended
+	event  *Event // what the copy engines have to do has ended
 
 	mu     sync.Mutex
-	turn   uint64 // of the copy that has it; also what the kernel writes to word
-	under  bool   // a copy is under way
+	stream *Stream // of the copy that has it
+	turn   uint64  // of the copy that has it; also what the kernel writes to word
+	under  bool    // a copy is under way
 	closed bool
 	lost   bool  // the stream answered with an error
 	launch bool  // it is a kernel's
@@ -43,52 +42,46 @@ type copySlot struct {
 	args   Args
 }
 
+// newSlot makes a slot. The lock of c is held.
 func (c *Copier) newSlot() (*copySlot, error) {
-	if c.opts.InOrder {
-		return c.newSlotInLine()
-	}
-	stream, err := c.dev.NewStream(c.opts.Priority)
-	if err != nil {
-		return nil, err
-	}
-	return &copySlot{copier: c, stream: stream}, nil
-}
-
-// newSlotInLine makes a slot on the stream of all slots. The lock of c is held.
-func (c *Copier) newSlotInLine() (_ *copySlot, err error) {
-	if c.line == nil {
-		if c.line, err = c.dev.NewStream(c.opts.Priority); err != nil {
-			return nil, err
-		}
-	}
 	event, err := c.dev.NewEvent()
 	if err != nil {
 		return nil, err
 	}
-	return &copySlot{copier: c, stream: c.line, event: event}, nil
+	return &copySlot{copier: c, event: event}, nil
 }
 
 // start issues a copy. An error means that no byte is copied. The lock is held.
 func (s *copySlot) start(segs []CopySegment, after []*Event) error {
+	count, total, first := 0, uint64(0), -1
+	for i := range segs {
+		if n := segs[i].Bytes; n > 0 {
+			if count == 0 {
+				first = i
+			}
+			count++
+			total += n
+		}
+	}
+	var err error
+	if s.stream, err = s.copier.line(total); err != nil {
+		return err
+	}
 	for _, e := range after {
 		if err := s.stream.After(e); err != nil {
 			return err
 		}
 	}
-	count, total := 0, uint64(0)
-	for i := range segs {
-		if n := segs[i].Bytes; n > 0 {
-			count++
-			total += n
-		}
-	}
 	s.marked = false
 	s.launch = s.copier.kernel != nil && count > 0 && total/uint64(count) < s.copier.opts.EngineFrom
-	if s.launch {
+	switch {
+	case s.launch && count == 1:
+		return s.startOne(segs[first])
+	case s.launch:
 		return s.startKernel(segs, count, total)
 	}
-	err := s.startEngines(segs)
-	s.marked = err == nil && s.event != nil && s.event.Record(s.stream) == nil // else the whole stream is asked
+	err = s.startEngines(segs)
+	s.marked = err == nil && s.event.Record(s.stream) == nil // else the whole stream is asked
 	return err
 }
 
@@ -125,9 +118,23 @@ func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) erro
 		words = words[4:]
 		before += g.Bytes
 	}
+	return s.fire(CopySegment{}, s.list.DeviceAddr(), count, total)
+}
+
+// startOne launches a copy of one segment, which goes along with the launch: no list is read over PCIe.
+func (s *copySlot) startOne(seg CopySegment) error {
+	if err := s.room(1); err != nil {
+		return err
+	}
+	return s.fire(seg, 0, 1, seg.Bytes)
+}
+
+// fire launches the kernel on a list, or on one segment where list is 0.
+func (s *copySlot) fire(one CopySegment, list uint64, count int, total uint64) error {
 	sys.Store64(s.word, 0)
-	args := s.args.Reset().Uint64(s.list.DeviceAddr()).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
+	args := s.args.Reset().Uint64(list).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
 	args.Uint64(s.word - s.list.Addr() + s.list.DeviceAddr()).Uint64(s.turn)
+	args.Uint64(one.Dst).Uint64(one.Src).Uint64(one.Bytes).Uint64(0)
 	return s.copier.kernel.function.Launch(s.stream, s.copier.kernel.grid(count, total, s.copier.opts.Blocks), args)
 }
 
@@ -204,21 +211,12 @@ func (s *copySlot) ask() (bool, error) {
 	return false, err
 }
 
-// close waits for the copy and gives all back.
-func (s *copySlot) close(ctx context.Context) error {
-	err := s.stream.Wait(ctx)
-	if errors.Is(err, ErrTimeout) {
-		return err
-	}
+// close gives all back. The stream has come to rest.
+func (s *copySlot) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	errs := []error{err}
-	if s.event != nil {
-		errs = append(errs, s.event.Close())
-	} else {
-		errs = append(errs, s.stream.Close())
-	}
+	errs := []error{s.event.Close()}
 	if s.list != nil {
 		errs = append(errs, s.list.Close())
 	}

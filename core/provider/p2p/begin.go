@@ -141,7 +141,7 @@ func (m *mover) prepare(f *flight, l *loan, gpu *fabric.Seg, wait bool) error {
 	if err != nil {
 		return err
 	}
-	if err := m.board(f, l, d, wait); err != nil {
+	if err := m.board(f, l, way{d, f.op.Kind == fabric.OpRead}, wait); err != nil {
 		return err
 	}
 	at, _ := l.mapped(d)
@@ -161,13 +161,14 @@ func (m *mover) copier(f *flight, l *loan, gpu *fabric.Seg) (*device.Device, err
 	return deviceOf(h.mr.Buffer())
 }
 
-// board gives f a lane of d and makes l's place known to d.
-func (m *mover) board(f *flight, l *loan, d *device.Device, wait bool) (err error) {
-	if f.lane = m.domain.engine.laneOf(d); f.lane == nil {
+// board gives f a lane and makes l's place known to the device that copies.
+func (m *mover) board(f *flight, l *loan, w way, wait bool) (err error) {
+	d := w.dev
+	if f.lane = m.domain.engine.laneOf(w); f.lane == nil {
 		if !wait {
 			return errNotYet
 		}
-		if f.lane, err = m.domain.engine.openLane(d); err != nil {
+		if f.lane, err = m.domain.engine.openLane(w); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ type engine struct {
 	log    *slog.Logger
 
 	mu       sync.Mutex
-	lanes    map[*device.Device]*lane
+	lanes    map[way]*lane
 	incoming []*flight // started, not yet seen by run
 	waiting  int       // in the lanes' queues
 	retry    bool      // somebody was queued: there may be room by now
@@ -60,7 +60,13 @@ type engine struct {
 	ended chan struct{}
 }
 
-// A lane is a device's way to copy.
+// A way is what copies share a link on: those of one device that read, or those that write.
+type way struct {
+	dev   *device.Device
+	reads bool
+}
+
+// A lane is how a device copies one way.
 type lane struct {
 	copier *device.Copier
 	queue  []*flight // wait for room in the copier; under engine.mu
@@ -73,38 +79,38 @@ type lane struct {
 }
 
 func newEngine(blocks int, log *slog.Logger) *engine {
-	return &engine{blocks: blocks, log: log, lanes: make(map[*device.Device]*lane), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	return &engine{blocks: blocks, log: log, lanes: make(map[way]*lane), wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
-// laneOf is the lane of d if it was made.
-func (e *engine) laneOf(d *device.Device) *lane {
+// laneOf is the lane of a way if it was made.
+func (e *engine) laneOf(w way) *lane {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lanes[d]
+	return e.lanes[w]
 }
 
 // openLane is laneOf that makes it, which takes the time of a driver's calls.
-func (e *engine) openLane(d *device.Device) (*lane, error) {
-	if ln := e.laneOf(d); ln != nil {
+func (e *engine) openLane(w way) (*lane, error) {
+	if ln := e.laneOf(w); ln != nil {
 		return ln, nil
 	}
-	c, err := d.NewCopier(device.CopierOptions{Depth: depth, Blocks: e.blocks, InOrder: e.blocks > 0})
+	c, err := w.dev.NewCopier(device.CopierOptions{Depth: depth, Blocks: e.blocks, InOrder: e.blocks > 0})
 	if err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if ln := e.lanes[d]; ln != nil {
+	if ln := e.lanes[w]; ln != nil {
 		return ln, c.Close()
 	}
 	if e.closing {
 		return nil, errors.Join(device.ErrClosed, c.Close())
 	}
 	if why := c.NoKernel(); why != nil {
-		e.log.Warn("p2p: scattered pieces are copied one by one, which is slow", "device", d, "why", why)
+		e.log.Warn("p2p: scattered pieces are copied one by one, which is slow", "device", w.dev, "why", why)
 	}
 	ln := &lane{copier: c}
-	e.lanes[d] = ln
+	e.lanes[w] = ln
 	return ln, nil
 }
 
@@ -313,10 +319,10 @@ func (e *engine) close() {
 	started, lanes := e.started, e.lanes
 	e.mu.Unlock()
 	hung := false
-	for d, ln := range lanes {
+	for w, ln := range lanes {
 		if err := ln.copier.Close(); err != nil {
 			hung = true
-			e.log.Error("p2p: end the copies of a device", "device", d, "error", err)
+			e.log.Error("p2p: end the copies of a device", "device", w.dev, "error", err)
 		}
 	}
 	e.mu.Lock()

@@ -104,7 +104,7 @@ func (m *mover) prepareOrder(f *flight, wait bool) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
-	if err := m.board(f, o.share, d, wait); errors.Is(err, errNotYet) {
+	if err := m.board(f, o.share, way{d, !o.write}, wait); errors.Is(err, errNotYet) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)

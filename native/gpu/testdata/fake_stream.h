@@ -216,7 +216,7 @@ static int names(const struct task *t, uint64_t base, uint64_t size) {
 	if (!t->launch.kernel || strcmp(t->launch.kernel->name, "mori_io_copy_blocks"))
 		return 0;
 	memcpy(&word, t->args, 8), memcpy(&count, t->args + 8, 8); // of struct CopyBlocksArgs
-	const uint64_t(*segments)[4] = (const void *)(uintptr_t)word;
+	const uint64_t(*segments)[4] = word ? (const void *)(uintptr_t)word : (const void *)(t->args + 6 * 8); // or the one that goes along
 	for (uint64_t i = 0; i < count; i++)
 		if (overlap(segments[i][0], segments[i][2], base, size) || overlap(segments[i][1], segments[i][2], base, size))
 			return 1;

@@ -115,7 +115,8 @@ MORI_DEVICE_INLINE void copyShare(const CopyBlocksArgs& args, Share share, CopyS
     }
 }
 
-/// The last block of the grid to come here tells the host.
+/// The last block of the grid to come here tells the host. Fences of a GPU that writes to a peer wait for the link: a block that is alone
+/// has one, and no arrival.
 MORI_DEVICE_INLINE void tellDone(const CopyBlocksArgs& args) {
     if (args.arrivals == nullptr) {
         return;
@@ -125,12 +126,14 @@ MORI_DEVICE_INLINE void tellDone(const CopyBlocksArgs& args) {
         return;
     }
     fence<Scope::system>();  // this block's copies, before its arrival
-    if (atomicAdd<Scope::device, Order::relaxed>(args.arrivals, 1u) != gridBlocks() - 1) {
-        return;
+    if (gridBlocks() > 1) {
+        if (atomicAdd<Scope::device, Order::relaxed>(args.arrivals, 1u) != gridBlocks() - 1) {
+            return;
+        }
+        atomicStore<Scope::device, Order::relaxed>(args.arrivals, 0u);
+        fence<Scope::system>();  // all arrivals, before the word
     }
-    fence<Scope::system>();  // all arrivals, before the word
-    atomicStore<Scope::device, Order::relaxed>(args.arrivals, 0u);
-    atomicStore<Scope::system, Order::release>(args.completion, args.completionValue);
+    atomicStore<Scope::system, Order::relaxed>(args.completion, args.completionValue);
 }
 
 }  // namespace
@@ -140,7 +143,11 @@ extern "C" MORI_DEVICE_KERNEL(mori::io::kMostThreads) void mori_io_copy_blocks(c
     const mori::io::Share share = mori::io::shareOfWarp(args.total);
     mori::device::CopyStream stream;
     if (share.begin < share.end) {
-        mori::io::copyShare(args, share, stream);
+        if (args.segments == nullptr) {
+            mori::io::copyPart(args.one, share, stream);
+        } else {
+            mori::io::copyShare(args, share, stream);
+        }
     }
     stream.finish();
     mori::io::tellDone(args);

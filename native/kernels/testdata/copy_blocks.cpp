@@ -75,9 +75,18 @@ public:
     }
 
     void run(Grid grid) {
+        run(grid, {&aligned_[0].segment, list_.size(), total_, nullptr, nullptr, 42, {}});
+        if (list_.size() == 1) {  // which may go along with the arguments
+            run(grid, {nullptr, 1, total_, nullptr, nullptr, 42, list_[0]});
+        }
+    }
+
+private:
+    void run(Grid grid, CopyBlocksArgs args) {
         uint32_t arrivals = 0;
         uint64_t completion = 0;
-        const CopyBlocksArgs args{&aligned_[0].segment, list_.size(), total_, &arrivals, &completion, 42};
+        args.arrivals = &arrivals;
+        args.completion = &completion;
         // The host looks as soon as it is told, while threads of the grid may still be there.
         std::thread host([&] {
             const bool told = mori::device::pollUntil(
@@ -91,7 +100,6 @@ public:
         std::fill_n(target_.get(), model_.size(), kUntouched);
     }
 
-private:
     struct alignas(16) List {
         Segment segment;
     };

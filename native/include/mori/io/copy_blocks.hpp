@@ -25,13 +25,14 @@ static_assert(sizeof(Segment) == 32);
 
 /// The kernel's one argument, by value. The list may be in device memory or in mapped host memory.
 struct CopyBlocksArgs {
-    const Segment* segments;
+    const Segment* segments;    ///< or null: there is one segment, and it is below
     uint64_t count;
     uint64_t total;             ///< bytes of all segments
     uint32_t* arrivals;         ///< device memory of this launch alone, 0 before it and 0 again after; or null: tell nobody
     uint64_t* completion;       ///< where the last block writes completionValue, by a release for the whole system
     uint64_t completionValue;
+    Segment one;                ///< in a host's memory it would take a read over PCIe
 };
-static_assert(sizeof(CopyBlocksArgs) == 48);
+static_assert(sizeof(CopyBlocksArgs) == 80);
 
 }  // namespace mori::io
