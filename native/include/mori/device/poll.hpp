@@ -6,6 +6,7 @@
 #include "mori/device/report.hpp"
 
 #if defined(MORI_DEVICE_CPU)
+#include <sched.h>
 #include <time.h>
 #endif
 
@@ -41,6 +42,9 @@ MORI_DEVICE_INLINE bool pollUntil(uint64_t limit, Ready ready) {
                 return true;
             }
         }
+#if defined(MORI_DEVICE_CPU)
+        sched_yield();  // there are fewer cores than lanes
+#endif
     }
     return ready();
 }

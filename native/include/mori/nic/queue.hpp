@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+/// What the host tells the device about a queue of a NIC and about registered memory. Hosts read it without a compiler of GPU
+/// code; core/mlx5/view.go is the same layout in Go.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace mori::nic {
+
+/// Families of NICs, by how their queues are written.
+enum class Provider : uint32_t { mlx5 = 1, bnxt = 2, ionic = 3 };
+
+/// Bits of Queue::flags.
+constexpr uint32_t kCollapsed = 1;  ///< each completion overwrites the one entry of the completion queue (cc=1, oi=1)
+constexpr uint32_t kNoDbr = 2;      ///< the producer index is in the doorbell; the record is written still
+constexpr uint32_t kEmulated = 4;   ///< the doorbell is a word of memory
+
+/// Values of Queue::status, and of what a wait returns. Up to 0xffff it is a completion's vendor syndrome << 8 | syndrome.
+constexpr uint64_t kOk = 0;
+constexpr uint64_t kStalled = 0x10000;   ///< a poster waited longer than its limit for room or for its turn: the queue is dead
+constexpr uint64_t kTimedOut = 0x20000;  ///< work was not done within the wait's limit; the queue goes on
+constexpr uint64_t kRefused = 0x40000;   ///< work that no entry can tell of: too many bytes, or no such kind
+
+/// A send queue with its completion queue. It belongs in the memory of the GPU that posts, whose atomic operations change
+/// it; the rings and records may be there or in host memory that is mapped. The host writes it once. It sees to it that the
+/// completion queue has as many entries as the ring has blocks (or is collapsed), that unused entries have the opcode 0xf, and
+/// that sqLog is at most 15, since entries tell the low 16 bits of an index.
+struct alignas(64) Queue {
+    // What every thread reads and keeps.
+    uint64_t sq;        ///< ring of 64-byte blocks, 1 << sqLog of them
+    uint64_t dbr;       ///< doorbell record: two big-endian words of 4 bytes, [1] is the send counter
+    uint64_t cq;        ///< ring of 64-byte entries, 1 << cqLog of them
+    uint64_t cqDbr;     ///< big-endian count of entries read, 24 bits
+    uint64_t uar;       ///< the 8-byte register that is the doorbell
+    uint32_t sqLog;
+    uint32_t cqLog;
+    uint32_t qpn;
+    uint32_t provider;  ///< a Provider
+    uint32_t flags;
+    uint32_t mtu;       ///< bytes of payload in a packet
+
+    // What the device's threads change. Counts are of blocks, from 0, and never wrap.
+    uint64_t reserved;   ///< taken by posters
+    uint64_t published;  ///< whose entries are whole, and so are all before
+    uint64_t completed;  ///< whose work is done
+    uint64_t status;     ///< the first error; it stays
+    uint64_t owners;     ///< address of uint32_t[1 << sqLog]: how many blocks the entry has that begins there
+    uint64_t polled;     ///< completion entries read
+    uint64_t pollLock;   ///< 1 while a thread reads completions
+    uint64_t bells;      ///< posters since the one that rings the doorbell began to; 0 if none rings
+};
+static_assert(sizeof(Queue) == 128);
+static_assert(offsetof(Queue, sqLog) == 40 && offsetof(Queue, reserved) == 64 && offsetof(Queue, bells) == 120);
+
+/// Registered memory: lkey is what this side names it by, rkey what its peers do.
+struct Memory {
+    uint64_t addr;
+    uint64_t bytes;
+    uint32_t lkey;
+    uint32_t rkey;
+};
+static_assert(sizeof(Memory) == 24);
+
+}  // namespace mori::nic
