@@ -88,18 +88,22 @@ func element(op fabric.AtomicOp, t fabric.DataType, size int, addr, v, c uint64)
 func execute128(op fabric.AtomicOp, addr uint64, operand, compare, result []byte) {
 	const size = 16
 	for i := 0; i < len(operand); i += size {
-		v, c := load128(operand[i:]), load128(compare[i:])
-		mu := lock(addr + uint64(i))
-		at := sys.Bytes(addr+uint64(i), size)
-		x := load128(at)
-		if op != fabric.AtomicRead {
-			store128(at, common(op, x, v, c))
-		}
-		mu.Unlock()
+		x := element128(op, addr+uint64(i), load128(operand[i:]), load128(compare[i:]))
 		if result != nil {
 			store128(result[i:], x)
 		}
 	}
+}
+
+// element128 is element for complex numbers.
+func element128(op fabric.AtomicOp, addr uint64, v, c complex128) complex128 {
+	defer lock(addr).Unlock()
+	at := sys.Bytes(addr, 16)
+	x := load128(at)
+	if op != fabric.AtomicRead {
+		store128(at, common(op, x, v, c))
+	}
+	return x
 }
 
 // stripes are the locks of elements that the CPU does not change in one step, by address, each in a cache line of its own.

@@ -167,9 +167,15 @@ func (f *Feed) End() {
 
 // fill copies m into the memory of op and ends op. With mu held.
 func (f *Feed) fill(op *fabric.Op, m *message) {
-	rest := m.bytes[copy(sys.Bytes(op.Seg.Addr, int(op.Seg.Len)), m.bytes):]
-	for i := 0; i < len(op.More) && len(rest) > 0; i++ {
-		rest = rest[copy(sys.Bytes(op.More[i].Addr, int(op.More[i].Len)), rest):]
+	err := sys.Guard(func() {
+		rest := m.bytes[copy(sys.Bytes(op.Seg.Addr, int(op.Seg.Len)), m.bytes):]
+		for i := 0; i < len(op.More) && len(rest) > 0; i++ {
+			rest = rest[copy(sys.Bytes(op.More[i].Addr, int(op.More[i].Len)), rest):]
+		}
+	})
+	if err != nil {
+		f.Failed(op, fabric.ErrnoOf(err), "the buffer of the receive cannot be written: was it freed before a message came?")
+		return
 	}
 	f.Filled(op, uint64(len(m.bytes)), m.data, m.flags)
 }

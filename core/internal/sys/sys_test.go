@@ -319,6 +319,31 @@ func TestCopyStopsAtAHole(t *testing.T) {
 	if n, err := Copy(iovecs(make([]byte, 3*4096)), iovecs(m[:4096], m[4096:])); n != 4096 || err != syscall.EFAULT {
 		t.Fatalf("into a hole: %d, %v", n, err)
 	}
+	if n, err := Copy(iovecs(dst), []Iovec{{Addr: 16, Len: 8}}); n != 0 || err != syscall.EFAULT {
+		t.Fatalf("from the first page: %d, %v", n, err)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	hole, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer Free(hole)
+	if err := Guard(func() {}); err != nil {
+		t.Error(err)
+	}
+	for _, at := range []uint64{AddrOf(hole), 16} {
+		if err := Guard(func() { Store32(at, 7) }); err != syscall.EFAULT {
+			t.Errorf("%#x: %v", at, err)
+		}
+	}
+	defer func() {
+		if r := recover(); r != "other" {
+			t.Errorf("a panic became %v", r)
+		}
+	}()
+	_ = Guard(func() { panic("other") })
 }
 
 func TestPtraceScope(t *testing.T) {

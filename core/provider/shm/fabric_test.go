@@ -23,6 +23,14 @@ func TestFabric(t *testing.T) {
 	}
 }
 
+func TestHoles(t *testing.T) {
+	for name, opts := range modes {
+		t.Run(name, func(t *testing.T) {
+			fabrictest.TestHoles(t, func(testing.TB) fabric.Provider { return New(opts) })
+		})
+	}
+}
+
 func BenchmarkFabric(b *testing.B) {
 	for name, opts := range modes {
 		b.Run(name, func(b *testing.B) {

@@ -18,4 +18,11 @@ func TestFabricOverOneLink(t *testing.T) {
 	fabrictest.Test(t, func(testing.TB) fabric.Provider { return tcp.New(tcp.Options{Links: 1}) })
 }
 
+func TestHoles(t *testing.T) {
+	fabrictest.TestHoles(t, open)
+	t.Run("with checksums", func(t *testing.T) {
+		fabrictest.TestHoles(t, func(testing.TB) fabric.Provider { return tcp.New(tcp.Options{Sums: true}) })
+	})
+}
+
 func BenchmarkFabric(b *testing.B) { fabrictest.Bench(b, open) }

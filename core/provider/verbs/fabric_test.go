@@ -20,3 +20,8 @@ func TestFabric(t *testing.T) {
 	verbstest.Need(t)
 	fabrictest.Test(t, openQuiet, fabric.EPMsg, fabric.EPRDM)
 }
+
+func TestHoles(t *testing.T) {
+	verbstest.Need(t)
+	fabrictest.TestHoles(t, openQuiet)
+}

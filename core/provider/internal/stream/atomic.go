@@ -59,15 +59,15 @@ func (ep *Endpoint) issueAtomic(s *slot, t *todo) bool {
 }
 
 // encodeAtomic writes the operand and the comparison.
-func encodeAtomic(b []byte, op *fabric.Op) {
+func encodeAtomic(b []byte, op *fabric.Op) error {
 	if len(b) == 0 {
-		return
+		return nil
 	}
 	n := int(op.Seg.Len)
-	gather(b[:n], op)
-	if len(b) > n {
-		copy(b[n:], sys.Bytes(op.Atomic.Compare.Addr, n))
+	if err := gather(b[:n], op); err != nil || len(b) == n {
+		return err
 	}
+	return sys.Move(sys.AddrOf(b[n:]), op.Atomic.Compare.Addr, uint64(n))
 }
 
 // onAtomic executes a peer's atomic op. The answer is an ack, or a reply with what was there before, under the credit of reads.
@@ -127,6 +127,8 @@ func (l *link) execute(h *header, operand, compare, result []byte) fabric.Errno 
 	if !util.AtomicAligned(addr, code.typ()) {
 		return fabric.ErrInvalid
 	}
-	util.Execute(code.kind(), code.op(), code.typ(), addr, operand, compare, result)
+	if err := sys.Guard(func() { util.Execute(code.kind(), code.op(), code.typ(), addr, operand, compare, result) }); err != nil {
+		return fabric.ErrnoOf(err)
+	}
 	return 0
 }

@@ -42,27 +42,50 @@ func (j *job) entries() int {
 	return 1
 }
 
-// encode appends the frame to the batch.
-func (j *job) encode(p *pump) {
+// encode appends the frame to the batch. If memory that it reads for that is gone, the op ends and the connection stays: the frame is not
+// sent, or, where the peer waits for it, says so. An error is the end of the connection.
+func (j *job) encode(p *pump) error {
+	at := p.mark()
 	head := p.grow(headerLen) // filled last: it has the checksums of what follows
+	h := &j.h
+	if err := j.encodeRest(p); err != nil {
+		p.rewind(at)
+		switch {
+		case j.reply != nil:
+			head = p.grow(headerLen)
+			h = &header{kind: kindReply, ticket: j.h.ticket, data: uint64(unreadable)}
+		case j.h.kind == kindBody: // which the peer holds a receive for
+			return err
+		default:
+			j.lost = true
+			return nil
+		}
+	}
+	h.put(head)
+	return nil
+}
+
+func (j *job) encodeRest(p *pump) error {
 	switch {
 	case j.reply != nil && j.h.flags&flagZstd != 0:
 		p.addPacked()
 	case j.reply != nil:
 		for _, v := range j.reply.iov {
-			j.add(p, v.Addr, v.Len)
+			if err := j.add(p, v.Addr, v.Len); err != nil {
+				return err
+			}
 		}
 	case j.slot != nil:
-		j.encodeOp(p)
+		return j.encodeOp(p)
 	default:
 		b := p.grow(len(j.body))
 		copy(b, j.body)
 		j.h.table = tableSum(0, b)
 	}
-	j.h.put(head)
+	return nil
 }
 
-func (j *job) encodeOp(p *pump) {
+func (j *job) encodeOp(p *pump) error {
 	op := &j.slot.op
 	if j.h.kind == kindWrite || j.h.kind == kindRead {
 		b := p.grow(int(j.h.count) * segmentLen)
@@ -76,30 +99,38 @@ func (j *job) encodeOp(p *pump) {
 		p.addPacked()
 	case j.h.kind == kindAtomic:
 		b := p.grow(int(n))
-		encodeAtomic(b, op)
+		if err := encodeAtomic(b, op); err != nil {
+			return err
+		}
 		j.h.table = tableSum(0, b)
 	case op.Flags&fabric.OpInject != 0:
 		j.copied(p.grow(int(n)), j.slot.inject)
 	case n <= copyMax:
 		b := p.grow(int(n))
-		gather(b, op)
+		if err := gather(b, op); err != nil {
+			return err
+		}
 		j.copied(b, nil)
 	default:
 		for i := 0; i <= len(op.More) && n > 0; i++ {
 			s := local(op, i)
 			m := min(s.Len, n)
-			j.add(p, s.Addr, m)
+			if err := j.add(p, s.Addr, m); err != nil {
+				return err
+			}
 			n -= m
 		}
 	}
+	return nil
 }
 
 // add appends payload to the batch, and to the sum if one is wanted.
-func (j *job) add(p *pump, addr, n uint64) {
+func (j *job) add(p *pump, addr, n uint64) (err error) {
 	if j.h.flags&flagSum != 0 {
-		j.h.sum = sumOf(j.h.sum, addr, n)
+		j.h.sum, err = sumOf(j.h.sum, addr, n)
 	}
 	p.add(addr, n)
+	return err
 }
 
 // copied takes payload that lies in the arena into the sum, after copying from there if that is not nil.

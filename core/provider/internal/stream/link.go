@@ -56,6 +56,7 @@ type job struct {
 	slot  *slot  // whose table and payload go along
 	reply *reply // whose payload goes along
 	body  []byte // of an extension
+	lost  bool   // it was not sent: its memory cannot be read
 }
 
 // A reply is the payload that a peer reads.

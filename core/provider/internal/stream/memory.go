@@ -3,6 +3,8 @@
 package stream
 
 import (
+	"syscall"
+
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
@@ -15,16 +17,24 @@ func local(op *fabric.Op, i int) *fabric.Seg {
 	return &op.More[i-1]
 }
 
-// gather copies the op's first len(dst) local bytes.
-func gather(dst []byte, op *fabric.Op) {
-	for i := 0; len(dst) > 0; i++ {
-		if s := local(op, i); s.Len > 0 {
-			n := min(s.Len, uint64(len(dst)))
-			copy(dst, sys.Bytes(s.Addr, int(n)))
-			dst = dst[n:]
+// gather copies the op's first len(dst) local bytes. Memory that cannot be read is EFAULT.
+func gather(dst []byte, op *fabric.Op) error {
+	return sys.Guard(func() {
+		for i := 0; len(dst) > 0; i++ {
+			if s := local(op, i); s.Len > 0 {
+				n := min(s.Len, uint64(len(dst)))
+				copy(dst, sys.Bytes(s.Addr, int(n)))
+				dst = dst[n:]
+			}
 		}
-	}
+	})
 }
+
+// unreadable is what an op ends with whose local memory was not there to be sent.
+const (
+	unreadable     = fabric.Errno(syscall.EFAULT)
+	unreadableText = "the local buffer is not mapped: was it freed before the op ended?"
+)
 
 // appendLocal appends the op's first n local bytes, or all if there are fewer.
 func appendLocal(iov []sys.Iovec, op *fabric.Op, n uint64) []sys.Iovec {

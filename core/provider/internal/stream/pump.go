@@ -53,7 +53,12 @@ func (l *link) pump(inline bool) {
 	for {
 		if len(p.rest) == 0 {
 			l.settle()
-			if !l.fill(inline) {
+			more, err := l.fill(inline)
+			if err != nil {
+				l.broken(err)
+				return
+			}
+			if !more {
 				return
 			}
 			if inline && p.bytes > budget && !l.in.lent.Load() {
@@ -61,6 +66,9 @@ func (l *link) pump(inline bool) {
 				return
 			}
 			budget -= min(budget, p.bytes)
+			if len(p.rest) == 0 {
+				continue // all of it is lost
+			}
 		}
 		n, err := sys.Sendv(l.fd, p.rest, syscall.MSG_DONTWAIT)
 		if err == syscall.EAGAIN {
@@ -110,6 +118,8 @@ func (l *link) settle() {
 		switch {
 		case j.reply != nil:
 			l.endReply(j.reply)
+		case j.lost:
+			l.ep.unsent(j)
 		case j.slot != nil && j.h.kind != kindOffer: // an offer's memory is read by its body
 			if j.slot.mark(slotWritten) {
 				l.ep.complete(j.slot)
@@ -127,8 +137,23 @@ func (l *link) settle() {
 	p.pack.release()
 }
 
+// unsent ends an op whose frame was not sent.
+func (ep *Endpoint) unsent(j *job) {
+	s := j.slot
+	if j.h.kind == kindSend {
+		ep.mu.Lock()
+		ep.sent -= s.n + eagerCost
+		ep.mu.Unlock()
+	}
+	s.errno, s.detail = unreadable, unreadableText
+	s.mark(slotWritten)
+	if s.mark(slotAnswered) {
+		ep.complete(s)
+	}
+}
+
 // fill makes the next batch. It reports false if there is nothing to send, with busy reset, or nothing to send inline, and told the writer.
-func (l *link) fill(inline bool) bool {
+func (l *link) fill(inline bool) (bool, error) {
 	p := &l.out
 	if p.arena == nil {
 		p.arena = make([]byte, 0, arenaLen)
@@ -141,7 +166,7 @@ func (l *link) fill(inline bool) bool {
 	if l.jobs.len() == 0 && len(l.acks) == 0 || l.stopped {
 		l.busy = false
 		l.mu.Unlock()
-		return false
+		return false, nil
 	}
 	n := min(len(l.acks), maxAckEntries)
 	p.acks = append(p.acks[:0], l.acks[:n]...)
@@ -153,10 +178,9 @@ func (l *link) fill(inline bool) bool {
 		p.pack.pack(&p.batch[len(p.batch)-1])
 	case packs && len(p.batch) == 0 && n == 0:
 		l.handOver()
-		return false
+		return false, nil
 	}
-	p.encode()
-	return true
+	return true, p.encode()
 }
 
 // takeJobs moves jobs to the batch, whose arena has so much room. It reports true if it stopped at one that is to be packed: that is the last one of the
@@ -186,7 +210,7 @@ func (l *link) takeJobs(room int, inline bool) (packs bool) {
 }
 
 // encode writes the frames of the batch.
-func (p *pump) encode() {
+func (p *pump) encode() error {
 	if len(p.acks) > 0 {
 		h := header{kind: kindAck, count: uint32(len(p.acks))}
 		head := p.grow(headerLen)
@@ -198,9 +222,35 @@ func (p *pump) encode() {
 		h.put(head)
 	}
 	for i := range p.batch {
-		p.batch[i].encode(p)
+		if err := p.batch[i].encode(p); err != nil {
+			return err
+		}
 	}
 	p.rest = p.iov
+	return nil
+}
+
+// A mark is how far a batch is.
+type mark struct {
+	arena, iov, big int
+	last            uint64 // bytes of the last entry of iov
+}
+
+func (p *pump) mark() mark {
+	m := mark{arena: len(p.arena), iov: len(p.iov), big: len(p.big)}
+	if m.iov > 0 {
+		m.last = p.iov[m.iov-1].Len
+	}
+	return m
+}
+
+// rewind takes back what came after m.
+func (p *pump) rewind(m mark) {
+	clear(p.big[m.big:])
+	p.arena, p.iov, p.big = p.arena[:m.arena], p.iov[:m.iov], p.big[:m.big]
+	if m.iov > 0 {
+		p.iov[m.iov-1].Len = m.last
+	}
 }
 
 // grow returns the next n bytes of the arena, which become part of the batch. What is too large for the arena gets memory

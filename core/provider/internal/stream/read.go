@@ -148,7 +148,9 @@ func (l *link) receive() error {
 		if err != nil {
 			return err
 		}
-		in.arrived(min(uint64(m), in.want))
+		if err := in.arrived(min(uint64(m), in.want)); err != nil {
+			return l.lost(err)
+		}
 		if uint64(m) > in.want {
 			in.w = m - int(in.want)
 			in.want = 0

@@ -80,7 +80,12 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, op.Len(), 0, "", false, 0
 	s.cut = cut{staging: staging, size: size}
 	if op.Flags&fabric.OpInject != 0 {
-		s.keepBytes(ep.limits.MaxInject)
+		if err := s.keepBytes(ep.limits.MaxInject); err != nil {
+			ep.slots.give(s)
+			ep.mu.Unlock()
+			ep.queues.Failed(op, unreadable, unreadableText)
+			return nil
+		}
 	}
 	direct := ep.admit(s, t)
 	ep.mu.Unlock()
@@ -91,13 +96,16 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 }
 
 // keepBytes copies the op's memory, which the caller may use again after Submit, and points the op at the copy.
-func (s *slot) keepBytes(most uint64) {
+func (s *slot) keepBytes(most uint64) error {
 	if s.inject == nil {
 		s.inject = make([]byte, most)
 	}
 	s.inject = s.inject[:s.n]
-	gather(s.inject, &s.op)
+	if err := gather(s.inject, &s.op); err != nil {
+		return err
+	}
 	s.op.Seg, s.op.More = fabric.Seg{Addr: sys.AddrOf(s.inject), Len: s.n}, nil
+	return nil
 }
 
 func (ep *Endpoint) submitRecv(op *fabric.Op) error {
@@ -206,7 +214,7 @@ func (ep *Endpoint) SendFrame(kind uint8, body []byte) error {
 		return fabric.ErrAgain
 	}
 	l := ep.links[0]
-	j := job{h: header{kind: kindExtension, count: uint32(kind), length: uint64(len(body))}, body: append([]byte(nil), body...)}
+	j := extension(kind, body)
 	l.post(&j, uint64(len(body)))
 	l.kick()
 	return nil

@@ -17,25 +17,30 @@ import (
 //
 // Memory that its owner changes while it is sent may differ, too, and so may memory that two large ops write at once.
 
-func sumOf(sum uint32, addr, n uint64) uint32 {
-	return crc32.Update(sum, castagnoli, sys.Bytes(addr, int(n)))
+// sumOf adds n bytes at addr to a sum. Memory that cannot be read is EFAULT.
+func sumOf(sum uint32, addr, n uint64) (uint32, error) {
+	err := sys.Guard(func() { sum = crc32.Update(sum, castagnoli, sys.Bytes(addr, int(n))) })
+	return sum, err
 }
 
 // summing reports whether payload is summed as it arrives.
 func (in *reader) summing() bool { return in.h.flags&flagSum != 0 && in.pack == nil }
 
 // arrived takes the next n bytes of payload, which are at the head of dst, into the sum.
-func (in *reader) arrived(n uint64) {
+func (in *reader) arrived(n uint64) (err error) {
 	if !in.summing() {
-		return
+		return nil
 	}
 	for _, v := range in.dst {
 		k := min(n, v.Len)
-		in.sum = sumOf(in.sum, v.Addr, k)
+		if in.sum, err = sumOf(in.sum, v.Addr, k); err != nil {
+			return err
+		}
 		if n -= k; n == 0 {
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // tableSum is that of a table or of what else follows a header and steers.
