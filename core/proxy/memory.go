@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mori/core/device"
+	"mori/core/internal/sys"
+)
+
+// A Memory is where a queue lies.
+type Memory interface {
+	// shared gives zeros that both sides see.
+	shared(n int) (span, error)
+
+	// private gives n bytes of the kernels' side, which begin with what fill returns for their address and go on with zeros.
+	private(n int, fill func(at uint64) []byte) (span, error)
+}
+
+// A span is memory that is freed once.
+type span struct {
+	host, device uint64
+	free         func() error
+}
+
+// OnHost is for kernels that are built for the CPU, and for tests.
+func OnHost() Memory { return hostMemory{} }
+
+type hostMemory struct{}
+
+func (hostMemory) shared(n int) (span, error) {
+	b, err := sys.Alloc(n)
+	if err != nil {
+		return span{}, err
+	}
+	at := sys.AddrOf(b)
+	return span{at, at, func() error { return sys.Free(b) }}, nil
+}
+
+func (m hostMemory) private(n int, fill func(at uint64) []byte) (span, error) {
+	s, err := m.shared(n)
+	if err == nil {
+		copy(sys.Bytes(s.device, n), fill(s.device))
+	}
+	return s, err
+}
+
+// OnGPU is for kernels of a GPU: the ring is in pinned host memory, and what only kernels use in the GPU's own.
+func OnGPU(d *device.Device) Memory { return gpuMemory{d} }
+
+type gpuMemory struct{ d *device.Device }
+
+func (m gpuMemory) shared(n int) (span, error) {
+	h, err := m.d.AllocHost(uint64(n))
+	if err != nil {
+		return span{}, err
+	}
+	clear(sys.Bytes(h.Addr(), n))
+	return span{h.Addr(), h.DeviceAddr(), h.Close}, nil
+}
+
+// fillTime bounds the copy of a queue's words to a GPU.
+const fillTime = 30 * time.Second
+
+func (m gpuMemory) private(n int, fill func(at uint64) []byte) (_ span, err error) {
+	own, err := m.d.Alloc(uint64(n))
+	if err != nil {
+		return span{}, err
+	}
+	from, err := m.d.AllocHost(uint64(n))
+	if err != nil {
+		return span{}, errors.Join(err, own.Close())
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	b := sys.Bytes(from.Addr(), n)
+	clear(b)
+	copy(b, fill(own.Addr()))
+	s, err := m.d.NewStream(device.Normal)
+	if err != nil {
+		return span{}, errors.Join(err, own.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), fillTime)
+	defer cancel()
+	if err = s.Copy(own.Addr(), from.Addr(), uint64(n)); err == nil {
+		err = s.Wait(ctx)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return span{}, fmt.Errorf("fill %d bytes of a queue on %s: %w", n, m.d, errors.Join(err, own.Close()))
+	}
+	return span{0, own.Addr(), own.Close}, nil
+}

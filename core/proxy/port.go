@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"mori/core/fabric"
+)
+
+// portEntries are the completions that a port holds: more ops are never under way.
+const portEntries = 4096
+
+// A Port is an endpoint for reliable datagrams, with what it needs.
+type Port struct {
+	Info *fabric.Info // what was opened
+
+	fab fabric.Fabric
+	dom fabric.Domain
+	cq  fabric.CQ
+	av  fabric.AV
+	ep  fabric.Endpoint
+
+	name fabric.Addr
+
+	mu      sync.Mutex
+	regions []fabric.MR
+	imports []fabric.RemoteMR
+	closed  bool
+}
+
+// A source is what endpoints are opened from: a registry of core, or a provider.
+type source interface {
+	GetInfo(ctx context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error)
+	Open(ctx context.Context, in *fabric.Info) (fabric.Fabric, error)
+}
+
+// Open opens the first that fits the hints, and has what a queue needs. hints.Src is where it listens.
+func Open(ctx context.Context, from source, hints *fabric.Info) (_ *Port, err error) {
+	want := hints.Clone()
+	want.EPType = fabric.EPRDM
+	want.Caps |= fabric.CapRMA | fabric.CapAtomic
+	infos, err := from.GetInfo(ctx, "", "", want)
+	if err != nil {
+		return nil, fmt.Errorf("open a port for a proxy: %w", err)
+	}
+	p := &Port{Info: infos[0].Clone()}
+	p.Info.Src = hints.Clone().Src
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open a port for a proxy over %s: %w", p.Info.Provider, errors.Join(err, p.Close()))
+		}
+	}()
+	if p.fab, err = from.Open(ctx, p.Info); err != nil {
+		return nil, err
+	}
+	if p.dom, err = p.fab.Domain(ctx, p.Info); err != nil {
+		return nil, err
+	}
+	if p.cq, err = p.dom.CQ(portEntries); err != nil {
+		return nil, err
+	}
+	if p.av, err = p.dom.AV(16); err != nil {
+		return nil, err
+	}
+	if p.ep, err = p.dom.Endpoint(p.Info); err != nil {
+		return nil, err
+	}
+	if err = errors.Join(p.ep.BindCQ(p.cq, fabric.DirTransmit|fabric.DirRecv, false), p.ep.BindAV(p.av)); err != nil {
+		return nil, err
+	}
+	if err = p.ep.Enable(); err != nil {
+		return nil, err
+	}
+	p.name, err = p.ep.Name()
+	return p, err
+}
+
+// Name is the port's address, for its peers.
+func (p *Port) Name() fabric.Addr { return p.name }
+
+// A Region is memory that was registered: Raw is for peers, Desc for Local.
+type Region struct {
+	Raw  []byte
+	Desc fabric.MRDesc
+}
+
+var regionIDs atomic.Uint64
+
+// Register lets peers, and this side's commands, touch a buffer until the port is closed.
+func (p *Port) Register(buf fabric.Buffer) (Region, error) {
+	key := fabric.RegionKey{ID: regionIDs.Add(1)}
+	_, _ = rand.Read(key.Secret[:]) // never fails
+	mr, err := p.dom.Reg(buf, fabric.AccessRemoteRead|fabric.AccessRemoteWrite|fabric.AccessLocalRead|fabric.AccessLocalWrite, key)
+	if err != nil {
+		return Region{}, fmt.Errorf("register %d bytes at %#x with %s: %w", buf.Len, buf.Addr, p.Info.Provider, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.regions = append(p.regions, mr)
+	return Region{mr.Raw(), mr.Desc()}, nil
+}
+
+// A Shown is a region as its owner tells of it.
+type Shown struct {
+	Raw  []byte
+	Len  uint64
+	Host bool // host memory
+}
+
+// Reach makes a peer known by what it tells.
+func (p *Port) Reach(name fabric.Addr, regions []Shown) (Peer, error) {
+	numbers, err := p.av.Insert(name)
+	if err != nil {
+		return Peer{}, fmt.Errorf("reach %q: %w", name, err)
+	}
+	peer := Peer{Dest: numbers[0]}
+	for i, r := range regions {
+		rm, err := p.dom.Import(r.Raw)
+		if err != nil {
+			return Peer{}, fmt.Errorf("reach region %d of %q: %w", i, name, err)
+		}
+		p.mu.Lock()
+		p.imports = append(p.imports, rm)
+		p.mu.Unlock()
+		peer.Regions = append(peer.Regions, Remote{Key: rm.Key(), Base: rm.Base(), Len: r.Len, Host: r.Host})
+	}
+	return peer, nil
+}
+
+// Close ends what is under way and closes all of it.
+func (p *Port) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	var errs []error
+	shut := func(there bool, c interface{ Close() error }) {
+		if there {
+			errs = append(errs, c.Close())
+		}
+	}
+	shut(p.ep != nil, p.ep)
+	for _, m := range p.imports {
+		shut(true, m)
+	}
+	for _, m := range p.regions {
+		shut(true, m)
+	}
+	shut(p.cq != nil, p.cq)
+	shut(p.av != nil, p.av)
+	shut(p.dom != nil, p.dom)
+	shut(p.fab != nil, p.fab)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+)
+
+// A Queue is a ring that kernels post to, and the thread that serves it.
+type Queue struct {
+	cfg    Config
+	log    int
+	shared span // ring, details, results, board, status, and what only the host uses
+	own    span // the words of kernels
+	places places
+	words  Region // of operands and results
+
+	thread worker
+	local  atomic.Pointer[[]Local]
+	errors []atomic.Pointer[error] // by PE: the first
+	resets chan int
+
+	stop    atomic.Bool
+	wake    atomic.Uint32 // changes when there may be something to do
+	parked  atomic.Bool
+	ended   chan struct{}
+	closing sync.Mutex
+	closed  bool
+	stats   counters
+}
+
+// places are addresses of the host.
+type places struct{ ring, details, results, operands, board, status uint64 }
+
+// A plan is where things lie in the shared memory.
+type plan struct{ ring, details, results, operands, board, status, end uint64 }
+
+func planOf(slots, peers int) plan {
+	n := uint64(slots)
+	var p plan
+	at := uint64(0)
+	take := func(size uint64) (begin uint64) {
+		begin = at
+		at = (at + size + boardBytes - 1) / boardBytes * boardBytes // nothing shares a line with what the other side writes
+		return begin
+	}
+	p.board = take(boardBytes)
+	p.ring = take(n * commandBytes)
+	p.details = take(n * detailBytes)
+	p.results = take(n * resultBytes)
+	p.operands = take(n * operandBytes)
+	p.status = take(4 * uint64(peers))
+	p.end = at
+	return p
+}
+
+// operandBytes are the words of a command while it is under way: the operand and what it is compared with.
+const operandBytes = 16
+
+// New makes a queue and starts to serve it.
+func New(cfg Config) (*Queue, error) {
+	q, err := build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Port.cq.OnReady(q.nudge)
+	go q.thread.run()
+	return q, nil
+}
+
+// build makes a queue that nobody serves yet.
+func build(cfg Config) (_ *Queue, err error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	q := &Queue{cfg: cfg, log: bits.TrailingZeros(uint(cfg.Slots)), resets: make(chan int, 16), ended: make(chan struct{}),
+		errors: make([]atomic.Pointer[error], len(cfg.Peers))}
+	q.local.Store(&q.cfg.Local)
+	p := planOf(cfg.Slots, len(cfg.Peers))
+	if q.shared, err = cfg.Memory.shared(int(p.end)); err != nil {
+		return nil, fmt.Errorf("make a ring of %d slots: %w", cfg.Slots, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, q.free())
+		}
+	}()
+	h := q.shared.host
+	q.places = places{h + p.ring, h + p.details, h + p.results, h + p.operands, h + p.board, h + p.status}
+	q.words, err = cfg.Port.Register(fabric.Buffer{Addr: h + p.results, Len: p.operands + uint64(cfg.Slots)*operandBytes - p.results})
+	if err != nil {
+		return nil, err
+	}
+	if q.own, err = cfg.Memory.private(busyAt+4*cfg.Slots, func(at uint64) []byte { return q.describe(p, at) }); err != nil {
+		return nil, fmt.Errorf("make the words of a ring of %d slots: %w", cfg.Slots, err)
+	}
+	q.thread.init(q)
+	return q, nil
+}
+
+// The words of kernels: what describes the queue, State, and a half word for each slot.
+const (
+	stateAt = 128
+	busyAt  = stateAt + stateBytes
+)
+
+// describe is what kernels are told, whose own words are at own: mori::proxy::Queue.
+func (q *Queue) describe(p plan, own uint64) []byte {
+	d := q.shared.device
+	le := binary.LittleEndian
+	b := make([]byte, 0, queueBytes)
+	for _, v := range []uint32{queueVersion, uint32(q.log), uint32(len(q.cfg.Peers)), 0} {
+		b = le.AppendUint32(b, v)
+	}
+	for _, v := range []uint64{d + p.ring, d + p.details, d + p.results, d + p.board, d + p.status, own + stateAt, own + busyAt, q.cfg.Local[0].at(), uint64(q.cfg.Wait)} {
+		b = le.AppendUint64(b, v)
+	}
+	return b
+}
+
+// Device is the address of the queue for kernels.
+func (q *Queue) Device() uint64 { return q.own.device }
+
+// SetLocal changes the memory that commands may name; the first may not change where it is, since kernels were told.
+func (q *Queue) SetLocal(all []Local) error {
+	if len(all) == 0 || all[0].at() != q.cfg.Local[0].at() {
+		return fmt.Errorf("the first local memory moves: %w", ErrConfig)
+	}
+	q.local.Store(&all)
+	return nil
+}
+
+// Err is why a PE takes no more, nil if it does.
+func (q *Queue) Err(pe int) error {
+	if pe < 0 || pe >= len(q.errors) {
+		return fmt.Errorf("PE %d of %d: %w", pe, len(q.errors), ErrConfig)
+	}
+	if err := q.errors[pe].Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Reset lets a PE take commands again after an error: those that come after.
+func (q *Queue) Reset(pe int) error {
+	if pe < 0 || pe >= len(q.errors) {
+		return fmt.Errorf("reset PE %d of %d: %w", pe, len(q.errors), ErrConfig)
+	}
+	select {
+	case <-q.ended:
+		return ErrClosed
+	default:
+	}
+	select {
+	case q.resets <- pe:
+	case <-q.ended:
+		return ErrClosed
+	}
+	q.nudge()
+	return nil
+}
+
+// A Report is a wait of a kernel that gave up.
+type Report struct {
+	Ticket, Ended uint64 // what it waited for, and how many had ended
+	PE            uint32
+	Count         uint32 // waits that gave up; the rest is of the first
+}
+
+// Report tells of waits that gave up, false if none has.
+func (q *Queue) Report() (Report, bool) {
+	at := q.places.board + reportAt
+	if sys.Load32(at+36) == 0 {
+		return Report{}, false
+	}
+	return Report{Ticket: sys.Load64(at + 8), Ended: sys.Load64(at + 16), PE: sys.Load32(at + 28), Count: sys.Load32(at + 32)}, true
+}
+
+// counters are of the thread, for others to read.
+type counters struct{ commands, bytes, failed, naps atomic.Uint64 }
+
+// Stats is what a queue has done.
+type Stats struct{ Commands, Bytes, Failed, Naps uint64 }
+
+// Stats counts commands that were taken, their bytes, those that failed, and naps.
+func (q *Queue) Stats() Stats {
+	return Stats{q.stats.commands.Load(), q.stats.bytes.Load(), q.stats.failed.Load(), q.stats.naps.Load()}
+}
+
+// nudge ends a nap. It is called at every completion.
+func (q *Queue) nudge() {
+	q.wake.Add(1)
+	if q.parked.Load() {
+		sys.WakeWord(&q.wake)
+	}
+}
+
+// closeTime bounds the wait for what is under way.
+const closeTime = 10 * time.Second
+
+// Close stops the thread. What is under way must end within some seconds, which it does when the port is closed; else the error wraps ErrBusy
+// and the memory is kept, and Close may be called again.
+func (q *Queue) Close() error {
+	q.closing.Lock()
+	defer q.closing.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.stop.Store(true)
+	q.nudge()
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	select {
+	case <-q.ended:
+	case <-timer.C:
+		return fmt.Errorf("close a queue with commands under way after %v: %w", closeTime, ErrBusy)
+	}
+	q.closed = true
+	q.cfg.Port.cq.OnReady(nil)
+	return q.free()
+}
+
+func (q *Queue) free() error {
+	var errs []error
+	for _, s := range []*span{&q.own, &q.shared} {
+		if s.free != nil {
+			errs = append(errs, s.free())
+			s.free = nil
+		}
+	}
+	return errors.Join(errs...)
+}

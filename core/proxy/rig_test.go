@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/fabric/fabrictest"
+	"mori/core/internal/sys"
+	"mori/core/provider/mem"
+	"mori/core/provider/shm"
+	"mori/core/provider/tcp"
+	kernels "mori/native/proxy"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(peerEnv) != "" {
+		os.Exit(peerProcess())
+	}
+	os.Exit(fabrictest.Main(m))
+}
+
+const deadline = 60 * time.Second
+
+// providers are those that need no hardware.
+var providers = map[string]func() fabric.Provider{
+	"mem": func() fabric.Provider { return mem.New(mem.Options{}) },
+	"shm": func() fabric.Provider { return shm.New(shm.Options{}) },
+	"tcp": func() fabric.Provider { return tcp.New(tcp.Options{}) },
+}
+
+// hintsFor has an endpoint listen where tests run.
+func hintsFor(name string) *fabric.Info {
+	h := &fabric.Info{Provider: name}
+	if name == "tcp" {
+		h.Src = "127.0.0.1:0"
+	}
+	return h
+}
+
+// An end is one side: a port with two regions of host memory, data and words.
+type end struct {
+	*testing.T
+	port        *Port
+	data, words []byte
+	mine        []Shown
+	local       []Local
+}
+
+func (e *end) must(err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+const wordBytes = 4096
+
+func newEnd(t *testing.T, from fabric.Provider, bytes int) *end {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	t.Cleanup(cancel)
+	e := &end{T: t}
+	var err error
+	e.port, err = Open(ctx, from, hintsFor(from.Name()))
+	e.must(err)
+	t.Cleanup(func() { e.closes() })
+	for _, b := range []struct {
+		at *[]byte
+		n  int
+	}{{&e.data, bytes}, {&e.words, wordBytes}} {
+		mapped, err := sys.Alloc(b.n)
+		e.must(err)
+		*b.at = mapped
+		t.Cleanup(func() { _ = e.port.Close(); _ = sys.Free(mapped) })
+		buf := fabric.Buffer{Addr: sys.AddrOf(mapped), Len: uint64(b.n)}
+		r, err := e.port.Register(buf)
+		e.must(err)
+		e.mine = append(e.mine, Shown{Raw: r.Raw, Len: uint64(b.n), Host: true})
+		e.local = append(e.local, Local{Buffer: buf, Desc: r.Desc})
+	}
+	return e
+}
+
+// memPair is two ends in the memory of this process.
+func memPair(t *testing.T, bytes int) (near, far *end) {
+	t.Helper()
+	from := providers["mem"]()
+	return newEnd(t, from, bytes), newEnd(t, from, bytes)
+}
+
+func (e *end) closes() {
+	e.Helper()
+	if err := e.port.Close(); err != nil {
+		e.Error(err)
+	}
+}
+
+// queue makes one whose PEs are these.
+func (e *end) queue(cfg Config, peers ...*end) *Queue {
+	e.Helper()
+	q := e.built(cfg, New, peers...)
+	e.Cleanup(func() {
+		if err := q.Close(); err != nil {
+			e.Error(err)
+		}
+	})
+	return q
+}
+
+func (e *end) built(cfg Config, make func(Config) (*Queue, error), peers ...*end) *Queue {
+	e.Helper()
+	for _, p := range peers {
+		cfg.Peers = append(cfg.Peers, e.reach(p))
+	}
+	cfg.Port, cfg.Local = e.port, e.local
+	q, err := make(cfg)
+	e.must(err)
+	return q
+}
+
+func (e *end) reach(p *end) Peer {
+	e.Helper()
+	peer, err := e.port.Reach(p.port.Name(), p.mine)
+	e.must(err)
+	return peer
+}
+
+// each runs a case over every provider.
+func each(t *testing.T, run func(t *testing.T, from fabric.Provider)) {
+	for name, open := range providers {
+		t.Run(name, func(t *testing.T) { run(t, open()) })
+	}
+}
+
+// A poster posts as kernels do, one at a time.
+type poster struct {
+	q    *Queue
+	head uint64
+}
+
+// post writes a command and returns its ticket.
+func (p *poster) post(first, second uint64, detail ...uint64) uint64 {
+	n := uint64(p.q.cfg.Slots)
+	for p.head >= n && p.ended() < p.head-n+1 {
+		runtime.Gosched()
+	}
+	slot := p.head & (n - 1)
+	if len(detail) > 0 {
+		first |= detailBit
+		for i, v := range detail {
+			sys.Store64(p.q.places.details+slot*detailBytes+uint64(8*i), v)
+		}
+	}
+	lap := uint64(0)
+	if lapOf(p.head, p.q.log) {
+		lap = lapBit
+	}
+	at := p.q.places.ring + slot*commandBytes
+	sys.Store64(at+8, second&^lapBit|lap)
+	sys.Store64(at, first&^lapBit|lap)
+	p.head++
+	return p.head
+}
+
+// put is a short command.
+func (p *poster) put(pe int, remote, local, bytes uint64) uint64 {
+	return p.post(uint64(kindPut)<<kindShift|uint64(pe)<<placeBits|remote, local|bytes<<placeBits)
+}
+
+func (p *poster) ended() uint64 { return sys.Load64(p.q.places.board) &^ (troubleBit | closedBit) }
+
+// wait waits for all that was posted.
+func (p *poster) wait(t testing.TB) {
+	t.Helper()
+	for end := time.Now().Add(deadline); p.ended() < p.head; time.Sleep(20 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d commands ended within %v", p.ended(), p.head, deadline)
+		}
+	}
+}
+
+func pattern(b []byte, seed uint64) {
+	x := seed*0x9e3779b97f4a7c15 + 1
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x)
+	}
+}
+
+func (e *end) same(what string, got, want []byte) {
+	e.Helper()
+	if string(got) == string(want) {
+		return
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			e.Fatalf("%s: byte %d of %d is %#x, want %#x", what, i, len(want), got[i], want[i])
+		}
+	}
+}
+
+// grid is a few blocks, so that threads of several compete.
+var grid = kernels.Grid{Blocks: 4, Threads: 8}
+
+func (e *end) ran(what string, o kernels.Outcome) {
+	e.Helper()
+	if o.Failed != 0 {
+		e.Fatalf("%s: %d waits failed, one with status %#x (%v)", what, o.Failed, o.Status, fabric.Errno(o.Status))
+	}
+}
+
+func describe(q *Queue) string { return fmt.Sprintf("%+v", q.Stats()) }

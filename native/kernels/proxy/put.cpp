@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// Many small puts by the threads of a grid through one queue of a proxy: what its tests and mori's benchmarks post.
+#include "mori/proxy/device.hpp"
+
+namespace {
+
+/// What the threads found, in mapped host memory.
+struct Outcome {
+    uint64_t nanoseconds;  ///< of one thread, the longest
+    uint64_t failed;       ///< waits that did not end well
+    uint32_t status;       ///< of one of them
+    uint32_t reserved;
+};
+
+using mori::device::Order;
+using mori::device::Scope;
+
+void MORI_DEVICE_INLINE tell(Outcome* outcome, uint32_t status) {
+    if (status != 0) {
+        mori::device::atomicAdd<Scope::system, Order::relaxed>(&outcome->failed, uint64_t(1));
+        mori::device::atomicStore<Scope::system, Order::relaxed>(&outcome->status, status);
+    }
+}
+
+}  // namespace
+
+/// Command k of count puts the bytes at local + k * bytes to offset k * bytes of the PE's region 0. Threads take them in turns. With
+/// each, a thread waits for every command of its own; without, for all of them at the end.
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_put(const mori::proxy::Queue* queue, uint32_t pe, uint32_t each, uint64_t local, uint64_t bytes, uint64_t count, Outcome* outcome) {
+    using namespace mori::proxy;
+    const Queue q = *queue;
+    const uint64_t threads = uint64_t(mori::device::gridBlocks()) * mori::device::blockSize();
+    const uint64_t me = uint64_t(mori::device::blockInGrid()) * mori::device::blockSize() + mori::device::threadInBlock();
+    const uint64_t start = mori::device::nanoseconds();
+    uint64_t last = 0;
+    for (uint64_t k = me; k < count; k += threads) {
+        last = put<Group::thread>(q, pe, k * bytes, local + k * bytes, bytes);
+        if (last == 0 || each != 0) {
+            const uint32_t status = wait<Group::thread>(q, last, pe);
+            tell(outcome, status);
+            if (status != 0) {
+                return;
+            }
+        }
+    }
+    if (last != 0) {
+        tell(outcome, wait<Group::thread>(q, last, pe));
+    }
+    const uint64_t took = mori::device::nanoseconds() - start;
+    uint64_t seen = 0;
+    while (took > (seen = mori::device::atomicLoad<Scope::system, Order::relaxed>(&outcome->nanoseconds)) &&
+           mori::device::atomicCompareSwap<Scope::system, Order::relaxed>(&outcome->nanoseconds, seen, took) != seen) {
+    }
+}
+
+/// Each of count turns, which threads share out, adds one to a word of 8 bytes at the PE's region and counts what was there before
+/// in seen[old]: at the end each value has been there once.
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_add(const mori::proxy::Queue* queue, uint32_t pe, uint32_t region, uint64_t offset, uint64_t count, uint32_t* seen, Outcome* outcome) {
+    using namespace mori::proxy;
+    const Queue q = *queue;
+    const uint64_t threads = uint64_t(mori::device::gridBlocks()) * mori::device::blockSize();
+    const uint64_t me = uint64_t(mori::device::blockInGrid()) * mori::device::blockSize() + mori::device::threadInBlock();
+    for (uint64_t k = me; k < count; k += threads) {
+        uint64_t old = 0;
+        const uint32_t status = fetch(q, pe, offset, Atomic::add, 1, 0, &old, 8, region);
+        tell(outcome, status);
+        if (status != 0 || old >= count) {
+            return;
+        }
+        mori::device::atomicAdd<Scope::system, Order::relaxed>(&seen[old], 1u);
+    }
+}
