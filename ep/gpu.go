@@ -34,6 +34,8 @@ type gpuSide struct {
 	notice  *device.HostMemory // what they tell the host, and a word for the host's questions
 	at      struct{ op, progress, slots, weights uint64 }
 
+	rules   []Rule // of mode AUTO
+	chosen  map[likeCall]Launch
 	stream  *device.Stream // of the calls from now on
 	streams map[uint64]*device.Stream
 
@@ -68,7 +70,7 @@ func (o *Op) openGPU() (err error) {
 	if o.base, err = o.world.MallocAlign(Alignment, o.layout.Size); err != nil {
 		return fmt.Errorf("make the buffers of an op: %w", err)
 	}
-	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}}
+	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, chosen: map[likeCall]Launch{}}
 	o.gpu = g
 	err = o.agree(g.open())
 	if err == nil {
@@ -101,6 +103,9 @@ func (g *gpuSide) open() (err error) {
 	}
 	if g.kernels, err = useKernels(g.dev); err != nil {
 		return err
+	}
+	if t := g.op.opts.Tuning; t != nil {
+		g.rules = t.For(g.dev.Name, g.op.cfg.WorldSize)
 	}
 	c := &g.op.cfg
 	size := uint64(0)

@@ -22,7 +22,7 @@ func (g *gpuSide) dispatch(b Batch, phases uint32) error {
 	if b.Route != nil {
 		a.route = b.Route.Slots
 	}
-	grid := g.kernels.dispatchGrid(b.Launch, b.N, rowBytes)
+	grid := g.kernels.dispatchGrid(g.choose(b.Launch, callDispatch, b.N, rowBytes), rowBytes)
 	if err := g.launch("dispatch", g.kernels.dispatch, grid, a.pack(&g.args, g.at.op, phases)); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (g *gpuSide) dispatchRecv() error {
 	if err := g.op.usable(); err != nil {
 		return fmt.Errorf("dispatch_recv: %w", err)
 	}
-	grid := g.kernels.launch(Launch{}, 1, 1)
+	grid := g.kernels.launch(Launch{1, 1})
 	if err := g.launch("dispatch_recv", g.kernels.dispatch, grid, g.sentDisp.pack(&g.args, g.at.op, phaseRecv)); err != nil {
 		return err
 	}
@@ -56,7 +56,8 @@ func (g *gpuSide) combine(out Output, phases uint32) error {
 	if err != nil {
 		return fmt.Errorf("combine %d rows: %w", out.Rows, err)
 	}
-	grid := g.kernels.combineGrid(out.Launch, int(a.tokens), a.input|a.weights != 0)
+	moves := a.input|a.weights != 0
+	grid := g.kernels.combineGrid(g.choose(out.Launch, combineOf(moves), int(a.tokens), uint64(out.Hidden)*out.Type.Size()), moves)
 	if err := g.launch("combine", g.kernels.combine, grid, a.pack(&g.args, g.at.op, phases)); err != nil {
 		return err
 	}
@@ -121,6 +122,14 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 	return a, g.follow(out, &a)
 }
 
+// combineOf is the call of a combine that moves rows to CombineIn first, or that does not.
+func combineOf(moves bool) call {
+	if moves {
+		return callCombine
+	}
+	return callCombineInPlace
+}
+
 func flag64(on bool) uint64 { return uint64(flag(on)) }
 
 // follow says which dispatch a combine answers.
@@ -162,6 +171,6 @@ func (g *gpuSide) countLocal() error {
 	}
 	a := g.args.Reset().Uint64(o.Received()).Uint64(o.base + o.layout.DispatchOutIndices.Offset).Uint64(o.LocalCounts())
 	a.Uint32(uint32(c.TopK)).Uint32(uint32(c.FirstExpert())).Uint32(uint32(c.ExpertsPerRank)).Uint32(0)
-	grid := g.kernels.launch(Launch{}, min((c.MaxRecv()*c.TopK+mostThreads-1)/mostThreads, 32), mostThreads/g.dev.Warp)
+	grid := g.kernels.launch(Launch{min((c.MaxRecv()*c.TopK+mostThreads-1)/mostThreads, 32), mostThreads / g.dev.Warp})
 	return g.launch("count local experts", g.kernels.count, grid, a)
 }

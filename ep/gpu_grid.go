@@ -4,54 +4,81 @@ package ep
 
 import "mori/core/device"
 
-// Launch is how many blocks a kernel gets, and warps for each; what is not above 0 is chosen. More than the device runs at once are
-// never launched, since blocks wait for each other.
-type Launch struct{ Blocks, Warps int }
-
 const (
-	dispatchWarps  = 4
-	dispatchBlocks = 24 // 32 for large rows: fewer bytes are on their way for each token otherwise
-	largeRow       = 8 << 10
-	combineBlocks  = 64
-	fewTokens      = 256 // are combined by blocks of 4 warps, so that their rows come by way of more multiprocessors
-	mostStage      = 7168
-	line           = 128 // bytes, of which stages in shared memory are multiples
+	mostStage = 7168
+	line      = 128 // bytes, of which stages in shared memory are multiples
 )
+
+// choose is the launch of a call: what the call asks for, then what the tables of mode AUTO have, then what the configuration asks for, then
+// what the model of costs suggests within the budget.
+func (g *gpuSide) choose(asked Launch, what call, tokens int, rowBytes uint64) Launch {
+	if asked.Blocks > 0 && asked.Warps > 0 {
+		return asked
+	}
+	like := likeCall{what, tokens, rowBytes}
+	l, known := g.chosen[like]
+	if !known {
+		if len(g.chosen) >= mostChosen {
+			clear(g.chosen)
+		}
+		l = g.decide(like)
+		g.chosen[like] = l
+	}
+	return asked.or(l)
+}
+
+// LaunchOf is what a dispatch, or a combine that moves its rows first, of so many tokens gets where it asks for this; zeros on host memory, which has no launches.
+func (o *Op) LaunchOf(dispatch bool, asked Launch, tokens int, rowBytes uint64) Launch {
+	if o.gpu == nil {
+		return Launch{}
+	}
+	what := callCombine
+	if dispatch {
+		what = callDispatch
+	}
+	g := o.gpu.kernels.launch(o.gpu.choose(asked, what, tokens, rowBytes))
+	return Launch{int(g.Blocks[0]), int(g.Threads[0]) / o.gpu.dev.Warp}
+}
+
+// A likeCall is what a choice depends on besides what was asked for.
+type likeCall struct {
+	what     call
+	tokens   int
+	rowBytes uint64
+}
+
+// mostChosen is how many choices are kept. Programs have few numbers of tokens; who has more asks the model more often.
+const mostChosen = 1 << 12
+
+func (g *gpuSide) decide(c likeCall) Launch {
+	cfg, most := &g.op.cfg, g.op.opts.Blocks
+	if most <= 0 {
+		most = g.dev.Units / 2
+	}
+	most = max(1, min(most, g.dev.Units))
+	return ruled(g.rules, c.what, c.tokens, c.rowBytes).or(cfg.configured()).or(suggest(c.what, c.tokens, c.rowBytes, cfg.reach(), most))
+}
 
 // mori/device/spread_stream.hpp and copy_stream.hpp: shared memory of a warp, for stages of so many bytes.
 func spreadShared(stage int) int { return 4*(128+32*8) + 4*stage }
 func streamShared(stage int) int { return 256 + 8*stage }
 
 // launch fits a grid to the device.
-func (k *kernels) launch(hint Launch, blocks, warps int) device.Grid {
-	if hint.Blocks > 0 {
-		blocks = hint.Blocks
-	}
-	if hint.Warps > 0 {
-		warps = hint.Warps
-	}
-	warps = min(warps, mostThreads/k.dev.Warp)
-	blocks = min(max(blocks, 1), k.dev.Units)
+func (k *kernels) launch(l Launch) device.Grid {
+	warps := min(max(l.Warps, 1), mostThreads/k.dev.Warp)
+	blocks := min(max(l.Blocks, 1), k.dev.Units)
 	return device.Grid{Blocks: [3]uint32{uint32(blocks)}, Threads: [3]uint32{uint32(warps * k.dev.Warp)}}
 }
 
-func (k *kernels) dispatchGrid(hint Launch, tokens int, rowBytes uint64) device.Grid {
-	most := dispatchBlocks
-	if rowBytes > largeRow {
-		most = 32
-	}
-	g := k.launch(hint, min((tokens+dispatchWarps-1)/dispatchWarps, most), dispatchWarps)
+func (k *kernels) dispatchGrid(l Launch, rowBytes uint64) device.Grid {
+	g := k.launch(l)
 	stage := (min(int(rowBytes), mostStage) + line - 1) / line * line
 	g.Shared = k.shared(g, spreadShared, stage, dispatchShared)
 	return g
 }
 
-func (k *kernels) combineGrid(hint Launch, tokens int, moves bool) device.Grid {
-	warps := mostThreads / k.dev.Warp
-	if tokens <= fewTokens {
-		warps = 4
-	}
-	g := k.launch(hint, min((tokens+warps-1)/warps, combineBlocks), warps)
+func (k *kernels) combineGrid(l Launch, moves bool) device.Grid {
+	g := k.launch(l)
 	if moves {
 		g.Shared = k.shared(g, streamShared, 1024, combineShared)
 	}

@@ -58,6 +58,8 @@ type Options struct {
 	Threads     int           // that move and sum rows; at least 1
 	ScaleBlocks int           // scales of a row where QuantType is blockwise
 	Host        bool          // on host memory even if the World's heap is on a GPU
+	Blocks      int           // most that a kernel gets where nobody asks for more; 0: half of what the GPU runs at once
+	Tuning      *Tuning       // launches that were measured to be the best, nil: none
 
 	// Interrupt is asked now and then while a recv waits for what its send began; an error ends the wait, and the recv may be called
 	// again. The World has one of its own, for calls of one phase. nil: never.

@@ -16,8 +16,8 @@ const (
 	defaultScaleBlocks = 56
 )
 
-// OptionsFromEnv reads MORI_EP_TIMEOUT_MS, MORI_EP_DEVICE, MORI_EP_THREADS and MORI_FP8_COMBINE_SCALE_DIM. By default the PEs of a host share its
-// processors evenly.
+// OptionsFromEnv reads MORI_EP_TIMEOUT_MS, MORI_EP_DEVICE, MORI_EP_THREADS, MORI_FP8_COMBINE_SCALE_DIM, MORI_EP_BLOCKS and MORI_EP_LAUNCH_CONFIG_MODE
+// with MORI_EP_TUNING_CONFIG. By default the PEs of a host share its processors evenly.
 func OptionsFromEnv(w *shmem.World) (o Options, err error) {
 	if o.Threads, err = env.Int(env.EPThreads, max(1, w.Cores()/w.TeamShared().NPEs()), 1, 1024); err != nil {
 		return o, err
@@ -35,6 +35,23 @@ func OptionsFromEnv(w *shmem.World) (o Options, err error) {
 	case on != "" && on != "gpu":
 		return o, fmt.Errorf("%s=%q: want host or gpu: %w", env.EPDevice, on, ErrConfig)
 	}
-	o.ScaleBlocks, err = env.Int(env.FP8CombineScaleDim, defaultScaleBlocks, 1, 1<<20)
-	return o, err
+	if o.ScaleBlocks, err = env.Int(env.FP8CombineScaleDim, defaultScaleBlocks, 1, 1<<20); err != nil {
+		return o, err
+	}
+	return o, o.launchesFromEnv()
+}
+
+// launchesFromEnv reads how launches are chosen.
+func (o *Options) launchesFromEnv() (err error) {
+	if o.Blocks, err = env.Int(env.EPBlocks, 0, 0, 1<<16); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	switch mode := env.Get(env.EPLaunchConfigMode); mode {
+	case "", "MANUAL":
+	case "AUTO":
+		o.Tuning, err = tuningFromEnv()
+	default:
+		err = fmt.Errorf("%s=%q: want MANUAL or AUTO: %w", env.EPLaunchConfigMode, mode, ErrConfig)
+	}
+	return err
 }

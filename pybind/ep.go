@@ -158,6 +158,34 @@ func EPDescribe(id uint64) (text string, err error) {
 	})
 }
 
+// EPLaunch returns the blocks and the warps of each that a call with so many tokens of so many bytes gets, as JSON; zeros on host memory. What
+// is asked for and above 0 comes first.
+func EPLaunch(id uint64, dispatch bool, tokens int, rowBytes int, blocks int, warps int) (text string, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return "", err
+	}
+	defer o.exit()
+	l := o.LaunchOf(dispatch, ep.Launch{Blocks: blocks, Warps: warps}, tokens, uint64(max(rowBytes, 1)))
+	return toJSON([]int{l.Blocks, l.Warps})
+}
+
+// EPTuning returns which file has the tables for launches, whether the environment names it, and what it has, or why it cannot be used, as
+// JSON.
+func EPTuning() (text string, err error) {
+	defer guard(&err)
+	path, named := ep.TuningPath()
+	t, err := ep.ReadTuning(path)
+	told := map[string]any{"path": path, "named": named, "tables": []ep.Table{}, "problem": ""}
+	if err != nil {
+		told["problem"] = err.Error()
+	} else {
+		told["tables"] = t.Tables
+	}
+	return toJSON(told)
+}
+
 // EPSizes returns how many tokens and rows a configuration has room for, as JSON.
 func EPSizes(config string) (text string, err error) {
 	defer guard(&err)

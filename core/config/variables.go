@@ -37,6 +37,8 @@ const (
 	EPThreads          = "MORI_EP_THREADS"
 	EPDevice           = "MORI_EP_DEVICE"
 	EPLaunchConfigMode = "MORI_EP_LAUNCH_CONFIG_MODE"
+	EPTuning           = "MORI_EP_TUNING_CONFIG"
+	EPBlocks           = "MORI_EP_BLOCKS"
 	FP8CombineScaleDim = "MORI_FP8_COMBINE_SCALE_DIM"
 	ShmemLogLevel      = "MORI_SHMEM_LOG_LEVEL"
 	ShmemDevice        = "MORI_SHMEM_DEVICE"
@@ -124,7 +126,9 @@ func Variables() []Variable {
 		{Name: EPTimeout, Default: "30000", Meaning: "how long a dispatch or combine waits for other ranks, ms; 0 = without end"},
 		{Name: EPDevice, Default: "where the symmetric heap is", Meaning: "where ops have their buffers: gpu, which wants the symmetric heap there, or host"},
 		{Name: EPThreads, Default: "processors / PEs of the host", Meaning: "threads of a rank that move and sum rows on host memory"},
-		{Name: EPLaunchConfigMode, Default: "MANUAL", Meaning: "which launch settings an op tells: MANUAL or AUTO; host memory has no launches"},
+		{Name: EPLaunchConfigMode, Default: "MANUAL", Meaning: "how launches on a GPU are chosen: MANUAL, by the calls, the configuration and a model; AUTO, by the tables of " + EPTuning + ", too"},
+		{Name: EPTuning, Default: "~/.config/mori/ep-tuning.json", Meaning: "file with the tables of mori tune ep, for launches in mode AUTO"},
+		{Name: EPBlocks, Default: "half of the multiprocessors", Meaning: "most blocks of a GPU that dispatch and combine take, where neither the call nor the configuration says how many"},
 		{Name: FP8CombineScaleDim, Default: "56", Meaning: "scales of a row where combine quantises blockwise"},
 		{Name: ShmemLogLevel, Default: "", Meaning: "log level of mori.shmem; beats " + GlobalLogLevel},
 		{Name: ShmemDevice, Default: "gpu if there is one", Meaning: "where the symmetric heap is: gpu or host"},

@@ -534,8 +534,17 @@ class EpDispatchCombineOp(StandardMoE):
     def get_launch_config(
         self, is_dispatch: bool = True, block_num: int = -1, rdma_block_num: int = -1, warp_per_block: int = -1
     ) -> tuple[int, int, int]:
-        """Return (block_num, rdma_block_num, warp_per_block) of a launch on a GPU. Host memory has no launches."""
+        """Return (block_num, rdma_block_num, warp_per_block) of a launch.
+
+        On a GPU, of a call with as many tokens and as long rows as there may be; with fewer it may get less. Host
+        memory has no launches, and tells what the mode, the configuration and the arguments have.
+        """
         given = (block_num, rdma_block_num, warp_per_block)
+        if self._place != arrays.HOST:
+            c = self.config
+            most = (c.max_num_inp_token_per_rank, c.hidden_dim * c.max_token_type_size, block_num, warp_per_block)
+            blocks, warps = json.loads(_core.call("EPLaunch", self._handle, is_dispatch, *most))
+            return blocks, max(rdma_block_num, c.rdma_block_num), warps
         return _launch.settings(self.config, self.launch_config_mode == "AUTO", is_dispatch, given)
 
     def max_num_tokens_to_send_per_rank(self) -> int:

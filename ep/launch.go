@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+// Launch is how many blocks a kernel gets, and warps for each; what is not above 0 is chosen. More than the device runs at once are
+// never launched, since blocks wait for each other.
+type Launch struct{ Blocks, Warps int }
+
+// A call is what a launch is chosen for.
+type call int
+
+const (
+	callDispatch call = iota
+	callCombine
+	callCombineInPlace // the rows lie in CombineIn already
+)
+
+// The names of calls in tuning tables.
+var callNames = [...]string{"dispatch", "combine", "combine_in_place"}
+
+// A pace is how fast rows go over the wire with so many blocks.
+type pace struct {
+	blocks int
+	rate   float64 // GB/s, of one GPU
+}
+
+// A cost is what a call takes, in microseconds: fixed, and then the longer one of two: each warp's tokens after each other, or the rows at the
+// pace that the blocks have. All figures were measured between two H200s (NVLink): docs/performance.md, "Dispatch and combine".
+type cost struct {
+	warps, fewWarps int     // of a block; with few tokens, so that their rows come by way of more multiprocessors
+	few             int     // tokens
+	fixed           float64 // with one token
+	token           float64
+	paces           []pace
+}
+
+const (
+	largeRow = 8 << 10 // bytes; rows above are paced by the second of two
+	nearly   = 1.05    // more blocks that save less than this are not taken
+)
+
+// costs by call, and by whether rows are large.
+var costs = [...][2]cost{
+	callDispatch: {
+		{4, 4, 0, 18, 2, []pace{{8, 83}, {24, 196}, {64, 233}, {128, 243}}},
+		{4, 4, 0, 18, 2, []pace{{8, 133}, {24, 242}, {64, 288}, {128, 300}}},
+	},
+	callCombine: {
+		{16, 4, 256, 47, 2, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
+		{16, 4, 256, 47, 2, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
+	},
+	callCombineInPlace: {
+		{16, 4, 256, 47, 2, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
+		{16, 4, 256, 47, 2, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
+	},
+}
+
+// rate is the pace between those that were measured; with more blocks than any, that of the most.
+func (c *cost) rate(blocks int) float64 {
+	before := pace{}
+	for _, p := range c.paces {
+		if blocks <= p.blocks {
+			part := float64(blocks-before.blocks) / float64(p.blocks-before.blocks)
+			return before.rate + part*(p.rate-before.rate)
+		}
+		before = p
+	}
+	return before.rate
+}
+
+// micros is how long a call takes.
+func (c *cost) micros(tokens int, bytes float64, blocks, warps int) float64 {
+	each := (tokens + blocks*warps - 1) / (blocks * warps)
+	return c.fixed + max(float64(each)*c.token, bytes/c.rate(blocks)/1e3)
+}
+
+// suggest is the fewest blocks, of at most so many, with which a call of tokens takes nearly as long as with the best number. Rows of
+// rowBytes go to reach other ranks each.
+func suggest(what call, tokens int, rowBytes uint64, reach float64, most int) Launch {
+	c := &costs[what][0]
+	if rowBytes > largeRow {
+		c = &costs[what][1]
+	}
+	warps := c.warps
+	if tokens <= c.few {
+		warps = c.fewWarps
+	}
+	bytes := float64(tokens) * float64(rowBytes) * reach
+	best := c.micros(tokens, bytes, most, warps)
+	for blocks := 1; blocks < most; blocks++ {
+		best = min(best, c.micros(tokens, bytes, blocks, warps))
+	}
+	for blocks := 1; blocks < most; blocks++ {
+		if c.micros(tokens, bytes, blocks, warps) <= best*nearly {
+			return Launch{blocks, warps}
+		}
+	}
+	return Launch{max(most, 1), warps}
+}
+
+// reach is how many other ranks a token goes to, if experts are chosen evenly: each rank is missed by all TopK choices or it is not.
+func (c Config) reach() float64 {
+	missed, share := 1.0, 1-1/float64(c.WorldSize)
+	for range c.TopK {
+		missed *= share
+	}
+	return float64(c.WorldSize-1) * (1 - missed)
+}
+
+// configured is what the configuration asks for, nothing if it has its defaults: those suit other devices.
+func (c Config) configured() Launch {
+	if d := DefaultConfig(); c.BlockNum == d.BlockNum && c.WarpNumPerBlock == d.WarpNumPerBlock {
+		return Launch{}
+	}
+	return Launch{c.BlockNum, c.WarpNumPerBlock}
+}
+
+// or fills what l leaves open from other.
+func (l Launch) or(other Launch) Launch {
+	if l.Blocks <= 0 {
+		l.Blocks = other.Blocks
+	}
+	if l.Warps <= 0 {
+		l.Warps = other.Warps
+	}
+	return l
+}
