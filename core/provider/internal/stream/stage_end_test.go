@@ -30,7 +30,7 @@ func TestStagedFaults(t *testing.T) {
 		"no pinned memory":       {"cuMemHostAlloc=2", 0, -1, errNoMem, "ulimit -l"},
 		"no pinned memory there": {"cuMemHostAlloc=2", -1, 0, errNoMem, ""},
 		"no stream":              {"cuStreamCreateWithPriority=1", 0, -1, fabric.ErrOther, "cuStreamCreateWithPriority"},
-		"a query that fails":     {"cuStreamQuery=1", 0, -1, fabric.ErrOther, "cuStreamQuery"},
+		"a query that fails":     {"cuEventQuery=1", 0, -1, fabric.ErrOther, "cuEventQuery"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := devicePair(t, Config{})
