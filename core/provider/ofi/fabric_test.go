@@ -143,6 +143,7 @@ func TestFabric(t *testing.T) {
 	}
 	for name := range oracles {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
 			out, err := askOracle(name)
 			if err != nil && bytes.Contains(out, []byte("signal arrived during cgo execution")) {
 				t.Logf("libfabric crashed and is asked again:\n%s", out)

@@ -49,12 +49,12 @@ def test_scalars_and_nothing() -> None:
 @pytest.mark.parametrize(
     ("ptr", "shape", "dtype", "framework", "said"),
     [
-        (AT, (2,), "float32", "jax", "unknown framework 'jax'"),
-        (AT, (2,), "int3", "numpy", "unsupported dtype"),
-        (AT, (2,), "float4_e2m1fn_x2", "numpy", "unsupported dtype"),
-        (AT, (-2,), "float32", "numpy", "not an array"),
-        (0, (2,), "float32", "numpy", "not an array"),
-        (-8, (2,), "float32", "numpy", "not an array"),
+        pytest.param(AT, (2,), "float32", "jax", "unknown framework 'jax'", id="framework"),
+        pytest.param(AT, (2,), "int3", "numpy", "unsupported dtype", id="int3"),
+        pytest.param(AT, (2,), "float4_e2m1fn_x2", "numpy", "unsupported dtype", id="float4_e2m1fn_x2"),
+        pytest.param(AT, (-2,), "float32", "numpy", "not an array", id="negative"),
+        pytest.param(0, (2,), "float32", "numpy", "not an array", id="null"),
+        pytest.param(-8, (2,), "float32", "numpy", "not an array", id="minus eight"),
     ],
 )
 def test_what_is_refused(ptr: int, shape: tuple[int, ...], dtype: str, framework: str, said: str) -> None:
