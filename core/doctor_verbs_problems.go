@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -44,7 +43,7 @@ func (s *sight) problems(rails []topology.Rail, malformed, refused error) []Prob
 		p.add(c.Reason, "ulimit -l unlimited, LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1 for a container")
 	}
 	if c := s.gpuDirect(); !c.OK && len(s.host.GPUs) > 0 {
-		p.add(c.Reason, s.gpuDirectRemedy())
+		p.add(c.Reason, s.host.GPUDirectRemedy())
 	}
 	return p
 }
@@ -65,14 +64,11 @@ func libraryRemedy() string {
 	return "apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs; in a container, in its image"
 }
 
-// rdmaModules are the modules that make RDMA devices, by the driver of the network card below.
-var rdmaModules = map[string]string{"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re", "ionic": "ionic_rdma", "ice": "irdma"}
-
 // noDevice says what a host without RDMA devices could do to get some.
 func (s *sight) noDevice() problems {
 	var p problems
 	for _, driver := range s.netDrivers() {
-		if module := rdmaModules[driver]; module != "" && !s.loaded(module) {
+		if module := topology.RDMAModule(driver); module != "" && !topology.Loaded(s.root, module) {
 			p.add(fmt.Sprintf("there are network cards of %s, and its module for RDMA, %s, is not loaded", driver, module), "modprobe "+module)
 		}
 	}
@@ -99,11 +95,6 @@ func (s *sight) netDrivers() []string {
 		}
 	}
 	return drivers
-}
-
-func (s *sight) loaded(module string) bool {
-	_, err := fs.Stat(s.root, "sys/module/"+module)
-	return err == nil
 }
 
 // A deviceFile is in /dev/infiniband: programs reach an RDMA device by it.
@@ -134,7 +125,7 @@ func (s *sight) closedFiles() map[string]deviceFile {
 func (s *sight) deviceFiles(files map[string]deviceFile) problems {
 	var p problems
 	devices := s.inKernel()
-	if _, err := fs.Stat(s.root, "sys/class/infiniband_verbs"); err != nil && len(devices) > 0 && !s.loaded("ib_uverbs") {
+	if _, err := fs.Stat(s.root, "sys/class/infiniband_verbs"); err != nil && len(devices) > 0 && !topology.Loaded(s.root, "ib_uverbs") {
 		p.add("the kernel has RDMA devices, and ib_uverbs, by which programs use them, is not loaded", "modprobe ib_uverbs")
 		return p
 	}
@@ -256,47 +247,12 @@ func addressOf(nic string, p seenPort) problems {
 	return found
 }
 
-// firmwareFloors are the least versions that public reports of mori's users call good, by PCI vendor and part (0: any), for the branch of versions that
-// begins so, or for all.
-var firmwareFloors = []struct {
-	vendor, part  uint32
-	branch, least string
-}{
-	{0x14e4, 0x1760, "237.", "237.1.137"}, // Broadcom Thor 2
-	{0x14e4, 0x1760, "", "235.2.86"},
-	{0x1dd8, 0, "", "1.117.5"}, // AMD Pollara
-}
-
 func (s *sight) firmware() problems {
 	var p problems
 	for _, d := range s.devices {
-		for _, f := range firmwareFloors {
-			a := d.attr
-			if a.VendorID != f.vendor || f.part != 0 && a.VendorPartID != f.part || !strings.HasPrefix(a.FirmwareVersion, f.branch) {
-				continue
-			}
-			if olderThan(a.FirmwareVersion, f.least) {
-				p.add(fmt.Sprintf("firmware %s of %s is older than %s, the least that is known good", a.FirmwareVersion, d.name, f.least), "update it with the vendor's tool")
-			}
-			break
+		if least := topology.FirmwareFloor(d.attr.VendorID, d.attr.VendorPartID, d.attr.FirmwareVersion); least != "" {
+			p.add(fmt.Sprintf("firmware %s of %s is older than %s, the least that is known good", d.attr.FirmwareVersion, d.name, least), "update it with the vendor's tool")
 		}
 	}
 	return p
-}
-
-// olderThan compares the numbers of versions, up to what is no number.
-func olderThan(version, least string) bool {
-	a, b := strings.Split(version, "."), strings.Split(least, ".")
-	for i, want := range b {
-		if i >= len(a) {
-			return true
-		}
-		digits, _, _ := strings.Cut(a[i], "-")
-		x, err := strconv.Atoi(digits)
-		y, _ := strconv.Atoi(want)
-		if err != nil || x != y {
-			return err == nil && x < y
-		}
-	}
-	return false
 }

@@ -271,23 +271,3 @@ func TestDoctorVerbsHere(t *testing.T) {
 		}
 	}
 }
-
-func TestOlderThan(t *testing.T) {
-	for _, c := range []struct {
-		version, least string
-		want           bool
-	}{
-		{"5.4.0-100-generic", "5.12", true},
-		{"5.12.0", "5.12", false},
-		{"5.12-rc1", "5.12", false},
-		{"6.8", "5.12", false},
-		{"5", "5.12", true},
-		{"1.117.5-a-45", "1.117.5", false},
-		{"1.117.4-a-60", "1.117.5", true},
-		{"x.1", "5.12", false},
-	} {
-		if got := olderThan(c.version, c.least); got != c.want {
-			t.Errorf("%s older than %s: %v", c.version, c.least, got)
-		}
-	}
-}

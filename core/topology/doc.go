@@ -21,4 +21,6 @@
 //
 // [Host.Merge] takes what a library tells of the devices, for those that sysfs does not show or shows otherwise. Hosts are values: not
 // safe to change while others read them.
+//
+// What is known of vendors' parts beyond what they tell themselves is here, too: [FirmwareFloor], [RDMAModule], [Host.GPUDirect].
 package topology
