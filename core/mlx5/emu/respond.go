@@ -73,7 +73,7 @@ func (q *qp) askedAgain(p *packet) {
 	switch p.kind {
 	case kindRead:
 		if q.mayRead(p) {
-			q.dropReadings()
+			q.dropReadings(p.seq)
 			r.out = append(r.out, outgoing{packet: *p, reading: true})
 		}
 	case kindAtomic:
@@ -87,11 +87,11 @@ func (q *qp) askedAgain(p *packet) {
 	}
 }
 
-// dropReadings forgets answers to reads that the peer has asked for again.
-func (q *qp) dropReadings() {
+// dropReadings forgets answers to reads from a sequence number on: the peer asks for all of them again.
+func (q *qp) dropReadings(from uint32) {
 	kept := q.respond.out[:0]
 	for _, o := range q.respond.out {
-		if !o.reading {
+		if !o.reading || after(o.seq, from) < 0 {
 			kept = append(kept, o)
 		}
 	}
