@@ -3,7 +3,6 @@
 package ep
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -38,6 +37,11 @@ type gpuSide struct {
 	chosen  map[likeCall]Launch
 	stream  *device.Stream // of the calls from now on
 	streams map[uint64]*device.Stream
+	used    map[*device.Stream]bool // that a kernel was launched on
+	ends    []*device.Event         // of work on streams that may be gone
+	aside   *device.Stream          // the op's own, for what it does besides calls
+	dead    uint64                  // ranks that are left out
+	epoch   uint32                  // how often that was asked for
 
 	args     device.Args
 	sent     sending
@@ -59,10 +63,9 @@ const (
 )
 
 const (
-	answerAt    = 96 // behind Notice: a word that Rows copies to
-	hostBytes   = 128
-	mostStreams = 64
-	grace       = 10 * time.Second // that a stream gets beyond the wait of a kernel
+	answerAt  = 96 // behind Notice: a word that Rows copies to
+	hostBytes = 128
+	grace     = 10 * time.Second // that a stream gets beyond the wait of a kernel
 )
 
 // openGPU makes the buffers. Collective; it fails on all ranks or on none.
@@ -70,7 +73,7 @@ func (o *Op) openGPU() (err error) {
 	if o.base, err = o.world.MallocAlign(Alignment, o.layout.Size); err != nil {
 		return fmt.Errorf("make the buffers of an op: %w", err)
 	}
-	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, chosen: map[likeCall]Launch{}}
+	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, used: map[*device.Stream]bool{}, chosen: map[likeCall]Launch{}}
 	o.gpu = g
 	err = o.agree(g.open())
 	if err == nil {
@@ -147,15 +150,12 @@ func (g *gpuSide) reach() error {
 
 // prepare puts flags down, since the memory may have been another op's, and writes what kernels are told.
 func (g *gpuSide) prepare() error {
-	limit := uint64(math.MaxInt64)
-	if t := g.op.opts.Timeout; t > 0 {
-		limit = uint64(t)
-	}
-	told := g.opBytes(limit)
+	told := g.opBytes(g.limit())
 	s, err := g.dev.NewStream(device.Normal)
 	if err != nil {
 		return err
 	}
+	g.aside = s
 	err = errors.Join(s.Set(g.op.base, 0, g.op.layout.DispatchOut.Offset), s.Set(g.own.Addr(), 0, g.own.Bytes()),
 		s.Copy(g.at.op, memory.AddrOf(told), uint64(len(told))))
 	if err == nil {
@@ -163,41 +163,22 @@ func (g *gpuSide) prepare() error {
 	}
 	runtime.KeepAlive(told)
 	g.setStream(0)
-	return errors.Join(err, s.Close())
+	return err
 }
 
-// wait waits for a stream, somewhat longer than its kernels do for other ranks.
-func (g *gpuSide) wait(s *device.Stream) error {
-	ctx, cancel := context.WithCancel(context.Background())
+// limit is how long a kernel waits, in nanoseconds.
+func (g *gpuSide) limit() uint64 {
 	if t := g.op.opts.Timeout; t > 0 {
-		ctx, cancel = context.WithTimeout(ctx, t+grace)
+		return uint64(t)
 	}
-	defer cancel()
-	return s.Wait(ctx)
-}
-
-func (g *gpuSide) setStream(id uint64) {
-	s := g.streams[id]
-	if s == nil {
-		if len(g.streams) >= mostStreams {
-			clear(g.streams)
-		}
-		s = g.dev.BorrowStream(id)
-		g.streams[id] = s
-	}
-	g.stream = s
-}
-
-// settle waits for the last call. If that was on a stream which is gone, so is its work.
-func (g *gpuSide) settle() {
-	if g.stream != nil {
-		_ = g.wait(g.stream)
-	}
-	g.sent = sentNothing
+	return math.MaxInt64
 }
 
 func (g *gpuSide) close() error {
 	var errs []error
+	if g.aside != nil {
+		errs = append(errs, g.aside.Close())
+	}
 	if g.own != nil {
 		errs = append(errs, g.own.Close())
 	}

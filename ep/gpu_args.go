@@ -66,7 +66,7 @@ func (g *gpuSide) opBytes(waitLimit uint64) (b []byte) {
 		word(r.Offset)
 	}
 	half(c.WorldSize, c.Rank, c.TopK, c.ExpertsPerRank, c.Experts(), c.MaxRecv(), c.MaxNumInpToken, c.PositionStride())
-	word(waitLimit, 0)
+	word(waitLimit, g.dead)
 	word(g.at.progress, g.notice.DeviceAddr(), g.op.Received(), g.at.slots, g.at.weights)
 	return b
 }

@@ -3,6 +3,7 @@
 package ep
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -119,7 +120,7 @@ func (o *Op) Close() error {
 	return errors.Join(err, o.dropStaging(), o.world.Free(base))
 }
 
-// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for the stream of the last call.
+// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for all that streams have of the op.
 func (o *Op) Settle() {
 	if o.gpu != nil {
 		o.gpu.settle()
@@ -193,10 +194,19 @@ func (o *Op) Check() error {
 	return nil
 }
 
-// look notices what kernels have told meanwhile.
+// Leave is called when streams that calls went to may be destroyed from now on, though their work has not ended. No call follows but Close.
+func (o *Op) Leave() {
+	if o.gpu != nil && o.base != 0 {
+		o.gpu.mark()
+		clear(o.gpu.streams)
+		clear(o.gpu.used)
+	}
+}
+
+// look notices what kernels have told meanwhile, and who has died.
 func (o *Op) look() {
 	if o.gpu != nil && o.base != 0 {
-		_ = o.breaks(o.gpu.fault())
+		_ = o.breaks(cmp.Or(o.gpu.fault(), o.gpu.lost()))
 	}
 }
 

@@ -44,6 +44,7 @@ func (s *Set) Drop(o *Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.Contains(s.made, o) {
+		o.Leave()
 		s.dropped[o] = true
 	}
 }

@@ -240,6 +240,26 @@ func EPCheck(id uint64) (n int, err error) {
 	return 0, o.Check()
 }
 
+// EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which goes on with the others.
+func EPExclude(id uint64, ranks uint64) (n int, err error) {
+	defer guard(&err)
+	o, err := enterOp(id)
+	if err != nil {
+		return 0, err
+	}
+	defer o.exit()
+	var gone []int
+	for rank := range 64 {
+		if ranks>>rank&1 != 0 {
+			gone = append(gone, rank)
+		}
+	}
+	if err := o.Exclude(gone); err != nil {
+		return 0, err
+	}
+	return o.Excluded(), nil
+}
+
 // EPCountLocal fills an op's local expert count.
 func EPCountLocal(id uint64) (n int, err error) {
 	defer guard(&err)

@@ -259,6 +259,14 @@ func (w *World) fail(cause error) {
 	w.log.Error("shmem is broken", "pe", w.me, "cause", cause)
 }
 
+// Failed is why the World is broken for good, nil as long as it is not. The cause wraps a *bootstrap.RankError where a PE has died.
+func (w *World) Failed() error {
+	if fault := w.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
 // Finalize waits for all PEs and frees everything. No other call may be on its way. Collective.
 func (w *World) Finalize(ctx context.Context) error {
 	if w.closed.Swap(true) {
