@@ -3,11 +3,12 @@
 package proxy
 
 // #cgo CXXFLAGS: -std=c++17 -O2 -Wall -Wextra -Werror -fvisibility=hidden -I${SRCDIR}/../include
+// #cgo LDFLAGS: -static-libstdc++ -static-libgcc
 // #include "proxy.h"
 import "C"
 
 import (
-	"runtime"
+	"encoding/binary"
 	"unsafe"
 )
 
@@ -40,10 +41,21 @@ func Add(g Grid, queue uint64, pe, region uint32, offset uint64, seen []uint32) 
 	return Outcome{uint64(out.nanoseconds), uint64(out.failed), uint32(out.status)}
 }
 
-// A Side of the interchange: Side in native/kernels/proxy/interchange.cpp.
+// A Side of the interchange: Side in native/kernels/proxy/interchange.cpp. Its kernels are mori_proxy_interchange_send and
+// mori_proxy_interchange_receive of the module "proxy_interchange", which take Append's bytes as their one argument, aligned to 8.
 type Side struct {
 	Queue, Local, Bytes, Words, Rounds uint64
 	Value, Peer                        uint32
+	Outcome                            uint64 // where a GPU puts RoundsBytes, zeroed; Send and Receive have their own
+}
+
+// Append appends the kernels' argument.
+func (s Side) Append(b []byte) []byte {
+	le := binary.LittleEndian
+	for _, v := range []uint64{s.Queue, s.Local, s.Bytes, s.Words, s.Rounds, uint64(s.Peer)<<32 | uint64(s.Value), s.Outcome} {
+		b = le.AppendUint64(b, v)
+	}
+	return b
 }
 
 // Rounds is what a side found.
@@ -52,25 +64,25 @@ type Rounds struct {
 	Status                     uint32
 }
 
+// RoundsBytes is the size of Rounds where kernels put it.
+const RoundsBytes = 32
+
+// ParseRounds reads what a kernel put.
+func ParseRounds(b []byte) Rounds {
+	le := binary.LittleEndian
+	return Rounds{le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint32(b[24:])}
+}
+
 // Send runs mori_proxy_interchange_send on a block of so many threads, Receive its counterpart.
-func Send(threads uint32, s Side) Rounds { return s.run(threads, true) }
+func Send(threads uint32, s Side) Rounds { return s.run(threads, 1) }
 
 // Receive waits for what Send sends, and looks at every byte.
-func Receive(threads uint32, s Side) Rounds { return s.run(threads, false) }
+func Receive(threads uint32, s Side) Rounds { return s.run(threads, 0) }
 
-func (s Side) run(threads uint32, send bool) Rounds {
-	out := new(C.struct_mori_proxy_rounds)
-	var pin runtime.Pinner
-	pin.Pin(out)
-	defer pin.Unpin()
-	side := C.struct_mori_proxy_side{queue: C.uint64_t(s.Queue), local: C.uint64_t(s.Local), bytes: C.uint64_t(s.Bytes), words: C.uint64_t(s.Words),
-		rounds: C.uint64_t(s.Rounds), value: C.uint32_t(s.Value), peer: C.uint32_t(s.Peer), outcome: C.uint64_t(uintptr(unsafe.Pointer(out)))}
-	if send {
-		C.mori_proxy_run_send(C.uint32_t(threads), &side)
-	} else {
-		C.mori_proxy_run_receive(C.uint32_t(threads), &side)
-	}
-	return Rounds{uint64(out.nanoseconds), uint64(out.wrong), uint64(out.rounds), uint32(out.status)}
+func (s Side) run(threads, send uint32) Rounds {
+	args, out := s.Append(nil), make([]byte, RoundsBytes)
+	C.mori_proxy_run_interchange(C.uint32_t(threads), C.int(send), unsafe.Pointer(&args[0]), unsafe.Pointer(&out[0]))
+	return ParseRounds(out)
 }
 
 // Layout is what mori_proxy_layout tells.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+
+package interchange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/proxy"
+)
+
+// gpu has kernels on a GPU.
+type gpu struct {
+	d       *device.Device
+	modules map[string]*device.Module
+}
+
+var _ place = (*gpu)(nil)
+
+func findGPU(api string, ordinal int) (place, error) {
+	all, err := device.Devices()
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, d := range all {
+		if d.API != api {
+			continue
+		}
+		if d.Ordinal == ordinal {
+			return &gpu{d, map[string]*device.Module{}}, nil
+		}
+		n++
+	}
+	return nil, fmt.Errorf("no %s device %d: this process sees %d: %w", api, ordinal, n, fabric.ErrInvalid)
+}
+
+func (g *gpu) name() string { return g.d.String() }
+
+func (g *gpu) data(n uint64) (block, error) {
+	m, err := g.d.Alloc(n)
+	if err != nil {
+		return block{}, err
+	}
+	kind := fabric.MemCUDA
+	if g.d.Vendor == device.HIP {
+		kind = fabric.MemHIP
+	}
+	return block{m.Addr(), n, fabric.Buffer{Addr: m.Addr(), Len: n, Kind: kind, Device: g.d.Ordinal}, m.Close}, nil
+}
+
+func (g *gpu) words(n uint64) (block, error) {
+	m, err := g.d.AllocHost(n)
+	if err != nil {
+		return block{}, err
+	}
+	if m.DeviceAddr() != m.Addr() {
+		return block{}, errors.Join(fmt.Errorf("%s sees host memory at other addresses than the host: %w", g.d, errors.ErrUnsupported), m.Close())
+	}
+	clear(sys.Bytes(m.Addr(), int(n)))
+	return block{m.Addr(), n, fabric.Buffer{Addr: m.Addr(), Len: n}, m.Close}, nil
+}
+
+func (g *gpu) memory() proxy.Memory { return proxy.OnGPU(g.d) }
+
+// fill goes by pinned memory.
+func (g *gpu) fill(b block, with []byte) (err error) {
+	from, err := g.words(uint64(len(with)))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.close()) }()
+	copy(sys.Bytes(from.addr, len(with)), with)
+	return g.onStream(context.Background(), func(s *device.Stream) error { return s.Copy(b.addr, from.addr, uint64(len(with))) })
+}
+
+// onStream gives a stream of its own something to do, and waits for it.
+func (g *gpu) onStream(ctx context.Context, give func(*device.Stream) error) (err error) {
+	s, err := g.d.NewStream(device.Normal)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := give(s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.Wait(ctx)
+}
+
+// patience is for a kernel all of whose waits are bounded.
+const patience = 10 * defaultLimit
+
+// load loads a module once: no kernel may spin meanwhile, for drivers may wait for it.
+func (g *gpu) load(name string) (*device.Module, error) {
+	if m := g.modules[name]; m != nil {
+		return m, nil
+	}
+	m, err := g.d.LoadKernels(name)
+	if err == nil {
+		g.modules[name] = m
+	}
+	return m, err
+}
+
+func (g *gpu) run(ctx context.Context, k kernel) error {
+	m, err := g.load(k.module)
+	if err != nil {
+		return err
+	}
+	f, err := m.Function(k.function)
+	if err != nil {
+		return err
+	}
+	var args device.Args
+	args.Struct(k.args, 8)
+	return g.onStream(ctx, func(s *device.Stream) error {
+		return f.Launch(s, device.Grid{Threads: [3]uint32{k.threads}}, &args)
+	})
+}
+
+func (g *gpu) close() error {
+	var errs []error
+	for _, m := range g.modules {
+		errs = append(errs, m.Close())
+	}
+	clear(g.modules)
+	return errors.Join(errs...)
+}

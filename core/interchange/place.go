@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+
+package interchange
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/proxy"
+)
+
+// A place is where a side's kernels run, and their memory is.
+type place interface {
+	name() string
+
+	// data is memory of the GPU, words zeroed memory of the host that the GPU sees at the same address. Both begin on a page.
+	data(n uint64) (block, error)
+	words(n uint64) (block, error)
+
+	// fill copies to data.
+	fill(b block, with []byte) error
+
+	// memory is what a proxy's queue lies in.
+	memory() proxy.Memory
+
+	// run runs a kernel to its end.
+	run(ctx context.Context, k kernel) error
+
+	close() error
+}
+
+// A block is memory that is given back once.
+type block struct {
+	addr, n uint64
+	buffer  fabric.Buffer // as providers know it
+	free    func() error
+}
+
+func (b *block) close() error {
+	if b.free == nil {
+		return nil
+	}
+	free := b.free
+	b.free = nil
+	return free()
+}
+
+// A kernel is one block of threads to run: the function of a module on a GPU, or onCPU.
+type kernel struct {
+	module, function string
+	args             []byte // its one argument, aligned to 8
+	threads          uint32 // on a GPU
+	onCPU            func() error
+}
+
+// cpuThreads are those of a block on the CPU: one warp, and each is a thread of the system that polls.
+const cpuThreads = 4
+
+// findPlace reads "cpu", "cuda:0", "hip:1".
+func findPlace(text string) (place, error) {
+	vendor, number, numbered := strings.Cut(text, ":")
+	ordinal := 0
+	if numbered {
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("GPU %q: want cpu, cuda:N or hip:N: %w", text, fabric.ErrInvalid)
+		}
+		ordinal = n
+	}
+	switch vendor {
+	case "cpu":
+		if !numbered {
+			return cpu{}, nil
+		}
+	case "cuda", "hip":
+		return findGPU(strings.ToUpper(vendor), ordinal)
+	}
+	return nil, fmt.Errorf("GPU %q: want cpu, cuda:N or hip:N: %w", text, fabric.ErrInvalid)
+}
+
+// cpu has kernels on threads of this process.
+type cpu struct{}
+
+func (cpu) name() string { return "CPU threads" }
+
+func (cpu) words(n uint64) (block, error) {
+	b, err := sys.Alloc(int(n))
+	if err != nil {
+		return block{}, err
+	}
+	at := sys.AddrOf(b)
+	return block{at, n, fabric.Buffer{Addr: at, Len: n}, func() error { return sys.Free(b) }}, nil
+}
+
+func (c cpu) data(n uint64) (block, error) { return c.words(n) }
+
+func (cpu) fill(b block, with []byte) error {
+	copy(sys.Bytes(b.addr, int(b.n)), with)
+	return nil
+}
+
+func (cpu) memory() proxy.Memory { return proxy.OnHost() }
+
+func (cpu) run(_ context.Context, k kernel) error { return k.onCPU() }
+
+func (cpu) close() error { return nil }

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+
+package interchange
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"mori/core/fabric"
+)
+
+// ErrOrder is a step before those that it needs.
+var ErrOrder = errors.New("interchange: the steps are out of order")
+
+// Options are what a side is like.
+type Options struct {
+	Device string        // "emu0", "proxy", "proxy:tcp"
+	GPU    string        // "cpu", "cuda:0", "hip:0"
+	Limit  time.Duration // of any wait; default 30 s
+	Log    int           // 1<<Log slots of a ring; default 6
+}
+
+const (
+	defaultLimit = 30 * time.Second
+	defaultLog   = 6
+)
+
+// A Found is a device that there is.
+type Found struct {
+	Name  string   `json:"name"`
+	Ports []string `json:"ports"` // in words
+}
+
+// An End is a side of a connection, as its peer needs it.
+type End struct {
+	Number  uint32 `json:"qpn"`
+	Address []byte `json:"address"`
+}
+
+// A Memory is a buffer that was registered.
+type Memory struct {
+	Addr  uint64 `json:"addr"`
+	Bytes uint64 `json:"bytes"`
+	Keys  string `json:"keys"`  // in words
+	Shown []byte `json:"shown"` // for the peer
+}
+
+// Work is what kernels do.
+type Work struct {
+	Send   bool
+	Value  uint8 // of the bytes in the last round
+	Rounds uint64
+}
+
+// An Outcome is what a kernel told.
+type Outcome struct {
+	Rounds      uint64 `json:"rounds"`
+	Nanoseconds uint64 `json:"ns"`
+	Kernel      string `json:"kernel"` // "" for a side that runs none
+}
+
+// A link is how a side's kernels reach the other's memory. Steps come in the order of the methods.
+type link interface {
+	discover(ctx context.Context) ([]Found, error)
+	open(ctx context.Context) (string, error)
+	endpoint(ctx context.Context) (End, error)
+	connect(address []byte) error
+	register(b block) (keys string, shown []byte, err error)
+	meet(shown []byte) error
+	run(ctx context.Context, w Work) (Outcome, error)
+	verify(ctx context.Context, value uint8) (wrong uint64, err error)
+	close() error
+}
+
+// A Side is one of the two.
+type Side struct {
+	opts  Options
+	place place
+	link  link
+	data  block
+	step  int
+	ended bool
+}
+
+// The steps, each of which needs the one before.
+const (
+	opened = iota
+	discovered
+	deviceOpen
+	endpointMade
+	connected
+	registered
+	met
+	ran
+)
+
+// Open makes a side, and looks for its GPU.
+func Open(o Options) (*Side, error) {
+	o.Limit, o.Log = cmp.Or(o.Limit, defaultLimit), cmp.Or(o.Log, defaultLog)
+	if o.Limit < 0 || o.Log < 2 || o.Log > 15 {
+		return nil, fmt.Errorf("interchange with a limit of %v and rings of 1<<%d slots: %w", o.Limit, o.Log, fabric.ErrInvalid)
+	}
+	p, err := findPlace(o.GPU)
+	if err != nil {
+		return nil, err
+	}
+	s := &Side{opts: o, place: p}
+	kind, provider, _ := strings.Cut(o.Device, ":")
+	switch {
+	case kind == "proxy":
+		s.link = &proxyLink{opts: o, place: p, provider: cmp.Or(provider, "shm")}
+	case kind != "" && provider == "":
+		s.link = &nicLink{opts: o, place: p, name: kind}
+	default:
+		return nil, errors.Join(fmt.Errorf("no device %q: want emu0, proxy, proxy:PROVIDER or an RDMA device's name: %w", o.Device, fabric.ErrInvalid), p.close())
+	}
+	return s, nil
+}
+
+// GPU is where the kernels run, in words.
+func (s *Side) GPU() string { return s.place.name() }
+
+// next begins a step that needs the one before it to be done.
+func (s *Side) next(step int) (context.Context, context.CancelFunc, error) {
+	if s.ended || s.step < step-1 {
+		return nil, nil, fmt.Errorf("step %d after step %d: %w", step, s.step, ErrOrder)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.opts.Limit)
+	return ctx, cancel, nil
+}
+
+func (s *Side) done(step int, err error) error {
+	if err == nil {
+		s.step = max(s.step, step)
+	}
+	return err
+}
+
+// Discover lists devices with their ports.
+func (s *Side) Discover() ([]Found, error) {
+	ctx, cancel, err := s.next(discovered)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	found, err := s.link.discover(ctx)
+	return found, s.done(discovered, err)
+}
+
+// OpenDevice opens the device, and tells of it in words.
+func (s *Side) OpenDevice() (string, error) {
+	ctx, cancel, err := s.next(deviceOpen)
+	if err != nil {
+		return "", err
+	}
+	defer cancel()
+	text, err := s.link.open(ctx)
+	return text, s.done(deviceOpen, err)
+}
+
+// Endpoint makes the endpoint. Once.
+func (s *Side) Endpoint() (End, error) {
+	ctx, cancel, err := s.next(endpointMade)
+	if err != nil {
+		return End{}, err
+	}
+	defer cancel()
+	e, err := s.link.endpoint(ctx)
+	return e, s.done(endpointMade, err)
+}
+
+// Connect connects to the End of the other side.
+func (s *Side) Connect(address []byte) error {
+	_, cancel, err := s.next(connected)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return s.done(connected, s.link.connect(address))
+}
+
+// Register allocates a buffer on the GPU and lets the other side write to it. Once.
+func (s *Side) Register(bytes uint64) (Memory, error) {
+	_, cancel, err := s.next(registered)
+	if err != nil {
+		return Memory{}, err
+	}
+	defer cancel()
+	if bytes == 0 || s.data.n != 0 {
+		return Memory{}, fmt.Errorf("register a buffer of %d bytes after one of %d: %w", bytes, s.data.n, fabric.ErrInvalid)
+	}
+	if s.data, err = s.place.data(bytes); err != nil {
+		return Memory{}, err
+	}
+	keys, shown, err := s.link.register(s.data)
+	return Memory{Addr: s.data.addr, Bytes: bytes, Keys: keys, Shown: shown}, s.done(registered, err)
+}
+
+// Meet makes the other side's Memory known here.
+func (s *Side) Meet(shown []byte) error {
+	_, cancel, err := s.next(met)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return s.done(met, s.link.meet(shown))
+}
+
+// Run runs the kernel of a side to its end, or until ctx ends.
+func (s *Side) Run(ctx context.Context, w Work) (Outcome, error) {
+	_, cancel, err := s.next(ran)
+	if err != nil {
+		return Outcome{}, err
+	}
+	cancel()
+	if w.Rounds == 0 {
+		return Outcome{}, fmt.Errorf("no rounds: %w", fabric.ErrInvalid)
+	}
+	out, err := s.link.run(ctx, w)
+	return out, s.done(ran, err)
+}
+
+// Verify has the GPU count the bytes of its buffer that are not the value, in all rounds where its kernel looked at each.
+func (s *Side) Verify(ctx context.Context, value uint8) (wrong uint64, err error) {
+	if s.ended || s.step < ran {
+		return 0, fmt.Errorf("verify after step %d: %w", s.step, ErrOrder)
+	}
+	return s.link.verify(ctx, value)
+}
+
+// Close takes everything down. No kernel may run.
+func (s *Side) Close() error {
+	if s.ended {
+		return nil
+	}
+	s.ended = true
+	return errors.Join(s.link.close(), s.data.close(), s.place.close())
+}
