@@ -11,6 +11,7 @@ import (
 
 // TestASlowWireCarriesPackedPayload moves bytes that get smaller over 100 Mbit/s, both ways, where checksums are compared, too.
 func TestASlowWireCarriesPackedPayload(t *testing.T) {
+	t.Parallel()
 	l := lab.New(t)
 	env := []string{"MORI_IO_COMPRESS=on", "MORI_IO_CHECKSUM=1"}
 	a := startPeer(t, l.Host(), startArgs{Key: "a", env: env})

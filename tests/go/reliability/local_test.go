@@ -21,6 +21,7 @@ func together(t *testing.T, blocks int, tcp bool) *pair {
 
 // TestSharedMemoryIsRefusedInMidRun: a filter that comes down on process_vm_writev moves everything to another path.
 func TestSharedMemoryIsRefusedInMidRun(t *testing.T) {
+	t.Parallel()
 	p := together(t, 4096, false)
 	p.succeed(p.write(64))
 	first := p.write(4096)
@@ -45,6 +46,7 @@ func TestSharedMemoryIsRefusedInMidRun(t *testing.T) {
 func TestKillsAtRandomMoments(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "shm", true: "tcp"}[tcp], func(t *testing.T) {
+			t.Parallel()
 			p := together(t, 2048, tcp)
 			for round := range 10 {
 				first, second := p.write(2048), p.write(512)
@@ -102,6 +104,7 @@ func (p *pair) settled() {
 func TestNothingIsLeftAfterClose(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "shm", true: "tcp"}[tcp], func(t *testing.T) {
+			t.Parallel()
 			p := together(t, 512, tcp)
 			for range 5 {
 				w := p.write(512)

@@ -51,6 +51,7 @@ func TestAnUnreliableWireLosesNothing(t *testing.T) {
 }
 
 func TestACutLinkComesBack(t *testing.T) {
+	t.Parallel()
 	l, p := apart(t, 2048, 0)
 	p.succeed(p.write(16))
 	for range 3 {
@@ -115,6 +116,7 @@ func TestAPeerThatIsStopped(t *testing.T) {
 
 // TestFlippedBits has a wire that changes bits in a way that TCP cannot see. With checksums every byte is right in the end.
 func TestFlippedBits(t *testing.T) {
+	t.Parallel()
 	l, p := apart(t, 1024, 0, "MORI_IO_CHECKSUM=1")
 	p.succeed(p.write(64))
 	l.Flip(0.002)

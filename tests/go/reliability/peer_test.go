@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	plain = os.Getenv("LD_LIBRARY_PATH")
+	_ = flag.Set("test.parallel", "5") // most of their time tests wait: -parallel may say otherwise
 	gputest.Main(m)
 }
 
