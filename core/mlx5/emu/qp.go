@@ -32,8 +32,9 @@ type qp struct {
 	sending int // index of the entry whose packets go out next
 
 	nextSeq  uint32
-	acked    uint32 // all before it have been answered for
-	deadline time.Time
+	acked    uint32    // all before it have been answered for
+	deadline time.Time // of the answer to what was sent; none if zero
+	nudge    time.Time // when to send again, before that
 	paused   time.Time // the peer is not ready until then
 	retries  uint32
 	rnr      uint32

@@ -53,7 +53,7 @@ func TestStreams(t *testing.T) {
 			mtu := []int{256, 1024, 4096}[seed%3]
 			a, b := pair(t, setup{
 				opts: emu.Options{Wire: wire, Seed: seed, Chaos: chaos, MTU: mtu}, queue: cfg, bytes: 256 << 10, also: mlx5.AccessRelaxed,
-				path: mlx5.PathConfig{AckTimeout: 11, MinRNRTimer: 1}, // 8 ms: what is lost is sent again soon
+				path: mlx5.PathConfig{AckTimeout: 15, MinRNRTimer: 1},
 			})
 			s := &stream{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), a: a, b: b, model: make([]byte, windowBytes), land: landing, answers: map[int][]byte{}}
 			s.run(400)
