@@ -72,6 +72,9 @@ type MemoryView struct {
 // Put writes the view as the device reads it; b has MemoryViewBytes.
 func (v *MemoryView) Put(b []byte) { encode(b[:MemoryViewBytes], v) }
 
+// Parse reads what Put wrote.
+func (v *MemoryView) Parse(b []byte) { decode(b[:MemoryViewBytes], v) }
+
 func encode(b []byte, v any) {
 	if _, err := binary.Encode(b, binary.LittleEndian, v); err != nil {
 		panic(err) // all fields have a fixed size, and b has room for them: TestViewLayout

@@ -3,6 +3,7 @@
 package emu_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -14,7 +15,16 @@ import (
 	"mori/core/mlx5/mlx5test"
 )
 
-func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m)) }
+func TestMain(m *testing.M) {
+	if wire := os.Getenv(childWire); wire != "" {
+		if err := child(wire); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(fabrictest.Main(m))
+}
 
 // patience is how long a test waits for what must come: machines may be slow, and a hang is found all the same.
 const patience = 30 * time.Second
