@@ -27,9 +27,10 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "only_gpu", "-p", "no:cach
 # They look at how much memory is free.
 ALONE = ["tests/python/device/test_device_memory.py"]
 CXX = ["-std=c++17", "-O2", "-Inative/include", "-Itests/gpu"]
+HOST = ["-pthread"]  # which nvcc does not know
 
-PROGRAMS = ("copy_blocks", "signal", "shmem")
-USER_KERNELS = ("signal", "shmem")
+PROGRAMS = ("copy_blocks", "signal", "shmem", "litmus", "nic")
+USER_KERNELS = ("signal", "shmem", "litmus")
 
 
 def step(name: str, limit: float, *command: str | Path, **more: object) -> Step:
@@ -98,7 +99,7 @@ def compile_host(name: str, source: str, program: Path) -> Step:
     """A program over the driver's API."""
     headers = first("**/include/cuda.h", "/usr/include")
     stubs = first("**/stubs/libcuda.so", "/usr/lib")
-    return step(name, 120, "g++", *CXX, "-isystem", headers, "-o", program, source, f"-L{stubs}", "-lcuda")
+    return step(name, 120, "g++", *CXX, *HOST, "-isystem", headers, "-o", program, source, f"-L{stubs}", "-lcuda")
 
 
 def compile_ptx(name: str, source: str, ptx: Path) -> Step:
@@ -119,6 +120,8 @@ def checks(scratch: Path) -> list[Step]:
              scratch / "names.cu", cuda() / "bin" / "nvcc", *CXX, "-arch=sm_90", "-cubin",
              "-o", scratch / "names.cubin", scratch / "names.cu"),
         signalling("signal-check", scratch),
+        step("litmus", 150, scratch / "litmus", scratch / "litmus.ptx", needs=("build-litmus", "build-litmus-kernels")),
+        step("nic", 150, scratch / "nic", KERNELS / "nic_mlx5.sm_90.ptx", needs=("build-nic",)),
         symmetric("shmem-check", scratch, "check"),
     ]
 
@@ -159,10 +162,13 @@ def examples(scratch: Path) -> list[Step]:
     if importlib.util.find_spec("torch") is None:
         return [step("examples", 5, "sh", "-c", "echo no torch: torchrun starts the examples; false")]
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    moe = [step(f"example-moe-{name}", 120, *start, f"examples/moe/{name}.py", needs=("extension",),
+                env={**PYTHON, "MORI_SHMEM_DEVICE": "gpu"}) for name in ("train", "infer")]
     folder, ptx = Path("examples/gpu"), scratch / "put_signal.ptx"
     nvcc = step("build-put_signal", 120, cuda() / "bin" / "nvcc", "-std=c++17", "-O3", "-arch=compute_90", "-ptx",
                 "-Inative/include", "-o", ptx, folder / "put_signal.cu")
     return [
+        *moe,
         nvcc,
         step("example-put_signal", 120, *start, folder / "put_signal.py", ptx, env=PYTHON,
              needs=("extension", "build-put_signal")),
