@@ -5,12 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import sys
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from .. import _core
-from .._errors import BadStateError, ForkError, InvalidArgumentError, MoriError, ReceiveCapError
+from .._errors import (
+    BadStateError,
+    ForkError,
+    InvalidArgumentError,
+    MoriError,
+    ReceiveCapError,
+    UnsupportedError,
+)
 from ..shmem import _native as _shmem
 from ..tensor_utils import DTYPE_TO_INT
 from . import _arrays as arrays
@@ -59,8 +68,9 @@ class EpDispatchCombineOp(StandardMoE):
 
     Attributes:
         config: what it was made with.
-        stream: on a GPU, where calls queue their work: a handle, or what has a ``cuda_stream``. None: torch's current
-            stream with torch tensors, else the default stream.
+        stream: on a GPU, where calls queue their work: a handle, or what has a ``cuda_stream``, which the op keeps.
+            None: torch's current stream with torch tensors, else the default stream. The stream of a bare handle must
+            stay as long as the op.
         launch_config_mode: "MANUAL" or "AUTO", by MORI_EP_LAUNCH_CONFIG_MODE.
         auto_block_num: what AUTO launches with, as auto_rdma_block_num and auto_warp_per_block; ignored on host memory.
 
@@ -85,7 +95,8 @@ class EpDispatchCombineOp(StandardMoE):
 
         self._kept: list[Any] = []  # what the native side reads until recv
         memory = _Memory()
-        self._drop = weakref.finalize(memory, _drop, self._handle, self._kept)
+        self._streams: dict[int, Any] = {}  # that the native side may still look at
+        self._drop = weakref.finalize(memory, _drop, self._handle, self._kept, self._streams)
         self._drop.atexit = False
         self._fast = _core.fast()
         self._place: int = described["device"]
@@ -116,6 +127,7 @@ class EpDispatchCombineOp(StandardMoE):
             self._drop.detach()
             self._handle = 0
             self._kept.clear()
+            self._streams.clear()
 
     # Dispatch
 
@@ -274,8 +286,11 @@ class EpDispatchCombineOp(StandardMoE):
 
     def _queue(self, kind: Kind) -> int:
         """Return the handle of the stream that a call with arrays of ``kind`` goes to."""
-        if self.stream is not None:
-            return int(getattr(self.stream, "cuda_stream", self.stream))
+        stream = self.stream
+        if stream is not None:
+            handle = int(getattr(stream, "cuda_stream", stream))
+            self._streams[handle] = stream
+            return handle
         if kind == "gpu_torch":
             stream: int = sys.modules["torch"].cuda.current_stream(self._place).cuda_stream
             return stream
@@ -289,6 +304,41 @@ class EpDispatchCombineOp(StandardMoE):
             MoriTimeoutError, MismatchError, RuntimeError: why the op is broken.
         """
         _core.call("EPCheck", self._handle)
+
+    def exclude(self, ranks: Iterable[int]) -> int:
+        """Go on without ranks that have died: nobody waits for them, and their experts get nothing.
+
+        For ops on a GPU, whose other ranks all call this with the same ranks, equally often, and then dispatch: what
+        went wrong because of the missing ranks is forgotten, and so are the last dispatch and handles of routings. It
+        waits for work of this op that is under way, which ends by itself, and for no other rank.
+
+        Args:
+            ranks: who is left out from now on, besides those that were before.
+
+        Returns:
+            How many ranks are left out.
+
+        Raises:
+            ValueError: there is no such rank, or it is this one.
+            UnsupportedError: the op is on host memory.
+        """
+        mask = 0
+        for rank in ranks:
+            number = operator.index(rank)
+            if not 0 <= number < self.config.world_size or number == self.config.rank:
+                raise InvalidArgumentError(
+                    f"exclude: rank {number} on rank {self.config.rank} of {self.config.world_size}"
+                )
+            mask |= 1 << number
+        if self._place == arrays.HOST:
+            raise UnsupportedError(
+                "exclude: an op on host memory ends for good when a rank has died; those on GPUs can go on"
+            )
+        count: int = _core.call("EPExclude", self._handle, mask)
+        self._tokens, self._received, self._has_weights, self._has_packed = -1, 0, False, False
+        self._dispatching = self._combining = ""
+        self._kept.clear()
+        return count
 
     def _row_type(self, dtype: Any) -> int:
         name = arrays.name_of(dtype)
@@ -567,8 +617,8 @@ class EpDispatchCombineOp(StandardMoE):
         """Do nothing: calls leave nothing behind that would have to be reset."""
 
 
-def _drop(handle: int, kept: list[Any]) -> None:
-    """Give up an op that nobody holds any more."""
+def _drop(handle: int, kept: list[Any], _streams: dict[int, Any]) -> None:
+    """Give up an op that nobody holds any more. Its streams are there until then."""
     if kept:
         _abandoned.append(kept)
     with contextlib.suppress(ForkError):  # the parent's op goes on without this child

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+import gpus
 from arrays import Kind
+from ranks import Ranks
 from support import need_torch
 
 
@@ -15,3 +19,14 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     if request.param == "torch":
         need_torch()
     return request.param
+
+
+@pytest.fixture(scope="module")
+def gpu_ranks(gpu: None) -> Iterator[Ranks]:
+    """Ranks whose symmetric heap is on a GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**gpus.child_env(), "MORI_SHMEM_DEVICE": "gpu"}.items():
+            patch.setenv(name, value)
+        ranks = Ranks(environment={"MORI_SHMEM_HEAP_SIZE": "64M"})
+        yield ranks
+        ranks.close()

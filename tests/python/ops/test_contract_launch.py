@@ -40,9 +40,7 @@ def test_then_what_dispatch_has_built_in_and_then_the_configuration(rank: Rank) 
     ],
 )
 @on_ranks(1)
-def test_the_automatic_mode_has_values_for_each_kernel(
-    rank: Rank, kernel: str, settings: tuple[int, int, int]
-) -> None:
+def test_the_automatic_mode_has_values_for_each_kernel(rank: Rank, kernel: str, settings: tuple[int, int, int]) -> None:
     with mock.patch.dict(os.environ, {MODE: "AUTO"}):
         op = new_op(rank, kernel=kernel)
     assert op.launch_config_mode == "AUTO"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,17 +26,6 @@ few = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-
-
-@pytest.fixture(scope="module")
-def gpu_ranks(gpu: None) -> Iterator[Ranks]:
-    """Ranks whose symmetric heap is on a GPU."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**gpus.child_env(), "MORI_SHMEM_DEVICE": "gpu"}.items():
-            patch.setenv(name, value)
-        ranks = Ranks(environment={"MORI_SHMEM_HEAP_SIZE": "64M"})
-        yield ranks
-        ranks.close()
 
 
 @pytest.fixture(params=["gpu", "gpu_torch"])
@@ -194,3 +182,53 @@ def _missing(rank: Rank) -> str:
 def test_a_rank_that_does_not_come_is_named(gpu_ranks: Ranks) -> None:
     told, _ = gpu_ranks.world(2).run(_missing)
     assert "dispatch 1 of rank 0: these have not come: rank 1 (expected 1, seen 0)" in told
+
+
+def _excluding(rank: Rank) -> None:
+    import os
+
+    from mori._errors import InvalidArgumentError
+
+    os.environ["MORI_EP_TIMEOUT_MS"] = "500"
+    try:
+        op = on_gpu(rank)
+    finally:
+        del os.environ["MORI_EP_TIMEOUT_MS"]
+    if rank.me == 1:
+        op.close()
+        return
+    rows, ids = rows_of(rank)
+    *_, total = op.dispatch(rows, None, None, ids)
+    take(total)
+    with pytest.raises(TimeoutError):
+        op.check()
+    with pytest.raises(InvalidArgumentError, match="exclude: rank 0 on rank 0 of 2"):
+        op.exclude([0])
+    assert op.exclude([1]) == 1
+    out, *_, total = op.dispatch(rows, None, None, ids)
+    sums, _ = op.combine(out, None, ids)
+    assert take(total).tolist() == [0]
+    assert take(sums)[:3, 0].tolist() == [0.0, 1.0, 2.0], "rank 1 would have given as much again"
+    op.check()
+    op.close()
+
+
+def test_ranks_that_are_left_out_are_waited_for_by_nobody(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(2).run(_excluding)
+
+
+def test_launches_are_told(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(1).run(_launches)
+
+
+def _launches(rank: Rank) -> None:
+    op = on_gpu(rank)
+    blocks, rdma_blocks, warps = op.get_launch_config()
+    assert blocks >= 1
+    assert warps >= 1
+    assert rdma_blocks == 0
+    assert op.get_launch_config(True, 1, 7, 1) == (1, 7, 1)
+    op.close()
+    op = on_gpu(rank, block_num=1, warp_num_per_block=2)
+    assert op.get_launch_config(is_dispatch=False) == (1, 0, 2)
+    op.close()
