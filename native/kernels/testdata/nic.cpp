@@ -21,6 +21,33 @@ void launch(void (*kernel)(Args), const Args& args, uint32_t blocks = kBlocks, u
     mori::device::cpu::launch(blocks, threads, [&] { kernel(args); });
 }
 
+/// A NIC whose queue is in ordinary memory.
+class Nic {
+public:
+    Nic(uint64_t seed, Manners manners, uint32_t sqLog, uint64_t start = 0)
+        : memory_(ReferenceNic::bytesOf(sqLog)), nic_(seed, manners, sqLog, start, memory_.data()) {}
+    ReferenceNic* operator->() { return &nic_; }
+
+private:
+    /// Zeros on a cache line.
+    class Lines {
+    public:
+        explicit Lines(uint64_t bytes) : lines_(static_cast<uint8_t*>(aligned_alloc(64, (bytes + 63) / 64 * 64))) {
+            memset(lines_, 0, (bytes + 63) / 64 * 64);
+        }
+        ~Lines() { free(lines_); }
+        Lines(const Lines&) = delete;
+        Lines& operator=(const Lines&) = delete;
+        uint8_t* data() { return lines_; }
+
+    private:
+        uint8_t* lines_;
+    };
+
+    Lines memory_;
+    ReferenceNic nic_;
+};
+
 struct Arena {
     Arena(uint32_t key, uint64_t bytes) : key(key), bytes(bytes), memory(static_cast<uint8_t*>(aligned_alloc(4096, bytes))) {
         memset(memory, 0, bytes);
@@ -156,15 +183,15 @@ void lists(uint64_t seed) {
         Arena mine(0x1001, kArena + 4096 - kArena % 4096), peer(0x2002, kArena + 4096 - kArena % 4096);
         List list(seed, mine, peer);
         const uint64_t start = 65536 * (seed % 3) + 65536 - seed % 80;  // the index's 16 bits wrap
-        ReferenceNic nic(seed, Manners(seed), 3 + seed % 3, start);
-        nic.add(mine.region());
-        nic.add(peer.region());
+        Nic nic(seed, Manners(seed), 3 + seed % 3, start);
+        nic->add(mine.region());
+        nic->add(peer.region());
         Outcome outcome{};
-        const PostArgs args{nic.queue(), &outcome, kLimit, list.work.data(), list.work.size(), posters, uint32_t(seed % 4)};
+        const PostArgs args{nic->queue(), &outcome, kLimit, list.work.data(), list.work.size(), posters, uint32_t(seed % 4)};
         launch(mori_nic_post, args);
         require(outcome.status == kOk && outcome.report.count == 0, "no post and no wait fails");
         require(outcome.done == list.work.size(), "all is posted");
-        require(nic.queue()->completed == nic.queue()->reserved, "all is done");
+        require(nic->queue()->completed == nic->queue()->reserved, "all is done");
         list.check();
     }
 }
@@ -173,11 +200,11 @@ void lists(uint64_t seed) {
 
 void interchange(uint64_t seed) {
     Arena mine(7, 4096), peer(8, 4096);
-    ReferenceNic nic(seed, Manners(seed), 4, 0);
-    nic.add(mine.region());
-    nic.add(peer.region());
+    Nic nic(seed, Manners(seed), 4);
+    nic->add(mine.region());
+    nic->add(peer.region());
     Outcome outcome{};
-    launch(mori_nic_interchange, InterchangeArgs{nic.queue(), &outcome, kLimit, mine.view(), peer.view(), 1024, 20, 42, 0});
+    launch(mori_nic_interchange, InterchangeArgs{nic->queue(), &outcome, kLimit, mine.view(), peer.view(), 1024, 20, 42, 0});
     require(outcome.status == kOk && outcome.done == 20 * kBlocks, "every block makes all rounds");
     launch(mori_nic_verify, VerifyArgs{peer.memory, &outcome, 1024, 42});
     require(outcome.wrong == 0 && peer.memory[1024] == 0, "1024 bytes are 42, and no byte more");
@@ -189,16 +216,16 @@ void pingPong(uint64_t seed, bool atomic) {
     Arena sent[2] = {{1, 4096}, {2, 4096}}, inbox[2] = {{3, 4096}, {4, 4096}};
     Manners manners(seed);
     manners.relaxed = manners.relaxed && atomic;  // a flag that is written needs a network in order
-    ReferenceNic one(seed, manners, 4, 0), two(seed + 1, manners, 4, 0);
-    ReferenceNic* const nics[2] = {&one, &two};
+    Nic one(seed, manners, 4), two(seed + 1, manners, 4);
+    Nic* const nics[2] = {&one, &two};
     Outcome outcomes[2] = {};
     std::vector<std::thread> sides;
     for (int side = 0; side < 2; side++) {
-        nics[side]->add(sent[side].region());
-        nics[side]->add(inbox[1 - side].region());
+        (*nics[side])->add(sent[side].region());
+        (*nics[side])->add(inbox[1 - side].region());
     }
     for (int side = 0; side < 2; side++) {
-        const PingPongArgs args{nics[side]->queue(), &outcomes[side], kLimit, sent[side].view(), inbox[side].view(),
+        const PingPongArgs args{(*nics[side])->queue(), &outcomes[side], kLimit, sent[side].view(), inbox[side].view(),
                                 inbox[1 - side].view(), 2048, 300, 12, side == 0, atomic};
         sides.emplace_back([args] { launch(mori_nic_ping_pong, args, 1); });
     }
@@ -216,48 +243,48 @@ void pingPong(uint64_t seed, bool atomic) {
 void refusedByTheNic(uint64_t seed) {
     Arena mine(1, 4096), peer(2, 4096);
     Manners manners(seed);
-    ReferenceNic nic(seed, manners, 4, 0);
-    nic.add(mine.region());
-    nic.add({2, peer.memory, 1024});  // a part of it
+    Nic nic(seed, manners, 4);
+    nic->add(mine.region());
+    nic->add({2, peer.memory, 1024});  // a part of it
     std::vector<Work> work(40, mori::nic::write(peer.view(), 0, mine.view(), 0, 16));
     work[17] = mori::nic::write(peer.view(), 1020, mine.view(), 0, 16);
     Outcome outcome{};
-    launch(mori_nic_post, PostArgs{nic.queue(), &outcome, kLimit, work.data(), work.size(), Posters::thread, 0});
+    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, kLimit, work.data(), work.size(), Posters::thread, 0});
     const uint64_t flushed = 0x7705, refused = 0x7713;
     require(outcome.status == refused || (manners.collapsed && outcome.status == flushed), "the syndrome is told");
     require(outcome.report.count == 0, "nobody waits until the limit");
     require(peer.memory[1020] == 0, "nothing is written outside");
-    launch(mori_nic_post, PostArgs{nic.queue(), &outcome, kLimit, work.data(), 1, Posters::block, 0});
-    require(nic.queue()->status == outcome.status, "the queue stays dead");
+    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, kLimit, work.data(), 1, Posters::block, 0});
+    require(nic->queue()->status == outcome.status, "the queue stays dead");
 }
 
 void nobodyThere(uint64_t seed) {
     Arena mine(1, 4096), peer(2, 4096);
     Manners manners(seed);
     manners.dead = true;
-    ReferenceNic nic(seed, manners, 4, 0);
+    Nic nic(seed, manners, 4);
     std::vector<Work> work(17, mori::nic::write(peer.view(), 0, mine.view(), 0, 16));
     Outcome outcome{};
-    launch(mori_nic_post, PostArgs{nic.queue(), &outcome, 20'000'000, work.data(), 16, Posters::block, 0}, 1);
-    require(outcome.status == kTimedOut && nic.queue()->status == kOk, "a wait for completions ends, and the queue goes on");
+    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, 20'000'000, work.data(), 16, Posters::block, 0}, 1);
+    require(outcome.status == kTimedOut && nic->queue()->status == kOk, "a wait for completions ends, and the queue goes on");
     require(outcome.report.ready == 1 && outcome.report.expected == 16 && outcome.report.seen == 0, "the report tells why");
     outcome = {};
-    launch(mori_nic_post, PostArgs{nic.queue(), &outcome, 20'000'000, work.data(), 2, Posters::thread, 0}, 1);
-    require(outcome.status == kStalled && nic.queue()->status == kStalled, "a wait for room ends the queue");
-    require(outcome.report.address == uint64_t(&nic.queue()->completed), "and tells for what");
+    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, 20'000'000, work.data(), 2, Posters::thread, 0}, 1);
+    require(outcome.status == kStalled && nic->queue()->status == kStalled, "a wait for room ends the queue");
+    require(outcome.report.address == uint64_t(&nic->queue()->completed), "and tells for what");
 }
 
 void impossible(uint64_t seed) {
     Arena mine(1, 4096), peer(2, 4096);
-    ReferenceNic nic(seed, Manners(seed), 4, 0);
+    Nic nic(seed, Manners(seed), 4);
     for (const Work& work : {writeInline(peer.view(), 0, mine.memory, kMostInline + 1),
                              mori::nic::write(peer.view(), 0, mine.view(), 0, kMostBytes + 1), writeValue(peer.view(), 0, 1, 9),
                              maskedFetchAdd(peer.view(), 0, mine.view(), 0, 1, 0, 2)}) {
         for (const Posters posters : {Posters::block, Posters::lanes}) {
             Outcome outcome{};
-            launch(mori_nic_post, PostArgs{nic.queue(), &outcome, kLimit, &work, 1, posters, 0});
-            require(outcome.status == kRefused && nic.queue()->status == kOk, "what no entry can tell of harms nothing");
-            require(nic.queue()->reserved == 0, "and takes no place");
+            launch(mori_nic_post, PostArgs{nic->queue(), &outcome, kLimit, &work, 1, posters, 0});
+            require(outcome.status == kRefused && nic->queue()->status == kOk, "what no entry can tell of harms nothing");
+            require(nic->queue()->reserved == 0, "and takes no place");
         }
     }
 }

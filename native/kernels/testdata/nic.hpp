@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-// Holds the device's threads up where the order of what they do matters.
+// Holds the device's threads, on the CPU, up where the order of what they do matters.
 inline std::atomic<uint64_t> stepSeed{1};
 inline void step() {
     thread_local uint64_t state = stepSeed.fetch_add(0x9e3779b97f4a7c15) | 1;
@@ -71,26 +71,28 @@ struct Manners {
 
 class ReferenceNic {
 public:
-    /// Counts begin at ``start``, as if so many blocks had been done.
-    ReferenceNic(uint64_t seed, Manners manners, uint32_t sqLog, uint64_t start)
-        : manners_(manners), random_(seed), size_(uint64_t(1) << sqLog), next_(start), owners_(size_), sq_(size_ * 64 + kGuard),
-          cq_((manners.collapsed ? 1 : size_) * 64 + kGuard) {
+    /// What a queue of that size takes, see the constructor.
+    static constexpr uint64_t bytesOf(uint32_t sqLog) { return sizeof(Words) + 2 * ((uint64_t(64) << sqLog) + kGuard) + (uint64_t(4) << sqLog); }
+
+    /// Counts begin at ``start``, as if so many blocks had been done. The rings and records are in ``memory``, bytesOf(sqLog) of zeros on a
+    /// cache line, which the device reaches by the same address.
+    ReferenceNic(uint64_t seed, Manners manners, uint32_t sqLog, uint64_t start, void* memory)
+        : manners_(manners), random_(seed), size_(uint64_t(1) << sqLog), next_(start), words_(static_cast<Words*>(memory)) {
+        const uint64_t entries = manners.collapsed ? 1 : size_;
         queue_ = {};
-        queue_.sq = aligned(sq_);
-        queue_.cq = aligned(cq_);
-        queue_.dbr = uint64_t(&dbr_);
-        queue_.cqDbr = uint64_t(&cqDbr_);
-        queue_.uar = uint64_t(&uar_);
+        queue_.sq = uint64_t(words_ + 1);
+        queue_.cq = queue_.sq + size_ * 64 + kGuard;
+        queue_.owners = queue_.cq + size_ * 64 + kGuard;
+        queue_.dbr = uint64_t(words_->dbr);
+        queue_.cqDbr = uint64_t(words_->cqDbr);
+        queue_.uar = uint64_t(&words_->uar);
         queue_.sqLog = queue_.cqLog = sqLog;
         queue_.qpn = 0xabcdef;
         queue_.provider = uint32_t(mori::nic::Provider::mlx5);
         queue_.flags = (manners.collapsed ? mori::nic::kCollapsed : 0) | (manners.noDbr ? mori::nic::kNoDbr : 0);
         queue_.reserved = queue_.published = queue_.completed = start;
-        queue_.owners = uint64_t(owners_.data());
-        dbr_[1] = __builtin_bswap32(uint32_t(start & 0xffff));
-        for (uint64_t i = 0; i < (manners.collapsed ? 1 : size_); i++) {
-            memset(reinterpret_cast<void*>(queue_.cq + i * 64), 0xff, 64);
-        }
+        words_->dbr[1] = __builtin_bswap32(uint32_t(start & 0xffff));
+        memset(reinterpret_cast<void*>(queue_.cq), 0xff, entries * 64);
         if (!manners.dead) {
             thread_ = std::thread([this] { serve(); });
         }
@@ -101,7 +103,7 @@ public:
             thread_.join();
         }
         for (const uint64_t end : {queue_.sq + size_ * 64, queue_.cq + (manners_.collapsed ? 1 : size_) * 64}) {
-            for (uint64_t i = 0; i < kGuard - 64; i++) {
+            for (uint64_t i = 0; i < kGuard; i++) {
                 require(reinterpret_cast<const uint8_t*>(end)[i] == 0, "nothing is written behind a ring");
             }
         }
@@ -111,15 +113,23 @@ public:
     mori::nic::Queue* queue() { return &queue_; }
 
 private:
-    static constexpr uint64_t kGuard = 192;
+    static constexpr uint64_t kGuard = 128;
+
+    /// Each on a line of its own.
+    struct Words {
+        alignas(64) uint64_t uar;
+        alignas(64) uint32_t dbr[2];
+        alignas(64) uint32_t cqDbr[2];
+    };
+
     static constexpr uint32_t kWriteOp = 0x08, kWriteImm = 0x09, kSendOp = 0x0a, kReadOp = 0x10, kCs = 0x11, kFa = 0x12,
                               kMaskedCs = 0x14, kMaskedFa = 0x15;
 
-    static uint64_t aligned(std::vector<uint8_t>& bytes) { return (uint64_t(bytes.data()) + 63) / 64 * 64; }
-
     void serve() {
         while (!stop_) {
-            uint64_t bell = __atomic_exchange_n(&uar_, 0, __ATOMIC_ACQUIRE);
+            // A word of memory is no event: of two doorbells that are the same the second must be seen, too.
+            const bool rung = __atomic_load_n(&words_->uar, __ATOMIC_RELAXED) != 0;
+            const uint64_t bell = rung ? __atomic_exchange_n(&words_->uar, 0, __ATOMIC_ACQUIRE) : 0;
             if (bell != 0) {
                 uint8_t bytes[8];
                 memcpy(bytes, &bell, 8);
@@ -137,8 +147,8 @@ private:
     }
 
     uint16_t record() {
-        const uint32_t value = __atomic_load_n(&dbr_[1], __ATOMIC_ACQUIRE);
-        require(__atomic_load_n(&dbr_[0], __ATOMIC_ACQUIRE) == 0, "the receive counter does not move");
+        const uint32_t value = __atomic_load_n(&words_->dbr[1], __ATOMIC_ACQUIRE);
+        require(__atomic_load_n(&words_->dbr[0], __ATOMIC_ACQUIRE) == 0, "the receive counter does not move");
         const uint32_t index = big32(reinterpret_cast<const uint8_t*>(&value));
         require(index <= 0xffff, "the send counter has 16 bits");
         return uint16_t(index);
@@ -328,7 +338,7 @@ private:
     void complete(const Done& done) {
         const uint64_t entries = manners_.collapsed ? 1 : size_;
         if (!manners_.collapsed) {
-            const uint32_t value = __atomic_load_n(&cqDbr_, __ATOMIC_ACQUIRE);
+            const uint32_t value = __atomic_load_n(&words_->cqDbr[0], __ATOMIC_ACQUIRE);
             const uint32_t consumed = big32(reinterpret_cast<const uint8_t*>(&value));
             require(((completions_ - consumed) & 0xffffff) < entries, "there is room for a completion");
         }
@@ -361,11 +371,7 @@ private:
     std::vector<Region> regions_;
     std::vector<Line> lines_;
     std::vector<Done> done_;
-    std::vector<uint32_t> owners_;
-    std::vector<uint8_t> sq_, cq_;
-    uint32_t dbr_[2] = {};
-    uint32_t cqDbr_ = 0;
-    uint64_t uar_ = 0;
+    Words* words_;
     mori::nic::Queue queue_{};
     std::atomic<bool> stop_{false};
     std::thread thread_;
