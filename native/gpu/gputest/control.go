@@ -2,36 +2,16 @@
 
 package gputest
 
-// #include <dlfcn.h>
-// #include <stdlib.h>
-//
-// static int hold(const char *name, int on) {
-//	void (*call)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, name);
-//	if (call)
-//		call(on);
-//	return call != 0;
-// }
+// static void call1(void *f, int a) { ((void (*)(int))f)(a); }
 import "C"
 
 import (
-	"os"
 	"strconv"
 	"sync"
 	"testing"
-	"unsafe"
+
+	"mori/native/internal/emulate"
 )
-
-// steering are the variables by which the driver is told what to do. They are there from the start: C code may read the environment while a
-// test changes variables that exist, and not while it adds some.
-var steering = []string{"FAKE_GPU", "FAKE_GPU_BYTES", "FAKE_GPU_COUNT", "FAKE_GPU_SEED", "FAKE_GPU_DRIVER", "FAKE_GPU_ARCH"}
-
-func prepareSteering() {
-	for _, name := range steering {
-		if _, ok := os.LookupEnv(name); !ok {
-			_ = os.Setenv(name, "")
-		}
-	}
-}
 
 // NeedEmulated skips a test where the GPU is real: it does what only an emulated one can be made to.
 func NeedEmulated(tb testing.TB) {
@@ -53,13 +33,7 @@ func Hold(tb testing.TB) (release func()) {
 	return release
 }
 
-func hold(on int) {
-	name := C.CString("fake_gpu_hold")
-	defer C.free(unsafe.Pointer(name))
-	if C.hold(name, C.int(on)) == 0 {
-		panic("the emulated GPU has no fake_gpu_hold")
-	}
-}
+func hold(on int) { C.call1(emulate.Symbol("fake_gpu_hold"), C.int(on)) }
 
 // Fail has calls of the driver answer codes until the test ends or it is called with "": "cuMemAlloc_v2=2,cuStreamQuery=719".
 // "work=719" loses the device when the turn of work comes that is queued now, for as long as the process lives.

@@ -2,11 +2,9 @@
 
 package verbstest
 
-// #include <dlfcn.h>
 // #include <stdint.h>
 // #include <stdlib.h>
 //
-// static void *found(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 // static void call2(void *f, int a, int b) { ((void (*)(int, int))f)(a, b); }
 // static void call3(void *f, int a, int b, int c) { ((void (*)(int, int, int))f)(a, b, c); }
 // static uint64_t bytes(void *f, int a) { return ((uint64_t (*)(int))f)(a); }
@@ -15,39 +13,17 @@ package verbstest
 import "C"
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"unsafe"
 
+	"mori/native/internal/emulate"
 	"mori/native/verbs"
 )
 
-// steering are the variables by which the devices are told what to do. They are there from the start: C code may read the environment while a
-// test changes variables that exist, and not while it adds some.
-var steering = []string{
-	"FAKE_VERBS", "FAKE_VERBS_COUNT", "FAKE_VERBS_LIMITS", "FAKE_VERBS_SEED", "FAKE_VERBS_TIMEOUT_MS", "FAKE_VERBS_RNR_MS", "FAKE_VERBS_PEERMEM",
-}
-
-func prepareSteering() {
-	for _, name := range steering {
-		if _, ok := os.LookupEnv(name); !ok {
-			_ = os.Setenv(name, "")
-		}
-	}
-}
-
-func symbol(name string) unsafe.Pointer {
-	c := C.CString("fake_verbs_" + name)
-	defer C.free(unsafe.Pointer(c))
-	f := C.found(c)
-	if f == nil {
-		panic("the emulated libibverbs has no fake_verbs_" + name)
-	}
-	return f
-}
+func symbol(name string) unsafe.Pointer { return emulate.Symbol("fake_verbs_" + name) }
 
 // set tells something of a device, which is 0 for emu0, and takes it back when it is called or the test ends.
 func set(tb testing.TB, name string, device, on, off int) (undo func()) {

@@ -2,46 +2,32 @@
 
 package verbstest
 
-// #cgo LDFLAGS: -ldl
-// #include <dlfcn.h>
-// #include <stdlib.h>
-import "C"
-
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
-	"time"
-	"unsafe"
 
+	"mori/native/internal/emulate"
 	"mori/native/verbs"
 )
 
-// folderEnv tells processes that a test starts where the emulated library is.
-const folderEnv = "MORI_EMULATED_VERBS"
+// emulated is the library.
+var emulated = emulate.Library{
+	What: "emulated libibverbs", File: "libibverbs.so.1", Folder: "MORI_EMULATED_VERBS",
+	Script: "native/verbs/verbstest/testdata/emulator.sh", Sources: []string{"native/verbs/verbstest/testdata"},
+	Compilers: []emulate.Compiler{emulate.CXX},
+	Steering: []string{
+		"FAKE_VERBS", "FAKE_VERBS_COUNT", "FAKE_VERBS_LIMITS", "FAKE_VERBS_SEED", "FAKE_VERBS_TIMEOUT_MS", "FAKE_VERBS_RNR_MS", "FAKE_VERBS_PEERMEM",
+	},
+}
 
 // absent is why there is no device to test on; nil if there is one.
 var absent error
 
 // Main is TestMain for packages whose tests use RDMA devices: it brings some up, runs the tests by run, or by m.Run if there is none,
 // and exits.
-func Main(m *testing.M, run ...func(*testing.M) int) {
-	Start()
-	code := 0
-	if len(run) > 0 {
-		code = run[0](m)
-	} else {
-		code = m.Run()
-	}
-	os.Exit(code)
-}
+func Main(m *testing.M, run ...func(*testing.M) int) { emulate.Main(m, Start, run...) }
 
 // Start is what Main does before it runs tests, for a TestMain that does more. It comes before the first use of package verbs.
 func Start() {
@@ -52,24 +38,11 @@ func Start() {
 		absent = errors.New("no RDMA device, and none can be emulated: the tests were compiled without <infiniband/verbs.h> (libibverbs-dev)")
 		return
 	}
-	prepareSteering()
-	dir := os.Getenv(folderEnv)
-	if dir == "" {
-		var err error
-		if dir, err = compile(); err != nil {
-			absent = err
-			return
-		}
-		_ = os.Setenv(folderEnv, dir)
-		_ = os.Setenv("LD_LIBRARY_PATH", strings.TrimSuffix(dir+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
-	}
-	absent = load(filepath.Join(dir, "libibverbs.so.1"))
+	absent = emulated.Start()
 }
 
 // Real tells whether the tests run on real devices, and nothing is emulated. Devices of soft-RoCE are real.
-func Real() bool {
-	return required("rdma")
-}
+func Real() bool { return emulate.Required("rdma") }
 
 // Need skips a test where there are no devices and none can be emulated, or fails it if MORI_REQUIRE has verbs in its list. It fails it, too, where
 // fewer have a port that is up than it needs: one, if it says nothing.
@@ -99,16 +72,11 @@ func needAny(tb testing.TB) {
 	tb.Helper()
 	switch {
 	case absent == nil:
-	case required("verbs"):
+	case emulate.Required("verbs"):
 		tb.Fatalf("MORI_REQUIRE has verbs: %v", absent)
 	default:
 		tb.Skip(absent)
 	}
-}
-
-// required reports whether a test may not be skipped for want of what.
-func required(what string) bool {
-	return slices.Contains(strings.Split(os.Getenv("MORI_REQUIRE"), ","), what)
 }
 
 // check tells why there are not n devices with a port that is up.
@@ -141,63 +109,4 @@ func active(name string) error {
 		err = fmt.Errorf("port 1 is %v", port.State)
 	}
 	return errors.Join(err, ctx.Close())
-}
-
-// findRoot is the folder of go.mod above the package that is tested.
-func findRoot() (string, error) {
-	dir, err := os.Getwd()
-	for ; err == nil; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			break
-		}
-	}
-	return "", errors.Join(errors.New("no go.mod above the working directory: the emulated libibverbs is compiled from the source tree"), err)
-}
-
-// compile makes the emulated library, with flags of the compiler if there are some, or finds it made, and returns its folder.
-func compile(flags ...string) (string, error) {
-	root, err := findRoot()
-	if err != nil {
-		return "", err
-	}
-	compiler := append(strings.Fields(os.Getenv("CXX")), "g++")[0]
-	if _, err := exec.LookPath(compiler); err != nil {
-		return "", fmt.Errorf("no RDMA device, and none can be emulated: %w", err)
-	}
-	data := filepath.Join(root, "native", "verbs", "verbstest", "testdata")
-	read(data)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", append([]string{filepath.Join(data, "emulator.sh")}, flags...)...)
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "compile the emulated libibverbs: %v\n%s", err, complaint.String())
-		os.Exit(2)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-// read opens the sources, so that they are among what a cached result of go test depends on.
-func read(dir string) {
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			_, _ = os.ReadFile(path)
-		}
-		return nil
-	})
-}
-
-// load opens the library for all of the process: package verbs then finds it by its name.
-func load(path string) error {
-	name := C.CString(path)
-	defer C.free(unsafe.Pointer(name))
-	if C.dlopen(name, C.RTLD_NOW|C.RTLD_GLOBAL) == nil {
-		return fmt.Errorf("load the emulated libibverbs: %s", C.GoString(C.dlerror()))
-	}
-	return nil
 }

@@ -27,7 +27,7 @@ func TestNeedWithoutCompiler(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestNeedWithoutCompiler$", "-test.v")
-		cmd.Env = append(os.Environ(), needEnv+"=1", folderEnv+"=", "CXX=no-such-compiler", "MORI_REQUIRE="+require)
+		cmd.Env = append(os.Environ(), needEnv+"=1", emulated.Folder+"=", "CXX=no-such-compiler", "MORI_REQUIRE="+require)
 		out, err := cmd.CombinedOutput()
 		if !strings.Contains(string(out), want) || (err != nil) != (require != "") {
 			t.Errorf("MORI_REQUIRE=%s: %v, want %q in\n%s", require, err, want, out)

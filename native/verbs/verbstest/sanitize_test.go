@@ -24,7 +24,7 @@ func TestSanitizers(t *testing.T) {
 			if !links(t, flag) {
 				t.Skipf("the compiler has no %s", flag)
 			}
-			dir, err := compile(flag + more)
+			dir, err := emulated.Compile(flag + more)
 			if err != nil {
 				t.Fatal(err)
 			}
