@@ -19,7 +19,7 @@ func TestSmallOpsDoNotAllocate(t *testing.T) {
 		if err := a.wait(t, 1); err != nil {
 			t.Fatal(err)
 		}
-		l := a.mover.loans[regionKey(1)]
+		l := a.mover.borrower.Find(regionKey(1))
 		if n := testing.AllocsPerRun(200, func() {
 			if err := a.mover.copyNow(op, 8, l); err != nil {
 				t.Error(err)

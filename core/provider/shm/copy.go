@@ -21,10 +21,10 @@ func newSlice() *slice {
 }
 
 // copyNow copies a small op on the caller's thread.
-func (m *mover) copyNow(op *fabric.Op, n uint64, l *loan) error {
+func (m *mover) copyNow(op *fabric.Op, n uint64, l *borrowed) error {
 	s := sliceLists.Get().(*slice)
 	defer sliceLists.Put(s)
-	w := newWalk(op, n, l.base)
+	w := newWalk(op, n, l.Place.base)
 	for w.left > 0 {
 		w.next(s, inlineBytes)
 		if err := m.copySlice(op.Kind, l, s); err != nil {
@@ -35,7 +35,7 @@ func (m *mover) copyNow(op *fabric.Op, n uint64, l *loan) error {
 }
 
 // touch is a copy of nothing: it only finds out whether the loan still stands.
-func (m *mover) touch(l *loan) error {
+func (m *mover) touch(l *borrowed) error {
 	if err := m.enter(l); err != nil {
 		return err
 	}
@@ -44,23 +44,23 @@ func (m *mover) touch(l *loan) error {
 }
 
 // enter passes everything that may forbid a copy: this side stopped, the region is closed, the peer lends no more.
-func (m *mover) enter(l *loan) error {
+func (m *mover) enter(l *borrowed) error {
 	if m.stopping.Load() {
 		return m.stopCause()
 	}
-	if !l.use.Enter() {
-		return l.revoked()
+	if !l.Use.Enter() {
+		return revoked(l)
 	}
 	if !fenceOf(m.notifier.ring.mem).Enter() {
-		l.use.Leave()
+		l.Use.Leave()
 		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
 	}
 	return nil
 }
 
-func (m *mover) leave(l *loan) {
+func (m *mover) leave(l *borrowed) {
 	fenceOf(m.notifier.ring.mem).Leave()
-	l.use.Leave()
+	l.Use.Leave()
 }
 
 // copyJob is the pool's order.
@@ -72,7 +72,7 @@ func (m *mover) copyJob(j *job, s *slice) error {
 }
 
 // copySlice moves one slice.
-func (m *mover) copySlice(kind fabric.OpKind, l *loan, s *slice) error {
+func (m *mover) copySlice(kind fabric.OpKind, l *borrowed, s *slice) error {
 	if err := m.enter(l); err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (m *mover) copySlice(kind fabric.OpKind, l *loan, s *slice) error {
 }
 
 // explain turns the kernel's answer into words. The lists of s are used up to the place where the copy stopped.
-func (m *mover) explain(l *loan, s *slice, err error) error {
-	where := fmt.Sprintf("region %d in process %d of %s", l.key.ID, m.greet.reach.pid, m.ep.Peer())
+func (m *mover) explain(l *borrowed, s *slice, err error) error {
+	where := fmt.Sprintf("region %d in process %d of %s", l.Key.ID, m.greet.reach.pid, m.ep.Peer())
 	switch cause := fabric.ErrnoOf(err); {
 	case cause == fabric.Errno(syscall.ESRCH):
 		return local.OpFault(fabric.ErrConnReset, "%s: the process is gone", where)

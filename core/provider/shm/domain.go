@@ -47,7 +47,7 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error)
 
 // adopt sets a new mover to work.
 func (ds *domains) adopt(key *stream.Domain, table *util.MRTable, m *mover) {
-	m.lender.table, m.device = table, table.TakesDevice()
+	m.lender.Table, m.device = table, table.TakesDevice()
 	ds.join(key, m)
 	m.inbox.start()
 	go m.watch()
@@ -92,7 +92,7 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 	ds.mu.Unlock()
 	called := make([]local.Recall, 0, len(movers))
 	for _, m := range movers {
-		called = append(called, local.Recall{From: m.ep, Loans: m.revoke(region)})
+		called = append(called, local.Recall{From: m.ep, Loans: m.lender.Revoke(region)})
 	}
 	local.AwaitReturns(called, letGo)
 }

@@ -17,6 +17,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/loan"
 )
 
 func goodHello() *hello {
@@ -60,11 +61,11 @@ func FuzzHello(f *testing.F) {
 
 // FuzzFrames feeds a mover whatever kinds and bodies: it answers or refuses, and never stops working for others.
 func FuzzFrames(f *testing.F) {
-	f.Add(uint8(frameAsk), askFrame{1, regionKey(1)}.encode())
-	f.Add(uint8(frameLend), lendFrame{1, 4096, 4096, allRights}.encode())
-	f.Add(uint8(frameRefuse), refuseFrame{1, fabric.ErrNoKey}.encode())
-	f.Add(uint8(frameReturn), encodeTicket(1))
-	f.Add(uint8(frameWake), []byte(nil))
+	f.Add(loan.FrameAsk, askBody(1, regionKey(1)))
+	f.Add(loan.FrameLend, lendBody(1, site{4096, 4096, allRights}))
+	f.Add(loan.FrameRefuse, refuseBody(1, fabric.ErrNoKey))
+	f.Add(loan.FrameReturn, ticketBody(1))
+	f.Add(frameWake, []byte(nil))
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		a, b := newPair(t, wayCMA)
 		lendRegion(t, b, 1, 4096, allRights)

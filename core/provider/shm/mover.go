@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
@@ -47,16 +48,14 @@ type mover struct {
 	}
 	queued atomic.Int64 // jobs in the pool
 
-	mu    sync.Mutex
-	loans map[fabric.RegionKey]*loan
-	asked map[uint64]*loan // by ticket, until revoked or refused
-	last  uint64           // ticket
-
-	unlent int // of loans: those that are for the stream
+	mu     sync.Mutex
+	parked map[*borrowed][]parkedOp // ops that wait for the answer to a loan
 	free   *job
 	cause  error // why it stopped
 
-	lender   lender
+	out      loan.Sender
+	borrower loan.Borrower[site]
+	lender   loan.Lender
 	notifier notifier
 	outbox   outbox
 	inbox    inbox
@@ -83,11 +82,8 @@ type vmCalls struct {
 var _ stream.Direct = (*mover)(nil)
 
 func newMover(ep endpoint, g *greeting, opts *Options) *mover {
-	m := &mover{
-		ep: ep, greet: g, log: opts.Log, vm: opts.vm(),
-		loans: make(map[fabric.RegionKey]*loan),
-		asked: make(map[uint64]*loan),
-	}
+	m := &mover{ep: ep, greet: g, log: opts.Log, vm: opts.vm(), parked: make(map[*borrowed][]parkedOp)}
+	m.initLoans()
 	m.sample.every = opts.Sample
 	out, in := sys.AddrOf(g.outbound), sys.AddrOf(g.inbound)
 	m.notifier.ring.mem, m.outbox.ring.mem = out, out
@@ -113,9 +109,11 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	l := m.findLoan(t, op, key)
 	switch {
 	case l == nil:
-	case l.stream:
+	case l.Refused == fabric.ErrNotSupported:
 		m.ops.Leave()
 		return false
+	case l.Refused != 0:
+		m.finish(t, m.refusal(l))
 	default:
 		m.start(t, op, l, true)
 	}
@@ -123,8 +121,8 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 }
 
 // start begins an op whose loan is granted. With inline it may copy on the caller's thread.
-func (m *mover) start(t stream.Ticket, op *fabric.Op, l *loan, inline bool) {
-	if err := l.check(op); err != nil {
+func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed, inline bool) {
+	if err := loan.Check(op, l.Key.ID, l.Place.access, l.Place.size); err != nil {
 		m.end(t, op, err)
 		return
 	}
@@ -138,7 +136,7 @@ func (m *mover) start(t stream.Ticket, op *fabric.Op, l *loan, inline bool) {
 		return
 	}
 	j := m.newJob()
-	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.base)
+	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.Place.base)
 	m.queued.Add(1)
 	m.domain.pool.add(j)
 }
@@ -194,16 +192,16 @@ func (m *mover) freeJob(j *job) {
 // Frame takes the peer's extension frames; see stream.Direct.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
-	case frameAsk:
-		return m.onAsk(body)
-	case frameLend:
-		return m.onLend(body)
-	case frameRefuse:
-		return m.onRefuse(body)
-	case frameRevoke:
-		return m.onRevoke(body)
-	case frameReturn:
-		return m.onReturn(body)
+	case loan.FrameAsk:
+		return m.lender.OnAsk(body)
+	case loan.FrameLend:
+		return m.borrower.OnLend(body)
+	case loan.FrameRefuse:
+		return m.borrower.OnRefuse(body)
+	case loan.FrameRevoke:
+		return m.borrower.OnRevoke(body)
+	case loan.FrameReturn:
+		return m.lender.OnReturn(body)
 	case frameWake:
 		m.inbox.serve()
 		return nil

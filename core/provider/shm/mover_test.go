@@ -16,6 +16,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/stream"
 )
 
@@ -142,7 +143,7 @@ func TestClosedRegionCannotBeTouched(t *testing.T) {
 
 func TestRegionClosesAlthoughTheBorrowerIsDeaf(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	a.drop, a.deaf = func(kind uint8) bool { return kind == frameRevoke }, true
+	a.drop, a.deaf = func(kind uint8) bool { return kind == loan.FrameRevoke }, true
 	_, mr := lendRegion(t, b, 1, 4096, allRights)
 	local, _ := memory(t, 64)
 	a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
@@ -294,26 +295,26 @@ func TestCompletionsOutliveTheRing(t *testing.T) {
 }
 
 func TestForgedFramesEndTheConnection(t *testing.T) {
-	ask := askFrame{1, regionKey(1)}.encode()
+	ask := askBody(1, regionKey(1))
 	for name, frames := range map[string][][]any{
-		"unknown kind":               {{200, []byte(nil)}},
-		"short ask":                  {{frameAsk, ask[:5]}},
-		"ask with the same ticket":   {{frameAsk, ask}, {frameAsk, ask}},
-		"loan nobody asked for":      {{frameLend, lendFrame{7, 4096, 4096, allRights}.encode()}},
-		"loan that wraps":            {{frameLend, lendFrame{7, ^uint64(0), 2, allRights}.encode()}},
-		"refusal of nothing":         {{frameRefuse, refuseFrame{7, fabric.ErrNoKey}.encode()}},
-		"refusal without a cause":    {{frameRefuse, refuseFrame{7, 0}.encode()}},
-		"revoke of nothing":          {{frameRevoke, encodeTicket(7)}},
-		"return that was not called": {{frameAsk, ask}, {frameReturn, encodeTicket(1)}},
-		"return of nothing":          {{frameReturn, encodeTicket(9)}},
-		"long ticket":                {{frameReturn, make([]byte, 9)}},
+		"unknown kind":               {{uint8(200), []byte(nil)}},
+		"short ask":                  {{loan.FrameAsk, ask[:5]}},
+		"ask with the same ticket":   {{loan.FrameAsk, ask}, {loan.FrameAsk, ask}},
+		"loan nobody asked for":      {{loan.FrameLend, lendBody(7, site{4096, 4096, allRights})}},
+		"loan that wraps":            {{loan.FrameLend, lendBody(7, site{^uint64(0), 2, allRights})}},
+		"refusal of nothing":         {{loan.FrameRefuse, refuseBody(7, fabric.ErrNoKey)}},
+		"refusal without a cause":    {{loan.FrameRefuse, refuseBody(7, 0)}},
+		"revoke of nothing":          {{loan.FrameRevoke, ticketBody(7)}},
+		"return that was not called": {{loan.FrameAsk, ask}, {loan.FrameReturn, ticketBody(1)}},
+		"return of nothing":          {{loan.FrameReturn, ticketBody(9)}},
+		"long ticket":                {{loan.FrameReturn, make([]byte, 9)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, b := newPair(t, wayCMA)
 			lendRegion(t, b, 1, 64, allRights)
 			b.peer.drop = func(uint8) bool { return true }
 			for _, f := range frames {
-				_ = b.peer.SendFrame(uint8(f[0].(int)), f[1].([]byte))
+				_ = b.peer.SendFrame(f[0].(uint8), f[1].([]byte))
 			}
 			select {
 			case err := <-b.failed:

@@ -3,6 +3,7 @@
 package shm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +81,19 @@ func (e *fakeEndpoint) Fail(err error) {
 			}
 		}()
 	})
+}
+
+// The bodies of frames of loans, written out: what peers of other versions send.
+func ticketBody(ticket uint64) []byte { return binary.BigEndian.AppendUint64(nil, ticket) }
+
+func askBody(ticket uint64, key fabric.RegionKey) []byte {
+	return append(binary.BigEndian.AppendUint64(ticketBody(ticket), key.ID), key.Secret[:]...)
+}
+
+func lendBody(ticket uint64, s site) []byte { return append(ticketBody(ticket), s.encode()...) }
+
+func refuseBody(ticket uint64, why fabric.Errno) []byte {
+	return binary.BigEndian.AppendUint32(ticketBody(ticket), uint32(why))
 }
 
 func (e *fakeEndpoint) Peer() fabric.Addr { return "@peer" }

@@ -47,7 +47,7 @@ type job struct {
 	mover  copier
 	ticket stream.Ticket
 	op     *fabric.Op
-	loan   *loan // nil: a message that is pulled
+	loan   *borrowed // nil: a message that is pulled
 }
 
 // A copier does what jobs are about; tests replace it.

@@ -28,14 +28,14 @@ var samplers = sync.Pool{New: func() any {
 
 // sampled compares both ends of every Options.Sample-th op that was copied, piece by piece, and ends it with ErrCRC if they differ. Memory
 // that its owner changes meanwhile, or that two ops write at once, differs, too. What was written is read back whether or not the region lets itself be read.
-func (m *mover) sampled(op *fabric.Op, n uint64, l *loan, err error) error {
+func (m *mover) sampled(op *fabric.Op, n uint64, l *borrowed, err error) error {
 	every := m.sample.every
 	if err != nil || every == 0 || m.sample.ops.Add(1)%every != 0 {
 		return err
 	}
 	p := samplers.Get().(*sampler)
 	defer samplers.Put(p)
-	for w := newWalk(op, n, l.base); w.left > 0; {
+	for w := newWalk(op, n, l.Place.base); w.left > 0; {
 		w.next(p.slice, samplePiece)
 		if err := m.compare(op, l, p); err != nil {
 			return err
@@ -44,7 +44,7 @@ func (m *mover) sampled(op *fabric.Op, n uint64, l *loan, err error) error {
 	return nil
 }
 
-func (m *mover) compare(op *fabric.Op, l *loan, p *sampler) error {
+func (m *mover) compare(op *fabric.Op, l *borrowed, p *sampler) error {
 	s, got := p.slice, p.there[:p.slice.n]
 	p.here = append(p.here[:0], s.local...)
 	p.into[0] = sys.Iovec{Addr: sys.AddrOf(got), Len: s.n}
@@ -54,7 +54,7 @@ func (m *mover) compare(op *fabric.Op, l *loan, p *sampler) error {
 	}
 	for _, v := range p.here {
 		if !bytes.Equal(sys.Bytes(v.Addr, int(v.Len)), got[:v.Len]) {
-			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.key.ID, m.ep.Peer())
+			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.Key.ID, m.ep.Peer())
 		}
 		got = got[v.Len:]
 	}

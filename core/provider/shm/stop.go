@@ -21,11 +21,12 @@ func (m *mover) Stop(cause error) {
 	m.cause = cause
 	m.stopping.Store(true)
 	var parked []parkedOp
-	for _, l := range m.asked {
-		parked = append(parked, l.parked...)
-		l.parked = nil
+	for _, ops := range m.parked {
+		parked = append(parked, ops...)
 	}
+	clear(m.parked)
 	m.mu.Unlock()
+	m.borrower.Stop()
 	fenceOf(m.inbox.notices.mem).Close()
 	empty := m.ops.Shut()
 	m.domain.pool.cancel(m, cause)
@@ -41,7 +42,7 @@ func (m *mover) Stop(cause error) {
 		m.finish(s.ticket, cause)
 	}
 	<-empty
-	m.lender.stop()
+	m.lender.Stop()
 	m.inbox.stop(cause)
 	m.greet.free()
 	m.domain.leave(m)

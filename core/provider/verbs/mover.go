@@ -53,6 +53,7 @@ type mover struct {
 
 	numbers  atomic.Uint32 // of ops with remote data
 	notices  notices
+	out      loan.Sender
 	borrower loan.Borrower[place]
 	lender   loan.Lender
 }
@@ -78,8 +79,9 @@ func newMover(ep endpoint, all *domains, table *util.MRTable) *mover {
 		stopped: make(chan struct{}), gone: make(chan struct{}), ready: make(chan struct{}), live: make(map[*flight]struct{}),
 	}
 	m.notices.m = m
-	m.borrower.Parse, m.borrower.Send = m.parsePlace, m.send
-	m.lender.Table, m.lender.Describe, m.lender.Send = table, m.describe, m.send
+	m.out.Send = m.send
+	m.borrower.Parse, m.borrower.Out = m.parsePlace, &m.out
+	m.lender.Table, m.lender.Describe, m.lender.Out = table, m.describe, &m.out
 	return m
 }
 

@@ -13,4 +13,6 @@
 //	OnRefuse       ◀───── refuse ────
 //	OnRevoke       ◀───── revoke ──── Revoke, in MR.Close
 //	Use is empty   ── return ───────▶ OnReturn
+//
+// A target may also lend unasked what it wants its peer to reach for it: a share of its device memory (Lender.Share, Borrower.Share).
 package loan

@@ -12,12 +12,15 @@ import (
 // The kinds of extension frames (stream.Direct.Frame) of this package. A provider's own begin at FrameOwn.
 const (
 	FrameAsk    uint8 = iota // initiator to target: ticket, key
-	FrameLend                // target to initiator: ticket, the provider's description of the place
+	FrameLend                // target to initiator: ticket, the provider's description of the place; the answer to an ask, or a share
 	FrameRefuse              // target to initiator: ticket, errno
 	FrameRevoke              // target to initiator: ticket
 	FrameReturn              // initiator to target: ticket
 	FrameOwn
 )
+
+// ShareBit is set in the tickets of shares, which who lends them draws; those of loans are drawn by who asks.
+const ShareBit = 1 << 63
 
 const (
 	ticketLen = 8

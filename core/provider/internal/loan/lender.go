@@ -17,12 +17,13 @@ type Lender struct {
 	// Describe is what the peer needs to reach a region, which stays open meanwhile. It may take long. Its error's Errno is the
 	// refusal; ErrNotSupported says that the region is to be reached in another way.
 	Describe func(mr *util.MR) ([]byte, error)
-	// Send sends a frame and does not wait.
-	Send func(kind uint8, body []byte)
+	Out      *Sender
 
 	mu     sync.Mutex
-	loans  local.Loans
-	asked  map[uint64]struct{} // tickets that are being answered
+	loans  local.Loans                   // and shares
+	asked  map[uint64]struct{}           // tickets that are being answered
+	shares map[fabric.MRDesc]*local.Loan // not revoked
+	last   uint64                        // share
 	asking sync.WaitGroup
 }
 
@@ -32,17 +33,18 @@ func (d *Lender) OnAsk(body []byte) error {
 	if err != nil {
 		return err
 	}
+	defer d.Out.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.loans.Stopped() {
 		return nil
 	}
-	if _, twice := d.asked[ticket]; twice || !d.loans.Free(ticket) || len(d.asked) >= local.MaxLoans {
-		return fmt.Errorf("loan %d asked for twice or beyond %d loans: %w", ticket, local.MaxLoans, fabric.ErrProtocol)
+	if _, twice := d.asked[ticket]; twice || ticket&ShareBit != 0 || !d.loans.Free(ticket) || len(d.asked) >= local.MaxLoans {
+		return fmt.Errorf("loan %#x asked for twice or beyond %d loans: %w", ticket, local.MaxLoans, fabric.ErrProtocol)
 	}
 	region, err := d.Table.Acquire(key, 0)
 	if err != nil {
-		d.Send(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
+		d.Out.Post(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
 		return nil
 	}
 	if d.asked == nil {
@@ -58,6 +60,7 @@ func (d *Lender) answer(ticket uint64, region *util.MR) {
 	defer d.asking.Done()
 	defer region.Release()
 	place, err := d.Describe(region)
+	defer d.Out.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.asked, ticket)
@@ -72,18 +75,58 @@ func (d *Lender) answer(ticket uint64, region *util.MR) {
 		}
 	}
 	if err != nil {
-		d.Send(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
+		d.Out.Post(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
 		return
 	}
 	d.loans.Lend(ticket, region.Key().ID)
-	d.Send(FrameLend, encodeLend(ticket, place))
+	d.Out.Post(FrameLend, encodeLend(ticket, place))
+}
+
+// Shared is the share of a region of device memory, nil if there is none.
+func (d *Lender) Shared(desc fabric.MRDesc) *local.Loan {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shares[desc]
+}
+
+// Share is Shared, lent now if it was not, with this description of the place. The caller holds the region open. An error wraps ErrNotSupported.
+func (d *Lender) Share(mr *util.MR, place []byte) (*local.Loan, error) {
+	defer d.Out.Flush()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.shares[mr.Desc()]; l != nil {
+		return l, nil
+	}
+	ticket := (d.last + 1) | ShareBit
+	again := d.Table.Device(mr.Desc()) // one that is being closed is not found, or found by Revoke
+	if again == nil {
+		return nil, fmt.Errorf("region %d is being closed: %w", mr.Key().ID, fabric.ErrNotSupported)
+	}
+	defer again.Release()
+	if d.loans.Stopped() || !d.loans.Free(ticket) {
+		return nil, fmt.Errorf("share region %d at the end of the connection, or beyond %d loans: %w", mr.Key().ID, local.MaxLoans, fabric.ErrNotSupported)
+	}
+	if d.shares == nil {
+		d.shares = make(map[fabric.MRDesc]*local.Loan)
+	}
+	d.last++
+	l := d.loans.Lend(ticket, mr.Key().ID)
+	d.shares[mr.Desc()] = l
+	d.Out.Post(FrameLend, encodeLend(ticket, place))
+	return l, nil
 }
 
 // Revoke calls the loans of a region in and returns them, to be waited for.
 func (d *Lender) Revoke(region uint64) []*local.Loan {
+	defer d.Out.Flush()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.loans.Revoke(region, func(l *local.Loan) { d.Send(FrameRevoke, encodeTicket(l.Ticket)) })
+	for desc, l := range d.shares {
+		if l.Region == region {
+			delete(d.shares, desc)
+		}
+	}
+	return d.loans.Revoke(region, func(l *local.Loan) { d.Out.Post(FrameRevoke, encodeTicket(l.Ticket)) })
 }
 
 // OnReturn ends a loan that the peer gives back.
@@ -100,6 +143,7 @@ func (d *Lender) OnReturn(body []byte) error {
 // Stop ends all loans, once the peer can reach nothing any more, and waits for Describe.
 func (d *Lender) Stop() {
 	d.mu.Lock()
+	clear(d.shares)
 	d.loans.Stop()
 	d.mu.Unlock()
 	d.asking.Wait()

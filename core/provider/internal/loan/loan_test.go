@@ -47,7 +47,8 @@ func newEnds(t *testing.T, describe func(*util.MR) ([]byte, error)) *ends {
 		e.ready <- struct{}{}
 	}
 	e.borrower.Parse = func(b []byte) (string, error) { return string(b), nil }
-	e.borrower.Send, e.lender.Send, e.lender.Describe, e.lender.Table = send, send, describe, util.NewMRTable()
+	out := &Sender{Send: send}
+	e.borrower.Out, e.lender.Out, e.lender.Describe, e.lender.Table = out, out, describe, util.NewMRTable()
 	e.lender.Table.OnRevoke(func(id uint64) {
 		local.AwaitReturns([]local.Recall{{From: nil, Loans: e.lender.Revoke(id)}}, time.Minute)
 	})
@@ -201,4 +202,156 @@ func TestAfterTheEnd(t *testing.T) {
 		ok(t, e.take(f))
 	}
 	ok(t, e.mr.Close()) // nobody has it
+}
+
+// What cannot be lent is asked for once; who waits for an answer hears of it.
+func TestRefusalsAreRemembered(t *testing.T) {
+	e := newEnds(t, func(*util.MR) ([]byte, error) { return nil, fabric.ErrNotSupported })
+	var told []fabric.Errno
+	e.borrower.Refusals = 2
+	e.borrower.Answer = func(l *Loan[string]) { told = append(told, l.Refused) }
+	l := e.borrower.Find(e.key)
+	e.deliver(t)
+	e.deliver(t)
+	if again := e.borrower.Find(e.key); again != l || l.Refused != fabric.ErrNotSupported || len(e.wire) != 0 {
+		t.Errorf("found %p, was %p, refused by %v", again, l, l.Refused)
+	}
+	for id := range uint64(2) { // the first of these is remembered, the second one has all before it forgotten
+		key := fabric.RegionKey{ID: 100 + id}
+		mr, err := e.lender.Table.Register(fabric.Buffer{Addr: 0x1000, Len: 10}, fabric.AccessRemoteRead, key)
+		ok(t, err)
+		defer mr.Close()
+		e.borrower.Find(key)
+		e.deliver(t)
+		e.deliver(t)
+	}
+	if again := e.borrower.Find(e.key); again == l {
+		t.Error("more refusals are remembered than there may be")
+	}
+	if len(told) != 3 {
+		t.Errorf("told of %v", told)
+	}
+}
+
+// A share is reached until its region closes, whose users are waited for.
+func TestShares(t *testing.T) {
+	e := newEnds(t, somewhere)
+	e.borrower.Shares = true
+	over := make(chan string, 1)
+	e.borrower.Over = func(l *Loan[string]) { over <- l.Place }
+	e.lender.Table.TakeDevice()
+	mr, err := e.lender.Table.Register(fabric.Buffer{Addr: 0x2000, Len: 10, Kind: fabric.MemCUDA}, fabric.AccessRemoteRead, fabric.RegionKey{ID: 8})
+	ok(t, err)
+	s, err := e.lender.Share(mr, []byte("there"))
+	ok(t, err)
+	if again, err := e.lender.Share(mr, nil); again != s || err != nil || e.lender.Shared(mr.Desc()) != s {
+		t.Errorf("shared twice, %v", err)
+	}
+	if kind := e.deliver(t); kind != FrameLend {
+		t.Fatalf("frame %d", kind)
+	}
+	l := e.borrower.Share(s.Ticket)
+	if l == nil || !l.Granted() || l.Place != "there" || e.borrower.Share(s.Ticket&^ShareBit) != nil || !l.Use.Enter() {
+		t.Fatalf("the share is %+v", l)
+	}
+	for name, f := range map[string]frame{
+		"lent twice":              {FrameLend, encodeLend(s.Ticket, nil)},
+		"asked by a share's name": {FrameAsk, encodeAsk(ShareBit|9, e.key)},
+	} {
+		if err := e.take(f); !errors.Is(err, fabric.ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	closed := make(chan error)
+	go func() { closed <- mr.Close() }()
+	e.deliver(t)
+	l.Use.Leave()
+	if place := <-over; place != "there" {
+		t.Errorf("over is %q", place)
+	}
+	e.deliver(t)
+	ok(t, <-closed)
+	e.borrower.Wait()
+	if e.lender.Shared(mr.Desc()) != nil || e.borrower.Share(s.Ticket) != nil {
+		t.Error("a share outlives its region")
+	}
+	if _, err := e.lender.Share(mr, nil); !errors.Is(err, fabric.ErrNotSupported) {
+		t.Errorf("a closed region is shared: %v", err)
+	}
+	e.borrower.Shares = false
+	if err := e.take(frame{FrameLend, encodeLend(ShareBit|20, nil)}); !errors.Is(err, fabric.ErrProtocol) {
+		t.Errorf("lent unasked: %v", err)
+	}
+}
+
+// What is given up does not go back, and is not waited for.
+func TestLoansThatAreGivenUp(t *testing.T) {
+	e := newEnds(t, somewhere)
+	gaveUp := make(chan struct{})
+	e.borrower.GaveUp = gaveUp
+	l := e.borrow(t)
+	if !l.Use.Enter() {
+		t.Fatal("shut")
+	}
+	ok(t, e.take(frame{FrameRevoke, encodeTicket(l.ticket)}))
+	if left := e.borrower.Stop(); len(left) != 0 {
+		t.Errorf("%d loans left, and the only one was called in", len(left))
+	}
+	close(gaveUp)
+	e.borrower.Wait()
+	if len(e.wire) != 0 {
+		t.Errorf("%d frames sent", len(e.wire))
+	}
+}
+
+// To send a frame may begin an op, which posts the next one, on the same goroutine.
+func TestSendersAreEnteredAgain(t *testing.T) {
+	var s Sender
+	var sent []uint8
+	s.Send = func(kind uint8, _ []byte) {
+		if sent = append(sent, kind); kind < 3 {
+			s.Post(kind+1, nil)
+			s.Flush()
+		}
+	}
+	s.Post(1, nil)
+	s.Flush()
+	if len(sent) != 3 || sent[2] != 3 {
+		t.Errorf("sent %v", sent)
+	}
+}
+
+func TestAwait(t *testing.T) {
+	e := newEnds(t, somewhere)
+	l, stopped := e.borrower.Find(e.key), make(chan struct{})
+	if l.Await(false, stopped) {
+		t.Error("answered at once")
+	}
+	close(stopped)
+	if l.Await(true, stopped) {
+		t.Error("answered although nobody did")
+	}
+	e.deliver(t)
+	e.deliver(t)
+	if !l.Await(true, nil) || !l.Await(false, nil) {
+		t.Error("not answered")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	const both = fabric.AccessRemoteRead | fabric.AccessRemoteWrite
+	for name, c := range map[string]struct {
+		op     fabric.Op
+		access fabric.Access
+		want   error
+	}{
+		"all of it":        {fabric.Op{Kind: fabric.OpRead, RSeg: fabric.RSeg{Len: 10}, RMore: []fabric.RSeg{{Addr: 10}}}, both, nil},
+		"no right":         {fabric.Op{Kind: fabric.OpWrite, RSeg: fabric.RSeg{Len: 10}}, fabric.AccessRemoteRead, fabric.ErrAccess},
+		"a byte beyond":    {fabric.Op{Kind: fabric.OpWrite, RSeg: fabric.RSeg{Addr: 1, Len: 10}}, both, fabric.ErrRange},
+		"a second segment": {fabric.Op{Kind: fabric.OpWrite, RSeg: fabric.RSeg{Len: 10}, RMore: []fabric.RSeg{{Addr: 1<<64 - 1, Len: 2}}}, both, fabric.ErrRange},
+	} {
+		if err := Check(&c.op, 7, c.access, 10); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+package loan
+
+import "sync"
+
+// A Sender sends frames in the order in which they were posted. To send may end and begin ops on the same goroutine, so it is done without
+// locks: who posts under one flushes after it.
+type Sender struct {
+	// Send sends a frame and does not wait. The body is its own.
+	Send func(kind uint8, body []byte)
+
+	mu     sync.Mutex
+	frames []posted
+	busy   bool // somebody is sending, and sees to what comes meanwhile
+}
+
+type posted struct {
+	kind uint8
+	body []byte
+}
+
+// Post queues a frame, whose body is the queue's.
+func (s *Sender) Post(kind uint8, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frames = append(s.frames, posted{kind, body})
+}
+
+// Flush sends what was posted. The caller holds no lock.
+func (s *Sender) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy {
+		return
+	}
+	s.busy = true
+	for len(s.frames) > 0 {
+		frames := s.frames
+		s.frames = nil
+		s.mu.Unlock()
+		for _, f := range frames {
+			s.Send(f.kind, f.body)
+		}
+		s.mu.Lock()
+	}
+	s.busy = false
+}
