@@ -24,72 +24,47 @@ started; one that only decides while it runs that it wants a GPU asks for it by 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import emulated
 from mori.io import MemoryLocationType
 from mori.tensor_utils import buffer_span
 from support import cannot
 
-ROOT = Path(__file__).resolve().parents[2]
-EMULATOR = ROOT / "native" / "gpu" / "testdata" / "emulator.sh"
-# What steers the emulated driver. They are there from the start: C code may read the environment while a test changes
-# variables that exist.
-STEERING = ("FAKE_GPU", "FAKE_GPU_BYTES", "FAKE_GPU_COUNT", "FAKE_GPU_SEED", "FAKE_GPU_DRIVER", "FAKE_GPU_ARCH")
-
-
 LIBRARIES = {"cuda": "libcuda.so.1", "hip": "libamdhip64.so.6"}
+DRIVER = emulated.Library(
+    "GPU",
+    real="gpu",
+    script="native/gpu/testdata/emulator.sh",
+    tools=("gcc", "g++"),
+    steering=("FAKE_GPU", "FAKE_GPU_BYTES", "FAKE_GPU_COUNT", "FAKE_GPU_SEED", "FAKE_GPUDRIVER", "FAKE_GPU_ARCH"),
+)
 
 
 def real() -> bool:
     """Tell whether tests run on real GPUs, and nothing is emulated."""
-    return "gpu" in os.environ.get("MORI_REQUIRE", "").split(",")
-
-
-class _Emulated:
-    """The emulated driver, once it is loaded here."""
-
-    folder = ""
-    library: Any = None
-    why_not = "nobody called gpus.start()"
+    return DRIVER.real()
 
 
 def start() -> None:
     """Load the emulated driver into this process, unless tests run on real GPUs."""
-    if real() or _Emulated.library is not None:
-        return
-    missing = [tool for tool in ("gcc", "g++", "sh") if shutil.which(tool) is None]
-    if missing:
-        _Emulated.why_not = f"there is no GPU, and none can be emulated: {', '.join(missing)} is not installed"
-        return
     vendor = os.environ.get("MORI_EMULATE") or "cuda"
-    made = subprocess.run(["sh", str(EMULATOR), vendor], capture_output=True, text=True, timeout=300, check=False)
-    assert made.returncode == 0, f"{EMULATOR}: {made.stderr}"
-    _Emulated.folder = made.stdout.strip()
-    for name in STEERING:
-        os.environ.setdefault(name, "")
-    _Emulated.library = ctypes.CDLL(f"{_Emulated.folder}/{LIBRARIES[vendor]}", mode=ctypes.RTLD_GLOBAL)
+    DRIVER.start(LIBRARIES[vendor], vendor)
 
 
 def child_env() -> dict[str, str]:
     """Return the variables with which a process that is started finds the GPUs of the tests."""
-    if not _Emulated.folder:
-        return {}
-    paths = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != _Emulated.folder]
-    return {"LD_LIBRARY_PATH": ":".join([_Emulated.folder, *paths])}
+    return DRIVER.child_env()
 
 
 def need(count: int = 1) -> None:
     """Skip the test, or fail it, where there are fewer GPUs."""
     from mori import device
 
-    if not real() and _Emulated.library is None:
-        cannot("gpu", _Emulated.why_not)
+    if not real() and DRIVER.loaded is None:
+        cannot("gpu", DRIVER.why_not)
     found = device.devices()
     if not found:
         cannot("gpu", device.why_no_device())
@@ -99,10 +74,7 @@ def need(count: int = 1) -> None:
 
 def need_emulated() -> None:
     """Skip the test where the GPU is real: it does what only an emulated one can be made to."""
-    import pytest
-
-    if real():
-        pytest.skip("an emulated GPU is needed, and this one is real")
+    DRIVER.need_emulated()
     need()
 
 
@@ -125,18 +97,18 @@ def need_cuda_torch() -> Any:
 def hold() -> Iterator[None]:
     """Keep work on the emulated GPUs of this process that has not begun from beginning, until the block ends."""
     need_emulated()
-    _Emulated.library.fake_gpu_hold(1)
+    DRIVER.loaded.fake_gpu_hold(1)
     try:
         yield
     finally:
-        _Emulated.library.fake_gpu_hold(0)
+        DRIVER.loaded.fake_gpu_hold(0)
 
 
 @contextlib.contextmanager
 def failing(calls: str) -> Iterator[None]:
     """Have calls of the emulated driver answer codes, such as ``"cuMemAlloc_v2=2,cuStreamQuery=719"``."""
     need_emulated()
-    with _changed(FAKE_GPU=calls):
+    with DRIVER.steered(FAKE_GPU=calls):
         yield
 
 
@@ -144,18 +116,8 @@ def failing(calls: str) -> Iterator[None]:
 def delays(seed: int) -> Iterator[None]:
     """Have work on the emulated GPUs begin after random delays, so that a wait which is missing shows."""
     need_emulated()
-    with _changed(FAKE_GPU_SEED=str(seed)):
+    with DRIVER.steered(FAKE_GPU_SEED=str(seed)):
         yield
-
-
-@contextlib.contextmanager
-def _changed(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name, "") for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.update(before)
 
 
 class Buffer:

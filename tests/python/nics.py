@@ -23,63 +23,46 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
+import emulated
 from support import cannot
 
-ROOT = Path(__file__).resolve().parents[2]
-EMULATOR = ROOT / "native" / "verbs" / "verbstest" / "testdata" / "emulator.sh"
 LIBRARY = "libibverbs.so.1"
 COUNT = 2
-# What steers the emulated devices. They are there from the start: C code may read the environment while a test changes
-# variables that exist.
-STEERING = (
-    "FAKE_VERBS",
-    "FAKE_VERBS_LIMITS",
-    "FAKE_VERBS_SEED",
-    "FAKE_VERBS_TIMEOUT_MS",
-    "FAKE_VERBS_RNR_MS",
-    "FAKE_VERBS_PEERMEM",
+VERBS = emulated.Library(
+    "RDMA device",
+    real="rdma",
+    script="native/verbs/verbstest/testdata/emulator.sh",
+    tools=("g++",),
+    steering=(
+        "FAKE_VERBS",
+        "FAKE_VERBS_LIMITS",
+        "FAKE_VERBS_SEED",
+        "FAKE_VERBS_TIMEOUT_MS",
+        "FAKE_VERBS_RNR_MS",
+        "FAKE_VERBS_PEERMEM",
+    ),
 )
 
 
 def real() -> bool:
     """Tell whether tests run on real devices, and nothing is emulated. Devices of soft-RoCE are real."""
-    return "rdma" in os.environ.get("MORI_REQUIRE", "").split(",")
-
-
-class _Emulated:
-    """The emulated library, once it is loaded here."""
-
-    folder = ""
-    library: Any = None
-    why_not = "nobody called nics.start()"
+    return VERBS.real()
 
 
 def start() -> None:
     """Load the emulated library into this process, unless tests run on real devices."""
-    if real() or _Emulated.library is not None:
+    if real() or VERBS.loaded is not None:
         return
-    why = _missing()
-    if why:
-        _Emulated.why_not = f"there is no RDMA device, and none can be emulated: {why}"
-        return
-    made = subprocess.run(["sh", str(EMULATOR)], capture_output=True, text=True, timeout=300, check=False)
-    assert made.returncode == 0, f"{EMULATOR}: {made.stderr}"
-    _Emulated.folder = made.stdout.strip()
-    for name in STEERING:
-        os.environ.setdefault(name, "")
     os.environ["FAKE_VERBS_COUNT"] = "0"
-    library = ctypes.CDLL(f"{_Emulated.folder}/{LIBRARY}", mode=ctypes.RTLD_GLOBAL)
-    library.fake_verbs_bytes.restype = ctypes.c_uint64
-    _Emulated.library = library
+    VERBS.start(LIBRARY, missing=_missing())
+    if VERBS.loaded is not None:
+        VERBS.loaded.fake_verbs_bytes.restype = ctypes.c_uint64
 
 
 def _missing() -> str:
-    tools = [tool for tool in ("g++", "sh") if shutil.which(tool) is None]
-    if tools:
-        return f"{', '.join(tools)} is not installed"
+    if shutil.which("g++") is None:
+        return "g++ is not installed"
     source, command = b"#include <infiniband/verbs.h>", ["g++", "-x", "c++", "-fsyntax-only", "-"]
     found = subprocess.run(command, input=source, capture_output=True, timeout=60, check=False)
     return "" if found.returncode == 0 else "<infiniband/verbs.h> is not installed (libibverbs-dev)"
@@ -87,15 +70,12 @@ def _missing() -> str:
 
 def child_env() -> dict[str, str]:
     """Return the variables with which this process has the devices of the tests, and those that it starts have them."""
-    if not _Emulated.folder:
-        return {}
-    paths = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != _Emulated.folder]
-    return {"LD_LIBRARY_PATH": ":".join([_Emulated.folder, *paths]), "FAKE_VERBS_COUNT": str(COUNT)}
+    return VERBS.child_env(FAKE_VERBS_COUNT=str(COUNT))
 
 
 def devices() -> list[str]:
     """Return the names of the devices that this process has."""
-    library = _Emulated.library
+    library = VERBS.loaded
     if library is None:
         try:
             library = ctypes.CDLL(LIBRARY)
@@ -116,8 +96,8 @@ def devices() -> list[str]:
 def need(count: int = 1) -> None:
     """Skip the test, or fail it, where there are fewer devices than it needs."""
     if not real():
-        if _Emulated.library is None:
-            cannot("rdma", _Emulated.why_not)
+        if VERBS.loaded is None:
+            cannot("rdma", VERBS.why_not)
         return
     found = devices()
     if len(found) < count:
@@ -126,10 +106,7 @@ def need(count: int = 1) -> None:
 
 def need_emulated() -> None:
     """Skip the test where the devices are real: it does what only emulated ones can be made to."""
-    import pytest
-
-    if real():
-        pytest.skip("an emulated RDMA device is needed, and these are real")
+    VERBS.need_emulated()
     need()
 
 
@@ -157,7 +134,7 @@ def hold(device: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _told(what: str, device: int, on: int, off: int) -> Iterator[None]:
     need_emulated()
-    call = getattr(_Emulated.library, f"fake_verbs_{what}")
+    call = getattr(VERBS.loaded, f"fake_verbs_{what}")
     call(device, on)
     try:
         yield
@@ -168,20 +145,20 @@ def _told(what: str, device: int, on: int, off: int) -> Iterator[None]:
 def fail_next(op: int, status: int) -> None:
     """Have the next work request with an opcode of ``enum ibv_wr_opcode`` end with a status, without being done."""
     need_emulated()
-    _Emulated.library.fake_verbs_fail_next(op, status)
+    VERBS.loaded.fake_verbs_fail_next(op, status)
 
 
 def bytes_done(device: int) -> int:
     """Return the bytes of this process's work requests that a device has done."""
     need_emulated()
-    return int(_Emulated.library.fake_verbs_bytes(device))
+    return int(VERBS.loaded.fake_verbs_bytes(device))
 
 
 @contextlib.contextmanager
 def failing(calls: str) -> Iterator[None]:
     """Have calls of the emulated library answer errnos, such as ``"ibv_reg_mr=12,ibv_create_qp=22"``."""
     need_emulated()
-    with _changed(FAKE_VERBS=calls):
+    with VERBS.steered(FAKE_VERBS=calls):
         yield
 
 
@@ -189,7 +166,7 @@ def failing(calls: str) -> Iterator[None]:
 def limits(**values: int) -> Iterator[None]:
     """Change limits of the devices, by their names: ``limits(max_mr_size=65536, max_qp_wr=16)``."""
     need_emulated()
-    with _changed(FAKE_VERBS_LIMITS=",".join(f"{name}={value}" for name, value in values.items())):
+    with VERBS.steered(FAKE_VERBS_LIMITS=",".join(f"{name}={value}" for name, value in values.items())):
         yield
 
 
@@ -197,15 +174,5 @@ def limits(**values: int) -> Iterator[None]:
 def delays(seed: int) -> Iterator[None]:
     """Have all that devices do begin after random delays, so that a wait which is missing shows."""
     need_emulated()
-    with _changed(FAKE_VERBS_SEED=str(seed)):
+    with VERBS.steered(FAKE_VERBS_SEED=str(seed)):
         yield
-
-
-@contextlib.contextmanager
-def _changed(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name, "") for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.update(before)
