@@ -2,7 +2,7 @@
 """The ``mori`` command.
 
 Each subcommand is a module with ``add(subparsers)`` and a function of the parsed arguments that returns the exit
-status. ``mori bench`` and ``mori demo`` hand all their arguments on.
+status. ``mori bench``, ``mori tune`` and ``mori demo`` hand all their arguments on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from . import _doctor, _env, _version
 
 _PASSED_ON = {
     "bench": "measure transfers beside the raw limits of this machine",
+    "tune": "find the best launches of dispatch and combine on the GPUs of this host, and keep them in a table",
     "demo": "move a paged KV cache, exchange over symmetric memory, or run a mixture of experts; verify every byte",
 }
 

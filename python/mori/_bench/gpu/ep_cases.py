@@ -26,13 +26,14 @@ _FEW = 1024
 class EPCase(Case):
     """One call, of `tokens` tokens a rank: microseconds.
 
-    `blocks`: of the launch, None: as mori chooses. `calls` of them make a round, of other tokens each, `rounds` rounds
-    a sample.
+    `blocks` and `warps` of each: of the launch, None: as mori chooses. `calls` of them make a round, of other tokens
+    each, `rounds` rounds a sample.
     """
 
     tokens: int = 0
     dtype: str = "bfloat16"
     blocks: int | None = None
+    warps: int | None = None
     mode: Mode = "graph"
     skewed: bool = False
     calls: int = 8

@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,13 +151,26 @@ class GPUEPRank(Member):
         return gpu_tensor_view(self._pool.ptr + self._place(i) * self._row, shape, self._case.dtype, self._gpu)
 
     def _dispatch(self, i: int, **more: Any) -> Any:
-        blocks = self._case.blocks or -1
-        return self._op.dispatch(self._inputs[i], self._weights, self._scale, self._indices, blocks, **more)
+        arrays = self._inputs[i], self._weights, self._scale, self._indices
+        return self._op.dispatch(*arrays, **self._launch, **more)
+
+    @property
+    def _launch(self) -> dict[str, Any]:
+        return {"block_num": self._case.blocks or -1, "warp_per_block": self._case.warps or -1}
+
+    def relaunch(self, blocks: int, warps: int) -> None:
+        """The calls that were prepared, with another launch."""
+        self._graph = None
+        self._case = replace(self._case, blocks=blocks, warps=warps)
+        for call in self._calls:
+            call()
+        self._stream.wait(WAIT_S)
+        if self._case.mode == "graph":
+            self._capture()
 
     def _calls_of(self, case: EPCase) -> Iterator[Callable[[], Any]]:
         """The calls of a round."""
         self._inputs = [self._input(i) for i in range(case.calls)]
-        blocks = case.blocks or -1
         if case.kind == "dispatch":
             yield from (lambda i=i: self._dispatch(i) for i in range(case.calls))
             return
@@ -164,7 +178,7 @@ class GPUEPRank(Member):
         if case.kind == "both":
 
             def pair(i: int) -> None:
-                self._op.combine(self._dispatch(i)[0], None, self._indices, blocks)
+                self._op.combine(self._dispatch(i)[0], None, self._indices, **self._launch)
 
             yield from (lambda i=i: pair(i) for i in range(case.calls))
             return
@@ -174,7 +188,12 @@ class GPUEPRank(Member):
         made = [self._made(rows, count, in_place) for _ in range(copies)]
         for i in range(case.calls):
             yield lambda i=i: self._op.combine(  # type: ignore[misc]
-                made[i % copies], None, self._indices, blocks, use_external_inp_buf=int(not in_place), routing=route
+                made[i % copies],
+                None,
+                self._indices,
+                use_external_inp_buf=int(not in_place),
+                routing=route,
+                **self._launch,
             )
 
     def _made(self, rows: Any, count: int, in_place: bool) -> Any:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..cases import MIB, Case, pick
 from ..group import Group
@@ -20,9 +20,34 @@ from . import chosen, ep_cases
 from .cases import L2_BYTES
 from .ep_cases import EPCase
 
+if TYPE_CHECKING:
+    from ..ep_rows import Sizes
+
 _PACKAGES = ("ml_dtypes", "torch")
 _POOL_BYTES = 4 * L2_BYTES
 _HIDDEN_QUICK = 512
+
+
+def package_of_rows() -> str:
+    """What makes arrays of bfloat16 and float8 here. Raises Unavailable if nothing does."""
+    package = next((name for name in _PACKAGES if importlib.util.find_spec(name) is not None), None)
+    if importlib.util.find_spec("numpy") is None or package is None:
+        raise Unavailable(
+            f"calls of mori.ops on GPUs are measured with numpy, and {' or '.join(_PACKAGES)}: install them"
+        )
+    return package
+
+
+def ranks_of(gpus: list[int], sizes: Sizes, tokens: int, package: str, quick: bool) -> Group:
+    """A rank on each GPU, for so many tokens at most; sizes.tokens are those that take turns."""
+    from .ep_rank import GPUEPRank
+
+    # An op takes rows received twice, combined tokens, and for each row its choices, scales and flags.
+    received, row = sizes.ranks * tokens, 2 * sizes.hidden
+    beside = 32 * sizes.topk + sizes.hidden // 8 + 256
+    heap = 2 * received * row + tokens * row + received * beside + 64 * MIB
+    factory = f"{GPUEPRank.__module__}:{GPUEPRank.__name__}"
+    return Group(factory, sizes.ranks, heap, gpus, sizes, tokens, package, MIB if quick else 2 * L2_BYTES)
 
 
 class GPUEP:
@@ -71,19 +96,13 @@ class GPUEP:
             raise ValueError(f"--topk: a token cannot choose {self._topk} of {self._experts} experts")
 
     def __enter__(self) -> GPUEP:
-        package = next((name for name in _PACKAGES if importlib.util.find_spec(name) is not None), None)
-        if importlib.util.find_spec("numpy") is None or package is None:
-            raise Unavailable(f"mori bench ep --device gpu needs numpy, and {' or '.join(_PACKAGES)}")
+        package = package_of_rows()
         from ..ep_rows import Sizes
-        from .ep_rank import GPUEPRank
 
         tokens = max(case.tokens for case in self.cases)
         pool = max(2 * tokens, 64 if self._quick else _POOL_BYTES // self._hidden)
         sizes = Sizes(pool, self._hidden, self._experts, self._topk, self._ranks)
-        factory = f"{GPUEPRank.__module__}:{GPUEPRank.__name__}"
-        gpus = list(self._gpus.numbers)
-        flush = MIB if self._quick else 2 * L2_BYTES
-        self._group = Group(factory, self._ranks, self._heap(tokens), gpus, sizes, tokens, package, flush)
+        self._group = ranks_of(list(self._gpus.numbers), sizes, tokens, package, self._quick)
         try:
             self._prepare()
         except BaseException as err:
@@ -107,12 +126,6 @@ class GPUEP:
         self._nccl = not self._why_no_nccl
         if not self._nccl:
             print(f"mori bench: no NCCL to compare with: {self._why_no_nccl}", file=sys.stderr)
-
-    def _heap(self, tokens: int) -> int:
-        """What an op takes: rows received twice, combined tokens, and for each row its choices, scales and flags."""
-        received, row = self._ranks * tokens, 2 * self._hidden
-        beside = 32 * self._topk + self._hidden // 8 + 256
-        return int(2 * received * row + tokens * row + received * beside + 64 * MIB)
 
     def __exit__(self, *failure: Any) -> None:
         self._group.__exit__(*failure)
