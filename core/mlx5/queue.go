@@ -161,7 +161,12 @@ func (q *Queue) build() error {
 	if err := q.queuePair(dbr); err != nil {
 		return err
 	}
-	return q.init()
+	if err := q.init(); err != nil {
+		return err
+	}
+	v := q.View()
+	v.Put(sys.Bytes(q.base+q.plan.view, QueueViewBytes))
+	return nil
 }
 
 func (q *Queue) later(f func() error) { q.undo = append(q.undo, f) }
@@ -252,8 +257,6 @@ func (q *Queue) clear() {
 	if q.cfg.RQLog > 0 {
 		fill(q.plan.rcq, q.cfg.RQLog, CQEInvalid<<4)
 	}
-	v := q.View()
-	v.Put(b[q.plan.view:])
 }
 
 // ViewAddr is where the queue's memory holds its view, as the device addresses it.

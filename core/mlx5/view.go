@@ -24,13 +24,13 @@ type QueueView struct {
 	MTU      uint32 // bytes of payload in a packet
 
 	Reserved  uint64 // blocks that posters have taken
-	Published uint64 // blocks that the doorbell record tells of
+	Published uint64 // blocks whose entries are whole, and so are all before: the next doorbell tells of them
 	Completed uint64 // blocks whose work is done: Reserved may run 1<<SQLog ahead of it and no further
-	Status    uint64 // 0, or vendor syndrome<<8 | syndrome of the first error
+	Status    uint64 // 0, or vendor syndrome<<8 | syndrome of the first error, or what native/nic.StatusErr knows
 	Owners    uint64 // address of 1<<SQLog little-endian uint32: how many blocks the work entry has that begins there
 	Polled    uint64 // completion entries read; its low 24 bits go to CQDBR
 	PollLock  uint64 // 0 or 1: one thread at a time reads completions
-	Spare     uint64
+	Bells     uint64 // posters since the one that rings the doorbell began to; 0 if none rings
 }
 
 // QueueViewBytes and MemoryViewBytes are the sizes on the device.
