@@ -25,7 +25,7 @@ func TestInterchange(t *testing.T) {
 			s.access = mlx5.AccessRelaxed
 			a, b := pair(t, s)
 			sides := []*side{a, b}
-			const n, rounds = 1024, 6
+			const n, rounds = 1024, 3
 			var group sync.WaitGroup
 			errs := make([]error, 2)
 			for i, me := range sides {
@@ -66,7 +66,7 @@ func TestPingPong(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d on %s", seed, wires[seed%3]), func(t *testing.T) {
 			a, b := pair(t, seeded(seed))
 			sides := []*side{a, b}
-			const rounds, inbox = 5, 8192
+			const rounds, inbox = 3, 8192
 			var group sync.WaitGroup
 			outs, errs := make([]nic.Outcome, 2), make([]error, 2)
 			for i, me := range sides {

@@ -28,8 +28,7 @@ type list struct {
 	work  []nic.Work
 	local []byte // what a's memory must be at the end, and b's
 	there []byte
-	old   map[uint64]bool // old values of the shared word, each seen by one piece
-	adds  []int           // offsets where those come
+	adds  []int // offsets where those come
 	sum   uint64
 }
 

@@ -71,7 +71,7 @@ type setup struct {
 // seeded is what a seed makes of a setup.
 func seeded(seed uint64) setup {
 	return setup{
-		wire: wires[seed%3], seed: seed, bytes: 64 << 10, path: mlx5.PathConfig{AckTimeout: 13},
+		wire: wires[seed%3], seed: seed, bytes: 64 << 10, path: mlx5.PathConfig{AckTimeout: 15},
 		queue: mlx5.QueueConfig{SQLog: 3 + uint32(seed%3), Collapsed: seed%4 == 3, NoDBR: seed%5 == 4},
 	}
 }
