@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+
+// Package mlx5 is the DevX door of libmlx5 (mlx5dv.h): commands to a ConnectX NIC's firmware, memory that it knows, and its doorbells.
+// The library is opened at run time; where it or the header was missing, Load says so and wraps errors.ErrUnsupported.
+//
+//	if err := mlx5.Load(); err != nil { ... }
+//	c, err := mlx5.Open("mlx5_0")
+//	err = c.General(in, out)
+//
+// Calls answer with an error that wraps the system's errno. Where the firmware refused a command, its answer is in out and the errno is
+// EREMOTEIO. Handles are plain numbers: who made one closes it, once, and closes a Context last. core/mlx5/dv makes a mlx5.Cmd of this.
+package mlx5

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+package mlx5
+
+// #cgo CFLAGS: -std=gnu11 -O2 -Wall
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+// Load opens the libraries, once; the answer is conclusive and stays. The error wraps errors.ErrUnsupported.
+var Load = sync.OnceValue(func() error {
+	var why [C.MX_WHY]C.char
+	if C.mx_load(&why[0], C.size_t(len(why))) != 0 {
+		return fmt.Errorf("load libmlx5: %s: %w", C.GoString(&why[0]), errors.ErrUnsupported)
+	}
+	return nil
+})
+
+// Built tells whether the package was compiled with mlx5dv.h. Without it Load fails on every machine.
+func Built() bool { return C.mx_built() != 0 }
+
+// Handles.
+type (
+	Context uint64 // an open NIC
+	Object  uint64 // what a command made
+	Umem    uint64 // memory that the NIC knows
+	UAR     uint64 // a page of doorbells
+)
+
+func check(rc C.int, act string, args ...any) error {
+	if rc == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(act, args...), syscall.Errno(rc))
+}
+
+func at(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+// Open opens a NIC by its name in libibverbs, with the right to give commands.
+func Open(name string) (Context, error) {
+	if err := Load(); err != nil {
+		return 0, err
+	}
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	var c C.uint64_t
+	err := check(C.mx_open(cname, &c), "open %s for commands", name)
+	return Context(c), err
+}
+
+// Close closes the NIC.
+func (c Context) Close() error { return check(C.mx_close(C.uint64_t(c)), "close the NIC") }
+
+// General carries out a command that is about no object of this process.
+func (c Context) General(in, out []byte) error {
+	return check(C.mx_general(C.uint64_t(c), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "command")
+}
+
+// Create carries out a command that makes an object.
+func (c Context) Create(in, out []byte) (Object, error) {
+	var o C.uint64_t
+	err := check(C.mx_create(C.uint64_t(c), at(in), C.size_t(len(in)), at(out), C.size_t(len(out)), &o), "make an object")
+	return Object(o), err
+}
+
+// Modify carries out a command that changes the object.
+func (o Object) Modify(in, out []byte) error {
+	return check(C.mx_modify(C.uint64_t(o), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "change an object")
+}
+
+// Query carries out a command that asks about the object.
+func (o Object) Query(in, out []byte) error {
+	return check(C.mx_query(C.uint64_t(o), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "ask about an object")
+}
+
+// Destroy ends the object, also if it fails.
+func (o Object) Destroy() error { return check(C.mx_destroy(C.uint64_t(o)), "destroy an object") }
+
+// Register makes memory known to the NIC, under a number that commands carry.
+func (c Context) Register(addr, bytes uint64) (u Umem, id uint32, err error) {
+	var handle C.uint64_t
+	var number C.uint32_t
+	err = check(C.mx_umem(C.uint64_t(c), C.uint64_t(addr), C.uint64_t(bytes), &handle, &number), "register %d bytes at %#x", bytes, addr)
+	return Umem(handle), uint32(number), err
+}
+
+// Close has the NIC forget the memory.
+func (u Umem) Close() error { return check(C.mx_umem_free(C.uint64_t(u)), "deregister memory") }
+
+// NewUAR maps a page of doorbells and returns the address of the one to ring, and the page's number, which commands carry.
+func (c Context) NewUAR() (u UAR, register uint64, page uint32, err error) {
+	var handle, reg C.uint64_t
+	var number C.uint32_t
+	err = check(C.mx_uar(C.uint64_t(c), &handle, &reg, &number), "map doorbells")
+	return UAR(handle), uint64(reg), uint32(number), err
+}
+
+// Close unmaps the page.
+func (u UAR) Close() { C.mx_uar_free(C.uint64_t(u)) }
+
+// EQN is the number of the first event queue.
+func (c Context) EQN() (uint32, error) {
+	var n C.uint32_t
+	err := check(C.mx_eqn(C.uint64_t(c), &n), "ask for an event queue")
+	return uint32(n), err
+}
