@@ -12,6 +12,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/interchange"
 	"mori/ep"
 	"mori/io"
 	"mori/shmem"
@@ -50,6 +51,7 @@ var codes = []struct {
 	{device.ErrImage, "E_UNSUPPORTED"},
 	{device.ErrLost, "E_STATE"},
 	{device.ErrClosed, "E_STATE"},
+	{interchange.ErrOrder, "E_STATE"},
 	{bootstrap.ErrBadID, "E_ARG"},
 	{bootstrap.ErrMismatch, "E_MISMATCH"},
 	{bootstrap.ErrClosed, "E_STATE"},

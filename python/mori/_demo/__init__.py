@@ -4,13 +4,14 @@
 * ``mori demo`` or ``mori demo kv``: a prefill and a decode process move a paged KV cache (mori.io)
 * ``mori demo shmem``: processes put and get round a ring and exchange all with all (mori.shmem)
 * ``mori demo moe``: a mixture-of-experts layer over several processes (mori.ops)
+* ``mori demo interchange``: a kernel on one GPU writes to another GPU's memory through a NIC that it drives itself
 """
 
 from __future__ import annotations
 
 import importlib
 
-_DEMOS = {"kv": "_command", "shmem": "shmem", "moe": "moe"}
+_DEMOS = {"kv": "_command", "shmem": "shmem", "moe": "moe", "interchange": "interchange"}
 
 
 def main(argv: list[str]) -> int:

@@ -75,6 +75,14 @@ def pybind_EPDescribe(id: int) -> str:
 def pybind_EPDrop(id: int) -> int:
     """EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next op is made."""
 
+def pybind_EPExclude(id: int, ranks: int) -> int:
+    """EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which goes on with the others."""
+
+def pybind_EPLaunch(id: int, dispatch: bool, tokens: int, rowBytes: int, blocks: int, warps: int) -> str:
+    """EPLaunch returns the blocks and the warps of each that a call with so many tokens of so many bytes gets, as JSON; zeros on host memory. What
+    is asked for and above 0 comes first.
+    """
+
 def pybind_EPOpen(text: str, onHost: bool) -> int:
     """EPOpen starts to make an op; text is JSON, by the names of mori.ops.EpDispatchCombineConfig. onHost has it on host memory, unless the
     environment says otherwise. JobResult: its handle.
@@ -101,6 +109,11 @@ def pybind_EPSizes(config: str) -> str:
 
 def pybind_EPSlots(id: int, addr: int, n: int) -> int:
     """EPSlots writes the routing map of the last dispatch, n int32, to addr."""
+
+def pybind_EPTuning() -> str:
+    """EPTuning returns which file has the tables for launches, whether the environment names it, and what it has, or why it cannot be used, as
+    JSON.
+    """
 
 def pybind_EPUnpack(id: int, dst: int, packed: int, hidden: int, dtype: int) -> int:
     """EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the standard-MoE form. The
@@ -200,6 +213,42 @@ def pybind_HostFree(memory: int) -> int:
 
 def pybind_InstallFast(name: str) -> int:
     """InstallFast creates the module of hot functions (fast.c) under the given name in sys.modules."""
+
+def pybind_InterchangeClose(id: int) -> int:
+    """InterchangeClose takes a side down. A handle that is closed already is ignored."""
+
+def pybind_InterchangeConnect(id: int, address: str) -> int:
+    """InterchangeConnect connects a side to the address of the other's endpoint."""
+
+def pybind_InterchangeDevice(id: int) -> str:
+    """InterchangeDevice opens a side's device and tells of it in words."""
+
+def pybind_InterchangeDiscover(id: int) -> str:
+    """InterchangeDiscover returns the devices and their ports, as JSON."""
+
+def pybind_InterchangeEndpoint(id: int) -> str:
+    """InterchangeEndpoint makes a side's endpoint: {qpn, address} as JSON."""
+
+def pybind_InterchangeGPU(id: int) -> str:
+    """InterchangeGPU is where a side's kernels run, in words."""
+
+def pybind_InterchangeMeet(id: int, shown: str) -> int:
+    """InterchangeMeet tells a side of the other's buffer: what was shown."""
+
+def pybind_InterchangeOpen(deviceName: str, gpu: str, limit: float) -> int:
+    """InterchangeOpen makes a side of the GPU data interchange. limit is in seconds, 0 for the default."""
+
+def pybind_InterchangeOutcome(id: int) -> str:
+    """InterchangeOutcome is what the kernel of the last run told: {rounds, ns, kernel} as JSON."""
+
+def pybind_InterchangeRegister(id: int, nbytes: int) -> str:
+    """InterchangeRegister allocates and registers a side's buffer: {addr, bytes, keys, shown} as JSON."""
+
+def pybind_InterchangeRun(id: int, send: bool, value: int, rounds: int) -> int:
+    """InterchangeRun starts a side's kernel. JobResult: 0."""
+
+def pybind_InterchangeVerify(id: int, value: int) -> int:
+    """InterchangeVerify starts to count the bytes of a side's buffer that are not the value, on its GPU. JobResult: how many."""
 
 def pybind_JobDrop(id: int) -> int:
     """JobDrop lets go of a job. What can be given up is."""

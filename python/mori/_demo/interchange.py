@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""`mori demo interchange`: a kernel on one GPU writes to another GPU's memory through a NIC that it drives itself.
+
+Eight steps, as a program with RDMA takes them. Without a NIC the emulated one takes its place, or a proxy of the host
+over any other network; without a GPU, threads of the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from .. import _core, _errors
+from .._bench.process import Remote, RemoteError
+from .._bench.progress import GREEN, RED, colour
+
+_SLICE_MS = 100
+# Beside the limit of a kernel's wait, for a process to start and a kernel to be loaded.
+_SLACK_S = 60.0
+_RANKS = ("sender", "receiver")
+
+
+class Side:
+    """One of the two, in this process. Text goes between them as the native side gives it."""
+
+    def __init__(self, device: str, gpu: str, limit: float) -> None:
+        self._id: int = _core.call("InterchangeOpen", device, gpu, limit)
+        self._job = 0
+
+    def gpu(self) -> str:
+        return str(_core.call("InterchangeGPU", self._id))
+
+    def discover(self) -> list[dict[str, Any]]:
+        return list(json.loads(_core.call("InterchangeDiscover", self._id)))
+
+    def device(self) -> str:
+        return str(_core.call("InterchangeDevice", self._id))
+
+    def endpoint(self) -> dict[str, Any]:
+        return dict(json.loads(_core.call("InterchangeEndpoint", self._id)))
+
+    def connect(self, address: str) -> None:
+        _core.call("InterchangeConnect", self._id, address)
+
+    def register(self, nbytes: int) -> dict[str, Any]:
+        return dict(json.loads(_core.call("InterchangeRegister", self._id, nbytes)))
+
+    def meet(self, shown: str) -> None:
+        _core.call("InterchangeMeet", self._id, shown)
+
+    def start(self, send: bool, value: int, rounds: int) -> None:
+        """Start the kernel; :meth:`outcome` waits for it."""
+        self._job = _core.call("InterchangeRun", self._id, send, value, rounds)
+
+    def outcome(self) -> dict[str, Any]:
+        self._finish(self._job)
+        return dict(json.loads(_core.call("InterchangeOutcome", self._id)))
+
+    def verify(self, value: int) -> int:
+        """How many bytes of this side's buffer are not the value."""
+        return self._finish(_core.call("InterchangeVerify", self._id, value))
+
+    def close(self) -> None:
+        _core.call("InterchangeClose", self._id)
+
+    def _finish(self, job: int) -> int:
+        try:
+            while not _core.call("JobWait", job, _SLICE_MS):
+                pass
+        except BaseException:
+            _core.call("JobDrop", job)
+            raise
+        result: int = _core.call("JobResult", job)
+        return result
+
+
+class _Elsewhere:
+    """A side in a process of its own: any method of Side."""
+
+    def __init__(self, remote: Remote, limit: float) -> None:
+        self._remote, self._limit = remote, limit
+
+    def __getattr__(self, method: str) -> Any:
+        return lambda *args: self._remote.call(method, *args, timeout=self._limit)
+
+
+def main(argv: list[str]) -> int:
+    """0: every byte is right; 1: wrong bytes, or the run failed; 2: bad arguments."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    for name, most in (("bytes", 1 << 40), ("rounds", 1 << 62)):
+        if not 1 <= getattr(args, name) <= most:
+            parser.error(f"--{name} must be 1 to {most}, got {getattr(args, name)}")
+    if not 0 <= args.value <= 255:
+        parser.error(f"--value must be a byte, 0 to 255, got {args.value}")
+    if args.limit <= 0:
+        parser.error(f"--limit must be more than 0, got {args.limit}")
+    gpus = (args.gpu or _gpu_here()).split(",")
+    if len(gpus) > len(_RANKS):
+        parser.error(f"--gpu names {len(gpus)} GPUs, want one for both sides or one for each: {args.gpu}")
+    try:
+        return _interchange(args, gpus[0], gpus[-1])
+    except (_errors.MoriError, RemoteError) as err:
+        print(f"mori demo interchange: {err}", file=sys.stderr)
+        return 1
+
+
+def _gpu_here() -> str:
+    from .. import device
+
+    found = device.devices()
+    return f"{found[0].api.lower()}:{found[0].ordinal}" if found else "cpu"
+
+
+def _interchange(args: argparse.Namespace, sending: str, receiving: str) -> int:
+    """Take the steps. What fails leaves the rest to the end of the process."""
+    sides: list[Any] = []
+    if args.processes == 1:
+        sides = [Side(args.device, gpu, args.limit) for gpu in (sending, receiving)]
+        return _steps(args, sides)
+    with Remote("receiver", "mori._demo.interchange:Side", args.device, receiving, args.limit) as other:
+        sides = [Side(args.device, sending, args.limit), _Elsewhere(other, args.limit * args.rounds + _SLACK_S)]
+        return _steps(args, sides)
+
+
+def _steps(args: argparse.Namespace, sides: list[Any]) -> int:
+    where = " to ".join(f"{rank} on {side.gpu()}" for rank, side in zip(_RANKS, sides, strict=True))
+    _say(f"GPU data interchange over {args.device}: {where}")
+
+    _say("\nStep 1: RDMA context")
+    found = [side.discover() for side in sides]
+    _each(f"{len(devices)} of devices can be opened" for devices in found)
+
+    _say("\nStep 2: devices and ports")
+    for device in found[0]:
+        _say(f"  {device['name']}")
+        for port in device["ports"]:
+            _say(f"    port {port}")
+
+    _say("\nStep 3: device contexts")
+    _each(side.device() for side in sides)
+
+    _say("\nStep 4: endpoints")
+    ends = [side.endpoint() for side in sides]
+    _each(f"QP number {end['qpn']:#x}" for end in ends)
+
+    _say("\nStep 5: connection, both ways")
+    for side, end in zip(sides, reversed(ends), strict=True):
+        side.connect(end["address"])
+    _each(f"QP {a['qpn']:#x} is connected to QP {b['qpn']:#x}" for a, b in (ends, ends[::-1]))
+
+    _say("\nStep 6: GPU buffers, registered")
+    buffers = [side.register(args.bytes) for side in sides]
+    for side, buffer in zip(sides, reversed(buffers), strict=True):
+        side.meet(buffer["shown"])
+    _each(f"{buffer['bytes']} bytes at {buffer['addr']:#x}, {buffer['keys']}" for buffer in buffers)
+
+    _say("\nStep 7: the kernel fills its buffer, posts the write, rings the doorbell and polls for the completion")
+    _run(args, *sides)
+
+    _say("\nStep 8: verification on the receiving GPU, and clean-up")
+    wrong = sides[1].verify(args.value)
+    _say(verdict(args.bytes, args.value, wrong))
+    for side in sides:
+        side.close()
+    if wrong:
+        return 1
+    _say("\n=== Example completed successfully! ===")
+    return 0
+
+
+def _run(args: argparse.Namespace, sender: Any, receiver: Any) -> None:
+    """Run both kernels: the receiver's, if it has one, looks at each round while the sender's sends the next."""
+    receiver.start(False, args.value, args.rounds)
+    sender.start(True, args.value, args.rounds)
+    for rank, side in zip(_RANKS, (sender, receiver), strict=True):
+        told = side.outcome()
+        if told["kernel"]:
+            each = told["ns"] / told["rounds"] / 1000
+            _say(f"  {rank}: {told['kernel']}, {told['rounds']} rounds, {each:.1f} µs each")
+
+
+def verdict(nbytes: int, value: int, wrong: int) -> str:
+    """The line that tells whether all bytes are right; with several rounds, bytes may be wrong in each."""
+    if wrong:
+        return colour(f"WRONG BYTES: {wrong} of {nbytes} are not {value}", RED)
+    return colour(f"Success! All {nbytes} bytes verified with value {value}", GREEN)
+
+
+def _each(lines: Any) -> None:
+    for rank, line in zip(_RANKS, lines, strict=True):
+        _say(f"  {rank}: {line}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mori demo interchange",
+        description="A kernel on one GPU fills a buffer and writes it to another's, by a NIC that the kernel drives "
+        "itself or by a proxy of the host; the other GPU looks at every byte.",
+    )
+    parser.add_argument(
+        "--device",
+        default="emu0",
+        metavar="NAME",
+        help="emu0, the emulated NIC (default); proxy or proxy:PROVIDER, a host thread that posts to shm, tcp, verbs; "
+        "or an RDMA device's name",
+    )
+    parser.add_argument(
+        "--gpu",
+        metavar="GPU[,GPU]",
+        help="cpu, cuda:N or hip:N, of both sides or of each (default: the first there is)",
+    )
+    parser.add_argument("--bytes", type=int, default=1024, metavar="N", help="to send (default 1024)")
+    parser.add_argument("--value", type=int, default=42, metavar="BYTE", help="of each byte (default 42)")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="by one kernel (default 1)")
+    parser.add_argument(
+        "--processes", type=int, choices=[1, 2], default=1, help="that the two sides are in (default 1)"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=30.0, metavar="S", help="seconds that any wait may last (default 30)"
+    )
+    return parser
