@@ -292,8 +292,8 @@ class EpDispatchCombineOp(StandardMoE):
             self._streams[handle] = stream
             return handle
         if kind == "gpu_torch":
-            stream: int = sys.modules["torch"].cuda.current_stream(self._place).cuda_stream
-            return stream
+            current: int = sys.modules["torch"].cuda.current_stream(self._place).cuda_stream
+            return current
         return 0
 
     def check(self) -> None:

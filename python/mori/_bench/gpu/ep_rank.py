@@ -151,8 +151,8 @@ class GPUEPRank(Member):
         return gpu_tensor_view(self._pool.ptr + self._place(i) * self._row, shape, self._case.dtype, self._gpu)
 
     def _dispatch(self, i: int, **more: Any) -> Any:
-        arrays = self._inputs[i], self._weights, self._scale, self._indices
-        return self._op.dispatch(*arrays, **self._launch, **more)
+        more.update(self._launch)
+        return self._op.dispatch(self._inputs[i], self._weights, self._scale, self._indices, **more)
 
     @property
     def _launch(self) -> dict[str, Any]:
