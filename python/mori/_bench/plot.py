@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import curve
+from .gpu import ep_plot
 from .machine import Machine
 from .measure import Result
 from .report import BAD, GOOD, OURS, RAW, figure
@@ -35,9 +36,15 @@ _LABELS = {"GB/s": "GB/s, more is better", "us": "µs, less is better", "ns": "n
 def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None:
     """Bars of throughput, ours beside raw with the target as a mark, and of times below them.
 
-    What differs in the size of blocks is a curve above them.
+    What differs in the size of blocks is a curve above them. Dispatch and combine on GPUs have curves alone.
     """
     import matplotlib.pyplot as plt
+
+    if all(ep_plot.is_on(r) for r in results):
+        fig, axes = plt.subplots(2, 1, figsize=(11, 12), layout="constrained")
+        ep_plot.draw(axes, results)
+        _finish(fig, results, what, machine, file)
+        return
 
     points = [r for r in results if curve.is_on(r)]
     groups = [
@@ -52,6 +59,13 @@ def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None
         _bars(axis, some, label)
         if label.endswith("less is better") and _spread(some) > 10:
             axis.set_yscale("log")
+    _finish(fig, results, what, machine, file)
+
+
+def _finish(fig: Any, results: list[Result], what: str, machine: Machine, file: Path) -> None:
+    """Names the machine, and writes the file."""
+    import matplotlib.pyplot as plt
+
     gpus = {f"{r.extra['device']}{', EMULATED' if r.extra['emulated'] else ''}" for r in results if "device" in r.extra}
     fig.suptitle("\n".join([f"mori bench {what}", *sorted(gpus), str(machine)]), fontsize=10)
     fig.savefig(file, dpi=130)
