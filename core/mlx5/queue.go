@@ -33,8 +33,8 @@ const (
 
 const pageBytes = 4096 // of the NIC; the system's may be larger
 
-// A plan is where the parts of a queue lie in its memory, each on a page of its own.
-type plan struct{ work, cq, rcq, dbr, view, owners, end uint64 }
+// A plan is where the parts of a queue lie in its memory, each on a page of its own; the work queues are at 0.
+type plan struct{ cq, rcq, dbr, view, owners, end uint64 }
 
 func (c *QueueConfig) plan() (p plan) {
 	round := func(n uint64) uint64 { return (n + pageBytes - 1) &^ (pageBytes - 1) }

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"reflect"
+	"runtime"
 	"testing"
 
+	"mori/core/internal/sys"
 	"mori/core/mlx5"
 )
 
@@ -77,12 +79,14 @@ func FuzzPackets(f *testing.F) {
 		}
 		n := &NIC{opts: Options{MTU: 4096}, wire: loop{}, pds: map[uint32]int{1: 0}, mkeys: map[uint32]*mkey{}, qps: map[uint32]*qp{}}
 		c := &cq{nic: n, mem: hostMemory{}, dbrMem: hostMemory{}}
-		q := &qp{nic: n, num: 1, scq: c, rcq: c, work: &umem{mem: hostMemory{}}, dbrMem: hostMemory{}}
+		record := make([]byte, 8)
+		q := &qp{nic: n, num: 1, scq: c, rcq: c, work: &umem{mem: hostMemory{}}, dbrMem: hostMemory{}, dbr: sys.AddrOf(record)}
 		q.ctx = mlx5.QPContext{State: mlx5.StateRTS, RemoteQPN: 9, MTU: 5, LogMsgMax: 30, PD: 1, RQType: mlx5.RQNone, RemoteRead: true, RemoteWrite: true, RemoteAtom: true}
 		n.qps[1], n.order = q, []*qp{q}
 		for range 3 {
 			n.dispatch(parsed)
 			q.serve()
 		}
+		runtime.KeepAlive(record)
 	})
 }

@@ -134,7 +134,7 @@ func (n *NIC) Umem(addr, bytes uint64) (uint32, error) {
 	switch page := uint64(os.Getpagesize()); {
 	case n.closed:
 		return 0, n.gone()
-	case bytes == 0 || addr%page != 0 || bytes%page != 0 || addr+bytes < addr:
+	case bytes == 0 || addr == 0 || addr%page != 0 || bytes%page != 0 || addr+bytes < addr:
 		return 0, fmt.Errorf("make %d bytes at %#x known: want whole pages: %w", bytes, addr, mlx5.ErrArgument)
 	}
 	id := n.number()

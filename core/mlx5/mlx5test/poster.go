@@ -21,7 +21,6 @@ type Poster struct {
 	Errors   []mlx5.CQE     // completions that were errors
 	NoBell   bool           // entries are published by Ring only
 	lastBell uint64
-	done     []mlx5.CQE
 }
 
 // NewPoster posts to a queue that was just made.
