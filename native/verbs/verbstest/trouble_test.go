@@ -279,9 +279,9 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestOverrun: the queue's own event, and one of its pair, which fails.
+// TestOverrun: the queue's own event, and one of its pair, which fails. Of real devices only the first is asked: soft-RoCE loses completions in silence
+// but for that.
 func TestOverrun(t *testing.T) {
-	NeedEmulated(t)
 	Need(t, 2)
 	x := &tester{TB: t}
 	x.b = x.side(1, common)
@@ -292,11 +292,18 @@ func TestOverrun(t *testing.T) {
 	x.ok(err)
 	x.ok(x.a.connect(x.b.address, usual()))
 	x.ok(x.b.connect(x.a.address, usual()))
-	for i := range 3 {
+	many := 3
+	if Real() { // which may have made more places than it was asked for
+		many = 16
+	}
+	for i := range many {
 		x.ask(uint64(i+1), nil)
 	}
 	if e := x.event(x.a, verbs.EventCQErr); e.CQ != x.a.send {
 		t.Errorf("the event is of queue %v, want %v", e.CQ, x.a.send)
+	}
+	if Real() {
+		return
 	}
 	x.event(x.a, verbs.EventQPFatal)
 	x.state(x.a, verbs.StateErr)
