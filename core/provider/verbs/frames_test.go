@@ -107,7 +107,7 @@ func FuzzPlace(f *testing.F) {
 
 func TestSettings(t *testing.T) {
 	s, err := Settings{}.filled()
-	if err != nil || s.Rails != 1 || s.QPs != 1 || s.SendWR == 0 || s.Timeout == 0 || s.Retries != 7 {
+	if err != nil || s.Rails != 1 || s.QPs != 1 || s.SendWR == 0 || s.Timeout == 0 || s.Retries != 6 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, bad := range []Settings{{Rails: -1}, {QPs: 17}, {SendWR: 1 << 20}, {Timeout: 32}, {Retries: 8}} {

@@ -47,7 +47,7 @@ type Settings struct {
 	NoEvents bool // do not watch the devices' events: ports that go down are found out by retries
 
 	Timeout uint8 // of a packet's acknowledgement, 4.096 us * 2^Timeout; 0 is 18, which is 1.1 s
-	Retries uint8 // of a packet, up to 7; 0 is 7
+	Retries uint8 // of a packet, up to 7, which soft-RoCE takes for no end; 0 is 6
 }
 
 const (
@@ -82,7 +82,7 @@ func (s Settings) filled() (Settings, error) {
 		s.Timeout = 18
 	}
 	if s.Retries == 0 {
-		s.Retries = 7
+		s.Retries = 6
 	}
 	if s.Timeout > 31 || s.Retries > 7 {
 		return s, fmt.Errorf("verbs settings: timeout %d and %d retries, want up to 31 and 7: %w", s.Timeout, s.Retries, fabric.ErrInvalid)
