@@ -160,11 +160,15 @@ MORI_DEVICE_INLINE void sumTokens(const Op& op, const CombineArgs& args, Terms& 
     char* const base = memoryOf(op, op.rank);
     const uint32_t blocks = args.scaleBlocks != 0 ? args.scaleBlocks : 1;
     const RowShape shape{args.hidden, (args.hidden + blocks - 1) / blocks, args.weighted != 0};
-    for (uint32_t token = warpInGrid(); token < args.tokens; token += gridWarps()) {
+    // Of few tokens several warps have one each: a warp alone waits for a peer's memory dozens of times, one after the other.
+    const Parts parts(args.tokens, args.hidden * numberBytes(from));
+    for (uint32_t item = warpInGrid(); item < args.tokens * parts.each; item += gridWarps()) {
+        const uint32_t token = item / parts.each;
+        const Part part{item % parts.each, parts.each};
         const uint32_t count = findRows(op, args, token, uint64_t(args.hidden) * numberBytes(from), terms);
         char* const out = base + op.regions.combineOut + uint64_t(token) * args.hidden * numberBytes(to);
-        sumRows<from, to, scaled>(out, terms, count, shape);
-        if (args.weights == nullptr) {
+        sumRows<from, to, scaled>(out, terms, count, shape, part);
+        if (args.weights == nullptr || part.part != 0) {
             continue;
         }
         float* const weights = reinterpret_cast<float*>(base + op.regions.combineOutWeights) + uint64_t(token) * op.topk;

@@ -113,15 +113,22 @@ MORI_DEVICE_INLINE void remember(const Op& op, const DispatchArgs& args, const C
     }
 }
 
-/// A warp sends the tokens of its run. slots is memory of the warp, a word for each rank.
+/// A warp sends its part of the tokens of its run. slots is memory of the warp, a word for each rank.
 MORI_DEVICE_INLINE void sendRun(const Op& op, const DispatchArgs& args, const Choices& choices, const Plan& plan,
-                                uint32_t first, uint32_t end, int32_t* slots, SpreadStream& stream) {
+                                uint32_t first, uint32_t end, Part part, int32_t* slots, SpreadStream& stream) {
+    constexpr uint32_t kLine = 128;
+    const uint32_t lines = uint32_t((args.rowBytes + kLine - 1) / kLine);
+    const uint64_t from = uint64_t(part.begin(lines)) * kLine;
+    const uint64_t upTo = uint64_t(part.end(lines)) * kLine;
+    const uint64_t bytes = (upTo < args.rowBytes ? upTo : args.rowBytes) - from;
     PerRank place = firstPlaces(op, choices, args.tokens, first, plan);
     Companions companions(op, args);
     for (uint32_t token = first; token < end; token++) {
         const uint64_t ranks = plan.sends != 0 ? choices.ranks(token) : 0;
-        const char* const row = static_cast<const char*>(args.input) + token * args.rowBytes;
-        companions.load(token);
+        const char* const row = static_cast<const char*>(args.input) + token * args.rowBytes + from;
+        if (part.part == 0) {
+            companions.load(token);
+        }
         MORI_DEVICE_UNROLL
         for (uint32_t i = 0; i < PerRank::kEach; i++) {
             const uint32_t rank = i * kWarpSize + laneInWarp();
@@ -133,14 +140,17 @@ MORI_DEVICE_INLINE void sendRun(const Op& op, const DispatchArgs& args, const Ch
             if (goes) {
                 const uint32_t slot = uint32_t(plan.bases[rank] + place.of[i]);
                 slots[rank] = int32_t(rank * op.maxRecv + slot);
-                to = memoryOf(op, rank) + op.regions.dispatchOut + slot * args.rowBytes;
+                to = memoryOf(op, rank) + op.regions.dispatchOut + slot * args.rowBytes + from;
                 place.of[i]++;
             } else if (rank < op.world) {
                 slots[rank] = int32_t(op.world * op.maxRecv);
             }
             if (warpBallot(goes) != 0) {
-                stream.copy(to, row, args.rowBytes);
+                stream.copy(to, row, bytes);
             }
+        }
+        if (part.part != 0) {
+            continue;
         }
         warpSync();
         for (uint64_t left = ranks; left != 0; left &= left - 1) {
@@ -178,10 +188,17 @@ MORI_DEVICE_INLINE bool send(const Op& op, const DispatchArgs& args, uint64_t nu
         return false;
     }
     const uint64_t tokens = args.tokens;
-    const uint32_t first = uint32_t(tokens * warpInGrid() / gridWarps());
-    const uint32_t end = uint32_t(tokens * (warpInGrid() + 1) / gridWarps());
+    uint32_t first = uint32_t(tokens * warpInGrid() / gridWarps());
+    uint32_t end = uint32_t(tokens * (warpInGrid() + 1) / gridWarps());
+    Part part{0, 1};
+    const Parts parts(args.tokens, args.rowBytes);
+    if (parts.each > 1) {  // of few tokens several warps have one each
+        first = warpInGrid() / parts.each;
+        end = first < args.tokens ? first + 1 : first;
+        part = {warpInGrid() % parts.each, parts.each};
+    }
     if (first < end) {
-        sendRun(op, args, choices, plan, first, end, shared.slots + warpInBlock() * kMostRanks, stream);
+        sendRun(op, args, choices, plan, first, end, part, shared.slots + warpInBlock() * kMostRanks, stream);
     }
     stream.finish();
     return true;

@@ -116,7 +116,7 @@ MORI_DEVICE_INLINE void copyShare(const CopyBlocksArgs& args, Share share, CopyS
 }
 
 /// The last block of the grid to come here tells the host. Fences of a GPU that writes to a peer wait for the link: a block that is alone
-/// has one, and no arrival.
+/// has that of the release, and no arrival.
 MORI_DEVICE_INLINE void tellDone(const CopyBlocksArgs& args) {
     if (args.arrivals == nullptr) {
         return;
@@ -125,15 +125,14 @@ MORI_DEVICE_INLINE void tellDone(const CopyBlocksArgs& args) {
     if (threadInBlock() != 0) {
         return;
     }
-    fence<Scope::system>();  // this block's copies, before its arrival
     if (gridBlocks() > 1) {
-        if (atomicAdd<Scope::device, Order::relaxed>(args.arrivals, 1u) != gridBlocks() - 1) {
+        fence<Scope::system>();  // this block's copies, before its arrival
+        if (atomicAdd<Scope::device, Order::acqRel>(args.arrivals, 1u) != gridBlocks() - 1) {
             return;
         }
         atomicStore<Scope::device, Order::relaxed>(args.arrivals, 0u);
-        fence<Scope::system>();  // all arrivals, before the word
     }
-    atomicStore<Scope::system, Order::relaxed>(args.completion, args.completionValue);
+    atomicStore<Scope::system, Order::release>(args.completion, args.completionValue);
 }
 
 }  // namespace

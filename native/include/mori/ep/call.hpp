@@ -3,6 +3,7 @@
 /// to the end of a phase.
 #pragma once
 
+#include "mori/device/copy.hpp"
 #include "mori/device/poll.hpp"
 #include "mori/ep/op.hpp"
 
@@ -91,6 +92,28 @@ MORI_DEVICE_INLINE bool isLastBlock(const Op& op, uint32_t phase, uint32_t& shar
 }
 
 constexpr uint64_t kEveryone = ~uint64_t(0);
+
+/// How many warps share the row of a token: where there are more warps than tokens, as many as have a line for each lane.
+struct Parts {
+    uint32_t each;
+
+    MORI_DEVICE_INLINE Parts(uint32_t tokens, uint64_t rowBytes) : each(1) {
+        const uint32_t warps = tokens != 0 ? gridWarps() / tokens : 0;
+        const uint64_t most = rowBytes / (kWarpSize * sizeof(Chunk));
+        if (warps > 1 && most > 1) {
+            each = uint32_t(warps < most ? warps : most);
+        }
+    }
+};
+
+/// A warp's part of a row.
+struct Part {
+    uint32_t part, parts;
+
+    /// Where the part of n things begins, and where it ends.
+    MORI_DEVICE_INLINE uint32_t begin(uint32_t n) const { return uint32_t(uint64_t(n) * part / parts); }
+    MORI_DEVICE_INLINE uint32_t end(uint32_t n) const { return uint32_t(uint64_t(n) * (part + 1) / parts); }
+};
 
 }  // namespace internal
 }  // namespace mori::ep

@@ -31,7 +31,8 @@ public:
           topk_(op.topk),
           by_(args.route != nullptr ? op.maxRecv : op.expertsPerRank),
           limit_(args.route != nullptr ? op.world * op.maxRecv : op.experts),
-          dead_(op.dead) {
+          dead_(op.dead),
+          whole_(topk_ % 4 == 0 && uint64_t(values_) % sizeof(Chunk) == 0) {
         // value * (magic * by - 2^32) < 2^32 for all values: then the quotient is exact.
         if (uint64_t(limit_) * by_ < uint64_t(1) << 32) {
             magic_ = uint32_t((uint64_t(1) << 32) / by_ + 1);
@@ -42,11 +43,19 @@ public:
     MORI_DEVICE_INLINE uint64_t ranks(uint32_t token) const {
         const uint32_t* const choices = values_ + uint64_t(token) * topk_;
         uint64_t ranks = 0;
-        for (uint32_t k = 0; k < topk_; k++) {
-            const uint32_t value = choices[k];
-            if (value < limit_) {
-                ranks |= uint64_t(1) << rank(value);
+        uint32_t k = 0;
+        if (whole_) {
+            for (; k + 8 <= topk_; k += 8) {  // both loads are under way at once
+                const Chunk low = *reinterpret_cast<const Chunk*>(choices + k);
+                const Chunk high = *reinterpret_cast<const Chunk*>(choices + k + 4);
+                MORI_DEVICE_UNROLL
+                for (uint32_t i = 0; i < 4; i++) {
+                    ranks |= bit(low.words[i]) | bit(high.words[i]);
+                }
             }
+        }
+        for (; k < topk_; k++) {
+            ranks |= bit(choices[k]);
         }
         return ranks & ~dead_;
     }
@@ -59,6 +68,8 @@ public:
     }
 
 private:
+    MORI_DEVICE_INLINE uint64_t bit(uint32_t value) const { return value < limit_ ? uint64_t(1) << rank(value) : 0; }
+
     MORI_DEVICE_INLINE uint32_t rank(uint32_t value) const {
         // A by_ of 1 has a magic of 2^32, which does not fit.
         return by_ == 1 ? value : magic_ != 0 ? uint32_t(uint64_t(value) * magic_ >> 32) : value / by_;
@@ -68,6 +79,7 @@ private:
     uint32_t topk_, by_, limit_;
     uint32_t magic_ = 0;
     uint64_t dead_;
+    bool whole_;  // the choices of a token lie at aligned addresses
 };
 
 /// What a lane knows of the ranks that are its own: lane, lane + kWarpSize and so on.

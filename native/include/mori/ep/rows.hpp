@@ -62,31 +62,58 @@ MORI_DEVICE_INLINE void storeSums(char* out, uint32_t first, float* sums) {
     }
 }
 
-/// A warp sums rows of whole chunks, at aligned addresses.
-template <Number from, Number to, bool scaled>
-MORI_DEVICE_INLINE void sumChunks(char* out, const Terms& terms, uint32_t count, const RowShape& shape) {
+/// A warp sums the chunks [first, end) of rows at aligned addresses. A lane has loads of kTerms rows and of kColumns chunks of each under
+/// way at once: a load from a peer takes a microsecond and more, and each of few blocks has to have many of them.
+template <Number from, Number to, bool scaled, uint32_t kTerms, uint32_t kColumns>
+MORI_DEVICE_INLINE void sumColumns(char* out, const Terms& terms, uint32_t count, const RowShape& shape, uint32_t first,
+                                   uint32_t end) {
     constexpr uint32_t elements = 16 / numberBytes(from);
-    // Loads of a lane. Conversions from 8 bits are much code for each, and less often asked for.
-    constexpr uint32_t kInFlight = from == Number::float8E4M3FNUZ ? 1 : numberBytes(from) == 1 ? 2 : 8;
-    const uint32_t chunks = shape.hidden / elements;
-    for (uint32_t at = laneInWarp(); at < chunks; at += kWarpSize) {
-        float sums[elements] = {};
-        for (uint32_t i = 0; i < count; i += kInFlight) {
-            Chunk chunk[kInFlight];
+    for (uint32_t at = first + laneInWarp(); at < end; at += kColumns * kWarpSize) {
+        float sums[kColumns][elements] = {};
+        for (uint32_t i = 0; i < count; i += kTerms) {
+            Chunk chunk[kTerms][kColumns];
             MORI_DEVICE_UNROLL
-            for (uint32_t k = 0; k < kInFlight; k++) {
-                if (i + k < count) {
-                    chunk[k] = loadOnce<Chunk>(terms.rows[i + k] + uint64_t(at) * 16);
+            for (uint32_t k = 0; k < kTerms; k++) {
+                MORI_DEVICE_UNROLL
+                for (uint32_t c = 0; c < kColumns; c++) {
+                    if (i + k < count && at + c * kWarpSize < end) {
+                        chunk[k][c] = loadOnce<Chunk>(terms.rows[i + k] + uint64_t(at + c * kWarpSize) * 16);
+                    }
                 }
             }
             MORI_DEVICE_UNROLL
-            for (uint32_t k = 0; k < kInFlight; k++) {
-                if (i + k < count) {
-                    addChunk<from, scaled>(terms, i + k, shape, at * elements, chunk[k], sums);
+            for (uint32_t k = 0; k < kTerms; k++) {
+                MORI_DEVICE_UNROLL
+                for (uint32_t c = 0; c < kColumns; c++) {
+                    if (i + k < count && at + c * kWarpSize < end) {
+                        addChunk<from, scaled>(terms, i + k, shape, (at + c * kWarpSize) * elements, chunk[k][c], sums[c]);
+                    }
                 }
             }
         }
-        storeSums<from, to>(out, at * elements, sums);
+        MORI_DEVICE_UNROLL
+        for (uint32_t c = 0; c < kColumns; c++) {
+            if (at + c * kWarpSize < end) {
+                storeSums<from, to>(out, (at + c * kWarpSize) * elements, sums[c]);
+            }
+        }
+    }
+}
+
+/// The same, with as many loads under way as the type allows.
+template <Number from, Number to, bool scaled>
+MORI_DEVICE_INLINE void sumChunks(char* out, const Terms& terms, uint32_t count, const RowShape& shape, uint32_t first,
+                                  uint32_t end) {
+    if constexpr (from == Number::float8E4M3FNUZ) {
+        sumColumns<from, to, scaled, 1, 1>(out, terms, count, shape, first, end);
+    } else if constexpr (numberBytes(from) == 1) {  // conversions are much code for each load, and less often asked for
+        sumColumns<from, to, scaled, 2, 1>(out, terms, count, shape, first, end);
+    } else if (count <= 2) {
+        sumColumns<from, to, scaled, 2, 4>(out, terms, count, shape, first, end);
+    } else if (count <= 4) {
+        sumColumns<from, to, scaled, 4, 2>(out, terms, count, shape, first, end);
+    } else {
+        sumColumns<from, to, scaled, 8, 1>(out, terms, count, shape, first, end);
     }
 }
 
@@ -107,14 +134,15 @@ MORI_DEVICE_NOINLINE void sumElements(char* out, const Terms& terms, uint32_t co
 }
 
 template <Number from, Number to, bool scaled>
-MORI_DEVICE_INLINE void sumRows(char* out, const Terms& terms, uint32_t count, const RowShape& shape) {
+MORI_DEVICE_INLINE void sumRows(char* out, const Terms& terms, uint32_t count, const RowShape& shape, Part part) {
     uint64_t odd = uint64_t(out) | uint64_t(shape.hidden) * numberBytes(from);
     for (uint32_t i = 0; i < count; i++) {
         odd |= uint64_t(terms.rows[i]);
     }
     if (odd % 16 == 0) {
-        sumChunks<from, to, scaled>(out, terms, count, shape);
-    } else {
+        const uint32_t chunks = shape.hidden / (16 / numberBytes(from));
+        sumChunks<from, to, scaled>(out, terms, count, shape, part.begin(chunks), part.end(chunks));
+    } else if (part.part == 0) {
         sumElements<from, to, scaled>(out, terms, count, shape.hidden, shape.blockSize, shape.weighted);
     }
 }
