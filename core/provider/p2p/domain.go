@@ -67,7 +67,7 @@ func (ds *domains) join(key *stream.Domain, m *mover) {
 	defer ds.mu.Unlock()
 	d := ds.open[key]
 	if d == nil {
-		d = &domain{all: ds, key: key, table: m.lender.table, engine: newEngine(ds.blocks(), ds.opts.Log), movers: make(map[*mover]struct{}), pins: make(map[uint64]*hostPin)}
+		d = &domain{all: ds, key: key, table: m.lender.Table, engine: newEngine(ds.blocks(), ds.opts.Log), movers: make(map[*mover]struct{}), pins: make(map[uint64]*hostPin)}
 		ds.open[key] = d
 	}
 	d.movers[m] = struct{}{}
@@ -128,7 +128,7 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 	d, movers := ds.moversOf(key)
 	called := make([]local.Recall, 0, len(movers))
 	for _, m := range movers {
-		called = append(called, local.Recall{From: m.ep, Loans: m.revoke(region)})
+		called = append(called, local.Recall{From: m.ep, Loans: m.lender.Revoke(region)})
 	}
 	local.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {

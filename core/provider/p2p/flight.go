@@ -32,8 +32,8 @@ type flight struct {
 
 	segs  []device.CopySegment
 	bytes uint64
-	held  []hold // local regions
-	loan  *loan  // that it is inside of, and of the peer's fence
+	held  []hold    // local regions
+	loan  *borrowed // that it is inside of, and of the peer's fence
 	lane  *lane
 	copy  device.Copy
 
@@ -53,7 +53,7 @@ type hold struct {
 func (f *flight) release() {
 	if f.loan != nil {
 		f.mover.theirs.Leave()
-		f.loan.use.Leave()
+		f.loan.Use.Leave()
 		f.loan = nil
 	}
 	for i := range f.held {
@@ -86,10 +86,13 @@ func (f *flight) nap(now time.Time) time.Duration {
 	return max(0, f.look.Sub(now))
 }
 
+// leastBytes is from how many bytes on a copy tells of its lane's speed.
+const leastBytes = 1 << 20
+
 // measured remembers how fast the lane was: since the copy began, or since the one before it ended, with which it shared the way.
 func (f *flight) measured(now time.Time, err error) {
-	const leastBytes = 1 << 20
 	ln := f.lane
+	ln.flying.Add(-1)
 	start := f.begun
 	if ln.ended.After(start) {
 		start = ln.ended

@@ -8,40 +8,15 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/stream"
 )
 
-// The frames that p2p adds to the stream. A loan is asked for; a share is lent unasked, so that the peer can copy on our behalf. Both
-// are called in by who lent them and given back when nothing is copied under them any more.
+// The frames that p2p adds to the stream beside those of loans.
 const (
-	frameAsk    = iota // askFrame
-	frameLend          // answer to an ask: lendFrame; or a share
-	frameRefuse        // answer to an ask: refuseFrame
-	frameRevoke        // ticket
-	frameReturn        // ticket; no byte moves under this loan any more
-	frameOrder         // orderFrame, a part of an order: copy between a share of ours and a region of yours
-	frameDone          // answer to an order: doneFrame
+	frameOrder = loan.FrameOwn + iota // orderFrame, a part of an order: copy between a share of ours and a region of yours
+	frameDone                         // answer to an order: doneFrame
 )
-
-// shareBit is set in the tickets of shares, which who lends them draws; those of loans are drawn by who asks.
-const shareBit = 1 << 63
-
-type askFrame struct {
-	ticket uint64
-	key    fabric.RegionKey
-}
-
-// A lendFrame tells where a region is.
-type lendFrame struct {
-	ticket uint64
-	place  place
-}
-
-// A refuseFrame tells why there is no loan.
-type refuseFrame struct {
-	ticket uint64
-	err    fabric.Errno
-}
 
 // An orderPart is a run of bytes: at an offset of a share, and at one of a region.
 type orderPart struct{ share, region, n uint64 }
@@ -66,9 +41,6 @@ type doneFrame struct {
 
 const (
 	keyLen    = 8 + 16
-	askLen    = 8 + keyLen
-	refuseLen = 8 + 4
-	ticketLen = 8
 	placeLen  = 8 + 8 + 4 + 1 + 1 + len(device.IPCHandle{}.Handle) + 8 + 8
 	orderHead = 8 + 8 + keyLen + 1
 	partLen   = 3 * 8
@@ -97,21 +69,8 @@ func getKey(b []byte) (k fabric.RegionKey) {
 	return k
 }
 
-func (f askFrame) encode() []byte {
-	return putKey(binary.BigEndian.AppendUint64(make([]byte, 0, askLen), f.ticket), f.key)
-}
-
-func parseAsk(b []byte) (f askFrame, err error) {
-	if err := wantLen("ask", b, askLen); err != nil {
-		return f, err
-	}
-	return askFrame{binary.BigEndian.Uint64(b), getKey(b[8:])}, nil
-}
-
-func (f lendFrame) encode() []byte {
-	p := &f.place
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+placeLen+maxUUID+maxText), f.ticket)
-	b = binary.BigEndian.AppendUint64(b, p.addr)
+func (p *place) encode() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, placeLen+maxUUID+maxText), p.addr)
 	b = binary.BigEndian.AppendUint64(b, p.size)
 	b = binary.BigEndian.AppendUint32(b, uint32(p.access))
 	b = append(b, byte(p.kind), byte(min(len(p.uuid), maxUUID)))
@@ -122,43 +81,26 @@ func (f lendFrame) encode() []byte {
 	return append(b, p.why[:min(len(p.why), maxText)]...)
 }
 
-func parseLend(b []byte) (f lendFrame, err error) {
-	if len(b) < 8+placeLen || len(b) > 8+placeLen+maxUUID+maxText {
-		return f, fmt.Errorf("lend frame of %d bytes: %w", len(b), fabric.ErrProtocol)
+func parsePlace(b []byte) (p place, err error) {
+	if len(b) < placeLen || len(b) > placeLen+maxUUID+maxText {
+		return p, fmt.Errorf("place of %d bytes: %w", len(b), fabric.ErrProtocol)
 	}
-	p := &f.place
-	f.ticket, p.addr, p.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
-	p.access, p.kind = fabric.Access(binary.BigEndian.Uint32(b[24:])), fabric.MemKind(b[28])
-	uuid := int(b[29])
-	b = b[30:]
+	p.addr, p.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	p.access, p.kind = fabric.Access(binary.BigEndian.Uint32(b[16:])), fabric.MemKind(b[20])
+	uuid := int(b[21])
+	b = b[22:]
 	copy(p.ipc.Handle[:], b)
 	b = b[len(p.ipc.Handle):]
 	p.ipc.Offset, p.ipc.Bytes = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	b = b[16:]
 	if uuid > len(b) || p.kind > fabric.MemHIP || p.addr+p.size < p.addr {
-		return f, fmt.Errorf("loan of %d bytes at %#x of kind %d: %w", p.size, p.addr, p.kind, fabric.ErrProtocol)
+		return p, fmt.Errorf("loan of %d bytes at %#x of kind %d: %w", p.size, p.addr, p.kind, fabric.ErrProtocol)
 	}
 	if p.exported() && (p.ipc.Offset > p.ipc.Bytes || p.size > p.ipc.Bytes-p.ipc.Offset) {
-		return f, fmt.Errorf("loan of %d bytes at %d of an allocation of %d: %w", p.size, p.ipc.Offset, p.ipc.Bytes, fabric.ErrProtocol)
+		return p, fmt.Errorf("loan of %d bytes at %d of an allocation of %d: %w", p.size, p.ipc.Offset, p.ipc.Bytes, fabric.ErrProtocol)
 	}
 	p.uuid, p.why = string(b[:uuid]), string(b[uuid:])
-	return f, nil
-}
-
-func (f refuseFrame) encode() []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, refuseLen), f.ticket)
-	return binary.BigEndian.AppendUint32(b, uint32(f.err))
-}
-
-func parseRefuse(b []byte) (f refuseFrame, err error) {
-	if err := wantLen("refuse", b, refuseLen); err != nil {
-		return f, err
-	}
-	f.ticket, f.err = binary.BigEndian.Uint64(b), fabric.Errno(binary.BigEndian.Uint32(b[8:]))
-	if f.err <= 0 {
-		return f, fmt.Errorf("refusal without a cause: %w", fabric.ErrProtocol)
-	}
-	return f, nil
+	return p, nil
 }
 
 // append encodes f, whose parts are partsOfFrame at most.
@@ -216,22 +158,4 @@ func parseDone(b []byte) (f doneFrame, err error) {
 	}
 	f.text = string(b[doneHead:])
 	return f, nil
-}
-
-func encodeTicket(ticket uint64) []byte {
-	return binary.BigEndian.AppendUint64(make([]byte, 0, ticketLen), ticket)
-}
-
-func parseTicket(b []byte) (uint64, error) {
-	if err := wantLen("ticket", b, ticketLen); err != nil {
-		return 0, err
-	}
-	return binary.BigEndian.Uint64(b), nil
-}
-
-func wantLen(what string, b []byte, n int) error {
-	if len(b) != n {
-		return fmt.Errorf("%s frame of %d bytes, want %d: %w", what, len(b), n, fabric.ErrProtocol)
-	}
-	return nil
 }

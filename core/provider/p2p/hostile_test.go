@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"encoding/binary"
 	"errors"
 	"sync"
 	"testing"
@@ -10,9 +11,15 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
+
+type frame struct {
+	kind uint8
+	body []byte
+}
 
 // A fakeEndpoint notes what a mover does to its stream.
 type fakeEndpoint struct {
@@ -50,20 +57,29 @@ func newMoverAlone(t *testing.T) (*mover, *fakeEndpoint) {
 	return m, ep
 }
 
+// The bodies of frames of loans, written out: what peers of other versions send.
+func ticketBody(ticket uint64) []byte { return binary.BigEndian.AppendUint64(nil, ticket) }
+
+func lendBody(ticket uint64) []byte { return append(ticketBody(ticket), somePlace.encode()...) }
+
+func askBody(ticket uint64, key fabric.RegionKey) []byte {
+	return append(binary.BigEndian.AppendUint64(ticketBody(ticket), key.ID), key.Secret[:]...)
+}
+
 // A peer that says what the protocol does not allow loses its connection; one that claims what it has no right to is refused.
 func TestHostileFrames(t *testing.T) {
-	share := lendFrame{shareBit | 1, somePlace}.encode()
+	share := lendBody(loan.ShareBit | 1)
 	order := func(number uint64, last bool, parts int) []byte {
-		return (&orderFrame{number: number, share: shareBit | 9, key: someKey, last: last, parts: make([]orderPart, parts)}).append(nil)
+		return (&orderFrame{number: number, share: loan.ShareBit | 9, key: someKey, last: last, parts: make([]orderPart, parts)}).append(nil)
 	}
 	for name, frames := range map[string][]frame{
 		"unknown kind":                    {{77, nil}},
-		"a loan that nobody asked for":    {{frameLend, lendFrame{5, somePlace}.encode()}},
-		"a refusal that nobody asked for": {{frameRefuse, refuseFrame{5, fabric.ErrNoKey}.encode()}},
-		"a share twice":                   {{frameLend, share}, {frameLend, share}},
-		"revoke of nothing":               {{frameRevoke, encodeTicket(3)}},
-		"return of nothing":               {{frameReturn, encodeTicket(3)}},
-		"an ask with a share's ticket":    {{frameAsk, askFrame{shareBit, someKey}.encode()}},
+		"a loan that nobody asked for":    {{loan.FrameLend, lendBody(5)}},
+		"a refusal that nobody asked for": {{loan.FrameRefuse, binary.BigEndian.AppendUint32(ticketBody(5), uint32(fabric.ErrNoKey))}},
+		"a share twice":                   {{loan.FrameLend, share}, {loan.FrameLend, share}},
+		"revoke of nothing":               {{loan.FrameRevoke, ticketBody(3)}},
+		"return of nothing":               {{loan.FrameReturn, ticketBody(3)}},
+		"an ask with a share's ticket":    {{loan.FrameAsk, askBody(loan.ShareBit, someKey)}},
 		"an answer to no order":           {{frameDone, doneFrame{number: 1}.encode()}},
 		"an order inside another":         {{frameOrder, order(1, false, 1)}, {frameOrder, order(2, false, 1)}},
 		"half a part":                     {{frameOrder, order(1, true, 1)[:orderHead+5]}},
@@ -108,8 +124,8 @@ func TestHostileFrames(t *testing.T) {
 	t.Run("a key of no region", func(t *testing.T) {
 		m, ep := newMoverAlone(t)
 		defer m.Stop(fabric.ErrCanceled)
-		ok(t, m.Frame(frameAsk, askFrame{1, someKey}.encode()))
-		if len(ep.frames) != 1 || ep.frames[0].kind != frameRefuse {
+		ok(t, m.Frame(loan.FrameAsk, askBody(1, someKey)))
+		if len(ep.frames) != 1 || ep.frames[0].kind != loan.FrameRefuse {
 			t.Errorf("%+v", ep.frames)
 		}
 	})

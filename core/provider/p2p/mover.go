@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
@@ -42,10 +43,10 @@ type mover struct {
 	spare []*flight
 	cause error // why it stopped
 
-	borrower borrower
-	lender   lender
+	out      loan.Sender
+	borrower loan.Borrower[*reach]
+	lender   loan.Lender
 	orders   orders
-	out      sendQueue
 }
 
 // endpoint is what a mover needs of *stream.Endpoint.
@@ -63,9 +64,9 @@ var _ stream.Direct = (*mover)(nil)
 func newMover(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *mover {
 	m := &mover{
 		ep: ep, greet: g, log: opts.Log, letGo: opts.letGo, ours: fenceIn(g.ours), theirs: fenceIn(g.theirs),
-		stopped: make(chan struct{}), gaveUp: make(chan struct{}), live: make(map[*flight]struct{}), lender: newLender(table),
+		stopped: make(chan struct{}), gaveUp: make(chan struct{}), live: make(map[*flight]struct{}),
 	}
-	m.borrower.byKey, m.borrower.byTick = make(map[fabric.RegionKey]*loan), make(map[uint64]*loan)
+	m.initLoans(table)
 	m.orders.init()
 	return m
 }
@@ -195,22 +196,29 @@ func (m *mover) Placed(uint64)                  {}
 // Frame takes the peer's extension frames; see stream.Direct.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
-	case frameAsk:
-		return m.onAsk(body)
-	case frameLend:
-		return m.onLend(body)
-	case frameRefuse:
-		return m.onRefuse(body)
-	case frameRevoke:
-		return m.onRevoke(body)
-	case frameReturn:
-		return m.onReturn(body)
+	case loan.FrameAsk:
+		return m.lender.OnAsk(body)
+	case loan.FrameLend:
+		return m.borrower.OnLend(body)
+	case loan.FrameRefuse:
+		return m.borrower.OnRefuse(body)
+	case loan.FrameRevoke:
+		return m.borrower.OnRevoke(body)
+	case loan.FrameReturn:
+		return m.lender.OnReturn(body)
 	case frameOrder:
 		return m.onOrder(body)
 	case frameDone:
 		return m.onDone(body)
 	}
 	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
+}
+
+// send sends a frame; a peer that lets a megabyte of them pile up is not alive.
+func (m *mover) send(kind uint8, body []byte) {
+	if err := m.ep.SendFrame(kind, body); err != nil && !m.isStopped() {
+		m.ep.Fail(fmt.Errorf("send p2p frame of kind %d: %w", kind, err))
+	}
 }
 
 func (m *mover) isStopped() bool {

@@ -32,7 +32,7 @@ type orders struct {
 // An order is one of the peer's.
 type order struct {
 	number uint64
-	share  *loan
+	share  *borrowed
 	key    fabric.RegionKey
 	write  bool
 	parts  []orderPart
@@ -43,7 +43,7 @@ func (o *orders) init() {
 }
 
 // beginOrder lets the peer copy between one local region of device memory and its region.
-func (m *mover) beginOrder(f *flight, l *loan, wait bool) outcome {
+func (m *mover) beginOrder(f *flight, l *borrowed, wait bool) outcome {
 	parts, ticket, err := m.writeOrder(f, wait)
 	if err != nil {
 		f.release()
@@ -59,12 +59,12 @@ func (m *mover) beginOrder(f *flight, l *loan, wait bool) outcome {
 	o.credit -= len(parts)
 	o.last++
 	f.number, f.parts = o.last, len(parts)
-	number, key, write := f.number, l.key, f.op.Kind == fabric.OpWrite
+	number, key, write := f.number, l.Key, f.op.Kind == fabric.OpWrite
 	o.pending[number] = f
 	m.noteRegions(f)
 	m.postOrder(orderFrame{number: number, share: ticket, key: key, write: write}, parts)
 	o.mu.Unlock()
-	m.flush()
+	m.out.Flush()
 	return begun
 }
 
@@ -81,7 +81,7 @@ func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint
 		return nil, 0, err
 	}
 	h.reached = true // nothing here copies it
-	share := m.sharedAlready(h.mr.Desc())
+	share := m.lender.Shared(h.mr.Desc())
 	if share == nil {
 		if !wait {
 			return nil, 0, errNotYet
@@ -104,9 +104,10 @@ func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint
 		return nil, 0, fmt.Errorf("an op of %d pieces with host memory of another process, which are more than %d", len(f.segs), maxParts)
 	}
 	parts = make([]orderPart, len(f.segs))
+	base := h.mr.Buffer().Addr
 	for i, s := range f.segs {
-		if parts[i] = (orderPart{s.Src - share.base, s.Dst, s.Bytes}); op.Kind == fabric.OpRead {
-			parts[i] = orderPart{s.Dst - share.base, s.Src, s.Bytes}
+		if parts[i] = (orderPart{s.Src - base, s.Dst, s.Bytes}); op.Kind == fabric.OpRead {
+			parts[i] = orderPart{s.Dst - base, s.Src, s.Bytes}
 		}
 	}
 	return parts, share.Ticket, nil
@@ -126,7 +127,7 @@ func (m *mover) postOrder(f orderFrame, parts []orderPart) {
 		n := min(len(parts), partsOfFrame)
 		f.parts, parts = parts[:n], parts[n:]
 		f.last = len(parts) == 0
-		m.post(frameOrder, f.append(make([]byte, 0, orderHead+n*partLen)))
+		m.out.Post(frameOrder, f.append(make([]byte, 0, orderHead+n*partLen)))
 	}
 }
 

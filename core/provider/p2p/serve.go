@@ -13,7 +13,7 @@ import (
 
 // onOrder takes a piece of an order of the peer, and begins one that is whole.
 func (m *mover) onOrder(body []byte) error {
-	o, err := m.orders.collect(body, m.share)
+	o, err := m.orders.collect(body, m.borrower.Share)
 	if err != nil || o == nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (m *mover) onOrder(body []byte) error {
 }
 
 // collect returns an order when its last piece came.
-func (o *orders) collect(body []byte, share func(uint64) *loan) (*order, error) {
+func (o *orders) collect(body []byte, share func(uint64) *borrowed) (*order, error) {
 	if len(body) < 8 {
 		return nil, fmt.Errorf("order frame of %d bytes: %w", len(body), fabric.ErrProtocol)
 	}
@@ -100,7 +100,7 @@ func (m *mover) accept(f *flight) error {
 // prepareOrder chooses the device and lists what it copies. Errors that wrap errUnable say that nothing is wrong with the order.
 func (m *mover) prepareOrder(f *flight, wait bool) error {
 	o := f.order
-	d, err := o.share.near()
+	d, err := o.share.Place.near()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
@@ -109,7 +109,7 @@ func (m *mover) prepareOrder(f *flight, wait bool) error {
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
-	at, _ := o.share.mapped(d)
+	at, _ := o.share.Place.mapped(d)
 	h := &f.held[0]
 	if err := m.reachOwn(h, d, wait); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (m *mover) prepareOrder(f *flight, wait bool) error {
 		if err != nil {
 			return err
 		}
-		if p.share > o.share.place.size || p.n > o.share.place.size-p.share {
-			return fmt.Errorf("%d bytes at %#x of a share of %d: %w", p.n, p.share, o.share.place.size, fabric.ErrRange)
+		if p.share > o.share.Place.size || p.n > o.share.Place.size-p.share {
+			return fmt.Errorf("%d bytes at %#x of a share of %d: %w", p.n, p.share, o.share.Place.size, fabric.ErrRange)
 		}
 		if p.n > 0 {
 			f.add(kind, at.addr+p.share, addr+h.shift, p.n)
@@ -182,7 +182,7 @@ func (m *mover) answer(f *flight, err error) {
 	m.orders.parts -= len(f.order.parts)
 	m.orders.mu.Unlock()
 	m.freeFlight(f)
-	m.post(frameDone, d.encode())
-	m.flush()
+	m.out.Post(frameDone, d.encode())
+	m.out.Flush()
 	m.serving.Leave()
 }

@@ -33,7 +33,7 @@ func (m *mover) Stop(cause error) {
 	if !ended {
 		m.abandon()
 	}
-	m.lender.stop()
+	m.lender.Stop()
 	m.giveBack(ended)
 	if ended {
 		m.greet.free()
@@ -75,24 +75,18 @@ func (m *mover) abandon() {
 
 // giveBack closes what was opened of the peer's regions, unless copies may still touch it.
 func (m *mover) giveBack(ended bool) {
-	b := &m.borrower
-	b.mu.Lock()
-	b.stopped = true
-	loans := b.byTick
-	b.byTick = make(map[uint64]*loan)
-	clear(b.byKey)
-	b.mu.Unlock()
+	left := m.borrower.Stop()
+	if ended {
+		m.borrower.Wait() // nobody is inside the loans any more
+	}
+	close(m.gaveUp)
+	m.borrower.Wait()
 	if !ended {
-		close(m.gaveUp)
-		b.returning.Wait()
 		return
 	}
-	b.returning.Wait() // nobody is inside the loans any more
-	close(m.gaveUp)
-	for _, l := range loans {
-		l.use.Shut()
-		if err := l.close(); err != nil {
-			m.log.Warn("p2p: give back what was opened of a peer's region", "peer", m.ep.Peer(), "error", err)
+	for _, l := range left {
+		if l.Use.Shut(); l.Granted() {
+			m.unreach(l)
 		}
 	}
 }

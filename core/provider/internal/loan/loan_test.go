@@ -3,6 +3,7 @@
 package loan
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"testing"
@@ -354,4 +355,42 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Frames come from outside: what is accepted says the same when it is sent on.
+func FuzzFrames(f *testing.F) {
+	key := fabric.RegionKey{ID: 7, Secret: [16]byte{1, 2, 3}}
+	f.Add(FrameAsk, encodeAsk(4, key))
+	f.Add(FrameLend, encodeLend(ShareBit|3, []byte("there")))
+	f.Add(FrameRefuse, encodeRefuse(5, fabric.ErrNoKey))
+	f.Add(FrameReturn, encodeTicket(9))
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		var again []byte
+		var ticket uint64
+		var err error
+		switch kind {
+		case FrameAsk:
+			var k fabric.RegionKey
+			ticket, k, err = parseAsk(b)
+			again = encodeAsk(ticket, k)
+		case FrameLend:
+			var place []byte
+			ticket, place, err = parseLend(b)
+			again = encodeLend(ticket, place)
+		case FrameRefuse:
+			var why fabric.Errno
+			ticket, why, err = parseRefuse(b)
+			again = encodeRefuse(ticket, why)
+		default:
+			ticket, err = parseTicket("some", b)
+			again = encodeTicket(ticket)
+		}
+		if err == nil && !bytes.Equal(again, b) {
+			t.Errorf("kind %d: %x was taken for %x", kind, b, again)
+		}
+		e := newEnds(t, somewhere) // and no frame is more than an error
+		_ = e.take(frame{kind, b})
+		e.borrower.Stop()
+		e.lender.Stop()
+	})
 }
