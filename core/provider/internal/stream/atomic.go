@@ -48,8 +48,17 @@ func (c atomicCode) check(n uint64) error {
 func (ep *Endpoint) issueAtomic(s *slot, t *todo) bool {
 	j := job{h: header{kind: kindAtomic, length: s.n, count: uint32(codeOf(s.op.Kind, s.op.Atomic)), region: s.key.ID, secret: s.key.Secret,
 		data: s.op.RSeg.Addr}}
-	l := ep.lightest()
-	if s.replied() {
+	l, wire := ep.lightest(), ep.wire.Load()
+	switch {
+	case wire != nil && s.replied():
+		if wire.readsOut == maxReads {
+			return false
+		}
+		wire.charge(s, 1)
+		l = wire
+	case wire != nil:
+		l = wire
+	case s.replied():
 		if l = ep.creditRead(s, 1); l == nil {
 			return false
 		}

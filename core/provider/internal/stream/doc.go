@@ -25,7 +25,9 @@
 // make this side hold is bounded: a table of 64 Ki segments, 64 reads and atomics with an answer per link, 8 MiB of packed
 // payload and its bytes per link, 1 MiB of early messages per endpoint; the buffers for device memory are those of all peers.
 //
-// What holds of order: messages, which are all on link 0, arrive as they were sent. Reads, writes and atomics go where the least is
+// A Direct may give a connection a Wire, a way for short frames that is no socket: messages and atomic ops go there from then on (wire.go).
+//
+// What holds of order: messages, which are all on link 0, or on the wire behind those, arrive as they were sent. Reads, writes and atomics go where the least is
 // queued, and overtake each other and messages.
 //
 // # Device memory

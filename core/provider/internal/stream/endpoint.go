@@ -35,8 +35,9 @@ type Endpoint struct {
 	// Set when the connection is made and constant from then on.
 	peer   fabric.Addr
 	links  []*link
-	direct Direct // may be nil
-	peerTx int    // ops that the peer may have on their way
+	direct Direct               // may be nil
+	wire   atomic.Pointer[link] // beside links, once the Direct has one; see wire.go
+	peerTx int                  // ops that the peer may have on their way
 
 	peerDevice bool // the peer's regions may be device memory
 
@@ -52,6 +53,7 @@ type Endpoint struct {
 	sent     uint64      // cost of all eager messages sent
 	consumed uint64      // as much of it as the peer says is consumed
 	launched bool        // the connection was made
+	turned   bool        // messages go by the wire
 	unspace  func()      // undoes util.CQ.OnSpace
 
 	stage  stager

@@ -20,7 +20,6 @@ const farewellWait = 300 * time.Millisecond
 type fate struct {
 	users            atomic.Int64  // calls inside Submit and the like
 	ended            atomic.Bool   // no new ones are let in
-	byes             atomic.Int32  // links that had the peer's goodbye
 	vacant           chan struct{} // the last user left after the end
 	over             chan struct{} // closed at the end: what waits inside gives up
 	quit             chan struct{} // closed when writers have to go
@@ -29,6 +28,10 @@ type fate struct {
 	once             sync.Once
 	cause            error
 	words            *lastWords // of FailWith before there was a connection; under Endpoint.mu
+
+	// Under Endpoint.mu: the peer's goodbyes.
+	byes              int // of sockets
+	byeWire, wantWire bool
 }
 
 // lastWords are an extension frame that the peer gets before the end, and the end's cause.
@@ -69,8 +72,6 @@ func (f *fate) waitUsers() {
 		<-f.vacant
 	}
 }
-
-func (f *fate) goodbye() int { return int(f.byes.Add(1)) }
 
 // Fail ends the connection with err as its cause; the first cause counts. It returns at once.
 func (ep *Endpoint) Fail(err error) { ep.end(err, false) }
@@ -119,10 +120,12 @@ func (ep *Endpoint) undo(goodOrder bool, last []job) {
 	if goodOrder {
 		ep.sayGoodbye(last)
 	}
-	for _, l := range ep.links {
+	for _, l := range ep.allLinks() {
 		l.stop()
-		// An error means that the socket is not connected any more, which is what is wanted.
-		_ = syscall.Shutdown(l.fd, syscall.SHUT_RDWR)
+		if l.wire == nil {
+			// An error means that the socket is not connected any more, which is what is wanted.
+			_ = syscall.Shutdown(l.fd, syscall.SHUT_RDWR)
+		}
 	}
 	close(f.quit)
 	f.readers.Wait()
@@ -132,7 +135,7 @@ func (ep *Endpoint) undo(goodOrder bool, last []job) {
 	if ep.direct != nil {
 		ep.direct.Stop(f.cause)
 	}
-	for _, l := range ep.links {
+	for _, l := range ep.allLinks() {
 		l.dropJobs()
 		for i := range l.out.batch {
 			if r := l.out.batch[i].reply; r != nil {
@@ -141,7 +144,9 @@ func (ep *Endpoint) undo(goodOrder bool, last []job) {
 		}
 		l.out.batch = nil
 		l.abandon()
-		_ = l.conn.Close() // shut down before: nothing is left to fail
+		if l.wire == nil {
+			_ = l.conn.Close() // shut down before: nothing is left to fail
+		}
 	}
 	ep.flush()
 	ep.tell()
@@ -157,20 +162,24 @@ func (ep *Endpoint) undoEarly() {
 	close(ep.fate.done)
 }
 
-// sayGoodbye queues the last frame on each link, on the first one behind some others, in place of all that was not begun, and waits a little for
+// sayGoodbye queues the last frame on each link, on the first socket behind some others, in place of all that was not begun, and waits a little for
 // the peer to close.
 func (ep *Endpoint) sayGoodbye(others []job) {
-	for i, l := range ep.links {
+	bye := job{h: header{kind: kindGoodbye}}
+	for _, l := range ep.allLinks() { // the wire first
 		l.dropJobs()
 		l.mu.Lock()
-		if i == 0 {
+		if l.index == 0 {
 			for _, j := range others {
 				ep.extra.Add(int64(len(j.body)))
 				l.queued.Add(int64(j.payload()))
 				l.jobs.push(j)
 			}
 		}
-		l.jobs.push(job{h: header{kind: kindGoodbye}})
+		l.jobs.push(bye)
+		if l.wire != nil {
+			bye.h.data = 1
+		}
 		l.farewell = true
 		l.mu.Unlock()
 		l.kick()

@@ -47,12 +47,13 @@ const (
 	kindGoodbye                        // the last frame
 	kindExtension                      // a body for Direct.Frame; count is its kind
 	kindAtomic                         // an atomic op on a region, with its operand and comparison
+	kindTurn                           // the last of link 0 that has to do with messages: the next ones come on the wire
 	kindEnd
 )
 
 var frameKindText = [...]string{kindSend: "send", kindOffer: "offer", kindPull: "pull", kindBody: "body", kindWrite: "write", kindRead: "read",
 	kindReply: "reply", kindAck: "ack", kindCredit: "credit", kindGoodbye: "goodbye", kindExtension: "extension",
-	kindAtomic: "atomic"}
+	kindAtomic: "atomic", kindTurn: "turn"}
 
 func (k frameKind) String() string {
 	if k > 0 && k < kindEnd {
@@ -165,7 +166,7 @@ func (h *header) check() error {
 			return err
 		}
 		count, length = uint64(h.count), h.length
-	case kindCredit, kindGoodbye:
+	case kindCredit, kindGoodbye, kindTurn:
 	default:
 		return protocolErr("frame of %v", h.kind)
 	}

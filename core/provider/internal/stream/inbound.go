@@ -28,10 +28,18 @@ func (l *link) begin(h *header) error {
 	case kindAck:
 		return l.onAck(h)
 	case kindGoodbye:
-		return l.onGoodbye()
+		return l.onGoodbye(h)
+	case kindTurn:
+		return l.onTurn()
 	}
-	if l.index != 0 {
+	if l.index != 0 && l.wire == nil || l.wire != nil && h.kind == kindExtension {
 		return protocolErr("%v frame of %s on link %d", h.kind, l.ep.peer, l.index)
+	}
+	switch h.kind {
+	case kindSend, kindOffer:
+		if err := l.inTurn(); err != nil {
+			return err
+		}
 	}
 	switch h.kind {
 	case kindSend:
@@ -265,14 +273,6 @@ func (l *link) onAck(h *header) error {
 		}
 	}
 	l.in.r += n
-	return nil
-}
-
-func (l *link) onGoodbye() error {
-	l.in.goodbye = true
-	if l.ep.fate.goodbye() == len(l.ep.links) {
-		return fmt.Errorf("%s shut down: %w", l.ep.peer, fabric.ErrShutdown)
-	}
 	return nil
 }
 

@@ -17,6 +17,8 @@ const (
 	eagerRoom = 1<<20 + 256*eagerCost
 	// ackToken is set in the tokens of messages whose answer waits until they are placed; the rest is the ticket.
 	ackToken = 1 << 32
+	// wireToken is set, too, where the message came on the wire.
+	wireToken = 1 << 33
 )
 
 // An inbox is the receiving side of messages, beside the RecvQueue.
@@ -28,11 +30,13 @@ type inbox struct {
 
 	arrived atomic.Int64 // cost of eager messages
 	offered atomic.Bool  // an offer waits for its receive
+	turned  atomic.Bool  // the peer's messages come on the wire
 
 	mu       sync.Mutex // protects what follows
 	credited int64      // what the peer was told to be consumed
 	offer    header
-	pulling  bool // a body is on its way, into receive
+	on       *link // that the offer came on
+	pulling  bool  // a body is on its way, into receive
 	handle   uint64
 	take     uint64 // bytes of it that fit
 	filling  bool   // the reader is filling receive
@@ -74,6 +78,9 @@ func (ep *Endpoint) placed(token uint64) {
 		return
 	}
 	l := ep.links[0]
+	if token&wireToken != 0 {
+		l = ep.wire.Load()
+	}
 	if err := l.ack(uint32(token), 0); err != nil {
 		ep.Fail(err)
 		return
@@ -89,7 +96,7 @@ func (ep *Endpoint) giveCredit(t *todo) {
 	// arrived is added to after the queue holds the message, so this errs on the low side.
 	if now := b.arrived.Load() - int64(ep.feed.Held()); now-b.credited >= eagerRoom/2 {
 		b.credited = now
-		l := ep.links[0]
+		l := ep.shortLink()
 		l.post(&job{h: header{kind: kindCredit, data: uint64(now)}}, 0)
 		t.kick(l)
 	}
@@ -113,7 +120,7 @@ func (ep *Endpoint) pullOffer(t *todo) {
 	b.offered.Store(false)
 	b.handle++
 	b.pulling, b.receive, b.take = true, op, min(op.Len(), b.offer.length)
-	l := ep.links[0]
+	l := b.on
 	l.post(&job{h: header{kind: kindPull, ticket: b.offer.ticket, length: b.take, data: b.handle}}, 0)
 	t.kick(l)
 }

@@ -91,7 +91,7 @@ func (ep *Endpoint) issueWrite(s *slot, t *todo) {
 	j := job{h: header{kind: kindWrite, flags: ep.sums(), length: s.n}}
 	if s.notice {
 		j.h.flags = flagNotice
-		ep.post(ep.links[0], s, &j, 0, t)
+		ep.post(ep.shortLink(), s, &j, 0, t)
 		return
 	}
 	j.h.count = uint32(1 + len(s.op.RMore))
@@ -127,14 +127,18 @@ func (ep *Endpoint) creditRead(s *slot, n int) *link {
 			best = l
 		}
 	}
-	if best == nil {
-		return nil
+	if best != nil {
+		best.charge(s, n)
 	}
-	best.readsOut++
-	best.entriesOut += n
-	best.bytesOut += s.n
-	s.entries = n
 	return best
+}
+
+// charge takes the credit for a reply to s. With ep.mu held.
+func (l *link) charge(s *slot, n int) {
+	l.readsOut++
+	l.entriesOut += n
+	l.bytesOut += s.n
+	s.entries = n
 }
 
 // issueSend reports false if the message must wait: behind an offer, or for credit. Messages stay in order since only one
@@ -146,7 +150,7 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	if s.n > maxEager {
 		ep.offer = s
 		j := job{h: header{kind: kindOffer, length: s.n}}
-		ep.post(ep.links[0], s, &j, 0, t)
+		ep.post(ep.messageLink(), s, &j, 0, t)
 		return true
 	}
 	if cost := s.n + eagerCost; ep.sent+cost-ep.consumed <= eagerRoom {
@@ -155,7 +159,7 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 		if s.op.Flags&fabric.OpDeliveryComplete != 0 {
 			j.h.flags |= flagPlaced
 		}
-		ep.post(ep.links[0], s, &j, s.n, t)
+		ep.post(ep.messageLink(), s, &j, s.n, t)
 		return true
 	}
 	return false
@@ -174,6 +178,7 @@ func (ep *Endpoint) complete(s *slot) {
 	ep.giveBackCredit(s)
 	if ep.offer == s {
 		ep.offer = nil
+		ep.turnToWire(&t)
 	}
 	ep.slots.give(s)
 	ep.mu.Unlock()

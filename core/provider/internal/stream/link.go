@@ -24,6 +24,12 @@ type link struct {
 	raw   syscall.RawConn
 	fd    int // valid until conn.Close, which comes after every user of it has gone
 
+	// Of a link that is no socket; see wire.go.
+	wire  Wire
+	room  atomic.Uint32
+	news  chan struct{} // tells wireLoop to look
+	waits atomic.Bool   // what came waits for the program
+
 	queued atomic.Int64 // payload bytes of jobs that are not sent: for choosing a link
 
 	mu       sync.Mutex // protects what follows

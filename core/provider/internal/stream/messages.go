@@ -55,7 +55,9 @@ func (l *link) endSend(h *header) error {
 	} else {
 		var later uint64 // token of an answer that placed gives
 		if h.flags&flagPlaced != 0 {
-			later = ackToken | uint64(h.ticket)
+			if later = ackToken | uint64(h.ticket); l.wire != nil {
+				later |= wireToken
+			}
 		}
 		in.held = false
 		ep.feed.Deliver(in.early, h.data, remoteFlags(h), later)
@@ -68,7 +70,8 @@ func (l *link) endSend(h *header) error {
 		}
 	}
 	var t todo
-	ep.giveCredit(&t) // kicked with the ack
+	ep.giveCredit(&t)
+	ep.run(&t)
 	return nil
 }
 
@@ -78,7 +81,7 @@ func (l *link) onOffer(h *header) error {
 		return protocolErr("offer of %s behind an offer", l.ep.peer)
 	}
 	b.mu.Lock()
-	b.offer = *h
+	b.offer, b.on = *h, l
 	b.mu.Unlock()
 	b.offered.Store(true)
 	var t todo
@@ -108,6 +111,7 @@ func (l *link) onPull(h *header) error {
 	j := job{h: header{kind: kindBody, flags: ep.sums(), ticket: h.ticket, length: h.length, data: h.data}, slot: s}
 	l.post(&j, h.length)
 	t.kick(l)
+	ep.turnToWire(&t)
 	ep.resume(&t)
 	ep.mu.Unlock()
 	ep.run(&t)
@@ -146,11 +150,12 @@ func (l *link) onCredit(h *header) error {
 	ep := l.ep
 	var t todo
 	ep.mu.Lock()
-	if h.data < ep.consumed || h.data > ep.sent {
+	late := ep.wire.Load() != nil && l.wire == nil // of before the turn, perhaps behind what came on the wire
+	if h.data < ep.consumed && !late || h.data > ep.sent {
 		ep.mu.Unlock()
 		return protocolErr("credit of %s for %d bytes, sent are %d", ep.peer, h.data, ep.sent)
 	}
-	ep.consumed = h.data
+	ep.consumed = max(ep.consumed, h.data)
 	ep.resume(&t)
 	ep.mu.Unlock()
 	ep.run(&t)

@@ -70,8 +70,14 @@ func (l *link) pump(inline bool) {
 				continue // all of it is lost
 			}
 		}
-		n, err := sys.Sendv(l.fd, p.rest, syscall.MSG_DONTWAIT)
+		n, err := l.send(p.rest)
 		if err == syscall.EAGAIN {
+			if l.wire != nil {
+				if l.stall() {
+					return
+				}
+				continue
+			}
 			if inline {
 				if !l.park() {
 					l.handOver()
@@ -124,7 +130,7 @@ func (l *link) settle() {
 			if j.slot.mark(slotWritten) {
 				l.ep.complete(j.slot)
 			}
-		case j.h.kind == kindGoodbye:
+		case j.h.kind == kindGoodbye && l.wire == nil:
 			// Two that say goodbye at once read nothing any more but the end, which each of them would wait for.
 			_ = syscall.Shutdown(l.fd, syscall.SHUT_WR)
 		case j.h.kind == kindExtension:

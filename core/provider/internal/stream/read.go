@@ -34,7 +34,7 @@ func (l *link) readLoop() {
 	case l.ep.fate.isEnded():
 		l.discardRest()
 	case l.in.goodbye && errors.Is(err, fabric.ErrConnReset):
-		// the other links end by their own goodbyes
+		l.ep.awaitWire() // and the other links end by their own goodbyes
 	default:
 		l.ep.Fail(err)
 	}
@@ -171,7 +171,11 @@ func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	if in.drained {
 		return 0, errWait
 	}
-	n, err = sys.Recvv(l.fd, iov, syscall.MSG_DONTWAIT)
+	if l.wire != nil {
+		n, err = l.wire.Recv(iov)
+	} else {
+		n, err = sys.Recvv(l.fd, iov, syscall.MSG_DONTWAIT)
+	}
 	switch {
 	case err == syscall.EAGAIN:
 		return 0, errWait

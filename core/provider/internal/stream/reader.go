@@ -105,7 +105,7 @@ func (l *link) turn() error {
 	for l.in.fault == nil {
 		switch err := l.step(); err {
 		case nil:
-		case errWait, errNoRoom, errNoBuffer:
+		case errWait, errNoRoom, errNoBuffer, errBehind:
 			return err
 		default:
 			l.in.fault = err

@@ -129,7 +129,7 @@ func (ep *Endpoint) run(t *todo) {
 	for i := 0; t.links != 0; i++ {
 		if t.links&(1<<i) != 0 {
 			t.links &^= 1 << i
-			ep.links[i].kick()
+			ep.linkAt(i).kick()
 		}
 	}
 }
