@@ -17,7 +17,7 @@ import (
 )
 
 // environment replaces the environment of the test.
-func environment(t *testing.T, env map[string]string) {
+func environment(t testing.TB, env map[string]string) {
 	config.SetLookup(func(name string) (string, bool) {
 		v, ok := env[name]
 		if !ok && name == config.ShmemDevice {

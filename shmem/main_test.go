@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // byNICs has the network of a test go by NICs, or skips it where there are none.
-func byNICs(t *testing.T) {
+func byNICs(t testing.TB) {
 	t.Helper()
 	verbstest.Need(t)
 	environment(t, map[string]string{"FABRIC_PROVIDER": "verbs"})

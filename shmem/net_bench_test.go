@@ -55,3 +55,58 @@ func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *W
 		})
 	})
 }
+
+// BenchmarkPutSignalBetweenHosts is what two PEs of two hosts pay for a put of 8 bytes with a signal and the signal that answers, and for a barrier, one way
+// or both; over TCP, and over NICs, which are emulated where there are none.
+func BenchmarkPutSignalBetweenHosts(b *testing.B) {
+	for _, over := range []string{"tcp", "verbs"} {
+		betweenHosts(b, over+"/put_signal", over, func(w *World, at, round uint64) error {
+			if w.me == 1 {
+				if _, err := w.SignalWaitUntil(at+64, CmpEQ, round); err != nil {
+					return err
+				}
+				return w.SignalSet(at+128, round, 0)
+			}
+			if err := w.PutSignal(at, at+256, 8, at+64, round, SignalSet, 1); err != nil {
+				return err
+			}
+			_, err := w.SignalWaitUntil(at+128, CmpEQ, round)
+			return err
+		})
+		betweenHosts(b, over+"/barrier", over, func(w *World, _, _ uint64) error { return w.BarrierAll() })
+	}
+}
+
+// betweenHosts measures rounds of f, which both PEs do.
+func betweenHosts(b *testing.B, name, over string, f func(w *World, at, round uint64) error) {
+	b.Run(name, func(b *testing.B) {
+		if over == "verbs" {
+			byNICs(b)
+		} else {
+			environment(b, map[string]string{"FABRIC_PROVIDER": over})
+		}
+		run(b, 2, far2, func(w *World) error {
+			at, err := w.Malloc(4096)
+			if err != nil {
+				return err
+			}
+			for round := uint64(1); round <= 20; round++ {
+				if err := f(w, at, round); err != nil {
+					return err
+				}
+			}
+			if w.me == 0 {
+				b.ResetTimer()
+			}
+			for round := range uint64(b.N) {
+				if err := f(w, at, 21+round); err != nil {
+					return err
+				}
+			}
+			if w.me == 0 {
+				b.StopTimer()
+			}
+			return w.Free(at)
+		})
+	})
+}

@@ -12,13 +12,22 @@
 // # What goes where
 //
 // A connection begins as one of TCP, in the protocol of package stream; addresses are TCP's. Over it the two sides agree on rails: a rail is
-// a NIC at either end, with a completion queue and some queue pairs (setup.go). Handshake, shutdown, messages, atomics and the loans of
+// a NIC at either end, with a completion queue and some queue pairs (setup.go). Handshake, shutdown and the loans of
 // regions (package loan) stay on the TCP connection. Reads and writes of registered memory are the rails' (begin.go): each run of bytes that
 // is whole at both ends becomes a work request, neighbours are merged, up to Settings.SendSGE local pieces share one; long ops are spread over all
 // queue pairs of all rails, short ones take the next. Work requests of an op are posted with one call for each queue pair; the last one
 // asks for a completion, and so does each that would leave too many without.
 //
 // Remote data of a write follows it on the same queue pairs, as sends with immediate data (notice.go).
+//
+// Messages, atomic ops, remote data without bytes, and their answers are frames of the stream still, but travel by a queue pair of their own on the first
+// rail (wire.go): as sends into receives of 8 KiB, under credits, so that no receiver is ever without one. That the frames stay what they are
+// gives all of them one way, with the order, the bounds and the checks that the stream has already; a queue pair of their own keeps short ones from
+// standing behind long writes. They are copied once at either end. Frames of before go by TCP, and the stream turns from one to the other in order.
+//
+// Atomic ops are executed by the CPU of the target, and so are atomic towards its own: what a NIC does to memory by itself is not, on most machines.
+//
+// Messages stay on TCP where TLS is set, since nothing encrypts what NICs send, and where a device has no room for the queue pair.
 //
 // What a NIC cannot do goes over TCP, too: local memory that is not registered (unless it is short enough to be inline), device memory
 // that the NIC cannot register, ops of no bytes.

@@ -31,6 +31,8 @@ type flight struct {
 	leases  int
 	parts   []part
 
+	wire *wire // whose buffer it carries: it is no op
+
 	told    bool // the remote data goes with it
 	payload [noticeLen]byte
 

@@ -23,7 +23,7 @@ const (
 )
 
 // setupVersion is the first byte of an offer and an answer.
-const setupVersion = 1
+const setupVersion = 2
 
 // maxReason is the most bytes of a reason that are sent, and taken.
 const maxReason = 1024
@@ -57,10 +57,13 @@ type railDesc struct {
 	psn       uint32
 	recvs     uint16   // receives that are posted to each of its queue pairs
 	index     uint8    // what hosts that are alike call its NIC
+	wire      uint32   // number of the queue pair for messages; 0: none
+	wireRecvs uint16   // receives that are posted to it
+	wireBytes uint16   // of each
 	qps       []uint32 // numbers of queue pairs
 }
 
-const railLen = 16 + 2 + 1 + 2 + 1 + 4 + 2 + 1 + 1
+const railLen = 16 + 2 + 1 + 2 + 1 + 4 + 2 + 1 + 1 + 4 + 2 + 2
 
 func encodeRails(rails []railDesc) []byte {
 	b := []byte{setupVersion, byte(len(rails))}
@@ -74,6 +77,9 @@ func encodeRails(rails []railDesc) []byte {
 		b = binary.BigEndian.AppendUint32(b, r.psn)
 		b = binary.BigEndian.AppendUint16(b, r.recvs)
 		b = append(b, byte(len(r.qps)), r.index)
+		b = binary.BigEndian.AppendUint32(b, r.wire)
+		b = binary.BigEndian.AppendUint16(b, r.wireRecvs)
+		b = binary.BigEndian.AppendUint16(b, r.wireBytes)
 		for _, q := range r.qps {
 			b = binary.BigEndian.AppendUint32(b, q)
 		}
@@ -99,9 +105,10 @@ func parseRails(b []byte) ([]railDesc, error) {
 		r.recvs = binary.BigEndian.Uint16(b[26:])
 		n := int(b[28])
 		r.index = b[29]
+		r.wire, r.wireRecvs, r.wireBytes = binary.BigEndian.Uint32(b[30:]), binary.BigEndian.Uint16(b[34:]), binary.BigEndian.Uint16(b[36:])
 		b = b[railLen:]
-		if n < 1 || n > maxQPs || len(b) < 4*n || r.mtu < 256 || r.psn >= 1<<24 {
-			return nil, fmt.Errorf("rail %d of %d queue pairs, MTU %d, PSN %#x: %w", i, n, r.mtu, r.psn, fabric.ErrProtocol)
+		if n < 1 || n > maxQPs || len(b) < 4*n || r.mtu < 256 || r.psn >= 1<<24 || r.wire >= 1<<24 || r.wire != 0 && (r.wireRecvs < 1 || r.wireBytes < 1) {
+			return nil, fmt.Errorf("rail %d of %d queue pairs, MTU %d, PSN %#x, messages by %d: %w", i, n, r.mtu, r.psn, r.wire, fabric.ErrProtocol)
 		}
 		for range n {
 			q := binary.BigEndian.Uint32(b)

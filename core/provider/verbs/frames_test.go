@@ -13,7 +13,8 @@ import (
 )
 
 var someRails = []railDesc{
-	{gid: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 7}, link: verbs.LinkEthernet, mtu: 4096, readDepth: 16, psn: 0xabcdef, recvs: 700, index: 5, qps: []uint32{17, 0xffffff}},
+	{gid: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 7}, link: verbs.LinkEthernet, mtu: 4096, readDepth: 16, psn: 0xabcdef, recvs: 700, index: 5, wire: 9, wireRecvs: 32, wireBytes: 8192,
+		qps: []uint32{17, 0xffffff}},
 	{lid: 3, link: verbs.LinkInfiniBand, mtu: 256, readDepth: 1, qps: []uint32{1}},
 }
 
@@ -51,7 +52,8 @@ func TestBrokenFrames(t *testing.T) {
 	for name, c := range map[string]struct {
 		at int
 		to byte
-	}{"version": {0, 9}, "no rails": {1, 0}, "too many rails": {1, 200}, "no queue pairs": {2 + 28, 0}, "PSN of 32 bits": {2 + 22, 1}} {
+	}{"version": {0, 9}, "no rails": {1, 0}, "too many rails": {1, 200}, "no queue pairs": {2 + 28, 0}, "PSN of 32 bits": {2 + 22, 1}, "messages by a number of 32 bits": {2 + 30, 1},
+		"messages without receives": {2 + 35, 0}} {
 		b := append([]byte(nil), rails...)
 		b[c.at] = c.to
 		if _, err := parseRails(b); !errors.Is(err, fabric.ErrProtocol) {

@@ -172,7 +172,9 @@ func (p *pair) abuse(tb testing.TB, m *mover, wr verbs.SendWR, s verbs.SGE, time
 			f.left.Store(2) // never ends
 			p.ring[p.tail%uint64(len(p.ring))] = f
 			i++
-			wr.ID, wr.Imm = p.tail, wr.Imm&^uint32(numberMask)|uint32(i)
+			if wr.ID = p.tail; p.wire == nil {
+				wr.Imm = wr.Imm&^uint32(numberMask) | uint32(i)
+			}
 			_, err := p.qp.PostSend([]verbs.SendWR{wr}, []verbs.SGE{s})
 			ok(tb, err)
 			p.tail++

@@ -64,6 +64,9 @@ type endpoint interface {
 	Forward(t stream.Ticket)
 	HandBack(t stream.Ticket)
 	SendFrame(kind uint8, body []byte) error
+	AddWire(w stream.Wire)
+	WireRoom()
+	WireCame()
 	Fail(err error)
 	FailWith(err error, kind uint8, body []byte)
 	Peer() fabric.Addr
@@ -119,6 +122,10 @@ func (m *mover) beginLater(f *flight, key fabric.RegionKey) {
 
 // landed ends an op whose work requests have all ended.
 func (m *mover) landed(f *flight) {
+	if f.wire != nil {
+		f.wire.sent(f)
+		return
+	}
 	if err := f.fault.Load(); err != nil {
 		m.end(f, *err)
 		return
@@ -142,7 +149,7 @@ func (m *mover) end(f *flight, err error) {
 	m.ops.Leave()
 }
 
-// Messages are the stream's.
+// Messages are the stream's, which has the wire for them.
 func (m *mover) Messages() bool                 { return false }
 func (m *mover) Send(stream.Ticket, *fabric.Op) {}
 func (m *mover) Changed()                       {}
@@ -269,6 +276,9 @@ func (m *mover) Path() (name, reason string) {
 		on = append(on, text)
 	}
 	reason = strings.Join(on, ", ")
+	if m.rails[0].wire == nil {
+		reason += "; messages go by TCP: TLS encrypts them, or a device has no room for their queue pair"
+	}
 	if why := m.why.Load(); why != nil {
 		reason += "; some ops go by TCP: " + *why
 	}

@@ -28,33 +28,38 @@ const (
 	recvBit    = 1 << 63 // of a WC.ID: it is a receive
 )
 
-// A credit frame: rail u8, queue pair u8, how many u16.
+// A credit frame: rail u8, queue pair u8 (wirePair: that of messages), how many u16.
 const creditLen = 4
 
 // A mailbox is the receives of a queue pair.
 type mailbox struct {
 	mem  []byte
+	slot int // bytes of a receive
 	mr   verbs.MR
 	keys verbs.Keys
 	owed int // credits that the peer has not got back; under notices.mu
 }
 
 // open makes memory for n receives.
-func (b *mailbox) open(pd verbs.PD, n int) (err error) {
-	if b.mem, err = sys.Alloc(n * noticeLen); err != nil {
+func (b *mailbox) open(pd verbs.PD, n, slot int) (err error) {
+	if b.mem, err = sys.Alloc(n * slot); err != nil {
 		return err
 	}
+	b.slot = slot
 	at := sys.AddrOf(b.mem)
 	b.mr, b.keys, err = pd.RegMR(at, uint64(len(b.mem)), at, verbs.AccessLocalWrite)
 	return err
 }
 
-func (b *mailbox) recvs() int { return len(b.mem) / noticeLen }
+func (b *mailbox) recvs() int { return len(b.mem) / max(1, b.slot) }
+
+// addr is where the i-th receive is.
+func (b *mailbox) addr(i int) uint64 { return sys.AddrOf(b.mem) + uint64(i*b.slot) }
 
 // post posts the i-th receive.
 func (b *mailbox) post(qp verbs.QP, i int) error {
 	wr := [1]verbs.RecvWR{{ID: recvBit | uint64(i), Count: 1}}
-	sge := [1]verbs.SGE{{Addr: sys.AddrOf(b.mem) + uint64(i*noticeLen), Len: noticeLen, LKey: b.keys.Local}}
+	sge := [1]verbs.SGE{{Addr: b.addr(i), Len: uint32(b.slot), LKey: b.keys.Local}}
 	_, err := qp.PostRecv(wr[:], sge[:])
 	return err
 }
@@ -72,11 +77,11 @@ func (b *mailbox) close() error {
 	return sys.Free(b.mem)
 }
 
-// credit takes a place for a send, if there is one.
-func (p *pair) credit() bool {
-	if p.inline < noticeLen {
-		return false
-	}
+// credit takes a place for remote data, if there is one.
+func (p *pair) credit() bool { return p.inline >= noticeLen && p.takeCredit() }
+
+// takeCredit takes a place for a send, if there is one.
+func (p *pair) takeCredit() bool {
 	if p.credits.Add(-1) >= 0 {
 		return true
 	}
@@ -125,6 +130,9 @@ var _ util.Source = (*notices)(nil)
 
 // arrived takes a receive, and posts it again.
 func (p *pair) arrived(wc *verbs.WC) error {
+	if p.wire != nil {
+		return p.wire.arrived(wc)
+	}
 	b, i := &p.box, int(wc.ID&^recvBit)
 	if !wc.HasImm || wc.Bytes != noticeLen || i >= b.recvs() || wc.Imm>>24 == 0 {
 		return fmt.Errorf("send of %d bytes on queue pair %d, want remote data of a write: %w", wc.Bytes, p.num, fabric.ErrProtocol)
@@ -215,11 +223,24 @@ func (n *notices) stop() {
 
 // onCredit takes credits back.
 func (m *mover) onCredit(b []byte) error {
-	if len(b) != creditLen || !m.isReady() || int(b[0]) >= len(m.rails) || int(b[1]) >= len(m.rails[b[0]].pairs) {
+	if len(b) != creditLen || !m.isReady() || int(b[0]) >= len(m.rails) {
 		return fmt.Errorf("credit frame of %d bytes: %w", len(b), fabric.ErrProtocol)
 	}
-	p, n := m.rails[b[0]].pairs[b[1]], int32(binary.BigEndian.Uint16(b[2:]))
-	if p.credits.Add(n) > p.most {
+	r, n := m.rails[b[0]], uint32(binary.BigEndian.Uint16(b[2:]))
+	switch {
+	case int(b[1]) < len(r.pairs):
+		return r.pairs[b[1]].repaid(n)
+	case b[1] != wirePair || r.wire == nil:
+		return fmt.Errorf("credit for queue pair %d of %d: %w", b[1], len(r.pairs), fabric.ErrProtocol)
+	}
+	err := r.wire.pair.repaid(n)
+	r.wire.settle()
+	return err
+}
+
+// repaid takes credits back.
+func (p *pair) repaid(n uint32) error {
+	if n > uint32(p.most) || p.credits.Add(int32(n)) > p.most {
 		return fmt.Errorf("%d credits too many for queue pair %d: %w", n, p.num, fabric.ErrProtocol)
 	}
 	return nil

@@ -25,6 +25,8 @@ type pair struct {
 
 	maxSGERead int // of a read: some devices scatter less than they gather
 
+	wire *wire // nil: its receives are for remote data of writes
+
 	box     mailbox
 	credits atomic.Int32 // sends that the peer has receives for
 	most    int32        // of credits
@@ -38,8 +40,8 @@ type pair struct {
 	dry        bool      // a receive came back empty
 }
 
-// newPair makes a queue pair with its mailbox; connect readies it.
-func newPair(r *rail, s *Settings, sends, recvs int) (*pair, error) {
+// newPair makes a queue pair with a mailbox of receives of slot bytes; connect readies it.
+func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 	n := r.nic
 	in := verbs.QPInit{
 		SendCQ: r.cq, RecvCQ: r.cq, SendWR: sends, RecvWR: recvs, SendSGE: max(1, min(s.SendSGE, n.attr.MaxSGE)), RecvSGE: 1,
@@ -61,7 +63,7 @@ func newPair(r *rail, s *Settings, sends, recvs int) (*pair, error) {
 	if most := n.attr.MaxSGERead; most > 0 {
 		p.maxSGERead = min(p.maxSGERead, most)
 	}
-	if err := p.box.open(n.pd, recvs); err != nil {
+	if err := p.box.open(n.pd, recvs, slot); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
@@ -102,7 +104,7 @@ func (p *pair) feed() error {
 		wrs := w.f.wrs[w.from : w.from+n]
 		full := int(p.tail-p.head)+n == len(p.ring)
 		for i := range wrs {
-			p.number(&wrs[i], w.f, i, i == n-1 && (full || n == w.to-w.from))
+			p.number(&wrs[i], w.f, i, i == n-1 && (full || n == w.to-w.from && w.f.wire == nil))
 		}
 		taken, err := p.qp.PostSend(wrs, w.f.sges)
 		p.tail += uint64(taken)

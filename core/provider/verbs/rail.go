@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -28,6 +29,7 @@ type rail struct {
 	cq      verbs.CQ
 	entries int // of cq
 	pairs   []*pair
+	wire    *wire // of the first rail, if it has one
 	psn     uint32
 
 	bell *os.File // another descriptor of the channel's
@@ -40,8 +42,8 @@ type rail struct {
 // String is "mlx5_0:1".
 func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.port) }
 
-// newRail makes a rail with some queue pairs, not connected.
-func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
+// newRail makes a rail with some queue pairs, not connected, and one for messages if it shall have that and the device lets it.
+func newRail(m *mover, nicAt, qps int, messages bool) (r *rail, err error) {
 	s, n := &m.all.settings, m.all.nics[nicAt]
 	made := &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN()}
 	r = made
@@ -57,16 +59,26 @@ func newRail(m *mover, nicAt, qps int) (r *rail, err error) {
 	if err != nil {
 		return nil, err
 	}
+	wireSends, wireRecvs, more := wireDepths(&n.attr, entries)
+	if messages = messages && more > 0; messages {
+		entries += more
+	}
 	r.entries = entries
 	if r.cq, err = n.ctx.NewCQ(entries, r.channel, 0); err != nil {
 		return nil, err
 	}
 	for range qps {
-		p, err := newPair(r, s, sends, recvs)
+		p, err := newPair(r, s, sends, recvs, noticeLen)
 		if err != nil {
 			return nil, err
 		}
 		r.pairs = append(r.pairs, p)
+	}
+	if messages {
+		if r.wire, err = newWire(r, s, wireSends, wireRecvs); err != nil {
+			m.log.Info("verbs: messages go by TCP", "peer", m.ep.Peer(), "error", err)
+			r.wire = nil
+		}
 	}
 	fd, err := unix.FcntlInt(uintptr(r.channel.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -95,6 +107,9 @@ func (r *rail) desc() railDesc {
 		d.qps = append(d.qps, p.num)
 	}
 	d.recvs = uint16(r.pairs[0].box.recvs())
+	if w := r.wire; w != nil {
+		d.wire, d.wireRecvs, d.wireBytes = w.pair.num, uint16(w.pair.box.recvs()), wireBytes
+	}
 	return d
 }
 
@@ -120,36 +135,50 @@ func (r *rail) connect(peer *railDesc) error {
 	if len(peer.qps) < len(r.pairs) {
 		return fmt.Errorf("peer has %d queue pairs for %d: %w", len(peer.qps), len(r.pairs), fabric.ErrProtocol)
 	}
-	s, n := &r.mover.all.settings, r.nic
-	mtu := min(r.ownMTU(), int(peer.mtu))
 	for i, p := range r.pairs {
-		if err := p.qp.Init(n.port, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessLocalWrite); err != nil {
+		if err := p.connect(peer, peer.qps[i], peer.recvs, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessLocalWrite); err != nil {
 			return err
 		}
-		for at := range p.box.recvs() {
-			if err := p.box.post(p.qp, at); err != nil {
-				return err
-			}
-		}
-		p.most = int32(peer.recvs)
-		p.credits.Store(p.most)
-		if err := p.qp.RTR(verbs.RTR{
-			MTU: mtu, DestQP: peer.qps[i], PSN: peer.psn, Port: n.port, GIDIndex: n.gid.Index, GID: peer.gid, LID: peer.lid,
-			Global: n.link.LinkLayer == verbs.LinkEthernet || n.link.GRHRequired, SL: s.SL, TrafficClass: s.TrafficClass, HopLimit: hopLimit,
-			MaxDestRdAtomic: uint8(max(1, min(n.attr.MaxQPRdAtom, maxReads))), MinRNRTimer: minRNRTimer,
-		}); err != nil {
-			return fmt.Errorf("towards %s: %w", gidText(peer.gid), err)
-		}
-		if err := p.qp.RTS(verbs.RTS{
-			PSN: r.psn, Timeout: s.Timeout, Retries: s.Retries, RNRRetries: rnrForever,
-			MaxRdAtomic: uint8(max(1, min(n.attr.MaxQPInitRdAtom, int(peer.readDepth), maxReads))),
-		}); err != nil {
+	}
+	if w := r.wire; w != nil && peer.wire == 0 {
+		logged(r.mover.log, "close the queue pair of messages, which the peer does not want", errors.Join(w.pair.close(), w.close()))
+		r.wire = nil
+	} else if w != nil {
+		w.most = min(wireBytes, uint64(peer.wireBytes))
+		if err := w.pair.connect(peer, peer.wire, peer.wireRecvs, verbs.AccessLocalWrite); err != nil {
 			return err
 		}
 	}
 	r.over.Add(1)
 	go r.poll()
 	return nil
+}
+
+// connect readies a queue pair for the peer's of a number, which has so many receives.
+func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.Access) error {
+	r := p.rail
+	s, n := &r.mover.all.settings, r.nic
+	if err := p.qp.Init(n.port, rights); err != nil {
+		return err
+	}
+	for at := range p.box.recvs() {
+		if err := p.box.post(p.qp, at); err != nil {
+			return err
+		}
+	}
+	p.most = int32(recvs)
+	p.credits.Store(p.most)
+	if err := p.qp.RTR(verbs.RTR{
+		MTU: min(r.ownMTU(), int(peer.mtu)), DestQP: dest, PSN: peer.psn, Port: n.port, GIDIndex: n.gid.Index, GID: peer.gid, LID: peer.lid,
+		Global: n.link.LinkLayer == verbs.LinkEthernet || n.link.GRHRequired, SL: s.SL, TrafficClass: s.TrafficClass, HopLimit: hopLimit,
+		MaxDestRdAtomic: uint8(max(1, min(n.attr.MaxQPRdAtom, maxReads))), MinRNRTimer: minRNRTimer,
+	}); err != nil {
+		return fmt.Errorf("towards %s: %w", gidText(peer.gid), err)
+	}
+	return p.qp.RTS(verbs.RTS{
+		PSN: r.psn, Timeout: s.Timeout, Retries: s.Retries, RNRRetries: rnrForever,
+		MaxRdAtomic: uint8(max(1, min(n.attr.MaxQPInitRdAtom, int(peer.readDepth), maxReads))),
+	})
 }
 
 // shrink gives up the queue pairs beyond the first n, which the peer does not want. None is connected.
@@ -262,6 +291,9 @@ func (r *rail) take(wcs []verbs.WC, ended []share) []share {
 		ended[i].f.ended(ended[i].n)
 		ended[i].f = nil
 	}
+	if r.wire != nil {
+		r.wire.settle()
+	}
 	return ended
 }
 
@@ -271,7 +303,18 @@ func (r *rail) pairOf(num uint32) *pair {
 			return p
 		}
 	}
+	if r.wire != nil && r.wire.pair.num == num {
+		return r.wire.pair
+	}
 	return nil
+}
+
+// all are the queue pairs, that of messages among them.
+func (r *rail) all() []*pair {
+	if r.wire == nil {
+		return r.pairs
+	}
+	return append(slices.Clone(r.pairs), r.wire.pair)
 }
 
 func (r *rail) idle() bool {
@@ -285,7 +328,7 @@ func (r *rail) idle() bool {
 
 // shut ends all work: what NICs have by their flushing it, the rest now.
 func (r *rail) shut(cause error) {
-	for _, p := range r.pairs {
+	for _, p := range r.all() {
 		for _, w := range p.shut(cause) {
 			w.f.failed(cause)
 			w.f.ended(int32(w.to - w.from))
@@ -302,14 +345,17 @@ func (r *rail) close() error {
 		errs = append(errs, r.bell.Close()) // ends the poller's sleep
 	}
 	r.over.Wait()
-	for _, p := range r.pairs {
+	for _, p := range r.all() {
 		errs = append(errs, p.close())
 	}
-	for _, p := range r.pairs {
+	for _, p := range r.all() {
 		for _, s := range p.abandon() {
 			s.f.failed(r.mover.stopCause())
 			s.f.ended(s.n)
 		}
+	}
+	if r.wire != nil {
+		errs = append(errs, r.wire.close())
 	}
 	if r.cq != 0 {
 		errs = append(errs, r.cq.Close())

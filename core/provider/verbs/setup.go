@@ -108,7 +108,7 @@ func (m *mover) openRails(most, qps int, offers []railDesc) (rails []*rail, err 
 		err := m.all.nics[i].up()
 		var r *rail
 		if err == nil {
-			r, err = newRail(m, i, qps)
+			r, err = newRail(m, i, qps, len(rails) == 0 && m.all.opts.TLS == nil && (offer == nil || offer.wire != 0))
 		}
 		if err != nil {
 			why = append(why, err)
@@ -269,4 +269,7 @@ func (m *mover) up() {
 		}
 	}
 	close(m.ready)
+	if w := m.rails[0].wire; w != nil {
+		m.ep.AddWire(w)
+	}
 }

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+
+package verbs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/stream"
+	"mori/native/verbs"
+)
+
+// A wire is a queue pair of the connection's first rail that carries the stream's frames: sends of up to wireBytes, each into a receive of the
+// peer's. A send takes a credit of the pair, so that no device meets a peer without a receive. The target gives a credit back once the stream has
+// taken the bytes and the receive is posted again: with what it sends itself, in the immediate data; where it has nothing to send, with a send of no
+// bytes; and where that finds no credit, by a frame of TCP (see notice.go), so that two sides that have run out never wait for each other.
+type wire struct {
+	m    *mover
+	pair *pair
+	owed atomic.Int32 // credits that the peer has not got back
+
+	mem  []byte // one buffer for each send
+	mr   verbs.MR
+	keys verbs.Keys
+	most uint64 // bytes of the peer's receives
+
+	out sync.Mutex // held by who posts: sends are in order
+
+	mu    sync.Mutex // protects what follows; taken after out
+	free  []*flight
+	short bool // somebody waits for a buffer or a credit
+	over  bool
+
+	in          sync.Mutex // protects what follows
+	came        []landed   // a ring, of one place for each receive
+	first, last int        // numbers of the oldest and of the next
+	taken       int        // bytes of the oldest that were taken
+	news        atomic.Bool
+}
+
+// A landed is a receive with bytes that were not taken.
+type landed struct{ slot, n int }
+
+var _ stream.Wire = (*wire)(nil)
+
+// Buffers of a wire, chosen and not measured: 384 KiB for each connection.
+const (
+	wireBytes = 8 << 10
+	wireRecvs = 32
+	wireSends = 16
+	wireLeast = 4 // receives and sends, below which it is not worth it
+
+	wirePair = 255 // what a credit frame calls its queue pair
+)
+
+// newWire makes a queue pair with buffers, not connected.
+func newWire(r *rail, s *Settings, sends, recvs int) (w *wire, err error) {
+	w = &wire{m: r.mover}
+	one := *s
+	one.SendSGE = 1
+	if w.pair, err = newPair(r, &one, sends, recvs, wireBytes); err != nil {
+		return nil, err
+	}
+	w.pair.wire = w
+	w.came = make([]landed, recvs)
+	if w.mem, err = sys.Alloc(sends * wireBytes); err == nil {
+		at := sys.AddrOf(w.mem)
+		w.mr, w.keys, err = r.nic.pd.RegMR(at, uint64(len(w.mem)), at, verbs.AccessLocalWrite)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.pair.close(), w.close())
+	}
+	for i := range sends {
+		f := &flight{mover: r.mover, wire: w, spare: -1, inline: w.mem[i*wireBytes:][:wireBytes]}
+		f.wrs, f.sges = make([]verbs.SendWR, 1), make([]verbs.SGE, 1)
+		w.free = append(w.free, f)
+	}
+	return w, nil
+}
+
+// close frees the buffers. The queue pair is gone.
+func (w *wire) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	if w.mr != 0 {
+		if err := w.mr.Close(); err != nil {
+			return err // the device may still know them
+		}
+		w.mr = 0
+	}
+	if w.mem == nil {
+		return nil
+	}
+	mem := w.mem
+	w.mem = nil
+	return sys.Free(mem)
+}
+
+// Send copies bytes into buffers and posts them; see stream.Wire.
+func (w *wire) Send(iov []sys.Iovec) (n int, err error) {
+	w.out.Lock()
+	defer w.out.Unlock()
+	var off uint64 // of iov[0]
+	for len(iov) > 0 {
+		f := w.take(true)
+		if f == nil {
+			break
+		}
+		k := uint64(0)
+		for len(iov) > 0 && k < w.most {
+			m := min(iov[0].Len-off, w.most-k)
+			if err := sys.Move(sys.AddrOf(f.inline)+k, iov[0].Addr+off, m); err != nil {
+				w.pair.credits.Add(1)
+				w.sent(f)
+				return n, err
+			}
+			k, off = k+m, off+m
+			if off == iov[0].Len {
+				iov, off = iov[1:], 0
+			}
+		}
+		w.post(f, k)
+		n += int(k)
+	}
+	if n == 0 && len(iov) > 0 {
+		return 0, syscall.EAGAIN
+	}
+	return n, nil
+}
+
+// take gets a buffer and a credit, or remembers that they are wanted.
+func (w *wire) take(wanted bool) *flight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := len(w.free); k > 0 && !w.over && w.pair.takeCredit() {
+		f := w.free[k-1]
+		w.free = w.free[:k-1]
+		return f
+	}
+	w.short = w.short || wanted
+	return nil
+}
+
+// post sends the first n bytes of a buffer, and the credits that are owed. With out held, so that sends are in order.
+func (w *wire) post(f *flight, n uint64) {
+	wr := &f.wrs[0]
+	*wr = verbs.SendWR{Op: verbs.OpSendImm, Imm: uint32(w.owed.Swap(0)), Count: 1}
+	if n <= uint64(w.pair.inline) {
+		wr.Flags = verbs.Inline
+	}
+	if n == 0 {
+		wr.Flags, wr.Count = 0, 0
+	}
+	f.sges[0] = verbs.SGE{Addr: sys.AddrOf(f.inline), Len: uint32(n), LKey: w.keys.Local}
+	f.left.Store(1)
+	f.fault.Store(nil)
+	w.pair.add(part{w.pair, f, 0, 1})
+}
+
+// sent takes a buffer back. A send that failed ends the connection elsewhere.
+func (w *wire) sent(f *flight) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.free = append(w.free, f)
+}
+
+// arrived takes a receive.
+func (w *wire) arrived(wc *verbs.WC) error {
+	i := int(wc.ID &^ recvBit)
+	if !wc.HasImm || wc.Op != verbs.WCRecv || wc.Bytes > wireBytes || i >= len(w.came) {
+		return fmt.Errorf("send of %d bytes on queue pair %d, want frames and credits: %w", wc.Bytes, w.pair.num, fabric.ErrProtocol)
+	}
+	if err := w.pair.repaid(wc.Imm); err != nil {
+		return err
+	}
+	w.news.Store(true)
+	if wc.Bytes == 0 {
+		return w.again(i)
+	}
+	w.in.Lock()
+	defer w.in.Unlock()
+	w.came[w.last%len(w.came)] = landed{i, int(wc.Bytes)}
+	w.last++
+	return nil
+}
+
+// again posts a receive whose bytes were taken.
+func (w *wire) again(slot int) error {
+	if err := w.pair.box.post(w.pair.qp, slot); err != nil {
+		return fmt.Errorf("post a receive to queue pair %d of %s: %w: %w", w.pair.num, w.pair.rail, err, fabric.ErrConnReset)
+	}
+	w.owed.Add(1)
+	return nil
+}
+
+// Recv takes bytes that came; see stream.Wire.
+func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
+	w.in.Lock()
+	defer w.in.Unlock()
+	var off uint64 // of iov[0]
+	for len(iov) > 0 && w.first < w.last {
+		at := &w.came[w.first%len(w.came)]
+		m := min(iov[0].Len-off, uint64(at.n-w.taken))
+		if err := sys.Move(iov[0].Addr+off, w.pair.box.addr(at.slot)+uint64(w.taken), m); err != nil {
+			return n, err
+		}
+		n, off, w.taken = n+int(m), off+m, w.taken+int(m)
+		if off == iov[0].Len {
+			iov, off = iov[1:], 0
+		}
+		if w.taken == at.n {
+			w.first, w.taken = w.first+1, 0
+			if err := w.again(at.slot); err != nil {
+				w.m.ep.Fail(err)
+				return n, nil
+			}
+		}
+	}
+	if int(w.owed.Load()) > len(w.came)*3/4 { // long before the stream has anything to say
+		w.repay()
+	}
+	if n == 0 && len(iov) > 0 {
+		return 0, syscall.EAGAIN
+	}
+	return n, nil
+}
+
+// repay gives the peer credits back where nothing takes them along.
+func (w *wire) repay() {
+	w.out.Lock()
+	defer w.out.Unlock()
+	if f := w.take(false); f != nil {
+		w.post(f, 0)
+	} else if n := w.owed.Swap(0); n > 0 {
+		w.m.send(frameCredit, binary.BigEndian.AppendUint16([]byte{byte(w.pair.rail.index), wirePair}, uint16(n)))
+	}
+}
+
+// settle goes on with what completions, or a credit, have made possible.
+func (w *wire) settle() {
+	w.mu.Lock()
+	room := w.short && len(w.free) > 0 && w.pair.credits.Load() > 0
+	if room {
+		w.short = false
+	}
+	w.mu.Unlock()
+	if room {
+		w.m.ep.WireRoom()
+	}
+	if w.news.Swap(false) {
+		w.m.ep.WireCame()
+		if int(w.owed.Load()) > len(w.came)/2 {
+			w.repay()
+		}
+	}
+}
