@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/mlx5"
+	"mori/core/mlx5/dv"
 	"mori/core/mlx5/emu"
 	kernels "mori/native/nic"
 )
@@ -67,7 +68,11 @@ func (l *nicLink) discover(context.Context) ([]Found, error) {
 // cmd is the way to the NIC.
 func (l *nicLink) cmd() (mlx5.Cmd, error) {
 	if !strings.HasPrefix(l.name, "emu") {
-		return realNIC(l.name)
+		nic, err := dv.Open(l.name)
+		if err != nil {
+			return nil, err // and no interface with a nil in it
+		}
+		return nic, nil
 	}
 	nic, err := emu.New(emu.Options{Name: l.name, Wire: "unix", UAR: l.doorbells})
 	l.emulated = nic
