@@ -53,6 +53,7 @@ func (n *NIC) rest(since time.Duration, quiet bool) {
 		case <-n.stop:
 		}
 	case since < eager:
+		sys.Yield()
 	case since < drowsy:
 		sys.Nap(shortNap)
 	case since < time.Second:
