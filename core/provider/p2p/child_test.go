@@ -3,17 +3,15 @@
 package p2p
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/endtest"
 	"mori/native/gpu/gputest"
 )
 
@@ -33,16 +31,14 @@ type command struct {
 type reply struct {
 	Addr fabric.Addr
 	Raw  []byte
-	Err  string
 	Live bool // it is flooding
 	Path string
 }
 
 // A child is the peer of a test, in a process of its own.
 type child struct {
+	*endtest.Child
 	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
 }
 
 // newChild starts a peer with a memory of n bytes behind skip, on a device or the host, and connects to it.
@@ -54,53 +50,17 @@ func newChild(tb testing.TB, dev int, skip, n uint64) (a *end, c *child, key uin
 func newChildWith(tb testing.TB, opts Options, dev int, skip, n uint64) (a *end, c *child, key uint64) {
 	tb.Helper()
 	a = newEnd(tb, opts)
-	c = &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	c.cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
-	c.cmd.Stderr = os.Stderr
-	var err error
-	c.in, err = c.cmd.StdinPipe()
-	ok(tb, err)
-	out, err := c.cmd.StdoutPipe()
-	ok(tb, err)
-	c.out = bufio.NewScanner(out)
-	ok(tb, c.cmd.Start())
-	tb.Cleanup(c.end)
+	process := endtest.Start(tb, childEnv)
+	c = &child{process, process.Cmd}
 	r := c.must(tb, command{Do: "open", Dev: dev, Skip: skip, N: n})
-	_, err = a.connector().Connect(a.ctx, r.Addr, nil)
+	_, err := a.connector().Connect(a.ctx, r.Addr, nil)
 	ok(tb, err)
 	return a, c, a.imports(tb, r.Raw)
 }
 
-// end lets the child go, and waits for it.
-func (c *child) end() {
-	_ = c.in.Close()
-	_ = c.cmd.Wait() // it may have been killed
-}
-
-func (c *child) ask(o command) (r reply, err error) {
-	b, err := json.Marshal(o)
-	if err != nil {
-		return r, err
-	}
-	if _, err := c.in.Write(append(b, '\n')); err != nil {
-		return r, err
-	}
-	if !c.out.Scan() {
-		return r, fmt.Errorf("the child ended: %w", errors.Join(c.out.Err(), io.EOF))
-	}
-	if err := json.Unmarshal(c.out.Bytes(), &r); err != nil {
-		return r, fmt.Errorf("the child says %q: %w", c.out.Text(), err)
-	}
-	if r.Err != "" {
-		return r, errors.New(r.Err)
-	}
-	return r, nil
-}
-
-func (c *child) must(tb testing.TB, o command) reply {
+func (c *child) must(tb testing.TB, o command) (r reply) {
 	tb.Helper()
-	r, err := c.ask(o)
-	if err != nil {
+	if err := c.Ask(o, &r); err != nil {
 		tb.Fatalf("child, %s: %v", o.Do, err)
 	}
 	return r
@@ -118,29 +78,18 @@ func childMain() int {
 	defer cancel()
 	e, err := openEnd(ctx, Options{})
 	if err != nil {
-		fmt.Println(`{"Err":"open"}`)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	p := &peer{end: e}
-	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	for in.Scan() {
-		var o command
-		err := json.Unmarshal(in.Bytes(), &o)
-		var r reply
-		if err == nil {
-			r, err = p.obey(o)
-		}
-		if err != nil {
-			r.Err = err.Error()
-		}
-		if out.Encode(r) != nil {
-			return 1
-		}
-	}
+	good := endtest.Serve(p.obey)
 	if p.memory != nil {
 		_ = p.memory.close() // the test may have ended the connection in a bad way
 	}
 	_ = p.close()
+	if !good {
+		return 1
+	}
 	return 0
 }
 
@@ -184,14 +133,5 @@ func (p *peer) obey(o command) (r reply, err error) {
 // flood writes n bytes of the memory to the test's region over and over, a few at a time.
 func (p *peer) flood(key, n uint64) {
 	op := fabric.Op{Kind: fabric.OpWrite, Seg: p.memory.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}
-	for range 4 {
-		if p.submit(op) != nil {
-			return
-		}
-	}
-	for {
-		if _, err := p.next(); err != nil || p.submit(op) != nil {
-			return
-		}
-	}
+	endtest.Flood(p.ctx, p.ep, p.cq, op)
 }

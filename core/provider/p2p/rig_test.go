@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/endtest"
 	"mori/native/gpu/gputest"
 )
 
@@ -31,7 +31,7 @@ type end struct {
 	ep  fabric.Endpoint
 	ctx context.Context
 
-	closed []func() error // in order
+	closed endtest.Stack
 }
 
 // openEnd makes an enabled endpoint. close undoes it.
@@ -52,34 +52,13 @@ func openEnd(ctx context.Context, opts Options) (e *end, err error) {
 		return nil, err
 	}
 	e.closed = append(e.closed, e.fab.Close)
-	if e.dom, err = e.fab.Domain(ctx, nil); err != nil {
-		return nil, err
-	}
-	e.closed = append(e.closed, e.dom.Close)
-	if e.cq, err = e.dom.CQ(1024); err != nil {
-		return nil, err
-	}
-	e.closed = append(e.closed, e.cq.Close)
-	if e.eq, err = e.fab.EQ(16); err != nil {
-		return nil, err
-	}
-	e.closed = append(e.closed, e.eq.Close)
-	if e.ep, err = e.dom.Endpoint(nil); err != nil {
-		return nil, err
-	}
-	e.closed = append(e.closed, e.ep.Close)
-	return e, errors.Join(e.ep.BindCQ(e.cq, fabric.DirTransmit|fabric.DirRecv, false), e.ep.BindEQ(e.eq), e.ep.Enable())
+	o, err := endtest.Open(ctx, e.fab, nil, 1024, &e.closed)
+	e.dom, e.cq, e.eq, e.ep = o.Dom, o.CQ, o.EQ, o.EP
+	return e, err
 }
 
 // close closes all in reverse order.
-func (e *end) close() error {
-	var errs []error
-	for i := len(e.closed) - 1; i >= 0; i-- {
-		errs = append(errs, e.closed[i]())
-	}
-	e.closed = nil
-	return errors.Join(errs...)
-}
+func (e *end) close() error { return e.closed.Close() }
 
 func (e *end) connector() fabric.Connector { return e.ep.(fabric.Connector) }
 
@@ -103,24 +82,9 @@ func newPair(tb testing.TB, opts Options) (a, b *end) {
 	return a, b
 }
 
-func connect(a, b *end) error {
-	l, err := b.fab.Listen(b.ctx, nil)
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- b.acceptAt(l) }()
-	_, err = a.connector().Connect(a.ctx, l.Addr(), nil)
-	return errors.Join(err, <-done, l.Close())
-}
+func connect(a, b *end) error { return endtest.Connect(a.ctx, a.ep, b.fab, b.ep) }
 
-func (e *end) acceptAt(l fabric.Listener) error {
-	req, err := l.Accept(e.ctx)
-	if err != nil {
-		return err
-	}
-	return e.connector().Accept(e.ctx, req, nil)
-}
+func (e *end) acceptAt(l fabric.Listener) error { return endtest.Accept(e.ctx, l, e.ep) }
 
 func ok(tb testing.TB, err error) {
 	tb.Helper()
@@ -286,56 +250,16 @@ func (m *memory) has(tb testing.TB, n uint64, seed int) {
 	ok(tb, same(got, pattern(n, seed)))
 }
 
-func same(got, want []byte) error {
-	if bytes.Equal(got, want) {
-		return nil
-	}
-	for i := range got {
-		if got[i] != want[i] {
-			return fmt.Errorf("byte %d of %d is %#x, want %#x", i, len(got), got[i], want[i])
-		}
-	}
-	return fmt.Errorf("%d bytes, want %d", len(got), len(want))
-}
+func same(got, want []byte) error { return endtest.Same(got, want) }
 
 // submit queues an op, for as long as the queue is full.
-func (e *end) submit(op fabric.Op) error {
-	for {
-		_, err := e.ep.Submit([]fabric.Op{op})
-		if !errors.Is(err, fabric.ErrAgain) || e.ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(20 * time.Microsecond)
-	}
-}
+func (e *end) submit(op fabric.Op) error { return endtest.Submit(e.ctx, e.ep, op) }
 
 // next waits for an op's end.
-func (e *end) next() (fabric.Completion, error) {
-	var done [1]fabric.Completion
-	for {
-		n, err := e.cq.Wait(e.ctx, done[:])
-		switch {
-		case n == 1:
-			return done[0], nil
-		case errors.Is(err, fabric.ErrAvail):
-			var entry fabric.ErrEntry
-			if err = e.cq.ReadErr(&entry); err == nil {
-				return entry.Completion, &entry
-			}
-		case err != nil:
-			return fabric.Completion{}, err
-		}
-	}
-}
+func (e *end) next() (fabric.Completion, error) { return endtest.Next(e.ctx, e.cq) }
 
 // do submits an op and waits for its end.
-func (e *end) do(op fabric.Op) error {
-	if err := e.submit(op); err != nil {
-		return err
-	}
-	_, err := e.next()
-	return err
-}
+func (e *end) do(op fabric.Op) error { return endtest.Do(e.ctx, e.ep, e.cq, op) }
 
 // path is what the endpoint says of ops that went by the socket.
 func (e *end) path() string {

@@ -3,17 +3,15 @@
 package verbs
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/endtest"
 )
 
 // childEnv makes this program a peer that does what it reads.
@@ -29,33 +27,22 @@ type order struct {
 type reply struct {
 	Addr fabric.Addr
 	Raw  []byte
-	Err  string
 }
 
 // A child is the peer of a test, in a process of its own.
 type child struct {
+	*endtest.Child
 	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
 }
 
 // newChild starts a peer with a memory of n bytes, and connects to it.
 func newChild(tb testing.TB, w way, n uint64) (a *end, c *child, key uint64) {
 	tb.Helper()
 	a = newEnd(tb, w)
-	c = &child{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	c.cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
-	c.cmd.Stderr = os.Stderr
-	var err error
-	c.in, err = c.cmd.StdinPipe()
-	ok(tb, err)
-	out, err := c.cmd.StdoutPipe()
-	ok(tb, err)
-	c.out = bufio.NewScanner(out)
-	ok(tb, c.cmd.Start())
-	tb.Cleanup(c.end)
+	process := endtest.Start(tb, childEnv)
+	c = &child{process, process.Cmd}
 	r := c.must(tb, order{Do: "open", N: n})
-	_, err = a.connector().Connect(a.ctx, r.Addr, nil)
+	_, err := a.connector().Connect(a.ctx, r.Addr, nil)
 	ok(tb, err)
 	rm, err := a.dom.Import(r.Raw)
 	ok(tb, err)
@@ -63,23 +50,10 @@ func newChild(tb testing.TB, w way, n uint64) (a *end, c *child, key uint64) {
 	return a, c, rm.Key()
 }
 
-// end lets the child go, and waits for it.
-func (c *child) end() {
-	_ = c.in.Close()
-	_ = c.cmd.Wait() // it may have been killed
-}
-
 func (c *child) must(tb testing.TB, o order) (r reply) {
 	tb.Helper()
-	b, err := json.Marshal(o)
-	ok(tb, err)
-	_, err = c.in.Write(append(b, '\n'))
-	ok(tb, err)
-	if !c.out.Scan() {
-		tb.Fatalf("child, %s: it ended: %v", o.Do, c.out.Err())
-	}
-	if err := json.Unmarshal(c.out.Bytes(), &r); err != nil || r.Err != "" {
-		tb.Fatalf("child, %s: %q, %v", o.Do, c.out.Text(), err)
+	if err := c.Ask(o, &r); err != nil {
+		tb.Fatalf("child, %s: %v", o.Do, err)
 	}
 	return r
 }
@@ -100,25 +74,14 @@ func childMain() int {
 		return 1
 	}
 	p := &served{end: e, accepted: make(chan error, 1)}
-	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	for in.Scan() {
-		var o order
-		err := json.Unmarshal(in.Bytes(), &o)
-		var r reply
-		if err == nil {
-			r, err = p.obey(o)
-		}
-		if err != nil {
-			r.Err = err.Error()
-		}
-		if out.Encode(r) != nil {
-			return 1
-		}
-	}
+	good := endtest.Serve(p.obey)
 	if p.memory != nil {
 		_ = p.memory.close() // the test may have ended the connection in a bad way
 	}
 	_ = p.close()
+	if !good {
+		return 1
+	}
 	return 0
 }
 
@@ -150,15 +113,5 @@ func (p *served) obey(o order) (r reply, err error) {
 
 // flood writes the memory to the test's region over and over, a few at a time.
 func (p *served) flood(key uint64) {
-	op := p.memory.write(p.memory.Len, key)
-	for range 4 {
-		if p.submit(op) != nil {
-			return
-		}
-	}
-	for {
-		if _, err := p.next(); err != nil || p.submit(op) != nil {
-			return
-		}
-	}
+	endtest.Flood(p.ctx, p.ep, p.cq, p.memory.write(p.memory.Len, key))
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	chacha "math/rand/v2"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/endtest"
 	"mori/native/verbs/verbstest"
 )
 
@@ -55,7 +55,7 @@ type end struct {
 	log *logBuffer
 	gpu bool
 
-	closed []func() error // in order
+	closed endtest.Stack
 }
 
 // A way is how an end is made. The zero value is good.
@@ -100,42 +100,21 @@ func openEnd(ctx context.Context, w way) (e *end, err error) {
 }
 
 // open makes what an end has of its fabric.
-func (e *end) open(cqSize int) (err error) {
+func (e *end) open(cqSize int) error {
 	info := &fabric.Info{}
 	if e.gpu {
 		info.Caps = fabric.CapHMEM
 	}
-	if e.dom, err = e.fab.Domain(e.ctx, info); err != nil {
-		return err
-	}
-	e.closed = append(e.closed, e.dom.Close)
 	if cqSize == 0 {
 		cqSize = 1024
 	}
-	if e.cq, err = e.dom.CQ(cqSize); err != nil {
-		return err
-	}
-	e.closed = append(e.closed, e.cq.Close)
-	if e.eq, err = e.fab.EQ(16); err != nil {
-		return err
-	}
-	e.closed = append(e.closed, e.eq.Close)
-	if e.ep, err = e.dom.Endpoint(nil); err != nil {
-		return err
-	}
-	e.closed = append(e.closed, e.ep.Close)
-	return errors.Join(e.ep.BindCQ(e.cq, fabric.DirTransmit|fabric.DirRecv, false), e.ep.BindEQ(e.eq), e.ep.Enable())
+	o, err := endtest.Open(e.ctx, e.fab, info, cqSize, &e.closed)
+	e.dom, e.cq, e.eq, e.ep = o.Dom, o.CQ, o.EQ, o.EP
+	return err
 }
 
 // close closes all in reverse order.
-func (e *end) close() error {
-	var errs []error
-	for i := len(e.closed) - 1; i >= 0; i-- {
-		errs = append(errs, e.closed[i]())
-	}
-	e.closed = nil
-	return errors.Join(errs...)
-}
+func (e *end) close() error { return e.closed.Close() }
 
 func (e *end) connector() fabric.Connector { return e.ep.(fabric.Connector) }
 
@@ -180,24 +159,9 @@ func newEndsOf(tb testing.TB, wa, wb way) (a, b *end) {
 	return a, b
 }
 
-func connect(a, b *end) error {
-	l, err := b.fab.Listen(b.ctx, nil)
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- b.acceptAt(l) }()
-	_, err = a.connector().Connect(a.ctx, l.Addr(), nil)
-	return errors.Join(err, <-done, l.Close())
-}
+func connect(a, b *end) error { return endtest.Connect(a.ctx, a.ep, b.fab, b.ep) }
 
-func (e *end) acceptAt(l fabric.Listener) error {
-	req, err := l.Accept(e.ctx)
-	if err != nil {
-		return err
-	}
-	return e.connector().Accept(e.ctx, req, nil)
-}
+func (e *end) acceptAt(l fabric.Listener) error { return endtest.Accept(e.ctx, l, e.ep) }
 
 func ok(tb testing.TB, err error) {
 	tb.Helper()
@@ -296,60 +260,16 @@ func pattern(n uint64, seed int) []byte {
 func (m *memory) fill(seed int) { copy(m.bytes, pattern(m.Len, seed)) }
 
 // same says where two runs of bytes differ.
-func same(got, want []byte) error {
-	if bytes.Equal(got, want) {
-		return nil
-	}
-	for i := range min(len(got), len(want)) {
-		if got[i] != want[i] {
-			return fmt.Errorf("byte %d of %d is %#x, want %#x", i, len(got), got[i], want[i])
-		}
-	}
-	return fmt.Errorf("%d bytes, want %d", len(got), len(want))
-}
+func same(got, want []byte) error { return endtest.Same(got, want) }
 
 // submit queues ops, for as long as the queue is full.
-func (e *end) submit(ops ...fabric.Op) error {
-	for len(ops) > 0 {
-		n, err := e.ep.Submit(ops)
-		ops = ops[n:]
-		if err != nil && (!errors.Is(err, fabric.ErrAgain) || e.ctx.Err() != nil) {
-			return err
-		}
-		if err != nil {
-			time.Sleep(20 * time.Microsecond)
-		}
-	}
-	return nil
-}
+func (e *end) submit(ops ...fabric.Op) error { return endtest.Submit(e.ctx, e.ep, ops...) }
 
 // next waits for an op's end.
-func (e *end) next() (fabric.Completion, error) {
-	var done [1]fabric.Completion
-	for {
-		n, err := e.cq.Wait(e.ctx, done[:])
-		switch {
-		case n == 1:
-			return done[0], nil
-		case errors.Is(err, fabric.ErrAvail):
-			var entry fabric.ErrEntry
-			if err = e.cq.ReadErr(&entry); err == nil {
-				return entry.Completion, &entry
-			}
-		case err != nil:
-			return fabric.Completion{}, err
-		}
-	}
-}
+func (e *end) next() (fabric.Completion, error) { return endtest.Next(e.ctx, e.cq) }
 
 // do submits an op and waits for its end.
-func (e *end) do(op fabric.Op) error {
-	if err := e.submit(op); err != nil {
-		return err
-	}
-	_, err := e.next()
-	return err
-}
+func (e *end) do(op fabric.Op) error { return endtest.Do(e.ctx, e.ep, e.cq, op) }
 
 // path is what the endpoint says of how bytes go.
 func (e *end) path() string {
