@@ -157,7 +157,7 @@ func TestFabric(t *testing.T) {
 }
 
 func askOracle(name string) ([]byte, error) {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestOracle$", "-test.timeout=300s")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestOracle$", "-test.timeout=500s")
 	// Receives that ofi_rxm posts to each connection: 2048 of 16 KiB if nobody says otherwise.
 	cmd.Env = append(os.Environ(), oracleEnv+"="+name, "FI_OFI_RXM_MSG_RX_SIZE=64", "FI_OFI_RXM_MSG_TX_SIZE=64")
 	return cmd.CombinedOutput()
