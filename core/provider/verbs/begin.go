@@ -39,14 +39,14 @@ func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
 	if l == nil {
 		return m.undecided(f, true)
 	}
-	if !m.awaitLoan(l, wait) {
+	if !l.Await(wait, m.stopped) {
 		return m.undecided(f, wait)
 	}
 	if l.Refused != 0 {
 		m.refused(l)
 		return byStream // the target tells the cause, or has another way
 	}
-	if err := check(l, f.op); err != nil {
+	if err := loan.Check(f.op, l.Key.ID, l.Place.access, l.Place.size); err != nil {
 		m.end(f, err)
 		return begun
 	}
@@ -91,47 +91,6 @@ func (m *mover) isReady() bool {
 	default:
 		return false
 	}
-}
-
-// awaitLoan waits for the peer's answer, and reports whether there is one.
-func (m *mover) awaitLoan(l *loan.Loan[place], wait bool) bool {
-	select {
-	case <-l.Answered:
-		return true
-	default:
-	}
-	if !wait {
-		return false
-	}
-	select {
-	case <-l.Answered:
-		return true
-	case <-m.stopped:
-		return false
-	}
-}
-
-// check holds op against what was lent: rights, then bounds.
-func check(l *loan.Loan[place], op *fabric.Op) error {
-	if l.Place.access&op.Access() != op.Access() {
-		return local.OpFault(fabric.ErrAccess, "region %d", l.Key.ID)
-	}
-	if err := inside(l, &op.RSeg); err != nil {
-		return err
-	}
-	for i := range op.RMore {
-		if err := inside(l, &op.RMore[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func inside(l *loan.Loan[place], r *fabric.RSeg) error {
-	if r.Addr > l.Place.size || r.Len > l.Place.size-r.Addr {
-		return local.OpFault(fabric.ErrRange, "%d bytes at %#x of region %d, which has %d", r.Len, r.Addr, l.Key.ID, l.Place.size)
-	}
-	return nil
 }
 
 // Long ops are spread over all queue pairs, in runs of at least stripeMin.
