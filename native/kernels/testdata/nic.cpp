@@ -2,7 +2,7 @@
 // Runs the kernels that use a NIC on the CPU, against the reference NIC of nic.hpp under seeds of chaos: every byte is checked,
 // and every rule that the device must keep.
 //
-//     nic [FIRST_SEED [SEEDS]]
+//     nic [FIRST_SEED [SEEDS [SECONDS]]]      so long waits last at most
 #include "nic.hpp"
 
 #include "../nic/mlx5.cpp"
@@ -12,7 +12,7 @@ using mori::device::nanoseconds;
 
 namespace {
 
-constexpr uint64_t kLimit = 20'000'000'000;  // nanoseconds; it ends what would hang
+uint64_t limit = 20'000'000'000;  // nanoseconds; it ends what would hang
 constexpr uint32_t kBlocks = 2;
 constexpr uint32_t kThreads = 8;
 
@@ -187,7 +187,7 @@ void lists(uint64_t seed) {
         nic->add(mine.region());
         nic->add(peer.region());
         Outcome outcome{};
-        const PostArgs args{nic->queue(), &outcome, kLimit, list.work.data(), list.work.size(), posters, uint32_t(seed % 4)};
+        const PostArgs args{nic->queue(), &outcome, limit, list.work.data(), list.work.size(), posters, uint32_t(seed % 4)};
         launch(mori_nic_post, args);
         require(outcome.status == kOk && outcome.report.count == 0, "no post and no wait fails");
         require(outcome.done == list.work.size(), "all is posted");
@@ -204,7 +204,7 @@ void interchange(uint64_t seed) {
     nic->add(mine.region());
     nic->add(peer.region());
     Outcome outcome{};
-    launch(mori_nic_interchange, InterchangeArgs{nic->queue(), &outcome, kLimit, mine.view(), peer.view(), 1024, 20, 42, 0});
+    launch(mori_nic_interchange, InterchangeArgs{nic->queue(), &outcome, limit, mine.view(), peer.view(), 1024, 20, 42, 0});
     require(outcome.status == kOk && outcome.done == 20 * kBlocks, "every block makes all rounds");
     launch(mori_nic_verify, VerifyArgs{peer.memory, &outcome, 1024, 42});
     require(outcome.wrong == 0 && peer.memory[1024] == 0, "1024 bytes are 42, and no byte more");
@@ -225,7 +225,7 @@ void pingPong(uint64_t seed, bool atomic) {
         (*nics[side])->add(inbox[1 - side].region());
     }
     for (int side = 0; side < 2; side++) {
-        const PingPongArgs args{(*nics[side])->queue(), &outcomes[side], kLimit, sent[side].view(), inbox[side].view(),
+        const PingPongArgs args{(*nics[side])->queue(), &outcomes[side], limit, sent[side].view(), inbox[side].view(),
                                 inbox[1 - side].view(), 2048, 300, 12, side == 0, atomic};
         sides.emplace_back([args] { launch(mori_nic_ping_pong, args, 1); });
     }
@@ -249,12 +249,12 @@ void refusedByTheNic(uint64_t seed) {
     std::vector<Work> work(40, mori::nic::write(peer.view(), 0, mine.view(), 0, 16));
     work[17] = mori::nic::write(peer.view(), 1020, mine.view(), 0, 16);
     Outcome outcome{};
-    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, kLimit, work.data(), work.size(), Posters::thread, 0});
+    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, limit, work.data(), work.size(), Posters::thread, 0});
     const uint64_t flushed = 0x7705, refused = 0x7713;
     require(outcome.status == refused || (manners.collapsed && outcome.status == flushed), "the syndrome is told");
     require(outcome.report.count == 0, "nobody waits until the limit");
     require(peer.memory[1020] == 0, "nothing is written outside");
-    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, kLimit, work.data(), 1, Posters::block, 0});
+    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, limit, work.data(), 1, Posters::block, 0});
     require(nic->queue()->status == outcome.status, "the queue stays dead");
 }
 
@@ -282,7 +282,7 @@ void impossible(uint64_t seed) {
                              maskedFetchAdd(peer.view(), 0, mine.view(), 0, 1, 0, 2)}) {
         for (const Posters posters : {Posters::block, Posters::lanes}) {
             Outcome outcome{};
-            launch(mori_nic_post, PostArgs{nic->queue(), &outcome, kLimit, &work, 1, posters, 0});
+            launch(mori_nic_post, PostArgs{nic->queue(), &outcome, limit, &work, 1, posters, 0});
             require(outcome.status == kRefused && nic->queue()->status == kOk, "what no entry can tell of harms nothing");
             require(nic->queue()->reserved == 0, "and takes no place");
         }
@@ -294,6 +294,7 @@ void impossible(uint64_t seed) {
 int main(int argc, char** argv) {
     const uint64_t first = argc > 1 ? strtoull(argv[1], nullptr, 10) : 1;
     const uint64_t seeds = argc > 2 ? strtoull(argv[2], nullptr, 10) : 20;
+    limit = argc > 3 ? strtoull(argv[3], nullptr, 10) * 1'000'000'000 : limit;
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         stepSeed = seed * 7919;
         lists(seed);

@@ -192,6 +192,7 @@ struct NIC<Provider::mlx5> {
         atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint32_t*>(told(queue.dbr)) + 1, mlx5::big(index));
         MORI_NIC_STEP();
         fence<Scope::system>();
+        MORI_NIC_STEP();
         atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint64_t*>(told(queue.uar)),
                                                    uint64_t(mlx5::big(told(queue.qpn) << 8)) << 32 | mlx5::big(index << 8));
         MORI_NIC_STEP();

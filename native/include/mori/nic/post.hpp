@@ -75,8 +75,8 @@ MORI_DEVICE_INLINE bool publish(const Channel& channel, uint64_t first, uint32_t
     const bool ended = pollUntil(channel.limit, [&] {
         published = atomicLoad<Scope::device, Order::acquire>(&queue.published);
         if (published == first) {
-            MORI_NIC_STEP();
             atomicStore<Scope::device, Order::release>(&queue.published, first + blocks);
+            MORI_NIC_STEP();
             mine = true;
             return true;
         }
