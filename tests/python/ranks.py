@@ -33,11 +33,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-TIMEOUT = 30.0
-START_TIMEOUT = 60.0
+TIMEOUT = 90.0
+START_TIMEOUT = 120.0
 GRACE = 5.0  # what the others get to end once one rank has failed
 # A rank waits less long for others than a test waits for ranks, so that it is the rank that says what it misses.
-ENVIRONMENT = {"MORI_BOOTSTRAP_TIMEOUT": "20", "MORI_SHMEM_HEAP_SIZE": "256M"}
+ENVIRONMENT = {"MORI_BOOTSTRAP_TIMEOUT": "60", "MORI_SHMEM_HEAP_SIZE": "256M"}
 
 
 @dataclass

@@ -34,7 +34,7 @@ from mori.tensor_utils import buffer_span
 if TYPE_CHECKING:
     from gpus import Memory
 
-WAIT_MS = 10_000
+WAIT_MS = 30_000
 BACKENDS = [BackendType.RDMA, BackendType.TCP]
 
 
@@ -79,7 +79,7 @@ def mpirun(ranks: int, *command: object, **environment: str) -> list[str]:
         own = ["sh", "-c", 'exec "$@" >"$0/$OMPI_COMM_WORLD_RANK"', there]
         run = [*start, *own, *map(str, command)]
         env = {**os.environ, **environment}
-        done = subprocess.run(run, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(run, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         said = [path.read_text() for path in sorted(Path(there).iterdir(), key=lambda path: int(path.name))]
     assert done.returncode == 0, "".join(said) + done.stdout + done.stderr
     return said
@@ -145,7 +145,7 @@ def succeed(status: TransferStatus) -> None:
     assert code == StatusCode.SUCCESS, f"{code}: {status.Message()}"
 
 
-def eventually(check: Callable[[], Any], timeout: float = 10.0) -> Any:
+def eventually(check: Callable[[], Any], timeout: float = 30.0) -> Any:
     """Return the first true result of ``check``; fail when there is none in time."""
     deadline = time.monotonic() + timeout
     while True:
@@ -238,7 +238,7 @@ class Peer:
 
     def call(self, name: str, *args: Any) -> Any:
         self._pipe.send((name, args))
-        assert self._pipe.poll(30), f"peer {self.key} did not answer {name}"
+        assert self._pipe.poll(90), f"peer {self.key} did not answer {name}"
         fine, result = self._pipe.recv()
         assert fine, f"peer {self.key}: {name}: {result}"
         return result
@@ -267,7 +267,7 @@ class Peer:
             self.kill()
 
 
-def run_script(code: str, timeout: float = 30, **environment: str) -> str:
+def run_script(code: str, timeout: float = 90, **environment: str) -> str:
     """Run a program in a fresh interpreter, where mori was never loaded, and return what it printed."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.pathsep.join([here, *sys.path])

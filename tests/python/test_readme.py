@@ -22,7 +22,7 @@ def programs() -> list[str]:
 def test_second_program() -> None:
     pytest.importorskip("numpy")
     (program,) = programs()[1:]
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "PE 0 of 1 has the row of PE 0"
     four = mpirun(4, sys.executable, "-c", program)
@@ -33,7 +33,7 @@ def test_first_program() -> None:
     pytest.importorskip("numpy")
     program = programs()[0]
     promised = re.search(r"It prints `(.*?)`", README.read_text())
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     assert promised is not None
     assert done.stdout.strip() == promised[1]
@@ -42,6 +42,6 @@ def test_first_program() -> None:
 def test_every_command_is_there() -> None:
     for command in re.findall(r"^\| `mori (\w+)", README.read_text(), re.MULTILINE):
         done = subprocess.run(
-            [sys.executable, "-m", "mori", command, "--help"], capture_output=True, timeout=30, check=False
+            [sys.executable, "-m", "mori", command, "--help"], capture_output=True, timeout=90, check=False
         )
         assert done.returncode == 0, command

@@ -18,4 +18,4 @@ needs_matplotlib = pytest.mark.skipif(
 
 def bench(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mori", "bench", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, env={**os.environ, **(env or {})})
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})

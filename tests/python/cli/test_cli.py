@@ -214,7 +214,7 @@ class TestMain:
 
     def test_as_a_module(self) -> None:
         result = subprocess.run(
-            [sys.executable, "-m", "mori", "version"], capture_output=True, text=True, timeout=30, check=False
+            [sys.executable, "-m", "mori", "version"], capture_output=True, text=True, timeout=90, check=False
         )
         assert result.returncode == 0
         assert mori.__version__ in result.stdout

@@ -20,7 +20,7 @@ BLOCKS = 4 * 2 * 32
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mori", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("mode", ["write", "read"])

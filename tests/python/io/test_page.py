@@ -39,7 +39,7 @@ def look(browser: str, url: str, home: Path, *options: str) -> str:
         " no-first-run disable-dev-shm-usage hide-scrollbars window-size=1500,1000 virtual-time-budget=5000"
     )
     command = [browser, *(f"--{switch}" for switch in switches.split()), f"--user-data-dir={home}", *options, url]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -86,6 +86,6 @@ def test_it_runs(gpu: None, tmp_path: Path, pes: int) -> None:
 def test_it_says_that_there_is_no_gpu(tmp_path: Path) -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "LD_LIBRARY_PATH": ""}
     command = [sys.executable, FOLDER / "put_signal.py", tmp_path / "none.ptx"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 1
     assert ended.stderr.startswith("no GPU: "), ended.stderr

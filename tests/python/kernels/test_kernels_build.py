@@ -50,7 +50,7 @@ def test_products_are_those_of_the_manifest(tool: ModuleType) -> None:
     assert sorted(there) == sorted(name for source in tool.kernels() for name in tool.products(source))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_building_again_changes_nothing(tool: ModuleType, need_clang: None, tmp_path: Path) -> None:
     tool.build(tmp_path)
     for name in sorted(manifest()["products"]):

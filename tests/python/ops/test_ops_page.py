@@ -46,7 +46,7 @@ def test_a_program_runs(program: str, ranks: int, hosts: int, tmp_path: Path) ->
     ]
     try:
         for rank, process in enumerate(running):
-            out, err = process.communicate(timeout=40)
+            out, err = process.communicate(timeout=120)
             assert process.returncode == 0, err
             assert out.startswith(f"rank {rank} of {ranks}: ")
     finally:

@@ -47,7 +47,7 @@ class Programs:
         unique_id = shmem_get_unique_id().hex()
         code = _HEAD.format(tests=str(HERE.parent)) + program
         path = os.pathsep.join(sys.path)
-        base = {**os.environ, "PYTHONPATH": path, "MORI_SHMEM_HEAP_SIZE": "64M", "MORI_BOOTSTRAP_TIMEOUT": "20"}
+        base = {**os.environ, "PYTHONPATH": path, "MORI_SHMEM_HEAP_SIZE": "64M", "MORI_BOOTSTRAP_TIMEOUT": "60"}
         base["MORI_SHMEM_LOG_LEVEL"] = "critical"  # the log goes to where the programs print
         each = environments or [{}] * size
         self.all = [
@@ -78,7 +78,7 @@ class Programs:
         stderr = self.all[rank].stderr
         return f"rank {rank}: {stderr.read() if stderr else ''}"
 
-    def rest(self, rank: int, timeout: float = 30) -> tuple[int, str, str]:
+    def rest(self, rank: int, timeout: float = 90) -> tuple[int, str, str]:
         """Wait for a rank's end; return its exit status, what else it printed, and its complaints."""
         out, err = self.all[rank].communicate(timeout=timeout)
         return self.all[rank].returncode, out.strip(), err.strip()

@@ -46,7 +46,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def launch(*command: object, timeout: float = 50, **environment: str) -> list[str]:
+def launch(*command: object, timeout: float = 120, **environment: str) -> list[str]:
     """Run a command and return the lines that say who is there, sorted."""
     done = subprocess.run(
         [str(word) for word in command],
