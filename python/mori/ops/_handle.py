@@ -49,19 +49,19 @@ def launch_reset(op: EpDispatchCombineOp, stream: Any = 0) -> None:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise UnsupportedError(f"{name} makes the arguments of a GPU kernel, and this build's ops run on host memory")
+    raise UnsupportedError(f"{name} makes the arguments of a GPU kernel, which mori.ops launches by itself")
 
 
 def prepare_inference_args(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: there are no kernels whose arguments these would be."""
+    """Raise UnsupportedError: kernels have arguments of their own here."""
     _refuse("prepare_inference_args")
 
 
 def build_args(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: there are no kernels whose arguments these would be."""
+    """Raise UnsupportedError: kernels have arguments of their own here."""
     _refuse("build_args")
 
 
 def build_args_with_routing(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: there are no kernels whose arguments these would be."""
+    """Raise UnsupportedError: kernels have arguments of their own here."""
     _refuse("build_args_with_routing")

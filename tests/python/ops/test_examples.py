@@ -17,8 +17,7 @@ ENVIRONMENT = {"MORI_SHMEM_HEAP_SIZE": "64M", "OMP_NUM_THREADS": "1", "MORI_SHME
 pytestmark = pytest.mark.timeout(200)
 
 
-@pytest.mark.parametrize("name", ["train", "infer"])
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(("name", "ranks"), [("train", 1), ("train", 3), ("infer", 2)])
 def test_an_example_does_what_one_process_does(name: str, ranks: int) -> None:
     need_torch()
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []

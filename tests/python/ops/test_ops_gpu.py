@@ -217,6 +217,58 @@ def test_ranks_that_are_left_out_are_waited_for_by_nobody(gpu_ranks: Ranks) -> N
     gpu_ranks.world(2).run(_excluding)
 
 
+def _dies(rank: Rank) -> str:
+    import os
+    import time
+
+    from mori import shmem
+    from mori._errors import MoriError, PEFailedError
+
+    op = on_gpu(rank)
+    rows, ids = rows_of(rank)
+    out, *_ = op.dispatch(rows, None, None, ids)
+    sums, _ = op.combine(out, None, ids)
+    assert take(sums)[:3, 0].tolist() == [2.0 * (10 * rank.me + t) for t in range(3)]
+    if rank.me == 1:
+        os.kill(os.getpid(), 9)
+    deadline = time.monotonic() + 20
+    told = ""
+    while not told and time.monotonic() < deadline:
+        try:
+            op.check()
+        except PEFailedError as err:
+            told = str(err)
+        time.sleep(0.02)
+    with pytest.raises(PEFailedError):
+        op.dispatch(rows, None, None, ids)
+    op.exclude([1])
+    for n in (3, 1):
+        mine, chosen = rows_of(rank, n)
+        out, *_ = op.dispatch(mine, None, None, chosen)
+        sums, _ = op.combine(out, None, chosen)
+        assert take(sums)[:n, 0].tolist() == [0.0, 1.0, 2.0][:n]
+    op.check()
+    with pytest.raises(MoriError):
+        new_op(rank)
+    with pytest.raises(MoriError):
+        op.close()
+    assert shmem.shmem_finalize() != 0
+    return told
+
+
+def test_a_rank_that_dies_is_named_and_the_other_goes_on(gpu: None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**gpus.child_env(), "MORI_SHMEM_DEVICE": "gpu"}.items():
+            patch.setenv(name, value)
+        ranks = Ranks(environment={"MORI_SHMEM_HEAP_SIZE": "64M"})
+        try:
+            first, _ = ranks.world(2).outcomes(_dies, timeout=60)
+        finally:
+            ranks.stop()
+    assert first.error is None, first.text
+    assert "rank 1" in first.value or "PE 1" in first.value
+
+
 def test_launches_are_told(gpu_ranks: Ranks) -> None:
     gpu_ranks.world(1).run(_launches)
 
