@@ -83,6 +83,7 @@ func TestRDMAConfigReachesTheDevices(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
 	const size = 1 << 20
+	const messages = 16 + 32 + 1 // entries of the queue pair that messages go by
 	for _, c := range []struct {
 		what string
 		set  func(*BackendConfig)
@@ -90,7 +91,7 @@ func TestRDMAConfigReachesTheDevices(t *testing.T) {
 		want map[string]uint64
 	}{
 		{"nothing", nil, nil, map[string]uint64{
-			"max_send_wr": 1024, "max_send_sge": 4, "max_recv_wr": 1024, "max_inline_data": 64, "cqe": 1024 + 1024 + 1, "sl": 0, "traffic_class": 0,
+			"max_send_wr": 1024, "max_send_sge": 4, "max_recv_wr": 1024, "max_inline_data": 64, "cqe": 1024 + 1024 + 1 + messages, "sl": 0, "traffic_class": 0,
 			"sgid_index": 1, "path_mtu": 1024,
 		}},
 		{"max_send_wr", func(c *BackendConfig) { c.MaxSendWR = 100 }, nil, map[string]uint64{"max_send_wr": 100}},
@@ -98,7 +99,7 @@ func TestRDMAConfigReachesTheDevices(t *testing.T) {
 		{"max_msg_sge", func(c *BackendConfig) { c.MaxMsgSGE = 2 }, nil, map[string]uint64{"max_send_sge": 2}},
 		{"its variable", nil, []string{config.IOQPMaxMsgSGE, "3"}, map[string]uint64{"max_send_sge": 3}},
 		{"its other name", nil, []string{config.IOQPMaxSGE, "5"}, map[string]uint64{"max_send_sge": 5}},
-		{"max_cqe_num", func(c *BackendConfig) { c.MaxCQENum = 101 }, nil, map[string]uint64{"cqe": 101, "max_recv_wr": 50, "max_send_wr": 50}},
+		{"max_cqe_num", func(c *BackendConfig) { c.MaxCQENum = 101 }, nil, map[string]uint64{"cqe": 101 + messages, "max_recv_wr": 50, "max_send_wr": 50}},
 		{"its variable", nil, []string{config.IOQPMaxCQE, "16384"}, map[string]uint64{"cqe": 16384, "max_send_wr": 1024}},
 		{"notif_per_qp", func(c *BackendConfig) { c.NotifPerQP = 33 }, nil, map[string]uint64{"max_recv_wr": 33}},
 		{"its variable", nil, []string{config.IOQPMaxRecvWR, "44"}, map[string]uint64{"max_recv_wr": 44}},

@@ -59,9 +59,9 @@ func newRail(m *mover, nicAt, qps int, messages bool) (r *rail, err error) {
 	if err != nil {
 		return nil, err
 	}
-	wireSends, wireRecvs, more := wireDepths(&n.attr, entries)
+	wireSends, wireRecvs, more := wireDepths(&n.attr, qps*(sends+recvs+1))
 	if messages = messages && more > 0; messages {
-		entries += more
+		entries = max(entries, more)
 	}
 	r.entries = entries
 	if r.cq, err = n.ctx.NewCQ(entries, r.channel, 0); err != nil {

@@ -109,18 +109,18 @@ func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries i
 	return sends, recvs, most, nil
 }
 
-// wireDepths are the sends and receives of the queue pair for messages, and the entries that they add to a completion queue; none if the device does
-// not have them.
-func wireDepths(d *verbs.DeviceAttr, entries int) (sends, recvs, more int) {
+// wireDepths are the sends and receives of the queue pair for messages, and the entries of a completion queue that others need so many of; none if
+// the device does not have them.
+func wireDepths(d *verbs.DeviceAttr, others int) (sends, recvs, entries int) {
 	sends, recvs = min(wireSends, d.MaxQPWR), min(wireRecvs, d.MaxQPWR)
 	if most := d.MaxMRSize / wireBytes; most > 0 && most < uint64(recvs) {
 		sends, recvs = min(sends, int(most)), int(most)
 	}
-	more = sends + recvs + 1
-	if sends < wireLeast || recvs < wireLeast || d.MaxCQE > 0 && entries+more > d.MaxCQE {
+	entries = others + sends + recvs + 1
+	if sends < wireLeast || recvs < wireLeast || d.MaxCQE > 0 && entries > d.MaxCQE {
 		return 0, 0, 0
 	}
-	return sends, recvs, more
+	return sends, recvs, entries
 }
 
 // splitPort takes "mlx5_0:2" apart; the port is 0 if none is named.
