@@ -48,6 +48,13 @@ func (m *distantMemory) Write(addr uint64, b []byte) error {
 	return err
 }
 
+// see copies n bytes from offset at on.
+func (m *distantMemory) see(at, n int) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return bytes.Clone(m.b[at : at+n])
+}
+
 // TestDistantMemory registers it and reaches it by writes, reads and atomics.
 func TestDistantMemory(t *testing.T) {
 	a, b := pair(t, setup{})
@@ -73,19 +80,21 @@ func TestDistantMemory(t *testing.T) {
 		a.mem[i] = byte(i * 3)
 	}
 	step(a.post.Write(a.span(0, 9000), there(4), signalled))
-	if !bytes.Equal(far.b[104:9104], a.mem[:9000]) {
+	if !bytes.Equal(far.see(104, 9000), a.mem[:9000]) {
 		t.Error("write: other bytes came")
 	}
 	step(a.post.Read(there(4), a.span(10000, 9000), signalled))
 	if !bytes.Equal(a.mem[10000:19000], a.mem[:9000]) {
 		t.Error("read: other bytes came")
 	}
-	old := binary.LittleEndian.Uint64(far.b[104:])
+	old := binary.LittleEndian.Uint64(far.see(104, 8))
 	step(a.post.Atomic(mlx5.OpFetchAdd, mlx5.Atomic{Width: 8, Swap: 3}, there(4), a.span(20000, 8), signalled))
-	if got := binary.LittleEndian.Uint64(a.mem[20000:]); got != old || binary.LittleEndian.Uint64(far.b[104:]) != old+3 {
+	if got := binary.LittleEndian.Uint64(a.mem[20000:]); got != old || binary.LittleEndian.Uint64(far.see(104, 8)) != old+3 {
 		t.Errorf("atomic: %#x was there, want %#x", got, old)
 	}
+	far.mu.Lock()
 	far.fail = true
+	far.mu.Unlock()
 	if _, err := a.post.Write(a.span(0, 8), there(4), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +180,7 @@ func TestRecordAfterDoorbell(t *testing.T) {
 			t.Fatal("the doorbell is not taken")
 		}
 	}
-	time.Sleep(time.Millisecond)
+	_ = a.nic.Violations() // it waits for the round in which the doorbell was taken
 	sys.Store32(a.post.View.DBR+4, 1<<24)
 	time.Sleep(5 * time.Millisecond)
 	if _, ok := a.post.Poll(); ok {

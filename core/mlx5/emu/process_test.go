@@ -123,7 +123,7 @@ func TestTwoProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := a.queue.Connect(end, mlx5.PathConfig{AckTimeout: 14, Retries: 3}); err != nil {
+			if err := a.queue.Connect(end, mlx5.PathConfig{Retries: 3}); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Fprintln(stdin, introduction(a.queue, a.region.View()))
