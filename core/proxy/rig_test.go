@@ -46,7 +46,7 @@ func hintsFor(name string) *fabric.Info {
 
 // An end is one side: a port with two regions of host memory, data and words.
 type end struct {
-	*testing.T
+	testing.TB
 	port        *Port
 	data, words []byte
 	mine        []Shown
@@ -62,11 +62,11 @@ func (e *end) must(err error) {
 
 const wordBytes = 4096
 
-func newEnd(t *testing.T, from fabric.Provider, bytes int) *end {
+func newEnd(t testing.TB, from fabric.Provider, bytes int) *end {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	t.Cleanup(cancel)
-	e := &end{T: t}
+	e := &end{TB: t}
 	var err error
 	e.port, err = Open(ctx, from, hintsFor(from.Name()))
 	e.must(err)
