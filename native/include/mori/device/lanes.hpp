@@ -6,19 +6,26 @@
 
 namespace mori::device {
 
-/// Each calling thread does it by itself. On AMD, whose lanes run in step, one after the other: a lane that waits for what
-/// another lane of its warp would do next would wait forever. NVIDIA's lanes go on by themselves.
+/// Each calling thread does it by itself, and those of a warp one after the other: where lanes run in step, as AMD's do, or are
+/// brought together again by the compiler, a lane that waits for what another would do next would wait forever.
 template <class Action>
 MORI_DEVICE_INLINE void eachLane(Action action) {
-#if defined(MORI_DEVICE_HIP)
+#if defined(MORI_DEVICE_CPU)
+    action();
+#else
     for (bool done = false; !done;) {
-        if (laneInWarp() == uint32_t(__builtin_amdgcn_readfirstlane(int(laneInWarp())))) {
+#if defined(MORI_DEVICE_HIP)
+        const uint32_t turn = uint32_t(__builtin_amdgcn_readfirstlane(int(laneInWarp())));
+#else
+        uint32_t here = 0;  // lanes that are not here have their turn when they come
+        asm volatile("activemask.b32 %0;" : "=r"(here));
+        const uint32_t turn = lowestBit(here);
+#endif
+        if (laneInWarp() == turn) {
             action();
             done = true;
         }
     }
-#else
-    action();
 #endif
 }
 
