@@ -24,34 +24,40 @@ type pace struct {
 	rate   float64 // GB/s, of one GPU
 }
 
-// A cost is what a call takes, in microseconds: fixed, and then the longer one of two: each warp's tokens after each other, or the rows at the
-// pace that the blocks have. All figures were measured between two H200s (NVLink): docs/performance.md, "Dispatch and combine".
+// A cost is what a call takes, in microseconds: fixed, a little for each block, and then the longer one of two: each warp's rows after each
+// other, or all rows at the pace that the blocks have. Where tokens are fewer than warps, these share rows.
+//
+// The paces were measured between two H200s (NVLink), with blocks of 16 warps: docs/performance.md, "Dispatch and combine". A warp is as fast
+// as the fewest blocks make it. The rest is estimated; mori tune ep knows better.
 type cost struct {
 	warps, fewWarps int     // of a block; with few tokens, so that their rows come by way of more multiprocessors
 	few             int     // tokens
-	fixed           float64 // with one token
-	token           float64
+	fixed           float64 // exchanges of flags, and the plan
+	token           float64 // where a row begins and ends
 	paces           []pace
 }
 
 const (
-	largeRow = 8 << 10 // bytes; rows above are paced by the second of two
-	nearly   = 1.05    // more blocks that save less than this are not taken
+	largeRow   = 8 << 10 // bytes; rows above are paced by the second of two
+	nearly     = 1.05    // more blocks that save less than this are not taken
+	perBlock   = 0.03    // microseconds: all blocks arrive at one counter
+	pacedWarps = 16      // of a block, when paces were measured
+	leastPart  = 512     // bytes of a row that a warp takes at least: a line for each lane (mori/ep/call.hpp)
 )
 
 // costs by call, and by whether rows are large.
 var costs = [...][2]cost{
 	callDispatch: {
-		{4, 4, 0, 18, 2, []pace{{8, 83}, {24, 196}, {64, 233}, {128, 243}}},
-		{4, 4, 0, 18, 2, []pace{{8, 133}, {24, 242}, {64, 288}, {128, 300}}},
+		{4, 4, 0, 12, 0.5, []pace{{8, 83}, {24, 196}, {64, 233}, {128, 243}}},
+		{4, 4, 0, 12, 0.5, []pace{{8, 133}, {24, 242}, {64, 288}, {128, 300}}},
 	},
 	callCombine: {
-		{16, 4, 256, 47, 2, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
-		{16, 4, 256, 47, 2, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
+		{16, 4, 256, 10, 0.5, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
+		{16, 4, 256, 10, 0.5, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
 	},
 	callCombineInPlace: {
-		{16, 4, 256, 47, 2, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
-		{16, 4, 256, 47, 2, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
+		{16, 4, 256, 8, 0.5, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
+		{16, 4, 256, 8, 0.5, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
 	},
 }
 
@@ -68,10 +74,17 @@ func (c *cost) rate(blocks int) float64 {
 	return before.rate
 }
 
-// micros is how long a call takes.
-func (c *cost) micros(tokens int, bytes float64, blocks, warps int) float64 {
-	each := (tokens + blocks*warps - 1) / (blocks * warps)
-	return c.fixed + max(float64(each)*c.token, bytes/c.rate(blocks)/1e3)
+// micros is how long a call takes whose tokens have so many bytes each on the way.
+func (c *cost) micros(tokens int, bytes float64, rowBytes uint64, blocks, warps int) float64 {
+	all := blocks * warps
+	each := (tokens + all - 1) / all
+	parts := 1.0
+	if tokens > 0 {
+		parts = float64(max(1, min(all/tokens, int(rowBytes/leastPart))))
+	}
+	warp := c.paces[0].rate / float64(c.paces[0].blocks*pacedWarps)
+	rows := float64(each) * (c.token + bytes/warp/1e3/parts)
+	return c.fixed + perBlock*float64(blocks) + max(rows, float64(tokens)*bytes/c.rate(blocks)/1e3)
 }
 
 // suggest is the fewest blocks, of at most so many, with which a call of tokens takes nearly as long as with the best number. Rows of
@@ -85,13 +98,13 @@ func suggest(what call, tokens int, rowBytes uint64, reach float64, most int) La
 	if tokens <= c.few {
 		warps = c.fewWarps
 	}
-	bytes := float64(tokens) * float64(rowBytes) * reach
-	best := c.micros(tokens, bytes, most, warps)
+	bytes := float64(rowBytes) * reach
+	best := c.micros(tokens, bytes, rowBytes, most, warps)
 	for blocks := 1; blocks < most; blocks++ {
-		best = min(best, c.micros(tokens, bytes, blocks, warps))
+		best = min(best, c.micros(tokens, bytes, rowBytes, blocks, warps))
 	}
 	for blocks := 1; blocks < most; blocks++ {
-		if c.micros(tokens, bytes, blocks, warps) <= best*nearly {
+		if c.micros(tokens, bytes, rowBytes, blocks, warps) <= best*nearly {
 			return Launch{blocks, warps}
 		}
 	}

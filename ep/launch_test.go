@@ -4,24 +4,31 @@ package ep
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
-func TestMoreTokensNeverGetFewerBlocks(t *testing.T) {
+func TestTheFewestBlocksThatAreNearlyTheFastestAreTaken(t *testing.T) {
 	for what := range costs {
 		for _, row := range []uint64{1, 7168, 14336, 28672} {
 			for _, most := range []int{1, 8, 24, 66, 132} {
-				before := 0
 				for n := 0; n <= 1<<14; n = 2*n + 1 {
 					l := suggest(call(what), n, row, 1, most)
-					// Fewer warps for few tokens are made up for by more blocks.
-					if width := l.Blocks * l.Warps; width < before*8/10 && l.Blocks < most {
-						t.Errorf("%s: %d tokens of %d bytes get %+v of %d, far fewer warps than half as many tokens", callNames[what], n, row, l, most)
-					} else {
-						before = width
-					}
 					if l.Blocks < 1 || l.Blocks > most || l.Warps < 1 || l.Warps > 16 {
-						t.Errorf("%s: %d tokens of %d bytes get %+v of %d blocks", callNames[what], n, row, l, most)
+						t.Fatalf("%s: %d tokens of %d bytes get %+v of %d blocks", callNames[what], n, row, l, most)
+					}
+					c := &costs[what][0]
+					if row > largeRow {
+						c = &costs[what][1]
+					}
+					best := math.Inf(1)
+					took := make([]float64, most+1)
+					for blocks := 1; blocks <= most; blocks++ {
+						took[blocks] = c.micros(n, float64(row), row, blocks, l.Warps)
+						best = min(best, took[blocks])
+					}
+					if took[l.Blocks] > best*nearly || l.Blocks > 1 && slices.Min(took[1:l.Blocks]) <= best*nearly {
+						t.Errorf("%s: %d tokens of %d bytes get %+v of %d blocks: %.1f, and the best take %.1f", callNames[what], n, row, l, most, took[l.Blocks], best)
 					}
 				}
 			}
@@ -29,10 +36,23 @@ func TestMoreTokensNeverGetFewerBlocks(t *testing.T) {
 	}
 }
 
-func TestOneTokenIsOneBlock(t *testing.T) {
+func TestManyTokensGetMostOfTheBlocks(t *testing.T) {
 	for what := range costs {
-		if l := suggest(call(what), 1, 14336, 1, 132); l.Blocks != 1 {
-			t.Errorf("%s of one token gets %+v", callNames[what], l)
+		for _, most := range []int{8, 24, 66} {
+			if l := suggest(call(what), 4096, 14336, 1, most); l.Blocks < most*3/4 {
+				t.Errorf("%s of 4096 tokens gets %+v of %d blocks", callNames[what], l, most)
+			}
+		}
+	}
+}
+
+func TestOneTokenGetsNoMoreWarpsThanShareItsRow(t *testing.T) {
+	for what := range costs {
+		for _, row := range []uint64{1, 511, 7168, 14336} {
+			l := suggest(call(what), 1, row, 1, 132)
+			if parts := max(1, int(row/leastPart)); (l.Blocks-1)*l.Warps >= parts {
+				t.Errorf("%s of one token of %d bytes gets %+v for %d parts", callNames[what], row, l, parts)
+			}
 		}
 	}
 }
