@@ -98,6 +98,7 @@ func (q *qp) rewind(seq uint32) {
 	if i < 0 {
 		return
 	}
+	q.nic.stats.SentAgain++
 	q.sending = i
 	for _, e := range q.entries[i:] {
 		e.sent = 0
@@ -120,6 +121,7 @@ const forever = 7
 
 // notReady waits as long as the peer says, and then sends again.
 func (q *qp) notReady(p *packet) {
+	q.nic.stats.NotReady++
 	if q.rnr != forever {
 		if q.rnr == 0 {
 			q.fault(p.seq, mlx5.SyndromeRNR)

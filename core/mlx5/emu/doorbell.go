@@ -34,7 +34,10 @@ func (q *qp) listen() (busy bool) {
 	case due || q.nic.opts.Chaos.Prefetch:
 		before := q.known
 		q.learn(uint16(q.record(4)))
-		busy = busy || q.known != before
+		if q.known != before && !due {
+			q.nic.stats.Prefetched++
+			busy = true
+		}
 	}
 	return busy || due
 }
@@ -56,6 +59,7 @@ func (q *qp) rung(v uint64) {
 		to.lookAt = to.nic.round
 		if late := to.nic.opts.Chaos.LateDoorbell; late > 0 {
 			to.lookAt += uint64(to.nic.rnd.IntN(late))
+			to.nic.stats.Late++
 		}
 	}
 }

@@ -36,7 +36,7 @@ type NIC struct {
 	order      []*qp // by number, for rounds
 	ranges     []umem
 	held       []packet // by the chaos
-	carried    uint64   // entries that were carried out
+	stats      Stats
 	violations []string
 	closed     bool
 	closeOnce  sync.Once
@@ -209,6 +209,22 @@ func (n *NIC) Info() (mlx5.Info, error) {
 }
 
 const eventQueue = 7
+
+// Stats counts what a NIC has done, and what its chaos has.
+type Stats struct {
+	Entries                     uint64 // carried out
+	Packets                     uint64 // received, but for those lost
+	Lost, Duplicated, Reordered uint64
+	SentAgain, NotReady         uint64 // how often it went back to send again, and was told to wait
+	Prefetched, Late            uint64 // looks at records without a doorbell that found something, and those that were put off
+}
+
+// Stats returns the counts so far.
+func (n *NIC) Stats() Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stats
+}
 
 // Violations are what was done to the NIC that a real one would not have taken, or would have got wrong without a word.
 func (n *NIC) Violations() []string {

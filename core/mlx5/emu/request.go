@@ -77,7 +77,7 @@ func (q *qp) start(e *entry) bool {
 	if underWay > 0 && (e.Flags&mlx5.FlagFence != 0 || e.answers() && underWay >= 1<<q.ctx.LogSRAMax) {
 		return false
 	}
-	if q.nic.carried++; q.nic.carried == q.nic.opts.Chaos.FailAt {
+	if q.nic.stats.Entries++; q.nic.stats.Entries == q.nic.opts.Chaos.FailAt {
 		e.fault, e.vendor = q.nic.opts.Chaos.FailWith, 0xee
 		return false
 	}

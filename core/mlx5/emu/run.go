@@ -100,12 +100,16 @@ func (n *NIC) take(p packet) {
 	c := &n.opts.Chaos
 	chance := func(of int) bool { return of > 0 && n.rnd.IntN(1000) < of }
 	if chance(c.Loss) {
+		n.stats.Lost++
 		return
 	}
+	n.stats.Packets++
 	if chance(c.Duplicate) {
+		n.stats.Duplicated++
 		n.dispatch(p)
 	}
 	if chance(c.Reorder) {
+		n.stats.Reordered++
 		p.held = n.round + 1 + uint64(n.rnd.IntN(100))
 		n.held = append(n.held, p)
 		return

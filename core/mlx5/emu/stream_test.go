@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
+	"time"
 
 	"mori/core/mlx5"
 	"mori/core/mlx5/emu"
@@ -36,6 +38,7 @@ type stream struct {
 	recvs   [][2]int       // receive entries offered: offset and size
 	want    []mlx5.CQE     // of the receiver
 	offered int
+	late    []mlx5test.Span // receive entries that are known to the stream and not posted yet
 	signals int
 }
 
@@ -45,6 +48,12 @@ func TestStreams(t *testing.T) {
 	if testing.Short() {
 		seeds = 4
 	}
+	var total emu.Stats
+	defer func() {
+		if !t.Failed() && !testing.Short() {
+			happened(t, total)
+		}
+	}()
 	for seed := range seeds + 1 {
 		wire := wires[seed%3]
 		t.Run(fmt.Sprintf("seed %d on %s", seed, wire), func(t *testing.T) {
@@ -56,12 +65,34 @@ func TestStreams(t *testing.T) {
 				path: mlx5.PathConfig{AckTimeout: 15, MinRNRTimer: 1},
 			})
 			s := &stream{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), a: a, b: b, model: make([]byte, windowBytes), land: landing, answers: map[int][]byte{}}
-			s.run(400)
+			s.run(300)
 			clean(t, a, b)
+			add(&total, a.nic.Stats())
+			if b.nic != a.nic {
+				add(&total, b.nic.Stats())
+			}
 			if t.Failed() {
 				t.Logf("chaos: %+v, queue: %+v, mtu %d", chaos, cfg, mtu)
 			}
 		})
+	}
+}
+
+// add sums all counts.
+func add(total *emu.Stats, s emu.Stats) {
+	sum, one := reflect.ValueOf(total).Elem(), reflect.ValueOf(s)
+	for i := range one.NumField() {
+		sum.Field(i).SetUint(sum.Field(i).Uint() + one.Field(i).Uint())
+	}
+}
+
+// happened wants each kind of trouble to have come.
+func happened(t *testing.T, total emu.Stats) {
+	all := reflect.ValueOf(total)
+	for i := range all.NumField() {
+		if all.Field(i).Uint() == 0 {
+			t.Errorf("%s never happened: %+v", all.Type().Field(i).Name, total)
+		}
 	}
 }
 
@@ -87,6 +118,7 @@ func (s *stream) run(entries int) {
 		}
 	}
 	s.a.post.Ring()
+	s.postReceives()
 	for {
 		err := s.a.post.Quiet(patience)
 		if err == nil {
@@ -104,6 +136,10 @@ func (s *stream) run(entries int) {
 func (s *stream) makeRoom() {
 	p := s.a.post
 	p.Ring()
+	if len(s.late) > 0 && p.Until(p.View.Completed+1, time.Millisecond) == nil { // sends may find no receive entry meanwhile
+		return
+	}
+	s.postReceives()
 	if err := p.Until(p.View.Completed+1, patience); err != nil {
 		s.t.Fatal(err)
 	}
@@ -267,10 +303,14 @@ func (s *stream) offer() {
 	if s.rnd.IntN(3) > 0 {
 		return
 	}
-	at, n := windowBytes+2048*(s.offered%100), 64+s.rnd.IntN(1000)
-	if s.b.recv.Post(s.b.span(at, n)) == nil {
+	if len(s.recvs)+len(s.want) < 16 {
+		at, n := windowBytes+2048*(s.offered%100), 64+s.rnd.IntN(1000)
 		s.offered++
 		s.recvs = append(s.recvs, [2]int{at, n})
+		s.late = append(s.late, s.b.span(at, n))
+	}
+	if s.rnd.IntN(2) == 0 {
+		s.postReceives()
 	}
 	for {
 		c, ok := s.b.recv.Poll()
@@ -279,6 +319,16 @@ func (s *stream) offer() {
 		}
 		s.received(c)
 	}
+}
+
+// postReceives posts the receive entries that have been put off: sends may be on their way already.
+func (s *stream) postReceives() {
+	for _, r := range s.late {
+		if err := s.b.recv.Post(r); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.late = nil
 }
 
 // received compares a completion of the receiver with the oldest that is expected.
