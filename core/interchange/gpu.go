@@ -15,8 +15,10 @@ import (
 
 // gpu has kernels on a GPU.
 type gpu struct {
-	d       *device.Device
-	modules map[string]*device.Module
+	d         *device.Device
+	stream    *device.Stream
+	modules   []*device.Module
+	functions map[string]*device.Function
 }
 
 var _ place = (*gpu)(nil)
@@ -32,7 +34,7 @@ func findGPU(api string, ordinal int) (place, error) {
 			continue
 		}
 		if d.Ordinal == ordinal {
-			return &gpu{d, map[string]*device.Module{}}, nil
+			return &gpu{d: d, functions: map[string]*device.Function{}}, nil
 		}
 		n++
 	}
@@ -78,44 +80,44 @@ func (g *gpu) fill(b block, with []byte) (err error) {
 	return g.onStream(context.Background(), func(s *device.Stream) error { return s.Copy(b.addr, from.addr, uint64(len(with))) })
 }
 
-// onStream gives a stream of its own something to do, and waits for it.
+// onStream gives the side's stream something to do, and waits for it.
 func (g *gpu) onStream(ctx context.Context, give func(*device.Stream) error) (err error) {
-	s, err := g.d.NewStream(device.Normal)
-	if err != nil {
-		return err
+	if g.stream == nil {
+		if g.stream, err = g.d.NewStream(device.Normal); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := give(s); err != nil {
+	if err := give(g.stream); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.Wait(ctx)
+	return g.stream.Wait(ctx)
 }
 
 // patience is for a kernel all of whose waits are bounded.
 const patience = 10 * defaultLimit
 
-// load loads a module once: no kernel may spin meanwhile, for drivers may wait for it.
-func (g *gpu) load(name string) (*device.Module, error) {
-	if m := g.modules[name]; m != nil {
-		return m, nil
+// prepare finds the kernels of a module. It is done before one of them spins, for drivers load what is asked for late, and may wait for a
+// kernel that runs before they do.
+func (g *gpu) prepare(module string, functions ...string) error {
+	m, err := g.d.LoadKernels(module)
+	if err != nil {
+		return err
 	}
-	m, err := g.d.LoadKernels(name)
-	if err == nil {
-		g.modules[name] = m
+	g.modules = append(g.modules, m)
+	for _, name := range functions {
+		if g.functions[name], err = m.Function(name); err != nil {
+			return err
+		}
 	}
-	return m, err
+	return g.onStream(context.Background(), func(*device.Stream) error { return nil })
 }
 
 func (g *gpu) run(ctx context.Context, k kernel) error {
-	m, err := g.load(k.module)
-	if err != nil {
-		return err
-	}
-	f, err := m.Function(k.function)
-	if err != nil {
-		return err
+	f := g.functions[k.function]
+	if f == nil {
+		return fmt.Errorf("kernel %s was not prepared: %w", k.function, ErrOrder)
 	}
 	var args device.Args
 	args.Struct(k.args, 8)
@@ -126,9 +128,12 @@ func (g *gpu) run(ctx context.Context, k kernel) error {
 
 func (g *gpu) close() error {
 	var errs []error
+	if g.stream != nil {
+		errs = append(errs, g.stream.Close())
+	}
 	for _, m := range g.modules {
 		errs = append(errs, m.Close())
 	}
-	clear(g.modules)
+	g.stream, g.modules = nil, nil
 	return errors.Join(errs...)
 }

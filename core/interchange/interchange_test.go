@@ -35,7 +35,7 @@ func newPair(t *testing.T, dev, gpuA, gpuB string, bytes uint64) pair {
 	t.Helper()
 	p := pair{T: t}
 	open := func(gpu string) *Side {
-		s, err := Open(Options{Device: dev, GPU: gpu})
+		s, err := Open(Options{Device: dev, GPU: gpu, Limit: 2 * time.Minute})
 		p.must(err)
 		t.Cleanup(func() { p.closes(s) })
 		return s
@@ -77,7 +77,7 @@ func (p pair) closes(s *Side) {
 // run runs both kernels and returns the bytes that the receiver finds wrong.
 func (p pair) run(rounds uint64, sent, expected uint8) (wrong uint64) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

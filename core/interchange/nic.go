@@ -159,10 +159,7 @@ func (l *nicLink) meet(shown []byte) (err error) {
 		return err
 	}
 	l.later(l.told.close)
-	if g, ok := l.place.(*gpu); ok {
-		_, err = g.load(nicModule)
-	}
-	return err
+	return l.place.prepare(nicModule, kernels.Interchange{}.Kernel(), kernels.Verify{}.Kernel())
 }
 
 // run: only the sender's side has a kernel, for a NIC writes to the receiver's memory without its help.
@@ -183,7 +180,7 @@ func (l *nicLink) verify(ctx context.Context, value uint8) (wrong uint64, err er
 func (l *nicLink) launch(ctx context.Context, args kernels.Args) (found kernels.Outcome, err error) {
 	told := sys.Bytes(l.told.addr, kernels.OutcomeBytes)
 	clear(told)
-	k := kernel{module: nicModule, function: args.Kernel(), args: args.Append(nil), threads: gpuThreads, onCPU: func() (err error) {
+	k := kernel{function: args.Kernel(), args: args.Append(nil), threads: gpuThreads, onCPU: func() (err error) {
 		found, err = kernels.Run(kernels.Grid{Blocks: 1, Threads: cpuThreads}, args)
 		return err
 	}}

@@ -27,6 +27,9 @@ type place interface {
 	// memory is what a proxy's queue lies in.
 	memory() proxy.Memory
 
+	// prepare loads kernels before any of them runs.
+	prepare(module string, functions ...string) error
+
 	// run runs a kernel to its end.
 	run(ctx context.Context, k kernel) error
 
@@ -49,12 +52,12 @@ func (b *block) close() error {
 	return free()
 }
 
-// A kernel is one block of threads to run: the function of a module on a GPU, or onCPU.
+// A kernel is one block of threads to run: a function on a GPU, or onCPU.
 type kernel struct {
-	module, function string
-	args             []byte // its one argument, aligned to 8
-	threads          uint32 // on a GPU
-	onCPU            func() error
+	function string
+	args     []byte // its one argument, aligned to 8
+	threads  uint32 // on a GPU
+	onCPU    func() error
 }
 
 // cpuThreads are those of a block on the CPU: one warp, and each is a thread of the system that polls.
@@ -104,6 +107,8 @@ func (cpu) fill(b block, with []byte) error {
 }
 
 func (cpu) memory() proxy.Memory { return proxy.OnHost() }
+
+func (cpu) prepare(string, ...string) error { return nil }
 
 func (cpu) run(_ context.Context, k kernel) error { return k.onCPU() }
 

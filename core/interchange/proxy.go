@@ -32,10 +32,13 @@ type proxyLink struct {
 }
 
 const (
-	wordBytes   = 4096
-	outcomeAt   = 1024
-	proxyModule = "proxy_interchange"
-	gpuThreads  = 256
+	wordBytes  = 4096
+	outcomeAt  = 1024
+	gpuThreads = 256
+
+	proxyModule   = "proxy_interchange"
+	sendKernel    = "mori_proxy_interchange_send"
+	receiveKernel = "mori_proxy_interchange_receive"
 )
 
 // hints are what a provider must have for the place.
@@ -117,28 +120,34 @@ func (l *proxyLink) meet(shown []byte) error {
 	if err != nil {
 		return err
 	}
+	// Before a kernel spins: providers make what they need for the memory of GPUs at the first op, and drivers may have that wait for kernels.
+	ctx, cancel := context.WithTimeout(context.Background(), l.opts.Limit)
+	defer cancel()
+	if err = l.port.Write(ctx, peer, l.local[0]); err != nil {
+		return fmt.Errorf("write to the peer before the kernels do: %w", err)
+	}
 	l.queue, err = proxy.New(proxy.Config{Port: l.port, Peers: []proxy.Peer{peer}, Local: l.local, Memory: l.place.memory(),
 		Slots: 1 << l.opts.Log, Wait: l.opts.Limit})
 	if err != nil {
 		return err
 	}
-	if g, ok := l.place.(*gpu); ok {
-		_, err = g.load(proxyModule)
+	if err != nil {
+		return err
 	}
-	return err
+	return l.place.prepare(proxyModule, sendKernel, receiveKernel)
 }
 
 func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {
 	side := kernels.Side{Queue: l.queue.Device(), Local: l.local[0].Addr, Bytes: l.local[0].Len, Words: l.words.addr, Rounds: w.Rounds,
 		Value: uint32(w.Value), Outcome: l.words.addr + outcomeAt}
-	name, onCPU := "mori_proxy_interchange_receive", kernels.Receive
+	name, onCPU := receiveKernel, kernels.Receive
 	if w.Send {
-		name, onCPU = "mori_proxy_interchange_send", kernels.Send
+		name, onCPU = sendKernel, kernels.Send
 	}
 	told := sys.Bytes(l.words.addr+outcomeAt, kernels.RoundsBytes)
 	clear(told)
 	var rounds kernels.Rounds
-	k := kernel{module: proxyModule, function: name, args: side.Append(nil), threads: gpuThreads, onCPU: func() error {
+	k := kernel{function: name, args: side.Append(nil), threads: gpuThreads, onCPU: func() error {
 		rounds = onCPU(cpuThreads, side)
 		return nil
 	}}

@@ -133,6 +133,34 @@ func (p *Port) Reach(name fabric.Addr, regions []Shown) (Peer, error) {
 	return peer, nil
 }
 
+// Write writes all of a local buffer to the begin of a peer's first region and waits for it. Only before a queue uses the port.
+func (p *Port) Write(ctx context.Context, peer Peer, from Local) error {
+	if len(peer.Regions) == 0 || peer.Regions[0].Len < from.Len {
+		return fmt.Errorf("write %d bytes to a peer: %w", from.Len, fabric.ErrRange)
+	}
+	to := peer.Regions[0]
+	op := fabric.Op{Kind: fabric.OpWrite, Dest: peer.Dest, Seg: fabric.Seg{Addr: from.Addr, Len: from.Len, MR: from.Desc},
+		RSeg: fabric.RSeg{Addr: to.Base, Len: from.Len, Key: to.Key}}
+	if _, err := p.ep.Submit([]fabric.Op{op}); err != nil {
+		return err
+	}
+	var done [1]fabric.Completion
+	for {
+		n, err := p.cq.Wait(ctx, done[:])
+		if n == 1 {
+			return nil
+		}
+		if errors.Is(err, fabric.ErrAvail) {
+			var e fabric.ErrEntry
+			if err := p.cq.ReadErr(&e); err == nil {
+				return &e
+			}
+		} else if err != nil && !errors.Is(err, fabric.ErrAgain) {
+			return err
+		}
+	}
+}
+
 // Close ends what is under way and closes all of it.
 func (p *Port) Close() error {
 	p.mu.Lock()

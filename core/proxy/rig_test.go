@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(fabrictest.Main(m))
 }
 
-const deadline = 60 * time.Second
+const deadline = 2 * time.Minute
 
 // providers are those that need no hardware.
 var providers = map[string]func() fabric.Provider{
@@ -120,6 +120,9 @@ func (e *end) built(cfg Config, make func(Config) (*Queue, error), peers ...*end
 		cfg.Peers = append(cfg.Peers, e.reach(p))
 	}
 	cfg.Port, cfg.Local = e.port, e.local
+	if cfg.Wait == 0 {
+		cfg.Wait = deadline
+	}
 	q, err := make(cfg)
 	e.must(err)
 	return q
