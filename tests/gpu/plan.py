@@ -29,7 +29,7 @@ ALONE = ["tests/python/device/test_device_memory.py"]
 CXX = ["-std=c++17", "-O2", "-Inative/include", "-Itests/gpu"]
 HOST = ["-pthread"]  # which nvcc does not know
 
-PROGRAMS = ("copy_blocks", "signal", "shmem", "litmus", "nic")
+PROGRAMS = ("copy_blocks", "signal", "shmem", "litmus", "nic", "ep")
 USER_KERNELS = ("signal", "shmem", "litmus")
 
 
@@ -123,7 +123,15 @@ def checks(scratch: Path) -> list[Step]:
         step("litmus", 150, scratch / "litmus", scratch / "litmus.ptx", needs=("build-litmus", "build-litmus-kernels")),
         step("nic", 150, scratch / "nic", KERNELS / "nic_mlx5.sm_90.ptx", needs=("build-nic",)),
         symmetric("shmem-check", scratch, "check"),
+        experts("ep-sm_90", scratch, "sm_90", "check"),
+        experts("ep-sm_80", scratch, "sm_80", "check"),
     ]
+
+
+def experts(name: str, scratch: Path, arch: str, what: str, *before: str) -> Step:
+    """Dispatch and combine without mori's host side."""
+    kernels = [KERNELS / f"ep_{call}.{arch}.ptx" for call in ("dispatch", "combine")]
+    return step(name, 200, *before, scratch / "ep", *kernels, what, needs=("build-ep",))
 
 
 def signalling(name: str, scratch: Path) -> Step:
@@ -185,6 +193,7 @@ def sanitizers(scratch: Path) -> list[Step]:
         watch = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
         found.append(step(f"{tool}-copy", 200, *watch, copier, ptx, "small", needs=("build-copy_blocks",)))
         found.append(symmetric(f"{tool}-shmem", scratch, "small", *watch))
+        found.append(experts(f"{tool}-ep", scratch, "sm_90", "small", *watch))
     return found
 
 
