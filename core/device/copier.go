@@ -28,7 +28,8 @@ type CopierOptions struct {
 	EngineFrom uint64
 	// Priority is of its streams.
 	Priority Priority
-	// Streams is how many streams long copies take turns on; 0 is 1. Short ones have four of their own beside those.
+	// Streams is how many streams long copies take turns on; 0 is 2: while one copy comes to its end, the next is under way
+	// (8192 x 4 KiB between H200s, 32 blocks: 315 GB/s with one, 346 with two, 342 with four). Short ones have four of their own beside those.
 	Streams int
 	// InOrder has the device do one copy after the other, short ones too, in the order of Start, so that no more of it works than
 	// Blocks says.
@@ -42,6 +43,7 @@ const (
 	// A copy of so many bytes or fewer is short: it does not wait behind long ones, and is done before it could keep them from the link.
 	shortCopy    = 256 << 10
 	shortStreams = 4
+	usualStreams = 2
 
 	// closeGrace is how long Close waits for copies under way.
 	closeGrace = 10 * time.Second
@@ -90,7 +92,10 @@ func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
 		o.EngineFrom = defaultEngineFrom
 	}
 	c := &Copier{dev: d, opts: o}
-	c.long.of = make([]*Stream, max(o.Streams, 1))
+	c.long.of = make([]*Stream, usualStreams)
+	if o.Streams > 0 {
+		c.long.of = make([]*Stream, o.Streams)
+	}
 	c.short.of = make([]*Stream, shortStreams)
 	if o.InOrder {
 		c.long.of = c.long.of[:1]

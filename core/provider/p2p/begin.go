@@ -277,10 +277,12 @@ func (m *mover) listPairs(f *flight, base uint64, wait bool) (bool, error) {
 		return false, err
 	}
 	f.add(op.Kind, op.Seg.Addr+in.shift, base+op.RSeg.Addr, op.Seg.Len)
-	more := op.More[:len(op.RMore)]
+	segs, total, reads := f.segs, f.bytes, op.Kind == fabric.OpRead
+	last, more := &segs[0], op.More[:len(op.RMore)]
 	for i := range op.RMore {
 		s, r := &more[i], &op.RMore[i]
-		if s.Len != r.Len || s.Len == 0 {
+		n := s.Len
+		if n != r.Len || n == 0 {
 			return false, nil
 		}
 		if !in.has(s) {
@@ -288,8 +290,19 @@ func (m *mover) listPairs(f *flight, base uint64, wait bool) (bool, error) {
 				return false, err
 			}
 		}
-		f.add(op.Kind, s.Addr+in.shift, base+r.Addr, s.Len)
+		to, from := base+r.Addr, s.Addr+in.shift
+		if reads {
+			to, from = from, to
+		}
+		total += n
+		if last.Dst+last.Bytes == to && last.Src+last.Bytes == from {
+			last.Bytes += n
+			continue
+		}
+		segs = append(segs, device.CopySegment{Dst: to, Src: from, Bytes: n}) // in place: there is room for all
+		last = &segs[len(segs)-1]
 	}
+	f.segs, f.bytes = segs, total
 	return true, nil
 }
 

@@ -69,7 +69,8 @@ type way struct {
 // A lane is how a device copies one way.
 type lane struct {
 	copier *device.Copier
-	queue  []*flight // wait for room in the copier; under engine.mu
+	queue  []*flight    // wait for room in the copier; under engine.mu
+	flying atomic.Int32 // copies that have begun and were not seen to end
 
 	// Of run.
 	nsPerByte float64   // of copies lately
@@ -157,7 +158,10 @@ func (e *engine) start(f *flight) error {
 		e.incoming = append(e.incoming, f)
 	}
 	e.nudge()
-	e.endNap()
+	// A long copy comes to its end behind those that are under way, long after who looks has: waking it for that costs the caller 10 us.
+	if first := f.lane.flying.Add(1) == 1; first || err != nil || f.bytes < leastBytes {
+		e.endNap()
+	}
 	return nil
 }
 
@@ -178,6 +182,7 @@ func (e *engine) cancel(whose lander, err error) {
 			if f.owner == whose {
 				out = append(out, f)
 				e.waiting--
+				ln.flying.Add(-1)
 			} else {
 				kept = append(kept, f)
 			}
@@ -307,6 +312,7 @@ func (e *engine) startNext(ln *lane) bool {
 	}
 	e.mu.Unlock()
 	if err != nil && !busy {
+		ln.flying.Add(-1)
 		f.owner.landed(f, err)
 	}
 	return !busy

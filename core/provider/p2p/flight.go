@@ -92,6 +92,7 @@ const leastBytes = 1 << 20
 // measured remembers how fast the lane was: since the copy began, or since the one before it ended, with which it shared the way.
 func (f *flight) measured(now time.Time, err error) {
 	ln := f.lane
+	ln.flying.Add(-1)
 	start := f.begun
 	if ln.ended.After(start) {
 		start = ln.ended

@@ -67,8 +67,8 @@ func (ep *Endpoint) localStaging(op *fabric.Op) (*device.Staging, error) {
 	var within fabric.Buffer
 	for i := range 1 + len(op.More) {
 		g := local(op, i)
-		if g.MR == 0 {
-			continue
+		if g.MR == 0 || g.MR == last && g.Addr >= within.Addr && g.Len <= within.Len && g.Addr-within.Addr <= within.Len-g.Len {
+			continue // as nearly all of a list of thousands
 		}
 		if g.MR != last {
 			mr := ep.domain.regions.Device(g.MR)

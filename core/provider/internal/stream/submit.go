@@ -47,7 +47,8 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	if err := ep.mayTake(op.Kind); err != nil {
 		return err
 	}
-	if err := util.CheckOp(op, &ep.limits); err != nil {
+	n, err := util.CheckOpLen(op, &ep.limits)
+	if err != nil {
 		return err
 	}
 	staging, err := ep.localStaging(op)
@@ -77,7 +78,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		ep.queues.Tx.Unreserve(1)
 		return fabric.ErrAgain
 	}
-	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, op.Len(), 0, "", false, 0
+	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, n, 0, "", false, 0
 	s.cut = cut{staging: staging, size: size}
 	if op.Flags&fabric.OpInject != 0 {
 		if err := s.keepBytes(ep.limits.MaxInject); err != nil {
