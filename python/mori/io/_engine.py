@@ -7,7 +7,7 @@ import os
 from array import array
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 from .._errors import BadStateError, ConnectionFailedError, MoriError, NotFoundError, from_native
@@ -16,6 +16,7 @@ from ._after import Gate, gate, post_after
 from ._config import BackendConfig, IOEngineConfig
 from ._desc import EngineDesc, MemoryDesc
 from ._enums import BackendType, MemoryLocationType, StatusCode
+from ._options import check_deadline, check_tag
 from ._session import IOEngineSession
 from ._status import TransferStatus
 
@@ -240,20 +241,24 @@ class IOEngine:
         uid: int,
         /,
         *,
+        deadline_ms: int | None = None,
+        tag: str | None = None,
         after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the remote to the local memory; returns at once with the transfer's status.
 
-        With ``after``, an event or a stream of a GPU, it begins when that has happened, or has done what it was given;
-        see :class:`IOEngineSession`.
+        ``deadline_ms``, ``tag`` and ``after`` are those of :class:`IOEngineSession`; the backend's deadline holds where
+        none is given.
 
         Raises:
             TypeError: an argument has the wrong type.
+            ValueError: the deadline or the tag is none, or the event was never recorded.
             RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
         """
-        if after is not None:
-            held = self._pair(local, remote)
-            return post_after(held.handle, False, [local_off], [remote_off], [size], uid, None, gate(after))
+        if after is not None or tag is not None or deadline_ms is not None:
+            options = _options(deadline_ms, tag, after)
+            pair = self._pair_for(options, local, remote)
+            return self._post_to(pair, options, False, [local_off], [remote_off], [size], uid)
         try:
             pair = self._pair(local, remote)
             status: TransferStatus = self._post_one(pair.handle, False, local_off, remote_off, size, uid)
@@ -271,12 +276,15 @@ class IOEngine:
         uid: int,
         /,
         *,
+        deadline_ms: int | None = None,
+        tag: str | None = None,
         after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory; returns and raises as :meth:`read`."""
-        if after is not None:
-            held = self._pair(local, remote)
-            return post_after(held.handle, True, [local_off], [remote_off], [size], uid, None, gate(after))
+        if after is not None or tag is not None or deadline_ms is not None:
+            options = _options(deadline_ms, tag, after)
+            pair = self._pair_for(options, local, remote)
+            return self._post_to(pair, options, True, [local_off], [remote_off], [size], uid)
         try:
             pair = self._pair(local, remote)
             status: TransferStatus = self._post_one(pair.handle, True, local_off, remote_off, size, uid)
@@ -294,6 +302,8 @@ class IOEngine:
         uids: Sequence[int],
         /,
         *,
+        deadline_ms: int | None = None,
+        tag: str | None = None,
         after: Any = None,
     ) -> list[TransferStatus]:
         """Copy many blocks of many memory pairs from the remote to the local side.
@@ -305,6 +315,8 @@ class IOEngine:
             remote_offs: for each pair, where its blocks come from.
             sizes: for each pair, the lengths of its blocks.
             uids: the transfer number of each pair.
+            deadline_ms: of each transfer; None takes the backend's.
+            tag: of each transfer, 1 to 64 bytes of UTF-8; None is none.
             after: an event or a stream of a GPU for which all of them wait; None waits for nothing.
 
         Returns:
@@ -312,10 +324,12 @@ class IOEngine:
             other pairs are not affected.
 
         Raises:
-            ValueError: the six sequences have different lengths. Nothing was submitted.
+            ValueError: the six sequences have different lengths, or an option is none. Nothing was submitted.
             TypeError: an argument has the wrong type. Nothing was submitted.
         """
-        return self._batch(False, after, locals, local_offs, remotes, remote_offs, sizes, uids)
+        return self._batch(
+            False, _options(deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
+        )
 
     def batch_write(
         self,
@@ -327,10 +341,14 @@ class IOEngine:
         uids: Sequence[int],
         /,
         *,
+        deadline_ms: int | None = None,
+        tag: str | None = None,
         after: Any = None,
     ) -> list[TransferStatus]:
         """Copy many blocks of many memory pairs from the local to the remote side; see :meth:`batch_read`."""
-        return self._batch(True, after, locals, local_offs, remotes, remote_offs, sizes, uids)
+        return self._batch(
+            True, _options(deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
+        )
 
     def create_session(self, local: MemoryDesc, remote: MemoryDesc) -> IOEngineSession | None:
         """Prepare transfers between two memories.
@@ -372,7 +390,7 @@ class IOEngine:
         """
         return self._engine.WaitAll(statuses, timeout_ms)
 
-    def _batch(self, is_write: bool, after: Any, *columns: Any) -> list[TransferStatus]:
+    def _batch(self, is_write: bool, options: _Options, *columns: Any) -> list[TransferStatus]:
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
             names = ("locals", "local_offs", "remotes", "remote_offs", "sizes", "uids")
@@ -381,13 +399,12 @@ class IOEngine:
         rows = list(zip(*columns, strict=True))
         if len(rows) > 1:
             rows = [_checked(row) for row in rows]
-        at = None if after is None else gate(after)
-        return [self._submit(is_write, at, *row) for row in rows]
+        return [self._submit(options, is_write, *row) for row in rows]
 
     def _submit(
         self,
+        options: _Options,
         is_write: bool,
-        at: Gate | None,
         local: MemoryDesc,
         local_offs: Any,
         remote: MemoryDesc,
@@ -396,15 +413,53 @@ class IOEngine:
         uid: Any,
     ) -> TransferStatus:
         try:
-            pair = self._pair(local, remote)
-            if at is not None:
-                return post_after(pair.handle, is_write, local_offs, remote_offs, sizes, uid, None, at)
-            status: TransferStatus = self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid)
+            pair = self._pair_for(options, local, remote)
+            if options.at is not None:
+                return self._post_to(pair, options, is_write, local_offs, remote_offs, sizes, uid)
         except MoriError as err:
-            status = self._failed_status(int(_code_of(err)), str(err))
+            status: TransferStatus = self._failed_status(int(_code_of(err)), str(err))
+            return status
+        return self._post_to(pair, options, is_write, local_offs, remote_offs, sizes, uid)
+
+    def _pair_for(self, options: _Options, local: MemoryDesc, remote: MemoryDesc) -> _native.Pair:
+        pair = self._pair(local, remote)
+        return pair if options.deadline_ms is None else pair.with_deadline(options.deadline_ms)
+
+    def _post_to(
+        self,
+        pair: _native.Pair,
+        options: _Options,
+        is_write: bool,
+        local_offs: Any,
+        remote_offs: Any,
+        sizes: Any,
+        uid: Any,
+    ) -> TransferStatus:
+        if options.at is not None:
+            return post_after(pair.handle, is_write, local_offs, remote_offs, sizes, uid, options.tag, options.at)
+        named = () if options.tag is None else (options.tag,)
+        try:
+            status: TransferStatus = self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid, *named)
         except RuntimeError as err:
             raise from_native(err) from None
         return status
+
+
+class _Options(NamedTuple):
+    """What calls give beside the bytes."""
+
+    deadline_ms: int | None
+    tag: str | None
+    at: Gate | None
+
+
+def _options(deadline_ms: int | None, tag: str | None, after: Any) -> _Options:
+    """Return the options if they are some."""
+    return _Options(
+        None if deadline_ms is None else check_deadline(deadline_ms),
+        None if tag is None else check_tag(tag),
+        None if after is None else gate(after),
+    )
 
 
 def _code_of(err: MoriError) -> StatusCode:

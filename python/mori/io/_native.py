@@ -31,6 +31,7 @@ from ._config import (
 from ._desc import EngineDesc, MemoryDesc
 from ._enums import BackendType, MemoryLocationType, StatusCode
 from ._mirror import Mirror
+from ._options import MAX_DEADLINES
 from ._status import TransferStatus
 
 _CONFIGS: dict[BackendType, type[BackendConfig]] = {
@@ -64,14 +65,24 @@ def _expect(kind: type, value: Any, what: str) -> Any:
     return value
 
 
-class _Pair:
+class Pair:
     """A native session that the engine keeps for two memories. It closes when its last user lets go of it."""
 
-    __slots__ = ("__weakref__", "handle")
+    __slots__ = ("__weakref__", "_others", "handle")
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
+        self._others: dict[int, Pair] = {}
         weakref.finalize(self, _close, "SessionClose", handle, os.getpid()).atexit = False
+
+    def with_deadline(self, ms: int) -> Pair:
+        """Return a session between the same memories whose transfers have this deadline."""
+        other = self._others.get(ms)
+        if other is None:
+            if len(self._others) >= MAX_DEADLINES:
+                self._others.clear()
+            other = self._others[ms] = Pair(_core.call("SessionWithDeadline", self.handle, ms))
+        return other
 
 
 class IOEngine:
@@ -82,7 +93,7 @@ class IOEngine:
         _expect(IOEngineConfig, config, "config")
         self._handle: int = _core.call("EngineNew", key, config.host, config.port)
         self._lock = threading.Lock()
-        self._pairs: dict[tuple[bytes, bytes], _Pair] = {}
+        self._pairs: dict[tuple[bytes, bytes], Pair] = {}
         self._generation = 0
         self._mirror = Mirror()
         self._finalizer = weakref.finalize(self, _close, "EngineClose", self._handle, os.getpid())
@@ -276,7 +287,7 @@ class IOEngine:
         except RuntimeError as err:
             raise from_native(err) from None
 
-    def pair(self, local: MemoryDesc, remote: MemoryDesc) -> _Pair:
+    def pair(self, local: MemoryDesc, remote: MemoryDesc) -> Pair:
         """Return the session that the engine keeps for two memories; hold on to it while its handle is in use."""
         try:
             key = (local._packed or local.pack(), remote._packed or remote.pack())
@@ -284,9 +295,9 @@ class IOEngine:
             raise TypeError(f"local and remote must be MemoryDesc, got {local!r} and {remote!r}") from None
         return self._pairs.get(key) or self._find_pair(key)
 
-    def _find_pair(self, key: tuple[bytes, bytes]) -> _Pair:
+    def _find_pair(self, key: tuple[bytes, bytes]) -> Pair:
         generation = self._generation
-        pair = _Pair(_core.call("EngineSessionFor", self._handle, key[0].hex(), key[1].hex()))
+        pair = Pair(_core.call("EngineSessionFor", self._handle, key[0].hex(), key[1].hex()))
         with self._lock:
             if len(self._pairs) >= _MAX_PAIRS:
                 self._pairs.clear()

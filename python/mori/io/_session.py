@@ -3,31 +3,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
-from .._errors import InvalidArgumentError, from_native
+from .._errors import from_native
 from . import _native
 from ._after import gate, post_after
+from ._options import MAX_DEADLINES, check_deadline, check_tag
 from ._status import TransferStatus
-
-_MAX_DEADLINES = 64
-"""Deadlines for which a session keeps a copy of itself."""
-
-_MAX_TAG = 64
-"""Bytes of a tag in UTF-8."""
-
-
-def _tag(tag: str) -> str:
-    """Return ``tag`` if it is one."""
-    if not isinstance(tag, str):
-        raise TypeError(f"tag must be a str, got {tag!r}")
-    size = len(tag.encode())
-    if not 1 <= size <= _MAX_TAG:
-        raise InvalidArgumentError(f"tag is {size} bytes of UTF-8, want 1 to {_MAX_TAG}: {tag[:80]!r}")
-    return tag
 
 
 class IOEngineSession:
@@ -71,12 +55,10 @@ class IOEngineSession:
             ValueError: ``deadline_ms`` is negative.
             TypeError: it is not an integer.
         """
-        ms = operator.index(deadline_ms)
-        if not 0 <= ms < 2**31:
-            raise InvalidArgumentError(f"deadline_ms is {ms}, want 0 (none) to 2**31-1")
+        ms = check_deadline(deadline_ms)
         other = self._others.get(ms)
         if other is None:
-            if len(self._others) >= _MAX_DEADLINES:
+            if len(self._others) >= MAX_DEADLINES:
                 self._others.clear()
             other = self._others[ms] = IOEngineSession(self._session.WithDeadline(ms))
         return other
@@ -110,7 +92,7 @@ class IOEngineSession:
             if tag is None:
                 status: TransferStatus = self._post_one(self._handle, False, local_off, remote_off, size, uid)
             else:
-                status = self._post_one(self._handle, False, local_off, remote_off, size, uid, _tag(tag))
+                status = self._post_one(self._handle, False, local_off, remote_off, size, uid, check_tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -136,7 +118,7 @@ class IOEngineSession:
             if tag is None:
                 status: TransferStatus = self._post_one(self._handle, True, local_off, remote_off, size, uid)
             else:
-                status = self._post_one(self._handle, True, local_off, remote_off, size, uid, _tag(tag))
+                status = self._post_one(self._handle, True, local_off, remote_off, size, uid, check_tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -182,7 +164,7 @@ class IOEngineSession:
             if tag is None:
                 status: TransferStatus = self._post(self._handle, False, local_offs, remote_offs, sizes, uid)
             else:
-                status = self._post(self._handle, False, local_offs, remote_offs, sizes, uid, _tag(tag))
+                status = self._post(self._handle, False, local_offs, remote_offs, sizes, uid, check_tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -213,7 +195,7 @@ class IOEngineSession:
             if tag is None:
                 status: TransferStatus = self._post(self._handle, True, local_offs, remote_offs, sizes, uid)
             else:
-                status = self._post(self._handle, True, local_offs, remote_offs, sizes, uid, _tag(tag))
+                status = self._post(self._handle, True, local_offs, remote_offs, sizes, uid, check_tag(tag))
         except RuntimeError as err:
             raise from_native(err) from None
         return status
@@ -221,7 +203,7 @@ class IOEngineSession:
     def _post_after(
         self, is_write: bool, local_offs: Any, remote_offs: Any, sizes: Any, uid: int, tag: str | None, after: Any
     ) -> TransferStatus:
-        named = None if tag is None else _tag(tag)
+        named = None if tag is None else check_tag(tag)
         return post_after(self._handle, is_write, local_offs, remote_offs, sizes, uid, named, gate(after))
 
     def alive(self) -> bool:

@@ -124,6 +124,26 @@ def test_deadline_of_session_and_call(pair: tuple[IOEngineSession, Region, int],
             assert f"of {SIZE} bytes done" in status.Message()
 
 
+def test_deadline_of_calls_of_the_engine(engine: IOEngine, peer: Peer) -> None:
+    peer.meet(engine)
+    _, remote = peer.register(SIZE)
+    local = Region(engine, pattern(SIZE))
+    one, many = (local.desc, 0, remote, 0, SIZE), ([local.desc] * 2, [[0]] * 2, [remote] * 2, [[0]] * 2, [[SIZE]] * 2)
+    succeed(engine.write(*one, 1, deadline_ms=0))
+    os.kill(peer.process.pid, signal.SIGSTOP)
+    late = [engine.write(*one, 2, deadline_ms=200), *engine.batch_read(*many, [3, 4], deadline_ms=200)]
+    for status in late:
+        if finish(status) != StatusCode.SUCCESS:  # with shared memory a stopped peer is no obstacle
+            assert "deadline of 200 ms" in status.Message()
+    os.kill(peer.process.pid, signal.SIGCONT)
+    succeed(engine.write(*one, 5))
+    for bad in (-1, 2**31):
+        with pytest.raises(ValueError, match="deadline_ms"):
+            engine.read(*one, 6, deadline_ms=bad)
+        with pytest.raises(ValueError, match="deadline_ms"):
+            engine.batch_read(*many, [6, 7], deadline_ms=bad)
+
+
 @pytest.mark.parametrize("bad", [-1, 2**31])
 def test_impossible_deadlines(pair: tuple[IOEngineSession, Region, int], bad: int) -> None:
     session, _, _ = pair

@@ -223,3 +223,28 @@ def test_taken_metrics_port_is_no_error(monkeypatch: pytest.MonkeyPatch, make_en
         engine = make_engine("solo")
         region = Region(engine, SIZE)
         succeed(engine.create_session(region.desc, region.desc).write(0, 8, 8, 1))
+
+
+def test_tags_of_calls_of_the_engine(two_engines: tuple[IOEngine, IOEngine]) -> None:
+    left, right = two_engines
+    here, there = Region(left, SIZE), Region(right, SIZE)
+    one, many = (
+        (here.desc, 0, there.desc, 0, 8),
+        ([here.desc] * 2, [[0], [8]], [there.desc] * 2, [[0], [8]], [[8], [8]]),
+    )
+    succeed(left.write(*one, 0, tag="a write"))
+    succeed(left.read(*one, 1, tag="a read", deadline_ms=5000))
+    for status in left.batch_write(*many, [2, 3], tag="both"):
+        succeed(status)
+    for status in left.batch_read(*many, [4, 5], deadline_ms=5000):
+        succeed(status)
+    for uid, tag in enumerate(["a write", "a read", "both", "both"]):
+        assert eventually(lambda uid=uid: right.inbound_tag("left", uid)) == tag
+    assert right.inbound_tag("left", 4) is None
+    for bad, error in (("", ValueError), ("x" * 65, ValueError), (7, TypeError)):
+        for call in (
+            lambda bad=bad: left.write(*one, 6, tag=bad),
+            lambda bad=bad: left.batch_write(*many, [6, 7], tag=bad),
+        ):
+            with pytest.raises(error, match="tag"):
+                call()
