@@ -13,7 +13,7 @@ import (
 )
 
 // A Memory is how to reach bytes that are not plainly this process's. Its methods are called by the NIC's thread, one at a time; they return
-// when the bytes have moved.
+// when the bytes have moved, and call no method of the NIC.
 type Memory interface {
 	Read(addr uint64, b []byte) error
 	Write(addr uint64, b []byte) error
