@@ -5,21 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import operator
 import sys
 import weakref
-from collections.abc import Iterable
 from typing import Any
 
 from .. import _core
-from .._errors import (
-    BadStateError,
-    ForkError,
-    InvalidArgumentError,
-    MoriError,
-    ReceiveCapError,
-    UnsupportedError,
-)
+from .._errors import BadStateError, ForkError, InvalidArgumentError, MoriError, ReceiveCapError
 from ..shmem import _native as _shmem
 from ..tensor_utils import DTYPE_TO_INT
 from . import _arrays as arrays
@@ -28,6 +19,7 @@ from ._arrays import Kind
 from ._buffers import Buffers
 from ._config import EpDispatchCombineConfig, to_json
 from ._enums import EpDispatchCombineKernelType, EpDispatchCombineQuantType, _normalize_quant_type
+from ._health import Health
 from ._routing import EpDispatchRoutingHandle, route
 from ._standard import StandardMoE
 
@@ -48,7 +40,7 @@ class _Memory:
 _abandoned: list[Any] = []
 
 
-class EpDispatchCombineOp(StandardMoE):
+class EpDispatchCombineOp(StandardMoE, Health):
     """One rank's end of dispatch and combine. Making one is collective: all ranks do, with the same configuration.
 
     ``dispatch`` brings each token to every rank that has one of its experts; ``combine`` brings back what the experts
@@ -295,50 +287,6 @@ class EpDispatchCombineOp(StandardMoE):
             current: int = sys.modules["torch"].cuda.current_stream(self._place).cuda_stream
             return current
         return 0
-
-    def check(self) -> None:
-        """Raise what has gone wrong, as far as is known without waiting. On a GPU calls return before it can be known.
-
-        Raises:
-            ReceiveCapError: the rows of a dispatch found no room, and no call has said so.
-            MoriTimeoutError, MismatchError, RuntimeError: why the op is broken.
-        """
-        _core.call("EPCheck", self._handle)
-
-    def exclude(self, ranks: Iterable[int]) -> int:
-        """Go on without ranks that have died: nobody waits for them, and their experts get nothing.
-
-        For ops on a GPU, whose other ranks all call this with the same ranks, equally often, and then dispatch: what
-        went wrong because of the missing ranks is forgotten, and so are the last dispatch and handles of routings. It
-        waits for work of this op that is under way, which ends by itself, and for no other rank.
-
-        Args:
-            ranks: who is left out from now on, besides those that were before.
-
-        Returns:
-            How many ranks are left out.
-
-        Raises:
-            ValueError: there is no such rank, or it is this one.
-            UnsupportedError: the op is on host memory.
-        """
-        mask = 0
-        for rank in ranks:
-            number = operator.index(rank)
-            if not 0 <= number < self.config.world_size or number == self.config.rank:
-                raise InvalidArgumentError(
-                    f"exclude: rank {number} on rank {self.config.rank} of {self.config.world_size}"
-                )
-            mask |= 1 << number
-        if self._place == arrays.HOST:
-            raise UnsupportedError(
-                "exclude: an op on host memory ends for good when a rank has died; those on GPUs can go on"
-            )
-        count: int = _core.call("EPExclude", self._handle, mask)
-        self._tokens, self._received, self._has_weights, self._has_packed = -1, 0, False, False
-        self._dispatching = self._combining = ""
-        self._kept.clear()
-        return count
 
     def _row_type(self, dtype: Any) -> int:
         name = arrays.name_of(dtype)
