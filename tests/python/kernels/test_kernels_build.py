@@ -84,7 +84,7 @@ def test_ptx_has_what_speed_and_order_need(architecture: str) -> None:
     assert has_run(accesses, ["ld.global.L1::no_allocate.v4.u32"] * 8 + ["st.global.v4.u32"] * 8)
     # The copies, the arrival, and only then the word: each for the whole system.
     told = code[code.index("fence.acq_rel.sys") :]
-    order = ["fence.acq_rel.sys", "atom.add.relaxed.gpu", "fence.acq_rel.sys", "st.release.sys.u64"]
+    order = ["fence.acq_rel.sys", "atom.add.acq_rel.gpu", "st.release.sys.u64"]
     places: list[int] = []
     for word in order:
         places.append(told.index(word, places[-1] + 1 if places else 0))
