@@ -208,8 +208,9 @@ def benchmarks(scratch: Path) -> list[Step]:
         found.append(step(f"bench-{what}", 150, *command, env=PYTHON, needs=("extension",), rows=True))
     command = [sys.executable, "-m", "mori", "bench", "ep", "--device", "gpu", "--json"]
     found.insert(0, step("bench-ep", 240, *command, env=PYTHON, needs=("extension",), rows=True))
-    command = [sys.executable, "-m", "mori", "tune", "ep", "--json", "--tokens", "1,128,4096", "--output", scratch / "tuning.json"]
-    found.insert(1, step("tune-ep", 150, *command, env=PYTHON, needs=("extension",)))
+    tune = [sys.executable, "-m", "mori", "tune", "ep", "--json", "--tokens", "1,128,4096"]
+    table = scratch / "tuning.json"
+    found.insert(1, step("tune-ep", 150, *tune, "--output", table, env=PYTHON, needs=("extension",)))
     found += [symmetric("bench-device-shmem", scratch, "bench"), signalling("bench-signal", scratch)]
     flags = ["-test.run=^$", "-test.bench=GPU|Device|Stag", "-test.benchtime=300ms", "-test.timeout=85s"]
     for name, package, path in programs(scratch):
