@@ -3,6 +3,7 @@
 package emu_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -235,6 +236,34 @@ func TestOverrun(t *testing.T) {
 	if v := a.nic.Violations(); len(v) != 1 || !strings.Contains(v[0], "overran") {
 		t.Errorf("violations: %q", v)
 	}
+}
+
+// TestLongestEntry: one that takes 16 blocks, over the ring's end.
+func TestLongestEntry(t *testing.T) {
+	a, b := pair(t, setup{queue: mlx5.QueueConfig{SQLog: 5}})
+	data := make([]byte, (mlx5.MaxSegments-2)*mlx5.SegmentBytes-4)
+	for round := range 7 { // 17 blocks each, of 32
+		for i := range data {
+			data[i] = byte(i + round*31)
+		}
+		at, err := a.post.WriteInline(data, b.span(round, 0), signalled)
+		if err == nil {
+			err = a.post.Until(at+16, patience)
+		}
+		if err == nil {
+			err = a.post.Quiet(patience)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(b.mem[round:][:len(data)], data) {
+			t.Fatalf("round %d: other bytes came", round)
+		}
+	}
+	if _, err := a.post.WriteInline(append(data, 1), b.span(0, 0), 0); !errors.Is(err, mlx5.ErrArgument) {
+		t.Errorf("an entry that is too long: %v", err)
+	}
+	clean(t, a, b)
 }
 
 // TestCollapsed: one entry holds all completions, and the count of blocks is right past 65536 of them.

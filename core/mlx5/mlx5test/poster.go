@@ -35,9 +35,12 @@ type Span struct {
 
 // Post builds an entry of its parts, behind the control segment, and returns how many blocks had been reserved before it.
 func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error) {
-	var b [256]byte
+	var b [(mlx5.MaxSegments + 1) * mlx5.SegmentBytes]byte
 	n := mlx5.SegmentBytes
 	for _, s := range segments {
+		if n+len(s) > mlx5.MaxSegments*mlx5.SegmentBytes {
+			return 0, fmt.Errorf("entry of more than %d segments: %w", mlx5.MaxSegments, mlx5.ErrArgument)
+		}
 		n += copy(b[n:], s)
 	}
 	c.Index, c.QPN, c.Segments = uint16(p.View.Reserved), p.View.QPN, uint8(n/mlx5.SegmentBytes)
