@@ -5,7 +5,6 @@ package io
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
@@ -22,8 +21,6 @@ import (
 const (
 	maxControlConns = 1024             // at once; further ones are closed
 	controlIdle     = 60 * time.Second // after which a silent client is closed
-	maxTokens       = 4096             // data connections that may be pending
-	tokenLife       = 60 * time.Second
 )
 
 // A controlServer answers peers that want to open paths. A client that breaks the protocol loses its connection, a
@@ -39,14 +36,6 @@ type controlServer struct {
 	tokens map[string]token
 	remote net.Listener // on a network; nil: none
 	local  net.Listener // reached from this host only; nil: none
-}
-
-// A token admits one peer's data connections for a while.
-type token struct {
-	key         string
-	incarnation uint64
-	born        time.Time
-	used        map[string]bool // by transport: a token admits one connection over each
 }
 
 func newControl(e *Engine) *controlServer {
@@ -260,73 +249,6 @@ func (s *controlServer) authenticate(c net.Conn, h *hello) error {
 		return fmt.Errorf("engine %q has another %s than engine %q: %w", h.Key, config.AuthSecret, e.key, ErrBadState)
 	}
 	return nil
-}
-
-// issue makes a token for the sender of h. When there are too many, old ones are dropped first.
-func (s *controlServer) issue(h hello) ([]byte, error) {
-	raw := make([]byte, tokenLen)
-	if _, err := rand.Read(raw); err != nil {
-		return nil, fmt.Errorf("make a token: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	for k, t := range s.tokens {
-		if now.Sub(t.born) > tokenLife {
-			delete(s.tokens, k)
-		}
-	}
-	if len(s.tokens) >= maxTokens {
-		return nil, fmt.Errorf("%d peers are connecting at once: %w", maxTokens, ErrBadState)
-	}
-	s.tokens[string(raw)] = token{h.Key, h.Incarnation, now, map[string]bool{}}
-	return raw, nil
-}
-
-// redeem tells who may connect with the ticket over the named transport, once.
-func (s *controlServer) redeem(ticket []byte, transport string) (token, bool) {
-	raw, ok := s.engine.secret.token(ticket)
-	if !ok {
-		return token{}, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, ok := s.tokens[string(raw)]
-	if !ok || time.Since(t.born) > tokenLife || t.used[transport] {
-		return token{}, false
-	}
-	t.used[transport] = true
-	return t, true
-}
-
-// holds tells whether a redeemed token has not been dropped.
-func (s *controlServer) holds(ticket []byte) bool {
-	raw, ok := s.engine.secret.token(ticket)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, known := s.tokens[string(raw)]
-	return ok && known
-}
-
-// dropLink closes the data connection of a token, which is worth nothing from then on.
-func (s *controlServer) dropLink(c net.Conn, body []byte) error {
-	var q dropLink
-	if err := decodeControl(body, &q); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	delete(s.tokens, string(q.Token))
-	s.mu.Unlock()
-	var reply dropReply
-	for _, tr := range s.engine.openTransports() {
-		for _, l := range tr.allLinks() {
-			if subtle.ConstantTimeCompare(l.token, q.Token) == 1 {
-				reply.Found = true
-				l.close(nil)
-			}
-		}
-	}
-	return writeControl(c, controlDropped, &reply)
 }
 
 func (s *controlServer) tellRegion(c net.Conn, body []byte) error {
