@@ -51,6 +51,28 @@ func TestPeerIsKilled(t *testing.T) {
 	ok(t, same(target.bytes, before))
 }
 
+// A process that is killed under messages and atomic ops ends them here, in bounded time.
+func TestPeerIsKilledUnderMessages(t *testing.T) {
+	leavesNothing(t)
+	const size = 8 << 10
+	a, c, key := newChild(t, way{}, size)
+	wired(t, a)
+	mem := a.memory(t, size)
+	add := fabric.Op{Kind: fabric.OpAtomic, Seg: mem.seg(0, 8), RSeg: fabric.RSeg{Len: 8, Key: key}, Atomic: &fabric.Atomic{Op: fabric.AtomicSum, Type: fabric.Uint64}}
+	ok(t, a.do(add))
+	const n = 300 // more than it takes without receives
+	for range n / 2 {
+		ok(t, a.submit(mem.send(0, size, 1), add))
+	}
+	ok(t, c.cmd.Process.Kill())
+	for range n {
+		if _, err := a.next(); err != nil {
+			fails(t, err, fabric.ErrConnReset)
+		}
+	}
+	fails(t, a.ends(t), fabric.ErrConnReset)
+}
+
 // A process that stands still keeps neither a region nor an endpoint from closing.
 func TestPeerStandsStill(t *testing.T) {
 	for _, what := range []string{"region", "endpoint"} {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	chacha "math/rand/v2"
@@ -65,6 +66,7 @@ type way struct {
 	setupWait time.Duration
 	cqSize    int
 	gpu       bool // the domain takes memory of GPUs
+	tls       *tls.Config
 }
 
 func (w *way) options(log *logBuffer) Options {
@@ -74,7 +76,7 @@ func (w *way) options(log *logBuffer) Options {
 	}
 	return Options{
 		Settings: func() (Settings, error) { return s, nil },
-		Log:      slog.New(slog.NewTextHandler(log, nil)), letGo: w.letGo, setupWait: w.setupWait,
+		Log:      slog.New(slog.NewTextHandler(log, nil)), letGo: w.letGo, setupWait: w.setupWait, TLS: w.tls,
 	}
 }
 

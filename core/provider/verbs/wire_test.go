@@ -3,10 +3,18 @@
 package verbs
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
@@ -168,6 +176,41 @@ func TestMessagesWithoutAQueuePair(t *testing.T) {
 			ok(t, talk(a, b, from, into, 20, 9000))
 			ok(t, talk(b, a, into, from, 20, 9000))
 		})
+	}
+}
+
+// TLS encrypts what goes by TCP: messages do, then.
+func TestMessagesUnderTLS(t *testing.T) {
+	w := way{tls: selfSigned(t)}
+	a, b := newEnds(t, w)
+	for _, e := range []*end{a, b} {
+		if e.mover(t).rails[0].wire != nil || !strings.Contains(e.path(), "messages go by TCP") {
+			t.Errorf("path %q", e.path())
+		}
+	}
+	from, into := a.memory(t, 10_000), b.memory(t, 10_000)
+	ok(t, talk(a, b, from, into, 20, 9000))
+}
+
+// selfSigned is what both ends of a test show and believe.
+func selfSigned(tb testing.TB) *tls.Config {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ok(tb, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	ok(tb, err)
+	cert, err := x509.ParseCertificate(der)
+	ok(tb, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: pool, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS13,
 	}
 }
 
