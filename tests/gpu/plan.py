@@ -194,6 +194,9 @@ def sanitizers(scratch: Path) -> list[Step]:
         found.append(step(f"{tool}-copy", 200, *watch, copier, ptx, "small", needs=("build-copy_blocks",)))
         found.append(symmetric(f"{tool}-shmem", scratch, "small", *watch))
         found.append(experts(f"{tool}-ep", scratch, "sm_90", "small", *watch))
+    watch = ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9"]
+    program, ptx = scratch / "nic", KERNELS / "nic_mlx5.sm_90.ptx"
+    found.append(step("memcheck-nic", 90, *watch, program, ptx, "1", needs=("build-nic",)))
     return found
 
 
