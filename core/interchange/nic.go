@@ -70,7 +70,7 @@ func (l *nicLink) cmd() (mlx5.Cmd, error) {
 	if !strings.HasPrefix(l.name, "emu") {
 		nic, err := dv.Open(l.name)
 		if err != nil {
-			return nil, err // and no interface with a nil in it
+			return nil, fmt.Errorf("open device %s: %w", l.name, err)
 		}
 		return nic, nil
 	}

@@ -47,7 +47,7 @@ func Open(ctx context.Context, from source, hints *fabric.Info) (_ *Port, err er
 	want.Caps |= fabric.CapRMA | fabric.CapAtomic
 	infos, err := from.GetInfo(ctx, "", "", want)
 	if err != nil {
-		return nil, fmt.Errorf("open a port for a proxy: %w", err)
+		return nil, fmt.Errorf("open a port for a proxy over provider %q: %w", want.Provider, err)
 	}
 	p := &Port{Info: infos[0].Clone()}
 	p.Info.Src = hints.Clone().Src

@@ -131,7 +131,7 @@ def _steps(args: argparse.Namespace, sides: list[Any]) -> int:
 
     _say("\nStep 1: RDMA context")
     found = [side.discover() for side in sides]
-    _each(f"{len(devices)} of devices can be opened" for devices in found)
+    _each(f"shows {', '.join(device['name'] for device in devices)}" for devices in found)
 
     _say("\nStep 2: devices and ports")
     for device in found[0]:
