@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from .. import device
 from .._errors import InvalidArgumentError, UnsupportedError
-from ..tensor_utils import dtype_name, dtype_size, from_host_ptr, gpu_tensor_view
+from ..tensor_utils import GpuTensorView, dtype_name, dtype_size, from_host_ptr, gpu_tensor_view
 
 # gpu_torch and gpu are those on GPUs.
 Kind = Literal["torch", "numpy", "gpu_torch", "gpu"]
@@ -189,6 +189,20 @@ def operand(kind: Kind, array: Any, what: str) -> Any:
     if not contiguous(kind, array):
         raise InvalidArgumentError(f"{what} must be contiguous")
     return address(kind, array)
+
+
+def device_address(array: Any, what: str) -> int:
+    """Return where the elements of an array on a GPU lie, which is contiguous and which :func:`kind_of` has seen."""
+    if type(array) is GpuTensorView:  # which has no strides
+        return array.ptr
+    if hasattr(array, "data_ptr"):
+        found, is_whole = int(array.data_ptr()), bool(array.is_contiguous())
+    else:
+        told = array.__cuda_array_interface__
+        found, is_whole = int(told["data"][0]), told.get("strides") is None
+    if not is_whole:
+        raise InvalidArgumentError(f"{what} must be contiguous")
+    return found
 
 
 def item_size(dtype: Any) -> int:

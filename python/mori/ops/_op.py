@@ -271,10 +271,7 @@ class EpDispatchCombineOp(StandardMoE, Health):
         """Return arrays as native calls take them."""
         if self._place == arrays.HOST:
             return list(given.values())
-        return [
-            None if array is None else arrays.operand(arrays.kind_of(array, what, self._place), array, what)
-            for what, array in given.items()
-        ]
+        return [None if array is None else arrays.device_address(array, what) for what, array in given.items()]
 
     def _queue(self, kind: Kind) -> int:
         """Return the handle of the stream that a call with arrays of ``kind`` goes to."""
