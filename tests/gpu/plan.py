@@ -92,6 +92,8 @@ def builds(chosen: list[str], scratch: Path) -> list[list[Step]]:
     if "cpp" in chosen:
         lanes.append([step("build-copy-nvcc", 120, cuda() / "bin" / "nvcc", *CXX, "-x", "cu", "-arch=sm_90", "-cubin",
                            "-Xptxas", "-v", "-o", scratch / "copy.cubin", "native/kernels/io/copy_blocks.cpp")])
+        lanes.append([step("build-nic-nvcc", 120, cuda() / "bin" / "nvcc", *CXX, "-x", "cu", "-arch=sm_90", "-cubin",
+                           "-Xptxas", "-v", "-o", scratch / "nic.cubin", "native/kernels/nic/mlx5.cpp")])
     return lanes
 
 

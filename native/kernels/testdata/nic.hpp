@@ -72,7 +72,9 @@ struct Manners {
 class ReferenceNic {
 public:
     /// What a queue of that size takes, see the constructor.
-    static constexpr uint64_t bytesOf(uint32_t sqLog) { return sizeof(Words) + 2 * ((uint64_t(64) << sqLog) + kGuard) + (uint64_t(4) << sqLog); }
+    static constexpr uint64_t bytesOf(uint32_t sqLog) {
+        return sizeof(Words) + 2 * ((uint64_t(64) << sqLog) + kGuard) + (uint64_t(4) << sqLog);
+    }
 
     /// Counts begin at ``start``, as if so many blocks had been done. The rings and records are in ``memory``, bytesOf(sqLog) of zeros on a
     /// cache line, which the device reaches by the same address.
