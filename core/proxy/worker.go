@@ -128,21 +128,18 @@ func (w *worker) publish() {
 
 // submit gives the endpoint what it takes and returns how many.
 func (w *worker) submit() (sent int) {
-	for len(w.ops) > 0 {
-		n, err := w.q.cfg.Port.ep.Submit(w.ops)
-		w.ops = w.ops[n:]
+	for sent < len(w.ops) {
+		n, err := w.q.cfg.Port.ep.Submit(w.ops[sent:])
 		sent += n
 		if errors.Is(err, fabric.ErrAgain) {
-			return sent
+			break
 		}
 		if err != nil { // of the first that is left
-			op := &w.ops[0]
-			w.land(op.Ctx, fmt.Errorf("submit: %w", err))
-			w.ops = w.ops[1:]
+			w.land(w.ops[sent].Ctx, fmt.Errorf("submit: %w", err))
 			sent++
 		}
 	}
-	w.ops = w.ops[:0]
+	w.ops = w.ops[:copy(w.ops, w.ops[sent:])]
 	return sent
 }
 
