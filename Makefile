@@ -14,7 +14,7 @@ TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
 EXAMPLE := tests/go/example
 # Tests that a race detector makes skip, or look less closely, by their names; and packages that are others with it.
 # tests/go holds this list against the sources.
-HIDDEN := llocate|TestFabric.*/.*/rma/llocate|TestManyProcessesStart|TestManyOpsInSmallQueues
+HIDDEN := llocate|^TestFabric(Over.*)?$$/^[mr][sd][gm]/rma/llocate|TestManyProcessesStart|TestManyOpsInSmallQueues
 HIDDEN_PACKAGES := ./core/provider/ofi ./core/provider/shm
 # Those that take longest begin first.
 LONG := ./tests/go/reliability ./core/provider/tcp ./shmem ./io
