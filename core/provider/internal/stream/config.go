@@ -122,6 +122,7 @@ type Direct interface {
 //	                                        copied); never waits; ErrAgain when MaxExtensionQueue bytes are queued
 //	Fail(err error)                         ends the connection, with err as its cause; returns at once
 //	FailWith(err error, kind uint8, body []byte)  the same, behind a last extension frame
+//	AddWire(w Wire)                         short frames go by w from now on; then WireCame() and WireRoom(), up to the return of Stop
 //	Feed() *util.Feed                       the way of this connection's messages to receives; tokens have DirectToken
 //	RecvCQ() *util.CQ                       where OpRemoteWrite completions of this endpoint go
 //	Domain() *Domain                        its MRs() *util.MRTable and Imports() *util.Imports

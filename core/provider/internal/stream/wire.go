@@ -166,22 +166,22 @@ func (l *link) wireLoop() {
 		l.in.mu.Lock()
 		err := l.turnWire()
 		l.in.mu.Unlock()
-		again := l.news
+		var room <-chan struct{}
 		var late <-chan time.Time
 		switch err {
-		case errWait:
-		case errBehind: // the turn tells
+		case errWait, errBehind: // the turn tells
 		case errNoRoom:
-			again = ep.inbox.space
+			room = ep.inbox.space
 		case errNoBuffer:
-			again, late = nil, time.After(lastPause)
+			late = time.After(lastPause)
 		default:
 			ep.Fail(err)
 			return
 		}
-		l.waits.Store(err != errWait && err != errBehind)
+		l.waits.Store(room != nil || late != nil)
 		select {
-		case <-again:
+		case <-l.news:
+		case <-room:
 		case <-late:
 		case <-ep.fate.over:
 			return
@@ -240,7 +240,8 @@ func (l *link) onGoodbye(h *header) error {
 	return nil
 }
 
-// awaitWire is the end of a socket on which the peer has said goodbye: what is left on the wire came, or does soon, unless the peer has died.
+// awaitWire is the end of a socket on which the peer has said goodbye: what is left on the wire came, or does soon. What does not come any more was
+// answered to nobody, so the peer has ended it with the connection: that is no less in good order.
 func (ep *Endpoint) awaitWire() {
 	for {
 		ep.mu.Lock()
@@ -254,10 +255,12 @@ func (ep *Endpoint) awaitWire() {
 			return
 		case <-time.After(wireLate):
 		}
-		if w := ep.wire.Load(); w == nil || !w.waits.Load() {
-			ep.Fail(fmt.Errorf("connection closed by %s before its last words: %w", ep.peer, fabric.ErrConnReset))
+		w := ep.wire.Load()
+		if w == nil || !w.waits.Load() {
+			ep.Fail(fmt.Errorf("%s shut down: %w", ep.peer, fabric.ErrShutdown))
 			return
 		}
+		w.tell() // somebody else may have gone on since
 	}
 }
 
