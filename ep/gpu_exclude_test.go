@@ -75,7 +75,7 @@ func exclusionConfig(world int) Config {
 
 func TestRanksThatAreLeftOutAreWaitedForByNobody(t *testing.T) {
 	const silent = 1
-	onGPUs(t, exclusionConfig(3), Options{Timeout: 400 * time.Millisecond}, func(j *gpuJob) error {
+	onGPUs(t, exclusionConfig(3), Options{Timeout: 2 * time.Second}, func(j *gpuJob) error {
 		if err := j.roundTrip(2, 3); err != nil {
 			return err
 		}
@@ -147,15 +147,22 @@ func TestCountsThatCannotBeAreToldOnGPUs(t *testing.T) {
 // An op that is dropped, or closed, ends when the work on all its streams has ended, though the streams are gone.
 func TestStreamsMayGoBeforeTheOp(t *testing.T) {
 	onGPUs(t, exclusionConfig(2), Options{}, func(j *gpuJob) error {
+		before, err := j.dev.NewEvent()
+		if err != nil {
+			return err
+		}
+		defer before.Close()
 		for range 3 {
 			s, err := j.dev.NewStream(device.Normal)
 			if err != nil {
 				return err
 			}
+			b := j.numbered(3)
+			err = errors.Join(before.Record(j.stream), s.After(before)) // calls of an op come after each other
 			j.gpu.SetStream(s.Handle())
-			_, err = j.gpu.Dispatch(j.numbered(3))
+			_, failed := j.gpu.Dispatch(b)
 			j.gpu.Leave()
-			if err := errors.Join(err, s.Close()); err != nil {
+			if err := errors.Join(err, failed, before.Record(s), j.stream.After(before), s.Close()); err != nil {
 				return err
 			}
 			j.gpu.SetStream(j.stream.Handle())
