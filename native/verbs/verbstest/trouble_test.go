@@ -188,6 +188,9 @@ func TestNobodyAnswers(t *testing.T) {
 			if c.strict {
 				NeedEmulated(t)
 			}
+			if Real() { // which takes two seconds to give up
+				t.Parallel()
+			}
 			x := newTester(t, 0, 1, common)
 			c.f(x)
 			x.ask(1, nil)
