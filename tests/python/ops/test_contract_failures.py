@@ -48,7 +48,7 @@ def die_before(rank: Rank, victim: int, call: str) -> None:
 
 @pytest.mark.parametrize("call", ["dispatch", "combine"])
 def test_a_rank_that_calls_once_less_is_named_by_the_others_in_time(ranks: Ranks, call: str) -> None:
-    outcomes = ranks.world(3).outcomes(one_call_less, 2, call, timeout=25)
+    outcomes = ranks.world(3).outcomes(one_call_less, 2, call, timeout=60)
     ranks.stop()
     assert outcomes[2].error is None
     for here in (0, 1):
@@ -59,7 +59,7 @@ def test_a_rank_that_calls_once_less_is_named_by_the_others_in_time(ranks: Ranks
 
 @pytest.mark.parametrize("call", ["dispatch", "combine"])
 def test_a_rank_that_dies_is_named_by_the_others_long_before_the_deadline(ranks: Ranks, call: str) -> None:
-    outcomes = ranks.world(3).outcomes(die_before, 2, call, timeout=20)
+    outcomes = ranks.world(3).outcomes(die_before, 2, call, timeout=25)
     ranks.stop()
     assert isinstance(outcomes[2].error, NoAnswer)
     for here in (0, 1):
