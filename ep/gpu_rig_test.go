@@ -73,6 +73,10 @@ func runOnGPU(g bootstrap.Group, d *device.Device, cfg Config, opts Options, f f
 		return err
 	}
 	defer func() { err = errors.Join(err, j.room.Close()) }()
+	if j.stream, err = d.NewStream(device.Normal); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.stream.Close()) }() // behind the op, which looks at it when it ends
 	if j.gpu, err = New(w, cfg, opts); err != nil {
 		return err
 	}
@@ -82,10 +86,7 @@ func runOnGPU(g bootstrap.Group, d *device.Device, cfg Config, opts Options, f f
 		return err
 	}
 	defer func() { err = errors.Join(err, j.host.Close()) }()
-	if j.stream, err = d.NewStream(device.Normal); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, j.settle(), j.stream.Close()) }()
+	defer func() { err = errors.Join(err, j.settle()) }()
 	j.gpu.SetStream(j.stream.Handle())
 	return f(j)
 }

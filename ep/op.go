@@ -163,8 +163,8 @@ func (o *Op) Rows() (int, error) {
 	return int(memory.Load32(o.Received())), nil
 }
 
-// SetStream makes later calls queue their work on a stream of the op's GPU: cudaStream_t, hipStream_t, 0 for the default stream. It must
-// outlive the op's use of it. On host memory it is without effect.
+// SetStream makes later calls queue their work on a stream of the op's GPU: cudaStream_t, hipStream_t, 0 for the default stream. It must stay
+// until Leave or Close, which look at it: drivers crash on one that was destroyed. On host memory it is without effect.
 func (o *Op) SetStream(stream uint64) {
 	if o.gpu != nil {
 		o.gpu.setStream(stream)

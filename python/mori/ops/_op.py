@@ -281,8 +281,7 @@ class EpDispatchCombineOp(StandardMoE, Health):
             self._streams[handle] = stream
             return handle
         if kind == "gpu_torch":
-            current: int = sys.modules["torch"].cuda.current_stream(self._place).cuda_stream
-            return current
+            return _current_stream(sys.modules["torch"], self._place)
         return 0
 
     def _row_type(self, dtype: Any) -> int:
@@ -560,6 +559,17 @@ class EpDispatchCombineOp(StandardMoE, Health):
 
     def reset(self) -> None:
         """Do nothing: calls leave nothing behind that would have to be reset."""
+
+
+def _current_stream(torch: Any, device: int) -> int:
+    """Return the handle of torch's current stream.
+
+    By the function that torch's own compilers call, which is quick; while torch.compile looks on, current_stream()
+    gives an object without a handle.
+    """
+    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    handle: int = quick(device) if quick is not None else torch.cuda.current_stream(device).cuda_stream
+    return handle
 
 
 def _drop(handle: int, kept: list[Any], _streams: dict[int, Any]) -> None:
