@@ -24,7 +24,8 @@ type CopierOptions struct {
 	Depth int
 	// Blocks is how many blocks of threads a launch has at most; 0 is 32, and 64 for segments shorter than 4 KiB.
 	Blocks int
-	// EngineFrom: segments of this many bytes or more on average go to the copy engines; 0 is 1 MiB, 1 is all.
+	// EngineFrom: segments of this many bytes or more on average go to the copy engines; 0 is 8 MiB for lists and 1 MiB for one segment,
+	// 1 is all.
 	EngineFrom uint64
 	// Priority is of its streams.
 	Priority Priority
@@ -37,8 +38,11 @@ type CopierOptions struct {
 }
 
 const (
-	defaultDepth      = 8
-	defaultEngineFrom = 1 << 20
+	defaultDepth = 8
+	// Each call of the copy engines takes 2 us of the link. Between H200s they moved 1 MiB segments at 205 GB/s, 4 MiB at 316, 16 MiB at 364, and one
+	// of 64 MiB at 378, where the kernel has 368 of any length.
+	defaultEngineFrom    = 8 << 20
+	defaultEngineFromOne = 1 << 20
 
 	// A copy of so many bytes or fewer is short: it does not wait behind long ones, and is done before it could keep them from the link.
 	shortCopy    = 256 << 10
@@ -65,6 +69,8 @@ type Copier struct {
 	kernel *copyKernel // nil without
 	why    error
 
+	engineFromOne uint64 // of a list of one
+
 	mu     sync.Mutex
 	free   []*copySlot
 	slots  []*copySlot
@@ -88,10 +94,10 @@ func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
 	if o.Depth == 0 {
 		o.Depth = defaultDepth
 	}
+	c := &Copier{dev: d, opts: o, engineFromOne: o.EngineFrom}
 	if o.EngineFrom == 0 {
-		o.EngineFrom = defaultEngineFrom
+		c.opts.EngineFrom, c.engineFromOne = defaultEngineFrom, defaultEngineFromOne
 	}
-	c := &Copier{dev: d, opts: o}
 	c.long.of = make([]*Stream, usualStreams)
 	if o.Streams > 0 {
 		c.long.of = make([]*Stream, o.Streams)
@@ -100,7 +106,7 @@ func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
 	if o.InOrder {
 		c.long.of = c.long.of[:1]
 	}
-	if o.EngineFrom > 1 {
+	if o.EngineFrom != 1 {
 		c.kernel, c.why = d.copyKernel()
 	}
 	return c, nil

@@ -73,7 +73,11 @@ func (s *copySlot) start(segs []CopySegment, after []*Event) error {
 		}
 	}
 	s.marked = false
-	s.launch = s.copier.kernel != nil && count > 0 && total/uint64(count) < s.copier.opts.EngineFrom
+	engineFrom := s.copier.opts.EngineFrom
+	if count == 1 {
+		engineFrom = s.copier.engineFromOne
+	}
+	s.launch = s.copier.kernel != nil && count > 0 && total/uint64(count) < engineFrom
 	switch {
 	case s.launch && count == 1:
 		return s.startOne(segs[first])

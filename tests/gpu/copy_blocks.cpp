@@ -119,9 +119,9 @@ public:
         std::shuffle(list.begin(), list.end(), random_);
         sumUp(list);
         CHECK(cuMemsetD8(target_, 0xa5, bytes_));
-        CHECK(cuCtxSynchronize());
         memcpy(host_, list.data(), list.size() * sizeof(Segment));
         CHECK(cuMemcpyHtoD(device_, list.data(), list.size() * sizeof(Segment)));
+        CHECK(cuCtxSynchronize());  // a copy from pageable memory returns before it is there, and the kernel's stream does not wait for it
         copier_.launch(listOnHost ? host_ : reinterpret_cast<Segment*>(device_), list.size(), totalOf(list), how,
                        list.size() == 1 ? list.data() : nullptr);
         copier_.wait();
