@@ -93,6 +93,7 @@ CASES = (
     hosts("io-loss", "the same while 2 % of the packets are lost", "loss"),
     hosts("io-nic-down", "two NICs, one taken down in mid-transfer", "nic-down"),
     hosts("io-killed", "a peer killed in mid-transfer", "killed"),
+    hosts("io-deaf", "no packet reaches the peer any more, and the send queue is full", "deaf"),
     Case("shmem-hosts", "symmetric memory, dispatch and combine between two guests",
          "exec $PYTHON tests/rdma/shmem_hosts.py", 300, nodes=2),
 )

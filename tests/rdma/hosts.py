@@ -5,6 +5,7 @@
     python tests/rdma/hosts.py loss        the same while the network loses packets
     python tests/rdma/hosts.py nic-down    two NICs, of which one goes down in mid-transfer and comes up again
     python tests/rdma/hosts.py killed      the peer is killed in mid-transfer
+    python tests/rdma/hosts.py deaf        no RDMA packet reaches the peer any more, and the send queue is full
 
 Node 0 is the target and does what node 1 asks of it. Every byte is checked, and that the path is RDMA.
 """
@@ -42,6 +43,9 @@ PATIENCE_MS = 90_000  # for what takes milliseconds where nothing is emulated
 MIB = 1 << 20
 SIZES = (1, 63, 4096, 4097, 65_536, MIB, 5 * MIB + 3)
 LOSS = "2%"
+# What goes to port 4791, RoCE's, finds no way in: its rule comes before the one that finds this node's own addresses.
+DROP = ("add pref 10 table local", "add pref 5 ipproto udp dport 4791 blackhole", "del pref 0")
+HEAR = ("add pref 0 table local", "del pref 5", "del pref 10")
 
 
 def digest(content: bytes | bytearray | memoryview) -> str:
@@ -51,11 +55,13 @@ def digest(content: bytes | bytearray | memoryview) -> str:
 class End:
     """An engine of a node, with its memory. The other node calls the methods of the target's."""
 
-    def __init__(self, nics: int) -> None:
+    def __init__(self, **fields: int) -> None:
         node = os.environ["RDMA_VM_NODE"]
         self.engine = IOEngine(f"node{node}", IOEngineConfig(os.environ[f"RDMA_VM_IP{node}"], 0))
-        config = RdmaBackendConfig(num_nics_per_transfer=nics)
-        config.deadline_ms = PATIENCE_MS
+        config = RdmaBackendConfig()
+        for name, value in {"deadline_ms": PATIENCE_MS, **fields}.items():
+            assert hasattr(config, name), name
+            setattr(config, name, value)
         self.engine.create_backend(BackendType.RDMA, config)
         self.buffers: list[bytearray] = []
         self.descs: list[MemoryDesc] = []
@@ -87,10 +93,16 @@ class End:
     def die(self) -> None:
         os._exit(0)
 
+    def hear(self, does: bool) -> None:
+        """Have this node drop the RDMA packets that come, and no others, or no more."""
+        rules = HEAR if does else DROP
+        for rule in rules:
+            subprocess.run(["ip", "rule", *rule.split()], check=True)
 
-def serve(nics: int) -> None:
+
+def serve(fields: dict[str, int]) -> None:
     """Do what the other node asks until it goes."""
-    end = End(nics)
+    end = End(**fields)
     with Listener(("", PORT), authkey=AUTH) as listener:
         subprocess.run(["rdma-vm-barrier", f"{os.environ['CASE']}.serves"], check=True)
         with listener.accept() as calls:
@@ -228,23 +240,44 @@ def killed(here: End, peer: Peer) -> None:
     assert codes[-1] != StatusCode.SUCCESS, "the peer was killed too late"
 
 
-# Each with the NICs that a transfer uses.
-SCENARIOS: dict[str, tuple[Callable[[End, Peer], None], int]] = {
-    "transfer": (transfer, 1),
-    "loss": (loss, 1),
-    "nic-down": (nic_down, 2),
-    "killed": (killed, 1),
+def deaf(here: End, peer: Peer) -> None:
+    pair = Pair(here, peer, 8 * MIB)
+    pair.succeed(pair.session.write(0, 0, 8 * MIB, 1))
+    pair.on_rdma()
+    pair.buffer[:] = random.Random(6).randbytes(8 * MIB)
+    offsets = list(range(0, 8 * MIB, 65_536))  # apart, so that each is a work request
+    peer("hear", False)
+    try:
+        start = time.monotonic()
+        pair.succeed(pair.session.batch_write(offsets, offsets, [32_768] * len(offsets), 2))
+        told = pair.session.describe()
+        print(f"after {time.monotonic() - start:.1f} s: {told}", flush=True)
+        assert not told["path"].startswith("verbs"), told
+        assert any("rxe0" in why and "retr" in why for why in told["reasons"]), told
+        for at in offsets:
+            pair.same(at, 32_768)
+    finally:
+        peer("hear", True)
+
+
+# Each with the fields of the backend's config.
+SCENARIOS: dict[str, tuple[Callable[[End, Peer], None], dict[str, int]]] = {
+    "transfer": (transfer, {}),
+    "loss": (loss, {}),
+    "nic-down": (nic_down, {"num_nics_per_transfer": 2}),
+    "killed": (killed, {}),
+    "deaf": (deaf, {"max_send_wr": 16}),
 }
 
 
 def main() -> None:
-    scenario, nics = SCENARIOS[sys.argv[1]]
+    scenario, fields = SCENARIOS[sys.argv[1]]
     if os.environ["RDMA_VM_NODE"] == "0":
-        serve(nics)
+        serve(fields)
         return
     subprocess.run(["rdma-vm-barrier", f"{os.environ['CASE']}.serves"], check=True)
     with Client((os.environ["RDMA_VM_IP0"], PORT), authkey=AUTH) as calls:
-        scenario(End(nics), Peer(calls))
+        scenario(End(**fields), Peer(calls))
     print("all well")
 
 
