@@ -69,7 +69,8 @@ func (c *child) must(tb testing.TB, o command) (r reply) {
 // A peer is the child's side.
 type peer struct {
 	*end
-	memory *memory
+	memory   *memory
+	accepted chan error
 }
 
 func childMain() int {
@@ -81,7 +82,7 @@ func childMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	p := &peer{end: e}
+	p := &peer{end: e, accepted: make(chan error, 1)}
 	good := endtest.Serve(p.obey)
 	if p.memory != nil {
 		_ = p.memory.close() // the test may have ended the connection in a bad way
@@ -103,7 +104,7 @@ func (p *peer) obey(o command) (r reply, err error) {
 		if err != nil {
 			return r, err
 		}
-		go func() { _ = errors.Join(p.acceptAt(l), l.Close()) }() // the test sees if it was not connected
+		go func() { p.accepted <- errors.Join(p.acceptAt(l), l.Close()) }()
 		return reply{Addr: l.Addr(), Raw: p.memory.mr.Raw()}, nil
 	case "fill":
 		return r, p.memory.put(0, pattern(p.memory.Len, o.Seed))
@@ -120,6 +121,11 @@ func (p *peer) obey(o command) (r reply, err error) {
 	case "path":
 		return reply{Path: p.path()}, nil
 	case "flood":
+		err := <-p.accepted // who dialed may know before
+		p.accepted <- err
+		if err != nil {
+			return r, err
+		}
 		rm, err := p.dom.Import(o.Raw)
 		if err != nil {
 			return r, err
