@@ -30,7 +30,7 @@ from mori.tensor_utils import buffer_span
 
 MIB = 1 << 20
 FLOOR = 0.5
-ROUNDS = 5
+ROUNDS = 3
 LIMIT_S = 60
 PORT = 18599
 
