@@ -5,8 +5,11 @@ package ep
 import "mori/core/device"
 
 const (
-	mostStage = 7168
-	line      = 128 // bytes, of which stages in shared memory are multiples
+	mostStage    = 7168
+	combineStage = 3072
+	movedStage   = 1024
+	stagedWarps  = 8
+	line         = 128 // bytes, of which stages in shared memory are multiples
 )
 
 // choose is the launch of a call: what the call asks for, then what the tables of mode AUTO have, then what the configuration asks for, then
@@ -70,17 +73,26 @@ func (k *kernels) launch(l Launch) device.Grid {
 	return device.Grid{Blocks: [3]uint32{uint32(blocks)}, Threads: [3]uint32{uint32(warps * k.dev.Warp)}}
 }
 
+// dispatchGrid has stages for rows that come by bulk copies. Blocks of many warps are as fast without, and have no room for long ones.
 func (k *kernels) dispatchGrid(l Launch, rowBytes uint64) device.Grid {
 	g := k.launch(l)
+	if int(g.Threads[0])/k.dev.Warp > stagedWarps {
+		return g
+	}
 	stage := (min(int(rowBytes), mostStage) + line - 1) / line * line
 	g.Shared = k.shared(g, spreadShared, stage, dispatchShared)
 	return g
 }
 
+// combineGrid has stages for rows that come by bulk copies (mori/ep/pull.hpp), and for those that are moved first. Blocks of many warps bring
+// rows through registers.
 func (k *kernels) combineGrid(l Launch, moves bool) device.Grid {
 	g := k.launch(l)
-	if moves {
-		g.Shared = k.shared(g, streamShared, 1024, combineShared)
+	switch {
+	case int(g.Threads[0])/k.dev.Warp <= stagedWarps:
+		g.Shared = k.shared(g, streamShared, combineStage, combineShared)
+	case moves:
+		g.Shared = k.shared(g, streamShared, movedStage, combineShared)
 	}
 	return g
 }

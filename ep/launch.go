@@ -27,11 +27,13 @@ type pace struct {
 // A cost is what a call takes, in microseconds: fixed, a little for each block, and then the longer one of two: each warp's rows after each
 // other, or all rows at the pace that the blocks have. Where tokens are fewer than warps, these share rows.
 //
-// The paces were measured between two H200s (NVLink), with blocks of 16 warps: docs/performance.md, "Dispatch and combine". A warp is as fast
+// The paces were measured between two H200s (NVLink), with blocks of 16 warps and rows through registers: docs/performance.md, "Dispatch and combine".
+// Combine has 8 warps and rows through shared memory from 32 blocks on, which two ranks on one GPU found faster. A warp is as fast
 // as the fewest blocks make it. The rest is estimated; mori tune ep knows better.
 type cost struct {
 	warps, fewWarps int     // of a block; with few tokens, so that their rows come by way of more multiprocessors
 	few             int     // tokens
+	fewBlocks       int     // below them blocks have pacedWarps, which hide each other's waits
 	fixed           float64 // exchanges of flags, and the plan
 	token           float64 // where a row begins and ends
 	paces           []pace
@@ -48,16 +50,16 @@ const (
 // costs by call, and by whether rows are large.
 var costs = [...][2]cost{
 	callDispatch: {
-		{4, 4, 0, 12, 0.5, []pace{{8, 83}, {24, 196}, {64, 233}, {128, 243}}},
-		{4, 4, 0, 12, 0.5, []pace{{8, 133}, {24, 242}, {64, 288}, {128, 300}}},
+		{16, 4, 256, 0, 12, 0.5, []pace{{8, 89}, {16, 162}, {24, 210}, {64, 239}, {128, 248}}},
+		{16, 4, 256, 0, 12, 0.5, []pace{{8, 139}, {24, 246}, {32, 257}, {64, 294}, {128, 302}}},
 	},
 	callCombine: {
-		{16, 4, 256, 10, 0.5, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
-		{16, 4, 256, 10, 0.5, []pace{{8, 33}, {24, 93}, {64, 203}, {128, 228}}},
+		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 133}, {32, 175}, {64, 221}, {128, 225}}},
+		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 133}, {32, 175}, {64, 221}, {128, 225}}},
 	},
 	callCombineInPlace: {
-		{16, 4, 256, 8, 0.5, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
-		{16, 4, 256, 8, 0.5, []pace{{8, 39}, {24, 111}, {64, 266}, {128, 304}}},
+		{8, 4, 256, 32, 8, 0.5, []pace{{8, 64}, {24, 174}, {32, 230}, {64, 299}, {128, 301}}},
+		{8, 4, 256, 32, 8, 0.5, []pace{{8, 64}, {24, 174}, {32, 230}, {64, 299}, {128, 301}}},
 	},
 }
 
@@ -74,9 +76,20 @@ func (c *cost) rate(blocks int) float64 {
 	return before.rate
 }
 
+// warpsOf is how many warps a block has.
+func (c *cost) warpsOf(tokens, blocks int) int {
+	switch {
+	case tokens <= c.few:
+		return c.fewWarps
+	case blocks < c.fewBlocks:
+		return pacedWarps
+	}
+	return c.warps
+}
+
 // micros is how long a call takes whose tokens have so many bytes each on the way.
-func (c *cost) micros(tokens int, bytes float64, rowBytes uint64, blocks, warps int) float64 {
-	all := blocks * warps
+func (c *cost) micros(tokens int, bytes float64, rowBytes uint64, blocks int) float64 {
+	all := blocks * c.warpsOf(tokens, blocks)
 	each := (tokens + all - 1) / all
 	parts := 1.0
 	if tokens > 0 {
@@ -94,21 +107,16 @@ func suggest(what call, tokens int, rowBytes uint64, reach float64, most int) La
 	if rowBytes > largeRow {
 		c = &costs[what][1]
 	}
-	warps := c.warps
-	if tokens <= c.few {
-		warps = c.fewWarps
-	}
 	bytes := float64(rowBytes) * reach
-	best := c.micros(tokens, bytes, rowBytes, most, warps)
+	best := c.micros(tokens, bytes, rowBytes, most)
 	for blocks := 1; blocks < most; blocks++ {
-		best = min(best, c.micros(tokens, bytes, rowBytes, blocks, warps))
+		best = min(best, c.micros(tokens, bytes, rowBytes, blocks))
 	}
-	for blocks := 1; blocks < most; blocks++ {
-		if c.micros(tokens, bytes, rowBytes, blocks, warps) <= best*nearly {
-			return Launch{blocks, warps}
-		}
+	blocks := 1
+	for blocks < most && c.micros(tokens, bytes, rowBytes, blocks) > best*nearly {
+		blocks++
 	}
-	return Launch{max(most, 1), warps}
+	return Launch{blocks, c.warpsOf(tokens, blocks)}
 }
 
 // reach is how many other ranks a token goes to, if experts are chosen evenly: each rank is missed by all TopK choices or it is not.

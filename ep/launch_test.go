@@ -24,7 +24,7 @@ func TestTheFewestBlocksThatAreNearlyTheFastestAreTaken(t *testing.T) {
 					best := math.Inf(1)
 					took := make([]float64, most+1)
 					for blocks := 1; blocks <= most; blocks++ {
-						took[blocks] = c.micros(n, float64(row), row, blocks, l.Warps)
+						took[blocks] = c.micros(n, float64(row), row, blocks)
 						best = min(best, took[blocks])
 					}
 					if took[l.Blocks] > best*nearly || l.Blocks > 1 && slices.Min(took[1:l.Blocks]) <= best*nearly {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Combine: brings the rows of every token back to the token's rank and sums them. The steps are those of package ep: each
 // rank puts its rows where the others read them, and each token's rank pulls them.
-#include "mori/ep/rows.hpp"
+#include "mori/ep/pull.hpp"
 
 namespace mori::ep {
 namespace {
@@ -108,51 +108,75 @@ MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t num
     return true;
 }
 
-/// Whether an earlier choice has the same row.
-MORI_DEVICE_INLINE bool comesBefore(const int32_t* slots, uint32_t choice) {
-    bool before = false;
-    for (uint32_t k = 0; k < choice; k++) {
-        before = before || slots[k] == slots[choice];
-    }
-    return before;
-}
-
-/// Where the rows of the token lie, in the order of ranks, and how many there are.
+/// Where the rows of the token lie, in the order of ranks, and how many there are. Each lane has a choice in each group.
 MORI_DEVICE_INLINE uint32_t findRows(const Op& op, const CombineArgs& args, uint32_t token, uint64_t rowBytes,
                                      Terms& terms) {
-    const int32_t* const slots = (args.route != nullptr ? args.route : op.slots) + uint64_t(token) * op.topk;
-    uint64_t ranks = 0;
-    for (uint32_t k = 0; k < op.topk; k++) {
-        const uint32_t slot = uint32_t(slots[k]);
-        const uint32_t rank = slot / op.maxRecv;
-        ranks |= rank < op.world ? uint64_t(1) << rank : 0;
+    constexpr uint32_t kMostChoices = 64;
+    constexpr uint32_t kGroups = (kMostChoices + kWarpSize - 1) / kWarpSize;
+    const uint64_t first = uint64_t(token) * op.topk;
+    const int32_t* const slots = (args.route != nullptr ? args.route : op.slots) + first;
+    uint32_t slot[kGroups] = {}, rank[kGroups] = {}, weight[kGroups] = {};
+    MORI_DEVICE_UNROLL
+    for (uint32_t g = 0; g < kGroups; g++) {
+        const uint32_t k = g * kWarpSize + laneInWarp();
+        rank[g] = kMostRanks;
+        if (k < op.topk) {
+            slot[g] = uint32_t(slots[k]);
+            const uint32_t of = slot[g] / op.maxRecv;
+            rank[g] = of < op.world && !isDead(op, of) ? of : kMostRanks;
+            weight[g] = args.weighted != 0 ? bitsOf(op.weights[first + k]) : 0;
+        }
     }
-    ranks &= ~op.dead;
+    uint64_t ranks = 0;
+    bool again[kGroups] = {};  // an earlier choice has the same row
+    float factor[kGroups] = {};
+    MORI_DEVICE_UNROLL
+    for (uint32_t g = 0; g < kGroups; g++) {
+        for (uint32_t lane = 0; lane < kWarpSize && g * kWarpSize + lane < op.topk; lane++) {
+            const uint32_t theirs = uint32_t(warpBroadcast(rank[g], lane));
+            const uint32_t at = uint32_t(warpBroadcast(slot[g], lane));
+            const float its = floatOf(uint32_t(warpBroadcast(weight[g], lane)));
+            ranks |= theirs < kMostRanks ? uint64_t(1) << theirs : 0;
+            MORI_DEVICE_UNROLL
+            for (uint32_t h = 0; h < kGroups; h++) {
+                const bool same = rank[h] < kMostRanks && at == slot[h];
+                again[h] = again[h] || (same && g * kWarpSize + lane < h * kWarpSize + laneInWarp());
+                factor[h] = same ? sum(factor[h], its) : factor[h];
+            }
+        }
+    }
     warpSync();  // the terms of the token before are done with
-    for (uint32_t k = laneInWarp(); k < op.topk; k += kWarpSize) {
-        const uint32_t slot = uint32_t(slots[k]);
-        const uint32_t rank = slot / op.maxRecv;
-        if (rank >= op.world || (ranks >> rank & 1) == 0 || comesBefore(slots, k)) {
+    MORI_DEVICE_UNROLL
+    for (uint32_t g = 0; g < kGroups; g++) {
+        if (rank[g] == kMostRanks || again[g]) {
             continue;
         }
-        const uint32_t place = bitCount(ranks & ((uint64_t(1) << rank) - 1));
-        const uint64_t row = slot % op.maxRecv;
-        const char* const base = memoryOf(op, rank);
+        const uint32_t place = bitCount(ranks & ((uint64_t(1) << rank[g]) - 1));
+        const uint64_t row = slot[g] % op.maxRecv;
+        const char* const base = memoryOf(op, rank[g]);
         terms.rows[place] = base + op.regions.combineIn + row * rowBytes;
         terms.scales[place] = reinterpret_cast<const float*>(base + op.regions.combineInScales) + row * args.scaleBlocks;
         terms.weights[place] = reinterpret_cast<const float*>(base + op.regions.combineInWeights) + row * op.topk;
-        if (args.weighted != 0) {
-            float factor = 0;
-            for (uint32_t other = 0; other < op.topk; other++) {
-                if (uint32_t(slots[other]) == slot) {
-                    factor = sum(factor, op.weights[uint64_t(token) * op.topk + other]);
-                }
-            }
-            terms.factors[place] = factor;
-        }
+        terms.factors[place] = factor[g];
     }
     warpSync();
     return bitCount(ranks);
+}
+
+/// The sums of the weights that travelled with a token's rows.
+MORI_DEVICE_INLINE void sumWeights(const Op& op, const CombineArgs& args, uint32_t token, const Terms& terms, uint32_t count) {
+    if (args.weights == nullptr) {
+        return;
+    }
+    float* const weights = reinterpret_cast<float*>(memoryOf(op, op.rank) + op.regions.combineOutWeights) + uint64_t(token) * op.topk;
+    for (uint32_t k = laneInWarp(); k < op.topk; k += kWarpSize) {
+        float total = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            const float weight = floatOf(loadOnce<uint32_t>(terms.weights[i] + k));
+            total = i == 0 ? weight : sum(total, weight);
+        }
+        weights[k] = oneNaN(total);
+    }
 }
 
 template <Number from, Number to, bool scaled>
@@ -168,24 +192,103 @@ MORI_DEVICE_INLINE void sumTokens(const Op& op, const CombineArgs& args, Terms& 
         const uint32_t count = findRows(op, args, token, uint64_t(args.hidden) * numberBytes(from), terms);
         char* const out = base + op.regions.combineOut + uint64_t(token) * args.hidden * numberBytes(to);
         sumRows<from, to, scaled>(out, terms, count, shape, part);
-        if (args.weights == nullptr || part.part != 0) {
-            continue;
-        }
-        float* const weights = reinterpret_cast<float*>(base + op.regions.combineOutWeights) + uint64_t(token) * op.topk;
-        for (uint32_t k = laneInWarp(); k < op.topk; k += kWarpSize) {
-            float total = 0;
-            for (uint32_t i = 0; i < count; i++) {
-                const float weight = floatOf(loadOnce<uint32_t>(terms.weights[i] + k));
-                total = i == 0 ? weight : sum(total, weight);
-            }
-            weights[k] = oneNaN(total);
+        if (part.part == 0) {
+            sumWeights(op, args, token, terms, count);
         }
     }
 }
 
-MORI_DEVICE_INLINE void sumAll(const Op& op, const CombineArgs& args, Terms& terms) {
+#if defined(MORI_DEVICE_BULK_COPY)
+
+/// Where a token's rows are that a warp brings.
+struct Under {
+    uint32_t token = 0, rows = 0, at = 0, piece = 0;  // at: bytes that are on their way, or were summed
+};
+
+/// The same for whole tokens, whose rows come by bulk copies. terms is for kPullTokens.
+template <Number type>
+MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms* terms, PullStream& pull) {
+    const RowShape shape{args.hidden, args.hidden, args.weighted != 0};
+    const uint32_t rowBytes = args.hidden * numberBytes(type);
+    char* const sums = memoryOf(op, op.rank) + op.regions.combineOut;
+    static_assert(kPullTokens == 2, "the token being brought, and the one being summed");
+    Under loading, summing, waiting;  // waiting: it is being brought behind the one being summed
+    uint32_t next = warpInGrid();
+    uint32_t opened = 0, closed = 0;
+    loading.at = rowBytes;
+    while (true) {
+        while (!pull.isFull()) {
+            if (loading.at < rowBytes) {
+                const uint32_t left = rowBytes - loading.at;
+                const uint32_t bytes = left < loading.piece ? left : loading.piece;
+                pull.load(terms[(opened - 1) % kPullTokens], loading.rows, loading.at, bytes);
+                loading.at += bytes;
+                continue;
+            }
+            if (next >= args.tokens || opened - closed == kPullTokens) {
+                break;
+            }
+            const uint32_t rows = findRows(op, args, next, rowBytes, terms[opened % kPullTokens]);
+            const Under one{next, rows, 0, rows != 0 ? pull.pieceOf(rows) : 0};
+            (opened == closed ? summing : waiting) = one;
+            loading = one;
+            loading.at = rows != 0 ? 0 : rowBytes;
+            opened++;
+            next += gridWarps();
+        }
+        if (opened == closed) {
+            return;
+        }
+        const Terms& here = terms[closed % kPullTokens];
+        char* const out = sums + uint64_t(summing.token) * rowBytes;
+        if (summing.rows == 0) {
+            sumChunks<type, type, false>(out, here, 0, shape, 0, rowBytes / 16);
+            summing.at = rowBytes;
+        } else {
+            const uint32_t left = rowBytes - summing.at;
+            const uint32_t bytes = left < summing.piece ? left : summing.piece;
+            sumPiece<type>(out, pull.await(), here, summing.rows, shape, summing.at, bytes);
+            pull.release();
+            summing.at += bytes;
+        }
+        if (summing.at == rowBytes) {
+            sumWeights(op, args, summing.token, here, summing.rows);
+            summing = waiting;
+            closed++;
+        }
+    }
+}
+
+/// Whether pullTokens can: rows of one type as they are, at aligned addresses, and tokens enough for all warps.
+MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args, const PullStream& pull) {
+    const uint64_t rowBytes = uint64_t(args.hidden) * numberBytes(Number(args.type));
+    uint64_t odd = rowBytes | op.regions.combineIn | op.regions.combineOut;
+    for (uint32_t rank = 0; rank < op.world; rank++) {
+        odd |= op.bases[rank];
+    }
+    const uint32_t most = op.world < op.topk ? op.world : op.topk;
+    return args.transport == uint32_t(Transport::plain) && numberBytes(Number(args.type)) > 1 && odd % 16 == 0 && rowBytes >> 31 == 0 &&
+           args.tokens >= gridWarps() && warpsPerBlock() * kPullTokens <= kMostWarps && pull.pieceOf(most) != 0;
+}
+
+#endif
+
+MORI_DEVICE_INLINE void sumAll(const Op& op, const CombineArgs& args, Terms* all) {
     constexpr Number bf16 = Number::bfloat16;
     constexpr Number fp8 = Number::float8E4M3FN;
+#if defined(MORI_DEVICE_BULK_COPY)
+    PullStream pull;
+    if (canPull(op, args, pull)) {
+        Terms* const terms = all + warpInBlock() * kPullTokens;
+        if (args.type == uint32_t(bf16)) {
+            pullTokens<bf16>(op, args, terms, pull);
+        } else {
+            pullTokens<Number::float32>(op, args, terms, pull);
+        }
+        return;
+    }
+#endif
+    Terms& terms = all[warpInBlock()];
     if (args.transport == uint32_t(Transport::direct)) {
         sumTokens<fp8, bf16, false>(op, args, terms);
     } else if (args.transport == uint32_t(Transport::blockwise)) {
@@ -205,7 +308,7 @@ MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t 
     if (!blockAwaits(op, op.regions.ready, flagValue(number, args.stamp), false, shared.word)) {
         return;
     }
-    sumAll(op, args, shared.terms[warpInBlock()]);
+    sumAll(op, args, shared.terms);
     if (!isLastBlock(op, 1, shared.word) || warpInBlock() != 0) {
         return;
     }

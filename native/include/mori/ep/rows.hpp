@@ -25,12 +25,17 @@ struct RowShape {
     bool weighted;
 };
 
-template <Number type, bool scaled>
-MORI_DEVICE_INLINE float term(const Terms& terms, uint32_t i, const RowShape& shape, uint32_t element, float value) {
+/// What a row's elements are multiplied by: 1, which changes none of them, where nothing is asked for.
+MORI_DEVICE_INLINE float factorOf(const Terms& terms, uint32_t i, const RowShape& shape) {
+    return shape.weighted ? terms.factors[i] : 1.0f;
+}
+
+template <bool scaled>
+MORI_DEVICE_INLINE float term(const Terms& terms, uint32_t i, const RowShape& shape, float factor, uint32_t element, float value) {
     if constexpr (scaled) {
         value = product(value, terms.scales[i][element / shape.blockSize]);
     }
-    return shape.weighted ? product(terms.factors[i], value) : value;
+    return product(factor, value);
 }
 
 /// Elements first to first + count of the sum, which the values of the terms' chunks are added to in their order.
@@ -38,11 +43,12 @@ template <Number from, bool scaled>
 MORI_DEVICE_INLINE void addChunk(const Terms& terms, uint32_t i, const RowShape& shape, uint32_t first,
                                  const Chunk& chunk, float* sums) {
     constexpr uint32_t count = 16 / numberBytes(from);
+    const float factor = factorOf(terms, i, shape);
     float values[count];
     unpack<from>(chunk, values);
     MORI_DEVICE_UNROLL
     for (uint32_t e = 0; e < count; e++) {
-        const float value = term<from, scaled>(terms, i, shape, first + e, values[e]);
+        const float value = term<scaled>(terms, i, shape, factor, first + e, values[e]);
         sums[e] = i == 0 ? value : sum(sums[e], value);
     }
 }
@@ -52,13 +58,25 @@ template <Number from, Number to>
 MORI_DEVICE_INLINE void storeSums(char* out, uint32_t first, float* sums) {
     constexpr uint32_t count = 16 / numberBytes(from);
     constexpr uint32_t each = 16 / numberBytes(to);
+    bool odd = false;
     MORI_DEVICE_UNROLL
     for (uint32_t e = 0; e < count; e++) {
-        sums[e] = oneNaN(sums[e]);
+        odd |= sums[e] != sums[e];
+    }
+    if (odd) {  // rare, and most of the instructions
+        MORI_DEVICE_UNROLL
+        for (uint32_t e = 0; e < count; e++) {
+            sums[e] = oneNaN(sums[e]);
+        }
+        MORI_DEVICE_UNROLL
+        for (uint32_t e = 0; e < count; e += each) {
+            storeOnce(out + uint64_t(first + e) * numberBytes(to), pack<to>(sums + e, false));
+        }
+        return;
     }
     MORI_DEVICE_UNROLL
     for (uint32_t e = 0; e < count; e += each) {
-        storeOnce(out + uint64_t(first + e) * numberBytes(to), pack<to>(sums + e, false));
+        storeOnce(out + uint64_t(first + e) * numberBytes(to), packNumbers<to>(sums + e));
     }
 }
 
@@ -126,7 +144,7 @@ MORI_DEVICE_NOINLINE void sumElements(char* out, const Terms& terms, uint32_t co
         float total = 0;
         for (uint32_t i = 0; i < count; i++) {
             const float value = toFloat<from>(loadElement<from>(terms.rows[i] + uint64_t(e) * numberBytes(from)));
-            const float part = term<from, scaled>(terms, i, shape, e, value);
+            const float part = term<scaled>(terms, i, shape, factorOf(terms, i, shape), e, value);
             total = i == 0 ? part : sum(total, part);
         }
         storeElement<to>(out + uint64_t(e) * numberBytes(to), fromFloat<to>(oneNaN(total), false));

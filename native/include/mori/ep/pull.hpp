@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+/// A warp's rows on their way from several ranks to their sums, through shared memory.
+///
+/// On sm_90 and up, where the launch gives the block dynamic shared memory, bulk copies bring pieces of a token's rows, all of them at once and
+/// several pieces ahead of the sums, over the ends of tokens: few blocks have as many bytes under way as a link takes, which
+/// loads into registers have not.
+#pragma once
+
+#include "mori/ep/rows.hpp"
+
+#if defined(MORI_DEVICE_BULK_COPY)
+
+namespace mori::ep {
+
+namespace internal {
+
+/// Tokens of a warp that are under way at a time.
+constexpr uint32_t kPullTokens = 2;
+constexpr uint32_t kPullStages = 5;
+/// A piece has a chunk for each lane, or several.
+constexpr uint32_t kPullLeast = kWarpSize * sizeof(Chunk);
+/// Bytes of a warp's shared memory ahead of the stages: what belongs to a CopyStream, and the barriers.
+constexpr uint32_t kPullHead = streamSharedBytes(0) + 128;
+
+/// All lanes of a warp call each method, with the same arguments.
+class PullStream {
+public:
+    MORI_DEVICE_INLINE PullStream() {
+        const uint32_t line = 128;
+        const uint32_t mine = device::internal::streamSharedSize() / warpsPerBlock() / line * line;
+        stageBytes_ = mine > kPullHead ? (mine - kPullHead) / kPullStages / kPullLeast * kPullLeast : 0;
+        if (stageBytes_ == 0) {
+            return;
+        }
+        begin_ = device::internal::streamShared + warpInBlock() * mine;
+        shared_ = device::internal::sharedAddress(begin_);
+        if (laneInWarp() == 0) {
+            for (uint32_t i = 0; i < kPullStages; i++) {
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(i)) : "memory");
+            }
+        }
+        // The copy engine must see barriers that are ready, and rows that flags have told of.
+        asm volatile("fence.proxy.async;" ::: "memory");
+        warpSync();
+    }
+
+    /// Bytes of a piece of each of so many rows; 0 if there is no room for any.
+    MORI_DEVICE_INLINE uint32_t pieceOf(uint32_t rows) const { return stageBytes_ / rows / kPullLeast * kPullLeast; }
+
+    MORI_DEVICE_INLINE bool isFull() const { return loaded_ - summed_ == kPullStages; }
+
+    /// Begins to bring the bytes [at, at + bytes) of rows, multiples of 16.
+    MORI_DEVICE_INLINE void load(const Terms& terms, uint32_t rows, uint32_t at, uint32_t bytes) {
+        const uint32_t stage = loaded_ % kPullStages;
+        if (laneInWarp() == 0) {
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier(stage)), "r"(rows * bytes)
+                         : "memory");
+        }
+        warpSync();
+        for (uint32_t i = laneInWarp(); i < rows; i += kWarpSize) {
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                    shared_ + kPullHead + stage * stageBytes_ + i * bytes),
+                "l"(device::internal::globalAddress(terms.rows[i] + at)), "r"(bytes), "r"(barrier(stage))
+                : "memory");
+        }
+        loaded_++;
+    }
+
+    /// Waits for the oldest piece: its rows follow each other.
+    MORI_DEVICE_INLINE const char* await() {
+        const uint32_t stage = summed_ % kPullStages;
+        device::internal::barrierWait(barrier(stage), summed_ / kPullStages % 2);
+        return reinterpret_cast<const char*>(begin_) + kPullHead + stage * stageBytes_;
+    }
+
+    /// All lanes have read the oldest piece.
+    MORI_DEVICE_INLINE void release() {
+        warpSync();
+        summed_++;
+    }
+
+private:
+    MORI_DEVICE_INLINE uint32_t barrier(uint32_t stage) const { return shared_ + streamSharedBytes(0) + stage * 8; }
+
+    unsigned char* begin_ = nullptr;
+    uint32_t shared_ = 0;  // begin_, in the shared space
+    uint32_t stageBytes_ = 0;
+    uint32_t loaded_ = 0;
+    uint32_t summed_ = 0;
+};
+
+/// Writes the sums of one piece, which begins at byte ``at`` of the rows.
+template <Number type>
+MORI_DEVICE_INLINE void sumPiece(char* out, const char* piece, const Terms& terms, uint32_t rows, const RowShape& shape,
+                                 uint32_t at, uint32_t bytes) {
+    constexpr uint32_t elements = 16 / numberBytes(type);
+    for (uint32_t i = laneInWarp(); i < bytes / 16; i += kWarpSize) {
+        const uint32_t first = (at / 16 + i) * elements;
+        float sums[elements];
+        addChunk<type, false>(terms, 0, shape, first, *reinterpret_cast<const Chunk*>(piece + i * 16), sums);
+        for (uint32_t row = 1; row < rows; row++) {
+            addChunk<type, false>(terms, row, shape, first, *reinterpret_cast<const Chunk*>(piece + row * bytes + i * 16), sums);
+        }
+        storeSums<type, type>(out, first, sums);
+    }
+}
+
+}  // namespace internal
+}  // namespace mori::ep
+
+#endif
