@@ -37,6 +37,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import headerflags
 import pyheaders
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,6 +111,7 @@ class Build:
             raise BuildError(f"pybindgen is missing: {sys.executable} -m pip install pybindgen==0.22.1")
         self.env["CGO_ENABLED"] = "1"
         self.env["CGO_CFLAGS"] = f"-O2 -g {pyheaders.cgo_flags()}"
+        self.env["CGO_CXXFLAGS"] = f"-O2 -g {headerflags.cgo_flags()}"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
 
