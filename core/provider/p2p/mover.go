@@ -196,22 +196,12 @@ func (m *mover) Placed(uint64)                  {}
 // Frame takes the peer's extension frames; see stream.Direct.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
-	case loan.FrameAsk:
-		return m.lender.OnAsk(body)
-	case loan.FrameLend:
-		return m.borrower.OnLend(body)
-	case loan.FrameRefuse:
-		return m.borrower.OnRefuse(body)
-	case loan.FrameRevoke:
-		return m.borrower.OnRevoke(body)
-	case loan.FrameReturn:
-		return m.lender.OnReturn(body)
 	case frameOrder:
 		return m.onOrder(body)
 	case frameDone:
 		return m.onDone(body)
 	}
-	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
+	return loan.OnFrame(&m.lender, &m.borrower, kind, body)
 }
 
 // send sends a frame; a peer that lets a megabyte of them pile up is not alive.

@@ -192,16 +192,6 @@ func (m *mover) freeJob(j *job) {
 // Frame takes the peer's extension frames; see stream.Direct.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
-	case loan.FrameAsk:
-		return m.lender.OnAsk(body)
-	case loan.FrameLend:
-		return m.borrower.OnLend(body)
-	case loan.FrameRefuse:
-		return m.borrower.OnRefuse(body)
-	case loan.FrameRevoke:
-		return m.borrower.OnRevoke(body)
-	case loan.FrameReturn:
-		return m.lender.OnReturn(body)
 	case frameWake:
 		m.inbox.serve()
 		return nil
@@ -210,7 +200,7 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 		m.flushMessages()
 		return nil
 	}
-	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
+	return loan.OnFrame(&m.lender, &m.borrower, kind, body)
 }
 
 // Changed looks for messages that may have a receive now; see stream.Direct.

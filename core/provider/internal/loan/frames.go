@@ -19,6 +19,23 @@ const (
 	FrameOwn
 )
 
+// OnFrame gives a frame of the peer to the side that it is for. Kinds that a provider has of its own are not allowed here.
+func OnFrame[P any](d *Lender, b *Borrower[P], kind uint8, body []byte) error {
+	switch kind {
+	case FrameAsk:
+		return d.OnAsk(body)
+	case FrameLend:
+		return b.OnLend(body)
+	case FrameRefuse:
+		return b.OnRefuse(body)
+	case FrameRevoke:
+		return b.OnRevoke(body)
+	case FrameReturn:
+		return d.OnReturn(body)
+	}
+	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
+}
+
 // ShareBit is set in the tickets of shares, which who lends them draws; those of loans are drawn by who asks.
 const ShareBit = 1 << 63
 
