@@ -25,6 +25,7 @@ from ._errors import ExtensionError, ForkError, from_native
 
 _EXTENSION = "mori._native._moricore"
 _FAST = "mori._native._fast"
+_SLICE_MS = 100  # of a wait, between which Ctrl-C gets through
 _REBUILD = "run `make dev` in the source tree, or install mori again"
 
 _lock = threading.RLock()
@@ -145,6 +146,23 @@ def _load_failure(err: ImportError) -> str:
     steps = "".join(f"\n  {n}. {step}" for n, step in enumerate(tried, 1))
     likely = "".join(f"\n  - {cause}" for cause in causes)
     return f"mori's native extension did not load. Tried:{steps}\nLikely causes:{likely}"
+
+
+def run(name: str, *args: Any) -> int:
+    """Start a native job, wait for it and return its result. An exception meanwhile, as of Ctrl-C, lets go of it."""
+    return finish(call(name, *args))
+
+
+def finish(job: int) -> int:
+    """Wait for a native job that has begun, as run does."""
+    try:
+        while not call("JobWait", job, _SLICE_MS):
+            pass
+    except BaseException:
+        call("JobDrop", job)
+        raise
+    result: int = call("JobResult", job)
+    return result
 
 
 def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:

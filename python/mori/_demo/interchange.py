@@ -16,7 +16,6 @@ from .. import _core, _errors
 from .._bench.process import Remote, RemoteError
 from .._bench.progress import GREEN, RED, colour
 
-_SLICE_MS = 100
 # Beside the limit of a kernel's wait, for a process to start and a kernel to be loaded.
 _SLACK_S = 60.0
 _RANKS = ("sender", "receiver")
@@ -55,25 +54,15 @@ class Side:
         self._job = _core.call("InterchangeRun", self._id, send, value, rounds)
 
     def outcome(self) -> dict[str, Any]:
-        self._finish(self._job)
+        _core.finish(self._job)
         return dict(json.loads(_core.call("InterchangeOutcome", self._id)))
 
     def verify(self, value: int) -> int:
         """How many bytes of this side's buffer are not the value."""
-        return self._finish(_core.call("InterchangeVerify", self._id, value))
+        return _core.run("InterchangeVerify", self._id, value)
 
     def close(self) -> None:
         _core.call("InterchangeClose", self._id)
-
-    def _finish(self, job: int) -> int:
-        try:
-            while not _core.call("JobWait", job, _SLICE_MS):
-                pass
-        except BaseException:
-            _core.call("JobDrop", job)
-            raise
-        result: int = _core.call("JobResult", job)
-        return result
 
 
 class _Elsewhere:

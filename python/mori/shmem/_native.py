@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from .. import _core
+from .._core import run as run
 from .._errors import BadStateError, InvalidArgumentError
 from ..tensor_utils import dtype_name, dtype_size
-
-_SLICE_MS = 100
 
 # The numbers that shmem and core/fabric know; an element type that is not here is moved and never looked at.
 _NUMBERS = {
@@ -53,19 +52,6 @@ def call(name: str, *args: Any) -> Any:
     if isinstance(hot, _BeforeInit):
         hot.any()
     return _core.call(name, *args)
-
-
-def run(name: str, *args: Any) -> int:
-    """Start a native job, wait for it and return its result. An exception meanwhile, as of Ctrl-C, lets go of it."""
-    job: int = _core.call(name, *args)
-    try:
-        while not _core.call("JobWait", job, _SLICE_MS):
-            pass
-    except BaseException:
-        _core.call("JobDrop", job)
-        raise
-    result: int = _core.call("JobResult", job)
-    return result
 
 
 def collective(name: str, *args: Any) -> int:
