@@ -16,16 +16,6 @@ static const int64_t kSliceNs = 100 * 1000 * 1000;
 // of microseconds on a virtual machine: on an idle one with 2 cores a plain TCP ping-pong of two C programs takes 108 us, and 35 with
 // a waiter that stays awake. It yields so that whoever can run does.
 static const int64_t kSpinNs = 100 * 1000;
-// Looks between two yields, which are system calls: less than a microsecond of them.
-static const int kLooks = 16;
-
-static void breathe(void) {
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
 
 static int64_t now_ns(void) {
 	struct timespec t;
@@ -37,11 +27,8 @@ static int64_t now_ns(void) {
 static void park(_Atomic uint32_t *word, int64_t until) {
 	int64_t spin = now_ns() + kSpinNs;
 	do {
-		for (int looks = 0; looks < kLooks; looks++) {
-			if (atomic_load(word) != CODE_IN_PROGRESS) {
-				return;
-			}
-			breathe();
+		if (atomic_load(word) != CODE_IN_PROGRESS) {
+			return;
 		}
 		sched_yield();
 	} while (now_ns() < spin);

@@ -158,7 +158,7 @@ func (e *engine) start(f *flight) error {
 		e.incoming = append(e.incoming, f)
 	}
 	e.nudge()
-	// A long copy comes to its end behind those that are under way, long after who looks has: waking it for that costs the caller 10 us.
+	// A long copy comes to its end behind those that are under way, long after who looks has: there is no need to wake it for that.
 	if first := f.lane.flying.Add(1) == 1; first || err != nil || f.bytes < leastBytes {
 		e.endNap()
 	}

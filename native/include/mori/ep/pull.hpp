@@ -2,8 +2,8 @@
 /// A warp's rows on their way from several ranks to their sums, through shared memory.
 ///
 /// On sm_90 and up, where the launch gives the block dynamic shared memory, bulk copies bring pieces of a token's rows, all of them at once and
-/// several pieces ahead of the sums, over the ends of tokens: few blocks have as many bytes under way as a link takes, which
-/// loads into registers have not.
+/// several pieces ahead of the sums, over the ends of tokens. Blocks of 8 warps have room for that; with few blocks twice as many warps that load
+/// into registers are faster (docs/performance.md).
 #pragma once
 
 #include "mori/ep/rows.hpp"

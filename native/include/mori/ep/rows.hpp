@@ -63,7 +63,7 @@ MORI_DEVICE_INLINE void storeSums(char* out, uint32_t first, float* sums) {
     for (uint32_t e = 0; e < count; e++) {
         odd |= sums[e] != sums[e];
     }
-    if (odd) {  // rare, and most of the instructions
+    if (odd) {  // rare
         MORI_DEVICE_UNROLL
         for (uint32_t e = 0; e < count; e++) {
             sums[e] = oneNaN(sums[e]);
