@@ -105,25 +105,28 @@ def test_impossible_arguments_are_refused(arguments: list[str], text: str) -> No
 def test_a_rank_that_is_killed_is_named_by_the_others(name: str, tmp_path: Path) -> None:
     long = {"shmem": ["shmem", "--rounds", "1000000"], "moe": ["moe", "--rounds", "1000000"]}[name]
     told = [tmp_path / f"rank{rank}" for rank in range(3)]
-    processes = []
-    for rank in range(3):
-        environment = {
-            **os.environ,
-            "MORI_RANK": str(rank),
-            "MORI_WORLD_SIZE": "3",
-            "MORI_BOOTSTRAP": str(tmp_path / "ranks"),
-        }
+    meeting = tmp_path / "ranks"
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(rank: int) -> None:
+        environment = {**os.environ, "MORI_RANK": str(rank), "MORI_WORLD_SIZE": "3", "MORI_BOOTSTRAP": str(meeting)}
         with open(told[rank], "w") as errors:
             processes.append(subprocess.Popen([*alone(3), *long, "--json"], env=environment, stderr=errors))
-    try:
-        # Only ranks that have met can name one; rank 0 takes the file away when all have.
+
+    def wait_until(there: bool) -> None:
         limit = time.monotonic() + 30
-        while not (tmp_path / "ranks").exists():
+        while meeting.exists() != there:
             assert time.monotonic() < limit
             time.sleep(0.01)
-        while (tmp_path / "ranks").exists():
-            assert time.monotonic() < limit
-            time.sleep(0.01)
+
+    try:
+        # Only ranks that have met can name one. Rank 0 makes the file, and takes it away when all have met:
+        # it cannot be missed while the others have not been started.
+        start(0)
+        wait_until(there=True)
+        start(1)
+        start(2)
+        wait_until(there=False)
         time.sleep(0.5)
         processes[1].send_signal(signal.SIGKILL)
         for rank in (0, 2):
