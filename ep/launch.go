@@ -27,8 +27,8 @@ type pace struct {
 // A cost is what a call takes, in microseconds: fixed, a little for each block, and then the longer one of two: each warp's rows after each
 // other, or all rows at the pace that the blocks have. Where tokens are fewer than warps, these share rows.
 //
-// The paces were measured between two H200s (NVLink), with blocks of 16 warps and rows through registers: docs/performance.md, "Dispatch and combine".
-// Combine has 8 warps and rows through shared memory from 32 blocks on, which two ranks on one GPU found faster. A warp is as fast
+// The paces were measured between two H200s (NVLink), of dispatch with blocks of 16 warps: docs/performance.md, "Dispatch and combine".
+// Combine has 16 warps and rows through registers with few blocks, and 8 warps and rows through shared memory from 32 on. A warp is as fast
 // as the fewest blocks make it. The rest is estimated; mori tune ep knows better.
 type cost struct {
 	warps, fewWarps int     // of a block; with few tokens, so that their rows come by way of more multiprocessors
@@ -41,7 +41,7 @@ type cost struct {
 
 const (
 	largeRow   = 8 << 10 // bytes; rows above are paced by the second of two
-	nearly     = 1.05    // more blocks that save less than this are not taken
+	nearly     = 1.02    // more blocks that save less than this are not taken
 	perBlock   = 0.03    // microseconds: all blocks arrive at one counter
 	pacedWarps = 16      // of a block, when paces were measured
 	leastPart  = 512     // bytes of a row that a warp takes at least: a line for each lane (mori/ep/call.hpp)
@@ -50,16 +50,16 @@ const (
 // costs by call, and by whether rows are large.
 var costs = [...][2]cost{
 	callDispatch: {
-		{16, 4, 256, 0, 12, 0.5, []pace{{8, 89}, {16, 162}, {24, 210}, {64, 239}, {128, 248}}},
-		{16, 4, 256, 0, 12, 0.5, []pace{{8, 139}, {24, 246}, {32, 257}, {64, 294}, {128, 302}}},
+		{16, 4, 256, 0, 12, 0.5, []pace{{8, 90}, {24, 211}, {64, 264}, {128, 272}}},
+		{16, 4, 256, 0, 12, 0.5, []pace{{8, 139}, {24, 249}, {64, 304}, {128, 312}}},
 	},
 	callCombine: {
-		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 133}, {32, 175}, {64, 221}, {128, 225}}},
-		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 133}, {32, 175}, {64, 221}, {128, 225}}},
+		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 150}, {32, 208}, {64, 228}, {128, 240}}},
+		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 150}, {32, 208}, {64, 228}, {128, 240}}},
 	},
 	callCombineInPlace: {
-		{8, 4, 256, 32, 8, 0.5, []pace{{8, 64}, {24, 174}, {32, 230}, {64, 299}, {128, 301}}},
-		{8, 4, 256, 32, 8, 0.5, []pace{{8, 64}, {24, 174}, {32, 230}, {64, 299}, {128, 301}}},
+		{8, 4, 256, 32, 8, 0.5, []pace{{8, 82}, {24, 234}, {32, 303}, {128, 307}}},
+		{8, 4, 256, 32, 8, 0.5, []pace{{8, 82}, {24, 234}, {32, 303}, {128, 307}}},
 	},
 }
 

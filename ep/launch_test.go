@@ -36,10 +36,11 @@ func TestTheFewestBlocksThatAreNearlyTheFastestAreTaken(t *testing.T) {
 	}
 }
 
+// 32 blocks are as fast as more for combine in place.
 func TestManyTokensGetMostOfTheBlocks(t *testing.T) {
 	for what := range costs {
 		for _, most := range []int{8, 24, 66} {
-			if l := suggest(call(what), 4096, 14336, 1, most); l.Blocks < most*3/4 {
+			if l := suggest(call(what), 4096, 14336, 1, most); l.Blocks < min(most*3/4, 30) {
 				t.Errorf("%s of 4096 tokens gets %+v of %d blocks", callNames[what], l, most)
 			}
 		}
