@@ -20,7 +20,10 @@ func BenchmarkProxyPut(b *testing.B) {
 			if window > 1 {
 				label = "/rate"
 			}
-			b.Run(name+label, func(b *testing.B) { benchPut(b, open(), window) })
+			b.Run(name+label, func(b *testing.B) {
+				need(b, name)
+				benchPut(b, open(), window)
+			})
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -88,6 +89,7 @@ func (p *Port) Name() fabric.Addr { return p.name }
 type Region struct {
 	Raw  []byte
 	Desc fabric.MRDesc
+	mr   fabric.MR
 }
 
 var regionIDs atomic.Uint64
@@ -103,7 +105,21 @@ func (p *Port) Register(buf fabric.Buffer) (Region, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.regions = append(p.regions, mr)
-	return Region{mr.Raw(), mr.Desc()}, nil
+	return Region{mr.Raw(), mr.Desc(), mr}, nil
+}
+
+// Forget takes a region back before the port is closed. Nothing under way may name it.
+func (p *Port) Forget(r Region) error {
+	p.mu.Lock()
+	i := slices.Index(p.regions, r.mr)
+	if i >= 0 {
+		p.regions = slices.Delete(p.regions, i, i+1)
+	}
+	p.mu.Unlock()
+	if i < 0 {
+		return nil
+	}
+	return r.mr.Close()
 }
 
 // A Shown is a region as its owner tells of it.

@@ -80,8 +80,9 @@ func (e *end) process(name string) (*exec.Cmd, Peer) {
 
 // TestPeerIsKilled: while kernels put to it, a peer's process dies. They are told, none hangs, and another PE of the same queue is served.
 func TestPeerIsKilled(t *testing.T) {
-	for _, name := range []string{"tcp", "shm"} {
+	for _, name := range []string{"tcp", "shm", "verbs"} {
 		t.Run(name, func(t *testing.T) {
+			need(t, name)
 			from := providers[name]()
 			near, far := newEnd(t, from, processBytes), newEnd(t, from, processBytes)
 			pattern(near.data, 7)

@@ -5,6 +5,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"testing"
@@ -16,31 +17,59 @@ import (
 	"mori/core/provider/mem"
 	"mori/core/provider/shm"
 	"mori/core/provider/tcp"
+	"mori/core/provider/verbs"
 	"mori/native/gpu/gputest"
 	kernels "mori/native/proxy"
+	"mori/native/verbs/verbstest"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(peerEnv) != "" {
-		os.Exit(peerProcess())
+	if name := os.Getenv(onlyEnv); name != "" {
+		maps.DeleteFunc(providers, func(other string, _ func() fabric.Provider) bool { return other != name })
+		os.Exit(fabrictest.Main(m))
 	}
-	gputest.Main(m, fabrictest.Main)
+	gputest.Start()
+	verbstest.Main(m, func(m *testing.M) int {
+		if os.Getenv(peerEnv) != "" {
+			return peerProcess()
+		}
+		return fabrictest.Main(m)
+	})
 }
+
+// onlyEnv names the one provider that the tests of this process run over, beside which nothing is emulated.
+const onlyEnv = "MORI_PROXY_TEST_ONLY"
 
 const deadline = 2 * time.Minute
 
-// providers are those that need no hardware.
+// providers are all that a proxy may post to: those that need no hardware, verbs over RDMA devices or what stands in for them, and, where the
+// tests are built with it, libfabric's.
 var providers = map[string]func() fabric.Provider{
-	"mem": func() fabric.Provider { return mem.New(mem.Options{}) },
-	"shm": func() fabric.Provider { return shm.New(shm.Options{}) },
-	"tcp": func() fabric.Provider { return tcp.New(tcp.Options{}) },
+	"mem":   func() fabric.Provider { return mem.New(mem.Options{}) },
+	"shm":   func() fabric.Provider { return shm.New(shm.Options{}) },
+	"tcp":   func() fabric.Provider { return tcp.New(tcp.Options{}) },
+	"verbs": func() fabric.Provider { return verbs.New(verbs.Options{}) },
+}
+
+// needs says what must be there for some of them, or skips the test.
+var needs = map[string]func(testing.TB){"verbs": func(tb testing.TB) { verbstest.Need(tb) }}
+
+// need is needs of any of them.
+func need(tb testing.TB, name string) {
+	tb.Helper()
+	if f := needs[name]; f != nil {
+		f(tb)
+	}
 }
 
 // hintsFor has an endpoint listen where tests run.
 func hintsFor(name string) *fabric.Info {
 	h := &fabric.Info{Provider: name}
-	if name == "tcp" {
+	switch name {
+	case "tcp":
 		h.Src = "127.0.0.1:0"
+	case "ofi": // its regions have no secret, and what is refused ends the connection
+		h.Mode = fabric.ModeKeyIsProof | fabric.ModeDenialFatal
 	}
 	return h
 }
@@ -139,7 +168,10 @@ func (e *end) reach(p *end) Peer {
 // each runs a case over every provider.
 func each(t *testing.T, run func(t *testing.T, from fabric.Provider)) {
 	for name, open := range providers {
-		t.Run(name, func(t *testing.T) { run(t, open()) })
+		t.Run(name, func(t *testing.T) {
+			need(t, name)
+			run(t, open())
+		})
 	}
 }
 
