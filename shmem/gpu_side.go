@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +41,8 @@ const (
 type deviceSide struct {
 	g      *gpuHeap
 	npes   int
-	far    []int // PEs that loads and stores do not reach
+	far    []int       // PEs that loads and stores do not reach
+	remote *remoteSide // to those; nil if there are none
 	sync   *block
 	peers  *device.Memory
 	report *device.HostMemory
@@ -53,6 +55,11 @@ type deviceSide struct {
 	met     map[uint64]*device.Event // by stream: its latest barrier is over
 }
 
+// noTimeout is what kernels are told if waits of the World may last for ever.
+const noTimeout = time.Duration(math.MaxInt64)
+
+func (s *deviceSide) isFar(pe int) bool { return slices.Contains(s.far, pe) }
+
 // openSide makes it. Collective: without a heap, in isolation, the words of barriers need a block of their own.
 func (w *World) openSide(ctx context.Context) error {
 	s := &deviceSide{g: w.gpu, npes: w.n, sync: w.heap}
@@ -63,6 +70,14 @@ func (w *World) openSide(ctx context.Context) error {
 			return err
 		}
 		s.sync = b
+	}
+	for pe, p := range s.sync.peers {
+		if p.mapped == 0 {
+			s.far = append(s.far, pe)
+		}
+	}
+	if err := w.openRemote(ctx, s); err != nil {
+		return err
 	}
 	err := s.fill(w)
 	if err == nil && len(s.far) == 0 {
@@ -77,7 +92,6 @@ func (s *deviceSide) fill(w *World) (err error) {
 	table := make([]byte, w.n*peerBytes)
 	for pe, p := range s.sync.peers {
 		if p.mapped == 0 {
-			s.far = append(s.far, pe)
 			continue
 		}
 		binary.LittleEndian.PutUint64(table[pe*peerBytes:], p.mapped)
@@ -95,14 +109,14 @@ func (s *deviceSide) fill(w *World) (err error) {
 		return noMemory(err)
 	}
 	clear(memory.Bytes(s.report.Addr(), reportBytes))
-	limit := uint64(math.MaxInt64)
+	limit := noTimeout
 	if w.cfg.Timeout > 0 {
-		limit = uint64(w.cfg.Timeout.Nanoseconds())
+		limit = w.cfg.Timeout
 	}
 	b := binary.LittleEndian.AppendUint32(nil, stateVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(w.me))
 	b = binary.LittleEndian.AppendUint64(b, uint64(w.n)) // and four bytes of zeros
-	for _, v := range []uint64{s.sync.base, s.sync.size, 0, limit, s.peers.Addr(), s.report.DeviceAddr()} {
+	for _, v := range []uint64{s.sync.base, s.sync.size, 0, uint64(limit.Nanoseconds()), s.peers.Addr(), s.report.DeviceAddr()} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	copy(s.state[:], b)
@@ -121,6 +135,9 @@ func (s *deviceSide) settle(ctx context.Context) error {
 	return nil
 }
 
+// shut ends what kernels have under way by the network.
+func (s *deviceSide) shut() error { return s.remote.shut() }
+
 // close takes the State back from all modules, and frees what it points to. Nothing may be on its way.
 func (s *deviceSide) close() error {
 	s.mu.Lock()
@@ -136,6 +153,7 @@ func (s *deviceSide) close() error {
 	if s.own != nil {
 		errs = append(errs, s.own.Close())
 	}
+	errs = append(errs, s.remote.close())
 	if s.peers != nil {
 		errs = append(errs, s.peers.Close())
 	}

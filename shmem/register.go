@@ -16,10 +16,16 @@ type buffer struct {
 	size uint64
 	mr   fabric.MR       // as NICs know it; nil if no NIC is used, or the memory is a GPU's
 	seg  *memory.Segment // of AllocBuffer
+	hide func() error    // takes it from the queue for kernels; nil if there is none
 }
 
 // close takes the memory from NICs. If they do not let go of it, it stays.
 func (b buffer) close() error {
+	if b.hide != nil {
+		if err := b.hide(); err != nil {
+			return err
+		}
+	}
 	if b.mr != nil {
 		if err := b.mr.Close(); err != nil {
 			return err
@@ -126,7 +132,11 @@ func (w *World) RegisterBuffer(addr, size uint64) error {
 	if err != nil {
 		return fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
 	}
-	w.local.buffers[addr] = buffer{size: size, mr: mr}
+	b := buffer{size: size, mr: mr}
+	if b.hide, err = w.showKernels(addr, size); err != nil {
+		return errors.Join(fmt.Errorf("register %d bytes at %#x: %w", size, addr, err), b.close())
+	}
+	w.local.buffers[addr] = b
 	return nil
 }
 

@@ -209,6 +209,7 @@ func (w *World) close() error {
 		errs = append(errs, w.wire.shut())
 	}
 	if w.side != nil {
+		errs = append(errs, w.side.shut())
 		if err := w.stilled(); err != nil {
 			return errors.Join(append(errs, err, w.share.Close(), w.group.Close())...)
 		}

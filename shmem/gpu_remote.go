@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"mori/core"
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/proxy"
+)
+
+// A remoteSide is how kernels of this PE's GPU come to PEs that its loads and stores do not reach: they post to a queue, which a thread of the
+// host serves over the provider of the World's network, by an endpoint of its own.
+type remoteSide struct {
+	port  *proxy.Port
+	queue *proxy.Queue
+	local []proxy.Local
+	why   error // why there is no queue
+}
+
+// A remoteName is what PEs tell each other of their ports.
+type remoteName struct {
+	Addr    fabric.Addr
+	Regions []proxy.Shown
+}
+
+// Remote is a queue for kernels of this PE's GPU that come to other PEs through this host, a mori::proxy::Queue of native/include/mori/proxy
+// as its address in the GPU's memory. There is none, and ok is false, if kernels reach all PEs by loads and stores (Ptr is not 0), if the heap is in host
+// memory, or if a port could not be opened, which the log says.
+//
+// PEs of the queue are those of the World. It reaches the PEs whose Ptr is 0; operations on others end with an error. Region 0 of each PE is its heap, so that
+// the remote offset of a symmetric address is how far it is behind the heap's begin, which is Queue.local on the device and Base here; local
+// addresses are those of the heap and of registered buffers. The queue lives until Finalize, and no kernel may use it longer.
+func (w *World) Remote() (queue uint64, ok bool) {
+	if w.side == nil || w.side.remote == nil || w.side.remote.queue == nil || w.closed.Load() {
+		return 0, false
+	}
+	return w.side.remote.queue.Device(), true
+}
+
+// RemoteErr is why the queue of Remote does not reach PE pe, nil if it does: once an operation to a PE has failed, it takes no more.
+func (w *World) RemoteErr(pe int) error {
+	switch {
+	case w.side == nil || w.side.remote == nil:
+		return fmt.Errorf("there is no queue for kernels: %w", errors.ErrUnsupported)
+	case w.side.remote.queue == nil:
+		return w.side.remote.why
+	case !w.side.isFar(pe):
+		return fmt.Errorf("PE %d is not reached by the queue for kernels: %w", pe, ErrInvalid)
+	}
+	return w.side.remote.queue.Err(pe)
+}
+
+// Base is where this PE's heap begins, 0 where there is none (Isolation).
+func (w *World) Base() uint64 {
+	if w.heap == nil {
+		return 0
+	}
+	return w.heap.base
+}
+
+// openRemote makes the queue if PEs are apart. If it comes up on some PE only, none has one, and the World goes on without. Collective.
+func (w *World) openRemote(ctx context.Context, s *deviceSide) error {
+	if w.wire == nil {
+		return nil
+	}
+	r := &remoteSide{}
+	s.remote = r
+	mine := remoteName{}
+	cause := w.allWell(ctx, r.open(ctx, w, &mine))
+	if cause == nil {
+		text, _ := json.Marshal(mine) // plain fields
+		blobs, err := w.gather(ctx, text)
+		if err != nil {
+			return err
+		}
+		cause = w.allWell(ctx, r.meet(ctx, w, blobs))
+	}
+	if cause == nil {
+		return nil
+	}
+	r.why = fmt.Errorf("open a queue for kernels over %s: %w", w.wire.info.Provider, cause)
+	w.log.Warn("kernels reach only the PEs whose memory is mapped", "pe", w.me, "error", r.why)
+	return errors.Join(w.Failed(), r.close())
+}
+
+// open opens the port and registers what region 0 is.
+func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err error) {
+	provider := w.wire.info.Provider
+	hints := w.hints(provider)
+	hints.Src = core.ListenAddr(provider, w.cfg.Host)
+	if r.port, err = proxy.Open(ctx, w.wire.registry, hints); err != nil {
+		return err
+	}
+	b := w.side.sync
+	buffer := fabric.Buffer{Addr: b.base, Len: b.have.Load(), Kind: kindOf(w.gpu.dev), Device: w.gpu.dev.Ordinal}
+	region, err := r.port.Register(buffer)
+	if err != nil {
+		return err
+	}
+	r.local = []proxy.Local{{Buffer: buffer, Desc: region.Desc}}
+	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}}
+	return nil
+}
+
+// warmBytes are written to each PE before kernels run: at the first op of a size providers make what they need for the memory of GPUs, and drivers may have that
+// wait for kernels. The heaps are all zeros then.
+const warmBytes = 4 << 20
+
+// meet reaches the ports of the PEs that are far, and makes the queue.
+func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err error) {
+	peers := make([]proxy.Peer, w.n)
+	for _, pe := range w.side.far {
+		var its remoteName
+		if err := json.Unmarshal(blobs[pe], &its); err != nil {
+			return fmt.Errorf("read the name of PE %d: %w", pe, err)
+		}
+		if len(its.Regions) != len(r.local) || its.Regions[0].Len != r.local[0].Len {
+			return fmt.Errorf("PE %d shows %d regions that are not like those here: %w", pe, len(its.Regions), ErrMismatch)
+		}
+		if peers[pe], err = r.port.Reach(its.Addr, its.Regions); err != nil {
+			return fmt.Errorf("PE %d: %w", pe, err)
+		}
+		zeros := r.local[0]
+		zeros.Len = min(zeros.Len, warmBytes)
+		if err = r.port.Write(ctx, peers[pe], zeros); err != nil {
+			return fmt.Errorf("write to PE %d: %w", pe, err)
+		}
+	}
+	cfg := proxy.Config{Port: r.port, Peers: peers, Local: r.local, Memory: proxy.OnGPU(w.gpu.dev), Wait: noTimeout}
+	if w.cfg.Timeout > 0 {
+		cfg.Wait = w.cfg.Timeout
+	}
+	r.queue, err = proxy.New(cfg)
+	return err
+}
+
+// showKernels lets operations of kernels that go by the queue name a buffer as their local side. With local held.
+func (w *World) showKernels(addr, size uint64) (hide func() error, err error) {
+	if _, ok := w.Remote(); !ok {
+		return nil, nil
+	}
+	r := w.side.remote
+	buffer := fabric.Buffer{Addr: addr, Len: size}
+	if onDevice(addr, size) {
+		p, err := device.Lookup(addr)
+		if err != nil || p.Device == nil {
+			return nil, err
+		}
+		buffer.Kind, buffer.Device = kindOf(p.Device), p.Device.Ordinal
+	}
+	region, err := r.port.Register(buffer)
+	if err != nil {
+		return nil, err
+	}
+	r.local = append(slices.Clip(r.local), proxy.Local{Buffer: buffer, Desc: region.Desc})
+	hide = func() error {
+		if r.port == nil {
+			return nil // closed with all that it had
+		}
+		r.local = slices.DeleteFunc(slices.Clone(r.local), func(l proxy.Local) bool { return l.Addr == addr })
+		return errors.Join(r.queue.SetLocal(r.local), r.port.Forget(region))
+	}
+	if err := r.queue.SetLocal(r.local); err != nil {
+		return nil, errors.Join(err, hide())
+	}
+	return hide, nil
+}
+
+// shut ends what is under way: no byte of it can land here afterwards, and kernels that wait for it are told.
+func (r *remoteSide) shut() error {
+	if r == nil || r.port == nil {
+		return nil
+	}
+	return r.port.Close()
+}
+
+// close frees the queue, which no kernel may use any more.
+func (r *remoteSide) close() error {
+	if r == nil {
+		return nil
+	}
+	err := r.shut()
+	if r.queue != nil {
+		err = errors.Join(err, r.queue.Close())
+	}
+	r.port, r.queue = nil, nil
+	return err
+}

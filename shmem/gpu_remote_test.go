@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+
+	"mori/core/device"
+	"mori/core/memory"
+)
+
+// putByQueue has a kernel put n bytes of the heap to the same place of PE pe by the queue of Remote, piece by piece.
+func putByQueue(w *World, at, n uint64, pe int) (err error) {
+	const piece, outcomeBytes = 1000, 24
+	queue, ok := w.Remote()
+	if !ok {
+		return fmt.Errorf("PE %d has no queue: %w", w.me, w.RemoteErr(pe))
+	}
+	d := w.cfg.Device
+	m, err := d.LoadKernels("proxy_put")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	f, err := m.Function("mori_proxy_put")
+	if err != nil {
+		return err
+	}
+	s, err := d.NewStream(device.Normal)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	told, err := d.AllocHost(outcomeBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, told.Close()) }()
+	out := memory.Bytes(told.Addr(), outcomeBytes)
+	clear(out)
+	var args device.Args
+	args.Uint64(queue).Uint32(uint32(pe)).Uint32(0).Uint64(at).Uint64(piece).Uint64(n / piece).Uint64(told.DeviceAddr())
+	if err := errors.Join(f.Launch(s, device.Grid{Blocks: [3]uint32{2}, Threads: [3]uint32{32}}, &args), w.gpu.wait(s)); err != nil {
+		return err
+	}
+	if failed := binary.LittleEndian.Uint64(out[8:]); failed != 0 {
+		return fmt.Errorf("%d waits failed, one with status %#x", failed, binary.LittleEndian.Uint32(out[16:]))
+	}
+	return nil
+}
+
+// Kernels put to PEs that their GPU does not reach by the queue of the World. mori_proxy_put counts remote offsets from 0, where the words of barriers are, so
+// this puts what is there, zeros, and behind them what a first allocation has.
+func TestRemoteQueue(t *testing.T) {
+	const n = 200_000
+	for name, cfg := range farGPUs {
+		t.Run(name, func(t *testing.T) {
+			oneEach(t, 2)
+			run(t, 2, onGPU(t, cfg), func(w *World) error {
+				a, err := w.Malloc(n)
+				if err != nil {
+					return err
+				}
+				mine := filled(n, w.me)
+				src, err := w.Malloc(n + reserved)
+				if err != nil {
+					return err
+				}
+				poke(t, w, src+reserved, mine)
+				if a != w.Base()+reserved {
+					t.Fatalf("the first allocation is %d bytes behind the heap's begin", a-w.Base())
+				}
+				if err = errors.Join(w.BarrierAll(), putByQueue(w, src, n, 1-w.me), w.BarrierAll()); err != nil {
+					return err
+				}
+				if got := peek(t, w, a, n-reserved); !bytes.Equal(got, filled(n, 1-w.me)[:n-reserved]) {
+					t.Errorf("PE %d has other bytes than were put", w.me)
+				}
+				if err = fromABuffer(t, w, a); err != nil {
+					return err
+				}
+				err = errors.Join(w.RemoteErr(1-w.me), w.BarrierAll())
+				if own := w.RemoteErr(w.me); !errors.Is(own, ErrInvalid) {
+					t.Errorf("the own PE: %v", own)
+				}
+				return err
+			})
+		})
+	}
+	t.Run("mapped", func(t *testing.T) {
+		run(t, 2, onGPU(t, Config{}), func(w *World) error {
+			if _, ok := w.Remote(); ok {
+				t.Error("there is a queue though all PEs are mapped")
+			}
+			return nil
+		})
+	})
+}
+
+// fromABuffer puts from memory that is no symmetric one, but registered. The words of barriers are overwritten.
+func fromABuffer(t *testing.T, w *World, a uint64) error {
+	const n = 10_000
+	own, err := w.cfg.Device.Alloc(n)
+	if err != nil {
+		return err
+	}
+	again := filled(n, w.me+7)
+	poke(t, w, a, again)
+	err = errors.Join(w.gpu.copy(own.Addr(), a, n), w.gpu.clear(a, n), w.RegisterBuffer(own.Addr(), n), w.BarrierAll())
+	if err == nil {
+		err = errors.Join(putByQueue(w, own.Addr(), n, 1-w.me), w.BarrierAll())
+	}
+	if got := peek(t, w, a, n-reserved); !bytes.Equal(got, filled(n, 1-w.me+7)[reserved:]) {
+		t.Errorf("PE %d has other bytes than were put from a registered buffer", w.me)
+	}
+	return errors.Join(err, w.DeregisterBuffer(own.Addr(), n), own.Close())
+}
