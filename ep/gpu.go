@@ -31,7 +31,7 @@ type gpuSide struct {
 	kernels *kernels
 	own     *device.Memory     // what only kernels of this rank look at
 	notice  *device.HostMemory // what they tell the host, and a word for the host's questions
-	at      struct{ op, progress, slots, weights uint64 }
+	at      struct{ op, progress, slots, weights, packed, packedRows uint64 }
 
 	rules   []Rule // of mode AUTO
 	chosen  map[likeCall]Launch
@@ -121,11 +121,12 @@ func (g *gpuSide) open() (err error) {
 	g.at.op, g.at.progress = take(1<<10), take(progressBytes)
 	choices := c.MaxNumInpToken * c.TopK
 	g.at.slots, g.at.weights = take(choices*int32Bytes), take(choices*float32Bytes)
+	g.at.packed, g.at.packedRows = take(c.MaxRecv()*c.TopK*int32Bytes), take(int32Bytes)
 	if g.own, err = g.dev.Alloc(size); err != nil {
 		return err
 	}
 	g.op.own = g.own.Addr()
-	for _, at := range []*uint64{&g.at.op, &g.at.progress, &g.at.slots, &g.at.weights} {
+	for _, at := range []*uint64{&g.at.op, &g.at.progress, &g.at.slots, &g.at.weights, &g.at.packed, &g.at.packedRows} {
 		*at += g.own.Addr()
 	}
 	if g.notice, err = g.dev.AllocHost(hostBytes); err != nil {

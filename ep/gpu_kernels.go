@@ -17,7 +17,8 @@ type kernels struct {
 	users                    int
 	modules                  []*device.Module
 	dispatch, combine, count *device.Function
-	bulk                     bool // they copy through shared memory, if the launch gives them some
+	place, pack, unpack      *device.Function // the standard-MoE form
+	bulk                     bool             // they copy through shared memory, if the launch gives them some
 }
 
 // What the kernels have of shared memory themselves, at most.
@@ -63,33 +64,49 @@ func (k *kernels) load() error {
 		return err
 	}
 	k.bulk = strings.HasSuffix(file, ".sm_90.ptx")
-	for _, one := range []struct {
-		name   string
+	type want struct {
 		to     **device.Function
+		name   string
 		shared int
-	}{{"dispatch", &k.dispatch, dispatchShared}, {"combine", &k.combine, combineShared}, {"count_local", &k.count, 0}} {
-		m, err := k.dev.LoadKernels("ep_" + one.name)
+	}
+	for _, one := range []struct {
+		module string
+		wants  []want
+	}{
+		{"ep_dispatch", []want{{&k.dispatch, "mori_ep_dispatch", dispatchShared}}},
+		{"ep_combine", []want{{&k.combine, "mori_ep_combine", combineShared}}},
+		{"ep_count_local", []want{{&k.count, "mori_ep_count_local", 0}}},
+		{"ep_standard", []want{{&k.place, "mori_ep_place", 0}, {&k.pack, "mori_ep_pack", 0}, {&k.unpack, "mori_ep_unpack", 0}}},
+	} {
+		m, err := k.dev.LoadKernels(one.module)
 		if err != nil {
 			return err
 		}
 		k.modules = append(k.modules, m)
-		f, err := m.Function("mori_ep_" + one.name)
-		if err != nil {
-			return err
-		}
-		// Drivers load code lazily, and wait for running kernels then: for those of another rank of this process, which wait for the one
-		// that is loaded. Who asks for an attribute has it loaded now.
-		if _, err := f.Registers(); err != nil {
-			return err
-		}
-		if k.bulk && one.shared > 0 {
-			if err := f.SetShared(k.room(one.shared)); err != nil {
+		for _, w := range one.wants {
+			if *w.to, err = k.function(m, w.name, w.shared); err != nil {
 				return err
 			}
 		}
-		*one.to = f
 	}
 	return nil
+}
+
+// function finds a kernel that has so much of shared memory itself; 0: it copies nothing through it.
+func (k *kernels) function(m *device.Module, name string, shared int) (*device.Function, error) {
+	f, err := m.Function(name)
+	if err != nil {
+		return nil, err
+	}
+	// Drivers load code lazily, and wait for running kernels then: for those of another rank of this process, which wait for the one
+	// that is loaded. Who asks for an attribute has it loaded now.
+	if _, err := f.Registers(); err != nil {
+		return nil, err
+	}
+	if k.bulk && shared > 0 {
+		err = f.SetShared(k.room(shared))
+	}
+	return f, err
 }
 
 // room is how many bytes of shared memory a launch may give, where the kernel has own.

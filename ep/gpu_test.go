@@ -305,7 +305,7 @@ func TestBadCallsOnGPUs(t *testing.T) {
 				return fmt.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := j.gpu.Pack(Packed{}, 0, 0, 0, 1, Float32); !errors.Is(err, errors.ErrUnsupported) {
+		if err := j.gpu.Pack(Packed{}, 0, 0, cfg.MaxRecv()-1, 1, Float32); !errors.Is(err, ErrShape) {
 			return fmt.Errorf("pack: %v", err)
 		}
 		out := Output{Rows: 1, Hidden: cfg.HiddenDim, Type: Float32, InPlace: true}

@@ -3,14 +3,10 @@
 package ep
 
 import (
-	"errors"
 	"fmt"
 
 	"mori/native/hostmath"
 )
-
-// errStandard is what an op on a GPU answers.
-var errStandard = fmt.Errorf("the standard-MoE form on a GPU: %w", errors.ErrUnsupported)
 
 // Packed is the standard-MoE form of received rows: each expert of this rank has its rows together. All memory is the caller's.
 type Packed struct {
@@ -20,14 +16,14 @@ type Packed struct {
 }
 
 // Pack copies the rows at x, [rows, hidden] of type t, into the standard-MoE form, by the experts at indices, int32 [rows, TopK]. The op
-// remembers for Unpack what went where.
+// remembers for Unpack what went where. On a GPU the last dispatch tells how many rows there are, and rows is MaxRecv at least.
 func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error {
-	if o.gpu != nil {
-		return errStandard
-	}
 	rowBytes, err := o.layout.RowBytes(hidden, t)
 	if err != nil {
 		return fmt.Errorf("pack %d rows: %w", rows, err)
+	}
+	if o.gpu != nil {
+		return o.gpu.pack(to, x, indices, rows, rowBytes)
 	}
 	if rows < 0 || rows > o.cfg.MaxRecv() {
 		return fmt.Errorf("pack %d rows, at most %d can be: %w", rows, o.cfg.MaxRecv(), ErrShape)
@@ -51,12 +47,12 @@ func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error
 // its choices that live here, each multiplied by its weight, float32 [rows, TopK] at weights. hidden and t may be others than
 // those of Pack. dst may be Layout's CombineIn.
 func (o *Op) Unpack(dst, packed, weights uint64, hidden int, t DType) error {
-	if o.gpu != nil {
-		return errStandard
-	}
 	rowBytes, err := o.layout.RowBytes(hidden, t)
 	if err != nil || !Summable(t) {
 		return fmt.Errorf("unpack rows of %d elements of %v: %w", hidden, t, ErrShape)
+	}
+	if o.gpu != nil {
+		return o.gpu.unpack(dst, packed, weights, hidden, t)
 	}
 	if dst == o.base+o.layout.CombineIn.Offset {
 		// Somebody may still read the rows of the last combine there.

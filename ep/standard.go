@@ -23,8 +23,8 @@ func (c Config) PackExperts(indices, counts, info, slots []int32) error {
 	switch {
 	case len(indices)%c.TopK != 0 || rows > c.MaxRecv():
 		return fmt.Errorf("pack %d choices, %d for each of at most %d rows: %w", len(indices), c.TopK, c.MaxRecv(), ErrShape)
-	case c.ExpertsPerRank > math.MaxInt32/stride:
-		return fmt.Errorf("pack %d x %d rows: more than an int32 counts: %w", c.ExpertsPerRank, stride, ErrShape)
+	case c.checkPacked() != nil:
+		return c.checkPacked()
 	case len(counts) != c.ExpertsPerRank || len(info) != c.ExpertsPerRank*stride || len(slots) != len(indices):
 		return fmt.Errorf("pack %d choices into %d counts, %d rows and %d slots: want %d, %d and %d: %w",
 			len(indices), len(counts), len(info), len(slots), c.ExpertsPerRank, c.ExpertsPerRank*stride, len(indices), ErrShape)
@@ -44,6 +44,14 @@ func (c Config) PackExperts(indices, counts, info, slots []int32) error {
 			}
 			slots[i] = int32(int(e)*stride) + counts[e] - 1
 		}
+	}
+	return nil
+}
+
+// checkPacked looks whether places of the standard-MoE form can be counted.
+func (c Config) checkPacked() error {
+	if c.ExpertsPerRank > math.MaxInt32/c.PackedRows() {
+		return fmt.Errorf("pack %d x %d rows: more than an int32 counts: %w", c.ExpertsPerRank, c.PackedRows(), ErrShape)
 	}
 	return nil
 }

@@ -271,26 +271,28 @@ func EPCountLocal(id uint64) (n int, err error) {
 	return 0, o.CountLocal()
 }
 
-// EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed, counts and info.
-func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indices uint64, rows int, hidden int, dtype int) (n int, err error) {
+// EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed, counts and info; on a GPU on stream.
+func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indices uint64, rows int, hidden int, dtype int, stream uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
 	if err != nil {
 		return 0, err
 	}
 	defer o.exit()
+	o.SetStream(stream)
 	return rows, o.Pack(ep.Packed{Rows: packed, Counts: counts, Info: info}, x, indices, rows, hidden, ep.DType(dtype))
 }
 
 // EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the standard-MoE form. The
-// weights are those that the last dispatch brought.
-func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int) (n int, err error) {
+// weights are those that the last dispatch brought. On a GPU on stream.
+func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int, stream uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
 	if err != nil {
 		return 0, err
 	}
 	defer o.exit()
+	o.SetStream(stream)
 	l := o.Layout()
 	return 0, o.Unpack(dst, packed, o.Base()+l.DispatchOutWeights.Offset, hidden, ep.DType(dtype))
 }

@@ -98,8 +98,9 @@ def pybind_EPPack(
     rows: int,
     hidden: int,
     dtype: int,
+    stream: int,
 ) -> int:
-    """EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed, counts and info."""
+    """EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed, counts and info; on a GPU on stream."""
 
 def pybind_EPReceived(id: int) -> int:
     """EPReceived returns how many rows the last dispatch brought; 0 after a combine."""
@@ -115,9 +116,9 @@ def pybind_EPTuning() -> str:
     JSON.
     """
 
-def pybind_EPUnpack(id: int, dst: int, packed: int, hidden: int, dtype: int) -> int:
+def pybind_EPUnpack(id: int, dst: int, packed: int, hidden: int, dtype: int, stream: int) -> int:
     """EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the standard-MoE form. The
-    weights are those that the last dispatch brought.
+    weights are those that the last dispatch brought. On a GPU on stream.
     """
 
 def pybind_EmptyMemoryDesc() -> str:

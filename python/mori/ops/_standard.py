@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._errors import BadStateError, InvalidArgumentError, UnsupportedError
+from .._errors import BadStateError, InvalidArgumentError
 from . import _arrays as arrays
 from ._arrays import Kind
 from ._enums import EpDispatchCombineKernelType
@@ -36,6 +36,7 @@ class StandardMoE:
         _is_quantised: bool
 
         def _row_type(self, dtype: Any) -> int: ...
+        def _queue(self, kind: Kind) -> int: ...
         def dispatch(self, input: Any, weights: Any, scales: Any, indices: Any) -> Any: ...
         def combine(self, input: Any, weights: Any, indices: Any, *, use_external_inp_buf: int) -> tuple[Any, Any]: ...
 
@@ -92,15 +93,18 @@ class StandardMoE:
             op's, and the next conversion overwrites them. What lies behind an expert's rows is not defined.
         """
         self._check_standard("convert_dispatch_output")
-        kind = arrays.kind_of(dispatch_out_x, "dispatch_out_x")
+        kind = arrays.kind_of(dispatch_out_x, "dispatch_out_x", self._place)
         dtype = dispatch_out_x.dtype
         number = self._row_type(dtype)
         rows, hidden = arrays.matrix(dispatch_out_x, "dispatch_out_x")
-        index_kind = arrays.kind_of(dispatch_out_topk_idx, "dispatch_out_topk_idx")
+        index_kind = arrays.kind_of(dispatch_out_topk_idx, "dispatch_out_topk_idx", self._place)
         given, _ = arrays.matrix(dispatch_out_topk_idx, "dispatch_out_topk_idx")
-        arrays.check(dispatch_out_topk_idx, "dispatch_out_topk_idx", (given, self._topk), "int32")
-        if min(rows, given) < self._received:
-            raise InvalidArgumentError(f"{rows} rows and {given} rows of indices, and {self._received} were received")
+        arrays.check(dispatch_out_topk_idx, "dispatch_out_topk_idx", (given, self._topk), "int32", self._place)
+        # How many rows came is not known here where they are on a GPU.
+        known = self._place == arrays.HOST
+        received, say = (self._received, "were") if known else (self._sizes["recv"], "may have been")
+        if min(rows, given) < received:
+            raise InvalidArgumentError(f"{rows} rows and {given} rows of indices, and {received} {say} received")
         _check_contiguous(kind, dispatch_out_x, "dispatch_out_x")
         _check_contiguous(index_kind, dispatch_out_topk_idx, "dispatch_out_topk_idx")
         experts, room = self.config.num_experts_per_rank, self._sizes["packed_rows"]
@@ -110,7 +114,7 @@ class StandardMoE:
         ranges = self._buffers.own(kind, "packed ranges", (0,), "int64")
         to = [arrays.address(kind, array) for array in (packed, counts, info, dispatch_out_x)]
         indices = arrays.address(index_kind, dispatch_out_topk_idx)
-        _core.call("EPPack", self._handle, *to, indices, self._received, hidden, number)
+        _core.call("EPPack", self._handle, *to, indices, received, hidden, number, self._queue(kind))
         self._has_packed = True
         return packed, counts, info, ranges
 
@@ -135,7 +139,7 @@ class StandardMoE:
             BadStateError: nothing was converted since the last dispatch, or that had no weights.
         """
         self._check_standard("convert_combine_input")
-        kind = arrays.kind_of(packed_recv_x, "packed_recv_x")
+        kind = arrays.kind_of(packed_recv_x, "packed_recv_x", self._place)
         dtype = packed_recv_x.dtype
         number = self._row_type(dtype)
         wanted = (self.config.num_experts_per_rank, self._sizes["packed_rows"])
@@ -152,12 +156,10 @@ class StandardMoE:
         else:
             summed = self._buffers.combine_in(kind, dtype, hidden)
         source = arrays.address(kind, packed_recv_x)
-        _core.call("EPUnpack", self._handle, arrays.address(kind, summed), source, hidden, number)
+        _core.call("EPUnpack", self._handle, arrays.address(kind, summed), source, hidden, number, self._queue(kind))
         return summed
 
     def _check_standard(self, act: str) -> None:
-        if self._place != arrays.HOST:
-            raise UnsupportedError(f"{act}: the standard-MoE form is not there on GPUs; MORI_EP_DEVICE=host has it")
         if self.config.kernel_type not in _SERVED:
             raise InvalidArgumentError(
                 f"{act} needs kernel_type IntraNode or InterNodeV1LL, this op has {self.config.kernel_type}"

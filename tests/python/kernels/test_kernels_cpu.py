@@ -27,6 +27,7 @@ def run(*command: str) -> subprocess.CompletedProcess:
         ("shmem.cpp", ["shmem/barrier.cpp", "shmem/library.cpp"]),
         ("words.cpp", []),
         ("proxy.cpp", ["proxy/put.cpp"]),
+        ("standard.cpp", ["ep/standard.cpp"]),
         ("ep.cpp", ["ep/dispatch.cpp", "ep/combine.cpp", "ep/count_local.cpp"]),
         ("nic.cpp", []),  # it includes the kernels, with delays where the order of steps matters
     ],

@@ -48,7 +48,7 @@ def check_packed(here: int, packed: Any) -> None:
     assert (tuple(x.shape), type_name(x)) == ((EXPERTS, room, HIDDEN), "float32")
     assert (tuple(count.shape), type_name(count)) == ((EXPERTS,), "int32")
     assert (tuple(source.shape), type_name(source)) == ((EXPERTS, room), "int32")
-    assert (len(layout_range), type_name(layout_range)) == (0, "int64")
+    assert (tuple(layout_range.shape), type_name(layout_range)) == ((0,), "int64")
     want = PACKED[here]
     assert take(count).tolist() == want.count.tolist()
     for e, n in enumerate(want.count):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_contract_standard as standard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_op import EXPERTS, HIDDEN, TOKENS, TOPK, new_op
@@ -111,6 +112,30 @@ def test_calls_queue_on_the_stream_that_the_op_is_given(gpu_ranks: Ranks) -> Non
     gpu_ranks.world(2).run(_streams)
 
 
+def _standard(rank: Rank, kind: str) -> None:
+    for kernel in ("IntraNode", "InterNodeV1LL"):
+        op = on_gpu(rank, kernel=kernel)
+        for turn in range(3):
+            given = standard.arguments(rank.me, kind)
+            packed = op.dispatch_standard_moe(*given)
+            op.check()
+            standard.check_packed(rank.me, packed)
+            made = make(kind, standard.outputs(rank.me))
+            if turn == 2:
+                summed = op.convert_combine_input(made, packed[2], packed[3])
+                assert tuple(summed.shape) == (standard.WORLD * TOKENS, HIDDEN)
+                out, _ = op.combine(summed, None, given[3])
+            else:
+                out, _ = op.combine_standard_moe(made, given[1], given[3])
+            assert take(out)[: len(standard.SENT[rank.me])].tolist() == standard.expected(rank.me).tolist()
+        op.check()
+        op.close()
+
+
+def test_rows_are_brought_together_by_expert_and_back(gpu_ranks: Ranks, gpu_kind: str) -> None:
+    gpu_ranks.world(standard.WORLD).run(_standard, gpu_kind)
+
+
 def _refusals(rank: Rank) -> None:
     op = on_gpu(rank)
     rows, ids = rows_of(rank)
@@ -129,8 +154,12 @@ def _refusals(rank: Rank) -> None:
         op.dispatch(ids, None, None, ids)
     with pytest.raises(ValueError, match=f"at most {TOKENS} tokens"):
         op.dispatch(*rows_of(rank, TOKENS + 1)[:1], None, None, rows_of(rank, TOKENS + 1)[1])
-    with pytest.raises(UnsupportedError, match="standard-MoE form"):
+    op.dispatch(rows, None, None, ids)
+    with pytest.raises(ValueError, match="3 rows and 3 rows of indices, and .* may have been received"):
         op.convert_dispatch_output(rows, ids)
+    with pytest.raises(UnsupportedError, match="dispatch_out_x is on host memory"):
+        op.convert_dispatch_output(host, ids)
+    op.combine(rows, None, ids)
     op.check()
     if _count() > 1:
         Place.gpu = 1 - Place.gpu
