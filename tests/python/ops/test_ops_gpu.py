@@ -155,7 +155,7 @@ def _refusals(rank: Rank) -> None:
     with pytest.raises(ValueError, match=f"at most {TOKENS} tokens"):
         op.dispatch(*rows_of(rank, TOKENS + 1)[:1], None, None, rows_of(rank, TOKENS + 1)[1])
     op.dispatch(rows, None, None, ids)
-    with pytest.raises(ValueError, match="3 rows and 3 rows of indices, and .* may have been received"):
+    with pytest.raises(ValueError, match=r"3 rows and 3 rows of indices, and .* may have been received"):
         op.convert_dispatch_output(rows, ids)
     with pytest.raises(UnsupportedError, match="dispatch_out_x is on host memory"):
         op.convert_dispatch_output(host, ids)
