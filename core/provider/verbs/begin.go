@@ -96,13 +96,18 @@ func (m *mover) isReady() bool {
 // Long ops are spread over all queue pairs, in runs of at least stripeMin.
 const stripeMin = 128 << 10
 
+// longest is how long the runs of an op of so many bytes may be.
+func (m *mover) longest(total uint64) uint64 {
+	if n := uint64(len(m.pairs)); n > 1 && total >= 2*stripeMin {
+		return min(m.maxRun, max(stripeMin, (total+n-1)/n))
+	}
+	return m.maxRun
+}
+
 // list writes down the runs of an op.
 func (m *mover) list(f *flight, wait bool) error {
 	total := f.op.Len()
-	most := m.maxRun
-	if n := uint64(len(m.pairs)); n > 1 && total >= 2*stripeMin {
-		most = min(most, max(stripeMin, (total+n-1)/n))
-	}
+	most := m.longest(total)
 	onDevice := stream.OnDevice(f.op)
 	if f.op.Kind == fabric.OpWrite && total <= m.maxInline && !onDevice {
 		return m.listCopied(f, f.room(m.maxInline), nil)

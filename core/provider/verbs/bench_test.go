@@ -123,3 +123,40 @@ func benchmarkOps(b *testing.B, kind fabric.OpKind) {
 		})
 	}
 }
+
+// BenchmarkUnregistered is the time of a write from memory that is not registered, next to the same write from memory that is, in turns with it.
+func BenchmarkUnregistered(b *testing.B) {
+	for _, size := range []uint64{1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20} {
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			verbstest.Need(b)
+			x, y := newEnds(b, way{})
+			known, remote := x.memory(b, size), y.memory(b, size)
+			other, key := unregistered(b, size), x.imports(b, remote.mr)
+			known.fill(1)
+			other.fill(2)
+			done := make([]fabric.Completion, 1)
+			var times [2][]time.Duration
+			b.SetBytes(int64(size))
+			b.ResetTimer()
+			for i := range b.N + 5 {
+				for j, m := range []*memory{known, other} {
+					begun := time.Now()
+					x.round(b, []fabric.Op{m.write(size, key)}, done)
+					if i >= 5 {
+						times[j] = append(times[j], time.Since(begun))
+					}
+				}
+			}
+			b.StopTimer()
+			if path := x.path(); path != x.mover(b).rails[0].String() {
+				b.Errorf("some op did not go by the NIC: %s", path)
+			}
+			slices.Sort(times[0])
+			slices.Sort(times[1])
+			registered, not := times[0][b.N/2], times[1][b.N/2]
+			b.ReportMetric(float64(not)/1e3, "median-us")
+			b.ReportMetric(float64(registered)/1e3, "registered-us")
+			b.ReportMetric(float64(registered)/float64(not), "of-registered")
+		})
+	}
+}

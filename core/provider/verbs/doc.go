@@ -29,8 +29,25 @@
 //
 // Messages stay on TCP where TLS is set, since nothing encrypts what NICs send, and where a device has no room for the queue pair.
 //
-// What a NIC cannot do goes over TCP, too: local memory that is not registered (unless it is short enough to be inline), device memory
-// that the NIC cannot register, ops of no bytes.
+// What a NIC cannot do goes over TCP, too: device memory that the NIC cannot register, host memory that it refuses, ops of no bytes.
+//
+// # Local memory that is not registered
+//
+// An op may have local memory of no region (spare.go). Up to 256 KiB its bytes are copied from or to memory that the NIC knows, longer ops have theirs
+// registered until they end. Such a write takes 0.97 to 1.0 of the speed of one from registered memory up to 256 KiB, 0.86 at 1 MiB and 0.96 at 16 MiB on
+// the emulated devices, and as long as that on soft-RoCE, within its noise (BenchmarkUnregistered, medians of 500 and 100).
+//
+// No registration outlives its op, so none is ever stale, whatever became of the address meanwhile: TestOtherMemoryAtTheSameAddress has it unmapped, mapped
+// over, emptied (MADV_DONTNEED) and forked. A cache of them by address could save the rest of those figures, and has to hear of all of that. The one way
+// to hear of it without privileges is userfaultfd, which
+//
+//   - says nothing of files and shared memory that lose pages otherwise: after a hole was punched in a memfd no event came (Linux 6.18, tried);
+//   - tells of MADV_DONTNEED before the pages go, so that what is registered in between is stale at once;
+//   - has each munmap and madvise of such memory wait for whoever reads the events, those of Go's own heap among them, which are made where Go cannot
+//     run whoever reads: libfabric has met such deadlocks (its issues 5554 and 5580);
+//   - is not among the system calls that Docker lets a container make unless it is told to.
+//
+// Callers who come again to the same memory register it, and lose nothing.
 //
 // # Who may touch what
 //
@@ -41,6 +58,15 @@
 //
 // Memory of a GPU is shown to a NIC as peer memory or by dma-buf (gpu.go), and never inline. Where neither works, the stream takes its ops, by pinned
 // host memory; Path and the log say why.
+//
+// # Receives
+//
+// Each queue pair has receives of its own, and no two share some (SRQ). Those for remote data are of 16 bytes: 2 KiB for 128 of them, 16 KiB for the 1024 that
+// mori.io asks for. A connection has one queue pair whose receives are long, 32 of 8 KiB: 256 KiB for each peer, 16 MiB for the 64 hosts of a large job.
+// Sharing would save some of that and cost what credits give: with receives of its own, a peer that sends too much is found out and ends its own
+// connection, one that is not read from takes no other's receives, and no NIC ever meets a receiver that is not ready, which it answers with a wait of 0.64 ms.
+//
+// # Regions
 //
 // A NIC is shown a region when the first op needs it, once for all connections, and in pieces where the device's limit asks for that.
 //

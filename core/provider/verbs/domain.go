@@ -23,6 +23,7 @@ type domains struct {
 	settings Settings
 	nics     []*nic
 	spares   spares
+	leasing  chan struct{} // has an element for each op that has its memory registered
 
 	mu      sync.Mutex
 	open    map[*stream.Domain]*domain

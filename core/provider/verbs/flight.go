@@ -26,7 +26,7 @@ type flight struct {
 	loan *loan.Loan[place]
 
 	inline  []byte // what goes inline
-	spare   int32  // of domains.spares; -1: none
+	spare   spare  // what its bytes are copied to or from
 	leasing bool   // memory of no region is registered for this op alone
 	leases  int
 	parts   []part
@@ -75,9 +75,9 @@ func (f *flight) release() {
 		h.reg.use.Leave()
 		h.mr.Release()
 	}
-	if f.spare >= 0 {
-		f.mover.all.spares.put(f.spare)
-		f.spare = -1
+	if f.spare.of != nil {
+		f.spare.put()
+		f.spare = spare{}
 	}
 	if len(f.held) == 0 {
 		return
@@ -105,7 +105,7 @@ func (m *mover) newFlight(t stream.Ticket, op *fabric.Op) *flight {
 	if n := len(m.spare); n > 0 {
 		f, m.spare = m.spare[n-1], m.spare[:n-1]
 	} else {
-		f = &flight{mover: m, spare: -1}
+		f = &flight{mover: m}
 	}
 	f.ticket, f.op = t, op
 	m.live[f] = struct{}{}

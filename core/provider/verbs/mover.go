@@ -131,7 +131,7 @@ func (m *mover) landed(f *flight) {
 		return
 	}
 	var err error
-	if f.spare >= 0 && f.op.Kind == fabric.OpRead {
+	if f.spare.of != nil && f.op.Kind == fabric.OpRead {
 		err = m.deliver(f)
 	}
 	m.end(f, err)

@@ -141,7 +141,10 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if err != nil {
 		return nil, fmt.Errorf("open verbs: %w", err)
 	}
-	ds := &domains{opts: &p.opts, settings: s, nics: nics, open: make(map[*stream.Domain]*domain), leaving: make(map[*domain]struct{})}
+	ds := &domains{
+		opts: &p.opts, settings: s, nics: nics, leasing: make(chan struct{}, maxLeasing),
+		open: make(map[*stream.Domain]*domain), leaving: make(map[*domain]struct{}),
+	}
 	f, err := stream.New(stream.Config{
 		Info:       p.info(),
 		Transport:  sockets{inet.Sockets{Provider: p.Name(), UserTimeout: inet.DefaultUserTimeout, TLS: p.opts.TLS, Logger: p.opts.Log}},

@@ -16,32 +16,61 @@ import (
 	"mori/native/verbs"
 )
 
-// Local memory need not be registered. NICs want it to be: a short op has its bytes copied from or to a spare, a longer one has its memory
-// registered for as long as it takes. That costs system calls and the pinning of each page, so callers who come again register.
+// Local memory need not be registered. NICs want it to be: an op that is not long has its bytes copied from or to a spare, a longer one has its memory
+// registered for as long as it takes. That costs system calls, the pinning of each page and a goroutine, so callers who come again register. See doc.go for
+// why such registrations are not kept.
 const (
-	spareBytes   = 4 << 10
-	spareCount   = 256
 	maxTransient = 16 // registrations of one op
+	maxLeasing   = 4  // such registrations at a time: each has a thread meanwhile
 )
+
+// spareKinds are how long spares are and how many there are of each, short ones first: 4 MiB in all. BenchmarkUnregistered has what they save.
+var spareKinds = [...]struct {
+	bytes uint64
+	count int32
+}{{4 << 10, 256}, {64 << 10, 16}, {maxSpare, 8}}
+
+// maxSpare is the longest op that is copied. To pin 256 KiB and let go of them takes the kernel as long as a copy does (5.6 us and 5.7 us on an AMD EPYC, Linux
+// 6.18, as a registered buffer of io_uring), and libibverbs and the NIC come on top of that.
+const maxSpare = 256 << 10
 
 // errUnregistered: some local memory of an op is of no region.
 var errUnregistered = errors.New("local memory is of no registered region")
 
 // spares are registered memory of a fabric for ops whose own is not.
-type spares struct {
-	once sync.Once
-	made atomic.Bool // and reg is set
-	mem  []byte
-	reg  *registration
+type spares [len(spareKinds)]spareKind
+
+// A spareKind is all spares of one length.
+type spareKind struct {
+	bytes uint64
+	once  sync.Once
+	made  atomic.Bool // and reg is set
+	mem   []byte
+	reg   *registration
 
 	mu   sync.Mutex
 	free []int32
 }
 
-// open registers the memory with all devices, when it is first needed. Without it, short ops are as long ones.
-func (s *spares) open(all *domains) {
-	s.once.Do(func() {
-		mem, err := sys.Alloc(spareBytes * spareCount)
+// A spare is what an op has of them; the zero value is none.
+type spare struct {
+	of *spareKind
+	i  int32
+}
+
+func (s spare) addr() uint64 { return s.of.reg.base + uint64(s.i)*s.of.bytes }
+
+func (s spare) put() {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.free = append(s.of.free, s.i)
+}
+
+// open registers the spares of a kind with all devices, when they are first needed. Without them, such ops are as long ones.
+func (s *spares) open(all *domains, kind int) {
+	k, want := &s[kind], spareKinds[kind]
+	k.once.Do(func() {
+		mem, err := sys.Alloc(int(want.bytes) * int(want.count))
 		if err != nil {
 			logged(all.opts.Log, "make spares", err)
 			return
@@ -51,44 +80,55 @@ func (s *spares) open(all *domains) {
 			logged(all.opts.Log, "make spares", errors.Join(g.err, sys.Free(mem)))
 			return
 		}
-		s.mem, s.reg = mem, g
-		for i := range int32(spareCount) {
-			s.free = append(s.free, i)
+		k.bytes, k.mem, k.reg = want.bytes, mem, g
+		for i := range want.count {
+			k.free = append(k.free, i)
 		}
-		s.made.Store(true)
+		k.made.Store(true)
 	})
 }
 
 // close gives the memory back. No NIC uses it any more.
 func (s *spares) close() error {
-	if s.mem == nil {
-		return nil
+	var errs []error
+	for i := range s {
+		k := &s[i]
+		if k.mem == nil {
+			continue
+		}
+		err := k.reg.close()
+		if err == nil { // else the device may still know it
+			err = sys.Free(k.mem)
+		}
+		errs = append(errs, err)
 	}
-	if err := s.reg.close(); err != nil {
-		return err
-	}
-	return sys.Free(s.mem)
+	return errors.Join(errs...)
 }
 
-// take gives the flight a spare, if there is one.
-func (s *spares) take(f *flight) bool {
-	if !s.made.Load() {
+// take gives the flight a spare of a kind, if there is one.
+func (s *spares) take(f *flight, kind int) bool {
+	k := &s[kind]
+	if !k.made.Load() {
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.free)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(k.free)
 	if n == 0 {
 		return false
 	}
-	f.spare, s.free = s.free[n-1], s.free[:n-1]
+	f.spare, k.free = spare{k, k.free[n-1]}, k.free[:n-1]
 	return true
 }
 
-func (s *spares) put(i int32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, i)
+// kindFor is the shortest that has room for n bytes; -1: none.
+func kindFor(n uint64) int {
+	for i := range spareKinds {
+		if n <= spareKinds[i].bytes {
+			return i
+		}
+	}
+	return -1
 }
 
 // listElsewhere is list for an op with local memory that is not registered.
@@ -97,16 +137,23 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 	if stream.OnDevice(f.op) {
 		return fmt.Errorf("%w: host memory beside device memory is of no region", errStream)
 	}
-	short := f.op.Len() <= spareBytes
-	if short && wait {
-		m.all.spares.open(m.all)
-	}
-	if short && m.all.spares.take(f) {
-		return m.listCopied(f, m.all.spares.reg.base+uint64(f.spare)*spareBytes, m.all.spares.reg)
+	if kind := kindFor(f.op.Len()); kind >= 0 {
+		if wait {
+			m.all.spares.open(m.all, kind)
+		}
+		if m.all.spares.take(f, kind) {
+			return m.listCopied(f, f.spare.addr(), f.spare.of.reg)
+		}
 	}
 	if !wait {
 		return errNotYet
 	}
+	select {
+	case m.all.leasing <- struct{}{}:
+	case <-m.stopped:
+		return fmt.Errorf("%w: the connection has ended", errStream)
+	}
+	defer func() { <-m.all.leasing }()
 	f.leasing = true
 	return m.list(f, true)
 }
@@ -114,7 +161,7 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 // listCopied lists an op by other memory at an address, of a registration or to be taken inline, where the bytes of a write are copied first: memory
 // that cannot be read is found out by this, and is the op's end.
 func (m *mover) listCopied(f *flight, at uint64, reg *registration) error {
-	p := &f.loan.Place
+	p, most := &f.loan.Place, m.longest(f.op.Len())
 	for walk, pos := util.NewWalk(f.op), uint64(0); ; {
 		local, off, n, ok := walk.Next()
 		if !ok {
@@ -126,8 +173,11 @@ func (m *mover) listCopied(f *flight, at uint64, reg *registration) error {
 			}
 		}
 		for n > 0 {
-			k := min(n, p.chunk-off%p.chunk)
-			f.add(run{at + pos, p.base + off, k, reg}, p, spareBytes)
+			k := min(n, most, p.chunk-off%p.chunk)
+			if reg != nil {
+				k = min(k, reg.chunk-(at+pos-reg.base)%reg.chunk)
+			}
+			f.add(run{at + pos, p.base + off, k, reg}, p, most)
 			pos, off, n = pos+k, off+k, n-k
 		}
 	}
@@ -135,7 +185,7 @@ func (m *mover) listCopied(f *flight, at uint64, reg *registration) error {
 
 // deliver copies what was read into the spare to where it belongs.
 func (m *mover) deliver(f *flight) error {
-	at := m.all.spares.reg.base + uint64(f.spare)*spareBytes
+	at := f.spare.addr()
 	for walk := util.NewWalk(f.op); ; {
 		local, _, n, ok := walk.Next()
 		if !ok {

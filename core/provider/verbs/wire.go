@@ -77,7 +77,7 @@ func newWire(r *rail, s *Settings, sends, recvs int) (w *wire, err error) {
 		return nil, errors.Join(err, w.pair.close(), w.close())
 	}
 	for i := range sends {
-		f := &flight{mover: r.mover, wire: w, spare: -1, inline: w.mem[i*wireBytes:][:wireBytes]}
+		f := &flight{mover: r.mover, wire: w, inline: w.mem[i*wireBytes:][:wireBytes]}
 		f.wrs, f.sges = make([]verbs.SendWR, 1), make([]verbs.SGE, 1)
 		w.free = append(w.free, f)
 	}
