@@ -69,7 +69,7 @@ func (g *gpu) words(n uint64) (block, error) {
 
 func (g *gpu) memory() proxy.Memory { return proxy.OnGPU(g.d) }
 
-// fill goes by pinned memory.
+// fill goes by pinned memory, and so does fetch.
 func (g *gpu) fill(b block, with []byte) (err error) {
 	from, err := g.words(uint64(len(with)))
 	if err != nil {
@@ -78,6 +78,17 @@ func (g *gpu) fill(b block, with []byte) (err error) {
 	defer func() { err = errors.Join(err, from.close()) }()
 	copy(sys.Bytes(from.addr, len(with)), with)
 	return g.onStream(context.Background(), func(s *device.Stream) error { return s.Copy(b.addr, from.addr, uint64(len(with))) })
+}
+
+func (g *gpu) fetch(b block, into []byte) (err error) {
+	to, err := g.words(uint64(len(into)))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
+	err = g.onStream(context.Background(), func(s *device.Stream) error { return s.Copy(to.addr, b.addr, uint64(len(into))) })
+	copy(into, sys.Bytes(to.addr, len(into)))
+	return err
 }
 
 // onStream gives the side's stream something to do, and waits for it.

@@ -28,11 +28,12 @@ type nicLink struct {
 	rings    block
 	queue    *mlx5.Queue
 	region   *mlx5.Region
-	view     block // of the queue, in the GPU's memory
-	told     block // what kernels tell
+	seen     block // of the queue as kernels see it, in the GPU's memory
+	words    block // what kernels tell
 	copier   *copier
 	data     block
 	peer     mlx5.MemoryView
+	receiver receiver
 	undo     []func() error
 }
 
@@ -95,7 +96,7 @@ func (l *nicLink) open(context.Context) (string, error) {
 }
 
 func (l *nicLink) endpoint(context.Context) (End, error) {
-	cfg := mlx5.QueueConfig{SQLog: uint32(l.opts.Log)}
+	cfg := mlx5.QueueConfig{SQLog: uint32(l.opts.Log), RQLog: uint32(l.opts.Receives)}
 	var err error
 	if l.rings, err = l.place.words(cfg.Bytes()); err != nil {
 		return End{}, err
@@ -106,6 +107,7 @@ func (l *nicLink) endpoint(context.Context) (End, error) {
 		return End{}, err
 	}
 	l.later(l.queue.Close)
+	l.receiver.view = l.queue.ReceiveView()
 	address := make([]byte, mlx5.RemoteEndBytes)
 	l.queue.End().Put(address)
 	return End{l.queue.QPN(), address}, nil
@@ -123,11 +125,11 @@ func (l *nicLink) connect(address []byte) error {
 	b := make([]byte, mlx5.QueueViewBytes)
 	view.Put(b)
 	var err error
-	if l.view, err = l.place.data(mlx5.QueueViewBytes); err != nil {
+	if l.seen, err = l.place.data(mlx5.QueueViewBytes); err != nil {
 		return err
 	}
-	l.later(l.view.close)
-	return l.place.fill(l.view, b)
+	l.later(l.seen.close)
+	return l.place.fill(l.seen, b)
 }
 
 func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
@@ -138,7 +140,7 @@ func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
 		}
 		l.emulated.AddMemory(data.addr, data.n, l.copier)
 	}
-	l.region, err = l.device.Register(data.addr, data.n, mlx5.AccessLocalWrite|mlx5.AccessRemoteWrite|mlx5.AccessRemoteRead)
+	l.region, err = l.device.Register(data.addr, data.n, mlx5.AccessAll)
 	if err != nil {
 		return "", nil, err
 	}
@@ -155,11 +157,15 @@ func (l *nicLink) meet(shown []byte) (err error) {
 	if l.peer.Bytes != l.data.n {
 		return fmt.Errorf("the peer's memory has %d bytes, and ours %d: %w", l.peer.Bytes, l.data.n, fabric.ErrInvalid)
 	}
-	if l.told, err = l.place.words(kernels.OutcomeBytes); err != nil {
+	if l.words, err = l.place.words(wordBytes); err != nil {
 		return err
 	}
-	l.later(l.told.close)
-	return l.place.prepare(nicModule, kernels.Interchange{}.Kernel(), kernels.Verify{}.Kernel())
+	l.later(l.words.close)
+	return l.opts.prepare(l.place, nicModule, kernels.Interchange{}.Kernel(), kernels.Verify{}.Kernel())
+}
+
+func (l *nicLink) view() View {
+	return View{Queue: l.seen.addr, Words: l.words.addr, Mine: kernels.Memory(l.region.View()), Peer: kernels.Memory(l.peer), Limit: l.opts.Limit}
 }
 
 // run: only the sender's side has a kernel, for a NIC writes to the receiver's memory without its help.
@@ -167,18 +173,18 @@ func (l *nicLink) run(ctx context.Context, w Work) (Outcome, error) {
 	if !w.Send {
 		return Outcome{Rounds: w.Rounds}, nil
 	}
-	found, err := l.launch(ctx, kernels.Interchange{Queue: l.view.addr, Outcome: l.told.addr, Limit: l.opts.Limit, Mine: kernels.Memory(l.region.View()),
+	found, err := l.launch(ctx, kernels.Interchange{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Mine: kernels.Memory(l.region.View()),
 		Peer: kernels.Memory(l.peer), Bytes: l.data.n, Rounds: w.Rounds, Value: w.Value})
 	return Outcome{Rounds: found.Done, Nanoseconds: found.Nanoseconds, Kernel: "mori_nic_interchange"}, err
 }
 
 func (l *nicLink) verify(ctx context.Context, value uint8) (wrong uint64, err error) {
-	found, err := l.launch(ctx, kernels.Verify{Memory: l.data.addr, Outcome: l.told.addr, Bytes: l.data.n, Value: value})
+	found, err := l.launch(ctx, kernels.Verify{Memory: l.data.addr, Outcome: l.words.addr, Bytes: l.data.n, Value: value})
 	return found.Wrong, err
 }
 
 func (l *nicLink) launch(ctx context.Context, args kernels.Args) (found kernels.Outcome, err error) {
-	told := sys.Bytes(l.told.addr, kernels.OutcomeBytes)
+	told := sys.Bytes(l.words.addr, kernels.OutcomeBytes)
 	clear(told)
 	k := kernel{function: args.Kernel(), args: args.Append(nil), threads: gpuThreads, onCPU: func() (err error) {
 		found, err = kernels.Run(kernels.Grid{Blocks: 1, Threads: cpuThreads}, args)

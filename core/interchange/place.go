@@ -21,8 +21,9 @@ type place interface {
 	data(n uint64) (block, error)
 	words(n uint64) (block, error)
 
-	// fill copies to data.
+	// fill copies to the begin of data, fetch from there.
 	fill(b block, with []byte) error
+	fetch(b block, into []byte) error
 
 	// memory is what a proxy's queue lies in.
 	memory() proxy.Memory
@@ -103,6 +104,11 @@ func (c cpu) data(n uint64) (block, error) { return c.words(n) }
 
 func (cpu) fill(b block, with []byte) error {
 	copy(sys.Bytes(b.addr, int(b.n)), with)
+	return nil
+}
+
+func (cpu) fetch(b block, into []byte) error {
+	copy(into, sys.Bytes(b.addr, int(b.n)))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/proxy"
+	"mori/native/nic"
 	kernels "mori/native/proxy"
 )
 
@@ -32,7 +33,6 @@ type proxyLink struct {
 }
 
 const (
-	wordBytes  = 4096
 	outcomeAt  = 1024
 	gpuThreads = 256
 
@@ -131,10 +131,12 @@ func (l *proxyLink) meet(shown []byte) error {
 	if err != nil {
 		return err
 	}
-	if err != nil {
-		return err
-	}
-	return l.place.prepare(proxyModule, sendKernel, receiveKernel)
+	return l.opts.prepare(l.place, proxyModule, sendKernel, receiveKernel)
+}
+
+func (l *proxyLink) view() View {
+	mine := l.local[0]
+	return View{Queue: l.queue.Device(), Proxy: true, Words: l.words.addr, Mine: nic.Memory{Addr: mine.Addr, Bytes: mine.Len}, Peer: nic.Memory{Bytes: mine.Len}, Limit: l.opts.Limit}
 }
 
 func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {

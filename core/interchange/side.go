@@ -22,6 +22,14 @@ type Options struct {
 	GPU    string        // "cpu", "cuda:0", "hip:0"
 	Limit  time.Duration // of any wait; default 30 s
 	Log    int           // 1<<Log slots of a ring; default 6
+
+	// Receives has a NIC's queue take messages: 1<<Receives entries for Side.Receive; 0 is none.
+	Receives int
+
+	// Module and Functions name kernels of the caller's own, which Side.Launch runs instead of Side.Run: a file of device.KernelDir. On the
+	// CPU the caller runs them by itself.
+	Module    string
+	Functions []string
 }
 
 const (
@@ -73,6 +81,7 @@ type link interface {
 	meet(shown []byte) error
 	run(ctx context.Context, w Work) (Outcome, error)
 	verify(ctx context.Context, value uint8) (wrong uint64, err error)
+	view() View
 	close() error
 }
 
@@ -101,8 +110,8 @@ const (
 // Open makes a side, and looks for its GPU.
 func Open(o Options) (*Side, error) {
 	o.Limit, o.Log = cmp.Or(o.Limit, defaultLimit), cmp.Or(o.Log, defaultLog)
-	if o.Limit < 0 || o.Log < 2 || o.Log > 15 {
-		return nil, fmt.Errorf("interchange with a limit of %v and rings of 1<<%d slots: %w", o.Limit, o.Log, fabric.ErrInvalid)
+	if o.Limit < 0 || o.Log < 2 || o.Log > 15 || o.Receives < 0 || o.Receives > 15 {
+		return nil, fmt.Errorf("interchange with a limit of %v and rings of 1<<%d slots, 1<<%d to receive: %w", o.Limit, o.Log, o.Receives, fabric.ErrInvalid)
 	}
 	p, err := findPlace(o.GPU)
 	if err != nil {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+package interchange
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mori/core/fabric"
+	"mori/native/nic"
+)
+
+// A View is what a kernel of the caller's own is told of a side that has met the other.
+type View struct {
+	Queue uint64 // address of the mori::nic::Queue, or of the mori::proxy::Queue
+	Proxy bool
+	Mine  nic.Memory // this side's buffer
+	Peer  nic.Memory // the other's; with a proxy, which names it by offsets in region 0, only its length
+	Words uint64     // 4096 bytes of host memory that kernels see at the same address, zeros at first; with a proxy, region 1 to the peer
+	Limit time.Duration
+}
+
+// wordBytes are the words of a side.
+const wordBytes = 4096
+
+// prepare loads the caller's kernels, or else mori's.
+func (o *Options) prepare(p place, module string, functions ...string) error {
+	if o.Module != "" {
+		module, functions = o.Module, o.Functions
+	}
+	return p.prepare(module, functions...)
+}
+
+// View tells of a side, whose kernels are the caller's.
+func (s *Side) View() (View, error) {
+	if s.ended || s.step < met {
+		return View{}, fmt.Errorf("view after step %d: %w", s.step, ErrOrder)
+	}
+	return s.link.view(), nil
+}
+
+// OnCPU tells whether the side's kernels run on threads of this process.
+func (s *Side) OnCPU() bool {
+	_, yes := s.place.(cpu)
+	return yes
+}
+
+// Launch runs one of Options.Functions on the side's GPU, as one block of threads, and waits until it has ended. args are its one argument,
+// aligned to 8.
+func (s *Side) Launch(ctx context.Context, function string, args []byte, threads uint32) error {
+	if s.ended || s.step < met {
+		return fmt.Errorf("launch after step %d: %w", s.step, ErrOrder)
+	}
+	if threads == 0 || len(args) == 0 {
+		return fmt.Errorf("launch %s on %d threads with %d bytes of arguments: %w", function, threads, len(args), fabric.ErrInvalid)
+	}
+	return s.place.run(ctx, kernel{function: function, args: args, threads: threads, onCPU: func() error {
+		return fmt.Errorf("launch %s on the CPU, whose kernels the caller runs: %w", function, fabric.ErrNotSupported)
+	}})
+}
+
+// part is a range of the side's buffer.
+func (s *Side) part(offset, n uint64) (block, error) {
+	if s.ended || s.data.n == 0 {
+		return block{}, fmt.Errorf("use the buffer after step %d: %w", s.step, ErrOrder)
+	}
+	if n == 0 || offset > s.data.n || n > s.data.n-offset {
+		return block{}, fmt.Errorf("%d bytes at %d of a buffer of %d: %w", n, offset, s.data.n, fabric.ErrRange)
+	}
+	return block{addr: s.data.addr + offset, n: n}, nil
+}
+
+// Fill copies bytes into the side's buffer. No kernel may run.
+func (s *Side) Fill(offset uint64, with []byte) error {
+	b, err := s.part(offset, uint64(len(with)))
+	if err != nil {
+		return err
+	}
+	return s.place.fill(b, with)
+}
+
+// Fetch copies bytes from the side's buffer. No kernel may run.
+func (s *Side) Fetch(offset uint64, into []byte) error {
+	b, err := s.part(offset, uint64(len(into)))
+	if err != nil {
+		return err
+	}
+	return s.place.fetch(b, into)
+}
