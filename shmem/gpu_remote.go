@@ -38,10 +38,11 @@ type remoteName struct {
 // the remote offset of a symmetric address is how far it is behind the heap's begin, which is Queue.local on the device and Base here; local
 // addresses are those of the heap and of registered buffers. The queue lives until Finalize, and no kernel may use it longer.
 func (w *World) Remote() (queue uint64, ok bool) {
-	if w.side == nil || w.side.remote == nil || w.side.remote.queue == nil || w.closed.Load() {
+	if w.side == nil || w.closed.Load() {
 		return 0, false
 	}
-	return w.side.remote.queue.Device(), true
+	queue = w.side.remote.device()
+	return queue, queue != 0
 }
 
 // RemoteErr is why the queue of Remote does not reach PE pe, nil if it does: once an operation to a PE has failed, it takes no more.
@@ -63,6 +64,55 @@ func (w *World) Base() uint64 {
 		return 0
 	}
 	return w.heap.base
+}
+
+// device is the address of the queue, 0 if there is none.
+func (r *remoteSide) device() uint64 {
+	if r == nil || r.queue == nil {
+		return 0
+	}
+	return r.queue.Device()
+}
+
+// whyNot is why there is no queue.
+func (r *remoteSide) whyNot() error {
+	if r == nil || r.why == nil {
+		return errors.ErrUnsupported
+	}
+	return r.why
+}
+
+// failed is why the first of these PEs takes no more, nil if all do: what kernels put to it since is lost, whether they have noticed or not.
+func (r *remoteSide) failed(pes []int) error {
+	if r == nil || r.queue == nil {
+		return nil
+	}
+	for _, pe := range pes {
+		if err := r.queue.Err(pe); err != nil {
+			return fmt.Errorf("what kernels do at PE %d: %w", pe, err)
+		}
+	}
+	return nil
+}
+
+// What waits for the queue say that are no errors of the network: kTimeout and kStopped of native/include/mori/proxy/layout.hpp.
+const statusTimeout, statusStopped = 0x10002, 0x10003
+
+// meaning is why a kernel could do nothing at PE pe, which it was told by a status.
+func (r *remoteSide) meaning(pe int, status uint32) error {
+	if err := r.queue.Err(pe); err != nil {
+		return err
+	}
+	switch status {
+	case statusTimeout:
+		if report, ok := r.queue.Report(); ok {
+			return fmt.Errorf("it waited for command %d of its queue, and %d had ended: %w", report.Ticket, report.Ended, ErrTimeout)
+		}
+		return ErrTimeout
+	case statusStopped:
+		return proxy.ErrClosed
+	}
+	return fabric.Errno(status)
 }
 
 // openRemote makes the queue if PEs are apart. If it comes up on some PE only, none has one, and the World goes on without. Collective.
@@ -87,7 +137,9 @@ func (w *World) openRemote(ctx context.Context, s *deviceSide) error {
 	}
 	r.why = fmt.Errorf("open a queue for kernels over %s: %w", w.wire.info.Provider, cause)
 	w.log.Warn("kernels reach only the PEs whose memory is mapped", "pe", w.me, "error", r.why)
-	return errors.Join(w.Failed(), r.close())
+	err := r.close()
+	r.port, r.queue = nil, nil
+	return errors.Join(w.Failed(), err)
 }
 
 // open opens the port and registers what region 0 is.
@@ -161,9 +213,6 @@ func (w *World) showKernels(addr, size uint64) (hide func() error, err error) {
 	}
 	r.local = append(slices.Clip(r.local), proxy.Local{Buffer: buffer, Desc: region.Desc})
 	hide = func() error {
-		if r.port == nil {
-			return nil // closed with all that it had
-		}
 		r.local = slices.DeleteFunc(slices.Clone(r.local), func(l proxy.Local) bool { return l.Addr == addr })
 		return errors.Join(r.queue.SetLocal(r.local), r.port.Forget(region))
 	}
@@ -190,6 +239,5 @@ func (r *remoteSide) close() error {
 	if r.queue != nil {
 		err = errors.Join(err, r.queue.Close())
 	}
-	r.port, r.queue = nil, nil
 	return err
 }

@@ -4,6 +4,7 @@ package shmem
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/native/gpu/gputest"
 )
 
 // putByQueue has a kernel put n bytes of the heap to the same place of PE pe by the queue of Remote, piece by piece.
@@ -118,4 +120,90 @@ func fromABuffer(t *testing.T, w *World, a uint64) error {
 		t.Errorf("PE %d has other bytes than were put from a registered buffer", w.me)
 	}
 	return errors.Join(err, w.DeregisterBuffer(own.Addr(), n), own.Close())
+}
+
+// everyoneImage stands for a user's module of native/kernels/testdata/everyone.cpp.
+const everyoneImage = `.version 8.0
+.target sm_80
+.address_size 64
+.weak .global .align 8 .b8 mori_shmem_state[64];
+.visible .entry mori_test_everyone()
+`
+
+// everyone runs some turns of mori_test_everyone on this PE's GPU.
+func everyone(w *World, at, bytes, first, turns uint64, atomics bool) (err error) {
+	d := w.cfg.Device
+	m, err := d.Load([]byte(everyoneImage))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	f, err := m.Function("mori_test_everyone")
+	if err != nil {
+		return err
+	}
+	if _, err = w.ModuleInit(m.Handle()); err != nil {
+		return err
+	}
+	wrong, err := d.AllocHost(8)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, wrong.Close()) }()
+	memory.Store64(wrong.Addr(), 0)
+	s, err := d.NewStream(device.Normal)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	with := uint64(0)
+	if atomics {
+		with = 1
+	}
+	var args device.Args
+	args.Uint64(at).Uint64(bytes).Uint64(first).Uint64(turns).Uint64(with).Uint64(wrong.DeviceAddr())
+	if err := errors.Join(w.group.Barrier(context.Background()), f.Launch(s, device.Grid{Threads: [3]uint32{64}}, &args), w.gpu.wait(s)); err != nil {
+		return err
+	}
+	if n := memory.Load64(wrong.Addr()); n != 0 {
+		return fmt.Errorf("PE %d saw %d things that are wrong", w.me, n)
+	}
+	return nil
+}
+
+// Every PE puts, gets, signals and meets with every other one from kernels: some are mapped, and some reached by the queue.
+func TestKernelsReachEveryone(t *testing.T) {
+	for name, cfg := range map[string]Config{"mapped": {}, "network": {DisableP2P: true}, "other hosts": {NodeID: "%d"},
+		"two hosts": {NodeID: "a|b"}} {
+		for _, n := range []int{2, 4} {
+			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				oneEach(t, n)
+				gputest.NeedEmulated(t) // no driver takes the image
+				run(t, n, onGPU(t, cfg), func(w *World) error {
+					a, err := w.Malloc(1 << 20)
+					if err != nil {
+						return err
+					}
+					return errors.Join(everyone(w, a, 5003, 1, 3, false), everyone(w, a, 40_001, 4, 2, false), w.BarrierAll())
+				})
+			})
+		}
+	}
+}
+
+// A barrier on streams is one of all PEs, and what kernels do between them comes in order.
+func TestBarrierOnStreamOverANetwork(t *testing.T) {
+	for name, cfg := range map[string]Config{"network": {DisableP2P: true}, "other hosts": {NodeID: "%d"}, "two hosts": {NodeID: "a|b"},
+		"isolated": {NodeID: "%d", Mode: Isolation}} {
+		t.Run(name, func(t *testing.T) {
+			oneEach(t, 4)
+			run(t, 4, onGPU(t, cfg), func(w *World) error {
+				s, err := w.cfg.Device.NewStream(device.Normal) // PEs of one GPU must not wait behind each other
+				for range 20 {
+					err = errors.Join(err, w.BarrierOnStream(s.Handle()))
+				}
+				return errors.Join(err, w.gpu.wait(s), w.BarrierAll(), s.Close())
+			})
+		})
+	}
 }

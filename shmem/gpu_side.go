@@ -24,8 +24,11 @@ const (
 	stateVersion = 1
 	stateBytes   = 64
 
-	peerBytes    = 16
-	transportP2P = 1 // of a Peer: loads and stores; 0 is none
+	peerBytes = 16
+
+	// How a Peer is reached: not at all (0), by loads and stores, or by a queue of remoteSide.
+	transportP2P    = 1
+	transportRemote = 2
 
 	// WaitReport of native/include/mori/device/report.hpp.
 	reportAddress  = 0
@@ -58,6 +61,9 @@ type deviceSide struct {
 // noTimeout is what kernels are told if waits of the World may last for ever.
 const noTimeout = time.Duration(math.MaxInt64)
 
+// reachesAll reports whether kernels come to all PEs.
+func (s *deviceSide) reachesAll() bool { return len(s.far) == 0 || s.remote.device() != 0 }
+
 func (s *deviceSide) isFar(pe int) bool { return slices.Contains(s.far, pe) }
 
 // openSide makes it. Collective: without a heap, in isolation, the words of barriers need a block of their own.
@@ -80,7 +86,7 @@ func (w *World) openSide(ctx context.Context) error {
 		return err
 	}
 	err := s.fill(w)
-	if err == nil && len(s.far) == 0 {
+	if err == nil && s.reachesAll() {
 		// Not at the first barrier: loading may wait for what runs on the GPU, such as another PE's kernel that waits for this one's.
 		_, err = s.kernel()
 	}
@@ -91,11 +97,14 @@ func (w *World) openSide(ctx context.Context) error {
 func (s *deviceSide) fill(w *World) (err error) {
 	table := make([]byte, w.n*peerBytes)
 	for pe, p := range s.sync.peers {
+		heap, transport := p.mapped, uint32(transportP2P)
 		if p.mapped == 0 {
-			continue
+			if heap, transport = s.remote.device(), transportRemote; heap == 0 {
+				continue
+			}
 		}
-		binary.LittleEndian.PutUint64(table[pe*peerBytes:], p.mapped)
-		binary.LittleEndian.PutUint32(table[pe*peerBytes+8:], transportP2P)
+		binary.LittleEndian.PutUint64(table[pe*peerBytes:], heap)
+		binary.LittleEndian.PutUint32(table[pe*peerBytes+8:], transport)
 	}
 	if s.peers, err = s.g.dev.Alloc(uint64(len(table))); err != nil {
 		return noMemory(err)
@@ -166,10 +175,14 @@ func (s *deviceSide) close() error {
 
 // heed ends w if a kernel has reported that a wait of its gave up.
 func (s *deviceSide) heed(w *World) {
-	if s.report == nil || w.closed.Load() || memory.Load32(s.report.Addr()+reportReady) == 0 {
+	if s.report == nil || w.closed.Load() {
 		return
 	}
-	w.fail(s.reported())
+	if memory.Load32(s.report.Addr()+reportReady) != 0 {
+		w.fail(s.reported())
+	} else if err := s.remote.failed(s.far); err != nil {
+		w.fail(err)
+	}
 }
 
 // reported is the report of a kernel, in words.
@@ -178,6 +191,9 @@ func (s *deviceSide) reported() error {
 	addr, who := word(reportAddress), int32(memory.Load32(s.report.Addr()+reportRank))
 	peer := ""
 	if pe := int32(memory.Load32(s.report.Addr() + reportPeer)); pe >= 0 {
+		if s.isFar(int(pe)) && word(reportExpected) == 0 {
+			return fmt.Errorf("a kernel of PE %d gave up on PE %d: %w", who, pe, s.remote.meaning(int(pe), uint32(word(reportSeen))))
+		}
 		peer = fmt.Sprintf(" from PE %d", pe)
 	}
 	where := fmt.Sprintf("%#x", addr)
@@ -299,8 +315,8 @@ func (w *World) barrierOn(stream uint64) error {
 	if w.side == nil {
 		return fmt.Errorf("the symmetric heap is in host memory: %w", errors.ErrUnsupported)
 	}
-	if far := w.side.far; len(far) > 0 {
-		return fmt.Errorf("the GPU does not reach the memory of %s: %w", nameAll(far), errors.ErrUnsupported)
+	if s := w.side; !s.reachesAll() {
+		return fmt.Errorf("the GPU does not reach the memory of %s: %w: %w", nameAll(s.far), s.remote.whyNot(), errors.ErrUnsupported)
 	}
 	if w.net != nil {
 		if err := w.net.quiet(w.deadline()); err != nil {

@@ -201,7 +201,6 @@ func TestHeapsOnGPUsOverANetwork(t *testing.T) {
 				err = errors.Join(err, allRefused([]refusal{
 					{"add", errors.ErrUnsupported, func() error { return w.Atomic(AtomicAdd, 8, sig, 1, 1-w.me) }},
 					{"swap", errors.ErrUnsupported, func() error { return second(w.FetchAtomic(AtomicSwap, 8, sig, 1, 0, 1-w.me)) }},
-					{"barrier on a stream", errors.ErrUnsupported, func() error { return w.BarrierOnStream(0) }},
 				}))
 				err = errors.Join(err, w.TeamWorld().Reduce(ReduceSum, fabric.Uint8, a, a, n), w.TeamWorld().Broadcast(a+n, a, n, 1))
 				for i, got := range peek(t, w, a+n, n) {

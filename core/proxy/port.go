@@ -112,11 +112,12 @@ func (p *Port) Register(buf fabric.Buffer) (Region, error) {
 func (p *Port) Forget(r Region) error {
 	p.mu.Lock()
 	i := slices.Index(p.regions, r.mr)
+	closed := p.closed // and all regions with it
 	if i >= 0 {
 		p.regions = slices.Delete(p.regions, i, i+1)
 	}
 	p.mu.Unlock()
-	if i < 0 {
+	if i < 0 || closed {
 		return nil
 	}
 	return r.mr.Close()

@@ -132,10 +132,3 @@ extern "C" void fake_trap() {
         pause();
     }
 }
-
-/// No transport is linked: as in a module that has none.
-extern "C" __attribute__((weak, visibility("hidden"))) uint64_t mori_shmem_remote(const mori::shmem::RemoteOp *op) {
-    mori::shmem::internal::fail(reinterpret_cast<const void *>(op->symmetric),
-                                uint64_t(mori::shmem::Transport::remote), 0, op->pe);
-    return 0;
-}

@@ -63,7 +63,7 @@ void everyoneToEveryone() {
         require(memcmp(here.mine(kGot), here.mine(0), kEach) == 0, "all of it");
         blockSync();
     });
-    require(remoteOps > 0, "the transport was used");
+    require(here.commands() > 0, "the proxies were used");
 }
 
 /// Rounds of barriers: nobody sees a round that not all have begun.
@@ -257,6 +257,19 @@ void whatCannotBeDone() {
     require(report.ready == 1 && report.rank == 1 && report.peer == kPes, "a put to a PE that does not exist");
     report = ended([](Job& here) { internal::get<Group::thread>(here.mine(0), here.heaps[1] + kHeap, 8, 0, 0); });
     require(report.ready == 1 && report.peer == 0, "a get from behind the heap");
+    report = ended([](Job& here) {
+        ShmemPutMemNbiThread(here.mine(0), here.mine(0), 8, kRemote);
+        ShmemQuietThread();
+    });
+    require(report.ready == 1 && report.expected == 0 && report.seen == mori::proxy::kTimeout && report.peer == kRemote,
+            "nobody serves the queue");
+    report = ended([](Job& here) {
+        here.hosts[1]->break_(kRemote, 111);
+        here.hosts[1]->start();
+        ShmemPutMemNbiThread(here.mine(0), here.mine(0), 8, kRemote);
+        ShmemQuietThread(kRemote);
+    });
+    require(report.ready == 1 && report.expected == 0 && report.seen == 111 && report.peer == kRemote, "the PE has an error");
     report = ended([](Job&) { ShmemBarrierAllThread(); });
     require(report.ready == 1 && report.expected == 1 && report.seen == 0 && report.peer == 0, "a barrier alone");
 }

@@ -5,44 +5,30 @@
 /// or quiet, and before a signal of the same call.
 #pragma once
 
-#include "mori/shmem/peer.hpp"
+#include "mori/shmem/remote.hpp"
 
 namespace mori::shmem {
-
-/// What an atomic operation or a signal does.
-enum AtomicType : uint32_t {
-    AMO_ACK = 1,
-    AMO_INC,
-    AMO_SET,
-    AMO_ADD,
-    AMO_AND,
-    AMO_OR,
-    AMO_XOR,
-    AMO_SIGNAL,
-    AMO_SIGNAL_SET,
-    AMO_SIGNAL_ADD,
-    AMO_END_OF_NONFETCH,
-    AMO_FETCH,
-    AMO_FETCH_INC,
-    AMO_FETCH_ADD,
-    AMO_FETCH_AND,
-    AMO_FETCH_OR,
-    AMO_FETCH_XOR,
-    AMO_SWAP,
-    AMO_COMPARE_SWAP,
-};
 
 namespace internal {
 
 using device::Order;
 using device::Scope;
 
+/// One thread asks for what the group does. What all of them have stored before is what is sent.
+template <Group group>
+MORI_DEVICE_INLINE void groupRemote(const RemoteOp& op) {
+    meet<group>();
+    if (place<group>().rank == 0) {
+        remote(op);
+    }
+}
+
 template <Group group>
 MORI_DEVICE_INLINE void put(void* symmetric, const void* local, uint64_t bytes, int pe, int qp) {
     if (char* const to = reach(pe).at(symmetric)) {
         device::groupCopy(to, local, bytes, place<group>());
-    } else if (place<group>().rank == 0) {
-        remote({RemoteKind::put, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
+    } else {
+        groupRemote<group>({RemoteKind::put, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
     }
 }
 
@@ -50,8 +36,8 @@ template <Group group>
 MORI_DEVICE_INLINE void get(void* local, const void* symmetric, uint64_t bytes, int pe, int qp) {
     if (const char* const from = reach(pe).at(symmetric)) {
         device::groupCopy(local, from, bytes, place<group>());
-    } else if (place<group>().rank == 0) {
-        remote({RemoteKind::get, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
+    } else {
+        groupRemote<group>({RemoteKind::get, pe, qp, 0, uint64_t(local), uint64_t(symmetric), bytes, 0, 0, 0});
     }
 }
 
@@ -237,9 +223,16 @@ MORI_DEVICE_INLINE void putSignal(void* symmetric, const void* local, uint64_t b
     const Reached peer = reach(pe);
     char* const to = peer.at(symmetric);
     if (to == nullptr) {
-        if (first || !oneSignal) {
-            remote({RemoteKind::putSignal, pe, qp, op, uint64_t(local), uint64_t(symmetric), first ? bytes : 0, value, 0,
-                    uint64_t(signal)});
+        const RemoteOp one{RemoteKind::putSignal, pe, qp, op, uint64_t(local), uint64_t(symmetric), bytes, value, 0,
+                           uint64_t(signal)};
+        groupRemote<group>(one);
+        if (!oneSignal) {
+            meet<group>();  // the others' signals go behind the payload
+            if (!first) {
+                RemoteOp more = one;
+                more.bytes = 0;
+                remote(more);
+            }
         }
         return;
     }

@@ -27,7 +27,7 @@ MORI_SHMEM_ONCE MORI_DEVICE_SYMBOL __attribute__((used)) mori::shmem::State mori
 #endif
 
 /// Carries out an operation for a PE whose transport is remote; one thread calls it for its group. What it returns is the
-/// old value, for an atomic. A module that links no transport has a weak one, which ends the kernel and tells why.
+/// old value, for an atomic that has one. remote.hpp has a weak one, so a module may link its own.
 MORI_DEVICE_SYMBOL uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op);
 }
 
@@ -140,11 +140,3 @@ MORI_DEVICE_INLINE void waitFor(const void* address, uint64_t expected, int pe, 
 
 }  // namespace internal
 }  // namespace mori::shmem
-
-#if !defined(MORI_DEVICE_CPU)
-extern "C" __attribute__((device, weak, noinline)) uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op) {
-    mori::shmem::internal::fail(reinterpret_cast<const void*>(op->symmetric), uint64_t(mori::shmem::Transport::remote), 0,
-                                op->pe);
-    return 0;
-}
-#endif

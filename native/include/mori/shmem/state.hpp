@@ -12,11 +12,11 @@ namespace mori::shmem {
 enum class Transport : uint32_t {
     none = 0,    ///< not at all
     p2p = 1,     ///< its heap is mapped here: loads and stores
-    remote = 2,  ///< by mori_shmem_remote, see device.hpp
+    remote = 2,  ///< by mori_shmem_remote: a thread of the host does it, over a network
 };
 
 struct Peer {
-    uint64_t heap;  ///< where the PE's heap begins here, for p2p
+    uint64_t heap;  ///< p2p: where the PE's heap begins here. remote: the queue to its host, a mori::proxy::Queue
     Transport transport;
     uint32_t reserved;
 };
@@ -41,6 +41,29 @@ struct State {
     device::WaitReport* report;  ///< mapped host memory
 };
 static_assert(sizeof(State) == 64);
+
+/// What an atomic operation or a signal does.
+enum AtomicType : uint32_t {
+    AMO_ACK = 1,
+    AMO_INC,
+    AMO_SET,
+    AMO_ADD,
+    AMO_AND,
+    AMO_OR,
+    AMO_XOR,
+    AMO_SIGNAL,
+    AMO_SIGNAL_SET,
+    AMO_SIGNAL_ADD,
+    AMO_END_OF_NONFETCH,
+    AMO_FETCH,
+    AMO_FETCH_INC,
+    AMO_FETCH_ADD,
+    AMO_FETCH_AND,
+    AMO_FETCH_OR,
+    AMO_FETCH_XOR,
+    AMO_SWAP,
+    AMO_COMPARE_SWAP,
+};
 
 /// What an operation does where it goes through mori_shmem_remote.
 enum class RemoteKind : uint32_t { put = 1, get = 2, putSignal = 3, immediate = 4, atomic = 5, quiet = 6 };
