@@ -46,6 +46,17 @@ def check_types() -> None:
     print("types: ok")
 
 
+def check_headers() -> None:
+    """Kernels find what they include."""
+    import mori
+
+    folder = Path(mori.get_include())
+    assert folder.is_relative_to(Path(mori.__file__).parent), folder
+    for name in ("device/atomic.hpp", "shmem/device.hpp", "nic/device.hpp", "proxy/device.hpp"):
+        assert (folder / "mori" / name).exists(), f"{name} is not in the wheel"
+    print("headers: ok")
+
+
 def check_command() -> None:
     """The console script and the module are the same command."""
     script = Path(sys.executable).with_name("mori")
@@ -123,6 +134,7 @@ def check_transfer() -> None:
 def main() -> None:
     check_import()
     check_types()
+    check_headers()
     check_command()
     check_transfer()
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 // A kernel that hands data to the next PE and waits for what the last one hands to this: one source for NVIDIA and AMD.
-// put_signal.py compiles nothing: make the code first, from the root of the source tree, for the GPUs that are there.
+// put_signal.py compiles nothing: make the code first, for the GPUs that are there. The headers come with mori:
 //
-//     nvcc -std=c++17 -O3 -arch=compute_90 -ptx -Inative/include -o put_signal.ptx examples/gpu/put_signal.cu
+//     include=$(python -c 'import mori; print(mori.get_include())')
+//
+//     nvcc -std=c++17 -O3 -arch=compute_90 -ptx -I$include -o put_signal.ptx put_signal.cu
 //
 //     clang++-19 -std=c++17 -O3 -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch=sm_90
-//         --cuda-feature=+ptx80 -S -Inative/include -o put_signal.ptx examples/gpu/put_signal.cu
+//         --cuda-feature=+ptx80 -S -I$include -o put_signal.ptx put_signal.cu
 //
 //     clang++-19 -std=c++17 -O3 -x hip --cuda-device-only --no-gpu-bundle-output -nogpuinc -nogpulib
-//         --offload-arch=gfx942 -Inative/include -o put_signal.hsaco examples/gpu/put_signal.cu
+//         --offload-arch=gfx942 -I$include -o put_signal.hsaco put_signal.cu
 #include "mori/shmem/device.hpp"
 
 using namespace mori::shmem;

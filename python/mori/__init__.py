@@ -14,6 +14,7 @@ Submodules load at first use, as attributes::
 * ``mori.cpp`` holds the same names in one flat space, as the native library spells them.
 * ``mori.tensor_utils`` turns tensors and buffers into addresses and back; import it explicitly.
 
+``mori.get_include()`` is the folder of the C++ headers for kernels.
 ``mori.__version__`` is the version text, or ``"unknown"`` in a tree that was never built.
 """
 
@@ -21,6 +22,8 @@ from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from ._include import get_include as get_include
 
 try:
     from ._version import __version__ as __version__

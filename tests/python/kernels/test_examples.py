@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import mori
 from support import cannot
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +34,8 @@ def compiled(product: str, folder: Path) -> Path:
         cannot("clang", "clang-19 is not installed")
     [command] = [words for words in commands() if words[0].startswith("clang") and product in words]
     command[command.index(product)] = str(folder / product)
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    command[command.index("-I$include")] = f"-I{mori.get_include()}"
+    made = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=100)
     assert made.returncode == 0, made.stderr
     return folder / product
 
