@@ -184,7 +184,7 @@ func TestMessagesComeBack(t *testing.T) {
 func TestViewLayout(t *testing.T) {
 	want := map[string]uintptr{
 		"SQ": 0, "DBR": 8, "CQ": 16, "CQDBR": 24, "UAR": 32, "SQLog": 40, "CQLog": 44, "QPN": 48, "Provider": 52, "Flags": 56, "MTU": 60,
-		"Reserved": 64, "Published": 72, "Completed": 80, "Status": 88, "Owners": 96, "Polled": 104, "PollLock": 112, "Bells": 120,
+		"Reserved": 64, "Published": 72, "Completed": 80, "Status": 88, "Kept": 96, "Polled": 104, "PollLock": 112, "Bells": 120,
 	}
 	q := reflect.TypeOf(QueueView{})
 	if q.Size() != QueueViewBytes || q.NumField() != len(want) {
@@ -204,6 +204,11 @@ func TestViewLayout(t *testing.T) {
 	var back QueueView
 	if back.Parse(b); back != v {
 		t.Errorf("%+v came back as %+v", v, back)
+	}
+	annex := AnnexView{MSN: 1, CQN: 2, Spare: 3, Version: 4, PSN: 5}
+	annex.Put(b)
+	if b[0] != 1 || b[8] != 2 || b[12] != 3 || b[16] != 4 || b[64] != 5 {
+		t.Errorf("an annex: %x", b)
 	}
 	m := MemoryView{Addr: 1, Bytes: 2, LKey: 3, RKey: 4}
 	m.Put(b)

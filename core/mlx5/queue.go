@@ -34,7 +34,7 @@ const (
 const pageBytes = 4096 // of the NIC; the system's may be larger
 
 // A plan is where the parts of a queue lie in its memory, each on a page of its own; the work queues are at 0.
-type plan struct{ cq, rcq, dbr, view, owners, end uint64 }
+type plan struct{ cq, rcq, dbr, view, kept, end uint64 }
 
 func (c *QueueConfig) plan() (p plan) {
 	round := func(n uint64) uint64 { return (n + pageBytes - 1) &^ (pageBytes - 1) }
@@ -45,8 +45,8 @@ func (c *QueueConfig) plan() (p plan) {
 		p.dbr += round(CQEBytes << c.RQLog)
 	}
 	p.view = p.dbr + pageBytes
-	p.owners = p.view + QueueViewBytes
-	p.end = round(p.owners + 4<<c.SQLog)
+	p.kept = p.view + QueueViewBytes
+	p.end = round(p.kept + 4<<c.SQLog)
 	return p
 }
 
@@ -267,7 +267,7 @@ func (q *Queue) View() QueueView {
 	v := QueueView{
 		SQ: q.cfg.Device + q.cfg.sqOffset(), DBR: q.cfg.Device + q.plan.dbr + dbrOfQP,
 		CQ: q.cfg.Device + q.plan.cq, CQDBR: q.cfg.Device + q.plan.dbr + dbrOfCQ, UAR: q.uar,
-		SQLog: q.cfg.SQLog, CQLog: q.cfg.CQLog, QPN: q.qpn, Provider: ProviderMLX5, Owners: q.cfg.Device + q.plan.owners, MTU: uint32(q.mtu()),
+		SQLog: q.cfg.SQLog, CQLog: q.cfg.CQLog, QPN: q.qpn, Provider: ProviderMLX5, Kept: q.cfg.Device + q.plan.kept, MTU: uint32(q.mtu()),
 	}
 	if q.cfg.Collapsed {
 		v.Flags |= FlagCollapsed

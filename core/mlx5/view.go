@@ -27,15 +27,29 @@ type QueueView struct {
 	Published uint64 // blocks whose entries are whole, and so are all before: the next doorbell tells of them
 	Completed uint64 // blocks whose work is done: Reserved may run 1<<SQLog ahead of it and no further
 	Status    uint64 // 0, or vendor syndrome<<8 | syndrome of the first error, or what native/nic.StatusErr knows
-	Owners    uint64 // address of 1<<SQLog little-endian uint32: how many blocks the work entry has that begins there
+	Kept      uint64 // address of 1<<SQLog little-endian uint32: of the entry that begins there, how many blocks it has (bnxt: packets)
 	Polled    uint64 // completion entries read; its low 24 bits go to CQDBR
 	PollLock  uint64 // 0 or 1: one thread at a time reads completions
 	Bells     uint64 // posters since the one that rings the doorbell began to; 0 if none rings
 }
 
-// QueueViewBytes and MemoryViewBytes are the sizes on the device.
+// An AnnexView lies behind the QueueView of a bnxt or ionic NIC: struct Annex of the same header. Their queues differ from what QueueView
+// says: blocks of bnxt have 128 bytes, completion entries of both 32, there is no doorbell record, and CQDBR is the address of the register
+// that takes the doorbell of the completion queue.
+type AnnexView struct {
+	MSN     uint64 // bnxt: address of the table of packets, 1<<SQLog words of 8 bytes, right behind the ring
+	CQN     uint32 // number of the completion queue
+	Spare   uint32 // blocks of the ring that are never in use, 1 at least
+	Version uint32 // ionic: of its formats, 1 or 2
+	_       [44]byte
+	PSN     uint64 // bnxt: number of the next entry's first packet
+	_       [56]byte
+}
+
+// QueueViewBytes, AnnexViewBytes and MemoryViewBytes are the sizes on the device.
 const (
 	QueueViewBytes  = 128
+	AnnexViewBytes  = 128
 	MemoryViewBytes = 24
 )
 
@@ -49,7 +63,7 @@ const (
 // Flags of a QueueView.
 const (
 	// FlagCollapsed says that the completion queue has one entry that each completion overwrites (cc=1, oi=1): its owner bit means
-	// nothing, its work counter begins as 0xffff, and the count of completed blocks is made from that counter and Owners.
+	// nothing, its work counter begins as 0xffff, and the count of completed blocks is made from that counter and Kept.
 	FlagCollapsed = 1 << 0
 	// FlagNoDBR says that the NIC takes the producer index from the doorbell and not from the record. The record may be written still.
 	FlagNoDBR = 1 << 1
@@ -62,6 +76,9 @@ func (v *QueueView) Put(b []byte) { encode(b[:QueueViewBytes], v) }
 
 // Parse reads what Put, or the device, wrote.
 func (v *QueueView) Parse(b []byte) { decode(b[:QueueViewBytes], v) }
+
+// Put writes the annex as the device reads it; b has AnnexViewBytes.
+func (v *AnnexView) Put(b []byte) { encode(b[:AnnexViewBytes], v) }
 
 // A MemoryView is registered memory as the device names it: struct mori_nic_memory.
 type MemoryView struct {

@@ -54,7 +54,7 @@ func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error)
 	for i := range blocks { // block by block: an entry may reach over the ring's end
 		store(p.View.SQ+((at+i)&mask)*mlx5.BlockBytes, b[i*mlx5.BlockBytes:][:mlx5.BlockBytes])
 	}
-	sys.Store32(p.View.Owners+4*(at&mask), uint32(blocks))
+	sys.Store32(p.View.Kept+4*(at&mask), uint32(blocks))
 	p.View.Reserved += blocks
 	p.lastBell = binary.LittleEndian.Uint64(b[:])
 	if !p.NoBell {
@@ -180,7 +180,7 @@ func (p *Poster) pollCollapsed() (c mlx5.CQE, ok bool) {
 func (p *Poster) finish(c *mlx5.CQE) {
 	v := &p.View
 	first := v.Completed + uint64(c.Counter-uint16(v.Completed))
-	v.Completed = first + uint64(sys.Load32(v.Owners+4*(first&(1<<v.SQLog-1))))
+	v.Completed = first + uint64(sys.Load32(v.Kept+4*(first&(1<<v.SQLog-1))))
 	if c.Opcode == mlx5.CQEReqError {
 		if v.Status == 0 {
 			v.Status = uint64(c.Vendor)<<8 | uint64(c.Syndrome)

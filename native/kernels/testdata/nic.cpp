@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Runs the kernels that use a NIC on the CPU, against the reference NIC of nic.hpp under seeds of chaos: every byte is checked,
-// and every rule that the device must keep.
+// and every rule that the device must keep. -DMORI_NIC_FAMILY=bnxt is for that family.
 //
 //     nic [FIRST_SEED [SEEDS [SECONDS]]]      so long waits last at most
 #include "nic.hpp"
 
-#include "../nic/mlx5.cpp"
+#include MORI_NIC_KERNELS_FILE
 
 using namespace mori::nic;
 using mori::device::nanoseconds;
@@ -15,6 +15,8 @@ namespace {
 uint64_t limit = 20'000'000'000;  // nanoseconds; it ends what would hang
 constexpr uint32_t kBlocks = 2;
 constexpr uint32_t kThreads = 8;
+constexpr uint32_t kMostInline = NIC<kFamily>::kMostInline;
+constexpr bool kHasMasked = kFamily == Provider::mlx5;
 
 template <class Args>
 void launch(void (*kernel)(Args), const Args& args, uint32_t blocks = kBlocks, uint32_t threads = kThreads) {
@@ -27,6 +29,7 @@ public:
     Nic(uint64_t seed, Manners manners, uint32_t sqLog, uint64_t start = 0)
         : memory_(ReferenceNic::bytesOf(sqLog)), nic_(seed, manners, sqLog, start, memory_.data()) {}
     ReferenceNic* operator->() { return &nic_; }
+    ReferenceNic* get() { return &nic_; }
 
 private:
     /// Zeros on a cache line.
@@ -103,6 +106,11 @@ public:
         require(peer_.word(kShared + 8) == fields_, "fields carry nothing into each other");
     }
 
+    void check(ReferenceNic& nic) const {
+        require(nic.immediates() == immediates_, "immediate values come along");
+        require(nic.sent() == sent_, "sends have their bytes");
+    }
+
     std::vector<Work> work;
 
 private:
@@ -117,7 +125,7 @@ private:
         const uint8_t* const there = peer_.memory + slot;
         const uint64_t bytes = random_() % 200;
         const uint64_t value = random_(), old = peer_.word(slot);
-        switch (random_() % 9) {
+        switch (random_() % (kHasMasked ? 10 : 7)) {
             case 0:
                 work.push_back(mori::nic::write(peer, slot, mine, slot, bytes));
                 expect(slot, here, bytes, true);
@@ -145,7 +153,13 @@ private:
                 expect(slot, &old, 8, false);
                 break;
             }
-            case 6: {  // 5 segments: an entry of two blocks
+            case 6:
+                work.push_back(send(mine, slot, bytes));
+                for (uint64_t i = 0; i < bytes; i++) {
+                    sent_ += here[i];
+                }
+                break;
+            case 7: {  // 5 segments: an entry of two blocks
                 const uint64_t compareMask = random_(), swapMask = random_();
                 const uint64_t left = (old & ~swapMask) | (value & swapMask);
                 work.push_back(maskedCompareSwap(peer, slot, mine, slot, old ^ ~compareMask, compareMask, value, swapMask, 8));
@@ -153,7 +167,7 @@ private:
                 expect(slot, &old, 8, false);
                 break;
             }
-            case 7: {
+            case 8: {
                 const uint32_t mask = uint32_t(random_()), left = (uint32_t(old) & ~mask) | (uint32_t(value) & mask);
                 work.push_back(maskedCompareSwap(peer, slot, mine, slot, uint32_t(old), 0xffffffff, value, mask, 4));
                 expect(slot, &left, 4, true);
@@ -168,6 +182,12 @@ private:
         if (random_() % 8 == 0) {
             work.back().flags |= kFenced;
         }
+        const Kind kind = work.back().kind;
+        if (random_() % 4 == 0 && (kind == Kind::write || kind == Kind::writeInline || kind == Kind::writeValue || kind == Kind::send)) {
+            work.back().flags |= kImmediate | (random_() % 2 != 0 ? kSolicited : 0);
+            work.back().immediate = uint32_t(random_());
+            immediates_ += work.back().immediate;
+        }
     }
 
     std::mt19937_64 random_;
@@ -176,6 +196,8 @@ private:
     std::vector<Expected> expected_;
     uint64_t count_ = 0;
     uint64_t fields_ = 0;
+    uint64_t immediates_ = 0;
+    uint64_t sent_ = 0;
 };
 
 void lists(uint64_t seed) {
@@ -193,6 +215,7 @@ void lists(uint64_t seed) {
         require(outcome.done == list.work.size(), "all is posted");
         require(nic->queue()->completed == nic->queue()->reserved, "all is done");
         list.check();
+        list.check(*nic.get());
     }
 }
 
@@ -250,8 +273,7 @@ void refusedByTheNic(uint64_t seed) {
     work[17] = mori::nic::write(peer.view(), 1020, mine.view(), 0, 16);
     Outcome outcome{};
     launch(mori_nic_post, PostArgs{nic->queue(), &outcome, limit, work.data(), work.size(), Posters::thread, 0});
-    const uint64_t flushed = 0x7705, refused = 0x7713;
-    require(outcome.status == refused || (manners.collapsed && outcome.status == flushed), "the syndrome is told");
+    require(outcome.status == ReferenceNic::kRefused || (manners.collapsed && outcome.status == ReferenceNic::kFlushed), "the syndrome is told");
     require(outcome.report.count == 0, "nobody waits until the limit");
     require(peer.memory[1020] == 0, "nothing is written outside");
     launch(mori_nic_post, PostArgs{nic->queue(), &outcome, limit, work.data(), 1, Posters::block, 0});
@@ -263,11 +285,12 @@ void nobodyThere(uint64_t seed) {
     Manners manners(seed);
     manners.dead = true;
     Nic nic(seed, manners, 4);
-    std::vector<Work> work(17, mori::nic::write(peer.view(), 0, mine.view(), 0, 16));
+    const uint64_t room = NIC<kFamily>::room(*nic->queue());
+    std::vector<Work> work(room, mori::nic::write(peer.view(), 0, mine.view(), 0, 16));
     Outcome outcome{};
-    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, 20'000'000, work.data(), 16, Posters::block, 0}, 1);
+    launch(mori_nic_post, PostArgs{nic->queue(), &outcome, 20'000'000, work.data(), room, Posters::block, 0}, 1);
     require(outcome.status == kTimedOut && nic->queue()->status == kOk, "a wait for completions ends, and the queue goes on");
-    require(outcome.report.ready == 1 && outcome.report.expected == 16 && outcome.report.seen == 0, "the report tells why");
+    require(outcome.report.ready == 1 && outcome.report.expected == room && outcome.report.seen == 0, "the report tells why");
     outcome = {};
     launch(mori_nic_post, PostArgs{nic->queue(), &outcome, 20'000'000, work.data(), 2, Posters::thread, 0}, 1);
     require(outcome.status == kStalled && nic->queue()->status == kStalled, "a wait for room ends the queue");
@@ -277,9 +300,17 @@ void nobodyThere(uint64_t seed) {
 void impossible(uint64_t seed) {
     Arena mine(1, 4096), peer(2, 4096);
     Nic nic(seed, Manners(seed), 4);
-    for (const Work& work : {writeInline(peer.view(), 0, mine.memory, kMostInline + 1),
-                             mori::nic::write(peer.view(), 0, mine.view(), 0, kMostBytes + 1), writeValue(peer.view(), 0, 1, 9),
-                             maskedFetchAdd(peer.view(), 0, mine.view(), 0, 1, 0, 2)}) {
+    std::vector<Work> refused{writeInline(peer.view(), 0, mine.memory, kMostInline + 1),
+                              mori::nic::write(peer.view(), 0, mine.view(), 0, kMostBytes + 1), writeValue(peer.view(), 0, 1, 9),
+                              maskedFetchAdd(peer.view(), 0, mine.view(), 0, 1, 0, 2)};
+    if (!kHasMasked) {
+        refused.push_back(maskedFetchAdd(peer.view(), 0, mine.view(), 0, 1, 0, 8));
+        refused.push_back(maskedCompareSwap(peer.view(), 0, mine.view(), 0, 1, 1, 1, 1, 4));
+    }
+    if (kFamily == Provider::ionic) {
+        refused.push_back(with(mori::nic::write(peer.view(), 0, mine.view(), 0, 16), kSolicited));
+    }
+    for (const Work& work : refused) {
         for (const Posters posters : {Posters::block, Posters::lanes}) {
             Outcome outcome{};
             launch(mori_nic_post, PostArgs{nic->queue(), &outcome, limit, &work, 1, posters, 0});

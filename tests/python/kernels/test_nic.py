@@ -23,7 +23,8 @@ from support import cannot
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADERS = ROOT / "native" / "include"
-SOURCE = ROOT / "native" / "kernels" / "nic" / "mlx5.cpp"
+KERNELS = ROOT / "native" / "kernels" / "nic"
+FAMILIES = ("mlx5", "bnxt", "ionic")
 PROGRAM = ROOT / "native" / "kernels" / "testdata" / "nic.cpp"
 
 STEP = "        MORI_NIC_STEP();\n"
@@ -38,7 +39,15 @@ DOORBELL = """\
 RING = FENCE + STEP + RECORD + STEP + FENCE + STEP + DOORBELL
 SWAPPED = FENCE + STEP + DOORBELL + STEP + FENCE + STEP + RECORD
 
-# What is wrong: the header, what stands there, what stands there instead.
+TELL = """\
+        fence<Scope::system>();
+        MORI_NIC_STEP();
+        atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint64_t*>(told(queue.uar)),
+"""
+LAP = "(word & 1) == (polled >> told(queue.cqLog) & 1)"
+
+# What is wrong: the header, what stands there, what stands there instead. A header of all families is tried with mlx5, or
+# with the family behind a colon.
 Mutation = tuple[str, str, str]
 SEEN_BY_THE_NIC: dict[str, Mutation] = {
     "the doorbell is rung before the record is written": ("mlx5", RING, SWAPPED),
@@ -50,10 +59,9 @@ SEEN_BY_THE_NIC: dict[str, Mutation] = {
     "a completion of the last lap counts": ("mlx5", "(polled >> told(queue.cqLog) & 1)", "(last >> 24 & 1)"),
     "completions are not given back": ("poll", "        NIC<provider>::consume(queue, polled);\n", ""),
     "an entry of two blocks counts as one": (
-        "poll", "first + atomicLoad<Scope::device, Order::relaxed>(owners + (first & mask))",
-        "first + (owners != nullptr)",
+        "mlx5", "return first + atomicLoad<Scope::device, Order::relaxed>(internal::keptOf(queue, first));", "return first + 1;",
     ),
-    "the ring has always room": ("post", "first + blocks - completed <= size", "size > 0"),
+    "the ring has always room": ("post", "first + blocks - completed <= room", "room > 0"),
     "posters do not wait for their turn": ("post", "if (published == first) {", "if (published <= first) {"),
     "an entry is published before it is written": (
         "post",
@@ -72,6 +80,31 @@ SEEN_BY_THE_NIC: dict[str, Mutation] = {
         "atomicCompareSwap<Scope::device, Order::acqRel>(&queue.bells, came, uint64_t(0));",
         "came; atomicStore<Scope::device, Order::release>(&queue.bells, uint64_t(0));",
     ),
+    "bnxt: the doorbell does not tell the lap": ("bnxt", "uint32_t(count >> log & 1) << kEpochShift", "0"),
+    "bnxt: the doorbell is not valid": ("bnxt", "1u << kValidShift | ", ""),
+    "bnxt: packets are numbered out of the ring's order": (
+        "post:bnxt",
+        """\
+        if (published == first) {
+            NIC<provider>::admit(queue, first, blocks);
+""",
+        """\
+        NIC<provider>::admit(queue, first, blocks);
+        if (published == first) {
+""",
+    ),
+    "bnxt: a part of a packet is none": ("bnxt", "(bytes + mtu - 1) / mtu", "bytes / mtu"),
+    "bnxt: the ring is filled": ("bnxt", "(uint64_t(1) << told(queue.sqLog)) - told(annexOf(queue).spare)", "uint64_t(1) << told(queue.sqLog)"),
+    "bnxt: a completion of the last lap counts": ("bnxt", LAP, "word == 0"),
+    "bnxt: the index of a completion is its entry's": ("bnxt", "found.upto = completed +", "found.upto = 1 + completed +"),
+    "bnxt: completions are not given back": ("poll:bnxt", "        NIC<provider>::consume(queue, polled);\n", ""),
+    "ionic: entries do not tell the lap": ("ionic", "uint32_t(~first >> log & 1)", "1"),
+    "ionic: flags are in this machine's byte order": ("ionic", "flags << 24", "flags << 16"),
+    "ionic: an atomic entry's key is where version 1 has it": ("ionic", "version >= 2 ? big(work.lkey) : 0", "0"),
+    "ionic: the doorbell has a count": ("ionic", "(count & ((uint64_t(1) << log) - 1))", "(count & 0xffff)"),
+    "ionic: the ring is filled": ("ionic", "(uint64_t(1) << told(queue.sqLog)) - told(annexOf(queue).spare)", "uint64_t(1) << told(queue.sqLog)"),
+    "ionic: a completion of the last lap counts": ("ionic", LAP, "word == 0"),
+    "ionic: messages are counted from 1": ("ionic", "found.upto = completed +", "found.upto = 1 + completed +"),
 }
 SEEN_BY_THE_SANITIZER: dict[str, Mutation] = {
     "no fence between entry and record": ("mlx5", RING, RING[len(FENCE) :]),
@@ -83,6 +116,16 @@ SEEN_BY_THE_SANITIZER: dict[str, Mutation] = {
         "poll", "atomicStore<Scope::device, Order::release>(&queue.completed, completed);",
         "atomicStore<Scope::device, Order::relaxed>(&queue.completed, completed);",
     ),
+    "bnxt: no fence between entry and doorbell": ("bnxt", TELL, TELL[len(FENCE) :]),
+    "bnxt: a completion is not acquired": (
+        "bnxt", "atomicLoad<Scope::system, Order::acquire>(reinterpret_cast<const uint32_t*>(entry + 24))",
+        "atomicLoad<Scope::system, Order::relaxed>(reinterpret_cast<const uint32_t*>(entry + 24))",
+    ),
+    "ionic: no fence between entry and doorbell": ("ionic", TELL, TELL[len(FENCE) :]),
+    "ionic: a completion is not acquired": (
+        "ionic", "atomicLoad<Scope::system, Order::acquire>(reinterpret_cast<const uint32_t*>(entry + 28))",
+        "atomicLoad<Scope::system, Order::relaxed>(reinterpret_cast<const uint32_t*>(entry + 28))",
+    ),
 }
 SEEN_IN_THE_CODE: dict[str, Mutation] = {
     "no fence between entry and record": SEEN_BY_THE_SANITIZER["no fence between entry and record"],
@@ -91,12 +134,21 @@ SEEN_IN_THE_CODE: dict[str, Mutation] = {
     "a completion is not acquired": SEEN_BY_THE_SANITIZER["a completion is not acquired"],
     "what is done is not released": SEEN_BY_THE_SANITIZER["what is done is not released"],
     "completions are not given back": SEEN_BY_THE_NIC["completions are not given back"],
+    **{what: wrong for what, wrong in SEEN_BY_THE_SANITIZER.items() if ":" in what},
+    "bnxt: completions are not given back": SEEN_BY_THE_NIC["bnxt: completions are not given back"],
 }
+
+
+def family_of(mutation: Mutation) -> str:
+    """Return the family that a mutation is tried with."""
+    family = mutation[0].split(":")[-1]
+    return family if family in FAMILIES else "mlx5"
 
 
 def mutated(mutation: Mutation, folder: Path) -> Path:
     """Return a folder of headers that are wrong in one place."""
     header, right, wrong = mutation
+    header = header.split(":")[0]
     shutil.copytree(HEADERS / "mori", folder / "mori", dirs_exist_ok=True)
     path = folder / "mori" / "nic" / f"{header}.hpp"
     text = path.read_text()
@@ -108,11 +160,12 @@ def mutated(mutation: Mutation, folder: Path) -> Path:
 # ---- the reference NIC ----
 
 
-def built(headers: Path, folder: Path, *flags: str) -> Path:
+def built(family: str, headers: Path, folder: Path, *flags: str) -> Path:
     if shutil.which("g++") is None:
         cannot("clang", "g++ is not installed")
     program = folder / "program"
-    command = ["g++", "-std=c++17", "-w", "-O1", "-g", "-pthread", *flags, f"-I{headers}", "-o", str(program)]
+    command = ["g++", "-std=c++17", "-w", "-O1", "-g", "-pthread", f"-DMORI_NIC_FAMILY={family}"]
+    command += [*flags, f"-I{headers}", "-o", str(program)]
     made = subprocess.run([*command, str(PROGRAM)], capture_output=True, text=True, timeout=200)
     assert made.returncode == 0, made.stderr
     return program
@@ -130,7 +183,8 @@ def first_red_seed(program: Path, seeds: int, seconds: int) -> tuple[int, str]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("what", SEEN_BY_THE_NIC)
 def test_the_nic_sees(what: str, tmp_path: Path) -> None:
-    program = built(mutated(SEEN_BY_THE_NIC[what], tmp_path), tmp_path)
+    mutation = SEEN_BY_THE_NIC[what]
+    program = built(family_of(mutation), mutated(mutation, tmp_path), tmp_path)
     seed, said = first_red_seed(program, 20, 2)
     assert seed, "every seed is green"
     print(f"seed {seed}: {said.splitlines()[:1]}")
@@ -139,8 +193,9 @@ def test_the_nic_sees(what: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("what", SEEN_BY_THE_SANITIZER)
 def test_the_sanitizer_sees(what: str, tmp_path: Path) -> None:
-    headers = mutated(SEEN_BY_THE_SANITIZER[what], tmp_path)
-    program = built(headers, tmp_path, "-fsanitize=thread", "-fno-sanitize-recover=all")
+    mutation = SEEN_BY_THE_SANITIZER[what]
+    headers = mutated(mutation, tmp_path)
+    program = built(family_of(mutation), headers, tmp_path, "-fsanitize=thread", "-fno-sanitize-recover=all")
     seed, said = first_red_seed(program, 20, 10)
     assert seed, "every seed is green"
     assert "data race" in said, said[:2000]
@@ -148,9 +203,20 @@ def test_the_sanitizer_sees(what: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_what_is_right_is_green(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_right_is_green(family: str, tmp_path: Path) -> None:
     # The same program from the same seeds: it is the mutations that make them red.
-    assert first_red_seed(built(HEADERS, tmp_path), 20, 10) == (0, "")
+    assert first_red_seed(built(family, HEADERS, tmp_path), 20, 10) == (0, "")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("family", ["bnxt", "ionic"])  # mlx5 is one of the kernels of test_kernels_cpu.py
+@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
+def test_families_under_sanitizers(sanitizers: str, family: str, tmp_path: Path) -> None:
+    program = built(family, HEADERS, tmp_path, f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all")
+    ended = subprocess.run([program], capture_output=True, text=True, timeout=250)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout == "all ran\n"
 
 
 # ---- the code ----
@@ -185,20 +251,21 @@ def follow(words: list[str], *order: str) -> bool:
     return all(word in rest for word in order)
 
 
-def ordered_ptx(code: str) -> bool:
+def ordered_ptx(code: str, family: str) -> bool:
     """Tell whether entry, record and doorbell are fenced, and completions acquired and given back, in PTX."""
     access = r"\b((?:fence|atom)\.[\w.]+|(?:ld|st)\.(?:global|acquire|release|relaxed)[\w.:]*)"
     post = [word for word in re.findall(access, function(code, "postOne")) if ".nc." not in word]
-    ring = ["fence.acq_rel.sys", "st.relaxed.sys.u32", "fence.acq_rel.sys", "st.relaxed.sys.u64"]
+    record = ["fence.acq_rel.sys", "st.relaxed.sys.u32"] if family == "mlx5" else []
+    ring = [*record, "fence.acq_rel.sys", "st.relaxed.sys.u64"]
     read = re.findall(access, function(code, "readCompletions"))
     return (
         is_run(post, ring)
         and follow(post, "st.global.v4.u32", "st.release.gpu.u64", "atom.add.acq_rel.gpu.u64", "fence.acq_rel.sys")
-        and follow(read, "ld.acquire.sys.u32", "st.release.sys.u32", "st.release.gpu.u64")
+        and follow(read, "ld.acquire.sys.u32", f"st.release.sys.{'u32' if family == 'mlx5' else 'u64'}", "st.release.gpu.u64")
     )
 
 
-def ordered_gfx(code: str, architecture: str) -> bool:
+def ordered_gfx(code: str, architecture: str, family: str) -> bool:
     """The same in AMD's assembly: what was written goes to memory, and is waited for, before what comes after it."""
     access = r"^\s+((?:flat|global)_(?:load|store|atomic)_\w+|buffer_wbl2|buffer_inv\w*|s_waitcnt vmcnt\(0\))(.*)$"
     scope = " sc0 sc1" if architecture == "gfx942" else ""
@@ -210,32 +277,36 @@ def ordered_gfx(code: str, architecture: str) -> bool:
     back, wait = f"buffer_wbl2{scope}", "s_waitcnt vmcnt(0)"
     post = [word for word in words("postOne") if "load" not in word and "inv" not in word]
     post = [word for i, word in enumerate(post) if word != wait or post[i - 1] != wait]
-    ring = [back, wait, "flat_store_dword", back, wait, "flat_store_dwordx2"]
+    record = [back, wait, "flat_store_dword"] if family == "mlx5" else []
+    ring = [*record, back, wait, "flat_store_dwordx2"]
     return any(post[i : i + len(ring)] == ring for i in range(len(post))) and follow(
-        words("readCompletions"), "flat_load_dword", wait, back, wait, "flat_store_dword"
+        words("readCompletions"), "flat_load_dword", wait, back, wait, "flat_store_dword" + ("" if family == "mlx5" else "x2")
     )
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_ptx_keeps_the_order(architecture: str) -> None:
-    code = (_kernels.DIRECTORY / f"nic_mlx5.{architecture}.ptx").read_text()
+def test_ptx_keeps_the_order(architecture: str, family: str) -> None:
+    code = (_kernels.DIRECTORY / f"nic_{family}.{architecture}.ptx").read_text()
     for kernel in ("interchange", "verify", "ping_pong", "post"):
         assert f".visible .entry mori_nic_{kernel}(" in code
-    assert ordered_ptx(code)
+    assert ordered_ptx(code, family)
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx942"])
-def test_code_for_amd_keeps_the_order(tool: ModuleType, architecture: str) -> None:
-    assert ordered_gfx(tool.assembly(SOURCE, architecture), architecture)
-    assert b"mori_nic_ping_pong.kd" in (_kernels.DIRECTORY / f"nic_mlx5.{architecture}.hsaco").read_bytes()
+def test_code_for_amd_keeps_the_order(tool: ModuleType, architecture: str, family: str) -> None:
+    assert ordered_gfx(tool.assembly(KERNELS / f"{family}.cpp", architecture), architecture, family)
+    assert b"mori_nic_ping_pong.kd" in (_kernels.DIRECTORY / f"nic_{family}.{architecture}.hsaco").read_bytes()
 
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("what", SEEN_IN_THE_CODE)
 def test_the_code_shows(what: str, tool: ModuleType, tmp_path: Path) -> None:
-    headers = mutated(SEEN_IN_THE_CODE[what], tmp_path)
+    mutation = SEEN_IN_THE_CODE[what]
+    family, headers = family_of(mutation), mutated(mutation, tmp_path)
     common = [flag if flag != "-Inative/include" else f"-I{headers}" for flag in tool.COMMON]
     compiled = functools.partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, timeout=150, check=True)
-    code = compiled([tool.COMPILER, *common, *tool.ARCHITECTURES["sm_90"], "-S", "-o", "-", str(SOURCE)]).stdout
-    assert not ordered_ptx(code), "the code is taken for right"
+    command = [tool.COMPILER, *common, *tool.ARCHITECTURES["sm_90"], "-S", "-o", "-", str(KERNELS / f"{family}.cpp")]
+    assert not ordered_ptx(compiled(command).stdout, family), "the code is taken for right"

@@ -18,6 +18,8 @@
 #pragma once
 
 #include "mori/device/lanes.hpp"
+#include "mori/nic/bnxt.hpp"
+#include "mori/nic/ionic.hpp"
 #include "mori/nic/mlx5.hpp"
 #include "mori/nic/post.hpp"
 
@@ -54,7 +56,7 @@ MORI_DEVICE_INLINE Work send(const Memory& mine, uint64_t here, uint64_t bytes) 
     return moving(Kind::send, Memory{}, 0, mine, here, bytes);
 }
 
-/// Up to kMostInline bytes, of any memory of this thread's.
+/// Up to NIC::kMostInline bytes (mlx5 92, bnxt 96, ionic 32), of any memory of this thread's.
 MORI_DEVICE_INLINE Work writeInline(const Memory& peer, uint64_t there, const void* from, uint64_t bytes) {
     return moving(Kind::writeInline, peer, there, Memory{uint64_t(from), bytes, 0, 0}, 0, bytes);
 }
@@ -160,22 +162,28 @@ MORI_DEVICE_INLINE uint64_t quiet(const Channel& channel, const Posted& posted) 
     return status;
 }
 
-/// Each lane of a warp posts a piece of its own, with one doorbell and one completion for all: the way to many small pieces.
+/// Each lane of a warp posts a piece of its own, with one doorbell and one completion for all: the way to many small pieces. A lane
+/// whose work is none (nop) posts nothing.
 template <Provider provider>
 MORI_DEVICE_INLINE Posted postLanes(const Channel& channel, const Work& work) {
     using namespace device;
     Queue& queue = *channel.queue;
-    const uint32_t own = NIC<provider>::blocks(work);
+    const bool posts = work.kind != Kind::nop;
+    const uint32_t own = posts ? NIC<provider>::blocks(work) : 0;
     uint32_t before = 0;
     uint32_t all = 0;
+    uint32_t last = 0;
     for (uint32_t lane = 0; lane < kWarpSize; lane++) {
         const uint32_t blocks = uint32_t(warpBroadcast(own, lane));
         before += lane < laneInWarp() ? blocks : 0;
         all += blocks;
+        last = blocks > 0 ? lane : last;
     }
-    const bool fits = all <= uint64_t(1) << told(queue.sqLog);
-    if (warpBallot(own == 0) != 0 || !fits) {
+    if (warpBallot(posts && own == 0) != 0 || all > NIC<provider>::room(queue)) {
         return {0, kRefused};
+    }
+    if (all == 0) {
+        return {0, kOk};
     }
     uint64_t first = 0;
     uint64_t ok = 0;
@@ -185,8 +193,9 @@ MORI_DEVICE_INLINE Posted postLanes(const Channel& channel, const Work& work) {
     first = warpBroadcast(first, 0);
     if (warpBroadcast(ok, 0) != 0) {
         // A completion tells of all work before it: only the last needs one.
-        internal::writeEntry<provider>(queue, first + before,
-                                       with(work, laneInWarp() == kWarpSize - 1 ? 0 : kSilent));
+        if (posts) {
+            internal::writeEntry<provider>(queue, first + before, with(work, laneInWarp() == last ? 0 : kSilent));
+        }
         warpSync();
         if (laneInWarp() == 0) {
             ok = internal::publish<provider>(channel, first, all) ? 1 : 0;

@@ -17,6 +17,7 @@ constexpr uint32_t kNop = 0x00, kWrite = 0x08, kWriteImmediate = 0x09, kSend = 0
 constexpr uint32_t kMasked4 = 8, kMasked8 = 9;  ///< opmods of masked operations, by width
 constexpr uint32_t kSolicitedEvent = 0x02, kCompletion = 0x08, kInitiatorFence = 0x80;
 constexpr uint32_t kInlineData = 0x80000000;
+constexpr uint32_t kMostInline = 92;  ///< an entry of two blocks
 constexpr uint32_t kRequester = 0, kRequesterError = 13, kResponderError = 14, kInvalid = 15;  ///< opcodes of completions
 
 MORI_DEVICE_INLINE uint32_t big(uint32_t value) { return __builtin_bswap32(value); }
@@ -49,14 +50,10 @@ struct Entry {
     /// Segments of what is in the entry itself: a word that tells how many bytes, and the bytes.
     template <class At>
     MORI_DEVICE_INLINE void inlined(uint32_t segment, uint32_t bytes, At at) const {
-        for (uint32_t done = 0; done < bytes + 4; done += 16) {
-            uint32_t words[4] = {};
-            MORI_DEVICE_UNROLL
-            for (uint32_t i = 0; i < 16; i++) {
-                const uint32_t byte = done + i - 4;  // below 0, so past the bytes, in the first word
-                words[i / 4] |= uint32_t(byte < bytes ? at(byte) : 0) << i % 4 * 8;
-            }
-            put(segment + done / 16, done == 0 ? big(kInlineData | bytes) : words[0], words[1], words[2], words[3]);
+        using internal::wordOf;
+        put(segment, big(kInlineData | bytes), wordOf(0, bytes, at), wordOf(4, bytes, at), wordOf(8, bytes, at));
+        for (uint32_t done = 12; done < bytes; done += 16) {
+            put(++segment, wordOf(done, bytes, at), wordOf(done + 4, bytes, at), wordOf(done + 8, bytes, at), wordOf(done + 12, bytes, at));
         }
     }
 };
@@ -141,11 +138,28 @@ MORI_DEVICE_INLINE void control(const Entry& entry, uint32_t qpn, const Work& wo
               (work.flags & kImmediate) != 0 ? big(work.immediate) : 0);
 }
 
+/// How far the queue's work is done, by the completion of the entry whose first block has the low bits. The NIC takes at
+/// most 1 << 15 blocks at once; what is further away is no news.
+MORI_DEVICE_INLINE uint64_t completedBy(const Queue& queue, uint64_t completed, uint16_t low) {
+    using namespace device;
+    const uint64_t ahead = uint16_t(low - uint16_t(completed));
+    if (ahead >= 1u << 15) {
+        return completed;
+    }
+    const uint64_t first = completed + ahead;
+    return first + atomicLoad<Scope::device, Order::relaxed>(internal::keptOf(queue, first));
+}
+
 }  // namespace mlx5
 
 template <>
 struct NIC<Provider::mlx5> {
+    static constexpr uint32_t kMostInline = mlx5::kMostInline;
+
     static MORI_DEVICE_INLINE uint32_t blocks(const Work& work) { return (mlx5::segments(work) + 3) / 4; }
+    static MORI_DEVICE_INLINE uint32_t kept(const Queue&, const Work& work) { return blocks(work); }
+    static MORI_DEVICE_INLINE uint64_t room(const Queue& queue) { return uint64_t(1) << told(queue.sqLog); }
+    static MORI_DEVICE_INLINE void admit(Queue&, uint64_t, uint32_t) {}
 
     static MORI_DEVICE_INLINE void encode(const Queue& queue, uint64_t first, const Work& work) {
         const mlx5::Entry entry{told(queue.sq), (uint64_t(1) << told(queue.sqLog)) - 1, first};
@@ -199,7 +213,7 @@ struct NIC<Provider::mlx5> {
     }
 
     /// The last four bytes of an entry are one load: counter, signature, opcode and owner. The NIC writes them last.
-    static MORI_DEVICE_INLINE Completion completion(const Queue& queue, uint64_t polled) {
+    static MORI_DEVICE_INLINE Completion completion(const Queue& queue, uint64_t polled, uint64_t completed) {
         using namespace device;
         const bool collapsed = (told(queue.flags) & kCollapsed) != 0;
         const uint64_t index = collapsed ? 0 : polled & ((uint64_t(1) << told(queue.cqLog)) - 1);
@@ -210,8 +224,10 @@ struct NIC<Provider::mlx5> {
         if (opcode == mlx5::kInvalid || !owned) {
             return {};
         }
-        Completion found{true, opcode == mlx5::kRequester || opcode == mlx5::kRequesterError,
-                         uint16_t((last & 0xff) << 8 | (last >> 8 & 0xff)), kOk};
+        Completion found{true, completed, kOk};
+        if (opcode == mlx5::kRequester || opcode == mlx5::kRequesterError) {
+            found.upto = mlx5::completedBy(queue, completed, uint16_t((last & 0xff) << 8 | (last >> 8 & 0xff)));
+        }
         if (opcode == mlx5::kRequesterError || opcode == mlx5::kResponderError) {
             const uint32_t syndromes = atomicLoad<Scope::system, Order::relaxed>(reinterpret_cast<const uint32_t*>(entry + 52));
             found.status = (syndromes >> 16 & 0xff) << 8 | syndromes >> 24;

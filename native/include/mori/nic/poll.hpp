@@ -42,20 +42,6 @@ MORI_DEVICE_INLINE void report(const Channel& channel, const uint64_t* word, uin
     }
 }
 
-/// How far the queue's work is done, by the completion of the entry whose first block has the low bits. The NIC takes at
-/// most 1 << 15 blocks at once; what is further away is no news.
-MORI_DEVICE_INLINE uint64_t completedBy(const Queue& queue, uint64_t completed, uint16_t low) {
-    using namespace device;
-    const uint64_t ahead = uint16_t(low - uint16_t(completed));
-    if (ahead >= 1u << 15) {
-        return completed;
-    }
-    const uint64_t first = completed + ahead;
-    const uint64_t mask = (uint64_t(1) << told(queue.sqLog)) - 1;
-    const uint32_t* const owners = reinterpret_cast<const uint32_t*>(told(queue.owners));
-    return first + atomicLoad<Scope::device, Order::relaxed>(owners + (first & mask));
-}
-
 /// As many as a thread reads before it lets others see how far work is done.
 constexpr uint32_t kMostPolled = 32;
 
@@ -68,16 +54,14 @@ MORI_DEVICE_NOINLINE void readCompletions(Queue& queue) {
     uint64_t completed = atomicLoad<Scope::device, Order::relaxed>(&queue.completed);
     uint64_t polled = before;
     do {
-        const Completion found = NIC<provider>::completion(queue, polled);
+        const Completion found = NIC<provider>::completion(queue, polled, completed);
         if (!found.there) {
             break;
         }
         if (found.status != kOk) {
             fail(queue, found.status);
         }
-        if (found.mine) {
-            completed = completedBy(queue, completed, found.first);
-        }
+        completed = found.upto;
         polled++;
     } while (!collapsed && polled - before < kMostPolled);
     if (polled == before) {

@@ -16,14 +16,14 @@ MORI_DEVICE_INLINE bool reserve(const Channel& channel, uint32_t blocks, uint64_
     if (statusOf(queue) != kOk) {
         return false;
     }
-    const uint64_t size = uint64_t(1) << told(queue.sqLog);
+    const uint64_t room = NIC<provider>::room(queue);
     first = atomicAdd<Scope::device, Order::relaxed>(&queue.reserved, uint64_t(blocks));
     MORI_NIC_STEP();
     uint64_t completed = 0;
     bool dead = false;
     const bool ended = pollUntil(channel.limit, [&] {
         completed = atomicLoad<Scope::device, Order::acquire>(&queue.completed);
-        if (first + blocks - completed <= size) {
+        if (first + blocks - completed <= room) {
             return true;
         }
         dead = statusOf(queue) != kOk;
@@ -34,7 +34,7 @@ MORI_DEVICE_INLINE bool reserve(const Channel& channel, uint32_t blocks, uint64_
         return false;
     });
     if (!ended) {  // the blocks are taken and will never be written: who comes after them would wait, too
-        report(channel, &queue.completed, first + blocks - size, completed);
+        report(channel, &queue.completed, first + blocks - room, completed);
         fail(queue, kStalled);
     }
     return ended && !dead;
@@ -75,6 +75,7 @@ MORI_DEVICE_INLINE bool publish(const Channel& channel, uint64_t first, uint32_t
     const bool ended = pollUntil(channel.limit, [&] {
         published = atomicLoad<Scope::device, Order::acquire>(&queue.published);
         if (published == first) {
+            NIC<provider>::admit(queue, first, blocks);
             atomicStore<Scope::device, Order::release>(&queue.published, first + blocks);
             MORI_NIC_STEP();
             mine = true;
@@ -95,10 +96,8 @@ MORI_DEVICE_INLINE bool publish(const Channel& channel, uint64_t first, uint32_t
 template <Provider provider>
 MORI_DEVICE_INLINE void writeEntry(Queue& queue, uint64_t first, const Work& work) {
     using namespace device;
-    const uint64_t mask = (uint64_t(1) << told(queue.sqLog)) - 1;
     NIC<provider>::encode(queue, first, work);
-    uint32_t* const owners = reinterpret_cast<uint32_t*>(told(queue.owners));
-    atomicStore<Scope::device, Order::relaxed>(owners + (first & mask), NIC<provider>::blocks(work));
+    atomicStore<Scope::device, Order::relaxed>(keptOf(queue, first), NIC<provider>::kept(queue, work));
     MORI_NIC_STEP();
 }
 

@@ -24,14 +24,15 @@ constexpr uint64_t kRefused = 0x40000;   ///< work that no entry can tell of: to
 
 /// A send queue with its completion queue. It belongs in the memory of the GPU that posts, whose atomic operations change
 /// it; the rings and records may be there or in host memory that is mapped. The host writes it once. It sees to it that the
-/// completion queue has as many entries as the ring has blocks (or is collapsed), that unused entries have the opcode 0xf, and
-/// that sqLog is at most 15, since entries tell the low 16 bits of an index.
+/// completion queue has as many entries as the ring has blocks (or is collapsed), that no entry of it looks as if a NIC had
+/// written it in the first lap (mlx5: the opcode is 0xf; others: zeros), and that sqLog is at most 15, since entries and
+/// doorbells tell the low 16 bits of an index.
 struct alignas(64) Queue {
     // What every thread reads and keeps.
-    uint64_t sq;        ///< ring of 64-byte blocks, 1 << sqLog of them
-    uint64_t dbr;       ///< doorbell record: two big-endian words of 4 bytes, [1] is the send counter
-    uint64_t cq;        ///< ring of 64-byte entries, 1 << cqLog of them
-    uint64_t cqDbr;     ///< big-endian count of entries read, 24 bits
+    uint64_t sq;        ///< ring of blocks, 1 << sqLog of them: of 64 bytes, bnxt 128
+    uint64_t dbr;       ///< mlx5: doorbell record: two big-endian words of 4 bytes, [1] is the send counter
+    uint64_t cq;        ///< ring of entries, 1 << cqLog of them: of 64 bytes, bnxt and ionic 32
+    uint64_t cqDbr;     ///< mlx5: big-endian count of entries read, 24 bits; others: the register that is the completion queue's doorbell
     uint64_t uar;       ///< the 8-byte register that is the doorbell
     uint32_t sqLog;
     uint32_t cqLog;
@@ -45,13 +46,25 @@ struct alignas(64) Queue {
     uint64_t published;  ///< whose entries are whole, and so are all before
     uint64_t completed;  ///< whose work is done
     uint64_t status;     ///< the first error; it stays
-    uint64_t owners;     ///< address of uint32_t[1 << sqLog]: how many blocks the entry has that begins there
+    uint64_t kept;       ///< address of uint32_t[1 << sqLog]: of the entry that begins there, how many blocks it has (bnxt: packets)
     uint64_t polled;     ///< completion entries read
     uint64_t pollLock;   ///< 1 while a thread reads completions
     uint64_t bells;      ///< posters since the one that rings the doorbell began to; 0 if none rings
 };
 static_assert(sizeof(Queue) == 128);
 static_assert(offsetof(Queue, sqLog) == 40 && offsetof(Queue, reserved) == 64 && offsetof(Queue, bells) == 120);
+
+/// What the queue of a bnxt or ionic NIC has beside: it lies right behind the Queue.
+struct alignas(64) Annex {
+    uint64_t msn;      ///< bnxt: table of 1 << sqLog words of 8 bytes, which the NIC finds behind the ring
+    uint32_t cqn;      ///< number of the completion queue
+    uint32_t spare;    ///< blocks of the ring that are never in use: 1 at least, or the NIC would take a full ring for an empty one
+    uint32_t version;  ///< ionic: of its formats, 1 or 2
+
+    // What the device's threads change.
+    alignas(64) uint64_t psn;  ///< bnxt: number of the next entry's first packet, of which the NIC knows 24 bits
+};
+static_assert(sizeof(Annex) == 128 && offsetof(Annex, psn) == 64);
 
 /// Registered memory: lkey is what this side names it by, rkey what its peers do.
 struct Memory {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// One piece of work for a NIC, whichever family it is of.
+/// One piece of work for a NIC, whichever family it is of. Only mlx5 has masked atomic operations and entries of nothing (nop).
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +9,7 @@ namespace mori::nic {
 enum class Kind : uint32_t {
     nop = 0,
     write = 1,               ///< bytes of local memory go to the remote address
-    writeInline = 2,         ///< so do up to kMostInline bytes at the address ``local``, which may be written again at once
+    writeInline = 2,         ///< so do a few bytes (NIC::kMostInline) at the address ``local``, which may be written again at once
     writeValue = 3,          ///< so do the low 1 to 8 bytes of ``value``
     read = 4,                ///< bytes of the remote address come to local memory
     send = 5,                ///< bytes of local memory go to the peer's next receive
@@ -25,7 +25,6 @@ constexpr uint32_t kFenced = 2;     ///< it begins when the reads and atomic ope
 constexpr uint32_t kSolicited = 4;  ///< the peer's completion raises an event
 constexpr uint32_t kImmediate = 8;  ///< write and send: ``immediate`` comes with the peer's completion
 
-constexpr uint32_t kMostInline = 92;       ///< an entry of two blocks
 constexpr uint64_t kMostBytes = 1u << 30;  ///< of one entry
 
 /// Atomic operations leave what was there at ``local``. Hosts write lists of these for mori_nic_post.
