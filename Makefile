@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-go test-python test-race test-hidden test-rdma soak bench bench-fabric bench-once lint generate kernels gpu-bundle wheel dev dev-torch clean
+.PHONY: help demo test test-go test-python test-race test-hidden test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel dev dev-torch clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -74,6 +74,9 @@ generate: ## write the files that are made from others: type stubs, version
 
 kernels: ## compile the GPU kernels of native/kernels for NVIDIA and AMD; wants clang-19 and lld-19
 	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/kernels.py
+
+examples: ## build the C++ programs of native/examples into build/examples; their kernels for GPUs want clang-19 and lld-19
+	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/examples.py $(ARGS)
 
 gpu-bundle: ## build what tests/gpu/run takes along to a machine with GPUs and no Go; GPU_PYTHON=python3.12 is that machine's
 	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/gpu_bundle.py $(if $(GPU_PYTHON),--python $(GPU_PYTHON))

@@ -11,6 +11,7 @@ the CPU only. The library is built with the flags of the Python extension, so th
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import shutil
 import subprocess
@@ -41,46 +42,60 @@ def library(out: Path) -> None:
     subprocess.run([*command, "./pybind/capi"], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "1", **flags}, check=True)
 
 
+def fresh(product: Path) -> bool:
+    """Tell whether a product is newer than all that programs are made from."""
+    sources = [path for folder in ("examples", "include") for path in (ROOT / "native" / folder).rglob("*.[ch]*")]
+    return product.exists() and product.stat().st_mtime > max(path.stat().st_mtime for path in sources)
+
+
 def program(name: str, out: Path) -> None:
     """Build a program, with its kernels for the CPU in it."""
+    if fresh(out / name):
+        return
     flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-Inative/include"]
     libraries = [f"-L{out}", "-lmori_capi", "-Wl,-rpath,$ORIGIN"]
     source = SOURCES / f"{name}.cpp"
     subprocess.run([os.environ.get("CXX", "g++"), *flags, "-o", str(out / name), str(source), *libraries], cwd=ROOT, check=True)
 
 
-def gpu_code(name: str, out: Path) -> None:
-    """Build a program's kernels for GPUs of both vendors."""
+def gpu_code(name: str, architecture: str, out: Path) -> None:
+    """Build a program's kernels for a kind of GPUs."""
     source = SOURCES / f"{name}.cpp"
-    for architecture, flags in kernels.ARCHITECTURES.items():
-        suffix, last = ("ptx", ["-S"]) if architecture.startswith("sm_") else ("hsaco", [])
-        product = out / f"{name}.{architecture}.{suffix}"
-        command = [kernels.COMPILER, *kernels.COMMON, *flags, *last, "-o", str(product), str(source)]
-        subprocess.run(command, cwd=ROOT, check=True)
+    suffix, last = ("ptx", ["-S"]) if architecture.startswith("sm_") else ("hsaco", [])
+    product = out / f"{name}.{architecture}.{suffix}"
+    flags = [*kernels.COMMON, *kernels.ARCHITECTURES[architecture], *last]
+    if not fresh(product):
+        subprocess.run([kernels.COMPILER, *flags, "-o", str(product), str(source)], cwd=ROOT, check=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(programs())}")
     parser.add_argument("--out", type=Path, default=PRODUCTS, help="the folder (default: build/examples)")
-    parser.add_argument("--cpu", action="store_true", help="leave out the kernels for GPUs")
+    known = ",".join(kernels.ARCHITECTURES)
+    parser.add_argument("--gpus", default=known, help=f"kinds of GPUs to build kernels for, or none (default: {known})")
     args = parser.parse_args()
+    kinds = [kind for kind in args.gpus.split(",") if kind not in ("", "none")]
+    if unknown := set(kinds) - set(kernels.ARCHITECTURES):
+        parser.error(f"no such GPUs: {', '.join(sorted(unknown))}; there are {known}")
     if unknown := set(args.names) - set(programs()):
         parser.error(f"no such example: {', '.join(sorted(unknown))}; there are {', '.join(programs())}")
+    if kinds and shutil.which(kernels.COMPILER) is None:
+        print(f"examples: {kernels.COMPILER} is not installed: they will run on the CPU only", file=sys.stderr)
+        kinds = []
     out = args.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    for_gpus = not args.cpu and shutil.which(kernels.COMPILER) is not None
-    if not args.cpu and not for_gpus:
-        print(f"examples: {kernels.COMPILER} is not installed: they will run on the CPU only", file=sys.stderr)
-    try:
-        library(out)
-        for name in args.names or programs():
-            program(name, out)
-            if for_gpus:
-                gpu_code(name, out)
-    except subprocess.CalledProcessError as err:
-        print(f"examples: {err}", file=sys.stderr)
-        return 1
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests of several processes build at once
+        try:
+            library(out)
+            for name in args.names or programs():
+                program(name, out)
+                for kind in kinds:
+                    gpu_code(name, kind, out)
+        except subprocess.CalledProcessError as err:
+            print(f"examples: {err}", file=sys.stderr)
+            return 1
     return 0
 
 

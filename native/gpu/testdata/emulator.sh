@@ -4,8 +4,8 @@
 # from the same sources with the same compilers is taken again. The folder is under build/ of the source tree, or under
 # $TMPDIR where that cannot be written.
 #
-# Its kernels are those of all sources in native/kernels (and of its testdata, which tests have as modules of users') and in
-# examples/gpu, as they are built for the CPU: what begins a line with  extern "C" MORI_DEVICE_KERNEL(threads) void name(
+# Its kernels are those of all sources in native/kernels (and of its testdata, which tests have as modules of users'), in
+# native/examples and in examples/gpu, as they are built for the CPU: what begins a line with  extern "C" MORI_DEVICE_KERNEL(threads) void name(
 # is one. The functions of shmem/library.cpp can be launched, too.
 #
 #     emulator.sh            libcuda.so.1
@@ -22,17 +22,18 @@ cxx=${CXX:-g++}
 
 sources() {
 	find "$data" -name 'fake*' -type f
-	find "$root/native/include" "$root/native/kernels" -name '*.[ch]pp' -type f
+	find "$root/native/include" "$root/native/kernels" "$root/native/examples" -name '*.[ch]pp' -type f
 	find "$root/examples/gpu" -name '*.cu' -type f
 	echo "$data/emulator.sh"
 }
 
 kernels() {
-	grep -rlE --include='*.cpp' --include='*.cu' '^extern "C" MORI_DEVICE_KERNEL\(' "$root/native/kernels" "$root/examples/gpu" | sort
+	grep -rlE --include='*.cpp' --include='*.cu' '^extern "C" MORI_DEVICE_KERNEL\(' "$root/native/kernels" "$root/native/examples" "$root/examples/gpu" | sort
 }
 
 # One source, and at its end the names of its kernels.
 registered() {
+	echo '#define MORI_ONLY_KERNELS' # programs leave out what is the host's
 	echo "#include \"$1\""
 	echo '#include "fake_table.hpp"'
 	sed -nE 's/^extern "C" MORI_DEVICE_KERNEL\((.*)\) void ([a-zA-Z0-9_]+)\(.*/MORI_FAKE_KERNEL(\2, \1)/p' "$1"
