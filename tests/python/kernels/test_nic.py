@@ -45,9 +45,11 @@ TELL = """\
         atomicStore<Scope::system, Order::relaxed>(reinterpret_cast<uint64_t*>(told(queue.uar)),
 """
 LAP = "(word & 1) == (polled >> told(queue.cqLog) & 1)"
+ROOM = "(uint64_t(1) << told(queue.sqLog)) - told(annexOf(queue).spare)"
+UPTO = "found.upto = completed +"
 
-# What is wrong: the header, what stands there, what stands there instead. A header of all families is tried with mlx5, or
-# with the family behind a colon.
+# What is wrong: the header, what stands there, what stands there instead. A header of all families is tried with mlx5,
+# or with the family behind a colon.
 Mutation = tuple[str, str, str]
 SEEN_BY_THE_NIC: dict[str, Mutation] = {
     "the doorbell is rung before the record is written": ("mlx5", RING, SWAPPED),
@@ -59,7 +61,8 @@ SEEN_BY_THE_NIC: dict[str, Mutation] = {
     "a completion of the last lap counts": ("mlx5", "(polled >> told(queue.cqLog) & 1)", "(last >> 24 & 1)"),
     "completions are not given back": ("poll", "        NIC<provider>::consume(queue, polled);\n", ""),
     "an entry of two blocks counts as one": (
-        "mlx5", "return first + atomicLoad<Scope::device, Order::relaxed>(internal::keptOf(queue, first));", "return first + 1;",
+        "mlx5", "return first + atomicLoad<Scope::device, Order::relaxed>(internal::keptOf(queue, first));",
+        "return first + 1;",
     ),
     "the ring has always room": ("post", "first + blocks - completed <= room", "room > 0"),
     "posters do not wait for their turn": ("post", "if (published == first) {", "if (published <= first) {"),
@@ -94,17 +97,17 @@ SEEN_BY_THE_NIC: dict[str, Mutation] = {
 """,
     ),
     "bnxt: a part of a packet is none": ("bnxt", "(bytes + mtu - 1) / mtu", "bytes / mtu"),
-    "bnxt: the ring is filled": ("bnxt", "(uint64_t(1) << told(queue.sqLog)) - told(annexOf(queue).spare)", "uint64_t(1) << told(queue.sqLog)"),
+    "bnxt: the ring is filled": ("bnxt", ROOM, "uint64_t(1) << told(queue.sqLog)"),
     "bnxt: a completion of the last lap counts": ("bnxt", LAP, "word == 0"),
-    "bnxt: the index of a completion is its entry's": ("bnxt", "found.upto = completed +", "found.upto = 1 + completed +"),
+    "bnxt: the index of a completion is its entry's": ("bnxt", UPTO, UPTO + " 1 +"),
     "bnxt: completions are not given back": ("poll:bnxt", "        NIC<provider>::consume(queue, polled);\n", ""),
     "ionic: entries do not tell the lap": ("ionic", "uint32_t(~first >> log & 1)", "1"),
     "ionic: flags are in this machine's byte order": ("ionic", "flags << 24", "flags << 16"),
     "ionic: an atomic entry's key is where version 1 has it": ("ionic", "version >= 2 ? big(work.lkey) : 0", "0"),
     "ionic: the doorbell has a count": ("ionic", "(count & ((uint64_t(1) << log) - 1))", "(count & 0xffff)"),
-    "ionic: the ring is filled": ("ionic", "(uint64_t(1) << told(queue.sqLog)) - told(annexOf(queue).spare)", "uint64_t(1) << told(queue.sqLog)"),
+    "ionic: the ring is filled": ("ionic", ROOM, "uint64_t(1) << told(queue.sqLog)"),
     "ionic: a completion of the last lap counts": ("ionic", LAP, "word == 0"),
-    "ionic: messages are counted from 1": ("ionic", "found.upto = completed +", "found.upto = 1 + completed +"),
+    "ionic: messages are counted from 1": ("ionic", UPTO, UPTO + " 1 +"),
 }
 SEEN_BY_THE_SANITIZER: dict[str, Mutation] = {
     "no fence between entry and record": ("mlx5", RING, RING[len(FENCE) :]),
@@ -258,10 +261,11 @@ def ordered_ptx(code: str, family: str) -> bool:
     record = ["fence.acq_rel.sys", "st.relaxed.sys.u32"] if family == "mlx5" else []
     ring = [*record, "fence.acq_rel.sys", "st.relaxed.sys.u64"]
     read = re.findall(access, function(code, "readCompletions"))
+    given = "st.release.sys.u32" if family == "mlx5" else "st.release.sys.u64"
     return (
         is_run(post, ring)
         and follow(post, "st.global.v4.u32", "st.release.gpu.u64", "atom.add.acq_rel.gpu.u64", "fence.acq_rel.sys")
-        and follow(read, "ld.acquire.sys.u32", f"st.release.sys.{'u32' if family == 'mlx5' else 'u64'}", "st.release.gpu.u64")
+        and follow(read, "ld.acquire.sys.u32", given, "st.release.gpu.u64")
     )
 
 
@@ -279,8 +283,9 @@ def ordered_gfx(code: str, architecture: str, family: str) -> bool:
     post = [word for i, word in enumerate(post) if word != wait or post[i - 1] != wait]
     record = [back, wait, "flat_store_dword"] if family == "mlx5" else []
     ring = [*record, back, wait, "flat_store_dwordx2"]
+    given = "flat_store_dword" if family == "mlx5" else "flat_store_dwordx2"
     return any(post[i : i + len(ring)] == ring for i in range(len(post))) and follow(
-        words("readCompletions"), "flat_load_dword", wait, back, wait, "flat_store_dword" + ("" if family == "mlx5" else "x2")
+        words("readCompletions"), "flat_load_dword", wait, back, wait, given
     )
 
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+package bnxt
+
+import (
+	"bytes"
+	"testing"
+)
+
+// FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same where they mean something.
+func FuzzEntry(f *testing.F) {
+	for _, e := range []Entry{
+		{Opcode: OpWrite, Flags: FlagSignaled, Bytes: 8, Data: []Data{{Addr: 1, Key: 2, Bytes: 8}}},
+		{Opcode: OpWriteImm, Flags: FlagInline, Imm: 1, Bytes: 96, Inline: make([]byte, 96)},
+		{Opcode: OpFetchAdd, Bytes: 8, Swap: 1, Data: []Data{{Bytes: 8}}},
+		{Opcode: OpSend},
+	} {
+		b := make([]byte, EntryBytes)
+		e.Put(b)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var e, again Entry
+		if e.Parse(b) != nil {
+			return
+		}
+		if len(e.Inline) > MaxInline || len(e.Data) > MaxData {
+			t.Fatalf("%+v out of %d bytes", e, len(b))
+		}
+		written, third := make([]byte, EntryBytes), make([]byte, EntryBytes)
+		n := e.Put(written)
+		if err := again.Parse(written); err != nil || again.Put(third) != n || !bytes.Equal(third, written) {
+			t.Fatalf("%+v came back as %+v: %v", e, again, err)
+		}
+	})
+}
+
+// FuzzWords: doorbells, rows and completions of any bits are read, and what is valid comes back the same.
+func FuzzWords(f *testing.F) {
+	f.Add(Bell{Type: BellCompletion, Queue: 1, Index: 2, Epoch: true}.Value(), make([]byte, CQEBytes))
+	f.Fuzz(func(t *testing.T, v uint64, b []byte) {
+		if bell, err := ParseBell(v); err == nil && bell.Value() != v {
+			t.Fatalf("%#x is %+v", v, bell)
+		}
+		if row := ParseRow(v); row.Value() != v {
+			t.Fatalf("%#x is %+v", v, row)
+		}
+		if len(b) < CQEBytes {
+			return
+		}
+		c := ParseCQE(b)
+		var again [CQEBytes]byte
+		c.Put(again[:])
+		if ParseCQE(again[:]) != c {
+			t.Fatalf("%+v came back as %+v", c, ParseCQE(again[:]))
+		}
+	})
+}
