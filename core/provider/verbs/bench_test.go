@@ -44,10 +44,12 @@ func newRaw(b *testing.B, local, remote *memory) *rawPair {
 		r.mrs[i], r.keys[i], err = n.pd.RegMR(m.Addr, m.Len, m.Addr, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 		ok(b, err)
 	}
+	gid, err := n.address(nil)
+	ok(b, err)
 	for i, q := range r.qps {
 		ok(b, q.Init(n.port, verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessLocalWrite))
 		ok(b, q.RTR(verbs.RTR{
-			MTU: n.link.MTU, DestQP: r.nums[1-i], PSN: 1, Port: n.port, GIDIndex: n.gid.Index, GID: n.gid.GID, LID: n.link.LID,
+			MTU: n.link.MTU, DestQP: r.nums[1-i], PSN: 1, Port: n.port, GIDIndex: gid.Index, GID: gid.GID, LID: n.link.LID,
 			Global: n.link.LinkLayer == verbs.LinkEthernet, HopLimit: hopLimit, MaxDestRdAtomic: 4, MinRNRTimer: minRNRTimer,
 		}))
 		ok(b, q.RTS(verbs.RTS{PSN: 1, Timeout: 18, Retries: 7, RNRRetries: rnrForever, MaxRdAtomic: 4}))

@@ -214,3 +214,95 @@ func TestAnotherDevice(t *testing.T) {
 	up()
 	again(true)
 }
+
+// An address that goes away under ops ends them with its name, at once. The next connection has another address of the device, or where one was
+// asked for that is gone, another device, until it is back.
+func TestAddressIsGone(t *testing.T) {
+	for _, asked := range []int{-1, 1} {
+		t.Run(fmt.Sprintf("asked for %d", asked), func(t *testing.T) {
+			verbstest.NeedEmulated(t)
+			verbstest.Need(t, 2)
+			a, b := newEnds(t, way{Settings: Settings{GIDIndex: asked}})
+			local, remote := a.memory(t, 1<<16), b.memory(t, 1<<16)
+			key := a.imports(t, remote.mr)
+			ok(t, a.do(local.write(1<<16, key)))
+			release := verbstest.Hold(t, 0)
+			const n = 6
+			for range n / 2 {
+				ok(t, a.submit(local.write(1<<16, key), local.read(1<<16, key)))
+			}
+			stopped := a.mover(t).stopped
+			back := verbstest.DropGID(t, 0, 1)
+			<-stopped
+			release()
+			for range n {
+				_, err := a.next()
+				fails(t, err, fabric.ErrConnReset) // in the words of whichever end was first to find it
+			}
+			cause := errors.Join(a.ends(t), b.ends(t))
+			fails(t, cause, fabric.ErrConnReset, "emu0", "lost its address 198.18.0.10", "index 1")
+			if said := a.log.String() + b.log.String(); !strings.Contains(said, "an address is gone") {
+				t.Errorf("the log does not tell of it:\n%s", said)
+			}
+			on := func(want string) {
+				t.Helper()
+				ok(t, errors.Join(a.ep.Close(), b.ep.Close(), a.renew(), b.renew(), connect(a, b)))
+				ok(t, a.do(local.write(4096, key)))
+				r := a.mover(t).rails[0]
+				if got := fmt.Sprintf("%s, %d", r.nic.name, r.gid.Index); got != want {
+					t.Errorf("the connection is on %s, want %s", got, want)
+				}
+			}
+			if asked < 0 {
+				on("emu0, 2")
+			} else {
+				on("emu1, 1")
+			}
+			back()
+			on("emu0, 1")
+		})
+	}
+}
+
+// A queue pair that goes into error under load, of either end, ends the connection and no op without a word: what succeeded is there. The
+// next connection goes by the NIC again.
+func TestQueuePairFailsUnderLoad(t *testing.T) {
+	a, b := newEnds(t, way{Settings: Settings{QPs: 2}})
+	const size, count = 64 << 10, 40
+	local, remote := a.memory(t, size*count), b.memory(t, size*count)
+	key := a.imports(t, remote.mr)
+	for round, victim := range []*end{a, b, a} {
+		local.fill(round)
+		clear(remote.bytes)
+		ok(t, a.do(local.write(8, key)))
+		ok(t, same(remote.bytes[:8], local.bytes[:8]))
+		op := func(i uint64) fabric.Op {
+			return fabric.Op{Kind: fabric.OpWrite, Ctx: i, Seg: local.seg(i*size, size), RSeg: fabric.RSeg{Addr: i * size, Len: size, Key: key}}
+		}
+		for i := range uint64(count / 2) {
+			ok(t, a.submit(op(i)))
+		}
+		ok(t, victim.mover(t).rails[0].pairs[1].qp.Fail())
+		ended := count / 2
+		for i := uint64(count / 2); i < count && a.submit(op(i)) == nil; i++ {
+			ended++
+		}
+		for range ended {
+			c, err := a.next()
+			if err != nil {
+				fails(t, err, fabric.ErrConnReset)
+				continue
+			}
+			at := c.Ctx * size
+			ok(t, same(remote.bytes[at:][:size], local.bytes[at:][:size]))
+		}
+		fails(t, errors.Join(a.ends(t), b.ends(t)), fabric.ErrConnReset)
+		ok(t, errors.Join(a.ep.Close(), b.ep.Close(), a.renew(), b.renew(), connect(a, b)))
+	}
+	ok(t, a.do(local.write(size*count, key)))
+	ok(t, same(remote.bytes, local.bytes))
+	a.mover(t)
+	if name, reason := a.ep.(fabric.Prober).Path(); name != "rdma" || strings.Contains(reason, "TCP") {
+		t.Errorf("path %s: %s", name, reason)
+	}
+}

@@ -34,6 +34,23 @@ func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
 	return table[best], nil
 }
 
+// chooseGIDLike is ChooseGID among those that are IPv4, or are not, as a peer's is, if there are such and no index is wanted.
+func chooseGIDLike(table []verbs.GIDEntry, want int, peer *[16]byte) (verbs.GIDEntry, error) {
+	if peer != nil && want < 0 {
+		is4 := func(gid [16]byte) bool { return netip.AddrFrom16(gid).Is4In6() }
+		var like []verbs.GIDEntry
+		for _, g := range table {
+			if is4(g.GID) == is4(*peer) {
+				like = append(like, g)
+			}
+		}
+		if len(like) > 0 {
+			table = like
+		}
+	}
+	return ChooseGID(table, want)
+}
+
 func rankGID(g verbs.GIDEntry) int {
 	rank := 0
 	if g.Type == verbs.GIDRoCEv2 {

@@ -52,3 +52,20 @@ func TestGIDsThatAreNotThere(t *testing.T) {
 		t.Errorf("index 7: %v", err)
 	}
 }
+
+// One of the peer's kind goes before a better one, as far as there is one and none was asked for.
+func TestTheGIDLikeThePeers(t *testing.T) {
+	table := []verbs.GIDEntry{gid(0, "fe80::1", verbs.GIDRoCEv2), gid(1, "10.0.0.7", verbs.GIDRoCEv2), gid(2, "2001:db8::1", verbs.GIDRoCEv2)}
+	for _, c := range []struct {
+		peer       string
+		have, want int
+		index      int
+	}{
+		{"10.0.0.8", 3, 1, -1}, {"2001:db8::2", 3, 2, -1}, {"fe80::2", 3, 2, -1}, {"2001:db8::2", 3, 1, 1}, {"10.0.0.8", 1, 0, -1}, {"2001:db8::2", 1, 0, -1},
+	} {
+		peer := netip.MustParseAddr(c.peer).As16()
+		if got, err := chooseGIDLike(table[:c.have], c.index, &peer); err != nil || got.Index != c.want {
+			t.Errorf("of the first %d for %s, asked for %d: %d, %v; want %d", c.have, c.peer, c.index, got.Index, err, c.want)
+		}
+	}
+}

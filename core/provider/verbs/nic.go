@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,10 +24,10 @@ type nic struct {
 	name  string
 	port  int
 	index int // what hosts that are alike call it
+	want  int // Settings.GIDIndex
 	why   string
 	attr  verbs.DeviceAttr
 	link  verbs.PortAttr
-	gid   verbs.GIDEntry
 	ctx   verbs.Context
 	pd    verbs.PD
 
@@ -47,7 +49,7 @@ func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &nic{name: name, port: port, ctx: ctx, log: log, rails: map[*rail]struct{}{}}
+	made := &nic{name: name, port: port, want: s.GIDIndex, ctx: ctx, log: log, rails: map[*rail]struct{}{}}
 	n = made
 	defer func() {
 		if err != nil { // n is nil by now, or all but watched
@@ -60,14 +62,8 @@ func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
 	if err := n.choosePort(); err != nil {
 		return nil, err
 	}
-	table, err := ctx.GIDs(n.port)
-	if err != nil {
+	if _, err := n.address(nil); err != nil {
 		return nil, err
-	}
-	if n.link.LinkLayer == verbs.LinkEthernet || len(table) > 0 {
-		if n.gid, err = ChooseGID(table, s.GIDIndex); err != nil {
-			return nil, err
-		}
 	}
 	if n.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
@@ -100,6 +96,16 @@ func (n *nic) choosePort() error {
 		state = fmt.Sprintf("port %d is %v", p, link.State)
 	}
 	return fmt.Errorf("no active port (%s): is its cable in, and its network interface up?: %w", state, fabric.ErrNoData)
+}
+
+// address is what peers send to: addresses come and go with those of the network interface, so each rail asks. If the peer's is known, it is one
+// of its kind, if there is one: IPv4 does not reach IPv6.
+func (n *nic) address(peer *[16]byte) (verbs.GIDEntry, error) {
+	table, err := n.ctx.GIDs(n.port)
+	if err != nil || len(table) == 0 && n.link.LinkLayer != verbs.LinkEthernet { // InfiniBand has LIDs
+		return verbs.GIDEntry{}, err
+	}
+	return chooseGIDLike(table, n.want, peer)
 }
 
 // up is nil while the port is active.
@@ -156,6 +162,9 @@ func (n *nic) happened(ev verbs.AsyncEvent) {
 		why = fmt.Sprintf("port %d went down", ev.Port)
 	case verbs.EventCQErr:
 		why = "a completion queue overran"
+	case verbs.EventGIDChange:
+		n.addressesChanged()
+		return
 	case verbs.EventPortActive:
 		n.log.Info("verbs: port is up", "device", n.name, "port", ev.Port)
 		return
@@ -164,15 +173,32 @@ func (n *nic) happened(ev verbs.AsyncEvent) {
 		return
 	}
 	n.log.Warn("verbs: "+why, "device", n.name)
-	n.mu.Lock()
-	rails := make([]*rail, 0, len(n.rails))
-	for r := range n.rails {
-		rails = append(rails, r)
-	}
-	n.mu.Unlock()
-	for _, r := range rails {
+	for _, r := range n.users() {
 		r.fail(fmt.Errorf("RDMA device %s: %s: %w", n.name, why, fabric.ErrConnReset))
 	}
+}
+
+// addressesChanged ends the rails whose own address is gone: what they send would be lost, and retries take seconds to find out.
+func (n *nic) addressesChanged() {
+	table, err := n.ctx.GIDs(n.port)
+	if err != nil {
+		n.log.Debug("verbs: list the addresses of a port", "device", n.name, "error", err)
+		return
+	}
+	for _, r := range n.users() {
+		if r.gid.GID == ([16]byte{}) || slices.ContainsFunc(table, func(g verbs.GIDEntry) bool { return g.Index == r.gid.Index && g.GID == r.gid.GID }) {
+			continue
+		}
+		n.log.Warn("verbs: an address is gone: has the network interface lost it?", "device", n.name, "port", n.port, "address", gidText(r.gid.GID))
+		r.fail(fmt.Errorf("RDMA device %s: port %d has lost its address %s (GID index %d): %w", n.name, n.port, gidText(r.gid.GID), r.gid.Index, fabric.ErrConnReset))
+	}
+}
+
+// users are the rails that the device has.
+func (n *nic) users() []*rail {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(maps.Keys(n.rails))
 }
 
 func (n *nic) join(r *rail) {

@@ -24,6 +24,7 @@ type rail struct {
 	nic   *nic
 	nicAt int // among all.nics
 	index int // among the mover's rails
+	gid   verbs.GIDEntry
 
 	channel verbs.Channel
 	cq      verbs.CQ
@@ -42,9 +43,14 @@ type rail struct {
 // String is "mlx5_0:1".
 func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.port) }
 
-// newRail makes a rail with some queue pairs, not connected, and one for messages if it shall have that and the device lets it.
-func newRail(m *mover, nicAt, qps int, messages bool) (r *rail, err error) {
+// newRail makes a rail with some queue pairs, not connected, and one for messages if it shall have that and the device lets it. offer is what the peer has
+// said of its end, if it has.
+func newRail(m *mover, nicAt, qps int, messages bool, offer *railDesc) (r *rail, err error) {
 	s, n := &m.all.settings, m.all.nics[nicAt]
+	var peer *[16]byte
+	if offer != nil {
+		peer = &offer.gid
+	}
 	made := &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN()}
 	r = made
 	defer func() {
@@ -52,6 +58,9 @@ func newRail(m *mover, nicAt, qps int, messages bool) (r *rail, err error) {
 			err = errors.Join(fmt.Errorf("make a rail on %s: %w", made, err), made.close())
 		}
 	}()
+	if r.gid, err = n.address(peer); err != nil {
+		return nil, err
+	}
 	if r.channel, err = n.ctx.NewChannel(); err != nil {
 		return nil, err
 	}
@@ -99,7 +108,7 @@ func newRail(m *mover, nicAt, qps int, messages bool) (r *rail, err error) {
 // desc is the rail as the peer needs it.
 func (r *rail) desc() railDesc {
 	d := railDesc{
-		gid: r.nic.gid.GID, lid: r.nic.link.LID, link: r.nic.link.LinkLayer, mtu: uint16(r.ownMTU()),
+		gid: r.gid.GID, lid: r.nic.link.LID, link: r.nic.link.LinkLayer, mtu: uint16(r.ownMTU()),
 		readDepth: uint8(max(1, min(r.nic.attr.MaxQPRdAtom, maxReads))), psn: r.psn,
 	}
 	d.index = uint8(min(r.nic.index, 255))
@@ -169,7 +178,7 @@ func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.A
 	p.most = int32(recvs)
 	p.credits.Store(p.most)
 	if err := p.qp.RTR(verbs.RTR{
-		MTU: min(r.ownMTU(), int(peer.mtu)), DestQP: dest, PSN: peer.psn, Port: n.port, GIDIndex: n.gid.Index, GID: peer.gid, LID: peer.lid,
+		MTU: min(r.ownMTU(), int(peer.mtu)), DestQP: dest, PSN: peer.psn, Port: n.port, GIDIndex: r.gid.Index, GID: peer.gid, LID: peer.lid,
 		Global: n.link.LinkLayer == verbs.LinkEthernet || n.link.GRHRequired, SL: s.SL, TrafficClass: s.TrafficClass, HopLimit: hopLimit,
 		MaxDestRdAtomic: uint8(max(1, min(n.attr.MaxQPRdAtom, maxReads))), MinRNRTimer: minRNRTimer,
 	}); err != nil {

@@ -108,7 +108,7 @@ func (m *mover) openRails(most, qps int, offers []railDesc) (rails []*rail, err 
 		err := m.all.nics[i].up()
 		var r *rail
 		if err == nil {
-			r, err = newRail(m, i, qps, len(rails) == 0 && m.all.opts.TLS == nil && (offer == nil || offer.wire != 0))
+			r, err = newRail(m, i, qps, len(rails) == 0 && m.all.opts.TLS == nil && (offer == nil || offer.wire != 0), offer)
 		}
 		if err != nil {
 			why = append(why, err)

@@ -84,7 +84,9 @@ func (s *speaker) says(tb testing.TB, kind uint8, body []byte) {
 func like(tb testing.TB, v *victim) railDesc {
 	tb.Helper()
 	n := v.fab.(*network).all.nics[0]
-	return railDesc{gid: n.gid.GID, link: n.link.LinkLayer, mtu: 1024, readDepth: 4, recvs: 4, qps: []uint32{5, 6}}
+	gid, err := n.address(nil)
+	ok(tb, err)
+	return railDesc{gid: gid.GID, link: n.link.LinkLayer, mtu: 1024, readDepth: 4, recvs: 4, qps: []uint32{5, 6}}
 }
 
 // A peer that dials and does not set rails up as it should.
