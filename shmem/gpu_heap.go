@@ -49,6 +49,23 @@ func newGPUHeap(d *device.Device, timeout time.Duration, ask func() error) *gpuH
 	return &gpuHeap{dev: d, timeout: timeout, ask: ask}
 }
 
+// prepare has n lanes and the kernel of atomics there before they are needed: to make them may wait for what runs on the device.
+func (g *gpuHeap) prepare(n int) error {
+	lanes := make([]*lane, 0, n)
+	for range n {
+		l, err := g.take()
+		if err != nil {
+			return err
+		}
+		lanes = append(lanes, l)
+	}
+	g.mu.Lock()
+	g.lanes = append(g.lanes, lanes...)
+	g.mu.Unlock()
+	_, err := g.atomics()
+	return err
+}
+
 // take returns a free lane, or a new one.
 func (g *gpuHeap) take() (*lane, error) {
 	g.mu.Lock()

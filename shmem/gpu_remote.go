@@ -21,13 +21,15 @@ type remoteSide struct {
 	port  *proxy.Port
 	queue *proxy.Queue
 	local []proxy.Local
-	why   error // why there is no queue
+	desk  *proxy.Desk // where peers ask for atomics on this PE's heap
+	words *gpuHeap    // which does them
+	why   error       // why there is no queue
 }
 
 // A remoteName is what PEs tell each other of their ports.
 type remoteName struct {
 	Addr    fabric.Addr
-	Regions []proxy.Shown
+	Regions []proxy.Shown // the heap, and the desk
 }
 
 // Remote is a queue for kernels of this PE's GPU that come to other PEs through this host, a mori::proxy::Queue of native/include/mori/proxy
@@ -157,8 +159,12 @@ func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err 
 		return err
 	}
 	r.local = []proxy.Local{{Buffer: buffer, Desc: region.Desc}}
-	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}}
-	return nil
+	if r.desk, err = proxy.NewDesk(r.port, w.n); err != nil {
+		return err
+	}
+	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}, r.desk.Shown()}
+	r.words = newGPUHeap(w.gpu.dev, w.cfg.Timeout, nil)
+	return r.words.prepare(proxy.Appliers)
 }
 
 // warmBytes are written to each PE before kernels run: at the first op of a size providers make what they need for the memory of GPUs, and drivers may have that
@@ -173,24 +179,39 @@ func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err er
 		if err := json.Unmarshal(blobs[pe], &its); err != nil {
 			return fmt.Errorf("read the name of PE %d: %w", pe, err)
 		}
-		if len(its.Regions) != len(r.local) || its.Regions[0].Len != r.local[0].Len {
+		if len(its.Regions) != 2 || its.Regions[0].Len != r.local[0].Len {
 			return fmt.Errorf("PE %d shows %d regions that are not like those here: %w", pe, len(its.Regions), ErrMismatch)
 		}
 		if peers[pe], err = r.port.Reach(its.Addr, its.Regions); err != nil {
 			return fmt.Errorf("PE %d: %w", pe, err)
 		}
+		regions := peers[pe].Regions
+		peers[pe].Regions, peers[pe].Desk = regions[:1], regions[1]
 		zeros := r.local[0]
 		zeros.Len = min(zeros.Len, warmBytes)
 		if err = r.port.Write(ctx, peers[pe], zeros); err != nil {
 			return fmt.Errorf("write to PE %d: %w", pe, err)
 		}
 	}
-	cfg := proxy.Config{Port: r.port, Peers: peers, Local: r.local, Memory: proxy.OnGPU(w.gpu.dev), Wait: noTimeout}
+	cfg := proxy.Config{Port: r.port, Peers: peers, Local: r.local, Memory: proxy.OnGPU(w.gpu.dev), Wait: noTimeout, Desk: r.desk, Self: w.me, Atomics: r.change}
 	if w.cfg.Timeout > 0 {
 		cfg.Wait = w.cfg.Timeout
 	}
 	r.queue, err = proxy.New(cfg)
 	return err
+}
+
+// changes are how a gpuHeap does what peers ask for.
+var changes = map[fabric.AtomicOp]AtomicOp{fabric.AtomicSum: AtomicFetchAdd, fabric.AtomicBAnd: AtomicFetchAnd, fabric.AtomicBOr: AtomicFetchOr,
+	fabric.AtomicBXor: AtomicFetchXor, fabric.AtomicRead: AtomicFetch, fabric.AtomicWrite: AtomicSwap, fabric.AtomicCSwap: AtomicCompareSwap}
+
+// change does an atomic on this PE's heap for a kernel of another PE.
+func (r *remoteSide) change(c proxy.Change) (old uint64, err error) {
+	op, ok := changes[c.Op]
+	if !ok {
+		return 0, fmt.Errorf("%v: %w", c.Op, fabric.ErrNotSupported)
+	}
+	return r.words.atomic(op, c.Word, c.Addr, c.Value, c.Compare)
 }
 
 // showKernels lets operations of kernels that go by the queue name a buffer as their local side. With local held.
@@ -237,7 +258,12 @@ func (r *remoteSide) close() error {
 	}
 	err := r.shut()
 	if r.queue != nil {
-		err = errors.Join(err, r.queue.Close())
+		if busy := r.queue.Close(); busy != nil {
+			return errors.Join(err, busy)
+		}
 	}
-	return err
+	if r.words != nil {
+		err = errors.Join(err, r.words.close())
+	}
+	return errors.Join(err, r.desk.Close())
 }

@@ -131,7 +131,7 @@ const everyoneImage = `.version 8.0
 `
 
 // everyone runs some turns of mori_test_everyone on this PE's GPU.
-func everyone(w *World, at, bytes, first, turns uint64, atomics bool) (err error) {
+func everyone(w *World, at, bytes, first, turns uint64) (err error) {
 	d := w.cfg.Device
 	m, err := d.Load([]byte(everyoneImage))
 	if err != nil {
@@ -156,12 +156,8 @@ func everyone(w *World, at, bytes, first, turns uint64, atomics bool) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	with := uint64(0)
-	if atomics {
-		with = 1
-	}
 	var args device.Args
-	args.Uint64(at).Uint64(bytes).Uint64(first).Uint64(turns).Uint64(with).Uint64(wrong.DeviceAddr())
+	args.Uint64(at).Uint64(bytes).Uint64(first).Uint64(turns).Uint64(wrong.DeviceAddr())
 	if err := errors.Join(w.group.Barrier(context.Background()), f.Launch(s, device.Grid{Threads: [3]uint32{64}}, &args), w.gpu.wait(s)); err != nil {
 		return err
 	}
@@ -184,7 +180,7 @@ func TestKernelsReachEveryone(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					return errors.Join(everyone(w, a, 5003, 1, 3, false), everyone(w, a, 40_001, 4, 2, false), w.BarrierAll())
+					return errors.Join(everyone(w, a, 5003, 1, 3), everyone(w, a, 40_001, 4, 2), w.BarrierAll())
 				})
 			})
 		}

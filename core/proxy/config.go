@@ -35,6 +35,7 @@ type Remote struct {
 type Peer struct {
 	Dest    fabric.AVAddr
 	Regions []Remote
+	Desk    Remote // where it is asked for atomics on regions that are not host memory; zero: it is not
 }
 
 // Config is what a queue is made from. Zero fields have the defaults that are named.
@@ -43,6 +44,12 @@ type Config struct {
 	Peers  []Peer  // by PE; up to 65536
 	Local  []Local // the first is that of short commands
 	Memory Memory  // where the queue lies; default OnHost()
+
+	// For atomics on the memory of GPUs: the desk of this side, its number among the peers' own Peers, and what changes a word of the first local
+	// memory for a peer. Atomics is called by several goroutines, and may take as long as it takes.
+	Desk    *Desk
+	Self    int
+	Atomics func(Change) (old uint64, err error)
 
 	Slots int           // of the ring, a power of two from 2 to 2^20; default 1024
 	Bytes uint64        // of puts and gets under way, at most, unless one alone is longer; default 64 MiB
@@ -89,6 +96,9 @@ func (c *Config) complete() error {
 		return fmt.Errorf("%d peers, want 1 to %d: %w", len(c.Peers), mostPeers, ErrConfig)
 	case len(c.Local) == 0:
 		return fmt.Errorf("no local memory: %w", ErrConfig)
+	}
+	if c.Desk != nil && (c.Atomics == nil || c.Self < 0 || c.Self >= c.Desk.pes || len(c.Peers) > c.Desk.pes) {
+		return fmt.Errorf("a desk of %d PEs, for %d, as PE %d: %w", c.Desk.pes, len(c.Peers), c.Self, ErrConfig)
 	}
 	for pe, p := range c.Peers {
 		if len(p.Regions) > mostRegions {

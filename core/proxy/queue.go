@@ -72,6 +72,9 @@ func New(cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Desk != nil {
+		q.startDesk()
+	}
 	cfg.Port.cq.OnReady(q.nudge)
 	go q.thread.run()
 	return q, nil

@@ -16,7 +16,7 @@ func (w *worker) takeSome() (n int) {
 		if !ok {
 			return n
 		}
-		if w.bytes > 0 && w.bytes+c.bytes > w.q.cfg.Bytes && w.moves(c.kind) {
+		if w.mustWait(&c) {
 			w.held, w.holds = c, true
 			return n
 		}
@@ -24,6 +24,23 @@ func (w *worker) takeSome() (n int) {
 		w.take(c)
 	}
 	return n
+}
+
+// mustWait reports whether others have to end before a command is taken: bytes that are under way, or asks, which end with an answer and not with their op.
+func (w *worker) mustWait(c *command) bool {
+	if w.bytes > 0 && w.bytes+c.bytes > w.q.cfg.Bytes && w.moves(c.kind) {
+		return true
+	}
+	if w.asks.desk == nil || int(c.pe) >= len(w.course) || w.course[c.pe].asked == 0 {
+		return false
+	}
+	switch c.kind {
+	case kindFence:
+		return true
+	case kindPutSignal, kindAtomic, kindFetch:
+		return w.freeSlot(c.pe) < 0
+	}
+	return false
 }
 
 func (w *worker) moves(k kind) bool { return k == kindPut || k == kindGet || k == kindPutSignal }
@@ -173,6 +190,9 @@ func (w *worker) makePutSignal(position uint64, f *flight, c *command) error {
 		w.appendWord(position, c.pe, to, c.signal, c.value, 8)
 		return nil
 	}
+	if w.asksFor(c.pe, to) {
+		return w.appendAsk(position, c.pe, ask{terms: uint64(c.atomic) | 8<<8, offset: c.signal, value: c.value}, true)
+	}
 	w.appendAtomic(position, c.pe, to, c.signal, fabric.OpAtomic, fabric.AtomicOp(c.atomic), c.value, 0, 8)
 	return nil
 }
@@ -190,7 +210,7 @@ func (w *worker) signalPlace(c *command) (*Remote, error) {
 	if (to.Base+c.signal)%8 != 0 {
 		return nil, fmt.Errorf("signal at %#x, which is not aligned: %w", c.signal, fabric.ErrInvalid)
 	}
-	if op == fabric.AtomicSum && !to.Host {
+	if op == fabric.AtomicSum && !to.Host && !(c.signalRegion == 0 && w.asksFor(c.pe, to)) {
 		return nil, fmt.Errorf("add to a signal in the memory of a GPU: %w", fabric.ErrNotSupported)
 	}
 	return to, nil
@@ -228,6 +248,9 @@ func (w *worker) makeAtomic(position uint64, c *command) error {
 	}
 	if (r.Base+c.remote)%word != 0 {
 		return fmt.Errorf("not aligned to %d: %w", word, fabric.ErrInvalid)
+	}
+	if c.region == 0 && w.asksFor(c.pe, r) {
+		return w.appendAsk(position, c.pe, ask{terms: uint64(c.atomic) | word<<8, offset: c.remote, value: c.value, compare: c.compare}, false)
 	}
 	if !r.Host {
 		return fmt.Errorf("%v in the memory of a GPU: %w", op, fabric.ErrNotSupported)

@@ -31,6 +31,7 @@ type flight struct {
 type course struct {
 	failed bool
 	fence  bool // the next op to it waits for those before
+	asked  int  // atomics that the PE was asked for, and has not answered
 }
 
 type worker struct {
@@ -45,9 +46,11 @@ type worker struct {
 
 	flights []flight
 	atomics []fabric.Atomic
-	held    command // was read from the ring, and waits for bytes to end; see holds
+	held    command // was read from the ring, and waits for others to end; see holds
 	holds   bool
 	trouble uint64 // PEs that failed
+
+	asks asks
 
 	inOrder bool // a write that follows a write needs no fence
 	piece   uint64
@@ -79,7 +82,7 @@ func (w *worker) init(q *Queue) {
 func (w *worker) run() {
 	runtime.LockOSThread() // it polls, and sleeps in the kernel
 	defer runtime.UnlockOSThread()
-	defer close(w.q.ended)
+	defer w.endDesk()
 	for {
 		stop := w.q.stop.Load()
 		busy := w.turn(stop)
@@ -106,6 +109,7 @@ func (w *worker) turn(stop bool) bool {
 	if !stop {
 		taken = w.takeSome()
 	}
+	taken += w.replies()
 	sent := w.submit()
 	ended := w.reap()
 	if before := w.tail; w.retire() != before || stop {
@@ -149,6 +153,10 @@ func (w *worker) reap() (ended int) {
 	for !w.gone {
 		n, err := cq.Read(w.got[:])
 		for i := range w.got[:n] {
+			if w.got[i].Kind == fabric.OpRemoteWrite {
+				w.notified(w.got[i].Data)
+				continue
+			}
 			w.land(w.got[i].Ctx, nil)
 		}
 		ended += n
@@ -188,6 +196,13 @@ func (w *worker) flight(position uint64) *flight { return &w.flights[w.slot(posi
 
 // land ends one op of the command at a position.
 func (w *worker) land(position uint64, err error) {
+	if position&answerCtx != 0 {
+		w.made--
+		if err != nil {
+			w.fail(uint32(position&^answerCtx), fmt.Errorf("answer: %w", err))
+		}
+		return
+	}
 	f := w.flight(position)
 	if err != nil {
 		w.fail(f.pe, fmt.Errorf("%v of %d bytes: %w", f.kind, f.bytes, err))
@@ -231,6 +246,7 @@ func (w *worker) fail(pe uint32, err error) {
 	w.trouble++
 	w.q.errors[pe].Store(&err)
 	sys.Store32(w.q.places.status+4*uint64(pe), statusOf(err))
+	w.dropAsks(pe)
 }
 
 // statusOf is what kernels see of an error.

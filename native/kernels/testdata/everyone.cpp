@@ -84,7 +84,7 @@ MORI_DEVICE_INLINE void atomics(const Places& p, uint64_t turn, uint64_t* wrong)
 }  // namespace
 
 /// One block of each PE. at is symmetric memory, zeros before the first turn, which is 1. wrong is mapped host memory.
-extern "C" MORI_DEVICE_KERNEL(256) void mori_test_everyone(char* at, uint64_t bytes, uint64_t first, uint64_t turns, uint64_t withAtomics,
+extern "C" MORI_DEVICE_KERNEL(256) void mori_test_everyone(char* at, uint64_t bytes, uint64_t first, uint64_t turns,
                                                            uint64_t* wrong) {
     const Places p{at, bytes};
     const int me = ShmemMyPe(), n = ShmemNPes();
@@ -107,9 +107,7 @@ extern "C" MORI_DEVICE_KERNEL(256) void mori_test_everyone(char* at, uint64_t by
             require(wrong, bad(p.back(), pe, turn, bytes) == 0);
             blockSync();
         }
-        if (withAtomics != 0) {
-            atomics(p, turn, wrong);
-        }
+        atomics(p, turn, wrong);
         ShmemBarrierAllBlock();  // all have looked
     }
 }

@@ -25,6 +25,7 @@
 #define MORI_DEVICE_INLINE inline
 #define MORI_DEVICE_KERNEL(threads)
 #define MORI_DEVICE_NOINLINE inline
+#define MORI_DEVICE_APART inline
 #define MORI_HOST_DEVICE
 #define MORI_DEVICE_UNROLL
 /// An object that the threads of a block share, as long as the kernel runs; its contents are any at first. One a function.
@@ -33,6 +34,8 @@
 #define MORI_DEVICE_INLINE __attribute__((device)) inline __attribute__((always_inline))
 /// What runs seldom is there once, and called.
 #define MORI_DEVICE_NOINLINE __attribute__((device)) __attribute__((noinline))
+/// The same in headers, which several sources of a program may include.
+#define MORI_DEVICE_APART __attribute__((device)) inline __attribute__((noinline))
 /// A function that the host calls, too; nvcc wants to be told that of constexpr ones.
 #define MORI_HOST_DEVICE __attribute__((host)) __attribute__((device))
 /// A kernel for blocks of up to so many threads, which says how many registers each may have.

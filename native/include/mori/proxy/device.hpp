@@ -79,18 +79,20 @@ MORI_DEVICE_INLINE uint32_t late(const Queue& q, uint64_t ticket, uint32_t pe) {
     return kTimeout;
 }
 
+/// Looks until commands up to the ticket have ended, the queue is closed, or the limit is over: then it returns false.
+MORI_DEVICE_APART bool lookUntil(const Queue& q, uint64_t ticket, uint64_t* told) {
+    return device::pollUntil(q.waitLimit, [&] {
+        *told = look(q);
+        return reached(*told, ticket) || (*told & kClosed) != 0;
+    });
+}
+
 /// Waits until commands up to the ticket have ended. The host sets kTrouble before it counts a command that failed, so what was seen
 /// earlier, and reaches the ticket, has it.
 MORI_DEVICE_INLINE uint32_t waitUntil(const Queue& q, uint64_t ticket, uint32_t pe) {
     uint64_t told = device::atomicLoad<Scope::device, Order::acquire>(&q.state->ended);
-    if (!reached(told, ticket)) {
-        const bool ready = device::pollUntil(q.waitLimit, [&] {
-            told = look(q);
-            return reached(told, ticket) || (told & kClosed) != 0;
-        });
-        if (!ready) {
-            return late(q, ticket, pe);
-        }
+    if (!reached(told, ticket) && !lookUntil(q, ticket, &told)) {
+        return late(q, ticket, pe);
     }
     if (!reached(told, ticket)) {
         return kStopped;
@@ -160,15 +162,15 @@ MORI_DEVICE_INLINE uint64_t post(const Queue& q, Kind kind, uint32_t pe, const D
 /// A put or get between the regions 0 of both sides fits the command itself.
 MORI_DEVICE_INLINE uint64_t move(const Queue& q, Kind kind, uint32_t pe, uint64_t remote, uint64_t local, uint64_t bytes,
                                  uint32_t region) {
+    uint64_t position = 0;
+    if (pe >= q.pes || !takeSlot(q, pe, &position)) {
+        return 0;
+    }
     const uint64_t offset = local - q.local;
     if (region != 0 || (remote | offset) >> kPlaceBits != 0 || bytes >> kBytesBits != 0) {
         Terms terms;
         terms.region = region;
-        return post(q, kind, pe, Detail{local, remote, bytes, 0, 0, 0}, terms);
-    }
-    uint64_t position = 0;
-    if (pe >= q.pes || !takeSlot(q, pe, &position)) {
-        return 0;
+        return postDetailed(q, position, kind, pe, Detail{local, remote, bytes, 0, 0, 0}, terms);
     }
     return publish(q, position, firstWord(kind, pe) | remote, offset | bytes << kPlaceBits);
 }

@@ -46,65 +46,83 @@ MORI_DEVICE_INLINE ProxyAtomic proxyAtomic(const RemoteOp& op) {
     }
 }
 
+// What is long a module has once: next to the way to the host a call costs nothing.
+
 /// What the host knows of a failure is in the queue; the report names the PE and the status.
-MORI_DEVICE_INLINE void heed(const RemoteOp& op, uint32_t status) {
-    if (status != 0) {
-        fail(reinterpret_cast<const void*>(op.symmetric), 0, status, op.pe);
-    }
+MORI_DEVICE_APART void giveUp(const RemoteOp& op, uint32_t status) {
+    fail(reinterpret_cast<const void*>(op.symmetric), 0, status, op.pe);
 }
 
-/// What was posted, or that it could not be.
-MORI_DEVICE_INLINE void posted(const proxy::Queue& queue, const RemoteOp& op, uint64_t ticket) {
-    if (ticket == 0) {
-        heed(op, proxy::wait<proxy::Group::thread>(queue, ticket, uint32_t(op.pe)));
-    }
-}
+/// What is posted of an operation.
+struct Posting {
+    proxy::Kind kind;
+    proxy::Detail detail;
+    proxy::internal::Terms terms;
+};
 
-MORI_DEVICE_INLINE uint64_t remotePut(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
-    using proxy::Group;
+MORI_DEVICE_APART void post(const proxy::Queue& queue, const RemoteOp& op, const Posting& what) {
     const uint32_t pe = uint32_t(op.pe);
-    const uint64_t to = op.symmetric - heap;
+    const proxy::Detail& d = what.detail;
+    uint64_t ticket = 0;
+    if (what.kind == proxy::Kind::put || what.kind == proxy::Kind::get) {
+        ticket = proxy::internal::move(queue, what.kind, pe, d.remote, d.local, d.bytes, 0);
+    } else {
+        ticket = proxy::internal::post(queue, what.kind, pe, d, what.terms);
+    }
+    if (ticket == 0) {
+        giveUp(op, proxy::kStopped);
+    }
+}
+
+struct Fetched {
+    uint64_t old;
+    uint32_t status;
+};
+
+MORI_DEVICE_APART Fetched fetch(const proxy::Queue& queue, uint32_t pe, uint64_t at, proxy::Atomic change, uint64_t value,
+                               uint64_t compare, uint32_t word) {
+    Fetched got{};
+    got.status = proxy::fetch(queue, pe, at, change, value, compare, &got.old, word);
+    return got;
+}
+
+/// A put, get, immediate or put with a signal.
+MORI_DEVICE_INLINE Posting postingOf(const RemoteOp& op, uint64_t heap) {
+    Posting what{};
+    what.detail = {op.local, op.symmetric - heap, op.bytes, op.value, 0, 0};
     switch (op.kind) {
         case RemoteKind::put:
-            return proxy::put<Group::thread>(queue, pe, to, op.local, op.bytes);
+            what.kind = proxy::Kind::put;
+            break;
         case RemoteKind::get:
-            return proxy::get<Group::thread>(queue, pe, to, op.local, op.bytes);
+            what.kind = proxy::Kind::get;
+            break;
         case RemoteKind::immediate:
-            return proxy::putValue<Group::thread>(queue, pe, to, op.value, uint32_t(op.bytes));
-        default: {
-            const ProxyAtomic does = proxyAtomic(op);
-            const proxy::Signal signal{0, op.signal - heap, does.change, does.value};
-            // Nothing is at no place: the host looks where the bytes are, however few.
-            const uint64_t local = op.bytes != 0 ? op.local : heap;
-            return proxy::putSignal<Group::thread>(queue, pe, op.bytes != 0 ? to : 0, local, op.bytes, signal);
-        }
+            what.kind = proxy::Kind::immediate;
+            break;
+        default:
+            what.kind = proxy::Kind::putSignal;
+            what.terms.atomic = proxyAtomic(op).change;
+            what.detail.value = proxyAtomic(op).value;
+            what.detail.signal = op.signal - heap;
+            if (op.bytes == 0) {  // the host looks where the bytes are, however few
+                what.detail.local = heap;
+                what.detail.remote = 0;
+            }
     }
-}
-
-/// Changes a word of 4 or 8 bytes; fetching, it returns what was there.
-MORI_DEVICE_INLINE uint64_t remoteWord(const proxy::Queue& queue, const RemoteOp& op, const ProxyAtomic& does, uint64_t at,
-                                       uint32_t word) {
-    const uint32_t pe = uint32_t(op.pe);
-    if (op.op < AMO_END_OF_NONFETCH) {
-        posted(queue, op, proxy::atomic<proxy::Group::thread>(queue, pe, at, does.change, does.value, word));
-        return 0;
-    }
-    uint64_t old = 0;
-    heed(op, proxy::fetch(queue, pe, at, does.change, does.value, op.compare, &old, word));
-    return old;
+    return what;
 }
 
 /// Changes a word of 1 or 2 bytes by exchanging the 4 around it.
-MORI_DEVICE_INLINE uint64_t remotePart(const proxy::Queue& queue, const RemoteOp& op, const ProxyAtomic& does, uint64_t at) {
+MORI_DEVICE_APART uint64_t remotePart(const proxy::Queue& queue, const RemoteOp& op, const ProxyAtomic& does, uint64_t at) {
     const uint32_t pe = uint32_t(op.pe);
     const uint64_t around = at / 4 * 4;
     const uint32_t shift = uint32_t(at % 4) * 8;
     const uint32_t mask = (op.bytes == 1 ? 0xffu : 0xffffu) << shift;
     const uint32_t value = uint32_t(does.value) << shift & mask;
-    uint64_t seen = 0;
-    uint32_t status = proxy::fetch(queue, pe, around, proxy::Atomic::read, 0, 0, &seen, 4);
-    while (status == 0) {
-        const uint32_t before = uint32_t(seen);
+    Fetched seen = fetch(queue, pe, around, proxy::Atomic::read, 0, 0, 4);
+    while (seen.status == 0) {
+        const uint32_t before = uint32_t(seen.old);
         uint32_t part = before & mask;
         switch (does.change) {
             case proxy::Atomic::add:
@@ -132,35 +150,58 @@ MORI_DEVICE_INLINE uint64_t remotePart(const proxy::Queue& queue, const RemoteOp
         if (after == before) {
             return (before & mask) >> shift;
         }
-        status = proxy::fetch(queue, pe, around, proxy::Atomic::compareSwap, after, before, &seen, 4);
-        if (status == 0 && uint32_t(seen) == before) {
+        seen = fetch(queue, pe, around, proxy::Atomic::compareSwap, after, before, 4);
+        if (seen.status == 0 && uint32_t(seen.old) == before) {
             return (before & mask) >> shift;
         }
     }
-    heed(op, status);
+    giveUp(op, seen.status);
     return 0;
 }
 
-/// A set is a write, behind all puts to the PE before it, as a signal is.
-MORI_DEVICE_INLINE uint64_t remoteAtomic(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
-    using proxy::Group;
+/// A set is a write behind all puts to the PE before it, as a signal is.
+MORI_DEVICE_INLINE void remoteSet(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
+    Posting what{};
+    what.detail = {heap, op.symmetric - heap, op.bytes, op.value, 0, 0};
+    if (op.bytes == 8) {
+        what.kind = proxy::Kind::putSignal;
+        what.terms.atomic = proxy::Atomic::set;
+        what.detail = {heap, 0, 0, op.value, 0, op.symmetric - heap};
+    } else {
+        what.kind = proxy::Kind::fence;
+        post(queue, op, what);
+        what.kind = proxy::Kind::immediate;
+    }
+    post(queue, op, what);
+}
+
+MORI_DEVICE_APART uint64_t remoteAtomic(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
     const ProxyAtomic does = proxyAtomic(op);
     const uint64_t at = op.symmetric - heap;
-    const uint32_t pe = uint32_t(op.pe);
     if (!does.known) {
         return 0;
     }
     if (op.op < AMO_END_OF_NONFETCH && does.change == proxy::Atomic::set) {
-        if (op.bytes == 8) {
-            const proxy::Signal signal{0, at, does.change, op.value};
-            posted(queue, op, proxy::putSignal<Group::thread>(queue, pe, 0, heap, 0, signal));
-            return 0;
-        }
-        posted(queue, op, proxy::fence<Group::thread>(queue, pe));
-        posted(queue, op, proxy::putValue<Group::thread>(queue, pe, at, op.value, uint32_t(op.bytes)));
+        remoteSet(queue, op, heap);
         return 0;
     }
-    return op.bytes < 4 ? remotePart(queue, op, does, at) : remoteWord(queue, op, does, at, uint32_t(op.bytes));
+    if (op.bytes < 4) {
+        return remotePart(queue, op, does, at);
+    }
+    if (op.op < AMO_END_OF_NONFETCH) {
+        Posting what{};
+        what.kind = proxy::Kind::atomic;
+        what.detail = {0, at, op.bytes, does.value, 0, 0};
+        what.terms.atomic = does.change;
+        what.terms.word = uint32_t(op.bytes);
+        post(queue, op, what);
+        return 0;
+    }
+    const Fetched got = fetch(queue, uint32_t(op.pe), at, does.change, does.value, op.compare, uint32_t(op.bytes));
+    if (got.status != 0) {
+        giveUp(op, got.status);
+    }
+    return got.old;
 }
 
 /// mori_shmem_remote by the PE's queue. qp makes no difference: a PE has one.
@@ -168,13 +209,16 @@ MORI_DEVICE_INLINE uint64_t byProxy(const RemoteOp& op) {
     const State own = state();
     const proxy::Queue& queue = *reinterpret_cast<const proxy::Queue*>(device::loadConstant(&own.peers[op.pe].heap));
     if (op.kind == RemoteKind::quiet) {
-        heed(op, proxy::quiet<proxy::Group::thread>(queue, uint32_t(op.pe)));
+        const uint32_t status = proxy::quiet<proxy::Group::thread>(queue, uint32_t(op.pe));
+        if (status != 0) {
+            giveUp(op, status);
+        }
         return 0;
     }
     if (op.kind == RemoteKind::atomic) {
         return remoteAtomic(queue, op, own.heap);
     }
-    posted(queue, op, remotePut(queue, op, own.heap));
+    post(queue, op, postingOf(op, own.heap));
     return 0;
 }
 
