@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mori/core/config"
+	"mori/native/verbs"
 	"mori/native/verbs/verbstest"
 )
 
@@ -288,6 +289,72 @@ func TestRDMAPortGoesDown(t *testing.T) {
 		}
 		return s.Describe().Path == "verbs/rdma"
 	})
+}
+
+// TestRDMAIsLostAndComesBack: what NICs do to transfers under way loses nothing. Another path takes them over, and RDMA what comes later.
+func TestRDMAIsLostAndComesBack(t *testing.T) {
+	for what, harm := range map[string]func(*testing.T) (undo func()){ // nil: it is for good
+		"a queue pair fails": func(t *testing.T) func() {
+			verbstest.FailNext(t, verbs.OpWrite, verbs.StatusRetryExceeded)
+			return func() {}
+		},
+		"the device is removed": func(t *testing.T) func() {
+			verbstest.Remove(t, 0)
+			return nil // an engine opens devices once
+		},
+		"the port loses its addresses": func(t *testing.T) func() {
+			undo := []func(){verbstest.DropGID(t, 0, 0), verbstest.DropGID(t, 0, 1), verbstest.DropGID(t, 0, 2)}
+			return func() {
+				for _, f := range undo {
+					f()
+				}
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			overRDMA(t)
+			verbstest.NeedEmulated(t)
+			verbstest.Count(t, 1)
+			const size, count = 1 << 20, 12
+			a, b, s := pair(t, size*count, BackendRDMA, nil)
+			runsOn(t, s, "verbs/rdma")
+			fill(a.mem, 6)
+			release := verbstest.Hold(t, 0)
+			var all []*Status
+			for i := range uint64(count) {
+				all = append(all, s.Write([]uint64{i * size}, []uint64{i * size}, []uint64{size}, i))
+			}
+			path := s.plan.Load().path
+			undo := harm(t)
+			release()
+			for _, st := range all {
+				succeed(t, st)
+			}
+			if !bytes.Equal(a.mem, b.mem) {
+				t.Fatal("bytes were lost")
+			}
+			for i := range uint64(count) {
+				eventually(t, "the target hears of each transfer", func() bool { return b.PopInbound("a", i) })
+			}
+			if path.err() == nil {
+				t.Error("the path did not break")
+			}
+			if undo == nil {
+				runsOn(t, s, "tcp")
+				return
+			}
+			undo()
+			uid := uint64(count)
+			eventually(t, "transfers go by RDMA again", func() bool {
+				fill(a.mem[:size], uid)
+				succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{size}, uid))
+				if uid++; !bytes.Equal(a.mem[:size], b.mem[:size]) {
+					t.Fatal("other bytes")
+				}
+				return s.Describe().Path == "verbs/rdma"
+			})
+		})
+	}
 }
 
 // TestRDMANextDevice: a device whose port goes down has another one take its place.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ type nic struct {
 	log    *slog.Logger
 	events *os.File // another descriptor of the events': closing it ends the watcher
 	over   sync.WaitGroup
+	dead   atomic.Bool // it tells of no completions any more
 
 	mu    sync.Mutex
 	rails map[*rail]struct{} // told of what happens to the device
@@ -154,6 +156,7 @@ func (n *nic) happened(ev verbs.AsyncEvent) {
 	var why string
 	switch ev.Kind {
 	case verbs.EventDeviceFatal:
+		n.dead.Store(true)
 		why = "the device failed or was removed"
 	case verbs.EventPortErr:
 		if ev.Port != n.port {

@@ -8,6 +8,9 @@ import (
 	"mori/core/fabric"
 )
 
+// deadLetGo is how long other devices of a connection may take to end their work where one is dead, whose work ends with its queue pairs.
+const deadLetGo = 100 * time.Millisecond
+
 // Stop ends all ops and all loans, in both directions; see stream.Direct. Once the queue pairs are gone no NIC touches memory for this
 // connection any more: neither ours for what we asked, nor ours for what the peer does.
 func (m *mover) Stop(cause error) {
@@ -24,15 +27,19 @@ func (m *mover) Stop(cause error) {
 	m.mu.Lock()
 	rails := m.rails
 	m.mu.Unlock()
+	wait := m.letGo
 	for _, r := range rails {
 		r.shut(cause)
+		if r.nic.dead.Load() {
+			wait = min(wait, deadLetGo)
+		}
 	}
-	t := time.NewTimer(m.letGo)
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-empty:
 	case <-t.C:
-		m.log.Warn("verbs: a device does not end its work: its queue pairs are taken away under it", "peer", m.ep.Peer(), "after", m.letGo)
+		m.log.Warn("verbs: a device does not end its work: its queue pairs are taken away under it", "peer", m.ep.Peer(), "after", wait)
 	}
 	close(m.gone)
 	for _, r := range rails {
