@@ -125,6 +125,17 @@ func (g *gpu) prepare(module string, functions ...string) error {
 	return g.onStream(context.Background(), func(*device.Stream) error { return nil })
 }
 
+func (g *gpu) reach(other place) error {
+	o, ok := other.(*gpu)
+	if !ok {
+		return fmt.Errorf("%s does not reach data of %s: %w", g.d, other.name(), fabric.ErrNotSupported)
+	}
+	if o.d == g.d {
+		return nil
+	}
+	return g.d.EnablePeer(o.d)
+}
+
 func (g *gpu) run(ctx context.Context, k kernel) error {
 	f := g.functions[k.function]
 	if f == nil {
@@ -133,7 +144,7 @@ func (g *gpu) run(ctx context.Context, k kernel) error {
 	var args device.Args
 	args.Struct(k.args, 8)
 	return g.onStream(ctx, func(s *device.Stream) error {
-		return f.Launch(s, device.Grid{Threads: [3]uint32{k.threads}}, &args)
+		return f.Launch(s, device.Grid{Blocks: [3]uint32{max(k.blocks, 1)}, Threads: [3]uint32{k.threads}}, &args)
 	})
 }
 

@@ -174,20 +174,28 @@ func (l *nicLink) run(ctx context.Context, w Work) (Outcome, error) {
 		return Outcome{Rounds: w.Rounds}, nil
 	}
 	found, err := l.launch(ctx, kernels.Interchange{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Mine: kernels.Memory(l.region.View()),
-		Peer: kernels.Memory(l.peer), Bytes: l.data.n, Rounds: w.Rounds, Value: w.Value})
+		Peer: kernels.Memory(l.peer), Bytes: l.data.n, Rounds: w.Rounds, Value: w.Value}, l.block())
 	return Outcome{Rounds: found.Done, Nanoseconds: found.Nanoseconds, Kernel: "mori_nic_interchange"}, err
 }
 
 func (l *nicLink) verify(ctx context.Context, value uint8) (wrong uint64, err error) {
-	found, err := l.launch(ctx, kernels.Verify{Memory: l.data.addr, Outcome: l.words.addr, Bytes: l.data.n, Value: value})
+	found, err := l.launch(ctx, kernels.Verify{Memory: l.data.addr, Outcome: l.words.addr, Bytes: l.data.n, Value: value}, l.block())
 	return found.Wrong, err
 }
 
-func (l *nicLink) launch(ctx context.Context, args kernels.Args) (found kernels.Outcome, err error) {
+// block is one block of as many threads as the place likes.
+func (l *nicLink) block() kernels.Grid {
+	if _, ok := l.place.(*gpu); ok {
+		return kernels.Grid{Blocks: 1, Threads: gpuThreads}
+	}
+	return kernels.Grid{Blocks: 1, Threads: cpuThreads}
+}
+
+func (l *nicLink) launch(ctx context.Context, args kernels.Args, g kernels.Grid) (found kernels.Outcome, err error) {
 	told := sys.Bytes(l.words.addr, kernels.OutcomeBytes)
 	clear(told)
-	k := kernel{function: args.Kernel(), args: args.Append(nil), threads: gpuThreads, onCPU: func() (err error) {
-		found, err = kernels.Run(kernels.Grid{Blocks: 1, Threads: cpuThreads}, args)
+	k := kernel{function: args.Kernel(), args: args.Append(nil), blocks: g.Blocks, threads: g.Threads, onCPU: func() (err error) {
+		found, err = kernels.Run(g, args)
 		return err
 	}}
 	err = l.place.run(ctx, k)

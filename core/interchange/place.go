@@ -31,6 +31,9 @@ type place interface {
 	// prepare loads kernels before any of them runs.
 	prepare(module string, functions ...string) error
 
+	// reach lets kernels load and store data of another place.
+	reach(other place) error
+
 	// run runs a kernel to its end.
 	run(ctx context.Context, k kernel) error
 
@@ -53,10 +56,11 @@ func (b *block) close() error {
 	return free()
 }
 
-// A kernel is one block of threads to run: a function on a GPU, or onCPU.
+// A kernel is threads to run: a function on a GPU, or onCPU.
 type kernel struct {
 	function string
-	args     []byte // its one argument, aligned to 8
+	args     []byte // its arguments, each aligned to its size, the first to 8
+	blocks   uint32 // 0: one
 	threads  uint32 // on a GPU
 	onCPU    func() error
 }
@@ -115,6 +119,13 @@ func (cpu) fetch(b block, into []byte) error {
 func (cpu) memory() proxy.Memory { return proxy.OnHost() }
 
 func (cpu) prepare(string, ...string) error { return nil }
+
+func (cpu) reach(other place) error {
+	if _, ok := other.(cpu); !ok {
+		return fmt.Errorf("threads of the CPU do not reach %s: %w", other.name(), fabric.ErrNotSupported)
+	}
+	return nil
+}
 
 func (cpu) run(_ context.Context, k kernel) error { return k.onCPU() }
 

@@ -26,6 +26,7 @@ type proxyLink struct {
 	registry *fabric.Registry
 	port     *proxy.Port
 	peerName fabric.Addr
+	peer     proxy.Peer
 	local    []proxy.Local
 	words    block // the side's words, and behind them what its kernel tells
 	queue    *proxy.Queue
@@ -125,6 +126,9 @@ func (l *proxyLink) meet(shown []byte) error {
 	defer cancel()
 	if err = l.port.Write(ctx, peer, l.local[0]); err != nil {
 		return fmt.Errorf("write to the peer before the kernels do: %w", err)
+	}
+	if l.peer = peer; l.opts.bare {
+		return nil
 	}
 	l.queue, err = proxy.New(proxy.Config{Port: l.port, Peers: []proxy.Peer{peer}, Local: l.local, Memory: l.place.memory(),
 		Slots: 1 << l.opts.Log, Wait: l.opts.Limit})

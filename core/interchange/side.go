@@ -13,9 +13,6 @@ import (
 	"mori/core/fabric"
 )
 
-// ErrOrder is a step before those that it needs.
-var ErrOrder = errors.New("interchange: the steps are out of order")
-
 // Options are what a side is like.
 type Options struct {
 	Device string        // "emu0", "proxy", "proxy:tcp"
@@ -30,6 +27,8 @@ type Options struct {
 	// CPU the caller runs them by itself.
 	Module    string
 	Functions []string
+
+	bare bool // with a proxy: no queue, so that the host itself may post
 }
 
 const (

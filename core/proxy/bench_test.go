@@ -3,9 +3,8 @@
 package proxy
 
 import (
-	"errors"
+	"context"
 	"testing"
-	"time"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
@@ -31,13 +30,16 @@ func BenchmarkProxyPut(b *testing.B) {
 const benchBytes = 8
 
 func benchPut(b *testing.B, from fabric.Provider, window int) {
-	near, far := newEnd(b, from, 4096), newEnd(b, from, 4096)
-	alone := bare(b, near, far, window, b.N)
+	near, far := newEnd(b, from, b.N*benchBytes), newEnd(b, from, b.N*benchBytes)
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	alone, err := near.port.Puts(ctx, near.reach(far), near.local[0], benchBytes, b.N, window)
+	near.must(err)
 	q := near.queue(Config{Slots: 2 * window}, far)
 	p := &poster{q: q}
 	b.ResetTimer()
 	for i := range b.N {
-		p.put(0, uint64(i%512*benchBytes), uint64(i%512*benchBytes), benchBytes)
+		p.put(0, uint64(i*benchBytes), uint64(i*benchBytes), benchBytes)
 		for p.head-p.ended() >= uint64(window) {
 			sys.Yield()
 		}
@@ -46,34 +48,4 @@ func benchPut(b *testing.B, from fabric.Provider, window int) {
 	b.StopTimer()
 	near.must(q.Err(0))
 	b.ReportMetric(float64(b.Elapsed())/float64(alone), "x_provider")
-}
-
-// bare is how long n puts by the endpoint itself take.
-func bare(b *testing.B, near, far *end, window, n int) time.Duration {
-	b.Helper()
-	peer := near.reach(far)
-	to := peer.Regions[0]
-	var done [64]fabric.Completion
-	began := time.Now()
-	for sent, ended := 0, 0; ended < n; {
-		for sent < n && sent-ended < window {
-			off := uint64(sent % 512 * benchBytes)
-			op := fabric.Op{Kind: fabric.OpWrite, Dest: peer.Dest, Seg: fabric.Seg{Addr: near.local[0].Addr + off, Len: benchBytes, MR: near.local[0].Desc},
-				RSeg: fabric.RSeg{Addr: to.Base + off, Len: benchBytes, Key: to.Key}}
-			if _, err := near.port.ep.Submit([]fabric.Op{op}); errors.Is(err, fabric.ErrAgain) {
-				break
-			} else if err != nil {
-				b.Fatal(err)
-			}
-			sent++
-		}
-		k, err := near.port.cq.Read(done[:])
-		if err != nil && !errors.Is(err, fabric.ErrAgain) {
-			b.Fatal(err)
-		}
-		if ended += k; k == 0 {
-			sys.Yield()
-		}
-	}
-	return time.Since(began)
 }

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mori/core/fabric"
+	"mori/core/internal/sys"
 )
 
 // portEntries are the completions that a port holds: more ops are never under way.
@@ -176,6 +178,41 @@ func (p *Port) Write(ctx context.Context, peer Peer, from Local) error {
 			return err
 		}
 	}
+}
+
+// Puts has the calling thread post count writes of bytes each by itself, window of them under way: what a proxy over this port is held against.
+// Write k goes from k*bytes of the local buffer to k*bytes of the peer's first region. Only before a queue uses the port.
+func (p *Port) Puts(ctx context.Context, peer Peer, from Local, bytes uint64, count, window int) (time.Duration, error) {
+	if len(peer.Regions) == 0 || peer.Regions[0].Len < uint64(count)*bytes || from.Len < uint64(count)*bytes || window < 1 || bytes == 0 {
+		return 0, fmt.Errorf("put %d times %d bytes, %d at once: %w", count, bytes, window, fabric.ErrRange)
+	}
+	to := peer.Regions[0]
+	var done [64]fabric.Completion
+	began := time.Now()
+	for sent, ended := 0, 0; ended < count; {
+		for sent < count && sent-ended < window {
+			off := uint64(sent) * bytes
+			op := fabric.Op{Kind: fabric.OpWrite, Dest: peer.Dest, Seg: fabric.Seg{Addr: from.Addr + off, Len: bytes, MR: from.Desc},
+				RSeg: fabric.RSeg{Addr: to.Base + off, Len: bytes, Key: to.Key}}
+			if _, err := p.ep.Submit([]fabric.Op{op}); errors.Is(err, fabric.ErrAgain) {
+				break
+			} else if err != nil {
+				return 0, err
+			}
+			sent++
+		}
+		n, err := p.cq.Read(done[:])
+		if err != nil && !errors.Is(err, fabric.ErrAgain) {
+			return 0, fmt.Errorf("put %d of %d: %w", ended, count, err)
+		}
+		if ended += n; n == 0 {
+			if err := ctx.Err(); err != nil {
+				return 0, fmt.Errorf("put %d of %d: %w", ended, count, err)
+			}
+			sys.Yield()
+		}
+	}
+	return time.Since(began), nil
 }
 
 // Close ends what is under way and closes all of it.

@@ -22,14 +22,35 @@ type Outcome struct {
 // A Grid is so many blocks of so many threads, whole warps of four.
 type Grid struct{ Blocks, Threads uint32 }
 
+// OutcomeBytes is the size of an Outcome where a GPU puts it, zeroed at first.
+const OutcomeBytes = 24
+
+// ParseOutcome reads what a GPU put.
+func ParseOutcome(b []byte) Outcome {
+	le := binary.LittleEndian
+	return Outcome{le.Uint64(b), le.Uint64(b[8:]), le.Uint32(b[16:])}
+}
+
+func number(yes bool) C.uint32_t {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // Put runs mori_proxy_put: count puts of so many bytes each, waited for one by one if each, else all at the end.
 func Put(g Grid, queue uint64, pe uint32, each bool, local, bytes, count uint64) Outcome {
 	var out C.struct_mori_proxy_outcome
-	one := C.uint32_t(0)
-	if each {
-		one = 1
-	}
-	C.mori_proxy_run_put(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(queue), C.uint32_t(pe), one, C.uint64_t(local), C.uint64_t(bytes), C.uint64_t(count), &out)
+	C.mori_proxy_run_put(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(queue), C.uint32_t(pe), number(each), C.uint64_t(local),
+		C.uint64_t(bytes), C.uint64_t(count), &out)
+	return Outcome{uint64(out.nanoseconds), uint64(out.failed), uint32(out.status)}
+}
+
+// Store runs mori_proxy_store, the same by stores to memory at there. bytes are a multiple of 8.
+func Store(g Grid, there uint64, each bool, local, bytes, count uint64) Outcome {
+	var out C.struct_mori_proxy_outcome
+	C.mori_proxy_run_store(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(there), number(each), C.uint64_t(local), C.uint64_t(bytes),
+		C.uint64_t(count), &out)
 	return Outcome{uint64(out.nanoseconds), uint64(out.failed), uint32(out.status)}
 }
 

@@ -16,6 +16,8 @@ struct mori_proxy_outcome {
 
 void mori_proxy_run_put(uint32_t blocks, uint32_t threads, uint64_t queue, uint32_t pe, uint32_t each, uint64_t local,
                         uint64_t bytes, uint64_t count, struct mori_proxy_outcome* outcome);
+void mori_proxy_run_store(uint32_t blocks, uint32_t threads, uint64_t there, uint32_t each, uint64_t local, uint64_t bytes,
+                          uint64_t count, struct mori_proxy_outcome* outcome);
 void mori_proxy_run_add(uint32_t blocks, uint32_t threads, uint64_t queue, uint32_t pe, uint32_t region, uint64_t offset,
                         uint64_t count, uint32_t* seen, struct mori_proxy_outcome* outcome);
 /* side is the kernels' argument, of whose outcome out takes the place: 32 bytes. */

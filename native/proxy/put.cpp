@@ -16,6 +16,13 @@ void mori_proxy_run_put(uint32_t blocks, uint32_t threads, uint64_t queue, uint3
     });
 }
 
+void mori_proxy_run_store(uint32_t blocks, uint32_t threads, uint64_t there, uint32_t each, uint64_t local, uint64_t bytes,
+                          uint64_t count, mori_proxy_outcome* outcome) {
+    mori::device::cpu::launch(blocks, threads, [=] {
+        mori_proxy_store(there, each, local, bytes, count, reinterpret_cast<Outcome*>(outcome));
+    });
+}
+
 void mori_proxy_run_add(uint32_t blocks, uint32_t threads, uint64_t queue, uint32_t pe, uint32_t region, uint64_t offset,
                         uint64_t count, uint32_t* seen, mori_proxy_outcome* outcome) {
     mori::device::cpu::launch(blocks, threads, [=] {

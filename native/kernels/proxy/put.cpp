@@ -22,6 +22,14 @@ void MORI_DEVICE_INLINE tell(Outcome* outcome, uint32_t status) {
     }
 }
 
+/// Keeps the time of the thread that took longest.
+void MORI_DEVICE_INLINE longest(Outcome* outcome, uint64_t took) {
+    uint64_t seen = 0;
+    while (took > (seen = mori::device::atomicLoad<Scope::system, Order::relaxed>(&outcome->nanoseconds)) &&
+           mori::device::atomicCompareSwap<Scope::system, Order::relaxed>(&outcome->nanoseconds, seen, took) != seen) {
+    }
+}
+
 }  // namespace
 
 /// Command k of count puts the bytes at local + k * bytes to offset k * bytes of the PE's region 0. Threads take them in turns. With
@@ -46,11 +54,27 @@ extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_put(const mori::proxy::Queue
     if (last != 0) {
         tell(outcome, wait<Group::thread>(q, last, pe));
     }
-    const uint64_t took = mori::device::nanoseconds() - start;
-    uint64_t seen = 0;
-    while (took > (seen = mori::device::atomicLoad<Scope::system, Order::relaxed>(&outcome->nanoseconds)) &&
-           mori::device::atomicCompareSwap<Scope::system, Order::relaxed>(&outcome->nanoseconds, seen, took) != seen) {
+    longest(outcome, mori::device::nanoseconds() - start);
+}
+
+/// The same by stores of words of 8 bytes, where the peer's memory is mapped at there: what a proxy is held against. A fence of the whole
+/// system ends each put, or all of them.
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_store(uint64_t there, uint32_t each, uint64_t local, uint64_t bytes, uint64_t count, Outcome* outcome) {
+    const uint64_t threads = uint64_t(mori::device::gridBlocks()) * mori::device::blockSize();
+    const uint64_t me = uint64_t(mori::device::blockInGrid()) * mori::device::blockSize() + mori::device::threadInBlock();
+    const uint64_t start = mori::device::nanoseconds();
+    for (uint64_t k = me; k < count; k += threads) {
+        const uint64_t* const from = reinterpret_cast<const uint64_t*>(local + k * bytes);
+        uint64_t* const to = reinterpret_cast<uint64_t*>(there + k * bytes);
+        for (uint64_t i = 0; i < bytes / 8; i++) {
+            mori::device::atomicStore<Scope::system, Order::relaxed>(to + i, from[i]);
+        }
+        if (each != 0) {
+            mori::device::fence<Scope::system>();
+        }
     }
+    mori::device::fence<Scope::system>();
+    longest(outcome, mori::device::nanoseconds() - start);
 }
 
 /// Each of count turns, which threads share out, adds one to a word of 8 bytes at the PE's region and counts what was there before

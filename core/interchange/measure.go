@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+
+package interchange
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/native/nic"
+	kernels "mori/native/proxy"
+)
+
+// Puts are many small puts by the threads of one GPU to another's memory, put k to the k-th place of so many bytes.
+type Puts struct {
+	// Path is "stores", by the threads themselves where they reach the other memory; or a device of Options, such as "proxy:shm" and "emu0".
+	Path string
+	GPUs [2]string // of who puts, and of whose memory it is
+
+	Bytes   uint64 // of each; for stores a multiple of 8
+	Count   uint64
+	Blocks  uint32 // 0: one
+	Threads uint32 // of a block; on the CPU whole warps of 4
+	Each    bool   // a thread waits for each of its puts before the next, and else for all at the end
+
+	// Host has the host post by itself over the provider of a proxy, with Threads times Blocks under way, or one with Each: the limit of a proxy.
+	Host bool
+}
+
+const (
+	storesPath = "stores"
+	putModule  = "proxy_put"
+	putKernel  = "mori_proxy_put"
+	storeName  = "mori_proxy_store"
+	postModule = nicModule
+)
+
+// Measure makes two sides, lets one put, and compares every byte that arrived, which is ErrWrong where they differ. It returns how long the
+// slowest thread was at it, by the GPU's clock, or the host.
+func Measure(ctx context.Context, p Puts) (_ time.Duration, err error) {
+	p.Blocks = max(p.Blocks, 1)
+	all := p.Bytes * p.Count
+	if p.Bytes == 0 || p.Count == 0 || p.Bytes > 1<<30 || p.Count > 1<<30 || all > 1<<34 || p.Threads == 0 || p.Threads > 1024 || p.Path == storesPath && p.Bytes%8 != 0 {
+		return 0, fmt.Errorf("%d puts of %d bytes by %d blocks of %d threads: %w", p.Count, p.Bytes, p.Blocks, p.Threads, fabric.ErrInvalid)
+	}
+	if p.Path == storesPath {
+		return p.stores(ctx, all)
+	}
+	var sides [2]*Side
+	for i, gpu := range p.GPUs {
+		if sides[i], err = Open(p.options(gpu)); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, sides[i].Close()) }()
+	}
+	if err := join(sides[0], sides[1], all); err != nil {
+		return 0, err
+	}
+	sent := pattern(all)
+	if err := errors.Join(sides[0].Fill(0, sent), sides[1].Fill(0, make([]byte, all))); err != nil {
+		return 0, err
+	}
+	took, err := p.put(ctx, sides[0])
+	if err != nil {
+		return 0, fmt.Errorf("%d puts of %d bytes over %s: %w", p.Count, p.Bytes, p.Path, err)
+	}
+	got := make([]byte, all)
+	if err := sides[1].Fetch(0, got); err != nil {
+		return 0, err
+	}
+	return took, same(p.Path, got, sent)
+}
+
+// ringLog is the ring's size: as many puts as there are threads may be under way, and more wait.
+const ringLog = 10
+
+func (p *Puts) options(gpu string) Options {
+	o := Options{Device: p.Path, GPU: gpu, Log: ringLog, Module: putModule, Functions: []string{putKernel}, bare: p.Host}
+	if !strings.HasPrefix(p.Path, "proxy") {
+		o.Module, o.Functions = postModule, []string{nic.Post{}.Kernel()}
+	}
+	return o
+}
+
+// join takes the steps of two sides of this process.
+func join(a, b *Side, n uint64) error {
+	var ends [2]End
+	var shown [2]Memory
+	sides := [2]*Side{a, b}
+	for i, s := range sides {
+		if _, err := s.Discover(); err != nil {
+			return err
+		}
+		if _, err := s.OpenDevice(); err != nil {
+			return err
+		}
+		var err error
+		if ends[i], err = s.Endpoint(); err != nil {
+			return err
+		}
+	}
+	for i, s := range sides {
+		if err := s.Connect(ends[1-i].Address); err != nil {
+			return err
+		}
+	}
+	for i, s := range sides {
+		var err error
+		if shown[i], err = s.Register(n); err != nil {
+			return err
+		}
+	}
+	return errors.Join(a.Meet(shown[1].Shown), b.Meet(shown[0].Shown))
+}
+
+func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
+	if l, ok := s.link.(*nicLink); ok {
+		if p.Host {
+			return 0, fmt.Errorf("the host posts to proxies' providers only: %w", fabric.ErrInvalid)
+		}
+		return p.byNIC(ctx, l)
+	}
+	l := s.link.(*proxyLink)
+	if p.Host {
+		window := int(p.Blocks * p.Threads)
+		if p.Each {
+			window = 1
+		}
+		return l.port.Puts(ctx, l.peer, l.local[0], p.Bytes, int(p.Count), window)
+	}
+	args := words(l.queue.Device(), uint64(one(p.Each))<<32, l.local[0].Addr, p.Bytes, p.Count, l.words.addr+outcomeAt)
+	found, err := p.run(ctx, s.place, putKernel, args, l.words.addr+outcomeAt, func(g kernels.Grid) kernels.Outcome {
+		return kernels.Put(g, l.queue.Device(), 0, p.Each, l.local[0].Addr, p.Bytes, p.Count)
+	})
+	if err == nil && found.Failed != 0 {
+		err = l.why(found.Status)
+	}
+	return time.Duration(found.Nanoseconds), err
+}
+
+// run runs one of the kernels of putModule, which tell at an address of host memory.
+func (p *Puts) run(ctx context.Context, at place, name string, args []byte, told uint64, onCPU func(kernels.Grid) kernels.Outcome) (found kernels.Outcome, err error) {
+	b := sys.Bytes(told, kernels.OutcomeBytes)
+	clear(b)
+	err = at.run(ctx, kernel{function: name, args: args, blocks: p.Blocks, threads: p.Threads, onCPU: func() error {
+		if p.Threads%nic.WarpThreads != 0 || p.Threads*p.Blocks > nic.MostThreads {
+			return fmt.Errorf("%d blocks of %d threads on the CPU: %w", p.Blocks, p.Threads, fabric.ErrInvalid)
+		}
+		found = onCPU(kernels.Grid{Blocks: p.Blocks, Threads: p.Threads})
+		return nil
+	}})
+	if _, ok := at.(*gpu); ok {
+		found = kernels.ParseOutcome(b)
+	}
+	return found, err
+}
+
+// byNIC posts a list of writes.
+func (p *Puts) byNIC(ctx context.Context, l *nicLink) (_ time.Duration, err error) {
+	list, err := l.place.words(p.Count * nic.WorkBytes)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, list.close()) }()
+	mine := l.region.View()
+	var b []byte
+	for k := range p.Count {
+		w := nic.Work{Kind: nic.Write, Local: mine.Addr + k*p.Bytes, LKey: mine.LKey, Remote: l.peer.Addr + k*p.Bytes, RKey: l.peer.RKey, Bytes: p.Bytes}
+		b = w.Append(b)
+	}
+	copy(sys.Bytes(list.addr, len(b)), b)
+	post := nic.Post{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Work: list.addr, Count: p.Count, Posters: nic.Threads, Window: one(p.Each)}
+	found, err := l.launch(ctx, post, nic.Grid{Blocks: p.Blocks, Threads: p.Threads})
+	return time.Duration(found.Nanoseconds), err
+}
+
+// stores has the threads store to the other memory, which they reach.
+func (p *Puts) stores(ctx context.Context, all uint64) (_ time.Duration, err error) {
+	var places [2]place
+	var data [2]block
+	sent := pattern(all)
+	for i, gpu := range p.GPUs {
+		if places[i], err = findPlace(gpu); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, data[i].close(), places[i].close()) }()
+		if data[i], err = places[i].data(all); err != nil {
+			return 0, err
+		}
+		with := sent
+		if i == 1 {
+			with = make([]byte, all)
+		}
+		if err = places[i].fill(data[i], with); err != nil {
+			return 0, err
+		}
+	}
+	told, err := places[0].words(wordBytes)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, told.close()) }()
+	if err = errors.Join(places[0].reach(places[1]), places[0].prepare(putModule, storeName)); err != nil {
+		return 0, err
+	}
+	args := words(data[1].addr, uint64(one(p.Each)), data[0].addr, p.Bytes, p.Count, told.addr)
+	found, err := p.run(ctx, places[0], storeName, args, told.addr, func(g kernels.Grid) kernels.Outcome {
+		return kernels.Store(g, data[1].addr, p.Each, data[0].addr, p.Bytes, p.Count)
+	})
+	if err != nil {
+		return 0, err
+	}
+	got := make([]byte, all)
+	if err := places[1].fetch(data[1], got); err != nil {
+		return 0, err
+	}
+	return time.Duration(found.Nanoseconds), same(p.Path, got, sent)
+}
+
+func one(yes bool) uint32 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func words(all ...uint64) (b []byte) {
+	for _, v := range all {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// pattern has a byte for each place that tells where it belongs.
+func pattern(n uint64) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*31 + i>>8*7 + i>>16*5 + 1)
+	}
+	return b
+}
+
+func same(path string, got, sent []byte) error {
+	if bytes.Equal(got, sent) {
+		return nil
+	}
+	for i := range sent {
+		if got[i] != sent[i] {
+			return fmt.Errorf("byte %d of %d over %s is %#x, want %#x: %w", i, len(sent), path, got[i], sent[i], ErrWrong)
+		}
+	}
+	return fmt.Errorf("%d bytes over %s, want %d: %w", len(got), path, len(sent), ErrWrong)
+}
