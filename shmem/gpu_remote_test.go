@@ -8,9 +8,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"mori/core/bootstrap"
 	"mori/core/device"
+	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/native/gpu/gputest"
 )
@@ -202,4 +208,95 @@ func TestBarrierOnStreamOverANetwork(t *testing.T) {
 			})
 		})
 	}
+}
+
+// pair makes Worlds of two PEs that are apart, which end as they will.
+func pair(t *testing.T, cfg Config, f func(w *World)) {
+	t.Helper()
+	cfg = onGPU(t, cfg)
+	cfg.HeapSize = 1 << 20
+	var wait sync.WaitGroup
+	for pe, g := range bootstrap.Local(2) {
+		cfg := cfg
+		cfg.Device = gpus(t)[pe%len(gpus(t))]
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			w, err := Init(context.Background(), g, cfg)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f(w)
+			_ = w.Finalize(context.Background()) // tells the fault once more
+		}()
+	}
+	wait.Wait()
+}
+
+// What a kernel wants and cannot have breaks the World at the next call, whether the kernel has noticed or not.
+func TestKernelsMistakesAreTold(t *testing.T) {
+	oneEach(t, 2)
+	over := make(chan struct{})
+	pair(t, Config{DisableP2P: true, Timeout: 20 * time.Second}, func(w *World) {
+		if w.me == 1 {
+			<-over
+			return
+		}
+		defer close(over)
+		own, err := w.cfg.Device.Alloc(4096)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := putByQueue(w, own.Addr(), 4000, 1); err == nil {
+			t.Error("a put of memory that is not registered")
+		}
+		if err := w.RemoteErr(1); !errors.Is(err, fabric.ErrNoMR) {
+			t.Errorf("the queue's error is %v", err)
+		}
+		if err := w.BarrierAll(); !errors.Is(err, fabric.ErrNoMR) || !strings.Contains(err.Error(), "PE 1") {
+			t.Errorf("the next call says %v", err)
+		}
+		if err := own.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A PE that is killed keeps nobody for ever: kernels that wait for it give up, and the World says who it was.
+func TestKernelsWaitForAKilledPE(t *testing.T) {
+	gputest.Need(t)
+	for name, l := range map[string]life{"network": {DisableP2P: true}, "other hosts": {NodeID: "node %d"}} {
+		t.Run(name, func(t *testing.T) {
+			l := l
+			l.Name, l.Dies, l.GPU, l.Timeout = "kernels meet", 1, true, 3*time.Second
+			said, ends := live(t, 3, l)
+			for pe, err := range ends {
+				if pe != l.Dies && (err != nil || !strings.Contains(said[pe], "survived") || !strings.Contains(said[pe], "rank 1 has died")) {
+					t.Errorf("PE %d: %v\n%s", pe, err, said[pe])
+				}
+			}
+		})
+	}
+}
+
+// kernelsMeet has barriers on a stream until one ends badly. What the lost GPU keeps then is not looked for.
+func kernelsMeet(w *World, l life) (err error) {
+	s := w.cfg.Device.BorrowStream(0)
+	for i := 0; err == nil; i++ {
+		if i == 5 {
+			err = dieIf(w, l)
+		}
+		err = errors.Join(err, w.BarrierOnStream(0), w.gpu.wait(s))
+	}
+	for end := time.Now().Add(10 * time.Second); w.broken() == nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	begin := time.Now()
+	fmt.Printf("survived: %v\n", errors.Join(err, w.broken()))
+	_ = w.Finalize(context.Background())
+	fmt.Printf("finalized after %v\n", time.Since(begin))
+	os.Exit(0)
+	return nil
 }

@@ -127,9 +127,10 @@ func viaAll(w *World, path, why string) error {
 
 // lives are what there is to do, by name.
 var lives = map[string]func(w *World, l life) error{
-	"traffic": traffic,
-	"stream":  barriersOnStreams,
-	"by NICs": func(w *World, l life) error { return errors.Join(viaAll(w, "verbs", ""), traffic(w, l)) },
+	"traffic":      traffic,
+	"stream":       barriersOnStreams,
+	"kernels meet": kernelsMeet,
+	"by NICs":      func(w *World, l life) error { return errors.Join(viaAll(w, "verbs", ""), traffic(w, l)) },
 	"no NIC": func(w *World, l life) error {
 		return errors.Join(viaAll(w, "tcp", "(not on PE 1)"), traffic(w, l))
 	},
