@@ -95,6 +95,7 @@ CASES = (
     hosts("io-nic-down", "two NICs, one taken down in mid-transfer", "nic-down"),
     hosts("io-killed", "a peer killed in mid-transfer", "killed"),
     hosts("io-deaf", "no packet reaches the peer any more, and the send queue is full", "deaf"),
+    hosts("io-address", "a network interface loses the address that RDMA uses, in mid-transfer", "address"),
     Case("shmem-hosts", "symmetric memory, dispatch and combine between two guests",
          "exec $PYTHON tests/rdma/shmem_hosts.py", 300, nodes=2),
 )

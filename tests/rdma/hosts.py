@@ -5,7 +5,8 @@
     python tests/rdma/hosts.py loss        the same while the network loses packets
     python tests/rdma/hosts.py nic-down    two NICs, of which one goes down in mid-transfer and comes up again
     python tests/rdma/hosts.py killed      the peer is killed in mid-transfer
-    python tests/rdma/hosts.py deaf        no RDMA packet reaches the peer any more, and the send queue is full
+    python tests/rdma/hosts.py deaf        no RDMA packet reaches the peer any more, the send queue is full; then they do again
+    python tests/rdma/hosts.py address     the network interface loses the address that RDMA uses, and gets it back
 
 Node 0 is the target and does what node 1 asks of it. Every byte is checked, and that the path is RDMA.
 """
@@ -151,6 +152,19 @@ class Pair:
         print(f"path {path}: {self.session.describe()}", flush=True)
         assert path.startswith("verbs"), self.session.describe()
 
+    def on_rdma_again(self) -> None:
+        """Before long, transfers go by RDMA, and right."""
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while True:
+            self.buffer[:MIB] = random.Random(time.monotonic_ns()).randbytes(MIB)
+            self.succeed(self.session.write(0, 0, MIB, 20))
+            self.same(0, MIB)
+            if self.session.describe()["path"].startswith("verbs"):
+                print("again:", self.session.describe(), flush=True)
+                return
+            assert time.monotonic() < deadline, self.session.describe()
+            time.sleep(0.1)
+
     def same(self, start: int, size: int) -> None:
         """Both ends have the same bytes there."""
         assert self.peer("digest", 0, start, size) == digest(memoryview(self.buffer)[start : start + size])
@@ -258,20 +272,48 @@ def deaf(here: End, peer: Peer) -> None:
             pair.same(at, 32_768)
     finally:
         peer("hear", True)
+    pair.on_rdma_again()
 
 
-# Each with the fields of the backend's config.
-SCENARIOS: dict[str, tuple[Callable[[End, Peer], None], dict[str, int]]] = {
-    "transfer": (transfer, {}),
-    "loss": (loss, {}),
-    "nic-down": (nic_down, {"num_nics_per_transfer": 2}),
-    "killed": (killed, {}),
-    "deaf": (deaf, {"max_send_wr": 16}),
+def address(here: End, peer: Peer) -> None:
+    """TCP goes by eth0, whose address stays."""
+    pair = Pair(here, peer, 16 * MIB)
+    pair.succeed(pair.session.write(0, 0, 16 * MIB, 1))
+    pair.on_rdma()
+    assert any("rxe1" in why for why in pair.session.describe()["reasons"]), "not by the NIC that loses its address"
+    command = ["ip", "-4", "-o", "addr", "show", "dev", "eth1"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True)
+    own = shown.stdout.split()[3]  # 198.18.1.11/24
+    pair.buffer[:] = random.Random(7).randbytes(16 * MIB)
+    statuses = [pair.session.write(0, 0, 16 * MIB, uid) for uid in range(2, 10)]
+    pair.succeed(statuses[0])
+    subprocess.run(["ip", "addr", "del", own, "dev", "eth1"], check=True)
+    try:
+        assert statuses[-1].WaitFor(0) == StatusCode.IN_PROGRESS, "the address went too late"
+        for status in statuses:
+            pair.succeed(status)
+        pair.same(0, 16 * MIB)
+        print("without", own, pair.session.describe())
+    finally:
+        subprocess.run(["ip", "addr", "add", own, "dev", "eth1"], check=True)
+    pair.on_rdma_again()
+
+
+# Each with the fields of the backend's config, and the devices, if not all.
+SCENARIOS: dict[str, tuple[Callable[[End, Peer], None], dict[str, int], str]] = {
+    "transfer": (transfer, {}, ""),
+    "loss": (loss, {}, ""),
+    "nic-down": (nic_down, {"num_nics_per_transfer": 2}, ""),
+    "killed": (killed, {}, ""),
+    "deaf": (deaf, {"max_send_wr": 16}, ""),
+    "address": (address, {}, "rxe1"),
 }
 
 
 def main() -> None:
-    scenario, fields = SCENARIOS[sys.argv[1]]
+    scenario, fields, devices = SCENARIOS[sys.argv[1]]
+    if devices:
+        os.environ["MORI_RDMA_DEVICES"] = devices
     if os.environ["RDMA_VM_NODE"] == "0":
         serve(fields)
         return
