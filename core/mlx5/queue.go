@@ -235,6 +235,9 @@ func (q *Queue) queuePair(dbr uint32) error {
 	return err
 }
 
+// CQN is the number of the completion queue of what is sent.
+func (q *Queue) CQN() uint32 { return q.cqn }
+
 // QPN is the number of the queue pair.
 func (q *Queue) QPN() uint32 { return q.qpn }
 

@@ -36,7 +36,7 @@ func TestInterchange(t *testing.T) {
 					peer := sides[1-i].memory()
 					peer.Addr += 4096
 					out, err := nic.Run(grid, nic.Interchange{
-						Queue: me.queue.ViewAddr(), Limit: patience, Mine: me.memory(), Peer: peer, Bytes: n, Rounds: rounds, Value: byte(42 + i), Rank: uint32(i),
+						Queue: me.view, Limit: patience, Mine: me.memory(), Peer: peer, Bytes: n, Rounds: rounds, Value: byte(42 + i), Rank: uint32(i),
 					})
 					if errs[i] = errors.Join(err, out.Err()); errs[i] == nil && out.Done != rounds*uint64(grid.Blocks) {
 						errs[i] = fmt.Errorf("%d rounds were made", out.Done)
@@ -75,7 +75,7 @@ func TestPingPong(t *testing.T) {
 					defer group.Done()
 					at := func(m nic.Memory) nic.Memory { m.Addr += inbox; return m }
 					outs[i], errs[i] = nic.Run(nic.Grid{Blocks: 1, Threads: 8}, nic.PingPong{
-						Queue: me.queue.ViewAddr(), Limit: patience, Mine: me.memory(), Inbox: at(me.memory()), Peer: at(sides[1-i].memory()),
+						Queue: me.view, Limit: patience, Mine: me.memory(), Inbox: at(me.memory()), Peer: at(sides[1-i].memory()),
 						Flag: 4096, Bytes: 1000, Rounds: rounds, Begins: i == 0, Atomic: seed%2 == 0,
 					})
 				}()
@@ -110,7 +110,7 @@ func TestSendsAndImmediates(t *testing.T) {
 		{Kind: nic.Write, Flags: nic.Immediate, Immediate: 7, Local: a.addr(0), Remote: b.addr(4096), Bytes: 50, LKey: a.memory().LKey, RKey: b.memory().RKey},
 	}}
 	a.run(nic.Grid{Blocks: 1, Threads: nic.WarpThreads}, nic.Post{
-		Queue: a.queue.ViewAddr(), Limit: patience, Work: l.raw(t), Count: 3, Posters: nic.Blocks,
+		Queue: a.view, Limit: patience, Work: l.raw(t), Count: 3, Posters: nic.Blocks,
 	})
 	for i, want := range []struct {
 		opcode uint8
@@ -140,7 +140,7 @@ func TestErrorsEndAllPosters(t *testing.T) {
 			l.work = append(l.work, nic.Work{Kind: nic.Write, Local: a.addr(0), Remote: b.addr(64 * i), Bytes: 64, LKey: a.memory().LKey, RKey: b.memory().RKey})
 		}
 		l.work[23].RKey ^= 0x100
-		post := nic.Post{Queue: a.queue.ViewAddr(), Limit: patience, Work: l.raw(t), Count: 60, Posters: posters}
+		post := nic.Post{Queue: a.view, Limit: patience, Work: l.raw(t), Count: 60, Posters: posters}
 		out, err := nic.Run(grid, post)
 		if err != nil || !errors.Is(out.Err(), nic.ErrCompletion) || out.Report.Count != 0 {
 			t.Errorf("by %d: %v, %v, %+v", posters, err, out.Err(), out)
@@ -160,7 +160,7 @@ func TestNoPeer(t *testing.T) {
 	s.chaos = func(c *emu.Chaos) { c.Loss = 1000 }
 	a, b := pair(t, s)
 	out, err := nic.Run(grid, nic.Interchange{
-		Queue: a.queue.ViewAddr(), Limit: patience, Mine: a.memory(), Peer: b.memory(), Bytes: 1024, Rounds: 1, Value: 42,
+		Queue: a.view, Limit: patience, Mine: a.memory(), Peer: b.memory(), Bytes: 1024, Rounds: 1, Value: 42,
 	})
 	if err != nil || out.Status&0xff != uint64(mlx5.SyndromeRetry) {
 		t.Errorf("%v, %v", err, out.Err())
@@ -173,7 +173,7 @@ func TestQueueThatIsNotConnected(t *testing.T) {
 	n, dev := open(t, &s, 0)
 	a := newSide(t, n, dev, &s)
 	out, err := nic.Run(nic.Grid{Blocks: 1, Threads: 4}, nic.Interchange{
-		Queue: a.queue.ViewAddr(), Limit: 30 * time.Millisecond, Mine: a.memory(), Peer: a.memory(), Bytes: 16, Rounds: 1, Value: 42,
+		Queue: a.view, Limit: 30 * time.Millisecond, Mine: a.memory(), Peer: a.memory(), Bytes: 16, Rounds: 1, Value: 42,
 	})
 	if err != nil || !errors.Is(out.Err(), nic.ErrTimedOut) {
 		t.Errorf("%v, %v", err, out.Err())
@@ -189,7 +189,7 @@ func TestViewIsTheDevices(t *testing.T) {
 	if got := a.state(); got != v {
 		t.Errorf("in memory is %+v, want %+v", got, v)
 	}
-	if a.queue.ViewAddr()%64 != 0 || v.SQ%64 != 0 || v.CQ%64 != 0 || v.UAR%8 != 0 || sys.Load64(v.UAR) != 0 {
-		t.Errorf("%+v at %#x is not aligned", v, a.queue.ViewAddr())
+	if a.view%64 != 0 || v.SQ%64 != 0 || v.CQ%64 != 0 || v.UAR%8 != 0 || sys.Load64(v.UAR) != 0 {
+		t.Errorf("%+v at %#x is not aligned", v, a.view)
 	}
 }

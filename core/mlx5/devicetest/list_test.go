@@ -25,6 +25,8 @@ const (
 type list struct {
 	rnd   *rand.Rand
 	a, b  *side
+	most  int // bytes that an entry takes along
+	kinds int // the first so many, from Write on
 	work  []nic.Work
 	local []byte // what a's memory must be at the end, and b's
 	there []byte
@@ -32,8 +34,11 @@ type list struct {
 	sum   uint64
 }
 
-func newList(seed uint64, a, b *side) *list {
-	l := &list{rnd: rand.New(rand.NewPCG(seed, 7)), a: a, b: b}
+func newList(s *setup, a, b *side) *list {
+	l := &list{rnd: rand.New(rand.NewPCG(s.seed, 7)), a: a, b: b, most: 92, kinds: 9}
+	if s.family != "" {
+		l.most, l.kinds = familyInline(s.family), 7 // they have no masked atomics
+	}
 	for i := range sharedAt {
 		a.mem[i], b.mem[i] = byte(l.rnd.Uint32()), byte(l.rnd.Uint32())
 	}
@@ -58,11 +63,11 @@ func (l *list) add(at int) {
 		binary.LittleEndian.PutUint64(here, old)
 		binary.LittleEndian.PutUint64(there, v)
 	}
-	switch w.Kind = nic.Kind(1 + l.rnd.IntN(9)); w.Kind {
+	switch w.Kind = nic.Kind(1 + l.rnd.IntN(l.kinds)); w.Kind {
 	case nic.Write:
 		copy(there, here[:n])
 	case nic.WriteInline:
-		n %= 93
+		n %= l.most + 1
 		w.Bytes = uint64(n)
 		copy(there, here[:n])
 	case nic.WriteValue:
@@ -147,23 +152,27 @@ func (l *list) raw(t *testing.T) uint64 {
 // TestLists: threads, warps, blocks and lanes of warps post random work to one queue at once.
 func TestLists(t *testing.T) {
 	for _, seed := range seeds(t) {
-		posters := nic.Posters(seed % 4)
-		t.Run(fmt.Sprintf("seed %d on %s by %d", seed, wires[seed%3], posters), func(t *testing.T) {
-			s := seeded(seed)
-			s.access = mlx5.AccessRelaxed
-			a, b := pair(t, s)
-			l := newList(seed, a, b)
-			out := a.run(grid, nic.Post{
-				Queue: a.queue.ViewAddr(), Limit: patience, Work: l.raw(t), Count: uint64(len(l.work)), Posters: posters, Window: uint32(seed % 3),
-			})
-			if out.Done != uint64(len(l.work)) {
-				t.Errorf("%d pieces were posted, want %d", out.Done, len(l.work))
-			}
-			if v := a.state(); v.Completed != v.Reserved || v.Published != v.Reserved || v.Bells != 0 || v.PollLock != 0 || v.Status != 0 {
-				t.Errorf("the queue is left as %+v", v)
-			}
-			l.check(t)
-			clean(t, a, b)
-		})
+		runList(t, seeded(seed))
 	}
+}
+
+func runList(t *testing.T, s setup) {
+	seed := s.seed
+	posters := nic.Posters(seed % 4)
+	t.Run(fmt.Sprintf("seed %d on %s by %d", seed, s.wire, posters), func(t *testing.T) {
+		s.access = mlx5.AccessRelaxed
+		a, b := pair(t, s)
+		l := newList(&s, a, b)
+		out := a.run(grid, nic.Post{
+			Queue: a.view, Limit: patience, Work: l.raw(t), Count: uint64(len(l.work)), Posters: posters, Window: uint32(seed % 3),
+		})
+		if out.Done != uint64(len(l.work)) {
+			t.Errorf("%d pieces were posted, want %d", out.Done, len(l.work))
+		}
+		if v := a.state(); v.Completed != v.Reserved || v.Published != v.Reserved || v.Bells != 0 || v.PollLock != 0 || v.Status != 0 {
+			t.Errorf("the queue is left as %+v", v)
+		}
+		l.check(t)
+		clean(t, a, b)
+	})
 }

@@ -29,6 +29,7 @@ type side struct {
 	t      *testing.T
 	nic    *emu.NIC
 	queue  *mlx5.Queue
+	view   uint64 // address of what the device knows of the queue
 	mem    []byte
 	region *mlx5.Region
 }
@@ -40,7 +41,7 @@ func (s *side) addr(at int) uint64 { return sys.AddrOf(s.mem) + uint64(at) }
 
 // state is the queue's view as the device has left it.
 func (s *side) state() (v mlx5.QueueView) {
-	v.Parse(sys.Bytes(s.queue.ViewAddr(), mlx5.QueueViewBytes))
+	v.Parse(sys.Bytes(s.view, mlx5.QueueViewBytes))
 	return v
 }
 
@@ -60,6 +61,7 @@ func (s *side) run(g nic.Grid, a nic.Args) nic.Outcome {
 // A setup is what a pair of sides is like.
 type setup struct {
 	wire   string
+	family string // of the NIC's queues, see emu.Options
 	seed   uint64 // of the chaos, 0 for none
 	queue  mlx5.QueueConfig
 	bytes  int
@@ -82,7 +84,7 @@ func open(t *testing.T, s *setup, n uint64) (*emu.NIC, *mlx5.Device) {
 	if s.chaos != nil {
 		s.chaos(&chaos)
 	}
-	n0, err := emu.New(emu.Options{Wire: s.wire, Seed: s.seed + 1000*n, Chaos: chaos, MTU: []int{256, 1024, 4096}[s.seed%3]})
+	n0, err := emu.New(emu.Options{Wire: s.wire, Family: s.family, Seed: s.seed + 1000*n, Chaos: chaos, MTU: []int{256, 1024, 4096}[s.seed%3]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +124,9 @@ func newSide(t *testing.T, n *emu.NIC, dev *mlx5.Device, s *setup) *side {
 			t.Errorf("close the queue: %v", err)
 		}
 	})
+	if e.view = e.queue.ViewAddr(); s.family != "" {
+		e.familyView(s)
+	}
 	return e
 }
 

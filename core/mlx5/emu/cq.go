@@ -9,6 +9,8 @@ import (
 	"mori/core/mlx5"
 )
 
+var le = binary.LittleEndian
+
 // A cq is a completion queue. Its ring is read by others while it is written, so the last 8 bytes of an entry are one store, after all others.
 type cq struct {
 	nic           *NIC
@@ -22,7 +24,8 @@ type cq struct {
 	release       func()
 
 	produced uint64
-	broken   bool // by overrun: nothing is written any more
+	read     uint64 // of a family's, as far as doorbells have told
+	broken   bool   // by overrun: nothing is written any more
 	waiting  []waitingCQE
 }
 
@@ -35,12 +38,19 @@ type waitingCQE struct {
 
 // add completes work. inline, of up to 32 bytes, goes into the entry.
 func (c *cq) add(e mlx5.CQE, inline []byte) {
-	var w waitingCQE
+	var b [mlx5.CQEBytes]byte
 	if inline != nil {
 		e.Format = 1
 	}
-	e.Put(w.bytes[:])
-	copy(w.bytes[:32], inline)
+	e.Put(b[:])
+	copy(b[:32], inline)
+	c.put(b[:])
+}
+
+// put has an entry written, now or, by the chaos, later.
+func (c *cq) put(b []byte) {
+	var w waitingCQE
+	copy(w.bytes[:], b)
 	chaos := &c.nic.opts.Chaos
 	if chaos.DelayCQE > 0 {
 		w.due = c.nic.round + uint64(c.nic.rnd.IntN(chaos.DelayCQE))
@@ -68,24 +78,32 @@ func (c *cq) drain() (moved bool) {
 	return moved
 }
 
-func (c *cq) slot() uint64 { return c.addr + mlx5.CQEBytes*(c.produced&(1<<c.log-1)) }
+func (c *cq) slot() uint64 { return c.addr + c.entryBytes()*(c.produced&(1<<c.log-1)) }
 
-// scribble fills the next entry with what is wrong, but for its last byte.
+// scribble fills the next entry with what is wrong, up to the byte that tells its lap.
 func (c *cq) scribble() {
 	if c.full() {
 		return
 	}
-	var b [mlx5.CQEBytes - 1]byte
+	at, _ := c.lap()
+	b := make([]byte, at)
 	for i := range b {
 		b[i] = byte(c.nic.rnd.Uint32())
 	}
-	_ = c.mem.Write(c.slot(), b[:])
+	_ = c.mem.Write(c.slot(), b)
 }
 
 // full tells that the next entry would overwrite one that was not read.
 func (c *cq) full() bool {
 	if c.ignoreOverrun {
 		return false
+	}
+	if c.nic.family != nil {
+		unread, err := c.unread()
+		if err != nil {
+			c.nic.violate("completion queue %#x: %v", c.num, err)
+		}
+		return err != nil || unread >= 1<<c.log
 	}
 	var b [4]byte
 	if c.dbrMem.Read(c.dbr, b[:]) != nil {
@@ -100,16 +118,17 @@ func (c *cq) write(b *[mlx5.CQEBytes]byte) {
 		c.overrun()
 		return
 	}
-	b[63] |= byte(c.produced>>c.log) & 1
-	at := c.slot()
-	if err := c.mem.Write(at, b[:56]); err != nil {
+	bit, first := c.lap()
+	b[bit] = b[bit]&^1 | byte(c.produced>>c.log)&1 ^ first
+	at, last := c.slot(), c.entryBytes()-8
+	if err := c.mem.Write(at, b[:last]); err != nil {
 		c.overrun()
 		return
 	}
 	if _, plain := c.mem.(hostMemory); plain {
-		_ = storeLast(at+56, binary.LittleEndian.Uint64(b[56:]))
+		_ = storeLast(at+last, le.Uint64(b[last:]))
 	} else {
-		_ = c.mem.Write(at+56, b[56:])
+		_ = c.mem.Write(at+last, b[last:last+8])
 	}
 	c.produced++
 }

@@ -17,5 +17,7 @@
 // Memory is what was made known by Umem: this process's own, where a page that is gone is an error of the work and not the end of the
 // process, or memory that AddMemory says how to reach, such as a GPU's.
 //
+// Options.Family has it read and write the queues of bnxt or ionic NICs, whose formats are those of core/bnxt and core/ionic.
+//
 // What it does not do: event queues and arming, shared receive queues, memory windows, signatures, datagrams, speed.
 package emu

@@ -26,6 +26,8 @@ func (q *qp) listen() (busy bool) {
 		q.lookAt = 0
 	}
 	switch {
+	case q.nic.family != nil:
+		q.listenFamily(due)
 	case q.ctx.SendDBRMode == mlx5.DBRNone:
 		if due {
 			c := bellControl(q.bell)
@@ -44,6 +46,10 @@ func (q *qp) listen() (busy bool) {
 
 // rung takes a doorbell: the first 8 bytes of the last entry that was posted.
 func (q *qp) rung(v uint64) {
+	if q.nic.family != nil {
+		q.rungFamily(v)
+		return
+	}
 	c := bellControl(v)
 	to := q.nic.qps[c.QPN]
 	switch {
@@ -54,12 +60,17 @@ func (q *qp) rung(v uint64) {
 		q.nic.violate("doorbell of queue pair %#x in state RST", c.QPN)
 		return
 	}
-	to.bell = v
-	if to.lookAt == 0 {
-		to.lookAt = to.nic.round
-		if late := to.nic.opts.Chaos.LateDoorbell; late > 0 {
-			to.lookAt += uint64(to.nic.rnd.IntN(late))
-			to.nic.stats.Late++
+	to.ring(v)
+}
+
+// ring has the queue pair look at what a doorbell told, now or later.
+func (q *qp) ring(v uint64) {
+	q.bell = v
+	if q.lookAt == 0 {
+		q.lookAt = q.nic.round
+		if late := q.nic.opts.Chaos.LateDoorbell; late > 0 {
+			q.lookAt += uint64(q.nic.rnd.IntN(late))
+			q.nic.stats.Late++
 		}
 	}
 }
@@ -90,8 +101,10 @@ func (q *qp) record(at uint64) uint32 {
 }
 
 // learn takes a new producer index.
-func (q *qp) learn(index uint16) {
-	more := uint32(index - uint16(q.known))
+func (q *qp) learn(index uint16) { q.advance(uint32(index - uint16(q.known))) }
+
+// advance takes blocks that the NIC did not know of.
+func (q *qp) advance(more uint32) {
 	if more == 0 {
 		return
 	}
@@ -99,9 +112,9 @@ func (q *qp) learn(index uint16) {
 	if len(q.entries) > 0 {
 		oldest = q.entries[0].at
 	}
-	if q.known+more-oldest > 1<<q.ctx.LogSQSize {
+	if q.known+more-oldest > 1<<q.ringLog() {
 		if q.ctx.State != mlx5.StateERR {
-			q.nic.violate("queue pair %#x: index %d with %d blocks under way, 1<<%d fit", q.num, index, q.known-oldest, q.ctx.LogSQSize)
+			q.nic.violate("queue pair %#x: %d more blocks with %d under way, 1<<%d fit", q.num, more, q.known-oldest, q.ringLog())
 			q.fail()
 		}
 		return
@@ -131,6 +144,9 @@ func (q *qp) fetch() (busy bool) {
 
 // read copies the next entry and takes it apart. What is wrong with it becomes its error.
 func (q *qp) read() *entry {
+	if q.nic.family != nil {
+		return q.readFamily()
+	}
 	e := &entry{at: q.fetched, index: uint16(q.fetched), blocks: 1}
 	e.raw = make([]byte, mlx5.BlockBytes, 4*mlx5.BlockBytes)
 	if err := q.block(q.fetched, e.raw); err != nil {
@@ -167,6 +183,6 @@ func (q *qp) read() *entry {
 
 // block copies one block of the ring.
 func (q *qp) block(at uint32, b []byte) error {
-	slot := uint64(at & (1<<q.ctx.LogSQSize - 1))
-	return q.work.mem.Read(q.sq+slot*mlx5.BlockBytes, b[:mlx5.BlockBytes])
+	slot, size := uint64(at&(1<<q.ringLog()-1)), q.ringBytes()
+	return q.work.mem.Read(q.sq+slot*size, b[:size])
 }

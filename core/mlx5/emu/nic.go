@@ -16,12 +16,13 @@ import (
 
 // A NIC is an emulated one. It is a mlx5.Cmd; all its methods may be called at any time.
 type NIC struct {
-	opts Options
-	gid  mlx5.GID
-	wire wire
-	stop chan struct{}
-	done chan struct{}
-	wake chan struct{} // has a buffer of 1
+	opts   Options
+	family family // nil: mlx5
+	gid    mlx5.GID
+	wire   wire
+	stop   chan struct{}
+	done   chan struct{}
+	wake   chan struct{} // has a buffer of 1
 
 	mu         sync.Mutex // commands and the thread's rounds, one at a time
 	rnd        *rand.Rand
@@ -70,6 +71,9 @@ func New(opts Options) (*NIC, error) {
 		uars: map[uint32]*uar{}, cqs: map[uint32]*cq{}, qps: map[uint32]*qp{},
 	}
 	var err error
+	if n.family, err = familyOf(&opts); err != nil {
+		return nil, err
+	}
 	if n.wire, n.gid, err = openWire(opts.Wire, n.deliver); err != nil {
 		return nil, fmt.Errorf("open %s: %w", opts.Name, err)
 	}

@@ -95,6 +95,13 @@ func (q *qp) start(e *entry) bool {
 		e.packets = max(1, int((e.Bytes()+uint64(q.mtu())-1)/uint64(q.mtu())))
 	}
 	q.nextSeq = (q.nextSeq + uint32(e.packets)) & seqMask
+	if f := q.nic.family; f != nil {
+		if err := f.numbered(q, e); err != nil {
+			q.nic.violate("queue pair %#x, entry %d: %v", q.num, e.index, err)
+			e.fault = mlx5.SyndromeOperation
+			return false
+		}
+	}
 	return true
 }
 
@@ -205,6 +212,14 @@ func (q *qp) retire() (busy bool) {
 
 // complete writes the completion of an entry, if it is to have one. Errors always have.
 func (q *qp) complete(e *entry, s mlx5.Syndrome) {
+	if f := q.nic.family; f != nil {
+		if s != 0 || e.Flags&mlx5.FlagSignalled != 0 {
+			for _, b := range f.completions(q, e, s) {
+				q.scq.put(b)
+			}
+		}
+		return
+	}
 	c := mlx5.CQE{Opcode: mlx5.CQEReq, WQEOpcode: e.Opcode, QPN: q.num, Counter: e.index}
 	switch {
 	case s != 0:
