@@ -27,6 +27,7 @@ import (
 // the Route is that of the last dispatch.
 type gpuSide struct {
 	op      *Op
+	hosts   *hostsSide // nil where loads and stores reach all ranks
 	dev     *device.Device
 	kernels *kernels
 	own     *device.Memory     // what only kernels of this rank look at
@@ -75,13 +76,19 @@ func (o *Op) openGPU() (err error) {
 	}
 	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, used: map[*device.Stream]bool{}, chosen: map[likeCall]Launch{}}
 	o.gpu = g
-	err = o.agree(g.open())
+	err = g.meet()
+	if err == nil && g.hosts != nil {
+		err = g.hosts.allocate(o)
+	}
+	if err == nil {
+		err = o.agree(g.open())
+	}
 	if err == nil {
 		return nil
 	}
 	base := o.base
 	o.base, o.gpu = 0, nil
-	return errors.Join(fmt.Errorf("make an op on %s: %w", g.dev, err), g.close(), o.world.Free(base))
+	return errors.Join(fmt.Errorf("make an op on %s: %w", g.dev, err), g.close(), g.hosts.free(o.world), o.world.Free(base))
 }
 
 // agree is nil if cause is on all ranks. Nobody leaves before all have come. Collective.
@@ -101,11 +108,13 @@ func (o *Op) agree(cause error) error {
 }
 
 func (g *gpuSide) open() (err error) {
-	if err := g.reach(); err != nil {
-		return err
-	}
 	if g.kernels, err = useKernels(g.dev); err != nil {
 		return err
+	}
+	if g.hosts != nil {
+		if err := g.kernels.loadHosts(); err != nil {
+			return err
+		}
 	}
 	if t := g.op.opts.Tuning; t != nil {
 		g.rules = t.For(g.dev.Name, g.op.cfg.WorldSize)
@@ -122,10 +131,16 @@ func (g *gpuSide) open() (err error) {
 	choices := c.MaxNumInpToken * c.TopK
 	g.at.slots, g.at.weights = take(choices*int32Bytes), take(choices*float32Bytes)
 	g.at.packed, g.at.packedRows = take(c.MaxRecv()*c.TopK*int32Bytes), take(int32Bytes)
+	if h := g.hosts; h != nil {
+		h.at, h.progress = take(hostsBytes), take(hostsProgressBytes)
+	}
 	if g.own, err = g.dev.Alloc(size); err != nil {
 		return err
 	}
 	g.op.own = g.own.Addr()
+	if h := g.hosts; h != nil {
+		h.at, h.progress = h.at+g.own.Addr(), h.progress+g.own.Addr()
+	}
 	for _, at := range []*uint64{&g.at.op, &g.at.progress, &g.at.slots, &g.at.weights, &g.at.packed, &g.at.packedRows} {
 		*at += g.own.Addr()
 	}
@@ -134,19 +149,6 @@ func (g *gpuSide) open() (err error) {
 	}
 	clear(memory.Bytes(g.notice.Addr(), hostBytes))
 	return g.prepare()
-}
-
-// reach looks whether loads and stores reach all ranks.
-func (g *gpuSide) reach() error {
-	if n := g.op.cfg.WorldSize; n > mostRanks {
-		return fmt.Errorf("%d ranks, at most %d can be: %w", n, mostRanks, errors.ErrUnsupported)
-	}
-	for pe := range g.op.cfg.WorldSize {
-		if g.op.world.Ptr(g.op.base, pe) == 0 {
-			return fmt.Errorf("the memory of PE %d is not mapped here, by the GPU of PE %d: %w", pe, g.op.cfg.Rank, errors.ErrUnsupported)
-		}
-	}
-	return nil
 }
 
 // prepare puts flags down, since the memory may have been another op's, and writes what kernels are told.
@@ -159,10 +161,16 @@ func (g *gpuSide) prepare() error {
 	g.aside = s
 	err = errors.Join(s.Set(g.op.base, 0, g.op.layout.DispatchOut.Offset), s.Set(g.own.Addr(), 0, g.own.Bytes()),
 		s.Copy(g.at.op, memory.AddrOf(told), uint64(len(told))))
+	var between []byte
+	if h := g.hosts; h != nil {
+		between = h.bytes(g.op)
+		err = errors.Join(err, s.Set(h.base, 0, h.parts.outgoing), s.Copy(h.at, memory.AddrOf(between), uint64(len(between))))
+	}
 	if err == nil {
 		err = g.wait(s)
 	}
 	runtime.KeepAlive(told)
+	runtime.KeepAlive(between)
 	g.setStream(0)
 	return err
 }

@@ -35,6 +35,7 @@ const (
 	faultMismatch = 2
 	faultCounts   = 3
 	faultRows     = 5
+	faultNetwork  = 6
 
 	// Transport.
 	transportPlain     = 0

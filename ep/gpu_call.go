@@ -22,13 +22,13 @@ func (g *gpuSide) dispatch(b Batch, phases uint32) error {
 	if b.Route != nil {
 		a.route = b.Route.Slots
 	}
-	grid := g.kernels.dispatchGrid(g.choose(b.Launch, callDispatch, b.N, rowBytes), rowBytes)
-	if err := g.launch("dispatch", g.kernels.dispatch, grid, a.pack(&g.args, g.at.op, phases)); err != nil {
+	f, grid := g.dispatcher(g.choose(b.Launch, callDispatch, b.N, rowBytes), rowBytes)
+	if err := g.launch("dispatch", f, grid, g.between(a.pack(&g.args, g.at.op, phases))); err != nil {
 		return err
 	}
 	g.tokens, g.weights = b.N, b.Weights != 0
 	if phases&phaseRecv == 0 {
-		g.sent, g.sentDisp = sentDispatch, a
+		g.sent, g.sentDisp, g.sentGrid = sentDispatch, a, grid
 	}
 	return g.op.Check()
 }
@@ -42,8 +42,11 @@ func (g *gpuSide) dispatchRecv() error {
 	if err := g.op.usable(); err != nil {
 		return fmt.Errorf("dispatch_recv: %w", err)
 	}
-	grid := g.kernels.launch(Launch{1, 1})
-	if err := g.launch("dispatch_recv", g.kernels.dispatch, grid, g.sentDisp.pack(&g.args, g.at.op, phaseRecv)); err != nil {
+	f, grid := g.kernels.dispatch, g.kernels.launch(Launch{1, 1})
+	if g.hosts != nil { // records of other hosts are copied to where they belong
+		f, grid = g.kernels.dispatchHosts, g.sentGrid
+	}
+	if err := g.launch("dispatch_recv", f, grid, g.between(g.sentDisp.pack(&g.args, g.at.op, phaseRecv))); err != nil {
 		return err
 	}
 	return g.op.Check()
@@ -57,8 +60,8 @@ func (g *gpuSide) combine(out Output, phases uint32) error {
 		return fmt.Errorf("combine %d rows: %w", out.Rows, err)
 	}
 	moves := a.input|a.weights != 0
-	grid := g.kernels.combineGrid(g.choose(out.Launch, combineOf(moves), int(a.tokens), uint64(out.Hidden)*out.Type.Size()), moves)
-	if err := g.launch("combine", g.kernels.combine, grid, a.pack(&g.args, g.at.op, phases)); err != nil {
+	f, grid := g.combiner(g.choose(out.Launch, combineOf(moves), int(a.tokens), uint64(out.Hidden)*out.Type.Size()), moves)
+	if err := g.launch("combine", f, grid, g.between(a.pack(&g.args, g.at.op, phases))); err != nil {
 		return err
 	}
 	if phases&phaseRecv == 0 {
@@ -76,7 +79,8 @@ func (g *gpuSide) combineRecv() error {
 	if err := g.op.usable(); err != nil {
 		return fmt.Errorf("combine_recv: %w", err)
 	}
-	if err := g.launch("combine_recv", g.kernels.combine, g.sentGrid, g.sentComb.pack(&g.args, g.at.op, phaseRecv)); err != nil {
+	f, _ := g.combiner(Launch{}, false)
+	if err := g.launch("combine_recv", f, g.sentGrid, g.between(g.sentComb.pack(&g.args, g.at.op, phaseRecv))); err != nil {
 		return err
 	}
 	return g.op.Check()

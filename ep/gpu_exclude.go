@@ -36,6 +36,9 @@ func (o *Op) Exclude(ranks []int) error {
 	case o.gpu == nil:
 		return fmt.Errorf("exclude ranks of an op on host memory, whose waits end for good when a rank has died: %w", errors.ErrUnsupported)
 	}
+	if o.gpu.hosts != nil {
+		return fmt.Errorf("exclude ranks of an op with ranks on several hosts: %w", errors.ErrUnsupported)
+	}
 	if err := o.gpu.exclude(mask); err != nil {
 		return o.breaks(fmt.Errorf("exclude ranks %v: %w", ranks, err))
 	}

@@ -3,6 +3,7 @@
 package ep
 
 import (
+	"cmp"
 	"fmt"
 
 	"mori/core/memory"
@@ -15,7 +16,7 @@ func (g *gpuSide) word64(off uint64) uint64 { return memory.Load64(g.notice.Addr
 // fault is why a kernel gave the op up, nil if none did.
 func (g *gpuSide) fault() error {
 	switch g.word32(noticeFault) {
-	case faultTimeout, faultMismatch:
+	case faultTimeout, faultMismatch, faultNetwork:
 		if g.word32(noticeReady) == 0 {
 			return nil // another lane is still writing why
 		}
@@ -41,8 +42,12 @@ func (g *gpuSide) waited() error {
 			act = f.act
 		}
 	}
+	act = cmp.Or(g.hosts.act(g.word64(noticeAddress)), act)
 	expected, seen, peer := g.word64(noticeExpected), g.word64(noticeSeen), g.word32(noticePeer)
 	number := expected >> stampBits
+	if g.word32(noticeFault) == faultNetwork {
+		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is not reached any more: %w", act, number, c.Rank, peer, g.networkErr(int(peer), seen))
+	}
 	if g.word32(noticeFault) == faultMismatch {
 		return fmt.Errorf("%s %d: rank %d was called with another shape or type of rows than rank %d (stamp %#x, not %#x): %w",
 			act, number, peer, c.Rank, seen&(1<<stampBits-1), expected&(1<<stampBits-1), ErrMismatch)

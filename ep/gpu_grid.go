@@ -74,13 +74,13 @@ func (k *kernels) launch(l Launch) device.Grid {
 }
 
 // dispatchGrid has stages for rows that come by bulk copies. Blocks of many warps are as fast without, and have no room for long ones.
-func (k *kernels) dispatchGrid(l Launch, rowBytes uint64) device.Grid {
+func (k *kernels) dispatchGrid(l Launch, rowBytes uint64, own int) device.Grid {
 	g := k.launch(l)
 	if int(g.Threads[0])/k.dev.Warp > stagedWarps {
 		return g
 	}
 	stage := (min(int(rowBytes), mostStage) + line - 1) / line * line
-	g.Shared = k.shared(g, spreadShared, stage, dispatchShared)
+	g.Shared = k.shared(g, spreadShared, stage, own)
 	return g
 }
 
@@ -95,6 +95,34 @@ func (k *kernels) combineGrid(l Launch, moves bool) device.Grid {
 		g.Shared = k.shared(g, streamShared, movedStage, combineShared)
 	}
 	return g
+}
+
+// dispatcher is the kernel of a dispatch, and its grid.
+func (g *gpuSide) dispatcher(l Launch, rowBytes uint64) (*device.Function, device.Grid) {
+	if g.hosts == nil {
+		return g.kernels.dispatch, g.kernels.dispatchGrid(l, rowBytes, dispatchShared)
+	}
+	return g.kernels.dispatchHosts, g.kernels.dispatchGrid(l, rowBytes, dispatchHostsShared)
+}
+
+// combiner is the kernel of a combine, and its grid.
+func (g *gpuSide) combiner(l Launch, moves bool) (*device.Function, device.Grid) {
+	if g.hosts == nil {
+		return g.kernels.combine, g.kernels.combineGrid(l, moves)
+	}
+	grid := g.kernels.launch(l)
+	if moves {
+		grid.Shared = g.kernels.shared(grid, streamShared, movedStage, combineShared)
+	}
+	return g.kernels.combineHosts, grid
+}
+
+// between adds what kernels want to know of other hosts.
+func (g *gpuSide) between(args *device.Args) *device.Args {
+	if g.hosts != nil {
+		args.Uint64(g.hosts.at)
+	}
+	return args
 }
 
 // shared is what a block gets for stages of the size, or of the largest for which there is room; own is what its kernel has itself.

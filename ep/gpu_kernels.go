@@ -13,18 +13,20 @@ import (
 
 // kernels are those of dispatch and combine on one device, which all ops there share.
 type kernels struct {
-	dev                      *device.Device
-	users                    int
-	modules                  []*device.Module
-	dispatch, combine, count *device.Function
-	place, pack, unpack      *device.Function // the standard-MoE form
-	bulk                     bool             // they copy through shared memory, if the launch gives them some
+	dev                         *device.Device
+	users                       int
+	modules                     []*device.Module
+	dispatch, combine, count    *device.Function
+	dispatchHosts, combineHosts *device.Function // between hosts; nil until somebody needs them
+	place, pack, unpack         *device.Function // the standard-MoE form
+	bulk                        bool             // they copy through shared memory, if the launch gives them some
 }
 
 // What the kernels have of shared memory themselves, at most.
 const (
-	dispatchShared = 26 << 10
-	combineShared  = 29 << 10
+	dispatchShared      = 26 << 10
+	dispatchHostsShared = 30 << 10
+	combineShared       = 29 << 10
 )
 
 var loaded = struct {
@@ -87,6 +89,30 @@ func (k *kernels) load() error {
 			if *w.to, err = k.function(m, w.name, w.shared); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// loadHosts loads the kernels for ranks on several hosts, too.
+func (k *kernels) loadHosts() error {
+	loaded.Lock()
+	defer loaded.Unlock()
+	for _, one := range []struct {
+		to     **device.Function
+		name   string
+		shared int
+	}{{&k.dispatchHosts, "dispatch_hosts", dispatchHostsShared}, {&k.combineHosts, "combine_hosts", combineShared}} {
+		if *one.to != nil {
+			continue
+		}
+		m, err := k.dev.LoadKernels("ep_" + one.name)
+		if err == nil {
+			k.modules = append(k.modules, m)
+			*one.to, err = k.function(m, "mori_ep_"+one.name, one.shared)
+		}
+		if err != nil {
+			return fmt.Errorf("load the kernels for several hosts: %w", err)
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ func onGPUs(t *testing.T, cfg Config, opts Options, f func(j *gpuJob) error) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			errs[rank] = runOnGPU(g, all[rank%min(2, len(all))], cfg, opts, f)
+			errs[rank] = runOnGPU(g, all[rank%min(2, len(all))], "node", cfg, opts, f)
 		}()
 	}
 	wait.Wait()
@@ -57,13 +57,13 @@ func onGPUs(t *testing.T, cfg Config, opts Options, f func(j *gpuJob) error) {
 	}
 }
 
-func gpuWorld(g bootstrap.Group, d *device.Device) (*shmem.World, error) {
-	return shmem.Init(context.Background(), g, shmem.Config{Device: d, HeapSize: 16 << 20, Timeout: 20 * time.Second, NodeID: "node", Host: "127.0.0.1"})
+func gpuWorld(g bootstrap.Group, d *device.Device, node string) (*shmem.World, error) {
+	return shmem.Init(context.Background(), g, shmem.Config{Device: d, HeapSize: 16 << 20, Timeout: 20 * time.Second, NodeID: node, Host: "127.0.0.1"})
 }
 
-func runOnGPU(g bootstrap.Group, d *device.Device, cfg Config, opts Options, f func(j *gpuJob) error) (err error) {
+func runOnGPU(g bootstrap.Group, d *device.Device, node string, cfg Config, opts Options, f func(j *gpuJob) error) (err error) {
 	cfg.Rank = g.Rank()
-	w, err := gpuWorld(g, d)
+	w, err := gpuWorld(g, d, node)
 	if err != nil {
 		return err
 	}

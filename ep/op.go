@@ -61,6 +61,7 @@ type Options struct {
 	Host        bool          // on host memory even if the World's heap is on a GPU
 	Blocks      int           // most that a kernel gets where nobody asks for more; 0: half of what the GPU runs at once
 	Tuning      *Tuning       // launches that were measured to be the best, nil: none
+	ChunkBytes  int           // that kernels send to another host at once, about; 0: 2 MiB. All ranks have the same
 
 	// Interrupt is asked now and then while a recv waits for what its send began; an error ends the wait, and the recv may be called
 	// again. The World has one of its own, for calls of one phase. nil: never.
@@ -115,7 +116,7 @@ func (o *Op) Close() error {
 	o.base = 0
 	var err error
 	if o.gpu != nil {
-		err = o.gpu.close()
+		err = errors.Join(o.gpu.close(), o.gpu.hosts.free(o.world))
 	}
 	return errors.Join(err, o.dropStaging(), o.world.Free(base))
 }

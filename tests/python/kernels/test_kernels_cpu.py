@@ -29,6 +29,7 @@ def run(*command: str) -> subprocess.CompletedProcess:
         ("proxy.cpp", ["proxy/put.cpp"]),
         ("standard.cpp", ["ep/standard.cpp"]),
         ("ep.cpp", ["ep/dispatch.cpp", "ep/combine.cpp", "ep/count_local.cpp"]),
+        ("ep_hosts.cpp", [f"ep/{name}.cpp" for name in ("dispatch", "combine", "dispatch_hosts", "combine_hosts", "count_local")]),
         ("nic.cpp", []),  # it includes the kernels, with delays where the order of steps matters
     ],
 )

@@ -34,6 +34,7 @@ enum class Fault : uint32_t {
     counts = 3,    ///< a rank published a number of rows that cannot be
     overflow = 4,  ///< this rank's rows found no room: nothing of it was sent; the op goes on
     rows = 5,      ///< combine was given fewer rows than were received
+    network = 6,   ///< a rank of another host is not reached any more: what the report has seen is a status of mori::proxy
 };
 
 /// What the host is told without asking the GPU, in mapped host memory. Zeros at first.

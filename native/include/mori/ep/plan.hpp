@@ -18,6 +18,7 @@ struct Plan {
     int32_t warpBefore[kMostWarps * kMostRanks];  // rows of the warps ahead, by warp and rank
     int32_t totals[kMostRanks];                   // this rank's rows to each
     int32_t bases[kMostRanks];                    // and the first slot there
+    uint64_t admitted;                            // a bit for each source whose rows go
     uint32_t sends;                               // this rank was admitted
     uint32_t goes;                                // nothing has gone wrong
     uint32_t last;                                // for isLastBlock
@@ -216,6 +217,7 @@ MORI_DEVICE_INLINE void admitInTurn(const Op& op, uint64_t number, Plan& plan) {
         if (source == op.rank) {
             plan.sends = room;
         }
+        plan.admitted &= ~(uint64_t(!room) << source);
         for (uint32_t d = 0; d < op.world; d++) {
             if (source == op.rank) {
                 plan.bases[d] = totals[d];
@@ -233,6 +235,7 @@ MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, Plan& plan) {
     if (threadInBlock() == 0) {
         plan.sends = 1;
         plan.goes = 1;
+        plan.admitted = kEveryone;
     }
     blockSync();
     for (uint32_t d = threadInBlock(); d < op.world; d += blockSize()) {

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mori/core/bootstrap"
+	"mori/core/device"
+	"mori/native/gpu/gputest"
+	"mori/shmem"
+)
+
+// onHosts makes the ops as onGPUs does, with perHost ranks on each of several hosts that kernels cannot tell from others, and calls f on each rank.
+func onHosts(t *testing.T, perHost int, cfg Config, opts Options, f func(j *gpuJob) error) {
+	t.Helper()
+	gputest.Need(t)
+	all, err := device.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 20 * time.Second
+	}
+	cfg.GPUPerNode = perHost
+	var wait sync.WaitGroup
+	for rank, g := range bootstrap.Local(cfg.WorldSize) {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			node := fmt.Sprint("host ", rank/perHost)
+			if err := runOnGPU(g, all[rank%min(2, len(all))], node, cfg, opts, f); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}()
+	}
+	wait.Wait()
+}
+
+func hostsConfig(world int, k KernelType) Config {
+	c := gpuConfig(world)
+	c.KernelType = k
+	return c
+}
+
+// GPUs of several hosts do what the same op does on host memory: every byte.
+func TestGPUsBetweenHostsDoAsHosts(t *testing.T) {
+	for _, k := range []KernelType{KernelInterNode, KernelInterNodeV1, KernelInterNodeV1LL, KernelAsyncLL} {
+		t.Run(k.String(), func(t *testing.T) {
+			onHosts(t, 2, hostsConfig(4, k), Options{Threads: 1, ChunkBytes: 300}, rounds(4))
+		})
+	}
+	t.Run("each rank on its own host", func(t *testing.T) {
+		onHosts(t, 1, hostsConfig(3, KernelInterNodeV1), Options{Threads: 1}, rounds(4))
+	})
+	t.Run("fp8_blockwise", func(t *testing.T) {
+		c := hostsConfig(2, KernelAsyncLL)
+		c.QuantType = QuantFp8Blockwise
+		onHosts(t, 1, c, Options{Threads: 1, ScaleBlocks: 5}, rounds(4))
+	})
+	t.Run("fp8_direct_cast", func(t *testing.T) {
+		c := hostsConfig(2, KernelInterNode)
+		c.QuantType = QuantFp8DirectCast
+		onHosts(t, 1, c, Options{Threads: 1}, rounds(3))
+	})
+}
+
+func TestARankOfAnotherHostThatDoesNotComeIsNamed(t *testing.T) {
+	onHosts(t, 1, hostsConfig(2, KernelInterNode), Options{Timeout: 300 * time.Millisecond}, func(j *gpuJob) error {
+		if j.gpu.cfg.Rank == 1 {
+			return nil
+		}
+		if _, err := j.gpu.Dispatch(j.ones(2)); err != nil {
+			return err
+		}
+		if err := j.settle(); err != nil {
+			return err
+		}
+		err := j.gpu.Check()
+		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "have not come: rank 1 (expected 1, seen 0)") {
+			return fmt.Errorf("dispatch: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestAnOverflowBetweenHostsIsTold(t *testing.T) {
+	cfg := hostsConfig(4, KernelInterNodeV1)
+	cfg.MaxTotalRecv = cfg.MaxNumInpToken // room for the rows of one rank
+	onHosts(t, 2, cfg, Options{}, func(j *gpuJob) error {
+		n := cfg.MaxNumInpToken
+		_, err := j.gpu.Dispatch(j.ones(n)) // all to expert 0
+		rows, late := j.gpu.Rows()
+		var over *CapError
+		if refused := j.gpu.cfg.Rank > 0; refused != errors.As(errors.Join(err, late), &over) {
+			return fmt.Errorf("dispatch: %v, %v", err, late)
+		}
+		if want := n; j.gpu.cfg.Rank == 0 && rows != want || j.gpu.cfg.Rank != 0 && rows != 0 {
+			return fmt.Errorf("%d rows came", rows)
+		}
+		out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: j.give(make([]byte, rows*cfg.HiddenDim*4))}
+		return errors.Join(j.gpu.Combine(out), j.settle(), j.gpu.Check())
+	})
+}
+
+func TestWhatThereIsNotBetweenHosts(t *testing.T) {
+	onHosts(t, 1, hostsConfig(2, KernelInterNodeV1), Options{}, func(j *gpuJob) error {
+		if err := j.gpu.Exclude([]int{1 - j.gpu.cfg.Rank}); !errors.Is(err, errors.ErrUnsupported) {
+			return fmt.Errorf("exclude: %v", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// Runs dispatch and combine of ranks on several hosts on the CPU: loads and stores reach ranks of the same host, and a proxy's side in few lines moves
+// the rest. The model is that of one host. Built with sanitizers by tests/python/kernels.
+#include "ep.hpp"
+
+#include <atomic>
+
+#include "mori/ep/hosts.hpp"
+#include "mori/proxy/device.hpp"
+
+extern "C" void mori_ep_dispatch_hosts(mori::ep::HostsDispatchArgs args);
+extern "C" void mori_ep_combine_hosts(mori::ep::HostsCombineArgs args);
+
+namespace {
+
+namespace proxy = mori::proxy;
+using mori::device::Order;
+using mori::device::Scope;
+
+/// The host's side of a rank's queue: puts, and puts with a signal, to any rank. It naps before some commands, so that what was posted is late.
+class Server {
+public:
+    explicit Server(uint64_t seed) : random_(uint32_t(seed)) {}
+
+    /// regions are where those of all PEs begin; local is this side's.
+    void start(uint64_t local, const std::vector<uint64_t>& regions, uint64_t limit) {
+        regions_ = regions;
+        status_.resize(regions.size());
+        queue_.version = proxy::kQueueVersion, queue_.log = kLog, queue_.pes = uint32_t(regions.size());
+        queue_.ring = ring_, queue_.details = details_, queue_.results = results_, queue_.board = &board_;
+        queue_.status = status_.data(), queue_.state = &state_, queue_.busy = busy_;
+        queue_.local = local, queue_.waitLimit = limit;
+        thread_ = std::thread([this] { serve(); });
+    }
+    ~Server() {
+        stop_ = true;
+        thread_.join();
+    }
+
+    const proxy::Queue* queue() const { return &queue_; }
+    uint64_t commands() const { return taken_; }
+
+    /// From now on nothing gets to a PE.
+    void fail(uint32_t pe, uint32_t status) { mori::device::atomicStore<Scope::system, Order::relaxed>(&status_[pe], status); }
+
+private:
+    static constexpr uint32_t kLog = 4;
+    static constexpr uint64_t kSlots = 1 << kLog;
+
+    void serve() {
+        for (uint64_t position = 0; !stop_;) {
+            const proxy::Command& slot = ring_[position % kSlots];
+            const uint64_t lap = ((position >> kLog) & 1) ^ 1;
+            const uint64_t first = mori::device::atomicLoad<Scope::system, Order::acquire>(&slot.first);
+            const uint64_t second = mori::device::atomicLoad<Scope::system, Order::acquire>(&slot.second);
+            if (first >> proxy::kLapShift != lap || second >> proxy::kLapShift != lap) {
+                std::this_thread::yield();
+                continue;
+            }
+            mori::device::fence<Scope::system>();
+            if (random_() % 4 == 0) {
+                std::this_thread::sleep_for(std::chrono::microseconds(random_() % 200));
+            }
+            act(first, second, details_[position % kSlots]);
+            position++;
+            taken_ = position;
+            mori::device::atomicStore<Scope::system, Order::release>(&board_.ended, position);
+        }
+    }
+
+    void act(uint64_t first, uint64_t second, const proxy::Detail& detail) {
+        constexpr uint64_t kPlaces = (uint64_t(1) << proxy::kPlaceBits) - 1;
+        const uint32_t pe = uint32_t(first >> proxy::kPlaceBits) & 0xffff;
+        const auto kind = proxy::Kind(first >> proxy::kKindShift & 31);
+        uint64_t to = first & kPlaces, from = queue_.local + (second & kPlaces), bytes = second >> proxy::kPlaceBits & ((1 << proxy::kBytesBits) - 1);
+        if ((first & proxy::kHasDetail) != 0) {
+            to = detail.remote, from = detail.local, bytes = detail.bytes;
+        }
+        require(pe < regions_.size(), "a PE that is there");
+        if (mori::device::atomicLoad<Scope::system, Order::relaxed>(&status_[pe]) != 0) {
+            return;
+        }
+        memcpy(reinterpret_cast<void*>(regions_[pe] + to), reinterpret_cast<const void*>(from), bytes);
+        if (kind == proxy::Kind::putSignal) {
+            require(proxy::Atomic(second & 0xff) == proxy::Atomic::set, "signals are set, which the memory of GPUs can have");
+            auto* const word = reinterpret_cast<uint64_t*>(regions_[pe] + detail.signal);
+            mori::device::atomicStore<Scope::system, Order::release>(word, detail.value);
+        } else {
+            require(kind == proxy::Kind::put, "a put");
+        }
+    }
+
+    alignas(16) proxy::Command ring_[kSlots] = {};
+    proxy::Detail details_[kSlots] = {};
+    proxy::Result results_[kSlots] = {};
+    proxy::Board board_ = {};
+    proxy::State state_ = {};
+    uint32_t busy_[kSlots] = {};
+    std::vector<uint32_t> status_;
+    std::vector<uint64_t> regions_;
+    proxy::Queue queue_ = {};
+    std::mt19937 random_;
+    std::atomic<bool> stop_{false};
+    std::atomic<uint64_t> taken_{0};
+    std::thread thread_;
+};
+
+uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// How ranks are spread over hosts.
+struct Spread {
+    uint32_t perHost;
+    bool forwards;
+    uint32_t chunkBytes;
+};
+
+/// What a rank has behind its regions: flags, records and rows.
+struct Behind {
+    Behind(const Shape& shape, const Spread& spread) {
+        const uint64_t far = shape.world - spread.perHost;
+        const uint64_t peers = spread.forwards ? shape.world / spread.perHost - 1 : far;
+        const uint64_t served = spread.forwards ? spread.perHost : 1;
+        const uint64_t record = aligned(shape.rowBytes) + (served + 1 + 2 * shape.topk) * 4 + shape.scaleBytes + 16;
+        const uint64_t least = (shape.maxTokens + kMostChunks - 1) / kMostChunks * record;
+        peerBytes = aligned(shape.maxTokens * record + std::max(least, uint64_t(spread.chunkBytes)) + kMostChunks * kHeadBytes);
+        const uint64_t rowBytes = shape.rowBytes + shape.rowBytes * 4 + shape.topk * 4;  // a scale for each element, at most
+        rows = shape.maxTokens * std::min<uint64_t>(far, shape.topk) * rowBytes + 3 * 256;
+        flags = aligned(far * kMostChunks * 8);
+        asks = 2 * shape.world * kLineBytes;
+        size = 2 * flags + asks + 2 * peers * peerBytes + rows;
+    }
+    uint64_t flags, asks, peerBytes, rows, size;
+};
+
+/// A world whose ranks are on several hosts.
+class HostsWorld : public World {
+public:
+    HostsWorld(const Shape& shape, const Spread& spread, uint64_t limit = 60'000'000'000)
+        : World(shape, limit, Behind(shape, spread).size), progress_(shape.world), hosts_(shape.world) {
+        const Behind has(shape, spread);
+        std::vector<uint64_t> regions;
+        for (uint32_t r = 0; r < shape.world; r++) {
+            regions.push_back(uint64_t(base(r)) - kAhead);
+        }
+        const uint64_t peers = spread.forwards ? shape.world / spread.perHost - 1 : shape.world - spread.perHost;
+        for (uint32_t r = 0; r < shape.world; r++) {
+            servers_.push_back(std::make_unique<Server>(r + 1));
+            servers_[r]->start(regions[r], regions, limit);
+            const uint32_t first = r / spread.perHost * spread.perHost;
+            Hosts& at = hosts_[r];
+            at.queue = servers_[r]->queue(), at.progress = &progress_[r];
+            at.near = ((uint64_t(1) << spread.perHost) - 1) << first;
+            at.perHost = spread.perHost, at.forwards = spread.forwards;
+            at.chunkFlags = behind(), at.rowFlags = at.chunkFlags + has.flags;
+            at.asks = at.rowFlags + has.flags;
+            at.outgoing = at.asks + has.asks, at.peerBytes = has.peerBytes;
+            at.incoming = at.outgoing + peers * has.peerBytes, at.rows = at.incoming + peers * has.peerBytes;
+            at.scaleBytes = shape.scaleBytes, at.chunkBytes = spread.chunkBytes;
+        }
+        for (uint32_t r = 0; r < shape.world; r++) {
+            for (uint32_t d = 0; d < shape.world; d++) {
+                if ((hosts_[r].near >> d & 1) == 0) {
+                    rank(r).op.bases[d] = 0;
+                }
+            }
+        }
+    }
+
+    void runDispatch(uint32_t r, const DispatchArgs& args, uint32_t blocks, uint32_t threads) override {
+        mori::device::cpu::launch(blocks, threads, [&] { mori_ep_dispatch_hosts({args, &hosts_[r]}); });
+    }
+
+    void runCombine(uint32_t r, const CombineArgs& args, uint32_t blocks, uint32_t threads) override {
+        mori::device::cpu::launch(blocks, threads, [&] { mori_ep_combine_hosts({args, &hosts_[r]}); });
+    }
+
+    Server& server(uint32_t r) { return *servers_[r]; }
+
+private:
+    static constexpr uint64_t kAhead = 64;  // bytes of a region ahead of the op's memory; nobody touches them
+    std::vector<HostsProgress> progress_;
+    std::vector<Hosts> hosts_;
+    std::vector<std::unique_ptr<Server>> servers_;
+};
+
+void run(std::mt19937& random, const Shape& shape, const Spread& spread, int count) {
+    HostsWorld world(shape, spread);
+    rounds(random, world, count);
+}
+
+/// One dispatch of every rank but those in without.
+void dispatchWithout(HostsWorld& world, uint32_t without) {
+    world.each([&](uint32_t r) {
+        if (r == without) {
+            return;
+        }
+        std::mt19937 random(r);
+        const Tokens mine = tokens(random, world.shape(), r, 4, Routing::uniform);
+        DispatchArgs args{};
+        args.op = &world.rank(r).op, args.input = mine.rows.data(), args.indices = mine.indices.data();
+        args.rowBytes = world.shape().rowBytes, args.tokens = 4, args.phases = kSend | kRecv, args.stamp = 7;
+        world.runDispatch(r, args, 2, 4);
+    });
+}
+
+/// A rank of another host that does not come is named.
+void lateRank() {
+    HostsWorld world({4, 2, 2, 8, 32, 0, 32}, {2, true, 64}, 100'000'000);
+    dispatchWithout(world, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        const Notice& notice = world.rank(r).notice;
+        require(world.rank(r).progress.fault == Fault::timeout, "a rank that does not come breaks the op");
+        require(notice.wait.ready == 1 && notice.wait.peer == 3 && notice.wait.rank == r && notice.wait.expected >> kStampBits == 1,
+                "the report tells who waited for whom");
+    }
+}
+
+/// A rank that the network does not reach any more is told at once, with what the proxy says.
+void lostRank() {
+    HostsWorld world({4, 2, 2, 8, 32, 0, 32}, {2, false, 64});
+    world.server(0).fail(2, 110);
+    dispatchWithout(world, 2);
+    const Notice& notice = world.rank(0).notice;
+    require(world.rank(0).progress.fault == Fault::network && notice.wait.peer == 2 && notice.wait.seen == 110, "the network's answer is told");
+}
+
+/// Forwarding sends a token once to each host.
+void copies() {
+    const Shape shape{4, 4, 1, 16, 64, 0, 64};
+    uint64_t commands[2] = {};
+    for (const bool forwards : {false, true}) {
+        HostsWorld world(shape, {2, forwards, 1 << 20});
+        std::mt19937 random(3);
+        std::vector<Tokens> all;
+        for (uint32_t r = 0; r < shape.world; r++) {
+            all.push_back(tokens(random, shape, r, 16, Routing::uniform));
+        }
+        world.dispatch(all, 2, 8, false, false);
+        commands[forwards] = world.server(0).commands();
+    }
+    require(commands[true] == commands[false] - 1, "one forwarder on the other host, instead of two ranks");
+}
+
+}  // namespace
+
+int main() {
+    std::mt19937 random(13);
+    const Spread all[] = {{2, false, 200}, {2, true, 200}, {1, false, 1 << 20}, {2, true, 1 << 20}};
+    for (const Spread& spread : all) {
+        run(random, {4, 4, 2, 11, 48, 8, 44}, spread, 3);
+        run(random, {4, 3, 5, 9, 30, 6, 36}, spread, 1);  // odd rows
+        run(random, {4, 3, 2, 20, 32, 4, 30}, spread, 1);  // capped
+    }
+    run(random, {6, 4, 2, 9, 64, 256, 54}, {3, true, 700}, 1);   // scales that are long
+    run(random, {6, 4, 2, 9, 64, 0, 54}, {2, true, 300}, 1);     // three hosts
+    run(random, {6, 6, 1, 70, 16, 0, 420}, {3, false, 1}, 1);    // as many chunks as there can be
+    lateRank();
+    lostRank();
+    copies();
+    puts("all ran");
+    return 0;
+}
