@@ -177,9 +177,18 @@ def examples(scratch: Path) -> list[Step]:
     folder, ptx = Path("examples/gpu"), scratch / "put_signal.ptx"
     nvcc = step("build-put_signal", 120, cuda() / "bin" / "nvcc", "-std=c++17", "-O3", "-arch=compute_90", "-ptx",
                 "-Inative/include", "-o", ptx, folder / "put_signal.cu")
+    # Two hosts by name: what the kernels put goes by proxies, over tcp; and over shm where nothing is mapped.
+    apart = [*start, "--no-python", "sh", "-c", 'MORI_NODE_ID="host $LOCAL_RANK" exec "$@"', "sh", sys.executable]
+    unmapped = {**PYTHON, "MORI_DISABLE_P2P": "1"}
     return [
         *moe,
         nvcc,
+        step("example-put_signal-hosts", 120, *apart, folder / "put_signal.py", ptx, env=PYTHON,
+             needs=("extension", "build-put_signal")),
+        step("example-put_signal-shm", 120, *start, folder / "put_signal.py", ptx, env=unmapped,
+             needs=("extension", "build-put_signal")),
+        step("example-triton_put-hosts", 150, *apart, folder / "triton_put.py", needs=("extension",),
+             env={**PYTHON, "TRITON_CACHE_DIR": str(scratch / "triton-hosts")}),
         step("example-put_signal", 120, *start, folder / "put_signal.py", ptx, env=PYTHON,
              needs=("extension", "build-put_signal")),
         step("example-triton_put", 150, *start, folder / "triton_put.py", needs=("extension",),

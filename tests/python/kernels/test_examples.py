@@ -60,20 +60,28 @@ def test_it_compiles_for_nvidia(tmp_path: Path) -> None:
     assert "st.global.v4.u32" in code
 
 
-def start(script: Path, rank: int, size: int, meet: Path, *arguments: str | Path) -> subprocess.Popen:
+# How PEs of one host come to each other's GPUs: by loads and stores, or by what would carry them to other hosts.
+WAYS = {"mapped": {}, "network": {"MORI_DISABLE_P2P": "1"}, "other hosts": {"MORI_NODE_ID": "host {rank}"}}
+
+
+def start(
+    script: Path, rank: int, size: int, meet: Path, *arguments: str | Path, way: str = "mapped"
+) -> subprocess.Popen:
+    told = {name: value.format(rank=rank) for name, value in WAYS[way].items()}
     place = {"MORI_RANK": str(rank), "MORI_WORLD_SIZE": str(size), "MORI_BOOTSTRAP": str(meet), "LOCAL_RANK": str(rank)}
     return subprocess.Popen(
-        [sys.executable, script, *map(str, arguments)], env={**os.environ, "MORI_SHMEM_HEAP_SIZE": "64M", **place},
+        [sys.executable, script, *map(str, arguments)],
+        env={**os.environ, "MORI_SHMEM_HEAP_SIZE": "64M", **place, **told},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("pes", [1, 3])
-def test_it_runs(gpu: None, tmp_path: Path, pes: int) -> None:
+@pytest.mark.parametrize(("pes", "way"), [(1, "mapped"), (3, "mapped"), (2, "network"), (2, "other hosts")])
+def test_it_runs(gpu: None, tmp_path: Path, pes: int, way: str) -> None:
     ptx = compiled("put_signal.ptx", tmp_path)
     running = [
-        start(FOLDER / "put_signal.py", rank, pes, tmp_path / "meet", ptx, "--count", "3001", "--turns", "3")
+        start(FOLDER / "put_signal.py", rank, pes, tmp_path / "meet", ptx, "--count", "3001", "--turns", "3", way=way)
         for rank in range(pes)
     ]
     try:
