@@ -5,7 +5,7 @@
     python tests/rdma/hosts.py loss        the same while the network loses packets
     python tests/rdma/hosts.py nic-down    two NICs, of which one goes down in mid-transfer and comes up again
     python tests/rdma/hosts.py killed      the peer is killed in mid-transfer
-    python tests/rdma/hosts.py deaf        no RDMA packet reaches the peer any more, the send queue is full; then they do again
+    python tests/rdma/hosts.py deaf        no RDMA packet reaches the peer, and the send queue is full
     python tests/rdma/hosts.py address     the network interface loses the address that RDMA uses, and gets it back
 
 Node 0 is the target and does what node 1 asks of it. Every byte is checked, and that the path is RDMA.
