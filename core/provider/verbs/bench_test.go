@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,3 +163,74 @@ func BenchmarkUnregistered(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMessages is the time of a message into a waiting receive, next to a write of as many bytes, in turns with it; and, on emulated devices, to
+// a message by TCP.
+func BenchmarkMessages(b *testing.B) {
+	for _, size := range []uint64{64, 4 << 10, 64 << 10, 1 << 20, 8 << 20} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			verbstest.Need(b)
+			nic := newTalkers(b, size)
+			wired(b, nic.a, nic.b)
+			what := []func(testing.TB){nic.message, nic.write}
+			if !verbstest.Real() {
+				verbstest.Limit(b, "max_cqe=70", "max_qp_wr=30")
+				tcp := newTalkers(b, size)
+				verbstest.Limit(b)
+				tcp.b.mover(b)
+				if tcp.a.mover(b); !strings.Contains(tcp.a.path(), "messages go by TCP") {
+					b.Fatal(tcp.a.path())
+				}
+				what = append(what, tcp.message)
+			}
+			times := make([][]time.Duration, len(what))
+			b.SetBytes(int64(size))
+			b.ResetTimer()
+			for i := range b.N + 5 {
+				for j, once := range what {
+					begun := time.Now()
+					if once(b); i >= 5 {
+						times[j] = append(times[j], time.Since(begun))
+					}
+				}
+			}
+			b.StopTimer()
+			for j, name := range []string{"median-us", "write-us", "tcp-us"}[:len(what)] {
+				slices.Sort(times[j])
+				b.ReportMetric(float64(times[j][b.N/2])/1e3, name)
+			}
+			b.ReportMetric(float64(times[1][b.N/2])/float64(times[0][b.N/2]), "of-write")
+		})
+	}
+}
+
+// talkers are two ends, of which one sends and the other receives.
+type talkers struct {
+	a, b               *end
+	send, recv, writes []fabric.Op
+	done, heard        []fabric.Completion
+}
+
+func newTalkers(b *testing.B, size uint64) *talkers {
+	b.Helper()
+	x, y := newEnd(b, way{}), newEnd(b, way{})
+	ok(b, connect(x, y))
+	from, into := x.memory(b, size), y.memory(b, size)
+	return &talkers{
+		x, y, []fabric.Op{from.send(0, size, 1)}, []fabric.Op{{Kind: fabric.OpRecv, Seg: into.seg(0, size)}},
+		[]fabric.Op{from.write(size, x.imports(b, into.mr))}, make([]fabric.Completion, 1), make([]fabric.Completion, 1),
+	}
+}
+
+// message sends one and waits for both ends of it.
+func (w *talkers) message(tb testing.TB) {
+	if n, err := w.b.ep.Submit(w.recv); n != 1 || err != nil {
+		tb.Fatal(n, err)
+	}
+	w.a.round(tb, w.send, w.done)
+	if _, err := w.b.cq.Wait(w.b.ctx, w.heard); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (w *talkers) write(tb testing.TB) { w.a.round(tb, w.writes, w.done) }
