@@ -5,7 +5,8 @@
     python tools/examples.py [NAME ...]     # all of them, or write, send_recv, ...
 
 The programs take Go and a C++ compiler, their kernels for GPUs clang-19 (and lld-19 for AMD's): without it they run on
-the CPU only. The library is built with the flags of the Python extension, so that the packages of one are there for the other.
+the CPU only. The library is built with the flags of the Python extension, so that what is compiled for one is there for
+the other.
 """
 
 from __future__ import annotations
@@ -18,13 +19,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
 import headerflags
 import kernels
 import pyheaders
 
+ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "native" / "examples"
 PRODUCTS = ROOT / "build" / "examples"
 LIBRARY = "libmori_capi.so"
@@ -38,8 +37,9 @@ def programs() -> list[str]:
 def library(out: Path) -> None:
     """Build the host's side."""
     flags = {"CGO_CFLAGS": f"-O2 -g {pyheaders.cgo_flags()}", "CGO_CXXFLAGS": f"-O2 -g {headerflags.cgo_flags()}"}
-    command = ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(out / LIBRARY)]
-    subprocess.run([*command, "./pybind/capi"], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "1", **flags}, check=True)
+    command = ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"]
+    env = {**os.environ, "CGO_ENABLED": "1", **flags}
+    subprocess.run([*command, "-o", str(out / LIBRARY), "./pybind/capi"], cwd=ROOT, env=env, check=True)
 
 
 def fresh(product: Path) -> bool:
@@ -54,8 +54,8 @@ def program(name: str, out: Path) -> None:
         return
     flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-Inative/include"]
     libraries = [f"-L{out}", "-lmori_capi", "-Wl,-rpath,$ORIGIN"]
-    source = SOURCES / f"{name}.cpp"
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, "-o", str(out / name), str(source), *libraries], cwd=ROOT, check=True)
+    command = [os.environ.get("CXX", "g++"), *flags, "-o", str(out / name), str(SOURCES / f"{name}.cpp"), *libraries]
+    subprocess.run(command, cwd=ROOT, check=True)
 
 
 def gpu_code(name: str, architecture: str, out: Path) -> None:

@@ -30,7 +30,12 @@ def trouble(file: Path) -> str | None:
     return None
 
 
-_LABELS = {"GB/s": "GB/s, more is better", "us": "µs, less is better", "ns": "ns, less is better"}
+_LABELS = {
+    "GB/s": "GB/s, more is better",
+    "M/s": "million a second, more is better",
+    "us": "µs, less is better",
+    "ns": "ns, less is better",
+}
 
 
 def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None:

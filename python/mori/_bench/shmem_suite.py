@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from . import openshmem
 from .cases import MIB, Case, Target, pick
+from .gpu import initiated
 from .gpu import shmem_suite as gpu_suite
 from .group import Group
 from .measure import Plan
@@ -78,11 +79,19 @@ _RAW_NAMES = {"memcpy": "memcpy", "memcpy_from": "memcpy", "barrier": "spinning 
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """There are none of its own."""
+    """What the other suites do not have."""
+    parser.add_argument(
+        "--initiated",
+        action="store_true",
+        help="puts that kernels of GPUs post themselves, by stores, proxies and the emulated NIC; "
+        f"--gpus cpu for threads of the CPU; cases: {', '.join(initiated.NAMES)}",
+    )
 
 
 def suite(args: argparse.Namespace) -> Suite:
     """The cases of the memory that was asked for. Raises ValueError and Unavailable."""
+    if args.initiated:
+        return initiated.Initiated(args)
     return gpu_suite.GPUShmem(args) if args.device == "gpu" else Shmem(args)
 
 

@@ -102,7 +102,7 @@ def test_they_run_on_gpus(gpu: None) -> None:
     build("--gpus", GPU_KINDS[vendor])
     environment = {**os.environ, "MORI_KERNEL_DIR": str(BUILT)}
     for name, *arguments in [[name] for name in PROGRAMS] + [
-        ["gpu_interchange", "--device", device] for device in ("emu0", "proxy")
+        ["gpu_interchange", "--device", nic] for nic in ("emu0", "proxy")
     ]:
         command = [BUILT / name, "--gpu", f"{vendor}:{first.ordinal}", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
