@@ -50,7 +50,7 @@
 // own. AtomicQuerier tells what a provider has.
 //
 // Memory is named by address (Seg), since device memory has no slice. The owner keeps it alive until the op
-// ended. Op.More, Op.RMore and Op.Atomic belong to the provider from Submit until the op ended.
+// ended. Op.More, Op.RMore, Op.Blocks and Op.Atomic belong to the provider from Submit until the op ended.
 //
 // # Hearing of completions
 //

@@ -102,6 +102,7 @@ type Limits struct {
 	RxSize     int    // posted receives per endpoint
 	SegLimit   int    // local segments of one op
 	RSegLimit  int    // remote segments of one op
+	BlockLimit int    // blocks of one op; 0: it takes segments only
 	MRKeySize  int    // bytes of MR.Raw
 	MaxAtomic  uint64 // bytes of one atomic op
 	BestOp     uint64 // bytes per op at which a large transfer is best cut for throughput

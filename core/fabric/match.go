@@ -99,6 +99,7 @@ func matchLimits(hints, offer *Info) error {
 		{"posted receives", uint64(h.RxSize), uint64(o.RxSize)},
 		{"local segments", uint64(h.SegLimit), uint64(o.SegLimit)},
 		{"remote segments", uint64(h.RSegLimit), uint64(o.RSegLimit)},
+		{"blocks", uint64(h.BlockLimit), uint64(o.BlockLimit)},
 		{"region keys", uint64(h.MRKeySize), uint64(o.MRKeySize)},
 		{"atomics", h.MaxAtomic, o.MaxAtomic},
 		{"read after write in order", h.OrderRAW, o.OrderRAW},

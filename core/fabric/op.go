@@ -68,6 +68,9 @@ type RSeg struct {
 // An Op is one piece of work. Local bytes are Seg followed by More, remote bytes RSeg followed by RMore; both
 // sides add up to the same length, and need not be cut alike. A zero Len is allowed.
 //
+// A read or write of Blocks has these for its pieces, and no More or RMore: Seg and RSeg are runs of memory that all blocks lie in. Providers
+// take so many as Limits.BlockLimit says.
+//
 // An atomic op has one segment on either side, whose length is a number of whole elements of Atomic.Type, up to
 // Limits.MaxAtomic bytes. RSeg.Addr is aligned to the element.
 type Op struct {
@@ -78,6 +81,7 @@ type Op struct {
 	More   []Seg
 	RSeg   RSeg
 	RMore  []RSeg
+	Blocks *Blocks // belongs to the provider until the op ended, as More and RMore do
 	Atomic *Atomic // of the atomic kinds; belongs to the provider until the op ended
 	Data   uint64  // with OpRemoteData
 	Ctx    uint64  // comes back in the completion
@@ -85,6 +89,9 @@ type Op struct {
 
 // Len is the number of local bytes.
 func (op *Op) Len() uint64 {
+	if op.Blocks != nil {
+		return op.Blocks.Bytes()
+	}
 	n := op.Seg.Len
 	for i := range op.More {
 		n += op.More[i].Len
@@ -110,6 +117,9 @@ func (op *Op) Access() Access {
 
 // RLen is the number of remote bytes.
 func (op *Op) RLen() uint64 {
+	if op.Blocks != nil {
+		return op.Blocks.Bytes()
+	}
 	n := op.RSeg.Len
 	for i := range op.RMore {
 		n += op.RMore[i].Len

@@ -20,6 +20,7 @@ type deviceCase struct {
 var deviceCases = []deviceCase{
 	{"writes and reads of every size", deviceSizes},
 	{"scattered segments of the host and of the place", deviceScattered},
+	{"blocks of one size", deviceBlocks},
 	{"remote data comes after the bytes", deviceRemoteData},
 	{"both ends at once", deviceBothWays},
 	{"an op behind a fence sees what was before it", deviceFenced},

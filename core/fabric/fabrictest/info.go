@@ -209,6 +209,7 @@ func exactLimits(r *rig) {
 		"posted receives":  func(l *fabric.Limits) (*int, *uint64) { return &l.RxSize, nil },
 		"segments":         func(l *fabric.Limits) (*int, *uint64) { return &l.SegLimit, nil },
 		"remote segments":  func(l *fabric.Limits) (*int, *uint64) { return &l.RSegLimit, nil },
+		"blocks":           func(l *fabric.Limits) (*int, *uint64) { return &l.BlockLimit, nil },
 		"keys":             func(l *fabric.Limits) (*int, *uint64) { return &l.MRKeySize, nil },
 		"atomics":          func(l *fabric.Limits) (*int, *uint64) { return nil, &l.MaxAtomic },
 		"read after write": func(l *fabric.Limits) (*int, *uint64) { return nil, &l.OrderRAW },

@@ -15,6 +15,7 @@ var rmaCases = []testCase{
 	{"64 MiB at once", func(r *rig) { bigRMA(r, 64<<20) }},
 	{"segments are cut differently on both sides", rmaSegments},
 	{"1024 blocks of 4 KiB in random order", blocks},
+	{"blocks of one size", func(r *rig) { deviceBlocks(r, hostPlace, hostPlace) }},
 	{"nothing is a legal length", func(r *rig) {
 		a, b := r.pair(shape{})
 		dst := r.alloc(16)

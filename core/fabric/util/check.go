@@ -52,6 +52,9 @@ func CheckOpLen(op *fabric.Op, lim *fabric.Limits) (n uint64, err error) {
 
 // checkPlain checks what is no atomic.
 func checkPlain(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
+	if op.Blocks != nil {
+		return op.Blocks.Bytes(), checkBlocks(op, lim)
+	}
 	n, err := localLen(op, lim)
 	switch {
 	case err != nil:
@@ -66,6 +69,24 @@ func checkPlain(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
 		return 0, fmt.Errorf("submit %v with remote segments: %w", op.Kind, fabric.ErrInvalid)
 	}
 	return n, nil
+}
+
+// checkBlocks is checkPlain for an op of blocks, which by their making are of one size and within 2^64.
+func checkBlocks(op *fabric.Op, lim *fabric.Limits) error {
+	b := op.Blocks
+	switch {
+	case op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite, op.Atomic != nil, op.Flags&fabric.OpInject != 0, len(op.More) != 0, len(op.RMore) != 0:
+		return fmt.Errorf("submit %v of blocks with flags %#x, %d and %d further segments: %w", op.Kind, op.Flags, len(op.More), len(op.RMore), fabric.ErrInvalid)
+	case lim.BlockLimit == 0:
+		return fmt.Errorf("submit %v of blocks: %w", op.Kind, fabric.ErrNotSupported)
+	case b.Size() == 0 || b.Len() > lim.BlockLimit:
+		return fmt.Errorf("submit %v of %d blocks of %d bytes, limit is %d: %w", op.Kind, b.Len(), b.Size(), lim.BlockLimit, fabric.ErrInvalid)
+	case b.Bytes() > lim.MaxMsg:
+		return fmt.Errorf("submit %v of %d bytes, limit is %d: %w", op.Kind, b.Bytes(), lim.MaxMsg, fabric.ErrMsgSize)
+	case badSeg(op.Seg) || b.LocalEnd() > op.Seg.Len || b.RemoteEnd() > op.RSeg.Len:
+		return fmt.Errorf("submit %v of blocks up to %d and %d in %d local and %d remote bytes: %w", op.Kind, b.LocalEnd(), b.RemoteEnd(), op.Seg.Len, op.RSeg.Len, fabric.ErrInvalid)
+	}
+	return nil
 }
 
 func localLen(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
@@ -137,7 +158,7 @@ func checkAtomic(op *fabric.Op, lim *fabric.Limits) error {
 		}
 	}
 	switch {
-	case len(op.More) != 0 || len(op.RMore) != 0:
+	case len(op.More) != 0 || len(op.RMore) != 0 || op.Blocks != nil:
 		return fmt.Errorf("submit %v with more than one segment: %w", op.Kind, fabric.ErrInvalid)
 	case n == 0 || n%uint64(a.Type.Size()) != 0:
 		return fmt.Errorf("submit %v of %d bytes, elements have %d: %w", op.Kind, n, a.Type.Size(), fabric.ErrInvalid)

@@ -35,6 +35,9 @@ func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
 
 // issueStream queues an op's frame, or the op where it waits for credit. With ep.mu held.
 func (ep *Endpoint) issueStream(s *slot, t *todo) {
+	if !s.notice {
+		s.op.Spread() // frames have segments
+	}
 	if ep.inPieces(s) {
 		ep.issueCut(s)
 		return
