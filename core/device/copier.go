@@ -18,6 +18,19 @@ import (
 // pinned host memory's DeviceAddr.
 type CopySegment struct{ Dst, Src, Bytes uint64 }
 
+// CopyBlocks is memory to copy in blocks of one size: block i is Bytes bytes, from Src + SrcOffsets[i] to Dst + DstOffsets[i]. There are as
+// many offsets of either kind. The device reads half of what it does for as many segments, and they are written in no time.
+type CopyBlocks struct {
+	Dst, Src               uint64 // as in a CopySegment
+	Bytes                  uint64
+	DstOffsets, SrcOffsets []uint64
+}
+
+// block is block i as a segment.
+func (b *CopyBlocks) block(i int) CopySegment {
+	return CopySegment{b.Dst + b.DstOffsets[i], b.Src + b.SrcOffsets[i], b.Bytes}
+}
+
 // CopierOptions are how a Copier works. The zero value suits.
 type CopierOptions struct {
 	// Depth is how many copies may be under way; 0 is 8. Each that was at one time has a list in pinned memory until Close.
@@ -121,18 +134,39 @@ func (c *Copier) NoKernel() error { return c.why }
 // Start begins to copy, once all of after has happened. The segments' destinations do not overlap each other or any source. ErrBusy: as many
 // copies are under way as the options allow; Done of one of them makes room. An error means that no byte is copied.
 func (c *Copier) Start(segs []CopySegment, after ...*Event) (Copy, error) {
+	k, err := c.start(work{segs: segs}, after)
+	if err != nil {
+		return k, fmt.Errorf("copy %d segments on %s: %w", len(segs), c.dev, err)
+	}
+	return k, nil
+}
+
+// StartBlocks is Start for blocks of one size. The offsets are the caller's again when it returns.
+func (c *Copier) StartBlocks(b CopyBlocks, after ...*Event) (Copy, error) {
+	var k Copy
+	err := ErrInvalid
+	if len(b.DstOffsets) == len(b.SrcOffsets) {
+		k, err = c.start(work{blocks: b}, after)
+	}
+	if err != nil {
+		return k, fmt.Errorf("copy %d blocks of %d bytes to %d places on %s: %w", len(b.SrcOffsets), b.Bytes, len(b.DstOffsets), c.dev, err)
+	}
+	return k, nil
+}
+
+func (c *Copier) start(w work, after []*Event) (Copy, error) {
 	s, err := c.take()
 	if err != nil {
-		return Copy{}, fmt.Errorf("copy %d segments on %s: %w", len(segs), c.dev, err)
+		return Copy{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn++
 	s.under, s.failed, s.polls, s.silent = true, nil, 0, time.Time{}
-	if err := s.start(segs, after); err != nil {
+	if err := s.start(w, after); err != nil {
 		s.under = false
 		c.give(s)
-		return Copy{}, fmt.Errorf("copy %d segments on %s: %w", len(segs), c.dev, err)
+		return Copy{}, err
 	}
 	return Copy{s, s.turn}, nil
 }

@@ -51,18 +51,32 @@ func (c *Copier) newSlot() (*copySlot, error) {
 	return &copySlot{copier: c, event: event}, nil
 }
 
-// start issues a copy. An error means that no byte is copied. The lock is held.
-func (s *copySlot) start(segs []CopySegment, after []*Event) error {
-	count, total, first := 0, uint64(0), -1
-	for i := range segs {
-		if n := segs[i].Bytes; n > 0 {
+// work is what one copy has to do: segments, or blocks.
+type work struct {
+	segs   []CopySegment
+	blocks CopyBlocks
+}
+
+// extent is how many pieces of w have bytes, the first of them, and the bytes of all.
+func (w *work) extent() (count int, first CopySegment, total uint64) {
+	if n := len(w.blocks.DstOffsets); n > 0 && w.blocks.Bytes > 0 {
+		return n, w.blocks.block(0), uint64(n) * w.blocks.Bytes
+	}
+	for _, s := range w.segs {
+		if s.Bytes > 0 {
 			if count == 0 {
-				first = i
+				first = s
 			}
 			count++
-			total += n
+			total += s.Bytes
 		}
 	}
+	return count, first, total
+}
+
+// start issues a copy. An error means that no byte is copied. The lock is held.
+func (s *copySlot) start(w work, after []*Event) error {
+	count, first, total := w.extent()
 	var err error
 	if s.stream, err = s.copier.line(total); err != nil {
 		return err
@@ -80,22 +94,30 @@ func (s *copySlot) start(segs []CopySegment, after []*Event) error {
 	s.launch = s.copier.kernel != nil && count > 0 && total/uint64(count) < engineFrom
 	switch {
 	case s.launch && count == 1:
-		return s.startOne(segs[first])
+		return s.startOne(first)
+	case s.launch && len(w.segs) == 0:
+		return s.startBlocks(&w.blocks, total)
 	case s.launch:
-		return s.startKernel(segs, count, total)
+		return s.startKernel(w.segs, count, total)
 	}
-	err = s.startEngines(segs)
+	err = s.startEngines(&w)
 	s.marked = err == nil && s.event.Record(s.stream) == nil // else the whole stream is asked
 	return err
 }
 
-func (s *copySlot) startEngines(segs []CopySegment) error {
+func (s *copySlot) startEngines(w *work) error {
 	begun := false
-	for i := range segs {
-		if segs[i].Bytes == 0 {
+	for i := range max(len(w.segs), len(w.blocks.DstOffsets)) {
+		var g CopySegment
+		if len(w.segs) > 0 {
+			g = w.segs[i]
+		} else {
+			g = w.blocks.block(i)
+		}
+		if g.Bytes == 0 {
 			continue
 		}
-		if err := s.stream.Copy(segs[i].Dst, segs[i].Src, segs[i].Bytes); err != nil {
+		if err := s.stream.Copy(g.Dst, g.Src, g.Bytes); err != nil {
 			if !begun {
 				return err
 			}
@@ -122,7 +144,19 @@ func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) erro
 		words = words[4:]
 		before += g.Bytes
 	}
-	return s.fire(CopySegment{}, s.list.DeviceAddr(), count, total)
+	return s.fire(launch{list: s.list.DeviceAddr()}, count, total)
+}
+
+// startBlocks launches the kernel on two rows of offsets: where blocks go, and where they come from.
+func (s *copySlot) startBlocks(b *CopyBlocks, total uint64) error {
+	n := len(b.DstOffsets)
+	if err := s.room(n); err != nil {
+		return err
+	}
+	words := sys.Slice[uint64](s.list.Addr(), 2*n)
+	copy(words, b.DstOffsets)
+	copy(words[n:], b.SrcOffsets)
+	return s.fire(launch{list: s.list.DeviceAddr(), block: CopySegment{b.Dst, b.Src, b.Bytes}}, n, total)
 }
 
 // startOne launches a copy of one segment, which goes along with the launch: no list is read over PCIe.
@@ -130,15 +164,23 @@ func (s *copySlot) startOne(seg CopySegment) error {
 	if err := s.room(1); err != nil {
 		return err
 	}
-	return s.fire(seg, 0, 1, seg.Bytes)
+	return s.fire(launch{one: seg}, 1, seg.Bytes)
 }
 
-// fire launches the kernel on a list, or on one segment where list is 0.
-func (s *copySlot) fire(one CopySegment, list uint64, count int, total uint64) error {
+// A launch is what struct CopyBlocksArgs of mori/io/copy_blocks.hpp says of the memory.
+type launch struct {
+	list  uint64      // where the kernel reads segments, or offsets if block has bytes
+	one   CopySegment // without a list
+	block CopySegment // what offsets count from, and the size of each block
+}
+
+// fire launches the kernel.
+func (s *copySlot) fire(l launch, count int, total uint64) error {
 	sys.Store64(s.word, 0)
-	args := s.args.Reset().Uint64(list).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
+	args := s.args.Reset().Uint64(l.list).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
 	args.Uint64(s.word - s.list.Addr() + s.list.DeviceAddr()).Uint64(s.turn)
-	args.Uint64(one.Dst).Uint64(one.Src).Uint64(one.Bytes).Uint64(0)
+	args.Uint64(l.one.Dst).Uint64(l.one.Src).Uint64(l.one.Bytes).Uint64(0)
+	args.Uint64(l.block.Bytes).Uint64(l.block.Dst).Uint64(l.block.Src)
 	return s.copier.kernel.function.Launch(s.stream, s.copier.kernel.grid(count, total, s.copier.opts.Blocks), args)
 }
 

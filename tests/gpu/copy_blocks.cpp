@@ -39,11 +39,21 @@ public:
 
     /// A list of one segment, which ``one`` points at, goes along with the launch.
     void launch(const Segment* segments, uint64_t count, uint64_t total, const Launch& how, const Segment* one = nullptr) {
-        CopyBlocksArgs args{segments, count, total, reinterpret_cast<uint32_t*>(arrivals_), completion_, ++launched_, {}};
+        CopyBlocksArgs args{segments, count, total, reinterpret_cast<uint32_t*>(arrivals_), completion_, ++launched_, {}, 0, 0, 0};
         if (one != nullptr) {
             args.one = *one;
-            args.segments = nullptr;
+            args.list = nullptr;
         }
+        launch(args, how);
+    }
+
+    /// Blocks of one size: rows of offsets of where they go and of where they come from.
+    void launchBlocks(const uint64_t* rows, uint64_t count, const Segment& block, const Launch& how) {
+        launch({rows, count, count * block.bytes, reinterpret_cast<uint32_t*>(arrivals_), completion_, ++launched_, {}, block.bytes,
+                block.destination, block.source}, how);
+    }
+
+    void launch(CopyBlocksArgs args, const Launch& how) {
         void* parameters[] = {&args};
         CHECK(cuLaunchKernel(kernel_, how.blocks, 1, 1, how.threads, 1, 1, how.shared(), gpu_.stream, parameters, nullptr));
     }
@@ -98,6 +108,36 @@ public:
         copier.gpu().use();
         device_ = allocate(kMostSegments * sizeof(Segment));
         host_ = mappedHost<Segment>(kMostSegments);
+    }
+
+    /// Blocks of one size, by their offsets.
+    void runBlocks(size_t count, uint64_t bytes, uint32_t alignment, const Launch& how, bool listOnHost) {
+        const uint64_t step = (bytes + alignment - 1) / alignment * alignment + alignment;
+        count = std::min<size_t>(count, bytes_ / step);
+        std::vector<uint8_t> model(bytes_, 0xa5);
+        std::vector<uint64_t> to(count), from(count), rows;
+        for (size_t i = 0; i < count; i++) {
+            to[i] = from[i] = i * step;
+        }
+        std::shuffle(to.begin(), to.end(), random_);
+        std::shuffle(from.begin(), from.end(), random_);
+        for (size_t i = 0; i < count; i++) {
+            memcpy(model.data() + to[i], content_.data() + from[i], bytes);
+        }
+        rows.insert(rows.end(), to.begin(), to.end());
+        rows.insert(rows.end(), from.begin(), from.end());
+        CHECK(cuMemsetD8(target_, 0xa5, bytes_));
+        memcpy(host_, rows.data(), rows.size() * sizeof(uint64_t));
+        CHECK(cuMemcpyHtoD(device_, rows.data(), rows.size() * sizeof(uint64_t)));
+        CHECK(cuCtxSynchronize());
+        copier_.launchBlocks(reinterpret_cast<const uint64_t*>(listOnHost ? CUdeviceptr(host_) : device_), count, {target_, source_, bytes, 0}, how);
+        copier_.wait();
+        std::vector<uint8_t> seen(bytes_);
+        CHECK(cuMemcpyDtoH(seen.data(), target_, bytes_));
+        require(seen == model, std::to_string(count) + " blocks of " + std::to_string(bytes) + " bytes, alignment " +
+                                   std::to_string(alignment) + ", " + std::to_string(how.blocks) + " blocks of " +
+                                   std::to_string(how.threads) + ", stage " + std::to_string(how.stageBytes));
+        runs++;
     }
 
     void run(size_t count, uint64_t most, uint32_t alignment, const Launch& how, bool listOnHost) {
@@ -160,6 +200,8 @@ int checkAll(Checker& checker, bool small) {
                 checker.run(small ? 30 : 3000, 900, alignment, how, listOnHost);
                 checker.run(small ? 5 : 200, small ? 9000 : 40000, alignment, how, listOnHost);
                 checker.run(1, small ? 30000 : 7000000, alignment, how, listOnHost);
+                checker.runBlocks(small ? 30 : 3000, small ? 300 : 4096, alignment, how, listOnHost);
+                checker.runBlocks(small ? 7 : 333, 1001, alignment, how, listOnHost);
             }
         }
         checker.run(0, 0, 1, how, false);

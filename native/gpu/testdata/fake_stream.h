@@ -216,6 +216,14 @@ static int names(const struct task *t, uint64_t base, uint64_t size) {
 	if (!t->launch.kernel || strcmp(t->launch.kernel->name, "mori_io_copy_blocks"))
 		return 0;
 	memcpy(&word, t->args, 8), memcpy(&count, t->args + 8, 8); // of struct CopyBlocksArgs
+	uint64_t block[3]; // its bytes, and what destinations and sources count from
+	memcpy(block, t->args + 10 * 8, sizeof block);
+	const uint64_t *offsets = (const void *)(uintptr_t)word;
+	for (uint64_t i = 0; block[0] && i < count; i++)
+		if (overlap(block[1] + offsets[i], block[0], base, size) || overlap(block[2] + offsets[count + i], block[0], base, size))
+			return 1;
+	if (block[0])
+		return 0;
 	const uint64_t(*segments)[4] = word ? (const void *)(uintptr_t)word : (const void *)(t->args + 6 * 8); // or the one that goes along
 	for (uint64_t i = 0; i < count; i++)
 		if (overlap(segments[i][0], segments[i][2], base, size) || overlap(segments[i][1], segments[i][2], base, size))

@@ -48,8 +48,14 @@ MORI_DEVICE_INLINE Segment loadSegment(const CopyBlocksArgs& args, uint64_t inde
     if (laneInWarp() >= window || mine >= args.count) {
         return {};
     }
-    const Chunk ends = loadOnce<Chunk>(&args.segments[mine].destination);
-    const Chunk size = loadOnce<Chunk>(&args.segments[mine].bytes);
+    if (args.blockBytes != 0) {
+        const uint64_t* offsets = static_cast<const uint64_t*>(args.list);
+        return {args.destination + loadOnce<uint64_t>(&offsets[mine]),
+                args.source + loadOnce<uint64_t>(&offsets[args.count + mine]), args.blockBytes, mine * args.blockBytes};
+    }
+    const Segment* segment = static_cast<const Segment*>(args.list) + mine;
+    const Chunk ends = loadOnce<Chunk>(&segment->destination);
+    const Chunk size = loadOnce<Chunk>(&segment->bytes);
     return {joined(ends.words[0], ends.words[1]), joined(ends.words[2], ends.words[3]),
             joined(size.words[0], size.words[1]), joined(size.words[2], size.words[3])};
 }
@@ -83,15 +89,15 @@ MORI_DEVICE_INLINE void copyShare(const CopyBlocksArgs& args, Share share, CopyS
     // Most lists are of equal blocks: then this is where the share begins and what it needs, no more is read. In a list
     // that is in the host's memory every look costs, and PCIe is slow.
     const double segmentsPerByte = double(args.count) / double(args.total);
-    uint64_t index = uint64_t(double(share.begin) * segmentsPerByte);
+    uint64_t index = args.blockBytes != 0 ? share.begin / args.blockBytes : uint64_t(double(share.begin) * segmentsPerByte);
     index = index < args.count ? index : args.count - 1;
     const double guess = double(share.end - share.begin) * segmentsPerByte + 2;
     const uint32_t window = guess < kWarpSize ? uint32_t(guess) : kWarpSize;
 
     Segment next = loadSegment(args, index, window);
     const Segment first = broadcast(next, 0);
-    if (share.begin < first.before || share.begin >= first.before + first.bytes) {
-        index = findSegment(args.segments, args.count, share.begin);
+    if (share.begin < first.before || share.begin >= first.before + first.bytes) {  // never so of blocks of one size
+        index = findSegment(static_cast<const Segment*>(args.list), args.count, share.begin);
         next = loadSegment(args, index, window);
     }
     for (; index < args.count; index += window) {
@@ -142,7 +148,7 @@ extern "C" MORI_DEVICE_KERNEL(mori::io::kMostThreads) void mori_io_copy_blocks(c
     const mori::io::Share share = mori::io::shareOfWarp(args.total);
     mori::device::CopyStream stream;
     if (share.begin < share.end) {
-        if (args.segments == nullptr) {
+        if (args.list == nullptr) {
             mori::io::copyPart(args.one, share, stream);
         } else {
             mori::io::copyShare(args, share, stream);

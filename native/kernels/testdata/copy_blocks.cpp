@@ -75,9 +75,21 @@ public:
     }
 
     void run(Grid grid) {
-        run(grid, {&aligned_[0].segment, list_.size(), total_, nullptr, nullptr, 42, {}});
+        run(grid, {&aligned_[0].segment, list_.size(), total_, nullptr, nullptr, 42, {}, 0, 0, 0});
         if (list_.size() == 1) {  // which may go along with the arguments
-            run(grid, {nullptr, 1, total_, nullptr, nullptr, 42, list_[0]});
+            run(grid, {nullptr, 1, total_, nullptr, nullptr, 42, list_[0], 0, 0, 0});
+        }
+        if (sameSize() && total_ > 0) {  // then offsets say all
+            const uint64_t to = reinterpret_cast<uint64_t>(target_.get());
+            const uint64_t from = reinterpret_cast<uint64_t>(source_.get());
+            std::vector<uint64_t> rows;
+            for (const Segment& segment : list_) {
+                rows.push_back(segment.destination - to);
+            }
+            for (const Segment& segment : list_) {
+                rows.push_back(segment.source - from);
+            }
+            run(grid, {rows.data(), list_.size(), total_, nullptr, nullptr, 42, {}, list_[0].bytes, to, from});
         }
     }
 
@@ -98,6 +110,10 @@ private:
         host.join();
         require(arrivals == 0, "the counter of blocks is ready for the next launch");
         std::fill_n(target_.get(), model_.size(), kUntouched);
+    }
+
+    bool sameSize() const {
+        return std::all_of(list_.begin(), list_.end(), [&](const Segment& s) { return s.bytes == list_[0].bytes; });
     }
 
     struct alignas(16) List {
@@ -138,6 +154,7 @@ void copies(std::mt19937& random) {
         Case(random, {100003}, 1).run(grid);                                // cut
         Case(random, std::vector<uint64_t>(150, 3), 1).run(grid);           // packed
         Case(random, std::vector<uint64_t>(33, 4096), 16).run(grid);        // a cache's blocks
+        Case(random, std::vector<uint64_t>(1 + random() % 70, 1 + random() % 900), 4).run(grid);
     }
 }
 

@@ -24,15 +24,21 @@ struct Segment {
 static_assert(sizeof(Segment) == 32);
 
 /// The kernel's one argument, by value. The list may be in device memory or in mapped host memory.
+///
+/// Of blocks of one size the list is two rows of count offsets: of the destinations, then of the sources. A host writes
+/// it in half the bytes, and the GPU reads half over PCIe.
 struct CopyBlocksArgs {
-    const Segment* segments;    ///< or null: there is one segment, and it is below
+    const void* list;           ///< segments, or rows of offsets; null: there is one segment, and it is below
     uint64_t count;
     uint64_t total;             ///< bytes of all segments
     uint32_t* arrivals;         ///< device memory of this launch alone, 0 before it and 0 again after; or null: tell nobody
     uint64_t* completion;       ///< where the last block writes completionValue, by a release for the whole system
     uint64_t completionValue;
     Segment one;                ///< in a host's memory it would take a read over PCIe
+    uint64_t blockBytes;        ///< the size of every block; 0: the list has segments
+    uint64_t destination;       ///< what the offsets count from
+    uint64_t source;
 };
-static_assert(sizeof(CopyBlocksArgs) == 80);
+static_assert(sizeof(CopyBlocksArgs) == 104);
 
 }  // namespace mori::io
