@@ -26,8 +26,15 @@ func TestOpsDoNotAllocate(t *testing.T) {
 		for i := range uint64(blocks) {
 			list.More = append(list.More, local.seg(2*i*size, size))
 		}
+		var even fabric.Blocks
+		at := make([]uint64, blocks)
+		for i := range at {
+			at[i] = uint64(i) * size
+		}
+		ok(t, even.Set(size, at, at))
+		same := fabric.Op{Kind: fabric.OpWrite, Blocks: &even, Seg: local.seg(0, blocks*size), RSeg: list.RSeg}
 		small := fabric.Op{Kind: fabric.OpRead, Seg: local.seg(0, 8), RSeg: fabric.RSeg{Len: 8, Key: key}}
-		ops, done := []fabric.Op{list, small}, make([]fabric.Completion, 4)
+		ops, done := []fabric.Op{list, same, small}, make([]fabric.Completion, 4)
 		round := func() {
 			if n, err := a.ep.Submit(ops); n != len(ops) || err != nil {
 				t.Fatal(n, err)
@@ -49,7 +56,7 @@ func TestOpsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkList is what a list of 8192 blocks costs the submitter before the launch.
+// BenchmarkList is what a list of 8192 blocks costs before the launch, as segments. As blocks it is a copy of the offsets: core/device has that.
 func BenchmarkList(b *testing.B) {
 	a, _ := newPair(b, Options{})
 	const blocks, size = 8192, 64

@@ -128,6 +128,9 @@ func (m *mover) prepare(f *flight, l *borrowed, gpu *fabric.Seg, wait bool) erro
 		return err
 	}
 	at, _ := l.Place.mapped(d)
+	if f.op.Blocks != nil {
+		return m.listBlocks(f, at.addr, wait)
+	}
 	return m.list(f, at.addr, wait)
 }
 
@@ -234,7 +237,7 @@ func (m *mover) pinned(mr *util.MR, d *device.Device, wait bool) (*hostPin, erro
 // thousands of segments, as a rule of one region and of the same lengths on both sides.
 func (m *mover) list(f *flight, base uint64, wait bool) error {
 	op := f.op
-	f.bytes = 0
+	f.bytes, f.blocks = 0, device.CopyBlocks{}
 	f.segs = slices.Grow(f.segs[:0], 1+max(len(op.More), len(op.RMore)))
 	if done, err := m.listPairs(f, base, wait); done || err != nil {
 		return err
@@ -262,6 +265,23 @@ func (m *mover) list(f *flight, base uint64, wait bool) error {
 				r, rest, off = &rest[0], rest[1:], 0
 			}
 		}
+	}
+	return nil
+}
+
+// listBlocks is list for an op of blocks, which the device takes as they are.
+func (m *mover) listBlocks(f *flight, base uint64, wait bool) error {
+	op := f.op
+	in, err := m.spanOf(f, &op.Seg, wait) // which all blocks lie in, as Submit saw to
+	if err != nil {
+		return err
+	}
+	b := op.Blocks
+	f.segs, f.bytes = f.segs[:0], b.Bytes()
+	local, remote := op.Seg.Addr+in.shift, base+op.RSeg.Addr
+	f.blocks = device.CopyBlocks{Dst: remote, Src: local, Bytes: b.Size(), DstOffsets: b.Remote(), SrcOffsets: b.Local()}
+	if op.Kind == fabric.OpRead {
+		f.blocks.Dst, f.blocks.Src, f.blocks.DstOffsets, f.blocks.SrcOffsets = local, remote, b.Local(), b.Remote()
 	}
 	return nil
 }
@@ -373,7 +393,8 @@ func (m *mover) noteRegions(f *flight) {
 
 // copyFault is the end of an op whose copy failed.
 func (m *mover) copyFault(f *flight, err error) error {
-	return local.OpFault(deviceErrno(err), "%d bytes in %d pieces with %s: %v", f.bytes, len(f.segs), m.ep.Peer(), err)
+	pieces := max(len(f.segs), len(f.blocks.DstOffsets))
+	return local.OpFault(deviceErrno(err), "%d bytes in %d pieces with %s: %v", f.bytes, pieces, m.ep.Peer(), err)
 }
 
 // deviceErrno is the cause of a driver's error.

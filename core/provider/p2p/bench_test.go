@@ -24,36 +24,38 @@ func poolBytes() uint64 {
 }
 
 // scattered makes ops of count blocks of size bytes, in random order on both sides, each op of other blocks while the pools last.
-func scattered(local *memory, key uint64, kind fabric.OpKind, count, size uint64) (ops []fabric.Op) {
+func scattered(tb testing.TB, local *memory, key uint64, kind fabric.OpKind, count, size uint64) (ops []fabric.Op) {
 	from, to := rand.Perm(int(local.Len/size)), rand.Perm(int(local.Len/size))
 	for len(from) >= int(count) && len(ops) < 8 {
-		op := fabric.Op{Kind: kind}
-		for i := range count {
-			seg, rseg := local.seg(uint64(from[i])*size, size), fabric.RSeg{Addr: uint64(to[i]) * size, Len: size, Key: key}
-			if i == 0 {
-				op.Seg, op.RSeg = seg, rseg
-			} else {
-				op.More, op.RMore = append(op.More, seg), append(op.RMore, rseg)
-			}
+		here, there := make([]uint64, count), make([]uint64, count)
+		for i := range here {
+			here[i], there[i] = uint64(from[i])*size, uint64(to[i])*size
 		}
+		blocks := new(fabric.Blocks)
+		ok(tb, blocks.Set(size, here, there))
+		op := fabric.Op{Kind: kind, Blocks: blocks, Seg: local.seg(0, local.Len), RSeg: fabric.RSeg{Len: local.Len, Key: key}}
 		from, to = from[count:], to[count:]
 		ops = append(ops, op)
 	}
 	return ops
 }
 
-// flow keeps depth of the ops under way until count of them have ended.
-func flow(tb testing.TB, e *end, ops []fabric.Op, depth, count int) {
+// flow keeps depth of the ops under way until count of them have ended. It returns the time of the quickest call.
+func flow(tb testing.TB, e *end, ops []fabric.Op, depth, count int) (submit time.Duration) {
 	tb.Helper()
+	submit = time.Hour
 	for begun, ended := 0, 0; ended < count; {
 		for begun < count && begun-ended < depth {
+			at := time.Now()
 			ok(tb, e.submit(ops[begun%len(ops)]))
+			submit = min(submit, time.Since(at))
 			begun++
 		}
 		_, err := e.next()
 		ok(tb, err)
 		ended++
 	}
+	return submit
 }
 
 // raw is the median time of a copy of n bytes between two addresses by the driver, on its own, from the call to its end.
@@ -97,14 +99,15 @@ func BenchmarkGPUBlocks(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%v/%dx%dKiB/blocks=%d/depth=%d", c.kind, c.count, c.size>>10, blocks, c.depth), func(b *testing.B) {
 				count := c.count / scale()
-				ops := scattered(local, key, c.kind, count, c.size)
+				ops := scattered(b, local, key, c.kind, count, c.size)
 				flow(b, a, ops, c.depth, 3*c.depth)
 				memcpy := raw(b, local.dev, beside.Addr, local.Addr, count*c.size)
 				b.SetBytes(int64(count * c.size))
 				b.ResetTimer()
-				flow(b, a, ops, c.depth, b.N)
+				submit := flow(b, a, ops, c.depth, b.N)
 				b.StopTimer()
 				report(b, memcpy, count*c.size)
+				b.ReportMetric(float64(submit)/float64(count), "caller-ns/entry")
 			})
 		}
 		a.byGPU(b)

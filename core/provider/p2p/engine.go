@@ -143,7 +143,7 @@ func (e *engine) start(f *flight) error {
 	e.mu.Unlock()
 	err := device.ErrBusy
 	if !behind {
-		f.copy, err = f.lane.copier.Start(f.segs)
+		f.copy, err = f.start()
 	}
 	if err != nil && !errors.Is(err, device.ErrBusy) {
 		return err
@@ -300,7 +300,7 @@ func (e *engine) startNext(ln *lane) bool {
 		return false
 	}
 	f := ln.queue[0]
-	c, err := ln.copier.Start(f.segs)
+	c, err := f.start()
 	busy := errors.Is(err, device.ErrBusy)
 	if !busy {
 		ln.queue = ln.queue[:copy(ln.queue, ln.queue[1:])]

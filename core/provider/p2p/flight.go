@@ -30,12 +30,13 @@ type flight struct {
 
 	regions []uint64 // local ones that a copy under way keeps open; under mover.mu
 
-	segs  []device.CopySegment
-	bytes uint64
-	held  []hold    // local regions
-	loan  *borrowed // that it is inside of, and of the peer's fence
-	lane  *lane
-	copy  device.Copy
+	segs   []device.CopySegment
+	blocks device.CopyBlocks // in place of segs, if it has some
+	bytes  uint64
+	held   []hold    // local regions
+	loan   *borrowed // that it is inside of, and of the peer's fence
+	lane   *lane
+	copy   device.Copy
 
 	begun, look, until time.Time // look: from when on it may have ended; until: how long to spin then
 	caught             bool      // it was seen under way after that: the time of its end is known
@@ -47,6 +48,14 @@ type hold struct {
 	pin     *hostPin // of host memory: the flight is inside
 	shift   uint64   // from an address to the device's
 	reached bool     // the copying device was let at it
+}
+
+// start has the device copy.
+func (f *flight) start() (device.Copy, error) {
+	if len(f.blocks.DstOffsets) > 0 {
+		return f.lane.copier.StartBlocks(f.blocks)
+	}
+	return f.lane.copier.Start(f.segs)
 }
 
 // release lets go of all that the flight holds.

@@ -95,22 +95,46 @@ func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint
 			return nil, 0, err
 		}
 	}
-	// The same walk as of a copy here, with offsets in place of addresses: the base is the region's, the peer's is 0.
-	f.segs, f.bytes = f.segs[:0], 0
-	if err := m.list(f, 0, wait); err != nil {
+	if op.Blocks != nil {
+		parts = f.blockParts(h.mr.Buffer().Addr)
+	} else if parts, err = m.segmentParts(f, h.mr.Buffer().Addr, wait); err != nil {
 		return nil, 0, err
 	}
-	if len(f.segs) > maxParts {
-		return nil, 0, fmt.Errorf("an op of %d pieces with host memory of another process, which are more than %d", len(f.segs), maxParts)
+	if len(parts) > maxParts {
+		return nil, 0, fmt.Errorf("an op of %d pieces with host memory of another process, which are more than %d", len(parts), maxParts)
 	}
-	parts = make([]orderPart, len(f.segs))
-	base := h.mr.Buffer().Addr
+	return parts, share.Ticket, nil
+}
+
+// segmentParts are the parts of an order for an op of segments of a region at base.
+func (m *mover) segmentParts(f *flight, base uint64, wait bool) ([]orderPart, error) {
+	// The same walk as of a copy here, with offsets in place of addresses: the base is the region's, the peer's is 0.
+	if err := m.list(f, 0, wait); err != nil {
+		return nil, err
+	}
+	parts := make([]orderPart, len(f.segs))
 	for i, s := range f.segs {
-		if parts[i] = (orderPart{s.Src - base, s.Dst, s.Bytes}); op.Kind == fabric.OpRead {
+		if parts[i] = (orderPart{s.Src - base, s.Dst, s.Bytes}); f.op.Kind == fabric.OpRead {
 			parts[i] = orderPart{s.Dst - base, s.Src, s.Bytes}
 		}
 	}
-	return parts, share.Ticket, nil
+	return parts, nil
+}
+
+// blockParts are those for an op of blocks. Blocks that are joined are one part.
+func (f *flight) blockParts(base uint64) []orderPart {
+	op, b := f.op, f.op.Blocks
+	f.bytes = b.Bytes()
+	parts, local, remote := make([]orderPart, 0, b.Len()-b.Joined()), b.Local(), b.Remote()
+	for i := range local {
+		p := orderPart{op.Seg.Addr - base + local[i], op.RSeg.Addr + remote[i], b.Size()}
+		if k := len(parts) - 1; k >= 0 && parts[k].share+parts[k].n == p.share && parts[k].region+parts[k].n == p.region {
+			parts[k].n += p.n
+			continue
+		}
+		parts = append(parts, p)
+	}
+	return parts
 }
 
 // localSeg is the op's segment i, from -1 on.

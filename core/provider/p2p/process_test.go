@@ -36,34 +36,38 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
-// Thousands of blocks in one op, in another order on either side.
+// Thousands of blocks in one op, in another order on either side: as blocks, and as segments.
 func TestScatteredBlocks(t *testing.T) {
 	fewRoutes(t, func(t *testing.T, r route) {
-		const blocks, size = 3000, 1040
-		a, c, key := newChild(t, r.remote, 0, blocks*size)
-		local := a.memory(t, r.local, 0, blocks*size)
-		want := pattern(blocks*size, 3)
-		moved := make([]byte, len(want))
-		op := fabric.Op{Kind: fabric.OpWrite}
-		for i := range uint64(blocks) {
-			from := i * 1237 % blocks
-			copy(moved[from*size:], want[i*size:(i+1)*size])
-			seg, rseg := local.seg(from*size, size), fabric.RSeg{Addr: i * size, Len: size, Key: key}
-			if i == 0 {
-				op.Seg, op.RSeg = seg, rseg
-			} else {
-				op.More, op.RMore = append(op.More, seg), append(op.RMore, rseg)
+		const count, size = 3000, 1040
+		a, c, key := newChild(t, r.remote, 0, count*size)
+		local := a.memory(t, r.local, 0, count*size)
+		for seed, spread := range []bool{false, true} {
+			want := pattern(count*size, seed)
+			moved := make([]byte, len(want))
+			from, to := make([]uint64, count), make([]uint64, count)
+			for i := range from {
+				at := i * 1237 % count
+				copy(moved[at*size:], want[i*size:(i+1)*size])
+				from[i], to[i] = uint64(at)*size, uint64(i)*size
 			}
+			from[1], from[2], to[1], to[2] = from[2], from[1], to[2], to[1]
+			var blocks fabric.Blocks
+			ok(t, blocks.Set(size, from, to))
+			op := fabric.Op{Kind: fabric.OpWrite, Blocks: &blocks, Seg: local.seg(0, count*size), RSeg: fabric.RSeg{Len: count * size, Key: key}}
+			if spread {
+				op.Spread()
+			}
+			ok(t, local.put(0, moved))
+			ok(t, a.do(op))
+			c.must(t, command{Do: "check", Seed: seed})
+			ok(t, local.put(0, make([]byte, len(moved))))
+			op.Kind = fabric.OpRead
+			ok(t, a.do(op))
+			got, err := local.get(0, count*size)
+			ok(t, err)
+			ok(t, same(got, moved))
 		}
-		ok(t, local.put(0, moved))
-		ok(t, a.do(op))
-		c.must(t, command{Do: "check", Seed: 3})
-		ok(t, local.put(0, make([]byte, len(moved))))
-		op.Kind = fabric.OpRead
-		ok(t, a.do(op))
-		got, err := local.get(0, blocks*size)
-		ok(t, err)
-		ok(t, same(got, moved))
 		a.byGPU(t)
 	})
 }

@@ -66,8 +66,14 @@ func (p *Provider) info() fabric.Info {
 		MRMode:          fabric.MRHMEM,
 		Order:           fabric.OrderSAS,
 		EPType:          fabric.EPMsg,
-		Limits:          stream.FillLimits(fabric.Limits{BestOp: bestOp}),
+		Limits:          limits(),
 	}
+}
+
+func limits() fabric.Limits {
+	l := stream.FillLimits(fabric.Limits{BestOp: bestOp})
+	l.BlockLimit = min(l.SegLimit, l.RSegLimit) // what no GPU copies goes by the stream as segments
+	return l
 }
 
 // GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg first, if there is a GPU. node is empty; service
