@@ -29,12 +29,12 @@ func AfterStream(s *device.Stream) After { return After{stream: s} }
 // ReadAfter is ReadTagged that begins when a GPU has come so far; "" is no tag. The caller does not wait for that: the deadline counts from now on,
 // the transfer has its place in the order of successes, and it may be canceled. When the GPU reports an error the transfer fails with it.
 func (s *Session) ReadAfter(a After, tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, a, tag, lo, ro, sz, uid)
+	return s.submit(fabric.OpRead, a, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
 }
 
 // WriteAfter is ReadAfter in the other direction: what a kernel writes before is what the peer gets.
 func (s *Session) WriteAfter(a After, tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, a, tag, lo, ro, sz, uid)
+	return s.submit(fabric.OpWrite, a, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
 }
 
 // A gate is what a transfer waits for, as an event of our own: the caller's may be gone when somebody looks.

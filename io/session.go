@@ -38,23 +38,34 @@ type plan struct {
 // The slices are not kept. The first one waits for a connection; later ones wait for nothing: when the path is broken, the transfer
 // begins when there is another.
 func (s *Session) Read(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, After{}, "", lo, ro, sz, uid)
+	return s.submit(fabric.OpRead, After{}, "", entries{lo: lo, ro: ro, sz: sz}, uid)
 }
 
 // Write is Read in the other direction: from local to remote.
 func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, After{}, "", lo, ro, sz, uid)
+	return s.submit(fabric.OpWrite, After{}, "", entries{lo: lo, ro: ro, sz: sz}, uid)
 }
 
 // ReadTagged is Read with a tag, at most MaxTag bytes of UTF-8, by which the transfer is found again in messages, statistics and traces,
 // and at the peer: Engine.InboundTag. The tag travels beside the bytes and may be there later than they are.
 func (s *Session) ReadTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, After{}, tag, lo, ro, sz, uid)
+	return s.submit(fabric.OpRead, After{}, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
 }
 
 // WriteTagged is ReadTagged in the other direction.
 func (s *Session) WriteTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, After{}, tag, lo, ro, sz, uid)
+	return s.submit(fabric.OpWrite, After{}, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
+}
+
+// ReadBlocks is ReadTagged where all entries have one size, "" being no tag, behind a gate: After{} is none. Others may write to the slices
+// meanwhile: each offset is read once, before it returns.
+func (s *Session) ReadBlocks(after After, tag string, lo, ro []uint64, size, uid uint64) *Status {
+	return s.submit(fabric.OpRead, after, tag, entries{lo: lo, ro: ro, size: size, one: true}, uid)
+}
+
+// WriteBlocks is ReadBlocks in the other direction.
+func (s *Session) WriteBlocks(after After, tag string, lo, ro []uint64, size, uid uint64) *Status {
+	return s.submit(fabric.OpWrite, after, tag, entries{lo: lo, ro: ro, size: size, one: true}, uid)
 }
 
 // Ready tells whether a submission would start at once, without a connection to be made first.
@@ -71,43 +82,35 @@ func (s *Session) Alive() bool {
 // AllocateTransferUID is the engine's.
 func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
 
-func (s *Session) submit(kind fabric.OpKind, after After, tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	total, err := checkEntries(lo, ro, sz, s.local.desc.Size, s.remote.Size)
+func (s *Session) submit(kind fabric.OpKind, after After, tag string, e entries, uid uint64) *Status {
+	b := batches.Get().(*batch)
+	total, err := b.accept(&e, s.local.desc.Size, s.remote.Size)
 	if err == nil {
 		err = checkTag(tag)
 	}
-	if err != nil {
-		return s.refused(err)
-	}
-	if len(sz) == 0 {
+	if err == nil && len(e.lo) == 0 {
+		b.release()
 		st := NewStatus()
 		st.Update(CodeSuccess, "")
 		return st
 	}
 	p, broken := s.broken()
-	if !broken {
-		if p, err = s.ready(); err != nil {
-			return s.refused(err)
-		}
+	if err == nil && !broken {
+		p, err = s.ready()
 	}
 	var g *gate
-	if after != (After{}) {
-		if g, err = s.engine.gates.arm(after); err != nil {
-			return s.refused(afterFailed(err))
-		}
+	if err == nil {
+		g, err = s.gate(after)
 	}
-	if !s.local.enter() {
-		gone := fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound)
-		if g != nil {
-			gone = errors.Join(gone, s.engine.gates.give(g, false))
-		}
-		return s.refused(gone)
+	if err != nil {
+		b.release()
+		return s.refused(err)
 	}
 	st := startedStatus()
 	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, tag: tag, to: p.to, start: now(), limit: s.limit}
 	t.path.Store(p.path) // for reports before it starts
-	t.batch = batches.Get().(*batch)
-	t.batch.build(kind, &p.to, total, lo, ro, sz)
+	t.batch = b
+	b.build(kind, &p.to, total, &e)
 	t.opsMade = uint32(len(t.batch.ops))
 	st.of.Store(t)
 	p.path.opMeter(t).Enter()
@@ -124,6 +127,23 @@ func (s *Session) submit(kind fabric.OpKind, after After, tag string, lo, ro, sz
 		p.path.start(t)
 	}
 	return st
+}
+
+// gate makes what the transfer waits for, if anything, and enters the local region.
+func (s *Session) gate(after After) (g *gate, err error) {
+	if after != (After{}) {
+		if g, err = s.engine.gates.arm(after); err != nil {
+			return nil, afterFailed(err)
+		}
+	}
+	if s.local.enter() {
+		return g, nil
+	}
+	err = fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound)
+	if g != nil {
+		err = errors.Join(err, s.engine.gates.give(g, false))
+	}
+	return nil, err
 }
 
 // epoch is any time that the process knows.
@@ -192,7 +212,7 @@ func (s *Session) makePlan(p *path) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := target{local: s.local.desc.Data, remote: rmr.Base(), mr: mr, key: rmr.Key(), opMax: p.tr.opBytes(s.route.backend.config), segMax: p.tr.segMax()}
+	to := target{local: s.local.desc.Data, remote: rmr.Base(), mr: mr, key: rmr.Key(), opMax: p.tr.opBytes(s.route.backend.config), segMax: p.tr.segMax(), blockMax: p.tr.info.Limits.BlockLimit}
 	return &plan{path: p, to: to}, nil
 }
 
