@@ -48,16 +48,21 @@ typedef struct {
 	Py_ssize_t ntag;
 } posting;
 
-static PyObject *post(const posting *p, numbers *lo, numbers *ro, numbers *sz) {
+static int post_to(const posting *p, const entries *e, int may_wait, mori_status_ref *ref) {
+	return moriPost(p->session, p->write, e->lo.v, e->ro.v, e->sz.v, e->lo.n, e->ro.n, e->sz.n, e->one, e->size, p->uid, (char *)p->tag, p->ntag,
+	                may_wait, ref);
+}
+
+static PyObject *post(const posting *p, const entries *e) {
 	mori_status_ref ref;
 	if (mori_status_type == NULL) {
 		PyErr_SetString(PyExc_RuntimeError, "E_STATE|posting needs setup(base, codes) first");
 		return NULL;
 	}
-	int answer = moriPost(p->session, p->write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, p->uid, (char *)p->tag, p->ntag, 0, &ref);
+	int answer = post_to(p, e, 0, &ref);
 	if (answer == MORI_WOULD_WAIT) {
 		Py_BEGIN_ALLOW_THREADS
-		answer = moriPost(p->session, p->write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, p->uid, (char *)p->tag, p->ntag, 1, &ref);
+		answer = post_to(p, e, 1, &ref);
 		Py_END_ALLOW_THREADS
 	}
 	if (answer != MORI_OK) {
@@ -87,22 +92,12 @@ static int head(PyObject *const *args, Py_ssize_t nargs, const char *usage, post
 static PyObject *fast_post(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	posting p;
-	numbers lo, ro, sz;
-	PyObject *out = NULL;
-	if (head(args, nargs, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, tag])", &p)) {
+	entries e;
+	if (head(args, nargs, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, tag])", &p) || mori_to_entries(args + 2, &e)) {
 		return NULL;
 	}
-	if (mori_to_numbers(args[2], &lo, "local_offsets")) {
-		return NULL;
-	}
-	if (mori_to_numbers(args[3], &ro, "remote_offsets") == 0) {
-		if (mori_to_numbers(args[4], &sz, "sizes") == 0) {
-			out = post(&p, &lo, &ro, &sz);
-			mori_numbers_free(&sz);
-		}
-		mori_numbers_free(&ro);
-	}
-	mori_numbers_free(&lo);
+	PyObject *out = post(&p, &e);
+	mori_entries_free(&e);
 	return out;
 }
 
@@ -112,15 +107,17 @@ static PyObject *fast_post_one(PyObject *self, PyObject *const *args, Py_ssize_t
 	if (head(args, nargs, "post_one(session, is_write, local_offset, remote_offset, size, uid[, tag])", &p)) {
 		return NULL;
 	}
-	numbers x[3];
+	entries e;
+	numbers *x[] = {&e.lo, &e.ro, &e.sz};
 	for (int i = 0; i < 3; i++) {
-		x[i].v = x[i].small;
-		x[i].n = 1;
-		if (mori_to_u64(args[2 + i], x[i].v)) {
+		x[i]->v = x[i]->small;
+		x[i]->n = 1;
+		if (mori_to_u64(args[2 + i], x[i]->v)) {
 			return NULL;
 		}
 	}
-	return post(&p, &x[0], &x[1], &x[2]);
+	e.one = 0, e.size = 0;
+	return post(&p, &e);
 }
 
 static PyObject *fast_new_status(PyObject *self, PyObject *unused) {

@@ -70,7 +70,7 @@ func rescue(answer *C.int) {
 }
 
 //export moriPost
-func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, uid C.uint64_t, tag *C.char, ntag C.int64_t, mayWait C.int, out *C.mori_status_ref) (answer C.int) {
+func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, one C.int, size, uid C.uint64_t, tag *C.char, ntag C.int64_t, mayWait C.int, out *C.mori_status_ref) (answer C.int) {
 	defer rescue(&answer)
 	s, err := sessions.get(uint64(id))
 	if err != nil {
@@ -85,12 +85,33 @@ func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz 
 	if mayWait == 0 && !s.Ready() {
 		return C.MORI_WOULD_WAIT
 	}
-	submit := s.ReadTagged
-	if write != 0 {
-		submit = s.WriteTagged
+	b := batch{lo: words(lo, nlo), ro: words(ro, nro), one: one != 0, size: uint64(size), uid: uint64(uid), tag: C.GoStringN(tag, C.int(ntag))}
+	if !b.one {
+		b.sz = words(sz, nsz)
 	}
-	give(submit(C.GoStringN(tag, C.int(ntag)), words(lo, nlo), words(ro, nro), words(sz, nsz), uint64(uid)), out)
+	give(b.submit(s.Session, write != 0), out)
 	return C.MORI_OK
+}
+
+// A batch is what was posted. The numbers are C's.
+type batch struct {
+	lo, ro, sz []uint64
+	one        bool // size is that of all, and sz is not there
+	size, uid  uint64
+	tag        string
+	after      io.After
+}
+
+func (b *batch) submit(s *io.Session, write bool) *io.Status {
+	switch {
+	case b.one && write:
+		return s.WriteBlocks(b.after, b.tag, b.lo, b.ro, b.size, b.uid)
+	case b.one:
+		return s.ReadBlocks(b.after, b.tag, b.lo, b.ro, b.size, b.uid)
+	case write:
+		return s.WriteAfter(b.after, b.tag, b.lo, b.ro, b.sz, b.uid)
+	}
+	return s.ReadAfter(b.after, b.tag, b.lo, b.ro, b.sz, b.uid)
 }
 
 //export moriStatusNew

@@ -22,15 +22,18 @@ typedef struct {
 	gate after;
 } posting;
 
-static PyObject *post(posting *p, numbers *lo, numbers *ro, numbers *sz) {
+static int post_to(const posting *p, const entries *e, int may_wait, mori_status_ref *ref, char **words) {
+	return moriPostAfter(p->session, p->write, e->lo.v, e->ro.v, e->sz.v, e->lo.n, e->ro.n, e->sz.n, e->one, e->size, p->uid, (char *)p->tag, p->ntag,
+	                     p->after.on_stream, p->after.handle, p->after.gpu, may_wait, ref, words);
+}
+
+static PyObject *post(const posting *p, const entries *e) {
 	mori_status_ref ref;
 	char *words = NULL;
-	int answer = moriPostAfter(p->session, p->write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, p->uid, (char *)p->tag, p->ntag,
-	                           p->after.on_stream, p->after.handle, p->after.gpu, 0, &ref, &words);
+	int answer = post_to(p, e, 0, &ref, &words);
 	if (answer == MORI_WOULD_WAIT) {
 		Py_BEGIN_ALLOW_THREADS
-		answer = moriPostAfter(p->session, p->write, lo->v, ro->v, sz->v, lo->n, ro->n, sz->n, p->uid, (char *)p->tag, p->ntag,
-		                       p->after.on_stream, p->after.handle, p->after.gpu, 1, &ref, &words);
+		answer = post_to(p, e, 1, &ref, &words);
 		Py_END_ALLOW_THREADS
 	}
 	if (words) {
@@ -69,18 +72,11 @@ static int head(PyObject *const *args, Py_ssize_t nargs, posting *p) {
 PyObject *mori_post_after(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	posting p;
-	numbers lo, ro, sz;
-	PyObject *out = NULL;
-	if (head(args, nargs, &p) || mori_to_numbers(args[2], &lo, "local_offsets")) {
+	entries e;
+	if (head(args, nargs, &p) || mori_to_entries(args + 2, &e)) {
 		return NULL;
 	}
-	if (mori_to_numbers(args[3], &ro, "remote_offsets") == 0) {
-		if (mori_to_numbers(args[4], &sz, "sizes") == 0) {
-			out = post(&p, &lo, &ro, &sz);
-			mori_numbers_free(&sz);
-		}
-		mori_numbers_free(&ro);
-	}
-	mori_numbers_free(&lo);
+	PyObject *out = post(&p, &e);
+	mori_entries_free(&e);
 	return out;
 }

@@ -24,7 +24,7 @@ func afterOf(onStream bool, handle, number uint64) (a io.After, err error) {
 // moriPostAfter is moriPost behind a GPU. Where the gate itself is wrong it gives the text of an error, which C frees.
 //
 //export moriPostAfter
-func moriPostAfter(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, uid C.uint64_t, tag *C.char, ntag C.int64_t,
+func moriPostAfter(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, one C.int, size, uid C.uint64_t, tag *C.char, ntag C.int64_t,
 	onStream C.int, handle, gpu C.uint64_t, mayWait C.int, out *C.mori_status_ref, complaint **C.char) (answer C.int) {
 	defer rescue(&answer)
 	s, err := sessions.get(uint64(id))
@@ -45,10 +45,10 @@ func moriPostAfter(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro,
 	if mayWait == 0 && !s.Ready() {
 		return C.MORI_WOULD_WAIT
 	}
-	submit := s.ReadAfter
-	if write != 0 {
-		submit = s.WriteAfter
+	b := batch{lo: words(lo, nlo), ro: words(ro, nro), one: one != 0, size: uint64(size), uid: uint64(uid), tag: C.GoStringN(tag, C.int(ntag)), after: after}
+	if !b.one {
+		b.sz = words(sz, nsz)
 	}
-	give(submit(after, C.GoStringN(tag, C.int(ntag)), words(lo, nlo), words(ro, nro), words(sz, nsz), uint64(uid)), out)
+	give(b.submit(s.Session, write != 0), out)
 	return C.MORI_OK
 }

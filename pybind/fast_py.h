@@ -6,6 +6,10 @@
 #include <Python.h>
 #include <stdatomic.h>
 
+#if PY_VERSION_HEX < 0x030B0000
+#include <longintrepr.h>
+#endif
+
 #include "fast.h"
 
 enum { CODE_SUCCESS = 0, CODE_INIT = 1, CODE_IN_PROGRESS = 2, CODE_ERR = 10, CODE_LIMIT = 64 };
@@ -17,12 +21,21 @@ typedef struct {
 	_Atomic uint32_t *word; // code; word[1] counts parked threads
 } Status;
 
-// An array of numbers, on the stack while it is short.
+// An array of numbers: a view of somebody's, or on the stack while it is short, or in memory of `room` numbers.
 typedef struct {
 	uint64_t *v;
-	Py_ssize_t n;
+	Py_ssize_t n, room;
+	Py_buffer view; // of nothing if view.obj is NULL
 	uint64_t small[16];
 } numbers;
+
+// The entries of a batch. With `one` each has `size`, there are lo.n of them, and others may write to lo and ro; else sz has the sizes, and
+// the counts may differ.
+typedef struct {
+	numbers lo, ro, sz;
+	uint64_t size;
+	int one;
+} entries;
 
 #define KEYWORDS(f) ((PyCFunction)(void (*)(void))(f))
 
@@ -48,6 +61,44 @@ int mori_wait_for(Status *s, long long timeout_ms);  // negative: for ever; 0: n
 PyObject *mori_wait_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 
 // fast_numbers.c
-int mori_to_u64(PyObject *o, uint64_t *out);
-int mori_to_numbers(PyObject *o, numbers *to, const char *what);
-void mori_numbers_free(numbers *x);
+int mori_convert(PyObject *n, uint64_t *out);        // an int within 0..2^64-1
+int mori_convert_index(PyObject *o, uint64_t *out);  // what has __index__
+
+// mori_small reads an int of up to 60 bits that is not negative from its digits, of 30 bits as a rule; 0: ask Python, who also has the words for what
+// is refused. Lists have thousands of offsets, and Python takes 10 ns for each beyond 30 bits.
+static inline int mori_small(PyObject *n, uint64_t *out) {
+#if PYLONG_BITS_IN_DIGIT == 30 && PY_VERSION_HEX < 0x030F0000 && !defined(PYPY_VERSION)
+#if PY_VERSION_HEX >= 0x030C0000
+	const _PyLongValue *v = &((PyLongObject *)n)->long_value;
+	uintptr_t digits = v->lv_tag >> 3;
+	if ((v->lv_tag & 3) == 2 || digits > 2) {
+		return 0;
+	}
+	const digit *d = v->ob_digit;
+#else
+	Py_ssize_t digits = Py_SIZE(n);
+	if (digits < 0 || digits > 2) {
+		return 0;
+	}
+	const digit *d = ((PyLongObject *)n)->ob_digit;
+#endif
+	*out = digits == 2 ? (uint64_t)d[0] | (uint64_t)d[1] << 30 : digits ? d[0] : 0;
+	return 1;
+#else
+	(void)n;
+	(void)out;
+	return 0;
+#endif
+}
+
+// mori_to_u64 converts one element: int, bool, or anything with __index__.
+static inline int mori_to_u64(PyObject *o, uint64_t *out) {
+	if (PyLong_CheckExact(o)) {
+		return mori_small(o, out) ? 0 : mori_convert(o, out);
+	}
+	return mori_convert_index(o, out);
+}
+
+// fast_entries.c
+int mori_to_entries(PyObject *const *args, entries *e);  // of local offsets, remote offsets and sizes; free them if it is 0
+void mori_entries_free(entries *e);
