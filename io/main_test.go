@@ -3,6 +3,7 @@
 package io
 
 import (
+	"os"
 	"testing"
 
 	"mori/core/fabric/fabrictest"
@@ -11,6 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	verbstest.Start()
+	if os.Getenv(noLibraryEnv) == "" {
+		verbstest.Start()
+	}
 	gputest.Main(m, fabrictest.Main)
 }

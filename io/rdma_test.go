@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +259,40 @@ func TestRDMAIsMissing(t *testing.T) {
 	}
 }
 
+// noLibraryEnv has this program run on a host whose libibverbs cannot be loaded.
+const noLibraryEnv = "MORI_TEST_WITHOUT_LIBIBVERBS"
+
+// TestRDMAWithoutLibrary: without libibverbs transfers go by TCP, and what is missing is told.
+func TestRDMAWithoutLibrary(t *testing.T) {
+	if os.Getenv(noLibraryEnv) == "" {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "libibverbs.so.1"), []byte("no library"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRDMAWithoutLibrary$", "-test.v", "-test.timeout=60s")
+		again.Env = append(os.Environ(), noLibraryEnv+"=1", "LD_LIBRARY_PATH="+dir)
+		if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if !verbs.Built() {
+		t.Skip("built without libibverbs' header, which is told in its place")
+	}
+	onlyRDMA(t)
+	_, _, s := pair(t, 4096, BackendRDMA, nil)
+	runsOn(t, s, "tcp")
+	once(t, s, 4096)
+	says := "libibverbs.so.1" // where the kernel has devices; where it has none, that is what is told
+	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) == 0 {
+		says = "no active RDMA device on this host"
+	}
+	if d := strings.Join(s.Describe().Reasons, "|"); !strings.Contains(d, says) {
+		t.Errorf("it says %s, want %s", d, says)
+	}
+	refusedWhereRequired(t, nil, says)
+}
+
 // TestRDMAPortGoesDown in mid-transfer: nothing is lost, TCP goes on, and RDMA comes back with the port.
 func TestRDMAPortGoesDown(t *testing.T) {
 	overRDMA(t)
@@ -367,7 +404,7 @@ func TestRDMANextDevice(t *testing.T) {
 	scattered(t, a, b, s)
 	verbstest.PortDown(t, 0)
 	eventually(t, "transfers go by the other device", func() bool {
-		once(t, s)
+		once(t, s, 64<<10)
 		return strings.Contains(strings.Join(s.Describe().Reasons, "|"), "verbs/rdma: emu1:1")
 	})
 	before := verbstest.Bytes(t, 1)
@@ -377,9 +414,9 @@ func TestRDMANextDevice(t *testing.T) {
 	}
 }
 
-func once(t *testing.T, s *Session) {
+func once(t *testing.T, s *Session, size uint64) {
 	t.Helper()
-	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64 << 10}, 99))
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{size}, 99))
 }
 
 // TestRDMARailAffinity: with it the other side answers on the device of the same index, so that trouble of another one does not matter.
@@ -397,7 +434,7 @@ func TestRDMARailAffinity(t *testing.T) {
 			verbstest.PortDown(t, 0)
 			moved := false
 			for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-				once(t, s)
+				once(t, s, 64<<10)
 				moved = moved || s.Describe().Path != "verbs/rdma"
 			}
 			if moved == (affinity == "1") {
