@@ -31,6 +31,16 @@ func newCopier(g *gpu) (*copier, error) {
 	return &copier{s, stage}, nil
 }
 
+// warm copies some of a buffer out and in again before any kernel spins: drivers load what they copy with at the first copy, and may have
+// that wait for kernels.
+func (c *copier) warm(data block) error {
+	b := make([]byte, min(data.n, stageBytes))
+	if err := c.Read(data.addr, b); err != nil {
+		return err
+	}
+	return c.Write(data.addr, b)
+}
+
 func (c *copier) copy(dst, src, n uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), defaultLimit)
 	defer cancel()

@@ -77,7 +77,7 @@ func (p pair) closes(s *Side) {
 // run runs both kernels and returns the bytes that the receiver finds wrong.
 func (p pair) run(rounds uint64, sent, expected uint8) (wrong uint64) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute+time.Duration(rounds)*10*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

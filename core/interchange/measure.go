@@ -26,7 +26,7 @@ type Puts struct {
 	Bytes   uint64 // of each; for stores a multiple of 8
 	Count   uint64
 	Blocks  uint32 // 0: one
-	Threads uint32 // of a block; on the CPU whole warps of 4
+	Threads uint32 // of a block; on the CPU whole warps of 4, or one thread of it with a proxy and stores
 	Each    bool   // a thread waits for each of its puts before the next, and else for all at the end
 
 	// Host has the host post by itself over the provider of a proxy, with Threads times Blocks under way, or one with Each: the limit of a proxy.
@@ -41,12 +41,15 @@ const (
 	postModule = nicModule
 )
 
+// mostBlocks leave multiprocessors of any GPU for copies, which an emulated NIC or a provider makes while kernels spin.
+const mostBlocks = 64
+
 // Measure makes two sides, lets one put, and compares every byte that arrived, which is ErrWrong where they differ. It returns how long the
 // slowest thread was at it, by the GPU's clock, or the host.
 func Measure(ctx context.Context, p Puts) (_ time.Duration, err error) {
 	p.Blocks = max(p.Blocks, 1)
 	all := p.Bytes * p.Count
-	if p.Bytes == 0 || p.Count == 0 || p.Bytes > 1<<30 || p.Count > 1<<30 || all > 1<<34 || p.Threads == 0 || p.Threads > 1024 || p.Path == storesPath && p.Bytes%8 != 0 {
+	if p.Bytes == 0 || p.Count == 0 || p.Bytes > 1<<30 || p.Count > 1<<30 || all > 1<<34 || p.Threads == 0 || p.Threads > 1024 || p.Blocks > mostBlocks || p.Path == storesPath && p.Bytes%8 != 0 {
 		return 0, fmt.Errorf("%d puts of %d bytes by %d blocks of %d threads: %w", p.Count, p.Bytes, p.Blocks, p.Threads, fabric.ErrInvalid)
 	}
 	if p.Path == storesPath {
@@ -149,7 +152,7 @@ func (p *Puts) run(ctx context.Context, at place, name string, args []byte, told
 	b := sys.Bytes(told, kernels.OutcomeBytes)
 	clear(b)
 	err = at.run(ctx, kernel{function: name, args: args, blocks: p.Blocks, threads: p.Threads, onCPU: func() error {
-		if p.Threads%nic.WarpThreads != 0 || p.Threads*p.Blocks > nic.MostThreads {
+		if p.Threads > 1 && p.Threads%nic.WarpThreads != 0 || p.Threads*p.Blocks > nic.MostThreads {
 			return fmt.Errorf("%d blocks of %d threads on the CPU: %w", p.Blocks, p.Threads, fabric.ErrInvalid)
 		}
 		found = onCPU(kernels.Grid{Blocks: p.Blocks, Threads: p.Threads})

@@ -138,6 +138,9 @@ func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
 		if l.copier, err = newCopier(g); err != nil {
 			return "", nil, err
 		}
+		if err = l.copier.warm(data); err != nil {
+			return "", nil, err
+		}
 		l.emulated.AddMemory(data.addr, data.n, l.copier)
 	}
 	l.region, err = l.device.Register(data.addr, data.n, mlx5.AccessAll)
