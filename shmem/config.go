@@ -42,6 +42,7 @@ type Config struct {
 	NodeID     string        // PEs with equal ids map each other's memory
 	Host       string        // address that PEs of other hosts reach this one at; "": only this host does
 	QPPerPE    int           // MORI_NUM_QP_PER_PE, which devices heed
+	NIC        string        // to whose queues kernels post by themselves, "emu0" is an emulated one; "": the host posts for them
 	Timeout    time.Duration // of collective calls and waits, 0 = none
 	Log        *slog.Logger  // nil: none
 

@@ -54,6 +54,7 @@ func ConfigFromEnv() (Config, error) {
 		warn(fmt.Errorf("%s=%q: want uncached or normal", config.ShmemHeapType, v))
 	}
 	warn(cfg.sizes(log))
+	cfg.NIC = strings.TrimSpace(config.Get(config.ShmemNIC))
 	cfg.QPPerPE, err = config.Int(config.NumQPPerPE, 4, 1, math.MaxInt32)
 	warn(err)
 	seconds, err := config.Int(config.BootstrapTimeout, 300, 1, math.MaxInt32)

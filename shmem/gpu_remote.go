@@ -13,6 +13,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/proxy"
+	"mori/native/nic"
 )
 
 // A remoteSide is how kernels of this PE's GPU come to PEs that its loads and stores do not reach: they post to a queue, which a thread of the
@@ -23,6 +24,7 @@ type remoteSide struct {
 	local []proxy.Local
 	desk  *proxy.Desk // where peers ask for atomics on this PE's heap
 	words *gpuHeap    // which does them
+	nic   *nicSide    // to whose queues kernels post what it does, if Config.NIC says so
 	why   error       // why there is no queue
 }
 
@@ -30,6 +32,7 @@ type remoteSide struct {
 type remoteName struct {
 	Addr    fabric.Addr
 	Regions []proxy.Shown // the heap, and the desk
+	NIC     nicName
 }
 
 // Remote is a queue for kernels of this PE's GPU that come to other PEs through this host, a mori::proxy::Queue of native/include/mori/proxy
@@ -101,9 +104,12 @@ func (r *remoteSide) failed(pes []int) error {
 const statusTimeout, statusStopped = 0x10002, 0x10003
 
 // meaning is why a kernel could do nothing at PE pe, which it was told by a status.
-func (r *remoteSide) meaning(pe int, status uint32) error {
+func (r *remoteSide) meaning(pe int, status uint64) error {
 	if err := r.queue.Err(pe); err != nil {
 		return err
+	}
+	if status>>32 != 0 {
+		return fmt.Errorf("NIC %s: %w", r.nic.name, nic.StatusErr(uint64(uint32(status))))
 	}
 	switch status {
 	case statusTimeout:
@@ -140,7 +146,10 @@ func (w *World) openRemote(ctx context.Context, s *deviceSide) error {
 	r.why = fmt.Errorf("open a queue for kernels over %s: %w", w.wire.info.Provider, cause)
 	w.log.Warn("kernels reach only the PEs whose memory is mapped", "pe", w.me, "error", r.why)
 	err := r.close()
-	r.port, r.queue = nil, nil
+	r.port, r.queue, r.nic = nil, nil, nil
+	if w.cfg.NIC != "" { // somebody has asked for it
+		return errors.Join(r.why, err)
+	}
 	return errors.Join(w.Failed(), err)
 }
 
@@ -164,7 +173,11 @@ func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err 
 	}
 	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}, r.desk.Shown()}
 	r.words = newGPUHeap(w.gpu.dev, w.cfg.Timeout, nil)
-	return r.words.prepare(proxy.Appliers)
+	if err = r.words.prepare(proxy.Appliers); err != nil || w.cfg.NIC == "" {
+		return err
+	}
+	r.nic, err = openNIC(w.gpu, w.cfg.NIC, b, w.n, w.side.far, &mine.NIC)
+	return err
 }
 
 // warmBytes are written to each PE before kernels run: at the first op of a size providers make what they need for the memory of GPUs, and drivers may have that
@@ -174,10 +187,14 @@ const warmBytes = 4 << 20
 // meet reaches the ports of the PEs that are far, and makes the queue.
 func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err error) {
 	peers := make([]proxy.Peer, w.n)
+	nics, without := make([]nicName, w.n), []int(nil)
 	for _, pe := range w.side.far {
 		var its remoteName
 		if err := json.Unmarshal(blobs[pe], &its); err != nil {
 			return fmt.Errorf("read the name of PE %d: %w", pe, err)
+		}
+		if nics[pe] = its.NIC; (its.NIC.Name == "") != (w.cfg.NIC == "") {
+			without = append(without, pe)
 		}
 		if len(its.Regions) != 2 || its.Regions[0].Len != r.local[0].Len {
 			return fmt.Errorf("PE %d shows %d regions that are not like those here: %w", pe, len(its.Regions), ErrMismatch)
@@ -197,8 +214,13 @@ func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err er
 	if w.cfg.Timeout > 0 {
 		cfg.Wait = w.cfg.Timeout
 	}
-	r.queue, err = proxy.New(cfg)
-	return err
+	if len(without) > 0 {
+		return fmt.Errorf("kernels are to post to NIC %q here, and not on %s: %w", w.cfg.NIC, nameAll(without), ErrMismatch)
+	}
+	if r.queue, err = proxy.New(cfg); err != nil || r.nic == nil {
+		return err
+	}
+	return r.nic.connect(w.me, nics, r.queue.Device())
 }
 
 // changes are how a gpuHeap does what peers ask for.
@@ -256,7 +278,7 @@ func (r *remoteSide) close() error {
 	if r == nil {
 		return nil
 	}
-	err := r.shut()
+	err := errors.Join(r.shut(), r.nic.close())
 	if r.queue != nil {
 		if busy := r.queue.Close(); busy != nil {
 			return errors.Join(err, busy)

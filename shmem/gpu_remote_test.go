@@ -176,11 +176,13 @@ func everyone(w *World, at, bytes, first, turns uint64) (err error) {
 // Every PE puts, gets, signals and meets with every other one from kernels: some are mapped, and some reached by the queue.
 func TestKernelsReachEveryone(t *testing.T) {
 	for name, cfg := range map[string]Config{"mapped": {}, "network": {DisableP2P: true}, "other hosts": {NodeID: "%d"},
-		"two hosts": {NodeID: "a|b"}} {
+		"two hosts": {NodeID: "a|b"}, "NIC": {NodeID: "%d", NIC: "emu0"}, "two hosts and NICs": {NodeID: "a|b", NIC: "emu0"}} {
 		for _, n := range []int{2, 4} {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
 				oneEach(t, n)
 				gputest.NeedEmulated(t) // no driver takes the image
+				cfg := cfg
+				cfg.Timeout = time.Minute // a process has up to 64 lanes and some threads that poll
 				run(t, n, onGPU(t, cfg), func(w *World) error {
 					a, err := w.Malloc(1 << 20)
 					if err != nil {
@@ -196,9 +198,11 @@ func TestKernelsReachEveryone(t *testing.T) {
 // A barrier on streams is one of all PEs, and what kernels do between them comes in order.
 func TestBarrierOnStreamOverANetwork(t *testing.T) {
 	for name, cfg := range map[string]Config{"network": {DisableP2P: true}, "other hosts": {NodeID: "%d"}, "two hosts": {NodeID: "a|b"},
-		"isolated": {NodeID: "%d", Mode: Isolation}} {
+		"isolated": {NodeID: "%d", Mode: Isolation}, "NIC": {DisableP2P: true, NIC: "emu0"}} {
 		t.Run(name, func(t *testing.T) {
 			oneEach(t, 4)
+			cfg := cfg
+			cfg.Timeout = time.Minute
 			run(t, 4, onGPU(t, cfg), func(w *World) error {
 				s, err := w.cfg.Device.NewStream(device.Normal) // PEs of one GPU must not wait behind each other
 				for range 20 {

@@ -26,9 +26,10 @@ const (
 
 	peerBytes = 16
 
-	// How a Peer is reached: not at all (0), by loads and stores, or by a queue of remoteSide.
+	// How a Peer is reached: not at all (0), by loads and stores, or by the queue of remoteSide, or by one of nicSide.
 	transportP2P    = 1
 	transportRemote = 2
+	transportNIC    = 3
 
 	// WaitReport of native/include/mori/device/report.hpp.
 	reportAddress  = 0
@@ -101,6 +102,9 @@ func (s *deviceSide) fill(w *World) (err error) {
 		if p.mapped == 0 {
 			if heap, transport = s.remote.device(), transportRemote; heap == 0 {
 				continue
+			}
+			if at := s.remote.nic.peer(pe); at != 0 {
+				heap, transport = at, transportNIC
 			}
 		}
 		binary.LittleEndian.PutUint64(table[pe*peerBytes:], heap)
@@ -192,7 +196,7 @@ func (s *deviceSide) reported() error {
 	peer := ""
 	if pe := int32(memory.Load32(s.report.Addr() + reportPeer)); pe >= 0 {
 		if s.isFar(int(pe)) && word(reportExpected) == 0 {
-			return fmt.Errorf("a kernel of PE %d gave up on PE %d: %w", who, pe, s.remote.meaning(int(pe), uint32(word(reportSeen))))
+			return fmt.Errorf("a kernel of PE %d gave up on PE %d: %w", who, pe, s.remote.meaning(int(pe), word(reportSeen)))
 		}
 		peer = fmt.Sprintf(" from PE %d", pe)
 	}

@@ -43,6 +43,7 @@ const (
 	ShmemLogLevel      = "MORI_SHMEM_LOG_LEVEL"
 	ShmemDevice        = "MORI_SHMEM_DEVICE"
 	ShmemGPU           = "MORI_SHMEM_GPU"
+	ShmemNIC           = "MORI_SHMEM_NIC"
 	ShmemMode          = "MORI_SHMEM_MODE"
 	ShmemHeapSize      = "MORI_SHMEM_HEAP_SIZE"
 	ShmemHeapType      = "MORI_SHMEM_HEAP_TYPE"
@@ -132,6 +133,7 @@ func Variables() []Variable {
 		{Name: FP8CombineScaleDim, Default: "56", Meaning: "scales of a row where combine quantises blockwise"},
 		{Name: ShmemLogLevel, Default: "", Meaning: "log level of mori.shmem; beats " + GlobalLogLevel},
 		{Name: ShmemDevice, Default: "gpu if there is one", Meaning: "where the symmetric heap is: gpu or host"},
+		{Name: ShmemNIC, Default: "none", Meaning: "the NIC to whose queues kernels post by themselves where loads and stores do not reach a PE, such as mlx5_0, or emu0, an emulated one; unset: the host posts for them"},
 		{Name: ShmemGPU, Default: "the current device", Meaning: "which GPU the symmetric heap is on, by its number in this process; unset and none current: by the rank on this host"},
 		{Name: ShmemMode, Default: "static_heap", Meaning: "static_heap, vmm_heap (grows in chunks) or isolation (each allocation is a mapping of its own)"},
 		{Name: ShmemHeapSize, Default: "4G", Meaning: "size of the symmetric heap of each PE, such as 512M; of a vmm_heap what it may grow to, default 16G. Pages are taken when they are touched"},

@@ -5,7 +5,7 @@
 /// or quiet, and before a signal of the same call.
 #pragma once
 
-#include "mori/shmem/remote.hpp"
+#include "mori/shmem/direct.hpp"
 
 namespace mori::shmem {
 
@@ -45,7 +45,7 @@ MORI_DEVICE_INLINE void get(void* local, const void* symmetric, uint64_t bytes, 
 MORI_DEVICE_INLINE void quietRemote(int pe, int qp) {
     const State own = state();
     for (int other = pe < 0 ? 0 : pe; other < own.nPes && (pe < 0 || other == pe); other++) {
-        if (transportTo(own, other) == Transport::remote) {
+        if (byNetwork(transportTo(own, other))) {
             const RemoteOp op{RemoteKind::quiet, other, qp, 0, 0, own.heap, 0, 0, 0, 0};
             mori_shmem_remote(&op);
         }

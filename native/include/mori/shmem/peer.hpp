@@ -27,7 +27,7 @@ MORI_SHMEM_ONCE MORI_DEVICE_SYMBOL __attribute__((used)) mori::shmem::State mori
 #endif
 
 /// Carries out an operation for a PE whose transport is remote; one thread calls it for its group. What it returns is the
-/// old value, for an atomic that has one. remote.hpp has a weak one, so a module may link its own.
+/// old value, for an atomic that has one. direct.hpp has a weak one, so a module may link its own.
 MORI_DEVICE_SYMBOL uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op);
 }
 
@@ -59,6 +59,11 @@ MORI_DEVICE_INLINE State state() {
 
 MORI_DEVICE_INLINE Transport transportTo(const State& own, int pe) {
     return device::loadConstant(&own.peers[pe].transport);
+}
+
+/// Whether mori_shmem_remote comes there.
+MORI_DEVICE_INLINE bool byNetwork(Transport transport) {
+    return transport == Transport::remote || transport == Transport::nic;
 }
 
 template <Group group>
@@ -121,7 +126,7 @@ MORI_DEVICE_INLINE Reached reach(int pe) { return reach(state(), pe); }
 MORI_DEVICE_INLINE uint64_t remote(const RemoteOp& op) {
     const State own = state();
     const bool known = op.pe >= 0 && op.pe < own.nPes && op.symmetric - own.heap < own.heapBytes;
-    if (!known || transportTo(own, op.pe) != Transport::remote) {
+    if (!known || !byNetwork(transportTo(own, op.pe))) {
         fail(reinterpret_cast<const void*>(op.symmetric), uint64_t(Transport::remote),
              known ? uint64_t(transportTo(own, op.pe)) : 0, op.pe);
         return 0;

@@ -204,10 +204,9 @@ MORI_DEVICE_APART uint64_t remoteAtomic(const proxy::Queue& queue, const RemoteO
     return got.old;
 }
 
-/// mori_shmem_remote by the PE's queue. qp makes no difference: a PE has one.
-MORI_DEVICE_INLINE uint64_t byProxy(const RemoteOp& op) {
+/// By a PE's queue. qp makes no difference: a PE has one.
+MORI_DEVICE_APART uint64_t byProxy(const RemoteOp& op, const proxy::Queue& queue) {
     const State own = state();
-    const proxy::Queue& queue = *reinterpret_cast<const proxy::Queue*>(device::loadConstant(&own.peers[op.pe].heap));
     if (op.kind == RemoteKind::quiet) {
         const uint32_t status = proxy::quiet<proxy::Group::thread>(queue, uint32_t(op.pe));
         if (status != 0) {
@@ -223,11 +222,3 @@ MORI_DEVICE_INLINE uint64_t byProxy(const RemoteOp& op) {
 }
 
 }  // namespace mori::shmem::internal
-
-#if defined(MORI_DEVICE_CPU)
-extern "C" __attribute__((weak, noinline)) uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op) {
-#else
-extern "C" __attribute__((device, weak, noinline)) uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op) {
-#endif
-    return mori::shmem::internal::byProxy(*op);
-}

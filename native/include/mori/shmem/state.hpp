@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "mori/device/report.hpp"
+#include "mori/nic/queue.hpp"
 
 namespace mori::shmem {
 
@@ -13,14 +14,24 @@ enum class Transport : uint32_t {
     none = 0,    ///< not at all
     p2p = 1,     ///< its heap is mapped here: loads and stores
     remote = 2,  ///< by mori_shmem_remote: a thread of the host does it, over a network
+    nic = 3,     ///< by mori_shmem_remote: a queue of a NIC, to which the kernel posts
 };
 
 struct Peer {
-    uint64_t heap;  ///< p2p: where the PE's heap begins here. remote: the queue to its host, a mori::proxy::Queue
+    uint64_t heap;  ///< p2p: where the PE's heap begins here. remote: the queue of a mori::proxy. nic: a NicPeer
     Transport transport;
     uint32_t reserved;
 };
 static_assert(sizeof(Peer) == 16);
+
+/// A PE that a NIC's queue reaches.
+struct NicPeer {
+    uint64_t queue;      ///< a mori::nic::Queue
+    uint64_t proxy;      ///< a mori::proxy::Queue, for what the NIC does not do
+    nic::Memory mine;    ///< this PE's heap
+    nic::Memory theirs;  ///< the other's
+};
+static_assert(sizeof(NicPeer) == 64);
 
 constexpr uint32_t kStateVersion = 1;
 
