@@ -11,7 +11,7 @@ type Kind uint32
 const (
 	Nop Kind = iota
 	Write
-	WriteInline // Local is the address of up to 92 bytes, which need not be registered
+	WriteInline // Local is the address of up to 92 bytes (bnxt 96, ionic 32), which need not be registered
 	WriteValue  // the low 1 to 8 bytes of Value
 	Read
 	Send
