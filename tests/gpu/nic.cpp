@@ -2,7 +2,7 @@
 // The kernels that use a NIC, on GPUs, against the reference NIC: threads of the host that read the queues' rings in mapped host
 // memory as a NIC may, early or late by a seed. Every byte is checked, and every rule of the queue.
 //
-//     nic PTX [SEEDS]      PTX of native/kernels/nic/mlx5.cpp
+//     nic PTX [SEEDS]      PTX of native/kernels/nic/mlx5.cpp; built with -DMORI_NIC_FAMILY=bnxt, that of bnxt.cpp, and so on
 #include <memory>
 #include <tuple>
 
@@ -25,8 +25,8 @@ public:
         memset(memory_, 0, ReferenceNic::bytesOf(sqLog));
         nic_ = std::make_unique<ReferenceNic>(seed, manners, sqLog, 0, memory_);
         gpu.use();
-        view = allocate(sizeof(Queue));
-        CHECK(cuMemcpyHtoD(view, nic_->queue(), sizeof(Queue)));
+        view = allocate(sizeof(Queue) + sizeof(Annex));
+        CHECK(cuMemcpyHtoD(view, nic_->queue(), sizeof(Queue) + sizeof(Annex)));
     }
     ~Nic() {
         nic_.reset();
@@ -121,7 +121,7 @@ void lists(const Gpu& gpu, CUmodule module, uint64_t seed, Posters posters) {
         std::tie(write.local, write.lkey, write.bytes) = std::tuple(uint64_t(mine.memory) + i * 64, 1u, uint64_t(48));
         Work& add = work[2 * i + 1];  // of 5 segments, or of 4
         add = write;
-        add.kind = i % 2 == 0 ? Kind::fetchAdd : Kind::maskedCompareSwap;
+        add.kind = i % 2 == 0 ? Kind::fetchAdd : kFamily == Provider::mlx5 ? Kind::maskedCompareSwap : Kind::compareSwap;
         add.remote = uint64_t(peer.memory) + (i % 2 == 0 ? kBytes - 8 : i * 64 + 56);
         std::tie(add.local, add.bytes, add.value, add.valueMask) =
             std::tuple(uint64_t(mine.memory) + i * 64 + 56, uint64_t(8), i, ~uint64_t(0));
