@@ -195,10 +195,22 @@ func (m *mover) usable(f *flight, g *registration) error {
 	switch {
 	case g.err != nil:
 		return fmt.Errorf("%w: %w", errStream, g.err)
+	case !m.isKnown(g):
+		return fmt.Errorf("%w: a device of %s is gone", errStream, m.rails[0])
 	case g.readOnly && f.op.Kind == fabric.OpRead:
 		return local.OpFault(fabric.Errno(syscall.EFAULT), "read into %d bytes of local memory at %#x that may not be written", g.size, g.base)
 	}
 	return nil
+}
+
+// isKnown reports whether the devices of all rails have a registration: one that is dead has not what was registered since.
+func (m *mover) isKnown(g *registration) bool {
+	for _, r := range m.rails {
+		if len(g.keys[r.nicAt]) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // holdDevice holds the regions of the op's segments of device memory.

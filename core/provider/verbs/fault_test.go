@@ -191,28 +191,37 @@ func TestNoDeviceToUse(t *testing.T) {
 	}
 }
 
-// A port that went down is left out by the connections that are made then, if there is another, and used again when it is back.
+// A port that went down, or whose device was removed, is left out by the connections that are made then, if there is another; and the port is used again
+// when it is back.
 func TestAnotherDevice(t *testing.T) {
-	verbstest.NeedEmulated(t)
-	verbstest.Need(t, 2)
-	a, b := newEnds(t, way{})
-	local, remote := a.memory(t, 4096), b.memory(t, 4096)
-	key := a.imports(t, remote.mr)
-	first := a.mover(t).rails[0].nic.name
-	up := verbstest.PortDown(t, 0)
-	a.ends(t)
-	b.ends(t)
-	again := func(want bool) {
-		t.Helper()
-		ok(t, errors.Join(a.ep.Close(), b.ep.Close(), a.renew(), b.renew(), connect(a, b)))
-		ok(t, a.do(local.write(4096, key)))
-		if got := a.mover(t).rails[0].nic.name; (got == first) != want {
-			t.Errorf("the connection is on %s", got)
-		}
+	for what, away := range map[string]func(testing.TB, int) (back func()){"port down": verbstest.PortDown, "removed": verbstest.Remove} {
+		t.Run(what, func(t *testing.T) {
+			verbstest.NeedEmulated(t)
+			verbstest.Need(t, 2)
+			a, b := newEnds(t, way{})
+			local, remote := a.memory(t, 4096), b.memory(t, 4096)
+			key := a.imports(t, remote.mr)
+			first := a.mover(t).rails[0].nic.name
+			back := away(t, 0)
+			a.ends(t)
+			b.ends(t)
+			again := func(want bool) {
+				t.Helper()
+				ok(t, errors.Join(a.ep.Close(), b.ep.Close(), a.renew(), b.renew(), connect(a, b)))
+				for _, from := range []*memory{local, a.memory(t, 4096), unregistered(t, 4096)} { // registered before, since, and not
+					ok(t, a.do(from.write(4096, key)))
+					ok(t, a.do(from.write(4096, a.imports(t, b.memory(t, 4096).mr))))
+				}
+				m := a.mover(t)
+				if got := m.rails[0].nic.name; (got == first) != want || strings.Contains(a.path(), "TCP") {
+					t.Errorf("the connection is on %s: %s", got, a.path())
+				}
+			}
+			again(false)
+			back()
+			again(what == "port down") // a device is opened once
+		})
 	}
-	again(false)
-	up()
-	again(true)
 }
 
 // An address that goes away under ops ends them with its name, at once. The next connection has another address of the device, or where one was

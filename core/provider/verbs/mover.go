@@ -186,6 +186,9 @@ func (m *mover) describe(mr *util.MR) ([]byte, error) {
 		m.slow(fmt.Errorf("%w: %w", errStream, g.err))
 		return nil, fabric.ErrNotSupported
 	}
+	if !m.isKnown(g) {
+		return nil, fabric.ErrNotSupported // the connection is ending
+	}
 	p := g.place(mr, m.rails)
 	return p.encode(), nil
 }

@@ -233,6 +233,10 @@ func registerAll(all *domains, buf fabric.Buffer, rights verbs.Access) *registra
 		return g
 	}
 	for _, c := range all.nics {
+		if c.dead.Load() { // no connection goes by it any more
+			g.keys = append(g.keys, nil)
+			continue
+		}
 		if g.err = g.show(c, rights); g.err != nil {
 			g.err = errors.Join(g.explain(g.err, c), g.close())
 			return g
