@@ -66,6 +66,16 @@
 // An Op of a World whose heap is on a GPU is there, too. Its calls have the same arguments, with addresses that the GPU reaches, and queue kernels on
 // the stream of SetStream; they wait for nothing, and what went wrong is told by a later call or by Check (gpu.go).
 //
+// # GPUs of several hosts
+//
+// Counts, flags and rows for ranks that loads and stores do not reach go through the World's queue (shmem.World.Remote), out of symmetric memory and into it. Published
+// carries the counts, as one put with a signal. A source's rows are records, with the slots that they belong to, in chunks; each is one put with a signal to a peer, which copies them
+// to their slots and raises Arrived in the name of the source: to itself, or, as a forwarder, to the ranks of its host. In combine each rank sends the block of another's rows out of
+// its CombineIn to a place that both know from the counts, or, for a Route, by what the other has asked for; a word behind each chunk takes the place of Ready. Pulled is for all.
+//
+// Chunks and records need one place each: a rank sends for dispatch k+1 when all have published k+1, and so are done with the records of k, and rows for combine
+// j+1 when all have pulled those of j.
+//
 // # Errors
 //
 // Every error wraps one of the sentinels of errors.go. Only ErrRecvCap is about data; it leaves the op as good as before. ErrCounts means that

@@ -9,6 +9,7 @@ const (
 	combineStage = 3072
 	movedStage   = 1024
 	stagedWarps  = 8
+	hostsBlocks  = 32  // between hosts, where the network is slower than they are, and its side copies by kernels, too, meanwhile
 	line         = 128 // bytes, of which stages in shared memory are multiples
 )
 
@@ -57,6 +58,9 @@ func (g *gpuSide) decide(c likeCall) Launch {
 	cfg, most := &g.op.cfg, g.op.opts.Blocks
 	if most <= 0 {
 		most = g.dev.Units / 2
+	}
+	if g.hosts != nil {
+		most = min(most, hostsBlocks)
 	}
 	most = max(1, min(most, g.dev.Units))
 	return ruled(g.rules, c.what, c.tokens, c.rowBytes).or(cfg.configured()).or(suggest(c.what, c.tokens, c.rowBytes, cfg.reach(), most))

@@ -52,21 +52,21 @@ func hostsConfig(world int, k KernelType) Config {
 func TestGPUsBetweenHostsDoAsHosts(t *testing.T) {
 	for _, k := range []KernelType{KernelInterNode, KernelInterNodeV1, KernelInterNodeV1LL, KernelAsyncLL} {
 		t.Run(k.String(), func(t *testing.T) {
-			onHosts(t, 2, hostsConfig(4, k), Options{Threads: 1, ChunkBytes: 300}, rounds(4))
+			onHosts(t, 2, hostsConfig(4, k), Options{Threads: 1, ChunkBytes: 300}, rounds(3))
 		})
 	}
 	t.Run("each rank on its own host", func(t *testing.T) {
-		onHosts(t, 1, hostsConfig(3, KernelInterNodeV1), Options{Threads: 1}, rounds(4))
+		onHosts(t, 1, hostsConfig(3, KernelInterNodeV1), Options{Threads: 1}, rounds(3))
 	})
 	t.Run("fp8_blockwise", func(t *testing.T) {
 		c := hostsConfig(2, KernelAsyncLL)
 		c.QuantType = QuantFp8Blockwise
-		onHosts(t, 1, c, Options{Threads: 1, ScaleBlocks: 5}, rounds(4))
+		onHosts(t, 1, c, Options{Threads: 1, ScaleBlocks: 5}, rounds(2))
 	})
 	t.Run("fp8_direct_cast", func(t *testing.T) {
 		c := hostsConfig(2, KernelInterNode)
 		c.QuantType = QuantFp8DirectCast
-		onHosts(t, 1, c, Options{Threads: 1}, rounds(3))
+		onHosts(t, 1, c, Options{Threads: 1}, rounds(2))
 	})
 }
 

@@ -347,6 +347,7 @@ MORI_DEVICE_INLINE void placeAll(const Op& op, const Hosts& hosts, const Dispatc
             if (warpBallot(!came) != 0) {
                 return;
             }
+            warpSync();  // what one lane has seen come is there for all
             const char* const at = base + records.chunk(hosts, hosts.incoming, number, chunk);
             const ChunkHead head = *reinterpret_cast<const ChunkHead*>(at);
             good = placeChunk(op, hosts, peers, records, args.rowBytes, at, head) && (head.last != 0 || chunk + 1 < kMostChunks);

@@ -13,6 +13,7 @@ from support import cannot
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = ROOT / "native" / "kernels"
+EP = ["ep/dispatch.cpp", "ep/combine.cpp", "ep/count_local.cpp"]
 
 
 def run(*command: str) -> subprocess.CompletedProcess:
@@ -28,8 +29,8 @@ def run(*command: str) -> subprocess.CompletedProcess:
         ("words.cpp", []),
         ("proxy.cpp", ["proxy/put.cpp"]),
         ("standard.cpp", ["ep/standard.cpp"]),
-        ("ep.cpp", ["ep/dispatch.cpp", "ep/combine.cpp", "ep/count_local.cpp"]),
-        ("ep_hosts.cpp", [f"ep/{name}.cpp" for name in ("dispatch", "combine", "dispatch_hosts", "combine_hosts", "count_local")]),
+        ("ep.cpp", EP),
+        ("ep_hosts.cpp", [*EP, "ep/dispatch_hosts.cpp", "ep/combine_hosts.cpp"]),
         ("nic.cpp", []),  # it includes the kernels, with delays where the order of steps matters
     ],
 )
