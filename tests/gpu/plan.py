@@ -171,7 +171,7 @@ def examples(scratch: Path) -> list[Step]:
     """The examples, as their heads say: two PEs, on two GPUs if they are there."""
     if importlib.util.find_spec("torch") is None:
         return [step("examples", 5, "sh", "-c", "echo no torch: torchrun starts the examples; false")]
-    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     moe = [step(f"example-moe-{name}", 120, *start, f"examples/moe/{name}.py", needs=("extension",),
                 env={**PYTHON, "MORI_SHMEM_DEVICE": "gpu"}) for name in ("train", "infer")]
     folder, ptx = Path("examples/gpu"), scratch / "put_signal.ptx"

@@ -34,7 +34,9 @@ def mpirun(ranks: int) -> list[str]:
 
 def torchrun(ranks: int) -> list[str]:
     need_torch()
-    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "-m", "mori", "demo"]
+    # Of its own port: another test may have the usual one.
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return [*launcher, "-m", "mori", "demo"]
 
 
 def run(launch: Callable[[int], list[str]], ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
