@@ -80,6 +80,16 @@ func (s *speaker) says(tb testing.TB, kind uint8, body []byte) {
 	ok(tb, s.ep.SendFrame(kind, body))
 }
 
+// saysAll says as much as the victim listens to: it may have had enough of the first.
+func (s *speaker) saysAll(tb testing.TB, all []frame) {
+	tb.Helper()
+	for i, f := range all {
+		if err := s.ep.SendFrame(f.kind, f.body); err != nil && i == 0 {
+			tb.Fatal(err)
+		}
+	}
+}
+
 // like is an offer or answer that the victim's devices can take.
 func like(tb testing.TB, v *victim) railDesc {
 	tb.Helper()
@@ -113,9 +123,7 @@ func TestHostileDialer(t *testing.T) {
 			s := newSpeaker(t)
 			ok(t, v.renew())
 			ok(t, connect(s.end, v.end))
-			for _, f := range c.say {
-				s.says(t, f.kind, f.body)
-			}
+			s.saysAll(t, c.say)
 			v.suffers(t, c.cause)
 		})
 	}
@@ -178,9 +186,7 @@ func TestHostileListener(t *testing.T) {
 			if c.offered {
 				s.hears(t, frameOffer)
 			}
-			for _, f := range c.say {
-				s.says(t, f.kind, f.body)
-			}
+			s.saysAll(t, c.say)
 			if c.cause == 0 { // the device decides what it thinks of that, at once or when there is an op
 				mem := v.memory(t, 4096)
 				key := v.imports(t, s.memory(t, 4096).mr)
