@@ -25,9 +25,10 @@
 // (virtual and pool memory), devices that do not reach each other, host memory that cannot be pinned or is of no registered region, an
 // op from several regions to another process's host memory. Path and one line in the log say why.
 //
-// Lists of pieces shorter than 1 MiB on average are one launch of the kernel mori_io_copy_blocks, with Options.Blocks or MORI_P2P_BLOCKS
+// Lists of pieces shorter than 8 MiB on average, and single ones shorter than 1 MiB, are one launch of the kernel mori_io_copy_blocks, with Options.Blocks or MORI_P2P_BLOCKS
 // blocks or as many as the bytes are worth; longer ones go to the copy engines (device.Copier). Handles are opened, memory is pinned and
-// kernels are loaded when an op first needs it, off the caller's goroutine, and kept until the region closes.
+// kernels are loaded when an op first needs it, off the caller's goroutine, and kept until the region closes. Lists of 512 segments and more are
+// written on a goroutine of their own. An op of fabric.Blocks needs none: the GPU gets a copy of its offsets.
 //
 // # Who may touch what
 //
