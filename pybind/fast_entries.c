@@ -138,6 +138,16 @@ static int from_buffer(PyObject *o, numbers *to) {
 	return 1;
 }
 
+// plain_ints converts items from i on up to the first that is no plain int below 2^60, and returns its place. No Python code runs meanwhile.
+static Py_ssize_t plain_ints(PyObject **items, Py_ssize_t i, Py_ssize_t n, uint64_t *to) {
+	for (; i < n && PyLong_CheckExact(items[i]) && mori_small(items[i], &to[i]); i++) {
+		if (i + kAhead < n) {
+			__builtin_prefetch(items[i + kAhead]);
+		}
+	}
+	return i;
+}
+
 // from_items converts the elements of a list or tuple. items is borrowed.
 static int from_items(PyObject *items, numbers *to, const char *what) {
 	Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
@@ -145,8 +155,9 @@ static int from_items(PyObject *items, numbers *to, const char *what) {
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < n; i++) {
-		if (i + kAhead < PySequence_Fast_GET_SIZE(items)) {
-			__builtin_prefetch(PySequence_Fast_GET_ITEM(items, i + kAhead));
+		i = plain_ints(PySequence_Fast_ITEMS(items), i, Py_MIN(n, PySequence_Fast_GET_SIZE(items)), to->v);
+		if (i == n) {
+			break;
 		}
 		// __index__ of an element may change the list
 		if (i >= PySequence_Fast_GET_SIZE(items) || mori_to_u64(PySequence_Fast_GET_ITEM(items, i), &to->v[i])) {
