@@ -29,6 +29,12 @@
 // Commands to one PE are submitted in the order of the ring. Puts among each other are not ordered, a signal comes after its payload and all
 // puts to its PE before it, and a fence command makes the next one to the PE wait for those before. Nothing orders two PEs, or two queues.
 //
+// # Atomics on the memory of GPUs
+//
+// No CPU has them there. A queue with a Desk asks the PE for them, by a write into host memory of which its queue is told (fabric.OpRemoteData), and there
+// Config.Atomics does them: a launch of a kernel, say. The answer comes back in the same way, and the command ends with it. What follows a fence waits for
+// answers, and an ask for a signal waits for its payload. Without desks such atomics are refused; what sets a word is a write, and works.
+//
 // # Errors
 //
 // What a GPU posts is not trusted: kinds, PEs, regions and ranges are checked here, and what does not fit touches nothing. An error of a
