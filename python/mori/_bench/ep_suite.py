@@ -66,6 +66,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topk", type=int, default=8, metavar="N", help="experts that a token chooses (default 8)")
     parser.add_argument("--dtype", choices=list(_DTYPES), default="bfloat16", help="of the rows (default bfloat16)")
     parser.add_argument("--full", action="store_true", help="on GPUs: every number of tokens, every budget of blocks")
+    parser.add_argument(
+        "--hosts", type=int, default=1, metavar="N", help="on GPUs: ranks behave as on so many hosts (default 1)"
+    )
     parser.add_argument("--no-nccl", action="store_true", help="on GPUs: nothing beside mori and memcpy")
 
 

@@ -67,6 +67,16 @@ def test_bytes_are_those_on_the_wire(results: dict[str, dict[str, Any]]) -> None
     assert 0 <= one["bytes"] <= most
 
 
+def test_ranks_may_behave_as_on_several_hosts(gpu: None) -> None:
+    gpus.need(2)
+    cases = "dispatch-128-fp8-eager,combine-128-bf16-eager,both-8-bf16-eager"
+    done = mori("bench", "ep", *SMALL, "--json", "--gpus", "0,1", "--hosts", "2", "--cases", cases)
+    assert done.returncode == 0, done.stderr
+    for one in map(json.loads, done.stdout.splitlines()):
+        assert (one["hosts"], one["gpus"], one["yardstick"]) == (2, 2, None)
+        assert one["us"] > 0
+
+
 def test_cases_with_graphs_say_what_they_lack(gpu: None) -> None:
     done = mori("bench", "ep", *SMALL, "--json", "--cases", "dispatch-1-bf16")
     if why_no_cuda():
@@ -100,6 +110,7 @@ def test_the_curves_are_a_picture(gpu: None, tmp_path: Path) -> None:
         (["--topk", "9", "--experts", "8"], "a token cannot choose 9 of 8 experts"),
         (["--gpus", "0,1", "--experts", "3", "--topk", "1"], "do not spread evenly over 2 GPUs"),
         (["--tokens", "3"], "--tokens 3: no case has so many"),
+        (["--gpus", "0,1", "--hosts", "3"], "--hosts 3: 2 ranks do not spread evenly over them"),
     ],
 )
 def test_what_cannot_be_is_named(gpu: None, arguments: list[str], text: str) -> None:

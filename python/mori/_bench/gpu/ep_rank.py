@@ -30,9 +30,21 @@ class GPUEPRank(Member):
     """What the benchmark asks of ranks. All are asked at once."""
 
     def __init__(
-        self, me: int, size: int, heap: int, gpus: list[int], sizes: Sizes, tokens: int, package: str, flush: int
+        self,
+        me: int,
+        size: int,
+        heap: int,
+        gpus: list[int],
+        sizes: Sizes,
+        tokens: int,
+        package: str,
+        flush: int,
+        hosts: int = 1,
     ) -> None:
         super().__init__(me, size, heap)
+        self._per_host, self._hosts = size // hosts, hosts
+        if hosts > 1:
+            os.environ["MORI_NODE_ID"] = f"host {me // self._per_host}"
         self._gpu, self._sizes, self._tokens, self._package = gpus[me], sizes, tokens, package
         os.environ.update(MORI_SHMEM_DEVICE="gpu", MORI_SHMEM_GPU=str(self._gpu))
         self._flush_bytes = flush
@@ -44,7 +56,7 @@ class GPUEPRank(Member):
         self._torch_stream: Any = None
 
     def join(self, unique_id: bytes) -> None:
-        from mori.ops import EpDispatchCombineConfig, EpDispatchCombineOp
+        from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp
 
         super().join(unique_id)
         s = self._sizes
@@ -53,6 +65,9 @@ class GPUEPRank(Member):
         config = EpDispatchCombineConfig(
             "bfloat16", self.me, self.size, s.hidden, self._scales, 4, 2, self._tokens, per_rank, s.topk
         )
+        if self._hosts > 1:
+            kernel = EpDispatchCombineKernelType.InterNodeV1
+            config = replace(config, kernel_type=kernel, gpu_per_node=self._per_host)
         self._op = EpDispatchCombineOp(config)
         self._flush = device.DeviceMemory(self._flush_bytes, self._gpu)
         if not why_no_cuda():
@@ -78,6 +93,8 @@ class GPUEPRank(Member):
         """Join the ranks of NCCL that meet at a file. Returns why there is none, or nothing."""
         if why := why_no_cuda():
             return why
+        if self._hosts > 1:  # it would find that there is one host only
+            os.environ.update(NCCL_SHM_DISABLE="1", NCCL_P2P_DISABLE="1")
         try:
             self._nccl = AllToAll(store, self.me, self.size, self._gpu)
         except Exception as err:  # of many kinds; whatever it is, there is no NCCL to compare with

@@ -38,7 +38,7 @@ def package_of_rows() -> str:
     return package
 
 
-def ranks_of(gpus: list[int], sizes: Sizes, tokens: int, package: str, quick: bool) -> Group:
+def ranks_of(gpus: list[int], sizes: Sizes, tokens: int, package: str, quick: bool, hosts: int = 1) -> Group:
     """A rank on each GPU, for so many tokens at most; sizes.tokens are those that take turns."""
     from .ep_rank import GPUEPRank
 
@@ -46,8 +46,11 @@ def ranks_of(gpus: list[int], sizes: Sizes, tokens: int, package: str, quick: bo
     received, row = sizes.ranks * tokens, 2 * sizes.hidden
     beside = 32 * sizes.topk + sizes.hidden // 8 + 256
     heap = 2 * received * row + tokens * row + received * beside + 64 * MIB
+    if hosts > 1:  # records on their way out and in, and rows on their way back
+        peers = hosts - 1
+        heap += 2 * peers * (tokens * (row + beside) + 4 * MIB) + tokens * min(sizes.topk, sizes.ranks) * (row + beside)
     factory = f"{GPUEPRank.__module__}:{GPUEPRank.__name__}"
-    return Group(factory, sizes.ranks, heap, gpus, sizes, tokens, package, MIB if quick else 2 * L2_BYTES)
+    return Group(factory, sizes.ranks, heap, gpus, sizes, tokens, package, MIB if quick else 2 * L2_BYTES, hosts)
 
 
 class GPUEP:
@@ -64,7 +67,7 @@ class GPUEP:
         self._gpus, self._quick = chosen.choose(args.gpus), args.quick
         self._ranks = len(self._gpus.numbers)
         self._hidden = min(args.hidden, _HIDDEN_QUICK) if args.quick else args.hidden
-        self._experts, self._topk = args.experts or 256, args.topk
+        self._experts, self._topk, self._hosts = args.experts or 256, args.topk, args.hosts
         self._check()
         self.cases: list[EPCase] = [case.quick() for case in cases] if args.quick else cases
         self._by_name = bool(args.cases)
@@ -75,7 +78,9 @@ class GPUEP:
             *self._gpus.how(),
             f"{self._ranks} ranks, {self._hidden} elements, top {self._topk} of {self._experts} experts",
             "times by events, of calls in a row with other tokens each",
-            "memcpy: all GPUs copy at once what goes over the wire; ratio: times its time",
+            "memcpy: all GPUs copy at once what goes over the wire; ratio: times its time"
+            if self._hosts == 1
+            else f"the ranks are told to be on {self._hosts} hosts; NCCL is told to use sockets; ratio: times its time",
             "rows and sums are compared",
         ]
         self.facts: dict[str, object] = {
@@ -83,6 +88,7 @@ class GPUEP:
             "hidden": self._hidden,
             "experts": self._experts,
             "topk": self._topk,
+            "hosts": self._hosts,
             "quick": args.quick,
         }
 
@@ -92,6 +98,8 @@ class GPUEP:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self._experts % self._ranks:
             raise ValueError(f"--experts {self._experts} do not spread evenly over {self._ranks} GPUs")
+        if self._hosts < 1 or self._ranks % self._hosts:
+            raise ValueError(f"--hosts {self._hosts}: {self._ranks} ranks do not spread evenly over them")
         if self._topk > self._experts:
             raise ValueError(f"--topk: a token cannot choose {self._topk} of {self._experts} experts")
 
@@ -102,7 +110,7 @@ class GPUEP:
         tokens = max(case.tokens for case in self.cases)
         pool = max(2 * tokens, 64 if self._quick else _POOL_BYTES // self._hidden)
         sizes = Sizes(pool, self._hidden, self._experts, self._topk, self._ranks)
-        self._group = ranks_of(list(self._gpus.numbers), sizes, tokens, package, self._quick)
+        self._group = ranks_of(list(self._gpus.numbers), sizes, tokens, package, self._quick, self._hosts)
         try:
             self._prepare()
         except BaseException as err:
@@ -155,7 +163,7 @@ class GPUEP:
         def wipe() -> None:
             group.each("wipe")
 
-        raws = {"memcpy": lambda: median("copies")} if wire else {}
+        raws = {"memcpy": lambda: median("copies")} if wire and self._hosts == 1 else {}
         if self._nccl and case.kind != "both":
             raws["NCCL all_to_all"] = lambda: median("nccl")
         extra: dict[str, object] = {
@@ -185,7 +193,7 @@ class GPUEP:
             prepare=wipe,
             verify=lambda: sum(group.each("wrong")),
             best=min,
-            primary="memcpy" if wire else None,
+            primary=next(iter(raws), None),
             extra=extra,
             finish=finish,
         )

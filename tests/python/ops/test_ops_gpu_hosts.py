@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""mori.ops on GPUs, real or emulated, of ranks that are on several hosts, against the reference, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_op import new_op
+from test_property import cases, check
+
+from mori._errors import UnsupportedError
+from ranks import Rank, Ranks
+
+pytestmark = pytest.mark.timeout(300)
+BETWEEN = ("InterNode", "InterNodeV1", "InterNodeV1LL", "AsyncLL")
+few = settings(
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.mark.parametrize("kernel", BETWEEN)
+@few
+@given(data=st.data())
+def test_dispatch_and_combine(gpu_ranks: Ranks, kernel: str, data: st.DataObject) -> None:
+    case = data.draw(cases(2, kind="gpu", kernel=kernel, split=kernel == "AsyncLL"))
+    case.way = replace(case.way, replay=case.way.replay and kernel == "InterNodeV1")
+    check(gpu_ranks, case, hosts=2)
+
+
+def _refusals(rank: Rank) -> None:
+    with pytest.raises(UnsupportedError, match="kernel_type IntraNode, and the memory of PE"):
+        new_op(rank)
+    op = new_op(rank, kernel="InterNode")
+    with pytest.raises(UnsupportedError, match="ranks on several hosts"):
+        op.exclude([1 - rank.me])
+    op.close()
+
+
+def test_what_there_is_not_between_hosts(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(2, hosts=2).run(_refusals)
