@@ -39,6 +39,9 @@ type nicName struct {
 	Memory mlx5.MemoryView
 }
 
+// emulatedTimeout is the code of 2.1 s for an answer, 8 times: an emulated NIC loses nothing, but its threads may have to wait for a core.
+const emulatedTimeout = 19
+
 const (
 	nicLog       = 8 // of the blocks of a queue
 	nicPeerBytes = 64
@@ -151,7 +154,11 @@ func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 		if err := end.Parse(its.Ends[me]); err != nil {
 			return fmt.Errorf("the end of PE %d: %w", pe, err)
 		}
-		if err := q.Connect(end, mlx5.PathConfig{}); err != nil {
+		var path mlx5.PathConfig
+		if n.emulated != nil {
+			path.AckTimeout = emulatedTimeout
+		}
+		if err := q.Connect(end, path); err != nil {
 			return fmt.Errorf("connect to PE %d: %w", pe, err)
 		}
 		view := q.View()
