@@ -378,7 +378,8 @@ inline Tokens tokens(std::mt19937& random, const Shape& shape, uint32_t rank, ui
     return made;
 }
 
-inline void rounds(std::mt19937& random, World& world, int count) {
+/// Launches have up to so many blocks, and as many warps in each.
+inline void rounds(std::mt19937& random, World& world, int count, uint32_t most = 3) {
     const Shape& shape = world.shape();
     std::vector<Tokens> all;
     for (int round = 0; round < count; round++) {
@@ -395,8 +396,8 @@ inline void rounds(std::mt19937& random, World& world, int count) {
                 }
             }
         }
-        const uint32_t blocks = 1 + random() % 3;
-        const uint32_t threads = 4 * (1 + random() % 3);
+        const uint32_t blocks = 1 + random() % most;
+        const uint32_t threads = 4 * (1 + random() % most);
         world.dispatch(all, blocks, threads, random() % 2 == 0, replay);
         world.combine(all, blocks, threads, random() % 2 == 0, random() % 2 == 0, random);
     }
