@@ -3,19 +3,16 @@
 package shmem
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
-	"time"
 
 	"mori/core/device"
 	"mori/core/memory"
 	"mori/core/mlx5"
-	"mori/core/mlx5/dv"
 	"mori/core/mlx5/emu"
+	"mori/core/mlx5/nics"
 )
 
 // A nicSide is a NIC to which kernels post by themselves: a queue for each PE that loads and stores do not reach.
@@ -25,8 +22,8 @@ type nicSide struct {
 	emulated *emu.NIC
 	device   *mlx5.Device
 	region   *mlx5.Region
-	copier   *nicCopier
-	queues   []*mlx5.Queue // by PE
+	window   *device.Window // the emulated NIC's
+	queues   []*mlx5.Queue  // by PE
 	table    *device.Memory
 	peers    []uint64 // addresses of NicPeer, by PE
 	undo     []func() error
@@ -38,9 +35,6 @@ type nicName struct {
 	Ends   [][]byte // of the queue for each PE
 	Memory mlx5.MemoryView
 }
-
-// emulatedTimeout is the code of 2.1 s for an answer, 8 times: an emulated NIC loses nothing, but its threads may have to wait for a core.
-const emulatedTimeout = 19
 
 const (
 	nicLog       = 8 // of the blocks of a queue
@@ -57,19 +51,20 @@ func openNIC(g *gpuHeap, name string, b *block, npes int, far []int, told *nicNa
 			err = errors.Join(fmt.Errorf("open NIC %s for kernels: %w", name, err), n.close())
 		}
 	}()
-	cmd, err := n.cmd()
+	cmd, emulated, err := nics.Open(name, n.doorbells)
 	if err != nil {
 		return nil, err
 	}
+	n.emulated = emulated
 	if n.device, err = mlx5.Open(cmd); err != nil {
 		return nil, err
 	}
 	n.later(n.device.Close)
 	if n.emulated != nil {
-		if n.copier, err = newNICCopier(g); err != nil {
+		if n.window, err = g.dev.NewWindow(b.base, b.have.Load()); err != nil {
 			return nil, err
 		}
-		n.emulated.AddMemory(b.base, b.have.Load(), n.copier)
+		n.emulated.AddMemory(b.base, b.have.Load(), n.window)
 	}
 	n.region, err = n.device.Register(b.base, b.have.Load(), mlx5.AccessLocalWrite|mlx5.AccessRemoteWrite|mlx5.AccessRemoteRead)
 	if err != nil {
@@ -88,20 +83,13 @@ func openNIC(g *gpuHeap, name string, b *block, npes int, far []int, told *nicNa
 	return n, nil
 }
 
-// cmd is the way to the NIC: an emulated one has a name that begins with emu.
-func (n *nicSide) cmd() (mlx5.Cmd, error) {
-	if !strings.HasPrefix(n.name, "emu") {
-		return dv.Open(n.name)
+// doorbells are where kernels ring an emulated NIC.
+func (n *nicSide) doorbells(bytes int) (addr uint64, free func() error, err error) {
+	m, err := n.words(uint64(bytes))
+	if err != nil {
+		return 0, nil, err
 	}
-	nic, err := emu.New(emu.Options{Name: n.name, Wire: "unix", UAR: func(bytes int) (uint64, func() error, error) {
-		m, err := n.words(uint64(bytes))
-		if err != nil {
-			return 0, nil, err
-		}
-		return m.Addr(), m.Close, nil
-	}})
-	n.emulated = nic
-	return nic, err
+	return m.Addr(), m.Close, nil
 }
 
 // words are zeros in host memory that the GPU sees at the same address.
@@ -154,11 +142,7 @@ func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 		if err := end.Parse(its.Ends[me]); err != nil {
 			return fmt.Errorf("the end of PE %d: %w", pe, err)
 		}
-		var path mlx5.PathConfig
-		if n.emulated != nil {
-			path.AckTimeout = emulatedTimeout
-		}
-		if err := q.Connect(end, path); err != nil {
+		if err := q.Connect(end, nics.Path(n.emulated)); err != nil {
 			return fmt.Errorf("connect to PE %d: %w", pe, err)
 		}
 		view := q.View()
@@ -197,9 +181,9 @@ func (n *nicSide) close() error {
 		errs = append(errs, n.undo[i]())
 	}
 	n.undo = nil
-	if n.copier != nil { // after the NIC, whose thread copies
-		errs = append(errs, n.copier.close())
-		n.copier = nil
+	if n.window != nil { // after the NIC, whose thread copies
+		errs = append(errs, n.window.Close())
+		n.window = nil
 	}
 	if n.emulated != nil {
 		for _, v := range n.emulated.Violations() {
@@ -208,63 +192,3 @@ func (n *nicSide) close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// A nicCopier lets an emulated NIC at the memory of a GPU while kernels run there: by a stream of its own, and pinned memory.
-type nicCopier struct {
-	stream *device.Stream
-	stage  *device.HostMemory
-}
-
-const (
-	nicStage = 64 << 10
-	nicCopy  = 10 * time.Second // that a copy may take
-)
-
-func newNICCopier(g *gpuHeap) (*nicCopier, error) {
-	s, err := g.dev.NewStream(device.Urgent)
-	if err != nil {
-		return nil, err
-	}
-	stage, err := g.dev.AllocHost(nicStage)
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return &nicCopier{s, stage}, nil
-}
-
-func (c *nicCopier) copy(dst, src, n uint64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), nicCopy)
-	defer cancel()
-	if err := c.stream.Copy(dst, src, n); err != nil {
-		return err
-	}
-	return c.stream.Wait(ctx)
-}
-
-// Read is of emu.Memory.
-func (c *nicCopier) Read(addr uint64, b []byte) error {
-	for len(b) > 0 {
-		n := min(len(b), nicStage)
-		if err := c.copy(c.stage.Addr(), addr, uint64(n)); err != nil {
-			return err
-		}
-		copy(b[:n], memory.Bytes(c.stage.Addr(), uint64(n)))
-		addr, b = addr+uint64(n), b[n:]
-	}
-	return nil
-}
-
-// Write is of emu.Memory.
-func (c *nicCopier) Write(addr uint64, b []byte) error {
-	for len(b) > 0 {
-		n := min(len(b), nicStage)
-		copy(memory.Bytes(c.stage.Addr(), uint64(n)), b[:n])
-		if err := c.copy(addr, c.stage.Addr(), uint64(n)); err != nil {
-			return err
-		}
-		addr, b = addr+uint64(n), b[n:]
-	}
-	return nil
-}
-
-func (c *nicCopier) close() error { return errors.Join(c.stream.Close(), c.stage.Close()) }

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/mlx5"
-	"mori/core/mlx5/dv"
 	"mori/core/mlx5/emu"
+	"mori/core/mlx5/nics"
 	kernels "mori/native/nic"
 )
 
@@ -28,9 +28,9 @@ type nicLink struct {
 	rings    block
 	queue    *mlx5.Queue
 	region   *mlx5.Region
-	seen     block // of the queue as kernels see it, in the GPU's memory
-	words    block // what kernels tell
-	copier   *copier
+	seen     block          // of the queue as kernels see it, in the GPU's memory
+	words    block          // what kernels tell
+	window   *device.Window // the emulated NIC's
 	data     block
 	peer     mlx5.MemoryView
 	receiver receiver
@@ -39,18 +39,15 @@ type nicLink struct {
 
 const nicModule = "nic_mlx5"
 
-// emulatedTimeout is the code of 2.1 s for an answer, 8 times. An emulated NIC loses nothing, but its threads wait for a core: with about 20 threads
-// that wanted one of 2 the usual 0.27 s were once not enough, in a hundred thousand rounds.
-const emulatedTimeout = 19
-
 func (l *nicLink) later(f func() error) { l.undo = append(l.undo, f) }
 
 // discover asks the NIC. The emulated one is there as soon as somebody asks for it.
 func (l *nicLink) discover(context.Context) ([]Found, error) {
-	cmd, err := l.cmd()
+	cmd, emulated, err := nics.Open(l.name, l.doorbells)
 	if err != nil {
 		return nil, err
 	}
+	l.emulated = emulated
 	if l.device, err = mlx5.Open(cmd); err != nil {
 		return nil, err
 	}
@@ -68,20 +65,6 @@ func (l *nicLink) discover(context.Context) ([]Found, error) {
 		f.Ports = append(f.Ports, fmt.Sprintf("%d: %s, %s, MTU %d, GID %v", i+1, state, layer, p.MTU, p.GID))
 	}
 	return []Found{f}, nil
-}
-
-// cmd is the way to the NIC.
-func (l *nicLink) cmd() (mlx5.Cmd, error) {
-	if !strings.HasPrefix(l.name, "emu") {
-		nic, err := dv.Open(l.name)
-		if err != nil {
-			return nil, fmt.Errorf("open device %s: %w", l.name, err)
-		}
-		return nic, nil
-	}
-	nic, err := emu.New(emu.Options{Name: l.name, Wire: "unix", UAR: l.doorbells})
-	l.emulated = nic
-	return nic, err
 }
 
 // doorbells are where the place's kernels can ring them.
@@ -122,11 +105,7 @@ func (l *nicLink) connect(address []byte) error {
 	if err := end.Parse(address); err != nil {
 		return fmt.Errorf("read the peer's end: %w: %w", err, fabric.ErrInvalid)
 	}
-	var path mlx5.PathConfig
-	if l.emulated != nil {
-		path.AckTimeout = emulatedTimeout
-	}
-	if err := l.queue.Connect(end, path); err != nil {
+	if err := l.queue.Connect(end, nics.Path(l.emulated)); err != nil {
 		return err
 	}
 	view := l.queue.View()
@@ -143,13 +122,10 @@ func (l *nicLink) connect(address []byte) error {
 func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
 	l.data = data
 	if g, ok := l.place.(*gpu); ok && l.emulated != nil {
-		if l.copier, err = newCopier(g); err != nil {
+		if l.window, err = g.d.NewWindow(data.addr, data.n); err != nil {
 			return "", nil, err
 		}
-		if err = l.copier.warm(data); err != nil {
-			return "", nil, err
-		}
-		l.emulated.AddMemory(data.addr, data.n, l.copier)
+		l.emulated.AddMemory(data.addr, data.n, l.window)
 	}
 	l.region, err = l.device.Register(data.addr, data.n, mlx5.AccessAll)
 	if err != nil {
@@ -227,9 +203,9 @@ func (l *nicLink) close() error {
 	for i := len(l.undo) - 1; i >= 0; i-- {
 		errs = append(errs, l.undo[i]())
 	}
-	if l.copier != nil { // after the NIC, whose thread copies
-		errs = append(errs, l.copier.close())
-		l.copier = nil
+	if l.window != nil { // after the NIC, whose thread copies
+		errs = append(errs, l.window.Close())
+		l.window = nil
 	}
 	if l.emulated != nil {
 		for _, v := range l.emulated.Violations() {
