@@ -4,7 +4,9 @@
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <thread>
 #include <vector>
@@ -81,6 +83,18 @@ struct Self {
 };
 
 inline thread_local Self self;
+
+/// What a lane does between looks when it has waited for so many nanoseconds: there are fewer cores than lanes, and whom it waits for wants one.
+inline void rest(uint64_t waited) {
+    constexpr uint64_t kShort = 100'000, kLeast = 50'000, kMost = 5'000'000;
+    if (waited < kShort) {
+        sched_yield();
+        return;
+    }
+    const uint64_t part = waited / 8;
+    const timespec pause{0, long(part < kLeast ? kLeast : part < kMost ? part : kMost)};
+    nanosleep(&pause, nullptr);
+}
 
 /// Runs kernel() on every thread of the grid and returns when all have ended.
 template <class Kernel>

@@ -6,7 +6,6 @@
 #include "mori/device/report.hpp"
 
 #if defined(MORI_DEVICE_CPU)
-#include <sched.h>
 #include <time.h>
 #endif
 
@@ -43,7 +42,7 @@ MORI_DEVICE_INLINE bool pollUntil(uint64_t limit, Ready ready) {
             }
         }
 #if defined(MORI_DEVICE_CPU)
-        sched_yield();  // there are fewer cores than lanes
+        cpu::rest(nanoseconds() - start);
 #endif
     }
     return ready();
