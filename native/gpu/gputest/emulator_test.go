@@ -188,7 +188,7 @@ func TestCopyBlocks(t *testing.T) {
 	segments, arrivals, done := r.memory(uint64(len(list)), 0), r.memory(64, 0), r.host+hostBytes-8
 	r.write(segments, list)
 	clear(bytesAt(done, 8))
-	args := packed(segments, blocks, blocks*size, arrivals, done, 42, 0, 0, 0, 0)
+	args := packed(segments, blocks, blocks*size, arrivals, done, 42, 0, 0, 0, 0, 0, 0, 0)
 	r.ok(r.Launch(f, &gpu.Grid{Blocks: [3]uint32{4, 1, 1}, Threads: [3]uint32{256, 1, 1}}, r.stream, args))
 	r.settle(r.stream)
 	if got := binary.LittleEndian.Uint64(bytesAt(done, 8)); got != 42 {

@@ -227,7 +227,7 @@ func freeListed(d gpu.Device) error {
 	copy(bytesAt(host, 32), packed(addr+512, host+1024, 100, 0))
 	hold(1)
 	grid := &gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}
-	return errors.Join(d.Launch(f, grid, 0, packed(host, 1, 100, 0, 0, 0, 0, 0, 0, 0)), d.Free(addr))
+	return errors.Join(d.Launch(f, grid, 0, packed(host, 1, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)), d.Free(addr))
 }
 
 // TestFreedTooEarly: a real GPU waits, or writes to memory that is another's by then.
