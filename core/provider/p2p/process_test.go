@@ -6,12 +6,12 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/provider/internal/endtest"
 	"mori/native/gpu/gputest"
 )
 
@@ -252,7 +252,7 @@ func TestPeerStandsStill(t *testing.T) {
 	c.must(t, command{Do: "fill", Seed: 4})
 	c.must(t, command{Do: "flood", N: n, Raw: m.mr.Raw()})
 	awaitPattern(t, m, 4)
-	ok(t, c.cmd.Process.Signal(syscall.SIGSTOP))
+	ok(t, endtest.Stop(c.cmd))
 	defer func() { _ = c.cmd.Process.Kill() }()
 	ok(t, m.mr.Close())
 	event, err := a.eq.Wait(a.ctx)

@@ -5,12 +5,12 @@ package verbs
 import (
 	"bytes"
 	"errors"
-	"syscall"
 	"testing"
 	"time"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/endtest"
 )
 
 // awaitFlood waits until the child has written all of m, which needs no lock: nobody here looks at anything but whether it has come.
@@ -84,7 +84,7 @@ func TestPeerStandsStill(t *testing.T) {
 			c.must(t, order{Do: "flood", Raw: target.mr.Raw()})
 			awaitFlood(t, target)
 			ok(t, a.do(local.write(n, key)))
-			ok(t, c.cmd.Process.Signal(syscall.SIGSTOP))
+			ok(t, endtest.Stop(c.cmd))
 			defer func() { _ = c.cmd.Process.Kill() }()
 			ops := []fabric.Op{local.write(n, key), local.read(n, key), local.write(8, key)}
 			ok(t, a.submit(ops...))

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 )
 
@@ -70,6 +71,21 @@ func (c *Child) Ask(order, reply any) error {
 		return errors.New(a.Err)
 	}
 	return json.Unmarshal(a.Reply, reply)
+}
+
+// Stop has a child stand still, and returns when all of its threads do: until then it may answer.
+func Stop(child *exec.Cmd) error {
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	var s syscall.WaitStatus
+	if _, err := syscall.Wait4(child.Process.Pid, &s, syscall.WUNTRACED, nil); err != nil {
+		return fmt.Errorf("wait until the child stands still: %w", err)
+	}
+	if !s.Stopped() {
+		return fmt.Errorf("the child has ended: %v", s)
+	}
+	return nil
 }
 
 // Serve is the child's side: it obeys orders until there are no more, and reports whether it could.
