@@ -27,7 +27,8 @@ type pace struct {
 // A cost is what a call takes, in microseconds: fixed, a little for each block, and then the longer one of two: each warp's rows after each
 // other, or all rows at the pace that the blocks have. Where tokens are fewer than warps, these share rows.
 //
-// The paces were measured between two H200s (NVLink), of dispatch with blocks of 16 warps: docs/performance.md, "Dispatch and combine".
+// The paces were measured between two H200s (NVLink), of dispatch with blocks of 16 warps: docs/performance.md, "Dispatch and combine". Those of a
+// combine that moves its rows first were with 128 blocks, and are estimated with fewer.
 // Combine has 16 warps and rows through registers with few blocks, and 8 warps and rows through shared memory from 32 on. A warp is as fast
 // as the fewest blocks make it. The rest is estimated; mori tune ep knows better.
 type cost struct {
