@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-go test-python test-race test-hidden test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel dev dev-torch clean
+.PHONY: help demo test test-go test-python test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel dev dev-torch clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -42,9 +42,15 @@ test-race: dev ## the Go tests under the race detector, in random order
 	$(GO) test $(TAGS) -race -shuffle=on -count=1 $(ARGS) $(LONG) ./...
 
 test-hidden: dev # what the race detector hides, and every benchmark for one round
-	$(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
-	$(GO) test $(TAGS) $(HIDDEN_PACKAGES)
+	$(MAKE) --no-print-directory -j2 -Otarget hidden-packages hidden-benchmarks
 	cd $(EXAMPLE) && go test ./...
+
+hidden-packages:
+	$(GO) test $(TAGS) $(HIDDEN_PACKAGES)
+
+# With benchmarks go test runs one package at a time, so there is a processor for others.
+hidden-benchmarks:
+	$(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
 
 test-rdma: dev ## all that needs RDMA: on this host's devices, or on soft-RoCE in a VM; ARGS="--only 'write-*'" and so on
 	@$(PY) tests/rdma/run $(ARGS)

@@ -46,7 +46,7 @@ func (g *gpuSide) waited() error {
 	expected, seen, peer := g.word64(noticeExpected), g.word64(noticeSeen), g.word32(noticePeer)
 	number := expected >> stampBits
 	if g.word32(noticeFault) == faultNetwork {
-		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is not reached any more: %w", act, number, c.Rank, peer, g.networkErr(int(peer), seen))
+		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is not reached any more: %w", act, number, c.Rank, peer, g.op.world.RemoteStatus(int(peer), seen))
 	}
 	if g.word32(noticeFault) == faultMismatch {
 		return fmt.Errorf("%s %d: rank %d was called with another shape or type of rows than rank %d (stamp %#x, not %#x): %w",

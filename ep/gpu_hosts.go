@@ -13,10 +13,11 @@ import (
 	"mori/shmem"
 )
 
-// A hostsSide is what an Op has on a GPU where some ranks are on other hosts: kernels post what goes there to the World's queue (shmem.World.Remote), from
-// symmetric memory to symmetric memory, and wait for flags that come behind it. native/include/mori/ep/hosts.hpp says what goes how.
+// A hostsSide is what an Op has on a GPU where some ranks are on other hosts: kernels post what goes there to the queue of a proxy or, where
+// shmem.Config.NIC names one, of a NIC, from symmetric memory to symmetric memory, and wait for flags that come behind it.
+// native/include/mori/ep/hosts.hpp says what goes how.
 type hostsSide struct {
-	queue    uint64 // of the World
+	network  uint64 // shmem.World.State, which says how each rank is reached
 	near     uint64 // a bit for each rank that loads and stores reach
 	perHost  int    // ranks of a host, whose numbers follow each other
 	forwards bool   // a token goes once to each other host, whose rank of the same place there forwards it
@@ -78,11 +79,10 @@ func (g *gpuSide) reach() error {
 		return fmt.Errorf("rank %d of %d reaches ranks %#b by loads and stores: ranks of a host must follow each other, the same number on each: %w",
 			c.Rank, c.WorldSize, near, errors.ErrUnsupported)
 	}
-	var ok bool
-	if h.queue, ok = g.op.world.Remote(); !ok {
+	if _, ok := g.op.world.Remote(); !ok {
 		return fmt.Errorf("kernels of PE %d have no way to PE %d, whose memory is not mapped here: %w", c.Rank, far, errors.Join(g.op.world.RemoteErr(far), errors.ErrUnsupported))
 	}
-	g.hosts = h
+	h.network, g.hosts = g.op.world.State(), h
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (h *hostsSide) bytes(o *Op) (b []byte) {
 	}
 	off := h.base - o.base // may be below 0; kernels add it
 	p := &h.parts
-	word(h.queue, h.progress, h.near)
+	word(h.network, h.progress, h.near)
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.perHost))
 	b = binary.LittleEndian.AppendUint32(b, flag(h.forwards))
 	word(off+p.chunkFlags, off+p.rowFlags, off+p.asks, off+p.outgoing, off+p.incoming, p.peerBytes, off+p.rows)
@@ -196,27 +196,4 @@ func (h *hostsSide) act(at uint64) string {
 		return "rows of combine"
 	}
 	return "routing of combine"
-}
-
-// What a network's status says besides numbers of the system's errors: native/include/mori/proxy/layout.hpp.
-const (
-	proxyRefused = 0x10001
-	proxyTimeout = 0x10002
-	proxyStopped = 0x10003
-)
-
-// networkErr is why a rank of another host is not reached.
-func (g *gpuSide) networkErr(peer int, status uint64) error {
-	if err := g.op.world.RemoteErr(peer); err != nil {
-		return err
-	}
-	switch status {
-	case proxyRefused:
-		return fmt.Errorf("the queue for kernels refused what was posted: %w", errors.ErrUnsupported)
-	case proxyTimeout:
-		return fmt.Errorf("the queue for kernels stood still: %w", shmem.ErrTimeout)
-	case proxyStopped:
-		return fmt.Errorf("the queue for kernels is closed, or a kernel has given it up: %w", ErrState)
-	}
-	return fabric.Errno(status)
 }

@@ -16,8 +16,17 @@ import (
 	"mori/shmem"
 )
 
+// ways are by what kernels post to other hosts: shmem.Config.NIC.
+var ways = map[string]string{"proxy": "", "NIC": "emu0"}
+
 // onHosts makes the ops as onGPUs does, with perHost ranks on each of several hosts that kernels cannot tell from others, and calls f on each rank.
 func onHosts(t *testing.T, perHost int, cfg Config, opts Options, f func(j *gpuJob) error) {
+	t.Helper()
+	onHostsBy(t, "", perHost, cfg, opts, f)
+}
+
+// onHostsBy does it with kernels that post to the queues of a NIC.
+func onHostsBy(t *testing.T, nic string, perHost int, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	gputest.Need(t)
 	all, err := device.Devices()
@@ -33,8 +42,8 @@ func onHosts(t *testing.T, perHost int, cfg Config, opts Options, f func(j *gpuJ
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			node := fmt.Sprint("host ", rank/perHost)
-			if err := runOnGPU(g, all[rank%min(2, len(all))], node, cfg, opts, f); err != nil {
+			at := place{fmt.Sprint("host ", rank/perHost), nic}
+			if err := runOnGPU(g, all[rank%len(all)], at, cfg, opts, f); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		}()
@@ -48,30 +57,70 @@ func hostsConfig(world int, k KernelType) Config {
 	return c
 }
 
-// GPUs of several hosts do what the same op does on host memory: every byte.
+// GPUs of several hosts do what the same op does on host memory: every byte, whoever moves it.
 func TestGPUsBetweenHostsDoAsHosts(t *testing.T) {
+	for way, nic := range ways {
+		t.Run(way, func(t *testing.T) { betweenHosts(t, nic) })
+	}
+}
+
+func betweenHosts(t *testing.T, nic string) {
 	for _, k := range []KernelType{KernelInterNode, KernelInterNodeV1, KernelInterNodeV1LL, KernelAsyncLL} {
 		t.Run(k.String(), func(t *testing.T) {
-			onHosts(t, 2, hostsConfig(4, k), Options{Threads: 1, ChunkBytes: 300}, rounds(3))
+			onHostsBy(t, nic, 2, hostsConfig(4, k), Options{Threads: 1, ChunkBytes: 300}, rounds(3))
 		})
 	}
 	t.Run("each rank on its own host", func(t *testing.T) {
-		onHosts(t, 1, hostsConfig(3, KernelInterNodeV1), Options{Threads: 1}, rounds(3))
+		onHostsBy(t, nic, 1, hostsConfig(3, KernelInterNodeV1), Options{Threads: 1}, rounds(3))
 	})
 	t.Run("fp8_blockwise", func(t *testing.T) {
 		c := hostsConfig(2, KernelAsyncLL)
 		c.QuantType = QuantFp8Blockwise
-		onHosts(t, 1, c, Options{Threads: 1, ScaleBlocks: 5}, rounds(2))
+		onHostsBy(t, nic, 1, c, Options{Threads: 1, ScaleBlocks: 5}, rounds(2))
 	})
 	t.Run("fp8_direct_cast", func(t *testing.T) {
 		c := hostsConfig(2, KernelInterNode)
 		c.QuantType = QuantFp8DirectCast
-		onHosts(t, 1, c, Options{Threads: 1}, rounds(2))
+		onHostsBy(t, nic, 1, c, Options{Threads: 1}, rounds(2))
+	})
+}
+
+// From the first call on kernels wait for what hosts bring each other, so none of it may wait for kernels.
+func TestNothingBetweenHostsWaitsForKernels(t *testing.T) {
+	for way, nic := range ways {
+		t.Run(way, func(t *testing.T) { nothingWaits(t, nic) })
+	}
+}
+
+func nothingWaits(t *testing.T, nic string) {
+	gputest.NeedEmulated(t)
+	const world = 2
+	var ready, done sync.WaitGroup
+	ready.Add(world)
+	done.Add(world)
+	var accept func()
+	refuse := sync.OnceFunc(func() { accept = gputest.Refuse(t) })
+	again := sync.OnceFunc(func() { accept() })
+	onHostsBy(t, nic, 1, hostsConfig(world, KernelInterNodeV1), Options{Threads: 1}, func(j *gpuJob) error {
+		ready.Done()
+		ready.Wait()
+		refuse()
+		err := rounds(3)(j)
+		done.Done()
+		done.Wait()
+		again()
+		return err
 	})
 }
 
 func TestARankOfAnotherHostThatDoesNotComeIsNamed(t *testing.T) {
-	onHosts(t, 1, hostsConfig(2, KernelInterNode), Options{Timeout: 300 * time.Millisecond}, func(j *gpuJob) error {
+	for way, nic := range ways {
+		t.Run(way, func(t *testing.T) { oneDoesNotCome(t, nic) })
+	}
+}
+
+func oneDoesNotCome(t *testing.T, nic string) {
+	onHostsBy(t, nic, 1, hostsConfig(2, KernelInterNode), Options{Timeout: 300 * time.Millisecond}, func(j *gpuJob) error {
 		if j.gpu.cfg.Rank == 1 {
 			return nil
 		}

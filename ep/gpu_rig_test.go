@@ -29,7 +29,7 @@ type gpuJob struct {
 	held      [][]byte // what calls of a round have by its address
 }
 
-// onGPUs makes the ops on cfg.WorldSize ranks of this process, two GPUs between them if there are so many, and calls f on each at once.
+// onGPUs makes the ops on cfg.WorldSize ranks of this process, with a GPU for each if there are so many, and calls f on each at once.
 func onGPUs(t *testing.T, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	gputest.Need(t)
@@ -46,7 +46,7 @@ func onGPUs(t *testing.T, cfg Config, opts Options, f func(j *gpuJob) error) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			errs[rank] = runOnGPU(g, all[rank%min(2, len(all))], "node", cfg, opts, f)
+			errs[rank] = runOnGPU(g, all[rank%len(all)], place{node: "node"}, cfg, opts, f)
 		}()
 	}
 	wait.Wait()
@@ -57,13 +57,16 @@ func onGPUs(t *testing.T, cfg Config, opts Options, f func(j *gpuJob) error) {
 	}
 }
 
-func gpuWorld(g bootstrap.Group, d *device.Device, node string) (*shmem.World, error) {
-	return shmem.Init(context.Background(), g, shmem.Config{Device: d, HeapSize: 16 << 20, Timeout: 20 * time.Second, NodeID: node, Host: "127.0.0.1"})
+// A place is where a rank is, and by what its kernels post to other hosts: a NIC, or the proxy.
+type place struct{ node, nic string }
+
+func gpuWorld(g bootstrap.Group, d *device.Device, at place) (*shmem.World, error) {
+	return shmem.Init(context.Background(), g, shmem.Config{Device: d, HeapSize: 16 << 20, Timeout: 20 * time.Second, NodeID: at.node, NIC: at.nic, Host: "127.0.0.1"})
 }
 
-func runOnGPU(g bootstrap.Group, d *device.Device, node string, cfg Config, opts Options, f func(j *gpuJob) error) (err error) {
+func runOnGPU(g bootstrap.Group, d *device.Device, at place, cfg Config, opts Options, f func(j *gpuJob) error) (err error) {
 	cfg.Rank = g.Rank()
-	w, err := gpuWorld(g, d, node)
+	w, err := gpuWorld(g, d, at)
 	if err != nil {
 		return err
 	}

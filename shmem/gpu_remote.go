@@ -100,18 +100,29 @@ func (r *remoteSide) failed(pes []int) error {
 	return nil
 }
 
-// What waits for the queue say that are no errors of the network: kTimeout and kStopped of native/include/mori/proxy/layout.hpp.
-const statusTimeout, statusStopped = 0x10002, 0x10003
+// What waits for the queue say that are no errors of the network: kRefused, kTimeout and kStopped of native/include/mori/proxy/layout.hpp.
+const statusRefused, statusTimeout, statusStopped = 0x10001, 0x10002, 0x10003
+
+// RemoteStatus is why a kernel could do nothing at PE pe, one that it reaches by the queue of Remote or by that of Config.NIC, which it was told by the status
+// of a mori::shmem::Outcome.
+func (w *World) RemoteStatus(pe int, status uint64) error {
+	if err := w.RemoteErr(pe); err != nil {
+		return err
+	}
+	return w.side.remote.meaning(pe, status)
+}
 
 // meaning is why a kernel could do nothing at PE pe, which it was told by a status.
 func (r *remoteSide) meaning(pe int, status uint64) error {
 	if err := r.queue.Err(pe); err != nil {
 		return err
 	}
-	if status>>32 != 0 {
+	if status>>32 != 0 && r.nic != nil {
 		return fmt.Errorf("NIC %s: %w", r.nic.name, nic.StatusErr(uint64(uint32(status))))
 	}
 	switch status {
+	case statusRefused:
+		return fmt.Errorf("the queue refused what was posted: %w", errors.ErrUnsupported)
 	case statusTimeout:
 		if report, ok := r.queue.Report(); ok {
 			return fmt.Errorf("it waited for command %d of its queue, and %d had ended: %w", report.Ticket, report.Ended, ErrTimeout)

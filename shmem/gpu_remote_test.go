@@ -304,3 +304,32 @@ func kernelsMeet(w *World, l life) (err error) {
 	os.Exit(0)
 	return nil
 }
+
+// A status that a kernel was told is an error that names what the PE is reached by, and why it is not.
+func TestWhatKernelsWereToldOfAPE(t *testing.T) {
+	for name, nic := range map[string]string{"proxy": "", "NIC": "emu0"} {
+		t.Run(name, func(t *testing.T) {
+			oneEach(t, 2)
+			run(t, 2, onGPU(t, Config{NodeID: "%d", NIC: nic}), func(w *World) error {
+				if w.State() == 0 {
+					t.Error("kernels have no State")
+				}
+				peer := 1 - w.me
+				if err := w.RemoteStatus(peer, statusTimeout); !errors.Is(err, ErrTimeout) {
+					t.Errorf("a queue that stood still: %v", err)
+				}
+				if err := w.RemoteStatus(peer, statusRefused); !errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("what was refused: %v", err)
+				}
+				const remoteAccess = 1<<32 | 0x13
+				if err := w.RemoteStatus(peer, remoteAccess); nic != "" && !strings.Contains(err.Error(), "NIC emu0: ") {
+					t.Errorf("an error of a NIC: %v", err)
+				}
+				if err := w.RemoteStatus(w.me, statusTimeout); !errors.Is(err, ErrInvalid) {
+					t.Errorf("the own PE: %v", err)
+				}
+				return nil
+			})
+		})
+	}
+}

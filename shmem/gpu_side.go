@@ -18,7 +18,7 @@ import (
 )
 
 // What kernels know of a World is a State of native/include/mori/shmem/state.hpp, which is filled into the variable mori_shmem_state of
-// each module. This is its layout, and that of what it points to.
+// each module, and lies behind the table of peers, too. This is its layout, and that of what it points to.
 const (
 	stateSymbol  = "mori_shmem_state"
 	stateVersion = 1
@@ -110,13 +110,8 @@ func (s *deviceSide) fill(w *World) (err error) {
 		binary.LittleEndian.PutUint64(table[pe*peerBytes:], heap)
 		binary.LittleEndian.PutUint32(table[pe*peerBytes+8:], transport)
 	}
-	if s.peers, err = s.g.dev.Alloc(uint64(len(table))); err != nil {
+	if s.peers, err = s.g.dev.Alloc(uint64(len(table) + stateBytes)); err != nil {
 		return noMemory(err)
-	}
-	err = s.g.copy(s.peers.Addr(), memory.AddrOf(table), uint64(len(table)))
-	runtime.KeepAlive(table)
-	if err != nil {
-		return err
 	}
 	if s.report, err = s.g.dev.AllocHost(reportBytes); err != nil {
 		return noMemory(err)
@@ -128,12 +123,24 @@ func (s *deviceSide) fill(w *World) (err error) {
 	}
 	b := binary.LittleEndian.AppendUint32(nil, stateVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(w.me))
-	b = binary.LittleEndian.AppendUint64(b, uint64(w.n)) // and four bytes of zeros
+	b = binary.LittleEndian.AppendUint32(b, uint32(w.n))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.far)))
 	for _, v := range []uint64{s.sync.base, s.sync.size, 0, uint64(limit.Nanoseconds()), s.peers.Addr(), s.report.DeviceAddr()} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	copy(s.state[:], b)
-	return nil
+	all := append(table, b...)
+	defer runtime.KeepAlive(all)
+	return s.g.copy(s.peers.Addr(), memory.AddrOf(all), uint64(len(all)))
+}
+
+// State is what kernels know of the World as an address in the GPU's memory, of a mori::shmem::State (native/include/mori/shmem): for kernels whose module has
+// several Worlds, and which are told of theirs by an argument. It is 0 where the heap is in host memory, and lives until Finalize.
+func (w *World) State() uint64 {
+	if w.side == nil || w.closed.Load() {
+		return 0
+	}
+	return w.side.peers.Addr() + uint64(w.n*peerBytes)
 }
 
 // settle waits until no barrier is on its way on any stream: its kernel uses what close frees.

@@ -30,6 +30,9 @@ LINKER = "ld.lld-19"
 COMMON = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-fno-ident", "-Inative/include"]
 CUDA = ["-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib"]
 HIP = ["-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-fuse-cuid=none"]
+# Functions that are called would keep registers in accumulation registers, which count on top of a kernel's own: too
+# many for its blocks.
+HIP += ["-mllvm", "-amdgpu-spill-vgpr-to-agpr=0"]
 ARCHITECTURES = {
     # Drivers of CUDA 11.4 and later read PTX 7.4; bulk copies are of PTX 8.0, which wants one of CUDA 12.0.
     "sm_80": [*CUDA, "--cuda-gpu-arch=sm_80", "--cuda-feature=+ptx74"],

@@ -107,6 +107,23 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// NICs want queues at pages, and drivers give small pieces anywhere.
+func TestHostMemoryBeginsAtAPage(t *testing.T) {
+	each(t, 1, func(t *testing.T, b *bench) {
+		for _, n := range []uint64{64, 512, pageBytes, pageBytes, 3 * pageBytes, 1 << 20} {
+			h := must[*HostMemory](t)(b.devices[0].AllocHost(n))
+			closing(t, h, nil)
+			if n >= pageBytes && (h.Addr()%pageBytes != 0 || h.DeviceAddr()%pageBytes != 0 || h.Bytes() != n) {
+				t.Errorf("%d bytes are at %#x, for the device at %#x", h.Bytes(), h.Addr(), h.DeviceAddr())
+			}
+			p := must[Pointer](t)(b.sys.lookup(h.Addr() + n - 1))
+			if p.Kind != Host {
+				t.Errorf("the last of %d bytes is %v", n, p.Kind)
+			}
+		}
+	})
+}
+
 func TestMemoryRefused(t *testing.T) {
 	each(t, 1, func(t *testing.T, b *bench) {
 		d := b.devices[0]

@@ -2,7 +2,10 @@
 
 package device
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+)
 
 // Memory is an allocation on a device.
 type Memory struct {
@@ -42,13 +45,23 @@ func (m *HostMemory) DeviceAddr() uint64 { return m.device }
 // Bytes is its size.
 func (m *HostMemory) Bytes() uint64 { return m.bytes }
 
-// AllocHost allocates n bytes of host memory that all devices reach.
+// pageBytes is the system's page, and a NIC's.
+var pageBytes = uint64(os.Getpagesize())
+
+// AllocHost allocates n bytes of host memory that all devices reach. A page or more of it begins at a page, as NICs want their queues.
 func (d *Device) AllocHost(n uint64) (*HostMemory, error) {
 	host, dev, err := d.gpu.AllocHost(n)
+	skip := uint64(0)
+	if err == nil && n >= pageBytes && host%pageBytes != 0 { // drivers cut small ones out of larger pieces
+		if err = d.gpu.FreeHost(host); err == nil {
+			host, dev, err = d.gpu.AllocHost(n + pageBytes)
+			skip = -host % pageBytes
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes of pinned memory for %s: %w", n, d, err)
 	}
-	m := &HostMemory{addr: host, device: dev, bytes: n}
+	m := &HostMemory{addr: host + skip, device: dev + skip, bytes: n}
 	m.init(d, fmt.Sprintf("%d bytes of pinned memory", n), func() error { return d.gpu.FreeHost(host) })
 	return m, nil
 }

@@ -17,6 +17,8 @@ const (
 	smallStage = 64 << 10
 	// mostStaging is how much a device's Staging pins. Half of it is for Outward, which is held for as long as a network takes.
 	mostStaging = 64 << 20
+	// heldSmall and heldLong are how many buffers a Hold pins.
+	heldSmall, heldLong = 128, 24
 	// stagingIdle is how long it keeps what nobody uses.
 	stagingIdle = 3 * time.Second
 	// stagingDepth is how many copies may be under way.
@@ -25,6 +27,8 @@ const (
 	// buffer of such segments takes 16 copies, about 30 µs to begin, and 20 µs over PCIe.
 	stagingEngine = 64 << 10
 )
+
+var stageSizes = [2]uint64{smallStage, StageBytes}
 
 // An Outwardness is where a buffer's bytes go.
 type Outwardness int
@@ -44,10 +48,12 @@ type Staging struct {
 	mu      sync.Mutex
 	users   int // who opened it
 	copier  *Copier
+	retired *Copier           // from before a Hold
 	free    [2][]*StageBuffer // small, long
 	pinned  uint64
 	outward uint64
 	lent    int
+	held    int // Holds
 	idle    *time.Timer
 }
 
@@ -93,6 +99,9 @@ func (s *Staging) trim() error {
 	if s.idle != nil {
 		s.idle.Stop()
 	}
+	if s.held > 0 {
+		return nil
+	}
 	var errs []error
 	for i, list := range s.free {
 		for _, b := range list {
@@ -101,9 +110,11 @@ func (s *Staging) trim() error {
 		}
 		s.free[i] = nil
 	}
-	if s.copier != nil && s.lent == 0 {
-		errs = append(errs, s.copier.Close())
-		s.copier = nil
+	for _, c := range []**Copier{&s.copier, &s.retired} {
+		if *c != nil && s.lent == 0 {
+			errs = append(errs, (*c).Close())
+			*c = nil
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -112,6 +123,7 @@ func (s *Staging) trim() error {
 type StageBuffer struct {
 	staging *Staging
 	mem     *HostMemory
+	copier  *Copier
 	class   int
 	outward bool
 }
@@ -123,35 +135,39 @@ func (b *StageBuffer) Addr() uint64 { return b.mem.Addr() }
 func (b *StageBuffer) DeviceAddr() uint64 { return b.mem.DeviceAddr() }
 
 // Copy begins to copy segments between the buffer and memory of the device; see Copier.Start.
-func (b *StageBuffer) Copy(segs []CopySegment) (Copy, error) { return b.staging.copier.Start(segs) }
+func (b *StageBuffer) Copy(segs []CopySegment) (Copy, error) { return b.copier.Start(segs) }
 
 // Take gives a buffer of n bytes or more, StageBytes at most. ErrBusy: as much is lent as may be, and Free makes room.
 func (s *Staging) Take(n uint64, to Outwardness) (*StageBuffer, error) {
-	class, size := 0, uint64(smallStage)
+	class := 0
 	if n > smallStage {
-		class, size = 1, StageBytes
+		class = 1
 	}
 	if n > StageBytes {
 		return nil, fmt.Errorf("take a staging buffer of %d bytes, the longest has %d: %w", n, StageBytes, ErrInvalid)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if to == Outward && s.outward+size > mostStaging/2 {
+	if s.held > 0 && class == 0 && len(s.free[0]) == 0 {
+		class = 1
+	}
+	if to == Outward && s.outward+stageSizes[class] > s.most()/2 {
 		return nil, ErrBusy
 	}
 	if s.copier == nil {
-		c, err := s.dev.NewCopier(CopierOptions{Depth: stagingDepth, EngineFrom: stagingEngine})
+		c, err := s.dev.NewCopier(CopierOptions{Depth: stagingDepth, EngineFrom: stagingEngine, Priority: Urgent})
 		if err != nil {
 			return nil, err
 		}
 		s.copier = c
 	}
-	b, err := s.find(class, size)
+	b, err := s.find(class)
 	if err != nil {
 		return nil, err
 	}
+	b.copier = s.copier
 	if b.outward = to == Outward; b.outward {
-		s.outward += size
+		s.outward += b.mem.Bytes()
 	}
 	s.lent++
 	if s.idle != nil {
@@ -161,11 +177,15 @@ func (s *Staging) Take(n uint64, to Outwardness) (*StageBuffer, error) {
 }
 
 // find takes a free buffer or pins one. With the lock held.
-func (s *Staging) find(class int, size uint64) (*StageBuffer, error) {
+func (s *Staging) find(class int) (*StageBuffer, error) {
+	size := stageSizes[class]
 	if n := len(s.free[class]); n > 0 {
 		b := s.free[class][n-1]
 		s.free[class] = s.free[class][:n-1]
 		return b, nil
+	}
+	if s.held > 0 {
+		return nil, ErrBusy
 	}
 	if s.pinned+size > mostStaging { // the other length has free ones, or nobody has
 		for _, b := range s.free[1-class] {
@@ -179,14 +199,20 @@ func (s *Staging) find(class int, size uint64) (*StageBuffer, error) {
 	if s.pinned+size > mostStaging {
 		return nil, ErrBusy
 	}
-	m, err := s.dev.AllocHost(size)
+	b, err := s.pin(class)
+	if err != nil && s.lent > 0 {
+		return nil, ErrBusy // fewer will do
+	}
+	return b, err
+}
+
+// pin makes a buffer. With the lock held.
+func (s *Staging) pin(class int) (*StageBuffer, error) {
+	m, err := s.dev.AllocHost(stageSizes[class])
 	if err != nil {
-		if s.lent > 0 {
-			return nil, ErrBusy // fewer will do
-		}
 		return nil, fmt.Errorf("%w: copies of GPU memory need some pinned memory: raise the limits of locked memory (ulimit -l) and of the container's memory", err)
 	}
-	s.pinned += size
+	s.pinned += m.Bytes()
 	return &StageBuffer{staging: s, mem: m, class: class}, nil
 }
 
@@ -214,7 +240,13 @@ func (s *Staging) returned(b *StageBuffer) {
 	if b.outward {
 		s.outward -= b.mem.Bytes()
 	}
-	if s.lent--; s.lent > 0 {
+	s.lent--
+	s.resting()
+}
+
+// resting begins the time after which what nobody uses is given back. With the lock held.
+func (s *Staging) resting() {
+	if s.lent > 0 {
 		return
 	}
 	if s.idle == nil {

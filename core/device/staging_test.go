@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mori/core/internal/sys"
+	"mori/native/gpu/gputest"
 )
 
 func TestStaging(t *testing.T) {
@@ -101,4 +102,75 @@ func TestStagingWithoutPinnedMemory(t *testing.T) {
 		t.Errorf("beside one that will be free: %v", err)
 	}
 	b.Free()
+}
+
+// Where kernels wait for what comes through the Staging, nothing is asked of the driver that may wait for kernels: not by a first copy of any kind, and
+// not after a rest.
+func TestHeldStagingWaitsForNoKernel(t *testing.T) {
+	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
+	m := must[*Memory](t)(d.Alloc(StageBytes))
+	closing(t, m, nil)
+	release, err := d.Hold()
+	ok(t, err)
+	s := d.OpenStaging()
+	s.rest()
+	t.Setenv("FAKE_GPU", gputest.MayWait)
+	if s.copier.opts.EngineFrom != 1 {
+		t.Error("kernels copy, for which there may be no room beside those that wait")
+	}
+	for _, n := range []uint64{8, 4096, smallStage, smallStage + 1, StageBytes} {
+		for _, pieces := range []uint64{1, 8, 200} {
+			buf := must[*StageBuffer](t)(s.Take(n, Outward))
+			var segs []CopySegment
+			for i := range pieces {
+				segs = append(segs, CopySegment{Dst: buf.DeviceAddr() + i*n/pieces, Src: m.Addr() + i*n/pieces, Bytes: n / pieces})
+			}
+			for range shortStreams {
+				c := must[Copy](t)(buf.Copy(segs))
+				ok(t, c.Wait(bounded(t)))
+			}
+			buf.Free()
+		}
+	}
+	var all []*StageBuffer
+	for _, to := range []Outwardness{Outward, Inward} {
+		for _, n := range []uint64{1, StageBytes} {
+			for {
+				b, err := s.Take(n, to)
+				if errors.Is(err, ErrBusy) {
+					break
+				}
+				all = append(all, must[*StageBuffer](t)(b, err))
+			}
+		}
+	}
+	if len(all) != heldSmall+heldLong {
+		t.Errorf("%d buffers are lent", len(all))
+	}
+	for _, b := range all {
+		b.Free()
+	}
+	s.rest()
+	if s.pinned != heldSmall*smallStage+heldLong*StageBytes || s.outward != 0 {
+		t.Errorf("%d bytes are pinned, %d are outward", s.pinned, s.outward)
+	}
+	t.Setenv("FAKE_GPU", "")
+	ok(t, release())
+	s.rest()
+	if s.pinned != 0 || s.copier != nil {
+		t.Errorf("at rest %d bytes are pinned", s.pinned)
+	}
+	ok(t, s.Close())
+}
+
+func TestHoldWithoutPinnedMemory(t *testing.T) {
+	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
+	t.Setenv("FAKE_GPU", "cuMemHostAlloc=2")
+	if _, err := d.Hold(); !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "hold what copies of "+d.String()) {
+		t.Error(err)
+	}
+	t.Setenv("FAKE_GPU", "")
+	release, err := d.Hold()
+	ok(t, err)
+	ok(t, release())
 }

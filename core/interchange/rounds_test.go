@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 
 	"mori/core/device"
@@ -42,16 +41,6 @@ func TestManyRounds(t *testing.T) {
 	}
 }
 
-// What may wait until no kernel runs, or load code late: memory, pinned or not, modules, their functions, streams, peers.
-var mayWaitForKernels = []string{
-	"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister_v2", "cuMemHostUnregister", "cuIpcOpenMemHandle_v2",
-	"cuIpcCloseMemHandle", "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuStreamCreateWithPriority",
-	"cuStreamDestroy_v2", "cuCtxEnablePeerAccess", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap",
-}
-
-// refused has the driver refuse all of them.
-var refused = strings.Join(mayWaitForKernels, "=999,") + "=999"
-
 // TestNothingWaitsForSpinningKernels: while kernels run, nothing is asked of the driver that it may do only once they have ended.
 func TestNothingWaitsForSpinningKernels(t *testing.T) {
 	gputest.NeedEmulated(t)
@@ -59,9 +48,9 @@ func TestNothingWaitsForSpinningKernels(t *testing.T) {
 	for _, dev := range devices {
 		t.Run(dev, func(t *testing.T) {
 			p := newPair(t, dev, gpu, gpu, 1024)
-			gputest.Fail(t, refused)
+			accept := gputest.Refuse(t)
 			wrong := p.run(20, 42, 42)
-			gputest.Fail(t, "")
+			accept()
 			if wrong != 0 {
 				t.Errorf("%d bytes are wrong", wrong)
 			}
@@ -88,9 +77,9 @@ func TestRefusalIsSeen(t *testing.T) {
 	if _, err = s.OpenDevice(); err != nil {
 		t.Fatal(err)
 	}
-	gputest.Fail(t, refused)
+	accept := gputest.Refuse(t)
 	_, err = s.Endpoint()
-	gputest.Fail(t, "")
+	accept()
 	if err == nil {
 		t.Error("an endpoint was made without memory")
 	}

@@ -180,10 +180,39 @@ func TestAsksThatNobodyAnswers(t *testing.T) {
 	}
 	near.closes()
 	p.wait(t)
-	if err := near.q.Err(1); !errors.Is(err, ErrClosed) {
-		t.Errorf("the PE's error is %v", err)
-	}
+	near.isClosed(1)
 	close(far.gate)
+}
+
+// What a port that closes cancels on its way ends as what it finds under way.
+func TestWhatAClosingPortCancels(t *testing.T) {
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			near, far := askers(t, providers["tcp"](), 4096, gated)
+			p := poster{q: near.q}
+			for range 50 {
+				p.post(uint64(kindAtomic)<<kindShift|1<<placeBits, uint64(fabric.AtomicSum)|8<<8, 0, 0, 8, 1)
+			}
+			near.closes()
+			for end := time.Now().Add(deadline); sys.Load64(near.q.places.board)&closedBit == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("the queue of a closed port is open after %v", deadline)
+				}
+			}
+			if near.q.Err(1) != nil { // else no command had been begun
+				near.isClosed(1)
+			}
+			close(far.gate)
+		})
+	}
+}
+
+// isClosed wants a PE's commands to have ended because the port closed.
+func (a *asker) isClosed(pe int) {
+	a.Helper()
+	if err := a.q.Err(pe); !errors.Is(err, ErrClosed) || statusOf(err) != uint32(fabric.ErrClosed) {
+		a.Errorf("the error of PE %d is %v, status %d", pe, err, statusOf(err))
+	}
 }
 
 // FuzzAsk: whatever comes to a desk, nothing but words of the first local memory is changed.

@@ -19,6 +19,9 @@ type Memory interface {
 
 	// private gives n bytes of the kernels' side, which begin with what fill returns for their address and go on with zeros.
 	private(n int, fill func(at uint64) []byte) (span, error)
+
+	// hold has nothing that providers do for this side's memory wait for kernels, until release.
+	hold() (release func() error, err error)
 }
 
 // A span is memory that is freed once.
@@ -49,6 +52,8 @@ func (m hostMemory) private(n int, fill func(at uint64) []byte) (span, error) {
 	return s, err
 }
 
+func (hostMemory) hold() (release func() error, err error) { return func() error { return nil }, nil }
+
 // OnGPU is for kernels of a GPU: the ring is in pinned host memory, and what only kernels use in the GPU's own.
 func OnGPU(d *device.Device) Memory { return gpuMemory{d} }
 
@@ -62,6 +67,8 @@ func (m gpuMemory) shared(n int) (span, error) {
 	clear(sys.Bytes(h.Addr(), n))
 	return span{h.Addr(), h.DeviceAddr(), h.Close}, nil
 }
+
+func (m gpuMemory) hold() (release func() error, err error) { return m.d.Hold() }
 
 // fillTime bounds the copy of a queue's words to a GPU.
 const fillTime = 30 * time.Second

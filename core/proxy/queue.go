@@ -19,8 +19,9 @@ import (
 type Queue struct {
 	cfg    Config
 	log    int
-	shared span // ring, details, results, board, status, and what only the host uses
-	own    span // the words of kernels
+	held   func() error // the Memory's release
+	shared span         // ring, details, results, board, status, and what only the host uses
+	own    span         // the words of kernels
 	places places
 	words  Region // of operands and results
 
@@ -88,15 +89,18 @@ func build(cfg Config) (_ *Queue, err error) {
 	q := &Queue{cfg: cfg, log: bits.TrailingZeros(uint(cfg.Slots)), resets: make(chan int, 16), ended: make(chan struct{}),
 		errors: make([]atomic.Pointer[error], len(cfg.Peers))}
 	q.local.Store(&q.cfg.Local)
-	p := planOf(cfg.Slots, len(cfg.Peers))
-	if q.shared, err = cfg.Memory.shared(int(p.end)); err != nil {
-		return nil, fmt.Errorf("make a ring of %d slots: %w", cfg.Slots, err)
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, q.free())
 		}
 	}()
+	if q.held, err = cfg.Memory.hold(); err != nil {
+		return nil, err
+	}
+	p := planOf(cfg.Slots, len(cfg.Peers))
+	if q.shared, err = cfg.Memory.shared(int(p.end)); err != nil {
+		return nil, fmt.Errorf("make a ring of %d slots: %w", cfg.Slots, err)
+	}
 	h := q.shared.host
 	q.places = places{h + p.ring, h + p.details, h + p.results, h + p.operands, h + p.board, h + p.status}
 	q.words, err = cfg.Port.Register(fabric.Buffer{Addr: h + p.results, Len: p.operands + uint64(cfg.Slots)*operandBytes - p.results})
@@ -239,6 +243,10 @@ func (q *Queue) free() error {
 			errs = append(errs, s.free())
 			s.free = nil
 		}
+	}
+	if q.held != nil {
+		errs = append(errs, q.held())
+		q.held = nil
 	}
 	return errors.Join(errs...)
 }

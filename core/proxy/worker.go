@@ -199,18 +199,26 @@ func (w *worker) land(position uint64, err error) {
 	if position&answerCtx != 0 {
 		w.made--
 		if err != nil {
-			w.fail(uint32(position&^answerCtx), fmt.Errorf("answer: %w", err))
+			w.fail(uint32(position&^answerCtx), fmt.Errorf("answer: %w", closed(err)))
 		}
 		return
 	}
 	f := w.flight(position)
 	if err != nil {
-		w.fail(f.pe, fmt.Errorf("%v of %d bytes: %w", f.kind, f.bytes, err))
+		w.fail(f.pe, fmt.Errorf("%v of %d bytes: %w", f.kind, f.bytes, closed(err)))
 	}
 	w.made--
 	if f.left--; f.left == 0 {
 		w.finish(position, f)
 	}
+}
+
+// closed is ErrClosed in place of what an endpoint says that closes: nobody cancels ops of a port but who closes it.
+func closed(err error) error {
+	if errors.Is(err, fabric.ErrCanceled) || errors.Is(err, fabric.ErrClosed) {
+		return fmt.Errorf("%v: %w", err, ErrClosed)
+	}
+	return err
 }
 
 // finish ends a command.

@@ -13,7 +13,7 @@ from pathlib import Path
 from steps import Step
 
 ROOT = Path(__file__).resolve().parents[2]
-BUNDLE = ROOT / "build" / "gpu" / "bundle.tar.gz"
+BUNDLE = ROOT / "build" / "gpu" / "bundle.tar.xz"
 KERNELS = ROOT / "python" / "mori" / "_kernels"
 GROUPS = ("cpp", "go", "python", "examples", "sanitizer", "bench")
 
@@ -148,7 +148,7 @@ def symmetric(name: str, scratch: Path, what: str, *before: str) -> Step:
 def go_tests(scratch: Path) -> list[Step]:
     """The test programs of make gpu-bundle."""
     if not programs(scratch):
-        return [step("go", 5, "sh", "-c", "echo no build/gpu/bundle.tar.gz: run make gpu-bundle where Go is; false")]
+        return [step("go", 5, "sh", "-c", "echo no build/gpu/bundle.tar.xz: run make gpu-bundle where Go is; false")]
     flags = ["-test.v", "-test.timeout=190s"]
     return [Step(f"go-{name}", 200, [path, *flags], folder, GO) for name, folder, path in programs(scratch)]
 

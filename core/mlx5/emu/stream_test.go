@@ -103,33 +103,50 @@ func (s *stream) run(entries int) {
 	s.a.post.NoBell = s.rnd.IntN(2) == 0
 	for range entries {
 		s.offer()
-		for {
-			err := s.one()
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, mlx5test.ErrFull) {
-				s.t.Fatal(err)
-			}
-			s.makeRoom()
-		}
+		s.insist(s.one)
 		if s.rnd.IntN(4) == 0 {
 			s.a.post.Ring()
 		}
 	}
-	s.a.post.Ring()
 	s.postReceives()
-	for {
-		err := s.a.post.Quiet(patience)
-		if err == nil {
-			break
+	for len(s.recvs) > 0 {
+		s.insist(s.send)
+	}
+	s.unready()
+	s.quiet()
+	s.check()
+}
+
+// unready sends what there is no receive entry for, and offers one when the peer has said so: random entries alone need not meet such a moment.
+func (s *stream) unready() {
+	s.quiet() // what is sent next has room, so that nobody offers the entry early
+	s.receive()
+	s.recvs = append(s.recvs, [2]int{windowBytes, 64})
+	s.late = append(s.late, s.b.span(windowBytes, 64))
+	before := s.a.nic.Stats().NotReady
+	s.insist(s.send)
+	s.a.post.Ring()
+	for end := time.Now().Add(patience); s.a.nic.Stats().NotReady == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("a send without a receive entry was not refused within %v: %+v", patience, s.a.nic.Stats())
 		}
+	}
+	s.postReceives()
+}
+
+// insist does it as soon as there is room in the queue.
+func (s *stream) insist(act func() error) {
+	for err := act(); err != nil; err = act() {
 		if !errors.Is(err, mlx5test.ErrFull) {
 			s.t.Fatal(err)
 		}
 		s.makeRoom()
 	}
-	s.check()
+}
+
+func (s *stream) quiet() {
+	s.a.post.Ring()
+	s.insist(func() error { return s.a.post.Quiet(patience) })
 }
 
 // makeRoom waits for some completion.
@@ -355,7 +372,8 @@ func (s *stream) send() error {
 	return err
 }
 
-func (s *stream) check() {
+// receive takes all completions that are to come.
+func (s *stream) receive() {
 	for len(s.want) > 0 {
 		c, err := s.b.recv.Next(patience)
 		if err != nil {
@@ -363,6 +381,10 @@ func (s *stream) check() {
 		}
 		s.received(c)
 	}
+}
+
+func (s *stream) check() {
+	s.receive()
 	if !bytes.Equal(s.b.mem[:windowBytes], s.model) {
 		for i := range s.model {
 			if s.b.mem[i] != s.model[i] {

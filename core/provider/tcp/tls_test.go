@@ -107,6 +107,43 @@ func TestWhoIsNotTrustedIsRefused(t *testing.T) {
 	}
 }
 
+// A listener that closes in the middle of a handshake is not one that refuses to believe us.
+func TestAPeerThatLeavesInAHandshakeIsGone(t *testing.T) {
+	a := newAuthority(t)
+	for name, leave := range map[string]func(c net.Conn) error{
+		"closed": func(c net.Conn) error {
+			_, err := io.ReadFull(c, make([]byte, 5)) // the head of the first record
+			return errors.Join(err, c.(*net.TCPConn).CloseWrite())
+		},
+		"reset": func(c net.Conn) error { return c.(*net.TCPConn).SetLinger(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			left := make(chan error, 1)
+			go func() {
+				c, err := l.Accept()
+				if err == nil {
+					err = errors.Join(leave(c), c.Close())
+				}
+				left <- err
+			}()
+			dom, _ := openFabric(t, tcp.Options{TLS: a.config(t, a)})
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			if _, err := enabled(t, dom).(fabric.Connector).Connect(ctx, fabric.Addr(l.Addr().String()), nil); !errors.Is(err, fabric.ErrConnReset) {
+				t.Errorf("connect: %v", err)
+			}
+			if err := <-left; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func openFabric(t *testing.T, opts tcp.Options) (fabric.Domain, fabric.Listener) {
 	t.Helper()
 	ctx := context.Background()

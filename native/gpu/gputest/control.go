@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -41,6 +42,21 @@ func Fail(tb testing.TB, calls string) {
 	tb.Helper()
 	NeedEmulated(tb)
 	tb.Setenv("FAKE_GPU", calls)
+}
+
+// MayWait is for Fail: what may wait until no kernel runs, or load code late: memory, pinned or not, modules, their functions, streams, peers.
+var MayWait = strings.Join([]string{
+	"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister_v2", "cuMemHostUnregister", "cuIpcOpenMemHandle_v2",
+	"cuIpcCloseMemHandle", "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuStreamCreateWithPriority",
+	"cuStreamDestroy_v2", "cuCtxEnablePeerAccess", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap",
+}, "=999,") + "=999"
+
+// Refuse has the driver refuse whatever it may do only once no kernel runs, until accept is called or the test ends: who has kernels wait for the host
+// may ask for none of it.
+func Refuse(tb testing.TB) (accept func()) {
+	tb.Helper()
+	Fail(tb, MayWait)
+	return func() { Fail(tb, "") }
 }
 
 // Delay has work begin after random delays until the test ends, so that a wait which is missing shows.

@@ -17,6 +17,9 @@ import (
 // vendorEnv chooses whose driver is emulated: cuda, which is so if it is not set, or hip.
 const vendorEnv = "MORI_EMULATE"
 
+// queuesEnv is CUDA's: into how many queues streams go.
+const queuesEnv = "CUDA_DEVICE_MAX_CONNECTIONS"
+
 // drivers are what the emulated drivers of the vendors are called.
 var drivers = map[string]string{"cuda": "libcuda.so.1", "hip": "libamdhip64.so.6"}
 
@@ -48,6 +51,11 @@ func Start() {
 		_ = os.Setenv("MORI_KERNEL_DIR", filepath.Join(root, "python", "mori", "_kernels"))
 	}
 	if Real() {
+		// Ranks of one process share GPUs where there are few, and their kernels wait for each other. A GPU takes kernels from 8 queues, unless it is
+		// told to have more, and one that another waits for may be behind it in the same.
+		if os.Getenv(queuesEnv) == "" {
+			_ = os.Setenv(queuesEnv, "32")
+		}
 		if err := warm(); err != nil {
 			fmt.Fprintln(os.Stderr, "use the GPUs for the first time:", err)
 		}

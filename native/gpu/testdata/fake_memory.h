@@ -58,18 +58,22 @@ DEF(cuMemGetAddressRange_v2, hipMemGetAddressRange, (uint64_t * base, size_t *n,
 	END
 }
 
+// What is smaller comes out of a larger piece in CUDA's driver, and need not begin at a page: seen on an H200 with driver 580, 512 bytes behind one.
+enum { POOLED = 64 << 10, BEHIND = 512 };
+
 DEF(cuMemHostAlloc, hipHostMalloc, (uint64_t * host, size_t n, unsigned flags)) {
 	START(CALLED(cuMemHostAlloc, hipHostMalloc))
 	if (flags != 3 || n == 0) {
 		code = INVALID;
 	} else {
-		void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		size_t behind = n < POOLED ? BEHIND : 0;
+		void *p = mmap(NULL, n + behind, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (p == MAP_FAILED) {
 			code = NO_MEMORY;
 		} else {
 			struct thing *t = make(HOST, dev);
 			t->size = n;
-			t->base = *host = (uintptr_t)p;
+			t->base = *host = (uintptr_t)p + behind;
 		}
 	}
 	END
@@ -79,7 +83,8 @@ DEF(cuMemFreeHost, hipHostFree, (uint64_t host)) {
 	START(CALLED(cuMemFreeHost, hipHostFree))
 	struct thing *t = leaving(CALLED(cuMemFreeHost, hipHostFree), HOST, host);
 	if (t) {
-		munmap((void *)(uintptr_t)host, t->size);
+		size_t behind = t->size < POOLED ? BEHIND : 0;
+		munmap((void *)(uintptr_t)(host - behind), t->size + behind);
 		drop(t);
 	} else {
 		code = INVALID;

@@ -106,12 +106,12 @@ MORI_DEVICE_INLINE void sendRows(const Op& op, const Hosts& hosts, const Combine
     if (args.route != nullptr && !awaitAsk(op, hosts, columns, rank, value, block)) {
         return;
     }
-    const proxy::Queue& queue = *hosts.queue;
     const uint64_t base = op.bases[op.rank];
     // A signal comes after all puts before it, so that the first chunk tells of these, too.
     auto put = [&](uint64_t to, uint64_t from, uint64_t each) {
-        if (proxy::put<proxy::Group::thread>(queue, rank, inRegion(op, hosts, to + block.place * each), base + from + block.first * each, block.rows * each) == 0) {
-            lose(op, nullptr, value, rank, proxy::wait<proxy::Group::thread>(queue, 0, rank));
+        const uint64_t status = shmem::putTo(*hosts.network, int(rank), base + to + block.place * each, base + from + block.first * each, block.rows * each);
+        if (status != 0) {
+            lose(op, nullptr, value, rank, status);
         }
     };
     if (block.rows != 0 && args.weights != nullptr) {

@@ -2,9 +2,5 @@
 // A barrier of all PEs on a stream: what precedes it on each PE's stream is seen by what follows it on all of them.
 #include "mori/shmem/device.hpp"
 
-/// One block; its first thread does it.
-extern "C" MORI_DEVICE_KERNEL(32) void mori_shmem_barrier() {
-    if (mori::device::threadInBlock() == 0) {
-        mori::shmem::ShmemBarrierAllThread();
-    }
-}
+/// One block.
+extern "C" MORI_DEVICE_KERNEL(32) void mori_shmem_barrier() { mori::shmem::ShmemBarrierAllBlock(); }

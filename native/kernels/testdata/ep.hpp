@@ -26,7 +26,7 @@ extern "C" void mori_ep_count_local(mori::ep::CountLocalArgs args);
 using namespace mori::ep;
 using mori::device::Number;
 
-inline void require(bool ok, const char* what) {
+static void require(bool ok, const char* what) {
     if (!ok) {
         fprintf(stderr, "failed: %s\n", what);
         exit(1);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Runs dispatch and combine of ranks on several hosts on the CPU: loads and stores reach ranks of the same host, and a proxy's side in few lines moves
-// the rest. The model is that of one host. Built with sanitizers by tests/python/kernels.
+// Runs dispatch and combine of ranks on several hosts on the CPU: loads and stores reach ranks of the same host, and a proxy's side in few lines, or a
+// reference NIC for each pair of ranks, moves the rest. The model is that of one host. Built with sanitizers by tests/python/kernels.
 #include "ep.hpp"
 
 #include <atomic>
 
 #include "mori/ep/hosts.hpp"
 #include "mori/proxy/device.hpp"
+#include "nic_queue.hpp"
 
 extern "C" void mori_ep_dispatch_hosts(mori::ep::HostsDispatchArgs args);
 extern "C" void mori_ep_combine_hosts(mori::ep::HostsCombineArgs args);
@@ -48,15 +49,17 @@ private:
     static constexpr uint64_t kSlots = 1 << kLog;
 
     void serve() {
-        for (uint64_t position = 0; !stop_;) {
+        for (uint64_t position = 0, idle = 0; !stop_;) {
             const proxy::Command& slot = ring_[position % kSlots];
             const uint64_t lap = ((position >> kLog) & 1) ^ 1;
             const uint64_t first = mori::device::atomicLoad<Scope::system, Order::acquire>(&slot.first);
             const uint64_t second = mori::device::atomicLoad<Scope::system, Order::acquire>(&slot.second);
             if (first >> proxy::kLapShift != lap || second >> proxy::kLapShift != lap) {
-                std::this_thread::yield();
+                mori::device::cpu::rest(idle);
+                idle += 10'000;  // nanoseconds, or so
                 continue;
             }
+            idle = 0;
             mori::device::fence<Scope::system>();
             if (random_() % 4 == 0) {
                 std::this_thread::sleep_for(std::chrono::microseconds(random_() % 200));
@@ -107,11 +110,13 @@ private:
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// How ranks are spread over hosts.
+/// How ranks are spread over hosts, and whether kernels post to NICs.
 struct Spread {
     uint32_t perHost;
     bool forwards;
     uint32_t chunkBytes;
+    bool nics = false;
+    uint32_t lost = ~0u;  ///< a rank whose memory no NIC takes
 };
 
 /// What a rank has behind its regions: flags, records and rows.
@@ -136,7 +141,7 @@ struct Behind {
 class HostsWorld : public World {
 public:
     HostsWorld(const Shape& shape, const Spread& spread, uint64_t limit = 60'000'000'000)
-        : World(shape, limit, Behind(shape, spread).size), progress_(shape.world), hosts_(shape.world) {
+        : World(shape, limit, Behind(shape, spread).size), progress_(shape.world), hosts_(shape.world), peers_(shape.world), networks_(shape.world), waitLimit_(limit) {
         const Behind has(shape, spread);
         std::vector<uint64_t> regions;
         for (uint32_t r = 0; r < shape.world; r++) {
@@ -148,7 +153,7 @@ public:
             servers_[r]->start(regions[r], regions, limit);
             const uint32_t first = r / spread.perHost * spread.perHost;
             Hosts& at = hosts_[r];
-            at.queue = servers_[r]->queue(), at.progress = &progress_[r];
+            at.network = introduce(r, regions, kAhead + behind() + has.size, spread), at.progress = &progress_[r];
             at.near = ((uint64_t(1) << spread.perHost) - 1) << first;
             at.perHost = spread.perHost, at.forwards = spread.forwards;
             at.chunkFlags = behind(), at.rowFlags = at.chunkFlags + has.flags;
@@ -177,15 +182,41 @@ public:
     Server& server(uint32_t r) { return *servers_[r]; }
 
 private:
+    /// How a rank reaches all others, by its queue or by NICs.
+    const mori::shmem::State* introduce(uint32_t r, const std::vector<uint64_t>& regions, uint64_t bytes, const Spread& spread) {
+        const uint32_t all = uint32_t(regions.size());
+        peers_[r].assign(all, {uint64_t(servers_[r]->queue()), mori::shmem::Transport::remote, 0});
+        for (uint32_t peer = 0; spread.nics && peer < all; peer++) {
+            if (peer / spread.perHost == r / spread.perHost) {
+                continue;
+            }
+            const mori::nic::Memory mine{regions[r], bytes, r + 1, r + 1}, theirs{regions[peer], bytes, peer + 1, peer + 1};
+            nics_.push_back(std::make_unique<NicQueue>(r * all + peer, std::vector<mori::nic::Memory>{mine, peer != spread.lost ? theirs : mine}));
+            reached_.push_back(std::make_unique<mori::shmem::NicPeer>(
+                mori::shmem::NicPeer{uint64_t(nics_.back()->queue()), uint64_t(servers_[r]->queue()), mine, theirs}));
+            peers_[r][peer] = {uint64_t(reached_.back().get()), mori::shmem::Transport::nic, 0};
+        }
+        networks_[r] = {mori::shmem::kStateVersion, int32_t(r), int32_t(all), all - spread.perHost, regions[r], bytes, 0, waitLimit_, peers_[r].data(), nullptr};
+        return &networks_[r];
+    }
+
     static constexpr uint64_t kAhead = 64;  // bytes of a region ahead of the op's memory; nobody touches them
     std::vector<HostsProgress> progress_;
     std::vector<Hosts> hosts_;
+    std::vector<std::vector<mori::shmem::Peer>> peers_;
+    std::vector<mori::shmem::State> networks_;
     std::vector<std::unique_ptr<Server>> servers_;
+    std::vector<std::unique_ptr<NicQueue>> nics_;
+    std::vector<std::unique_ptr<mori::shmem::NicPeer>> reached_;
+    uint64_t waitLimit_;
 };
 
 void run(std::mt19937& random, const Shape& shape, const Spread& spread, int count) {
     HostsWorld world(shape, spread);
     rounds(random, world, count, 2);
+    for (uint32_t r = 0; r < shape.world; r++) {
+        require((world.server(r).commands() == 0) == spread.nics, "what NICs reach is not the proxy's");
+    }
 }
 
 /// One dispatch of every rank but those in without.
@@ -217,11 +248,20 @@ void lateRank() {
 
 /// A rank that the network does not reach any more is told at once, with what the proxy says.
 void lostRank() {
-    HostsWorld world({4, 2, 2, 8, 32, 0, 32}, {2, false, 64});
+    HostsWorld world({4, 2, 2, 8, 32, 0, 32}, {2, false, 64}, 10'000'000'000);  // which ranks 1 and 3 wait
     world.server(0).fail(2, 110);
     dispatchWithout(world, 2);
     const Notice& notice = world.rank(0).notice;
     require(world.rank(0).progress.fault == Fault::network && notice.wait.peer == 2 && notice.wait.seen == 110, "the network's answer is told");
+}
+
+/// The same of a NIC, whose completions somebody reads who waits.
+void lostByNic() {
+    HostsWorld world({2, 2, 2, 8, 32, 0, 32}, {1, false, 64, true, 1});
+    dispatchWithout(world, 1);
+    const Notice& notice = world.rank(0).notice;
+    require(world.rank(0).progress.fault == Fault::network && notice.wait.peer == 1 && notice.wait.seen == (uint64_t(1) << 32 | 0x7713),
+            "the NIC's answer is told, and whose it is");
 }
 
 /// Forwarding sends a token once to each host.
@@ -254,8 +294,11 @@ int main() {
     run(random, {6, 4, 2, 9, 64, 256, 54}, {3, true, 700}, 1);   // scales that are long
     run(random, {6, 4, 2, 9, 64, 0, 54}, {2, true, 300}, 1);     // three hosts
     run(random, {2, 2, 1, 66, 16, 0, 132}, {1, false, 1}, 1);    // as many chunks as there can be
+    run(random, {2, 2, 2, 11, 48, 8, 44}, {1, false, 200, true}, 3);
+    run(random, {4, 3, 5, 9, 30, 6, 36}, {2, true, 200, true}, 1);
     lateRank();
     lostRank();
+    lostByNic();
     copies();
     puts("all ran");
     return 0;

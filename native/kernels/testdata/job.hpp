@@ -43,8 +43,8 @@ struct Job {
                 peers[pe][other] = {near ? uint64_t(heaps[other]) : uint64_t(&hosts[pe]->queue),
                                     near ? Transport::p2p : Transport::remote, 0};
             }
-            states[pe] = {kStateVersion, pe, kPes, 0, uint64_t(heaps[pe]), kHeap, kHeap - 8 * kSyncWords, limit,
-                          peers[pe], report};
+            states[pe] = {kStateVersion, pe, kPes, pe == kRemote ? kPes - 1u : 1u, uint64_t(heaps[pe]), kHeap,
+                          kHeap - 8 * kSyncWords, limit, peers[pe], report};
         }
     }
     ~Job() {

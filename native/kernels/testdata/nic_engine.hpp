@@ -78,6 +78,7 @@ struct Manners {
     bool gathers;    ///< bnxt, ionic: one completion tells of several entries that want one
     bool second;     ///< ionic: speaks version 2 of the formats
     bool dead = false;  ///< does nothing
+    bool naps = false;  ///< sleeps while nothing is posted, as many beside each other must on few cores
 };
 
 /// What an entry asks for, whatever the family.
@@ -233,8 +234,12 @@ private:
     };
 
     void serve() {
-        while (!stop_) {
-            if (!look()) {
+        for (uint32_t idle = 0; !stop_; idle++) {
+            if (look()) {
+                idle = 0;
+            } else if (manners_.naps && idle > 50) {
+                usleep(100);
+            } else {
                 sched_yield();
             }
             if (manners_.slow && random_() % 4 == 0) {

@@ -67,7 +67,8 @@ void everyoneToEveryone() {
 }
 
 /// Rounds of barriers: nobody sees a round that not all have begun.
-void barriers() {
+template <class First, class Second>
+void barriers(First first, Second second) {
     Job here;
     job = &here;
     here.run([&] {
@@ -76,16 +77,43 @@ void barriers() {
             if (threadInBlock() == 0) {
                 ShmemPutUint64ImmNbiThread(round + ShmemMyPe(), i, (ShmemMyPe() + 1) % kPes);
             }
-            ShmemBarrierAllBlock();
+            first();
             require(round[(ShmemMyPe() + kPes - 1) % kPes] == i, "a barrier carries what was put before it");
             blockSync();
-            if (threadInBlock() == 0) {
-                internal::barrierAll();
-            }
+            second();
             blockSync();
         }
     });
-    here.run([&] { mori_shmem_barrier(); });  // what the host puts on a stream, once for all
+}
+
+void byThread() {
+    if (threadInBlock() == 0) {
+        ShmemBarrierAllThread();
+    }
+}
+
+void allBarriers() {
+    barriers([] { ShmemBarrierAllBlock(); }, byThread);
+    const auto mixed = [] {
+        if (ShmemMyPe() % 2 == 0) {
+            byThread();
+            blockSync();
+        } else {
+            ShmemBarrierAllBlock();
+        }
+    };
+    barriers(mixed, mixed);
+    const auto inRounds = [] {
+        blockSync();
+        if (threadInBlock() == 0) {
+            internal::quietRemote(-1, -1);
+        }
+        internal::meetAllPes<Group::block, 1>();
+    };
+    barriers(inRounds, inRounds);  // as more PEs do than there are here
+    Job here;
+    job = &here;
+    here.run([] { mori_shmem_barrier(); });  // what the host puts on a stream, once for all
 }
 
 /// A ring of messages, each with its signal: the payload is there when the signal is.
@@ -280,7 +308,7 @@ void whatCannotBeDone() {
 int main() {
     whatCannotBeDone();  // forks, so before there are threads
     everyoneToEveryone();
-    barriers();
+    allBarriers();
     signals();
     atomics();
     addresses();

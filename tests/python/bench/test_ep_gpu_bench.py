@@ -67,7 +67,9 @@ def test_bytes_are_those_on_the_wire(results: dict[str, dict[str, Any]]) -> None
     assert 0 <= one["bytes"] <= most
 
 
-def test_ranks_may_behave_as_on_several_hosts(gpu: None) -> None:
+@pytest.mark.parametrize("nic", ["", "emu0"])
+def test_ranks_may_behave_as_on_several_hosts(gpu: None, nic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORI_SHMEM_NIC", nic)
     gpus.need(2)
     cases = "dispatch-128-fp8-eager,combine-128-bf16-eager,both-8-bf16-eager"
     done = mori("bench", "ep", *SMALL, "--json", "--gpus", "0,1", "--hosts", "2", "--cases", cases)

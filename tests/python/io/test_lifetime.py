@@ -157,8 +157,8 @@ print("leaving", flush=True)
 """
     begin = time.monotonic()
     # Log lines about the transfers that the end cut short may follow.
-    assert run_script(script, timeout=20).startswith("leaving\n")
-    assert time.monotonic() - begin < 15
+    assert run_script(script, timeout=45).startswith("leaving\n")
+    assert time.monotonic() - begin < 40  # 2 to 5 s where the thread submits, 15 beside a virtual machine
 
 
 def test_exit_with_a_peer_gone_silent() -> None:
@@ -183,4 +183,4 @@ def main():
 if __name__ == "__main__":
     main()
 """
-    assert run_script(script, timeout=20).startswith("leaving\n")
+    assert run_script(script, timeout=45).startswith("leaving\n")

@@ -108,12 +108,13 @@ def test_ptx_of_the_barrier_releases_and_acquires(architecture: str) -> None:
     assert ".weak .global .align 8 .b8 mori_shmem_state[64];" in code
     assert ".weak .func" in code
     assert "mori_shmem_remote(" in code, "the seam for a transport is a function of its own"
-    order = ["st.release.sys.u64", "ld.acquire.sys.u64"]
     body = code[code.index(".entry mori_shmem_barrier") :]
-    places: list[int] = []
-    for word in order:
-        places.append(body.index(word, places[-1] + 1 if places else 0))
-    assert places == sorted(places)
+    signals = [found.start() for found in re.finditer(r"st\.relaxed\.sys\.u64", body)]
+    assert signals
+    for at in signals:  # of all at once, and of rounds
+        wait = body.rfind("ld.acquire.sys.u64", 0, at)
+        assert body.rfind("fence.acq_rel.sys", 0, at) > wait, "what is stored for a peer is behind a fence"
+        assert body.find("ld.acquire.sys.u64", at) > 0, "and the wait behind that"
 
 
 def in_order(code: str, words: list[str]) -> bool:

@@ -21,12 +21,22 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param
 
 
-@pytest.fixture(scope="module")
-def gpu_ranks(gpu: None) -> Iterator[Ranks]:
-    """Ranks whose symmetric heap is on a GPU."""
+def _on_gpus(**environment: str) -> Iterator[Ranks]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**gpus.child_env(), "MORI_SHMEM_DEVICE": "gpu"}.items():
             patch.setenv(name, value)
-        ranks = Ranks(environment={"MORI_SHMEM_HEAP_SIZE": "64M"})
+        ranks = Ranks(environment={"MORI_SHMEM_HEAP_SIZE": "64M", **environment})
         yield ranks
         ranks.close()
+
+
+@pytest.fixture(scope="module")
+def gpu_ranks(gpu: None) -> Iterator[Ranks]:
+    """Ranks whose symmetric heap is on a GPU."""
+    yield from _on_gpus()
+
+
+@pytest.fixture(scope="module")
+def gpu_nic_ranks(gpu: None) -> Iterator[Ranks]:
+    """The same, whose kernels post to the queues of an emulated NIC themselves where loads and stores do not reach."""
+    yield from _on_gpus(MORI_SHMEM_NIC="emu0")

@@ -27,9 +27,20 @@ few = settings(
 @few
 @given(data=st.data())
 def test_dispatch_and_combine(gpu_ranks: Ranks, kernel: str, data: st.DataObject) -> None:
+    _check(gpu_ranks, kernel, data)
+
+
+@pytest.mark.parametrize("kernel", BETWEEN)
+@few
+@given(data=st.data())
+def test_by_a_nic(gpu_nic_ranks: Ranks, kernel: str, data: st.DataObject) -> None:
+    _check(gpu_nic_ranks, kernel, data)
+
+
+def _check(ranks: Ranks, kernel: str, data: st.DataObject) -> None:
     case = data.draw(cases(2, kind="gpu", kernel=kernel, split=kernel == "AsyncLL"))
     case.way = replace(case.way, replay=case.way.replay and kernel == "InterNodeV1")
-    check(gpu_ranks, case, hosts=2)
+    check(ranks, case, hosts=2)
 
 
 def _refusals(rank: Rank) -> None:

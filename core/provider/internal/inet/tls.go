@@ -5,6 +5,7 @@ package inet
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -46,7 +47,7 @@ func encrypt(ctx context.Context, c net.Conn, cfg *tls.Config, active bool) (net
 	}
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("TLS handshake with %s: %v: %w", c.RemoteAddr(), err, fabric.ErrAccess)
+		return nil, fmt.Errorf("TLS handshake with %s: %w", c.RemoteAddr(), handshakeFault(ctx, err))
 	}
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -55,6 +56,17 @@ func encrypt(ctx context.Context, c net.Conn, cfg *tls.Config, active bool) (net
 	}
 	carry(secure, ours)
 	return &tunnel{theirs, c.LocalAddr(), c.RemoteAddr(), c}, nil
+}
+
+// handshakeFault tells a peer that is gone, as a listener is that closes meanwhile, from one that is not believed.
+func handshakeFault(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("it closed the connection (it may have no TLS): %v: %w", err, fabric.ErrConnReset)
+	}
+	return fmt.Errorf("%v: %w", err, fabric.ErrAccess)
 }
 
 func socketPair() (a, b *net.UnixConn, err error) {

@@ -13,6 +13,13 @@ namespace mori::device {
 
 enum class Order { relaxed, acquire, release, acqRel };
 
+/// Of a store behind a fence, with which it is a release. CPUs' race detectors want to be told so.
+#if defined(MORI_DEVICE_CPU)
+constexpr Order kBehindFence = Order::release;
+#else
+constexpr Order kBehindFence = Order::relaxed;
+#endif
+
 #if defined(MORI_DEVICE_CUDA)
 
 // The order's and the scope's names are part of the instruction, so each pair is spelled out; the type's width picks the

@@ -39,7 +39,12 @@
 /// A function that the host calls, too; nvcc wants to be told that of constexpr ones.
 #define MORI_HOST_DEVICE __attribute__((host)) __attribute__((device))
 /// A kernel for blocks of up to so many threads, which says how many registers each may have.
+#if defined(MORI_DEVICE_HIP)
+// launch_bounds says nothing to clang for AMD: the compiler would keep to the registers of blocks of 1024 threads.
+#define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#else
 #define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((launch_bounds(threads)))
+#endif
 #define MORI_DEVICE_UNROLL _Pragma("unroll")
 #define MORI_DEVICE_SHARED(Type, name) __attribute__((shared)) static Type name
 #endif
@@ -156,10 +161,40 @@ MORI_DEVICE_INLINE uint64_t warpBallot(bool mine) {
 #endif
 }
 
-MORI_DEVICE_INLINE uint32_t bitCount(uint64_t bits) { return uint32_t(__builtin_popcountll(bits)); }
+// nvcc has few of the compilers' built-in functions in device code, so CUDA's instructions are named here.
+MORI_DEVICE_INLINE uint32_t bitCount(uint64_t bits) {
+#if defined(MORI_DEVICE_CUDA)
+    uint32_t count = 0;
+    asm("popc.b64 %0, %1;" : "=r"(count) : "l"(bits));
+    return count;
+#else
+    return uint32_t(__builtin_popcountll(bits));
+#endif
+}
 
 /// The place of the lowest bit that is set; there is one.
-MORI_DEVICE_INLINE uint32_t lowestBit(uint64_t bits) { return uint32_t(__builtin_ctzll(bits)); }
+MORI_DEVICE_INLINE uint32_t lowestBit(uint64_t bits) {
+#if defined(MORI_DEVICE_CUDA)
+    uint64_t mirrored = 0;
+    uint32_t place = 0;
+    asm("brev.b64 %0, %1;" : "=l"(mirrored) : "l"(bits));
+    asm("clz.b64 %0, %1;" : "=r"(place) : "l"(mirrored));
+    return place;
+#else
+    return uint32_t(__builtin_ctzll(bits));
+#endif
+}
+
+/// The bytes in the opposite order: big-endian of little-endian, and back.
+MORI_DEVICE_INLINE uint32_t swapBytes(uint32_t value) {
+#if defined(MORI_DEVICE_CUDA)
+    uint32_t swapped = 0;
+    asm("prmt.b32 %0, %1, 0, 0x0123;" : "=r"(swapped) : "r"(value));
+    return swapped;
+#else
+    return __builtin_bswap32(value);
+#endif
+}
 
 /// Ends the kernel with an error that the host sees at its next call.
 MORI_DEVICE_INLINE void trap() {

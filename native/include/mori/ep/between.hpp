@@ -4,7 +4,7 @@
 
 #include "mori/ep/call.hpp"
 #include "mori/ep/hosts.hpp"
-#include "mori/proxy/device.hpp"
+#include "mori/shmem/network.hpp"
 
 namespace mori::ep {
 
@@ -17,13 +17,8 @@ MORI_DEVICE_INLINE uint64_t hostMask(const Hosts& hosts, uint32_t first) {
     return (hosts.perHost < 64 ? (uint64_t(1) << hosts.perHost) - 1 : kEveryone) << first;
 }
 
-/// Where an address of this rank's symmetric memory of the op is in region 0 of the proxy's PEs.
-MORI_DEVICE_INLINE uint64_t inRegion(const Op& op, const Hosts& hosts, uint64_t offset) {
-    return op.bases[op.rank] - hosts.queue->local + offset;
-}
-
 /// A rank is not reached any more.
-MORI_DEVICE_INLINE void lose(const Op& op, const void* what, uint64_t expected, uint32_t rank, uint32_t status) {
+MORI_DEVICE_INLINE void lose(const Op& op, const void* what, uint64_t expected, uint32_t rank, uint64_t status) {
     reportWait(&op.notice->wait, what, expected, status, op.rank, rank);
     breakOp(op, Fault::network);
 }
@@ -32,11 +27,10 @@ MORI_DEVICE_INLINE void lose(const Op& op, const void* what, uint64_t expected, 
 /// op's memory.
 MORI_DEVICE_INLINE void sendFar(const Op& op, const Hosts& hosts, uint32_t rank, uint64_t to, uint64_t from, uint64_t bytes,
                                 uint64_t flag, uint64_t value) {
-    const proxy::Queue& queue = *hosts.queue;
-    const proxy::Signal signal{0, inRegion(op, hosts, flag), proxy::Atomic::set, value};
-    const uint64_t ticket = proxy::putSignal<proxy::Group::thread>(queue, rank, inRegion(op, hosts, to), op.bases[op.rank] + from, bytes, signal);
-    if (ticket == 0) {
-        lose(op, nullptr, value, rank, proxy::wait<proxy::Group::thread>(queue, 0, rank));
+    const uint64_t base = op.bases[op.rank];
+    const uint64_t status = shmem::putSignalTo(*hosts.network, int(rank), base + to, base + from, bytes, base + flag, value);
+    if (status != 0) {
+        lose(op, nullptr, value, rank, status);
     }
 }
 
@@ -57,7 +51,7 @@ MORI_DEVICE_INLINE void raiseAt(const Op& op, const Hosts& hosts, uint64_t flags
 
 /// A lane waits until a word that a rank sets has come to the number, and compares stamps. False: the op is broken.
 MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64_t* word, uint32_t rank, uint64_t value, bool anyStamp) {
-    constexpr uint64_t kSlice = 20'000'000;  // between looks at the proxy, whose words are the host's
+    constexpr uint64_t kSlice = 20'000'000;  // between looks at the network, whose words may be the host's
     uint64_t seen = 0;
     bool came = false;
     for (uint64_t waited = 0; !came && waited < op.waitLimit; waited += kSlice) {
@@ -72,7 +66,7 @@ MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64
         if (came || isNear(hosts, rank)) {
             continue;
         }
-        const uint32_t status = atomicLoad<Scope::system, Order::relaxed>(&hosts.queue->status[rank]);
+        const uint64_t status = shmem::troubleWith(*hosts.network, int(rank));
         if (status != 0) {
             lose(op, word, value, rank, status);
             return false;

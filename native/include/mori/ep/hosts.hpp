@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// What dispatch and combine need besides an Op where some ranks are on other hosts, so that loads and stores do not reach them.
 ///
-/// Rows go between hosts through a proxy's queue, from memory that the network knows to memory that it knows: a chunk of rows at a time, by one put
-/// each, and behind each a flag. In a dispatch a record, a row with all that belongs to it, goes to a forwarder of the other host, which copies it to where it
-/// belongs. In a combine each rank puts the rows of a token's rank next to each other already (they lie so in CombineIn), and that rank sums them.
+/// Rows go between hosts by whatever reaches the PE there, a proxy's queue or a NIC's (mori/shmem/network.hpp), from memory that the network knows to
+/// memory that it knows: a chunk of rows at a time, by one put each, and behind each a flag. In a dispatch a record, a row with all that belongs to it, goes
+/// to a forwarder of the other host, which copies it to where it belongs. In a combine each rank puts the rows of a token's rank next to each other already
+/// (they lie so in CombineIn), and that rank sums them.
 #pragma once
 
 #include "mori/ep/op.hpp"
-#include "mori/proxy/layout.hpp"
+#include "mori/shmem/state.hpp"
 
 namespace mori::ep {
 
@@ -45,7 +46,7 @@ struct HostsProgress {
 
 /// Offsets are from where the op's symmetric memory begins.
 struct Hosts {
-    const proxy::Queue* queue;  ///< to ranks that are far, which are its PEs; region 0 has the op's symmetric memory
+    const shmem::State* network;  ///< of the World, whose PEs are the ranks: how those that are far are reached; its heap has the op's symmetric memory
     HostsProgress* progress;
     uint64_t near;         ///< a bit for each rank that loads and stores reach, this one among them
     uint32_t perHost;      ///< ranks of a host, whose numbers follow each other

@@ -22,7 +22,7 @@ constexpr uint32_t kQueueMask = 0xffffff, kQueueShift = 24;                     
 constexpr uint32_t kEntryBytes = 64, kCqeBytes = 32;
 constexpr uint32_t kMostInline = 32;  ///< union ionic_v1_pld
 
-MORI_DEVICE_INLINE uint32_t big(uint32_t value) { return __builtin_bswap32(value); }
+MORI_DEVICE_INLINE uint32_t big(uint32_t value) { return device::swapBytes(value); }
 MORI_DEVICE_INLINE uint32_t bigHigh(uint64_t value) { return big(uint32_t(value >> 32)); }
 MORI_DEVICE_INLINE uint32_t bigLow(uint64_t value) { return big(uint32_t(value)); }
 

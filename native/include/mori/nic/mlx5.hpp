@@ -20,7 +20,7 @@ constexpr uint32_t kInlineData = 0x80000000;
 constexpr uint32_t kMostInline = 92;  ///< an entry of two blocks
 constexpr uint32_t kRequester = 0, kRequesterError = 13, kResponderError = 14, kInvalid = 15;  ///< opcodes of completions
 
-MORI_DEVICE_INLINE uint32_t big(uint32_t value) { return __builtin_bswap32(value); }
+MORI_DEVICE_INLINE uint32_t big(uint32_t value) { return device::swapBytes(value); }
 
 /// An entry's place in the ring.
 struct Entry {

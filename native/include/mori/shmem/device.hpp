@@ -41,25 +41,16 @@ MORI_DEVICE_INLINE void ShmemFenceThread(int pe, int qpId) { internal::quiet(pe,
 MORI_DEVICE_INLINE void ShmemFenceThread(int pe, SymmetricObject) { internal::quiet(pe, -1); }
 
 /// One thread of each PE calls it. All that the PEs did before is seen by all after.
-MORI_DEVICE_INLINE void ShmemBarrierAllThread() { internal::barrierAll(); }
+MORI_DEVICE_INLINE void ShmemBarrierAllThread() { internal::barrierAll<Group::thread>(); }
 
-/// All threads of one block of each PE call it.
-MORI_DEVICE_INLINE void ShmemBarrierAllBlock() {
-    device::blockSync();
-    if (device::threadInBlock() == 0) {
-        internal::barrierAll();
-    }
-    device::blockSync();
-}
+/// All threads of one block of each PE call it, or of one PE's, and one thread of another's.
+MORI_DEVICE_INLINE void ShmemBarrierAllBlock() { internal::barrierAll<Group::block>(); }
 
 /// The barriers without the wait for operations that went through a transport.
-MORI_DEVICE_INLINE void ShmemInternalBarrierThread() { internal::meetAllPes(); }
+MORI_DEVICE_INLINE void ShmemInternalBarrierThread() { internal::meetAllPes<Group::thread>(); }
 MORI_DEVICE_INLINE void ShmemInternalBarrierBlock() {
-    device::blockSync();
-    if (device::threadInBlock() == 0) {
-        internal::meetAllPes();
-    }
-    device::blockSync();
+    internal::meet<Group::block>();
+    internal::meetAllPes<Group::block>();
 }
 
 }  // namespace mori::shmem

@@ -5,7 +5,7 @@
 /// or quiet, and before a signal of the same call.
 #pragma once
 
-#include "mori/shmem/direct.hpp"
+#include "mori/shmem/peer.hpp"
 
 namespace mori::shmem {
 
@@ -44,6 +44,9 @@ MORI_DEVICE_INLINE void get(void* local, const void* symmetric, uint64_t bytes, 
 /// The transport has completed its operations. Loads and stores want a fence or a release besides.
 MORI_DEVICE_INLINE void quietRemote(int pe, int qp) {
     const State own = state();
+    if (own.far == 0) {
+        return;  // to ask for each PE how it is reached would take a load from memory each
+    }
     for (int other = pe < 0 ? 0 : pe; other < own.nPes && (pe < 0 || other == pe); other++) {
         if (byNetwork(transportTo(own, other))) {
             const RemoteOp op{RemoteKind::quiet, other, qp, 0, 0, own.heap, 0, 0, 0, 0};
@@ -267,31 +270,79 @@ MORI_DEVICE_INLINE void putImmediate(void* symmetric, uint64_t value, uint32_t b
     }
 }
 
-/// The one thread that calls it meets one of every PE, and what each did before by loads and stores is seen by all after:
-/// each signal is a release. In each round it signals the PE so far ahead and waits for the one so far behind; distances
-/// double.
-MORI_DEVICE_INLINE void meetAllPes() {
-    const State own = state();
-    uint64_t* const words = reinterpret_cast<uint64_t*>(own.heap + own.sync);
-    const uint64_t epoch = device::atomicLoad<Scope::device, Order::relaxed>(words) + 1;
-    device::atomicStore<Scope::device, Order::relaxed>(words, epoch);
-    uint32_t round = 1;
-    for (int distance = 1; distance < own.nPes; distance *= 2, round++) {
-        const int ahead = (own.myPe + distance) % own.nPes;
-        const int behind = (own.myPe - distance + own.nPes) % own.nPes;
-        uint64_t* const word = &words[round];
-        atomicAt(reach(own, ahead).at(word), word, epoch, uint64_t(0), AMO_SIGNAL_SET, ahead, 0);
-        waitFor(word, epoch, behind, [&](uint64_t& seen) {
-            seen = device::atomicLoad<Scope::system, Order::acquire>(word);
-            return seen >= epoch;
-        });
+/// Tells PE pe by a word of its own that this one has come to a barrier. A fence precedes it.
+MORI_DEVICE_INLINE void signalBarrier(const Reached& peer, uint64_t* word, uint64_t epoch, int pe) {
+    if (char* const to = peer.at(word)) {
+        device::atomicStore<Scope::system, device::kBehindFence>(reinterpret_cast<uint64_t*>(to), epoch);
+    } else {
+        remote({RemoteKind::atomic, pe, 0, AMO_SIGNAL_SET, 0, uint64_t(word), sizeof(epoch), epoch, 0, 0});
     }
 }
 
+/// Waits until PE pe has told so.
+MORI_DEVICE_INLINE void awaitBarrier(const uint64_t* word, uint64_t epoch, int pe) {
+    waitFor(word, epoch, pe, [&](uint64_t& seen) {
+        seen = device::atomicLoad<Scope::system, Order::acquire>(word);
+        return seen >= epoch;
+    });
+}
+
+/// So many PEs signal each other all at once, which takes as long as one signal; more would be many signals from each.
+constexpr int kBarrierAtOnce = 32;
+
+/// In each round a PE signals the one so far ahead and waits for the one so far behind; distances double.
+MORI_DEVICE_INLINE void meetInRounds(const State& own, uint64_t* words, uint64_t epoch) {
+    uint32_t round = 1;
+    for (int distance = 1; distance < own.nPes; distance *= 2, round++) {
+        device::fence<Scope::system>();
+        const int ahead = (own.myPe + distance) % own.nPes;
+        signalBarrier(reach(own, ahead), &words[round], epoch, ahead);
+        const int behind = (own.myPe - distance + own.nPes) % own.nPes;
+        awaitBarrier(&words[round], epoch, behind);
+    }
+}
+
+/// The group that calls it meets one of every PE, and what each did before by loads and stores is seen by all after. Groups may be of
+/// different kinds.
+template <Group group, int kAtOnce = kBarrierAtOnce>
+MORI_DEVICE_INLINE void meetAllPes() {
+    const State own = state();
+    const device::Place here = place<group>();
+    uint64_t* const words = reinterpret_cast<uint64_t*>(own.heap + own.sync);
+    const Reached first = reach(own, int(here.rank));  // on its way while the epoch is
+    const uint64_t epoch = device::atomicLoad<Scope::device, Order::relaxed>(words) + 1;
+    meet<group>();  // all have read it
+    if (here.rank == 0) {
+        device::atomicStore<Scope::device, Order::relaxed>(words, epoch);
+    }
+    if (own.nPes > kAtOnce) {
+        if (here.rank == 0) {
+            meetInRounds(own, words, epoch);
+        }
+    } else {
+        device::fence<Scope::system>();
+        for (int pe = int(here.rank); pe < own.nPes; pe += int(here.size)) {
+            if (pe != own.myPe) {
+                signalBarrier(pe == int(here.rank) ? first : reach(own, pe), &words[1 + own.myPe], epoch, pe);
+            }
+        }
+        for (int pe = int(here.rank); pe < own.nPes; pe += int(here.size)) {
+            if (pe != own.myPe) {
+                awaitBarrier(&words[1 + pe], epoch, pe);
+            }
+        }
+    }
+    meet<group>();
+}
+
 /// As meetAllPes, and what went through a transport is complete, too.
+template <Group group>
 MORI_DEVICE_INLINE void barrierAll() {
-    quietRemote(-1, -1);
-    meetAllPes();
+    meet<group>();
+    if (place<group>().rank == 0) {
+        quietRemote(-1, -1);
+    }
+    meetAllPes<group>();
 }
 
 template <class T, class Compare>

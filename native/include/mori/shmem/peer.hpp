@@ -4,7 +4,7 @@
 
 #include "mori/device/copy.hpp"
 #include "mori/device/poll.hpp"
-#include "mori/shmem/state.hpp"
+#include "mori/shmem/network.hpp"
 
 #if defined(MORI_DEVICE_CPU)
 #define MORI_DEVICE_SYMBOL
@@ -27,7 +27,7 @@ MORI_SHMEM_ONCE MORI_DEVICE_SYMBOL __attribute__((used)) mori::shmem::State mori
 #endif
 
 /// Carries out an operation for a PE whose transport is remote; one thread calls it for its group. What it returns is the
-/// old value, for an atomic that has one. direct.hpp has a weak one, so a module may link its own.
+/// old value, for an atomic that has one. There is a weak one below, so a module may link its own.
 MORI_DEVICE_SYMBOL uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op);
 }
 
@@ -51,19 +51,10 @@ MORI_DEVICE_INLINE const State& symbol() { return mori_shmem_state; }
 MORI_DEVICE_INLINE State state() {
     const State& told = symbol();
     return {device::loadConstant(&told.version),   device::loadConstant(&told.myPe),
-            device::loadConstant(&told.nPes),      0,
+            device::loadConstant(&told.nPes),      device::loadConstant(&told.far),
             device::loadConstant(&told.heap),      device::loadConstant(&told.heapBytes),
             device::loadConstant(&told.sync),      device::loadConstant(&told.waitLimit),
             device::loadConstant(&told.peers),     device::loadConstant(&told.report)};
-}
-
-MORI_DEVICE_INLINE Transport transportTo(const State& own, int pe) {
-    return device::loadConstant(&own.peers[pe].transport);
-}
-
-/// Whether mori_shmem_remote comes there.
-MORI_DEVICE_INLINE bool byNetwork(Transport transport) {
-    return transport == Transport::remote || transport == Transport::nic;
 }
 
 template <Group group>
@@ -143,5 +134,22 @@ MORI_DEVICE_INLINE void waitFor(const void* address, uint64_t expected, int pe, 
     }
 }
 
+/// What mori_shmem_remote does: what the host knows of a failure is in the queue; the report names the PE and the status.
+MORI_DEVICE_INLINE uint64_t carryOrFail(const RemoteOp& op) {
+    const Outcome got = carry(state(), op);
+    if (got.status != 0) {
+        fail(reinterpret_cast<const void*>(op.symmetric), 0, got.status, op.pe);
+    }
+    return got.old;
+}
+
 }  // namespace internal
 }  // namespace mori::shmem
+
+#if defined(MORI_DEVICE_CPU)
+extern "C" __attribute__((weak, noinline)) uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op) {
+#else
+extern "C" __attribute__((device, weak, noinline)) uint64_t mori_shmem_remote(const mori::shmem::RemoteOp* op) {
+#endif
+    return mori::shmem::internal::carryOrFail(*op);
+}

@@ -2,10 +2,29 @@
 /// Operations for PEs that loads and stores do not reach: the host does them, by the queue of a proxy.
 #pragma once
 
+#include "mori/device/copy.hpp"
 #include "mori/proxy/device.hpp"
-#include "mori/shmem/peer.hpp"
+#include "mori/shmem/state.hpp"
 
-namespace mori::shmem::internal {
+namespace mori::shmem {
+
+/// What came of an operation: the old value, for an atomic that has one; and 0 or why it was not done or posted: a status of a proxy, or kOfNic and
+/// one of a NIC. What fails after it was posted is told to later operations and waits.
+struct Outcome {
+    uint64_t old;
+    uint64_t status;
+};
+
+namespace internal {
+
+MORI_DEVICE_INLINE Transport transportTo(const State& own, int pe) {
+    return device::loadConstant(&own.peers[pe].transport);
+}
+
+/// Whether carry() comes there.
+MORI_DEVICE_INLINE bool byNetwork(Transport transport) {
+    return transport == Transport::remote || transport == Transport::nic;
+}
 
 /// An op as a proxy names it, and with which operand. It has no name for those that change nothing and return nothing.
 struct ProxyAtomic {
@@ -48,11 +67,6 @@ MORI_DEVICE_INLINE ProxyAtomic proxyAtomic(const RemoteOp& op) {
 
 // What is long a module has once: next to the way to the host a call costs nothing.
 
-/// What the host knows of a failure is in the queue; the report names the PE and the status.
-MORI_DEVICE_APART void giveUp(const RemoteOp& op, uint32_t status) {
-    fail(reinterpret_cast<const void*>(op.symmetric), 0, status, op.pe);
-}
-
 /// What is posted of an operation.
 struct Posting {
     proxy::Kind kind;
@@ -60,7 +74,7 @@ struct Posting {
     proxy::internal::Terms terms;
 };
 
-MORI_DEVICE_APART void post(const proxy::Queue& queue, const RemoteOp& op, const Posting& what) {
+MORI_DEVICE_APART uint64_t post(const proxy::Queue& queue, const RemoteOp& op, const Posting& what) {
     const uint32_t pe = uint32_t(op.pe);
     const proxy::Detail& d = what.detail;
     uint64_t ticket = 0;
@@ -69,19 +83,12 @@ MORI_DEVICE_APART void post(const proxy::Queue& queue, const RemoteOp& op, const
     } else {
         ticket = proxy::internal::post(queue, what.kind, pe, d, what.terms);
     }
-    if (ticket == 0) {
-        giveUp(op, proxy::kStopped);
-    }
+    return ticket != 0 ? 0 : proxy::kStopped;
 }
 
-struct Fetched {
-    uint64_t old;
-    uint32_t status;
-};
-
-MORI_DEVICE_APART Fetched fetch(const proxy::Queue& queue, uint32_t pe, uint64_t at, proxy::Atomic change, uint64_t value,
+MORI_DEVICE_APART Outcome fetch(const proxy::Queue& queue, uint32_t pe, uint64_t at, proxy::Atomic change, uint64_t value,
                                uint64_t compare, uint32_t word) {
-    Fetched got{};
+    Outcome got{};
     got.status = proxy::fetch(queue, pe, at, change, value, compare, &got.old, word);
     return got;
 }
@@ -114,13 +121,13 @@ MORI_DEVICE_INLINE Posting postingOf(const RemoteOp& op, uint64_t heap) {
 }
 
 /// Changes a word of 1 or 2 bytes by exchanging the 4 around it.
-MORI_DEVICE_APART uint64_t remotePart(const proxy::Queue& queue, const RemoteOp& op, const ProxyAtomic& does, uint64_t at) {
+MORI_DEVICE_APART Outcome remotePart(const proxy::Queue& queue, const RemoteOp& op, const ProxyAtomic& does, uint64_t at) {
     const uint32_t pe = uint32_t(op.pe);
     const uint64_t around = at / 4 * 4;
     const uint32_t shift = uint32_t(at % 4) * 8;
     const uint32_t mask = (op.bytes == 1 ? 0xffu : 0xffffu) << shift;
     const uint32_t value = uint32_t(does.value) << shift & mask;
-    Fetched seen = fetch(queue, pe, around, proxy::Atomic::read, 0, 0, 4);
+    Outcome seen = fetch(queue, pe, around, proxy::Atomic::read, 0, 0, 4);
     while (seen.status == 0) {
         const uint32_t before = uint32_t(seen.old);
         uint32_t part = before & mask;
@@ -148,19 +155,18 @@ MORI_DEVICE_APART uint64_t remotePart(const proxy::Queue& queue, const RemoteOp&
         }
         const uint32_t after = (before & ~mask) | part;
         if (after == before) {
-            return (before & mask) >> shift;
+            return {(before & mask) >> shift, 0};
         }
         seen = fetch(queue, pe, around, proxy::Atomic::compareSwap, after, before, 4);
         if (seen.status == 0 && uint32_t(seen.old) == before) {
-            return (before & mask) >> shift;
+            return {(before & mask) >> shift, 0};
         }
     }
-    giveUp(op, seen.status);
-    return 0;
+    return {0, seen.status};
 }
 
 /// A set is a write behind all puts to the PE before it, as a signal is.
-MORI_DEVICE_INLINE void remoteSet(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
+MORI_DEVICE_INLINE uint64_t remoteSet(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
     Posting what{};
     what.detail = {heap, op.symmetric - heap, op.bytes, op.value, 0, 0};
     if (op.bytes == 8) {
@@ -169,21 +175,22 @@ MORI_DEVICE_INLINE void remoteSet(const proxy::Queue& queue, const RemoteOp& op,
         what.detail = {heap, 0, 0, op.value, 0, op.symmetric - heap};
     } else {
         what.kind = proxy::Kind::fence;
-        post(queue, op, what);
+        if (const uint64_t status = post(queue, op, what)) {
+            return status;
+        }
         what.kind = proxy::Kind::immediate;
     }
-    post(queue, op, what);
+    return post(queue, op, what);
 }
 
-MORI_DEVICE_APART uint64_t remoteAtomic(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
+MORI_DEVICE_APART Outcome remoteAtomic(const proxy::Queue& queue, const RemoteOp& op, uint64_t heap) {
     const ProxyAtomic does = proxyAtomic(op);
     const uint64_t at = op.symmetric - heap;
     if (!does.known) {
-        return 0;
+        return {0, 0};
     }
     if (op.op < AMO_END_OF_NONFETCH && does.change == proxy::Atomic::set) {
-        remoteSet(queue, op, heap);
-        return 0;
+        return {0, remoteSet(queue, op, heap)};
     }
     if (op.bytes < 4) {
         return remotePart(queue, op, does, at);
@@ -194,31 +201,21 @@ MORI_DEVICE_APART uint64_t remoteAtomic(const proxy::Queue& queue, const RemoteO
         what.detail = {0, at, op.bytes, does.value, 0, 0};
         what.terms.atomic = does.change;
         what.terms.word = uint32_t(op.bytes);
-        post(queue, op, what);
-        return 0;
+        return {0, post(queue, op, what)};
     }
-    const Fetched got = fetch(queue, uint32_t(op.pe), at, does.change, does.value, op.compare, uint32_t(op.bytes));
-    if (got.status != 0) {
-        giveUp(op, got.status);
-    }
-    return got.old;
+    return fetch(queue, uint32_t(op.pe), at, does.change, does.value, op.compare, uint32_t(op.bytes));
 }
 
 /// By a PE's queue. qp makes no difference: a PE has one.
-MORI_DEVICE_APART uint64_t byProxy(const RemoteOp& op, const proxy::Queue& queue) {
-    const State own = state();
+MORI_DEVICE_APART Outcome byProxy(const RemoteOp& op, const proxy::Queue& queue, uint64_t heap) {
     if (op.kind == RemoteKind::quiet) {
-        const uint32_t status = proxy::quiet<proxy::Group::thread>(queue, uint32_t(op.pe));
-        if (status != 0) {
-            giveUp(op, status);
-        }
-        return 0;
+        return {0, proxy::quiet<proxy::Group::thread>(queue, uint32_t(op.pe))};
     }
     if (op.kind == RemoteKind::atomic) {
-        return remoteAtomic(queue, op, own.heap);
+        return remoteAtomic(queue, op, heap);
     }
-    post(queue, op, postingOf(op, own.heap));
-    return 0;
+    return {0, post(queue, op, postingOf(op, heap))};
 }
 
-}  // namespace mori::shmem::internal
+}  // namespace internal
+}  // namespace mori::shmem

@@ -43,7 +43,7 @@ struct State {
     uint32_t version;  ///< kStateVersion; 0 until the host has filled it in
     int32_t myPe;
     int32_t nPes;
-    uint32_t reserved;
+    uint32_t far;        ///< how many of them loads and stores do not reach
     uint64_t heap;       ///< where this PE's heap begins
     uint64_t heapBytes;  ///< as long as every PE's
     uint64_t sync;       ///< offset of the barriers' words in a heap

@@ -17,6 +17,8 @@ from .copies import Copies
 GRANULE = 4096
 WAIT_S = 60.0
 _WORDS = 384  # of the kernel that signals
+# What keeps a GPU busy: copies of so much within it take this long on an H200; a call takes less than this.
+BUSY_BYTES, BUSY_US, CALL_US = 32 * MIB, 15, 15
 
 
 class GPUPE(Member):
@@ -35,6 +37,7 @@ class GPUPE(Member):
 
         super().join(unique_id)
         self.own = device.DeviceMemory(self._room, self._gpu)
+        self._busy = device.DeviceMemory(2 * BUSY_BYTES, self._gpu)
         self.symmetric = shmem.shmem_malloc(self._room)
         self._words, self._signalled = shmem.shmem_calloc(_WORDS, 1), 0
         self._stream = device.Stream(self._gpu)
@@ -43,6 +46,7 @@ class GPUPE(Member):
 
     def leave(self) -> None:
         self.own.close()
+        self._busy.close()
         super().leave()
 
     def mapped(self) -> bool:
@@ -139,10 +143,16 @@ class GPUPE(Member):
             return [(peer + at, mine + at, size) for at in pieces]
         return [(mine + at, peer + at, size) for at in pieces]
 
-    def barriers(self, rounds: int) -> float:
-        """Barriers on a stream, launched in a row: seconds of one, by events."""
+    def barriers(self, rounds: int, ahead: bool) -> float:
+        """Barriers on a stream in a row: seconds of one, by events.
+
+        With ahead the GPU has other work until all are launched, so that none waits for calls.
+        """
         from mori import shmem
 
+        half = self._busy.nbytes // 2
+        for _ in range(rounds * CALL_US // BUSY_US + 1 if ahead else 0):
+            device.copy(self._busy.ptr + half, self._busy.ptr, half, self._stream)
         shmem.shmem_barrier_on_stream(self._stream)  # so that none waits inside for others to begin
         self._begin.record(self._stream)
         for _ in range(rounds):

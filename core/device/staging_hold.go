@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// holdTime bounds the copies that Hold makes.
+const holdTime = 30 * time.Second
+
+// most is how much may be pinned. With the lock held.
+func (s *Staging) most() uint64 {
+	if s.held > 0 {
+		return s.pinned
+	}
+	return mostStaging
+}
+
+// Hold opens the device's Staging, pins what it may have from now on, 32 MiB, and uses once whatever its copies need, until release, which is called
+// once. None of it waits for kernels of the device then, and whoever has kernels that wait for what comes through the Staging holds it before the first of
+// them runs. What such a copy does without:
+//
+//   - Allocations, new streams, code that is not loaded: drivers may have them wait for kernels that run.
+//   - Kernels: a GPU takes them from 8 queues, so that one of a stream may be behind one of another stream that waits for it; and there may be no
+//     room beside kernels that fill the GPU. So copy engines do all.
+//
+// On H200s kernels did not see a peer's write over tcp within 20 s, neither before there was a Hold nor while it still copied by kernels, and all did
+// since copy engines do it. That queues were what was left is inferred.
+func (d *Device) Hold() (release func() error, err error) {
+	s := d.OpenStaging()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == 0 {
+		err = s.prepare()
+	}
+	if err != nil {
+		s.users--
+		return nil, errors.Join(fmt.Errorf("hold what copies of %s need: %w", d, err), s.trim())
+	}
+	s.held++
+	return func() error {
+		s.mu.Lock()
+		s.held--
+		s.resting()
+		s.mu.Unlock()
+		return s.Close()
+	}, nil
+}
+
+// prepare pins the buffers and warms the copier. With the lock held.
+func (s *Staging) prepare() error {
+	for class, n := range [2]int{heldSmall, heldLong} {
+		for len(s.free[class]) < n {
+			b, err := s.pin(class)
+			if err != nil {
+				return err
+			}
+			s.free[class] = append(s.free[class], b)
+		}
+	}
+	if s.copier == nil || s.copier.opts.EngineFrom != 1 { // that of a Hold before stays
+		c, err := s.dev.NewCopier(CopierOptions{Depth: stagingDepth, EngineFrom: 1, Priority: Urgent})
+		if err != nil {
+			return err
+		}
+		s.copier, s.retired = c, s.copier
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), holdTime)
+	defer cancel()
+	return s.copier.warm(ctx, s.free[1][0].mem)
+}
+
+// warm makes all that copies by the engines need, and does one each way in each stream. scratch is memory that nobody uses.
+func (c *Copier) warm(ctx context.Context, scratch *HostMemory) error {
+	m, err := c.dev.Alloc(wordBytes)
+	if err != nil {
+		return err
+	}
+	for range c.short.of {
+		_, one := c.line(1)
+		err = errors.Join(err, one)
+	}
+	for range c.long.of {
+		_, one := c.line(shortCopy + 1)
+		err = errors.Join(err, one)
+	}
+	var slots []*copySlot
+	for range c.opts.Depth {
+		s, one := c.take()
+		if one != nil {
+			err = errors.Join(err, one)
+			break
+		}
+		slots = append(slots, s)
+	}
+	for _, s := range slots {
+		c.give(s)
+	}
+	for _, s := range slices.Concat(c.short.of, c.long.of) {
+		if err != nil {
+			break
+		}
+		err = errors.Join(s.Copy(scratch.Addr(), m.Addr(), wordBytes), s.Copy(m.Addr(), scratch.Addr(), wordBytes), s.Wait(ctx))
+	}
+	return errors.Join(err, m.Close())
+}
