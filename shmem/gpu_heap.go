@@ -24,6 +24,9 @@ type gpuHeap struct {
 	timeout time.Duration // of a wait, 0: none
 	ask     func() error  // whether to go on waiting; nil: always
 
+	// known tells of memory that is there as long as this is, so that no driver is asked; nil: none.
+	known func(addr, n uint64) bool
+
 	mu    sync.Mutex
 	lanes []*lane // free ones
 	all   []*lane // all that there are
@@ -96,14 +99,15 @@ const (
 	slowLink    = 100 // bytes in a nanosecond
 )
 
-// spinUntil looks at a stream that was given copies of n bytes.
-func spinUntil(s *device.Stream, n uint64) {
+// await waits for a stream that was given copies of n bytes.
+func (g *gpuHeap) await(s *device.Stream, n uint64) error {
 	most := min(spinAtLeast+time.Duration(n/slowLink), spinAtMost)
 	for begin := time.Now(); time.Since(begin) < most; runtime.Gosched() {
 		if done, err := s.Done(); done || err != nil {
-			return
+			return err
 		}
 	}
+	return g.wait(s)
 }
 
 // use gives work of n bytes to a lane and waits for it, then calls done, if it is not nil. A lane whose work does not end is not used again.
@@ -113,8 +117,7 @@ func (g *gpuHeap) use(n uint64, work func(l *lane) error, done func(l *lane)) er
 		return err
 	}
 	err = work(l)
-	spinUntil(l.stream, n)
-	if late := g.wait(l.stream); late != nil {
+	if late := g.await(l.stream, n); late != nil {
 		return errors.Join(err, late)
 	}
 	if err == nil && done != nil {
@@ -157,19 +160,21 @@ func (g *gpuHeap) move(dst, src, n uint64) error {
 	return g.copy(dst, src, n)
 }
 
-// there refuses what is neither memory of a device nor of this process: a driver would end the process over it.
+// there refuses what is neither memory of a device nor of this process: a driver would end the process over it. A question to a driver takes as long as
+// a put of few bytes may, so memory of heaps is not asked about, and one allocation is asked about once.
 func (g *gpuHeap) there(addr, n uint64) error {
-	if n == 0 {
+	if n == 0 || g.known != nil && g.known(addr, n) {
 		return nil
 	}
-	for _, at := range []uint64{addr, addr + n - 1} {
-		p, err := device.Lookup(at)
-		if err != nil {
-			return err
-		}
-		if p.Kind == device.Unknown && !memory.Mapped(addr, n) {
-			return fmt.Errorf("the local memory is not there: %d bytes at %#x: %w", n, addr, ErrInvalid)
-		}
+	p, err := device.Lookup(addr)
+	if err == nil && p.Kind != device.Unknown && addr+n-1-p.Base >= p.Bytes { // it ends in another one, or the driver does not know
+		p, err = device.Lookup(addr + n - 1)
+	}
+	if err != nil {
+		return err
+	}
+	if p.Kind == device.Unknown && !memory.Mapped(addr, n) {
+		return fmt.Errorf("the local memory is not there: %d bytes at %#x: %w", n, addr, ErrInvalid)
 	}
 	return nil
 }
@@ -230,8 +235,7 @@ func (g *gpuHeap) settle() error {
 	if due == 0 {
 		return nil
 	}
-	spinUntil(s, due)
-	return g.wait(s)
+	return g.await(s, due)
 }
 
 // follow lets a stream wait for what was moved later.

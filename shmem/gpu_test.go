@@ -93,6 +93,41 @@ var gpuModes = []Config{
 	{Mode: Isolation, HeapSize: 4 << 20},
 }
 
+// Between heaps no driver is asked what memory is: it takes as long as a small put. It is about memory of the user's.
+func TestHeapOnGPUsIsNotLookedUp(t *testing.T) {
+	gputest.NeedEmulated(t)
+	run(t, 2, onGPU(t, gpuModes[1]), func(w *World) error {
+		a, err := w.Malloc(64)
+		if err != nil {
+			return err
+		}
+		b, err := w.Malloc(64)
+		if err != nil {
+			return err
+		}
+		poke(t, w, a, []byte{byte(w.me + 1)})
+		own, err := w.gpu.dev.Alloc(64)
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		w.rendezvous(t)
+		if w.me == 0 { // PEs share the process, and so what fails in it
+			gputest.Fail(t, "cuPointerGetAttributes=999")
+			err = errors.Join(w.Put(b, a, 8, 1), w.Get(b, a, 8, 1), w.PutNbi(b+8, b, 8, 0), w.Quiet())
+			if err2 := w.Put(b, own.Addr(), 8, 1); err2 == nil {
+				t.Error("memory that nobody asked about was put")
+			}
+			gputest.Fail(t, "")
+			if got := peek(t, w, b+8, 8)[0]; got != 2 {
+				t.Errorf("the byte that went there and came back is %d", got)
+			}
+		}
+		w.rendezvous(t)
+		return err
+	})
+}
+
 // inGPUModes runs f on n PEs, once for each mode of a heap on GPUs.
 func inGPUModes(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 	for _, cfg := range gpuModes {

@@ -21,6 +21,22 @@ func (w *World) near(addr, n uint64, pe int) uint64 {
 	return at + off
 }
 
+// inHeap reports whether n bytes at addr, at least one, are of the heap: this PE's, or what is mapped here of another's.
+func (w *World) inHeap(addr, n uint64) bool {
+	b := w.heap
+	if b == nil {
+		return false
+	}
+	have := b.have.Load()
+	for i := range b.peers {
+		at := b.peers[i].mapped
+		if off := addr - at; at != 0 && off < have && n <= have-off {
+			return true
+		}
+	}
+	return false
+}
+
 // waits reports whether PE pe, whose memory is mapped, is to be stirred.
 func (w *World) waits(pe int) bool {
 	return memory.Load32(w.control.peers[pe].mapped+sleepsAt)&onHeap != 0

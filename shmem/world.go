@@ -106,6 +106,7 @@ func (w *World) open(ctx context.Context) (err error) {
 	}
 	if d := w.cfg.Device; d != nil && cause == nil {
 		w.gpu = newGPUHeap(d, w.cfg.Timeout, w.cfg.Interrupt)
+		w.gpu.known = w.inHeap
 	}
 	if err = w.meet(ctx, cause); err != nil {
 		return err
