@@ -23,6 +23,17 @@ PROCESSES := $(shell n=$$(nproc); echo $$((n > 4 ? 4 : n)))
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
 ARGS ?=
 
+# AGAIN=1, as CI has it, runs a failed test once more by itself: busy machines make tests red that look at a moment. It is told at the end, with what it said, for
+# whoever mends it. A data race, a panic, or more than three failures are final.
+AGAIN ?=
+ifdef AGAIN
+# of a name for the report, packages, and flags of go test
+go-test = $(GO) tool gotestsum --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
+	--rerun-fails-report build/log/again-$(1).txt --packages '$(2)' -- $(TAGS) $(3)
+else
+go-test = $(GO) test $(TAGS) $(3) $(2)
+endif
+
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
@@ -36,21 +47,21 @@ test-go: dev # the Go tests, and those of the modules of their own
 	cd $(EXAMPLE) && go test ./...
 
 test-python: dev-torch # the Python tests in several processes, and with ARGS="-n 0" in one
-	$(PY) -m pytest tests/python -n $(PROCESSES) --dist worksteal $(ARGS)
+	$(PY) -m pytest tests/python -n $(PROCESSES) --dist worksteal $(if $(AGAIN),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks) $(ARGS)
 
 test-race: dev ## the Go tests under the race detector, in random order
-	$(GO) test $(TAGS) -race -shuffle=on -count=1 $(ARGS) $(LONG) ./...
+	$(call go-test,race,$(LONG) ./...,-race -shuffle=on -count=1 $(ARGS))
 
 test-hidden: dev # what the race detector hides, and every benchmark for one round
 	$(MAKE) --no-print-directory -j2 -Otarget hidden-packages hidden-benchmarks
 	cd $(EXAMPLE) && go test ./...
 
 hidden-packages:
-	$(GO) test $(TAGS) $(HIDDEN_PACKAGES)
+	$(call go-test,hidden,$(HIDDEN_PACKAGES))
 
 # With benchmarks go test runs one package at a time, so there is a processor for others.
 hidden-benchmarks:
-	$(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
+	$(call go-test,benchmarks,./...,-run '$(HIDDEN)' -bench . -benchtime=1x)
 
 test-rdma: dev ## all that needs RDMA: on this host's devices, or on soft-RoCE in a VM; ARGS="--only 'write-*'" and so on
 	@$(PY) tests/rdma/run $(ARGS)
