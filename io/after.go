@@ -12,6 +12,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/memory"
 )
 
 // An After holds a transfer back until a GPU has come so far. The zero value holds nothing back.
@@ -76,8 +77,9 @@ type gates struct {
 	free    map[*device.Device][]*gate
 	pending []*gate       // oldest first
 	running chan struct{} // closed when the goroutine has ended; nil: there is none
-	kick    chan struct{} // there is one more
 	closed  bool
+
+	news memory.ParkWord // changes when there is one more, and ends the goroutine's naps
 }
 
 // maxFreeGates is how many gates of a device are kept for reuse.
@@ -156,22 +158,24 @@ func (s *gates) watch(g *gate) {
 	defer s.mu.Unlock()
 	s.pending = append(s.pending, g)
 	if s.running == nil {
-		s.running, s.kick = make(chan struct{}), make(chan struct{}, 1)
-		go s.poll(s.running, s.kick)
+		s.running = make(chan struct{})
+		go s.poll(s.running)
 		return
 	}
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
+	s.kick()
 }
 
-func (s *gates) poll(ended chan struct{}, kick <-chan struct{}) {
+// kick has the goroutine look at once.
+func (s *gates) kick() {
+	s.news.Value.Add(1)
+	s.news.Wake()
+}
+
+func (s *gates) poll(ended chan struct{}) {
 	defer close(ended)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	start, pause := time.Now(), gateFirstPause
 	for {
+		seen := s.news.Value.Load()
 		left, opened := s.look()
 		if left == 0 {
 			return
@@ -183,11 +187,9 @@ func (s *gates) poll(ended chan struct{}, kick <-chan struct{}) {
 			runtime.Gosched()
 			continue
 		}
-		timer.Reset(pause)
-		select {
-		case <-kick:
+		if s.news.Park(seen, pause); s.news.Value.Load() != seen {
 			start, pause = time.Now(), gateFirstPause
-		case <-timer.C:
+		} else {
 			pause = min(2*pause, gateLastPause)
 		}
 	}
@@ -227,13 +229,10 @@ func (s *gates) look() (left int, opened bool) {
 func (s *gates) close() error {
 	s.mu.Lock()
 	s.closed = true
-	running, kick := s.running, s.kick
+	running := s.running
 	s.mu.Unlock()
 	if running != nil {
-		select {
-		case kick <- struct{}{}:
-		default:
-		}
+		s.kick()
 		<-running
 	}
 	s.mu.Lock()

@@ -5,6 +5,7 @@ package io
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,4 +138,29 @@ func BenchmarkAfter(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAfterLate is how much later than a stream a write of 8 bytes is done that waits for it, when the stream takes some milliseconds. late-us is the
+// median.
+func BenchmarkAfterLate(b *testing.B) {
+	gputest.NeedEmulated(b)
+	r := newGPURig(b, BackendXGMI, 4096)
+	at, sz := []uint64{0}, []uint64{8}
+	var late []time.Duration
+	for b.Loop() {
+		release := gputest.Hold(b)
+		if err := r.stream.Set(r.src.Addr(), 0, 8); err != nil {
+			b.Fatal(err)
+		}
+		st := r.s.WriteAfter(AfterStream(r.stream), "", at, at, sz, 0)
+		time.Sleep(3 * time.Millisecond)
+		begin := time.Now()
+		release()
+		if code := st.Wait(b.Context()); code != CodeSuccess {
+			b.Fatalf("%v: %s", code, st.Message())
+		}
+		late = append(late, time.Since(begin))
+	}
+	slices.Sort(late)
+	b.ReportMetric(float64(late[len(late)/2].Nanoseconds())/1e3, "late-us")
 }

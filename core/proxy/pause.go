@@ -47,22 +47,19 @@ func (p *pause) next(now func() time.Duration) time.Duration {
 
 var began = time.Now()
 
-// rest waits for the next command or completion, for a bounded time.
-func (w *worker) rest() {
+// rest waits for the next command or completion, for a bounded time. seen is the queue's news before the last turn began.
+func (w *worker) rest(seen uint32) {
 	q := w.q
 	nap := w.pause.next(func() time.Duration { return time.Since(began) })
 	if nap == 0 {
 		sys.Yield()
 		return
 	}
-	before := q.wake.Load()
-	q.parked.Store(true)
-	defer q.parked.Store(false)
-	if q.wake.Load() != before || w.ready() {
+	if q.news.Value.Load() != seen || w.ready() {
 		return
 	}
 	q.stats.naps.Add(1)
-	_ = sys.FutexWait(sys.WordAddr(&q.wake), before, nap, false)
+	q.news.Park(seen, nap)
 }
 
 // ready looks for a command once more after others were told to wake.

@@ -13,6 +13,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/memory"
 )
 
 // A Queue is a ring that kernels post to, and the thread that serves it.
@@ -31,8 +32,7 @@ type Queue struct {
 	resets chan int
 
 	stop    atomic.Bool
-	wake    atomic.Uint32 // changes when there may be something to do
-	parked  atomic.Bool
+	news    memory.ParkWord // changes when there may be something to do
 	ended   chan struct{}
 	closing sync.Mutex
 	closed  bool
@@ -205,10 +205,8 @@ func (q *Queue) Stats() Stats {
 
 // nudge ends a nap. It is called at every completion.
 func (q *Queue) nudge() {
-	q.wake.Add(1)
-	if q.parked.Load() {
-		sys.WakeWord(&q.wake)
-	}
+	q.news.Value.Add(1)
+	q.news.Wake()
 }
 
 // closeTime bounds the wait for what is under way.

@@ -85,6 +85,7 @@ func (w *worker) run() {
 	defer w.endDesk()
 	for {
 		stop := w.q.stop.Load()
+		seen := w.q.news.Value.Load() // what comes after this ends a nap
 		busy := w.turn(stop)
 		if stop && w.made == 0 {
 			w.publish() // with closedBit
@@ -93,7 +94,7 @@ func (w *worker) run() {
 		if busy {
 			w.pause.work()
 		} else {
-			w.rest()
+			w.rest(seen)
 		}
 	}
 }

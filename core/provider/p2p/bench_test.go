@@ -24,7 +24,7 @@ func poolBytes() uint64 {
 }
 
 // scattered makes ops of count blocks of size bytes, in random order on both sides, each op of other blocks while the pools last.
-func scattered(tb testing.TB, local *memory, key uint64, kind fabric.OpKind, count, size uint64) (ops []fabric.Op) {
+func scattered(tb testing.TB, local *registered, key uint64, kind fabric.OpKind, count, size uint64) (ops []fabric.Op) {
 	from, to := rand.Perm(int(local.Len/size)), rand.Perm(int(local.Len/size))
 	for len(from) >= int(count) && len(ops) < 8 {
 		here, there := make([]uint64, count), make([]uint64, count)

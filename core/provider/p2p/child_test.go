@@ -69,7 +69,7 @@ func (c *child) must(tb testing.TB, o command) (r reply) {
 // A peer is the child's side.
 type peer struct {
 	*end
-	memory   *memory
+	memory   *registered
 	accepted chan error
 }
 

@@ -72,7 +72,7 @@ func TestReadsAndWrites(t *testing.T) {
 func TestRegionThatIsNone(t *testing.T) {
 	a, b := newPair(t, Options{})
 	local, other := a.memory(t, 0, 0, 4096), b.memory(t, 0, 0, 4096)
-	beyond := &memory{Buffer: fabric.Buffer{Addr: other.Addr, Len: 1 << 40, Kind: other.Kind}, dev: other.dev}
+	beyond := &registered{Buffer: fabric.Buffer{Addr: other.Addr, Len: 1 << 40, Kind: other.Kind}, dev: other.dev}
 	ok(t, b.register(beyond))
 	defer func() { ok(t, beyond.mr.Close()) }()
 	key := a.imports(t, beyond.mr.Raw())

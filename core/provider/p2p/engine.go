@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mori/core/device"
-	"mori/core/internal/sys"
+	"mori/core/memory"
 )
 
 const (
@@ -54,9 +54,8 @@ type engine struct {
 	hung     bool // or at once, as a device does not end its copies
 	started  bool
 
-	word  atomic.Uint32 // changed to end a nap of run
-	naps  atomic.Bool
-	wake  chan struct{} // ends its parking
+	news  memory.ParkWord // changed to end a nap of run
+	wake  chan struct{}   // ends its parking
 	ended chan struct{}
 }
 
@@ -166,10 +165,8 @@ func (e *engine) start(f *flight) error {
 }
 
 func (e *engine) endNap() {
-	if e.naps.Load() {
-		e.word.Add(1)
-		sys.WakeWord(&e.word)
-	}
+	e.news.Value.Add(1)
+	e.news.Wake()
 }
 
 // cancel lands what waits for room and is m's with err.
@@ -261,15 +258,13 @@ func (e *engine) board(active []*flight, progress time.Time) ([]*flight, bool) {
 
 // sleep naps until somebody starts a copy, or for a time.
 func (e *engine) sleep(nap time.Duration) {
-	seen := e.word.Load()
-	e.naps.Store(true)
+	seen := e.news.Value.Load()
 	e.mu.Lock()
 	news := len(e.incoming) > 0 || e.retry || e.closed
 	e.mu.Unlock()
 	if !news {
-		_ = sys.FutexWait(sys.WordAddr(&e.word), seen, nap, false) // any way that it ends is time to look
+		e.news.Park(seen, nap)
 	}
-	e.naps.Store(false)
 }
 
 // refill starts what waits for room, if there may be some, and reports whether it started any.

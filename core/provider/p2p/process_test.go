@@ -91,7 +91,7 @@ func TestRevokeUnderLoad(t *testing.T) {
 }
 
 // awaitPattern waits until all of m has been written.
-func awaitPattern(tb testing.TB, m *memory, seed int) {
+func awaitPattern(tb testing.TB, m *registered, seed int) {
 	tb.Helper()
 	for end := time.Now().Add(testDeadline / 2); ; time.Sleep(time.Millisecond) {
 		b, err := m.get(0, m.Len)
@@ -153,7 +153,7 @@ func TestFallbackSaysWhy(t *testing.T) {
 	a, c, key := newChild(t, 0, 0, 4096)
 	host := make([]byte, 4096)
 	copy(host, pattern(4096, 6))
-	m := &memory{Buffer: fabric.Buffer{Addr: addrOf(host), Len: 4096}}
+	m := &registered{Buffer: fabric.Buffer{Addr: addrOf(host), Len: 4096}}
 	ok(t, a.do(fabric.Op{Kind: fabric.OpWrite, Seg: fabric.Seg{Addr: m.Addr, Len: 4096}, RSeg: fabric.RSeg{Len: 4096, Key: key}}))
 	c.must(t, command{Do: "check", Seed: 6})
 	if why := a.path(); !strings.Contains(why, "no registered region") {
@@ -213,7 +213,7 @@ func TestVirtualMemoryOfAnotherDevice(t *testing.T) {
 }
 
 // virtual is memory of n bytes that has no handle.
-func (e *end) virtual(tb testing.TB, n uint64) *memory {
+func (e *end) virtual(tb testing.TB, n uint64) *registered {
 	tb.Helper()
 	all, err := device.Devices()
 	ok(tb, err)
@@ -232,7 +232,7 @@ func (e *end) virtual(tb testing.TB, n uint64) *memory {
 	m, err := r.Map(0, r.Bytes(), p)
 	ok(tb, err)
 	opened = append(opened, m.Close)
-	mem := &memory{dev: all[0], Buffer: fabric.Buffer{Addr: r.Addr(), Len: n, Kind: kindOf(all[0])}, free: func() error {
+	mem := &registered{dev: all[0], Buffer: fabric.Buffer{Addr: r.Addr(), Len: n, Kind: kindOf(all[0])}, free: func() error {
 		var errs []error
 		for _, undo := range slices.Backward(opened) {
 			errs = append(errs, undo())

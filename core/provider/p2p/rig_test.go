@@ -93,8 +93,8 @@ func ok(tb testing.TB, err error) {
 	}
 }
 
-// A memory is a registered buffer.
-type memory struct {
+// A registered buffer, of a device or of the host.
+type registered struct {
 	fabric.Buffer
 	mr   fabric.MR
 	free func() error
@@ -104,8 +104,8 @@ type memory struct {
 var regionIDs atomic.Uint64
 
 // openMemory allocates n bytes on device dev, or of the host if it is -1, and registers the n bytes behind skip of them.
-func (e *end) openMemory(dev int, skip, n uint64) (*memory, error) {
-	m := &memory{}
+func (e *end) openMemory(dev int, skip, n uint64) (*registered, error) {
+	m := &registered{}
 	all, err := device.Devices()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (e *end) openMemory(dev int, skip, n uint64) (*memory, error) {
 }
 
 // register registers m under a key of its own.
-func (e *end) register(m *memory) (err error) {
+func (e *end) register(m *registered) (err error) {
 	key := fabric.RegionKey{ID: regionIDs.Add(1)}
 	_, _ = rand.Read(key.Secret[:]) // never fails
 	m.mr, err = e.dom.Reg(m.Buffer, allRights, key)
@@ -147,13 +147,13 @@ func kindOf(d *device.Device) fabric.MemKind {
 	return fabric.MemCUDA
 }
 
-func (m *memory) close() error {
+func (m *registered) close() error {
 	err := m.mr.Close()
 	return errors.Join(err, m.free())
 }
 
 // memory is openMemory for a test.
-func (e *end) memory(tb testing.TB, dev int, skip, n uint64) *memory {
+func (e *end) memory(tb testing.TB, dev int, skip, n uint64) *registered {
 	tb.Helper()
 	m, err := e.openMemory(dev, skip, n)
 	ok(tb, err)
@@ -171,12 +171,12 @@ func (e *end) imports(tb testing.TB, raw []byte) uint64 {
 }
 
 // seg is n bytes of m at off.
-func (m *memory) seg(off, n uint64) fabric.Seg {
+func (m *registered) seg(off, n uint64) fabric.Seg {
 	return fabric.Seg{Addr: m.Addr + off, Len: n, MR: m.mr.Desc()}
 }
 
 // staged calls do with pinned memory of n bytes, and a stream.
-func (m *memory) staged(n uint64, do func(host []byte, addr uint64, s *device.Stream) error) error {
+func (m *registered) staged(n uint64, do func(host []byte, addr uint64, s *device.Stream) error) error {
 	h, err := m.dev.AllocHost(max(n, 1))
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func settle(s *device.Stream) error {
 }
 
 // put writes b at off.
-func (m *memory) put(off uint64, b []byte) error {
+func (m *registered) put(off uint64, b []byte) error {
 	if m.dev == nil {
 		copy(sys.Bytes(m.Addr+off, len(b)), b)
 		return nil
@@ -211,7 +211,7 @@ func (m *memory) put(off uint64, b []byte) error {
 }
 
 // get reads n bytes at off.
-func (m *memory) get(off, n uint64) (b []byte, err error) {
+func (m *registered) get(off, n uint64) (b []byte, err error) {
 	if m.dev == nil {
 		return bytes.Clone(sys.Bytes(m.Addr+off, int(n))), nil
 	}
@@ -237,13 +237,13 @@ func pattern(n uint64, seed int) []byte {
 	return b
 }
 
-func (m *memory) fill(tb testing.TB, seed int) {
+func (m *registered) fill(tb testing.TB, seed int) {
 	tb.Helper()
 	ok(tb, m.put(0, pattern(m.Len, seed)))
 }
 
 // has fails the test unless m begins with the pattern.
-func (m *memory) has(tb testing.TB, n uint64, seed int) {
+func (m *registered) has(tb testing.TB, n uint64, seed int) {
 	tb.Helper()
 	got, err := m.get(0, n)
 	ok(tb, err)
