@@ -61,7 +61,7 @@ hidden-packages:
 
 # With benchmarks go test runs one package at a time, so there is a processor for others.
 hidden-benchmarks:
-	$(call go-test,benchmarks,./...,-run '$(HIDDEN)' -bench . -benchtime=1x)
+	$(if $(AGAIN),tools/again build/log/again-benchmarks.txt env) $(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
 
 test-rdma: dev ## all that needs RDMA: on this host's devices, or on soft-RoCE in a VM; ARGS="--only 'write-*'" and so on
 	@$(PY) tests/rdma/run $(ARGS)
