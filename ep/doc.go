@@ -73,7 +73,12 @@
 // to their slots and raises Arrived in the name of the source: to itself, or, as a forwarder, to the ranks of its host. In combine each rank sends the block of another's rows out of
 // its CombineIn to a place that both know from the counts, or, for a Route, by what the other has asked for; a word behind each chunk takes the place of Ready. Pulled is for all.
 //
-// Chunks and records need one place each: a rank sends for dispatch k+1 when all have published k+1, and so are done with the records of k, and rows for combine
+// Where tokens are forwarded, combine mirrors it: the forwarder still has the records of the last dispatch, which tell the slots of a token's rows at the ranks of its host. When these are
+// Ready it sums them, in float32, rounds the sum to the rows' type, and sends the sums of a chunk of records with one put. The token's rank knows the place of its record in the chunk, and
+// adds the rows of its own host and one from each other. So one row of a token crosses from each host, for one more rounding there; sums are the same to the last bit where they are exact.
+// Rows of one byte an element, and combines that have or follow a Route, go as without forwarders. Forwarders do it in the recv of two phases, where the other rank waits for them.
+//
+// Chunks and records need one place each: a rank sends for dispatch k+1 when all have published k+1, and so are done with the records of k, and rows or sums for combine
 // j+1 when all have pulled those of j.
 //
 // # Errors

@@ -51,6 +51,7 @@ type gpuSide struct {
 	sentGrid device.Grid
 	tokens   int    // of the last dispatch
 	weights  bool   // that came with it
+	recorded bool   // it went by no routing map
 	told     uint64 // the last dispatch whose overflow a caller knows of
 }
 
@@ -112,7 +113,7 @@ func (g *gpuSide) open() (err error) {
 		return err
 	}
 	if g.hosts != nil {
-		if err := g.kernels.loadHosts(); err != nil {
+		if err := g.kernels.loadHosts(g.hosts.sums()); err != nil {
 			return err
 		}
 	}
@@ -133,6 +134,9 @@ func (g *gpuSide) open() (err error) {
 	g.at.packed, g.at.packedRows = take(c.MaxRecv()*c.TopK*int32Bytes), take(int32Bytes)
 	if h := g.hosts; h != nil {
 		h.at, h.progress = take(hostsBytes), take(hostsProgressBytes)
+		if h.sums() {
+			h.places = take(h.peers(c) * c.MaxNumInpToken * int32Bytes)
+		}
 	}
 	if g.own, err = g.dev.Alloc(size); err != nil {
 		return err
@@ -140,6 +144,9 @@ func (g *gpuSide) open() (err error) {
 	g.op.own = g.own.Addr()
 	if h := g.hosts; h != nil {
 		h.at, h.progress = h.at+g.own.Addr(), h.progress+g.own.Addr()
+		if h.sums() {
+			h.places += g.own.Addr()
+		}
 	}
 	for _, at := range []*uint64{&g.at.op, &g.at.progress, &g.at.slots, &g.at.weights, &g.at.packed, &g.at.packedRows} {
 		*at += g.own.Addr()

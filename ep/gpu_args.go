@@ -13,6 +13,8 @@ const (
 	mostRanks   = 64
 	mostThreads = 512 // of a block
 
+	forwardThreads = 256 // of one that sums for other hosts
+
 	phaseSend = 1
 	phaseRecv = 2
 
@@ -99,6 +101,7 @@ type combineArgs struct {
 	weighted                                             bool
 	stamp                                                uint32
 	clearReceived                                        bool
+	forwards                                             bool // which kernel it is
 }
 
 func (a *combineArgs) pack(to *device.Args, op uint64, phases uint32) *device.Args {

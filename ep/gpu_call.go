@@ -26,7 +26,7 @@ func (g *gpuSide) dispatch(b Batch, phases uint32) error {
 	if err := g.launch("dispatch", f, grid, g.between(a.pack(&g.args, g.at.op, phases))); err != nil {
 		return err
 	}
-	g.tokens, g.weights = b.N, b.Weights != 0
+	g.tokens, g.weights, g.recorded = b.N, b.Weights != 0, b.Route == nil
 	if phases&phaseRecv == 0 {
 		g.sent, g.sentDisp, g.sentGrid = sentDispatch, a, grid
 	}
@@ -60,7 +60,7 @@ func (g *gpuSide) combine(out Output, phases uint32) error {
 		return fmt.Errorf("combine %d rows: %w", out.Rows, err)
 	}
 	moves := a.input|a.weights != 0
-	f, grid := g.combiner(g.choose(out.Launch, combineOf(moves), int(a.tokens), uint64(out.Hidden)*out.Type.Size()), moves)
+	f, grid := g.combiner(g.choose(out.Launch, combineOf(moves), int(a.tokens), uint64(out.Hidden)*out.Type.Size()), moves, a.forwards)
 	if err := g.launch("combine", f, grid, g.between(a.pack(&g.args, g.at.op, phases))); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (g *gpuSide) combineRecv() error {
 	if err := g.op.usable(); err != nil {
 		return fmt.Errorf("combine_recv: %w", err)
 	}
-	f, _ := g.combiner(Launch{}, false)
+	f, _ := g.combiner(Launch{}, false, g.sentComb.forwards)
 	if err := g.launch("combine_recv", f, g.sentGrid, g.between(g.sentComb.pack(&g.args, g.at.op, phaseRecv))); err != nil {
 		return err
 	}
@@ -100,7 +100,11 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 		return a, err
 	}
 	a = combineArgs{given: uint32(out.Rows), tokens: uint32(g.tokens), hidden: uint32(out.Hidden), dtype: uint32(out.Type),
-		weighted: out.Weighted, stamp: uint32(stamp(way.rowBytes, uint64(out.Type), uint64(way.rowType))), clearReceived: out.Route == nil}
+		weighted: out.Weighted, clearReceived: out.Route == nil, forwards: g.forwards(out, way)}
+	a.stamp = uint32(stamp(way.rowBytes, uint64(out.Type), uint64(way.rowType)))
+	if g.hosts.sums() { // and whether, and of what factors, is to be alike
+		a.stamp = uint32(stamp(uint64(a.stamp), flag64(a.forwards), flag64(out.Weighted)))
+	}
 	switch {
 	case out.Rows < 0:
 		return a, ErrShape
@@ -124,6 +128,12 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 		a.given = uint32(o.cfg.MaxRecv())
 	}
 	return a, g.follow(out, &a)
+}
+
+// forwards says whether hosts sum in a combine, which is alike on all ranks: rows of the last dispatch that travel as they are. Of those of a routing map
+// forwarders have no records; others would lose too much by one more rounding.
+func (g *gpuSide) forwards(out Output, way transport) bool {
+	return g.hosts.sums() && g.recorded && out.Route == nil && way.rowType == out.Type && (out.Type == BFloat16 || out.Type == Float32)
 }
 
 // combineOf is the call of a combine that moves rows to CombineIn first, or that does not.

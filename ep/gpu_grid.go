@@ -110,15 +110,19 @@ func (g *gpuSide) dispatcher(l Launch, rowBytes uint64) (*device.Function, devic
 }
 
 // combiner is the kernel of a combine, and its grid.
-func (g *gpuSide) combiner(l Launch, moves bool) (*device.Function, device.Grid) {
+func (g *gpuSide) combiner(l Launch, moves, forwards bool) (*device.Function, device.Grid) {
 	if g.hosts == nil {
 		return g.kernels.combine, g.kernels.combineGrid(l, moves)
+	}
+	f := g.kernels.combineHosts
+	if forwards {
+		f, l.Warps = g.kernels.combineForward, min(l.Warps, forwardThreads/g.dev.Warp)
 	}
 	grid := g.kernels.launch(l)
 	if moves {
 		grid.Shared = g.kernels.shared(grid, streamShared, movedStage, combineShared)
 	}
-	return g.kernels.combineHosts, grid
+	return f, grid
 }
 
 // between adds what kernels want to know of other hosts.

@@ -26,20 +26,21 @@ type hostsSide struct {
 	parts hostsParts
 
 	at, progress uint64 // in gpuSide.own: Hosts and HostsProgress
+	places       uint64 // there: [peers, MaxNumInpToken] numbers; 0 if hosts do not sum
 }
 
 // hostsParts is where things are behind hostsSide.base.
 type hostsParts struct {
-	chunkFlags, rowFlags, asks, outgoing, incoming, rows uint64
-	peerBytes, size                                      uint64
+	chunkFlags, rowFlags, asks, outgoing, incoming, rows, sums uint64
+	peerBytes, size                                            uint64
 }
 
 // What native/include/mori/ep/hosts.hpp has.
 const (
 	mostChunks         = 64
 	headBytes          = 64
-	hostsBytes         = 96
-	hostsProgressBytes = 3336
+	hostsBytes         = 112
+	hostsProgressBytes = 3344
 
 	// A put of this length keeps a fast network busy for longer than the next one takes to be written and posted.
 	chunkBytes = 2 << 20
@@ -52,6 +53,17 @@ func (k KernelType) spansHosts() bool {
 
 // forwards says whether a token goes once to each host instead of once to each rank.
 func (k KernelType) forwards() bool { return k == KernelInterNodeV1 || k == KernelInterNodeV1LL }
+
+// sums says whether a host sums what its ranks made of a token before that goes to the token's rank on another host. One rank a host has nothing to sum.
+func (h *hostsSide) sums() bool { return h != nil && h.forwards && h.perHost > 1 }
+
+// peers are the ranks of other hosts that get records of this one.
+func (h *hostsSide) peers(c *Config) int {
+	if h.forwards {
+		return c.WorldSize/h.perHost - 1
+	}
+	return c.WorldSize - h.perHost
+}
 
 // reach looks which ranks loads and stores reach, and makes hosts if these are not all.
 func (g *gpuSide) reach() error {
@@ -133,9 +145,9 @@ func (o *Options) chunk() int {
 func (h *hostsSide) plan(c *Config, l *Layout, chunk int) (p hostsParts) {
 	round := func(n uint64) uint64 { return (n + Alignment - 1) / Alignment * Alignment }
 	far := c.WorldSize - h.perHost
-	peers, served := far, 1
+	peers, served := h.peers(c), 1
 	if h.forwards {
-		peers, served = c.WorldSize/h.perHost-1, h.perHost
+		served = h.perHost
 	}
 	tokens := uint64(c.MaxNumInpToken)
 	row := uint64(c.HiddenDim) * uint64(c.MaxTokenTypeSize)
@@ -152,7 +164,12 @@ func (h *hostsSide) plan(c *Config, l *Layout, chunk int) (p hostsParts) {
 	p.asks = take(2 * uint64(c.WorldSize) * LineBytes)
 	p.outgoing, p.incoming = take(uint64(peers)*p.peerBytes), take(uint64(peers)*p.peerBytes)
 	rows := tokens * uint64(min(far, c.TopK))
-	p.rows = take(round(rows*row) + round(rows*uint64(l.ScaleBlocks)*float32Bytes) + rows*l.WeightBytes())
+	inward := round(rows*row) + round(rows*uint64(l.ScaleBlocks)*float32Bytes) + rows*l.WeightBytes()
+	if h.sums() {
+		sums := uint64(peers) * tokens * (row + l.WeightBytes() + 2*16)
+		p.sums, inward = take(sums), max(inward, sums)
+	}
+	p.rows = take(inward)
 	p.size = at
 	return p
 }
@@ -169,7 +186,7 @@ func (h *hostsSide) bytes(o *Op) (b []byte) {
 	word(h.network, h.progress, h.near)
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.perHost))
 	b = binary.LittleEndian.AppendUint32(b, flag(h.forwards))
-	word(off+p.chunkFlags, off+p.rowFlags, off+p.asks, off+p.outgoing, off+p.incoming, p.peerBytes, off+p.rows)
+	word(off+p.chunkFlags, off+p.rowFlags, off+p.asks, off+p.outgoing, off+p.incoming, p.peerBytes, off+p.rows, off+p.sums, h.places)
 	b = binary.LittleEndian.AppendUint32(b, uint32(o.layout.ScaleBytes()))
 	return binary.LittleEndian.AppendUint32(b, uint32(o.opts.chunk()))
 }

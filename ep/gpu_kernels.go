@@ -18,6 +18,7 @@ type kernels struct {
 	modules                     []*device.Module
 	dispatch, combine, count    *device.Function
 	dispatchHosts, combineHosts *device.Function // between hosts; nil until somebody needs them
+	combineForward              *device.Function // where hosts sum
 	place, pack, unpack         *device.Function // the standard-MoE form
 	bulk                        bool             // they copy through shared memory, if the launch gives them some
 }
@@ -94,16 +95,21 @@ func (k *kernels) load() error {
 	return nil
 }
 
-// loadHosts loads the kernels for ranks on several hosts, too.
-func (k *kernels) loadHosts() error {
+// loadHosts loads the kernels for ranks on several hosts, too, and that for hosts that sum.
+func (k *kernels) loadHosts(sums bool) error {
 	loaded.Lock()
 	defer loaded.Unlock()
 	for _, one := range []struct {
 		to     **device.Function
 		name   string
 		shared int
-	}{{&k.dispatchHosts, "dispatch_hosts", dispatchHostsShared}, {&k.combineHosts, "combine_hosts", combineShared}} {
-		if *one.to != nil {
+		wanted bool
+	}{
+		{&k.dispatchHosts, "dispatch_hosts", dispatchHostsShared, true},
+		{&k.combineHosts, "combine_hosts", combineShared, true},
+		{&k.combineForward, "combine_forward", combineShared, sums},
+	} {
+		if *one.to != nil || !one.wanted {
 			continue
 		}
 		m, err := k.dev.LoadKernels("ep_" + one.name)

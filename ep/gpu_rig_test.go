@@ -5,8 +5,10 @@ package ep
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -186,6 +188,23 @@ func drawRound(r *rand.Rand, cfg Config) round {
 	}
 	d.weighted = d.weighted && d.weights
 	return d
+}
+
+// numbers are n elements of a type: any bytes, or whole numbers of 0 to 3, whose sums are the same in any order.
+func numbers(r *rand.Rand, n int, t DType, whole bool) []byte {
+	if !whole || t != Float32 && t != BFloat16 {
+		return randomBytes(r, n*int(t.Size()))
+	}
+	b := make([]byte, 0, n*4)
+	for range n {
+		bits := math.Float32bits(float32(r.IntN(4)))
+		if t == BFloat16 {
+			b = binary.LittleEndian.AppendUint16(b, uint16(bits>>16))
+		} else {
+			b = binary.LittleEndian.AppendUint32(b, bits)
+		}
+	}
+	return b
 }
 
 func randomBytes(r *rand.Rand, n int) []byte {

@@ -54,6 +54,9 @@ func (j *gpuJob) round(d round, r *rand.Rand) error {
 	weights := make([]float32, n*c.TopK+1)
 	for i := range weights {
 		weights[i] = r.Float32() - 0.3
+		if j.gpu.gpu.hosts.sums() {
+			weights[i] = float32(r.IntN(4))
+		}
 	}
 	w := memory.Bytes(addrOfFloat32s(weights), uint64(n*c.TopK*float32Bytes))
 	scales := randomBytes(r, n*int(j.gpu.layout.ScaleBytes()))
@@ -146,7 +149,8 @@ func (j *gpuJob) combine(d round, hostRoute, gpuRoute *Route, r *rand.Rand) erro
 	if err != nil {
 		return err
 	}
-	made, weights := randomBytes(r, rows*d.hidden*int(d.out.Size())), randomBytes(r, rows*int(l.WeightBytes()))
+	whole := j.gpu.gpu.hosts.sums()
+	made, weights := numbers(r, rows*d.hidden, d.out, whole), numbers(r, rows*j.gpu.cfg.TopK, Float32, whole)
 	h := Output{Rows: rows, Hidden: d.hidden, Type: d.out, Input: j.hold(made), InPlace: d.inPlace, HasWeights: d.through,
 		Weights: j.hold(weights), Weighted: d.weighted, Route: hostRoute}
 	g := h

@@ -241,7 +241,7 @@ class Ranks(Processes):
             self.world(size)
 
     def world(self, size: int, hosts: int = 1, anew: bool = False) -> Ranks:
-        """Make a world of ``size`` ranks, which take themselves to be on ``hosts`` hosts in turns.
+        """Make a world of ``size`` ranks, which take themselves to be on ``hosts`` hosts, as many on each, or in turns.
 
         A world that is there already is kept, unless ``anew``.
         """
@@ -299,7 +299,7 @@ def _join(rank: Rank, size: int, hosts: int, unique_id: bytes) -> None:
     rank.size = size
     os.environ.pop("MORI_NODE_ID", None)
     if hosts > 1:
-        os.environ["MORI_NODE_ID"] = f"host {rank.me % hosts}"
+        os.environ["MORI_NODE_ID"] = f"host {rank.me % hosts if size % hosts else rank.me * hosts // size}"
     code = shmem_init_attr(MORI_SHMEM_INIT_WITH_UNIQUEID, rank.me, size, unique_id)
     assert code == 0, f"shmem_init_attr: {code}"
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -160,12 +161,14 @@ def combine(
     *,
     weighted: bool = False,
     transport: Callable[[Array], Array] = lambda row: row.astype(np.float32),
+    per_host: int | None = None,
 ) -> list[tuple[Array, Array | None]]:
     """Sum, for each token, the output rows of the ranks it went to: in float32, rounded once.
 
     ``outputs[rank]`` has a row for each of ``rows[rank]``, and so has ``weights[rank]``, whose rows are summed alike.
     ``weighted`` multiplies the row of each rank by the token's weights, as given to dispatch, for experts there.
-    ``transport`` is what a row becomes on its way.
+    ``transport`` is what a row becomes on its way. With ``per_host`` each host of so many ranks sums the rows it has of
+    another's tokens first, and rounds that once more.
     """
     place = [{source: n for n, source in enumerate(r.source)} for r in rows]
     results: list[tuple[Array, Array | None]] = []
@@ -173,15 +176,21 @@ def combine(
         out = np.zeros((len(mine), outputs[here].shape[1]), outputs[here].dtype)
         out_weights = np.zeros((len(mine), config.num_experts_per_token), np.float32)
         for token, ids in enumerate(mine.indices):
-            total = np.zeros(out.shape[1], np.float32)
-            for rank in destinations(config, ids):
-                row = place[rank].get((here, token))
-                if row is None:
-                    continue  # this rank was not admitted
-                share = weight_at(config, rank, mine, token) if weighted else np.float32(1)
-                total += share * transport(outputs[rank][row])
-                if weights is not None:
-                    out_weights[token] += weights[rank][row]
+            total, host_of = np.zeros(out.shape[1], np.float32), lambda rank: rank // (per_host or config.world_size)
+            for host, ranks in groupby(destinations(config, ids), host_of):
+                part, part_weights = np.zeros_like(total), np.zeros_like(out_weights[token])
+                # What is far adds up by itself.
+                to, to_weights = (total, out_weights[token]) if host == host_of(here) else (part, part_weights)
+                for rank in ranks:
+                    row = place[rank].get((here, token))
+                    if row is None:
+                        continue  # this rank was not admitted
+                    share = weight_at(config, rank, mine, token) if weighted else np.float32(1)
+                    to += share * transport(outputs[rank][row])
+                    if weights is not None:
+                        to_weights += weights[rank][row]
+                total += part.astype(out.dtype).astype(np.float32)
+                out_weights[token] += part_weights
             out[token] = total.astype(out.dtype)
         results.append((out, None if weights is None else out_weights))
     return results

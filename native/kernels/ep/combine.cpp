@@ -9,29 +9,15 @@ namespace {
 
 using namespace mori::ep::internal;
 
-struct Shared {
-    Terms terms[kMostWarps];
-    uint32_t word;
-};
-
 MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t number, uint32_t& shared) {
     const bool moves = args.input != nullptr || args.weights != nullptr;
-    bool last = blockInGrid() == 0;
-    if (moves) {
-        // Nobody reads the rows of the last combine any more.
-        if (!blockAwaits(op, op.regions.pulled, flagValue(number - 1, 0), true, shared)) {
-            return false;
-        }
-        const int32_t rows = *(args.rows != nullptr ? args.rows : op.received);
-        if (rows < 0 || uint32_t(rows) > op.maxRecv || uint32_t(rows) > args.given) {
-            if (threadInBlock() == 0) {
-                op.notice->rows = rows;
-                breakOp(op, Fault::rows);
-            }
-            return false;
-        }
-        fill(op, args, uint64_t(rows));
-        last = isLastBlock(op, 0, shared);
+    // Nobody reads the rows of the last combine any more.
+    if (moves && !blockAwaits(op, op.regions.pulled, flagValue(number - 1, 0), true, shared)) {
+        return false;
+    }
+    bool last = false;
+    if (!putRows(op, args, shared, last)) {
+        return false;
     }
     if (last && warpInBlock() == 0) {
         raise(op, op.regions.ready, flagValue(number, args.stamp));
@@ -43,7 +29,8 @@ MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t num
 
 /// Where a token's rows are that a warp brings.
 struct Under {
-    uint32_t token = 0, rows = 0, at = 0, piece = 0;  // at: bytes that are on their way, or were summed
+    Found found{0, nullptr, nullptr};
+    uint32_t at = 0, piece = 0;  // at: bytes that are on their way, or were summed
 };
 
 /// The same for whole tokens, whose rows come by bulk copies. terms is for kPullTokens.
@@ -52,7 +39,7 @@ MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms*
     const RowShape shape{args.hidden, args.hidden, args.weighted != 0};
     const uint32_t rowBytes = args.hidden * numberBytes(type);
     const AtRanks where(op, args, rowBytes);
-    char* const sums = memoryOf(op, op.rank) + op.regions.combineOut;
+    const OwnTokens<AtRanks> tokens(op, args, where);
     static_assert(kPullTokens == 2, "the token being brought, and the one being summed");
     Under loading, summing, waiting;  // waiting: it is being brought behind the one being summed
     uint32_t next = warpInGrid();
@@ -63,18 +50,18 @@ MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms*
             if (loading.at < rowBytes) {
                 const uint32_t left = rowBytes - loading.at;
                 const uint32_t bytes = left < loading.piece ? left : loading.piece;
-                pull.load(terms[(opened - 1) % kPullTokens], loading.rows, loading.at, bytes);
+                pull.load(terms[(opened - 1) % kPullTokens], loading.found.rows, loading.at, bytes);
                 loading.at += bytes;
                 continue;
             }
             if (next >= args.tokens || opened - closed == kPullTokens) {
                 break;
             }
-            const uint32_t rows = findRows(op, args, next, where, terms[opened % kPullTokens]);
-            const Under one{next, rows, 0, rows != 0 ? pull.pieceOf(rows) : 0};
+            const Found found = tokens.find(next, rowBytes, terms[opened % kPullTokens]);
+            const Under one{found, 0, found.rows != 0 ? pull.pieceOf(found.rows) : 0};
             (opened == closed ? summing : waiting) = one;
             loading = one;
-            loading.at = rows != 0 ? 0 : rowBytes;
+            loading.at = found.rows != 0 ? 0 : rowBytes;
             opened++;
             next += gridWarps();
         }
@@ -82,19 +69,18 @@ MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms*
             return;
         }
         const Terms& here = terms[closed % kPullTokens];
-        char* const out = sums + uint64_t(summing.token) * rowBytes;
-        if (summing.rows == 0) {
-            sumChunks<type, type, false>(out, here, 0, shape, 0, rowBytes / 16);
+        if (summing.found.rows == 0) {
+            sumChunks<type, type, false>(summing.found.sum, here, 0, shape, 0, rowBytes / 16);
             summing.at = rowBytes;
         } else {
             const uint32_t left = rowBytes - summing.at;
             const uint32_t bytes = left < summing.piece ? left : summing.piece;
-            sumPiece<type>(out, pull.await(), here, summing.rows, shape, summing.at, bytes);
+            sumPiece<type>(summing.found.sum, pull.await(), here, summing.found.rows, shape, summing.at, bytes);
             pull.release();
             summing.at += bytes;
         }
         if (summing.at == rowBytes) {
-            sumWeights(op, args, summing.token, here, summing.rows);
+            sumWeights(op, args, summing.found.weights, here, summing.found.rows);
             summing = waiting;
             closed++;
         }
@@ -129,10 +115,11 @@ MORI_DEVICE_INLINE void sumAll(const Op& op, const CombineArgs& args, Terms* all
         return;
     }
 #endif
-    sumAsTyped(op, args, AtRanks(op, args, uint64_t(args.hidden) * wayBytes(args)), all[warpInBlock()]);
+    const AtRanks where(op, args, uint64_t(args.hidden) * wayBytes(args));
+    sumAsTyped(op, args, OwnTokens<AtRanks>(op, args, where), all[warpInBlock()]);
 }
 
-MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t number, Shared& shared) {
+MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t number, Summing& shared) {
     if (!blockAwaits(op, op.regions.ready, flagValue(number, args.stamp), false, shared.word)) {
         return;
     }
@@ -160,7 +147,7 @@ MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t 
 extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_combine(const mori::ep::CombineArgs args) {
     using namespace mori::ep;
     const Op& op = *args.op;
-    MORI_DEVICE_SHARED(Shared, shared);
+    MORI_DEVICE_SHARED(Summing, shared);
     if (isBroken(op)) {
         return;
     }

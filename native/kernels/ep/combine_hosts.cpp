@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Combine where some ranks are on other hosts. Ranks of this host read each other's rows, as in combine.cpp; the rows of a rank that is far are sent to
 // it, a chunk at a time, and it sums each token as soon as its rows are there.
-#include "mori/ep/between.hpp"
-#include "mori/ep/sums.hpp"
+#include "mori/ep/between_sums.hpp"
 
 namespace mori::ep {
 namespace {
 
 using namespace mori::ep::internal;
-
-struct Shared {
-    Terms terms[kMostWarps];
-    uint32_t word;
-};
 
 /// Where rows of ranks that are far lie, as offsets in the memory of the rank whose tokens they are of.
 struct Columns {
@@ -136,18 +130,9 @@ MORI_DEVICE_INLINE bool send(const Op& op, const Hosts& hosts, const CombineArgs
     if (args.route != nullptr && blockInGrid() == 0) {
         ask(op, hosts, args, number);
     }
-    bool last = blockInGrid() == 0;
-    if (args.input != nullptr || args.weights != nullptr) {
-        const int32_t rows = *(args.rows != nullptr ? args.rows : op.received);
-        if (rows < 0 || uint32_t(rows) > op.maxRecv || uint32_t(rows) > args.given) {
-            if (threadInBlock() == 0) {
-                op.notice->rows = rows;
-                breakOp(op, Fault::rows);
-            }
-            return false;
-        }
-        fill(op, args, uint64_t(rows));
-        last = isLastBlock(op, 0, shared);
+    bool last = false;
+    if (!putRows(op, args, shared, last)) {
+        return false;
     }
     if (!last) {
         return true;
@@ -173,10 +158,12 @@ public:
         : op_(op), hosts_(hosts), columns_(op, hosts, args), near_(op, args, columns_.rowBytes),
           blocks_(args.route != nullptr ? hosts.progress->routed : hosts.progress->sent), value_(value) {}
 
+    MORI_DEVICE_INLINE uint32_t slot(uint32_t choice) const { return choice; }
+
     /// A row of a rank that is far is waited for. If it does not come, the op is broken, and the row is any.
-    MORI_DEVICE_INLINE Row row(uint32_t rank, uint64_t row) const {
+    MORI_DEVICE_INLINE Row row(uint32_t token, uint32_t rank, uint64_t row) const {
         if (isNear(hosts_, rank)) {
-            return near_.row(rank, row);
+            return near_.row(token, rank, row);
         }
         const Block& block = blocks_[rank];
         uint32_t at = uint32_t(row) - block.first;
@@ -190,7 +177,7 @@ public:
         awaitWord(op_, hosts_, flags + at / columns_.chunk, rank, value_, false);
         const uint64_t place = block.place + at;
         return {base + columns_.rows + place * columns_.rowBytes, reinterpret_cast<const float*>(base + columns_.scales + place * columns_.scaleBytes),
-                reinterpret_cast<const float*>(base + columns_.weights + place * columns_.weightBytes)};
+                reinterpret_cast<const float*>(base + columns_.weights + place * columns_.weightBytes), false};
     }
 
 private:
@@ -202,7 +189,7 @@ private:
     uint64_t value_;
 };
 
-MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineArgs& args, uint64_t number, Shared& shared) {
+MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineArgs& args, uint64_t number, Summing& shared) {
     const uint64_t value = flagValue(number, args.stamp);
     if (!blockAwaitsRanks(op, hosts, op.regions.ready, value, hosts.near, false, shared.word)) {
         return;
@@ -214,21 +201,9 @@ MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineA
     if (!routed) {
         breakOp(op, Fault::timeout);
     }
-    sumAsTyped(op, args, AtRanksOrHere(op, hosts, args, value), shared.terms[warpInBlock()]);
-    if (!isLastBlock(op, 1, shared.word) || warpInBlock() != 0 || warpBallot(isBroken(op)) != 0) {
-        return;
-    }
-    const uint64_t pulled = flagValue(number, 0);
-    raiseAt(op, hosts, op.regions.pulled, pulled, kEveryone);
-    if (laneInWarp() == 0) {
-        op.progress->combines = number;
-        if (args.clearReceived != 0) {
-            *op.received = 0;
-        }
-    }
-    if (args.input == nullptr) {  // the caller may fill CombineIn anew as soon as this ends
-        awaitRanks(op, hosts, op.regions.pulled, pulled, kEveryone, true);
-    }
+    const AtRanksOrHere where(op, hosts, args, value);
+    sumAsTyped(op, args, OwnTokens<AtRanksOrHere>(op, args, where), shared.terms[warpInBlock()]);
+    endCombine(op, hosts, args, number, shared.word);
 }
 
 }  // namespace
@@ -239,7 +214,7 @@ extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_combine_hosts(const mori::ep::Ho
     using namespace mori::ep;
     const Op& op = *args.call.op;
     const Hosts& hosts = *args.hosts;
-    MORI_DEVICE_SHARED(Shared, shared);
+    MORI_DEVICE_SHARED(Summing, shared);
     if (isBroken(op)) {
         return;
     }

@@ -173,29 +173,17 @@ MORI_DEVICE_INLINE void sendRun(const Op& op, const Hosts& hosts, const Dispatch
         }
         for (uint64_t left = taken; left != 0; left &= left - 1) {
             const uint32_t rank = lowestBit(left);
-            const uint64_t begin = records.chunk(hosts, hosts.outgoing, peers.numberAt(op.rank, rank), chunk.chunk);
+            const uint32_t number = peers.numberAt(op.rank, rank);
+            const uint64_t begin = records.chunk(hosts, hosts.outgoing, number, chunk.chunk);
+            if (hosts.places != nullptr && laneInWarp() == 0) {
+                hosts.places[uint64_t(number) * op.maxTokens + token] = places[rank];
+            }
             writeTail(op, args, records, peers.served(), peers.firstServed(rank),
                       base + begin + kHeadBytes + places[rank] * records.bytes + records.tail, token, slots);
         }
         remember(op, args, choices, token, slots);
         warpSync();
     }
-}
-
-/// All threads of all blocks come here once in a chunk; true in the threads of the last block, which then sees what all blocks did before.
-MORI_DEVICE_INLINE bool isLastOfChunk(const Hosts& hosts, uint32_t chunk, uint32_t& shared) {
-    blockSync();
-    if (threadInBlock() == 0) {
-        fence<Scope::system>();
-        const uint32_t before = atomicAdd<Scope::device, Order::relaxed>(&hosts.progress->arrivals[chunk], 1u);
-        shared = before == gridBlocks() - 1;
-        if (shared != 0) {
-            atomicStore<Scope::device, Order::relaxed>(&hosts.progress->arrivals[chunk], 0u);
-            fence<Scope::system>();
-        }
-    }
-    blockSync();
-    return shared != 0;
 }
 
 /// One warp sends a chunk that all blocks have written, also where it has no records: each peer waits for it.
@@ -406,6 +394,7 @@ extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_dispatch_hosts(const mori::ep::H
             if (laneInWarp() == 0) {
                 progress.dispatches = number;
                 progress.tokens = args.call.tokens;
+                hosts.progress->rowBytes = args.call.rowBytes;
                 atomicStore<Scope::device, Order::relaxed>(&progress.incoming, shared.plan.totals[op.rank]);
                 if (shared.plan.sends != 0) {
                     progress.overflow[0] = -1;

@@ -58,6 +58,35 @@ struct Rank {
     std::vector<float> weights;
 };
 
+/// What a number is when it has been one of a type.
+inline float rounded(float value, Number type) {
+    using namespace mori::device;
+    return type == Number::float32 ? value : toFloat<Number::bfloat16>(fromFloat<Number::bfloat16>(value, false));
+}
+
+/// Numbers of a type as they lie in memory.
+inline std::vector<unsigned char> encoded(const std::vector<float>& values, Number type) {
+    const uint32_t each = mori::device::numberBytes(type);
+    std::vector<unsigned char> bytes(values.size() * each + 16);
+    for (size_t i = 0; i < values.size(); i++) {
+        uint32_t bits = 0;
+        memcpy(&bits, &values[i], 4);
+        bits >>= 32 - 8 * each;  // values are rounded
+        memcpy(&bytes[i * each], &bits, each);
+    }
+    return bytes;
+}
+
+/// A sum in the order of its terms, which begins with the first.
+struct Sum {
+    bool begun = false;
+    float value = 0;
+    void add(float term) {
+        value = begun ? value + term : term;
+        begun = true;
+    }
+};
+
 class World {
 public:
     /// more: bytes that each rank has behind its regions.
@@ -120,6 +149,7 @@ public:
 
     void dispatch(const std::vector<Tokens>& all, uint32_t blocks, uint32_t threads, bool split, bool replay) {
         std::vector<std::vector<int32_t>> routes(shape_.world);
+        replayed_ = replay;
         for (uint32_t r = 0; replay && r < shape_.world; r++) {
             routes[r] = ranks_[r].slots;
         }
@@ -175,24 +205,27 @@ public:
     }
 
     void combine(const std::vector<Tokens>& all, uint32_t blocks, uint32_t threads, bool inPlace, bool weighted, std::mt19937& random) {
-        const uint32_t hidden = shape_.rowBytes / 2;  // as bfloat16
-        std::vector<std::vector<uint16_t>> outputs(shape_.world);
-        std::vector<std::vector<float>> outWeights(shape_.world);
+        const uint32_t hidden = shape_.rowBytes / 2;
+        const uint32_t drawn = uint32_t(random());
+        const Number type = drawn / 6 % 3 == 0 ? Number::float32 : Number::bfloat16;
+        routed_ = drawn / 2 % 3 == 0;
+        std::vector<std::vector<float>> outputs(shape_.world), outWeights(shape_.world);
+        std::vector<std::vector<unsigned char>> bytes(shape_.world);
         for (uint32_t r = 0; r < shape_.world; r++) {
             const uint32_t rows = uint32_t(ranks_[r].received);
             outputs[r].resize(size_t(rows) * hidden + 1);
-            for (uint16_t& value : outputs[r]) {
-                value = uint16_t(mori::device::fromFloat<Number::bfloat16>(float(random() % 2000) / 64 - 15, false));
+            for (float& value : outputs[r]) {
+                value = rounded(float(int32_t(random())) / (1 << 27), type);
             }
+            bytes[r] = encoded(outputs[r], type);
             outWeights[r].resize(size_t(rows) * shape_.topk + 1);
             for (float& value : outWeights[r]) {
-                value = float(random() % 100);
+                value = float(random() % 10000) / 7;
             }
             if (inPlace) {
-                memcpy(base(r) + regions_.combineIn, outputs[r].data(), size_t(rows) * hidden * 2);
+                memcpy(base(r) + regions_.combineIn, bytes[r].data(), size_t(rows) * hidden * mori::device::numberBytes(type));
             }
         }
-        const uint32_t drawn = uint32_t(random());
         std::vector<std::vector<int32_t>> routes(shape_.world);
         for (uint32_t r = 0; r < shape_.world; r++) {
             routes[r] = ranks_[r].slots;
@@ -200,13 +233,13 @@ public:
         each([&](uint32_t r) {
             CombineArgs args{};
             args.op = &ranks_[r].op;
-            args.input = inPlace ? nullptr : outputs[r].data();
+            args.input = inPlace ? nullptr : bytes[r].data();
             args.weights = outWeights[r].data();
             args.given = shape_.maxRecv, args.tokens = all[r].count, args.hidden = hidden;
-            args.type = uint32_t(Number::bfloat16);
+            args.type = uint32_t(type);
             args.weighted = weighted;
             args.stamp = 9, args.clearReceived = 1;
-            if (drawn / 2 % 3 == 0) {
+            if (routed_) {
                 args.route = routes[r].data(), args.rows = &ranks_[r].received;
             }
             if (drawn % 2 == 0) {
@@ -223,7 +256,7 @@ public:
             require(ranks_[r].received == 0, "combine takes the count back");
             require(ranks_[r].progress.fault == Fault::none, "nothing went wrong in combine");
             for (uint32_t t = 0; t < all[r].count; t++) {
-                checkSum(all[r], r, t, hidden, outputs, outWeights, weighted);
+                checkSum(all[r], r, t, hidden, type, outputs, outWeights, weighted);
             }
         }
     }
@@ -244,7 +277,33 @@ public:
     /// Where what is behind the regions begins, from base on.
     uint64_t behind() const { return behind_; }
 
+protected:
+    /// Whether the last dispatch was by a routing map, and the last combine.
+    bool replayed() const { return replayed_; }
+    bool routed() const { return routed_; }
+
+    /// The rank that sums what a rank made of another's tokens: that one, or one that does it for its host.
+    virtual uint32_t summer(uint32_t of, uint32_t) const { return of; }
+
 private:
+    /// The sum of a token's terms, of which each of the ranks has one.
+    template <class Term>
+    float sumOf(uint32_t r, const std::vector<uint32_t>& ranks, Number type, Term term) const {
+        Sum total, part;
+        for (size_t i = 0; i < ranks.size(); i++) {
+            const uint32_t at = summer(r, ranks[i]);
+            if (at == r) {
+                total.add(term(ranks[i]));
+                continue;
+            }
+            part.add(term(ranks[i]));
+            if (i + 1 == ranks.size() || summer(r, ranks[i + 1]) != at) {
+                total.add(rounded(part.value, type));
+                part = {};
+            }
+        }
+        return total.value;
+    }
 
     std::vector<uint32_t> ranksOf(const Tokens& from, uint32_t token) const {
         std::vector<uint32_t> ranks;
@@ -298,33 +357,25 @@ private:
         require(counts == model, "the choices of each expert are counted");
     }
 
-    void checkSum(const Tokens& from, uint32_t r, uint32_t t, uint32_t hidden, const std::vector<std::vector<uint16_t>>& outputs,
-                  const std::vector<std::vector<float>>& outWeights, bool weighted) {
+    void checkSum(const Tokens& from, uint32_t r, uint32_t t, uint32_t hidden, Number type,
+                  const std::vector<std::vector<float>>& outputs, const std::vector<std::vector<float>>& outWeights, bool weighted) {
         const int32_t* const slots = &ranks_[r].slots[size_t(t) * shape_.topk];
         const std::vector<uint32_t> ranks = overflow_[r] ? std::vector<uint32_t>() : ranksOf(from, t);
         for (uint32_t e = 0; e < hidden; e++) {
-            float total = 0;
-            for (uint32_t d : ranks) {
-                const uint32_t row = rowAt(slots, d);
-                float value = mori::device::toFloat<Number::bfloat16>(outputs[d][size_t(row) * hidden + e]);
-                if (weighted) {
-                    float factor = 0;
-                    for (uint32_t k = 0; k < shape_.topk; k++) {
-                        factor += uint32_t(slots[k]) / shape_.maxRecv == d ? from.weights[size_t(t) * shape_.topk + k] : 0;
-                    }
-                    value *= factor;
+            const float total = sumOf(r, ranks, type, [&](uint32_t d) {
+                const float value = outputs[d][size_t(rowAt(slots, d)) * hidden + e];
+                float factor = 0;
+                for (uint32_t k = 0; weighted && k < shape_.topk; k++) {
+                    factor += uint32_t(slots[k]) / shape_.maxRecv == d ? from.weights[size_t(t) * shape_.topk + k] : 0;
                 }
-                total = d == ranks[0] ? value : total + value;
-            }
-            uint16_t got = 0;
-            memcpy(&got, base(r) + regions_.combineOut + (size_t(t) * hidden + e) * 2, 2);
-            require(got == mori::device::fromFloat<Number::bfloat16>(total, false), "the sum of a token's rows");
+                return weighted ? value * factor : value;
+            });
+            const uint32_t each = mori::device::numberBytes(type);
+            const std::vector<unsigned char> want = encoded({rounded(total, type)}, type);
+            require(memcmp(base(r) + regions_.combineOut + (size_t(t) * hidden + e) * each, want.data(), each) == 0, "the sum of a token's rows");
         }
         for (uint32_t k = 0; k < shape_.topk; k++) {
-            float total = 0;
-            for (uint32_t d : ranks) {
-                total += outWeights[d][size_t(rowAt(slots, d)) * shape_.topk + k];
-            }
+            const float total = sumOf(r, ranks, Number::float32, [&](uint32_t d) { return outWeights[d][size_t(rowAt(slots, d)) * shape_.topk + k]; });
             float got = 0;
             memcpy(&got, base(r) + regions_.combineOutWeights + (size_t(t) * shape_.topk + k) * 4, 4);
             require(got == total, "the sum of a token's weights");
@@ -346,6 +397,7 @@ private:
     Regions regions_{};
     std::vector<Rank> ranks_;
     std::vector<bool> overflow_;
+    bool replayed_ = false, routed_ = false;
 };
 
 inline Tokens tokens(std::mt19937& random, const Shape& shape, uint32_t rank, uint32_t count, Routing routing) {

@@ -17,6 +17,8 @@ KERNELS = ROOT / "native" / "kernels"
 # Threads are to meet at the speed of optimized code.
 SANITIZERS = {"address,undefined": "-O0", "thread": "-O1"}
 EP = ["ep/dispatch.cpp", "ep/combine.cpp", "ep/count_local.cpp"]
+EP_HOSTS = [*EP, *(f"ep/{name}.cpp" for name in ("dispatch_hosts", "combine_hosts", "combine_forward"))]
+EP_HOSTS += ["testdata/nic_queue.cpp"]
 
 
 def run(*command: str) -> subprocess.CompletedProcess:
@@ -33,7 +35,8 @@ def run(*command: str) -> subprocess.CompletedProcess:
         ("proxy.cpp", ["proxy/put.cpp"]),
         ("standard.cpp", ["ep/standard.cpp"]),
         ("ep.cpp", EP),
-        ("ep_hosts.cpp", [*EP, "ep/dispatch_hosts.cpp", "ep/combine_hosts.cpp", "testdata/nic_queue.cpp"]),
+        ("ep_hosts.cpp", EP_HOSTS),
+        ("ep_forward.cpp", EP_HOSTS),
         ("nic.cpp", []),  # it includes the kernels, with delays where the order of steps matters
     ],
 )

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_op import new_op
-from test_property import cases, check
+from test_property import cases, check, check_sums
 
 from mori._errors import UnsupportedError
 from ranks import Rank, Ranks
@@ -41,6 +42,15 @@ def _check(ranks: Ranks, kernel: str, data: st.DataObject) -> None:
     case = data.draw(cases(2, kind="gpu", kernel=kernel, split=kernel == "AsyncLL"))
     case.way = replace(case.way, replay=case.way.replay and kernel == "InterNodeV1")
     check(ranks, case, hosts=2)
+
+
+@pytest.mark.parametrize("kernel", ["InterNodeV1", "InterNodeV1LL"])
+@settings(few, max_examples=3)
+@given(data=st.data())
+def test_hosts_sum(gpu_ranks: Ranks, kernel: str, data: st.DataObject) -> None:
+    case = data.draw(cases(4, kind="gpu", kernel=kernel, split=False, replay=False))
+    summed = case.way.output in ("float32", "bfloat16")
+    check(gpu_ranks, case, partial(check_sums, per_host=2 if summed else None), hosts=2)
 
 
 def _refusals(rank: Rank) -> None:

@@ -151,11 +151,13 @@ def check_shapes(case: Case, got: Result) -> None:
     }
 
 
-def check_sums(case: Case, tokens: list[ref.Tokens], rows: list[ref.Rows], seen: list[Result]) -> None:
-    """Compare what combine brought back, bit for bit but for the sign of zero."""
+def check_sums(
+    case: Case, tokens: list[ref.Tokens], rows: list[ref.Rows], seen: list[Result], per_host: int | None = None
+) -> None:
+    """Compare what combine brought back, bit for bit but for the sign of zero. Hosts of ``per_host`` ranks sum."""
     outputs = [expert(here, r.input, DTYPES[case.way.output]) for here, r in enumerate(rows)]
     passed = [r.weights for r in rows] if case.way.pass_weights or case.way.weighted else None
-    wanted = ref.combine(case.config, tokens, rows, outputs, passed, weighted=case.way.weighted)
+    wanted = ref.combine(case.config, tokens, rows, outputs, passed, weighted=case.way.weighted, per_host=per_host)
     for (out, out_weights), got in zip(wanted, seen, strict=True):
         np.testing.assert_array_equal(got.out.astype(np.float32), out.astype(np.float32))
         assert (got.out_weights is None) == (out_weights is None)

@@ -49,8 +49,9 @@ MORI_DEVICE_INLINE void raiseAt(const Op& op, const Hosts& hosts, uint64_t flags
     }
 }
 
-/// A lane waits until a word that a rank sets has come to the number, and compares stamps. False: the op is broken.
-MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64_t* word, uint32_t rank, uint64_t value, bool anyStamp) {
+/// A lane waits until a word that a rank sets has come to the number, and compares stamps. False: the op is broken. ``whom`` has bits for other ranks
+/// without which that one does not set it.
+MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64_t* word, uint32_t rank, uint64_t value, bool anyStamp, uint64_t whom = 0) {
     constexpr uint64_t kSlice = 20'000'000;  // between looks at the network, whose words may be the host's
     uint64_t seen = 0;
     bool came = false;
@@ -66,10 +67,13 @@ MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64
         if (came || isNear(hosts, rank)) {
             continue;
         }
-        const uint64_t status = shmem::troubleWith(*hosts.network, int(rank));
-        if (status != 0) {
-            lose(op, word, value, rank, status);
-            return false;
+        for (uint64_t asked = whom | uint64_t(1) << rank; asked != 0; asked &= asked - 1) {
+            const uint32_t one = lowestBit(asked);
+            const uint64_t status = shmem::troubleWith(*hosts.network, int(one));
+            if (status != 0) {
+                lose(op, word, value, one, status);
+                return false;
+            }
         }
     }
     const bool alike = anyStamp || seen >> kStampBits != value >> kStampBits || seen == value;
@@ -100,6 +104,22 @@ MORI_DEVICE_INLINE bool blockAwaitsRanks(const Op& op, const Hosts& hosts, uint6
         const bool came = awaitRanks(op, hosts, flags, value, whom, anyStamp);
         if (laneInWarp() == 0) {
             shared = came;
+        }
+    }
+    blockSync();
+    return shared != 0;
+}
+
+/// All threads of all blocks come here once in a chunk; true in the threads of the last block, which then sees what all blocks did before.
+MORI_DEVICE_INLINE bool isLastOfChunk(const Hosts& hosts, uint32_t chunk, uint32_t& shared) {
+    blockSync();
+    if (threadInBlock() == 0) {
+        fence<Scope::system>();
+        const uint32_t before = atomicAdd<Scope::device, Order::relaxed>(&hosts.progress->arrivals[chunk], 1u);
+        shared = before == gridBlocks() - 1;
+        if (shared != 0) {
+            atomicStore<Scope::device, Order::relaxed>(&hosts.progress->arrivals[chunk], 0u);
+            fence<Scope::system>();
         }
     }
     blockSync();

@@ -4,7 +4,7 @@
 /// Rows go between hosts by whatever reaches the PE there, a proxy's queue or a NIC's (mori/shmem/network.hpp), from memory that the network knows to
 /// memory that it knows: a chunk of rows at a time, by one put each, and behind each a flag. In a dispatch a record, a row with all that belongs to it, goes
 /// to a forwarder of the other host, which copies it to where it belongs. In a combine each rank puts the rows of a token's rank next to each other already
-/// (they lie so in CombineIn), and that rank sums them.
+/// (they lie so in CombineIn), and that rank sums them; or the forwarder sums what its host has of a token and sends that (mori/ep/forward.hpp).
 #pragma once
 
 #include "mori/ep/op.hpp"
@@ -42,6 +42,7 @@ struct HostsProgress {
     Block sent[kMostRanks];          ///< and this rank's rows at each
     Block routed[kMostRanks];        ///< the same by the routing map of a combine
     uint64_t routes;                 ///< number of the combine that routed is of
+    uint64_t rowBytes;               ///< of the rows of the last dispatch
 };
 
 /// Offsets are from where the op's symmetric memory begins.
@@ -57,7 +58,9 @@ struct Hosts {
     uint64_t outgoing;     ///< [peers] of peerBytes: records on their way
     uint64_t incoming;     ///< the same, of others
     uint64_t peerBytes;
-    uint64_t rows;         ///< combine's rows, then their scales, then their weights
+    uint64_t rows;         ///< combine's rows, then their scales, then their weights; or the sums of other hosts: [peers, maxTokens]
+    uint64_t sums;         ///< [peers, maxTokens]: sums of this host on their way
+    uint32_t* places;      ///< [peers, maxTokens]: the record of a token in its chunk, as the last dispatch sent it; null: hosts do not sum
     uint32_t scaleBytes;   ///< room for the scales of a record
     uint32_t chunkBytes;   ///< about as long a chunk is, unless there were too many
 };
@@ -71,7 +74,7 @@ struct HostsCombineArgs {
     CombineArgs call;
     const Hosts* hosts;
 };
-static_assert(sizeof(ChunkHead) == 16 && sizeof(Block) == 16 && sizeof(HostsProgress) == 3336 && sizeof(Hosts) == 96, "package ep writes them");
+static_assert(sizeof(ChunkHead) == 16 && sizeof(Block) == 16 && sizeof(HostsProgress) == 3344 && sizeof(Hosts) == 112, "package ep writes them");
 static_assert(sizeof(HostsDispatchArgs) == 80 && sizeof(HostsCombineArgs) == 88, "package ep writes them");
 
 }  // namespace mori::ep

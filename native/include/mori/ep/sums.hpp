@@ -65,6 +65,31 @@ MORI_DEVICE_INLINE void fill(const Op& op, const CombineArgs& args, uint64_t row
     stream.finish();
 }
 
+/// All blocks put the rows, if they lie elsewhere. ``last``: in the threads of the block that ends last. False: there are fewer rows than came.
+MORI_DEVICE_INLINE bool putRows(const Op& op, const CombineArgs& args, uint32_t& shared, bool& last) {
+    last = blockInGrid() == 0;
+    if (args.input == nullptr && args.weights == nullptr) {
+        return true;
+    }
+    const int32_t rows = *(args.rows != nullptr ? args.rows : op.received);
+    if (rows < 0 || uint32_t(rows) > op.maxRecv || uint32_t(rows) > args.given) {
+        if (threadInBlock() == 0) {
+            op.notice->rows = rows;
+            breakOp(op, Fault::rows);
+        }
+        return false;
+    }
+    fill(op, args, uint64_t(rows));
+    last = isLastBlock(op, 0, shared);
+    return true;
+}
+
+/// What the warps of a block have of shared memory to sum tokens, and a word to agree on.
+struct Summing {
+    Terms terms[kMostWarps];
+    uint32_t word;
+};
+
 /// All threads of the block wait; false in all of them if the op is broken.
 MORI_DEVICE_INLINE bool blockAwaits(const Op& op, uint64_t flags, uint64_t value, bool anyStamp, uint32_t& shared) {
     blockSync();
@@ -83,6 +108,7 @@ struct Row {
     const char* elements;
     const float* scales;
     const float* weights;
+    bool summed;  // it is a sum already, with factors applied
 };
 
 /// Where rows are that loads reach: with the ranks that made them.
@@ -90,11 +116,14 @@ class AtRanks {
 public:
     MORI_DEVICE_INLINE AtRanks(const Op& op, const CombineArgs& args, uint64_t rowBytes) : op_(op), args_(args), rowBytes_(rowBytes) {}
 
-    MORI_DEVICE_INLINE Row row(uint32_t rank, uint64_t row) const {
+    /// Choices of the same slot have one row.
+    MORI_DEVICE_INLINE uint32_t slot(uint32_t choice) const { return choice; }
+
+    MORI_DEVICE_INLINE Row row(uint32_t, uint32_t rank, uint64_t row) const {
         const char* const base = memoryOf(op_, rank);
         return {base + op_.regions.combineIn + row * rowBytes_,
                 reinterpret_cast<const float*>(base + op_.regions.combineInScales) + row * args_.scaleBlocks,
-                reinterpret_cast<const float*>(base + op_.regions.combineInWeights) + row * op_.topk};
+                reinterpret_cast<const float*>(base + op_.regions.combineInWeights) + row * op_.topk, false};
     }
 
 private:
@@ -116,7 +145,7 @@ MORI_DEVICE_INLINE uint32_t findRows(const Op& op, const CombineArgs& args, uint
         const uint32_t k = g * kWarpSize + laneInWarp();
         rank[g] = kMostRanks;
         if (k < op.topk) {
-            slot[g] = uint32_t(slots[k]);
+            slot[g] = where.slot(uint32_t(slots[k]));
             const uint32_t of = slot[g] / op.maxRecv;
             rank[g] = of < op.world && !isDead(op, of) ? of : kMostRanks;
             weight[g] = args.weighted != 0 ? bitsOf(op.weights[first + k]) : 0;
@@ -147,23 +176,19 @@ MORI_DEVICE_INLINE uint32_t findRows(const Op& op, const CombineArgs& args, uint
             continue;
         }
         const uint32_t place = bitCount(ranks & ((uint64_t(1) << rank[g]) - 1));
-        const Row row = where.row(rank[g], slot[g] % op.maxRecv);
+        const Row row = where.row(token, rank[g], slot[g] % op.maxRecv);
         terms.rows[place] = row.elements;
         terms.scales[place] = row.scales;
         terms.weights[place] = row.weights;
-        terms.factors[place] = factor[g];
+        terms.factors[place] = row.summed ? 1.0f : factor[g];
     }
     warpSync();
     return bitCount(ranks);
 }
 
-/// The sums of the weights that travelled with a token's rows.
-MORI_DEVICE_INLINE void sumWeights(const Op& op, const CombineArgs& args, uint32_t token, const Terms& terms, uint32_t count) {
-    if (args.weights == nullptr) {
-        return;
-    }
-    float* const weights = reinterpret_cast<float*>(memoryOf(op, op.rank) + op.regions.combineOutWeights) + uint64_t(token) * op.topk;
-    for (uint32_t k = laneInWarp(); k < op.topk; k += kWarpSize) {
+/// A warp sums the weights that travelled with rows, topk of each, if any did.
+MORI_DEVICE_INLINE void sumWeights(const Op& op, const CombineArgs& args, float* weights, const Terms& terms, uint32_t count) {
+    for (uint32_t k = laneInWarp(); args.weights != nullptr && k < op.topk; k += kWarpSize) {
         float total = 0;
         for (uint32_t i = 0; i < count; i++) {
             const float weight = floatOf(loadOnce<uint32_t>(terms.weights[i] + k));
@@ -173,21 +198,48 @@ MORI_DEVICE_INLINE void sumWeights(const Op& op, const CombineArgs& args, uint32
     }
 }
 
-template <Number from, Number to, bool scaled, class Where>
-MORI_DEVICE_INLINE void sumTokens(const Op& op, const CombineArgs& args, const Where& where, Terms& terms) {
-    char* const base = memoryOf(op, op.rank);
+/// A token whose rows were found: how many these are, and where their sum goes.
+struct Found {
+    uint32_t rows;
+    char* sum;
+    float* weights;
+};
+
+/// This rank's tokens, whose rows are where Where says.
+template <class Where>
+class OwnTokens {
+public:
+    MORI_DEVICE_INLINE OwnTokens(const Op& op, const CombineArgs& args, const Where& where) : op_(op), args_(args), where_(where) {}
+
+    MORI_DEVICE_INLINE uint32_t count() const { return args_.tokens; }
+
+    /// bytes: of a sum.
+    MORI_DEVICE_INLINE Found find(uint32_t token, uint64_t bytes, Terms& terms) const {
+        char* const base = memoryOf(op_, op_.rank);
+        return {findRows(op_, args_, token, where_, terms), base + op_.regions.combineOut + token * bytes,
+                reinterpret_cast<float*>(base + op_.regions.combineOutWeights) + uint64_t(token) * op_.topk};
+    }
+
+private:
+    const Op& op_;
+    const CombineArgs& args_;
+    const Where& where_;
+};
+
+/// A warp's share of the sums of tokens.
+template <Number from, Number to, bool scaled, class Tokens>
+MORI_DEVICE_INLINE void sumTokens(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms) {
+    const uint32_t count = tokens.count();
     const uint32_t blocks = args.scaleBlocks != 0 ? args.scaleBlocks : 1;
     const RowShape shape{args.hidden, (args.hidden + blocks - 1) / blocks, args.weighted != 0};
     // Of few tokens several warps have one each: a warp alone waits for a peer's memory dozens of times, one after the other.
-    const Parts parts(args.tokens, args.hidden * numberBytes(from));
-    for (uint32_t item = warpInGrid(); item < args.tokens * parts.each; item += gridWarps()) {
-        const uint32_t token = item / parts.each;
+    const Parts parts(count, args.hidden * numberBytes(from));
+    for (uint32_t item = warpInGrid(); item < count * parts.each; item += gridWarps()) {
         const Part part{item % parts.each, parts.each};
-        const uint32_t count = findRows(op, args, token, where, terms);
-        char* const out = base + op.regions.combineOut + uint64_t(token) * args.hidden * numberBytes(to);
-        sumRows<from, to, scaled>(out, terms, count, shape, part);
+        const Found found = tokens.find(item / parts.each, uint64_t(args.hidden) * numberBytes(to), terms);
+        sumRows<from, to, scaled>(found.sum, terms, found.rows, shape, part);
         if (part.part == 0) {
-            sumWeights(op, args, token, terms, count);
+            sumWeights(op, args, found.weights, terms, found.rows);
         }
     }
 }
@@ -198,22 +250,22 @@ MORI_DEVICE_INLINE uint32_t wayBytes(const CombineArgs& args) {
 }
 
 /// A warp's share of all sums.
-template <class Where>
-MORI_DEVICE_INLINE void sumAsTyped(const Op& op, const CombineArgs& args, const Where& where, Terms& terms) {
+template <class Tokens>
+MORI_DEVICE_INLINE void sumAsTyped(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms) {
     constexpr Number bf16 = Number::bfloat16;
     constexpr Number fp8 = Number::float8E4M3FN;
     if (args.transport == uint32_t(Transport::direct)) {
-        sumTokens<fp8, bf16, false>(op, args, where, terms);
+        sumTokens<fp8, bf16, false>(op, args, tokens, terms);
     } else if (args.transport == uint32_t(Transport::blockwise)) {
-        sumTokens<fp8, bf16, true>(op, args, where, terms);
+        sumTokens<fp8, bf16, true>(op, args, tokens, terms);
     } else if (args.type == uint32_t(bf16)) {
-        sumTokens<bf16, bf16, false>(op, args, where, terms);
+        sumTokens<bf16, bf16, false>(op, args, tokens, terms);
     } else if (args.type == uint32_t(fp8)) {
-        sumTokens<fp8, fp8, false>(op, args, where, terms);
+        sumTokens<fp8, fp8, false>(op, args, tokens, terms);
     } else if (args.type == uint32_t(Number::float32)) {
-        sumTokens<Number::float32, Number::float32, false>(op, args, where, terms);
+        sumTokens<Number::float32, Number::float32, false>(op, args, tokens, terms);
     } else {
-        sumTokens<Number::float8E4M3FNUZ, Number::float8E4M3FNUZ, false>(op, args, where, terms);
+        sumTokens<Number::float8E4M3FNUZ, Number::float8E4M3FNUZ, false>(op, args, tokens, terms);
     }
 }
 

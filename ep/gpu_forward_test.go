@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+package ep
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"mori/core/memory"
+	"mori/shmem"
+)
+
+// Where hosts sum, whole numbers are summed as on host memory, to the last bit, in chunks of any number.
+func TestHostsSum(t *testing.T) {
+	for _, chunk := range []int{1, 0} {
+		t.Run(fmt.Sprintf("chunks of %d bytes", chunk), func(t *testing.T) {
+			onHosts(t, 2, hostsConfig(4, KernelInterNodeV1LL), Options{Threads: 1, ChunkBytes: chunk}, func(j *gpuJob) error {
+				if !j.gpu.gpu.hosts.sums() {
+					return errors.New("hosts do not sum")
+				}
+				return sumsOnly(j, 4)
+			})
+		})
+	}
+	t.Run("three hosts", func(t *testing.T) {
+		onHosts(t, 2, hostsConfig(6, KernelInterNodeV1), Options{Threads: 1, ChunkBytes: 300}, func(j *gpuJob) error { return sumsOnly(j, 2) })
+	})
+}
+
+// sumsOnly are rounds in which hosts sum, of all types and routings.
+func sumsOnly(j *gpuJob, count int) error {
+	alike, own := rand.New(rand.NewPCG(3, 4)), rand.New(rand.NewPCG(uint64(j.gpu.cfg.Rank), 5))
+	for i := range count {
+		d := drawRound(alike, j.gpu.cfg)
+		d.out, d.replay = []DType{BFloat16, Float32}[i%2], false
+		if err := errors.Join(j.round(d, own), j.settle()); err != nil {
+			return fmt.Errorf("round %d, %+v: %w", i, d, err)
+		}
+	}
+	return nil
+}
+
+func TestSumsOfHostsAreWithinRounding(t *testing.T) {
+	for _, dtype := range []DType{BFloat16, Float32} {
+		t.Run(dtype.String(), func(t *testing.T) {
+			onHosts(t, 2, hostsConfig(4, KernelInterNodeV1), Options{Threads: 1}, func(j *gpuJob) error { return j.nearly(dtype) })
+		})
+	}
+}
+
+// nearly sums rows of numbers between 0 and 1 on both ops. A host's part, at most 2, is rounded to the type once, and a sum, at most 4, too.
+func (j *gpuJob) nearly(t DType) error {
+	c, r := j.gpu.cfg, rand.New(rand.NewPCG(uint64(j.gpu.cfg.Rank), 6))
+	n, half := c.MaxNumInpToken, map[DType]float64{BFloat16: 0x1p-9, Float32: 0x1p-24}[t]
+	indices := allRoutings[0].choices(r, c, n)
+	chosen, rows := memory.Bytes(addrOfInt32s(indices), uint64(n*c.TopK*int32Bytes)), make([]byte, n*c.HiddenDim*4)
+	h := Batch{N: n, Hidden: c.HiddenDim, Type: Float32, Input: j.hold(rows), Indices: j.hold(chosen)}
+	g := Batch{N: n, Hidden: c.HiddenDim, Type: Float32, Input: j.give(rows), Indices: j.give(chosen)}
+	came, err := j.host.Dispatch(h)
+	if _, failed := j.gpu.Dispatch(g); err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	var made []byte
+	for range came * c.HiddenDim {
+		bits := math.Float32bits(r.Float32())
+		if t == BFloat16 {
+			made = binary.LittleEndian.AppendUint16(made, uint16(bits>>16))
+		} else {
+			made = binary.LittleEndian.AppendUint32(made, bits)
+		}
+	}
+	out := Output{Rows: came, Hidden: c.HiddenDim, Type: t, Input: j.hold(made)}
+	err = j.host.Combine(out)
+	out.Input = j.give(made)
+	if err = errors.Join(err, j.gpu.Combine(out)); err != nil {
+		return err
+	}
+	region, size := j.gpu.layout.CombineOut, uint64(n*c.HiddenDim)*t.Size()
+	want, got := floats(memory.Bytes(j.host.base+region.Offset, size), t), floats(j.read(j.gpu.base+region.Offset, size), t)
+	for i := range want {
+		if far := math.Abs(got[i] - want[i]); far > half*(2+2*4+2*4) { // and as much for sums in another order
+			return fmt.Errorf("element %d is %v on the GPU, and %v on the host", i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// floats are the elements of a type.
+func floats(b []byte, t DType) (all []float64) {
+	for i := 0; i < len(b); i += int(t.Size()) {
+		bits := uint32(binary.LittleEndian.Uint16(b[i:])) << 16
+		if t == Float32 {
+			bits = binary.LittleEndian.Uint32(b[i:])
+		}
+		all = append(all, float64(math.Float32frombits(bits)))
+	}
+	return all
+}
+
+// Who waits for the sum of a host is told the rank that sums, and that one's host the rank that did not come.
+func TestARankThatHasNoRowsForItsHostIsNamed(t *testing.T) {
+	onHosts(t, 2, hostsConfig(4, KernelInterNodeV1), Options{Timeout: time.Second}, func(j *gpuJob) error {
+		c := j.gpu.cfg
+		indices := make([]int32, c.MaxNumInpToken*c.TopK)
+		for i := range indices {
+			indices[i] = int32(i % c.TopK % c.WorldSize * c.ExpertsPerRank)
+		}
+		b := j.ones(c.MaxNumInpToken)
+		b.Indices = j.give(memory.Bytes(addrOfInt32s(indices), uint64(len(indices)*int32Bytes)))
+		_, err := j.gpu.Dispatch(b)
+		if err = errors.Join(err, j.settle(), j.gpu.Check()); err != nil || c.Rank == 3 {
+			return err
+		}
+		out := Output{Rows: c.MaxRecv(), Hidden: c.HiddenDim, Type: Float32, InPlace: true}
+		if err := errors.Join(j.gpu.Combine(out), j.settle()); err != nil {
+			return err
+		}
+		late := []int{2, 3, 3}[c.Rank]
+		if err := j.gpu.Check(); !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d (expected 1, seen 0)", late)) {
+			return fmt.Errorf("combine: %v", err)
+		}
+		return nil
+	})
+}
+
+// A host multiplies by what its own rank was called with, so that it must be alike.
+func TestRanksThatDisagreeOnFactorsAreTold(t *testing.T) {
+	onHosts(t, 2, hostsConfig(4, KernelInterNodeV1), Options{Timeout: time.Second}, func(j *gpuJob) error {
+		b := j.ones(2)
+		b.Weights = b.Input
+		if _, err := j.gpu.Dispatch(b); err != nil {
+			return err
+		}
+		out := Output{Rows: j.gpu.cfg.MaxRecv(), Hidden: b.Hidden, Type: Float32, InPlace: true, Weighted: j.gpu.cfg.Rank == 0}
+		err := errors.Join(j.gpu.Combine(out), j.settle())
+		if err = errors.Join(err, j.gpu.Check()); !errors.Is(err, ErrMismatch) && !errors.Is(err, shmem.ErrTimeout) || j.gpu.cfg.Rank < 2 && !errors.Is(err, ErrMismatch) {
+			return fmt.Errorf("combine: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestWhatHostsSum(t *testing.T) {
+	plain := transport{rowType: BFloat16}
+	for _, c := range []struct {
+		what  string
+		g     gpuSide
+		out   Output
+		way   transport
+		wants bool
+	}{
+		{"rows of the last dispatch", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: BFloat16}, plain, true},
+		{"float32", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: Float32}, transport{rowType: Float32}, true},
+		{"float8", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: Float8E4M3FN}, transport{rowType: Float8E4M3FN}, false},
+		{"quantised rows", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: BFloat16}, transport{rowType: Float8E4M3FN}, false},
+		{"a route", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: BFloat16, Route: &Route{}}, plain, false},
+		{"after a dispatch by a route", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}}, Output{Type: BFloat16}, plain, false},
+		{"one rank a host", gpuSide{hosts: &hostsSide{forwards: true, perHost: 1}, recorded: true}, Output{Type: BFloat16}, plain, false},
+		{"no forwarders", gpuSide{hosts: &hostsSide{perHost: 2}, recorded: true}, Output{Type: BFloat16}, plain, false},
+		{"one host", gpuSide{recorded: true}, Output{Type: BFloat16}, plain, false},
+	} {
+		if got := c.g.forwards(c.out, c.way); got != c.wants {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+}

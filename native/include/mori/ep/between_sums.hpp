@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/// What the kernels of combine have in common where some ranks are on other hosts.
+#pragma once
+
+#include "mori/ep/between.hpp"
+#include "mori/ep/sums.hpp"
+
+namespace mori::ep {
+
+namespace internal {
+
+/// All blocks have summed: the last one tells everybody.
+MORI_DEVICE_INLINE void endCombine(const Op& op, const Hosts& hosts, const CombineArgs& args, uint64_t number, uint32_t& shared) {
+    if (!isLastBlock(op, 1, shared) || warpInBlock() != 0 || warpBallot(isBroken(op)) != 0) {
+        return;
+    }
+    const uint64_t pulled = flagValue(number, 0);
+    raiseAt(op, hosts, op.regions.pulled, pulled, kEveryone);
+    if (laneInWarp() == 0) {
+        op.progress->combines = number;
+        if (args.clearReceived != 0) {
+            *op.received = 0;
+        }
+    }
+    if (args.input == nullptr) {  // the caller may fill CombineIn anew as soon as this ends
+        awaitRanks(op, hosts, op.regions.pulled, pulled, kEveryone, true);
+    }
+}
+
+}  // namespace internal
+}  // namespace mori::ep
