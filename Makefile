@@ -28,7 +28,7 @@ ARGS ?=
 AGAIN ?=
 ifdef AGAIN
 # of a name for the report, packages, and flags of go test
-go-test = $(GO) tool gotestsum --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
+go-test = $(GO) tool gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
 	--rerun-fails-report build/log/again-$(1).txt --packages '$(2)' -- $(TAGS) $(3)
 else
 go-test = $(GO) test $(TAGS) $(3) $(2)
