@@ -40,7 +40,11 @@ func (o *Op) LaunchOf(dispatch bool, asked Launch, tokens int, rowBytes uint64) 
 	if dispatch {
 		what = callDispatch
 	}
-	g := o.gpu.kernels.launch(o.gpu.choose(asked, what, tokens, rowBytes))
+	l := o.gpu.choose(asked, what, tokens, rowBytes)
+	if !dispatch && o.gpu.hosts.sums() { // as most combines
+		l = o.gpu.forwardLaunch(l)
+	}
+	g := o.gpu.kernels.launch(l)
 	return Launch{int(g.Blocks[0]), int(g.Threads[0]) / o.gpu.dev.Warp}
 }
 
@@ -116,13 +120,19 @@ func (g *gpuSide) combiner(l Launch, moves, forwards bool) (*device.Function, de
 	}
 	f := g.kernels.combineHosts
 	if forwards {
-		f, l.Warps = g.kernels.combineForward, min(l.Warps, forwardThreads/g.dev.Warp)
+		f, l = g.kernels.combineForward, g.forwardLaunch(l)
 	}
 	grid := g.kernels.launch(l)
 	if moves {
 		grid.Shared = g.kernels.shared(grid, streamShared, movedStage, combineShared)
 	}
 	return f, grid
+}
+
+// forwardLaunch is a launch of the kernel that sums for other hosts.
+func (g *gpuSide) forwardLaunch(l Launch) Launch {
+	l.Warps = min(l.Warps, forwardThreads/g.dev.Warp)
+	return l
 }
 
 // between adds what kernels want to know of other hosts.
