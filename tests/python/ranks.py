@@ -236,26 +236,26 @@ class Ranks(Processes):
 
     def __init__(self, size: int = 0, environment: dict[str, str] | None = None) -> None:
         super().__init__(0, environment)
-        self._hosts = 1
+        self._hosts = 1, False
         if size:
             self.world(size)
 
-    def world(self, size: int, hosts: int = 1, anew: bool = False) -> Ranks:
-        """Make a world of ``size`` ranks, which take themselves to be on ``hosts`` hosts, as many on each, or in turns.
+    def world(self, size: int, hosts: int = 1, anew: bool = False, blocks: bool = False) -> Ranks:
+        """Make a world of ``size`` ranks, which take themselves to be on ``hosts`` hosts, in turns or in ``blocks``.
 
         A world that is there already is kept, unless ``anew``.
         """
         alive = self._all and all(p.process.is_alive() for p in self._all[: self.size])
         if not alive:
             self.stop()
-        elif (size, hosts) == (self.size, self._hosts) and not anew:
+        elif (size, (hosts, blocks)) == (self.size, self._hosts) and not anew:
             return self
         else:
             self.run(_leave)
         self.size = 1
         [unique_id] = self.run(_unique_id)
-        self.size, self._hosts = size, hosts
-        self.run(_join, size, hosts, unique_id)
+        self.size, self._hosts = size, (hosts, blocks)
+        self.run(_join, size, hosts, blocks, unique_id)
         return self
 
     def close(self) -> None:
@@ -293,13 +293,13 @@ def _unique_id(_: Rank) -> bytes:
     return shmem_get_unique_id()
 
 
-def _join(rank: Rank, size: int, hosts: int, unique_id: bytes) -> None:
+def _join(rank: Rank, size: int, hosts: int, blocks: bool, unique_id: bytes) -> None:
     from mori.shmem import MORI_SHMEM_INIT_WITH_UNIQUEID, shmem_init_attr
 
     rank.size = size
     os.environ.pop("MORI_NODE_ID", None)
     if hosts > 1:
-        os.environ["MORI_NODE_ID"] = f"host {rank.me % hosts if size % hosts else rank.me * hosts // size}"
+        os.environ["MORI_NODE_ID"] = f"host {rank.me * hosts // size if blocks else rank.me % hosts}"
     code = shmem_init_attr(MORI_SHMEM_INIT_WITH_UNIQUEID, rank.me, size, unique_id)
     assert code == 0, f"shmem_init_attr: {code}"
 

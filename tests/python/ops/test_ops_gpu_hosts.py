@@ -50,7 +50,7 @@ def _check(ranks: Ranks, kernel: str, data: st.DataObject) -> None:
 def test_hosts_sum(gpu_ranks: Ranks, kernel: str, data: st.DataObject) -> None:
     case = data.draw(cases(4, kind="gpu", kernel=kernel, split=False, replay=False))
     summed = case.way.output in ("float32", "bfloat16")
-    check(gpu_ranks, case, partial(check_sums, per_host=2 if summed else None), hosts=2)
+    check(gpu_ranks, case, partial(check_sums, per_host=2 if summed else None), hosts=2, blocks=True)
 
 
 def _refusals(rank: Rank) -> None:

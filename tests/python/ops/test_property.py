@@ -116,10 +116,10 @@ def cases(draw: Any, world: int, **fixed: Any) -> Case:
     return Case(way, shape, rounds)
 
 
-def play(ranks: Ranks, case: Case, hosts: int) -> list[list[Result]]:
+def play(ranks: Ranks, case: Case, hosts: int, blocks: bool) -> list[list[Result]]:
     """Run the case and return what each rank saw: [round][rank]."""
     per_rank = [[tokens[rank] for tokens in case.rounds] for rank in range(case.config.world_size)]
-    results = ranks.world(case.config.world_size, hosts).run(journey, case.way, Each(per_rank))
+    results = ranks.world(case.config.world_size, hosts, blocks=blocks).run(journey, case.way, Each(per_rank))
     return [list(together) for together in zip(*results, strict=True)]
 
 
@@ -165,8 +165,10 @@ def check_sums(
             np.testing.assert_array_equal(got.out_weights, out_weights)
 
 
-def check(ranks: Ranks, case: Case, sums: Callable[..., None] = check_sums, hosts: int = 1) -> None:
-    for tokens, seen in zip(case.rounds, play(ranks, case, hosts), strict=True):
+def check(
+    ranks: Ranks, case: Case, sums: Callable[..., None] = check_sums, hosts: int = 1, blocks: bool = False
+) -> None:
+    for tokens, seen in zip(case.rounds, play(ranks, case, hosts, blocks), strict=True):
         sums(case, tokens, check_rows(case, tokens, seen), seen)
 
 
