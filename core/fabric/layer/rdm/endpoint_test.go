@@ -29,9 +29,18 @@ func TestDialEnds(t *testing.T) {
 		{"rejected", func(context.Context) error { return &fabric.RejectError{Peer: "b", Data: []byte("full")} }, fabric.ErrConnRefused, "full"},
 	} {
 		first, second := newFake(), newFake()
-		first.connect = c.connect
+		sent := make(chan struct{})
+		first.connect = func(ctx context.Context) error {
+			<-sent // else the op may find that the connection has ended, and go by the next one
+			return c.connect(ctx)
+		}
 		r := newRig(t, first, second)
-		if err := r.send(); err != nil {
+		if c.want != fabric.ErrTimeout {
+			r.ep.cfg.DialTimeout = time.Hour
+		}
+		err := r.send()
+		close(sent)
+		if err != nil {
 			t.Fatal(err)
 		}
 		r.until("the end of the carrier", func() bool { return isClosed(first.closed) })
