@@ -11,6 +11,7 @@ import (
 // What native/include/mori/ep/op.hpp has, in the same layout.
 const (
 	mostRanks   = 64
+	mostRows    = 1<<24 - 1 // of a rank for another (mori/ep/words.hpp)
 	mostThreads = 512 // of a block
 
 	forwardThreads = 256 // of one that sums for other hosts

@@ -42,7 +42,8 @@ func (g *gpuSide) dispatchRecv() error {
 	if err := g.op.usable(); err != nil {
 		return fmt.Errorf("dispatch_recv: %w", err)
 	}
-	f, grid := g.kernels.dispatch, g.kernels.launch(Launch{1, 1})
+	grid := g.kernels.launch(Launch{1, 1})
+	f := g.kernels.dispatch.of(grid)
 	if g.hosts != nil { // records of other hosts are copied to where they belong
 		f, grid = g.kernels.dispatchHosts, g.sentGrid
 	}

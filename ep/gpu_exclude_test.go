@@ -128,10 +128,11 @@ func TestCountsThatCannotBeAreToldOnGPUs(t *testing.T) {
 			l, first := &j.gpu.layout, j.gpu.world.Ptr(j.gpu.base, 0)
 			rowBytes := uint64(b.Hidden) * b.Type.Size()
 			mark := stamp(rowBytes, uint64(b.Type))
-			counts := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 1<<31), 1)
-			flags := binary.LittleEndian.AppendUint64(nil, 1<<stampBits|mark)
-			return errors.Join(j.stream.Copy(first+l.CountsRow(1, 1), memory.AddrOf(counts), 8),
-				j.stream.Copy(first+l.Line(l.Published, 1), memory.AddrOf(flags), 8), j.settle())
+			var words []byte // of the first dispatch, on the board for odd ones, behind those of rank 0
+			for _, rows := range []uint64{1<<24 - 1, 1} {
+				words = binary.LittleEndian.AppendUint64(words, 1<<40|mark<<24|rows)
+			}
+			return errors.Join(j.stream.Copy(first+l.Counts.At(3, 2*wordBytes), memory.AddrOf(words), uint64(len(words))), j.settle())
 		}
 		_, err := j.gpu.Dispatch(b)
 		if err = errors.Join(err, j.settle(), j.gpu.Check()); !errors.Is(err, ErrCounts) || !strings.Contains(err.Error(), "dispatch of rank 0") {

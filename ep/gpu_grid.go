@@ -71,7 +71,7 @@ func (g *gpuSide) decide(c likeCall) Launch {
 }
 
 // mori/device/spread_stream.hpp and copy_stream.hpp: shared memory of a warp, for stages of so many bytes.
-func spreadShared(stage int) int { return 4*(128+32*8) + 4*stage }
+func spreadShared(stage int) int { return 128 + 4*stage }
 func streamShared(stage int) int { return 256 + 8*stage }
 
 // launch fits a grid to the device.
@@ -108,7 +108,8 @@ func (k *kernels) combineGrid(l Launch, moves bool) device.Grid {
 // dispatcher is the kernel of a dispatch, and its grid.
 func (g *gpuSide) dispatcher(l Launch, rowBytes uint64) (*device.Function, device.Grid) {
 	if g.hosts == nil {
-		return g.kernels.dispatch, g.kernels.dispatchGrid(l, rowBytes, dispatchShared)
+		grid := g.kernels.dispatchGrid(l, rowBytes, dispatchShared)
+		return g.kernels.dispatch.of(grid), grid
 	}
 	return g.kernels.dispatchHosts, g.kernels.dispatchGrid(l, rowBytes, dispatchHostsShared)
 }
@@ -116,7 +117,8 @@ func (g *gpuSide) dispatcher(l Launch, rowBytes uint64) (*device.Function, devic
 // combiner is the kernel of a combine, and its grid.
 func (g *gpuSide) combiner(l Launch, moves, forwards bool) (*device.Function, device.Grid) {
 	if g.hosts == nil {
-		return g.kernels.combine, g.kernels.combineGrid(l, moves)
+		grid := g.kernels.combineGrid(l, moves)
+		return g.kernels.combine.of(grid), grid
 	}
 	f := g.kernels.combineHosts
 	if forwards {

@@ -71,6 +71,9 @@ func (g *gpuSide) reach() error {
 	if n := c.WorldSize; n > mostRanks {
 		return fmt.Errorf("%d ranks, at most %d can be: %w", n, mostRanks, errors.ErrUnsupported)
 	}
+	if n := c.MaxNumInpToken; n > mostRows {
+		return fmt.Errorf("max_num_inp_token_per_rank %d: on GPUs at most %d can be: %w", n, mostRows, errors.ErrUnsupported)
+	}
 	near, far := uint64(0), -1
 	for pe := range c.WorldSize {
 		if g.op.world.Ptr(g.op.base, pe) != 0 {

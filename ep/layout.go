@@ -19,6 +19,7 @@ const (
 
 	float32Bytes = 4
 	int32Bytes   = 4
+	wordBytes    = 8
 )
 
 // A Region is a part of the symmetric memory of an op: the same at every rank.
@@ -53,7 +54,7 @@ type Layout struct {
 
 	// Control words, written by other ranks. Counts has two boards, for dispatches of even and odd number: a rank may
 	// publish for the next dispatch while another still reads the last one's.
-	Counts    Region // int32 [2, WorldSize, WorldSize]
+	Counts    Region // [2, WorldSize, WorldSize]: words of 8 bytes (mori/ep/words.hpp); or at its beginning int32, behind flags
 	Published Region // lines, by source: its counts are there
 	Arrived   Region // lines, by source: its rows are there
 	Ready     Region // lines, by rank: its CombineIn may be read
@@ -101,7 +102,7 @@ func (l *Layout) regions() []part {
 	c := l.cfg
 	world, recv, inp := c.WorldSize, c.MaxRecv(), c.MaxNumInpToken
 	return []part{
-		{"counts", &l.Counts, []int{2, world, world, int32Bytes}},
+		{"counts", &l.Counts, []int{2, world, world, wordBytes}},
 		{"published", &l.Published, []int{world, LineBytes}},
 		{"arrived", &l.Arrived, []int{world, LineBytes}},
 		{"ready", &l.Ready, []int{world, LineBytes}},
@@ -135,7 +136,7 @@ func (l *Layout) WeightBytes() uint64 { return uint64(l.cfg.TopK) * float32Bytes
 // ScaleBytes is the bytes of the scales that are dispatched with a row.
 func (l *Layout) ScaleBytes() uint64 { return uint64(l.cfg.ScaleDim) * uint64(l.cfg.ScaleTypeSize) }
 
-// CountsRow is the offset of a source's row of counts for the dispatch with this number.
+// CountsRow is the offset of a source's row of counts for the dispatch with this number, where they are int32.
 func (l *Layout) CountsRow(dispatch uint64, source int) uint64 {
 	row := int(dispatch%2)*l.cfg.WorldSize + source
 	return l.Counts.At(row, uint64(l.cfg.WorldSize)*int32Bytes)

@@ -49,7 +49,7 @@ func TestLayoutOfAnOp(t *testing.T) {
 		{"combine in weights", l.CombineInWeights, 200 * 6 * 4},
 		{"combine out", l.CombineOut, 100 * 70 * 2},
 		{"combine out weights", l.CombineOutWeights, 100 * 6 * 4},
-		{"counts", l.Counts, 2 * 4 * 4 * 4},
+		{"counts", l.Counts, 2 * 4 * 4 * 8},
 		{"published", l.Published, 4 * 64},
 		{"arrived", l.Arrived, 4 * 64},
 		{"ready", l.Ready, 4 * 64},

@@ -36,7 +36,7 @@ struct Rank {
     const Gpu* gpu = nullptr;
     CUdeviceptr memory = 0, op = 0, progress = 0, received = 0, slots = 0, weights = 0;
     Op host{};
-    CUfunction dispatch = nullptr, combine = nullptr;
+    CUfunction dispatch[2] = {}, combine[2] = {};  // for blocks of any size, of up to 256 threads
     std::vector<Input> inputs;
 };
 
@@ -59,7 +59,7 @@ public:
             size += (bytes + 255) / 256 * 256;
             return begin;
         };
-        at.counts = take(2 * world * world * 4);
+        at.counts = take(2 * world * world * 8);
         at.published = take(world * kLineBytes), at.arrived = take(world * kLineBytes);
         at.ready = take(world * kLineBytes), at.pulled = take(world * kLineBytes);
         const uint64_t control = size;
@@ -80,8 +80,11 @@ public:
             CHECK(cuMemsetD8(rank.progress, 0, sizeof(Progress)));
             rank.slots = allocate(uint64_t(shape.maxTokens) * shape.topk * 4);
             rank.weights = allocate(uint64_t(shape.maxTokens) * shape.topk * 4);
-            CHECK(cuModuleGetFunction(&rank.dispatch, rank.gpu->load(ptx[0]), "mori_ep_dispatch"));
-            CHECK(cuModuleGetFunction(&rank.combine, rank.gpu->load(ptx[1]), "mori_ep_combine"));
+            const CUmodule dispatch = rank.gpu->load(ptx[0]), combine = rank.gpu->load(ptx[1]);
+            for (int small = 0; small < 2; small++) {
+                CHECK(cuModuleGetFunction(&rank.dispatch[small], dispatch, small ? "mori_ep_dispatch_256" : "mori_ep_dispatch"));
+                CHECK(cuModuleGetFunction(&rank.combine[small], combine, small ? "mori_ep_combine_256" : "mori_ep_combine"));
+            }
         }
         for (uint32_t r = 0; r < world; r++) {
             Rank& rank = ranks_[r];
@@ -152,7 +155,7 @@ public:
             args.scales = shape_.scaleBytes != 0 ? reinterpret_cast<const void*>(input.scales) : nullptr;
             args.rowBytes = shape_.rowBytes(), args.scaleBytes = shape_.scaleBytes, args.tokens = tokens_;
             args.phases = kSend | kRecv, args.stamp = 1;
-            launch(rank, rank.dispatch, &args, grid, mori::device::spreadSharedBytes(grid.stage));
+            launch(rank, rank.dispatch[grid.threads <= 256], &args, grid, mori::device::spreadSharedBytes(grid.stage));
         }
     }
 
@@ -164,7 +167,7 @@ public:
             args.input = inPlace ? nullptr : reinterpret_cast<const void*>(input.outputs);
             args.given = rank.host.maxRecv, args.tokens = tokens_, args.hidden = shape_.hidden, args.type = 1;
             args.phases = kSend | kRecv, args.stamp = 2;
-            launch(rank, rank.combine, &args, grid, mori::device::streamSharedBytes(grid.stage));
+            launch(rank, rank.combine[grid.threads <= 256], &args, grid, mori::device::streamSharedBytes(grid.stage));
         }
     }
 

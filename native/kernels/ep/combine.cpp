@@ -9,6 +9,11 @@ namespace {
 
 using namespace mori::ep::internal;
 
+struct Shared {
+    Op op;
+    Summing sums;
+};
+
 MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t number, uint32_t& shared) {
     const bool moves = args.input != nullptr || args.weights != nullptr;
     // Nobody reads the rows of the last combine any more.
@@ -19,7 +24,10 @@ MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t num
     if (!putRows(op, args, shared, last)) {
         return false;
     }
-    if (last && warpInBlock() == 0) {
+    if (last && threadInBlock() == 0) {
+        if (!moves) {  // isLastBlock was not asked
+            fence<Scope::system>();
+        }
         raise(op, op.regions.ready, flagValue(number, args.stamp));
     }
     return true;
@@ -88,7 +96,7 @@ MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms*
 }
 
 /// Whether pullTokens can: rows of one type as they are, at aligned addresses, and tokens enough for all warps.
-MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args, const PullStream& pull) {
+MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args) {
     const uint64_t rowBytes = uint64_t(args.hidden) * numberBytes(Number(args.type));
     uint64_t odd = rowBytes | op.regions.combineIn | op.regions.combineOut;
     for (uint32_t rank = 0; rank < op.world; rank++) {
@@ -96,40 +104,44 @@ MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args, const Pul
     }
     const uint32_t most = op.world < op.topk ? op.world : op.topk;
     return args.transport == uint32_t(Transport::plain) && numberBytes(Number(args.type)) > 1 && odd % 16 == 0 && rowBytes >> 31 == 0 &&
-           args.tokens >= gridWarps() && warpsPerBlock() * kPullTokens <= kMostWarps && pull.pieceOf(most) != 0;
+           args.tokens >= gridWarps() && warpsPerBlock() * kPullTokens <= kMostWarps && PullStream::pieceOf(PullStream::room(), most) != 0;
 }
 
 #endif
 
-MORI_DEVICE_INLINE void sumAll(const Op& op, const CombineArgs& args, Terms* all) {
+/// False: the ranks' rows did not come.
+MORI_DEVICE_INLINE bool sumAll(const Op& op, const CombineArgs& args, uint64_t number, Shared& shared) {
+    auto ready = [&] { return blockAwaits(op, op.regions.ready, flagValue(number, args.stamp), false, shared.sums.word); };
 #if defined(MORI_DEVICE_BULK_COPY)
     constexpr Number bf16 = Number::bfloat16;
-    PullStream pull;
-    if (canPull(op, args, pull)) {
-        Terms* const terms = all + warpInBlock() * kPullTokens;
+    if (canPull(op, args)) {
+        if (!ready()) {
+            return false;
+        }
+        PullStream pull;
+        Terms* const terms = shared.sums.terms + warpInBlock() * kPullTokens;
         if (args.type == uint32_t(bf16)) {
             pullTokens<bf16>(op, args, terms, pull);
         } else {
             pullTokens<Number::float32>(op, args, terms, pull);
         }
-        return;
+        return true;
     }
 #endif
     const AtRanks where(op, args, uint64_t(args.hidden) * wayBytes(args));
-    sumAsTyped(op, args, OwnTokens<AtRanks>(op, args, where), all[warpInBlock()]);
+    return sumAsTyped(op, args, OwnTokens<AtRanks>(op, args, where), shared.sums.terms[warpInBlock()], ready);
 }
 
-MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t number, Summing& shared) {
-    if (!blockAwaits(op, op.regions.ready, flagValue(number, args.stamp), false, shared.word)) {
+MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t number, Shared& shared) {
+    if (!sumAll(op, args, number, shared)) {
         return;
     }
-    sumAll(op, args, shared.terms);
-    if (!isLastBlock(op, 1, shared.word) || warpInBlock() != 0) {
+    if (!isLastBlock(op, 1, shared.sums.word) || warpInBlock() != 0) {
         return;
     }
     const uint64_t pulled = flagValue(number, 0);
-    raise(op, op.regions.pulled, pulled);
     if (laneInWarp() == 0) {
+        raise(op, op.regions.pulled, pulled);
         op.progress->combines = number;
         if (args.clearReceived != 0) {
             *op.received = 0;
@@ -140,22 +152,32 @@ MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t 
     }
 }
 
-}  // namespace
-}  // namespace mori::ep
-
-/// Blocks of up to kMostWarps warps.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_combine(const mori::ep::CombineArgs args) {
-    using namespace mori::ep;
-    const Op& op = *args.op;
-    MORI_DEVICE_SHARED(Summing, shared);
+MORI_DEVICE_INLINE void combine(const CombineArgs& args, Shared& shared) {
+    bring(args.op, shared.op);
+    const Op& op = shared.op;
     if (isBroken(op)) {
         return;
     }
     const uint64_t number = op.progress->combines + 1;
-    if ((args.phases & kSend) != 0 && !send(op, args, number, shared.word)) {
+    if ((args.phases & kSend) != 0 && !send(op, args, number, shared.sums.word)) {
         return;
     }
     if ((args.phases & kRecv) != 0) {
         receive(op, args, number, shared);
     }
+}
+
+}  // namespace
+}  // namespace mori::ep
+
+/// Blocks of up to kMostWarps warps.
+extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_combine(const mori::ep::CombineArgs args) {
+    MORI_DEVICE_SHARED(mori::ep::Shared, shared);
+    mori::ep::combine(args, shared);
+}
+
+/// The same for blocks of up to 256 threads, which have more registers.
+extern "C" MORI_DEVICE_KERNEL(256) void mori_ep_combine_256(const mori::ep::CombineArgs args) {
+    MORI_DEVICE_SHARED(mori::ep::Shared, shared);
+    mori::ep::combine(args, shared);
 }

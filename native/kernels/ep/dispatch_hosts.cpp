@@ -2,7 +2,7 @@
 // Dispatch where some ranks are on other hosts. What goes to ranks of this host is written where it belongs, as in dispatch.cpp; what goes
 // to others is written as records, and sent a chunk of tokens at a time, while the next chunk is being written. Whoever gets records copies
 // them to where they belong, at its own rank or, as a forwarder, at all ranks of its host.
-#include "mori/device/spread_stream.hpp"
+#include "mori/ep/ahead.hpp"
 #include "mori/ep/between.hpp"
 #include "mori/ep/companions.hpp"
 
@@ -115,55 +115,57 @@ MORI_DEVICE_INLINE void writeTail(const Op& op, const DispatchArgs& args, const 
     }
 }
 
-/// A warp sends its part of the tokens [first, end) of a chunk. slots and places are memory of the warp, a word for each rank.
+/// What the addresses may differ by that rows go to.
+MORI_DEVICE_INLINE uint64_t targets(const Op& op, const Hosts& hosts) {
+    uint64_t all = op.regions.dispatchOut | hosts.outgoing | hosts.peerBytes;
+    for (uint32_t rank = 0; rank < op.world; rank++) {
+        all |= isNear(hosts, rank) ? op.bases[rank] : 0;
+    }
+    return all;
+}
+
+/// A warp sends its run of the tokens of a chunk. slots and places are memory of the warp, a word for each rank.
 MORI_DEVICE_INLINE void sendRun(const Op& op, const Hosts& hosts, const DispatchArgs& args, const Choices& choices, const Plan& plan,
-                                const Outgoing& chunk, uint32_t first, uint32_t end, Part part, int32_t* slots, uint32_t* places,
-                                SpreadStream& stream) {
-    constexpr uint32_t kLine = 128;
-    const uint32_t lines = uint32_t((args.rowBytes + kLine - 1) / kLine);
-    const uint64_t from = uint64_t(part.begin(lines)) * kLine;
-    const uint64_t upTo = uint64_t(part.end(lines)) * kLine;
-    const uint64_t bytes = (upTo < args.rowBytes ? upTo : args.rowBytes) - from;
+                                const Outgoing& chunk, const Run& run, int32_t* slots, uint32_t* places, SpreadStream& stream) {
     const Peers peers(op, hosts, false);
     const Records records(op, hosts, peers, args.rowBytes);
     char* const base = memoryOf(op, op.rank);
-    PerRank place = firstPlaces(op, choices, args.tokens, first, plan);
-    PerRank record = countRecords(op, hosts, choices, plan.sends != 0, chunk.begin, first);
+    RowsAhead rows(stream, run, args, targets(op, hosts));
+    rows.fetch();
+    PerRank place = firstPlaces(op, choices, args.tokens, run.first, plan);
+    PerRank record = countRecords(op, hosts, choices, plan.sends != 0, chunk.begin, run.first);
     Companions companions(op, args);
-    for (uint32_t token = first; token < end; token++) {
+    Kept kept(op, args, choices);
+    for (uint32_t token = run.first; token < run.end; token++) {
         const uint64_t ranks = plan.sends != 0 ? choices.ranks(token) : 0;
         const uint64_t taken = takers(op, hosts, ranks);
-        const char* const row = static_cast<const char*>(args.input) + token * args.rowBytes + from;
-        if (part.part == 0) {
+        if (run.part.part == 0) {
             companions.load(token);
+            kept.load(token);
         }
+        char* to[PerRank::kEach] = {};
         MORI_DEVICE_UNROLL
         for (uint32_t i = 0; i < PerRank::kEach; i++) {
             const uint32_t rank = i * kWarpSize + laneInWarp();
-            if (i * kWarpSize >= op.world) {
-                break;
+            if (rank >= op.world) {
+                continue;
             }
-            char* to = nullptr;
-            if (rank < op.world) {
-                slots[rank] = int32_t(op.world * op.maxRecv);
-                if ((ranks >> rank & 1) != 0) {
-                    const uint32_t slot = uint32_t(plan.bases[rank] + place.of[i]);
-                    slots[rank] = int32_t(rank * op.maxRecv + slot);
-                    place.of[i]++;
-                    to = isNear(hosts, rank) ? memoryOf(op, rank) + op.regions.dispatchOut + slot * args.rowBytes + from : nullptr;
-                }
-                if ((taken >> rank & 1) != 0) {
-                    const uint64_t begin = records.chunk(hosts, hosts.outgoing, peers.numberAt(op.rank, rank), chunk.chunk);
-                    places[rank] = uint32_t(record.of[i]);
-                    record.of[i]++;
-                    to = base + begin + kHeadBytes + places[rank] * records.bytes + from;
-                }
+            slots[rank] = int32_t(op.world * op.maxRecv);
+            if ((ranks >> rank & 1) != 0) {
+                const uint32_t slot = uint32_t(plan.bases[rank] + place.of[i]);
+                slots[rank] = int32_t(rank * op.maxRecv + slot);
+                place.of[i]++;
+                to[i] = isNear(hosts, rank) ? memoryOf(op, rank) + op.regions.dispatchOut + slot * args.rowBytes + run.from : nullptr;
             }
-            if (warpBallot(to != nullptr) != 0) {
-                stream.copy(to, row, bytes);
+            if ((taken >> rank & 1) != 0) {
+                const uint64_t begin = records.chunk(hosts, hosts.outgoing, peers.numberAt(op.rank, rank), chunk.chunk);
+                places[rank] = uint32_t(record.of[i]);
+                record.of[i]++;
+                to[i] = base + begin + kHeadBytes + places[rank] * records.bytes + run.from;
             }
         }
-        if (part.part != 0) {
+        rows.send(to);
+        if (run.part.part != 0) {
             continue;
         }
         warpSync();
@@ -181,7 +183,7 @@ MORI_DEVICE_INLINE void sendRun(const Op& op, const Hosts& hosts, const Dispatch
             writeTail(op, args, records, peers.served(), peers.firstServed(rank),
                       base + begin + kHeadBytes + places[rank] * records.bytes + records.tail, token, slots);
         }
-        remember(op, args, choices, token, slots);
+        kept.store(slots);
         warpSync();
     }
 }
@@ -221,18 +223,12 @@ MORI_DEVICE_INLINE void sendChunks(const Op& op, const Hosts& hosts, const Dispa
     do {
         chunk.end = args.tokens - chunk.begin < records.tokens ? args.tokens : chunk.begin + records.tokens;
         const uint32_t tokens = chunk.end - chunk.begin;
-        uint32_t first = uint32_t(uint64_t(tokens) * warpInGrid() / gridWarps());
-        uint32_t end = uint32_t(uint64_t(tokens) * (warpInGrid() + 1) / gridWarps());
-        Part part{0, 1};
-        const Parts parts(tokens, args.rowBytes);
-        if (parts.each > 1) {  // of few tokens several warps have one each
-            first = warpInGrid() / parts.each;
-            end = first < tokens ? first + 1 : first;
-            part = {warpInGrid() % parts.each, parts.each};
-        }
-        if (first < end) {
-            sendRun(op, hosts, args, choices, shared.plan, chunk, chunk.begin + first, chunk.begin + end, part,
-                    shared.slots + warpInBlock() * kMostRanks, shared.places + warpInBlock() * kMostRanks, stream);
+        Run run(tokens, args.rowBytes);
+        run.first += chunk.begin;
+        run.end += chunk.begin;
+        if (run.first < run.end) {
+            sendRun(op, hosts, args, choices, shared.plan, chunk, run, shared.slots + warpInBlock() * kMostRanks,
+                    shared.places + warpInBlock() * kMostRanks, stream);
         }
         stream.finish();
         if (isLastOfChunk(hosts, chunk.chunk, shared.plan.last) && warpInBlock() == 0) {
@@ -251,7 +247,7 @@ MORI_DEVICE_INLINE bool send(const Op& op, const Hosts& hosts, const DispatchArg
         publishAll(op, hosts, plan, number, args.stamp);
     }
     if (!blockAwaitsRanks(op, hosts, op.regions.published, flagValue(number, args.stamp), kEveryone, false, plan.last) ||
-        !admit(op, number, plan)) {
+        !admit(op, number, CountsBehindFlags(op, number), plan)) {
         return false;
     }
     if (blockInGrid() == 0) {
@@ -280,7 +276,7 @@ MORI_DEVICE_INLINE bool place(const Op& op, const Records& records, const ChunkH
         char* const to = goes ? memoryOf(op, rank) + op.regions.dispatchOut + slot * rowBytes + from : nullptr;
         const uint64_t targets = warpBallot(goes);
         if (targets != 0) {
-            device::internal::spreadNow(to, record + from, bytes);
+            spread(to, record + from, bytes);
         }
         for (uint64_t left = part.part == 0 ? targets : 0; left != 0; left &= left - 1) {
             const uint32_t lane = lowestBit(left);

@@ -102,7 +102,7 @@ public:
             size += (bytes + 255) / 256 * 256;
             return begin;
         };
-        at.counts = take(2 * shape.world * shape.world * 4);
+        at.counts = take(2 * shape.world * shape.world * 8);
         at.published = take(flags), at.arrived = take(flags), at.ready = take(flags), at.pulled = take(flags);
         at.dispatchOut = take(rows * shape.rowBytes);
         at.dispatchOutWeights = take(rows * shape.topk * 4), at.dispatchOutIndices = take(rows * shape.topk * 4);

@@ -43,7 +43,7 @@
 // launch_bounds says nothing to clang for AMD: the compiler would keep to the registers of blocks of 1024 threads.
 #define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads)))
 #else
-#define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((launch_bounds(threads)))
+#define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((launch_bounds(threads, 1)))
 #endif
 #define MORI_DEVICE_UNROLL _Pragma("unroll")
 #define MORI_DEVICE_SHARED(Type, name) __attribute__((shared)) static Type name

@@ -24,11 +24,21 @@ MORI_DEVICE_INLINE bool isDead(const Op& op, uint32_t rank) { return op.dead >> 
 
 MORI_DEVICE_INLINE uint64_t flagValue(uint64_t number, uint32_t stamp) { return number << kStampBits | stamp; }
 
-/// One warp raises this rank's flag at every rank. What the calling lanes did before, and saw done, comes first.
+/// All threads of the block bring the op to memory that they share: after each fence they would read it anew elsewhere, and they read it everywhere.
+MORI_DEVICE_INLINE void bring(const Op* from, Op& to) {
+    using Word __attribute__((may_alias)) = uint64_t;
+    static_assert(sizeof(Op) % sizeof(Word) == 0);
+    for (uint32_t i = threadInBlock(); i < sizeof(Op) / sizeof(Word); i += blockSize()) {
+        reinterpret_cast<Word*>(&to)[i] = reinterpret_cast<const Word*>(from)[i];
+    }
+    blockSync();
+}
+
+/// One thread raises this rank's flag at every rank, behind its fence: what it did before that, and saw done, comes first.
 MORI_DEVICE_INLINE void raise(const Op& op, uint64_t flags, uint64_t value) {
-    for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
+    for (uint32_t rank = 0; rank < op.world; rank++) {
         if (!isDead(op, rank)) {
-            atomicStore<Scope::system, Order::release>(flagOf(op, flags, rank, op.rank), value);
+            atomicStore<Scope::system, kBehindFence>(flagOf(op, flags, rank, op.rank), value);
         }
     }
 }
@@ -75,16 +85,19 @@ MORI_DEVICE_INLINE bool awaitFlags(const Op& op, uint64_t flags, uint64_t value,
 }
 
 /// All threads of all blocks come here once in a phase; true in the threads of the last block, which then sees what all
-/// blocks did before.
+/// blocks did before, and whose first thread has a fence of the whole system behind that.
 MORI_DEVICE_INLINE bool isLastBlock(const Op& op, uint32_t phase, uint32_t& shared) {
     blockSync();
     if (threadInBlock() == 0) {
         fence<Scope::system>();  // this block's rows, before its arrival
-        const uint32_t before = atomicAdd<Scope::device, Order::relaxed>(&op.progress->arrivals[phase], 1u);
-        shared = before == gridBlocks() - 1;
-        if (shared != 0) {
-            atomicStore<Scope::device, Order::relaxed>(&op.progress->arrivals[phase], 0u);
-            fence<Scope::system>();  // all arrivals, before what this block tells
+        shared = 1;
+        if (gridBlocks() > 1) {
+            const uint32_t before = atomicAdd<Scope::device, Order::relaxed>(&op.progress->arrivals[phase], 1u);
+            shared = before == gridBlocks() - 1;
+            if (shared != 0) {
+                atomicStore<Scope::device, Order::relaxed>(&op.progress->arrivals[phase], 0u);
+                fence<Scope::system>();  // all arrivals, before what this block tells
+            }
         }
     }
     blockSync();
@@ -106,13 +119,43 @@ struct Parts {
     }
 };
 
+/// n * part / parts, where parts are fewer than 65536: GPUs divide 64 bits by dozens of instructions.
+MORI_DEVICE_INLINE uint32_t beginOf(uint32_t n, uint32_t part, uint32_t parts) {
+    const uint32_t each = n / parts;
+    return each * part + (n - each * parts) * part / parts;
+}
+
 /// A warp's part of a row.
 struct Part {
     uint32_t part, parts;
 
     /// Where the part of n things begins, and where it ends.
-    MORI_DEVICE_INLINE uint32_t begin(uint32_t n) const { return uint32_t(uint64_t(n) * part / parts); }
-    MORI_DEVICE_INLINE uint32_t end(uint32_t n) const { return uint32_t(uint64_t(n) * (part + 1) / parts); }
+    MORI_DEVICE_INLINE uint32_t begin(uint32_t n) const { return beginOf(n, part, parts); }
+    MORI_DEVICE_INLINE uint32_t end(uint32_t n) const { return beginOf(n, part + 1, parts); }
+};
+
+/// What a warp sends of tokens: a run of them, or, where there are more warps than tokens, a part of one.
+struct Run {
+    uint32_t first = 0, end = 0;  // tokens
+    Part part{0, 1};
+    uint64_t from = 0, bytes = 0;  // of each row
+
+    MORI_DEVICE_INLINE Run(uint32_t tokens, uint64_t rowBytes) {
+        constexpr uint32_t kLine = 128;
+        const Parts parts(tokens, rowBytes);
+        if (parts.each > 1) {
+            first = warpInGrid() / parts.each;
+            end = first < tokens ? first + 1 : first;
+            part = {warpInGrid() % parts.each, parts.each};
+        } else {
+            first = beginOf(tokens, warpInGrid(), gridWarps());
+            end = beginOf(tokens, warpInGrid() + 1, gridWarps());
+        }
+        const uint32_t lines = uint32_t((rowBytes + kLine - 1) / kLine);
+        from = uint64_t(part.begin(lines)) * kLine;
+        const uint64_t upTo = uint64_t(part.end(lines)) * kLine;
+        bytes = (upTo < rowBytes ? upTo : rowBytes) - from;
+    }
 };
 
 }  // namespace internal

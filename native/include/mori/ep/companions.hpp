@@ -98,18 +98,50 @@ private:
     uint32_t words_[kEach] = {};
 };
 
-/// Keeps of a token what combine asks for.
-MORI_DEVICE_INLINE void remember(const Op& op, const DispatchArgs& args, const Choices& choices, uint32_t token,
-                                 const int32_t* slots) {
-    for (uint32_t k = laneInWarp(); k < op.topk; k += kWarpSize) {
-        const uint64_t at = uint64_t(token) * op.topk + k;
-        const uint32_t rank = choices.rankOf(token, k);
-        op.slots[at] = rank < kMostRanks ? slots[rank] : int32_t(op.world * op.maxRecv);
-        if (args.weights != nullptr) {
-            op.weights[at] = args.weights[at];
+/// What of a token is kept for combine: the slots of its choices, and their weights.
+class Kept {
+public:
+    static constexpr uint32_t kEach = 64 / kWarpSize;  // choices of a lane: topk is 64 at most
+
+    MORI_DEVICE_INLINE Kept(const Op& op, const DispatchArgs& args, const Choices& choices) : op_(op), args_(args), choices_(choices) {}
+
+    /// Reads the choices of a token.
+    MORI_DEVICE_INLINE void load(uint32_t token) {
+        token_ = token;
+        MORI_DEVICE_UNROLL
+        for (uint32_t i = 0; i < kEach; i++) {
+            const uint32_t k = i * kWarpSize + laneInWarp();
+            if (k < op_.topk) {
+                chosen_[i] = choices_.chosen(token, k);
+                weights_[i] = args_.weights != nullptr ? args_.weights[uint64_t(token) * op_.topk + k] : 0;
+            }
         }
     }
-}
+
+    /// Writes what they came to. slots has one for each rank.
+    MORI_DEVICE_INLINE void store(const int32_t* slots) const {
+        MORI_DEVICE_UNROLL
+        for (uint32_t i = 0; i < kEach; i++) {
+            const uint32_t k = i * kWarpSize + laneInWarp();
+            if (k < op_.topk) {
+                const uint64_t at = uint64_t(token_) * op_.topk + k;
+                const uint32_t rank = choices_.rankOf(chosen_[i]);
+                op_.slots[at] = rank < kMostRanks ? slots[rank] : int32_t(op_.world * op_.maxRecv);
+                if (args_.weights != nullptr) {
+                    op_.weights[at] = weights_[i];
+                }
+            }
+        }
+    }
+
+private:
+    const Op& op_;
+    const DispatchArgs& args_;
+    const Choices& choices_;
+    uint32_t token_ = 0;
+    uint32_t chosen_[kEach] = {};
+    float weights_[kEach] = {};
+};
 
 }  // namespace internal
 }  // namespace mori::ep

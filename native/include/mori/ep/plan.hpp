@@ -34,9 +34,9 @@ public:
           limit_(args.route != nullptr ? op.world * op.maxRecv : op.experts),
           dead_(op.dead),
           whole_(topk_ % 4 == 0 && uint64_t(values_) % sizeof(Chunk) == 0) {
-        // value * (magic * by - 2^32) < 2^32 for all values: then the quotient is exact.
+        // Rounded up, value * (magic * by - 2^32) < 2^32 for all values: then the quotient is exact.
         if (uint64_t(limit_) * by_ < uint64_t(1) << 32) {
-            magic_ = uint32_t((uint64_t(1) << 32) / by_ + 1);
+            magic_ = ~0u / by_ + 1;
         }
     }
 
@@ -61,9 +61,11 @@ public:
         return ranks & ~dead_;
     }
 
-    /// The rank of one choice; kMostRanks if it goes nowhere.
-    MORI_DEVICE_INLINE uint32_t rankOf(uint32_t token, uint32_t choice) const {
-        const uint32_t value = values_[uint64_t(token) * topk_ + choice];
+    /// One choice of a token.
+    MORI_DEVICE_INLINE uint32_t chosen(uint32_t token, uint32_t choice) const { return values_[uint64_t(token) * topk_ + choice]; }
+
+    /// The rank of a choice; kMostRanks if it goes nowhere.
+    MORI_DEVICE_INLINE uint32_t rankOf(uint32_t value) const {
         const uint32_t found = value < limit_ ? rank(value) : kMostRanks;
         return found < kMostRanks && (dead_ >> found & 1) == 0 ? found : kMostRanks;
     }
@@ -175,39 +177,50 @@ MORI_DEVICE_INLINE PerRank firstPlaces(const Op& op, const Choices& choices, uin
     return rows;
 }
 
-/// The row of counts of a source on this rank's board, for the dispatch with the number.
+/// The row of counts of a source on a rank's board, for the dispatch with the number, where flags tell when it is whole.
 MORI_DEVICE_INLINE int32_t* countsOf(const Op& op, uint32_t in, uint64_t number, uint32_t source) {
     return reinterpret_cast<int32_t*>(memoryOf(op, in) + op.regions.counts) +
            (uint64_t(number % 2) * op.world + source) * op.world;
 }
 
-/// One warp puts this rank's counts on everybody's board, and tells them.
-MORI_DEVICE_INLINE void publish(const Op& op, const Plan& plan, uint64_t number, uint32_t stamp) {
-    for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
-        if (!isDead(op, rank)) {
-            int32_t* const row = countsOf(op, rank, number, op.rank);
-            for (uint32_t d = 0; d < op.world; d++) {
-                row[d] = plan.totals[d];
-            }
-        }
-    }
-    raise(op, op.regions.published, flagValue(number, stamp));
-}
-
 /// Whether a count can be, of the rows of one source for one rank.
 MORI_DEVICE_INLINE bool canBe(const Op& op, int32_t count) { return count >= 0 && uint32_t(count) <= op.maxTokens; }
 
+/// The board of counts, when all ranks have published. One destination's are looked at at a time, of one source after the other.
+class CountsBehindFlags {
+public:
+    MORI_DEVICE_INLINE CountsBehindFlags(const Op& op, uint64_t number) : op_(op), number_(number) {}
+
+    MORI_DEVICE_INLINE int32_t count(uint32_t source, uint32_t d) const { return countsOf(op_, op_.rank, number_, source)[d]; }
+
+    /// Calls f(source, count). Sources that are dead have no rows.
+    template <class Each>
+    MORI_DEVICE_INLINE void each(uint32_t d, Each f) const {
+        for (uint32_t source = 0; source < op_.world; source++) {
+            f(source, isDead(op_, source) ? 0 : count(source, d));
+        }
+    }
+
+private:
+    const Op& op_;
+    uint64_t number_;
+};
+
 /// One thread admits the sources in the order of ranks, each with all its rows or none.
-MORI_DEVICE_INLINE void admitInTurn(const Op& op, uint64_t number, Plan& plan) {
-    int32_t totals[kMostRanks] = {};
+template <class Counts>
+MORI_DEVICE_NOINLINE void admitInTurn(const Op& op, uint64_t number, const Counts& counts, Plan& plan) {
+    int32_t* const totals = plan.totals;  // of this rank's rows nobody asks any more
+    for (uint32_t d = 0; d < op.world; d++) {
+        totals[d] = 0;
+    }
     for (uint32_t source = 0; source < op.world; source++) {
-        const int32_t* const row = countsOf(op, op.rank, number, source);
         bool room = !isDead(op, source);
         for (uint32_t d = 0; d < op.world && room; d++) {
-            room = uint32_t(totals[d] + row[d]) <= op.maxRecv;
+            const int32_t row = counts.count(source, d);
+            room = uint32_t(totals[d] + row) <= op.maxRecv;
             if (!room && source == op.rank && blockInGrid() == 0) {
                 int32_t* const told = op.progress->overflow;
-                told[1] = int32_t(d), told[2] = row[d], told[3] = totals[d], told[0] = int32_t(source);
+                told[1] = int32_t(d), told[2] = row, told[3] = totals[d], told[0] = int32_t(source);
                 for (uint32_t i = 0; i < 3; i++) {
                     op.notice->overflow[i] = told[1 + i];
                 }
@@ -222,15 +235,15 @@ MORI_DEVICE_INLINE void admitInTurn(const Op& op, uint64_t number, Plan& plan) {
             if (source == op.rank) {
                 plan.bases[d] = totals[d];
             }
-            totals[d] += room ? row[d] : 0;
+            totals[d] += room ? counts.count(source, d) : 0;
         }
     }
-    plan.totals[op.rank] = totals[op.rank];  // what comes here; the others are not asked for any more
 }
 
-/// All threads of the block, when all ranks have published: plan.bases, plan.sends, and in plan.totals[op.rank] how many
-/// rows this rank receives. False, in all threads: a rank published what cannot be.
-MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, Plan& plan) {
+/// All threads of the block: plan.bases, plan.sends, and in plan.totals[op.rank] how many rows this rank receives. False, in all threads: the op is
+/// broken, or a rank published what cannot be.
+template <class Counts>
+MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, const Counts& counts, Plan& plan) {
     const bool capped = op.maxRecv < op.world * op.maxTokens;
     if (threadInBlock() == 0) {
         plan.sends = 1;
@@ -241,14 +254,13 @@ MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, Plan& plan) {
     for (uint32_t d = threadInBlock(); d < op.world; d += blockSize()) {
         int32_t base = 0;
         int32_t total = 0;
-        for (uint32_t source = 0; source < op.world; source++) {
-            const int32_t count = isDead(op, source) ? 0 : countsOf(op, op.rank, number, source)[d];
+        counts.each(d, [&](uint32_t source, int32_t count) {
             if (!canBe(op, count)) {
                 plan.goes = 0;
             }
             base += source < op.rank ? count : 0;
             total += count;
-        }
+        });
         plan.bases[d] = base;
         if (d == op.rank) {
             plan.totals[d] = total;
@@ -261,7 +273,7 @@ MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, Plan& plan) {
     }
     if (capped) {
         if (threadInBlock() == 0) {
-            admitInTurn(op, number, plan);
+            admitInTurn(op, number, counts, plan);
         }
         blockSync();
     }

@@ -25,14 +25,13 @@ constexpr uint32_t kPullHead = streamSharedBytes(0) + 128;
 /// All lanes of a warp call each method, with the same arguments.
 class PullStream {
 public:
-    MORI_DEVICE_INLINE PullStream() {
-        const uint32_t line = 128;
-        const uint32_t mine = device::internal::streamSharedSize() / warpsPerBlock() / line * line;
-        stageBytes_ = mine > kPullHead ? (mine - kPullHead) / kPullStages / kPullLeast * kPullLeast : 0;
-        if (stageBytes_ == 0) {
-            return;
-        }
-        begin_ = device::internal::streamShared + warpInBlock() * mine;
+    /// Bytes of a piece of one row that there is room for; 0: a stream can't be.
+    MORI_DEVICE_INLINE static uint32_t room() {
+        return share() > kPullHead ? (share() - kPullHead) / kPullStages / kPullLeast * kPullLeast : 0;
+    }
+
+    MORI_DEVICE_INLINE PullStream() : stageBytes_(room()) {
+        begin_ = device::internal::streamShared + warpInBlock() * share();
         shared_ = device::internal::sharedAddress(begin_);
         if (laneInWarp() == 0) {
             for (uint32_t i = 0; i < kPullStages; i++) {
@@ -45,7 +44,8 @@ public:
     }
 
     /// Bytes of a piece of each of so many rows; 0 if there is no room for any.
-    MORI_DEVICE_INLINE uint32_t pieceOf(uint32_t rows) const { return stageBytes_ / rows / kPullLeast * kPullLeast; }
+    MORI_DEVICE_INLINE uint32_t pieceOf(uint32_t rows) const { return pieceOf(stageBytes_, rows); }
+    MORI_DEVICE_INLINE static uint32_t pieceOf(uint32_t room, uint32_t rows) { return room / rows / kPullLeast * kPullLeast; }
 
     MORI_DEVICE_INLINE bool isFull() const { return loaded_ - summed_ == kPullStages; }
 
@@ -81,11 +81,17 @@ public:
     }
 
 private:
+    /// Of a warp.
+    MORI_DEVICE_INLINE static uint32_t share() {
+        constexpr uint32_t kLine = 128;
+        return device::internal::streamSharedSize() / warpsPerBlock() / kLine * kLine;
+    }
+
     MORI_DEVICE_INLINE uint32_t barrier(uint32_t stage) const { return shared_ + streamSharedBytes(0) + stage * 8; }
 
     unsigned char* begin_ = nullptr;
     uint32_t shared_ = 0;  // begin_, in the shared space
-    uint32_t stageBytes_ = 0;
+    uint32_t stageBytes_;
     uint32_t loaded_ = 0;
     uint32_t summed_ = 0;
 };

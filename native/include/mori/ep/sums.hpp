@@ -12,8 +12,8 @@ namespace internal {
 MORI_DEVICE_INLINE void copyShare(char* to, const char* from, uint64_t bytes, CopyStream& stream) {
     constexpr uint64_t kLine = 128;
     const uint64_t lines = (bytes + kLine - 1) / kLine;
-    const uint64_t first = lines * warpInGrid() / gridWarps() * kLine;
-    const uint64_t next = lines * (warpInGrid() + 1) / gridWarps() * kLine;
+    const uint64_t first = beginOf(uint32_t(lines), warpInGrid(), gridWarps()) * kLine;
+    const uint64_t next = beginOf(uint32_t(lines), warpInGrid() + 1, gridWarps()) * kLine;
     const uint64_t end = next < bytes ? next : bytes;
     if (first < end) {
         stream.copy(to + first, from + first, end - first);
@@ -226,17 +226,30 @@ private:
     const Where& where_;
 };
 
-/// A warp's share of the sums of tokens.
-template <Number from, Number to, bool scaled, class Tokens>
-MORI_DEVICE_INLINE void sumTokens(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms) {
+/// A warp's share of the sums of tokens. All warps call ready() once, behind which rows may be read, and when the places of a warp's first are found;
+/// false if it is.
+template <Number from, Number to, bool scaled, class Tokens, class Ready>
+MORI_DEVICE_INLINE bool sumTokens(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms, Ready ready) {
     const uint32_t count = tokens.count();
     const uint32_t blocks = args.scaleBlocks != 0 ? args.scaleBlocks : 1;
     const RowShape shape{args.hidden, (args.hidden + blocks - 1) / blocks, args.weighted != 0};
     // Of few tokens several warps have one each: a warp alone waits for a peer's memory dozens of times, one after the other.
     const Parts parts(count, args.hidden * numberBytes(from));
-    for (uint32_t item = warpInGrid(); item < count * parts.each; item += gridWarps()) {
+    bool waits = true;
+    for (uint32_t item = warpInGrid();; item += gridWarps()) {
+        const bool is = item < count * parts.each;
+        Found found{0, nullptr, nullptr};
+        if (is) {
+            found = tokens.find(item / parts.each, uint64_t(args.hidden) * numberBytes(to), terms);
+        }
+        if (waits && !ready()) {
+            return false;
+        }
+        waits = false;
+        if (!is) {
+            return true;
+        }
         const Part part{item % parts.each, parts.each};
-        const Found found = tokens.find(item / parts.each, uint64_t(args.hidden) * numberBytes(to), terms);
         sumRows<from, to, scaled>(found.sum, terms, found.rows, shape, part);
         if (part.part == 0) {
             sumWeights(op, args, found.weights, terms, found.rows);
@@ -249,24 +262,29 @@ MORI_DEVICE_INLINE uint32_t wayBytes(const CombineArgs& args) {
     return args.transport == uint32_t(Transport::plain) ? numberBytes(Number(args.type)) : 1;
 }
 
-/// A warp's share of all sums.
-template <class Tokens>
-MORI_DEVICE_INLINE void sumAsTyped(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms) {
+/// A warp's share of all sums, behind ready().
+template <class Tokens, class Ready>
+MORI_DEVICE_INLINE bool sumAsTyped(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms, Ready ready) {
     constexpr Number bf16 = Number::bfloat16;
     constexpr Number fp8 = Number::float8E4M3FN;
+    constexpr Number f32 = Number::float32;
+    constexpr Number fnuz = Number::float8E4M3FNUZ;
     if (args.transport == uint32_t(Transport::direct)) {
-        sumTokens<fp8, bf16, false>(op, args, tokens, terms);
-    } else if (args.transport == uint32_t(Transport::blockwise)) {
-        sumTokens<fp8, bf16, true>(op, args, tokens, terms);
-    } else if (args.type == uint32_t(bf16)) {
-        sumTokens<bf16, bf16, false>(op, args, tokens, terms);
-    } else if (args.type == uint32_t(fp8)) {
-        sumTokens<fp8, fp8, false>(op, args, tokens, terms);
-    } else if (args.type == uint32_t(Number::float32)) {
-        sumTokens<Number::float32, Number::float32, false>(op, args, tokens, terms);
-    } else {
-        sumTokens<Number::float8E4M3FNUZ, Number::float8E4M3FNUZ, false>(op, args, tokens, terms);
+        return sumTokens<fp8, bf16, false>(op, args, tokens, terms, ready);
     }
+    if (args.transport == uint32_t(Transport::blockwise)) {
+        return sumTokens<fp8, bf16, true>(op, args, tokens, terms, ready);
+    }
+    if (args.type == uint32_t(bf16)) {
+        return sumTokens<bf16, bf16, false>(op, args, tokens, terms, ready);
+    }
+    if (args.type == uint32_t(fp8)) {
+        return sumTokens<fp8, fp8, false>(op, args, tokens, terms, ready);
+    }
+    if (args.type == uint32_t(f32)) {
+        return sumTokens<f32, f32, false>(op, args, tokens, terms, ready);
+    }
+    return sumTokens<fnuz, fnuz, false>(op, args, tokens, terms, ready);
 }
 
 }  // namespace internal
