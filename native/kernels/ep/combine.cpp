@@ -24,8 +24,9 @@ MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t num
     if (!putRows(op, args, shared, last)) {
         return false;
     }
-    if (last && threadInBlock() == 0) {
-        if (!moves) {  // isLastBlock was not asked
+    // Rows that lie there already are told of by a warp that has none to find meanwhile, if tokens are few.
+    if (moves ? last && threadInBlock() == 0 : warpInGrid() == gridWarps() - 1 && laneInWarp() == 0) {
+        if (!moves) {
             fence<Scope::system>();
         }
         raise(op, op.regions.ready, flagValue(number, args.stamp));
@@ -136,7 +137,7 @@ MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t 
     if (!sumAll(op, args, number, shared)) {
         return;
     }
-    if (!isLastBlock(op, 1, shared.sums.word) || warpInBlock() != 0) {
+    if (!isLastBlock<Scope::device>(op, 1, shared.sums.word) || warpInBlock() != 0) {
         return;
     }
     const uint64_t pulled = flagValue(number, 0);

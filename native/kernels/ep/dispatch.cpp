@@ -29,6 +29,7 @@ struct Mine {
         : run(args.tokens, args.rowBytes), rows(stream, run, args, targets(op)), ranks(choices, run), companions(op, args), kept(op, args, choices) {
         rows.fetch();
         load(run.first);
+        ranks.load(run.first);
     }
 
     /// Reads what goes with a token, if that is this warp's part, and if there is such a token.
@@ -42,6 +43,7 @@ struct Mine {
 private:
     MORI_DEVICE_INLINE static uint64_t targets(const Op& op) {
         uint64_t all = op.regions.dispatchOut;
+        MORI_DEVICE_ROLLED
         for (uint32_t rank = 0; rank < op.world; rank++) {
             all |= op.bases[rank];
         }
@@ -86,13 +88,13 @@ MORI_DEVICE_INLINE void sendRun(const Op& op, uint64_t rowBytes, const Plan& pla
 MORI_DEVICE_INLINE bool send(const Op& op, const DispatchArgs& args, uint64_t number, Shared& shared) {
     Plan& plan = shared.plan;
     const Choices choices(op, args);
-    SpreadStream stream;
-    Mine mine(op, args, choices, stream);
     countRows(op, choices, args.tokens, plan);
     const CountWords counts(op, number, args.stamp);
     if (blockInGrid() == 0 && warpInBlock() == 0) {
         counts.publish(plan);
     }
+    SpreadStream stream;
+    Mine mine(op, args, choices, stream);
     PerRank place = firstPlaces(op, choices, args.tokens, mine.run.first, plan);
     const bool admitted = admit(op, number, counts, plan);
     if (admitted) {
@@ -116,7 +118,7 @@ MORI_DEVICE_INLINE void dispatch(const DispatchArgs& args, Shared& shared) {
         if (!send(op, args, number, shared)) {
             return;
         }
-        last = isLastBlock(op, 0, shared.plan.last);
+        last = isLastBlock<Scope::system>(op, 0, shared.plan.last);
         if (last && threadInBlock() == 0) {
             raise(op, op.regions.arrived, flagValue(number, args.stamp));
             progress.dispatches = number;

@@ -357,7 +357,7 @@ MORI_DEVICE_INLINE void tellArrived(const Op& op, const Hosts& hosts, uint64_t v
 MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const DispatchArgs& args, uint64_t number, uint32_t& shared) {
     const uint64_t value = flagValue(number, args.stamp);
     placeAll(op, hosts, args, value);
-    if (!isLastBlock(op, 1, shared) || warpInBlock() != 0 || warpBallot(isBroken(op)) != 0) {
+    if (!isLastBlock<Scope::system>(op, 1, shared) || warpInBlock() != 0 || warpBallot(isBroken(op)) != 0) {
         return;
     }
     tellArrived(op, hosts, value);
@@ -385,7 +385,7 @@ extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_dispatch_hosts(const mori::ep::H
         if (!send(op, hosts, args.call, number, shared)) {
             return;
         }
-        if (isLastBlock(op, 0, shared.plan.last) && warpInBlock() == 0) {
+        if (isLastBlock<Scope::system>(op, 0, shared.plan.last) && warpInBlock() == 0) {
             raiseAt(op, hosts, op.regions.arrived, flagValue(number, args.call.stamp), hosts.near);
             if (laneInWarp() == 0) {
                 progress.dispatches = number;

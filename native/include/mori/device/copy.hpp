@@ -260,4 +260,7 @@ MORI_DEVICE_INLINE void warpCopy(void* to, const void* from, uint64_t bytes) {
     groupCopy(to, from, bytes, Place{laneInWarp(), kWarpSize});
 }
 
+/// The same where it is seldom asked for: it is much code, and a kernel that runs for microseconds waits for the code that it comes by.
+MORI_DEVICE_APART void warpCopyApart(void* to, const void* from, uint64_t bytes) { warpCopy(to, from, bytes); }
+
 }  // namespace mori::device

@@ -88,7 +88,7 @@ public:
         char* const dst = static_cast<char*>(to);
         const char* const src = static_cast<const char*>(from);
         if (stageBytes_ == 0 || (uint64_t(dst) - uint64_t(src)) % 16 != 0) {
-            warpCopy(to, from, bytes);
+            warpCopyApart(to, from, bytes);
             return;
         }
         const Alignment part(dst, bytes, 16);

@@ -56,7 +56,7 @@ MORI_DEVICE_INLINE void spread(char* to, const char* from, uint64_t bytes) {
         return;
     }
     for (uint64_t left = targets; left != 0; left &= left - 1) {
-        warpCopy(reinterpret_cast<char*>(warpBroadcast(uint64_t(to), lowestBit(left))), from, bytes);
+        warpCopyApart(reinterpret_cast<char*>(warpBroadcast(uint64_t(to), lowestBit(left))), from, bytes);
     }
 }
 

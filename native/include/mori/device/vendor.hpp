@@ -28,6 +28,7 @@
 #define MORI_DEVICE_APART inline
 #define MORI_HOST_DEVICE
 #define MORI_DEVICE_UNROLL
+#define MORI_DEVICE_ROLLED
 /// An object that the threads of a block share, as long as the kernel runs; its contents are any at first. One a function.
 #define MORI_DEVICE_SHARED(Type, name) Type& name = ::mori::device::cpu::self.block->template shared<Type>()
 #else
@@ -46,6 +47,8 @@
 #define MORI_DEVICE_KERNEL(threads) __attribute__((global)) __attribute__((launch_bounds(threads, 1)))
 #endif
 #define MORI_DEVICE_UNROLL _Pragma("unroll")
+/// Ahead of a loop that is to stay one: a kernel that runs for microseconds waits for each line of its code.
+#define MORI_DEVICE_ROLLED _Pragma("unroll 1")
 #define MORI_DEVICE_SHARED(Type, name) __attribute__((shared)) static Type name
 #endif
 

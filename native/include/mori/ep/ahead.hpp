@@ -40,9 +40,9 @@ public:
     /// Copies the next row to every lane's places that are not null, now or by the stream's finish(). It has one for each rank of its own.
     MORI_DEVICE_INLINE void send(char* const (&to)[PerRank::kEach]) {
         if (piece_ == 0) {
-            MORI_DEVICE_UNROLL
-            for (char* const place : to) {
-                spread(place, row_, bytes_);
+            MORI_DEVICE_ROLLED
+            for (uint32_t i = 0; i < PerRank::kEach; i++) {
+                spread(i == 0 ? to[0] : to[PerRank::kEach - 1], row_, bytes_);
             }
             row_ += stride_;
             return;
@@ -72,9 +72,16 @@ private:
 /// To which ranks the tokens of a run go. Each lane reads the choices of one.
 class RanksAhead {
 public:
-    MORI_DEVICE_INLINE RanksAhead(const Choices& choices, const Run& run) : choices_(choices), end_(run.end) { load(run.first); }
+    MORI_DEVICE_INLINE RanksAhead(const Choices& choices, const Run& run) : choices_(choices), end_(run.end) {}
 
-    /// Tokens are asked for in their order.
+    /// Reads those of tokens from one on.
+    MORI_DEVICE_INLINE void load(uint32_t begin) {
+        begin_ = begin;
+        const uint32_t token = begin + laneInWarp();
+        mine_ = token < end_ ? choices_.ranks(token) : 0;
+    }
+
+    /// Tokens are asked for in their order, behind load().
     MORI_DEVICE_INLINE uint64_t of(uint32_t token) {
         if (token - begin_ >= kWarpSize) {
             load(token);
@@ -83,15 +90,9 @@ public:
     }
 
 private:
-    MORI_DEVICE_INLINE void load(uint32_t begin) {
-        begin_ = begin;
-        const uint32_t token = begin + laneInWarp();
-        mine_ = token < end_ ? choices_.ranks(token) : 0;
-    }
-
     const Choices& choices_;
-    uint32_t begin_, end_;
-    uint64_t mine_;
+    uint32_t begin_ = 0, end_;
+    uint64_t mine_ = 0;
 };
 
 }  // namespace internal

@@ -80,8 +80,7 @@ MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64
     if (came && alike) {
         return true;
     }
-    reportWait(&op.notice->wait, word, value, seen, op.rank, rank);
-    breakOp(op, came ? Fault::mismatch : Fault::timeout);
+    breakBy(op, word, value, seen, rank, came);
     return false;
 }
 

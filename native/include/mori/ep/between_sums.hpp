@@ -11,7 +11,7 @@ namespace internal {
 
 /// All blocks have summed: the last one tells everybody.
 MORI_DEVICE_INLINE void endCombine(const Op& op, const Hosts& hosts, const CombineArgs& args, uint64_t number, uint32_t& shared) {
-    if (!isLastBlock(op, 1, shared) || warpInBlock() != 0 || warpBallot(isBroken(op)) != 0) {
+    if (!isLastBlock<Scope::system>(op, 1, shared) || warpInBlock() != 0 || warpBallot(isBroken(op)) != 0) {
         return;
     }
     const uint64_t pulled = flagValue(number, 0);

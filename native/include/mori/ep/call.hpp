@@ -36,6 +36,7 @@ MORI_DEVICE_INLINE void bring(const Op* from, Op& to) {
 
 /// One thread raises this rank's flag at every rank, behind its fence: what it did before that, and saw done, comes first.
 MORI_DEVICE_INLINE void raise(const Op& op, uint64_t flags, uint64_t value) {
+    MORI_DEVICE_ROLLED
     for (uint32_t rank = 0; rank < op.world; rank++) {
         if (!isDead(op, rank)) {
             atomicStore<Scope::system, kBehindFence>(flagOf(op, flags, rank, op.rank), value);
@@ -56,6 +57,12 @@ MORI_DEVICE_INLINE bool isBroken(const Op& op) {
     return atomicLoad<Scope::device, Order::relaxed>(word) != uint32_t(Fault::none);
 }
 
+/// Notes that a flag did not come, or came with another stamp.
+MORI_DEVICE_APART void breakBy(const Op& op, const uint64_t* flag, uint64_t value, uint64_t seen, uint32_t rank, bool came) {
+    reportWait(&op.notice->wait, flag, value, seen, op.rank, rank);
+    breakOp(op, came ? Fault::mismatch : Fault::timeout);
+}
+
 /// A lane waits until one rank's flag has come to the number, and compares stamps. False: the op is broken.
 MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, uint64_t value, bool anyStamp) {
     const uint64_t* const flag = flagOf(op, flags, op.rank, rank);
@@ -68,8 +75,7 @@ MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, u
     if (came && alike) {
         return true;
     }
-    reportWait(&op.notice->wait, flag, value, seen, op.rank, rank);
-    breakOp(op, came ? Fault::mismatch : Fault::timeout);
+    breakBy(op, flag, value, seen, rank, came);
     return false;
 }
 
@@ -85,13 +91,14 @@ MORI_DEVICE_INLINE bool awaitFlags(const Op& op, uint64_t flags, uint64_t value,
 }
 
 /// All threads of all blocks come here once in a phase; true in the threads of the last block, which then sees what all
-/// blocks did before, and whose first thread has a fence of the whole system behind that.
+/// blocks did before, and whose first thread has a fence of the whole system behind that. scope is of those whose memory the blocks wrote.
+template <Scope scope>
 MORI_DEVICE_INLINE bool isLastBlock(const Op& op, uint32_t phase, uint32_t& shared) {
     blockSync();
     if (threadInBlock() == 0) {
-        fence<Scope::system>();  // this block's rows, before its arrival
+        fence<scope>();  // this block's rows, before its arrival
         shared = 1;
-        if (gridBlocks() > 1) {
+        if (gridBlocks() > 1 || scope != Scope::system) {
             const uint32_t before = atomicAdd<Scope::device, Order::relaxed>(&op.progress->arrivals[phase], 1u);
             shared = before == gridBlocks() - 1;
             if (shared != 0) {

@@ -12,29 +12,36 @@ namespace internal {
 /// while they write them to one destination after another.
 class Companions {
 public:
-    static constexpr uint32_t kEach = 4;  // words of a lane
+    static constexpr uint32_t kEach = kWarpSize < 32 ? 128 / kWarpSize : 4;  // words of a lane: at least weights and indices of 63 choices
 
     MORI_DEVICE_INLINE Companions(const Op& op, const DispatchArgs& args) : op_(op), args_(args) {
         const uint32_t choices = op.topk * sizeof(float);
-        weights_ = args.weights != nullptr ? choices : 0;
-        indices_ = weights_ + choices;
-        const bool words = args.scaleBytes % 4 == 0 && indices_ + args.scaleBytes <= kEach * kWarpSize * 4;
-        scales_ = indices_ + (words ? args.scaleBytes : 0);
+        const uint32_t weights = args.weights != nullptr ? choices : 0;
+        const uint32_t indices = weights + choices;
+        const bool words = args.scaleBytes % 4 == 0 && indices + args.scaleBytes <= kEach * kWarpSize * 4;
+        const uint32_t scales = indices + (words ? args.scaleBytes : 0);
         apart_ = words ? 0 : args.scaleBytes;
-        inWords_ = scales_ <= kEach * kWarpSize * 4;
+        MORI_DEVICE_UNROLL
+        for (uint32_t i = 0; i < kEach; i++) {
+            const uint32_t at = (i * kWarpSize + laneInWarp()) * 4;
+            if (at < weights) {
+                words_[i] = {reinterpret_cast<const char*>(args.weights) + at, op.regions.dispatchOutWeights + at, choices, 0};
+            } else if (at < indices) {
+                words_[i] = {reinterpret_cast<const char*>(args.indices) + (at - weights), op.regions.dispatchOutIndices + (at - weights), choices, 0};
+            } else if (at < scales) {
+                words_[i] = {static_cast<const char*>(args.scales) + (at - indices), op.regions.dispatchOutScales + (at - indices), args.scaleBytes, 0};
+            }
+        }
     }
 
     /// Reads those of a token.
     MORI_DEVICE_INLINE void load(uint32_t token) {
         token_ = token;
-        if (!inWords_) {
-            return;
-        }
         MORI_DEVICE_UNROLL
         for (uint32_t i = 0; i < kEach; i++) {
-            const uint32_t at = (i * kWarpSize + laneInWarp()) * 4;
-            if (at < scales_) {
-                words_[i] = *reinterpret_cast<const uint32_t*>(source(at));
+            Word& word = words_[i];
+            if (word.from != nullptr) {
+                word.value = *reinterpret_cast<const uint32_t*>(word.from + uint64_t(token) * word.stride);
             }
         }
     }
@@ -42,22 +49,16 @@ public:
     /// Writes them beside a row. All lanes, with the same arguments.
     MORI_DEVICE_INLINE void store(uint32_t rank, uint32_t slot) const {
         char* const base = memoryOf(op_, rank);
-        if (inWords_) {
-            MORI_DEVICE_UNROLL
-            for (uint32_t i = 0; i < kEach; i++) {
-                const uint32_t at = (i * kWarpSize + laneInWarp()) * 4;
-                if (at < scales_) {
-                    storeOnce(base + target(at, slot), words_[i]);
-                }
-            }
-        } else {
-            for (uint32_t at = laneInWarp() * 4; at < indices_; at += kWarpSize * 4) {
-                storeOnce(base + target(at, slot), *reinterpret_cast<const uint32_t*>(source(at)));
+        MORI_DEVICE_UNROLL
+        for (uint32_t i = 0; i < kEach; i++) {
+            const Word& word = words_[i];
+            if (word.from != nullptr) {
+                storeOnce(base + word.to + uint64_t(slot) * word.stride, word.value);
             }
         }
         if (apart_ != 0) {
-            warpCopy(base + op_.regions.dispatchOutScales + uint64_t(slot) * apart_,
-                     static_cast<const char*>(args_.scales) + uint64_t(token_) * apart_, apart_);
+            warpCopyApart(base + op_.regions.dispatchOutScales + uint64_t(slot) * apart_,
+                          static_cast<const char*>(args_.scales) + uint64_t(token_) * apart_, apart_);
         }
         if (laneInWarp() == 0) {
             const uint32_t position = op_.rank * op_.positionStride + token_;
@@ -66,42 +67,24 @@ public:
     }
 
 private:
-    /// Where the word at a byte of the companions is read, and where it is written.
-    MORI_DEVICE_INLINE const char* source(uint32_t at) const {
-        const uint64_t choices = op_.topk * sizeof(float);
-        if (at < weights_) {
-            return reinterpret_cast<const char*>(args_.weights) + token_ * choices + at;
-        }
-        if (at < indices_) {
-            return reinterpret_cast<const char*>(args_.indices) + token_ * choices + (at - weights_);
-        }
-        return static_cast<const char*>(args_.scales) + uint64_t(token_) * args_.scaleBytes + (at - indices_);
-    }
-
-    MORI_DEVICE_INLINE uint64_t target(uint32_t at, uint32_t slot) const {
-        const uint64_t choices = op_.topk * sizeof(float);
-        if (at < weights_) {
-            return op_.regions.dispatchOutWeights + slot * choices + at;
-        }
-        if (at < indices_) {
-            return op_.regions.dispatchOutIndices + slot * choices + (at - weights_);
-        }
-        return op_.regions.dispatchOutScales + uint64_t(slot) * args_.scaleBytes + (at - indices_);
-    }
+    struct Word {
+        const char* from = nullptr;  // of token 0; null: there is none
+        uint64_t to = 0;             // of row 0, in the memory of an op
+        uint32_t stride = 0;         // between those of tokens, and of rows
+        uint32_t value = 0;
+    };
 
     const Op& op_;
     const DispatchArgs& args_;
-    uint32_t weights_, indices_, scales_;  // bytes of the companions up to the end of each
-    uint32_t apart_;                       // bytes of scales that are no words, or too many
-    bool inWords_;
+    uint32_t apart_;  // bytes of scales that are no words, or too many
     uint32_t token_ = 0;
-    uint32_t words_[kEach] = {};
+    Word words_[kEach] = {};
 };
 
 /// What of a token is kept for combine: the slots of its choices, and their weights.
 class Kept {
 public:
-    static constexpr uint32_t kEach = 64 / kWarpSize;  // choices of a lane: topk is 64 at most
+    static constexpr uint32_t kEach = 64 / kWarpSize;  // choices of a lane: a token has 63 at most
 
     MORI_DEVICE_INLINE Kept(const Op& op, const DispatchArgs& args, const Choices& choices) : op_(op), args_(args), choices_(choices) {}
 
@@ -109,7 +92,7 @@ public:
     MORI_DEVICE_INLINE void load(uint32_t token) {
         token_ = token;
         MORI_DEVICE_UNROLL
-        for (uint32_t i = 0; i < kEach; i++) {
+        for (uint32_t i = 0; i < kEach && i * kWarpSize < op_.topk; i++) {
             const uint32_t k = i * kWarpSize + laneInWarp();
             if (k < op_.topk) {
                 chosen_[i] = choices_.chosen(token, k);
@@ -121,7 +104,7 @@ public:
     /// Writes what they came to. slots has one for each rank.
     MORI_DEVICE_INLINE void store(const int32_t* slots) const {
         MORI_DEVICE_UNROLL
-        for (uint32_t i = 0; i < kEach; i++) {
+        for (uint32_t i = 0; i < kEach && i * kWarpSize < op_.topk; i++) {
             const uint32_t k = i * kWarpSize + laneInWarp();
             if (k < op_.topk) {
                 const uint64_t at = uint64_t(token_) * op_.topk + k;

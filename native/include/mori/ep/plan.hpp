@@ -33,12 +33,8 @@ public:
           by_(args.route != nullptr ? op.maxRecv : op.expertsPerRank),
           limit_(args.route != nullptr ? op.world * op.maxRecv : op.experts),
           dead_(op.dead),
-          whole_(topk_ % 4 == 0 && uint64_t(values_) % sizeof(Chunk) == 0) {
-        // Rounded up, value * (magic * by - 2^32) < 2^32 for all values: then the quotient is exact.
-        if (uint64_t(limit_) * by_ < uint64_t(1) << 32) {
-            magic_ = ~0u / by_ + 1;
-        }
-    }
+          magic_(~0u / by_),
+          whole_(topk_ % 4 == 0 && uint64_t(values_) % sizeof(Chunk) == 0) {}
 
     /// A bit for each rank that the token goes to.
     MORI_DEVICE_INLINE uint64_t ranks(uint32_t token) const {
@@ -46,6 +42,7 @@ public:
         uint64_t ranks = 0;
         uint32_t k = 0;
         if (whole_) {
+            MORI_DEVICE_ROLLED
             for (; k + 8 <= topk_; k += 8) {  // both loads are under way at once
                 const Chunk low = *reinterpret_cast<const Chunk*>(choices + k);
                 const Chunk high = *reinterpret_cast<const Chunk*>(choices + k + 4);
@@ -55,6 +52,7 @@ public:
                 }
             }
         }
+        MORI_DEVICE_ROLLED
         for (; k < topk_; k++) {
             ranks |= bit(choices[k]);
         }
@@ -74,14 +72,14 @@ private:
     MORI_DEVICE_INLINE uint64_t bit(uint32_t value) const { return value < limit_ ? uint64_t(1) << rank(value) : 0; }
 
     MORI_DEVICE_INLINE uint32_t rank(uint32_t value) const {
-        // A by_ of 1 has a magic of 2^32, which does not fit.
-        return by_ == 1 ? value : magic_ != 0 ? uint32_t(uint64_t(value) * magic_ >> 32) : value / by_;
+        const uint32_t found = uint32_t(uint64_t(value) * magic_ >> 32);  // value / by_, or one less
+        return found + ((found + 1) * by_ <= value ? 1 : 0);
     }
 
     const uint32_t* values_;
     uint32_t topk_, by_, limit_;
-    uint32_t magic_ = 0;
     uint64_t dead_;
+    uint32_t magic_;
     bool whole_;  // the choices of a token lie at aligned addresses
 };
 
@@ -94,6 +92,7 @@ struct PerRank {
     MORI_DEVICE_INLINE void count(uint64_t ranks, uint32_t world) {
         MORI_DEVICE_UNROLL
         for (uint32_t i = 0; i < kEach; i++) {
+            MORI_DEVICE_ROLLED
             for (uint32_t lane = 0; lane < kWarpSize && i * kWarpSize + lane < world; lane++) {
                 const int32_t rows = int32_t(bitCount(warpBallot((ranks >> (i * kWarpSize + lane) & 1) != 0)));
                 of[i] += laneInWarp() == lane ? rows : 0;
@@ -118,6 +117,7 @@ struct Groups {
 
 /// Counts the rows of [first, end), which a group holds.
 MORI_DEVICE_INLINE void countTokens(const Choices& choices, uint32_t first, uint32_t end, uint32_t world, PerRank& rows) {
+    MORI_DEVICE_ROLLED
     for (uint32_t at = first; at < end; at += kWarpSize) {
         const uint32_t token = at + laneInWarp();
         rows.count(token < end ? choices.ranks(token) : 0, world);
@@ -193,11 +193,13 @@ public:
 
     MORI_DEVICE_INLINE int32_t count(uint32_t source, uint32_t d) const { return countsOf(op_, op_.rank, number_, source)[d]; }
 
-    /// Calls f(source, count). Sources that are dead have no rows.
+    /// Calls f(source, count), but for sources that are dead.
     template <class Each>
     MORI_DEVICE_INLINE void each(uint32_t d, Each f) const {
         for (uint32_t source = 0; source < op_.world; source++) {
-            f(source, isDead(op_, source) ? 0 : count(source, d));
+            if (!isDead(op_, source)) {
+                f(source, count(source, d));
+            }
         }
     }
 
@@ -256,7 +258,7 @@ MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, const Counts& count
         int32_t total = 0;
         counts.each(d, [&](uint32_t source, int32_t count) {
             if (!canBe(op, count)) {
-                plan.goes = 0;
+                atomicStore<Scope::block, Order::relaxed>(&plan.goes, 0u);
             }
             base += source < op.rank ? count : 0;
             total += count;

@@ -154,6 +154,7 @@ MORI_DEVICE_NOINLINE void sumElements(char* out, const Terms& terms, uint32_t co
 template <Number from, Number to, bool scaled>
 MORI_DEVICE_INLINE void sumRows(char* out, const Terms& terms, uint32_t count, const RowShape& shape, Part part) {
     uint64_t odd = uint64_t(out) | uint64_t(shape.hidden) * numberBytes(from);
+    MORI_DEVICE_ROLLED
     for (uint32_t i = 0; i < count; i++) {
         odd |= uint64_t(terms.rows[i]);
     }

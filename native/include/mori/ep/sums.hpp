@@ -80,7 +80,7 @@ MORI_DEVICE_INLINE bool putRows(const Op& op, const CombineArgs& args, uint32_t&
         return false;
     }
     fill(op, args, uint64_t(rows));
-    last = isLastBlock(op, 0, shared);
+    last = isLastBlock<Scope::device>(op, 0, shared);
     return true;
 }
 
@@ -91,7 +91,7 @@ struct Summing {
 };
 
 /// All threads of the block wait; false in all of them if the op is broken.
-MORI_DEVICE_INLINE bool blockAwaits(const Op& op, uint64_t flags, uint64_t value, bool anyStamp, uint32_t& shared) {
+MORI_DEVICE_APART bool blockAwaits(const Op& op, uint64_t flags, uint64_t value, bool anyStamp, uint32_t& shared) {
     blockSync();
     if (warpInBlock() == 0) {
         const bool came = awaitFlags(op, flags, value, kEveryone, anyStamp);
@@ -142,8 +142,11 @@ MORI_DEVICE_INLINE uint32_t findRows(const Op& op, const CombineArgs& args, uint
     uint32_t slot[kGroups] = {}, rank[kGroups] = {}, weight[kGroups] = {};
     MORI_DEVICE_UNROLL
     for (uint32_t g = 0; g < kGroups; g++) {
-        const uint32_t k = g * kWarpSize + laneInWarp();
         rank[g] = kMostRanks;
+    }
+    MORI_DEVICE_UNROLL
+    for (uint32_t g = 0; g < kGroups && g * kWarpSize < op.topk; g++) {
+        const uint32_t k = g * kWarpSize + laneInWarp();
         if (k < op.topk) {
             slot[g] = where.slot(uint32_t(slots[k]));
             const uint32_t of = slot[g] / op.maxRecv;
@@ -156,13 +159,15 @@ MORI_DEVICE_INLINE uint32_t findRows(const Op& op, const CombineArgs& args, uint
     float factor[kGroups] = {};
     MORI_DEVICE_UNROLL
     for (uint32_t g = 0; g < kGroups; g++) {
+        MORI_DEVICE_ROLLED
         for (uint32_t lane = 0; lane < kWarpSize && g * kWarpSize + lane < op.topk; lane++) {
-            const uint32_t theirs = uint32_t(warpBroadcast(rank[g], lane));
-            const uint32_t at = uint32_t(warpBroadcast(slot[g], lane));
-            const float its = floatOf(uint32_t(warpBroadcast(weight[g], lane)));
+            const uint64_t choice = warpBroadcast(uint64_t(rank[g]) << 32 | slot[g], lane);
+            const uint32_t theirs = uint32_t(choice >> 32);
+            const uint32_t at = uint32_t(choice);
+            const float its = args.weighted != 0 ? floatOf(uint32_t(warpBroadcast(weight[g], lane))) : 0;
             ranks |= theirs < kMostRanks ? uint64_t(1) << theirs : 0;
             MORI_DEVICE_UNROLL
-            for (uint32_t h = 0; h < kGroups; h++) {
+            for (uint32_t h = 0; h < kGroups && h * kWarpSize < op.topk; h++) {
                 const bool same = rank[h] < kMostRanks && at == slot[h];
                 again[h] = again[h] || (same && g * kWarpSize + lane < h * kWarpSize + laneInWarp());
                 factor[h] = same ? sum(factor[h], its) : factor[h];
@@ -190,6 +195,7 @@ MORI_DEVICE_INLINE uint32_t findRows(const Op& op, const CombineArgs& args, uint
 MORI_DEVICE_INLINE void sumWeights(const Op& op, const CombineArgs& args, float* weights, const Terms& terms, uint32_t count) {
     for (uint32_t k = laneInWarp(); args.weights != nullptr && k < op.topk; k += kWarpSize) {
         float total = 0;
+        MORI_DEVICE_ROLLED
         for (uint32_t i = 0; i < count; i++) {
             const float weight = floatOf(loadOnce<uint32_t>(terms.weights[i] + k));
             total = i == 0 ? weight : sum(total, weight);
