@@ -12,9 +12,7 @@ import (
 const (
 	mostRanks   = 64
 	mostRows    = 1<<24 - 1 // of a rank for another (mori/ep/words.hpp)
-	mostThreads = 512 // of a block
-
-	forwardThreads = 256 // of one that sums for other hosts
+	mostThreads = 256       // of a block
 
 	phaseSend = 1
 	phaseRecv = 2

@@ -42,8 +42,7 @@ func (g *gpuSide) dispatchRecv() error {
 	if err := g.op.usable(); err != nil {
 		return fmt.Errorf("dispatch_recv: %w", err)
 	}
-	grid := g.kernels.launch(Launch{1, 1})
-	f := g.kernels.dispatch.of(grid)
+	f, grid := g.kernels.dispatch, g.kernels.launch(Launch{1, 1})
 	if g.hosts != nil { // records of other hosts are copied to where they belong
 		f, grid = g.kernels.dispatchHosts, g.sentGrid
 	}

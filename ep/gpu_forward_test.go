@@ -24,7 +24,7 @@ func TestHostsSum(t *testing.T) {
 				if !j.gpu.gpu.hosts.sums() {
 					return errors.New("hosts do not sum")
 				}
-				if got, want := j.gpu.LaunchOf(false, Launch{4, 16}, 3, 16), (Launch{4, forwardThreads / j.dev.Warp}); got != want {
+				if got, want := j.gpu.LaunchOf(false, Launch{4, 16}, 3, 16), (Launch{4, mostThreads / j.dev.Warp}); got != want {
 					return fmt.Errorf("a combine is launched as %v, want %v", got, want)
 				}
 				return sumsOnly(j, 4)

@@ -8,7 +8,6 @@ const (
 	mostStage    = 7168
 	combineStage = 3072
 	movedStage   = 1024
-	stagedWarps  = 8
 	hostsBlocks  = 32  // between hosts, where the network is slower than they are, and its side copies by kernels, too, meanwhile
 	line         = 128 // bytes, of which stages in shared memory are multiples
 )
@@ -41,9 +40,6 @@ func (o *Op) LaunchOf(dispatch bool, asked Launch, tokens int, rowBytes uint64) 
 		what = callDispatch
 	}
 	l := o.gpu.choose(asked, what, tokens, rowBytes)
-	if !dispatch && o.gpu.hosts.sums() { // as most combines
-		l = o.gpu.forwardLaunch(l)
-	}
 	g := o.gpu.kernels.launch(l)
 	return Launch{int(g.Blocks[0]), int(g.Threads[0]) / o.gpu.dev.Warp}
 }
@@ -81,35 +77,30 @@ func (k *kernels) launch(l Launch) device.Grid {
 	return device.Grid{Blocks: [3]uint32{uint32(blocks)}, Threads: [3]uint32{uint32(warps * k.dev.Warp)}}
 }
 
-// dispatchGrid has stages for rows that come by bulk copies. Blocks of many warps are as fast without, and have no room for long ones.
+// dispatchGrid has stages for rows that come by bulk copies.
 func (k *kernels) dispatchGrid(l Launch, rowBytes uint64, own int) device.Grid {
 	g := k.launch(l)
-	if int(g.Threads[0])/k.dev.Warp > stagedWarps {
-		return g
+	g.Shared = k.shared(g, spreadShared, lines(min(int(rowBytes), mostStage)), own)
+	if warps := uint32(int(g.Threads[0]) / k.dev.Warp); g.Shared > 0 {
+		// Pieces of a row that are all as long.
+		stage := (int(g.Shared/warps) - spreadShared(0)) / 4
+		pieces := max(1, (int(rowBytes)+stage-1)/stage)
+		g.Shared = warps * uint32(spreadShared(lines((int(rowBytes)+pieces-1)/pieces)))
 	}
-	stage := (min(int(rowBytes), mostStage) + line - 1) / line * line
-	g.Shared = k.shared(g, spreadShared, stage, own)
 	return g
 }
 
-// combineGrid has stages for rows that come by bulk copies (mori/ep/pull.hpp), and for those that are moved first. Blocks of many warps bring
-// rows through registers.
-func (k *kernels) combineGrid(l Launch, moves bool) device.Grid {
+// combineGrid has stages for rows that come by bulk copies (mori/ep/pull.hpp), and for those that are moved first.
+func (k *kernels) combineGrid(l Launch) device.Grid {
 	g := k.launch(l)
-	switch {
-	case int(g.Threads[0])/k.dev.Warp <= stagedWarps:
-		g.Shared = k.shared(g, streamShared, combineStage, combineShared)
-	case moves:
-		g.Shared = k.shared(g, streamShared, movedStage, combineShared)
-	}
+	g.Shared = k.shared(g, streamShared, combineStage, combineShared)
 	return g
 }
 
 // dispatcher is the kernel of a dispatch, and its grid.
 func (g *gpuSide) dispatcher(l Launch, rowBytes uint64) (*device.Function, device.Grid) {
 	if g.hosts == nil {
-		grid := g.kernels.dispatchGrid(l, rowBytes, dispatchShared)
-		return g.kernels.dispatch.of(grid), grid
+		return g.kernels.dispatch, g.kernels.dispatchGrid(l, rowBytes, dispatchShared)
 	}
 	return g.kernels.dispatchHosts, g.kernels.dispatchGrid(l, rowBytes, dispatchHostsShared)
 }
@@ -117,24 +108,17 @@ func (g *gpuSide) dispatcher(l Launch, rowBytes uint64) (*device.Function, devic
 // combiner is the kernel of a combine, and its grid.
 func (g *gpuSide) combiner(l Launch, moves, forwards bool) (*device.Function, device.Grid) {
 	if g.hosts == nil {
-		grid := g.kernels.combineGrid(l, moves)
-		return g.kernels.combine.of(grid), grid
+		return g.kernels.combine, g.kernels.combineGrid(l)
 	}
 	f := g.kernels.combineHosts
 	if forwards {
-		f, l = g.kernels.combineForward, g.forwardLaunch(l)
+		f = g.kernels.combineForward
 	}
 	grid := g.kernels.launch(l)
 	if moves {
 		grid.Shared = g.kernels.shared(grid, streamShared, movedStage, combineShared)
 	}
 	return f, grid
-}
-
-// forwardLaunch is a launch of the kernel that sums for other hosts.
-func (g *gpuSide) forwardLaunch(l Launch) Launch {
-	l.Warps = min(l.Warps, forwardThreads/g.dev.Warp)
-	return l
 }
 
 // between adds what kernels want to know of other hosts.
@@ -145,6 +129,9 @@ func (g *gpuSide) between(args *device.Args) *device.Args {
 	return args
 }
 
+// lines is whole lines of so many bytes.
+func lines(bytes int) int { return (bytes + line - 1) / line * line }
+
 // shared is what a block gets for stages of the size, or of the largest for which there is room; own is what its kernel has itself.
 func (k *kernels) shared(g device.Grid, warp func(stage int) int, stage, own int) uint32 {
 	if !k.bulk {
@@ -153,7 +140,7 @@ func (k *kernels) shared(g device.Grid, warp func(stage int) int, stage, own int
 	warps := int(g.Threads[0]) / k.dev.Warp
 	for ; stage >= 4*line; stage -= line {
 		// A kernel cuts its memory into lines for each warp.
-		bytes := warps * ((warp(stage) + line - 1) / line * line)
+		bytes := warps * lines(warp(stage))
 		if bytes <= k.room(own) {
 			return uint32(bytes)
 		}

@@ -16,30 +16,17 @@ type kernels struct {
 	dev                         *device.Device
 	users                       int
 	modules                     []*device.Module
-	dispatch, combine           sized
-	count                       *device.Function
+	dispatch, combine, count    *device.Function
 	dispatchHosts, combineHosts *device.Function // between hosts; nil until somebody needs them
 	combineForward              *device.Function // where hosts sum
 	place, pack, unpack         *device.Function // the standard-MoE form
 	bulk                        bool             // they copy through shared memory, if the launch gives them some
 }
 
-// A kernel that is there twice: for blocks of any size, and for those of up to smallBlock threads, with more registers.
-type sized struct{ any, small *device.Function }
-
-const smallBlock = 256
-
-func (s *sized) of(g device.Grid) *device.Function {
-	if g.Threads[0] <= smallBlock {
-		return s.small
-	}
-	return s.any
-}
-
 // What the kernels have of shared memory themselves, at most.
 const (
-	dispatchShared      = 26 << 10
-	dispatchHostsShared = 30 << 10
+	dispatchShared      = 22 << 10
+	dispatchHostsShared = 23 << 10
 	combineShared       = 29 << 10
 )
 
@@ -89,8 +76,8 @@ func (k *kernels) load() error {
 		module string
 		wants  []want
 	}{
-		{"ep_dispatch", []want{{&k.dispatch.any, "mori_ep_dispatch", dispatchShared}, {&k.dispatch.small, "mori_ep_dispatch_256", dispatchShared}}},
-		{"ep_combine", []want{{&k.combine.any, "mori_ep_combine", combineShared}, {&k.combine.small, "mori_ep_combine_256", combineShared}}},
+		{"ep_dispatch", []want{{&k.dispatch, "mori_ep_dispatch", dispatchShared}}},
+		{"ep_combine", []want{{&k.combine, "mori_ep_combine", combineShared}}},
 		{"ep_count_local", []want{{&k.count, "mori_ep_count_local", 0}}},
 		{"ep_standard", []want{{&k.place, "mori_ep_place", 0}, {&k.pack, "mori_ep_pack", 0}, {&k.unpack, "mori_ep_unpack", 0}}},
 	} {

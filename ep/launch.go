@@ -27,14 +27,12 @@ type pace struct {
 // A cost is what a call takes, in microseconds: fixed, a little for each block, and then the longer one of two: each warp's rows after each
 // other, or all rows at the pace that the blocks have. Where tokens are fewer than warps, these share rows.
 //
-// The paces were measured between two H200s (NVLink), of dispatch with blocks of 16 warps: docs/performance.md, "Dispatch and combine". Those of a
-// combine that moves its rows first were with 128 blocks, and are estimated with fewer.
-// Combine has 16 warps and rows through registers with few blocks, and 8 warps and rows through shared memory from 32 on. A warp is as fast
-// as the fewest blocks make it. The rest is estimated; mori tune ep knows better.
+// The paces were measured between two H200s (NVLink) with blocks of 8 warps: docs/performance.md, "Dispatch and combine". A warp is as fast as the
+// fewest blocks make it. The rest is estimated, also that 24 blocks of dispatch are a little faster than 16: between two GPUs they are not, but with
+// more of them they store more. mori tune ep knows better.
 type cost struct {
 	warps, fewWarps int     // of a block; with few tokens, so that their rows come by way of more multiprocessors
 	few             int     // tokens
-	fewBlocks       int     // below them blocks have pacedWarps, which hide each other's waits
 	fixed           float64 // exchanges of flags, and the plan
 	token           float64 // where a row begins and ends
 	paces           []pace
@@ -44,23 +42,23 @@ const (
 	largeRow   = 8 << 10 // bytes; rows above are paced by the second of two
 	nearly     = 1.02    // more blocks that save less than this are not taken
 	perBlock   = 0.03    // microseconds: all blocks arrive at one counter
-	pacedWarps = 16      // of a block, when paces were measured
+	pacedWarps = 8       // of a block, when paces were measured
 	leastPart  = 512     // bytes of a row that a warp takes at least: a line for each lane (mori/ep/call.hpp)
 )
 
 // costs by call, and by whether rows are large.
 var costs = [...][2]cost{
 	callDispatch: {
-		{16, 4, 256, 0, 12, 0.5, []pace{{8, 90}, {24, 211}, {64, 264}, {128, 272}}},
-		{16, 4, 256, 0, 12, 0.5, []pace{{8, 139}, {24, 249}, {64, 304}, {128, 312}}},
+		{8, 4, 256, 11, 0.5, []pace{{8, 169}, {16, 250}, {24, 262}, {64, 277}, {128, 280}}},
+		{8, 4, 256, 11, 0.5, []pace{{8, 182}, {16, 280}, {24, 292}, {64, 317}, {128, 323}}},
 	},
 	callCombine: {
-		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 150}, {32, 208}, {64, 228}, {128, 240}}},
-		{8, 4, 256, 32, 10, 0.5, []pace{{8, 48}, {24, 150}, {32, 208}, {64, 228}, {128, 240}}},
+		{8, 8, 256, 12, 0.5, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
+		{8, 8, 256, 12, 0.5, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
 	},
 	callCombineInPlace: {
-		{8, 4, 256, 32, 8, 0.5, []pace{{8, 82}, {24, 234}, {32, 303}, {128, 307}}},
-		{8, 4, 256, 32, 8, 0.5, []pace{{8, 82}, {24, 234}, {32, 303}, {128, 307}}},
+		{8, 8, 256, 9, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
+		{8, 8, 256, 9, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
 	},
 }
 
@@ -78,19 +76,16 @@ func (c *cost) rate(blocks int) float64 {
 }
 
 // warpsOf is how many warps a block has.
-func (c *cost) warpsOf(tokens, blocks int) int {
-	switch {
-	case tokens <= c.few:
+func (c *cost) warpsOf(tokens int) int {
+	if tokens <= c.few {
 		return c.fewWarps
-	case blocks < c.fewBlocks:
-		return pacedWarps
 	}
 	return c.warps
 }
 
 // micros is how long a call takes whose tokens have so many bytes each on the way.
 func (c *cost) micros(tokens int, bytes float64, rowBytes uint64, blocks int) float64 {
-	all := blocks * c.warpsOf(tokens, blocks)
+	all := blocks * c.warpsOf(tokens)
 	each := (tokens + all - 1) / all
 	parts := 1.0
 	if tokens > 0 {
@@ -117,7 +112,7 @@ func suggest(what call, tokens int, rowBytes uint64, reach float64, most int) La
 	for blocks < most && c.micros(tokens, bytes, rowBytes, blocks) > best*nearly {
 		blocks++
 	}
-	return Launch{blocks, c.warpsOf(tokens, blocks)}
+	return Launch{blocks, c.warpsOf(tokens)}
 }
 
 // reach is how many other ranks a token goes to, if experts are chosen evenly: each rank is missed by all TopK choices or it is not.

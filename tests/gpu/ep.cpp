@@ -36,7 +36,7 @@ struct Rank {
     const Gpu* gpu = nullptr;
     CUdeviceptr memory = 0, op = 0, progress = 0, received = 0, slots = 0, weights = 0;
     Op host{};
-    CUfunction dispatch[2] = {}, combine[2] = {};  // for blocks of any size, of up to 256 threads
+    CUfunction dispatch = nullptr, combine = nullptr;
     std::vector<Input> inputs;
 };
 
@@ -80,11 +80,8 @@ public:
             CHECK(cuMemsetD8(rank.progress, 0, sizeof(Progress)));
             rank.slots = allocate(uint64_t(shape.maxTokens) * shape.topk * 4);
             rank.weights = allocate(uint64_t(shape.maxTokens) * shape.topk * 4);
-            const CUmodule dispatch = rank.gpu->load(ptx[0]), combine = rank.gpu->load(ptx[1]);
-            for (int small = 0; small < 2; small++) {
-                CHECK(cuModuleGetFunction(&rank.dispatch[small], dispatch, small ? "mori_ep_dispatch_256" : "mori_ep_dispatch"));
-                CHECK(cuModuleGetFunction(&rank.combine[small], combine, small ? "mori_ep_combine_256" : "mori_ep_combine"));
-            }
+            CHECK(cuModuleGetFunction(&rank.dispatch, rank.gpu->load(ptx[0]), "mori_ep_dispatch"));
+            CHECK(cuModuleGetFunction(&rank.combine, rank.gpu->load(ptx[1]), "mori_ep_combine"));
         }
         for (uint32_t r = 0; r < world; r++) {
             Rank& rank = ranks_[r];
@@ -155,7 +152,7 @@ public:
             args.scales = shape_.scaleBytes != 0 ? reinterpret_cast<const void*>(input.scales) : nullptr;
             args.rowBytes = shape_.rowBytes(), args.scaleBytes = shape_.scaleBytes, args.tokens = tokens_;
             args.phases = kSend | kRecv, args.stamp = 1;
-            launch(rank, rank.dispatch[grid.threads <= 256], &args, grid, mori::device::spreadSharedBytes(grid.stage));
+            launch(rank, rank.dispatch, &args, grid, mori::device::spreadSharedBytes(grid.stage));
         }
     }
 
@@ -167,7 +164,7 @@ public:
             args.input = inPlace ? nullptr : reinterpret_cast<const void*>(input.outputs);
             args.given = rank.host.maxRecv, args.tokens = tokens_, args.hidden = shape_.hidden, args.type = 1;
             args.phases = kSend | kRecv, args.stamp = 2;
-            launch(rank, rank.combine[grid.threads <= 256], &args, grid, mori::device::streamSharedBytes(grid.stage));
+            launch(rank, rank.combine, &args, grid, mori::device::streamSharedBytes(grid.stage));
         }
     }
 
@@ -302,7 +299,7 @@ void checks(std::vector<Gpu>& gpus, const char* const* ptx, bool small, bool sha
     int count = 0;
     for (const Shape& shape : shapes) {
         World world(gpus, ptx, shape);
-        for (const Grid& grid : {Grid{1, 64, 0}, Grid{8, 128, 2048}, Grid{24, 128, 3584}, Grid{64, 256, 1024}, Grid{132, 512, 0}}) {
+        for (const Grid& grid : {Grid{1, 64, 0}, Grid{8, 128, 2048}, Grid{24, 128, 3584}, Grid{64, 256, 1024}, Grid{132, 256, 0}}) {
             if (shared && grid.blocks > 64) {
                 continue;  // ranks wait for each other, and there is no room for both
             }
@@ -380,7 +377,7 @@ void bench(std::vector<Gpu>& gpus, const char* const* ptx, bool shared) {
                 }
                 grids.push_back({blocks, 128, 7168});
                 grids.push_back({blocks, 256, 4096});
-                grids.push_back({blocks, 512, 0});
+                grids.push_back({blocks, 256, 0});
             }
             for (const Grid& grid : grids) {
                 tell(shape.elementBytes == 1 ? "dispatch fp8" : "dispatch bf16", grid,

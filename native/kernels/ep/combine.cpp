@@ -105,7 +105,7 @@ MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args) {
     }
     const uint32_t most = op.world < op.topk ? op.world : op.topk;
     return args.transport == uint32_t(Transport::plain) && numberBytes(Number(args.type)) > 1 && odd % 16 == 0 && rowBytes >> 31 == 0 &&
-           args.tokens >= gridWarps() && warpsPerBlock() * kPullTokens <= kMostWarps && PullStream::pieceOf(PullStream::room(), most) != 0;
+           args.tokens >= gridWarps() && PullStream::pieceOf(PullStream::room(), most) != 0;
 }
 
 #endif
@@ -171,14 +171,8 @@ MORI_DEVICE_INLINE void combine(const CombineArgs& args, Shared& shared) {
 }  // namespace
 }  // namespace mori::ep
 
-/// Blocks of up to kMostWarps warps.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_combine(const mori::ep::CombineArgs args) {
-    MORI_DEVICE_SHARED(mori::ep::Shared, shared);
-    mori::ep::combine(args, shared);
-}
-
-/// The same for blocks of up to 256 threads, which have more registers.
-extern "C" MORI_DEVICE_KERNEL(256) void mori_ep_combine_256(const mori::ep::CombineArgs args) {
+/// Blocks of up to kMostThreads.
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_combine(const mori::ep::CombineArgs args) {
     MORI_DEVICE_SHARED(mori::ep::Shared, shared);
     mori::ep::combine(args, shared);
 }

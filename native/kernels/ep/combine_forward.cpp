@@ -71,8 +71,8 @@ MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineA
 }  // namespace
 }  // namespace mori::ep
 
-/// Blocks of up to 256 threads: with the registers of larger ones ptxas 12.9 keeps what a warp knows of records and sums in local memory.
-extern "C" MORI_DEVICE_KERNEL(256) void mori_ep_combine_forward(const mori::ep::HostsCombineArgs args) {
+/// Blocks of up to kMostThreads.
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_combine_forward(const mori::ep::HostsCombineArgs args) {
     using namespace mori::ep;
     const Op& op = *args.call.op;
     const Hosts& hosts = *args.hosts;

@@ -209,8 +209,8 @@ MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineA
 }  // namespace
 }  // namespace mori::ep
 
-/// Blocks of up to kMostWarps warps.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_combine_hosts(const mori::ep::HostsCombineArgs args) {
+/// Blocks of up to kMostThreads.
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_combine_hosts(const mori::ep::HostsCombineArgs args) {
     using namespace mori::ep;
     const Op& op = *args.call.op;
     const Hosts& hosts = *args.hosts;

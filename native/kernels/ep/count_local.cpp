@@ -4,7 +4,7 @@
 #include "mori/ep/op.hpp"
 
 /// counts [expertsPerRank] are zeros before. One thread for each choice of a row, in any grid.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_count_local(const mori::ep::CountLocalArgs args) {
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_count_local(const mori::ep::CountLocalArgs args) {
     using namespace mori::device;
     const uint64_t choices = uint64_t(*args.rows) * args.topk;
     const uint64_t threads = uint64_t(gridBlocks()) * blockSize();

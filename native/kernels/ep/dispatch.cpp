@@ -139,14 +139,8 @@ MORI_DEVICE_INLINE void dispatch(const DispatchArgs& args, Shared& shared) {
 }  // namespace
 }  // namespace mori::ep
 
-/// Blocks of up to kMostWarps warps; a launch of kRecv alone is one block.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_dispatch(const mori::ep::DispatchArgs args) {
-    MORI_DEVICE_SHARED(mori::ep::Shared, shared);
-    mori::ep::dispatch(args, shared);
-}
-
-/// The same for blocks of up to 256 threads, which have registers enough for all that a warp knows of its tokens.
-extern "C" MORI_DEVICE_KERNEL(256) void mori_ep_dispatch_256(const mori::ep::DispatchArgs args) {
+/// Blocks of up to kMostThreads; a launch of kRecv alone is one block.
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_dispatch(const mori::ep::DispatchArgs args) {
     MORI_DEVICE_SHARED(mori::ep::Shared, shared);
     mori::ep::dispatch(args, shared);
 }

@@ -369,8 +369,8 @@ MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const Dispatch
 }  // namespace
 }  // namespace mori::ep
 
-/// Blocks of up to kMostWarps warps.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_dispatch_hosts(const mori::ep::HostsDispatchArgs args) {
+/// Blocks of up to kMostThreads.
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_dispatch_hosts(const mori::ep::HostsDispatchArgs args) {
     using namespace mori::ep;
     const Op& op = *args.call.op;
     const Hosts& hosts = *args.hosts;

@@ -97,7 +97,7 @@ MORI_DEVICE_INLINE void sumChoices(const UnpackArgs& args, uint32_t rows, Terms&
 }  // namespace mori::ep
 
 /// A block for each expert, or fewer.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_place(const mori::ep::PackArgs args) {
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_place(const mori::ep::PackArgs args) {
     using namespace mori::ep;
     MORI_DEVICE_SHARED(PlaceShared, shared);
     const uint32_t rows = receivedRows(args);
@@ -110,7 +110,7 @@ extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_place(const mori::ep::PackArgs a
 }
 
 /// After mori_ep_place, in any grid: a warp for each place.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_pack(const mori::ep::PackArgs args) {
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_pack(const mori::ep::PackArgs args) {
     using namespace mori::ep;
     uint64_t place = warpInGrid();
     for (uint32_t expert = 0; expert < args.experts; expert++) {
@@ -124,8 +124,8 @@ extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_pack(const mori::ep::PackArgs ar
     }
 }
 
-/// Blocks of up to kMostWarps warps, a warp for each row.
-extern "C" MORI_DEVICE_KERNEL(512) void mori_ep_unpack(const mori::ep::UnpackArgs args) {
+/// Blocks of up to kMostThreads, a warp for each row.
+extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_unpack(const mori::ep::UnpackArgs args) {
     using namespace mori::ep;
     const Op& op = *args.op;
     MORI_DEVICE_SHARED(UnpackShared, shared);

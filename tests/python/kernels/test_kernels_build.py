@@ -186,7 +186,7 @@ def test_code_for_amd_has_what_speed_and_order_need(tool: ModuleType, need_clang
 @pytest.mark.parametrize(
     ("kernel", "symbol"), [
         ("io_copy_blocks", "mori_io_copy_blocks"), ("shmem_barrier", "mori_shmem_barrier"),
-        ("ep_dispatch", "mori_ep_dispatch_256"), ("ep_combine", "mori_ep_combine_256"),
+        ("ep_dispatch", "mori_ep_dispatch"), ("ep_combine", "mori_ep_combine"),
         ("ep_combine_forward", "mori_ep_combine_forward"),
         ("ep_count_local", "mori_ep_count_local"), ("ep_standard", "mori_ep_unpack"),
     ]

@@ -11,8 +11,10 @@ namespace mori::ep {
 
 /// Ranks whose memory the GPU reaches by loads and stores, at most.
 constexpr uint32_t kMostRanks = 64;
-/// Warps of a block, at most.
-constexpr uint32_t kMostWarps = 16;
+/// Threads of a block, at most: with more they would have too few registers for what a warp knows of its tokens, and kernels are no faster.
+constexpr uint32_t kMostThreads = 256;
+/// And warps.
+constexpr uint32_t kMostWarps = 8;
 
 /// The distance of flags. A flag is the 8-byte word at the start of its line: number of the call << kStampBits | stamp.
 constexpr uint32_t kLineBytes = 64;

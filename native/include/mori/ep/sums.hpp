@@ -86,7 +86,7 @@ MORI_DEVICE_INLINE bool putRows(const Op& op, const CombineArgs& args, uint32_t&
 
 /// What the warps of a block have of shared memory to sum tokens, and a word to agree on.
 struct Summing {
-    Terms terms[kMostWarps];
+    Terms terms[2 * kMostWarps];  // of two tokens of a warp, where it brings one while it sums another
     uint32_t word;
 };
 
