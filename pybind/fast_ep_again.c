@@ -26,18 +26,18 @@ typedef struct {
 typedef struct {
 	PyObject_HEAD
 	PyObject *view; // the class GpuTensorView
-	int64_t place;
+	uint64_t place;
 	call dispatch, combine;
 } Again;
 
 static PyTypeObject *again_type;
 static PyObject *s_ptr, *s_shape, *s_dtype, *s_device_id, *s_is_cuda, *s_get_device, *s_is_contiguous, *s_data_ptr;
 
-// taken is a number of an attribute or of what a method answers: 1, or 0 if it is none.
-static int taken(PyObject *value, int64_t *out) {
-	*out = value ? PyLong_AsLongLong(value) : -1;
+// taken is a number of an attribute or of what a method answers: 1, or 0 if it is none, or below 0.
+static int taken(PyObject *value, uint64_t *out) {
+	int bad = value == NULL || mori_to_u64(value, out);
 	Py_XDECREF(value);
-	return !PyErr_Occurred();
+	return !bad;
 }
 
 static int is_true(PyObject *value) {
@@ -61,7 +61,7 @@ static int same(PyObject *o, PyObject *name, PyObject *want) {
 
 // lies finds where an array lies: 1, or 0 if it is not like the one before, or not as calls want it. Then a Python error may be set.
 static int lies(const Again *a, const known *k, PyObject *o, uint64_t *addr) {
-	int64_t place = -1, at = 0;
+	uint64_t place;
 	*addr = 0;
 	if (k->type == NULL) {
 		return o == Py_None;
@@ -69,11 +69,9 @@ static int lies(const Again *a, const known *k, PyObject *o, uint64_t *addr) {
 	if (Py_TYPE(o) != k->type || !same(o, s_dtype, k->dtype) || !same(o, s_shape, k->shape)) {
 		return 0;
 	}
-	int found = k->plain ? taken(PyObject_GetAttr(o, s_device_id), &place) && place == a->place && taken(PyObject_GetAttr(o, s_ptr), &at)
+	return k->plain ? taken(PyObject_GetAttr(o, s_device_id), &place) && place == a->place && taken(PyObject_GetAttr(o, s_ptr), addr)
 	                     : is_true(PyObject_GetAttr(o, s_is_cuda)) && taken(PyObject_CallMethodNoArgs(o, s_get_device), &place) && place == a->place &&
-	                           is_true(PyObject_CallMethodNoArgs(o, s_is_contiguous)) && taken(PyObject_CallMethodNoArgs(o, s_data_ptr), &at);
-	*addr = (uint64_t)at;
-	return found;
+	                           is_true(PyObject_CallMethodNoArgs(o, s_is_contiguous)) && taken(PyObject_CallMethodNoArgs(o, s_data_ptr), addr);
 }
 
 static void forget(call *c) {
@@ -102,13 +100,25 @@ static int learn(const Again *a, known *k, PyObject *o) {
 	return 0;
 }
 
-#define KEEP "keep(combine, results, n, hidden, dtype, flags, tokens, arrays...)"
-#define CALL "call(combine, op, flags, stream, blocks, warps, tokens, arrays...), arrays being input, indices, weights, scales, slots and rows of a routing"
+#define KEEP "keep(combine, results, n, hidden, dtype, flags, tokens, (input, indices, weights, scales, slots, rows))"
+#define CALL "call(combine, op, flags, stream, blocks, warps, tokens, (input, indices, weights, scales, slots, rows))"
+
+// usage refuses what is not 7 arguments and the arrays of a call.
+static int usage(PyObject *const *args, Py_ssize_t nargs, const char *text) {
+	if (mori_usage(nargs, 8, text)) {
+		return -1;
+	}
+	if (!PyTuple_CheckExact(args[7]) || PyTuple_GET_SIZE(args[7]) != kMost) {
+		PyErr_SetString(PyExc_TypeError, text);
+		return -1;
+	}
+	return 0;
+}
 
 // keep is told of a call that Python has checked and made, and the last of its kind.
 static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	Again *a = (Again *)self;
-	if (mori_usage(nargs, 7 + kMost, KEEP)) {
+	if (usage(args, nargs, KEEP)) {
 		return NULL;
 	}
 	call *c = args[0] == Py_True ? &a->combine : &a->dispatch;
@@ -119,7 +129,7 @@ static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 		return NULL;
 	}
 	for (int i = 0; i < kMost; i++) {
-		if (learn(a, &c->arrays[i], args[7 + i])) {
+		if (learn(a, &c->arrays[i], PyTuple_GET_ITEM(args[7], i))) {
 			PyErr_Clear();
 			forget(c);
 			Py_RETURN_NONE;
@@ -134,13 +144,13 @@ static int alike(const Again *a, const call *c, PyObject *const *args, mori_ep_c
 	int64_t flags, tokens;
 	uint64_t *addrs[kMost] = {&x->input, &x->indices, &x->weights, &x->scales, &x->slots, (uint64_t *)&x->route_rows};
 	*x = c->x;
-	if (mori_to_int(args[0], &flags) || mori_to_u64(args[1], &x->stream) || mori_to_int(args[2], &x->blocks) || mori_to_int(args[3], &x->warps) ||
-	    mori_to_int(args[4], &tokens) || tokens != x->route_n) {
+	if (mori_to_int(args[2], &flags) || mori_to_u64(args[3], &x->stream) || mori_to_int(args[4], &x->blocks) || mori_to_int(args[5], &x->warps) ||
+	    mori_to_int(args[6], &tokens) || tokens != x->route_n) {
 		return 0;
 	}
 	x->flags |= flags;
 	for (int i = 0; i < kMost; i++) {
-		if (!lies(a, &c->arrays[i], args[5 + i], addrs[i])) {
+		if (!lies(a, &c->arrays[i], PyTuple_GET_ITEM(args[7], i), addrs[i])) {
 			return 0;
 		}
 	}
@@ -153,13 +163,13 @@ static PyObject *repeat(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 	uint64_t id;
 	mori_ep_call x;
 	mori_reply reply = {0};
-	if (mori_usage(nargs, 7 + kMost, CALL)) {
+	if (usage(args, nargs, CALL)) {
 		return NULL;
 	}
 	int combine = args[0] == Py_True;
 	call *c = combine ? &a->combine : &a->dispatch;
 	PyObject *results = Py_XNewRef(c->results); // another thread may have another call kept meanwhile
-	if (results == NULL || mori_to_u64(args[1], &id) || !alike(a, c, args + 2, &x)) {
+	if (results == NULL || mori_to_u64(args[1], &id) || !alike(a, c, args, &x)) {
 		PyErr_Clear(); // who looks at everything finds it again
 		Py_XDECREF(results);
 		Py_RETURN_NONE;
@@ -209,8 +219,8 @@ static int make_type(void) {
 
 PyObject *mori_ep_again(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
-	int64_t place;
-	if (mori_usage(nargs, 2, "ep_again(view, place)") || mori_to_int(args[1], &place) || (again_type == NULL && make_type())) {
+	uint64_t place;
+	if (mori_usage(nargs, 2, "ep_again(view, place)") || mori_to_u64(args[1], &place) || (again_type == NULL && make_type())) {
 		return NULL;
 	}
 	Again *a = (Again *)again_type->tp_alloc(again_type, 0);

@@ -156,12 +156,7 @@ class Again:
         dtype: int,
         flags: int,
         tokens: int,
-        input: Any,
-        indices: Any,
-        weights: Any,
-        scales: Any,
-        slots: Any,
-        total: Any,
+        arrays: tuple[Any, Any, Any, Any, Any, Any],
         /,
     ) -> None:
         """Remember a call that was checked and made. flags are those of its arrays."""
@@ -175,12 +170,7 @@ class Again:
         blocks: int,
         warps: int,
         tokens: int,
-        input: Any,
-        indices: Any,
-        weights: Any,
-        scales: Any,
-        slots: Any,
-        total: Any,
+        arrays: tuple[Any, Any, Any, Any, Any, Any],
         /,
     ) -> Any:
         """Make a call whose arrays have the types and shapes of the last one's, and return its results; else None."""

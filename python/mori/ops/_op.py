@@ -230,16 +230,19 @@ class EpDispatchCombineOp(StandardMoE, Health):
         warps: int,
     ) -> Dispatched:
         if self._again is not None and (routing is None or type(routing) is EpDispatchRoutingHandle):
-            slots, total, tokens = parts(routing)
-            given = (tokens, input, indices, weights, scales, slots, total)
+            tokens, slots, total = (0, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, scales, slots, total)
             queue = self._queue(self._like[0])
             try:
-                results: Dispatched | None = self._again.call(False, self._handle, flags, queue, blocks, warps, *given)
+                results: Dispatched | None = self._again.call(
+                    False, self._handle, flags, queue, blocks, warps, tokens, given
+                )
             except ReceiveCapError:
                 self._begun(*self._like)
                 raise
             if results is not None:
-                self._begun(*self._like)
+                kind, n, has_weights = self._like
+                self._begun(kind, n, has_weights)
                 self._received = 0
                 return results
         return self._dispatch_checked(input, weights, scales, indices, flags, routing, blocks, warps)
@@ -287,9 +290,9 @@ class EpDispatchCombineOp(StandardMoE, Health):
         results = self._buffers.dispatched(kind, dtype, hidden, scale_dtype)
         if self._again is not None:
             self._like = kind, n, weights is not None
-            slots, total, tokens = parts(routing)
-            given = (tokens, input, indices, weights, scales, slots, total)
-            self._again.keep(False, results, n, hidden, number, flags & _ROUTE, *given)
+            tokens, slots, total = (0, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, scales, slots, total)
+            self._again.keep(False, results, n, hidden, number, flags & _ROUTE, tokens, given)
         return results
 
     def _begun(self, kind: Kind, n: int, has_weights: bool) -> None:
@@ -430,10 +433,12 @@ class EpDispatchCombineOp(StandardMoE, Health):
         if external == 0 or (external < 0 and not self.config.use_external_inp_buf):
             flags |= _IN_PLACE
         if self._again is not None and (routing is None or type(routing) is EpDispatchRoutingHandle):
-            slots, total, tokens = parts(routing, self._tokens)
-            given = (tokens, input, indices, weights, None, slots, total)
+            tokens, slots, total = (self._tokens, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, None, slots, total)
             queue = self._queue(self._like_kind)
-            results: tuple[Any, Any] | None = self._again.call(True, self._handle, flags, queue, blocks, warps, *given)
+            results: tuple[Any, Any] | None = self._again.call(
+                True, self._handle, flags, queue, blocks, warps, tokens, given
+            )
             if results is not None:
                 self._answered(routing)
                 return results
@@ -479,9 +484,9 @@ class EpDispatchCombineOp(StandardMoE, Health):
         results = self._buffers.combined(kind, dtype, hidden, has_weights)
         if self._again is not None:
             self._like_kind = kind
-            slots, total, tokens = parts(routing, tokens)
-            given = (tokens, input, indices, weights, None, slots, total)
-            self._again.keep(True, results, rows, hidden, number, flags & (_ROUTE | _HAS_WEIGHTS), *given)
+            _, slots, total = (tokens, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, None, slots, total)
+            self._again.keep(True, results, rows, hidden, number, flags & (_ROUTE | _HAS_WEIGHTS), tokens, given)
         return results
 
     def _answered(self, routing: Any) -> None:

@@ -72,8 +72,6 @@ def route(handle: Any, topk: int, place: int = arrays.HOST) -> tuple[Any, int, i
     return arrays.operand(kind, slots, "routing.disp_dest_tok_id_map"), tokens, rows
 
 
-def parts(handle: EpDispatchRoutingHandle | None, tokens: int = 0) -> tuple[Any, Any, int]:
-    """Return the arrays that calls take of a handle, and its tokens; without one there is none, and ``tokens``."""
-    if handle is None:
-        return None, None, tokens
-    return handle.disp_dest_tok_id_map, handle.total_recv_token_num, handle.cur_rank_num_token
+def parts(handle: EpDispatchRoutingHandle) -> tuple[int, Any, Any]:
+    """Return the tokens of a handle, and the arrays that calls take of it."""
+    return handle.cur_rank_num_token, handle.disp_dest_tok_id_map, handle.total_recv_token_num

@@ -44,7 +44,7 @@ def view(shape: tuple[int, ...], dtype: str, device: int = 0, ptr: int = 4096) -
 def is_alike(again: Any, *given: Any, combine: bool = False) -> bool:
     """Tell whether C makes the call, which then fails."""
     try:
-        assert again.call(combine, NO_OP, 0, 0, -1, -1, *given) is None
+        assert again.call(combine, NO_OP, 0, 0, -1, -1, given[0], given[1:]) is None
     except BadStateError:
         return True
     return False
@@ -61,7 +61,7 @@ def again() -> Any:
 
 
 def keep(again: Any, *given: Any, combine: bool = False) -> None:
-    again.keep(combine, ("results",), 3, 8, 1, 0, *given)
+    again.keep(combine, ("results",), 3, 8, 1, 0, given[0], given[1:])
 
 
 def test_before_any_call_none_is_alike(again: Any) -> None:
