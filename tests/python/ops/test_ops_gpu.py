@@ -17,7 +17,7 @@ from test_property import cases, check
 import gpus
 from arrays import Place, fill, make, take
 from mori._errors import UnsupportedError
-from mori.ops import EpDispatchCombineOp
+from mori.ops import EpDispatchCombineOp, ReceiveCapError
 from mori.tensor_utils import GpuTensorView
 from ranks import Rank, Ranks
 
@@ -209,6 +209,31 @@ def _alike(rank: Rank, kind: str) -> None:
 
 def test_calls_alike_have_results_of_their_own(gpu_ranks: Ranks, gpu_kind: str) -> None:
     gpu_ranks.world(2).run(_alike, gpu_kind)
+
+
+def _overfull(rank: Rank) -> int:
+    """Of calls that are alike, two send rank 0 more rows than there is room for; whichever are told, all are made."""
+    op, refusals = on_gpu(rank, max_total_recv_tokens=6), 0
+    rows, nowhere, first = rows_of(rank, TOKENS)[0], [(-1, -1)] * TOKENS, [(0, -1)] * TOKENS
+    modest = make("gpu", np.array(nowhere if rank.me else first, np.int32))
+    greedy = make("gpu", np.array(first, np.int32))
+    out, *_, total = op.dispatch(rows, None, None, modest)
+    sums, _ = op.combine(out, None, modest)
+    for ids in (greedy, modest, greedy, modest):
+        for call in (lambda: op.dispatch(rows, None, None, ids), lambda: op.combine(out, None, ids)):  # noqa: B023
+            try:
+                call()
+            except ReceiveCapError:
+                refusals += 1
+        assert op._tokens == TOKENS
+        assert take(sums)[:TOKENS].tolist() == (0 * take(rows) if rank.me else take(rows)).tolist()
+    assert take(total).tolist() == [0], "combine says that there are no rows any more"
+    op.close()
+    return refusals
+
+
+def test_a_call_like_others_that_finds_no_room_is_told_once(gpu_ranks: Ranks) -> None:
+    assert gpu_ranks.world(2).run(_overfull) == [0, 2]
 
 
 def _wrong_after_right(rank: Rank) -> None:
