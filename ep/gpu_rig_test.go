@@ -32,7 +32,7 @@ type gpuJob struct {
 }
 
 // onGPUs makes the ops on cfg.WorldSize ranks of this process, with a GPU for each if there are so many, and calls f on each at once.
-func onGPUs(t *testing.T, cfg Config, opts Options, f func(j *gpuJob) error) {
+func onGPUs(t testing.TB, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	gputest.Need(t)
 	all, err := device.Devices()

@@ -5,8 +5,7 @@
 
 #include "_cgo_export.h"
 
-#include "fast_ep.h"
-#include "fast_shmem_wait.h"
+#include "fast_ep_again.h"
 
 enum { kArrays = 5 };
 
@@ -113,5 +112,6 @@ PyMethodDef mori_ep_methods[] = {
      "ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows, stream, blocks, warps): how many rows came"},
 	{"ep_combine", KEYWORDS(ep_combine), METH_FASTCALL, "ep_combine(op, flags, rows, hidden, dtype, input, weights, slots, route_n, route_rows, stream, blocks, warps)"},
 	{"ep_recv", KEYWORDS(ep_recv), METH_FASTCALL, "ep_recv(op, combine, flags, stream): how many rows came, if a dispatch ended"},
+	{"ep_again", KEYWORDS(mori_ep_again), METH_FASTCALL, "ep_again(view, place): what knows the last calls of an op on a GPU."},
 	{NULL, NULL, 0, NULL},
 };

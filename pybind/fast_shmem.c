@@ -105,6 +105,10 @@ int mori_usage(Py_ssize_t nargs, Py_ssize_t want, const char *usage) {
 }
 
 int mori_to_int(PyObject *o, int64_t *out) {
+	if (PyLong_CheckExact(o)) {
+		*out = PyLong_AsLongLong(o);
+		return *out == -1 && PyErr_Occurred() ? -1 : 0;
+	}
 	PyObject *n = PyNumber_Index(o);
 	*out = n ? PyLong_AsLongLong(n) : -1;
 	Py_XDECREF(n);

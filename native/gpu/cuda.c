@@ -30,17 +30,23 @@ static struct gpu_rc primary(struct gpu_api *a, int dev, void **ctx) {
 	return (struct gpu_rc){"cuDevicePrimaryCtxRetain", code};
 }
 
+// enter asks first whether the context is current: on a thread of PyTorch it is, and to ask costs less than to push and pop.
 static struct gpu_rc enter(struct gpu_api *a, int dev, struct gpu_saved *saved) {
-	void *ctx = NULL;
+	void *ctx = NULL, *now = NULL;
 	struct gpu_rc rc = primary(a, dev, &ctx);
-	(void)saved;
-	return rc.code ? rc : (struct gpu_rc){"cuCtxPushCurrent_v2", a->cuda.push(ctx)};
+	if (rc.code)
+		return rc;
+	saved->device = -1;
+	if (!a->cuda.current(&now) && now == ctx)
+		return (struct gpu_rc){"cuCtxGetCurrent", 0};
+	saved->device = dev;
+	return (struct gpu_rc){"cuCtxPushCurrent_v2", a->cuda.push(ctx)};
 }
 
 static void leave(struct gpu_api *a, int dev, const struct gpu_saved *saved) {
 	void *ours;
-	(void)dev, (void)saved;
-	a->cuda.pop(&ours);
+	if (saved->device == dev)
+		a->cuda.pop(&ours);
 }
 
 static int failed(struct gpu_api *a, int code) {

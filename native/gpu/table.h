@@ -126,7 +126,7 @@ _Static_assert(sizeof(struct gpu_access) == 12, "CUmemAccessDesc");
 
 // What gpu_enter puts aside.
 struct gpu_saved {
-	int device;
+	int device; // HIP: what was current. CUDA: -1 where nothing was made current
 };
 
 // What differs. Adapters are called with dev entered, but for those that say otherwise.

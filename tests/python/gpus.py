@@ -39,7 +39,15 @@ DRIVER = emulated.Library(
     real="gpu",
     script="native/gpu/testdata/emulator.sh",
     tools=("gcc", "g++"),
-    steering=("FAKE_GPU", "FAKE_GPU_BYTES", "FAKE_GPU_COUNT", "FAKE_GPU_SEED", "FAKE_GPUDRIVER", "FAKE_GPU_ARCH"),
+    steering=(
+        "FAKE_GPU",
+        "FAKE_GPU_BYTES",
+        "FAKE_GPU_COUNT",
+        "FAKE_GPU_SEED",
+        "FAKE_GPU_IDLE",
+        "FAKE_GPU_DRIVER",
+        "FAKE_GPU_ARCH",
+    ),
 )
 
 

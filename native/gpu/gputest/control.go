@@ -66,6 +66,13 @@ func Delay(tb testing.TB, seed int) {
 	tb.Setenv("FAKE_GPU_SEED", strconv.Itoa(seed))
 }
 
+// Idle has launches looked at and forgotten until the test ends, so that what is measured is their callers' share.
+func Idle(tb testing.TB) {
+	tb.Helper()
+	NeedEmulated(tb)
+	tb.Setenv("FAKE_GPU_IDLE", "1")
+}
+
 // Memory gives each GPU so many bytes until the test ends, so that they run out of it.
 func Memory(tb testing.TB, bytes int64) {
 	tb.Helper()

@@ -227,6 +227,27 @@ static void unentered(void) {
 	unsetenv("FAKE_GPU");
 }
 
+// entered: where the caller has the device current already, nothing is made current.
+static void entered(void *lib) {
+	uint64_t a = 0, before = mine;
+	void *ctx = NULL;
+	int (*retain)(void **, int) = (int (*)(void **, int))dlsym(lib, "cuDevicePrimaryCtxRetain");
+	int (*push)(void *) = (int (*)(void *))dlsym(lib, "cuCtxPushCurrent_v2");
+	int (*pop)(void **) = (int (*)(void **))dlsym(lib, "cuCtxPopCurrent_v2");
+	int (*set)(int) = (int (*)(int))dlsym(lib, "hipSetDevice");
+	if (vendor == GPU_CUDA ? retain(&ctx, 1) || push(ctx) : set(1))
+		abort();
+	gpu_current(api, &mine);
+	setenv("FAKE_GPU", vendor == GPU_CUDA ? "cuCtxPushCurrent_v2=709" : "hipSetDevice=709", 1);
+	OK(gpu_alloc(api, 1, 8, &a));
+	OK(gpu_free(api, 1, a));
+	NO(709, gpu_alloc(api, 0, 8, &a));
+	unsetenv("FAKE_GPU");
+	if (vendor == GPU_CUDA ? pop(&ctx) : set((int)before))
+		abort();
+	mine = before;
+}
+
 int main(int argc, char **argv) {
 	char why[512] = "";
 	if (argc != 3)
@@ -251,6 +272,7 @@ int main(int argc, char **argv) {
 		work(dev);
 	}
 	unentered();
+	entered(lib);
 	printf("%d calls left the thread as it was\n", checked);
 	free(api);
 	return 0;

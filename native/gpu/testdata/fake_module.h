@@ -276,7 +276,7 @@ DEF(cuLaunchKernel, hipModuleLaunchKernel,
 		code = INVALID;
 	else if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > (f->kernel ? f->kernel->threads : 1024) || shared > 232448)
 		code = INVALID;
-	if (!code)
+	if (!code && !setting("FAKE_GPU_IDLE", 0))
 		queued(s, t, gx * gy * gz, bx * by * bz, extra ? extra[1] : NULL, n);
 	END
 }

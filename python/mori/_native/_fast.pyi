@@ -143,3 +143,37 @@ def ep_combine(
 
 def ep_recv(op: int, combine: int, flags: int, stream: int) -> int:
     """End a dispatch or combine that was begun, and return how many rows a dispatch brought."""
+
+class Again:
+    """The last dispatch and the last combine of an op on a GPU, for calls that are like them."""
+
+    def keep(
+        self,
+        combine: bool,
+        results: Any,
+        n: int,
+        hidden: int,
+        dtype: int,
+        flags: int,
+        tokens: int,
+        arrays: tuple[Any, Any, Any, Any, Any, Any],
+        /,
+    ) -> None:
+        """Remember a call that was checked and made. flags are those of its arrays."""
+
+    def call(
+        self,
+        combine: bool,
+        op: int,
+        flags: int,
+        stream: int,
+        blocks: int,
+        warps: int,
+        tokens: int,
+        arrays: tuple[Any, Any, Any, Any, Any, Any],
+        /,
+    ) -> Any:
+        """Make a call whose arrays have the types and shapes of the last one's, and return its results; else None."""
+
+def ep_again(view: type, place: int) -> Again:
+    """Return what knows the last calls of an op on this GPU. view is the class of arrays without a framework."""

@@ -38,12 +38,14 @@ class IOEngineSession:
     whatever sessions they use. The session keeps its engine alive.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_others", "_post", "_post_one", "_session")
+    __slots__ = ("__weakref__", "_alloc_uid", "_engine", "_handle", "_others", "_post", "_post_one", "_session")
 
     def __init__(self, session: _native.IOEngineSession) -> None:
         self._session = session
         self._handle = session._handle
+        self._engine = session._engine._handle
         fast = _core.fast()
+        self._alloc_uid = fast.alloc_uid
         self._post = fast.post
         self._post_one = fast.post_one
         self._others: dict[int, IOEngineSession] = {}
@@ -69,7 +71,11 @@ class IOEngineSession:
 
     def allocate_transfer_uid(self) -> int:
         """Return the next transfer number of the engine; numbers start at 0 and are never reused."""
-        return self._session.AllocateTransferUniqueId()
+        try:
+            uid: int = self._alloc_uid(self._engine)
+        except RuntimeError as err:
+            raise from_native(err) from None
+        return uid
 
     def read(
         self,

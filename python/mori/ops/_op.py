@@ -12,7 +12,7 @@ from typing import Any
 from .. import _core
 from .._errors import BadStateError, ForkError, InvalidArgumentError, MoriError, ReceiveCapError
 from ..shmem import _native as _shmem
-from ..tensor_utils import DTYPE_TO_INT
+from ..tensor_utils import DTYPE_TO_INT, GpuTensorView
 from . import _arrays as arrays
 from . import _launch
 from ._arrays import Kind
@@ -20,7 +20,7 @@ from ._buffers import Buffers
 from ._config import EpDispatchCombineConfig, to_json
 from ._enums import EpDispatchCombineKernelType, EpDispatchCombineQuantType, _normalize_quant_type
 from ._health import Health
-from ._routing import EpDispatchRoutingHandle, route
+from ._routing import EpDispatchRoutingHandle, parts, route
 from ._standard import StandardMoE
 
 # Flags of the native calls, as in pybind/fast_ep.h.
@@ -99,6 +99,9 @@ class EpDispatchCombineOp(StandardMoE, Health):
         self._is_split = config.kernel_type == EpDispatchCombineKernelType.AsyncLL
         self._is_quantised = quant_type != EpDispatchCombineQuantType.None_
         self._kind: Kind = arrays.kind_of_dtype(config.data_type, self._place) or self._plain
+        self._again = None if self._place == arrays.HOST else self._fast.ep_again(GpuTensorView, self._place)
+        self._like: tuple[Kind, int, bool] = (self._kind, -1, False)  # the dispatch that _again knows
+        self._like_kind = self._kind  # of the combine that it knows
         self._tokens = -1  # of the last dispatch; there was none
         self._received = 0
         self._has_weights = False
@@ -226,6 +229,36 @@ class EpDispatchCombineOp(StandardMoE, Health):
         blocks: int,
         warps: int,
     ) -> Dispatched:
+        if self._again is not None and (routing is None or type(routing) is EpDispatchRoutingHandle):
+            tokens, slots, total = (0, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, scales, slots, total)
+            queue = self._queue(self._like[0])
+            try:
+                results: Dispatched | None = self._again.call(
+                    False, self._handle, flags, queue, blocks, warps, tokens, given
+                )
+            except ReceiveCapError:
+                self._begun(*self._like)
+                raise
+            if results is not None:
+                kind, n, has_weights = self._like
+                self._begun(kind, n, has_weights)
+                self._received = 0
+                return results
+        return self._dispatch_checked(input, weights, scales, indices, flags, routing, blocks, warps)
+
+    def _dispatch_checked(
+        self,
+        input: Any,
+        weights: Any,
+        scales: Any,
+        indices: Any,
+        flags: int,
+        routing: Any,
+        blocks: int,
+        warps: int,
+    ) -> Dispatched:
+        """Make a dispatch after a look at everything that can be wrong with it."""
         kind = arrays.kind_of(input, "input", self._place)
         dtype = input.dtype
         number = self._row_type(dtype)
@@ -249,16 +282,22 @@ class EpDispatchCombineOp(StandardMoE, Health):
                 self._handle, flags, n, hidden, number, *sent, slots, route_n, route_rows, queue, blocks, warps
             )
         except ReceiveCapError:
-            self._begun(kind, n, weights)
+            self._begun(kind, n, weights is not None)
             if self._place == arrays.HOST:
                 self._received = self._count_received()
             raise
-        self._begun(kind, n, weights)
-        return self._buffers.dispatched(kind, dtype, hidden, scale_dtype)
+        self._begun(kind, n, weights is not None)
+        results = self._buffers.dispatched(kind, dtype, hidden, scale_dtype)
+        if self._again is not None:
+            self._like = kind, n, weights is not None
+            tokens, slots, total = (0, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, scales, slots, total)
+            self._again.keep(False, results, n, hidden, number, flags & _ROUTE, tokens, given)
+        return results
 
-    def _begun(self, kind: Kind, n: int, weights: Any) -> None:
+    def _begun(self, kind: Kind, n: int, has_weights: bool) -> None:
         """Note what the last dispatch was."""
-        self._kind, self._tokens, self._has_weights = kind, n, weights is not None
+        self._kind, self._tokens, self._has_weights = kind, n, has_weights
         self._has_packed = False
         self._combining = ""
 
@@ -391,6 +430,31 @@ class EpDispatchCombineOp(StandardMoE, Health):
         blocks: int,
         warps: int,
     ) -> tuple[Any, Any]:
+        if external == 0 or (external < 0 and not self.config.use_external_inp_buf):
+            flags |= _IN_PLACE
+        if self._again is not None and (routing is None or type(routing) is EpDispatchRoutingHandle):
+            tokens, slots, total = (self._tokens, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, None, slots, total)
+            queue = self._queue(self._like_kind)
+            results: tuple[Any, Any] | None = self._again.call(
+                True, self._handle, flags, queue, blocks, warps, tokens, given
+            )
+            if results is not None:
+                self._answered(routing)
+                return results
+        return self._combine_checked(input, weights, indices, routing, flags, blocks, warps)
+
+    def _combine_checked(
+        self,
+        input: Any,
+        weights: Any,
+        indices: Any,
+        routing: Any,
+        flags: int,
+        blocks: int,
+        warps: int,
+    ) -> tuple[Any, Any]:
+        """Make a combine after a look at everything that can be wrong with it."""
         kind = arrays.kind_of(input, "input", self._place)
         dtype = input.dtype
         number = self._row_type(dtype)
@@ -409,8 +473,6 @@ class EpDispatchCombineOp(StandardMoE, Health):
             flags |= _HAS_WEIGHTS
         else:
             weights = None
-        if external == 0 or (external < 0 and not self.config.use_external_inp_buf):
-            flags |= _IN_PLACE
         if has_weights:
             rows = min(rows, weights.shape[0])
         made = self._operands(input=input, weights=weights)
@@ -418,10 +480,20 @@ class EpDispatchCombineOp(StandardMoE, Health):
         self._fast.ep_combine(
             self._handle, flags, rows, hidden, number, *made, slots, tokens, received, queue, blocks, warps
         )
+        self._answered(routing)
+        results = self._buffers.combined(kind, dtype, hidden, has_weights)
+        if self._again is not None:
+            self._like_kind = kind
+            _, slots, total = (tokens, None, None) if routing is None else parts(routing)
+            given = (input, indices, weights, None, slots, total)
+            self._again.keep(True, results, rows, hidden, number, flags & (_ROUTE | _HAS_WEIGHTS), tokens, given)
+        return results
+
+    def _answered(self, routing: Any) -> None:
+        """Note that a combine was made."""
         if routing is None:
             self._received = 0
         self._dispatching = ""
-        return self._buffers.combined(kind, dtype, hidden, has_weights)
 
     def _check_indices(self, indices: Any, tokens: int) -> None:
         arrays.kind_of(indices, "indices", self._place)

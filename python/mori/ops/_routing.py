@@ -70,3 +70,8 @@ def route(handle: Any, topk: int, place: int = arrays.HOST) -> tuple[Any, int, i
         raise InvalidArgumentError("routing.total_recv_token_num must have one element")
     rows = int(total[0]) if place == arrays.HOST else arrays.address(total_kind, total)
     return arrays.operand(kind, slots, "routing.disp_dest_tok_id_map"), tokens, rows
+
+
+def parts(handle: EpDispatchRoutingHandle) -> tuple[int, Any, Any]:
+    """Return the tokens of a handle, and the arrays that calls take of it."""
+    return handle.cur_rank_num_token, handle.disp_dest_tok_id_map, handle.total_recv_token_num

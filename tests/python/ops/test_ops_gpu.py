@@ -17,7 +17,7 @@ from test_property import cases, check
 import gpus
 from arrays import Place, fill, make, take
 from mori._errors import UnsupportedError
-from mori.ops import EpDispatchCombineOp
+from mori.ops import EpDispatchCombineOp, ReceiveCapError
 from mori.tensor_utils import GpuTensorView
 from ranks import Rank, Ranks
 
@@ -154,12 +154,12 @@ def _refusals(rank: Rank) -> None:
         op.dispatch(ids, None, None, ids)
     with pytest.raises(ValueError, match=f"at most {TOKENS} tokens"):
         op.dispatch(*rows_of(rank, TOKENS + 1)[:1], None, None, rows_of(rank, TOKENS + 1)[1])
-    op.dispatch(rows, None, None, ids)
+    out = op.dispatch(rows, None, None, ids)[0]
     with pytest.raises(ValueError, match=r"3 rows and 3 rows of indices, and .* may have been received"):
         op.convert_dispatch_output(rows, ids)
     with pytest.raises(UnsupportedError, match="dispatch_out_x is on host memory"):
         op.convert_dispatch_output(host, ids)
-    op.combine(rows, None, ids)
+    op.combine(out, None, ids)
     op.check()
     if _count() > 1:
         Place.gpu = 1 - Place.gpu
@@ -171,6 +171,107 @@ def _refusals(rank: Rank) -> None:
 
 def test_what_is_wrong_is_refused(gpu_ranks: Ranks) -> None:
     gpu_ranks.world(2).run(_refusals)
+
+
+def _alike(rank: Rank, kind: str) -> None:
+    op, held = on_gpu(rank), []
+
+    def give(values: Any) -> Any:
+        held.append(make(kind, np.asarray(values)))  # until the GPU has done the work
+        return held[-1]
+
+    ids = np.array([(0, EXPERTS * rank.size - 1)] * 3, np.int32)
+    halves = np.full((3, TOPK), 0.5, np.float32)
+    for turn, n in enumerate((3, 3, 3, 2, 2, 3)):
+        rows = np.repeat(100 * turn + 10 * rank.me + np.arange(n, dtype=np.float32)[:, None], HIDDEN, 1)
+        weights = give(halves[:n] * turn) if turn % 3 != 2 else None
+        given = give(rows), weights, None, give(ids[:n])
+        out, out_weights, *_, total = op.dispatch(*given)
+        assert take(total).tolist() == [2 * n]
+        sums, summed = op.combine(out, out_weights if weights is not None else None, given[3])
+        assert take(sums)[:n].tolist() == (2 * rows).tolist()
+        if weights is not None:
+            assert take(summed)[:n].tolist() == (2 * turn * halves[:n]).tolist()
+        else:
+            assert summed is None
+    routed = op.dispatch(*given, return_routing=True)[5]
+    for turn in range(3):  # replays, between which something else is dispatched
+        op.dispatch(give(rows[:2]), None, None, give(ids[:2]))
+        out, *_ = op.dispatch(give(rows + turn), None, None, give(ids), routing=routed)
+        for _ in range(2):
+            sums, _ = op.combine(out, None, give(ids), routing=routed)
+            assert take(sums)[:3].tolist() == (2 * (rows + turn)).tolist()
+    op.check()
+    op.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        op.dispatch(give(rows), None, None, give(ids), routing=routed)
+
+
+def test_calls_alike_have_results_of_their_own(gpu_ranks: Ranks, gpu_kind: str) -> None:
+    gpu_ranks.world(2).run(_alike, gpu_kind)
+
+
+def _overfull(rank: Rank) -> int:
+    """Of calls that are alike, two send rank 0 more rows than there is room for; whichever are told, all are made."""
+    op, refusals = on_gpu(rank, max_total_recv_tokens=6), 0
+    rows, nowhere, first = rows_of(rank, TOKENS)[0], [(-1, -1)] * TOKENS, [(0, -1)] * TOKENS
+    modest = make("gpu", np.array(nowhere if rank.me else first, np.int32))
+    greedy = make("gpu", np.array(first, np.int32))
+    out, *_, total = op.dispatch(rows, None, None, modest)
+    sums, _ = op.combine(out, None, modest)
+    for ids in (greedy, modest, greedy, modest):
+        for call in (lambda: op.dispatch(rows, None, None, ids), lambda: op.combine(out, None, ids)):  # noqa: B023
+            try:
+                call()
+            except ReceiveCapError:
+                refusals += 1
+        assert op._tokens == TOKENS
+        assert take(sums)[:TOKENS].tolist() == (0 * take(rows) if rank.me else take(rows)).tolist()
+    assert take(total).tolist() == [0], "combine says that there are no rows any more"
+    op.close()
+    return refusals
+
+
+def test_a_call_like_others_that_finds_no_room_is_told_once(gpu_ranks: Ranks) -> None:
+    assert gpu_ranks.world(2).run(_overfull) == [0, 2]
+
+
+def _wrong_after_right(rank: Rank) -> None:
+    op = on_gpu(rank)
+    rows, ids = rows_of(rank)
+    weights = make("gpu", np.ones((3, TOPK), np.float32))
+    out = op.dispatch(rows, weights, None, ids)[0]
+    op.combine(out, None, ids)
+    ids16 = make("gpu", np.zeros((3, TOPK), np.int16))
+    for wrong, what in (
+        ((b"", weights, None, ids), "input is bytes"),
+        ((rows, weights, None, None), "indices is NoneType"),
+        ((rows, weights, None, ids16), "indices has the dtype int16"),
+        ((rows, rows, None, ids), "weights has the shape"),
+        ((rows, ids, None, ids), "weights has the dtype int32"),
+        ((ids, weights, None, ids), "rows of int32"),
+        ((rows, weights, None, rows_of(rank, 2)[1]), "indices has the shape"),
+        ((rows, weights, None, np.zeros((3, TOPK), np.int32)), "indices is on host memory"),
+    ):
+        with pytest.raises((KeyError, TypeError, ValueError, UnsupportedError), match=what):
+            op.dispatch(*wrong)
+    with pytest.raises(TypeError, match="routing is str"):
+        op.dispatch(rows, weights, None, ids, routing="none")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        op.dispatch(rows, weights, None, ids, block_num="many")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="indices has 2 rows, and the dispatch had 3 tokens"):
+        op.combine(out, None, rows_of(rank, 2)[1])
+    fewer, their_ids = rows_of(rank, 2)
+    out = op.dispatch(fewer, None, None, their_ids)[0]
+    with pytest.raises(ValueError, match="indices has 3 rows, and the dispatch had 2 tokens"):
+        op.combine(out, None, ids)
+    op.combine(out, None, their_ids)
+    op.check()
+    op.close()
+
+
+def test_what_is_wrong_is_refused_after_calls_that_were_right(gpu_ranks: Ranks) -> None:
+    gpu_ranks.world(2).run(_wrong_after_right)
 
 
 def _numpy(rank: Rank) -> None:
