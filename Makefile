@@ -64,7 +64,7 @@ hidden-benchmarks:
 	$(if $(AGAIN),tools/again build/log/again-benchmarks.txt env) $(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
 
 test-rdma: dev ## all that needs RDMA: on this host's devices, or on soft-RoCE in a VM; ARGS="--only 'write-*'" and so on
-	@$(PY) tests/rdma/run $(ARGS)
+	@$(PY) tests/rdma/run $(if $(AGAIN),--again build/log/again-rdma.txt) $(ARGS)
 
 soak: ## ten minutes of random transfers, cuts, loss, stops and kills, every byte checked; SOAK=1h for longer
 	MORI_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run TestSoak ./tests/go/reliability
