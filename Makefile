@@ -6,9 +6,9 @@
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
 # Python, so its symbols stay open there.
-GO = CGO_CFLAGS="-O2 -g $$($(PY) tools/pyheaders.py)" \
-     CGO_CXXFLAGS="-O2 -g $$($(PY) tools/headerflags.py)" \
-     CGO_LDFLAGS="-O2 -g -Wl,--unresolved-symbols=ignore-all" go
+GO = CGO_CFLAGS="-O2 $$($(PY) tools/pyheaders.py)" \
+     CGO_CXXFLAGS="-O2 $$($(PY) tools/headerflags.py)" \
+     CGO_LDFLAGS="-O2 -Wl,--unresolved-symbols=ignore-all" go
 # The provider "ofi" is built and tested where libfabric's headers are.
 TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
 # Modules of their own: providers that live outside of this one.

@@ -36,7 +36,7 @@ def programs() -> list[str]:
 
 def library(out: Path) -> None:
     """Build the host's side, unless it is there of the same sources: for c-shared, Go compiles all C anew each time."""
-    flags = {"CGO_CFLAGS": f"-O2 -g {pyheaders.cgo_flags()}", "CGO_CXXFLAGS": f"-O2 -g {headerflags.cgo_flags()}"}
+    flags = {"CGO_CFLAGS": f"-O2 {pyheaders.cgo_flags()}", "CGO_CXXFLAGS": f"-O2 {headerflags.cgo_flags()}"}
     command = ["-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "./pybind/capi"]
     env = {**os.environ, "CGO_ENABLED": "1", **flags}
     listing = ["go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}", *command]
