@@ -6,9 +6,9 @@
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
 # Python, so its symbols stay open there.
-GO = CGO_CFLAGS="-O2 -g $$($(PY) tools/pyheaders.py)" \
-     CGO_CXXFLAGS="-O2 -g $$($(PY) tools/headerflags.py)" \
-     CGO_LDFLAGS="-O2 -g -Wl,--unresolved-symbols=ignore-all" go
+GO = CGO_CFLAGS="-O2 $$($(PY) tools/pyheaders.py)" \
+     CGO_CXXFLAGS="-O2 $$($(PY) tools/headerflags.py)" \
+     CGO_LDFLAGS="-O2 -Wl,--unresolved-symbols=ignore-all" go
 # The provider "ofi" is built and tested where libfabric's headers are.
 TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
 # Modules of their own: providers that live outside of this one.
@@ -64,7 +64,7 @@ hidden-benchmarks:
 	$(if $(AGAIN),tools/again build/log/again-benchmarks.txt env) $(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
 
 test-rdma: dev ## all that needs RDMA: on this host's devices, or on soft-RoCE in a VM; ARGS="--only 'write-*'" and so on
-	@$(PY) tests/rdma/run $(ARGS)
+	@$(PY) tests/rdma/run $(if $(AGAIN),--again build/log/again-rdma.txt) $(ARGS)
 
 soak: ## ten minutes of random transfers, cuts, loss, stops and kills, every byte checked; SOAK=1h for longer
 	MORI_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run TestSoak ./tests/go/reliability

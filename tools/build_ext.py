@@ -110,8 +110,8 @@ class Build:
         if importlib.util.find_spec("pybindgen") is None:
             raise BuildError(f"pybindgen is missing: {sys.executable} -m pip install pybindgen==0.22.1")
         self.env["CGO_ENABLED"] = "1"
-        self.env["CGO_CFLAGS"] = f"-O2 -g {pyheaders.cgo_flags()}"
-        self.env["CGO_CXXFLAGS"] = f"-O2 -g {headerflags.cgo_flags()}"
+        self.env["CGO_CFLAGS"] = f"-O2 {pyheaders.cgo_flags()}"
+        self.env["CGO_CXXFLAGS"] = f"-O2 {headerflags.cgo_flags()}"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
 

@@ -35,11 +35,18 @@ def programs() -> list[str]:
 
 
 def library(out: Path) -> None:
-    """Build the host's side."""
-    flags = {"CGO_CFLAGS": f"-O2 -g {pyheaders.cgo_flags()}", "CGO_CXXFLAGS": f"-O2 -g {headerflags.cgo_flags()}"}
-    command = ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"]
+    """Build the host's side, unless it is there of the same sources: for c-shared, Go compiles all C anew each time."""
+    flags = {"CGO_CFLAGS": f"-O2 {pyheaders.cgo_flags()}", "CGO_CXXFLAGS": f"-O2 {headerflags.cgo_flags()}"}
+    command = ["-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "./pybind/capi"]
     env = {**os.environ, "CGO_ENABLED": "1", **flags}
-    subprocess.run([*command, "-o", str(out / LIBRARY), "./pybind/capi"], cwd=ROOT, env=env, check=True)
+    listing = ["go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}", *command]
+    sources = subprocess.run(listing, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
+    told = out / f"{LIBRARY}.sources"
+    if (out / LIBRARY).exists() and told.exists() and told.read_text() == sources:
+        return
+    told.unlink(missing_ok=True)
+    subprocess.run(["go", "build", "-o", str(out / LIBRARY), *command], cwd=ROOT, env=env, check=True)
+    told.write_text(sources)
 
 
 def fresh(product: Path) -> bool:

@@ -14,13 +14,11 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 
-import figures
+import perftest
 
 # Before the engines are made: shared memory would be faster, and both are to use one device.
 os.environ |= {"FABRIC_PROVIDER": "verbs", "MORI_RDMA_DEVICES": os.environ["DEV0"]}
@@ -31,8 +29,6 @@ from mori.tensor_utils import buffer_span
 MIB = 1 << 20
 FLOOR = 0.5
 ROUNDS = 3
-LIMIT_S = 60
-PORT = 18599
 
 
 @dataclass(frozen=True)
@@ -93,41 +89,13 @@ class Ours:
         return case.size * case.count / MIB / seconds
 
 
-def theirs(case: Case) -> float:
-    """MiB/s of as many messages of perftest, on the same device."""
-    gid = os.environ["GID0"]
-    command = [case.tool, "-F", "-d", os.environ["DEV0"], "-p", str(PORT), *(["-x", gid] if gid else []),
-               "-s", str(case.size), "-n", str(case.count)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        try:
-            while not listens() and server.poll() is None:
-                time.sleep(0.02)
-            done = subprocess.run([*command, "127.0.0.1"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
-            server.wait(LIMIT_S)
-        finally:
-            server.kill()
-    return figures.bandwidth(done.stdout)["MiB/s"]
-
-
-def listens() -> bool:
-    """Tell whether a server waits for its client."""
-    wanted = f":{PORT:X} "
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(FileNotFoundError), open(table) as rows:
-            for row in rows:
-                words = row.split()
-                if f"{words[1]} ".endswith(wanted) and words[3] == "0A":
-                    return True
-    return False
-
-
 def compare(ours: Ours, case: Case) -> float:
     """The median ratio, of turns whose order alternates."""
     ours.rate(case)  # which registers memory
     rates: dict[str, list[float]] = {"ours": [], "theirs": []}
     for number in range(ROUNDS):
         for name in ("ours", "theirs") if number % 2 else ("theirs", "ours"):
-            rates[name].append(ours.rate(case) if name == "ours" else theirs(case))
+            rates[name].append(ours.rate(case) if name == "ours" else perftest.rate(case.tool, case.size, case.count))
     ratio = float(statistics.median(mine / other for mine, other in zip(*rates.values(), strict=True)))
     print(json.dumps({"case": case.name, "ratio": round(ratio, 3), "unit": "MiB/s",
                       **{name: [round(rate, 1) for rate in some] for name, some in rates.items()}}), flush=True)

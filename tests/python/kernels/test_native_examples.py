@@ -63,6 +63,15 @@ def test_the_twin_interchanges(device: str, processes: str, built: None) -> None
 
 
 @pytest.mark.timeout(1000)
+def test_what_is_there_is_not_built_again(built: None) -> None:
+    if shutil.which("go") is None:
+        cannot("clang", "go is not installed")
+    there = {path: path.stat().st_mtime_ns for path in BUILT.iterdir() if path.name != ".lock"}
+    build("--gpus", "none")
+    assert {path: path.stat().st_mtime_ns for path in there} == there
+
+
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_does_what_it_says(name: str, built: None) -> None:
     done = run(name, "--device", "emu0", "--gpu", "cpu")

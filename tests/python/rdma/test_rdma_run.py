@@ -16,7 +16,7 @@ import pytest
 RDMA = Path(__file__).resolve().parents[2] / "rdma"
 sys.path[:0] = [str(RDMA), str(RDMA.parent / "gpu")]
 
-figures, places = import_module("figures"), import_module("places")
+figures, perftest, places = import_module("figures"), import_module("perftest"), import_module("places")
 Case, Journal = import_module("cases").Case, import_module("journal").Journal
 
 loader = SourceFileLoader("rdma_run", str(RDMA / "run"))
@@ -29,6 +29,16 @@ PERFTEST = """\
  #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
  65536      200              21.51              20.12              0.000322
 ---------------------------------------------------------------------------------------
+"""
+UNMEASURED = PERFTEST.replace("21.51", " 0.00").replace("20.12", " 0.00").replace("0.000322", "0.000000")
+# A server that ends at once, and a client whose first answers are of a CPU that was taken away.
+SCRIPTED = """\
+#!/bin/sh
+cd "$(dirname "$0")"
+case $* in *127.0.0.1) ;; *) exit ;; esac
+echo "$*" >>asked
+[ -z "$FAILS" ] || { echo "Couldn't connect"; exit "$FAILS"; }
+if [ "$(wc -l <asked)" -gt "$POOR" ]; then cat measured; else cat unmeasured; echo 'r^2: 0.3 < 0.9' >&2; fi
 """
 
 
@@ -95,6 +105,91 @@ def test_of_two_nodes_both_must_end_well(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.follow(cases, lines)
     assert results(journal) == {"a": "exit status 1", "b": "ok", "c": "the machine died"}
+
+
+def fails_once(mark: Path) -> str:
+    return f"echo words; [ -e {mark} ] || {{ touch {mark}; exit 3; }}"
+
+
+def test_what_failed_is_run_once_more_by_itself(tmp_path: Path) -> None:
+    journal, place = Journal(tmp_path), Here()
+    journal.skip(Case("elsewhere", "", ""), "wants two hosts")
+    cases = [Case("good", "", "true"), Case("unsteady", "", fails_once(tmp_path / "mark")),
+             Case("bad", "", "echo of no use; exit 4")]
+    runner.run(place, cases, journal, {})
+    said = runner.again(place, cases, journal, {}, tmp_path / "report")
+    assert results(journal) == {"elsewhere": "skipped: wants two hosts", "good": "ok", "unsteady": "ok",
+                                "bad": "exit status 4"}
+    assert place.started == 3
+    assert not journal.well
+    assert said == journal.failures() == "\n=== bad: exit status 4\nof no use\n"
+    assert journal.unsteady() == "\n=== unsteady: red at first, green by itself: exit status 3\nwords\n"
+    assert (tmp_path / "report").read_text() == journal.unsteady()
+    assert "ok, red at first" in journal.table(place.name)
+    assert "3 of 4 cases well" in journal.table(place.name)
+
+
+def test_a_case_whose_machine_died_may_be_well_on_another(tmp_path: Path) -> None:
+    journal, place = Journal(tmp_path), Here()
+    kill = f"[ -e {tmp_path}/mark ] || {{ touch {tmp_path}/mark; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); }}"
+    cases = [Case("deadly", "", kill)]
+    runner.run(place, cases, journal, {})
+    assert not runner.again(place, cases, journal, {}, tmp_path / "report")
+    assert journal.well
+    assert journal.done["deadly"].at_first == "the machine died"
+
+
+@pytest.mark.parametrize(("command", "count"), [("exit 1", 4), ("echo 'panic: nil'; exit 2", 1), ("kill -SEGV $$", 1),
+                                                ("echo '  WARNING: DATA RACE'; exit 66", 1)])
+def test_a_crash_and_many_failures_are_final(tmp_path: Path, command: str, count: int) -> None:
+    journal, place = Journal(tmp_path), Here()
+    cases = [Case(str(number), "", command) for number in range(count)]
+    runner.run(place, cases, journal, {})
+    assert not runner.again(place, cases, journal, {}, tmp_path / "report")
+    assert place.started == 1
+    assert not journal.well
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a perftest that measures nothing POOR times, or fails with FAILS."""
+    (tmp_path / "measured").write_text(PERFTEST)
+    (tmp_path / "unmeasured").write_text(UNMEASURED)
+    tool = tmp_path / "ib_write_bw"
+    tool.write_text(SCRIPTED)
+    tool.chmod(0o755)
+    for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DEV0": "rxe0", "GID0": "1", "FAILS": ""}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+@pytest.mark.parametrize("poor", [0, perftest.TURNS - 1])
+def test_a_turn_without_a_figure_is_taken_again(scripted: Path, monkeypatch: pytest.MonkeyPatch, poor: int) -> None:
+    monkeypatch.setenv("POOR", str(poor))
+    assert perftest.rate("ib_write_bw", 65536, 200) == 20.12
+    asked = (scripted / "asked").read_text().splitlines()
+    assert asked == [f"-F -d rxe0 -p {perftest.PORT} -x 1 -s 65536 -n 200 127.0.0.1"] * (poor + 1)
+
+
+def test_what_never_measures_is_told_with_all_it_said(scripted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POOR", "99")
+    with pytest.raises(RuntimeError) as caught:
+        perftest.rate("ib_write_bw", 65536, 200)
+    assert str(caught.value).startswith(f"ib_write_bw measured nothing, {perftest.TURNS} times: an average of 0.00")
+    assert str(caught.value).endswith(f"{UNMEASURED}r^2: 0.3 < 0.9\n")
+    monkeypatch.setenv("FAILS", "7")
+    with pytest.raises(RuntimeError, match="exit status 7\nCouldn't connect"):
+        perftest.rate("ib_write_bw", 65536, 200)
+    assert len((scripted / "asked").read_text().splitlines()) == perftest.TURNS + 1
+
+
+def test_a_case_that_measured_nothing_is_red(tmp_path: Path) -> None:
+    (tmp_path / "said").write_text(UNMEASURED)
+    journal = Journal(tmp_path)
+    runner.run(Here(), [Case("write", "", f"cat {tmp_path}/said", figures=figures.bandwidth)], journal, {})
+    assert not journal.well
+    assert results(journal)["write"].startswith("no result: an average of 0.00 MiB/s")
 
 
 def test_figures_are_read() -> None:
