@@ -74,8 +74,12 @@ void mismatch() {
     });
 }
 
-void run(std::mt19937& random, const Shape& shape, int count) {
+/// Rounds behind so many dispatches.
+void run(std::mt19937& random, const Shape& shape, int count, uint64_t behind = 0) {
     World world(shape);
+    for (uint32_t r = 0; r < shape.world; r++) {
+        world.rank(r).progress.dispatches = behind;
+    }
     rounds(random, world, count);
 }
 
@@ -88,6 +92,9 @@ int main() {
     run(random, {3, 4, 5, 17, 30, 6, 51}, 6);   // odd rows
     run(random, {5, 6, 2, 12, 64, 256, 60}, 5);  // more ranks than lanes; scales that do not fit beside
     run(random, {4, 3, 2, 20, 32, 4, 30}, 6);    // capped
+    for (const uint64_t behind : {uint64_t(1 << 18) - 3, uint64_t(3) << 32, (uint64_t(64) << 32) + (1 << 18) - 3}) {
+        run(random, {3, 2, 2, 9, 48, 8, 27}, 5, behind);  // words have few bits of a number
+    }
     lateRank();
     deadRank(random);
     mismatch();

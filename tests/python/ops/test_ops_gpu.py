@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -209,6 +211,22 @@ def _alike(rank: Rank, kind: str) -> None:
 
 def test_calls_alike_have_results_of_their_own(gpu_ranks: Ranks, gpu_kind: str) -> None:
     gpu_ranks.world(2).run(_alike, gpu_kind)
+
+
+def _dropped(rank: Rank, kind: str) -> None:
+    op = on_gpu(rank)
+    rows, ids = make(kind, np.ones((3, HIDDEN), np.float32)), make(kind, np.array([(0, EXPERTS - 1)] * 3, np.int32))
+    for _ in range(2):
+        out, *_ = op.dispatch(rows, None, None, ids)
+        sums, _ = op.combine(out, None, ids)
+    gone = weakref.ref(op)
+    del op, out, sums, _
+    gc.collect()
+    assert gone() is None, "calls that are kept do not keep the op"
+
+
+def test_an_op_that_is_dropped_goes_whatever_it_was_called_with(gpu_ranks: Ranks, gpu_kind: str) -> None:
+    gpu_ranks.world(1).run(_dropped, gpu_kind)
 
 
 def _overfull(rank: Rank) -> int:
