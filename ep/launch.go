@@ -28,13 +28,13 @@ type pace struct {
 // other, or all rows at the pace that the blocks have. Where tokens are fewer than warps, these share rows.
 //
 // The paces were measured between two H200s (NVLink) with blocks of 8 warps: docs/performance.md, "Dispatch and combine". A warp is as fast as the
-// fewest blocks make it. The rest is estimated, also that 24 blocks of dispatch are a little faster than 16: between two GPUs they are not, but with
-// more of them they store more. mori tune ep knows better.
+// fewest blocks make it. The rest is estimated; mori tune ep knows better.
 type cost struct {
 	warps, fewWarps int     // of a block; with few tokens, so that their rows come by way of more multiprocessors
 	few             int     // tokens
 	fixed           float64 // exchanges of flags, and the plan
 	token           float64 // where a row begins and ends
+	alone           float64 // GB/s of a warp that has a part of a row, where rows come another way then; 0: they do not
 	paces           []pace
 }
 
@@ -49,16 +49,16 @@ const (
 // costs by call, and by whether rows are large.
 var costs = [...][2]cost{
 	callDispatch: {
-		{8, 4, 256, 11, 0.5, []pace{{8, 169}, {16, 250}, {24, 262}, {64, 277}, {128, 280}}},
-		{8, 4, 256, 11, 0.5, []pace{{8, 182}, {16, 280}, {24, 292}, {64, 317}, {128, 323}}},
+		{8, 4, 256, 11, 0.5, 0, []pace{{8, 169}, {16, 250}, {24, 255}, {64, 277}, {128, 280}}},
+		{8, 4, 256, 11, 0.5, 0, []pace{{8, 182}, {16, 286}, {24, 288}, {64, 317}, {128, 323}}},
 	},
 	callCombine: {
-		{8, 8, 256, 12, 0.5, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
-		{8, 8, 256, 12, 0.5, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
+		{8, 8, 256, 12, 0.5, 0.47, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
+		{8, 8, 256, 12, 0.5, 0.47, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
 	},
 	callCombineInPlace: {
-		{8, 8, 256, 9, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
-		{8, 8, 256, 9, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
+		{8, 8, 256, 9, 0.5, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
+		{8, 8, 256, 9, 0.5, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
 	},
 }
 
@@ -92,8 +92,15 @@ func (c *cost) micros(tokens int, bytes float64, rowBytes uint64, blocks int) fl
 		parts = float64(max(1, min(all/tokens, int(rowBytes/leastPart))))
 	}
 	warp := c.paces[0].rate / float64(c.paces[0].blocks*pacedWarps)
+	if all > tokens && c.alone > 0 {
+		warp = c.alone
+	}
 	rows := float64(each) * (c.token + bytes/warp/1e3/parts)
-	return c.fixed + perBlock*float64(blocks) + max(rows, float64(tokens)*bytes/c.rate(blocks)/1e3)
+	paced := tokens // as if all warps had as many as those with the most
+	if all <= tokens {
+		paced = each * all
+	}
+	return c.fixed + perBlock*float64(blocks) + max(rows, float64(paced)*bytes/c.rate(blocks)/1e3)
 }
 
 // suggest is the fewest blocks, of at most so many, with which a call of tokens takes nearly as long as with the best number. Rows of
