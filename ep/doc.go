@@ -60,8 +60,9 @@
 //
 // # What the GPU path shares
 //
-// Config, Layout, the meaning of positions and routing maps, the order of rows, and the flags. Kernels plan and admit by themselves, on
-// the device; Plan and Board say what they must come to.
+// Config, Layout, the meaning of positions and routing maps, the order of rows, and the flags, but for one: where loads and stores reach all ranks, a count
+// is a word that has the dispatch's number in it (mori/ep/words.hpp), so that nobody waits for a fence between counts and Published. Kernels plan and admit
+// by themselves, on the device; Plan and Board say what they must come to.
 //
 // An Op of a World whose heap is on a GPU is there, too. Its calls have the same arguments, with addresses that the GPU reaches, and queue kernels on
 // the stream of SetStream; they wait for nothing, and what went wrong is told by a later call or by Check (gpu.go).

@@ -35,6 +35,7 @@ type cost struct {
 	fixed           float64 // exchanges of flags, and the plan
 	token           float64 // where a row begins and ends
 	alone           float64 // GB/s of a warp that has a part of a row, where rows come another way then; 0: they do not
+	late            float64 // where each block has a part of a row, so that none tells at once that the rows lie ready
 	paces           []pace
 }
 
@@ -49,16 +50,16 @@ const (
 // costs by call, and by whether rows are large.
 var costs = [...][2]cost{
 	callDispatch: {
-		{8, 4, 256, 11, 0.5, 0, []pace{{8, 169}, {16, 250}, {24, 255}, {64, 277}, {128, 280}}},
-		{8, 4, 256, 11, 0.5, 0, []pace{{8, 182}, {16, 286}, {24, 288}, {64, 317}, {128, 323}}},
+		{8, 4, 256, 11, 0.5, 0, 0, []pace{{8, 169}, {16, 250}, {24, 255}, {64, 277}, {128, 280}}},
+		{8, 4, 256, 11, 0.5, 0, 0, []pace{{8, 182}, {16, 286}, {24, 288}, {64, 317}, {128, 323}}},
 	},
 	callCombine: {
-		{8, 8, 256, 12, 0.5, 0.47, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
-		{8, 8, 256, 12, 0.5, 0.47, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
+		{8, 8, 256, 12, 0.5, 0.47, 0, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
+		{8, 8, 256, 12, 0.5, 0.47, 0, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
 	},
 	callCombineInPlace: {
-		{8, 8, 256, 9, 0.5, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
-		{8, 8, 256, 9, 0.5, 0.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
+		{8, 8, 256, 9, 0.5, 0.5, 1.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
+		{8, 8, 256, 9, 0.5, 0.5, 1.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
 	},
 }
 
@@ -96,11 +97,15 @@ func (c *cost) micros(tokens int, bytes float64, rowBytes uint64, blocks int) fl
 		warp = c.alone
 	}
 	rows := float64(each) * (c.token + bytes/warp/1e3/parts)
+	late := 0.0
+	if all > tokens && all-c.warpsOf(tokens) < tokens*int(parts) {
+		late = c.late
+	}
 	paced := tokens // as if all warps had as many as those with the most
 	if all <= tokens {
 		paced = each * all
 	}
-	return c.fixed + perBlock*float64(blocks) + max(rows, float64(paced)*bytes/c.rate(blocks)/1e3)
+	return c.fixed + late + perBlock*float64(blocks) + max(rows, float64(paced)*bytes/c.rate(blocks)/1e3)
 }
 
 // suggest is the fewest blocks, of at most so many, with which a call of tokens takes nearly as long as with the best number. Rows of

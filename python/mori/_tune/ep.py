@@ -18,7 +18,7 @@ from .._bench.suite import Unavailable
 from .tables import Rule
 
 BLOCKS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
-WARPS = (4, 8, 16)
+WARPS = (4, 8)
 TOKENS = (1, 8, 32, 128, 512, 1024, 4096, 8192)
 # The names of calls in tables, by those of the benchmark's cases.
 CALLS: tuple[tuple[str, ep_cases.Kind, str], ...] = (
