@@ -200,29 +200,45 @@ func (s *gates) look() (left int, opened bool) {
 	s.mu.Lock()
 	all := slices.Clone(s.pending)
 	s.mu.Unlock()
-	over := map[*gate]bool{}
+	over := map[*gate]openedGate{}
 	for _, g := range all {
-		t := g.t
-		waits := t.session.peer.isParked(t)
-		done, err := false, error(nil)
-		if waits {
-			if done, err = g.event.Done(); !done && err == nil {
+		o := openedGate{}
+		if g.t.session.peer.isParked(g.t) {
+			if o.happened, o.err = g.event.Done(); !o.happened && o.err == nil {
 				continue
 			}
 		}
-		over[g] = true
-		if giving := s.give(g, done); giving != nil {
-			t.session.engine.log.Warn("gate of a transfer", "error", giving)
+		over[g] = o
+	}
+	// Nothing is pending any more when its gate is given back: whoever takes it then has it pending for another transfer.
+	s.mu.Lock()
+	s.pending = slices.DeleteFunc(s.pending, func(g *gate) bool { _, is := over[g]; return is })
+	s.mu.Unlock()
+	for _, g := range all {
+		if o, is := over[g]; is {
+			s.open(g, o)
 		}
-		t.pass(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending = slices.DeleteFunc(s.pending, func(g *gate) bool { return over[g] })
 	if len(s.pending) == 0 {
 		s.running = nil
 	}
 	return len(s.pending), len(over) > 0
+}
+
+// An openedGate says why nobody waits for a gate any more: it has happened, the GPU told an error, or the transfer has ended.
+type openedGate struct {
+	happened bool
+	err      error
+}
+
+func (s *gates) open(g *gate, o openedGate) {
+	t := g.t
+	if err := s.give(g, o.happened); err != nil {
+		t.session.engine.log.Warn("gate of a transfer", "error", err)
+	}
+	t.pass(o.err)
 }
 
 // close needs all transfers of the engine ended.

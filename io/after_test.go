@@ -262,3 +262,21 @@ func TestTheGPUFails(t *testing.T) {
 	succeed(t, s.writeAfter(AfterStream(a.stream), afterSize))
 	closed(t, a.stream.Wait(ctx))
 }
+
+// TestATransferMayTakeTheGateOfOneThatBegins: many are posted while those before begin, whose gates are used again.
+func TestATransferMayTakeTheGateOfOneThatBegins(t *testing.T) {
+	a, _, s := afterPair(t, BackendTCP, nil)
+	for round := range 200 {
+		var sent []*Status
+		for range 8 {
+			sent = append(sent, s.writeAfter(AfterStream(a.stream), 8))
+		}
+		for i, st := range sent {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			if code := st.Wait(ctx); code != CodeSuccess {
+				t.Fatalf("round %d, transfer %d: %v: %s", round, i, code, st.Message())
+			}
+			cancel()
+		}
+	}
+}
