@@ -8,6 +8,7 @@ const (
 	mostStage    = 7168
 	combineStage = 3072
 	movedStage   = 1024
+	spreadStages = 4   // of a warp, in mori/device/spread_stream.hpp
 	hostsBlocks  = 32  // between hosts, where the network is slower than they are, and its side copies by kernels, too, meanwhile
 	line         = 128 // bytes, of which stages in shared memory are multiples
 )
@@ -67,7 +68,7 @@ func (g *gpuSide) decide(c likeCall) Launch {
 }
 
 // mori/device/spread_stream.hpp and copy_stream.hpp: shared memory of a warp, for stages of so many bytes.
-func spreadShared(stage int) int { return 128 + 4*stage }
+func spreadShared(stage int) int { return 128 + spreadStages*stage }
 func streamShared(stage int) int { return 256 + 8*stage }
 
 // launch fits a grid to the device.
@@ -83,7 +84,7 @@ func (k *kernels) dispatchGrid(l Launch, rowBytes uint64, own int) device.Grid {
 	g.Shared = k.shared(g, spreadShared, lines(min(int(rowBytes), mostStage)), own)
 	if warps := uint32(int(g.Threads[0]) / k.dev.Warp); g.Shared > 0 {
 		// Pieces of a row that are all as long.
-		stage := (int(g.Shared/warps) - spreadShared(0)) / 4
+		stage := (int(g.Shared/warps) - spreadShared(0)) / spreadStages
 		pieces := max(1, (int(rowBytes)+stage-1)/stage)
 		g.Shared = warps * uint32(spreadShared(lines((int(rowBytes)+pieces-1)/pieces)))
 	}

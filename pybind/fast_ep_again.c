@@ -103,7 +103,7 @@ static int learn(const Again *a, known *k, PyObject *o) {
 #define KEEP "keep(combine, results, n, hidden, dtype, flags, tokens, (input, indices, weights, scales, slots, rows))"
 #define CALL "call(combine, op, flags, stream, blocks, warps, tokens, (input, indices, weights, scales, slots, rows))"
 
-// usage refuses what is not 7 arguments and the arrays of a call.
+// usage refuses what is not 8 arguments, the last of them the arrays of a call.
 static int usage(PyObject *const *args, Py_ssize_t nargs, const char *text) {
 	if (mori_usage(nargs, 8, text)) {
 		return -1;
