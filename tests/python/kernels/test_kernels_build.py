@@ -137,8 +137,7 @@ def test_ptx_of_dispatch_and_combine(kernel: str, architecture: str) -> None:
     assert "fma" not in code, "a product and a sum are rounded one after the other"
     assert "ld.acquire.sys" in code
     body = code[code.index(f".visible .entry mori_{kernel}(") :]
-    # The rows of all blocks, which those of combine write to memory of this GPU, and only then the flags, all behind one
-    # fence.
+    # The rows of all blocks, which combine writes to memory of this GPU, and only then the flags, behind one fence.
     rows = "fence.acq_rel.sys" if kernel == "ep_dispatch" else "fence.acq_rel.gpu"
     assert in_order(body, [rows, "atom.add.relaxed.gpu", "fence.acq_rel.sys", "st.relaxed.sys.u64"])
     accesses = re.findall(r"(?:ld|st)\.global[.:\w]*", body)
