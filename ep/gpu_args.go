@@ -17,7 +17,7 @@ const (
 	phaseSend = 1
 	phaseRecv = 2
 
-	progressBytes = 56
+	progressBytes = 2104
 
 	// Notice.
 	noticeAddress    = 0
@@ -42,6 +42,7 @@ const (
 	transportPlain     = 0
 	transportDirect    = 1
 	transportBlockwise = 2
+	transportSent      = 3
 )
 
 // opBytes is the Op of kernels.

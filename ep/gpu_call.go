@@ -116,6 +116,9 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 		a.transport, a.scaleBlocks = transportBlockwise, uint32(way.blocks)
 	case way.rowType != out.Type:
 		a.transport = transportDirect
+	case g.sends(out):
+		a.transport = transportSent
+		a.stamp = uint32(stamp(uint64(a.stamp), transportSent))
 	}
 	// No row is no address; to kernels that would be another thing.
 	if !out.InPlace {
@@ -134,6 +137,13 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 // forwarders have no records; others would lose too much by one more rounding.
 func (g *gpuSide) forwards(out Output, way transport) bool {
 	return g.hosts.sums() && g.recorded && out.Route == nil && way.rowType == out.Type && (out.Type == BFloat16 || out.Type == Float32)
+}
+
+// sends says whether each rank sends its rows to those of their tokens, where loads and stores reach all: rows of the last dispatch, whose counts and positions are
+// there, that do not lie where others could read them. A cap leaves no room for a place for each token of each rank.
+func (g *gpuSide) sends(out Output) bool {
+	c := &g.op.cfg
+	return g.hosts == nil && out.Route == nil && !out.InPlace && c.MaxRecv() >= c.WorldSize*c.MaxNumInpToken
 }
 
 // combineOf is the call of a combine that moves rows to CombineIn first, or that does not.

@@ -27,7 +27,7 @@ type kernels struct {
 const (
 	dispatchShared      = 22 << 10
 	dispatchHostsShared = 23 << 10
-	combineShared       = 29 << 10
+	combineShared       = 31 << 10
 )
 
 var loaded = struct {

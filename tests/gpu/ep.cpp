@@ -156,12 +156,16 @@ public:
         }
     }
 
-    void combine(uint32_t set, const Grid& grid, bool inPlace) {
+    /// How the rows get to the ranks of their tokens.
+    enum class Way { inPlace, copied, sent };
+
+    void combine(uint32_t set, const Grid& grid, Way way) {
         for (Rank& rank : ranks_) {
             CombineArgs args{};
             args.op = reinterpret_cast<const Op*>(rank.op);
             const Input& input = rank.inputs[set % rank.inputs.size()];
-            args.input = inPlace ? nullptr : reinterpret_cast<const void*>(input.outputs);
+            args.input = way == Way::inPlace ? nullptr : reinterpret_cast<const void*>(input.outputs);
+            args.transport = uint32_t(way == Way::sent ? Transport::sent : Transport::plain);
             args.given = rank.host.maxRecv, args.tokens = tokens_, args.hidden = shape_.hidden, args.type = 1;
             args.phases = kSend | kRecv, args.stamp = 2;
             launch(rank, rank.combine, &args, grid, mori::device::streamSharedBytes(grid.stage));
@@ -311,11 +315,11 @@ void checks(std::vector<Gpu>& gpus, const char* const* ptx, bool small, bool sha
                 world.dispatch(0, grid);
                 world.settle();
                 world.checkDispatch(0);
-                const bool inPlace = random() % 2 == 0;
+                const auto way = World::Way(random() % 3);
                 const uint32_t value = uint32_t(random());
                 if (shape.hidden % 2 == 0) {
                     world.fillCombine(value);
-                    world.combine(0, grid, inPlace);
+                    world.combine(0, grid, way);
                     world.settle();
                     world.checkCombine(0, value);
                 }
@@ -387,15 +391,14 @@ void bench(std::vector<Gpu>& gpus, const char* const* ptx, bool shared) {
                 continue;
             }
             world.fillCombine(1);
-            for (const bool inPlace : {true, false}) {
+            for (const World::Way way : {World::Way::inPlace, World::Way::copied, World::Way::sent}) {
+                const char* const name = way == World::Way::inPlace ? "combine bf16 in place" : way == World::Way::copied ? "combine bf16 copied" : "combine bf16 sent";
                 for (const Grid& grid : grids) {
                     if (grid.stage == 7168) {
                         continue;  // through registers, and through all of the shared memory
                     }
                     const Grid use{grid.blocks, grid.threads, grid.stage == 0 ? 0 : 3072u};
-                    tell(inPlace ? "combine bf16 in place" : "combine bf16", use, microseconds(world, rounds, 10, [&](uint32_t i) {
-                             world.combine(i, use, inPlace);
-                         }));
+                    tell(name, use, microseconds(world, rounds, 10, [&](uint32_t i) { world.combine(i, use, way); }));
                 }
             }
         }

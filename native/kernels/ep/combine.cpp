@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Combine: brings the rows of every token back to the token's rank and sums them. The steps are those of package ep: each
-// rank puts its rows where the others read them, and each token's rank pulls them.
+// rank puts its rows where the others read them, and each token's rank pulls them; or, where rows lie elsewhere, each rank sends them.
 #include "mori/ep/pull.hpp"
-#include "mori/ep/sums.hpp"
+#include "mori/ep/sent.hpp"
 
 namespace mori::ep {
 namespace {
@@ -12,9 +12,35 @@ using namespace mori::ep::internal;
 struct Shared {
     Op op;
     Summing sums;
+    SentBlocks blocks;
 };
 
-MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t number, uint32_t& shared) {
+/// Who does what, where rows are sent: all warps send and then sum, or some of each block send while the others sum.
+struct Roles {
+    bool apart;
+    bool sends, sums;  // the calling warp
+    Team sending, summing;
+
+    MORI_DEVICE_INLINE explicit Roles(const CombineArgs& args) : apart(false), sends(true), sums(true), sending(Team::all()), summing(Team::all()) {
+        const uint32_t senders = (warpsPerBlock() + kSendersOf - 1) / kSendersOf;
+        if (!isSent(args) || !ownStay(args) || senders == warpsPerBlock() || args.tokens < gridWarps()) {
+            return;
+        }
+        apart = true;
+        sends = warpInBlock() < senders;
+        sums = !sends;
+        sending = Team::of(0, senders);
+        summing = Team::of(senders, warpsPerBlock());
+    }
+
+#if !defined(MORI_SENDERS_OF)
+#define MORI_SENDERS_OF 4
+#endif
+    static constexpr uint32_t kSendersOf = MORI_SENDERS_OF;
+};
+
+/// Rows lie in CombineIn, or are put there, for others to pull.
+MORI_DEVICE_INLINE bool putOwn(const Op& op, const CombineArgs& args, uint64_t number, uint32_t& shared) {
     const bool moves = args.input != nullptr || args.weights != nullptr;
     // Nobody reads the rows of the last combine any more.
     if (moves && !blockAwaits(op, op.regions.pulled, flagValue(number - 1, 0), true, shared)) {
@@ -34,6 +60,18 @@ MORI_DEVICE_INLINE bool send(const Op& op, const CombineArgs& args, uint64_t num
     return true;
 }
 
+/// Rows are sent to the ranks of their tokens.
+MORI_DEVICE_INLINE bool sendRows(const Op& op, const CombineArgs& args, uint64_t number, const Roles& roles, Shared& shared) {
+    // Nobody reads the rows of the last combine any more.
+    if (!blockAwaits(op, op.regions.pulled, flagValue(number - 1, 0), true, shared.sums.word) || !hasRows(op, args)) {
+        return false;
+    }
+    if (roles.sends) {
+        SentRows(op, args, flagValue(number, args.stamp), shared.blocks, roles.sending).send();
+    }
+    return true;
+}
+
 #if defined(MORI_DEVICE_BULK_COPY)
 
 /// Where a token's rows are that a warp brings.
@@ -44,14 +82,13 @@ struct Under {
 
 /// The same for whole tokens, whose rows come by bulk copies. terms is for kPullTokens.
 template <Number type>
-MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms* terms, PullStream& pull) {
+MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, const AtRanksOrSent& where, Terms* terms, Team team, PullStream& pull) {
     const RowShape shape{args.hidden, args.hidden, args.weighted != 0};
     const uint32_t rowBytes = args.hidden * numberBytes(type);
-    const AtRanks where(op, args, rowBytes);
-    const OwnTokens<AtRanks> tokens(op, args, where);
+    const OwnTokens<AtRanksOrSent> tokens(op, args, where);
     static_assert(kPullTokens == 2, "the token being brought, and the one being summed");
     Under loading, summing, waiting;  // waiting: it is being brought behind the one being summed
-    uint32_t next = warpInGrid();
+    uint32_t next = team.warp;
     uint32_t opened = 0, closed = 0;
     loading.at = rowBytes;
     while (true) {
@@ -67,19 +104,22 @@ MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms*
                 break;
             }
             const Found found = tokens.find(next, rowBytes, terms[opened % kPullTokens]);
+            if (where.haveCome()) {
+                pull.look();
+            }
             const Under one{found, 0, found.rows != 0 ? pull.pieceOf(found.rows) : 0};
             (opened == closed ? summing : waiting) = one;
             loading = one;
             loading.at = found.rows != 0 ? 0 : rowBytes;
             opened++;
-            next += gridWarps();
+            next += team.warps;
         }
         if (opened == closed) {
             return;
         }
         const Terms& here = terms[closed % kPullTokens];
         if (summing.found.rows == 0) {
-            sumChunks<type, type, false>(summing.found.sum, here, 0, shape, 0, rowBytes / 16);
+            warpZero(summing.found.sum, rowBytes / sizeof(Chunk));
             summing.at = rowBytes;
         } else {
             const uint32_t left = rowBytes - summing.at;
@@ -99,45 +139,42 @@ MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, Terms*
 /// Whether pullTokens can: rows of one type as they are, at aligned addresses, and tokens enough for all warps.
 MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args) {
     const uint64_t rowBytes = uint64_t(args.hidden) * numberBytes(Number(args.type));
-    uint64_t odd = rowBytes | op.regions.combineIn | op.regions.combineOut;
+    uint64_t odd = rowBytes | op.regions.combineIn | op.regions.combineOut | (isSent(args) ? uint64_t(args.input) : 0);
     for (uint32_t rank = 0; rank < op.world; rank++) {
         odd |= op.bases[rank];
     }
     const uint32_t most = op.world < op.topk ? op.world : op.topk;
-    return args.transport == uint32_t(Transport::plain) && numberBytes(Number(args.type)) > 1 && odd % 16 == 0 && rowBytes >> 31 == 0 &&
+    return wayBytes(args) == numberBytes(Number(args.type)) && numberBytes(Number(args.type)) > 1 && odd % 16 == 0 && rowBytes >> 31 == 0 &&
            args.tokens >= gridWarps() && PullStream::pieceOf(PullStream::room(), most) != 0;
 }
 
 #endif
 
-/// False: the ranks' rows did not come.
-MORI_DEVICE_INLINE bool sumAll(const Op& op, const CombineArgs& args, uint64_t number, Shared& shared) {
-    auto ready = [&] { return blockAwaits(op, op.regions.ready, flagValue(number, args.stamp), false, shared.sums.word); };
+/// A warp's share of the sums, behind ready(); false if it is.
+template <class Ready>
+MORI_DEVICE_INLINE bool sumAll(const Op& op, const CombineArgs& args, uint64_t value, Shared& shared, Team team, Ready ready) {
+    const AtRanksOrSent where(op, args, value, shared.blocks);
 #if defined(MORI_DEVICE_BULK_COPY)
-    constexpr Number bf16 = Number::bfloat16;
     if (canPull(op, args)) {
         if (!ready()) {
             return false;
         }
         PullStream pull;
         Terms* const terms = shared.sums.terms + warpInBlock() * kPullTokens;
-        if (args.type == uint32_t(bf16)) {
-            pullTokens<bf16>(op, args, terms, pull);
+        if (args.type == uint32_t(Number::bfloat16)) {
+            pullTokens<Number::bfloat16>(op, args, where, terms, team, pull);
         } else {
-            pullTokens<Number::float32>(op, args, terms, pull);
+            pullTokens<Number::float32>(op, args, where, terms, team, pull);
         }
         return true;
     }
 #endif
-    const AtRanks where(op, args, uint64_t(args.hidden) * wayBytes(args));
-    return sumAsTyped(op, args, OwnTokens<AtRanks>(op, args, where), shared.sums.terms[warpInBlock()], ready);
+    return sumAsTyped(op, args, OwnTokens<AtRanksOrSent>(op, args, where), shared.sums.terms[warpInBlock()], team, ready);
 }
 
-MORI_DEVICE_INLINE void receive(const Op& op, const CombineArgs& args, uint64_t number, Shared& shared) {
-    if (!sumAll(op, args, number, shared)) {
-        return;
-    }
-    if (!isLastBlock<Scope::device>(op, 1, shared.sums.word) || warpInBlock() != 0) {
+/// All blocks have summed: the last one tells everybody.
+MORI_DEVICE_INLINE void end(const Op& op, const CombineArgs& args, uint64_t number, uint32_t& shared) {
+    if (!isLastBlock<Scope::device>(op, 1, shared) || warpInBlock() != 0) {
         return;
     }
     const uint64_t pulled = flagValue(number, 0);
@@ -160,12 +197,28 @@ MORI_DEVICE_INLINE void combine(const CombineArgs& args, Shared& shared) {
         return;
     }
     const uint64_t number = op.progress->combines + 1;
-    if ((args.phases & kSend) != 0 && !send(op, args, number, shared.sums.word)) {
+    const uint64_t value = flagValue(number, args.stamp);
+    const Roles roles(args);
+    uint32_t& word = shared.sums.word;
+    if (isSent(args)) {
+        shared.blocks.read(op);
+    }
+    if ((args.phases & kSend) != 0 && !(isSent(args) ? sendRows(op, args, number, roles, shared) : putOwn(op, args, number, word))) {
         return;
     }
-    if ((args.phases & kRecv) != 0) {
-        receive(op, args, number, shared);
+    if ((args.phases & kRecv) == 0) {
+        return;
     }
+    auto ready = [&] {
+        return roles.apart ? awaitFlags(op, op.regions.ready, value, kEveryone, false) : blockAwaits(op, op.regions.ready, value, false, word);
+    };
+    if (roles.sums && !sumAll(op, args, value, shared, roles.summing, ready)) {
+        if (!roles.apart) {
+            return;
+        }
+        giveUp(op);
+    }
+    end(op, args, number, word);
 }
 
 }  // namespace

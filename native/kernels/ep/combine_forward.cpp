@@ -44,7 +44,7 @@ MORI_DEVICE_INLINE void sumAll(const Op& op, const Hosts& hosts, const CombineAr
     const AtRanksOrHosts where(op, hosts, args, value);
     const OwnTokens<AtRanksOrHosts> own(op, args, where);
     while (true) {
-        sumTokens<type, type, false>(op, args, AllTokens(forwarded, own), shared.terms[warpInBlock()], [] { return true; });
+        sumTokens<type, type, false>(op, args, AllTokens(forwarded, own), shared.terms[warpInBlock()], Team::all(), [] { return true; });
         if (!forwarded.any()) {
             return;
         }

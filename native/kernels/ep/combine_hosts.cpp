@@ -202,7 +202,7 @@ MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineA
         breakOp(op, Fault::timeout);
     }
     const AtRanksOrHere where(op, hosts, args, value);
-    sumAsTyped(op, args, OwnTokens<AtRanksOrHere>(op, args, where), shared.terms[warpInBlock()], [] { return true; });
+    sumAsTyped(op, args, OwnTokens<AtRanksOrHere>(op, args, where), shared.terms[warpInBlock()], Team::all(), [] { return true; });
     endCombine(op, hosts, args, number, shared.word);
 }
 

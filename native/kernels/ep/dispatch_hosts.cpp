@@ -303,7 +303,7 @@ MORI_DEVICE_INLINE bool placeChunk(const Op& op, const Hosts& hosts, const Peers
     if (head.records > records.tokens || (head.scales != 0 && head.scales != hosts.scaleBytes)) {
         return false;
     }
-    const Parts parts(head.records, rowBytes);
+    const Parts parts(head.records, rowBytes, gridWarps());
     for (uint32_t item = warpInGrid(); item < head.records * parts.each; item += gridWarps()) {
         const char* const record = chunk + kHeadBytes + item / parts.each * records.bytes;
         if (!place(op, records, head, rowBytes, peers.served(), peers.firstServed(op.rank), record, {item % parts.each, parts.each})) {

@@ -90,7 +90,8 @@ struct Sum {
 class World {
 public:
     /// more: bytes that each rank has behind its regions.
-    explicit World(const Shape& shape, uint64_t waitLimit = 60'000'000'000, uint64_t more = 0) : shape_(shape), ranks_(shape.world) {
+    explicit World(const Shape& shape, uint64_t waitLimit = 60'000'000'000, uint64_t more = 0)
+        : shape_(shape), ranks_(shape.world), sends_(shape.maxRecv >= shape.world * shape.maxTokens) {
         overflow_.resize(shape.world);
         const uint64_t flags = uint64_t(shape.world) * kLineBytes;
         const uint64_t rows = shape.maxRecv;
@@ -241,6 +242,8 @@ public:
             args.stamp = 9, args.clearReceived = 1;
             if (routed_) {
                 args.route = routes[r].data(), args.rows = &ranks_[r].received;
+            } else if (sends_ && !inPlace) {
+                args.transport = uint32_t(Transport::sent);
             }
             if (drawn % 2 == 0) {
                 args.phases = kSend | kRecv;
@@ -398,6 +401,9 @@ private:
     std::vector<Rank> ranks_;
     std::vector<bool> overflow_;
     bool replayed_ = false, routed_ = false;
+
+protected:
+    bool sends_;  // combine's rows, if they do not lie in place
 };
 
 inline Tokens tokens(std::mt19937& random, const Shape& shape, uint32_t rank, uint32_t count, Routing routing) {

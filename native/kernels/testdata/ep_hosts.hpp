@@ -154,6 +154,7 @@ public:
     HostsWorld(const Shape& shape, const Spread& spread, uint64_t limit = 60'000'000'000)
         : World(shape, limit, Behind(shape, spread).size), spread_(spread), progress_(shape.world), hosts_(shape.world), places_(shape.world),
           peers_(shape.world), networks_(shape.world), waitLimit_(limit) {
+        sends_ = false;
         const Behind has(shape, spread);
         std::vector<uint64_t> regions;
         for (uint32_t r = 0; r < shape.world; r++) {

@@ -164,6 +164,41 @@ MORI_DEVICE_INLINE uint64_t warpBallot(bool mine) {
 #endif
 }
 
+/// One bit a lane: whose value is the calling lane's. It orders no memory.
+MORI_DEVICE_INLINE uint64_t warpMatch(uint32_t value) {
+#if defined(MORI_DEVICE_CUDA)
+    uint32_t bits = 0;
+    asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(bits) : "r"(value));
+    return bits;
+#else
+    uint64_t mine = 0;
+    for (uint64_t left = warpBallot(true); left != 0;) {  // one value at a time
+        const uint32_t seen = uint32_t(warpBroadcast(value, uint32_t(__builtin_ctzll(left))));
+        const uint64_t same = warpBallot(value == seen);
+        mine = value == seen ? same : mine;
+        left &= ~same;
+    }
+    return mine;
+#endif
+}
+
+/// The values of all lanes, or'd. It orders no memory.
+MORI_DEVICE_INLINE uint64_t warpOr(uint64_t value) {
+#if defined(MORI_DEVICE_CUDA)
+    uint32_t low = 0;
+    uint32_t high = 0;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(low) : "r"(uint32_t(value)));
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(high) : "r"(uint32_t(value >> 32)));
+    return uint64_t(high) << 32 | low;
+#else
+    uint64_t all = 0;
+    for (uint64_t left = warpBallot(value != 0); left != 0; left &= left - 1) {
+        all |= warpBroadcast(value, uint32_t(__builtin_ctzll(left)));
+    }
+    return all;
+#endif
+}
+
 // nvcc has few of the compilers' built-in functions in device code, so CUDA's instructions are named here.
 MORI_DEVICE_INLINE uint32_t bitCount(uint64_t bits) {
 #if defined(MORI_DEVICE_CUDA)

@@ -113,12 +113,24 @@ MORI_DEVICE_INLINE bool isLastBlock(const Op& op, uint32_t phase, uint32_t& shar
 
 constexpr uint64_t kEveryone = ~uint64_t(0);
 
-/// How many warps share the row of a token: where there are more warps than tokens, as many as have a line for each lane.
+/// Warps that share work, and the calling one's place among them.
+struct Team {
+    uint32_t warp, warps;
+
+    MORI_DEVICE_INLINE static Team all() { return {warpInGrid(), gridWarps()}; }
+
+    /// The warps [first, end) of each block.
+    MORI_DEVICE_INLINE static Team of(uint32_t first, uint32_t end) {
+        return {blockInGrid() * (end - first) + warpInBlock() - first, gridBlocks() * (end - first)};
+    }
+};
+
+/// How many of so many warps share the row of a token: where there are more warps than tokens, as many as have a line for each lane.
 struct Parts {
     uint32_t each;
 
-    MORI_DEVICE_INLINE Parts(uint32_t tokens, uint64_t rowBytes) : each(1) {
-        const uint32_t warps = tokens != 0 ? gridWarps() / tokens : 0;
+    MORI_DEVICE_INLINE Parts(uint32_t tokens, uint64_t rowBytes, uint32_t among) : each(1) {
+        const uint32_t warps = tokens != 0 ? among / tokens : 0;
         const uint64_t most = rowBytes / (kWarpSize * sizeof(Chunk));
         if (warps > 1 && most > 1) {
             each = uint32_t(warps < most ? warps : most);
@@ -149,7 +161,7 @@ struct Run {
 
     MORI_DEVICE_INLINE Run(uint32_t tokens, uint64_t rowBytes) {
         constexpr uint32_t kLine = 128;
-        const Parts parts(tokens, rowBytes);
+        const Parts parts(tokens, rowBytes, gridWarps());
         if (parts.each > 1) {
             first = warpInGrid() / parts.each;
             end = first < tokens ? first + 1 : first;

@@ -15,6 +15,8 @@ constexpr uint32_t kMostRanks = 64;
 constexpr uint32_t kMostThreads = 256;
 /// And warps.
 constexpr uint32_t kMostWarps = 8;
+/// Chunks of the rows that one rank sends to another in a combine, at most: their words fill a line.
+constexpr uint32_t kSentChunks = 8;
 
 /// The distance of flags. A flag is the 8-byte word at the start of its line: number of the call << kStampBits | stamp.
 constexpr uint32_t kLineBytes = 64;
@@ -58,6 +60,7 @@ struct Progress {
     uint32_t tokens;                ///< of the last dispatch
     int32_t incoming;               ///< rows that the last dispatch brings here, known when all have published
     int32_t overflow[4];            ///< of the last dispatch: source, destination, rows, rows that were there before; source -1: none
+    uint32_t sent[kMostRanks][kSentChunks];  ///< rows of a chunk for a rank that have been sent, by parts; 0 between launches
 };
 
 /// An op as its kernels see it, in device memory.
@@ -76,7 +79,7 @@ struct Op {
     int32_t* slots;     ///< [maxTokens, topk]: the routing map of the last dispatch
     float* weights;     ///< [maxTokens, topk]: what the last dispatch was given
 };
-static_assert(sizeof(Op) == 720 && sizeof(Progress) == 56, "package ep writes them");
+static_assert(sizeof(Op) == 720 && sizeof(Progress) == 2104, "package ep writes them");
 
 /// Phases of a call that one launch does.
 enum Phase : uint32_t { kSend = 1, kRecv = 2 };
@@ -97,7 +100,12 @@ struct DispatchArgs {
 };
 
 /// How combine's rows lie in CombineIn.
-enum class Transport : uint32_t { plain = 0, direct = 1, blockwise = 2 };
+enum class Transport : uint32_t {
+    plain = 0,      ///< as they are, in the order in which they were received
+    direct = 1,     ///< so, each element as float8
+    blockwise = 2,  ///< so, with scales
+    sent = 3,       ///< as they are, at their tokens' ranks: those of rank d from d * maxTokens on, in the order of tokens. Of the last dispatch, uncapped
+};
 
 struct CombineArgs {
     const Op* op;

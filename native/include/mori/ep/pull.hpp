@@ -38,7 +38,11 @@ public:
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(i)) : "memory");
             }
         }
-        // The copy engine must see barriers that are ready, and rows that flags have told of.
+        look();  // barriers that are ready, and rows that flags have told of
+    }
+
+    /// The copy engine sees from now on what this warp sees.
+    MORI_DEVICE_INLINE void look() {
         asm volatile("fence.proxy.async;" ::: "memory");
         warpSync();
     }
@@ -98,17 +102,13 @@ private:
 
 /// Writes the sums of one piece, which begins at byte ``at`` of the rows.
 template <Number type>
-MORI_DEVICE_INLINE void sumPiece(char* out, const char* piece, const Terms& terms, uint32_t rows, const RowShape& shape,
-                                 uint32_t at, uint32_t bytes) {
-    constexpr uint32_t elements = 16 / numberBytes(type);
-    for (uint32_t i = laneInWarp(); i < bytes / 16; i += kWarpSize) {
-        const uint32_t first = (at / 16 + i) * elements;
-        float sums[elements];
-        addChunk<type, false>(terms, 0, shape, first, *reinterpret_cast<const Chunk*>(piece + i * 16), sums);
-        for (uint32_t row = 1; row < rows; row++) {
-            addChunk<type, false>(terms, row, shape, first, *reinterpret_cast<const Chunk*>(piece + row * bytes + i * 16), sums);
-        }
-        storeSums<type, type>(out, first, sums);
+MORI_DEVICE_INLINE void sumPiece(char* out, const char* piece, const Terms& terms, uint32_t rows, const RowShape& shape, uint32_t at, uint32_t bytes) {
+    const uint32_t first = at / sizeof(Chunk), end = first + bytes / sizeof(Chunk);
+    auto load = [&](uint32_t i, uint32_t chunk) { return *reinterpret_cast<const Chunk*>(piece + i * bytes + (chunk - first) * sizeof(Chunk)); };
+    if (shape.weighted) {
+        sumChunks<type, type, false, Factors::some>(out, terms, rows, shape, first, end, load);
+    } else {
+        sumChunks<type, type, false, Factors::none>(out, terms, rows, shape, first, end, load);
     }
 }
 

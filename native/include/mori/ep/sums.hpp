@@ -65,21 +65,32 @@ MORI_DEVICE_INLINE void fill(const Op& op, const CombineArgs& args, uint64_t row
     stream.finish();
 }
 
+/// How many rows came to this rank.
+MORI_DEVICE_INLINE int32_t receivedOf(const Op& op, const CombineArgs& args) { return *(args.rows != nullptr ? args.rows : op.received); }
+
+/// Whether the call was given as many rows as came. If not, the op is broken.
+MORI_DEVICE_INLINE bool hasRows(const Op& op, const CombineArgs& args) {
+    const int32_t rows = receivedOf(op, args);
+    if (rows >= 0 && uint32_t(rows) <= op.maxRecv && uint32_t(rows) <= args.given) {
+        return true;
+    }
+    if (threadInBlock() == 0) {
+        op.notice->rows = rows;
+        breakOp(op, Fault::rows);
+    }
+    return false;
+}
+
 /// All blocks put the rows, if they lie elsewhere. ``last``: in the threads of the block that ends last. False: there are fewer rows than came.
 MORI_DEVICE_INLINE bool putRows(const Op& op, const CombineArgs& args, uint32_t& shared, bool& last) {
     last = blockInGrid() == 0;
     if (args.input == nullptr && args.weights == nullptr) {
         return true;
     }
-    const int32_t rows = *(args.rows != nullptr ? args.rows : op.received);
-    if (rows < 0 || uint32_t(rows) > op.maxRecv || uint32_t(rows) > args.given) {
-        if (threadInBlock() == 0) {
-            op.notice->rows = rows;
-            breakOp(op, Fault::rows);
-        }
+    if (!hasRows(op, args)) {
         return false;
     }
-    fill(op, args, uint64_t(rows));
+    fill(op, args, uint64_t(receivedOf(op, args)));
     last = isLastBlock<Scope::device>(op, 0, shared);
     return true;
 }
@@ -132,62 +143,66 @@ private:
     uint64_t rowBytes_;
 };
 
-/// Where the rows of the token lie, in the order of ranks, and how many there are. Each lane has a choice in each group.
+/// A choice of a token that a lane looks at.
+struct Choice {
+    uint32_t slot = ~0u;
+    uint32_t rank = kMostRanks;  // that has the row; kMostRanks: it goes nowhere
+    float weight = 0;
+
+    MORI_DEVICE_INLINE bool goes() const { return rank < kMostRanks; }
+    MORI_DEVICE_INLINE uint64_t bit() const { return goes() ? uint64_t(1) << rank : 0; }
+};
+
+/// Where the rows of the token lie, in the order of ranks, and how many there are. Each lane has a choice at a time.
 template <class Where>
 MORI_DEVICE_INLINE uint32_t findRows(const Op& op, const CombineArgs& args, uint32_t token, const Where& where, Terms& terms) {
-    constexpr uint32_t kMostChoices = 64;
-    constexpr uint32_t kGroups = (kMostChoices + kWarpSize - 1) / kWarpSize;
     const uint64_t first = uint64_t(token) * op.topk;
     const int32_t* const slots = (args.route != nullptr ? args.route : op.slots) + first;
-    uint32_t slot[kGroups] = {}, rank[kGroups] = {}, weight[kGroups] = {};
-    MORI_DEVICE_UNROLL
-    for (uint32_t g = 0; g < kGroups; g++) {
-        rank[g] = kMostRanks;
-    }
-    MORI_DEVICE_UNROLL
-    for (uint32_t g = 0; g < kGroups && g * kWarpSize < op.topk; g++) {
-        const uint32_t k = g * kWarpSize + laneInWarp();
+    auto read = [&](uint32_t group) {
+        Choice choice;
+        const uint32_t k = group * kWarpSize + laneInWarp();
         if (k < op.topk) {
-            slot[g] = where.slot(uint32_t(slots[k]));
-            const uint32_t of = slot[g] / op.maxRecv;
-            rank[g] = of < op.world && !isDead(op, of) ? of : kMostRanks;
-            weight[g] = args.weighted != 0 ? bitsOf(op.weights[first + k]) : 0;
+            choice.slot = where.slot(uint32_t(slots[k]));
+            choice.weight = args.weighted != 0 ? op.weights[first + k] : 0;
+            const uint32_t rank = choice.slot / op.maxRecv;
+            choice.rank = rank < op.world && !isDead(op, rank) ? rank : kMostRanks;
         }
-    }
-    uint64_t ranks = 0;
-    bool again[kGroups] = {};  // an earlier choice has the same row
-    float factor[kGroups] = {};
-    MORI_DEVICE_UNROLL
-    for (uint32_t g = 0; g < kGroups; g++) {
-        MORI_DEVICE_ROLLED
-        for (uint32_t lane = 0; lane < kWarpSize && g * kWarpSize + lane < op.topk; lane++) {
-            const uint64_t choice = warpBroadcast(uint64_t(rank[g]) << 32 | slot[g], lane);
-            const uint32_t theirs = uint32_t(choice >> 32);
-            const uint32_t at = uint32_t(choice);
-            const float its = args.weighted != 0 ? floatOf(uint32_t(warpBroadcast(weight[g], lane))) : 0;
-            ranks |= theirs < kMostRanks ? uint64_t(1) << theirs : 0;
-            MORI_DEVICE_UNROLL
-            for (uint32_t h = 0; h < kGroups && h * kWarpSize < op.topk; h++) {
-                const bool same = rank[h] < kMostRanks && at == slot[h];
-                again[h] = again[h] || (same && g * kWarpSize + lane < h * kWarpSize + laneInWarp());
-                factor[h] = same ? sum(factor[h], its) : factor[h];
-            }
-        }
+        return choice;
+    };
+    const uint32_t groups = (op.topk + kWarpSize - 1) / kWarpSize;
+    Choice mine;
+    uint64_t ranks = 0, before = 0;
+    MORI_DEVICE_ROLLED
+    for (uint32_t group = groups; group-- > 0;) {
+        mine = read(group);
+        ranks |= warpOr(mine.bit());
     }
     warpSync();  // the terms of the token before are done with
-    MORI_DEVICE_UNROLL
-    for (uint32_t g = 0; g < kGroups; g++) {
-        if (rank[g] == kMostRanks || again[g]) {
-            continue;
+    MORI_DEVICE_ROLLED
+    for (uint32_t group = 0; group < groups; group++) {
+        if (group != 0) {
+            mine = read(group);
         }
-        const uint32_t place = bitCount(ranks & ((uint64_t(1) << rank[g]) - 1));
-        const Row row = where.row(token, rank[g], slot[g] % op.maxRecv);
-        terms.rows[place] = row.elements;
-        terms.scales[place] = row.scales;
-        terms.weights[place] = row.weights;
-        terms.factors[place] = row.summed ? 1.0f : factor[g];
+        // Choices of the same slot have one row, whose factor is the sum of their weights.
+        const uint64_t same = warpMatch(mine.goes() ? mine.slot : ~0u);
+        const uint32_t place = bitCount(ranks & (mine.bit() - 1));
+        float factor = (before & mine.bit()) != 0 ? terms.factors[place] : 0;
+        MORI_DEVICE_ROLLED
+        for (uint32_t lane = 0; args.weighted != 0 && lane < kWarpSize && group * kWarpSize + lane < op.topk; lane++) {
+            const float its = floatOf(uint32_t(warpBroadcast(bitsOf(mine.weight), lane)));
+            factor = (same >> lane & 1) != 0 ? sum(factor, its) : factor;
+        }
+        warpSync();
+        if (mine.goes() && lowestBit(same) == laneInWarp()) {
+            const Row row = where.row(token, mine.rank, mine.slot % op.maxRecv);
+            terms.rows[place] = row.elements;
+            terms.scales[place] = row.scales;
+            terms.weights[place] = row.weights;
+            terms.factors[place] = row.summed ? 1.0f : factor;
+        }
+        before |= groups > 1 ? warpOr(mine.bit()) : 0;
+        warpSync();
     }
-    warpSync();
     return bitCount(ranks);
 }
 
@@ -232,17 +247,23 @@ private:
     const Where& where_;
 };
 
-/// A warp's share of the sums of tokens. All warps call ready() once, behind which rows may be read, and when the places of a warp's first are found;
-/// false if it is.
+/// Bytes of an element on its way.
+MORI_DEVICE_INLINE uint32_t wayBytes(const CombineArgs& args) {
+    const bool quantised = args.transport == uint32_t(Transport::direct) || args.transport == uint32_t(Transport::blockwise);
+    return quantised ? 1 : numberBytes(Number(args.type));
+}
+
+/// A warp's share of the sums of tokens. All warps of the team call ready() once, behind which rows may be read, and when the places of a warp's first
+/// are found; false if it is.
 template <Number from, Number to, bool scaled, class Tokens, class Ready>
-MORI_DEVICE_INLINE bool sumTokens(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms, Ready ready) {
+MORI_DEVICE_INLINE bool sumTokens(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms, Team team, Ready ready) {
     const uint32_t count = tokens.count();
     const uint32_t blocks = args.scaleBlocks != 0 ? args.scaleBlocks : 1;
     const RowShape shape{args.hidden, (args.hidden + blocks - 1) / blocks, args.weighted != 0};
     // Of few tokens several warps have one each: a warp alone waits for a peer's memory dozens of times, one after the other.
-    const Parts parts(count, args.hidden * numberBytes(from));
+    const Parts parts(count, args.hidden * numberBytes(from), team.warps);
     bool waits = true;
-    for (uint32_t item = warpInGrid();; item += gridWarps()) {
+    for (uint32_t item = team.warp;; item += team.warps) {
         const bool is = item < count * parts.each;
         Found found{0, nullptr, nullptr};
         if (is) {
@@ -263,34 +284,29 @@ MORI_DEVICE_INLINE bool sumTokens(const Op& op, const CombineArgs& args, const T
     }
 }
 
-/// Bytes of an element on its way.
-MORI_DEVICE_INLINE uint32_t wayBytes(const CombineArgs& args) {
-    return args.transport == uint32_t(Transport::plain) ? numberBytes(Number(args.type)) : 1;
-}
-
 /// A warp's share of all sums, behind ready().
 template <class Tokens, class Ready>
-MORI_DEVICE_INLINE bool sumAsTyped(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms, Ready ready) {
+MORI_DEVICE_INLINE bool sumAsTyped(const Op& op, const CombineArgs& args, const Tokens& tokens, Terms& terms, Team team, Ready ready) {
     constexpr Number bf16 = Number::bfloat16;
     constexpr Number fp8 = Number::float8E4M3FN;
     constexpr Number f32 = Number::float32;
     constexpr Number fnuz = Number::float8E4M3FNUZ;
     if (args.transport == uint32_t(Transport::direct)) {
-        return sumTokens<fp8, bf16, false>(op, args, tokens, terms, ready);
+        return sumTokens<fp8, bf16, false>(op, args, tokens, terms, team, ready);
     }
     if (args.transport == uint32_t(Transport::blockwise)) {
-        return sumTokens<fp8, bf16, true>(op, args, tokens, terms, ready);
+        return sumTokens<fp8, bf16, true>(op, args, tokens, terms, team, ready);
     }
     if (args.type == uint32_t(bf16)) {
-        return sumTokens<bf16, bf16, false>(op, args, tokens, terms, ready);
+        return sumTokens<bf16, bf16, false>(op, args, tokens, terms, team, ready);
     }
     if (args.type == uint32_t(fp8)) {
-        return sumTokens<fp8, fp8, false>(op, args, tokens, terms, ready);
+        return sumTokens<fp8, fp8, false>(op, args, tokens, terms, team, ready);
     }
     if (args.type == uint32_t(f32)) {
-        return sumTokens<f32, f32, false>(op, args, tokens, terms, ready);
+        return sumTokens<f32, f32, false>(op, args, tokens, terms, team, ready);
     }
-    return sumTokens<fnuz, fnuz, false>(op, args, tokens, terms, ready);
+    return sumTokens<fnuz, fnuz, false>(op, args, tokens, terms, team, ready);
 }
 
 }  // namespace internal

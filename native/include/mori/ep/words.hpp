@@ -26,6 +26,9 @@ constexpr Order kToldBy = Order::relaxed;
 constexpr Order kSeenBy = Order::relaxed;
 #endif
 
+/// The rows of a word.
+MORI_DEVICE_INLINE uint32_t rowsOf(uint64_t word) { return uint32_t(word & ((1u << kRowsBits) - 1)); }
+
 /// What a dispatch's words have of its number.
 MORI_DEVICE_INLINE uint64_t markOf(uint64_t number) {
     constexpr uint64_t kEpochs = (uint64_t(1) << (64 - kNumberShift - kNumberBits)) - 1;
@@ -42,7 +45,7 @@ MORI_DEVICE_APART int32_t awaitRows(const Op& op, const uint64_t* word, uint64_t
     });
     const uint32_t its = uint32_t(seen >> kRowsBits & ((1u << kStampBits) - 1));
     if (came && its == stamp) {
-        return int32_t(seen & ((1u << kRowsBits) - 1));
+        return int32_t(rowsOf(seen));
     }
     // Told as the flag that a host would have raised.
     const uint64_t at = seen >> kNumberShift;
@@ -85,14 +88,14 @@ public:
             for (uint32_t i = 0; i < kAtOnce; i++) {
                 const uint32_t source = first + i;
                 if (source < op_.world && !isDead(op_, source)) {
-                    f(source, seen[i] >> kRowsBits == head_ ? rows(seen[i]) : awaitRows(op_, place(op_.rank, source, d), number_, stamp_, source));
+                    f(source, seen[i] >> kRowsBits == head_ ? int32_t(rowsOf(seen[i])) : awaitRows(op_, place(op_.rank, source, d), number_, stamp_, source));
                 }
             }
         }
     }
 
     /// Rows of a word that has come.
-    MORI_DEVICE_INLINE int32_t count(uint32_t source, uint32_t d) const { return rows(look(source, d)); }
+    MORI_DEVICE_INLINE int32_t count(uint32_t source, uint32_t d) const { return int32_t(rowsOf(look(source, d))); }
 
 private:
     MORI_DEVICE_INLINE uint64_t* place(uint32_t in, uint32_t source, uint32_t d) const {
@@ -100,7 +103,6 @@ private:
     }
 
     MORI_DEVICE_INLINE uint64_t look(uint32_t source, uint32_t d) const { return atomicLoad<Scope::system, kSeenBy>(place(op_.rank, source, d)); }
-    MORI_DEVICE_INLINE int32_t rows(uint64_t word) const { return int32_t(word & ((1u << kRowsBits) - 1)); }
 
     const Op& op_;
     uint64_t number_;
