@@ -10,9 +10,9 @@ type Launch struct{ Blocks, Warps int }
 type call int
 
 const (
-	callDispatch call = iota
-	callCombine
-	callCombineInPlace // the rows lie in CombineIn already
+	callDispatch       call = iota
+	callCombine             // rows that lie elsewhere are sent, or copied and pulled if they are few
+	callCombineInPlace      // the rows lie in CombineIn already
 )
 
 // The names of calls in tuning tables.
@@ -54,12 +54,12 @@ var costs = [...][2]cost{
 		{8, 4, 256, 11, 0.5, 0, 0, []pace{{8, 182}, {16, 286}, {24, 288}, {64, 317}, {128, 323}}},
 	},
 	callCombine: {
-		{8, 8, 256, 12, 0.5, 0.47, 0, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
-		{8, 8, 256, 12, 0.5, 0.47, 0, []pace{{8, 61}, {16, 122}, {24, 178}, {32, 225}, {128, 245}}},
+		{8, 8, 256, 12, 0.5, 0.47, 0, []pace{{8, 102}, {16, 192}, {24, 240}, {48, 270}, {64, 288}, {96, 302}, {128, 303}}},
+		{8, 8, 256, 12, 0.5, 0.47, 0, []pace{{8, 102}, {16, 192}, {24, 240}, {48, 270}, {64, 288}, {96, 302}, {128, 303}}},
 	},
 	callCombineInPlace: {
-		{8, 8, 256, 9, 0.5, 0.5, 1.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
-		{8, 8, 256, 9, 0.5, 0.5, 1.5, []pace{{8, 89}, {16, 177}, {24, 255}, {32, 319}, {128, 321}}},
+		{8, 8, 256, 9, 0.5, 0.5, 1.5, []pace{{8, 136}, {16, 270}, {24, 318}, {32, 325}, {128, 326}}},
+		{8, 8, 256, 9, 0.5, 0.5, 1.5, []pace{{8, 136}, {16, 270}, {24, 318}, {32, 325}, {128, 326}}},
 	},
 }
 

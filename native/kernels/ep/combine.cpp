@@ -15,28 +15,28 @@ struct Shared {
     SentBlocks blocks;
 };
 
-/// Who does what, where rows are sent: all warps send and then sum, or some of each block send while the others sum.
+/// Who does what: all warps see to it that rows come where they are summed, and then sum; or, where rows are sent, one of each block sends while the
+/// others sum.
 struct Roles {
-    bool apart;
-    bool sends, sums;  // the calling warp
-    Team sending, summing;
+    bool sent, apart;
+    bool sends = true, sums = true;  // the calling warp
+    Team sending = Team::all(), summing = Team::all();
+    SharedPart shared = sharedPartOfWarp();
 
-    MORI_DEVICE_INLINE explicit Roles(const CombineArgs& args) : apart(false), sends(true), sums(true), sending(Team::all()), summing(Team::all()) {
-        const uint32_t senders = (warpsPerBlock() + kSendersOf - 1) / kSendersOf;
-        if (!isSent(args) || !ownStay(args) || senders == warpsPerBlock() || args.tokens < gridWarps()) {
+    MORI_DEVICE_INLINE Roles(const Op& op, const CombineArgs& args) : sent(isSent(op, args)), apart(sent && ownStay(args) && warpsPerBlock() > 1 && args.tokens >= gridWarps()) {
+        if (!apart) {
             return;
         }
-        apart = true;
-        sends = warpInBlock() < senders;
+        constexpr uint32_t kLine = 128;
+        const uint32_t most = kLine + kSendStages * kSendStage, third = sharedBytes() / 3 / kLine * kLine;
+        const uint32_t own = most < third ? most : third;
+        const uint32_t each = (sharedBytes() - own) / (warpsPerBlock() - 1) / kLine * kLine;
+        sends = warpInBlock() == 0;
         sums = !sends;
-        sending = Team::of(0, senders);
-        summing = Team::of(senders, warpsPerBlock());
+        sending = Team::of(0, 1);
+        summing = Team::of(1, warpsPerBlock());
+        shared = sends ? SharedPart{0, own} : SharedPart{own + (warpInBlock() - 1) * each, each};
     }
-
-#if !defined(MORI_SENDERS_OF)
-#define MORI_SENDERS_OF 4
-#endif
-    static constexpr uint32_t kSendersOf = MORI_SENDERS_OF;
 };
 
 /// Rows lie in CombineIn, or are put there, for others to pull.
@@ -67,7 +67,7 @@ MORI_DEVICE_INLINE bool sendRows(const Op& op, const CombineArgs& args, uint64_t
         return false;
     }
     if (roles.sends) {
-        SentRows(op, args, flagValue(number, args.stamp), shared.blocks, roles.sending).send();
+        SentRows(op, args, flagValue(number, args.stamp), shared.blocks, roles.sending, roles.shared).send();
     }
     return true;
 }
@@ -136,30 +136,33 @@ MORI_DEVICE_INLINE void pullTokens(const Op& op, const CombineArgs& args, const 
     }
 }
 
+/// Rows of a token, at most.
+MORI_DEVICE_INLINE uint32_t mostRows(const Op& op) { return op.world < op.topk ? op.world : op.topk; }
+
 /// Whether pullTokens can: rows of one type as they are, at aligned addresses, and tokens enough for all warps.
-MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args) {
+MORI_DEVICE_INLINE bool canPull(const Op& op, const CombineArgs& args, const Roles& roles) {
     const uint64_t rowBytes = uint64_t(args.hidden) * numberBytes(Number(args.type));
-    uint64_t odd = rowBytes | op.regions.combineIn | op.regions.combineOut | (isSent(args) ? uint64_t(args.input) : 0);
+    uint64_t odd = rowBytes | op.regions.combineIn | op.regions.combineOut | (roles.sent ? uint64_t(args.input) : 0);
     for (uint32_t rank = 0; rank < op.world; rank++) {
         odd |= op.bases[rank];
     }
-    const uint32_t most = op.world < op.topk ? op.world : op.topk;
     return wayBytes(args) == numberBytes(Number(args.type)) && numberBytes(Number(args.type)) > 1 && odd % 16 == 0 && rowBytes >> 31 == 0 &&
-           args.tokens >= gridWarps() && PullStream::pieceOf(PullStream::room(), most) != 0;
+           args.tokens >= gridWarps() && PullStream::isRoom(roles.shared, mostRows(op));
 }
 
 #endif
 
 /// A warp's share of the sums, behind ready(); false if it is.
 template <class Ready>
-MORI_DEVICE_INLINE bool sumAll(const Op& op, const CombineArgs& args, uint64_t value, Shared& shared, Team team, Ready ready) {
-    const AtRanksOrSent where(op, args, value, shared.blocks);
+MORI_DEVICE_INLINE bool sumAll(const Op& op, const CombineArgs& args, uint64_t value, Shared& shared, const Roles& roles, Ready ready) {
+    const AtRanksOrSent where(op, args, value, shared.blocks, roles.sent);
+    const Team team = roles.summing;
 #if defined(MORI_DEVICE_BULK_COPY)
-    if (canPull(op, args)) {
+    if (canPull(op, args, roles)) {
         if (!ready()) {
             return false;
         }
-        PullStream pull;
+        PullStream pull(roles.shared, mostRows(op));
         Terms* const terms = shared.sums.terms + warpInBlock() * kPullTokens;
         if (args.type == uint32_t(Number::bfloat16)) {
             pullTokens<Number::bfloat16>(op, args, where, terms, team, pull);
@@ -198,12 +201,12 @@ MORI_DEVICE_INLINE void combine(const CombineArgs& args, Shared& shared) {
     }
     const uint64_t number = op.progress->combines + 1;
     const uint64_t value = flagValue(number, args.stamp);
-    const Roles roles(args);
+    const Roles roles(op, args);
     uint32_t& word = shared.sums.word;
-    if (isSent(args)) {
+    if (roles.sent) {
         shared.blocks.read(op);
     }
-    if ((args.phases & kSend) != 0 && !(isSent(args) ? sendRows(op, args, number, roles, shared) : putOwn(op, args, number, word))) {
+    if ((args.phases & kSend) != 0 && !(roles.sent ? sendRows(op, args, number, roles, shared) : putOwn(op, args, number, word))) {
         return;
     }
     if ((args.phases & kRecv) == 0) {
@@ -212,7 +215,7 @@ MORI_DEVICE_INLINE void combine(const CombineArgs& args, Shared& shared) {
     auto ready = [&] {
         return roles.apart ? awaitFlags(op, op.regions.ready, value, kEveryone, false) : blockAwaits(op, op.regions.ready, value, false, word);
     };
-    if (roles.sums && !sumAll(op, args, value, shared, roles.summing, ready)) {
+    if (roles.sums && !sumAll(op, args, value, shared, roles, ready)) {
         if (!roles.apart) {
             return;
         }

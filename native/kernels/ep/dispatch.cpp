@@ -124,6 +124,13 @@ MORI_DEVICE_INLINE void dispatch(const DispatchArgs& args, Shared& shared) {
             progress.dispatches = number;
             progress.tokens = args.tokens;
             progress.incoming = shared.plan.totals[op.rank];
+            uint32_t most = 0;
+            MORI_DEVICE_ROLLED
+            for (uint32_t rank = 0; rank < op.world; rank++) {
+                const uint32_t rows = uint32_t(shared.plan.columns[rank]);
+                most = rows > most ? rows : most;
+            }
+            progress.most = most;
             if (shared.plan.sends != 0) {
                 progress.overflow[0] = -1;
             }

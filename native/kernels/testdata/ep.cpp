@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Runs dispatch and combine of a few ranks on the CPU over random shapes and routings, and holds every row against a model. Built with sanitizers by
 // tests/python/kernels.
+#include <chrono>
+
 #include "ep.hpp"
 
 namespace {
@@ -27,6 +29,35 @@ void lateRank() {
         require(world.rank(r).progress.fault == Fault::timeout, "a rank that does not come breaks the op");
         require(world.rank(r).notice.wait.ready == 1 && world.rank(r).notice.wait.peer == 1 && world.rank(r).notice.wait.rank == r,
                 "the report tells who waited for whom");
+    }
+}
+
+/// A rank that does not come to a combine whose rows are sent: the others end within one wait, whatever number of chunks they miss, and tell whom they waited for.
+void lateInCombine() {
+    const Shape shape{3, 2, 2, 16, 32, 0, 48};
+    World world(shape, 500'000'000);
+    std::vector<Tokens> all;
+    std::mt19937 random(3);
+    for (uint32_t r = 0; r < 3; r++) {
+        all.push_back(tokens(random, shape, r, 16, Routing::uniform));
+    }
+    world.dispatch(all, 2, 8, false, false);
+    require(world.rank(0).progress.most >= 16, "the rank that received most is known");
+    const auto begun = std::chrono::steady_clock::now();
+    std::vector<unsigned char> rows(48 * 32 + 16);
+    world.each([&](uint32_t r) {
+        if (r == 1) {
+            return;
+        }
+        CombineArgs args{};
+        args.op = &world.rank(r).op, args.input = rows.data(), args.given = shape.maxRecv, args.tokens = 16, args.hidden = 16;
+        args.type = uint32_t(Number::bfloat16), args.transport = uint32_t(Transport::sent), args.phases = kSend | kRecv, args.stamp = 9;
+        mori::device::cpu::launch(2, 8, [&] { mori_ep_combine(args); });
+    });
+    require(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20), "the waits are not one after the other");
+    for (uint32_t r : {0u, 2u}) {
+        require(world.rank(r).progress.fault == Fault::timeout && world.rank(r).progress.combines == 0, "a rank that does not come breaks the op");
+        require(world.rank(r).notice.wait.ready == 1 && world.rank(r).notice.wait.peer == 1, "the report tells who waited for whom");
     }
 }
 
@@ -96,6 +127,7 @@ int main() {
         run(random, {3, 2, 2, 9, 48, 8, 27}, 5, behind);  // words have few bits of a number
     }
     lateRank();
+    lateInCombine();
     deadRank(random);
     mismatch();
     puts("all ran");

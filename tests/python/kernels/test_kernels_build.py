@@ -131,9 +131,10 @@ def in_order(code: str, words: list[str]) -> bool:
 def test_ptx_of_dispatch_and_combine(kernel: str, architecture: str) -> None:
     code = ptx(architecture, kernel)
     assert f".visible .entry mori_{kernel}(" in code
-    # Of dispatch the counts, by whose address one thread admits ranks where they may be refused.
+    # Of dispatch the counts, by whose address one thread admits ranks where they may be refused; of combine sums of
+    # which one is NaN, which a function makes one and the same.
     arrays = re.findall(r"\.local .*__local_depot\d+\[(\d+)\]", code)
-    assert arrays == (["32"] if kernel == "ep_dispatch" else []), "registers are spilled to memory"
+    assert arrays == (["32"] if kernel == "ep_dispatch" else ["64"]), "registers are spilled to memory"
     assert "fma" not in code, "a product and a sum are rounded one after the other"
     assert "ld.acquire.sys" in code
     body = code[code.index(f".visible .entry mori_{kernel}(") :]
@@ -150,6 +151,10 @@ def test_ptx_of_dispatch_and_combine(kernel: str, architecture: str) -> None:
     assert ("cp.async.bulk.global.shared::cta.bulk_group" in code) == (architecture == "sm_90")
     if architecture == "sm_90":
         assert in_order(body, ["cp.async.bulk.wait_group 0", "fence.proxy.async;", rows])
+    if kernel == "ep_combine":  # a chunk of rows that were sent, its arrival, all arrivals, and the word that tells of it
+        sent = ["fence.acq_rel.sys", "atom.add.relaxed.gpu", "fence.acq_rel.sys", "st.relaxed.sys.u64"]
+        older = ["cp.async.bulk.wait_group 4;", "fence.proxy.async;"] if architecture == "sm_90" else []
+        assert in_order(body, [*older, *sent])
 
 
 @pytest.mark.timeout(200)

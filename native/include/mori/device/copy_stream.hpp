@@ -17,18 +17,33 @@ constexpr uint32_t kStreamStages = 8;
 /// multiple of 128.
 MORI_HOST_DEVICE constexpr uint32_t streamSharedBytes(uint32_t stageBytes) { return 256 + kStreamStages * stageBytes; }
 
+/// A part of the dynamic shared memory of a block: whole lines of 128 bytes.
+struct SharedPart {
+    uint32_t begin, bytes;
+};
+
+/// How much of it there is for streams.
+MORI_DEVICE_INLINE uint32_t sharedBytes() {
+    uint32_t bytes = 0;
+#if defined(MORI_DEVICE_BULK_COPY)
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+#endif
+    return bytes;
+}
+
+/// The part of a warp where all have as much.
+MORI_DEVICE_INLINE SharedPart sharedPartOfWarp() {
+    constexpr uint32_t kLine = 128;
+    const uint32_t each = sharedBytes() / warpsPerBlock() / kLine * kLine;
+    return {warpInBlock() * each, each};
+}
+
 #if defined(MORI_DEVICE_BULK_COPY)
 
 namespace internal {
 
 /// The launch says how long it is. Bulk copies want 16-byte aligned addresses; stages begin on lines of 128.
 extern __attribute__((shared)) __attribute__((aligned(128))) unsigned char streamShared[];
-
-MORI_DEVICE_INLINE uint32_t streamSharedSize() {
-    uint32_t bytes = 0;
-    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
-    return bytes;
-}
 
 MORI_DEVICE_INLINE uint32_t sharedAddress(const void* address) {
     uint64_t shared = 0;
@@ -42,7 +57,6 @@ struct StreamStage {
     char* to;
     uint64_t bytes;
 };
-static_assert(kStreamStages * sizeof(StreamStage) <= streamSharedBytes(0));
 
 /// Bounded by the copy engine: it ends each copy, or the kernel with an error.
 MORI_DEVICE_INLINE void barrierWait(uint32_t barrier, uint32_t parity) {
@@ -61,20 +75,24 @@ MORI_DEVICE_INLINE void barrierWait(uint32_t barrier, uint32_t parity) {
 }  // namespace internal
 
 /// All lanes of a warp call each method, with the same arguments.
-class CopyStream {
+template <uint32_t kStages>
+class CopyStreamOf {
 public:
-    MORI_DEVICE_INLINE CopyStream() {
-        const uint32_t line = 128;
-        const uint32_t mine = internal::streamSharedSize() / warpsPerBlock() / line * line;
-        if (mine < streamSharedBytes(kLeastStageBytes)) {
+    MORI_DEVICE_INLINE CopyStreamOf() : CopyStreamOf(sharedPartOfWarp()) {}
+
+    MORI_DEVICE_INLINE explicit CopyStreamOf(SharedPart mine) {
+        constexpr uint32_t kLine = 128;
+        constexpr uint32_t kHead = (kStages * sizeof(internal::StreamStage) + kLine - 1) / kLine * kLine;
+        static_assert(kStages != kStreamStages || kHead <= streamSharedBytes(0));
+        if (mine.bytes < kHead + kStages * kLeastStageBytes) {
             return;
         }
-        stageBytes_ = (mine - streamSharedBytes(0)) / kStreamStages / line * line;
-        unsigned char* const begin = internal::streamShared + warpInBlock() * mine;
+        stageBytes_ = (mine.bytes - kHead) / kStages / kLine * kLine;
+        unsigned char* const begin = internal::streamShared + mine.begin;
         stages_ = reinterpret_cast<internal::StreamStage*>(begin);
-        data_ = internal::sharedAddress(begin) + streamSharedBytes(0);
+        data_ = internal::sharedAddress(begin) + kHead;
         if (laneInWarp() == 0) {
-            for (uint32_t i = 0; i < kStreamStages; i++) {
+            for (uint32_t i = 0; i < kStages; i++) {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(i)) : "memory");
             }
             // The copy engine must see barriers that are ready.
@@ -91,22 +109,21 @@ public:
             warpCopyApart(to, from, bytes);
             return;
         }
+        if ((uint64_t(dst) | bytes) % 16 == 0) {  // seldom otherwise, and most of what this would cost
+            copyAligned(dst, src, bytes);
+            return;
+        }
         const Alignment part(dst, bytes, 16);
         internal::copyBytes(dst, src, part.head, {laneInWarp(), kWarpSize});
         const uint64_t last = part.head + part.middle;
         internal::copyBytes(dst + last, src + last, part.tail, {laneInWarp(), kWarpSize});
-        if (laneInWarp() == 0) {
-            for (uint64_t at = part.head; at < last; at += stageBytes_) {
-                load(dst + at, src + at, uint32_t(last - at < stageBytes_ ? last - at : stageBytes_));
-            }
-        }
-        warpSync();
+        copyAligned(dst + part.head, src + part.head, part.middle);
     }
 
     /// All copies of the stream are done: what this thread releases next covers them.
     MORI_DEVICE_INLINE void finish() {
         if (laneInWarp() == 0 && stageBytes_ != 0) {
-            while (stored_ < loaded_) {
+            while (ahead_ > 0) {
                 store();
             }
             asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -116,66 +133,108 @@ public:
         warpSync();
     }
 
+    /// All copies are done but the last kYoung. Not many are waited for, if more than that have begun since the others did.
+    MORI_DEVICE_INLINE void finishOld() {
+        if (laneInWarp() == 0 && stageBytes_ != 0) {
+            asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kStages) : "memory");
+            asm volatile("fence.proxy.async;" ::: "memory");
+        }
+        warpSync();
+    }
+
 private:
     static constexpr uint32_t kLeastStageBytes = 512;
     /// Loads that run ahead of the stores; the other stages are on their way out.
-    static constexpr uint32_t kAhead = 4;
+    static constexpr uint32_t kAhead = kStages / 2;
+
+public:
+    static constexpr uint32_t kYoung = kStages + kAhead;
+
+private:
 
     MORI_DEVICE_INLINE uint32_t barrier(uint32_t stage) const {
         return internal::sharedAddress(&stages_[stage].barrier);
     }
 
+    /// Addresses and bytes are multiples of 16.
+    MORI_DEVICE_INLINE void copyAligned(char* to, const char* from, uint64_t bytes) {
+        if (laneInWarp() == 0) {
+            while (bytes > 0) {
+                const uint32_t now = uint32_t(bytes < stageBytes_ ? bytes : stageBytes_);
+                load(to, from, now);
+                to += now;
+                from += now;
+                bytes -= now;
+            }
+        }
+        warpSync();
+    }
+
+    /// The stage behind one.
+    MORI_DEVICE_INLINE static uint32_t next(uint32_t stage) { return stage + 1 == kStages ? 0 : stage + 1; }
+
     MORI_DEVICE_INLINE void load(char* to, const char* from, uint32_t bytes) {
         // kAhead stores fewer than loads have begun. The stage is free when its last store has read it, which is so
-        // when no more than the youngest 8 - 4 - 1 stores have not.
-        static_assert(kStreamStages - kAhead - 1 == 3);
-        asm volatile("cp.async.bulk.wait_group.read 3;" ::: "memory");
-        const uint32_t stage = loaded_ % kStreamStages;
-        stages_[stage].to = to;
-        stages_[stage].bytes = bytes;
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier(stage)), "r"(bytes)
-                     : "memory");
+        // when no more than the youngest stores have not: as many as stages are left, but one.
+        asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kStages - kAhead - 1) : "memory");
+        internal::StreamStage& stage = stages_[loadAt_];
+        stage.to = to;
+        stage.bytes = bytes;
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier(loadAt_)), "r"(bytes) : "memory");
         asm volatile(
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                data_ + stage * stageBytes_),
-            "l"(internal::globalAddress(from)), "r"(bytes), "r"(barrier(stage))
+                data_ + loadAt_ * stageBytes_),
+            "l"(internal::globalAddress(from)), "r"(bytes), "r"(barrier(loadAt_))
             : "memory");
-        loaded_++;
-        if (loaded_ - stored_ > kAhead) {
+        loadAt_ = next(loadAt_);
+        ahead_++;
+        if (ahead_ > kAhead) {
             store();
         }
     }
 
     MORI_DEVICE_INLINE void store() {
-        const uint32_t stage = stored_ % kStreamStages;
-        internal::barrierWait(barrier(stage), stored_ / kStreamStages % 2);
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
-                         internal::globalAddress(stages_[stage].to)),
-                     "r"(data_ + stage * stageBytes_), "r"(uint32_t(stages_[stage].bytes))
+        const internal::StreamStage& stage = stages_[storeAt_];
+        internal::barrierWait(barrier(storeAt_), storeParity_);
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(internal::globalAddress(stage.to)),
+                     "r"(data_ + storeAt_ * stageBytes_), "r"(uint32_t(stage.bytes))
                      : "memory");
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-        stored_++;
+        storeAt_ = next(storeAt_);
+        storeParity_ ^= storeAt_ == 0 ? 1 : 0;
+        ahead_--;
     }
 
     internal::StreamStage* stages_ = nullptr;
     uint32_t data_ = 0;        // of the shared space
     uint32_t stageBytes_ = 0;  // 0: every copy is a warpCopy
-    uint32_t loaded_ = 0;
-    uint32_t stored_ = 0;
+    uint32_t loadAt_ = 0, storeAt_ = 0;  // stages
+    uint32_t storeParity_ = 0;           // of how often the stages were gone round
+    uint32_t ahead_ = 0;                 // loads that have no store yet
 };
 
 #else
 
 /// All lanes of a warp call each method, with the same arguments.
-class CopyStream {
+template <uint32_t>
+class CopyStreamOf {
 public:
+    MORI_DEVICE_INLINE CopyStreamOf() = default;
+    MORI_DEVICE_INLINE explicit CopyStreamOf(SharedPart) {}
+
     /// Copies, now or by finish(). Copies of one stream are in no order.
     MORI_DEVICE_INLINE void copy(void* to, const void* from, uint64_t bytes) { warpCopy(to, from, bytes); }
 
     /// All copies of the stream are done: what this thread releases next covers them.
     MORI_DEVICE_INLINE void finish() { warpSync(); }
+
+    /// All copies are done but the last kYoung.
+    MORI_DEVICE_INLINE void finishOld() { warpSync(); }
+    static constexpr uint32_t kYoung = 2;
 };
 
 #endif
+
+using CopyStream = CopyStreamOf<kStreamStages>;
 
 }  // namespace mori::device

@@ -68,7 +68,7 @@ class SpreadStream {
 public:
     MORI_DEVICE_INLINE SpreadStream() {
         const uint32_t line = 128;
-        const uint32_t mine = internal::streamSharedSize() / warpsPerBlock() / line * line;
+        const uint32_t mine = sharedPartOfWarp().bytes;
         if (mine < spreadSharedBytes(kLeastStageBytes)) {
             return;
         }

@@ -58,6 +58,7 @@ struct Progress {
     uint32_t arrivals[2];           ///< blocks that have come to the end of a phase; 0 between launches
     Fault fault;                    ///< timeout, mismatch or counts: every later kernel ends at once
     uint32_t tokens;                ///< of the last dispatch
+    uint32_t most;                  ///< rows that it brought to the rank that received most
     int32_t incoming;               ///< rows that the last dispatch brings here, known when all have published
     int32_t overflow[4];            ///< of the last dispatch: source, destination, rows, rows that were there before; source -1: none
     uint32_t sent[kMostRanks][kSentChunks];  ///< rows of a chunk for a rank that have been sent, by parts; 0 between launches
@@ -104,7 +105,7 @@ enum class Transport : uint32_t {
     plain = 0,      ///< as they are, in the order in which they were received
     direct = 1,     ///< so, each element as float8
     blockwise = 2,  ///< so, with scales
-    sent = 3,       ///< as they are, at their tokens' ranks: those of rank d from d * maxTokens on, in the order of tokens. Of the last dispatch, uncapped
+    sent = 3,       ///< plain, or, if rows are many, at their tokens' ranks: that of rank d at d * maxTokens + token. Of the last dispatch, uncapped
 };
 
 struct CombineArgs {

@@ -18,6 +18,7 @@ struct Plan {
     int32_t warpBefore[kMostWarps * kMostRanks];  // rows of the warps ahead, by warp and rank
     int32_t totals[kMostRanks];                   // this rank's rows to each
     int32_t bases[kMostRanks];                    // and the first slot there
+    int32_t columns[kMostRanks];                  // rows that come to each rank, without a cap
     uint64_t admitted;                            // a bit for each source whose rows go
     uint32_t sends;                               // this rank was admitted
     uint32_t goes;                                // nothing has gone wrong
@@ -264,6 +265,7 @@ MORI_DEVICE_INLINE bool admit(const Op& op, uint64_t number, const Counts& count
             total += count;
         });
         plan.bases[d] = base;
+        plan.columns[d] = total;
         if (d == op.rank) {
             plan.totals[d] = total;
         }

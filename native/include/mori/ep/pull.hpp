@@ -6,9 +6,7 @@
 /// into registers are faster (docs/performance.md).
 #pragma once
 
-#include "mori/ep/rows.hpp"
-
-#if defined(MORI_DEVICE_BULK_COPY)
+#include "mori/ep/sent.hpp"
 
 namespace mori::ep {
 
@@ -16,25 +14,34 @@ namespace internal {
 
 /// Tokens of a warp that are under way at a time.
 constexpr uint32_t kPullTokens = 2;
-constexpr uint32_t kPullStages = 5;
+/// Stages: pieces of a token's rows that are under way, and what they are at most, and at least.
+constexpr uint32_t kMostPullStages = 8;
+constexpr uint32_t kLeastPullStages = 2;
 /// A piece has a chunk for each lane, or several.
 constexpr uint32_t kPullLeast = kWarpSize * sizeof(Chunk);
-/// Bytes of a warp's shared memory ahead of the stages: what belongs to a CopyStream, and the barriers.
-constexpr uint32_t kPullHead = streamSharedBytes(0) + 128;
+/// Bytes of a warp's shared memory ahead of the stages: what belonged to a stream of copies before, and the barriers.
+constexpr uint32_t kPullBarriers = 384;
+constexpr uint32_t kPullHead = kPullBarriers + 128;
+static_assert(kPullBarriers >= kSendStages * 24 && kPullBarriers >= streamSharedBytes(0));
+/// Bytes of a stage, if rows are few: pieces that lanes sum four chunks of at a time.
+constexpr uint32_t kPullStage = 8 * kPullLeast;
+
+#if defined(MORI_DEVICE_BULK_COPY)
 
 /// All lanes of a warp call each method, with the same arguments.
 class PullStream {
 public:
-    /// Bytes of a piece of one row that there is room for; 0: a stream can't be.
-    MORI_DEVICE_INLINE static uint32_t room() {
-        return share() > kPullHead ? (share() - kPullHead) / kPullStages / kPullLeast * kPullLeast : 0;
-    }
+    /// Whether there is room for tokens that have up to so many rows.
+    MORI_DEVICE_INLINE static bool isRoom(SharedPart mine, uint32_t rows) { return mine.bytes >= kPullHead + kLeastPullStages * stageFor(rows); }
 
-    MORI_DEVICE_INLINE PullStream() : stageBytes_(room()) {
-        begin_ = device::internal::streamShared + warpInBlock() * share();
+    /// Behind isRoom.
+    MORI_DEVICE_INLINE PullStream(SharedPart mine, uint32_t rows) : stageBytes_(stageFor(rows)) {
+        const uint32_t room = (mine.bytes - kPullHead) / stageBytes_;
+        stages_ = room < kMostPullStages ? room : kMostPullStages;
+        begin_ = device::internal::streamShared + mine.begin;
         shared_ = device::internal::sharedAddress(begin_);
         if (laneInWarp() == 0) {
-            for (uint32_t i = 0; i < kPullStages; i++) {
+            for (uint32_t i = 0; i < kMostPullStages; i++) {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier(i)) : "memory");
             }
         }
@@ -47,15 +54,17 @@ public:
         warpSync();
     }
 
-    /// Bytes of a piece of each of so many rows; 0 if there is no room for any.
-    MORI_DEVICE_INLINE uint32_t pieceOf(uint32_t rows) const { return pieceOf(stageBytes_, rows); }
-    MORI_DEVICE_INLINE static uint32_t pieceOf(uint32_t room, uint32_t rows) { return room / rows / kPullLeast * kPullLeast; }
+    /// Bytes of a piece of each of so many rows.
+    MORI_DEVICE_INLINE uint32_t pieceOf(uint32_t rows) const {
+        const uint32_t most = stageBytes_ / rows / kPullLeast;
+        return (most > 4 ? 4 : most == 3 ? 2 : most) * kPullLeast;  // as lanes take their chunks
+    }
 
-    MORI_DEVICE_INLINE bool isFull() const { return loaded_ - summed_ == kPullStages; }
+    MORI_DEVICE_INLINE bool isFull() const { return under_ == stages_; }
 
     /// Begins to bring the bytes [at, at + bytes) of rows, multiples of 16.
     MORI_DEVICE_INLINE void load(const Terms& terms, uint32_t rows, uint32_t at, uint32_t bytes) {
-        const uint32_t stage = loaded_ % kPullStages;
+        const uint32_t stage = loadAt_;
         if (laneInWarp() == 0) {
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier(stage)), "r"(rows * bytes)
                          : "memory");
@@ -68,36 +77,39 @@ public:
                 "l"(device::internal::globalAddress(terms.rows[i] + at)), "r"(bytes), "r"(barrier(stage))
                 : "memory");
         }
-        loaded_++;
+        loadAt_ = next(loadAt_);
+        under_++;
     }
 
     /// Waits for the oldest piece: its rows follow each other.
     MORI_DEVICE_INLINE const char* await() {
-        const uint32_t stage = summed_ % kPullStages;
-        device::internal::barrierWait(barrier(stage), summed_ / kPullStages % 2);
-        return reinterpret_cast<const char*>(begin_) + kPullHead + stage * stageBytes_;
+        device::internal::barrierWait(barrier(sumAt_), sumParity_);
+        return reinterpret_cast<const char*>(begin_) + kPullHead + sumAt_ * stageBytes_;
     }
 
     /// All lanes have read the oldest piece.
     MORI_DEVICE_INLINE void release() {
         warpSync();
-        summed_++;
+        sumAt_ = next(sumAt_);
+        sumParity_ ^= sumAt_ == 0 ? 1 : 0;
+        under_--;
     }
 
 private:
-    /// Of a warp.
-    MORI_DEVICE_INLINE static uint32_t share() {
-        constexpr uint32_t kLine = 128;
-        return device::internal::streamSharedSize() / warpsPerBlock() / kLine * kLine;
-    }
+    MORI_DEVICE_INLINE static uint32_t stageFor(uint32_t rows) { return rows * kPullLeast > kPullStage ? rows * kPullLeast : kPullStage; }
 
-    MORI_DEVICE_INLINE uint32_t barrier(uint32_t stage) const { return shared_ + streamSharedBytes(0) + stage * 8; }
+    /// The stage behind one.
+    MORI_DEVICE_INLINE uint32_t next(uint32_t stage) const { return stage + 1 == stages_ ? 0 : stage + 1; }
+
+    MORI_DEVICE_INLINE uint32_t barrier(uint32_t stage) const { return shared_ + kPullBarriers + stage * 8; }
 
     unsigned char* begin_ = nullptr;
     uint32_t shared_ = 0;  // begin_, in the shared space
     uint32_t stageBytes_;
-    uint32_t loaded_ = 0;
-    uint32_t summed_ = 0;
+    uint32_t stages_;
+    uint32_t loadAt_ = 0, sumAt_ = 0;  // stages
+    uint32_t sumParity_ = 0;           // of how often the stages were gone round
+    uint32_t under_ = 0;               // pieces
 };
 
 /// Writes the sums of one piece, which begins at byte ``at`` of the rows.
@@ -112,7 +124,7 @@ MORI_DEVICE_INLINE void sumPiece(char* out, const char* piece, const Terms& term
     }
 }
 
+#endif
+
 }  // namespace internal
 }  // namespace mori::ep
-
-#endif

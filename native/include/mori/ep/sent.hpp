@@ -13,11 +13,11 @@ namespace mori::ep {
 
 namespace internal {
 
-/// Rows of a chunk, at least: words cost a fence each. On CPUs tests have few rows.
+/// Rows of a chunk for all ranks together, at least: a word costs a fence, and a wait for what was sent before it. On CPUs tests have few rows.
 #if defined(MORI_DEVICE_CPU)
 constexpr uint32_t kLeastChunk = 2;
 #else
-constexpr uint32_t kLeastChunk = 64;
+constexpr uint32_t kLeastChunk = 512;
 #endif
 
 /// Where rows of the last dispatch lie, in memory that a block shares.
@@ -59,7 +59,8 @@ struct SentBlocks {
             }
             first[d] = before;
             const uint32_t each = (most + kSentChunks - 1) / kSentChunks;
-            chunk[d] = each > kLeastChunk ? each : kLeastChunk;
+            const uint32_t least = op.world > 2 ? (kLeastChunk + op.world - 2) / (op.world - 1) : kLeastChunk;
+            chunk[d] = each > least ? each : least;
         }
         for (uint32_t i = threadInBlock(); i < kMostWarps * kMostRanks; i += blockSize()) {
             known[i] = 0;
@@ -74,17 +75,33 @@ MORI_DEVICE_INLINE void giveUp(const Op& op) {
     atomicAdd<Scope::device, Order::relaxed>(&op.progress->arrivals[1], kMoreThanBlocks);
 }
 
-/// Whether the combine is of that kind.
-MORI_DEVICE_INLINE bool isSent(const CombineArgs& args) { return args.transport == uint32_t(Transport::sent); }
+/// Bytes of the rows of the rank that received most, from which on they are sent. Fewer are faster when they are copied to where the others pull them: there
+/// is one wait less for what was written to come to its place. On CPUs tests have few rows.
+#if defined(MORI_DEVICE_CPU)
+constexpr uint64_t kSentLeast = 200;
+#else
+constexpr uint64_t kSentLeast = 24 << 20;
+#endif
+
+/// Whether rows are sent. All ranks know the same counts.
+MORI_DEVICE_INLINE bool isSent(const Op& op, const CombineArgs& args) {
+    return args.transport == uint32_t(Transport::sent) && uint64_t(op.progress->most) * args.hidden * wayBytes(args) >= kSentLeast;
+}
 
 /// Whether rows of this rank's own tokens stay where they are.
 MORI_DEVICE_INLINE bool ownStay(const CombineArgs& args) { return args.phases == (kSend | kRecv); }
 
+/// Copies of a warp under way: what a warp does for each takes as long as 8 KiB and more on their way, so that they are few and large.
+constexpr uint32_t kSendStages = 4;
+constexpr uint32_t kSendStage = 14336;
+using SendStream = CopyStreamOf<kSendStages>;
+
 /// A warp's share of the rows that this rank sends: every so many-th, first those that are first in their blocks.
 class SentRows {
 public:
-    MORI_DEVICE_INLINE SentRows(const Op& op, const CombineArgs& args, uint64_t value, const SentBlocks& blocks, Team team)
-        : op_(op), args_(args), value_(value), blocks_(blocks), team_(team), rowBytes_(uint64_t(args.hidden) * wayBytes(args)),
+    /// shared: for the warp's copies.
+    MORI_DEVICE_INLINE SentRows(const Op& op, const CombineArgs& args, uint64_t value, const SentBlocks& blocks, Team team, SharedPart shared)
+        : op_(op), args_(args), value_(value), blocks_(blocks), team_(team), shared_(shared), rowBytes_(uint64_t(args.hidden) * wayBytes(args)),
           peers_(op.world - (ownStay(args) ? 1 : 0)) {
         MORI_DEVICE_ROLLED
         for (uint32_t k = 0; k < peers_; k++) {
@@ -101,7 +118,7 @@ public:
         }
         const int32_t received = *(args_.rows != nullptr ? args_.rows : op_.received);
         const uint32_t items = most_ * peers_ * parts_;
-        CopyStream stream;
+        SendStream stream(shared_);
         for (uint32_t at = team_.warp; at < items; at += team_.warps * kWarpSize) {
             const Item mine = item(at + laneInWarp() * team_.warps, items, uint32_t(received));
             for (uint32_t lane = 0; lane < kWarpSize && at + lane * team_.warps < items; lane++) {
@@ -111,20 +128,35 @@ public:
                 }
                 const uint64_t places = warpBroadcast(uint64_t(mine.index) << 32 | mine.token, lane);
                 const uint32_t index = uint32_t(places >> 32), token = uint32_t(places);
-                if (index / blocks_.chunk[op_.rank] != chunk_) {
-                    tell(stream);
-                    chunk_ = index / blocks_.chunk[op_.rank];
+                if (index / blocks_.chunk[op_.rank] != sent_.chunk) {
+                    if (behind_ != 0) {
+                        stream.finish();
+                        tell(before_);
+                    }
+                    before_ = sent_;
+                    sent_ = Sent{index / blocks_.chunk[op_.rank], {}};
+                    behind_ = 1;
                 }
                 if (token != kNoToken) {
                     copy(stream, rank, blocks_.begin[rank] + index, token, {(at + lane * team_.warps) % parts_, parts_});
+                    behind_ += behind_ != 0 ? 1 : 0;
                 }
                 MORI_DEVICE_UNROLL
                 for (uint32_t i = 0; i < PerRank::kEach; i++) {
-                    sent_.of[i] += rank == i * kWarpSize + laneInWarp() ? 1 : 0;
+                    sent_.rows.of[i] += rank == i * kWarpSize + laneInWarp() ? 1 : 0;
+                }
+                if (behind_ > SendStream::kYoung) {
+                    stream.finishOld();
+                    tell(before_);
+                    behind_ = 0;
                 }
             }
         }
-        tell(stream);
+        stream.finish();
+        if (behind_ != 0) {
+            tell(before_);
+        }
+        tell(sent_);
     }
 
 private:
@@ -162,7 +194,7 @@ private:
         return rank < op_.world ? rank : rank - op_.world;
     }
 
-    MORI_DEVICE_INLINE void copy(CopyStream& stream, uint32_t rank, uint32_t slot, uint32_t token, Part part) {
+    MORI_DEVICE_INLINE void copy(SendStream& stream, uint32_t rank, uint32_t slot, uint32_t token, Part part) {
         constexpr uint32_t kLine = 128;
         const uint32_t lines = uint32_t((rowBytes_ + kLine - 1) / kLine);
         const uint64_t from = uint64_t(part.begin(lines)) * kLine, upTo = uint64_t(part.end(lines)) * kLine;
@@ -176,31 +208,36 @@ private:
         }
     }
 
-    /// All lanes: what was sent since the last time has come to where it goes, and who brings the last rows of a chunk tells of it.
-    MORI_DEVICE_INLINE void tell(CopyStream& stream) {
-        stream.finish();
+    /// What was sent of a chunk.
+    struct Sent {
+        uint32_t chunk = 0;
+        PerRank rows;  // or parts, for each rank
+    };
+
+    /// All lanes: what was sent has come to where it goes, and who brings the last rows of a chunk tells of it.
+    MORI_DEVICE_INLINE void tell(const Sent& sent) const {
         MORI_DEVICE_UNROLL
         for (uint32_t i = 0; i < PerRank::kEach; i++) {
-            if (sent_.of[i] == 0) {
+            const uint32_t rows = uint32_t(sent.rows.of[i]);
+            if (rows == 0) {
                 continue;
             }
             const uint32_t rank = i * kWarpSize + laneInWarp(), size = blocks_.chunk[op_.rank];
-            const uint32_t left = blocks_.rows[rank] - chunk_ * size;
+            const uint32_t left = blocks_.rows[rank] - sent.chunk * size;
             const uint32_t whole = (left < size ? left : size) * parts_;
-            uint32_t* const count = &op_.progress->sent[rank][chunk_];
+            uint32_t* const count = &op_.progress->sent[rank][sent.chunk];
             fence<Scope::system>();  // these rows, before their arrival
             uint32_t before = 0;
-            if (uint32_t(sent_.of[i]) != whole) {
-                before = atomicAdd<Scope::device, Order::relaxed>(count, uint32_t(sent_.of[i]));
+            if (rows != whole) {
+                before = atomicAdd<Scope::device, Order::relaxed>(count, rows);
             }
-            if (before + uint32_t(sent_.of[i]) == whole) {
+            if (before + rows == whole) {
                 if (before != 0) {
                     atomicStore<Scope::device, Order::relaxed>(count, 0u);
                     fence<Scope::system>();  // all arrivals, before the word
                 }
-                atomicStore<Scope::system, kBehindFence>(flagOf(op_, op_.regions.ready, rank, op_.rank) + chunk_, value_);
+                atomicStore<Scope::system, kBehindFence>(flagOf(op_, op_.regions.ready, rank, op_.rank) + sent.chunk, value_);
             }
-            sent_.of[i] = 0;
         }
         warpSync();
     }
@@ -220,12 +257,13 @@ private:
     uint64_t value_;
     const SentBlocks& blocks_;
     Team team_;
+    SharedPart shared_;
     uint64_t rowBytes_;
     uint32_t peers_;
     uint32_t most_ = 0;   // rows for one of them
     uint32_t parts_ = 1;  // of a row
-    uint32_t chunk_ = 0;  // that rows are sent of
-    PerRank sent_;        // rows, or parts, of it
+    Sent sent_, before_;  // of the chunk that rows are sent of, and of the one before, if nobody was told of it
+    uint32_t behind_ = 0;  // copies since then, and one; 0: everybody was
 };
 
 /// A lane waits for a chunk of the rows of a rank. If it does not come, the op is broken.
@@ -238,21 +276,21 @@ MORI_DEVICE_APART void awaitChunk(const Op& op, uint32_t rank, uint32_t chunk, u
 /// Where rows are that were put where loads reach them, or sent here.
 class AtRanksOrSent {
 public:
-    MORI_DEVICE_INLINE AtRanksOrSent(const Op& op, const CombineArgs& args, uint64_t value, SentBlocks& blocks)
-        : op_(op), args_(args), value_(value), blocks_(blocks), rowBytes_(uint64_t(args.hidden) * wayBytes(args)), near_(op, args, rowBytes_) {}
+    MORI_DEVICE_INLINE AtRanksOrSent(const Op& op, const CombineArgs& args, uint64_t value, SentBlocks& blocks, bool sent)
+        : op_(op), args_(args), value_(value), blocks_(blocks), sent_(sent), rowBytes_(uint64_t(args.hidden) * wayBytes(args)), near_(op, args, rowBytes_) {}
 
     MORI_DEVICE_INLINE uint32_t slot(uint32_t choice) const { return choice; }
 
     /// A row that is sent is waited for. If it does not come, the op is broken, and the row is any.
     MORI_DEVICE_INLINE Row row(uint32_t token, uint32_t rank, uint64_t row) const {
         const bool own = rank == op_.rank && ownStay(args_);
-        if (isSent(args_) && !own) {
+        if (sent_ && !own) {
             await(rank, uint32_t(row));
             row = uint64_t(rank) * op_.maxTokens + token;
             rank = op_.rank;
         }
         Row found = near_.row(token, rank, row);
-        if (isSent(args_) && own) {
+        if (sent_ && own) {
             found.elements = static_cast<const char*>(args_.input) + row * rowBytes_;
             found.weights = args_.weights != nullptr ? args_.weights + row * op_.topk : nullptr;
         }
@@ -281,6 +319,7 @@ private:
     const CombineArgs& args_;
     uint64_t value_;
     SentBlocks& blocks_;
+    bool sent_;
     uint64_t rowBytes_;
     AtRanks near_;
     mutable bool waited_ = false;

@@ -54,12 +54,12 @@ MORI_DEVICE_INLINE void fill(const Op& op, const CombineArgs& args, uint64_t row
                   rows * op.topk * sizeof(float), stream);
     }
     if (input != nullptr) {
-        if (args.transport == uint32_t(Transport::plain)) {
-            copyShare(base + op.regions.combineIn, input, rows * args.hidden * numberBytes(Number(args.type)), stream);
-        } else if (args.transport == uint32_t(Transport::direct)) {
+        if (args.transport == uint32_t(Transport::direct)) {
             castRows(base + op.regions.combineIn, input, rows * args.hidden);
-        } else {
+        } else if (args.transport == uint32_t(Transport::blockwise)) {
             quantRows(op, args, rows);
+        } else {
+            copyShare(base + op.regions.combineIn, input, rows * args.hidden * numberBytes(Number(args.type)), stream);
         }
     }
     stream.finish();
