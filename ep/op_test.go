@@ -91,17 +91,37 @@ func tokensOf(cfg Config, rank, round int) tokens {
 	return t
 }
 
-func addrOfFloats(s []float32) uint64 {
+// held is what an op was given the address of: it looks there when the test itself needs it no more, and the collector does not know.
+var held struct {
+	sync.Mutex
+	all []any
+}
+
+func hold(s any) {
+	held.Lock()
+	defer held.Unlock()
+	held.all = append(held.all, s)
+}
+
+// floatsAt is where s begins, 0 if there are none.
+func floatsAt(s []float32) uint64 {
 	if len(s) == 0 {
 		return 0
 	}
+	hold(s)
 	return addrOfFloat32s(s)
 }
 
+// intsAt is where s begins.
+func intsAt(s []int32) uint64 {
+	hold(s)
+	return addrOfInt32s(s)
+}
+
 func (s tokens) batch(cfg Config) Batch {
-	b := Batch{N: s.n, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(s.rows), Weights: addrOfFloats(s.weights)}
+	b := Batch{N: s.n, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(s.rows), Weights: floatsAt(s.weights)}
 	if s.n > 0 {
-		b.Indices = addrOfInt32s(s.experts)
+		b.Indices = intsAt(s.experts)
 	}
 	return b
 }
@@ -226,7 +246,7 @@ func journey(rounds int) func(j job) error {
 				return err
 			}
 			made := j.experts(rows)
-			out := Output{Rows: rows, Hidden: j.cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made), Weighted: round%3 == 2}
+			out := Output{Rows: rows, Hidden: j.cfg.HiddenDim, Type: Float32, Input: floatsAt(made), Weighted: round%3 == 2}
 			if round%2 == 0 {
 				out.HasWeights, out.Weights = true, j.base+j.layout.DispatchOutWeights.Offset
 			}
@@ -279,7 +299,7 @@ func TestTwoPhases(t *testing.T) {
 				return err
 			}
 			made := j.experts(rows)
-			if err := j.CombineSend(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made)}); err != nil {
+			if err := j.CombineSend(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(made)}); err != nil {
 				return err
 			}
 			if err := errors.Join(j.CombineRecv(), j.checkCombined(sent, round, false, false)); err != nil {
@@ -299,8 +319,8 @@ func TestRoutesAreReplayed(t *testing.T) {
 			return err
 		}
 		slots := make([]int32, max(1, first.n*cfg.TopK))
-		j.Slots(addrOfInt32s(slots))
-		route := &Route{Slots: addrOfInt32s(slots), N: first.n, Rows: rows}
+		j.Slots(intsAt(slots))
+		route := &Route{Slots: intsAt(slots), N: first.n, Rows: rows}
 		// Another dispatch in between; then combine for the first.
 		if _, err := j.Dispatch(tokensOf(cfg, j.cfg.Rank, 2).batch(cfg)); err != nil {
 			return err
@@ -314,7 +334,7 @@ func TestRoutesAreReplayed(t *testing.T) {
 			return err
 		}
 		made := j.experts(rows)
-		out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made), Route: route, Weighted: true}
+		out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(made), Route: route, Weighted: true}
 		if err := errors.Join(j.Combine(out), j.checkCombined(first, 1, true, false)); err != nil {
 			return err
 		}
@@ -326,7 +346,7 @@ func TestRoutesAreReplayed(t *testing.T) {
 			return fmt.Errorf("weights of another dispatch were taken: %v", err)
 		}
 		for range 3 { // one combine after the other
-			out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made), Route: route}
+			out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(made), Route: route}
 			if err := errors.Join(j.Combine(out), j.checkCombined(first, 1, false, false)); err != nil {
 				return err
 			}
@@ -361,7 +381,7 @@ func TestTheRankThatOverflowsIsTold(t *testing.T) {
 			return fmt.Errorf("%d rows came", rows)
 		}
 		made := j.experts(rows)
-		if err := j.Combine(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: addrOfFloats(made)}); err != nil {
+		if err := j.Combine(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(made)}); err != nil {
 			return err
 		}
 		got := float32s(j.base+j.layout.CombineOut.Offset, all.n*cfg.HiddenDim)
@@ -445,7 +465,7 @@ func TestStandardForm(t *testing.T) {
 		stride := cfg.PackedRows()
 		packed := make([]float32, cfg.ExpertsPerRank*stride*cfg.HiddenDim)
 		counts, info := make([]int32, cfg.ExpertsPerRank), make([]int32, cfg.ExpertsPerRank*stride)
-		to := Packed{Rows: addrOfFloats(packed), Counts: addrOfInt32s(counts), Info: addrOfInt32s(info)}
+		to := Packed{Rows: floatsAt(packed), Counts: intsAt(counts), Info: intsAt(info)}
 		x, indices := j.base+j.layout.DispatchOut.Offset, j.base+j.layout.DispatchOutIndices.Offset
 		if err := j.Pack(to, x, indices, rows, cfg.HiddenDim, Float32); err != nil {
 			return err
@@ -463,7 +483,7 @@ func TestStandardForm(t *testing.T) {
 		weights := float32s(j.base+j.layout.DispatchOutWeights.Offset, rows*cfg.TopK)
 		names := int32s(indices, rows*cfg.TopK)
 		back := make([]float32, max(1, rows*cfg.HiddenDim))
-		if err := j.Unpack(addrOfFloats(back), to.Rows, j.base+j.layout.DispatchOutWeights.Offset, cfg.HiddenDim, Float32); err != nil {
+		if err := j.Unpack(floatsAt(back), to.Rows, j.base+j.layout.DispatchOutWeights.Offset, cfg.HiddenDim, Float32); err != nil {
 			return err
 		}
 		if err := j.CountLocal(); err != nil {

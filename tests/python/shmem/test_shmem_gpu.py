@@ -161,6 +161,7 @@ def tensors(rank: Rank) -> None:
     assert row.is_cuda
     assert row.count_nonzero() == 0
     assert row.__symm_tensor__
+    shmem.shmem_barrier_all()  # all have looked
     there = symm_mori_shmem_tensor(row, (rank.me + 1) % rank.size)
     there.fill_(rank.me + 1)
     torch.cuda.synchronize()
