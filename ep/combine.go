@@ -178,7 +178,7 @@ func (o *Op) finishCombine(out Output, plan *Plan, way transport, mark uint64) e
 	if err := o.raise(o.layout.Pulled, o.combines, 0); err != nil {
 		return err
 	}
-	if out.Route == nil {
+	if out.Route == nil && !o.keep {
 		o.setReceived(0)
 	}
 	if !out.InPlace {

@@ -100,7 +100,7 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 		return a, err
 	}
 	a = combineArgs{given: uint32(out.Rows), tokens: uint32(g.tokens), hidden: uint32(out.Hidden), dtype: uint32(out.Type),
-		weighted: out.Weighted, clearReceived: out.Route == nil, forwards: g.forwards(out, way)}
+		weighted: out.Weighted, clearReceived: out.Route == nil && !o.keep, forwards: g.forwards(out, way)}
 	a.stamp = uint32(stamp(way.rowBytes, uint64(out.Type), uint64(way.rowType)))
 	if g.hosts.sums() { // and whether, and of what factors, is to be alike
 		a.stamp = uint32(stamp(uint64(a.stamp), flag64(a.forwards), flag64(out.Weighted)))

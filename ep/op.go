@@ -38,7 +38,8 @@ type Op struct {
 	replayed   *Plan // of a Route that Combine was given
 	dispatches uint64
 	combines   uint64
-	received   int // rows of the last dispatch
+	received   int  // rows of the last dispatch
+	keep       bool // what Received says, in a combine
 
 	sources []uint64  // scratch of Combine: addresses of rows
 	scales  []uint64  // and of their scales
@@ -210,6 +211,10 @@ func (o *Op) look() {
 		_ = o.breaks(cmp.Or(o.gpu.fault(), o.gpu.lost()))
 	}
 }
+
+// KeepRows says whether combine leaves Received as it is, so that the rows of one dispatch may be combined again and again. Who measures combine alone
+// wants that.
+func (o *Op) KeepRows(on bool) { o.keep = on }
 
 // setReceived says how many rows there are.
 func (o *Op) setReceived(rows int) {

@@ -276,6 +276,32 @@ func TestDispatchAndCombine(t *testing.T) {
 	}
 }
 
+func TestOneDispatchIsCombinedAgain(t *testing.T) {
+	cfg := smallConfig(3)
+	together(t, cfg, Options{}, nil, func(j job) error {
+		sent := tokensOf(cfg, j.cfg.Rank, 1)
+		rows, err := j.Dispatch(sent.batch(cfg))
+		if err != nil {
+			return err
+		}
+		out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(j.experts(rows))}
+		for _, keep := range []bool{true, true, false} {
+			j.KeepRows(keep)
+			if err := errors.Join(j.Combine(out), j.checkCombined(sent, 1, false, false)); err != nil {
+				return err
+			}
+			want := 0
+			if keep {
+				want = rows
+			}
+			if got := int(memory.Load32(j.Received())); got != want {
+				return fmt.Errorf("after combine %d rows are said to be here, not %d", got, want)
+			}
+		}
+		return nil
+	})
+}
+
 func TestTwoPhases(t *testing.T) {
 	cfg := smallConfig(3)
 	cfg.KernelType = KernelAsyncLL

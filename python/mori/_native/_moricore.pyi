@@ -94,6 +94,9 @@ def pybind_EPDrop(id: int) -> int:
 def pybind_EPExclude(id: int, ranks: int) -> int:
     """EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which goes on with the others."""
 
+def pybind_EPKeepRows(id: int, on: int) -> int:
+    """EPKeepRows says whether combine leaves the number of received rows as it is: on is 0 or not."""
+
 def pybind_EPLaunch(id: int, dispatch: bool, tokens: int, rowBytes: int, blocks: int, warps: int) -> str:
     """EPLaunch returns the blocks and the warps of each that a call with so many tokens of so many bytes gets, as JSON; zeros on host memory. What
     is asked for and above 0 comes first.
