@@ -241,6 +241,24 @@ func TestRanksThatDisagreeAreToldOnGPUs(t *testing.T) {
 	})
 }
 
+func TestOneWayToCombineForAllOnGPUs(t *testing.T) {
+	cfg := gpuConfig(2)
+	onGPUs(t, cfg, Options{}, func(j *gpuJob) error {
+		if _, err := j.gpu.Dispatch(j.ones(2)); err != nil {
+			return err
+		}
+		out := Output{Rows: cfg.MaxRecv(), Hidden: cfg.HiddenDim, Type: Float32, InPlace: j.gpu.cfg.Rank == 0}
+		out.Input = j.give(make([]byte, cfg.MaxRecv()*cfg.HiddenDim*4))
+		if err := errors.Join(j.gpu.Combine(out), j.settle()); err != nil && !errors.Is(err, ErrMismatch) {
+			return err
+		}
+		if err := j.gpu.Check(); !errors.Is(err, ErrMismatch) {
+			return fmt.Errorf("one rank has its rows in place and the other has not: %v", err)
+		}
+		return nil
+	})
+}
+
 func TestAnOverflowIsToldOnGPUs(t *testing.T) {
 	cfg := gpuConfig(3)
 	cfg.MaxTotalRecv = cfg.MaxNumInpToken // room for the rows of one rank

@@ -191,8 +191,8 @@ class GPUEPRank(Member):
         if case.kind == "dispatch":
             yield from (lambda i=i: self._dispatch(i) for i in range(case.calls))
             return
-        # The rows of one dispatch are combined again and again: on one host as those of the last one, between hosts with a
-        # routing handle, since not all of what forwarders keep of a dispatch is there twice.
+        # The rows of one dispatch are combined again and again: on one host as those of the last one, between hosts
+        # with a routing handle, since not all of what forwarders keep of a dispatch is there twice.
         alone = self._hosts == 1 and case.kind != "both"
         _core.call("EPKeepRows", self._op._handle, int(alone))
         rows, *_, handle = self._dispatch(0, return_routing=True)
