@@ -16,14 +16,14 @@ struct Shared {
 };
 
 /// Who does what: all warps see to it that rows come where they are summed, and then sum; or, where rows are sent, one of each block sends while the
-/// others sum.
+/// others sum. One is enough where a copy engine does the work, and too little elsewhere.
 struct Roles {
     bool sent, apart;
     bool sends = true, sums = true;  // the calling warp
     Team sending = Team::all(), summing = Team::all();
     SharedPart shared = sharedPartOfWarp();
 
-    MORI_DEVICE_INLINE Roles(const Op& op, const CombineArgs& args) : sent(isSent(op, args)), apart(sent && ownStay(args) && warpsPerBlock() > 1 && args.tokens >= gridWarps()) {
+    MORI_DEVICE_INLINE Roles(const Op& op, const CombineArgs& args) : sent(isSent(op, args)), apart(sent && oneSends() && ownStay(args) && warpsPerBlock() > 1 && args.tokens >= gridWarps()) {
         if (!apart) {
             return;
         }
@@ -36,6 +36,15 @@ struct Roles {
         sending = Team::of(0, 1);
         summing = Team::of(1, warpsPerBlock());
         shared = sends ? SharedPart{0, own} : SharedPart{own + (warpInBlock() - 1) * each, each};
+    }
+
+private:
+    MORI_DEVICE_INLINE static bool oneSends() {
+#if defined(MORI_DEVICE_CPU)
+        return true;  // for its tests
+#else
+        return sharedBytes() != 0;
+#endif
     }
 };
 
