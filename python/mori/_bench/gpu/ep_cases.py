@@ -94,10 +94,9 @@ def full() -> list[EPCase]:
 
 def usual() -> list[EPCase]:
     """What is measured without --full."""
-    kinds = ("dispatch", "combine-in-place")
     return [
         *_shapes((1, 128, 1024, 4096, 8192)),
-        *(one for one in _budgets((4096,)) if one.kind in kinds and one.blocks in (8, 24, 64, 128)),
+        *(one for one in _budgets((4096,)) if one.blocks in (8, 24, 64, 128)),
         *_shapes((1, 128, 4096), mode="eager"),
         *_shapes((4096,), skewed=True),
         *(case("both", n) for n in (1, 128)),
