@@ -43,7 +43,8 @@ type Layout struct {
 	DispatchOutScales  Region // [MaxRecv, ScaleDim], empty without scales
 	SrcPositions       Region // int32 [MaxRecv]
 
-	// What a rank's experts made of it, for others to read.
+	// What a rank's experts made of it, for others to read; or, on GPUs, what others made of this rank's tokens: of rank d and token t in row
+	// d * MaxNumInpToken + t (mori/ep/sent.hpp).
 	CombineIn        Region // [MaxRecv, hidden]
 	CombineInScales  Region // float32 [MaxRecv, scaleBlocks], empty unless combine's rows are quantised blockwise
 	CombineInWeights Region // float32 [MaxRecv, TopK]
@@ -57,7 +58,7 @@ type Layout struct {
 	Counts    Region // [2, WorldSize, WorldSize]: words of 8 bytes (mori/ep/words.hpp); or at its beginning int32, behind flags
 	Published Region // lines, by source: its counts are there
 	Arrived   Region // lines, by source: its rows are there
-	Ready     Region // lines, by rank: its CombineIn may be read
+	Ready     Region // lines, by rank: its CombineIn may be read; or words, by chunk: rows that it sent are here
 	Pulled    Region // lines, by rank: it has read all that it needs of CombineIn here
 
 	Size        uint64 // of all, a multiple of Alignment

@@ -151,6 +151,19 @@ struct Part {
     /// Where the part of n things begins, and where it ends.
     MORI_DEVICE_INLINE uint32_t begin(uint32_t n) const { return beginOf(n, part, parts); }
     MORI_DEVICE_INLINE uint32_t end(uint32_t n) const { return beginOf(n, part + 1, parts); }
+
+    struct Bytes {
+        uint64_t from, count;
+    };
+
+    /// The part of a row of so many bytes: whole lines, but for its end.
+    MORI_DEVICE_INLINE Bytes of(uint64_t rowBytes) const {
+        constexpr uint32_t kLine = 128;
+        const uint32_t lines = uint32_t((rowBytes + kLine - 1) / kLine);
+        const uint64_t from = uint64_t(begin(lines)) * kLine;
+        const uint64_t upTo = uint64_t(end(lines)) * kLine;
+        return {from, (upTo < rowBytes ? upTo : rowBytes) - from};
+    }
 };
 
 /// What a warp sends of tokens: a run of them, or, where there are more warps than tokens, a part of one.
@@ -160,7 +173,6 @@ struct Run {
     uint64_t from = 0, bytes = 0;  // of each row
 
     MORI_DEVICE_INLINE Run(uint32_t tokens, uint64_t rowBytes) {
-        constexpr uint32_t kLine = 128;
         const Parts parts(tokens, rowBytes, gridWarps());
         if (parts.each > 1) {
             first = warpInGrid() / parts.each;
@@ -170,10 +182,9 @@ struct Run {
             first = beginOf(tokens, warpInGrid(), gridWarps());
             end = beginOf(tokens, warpInGrid() + 1, gridWarps());
         }
-        const uint32_t lines = uint32_t((rowBytes + kLine - 1) / kLine);
-        from = uint64_t(part.begin(lines)) * kLine;
-        const uint64_t upTo = uint64_t(part.end(lines)) * kLine;
-        bytes = (upTo < rowBytes ? upTo : rowBytes) - from;
+        const Part::Bytes mine = part.of(rowBytes);
+        from = mine.from;
+        bytes = mine.count;
     }
 };
 

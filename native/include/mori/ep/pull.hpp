@@ -2,8 +2,7 @@
 /// A warp's rows on their way from several ranks to their sums, through shared memory.
 ///
 /// On sm_90 and up, where the launch gives the block dynamic shared memory, bulk copies bring pieces of a token's rows, all of them at once and
-/// several pieces ahead of the sums, over the ends of tokens. Blocks of 8 warps have room for that; with few blocks twice as many warps that load
-/// into registers are faster (docs/performance.md).
+/// several pieces ahead of the sums, over the ends of tokens.
 #pragma once
 
 #include "mori/ep/sent.hpp"

@@ -116,11 +116,11 @@ public:
         if (team_.warp == 0) {
             tellOfNone();
         }
-        const int32_t received = *(args_.rows != nullptr ? args_.rows : op_.received);
+        const uint32_t received = uint32_t(receivedOf(op_, args_));
         const uint32_t items = most_ * peers_ * parts_;
         SendStream stream(shared_);
         for (uint32_t at = team_.warp; at < items; at += team_.warps * kWarpSize) {
-            const Item mine = item(at + laneInWarp() * team_.warps, items, uint32_t(received));
+            const Item mine = item(at + laneInWarp() * team_.warps, items, received);
             for (uint32_t lane = 0; lane < kWarpSize && at + lane * team_.warps < items; lane++) {
                 const uint32_t rank = uint32_t(warpBroadcast(uint64_t(mine.rank), lane));
                 if (rank == kMostRanks) {
@@ -195,16 +195,13 @@ private:
     }
 
     MORI_DEVICE_INLINE void copy(SendStream& stream, uint32_t rank, uint32_t slot, uint32_t token, Part part) {
-        constexpr uint32_t kLine = 128;
-        const uint32_t lines = uint32_t((rowBytes_ + kLine - 1) / kLine);
-        const uint64_t from = uint64_t(part.begin(lines)) * kLine, upTo = uint64_t(part.end(lines)) * kLine;
-        const uint64_t end = upTo < rowBytes_ ? upTo : rowBytes_;
+        const Part::Bytes bytes = part.of(rowBytes_);
         const uint64_t place = uint64_t(op_.rank) * op_.maxTokens + token;
         char* const base = memoryOf(op_, rank);
-        stream.copy(base + op_.regions.combineIn + place * rowBytes_ + from, static_cast<const char*>(args_.input) + slot * rowBytes_ + from, end - from);
+        stream.copy(base + op_.regions.combineIn + place * rowBytes_ + bytes.from, static_cast<const char*>(args_.input) + slot * rowBytes_ + bytes.from, bytes.count);
         if (args_.weights != nullptr && part.part == 0) {
-            const uint32_t bytes = op_.topk * sizeof(float);
-            warpCopyApart(base + op_.regions.combineInWeights + place * bytes, reinterpret_cast<const char*>(args_.weights) + uint64_t(slot) * bytes, bytes);
+            const uint32_t each = op_.topk * sizeof(float);
+            warpCopyApart(base + op_.regions.combineInWeights + place * each, reinterpret_cast<const char*>(args_.weights) + uint64_t(slot) * each, each);
         }
     }
 
