@@ -118,7 +118,7 @@ func (r *remoteSide) meaning(pe int, status uint64) error {
 		return err
 	}
 	if status>>32 != 0 && r.nic != nil {
-		return fmt.Errorf("NIC %s: %w", r.nic.name, nic.StatusErr(uint64(uint32(status))))
+		return fmt.Errorf("NIC %s: %w", r.nic.nic.Name(), nic.StatusErr(uint64(uint32(status))))
 	}
 	switch status {
 	case statusRefused:

@@ -15,7 +15,7 @@
 //	wrong, err := b.Verify(ctx, 42)                                               // after both have ended
 //	err = errors.Join(a.Close(), b.Close())
 //
-// Devices are "emu0" and its like, the emulated NIC; "proxy" or "proxy:tcp", a provider of core/fabric behind a ring that kernels post to. GPUs are
+// Devices are "emu0" and its like, the emulated NIC, with a vendor's queues as "emu0:bnxt", "emu0:ionic1" or "emu0:ionic2"; "proxy" or "proxy:tcp", a provider of core/fabric behind a ring that kernels post to. GPUs are
 // "cpu", the kernels on threads of this process, "cuda:0" and "hip:0". A Side is used by one goroutine at a time; steps out of order are
 // ErrOrder. Every wait is bounded by Options.Limit.
 package interchange

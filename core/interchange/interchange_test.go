@@ -94,7 +94,7 @@ func (p pair) run(rounds uint64, sent, expected uint8) (wrong uint64) {
 	return wrong
 }
 
-var devices = []string{"proxy", "proxy:tcp", "emu0"}
+var devices = []string{"proxy", "proxy:tcp", "emu0", "emu0:bnxt", "emu0:ionic1", "emu0:ionic2"}
 
 func TestInterchangeOnCPU(t *testing.T) {
 	for _, dev := range devices {
@@ -147,7 +147,8 @@ func TestInterchangeOnGPU(t *testing.T) {
 func TestWhatIsNotThereIsRefused(t *testing.T) {
 	for what, o := range map[string]Options{
 		"no device":         {GPU: "cpu"},
-		"a device of two":   {Device: "emu0:1", GPU: "cpu"},
+		"no such family":    {Device: "emu0:1", GPU: "cpu"},
+		"bnxt hardware":     {Device: "bnxt_re0", GPU: "cpu"},
 		"no GPU":            {Device: "emu0"},
 		"a GPU of a number": {Device: "emu0", GPU: "cuda:x"},
 		"a CPU of a number": {Device: "emu0", GPU: "cpu:1"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/gpunic"
 	"mori/core/internal/sys"
 	"mori/native/nic"
 	kernels "mori/native/proxy"
@@ -38,7 +39,6 @@ const (
 	putModule  = "proxy_put"
 	putKernel  = "mori_proxy_put"
 	storeName  = "mori_proxy_store"
-	postModule = nicModule
 )
 
 // mostBlocks leave multiprocessors of any GPU for copies, which an emulated NIC or a provider makes while kernels spin.
@@ -86,7 +86,8 @@ const ringLog = 10
 func (p *Puts) options(gpu string) Options {
 	o := Options{Device: p.Path, GPU: gpu, Log: ringLog, Module: putModule, Functions: []string{putKernel}, bare: p.Host}
 	if !strings.HasPrefix(p.Path, "proxy") {
-		o.Module, o.Functions = postModule, []string{nic.Post{}.Kernel()}
+		o.Module, _ = gpunic.KernelModule(p.Path) // Open refuses a path that has none
+		o.Functions = []string{nic.Post{}.Kernel()}
 	}
 	return o
 }
@@ -171,7 +172,7 @@ func (p *Puts) byNIC(ctx context.Context, l *nicLink) (_ time.Duration, err erro
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, list.close()) }()
-	mine := l.region.View()
+	mine := l.mine
 	var b []byte
 	for k := range p.Count {
 		w := nic.Work{Kind: nic.Write, Local: mine.Addr + k*p.Bytes, LKey: mine.LKey, Remote: l.peer.Addr + k*p.Bytes, RKey: l.peer.RKey, Bytes: p.Bytes}

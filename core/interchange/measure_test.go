@@ -13,7 +13,7 @@ import (
 
 // measures are few puts by each path, whose bytes Measure compares.
 func measures(t *testing.T, gpu string, threads uint32) {
-	for _, path := range []string{"stores", "proxy:shm", "proxy:tcp", "emu0"} {
+	for _, path := range []string{"stores", "proxy:shm", "proxy:tcp", "emu0", "emu0:bnxt", "emu0:ionic2"} {
 		for name, each := range map[string]bool{"each": true, "all": false} {
 			t.Run(path+"/"+name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -8,53 +8,55 @@ import (
 	"errors"
 	"fmt"
 
-	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/gpunic"
+	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
-	"mori/core/mlx5"
-	"mori/core/mlx5/emu"
-	"mori/core/mlx5/nics"
 	kernels "mori/native/nic"
 )
 
 // nicLink is a queue pair that kernels drive by themselves.
 type nicLink struct {
-	opts  Options
-	place place
-	name  string
+	opts   Options
+	place  place
+	name   string
+	module string // of the kernels that drive the NIC's queues
 
-	emulated *emu.NIC
-	device   *mlx5.Device
-	rings    block
-	queue    *mlx5.Queue
-	region   *mlx5.Region
-	seen     block          // of the queue as kernels see it, in the GPU's memory
-	words    block          // what kernels tell
-	window   *device.Window // the emulated NIC's
+	nic      *gpunic.NIC
+	queue    *gpunic.Queue
+	mine     mlx5.MemoryView
+	seen     block // the queue's view, in the GPU's memory
+	words    block // what kernels tell
 	data     block
 	peer     mlx5.MemoryView
 	receiver receiver
-	undo     []func() error
+	undo     []func() error // after the NIC is closed
 }
-
-const nicModule = "nic_mlx5"
 
 func (l *nicLink) later(f func() error) { l.undo = append(l.undo, f) }
 
-// discover asks the NIC. The emulated one is there as soon as somebody asks for it.
-func (l *nicLink) discover(context.Context) ([]Found, error) {
-	cmd, emulated, err := nics.Open(l.name, l.doorbells)
-	if err != nil {
+// nicEnvironment is a place whose kernels drive a NIC.
+type nicEnvironment struct{ place place }
+
+func (e nicEnvironment) Words(n uint64) (addr uint64, free func() error, err error) {
+	b, err := e.place.words(n)
+	return b.addr, b.free, err
+}
+
+func (e nicEnvironment) Window(addr, n uint64) (gpunic.Window, error) {
+	if g, ok := e.place.(*gpu); ok {
+		return g.d.NewWindow(addr, n)
+	}
+	return nil, nil
+}
+
+// discover opens the NIC and describes it.
+func (l *nicLink) discover(context.Context) (_ []Found, err error) {
+	if l.nic, err = gpunic.Open(l.name, nicEnvironment{l.place}); err != nil {
 		return nil, err
 	}
-	l.emulated = emulated
-	if l.device, err = mlx5.Open(cmd); err != nil {
-		return nil, err
-	}
-	l.later(l.device.Close)
-	info := l.device.Info()
-	f := Found{Name: info.Name}
-	for i, p := range info.Ports {
+	f := Found{Name: l.nic.Name()}
+	for i, p := range l.nic.Info().Ports {
 		state, layer := "down", "InfiniBand"
 		if p.Active {
 			state = "active"
@@ -67,74 +69,45 @@ func (l *nicLink) discover(context.Context) ([]Found, error) {
 	return []Found{f}, nil
 }
 
-// doorbells are where the place's kernels can ring them.
-func (l *nicLink) doorbells(n int) (addr uint64, free func() error, err error) {
-	b, err := l.place.words(uint64(n))
-	return b.addr, b.free, err
-}
-
 func (l *nicLink) open(context.Context) (string, error) {
-	c := l.device.Caps()
-	text := fmt.Sprintf("device %s: queue pairs of up to 1<<%d blocks, completion queues of up to 1<<%d", l.device.Name(), c.LogMaxQPSize, c.LogMaxCQSize)
-	if l.device.Info().Emulated {
+	c := l.nic.Caps()
+	text := fmt.Sprintf("device %s: queue pairs of up to 1<<%d blocks, completion queues of up to 1<<%d", l.nic.Name(), c.LogMaxQPSize, c.LogMaxCQSize)
+	if l.nic.Info().Emulated {
 		text += ", emulated"
 	}
 	return text, nil
 }
 
-func (l *nicLink) endpoint(context.Context) (End, error) {
-	cfg := mlx5.QueueConfig{SQLog: uint32(l.opts.Log), RQLog: uint32(l.opts.Receives)}
-	var err error
-	if l.rings, err = l.place.words(cfg.Bytes()); err != nil {
+func (l *nicLink) endpoint(context.Context) (_ End, err error) {
+	cfg := gpunic.QueueConfig{Log: uint32(l.opts.Log), ReceivesLog: uint32(l.opts.Receives)}
+	if l.queue, err = l.nic.NewQueue(cfg); err != nil {
 		return End{}, err
 	}
-	l.later(l.rings.close)
-	cfg.Addr = l.rings.addr
-	if l.queue, err = l.device.NewQueue(cfg); err != nil {
-		return End{}, err
-	}
-	l.later(l.queue.Close)
 	l.receiver.view = l.queue.ReceiveView()
-	address := make([]byte, mlx5.RemoteEndBytes)
-	l.queue.End().Put(address)
-	return End{l.queue.QPN(), address}, nil
+	return End{l.queue.QPN(), l.queue.End()}, nil
 }
 
-func (l *nicLink) connect(address []byte) error {
-	var end mlx5.RemoteEnd
-	if err := end.Parse(address); err != nil {
-		return fmt.Errorf("read the peer's end: %w: %w", err, fabric.ErrInvalid)
-	}
-	if err := l.queue.Connect(end, nics.Path(l.emulated)); err != nil {
+func (l *nicLink) connect(address []byte) (err error) {
+	if err := l.queue.Connect(address); errors.Is(err, mlx5.ErrFormat) {
+		return fmt.Errorf("%w: %w", err, fabric.ErrInvalid)
+	} else if err != nil {
 		return err
 	}
 	view := l.queue.View()
-	b := make([]byte, mlx5.QueueViewBytes)
-	view.Put(b)
-	var err error
-	if l.seen, err = l.place.data(mlx5.QueueViewBytes); err != nil {
+	if l.seen, err = l.place.data(uint64(len(view))); err != nil {
 		return err
 	}
 	l.later(l.seen.close)
-	return l.place.fill(l.seen, b)
+	return l.place.fill(l.seen, view)
 }
 
 func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
 	l.data = data
-	if g, ok := l.place.(*gpu); ok && l.emulated != nil {
-		if l.window, err = g.d.NewWindow(data.addr, data.n); err != nil {
-			return "", nil, err
-		}
-		l.emulated.AddMemory(data.addr, data.n, l.window)
-	}
-	l.region, err = l.device.Register(data.addr, data.n, mlx5.AccessAll)
-	if err != nil {
+	if l.mine, err = l.nic.Register(data.addr, data.n, mlx5.AccessAll); err != nil {
 		return "", nil, err
 	}
-	l.later(l.region.Close)
-	v := l.region.View()
-	shown, err = json.Marshal(v)
-	return fmt.Sprintf("lkey %#x, rkey %#x", v.LKey, v.RKey), shown, err
+	shown, err = json.Marshal(l.mine)
+	return fmt.Sprintf("lkey %#x, rkey %#x", l.mine.LKey, l.mine.RKey), shown, err
 }
 
 func (l *nicLink) meet(shown []byte) (err error) {
@@ -148,11 +121,11 @@ func (l *nicLink) meet(shown []byte) (err error) {
 		return err
 	}
 	l.later(l.words.close)
-	return l.opts.prepare(l.place, nicModule, kernels.Interchange{}.Kernel(), kernels.Verify{}.Kernel())
+	return l.opts.prepare(l.place, l.module, kernels.Interchange{}.Kernel(), kernels.Verify{}.Kernel())
 }
 
 func (l *nicLink) view() View {
-	return View{Queue: l.seen.addr, Words: l.words.addr, Mine: kernels.Memory(l.region.View()), Peer: kernels.Memory(l.peer), Limit: l.opts.Limit}
+	return View{Queue: l.seen.addr, Words: l.words.addr, Mine: kernels.Memory(l.mine), Peer: kernels.Memory(l.peer), Limit: l.opts.Limit}
 }
 
 // run: only the sender's side has a kernel, for a NIC writes to the receiver's memory without its help.
@@ -160,7 +133,7 @@ func (l *nicLink) run(ctx context.Context, w Work) (Outcome, error) {
 	if !w.Send {
 		return Outcome{Rounds: w.Rounds}, nil
 	}
-	found, err := l.launch(ctx, kernels.Interchange{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Mine: kernels.Memory(l.region.View()),
+	found, err := l.launch(ctx, kernels.Interchange{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Mine: kernels.Memory(l.mine),
 		Peer: kernels.Memory(l.peer), Bytes: l.data.n, Rounds: w.Rounds, Value: w.Value}, l.block())
 	return Outcome{Rounds: found.Done, Nanoseconds: found.Nanoseconds, Kernel: "mori_nic_interchange"}, err
 }
@@ -199,18 +172,9 @@ func (l *nicLink) launch(ctx context.Context, args kernels.Args, g kernels.Grid)
 }
 
 func (l *nicLink) close() error {
-	var errs []error
+	errs := []error{l.nic.Close()}
 	for i := len(l.undo) - 1; i >= 0; i-- {
 		errs = append(errs, l.undo[i]())
-	}
-	if l.window != nil { // after the NIC, whose thread copies
-		errs = append(errs, l.window.Close())
-		l.window = nil
-	}
-	if l.emulated != nil {
-		for _, v := range l.emulated.Violations() {
-			errs = append(errs, fmt.Errorf("%s was used in a way that no NIC takes: %s", l.name, v))
-		}
 	}
 	l.undo = nil
 	return errors.Join(errs...)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
-	"mori/core/mlx5"
 )
 
 // A receiver posts what messages are received into, for kernels only send. Its rings are in host memory.
@@ -72,7 +72,7 @@ func (s *Side) Receive(offset, n uint64) error {
 	if !ok || s.step < registered {
 		return fmt.Errorf("receive over %s after step %d: %w", s.opts.Device, s.step, ErrOrder)
 	}
-	return l.receiver.post(b.addr, n, l.region.View().LKey)
+	return l.receiver.post(b.addr, n, l.mine.LKey)
 }
 
 // Received waits for the next message, in the order of Receive.

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/gpunic"
 )
 
 // Options are what a side is like.
 type Options struct {
-	Device string        // "emu0", "proxy", "proxy:tcp"
+	Device string        // "emu0", "emu0:bnxt", "proxy", "proxy:tcp", "mlx5_0"
 	GPU    string        // "cpu", "cuda:0", "hip:0"
 	Limit  time.Duration // of any wait; default 30 s
 	Log    int           // 1<<Log slots of a ring; default 6
@@ -117,16 +118,26 @@ func Open(o Options) (*Side, error) {
 		return nil, err
 	}
 	s := &Side{opts: o, place: p}
-	kind, provider, _ := strings.Cut(o.Device, ":")
-	switch {
-	case kind == "proxy":
-		s.link = &proxyLink{opts: o, place: p, provider: cmp.Or(provider, "shm")}
-	case kind != "" && provider == "":
-		s.link = &nicLink{opts: o, place: p, name: kind}
-	default:
-		return nil, errors.Join(fmt.Errorf("no device %q: want emu0, proxy, proxy:PROVIDER or an RDMA device's name: %w", o.Device, fabric.ErrInvalid), p.close())
+	if s.link, err = newLink(&o, p); err != nil {
+		return nil, errors.Join(err, p.close())
 	}
 	return s, nil
+}
+
+// newLink makes the link of o.Device.
+func newLink(o *Options, p place) (link, error) {
+	kind, provider, _ := strings.Cut(o.Device, ":")
+	switch kind {
+	case "":
+		return nil, fmt.Errorf("no device: want emu0, emu0:FAMILY, proxy, proxy:PROVIDER or an RDMA device's name: %w", fabric.ErrInvalid)
+	case "proxy":
+		return &proxyLink{opts: *o, place: p, provider: cmp.Or(provider, "shm")}, nil
+	}
+	module, err := gpunic.KernelModule(o.Device)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, fabric.ErrInvalid)
+	}
+	return &nicLink{opts: *o, place: p, name: o.Device, module: module}, nil
 }
 
 // GPU is where the kernels run, in words.

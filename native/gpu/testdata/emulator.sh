@@ -6,7 +6,7 @@
 #
 # Its kernels are those of all sources in native/kernels (and of its testdata, which tests have as modules of users'), in
 # native/examples and in examples/gpu, as they are built for the CPU: what begins a line with  extern "C" MORI_DEVICE_KERNEL(threads) void name(
-# is one. The functions of shmem/library.cpp can be launched, too.
+# is one. Those of native/kernels/nic are in fake_nic.cpp. The functions of shmem/library.cpp can be launched, too.
 #
 #     emulator.sh            libcuda.so.1
 #     emulator.sh hip        libamdhip64.so.6 instead
@@ -28,7 +28,7 @@ sources() {
 }
 
 kernels() {
-	grep -rlE --include='*.cpp' --include='*.cu' '^(extern "C" MORI_DEVICE_KERNEL\(|MORI_NIC_KERNELS\(mori::nic::Provider::mlx5\))' "$root/native/kernels" "$root/native/examples" "$root/examples/gpu" | sort
+	grep -rlE --include='*.cpp' --include='*.cu' '^extern "C" MORI_DEVICE_KERNEL\(' "$root/native/kernels" "$root/native/examples" "$root/examples/gpu" "$data/fake_nic.cpp" | sort
 }
 
 # One source, and at its end the names of its kernels.
@@ -37,9 +37,6 @@ registered() {
 	echo "#include \"$1\""
 	echo '#include "fake_table.hpp"'
 	sed -nE 's/^extern "C" MORI_DEVICE_KERNEL\((.*)\) void ([a-zA-Z0-9_]+)\(.*/MORI_FAKE_KERNEL(\2, \1)/p' "$1"
-	if grep -q '^MORI_NIC_KERNELS(' "$1"; then # those of a family of NICs: all have the same names
-		sed -nE 's/^ *MORI_NIC_KERNEL\((mori_nic_[a-z_]+),.*/MORI_FAKE_KERNEL(\1, mori::nic::kMostThreads)/p' "$root/native/include/mori/nic/bodies.hpp"
-	fi
 }
 
 library() {

@@ -197,7 +197,8 @@ def _parser() -> argparse.ArgumentParser:
         "--device",
         default="emu0",
         metavar="NAME",
-        help="emu0, the emulated NIC (default); proxy or proxy:PROVIDER, a host thread that posts to shm, tcp, verbs; "
+        help="emu0, an emulated NIC with mlx5 queues (default); emu0:bnxt, emu0:ionic1 or emu0:ionic2, one with "
+        "another vendor's queues; proxy or proxy:PROVIDER, a host thread that posts to shm, tcp, verbs; "
         "or an RDMA device's name",
     )
     parser.add_argument(

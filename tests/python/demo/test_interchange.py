@@ -32,7 +32,7 @@ def succeeds(done: subprocess.CompletedProcess[str], nbytes: int = 1024, value: 
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-@pytest.mark.parametrize("device", ["emu0", "proxy", "proxy:tcp"])
+@pytest.mark.parametrize("device", ["emu0", "emu0:bnxt", "emu0:ionic2", "proxy", "proxy:tcp"])
 def test_every_byte_arrives(device: str, processes: str) -> None:
     succeeds(interchange("--device", device, "--gpu", "cpu", "--processes", processes))
 
@@ -43,7 +43,7 @@ def test_many_rounds_of_odd_sizes() -> None:
     assert re.search(r"sender: mori_nic_interchange, 7 rounds, [0-9.]+ µs each", done.stdout)
 
 
-@pytest.mark.parametrize("device", ["emu0", "proxy"])
+@pytest.mark.parametrize("device", ["emu0", "emu0:bnxt", "emu0:ionic1", "proxy"])
 def test_on_a_gpu(device: str, gpu: None) -> None:
     done = interchange("--device", device, "--rounds", "3")
     succeeds(done)

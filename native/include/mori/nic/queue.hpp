@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// What the host tells the device about a queue of a NIC and about registered memory. Hosts read it without a compiler of GPU
-/// code; core/mlx5/view.go is the same layout in Go.
+/// code; core/gpunic/mlx5/view.go is the same layout in Go.
 #pragma once
 
 #include <stddef.h>

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+
+package devicetest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"mori/core/gpunic/mlx5"
+	"mori/core/internal/sys"
+	"mori/native/nic"
+)
+
+// Each piece of work has a slot of its own in both memories, and moves what is at its beginning. Behind the slots is a word that all add to.
+const (
+	slotBytes = 256
+	pieces    = 120
+	sharedAt  = slotBytes * pieces
+)
+
+// A list is random work, and what must come of it.
+type list struct {
+	rnd   *rand.Rand
+	a, b  *side
+	most  int // bytes that an entry takes along
+	kinds int // the first so many, from Write on
+	work  []nic.Work
+	local []byte // what a's memory must be at the end, and b's
+	there []byte
+	adds  []int // offsets where those come
+	sum   uint64
+}
+
+func newList(s *setup, a, b *side) *list {
+	l := &list{rnd: rand.New(rand.NewPCG(s.seed, 7)), a: a, b: b, most: 92, kinds: 9}
+	if s.family != "" {
+		l.most, l.kinds = familyInline(s.family), 7 // they have no masked atomics
+	}
+	for i := range sharedAt {
+		a.mem[i], b.mem[i] = byte(l.rnd.Uint32()), byte(l.rnd.Uint32())
+	}
+	clear(b.mem[sharedAt : sharedAt+8])
+	l.local, l.there = bytes.Clone(a.mem), bytes.Clone(b.mem)
+	for i := range pieces {
+		l.add(i * slotBytes)
+	}
+	return l
+}
+
+func (l *list) add(at int) {
+	n := l.rnd.IntN(slotBytes)
+	w := nic.Work{
+		Remote: l.b.addr(at), Local: l.a.addr(at), Bytes: uint64(n), RKey: l.b.memory().RKey, LKey: l.a.memory().LKey,
+		Value: l.rnd.Uint64(), CompareMask: l.rnd.Uint64(), ValueMask: l.rnd.Uint64(),
+	}
+	here, there := l.local[at:], l.there[at:]
+	old := binary.LittleEndian.Uint64(there)
+	word := func(v uint64) { // an atomic operation: the old value comes, a new one stays
+		w.Bytes = 8
+		binary.LittleEndian.PutUint64(here, old)
+		binary.LittleEndian.PutUint64(there, v)
+	}
+	switch w.Kind = nic.Kind(1 + l.rnd.IntN(l.kinds)); w.Kind {
+	case nic.Write:
+		copy(there, here[:n])
+	case nic.WriteInline:
+		n %= l.most + 1
+		w.Bytes = uint64(n)
+		copy(there, here[:n])
+	case nic.WriteValue:
+		n = 1 + n%8
+		w.Bytes = uint64(n)
+		copy(there[:n], binary.LittleEndian.AppendUint64(nil, w.Value))
+	case nic.Read:
+		copy(here, there[:n])
+	case nic.CompareSwap:
+		if w.Compare = old; n%2 == 0 {
+			word(w.Value)
+		} else {
+			w.Compare++
+			word(old)
+		}
+	case nic.MaskedCompareSwap: // of five segments: in two blocks
+		w.Compare = old ^ ^w.CompareMask
+		word(old&^w.ValueMask | w.Value&w.ValueMask)
+	case nic.MaskedFetchAdd:
+		w.ValueMask = 1 << 63 // one field
+		word(old + w.Value)
+	default:
+		w.Kind, w.Bytes, w.Value, w.Remote = nic.FetchAdd, 8, 1, l.b.addr(sharedAt)
+		l.adds = append(l.adds, at)
+		l.sum++
+	}
+	if l.rnd.IntN(8) == 0 {
+		w.Flags |= nic.Fenced
+	}
+	l.work = append(l.work, w)
+}
+
+// check compares all memory, and that every add saw another old value.
+func (l *list) check(t *testing.T) {
+	t.Helper()
+	seen := map[uint64]bool{}
+	for _, at := range l.adds {
+		seen[binary.LittleEndian.Uint64(l.a.mem[at:])] = true
+		copy(l.local[at:], l.a.mem[at:at+8])
+	}
+	for i := range l.sum {
+		if !seen[i] {
+			t.Errorf("no add saw %d", i)
+		}
+	}
+	binary.LittleEndian.PutUint64(l.there[sharedAt:], l.sum)
+	for _, m := range []struct {
+		name      string
+		got, want []byte
+	}{{"this side", l.a.mem, l.local}, {"the peer", l.b.mem, l.there}} {
+		if i := firstDifference(m.got, m.want); i >= 0 {
+			t.Errorf("byte %d of %s is %#x, want %#x: work %+v", i, m.name, m.got[i], m.want[i], l.work[min(i/slotBytes, pieces-1)])
+		}
+	}
+}
+
+func firstDifference(a, b []byte) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// raw is the list as the kernel reads it, in memory that stays.
+func (l *list) raw(t *testing.T) uint64 {
+	t.Helper()
+	b, err := sys.Alloc(nic.WorkBytes * len(l.work))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sys.Free(b) })
+	var out []byte
+	for i := range l.work {
+		out = l.work[i].Append(out)
+	}
+	copy(b, out)
+	return sys.AddrOf(b)
+}
+
+// TestLists: threads, warps, blocks and lanes of warps post random work to one queue at once.
+func TestLists(t *testing.T) {
+	for _, seed := range seeds(t) {
+		runList(t, seeded(seed))
+	}
+}
+
+func runList(t *testing.T, s setup) {
+	seed := s.seed
+	posters := nic.Posters(seed % 4)
+	t.Run(fmt.Sprintf("seed %d on %s by %d", seed, s.wire, posters), func(t *testing.T) {
+		s.access = mlx5.AccessRelaxed
+		a, b := pair(t, s)
+		l := newList(&s, a, b)
+		out := a.run(grid, nic.Post{
+			Queue: a.view, Limit: patience, Work: l.raw(t), Count: uint64(len(l.work)), Posters: posters, Window: uint32(seed % 3),
+		})
+		if out.Done != uint64(len(l.work)) {
+			t.Errorf("%d pieces were posted, want %d", out.Done, len(l.work))
+		}
+		if v := a.state(); v.Completed != v.Reserved || v.Published != v.Reserved || v.Bells != 0 || v.PollLock != 0 || v.Status != 0 {
+			t.Errorf("the queue is left as %+v", v)
+		}
+		l.check(t)
+		clean(t, a, b)
+	})
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+
+package devicetest
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"mori/core/fabric/fabrictest"
+	"mori/core/gpunic/emu"
+	"mori/core/gpunic/mlx5"
+	"mori/core/internal/sys"
+	"mori/native/nic"
+)
+
+func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m)) }
+
+// patience ends what would hang.
+const patience = 20 * time.Second
+
+var wires = []string{"loop", "unix", "tcp"}
+
+// grid is two blocks of two warps.
+var grid = nic.Grid{Blocks: 2, Threads: 2 * nic.WarpThreads}
+
+// A side is one end of a connection, with memory that both ends may use.
+type side struct {
+	t      *testing.T
+	nic    *emu.NIC
+	queue  *mlx5.Queue
+	view   uint64 // address of what the device knows of the queue
+	mem    []byte
+	region *mlx5.Region
+}
+
+// memory is the side's region as kernels are told of it.
+func (s *side) memory() nic.Memory { return nic.Memory(s.region.View()) }
+
+func (s *side) addr(at int) uint64 { return sys.AddrOf(s.mem) + uint64(at) }
+
+// state is the queue's view as the device has left it.
+func (s *side) state() (v mlx5.QueueView) {
+	v.Parse(sys.Bytes(s.view, mlx5.QueueViewBytes))
+	return v
+}
+
+// run runs a kernel that must do all it should.
+func (s *side) run(g nic.Grid, a nic.Args) nic.Outcome {
+	s.t.Helper()
+	out, err := nic.Run(g, a)
+	if err == nil {
+		err = out.Err()
+	}
+	if err != nil {
+		s.t.Fatalf("%s: %v (of the NIC: %v)", a.Kernel(), err, s.nic.Violations())
+	}
+	return out
+}
+
+// A setup is what a pair of sides is like.
+type setup struct {
+	wire   string
+	family string // of the NIC's queues, see emu.Options
+	seed   uint64 // of the chaos, 0 for none
+	queue  mlx5.QueueConfig
+	bytes  int
+	access mlx5.Access // beside AccessAll
+	path   mlx5.PathConfig
+	chaos  func(*emu.Chaos)
+}
+
+// seeded is what a seed makes of a setup.
+func seeded(seed uint64) setup {
+	return setup{
+		wire: wires[seed%3], seed: seed, bytes: 64 << 10, path: mlx5.PathConfig{AckTimeout: 15},
+		queue: mlx5.QueueConfig{SQLog: 3 + uint32(seed%3), Collapsed: seed%4 == 3, NoDBR: seed%5 == 4},
+	}
+}
+
+func open(t *testing.T, s *setup, n uint64) (*emu.NIC, *mlx5.Device) {
+	t.Helper()
+	chaos := emu.Profile(s.seed)
+	if s.chaos != nil {
+		s.chaos(&chaos)
+	}
+	n0, err := emu.New(emu.Options{Wire: s.wire, Family: s.family, Seed: s.seed + 1000*n, Chaos: chaos, MTU: []int{256, 1024, 4096}[s.seed%3]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := mlx5.Open(n0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Errorf("close the device: %v", err)
+		}
+	})
+	return n0, dev
+}
+
+func newSide(t *testing.T, n *emu.NIC, dev *mlx5.Device, s *setup) *side {
+	t.Helper()
+	e := &side{t: t, nic: n}
+	var err error
+	if e.mem, err = sys.Alloc(s.bytes); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sys.Free(e.mem) })
+	if e.region, err = dev.Register(e.addr(0), uint64(s.bytes), mlx5.AccessAll|s.access); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.region.Close(); err != nil {
+			t.Errorf("close the region: %v", err)
+		}
+	})
+	if e.queue, err = dev.NewQueue(s.queue); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.queue.Close(); err != nil {
+			t.Errorf("close the queue: %v", err)
+		}
+	})
+	if e.view = e.queue.ViewAddr(); s.family != "" {
+		e.familyView(s)
+	}
+	return e
+}
+
+// pair opens two connected sides: on one NIC if the wire is a loop, else on two.
+func pair(t *testing.T, s setup) (a, b *side) {
+	t.Helper()
+	n, dev := open(t, &s, 0)
+	a = newSide(t, n, dev, &s)
+	if s.wire != "loop" {
+		n, dev = open(t, &s, 1)
+	}
+	b = newSide(t, n, dev, &s)
+	for _, ends := range [][2]*side{{a, b}, {b, a}} {
+		if err := ends[0].queue.Connect(ends[1].queue.End(), s.path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, b
+}
+
+// clean fails the test if a NIC had reason to complain of the device.
+func clean(t *testing.T, sides ...*side) {
+	t.Helper()
+	for _, s := range sides {
+		for _, v := range s.nic.Violations() {
+			t.Errorf("a rule was broken: %s", v)
+		}
+	}
+}
+
+// seeds are those of the chaos, and 0 for none of it.
+func seeds(t *testing.T) []uint64 {
+	n := uint64(20)
+	if testing.Short() {
+		n = 3
+	}
+	all := make([]uint64, n+1)
+	for i := range all {
+		all[i] = uint64(i)
+	}
+	return all
+}

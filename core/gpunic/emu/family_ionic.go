@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+package emu
+
+import (
+	"fmt"
+
+	"mori/core/gpunic/ionic"
+	"mori/core/gpunic/mlx5"
+)
+
+type ionicFamily struct{ version ionic.Version }
+
+var _ family = ionicFamily{}
+
+func (ionicFamily) entryBytes() uint64        { return ionic.EntryBytes }
+func (ionicFamily) ringLog(log uint32) uint32 { return log }
+
+func (ionicFamily) bell(v uint64, number, log uint32) (count, modulo uint64, err error) {
+	b, err := ionic.ParseBell(v)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case b.Queue != number || b.Index>>log != 0:
+		return 0, 0, fmt.Errorf("doorbell %+v, want queue %#x and an index below 1<<%d: %w", b, number, log, ionic.ErrFormat)
+	}
+	return uint64(b.Index), 1 << log, nil
+}
+
+func (f ionicFamily) produced(q *qp, v uint64) (count, modulo uint64, err error) {
+	return f.bell(v, q.num, q.ringLog())
+}
+
+func (f ionicFamily) consumed(c *cq, v uint64) (count, modulo uint64, err error) {
+	return f.bell(v, c.num, c.log)
+}
+
+var ionicOpcodes = [...]uint8{
+	ionic.OpSend: mlx5.OpSend, ionic.OpSendImm: mlx5.OpSendImm, ionic.OpRead: mlx5.OpRead, ionic.OpWrite: mlx5.OpWrite,
+	ionic.OpWriteImm: mlx5.OpWriteImm, ionic.OpCompareSwap: mlx5.OpCompareSwap, ionic.OpFetchAdd: mlx5.OpFetchAdd,
+}
+
+func (f ionicFamily) parse(q *qp, e *entry) error {
+	var i ionic.Entry
+	if err := i.Parse(e.raw, f.version); err != nil {
+		return err
+	}
+	log := q.ringLog()
+	if first := e.at>>log&1 == 0; i.Index != uint64(e.at&(1<<log-1)) || i.Flags&ionic.FlagColor != 0 != first {
+		return fmt.Errorf("index %d and flags %#x at place %d of lap %d: %w", i.Index, i.Flags, e.at&(1<<log-1), e.at>>log, ionic.ErrFormat)
+	}
+	e.Entry = mlx5.Entry{
+		Control: mlx5.Control{Opcode: ionicOpcodes[i.Op], Imm: i.Imm}, Remote: mlx5.Remote{Addr: i.Remote, Key: i.RKey},
+		Atomic: mlx5.Atomic{Width: 8, Swap: i.Swap, Compare: i.Compare}, Inline: i.Inline,
+	}
+	if i.Flags&ionic.FlagSignaled != 0 {
+		e.Flags |= mlx5.FlagSignalled
+	}
+	if i.Flags&ionic.FlagFence != 0 {
+		e.Flags |= mlx5.FlagFence
+	}
+	for _, d := range i.Data {
+		e.Data = append(e.Data, mlx5.Data{Bytes: d.Bytes, Key: d.Key, Addr: d.Addr})
+	}
+	return nil
+}
+
+func (ionicFamily) numbered(*qp, *entry) error { return nil }
+
+var ionicStatuses = map[mlx5.Syndrome]ionic.Status{
+	0: ionic.StatusOK, mlx5.SyndromeLength: ionic.StatusLength, mlx5.SyndromeOperation: ionic.StatusOperation,
+	mlx5.SyndromeProtection: ionic.StatusProtection, mlx5.SyndromeBind: ionic.StatusMemory, mlx5.SyndromeBadResponse: ionic.StatusBadResponse,
+	mlx5.SyndromeLocalAccess: ionic.StatusLocalAccess, mlx5.SyndromeRemoteInvalid: ionic.StatusRemoteInvalid,
+	mlx5.SyndromeRemoteAccess: ionic.StatusRemoteAccess, mlx5.SyndromeRemoteOp: ionic.StatusRemoteOp, mlx5.SyndromeRetry: ionic.StatusRetry,
+	mlx5.SyndromeRNR: ionic.StatusRNR,
+}
+
+// An error is followed by what tells that all else is flushed.
+func (ionicFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
+	if s == mlx5.SyndromeFlush {
+		return nil
+	}
+	status, known := ionicStatuses[s]
+	if !known {
+		status = ionic.StatusOperation
+	}
+	all := [][]byte{make([]byte, ionic.CQEBytes)}
+	ionic.CQE{MSN: (e.at + 1) & seqMask, Status: status, Queue: q.num, Type: ionic.CQESendMSN, Error: s != 0}.Put(all[0])
+	if s != 0 {
+		all = append(all, make([]byte, ionic.CQEBytes))
+		ionic.CQE{Status: ionic.StatusFlush, Queue: q.num, Type: ionic.CQESendNPG, Error: true}.Put(all[1])
+	}
+	return all
+}
+
+func (ionicFamily) lap() (at int, first byte) { return 31, 1 }

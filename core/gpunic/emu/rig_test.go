@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+
+package emu_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"mori/core/fabric/fabrictest"
+	"mori/core/gpunic/emu"
+	"mori/core/gpunic/mlx5"
+	"mori/core/gpunic/mlx5/mlx5test"
+	"mori/core/internal/sys"
+)
+
+func TestMain(m *testing.M) {
+	if wire := os.Getenv(childWire); wire != "" {
+		if err := child(wire); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(fabrictest.Main(m))
+}
+
+// patience is how long a test waits for what must come: machines may be slow, and a hang is found all the same.
+const patience = 30 * time.Second
+
+// A side is one end of a connection with memory that both ends may use.
+type side struct {
+	nic    *emu.NIC
+	dev    *mlx5.Device
+	queue  *mlx5.Queue
+	post   *mlx5test.Poster
+	recv   *mlx5test.Receiver
+	mem    []byte
+	region *mlx5.Region
+}
+
+// span is n bytes of the side's memory from offset at on.
+func (s *side) span(at, n int) mlx5test.Span {
+	return mlx5test.Span{Addr: sys.AddrOf(s.mem) + uint64(at), N: uint32(n), Key: s.region.View().LKey}
+}
+
+func openNIC(t testing.TB, opts emu.Options) (*emu.NIC, *mlx5.Device) {
+	t.Helper()
+	nic, err := emu.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := mlx5.Open(nic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Errorf("close the device: %v", err)
+		}
+	})
+	return nic, dev
+}
+
+func newSide(t testing.TB, nic *emu.NIC, dev *mlx5.Device, cfg mlx5.QueueConfig, bytes int, access mlx5.Access) *side {
+	t.Helper()
+	s := &side{nic: nic, dev: dev}
+	var err error
+	if s.mem, err = sys.Alloc(bytes); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sys.Free(s.mem) })
+	if s.region, err = dev.Register(sys.AddrOf(s.mem), uint64(bytes), access); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.region.Close(); err != nil {
+			t.Errorf("close the region: %v", err)
+		}
+	})
+	if s.queue, err = dev.NewQueue(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.queue.Close(); err != nil {
+			t.Errorf("close the queue: %v", err)
+		}
+	})
+	s.post = mlx5test.NewPoster(s.queue)
+	if cfg.RQLog > 0 {
+		s.recv = mlx5test.NewReceiver(s.queue)
+	}
+	return s
+}
+
+// connect connects two sides both ways.
+func connect(t testing.TB, a, b *side, path mlx5.PathConfig) {
+	t.Helper()
+	if err := a.queue.Connect(b.queue.End(), path); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.queue.Connect(a.queue.End(), path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A setup is what a pair of sides is like.
+type setup struct {
+	opts  emu.Options
+	queue mlx5.QueueConfig
+	path  mlx5.PathConfig
+	bytes int
+	also  mlx5.Access
+}
+
+// pair opens two connected sides: on one NIC if the wire is a loop, else on two.
+func pair(t testing.TB, s setup) (a, b *side) {
+	t.Helper()
+	if s.queue.SQLog == 0 {
+		s.queue.SQLog = 6
+	}
+	if s.bytes == 0 {
+		s.bytes = 64 << 10
+	}
+	nic, dev := openNIC(t, s.opts)
+	a = newSide(t, nic, dev, s.queue, s.bytes, mlx5.AccessAll|s.also)
+	if s.opts.Wire == "unix" || s.opts.Wire == "tcp" {
+		s.opts.Name, s.opts.Seed = "emu1", s.opts.Seed+1000
+		nic, dev = openNIC(t, s.opts)
+	}
+	b = newSide(t, nic, dev, s.queue, s.bytes, mlx5.AccessAll|s.also)
+	connect(t, a, b, s.path)
+	return a, b
+}
+
+// clean fails the test if a NIC had reason to complain.
+func clean(t testing.TB, sides ...*side) {
+	t.Helper()
+	for _, s := range sides {
+		for _, v := range s.nic.Violations() {
+			t.Errorf("%s: %s", s.dev.Name(), v)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+
+package emu
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"mori/core/gpunic/mlx5"
+)
+
+// A socket is a wire between processes. Each NIC listens where its GID says, and dials whom it sends to; a connection carries packets in one
+// direction. The one who dials says who it is and whom it wants: that it knows the GID, with its random part, is what lets it in.
+type socket struct {
+	gid     mlx5.GID
+	network string
+	listen  net.Listener
+	deliver func(packet)
+	running sync.WaitGroup
+	stop    chan struct{}
+
+	mu    sync.Mutex
+	links map[mlx5.GID]*link
+	taken map[net.Conn]bool
+	shut  bool
+}
+
+// A link takes packets to one NIC. What does not fit into its queue is lost.
+type link struct {
+	queue chan []byte
+}
+
+const (
+	linkQueue   = 1024
+	dialTimeout = 2 * time.Second
+	redial      = 50 * time.Millisecond
+	greeting    = "moriemu1"
+)
+
+// tcpAt is where a TCP wire's GID has the address of 4 bytes and the port.
+const tcpAt = 2
+
+func openSocket(network string, deliver func(packet)) (wire, mlx5.GID, error) {
+	s := &socket{network: network, deliver: deliver, stop: make(chan struct{}), links: map[mlx5.GID]*link{}, taken: map[net.Conn]bool{}}
+	address := "127.0.0.1:0"
+	if network == "unix" {
+		s.gid = newGID(gidUnix)
+		address = unixAddress(s.gid)
+	}
+	var err error
+	if s.listen, err = net.Listen(network, address); err != nil {
+		return nil, s.gid, err
+	}
+	if network == "tcp" {
+		s.gid = newGID(gidTCP)
+		at := s.listen.Addr().(*net.TCPAddr).AddrPort()
+		ip := at.Addr().Unmap().As4()
+		copy(s.gid[tcpAt:], ip[:])
+		binary.BigEndian.PutUint16(s.gid[tcpAt+4:], at.Port())
+	}
+	s.running.Add(1)
+	go s.accept()
+	return s, s.gid, nil
+}
+
+// unixAddress is an abstract one: it is gone with the process, whatever ends that.
+func unixAddress(g mlx5.GID) string { return "@mori-emu-" + hex.EncodeToString(g[:]) }
+
+func addressOf(g mlx5.GID) (network, address string, err error) {
+	switch {
+	case g[0] == gidPrefix && g[1] == gidUnix:
+		return "unix", unixAddress(g), nil
+	case g[0] == gidPrefix && g[1] == gidTCP:
+		ip := netip.AddrFrom4([4]byte(g[tcpAt:]))
+		return "tcp", netip.AddrPortFrom(ip, binary.BigEndian.Uint16(g[tcpAt+4:])).String(), nil
+	}
+	return "", "", fmt.Errorf("GID %v leads nowhere from here: %w", g, mlx5.ErrArgument)
+}
+
+func (s *socket) send(to mlx5.GID, p *packet) {
+	s.mu.Lock()
+	l := s.links[to]
+	if l == nil && !s.shut {
+		l = &link{queue: make(chan []byte, linkQueue)}
+		s.links[to] = l
+		s.running.Add(1)
+		go s.carry(to, l)
+	}
+	s.mu.Unlock()
+	if l == nil {
+		return
+	}
+	b := make([]byte, 4, 4+packetHeader+len(p.data))
+	b = p.append(b)
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	select {
+	case l.queue <- b:
+	default:
+	}
+}
+
+// carry dials, writes packets, and dials again when the connection breaks. Packets that come meanwhile are lost.
+func (s *socket) carry(to mlx5.GID, l *link) {
+	defer s.running.Done()
+	for {
+		if c, err := s.dial(to); err == nil {
+			s.pump(c, l)
+			s.forget(c)
+		}
+		select {
+		case <-s.stop:
+			return
+		case <-time.After(redial):
+		}
+		for len(l.queue) > 0 {
+			<-l.queue
+		}
+	}
+}
+
+func (s *socket) dial(to mlx5.GID) (net.Conn, error) {
+	network, address, err := addressOf(to)
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.DialTimeout(network, address, dialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if !s.keep(c) {
+		return nil, errors.Join(net.ErrClosed, c.Close())
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(dialTimeout))
+	if _, err = c.Write(append(append([]byte(greeting), s.gid[:]...), to[:]...)); err != nil {
+		s.forget(c)
+		return nil, err
+	}
+	return c, c.SetWriteDeadline(time.Time{})
+}
+
+// pump writes packets until the connection breaks or the wire closes.
+func (s *socket) pump(c net.Conn, l *link) {
+	w := bufio.NewWriterSize(c, 64<<10)
+	for {
+		select {
+		case <-s.stop:
+			return
+		case b := <-l.queue:
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+		if len(l.queue) == 0 && w.Flush() != nil {
+			return
+		}
+	}
+}
+
+// keep notes a connection so that close can end it; it answers false when the wire is closed.
+func (s *socket) keep(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.shut {
+		s.taken[c] = true
+	}
+	return !s.shut
+}
+
+func (s *socket) forget(c net.Conn) {
+	s.mu.Lock()
+	delete(s.taken, c)
+	s.mu.Unlock()
+	_ = c.Close()
+}
+
+func (s *socket) accept() {
+	defer s.running.Done()
+	for {
+		c, err := s.listen.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // too many descriptors, most likely
+			select {
+			case <-s.stop:
+				return
+			case <-time.After(redial):
+			}
+			continue
+		}
+		if !s.keep(c) {
+			_ = c.Close()
+			return
+		}
+		s.running.Add(1)
+		go func() {
+			defer s.running.Done()
+			defer s.forget(c)
+			s.read(c)
+		}()
+	}
+}
+
+// read delivers the packets of a connection until it ends, or sends what is none.
+func (s *socket) read(c net.Conn) {
+	r := bufio.NewReaderSize(c, 64<<10)
+	_ = c.SetReadDeadline(time.Now().Add(dialTimeout))
+	var hello [len(greeting) + 32]byte
+	if _, err := io.ReadFull(r, hello[:]); err != nil || string(hello[:len(greeting)]) != greeting {
+		return
+	}
+	from, to := mlx5.GID(hello[len(greeting):][:16]), mlx5.GID(hello[len(greeting)+16:])
+	if to != s.gid || c.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	for {
+		p, err := readPacket(r)
+		if err != nil {
+			return
+		}
+		p.src = from
+		s.deliver(p)
+	}
+}
+
+// readPacket reads one packet with its length.
+func readPacket(r io.Reader) (p packet, err error) {
+	var size [4]byte
+	if _, err = io.ReadFull(r, size[:]); err != nil {
+		return p, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxPacket {
+		return p, fmt.Errorf("packet of %d bytes: %w", n, mlx5.ErrFormat)
+	}
+	b := make([]byte, n)
+	if _, err = io.ReadFull(r, b); err != nil {
+		return p, err
+	}
+	return p, p.parse(b)
+}
+
+func (s *socket) close() error {
+	s.mu.Lock()
+	s.shut = true
+	for c := range s.taken {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	close(s.stop)
+	err := s.listen.Close()
+	s.running.Wait()
+	return err
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+
+package gpunic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"mori/core/gpunic/bnxt"
+	"mori/core/gpunic/ionic"
+	"mori/core/gpunic/mlx5"
+)
+
+// A family is what the queues of one vendor's NICs have that the host must know.
+type family struct {
+	name     string // after the colon of an emulated NIC's name
+	module   string // the file of its kernels, without suffix
+	provider uint32 // its number in device code
+	emulated string // emu.Options.Family
+
+	// blocksLog is log2 of the 64-byte blocks that the memory of 1<<log entries takes.
+	blocksLog func(log uint32) uint32
+
+	// annex completes what kernels know of a queue, whose ring begins at view.SQ; nil where
+	// kernels need no annex.
+	annex func(q *mlx5.Queue, view *mlx5.QueueView) mlx5.AnnexView
+}
+
+var families = []family{
+	{name: "mlx5", module: "nic_mlx5", provider: mlx5.ProviderMLX5, blocksLog: sameLog},
+	{name: "bnxt", module: "nic_bnxt", provider: mlx5.ProviderBnxt, emulated: "bnxt", annex: bnxtAnnex,
+		// An entry takes two blocks, and the table of packet numbers behind the ring the rest of four.
+		blocksLog: func(log uint32) uint32 { return log + 2 }},
+	{name: "ionic1", module: "nic_ionic", provider: mlx5.ProviderIonic, emulated: "ionic1", annex: ionicAnnex(ionic.Version1), blocksLog: sameLog},
+	{name: "ionic2", module: "nic_ionic", provider: mlx5.ProviderIonic, emulated: "ionic2", annex: ionicAnnex(ionic.Version2), blocksLog: sameLog},
+}
+
+func sameLog(log uint32) uint32 { return log }
+
+func bnxtAnnex(q *mlx5.Queue, view *mlx5.QueueView) mlx5.AnnexView {
+	return mlx5.AnnexView{
+		CQN: q.CQN(), Spare: 1, Version: 1, MSN: view.SQ + bnxt.EntryBytes<<view.SQLog, PSN: uint64(q.End().PSN),
+	}
+}
+
+func ionicAnnex(v ionic.Version) func(*mlx5.Queue, *mlx5.QueueView) mlx5.AnnexView {
+	return func(q *mlx5.Queue, _ *mlx5.QueueView) mlx5.AnnexView {
+		return mlx5.AnnexView{CQN: q.CQN(), Spare: 1, Version: uint32(v)}
+	}
+}
+
+// KernelModule returns the name of the compiled kernels that drive queues of the named device. It
+// refuses names that Open refuses for their form.
+func KernelModule(device string) (string, error) {
+	_, f, _, err := parseName(device)
+	if err != nil {
+		return "", err
+	}
+	return f.module, nil
+}
+
+// parseName splits a device name into the name to open and its family. Names of emulated NICs begin
+// with "emu"; their family stands behind a colon, mlx5 if there is none.
+func parseName(name string) (device string, f *family, emulated bool, err error) {
+	device, kind, has := strings.Cut(name, ":")
+	if !strings.HasPrefix(device, "emu") {
+		for _, vendor := range []string{"bnxt_re", "ionic"} {
+			if strings.HasPrefix(device, vendor) {
+				return "", nil, false, fmt.Errorf(
+					"open device %s: mori cannot make queues for kernels on %s hardware, only on an emulated NIC: %w",
+					name, vendor, errors.ErrUnsupported)
+			}
+		}
+		return name, &families[0], false, nil
+	}
+	if !has {
+		return device, &families[0], true, nil
+	}
+	names := make([]string, len(families))
+	for i := range families {
+		if families[i].name == kind {
+			return device, &families[i], true, nil
+		}
+		names[i] = families[i].name
+	}
+	return "", nil, true, fmt.Errorf("open device %s: family %q, want one of %s: %w",
+		name, kind, strings.Join(names, ", "), mlx5.ErrArgument)
+}
