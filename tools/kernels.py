@@ -3,8 +3,9 @@
 """Compile native/kernels for the GPUs of both vendors into python/mori/_kernels.
 
 The products are committed, so that neither users nor most builds need a compiler of GPU code: PTX, which NVIDIA's
-driver translates for its GPU, and AMD code objects. manifest.json tells from which sources, by which compiler. clang-19
-and lld-19 are all it takes (Debian and Ubuntu have both), no CUDA, no ROCm.
+driver translates for its GPU, and AMD code objects. manifest.json tells from which sources, by which compiler. Where
+PTX for sm_90 has the same code as for sm_80, only the latter is kept, and loaders take it for both. clang-19 and
+lld-19 are all it takes (Debian and Ubuntu have both), no CUDA, no ROCm.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,6 +53,7 @@ LIBRARY_ARCHITECTURES = {
 # What a library may not say of the module that it is linked with, and what is a program's: flags of other values are a
 # conflict (Triton has its own for denormal floats), and a function for another processor is never inlined.
 NOT_OF_A_LIBRARY = re.compile(r"^(!llvm\.module\.flags|@llvm\.compiler\.used|@__hip_cuid_) .*\n", re.MULTILINE)
+PTX_HEAD = re.compile(r"^\.(version|target) .*\n", re.MULTILINE)
 PROCESSOR = re.compile(r' "target-(cpu|features)"="[^"]*"')
 
 
@@ -121,11 +124,24 @@ def build(dest: Path) -> None:
                 _run([*flags, "-o", str(dest / name)], source)
             (dest / name).chmod(0o644)
             made[name] = _digest(dest / name)
+        for name in redundant(dest, made):
+            del made[name]
     manifest = {"compiler": version, "sources": sources(), "products": made}
     (dest / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     for there in files(dest):
         if there.name not in made:
             there.unlink()
+
+
+def redundant(folder: Path, names: Iterable[str]) -> list[str]:
+    """Return the PTX files for sm_90 that have the same code as the ones for sm_80."""
+    newer = [name for name in names if name.endswith(".sm_90.ptx")]
+    return [name for name in newer if _code(folder / name) == _code(folder / name.replace("sm_90", "sm_80"))]
+
+
+def _code(ptx: Path) -> str:
+    """Return the text of a PTX file without its version and target."""
+    return PTX_HEAD.sub("", ptx.read_text())
 
 
 def files(folder: Path) -> list[Path]:

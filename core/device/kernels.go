@@ -58,7 +58,8 @@ func (d *Device) LoadKernels(name string) (*Module, error) {
 	return m, nil
 }
 
-// KernelFile names the file that LoadKernels loads, which need not be there.
+// KernelFile names the file that LoadKernels loads, which need not be there. Where PTX of the newest
+// architecture would be the same as the oldest's, only the oldest is shipped, and KernelFile names that.
 func (d *Device) KernelFile(name string) (string, error) {
 	suffix, err := d.kernelFormat()
 	if err != nil {
@@ -68,7 +69,19 @@ func (d *Device) KernelFile(name string) (string, error) {
 	if dir == "" {
 		return "", fmt.Errorf("nobody said where the compiled kernels are: set %s to the folder _kernels of the Python package: %w", config.KernelDir, ErrImage)
 	}
-	return filepath.Join(dir, name+"."+suffix), nil
+	file := filepath.Join(dir, name+"."+suffix)
+	if suffix == newPTX {
+		older := filepath.Join(dir, name+"."+oldPTX)
+		if !exists(file) && exists(older) {
+			return older, nil
+		}
+	}
+	return file, nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // kernelFormat is the end of the names of files for d.

@@ -41,6 +41,21 @@ func TestKernelFilesSuitTheDevice(t *testing.T) {
 	}
 }
 
+// Kernels whose PTX is the same for both architectures are shipped once, as the older one's.
+func TestKernelFileFallsBackToTheOlderPTX(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(config.KernelDir, dir)
+	for _, file := range []string{"both." + newPTX, "both." + oldPTX, "once." + oldPTX} {
+		ok(t, os.WriteFile(filepath.Join(dir, file), nil, 0o600))
+	}
+	d := &Device{Info: Info{Vendor: CUDA, Capability: [2]int{9, 0}, Driver: 13000}}
+	for name, want := range map[string]string{"both": newPTX, "once": oldPTX, "none": newPTX} {
+		if got, err := d.KernelFile(name); err != nil || got != filepath.Join(dir, name+"."+want) {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
+		}
+	}
+}
+
 func TestLoadKernelsFindsTheFolder(t *testing.T) {
 	each(t, 1, func(t *testing.T, b *bench) {
 		d := b.devices[0]

@@ -123,7 +123,7 @@ def checks(scratch: Path) -> list[Step]:
              "-o", scratch / "names.cubin", scratch / "names.cu"),
         signalling("signal-check", scratch),
         step("litmus", 150, scratch / "litmus", scratch / "litmus.ptx", needs=("build-litmus", "build-litmus-kernels")),
-        step("nic", 150, scratch / "nic", KERNELS / "nic_mlx5.sm_90.ptx", needs=("build-nic",)),
+        step("nic", 150, scratch / "nic", KERNELS / "nic_mlx5.sm_80.ptx", needs=("build-nic",)),
         symmetric("shmem-check", scratch, "check"),
         experts("ep-sm_90", scratch, "sm_90", "check"),
         experts("ep-sm_80", scratch, "sm_80", "check"),
@@ -141,7 +141,7 @@ def signalling(name: str, scratch: Path) -> Step:
 
 
 def symmetric(name: str, scratch: Path, what: str, *before: str) -> Step:
-    return step(name, 150, *before, scratch / "shmem", scratch / "shmem.ptx", KERNELS / "shmem_barrier.sm_90.ptx", what,
+    return step(name, 150, *before, scratch / "shmem", scratch / "shmem.ptx", KERNELS / "shmem_barrier.sm_80.ptx", what,
                 needs=("build-shmem", "build-shmem-kernels"))
 
 
@@ -206,7 +206,7 @@ def sanitizers(scratch: Path) -> list[Step]:
         found.append(symmetric(f"{tool}-shmem", scratch, "small", *watch))
         found.append(experts(f"{tool}-ep", scratch, "sm_90", "small", *watch))
     watch = ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9"]
-    program, ptx = scratch / "nic", KERNELS / "nic_mlx5.sm_90.ptx"
+    program, ptx = scratch / "nic", KERNELS / "nic_mlx5.sm_80.ptx"
     found.append(step("memcheck-nic", 90, *watch, program, ptx, "1", needs=("build-nic",)))
     return found
 

@@ -16,6 +16,7 @@ import subprocess
 from pathlib import Path
 from types import ModuleType
 
+import products
 import pytest
 
 from mori import _kernels
@@ -297,7 +298,7 @@ def ordered_gfx(code: str, architecture: str, family: str) -> bool:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 def test_ptx_keeps_the_order(architecture: str, family: str) -> None:
-    code = (_kernels.DIRECTORY / f"nic_{family}.{architecture}.ptx").read_text()
+    code = products.ptx(f"nic_{family}", architecture).read_text()
     for kernel in ("interchange", "verify", "ping_pong", "post"):
         assert f".visible .entry mori_nic_{kernel}(" in code
     assert ordered_ptx(code, family)
