@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/core/device"
+	"mori/shmem/internal/arena"
 )
 
 // A Mode is how the symmetric heap is made.
@@ -53,7 +54,7 @@ type Config struct {
 
 const (
 	defaultChunk = 64 << 20
-	leastHeap    = reserved + grain
+	leastHeap    = arena.Reserved + arena.Grain
 	mostHeap     = 1 << 45
 )
 

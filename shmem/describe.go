@@ -59,8 +59,8 @@ func (w *World) Describe() Description {
 func (w *World) heapInfo() HeapInfo {
 	h := HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: w.buffersTold()}
 	if a := w.arena; a != nil {
-		h.Present, h.Used, h.Largest, h.Allocations = a.size, a.used, a.largest(), len(a.live)
-		h.Free = a.limit - reserved - a.used
+		h.Present, h.Used, h.Largest, h.Allocations = a.Size(), a.Used(), a.Largest(), a.Allocations()
+		h.Free = a.Free()
 		return h
 	}
 	h.Present, h.Used, h.Allocations = w.single, w.single, len(*w.isolated.Load())

@@ -12,6 +12,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 // A gpuHeap moves the bytes of heaps on GPUs: copies by the driver, atomics by a kernel of one thread. It is of one device, this PE's, which
@@ -280,7 +281,7 @@ func (g *gpuHeap) look(at, n uint64, buf []byte) (uint64, []byte, error) {
 	if uint64(len(buf)) < n+16 {
 		buf = make([]byte, n+16)
 	}
-	to := roundUp(memory.AddrOf(buf), 8) // whole words are loaded from there
+	to := arena.RoundUp(memory.AddrOf(buf), 8) // whole words are loaded from there
 	return to, buf, g.copy(to, at, n)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 // An allocPart is a part in one allocation of a GPU, which other processes map by its IPC handle.
@@ -22,14 +23,14 @@ type allocPart struct {
 // newAllocPart allocates limit bytes at a multiple of align, all zeros.
 func newAllocPart(g *gpuHeap, limit, align uint64) (*allocPart, error) {
 	n := limit
-	if align > grain { // what drivers align to anyway
+	if align > arena.Grain { // what drivers align to anyway
 		n += align
 	}
 	mem, err := g.dev.Alloc(n)
 	if err != nil {
 		return nil, noMemory(err)
 	}
-	p := &allocPart{dev: g.dev, mem: mem, base: roundUp(mem.Addr(), max(align, grain))}
+	p := &allocPart{dev: g.dev, mem: mem, base: arena.RoundUp(mem.Addr(), max(align, arena.Grain))}
 	if err = g.clear(mem.Addr(), n); err != nil {
 		return nil, errors.Join(err, mem.Close())
 	}

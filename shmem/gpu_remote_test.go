@@ -19,6 +19,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/native/gpu/gputest"
+	"mori/shmem/internal/arena"
 )
 
 // putByQueue has a kernel put n bytes of the heap to the same place of PE pe by the queue of Remote, piece by piece.
@@ -74,18 +75,18 @@ func TestRemoteQueue(t *testing.T) {
 					return err
 				}
 				mine := filled(n, w.me)
-				src, err := w.Malloc(n + reserved)
+				src, err := w.Malloc(n + arena.Reserved)
 				if err != nil {
 					return err
 				}
-				poke(t, w, src+reserved, mine)
-				if a != w.Base()+reserved {
+				poke(t, w, src+arena.Reserved, mine)
+				if a != w.Base()+arena.Reserved {
 					t.Fatalf("the first allocation is %d bytes behind the heap's begin", a-w.Base())
 				}
 				if err = errors.Join(w.BarrierAll(), putByQueue(w, src, n, 1-w.me), w.BarrierAll()); err != nil {
 					return err
 				}
-				if got := peek(t, w, a, n-reserved); !bytes.Equal(got, filled(n, 1-w.me)[:n-reserved]) {
+				if got := peek(t, w, a, n-arena.Reserved); !bytes.Equal(got, filled(n, 1-w.me)[:n-arena.Reserved]) {
 					t.Errorf("PE %d has other bytes than were put", w.me)
 				}
 				if err = fromABuffer(t, w, a); err != nil {
@@ -122,7 +123,7 @@ func fromABuffer(t *testing.T, w *World, a uint64) error {
 	if err == nil {
 		err = errors.Join(putByQueue(w, own.Addr(), n, 1-w.me), w.BarrierAll())
 	}
-	if got := peek(t, w, a, n-reserved); !bytes.Equal(got, filled(n, 1-w.me+7)[reserved:]) {
+	if got := peek(t, w, a, n-arena.Reserved); !bytes.Equal(got, filled(n, 1-w.me+7)[arena.Reserved:]) {
 		t.Errorf("PE %d has other bytes than were put from a registered buffer", w.me)
 	}
 	return errors.Join(err, w.DeregisterBuffer(own.Addr(), n), own.Close())

@@ -15,6 +15,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 // What kernels know of a World is a State of native/include/mori/shmem/state.hpp, which is filled into the variable mori_shmem_state of
@@ -72,7 +73,7 @@ func (w *World) openSide(ctx context.Context) error {
 	s := &deviceSide{g: w.gpu, npes: w.n, sync: w.heap}
 	w.side = s // close has it from here on
 	if s.sync == nil {
-		b, err := w.newBlock(ctx, spec{name: "barrier words", size: pageSize, limit: pageSize, align: grain, gpu: true})
+		b, err := w.newBlock(ctx, spec{name: "barrier words", size: pageSize, limit: pageSize, align: arena.Grain, gpu: true})
 		if err != nil {
 			return err
 		}

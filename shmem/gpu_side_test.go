@@ -15,6 +15,7 @@ import (
 	"mori/core/device"
 	"mori/core/memory"
 	"mori/native/gpu/gputest"
+	"mori/shmem/internal/arena"
 )
 
 // barriersOnStreams has each PE put to its neighbour by copies on a stream, with barriers on the stream and nothing else between.
@@ -241,7 +242,7 @@ func TestGPUMemoryIsShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Init(context.Background(), bootstrap.Local(1)[0], Config{Device: d, HeapSize: roundUp(total+1, 1<<20)})
+	_, err = Init(context.Background(), bootstrap.Local(1)[0], Config{Device: d, HeapSize: arena.RoundUp(total+1, 1<<20)})
 	if !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "MORI_SHMEM_HEAP_SIZE") {
 		t.Errorf("more than there is: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/native/gpu/gputest"
+	"mori/shmem/internal/arena"
 )
 
 // gpus are the devices that tests use.
@@ -144,7 +145,7 @@ func TestHeapOnGPUs(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if p, err := device.Lookup(a); err != nil || p.Kind != device.OnDevice || p.Device != w.cfg.Device || a%grain != 0 {
+			if p, err := device.Lookup(a); err != nil || p.Kind != device.OnDevice || p.Device != w.cfg.Device || a%arena.Grain != 0 {
 				t.Errorf("PE %d: %d bytes at %#x are %v memory of %v, %v", w.me, size, a, p.Kind, p.Device, err)
 			}
 			for _, b := range peek(t, w, a, size) {

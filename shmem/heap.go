@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"mori/shmem/internal/arena"
 	"slices"
 )
 
@@ -15,7 +16,7 @@ import (
 // bytes are zeros the first time. Size 0 gives 0. All PEs call with the same size: if they do not, none gets anything, and the error says
 // who asked for what. Collective.
 func (w *World) Malloc(size uint64) (uint64, error) {
-	return w.malloc(request{kind: callMalloc, align: grain, size: size})
+	return w.malloc(request{kind: callMalloc, align: arena.Grain, size: size})
 }
 
 // MallocAlign is Malloc at a multiple of align, a power of two.
@@ -29,7 +30,7 @@ func (w *World) Calloc(count, size uint64) (uint64, error) {
 	if over != 0 {
 		n = ^uint64(0) // which nobody has
 	}
-	return w.malloc(request{kind: callCalloc, align: grain, size: n})
+	return w.malloc(request{kind: callCalloc, align: arena.Grain, size: n})
 }
 
 // MallocHost is MallocAlign of memory that CPUs load and store, wherever the heap is.
@@ -68,7 +69,7 @@ func (w *World) malloc(r request) (addr uint64, err error) {
 	if err == nil && r.size > 0 {
 		addr, err = w.provide(ctx, at, r)
 	} else if !w.alone(r) {
-		w.arena.release(at)
+		w.arena.Release(at)
 	}
 	if err == nil && r.kind == callCalloc && r.size > 0 {
 		err = w.zero(ctx, addr, r.size)
@@ -90,13 +91,13 @@ func (w *World) zero(ctx context.Context, addr, size uint64) error {
 
 // reserve takes size bytes of the heap, and returns nowhere if the heap has to grow for them.
 func (w *World) reserve(align, size uint64) (uint64, error) {
-	if at, ok := w.arena.alloc(size, align); ok {
+	if at, ok := w.arena.Alloc(size, align); ok {
 		return at, nil
 	}
-	if w.arena.need(size, align) > w.arena.size {
+	if w.arena.Need(size, align) > w.arena.Size() {
 		return nowhere, nil
 	}
-	return nowhere, fmt.Errorf("%d bytes are taken of a heap of %d, and at most %d are free in one part: %w", w.arena.used, w.cfg.HeapSize, w.arena.largest(), ErrNoMemory)
+	return nowhere, fmt.Errorf("%d bytes are taken of a heap of %d, and at most %d are free in one part: %w", w.arena.Used(), w.cfg.HeapSize, w.arena.Largest(), ErrNoMemory)
 }
 
 // provide returns the memory of a plan that all PEs have agreed on.
@@ -105,10 +106,10 @@ func (w *World) provide(ctx context.Context, at uint64, r request) (uint64, erro
 		return w.mallocAlone(ctx, r)
 	}
 	if at == nowhere {
-		if err := w.growHeap(ctx, w.arena.need(r.size, r.align)); err != nil {
+		if err := w.growHeap(ctx, w.arena.Need(r.size, r.align)); err != nil {
 			return 0, err
 		}
-		at, _ = w.arena.alloc(r.size, r.align)
+		at, _ = w.arena.Alloc(r.size, r.align)
 	}
 	return w.heap.base + at, nil
 }
@@ -120,12 +121,12 @@ func (w *World) growHeap(ctx context.Context, need uint64) error {
 	if err := w.grow(ctx, w.heap, size); err != nil {
 		return fmt.Errorf("grow the heap to %d bytes: %w: %w", size, err, ErrNoMemory)
 	}
-	w.arena.grow(size)
+	w.arena.Grow(size)
 	return nil
 }
 
 // aloneSize is how many bytes an isolated block takes for an allocation, 0 if that is no number.
-func aloneSize(align, size uint64) uint64 { return roundUp(size, max(align, pageSize)) }
+func aloneSize(align, size uint64) uint64 { return arena.RoundUp(size, max(align, pageSize)) }
 
 const pageSize = 4096
 
@@ -179,7 +180,7 @@ func (w *World) Free(addr uint64) error {
 	case at%2 == 1:
 		err = w.freeAlone(addr)
 	default:
-		w.arena.release(at)
+		w.arena.Release(at)
 	}
 	if err = errors.Join(err, queued); err != nil {
 		return fmt.Errorf("free %#x: %w", addr, err)
@@ -190,7 +191,7 @@ func (w *World) Free(addr uint64) error {
 // allocationAt says which allocation begins at addr, in a way that is the same on all PEs; nowhere if none does.
 func (w *World) allocationAt(addr uint64) uint64 {
 	if w.arena != nil {
-		if off, ok := w.heap.holds(addr, 0); ok && w.arena.live[off] > 0 {
+		if off, ok := w.heap.holds(addr, 0); ok && w.arena.Live(off) {
 			return off
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 // modes are heaps of 4 MiB made in every way.
@@ -48,7 +49,7 @@ func TestMallocIsSymmetric(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if a%grain != 0 {
+			if a%arena.Grain != 0 {
 				t.Errorf("%d bytes at %#x", size, a)
 			}
 			for _, b := range memory.Bytes(a, size) {
@@ -102,7 +103,7 @@ func TestAlignment(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if a%align != 0 || a%grain != 0 {
+			if a%align != 0 || a%arena.Grain != 0 {
 				t.Errorf("aligned to %d: %#x", align, a)
 			}
 			memory.Bytes(w.Ptr(a, 1-w.me), 100)[99] = 1

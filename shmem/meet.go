@@ -9,6 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/reduceop"
 )
 
 // A teamCall is what a PE says of a collective call when it meets the others, so that different calls end in an error on all of them
@@ -71,7 +72,7 @@ func (c teamCall) String() string {
 		args[i] = int64(c.args[i])
 	}
 	if kind == teamReduce {
-		args[3], args[4] = ReduceOp(c.args[3]), typeText(fabric.DataType(c.args[4]))
+		args[3], args[4] = ReduceOp(c.args[3]), reduceop.TypeName(fabric.DataType(c.args[4]))
 	}
 	text := fmt.Sprintf(teamText[kind], args...)
 	if c.kind&refused != 0 {

@@ -13,6 +13,7 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 // A growing heap has what was asked for, in chunks; what it does not have yet is no symmetric memory.
@@ -43,11 +44,11 @@ func TestHeapGrowsInChunks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		present(9, 8*chunk+grain)
+		present(9, 8*chunk+arena.Grain)
 		if _, err := w.Malloc(2*chunk + 4096); !errors.Is(err, ErrNoMemory) {
 			t.Errorf("more than the heap may grow to: %v", err)
 		}
-		present(9, 8*chunk+grain)
+		present(9, 8*chunk+arena.Grain)
 		c, err := w.Malloc(chunk)
 		if err != nil {
 			return err

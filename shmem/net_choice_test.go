@@ -21,6 +21,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 // The environment chooses among the transports, as it does for mori.io.
@@ -138,9 +139,9 @@ func TestNetworkAllocatesNothing(t *testing.T) {
 				defer runtime.KeepAlive(src)
 				at := memory.AddrOf(src)
 				all := func() {
-					_, failed := w.net.atomic(1, w.heap, reserved, fabric.AtomicSum, 8, 1, 0)
-					err = errors.Join(err, failed, w.net.putNow(1, w.heap, reserved, at, 4096), w.net.getNow(1, w.heap, reserved, at, 4096),
-						w.net.update(1, w.heap, reserved, fabric.AtomicSum, 8, 1), w.net.quiet(w.deadline()))
+					_, failed := w.net.atomic(1, w.heap, arena.Reserved, fabric.AtomicSum, 8, 1, 0)
+					err = errors.Join(err, failed, w.net.putNow(1, w.heap, arena.Reserved, at, 4096), w.net.getNow(1, w.heap, arena.Reserved, at, 4096),
+						w.net.update(1, w.heap, arena.Reserved, fabric.AtomicSum, 8, 1), w.net.quiet(w.deadline()))
 				}
 				for range 300 { // every flight, once
 					all()

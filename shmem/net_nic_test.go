@@ -14,6 +14,7 @@ import (
 	"mori/core/memory"
 	"mori/native/verbs"
 	"mori/native/verbs/verbstest"
+	"mori/shmem/internal/arena"
 )
 
 // far2 are two PEs on two hosts.
@@ -223,7 +224,7 @@ func TestHeapsThatAreTooMuchToPin(t *testing.T) {
 		t.Skip("nothing here tells how much memory there is")
 	}
 	for mode, want := range map[Mode]string{StaticHeap: "tcp", VMMHeap: "verbs"} {
-		run(t, 3, Config{NodeID: "a|a|b", Mode: mode, HeapSize: roundUp(limit/2+1, 1<<20), ChunkSize: 1 << 20}, func(w *World) error {
+		run(t, 3, Config{NodeID: "a|a|b", Mode: mode, HeapSize: arena.RoundUp(limit/2+1, 1<<20), ChunkSize: 1 << 20}, func(w *World) error {
 			for _, p := range w.Describe().Peers {
 				if p.Node == w.cfg.NodeID {
 					continue

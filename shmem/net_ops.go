@@ -11,6 +11,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 func (n *wire) put(pe int, b *block, off, src, size uint64) error {
@@ -183,7 +184,7 @@ func (n *wire) update(pe int, b *block, off uint64, op fabric.AtomicOp, size int
 // word does what can be done to a word of a GPU that only a network reaches: no CPU there has atomics on it.
 func (n *wire) word(pe int, b *block, off uint64, op fabric.AtomicOp, size int, value uint64) (uint64, error) {
 	raw := make([]byte, 16)
-	at := roundUp(memory.AddrOf(raw), 8)
+	at := arena.RoundUp(memory.AddrOf(raw), 8)
 	defer runtime.KeepAlive(raw)
 	switch op {
 	case fabric.AtomicRead:

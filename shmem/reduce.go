@@ -7,6 +7,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/reduceop"
 )
 
 // How a reduction goes. A small one: each member reads all sources and combines them itself. A large one: each member combines one part of all
@@ -30,9 +31,12 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("reduction of %v: %w", t, err)
 	}
-	combine, size, bad := kernelOf(op, typ)
+	combine, size, applies := reduceop.Of(op, typ)
 	var n uint64
-	if bad == nil {
+	var bad error
+	if !applies {
+		bad = fmt.Errorf("%v of elements of type %s: %w", op, reduceop.TypeName(typ), ErrInvalid)
+	} else {
 		n, bad = times(nelems, size)
 	}
 	var o operands
@@ -57,7 +61,7 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 }
 
 // reduceSmall combines everything here. The destination may be the source, so it is written after all have read.
-func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
+func (t *Team) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) error {
 	result := t.scratch() + resultOff
 	if err := t.combine(combine, result, o, o.srcOff, size, n); err != nil {
 		return err
@@ -70,7 +74,7 @@ func (t *Team) reduceSmall(combine kernel, o *operands, size, n uint64) error {
 
 // reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads the part of this PE's source that
 // its result overwrites if the destination is the source.
-func (t *Team) reduceParts(combine kernel, o *operands, size, n uint64) error {
+func (t *Team) reduceParts(combine reduceop.Func, o *operands, size, n uint64) error {
 	begin, end := t.part(t.me, n)
 	for off := begin; off < end; off += fetchBlock {
 		at, now := o.dest.base+o.destOff+off, min(fetchBlock, end-off)
@@ -137,7 +141,7 @@ func (b *block) loads(pe int) bool { return !b.gpu && b.peers[pe].mapped != 0 }
 
 // combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may be this PE's own of them. What the CPU
 // does not load is fetched before.
-func (t *Team) combine(f kernel, dst uint64, o *operands, off, size, n uint64) error {
+func (t *Team) combine(f reduceop.Func, dst uint64, o *operands, off, size, n uint64) error {
 	between := t.scratch()
 	fetched, far := between+t.fetchedAt(), uint64(0)
 	for rank, pe := range t.members {

@@ -4,11 +4,11 @@ package shmem
 
 import (
 	"fmt"
-	"math"
 	"testing"
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/reduceop"
 )
 
 // A typed is a type, with how its elements are made and reduced in the slow and obvious way.
@@ -51,7 +51,7 @@ func summedWide(t typed, from func(uint16) float32, to func(float32) uint16) typ
 	return t
 }
 
-func combineNumbers[T orderedNumber](op ReduceOp, x, y T) T {
+func combineNumbers[T reduceop.Ordered](op ReduceOp, x, y T) T {
 	switch op {
 	case ReduceMin:
 		return min(x, y)
@@ -96,8 +96,8 @@ var typeds = []typed{typedInteger[int8](fabric.Int8), typedInteger[uint8](fabric
 	typedOf(fabric.Float64, func(v int64) float64 { return float64(v) / 7 }, combineNumbers[float64]),
 	typedOf(fabric.Complex64, func(v int64) complex64 { return complex(float32(v%100), 2) }, combineComplex[complex64]),
 	typedOf(fabric.Complex128, func(v int64) complex128 { return complex(float64(v%100), 2) }, combineComplex[complex128]),
-	typedOf(Float16, func(v int64) uint16 { return toFloat16(float32(v%256) / 4) }, combineHalves(fromFloat16, toFloat16)),
-	summedWide(typedOf(BFloat16, func(v int64) uint16 { return toBFloat16(float32(v % 256)) }, combineHalves(fromBFloat16, toBFloat16)), fromBFloat16, toBFloat16),
+	typedOf(Float16, func(v int64) uint16 { return reduceop.ToFloat16(float32(v%256) / 4) }, combineHalves(reduceop.FromFloat16, reduceop.ToFloat16)),
+	summedWide(typedOf(BFloat16, func(v int64) uint16 { return reduceop.ToBFloat16(float32(v % 256)) }, combineHalves(reduceop.FromBFloat16, reduceop.ToBFloat16)), reduceop.FromBFloat16, reduceop.ToBFloat16),
 }
 
 // value is what PE pe has as its i-th element: of all signs and sizes.
@@ -120,8 +120,8 @@ func TestReductionsAreThoseOfALoop(t *testing.T) {
 		}
 		some := w.TeamWorld().central || len(w.TeamWorld().groups) > 1 // how they meet has nothing to do with how they combine
 		for _, typed := range typeds {
-			for op := ReduceAnd; op < reduceOpEnd; op++ {
-				if kernels[op][typed.typ] == nil || some && (int(op)+int(typed.typ))%3 > 0 {
+			for op := ReduceAnd; op < reduceop.End; op++ {
+				if notReduced(op, typed.typ) || some && (int(op)+int(typed.typ))%3 > 0 {
 					continue
 				}
 				n := counts[(int(op)+int(typed.typ))%len(counts)]
@@ -135,7 +135,7 @@ func TestReductionsAreThoseOfALoop(t *testing.T) {
 					return err
 				}
 				if err := checkReduce(w, op, typed, dest, src, sources, n); err != nil {
-					return fmt.Errorf("%v of %d elements of type %s: %w", op, n, typeText(typed.typ), err)
+					return fmt.Errorf("%v of %d elements of type %s: %w", op, n, reduceop.TypeName(typed.typ), err)
 				}
 			}
 		}
@@ -143,9 +143,15 @@ func TestReductionsAreThoseOfALoop(t *testing.T) {
 	})
 }
 
+// notReduced reports whether the op does not apply to the type.
+func notReduced(op ReduceOp, typ fabric.DataType) bool {
+	_, _, applies := reduceop.Of(op, typ)
+	return !applies
+}
+
 // checkReduce reduces, once to another place and once in place.
 func checkReduce(w *World, op ReduceOp, typed typed, dest, src field, sources [][]byte, n int) error {
-	size, srcs, want := int(sizeOf(typed.typ)), make([]uint64, len(sources)), make([]byte, len(sources[0]))
+	size, srcs, want := int(reduceop.SizeOf(typed.typ)), make([]uint64, len(sources)), make([]byte, len(sources[0]))
 	for pe := range srcs {
 		srcs[pe] = memory.AddrOf(sources[pe])
 	}
@@ -207,58 +213,4 @@ func TestLargeReduction(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestFloat16Converts(t *testing.T) {
-	for h := range 1 << 16 {
-		f := fromFloat16(uint16(h))
-		if back := toFloat16(f); back != uint16(h) && !(f != f && back&0x7c00 == 0x7c00 && back&0x3ff != 0) {
-			t.Fatalf("%#x is %v, and %#x again", h, f, back)
-		}
-		if h < 0x7bff { // the next one is finite, too
-			low, high := float64(f), float64(fromFloat16(uint16(h+1)))
-			middle := float32((low + high) / 2)
-			if got := toFloat16(middle); got != uint16(h+h&1) {
-				t.Fatalf("%v, in the middle of %#x and the next one, is %#x", middle, h, got)
-			}
-			if got := toFloat16(math.Nextafter32(middle, 0)); got != uint16(h) {
-				t.Fatalf("just below %v is %#x, want %#x", middle, got, h)
-			}
-			if got := toFloat16(math.Nextafter32(middle, 1e9)); got != uint16(h+1) {
-				t.Fatalf("just above %v is %#x, want %#x", middle, got, h+1)
-			}
-		}
-	}
-	for f, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, 1e30: 0x7c00, -1e30: 0xfc00, 1e-30: 0, 1: 0x3c00, -2: 0xc000} {
-		if got := toFloat16(f); got != want {
-			t.Errorf("%v is %#x, want %#x", f, got, want)
-		}
-	}
-}
-
-func TestBFloat16Converts(t *testing.T) {
-	for h := range 1 << 16 {
-		f := fromBFloat16(uint16(h))
-		if back := toBFloat16(f); back != uint16(h) && !(f != f && back&0x7f80 == 0x7f80 && back&0x7f != 0) {
-			t.Fatalf("%#x is %v, and %#x again", h, f, back)
-		}
-	}
-	for bits, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81, 0x7f7fffff: 0x7f80, 0x7f800001: 0x7fc0} {
-		if got := toBFloat16(math.Float32frombits(bits)); got != want {
-			t.Errorf("%#x is %#x, want %#x", bits, got, want)
-		}
-	}
-}
-
-func TestNaNsSurvive(t *testing.T) {
-	room := make([]byte, 3*16)
-	d, a, b := memory.AddrOf(room), memory.AddrOf(room)+16, memory.AddrOf(room)+32
-	copy(memory.Slice[float64](a, 2), []float64{math.NaN(), 1})
-	copy(memory.Slice[float64](b, 2), []float64{1, math.NaN()})
-	for _, op := range []ReduceOp{ReduceMin, ReduceMax, ReduceSum, ReduceProd} {
-		kernels[op][fabric.Float64](d, 0, []uint64{a, b}, 2)
-		if got := memory.Slice[float64](d, 2); !math.IsNaN(got[0]) || !math.IsNaN(got[1]) {
-			t.Errorf("%v with NaN is %v", op, got)
-		}
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/arena"
 )
 
 // A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use; collective calls are made
@@ -40,11 +41,11 @@ type World struct {
 
 	teams teams
 
-	mu     sync.Mutex // of collective bookkeeping
-	calls  uint64     // of agree
-	arena  *allocator // of heap
-	single uint64     // bytes of all isolated blocks
-	nextID uint64     // of an isolated block; odd, as no offset is
+	mu     sync.Mutex   // of collective bookkeeping
+	calls  uint64       // of agree
+	arena  *arena.Arena // of heap
+	single uint64       // bytes of all isolated blocks
+	nextID uint64       // of an isolated block; odd, as no offset is
 
 	nextKey atomic.Uint64 // of a region of wire
 	local   struct {      // not mu, which collective calls hold while they wait for others
@@ -140,7 +141,7 @@ func (w *World) openHeap(ctx context.Context) (err error) {
 	if w.cfg.Mode == VMMHeap {
 		size = min(size, w.cfg.ChunkSize)
 	}
-	w.arena = newAllocator(size, w.cfg.HeapSize)
+	w.arena = arena.New(size, w.cfg.HeapSize)
 	w.heap, err = w.newBlock(ctx, spec{name: "heap", size: size, limit: w.cfg.HeapSize, gpu: w.gpu != nil})
 	return err
 }

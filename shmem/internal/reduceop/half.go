@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package reduceop
 
 import (
 	"math"
@@ -11,9 +11,9 @@ import (
 // halfBlock is how many floats of two bytes are widened at a time.
 const halfBlock = 512
 
-// halves computes in float32, and rounds after each step. The sum and the product of two halves are exact there or rounded where it does
-// not matter, so they are rounded only once.
-func halves(op ReduceOp, typ fabric.DataType) kernel {
+// halves computes in float32 and rounds after each step. In float32 the sum and the product of two
+// halves are exact, or rounded below the precision of a half, so the result is rounded once.
+func halves(op Op, typ fabric.DataType) Func {
 	return pairs(func(d, x, y []uint16) {
 		var wideX, wideY [halfBlock]float32
 		for len(d) > 0 {
@@ -28,22 +28,22 @@ func halves(op ReduceOp, typ fabric.DataType) kernel {
 }
 
 // combineFloats combines x and y into x.
-func combineFloats(op ReduceOp, x, y []float32) {
+func combineFloats(op Op, x, y []float32) {
 	y = y[:len(x)]
 	switch op {
-	case ReduceSum:
+	case Sum:
 		for i := range x {
 			x[i] += y[i]
 		}
-	case ReduceProd:
+	case Prod:
 		for i := range x {
 			x[i] *= y[i]
 		}
-	case ReduceMin:
+	case Min:
 		for i := range x {
 			x[i] = min(x[i], y[i])
 		}
-	case ReduceMax:
+	case Max:
 		for i := range x {
 			x[i] = max(x[i], y[i])
 		}
@@ -54,12 +54,12 @@ func widen(typ fabric.DataType, wide []float32, h []uint16) {
 	h = h[:len(wide)]
 	if typ == BFloat16 {
 		for i := range wide {
-			wide[i] = fromBFloat16(h[i])
+			wide[i] = FromBFloat16(h[i])
 		}
 		return
 	}
 	for i := range wide {
-		wide[i] = fromFloat16(h[i])
+		wide[i] = FromFloat16(h[i])
 	}
 }
 
@@ -67,19 +67,20 @@ func narrow(typ fabric.DataType, h []uint16, wide []float32) {
 	wide = wide[:len(h)]
 	if typ == BFloat16 {
 		for i := range h {
-			h[i] = toBFloat16(wide[i])
+			h[i] = ToBFloat16(wide[i])
 		}
 		return
 	}
 	for i := range h {
-		h[i] = toFloat16(wide[i])
+		h[i] = ToFloat16(wide[i])
 	}
 }
 
-func fromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+// FromBFloat16 widens; every value is exact.
+func FromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// toBFloat16 rounds to the nearest, and from the middle to the even one. A NaN stays one.
-func toBFloat16(f float32) uint16 {
+// ToBFloat16 rounds to nearest even. A NaN stays a NaN.
+func ToBFloat16(f float32) uint16 {
 	b := math.Float32bits(f)
 	if f != f {
 		return uint16(b>>16) | 0x40
@@ -87,8 +88,9 @@ func toBFloat16(f float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// fromFloat16 moves the exponent by a product: 2^112 is between the biases of 127 and 15, and subnormal numbers come out right.
-func fromFloat16(h uint16) float32 {
+// FromFloat16 widens; every value is exact. The product with 2^112 moves the exponent from a bias of 15
+// to one of 127, which is right for subnormal numbers, too.
+func FromFloat16(h uint16) float32 {
 	sign, rest := uint32(h&0x8000)<<16, uint32(h&0x7fff)
 	f := math.Float32frombits(rest<<13) * 0x1p112
 	if rest >= 0x7c00 { // infinite, or no number
@@ -97,8 +99,8 @@ func fromFloat16(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(f) | sign)
 }
 
-// toFloat16 rounds to the nearest, and from the middle to the even one. A NaN stays one.
-func toFloat16(f float32) uint16 {
+// ToFloat16 rounds to nearest even. A NaN stays a NaN.
+func ToFloat16(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign, rest := uint16(b>>16&0x8000), b&0x7fffffff
 	switch {

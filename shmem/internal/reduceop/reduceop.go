@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+// Package reduceop combines arrays of numbers element by element, for reductions. Addresses and counts
+// are the caller's: nothing is checked here.
+package reduceop
 
 import (
 	"fmt"
@@ -10,49 +12,49 @@ import (
 	"mori/native/hostmath"
 )
 
-// A ReduceOp is how Reduce combines two elements.
-type ReduceOp int
+// An Op is how two elements are combined.
+type Op int
 
 // The ops. Bits are of integers only; there is no smallest complex number.
 const (
-	ReduceAnd ReduceOp = 1 + iota
-	ReduceOr
-	ReduceXor
-	ReduceMin
-	ReduceMax
-	ReduceSum
-	ReduceProd
+	And Op = 1 + iota
+	Or
+	Xor
+	Min
+	Max
+	Sum
+	Prod
 
-	reduceOpEnd
+	End // is behind the last one
 )
 
-var reduceOpText = [...]string{ReduceAnd: "and", ReduceOr: "or", ReduceXor: "xor", ReduceMin: "min", ReduceMax: "max", ReduceSum: "sum", ReduceProd: "prod"}
+var opNames = [...]string{And: "and", Or: "or", Xor: "xor", Min: "min", Max: "max", Sum: "sum", Prod: "prod"}
 
 // String is OpenSHMEM's word.
-func (op ReduceOp) String() string {
-	if op < ReduceAnd || op >= reduceOpEnd {
+func (op Op) String() string {
+	if op < And || op >= End {
 		return fmt.Sprintf("op %d", int(op))
 	}
-	return reduceOpText[op]
+	return opNames[op]
 }
 
-// Types that only Reduce knows: floats of two bytes, which no CPU has atomics of.
+// Types for reductions only: two-byte floats, which have no atomics.
 const (
 	Float16  fabric.DataType = 128 + iota // IEEE 754 binary16
 	BFloat16                              // the upper half of a Float32
 )
 
-// A kernel combines n elements at each of srcs, of which there are at least two, in their order into dst. dst may be one of srcs, and between
-// has room for n elements.
-type kernel func(dst, between uint64, srcs []uint64, n int)
+// A Func combines n elements at each address in srcs, at least two, in their order into dst. dst may be
+// one of srcs. The scratch memory at between has room for n elements.
+type Func func(dst, between uint64, srcs []uint64, n int)
 
-// kernels are all there are. They are made once, as making one takes memory.
-var kernels = func() map[ReduceOp]map[fabric.DataType]kernel {
-	all := map[ReduceOp]map[fabric.DataType]kernel{}
-	for op := ReduceAnd; op < reduceOpEnd; op++ {
-		all[op] = map[fabric.DataType]kernel{}
+// funcs has the Func of each op and type. They are made once, since making one allocates.
+var funcs = func() map[Op]map[fabric.DataType]Func {
+	all := map[Op]map[fabric.DataType]Func{}
+	for op := And; op < End; op++ {
+		all[op] = map[fabric.DataType]Func{}
 		for typ := fabric.Int8; typ <= BFloat16; typ++ {
-			if f := makeKernel(op, typ); f != nil {
+			if f := newFunc(op, typ); f != nil {
 				all[op][typ] = f
 			}
 		}
@@ -60,38 +62,40 @@ var kernels = func() map[ReduceOp]map[fabric.DataType]kernel {
 	return all
 }()
 
-// kernelOf is the kernel of an op, and the size of the type's elements.
-func kernelOf(op ReduceOp, typ fabric.DataType) (f kernel, size uint64, err error) {
-	if f = kernels[op][typ]; f == nil {
-		return nil, 1, fmt.Errorf("%v of elements of type %s: %w", op, typeText(typ), ErrInvalid)
+// Of returns the Func of an op and the size in bytes of the type's elements. It reports false if the op
+// does not apply to the type.
+func Of(op Op, typ fabric.DataType) (f Func, size uint64, ok bool) {
+	if f = funcs[op][typ]; f == nil {
+		return nil, 1, false
 	}
-	return f, sizeOf(typ), nil
+	return f, SizeOf(typ), true
 }
 
-func sizeOf(typ fabric.DataType) uint64 {
+// SizeOf returns the size in bytes of an element.
+func SizeOf(typ fabric.DataType) uint64 {
 	if typ == Float16 || typ == BFloat16 {
 		return 2
 	}
 	return uint64(typ.Size())
 }
 
-// makeKernel makes a kernel, nil if the op does not go with the type.
-func makeKernel(op ReduceOp, typ fabric.DataType) kernel {
+// newFunc returns nil if the op does not apply to the type.
+func newFunc(op Op, typ fabric.DataType) Func {
 	switch {
-	case op == ReduceSum && typ == fabric.Float32:
+	case op == Sum && typ == fabric.Float32:
 		return sumRows(hostmath.Float32)
-	case op == ReduceSum && typ == BFloat16:
+	case op == Sum && typ == BFloat16:
 		return sumRows(hostmath.BFloat16)
-	case op > ReduceXor:
-		return numberKernel(op, typ)
+	case op > Xor:
+		return numberFunc(op, typ)
 	case typ.Integer():
-		return bitKernel(op, typ.Size())
+		return bitFunc(op, typ.Size())
 	}
 	return nil
 }
 
 // sumRows adds with the CPU's vectors.
-func sumRows(typ hostmath.DType) kernel {
+func sumRows(typ hostmath.DType) Func {
 	return func(dst, _ uint64, srcs []uint64, n int) {
 		if err := hostmath.SumRows(dst, typ, 1, n, srcs, typ, nil); err != nil {
 			panic(err) // it has no other reason than arguments that do not fit one another
@@ -99,8 +103,8 @@ func sumRows(typ hostmath.DType) kernel {
 	}
 }
 
-// pairs makes a kernel of what combines x and y into d, which may be x or y.
-func pairs[T any](f func(d, x, y []T)) kernel {
+// pairs makes a Func of what combines x and y into d, which may be x or y.
+func pairs[T any](f func(d, x, y []T)) Func {
 	return func(dst, between uint64, srcs []uint64, n int) {
 		// All but the last step go to between, since dst may still be needed as a source.
 		sum, last := srcs[0], len(srcs)-2
@@ -115,7 +119,8 @@ func pairs[T any](f func(d, x, y []T)) kernel {
 	}
 }
 
-func typeText(typ fabric.DataType) string {
+// TypeName returns the name of a type, such as "float16".
+func TypeName(typ fabric.DataType) string {
 	switch typ {
 	case Float16:
 		return "float16"
@@ -125,7 +130,7 @@ func typeText(typ fabric.DataType) string {
 	return typ.String()
 }
 
-func numberKernel(op ReduceOp, typ fabric.DataType) kernel {
+func numberFunc(op Op, typ fabric.DataType) Func {
 	switch typ {
 	case fabric.Int8:
 		return ordered[int8](op)
@@ -157,24 +162,25 @@ func numberKernel(op ReduceOp, typ fabric.DataType) kernel {
 	return nil
 }
 
-type orderedNumber interface {
+// Ordered is the types that have a minimum and a maximum.
+type Ordered interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-type anyNumber interface {
-	orderedNumber | ~complex64 | ~complex128
+type number interface {
+	Ordered | ~complex64 | ~complex128
 }
 
-func arithmetic[T anyNumber](op ReduceOp) kernel {
+func arithmetic[T number](op Op) Func {
 	switch op {
-	case ReduceSum:
+	case Sum:
 		return pairs(func(d, x, y []T) {
 			x, y = x[:len(d)], y[:len(d)] // the compiler leaves the bounds checks out
 			for i := range d {
 				d[i] = x[i] + y[i]
 			}
 		})
-	case ReduceProd:
+	case Prod:
 		return pairs(func(d, x, y []T) {
 			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
@@ -185,16 +191,16 @@ func arithmetic[T anyNumber](op ReduceOp) kernel {
 	return nil
 }
 
-func ordered[T orderedNumber](op ReduceOp) kernel {
+func ordered[T Ordered](op Op) Func {
 	switch op {
-	case ReduceMin:
+	case Min:
 		return pairs(func(d, x, y []T) {
 			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
 				d[i] = min(x[i], y[i])
 			}
 		})
-	case ReduceMax:
+	case Max:
 		return pairs(func(d, x, y []T) {
 			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
@@ -205,8 +211,8 @@ func ordered[T orderedNumber](op ReduceOp) kernel {
 	return arithmetic[T](op)
 }
 
-// bitKernel works on words, whatever the integers: bits have no carry.
-func bitKernel(op ReduceOp, size int) kernel {
+// bitFunc works on words, whatever the integers: bits have no carry.
+func bitFunc(op Op, size int) Func {
 	words, bytes := bitwise[uint64](op), bitwise[uint8](op)
 	return func(dst, between uint64, srcs []uint64, n int) {
 		n *= size
@@ -221,16 +227,16 @@ func bitKernel(op ReduceOp, size int) kernel {
 	}
 }
 
-func bitwise[T uint8 | uint64](op ReduceOp) kernel {
+func bitwise[T uint8 | uint64](op Op) Func {
 	switch op {
-	case ReduceAnd:
+	case And:
 		return pairs(func(d, x, y []T) {
 			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
 				d[i] = x[i] & y[i]
 			}
 		})
-	case ReduceOr:
+	case Or:
 		return pairs(func(d, x, y []T) {
 			x, y = x[:len(d)], y[:len(d)]
 			for i := range d {
