@@ -78,11 +78,12 @@ bench-fabric: ## messages between two processes beside libfabric's fi_pingpong, 
 bench-once: dev ## every Go benchmark for one round, to see that it still runs
 	$(GO) test -run '^$$' -bench . -benchtime=1x ./...
 
-lint: dev ## gofmt, go vet, staticcheck, ruff, mypy
+lint: dev ## gofmt, go vet, staticcheck, layers and sizes, ruff, mypy
 	@gofmt -d $(GO_DIRS) | tee build/log/gofmt.diff; test ! -s build/log/gofmt.diff
 	$(GO) vet $(TAGS) ./...
 	cd $(EXAMPLE) && go vet ./...
 	$(GO) tool staticcheck $(TAGS) ./...
+	go test -count=1 ./tests/go -run 'Structure|Import|Know|Format'
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 

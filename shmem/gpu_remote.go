@@ -13,7 +13,6 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/proxy"
-	"mori/native/nic"
 )
 
 // A remoteSide is how kernels of this PE's GPU come to PEs that its loads and stores do not reach: they post to a queue, which a thread of the
@@ -118,7 +117,7 @@ func (r *remoteSide) meaning(pe int, status uint64) error {
 		return err
 	}
 	if status>>32 != 0 && r.nic != nil {
-		return fmt.Errorf("NIC %s: %w", r.nic.nic.Name(), nic.StatusErr(uint64(uint32(status))))
+		return r.nic.nic.StatusErr(uint64(uint32(status)))
 	}
 	switch status {
 	case statusRefused:

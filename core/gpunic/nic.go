@@ -9,6 +9,7 @@ import (
 	"mori/core/gpunic/emu"
 	"mori/core/gpunic/mlx5"
 	"mori/core/gpunic/mlx5/dv"
+	native "mori/native/nic"
 )
 
 // An Environment is where the kernels run that will drive a NIC.
@@ -88,6 +89,14 @@ func (n *NIC) Info() mlx5.Info { return n.device.Info() }
 
 // Caps returns the NIC's limits.
 func (n *NIC) Caps() mlx5.Caps { return n.device.Caps() }
+
+// StatusErr returns what the status of a queue means, with the NIC's name; nil if nothing failed.
+func (n *NIC) StatusErr(status uint64) error {
+	if err := native.StatusErr(status); err != nil {
+		return fmt.Errorf("NIC %s: %w", n.name, err)
+	}
+	return nil
+}
 
 // Register makes n bytes at addr known to the NIC until Close. The caller keeps the memory mapped
 // until then.

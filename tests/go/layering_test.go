@@ -60,6 +60,22 @@ func TestUsersKnowNoTransport(t *testing.T) {
 	}
 }
 
+// TestUsersKnowNoDevice: io, shmem and ep reach GPUs, NICs and vendor libraries through core. Of
+// native they see what only computes.
+func TestUsersKnowNoDevice(t *testing.T) {
+	const computes = module + "native/hostmath"
+	for _, f := range goFiles(t) {
+		if top, _, _ := strings.Cut(f.dir, "/"); top != "io" && top != "shmem" && top != "ep" || strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		for _, imported := range f.imports() {
+			if strings.HasPrefix(imported, module+"native/") && imported != computes {
+				t.Errorf("%s imports %s: devices are reached through core", f.path, imported)
+			}
+		}
+	}
+}
+
 func TestImportsPointDown(t *testing.T) {
 	for _, f := range goFiles(t) {
 		for _, imported := range f.imports() {
