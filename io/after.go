@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"mori/core/device"
-	"mori/core/fabric"
 	"mori/core/memory"
 )
 
@@ -26,17 +25,6 @@ func AfterEvent(e *device.Event) After { return After{event: e} }
 
 // AfterStream begins when s has done what it was given before the call.
 func AfterStream(s *device.Stream) After { return After{stream: s} }
-
-// ReadAfter is ReadTagged that begins when a GPU has come so far; "" is no tag. The caller does not wait for that: the deadline counts from now on,
-// the transfer has its place in the order of successes, and it may be canceled. When the GPU reports an error the transfer fails with it.
-func (s *Session) ReadAfter(a After, tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, a, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
-}
-
-// WriteAfter is ReadAfter in the other direction: what a kernel writes before is what the peer gets.
-func (s *Session) WriteAfter(a After, tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, a, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
-}
 
 // A gate is what a transfer waits for, as an event of our own: the caller's may be gone when somebody looks.
 type gate struct {

@@ -98,7 +98,7 @@ func afterPair(t *testing.T, kind BackendType, cfg *BackendConfig) (a *gpuSide, 
 }
 
 func (s *Session) writeAfter(a After, n uint64) *Status {
-	return s.WriteAfter(a, "", []uint64{0}, []uint64{0}, []uint64{n}, s.AllocateTransferUID())
+	return s.Submit(&Request{Write: true, After: a, Local: []uint64{0}, Remote: []uint64{0}, Sizes: []uint64{n}, UID: s.AllocateTransferUID()})
 }
 
 // TestATransferWaitsForTheGPU: what the GPU has yet to write is what arrives, and what was submitted later does not succeed before.
@@ -172,7 +172,7 @@ func TestAReadWaitsForTheGPU(t *testing.T) {
 	fill(b.mem, 3)
 	release := gputest.Hold(t)
 	a.produce(t)
-	st := s.ReadAfter(AfterStream(a.stream), "", []uint64{0}, []uint64{0}, []uint64{afterSize}, 1)
+	st := s.Submit(&Request{After: AfterStream(a.stream), Local: []uint64{0}, Remote: []uint64{0}, Sizes: []uint64{afterSize}, UID: 1})
 	time.Sleep(10 * time.Millisecond)
 	if st.Code() != CodeInProgress || bytes.Equal(a.mem[:64], b.mem[:64]) {
 		t.Fatalf("%v before the GPU has done anything", st.Code())

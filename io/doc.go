@@ -39,7 +39,7 @@
 // # GPUs
 //
 // Regions know the device that they are on (place.go); segments in GPU memory carry the descriptor of the registration with the path's transport.
-// WriteAfter and ReadAfter hold a transfer back until an event or a stream of a GPU has come so far (after.go): it is parked like one that waits for
+// Request.After holds a transfer back until an event or a stream of a GPU has come so far (after.go): it is parked like one that waits for
 // a path, with its place in the order. An engine whose only backend is XGMI listens on no network.
 //
 // # Seeing it

@@ -131,7 +131,7 @@ func BenchmarkAfter(b *testing.B) {
 				if gated {
 					after = AfterStream(r.stream)
 				}
-				st := r.s.WriteAfter(after, "", at, at, sz, 0)
+				st := r.s.Submit(&Request{Write: true, After: after, Local: at, Remote: at, Sizes: sz})
 				if code := st.Wait(b.Context()); code != CodeSuccess {
 					b.Fatalf("%v: %s", code, st.Message())
 				}
@@ -152,7 +152,7 @@ func BenchmarkAfterLate(b *testing.B) {
 		if err := r.stream.Set(r.src.Addr(), 0, 8); err != nil {
 			b.Fatal(err)
 		}
-		st := r.s.WriteAfter(AfterStream(r.stream), "", at, at, sz, 0)
+		st := r.s.Submit(&Request{Write: true, After: AfterStream(r.stream), Local: at, Remote: at, Sizes: sz})
 		time.Sleep(3 * time.Millisecond)
 		begin := time.Now()
 		release()

@@ -34,38 +34,40 @@ type plan struct {
 	to   target
 }
 
-// Read copies sz[i] bytes from remote offset ro[i] to local offset lo[i], for each i, as one transfer.
-// The slices are not kept. The first one waits for a connection; later ones wait for nothing: when the path is broken, the transfer
-// begins when there is another.
+// A Request is one transfer: entries that are copied between the two regions of a Session as a whole,
+// with one Status. Submit keeps none of its slices.
+type Request struct {
+	Write         bool     // from local to remote; else the other way
+	Local, Remote []uint64 // offsets of the entries in bytes, one of each for an entry
+	Sizes         []uint64 // of the entries in bytes
+	BlockSize     uint64   // if not 0, the size of every entry: Sizes is not used then
+	UID           uint64
+
+	// Tag, up to MaxTag bytes of UTF-8, names the transfer in messages, statistics and traces, and at
+	// the peer (Engine.InboundTag), where it may arrive after the bytes. Empty is none.
+	Tag string
+
+	// After holds the transfer back until a GPU has got so far. The caller does not wait for that, the
+	// deadline counts from Submit, and the transfer keeps its place in the order of successes. If the
+	// GPU reports an error, the transfer fails with it.
+	After After
+
+	// Deadline is when the transfer fails if it has not ended, counted from Submit. 0 is the session's,
+	// NoDeadline is none.
+	Deadline time.Duration
+}
+
+// NoDeadline is the Deadline of a Request that may take for ever.
+const NoDeadline time.Duration = -1
+
+// Read copies sz[i] bytes from remote offset ro[i] to local offset lo[i], for each i.
 func (s *Session) Read(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, After{}, "", entries{lo: lo, ro: ro, sz: sz}, uid)
+	return s.Submit(&Request{Local: lo, Remote: ro, Sizes: sz, UID: uid})
 }
 
-// Write is Read in the other direction: from local to remote.
+// Write copies sz[i] bytes from local offset lo[i] to remote offset ro[i], for each i.
 func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, After{}, "", entries{lo: lo, ro: ro, sz: sz}, uid)
-}
-
-// ReadTagged is Read with a tag, at most MaxTag bytes of UTF-8, by which the transfer is found again in messages, statistics and traces,
-// and at the peer: Engine.InboundTag. The tag travels beside the bytes and may be there later than they are.
-func (s *Session) ReadTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpRead, After{}, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
-}
-
-// WriteTagged is ReadTagged in the other direction.
-func (s *Session) WriteTagged(tag string, lo, ro, sz []uint64, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, After{}, tag, entries{lo: lo, ro: ro, sz: sz}, uid)
-}
-
-// ReadBlocks is ReadTagged where all entries have one size, "" being no tag, behind a gate: After{} is none. Others may write to the slices
-// meanwhile: each offset is read once, before it returns.
-func (s *Session) ReadBlocks(after After, tag string, lo, ro []uint64, size, uid uint64) *Status {
-	return s.submit(fabric.OpRead, after, tag, entries{lo: lo, ro: ro, size: size, one: true}, uid)
-}
-
-// WriteBlocks is ReadBlocks in the other direction.
-func (s *Session) WriteBlocks(after After, tag string, lo, ro []uint64, size, uid uint64) *Status {
-	return s.submit(fabric.OpWrite, after, tag, entries{lo: lo, ro: ro, size: size, one: true}, uid)
+	return s.Submit(&Request{Write: true, Local: lo, Remote: ro, Sizes: sz, UID: uid})
 }
 
 // Ready tells whether a submission would start at once, without a connection to be made first.
@@ -82,11 +84,20 @@ func (s *Session) Alive() bool {
 // AllocateTransferUID is the engine's.
 func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
 
-func (s *Session) submit(kind fabric.OpKind, after After, tag string, e entries, uid uint64) *Status {
+// Submit starts a transfer. Its errors are the Status's: nothing was copied if the request is invalid.
+// The first call waits for a connection; later ones do not wait. While a path is broken, transfers begin
+// when there is another. Others may write to the slices of a Request with a BlockSize meanwhile: each
+// offset is read once, before Submit returns.
+func (s *Session) Submit(r *Request) *Status {
+	kind := fabric.OpRead
+	if r.Write {
+		kind = fabric.OpWrite
+	}
 	b := batches.Get().(*batch)
+	e := entries{lo: r.Local, ro: r.Remote, sz: r.Sizes, size: r.BlockSize, one: r.BlockSize > 0}
 	total, err := b.accept(&e, s.local.desc.Size, s.remote.Size)
 	if err == nil {
-		err = checkTag(tag)
+		err = checkTag(r.Tag)
 	}
 	if err == nil && len(e.lo) == 0 {
 		b.release()
@@ -100,14 +111,14 @@ func (s *Session) submit(kind fabric.OpKind, after After, tag string, e entries,
 	}
 	var g *gate
 	if err == nil {
-		g, err = s.gate(after)
+		g, err = s.gate(r.After)
 	}
 	if err != nil {
 		b.release()
 		return s.refused(err)
 	}
 	st := startedStatus()
-	t := &transfer{status: st, session: s, uid: uid, kind: kind, total: total, tag: tag, to: p.to, start: now(), limit: s.limit}
+	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag, to: p.to, start: now(), limit: s.limitOf(r)}
 	t.path.Store(p.path) // for reports before it starts
 	t.batch = b
 	b.build(kind, &p.to, total, &e)
@@ -115,8 +126,8 @@ func (s *Session) submit(kind fabric.OpKind, after After, tag string, e entries,
 	st.of.Store(t)
 	p.path.opMeter(t).Enter()
 	s.peer.order.add(t)
-	if tag != "" {
-		s.peer.tags.add(uid, tag)
+	if r.Tag != "" {
+		s.peer.tags.add(r.UID, r.Tag)
 	}
 	switch {
 	case g != nil:
@@ -127,6 +138,17 @@ func (s *Session) submit(kind fabric.OpKind, after After, tag string, e entries,
 		p.path.start(t)
 	}
 	return st
+}
+
+// limitOf returns how long a transfer may take, 0 for ever.
+func (s *Session) limitOf(r *Request) time.Duration {
+	switch {
+	case r.Deadline < 0:
+		return 0
+	case r.Deadline > 0:
+		return r.Deadline
+	}
+	return s.limit
 }
 
 // gate makes what the transfer waits for, if anything, and enters the local region.

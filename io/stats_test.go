@@ -106,7 +106,7 @@ func (w *wired) cutAll() {
 func TestWhatIsStuckIsSeenAndTraced(t *testing.T) {
 	w := newWired(t, 4096, nil)
 	w.cutAll()
-	st := w.s.WriteTagged("req-7", []uint64{0}, []uint64{0}, []uint64{4096}, 33)
+	st := writeTagged(w.s, "req-7", 4096, 33)
 	until(t, "the transfer is listed as stuck", func() bool { return len(w.a.Stats().Stuck) == 1 })
 	s := w.a.Stats()
 	if i := s.Stuck[0]; i.Peer != "b" || i.UID != 33 || i.Tag != "req-7" || i.BytesDone != 0 || i.Bytes != 4096 || i.TookUS < 1e6 || i.Code != "IN_PROGRESS" ||

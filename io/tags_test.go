@@ -15,11 +15,8 @@ func TestTagsAreSeenOnBothSides(t *testing.T) {
 		a, b, s := pair(t, 4096, kind, nil)
 		const n = 3000
 		for uid := range uint64(n) {
-			move := s.WriteTagged
-			if uid%3 == 0 {
-				move = s.ReadTagged
-			}
-			st := move(fmt.Sprint("req-", uid), []uint64{0}, []uint64{0}, []uint64{8}, uid)
+			at := []uint64{0}
+			st := s.Submit(&Request{Write: uid%3 != 0, Tag: fmt.Sprint("req-", uid), Local: at, Remote: at, Sizes: []uint64{8}, UID: uid})
 			if uid == n-1 {
 				succeed(t, st)
 			}
@@ -48,15 +45,21 @@ func TestTagsAreSeenOnBothSides(t *testing.T) {
 	})
 }
 
+// writeTagged writes n bytes at offset 0.
+func writeTagged(s *Session, tag string, n, uid uint64) *Status {
+	at := []uint64{0}
+	return s.Submit(&Request{Write: true, Tag: tag, Local: at, Remote: at, Sizes: []uint64{n}, UID: uid})
+}
+
 func TestWhatIsNoTagIsRefused(t *testing.T) {
 	_, b, s := pair(t, 64, BackendTCP, nil)
 	for _, tag := range []string{strings.Repeat("x", MaxTag+1), "a\xff"} {
-		if st := s.WriteTagged(tag, []uint64{0}, []uint64{0}, []uint64{8}, 1); st.Code() != CodeErrInvalidArgs || !strings.Contains(st.Message(), "tag of") {
+		if st := writeTagged(s, tag, 8, 1); st.Code() != CodeErrInvalidArgs || !strings.Contains(st.Message(), "tag of") {
 			t.Errorf("%q: %v %s", tag, st.Code(), st.Message())
 		}
 	}
 	long := strings.Repeat("é", MaxTag/2)
-	succeed(t, s.WriteTagged(long, []uint64{0}, []uint64{0}, []uint64{8}, 2))
+	succeed(t, writeTagged(s, long, 8, 2))
 	until(t, "the longest tag", func() bool { tag, _ := b.InboundTag("a", 2); return tag == long })
 }
 
@@ -66,7 +69,7 @@ func TestTagsOfAPeerThatIsGoneAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for uid := range uint64(10) {
-		w.s.WriteTagged("x", []uint64{0}, []uint64{0}, []uint64{8}, uid).Wait(deadline(t))
+		writeTagged(w.s, "x", 8, uid).Wait(deadline(t))
 	}
 	until(t, "all tags are dropped", func() bool { s := w.a.Stats().Tags; return s.Dropped == 10 && s.Waiting == 0 })
 }

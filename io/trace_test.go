@@ -34,7 +34,7 @@ func TestAStallLeavesATrace(t *testing.T) {
 	w := newWired(t, 4096, cfg)
 	w.cutAll()
 	for uid := range uint64(3) {
-		st := w.s.WriteTagged("req-7", []uint64{0}, []uint64{0}, []uint64{4096}, uid)
+		st := writeTagged(w.s, "req-7", 4096, uid)
 		if c := st.Wait(deadline(t)); c != CodeErrRDMAOp || !strings.Contains(st.Message(), "deadline") {
 			t.Fatalf("%v %s", c, st.Message())
 		}

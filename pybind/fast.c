@@ -2,8 +2,7 @@
 
 // The hot functions of the extension, METH_FASTCALL, in the same library as Go's runtime.
 //
-// Posting keeps the GIL: it takes a few microseconds, and giving the GIL up beside a busy Python thread costs over a
-// hundred. Only a post that has to open a connection, and everything that waits, releases it.
+// They keep the GIL unless they wait.
 
 #include <pthread.h>
 
@@ -15,7 +14,7 @@ volatile int mori_forked;
 
 static void mark_forked(void) { mori_forked = 1; }
 
-// mori_usable raises ForkError in a mori_forked child. Go's threads do not exist there, so any call would hang.
+// mori_usable raises ForkError in a forked child. Go's threads do not exist there, so any call would hang.
 int mori_usable(void) {
 	if (!mori_forked) {
 		return 1;
@@ -24,7 +23,7 @@ int mori_usable(void) {
 	PyObject *type = errors ? PyObject_GetAttrString(errors, "ForkError") : NULL;
 	Py_XDECREF(errors);
 	if (type) {
-		PyErr_SetString(type, "mori was started before this process was mori_forked and cannot be used in the child; "
+		PyErr_SetString(type, "mori was started before this process was forked and cannot be used in the child; "
 		                      "start processes with spawn or forkserver, or use mori only after the fork");
 		Py_DECREF(type);
 	}
@@ -38,86 +37,6 @@ int mori_fail_answer(int answer, const char *what) {
 		PyErr_Format(PyExc_SystemError, "%s: internal error %d, see standard output", what, answer);
 	}
 	return -1;
-}
-
-// What both forms of posting have in common.
-typedef struct {
-	uint64_t session, uid;
-	int write;
-	const char *tag; // owned by its Python string; NULL: none
-	Py_ssize_t ntag;
-} posting;
-
-static int post_to(const posting *p, const entries *e, int may_wait, mori_status_ref *ref) {
-	return moriPost(p->session, p->write, e->lo.v, e->ro.v, e->sz.v, e->lo.n, e->ro.n, e->sz.n, e->one, e->size, p->uid, (char *)p->tag, p->ntag,
-	                may_wait, ref);
-}
-
-static PyObject *post(const posting *p, const entries *e) {
-	mori_status_ref ref;
-	if (mori_status_type == NULL) {
-		PyErr_SetString(PyExc_RuntimeError, "E_STATE|posting needs setup(base, codes) first");
-		return NULL;
-	}
-	int answer = post_to(p, e, 0, &ref);
-	if (answer == MORI_WOULD_WAIT) {
-		Py_BEGIN_ALLOW_THREADS
-		answer = post_to(p, e, 1, &ref);
-		Py_END_ALLOW_THREADS
-	}
-	if (answer != MORI_OK) {
-		mori_fail_answer(answer, "session");
-		return NULL;
-	}
-	return (PyObject *)mori_wrap(ref);
-}
-
-// head parses session, is_write, uid and the tag, which may be left out.
-static int head(PyObject *const *args, Py_ssize_t nargs, const char *usage, posting *p) {
-	if (nargs != 6 && nargs != 7) {
-		PyErr_Format(PyExc_TypeError, "%s, got %zd arguments", usage, nargs);
-		return -1;
-	}
-	if (!mori_usable() || mori_to_u64(args[0], &p->session) || (p->write = PyObject_IsTrue(args[1])) < 0) {
-		return -1;
-	}
-	p->tag = NULL;
-	p->ntag = 0;
-	if (nargs == 7 && (p->tag = PyUnicode_AsUTF8AndSize(args[6], &p->ntag)) == NULL) {
-		return -1;
-	}
-	return mori_to_u64(args[5], &p->uid);
-}
-
-static PyObject *fast_post(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-	(void)self;
-	posting p;
-	entries e;
-	if (head(args, nargs, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, tag])", &p) || mori_to_entries(args + 2, &e)) {
-		return NULL;
-	}
-	PyObject *out = post(&p, &e);
-	mori_entries_free(&e);
-	return out;
-}
-
-static PyObject *fast_post_one(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-	(void)self;
-	posting p;
-	if (head(args, nargs, "post_one(session, is_write, local_offset, remote_offset, size, uid[, tag])", &p)) {
-		return NULL;
-	}
-	entries e;
-	numbers *x[] = {&e.lo, &e.ro, &e.sz};
-	for (int i = 0; i < 3; i++) {
-		x[i]->v = x[i]->small;
-		x[i]->n = 1;
-		if (mori_to_u64(args[2 + i], x[i]->v)) {
-			return NULL;
-		}
-	}
-	e.one = 0, e.size = 0;
-	return post(&p, &e);
 }
 
 static PyObject *fast_new_status(PyObject *self, PyObject *unused) {
@@ -185,23 +104,22 @@ static PyObject *fast_pop_inbound(PyObject *self, PyObject *const *args, Py_ssiz
 
 static PyObject *fast_setup(PyObject *self, PyObject *args) {
 	(void)self;
-	PyObject *base, *dict;
-	if (!mori_usable() || !PyArg_ParseTuple(args, "O!O!:setup", &PyType_Type, &base, &PyDict_Type, &dict)) {
+	PyObject *base, *dict, *options, *from_native;
+	if (!mori_usable() || !PyArg_ParseTuple(args, "O!O!OO:setup", &PyType_Type, &base, &PyDict_Type, &dict, &options, &from_native)) {
 		return NULL;
 	}
-	if (mori_status_type == NULL && mori_make_status_type(base, dict)) {
+	if (mori_post_setup(options, from_native) || (mori_status_type == NULL && mori_make_status_type(base, dict))) {
 		return NULL;
 	}
 	return Py_NewRef((PyObject *)mori_status_type);
 }
 
 static PyMethodDef fast_methods[] = {
-	{"setup", fast_setup, METH_VARARGS, "setup(base, codes): make the status type, a subclass of base."},
+	{"setup", fast_setup, METH_VARARGS, "setup(base, codes, options, from_native): make the status type, a subclass of base."},
 	{"new_status", fast_new_status, METH_NOARGS, "new_status(): a status in state INIT."},
 	{"failed_status", KEYWORDS(fast_failed_status), METH_FASTCALL, "failed_status(code, message): a status that has failed."},
-	{"post", KEYWORDS(fast_post), METH_FASTCALL, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, tag]): submit a batch."},
-	{"post_one", KEYWORDS(fast_post_one), METH_FASTCALL, "post_one(session, is_write, local_offset, remote_offset, size, uid[, tag]): submit one entry."},
-	{"post_after", KEYWORDS(mori_post_after), METH_FASTCALL, "post_after(session, is_write, local_offsets, remote_offsets, sizes, uid, on_stream, handle, gpu[, tag]): submit a batch that waits for a GPU."},
+	{"post", KEYWORDS(mori_post), METH_FASTCALL, "post(session, is_write, local_offsets, remote_offsets, sizes, uid[, deadline_ms, tag, after]): submit a batch."},
+	{"post_one", KEYWORDS(mori_post_one), METH_FASTCALL, "post_one(session, is_write, local_offset, remote_offset, size, uid[, deadline_ms, tag, after]): submit one entry."},
 	{"wait_all", KEYWORDS(mori_wait_all), METH_FASTCALL, "wait_all(statuses, timeout_ms): the code of all."},
 	{"alloc_uid", fast_alloc_uid, METH_O, "alloc_uid(engine): the next transfer uid."},
 	{"pop_inbound", KEYWORDS(fast_pop_inbound), METH_FASTCALL, "pop_inbound(engine, remote_key, uid): whether it has arrived."},

@@ -46,14 +46,6 @@ func give(s *io.Status, out *C.mori_status_ref) {
 	out.word = C.uint64_t(s.Word().Addr())
 }
 
-// words views n numbers at p, which C keeps alive during the call.
-func words(p *C.uint64_t, n C.int64_t) []uint64 {
-	if n == 0 {
-		return nil
-	}
-	return unsafe.Slice((*uint64)(unsafe.Pointer(p)), int(n))
-}
-
 func bytesAt(addr uint64, n int) []byte {
 	if n <= 0 {
 		return nil
@@ -67,51 +59,6 @@ func rescue(answer *C.int) {
 		fmt.Printf("mori: panic in a hot call: %v\n", r)
 		*answer = C.MORI_PANICKED
 	}
-}
-
-//export moriPost
-func moriPost(id C.uint64_t, write C.int, lo, ro, sz *C.uint64_t, nlo, nro, nsz C.int64_t, one C.int, size, uid C.uint64_t, tag *C.char, ntag C.int64_t, mayWait C.int, out *C.mori_status_ref) (answer C.int) {
-	defer rescue(&answer)
-	s, err := sessions.get(uint64(id))
-	if err != nil {
-		return C.MORI_STALE
-	}
-	if s.Session == nil {
-		refused := io.NewStatus()
-		refused.Update(s.refusal.Code(), s.refusal.Message())
-		give(refused, out)
-		return C.MORI_OK
-	}
-	if mayWait == 0 && !s.Ready() {
-		return C.MORI_WOULD_WAIT
-	}
-	b := batch{lo: words(lo, nlo), ro: words(ro, nro), one: one != 0, size: uint64(size), uid: uint64(uid), tag: C.GoStringN(tag, C.int(ntag))}
-	if !b.one {
-		b.sz = words(sz, nsz)
-	}
-	give(b.submit(s.Session, write != 0), out)
-	return C.MORI_OK
-}
-
-// A batch is what was posted. The numbers are C's.
-type batch struct {
-	lo, ro, sz []uint64
-	one        bool // size is that of all, and sz is not there
-	size, uid  uint64
-	tag        string
-	after      io.After
-}
-
-func (b *batch) submit(s *io.Session, write bool) *io.Status {
-	switch {
-	case b.one && write:
-		return s.WriteBlocks(b.after, b.tag, b.lo, b.ro, b.size, b.uid)
-	case b.one:
-		return s.ReadBlocks(b.after, b.tag, b.lo, b.ro, b.size, b.uid)
-	case write:
-		return s.WriteAfter(b.after, b.tag, b.lo, b.ro, b.sz, b.uid)
-	}
-	return s.ReadAfter(b.after, b.tag, b.lo, b.ro, b.sz, b.uid)
 }
 
 //export moriStatusNew

@@ -14,5 +14,25 @@ typedef struct {
 	uint64_t word;
 } mori_status_ref;
 
+// What a transfer waits for before it begins.
+enum { MORI_AFTER_NOTHING, MORI_AFTER_EVENT, MORI_AFTER_STREAM };
+
+// One transfer, as every call in Python posts it. Arrays belong to the caller and are read during the
+// call only. A new option of transfers is a field here, one of io.Request, and a line in post.c,
+// post.go and mori/io/_transfer.py.
+typedef struct {
+	uint64_t session, uid;
+	uint64_t *local, *remote, *sizes; // bytes; offsets are relative to the two regions
+	int64_t nlocal, nremote, nsizes;
+	uint64_t block_size;  // if not 0, the size of every entry: sizes is not read
+	char *tag;            // ntag bytes of UTF-8
+	int64_t ntag;
+	int64_t deadline_ms;  // negative: the session's; 0: none
+	uint64_t after_handle, after_gpu;
+	int after;            // MORI_AFTER_...
+	int write;
+	int may_wait;         // for a connection
+} mori_transfer;
+
 // Creates the module `name` in sys.modules; takes the GIL. 0, or -1 with the Python error printed.
 int mori_install_fast(const char *name);

@@ -44,8 +44,10 @@ extern volatile int mori_forked;                     // set in children of a pro
 int mori_usable(void);                               // 0 with ForkError set in such a child
 int mori_fail_answer(int answer, const char *what);  // -1 with the Python error for a MORI_ answer set
 
-// fast_after.c
-PyObject *mori_post_after(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+// post.c
+PyObject *mori_post(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *mori_post_one(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+int mori_post_setup(PyObject *options, PyObject *from_native);
 
 // fast_status.c
 extern PyTypeObject *mori_status_type;

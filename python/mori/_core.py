@@ -19,6 +19,7 @@ import platform
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ._errors import ExtensionError, ForkError, from_native
@@ -37,6 +38,7 @@ _log_level: str | None = None
 _status_base: type | None = None
 _status_codes: dict[int, Any] = {}
 _status_type: type | None = None
+_transfer_options: Callable[..., tuple[int, str, int, int, int]] | None = None
 
 
 def call(name: str, *args: Any) -> Any:
@@ -71,11 +73,11 @@ def set_log_level(level: str) -> None:
             call("SetLogLevel", level)
 
 
-def provide_status(base: type, codes: dict[int, Any]) -> None:
-    """Name the Python class that the C status type derives from, and the member for each status code."""
-    global _status_base, _status_codes
+def provide_status(base: type, codes: dict[int, Any], options: Callable[..., tuple[int, str, int, int, int]]) -> None:
+    """Name the Python class that the C status type derives from, the member for each code, and the options' reader."""
+    global _status_base, _status_codes, _transfer_options
     with _lock:
-        _status_base, _status_codes = base, codes
+        _status_base, _status_codes, _transfer_options = base, codes, options
         if _fast is not None:
             _install_status(_fast)
 
@@ -107,7 +109,7 @@ def _load() -> Any:
 def _install_status(fast_module: Any) -> None:
     global _status_type
     if _status_type is None:
-        _status_type = fast_module.setup(_status_base, _status_codes)
+        _status_type = fast_module.setup(_status_base, _status_codes, _transfer_options, from_native)
 
 
 def _import_extension() -> Any:

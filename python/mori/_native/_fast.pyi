@@ -10,8 +10,16 @@ from typing import Any, SupportsIndex
 from mori.io._enums import StatusCode
 from mori.io._status import TransferStatus
 
-def setup(base: type[TransferStatus], codes: Mapping[int, StatusCode]) -> type[TransferStatus]:
-    """Make the C status type, a subclass of base whose Code() gives the members in codes."""
+def setup(
+    base: type[TransferStatus],
+    codes: Mapping[int, StatusCode],
+    options: Callable[[Any, Any, Any], tuple[int, str, int, int, int]],
+    from_native: Callable[[RuntimeError], Exception],
+) -> type[TransferStatus]:
+    """Make the C status type, a subclass of base whose Code() gives the members in codes.
+
+    options turns deadline_ms, tag and after into numbers (mori.io._transfer), from_native errors into mori's.
+    """
 
 def new_status() -> TransferStatus:
     """Return a status in state INIT."""
@@ -26,9 +34,11 @@ def post(
     remote_offsets: Sequence[SupportsIndex],
     sizes: Sequence[SupportsIndex],
     uid: SupportsIndex,
-    tag: str = ...,
+    deadline_ms: int | None = ...,
+    tag: str | None = ...,
+    after: Any = ...,
 ) -> TransferStatus:
-    """Submit a batch."""
+    """Submit a batch; the three options come together or not at all. Raises mori's exceptions."""
 
 def post_one(
     session: int,
@@ -37,23 +47,11 @@ def post_one(
     remote_offset: SupportsIndex,
     size: SupportsIndex,
     uid: SupportsIndex,
-    tag: str = ...,
+    deadline_ms: int | None = ...,
+    tag: str | None = ...,
+    after: Any = ...,
 ) -> TransferStatus:
-    """Submit one transfer."""
-
-def post_after(
-    session: int,
-    is_write: bool,
-    local_offsets: Sequence[SupportsIndex],
-    remote_offsets: Sequence[SupportsIndex],
-    sizes: Sequence[SupportsIndex],
-    uid: SupportsIndex,
-    on_stream: bool,
-    handle: SupportsIndex,
-    gpu: SupportsIndex,
-    tag: str = ...,
-) -> TransferStatus:
-    """Submit a batch that begins when a stream has done what it was given, or when an event has happened."""
+    """Submit a batch of one entry, like post."""
 
 def wait_all(statuses: Iterable[TransferStatus | None], timeout_ms: int) -> int:
     """Wait for all statuses and return a status code; releases the GIL."""

@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._errors import BadStateError, ConnectionFailedError, MoriError, NotFoundError, from_native
+from .._errors import BadStateError, ConnectionFailedError, MoriError, NotFoundError
 from . import _native
-from ._after import Gate, gate, post_after
 from ._config import BackendConfig, IOEngineConfig
 from ._desc import EngineDesc, MemoryDesc
 from ._enums import BackendType, MemoryLocationType, StatusCode
-from ._options import check_deadline, check_tag
 from ._session import IOEngineSession
 from ._status import TransferStatus
+from ._transfer import options
 
 if TYPE_CHECKING:
     import torch
@@ -54,8 +53,8 @@ class IOEngine:
         self._handle = self._engine._handle
         self._pair = self._engine.pair
         fast = _core.fast()
-        self._post = fast.post
-        self._post_one = fast.post_one
+        self._post: Callable[..., TransferStatus] = fast.post
+        self._post_one: Callable[..., TransferStatus] = fast.post_one
         self._failed_status = fast.failed_status
 
     def close(self) -> None:
@@ -255,16 +254,8 @@ class IOEngine:
             ValueError: the deadline or the tag is none, or the event was never recorded.
             RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
         """
-        if after is not None or tag is not None or deadline_ms is not None:
-            options = _options(deadline_ms, tag, after)
-            pair = self._pair_for(options, local, remote)
-            return self._post_to(pair, options, False, [local_off], [remote_off], [size], uid)
-        try:
-            pair = self._pair(local, remote)
-            status: TransferStatus = self._post_one(pair.handle, False, local_off, remote_off, size, uid)
-        except RuntimeError as err:
-            raise from_native(err) from None
-        return status
+        pair = self._pair(local, remote)
+        return self._post_one(pair.handle, False, local_off, remote_off, size, uid, deadline_ms, tag, after)
 
     def write(
         self,
@@ -281,16 +272,8 @@ class IOEngine:
         after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory; returns and raises as :meth:`read`."""
-        if after is not None or tag is not None or deadline_ms is not None:
-            options = _options(deadline_ms, tag, after)
-            pair = self._pair_for(options, local, remote)
-            return self._post_to(pair, options, True, [local_off], [remote_off], [size], uid)
-        try:
-            pair = self._pair(local, remote)
-            status: TransferStatus = self._post_one(pair.handle, True, local_off, remote_off, size, uid)
-        except RuntimeError as err:
-            raise from_native(err) from None
-        return status
+        pair = self._pair(local, remote)
+        return self._post_one(pair.handle, True, local_off, remote_off, size, uid, deadline_ms, tag, after)
 
     def batch_read(
         self,
@@ -328,7 +311,7 @@ class IOEngine:
             TypeError: an argument has the wrong type. Nothing was submitted.
         """
         return self._batch(
-            False, _options(deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
+            False, (deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
         )
 
     def batch_write(
@@ -347,7 +330,7 @@ class IOEngine:
     ) -> list[TransferStatus]:
         """Copy many blocks of many memory pairs from the local to the remote side; see :meth:`batch_read`."""
         return self._batch(
-            True, _options(deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
+            True, (deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
         )
 
     def create_session(self, local: MemoryDesc, remote: MemoryDesc) -> IOEngineSession | None:
@@ -390,20 +373,21 @@ class IOEngine:
         """
         return self._engine.WaitAll(statuses, timeout_ms)
 
-    def _batch(self, is_write: bool, options: _Options, *columns: Any) -> list[TransferStatus]:
+    def _batch(self, is_write: bool, extra: _Options, *columns: Any) -> list[TransferStatus]:
+        options(*extra)
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
             names = ("locals", "local_offs", "remotes", "remote_offs", "sizes", "uids")
-            told = ", ".join(f"{name} has {n}" for name, n in zip(names, lengths, strict=True))
-            raise ValueError(f"batch lists must have one entry for each pair: {told}")
+            counts = ", ".join(f"{name} has {n}" for name, n in zip(names, lengths, strict=True))
+            raise ValueError(f"batch lists must have one entry for each pair: {counts}")
         rows = list(zip(*columns, strict=True))
         if len(rows) > 1:
             rows = [_checked(row) for row in rows]
-        return [self._submit(options, is_write, *row) for row in rows]
+        return [self._submit(extra, is_write, *row) for row in rows]
 
     def _submit(
         self,
-        options: _Options,
+        extra: _Options,
         is_write: bool,
         local: MemoryDesc,
         local_offs: Any,
@@ -412,54 +396,19 @@ class IOEngine:
         sizes: Any,
         uid: Any,
     ) -> TransferStatus:
+        gated = extra[2] is not None
         try:
-            pair = self._pair_for(options, local, remote)
-            if options.at is not None:
-                return self._post_to(pair, options, is_write, local_offs, remote_offs, sizes, uid)
+            pair = self._pair(local, remote)
+            if gated:  # a GPU that fails is the transfer's failure, like a pair that cannot be set up
+                return self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid, *extra)
         except MoriError as err:
             status: TransferStatus = self._failed_status(int(_code_of(err)), str(err))
             return status
-        return self._post_to(pair, options, is_write, local_offs, remote_offs, sizes, uid)
-
-    def _pair_for(self, options: _Options, local: MemoryDesc, remote: MemoryDesc) -> _native.Pair:
-        pair = self._pair(local, remote)
-        return pair if options.deadline_ms is None else pair.with_deadline(options.deadline_ms)
-
-    def _post_to(
-        self,
-        pair: _native.Pair,
-        options: _Options,
-        is_write: bool,
-        local_offs: Any,
-        remote_offs: Any,
-        sizes: Any,
-        uid: Any,
-    ) -> TransferStatus:
-        if options.at is not None:
-            return post_after(pair.handle, is_write, local_offs, remote_offs, sizes, uid, options.tag, options.at)
-        named = () if options.tag is None else (options.tag,)
-        try:
-            status: TransferStatus = self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid, *named)
-        except RuntimeError as err:
-            raise from_native(err) from None
-        return status
+        return self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid, *extra)
 
 
-class _Options(NamedTuple):
-    """What calls give beside the bytes."""
-
-    deadline_ms: int | None
-    tag: str | None
-    at: Gate | None
-
-
-def _options(deadline_ms: int | None, tag: str | None, after: Any) -> _Options:
-    """Return the options if they are some."""
-    return _Options(
-        None if deadline_ms is None else check_deadline(deadline_ms),
-        None if tag is None else check_tag(tag),
-        None if after is None else gate(after),
-    )
+_Options = tuple[int | None, str | None, Any]
+"""deadline_ms, tag and after, as a caller gave them."""
 
 
 def _code_of(err: MoriError) -> StatusCode:

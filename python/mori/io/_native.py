@@ -31,7 +31,6 @@ from ._config import (
 from ._desc import EngineDesc, MemoryDesc
 from ._enums import BackendType, MemoryLocationType, StatusCode
 from ._mirror import Mirror
-from ._options import MAX_DEADLINES
 from ._status import TransferStatus
 
 _CONFIGS: dict[BackendType, type[BackendConfig]] = {
@@ -68,21 +67,11 @@ def _expect(kind: type, value: Any, what: str) -> Any:
 class Pair:
     """A native session that the engine keeps for two memories. It closes when its last user lets go of it."""
 
-    __slots__ = ("__weakref__", "_others", "handle")
+    __slots__ = ("__weakref__", "handle")
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-        self._others: dict[int, Pair] = {}
         weakref.finalize(self, _close, "SessionClose", handle, os.getpid()).atexit = False
-
-    def with_deadline(self, ms: int) -> Pair:
-        """Return a session between the same memories whose transfers have this deadline."""
-        other = self._others.get(ms)
-        if other is None:
-            if len(self._others) >= MAX_DEADLINES:
-                self._others.clear()
-            other = self._others[ms] = Pair(_core.call("SessionWithDeadline", self.handle, ms))
-        return other
 
 
 class IOEngine:
@@ -273,19 +262,13 @@ class IOEngine:
         self, is_write: bool, handle: int, lo: Any, ro: Any, sizes: Any, status: TransferStatus, uid: int
     ) -> None:
         _expect(TransferStatus, status, "status")
-        try:
-            self._mirror.follow(_core.fast().post(handle, is_write, lo, ro, sizes, uid), status)
-        except RuntimeError as err:
-            raise from_native(err) from None
+        self._mirror.follow(_core.fast().post(handle, is_write, lo, ro, sizes, uid), status)
 
     def _post_one(
         self, is_write: bool, handle: int, lo: int, ro: int, size: int, status: TransferStatus, uid: int
     ) -> None:
         _expect(TransferStatus, status, "status")
-        try:
-            self._mirror.follow(_core.fast().post_one(handle, is_write, lo, ro, size, uid), status)
-        except RuntimeError as err:
-            raise from_native(err) from None
+        self._mirror.follow(_core.fast().post_one(handle, is_write, lo, ro, size, uid), status)
 
     def pair(self, local: MemoryDesc, remote: MemoryDesc) -> Pair:
         """Return the session that the engine keeps for two memories; hold on to it while its handle is in use."""

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import _core
 from .._errors import from_native
 from . import _native
-from ._after import gate, post_after
-from ._options import MAX_DEADLINES, check_deadline, check_tag
 from ._status import TransferStatus
+from ._transfer import check_deadline
 
 
 class IOEngineSession:
@@ -38,7 +37,7 @@ class IOEngineSession:
     whatever sessions they use. The session keeps its engine alive.
     """
 
-    __slots__ = ("__weakref__", "_alloc_uid", "_engine", "_handle", "_others", "_post", "_post_one", "_session")
+    __slots__ = ("__weakref__", "_alloc_uid", "_engine", "_handle", "_post", "_post_one", "_session")
 
     def __init__(self, session: _native.IOEngineSession) -> None:
         self._session = session
@@ -46,9 +45,8 @@ class IOEngineSession:
         self._engine = session._engine._handle
         fast = _core.fast()
         self._alloc_uid = fast.alloc_uid
-        self._post = fast.post
-        self._post_one = fast.post_one
-        self._others: dict[int, IOEngineSession] = {}
+        self._post: Callable[..., TransferStatus] = fast.post
+        self._post_one: Callable[..., TransferStatus] = fast.post_one
 
     def with_deadline(self, deadline_ms: int) -> IOEngineSession:
         """Return this session with another deadline for its transfers, in milliseconds; 0 is none.
@@ -57,13 +55,7 @@ class IOEngineSession:
             ValueError: ``deadline_ms`` is negative.
             TypeError: it is not an integer.
         """
-        ms = check_deadline(deadline_ms)
-        other = self._others.get(ms)
-        if other is None:
-            if len(self._others) >= MAX_DEADLINES:
-                self._others.clear()
-            other = self._others[ms] = IOEngineSession(self._session.WithDeadline(ms))
-        return other
+        return IOEngineSession(self._session.WithDeadline(check_deadline(deadline_ms)))
 
     def cancel(self, uid: int, timeout_ms: int = 5000) -> None:
         """End the transfers with this number, as :meth:`TransferStatus.Cancel` does; none is no error."""
@@ -90,18 +82,7 @@ class IOEngineSession:
         after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the remote to the local memory."""
-        if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).read(local_off, remote_off, size, uid, tag=tag, after=after)
-        if after is not None:
-            return self._post_after(False, [local_off], [remote_off], [size], uid, tag, after)
-        try:
-            if tag is None:
-                status: TransferStatus = self._post_one(self._handle, False, local_off, remote_off, size, uid)
-            else:
-                status = self._post_one(self._handle, False, local_off, remote_off, size, uid, check_tag(tag))
-        except RuntimeError as err:
-            raise from_native(err) from None
-        return status
+        return self._post_one(self._handle, False, local_off, remote_off, size, uid, deadline_ms, tag, after)
 
     def write(
         self,
@@ -116,18 +97,7 @@ class IOEngineSession:
         after: Any = None,
     ) -> TransferStatus:
         """Copy ``size`` bytes from the local to the remote memory."""
-        if deadline_ms is not None:
-            return self.with_deadline(deadline_ms).write(local_off, remote_off, size, uid, tag=tag, after=after)
-        if after is not None:
-            return self._post_after(True, [local_off], [remote_off], [size], uid, tag, after)
-        try:
-            if tag is None:
-                status: TransferStatus = self._post_one(self._handle, True, local_off, remote_off, size, uid)
-            else:
-                status = self._post_one(self._handle, True, local_off, remote_off, size, uid, check_tag(tag))
-        except RuntimeError as err:
-            raise from_native(err) from None
-        return status
+        return self._post_one(self._handle, True, local_off, remote_off, size, uid, deadline_ms, tag, after)
 
     def batch_read(
         self,
@@ -161,19 +131,7 @@ class IOEngineSession:
                 neither an event nor a stream.
             ValueError: the tag is empty or too long, or the event was never recorded.
         """
-        if deadline_ms is not None:
-            again = self.with_deadline(deadline_ms)
-            return again.batch_read(local_offs, remote_offs, sizes, uid, tag=tag, after=after)
-        if after is not None:
-            return self._post_after(False, local_offs, remote_offs, sizes, uid, tag, after)
-        try:
-            if tag is None:
-                status: TransferStatus = self._post(self._handle, False, local_offs, remote_offs, sizes, uid)
-            else:
-                status = self._post(self._handle, False, local_offs, remote_offs, sizes, uid, check_tag(tag))
-        except RuntimeError as err:
-            raise from_native(err) from None
-        return status
+        return self._post(self._handle, False, local_offs, remote_offs, sizes, uid, deadline_ms, tag, after)
 
     def batch_write(
         self,
@@ -192,25 +150,7 @@ class IOEngineSession:
         Arguments, result and errors are those of :meth:`batch_read`. SUCCESS means that the bytes are visible in the
         remote memory.
         """
-        if deadline_ms is not None:
-            again = self.with_deadline(deadline_ms)
-            return again.batch_write(local_offs, remote_offs, sizes, uid, tag=tag, after=after)
-        if after is not None:
-            return self._post_after(True, local_offs, remote_offs, sizes, uid, tag, after)
-        try:
-            if tag is None:
-                status: TransferStatus = self._post(self._handle, True, local_offs, remote_offs, sizes, uid)
-            else:
-                status = self._post(self._handle, True, local_offs, remote_offs, sizes, uid, check_tag(tag))
-        except RuntimeError as err:
-            raise from_native(err) from None
-        return status
-
-    def _post_after(
-        self, is_write: bool, local_offs: Any, remote_offs: Any, sizes: Any, uid: int, tag: str | None, after: Any
-    ) -> TransferStatus:
-        named = None if tag is None else check_tag(tag)
-        return post_after(self._handle, is_write, local_offs, remote_offs, sizes, uid, named, gate(after))
+        return self._post(self._handle, True, local_offs, remote_offs, sizes, uid, deadline_ms, tag, after)
 
     def alive(self) -> bool:
         """Tell whether the session can still carry transfers."""

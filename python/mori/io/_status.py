@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from .. import _core
 from . import _aio
 from ._enums import StatusCode
+from ._transfer import options
 
 
 class TransferStatus:
@@ -117,4 +118,4 @@ class TransferStatus:
         return f"<TransferStatus {self.Code().name}{': ' + message if message else ''}>"
 
 
-_core.provide_status(TransferStatus, {int(code): code for code in StatusCode})
+_core.provide_status(TransferStatus, {int(code): code for code in StatusCode}, options)
