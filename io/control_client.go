@@ -60,9 +60,9 @@ func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
 		c.hangUp()
 		return nil, fmt.Errorf("greet %q at %s: %w", d.Key, addr, err)
 	}
-	if w.Version != controlVersion || len(w.Endpoints) > maxEndpoints {
+	if w.Version != controlVersion {
 		c.hangUp()
-		return nil, fmt.Errorf("greet %q at %s: control version %d with %d endpoints: %w", d.Key, addr, w.Version, len(w.Endpoints), ErrInvalid)
+		return nil, fmt.Errorf("greet %q at %s: control version %d: %w", d.Key, addr, w.Version, ErrInvalid)
 	}
 	return w, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"mori/core/decode"
 	"mori/core/fabric"
 )
 
@@ -22,7 +23,6 @@ const (
 	controlVersion  = 3
 	controlMaxBytes = 64 << 10
 	controlHeader   = 9
-	maxEndpoints    = 64
 )
 
 type controlType byte
@@ -46,10 +46,10 @@ const (
 type hello struct {
 	_msgpack        struct{} `msgpack:",as_array"`
 	Version         int
-	Key             string
-	NodeID          string
+	Key             string `max:"256"` // MaxKey
+	NodeID          string `max:"256"`
 	Incarnation     uint64
-	PeerKey         string
+	PeerKey         string `max:"256"`
 	PeerIncarnation uint64 // 0 = not known
 	Nonce           []byte
 	Auth            bool // the sender has a secret and wants proof
@@ -79,7 +79,7 @@ type welcome struct {
 	Incarnation uint64
 	Notify      bool // wants to know of arrivals
 	Token       []byte
-	Endpoints   []endpointInfo
+	Endpoints   []endpointInfo `max:"64"`
 }
 
 // An endpointInfo is a transport of the peer, in its order of preference.
@@ -179,10 +179,10 @@ func controlSum(head, body []byte) uint32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// decodeControl fills to from a body.
+// decodeControl fills to from a body. The peer may be a stranger; what is allocated is bounded by the length of the body.
 func decodeControl(body []byte, to any) error {
-	if err := msgpack.Unmarshal(body, to); err != nil {
-		return fmt.Errorf("decode control message of %d bytes: %v: %w", len(body), err, ErrInvalid)
+	if err := decode.Unmarshal(body, to); err != nil {
+		return fmt.Errorf("decode control message: %w: %w", err, ErrInvalid)
 	}
 	return nil
 }

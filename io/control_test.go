@@ -4,6 +4,7 @@ package io
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"mori/core/decode/decodetest"
 )
 
 func dialControl(t *testing.T, e *Engine) net.Conn {
@@ -107,6 +110,126 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 }
 
+// controlBodies are one of each body of a control message.
+func controlBodies() []any {
+	return []any{new(hello), new(challenge), new(proofReply), new(welcome), new(askRegion), new(regionReply), new(dropLink), new(dropReply), new(tagsSent),
+		new(tagsReply), new(heartbeat), new(controlFailure)}
+}
+
+// controlFrame is a message with any body.
+func controlFrame(kind controlType, body []byte) []byte {
+	out := binary.BigEndian.AppendUint32([]byte{byte(kind)}, uint32(len(body)))
+	out = binary.BigEndian.AppendUint32(out, controlSum(out, body))
+	return append(out, body...)
+}
+
+// hostileBodies claim far more than they have: binaries, texts and arrays of 768 MiB, at each place of an array of 8.
+func hostileBodies() (all [][]byte) {
+	for at := range 8 {
+		for _, claim := range [][]byte{{0xc6, 0x30, 0, 0, 0, 'x'}, {0xdb, 0x30, 0, 0, 0, 'x'}, {0xdd, 0x30, 0, 0, 0, 0xc0}, {0xdf, 0x30, 0, 0, 0, 0xc0}} {
+			body := append([]byte{0x98}, bytes.Repeat([]byte{0xc0}, at)...)
+			all = append(all, append(body, claim...))
+		}
+	}
+	many := append([]byte{0x97, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xdd, 0, 0, 0xff, 0}, bytes.Repeat([]byte{0xc0}, 0xff00)...) // endpoints
+	return append(all, many, append([]byte{0xdd, 0, 0, 0xff, 0}, bytes.Repeat([]byte{0x91}, 0xff00)...))
+}
+
+// No body makes its reader allocate more than the bound: fatal "out of memory" of the runtime cannot be recovered from.
+func TestControlMessagesAllocateNoMoreThanTheyBring(t *testing.T) {
+	for _, body := range hostileBodies() {
+		for _, to := range controlBodies() {
+			decodetest.Bounded(t, len(body), func() { _ = decodeControl(body, to) })
+		}
+	}
+}
+
+// A stranger's message of each type, before and after a hello, costs the connection at most, with a secret and without.
+func TestHostileLengthsAtTheControlPlane(t *testing.T) {
+	for _, shared := range []string{"", "secret"} {
+		e, err := NewEngine("a", EngineConfig{AuthSecret: shared})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		if err := e.CreateBackend(BackendTCP, nil); err != nil {
+			t.Fatal(err)
+		}
+		var greeting bytes.Buffer
+		_ = writeControl(&greeting, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "a", Nonce: make([]byte, nonceLen), Auth: shared != ""})
+		sent := 0
+		grew := decodetest.Allocated(func() {
+			for kind := controlHello; kind <= controlBeat; kind++ {
+				for i, body := range hostileBodies() {
+					if i%5 != 0 {
+						continue // one of each claim, at some place
+					}
+					c := dialControl(t, e)
+					if i%2 == 0 {
+						_, _ = c.Write(greeting.Bytes())
+						_, _, _ = readControl(c)
+					}
+					n, _ := c.Write(controlFrame(kind, body))
+					sent += n
+					_, _, _ = readControl(c)
+					_ = c.Close()
+				}
+			}
+		})
+		if most := uint64(sent*decodetest.PerByte + 16*decodetest.Slack); grew > most { // both ends' buffers and log lines are in it
+			t.Errorf("%d bytes allocated for %d bytes sent, want at most %d", grew, sent, most)
+		}
+		c := dialControl(t, e)
+		_, _ = c.Write(greeting.Bytes())
+		if kind, _, err := readControl(c); err != nil || kind != controlWelcome && kind != controlChallenge {
+			t.Errorf("afterwards a hello is answered with type %d, %v", kind, err)
+		}
+	}
+}
+
+// Whoever dials is as safe from the engine that answers.
+func TestHostileLengthsFromAServer(t *testing.T) {
+	for _, shared := range []string{"", "secret"} {
+		lis, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = lis.Close() })
+		bodies := hostileBodies()
+		go func() {
+			for i := 0; ; i++ {
+				c, err := lis.Accept()
+				if err != nil {
+					return
+				}
+				kind := controlWelcome
+				if shared != "" {
+					kind = controlChallenge
+				}
+				_, _, _ = readControl(c)
+				_, _ = c.Write(controlFrame(kind, bodies[i%len(bodies)]))
+				_ = c.Close()
+			}
+		}()
+		e, err := NewEngine("a", EngineConfig{AuthSecret: shared})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		p := newPeer(e, EngineDesc{Key: "b", Host: "127.0.0.1", Port: lis.Addr().(*net.TCPAddr).Port})
+		for range bodies {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			decodetest.Bounded(t, 2*controlMaxBytes, func() {
+				if w, err := p.ctl.greet(ctx); err == nil {
+					t.Errorf("greeted: %+v", w)
+				}
+			})
+			cancel()
+		}
+		p.close(ErrClosed)
+	}
+}
+
 func FuzzReadControl(f *testing.F) {
 	var b bytes.Buffer
 	_ = writeControl(&b, controlHello, &hello{Version: 1, Key: "k"})
@@ -115,15 +238,18 @@ func FuzzReadControl(f *testing.F) {
 	_ = writeControl(&b, controlWelcome, &welcome{Token: []byte("t"), Endpoints: []endpointInfo{{Name: "tcp", Addr: "a"}}})
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
-		kind, body, err := readControl(bytes.NewReader(in))
+		var kind controlType
+		var body []byte
+		var err error
+		decodetest.Bounded(t, len(in), func() { kind, body, err = readControl(bytes.NewReader(in)) })
 		if err != nil {
 			return
 		}
 		if len(body) != int(binary.BigEndian.Uint32(in[1:])) {
 			t.Fatalf("type %d with %d bytes from %x", kind, len(body), in)
 		}
-		for _, to := range []any{new(hello), new(welcome), new(askRegion), new(regionReply), new(controlFailure), new(challenge), new(proofReply), new(dropLink), new(dropReply), new(tagsSent), new(tagsReply)} {
-			_ = decodeControl(body, to)
+		for _, to := range controlBodies() {
+			decodetest.Bounded(t, len(in), func() { _ = decodeControl(body, to) })
 		}
 	})
 }

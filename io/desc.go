@@ -4,6 +4,9 @@ package io
 
 import "slices"
 
+// MaxKey bounds an engine's key and its node id, in bytes.
+const MaxKey = 256
+
 // An EngineDesc tells peers who an engine is and where its control plane listens. A value: copy freely.
 type EngineDesc struct {
 	Key      string // unique name, chosen by the user

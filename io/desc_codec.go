@@ -6,10 +6,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
+	"math"
 
 	"github.com/vmihailenco/msgpack/v5"
-	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"mori/core/decode"
 )
 
 // Descriptors travel as the msgpack arrays that existing users of mori exchange: 6 elements for an engine, 15 for
@@ -48,11 +49,13 @@ func UnpackEngineDesc(b []byte) (EngineDesc, error) {
 	if err != nil {
 		return d, err
 	}
-	r.str(&d.Key, &d.NodeID, &d.Hostname, &d.Host)
-	r.int(&d.Port, &d.PID)
+	r.key(&d.Key)
+	r.str(&d.NodeID, &d.Hostname, &d.Host)
+	r.int(&d.Port, 0, math.MaxUint16)
+	r.int(&d.PID, math.MinInt32, math.MaxInt32)
 	r.own(&d.Incarnation, nil)
-	if r.err != nil {
-		return EngineDesc{}, fmt.Errorf("unpack engine descriptor of %d bytes: %v: %w", len(b), r.err, ErrInvalid)
+	if err := r.Err(); err != nil {
+		return EngineDesc{}, fmt.Errorf("unpack engine descriptor: %w: %w", err, ErrInvalid)
 	}
 	return d, nil
 }
@@ -88,24 +91,24 @@ func UnpackMemoryDesc(b []byte) (MemoryDesc, error) {
 		return d, err
 	}
 	var id, loc uint64
-	r.str(&d.EngineKey)
+	r.key(&d.EngineKey)
 	r.uint(&id)
-	r.int(&d.DeviceID)
+	r.int(&d.DeviceID, math.MinInt32, math.MaxInt32)
 	r.str(&d.DeviceBusID)
 	r.uint(&d.Data, &d.Size, &loc)
 	r.bin(d.IPCHandle[:])
-	r.int(&d.NUMANode)
+	r.int(&d.NUMANode, math.MinInt32, math.MaxInt32)
 	r.uint(&d.IPCOffset)
 	r.bin(d.FabricHandle[:])
-	r.int(&d.VPodID)
+	r.int(&d.VPodID, math.MinInt32, math.MaxInt32)
 	r.str(&d.VPodPPodID)
 	r.uint(&d.FabricOffset, &d.FabricAllocSize)
 	r.own(&d.Incarnation, d.Secret[:])
-	if r.err == nil && (id > 1<<32-1 || loc > uint64(LocGPU)) {
-		r.err = fmt.Errorf("id %d or location %d out of range", id, loc)
+	if id > math.MaxUint32 || loc > uint64(LocGPU) {
+		r.Fail("id %d or location %d is out of range", id, loc)
 	}
-	if r.err != nil {
-		return NewMemoryDesc(), fmt.Errorf("unpack memory descriptor of %d bytes: %v: %w", len(b), r.err, ErrInvalid)
+	if err := r.Err(); err != nil {
+		return NewMemoryDesc(), fmt.Errorf("unpack memory descriptor: %w: %w", err, ErrInvalid)
 	}
 	d.ID, d.Loc = uint32(id), MemoryLocation(loc)
 	return d, nil
@@ -158,29 +161,26 @@ func (w packer) uint(all ...uint64) {
 
 func (w packer) bin(b []byte) { _ = w.enc.EncodeBytes(b) }
 
-// An unpacker reads elements until the array ends; after that, reads leave their targets alone. The first
-// error sticks.
+// An unpacker reads elements until the array ends; after that, reads leave their targets alone. The reader's first error sticks.
 type unpacker struct {
-	dec  *msgpack.Decoder
+	*decode.Reader
 	left int
-	err  error
 }
 
 func newUnpacker(what string, b []byte) (*unpacker, error) {
 	if len(b) == 0 || len(b) > maxDescBytes {
 		return nil, fmt.Errorf("unpack %s descriptor of %d bytes, want 1 to %d: %w", what, len(b), maxDescBytes, ErrInvalid)
 	}
-	dec := msgpack.NewDecoder(bytes.NewReader(b))
-	n, err := dec.DecodeArrayLen()
-	if err != nil || n < 1 {
-		return nil, fmt.Errorf("unpack %s descriptor of %d bytes: not an array (%v): %w", what, len(b), err, ErrInvalid)
+	r := &unpacker{Reader: decode.NewReader(b)}
+	if r.left = r.Array(); r.left < 1 {
+		return nil, fmt.Errorf("unpack %s descriptor of %d bytes: not an array with elements (%v): %w", what, len(b), r.Err(), ErrInvalid)
 	}
-	return &unpacker{dec: dec, left: n}, nil
+	return r, nil
 }
 
 // next tells whether there is another element to read.
 func (r *unpacker) next() bool {
-	if r.err != nil || r.left == 0 {
+	if r.Err() != nil || r.left == 0 {
 		return false
 	}
 	r.left--
@@ -189,83 +189,61 @@ func (r *unpacker) next() bool {
 
 func (r *unpacker) str(all ...*string) {
 	for _, to := range all {
-		if !r.next() {
-			return
-		}
-		if r.expect(isText) {
-			*to, r.err = r.dec.DecodeString()
+		if r.next() {
+			*to = r.Text(maxDescBytes)
 		}
 	}
 }
 
-func (r *unpacker) int(all ...*int) {
-	for _, to := range all {
-		if !r.next() || !r.expect(isInt) {
-			return
-		}
-		*to, r.err = r.dec.DecodeInt()
+// key reads the key of an engine.
+func (r *unpacker) key(to *string) {
+	if r.next() {
+		*to = r.Text(MaxKey)
 	}
+}
+
+// int reads a number from low to high.
+func (r *unpacker) int(to *int, low, high int64) {
+	if !r.next() {
+		return
+	}
+	n := r.Int()
+	if n < low || n > high {
+		r.Fail("number %d, want %d to %d", n, low, high)
+		return
+	}
+	*to = int(n)
 }
 
 func (r *unpacker) uint(all ...*uint64) {
 	for _, to := range all {
-		if !r.next() || !r.expect(isInt) {
-			return
+		if r.next() {
+			*to = r.Uint()
 		}
-		*to, r.err = r.dec.DecodeUint64()
 	}
 }
 
 // bin fills to; an element of another length is an error.
 func (r *unpacker) bin(to []byte) {
-	if !r.next() || !r.expect(isText) {
+	if !r.next() {
 		return
 	}
-	b, err := r.dec.DecodeBytes()
-	if err == nil && len(b) != len(to) {
-		err = fmt.Errorf("binary element of %d bytes, want %d", len(b), len(to))
+	b := r.Bytes(len(to))
+	if len(b) != len(to) {
+		r.Fail("binary element of %d bytes, want %d", len(b), len(to))
+		return
 	}
-	r.err = err
-	if err == nil {
-		copy(to, b)
-	}
+	copy(to, b)
 }
 
 // own reads our element, if the next one is.
 func (r *unpacker) own(incarnation *uint64, secret []byte) {
-	c, err := r.dec.PeekCode()
-	if !r.next() || err != nil || !msgpcode.IsBin(c) {
+	if !r.next() || r.Next() != decode.KindBinary {
 		return
 	}
-	b, err := r.dec.DecodeBytes()
-	if err != nil {
-		r.err = err
-		return
-	}
-	rest, ours := bytes.CutPrefix(b, []byte(ownMagic))
+	rest, ours := bytes.CutPrefix(r.Bytes(maxDescBytes), []byte(ownMagic))
 	if ours && len(rest) >= 8+len(secret) {
 		*incarnation = binary.BigEndian.Uint64(rest)
 		copy(secret, rest[8:])
 	}
-}
-
-// expect checks the kind of the next element, since the decoder itself converts nil and floats.
-func (r *unpacker) expect(ok func(byte) bool) bool {
-	c, err := r.dec.PeekCode()
-	if err == nil && !ok(c) {
-		err = fmt.Errorf("element of msgpack type 0x%02x", c)
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	r.err = err
-	return err == nil
-}
-
-func isText(c byte) bool {
-	return msgpcode.IsString(c) || msgpcode.IsBin(c)
-}
-
-func isInt(c byte) bool {
-	return msgpcode.IsFixedNum(c) || c >= msgpcode.Uint8 && c <= msgpcode.Int64
 }

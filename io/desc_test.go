@@ -8,6 +8,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 // The two vectors that other implementations of the format agree on.
@@ -33,7 +35,7 @@ func TestMemoryDescGoldenVector(t *testing.T) {
 }
 
 func TestDescsSurviveTheTrip(t *testing.T) {
-	e := EngineDesc{Key: strings.Repeat("k", 300), NodeID: "n", Port: 65535, PID: 1 << 22, Incarnation: 1 << 63}
+	e := EngineDesc{Key: strings.Repeat("k", MaxKey), NodeID: "n", Port: 65535, PID: 1 << 22, Incarnation: 1 << 63}
 	if got, err := UnpackEngineDesc(e.Pack()); err != nil || got != e {
 		t.Errorf("engine: %+v, %v", got, err)
 	}
@@ -81,12 +83,54 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
+// A descriptor of a few bytes must not make whoever unpacks it allocate gigabytes, whatever lengths it claims.
+func TestUnpackAllocatesNoMoreThanItWasGiven(t *testing.T) {
+	gold, _ := hex.DecodeString(goldenMemory)
+	claim := []byte{0xc6, 0x30, 0, 0, 0}                                 // a binary of 768 MiB
+	ipc := append(append([]byte{}, gold[:9]...), claim...)               // in place of the IPC handle
+	behind := append(append([]byte{0x97}, make([]byte, 6)...), claim...) // in place of our own element
+	for i := 1; i <= 4; i++ {
+		behind[i] = 0xa0
+	}
+	for name, b := range map[string][]byte{
+		"a key of 768 MiB":             append([]byte{0x91}, claim...),
+		"a text of 768 MiB":            {0x91, 0xdb, 0x30, 0, 0, 0, 'x'},
+		"a handle of 768 MiB":          ipc,
+		"an own element of 768 MiB":    behind,
+		"an array of 2^32-1":           {0xdd, 0xff, 0xff, 0xff, 0xff, 0xa0},
+		"a map of 2^31 pairs, skipped": append(append([]byte{0x98}, behind[1:7]...), 0xc0, 0xdf, 0x80, 0, 0, 0),
+	} {
+		decodetest.Bounded(t, len(b), func() {
+			if d, err := UnpackEngineDesc(b); err == nil && name != "a map of 2^31 pairs, skipped" {
+				t.Errorf("engine from %s: %+v", name, d)
+			}
+			if d, err := UnpackMemoryDesc(b); err == nil {
+				t.Errorf("memory from %s: %+v", name, d)
+			}
+		})
+	}
+}
+
+func TestUnpackRefusesPortsThatAreNone(t *testing.T) {
+	head := []byte{0x95, 0xa1, 'k', 0xa0, 0xa0, 0xa0}
+	for name, port := range map[string][]byte{"2^63-1": {0xcf, 0x7f, 255, 255, 255, 255, 255, 255, 255}, "65536": {0xce, 0, 1, 0, 0}, "-1": {0xff}, "nil": {0xc0}} {
+		if d, err := UnpackEngineDesc(append(append([]byte{}, head...), port...)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("port %s: %+v, %v; want ErrInvalid", name, d, err)
+		}
+	}
+	if d, err := UnpackEngineDesc(append(append([]byte{}, head...), 0xcd, 0xff, 0xff)); err != nil || d.Port != 65535 {
+		t.Errorf("port 65535: %+v, %v", d, err)
+	}
+}
+
 func FuzzUnpackEngineDesc(f *testing.F) {
 	raw, _ := hex.DecodeString(goldenEngine)
 	f.Add(raw)
 	f.Add(EngineDesc{Key: "k", Incarnation: 5}.Pack())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := UnpackEngineDesc(b)
+		var d EngineDesc
+		var err error
+		decodetest.Bounded(t, len(b), func() { d, err = UnpackEngineDesc(b) })
 		if err != nil {
 			return
 		}
@@ -104,7 +148,9 @@ func FuzzUnpackMemoryDesc(f *testing.F) {
 	m.Secret[3] = 1
 	f.Add(m.Pack())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := UnpackMemoryDesc(b)
+		var d MemoryDesc
+		var err error
+		decodetest.Bounded(t, len(b), func() { d, err = UnpackMemoryDesc(b) })
 		if err != nil {
 			return
 		}

@@ -80,6 +80,9 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if cfg.Port < 0 || cfg.Port > 65535 {
 		return nil, fmt.Errorf("engine %q: port %d, want 0 to 65535: %w", key, cfg.Port, ErrInvalid)
 	}
+	if len(key) > MaxKey {
+		return nil, fmt.Errorf("engine %.20q...: key of %d bytes, want at most %d: %w", key, len(key), MaxKey, ErrInvalid)
+	}
 	var raw [8]byte
 	if _, err := rand.Read(raw[:]); err != nil {
 		return nil, fmt.Errorf("engine %q: make an incarnation id: %w", key, err)
@@ -90,6 +93,9 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	}
 	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: core.NodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
+	if len(e.nodeID) > MaxKey {
+		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.nodeID), MaxKey, ErrInvalid)
+	}
 	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
 	if err != nil {
 		e.log.Warn("environment variable ignored", "error", err)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -22,6 +24,38 @@ EMPTY_VECTOR = (
     + bytes(64)
     + bytes.fromhex("ffa00000")
 )
+
+# Descriptors of a few bytes that claim 3 GiB: a binary, a text, an array.
+HOSTILE = [b"\x91\xc6\xc0\0\0\0", b"\x91\xdb\xc0\0\0\0x", b"\xdd\xc0\0\0\0\xa0"]
+
+
+class TestHostileBytes:
+    @pytest.mark.parametrize("kind", [EngineDesc, MemoryDesc])
+    @pytest.mark.parametrize("packed", HOSTILE)
+    def test_claims_of_gigabytes_are_refused(self, kind: type, packed: bytes) -> None:
+        # A fatal "out of memory" of the Go runtime would end a process with this limit.
+        program = (
+            "import pickle, resource, sys\n"
+            "from mori.io import EngineDesc, MemoryDesc\n"
+            f"kind, packed = {kind.__name__}, {packed!r}\n"
+            "EngineDesc.unpack(b'\\x91\\xa1k')\n"
+            "now = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 30),) * 2)\n"
+            "try:\n"
+            "    kind.unpack(packed)\n"
+            "except ValueError:\n"
+            "    sys.exit(0)\n"
+            "sys.exit(2)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize("port", [b"\xcf\x7f" + b"\xff" * 7, b"\xce\0\1\0\0", b"\xff"])
+    def test_a_port_beyond_65535_is_refused(self, port: bytes) -> None:
+        with pytest.raises(ValueError):
+            EngineDesc.unpack(b"\x95\xa1k\xa0\xa0\xa0" + port)
 
 
 class TestEngineDesc:
