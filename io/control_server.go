@@ -142,7 +142,7 @@ func (s *controlServer) serve(c net.Conn) {
 }
 
 func (s *controlServer) converse(c net.Conn) error {
-	greeted, who := false, ""
+	greeted, who := false, identity{}
 	for {
 		if err := c.SetDeadline(time.Now().Add(controlIdle)); err != nil {
 			return err
@@ -182,32 +182,32 @@ func (s *controlServer) converse(c net.Conn) error {
 }
 
 // greet answers a hello with our transports and a token for data connections, and returns who sent it.
-func (s *controlServer) greet(c net.Conn, body []byte) (who string, err error) {
+func (s *controlServer) greet(c net.Conn, body []byte) (who identity, err error) {
 	var h hello
 	if err := decodeControl(body, &h); err != nil {
-		return "", err
+		return who, err
 	}
 	e := s.engine
 	switch {
 	case h.Version != controlVersion:
-		return "", fmt.Errorf("peer %q speaks control version %d, this engine %d: %w", h.Key, h.Version, controlVersion, ErrInvalid)
+		return who, fmt.Errorf("peer %q speaks control version %d, this engine %d: %w", h.Key, h.Version, controlVersion, ErrInvalid)
 	case h.PeerKey != e.key:
-		return "", fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey, e.key, ErrNotFound)
+		return who, fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey, e.key, ErrNotFound)
 	case h.PeerIncarnation != 0 && h.PeerIncarnation != e.incarnation:
-		return "", fmt.Errorf("engine %q was restarted: register its new descriptor: %w", e.key, ErrNotFound)
+		return who, fmt.Errorf("engine %q was restarted: register its new descriptor: %w", e.key, ErrNotFound)
 	}
 	if err := s.authenticate(c, &h); err != nil {
-		return "", err
+		return who, err
 	}
 	tok, err := s.issue(h)
 	if err != nil {
-		return "", err
+		return who, err
 	}
 	w := welcome{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, Notify: e.wantsNotifications(), Token: tok}
 	for _, tr := range e.openTransports() {
 		w.Endpoints = append(w.Endpoints, endpointInfo{Name: tr.name, Addr: string(tr.lis.Addr())})
 	}
-	return h.Key, writeControl(c, controlWelcome, &w)
+	return identity{h.Key, h.Incarnation}, writeControl(c, controlWelcome, &w)
 }
 
 // authenticate wants proof of the sender of h if we have a secret, and gives it.

@@ -79,7 +79,7 @@ func TestDataConnectionsNeedAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, transport := range []string{"shm", "tcp"} {
-		if tok, ok := a.redeem(raw, transport); !ok || tok.key != "b" {
+		if tok, ok := a.redeem(raw, transport); !ok || tok.who.key != "b" {
 			t.Errorf("token for b over %s: %+v, %v", transport, tok, ok)
 		}
 		if _, ok := a.redeem(raw, transport); ok {

@@ -17,10 +17,9 @@ const (
 
 // A token admits one peer's data connections for a while.
 type token struct {
-	key         string
-	incarnation uint64
-	born        time.Time
-	used        map[string]bool // by transport: a token admits one connection over each
+	who  identity
+	born time.Time
+	used map[string]bool // by transport: a token admits one connection over each
 }
 
 // issue makes a token for the sender of h. When there are too many, old ones are dropped first.
@@ -40,7 +39,7 @@ func (s *controlServer) issue(h hello) ([]byte, error) {
 	if len(s.tokens) >= maxTokens {
 		return nil, fmt.Errorf("%d peers are connecting at once: %w", maxTokens, ErrBadState)
 	}
-	s.tokens[string(raw)] = token{h.Key, h.Incarnation, now, map[string]bool{}}
+	s.tokens[string(raw)] = token{identity{h.Key, h.Incarnation}, now, map[string]bool{}}
 	return raw, nil
 }
 

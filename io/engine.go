@@ -96,6 +96,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if len(e.nodeID) > MaxKey {
 		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.nodeID), MaxKey, ErrInvalid)
 	}
+	e.inbounds.registered = e.store.isRegistered
 	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
 	if err != nil {
 		e.log.Warn("environment variable ignored", "error", err)
@@ -142,25 +143,33 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	}
 	if old := e.store.setPeer(newPeer(e, d)); old != nil {
 		old.close(fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
+		if d.Incarnation != 0 {
+			e.forgetArrivals(d.Key, d.Incarnation)
+		}
 	}
 	return nil
 }
 
-// DeregisterRemoteEngine forgets a peer and closes the paths to it. Unknown peers are ignored.
+// forgetArrivals forgets what all incarnations of the engine named key but keep have sent. 0 keeps none.
+func (e *Engine) forgetArrivals(key string, keep uint64) {
+	e.inbounds.forget(key, keep)
+	e.tags.forget(key, keep)
+}
+
+// DeregisterRemoteEngine forgets a peer and what it has sent, and closes the paths to it. Unknown peers are ignored.
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.removePeer(d.Key); old != nil {
 		old.close(fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
-		e.tags.forget(d.Key)
+		e.forgetArrivals(d.Key, 0)
 	}
 	return nil
 }
 
-// PopInbound tells whether the transfer uid of the engine named key has arrived here completely. It does not consume.
+// PopInbound reports whether the transfer uid of the incarnation that is registered under key has arrived here completely. It does not
+// consume.
 func (e *Engine) PopInbound(key string, uid uint64) bool {
-	if !e.wantsNotifications() {
-		return false
-	}
-	return e.inbounds.has(key, uid)
+	who, ok := e.store.registered(key)
+	return ok && e.wantsNotifications() && e.inbounds.has(who, uid)
 }
 
 // CreateSession prepares transfers between a local and a remote region. A nil session without error means that no

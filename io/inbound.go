@@ -4,7 +4,7 @@ package io
 
 import "sync"
 
-// An inbound remembers which transfers of one remote engine have arrived. Asking does not consume. Uids are mostly
+// An inbound remembers which transfers of one incarnation of a remote engine have arrived. Asking does not consume. Uids are mostly
 // consecutive, so they are kept as 64-bit words of a bitmap; when there are more than maxInboundWords words,
 // the oldest word is forgotten, so that a peer can't make us grow for ever.
 type inbound struct {
@@ -51,35 +51,48 @@ func (in *inbound) has(uid uint64) bool {
 
 // inbounds are the arrivals of all remote engines.
 type inbounds struct {
+	registered func(identity) bool // nil: no engine is
+
 	mu  sync.Mutex
-	all map[string]*inbound
+	all map[identity]*inbound
 }
 
-// maxInbounds bounds how many engine keys are remembered.
+// maxInbounds bounds how many incarnations are remembered.
 const maxInbounds = 1 << 14
 
-// of returns the arrivals of the engine named key, which is new if unknown. When there are too many, one without
-// connections is forgotten.
-func (i *inbounds) of(key string) *inbound {
+// of returns the arrivals of who, which are empty if who is unknown. When there are too many, of forgets those of an
+// engine that has no connection and is not registered here.
+func (i *inbounds) of(who identity) *inbound {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if in, ok := i.all[key]; ok {
+	if in, ok := i.all[who]; ok {
 		return in
 	}
 	if i.all == nil {
-		i.all = map[string]*inbound{}
+		i.all = map[identity]*inbound{}
 	}
 	if len(i.all) >= maxInbounds {
-		for k, in := range i.all {
-			if len(in.allLinks()) == 0 {
-				delete(i.all, k)
+		for other, in := range i.all {
+			if len(in.allLinks()) == 0 && (i.registered == nil || !i.registered(other)) {
+				delete(i.all, other)
 				break
 			}
 		}
 	}
 	in := &inbound{links: map[*link]struct{}{}}
-	i.all[key] = in
+	i.all[who] = in
 	return in
+}
+
+// forget drops the arrivals of all incarnations of the engine named key but keep. 0 keeps none.
+func (i *inbounds) forget(key string, keep uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for who := range i.all {
+		if who.key == key && (keep == 0 || who.incarnation != keep) {
+			delete(i.all, who)
+		}
+	}
 }
 
 func (i *inbounds) watch(l *link) {
@@ -89,9 +102,9 @@ func (i *inbounds) watch(l *link) {
 }
 
 // has tells whether a transfer arrived, looking at the queues if the table does not know it.
-func (i *inbounds) has(key string, uid uint64) bool {
+func (i *inbounds) has(who identity, uid uint64) bool {
 	i.mu.Lock()
-	in := i.all[key]
+	in := i.all[who]
 	i.mu.Unlock()
 	if in == nil {
 		return false

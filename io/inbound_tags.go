@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// inboundTags remember the tags that peers sent with their transfers. An engine that is registered here has a table of its own; all others
-// share one, so that memory is bounded by what the user has registered, whatever keys strangers think of. The zero value is ready.
+// inboundTags remember the tags that peers sent with their transfers. An incarnation that is registered here has a table of its own; all
+// others share one, so that the number of registered engines bounds the memory. The zero value is ready.
 type inboundTags struct {
 	mu     sync.Mutex
-	peers  map[string]*tagTable // by key of a registered engine
+	peers  map[identity]*tagTable // of registered engines
 	others tagTable
 }
 
@@ -23,8 +23,8 @@ type tagTable struct {
 }
 
 type tagKey struct {
-	engine string
-	uid    uint64
+	who identity
+	uid uint64
 }
 
 func (t *tagTable) add(k tagKey, tag string) {
@@ -43,33 +43,33 @@ func (t *tagTable) add(k tagKey, tag string) {
 	t.tags[k] = tag
 }
 
-// add remembers what the engine named key has sent.
-func (i *inboundTags) add(key string, registered bool, all []tagged) {
+// add remembers what who has sent.
+func (i *inboundTags) add(who identity, registered bool, all []tagged) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	table := &i.others
 	switch {
 	case registered:
-		if table = i.peers[key]; table == nil {
+		if table = i.peers[who]; table == nil {
 			if i.peers == nil {
-				i.peers = map[string]*tagTable{}
+				i.peers = map[identity]*tagTable{}
 			}
 			table = &tagTable{}
-			i.peers[key] = table
+			i.peers[who] = table
 		}
-	case len(key) > maxTagKey:
+	case len(who.key) > maxTagKey:
 		return
 	}
 	for _, t := range all {
-		table.add(tagKey{key, t.uid}, t.tag)
+		table.add(tagKey{who, t.uid}, t.tag)
 	}
 }
 
-func (i *inboundTags) find(key string, uid uint64) (string, bool) {
+func (i *inboundTags) find(who identity, uid uint64) (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	k := tagKey{key, uid}
-	if t := i.peers[key]; t != nil {
+	k := tagKey{who, uid}
+	if t := i.peers[who]; t != nil {
 		if tag, ok := t.tags[k]; ok {
 			return tag, true
 		}
@@ -78,21 +78,48 @@ func (i *inboundTags) find(key string, uid uint64) (string, bool) {
 	return tag, ok
 }
 
-// forget drops the table of an engine that is not registered any more.
-func (i *inboundTags) forget(key string) {
+// forget drops the tags of all incarnations of the engine named key but keep. 0 keeps none.
+func (i *inboundTags) forget(key string, keep uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.peers, key)
+	gone := func(who identity) bool { return who.key == key && (keep == 0 || who.incarnation != keep) }
+	for who := range i.peers {
+		if gone(who) {
+			delete(i.peers, who)
+		}
+	}
+	i.others.drop(gone)
 }
 
-// InboundTag is the tag of the transfer uid of the engine named key, if it had one and that has arrived. Asking does not consume. The last
-// 16384 tags of each engine that is registered here are remembered; all other engines share as many.
+// drop removes the tags of all for whom gone is true.
+func (t *tagTable) drop(gone func(identity) bool) {
+	if len(t.age) < maxTags {
+		t.next = 0 // the ring is not full: the oldest is the first
+	}
+	left := make([]tagKey, 0, len(t.age))
+	for i := range t.age {
+		k := t.age[(t.next+i)%len(t.age)]
+		if gone(k.who) {
+			delete(t.tags, k)
+		} else {
+			left = append(left, k)
+		}
+	}
+	t.age, t.next = left, 0
+}
+
+// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key, if the transfer had one and it has
+// arrived. Asking does not consume. InboundTag remembers the last 16384 tags of each registered engine; all other engines share as many.
 func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
-	return e.tags.find(key, uid)
+	who, ok := e.store.registered(key)
+	if !ok {
+		return "", false
+	}
+	return e.tags.find(who, uid)
 }
 
-// takeTags remembers the tags of transfers of the engine named who.
-func (s *controlServer) takeTags(c net.Conn, who string, body []byte) error {
+// takeTags remembers the tags of transfers of who.
+func (s *controlServer) takeTags(c net.Conn, who identity, body []byte) error {
 	var q tagsSent
 	if err := decodeControl(body, &q); err != nil {
 		return err
@@ -101,6 +128,6 @@ func (s *controlServer) takeTags(c net.Conn, who string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	s.engine.tags.add(who, s.engine.store.peerOf(who) != nil, all)
+	s.engine.tags.add(who, s.engine.store.isRegistered(who), all)
 	return writeControl(c, controlTagged, &tagsReply{Taken: len(all)})
 }

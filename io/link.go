@@ -20,8 +20,8 @@ const maxLinks = 4096
 // books them, since a full queue would hold up the peer until the next tick.
 type link struct {
 	tr    *transport
-	key   string // the peer
-	token []byte // that it was opened with
+	who   identity // the peer
+	token []byte   // that it was opened with
 	ep    fabric.Endpoint
 	cq    fabric.CQ
 	in    *inbound
@@ -70,7 +70,7 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 		_ = req.Reject([]byte(reason))
 		return
 	}
-	l := &link{tr: tr, key: tok.key, token: req.Private()[:tokenLen], in: e.inbounds.of(tok.key)}
+	l := &link{tr: tr, who: tok.who, token: req.Private()[:tokenLen], in: e.inbounds.of(tok.who)}
 	var err error
 	if l.ep, l.cq, err = tr.endpoint(func(err error) { l.close(err) }); err != nil {
 		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)

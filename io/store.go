@@ -63,6 +63,21 @@ func (s *store) allRegions() []*region {
 	return out
 }
 
+// registered returns the incarnation that is registered under key, if there is one and it is known.
+func (s *store) registered(key string) (who identity, ok bool) {
+	p := s.peerOf(key)
+	if p == nil || p.desc.Incarnation == 0 {
+		return identity{}, false
+	}
+	return p.desc.identity(), true
+}
+
+// isRegistered reports whether who is the incarnation that is registered under its key.
+func (s *store) isRegistered(who identity) bool {
+	here, ok := s.registered(who.key)
+	return ok && here == who
+}
+
 func (s *store) peerOf(key string) *peer {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

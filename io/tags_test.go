@@ -94,32 +94,46 @@ func TestOutboundTagsAreBounded(t *testing.T) {
 
 func TestInboundTagsAreBounded(t *testing.T) {
 	var in inboundTags
+	peer := identity{"peer", 1}
 	for uid := range uint64(maxTags + 10) {
-		in.add("peer", true, []tagged{{uid, "t"}})
-		in.add("peer", true, []tagged{{uid, "u"}}) // the same transfer again
+		in.add(peer, true, []tagged{{uid, "t"}})
+		in.add(peer, true, []tagged{{uid, "u"}}) // the same transfer again
 	}
-	if n := len(in.peers["peer"].tags); n != maxTags {
+	if n := len(in.peers[peer].tags); n != maxTags {
 		t.Errorf("%d tags of a peer, want %d", n, maxTags)
 	}
-	if _, ok := in.find("peer", 9); ok {
+	if _, ok := in.find(peer, 9); ok {
 		t.Error("the oldest is still there")
 	}
-	if tag, ok := in.find("peer", 10); !ok || tag != "u" {
+	if tag, ok := in.find(peer, 10); !ok || tag != "u" {
 		t.Errorf("%q, %v", tag, ok)
 	}
 	for i := range maxTags + 10 { // each under a key of its own
-		in.add(fmt.Sprint("stranger", i), false, []tagged{{1, "t"}})
+		in.add(identity{fmt.Sprint("stranger", i), 1}, false, []tagged{{1, "t"}})
 	}
-	in.add(strings.Repeat("k", maxTagKey+1), false, []tagged{{1, "t"}})
+	in.add(identity{strings.Repeat("k", maxTagKey+1), 1}, false, []tagged{{1, "t"}})
 	if len(in.others.tags) != maxTags || len(in.peers) != 1 {
 		t.Errorf("%d tags of strangers, %d tables", len(in.others.tags), len(in.peers))
 	}
-	if _, ok := in.find("peer", 10); !ok {
+	if _, ok := in.find(peer, 10); !ok {
 		t.Error("strangers pushed a peer's tag out")
 	}
-	in.forget("peer")
-	if _, ok := in.find("peer", maxTags); ok {
+	in.forget("peer", 1)
+	if _, ok := in.find(peer, maxTags); !ok {
+		t.Error("the incarnation to be kept is forgotten")
+	}
+	in.forget("peer", 2)
+	if _, ok := in.find(peer, maxTags); ok {
 		t.Error("found after it was forgotten")
+	}
+	in.forget("stranger77", 0)
+	if _, ok := in.find(identity{"stranger77", 1}, 1); ok || len(in.others.tags) != maxTags-1 || len(in.others.age) != maxTags-1 {
+		t.Errorf("a forgotten stranger: %v, %d tags, %d keys", ok, len(in.others.tags), len(in.others.age))
+	}
+	in.add(identity{"newcomer", 1}, false, []tagged{{1, "t"}})
+	in.add(identity{"newcomer", 1}, false, []tagged{{2, "t"}})
+	if _, ok := in.find(identity{"stranger10", 1}, 1); ok || len(in.others.tags) != maxTags {
+		t.Errorf("the oldest stranger should go first: %v, %d tags", ok, len(in.others.tags))
 	}
 }
 

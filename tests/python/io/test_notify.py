@@ -134,3 +134,34 @@ def test_to_another_process(
     succeed(engine.write(region.desc, 0, remote, 0, 4096, uid))
     assert eventually(lambda: peer.call("pop", "here", uid) is not None)
     assert peer.content(index) == bytes(region)
+
+
+def test_a_successor_has_sent_nothing(make_engine: Callable[..., IOEngine], backend: BackendType) -> None:
+    left, right = make_engine("left", backend), make_engine("right", backend)
+    introduce(left, right)
+    here, there = Region(left, 16), Region(right, 16)
+    session = left.create_session(here.desc, there.desc)
+    succeed(session.write(0, 0, 8, 0, tag="old"))
+    eventually(lambda: right.pop_inbound_transfer_status("left", 0))
+    eventually(lambda: right.inbound_tag("left", 0))
+    again = make_engine("left", backend)
+    introduce(again, right)
+    assert right.pop_inbound_transfer_status("left", 0) is None
+    assert right.inbound_tag("left", 0) is None
+    succeed(again.write(Region(again, 16).desc, 0, there.desc, 0, 8, 1))
+    eventually(lambda: right.pop_inbound_transfer_status("left", 1))
+    assert right.pop_inbound_transfer_status("left", 0) is None
+
+
+def test_deregistering_forgets(two_engines: tuple[IOEngine, IOEngine]) -> None:
+    left, right = two_engines
+    session = left.create_session(Region(left, 16).desc, Region(right, 16).desc)
+    succeed(session.write(0, 0, 8, 3, tag="x"))
+    eventually(lambda: right.pop_inbound_transfer_status("left", 3))
+    eventually(lambda: right.inbound_tag("left", 3))
+    right.deregister_remote_engine(left.get_engine_desc())
+    assert right.pop_inbound_transfer_status("left", 3) is None
+    assert right.inbound_tag("left", 3) is None
+    right.register_remote_engine(left.get_engine_desc())
+    assert right.pop_inbound_transfer_status("left", 3) is None
+    assert right.inbound_tag("left", 3) is None
