@@ -212,8 +212,8 @@ func (o *Op) look() {
 	}
 }
 
-// KeepRows says whether combine leaves Received as it is, so that the rows of one dispatch may be combined again and again. Who measures combine alone
-// wants that.
+// KeepRows makes combine leave Received as it is, so that a benchmark can combine the rows of one
+// dispatch repeatedly.
 func (o *Op) KeepRows(on bool) { o.keep = on }
 
 // setReceived says how many rows there are.

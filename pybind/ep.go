@@ -260,18 +260,6 @@ func EPExclude(id uint64, ranks uint64) (n int, err error) {
 	return o.Excluded(), nil
 }
 
-// EPKeepRows says whether combine leaves the number of received rows as it is: on is 0 or not.
-func EPKeepRows(id uint64, on int) (n int, err error) {
-	defer guard(&err)
-	o, err := enterOp(id)
-	if err != nil {
-		return 0, err
-	}
-	defer o.exit()
-	o.KeepRows(on != 0)
-	return 0, nil
-}
-
 // EPCountLocal fills an op's local expert count.
 func EPCountLocal(id uint64) (n int, err error) {
 	defer guard(&err)

@@ -14,7 +14,7 @@ volatile int mori_forked;
 
 static void mark_forked(void) { mori_forked = 1; }
 
-// mori_usable raises ForkError in a forked child. Go's threads do not exist there, so any call would hang.
+// mori_usable raises ForkError in a forked child. The child has none of Go's threads, so a call would hang.
 int mori_usable(void) {
 	if (!mori_forked) {
 		return 1;

@@ -271,7 +271,7 @@ def work():
         try:
             eval(line)
         except mori.io.ForkError as err:
-            assert "spawn" in str(err), err
+            assert "spawn" in str(err) and "this process was forked" in str(err), err
         else:
             raise AssertionError(line + " did not raise")
 assert in_child(work) == 0

@@ -194,7 +194,7 @@ class GPUEPRank(Member):
         # The rows of one dispatch are combined again and again: on one host as those of the last one, between hosts
         # with a routing handle, since not all of what forwarders keep of a dispatch is there twice.
         alone = self._hosts == 1 and case.kind != "both"
-        _core.call("EPKeepRows", self._op._handle, int(alone))
+        _core.call("BenchKeepRows", self._op._handle, alone)
         rows, *_, handle = self._dispatch(0, return_routing=True)
         route = None if alone else handle
         if case.kind == "both":

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-#include "fast_bench.h"
+#include "bench.h"
 
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 
-// kLooks is how often a flag is looked at before other processes get the core: with a core for each that is never.
+// A waiter reads its flag kLooks times before it yields the core, which a process with a core of its
+// own never does.
 enum { kLooks = 1 << 14, kPatienceS = 60 };
 
 static double now(void) {
@@ -15,7 +16,7 @@ static double now(void) {
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-// BEST runs a body, which the compiler may neither merge with the next round's nor leave out.
+// BEST times a body. The barrier keeps the compiler from merging or removing rounds.
 #define BEST(body)                                      \
 	for (int64_t run = 0; run < runs; run++) {          \
 		double begin = now();                           \
@@ -27,9 +28,10 @@ static double now(void) {
 		best = took < best ? took : best;               \
 	}
 
-#define USE(value) __asm__ volatile("" ::"r"(value)) // so that the form of an instruction that returns it is taken
+// USE makes the compiler choose the form of an instruction that returns the old value.
+#define USE(value) __asm__ volatile("" ::"r"(value))
 
-double mori_raw(int kind, uint64_t dest, uint64_t source, uint64_t n, int64_t rounds, int64_t runs) {
+double mori_bench_raw(int kind, uint64_t dest, uint64_t source, uint64_t n, int64_t rounds, int64_t runs) {
 	double best = 1e18;
 	uint64_t *word = (uint64_t *)dest;
 	switch (kind) {
@@ -53,7 +55,7 @@ double mori_raw(int kind, uint64_t dest, uint64_t source, uint64_t n, int64_t ro
 	return best;
 }
 
-// await_flag looks at a flag until it is up; 0: it is not after a long time.
+// await_flag spins until a flag reaches a value. It returns 0 after kPatienceS seconds.
 static int await_flag(const uint64_t *flag, uint64_t value) {
 	double begin = 0;
 	for (int64_t looks = 1; __atomic_load_n(flag, __ATOMIC_ACQUIRE) < value; looks++) {
@@ -70,7 +72,7 @@ static int await_flag(const uint64_t *flag, uint64_t value) {
 	return 1;
 }
 
-double mori_raw_barrier(const mori_flags *f, uint64_t first, int64_t rounds, int64_t runs) {
+double mori_bench_barrier(const mori_flags *f, uint64_t first, int64_t rounds, int64_t runs) {
 	double best = 1e18;
 	BEST(for (int s = 0; s < f->steps; s++) {
 		uint64_t value = first + (uint64_t)(run * rounds + i);
