@@ -18,7 +18,7 @@ func TestArrivalsOfAPredecessorAreNotItsSuccessors(t *testing.T) {
 	for name, kind := range map[string]BackendType{"shm": BackendRDMA, "tcp": BackendTCP} {
 		t.Run(name, func(t *testing.T) {
 			a, b, s := pair(t, 64, kind, nil)
-			succeed(t, s.WriteTagged("old", []uint64{0}, []uint64{0}, []uint64{8}, 0))
+			succeed(t, writeTagged(s, "old", 8, 0))
 			arrived(t, b.Engine, "a", 0)
 			until(t, "the tag", func() bool { _, ok := b.InboundTag("a", 0); return ok })
 			if err := a.Close(); err != nil {
@@ -28,7 +28,7 @@ func TestArrivalsOfAPredecessorAreNotItsSuccessors(t *testing.T) {
 			if tag, ok := b.InboundTag("a", 0); ok || b.PopInbound("a", 0) {
 				t.Errorf("the successor has sent nothing; arrived %v, tag %q", b.PopInbound("a", 0), tag)
 			}
-			succeed(t, s.WriteTagged("new", []uint64{0}, []uint64{0}, []uint64{8}, 1))
+			succeed(t, writeTagged(s, "new", 8, 1))
 			arrived(t, b.Engine, "a", 1)
 			until(t, "the tag", func() bool { tag, _ := b.InboundTag("a", 1); return tag == "new" })
 			if b.PopInbound("a", 0) {
@@ -41,7 +41,7 @@ func TestArrivalsOfAPredecessorAreNotItsSuccessors(t *testing.T) {
 // TestDeregisteringForgetsArrivals: nothing is reported of an engine that is not registered, nor after it is registered again.
 func TestDeregisteringForgetsArrivals(t *testing.T) {
 	a, b, s := pair(t, 64, BackendRDMA, nil)
-	succeed(t, s.WriteTagged("x", []uint64{0}, []uint64{0}, []uint64{8}, 3))
+	succeed(t, writeTagged(s, "x", 8, 3))
 	arrived(t, b.Engine, "a", 3)
 	until(t, "the tag", func() bool { _, ok := b.InboundTag("a", 3); return ok })
 	if err := b.DeregisterRemoteEngine(a.Desc()); err != nil {
@@ -67,7 +67,7 @@ func TestArrivalsBeforeRegistrationCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	succeed(t, s.WriteTagged("early", []uint64{0}, []uint64{0}, []uint64{8}, 5))
+	succeed(t, writeTagged(s, "early", 8, 5))
 	if _, ok := b.InboundTag("a", 5); ok || b.PopInbound("a", 5) {
 		t.Error("a transfer of an engine that is not registered is reported")
 	}
