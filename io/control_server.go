@@ -155,6 +155,11 @@ func (s *controlServer) converse(c net.Conn) error {
 		if err != nil {
 			return err
 		}
+		if greeted && kind != controlHello {
+			if err := s.engine.store.admits(who); err != nil {
+				return err
+			}
+		}
 		switch {
 		case kind == controlError:
 			var f controlFailure

@@ -74,13 +74,13 @@ func TestDataConnectionsNeedAToken(t *testing.T) {
 			t.Errorf("%s admits", name)
 		}
 	}
-	raw, err := a.control.issue(hello{Key: "b"})
+	raw, err := a.control.issue(hello{Key: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, transport := range []string{"shm", "tcp"} {
-		if tok, ok := a.redeem(raw, transport); !ok || tok.who.key != "b" {
-			t.Errorf("token for b over %s: %+v, %v", transport, tok, ok)
+		if tok, ok := a.redeem(raw, transport); !ok || tok.who.key != "c" {
+			t.Errorf("token for c over %s: %+v, %v", transport, tok, ok)
 		}
 		if _, ok := a.redeem(raw, transport); ok {
 			t.Errorf("a token admits twice over %s", transport)

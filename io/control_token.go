@@ -30,6 +30,9 @@ func (s *controlServer) issue(h hello) ([]byte, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.engine.store.admits(identity{h.Key, h.Incarnation}); err != nil {
+		return nil, err // with s.mu held: who is retired after this loses the token in revoke
+	}
 	now := time.Now()
 	for k, t := range s.tokens {
 		if now.Sub(t.born) > tokenLife {
@@ -41,6 +44,17 @@ func (s *controlServer) issue(h hello) ([]byte, error) {
 	}
 	s.tokens[string(raw)] = token{identity{h.Key, h.Incarnation}, now, map[string]bool{}}
 	return raw, nil
+}
+
+// revoke makes the tokens of all for whom gone is true worthless.
+func (s *controlServer) revoke(gone func(identity) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, t := range s.tokens {
+		if gone(t.who) {
+			delete(s.tokens, k)
+		}
+	}
 }
 
 // redeem tells who may connect with the ticket over the named transport, once.

@@ -133,7 +133,9 @@ func (e *Engine) descLocked() EngineDesc {
 func (e *Engine) AllocateTransferUID() uint64 { return e.uids.take() }
 
 // RegisterRemoteEngine makes a peer known, without any network traffic. The same descriptor again changes nothing; a new
-// one of the same key replaces the old, whose paths are closed.
+// one of the same key replaces the old, whose paths are closed. If it has another incarnation, RegisterRemoteEngine also closes the
+// connections that former incarnations have to us, and refuses their later ones. When it returns, no byte of a former incarnation can land
+// any more; it waits for that for as long as the provider waits for a peer that does not answer (5 s).
 func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	if e.closed() {
 		return fmt.Errorf("register remote engine %q: %w", d.Key, ErrClosed)
@@ -141,13 +143,27 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.peerOf(d.Key); old != nil && old.desc == d {
 		return nil
 	}
-	if old := e.store.setPeer(newPeer(e, d)); old != nil {
-		old.close(fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
-		if d.Incarnation != 0 {
-			e.forgetArrivals(d.Key, d.Incarnation)
-		}
-	}
+	e.replace(e.store.setPeer(newPeer(e, d)), d.Key, d.Incarnation, fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
 	return nil
+}
+
+// replace ends the registration old, which may be nil. It closes the connections of all incarnations of the engine named key but keep, and
+// forgets what they have sent; where keep is unknown but registered, it leaves both alone.
+func (e *Engine) replace(old *peer, key string, keep uint64, reason error) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if old != nil {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			old.close(reason)
+		}()
+	}
+	if keep == 0 && e.store.peerOf(key) != nil {
+		return
+	}
+	e.disconnect(func(who identity) bool { return who.key == key && (keep == 0 || who.incarnation != keep) })
+	e.forgetArrivals(key, keep)
 }
 
 // forgetArrivals forgets what all incarnations of the engine named key but keep have sent. 0 keeps none.
@@ -156,11 +172,11 @@ func (e *Engine) forgetArrivals(key string, keep uint64) {
 	e.tags.forget(key, keep)
 }
 
-// DeregisterRemoteEngine forgets a peer and what it has sent, and closes the paths to it. Unknown peers are ignored.
+// DeregisterRemoteEngine forgets a peer and what it has sent, and closes the connections in both directions, as RegisterRemoteEngine does.
+// The peer is refused until it is registered again. Unknown peers are ignored.
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.removePeer(d.Key); old != nil {
-		old.close(fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
-		e.forgetArrivals(d.Key, 0)
+		e.replace(old, d.Key, 0, fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
 	}
 	return nil
 }

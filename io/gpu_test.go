@@ -190,7 +190,7 @@ func TestGPUMemoryGoesEveryWay(t *testing.T) {
 	eachPair(t, []BackendType{BackendRDMA, BackendTCP, BackendXGMI}, func(t *testing.T, kind BackendType, local, remote *place) {
 		a, b := newEngineWith(t, "a", kind), newEngineWith(t, "b", kind)
 		l, r := local.register(t, a), remote.register(t, b)
-		if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
+		if err := errors.Join(a.RegisterRemoteEngine(b.Desc()), b.RegisterRemoteEngine(a.Desc())); err != nil {
 			t.Fatal(err)
 		}
 		s, err := a.CreateSession(l, r)

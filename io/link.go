@@ -105,6 +105,31 @@ func (l *link) book(done []fabric.Completion) {
 	}
 }
 
+// disconnect closes the connections of all for whom gone is true, and makes their tokens worthless. When it returns, no byte of them can
+// land any more.
+func (e *Engine) disconnect(gone func(identity) bool) {
+	e.mu.Lock()
+	c := e.control
+	e.mu.Unlock()
+	if c != nil {
+		c.revoke(gone)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, tr := range e.openTransports() {
+		for _, l := range tr.allLinks() {
+			if !gone(l.who) {
+				continue
+			}
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				l.close(ErrClosed)
+			}()
+		}
+	}
+}
+
 // addLink answers false once the transport is closing.
 func (tr *transport) addLink(l *link) bool {
 	tr.mu.Lock()

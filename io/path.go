@@ -93,6 +93,7 @@ func newPath(p *path) *path {
 		}
 	}
 	p.meter = p.peer.engine.meters.Path(p.peer.desc.Key, p.name)
+	p.peer.unended.Add(1)
 	p.todo.timer = time.NewTimer(time.Hour)
 	p.todo.timer.Stop()
 	p.cq.OnReady(p.reap)
@@ -281,6 +282,7 @@ func (p *path) close(reason error) {
 	p.broken.err = reason
 	p.broken.is.Store(true)
 	p.broken.Unlock()
+	defer p.peer.unended.Done()
 	defer close(p.gone)
 	p.tr.forget(p.ep)
 	p.pump()         // notifications of what has succeeded

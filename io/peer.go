@@ -27,6 +27,7 @@ type peer struct {
 	ill    map[string]*illness    // transports that broke, by name
 	old    []*path                // superseded, with transfers in flight
 
+	unended sync.WaitGroup // paths that are not closed to the end
 	life    lease
 	stopped context.Context // done when closed
 	stop    context.CancelFunc
@@ -172,11 +173,17 @@ func (p *peer) closePath(r *route, reason error) {
 	}
 }
 
-// closePaths ends all paths; the next transfer opens new ones.
+// closePaths ends all paths at once, since each may have to wait for the same peer; the next transfer opens new ones.
 func (p *peer) closePaths(reason error) {
+	var wg sync.WaitGroup
 	for _, q := range p.allPaths() {
-		q.close(reason)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			q.close(reason)
+		}()
 	}
+	wg.Wait()
 }
 
 func (p *peer) allPaths() []*path {
@@ -202,7 +209,8 @@ func (p *peer) pathsByRoute() map[*route]*path {
 	return out
 }
 
-// close ends the registration: nothing can be submitted to this peer any more, and what is in flight fails.
+// close ends the registration: nothing can be submitted to this peer any more, and what is in flight fails. When it returns, no byte of the
+// peer's answers can land on this side.
 func (p *peer) close(reason error) {
 	p.mu.Lock()
 	if p.closed == nil {
@@ -211,6 +219,9 @@ func (p *peer) close(reason error) {
 	p.mu.Unlock()
 	p.stop()
 	p.closePaths(reason)
+	p.dial.Lock()    // whoever opens a path meanwhile closes it again
+	p.unended.Wait() // for paths that had broken before, too
+	p.dial.Unlock()
 	p.endParked(func(*transfer) error { return reason })
 	p.ctl.close()
 	p.work.Wait()

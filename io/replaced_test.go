@@ -3,6 +3,7 @@
 package io
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -88,5 +89,69 @@ func TestStrangersPushNoArrivalsOut(t *testing.T) {
 	}
 	if len(in.all) != maxInbounds || !in.has(peer, 1) {
 		t.Errorf("%d identities are remembered, the peer's arrival: %v", len(in.all), in.has(peer, 1))
+	}
+}
+
+// TestOnlyARegistrationReplaces: a HELLO in the name of a registered engine changes nothing for that engine, and is refused.
+func TestOnlyARegistrationReplaces(t *testing.T) {
+	a, b, s := pair(t, 64, BackendTCP, nil)
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0))
+	again := newSide(t, "a", 64, BackendTCP, nil)
+	if err := again.RegisterRemoteEngine(b.Desc()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := again.CreateSession(again.desc, b.desc); s != nil || err == nil || !strings.Contains(err.Error(), "register the new descriptor") {
+		t.Errorf("an engine of the same key before it is registered: %v, %v", s, err)
+	}
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 1))
+	arrived(t, b.Engine, "a", 1)
+	if n := a.Describe().Counters.Replays; n != 0 {
+		t.Errorf("the registered engine had %d replays", n)
+	}
+	succeed(t, meet(t, again, b).Write([]uint64{0}, []uint64{0}, []uint64{8}, 2))
+	if st := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 3); st.Wait(deadline(t)) == CodeSuccess {
+		t.Error("the former incarnation writes")
+	}
+}
+
+// TestADeregisteredPeerIsRefused until it is registered again.
+func TestADeregisteredPeerIsRefused(t *testing.T) {
+	a, b, s := pair(t, 64, BackendTCP, nil)
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0))
+	if err := b.DeregisterRemoteEngine(a.Desc()); err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range b.openTransports() {
+		if n := len(tr.allLinks()); n != 0 {
+			t.Errorf("%d connections of the deregistered peer over %s", n, tr.name)
+		}
+	}
+	if st := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 1); st.Wait(deadline(t)) == CodeSuccess || !strings.Contains(st.Message(), "deregistered") {
+		t.Errorf("%v %s", st.Code(), st.Message())
+	}
+	if err := b.RegisterRemoteEngine(a.Desc()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := a.CreateSession(a.desc, b.desc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	succeed(t, again.Write([]uint64{0}, []uint64{0}, []uint64{8}, 2))
+	arrived(t, b.Engine, "a", 2)
+}
+
+// TestATokenEndsWithItsIncarnation: one that a predecessor got before it was replaced opens no connection afterwards.
+func TestATokenEndsWithItsIncarnation(t *testing.T) {
+	a, b, _ := pair(t, 64, BackendTCP, nil)
+	raw, err := b.control.issue(hello{Key: "a", Incarnation: a.incarnation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = restart(t, a, b, BackendTCP)
+	if _, ok := b.redeem(raw, "tcp"); ok {
+		t.Error("a token of the predecessor admits")
+	}
+	if _, err := b.control.issue(hello{Key: "a", Incarnation: a.incarnation}); err == nil {
+		t.Error("the predecessor gets another token")
 	}
 }

@@ -3,6 +3,7 @@
 package io
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -13,9 +14,18 @@ type store struct {
 	regions map[uint32]*region
 	nextID  uint32
 	peers   map[string]*peer
+
+	retired map[identity]struct{} // were registered and are not any more
+	age     []identity            // of retired, a ring once full
+	next    int                   // where the oldest is in a full ring
 }
 
-func newStore() *store { return &store{regions: map[uint32]*region{}, peers: map[string]*peer{}} }
+// maxRetired bounds how many former incarnations an engine remembers: 2 MiB with short keys.
+const maxRetired = 1 << 14
+
+func newStore() *store {
+	return &store{regions: map[uint32]*region{}, peers: map[string]*peer{}, retired: map[identity]struct{}{}}
+}
 
 // addRegion gives r its id, which is never reused.
 func (s *store) addRegion(r *region) {
@@ -90,13 +100,48 @@ func (s *store) setPeer(p *peer) (old *peer) {
 	defer s.mu.Unlock()
 	old = s.peers[p.desc.Key]
 	s.peers[p.desc.Key] = p
+	if old != nil && p.desc.Incarnation != 0 {
+		s.retire(old.desc.identity())
+	}
+	delete(s.retired, p.desc.identity())
 	return old
+}
+
+// retire remembers an incarnation that is not to come back unless it is registered again. It needs s.mu held.
+func (s *store) retire(who identity) {
+	if _, known := s.retired[who]; known || who.incarnation == 0 {
+		return
+	}
+	if len(s.age) < maxRetired {
+		s.age = append(s.age, who)
+	} else {
+		delete(s.retired, s.age[s.next])
+		s.age[s.next] = who
+		s.next = (s.next + 1) % maxRetired
+	}
+	s.retired[who] = struct{}{}
+}
+
+// admits returns why who may not connect, nil if it may: an engine that is not registered may, and of one that is registered only the
+// registered incarnation.
+func (s *store) admits(who identity) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if _, former := s.retired[who]; former {
+		return fmt.Errorf("this incarnation of engine %q was replaced or deregistered: %w", who.key, ErrNotFound)
+	}
+	if p := s.peers[who.key]; p != nil && p.desc.Incarnation != 0 && p.desc.Incarnation != who.incarnation {
+		return fmt.Errorf("engine %q is registered here as another incarnation: register the new descriptor first: %w", who.key, ErrNotFound)
+	}
+	return nil
 }
 
 func (s *store) removePeer(key string) (old *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old = s.peers[key]
+	if old = s.peers[key]; old != nil {
+		s.retire(old.desc.identity())
+	}
 	delete(s.peers, key)
 	return old
 }
