@@ -26,7 +26,7 @@ func (s *sight) problems(rails []topology.Rail, malformed, refused error) []Prob
 		}
 	}
 	if s.library != nil {
-		p.add(s.library.Error(), libraryRemedy())
+		p.add(s.library.Error(), "apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs; in a container, in its image")
 	}
 	if len(s.host.RDMA) == 0 {
 		p = append(p, s.noDevice()...)
@@ -55,13 +55,6 @@ func (p *problems) add(what, remedy string) { *p = append(*p, Problem{what, reme
 func gidSetting() error {
 	_, err := config.Int(config.IBGIDIndex, -1, 0, 1<<16)
 	return err
-}
-
-func libraryRemedy() string {
-	if !verbs.Built() {
-		return "build mori on a machine with <infiniband/verbs.h>: libibverbs-dev (Debian, Ubuntu), rdma-core-devel (others)"
-	}
-	return "apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs; in a container, in its image"
 }
 
 // noDevice says what a host without RDMA devices could do to get some.

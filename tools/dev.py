@@ -44,9 +44,10 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> None:
 
 def check_tools() -> None:
     """Refuse early, and by name, when a compiler is missing or too old."""
-    compiler = os.environ.get("CC", "gcc").split()[0]
-    if shutil.which(compiler) is None:
-        sys.exit(f"dev: {compiler} is not on PATH: install a C compiler (apt-get install gcc libc6-dev)")
+    for variable, otherwise, language, packages in (("CC", "gcc", "C", "gcc libc6-dev"), ("CXX", "g++", "C++", "g++")):
+        compiler = os.environ.get(variable, otherwise).split()[0]
+        if shutil.which(compiler) is None:
+            sys.exit(f"dev: {compiler} is not on PATH: install a {language} compiler (apt-get install {packages})")
     if shutil.which("go") is None:
         sys.exit("dev: go is not on PATH: install Go 1.24 or later from https://go.dev/dl")
     text = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True, cwd="/").stdout

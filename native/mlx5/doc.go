@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package mlx5 is the DevX door of libmlx5 (mlx5dv.h): commands to a ConnectX NIC's firmware, memory that it knows, and its doorbells.
-// The library is opened at run time; where it or the header was missing, Load says so and wraps errors.ErrUnsupported.
+// Package mlx5 is the DevX door of libmlx5 (mlx5dv.h): commands to a ConnectX NIC's firmware,
+// memory that it knows, and its doorbells. Load opens the library when it is first called; where it
+// is missing the error names it and wraps errors.ErrUnsupported. The package is compiled without
+// the library's headers: abi.h declares what it uses.
 //
 //	if err := mlx5.Load(); err != nil { ... }
 //	c, err := mlx5.Open("mlx5_0")

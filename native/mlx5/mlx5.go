@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"mori/native/verbs"
 )
 
 // Load opens the libraries, once; the answer is conclusive and stays. The error wraps errors.ErrUnsupported.
@@ -24,9 +26,6 @@ var Load = sync.OnceValue(func() error {
 	}
 	return nil
 })
-
-// Built tells whether the package was compiled with mlx5dv.h. Without it Load fails on every machine.
-func Built() bool { return C.mx_built() != 0 }
 
 // Handles.
 type (
@@ -45,7 +44,8 @@ func check(rc C.int, act string, args ...any) error {
 
 func at(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// Open opens a NIC by its name in libibverbs, with the right to give commands.
+// Open opens a NIC by its name in libibverbs, with the right to give commands. The error wraps
+// ENODEV if there is no such device, and names the mlx5 devices that there are.
 func Open(name string) (Context, error) {
 	if err := Load(); err != nil {
 		return 0, err
@@ -53,8 +53,19 @@ func Open(name string) (Context, error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
 	var c C.uint64_t
-	err := check(C.mx_open(cname, &c), "open %s for commands", name)
-	return Context(c), err
+	var others [C.MX_WHY]C.char
+	rc := C.mx_open(cname, &c, &others[0], C.size_t(len(others)))
+	if syscall.Errno(rc) == syscall.ENODEV {
+		reason := "no mlx5 device"
+		if found := C.GoString(&others[0]); found != "" {
+			reason += " of that name among " + found
+		}
+		return 0, fmt.Errorf("open %s for commands: %s: %w", name, reason, syscall.ENODEV)
+	}
+	if err := check(rc, "open %s for commands", name); err != nil {
+		return 0, err
+	}
+	return Context(c), nil
 }
 
 // Close closes the NIC.
@@ -85,11 +96,14 @@ func (o Object) Query(in, out []byte) error {
 // Destroy ends the object, also if it fails.
 func (o Object) Destroy() error { return check(C.mx_destroy(C.uint64_t(o)), "destroy an object") }
 
+// access are the rights that the NIC has to registered memory.
+const access = C.uint32_t(verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic)
+
 // Register makes memory known to the NIC, under a number that commands carry.
 func (c Context) Register(addr, bytes uint64) (u Umem, id uint32, err error) {
 	var handle C.uint64_t
 	var number C.uint32_t
-	err = check(C.mx_umem(C.uint64_t(c), C.uint64_t(addr), C.uint64_t(bytes), &handle, &number), "register %d bytes at %#x", bytes, addr)
+	err = check(C.mx_umem(C.uint64_t(c), C.uint64_t(addr), C.uint64_t(bytes), access, &handle, &number), "register %d bytes at %#x", bytes, addr)
 	return Umem(handle), uint32(number), err
 }
 

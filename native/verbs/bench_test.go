@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -108,7 +109,11 @@ func rawNanoseconds(b *testing.B, batch, gid int) float64 {
 	raw := filepath.Join(b.TempDir(), "raw")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, compiler(b), "-std=gnu11", "-O2", "-Wall", "-o", raw, filepath.Join("testdata", "raw.c"), "-libverbs").CombinedOutput(); err != nil {
+	args := []string{"-std=gnu11", "-O2", "-Wall", "-o", raw, filepath.Join("testdata", "raw.c"), "-l:libibverbs.so.1"}
+	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+		args = append(args, "-L"+dir)
+	}
+	if out, err := exec.CommandContext(ctx, compiler(b), args...).CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.CommandContext(ctx, raw, strconv.Itoa(batch), "100", strconv.Itoa(gid)).CombinedOutput()

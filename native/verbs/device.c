@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-#include "shim.h"
-
-#if VB_HEADER
-
 #include <endian.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -104,9 +100,17 @@ int vb_query_device(uint64_t ctx, struct vb_device_attr *out) {
 	return 0;
 }
 
+// extended returns the table of newer calls of a context if it has a query_port, else NULL.
+static struct verbs_context *extended(struct ibv_context *ctx) {
+	if (ctx->abi_compat != (void *)UINTPTR_MAX)
+		return NULL;
+	struct verbs_context *v = (struct verbs_context *)((char *)ctx - offsetof(struct verbs_context, context));
+	return v->sz >= sizeof(*v) - offsetof(struct verbs_context, query_port) && v->query_port ? v : NULL;
+}
+
 // Newer providers fill a longer struct, by their context's own function; the library's fills the old part.
 static int query_port(struct ibv_context *ctx, int port, struct ibv_port_attr *a) {
-	struct verbs_context *v = verbs_get_ctx_op(ctx, query_port);
+	struct verbs_context *v = extended(ctx);
 	memset(a, 0, sizeof(*a));
 	errno = 0;
 	return vb_rc(v ? v->query_port(ctx, (uint8_t)port, a, sizeof(*a)) : vb_door.query_port(ctx, (uint8_t)port, a));
@@ -215,5 +219,3 @@ int vb_async_event(uint64_t ctx, struct vb_event *out) {
 	vb_door.ack_async_event(&e);
 	return 0;
 }
-
-#endif

@@ -29,10 +29,9 @@
 //
 // # Building
 //
-// Nothing is linked with libibverbs: Load opens libibverbs.so.1 when it is first called, with the versions of its symbols, and newer ones are
-// optional. The package is compiled with <infiniband/verbs.h> (Debian: libibverbs-dev, others: rdma-core-devel). Without that header it
-// compiles too, and Load says that it was. The go command does not see headers come or go: after the header is installed, go clean
-// -cache makes it look again.
+// Nothing is linked with libibverbs, and its headers are not needed: abi.h declares the part of its
+// binary interface that this package uses. Load opens libibverbs.so.1 when it is first called, with
+// the versions of its symbols; newer symbols are optional.
 //
 // # Forks
 //

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 #define _GNU_SOURCE // dlvsym
-#include "shim.h"
-
-#if VB_HEADER
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +10,6 @@
 struct vb_door vb_door;
 
 static char path[VB_PATH];
-
-int vb_built(void) { return 1; }
 
 const char *vb_library(void) { return path; }
 
@@ -36,7 +30,7 @@ int vb_load(char *why, size_t n) {
 		int needed;
 		size_t at;
 	} wanted[] = {
-#define X(field, name, version, needed, result, args) {name, version, needed, offsetof(struct vb_door, field)},
+#define X(field, function, version, needed) {#function, version, needed, offsetof(struct vb_door, field)},
 		VB_SYMBOLS(X)
 #undef X
 	};
@@ -54,5 +48,3 @@ int vb_load(char *why, size_t n) {
 		snprintf(path, sizeof(path), "%s", where.dli_fname);
 	return 0;
 }
-
-#endif

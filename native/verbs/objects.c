@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-#include "shim.h"
-
-#if VB_HEADER
-
 #include <fcntl.h>
 #include <string.h>
 
@@ -193,5 +189,3 @@ int vb_destroy_qp(uint64_t qp) {
 	errno = 0;
 	return vb_rc(vb_door.destroy_qp(AS(ibv_qp, qp)));
 }
-
-#endif

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-#include "shim.h"
-
-#if VB_HEADER
-
 #include <arpa/inet.h>
 #include <stddef.h>
 
@@ -130,5 +126,3 @@ struct vb_took vb_poll(uint64_t cq, struct vb_wc *out, int max) {
 	}
 	return took;
 }
-
-#endif

@@ -8,13 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Whether the library's header is there to compile with. MORI_WITHOUT_VERBS does without it.
-#if __has_include(<infiniband/verbs.h>) && !defined(MORI_WITHOUT_VERBS)
-#define VB_HEADER 1
-#else
-#define VB_HEADER 0
-#endif
-
 enum { VB_NAME = 64, VB_PATH = 256, VB_WHY = 512 };
 
 struct vb_sge {
@@ -93,8 +86,6 @@ struct vb_rts {
 	uint8_t timeout, retries, rnr_retries, max_rd_atomic;
 };
 
-// 1 if this was compiled with the library's header.
-int vb_built(void);
 // Opens the library; not 0 if it cannot be used, for the reason in why.
 int vb_load(char *why, size_t n);
 // The file that was loaded, empty before.

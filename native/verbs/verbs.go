@@ -40,9 +40,6 @@ var Load = sync.OnceValue(func() error {
 	return nil
 })
 
-// Built tells whether the package was compiled with libibverbs' header. Without it Load fails on every machine.
-func Built() bool { return C.vb_built() != 0 }
-
 // Library is the file that Load has loaded, empty if it has not.
 func Library() string {
 	if Load() != nil {

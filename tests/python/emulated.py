@@ -36,15 +36,13 @@ class Library:
         """Tell whether tests run on real devices, and nothing is emulated."""
         return self._real in os.environ.get("MORI_REQUIRE", "").split(",")
 
-    def start(self, name: str, *args: str, missing: str = "") -> None:
-        """Compile it with the script's arguments, or find it compiled, and load it by its name; not if ``missing``."""
+    def start(self, name: str, *args: str) -> None:
+        """Compile it with the script's arguments, or find it compiled, and load it by its name."""
         if self.real() or self.loaded is not None:
             return
         tools = [tool for tool in (*self._tools, "sh") if shutil.which(tool) is None]
         if tools:
-            missing = f"{', '.join(tools)} is not installed"
-        if missing:
-            self.why_not = f"there is no {self.what}, and none can be emulated: {missing}"
+            self.why_not = f"there is no {self.what}, and none can be emulated: {', '.join(tools)} is not installed"
             return
         self.folder = self.compile(*args)
         for variable in self._steering:

@@ -12,10 +12,9 @@ int main(void) {
 	uint32_t keys[2];
 	struct vb_gid gid;
 	int n = -1;
-	printf("built %d\n", vb_built());
 	if (vb_load(why, sizeof(why))) {
 		printf("%s\n", why);
-		return vb_built() || vb_open("emu0", &object) ? 0 : 1;
+		return 0;
 	}
 	int rc = vb_devices(NULL, 0, &n);
 	printf("devices %d, %d\n", rc, n);

@@ -3,11 +3,12 @@
 // The raw limit of BenchmarkPostAndPoll: the same work without Go. It connects two queue pairs of the first device with each other,
 // and prints the nanoseconds that a write of 8 bytes takes, posted and polled in batches of ARGV[1] for ARGV[2] milliseconds.
 
-#include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "../abi.h"
 
 enum { MAX = 64 };
 

@@ -15,8 +15,6 @@
 
 #include "world.hpp"
 
-#undef ibv_query_port
-
 namespace mori::fake {
 
 // gid_of is a device's GID: its link-local one, that of an IPv4 address, that of an IPv6 address.
@@ -197,7 +195,7 @@ int ibv_query_device(ibv_context *given, ibv_device_attr *attr) {
 }
 
 // The caller's struct may be as short as it was once: it ends with flags.
-int ibv_query_port(ibv_context *given, uint8_t number, _compat_ibv_port_attr *out) {
+int ibv_query_port(ibv_context *given, uint8_t number, ibv_port_attr *out) {
     const Lock held(world().lock);
     Context *c = alive<Context>(given, "ibv_query_port");
     if (const int code = refused("ibv_query_port", c); code != 0) return code;

@@ -13,7 +13,7 @@ root=$(cd "$data/../../../.." && pwd)
 flag=${1:-}
 cxx=${CXX:-g++}
 
-digest() { { echo "$flag"; $cxx --version; cat "$data"/*; } | sha256sum | cut -c 1-16; }
+digest() { { echo "$flag"; $cxx --version; cat "$data"/* "$data/../../abi.h"; } | sha256sum | cut -c 1-16; }
 
 for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
 	if mkdir -p "$base/emulated-verbs" 2>/dev/null && [ -w "$base/emulated-verbs" ]; then

@@ -11,9 +11,6 @@
 
 #include "world.hpp"
 
-#undef ibv_reg_mr
-#undef ibv_reg_mr_iova
-
 namespace mori::fake {
 
 Region *find(bool remote, const ibv_pd *domain, uint32_t key, uint64_t addr, uint64_t length, int access) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Threads that use the emulated devices at once, each with queue pairs of its own between two contexts, look at every byte, have pairs fail and
 // work again, and close everything, while ports go down and devices stand still for moments. Compiled with the library under a sanitizer.
-#include <infiniband/verbs.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,6 +13,8 @@
 #include <random>
 #include <thread>
 #include <vector>
+
+#include "../../abi.h"
 
 extern "C" void fake_verbs_port(int device, int up);
 extern "C" void fake_verbs_hold(int device, int on);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The words for numbers, and calls that these devices have not.
-#include <infiniband/verbs.h>
-
 #include <cerrno>
 #include <cstddef>
+
+#include "../../abi.h"
 
 namespace {
 

@@ -3,7 +3,6 @@
 // empty, so that using them again is found and told.
 #pragma once
 
-#include <infiniband/verbs.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../../abi.h"
 #include "link.hpp"
 
 namespace mori::fake {
