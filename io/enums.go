@@ -49,11 +49,13 @@ const (
 	CodeErrRDMAOp      StatusCode = 13
 	CodeErrBadState    StatusCode = 14
 	CodeErrGPUOp       StatusCode = 15
+	CodeErrBadAddress  StatusCode = 16 // appended to the contract's codes
 )
 
 var codeText = map[StatusCode]string{
 	CodeSuccess: "SUCCESS", CodeInit: "INIT", CodeInProgress: "IN_PROGRESS", CodeErrInvalidArgs: "ERR_INVALID_ARGS",
 	CodeErrNotFound: "ERR_NOT_FOUND", CodeErrRDMAOp: "ERR_RDMA_OP", CodeErrBadState: "ERR_BAD_STATE", CodeErrGPUOp: "ERR_GPU_OP",
+	CodeErrBadAddress: "ERR_BAD_ADDRESS",
 }
 
 // String is the public name.

@@ -108,10 +108,11 @@ func (t *transfer) opEnded(err error) (pathBroke bool) {
 	return false
 }
 
-// isPathError tells whether another path may do what this one did not: not if the target or this side has refused the op itself.
+// isPathError reports whether another path may do what this one did not. It is false if the target or this side has refused the op itself,
+// and after ErrFault: by the time of a retry something else may be mapped where the memory was.
 func isPathError(err error) bool {
 	switch fabric.ErrnoOf(err) {
-	case fabric.ErrAccess, fabric.ErrRange, fabric.ErrNoKey, fabric.ErrNoMR, fabric.ErrInvalid, fabric.ErrMsgSize, fabric.ErrBadFlags, fabric.ErrNotSupported:
+	case fabric.ErrFault, fabric.ErrAccess, fabric.ErrRange, fabric.ErrNoKey, fabric.ErrNoMR, fabric.ErrInvalid, fabric.ErrMsgSize, fabric.ErrBadFlags, fabric.ErrNotSupported:
 		return false
 	}
 	return true
@@ -249,6 +250,8 @@ func codeOf(err error) StatusCode {
 		return CodeErrBadState
 	case errors.Is(err, ErrGPU):
 		return CodeErrGPUOp
+	case errors.Is(err, fabric.ErrFault):
+		return CodeErrBadAddress
 	}
 	return CodeErrRDMAOp
 }

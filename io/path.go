@@ -56,6 +56,7 @@ type path struct {
 		some  atomic.Bool // the list is not empty
 		list  []pending
 		timer *time.Timer // tells the worker; runs while the list is not empty
+		wake  time.Time   // when it does
 	}
 
 	broken struct {
@@ -80,6 +81,7 @@ type path struct {
 type pending struct {
 	t   *transfer
 	ops []fabric.Op
+	due time.Time // not to be sent before, unless the path closes; zero: with the next submit
 }
 
 // newPath starts the worker of a connected endpoint.
@@ -169,7 +171,7 @@ func (p *path) submit(t *transfer, ops []fabric.Op) {
 	}
 	p.sub.Lock()
 	p.takeTodo()
-	p.sub.backlog = append(p.sub.backlog, pending{t, ops})
+	p.sub.backlog = append(p.sub.backlog, pending{t: t, ops: ops})
 	refused := p.pumpLocked()
 	p.sub.Unlock()
 	p.refuse(refused)
@@ -185,7 +187,7 @@ func (p *path) later(t *transfer) {
 		return
 	}
 	n.ops.Add(-1) // nobody submits it in place
-	p.leave(pending{n, n.batch.ops})
+	p.leave(pending{t: n, ops: n.batch.ops})
 }
 
 // leave leaves work to the next submit, or to the worker.
@@ -194,21 +196,46 @@ func (p *path) leave(w pending) {
 	defer p.todo.Unlock()
 	p.todo.list = append(p.todo.list, w)
 	p.todo.some.Store(true)
-	if len(p.todo.list) == 1 {
-		p.todo.timer.Reset(notifyDelay)
+	now := time.Now()
+	if wake := w.wake(now); len(p.todo.list) == 1 || wake.Before(p.todo.wake) {
+		p.todo.wake = wake
+		p.todo.timer.Reset(wake.Sub(now))
 	}
 }
 
-// takeTodo moves what was left for later to the backlog. It needs sub held.
+// wake is when the worker sends w, if nobody has before.
+func (w *pending) wake(now time.Time) time.Time {
+	if w.due.IsZero() {
+		return now.Add(notifyDelay)
+	}
+	return w.due
+}
+
+// takeTodo moves what was left for later, and is due, to the backlog. It needs sub held.
 func (p *path) takeTodo() {
 	if !p.todo.some.Load() {
 		return
 	}
 	p.todo.Lock()
 	defer p.todo.Unlock()
-	p.sub.backlog = append(p.sub.backlog, p.todo.list...)
-	p.todo.list = p.todo.list[:0]
-	p.todo.some.Store(false)
+	now, closed := time.Now(), p.err() != nil
+	rest := p.todo.list[:0]
+	for _, w := range p.todo.list {
+		if !closed && w.due.After(now) {
+			if len(rest) == 0 || w.due.Before(p.todo.wake) {
+				p.todo.wake = w.due
+			}
+			rest = append(rest, w)
+			continue
+		}
+		p.sub.backlog = append(p.sub.backlog, w)
+	}
+	clear(p.todo.list[len(rest):])
+	p.todo.list = rest
+	if p.todo.some.Store(len(rest) > 0); len(rest) > 0 {
+		p.todo.timer.Reset(p.todo.wake.Sub(now))
+		return
+	}
 	p.todo.timer.Stop()
 }
 

@@ -5,6 +5,7 @@ package io
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"mori/core/fabric"
 )
@@ -12,7 +13,8 @@ import (
 // maxAltered is how many ops of a transfer are sent again before the transfer fails.
 const maxAltered = 8
 
-// again has an op sent once more whose bytes were altered on the way, unless that has happened to its transfer too often.
+// again has an op sent once more whose bytes were altered on the way, after a pause that doubles each time, unless that has happened to its
+// transfer too often.
 func (p *path) again(t *transfer, op int) bool {
 	p.peer.engine.altered.Add(1)
 	if t.altered++; t.altered > maxAltered {
@@ -20,7 +22,7 @@ func (p *path) again(t *transfer, op int) bool {
 		return false
 	}
 	p.peer.engine.log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key, "path", p.name, "uid", t.uid)
-	p.leave(pending{t, t.batch.ops[op : op+1]})
+	p.leave(pending{t, t.batch.ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
 	return true
 }
 

@@ -5,40 +5,80 @@ package io
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 )
 
-// How long to wait between two attempts to bring orphans back.
+// How long to wait between two attempts to bring orphans back, and before a transfer is sent again that was replayed before.
 const (
 	replayFirst = 20 * time.Millisecond
 	replayMost  = time.Second
 )
 
+// maxReplays is how often a transfer is moved to another path before it fails. With the back-off that is 16 s of paths that break at once.
+const maxReplays = 20
+
+// backoff is the pause before the replay that follows n others.
+func backoff(n int32) time.Duration {
+	if n == 0 {
+		return 0
+	}
+	return min(replayFirst<<min(n-1, 16), replayMost)
+}
+
 // replay finds another path for what a closed one left undone, or was too late for. Before anything is sent again the peer confirms that it has closed its
 // end, too: so no byte of the old path can land behind a newer one. It returns at once; the transfers end by their deadline,
 // when the peer turns out to be gone for good, or when the registration of the peer ends.
 func (p *peer) replay(old *path, left []*transfer) {
+	groups := map[int32][]*transfer{} // by the number of replays, which sets the pause
+	for _, t := range left {
+		n := t.replays.Load()
+		groups[n] = append(groups[n], t)
+	}
+	if tired := groups[maxReplays]; tired != nil {
+		delete(groups, maxReplays)
+		for _, t := range tired {
+			t.fail(fmt.Errorf("given up after %d replays, the last path broke: %w", maxReplays, t.loss()))
+			t.end()
+		}
+	}
 	p.mu.Lock()
 	closed := p.closed
 	if closed == nil {
-		for _, t := range left {
-			p.parked[t] = struct{}{}
+		for _, group := range groups {
+			for _, t := range group {
+				p.parked[t] = struct{}{}
+			}
 		}
-		p.work.Add(1)
+		p.work.Add(len(groups))
 	}
 	p.mu.Unlock()
-	if closed != nil {
-		for _, t := range left {
-			t.fail(closed)
-			t.end()
+	for n, group := range groups {
+		if closed != nil {
+			for _, t := range group {
+				t.fail(closed)
+				t.end()
+			}
+			continue
 		}
+		go func() {
+			defer p.work.Done()
+			p.rest(backoff(n))
+			p.bringBack(old, group)
+		}()
+	}
+}
+
+// rest waits for d, or until the registration of the peer ends.
+func (p *peer) rest(d time.Duration) {
+	if d == 0 {
 		return
 	}
-	go func() {
-		defer p.work.Done()
-		p.bringBack(old, left)
-	}()
+	select {
+	case <-time.After(d):
+	case <-p.stopped.Done():
+	}
 }
 
 func (p *peer) bringBack(old *path, left []*transfer) {
@@ -59,10 +99,7 @@ func (p *peer) bringBack(old *path, left []*transfer) {
 			return
 		}
 		p.engine.log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left), "reason", err)
-		select {
-		case <-time.After(pause):
-		case <-p.stopped.Done():
-		}
+		p.rest(pause)
 		pause = min(2*pause, replayMost)
 	}
 }

@@ -314,3 +314,31 @@ func TestAPathThatNobodyUsesCloses(t *testing.T) {
 		t.Errorf("%+v", d.Counters)
 	}
 }
+
+// TestReplaysAreBounded: paths that break each time are not tried for ever, and less and less often.
+func TestReplaysAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWired(t, 1<<16, nil)
+	var ops atomic.Int64
+	broken := func(*fabric.Op) error {
+		ops.Add(1)
+		return fabric.ErrConnReset
+	}
+	w.shm.breakWith(broken)
+	w.tcp.breakWith(broken)
+	st := w.s.WithDeadline(0).Write([]uint64{0}, []uint64{0}, []uint64{64}, 1)
+	if code := st.Wait(deadline(t)); code != CodeErrRDMAOp || !strings.Contains(st.Message(), "given up after 20 replays") {
+		t.Fatalf("%v %s", code, st.Message())
+	}
+	if n := ops.Load(); n > 2*maxReplays+2 {
+		t.Errorf("%d ops were tried", n)
+	}
+	for n, want := range []time.Duration{0, replayFirst, 2 * replayFirst, 4 * replayFirst} {
+		if got := backoff(int32(n)); got != want {
+			t.Errorf("back-off after %d replays: %v, want %v", n, got, want)
+		}
+	}
+	if got := backoff(maxReplays); got != replayMost {
+		t.Errorf("last back-off: %v", got)
+	}
+}

@@ -17,6 +17,7 @@ const (
 	ErrAccess       Errno = Errno(syscall.EACCES)       // the region does not grant this right
 	ErrAgain        Errno = Errno(syscall.EAGAIN)       // queue full or empty: try again after progress
 	ErrBusy         Errno = Errno(syscall.EBUSY)        // a child object is still open
+	ErrFault        Errno = Errno(syscall.EFAULT)       // memory of the op or region is not mapped, or not with these rights
 	ErrInvalid      Errno = Errno(syscall.EINVAL)       // an argument is wrong
 	ErrNoSys        Errno = Errno(syscall.ENOSYS)       // not offered here
 	ErrNoData       Errno = Errno(syscall.ENODATA)      // nothing matches

@@ -58,6 +58,8 @@ class StatusCode(_NativeEnum):
     """No backend can serve the pair, or the engine is closed."""
     ERR_GPU_OP = 15
     """A GPU copy failed."""
+    ERR_BAD_ADDRESS = 16
+    """Memory of the transfer is not mapped, here or at the peer: it was freed. Never retried."""
 
 
 class PollCqMode(_NativeEnum):

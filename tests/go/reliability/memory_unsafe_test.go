@@ -4,6 +4,7 @@ package reliability
 
 import (
 	"encoding/binary"
+	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,22 @@ func newMemory(size int) (memory, error) {
 }
 
 func (m memory) addr() uint64 { return uint64(uintptr(unsafe.Pointer(&m[0]))) }
+
+// free leaves a hole that nothing else of the process is mapped into.
+func (m memory) free() error {
+	return errors.Join(unix.Madvise(m, unix.MADV_DONTNEED), unix.Mprotect(m, unix.PROT_NONE))
+}
+
+// mapAt maps zeros at an address.
+func mapAt(addr uint64, size int) (memory, error) {
+	const kind = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_FIXED
+	at := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+	p, err := unix.MmapPtr(-1, 0, at, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, kind)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), size), nil
+}
 
 // fillBlock makes b the block with this number of a pattern: no two blocks of any pattern are alike. With a thin seed, all of b repeats its first
 // part.

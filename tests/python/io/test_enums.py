@@ -23,6 +23,7 @@ MEMBERS = {
         "ERR_RDMA_OP": 13,
         "ERR_BAD_STATE": 14,
         "ERR_GPU_OP": 15,
+        "ERR_BAD_ADDRESS": 16,
     },
     PollCqMode: {"POLLING": 0, "EVENT": 1},
 }

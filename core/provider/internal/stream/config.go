@@ -60,9 +60,9 @@ type Config struct {
 // can is what this side tells its peers of itself.
 func (c *Config) can() uint16 {
 	if c.Unpack && hasZstd {
-		return canUnpack
+		return canUnpack | canFault
 	}
-	return 0
+	return canFault
 }
 
 // A Packing says when payload is packed before it is sent.

@@ -263,7 +263,7 @@ func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerT
 		links = append(links, l)
 	}
 	ep.mu.Lock()
-	ep.links, ep.peer, ep.peerTx = links, peer, peerTx
+	ep.links, ep.peer, ep.peerTx, ep.peerFault = links, peer, peerTx, peerCan&canFault != 0
 	if ep.peerDevice = peerCan&canDevice != 0; ep.peerDevice || ep.domain.takesDevice() {
 		ep.slots.addPieces()
 	}

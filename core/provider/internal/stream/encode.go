@@ -25,18 +25,31 @@ func (j *job) arenaNeed() int {
 	if j.h.kind == kindWrite || j.h.kind == kindRead {
 		n += int(j.h.count) * segmentLen
 	}
-	if j.slot != nil && (j.payload() <= copyMax || j.h.kind == kindAtomic) {
+	if j.h.flags&flagTrailer != 0 {
+		n += trailerLen
+	}
+	if j.gathers() {
 		n += int(j.payload())
 	}
 	return n
+}
+
+// gathers reports whether the payload is copied into the arena. That of writes is not: a system call reads it, so that a page that is long in
+// coming holds up its thread and nothing else.
+func (j *job) gathers() bool {
+	if j.slot == nil {
+		return false
+	}
+	inject := j.slot.op.Flags&fabric.OpInject != 0
+	return j.h.kind == kindAtomic || inject || j.payload() <= copyMax && j.h.kind != kindWrite
 }
 
 // entries is the most entries that the frame adds to the batch.
 func (j *job) entries() int {
 	switch {
 	case j.reply != nil:
-		return 1 + len(j.reply.iov)
-	case j.slot != nil && j.payload() > copyMax && j.h.kind != kindAtomic:
+		return 2 + len(j.reply.iov)
+	case j.slot != nil && !j.gathers():
 		return 2 + len(j.slot.op.More)
 	}
 	return 1
@@ -47,12 +60,14 @@ func (j *job) entries() int {
 func (j *job) encode(p *pump) error {
 	at := p.mark()
 	head := p.grow(headerLen) // filled last: it has the checksums of what follows
+	j.at.begin(p, head)
 	h := &j.h
 	if err := j.encodeRest(p); err != nil {
 		p.rewind(at)
 		switch {
 		case j.reply != nil:
 			head = p.grow(headerLen)
+			j.at.begin(p, head)
 			h = &header{kind: kindReply, ticket: j.h.ticket, data: uint64(unreadable)}
 		case j.h.kind == kindBody: // which the peer holds a receive for
 			return err
@@ -61,6 +76,7 @@ func (j *job) encode(p *pump) error {
 			return nil
 		}
 	}
+	j.at.end = len(p.iov)
 	h.put(head)
 	return nil
 }
@@ -74,6 +90,9 @@ func (j *job) encodeRest(p *pump) error {
 			if err := j.add(p, v.Addr, v.Len); err != nil {
 				return err
 			}
+		}
+		if j.h.flags&flagTrailer != 0 {
+			j.at.addTrailer(p)
 		}
 	case j.slot != nil:
 		return j.encodeOp(p)
@@ -105,7 +124,7 @@ func (j *job) encodeOp(p *pump) error {
 		j.h.table = tableSum(0, b)
 	case op.Flags&fabric.OpInject != 0:
 		j.copied(p.grow(int(n)), j.slot.inject)
-	case n <= copyMax:
+	case j.gathers():
 		b := p.grow(int(n))
 		if err := gather(b, op); err != nil {
 			return err

@@ -40,6 +40,7 @@ type Endpoint struct {
 	peerTx int                  // ops that the peer may have on their way
 
 	peerDevice bool // the peer's regions may be device memory
+	peerFault  bool // the peer takes frames with flagTrailer and flagVoid
 
 	mu       sync.Mutex // protects what follows; taken before link.mu
 	slots    slotTable

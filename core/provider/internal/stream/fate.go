@@ -221,9 +221,12 @@ func (ep *Endpoint) flush() {
 	}
 	for i := range ep.slots.all {
 		if s := &ep.slots.all[i]; s.used() {
-			op := s.op
+			op, why, text := s.op, errno, detail
+			if s.errno == unreadable {
+				why, text = s.errno, s.detail
+			}
 			s.end()
-			ep.queues.Failed(&op, errno, detail)
+			ep.queues.Failed(&op, why, text)
 		}
 	}
 	if op, ok := ep.inbox.abandon(); ok {

@@ -69,7 +69,9 @@ const (
 	flagPlaced                 // send: answer when the message is in the memory of a receive
 	flagSum                    // write, send, body, reply: sum is that of the payload; read, offer: the answer shall have one
 	flagZstd                   // write, reply: the payload comes as a zstd frame of packed bytes
-	flagsKnown     = flagRemoteData | flagNotice | flagPlaced | flagSum | flagZstd
+	flagTrailer                // reply: a trailer {errno u32, crc32c of that u32} follows the payload
+	flagVoid                   // write: the sender could not read the payload, which is filler
+	flagsKnown     = flagRemoteData | flagNotice | flagPlaced | flagSum | flagZstd | flagTrailer | flagVoid
 )
 
 // The bounds of the protocol, the same on both sides.
@@ -177,6 +179,10 @@ func (h *header) check() error {
 		return protocolErr("%v frame of %d bytes, more than %d", h.kind, h.length, length)
 	case h.flags&^flagsKnown != 0:
 		return protocolErr("%v frame with flags %#x", h.kind, h.flags)
+	case h.flags&flagTrailer != 0 && (h.kind != kindReply || h.length == 0 || h.flags&flagZstd != 0):
+		return protocolErr("%v frame of %d bytes with a trailer", h.kind, h.length)
+	case h.flags&flagVoid != 0 && (h.kind != kindWrite || h.flags&(flagNotice|flagZstd) != 0):
+		return protocolErr("%v frame with flags %#x without payload", h.kind, h.flags)
 	case h.kind == kindRead && h.count == 0:
 		return protocolErr("read frame without a segment")
 	}

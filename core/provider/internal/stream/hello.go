@@ -30,6 +30,8 @@ const (
 
 	canUnpack = 1 // frames with flagZstd
 	canDevice = 2 // reads and writes of its regions, which may be device memory, are cut into pieces of pieceMax
+
+	canFault = 4 // frames with flagTrailer or flagVoid
 )
 
 type hello struct {

@@ -13,6 +13,7 @@ import (
 // begin takes the frame h and says where its payload goes. Its errors end the connection; what only concerns one op is answered. After
 // errWait it is called again.
 func (l *link) begin(h *header) error {
+	l.in.gone, l.in.own = false, false
 	if h.flags&flagZstd != 0 && l.ep.cfg.can()&canUnpack == 0 {
 		return protocolErr("packed payload of %s, which was not told that it may", l.ep.peer)
 	}
@@ -104,6 +105,10 @@ func (l *link) beginWrite(h *header) error {
 	if h.flags&flagNotice != 0 {
 		return nil
 	}
+	if h.flags&flagVoid != 0 {
+		in.errno, in.drop = fabric.ErrFault, h.length
+		return nil
+	}
 	if h.length > answerFirst {
 		l.kick()
 	}
@@ -137,7 +142,10 @@ func (l *link) endWrite(h *header) error {
 				return err
 			}
 		}
-		if in.differs() {
+		switch {
+		case in.gone:
+			in.errno = fabric.ErrFault
+		case in.differs():
 			in.errno = fabric.ErrCRC
 		}
 		in.holds.Store(nil)
@@ -172,6 +180,9 @@ func (l *link) onRead(h *header) error {
 	} else {
 		l.serve(r, mr)
 		j.reply, j.h.length = r, h.length
+		if l.ep.peerFault && h.length > 0 {
+			j.h.flags |= flagTrailer
+		}
 		if h.length > 0 && mr.Buffer().Kind != fabric.MemHost {
 			errno := l.openStaged(h, r, mr)
 			if errno == 0 {
@@ -227,12 +238,24 @@ func (l *link) beginReply(h *header) error {
 
 func (l *link) endReplied() error {
 	s, h := l.in.slot, &l.in.h
+	if h.flags&flagTrailer != 0 {
+		errno, err := l.takeTrailer()
+		if err != nil {
+			return err
+		}
+		if s.errno == 0 {
+			s.errno = errno
+		}
+	}
 	if l.in.pack != nil {
 		if err := l.unpack(h, l.replied(s, h.length)); err != nil {
 			return err
 		}
 	}
-	if s.errno == 0 && l.in.differs() {
+	switch {
+	case l.in.gone:
+		s.errno, s.detail = unreadable, unwritableText
+	case s.errno == 0 && l.in.differs():
 		s.errno = fabric.ErrCRC
 	}
 	l.in.slot = nil

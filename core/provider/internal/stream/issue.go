@@ -188,7 +188,7 @@ func (ep *Endpoint) complete(s *slot) {
 	if errno == 0 {
 		ep.queues.Done(&op, n)
 	} else {
-		ep.queues.Failed(&op, errno, ep.failure(&op, n, detail))
+		ep.queues.Failed(&op, errno, ep.failure(&op, n, errno, detail))
 	}
 	ep.mu.Lock()
 	ep.inFlight--
@@ -209,9 +209,12 @@ func (ep *Endpoint) giveBackCredit(s *slot) {
 }
 
 // failure is what an error entry tells beside its cause.
-func (ep *Endpoint) failure(op *fabric.Op, n uint64, detail string) string {
-	if detail != "" {
+func (ep *Endpoint) failure(op *fabric.Op, n uint64, errno fabric.Errno, detail string) string {
+	switch {
+	case detail != "":
 		return detail
+	case errno == fabric.ErrFault:
+		return fmt.Sprintf("%d bytes, answer of %s: the region is not mapped: did it free that memory?", n, ep.peer)
 	}
 	return fmt.Sprintf("%d bytes, answer of %s", n, ep.peer)
 }

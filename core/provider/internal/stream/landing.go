@@ -49,7 +49,7 @@ func (l *link) beginLanding(h *header) error {
 		if err = p.take(h.length, device.Inward); err == nil {
 			p.regions = append(p.regions, mr)
 			in.landing, in.mr = p, nil
-			in.want = h.length
+			in.want, in.own = h.length, true
 			in.holds.Store(mr)
 			in.dst = append(in.scratch(1), sys.Iovec{Addr: p.buf.Addr(), Len: h.length})
 			return nil

@@ -63,6 +63,7 @@ type job struct {
 	reply *reply // whose payload goes along
 	body  []byte // of an extension
 	lost  bool   // it was not sent: its memory cannot be read
+	at    layout // in the pump's batch
 }
 
 // A reply is the payload that a peer reads.

@@ -3,8 +3,6 @@
 package stream
 
 import (
-	"syscall"
-
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
@@ -32,8 +30,9 @@ func gather(dst []byte, op *fabric.Op) error {
 
 // unreadable is what an op ends with whose local memory was not there to be sent.
 const (
-	unreadable     = fabric.Errno(syscall.EFAULT)
+	unreadable     = fabric.ErrFault
 	unreadableText = "the local buffer is not mapped: was it freed before the op ended?"
+	unwritableText = "the local buffer is not mapped for writing: was it freed before the op ended?"
 )
 
 // appendLocal appends the op's first n local bytes, or all if there are fewer.

@@ -36,7 +36,7 @@ func (l *link) beginSend(h *header) error {
 		ep.end(fmt.Errorf("message of %s for an endpoint that closed: %w", ep.peer, fabric.ErrCanceled), true)
 		return errEnded
 	}
-	in.early, in.held, in.want = make([]byte, h.length), true, h.length
+	in.early, in.held, in.own, in.want = make([]byte, h.length), true, true, h.length
 	if h.length > 0 {
 		in.dst = append(in.scratch(1), sys.Iovec{Addr: sys.AddrOf(in.early), Len: h.length})
 	}
@@ -45,13 +45,12 @@ func (l *link) beginSend(h *header) error {
 
 func (l *link) endSend(h *header) error {
 	ep, in := l.ep, &l.in
-	if in.differs() {
+	if in.differs() && !in.gone {
 		return l.altered(h)
 	}
 	if in.into {
 		ep.inbox.filled()
-		ep.feed.Filled(&in.op, h.length, h.data, remoteFlags(h))
-		in.op = fabric.Op{}
+		l.received(h)
 	} else {
 		var later uint64 // token of an answer that placed gives
 		if h.flags&flagPlaced != 0 {
@@ -65,7 +64,7 @@ func (l *link) endSend(h *header) error {
 	}
 	ep.inbox.arrived.Add(int64(h.length) + eagerCost)
 	if in.into || h.flags&flagPlaced == 0 {
-		if err := l.ack(h.ticket, 0); err != nil {
+		if err := l.ack(h.ticket, in.memoryErrno()); err != nil {
 			return err
 		}
 	}
@@ -134,16 +133,34 @@ func (l *link) beginBody(h *header) error {
 
 func (l *link) endBody() error {
 	in, b := &l.in, &l.ep.inbox
-	if in.differs() {
+	if in.differs() && !in.gone {
 		return l.altered(&in.h)
 	}
 	b.mu.Lock()
 	offer := b.offer
 	b.pulling, b.receive = false, fabric.Op{}
 	b.mu.Unlock()
-	l.ep.feed.Filled(&in.op, offer.length, offer.data, remoteFlags(&offer))
+	l.received(&offer)
+	return l.ack(offer.ticket, in.memoryErrno())
+}
+
+// received ends the receive of the message h, which is in its memory unless that is gone.
+func (l *link) received(h *header) {
+	in := &l.in
+	if in.gone {
+		l.ep.feed.Failed(&in.op, unreadable, "the buffer of the receive is not mapped: was it freed before the message came?")
+	} else {
+		l.ep.feed.Filled(&in.op, h.length, h.data, remoteFlags(h))
+	}
 	in.op = fabric.Op{}
-	return l.ack(offer.ticket, 0)
+}
+
+// memoryErrno is ErrFault if the payload had nowhere to go.
+func (in *reader) memoryErrno() fabric.Errno {
+	if in.gone {
+		return fabric.ErrFault
+	}
+	return 0
 }
 
 func (l *link) onCredit(h *header) error {

@@ -136,7 +136,7 @@ func (k *packer) pack(j *job) {
 		return
 	}
 	k.pause = 0
-	j.h.flags |= flagZstd
+	j.h.flags = j.h.flags&^flagTrailer | flagZstd
 	j.h.packed = uint32(len(k.buf.packed))
 	if j.h.flags&flagSum != 0 {
 		j.h.sum = tableSum(0, k.buf.raw)
@@ -180,7 +180,7 @@ func (k *packer) gather(j *job) bool {
 		k.src = appendLocal(k.src[:0], &j.slot.op, j.h.length)
 	}
 	k.dst = append(k.dst[:0], sys.Iovec{Addr: sys.AddrOf(k.buf.raw), Len: j.h.length})
-	n, err := sys.Copy(k.dst, k.src)
+	n, err := sys.CopySelf(k.dst, k.src)
 	if cap(k.src) > keepEntries {
 		k.src = nil
 	}

@@ -208,7 +208,7 @@ func (p *piece) aim(regions *util.MRTable) error {
 		if !p.inward() {
 			here, there = there, here
 		}
-		if _, err := sys.Copy([]sys.Iovec{here}, []sys.Iovec{there}); err != nil {
+		if _, err := sys.CopySelf([]sys.Iovec{here}, []sys.Iovec{there}); err != nil {
 			return fmt.Errorf("copy %d bytes of host memory at %#x, which is gone: %w", h.n, h.addr, fabric.ErrInvalid)
 		}
 	}

@@ -28,11 +28,14 @@ type pump struct {
 	batch []job
 	arena []byte // never grows: entries of iov point into it
 	iov   []sys.Iovec
-	rest  []sys.Iovec // of iov, not yet sent
+	rest  []sys.Iovec // the end of iov: what is not sent
 	bytes uint64      // of the batch
 	acks  []ackEntry
 	big   [][]byte // tables that did not fit the arena
 	pack  *packer  // nil if nothing is packed
+
+	searched bool         // for memory of the batch that cannot be read
+	page     [1]sys.Iovec // scratch
 
 	try   func(fd uintptr) bool // for RawConn.Write
 	tried int
@@ -71,6 +74,9 @@ func (l *link) pump(inline bool) {
 			}
 		}
 		n, err := l.send(p.rest)
+		if err == syscall.EFAULT && l.wire == nil {
+			n, err = l.sendAroundFault()
+		}
 		if err == syscall.EAGAIN {
 			if l.wire != nil {
 				if l.stall() {
@@ -84,7 +90,9 @@ func (l *link) pump(inline bool) {
 				}
 				return
 			}
-			n, err = l.waitAndSend()
+			if n, err = l.waitAndSend(); err == syscall.EFAULT {
+				continue // the next try finds where
+			}
 		}
 		if err != nil {
 			l.broken(err)
@@ -109,7 +117,7 @@ func (l *link) broken(err error) {
 	case syscall.EPIPE, syscall.ECONNRESET:
 		// The reader sees the same end of the socket, and may find a goodbye before it.
 	case syscall.EFAULT:
-		l.ep.Fail(fmt.Errorf("send to %s: memory of an op or region is gone: %w", l.ep.peer, fabric.ErrInvalid))
+		l.ep.Fail(fmt.Errorf("send to %s: memory of another op was freed while it was sent: %w", l.ep.peer, fabric.ErrConnReset))
 	default:
 		l.ep.Fail(fmt.Errorf("send to %s: %v: %w", l.ep.peer, err, fabric.ErrConnReset))
 	}
@@ -164,7 +172,7 @@ func (l *link) fill(inline bool) (bool, error) {
 	if p.arena == nil {
 		p.arena = make([]byte, 0, arenaLen)
 	}
-	p.arena, p.iov, p.bytes = p.arena[:0], p.iov[:0], 0
+	p.arena, p.iov, p.bytes, p.searched = p.arena[:0], p.iov[:0], 0, false
 	if cap(p.iov) > keepEntries {
 		p.iov = nil
 	}
@@ -262,15 +270,18 @@ func (p *pump) rewind(m mark) {
 // grow returns the next n bytes of the arena, which become part of the batch. What is too large for the arena gets memory
 // of its own: a table of thousands of segments.
 func (p *pump) grow(n int) []byte {
-	var b []byte
+	b := p.room(n)
+	p.add(sys.AddrOf(b), uint64(n))
+	return b
+}
+
+func (p *pump) room(n int) []byte {
 	if k := len(p.arena); k+n <= cap(p.arena) {
 		p.arena = p.arena[:k+n]
-		b = p.arena[k : k+n]
-	} else {
-		b = make([]byte, n)
-		p.big = append(p.big, b)
+		return p.arena[k : k+n]
 	}
-	p.add(sys.AddrOf(b), uint64(n))
+	b := make([]byte, n)
+	p.big = append(p.big, b)
 	return b
 }
 

@@ -82,8 +82,12 @@ func (l *link) need(n int) error {
 	in.w = copy(in.buf, in.buf[in.r:in.w])
 	in.r = 0
 	for in.w < n {
-		in.iov = append(in.iov[:0], sys.Iovec{Addr: sys.AddrOf(in.buf) + uint64(in.w), Len: uint64(stagingLen - in.w)})
-		m, err := l.recv(in.iov, uint64(stagingLen-in.w))
+		room := stagingLen - in.w
+		if in.phase == phaseTable { // the payload behind it goes to its own place
+			room = min(room, in.left*segmentLen-(in.w-in.r)+tailLen)
+		}
+		in.iov = append(in.iov[:0], sys.Iovec{Addr: sys.AddrOf(in.buf) + uint64(in.w), Len: uint64(room)})
+		m, err := l.recv(in.iov, uint64(room))
 		if err != nil {
 			return err
 		}
@@ -97,6 +101,7 @@ func (l *link) payload() error {
 	in := &l.in
 	for in.want > 0 || in.drop > 0 {
 		if in.want == 0 {
+			in.own = true
 			if in.trash == nil {
 				in.trash = make([]byte, trashLen)
 			}
@@ -112,22 +117,30 @@ func (l *link) payload() error {
 	return nil
 }
 
+// loseMemory drops what is left of a payload whose memory cannot be written: the op or region is freed, and the connection is not.
+func (in *reader) loseMemory() {
+	in.gone = true
+	in.drop += in.want
+	in.want, in.dst = 0, nil
+}
+
 // receive fills dst, whose entries it changes.
 func (l *link) receive() error {
 	in := &l.in
 	for in.want > 0 {
 		in.dst = sys.Advance(in.dst, 0)
 		if in.r < in.w {
-			m := min(int(in.dst[0].Len), in.w-in.r)
-			if err := sys.Move(in.dst[0].Addr, sys.AddrOf(in.buf[in.r:]), uint64(m)); err != nil {
-				return l.lost(err)
-			}
+			m := min(int(in.want), in.w-in.r)
 			if in.summing() {
 				in.sum = tableSum(in.sum, in.buf[in.r:in.r+m])
 			}
+			in.one[0] = sys.Iovec{Addr: sys.AddrOf(in.buf[in.r:]), Len: uint64(m)}
 			in.r += m
 			in.want -= uint64(m)
-			in.dst = sys.Advance(in.dst, uint64(m))
+			if !in.unstage(uint64(m)) {
+				in.loseMemory()
+				return nil
+			}
 			continue
 		}
 		in.r, in.w = 0, 0
@@ -145,21 +158,48 @@ func (l *link) receive() error {
 			tail = tailLen
 		}
 		m, err := l.recv(append(in.dst, sys.Iovec{Addr: sys.AddrOf(in.buf), Len: tail}), in.want+tail)
+		if err == syscall.EFAULT { // nothing was taken from the socket
+			in.loseMemory()
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		if err := in.arrived(min(uint64(m), in.want)); err != nil {
-			return l.lost(err)
-		}
+		fault := in.arrived(min(uint64(m), in.want)) != nil
 		if uint64(m) > in.want {
 			in.w = m - int(in.want)
 			in.want = 0
+			in.gone = in.gone || fault
 			return nil
 		}
 		in.want -= uint64(m)
 		in.dst = sys.Advance(in.dst, uint64(m))
+		if fault {
+			in.loseMemory()
+		}
 	}
 	return nil
+}
+
+// unstage copies the staged bytes in one to the first m bytes of dst, and moves dst on. It reports false if dst cannot be written.
+func (in *reader) unstage(m uint64) bool {
+	if in.own {
+		return sys.Move(in.dst[0].Addr, in.one[0].Addr, m) == nil && in.advance(m)
+	}
+	in.parts = in.parts[:0]
+	for left, i := m, 0; left > 0; i++ { // a copy of the entries, which the copy uses up
+		v := in.dst[i]
+		v.Len = min(v.Len, left)
+		in.parts = append(in.parts, v)
+		left -= v.Len
+	}
+	moved, err := sys.CopySelf(in.parts, in.one[:])
+	return err == nil && uint64(moved) == m && in.advance(m)
+}
+
+func (in *reader) advance(m uint64) bool {
+	in.dst = sys.Advance(in.dst, m)
+	return true
 }
 
 // recv reads once into iov, which asks for want bytes or more. After a read that got less, answers go out before the next.
@@ -179,6 +219,8 @@ func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	switch {
 	case err == syscall.EAGAIN:
 		return 0, errWait
+	case err == syscall.EFAULT:
+		return 0, err
 	case err != nil:
 		return 0, l.lost(err)
 	case n == 0:
@@ -194,8 +236,6 @@ func (l *link) lost(err error) error {
 	switch err {
 	case io.EOF:
 		return fmt.Errorf("connection closed by %s: %w", l.ep.peer, fabric.ErrConnReset)
-	case syscall.EFAULT:
-		return fmt.Errorf("receive from %s: memory of an op or region is gone: %w", l.ep.peer, fabric.ErrInvalid)
 	case syscall.ECONNRESET:
 		return fmt.Errorf("connection to %s broke: %w", l.ep.peer, fabric.ErrConnReset)
 	}

@@ -54,12 +54,15 @@ type reader struct {
 	segs  []fabric.RSeg
 	iov   []sys.Iovec  // scratch
 	one   [1]sys.Iovec // scratch beside dst, which may lie in iov
+	parts []sys.Iovec  // scratch beside both
 	dst   []sys.Iovec  // where payload goes; has capacity for one more
 	want  uint64       // bytes of it
 	drop  uint64       // bytes to come behind that, which go nowhere
 	trash []byte       // for them
 	mr    *util.MR     // of a write: held open
 	errno fabric.Errno // of a write: the answer
+	gone  bool         // memory of the payload cannot be written: the rest of it is dropped
+	own   bool         // dst is the reader's own memory
 
 	landing *piece // of a write to device memory: it has mr
 

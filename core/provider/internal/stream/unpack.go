@@ -4,7 +4,6 @@ package stream
 
 import (
 	"encoding/binary"
-	"syscall"
 
 	"mori/core/internal/sys"
 )
@@ -17,7 +16,7 @@ func (l *link) beginPacked(h *header) {
 	in := &l.in
 	b := packPool.Get().(*packBuffers)
 	b.packed = sized(b.packed, int(h.packed))
-	in.pack, in.want = b, uint64(h.packed)
+	in.pack, in.own, in.want = b, true, uint64(h.packed)
 	in.dst = append(in.scratch(1), sys.Iovec{Addr: sys.AddrOf(b.packed), Len: in.want})
 }
 
@@ -34,8 +33,8 @@ func (l *link) unpack(h *header, to []sys.Iovec) error {
 			return nil // and the op ends with that
 		}
 	}
-	if _, err := sys.Copy(to, []sys.Iovec{{Addr: sys.AddrOf(b.raw), Len: h.length}}); err != nil {
-		return l.lost(syscall.EFAULT)
+	if _, err := sys.CopySelf(to, []sys.Iovec{{Addr: sys.AddrOf(b.raw), Len: h.length}}); err != nil {
+		l.in.gone = true
 	}
 	return nil
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+package sys
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+)
+
+var (
+	self = os.Getpid()
+
+	// selfRefused is set once the kernel has refused process_vm_writev on this very process, as a seccomp filter may.
+	selfRefused atomic.Bool
+)
+
+// CopySelf copies from src to dst, both in this process, by a system call, until one list ends. It is for memory that others own: a page that
+// cannot be touched is EFAULT whatever handles SIGSEGV here, and while a page is long in coming (userfaultfd, a network file system) only the
+// calling thread waits: a page fault in Go code would stop the garbage collector, and with it the process. Entries are used up. Where the kernel
+// refuses the call, CopySelf is Copy.
+func CopySelf(dst, src []Iovec) (moved int, err error) {
+	if selfRefused.Load() {
+		return Copy(dst, src)
+	}
+	moved, err = VMWrite(self, src, dst)
+	if err == syscall.EPERM || err == syscall.ENOSYS {
+		selfRefused.Store(true)
+		return Copy(dst, src)
+	}
+	return moved, err
+}
+
+// Store copies src to memory of others at dst; see CopySelf.
+func Store(dst uint64, src []byte) error {
+	return copyOne(Iovec{Addr: dst, Len: uint64(len(src))}, Iovec{Addr: AddrOf(src), Len: uint64(len(src))})
+}
+
+// Load fills dst from memory of others at src; see CopySelf.
+func Load(dst []byte, src uint64) error {
+	return copyOne(Iovec{Addr: AddrOf(dst), Len: uint64(len(dst))}, Iovec{Addr: src, Len: uint64(len(dst))})
+}
+
+func copyOne(dst, src Iovec) error {
+	var d, s = [1]Iovec{dst}, [1]Iovec{src}
+	_, err := CopySelf(d[:], s[:])
+	return err
+}
