@@ -38,11 +38,11 @@ type gpuSide struct {
 	chosen  map[likeCall]Launch
 	stream  *device.Stream // of the calls from now on
 	streams map[uint64]*device.Stream
-	used    map[*device.Stream]bool // that a kernel was launched on
-	ends    []*device.Event         // of work on streams that may be gone
-	aside   *device.Stream          // the op's own, for what it does besides calls
-	dead    uint64                  // ranks that are left out
-	epoch   uint32                  // how often that was asked for
+	used    map[*device.Stream]string // the last call whose kernel was launched there
+	ends    []end                     // of work on streams that may be gone
+	aside   *device.Stream            // the op's own, for what it does besides calls
+	dead    uint64                    // ranks that are left out
+	epoch   uint32                    // how often that was asked for
 
 	args     device.Args
 	sent     sending
@@ -53,6 +53,8 @@ type gpuSide struct {
 	weights  bool   // that came with it
 	recorded bool   // it went by no routing map
 	told     uint64 // the last dispatch whose overflow a caller knows of
+
+	stop, watched chan struct{} // end watch; nil until it began
 }
 
 // sending is what was sent and has not been received.
@@ -75,7 +77,7 @@ func (o *Op) openGPU() (err error) {
 	if o.base, err = o.world.MallocAlign(Alignment, o.layout.Size); err != nil {
 		return fmt.Errorf("make the buffers of an op: %w", err)
 	}
-	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, used: map[*device.Stream]bool{}, chosen: map[likeCall]Launch{}}
+	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, used: map[*device.Stream]string{}, chosen: map[likeCall]Launch{}}
 	o.gpu = g
 	err = g.meet()
 	if err == nil && g.hosts != nil {
@@ -179,6 +181,10 @@ func (g *gpuSide) prepare() error {
 	runtime.KeepAlive(told)
 	runtime.KeepAlive(between)
 	g.setStream(0)
+	if err == nil {
+		g.stop, g.watched = make(chan struct{}), make(chan struct{})
+		go g.watch()
+	}
 	return err
 }
 
@@ -191,6 +197,7 @@ func (g *gpuSide) limit() uint64 {
 }
 
 func (g *gpuSide) close() error {
+	g.unwatch()
 	var errs []error
 	if g.aside != nil {
 		errs = append(errs, g.aside.Close())

@@ -29,6 +29,7 @@ const (
 	noticeRows       = 44
 	noticeOverflowed = 48
 	noticeOverflow   = 56
+	noticeAbort      = 68
 	noticeBytes      = 72
 
 	// Fault.
@@ -37,6 +38,7 @@ const (
 	faultCounts   = 3
 	faultRows     = 5
 	faultNetwork  = 6
+	faultAborted  = 7
 
 	// Transport.
 	transportPlain     = 0

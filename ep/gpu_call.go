@@ -173,7 +173,7 @@ func (g *gpuSide) follow(out Output, a *combineArgs) error {
 
 // launch queues a kernel. If that fails this rank is out of step.
 func (g *gpuSide) launch(act string, f *device.Function, grid device.Grid, args *device.Args) error {
-	g.used[g.stream] = true
+	g.used[g.stream] = act
 	if err := f.Launch(g.stream, grid, args); err != nil {
 		return g.op.breaks(fmt.Errorf("%s: %w", act, err))
 	}

@@ -54,9 +54,13 @@ func (o *Op) Excluded() int {
 }
 
 func (g *gpuSide) exclude(mask uint64) error {
-	g.settle()
+	if err := g.settle(); err != nil {
+		return err
+	}
 	g.epoch++
+	g.op.mu.Lock()
 	g.dead |= mask
+	g.op.mu.Unlock()
 	o := g.op
 	number := uint64(g.epoch) << epochBits
 	pulled := binary.LittleEndian.AppendUint64(nil, number<<stampBits)
@@ -89,7 +93,7 @@ func (g *gpuSide) exclude(mask uint64) error {
 	return nil
 }
 
-// lost is that a rank which is not left out has died, as the processes of the world noticed; kernels find out by their waits.
+// lost is that a rank which is not left out has died, as the processes of the world noticed.
 func (g *gpuSide) lost() error {
 	err := g.op.world.Failed()
 	if err == nil || g.dead != 0 && g.leavesOut(err) {

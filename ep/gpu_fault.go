@@ -13,9 +13,23 @@ import (
 func (g *gpuSide) word32(off uint64) uint32 { return memory.Load32(g.notice.Addr() + off) }
 func (g *gpuSide) word64(off uint64) uint64 { return memory.Load64(g.notice.Addr() + off) }
 
+// trouble is why the op is broken, nil if it is not. A rank that has died says more than the wait for it that ended.
+func (g *gpuSide) trouble() error {
+	switch lost := g.lost(); {
+	case lost == nil:
+		return g.fault()
+	case g.word32(noticeFault) == faultMismatch:
+		return cmp.Or(g.fault(), lost)
+	default:
+		return lost
+	}
+}
+
 // fault is why a kernel gave the op up, nil if none did.
 func (g *gpuSide) fault() error {
 	switch g.word32(noticeFault) {
+	case faultAborted:
+		return fmt.Errorf("the calls of rank %d did not end in time and were aborted: %w", g.op.cfg.Rank, ErrState)
 	case faultTimeout, faultMismatch, faultNetwork:
 		if g.word32(noticeReady) == 0 {
 			return nil // another lane is still writing why

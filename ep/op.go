@@ -3,7 +3,6 @@
 package ep
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -50,7 +49,7 @@ type Op struct {
 	staging []byte    // rows from or to ranks whose memory is not mapped here; a buffer of world's
 
 	phase  chan error // of a call between its send and its recv, else nil
-	mu     sync.Mutex // of broken
+	mu     sync.Mutex // of broken, and of gpuSide.dead
 	broken error
 }
 
@@ -107,14 +106,19 @@ func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
 	return o, nil
 }
 
-// Close frees the buffers. Collective. A phase that is under way is waited for.
+// Close frees the buffers. Collective. It waits for a phase or kernels that are under way, and aborts the kernels of a broken op and those that do not end in
+// time. If a kernel does not end even then, Close frees nothing and returns an error that names it; the World is broken then.
 func (o *Op) Close() error {
 	if o.base == 0 {
 		return nil
 	}
-	o.Settle()
+	stuck := o.Settle()
 	base := o.base
 	o.base = 0
+	if stuck != nil {
+		o.gpu.unwatch()
+		return fmt.Errorf("close an op: %w", stuck)
+	}
 	var err error
 	if o.gpu != nil {
 		err = errors.Join(o.gpu.close(), o.gpu.hosts.free(o.world))
@@ -122,16 +126,21 @@ func (o *Op) Close() error {
 	return errors.Join(err, o.dropStaging(), o.world.Free(base))
 }
 
-// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for all that streams have of the op.
-func (o *Op) Settle() {
+// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for all that streams have of the op; the error names a kernel that
+// does not end.
+func (o *Op) Settle() error {
 	if o.gpu != nil {
-		o.gpu.settle()
-		return
+		err := o.gpu.settle()
+		if err != nil {
+			o.world.Abandon(err)
+		}
+		return err
 	}
 	if o.phase != nil {
 		<-o.phase
 		o.phase = nil
 	}
+	return nil
 }
 
 // Config is what the op was made with, Layout where its buffers lie from Base on.
@@ -208,7 +217,7 @@ func (o *Op) Leave() {
 // look notices what kernels have told meanwhile, and who has died.
 func (o *Op) look() {
 	if o.gpu != nil && o.base != 0 {
-		_ = o.breaks(cmp.Or(o.gpu.fault(), o.gpu.lost()))
+		_ = o.breaks(o.gpu.trouble())
 	}
 }
 
@@ -244,8 +253,18 @@ func (o *Op) breaks(err error) error {
 	defer o.mu.Unlock()
 	if err != nil && o.broken == nil {
 		o.broken = err
+		if errors.Is(err, shmem.ErrTimeout) {
+			o.world.NoteTimeout()
+		}
 	}
 	return err
+}
+
+// isBroken reports whether breaks has kept an error.
+func (o *Op) isBroken() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.broken != nil
 }
 
 // start makes the rest of a call go on by itself.

@@ -120,7 +120,7 @@ func settleOps(p *pe) (busy []*op) {
 			busy = append(busy, o)
 			continue
 		}
-		o.Settle()
+		_ = o.Settle() // Finalize says what does not end
 		o.inUse.Unlock()
 	}
 	return busy
@@ -130,7 +130,7 @@ func settleOps(p *pe) (busy []*op) {
 func settle(ops []*op) {
 	for _, o := range ops {
 		o.inUse.Lock()
-		o.Settle()
+		_ = o.Settle() // Finalize says what does not end
 		o.inUse.Unlock()
 	}
 }

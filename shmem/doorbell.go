@@ -207,6 +207,7 @@ func (w *World) parkFor(who uint32, timeout time.Duration, unheard bool, ready f
 		if timeout > 0 {
 			left := timeout - time.Since(began)
 			if left <= 0 {
+				w.overdue.Store(true)
 				return fmt.Errorf("%w after %v", ErrTimeout, timeout)
 			}
 			nap = min(nap, left)
@@ -216,7 +217,10 @@ func (w *World) parkFor(who uint32, timeout time.Duration, unheard bool, ready f
 }
 
 // drain waits until everything that was given to the network, or to a GPU for later, is done.
-func (w *World) drain() error {
+func (w *World) drain() error { return w.drainBy(w.deadline()) }
+
+// drainBy is drain that gives up on the network at a deadline; zero is never.
+func (w *World) drainBy(deadline time.Time) error {
 	if w.gpu != nil {
 		if err := w.gpu.settle(); err != nil {
 			return err
@@ -225,5 +229,5 @@ func (w *World) drain() error {
 	if w.net == nil {
 		return nil
 	}
-	return w.net.quiet(w.deadline())
+	return w.net.quiet(deadline)
 }

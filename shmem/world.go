@@ -60,6 +60,9 @@ type World struct {
 	fault  atomic.Pointer[error] // what ended the World for good
 	dead   chan struct{}         // closed when there is a fault
 
+	overdue atomic.Bool           // a wait for another PE has timed out
+	stuck   atomic.Pointer[error] // the kernel that does not end, of Abandon
+
 	stop, watched chan struct{} // end the watching of the group
 }
 
@@ -174,7 +177,27 @@ func (w *World) Failed() error {
 	return nil
 }
 
-// Finalize waits for all PEs and frees everything. No other call may be on its way. Collective.
+// Broken returns a channel that is closed when the World is broken for good. Failed then says why.
+func (w *World) Broken() <-chan struct{} { return w.dead }
+
+// Ended returns a channel that is closed when Finalize begins to free what the World has.
+func (w *World) Ended() <-chan struct{} { return w.stop }
+
+// NoteTimeout records that a layer above has waited for another PE in vain. That PE may be stopped, so Finalize does not wait long for it.
+func (w *World) NoteTimeout() { w.overdue.Store(true) }
+
+// Abandon breaks the World for good, because of a kernel that does not end. Finalize then leaves the heap on the GPU allocated: drivers block when they free
+// memory that a kernel uses.
+func (w *World) Abandon(cause error) {
+	w.stuck.CompareAndSwap(nil, &cause)
+	w.fail(cause)
+}
+
+// lastMeeting is how long Finalize waits for other PEs after a wait for one of them has timed out.
+const lastMeeting = 1500 * time.Millisecond
+
+// Finalize waits for all PEs and frees everything. No other call may be on its way. Collective. Once the World is broken, or a wait for another PE has timed
+// out, it returns within 2 s.
 func (w *World) Finalize(ctx context.Context) error {
 	if w.closed.Swap(true) {
 		return nil
@@ -184,11 +207,16 @@ func (w *World) Finalize(ctx context.Context) error {
 	defer w.mu.Unlock()
 	ctx, cancel := w.bounded(ctx)
 	defer cancel()
+	if w.overdue.Load() {
+		ctx, cancel = context.WithTimeout(ctx, lastMeeting)
+		defer cancel()
+	}
 	var errs []error
 	if fault := w.fault.Load(); fault != nil {
 		errs = append(errs, *fault)
 	} else {
-		errs = append(errs, w.drain())
+		deadline, _ := ctx.Deadline()
+		errs = append(errs, w.drainBy(deadline))
 		if w.side != nil {
 			errs = append(errs, w.side.settle(ctx))
 		}
@@ -240,11 +268,14 @@ func (w *World) close() error {
 }
 
 // lastKernels is how long a World that ends badly waits for its kernels on streams.
-const lastKernels = 2 * time.Second
+const lastKernels = 500 * time.Millisecond
 
 // stilled is an error if kernels still use the memory of the World, which then stays: taken from under them, the GPU would be lost to the
 // whole process.
 func (w *World) stilled() error {
+	if cause := w.stuck.Load(); cause != nil {
+		return fmt.Errorf("the heap on the GPU is not freed: %w", *cause)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastKernels)
 	defer cancel()
 	err := w.side.settle(ctx)

@@ -45,6 +45,7 @@ DRIVER = emulated.Library(
         "FAKE_GPU_COUNT",
         "FAKE_GPU_SEED",
         "FAKE_GPU_IDLE",
+        "FAKE_GPU_LATE",
         "FAKE_GPU_DRIVER",
         "FAKE_GPU_ARCH",
     ),

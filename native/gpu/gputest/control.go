@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mori/native/internal/emulate"
 )
@@ -42,6 +43,14 @@ func Fail(tb testing.TB, calls string) {
 	tb.Helper()
 	NeedEmulated(tb)
 	tb.Setenv("FAKE_GPU", calls)
+}
+
+// Late keeps the last lane of each kernel that is launched from now on from beginning for so long, until the test ends: a kernel whose lanes do not decide
+// alike then hangs.
+func Late(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	NeedEmulated(tb)
+	tb.Setenv("FAKE_GPU_LATE", strconv.Itoa(int(d.Milliseconds())))
 }
 
 // MayWait is for Fail: what may wait until no kernel runs, or load code late: memory, pinned or not, modules, their functions, streams, peers.

@@ -29,7 +29,7 @@ func emulated(vendor string) emulate.Library {
 		What: "emulated GPU", File: drivers[vendor], Folder: "MORI_EMULATED_GPU",
 		Script: "native/gpu/testdata/emulator.sh", Sources: []string{"native/gpu/testdata", "native/include", "native/kernels", "native/examples", "examples/gpu"},
 		Compilers: []emulate.Compiler{emulate.CC, emulate.CXX},
-		Steering:  []string{"FAKE_GPU", "FAKE_GPU_BYTES", "FAKE_GPU_COUNT", "FAKE_GPU_SEED", "FAKE_GPU_IDLE", "FAKE_GPU_DRIVER", "FAKE_GPU_ARCH"},
+		Steering:  []string{"FAKE_GPU", "FAKE_GPU_BYTES", "FAKE_GPU_COUNT", "FAKE_GPU_SEED", "FAKE_GPU_IDLE", "FAKE_GPU_LATE", "FAKE_GPU_DRIVER", "FAKE_GPU_ARCH"},
 	}
 }
 

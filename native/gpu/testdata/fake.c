@@ -12,6 +12,7 @@
 //   FAKE_GPU_BYTES   the memory of each, 1 GiB if unset; what other processes have is not counted
 //   FAKE_GPU_SEED    unless 0 or unset, work begins after random delays that follow from this number
 //   FAKE_GPU_IDLE    1: launches are looked at, and then forgotten, to measure what a call costs beside its kernel
+//   FAKE_GPU_LATE    milliseconds by which the last lane of each kernel begins later than the others
 //   FAKE_GPU_DRIVER  the driver's version, by which PTX is too new
 //   FAKE_GPU_ARCH    90 if unset: 80 is compute capability 8.0
 //

@@ -203,11 +203,10 @@ MORI_DEVICE_INLINE void end(const Op& op, const CombineArgs& args, uint64_t numb
 }
 
 MORI_DEVICE_INLINE void combine(const CombineArgs& args, Shared& shared) {
-    bring(args.op, shared.op);
-    const Op& op = shared.op;
-    if (isBroken(op)) {
+    if (!bring(args.op, shared.op, shared.sums.word)) {
         return;
     }
+    const Op& op = shared.op;
     const uint64_t number = op.progress->combines + 1;
     const uint64_t value = flagValue(number, args.stamp);
     const Roles roles(op, args);

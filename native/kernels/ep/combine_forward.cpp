@@ -77,7 +77,7 @@ extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_combine_forwa
     const Op& op = *args.call.op;
     const Hosts& hosts = *args.hosts;
     MORI_DEVICE_SHARED(Summing, shared);
-    if (isBroken(op)) {
+    if (blockIsBroken(op, shared.word)) {
         return;
     }
     const uint64_t number = op.progress->combines + 1;

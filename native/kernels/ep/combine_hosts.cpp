@@ -195,11 +195,16 @@ MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineA
         return;
     }
     // The block that asked knows where the rows of a routing map come to.
-    const bool routed = args.route == nullptr || pollUntil(op.waitLimit, [&] {
-        return atomicLoad<Scope::device, Order::acquire>(&hosts.progress->routes) == number || isBroken(op);
-    });
+    uint64_t routes = number;
+    const bool routed = args.route == nullptr || pollUntil(
+        op.waitLimit,
+        [&] {
+            routes = atomicLoad<Scope::device, Order::acquire>(&hosts.progress->routes);
+            return routes == number || isBroken(op);
+        },
+        [&] { return isAborted(op); });
     if (!routed) {
-        breakOp(op, Fault::timeout);
+        breakBy(op, &hosts.progress->routes, flagValue(number, 0), flagValue(routes, 0), op.rank, false);
     }
     const AtRanksOrHere where(op, hosts, args, value);
     sumAsTyped(op, args, OwnTokens<AtRanksOrHere>(op, args, where), shared.terms[warpInBlock()], Team::all(), [] { return true; });
@@ -215,7 +220,7 @@ extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_combine_hosts
     const Op& op = *args.call.op;
     const Hosts& hosts = *args.hosts;
     MORI_DEVICE_SHARED(Summing, shared);
-    if (isBroken(op)) {
+    if (blockIsBroken(op, shared.word)) {
         return;
     }
     const uint64_t number = op.progress->combines + 1;

@@ -105,13 +105,12 @@ MORI_DEVICE_INLINE bool send(const Op& op, const DispatchArgs& args, uint64_t nu
 }
 
 MORI_DEVICE_INLINE void dispatch(const DispatchArgs& args, Shared& shared) {
-    bring(args.op, shared.op);
+    if (!bring(args.op, shared.op, shared.plan.last)) {
+        return;
+    }
     const Op& op = shared.op;
     Progress& progress = *op.progress;
     bool last = blockInGrid() == 0;
-    if (isBroken(op)) {
-        return;
-    }
     uint64_t number = progress.dispatches;
     if ((args.phases & kSend) != 0) {
         number++;

@@ -376,7 +376,7 @@ extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_dispatch_host
     const Hosts& hosts = *args.hosts;
     MORI_DEVICE_SHARED(Shared, shared);
     Progress& progress = *op.progress;
-    if (isBroken(op)) {
+    if (blockIsBroken(op, shared.plan.last)) {
         return;
     }
     uint64_t number = progress.dispatches;

@@ -129,7 +129,7 @@ extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_unpack(const 
     using namespace mori::ep;
     const Op& op = *args.op;
     MORI_DEVICE_SHARED(UnpackShared, shared);
-    if (isBroken(op)) {
+    if (blockIsBroken(op, shared.word)) {
         return;
     }
     if (args.pulled != 0 && !blockAwaits(op, op.regions.pulled, flagValue(op.progress->combines, 0), true, shared.word)) {

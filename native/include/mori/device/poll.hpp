@@ -26,15 +26,26 @@ MORI_DEVICE_INLINE uint64_t nanoseconds() {
 #endif
 }
 
-/// Looks until ready() is true or limit nanoseconds have passed, and returns whether it was. It orders what ready()
-/// orders: with a relaxed load inside, no other memory.
-template <class Ready>
-MORI_DEVICE_INLINE bool pollUntil(uint64_t limit, Ready ready) {
+/// Nanoseconds between two questions whether a wait is to stop. The word that answers may lie in host memory, where a load
+/// takes a microsecond and uses the link; a wait that is over sooner never asks.
+constexpr uint64_t kStopEvery = 1'000'000;
+
+/// Looks until ready() is true, limit nanoseconds have passed, or stop() is true, and returns whether ready() was. It orders
+/// what ready() orders: with a relaxed load inside, no other memory.
+template <class Ready, class Stop>
+MORI_DEVICE_INLINE bool pollUntil(uint64_t limit, Ready ready, Stop stop) {
     if (ready()) {
         return true;
     }
     const uint64_t start = nanoseconds();
-    while (nanoseconds() - start < limit) {
+    uint64_t waited = 0, ask = kStopEvery;
+    while ((waited = nanoseconds() - start) < limit) {
+        if (waited >= ask) {
+            if (stop()) {
+                break;
+            }
+            ask = waited + kStopEvery;
+        }
         // A look at the clock costs as much as a few looks at the word.
         for (int look = 0; look < 16; look++) {
             if (ready()) {
@@ -46,6 +57,12 @@ MORI_DEVICE_INLINE bool pollUntil(uint64_t limit, Ready ready) {
 #endif
     }
     return ready();
+}
+
+/// The same without a stop.
+template <class Ready>
+MORI_DEVICE_INLINE bool pollUntil(uint64_t limit, Ready ready) {
+    return pollUntil(limit, ready, [] { return false; });
 }
 
 /// Fills in the record, if this is the first wait that gave up.

@@ -34,17 +34,21 @@ MORI_DEVICE_INLINE void sendFar(const Op& op, const Hosts& hosts, uint32_t rank,
     }
 }
 
+/// A thread raises this rank's flag at one rank.
+MORI_DEVICE_INLINE void raiseTo(const Op& op, const Hosts& hosts, uint32_t rank, uint64_t flags, uint64_t value) {
+    if (isNear(hosts, rank)) {
+        atomicStore<Scope::system, Order::release>(flagOf(op, flags, rank, op.rank), value);
+    } else {
+        sendFar(op, hosts, rank, 0, 0, 0, flags + uint64_t(op.rank) * kLineBytes, value);
+    }
+}
+
 /// One warp raises this rank's flag at the ranks that ``whom`` has a bit for. What the calling lanes did before, and saw done, comes first.
 /// A flag that goes far comes after all that went there before, so that none is overtaken by an older one.
 MORI_DEVICE_INLINE void raiseAt(const Op& op, const Hosts& hosts, uint64_t flags, uint64_t value, uint64_t whom) {
     for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
-        if ((whom >> rank & 1) == 0) {
-            continue;
-        }
-        if (isNear(hosts, rank)) {
-            atomicStore<Scope::system, Order::release>(flagOf(op, flags, rank, op.rank), value);
-        } else {
-            sendFar(op, hosts, rank, 0, 0, 0, flags + uint64_t(op.rank) * kLineBytes, value);
+        if ((whom >> rank & 1) != 0) {
+            raiseTo(op, hosts, rank, flags, value);
         }
     }
 }
@@ -60,10 +64,17 @@ MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64
             return false;
         }
         const uint64_t left = op.waitLimit - waited;
-        came = pollUntil(left < kSlice ? left : kSlice, [&] {
-            seen = atomicLoad<Scope::system, Order::acquire>(word);
-            return seen >> kStampBits >= value >> kStampBits;
-        });
+        bool aborted = false;
+        came = pollUntil(
+            left < kSlice ? left : kSlice,
+            [&] {
+                seen = atomicLoad<Scope::system, Order::acquire>(word);
+                return seen >> kStampBits >= value >> kStampBits;
+            },
+            [&] { return aborted = isAborted(op); });
+        if (aborted && !came) {
+            break;
+        }
         if (came || isNear(hosts, rank)) {
             continue;
         }
@@ -84,6 +95,15 @@ MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64
     return false;
 }
 
+/// Raises this rank's flag of a call at the ranks that ``whom`` has a bit for, as refuse() does, since ranks were called differently. One thread.
+MORI_DEVICE_APART void refuseRanks(const Op& op, const Hosts& hosts, uint64_t flags, uint64_t value, uint64_t whom) {
+    for (uint32_t rank = 0; rank < op.world; rank++) {
+        if ((whom >> rank & 1) != 0) {
+            raiseTo(op, hosts, rank, flags, value);
+        }
+    }
+}
+
 /// One warp waits for the flags of the ranks that ``whom`` has a bit for. False in all lanes: the op is broken.
 MORI_DEVICE_INLINE bool awaitRanks(const Op& op, const Hosts& hosts, uint64_t flags, uint64_t value, uint64_t whom, bool anyStamp) {
     bool came = true;
@@ -92,7 +112,11 @@ MORI_DEVICE_INLINE bool awaitRanks(const Op& op, const Hosts& hosts, uint64_t fl
             came = awaitWord(op, hosts, flagOf(op, flags, op.rank, rank), rank, value, anyStamp) && came;
         }
     }
-    return warpBallot(!came) == 0;
+    const bool all = warpBallot(!came) == 0;
+    if (!all && !anyStamp && laneInWarp() == 0 && faultOf(op) == Fault::mismatch) {
+        refuseRanks(op, hosts, flags, value, whom);
+    }
+    return all;
 }
 
 /// All threads of the block wait; false in all of them if the op is broken.

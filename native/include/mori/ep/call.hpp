@@ -24,16 +24,6 @@ MORI_DEVICE_INLINE bool isDead(const Op& op, uint32_t rank) { return op.dead >> 
 
 MORI_DEVICE_INLINE uint64_t flagValue(uint64_t number, uint32_t stamp) { return number << kStampBits | stamp; }
 
-/// All threads of the block bring the op to memory that they share: after each fence they would read it anew elsewhere, and they read it everywhere.
-MORI_DEVICE_INLINE void bring(const Op* from, Op& to) {
-    using Word __attribute__((may_alias)) = uint64_t;
-    static_assert(sizeof(Op) % sizeof(Word) == 0);
-    for (uint32_t i = threadInBlock(); i < sizeof(Op) / sizeof(Word); i += blockSize()) {
-        reinterpret_cast<Word*>(&to)[i] = reinterpret_cast<const Word*>(from)[i];
-    }
-    blockSync();
-}
-
 /// One thread raises this rank's flag at every rank, behind its fence: what it did before that, and saw done, comes first.
 MORI_DEVICE_INLINE void raise(const Op& op, uint64_t flags, uint64_t value) {
     MORI_DEVICE_ROLLED
@@ -52,9 +42,40 @@ MORI_DEVICE_INLINE void breakOp(const Op& op, Fault fault) {
     }
 }
 
-MORI_DEVICE_INLINE bool isBroken(const Op& op) {
-    const auto* const word = reinterpret_cast<const uint32_t*>(&op.progress->fault);
-    return atomicLoad<Scope::device, Order::relaxed>(word) != uint32_t(Fault::none);
+MORI_DEVICE_INLINE Fault faultOf(const Op& op) {
+    return Fault(atomicLoad<Scope::device, Order::relaxed>(reinterpret_cast<const uint32_t*>(&op.progress->fault)));
+}
+
+MORI_DEVICE_INLINE bool isBroken(const Op& op) { return faultOf(op) != Fault::none; }
+
+/// Whether the op is broken, by one look for all threads of the block. Kernels begin with it. If each thread looked for itself while another block breaks the
+/// op, some threads would leave and the others would wait for them at the next blockSync.
+MORI_DEVICE_INLINE bool blockIsBroken(const Op& op, uint32_t& shared) {
+    if (threadInBlock() == 0) {
+        shared = isBroken(op);
+    }
+    blockSync();
+    return shared != 0;
+}
+
+/// All threads of the block bring the op to memory that they share: after each fence they would read it anew elsewhere, and they read it everywhere. False,
+/// in all of them: the op is broken.
+MORI_DEVICE_INLINE bool bring(const Op* from, Op& to, uint32_t& shared) {
+    using Word __attribute__((may_alias)) = uint64_t;
+    static_assert(sizeof(Op) % sizeof(Word) == 0);
+    for (uint32_t i = threadInBlock(); i < sizeof(Op) / sizeof(Word); i += blockSize()) {
+        reinterpret_cast<Word*>(&to)[i] = reinterpret_cast<const Word*>(from)[i];
+    }
+    return !blockIsBroken(*from, shared);
+}
+
+/// Whether the host wants waits to end. The op is broken then. The word is in host memory: waits ask for it once in a millisecond.
+MORI_DEVICE_APART bool isAborted(const Op& op) {
+    if (atomicLoad<Scope::system, Order::relaxed>(&op.notice->abort) == 0) {
+        return false;
+    }
+    breakOp(op, Fault::aborted);
+    return true;
 }
 
 /// Notes that a flag did not come, or came with another stamp.
@@ -63,19 +84,34 @@ MORI_DEVICE_APART void breakBy(const Op& op, const uint64_t* flag, uint64_t valu
     breakOp(op, came ? Fault::mismatch : Fault::timeout);
 }
 
+/// Notes that a rank was called otherwise, and raises this rank's flag. The block that raises it may find the op broken before, and the others would
+/// wait for this rank instead of being told the same. Nobody goes on by that flag alone: each waits for the flag of the other rank, too.
+MORI_DEVICE_APART void refuse(const Op& op, uint64_t flags, uint32_t rank, uint64_t value, uint64_t seen) {
+    breakBy(op, flagOf(op, flags, op.rank, rank), value, seen, rank, true);
+    fence<Scope::system>();
+    raise(op, flags, value);
+}
+
 /// A lane waits until one rank's flag has come to the number, and compares stamps. False: the op is broken.
 MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, uint64_t value, bool anyStamp) {
     const uint64_t* const flag = flagOf(op, flags, op.rank, rank);
     uint64_t seen = 0;
-    const bool came = pollUntil(op.waitLimit, [&] {
-        seen = atomicLoad<Scope::system, Order::acquire>(flag);
-        return seen >> kStampBits >= value >> kStampBits;
-    });
+    const bool came = pollUntil(
+        op.waitLimit,
+        [&] {
+            seen = atomicLoad<Scope::system, Order::acquire>(flag);
+            return seen >> kStampBits >= value >> kStampBits;
+        },
+        [&] { return isAborted(op); });
     const bool alike = anyStamp || seen >> kStampBits != value >> kStampBits || seen == value;
     if (came && alike) {
         return true;
     }
-    breakBy(op, flag, value, seen, rank, came);
+    if (came) {
+        refuse(op, flags, rank, value, seen);
+    } else {
+        breakBy(op, flag, value, seen, rank, false);
+    }
     return false;
 }
 

@@ -39,16 +39,17 @@ enum class Fault : uint32_t {
     overflow = 4,  ///< this rank's rows found no room: nothing of it was sent; the op goes on
     rows = 5,      ///< combine was given fewer rows than were received
     network = 6,   ///< a rank of another host is not reached any more: what the report has seen is a status of mori::proxy
+    aborted = 7,   ///< the host asked for it by Notice::abort
 };
 
-/// What the host is told without asking the GPU, in mapped host memory. Zeros at first.
+/// What the host is told without asking the GPU, and what it tells kernels that run, in mapped host memory. Zeros at first.
 struct Notice {
     device::WaitReport wait;
     Fault fault;           ///< as in Progress
     int32_t rows;          ///< with Fault::rows: that were received
     uint64_t overflowed;   ///< the last dispatch that overflowed, written after what follows
     int32_t overflow[3];   ///< its destination, rows, and rows that were there before
-    uint32_t unused;
+    uint32_t abort;        ///< written by the host: 1 ends all waits, since a rank has died or the op is closed
 };
 static_assert(sizeof(Notice) == 72);
 

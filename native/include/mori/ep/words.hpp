@@ -35,14 +35,34 @@ MORI_DEVICE_INLINE uint64_t markOf(uint64_t number) {
     return (number >> kEpochShift & kEpochs) << kNumberBits | (number & ((1u << kNumberBits) - 1));
 }
 
+/// Where a rank has the word of a source for a destination, of the dispatch with the number.
+MORI_DEVICE_INLINE uint64_t* wordOf(const Op& op, uint32_t in, uint64_t number, uint32_t source, uint32_t d) {
+    return reinterpret_cast<uint64_t*>(memoryOf(op, in) + op.regions.counts) + (uint64_t(number % 2) * op.world + source) * op.world + d;
+}
+
+/// Publishes no rows, so that the others are told, too, that ranks were called differently: the block that publishes may find the op broken before.
+/// Nobody goes on by these words alone: each waits for those of the other rank, too.
+MORI_DEVICE_APART void refuseRows(const Op& op, uint64_t number, uint32_t stamp) {
+    MORI_DEVICE_ROLLED
+    for (uint32_t i = 0; i < op.world * op.world; i++) {
+        const uint32_t rank = i / op.world;
+        if (!isDead(op, rank)) {
+            atomicStore<Scope::system, kToldBy>(wordOf(op, rank, number, op.rank, i % op.world), (markOf(number) << kStampBits | stamp) << kRowsBits);
+        }
+    }
+}
+
 /// Waits for a word of a dispatch that has this mark and stamp, and returns its rows; -1: it does not come, and the op is broken.
 MORI_DEVICE_APART int32_t awaitRows(const Op& op, const uint64_t* word, uint64_t number, uint32_t stamp, uint32_t source) {
     const uint64_t mark = markOf(number);
     uint64_t seen = 0;
-    const bool came = pollUntil(op.waitLimit, [&] {
-        seen = atomicLoad<Scope::system, kSeenBy>(word);
-        return seen >> kNumberShift == mark;
-    });
+    const bool came = pollUntil(
+        op.waitLimit,
+        [&] {
+            seen = atomicLoad<Scope::system, kSeenBy>(word);
+            return seen >> kNumberShift == mark;
+        },
+        [&] { return isAborted(op); });
     const uint32_t its = uint32_t(seen >> kRowsBits & ((1u << kStampBits) - 1));
     if (came && its == stamp) {
         return int32_t(rowsOf(seen));
@@ -52,6 +72,9 @@ MORI_DEVICE_APART int32_t awaitRows(const Op& op, const uint64_t* word, uint64_t
     const uint64_t back = (mark - at) & ((1u << kNumberBits) - 1);
     const uint64_t told = at >> kNumberBits == mark >> kNumberBits ? number - back : at >> kNumberBits << kEpochShift | (at & ((1u << kNumberBits) - 1));
     breakBy(op, flagOf(op, op.regions.published, op.rank, source), flagValue(number, stamp), flagValue(told, its), source, came);
+    if (came) {
+        refuseRows(op, number, stamp);
+    }
     return -1;
 }
 
@@ -67,7 +90,7 @@ public:
             const uint32_t rank = i / op_.world;
             const uint32_t d = i % op_.world;
             if (!isDead(op_, rank)) {
-                atomicStore<Scope::system, kToldBy>(place(rank, op_.rank, d), head_ << kRowsBits | uint32_t(plan.totals[d]));
+                atomicStore<Scope::system, kToldBy>(wordOf(op_, rank, number_, op_.rank, d), head_ << kRowsBits | uint32_t(plan.totals[d]));
             }
         }
     }
@@ -88,7 +111,7 @@ public:
             for (uint32_t i = 0; i < kAtOnce; i++) {
                 const uint32_t source = first + i;
                 if (source < op_.world && !isDead(op_, source)) {
-                    f(source, seen[i] >> kRowsBits == head_ ? int32_t(rowsOf(seen[i])) : awaitRows(op_, place(op_.rank, source, d), number_, stamp_, source));
+                    f(source, seen[i] >> kRowsBits == head_ ? int32_t(rowsOf(seen[i])) : awaitRows(op_, wordOf(op_, op_.rank, number_, source, d), number_, stamp_, source));
                 }
             }
         }
@@ -98,11 +121,7 @@ public:
     MORI_DEVICE_INLINE int32_t count(uint32_t source, uint32_t d) const { return int32_t(rowsOf(look(source, d))); }
 
 private:
-    MORI_DEVICE_INLINE uint64_t* place(uint32_t in, uint32_t source, uint32_t d) const {
-        return reinterpret_cast<uint64_t*>(memoryOf(op_, in) + op_.regions.counts) + (uint64_t(number_ % 2) * op_.world + source) * op_.world + d;
-    }
-
-    MORI_DEVICE_INLINE uint64_t look(uint32_t source, uint32_t d) const { return atomicLoad<Scope::system, kSeenBy>(place(op_.rank, source, d)); }
+    MORI_DEVICE_INLINE uint64_t look(uint32_t source, uint32_t d) const { return atomicLoad<Scope::system, kSeenBy>(wordOf(op_, op_.rank, number_, source, d)); }
 
     const Op& op_;
     uint64_t number_;
