@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"mori/native/gpu"
@@ -56,9 +57,6 @@ func Start() {
 		if os.Getenv(queuesEnv) == "" {
 			_ = os.Setenv(queuesEnv, "32")
 		}
-		if err := warm(); err != nil {
-			fmt.Fprintln(os.Stderr, "use the GPUs for the first time:", err)
-		}
 		return
 	}
 	vendor := cmp.Or(os.Getenv(vendorEnv), "cuda")
@@ -79,6 +77,9 @@ func Need(tb testing.TB, count ...int) {
 	if len(count) > 0 {
 		n = count[0]
 	}
+	if Real() {
+		warmOnce()
+	}
 	if err := check(n); err != nil {
 		if Real() {
 			tb.Fatalf("MORI_REQUIRE has gpu: %v", err)
@@ -86,6 +87,13 @@ func Need(tb testing.TB, count ...int) {
 		tb.Skip(err)
 	}
 }
+
+// warmOnce is not of Start: contexts on all GPUs take seconds, and many processes that tests start use none.
+var warmOnce = sync.OnceFunc(func() {
+	if err := warm(); err != nil {
+		fmt.Fprintln(os.Stderr, "use the GPUs for the first time:", err)
+	}
+})
 
 // check tells why there are not n devices of one vendor.
 func check(n int) error {
