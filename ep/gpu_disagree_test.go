@@ -44,7 +44,7 @@ var settings = []setting{
 
 // each runs f on the ranks of each setting, as often as repeats says. Every other time the last lane of each kernel begins late, so that it finds what the
 // others have done meanwhile.
-func each(t *testing.T, opts Options, f func(j *gpuJob) error) {
+func each(t *testing.T, choose func(s setting) Options, f func(j *gpuJob) error) {
 	gputest.Need(t)
 	for _, s := range settings {
 		t.Run(s.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func each(t *testing.T, opts Options, f func(j *gpuJob) error) {
 					if i%2 == 1 && !gputest.Real() {
 						gputest.Late(t, 30*time.Millisecond)
 					}
-					c := hostsConfig(s.world, s.kernel)
+					c, opts := hostsConfig(s.world, s.kernel), choose(s)
 					if s.perHost == 0 {
 						onGPUs(t, c, opts, f)
 					} else {
@@ -71,10 +71,10 @@ func each(t *testing.T, opts Options, f func(j *gpuJob) error) {
 // odd is the rank that calls otherwise than the others, or does not come.
 func (j *gpuJob) odd() bool { return j.gpu.cfg.Rank == j.gpu.cfg.WorldSize-1 }
 
-// disagrees is an error unless the op is broken by a mismatch. Ranks on other hosts than the odd one may only see that rows do not come.
-func (j *gpuJob) disagrees(err error) error {
+// disagrees is an error unless the op is broken by a mismatch. In a combine, ranks on other hosts than the odd one may only see that rows do not come.
+func (j *gpuJob) disagrees(err error, combine bool) error {
 	err = errors.Join(err, j.settle(), j.gpu.Check())
-	far := j.gpu.gpu.hosts != nil
+	far := combine && j.gpu.gpu.hosts != nil
 	if !errors.Is(err, ErrMismatch) && (!far || !errors.Is(err, shmem.ErrTimeout)) {
 		return fmt.Errorf("want a mismatch: %v", err)
 	}
@@ -83,7 +83,13 @@ func (j *gpuJob) disagrees(err error) error {
 
 // However ranks disagree, the kernels of all of them end, they are told why, and the op closes.
 func TestRanksThatDisagreeEnd(t *testing.T) {
-	opts := Options{Timeout: 500 * time.Millisecond}
+	patient := func(setting) Options { return Options{} } // all ranks are told, however late one comes
+	short := func(s setting) Options {
+		if s.perHost == 0 {
+			return patient(s)
+		}
+		return Options{Timeout: time.Second} // some ranks are told by it
+	}
 	dispatch := func(j *gpuJob, b Batch) error {
 		_, err := j.gpu.Dispatch(b)
 		return err
@@ -94,44 +100,45 @@ func TestRanksThatDisagreeEnd(t *testing.T) {
 		if err := dispatch(j, b); err != nil {
 			return err
 		}
-		return j.disagrees(j.gpu.Combine(out))
+		return j.disagrees(j.gpu.Combine(out), true)
 	}
 	inPlace := func(j *gpuJob) Output {
 		return Output{Rows: j.gpu.cfg.MaxRecv(), Hidden: j.gpu.cfg.HiddenDim, Type: Float32, InPlace: true}
 	}
 	for _, c := range []struct {
 		what string
+		opts func(s setting) Options
 		call func(j *gpuJob) error
 	}{
-		{"shapes of a dispatch", func(j *gpuJob) error {
+		{"shapes of a dispatch", patient, func(j *gpuJob) error {
 			b := j.ones(2)
 			if j.odd() {
 				b.Hidden--
 			}
-			return j.disagrees(dispatch(j, b))
+			return j.disagrees(dispatch(j, b), false)
 		}},
-		{"types of a dispatch", func(j *gpuJob) error {
+		{"types of a dispatch", patient, func(j *gpuJob) error {
 			b := j.ones(2)
 			if j.odd() {
 				b.Type = BFloat16
 			}
-			return j.disagrees(dispatch(j, b))
+			return j.disagrees(dispatch(j, b), false)
 		}},
-		{"shapes of a combine", func(j *gpuJob) error {
+		{"shapes of a combine", short, func(j *gpuJob) error {
 			out := inPlace(j)
 			if j.odd() {
 				out.Hidden--
 			}
 			return combine(j, out)
 		}},
-		{"types of a combine", func(j *gpuJob) error {
+		{"types of a combine", short, func(j *gpuJob) error {
 			out := inPlace(j)
 			if j.odd() {
 				out.Type = BFloat16
 			}
 			return combine(j, out)
 		}},
-		{"rows of a combine that are moved on one rank", func(j *gpuJob) error {
+		{"rows of a combine that are moved on one rank", short, func(j *gpuJob) error {
 			out := inPlace(j)
 			if j.odd() {
 				out.InPlace, out.Hidden = false, out.Hidden-1
@@ -140,10 +147,10 @@ func TestRanksThatDisagreeEnd(t *testing.T) {
 			return combine(j, out)
 		}},
 	} {
-		t.Run(c.what, func(t *testing.T) { each(t, opts, c.call) })
+		t.Run(c.what, func(t *testing.T) { each(t, c.opts, c.call) })
 	}
 	t.Run("weights of a combine", func(t *testing.T) { // they matter to others only where hosts sum
-		each(t, opts, func(j *gpuJob) error {
+		each(t, short, func(j *gpuJob) error {
 			out := inPlace(j)
 			out.Weighted = j.odd()
 			if j.gpu.gpu.hosts.sums() {
@@ -167,7 +174,7 @@ func TestRanksThatDoNotComeEndNothingElse(t *testing.T) {
 		return errors.Join(err, j.settle(), j.gpu.Check())
 	}
 	t.Run("never", func(t *testing.T) {
-		each(t, Options{Timeout: 200 * time.Millisecond}, func(j *gpuJob) error {
+		each(t, func(setting) Options { return Options{Timeout: 200 * time.Millisecond} }, func(j *gpuJob) error {
 			if j.odd() {
 				return nil
 			}
@@ -178,7 +185,7 @@ func TestRanksThatDoNotComeEndNothingElse(t *testing.T) {
 		})
 	})
 	t.Run("late", func(t *testing.T) {
-		each(t, Options{}, func(j *gpuJob) error {
+		each(t, func(setting) Options { return Options{} }, func(j *gpuJob) error {
 			if j.odd() {
 				time.Sleep(20 * time.Millisecond)
 			}

@@ -194,7 +194,7 @@ func (w *World) Abandon(cause error) {
 }
 
 // lastMeeting is how long Finalize waits for other PEs after a wait for one of them has timed out.
-const lastMeeting = 1500 * time.Millisecond
+const lastMeeting = time.Second
 
 // Finalize waits for all PEs and frees everything. No other call may be on its way. Collective. Once the World is broken, or a wait for another PE has timed
 // out, it returns within 2 s.
