@@ -5,27 +5,14 @@ package mlx5
 import (
 	"bytes"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"testing"
 
 	"mori/native/mlx5/headertest"
 )
 
-// needHeader skips without libibverbs-dev, which CI has.
-func needHeader(t *testing.T) {
-	if headertest.Built() {
-		return
-	}
-	if strings.Contains(os.Getenv("MORI_REQUIRE"), "verbs") {
-		t.Fatal("MORI_REQUIRE: no <infiniband/mlx5dv.h>")
-	}
-	t.Skip("no <infiniband/mlx5dv.h>: install libibverbs-dev")
-}
-
 // TestConstantsAreTheHeaders holds numbers against mlx5dv.h.
 func TestConstantsAreTheHeaders(t *testing.T) {
-	needHeader(t)
+	headertest.Need(t)
 	ours := map[string]int64{
 		"MLX5_OPCODE_NOP": OpNop, "MLX5_OPCODE_RDMA_WRITE": OpWrite, "MLX5_OPCODE_RDMA_WRITE_IMM": OpWriteImm, "MLX5_OPCODE_SEND": OpSend,
 		"MLX5_OPCODE_SEND_IMM": OpSendImm, "MLX5_OPCODE_RDMA_READ": OpRead, "MLX5_OPCODE_ATOMIC_CS": OpCompareSwap,
@@ -58,7 +45,7 @@ func TestConstantsAreTheHeaders(t *testing.T) {
 
 // TestSegmentsAreTheHeaders writes random segments by both, and has each read what the other wrote.
 func TestSegmentsAreTheHeaders(t *testing.T) {
-	needHeader(t)
+	headertest.Need(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	same := func(what string, ours, theirs []byte) {
 		t.Helper()
@@ -102,7 +89,7 @@ func TestSegmentsAreTheHeaders(t *testing.T) {
 
 // TestCompletionsAreTheHeaders has the header read what we wrote.
 func TestCompletionsAreTheHeaders(t *testing.T) {
-	needHeader(t)
+	headertest.Need(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 1000 {
 		c := CQE{
@@ -128,7 +115,7 @@ func TestCompletionsAreTheHeaders(t *testing.T) {
 
 // TestFieldsAreTheHeaders holds the access to bits of commands against DEVX_SET and DEVX_GET.
 func TestFieldsAreTheHeaders(t *testing.T) {
-	needHeader(t)
+	headertest.Need(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	ours, theirs := make([]byte, 64), make([]byte, 64)
 	for range 10000 {

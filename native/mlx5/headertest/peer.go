@@ -3,13 +3,91 @@
 package headertest
 
 // #cgo CFLAGS: -std=gnu11 -O2 -Wall
+// #cgo LDFLAGS: -ldl
+// #include <dlfcn.h>
+// #include <stdlib.h>
 // #include "peer.h"
+//
+// static const struct peer *peer;
+//
+// static const char *peer_load(const char *path) {
+//	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+//	peer = lib ? dlsym(lib, "peer") : NULL;
+//	return peer ? NULL : dlerror();
+// }
+//
+// static void peer_control(void *seg, uint16_t pi, uint8_t opcode, uint8_t opmod, uint32_t qpn, uint8_t flags, uint8_t ds, uint32_t imm) { peer->control(seg, pi, opcode, opmod, qpn, flags, ds, imm); }
+// static void peer_data(void *seg, uint32_t bytes, uint32_t key, uint64_t addr) { peer->data(seg, bytes, key, addr); }
+// static void peer_remote(void *seg, uint64_t addr, uint32_t key) { peer->remote(seg, addr, key); }
+// static void peer_atomic(void *seg, uint64_t swap_add, uint64_t compare) { peer->atomic(seg, swap_add, compare); }
+// static void peer_inline_head(void *seg, uint32_t bytes) { peer->inline_head(seg, bytes); }
+// static void peer_parse_cqe(const void *cqe, struct peer_cqe *out) { peer->parse_cqe(cqe, out); }
+// static void peer_set(void *mailbox, uint32_t value, size_t bit, size_t bits) { peer->set(mailbox, value, bit, bits); }
+// static uint32_t peer_get(const void *mailbox, size_t bit, size_t bits) { return peer->get(mailbox, bit, bits); }
+// static int64_t peer_constant(int i, const char **name) { return peer->constant(i, name); }
 import "C"
 
-import "unsafe"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
 
-// Built tells whether the header was there.
-func Built() bool { return C.peer_built() != 0 }
+	"mori/native/internal/emulate"
+	"mori/native/internal/layout"
+)
+
+// compileTime bounds the compiler on a busy machine.
+const compileTime = 2 * time.Minute
+
+// Need skips a test where libibverbs-dev is not installed, or fails it if MORI_REQUIRE has verbs
+// in its list. It comes before all else.
+func Need(tb testing.TB) {
+	tb.Helper()
+	root, err := emulate.Root()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	vendor := layout.Comparison{Vendor: filepath.Join(root, "native/mlx5/testdata/vendor.h")}
+	vendor.Need(tb, "verbs", "libibverbs-dev")
+	loading.Do(func() { loadError = load(filepath.Join(root, "native/mlx5/headertest/testdata/peer.c")) })
+	if loadError != nil {
+		tb.Fatal(loadError)
+	}
+}
+
+var (
+	loading   sync.Once
+	loadError error
+)
+
+// load compiles and loads what writes and reads formats by the header.
+func load(source string) (err error) {
+	dir, err := os.MkdirTemp("", "mori-headertest-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ctx, cancel := context.WithTimeout(context.Background(), compileTime)
+	defer cancel()
+	library := filepath.Join(dir, "peer.so")
+	compiler := exec.CommandContext(ctx, layout.Compiler(), "-std=gnu11", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, source)
+	if out, err := compiler.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile %s: %w\n%s", source, err, out)
+	}
+	path := C.CString(library)
+	defer C.free(unsafe.Pointer(path))
+	if why := C.peer_load(path); why != nil {
+		return fmt.Errorf("load %s: %s", library, C.GoString(why))
+	}
+	return nil
+}
 
 func at(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 

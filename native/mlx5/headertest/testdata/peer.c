@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: MIT
-
-#include "peer.h"
-
-#if __has_include(<infiniband/mlx5dv.h>)
+//
+// Queue formats as libmlx5's own header has them. Package headertest compiles and loads it.
 
 #include <infiniband/mlx5dv.h>
 #include <string.h>
 
-int peer_built(void) { return 1; }
+#include "../peer.h"
 
-void peer_control(void *seg, uint16_t pi, uint8_t opcode, uint8_t opmod, uint32_t qpn, uint8_t flags, uint8_t ds, uint32_t imm) {
+static void control(void *seg, uint16_t pi, uint8_t opcode, uint8_t opmod, uint32_t qpn, uint8_t flags, uint8_t ds, uint32_t imm) {
 	mlx5dv_set_ctrl_seg(seg, pi, opcode, opmod, qpn, flags, ds, 0, htobe32(imm)); // the header has imm big-endian already
 }
 
-void peer_data(void *seg, uint32_t bytes, uint32_t key, uint64_t addr) { mlx5dv_set_data_seg(seg, bytes, key, addr); }
+static void data(void *seg, uint32_t bytes, uint32_t key, uint64_t addr) { mlx5dv_set_data_seg(seg, bytes, key, addr); }
 
-void peer_remote(void *seg, uint64_t addr, uint32_t key) {
+static void remote(void *seg, uint64_t addr, uint32_t key) {
 	struct mlx5_wqe_raddr_seg r = {.raddr = htobe64(addr), .rkey = htobe32(key)};
 	memcpy(seg, &r, sizeof(r));
 }
 
-void peer_atomic(void *seg, uint64_t swap_add, uint64_t compare) {
+static void atomic(void *seg, uint64_t swap_add, uint64_t compare) {
 	struct mlx5_wqe_atomic_seg a = {.swap_add = htobe64(swap_add), .compare = htobe64(compare)};
 	memcpy(seg, &a, sizeof(a));
 }
 
-void peer_inline_head(void *seg, uint32_t bytes) {
+static void inline_head(void *seg, uint32_t bytes) {
 	struct mlx5_wqe_inl_data_seg i = {.byte_count = htobe32(bytes | MLX5_INLINE_SEG)};
 	memcpy(seg, &i, sizeof(i));
 }
 
-void peer_parse_cqe(const void *from, struct peer_cqe *out) {
+static void parse_cqe(const void *from, struct peer_cqe *out) {
 	struct mlx5_cqe64 cqe;
 	struct mlx5_err_cqe err;
 	memcpy(&cqe, from, sizeof(cqe));
@@ -48,11 +46,11 @@ void peer_parse_cqe(const void *from, struct peer_cqe *out) {
 	};
 }
 
-void peer_set(void *mailbox, uint32_t value, size_t bit, size_t bits) { _devx_set(mailbox, value, bit, bits); }
+static void set(void *mailbox, uint32_t value, size_t bit, size_t bits) { _devx_set(mailbox, value, bit, bits); }
 
-uint32_t peer_get(const void *mailbox, size_t bit, size_t bits) { return _devx_get(mailbox, bit, bits); }
+static uint32_t get(const void *mailbox, size_t bit, size_t bits) { return _devx_get(mailbox, bit, bits); }
 
-int64_t peer_constant(int i, const char **name) {
+static int64_t constant(int i, const char **name) {
 	static const struct {
 		const char *name;
 		int64_t value;
@@ -77,17 +75,4 @@ int64_t peer_constant(int i, const char **name) {
 	return list[i].value;
 }
 
-#else
-
-int peer_built(void) { return 0; }
-void peer_control(void *seg, uint16_t pi, uint8_t opcode, uint8_t opmod, uint32_t qpn, uint8_t flags, uint8_t ds, uint32_t imm) {}
-void peer_data(void *seg, uint32_t bytes, uint32_t key, uint64_t addr) {}
-void peer_remote(void *seg, uint64_t addr, uint32_t key) {}
-void peer_atomic(void *seg, uint64_t swap_add, uint64_t compare) {}
-void peer_inline_head(void *seg, uint32_t bytes) {}
-void peer_parse_cqe(const void *cqe, struct peer_cqe *out) {}
-void peer_set(void *mailbox, uint32_t value, size_t bit, size_t bits) {}
-uint32_t peer_get(const void *mailbox, size_t bit, size_t bits) { return 0; }
-int64_t peer_constant(int i, const char **name) { return -1; }
-
-#endif
+const struct peer peer = {.control = control, .data = data, .remote = remote, .atomic = atomic, .inline_head = inline_head, .parse_cqe = parse_cqe, .set = set, .get = get, .constant = constant};
