@@ -145,7 +145,7 @@ func (r *region) revoke() error {
 	return all
 }
 
-// newRegion describes memory at addr. Nothing is touched.
+// newRegion describes memory at addr, which must be mapped for reading and writing. Nothing is touched.
 func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (*region, error) {
 	if addr+size < addr {
 		return nil, fmt.Errorf("register %d bytes at %#x: the end wraps round: %w", size, addr, ErrInvalid)
@@ -156,6 +156,11 @@ func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (
 	on, err := e.locate(addr, size, ordinal, loc)
 	if err != nil {
 		return nil, fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
+	}
+	if on == nil {
+		if err := memory.CheckMapped(addr, size); err != nil {
+			return nil, fmt.Errorf("register %d bytes at %#x: %w: %w", size, addr, err, ErrInvalid)
+		}
 	}
 	d := NewMemoryDesc()
 	d.EngineKey, d.Incarnation = e.key, e.incarnation
@@ -174,7 +179,8 @@ func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (
 }
 
 // RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is not touched and stays the caller's, who
-// keeps it mapped until DeregisterMemory returned. GPU memory is checked with the driver: it must be of the device with this ordinal, or of any
+// keeps it mapped until DeregisterMemory returned. Host memory
+// that this process may not read and write is refused, and the error names its first page. GPU memory is checked with the driver: it must be of the device with this ordinal, or of any
 // if that is negative, and lie within one allocation. Of memory at an unknown location the driver is asked where it is.
 func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocation) (MemoryDesc, error) {
 	if e.closed() {

@@ -80,3 +80,6 @@ func Yield() { sys.Yield() }
 
 // Mapped reports whether all of n bytes at addr are memory of this process. It does not say whether they may be written.
 func Mapped(addr, n uint64) bool { return sys.Mapped(addr, n) }
+
+// CheckMapped returns an error that names the first page of n bytes at addr that this process may not both read and write. No page is touched.
+func CheckMapped(addr, n uint64) error { return sys.CheckMapped(addr, n) }
