@@ -4,7 +4,6 @@ package io
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -98,7 +97,7 @@ func (c *controlClient) dial(ctx context.Context) (conn net.Conn, addr string, e
 	return nil, "", fmt.Errorf("connect to the control plane of %q at %s: %w (%w)", d.Key, addr, err, ErrUnreachable)
 }
 
-// hello introduces us, and gives and wants proof if there is a secret.
+// hello introduces us and has the peer prove that it is the one of the descriptor; if there is a secret, both prove that they have it.
 func (c *controlClient) hello(ctx context.Context, e *Engine) (*welcome, error) {
 	d := c.peer.desc
 	nonce, err := newNonce()
@@ -106,22 +105,32 @@ func (c *controlClient) hello(ctx context.Context, e *Engine) (*welcome, error) 
 		return nil, err
 	}
 	h := hello{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, PeerKey: d.Key, PeerIncarnation: d.Incarnation,
-		Nonce: nonce, Auth: e.secret != ""}
-	var w welcome
-	if e.secret == "" {
-		return &w, c.ask(ctx, controlHello, &h, controlWelcome, &w)
-	}
+		Nonce: nonce, Auth: e.secret != "", PublicKey: e.signer.public[:]}
 	var ch challenge
 	if err := c.ask(ctx, controlHello, &h, controlChallenge, &ch); err != nil {
-		if errors.Is(err, errOtherAnswer) {
-			return nil, c.refuse(fmt.Errorf("engine %q gives no proof: it has no %s, and engine %q has: %w", d.Key, config.AuthSecret, e.key, errTurnedAway))
-		}
 		return nil, err
 	}
-	if !hmac.Equal(ch.Proof, e.secret.of(roleServer, &h, &ch, ch.Incarnation)) {
+	there := identity{key: d.Key, incarnation: ch.Incarnation}
+	copy(there.public[:], ch.PublicKey)
+	switch {
+	case e.secret != "" && len(ch.Proof) == 0:
+		return nil, c.refuse(fmt.Errorf("engine %q gives no proof: it has no %s, and engine %q has: %w", d.Key, config.AuthSecret, e.key, errTurnedAway))
+	case !e.secret.proves(ch.Proof, roleServer, opening(&h, &ch)...):
 		return nil, c.refuse(fmt.Errorf("engine %q has another %s than engine %q: %w", d.Key, config.AuthSecret, e.key, errTurnedAway))
+	case len(ch.PublicKey) != len(there.public) || len(ch.Nonce) != nonceLen || d.Incarnation != 0 && !there.is(d.identity()):
+		return nil, c.refuse(fmt.Errorf("here answers not the engine %q of the descriptor: %w", d.Key, errTurnedAway))
 	}
-	return &w, c.ask(ctx, controlProof, &proofReply{Proof: e.secret.of(roleClient, &h, &ch, ch.Incarnation)}, controlWelcome, &w)
+	var w welcome
+	reply := proofReply{Proof: e.secret.proof(roleClient, opening(&h, &ch)...), Signature: e.signer.sign(roleClient, opening(&h, &ch)...)}
+	if err := c.ask(ctx, controlProof, &reply, controlWelcome, &w); err != nil {
+		return nil, err
+	}
+	all := closing(&h, &ch, &w)
+	if w.Key != d.Key || w.Incarnation != ch.Incarnation || len(w.Token) != tokenLen || !e.secret.proves(w.Proof, roleWelcome, all...) ||
+		!there.public.verify(w.Signature, roleWelcome, all...) {
+		return nil, c.refuse(fmt.Errorf("the welcome of engine %q was altered on its way: %w", d.Key, errTurnedAway))
+	}
+	return &w, nil
 }
 
 // refuse tells the peer, so that both logs have the reason, and returns it.
@@ -130,9 +139,6 @@ func (c *controlClient) refuse(err error) error {
 	_ = writeControl(c.conn, controlError, &controlFailure{Text: err.Error()}) // a courtesy
 	return err
 }
-
-// errOtherAnswer is an answer of a type that was not asked for.
-var errOtherAnswer = fmt.Errorf("answer of another type: %w", ErrInvalid)
 
 // region asks for the size of a region.
 func (c *controlClient) region(ctx context.Context, d MemoryDesc) (known bool, size uint64, err error) {
@@ -211,7 +217,7 @@ func (c *controlClient) ask(ctx context.Context, kind controlType, q any, want c
 		return fmt.Errorf("refused: %s: %w", f.Text, errTurnedAway)
 	}
 	if got != want {
-		return fmt.Errorf("%d in place of %d: %w", got, want, errOtherAnswer)
+		return fmt.Errorf("answer of type %d in place of %d: %w", got, want, ErrInvalid)
 	}
 	c.last = time.Now()
 	return decodeControl(body, answer)

@@ -17,15 +17,28 @@ func slowControl(t *testing.T, late <-chan struct{}) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = lis.Close() })
+	b, err := newSigner()
+	if err != nil {
+		t.Fatal(err)
+	}
 	serve := func(c net.Conn) {
 		defer func() { _ = c.Close() }()
+		var h hello
+		ch := challenge{Nonce: make([]byte, nonceLen), Incarnation: 5, PublicKey: b.public[:]}
 		for {
 			kind, body, err := readControl(c)
 			if err != nil {
 				return
 			}
-			if kind == controlHello {
-				_ = writeControl(c, controlWelcome, &welcome{Version: controlVersion, Key: "b"})
+			switch kind {
+			case controlHello:
+				_ = decodeControl(body, &h)
+				_ = writeControl(c, controlChallenge, &ch)
+				continue
+			case controlProof:
+				w := welcome{Version: controlVersion, Key: "b", Incarnation: 5, Token: make([]byte, tokenLen)}
+				w.Signature = b.sign(roleWelcome, closing(&h, &ch, &w)...)
+				_ = writeControl(c, controlWelcome, &w)
 				continue
 			}
 			var q askRegion

@@ -20,7 +20,7 @@ import (
 // then any number of other requests, one at a time; each gets one answer of its own type or an Error.
 
 const (
-	controlVersion  = 3
+	controlVersion  = 4
 	controlMaxBytes = 64 << 10
 	controlHeader   = 9
 )
@@ -52,21 +52,24 @@ type hello struct {
 	PeerKey         string `max:"256"`
 	PeerIncarnation uint64 // 0 = not known
 	Nonce           []byte
-	Auth            bool // the sender has a secret and wants proof
+	Auth            bool   // the sender has a secret and wants proof
+	PublicKey       []byte // of the sender
 }
 
-// challenge is the answer to a hello where proof is wanted; see auth.go.
+// challenge is the answer to a hello; see auth.go.
 type challenge struct {
 	_msgpack    struct{} `msgpack:",as_array"`
 	Nonce       []byte
 	Incarnation uint64
-	Proof       []byte
+	PublicKey   []byte // of the sender
+	Proof       []byte // empty without a secret
 }
 
 // proofReply is the client's answer to a challenge.
 type proofReply struct {
-	_msgpack struct{} `msgpack:",as_array"`
-	Proof    []byte
+	_msgpack  struct{} `msgpack:",as_array"`
+	Proof     []byte   // empty without a secret
+	Signature []byte
 }
 
 // welcome says who answers and where its transports listen. The token is the private data of the data connections that
@@ -80,6 +83,8 @@ type welcome struct {
 	Notify      bool // wants to know of arrivals
 	Token       []byte
 	Endpoints   []endpointInfo `max:"64"`
+	Proof       []byte         // empty without a secret
+	Signature   []byte
 }
 
 // An endpointInfo is a transport of the peer, in its order of preference.

@@ -4,8 +4,6 @@ package io
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -201,7 +199,8 @@ func (s *controlServer) greet(c net.Conn, body []byte) (who identity, err error)
 	case h.PeerIncarnation != 0 && h.PeerIncarnation != e.incarnation:
 		return who, fmt.Errorf("engine %q was restarted: register its new descriptor: %w", e.key, ErrNotFound)
 	}
-	if err := s.authenticate(c, &h); err != nil {
+	ch, err := s.authenticate(c, &h)
+	if err != nil {
 		return who, err
 	}
 	tok, err := s.issue(h)
@@ -212,48 +211,51 @@ func (s *controlServer) greet(c net.Conn, body []byte) (who identity, err error)
 	for _, tr := range e.openTransports() {
 		w.Endpoints = append(w.Endpoints, endpointInfo{Name: tr.name, Addr: string(tr.lis.Addr())})
 	}
-	return identity{h.Key, h.Incarnation}, writeControl(c, controlWelcome, &w)
+	w.Proof = e.secret.proof(roleWelcome, closing(&h, ch, &w)...)
+	w.Signature = e.signer.sign(roleWelcome, closing(&h, ch, &w)...)
+	return h.identity(), writeControl(c, controlWelcome, &w)
 }
 
-// authenticate wants proof of the sender of h if we have a secret, and gives it.
-func (s *controlServer) authenticate(c net.Conn, h *hello) error {
+// authenticate has the sender of h sign for its identity, and exchanges proofs with it if we have a secret.
+func (s *controlServer) authenticate(c net.Conn, h *hello) (*challenge, error) {
 	e := s.engine
 	switch {
-	case e.secret == "":
-		return nil // a client that wants proof refuses us
-	case !h.Auth:
-		return fmt.Errorf("engine %q wants proof of %s, and engine %q has none: %w", e.key, config.AuthSecret, h.Key, ErrBadState)
-	case len(h.Nonce) != nonceLen:
-		return fmt.Errorf("hello with a nonce of %d bytes: %w", len(h.Nonce), ErrInvalid)
+	case e.secret != "" && !h.Auth:
+		return nil, fmt.Errorf("engine %q wants proof of %s, and engine %q has none: %w", e.key, config.AuthSecret, h.Key, ErrBadState)
+	case len(h.Nonce) != nonceLen || len(h.PublicKey) != len(publicKey{}):
+		return nil, fmt.Errorf("hello with a nonce of %d bytes and a public key of %d: %w", len(h.Nonce), len(h.PublicKey), ErrInvalid)
 	}
 	nonce, err := newNonce()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ch := challenge{Nonce: nonce, Incarnation: e.incarnation}
-	ch.Proof = e.secret.of(roleServer, h, &ch, e.incarnation)
-	if err := writeControl(c, controlChallenge, &ch); err != nil {
-		return err
+	ch := &challenge{Nonce: nonce, Incarnation: e.incarnation, PublicKey: e.signer.public[:]}
+	ch.Proof = e.secret.proof(roleServer, opening(h, ch)...)
+	if err := writeControl(c, controlChallenge, ch); err != nil {
+		return nil, err
 	}
 	kind, body, err := readControl(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var p proofReply
 	var f controlFailure
 	switch {
 	case kind == controlError && decodeControl(body, &f) == nil:
-		return fmt.Errorf("the peer refuses: %.300s: %w", f.Text, ErrBadState)
+		return nil, fmt.Errorf("the peer refuses: %.300s: %w", f.Text, ErrBadState)
 	case kind != controlProof:
-		return fmt.Errorf("control message of type %d in place of a proof: %w", kind, ErrInvalid)
+		return nil, fmt.Errorf("control message of type %d in place of a proof: %w", kind, ErrInvalid)
 	}
 	if err := decodeControl(body, &p); err != nil {
-		return err
+		return nil, err
 	}
-	if !hmac.Equal(p.Proof, e.secret.of(roleClient, h, &ch, e.incarnation)) {
-		return fmt.Errorf("engine %q has another %s than engine %q: %w", h.Key, config.AuthSecret, e.key, ErrBadState)
+	if !e.secret.proves(p.Proof, roleClient, opening(h, ch)...) {
+		return nil, fmt.Errorf("engine %q has another %s than engine %q: %w", h.Key, config.AuthSecret, e.key, ErrBadState)
 	}
-	return nil
+	if !h.identity().public.verify(p.Signature, roleClient, opening(h, ch)...) {
+		return nil, fmt.Errorf("the signature is not that of engine %q's public key: %w", h.Key, ErrBadState)
+	}
+	return ch, nil
 }
 
 func (s *controlServer) tellRegion(c net.Conn, body []byte) error {
@@ -262,7 +264,11 @@ func (s *controlServer) tellRegion(c net.Conn, body []byte) error {
 		return err
 	}
 	var reply regionReply
-	if r := s.engine.store.region(q.ID); r != nil && subtle.ConstantTimeCompare(q.Secret, r.desc.Secret[:]) == 1 {
+	key := regionKey{id: q.ID}
+	if copy(key.secret[:], q.Secret); len(q.Secret) != len(key.secret) {
+		return fmt.Errorf("question for a region with a secret of %d bytes: %w", len(q.Secret), ErrInvalid)
+	}
+	if r := s.engine.store.region(q.ID); r != nil && s.engine.store.grants(key) {
 		reply = regionReply{Known: true, Size: r.desc.Size}
 	}
 	return writeControl(c, controlRegion, &reply)

@@ -69,20 +69,21 @@ func isReset(err error) bool {
 
 func TestDataConnectionsNeedAToken(t *testing.T) {
 	a, _, s := pair(t, 64, BackendRDMA, nil)
-	for name, ticket := range map[string][]byte{"a token that was never issued": make([]byte, 16), "no token": nil, "a short one": {1}, "a long one": make([]byte, 48)} {
+	for name, ticket := range map[string][]byte{"a token that was never issued": make([]byte, 16), "no token": nil, "a short one": {1}, "a long one": make([]byte, ticketLen+1), "as long as one": make([]byte, ticketLen)} {
 		if _, ok := a.redeem(ticket, "tcp"); ok {
 			t.Errorf("%s admits", name)
 		}
 	}
-	raw, err := a.control.issue(hello{Key: "c"})
+	c := newCaller(t, "c", 5, a)
+	raw, err := a.control.issue(c.hello)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, transport := range []string{"shm", "tcp"} {
-		if tok, ok := a.redeem(raw, transport); !ok || tok.who.key != "c" {
+		if tok, ok := a.redeem(c.ticket(raw, transport), transport); !ok || tok.who.key != "c" {
 			t.Errorf("token for c over %s: %+v, %v", transport, tok, ok)
 		}
-		if _, ok := a.redeem(raw, transport); ok {
+		if _, ok := a.redeem(c.ticket(raw, transport), transport); ok {
 			t.Errorf("a token admits twice over %s", transport)
 		}
 	}

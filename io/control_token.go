@@ -30,7 +30,11 @@ func (s *controlServer) issue(h hello) ([]byte, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.engine.store.admits(identity{h.Key, h.Incarnation}); err != nil {
+	who, e := h.identity(), s.engine
+	if who.key == e.key && (who.incarnation != e.incarnation || who.public != e.signer.public) {
+		return nil, fmt.Errorf("engine %q is this one, and the peer another: %w", e.key, ErrNotFound)
+	}
+	if err := e.store.admits(who); err != nil {
 		return nil, err // with s.mu held: who is retired after this loses the token in revoke
 	}
 	now := time.Now()
@@ -42,7 +46,7 @@ func (s *controlServer) issue(h hello) ([]byte, error) {
 	if len(s.tokens) >= maxTokens {
 		return nil, fmt.Errorf("%d peers are connecting at once: %w", maxTokens, ErrBadState)
 	}
-	s.tokens[string(raw)] = token{identity{h.Key, h.Incarnation}, now, map[string]bool{}}
+	s.tokens[string(raw)] = token{who, now, map[string]bool{}}
 	return raw, nil
 }
 
@@ -59,14 +63,14 @@ func (s *controlServer) revoke(gone func(identity) bool) {
 
 // redeem tells who may connect with the ticket over the named transport, once.
 func (s *controlServer) redeem(ticket []byte, transport string) (token, bool) {
-	raw, ok := s.engine.secret.token(ticket)
-	if !ok {
+	if len(ticket) != ticketLen {
 		return token{}, false
 	}
+	raw, signature := ticket[:tokenLen], ticket[tokenLen:]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, ok := s.tokens[string(raw)]
-	if !ok || time.Since(t.born) > tokenLife || t.used[transport] {
+	if !ok || time.Since(t.born) > tokenLife || t.used[transport] || !t.who.public.verify(signature, roleData, raw, []byte(transport)) {
 		return token{}, false
 	}
 	t.used[transport] = true
@@ -75,11 +79,10 @@ func (s *controlServer) redeem(ticket []byte, transport string) (token, bool) {
 
 // holds tells whether a redeemed token has not been dropped.
 func (s *controlServer) holds(ticket []byte) bool {
-	raw, ok := s.engine.secret.token(ticket)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, known := s.tokens[string(raw)]
-	return ok && known
+	_, known := s.tokens[string(ticket[:tokenLen])]
+	return known
 }
 
 // dropLink closes the data connection of a token, which is worth nothing from then on.

@@ -18,11 +18,15 @@ type EngineDesc struct {
 
 	// Incarnation is random per engine, so that a restarted peer is never taken for its predecessor. 0 = unknown.
 	Incarnation uint64
+
+	// PublicKey is that of the engine's Ed25519 key pair, by which a peer proves that it is this engine. All zero = none.
+	PublicKey publicKey
 }
 
 // Equal compares the six public fields.
 func (d EngineDesc) Equal(o EngineDesc) bool {
 	d.Incarnation, o.Incarnation = 0, 0
+	d.PublicKey, o.PublicKey = publicKey{}, publicKey{}
 	return d == o
 }
 

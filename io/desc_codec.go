@@ -15,7 +15,7 @@ import (
 
 // Descriptors travel as the msgpack arrays that existing users of mori exchange: 6 elements for an engine, 15 for
 // a region. Ours appends one more, which other decoders ignore: a bin of ownMagic, the incarnation (8 bytes,
-// big endian), and for a region its secret (16 bytes). Shorter arrays leave later fields at their defaults; longer
+// big endian), and then for an engine its public key (32 bytes), for a region its secret (16 bytes). Shorter arrays leave later fields at their defaults; longer
 // ones, a further element that is not ours, and trailing bytes are ignored; bin is accepted for str.
 
 const (
@@ -37,7 +37,7 @@ func (d EngineDesc) Pack() []byte {
 	w.str(d.Key, d.NodeID, d.Hostname, d.Host)
 	w.int(int64(d.Port), int64(d.PID))
 	if own {
-		w.own(d.Incarnation, nil)
+		w.own(d.Incarnation, d.PublicKey[:])
 	}
 	return w.buf.Bytes()
 }
@@ -53,7 +53,7 @@ func UnpackEngineDesc(b []byte) (EngineDesc, error) {
 	r.str(&d.NodeID, &d.Hostname, &d.Host)
 	r.int(&d.Port, 0, math.MaxUint16)
 	r.int(&d.PID, math.MinInt32, math.MaxInt32)
-	r.own(&d.Incarnation, nil)
+	r.own(&d.Incarnation, d.PublicKey[:])
 	if err := r.Err(); err != nil {
 		return EngineDesc{}, fmt.Errorf("unpack engine descriptor: %w: %w", err, ErrInvalid)
 	}
@@ -242,8 +242,11 @@ func (r *unpacker) own(incarnation *uint64, secret []byte) {
 		return
 	}
 	rest, ours := bytes.CutPrefix(r.Bytes(maxDescBytes), []byte(ownMagic))
-	if ours && len(rest) >= 8+len(secret) {
-		*incarnation = binary.BigEndian.Uint64(rest)
-		copy(secret, rest[8:])
+	if !ours || len(rest) < 8 {
+		return
+	}
+	*incarnation = binary.BigEndian.Uint64(rest)
+	if rest = rest[8:]; len(rest) >= len(secret) {
+		copy(secret, rest)
 	}
 }

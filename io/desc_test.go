@@ -35,7 +35,7 @@ func TestMemoryDescGoldenVector(t *testing.T) {
 }
 
 func TestDescsSurviveTheTrip(t *testing.T) {
-	e := EngineDesc{Key: strings.Repeat("k", MaxKey), NodeID: "n", Port: 65535, PID: 1 << 22, Incarnation: 1 << 63}
+	e := EngineDesc{Key: strings.Repeat("k", MaxKey), NodeID: "n", Port: 65535, PID: 1 << 22, Incarnation: 1 << 63, PublicKey: publicKey{1, 31: 2}}
 	if got, err := UnpackEngineDesc(e.Pack()); err != nil || got != e {
 		t.Errorf("engine: %+v, %v", got, err)
 	}
@@ -44,6 +44,21 @@ func TestDescsSurviveTheTrip(t *testing.T) {
 	m.Secret, m.Incarnation, m.IPCHandle, m.VPodPPodID = [16]byte{1, 2}, 9, [64]byte{7}, "p"
 	if got, err := UnpackMemoryDesc(m.Pack()); err != nil || got != m {
 		t.Errorf("memory: %+v, %v", got, err)
+	}
+}
+
+// TestOurElementGrows: an engine descriptor from before public keys keeps its incarnation, and an element that is longer than ours is read.
+func TestOurElementGrows(t *testing.T) {
+	raw, _ := hex.DecodeString(goldenEngine)
+	raw[0]++
+	own := append([]byte(ownMagic), 0, 0, 0, 0, 0, 0, 0, 9)
+	if d, err := UnpackEngineDesc(append(append(bytes.Clone(raw), 0xc4, byte(len(own))), own...)); err != nil || d.Incarnation != 9 || d.PublicKey != (publicKey{}) {
+		t.Errorf("without a public key: %+v, %v", d, err)
+	}
+	own = append(own, make([]byte, 40)...)
+	own[len(ownMagic)+8] = 7
+	if d, err := UnpackEngineDesc(append(append(bytes.Clone(raw), 0xc4, byte(len(own))), own...)); err != nil || d.Incarnation != 9 || d.PublicKey != (publicKey{7}) {
+		t.Errorf("with more: %+v, %v", d, err)
 	}
 }
 

@@ -41,6 +41,7 @@ type Engine struct {
 	hostname    string
 	incarnation uint64
 	secret      secret
+	signer      signer
 	tls         *tls.Config // of control and TCP data connections; nil: plain
 	log         *slog.Logger
 	registry    *fabric.Registry
@@ -97,6 +98,9 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.nodeID), MaxKey, ErrInvalid)
 	}
 	e.inbounds.registered = e.store.isRegistered
+	if e.signer, err = newSigner(); err != nil {
+		return nil, fmt.Errorf("engine %q: %w", key, err)
+	}
 	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
 	if err != nil {
 		e.log.Warn("environment variable ignored", "error", err)
@@ -122,7 +126,7 @@ func (e *Engine) Desc() EngineDesc {
 
 // descLocked needs e.mu held.
 func (e *Engine) descLocked() EngineDesc {
-	d := EngineDesc{Key: e.key, NodeID: e.nodeID, Hostname: e.hostname, Host: e.config.Host, Port: e.config.Port, PID: os.Getpid(), Incarnation: e.incarnation}
+	d := EngineDesc{Key: e.key, NodeID: e.nodeID, Hostname: e.hostname, Host: e.config.Host, Port: e.config.Port, PID: os.Getpid(), Incarnation: e.incarnation, PublicKey: e.signer.public}
 	if e.control != nil && e.control.port() != 0 {
 		d.Port = e.control.port()
 	}
@@ -143,13 +147,13 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.peerOf(d.Key); old != nil && old.desc == d {
 		return nil
 	}
-	e.replace(e.store.setPeer(newPeer(e, d)), d.Key, d.Incarnation, fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
+	e.replace(e.store.setPeer(newPeer(e, d)), d.identity(), fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
 	return nil
 }
 
-// replace ends the registration old, which may be nil. It closes the connections of all incarnations of the engine named key but keep, and
-// forgets what they have sent; where keep is unknown but registered, it leaves both alone.
-func (e *Engine) replace(old *peer, key string, keep uint64, reason error) {
+// replace ends the registration old, which may be nil. It closes the connections of all incarnations of the same engine but keep, and
+// forgets what they have sent; where keep is registered without an incarnation, it leaves both alone.
+func (e *Engine) replace(old *peer, keep identity, reason error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if old != nil {
@@ -159,24 +163,20 @@ func (e *Engine) replace(old *peer, key string, keep uint64, reason error) {
 			old.close(reason)
 		}()
 	}
-	if keep == 0 && e.store.peerOf(key) != nil {
+	if keep.incarnation == 0 && e.store.peerOf(keep.key) != nil {
 		return
 	}
-	e.disconnect(func(who identity) bool { return who.key == key && (keep == 0 || who.incarnation != keep) })
-	e.forgetArrivals(key, keep)
-}
-
-// forgetArrivals forgets what all incarnations of the engine named key but keep have sent. 0 keeps none.
-func (e *Engine) forgetArrivals(key string, keep uint64) {
-	e.inbounds.forget(key, keep)
-	e.tags.forget(key, keep)
+	former := func(who identity) bool { return who.key == keep.key && !who.is(keep) }
+	e.disconnect(former)
+	e.inbounds.forget(former)
+	e.tags.forget(former)
 }
 
 // DeregisterRemoteEngine forgets a peer and what it has sent, and closes the connections in both directions, as RegisterRemoteEngine does.
 // The peer is refused until it is registered again. Unknown peers are ignored.
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.removePeer(d.Key); old != nil {
-		e.replace(old, d.Key, 0, fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
+		e.replace(old, identity{key: d.Key}, fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
 	}
 	return nil
 }

@@ -84,12 +84,12 @@ func (i *inbounds) of(who identity) *inbound {
 	return in
 }
 
-// forget drops the arrivals of all incarnations of the engine named key but keep. 0 keeps none.
-func (i *inbounds) forget(key string, keep uint64) {
+// forget drops the arrivals of all for whom gone is true.
+func (i *inbounds) forget(gone func(identity) bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for who := range i.all {
-		if who.key == key && (keep == 0 || who.incarnation != keep) {
+		if gone(who) {
 			delete(i.all, who)
 		}
 	}

@@ -4,6 +4,7 @@ package io
 
 import (
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -78,11 +79,10 @@ func (i *inboundTags) find(who identity, uid uint64) (string, bool) {
 	return tag, ok
 }
 
-// forget drops the tags of all incarnations of the engine named key but keep. 0 keeps none.
-func (i *inboundTags) forget(key string, keep uint64) {
+// forget drops the tags of all for whom gone is true.
+func (i *inboundTags) forget(gone func(identity) bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	gone := func(who identity) bool { return who.key == key && (keep == 0 || who.incarnation != keep) }
 	for who := range i.peers {
 		if gone(who) {
 			delete(i.peers, who)
@@ -118,7 +118,7 @@ func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
 	return e.tags.find(who, uid)
 }
 
-// takeTags remembers the tags of transfers of who.
+// takeTags remembers the tags of transfers of who to and from regions whose keys who has.
 func (s *controlServer) takeTags(c net.Conn, who identity, body []byte) error {
 	var q tagsSent
 	if err := decodeControl(body, &q); err != nil {
@@ -128,6 +128,7 @@ func (s *controlServer) takeTags(c net.Conn, who identity, body []byte) error {
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(t tagged) bool { return !s.engine.store.grants(t.region) })
 	s.engine.tags.add(who, s.engine.store.isRegistered(who), all)
 	return writeControl(c, controlTagged, &tagsReply{Taken: len(all)})
 }

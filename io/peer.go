@@ -138,7 +138,7 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 	}
 	q.ep, q.cq = ep, cq
 	control, _ := controlAddr(p.desc)
-	if _, err := ep.(fabric.Connector).Connect(ctx, core.DialAddr(to, control), p.engine.secret.ticket(w.Token)); err != nil {
+	if _, err := ep.(fabric.Connector).Connect(ctx, core.DialAddr(to, control), p.engine.signer.ticket(w.Token, tr.name)); err != nil {
 		tr.forget(ep)
 		close(ready)
 		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err), ep.Close(), cq.Close())

@@ -81,11 +81,11 @@ func TestArrivalsBeforeRegistrationCount(t *testing.T) {
 
 // TestStrangersPushNoArrivalsOut: a registered engine's arrivals stay, however many identities others make up.
 func TestStrangersPushNoArrivalsOut(t *testing.T) {
-	peer := identity{"peer", 7}
+	peer := identity{key: "peer", incarnation: 7}
 	in := inbounds{registered: func(who identity) bool { return who == peer }}
 	in.of(peer).add(1)
 	for i := range uint64(maxInbounds + 100) {
-		in.of(identity{"stranger", i + 1})
+		in.of(identity{key: "stranger", incarnation: i + 1})
 	}
 	if len(in.all) != maxInbounds || !in.has(peer, 1) {
 		t.Errorf("%d identities are remembered, the peer's arrival: %v", len(in.all), in.has(peer, 1))
@@ -143,15 +143,16 @@ func TestADeregisteredPeerIsRefused(t *testing.T) {
 // TestATokenEndsWithItsIncarnation: one that a predecessor got before it was replaced opens no connection afterwards.
 func TestATokenEndsWithItsIncarnation(t *testing.T) {
 	a, b, _ := pair(t, 64, BackendTCP, nil)
-	raw, err := b.control.issue(hello{Key: "a", Incarnation: a.incarnation})
+	h := hello{Key: "a", Incarnation: a.incarnation, PublicKey: a.signer.public[:]}
+	raw, err := b.control.issue(h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = restart(t, a, b, BackendTCP)
-	if _, ok := b.redeem(raw, "tcp"); ok {
+	if _, ok := b.redeem(a.signer.ticket(raw, "tcp"), "tcp"); ok {
 		t.Error("a token of the predecessor admits")
 	}
-	if _, err := b.control.issue(hello{Key: "a", Incarnation: a.incarnation}); err == nil {
+	if _, err := b.control.issue(h); err == nil {
 		t.Error("the predecessor gets another token")
 	}
 }

@@ -127,7 +127,7 @@ func (s *Session) Submit(r *Request) *Status {
 	p.path.opMeter(t).Enter()
 	s.peer.order.add(t)
 	if r.Tag != "" {
-		s.peer.tags.add(r.UID, r.Tag)
+		s.peer.tags.add(tagged{r.UID, r.Tag, regionKey{s.remote.ID, s.remote.Secret}})
 	}
 	switch {
 	case g != nil:

@@ -3,6 +3,7 @@
 package io
 
 import (
+	"crypto/subtle"
 	"fmt"
 	"slices"
 	"sync"
@@ -50,6 +51,12 @@ func (s *store) region(id uint32) *region {
 	return s.regions[id]
 }
 
+// grants reports whether there is a region with this key.
+func (s *store) grants(k regionKey) bool {
+	r := s.region(k.id)
+	return r != nil && subtle.ConstantTimeCompare(k.secret[:], r.desc.Secret[:]) == 1
+}
+
 // regionOf finds the region of the engine named key that d describes, by id and not by identity of the descriptor; nil
 // for one that is foreign, gone or not the same memory.
 func (s *store) regionOf(d MemoryDesc, key string) *region {
@@ -73,10 +80,10 @@ func (s *store) allRegions() []*region {
 	return out
 }
 
-// registered returns the incarnation that is registered under key, if there is one and it is known.
+// registered returns the incarnation that is registered under key, if there is one that can prove itself.
 func (s *store) registered(key string) (who identity, ok bool) {
 	p := s.peerOf(key)
-	if p == nil || p.desc.Incarnation == 0 {
+	if p == nil || p.desc.Incarnation == 0 || p.desc.PublicKey == (publicKey{}) {
 		return identity{}, false
 	}
 	return p.desc.identity(), true
@@ -130,7 +137,12 @@ func (s *store) admits(who identity) error {
 	if _, former := s.retired[who]; former {
 		return fmt.Errorf("this incarnation of engine %q was replaced or deregistered: %w", who.key, ErrNotFound)
 	}
-	if p := s.peers[who.key]; p != nil && p.desc.Incarnation != 0 && p.desc.Incarnation != who.incarnation {
+	p := s.peers[who.key]
+	switch {
+	case p == nil || p.desc.Incarnation == 0 || who.is(p.desc.identity()):
+	case p.desc.Incarnation == who.incarnation:
+		return fmt.Errorf("engine %q is registered here with another public key: %w", who.key, ErrNotFound)
+	default:
 		return fmt.Errorf("engine %q is registered here as another incarnation: register the new descriptor first: %w", who.key, ErrNotFound)
 	}
 	return nil

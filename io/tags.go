@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ const (
 	MaxTag = 64
 
 	maxTags      = 16384 // remembered of one peer, and waiting to be sent to one
-	tagBatchMost = 512   // in one control message: at most 38 KiB
+	tagBatchMost = 512   // in one control message: at most 49 KiB
 	maxTagKey    = 256   // longest key of an engine that is not registered here
 	tagPause     = 2 * time.Millisecond
 	tagPatience  = time.Second // for the control plane to take a batch
@@ -30,16 +31,33 @@ func checkTag(tag string) error {
 	return nil
 }
 
-// A tagged transfer.
+// A tagged transfer, and the region of the peer's that it is to or from.
 type tagged struct {
-	uid uint64
-	tag string
+	uid    uint64
+	tag    string
+	region regionKey
 }
 
-// packTags encodes tags: the uid as a varint, one byte of length, the text.
+// A regionKey is the right to touch a region, as a MemoryDesc carries it.
+type regionKey struct {
+	id     uint32
+	secret [16]byte
+}
+
+// packTags encodes tags. Those of one region follow its id as a varint, its secret, and their number as a varint; each is the uid as a
+// varint, one byte of length, the text.
 func packTags(all []tagged) []byte {
 	var out []byte
-	for _, t := range all {
+	for i, t := range all {
+		if i == 0 || t.region != all[i-1].region {
+			n := 1
+			for i+n < len(all) && all[i+n].region == t.region {
+				n++
+			}
+			out = binary.AppendUvarint(out, uint64(t.region.id))
+			out = append(out, t.region.secret[:]...)
+			out = binary.AppendUvarint(out, uint64(n))
+		}
 		out = binary.AppendUvarint(out, t.uid)
 		out = append(out, byte(len(t.tag)))
 		out = append(out, t.tag...)
@@ -50,7 +68,13 @@ func packTags(all []tagged) []byte {
 // unpackTags decodes what a stranger sent. Nothing is allocated beyond what came.
 func unpackTags(in []byte) ([]tagged, error) {
 	var out []tagged
-	for len(in) > 0 {
+	var region regionKey
+	for left := uint64(0); len(in) > 0 || left > 0; left-- {
+		if left == 0 {
+			if in, left = region.unpack(in); left == 0 {
+				return nil, fmt.Errorf("tags: bad region after %d: %w", len(out), ErrInvalid)
+			}
+		}
 		uid, n := binary.Uvarint(in)
 		if n <= 0 || n == len(in) {
 			return nil, fmt.Errorf("tags: cut short after %d: %w", len(out), ErrInvalid)
@@ -59,10 +83,26 @@ func unpackTags(in []byte) ([]tagged, error) {
 		if size > len(rest) || size == 0 || checkTag(string(rest[:size])) != nil {
 			return nil, fmt.Errorf("tags: bad text after %d: %w", len(out), ErrInvalid)
 		}
-		out = append(out, tagged{uid, string(rest[:size])})
+		out = append(out, tagged{uid, string(rest[:size]), region})
 		in = rest[size:]
 	}
 	return out, nil
+}
+
+// unpack reads a region and the number of its tags, 0 if it cannot.
+func (r *regionKey) unpack(in []byte) (rest []byte, tags uint64) {
+	id, n := binary.Uvarint(in)
+	if n <= 0 || id > math.MaxUint32 || len(in) < n+len(r.secret) {
+		return nil, 0
+	}
+	r.id = uint32(id)
+	copy(r.secret[:], in[n:])
+	in = in[n+len(r.secret):]
+	tags, n = binary.Uvarint(in)
+	if n <= 0 || tags > uint64(len(in)) {
+		return nil, 0
+	}
+	return in[n:], tags
 }
 
 // outboundTags are those that the peer has still to be told of. A goroutine that runs only while there are some sends them in batches, over
@@ -77,14 +117,14 @@ type outboundTags struct {
 	dropped uint64
 }
 
-func (o *outboundTags) add(uid uint64, tag string) {
+func (o *outboundTags) add(t tagged) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.waiting) >= maxTags {
 		o.dropped++
 		return
 	}
-	o.waiting = append(o.waiting, tagged{uid, tag})
+	o.waiting = append(o.waiting, t)
 	if !o.sending && o.peer.begin() {
 		o.sending = true
 		go o.send()

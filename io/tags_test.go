@@ -81,7 +81,7 @@ func TestOutboundTagsAreBounded(t *testing.T) {
 	o.sending = true // nobody takes any
 	o.mu.Unlock()
 	for uid := range uint64(maxTags + 5) {
-		o.add(uid, "t")
+		o.add(tagged{uid: uid, tag: "t"})
 	}
 	waiting, dropped := o.state()
 	if waiting != maxTags || dropped != 5 {
@@ -94,10 +94,10 @@ func TestOutboundTagsAreBounded(t *testing.T) {
 
 func TestInboundTagsAreBounded(t *testing.T) {
 	var in inboundTags
-	peer := identity{"peer", 1}
+	peer := identity{key: "peer", incarnation: 1}
 	for uid := range uint64(maxTags + 10) {
-		in.add(peer, true, []tagged{{uid, "t"}})
-		in.add(peer, true, []tagged{{uid, "u"}}) // the same transfer again
+		in.add(peer, true, []tagged{{uid: uid, tag: "t"}})
+		in.add(peer, true, []tagged{{uid: uid, tag: "u"}}) // the same transfer again
 	}
 	if n := len(in.peers[peer].tags); n != maxTags {
 		t.Errorf("%d tags of a peer, want %d", n, maxTags)
@@ -109,42 +109,44 @@ func TestInboundTagsAreBounded(t *testing.T) {
 		t.Errorf("%q, %v", tag, ok)
 	}
 	for i := range maxTags + 10 { // each under a key of its own
-		in.add(identity{fmt.Sprint("stranger", i), 1}, false, []tagged{{1, "t"}})
+		in.add(identity{key: fmt.Sprint("stranger", i), incarnation: 1}, false, []tagged{{uid: 1, tag: "t"}})
 	}
-	in.add(identity{strings.Repeat("k", maxTagKey+1), 1}, false, []tagged{{1, "t"}})
+	in.add(identity{key: strings.Repeat("k", maxTagKey+1), incarnation: 1}, false, []tagged{{uid: 1, tag: "t"}})
 	if len(in.others.tags) != maxTags || len(in.peers) != 1 {
 		t.Errorf("%d tags of strangers, %d tables", len(in.others.tags), len(in.peers))
 	}
 	if _, ok := in.find(peer, 10); !ok {
 		t.Error("strangers pushed a peer's tag out")
 	}
-	in.forget("peer", 1)
+	in.forget(func(who identity) bool { return who.key == "peer" && who.incarnation != 1 })
 	if _, ok := in.find(peer, maxTags); !ok {
 		t.Error("the incarnation to be kept is forgotten")
 	}
-	in.forget("peer", 2)
+	in.forget(func(who identity) bool { return who == peer })
 	if _, ok := in.find(peer, maxTags); ok {
 		t.Error("found after it was forgotten")
 	}
-	in.forget("stranger77", 0)
-	if _, ok := in.find(identity{"stranger77", 1}, 1); ok || len(in.others.tags) != maxTags-1 || len(in.others.age) != maxTags-1 {
+	in.forget(func(who identity) bool { return who.key == "stranger77" })
+	if _, ok := in.find(identity{key: "stranger77", incarnation: 1}, 1); ok || len(in.others.tags) != maxTags-1 || len(in.others.age) != maxTags-1 {
 		t.Errorf("a forgotten stranger: %v, %d tags, %d keys", ok, len(in.others.tags), len(in.others.age))
 	}
-	in.add(identity{"newcomer", 1}, false, []tagged{{1, "t"}})
-	in.add(identity{"newcomer", 1}, false, []tagged{{2, "t"}})
-	if _, ok := in.find(identity{"stranger10", 1}, 1); ok || len(in.others.tags) != maxTags {
+	in.add(identity{key: "newcomer", incarnation: 1}, false, []tagged{{uid: 1, tag: "t"}})
+	in.add(identity{key: "newcomer", incarnation: 1}, false, []tagged{{uid: 2, tag: "t"}})
+	if _, ok := in.find(identity{key: "stranger10", incarnation: 1}, 1); ok || len(in.others.tags) != maxTags {
 		t.Errorf("the oldest stranger should go first: %v, %d tags", ok, len(in.others.tags))
 	}
 }
 
 func TestStrangersCannotSendBadTags(t *testing.T) {
 	a, _, s := pair(t, 64, BackendRDMA, nil)
-	for name, packed := range map[string][]byte{"cut short": {5}, "text cut short": {5, 3, 'a'}, "empty": {5, 0}, "not UTF-8": {5, 1, 0xff},
+	for name, packed := range map[string][]byte{"region cut short": {0, 1}, "cut short": {5}, "text cut short": {5, 3, 'a'}, "empty": {5, 0}, "not UTF-8": {5, 1, 0xff},
 		"too long": append([]byte{5, 65}, bytes.Repeat([]byte("x"), 65)...), "endless uid": bytes.Repeat([]byte{0xff}, 20)} {
 		c := dialControl(t, a.Engine)
-		_ = writeControl(c, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "a"})
-		if kind, _, err := readControl(c); err != nil || kind != controlWelcome {
-			t.Fatalf("%v %v", kind, err)
+		if kind, _, why := newCaller(t, "x", 5, a).greet(t, c); kind != controlWelcome {
+			t.Fatalf("%v %s", kind, why)
+		}
+		if name != "region cut short" {
+			packed = append(append([]byte{0}, make([]byte, 16)...), append([]byte{1}, packed...)...)
 		}
 		_ = writeControl(c, controlTags, &tagsSent{Packed: packed})
 		if kind, _, err := readControl(c); err != nil || kind != controlError {
@@ -158,7 +160,7 @@ func TestStrangersCannotSendBadTags(t *testing.T) {
 }
 
 func FuzzUnpackTags(f *testing.F) {
-	f.Add(packTags([]tagged{{0, "a"}, {1 << 63, "req-7"}, {300, strings.Repeat("é", MaxTag/2)}}))
+	f.Add(packTags([]tagged{{uid: 0, tag: "a"}, {1 << 63, "req-7", regionKey{7, [16]byte{1}}}, {300, strings.Repeat("é", MaxTag/2), regionKey{7, [16]byte{1}}}}))
 	f.Add([]byte{5, 0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1, 'a'})
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -180,7 +182,7 @@ func FuzzUnpackTags(f *testing.F) {
 func TestABatchOfTheLongestTagsFitsAMessage(t *testing.T) {
 	all := make([]tagged, tagBatchMost)
 	for i := range all {
-		all[i] = tagged{1<<64 - 1, strings.Repeat("x", MaxTag)}
+		all[i] = tagged{1<<64 - 1, strings.Repeat("x", MaxTag), regionKey{id: 1<<32 - 1 - uint32(i)}} // each of a region of its own
 	}
 	var out bytes.Buffer
 	if err := writeControl(&out, controlTags, &tagsSent{Packed: packTags(all)}); err != nil {
