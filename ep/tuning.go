@@ -3,13 +3,16 @@
 package ep
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	env "mori/core/config"
 )
@@ -24,15 +27,15 @@ const tuningVersion = 1
 //
 // A call takes the rule of the nearest length of rows, and of these the one for the least number of tokens that is not below its own.
 type Tuning struct {
-	Version int     `json:"version"`
-	Tables  []Table `json:"tables"`
+	Version int         `json:"version"`
+	Tables  list[Table] `json:"tables"`
 }
 
 // A Table is for one kind of device and number of ranks.
 type Table struct {
-	Device string `json:"device"`
-	Ranks  int    `json:"ranks"`
-	Rules  []Rule `json:"rules"`
+	Device string     `json:"device"`
+	Ranks  int        `json:"ranks"`
+	Rules  list[Rule] `json:"rules"`
 }
 
 // A Rule is the best launch that was found for a call, which took US microseconds.
@@ -45,8 +48,8 @@ type Rule struct {
 	US       float64 `json:"us"`
 }
 
-// mostTuning is how long a file may be.
-const mostTuning = 16 << 20
+// mostTuning is how long the text of a file may be, in bytes. A rule takes 100.
+const mostTuning = 1 << 20
 
 // TuningPath is where the tables are that ops use, and whether somebody said so.
 func TuningPath() (path string, named bool) {
@@ -62,14 +65,7 @@ func TuningPath() (path string, named bool) {
 
 // ReadTuning reads and checks a file.
 func ReadTuning(path string) (*Tuning, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("read tuning tables: %w", err)
-	}
-	if info.Size() > mostTuning {
-		return nil, fmt.Errorf("read tuning tables: %s has %d bytes, at most %d can be: %w", path, info.Size(), mostTuning, ErrConfig)
-	}
-	text, err := os.ReadFile(path)
+	text, err := readRegular(path, mostTuning)
 	if err != nil {
 		return nil, fmt.Errorf("read tuning tables: %w", err)
 	}
@@ -80,8 +76,32 @@ func ReadTuning(path string) (*Tuning, error) {
 	return t, nil
 }
 
+// readRegular reads a regular file of at most limit bytes. A device has no end, and a FIFO may have no writer.
+func readRegular(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file (%v): %w", path, info.Mode().Type(), ErrConfig)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes: %w", path, limit, ErrConfig)
+	}
+	return text, err
+}
+
 // ParseTuning reads and checks the text of a file.
 func ParseTuning(text []byte) (*Tuning, error) {
+	if len(text) > mostTuning {
+		return nil, fmt.Errorf("%d bytes, at most %d can be: %w", len(text), mostTuning, ErrConfig)
+	}
 	t := &Tuning{}
 	if err := json.Unmarshal(text, t); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -89,14 +109,42 @@ func ParseTuning(text []byte) (*Tuning, error) {
 	if t.Version != tuningVersion {
 		return nil, fmt.Errorf("version %d, want %d: %w", t.Version, tuningVersion, ErrConfig)
 	}
-	for _, table := range t.Tables {
-		for i, r := range table.Rules {
-			if err := r.check(); err != nil {
-				return nil, fmt.Errorf("rule %d for %d x %q: %w", i, table.Ranks, table.Device, err)
-			}
-		}
-	}
 	return t, nil
+}
+
+// A list is a JSON array whose elements are checked one by one. The first bad one ends it, so that text of "{},{}" does not take
+// thirty times its length in memory.
+type list[T interface{ check() error }] []T
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *list[T]) UnmarshalJSON(text []byte) error {
+	*l = nil
+	dec := json.NewDecoder(bytes.NewReader(text))
+	open, err := dec.Token()
+	if open == nil && err == nil { // null
+		return nil
+	}
+	if open != json.Delim('[') {
+		return fmt.Errorf("%v in place of an array (%v): %w", open, err, ErrConfig)
+	}
+	for dec.More() {
+		var one T
+		if err = dec.Decode(&one); err == nil {
+			err = one.check()
+		}
+		if err != nil {
+			return fmt.Errorf("element %d: %w", len(*l), err)
+		}
+		*l = append(*l, one)
+	}
+	return nil
+}
+
+func (t Table) check() error {
+	if len(t.Rules) == 0 {
+		return fmt.Errorf("table for %d x %q has no rules: %w", t.Ranks, t.Device, ErrConfig)
+	}
+	return nil
 }
 
 func (r Rule) check() error {

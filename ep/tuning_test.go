@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	env "mori/core/config"
+	"mori/core/decode/decodetest"
 )
 
 const oneTable = `{"version": 1, "tables": [{"device": "NVIDIA H200", "ranks": 2, "rules": [
@@ -102,12 +105,59 @@ func TestTheEnvironmentSaysHowLaunchesAreChosen(t *testing.T) {
 	}
 }
 
+// What is no regular file, or too long, is refused without being read: a FIFO has no writer, and /dev/zero has no end.
+func TestReadTuningReadsRegularFilesOnly(t *testing.T) {
+	folder := t.TempDir()
+	fifo, huge := filepath.Join(folder, "fifo"), filepath.Join(folder, "huge")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(huge, nil, 0o600), os.Truncate(huge, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, huge, "/dev/zero", folder} {
+		done := make(chan error, 1)
+		go func() {
+			decodetest.Bounded(t, mostTuning, func() {
+				_, err := ReadTuning(path)
+				done <- err
+			})
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrConfig) {
+				t.Errorf("%s: %v, want %v", path, err, ErrConfig)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: still being read after 20 s", path)
+		}
+	}
+}
+
+// Text of many empty elements ends at the first of them.
+func TestTuningTakesNoMoreMemoryThanItsText(t *testing.T) {
+	for name, text := range map[string]string{
+		"rules that say nothing":  `{"version":1,"tables":[{"rules":[` + strings.Repeat("{},", 300_000) + `{}]}]}`,
+		"tables that say nothing": `{"version":1,"tables":[` + strings.Repeat("{},", 300_000) + `{}]}`,
+		"rules that are nothing":  `{"version":1,"tables":[{"rules":[` + strings.Repeat("null,", 200_000) + `null]}]}`,
+		"more than a MiB":         `{"version":1,"x":"` + strings.Repeat("x", mostTuning) + `"}`,
+	} {
+		decodetest.Bounded(t, len(text), func() {
+			if _, err := ParseTuning([]byte(text)); !errors.Is(err, ErrConfig) {
+				t.Errorf("%s: %v, want %v", name, err, ErrConfig)
+			}
+		})
+	}
+}
+
 func FuzzParseTuning(f *testing.F) {
 	f.Add([]byte(oneTable))
 	f.Add([]byte(`{"version":1,"tables":[{"rules":[{"call":"combine","row_bytes":1,"tokens":1,"blocks":1,"warps":1}]}]}`))
 	f.Add([]byte(`{"version":1,"tables":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		tuning, err := ParseTuning(text)
+		var tuning *Tuning
+		var err error
+		decodetest.Bounded(t, len(text), func() { tuning, err = ParseTuning(text) })
 		if err != nil {
 			return
 		}

@@ -7,11 +7,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
-	"sync"
+	"syscall"
 	"time"
 
+	"mori/core/admission"
 	"mori/core/config"
 )
 
@@ -20,7 +22,7 @@ import (
 type controlClient struct {
 	peer *peer
 
-	mu   sync.Mutex
+	mu   ctxMutex
 	conn net.Conn
 	last time.Time
 }
@@ -30,13 +32,40 @@ var errTurnedAway = fmt.Errorf("the peer's control plane turns us away: %w", Err
 
 // greet introduces us and learns the peer's transports.
 func (c *controlClient) greet(ctx context.Context) (*welcome, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.mu.lock(ctx); err != nil {
+		return nil, c.busy(err)
+	}
+	defer c.mu.unlock()
 	return c.connect(ctx)
 }
 
-// connect needs c.mu held. A successful hello leaves the connection open for questions.
-func (c *controlClient) connect(ctx context.Context) (*welcome, error) {
+// busy is the error of a question for which there was no time, because an earlier one has no answer yet.
+func (c *controlClient) busy(err error) error {
+	return fmt.Errorf("the control plane of %q has not answered an earlier question: %w (%w)", c.peer.desc.Key, err, ErrUnreachable)
+}
+
+// maxEvictions is how often a client tries again whose peer closes the connection without a word.
+const maxEvictions = 6
+
+// connect is attempt, and tries again with back-off if the peer closes the connection before the handshake is complete: a peer under a
+// flood of connections does so with the oldest. It needs c.mu held.
+func (c *controlClient) connect(ctx context.Context) (w *welcome, err error) {
+	var pause admission.Backoff
+	for range maxEvictions {
+		if w, err = c.attempt(ctx); !evicted(err) || !pause.Wait(ctx) {
+			break
+		}
+	}
+	return w, err
+}
+
+// evicted tells whether a peer has closed the connection without a word.
+func evicted(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// attempt needs c.mu held. A successful hello leaves the connection open for questions.
+func (c *controlClient) attempt(ctx context.Context) (*welcome, error) {
 	c.hangUp()
 	d := c.peer.desc
 	conn, addr, err := c.dial(ctx)
@@ -142,8 +171,10 @@ func (c *controlClient) refuse(err error) error {
 
 // region asks for the size of a region.
 func (c *controlClient) region(ctx context.Context, d MemoryDesc) (known bool, size uint64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.mu.lock(ctx); err != nil {
+		return false, 0, c.busy(err)
+	}
+	defer c.mu.unlock()
 	q := askRegion{ID: d.ID, Secret: d.Secret[:]}
 	var r regionReply
 	err = c.askAgain(ctx, controlAskRegion, &q, controlRegion, &r)
@@ -152,24 +183,30 @@ func (c *controlClient) region(ctx context.Context, d MemoryDesc) (known bool, s
 
 // drop has the peer close the data connection of a token. When it returns nil, no byte of that can land there any more.
 func (c *controlClient) drop(ctx context.Context, token []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.mu.lock(ctx); err != nil {
+		return c.busy(err)
+	}
+	defer c.mu.unlock()
 	var r dropReply
 	return c.askAgain(ctx, controlDrop, &dropLink{Token: token}, controlDropped, &r)
 }
 
 // tell sends tags of transfers.
 func (c *controlClient) tell(ctx context.Context, tags []tagged) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.mu.lock(ctx); err != nil {
+		return c.busy(err)
+	}
+	defer c.mu.unlock()
 	var r tagsReply
 	return c.askAgain(ctx, controlTags, &tagsSent{Packed: packTags(tags)}, controlTagged, &r)
 }
 
 // beat asks for a sign of life.
 func (c *controlClient) beat(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.mu.lock(ctx); err != nil {
+		return c.busy(err)
+	}
+	defer c.mu.unlock()
 	return c.askAgain(ctx, controlBeat, &heartbeat{}, controlBeat, &heartbeat{})
 }
 
@@ -224,8 +261,8 @@ func (c *controlClient) ask(ctx context.Context, kind controlType, q any, want c
 }
 
 func (c *controlClient) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	_ = c.mu.lock(context.Background()) // who has it ends with the registration of the peer
+	defer c.mu.unlock()
 	c.hangUp()
 }
 

@@ -13,13 +13,55 @@ import (
 	"sync"
 	"time"
 
+	"mori/core/admission"
 	"mori/core/config"
 )
 
 const (
-	maxControlConns = 1024             // at once; further ones are closed
-	controlIdle     = 60 * time.Second // after which a silent client is closed
+	handshakeWait = 5 * time.Second  // from the connection to our welcome
+	controlIdle   = 60 * time.Second // after which a silent client is closed
 )
+
+// The most control connections at once. Beyond a limit the least recently used connection of the same sort is closed. So strangers
+// compete with each other only, and peers that are registered here and processes of this host have slots of their own.
+const (
+	maxUnfinished     = 512 // before their handshake is complete
+	maxUnfinishedHost = 256 // of these, from one address
+	maxUnfinishedUnix = 128 // before their handshake is complete, over the local socket
+	maxKnown          = 512 // of peers that are registered here
+	maxStrangers      = 512 // of others
+	maxStrangersHost  = 256 // of these, from one address
+	maxUnix           = 256 // over the local socket
+)
+
+// controlSets are the control connections by sort.
+type controlSets struct {
+	unfinished, unfinishedUnix, known, strangers, unix *admission.Set
+}
+
+func newControlSets() controlSets {
+	return controlSets{unfinished: admission.NewSet(maxUnfinished, maxUnfinishedHost), unfinishedUnix: admission.NewSet(maxUnfinishedUnix, maxUnfinishedUnix),
+		known: admission.NewSet(maxKnown, maxKnown), strangers: admission.NewSet(maxStrangers, maxStrangersHost), unix: admission.NewSet(maxUnix, maxUnix)}
+}
+
+// A controlConn is a connection of a client. Only the goroutine that serves it touches its fields.
+type controlConn struct {
+	net.Conn
+	local bool           // over the local socket
+	in    *admission.Set // that it counts against
+	token []byte         // that it was given with our welcome; worth nothing once the connection ends
+}
+
+// enter counts c against a set and closes the connection that leaves it for c.
+func (c *controlConn) enter(s *admission.Set) {
+	if c.in != nil {
+		c.in.Remove(c.Conn)
+	}
+	c.in = s
+	if old := s.Add(c.Conn); old != nil {
+		_ = old.Close() // its own goroutine notices
+	}
+}
 
 // A controlServer answers peers that want to open paths. A client that breaks the protocol loses its connection, a
 // log line says why, and nothing else happens.
@@ -28,7 +70,7 @@ type controlServer struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
-	slots  chan struct{}
+	conns  controlSets
 
 	mu     sync.Mutex
 	tokens map[string]token
@@ -37,7 +79,7 @@ type controlServer struct {
 }
 
 func newControl(e *Engine) *controlServer {
-	s := &controlServer{engine: e, slots: make(chan struct{}, maxControlConns), tokens: map[string]token{}}
+	s := &controlServer{engine: e, conns: newControlSets(), tokens: map[string]token{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -74,7 +116,7 @@ func (s *controlServer) listen(to *net.Listener, network, addr string) error {
 	}
 	*to = lis
 	s.wg.Add(1)
-	go s.accept(lis)
+	go s.accept(lis, network == "unix")
 	return nil
 }
 
@@ -100,7 +142,7 @@ func (s *controlServer) close() {
 	s.wg.Wait()
 }
 
-func (s *controlServer) accept(lis net.Listener) {
+func (s *controlServer) accept(lis net.Listener, local bool) {
 	defer s.wg.Done()
 	for {
 		c, err := lis.Accept()
@@ -115,35 +157,56 @@ func (s *controlServer) accept(lis net.Listener) {
 			}
 			continue
 		}
-		select {
-		case s.slots <- struct{}{}:
-			s.wg.Add(1)
-			go s.serve(c)
-		default:
-			s.engine.log.Warn("control plane: connection closed, too many", "from", c.RemoteAddr(), "limit", maxControlConns)
-			_ = c.Close()
+		client := &controlConn{Conn: c, local: local}
+		if local {
+			client.enter(s.conns.unfinishedUnix)
+		} else {
+			client.enter(s.conns.unfinished)
 		}
+		s.wg.Add(1)
+		go s.serve(client)
+	}
+}
+
+// welcomed counts a client that has completed its handshake against the limit of its sort.
+func (s *controlServer) welcomed(c *controlConn, who identity) {
+	switch {
+	case c.local:
+		c.enter(s.conns.unix)
+	case s.engine.store.peerOf(who.key) != nil:
+		c.enter(s.conns.known)
+	default:
+		c.enter(s.conns.strangers)
 	}
 }
 
 // serve answers one client until it leaves, breaks the protocol, or falls silent.
-func (s *controlServer) serve(c net.Conn) {
+func (s *controlServer) serve(c *controlConn) {
 	defer s.wg.Done()
-	defer func() { <-s.slots }()
-	defer func() { _ = c.Close() }()
+	defer func() {
+		_ = c.Close()
+		c.in.Remove(c.Conn)
+		s.forget(c.token)
+	}()
 	unhook := context.AfterFunc(s.ctx, func() { _ = c.Close() })
 	defer unhook()
-	if err := s.converse(c); err != nil && !errors.Is(err, io.EOF) && s.ctx.Err() == nil {
+	if err := s.converse(c); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && s.ctx.Err() == nil {
 		s.engine.log.Warn("control plane: connection closed", "from", c.RemoteAddr(), "reason", err)
 		_ = writeControl(c, controlError, &controlFailure{Text: err.Error()})
 	}
 }
 
-func (s *controlServer) converse(c net.Conn) error {
+func (s *controlServer) converse(c *controlConn) error {
+	if err := c.SetDeadline(time.Now().Add(handshakeWait)); err != nil {
+		return err
+	}
 	greeted, who := false, identity{}
 	for {
-		if err := c.SetDeadline(time.Now().Add(controlIdle)); err != nil {
-			return err
+		if greeted {
+			c.in.Touch(c.Conn)
+			if err := c.SetDeadline(time.Now().Add(controlIdle)); err != nil {
+				return err
+			}
 		}
 		kind, body, err := readControl(c)
 		var timeout net.Error
@@ -164,9 +227,11 @@ func (s *controlServer) converse(c net.Conn) error {
 			if err = decodeControl(body, &f); err == nil {
 				err = fmt.Errorf("the peer refuses: %.300s: %w", f.Text, ErrBadState)
 			}
-		case kind == controlHello:
-			greeted = true
-			who, err = s.greet(c, body)
+		case kind == controlHello && !greeted: // once: each further one would cost us a token
+			if who, err = s.greet(c, body); err == nil {
+				greeted = true
+				s.welcomed(c, who)
+			}
 		case kind == controlAskRegion && greeted:
 			err = s.tellRegion(c, body)
 		case kind == controlDrop && greeted:
@@ -185,7 +250,7 @@ func (s *controlServer) converse(c net.Conn) error {
 }
 
 // greet answers a hello with our transports and a token for data connections, and returns who sent it.
-func (s *controlServer) greet(c net.Conn, body []byte) (who identity, err error) {
+func (s *controlServer) greet(c *controlConn, body []byte) (who identity, err error) {
 	var h hello
 	if err := decodeControl(body, &h); err != nil {
 		return who, err
@@ -207,6 +272,7 @@ func (s *controlServer) greet(c net.Conn, body []byte) (who identity, err error)
 	if err != nil {
 		return who, err
 	}
+	c.token = tok
 	w := welcome{Version: controlVersion, Key: e.key, NodeID: e.nodeID, Incarnation: e.incarnation, Notify: e.wantsNotifications(), Token: tok}
 	for _, tr := range e.openTransports() {
 		w.Endpoints = append(w.Endpoints, endpointInfo{Name: tr.name, Addr: string(tr.lis.Addr())})

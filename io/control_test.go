@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,24 +92,197 @@ func TestDataConnectionsNeedAToken(t *testing.T) {
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))
 }
 
-func TestTokensAreBounded(t *testing.T) {
+// greetAs completes a handshake without a secret, as a client named key.
+func greetAs(t *testing.T, c net.Conn, key string) *welcome {
+	t.Helper()
+	var w welcome
+	if err := writeControl(c, controlHello, &hello{Version: controlVersion, Key: key, PeerKey: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	kind, body, err := readControl(c)
+	if err != nil || kind != controlWelcome || decodeControl(body, &w) != nil {
+		t.Fatalf("answered with type %d, %v", kind, err)
+	}
+	return &w
+}
+
+// tokens is how many tokens are good.
+func tokens(e *Engine) int {
+	e.control.mu.Lock()
+	defer e.control.mu.Unlock()
+	return len(e.control.tokens)
+}
+
+// waitUntil polls for what other goroutines bring about.
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// A client that greets over and over gets one token and loses its connection; the token ends with it.
+func TestATokenEndsWithItsConnection(t *testing.T) {
 	a := newSide(t, "a", 8, BackendTCP, nil)
-	for range maxTokens {
-		if _, err := a.control.issue(hello{Key: "x"}); err != nil {
+	c := dialControl(t, a.Engine)
+	w := greetAs(t, c, "x")
+	if _, ok := a.redeem(w.Token, "shm"); !ok || tokens(a.Engine) != 1 {
+		t.Errorf("%d tokens, and the one that was given admits: %v", tokens(a.Engine), ok)
+	}
+	for range 4096 {
+		_ = writeControl(c, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "a"})
+	}
+	waitUntil(t, "the token is gone", func() bool { return tokens(a.Engine) == 0 })
+	if _, ok := a.redeem(w.Token, "tcp"); ok {
+		t.Error("a token admits after its connection has ended")
+	}
+	greetAs(t, dialControl(t, a.Engine), "y") // nobody is locked out
+}
+
+func TestKeysOfMoreThan256BytesAreRefused(t *testing.T) {
+	a := newSide(t, "a", 8, BackendTCP, nil)
+	long := strings.Repeat("k", MaxKey+1)
+	c := dialControl(t, a.Engine)
+	_ = writeControl(c, controlHello, &hello{Version: controlVersion, Key: long, PeerKey: "a"})
+	if kind, _, err := readControl(c); err != nil || kind != controlError {
+		t.Errorf("a hello with a key of %d bytes is answered with type %d, %v", len(long), kind, err)
+	}
+	if _, err := NewEngine(long, EngineConfig{}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("an engine with such a key: %v", err)
+	}
+}
+
+// Whoever opens more silent connections than there are slots, and goes on opening them, keeps nobody out.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	a, b := newSide(t, "a", 64, BackendTCP, nil), newSide(t, "b", 64, BackendTCP, nil)
+	for range 1100 {
+		dialControl(t, a.Engine)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		var open []net.Conn
+		for {
+			select {
+			case <-stop:
+				for _, c := range open {
+					_ = c.Close()
+				}
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Desc().Port))); err == nil {
+				open = append(open, c)
+			}
+		}
+	}()
+	defer func() { close(stop); <-done }()
+	for range 5 {
+		if err := b.RegisterRemoteEngine(a.Desc()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.CreateSession(b.desc, a.desc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))
+		if err := b.DeregisterRemoteEngine(a.Desc()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.control.issue(hello{Key: "x"}); err == nil {
-		t.Error("one more token than the limit")
+	if n := a.control.conns.unfinished.Len(); n > maxUnfinishedHost {
+		t.Errorf("%d connections have no handshake, want at most %d", n, maxUnfinishedHost)
 	}
-	a.control.mu.Lock()
-	for k, tok := range a.control.tokens {
-		tok.born = tok.born.Add(-2 * tokenLife)
-		a.control.tokens[k] = tok
+}
+
+// Strangers that greet, and stay, take no slot of a peer that is registered.
+func TestStrangersTakeNoSlotOfAKnownPeer(t *testing.T) {
+	a, b, s := pair(t, 64, BackendTCP, nil)
+	if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
+		t.Fatal(err)
 	}
-	a.control.mu.Unlock()
-	if _, err := a.control.issue(hello{Key: "x"}); err != nil {
-		t.Errorf("after the old ones expired: %v", err)
+	c := dialControl(t, a.Engine)
+	greetAs(t, c, "b")
+	first := dialControl(t, a.Engine)
+	greetAs(t, first, "stranger")
+	for range maxStrangersHost {
+		greetAs(t, dialControl(t, a.Engine), "stranger")
+	}
+	if _, _, err := readControl(first); err == nil || isTimeout(err) {
+		t.Errorf("the first stranger hears %v, want the end of its connection", err)
+	}
+	if err := writeControl(c, controlBeat, &heartbeat{}); err != nil {
+		t.Fatal(err)
+	}
+	if kind, _, err := readControl(c); err != nil || kind != controlBeat {
+		t.Errorf("the known peer's connection: type %d, %v", kind, err)
+	}
+	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// A client whose connection is closed before it is welcomed tries again, within its deadline.
+func TestAClientThatWasEvictedTriesAgain(t *testing.T) {
+	a, b := newSide(t, "a", 64, BackendTCP, nil), newSide(t, "b", 64, BackendTCP, nil)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lis.Close() })
+	go func() { // closes the first three, and passes on the rest
+		for i := 0; ; i++ {
+			c, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			if i < 3 {
+				_ = c.Close()
+				continue
+			}
+			to, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Desc().Port)))
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
+			go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
+		}
+	}()
+	d := a.Desc()
+	d.Port = lis.Addr().(*net.TCPAddr).Port
+	p := newPeer(b.Engine, d)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if w, err := p.ctl.greet(ctx); err != nil || w.Key != "a" {
+		t.Errorf("%+v, %v", w, err)
+	}
+	p.close(ErrClosed)
+}
+
+// A question waits for an earlier one that has no answer no longer than its own deadline.
+func TestAQuestionWaitsForAnotherWithinItsDeadline(t *testing.T) {
+	_, b, s := pair(t, 64, BackendTCP, nil)
+	p := s.peer
+	if err := p.ctl.mu.lock(context.Background()); err != nil { // as a heartbeat to a stopped peer has it
+		t.Fatal(err)
+	}
+	defer p.ctl.mu.unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.verify(ctx) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want that the peer did not answer in time", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("engine %q still waits after 20 s", b.Desc().Key)
 	}
 }
 

@@ -10,10 +10,8 @@ import (
 	"time"
 )
 
-const (
-	maxTokens = 4096 // data connections that may be pending
-	tokenLife = 60 * time.Second
-)
+// tokenLife is how long a token admits, while the control connection that it was given over stays open.
+const tokenLife = 60 * time.Second
 
 // A token admits one peer's data connections for a while.
 type token struct {
@@ -22,7 +20,7 @@ type token struct {
 	used map[string]bool // by transport: a token admits one connection over each
 }
 
-// issue makes a token for the sender of h. When there are too many, old ones are dropped first.
+// issue makes a token for the sender of h. A control connection gets one, so there are no more of them than of those.
 func (s *controlServer) issue(h hello) ([]byte, error) {
 	raw := make([]byte, tokenLen)
 	if _, err := rand.Read(raw); err != nil {
@@ -37,16 +35,7 @@ func (s *controlServer) issue(h hello) ([]byte, error) {
 	if err := e.store.admits(who); err != nil {
 		return nil, err // with s.mu held: who is retired after this loses the token in revoke
 	}
-	now := time.Now()
-	for k, t := range s.tokens {
-		if now.Sub(t.born) > tokenLife {
-			delete(s.tokens, k)
-		}
-	}
-	if len(s.tokens) >= maxTokens {
-		return nil, fmt.Errorf("%d peers are connecting at once: %w", maxTokens, ErrBadState)
-	}
-	s.tokens[string(raw)] = token{who, now, map[string]bool{}}
+	s.tokens[string(raw)] = token{who, time.Now(), map[string]bool{}}
 	return raw, nil
 }
 
@@ -59,6 +48,13 @@ func (s *controlServer) revoke(gone func(identity) bool) {
 			delete(s.tokens, k)
 		}
 	}
+}
+
+// forget makes a token worthless. Data connections that it has admitted stay.
+func (s *controlServer) forget(raw []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tokens, string(raw))
 }
 
 // redeem tells who may connect with the ticket over the named transport, once.

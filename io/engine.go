@@ -92,7 +92,11 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if err != nil {
 		hostname = "localhost"
 	}
-	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: core.NodeID(hostname), incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
+	nodeID, err := core.NodeID(hostname)
+	if err != nil {
+		return nil, fmt.Errorf("engine %q: %w", key, err)
+	}
+	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID, incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
 	if len(e.nodeID) > MaxKey {
 		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.nodeID), MaxKey, ErrInvalid)
@@ -199,12 +203,12 @@ func (e *Engine) CreateSession(local, remote MemoryDesc) (*Session, error) {
 	if why != nil {
 		return nil, fmt.Errorf("create session: %w", why)
 	}
-	ctx, cancel := e.controlContext(s.route.backend)
+	ctx, cancel := s.peer.controlContext(s.route.backend)
 	defer cancel()
 	if err := s.verify(ctx); err != nil {
 		return nil, fmt.Errorf("create session: %w", err)
 	}
-	if _, err := s.ready(); err != nil {
+	if _, err := s.readyWithin(ctx); err != nil {
 		return nil, fmt.Errorf("create session: %w", err)
 	}
 	return s, nil
@@ -241,12 +245,12 @@ func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := e.controlContext(s.route.backend)
+	ctx, cancel := s.peer.controlContext(s.route.backend)
 	defer cancel()
 	if err := s.verify(ctx); err != nil {
 		return nil, nil, err
 	}
-	_, err = s.ready()
+	_, err = s.readyWithin(ctx)
 	return s, nil, err
 }
 

@@ -121,10 +121,12 @@ func (p *peer) due(r *route, q *path, now time.Time) *transport {
 // probe opens a path over tr, and puts it in the place of worse, which ends when its transfers have.
 func (p *peer) probe(r *route, tr *transport, worse *path) {
 	defer p.work.Done()
-	p.dial.Lock()
-	defer p.dial.Unlock()
 	ctx, cancel := p.controlContext(r.backend)
 	defer cancel()
+	if p.dial.lock(ctx) != nil {
+		return
+	}
+	defer p.dial.unlock()
 	w, err := p.ctl.greet(ctx)
 	if err != nil {
 		return

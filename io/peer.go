@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"mori/core"
+	"mori/core/admission"
 	"mori/core/fabric"
 )
 
@@ -33,7 +34,7 @@ type peer struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup // replays and probes
 
-	dial sync.Mutex // held while a path is opened: one at a time
+	dial ctxMutex // held while a path is opened: one at a time
 }
 
 func newPeer(e *Engine, d EngineDesc) *peer {
@@ -60,8 +61,10 @@ func (p *peer) present(r *route) (*path, error) {
 
 // path returns the open path for r, opening one if need be.
 func (p *peer) path(ctx context.Context, r *route) (*path, error) {
-	p.dial.Lock()
-	defer p.dial.Unlock()
+	if err := p.dial.lock(ctx); err != nil {
+		return nil, fmt.Errorf("open a path to %q: another attempt is under way: %w (%w)", p.desc.Key, err, ErrUnreachable)
+	}
+	defer p.dial.unlock()
 	if q, err := p.present(r); q != nil || err != nil {
 		return q, err
 	}
@@ -138,7 +141,7 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 	}
 	q.ep, q.cq = ep, cq
 	control, _ := controlAddr(p.desc)
-	if _, err := ep.(fabric.Connector).Connect(ctx, core.DialAddr(to, control), p.engine.signer.ticket(w.Token, tr.name)); err != nil {
+	if err := dialData(ctx, ep.(fabric.Connector), core.DialAddr(to, control), p.engine.signer.ticket(w.Token, tr.name)); err != nil {
 		tr.forget(ep)
 		close(ready)
 		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err), ep.Close(), cq.Close())
@@ -146,6 +149,18 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 	newPath(q)
 	close(ready)
 	return q, nil
+}
+
+// dialData connects an endpoint, and tries again with back-off if the peer is busy, or closes the connection without a word: under a flood
+// of connections it does so with the oldest.
+func dialData(ctx context.Context, ep fabric.Connector, to fabric.Addr, ticket []byte) (err error) {
+	var pause admission.Backoff
+	for range maxEvictions {
+		if _, err = ep.Connect(ctx, to, ticket); err == nil || !errors.Is(err, fabric.ErrConnReset) && !errors.Is(err, fabric.ErrBusy) || !pause.Wait(ctx) {
+			break
+		}
+	}
+	return err
 }
 
 // askRegion asks the peer whether d is registered there, so that a session is never born broken.
@@ -219,9 +234,9 @@ func (p *peer) close(reason error) {
 	p.mu.Unlock()
 	p.stop()
 	p.closePaths(reason)
-	p.dial.Lock()    // whoever opens a path meanwhile closes it again
-	p.unended.Wait() // for paths that had broken before, too
-	p.dial.Unlock()
+	_ = p.dial.lock(context.Background()) // whoever opens a path meanwhile closes it again
+	p.unended.Wait()                      // for paths that had broken before, too
+	p.dial.unlock()
 	p.endParked(func(*transfer) error { return reason })
 	p.ctl.close()
 	p.work.Wait()

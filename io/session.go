@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +24,7 @@ type Session struct {
 	limit   time.Duration
 
 	plan atomic.Pointer[plan]
-	mu   sync.Mutex // held while a plan is made
+	mu   ctxMutex // held while a plan is made
 }
 
 // A plan is what a session has worked out for the present path.
@@ -199,16 +198,26 @@ func (s *Session) ready() (*plan, error) {
 	if s.Ready() {
 		return s.plan.Load(), nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	ctx, cancel := s.peer.controlContext(s.route.backend)
+	defer cancel()
+	return s.readyWithin(ctx)
+}
+
+// readyWithin is ready, as long as ctx allows.
+func (s *Session) readyWithin(ctx context.Context) (*plan, error) {
+	if s.Ready() {
+		return s.plan.Load(), nil
+	}
+	if err := s.mu.lock(ctx); err != nil {
+		return nil, fmt.Errorf("another call opens the session's path: %w (%w)", err, ErrUnreachable)
+	}
+	defer s.mu.unlock()
 	if s.Ready() {
 		return s.plan.Load(), nil
 	}
 	if s.route.backend.removed.Load() {
 		return nil, fmt.Errorf("backend %v was removed: %w", s.route.backend.kind, ErrBadState)
 	}
-	ctx, cancel := s.peer.controlContext(s.route.backend)
-	defer cancel()
 	for {
 		path, err := s.peer.path(ctx, s.route)
 		if err != nil {

@@ -37,7 +37,11 @@ func ConfigFromEnv() (Config, error) {
 	if err != nil {
 		hostname = "localhost"
 	}
-	cfg := Config{Log: log, NodeID: core.NodeID(hostname), DisableP2P: config.Flag(config.DisableP2P, false)}
+	nodeID, err := core.NodeID(hostname)
+	if err != nil {
+		return Config{}, err
+	}
+	cfg := Config{Log: log, NodeID: nodeID, DisableP2P: config.Flag(config.DisableP2P, false)}
 	if addr, err := bootstrap.HostAddr(); err != nil {
 		warn(err)
 	} else {

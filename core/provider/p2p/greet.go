@@ -82,7 +82,7 @@ func greet(conn *net.UnixConn) (_ *greeting, err error) {
 	g := &greeting{}
 	defer func() {
 		if err != nil {
-			g.free()
+			g.Release()
 		}
 	}()
 	if g.peer, err = local.OpenPeer(conn); err != nil {
@@ -107,8 +107,8 @@ func greet(conn *net.UnixConn) (_ *greeting, err error) {
 	return g, nil
 }
 
-// free unmaps the pages and closes what the greeting opened. The socket is the stream's.
-func (g *greeting) free() {
+// Release unmaps the pages and closes what the greeting opened. The socket is the stream's.
+func (g *greeting) Release() {
 	g.unmap.Stop()
 	unmap([2][]byte{g.ours, g.theirs})
 	g.ours, g.theirs = nil, nil

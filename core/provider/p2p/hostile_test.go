@@ -49,7 +49,7 @@ func newMoverAlone(t *testing.T) (*mover, *fakeEndpoint) {
 		return b
 	}
 	g := &greeting{ours: page(), theirs: page(), peer: &local.Peer{}}
-	t.Cleanup(g.free)
+	t.Cleanup(g.Release)
 	ep := &fakeEndpoint{}
 	m := newMover(ep, g, util.NewMRTable(), &Options{Log: quiet, letGo: usualLetGo})
 	ds := &domains{opts: &Options{Log: quiet}, open: make(map[*stream.Domain]*domain)}

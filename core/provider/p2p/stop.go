@@ -36,7 +36,7 @@ func (m *mover) Stop(cause error) {
 	m.lender.Stop()
 	m.giveBack(ended)
 	if ended {
-		m.greet.free()
+		m.greet.Release()
 	} else {
 		m.greet.peer.Close() // copies under way still count themselves in the peer's page
 	}

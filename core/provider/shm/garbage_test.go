@@ -3,8 +3,11 @@
 package shm
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -105,4 +108,67 @@ func TestListenerServesAfterGarbage(t *testing.T) {
 	if err := <-accepted; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Requests that are refused give their descriptors and mappings back at once, without a garbage collection.
+func TestRefusedRequestsLeaveNothing(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	n, err := openNode(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	lis, err := n.fab.Listen(t.Context(), n.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	refuse := func(times int) {
+		for range times {
+			conn, err := net.Dial("unix", string(lis.Addr()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := conn.(*net.UnixConn)
+			g, err := greet(client, &Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Write(streamHello()); err != nil {
+				t.Fatal(err)
+			}
+			req, err := lis.Accept(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := req.Reject(nil); err != nil {
+				t.Fatal(err)
+			}
+			g.Release()
+			_ = conn.Close()
+		}
+	}
+	refuse(1)
+	before := rings(t)
+	refuse(30)
+	if after := rings(t); after > before {
+		t.Errorf("%d rings are mapped after 30 requests were refused, %d before", after, before)
+	}
+}
+
+// streamHello is the hello of the stream's own handshake, of a single socket.
+func streamHello() []byte {
+	b := append([]byte("mori-hi1"), 4, 4, 0, 1)
+	b = append(b, make([]byte, 16)...) // nonce
+	return append(b, 0, 0, 0, 8, 0, 0)
+}
+
+// rings counts the rings that this process has mapped.
+func rings(t *testing.T) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(maps, []byte("mori-shm-ring"))
 }

@@ -24,8 +24,8 @@ type greeting struct {
 	unmap runtime.Cleanup // for a greeting that never became a connection
 }
 
-// free unmaps the rings and closes what the greeting opened. The socket is the stream's.
-func (g *greeting) free() {
+// Release unmaps the rings and closes what the greeting opened. The socket is the stream's.
+func (g *greeting) Release() {
 	g.unmap.Stop()
 	unmap([2][]byte{g.inbound, g.outbound})
 	g.inbound, g.outbound = nil, nil
@@ -47,7 +47,7 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	g := &greeting{}
 	defer func() {
 		if err != nil {
-			g.free()
+			g.Release()
 		}
 	}()
 	if g.peer, err = local.OpenPeer(conn); err != nil {

@@ -84,8 +84,8 @@ func TestReachWithinThisProcess(t *testing.T) {
 		if g.reach.way != wayMemmove || g.peer.PID != os.Getpid() {
 			t.Errorf("%+v", g.reach)
 		}
-		g.free()
-		g.free()
+		g.Release()
+		g.Release()
 	}
 }
 
@@ -217,7 +217,7 @@ func TestGreetLeavesTheBytesBehindTheHello(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.free()
+	defer g.Release()
 	if g.reach.way != wayStream || g.messages {
 		t.Errorf("an address that was never mapped: %+v", g)
 	}

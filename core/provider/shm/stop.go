@@ -44,7 +44,7 @@ func (m *mover) Stop(cause error) {
 	<-empty
 	m.lender.Stop()
 	m.inbox.stop(cause)
-	m.greet.free()
+	m.greet.Release()
 	m.domain.leave(m)
 }
 

@@ -33,6 +33,7 @@ func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte)
 	}
 	if err != nil {
 		closeAll(conns)
+		ep.discard(extra)
 		ep.state.ConnectFailed()
 		return nil, ep.connectErr(ctx, to, err)
 	}
@@ -105,6 +106,9 @@ type causeError struct {
 func (e causeError) Error() string { return e.err.Error() }
 func (e causeError) Unwrap() error { return e.errno }
 
+// Is tells who asks whether another attempt may succeed.
+func (e causeError) Is(target error) bool { return target == fabric.ErrBusy && errors.Is(e.err, target) }
+
 // A timeoutError is both fabric.ErrTimeout and context.DeadlineExceeded.
 type timeoutError struct{}
 
@@ -119,6 +123,13 @@ func (e canceledError) Error() string        { return e.cause.Error() }
 func (e canceledError) Unwrap() error        { return fabric.ErrCanceled }
 func (e canceledError) Is(target error) bool { return errors.Is(e.cause, target) }
 
+// discard releases what Prelude returned, unless a Direct has taken it over.
+func (ep *Endpoint) discard(extra any) {
+	if ep.direct == nil {
+		release(extra)
+	}
+}
+
 // dial connects all sockets and waits for the answer.
 func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (conns []net.Conn, extra any, a answer, err error) {
 	h := hello{min: protocolVersion, max: protocolVersion, links: uint8(ep.cfg.Links), can: ep.can(), tx: ep.tx(), private: private}
@@ -128,16 +139,18 @@ func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (c
 	for i := range ep.cfg.Links {
 		conn, err := ep.cfg.Transport.Dial(ctx, to)
 		if err != nil {
-			return conns, nil, a, err
+			return conns, extra, a, err
 		}
 		conns = append(conns, conn)
 		h.link = uint8(i)
 		e, err := greet(ctx, ep.cfg.Transport, conn, &h)
 		if err != nil {
-			return conns, nil, a, err
+			return conns, extra, a, err
 		}
 		if i == 0 {
 			extra = e
+		} else {
+			release(e)
 		}
 		h.private = nil
 	}
@@ -159,6 +172,10 @@ func greet(ctx context.Context, t Transport, conn net.Conn, h *hello) (extra any
 		_, err := conn.Write(h.append(nil))
 		return err
 	})
+	if err != nil {
+		release(extra)
+		extra = nil
+	}
 	return extra, err
 }
 
@@ -192,7 +209,7 @@ func (a *answer) refusal(to fabric.Addr) error {
 	case verdictVersion:
 		return fmt.Errorf("peer does not speak version %d: %q: %w", protocolVersion, a.private, fabric.ErrProtocol)
 	}
-	return fmt.Errorf("peer takes no more requests: %w", fabric.ErrConnRefused)
+	return fmt.Errorf("peer takes no more requests: %w (%w)", fabric.ErrConnRefused, fabric.ErrBusy)
 }
 
 // Accept answers req; see fabric.Connector.
@@ -226,6 +243,7 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	}
 	if err != nil {
 		closeAll(r.conns)
+		ep.discard(r.extra)
 		ep.state.ConnectFailed()
 		return ep.connectErr(ctx, r.peer, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -91,15 +92,27 @@ func TestALinkComesOnce(t *testing.T) {
 	r.dial(1)
 }
 
-// TestHalfOpenHandshakesAreBounded opens silent sockets; those beyond the bound are closed at once.
-func TestHalfOpenHandshakesAreBounded(t *testing.T) {
+// TestSilentSocketsKeepNobodyOut opens more silent sockets than may be half open. The oldest are closed for the newer ones, so an
+// endpoint connects at once.
+func TestSilentSocketsKeepNobodyOut(t *testing.T) {
 	r := newRig(t, nil)
-	for range maxHalfOpen + 8 {
+	var oldest net.Conn
+	for i := range maxHalfOpenHost + 8 {
 		conn, err := net.Dial("tcp", string(r.ln.Addr()))
 		r.must(err)
 		defer conn.Close()
+		if i == 0 {
+			oldest = conn
+		}
 	}
-	r.log.waitFor(t, fmt.Sprintf("%d handshakes are under way", maxHalfOpen))
+	r.dial(1)
+	r.must(oldest.SetReadDeadline(time.Now().Add(testDeadline)))
+	if n, err := oldest.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest silent socket reads %d bytes, %v; want it closed", n, err)
+	}
+	if n := r.ln.(*listener).halfOpen.Len(); n > maxHalfOpenHost {
+		t.Errorf("%d sockets are half open, want at most %d", n, maxHalfOpenHost)
+	}
 }
 
 // TestRequestsThatNobodyTakesAreTurnedAway fills the listener's queue.

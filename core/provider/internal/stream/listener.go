@@ -8,15 +8,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
+	"mori/core/admission"
 	"mori/core/fabric"
 )
 
 const (
-	// maxHalfOpen bounds the sockets of a listener whose handshake is not over.
-	maxHalfOpen = 256
+	// maxHalfOpen bounds the sockets of a listener whose handshake is not over, maxHalfOpenHost those of one address. The oldest is
+	// closed for a newcomer.
+	maxHalfOpen     = 512
+	maxHalfOpenHost = 256
 	// maxRequests bounds the requests that wait for Listener.Accept.
 	maxRequests = 128
 	// acceptPause is how long a listener rests when the system gives it no socket, such as without free descriptors.
@@ -34,7 +38,7 @@ type listener struct {
 
 	mu       sync.Mutex // protects what follows
 	closed   bool
-	halfOpen map[net.Conn]struct{}
+	halfOpen *admission.Set
 	groups   map[[16]byte]*group
 }
 
@@ -60,7 +64,7 @@ func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, 
 		return nil, fmt.Errorf("listen at %q: %w", at, err)
 	}
 	l := &listener{fabric: f, ln: ln, requests: make(chan *request, maxRequests), done: make(chan struct{}),
-		halfOpen: map[net.Conn]struct{}{}, groups: map[[16]byte]*group{}}
+		halfOpen: admission.NewSet(maxHalfOpen, maxHalfOpenHost), groups: map[[16]byte]*group{}}
 	l.tasks.Add(1)
 	go l.serve()
 	return l, nil
@@ -114,17 +118,21 @@ func (l *listener) serve() {
 	}
 }
 
-// admit counts a socket as half open.
+// admit counts a socket as half open, and closes the oldest one if there are too many.
 func (l *listener) admit(conn net.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return fabric.ErrClosed
 	}
-	if len(l.halfOpen) >= maxHalfOpen {
-		return fmt.Errorf("%d handshakes are under way: %w", maxHalfOpen, fabric.ErrBusy)
+	if old := l.halfOpen.Add(conn); old != nil {
+		_ = old.Close() // its handshake notices
+		for nonce, g := range l.groups {
+			if slices.Contains(g.req.conns, old) {
+				go l.expire(nonce, g, fmt.Errorf("%d handshakes are under way: %w", maxHalfOpenHost, fabric.ErrBusy))
+			}
+		}
 	}
-	l.halfOpen[conn] = struct{}{}
 	l.tasks.Add(1)
 	return nil
 }
@@ -133,7 +141,7 @@ func (l *listener) admit(conn net.Conn) error {
 func (l *listener) drop(conn net.Conn, err error) {
 	l.mu.Lock()
 	quiet := l.closed
-	delete(l.halfOpen, conn)
+	l.halfOpen.Remove(conn)
 	l.mu.Unlock()
 	_ = conn.Close() // nothing is on its way
 	if !quiet {
@@ -149,6 +157,7 @@ func (l *listener) shake(conn net.Conn) {
 		err = l.join(conn, extra, &h)
 	}
 	if err != nil {
+		release(extra)
 		l.drop(conn, err)
 	}
 }
@@ -161,12 +170,12 @@ func (l *listener) hear(conn net.Conn) (extra any, h hello, err error) {
 		return nil, h, err
 	}
 	if h, err = readHello(conn); err != nil {
-		return nil, h, err
+		return extra, h, err
 	}
 	if _, err = commonVersion(&h); err != nil {
 		a := answer{verdict: verdictVersion, private: []byte(err.Error())}
 		_, werr := conn.Write(a.append(nil))
-		return nil, h, errors.Join(err, werr)
+		return extra, h, errors.Join(err, werr)
 	}
 	return extra, h, conn.SetDeadline(time.Time{})
 }
@@ -182,7 +191,9 @@ func (l *listener) join(conn net.Conn, extra any, h *hello) error {
 	if g == nil {
 		g = &group{req: &request{conns: make([]net.Conn, h.links)}, left: int(h.links)}
 		g.req.hello.links = h.links
-		g.timer = time.AfterFunc(handshakeWait, func() { l.expire(h.nonce, g) })
+		g.timer = time.AfterFunc(handshakeWait, func() {
+			l.expire(h.nonce, g, fmt.Errorf("not all of %d sockets of an endpoint came: %w", h.links, fabric.ErrTimeout))
+		})
 		l.groups[h.nonce] = g
 	}
 	r := g.req
@@ -192,6 +203,8 @@ func (l *listener) join(conn net.Conn, extra any, h *hello) error {
 	r.conns[h.link] = conn
 	if h.link == 0 {
 		r.hello, r.extra, r.peer = *h, extra, l.fabric.cfg.Transport.Addr(conn.RemoteAddr())
+	} else {
+		release(extra) // the first socket's stands for all
 	}
 	if g.left--; g.left > 0 {
 		return nil
@@ -199,7 +212,7 @@ func (l *listener) join(conn net.Conn, extra any, h *hello) error {
 	g.timer.Stop()
 	delete(l.groups, h.nonce)
 	for _, c := range r.conns {
-		delete(l.halfOpen, c)
+		l.halfOpen.Remove(c)
 	}
 	r.watch()
 	select {
@@ -210,19 +223,21 @@ func (l *listener) join(conn net.Conn, extra any, h *hello) error {
 	return nil
 }
 
-// expire drops a group whose other sockets did not come.
-func (l *listener) expire(nonce [16]byte, g *group) {
+// expire drops a group whose other sockets did not come, or that was evicted.
+func (l *listener) expire(nonce [16]byte, g *group, why error) {
 	l.mu.Lock()
 	if l.groups[nonce] != g {
 		l.mu.Unlock()
 		return
 	}
 	delete(l.groups, nonce)
+	g.timer.Stop()
 	conns := g.req.conns
 	l.mu.Unlock()
+	release(g.req.extra)
 	for _, c := range conns {
 		if c != nil {
-			l.drop(c, fmt.Errorf("%d of %d sockets of an endpoint did not come: %w", g.left, len(conns), fabric.ErrTimeout))
+			l.drop(c, why)
 		}
 	}
 }
@@ -244,12 +259,13 @@ func (l *listener) close() error {
 	close(l.done)
 	for _, g := range l.groups {
 		g.timer.Stop()
+		release(g.req.extra)
 	}
 	clear(l.groups)
-	for c := range l.halfOpen {
+	for _, c := range l.halfOpen.All() {
 		_ = c.Close() // wakes its handshake
+		l.halfOpen.Remove(c)
 	}
-	clear(l.halfOpen)
 	l.mu.Unlock()
 	err := l.ln.Close()
 	l.tasks.Wait()

@@ -52,6 +52,7 @@ func (r *request) watch() {
 		}
 		r.gone.Store(true)
 		closeAll(r.conns)
+		release(r.extra)
 	}()
 }
 
@@ -75,6 +76,7 @@ func (r *request) answer(a *answer) error {
 		return err
 	}
 	defer closeAll(r.conns)
+	defer release(r.extra)
 	if err := r.conns[0].SetDeadline(time.Now().Add(handshakeWait)); err != nil {
 		return fmt.Errorf("answer %s: %w", r.peer, err)
 	}
@@ -82,4 +84,12 @@ func (r *request) answer(a *answer) error {
 		return fmt.Errorf("answer %s: %w", r.peer, err)
 	}
 	return nil
+}
+
+// release frees what Prelude returned for a connection that no Direct has taken over: descriptors and mappings would otherwise stay
+// until the next garbage collection.
+func release(extra any) {
+	if r, ok := extra.(interface{ Release() }); ok && r != nil {
+		r.Release()
+	}
 }
