@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,7 @@ type Engine struct {
 	stalls      sync.WaitGroup          // traces that are being written
 	ended       atomic.Pointer[Watcher] // made by FD
 	idle        time.Duration           // a path that was not used for so long is closed; 0 = never
+	maxPending  int64                   // transfers to one peer; 0 = no limit
 	lease       time.Duration           // see lease.go; 0 = none
 	inbounds    inbounds
 	gates       gates
@@ -110,6 +112,11 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		e.log.Warn("environment variable ignored", "error", err)
 	}
 	e.lease = time.Duration(ms) * time.Millisecond
+	pending, err := config.Int(config.IOMaxPending, 65536, 0, math.MaxInt32)
+	if err != nil {
+		e.log.Warn("environment variable ignored", "error", err)
+	}
+	e.maxPending = int64(pending)
 	if e.tls, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA)); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}

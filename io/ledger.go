@@ -34,6 +34,7 @@ type transfer struct {
 	slot    uint64      // Op.Ctx of the first op
 	tag     string      // "" = none
 	opsMade uint32      // before any replay
+	load    int64       // what it counts against the limit on pending transfers
 	silent  bool        // a notification: nobody waits for it, and it has no status
 	gated   atomic.Bool // it waits for a GPU and has not begun
 

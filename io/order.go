@@ -4,6 +4,7 @@ package io
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,9 +15,57 @@ type order struct {
 	mu         sync.Mutex
 	head, tail *transfer // in submission order; all but failed heads are unfinished or wait for one that is
 	inflight   int
+	pending    atomic.Int64  // the loads of the transfers that are not told; written with mu held
+	space      chan struct{} // closed when there is room again; nil while nobody waits
 
 	// book hears of each transfer just before its end is told; with mu held, so it is quick. nil: nobody.
 	book func(t *transfer, code StatusCode, at time.Time)
+}
+
+// loadEntries is how many entries of a batch count as one more transfer: they take as much memory.
+const loadEntries = 256
+
+// load is what a transfer of n entries counts against the limit on pending transfers.
+func load(n int) int64 { return int64(1 + n/loadEntries) }
+
+// room waits until less than limit is pending; 0 is no limit. It takes no lock while there is room, so callers at once may exceed the limit by a
+// transfer each. It reports false if there is no room in time.
+func (o *order) room(limit int64, within time.Duration) bool {
+	if o.hasRoom(limit) {
+		return true
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for {
+		o.mu.Lock()
+		if o.hasRoom(limit) {
+			o.mu.Unlock()
+			return true
+		}
+		if o.space == nil {
+			o.space = make(chan struct{})
+		}
+		space := o.space
+		o.mu.Unlock()
+		select {
+		case <-space:
+		case <-timer.C:
+			return o.hasRoom(limit)
+		}
+	}
+}
+
+// hasRoom reports whether less than limit is pending; 0 is no limit.
+func (o *order) hasRoom(limit int64) bool { return limit <= 0 || o.pending.Load() < limit }
+
+// leave takes the load of a transfer off. It needs mu held.
+func (o *order) leave(t *transfer) {
+	o.inflight--
+	o.pending.Store(o.pending.Load() - t.load)
+	if o.space != nil {
+		close(o.space)
+		o.space = nil
+	}
 }
 
 // add appends t. From now on finish(t) must be called exactly once.
@@ -30,6 +79,7 @@ func (o *order) add(t *transfer) {
 	}
 	o.tail = t
 	o.inflight++
+	o.pending.Store(o.pending.Load() + t.load)
 }
 
 // finish ends t, at the given time, and publishes every success that no longer waits for an earlier transfer.
@@ -46,7 +96,7 @@ func (o *order) finish(t *transfer, code StatusCode, msg string, at time.Time) {
 	for o.head != nil && o.head.ended {
 		h := o.head
 		o.head = h.next
-		o.inflight--
+		o.leave(h)
 		h.next = nil
 		o.tell(h, CodeSuccess, at)
 		h.status.Update(CodeSuccess, h.success) // keeps an error that was told already

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mori/core/config"
 	"mori/core/fabric"
 )
 
@@ -69,8 +70,12 @@ func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
 	return s.Submit(&Request{Write: true, Local: lo, Remote: ro, Sizes: sz, UID: uid})
 }
 
-// Ready tells whether a submission would start at once, without a connection to be made first.
-func (s *Session) Ready() bool {
+// Ready reports whether a submission would start at once: without a connection to be made first, and
+// without a wait for pending transfers to end.
+func (s *Session) Ready() bool { return s.connected() && s.peer.order.hasRoom(s.engine.maxPending) }
+
+// connected reports whether there is a plan for an open path.
+func (s *Session) connected() bool {
 	p := s.plan.Load()
 	return p != nil && p.path.err() == nil && !p.path.superseded.Load() && !s.route.backend.removed.Load()
 }
@@ -84,8 +89,9 @@ func (s *Session) Alive() bool {
 func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
 
 // Submit starts a transfer. Its errors are the Status's: nothing was copied if the request is invalid.
-// The first call waits for a connection; later ones do not wait. While a path is broken, transfers begin
-// when there is another. Others may write to the slices of a Request with a BlockSize meanwhile: each
+// The first call waits for a connection. A later one waits only while too many transfers to the peer are
+// pending (MORI_IO_MAX_PENDING), up to the transfer's deadline or 30 s, and then fails with ErrBadState.
+// While a path is broken, transfers begin when there is another. Others may write to the slices of a Request with a BlockSize meanwhile: each
 // offset is read once, before Submit returns.
 func (s *Session) Submit(r *Request) *Status {
 	kind := fabric.OpRead
@@ -108,6 +114,11 @@ func (s *Session) Submit(r *Request) *Status {
 	if err == nil && !broken {
 		p, err = s.ready()
 	}
+	limit := s.limitOf(r)
+	if err == nil && !s.peer.order.room(s.engine.maxPending, roomWait(limit)) {
+		err = fmt.Errorf("%d transfers to %q are pending, counting %d entries of a batch as one more, and none ended in %v: wait for some first, or raise %s: %w",
+			s.peer.order.pending.Load(), s.remote.EngineKey, loadEntries, roomWait(limit), config.IOMaxPending, ErrBadState)
+	}
 	var g *gate
 	if err == nil {
 		g, err = s.gate(r.After)
@@ -117,7 +128,7 @@ func (s *Session) Submit(r *Request) *Status {
 		return s.refused(err)
 	}
 	st := startedStatus()
-	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag, to: p.to, start: now(), limit: s.limitOf(r)}
+	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag, to: p.to, start: now(), limit: limit, load: load(len(e.lo))}
 	t.path.Store(p.path) // for reports before it starts
 	t.batch = b
 	b.build(kind, &p.to, total, &e)
@@ -148,6 +159,17 @@ func (s *Session) limitOf(r *Request) time.Duration {
 		return r.Deadline
 	}
 	return s.limit
+}
+
+// mostRoomWait bounds the wait of a submission for room.
+const mostRoomWait = 30 * time.Second
+
+// roomWait returns how long a submission may wait while too many transfers are pending.
+func roomWait(limit time.Duration) time.Duration {
+	if limit > 0 {
+		return min(limit, mostRoomWait)
+	}
+	return mostRoomWait
 }
 
 // gate makes what the transfer waits for, if anything, and enters the local region.
@@ -195,7 +217,7 @@ func (s *Session) refused(err error) *Status {
 
 // ready returns the plan for an open path, making one if need be.
 func (s *Session) ready() (*plan, error) {
-	if s.Ready() {
+	if s.connected() {
 		return s.plan.Load(), nil
 	}
 	ctx, cancel := s.peer.controlContext(s.route.backend)
@@ -205,14 +227,14 @@ func (s *Session) ready() (*plan, error) {
 
 // readyWithin is ready, as long as ctx allows.
 func (s *Session) readyWithin(ctx context.Context) (*plan, error) {
-	if s.Ready() {
+	if s.connected() {
 		return s.plan.Load(), nil
 	}
 	if err := s.mu.lock(ctx); err != nil {
 		return nil, fmt.Errorf("another call opens the session's path: %w (%w)", err, ErrUnreachable)
 	}
 	defer s.mu.unlock()
-	if s.Ready() {
+	if s.connected() {
 		return s.plan.Load(), nil
 	}
 	if s.route.backend.removed.Load() {

@@ -50,25 +50,35 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 		return nil, err
 	}
 	tr = &transport{name: name, hmem: info.Caps&fabric.CapHMEM != 0, info: info.Clone(), watchers: map[fabric.Endpoint]func(error){}, links: map[*link]struct{}{}}
+	opened := tr
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, tr.close())
+			err = errors.Join(err, opened.close())
 		}
 	}()
-	if tr.fab, err = e.registry.Open(ctx, tr.info); err != nil {
+	// What failed to open is not kept: an interface may hold a nil pointer then, which close must not call.
+	fab, err := e.registry.Open(ctx, tr.info)
+	if err != nil {
 		return nil, err
 	}
-	if tr.dom, err = tr.fab.Domain(ctx, tr.info); err != nil {
+	tr.fab = fab
+	dom, err := fab.Domain(ctx, tr.info)
+	if err != nil {
 		return nil, err
 	}
-	if tr.eq, err = tr.fab.EQ(eqSize); err != nil {
+	tr.dom = dom
+	eq, err := fab.EQ(eqSize)
+	if err != nil {
 		return nil, err
 	}
+	tr.eq = eq
 	at := tr.info.Clone()
 	at.Src = core.ListenAddr(name, e.config.Host)
-	if tr.lis, err = tr.fab.Listen(ctx, at); err != nil {
+	lis, err := fab.Listen(ctx, at)
+	if err != nil {
 		return nil, fmt.Errorf("listen with %s: %w", name, err)
 	}
+	tr.lis = lis
 	run, stop := context.WithCancel(context.Background())
 	tr.stop = stop
 	tr.wg.Add(2)

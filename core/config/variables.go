@@ -21,6 +21,7 @@ const (
 	IOCPTimeout        = "MORI_IO_CP_TIMEOUT_MS"
 	IODeadline         = "MORI_IO_DEADLINE_MS"
 	IOLease            = "MORI_IO_LEASE_MS"
+	IOMaxPending       = "MORI_IO_MAX_PENDING"
 	IOChecksum         = "MORI_IO_CHECKSUM"
 	IOSample           = "MORI_IO_SAMPLE"
 	IOCompress         = "MORI_IO_COMPRESS"
@@ -112,6 +113,7 @@ func Variables() []Variable {
 		{Name: IOCPTimeout, Default: "5000", Meaning: "time limit of one control-plane exchange, ms; 0 = none, at most 86400000"},
 		{Name: IODeadline, Default: "30000", Meaning: "time limit of one transfer, ms; 0 = none"},
 		{Name: IOLease, Default: "15000", Meaning: "how long a peer with open connections may give no sign of life before they are given up, ms; 0 = for ever"},
+		{Name: IOMaxPending, Default: "65536", Meaning: "most transfers to one peer that have not ended, each 256 entries of a batch counting as one more; a submission beyond waits for room, within its deadline and 30 s, and fails then; 0 = no limit"},
 		{Name: IOChecksum, Default: "off", Meaning: "1 or true: crc32c of all payload over TCP, compared at its destination; what differs is sent again"},
 		{Name: IOCompress, Default: "off", Meaning: "on, 1 or true: zstd of payload over TCP that this side sends, 64 KiB to 4 MiB at a time, where that is faster"},
 		{Name: IOSample, Default: "0", Meaning: "n: both ends of every n-th op through shared memory are compared after the copy; what differs is copied again; 0 = none"},

@@ -107,7 +107,9 @@ func (e causeError) Error() string { return e.err.Error() }
 func (e causeError) Unwrap() error { return e.errno }
 
 // Is tells who asks whether another attempt may succeed.
-func (e causeError) Is(target error) bool { return target == fabric.ErrBusy && errors.Is(e.err, target) }
+func (e causeError) Is(target error) bool {
+	return target == fabric.ErrBusy && errors.Is(e.err, target)
+}
 
 // A timeoutError is both fabric.ErrTimeout and context.DeadlineExceeded.
 type timeoutError struct{}
