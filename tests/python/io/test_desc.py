@@ -47,9 +47,7 @@ class TestHostileBytes:
             "    sys.exit(0)\n"
             "sys.exit(2)\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
 
     @pytest.mark.parametrize("port", [b"\xcf\x7f" + b"\xff" * 7, b"\xce\0\1\0\0", b"\xff"])
