@@ -126,7 +126,8 @@ func TestDirectEndsOps(t *testing.T) {
 	if c, err := a.next(); !errors.Is(err, fabric.ErrRange) || c.Ctx != 2 {
 		t.Errorf("failed: %+v, %v", c, err)
 	}
-	a.submitTo(key, fabric.OpWrite, fabric.OpRemoteData, 3)
+	_, shared := b.share(8) // the target checks the key of what is forwarded
+	a.submitTo(a.imported(shared, 8), fabric.OpWrite, fabric.OpRemoteData, 3)
 	if c, err := b.next(); err != nil || c.Kind != fabric.OpRemoteWrite || c.Data != 3 {
 		t.Errorf("forwarded: %+v, %v", c, err)
 	}

@@ -128,6 +128,31 @@ func TestRefusalsLeaveTheConnectionAlone(t *testing.T) {
 	}
 }
 
+// TestANoticeNeedsItsRegionsKey: remote data whose bytes went another way reaches nobody without the key of the region that they are in.
+func TestANoticeNeedsItsRegionsKey(t *testing.T) {
+	r := newRig(t, nil)
+	_, key := r.share(4096)
+	c := r.dial(1)[0]
+	wrong := key
+	wrong.Secret[15] ^= 1
+	for i, k := range []fabric.RegionKey{{}, wrong, {ID: key.ID + 1, Secret: key.Secret}, key} {
+		want := fabric.ErrNoKey
+		if k == key {
+			want = 0
+		}
+		_, err := c.Write(frame(header{kind: kindWrite, ticket: 1, flags: flagNotice | flagRemoteData, data: uint64(40 + i), region: k.ID, secret: k.Secret}, nil, nil))
+		r.must(err)
+		h, body := readFrame(t, c)
+		if h.kind != kindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != want {
+			t.Errorf("notice %d: answered with %v, %x; want %v", i, h.kind, body, want)
+		}
+	}
+	var done [4]fabric.Completion
+	if n, err := r.cq.Read(done[:]); n != 1 || done[0].Data != 43 {
+		t.Errorf("%d completions, the first with %d (%v); want the one with the key", n, done[0].Data, err)
+	}
+}
+
 // TestAnswersThatComeTooEarly acks a write whose bytes the peer does not take, which must not complete it.
 func TestAnswersThatComeTooEarly(t *testing.T) {
 	r := newRig(t, nil)

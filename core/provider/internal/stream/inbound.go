@@ -103,6 +103,11 @@ func (l *link) beginWrite(h *header) error {
 	in := &l.in
 	in.errno, in.stuck = 0, false
 	if h.flags&flagNotice != 0 {
+		mr, _, errno := l.claim(h, nil, fabric.AccessRemoteWrite, nil)
+		if errno == 0 {
+			mr.Release()
+		}
+		in.errno = errno
 		return nil
 	}
 	if h.flags&flagVoid != 0 {

@@ -92,13 +92,13 @@ func (ep *Endpoint) post(l *link, s *slot, j *job, payload uint64, t *todo) {
 
 func (ep *Endpoint) issueWrite(s *slot, t *todo) {
 	j := job{h: header{kind: kindWrite, flags: ep.sums(), length: s.n}}
+	j.h.region, j.h.secret = s.key.ID, s.key.Secret
 	if s.notice {
 		j.h.flags = flagNotice
 		ep.post(ep.shortLink(), s, &j, 0, t)
 		return
 	}
 	j.h.count = uint32(1 + len(s.op.RMore))
-	j.h.region, j.h.secret = s.key.ID, s.key.Secret
 	ep.post(ep.lightest(), s, &j, s.n, t)
 }
 
