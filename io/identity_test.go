@@ -3,6 +3,7 @@
 package io
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -59,21 +60,39 @@ func TestATagNeedsItsRegionsKey(t *testing.T) {
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 9))
 }
 
-// TestClientsCompareTheDescriptor: an engine that is not the one of the registered descriptor is refused, whatever it says of itself.
+// TestClientsCompareTheDescriptor alters a descriptor in transit in each way of which docs/security.md has a row, and holds that against it.
 func TestClientsCompareTheDescriptor(t *testing.T) {
-	b, c := newSide(t, "b", 64, BackendTCP, nil), newSide(t, "c", 64, BackendTCP, nil)
-	for name, change := range map[string]func(*EngineDesc){
-		"another port":        func(d *EngineDesc) { d.Port = c.Desc().Port },
-		"another incarnation": func(d *EngineDesc) { d.Incarnation++ },
-		"another public key":  func(d *EngineDesc) { d.PublicKey = c.signer.public },
+	doc, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, evil := newSide(t, "b", 64, BackendTCP, nil), newSide(t, "b", 64, BackendTCP, nil)
+	for _, c := range []struct {
+		row     string
+		change  func(*EngineDesc, *MemoryDesc)
+		refused bool
+	}{
+		{"| host or port | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.Port = evil.Desc().Port }, true},
+		{"| incarnation or public key alone | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.Incarnation++ }, true},
+		{"| incarnation or public key alone | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.PublicKey = evil.signer.public }, true},
+		{"| host, port and public key together | the client talks to the attacker's engine", func(d *EngineDesc, m *MemoryDesc) { *d, *m = evil.Desc(), evil.desc }, false},
+		{"| takes mori's element out | no identity is checked", func(d *EngineDesc, m *MemoryDesc) {
+			d.Incarnation, d.PublicKey, d.Port, *m = 0, publicKey{}, evil.Desc().Port, evil.desc
+		}, false},
+		{"| a region's secret, id or size | the session is refused", func(_ *EngineDesc, m *MemoryDesc) { m.Secret[0] ^= 1 }, true},
+		{"| a region's secret, id or size | the session is refused", func(_ *EngineDesc, m *MemoryDesc) { m.ID++ }, true},
+		{"| a region's secret, id or size | the session is refused", func(_ *EngineDesc, m *MemoryDesc) { m.Size-- }, true},
 	} {
-		a, d := newSide(t, "a", 64, BackendTCP, nil), b.Desc()
-		change(&d)
+		if !strings.Contains(string(doc), "\n"+c.row) {
+			t.Errorf("docs/security.md has no row %q", c.row)
+		}
+		a, d, m := newSide(t, "a", 64, BackendTCP, nil), b.Desc(), b.desc
+		c.change(&d, &m)
 		if err := a.RegisterRemoteEngine(d); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := a.CreateSession(a.desc, b.desc); s != nil || err == nil {
-			t.Errorf("%s: session %v, %v", name, s, err)
+		if s, err := a.CreateSession(a.desc, m); (s == nil || err != nil) != c.refused {
+			t.Errorf("%s: session %v, %v", c.row, s, err)
 		}
 	}
 }
