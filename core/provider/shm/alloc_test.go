@@ -19,9 +19,11 @@ func TestSmallOpsDoNotAllocate(t *testing.T) {
 		if err := a.wait(t, 1); err != nil {
 			t.Fatal(err)
 		}
-		l := a.mover.borrower.Find(regionKey(1))
+		l, s := a.mover.borrower.Find(regionKey(1)), newSlice()
 		if n := testing.AllocsPerRun(200, func() {
-			if err := a.mover.copyNow(op, 8, l); err != nil {
+			w := newWalk(op, 8, l.Place.base)
+			w.next(s, sliceBytes)
+			if err := a.mover.copySlice(op.Kind, l, s); err != nil {
 				t.Error(err)
 			}
 		}); n != 0 {

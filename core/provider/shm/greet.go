@@ -61,6 +61,9 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 		return nil, err
 	}
 	g.reach = findReach(g.peer.Cred, h, opts)
+	if g.reach.way == wayCMA && !g.peer.Followed() {
+		g.reach = reach{way: wayStream, reason: fmt.Sprintf("no pidfd of process %d, so its end and another one of its pid could not be told apart", g.peer.PID)}
+	}
 	if err = g.agree(conn); err != nil {
 		return nil, err
 	}

@@ -16,19 +16,11 @@ import (
 	"mori/core/provider/internal/stream"
 )
 
-// Submit copies an op on its caller's thread when nothing is queued before it and it is at most this large: a worker takes about
-// 10 us to begin. 64 KiB are 7 us, an entry of its own page 0.4 us.
-const (
-	inlineBytes    = 64 << 10
-	inlineSegments = 16
-)
-
 // A mover moves the payload of one endpoint's reads and writes between the two processes' memories, lends this side's
 // regions to the peer, and carries messages and remote data through the rings. It is the stream's Direct.
 //
-// An op: RMA finds the loan of its region, or asks for it and parks the op on it (loan.go); start copies small ops at once
-// and gives the others to the pool (copy.go); announce puts remote data into the ring (notify.go); the stream
-// finishes it.
+// An op: RMA finds the loan of its region, or asks for it and parks the op on it (loan.go); start gives it to the pool, since a copy
+// takes as long as the memory's owner likes; announce puts remote data into the ring (notify.go); the stream finishes it.
 //
 // A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets what is not in the ring from our
 // memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
@@ -46,7 +38,6 @@ type mover struct {
 		every uint64
 		ops   atomic.Uint64
 	}
-	queued atomic.Int64 // jobs in the pool
 
 	mu     sync.Mutex
 	parked map[*borrowed][]parkedOp // ops that wait for the answer to a loan
@@ -115,13 +106,13 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	case l.Refused != 0:
 		m.finish(t, m.refusal(l))
 	default:
-		m.start(t, op, l, true)
+		m.start(t, op, l)
 	}
 	return true
 }
 
-// start begins an op whose loan is granted. With inline it may copy on the caller's thread.
-func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed, inline bool) {
+// start begins an op whose loan is granted.
+func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed) {
 	if err := loan.Check(op, l.Key.ID, l.Place.access, l.Place.size); err != nil {
 		m.end(t, op, err)
 		return
@@ -131,13 +122,8 @@ func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed, inline bool) 
 		m.end(t, op, m.touch(l))
 		return
 	}
-	if inline && n <= inlineBytes && max(len(op.More), len(op.RMore)) < inlineSegments && m.queued.Load() == 0 {
-		m.end(t, op, m.sampled(op, n, l, m.copyNow(op, n, l)))
-		return
-	}
 	j := m.newJob()
 	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.Place.base)
-	m.queued.Add(1)
 	m.domain.pool.add(j)
 }
 
@@ -150,7 +136,6 @@ func (m *mover) finishJob(j *job, err error) {
 	t, op := j.ticket, j.op
 	err = m.sampled(op, op.Len(), j.loan, err)
 	m.freeJob(j)
-	m.queued.Add(-1)
 	m.end(t, op, err)
 }
 
@@ -182,7 +167,11 @@ func (m *mover) newJob() *job {
 	return j
 }
 
+// freeJob keeps j for reuse, unless a worker still has it.
 func (m *mover) freeJob(j *job) {
+	if j.abandoned {
+		return
+	}
 	*j = job{mover: m}
 	m.mu.Lock()
 	j.next, m.free = m.free, j

@@ -36,7 +36,7 @@ func rmaOp(kind fabric.OpKind, local []byte, off uint64) *fabric.Op {
 
 func TestMoverReadsAndWrites(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-		for i, n := range []int{1, 4096, inlineBytes, inlineBytes + 1, 5<<20 + 3} {
+		for i, n := range []int{1, 4096, 64 << 10, 5<<20 + 3} {
 			region, _ := lendRegion(t, b, uint64(i), n+10, allRights)
 			local, _ := memory(t, n)
 			for j := range local {

@@ -4,6 +4,7 @@ package shm
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,8 @@ type job struct {
 	flying int   // slices being copied; the pool's
 	err    error // the first; the pool's
 
+	abandoned bool // it was ended while workers had slices of it, which are not waited for
+
 	mover  copier
 	ticket stream.Ticket
 	op     *fabric.Op
@@ -67,8 +70,9 @@ type pool struct {
 	idle    int  // workers parked
 	lingers bool // a worker looks for jobs without being woken
 	started int
-	limit   int    // most workers
-	slice   uint64 // most bytes of a slice
+	workers []*worker // that copy
+	limit   int       // most workers
+	slice   uint64    // most bytes of a slice
 	closed  bool
 	wg      sync.WaitGroup
 
@@ -108,11 +112,23 @@ func (p *pool) callWorker() {
 	}
 }
 
+// A worker is what the pool knows of a goroutine that copies.
+type worker struct {
+	job  *job
+	lost *sync.WaitGroup // not nil: its copy is not waited for any more, but by this
+}
+
 func (p *pool) work() {
-	defer p.wg.Done()
-	s := newSlice()
+	w, s := &worker{}, newSlice()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer func() {
+		p.mu.Unlock()
+		if w.lost != nil {
+			w.lost.Done()
+		} else {
+			p.wg.Done()
+		}
+	}()
 	for {
 		lingered := false
 		for p.head == nil {
@@ -128,7 +144,9 @@ func (p *pool) work() {
 			p.wake.Wait()
 			p.idle--
 		}
-		p.copySlice(p.head, s)
+		if p.copySlice(w, p.head, s); w.lost != nil {
+			return
+		}
 	}
 }
 
@@ -146,8 +164,10 @@ func (p *pool) linger() {
 }
 
 // copySlice takes the next slice of j, which is the head, and moves it. mu is released meanwhile.
-func (p *pool) copySlice(j *job, s *slice) {
+func (p *pool) copySlice(w *worker, j *job, s *slice) {
 	j.walk.next(s, p.slice)
+	w.job = j
+	p.workers = append(p.workers, w)
 	j.flying++
 	if j.walk.left == 0 {
 		p.unlink(nil, j)
@@ -158,6 +178,11 @@ func (p *pool) copySlice(j *job, s *slice) {
 	p.mu.Unlock()
 	err := j.mover.copyJob(j, s)
 	p.mu.Lock()
+	if w.lost != nil {
+		return
+	}
+	w.job = nil
+	p.workers = slices.DeleteFunc(p.workers, func(o *worker) bool { return o == w })
 	j.flying--
 	if err != nil {
 		p.fail(j, err)
@@ -220,6 +245,37 @@ func (p *pool) cancel(whose copier, err error) {
 		over, j.next = j.next, nil
 		j.mover.finishJob(j, j.err)
 	}
+}
+
+// abandon ends with err the jobs of one mover of which a slice is being copied, after cancel, and others take the place of their workers. The copies
+// may go on for as long as a page does not come; the group tells when they are over.
+func (p *pool) abandon(whose copier, err error) *sync.WaitGroup {
+	var over []*job
+	left := new(sync.WaitGroup)
+	p.mu.Lock()
+	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool {
+		j := w.job
+		if j.mover != whose {
+			return false
+		}
+		if !j.abandoned {
+			j.abandoned = true
+			over = append(over, j)
+		}
+		left.Add(1)
+		w.lost = left
+		p.started--
+		p.wg.Done()
+		return true
+	})
+	if p.head != nil {
+		p.callWorker()
+	}
+	p.mu.Unlock()
+	for _, j := range over {
+		j.mover.finishJob(j, err)
+	}
+	return left
 }
 
 // close stops the workers, once no job is left.

@@ -34,7 +34,6 @@ func (b *inbox) startPull(in *incoming) error {
 			if m.ops.Enter() {
 				j := m.newJob()
 				j.op, j.walk = &in.pull, newWalk(&in.pull, n, 0)
-				m.queued.Add(1)
 				m.domain.pool.add(j)
 			}
 			return nil // if not, the connection has ended, and its end belongs to stop
@@ -105,12 +104,7 @@ func (m *mover) pullSlice(s *slice) error {
 		return errPeerEnded
 	}
 	defer fenceOf(m.notifier.ring.mem).Leave()
-	moved, err := 0, error(nil)
-	if m.greet.reach.way == wayMemmove {
-		moved, err = sys.Copy(s.local, s.remote)
-	} else {
-		moved, err = m.vm.read(m.greet.reach.pid, s.local, s.remote)
-	}
+	moved, err := m.move(fabric.OpRead, s)
 	switch cause := fabric.ErrnoOf(err); {
 	case err == nil && uint64(moved) == s.n:
 		return nil
@@ -137,7 +131,6 @@ func (b *inbox) pulled(in *incoming, err error) error {
 // finishPull is the pool's report.
 func (m *mover) finishPull(j *job, err error) {
 	m.freeJob(j)
-	m.queued.Add(-1)
 	b := &m.inbox
 	b.mu.Lock()
 	if err = b.pulled(&b.incoming, err); err != nil {

@@ -19,7 +19,7 @@ import (
 // Processes of the tests are this test binary again, with a role in the environment.
 const roleVariable = "MORI_SHM_TEST_ROLE"
 
-var roles = map[string]func(){"memory": lendMemory, "target": targetProcess, "initiator": initiatorProcess, "pingpong": answerPings,
+var roles = map[string]func(){"stranger": strangerProcess, "memory": lendMemory, "target": targetProcess, "initiator": initiatorProcess, "pingpong": answerPings,
 	"sender": senderProcess, "receiver": receiverProcess}
 
 func TestMain(m *testing.M) {

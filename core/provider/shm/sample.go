@@ -18,12 +18,13 @@ const samplePiece = 64 << 10
 type sampler struct {
 	slice *slice
 	there []byte
+	mine  []byte // a copy of this side's
 	into  []sys.Iovec
 	here  []sys.Iovec
 }
 
 var samplers = sync.Pool{New: func() any {
-	return &sampler{slice: newSlice(), there: make([]byte, samplePiece), into: make([]sys.Iovec, 1)}
+	return &sampler{slice: newSlice(), there: make([]byte, samplePiece), mine: make([]byte, samplePiece), into: make([]sys.Iovec, 1)}
 }}
 
 // sampled compares both ends of every Options.Sample-th op that was copied, piece by piece, and ends it with ErrCRC if they differ. Memory
@@ -53,7 +54,8 @@ func (m *mover) compare(op *fabric.Op, l *borrowed, p *sampler) error {
 		return err
 	}
 	for _, v := range p.here {
-		if !bytes.Equal(sys.Bytes(v.Addr, int(v.Len)), got[:v.Len]) {
+		mine := p.mine[:v.Len]
+		if sys.Load(mine, v.Addr) != nil || !bytes.Equal(mine, got[:v.Len]) {
 			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.Key.ID, m.ep.Peer())
 		}
 		got = got[v.Len:]

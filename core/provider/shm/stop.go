@@ -4,10 +4,14 @@ package shm
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"mori/core/fabric"
 )
+
+// stuckAfter is how long a copy of this side may still take once its connection has ended. A slice takes 0.1 ms, unless a page of it does not come.
+const stuckAfter = 500 * time.Millisecond
 
 // letGo bounds the wait for a peer: to return a loan, or to end the slices that it is copying.
 const letGo = 5 * time.Second
@@ -41,11 +45,33 @@ func (m *mover) Stop(cause error) {
 	for _, s := range m.outbox.stop() {
 		m.finish(s.ticket, cause)
 	}
-	<-empty
+	stuck := m.awaitCopies(empty, cause)
 	m.lender.Stop()
 	m.inbox.stop(cause)
-	m.greet.Release()
 	m.domain.leave(m)
+	if stuck == nil {
+		m.greet.Release()
+		return
+	}
+	go func() { // the rings have the fence that the copies leave
+		stuck.Wait()
+		m.greet.Release()
+	}()
+}
+
+// awaitCopies waits until the ops have ended. Copies whose memory does not come are left behind, with a warning: the kernel does not take them back.
+func (m *mover) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync.WaitGroup) {
+	late := time.NewTimer(stuckAfter)
+	defer late.Stop()
+	select {
+	case <-empty:
+		return nil
+	case <-late.C:
+	}
+	m.log.Warn("shm: copies are stuck in a page that does not come, and may end later", "peer", m.ep.Peer(), "pid", m.greet.peer.PID)
+	stuck = m.domain.pool.abandon(m, cause)
+	<-empty
+	return stuck
 }
 
 // awaitPeer waits until the peer copies nothing from or to this side's memory. No copy begins any more.

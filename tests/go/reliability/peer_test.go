@@ -67,7 +67,7 @@ func servePeer() {
 	commands := map[string]func(json.RawMessage) (any, error){
 		"start": side.start, "know": side.know, "region": side.region, "session": side.session, "post": side.post, "wait": side.wait, "cancel": side.cancel,
 		"verify": side.verify, "seccomp": side.seccomp, "describe": side.describe, "arrived": side.arrived, "left": side.left, "close": side.close,
-		"free": side.free, "remap": side.remap, "untouched": side.untouched,
+		"free": side.free, "remap": side.remap, "untouched": side.untouched, "stick": side.stick,
 	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := json.NewEncoder(os.Stdout)

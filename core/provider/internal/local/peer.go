@@ -76,6 +76,9 @@ func (p *Peer) Close() {
 	}
 }
 
+// Followed reports whether the end of the process would be noticed: it is this process, or there is a pidfd.
+func (p *Peer) Followed() bool { return p.life != nil || p.PID == os.Getpid() }
+
 // Dead tells whether the process is known to have ended.
 func (p *Peer) Dead() bool {
 	if p.life != nil && !p.ended.Load() {
