@@ -31,18 +31,10 @@ func CopySelf(dst, src []Iovec) (moved int, err error) {
 	return moved, err
 }
 
-// Store copies src to memory of others at dst; see CopySelf.
-func Store(dst uint64, src []byte) error {
-	return copyOne(Iovec{Addr: dst, Len: uint64(len(src))}, Iovec{Addr: AddrOf(src), Len: uint64(len(src))})
-}
-
 // Load fills dst from memory of others at src; see CopySelf.
 func Load(dst []byte, src uint64) error {
-	return copyOne(Iovec{Addr: AddrOf(dst), Len: uint64(len(dst))}, Iovec{Addr: src, Len: uint64(len(dst))})
-}
-
-func copyOne(dst, src Iovec) error {
-	var d, s = [1]Iovec{dst}, [1]Iovec{src}
-	_, err := CopySelf(d[:], s[:])
+	to := [1]Iovec{{Addr: AddrOf(dst), Len: uint64(len(dst))}}
+	from := [1]Iovec{{Addr: src, Len: uint64(len(dst))}}
+	_, err := CopySelf(to[:], from[:])
 	return err
 }
