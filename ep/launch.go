@@ -27,7 +27,7 @@ type pace struct {
 // A cost is what a call takes, in microseconds: fixed, a little for each block, and then the longer one of two: each warp's rows after each
 // other, or all rows at the pace that the blocks have. Where tokens are fewer than warps, these share rows.
 //
-// The paces were measured between two H200s (NVLink) with blocks of 8 warps: docs/performance.md, "Dispatch and combine". A warp is as fast as the
+// The paces were measured between two H200s (NVLink) with blocks of 8 warps: docs/lab/ep.md. A warp is as fast as the
 // fewest blocks make it. The rest is estimated; mori tune ep knows better.
 type cost struct {
 	warps, fewWarps int     // of a block; with few tokens, so that their rows come by way of more multiprocessors

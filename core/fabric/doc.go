@@ -3,7 +3,7 @@
 // Package fabric is the one transport API of mori: the Kernel OpenFabrics Interface (kOFI) restated in Go.
 //
 // It holds words only: interfaces, types, errors, the provider registry and hint matching. Providers
-// (core/provider/...) implement it; io, shmem and ep use it and know no transport. docs/fabric.md maps each name of kOFI and
+// (core/provider/...) implement it; io, shmem and ep use it and know no transport. docs/design/fabric.md maps each name of kOFI and
 // libfabric to ours.
 //
 // # The objects and who closes what

@@ -14,10 +14,10 @@ import (
 
 var groupName = regexp.MustCompile("^`([a-z]+)`$")
 
-// TestFabricDocHasEveryGroup holds the table of interfaces in docs/fabric.md against the conformance suite: each group of cases
+// TestFabricDocHasEveryGroup holds the table of interfaces in docs/design/fabric.md against the conformance suite: each group of cases
 // stands in one row, and each row names a group or a test file that exists.
 func TestFabricDocHasEveryGroup(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join(root, "docs/fabric.md"))
+	doc, err := os.ReadFile(filepath.Join(root, "docs/design/fabric.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestFabricDocHasEveryGroup(t *testing.T) {
 	}
 	for group := range cases {
 		if rows[group] == 0 {
-			t.Errorf("group %s stands in no row of docs/fabric.md", group)
+			t.Errorf("group %s stands in no row of docs/design/fabric.md", group)
 		}
 	}
 	if len(rows) < 10 {

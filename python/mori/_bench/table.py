@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The table of docs/performance.md for GPUs: `python -m mori._bench.table FILE...`, of what `--json` printed.
+"""The table of docs/benchmarks.md for GPUs: `python -m mori._bench.table FILE...`, of what `--json` printed.
 
 Lines of all files go into one table in the order of the cases; of several results of a case the last counts. A case
 without any is "not yet measured". Without files it is the table of what is expected.

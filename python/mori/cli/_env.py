@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     variables: list[dict[str, Any]] = json.loads(_core.call("Environment"))
     rows = [
-        {"name": v["name"], "value": os.environ.get(v["name"]), "default": v["default"], "meaning": v["meaning"]}
+        {"name": v["name"], "value": v["value"] or os.environ.get(v["name"]), "default": v["default"], "meaning": v["meaning"]}
         for v in variables
     ]
     if arguments.set:

@@ -126,7 +126,7 @@ class RdmaBackendConfig(BackendConfig):
         num_nics_per_transfer: RDMA devices that one transfer is spread over; at least 1, up to 8.
 
     Attributes only: ``max_send_wr``, ``max_cqe_num`` and ``max_msg_sge`` are sizes of RDMA queues, 0 chooses;
-    ``deadline_ms`` (30000) is the time after which a transfer fails, 0 means never. docs/rdma.md tells all effects.
+    ``deadline_ms`` (30000) is the time after which a transfer fails, 0 means never. See docs/design/rdma.md.
     """
 
     qp_per_transfer = _int32()

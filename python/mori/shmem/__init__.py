@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Symmetric memory: PEs (processing elements, one per process) that put into and get from each other's memory.
 
-The functions are OpenSHMEM 1.6's and mori's own; docs/shmem.md has a table of names. The usual course::
+The functions are OpenSHMEM 1.6's and mori's own; docs/design/shmem.md has a table of names. The usual course::
 
     import numpy as np
     import mori.shmem as shmem

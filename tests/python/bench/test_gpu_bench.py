@@ -17,7 +17,7 @@ from mori._bench.gpu.cases import IO_CASES, L2_BYTES, SHMEM_CASES
 from mori._bench.gpu.side import GPUSide, Pool
 
 SMALL = ("--device", "gpu", "--quick", "--repeats", "1")
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "performance.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
 NO_GPU = {"LD_LIBRARY_PATH": "", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 
 Results = dict[str, dict[str, Any]]

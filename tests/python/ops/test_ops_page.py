@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs of docs/ep.md do what the page says, alone and in several ranks; what it names is there."""
+"""The programs of docs/design/ep.md do what the page says, alone and in several ranks; what it names is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from mori import _core, _errors
 from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp, _op, _standard
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "ep.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "design" / "ep.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs of docs/shmem.md run, alone and with others, and the names in it are there."""
+"""The programs of docs/design/shmem.md run, alone and with others, and the names in it are there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from programs import Programs
 import gpus
 import mori.shmem
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "shmem.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "design" / "shmem.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
