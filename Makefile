@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-go test-python test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel dev dev-torch clean
+.PHONY: help demo test test-go test-python test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel docs dev dev-torch clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -78,7 +78,7 @@ bench-fabric: ## messages between two processes beside libfabric's fi_pingpong, 
 bench-once: dev ## every Go benchmark for one round, to see that it still runs
 	$(GO) test -run '^$$' -bench . -benchtime=1x ./...
 
-lint: dev ## gofmt, go vet, staticcheck, layers and sizes, ruff, mypy
+lint: dev ## gofmt, go vet, staticcheck, ruff, mypy, Markdown, retired words
 	@gofmt -d $(GO_DIRS) | tee build/log/gofmt.diff; test ! -s build/log/gofmt.diff
 	$(GO) vet $(TAGS) ./...
 	cd $(EXAMPLE) && go vet ./...
@@ -86,6 +86,8 @@ lint: dev ## gofmt, go vet, staticcheck, layers and sizes, ruff, mypy
 	go test -count=1 ./tests/go -run 'Structure|Import|Know|Format'
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) tools/markdown.py
+	$(PY) tools/words.py
 
 generate: ## write the files that are made from others: type stubs, version
 	go run ./tools/stubgen
@@ -98,6 +100,11 @@ examples: ## build the C++ programs of native/examples into build/examples; thei
 
 gpu-bundle: ## build what tests/gpu/run takes along to a machine with GPUs and no Go; GPU_PYTHON=python3.12 is that machine's
 	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/gpu_bundle.py $(if $(GPU_PYTHON),--python $(GPU_PYTHON))
+
+docs: dev ## build the documentation site in build/site; a dead link fails
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	$(PY) tools/reference.py --check
+	$(PY) -m mkdocs build --strict --quiet
 
 wheel: dev ## build dist/mori-*.whl for the Python of .venv
 	@rm -rf build/lib* build/bdist*

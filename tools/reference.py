@@ -25,6 +25,8 @@ COMMANDS = (
     "version", "doctor", "env", "demo", "demo shmem", "demo moe", "demo interchange", "bench", "bench io",
     "bench shmem", "bench ep", "tune", "tune ep",
 )  # fmt: skip
+# What packages re-export for old programs: modules, and names that say nothing here.
+NOT_SHOWN = {"api", "ctypes", "mori_cpp", "threading", "torch", "atexit", "os", "logging", "dispatch_combine"}
 API = {
     "io": "Transfers of memory blocks. See the [guide](../../guides/io.md).",
     "shmem": "Symmetric memory. See [how it works](../../design/shmem.md).",
@@ -110,7 +112,7 @@ def names(module: str) -> Iterator[str]:
 
 def api(module: str) -> str:
     """The directives from which mkdocstrings makes a page of the API."""
-    shown = [n for n in names(module) if n not in ("api", "ctypes", "mori_cpp") and not n.endswith("Error")]
+    shown = [n for n in names(module) if n not in NOT_SHOWN and not n.endswith("Error")]
     text = f"{NOTE}\n# mori.{module}\n\n{API[module]}\n\n::: mori.{module}\n"
     text += "    options:\n      members: false\n      show_root_heading: false\n"
     for name in shown:

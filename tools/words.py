@@ -33,11 +33,9 @@ RETIRED = {
     r"whoever|to whom|of whom": "name the actor: the caller, the receiver, the poller",
     r"there (?:is|are) none|which there are none": "not supported, no ...",
     r"seldom": "rarely; exponential back-off",
-    r"under way|on (?:its|their) way": "pending, in progress",
     r"what (?:is|was|has been) (?:lent|told|not there)": "name the thing",
     r"brings? (?:it|them) back|(?:is|are|was|were) mended|mends": "fix, restore",
     r"goes? on": "continue",
-    r"by (?:it|them)sel(?:f|ves)": "automatically, or leave it out",
     r"meet(?:s|ing)?": "synchronise, rendezvous, handshake",
     r"fate": "shutdown",
 }
@@ -76,9 +74,10 @@ def python_comments(text: str) -> str:
         if token.type == tokenize.COMMENT:
             lines[token.start[0]] += token.string
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
-            first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) or not node.body:
+            continue
+        match node.body[0]:
+            case ast.Expr(value=ast.Constant(value=str())) as first:
                 for i, line in enumerate(text.splitlines()[first.lineno - 1 : first.end_lineno]):
                     lines[first.lineno + i] += line
     return "\n".join(lines[1:])

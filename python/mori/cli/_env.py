@@ -23,9 +23,11 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     variables: list[dict[str, Any]] = json.loads(_core.call("Environment"))
     rows = [
-        {"name": v["name"], "value": v["value"] or os.environ.get(v["name"]), "default": v["default"], "meaning": v["meaning"]}
+        # The native side hides the value of a secret, and has "" for what is unset or empty.
+        {**v, "value": v["value"] or os.environ.get(v["name"])}
         for v in variables
     ]
+    rows = [{key: row[key] for key in ("name", "value", "default", "meaning")} for row in rows]
     if arguments.set:
         rows = [row for row in rows if row["value"] is not None]
     if arguments.json:

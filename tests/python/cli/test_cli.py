@@ -187,6 +187,14 @@ class TestEnv:
         assert "MORI_IO_CP_TIMEOUT_MS" in text
         assert "MORI_IO_CP_TIMEOUT_MS" not in out(capsys, "env", "--set")
 
+    def test_a_secret_is_not_shown(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MORI_AUTH_SECRET", "open sesame")
+        for arguments in (["env", "--set"], ["env", "--json"]):
+            assert main(arguments) == 0
+            out = capsys.readouterr().out
+            assert "open sesame" not in out
+            assert "(set)" in out
+
     def test_unknown_variables_are_pointed_out(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
