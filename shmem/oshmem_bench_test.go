@@ -46,7 +46,7 @@ func BenchmarkOpenSHMEM(b *testing.B) {
 
 // openshmem is the program that measures the library, also for mori bench; asked is what it is to measure: what, bytes, rounds, runs.
 const (
-	openshmem = "../python/mori/_bench/openshmem.c"
+	openshmem = "../python/mori/_bench/raw/openshmem.c"
 	asked     = "put_quiet 8 5000 50\nput 1048576 20 50\nget 1048576 20 50\nfetch_add 8 5000 50\nbarrier 0 2000 50\n"
 )
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""`mori bench`: our transfers beside the raw limits of this machine, in one run.
+"""`mori bench`: transfers of mori beside the raw limits of this machine, measured in one run.
 
-``main`` is the command. The raw limits (`raw_cma`, `raw_tcp`), buffers with a recomputable pattern (`memory`) and the
-spawned second process (`process`) also serve `mori demo`.
+* harness: cases, targets, plans and the loop that measures; report and plot show the results
+* raw: the yardsticks, one module for each
+* io, shmem, ep: the suites, each a table of cases and their plans
+* memory, process: checked memory and spawned processes, which `mori demo` and `mori tune` also use
 """
 
 from __future__ import annotations

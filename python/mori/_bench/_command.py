@@ -6,45 +6,42 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path as FilePath
+from pathlib import Path
 from types import ModuleType
 
-from . import ep_suite, io_suite, plot, report, shmem_suite
-from .machine import this_machine
-from .measure import Result, WrongBytes, run
-from .moves import TransferFailed
+from . import ep, io, plot, report, shmem
+from .harness import Result, Suite, TransferFailed, Unavailable, WrongBytes, run
 from .process import RemoteError
-from .progress import Bar, bar
-from .rig import PathUnavailable
-from .suite import Suite, Unavailable
 
-_SUITES: dict[str, tuple[ModuleType, Callable[[argparse.Namespace], Suite]]] = {
-    "io": (io_suite, io_suite.suite),
-    "shmem": (shmem_suite, shmem_suite.suite),
-    "ep": (ep_suite, ep_suite.suite),
-}
-_SUMMARIES = {
-    "io": "transfers of mori.io between two processes",
-    "shmem": "one-sided operations, atomics and barriers of mori.shmem",
-    "ep": "dispatch and combine of mori.ops",
+_SUITES: dict[str, tuple[ModuleType, str]] = {
+    "io": (io, "transfers of mori.io between two processes"),
+    "shmem": (shmem, "one-sided operations, atomics and barriers of mori.shmem"),
+    "ep": (ep, "dispatch and combine of mori.ops"),
 }
 
 
 def main(argv: list[str]) -> int:
-    """0: every case ran, whatever the figures; 1: a case could not run or moved wrong bytes; 2: bad arguments."""
-    parser, parsers = _parsers()
+    """Return 0 if every case ran, whatever its figures; 1 if a case failed; 2 for bad arguments."""
+    parser = argparse.ArgumentParser(
+        prog="mori bench", description="Measure transfers beside the raw limits of this machine, in one run."
+    )
+    whats = parser.add_subparsers(dest="what", metavar="what", required=True)
+    parsers = {}
+    for name, (module, summary) in _SUITES.items():
+        parsers[name] = whats.add_parser(name, help=summary, description=module.DESCRIPTION)
+        _options(parsers[name], module)
+        module.options(parsers[name])
     args = parser.parse_args(argv)
     parser = parsers[args.what]
     try:
-        suite = _SUITES[args.what][1](args)
+        suite = _SUITES[args.what][0].suite(args)
     except ValueError as err:
         parser.error(str(err))
     except Unavailable as err:
         print(f"mori bench: {err}", file=sys.stderr)
         return 1
-    if args.plot and (trouble := plot.trouble(args.plot)):
-        parser.error(trouble)
+    if args.plot and (why := plot.unavailable(args.plot)):
+        parser.error(why)
     try:
         return _run_all(suite, args)
     except (RemoteError, Unavailable, OSError) as err:
@@ -52,31 +49,17 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    parser = argparse.ArgumentParser(
-        prog="mori bench", description="Measure transfers beside the raw limits of this machine, in one run."
-    )
-    whats = parser.add_subparsers(dest="what", metavar="what", required=True)
-    parsers = {}
-    for name, (module, _) in _SUITES.items():
-        parsers[name] = whats.add_parser(name, help=_SUMMARIES[name], description=module.DESCRIPTION)
-        _options(parsers[name], module)
-        module.options(parsers[name])
-    return parser, parsers
-
-
 def _options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
-    """What all suites have, and those that have cases on GPUs."""
-    known = ", ".join(module.NAMES)
-    if gpu_names := getattr(module, "GPU_NAMES", None):
-        parser.add_argument("--device", choices=["host", "gpu"], default="host", help="whose memory (default host)")
-        parser.add_argument("--gpus", metavar="0,1", help="with --device gpu: these, in this order (default all)")
-        known += f"; with --device gpu: {', '.join(gpu_names)}"
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line and nothing else")
-    parser.add_argument("--cases", "--case", metavar="A,B", help=f"only these, of: {known}")
-    parser.add_argument("--repeats", type=_positive, default=9, metavar="N", help="samples of each figure (default 9)")
-    parser.add_argument("--plot", type=FilePath, metavar="FILE", help="draw the figures (needs matplotlib)")
-    parser.add_argument("--quick", action="store_true", help="little work in each sample: shows that all runs, no more")
+    """Add the options of all suites."""
+    known = f"{', '.join(module.NAMES)}; with --device gpu: {', '.join(module.GPU_NAMES)}"
+    add = parser.add_argument
+    add("--device", choices=["host", "gpu"], default="host", help="the kind of memory (default host)")
+    add("--gpus", metavar="0,1", help="with --device gpu: these GPUs, in this order (default all)")
+    add("--json", action="store_true", help="print one JSON object a line and nothing else")
+    add("--cases", "--case", metavar="A,B", help=f"only these, of: {known}")
+    add("--repeats", type=_positive, default=9, metavar="N", help="samples of each figure (default 9)")
+    add("--plot", type=Path, metavar="FILE", help="draw the figures (needs matplotlib)")
+    add("--quick", action="store_true", help="little work in each sample: checks that everything runs, no more")
 
 
 def _positive(text: str) -> int:
@@ -86,23 +69,19 @@ def _positive(text: str) -> int:
     return number
 
 
-def _bar(cases: int, quiet: bool) -> Bar:
-    return bar(cases, quiet=quiet, bar_format="{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]")
-
-
 def _run_all(suite: Suite, args: argparse.Namespace) -> int:
     results: list[Result] = []
     failures = 0
-    machine = this_machine()
+    machine = report.this_machine()
     if not args.json:
         print(report.heading(machine, args.repeats, suite.how, args.quick), flush=True)
-    with suite, _bar(len(suite.cases), args.json) as progress:
+    style = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
+    with suite, report.bar(len(suite.cases), quiet=args.json, bar_format=style) as progress:
         for case in suite.cases:
             progress.set_description(case.name)
             try:
-                path, plan = suite.plan(case)
-                result = run(case, path, plan, args.repeats, progress.update)
-            except (PathUnavailable, Unavailable, TransferFailed, WrongBytes) as err:
+                result = run(case, *suite.plan(case), args.repeats, progress.update)
+            except (Unavailable, TransferFailed, WrongBytes) as err:
                 failures += 1
                 print(f"mori bench: {case.name}: {err}", file=sys.stderr)
                 continue

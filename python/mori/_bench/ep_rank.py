@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .ep_rows import Array, Elements, Layer, Sizes
-from .group import Member
 from .memory import Span
+from .process import Member
 
 
 class Times(NamedTuple):
-    """When a rank began and ended a phase, in seconds of a clock that all processes of the host share."""
+    """The begin and end of a phase, in seconds of a clock that all processes of the host share."""
 
     begin: float
     end: float
@@ -28,7 +28,7 @@ class Turn(NamedTuple):
 
 
 class EPRank(Member):
-    """What the benchmark asks of ranks. All are asked at once."""
+    """The calls of all ranks run at the same time."""
 
     def __init__(self, me: int, size: int, heap: int, sizes: Sizes, dtype: str, package: str) -> None:
         super().__init__(me, size, heap)
@@ -50,11 +50,11 @@ class EPRank(Member):
         self._weights = kept.plain(np.full((s.tokens, s.topk), 1 / s.topk, np.float32))
 
     def rows(self, n: int) -> int:
-        """How many rows n tokens of this rank make."""
+        """Count the rows that n tokens of this rank make."""
         return int(self._layer.goes(self.me, n).sum())
 
     def turns(self, n: int, rounds: int, in_place: bool) -> list[Turn]:
-        """Dispatch n tokens and combine what came, as if the experts changed nothing. The last round is verified."""
+        """Dispatch n tokens and combine the received rows unchanged. The last round is verified."""
         indices = self._elements.plain(self._layer.indices(self.me, n))
         return [self._turn(indices, n, in_place, i + 1 == rounds) for i in range(rounds)]
 
@@ -88,11 +88,11 @@ class EPRank(Member):
         return self._layer.wrong_rows(self.me, n, rows, places // sent_at_most, places % sent_at_most)
 
     def wrong(self) -> int:
-        """How many rows and sums of the last verified round are wrong."""
+        """Count the wrong rows and sums of the last verified round."""
         return self._wrong
 
     def copies(self, n: int, rounds: int) -> list[Times]:
-        """Copy as many bytes as n tokens' dispatch moves, by memcpy, from the tokens to where dispatch puts rows."""
+        """Copy by memcpy as many bytes as the dispatch of n tokens moves, to the same memory."""
         from mori import cpp, shmem
 
         row, received = self._sizes.hidden * self._elements.size, cpp.get_dispatch_output_ptrs(self._op)[0]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Tokens of which every rank knows every byte, and what dispatch and combine must make of them. Needs numpy.
+"""Tokens that every rank can compute, and the results that dispatch and combine must have. Needs numpy.
 
-A token is a slice of one text of small integers, starting at a place of its own. Combine sums up to as many equal rows
-as there are ranks, so there is a text of each multiple, rounded once as combine does.
+A token is a slice of one text of small integers, at an offset of its own. Combine sums as many equal
+rows as a token has ranks, so there is a text of each multiple, rounded once as combine does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK = 256  # rows compared at once
 
 
 class Elements:
-    """How rows of one element type are made and looked at: with numpy, by ml_dtypes or torch what numpy has not."""
+    """Makes and reads rows of one element type, with ml_dtypes or torch for types that numpy lacks."""
 
     def __init__(self, name: str, package: str) -> None:
         self._package = importlib.import_module(package)
@@ -34,23 +34,23 @@ class Elements:
         self._torch_bits = {1: "uint8", 2: "int16", 4: "int32"}[self.size]
 
     def encode(self, numbers: Array) -> Array:
-        """The bits of float32 numbers, rounded to the type."""
+        """Return the bits of float32 numbers, rounded to the type."""
         if self._torch:
             return self.bits(self._package.from_numpy(numbers).to(self.dtype))
         return numbers.astype(self.dtype).view(self._bits)
 
     def wrap(self, bits: Array) -> Any:
-        """Bits as the array of the type that mori.ops takes, over the same memory."""
+        """Return an array of the type over the same memory, as mori.ops takes it."""
         if self._torch:
             return self._package.from_numpy(bits.view(self._torch_bits)).view(self.dtype)
         return bits.view(self.dtype)
 
     def plain(self, array: Array) -> Any:
-        """An array of a common type, in the kind that goes with those rows."""
+        """Return an array of a common type as numpy or torch, like the rows."""
         return self._package.from_numpy(array) if self._torch else array
 
     def bits(self, array: Any) -> Array:
-        """The bits of an array that mori.ops returned, over the same memory."""
+        """Return the bits of an array of mori.ops, over the same memory."""
         if self._torch:
             array = array.view(getattr(self._package, self._torch_bits)).numpy()
         seen: Array = array.view(self._bits)
@@ -59,7 +59,7 @@ class Elements:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Tokens of a rank at most, elements of a token, experts over all ranks, experts of a token, ranks."""
+    """A layer: most tokens of a rank, elements of a token, experts of all ranks, experts of a token, ranks."""
 
     tokens: int
     hidden: int
@@ -69,7 +69,7 @@ class Sizes:
 
 
 class Layer:
-    """Tokens and routing of all ranks. Skewed: an expert is the less likely the higher its number, as 1 / number."""
+    """Tokens and routing of all ranks. Skewed: the probability of an expert is proportional to 1 / number."""
 
     def __init__(self, sizes: Sizes, elements: Elements, skewed: bool = False) -> None:
         self.sizes, self.elements = sizes, elements
@@ -88,49 +88,43 @@ class Layer:
         return place
 
     def tokens(self, rank: int) -> Array:
-        """The bits of a rank's tokens, [tokens, hidden]."""
+        """Return the bits of a rank's tokens, [tokens, hidden]."""
         return np.ascontiguousarray(self._texts[1][self._starts(rank, np.arange(self.sizes.tokens))])
 
     def indices(self, rank: int, n: int) -> Array:
-        """The experts of a rank's first n tokens: int32 [n, topk], each set equally likely unless skewed."""
+        """Return the experts of a rank's first n tokens, int32 [n, topk], uniform unless skewed."""
         random: Array = np.random.default_rng((20_26, rank)).random((n, self.sizes.experts), np.float32)
         if self._likely is not None:
-            random = -np.log1p(-random) / self._likely  # the smallest of exponential variates: drawn by their rates
+            random = -np.log1p(-random) / self._likely  # the smallest exponential variates: drawn by their rates
         chosen = np.argpartition(random, self.sizes.topk - 1, axis=1)[:, : self.sizes.topk]
         return np.ascontiguousarray(chosen, np.int32)
 
     def goes(self, rank: int, n: int) -> Array:
-        """Which of a rank's first n tokens go to which rank: bool [n, ranks]."""
+        """Return which of a rank's first n tokens go to which rank, bool [n, ranks]."""
         to = np.zeros((n, self.sizes.ranks), np.bool_)
         np.put_along_axis(to, self.indices(rank, n) // (self.sizes.experts // self.sizes.ranks), True, 1)
         return to
 
     def wrong_rows(self, me: int, n: int, rows: Array, rank: Array, token: Array, first: int = 0) -> int:
-        """How many of the rows that dispatch brought to rank `me` are not what, by their position, was sent to it.
-
-        The n tokens that were dispatched begin at token `first`.
-        """
+        """Count the rows on rank `me` that differ from the tokens sent to it; these begin at token `first`."""
         return self.lost_rows(me, n, rank, token) + self.different_rows(rows, rank, token + first)
 
     def lost_rows(self, me: int, n: int, rank: Array, token: Array) -> int:
-        """From how many sources not exactly the tokens came to rank `me` that should have."""
+        """Count the sources from which rank `me` did not get exactly the right tokens."""
         wanted = [np.flatnonzero(self.goes(source, n)[:, me]) for source in range(self.sizes.ranks)]
         came = [np.sort(token[rank == source]) for source in range(self.sizes.ranks)]
         return sum(not np.array_equal(w, c) for w, c in zip(wanted, came, strict=True))
 
     def different_rows(self, rows: Array, rank: Array, token: Array) -> int:
-        """How many rows are not those tokens of those ranks."""
+        """Count the rows that differ from the given tokens of the given ranks."""
         return self._different(rows, 1, self._starts(rank, token))
 
     def wrong_sums(self, me: int, rows: Array, first: int = 0) -> int:
-        """How many of a rank's combined tokens are not their row times the number of ranks that it went to.
-
-        They begin at token `first`.
-        """
+        """Count the combined tokens that differ from token times ranks; they begin at token `first`."""
         return self.wrong_multiples(me, rows, self.goes(me, len(rows)).sum(1), first)
 
     def wrong_multiples(self, me: int, rows: Array, times: Array, first: int) -> int:
-        """How many rows are not so many times the token that they should be; they begin at token `first`."""
+        """Count the rows that differ from `times` times their token; they begin at token `first`."""
         starts = self._starts(me, np.arange(first, first + len(rows)))
         groups = ((k, np.flatnonzero(times == k)) for k in range(self.sizes.ranks + 1))
         return sum(self._different(rows[which], k, starts[which]) for k, which in groups if len(which))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Page-backed buffers and a byte pattern that any process can recompute.
+"""Memory with contents that any process can recompute, so that each byte reveals where it belongs.
 
-A pattern cuts a buffer into granules. The bytes of granule ``i`` are a slice of one seeded random text, starting at an
-offset that no other granule shares, so a granule that lands in a wrong place, or only half of it, is found by a plain
-memory compare.
+A granule is a slice of one pseudo-random text, and starts at an offset that is unique among 2^20
+granules or more. A lost, doubled or misplaced granule therefore never compares equal.
 """
 
 from __future__ import annotations
@@ -15,19 +14,22 @@ import random
 from collections.abc import Iterable
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-_libc.memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-_libc.memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+for _name in ("memcmp", "memmove", "memcpy"):
+    getattr(_libc, _name).argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
 _libc.memset.restype = _libc.memmove.restype = _libc.memcpy.restype = ctypes.c_void_p
 
 # Odd, so that i * _STRIDE modulo a power of two visits every offset once; not near a multiple of a page.
 _STRIDE = 40503
 _MIN_OFFSETS = 1 << 20
+_CGROUP_FILES = (  # limit and usage, of version 2 and 1
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 class Span:
-    """Memory of this process that somebody else keeps: `size` bytes at integer address `address`."""
+    """Memory of this process that another object owns: `size` bytes at the integer `address`."""
 
     def __init__(self, address: int, size: int) -> None:
         if size <= 0:
@@ -35,18 +37,18 @@ class Span:
         self.address, self.size = address, size
 
     def wipe(self, offset: int = 0, size: int | None = None) -> None:
-        """Writes zeros, which also makes the pages present."""
+        """Write zeros, which also makes the pages present."""
         size = self.size - offset if size is None else size
         self.check_range(offset, size)
         _libc.memset(self.address + offset, 0, size)
 
     def bytes(self, offset: int, size: int) -> bytes:
-        """A copy of what is there now."""
+        """Return a copy of the current contents."""
         self.check_range(offset, size)
         return ctypes.string_at(self.address + offset, size)
 
     def copy_to(self, address: int, size: int) -> None:
-        """One memcpy of the first `size` bytes to somewhere else in this process."""
+        """Copy the first `size` bytes to another address of this process with one memcpy."""
         self.check_range(0, size)
         _libc.memcpy(address, self.address, size)
 
@@ -67,12 +69,12 @@ class Region(Span):
 
     @property
     def view(self) -> memoryview:
-        """The bytes as a writable view; it must not outlive the region."""
+        """The bytes as a writable view, which must not outlive the region."""
         return memoryview(self._map)
 
 
 class Pattern:
-    """The bytes of granules 0..count-1, each `granule` bytes long, from `seed` alone."""
+    """The bytes of granules 0..count-1, each `granule` bytes long, made from `seed` alone."""
 
     def __init__(self, seed: int, granule: int, count: int) -> None:
         if granule <= 0 or count <= 0:
@@ -87,67 +89,50 @@ class Pattern:
         return self._base + index * _STRIDE % self._offsets
 
     def fill(self, region: Span, granules: Iterable[tuple[int, int]]) -> None:
-        """Writes granule `index` at `offset`, for each pair (offset, index)."""
+        """Write granule `index` at `offset`, for each pair (offset, index)."""
         for offset, index in granules:
             region.check_range(offset, self.granule)
             _libc.memmove(region.address + offset, self._address(index), self.granule)
 
     def wrong(self, region: Span, granules: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The pairs (offset, index) at which the region does not hold the whole of granule `index`."""
-        bad = []
-        for offset, index in granules:
-            region.check_range(offset, self.granule)
-            if _libc.memcmp(region.address + offset, self._address(index), self.granule):
-                bad.append((offset, index))
-        return bad
+        """Return the pairs (offset, index) at which the region does not hold the whole granule."""
+        return [(offset, i) for offset, i in granules if self._differs(region, offset, self._address(i))]
+
+    def touched(self, region: Span, offsets: Iterable[int]) -> list[int]:
+        """Return the offsets at which a granule is not all zero."""
+        zeros = ctypes.addressof(self._zeros)
+        return [offset for offset in offsets if self._differs(region, offset, zeros)]
+
+    def _differs(self, region: Span, offset: int, address: int) -> bool:
+        region.check_range(offset, self.granule)
+        return bool(_libc.memcmp(region.address + offset, address, self.granule))
 
     def expected(self, offset: int, size: int) -> bytes:
-        """The bytes at a place of a buffer that holds granule i at offset i * granule. It may not cross a granule."""
+        """Return bytes of a buffer that holds granule i at i * granule. They may not cross granules."""
         index, start = divmod(offset, self.granule)
         if start + size > self.granule:
             raise ValueError(f"bytes {offset}..{offset + size} cross a granule of {self.granule} bytes")
         return ctypes.string_at(self._address(index) + start, size)
 
-    def touched(self, region: Span, offsets: Iterable[int]) -> list[int]:
-        """The offsets at which a granule is not all zero."""
-        zeros = ctypes.addressof(self._zeros)
-        bad = []
-        for offset in offsets:
-            region.check_range(offset, self.granule)
-            if _libc.memcmp(region.address + offset, zeros, self.granule):
-                bad.append(offset)
-        return bad
-
 
 def available_bytes() -> int:
-    """Memory that can be taken without swapping, or 0 when the system does not tell. A cgroup limit counts."""
-    free = 0
+    """Return the memory that is free without swapping, within the cgroup's limit; 0 if unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as info:
-            for line in info:
-                if line.startswith("MemAvailable:"):
-                    free = int(line.split()[1]) * 1024
+            free = next((int(line.split()[1]) * 1024 for line in info if line.startswith("MemAvailable:")), 0)
     except OSError:
         return 0
-    return min(free, _cgroup_room()) if free else 0
-
-
-def _cgroup_room() -> int:
-    for limit_path, used_path in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
+    for limit, used in _CGROUP_FILES:
         try:
-            with open(limit_path, encoding="ascii") as limit, open(used_path, encoding="ascii") as used:
-                text = limit.read().strip()
-                if text != "max":
-                    return max(0, int(text) - int(used.read()))
+            with open(f"/sys/fs/cgroup/{limit}") as most, open(f"/sys/fs/cgroup/{used}") as now:
+                if (text := most.read().strip()) != "max":
+                    return min(free, max(0, int(text) - int(now.read())))
         except (OSError, ValueError):
             continue
-    return 1 << 62
+    return free
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is present now."""
+    """Return the memory of this process that is present now."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

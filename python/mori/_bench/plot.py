@@ -1,20 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""Pictures of results, drawn by matplotlib without a display."""
+"""Plots of results, drawn by matplotlib without a display: bars, curves over sizes and curves over tokens."""
 
 from __future__ import annotations
 
+import itertools
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import curve
-from .gpu import ep_plot
-from .machine import Machine
-from .measure import Result
-from .report import BAD, GOOD, OURS, RAW, figure
+from .harness import Result
+from .report import Machine, figure
+
+OURS, RAW, GOOD, BAD, OTHER = "#2463a6", "#b9bec7", "#2e8b57", "#c0392b", "#d98c1a"
+_LABELS = {
+    "GB/s": "GB/s, more is better",
+    "M/s": "million a second, more is better",
+    "us": "µs, less is better",
+    "ns": "ns, less is better",
+}
+_EP_COLOURS = {
+    ("dispatch", "fp8"): OURS,
+    ("dispatch", "bf16"): GOOD,
+    ("combine", "bf16"): BAD,
+    ("combine-in-place", "bf16"): OTHER,
+    ("both", "bf16"): "#7d3c98",
+}
+_ABOVE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 3}
 
 
-def trouble(file: Path) -> str | None:
-    """Why a picture cannot be written to the file, or None. Asked before the measurement, not after it."""
+def unavailable(file: Path) -> str | None:
+    """Return why a plot cannot be written to a file, or None. Checked before the measurement starts."""
     try:
         import matplotlib
 
@@ -30,72 +46,130 @@ def trouble(file: Path) -> str | None:
     return None
 
 
-_LABELS = {
-    "GB/s": "GB/s, more is better",
-    "M/s": "million a second, more is better",
-    "us": "µs, less is better",
-    "ns": "ns, less is better",
-}
-
-
 def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None:
-    """Bars of throughput, ours beside raw with the target as a mark, and of times below them.
+    """Draw bars for each unit, with targets as marks, below a curve of the cases that differ in block size.
 
-    What differs in the size of blocks is a curve above them. Dispatch and combine on GPUs have curves alone.
+    Dispatch and combine on GPUs have curves only.
     """
     import matplotlib.pyplot as plt
 
-    if all(ep_plot.is_on(r) for r in results):
+    if what == "ep" and all("mode" in r.extra for r in results):
         fig, axes = plt.subplots(2, 1, figsize=(11, 12), layout="constrained")
-        ep_plot.draw(axes, results)
-        _finish(fig, results, what, machine, file)
-        return
-
-    points = [r for r in results if curve.is_on(r)]
-    groups = [
-        ([r for r in results if r.case.unit == unit and r not in points], label) for unit, label in _LABELS.items()
-    ]
-    groups = [(some, label) for some, label in groups if some] or ([] if points else [(results, "value")])
-    count = len(groups) + bool(points)
-    fig, axes = plt.subplots(count, 1, figsize=(11, 1.2 + 3.6 * count), squeeze=False, layout="constrained")
-    if points:
-        curve.draw(axes[0, 0], points)
-    for axis, (some, label) in zip(axes[count - len(groups) :, 0], groups, strict=True):
-        _bars(axis, some, label)
-        if label.endswith("less is better") and _spread(some) > 10:
-            axis.set_yscale("log")
-    _finish(fig, results, what, machine, file)
+        automatic = [r for r in results if r.extra["blocks"] == "auto" and r.extra["routing"] == "uniform"]
+        _tokens_or_blocks(axes[0], automatic, "tokens", "tokens of a rank")
+        budgets = [r for r in results if r.extra["blocks"] != "auto"]
+        _tokens_or_blocks(axes[1], budgets, "blocks", "blocks of the launch")
+    else:
+        points = [r for r in results if r.case.kind == "blocks"]
+        units = [([r for r in results if r.case.unit == u and r not in points], label) for u, label in _LABELS.items()]
+        groups = [(some, label) for some, label in units if some] or ([] if points else [(results, "value")])
+        count = len(groups) + bool(points)
+        fig, axes = plt.subplots(count, 1, figsize=(11, 1.2 + 3.6 * count), squeeze=False, layout="constrained")
+        if points:
+            _sizes(axes[0, 0], points)
+        for axis, (some, label) in zip(axes[count - len(groups) :, 0], groups, strict=True):
+            _bars(axis, some, label)
+    gpus = {f"{r.extra['device']}{', EMULATED' if r.extra['emulated'] else ''}" for r in results if "device" in r.extra}
+    finish(fig, "\n".join([f"mori bench {what}", *sorted(gpus), str(machine)]), file, fontsize=10)
 
 
-def _finish(fig: Any, results: list[Result], what: str, machine: Machine, file: Path) -> None:
-    """Names the machine, and writes the file."""
+def finish(fig: Any, title: str, file: Path, fontsize: int) -> None:
+    """Add the title and write the file."""
     import matplotlib.pyplot as plt
 
-    gpus = {f"{r.extra['device']}{', EMULATED' if r.extra['emulated'] else ''}" for r in results if "device" in r.extra}
-    fig.suptitle("\n".join([f"mori bench {what}", *sorted(gpus), str(machine)]), fontsize=10)
+    fig.suptitle(title, fontsize=fontsize)
     fig.savefig(file, dpi=130)
     plt.close(fig)
 
 
+def tidy(axis: Any, **legend: Any) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    if axis.get_legend_handles_labels()[1]:
+        axis.legend(frameon=False, **{"fontsize": 9, **legend})
+
+
 def _bars(axis: Any, results: list[Result], label: str) -> None:
-    places = range(len(results))
-    width = 0.38
+    places, width = range(len(results)), 0.38
     raw = axis.bar([p + width / 2 for p in places], [r.raw or 0 for r in results], width, color=RAW, label="raw limit")
     ours = axis.bar([p - width / 2 for p in places], [r.value for r in results], width, color=OURS, label="mori")
     axis.bar_label(raw, fmt=figure, fontsize=8, color="#555")
     axis.bar_label(ours, fmt=figure, fontsize=8)
-    for place, result in zip(places, results, strict=True):
-        if result.bound is not None:
-            colour = GOOD if result.ok else BAD
-            axis.hlines(
-                result.bound, place - width, place, color=colour, linewidth=2.5, label=None if place else "target"
-            )
+    _targets(axis, [(r, place - width, place) for place, r in zip(places, results, strict=True)])
     axis.set_xticks(list(places), [r.case.name for r in results], rotation=20, ha="right", fontsize=9)
     axis.set_ylabel(label)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
-
-
-def _spread(results: list[Result]) -> float:
     figures = [f for r in results for f in (r.value, r.raw) if f]
-    return max(figures, default=1) / min(figures, default=1)
+    if label.endswith("less is better") and max(figures, default=1) > 10 * min(figures, default=1):
+        axis.set_yscale("log")
+    tidy(axis, **_ABOVE)
+
+
+def _targets(axis: Any, spans: Iterable[tuple[Result, float, float]]) -> None:
+    """Draw a mark for each target, green if it is met; the first mark drawn has the label."""
+    label: str | None = "target"
+    for result, left, right in spans:
+        if result.bound is not None:
+            colour = GOOD if result.ok else BAD
+            axis.hlines(result.bound, left, right, color=colour, linewidth=2.5, label=label)
+            label = None
+
+
+def _sizes(axis: Any, results: list[Result]) -> None:
+    """Draw speed over the size of blocks. A case that differs in more than the size is a point."""
+    plain = [r for r in results if not r.case.read and not r.case.name.endswith("-8blocks")]
+
+    def line(some: list[Result], value: Callable[[Result], Any], label: str, **style: Any) -> None:
+        points = sorted((r.case.size, value(r)) for r in some if value(r) is not None)
+        if points:
+            axis.plot(*zip(*points, strict=True), label=label, **style)
+
+    def each(result: Result) -> float | None:
+        samples = result.raw_samples.get("memcpy each")
+        return statistics.median(samples) if samples else None
+
+    line(plain, lambda r: r.raw, "memcpy of the same bytes in one piece", color=RAW, linewidth=6, alpha=0.6)
+    line(plain, lambda r: r.value, "mori, batches in a row", color=OURS, marker="o", linewidth=2)
+    line(plain, lambda r: r.extra.get("alone"), "mori, a batch at a time", color=OURS, marker=".", linestyle="--")
+    line(plain, each, "memcpy of each block", color=BAD, marker=".", linestyle=":")
+    reads = [r for r in results if r.case.read]
+    line(reads, lambda r: r.value, "mori, read", color=GOOD, marker="v", linestyle="none")
+    eight = [r for r in results if r not in plain and r not in reads]
+    line(eight, lambda r: r.value, "mori, 8 blocks of the GPU", color=OTHER, marker="s", linestyle="none")
+    _targets(axis, [(r, r.case.size * 0.8, r.case.size * 1.25) for r in plain])
+    sizes = sorted({r.case.size for r in results})
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes, [_size(n) for n in sizes])
+    axis.minorticks_off()
+    axis.set_ylim(bottom=0)
+    axis.set(xlabel="size of a block", ylabel="GB/s, more is better")
+    axis.grid(axis="y", alpha=0.3)
+    tidy(axis, **_ABOVE)
+
+
+def _size(n: int) -> str:
+    unit, name = next((u, name) for u, name in ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")) if n >= u)
+    return f"{n / unit:g} {name}"
+
+
+def _tokens_or_blocks(axis: Any, results: Sequence[Result], x: str, label: str) -> None:
+    """Draw the times of dispatch and combine over tokens, or over the blocks of the launch."""
+
+    def key(result: Result) -> tuple[str, str, str, int]:
+        fact: Any = result.extra
+        return result.case.kind, _SHORT[fact["dtype"]], fact["mode"], fact["tokens"] if x == "blocks" else 0
+
+    for (kind, dtype, mode, tokens), some in itertools.groupby(sorted(results, key=key), key):
+        points = [(r.extra[x], r.value, r.raw) for r in sorted(some, key=lambda r: int(str(r.extra[x])))]
+        colour, style = _EP_COLOURS.get((kind, dtype), "#555555"), "-" if mode == "graph" else "--"
+        name = f"{kind} {dtype}{f' {tokens}' if tokens else ''}, {mode}"
+        axis.plot([p[0] for p in points], [p[1] for p in points], color=colour, linestyle=style, marker="o", label=name)
+        if raws := [(place, raw) for place, _, raw in points if raw]:
+            name = f"memcpy, {kind} {dtype}, {mode}"
+            axis.plot(*zip(*raws, strict=True), color=colour, linewidth=5, alpha=0.25, label=name)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set(xlabel=label, ylabel="µs, less is better")
+    axis.grid(alpha=0.3)
+    tidy(axis, fontsize=7, ncols=2)
+
+
+_SHORT = {"float8_e4m3fn": "fp8", "bfloat16": "bf16"}

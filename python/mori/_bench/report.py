@@ -1,36 +1,95 @@
 # SPDX-License-Identifier: MIT
-"""The table of `mori bench` for people."""
+"""What people see of benchmarks and demos: the machine, a progress bar, colours and the table of results."""
 
 from __future__ import annotations
 
+import os
+import platform
 import statistics
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from ..cli import _table
-from .machine import Machine
-from .measure import Result
-from .progress import GREEN, RED, colour
+from .harness import Result
 
-# The colours of pictures.
-OURS, RAW, GOOD, BAD = "#2463a6", "#b9bec7", "#2e8b57", "#c0392b"
+GREEN, RED = 32, 31
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a reader needs to compare two runs."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    python: str
+
+    def __str__(self) -> str:
+        return f"{self.cpu}, {self.cores} cores, {self.memory_gib:.0f} GiB, Linux {self.kernel}, Python {self.python}"
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def this_machine() -> Machine:
+    cpu = platform.machine()
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as info:
+        cpu = next((line.partition(":")[2].strip() for line in info if line.startswith(("model name", "Model"))), cpu)
+    memory = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    return Machine(cpu, len(os.sched_getaffinity(0)), memory, platform.release(), platform.python_version())
+
+
+class _NoBar:
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        pass
+
+    def update(self, n: float = 1) -> None:
+        pass
+
+    def set_description(self, desc: str) -> None:
+        pass
+
+
+def bar(total: float, *, quiet: bool = False, leave: bool = False, **options: Any) -> Any:
+    """Return a tqdm bar if stderr is a terminal and tqdm is installed, else an object that shows nothing."""
+    if quiet or not sys.stderr.isatty():
+        return _NoBar()
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return _NoBar()
+    return tqdm(total=total, file=sys.stderr, leave=leave, dynamic_ncols=True, **options)
+
+
+def colour(text: str, code: int) -> str:
+    """Colour a text if stdout is a terminal and NO_COLOR is not set."""
+    return f"\x1b[{code}m{text}\x1b[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 def heading(machine: Machine, repeats: int, how: list[str], quick: bool) -> str:
-    """Names the machine and says how the figures come about."""
-    told = [f"medians of {repeats}", *how, *(["QUICK: the figures mean nothing"] if quick else [])]
-    return f"{machine}\n{'; '.join(told)}\n"
+    """Name the machine and say how the figures were measured."""
+    lines = [f"medians of {repeats}", *how, *(["QUICK: the figures mean nothing"] if quick else [])]
+    return f"{machine}\n{'; '.join(lines)}\n"
 
 
 def table(results: list[Result]) -> str:
-    """One line for each case."""
-    rows = [_row(result) for result in results]
-    lines = _table.table(rows).splitlines()
-    return "\n".join([lines[0], *(_coloured(line, result) for line, result in zip(lines[1:], results, strict=True))])
+    """Return one line for each case, green if it meets its target and red if not."""
+    head, *lines = _table.table([_row(result) for result in results]).splitlines()
+    coloured = [
+        line if result.ok is None else colour(line, GREEN if result.ok else RED)
+        for line, result in zip(lines, results, strict=True)
+    ]
+    return "\n".join([head, *coloured])
 
 
 def _row(result: Result) -> dict[str, str]:
-    verdict = {True: "ok", False: "BELOW", None: ""}[result.ok]
-    if result.ok is False and result.case.target and result.case.target.sense == "<=":
-        verdict = "ABOVE"
+    too_high = result.case.target is not None and result.case.target.sense == "<="
     return {
         "case": result.case.name,
         "path": result.path,
@@ -39,25 +98,22 @@ def _row(result: Result) -> dict[str, str]:
         "raw": f"{figure(result.raw):>8}",
         "ratio": f"{figure(result.ratio):>6}",
         "spread": f"{_spread(result.samples):>4}",
-        "raw limit": fastest(result),
+        "raw limit": nearest(result.raw_samples, result.raw or 0),
         "target": str(result.case.target or ""),
-        "": verdict,
+        "": {True: "ok", False: "ABOVE" if too_high else "BELOW", None: ""}[result.ok],
     }
 
 
 def figure(number: float | None) -> str:
-    """A number as a person reads it: three significant digits, no exponent."""
+    """Format a number with three significant digits and no exponent."""
     if number is None:
         return "-"
-    if number >= 100:
-        return f"{number:,.0f}"
-    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
 
 
-def fastest(result: Result) -> str:
-    """The name of the raw limit that the ratio refers to."""
-    medians = {name: statistics.median(samples) for name, samples in result.raw_samples.items()}
-    return min(medians, key=lambda name: abs(medians[name] - (result.raw or 0)), default="-")
+def nearest(samples: dict[str, list[float]], value: float) -> str:
+    """Return the name of the yardstick whose median is nearest to a value: the one that the ratio refers to."""
+    return min(samples, key=lambda name: abs(statistics.median(samples[name]) - value), default="-")
 
 
 def _spread(samples: list[float]) -> str:
@@ -65,7 +121,10 @@ def _spread(samples: list[float]) -> str:
     return f"{50 * (max(samples) - min(samples)) / middle:.0f}%" if middle and len(samples) > 1 else "-"
 
 
-def _coloured(line: str, result: Result) -> str:
-    if result.ok is None:
-        return line
-    return colour(line, GREEN) if result.ok else colour(line, RED)
+def human(size: float) -> str:
+    """Format bytes in the largest binary unit that keeps a digit before the point."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if size == int(size) else f"{size:.2f} {unit}"

@@ -13,7 +13,7 @@ from .._bench.memory import available_bytes
 from .._bench.process import RemoteError
 from . import plot, report
 from .cache import DTYPE_BYTES, Shape
-from .journey import PathRefused, Wish, travel
+from .journey import PathRefused, Request, run
 
 DEFAULT_TOKENS = 3328
 # Three interpreters, two Go runtimes and the pattern's text; measured at about 90 MiB.
@@ -21,7 +21,7 @@ _OVERHEAD_BYTES = 256 << 20
 
 
 def main(argv: list[str]) -> int:
-    """0: all bytes arrived; 1: wrong bytes, or the run failed; 2: bad arguments."""
+    """Return 0 if all bytes are right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
     try:
@@ -31,30 +31,30 @@ def main(argv: list[str]) -> int:
         parser.error(str(err))
     if args.inflight < 1:
         parser.error(f"--inflight must be at least 1, got {args.inflight}")
-    if args.plot and (trouble := pictures.trouble(args.plot)):
-        parser.error(trouble)
+    if args.plot and (why := pictures.unavailable(args.plot)):
+        parser.error(why)
     fitting = fit(shape, available_bytes(), may_shrink=args.tokens is None)
     if isinstance(fitting, str):
         print(f"mori demo: {fitting}", file=sys.stderr)
         return 1
     if fitting != shape:
         print(f"mori demo: memory is short, {fitting.tokens} tokens instead of {shape.tokens}", file=sys.stderr)
-    wish = Wish(fitting, args.seed, args.path, args.mode, args.inflight, args.spoil_a_byte, args.json)
-    return _show(wish, args.plot)
+    request = Request(fitting, args.seed, args.path, args.mode, args.inflight, args.spoil_a_byte, args.json)
+    return _show(request, args.plot)
 
 
-def _show(wish: Wish, picture: Path | None) -> int:
+def _show(request: Request, picture: Path | None) -> int:
     def say(line: str) -> None:
-        if not wish.quiet:
+        if not request.quiet:
             print(line, flush=True)
 
-    say(f"{report.shape_line(wish.shape)}: {report.human(wish.shape.moved_bytes)} to move")
+    say(f"{report.shape_line(request.shape)}: {report.human(request.shape.moved_bytes)} to move")
     try:
-        outcome = travel(wish, say)
+        outcome = run(request, say)
     except (RemoteError, PathRefused, OSError) as err:
         print(f"mori demo: {err}", file=sys.stderr)
         return 1
-    print(json.dumps(outcome.as_dict()) if wish.quiet else f"\n{report.table(outcome)}")
+    print(json.dumps(outcome.as_dict()) if request.quiet else f"\n{report.table(outcome)}")
     if picture:
         plot.draw(outcome, picture)
         say(f"picture: {picture}")
@@ -62,7 +62,7 @@ def _show(wish: Wish, picture: Path | None) -> int:
 
 
 def fit(shape: Shape, available: int, *, may_shrink: bool) -> Shape | str:
-    """The shape, a smaller one if that is allowed and needed, or a sentence that says why neither fits."""
+    """Return the shape, a smaller one if allowed and needed, or a sentence that says why neither fits."""
     need = 2 * shape.cache_bytes + _OVERHEAD_BYTES
     if available == 0 or need <= available:
         return shape
@@ -105,6 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw latencies and throughput (needs matplotlib)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument(
-        "--spoil-a-byte", action="store_true", help="flip one byte before verification, to see that it is found"
+        "--spoil-a-byte", action="store_true", help="flip one byte before verification, to check that it is found"
     )
     return parser

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import _core, _errors
 from .._bench.process import Remote, RemoteError
-from .._bench.progress import GREEN, RED, colour
+from .._bench.report import GREEN, RED, colour
 
 # Beside the limit of a kernel's wait, for a process to start and a kernel to be loaded.
 _SLACK_S = 60.0

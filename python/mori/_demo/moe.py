@@ -11,25 +11,24 @@ import time
 from typing import Any
 
 from .. import _errors
-from .._bench.machine import this_machine
-from .._bench.progress import GREEN, RED, bar, colour
+from .._bench.report import GREEN, RED, bar, colour, this_machine
 from ..cli import _table
 from . import ranks
 from .report import human
 
 _PHASES = ("gate", "dispatch", "experts", "combine")
-# Sums in another order: relative to the largest output.
+# Relative to the largest output: ranks sum in another order.
 _TOLERANCE = 1e-4
 
 
 def main(argv: list[str]) -> int:
-    """0: the layer's output is right; 1: it is not, or the run failed; 2: bad arguments."""
+    """Return 0 if the layer's output is right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
     for name in ("pes", "rounds"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
-    # The ranks of a host share its processors: with as many threads of numpy in each they get into each other's way.
+    # The ranks of a host share its cores: numpy's threads would oversubscribe them.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         from .moe_layer import Layer
@@ -82,7 +81,7 @@ def _config(layer: Any, rank: int) -> Any:
 
 
 def _run(args: argparse.Namespace, layer: Any) -> dict[str, Any] | None:
-    """Run the layer; rank 0 gets the report of all."""
+    """Run the layer. Rank 0 gets the report of all ranks."""
     from .. import shmem
     from ..ops import EpDispatchCombineOp
     from .moe_layer import apply
@@ -113,7 +112,7 @@ def _run(args: argparse.Namespace, layer: Any) -> dict[str, Any] | None:
 
 
 class _Clock:
-    """Adds up the seconds of phases, each until all ranks have done it."""
+    """Adds up the seconds of phases, each up to a barrier of all ranks."""
 
     def __init__(self, seconds: dict[str, float], progress: Any) -> None:
         self.seconds, self.progress = seconds, progress
@@ -130,7 +129,7 @@ class _Clock:
 
 
 def _gather(args: argparse.Namespace, layer: Any, result: Any, figures: list[float]) -> dict[str, Any] | None:
-    """Bring every rank's output to rank 0, which compares it with the layer made in one process."""
+    """Send every rank's output to rank 0, which compares it with the layer run in one process."""
     import numpy as np
 
     from .. import shmem
@@ -216,6 +215,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of tokens and weights")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument(
-        "--spoil-a-row", action="store_true", help="rank 0 spoils a row of its experts' output, to see that it is found"
+        "--spoil-a-row", action="store_true", help="rank 0 spoils a row of its experts' output, to check verification"
     )
     return parser

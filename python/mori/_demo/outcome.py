@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a run of the demo found, in numbers."""
+"""The figures of a run of `mori demo`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import statistics
 from dataclasses import asdict, dataclass
 
-from .._bench.machine import Machine
+from .._bench.report import Machine
 from .cache import Shape
 from .worker import LayerTime, Mode
 
@@ -38,7 +38,7 @@ class Outcome:
 
     @property
     def raw_best(self) -> tuple[str, float] | None:
-        """Name and median of the fastest raw limit."""
+        """Return name and median of the fastest raw limit."""
         medians = {name: statistics.median(samples) for name, samples in self.raw.items()}
         return max(medians.items(), key=lambda pair: pair[1], default=None)
 
@@ -51,7 +51,7 @@ class Outcome:
         return not self.wrong and not self.touched
 
     def latencies_ms(self) -> list[float]:
-        """From submission to completion, for each layer in order."""
+        """Return the time from submission to completion of each layer."""
         return [1e3 * (time.completed - time.submitted) for time in self.times]
 
     def latency_summary(self) -> dict[str, float]:

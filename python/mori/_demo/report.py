@@ -1,27 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""The demo's result for people."""
+"""The result of `mori demo` as a table."""
 
 from __future__ import annotations
 
-from .._bench.progress import GREEN, RED, colour
+from .._bench.report import GREEN, RED, colour
+from .._bench.report import human as human
 from ..cli import _table
 from .cache import Shape
 from .outcome import Outcome
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def human(size: float) -> str:
-    """Bytes in the largest binary unit that keeps at least one digit before the point."""
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if size == int(size) else f"{size:.2f} {unit}"
-
 
 def shape_line(shape: Shape) -> str:
-    """The cache in one line."""
+    """Describe the cache in one line."""
     return (
         f"{shape.layers} layers, {shape.kv_heads} KV heads x {shape.head_dim}, {shape.dtype}, "
         f"{shape.tokens} tokens in blocks of {shape.block_size}"
@@ -29,7 +19,7 @@ def shape_line(shape: Shape) -> str:
 
 
 def table(outcome: Outcome) -> str:
-    """What was moved, how fast, and whether it arrived."""
+    """Return what was moved, how fast, and whether it arrived."""
     shape, latency = outcome.shape, outcome.latency_summary()
     verb = "prefill wrote to decode" if outcome.mode == "write" else "decode read from prefill"
     facts = {
@@ -56,7 +46,7 @@ def _raw(outcome: Outcome) -> str:
 
 
 def verdict(outcome: Outcome) -> str:
-    """One sentence about the bytes."""
+    """Return one sentence about the bytes."""
     if outcome.right:
         return colour(f"Every byte of {outcome.shape.moved_blocks:,} blocks is right, spare blocks untouched.", GREEN)
     text = f"WRONG BYTES: {outcome.wrong:,} of {outcome.shape.moved_blocks:,} blocks differ"

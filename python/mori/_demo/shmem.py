@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import _errors
-from .._bench.machine import this_machine
-from .._bench.progress import GREEN, RED, bar, colour
+from .._bench.report import GREEN, RED, bar, colour, this_machine
 from ..cli import _table
 from . import ranks
 from .report import human
@@ -20,7 +19,7 @@ from .report import human
 
 @dataclass
 class Step:
-    """What one kind of exchange did at one PE: bytes that it sent, the seconds that took, and wrong bytes it found."""
+    """One kind of exchange at one PE: the bytes sent, the seconds spent and the wrong bytes found."""
 
     sent: int = 0
     seconds: float = 0.0
@@ -33,7 +32,7 @@ class Step:
 
 
 def main(argv: list[str]) -> int:
-    """0: every byte is right; 1: wrong bytes, or the run failed; 2: bad arguments."""
+    """Return 0 if every byte is right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
     for name in ("pes", "bytes", "rounds"):
@@ -66,7 +65,7 @@ def _pe(args: argparse.Namespace) -> int:
 
 
 def _exchange(args: argparse.Namespace) -> dict[str, Any] | None:
-    """Run both exchanges; PE 0 gets the report of all."""
+    """Run both exchanges. PE 0 gets the report of all PEs."""
     import numpy as np
 
     from .. import shmem
@@ -80,7 +79,7 @@ def _exchange(args: argparse.Namespace) -> dict[str, Any] | None:
         progress.set_description("all to all")
         alltoall = _alltoall(args.bytes, args.rounds, progress)
     mine = np.array([getattr(s, f) for s in (ring, alltoall) for f in ("sent", "seconds", "wrong")], np.float64)
-    # A collective's arrays are symmetric, its result too.
+    # Both arrays of a collective are symmetric.
     source = mori_shmem_create_tensor(mine.shape, np.float64)
     source[:] = mine
     everyone = mori_shmem_create_tensor((npes, *mine.shape), np.float64)
@@ -103,14 +102,14 @@ def _exchange(args: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _fill(array: Any, *seed: int) -> None:
-    """Bytes that every PE can compute of every other one's."""
+    """Fill an array with bytes that every PE can compute for every other one."""
     import numpy as np
 
     array[:] = np.random.default_rng(seed).integers(0, 256, array.shape, np.uint8)
 
 
 def _ring(args: argparse.Namespace, progress: Any) -> Step:
-    """Each PE puts to its right neighbour, with a signal, and waits for its left one's."""
+    """Put to the right neighbour with a signal, and wait for the left neighbour's."""
     import numpy as np
 
     from .. import shmem
@@ -126,7 +125,7 @@ def _ring(args: argparse.Namespace, progress: Any) -> Step:
     for turn in range(1, args.rounds + 1):
         _fill(message, me, turn)
         _fill(expected, left, turn)
-        shmem.shmem_barrier_all()  # the neighbour has looked at what it got before
+        shmem.shmem_barrier_all()  # the neighbour has checked the previous round
         begin = time.perf_counter()
         shmem.shmem_put_signal(here, message, size, arrived, turn, shmem.SHMEM_SIGNAL_SET, right)
         shmem.shmem_signal_wait_until(arrived, shmem.SHMEM_CMP_EQ, turn)
@@ -140,7 +139,7 @@ def _ring(args: argparse.Namespace, progress: Any) -> Step:
 
 
 def _alltoall(size: int, rounds: int, progress: Any) -> Step:
-    """Each PE has a block for every PE."""
+    """Send a block to every PE."""
     import numpy as np
 
     from .. import shmem
@@ -200,6 +199,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="of each exchange (default 20)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument(
-        "--spoil-a-byte", action="store_true", help="flip one byte before verification, to see that it is found"
+        "--spoil-a-byte", action="store_true", help="flip one byte before verification, to check that it is found"
     )
     return parser

@@ -1,40 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""Tries launches of dispatch and combine on the GPUs of this host, all ranks alike."""
+"""Tries launches of dispatch and combine on the GPUs of this host, the same on all ranks."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mori import device
 
-from .._bench.gpu import ep_cases
-from .._bench.gpu.chosen import GPUs
-from .._bench.gpu.ep_cases import EPCase
-from .._bench.gpu.ep_suite import package_of_rows, ranks_of
-from .._bench.group import Group
-from .._bench.suite import Unavailable
+from .._bench.ep import GPUCase, gpu_case, gpu_ranks, slowest
+from .._bench.gpus import GPUs
+from .._bench.harness import Unavailable
+from .._bench.process import Group
 from .tables import Rule
 
 BLOCKS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 WARPS = (4, 8)
 TOKENS = (1, 8, 32, 128, 512, 1024, 4096, 8192)
-# The names of calls in tables, by those of the benchmark's cases.
-CALLS: tuple[tuple[str, ep_cases.Kind, str], ...] = (
-    ("dispatch", "dispatch", "float8_e4m3fn"),
-    ("dispatch", "dispatch", "bfloat16"),
-    ("combine", "combine", "bfloat16"),
-    ("combine_in_place", "combine-in-place", "bfloat16"),
+# The name of a call in the tables, the kind of the benchmark's case, the element type and its bytes.
+CALLS = (
+    ("dispatch", "dispatch", "float8_e4m3fn", 1),
+    ("dispatch", "dispatch", "bfloat16", 2),
+    ("combine", "combine", "bfloat16", 2),
+    ("combine_in_place", "combine-in-place", "bfloat16", 2),
 )
-_BYTES = {"float8_e4m3fn": 1, "bfloat16": 2}
-_POOL_BYTES = 256 << 20
 _WORTH = 0.98  # a larger launch must save more than this to be preferred
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is to be tuned: the layer, the numbers of tokens, and how many blocks a call may have at most (0: any)."""
+class Request:
+    """What to tune: the layer, the numbers of tokens, and the most blocks of a call (0: any number)."""
 
     hidden: int
     experts: int
@@ -43,63 +39,52 @@ class Wanted:
     most_blocks: int = 0
     quick: bool = False
 
-    def cases(self) -> list[tuple[str, EPCase]]:
-        made = [(name, ep_cases.case(kind, n, dtype)) for n in self.tokens for name, kind, dtype in CALLS]
-        if self.quick:
-            made = [(name, replace(case, calls=2, rounds=1)) for name, case in made]
-        return made
+    def cases(self) -> list[tuple[Rule, GPUCase]]:
+        """Return an empty rule and a case for each call and number of tokens."""
+        more: dict[str, Any] = {"calls": 2, "rounds": 1} if self.quick else {}
+        return [
+            (Rule(name, self.hidden * size, n, 0, 0, 0.0, 0.0), replace(gpu_case(kind, n, dtype), **more))
+            for n in self.tokens
+            for name, kind, dtype, size in CALLS
+        ]
 
     def launches(self, units: int) -> list[tuple[int, int]]:
-        """Blocks and warps, the smallest first."""
+        """Return blocks and warps, the smallest first."""
         most = min(units, self.most_blocks or units)
         blocks = [n for n in BLOCKS if n <= most] or [1]
-        warps = WARPS[:1] if self.quick else WARPS
-        return [(b, w) for b in blocks[: 2 if self.quick else None] for w in warps]
+        return [(b, w) for b in blocks[: 2 if self.quick else None] for w in WARPS[: 1 if self.quick else None]]
 
 
-def steps(wanted: Wanted, units: int) -> int:
-    """How many launches are tried."""
-    return len(wanted.cases()) * len(wanted.launches(units))
+def units(gpus: GPUs) -> int:
+    """Return the number of processors of the first GPU."""
+    return {info.device: info.units for info in device.devices()}[gpus.numbers[0]]
 
 
-def tune(wanted: Wanted, gpus: GPUs, tick: Callable[[], object]) -> Iterator[Rule]:
-    """The best launch of each call. Tells tick of each that was tried.
+def tune(request: Request, gpus: GPUs, tick: Callable[[], object]) -> Iterator[Rule]:
+    """Yield the best launch of each call, and call tick after each launch.
 
-    Raises Unavailable where something is missing, or sums and rows are wrong.
+    Raises Unavailable if a package is missing, or if sums or rows are wrong.
     """
-    from .._bench.ep_rows import Sizes
-
-    ranks, most = len(gpus.numbers), max(wanted.tokens)
-    units = {info.device: info.units for info in device.devices()}[gpus.numbers[0]]
-    if wanted.experts % ranks:
-        raise ValueError(f"--experts {wanted.experts} do not spread evenly over {ranks} GPUs")
-    pool = max(2 * most, 64 if wanted.quick else _POOL_BYTES // wanted.hidden)
-    sizes = Sizes(pool, wanted.hidden, wanted.experts, wanted.topk, ranks)
-    with ranks_of(list(gpus.numbers), sizes, most, package_of_rows(), wanted.quick) as group:
+    if request.experts % len(gpus.numbers):
+        raise ValueError(f"--experts {request.experts} do not spread evenly over {len(gpus.numbers)} GPUs")
+    layer = request.hidden, request.experts, request.topk
+    with gpu_ranks(gpus.numbers, *layer, max(request.tokens), request.quick) as group:
         graphs = not any(group.each("why_no_graphs"))
-        for name, case in wanted.cases():
-            case = case if graphs else replace(case, mode="eager")
-            group.each("prepare", case)
-            before = _micros(group)
+        for rule, case in request.cases():
+            group.each("prepare", case if graphs else replace(case, mode="eager"))
+            before = round(slowest(group, "sample"), 2)
             if wrong := sum(group.each("wrong")):
                 raise Unavailable(f"{case.name}: {wrong} rows or sums are wrong")
-            row_bytes = wanted.hidden * _BYTES[case.dtype]
-            yield _best(group, wanted.launches(units), tick, Rule(name, row_bytes, case.tokens, 0, 0, 0.0, before))
+            yield _best(group, request.launches(units(gpus)), tick, replace(rule, before=before))
 
 
 def _best(group: Group, launches: list[tuple[int, int]], tick: Callable[[], object], rule: Rule) -> Rule:
-    found: Rule | None = None
+    best: Rule | None = None
     for blocks, warps in launches:
         group.each("relaunch", blocks, warps)
-        us = _micros(group)
-        if found is None or us < found.us * _WORTH:
-            found = replace(rule, blocks=blocks, warps=warps, us=round(us, 2), before=round(rule.before, 2))
+        us = slowest(group, "sample")
+        if best is None or us < best.us * _WORTH:
+            best = replace(rule, blocks=blocks, warps=warps, us=round(us, 2))
         tick()
-    assert found is not None
-    return found
-
-
-def _micros(group: Group) -> float:
-    """The slowest rank of each round, the median of the rounds."""
-    middle: float = statistics.median(max(at_once) for at_once in zip(*group.each("sample"), strict=True))
-    return middle
+    assert best is not None
+    return best

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The file of launches that were measured to be the best: ep/tuning.go says what is in it and how it is used."""
+"""The file of the best launches. ep/tuning.go defines its contents and uses it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Rule:
-    """The best launch of a call, which took `us` microseconds; `before` is what it took as mori chose by itself."""
+    """The best launch of a call and its microseconds; `before` are those of the default launch."""
 
     call: str
     row_bytes: int
@@ -31,13 +31,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Known:
-    """What the native side says of the file that it would use.
+    """The file that the native side would use.
 
     Attributes:
-        path: where it is.
-        named: whether MORI_EP_TUNING_CONFIG says so.
-        tables: what is in it.
-        problem: why it cannot be used, or nothing.
+        named: whether MORI_EP_TUNING_CONFIG names it.
+        problem: why it cannot be used, empty if it can.
     """
 
     path: Path
@@ -47,15 +45,15 @@ class Known:
 
 
 def known() -> Known:
-    """Look at the file that mode AUTO uses."""
-    told = json.loads(_core.call("EPTuning"))
-    return Known(Path(told["path"]), told["named"], told["tables"] or [], told["problem"])
+    """Read the file that mode AUTO uses."""
+    facts = json.loads(_core.call("EPTuning"))
+    return Known(Path(facts["path"]), facts["named"], facts["tables"] or [], facts["problem"])
 
 
-def keep(path: Path, device: str, ranks: int, rules: Iterable[Rule]) -> None:
-    """Put a table into the file instead of that of the same device and number of ranks. Others stay.
+def store(path: Path, device: str, ranks: int, rules: Iterable[Rule]) -> None:
+    """Replace the table of a device and number of ranks in the file. Other tables stay.
 
-    Raises ValueError if the file has something else in it.
+    Raises ValueError if the file contains something else.
     """
     tables = [one for one in _tables(path) if (one.get("device"), one.get("ranks")) != (device, ranks)]
     tables.append({"device": device, "ranks": ranks, "rules": [asdict(rule) for rule in rules]})
@@ -82,4 +80,6 @@ def _tables(path: Path) -> list[dict[str, Any]]:
             raise ValueError(f"version {whole['version']}")
         return [dict(one) for one in whole["tables"]]
     except (ValueError, KeyError, TypeError) as err:
-        raise ValueError(f"{path} is no file of tuning tables ({err}); choose another --output, or remove it") from None
+        raise ValueError(
+            f"{path} is not a file of tuning tables ({err}); remove it or choose another --output"
+        ) from None

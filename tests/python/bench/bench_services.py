@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What the spawned process of these tests serves."""
+"""The services of the processes that these tests spawn."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 
-from mori._bench import raw_cma, raw_tcp
 from mori._bench.memory import Pattern, Region
+from mori._bench.raw import process_vm, tcp
 
 SEED, GRANULE, COUNT = 7, 4096, 64
 
@@ -31,29 +31,19 @@ class Echo:
 
 
 class Memory:
-    """A region, filled with the pattern on demand, and both raw ways to it."""
+    """A region, filled with the pattern on demand, and the yardsticks that reach it."""
 
     def __init__(self) -> None:
-        raw_cma.allow_peers()
+        process_vm.allow_peers()
         self.region = Region(GRANULE * COUNT)
         self.pattern = Pattern(SEED, GRANULE, COUNT)
-        self.listener = raw_tcp.Listener()
+        self.tcp = tcp.Streams(lambda: [self.region.view])
 
-    def where(self) -> tuple[int, int, int]:
-        return os.getpid(), self.region.address, self.listener.port
+    def where(self) -> tuple[int, int]:
+        return os.getpid(), self.region.address
 
     def fill(self) -> None:
         self.pattern.fill(self.region, ((i * GRANULE, i) for i in range(COUNT)))
 
     def wrong(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         return self.pattern.wrong(self.region, pairs)
-
-    def receive(self, n: int) -> Iterator[str]:
-        socks = self.listener.accept(n)
-        yield "ready"
-        raw_tcp.receive(socks, self.region.view, 2)
-
-    def pong(self, rounds: int) -> Iterator[str]:
-        socks = self.listener.accept(1)
-        yield "ready"
-        raw_tcp.pong(socks[0], rounds)

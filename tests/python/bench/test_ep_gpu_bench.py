@@ -15,11 +15,11 @@ import pytest
 from bench_command import AGREED, bench, needs_matplotlib
 
 import gpus
+from mori._bench import ep as ep_cases
 from mori._bench.ep_rows import Elements, Layer, Sizes
-from mori._bench.gpu import ep_cases
-from mori._bench.gpu.ep_nccl import why_no_cuda
+from mori._bench.raw.nccl import why_no_cuda
 from mori._tune import tables
-from mori._tune.ep import BLOCKS, CALLS, Wanted
+from mori._tune.ep import BLOCKS, CALLS, Request
 
 pytestmark = pytest.mark.timeout(240)
 SMALL = ("--device", "gpu", "--quick", "--repeats", "2", "--hidden", "256", "--no-nccl")
@@ -226,14 +226,14 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "notes"
     for text in ("not JSON", "[]", '{"version": 2, "tables": []}', '{"version": 1, "tables": [1]}'):
         file.write_text(text)
-        with pytest.raises(ValueError, match="is no file of tuning tables"):
-            tables.keep(file, "a GPU", 2, [])
+        with pytest.raises(ValueError, match="is not a file of tuning tables"):
+            tables.store(file, "a GPU", 2, [])
         assert file.read_text() == text
     assert [path.name for path in tmp_path.iterdir()] == ["notes"], "no draft is left behind"
 
 
 def test_launches_stay_within_what_is_asked_for() -> None:
-    assert Wanted(256, 8, 2).launches(132)[0] == (1, 4)
-    assert {blocks for blocks, _ in Wanted(256, 8, 2).launches(132)} == set(BLOCKS)
-    assert max(blocks for blocks, _ in Wanted(256, 8, 2, most_blocks=24).launches(132)) == 24
-    assert max(blocks for blocks, _ in Wanted(256, 8, 2).launches(2)) == 2
+    assert Request(256, 8, 2).launches(132)[0] == (1, 4)
+    assert {blocks for blocks, _ in Request(256, 8, 2).launches(132)} == set(BLOCKS)
+    assert max(blocks for blocks, _ in Request(256, 8, 2, most_blocks=24).launches(132)) == 24
+    assert max(blocks for blocks, _ in Request(256, 8, 2).launches(2)) == 2

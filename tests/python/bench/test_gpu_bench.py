@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ import pytest
 from bench_command import AGREED, bench, needs_matplotlib
 
 import gpus
-from mori._bench import table
-from mori._bench.gpu.cases import IO_CASES, L2_BYTES, SHMEM_CASES
-from mori._bench.gpu.side import GPUSide, Pool
+from mori._bench.gpus import L2_BYTES
+from mori._bench.io import GPU_CASES as IO_CASES
+from mori._bench.io_side import Pool, Side
+from mori._bench.shmem import GPU_CASES as SHMEM_CASES
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
+import bench_table as table
 
 SMALL = ("--device", "gpu", "--quick", "--repeats", "1")
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
@@ -108,7 +113,7 @@ def test_a_missing_gpu_is_named() -> None:
         (["--gpus", "77"], "--gpus 77: give each at most once, of 0"),
         (["--gpus", "0,0"], "--gpus 0,0: give each at most once"),
         (["--gpus", "one"], "give numbers with commas between them"),
-        (["--path", "shm"], "--path is of host memory"),
+        (["--path", "shm"], "--path is for host memory"),
         (["--case", "tcp-8B-latency"], "unknown case 'tcp-8B-latency'; known: gpu-8192x4KiB"),
     ],
 )
@@ -120,16 +125,17 @@ def test_what_cannot_be_is_named(gpu: None, arguments: list[str], text: str) -> 
 
 @pytest.mark.parametrize("place", ["gpu", "host"])
 def test_blocks_in_a_wrong_place_are_counted(gpu: None, place: Any) -> None:
-    side = GPUSide(0)
-    side.make(Pool(place, 1 << 20, 70))  # more than are looked at in one go
+    side = Side(0)
+    side.make(Pool(place, 1 << 20, 70))  # more than the staging buffer holds
     try:
-        right = list(range(70))
+        here = [i << 20 for i in range(70)]
+        there = list(here)
         side.fill()
-        assert side.wrong(right) == 0
-        right[3], right[69] = right[69], right[3]
-        assert side.wrong(right) == 2
-        side.wipe()
-        assert side.wrong(right) == 70
+        assert side.wrong(here, there, 1 << 20) == 0
+        there[3], there[69] = there[69], there[3]
+        assert side.wrong(here, there, 1 << 20) == 2
+        side.wipe(here, 1 << 20)
+        assert side.wrong(here, there, 1 << 20) == 70
     finally:
         side.drop()
 
@@ -163,7 +169,7 @@ def test_the_table_command_reads_files_and_refuses_others(tmp_path: Path, capsys
     assert table.main([str(good)]) == 0
     assert "| `gpu-4KiB-latency` | 14 µs | 14.2 µs |  |  | <= 15 µs, missed |" in capsys.readouterr().out
     assert table.main([str(bad)]) == 1
-    assert "no line of mori bench --json: 'mori bench: no'" in capsys.readouterr().err
+    assert "not a line of mori bench --json: 'mori bench: no'" in capsys.readouterr().err
     assert table.main([str(tmp_path / "absent")]) == 1
 
 

@@ -8,18 +8,19 @@ import importlib.util
 import json
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bench_command import AGREED, bench, needs_matplotlib
 
-from mori._bench import openshmem, shmem_suite
+from mori._bench import shmem as shmem_suite
 from mori._bench.ep_rows import Array, Elements, Layer, Sizes
-from mori._bench.group import Group
-from mori._bench.openshmem import Library
-from mori._bench.process import RemoteError
-from mori._bench.suite import Unavailable
+from mori._bench.harness import Unavailable
+from mori._bench.process import Group, RemoteError
+from mori._bench.raw import openshmem
+from mori._bench.raw.openshmem import Library
 
 SMALL = ("--quick", "--repeats", "1")
 FEW = ("--ranks", "2", "--tokens", "16", "--hidden", "64", "--experts", "4", "--topk", "2")
@@ -169,13 +170,13 @@ def command(tools: Path, name: str, text: str) -> None:
 def test_a_library_that_does_not_run_is_named(tools: Path, oshcc: str, oshrun: str, text: str) -> None:
     command(tools, "oshcc", oshcc)
     command(tools, "oshrun", oshrun)
-    with Library() as library, pytest.raises(Unavailable, match=text):
+    with closing(Library()) as library, pytest.raises(Unavailable, match=text):
         library.measure("put", 8, 1, 1)
 
 
 @needs_openshmem
 def test_a_library_answers_more_than_once_and_ends() -> None:
-    with Library() as library:
+    with closing(Library()) as library:
         assert library.measure("put_quiet", 8, 10, 2) > 0
         assert library.measure("barrier", 0, 10, 2) > 0
         assert library.measure("barrier", 0, 10, 2) > 0

@@ -11,7 +11,8 @@ import pytest
 from bench_command import AGREED, bench, needs_matplotlib
 
 import gpus
-from mori._bench.gpu.initiated import CASES, NAMES
+from mori._bench.shmem import INITIATED_CASES as CASES
+from mori._bench.shmem import INITIATED_NAMES as NAMES
 
 QUICK = ("shmem", "--initiated", "--quick", "--repeats", "1")
 
@@ -23,10 +24,10 @@ def check(done: subprocess.CompletedProcess[str], gpus_used: int) -> None:
     for case in CASES:
         one = results[case.name]
         assert one.keys() >= {*AGREED, "gpus", "device", "emulated", "quick"}
-        assert (one["path"], one["bytes"], one["gpus"], one["unit"]) == (case.route, 8, gpus_used, case.unit)
+        assert (one["path"], one["bytes"], one["gpus"], one["unit"]) == (str(case.path), 8, gpus_used, case.unit)
         assert one["value"] > 0
-        assert (one["raw"] is not None) is case.route.startswith("proxy")
-        assert (one["ratio"] is not None) is case.route.startswith("proxy")
+        assert (one["raw"] is not None) is str(case.path).startswith("proxy")
+        assert (one["ratio"] is not None) is str(case.path).startswith("proxy")
     assert results["emu0-8B-right"]["value"] == results["emu0-8B-right"]["puts"]
 
 

@@ -9,8 +9,8 @@ import json
 import pytest
 
 from mori._bench import report
-from mori._bench.cases import CASES, Case, Target, choose
-from mori._bench.measure import Plan, Result, WrongBytes, quiet, run
+from mori._bench.harness import Case, Plan, Result, Target, WrongBytes, quiet, run
+from mori._bench.io import CASES, choose
 
 CASE = Case("shm-2x8", "stream", "GB/s", "shm", 2, 8, target=Target("ratio", ">=", 0.5))
 

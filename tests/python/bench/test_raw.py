@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from bench_services import COUNT, GRANULE, SEED
 
-from mori._bench import raw_cma, raw_tcp
 from mori._bench.memory import Pattern, Region
-from mori._bench.process import Remote
+from mori._bench.process import Remote, drain
+from mori._bench.raw import process_vm, tcp
 
 TURNED = [(i * GRANULE, COUNT - 1 - i) for i in range(COUNT)]
 
@@ -23,16 +23,16 @@ def remote() -> Iterator[Remote]:
 
 @pytest.fixture
 def region() -> Region:
-    raw_cma.allow_peers()
+    process_vm.allow_peers()
     return Region(GRANULE * COUNT)
 
 
-@pytest.mark.parametrize("per_call", [1, 7, raw_cma.IOV_MAX])
+@pytest.mark.parametrize("per_call", [1, 7, process_vm.IOV_MAX])
 def test_copies_read_and_write_every_block(remote: Remote, region: Region, per_call: int) -> None:
-    pid, base, _ = remote.call("where")
+    pid, base = remote.call("where")
     here = [region.address + offset for offset, _ in TURNED]
     there = [base + index * GRANULE for _, index in TURNED]
-    copies = raw_cma.Copies(pid, here, there, GRANULE, entries_per_call=per_call)
+    copies = process_vm.Copies(pid, here, there, GRANULE, entries_per_call=per_call)
     pattern = Pattern(SEED, GRANULE, COUNT)
 
     remote.call("fill")
@@ -46,33 +46,42 @@ def test_copies_read_and_write_every_block(remote: Remote, region: Region, per_c
 
 def test_copies_of_a_process_that_is_not_there_name_it() -> None:
     region = Region(GRANULE)
-    copies = raw_cma.Copies(2**22 + 1, [region.address], [region.address], GRANULE)
+    copies = process_vm.Copies(2**22 + 1, [region.address], [region.address], GRANULE)
     with pytest.raises(OSError, match="process_vm_readv of process 4194305"):
         copies.read()
 
 
 def test_copies_refuse_lists_of_different_lengths() -> None:
-    with pytest.raises(ValueError, match="2 addresses here, 1 there"):
-        raw_cma.Copies(1, [1, 2], [1], 8)
+    with pytest.raises(ValueError, match="2 local addresses, 1 remote"):
+        process_vm.Copies(1, [1, 2], [1], 8)
 
 
-@pytest.mark.parametrize("n", raw_tcp.CONNECTIONS)
-def test_a_stream_arrives_whole_over_any_number_of_connections(remote: Remote, region: Region, n: int) -> None:
-    _, _, port = remote.call("where")
+@pytest.fixture
+def streams(remote: Remote, region: Region) -> tcp.Streams:
+    made = tcp.Streams(lambda: [region.view])
+    tcp.connect(made, remote)
+    return made
+
+
+@pytest.mark.parametrize("n", tcp.CONNECTIONS)
+def test_a_stream_arrives_whole_over_any_number_of_connections(
+    remote: Remote, region: Region, streams: tcp.Streams, n: int
+) -> None:
     Pattern(SEED, GRANULE, COUNT).fill(region, ((i * GRANULE, i) for i in range(COUNT)))
-    remote.begin("receive", n)
-    socks = raw_tcp.dial(port, n)
+    remote.begin("tcp.receive", n, region.size, 2)
     assert remote.event() == "ready"
-    raw_tcp.send(socks, region.view, 2)
-    remote.result()
+    assert drain(streams.send(n, region.size, 2)) > 0
+    assert remote.result() > 0
     assert remote.call("wrong", [(i * GRANULE, i) for i in range(COUNT)]) == []
 
 
-def test_pings_come_back(remote: Remote) -> None:
-    _, _, port = remote.call("where")
-    remote.begin("pong", 3)
-    [sock] = raw_tcp.dial(port, 1)
-    assert remote.event() == "ready"
-    for _ in range(3):
-        raw_tcp.ping(sock)
-    remote.result()
+def test_a_turn_reads_as_well_as_it_writes(remote: Remote, region: Region, streams: tcp.Streams) -> None:
+    remote.call("fill")
+    for name, turn in tcp.streams(streams, remote, region.size, 1, read=True).items():
+        region.wipe()
+        assert turn() > 0
+        assert Pattern(SEED, GRANULE, COUNT).wrong(region, [(i * GRANULE, i) for i in range(COUNT)]) == [], name
+
+
+def test_pings_come_back(remote: Remote, streams: tcp.Streams) -> None:
+    assert tcp.ping_pong(streams, remote, 3) > 0

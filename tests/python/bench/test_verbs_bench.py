@@ -8,8 +8,8 @@ import json
 import pytest
 from bench_command import bench
 
-from mori._bench import raw_verbs
-from mori._bench.cases import choose
+from mori._bench.io import choose
+from mori._bench.raw import perftest
 
 BANDWIDTH = """
 ---------------------------------------------------------------------------------------
@@ -20,15 +20,15 @@ BANDWIDTH = """
 
 
 def test_the_row_of_a_size_is_found() -> None:
-    assert raw_verbs.row_of(BANDWIDTH, "1048576", "no row")[3] == "96.04"
+    assert perftest.row_of(BANDWIDTH, "1048576", "no row")[3] == "96.04"
     with pytest.raises(RuntimeError, match="no row"):
-        raw_verbs.row_of(BANDWIDTH, "4096", "no row")
+        perftest.row_of(BANDWIDTH, "4096", "no row")
 
 
 def test_the_device_is_the_session_s() -> None:
-    assert raw_verbs.device_of(["shm: another host", "verbs/rdma: mlx5_3:2, mlx5_4:1"]) == ("mlx5_3", 2)
+    assert perftest.device_of(["shm: another host", "verbs/rdma: mlx5_3:2, mlx5_4:1"]) == ("mlx5_3", 2)
     with pytest.raises(RuntimeError, match="names no RDMA device"):
-        raw_verbs.device_of(["shm: another host"])
+        perftest.device_of(["shm: another host"])
 
 
 def test_who_asks_for_no_path_gets_no_devices() -> None:

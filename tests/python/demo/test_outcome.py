@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from mori._bench.machine import this_machine
+from mori._bench.report import this_machine
 from mori._demo import report
 from mori._demo.cache import Shape
 from mori._demo.outcome import Outcome

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Measures an OpenSHMEM library between 2 PEs of one host, as it is told by lines on standard input: "what bytes rounds runs", what being
-   put, put_quiet, get, fetch_add or barrier. Answers each with a line "what nanoseconds": of a round, in the fastest of the runs. The first
-   line of all names the library.
+/* Measures an OpenSHMEM library between 2 PEs of one host. Each line of standard input, "what bytes rounds
+   runs", requests a measurement of put, put_quiet, get, fetch_add or barrier. The answer is a line "what
+   nanoseconds": of one round in the fastest run. The first line of the output names the library.
    oshcc -O2 openshmem.c && echo put_quiet 8 5000 50 | oshrun -np 2 ./a.out */
 
 #define _GNU_SOURCE
@@ -16,8 +16,8 @@
 
 enum { MIB = 1 << 20 };
 
-static long *asked;         /* symmetric: counts the measurements of barriers, which PE 1 joins; -1: it is over */
-static long *rounds, *runs; /* symmetric: of that measurement */
+static long *requests;         /* symmetric: counts the measurements of barriers, which PE 1 joins; -1: end */
+static long *rounds, *runs; /* symmetric: of the measurement */
 static char *dest, *own;    /* dest is symmetric */
 
 static double now(void) {
@@ -43,7 +43,7 @@ static double barriers(void) {
 	return best;
 }
 
-/* measure is what PE 0 does; the other sleeps meanwhile, but for barriers. */
+/* measure runs on PE 0. The other PE sleeps, except in barriers. */
 static double measure(const char *what, size_t n) {
 	double best = 1e18;
 	if (strcmp(what, "put") == 0 || strcmp(what, "put_quiet") == 0) {
@@ -56,30 +56,30 @@ static double measure(const char *what, size_t n) {
 		shmem_long_p(rounds, *rounds, 1);
 		shmem_long_p(runs, *runs, 1);
 		shmem_fence();
-		shmem_long_p(asked, ++*asked, 1);
+		shmem_long_p(requests, ++*requests, 1);
 		return barriers();
 	}
 	return best;
 }
 
-static void ask(void) {
+static void serve(void) {
 	char line[128], what[32];
 	unsigned long n;
 	while (fgets(line, sizeof line, stdin) != NULL) {
 		if (sscanf(line, "%31s %lu %ld %ld", what, &n, rounds, runs) != 4 || n > MIB || *rounds < 1 || *runs < 1) {
-			fprintf(stderr, "openshmem.c: not understood: %s", line);
+			fprintf(stderr, "openshmem.c: cannot parse: %s", line);
 			break;
 		}
 		printf("%s %.2f\n", what, measure(what, n));
 		fflush(stdout);
 	}
-	shmem_long_p(asked, -1, 1);
+	shmem_long_p(requests, -1, 1);
 	shmem_quiet();
 }
 
-static void answer(void) {
-	for (long seen = 0; *(volatile long *)asked != -1;) {
-		if (shmem_long_test(asked, SHMEM_CMP_NE, seen) && *(volatile long *)asked != -1) {
+static void follow(void) {
+	for (long seen = 0; *(volatile long *)requests != -1;) {
+		if (shmem_long_test(requests, SHMEM_CMP_NE, seen) && *(volatile long *)requests != -1) {
 			seen++;
 			barriers();
 		} else {
@@ -88,8 +88,8 @@ static void answer(void) {
 	}
 }
 
-/* settle stays on a core of its own, of those that this process may use: a busy machine may put two that spin on one. */
-static void settle(int pe) {
+/* pin puts each PE on a core of its own: a busy machine may place two that spin on one core. */
+static void pin(int pe) {
 	cpu_set_t all, one;
 	if (sched_getaffinity(0, sizeof all, &all) != 0)
 		return;
@@ -104,14 +104,14 @@ static void settle(int pe) {
 int main(void) {
 	char name[SHMEM_MAX_NAME_LEN];
 	shmem_init();
-	settle(shmem_my_pe());
+	pin(shmem_my_pe());
 	dest = shmem_malloc(MIB);
-	asked = shmem_calloc(3, 64);
-	own = aligned_alloc(4096, MIB); /* as the pages that mori is measured with */
-	if (dest == NULL || asked == NULL || own == NULL || shmem_n_pes() != 2)
+	requests = shmem_calloc(3, 64);
+	own = aligned_alloc(4096, MIB); /* aligned like the memory that mori is measured with */
+	if (dest == NULL || requests == NULL || own == NULL || shmem_n_pes() != 2)
 		return 1;
-	rounds = asked + 8;
-	runs = asked + 16;
+	rounds = requests + 8;
+	runs = requests + 16;
 	memset(dest, 0, MIB);
 	memset(own, 2, MIB);
 	shmem_barrier_all();
@@ -119,9 +119,9 @@ int main(void) {
 		shmem_info_get_name(name);
 		printf("%s\n", name);
 		fflush(stdout);
-		ask();
+		serve();
 	} else {
-		answer();
+		follow();
 	}
 	shmem_barrier_all();
 	shmem_global_exit(0); /* Open MPI 4.1 crashes in shmem_finalize on some hosts */

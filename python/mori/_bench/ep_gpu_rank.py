@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A rank of `mori bench ep --device gpu`: an op on its GPU, tokens with known bytes, and what else moves as many."""
+"""A rank of `mori bench ep --device gpu`: an op on its GPU, tokens with known bytes, and the yardsticks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import numpy as np
 from mori import _core, device
 from mori.tensor_utils import dtype_size, gpu_tensor_view
 
-from ..ep_rows import Array, Elements, Layer, Sizes
-from ..group import Member
-from .ep_cases import EPCase
-from .ep_nccl import AllToAll, why_no_cuda
+from .ep import GPUCase
+from .ep_rows import Array, Elements, Layer, Sizes
+from .process import Member
+from .raw.nccl import AllToAll, why_no_cuda
 
 WAIT_S = 60.0
 _SCALED = 128  # elements that share a scale
-_LOOKED_AT = 512  # rows and sums of a sample; of the first one all
-_PLACES = 256 << 20  # bytes of combine's inputs that take turns
+_CHECKED = 512  # rows and sums of a sample; the first sample is checked whole
+_INPUT_BYTES = 256 << 20  # of combine's inputs that take turns
 
 
 class GPUEPRank(Member):
-    """What the benchmark asks of ranks. All are asked at once."""
+    """The calls of all ranks run at the same time."""
 
     def __init__(
         self,
@@ -41,12 +41,11 @@ class GPUEPRank(Member):
         flush: int,
         hosts: int = 1,
     ) -> None:
-        super().__init__(me, size, heap)
+        super().__init__(me, size, heap, gpus[me])
         self._per_host, self._hosts = size // hosts, hosts
         if hosts > 1:
             os.environ["MORI_NODE_ID"] = f"host {me // self._per_host}"
         self._gpu, self._sizes, self._tokens, self._package = gpus[me], sizes, tokens, package
-        os.environ.update(MORI_SHMEM_DEVICE="gpu", MORI_SHMEM_GPU=str(self._gpu))
         self._flush_bytes = flush
         self._layers: dict[tuple[str, bool], Layer] = {}
         self._pools: dict[str, device.DeviceMemory] = {}
@@ -90,21 +89,21 @@ class GPUEPRank(Member):
         return why_no_cuda()
 
     def open_nccl(self, store: str) -> str:
-        """Join the ranks of NCCL that meet at a file. Returns why there is none, or nothing."""
+        """Join the ranks of NCCL through a file. Return why NCCL cannot be used, or nothing."""
         if why := why_no_cuda():
             return why
-        if self._hosts > 1:  # it would find that there is one host only
+        if self._hosts > 1:  # which NCCL would find to be the same host
             os.environ.update(NCCL_SHM_DISABLE="1", NCCL_P2P_DISABLE="1")
         try:
             self._nccl = AllToAll(store, self.me, self.size, self._gpu)
-        except Exception as err:  # of many kinds; whatever it is, there is no NCCL to compare with
+        except Exception as err:  # torch raises many kinds; without NCCL the case runs all the same
             return f"{type(err).__name__}: {err}".splitlines()[0]
         return ""
 
-    # What a case works on.
+    # The data of a case.
 
-    def prepare(self, case: EPCase) -> int:
-        """Make what the calls of a case take. Returns the bytes that go over the wire to or from this rank."""
+    def prepare(self, case: GPUCase) -> int:
+        """Make the inputs of a case. Return the bytes that cross the wire to or from this rank."""
         for memory in self._held:
             memory.close()
         self._held.clear()
@@ -113,11 +112,11 @@ class GPUEPRank(Member):
         self._pool = self._pool_of(case.dtype)
         self._row = self._sizes.hidden * dtype_size(case.dtype)
         n, topk = case.tokens, self._sizes.topk
-        self._places = self._layer.sizes.tokens // n  # batches of other tokens
-        self._indices = self._give(self._routing(self.me), "int32")
-        self._weights = self._give(np.full((n, topk), 1 / topk, np.float32), "float32")
+        self._places = self._layer.sizes.tokens // n  # batches of different tokens
+        self._indices = self._upload(self._routing(self.me), "int32")
+        self._weights = self._upload(np.full((n, topk), 1 / topk, np.float32), "float32")
         scale = np.arange(n, dtype=np.float32)[:, None] + np.arange(self._scales, dtype=np.float32)
-        self._scale = self._give(scale, "float32") if case.dtype.startswith("float8") and self._scales else None
+        self._scale = self._upload(scale, "float32") if case.dtype.startswith("float8") and self._scales else None
         self._goes = [self._goes_of(rank) for rank in range(self.size)]
         self._calls = list(self._calls_of(case))
         for call in self._calls:
@@ -135,7 +134,7 @@ class GPUEPRank(Member):
         return self._layers[key]
 
     def _pool_of(self, dtype: str) -> device.DeviceMemory:
-        """All tokens of this rank."""
+        """Return all tokens of this rank."""
         if dtype not in self._pools:
             tokens = self._layer_of(dtype, False).tokens(self.me)
             memory = self._pools[dtype] = device.DeviceMemory(tokens.nbytes, self._gpu)
@@ -149,18 +148,18 @@ class GPUEPRank(Member):
         return self._routes[key]
 
     def _goes_of(self, rank: int) -> Array:
-        """How many of a rank's tokens go to each rank."""
+        """Count a rank's tokens for each rank."""
         to = self._routing(rank) // (self._sizes.experts // self.size)
         return np.array([(to == d).any(1).sum() for d in range(self.size)])
 
-    def _give(self, array: Array, dtype: str) -> Any:
+    def _upload(self, array: Array, dtype: str) -> Any:
         memory = device.DeviceMemory(max(1, array.nbytes), self._gpu)
         self._held.append(memory)
         memory.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
         return gpu_tensor_view(memory.ptr, array.shape, dtype, self._gpu)
 
     def _place(self, i: int) -> int:
-        """The first of the tokens of call i."""
+        """Return the first token of call i."""
         return i % self._places * self._case.tokens
 
     def _input(self, i: int) -> Any:
@@ -176,7 +175,7 @@ class GPUEPRank(Member):
         return {"block_num": self._case.blocks or -1, "warp_per_block": self._case.warps or -1}
 
     def relaunch(self, blocks: int, warps: int) -> None:
-        """The calls that were prepared, with another launch."""
+        """Prepare the same calls with another launch."""
         self._graph = None
         self._case = replace(self._case, blocks=blocks, warps=warps)
         for call in self._calls:
@@ -185,14 +184,14 @@ class GPUEPRank(Member):
         if self._case.mode == "graph":
             self._capture()
 
-    def _calls_of(self, case: EPCase) -> Iterator[Callable[[], Any]]:
-        """The calls of a round."""
+    def _calls_of(self, case: GPUCase) -> Iterator[Callable[[], Any]]:
+        """Yield the calls of a round."""
         self._inputs = [self._input(i) for i in range(case.calls)]
         if case.kind == "dispatch":
             yield from (lambda i=i: self._dispatch(i) for i in range(case.calls))
             return
-        # The rows of one dispatch are combined again and again: on one host as those of the last one, between hosts
-        # with a routing handle, since not all of what forwarders keep of a dispatch is there twice.
+        # The rows of one dispatch are combined repeatedly. Between hosts that takes a routing handle, because
+        # forwarders do not keep all state of a dispatch twice.
         alone = self._hosts == 1 and case.kind != "both"
         _core.call("BenchKeepRows", self._op._handle, alone)
         rows, *_, handle = self._dispatch(0, return_routing=True)
@@ -206,7 +205,7 @@ class GPUEPRank(Member):
             return
         count = int(sum(goes[self.me] for goes in self._goes))
         in_place = case.kind == "combine-in-place"
-        copies = 1 if in_place else max(2, min(case.calls, _PLACES // max(1, count * self._row)))
+        copies = 1 if in_place else max(2, min(case.calls, _INPUT_BYTES // max(1, count * self._row)))
         made = [self._made(rows, count, in_place) for _ in range(copies)]
         for i in range(case.calls):
             yield lambda i=i: self._op.combine(  # type: ignore[misc]
@@ -219,7 +218,7 @@ class GPUEPRank(Member):
             )
 
     def _made(self, rows: Any, count: int, in_place: bool) -> Any:
-        """What experts that change nothing made of the rows."""
+        """Return a copy of the rows: the output of experts that change nothing."""
         if in_place:
             target = self._op.get_registered_combine_input_buffer(self._case.dtype, self._sizes.hidden)
         else:
@@ -239,10 +238,10 @@ class GPUEPRank(Member):
             for call in self._calls:
                 call()
 
-    # What is measured.
+    # The measurements.
 
     def _round(self, work: Callable[[], None], calls: int, stream: device.Stream | None = None) -> float:
-        """Microseconds of one of the calls that work queues, which begins on all GPUs at once, in no cache."""
+        """Return the microseconds of one call that work queues. All GPUs begin together, with flushed caches."""
         from mori import shmem
 
         on = stream or self._stream
@@ -256,7 +255,7 @@ class GPUEPRank(Member):
         return float(end.elapsed_ms(begin)) * 1e3 / calls
 
     def sample(self) -> list[float]:
-        """Rounds of the case's calls: microseconds of a call in each."""
+        """Run the case's rounds. Return the microseconds of a call in each."""
         spent: list[float] = []
 
         def eager() -> None:
@@ -278,22 +277,18 @@ class GPUEPRank(Member):
         return times
 
     def host_us(self) -> float:
-        """How long the caller of one call was busy in the last sample; 0 of graphs."""
+        """Return how long one call kept its caller in the last sample; 0 for graphs."""
         return self._host_us
 
-    def _sent(self) -> list[int]:
-        """Rows that this rank sends to each rank in the case's calls."""
-        back = self._case.kind.startswith("combine")
-        return [int(self._goes[d][self.me] if back else self._goes[self.me][d]) for d in range(self.size)]
-
-    def _came(self) -> list[int]:
-        """Rows that come here from each rank."""
-        back = self._case.kind.startswith("combine")
-        return [int(self._goes[self.me][d] if back else self._goes[d][self.me]) for d in range(self.size)]
+    def _rows_of(self, sent: bool) -> list[int]:
+        """Count the rows that this rank sends to each rank in a call, or receives from each."""
+        if sent != self._case.kind.startswith("combine"):
+            return [int(n) for n in self._goes[self.me]]
+        return [int(goes[self.me]) for goes in self._goes]
 
     def _wire(self) -> int:
-        """Bytes that leave this rank or that come to it, whichever are more."""
-        rows = max(sum(n for d, n in enumerate(some) if d != self.me) for some in (self._sent(), self._came()))
+        """Return the bytes that leave this rank or reach it, whichever are more."""
+        rows = max(sum(n for d, n in enumerate(some) if d != self.me) for some in map(self._rows_of, (True, False)))
         return rows * self._row_on_wire * self._turns
 
     @property
@@ -301,7 +296,7 @@ class GPUEPRank(Member):
         return 2 if self._case.kind == "both" else 1
 
     def copies(self) -> list[float]:
-        """The driver copies as many bytes to each rank, by a stream for each."""
+        """Let the driver copy as many bytes to each rank, on a stream for each."""
         moves = self._moves()
         streams = [device.Stream(self._gpu) for _ in moves[1:]]
 
@@ -322,29 +317,29 @@ class GPUEPRank(Member):
         return times
 
     def _moves(self) -> list[tuple[int, int]]:
-        """Where copies go, and of how many bytes: to the memory of each rank that dispatch writes to."""
+        """Return address and bytes of the copies: to the memory of each rank that dispatch writes to."""
         from mori import cpp, shmem
 
         received = cpp.get_dispatch_output_ptrs(self._op)[0]
-        sent = [(d, n * self._row_on_wire) for d, n in enumerate(self._sent()) if d != self.me and n]
+        sent = [(d, n * self._row_on_wire) for d, n in enumerate(self._rows_of(sent=True)) if d != self.me and n]
         return [(shmem.shmem_ptr_p2p(received, self.me, d), size) for d, size in sent]
 
     @property
     def _row_on_wire(self) -> int:
-        """Bytes of a row with its scales."""
+        """Return the bytes of a row with its scales."""
         return self._row + (4 * self._scales if self._scale is not None else 0)
 
     def nccl(self) -> list[float]:
-        """NCCL moves the rows, those that stay here included."""
+        """Let NCCL move the rows, including those that stay on this rank."""
         assert self._nccl is not None
-        sent, came = self._sent(), self._came()
+        sent, came = self._rows_of(sent=True), self._rows_of(sent=False)
         work = self._nccl.work(self._pool, sent, came, self._row, self._case.calls, self._torch_stream)
         return [self._round(work, self._case.calls) for _ in range(self._case.rounds)]
 
     # The bytes.
 
     def wipe(self) -> None:
-        """Zeros where results come to be."""
+        """Zero the results."""
         from mori import cpp
 
         n, combined = self._case.tokens, cpp.get_combine_output_ptrs(self._op)[0]
@@ -354,7 +349,7 @@ class GPUEPRank(Member):
         self._stream.wait(WAIT_S)
 
     def wrong(self) -> int:
-        """How many rows or sums of the last call are wrong: of the first sample's all, later of some."""
+        """Count the wrong rows or sums of the last call: all of the first sample's, some of later ones."""
         whole, self._sampled = not self._sampled, True
         if self._case.kind == "dispatch":
             return self._wrong_rows(whole)
@@ -366,16 +361,16 @@ class GPUEPRank(Member):
         n, last = self._case.tokens, self._place(self._case.calls - 1)
         rows, _, scales, *_ = cpp.get_dispatch_output_ptrs(self._op)
         positions = self._op.get_dispatch_src_token_pos()
-        places = self._take(positions.ptr, positions.shape[0] * 4, np.int32).astype(np.int64)
+        places = self._download(positions.ptr, positions.shape[0] * 4, np.int32).astype(np.int64)
         at_most = self._op.max_num_tokens_to_send()
         rank, token = places // at_most, places % at_most
         wrong = self._layer.lost_rows(self.me, n, rank, token)
         first, count = self._some(len(places), whole)
-        bits = self._take_rows(rows, first, count)
+        bits = self._download_rows(rows, first, count)
         part = slice(first, first + count)
         wrong += self._layer.different_rows(bits, rank[part], token[part] + last)
         if self._scale is not None:
-            came = self._take(scales + first * self._scales * 4, count * self._scales * 4, np.float32)
+            came = self._download(scales + first * self._scales * 4, count * self._scales * 4, np.float32)
             wanted = token[part][:, None] + np.arange(self._scales)
             wrong += int((came.reshape(count, self._scales) != wanted).any(1).sum())
         return wrong
@@ -385,24 +380,24 @@ class GPUEPRank(Member):
 
         n, both = self._case.tokens, self._case.kind == "both"
         last = self._place(self._case.calls - 1) if both else self._place(0)
-        count = n if whole else min(n, _LOOKED_AT)
-        bits = self._take_rows(cpp.get_combine_output_ptrs(self._op)[0], 0, count)
+        count = n if whole else min(n, _CHECKED)
+        bits = self._download_rows(cpp.get_combine_output_ptrs(self._op)[0], 0, count)
         to = self._routing(self.me)[:count] // (self._sizes.experts // self.size)
         times = sum((to == d).any(1).astype(np.int64) for d in range(self.size))
         return self._layer.wrong_multiples(self.me, bits, np.asarray(times), last)
 
     def _some(self, n: int, whole: bool) -> tuple[int, int]:
-        """Which rows are looked at."""
-        if whole or n <= _LOOKED_AT:
+        """Return the first row to check and how many."""
+        if whole or n <= _CHECKED:
             return 0, n
-        return int(np.random.default_rng().integers(0, n - _LOOKED_AT)), _LOOKED_AT
+        return int(np.random.default_rng().integers(0, n - _CHECKED)), _CHECKED
 
-    def _take_rows(self, at: int, first: int, count: int) -> Array:
-        flat = self._take(at + first * self._row, count * self._row, np.uint8)
+    def _download_rows(self, at: int, first: int, count: int) -> Array:
+        flat = self._download(at + first * self._row, count * self._row, np.uint8)
         bits = {1: np.uint8, 2: np.uint16}[dtype_size(self._case.dtype)]
         return flat.view(bits).reshape(count, self._sizes.hidden)
 
-    def _take(self, at: int, size: int, dtype: Any) -> Array:
+    def _download(self, at: int, size: int, dtype: Any) -> Array:
         raw = np.empty(size, np.uint8)
         if size:
             device.copy(raw.ctypes.data, at, size, self._stream)

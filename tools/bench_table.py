@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""The table of docs/benchmarks.md for GPUs: `python -m mori._bench.table FILE...`, of what `--json` printed.
+"""Prints the table of GPU results for the documentation: `python tools/bench_table.py FILE...`.
 
-Lines of all files go into one table in the order of the cases; of several results of a case the last counts. A case
-without any is "not yet measured". Without files it is the table of what is expected.
+The files hold the output of `mori bench io|shmem --device gpu --json`. The table has all cases in
+their order; the last result of a case counts. Without files it has the predicted figures alone.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .gpu.cases import IO_CASES, SHMEM_CASES, GPUCase, ShmemCase
-from .report import figure
+from mori._bench import io, shmem
+from mori._bench.report import figure, nearest
 
 _HEAD = ("case", "predicted", "measured", "limit in the same run", "ratio", "aim")
 _NOT_YET = "not yet measured"
 
 
 def rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """The cells of each case, by its result if there is one."""
-    cases: tuple[GPUCase | ShmemCase, ...] = (*IO_CASES, *SHMEM_CASES)
-    for case in cases:
+    """Yield the cells of each case, with its result if there is one."""
+    for case in (*io.GPU_CASES, *shmem.GPU_CASES):
         aim = str(case.target or "")
         if (one := results.get(case.name)) is None:
             yield f"`{case.name}`", case.predicted, _NOT_YET, "", "", aim
@@ -32,10 +32,10 @@ def rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _measured(one: dict[str, Any]) -> str:
-    told = f"{figure(one['value'])} {one['unit']}"
+    text = f"{figure(one['value'])} {one['unit']}"
     if "alone" in one:
-        told += f"; {figure(one['alone'])} one at a time"
-    return told + _labels(one)
+        text += f"; {figure(one['alone'])} one at a time"
+    return text + _labels(one)
 
 
 def _labels(one: dict[str, Any]) -> str:
@@ -48,9 +48,9 @@ def _labels(one: dict[str, Any]) -> str:
 def _limit(one: dict[str, Any]) -> str:
     if one["raw"] is None:
         return ""
-    samples = {name: sorted(some)[len(some) // 2] for name, some in one["raw_samples"].items()}
-    name = min(samples, key=lambda name: abs(samples[name] - one["raw"]))
-    others = [f"{other} {figure(value)}" for other, value in samples.items() if other == "memcpy each"]
+    samples = one["raw_samples"]
+    name = nearest(samples, one["raw"])
+    others = [f"memcpy each {figure(statistics.median(samples['memcpy each']))}"] if "memcpy each" in samples else []
     return "; ".join([f"{name} {figure(one['raw'])}", *others])
 
 
@@ -63,14 +63,14 @@ def _verdict(one: dict[str, Any]) -> str:
 
 
 def markdown(lines: Iterable[str]) -> str:
-    """The table of the JSON lines. Raises ValueError for a line that is no result."""
+    """Return the table of JSON lines. Raises ValueError for a line that is not a result."""
     results = {}
     for line in filter(str.strip, lines):
         try:
             one = json.loads(line)
             results[one["case"]] = one
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f"no line of mori bench --json: {line.strip()[:80]!r}") from None
+            raise ValueError(f"not a line of mori bench --json: {line.strip()[:80]!r}") from None
     table = [_HEAD, ("---",) * len(_HEAD), *rows(results)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table).replace(" us", " µs")
 
@@ -79,7 +79,7 @@ def main(files: list[str]) -> int:
     try:
         print(markdown(line for file in files for line in Path(file).read_text(encoding="utf-8").splitlines()))
     except (OSError, ValueError) as err:
-        print(f"mori._bench.table: {err}", file=sys.stderr)
+        print(f"bench_table: {err}", file=sys.stderr)
         return 1
     return 0
 

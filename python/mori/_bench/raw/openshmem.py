@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The OpenSHMEM library that is installed here, measured by openshmem.c in processes of its own."""
+"""The installed OpenSHMEM library, measured by openshmem.c in processes of its own."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from .suite import Unavailable
+from ..harness import Unavailable
 
 _SOURCE = Path(__file__).with_name("openshmem.c")
 _COMPILE_S, _ANSWER_S = 60.0, 60.0
 
 
 def missing() -> str | None:
-    """Why there is no such library, or None."""
+    """Return why no library is installed, or None."""
     absent = [tool for tool in ("oshcc", "oshrun") if shutil.which(tool) is None]
     return f"{' and '.join(absent)} not found; Debian has them in libopenmpi-dev" if absent else None
 
 
 class Library:
-    """Two PEs of the library, started when the first measurement is asked for. They sleep between measurements."""
+    """Two PEs of the library, started by the first measurement. They sleep between measurements."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mori-bench-")
@@ -34,7 +33,7 @@ class Library:
         self.name = ""
 
     def measure(self, what: str, n: int, rounds: int, runs: int) -> float:
-        """Nanoseconds of a round in the fastest run. Raises Unavailable when the library does not run here."""
+        """Return the nanoseconds of a round in the fastest run. Raises Unavailable if the library fails."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:
@@ -42,9 +41,9 @@ class Library:
             process.stdin.flush()
         except OSError as err:
             raise self._failure(str(err)) from err
-        told, _, figure = self._line().partition(" ")
-        if told != what:
-            raise self._failure(f"it answered {told!r} to {what}")
+        answer, _, figure = self._line().partition(" ")
+        if answer != what:
+            raise self._failure(f"it answered {answer!r} to {what}")
         return float(figure)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -60,7 +59,7 @@ class Library:
         )
         if compiled.returncode:
             raise Unavailable(f"oshcc {_SOURCE.name}: {compiled.stderr.strip()}")
-        # Open MPI refuses to run as root, and more processes than cores, unless it is told to.
+        # Open MPI refuses to run as root, and more processes than cores, by default.
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         self._errors = open(os.path.join(self._folder.name, "errors"), "w+b")  # noqa: SIM115 - closed by close
         self._process = subprocess.Popen(
@@ -95,7 +94,7 @@ class Library:
         return Unavailable(f"the OpenSHMEM library does not run here: {text}{': ' + said if said else ''}")
 
     def close(self) -> None:
-        """Ends the processes: by the end of their input, then by signals."""
+        """End the processes: by the end of their input, then by a signal."""
         process = self._process
         if process is not None:
             assert process.stdin is not None
@@ -103,7 +102,7 @@ class Library:
             try:
                 process.stdin.close()
             except OSError:
-                pass  # it is gone, with input that it never read
+                pass  # it ended before it read its input
             try:
                 process.wait(5)
             except subprocess.TimeoutExpired:
@@ -113,9 +112,3 @@ class Library:
             self._errors.close()
         self._process = None
         self._folder.cleanup()
-
-    def __enter__(self) -> Library:
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        self.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""NCCL's all_to_all by torch.distributed, to hold dispatch and combine against."""
+"""NCCL's all_to_all by torch.distributed, the yardstick of dispatch and combine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from mori import device
 from mori.tensor_utils import gpu_tensor_view
 
-_PATIENCE = timedelta(seconds=60)
+_TIMEOUT = timedelta(seconds=60)
 
 
 def why_no_cuda() -> str:
-    """Why torch has no GPU here; empty where it has."""
+    """Return why torch has no GPU here, empty if it has one."""
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     if any("emulated" in info.name.lower() for info in device.devices()):
@@ -39,7 +39,7 @@ class AllToAll:
         self._gpu = gpu
         torch.cuda.set_device(gpu)
         where = f"file://{store}"
-        dist.init_process_group("nccl", init_method=where, rank=rank, world_size=size, timeout=_PATIENCE)
+        dist.init_process_group("nccl", init_method=where, rank=rank, world_size=size, timeout=_TIMEOUT)
         warm = torch.zeros(size, device=f"cuda:{gpu}")
         dist.all_to_all_single(torch.empty_like(warm), warm)
         torch.cuda.synchronize(gpu)
@@ -47,7 +47,7 @@ class AllToAll:
     def work(
         self, pool: device.DeviceMemory, sent: list[int], came: list[int], row: int, calls: int, stream: Any
     ) -> Callable[[], None]:
-        """What queues so many calls of rows that lie in the pool, each of others."""
+        """Return a function that queues `calls` all_to_all calls, each of other rows of the pool."""
         import torch
         import torch.distributed as dist
 

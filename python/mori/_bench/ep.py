@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: MIT
+"""`mori bench ep`: dispatch and combine of mori.ops between processes of this host, on hosts or GPUs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import gpus
+from .gpus import L2_BYTES
+from .harness import MIB, Case, Plan, Suite, Target, Unavailable, at_least, pick
+from .memory import available_bytes
+from .process import Group
+
+if TYPE_CHECKING:
+    from .ep_rank import Times
+
+DESCRIPTION = (
+    "Measure dispatch and combine of mori.ops between processes of this host. memcpy of as many bytes by as many "
+    "processes at the same time takes turns with them. The bytes to move are those of the rows that the tokens "
+    "make: one for each rank with an expert that the token chose. Every row and every sum is verified. On GPUs each "
+    "rank has a GPU; all GPUs copy at the same time what crosses the wire, and NCCL's all_to_all moves the same rows."
+)
+
+FEW = 128
+
+
+@dataclass(frozen=True)
+class EPCase(Case):
+    """A phase of 128 tokens if `few` is set, else of as many as requested."""
+
+    in_place: bool = False
+    few: bool = False
+
+
+_GOOD = at_least(0.6)
+CASES: tuple[EPCase, ...] = (
+    EPCase("dispatch", "dispatch", "GB/s", target=_GOOD),
+    EPCase("combine", "combine", "GB/s", target=_GOOD),
+    EPCase("combine-in-place", "combine", "GB/s", target=_GOOD, in_place=True),
+    EPCase(f"dispatch-{FEW}", "dispatch", "us", few=True),
+    EPCase(f"combine-{FEW}", "combine", "us", few=True),
+)
+NAMES = [case.name for case in CASES]
+GPU_NAMES = ["dispatch-4096-fp8", "combine-128-bf16-eager", "dispatch-4096-bf16-24blocks", "and so on: see --full"]
+
+# Bytes of an element, and the packages that make arrays of it, in order of preference.
+_DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
+    "bfloat16": (2, ("ml_dtypes", "torch")),
+    "float32": (4, ("numpy",)),
+    "float8_e4m3fn": (1, ("ml_dtypes", "torch")),
+}
+
+# The cases on GPUs.
+FULL_TOKENS = (1, 8, 32, 128, 512, 1024, 2048, 4096, 8192)
+BUDGETS = (8, 16, 24, 32, 64, 128)
+_SHORT = {"float8_e4m3fn": "fp8", "bfloat16": "bf16"}
+_WIRE = Target("ratio", "<=", round(1 / 0.9, 2))  # nine tenths of the memcpy's speed
+_MANY = 1024
+_POOL_BYTES = 4 * L2_BYTES
+
+
+@dataclass(frozen=True)
+class GPUCase(Case):
+    """One call with `tokens` tokens of each rank: microseconds.
+
+    `blocks` and `warps` are those of the launch (None: default). A round has `calls` calls of
+    different tokens, a sample has `rounds` rounds. `mode` is graph or eager.
+    """
+
+    tokens: int = 0
+    dtype: str = "bfloat16"
+    blocks: int | None = None
+    warps: int | None = None
+    mode: str = "graph"
+    skewed: bool = False
+    calls: int = 8
+    rounds: int = 3
+
+    def quick(self) -> GPUCase:
+        """Return the case with little work."""
+        return replace(self, tokens=min(self.tokens, 16), calls=2, rounds=1)
+
+
+def gpu_case(
+    kind: str,
+    tokens: int,
+    dtype: str = "bfloat16",
+    blocks: int | None = None,
+    mode: str = "graph",
+    skewed: bool = False,
+) -> GPUCase:
+    """Return a case named after its parameters: dispatch-4096-fp8-24blocks-skewed-eager."""
+    words = [kind, str(tokens), _SHORT[dtype], f"{blocks}blocks" if blocks else "", "skewed" if skewed else ""]
+    name = "-".join(word for word in (*words, "eager" if mode == "eager" else "") if word)
+    many = tokens >= _MANY
+    case = GPUCase(name, kind, "us", target=_WIRE if many else None, tokens=tokens, dtype=dtype, blocks=blocks)
+    return replace(case, mode=mode, skewed=skewed, calls=8 if many else 32)
+
+
+_KINDS = (
+    ("dispatch", "float8_e4m3fn"),
+    ("dispatch", "bfloat16"),
+    ("combine", "bfloat16"),
+    ("combine-in-place", "bfloat16"),
+)
+
+
+def _shapes(tokens: Sequence[int], **more: Any) -> Iterator[GPUCase]:
+    yield from (gpu_case(kind, n, dtype, **more) for n in tokens for kind, dtype in _KINDS)
+
+
+def full() -> list[GPUCase]:
+    """Return all cases on GPUs."""
+    modes = ("graph", "eager")
+    cases = [case for mode in modes for case in _shapes(FULL_TOKENS, mode=mode)]
+    cases += [case for mode in modes for case in _shapes((128, 4096), mode=mode, skewed=True)]
+    cases += [case for blocks in BUDGETS for case in _shapes((128, 4096), blocks=blocks)]
+    return cases + [gpu_case("both", n, mode=mode) for mode in modes for n in FULL_TOKENS]
+
+
+def usual() -> list[GPUCase]:
+    """Return the cases that run without --full."""
+    return [
+        *_shapes((1, 128, 1024, 4096, 8192)),
+        *(case for blocks in (8, 24, 64, 128) for case in _shapes((4096,), blocks=blocks)),
+        *_shapes((1, 128, 4096), mode="eager"),
+        *_shapes((4096,), skewed=True),
+        *(gpu_case("both", n) for n in (1, 128)),
+    ]
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--ranks", type=int, default=4, metavar="N", help="processes (default 4)")
+    add("--tokens", type=int, metavar="N", help="tokens of a rank (default 4096; on GPUs several)")
+    add("--hidden", type=int, default=7168, metavar="N", help="elements of a token (default 7168)")
+    add("--experts", type=int, metavar="N", help="over all ranks (default 32, on GPUs 256)")
+    add("--topk", type=int, default=8, metavar="N", help="experts that a token chooses (default 8)")
+    add("--dtype", choices=list(_DTYPES), default="bfloat16", help="of the rows (default bfloat16)")
+    add("--full", action="store_true", help="on GPUs: every number of tokens, every budget of blocks")
+    add("--hosts", type=int, default=1, metavar="N", help="on GPUs: act as if on N hosts (default 1)")
+    add("--no-nccl", action="store_true", help="on GPUs: compare with memcpy only")
+
+
+def suite(args: argparse.Namespace) -> Suite:
+    """Return the selected cases. Raises ValueError for bad arguments and Unavailable without a GPU."""
+    if args.device == "gpu":
+        return GPUEP(args)
+    args.tokens = 4096 if args.tokens is None else args.tokens
+    args.experts = 32 if args.experts is None else args.experts
+    return EP(args)
+
+
+def check_sizes(ranks: int, of: str, /, **sizes: int) -> None:
+    """Raise ValueError for sizes that no layer can have; `of` names the ranks."""
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"--{name} must be at least 1, got {value}")
+    experts, topk = sizes["experts"], sizes["topk"]
+    if experts % ranks:
+        raise ValueError(f"--experts {experts} do not spread evenly over {ranks} {of}")
+    if topk > experts:
+        raise ValueError(f"--topk: a token cannot choose {topk} of {experts} experts")
+
+
+class EP(Suite):
+    """Dispatch and combine on host memory."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        cases, a = pick(CASES, args.cases), args
+        sizes = {name: getattr(a, name) for name in ("ranks", "tokens", "hidden", "experts", "topk")}
+        check_sizes(max(1, a.ranks), "ranks", **sizes)
+        self._dtype, self._package, lacking = _elements(a.dtype)
+        self._args, self._row = a, int(a.hidden) * _DTYPES[self._dtype][0]
+        size = f"{a.tokens} x {a.hidden} {self._dtype}, top {a.topk} of {a.experts} experts, {a.ranks} ranks"
+        facts = {**{name: sizes[name] for name in ("ranks", "hidden", "experts", "topk")}, "dtype": self._dtype}
+        super().__init__(cases, [size, "memcpy takes turns", "rows and sums are compared", *lacking], facts)
+
+    def start(self) -> None:
+        a, row, tokens = self._args, self._row, max(self._args.tokens, FEW)
+        # An op holds rows received twice, combined tokens, and for each row its choices and flags.
+        received = a.ranks * tokens
+        heap = int(2 * received * row + tokens * row + received * (32 * a.topk + 64) + 64 * MIB)
+        needed, free = (heap + row * tokens) * a.ranks, available_bytes()
+        if free and needed > free:
+            raise Unavailable(f"this takes up to {needed >> 20} MiB of memory, {free >> 20} are free: fewer --tokens")
+        if importlib.util.find_spec("numpy") is None:
+            raise Unavailable("mori bench ep needs numpy (pip install numpy)")
+        from .ep_rank import EPRank
+        from .ep_rows import Sizes
+
+        sizes = Sizes(tokens, a.hidden, a.experts, a.topk, a.ranks)
+        factory = f"{EPRank.__module__}:{EPRank.__name__}"
+        self._group = self.enter_context(Group(factory, a.ranks, heap, sizes, self._dtype, self._package))
+
+    def plan(self, case: EPCase) -> tuple[str, Plan]:
+        n, rounds = (FEW, 3 if self._args.quick else 50) if case.few else (self._args.tokens, 1)
+        group, rows = self._group, sum(self._group.each("rows", n))
+        moved = rows * self._row
+
+        def ours() -> float:
+            turns = group.each("turns", n, rounds, case.in_place)
+            return _span(case, moved, [[getattr(turn, case.kind) for turn in rank] for rank in turns])
+
+        raws = {"memcpy": lambda: _span(case, moved, group.each("copies", n, rounds))}
+        best: Callable[[list[float]], float] = max if case.unit == "GB/s" else min
+        extra: dict[str, object] = {"tokens": n, "rows": rows, "bytes": moved}
+        plan = Plan(ours, raws, verify=lambda: sum(group.each("wrong")), best=best, extra=extra)
+        return group.one(0, "paths")[-1], plan
+
+
+def _span(case: EPCase, moved: int, times: Sequence[Sequence[Times]]) -> float:
+    """Return the figure of the time from the first rank's begin to the last one's end, the median of rounds."""
+    spans = [max(t.end for t in at_once) - min(t.begin for t in at_once) for at_once in zip(*times, strict=True)]
+    seconds: float = statistics.median(spans)
+    return moved / seconds / 1e9 if case.unit == "GB/s" else seconds * 1e6
+
+
+def _elements(wanted: str) -> tuple[str, str, list[str]]:
+    """Return the element type, the package that makes its arrays, and a line if it is not the wanted type."""
+    packages = _DTYPES[wanted][1]
+    for package in packages:
+        if importlib.util.find_spec(package) is not None:
+            return wanted, package, []
+    return "float32", "numpy", [f"float32, as {wanted} needs {' or '.join(packages)}"]
+
+
+def gpu_ranks(
+    numbers: Sequence[int], hidden: int, experts: int, topk: int, tokens: int, quick: bool, hosts: int = 1
+) -> Group:
+    """Start a rank on each GPU, for at most `tokens` tokens. They share a pool of tokens that take turns."""
+    if importlib.util.find_spec("numpy") is None or (package := _elements("bfloat16")[1]) == "numpy":
+        wanted = " or ".join(_DTYPES["bfloat16"][1])
+        raise Unavailable(f"calls of mori.ops on GPUs are measured with numpy, and {wanted}: install them")
+    from .ep_gpu_rank import GPUEPRank
+    from .ep_rows import Sizes
+
+    ranks, row = len(numbers), 2 * hidden
+    pool = max(2 * tokens, 64 if quick else _POOL_BYTES // hidden)
+    # An op holds rows received twice, combined tokens, and for each row its choices, scales and flags.
+    received, beside = ranks * tokens, 32 * topk + hidden // 8 + 256
+    heap = 2 * received * row + tokens * row + received * beside + 64 * MIB
+    if hosts > 1:  # outgoing and incoming records, and rows on their way back
+        heap += 2 * (hosts - 1) * (tokens * (row + beside) + 4 * MIB) + tokens * min(topk, ranks) * (row + beside)
+    factory, flush = f"{GPUEPRank.__module__}:{GPUEPRank.__name__}", MIB if quick else 2 * L2_BYTES
+    sizes = Sizes(pool, hidden, experts, topk, ranks)
+    return Group(factory, ranks, heap, list(numbers), sizes, tokens, package, flush, hosts)
+
+
+def slowest(group: Group, method: str) -> float:
+    """Return the slowest rank of each round, the median of the rounds."""
+    middle: float = statistics.median(max(at_once) for at_once in zip(*group.each(method), strict=True))
+    return middle
+
+
+class GPUEP(Suite):
+    """Dispatch and combine between GPUs."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        cases = full() if args.full or args.cases else usual()
+        cases = [case for case in cases if args.tokens is None or args.cases or case.tokens == args.tokens]
+        if args.cases:
+            cases = pick(list({case.name: case for case in (*usual(), *cases)}.values()), args.cases)
+        elif not cases:
+            raise ValueError(f"--tokens {args.tokens}: no case has so many; there are {FULL_TOKENS}")
+        self._gpus, self._quick, self._hosts = gpus.choose(args.gpus), args.quick, args.hosts
+        ranks, hidden = len(self._gpus.numbers), min(args.hidden, 512) if args.quick else args.hidden
+        self._layer: dict[str, int] = {"hidden": hidden, "experts": args.experts or 256, "topk": args.topk}
+        check_sizes(ranks, "GPUs", **self._layer)
+        if self._hosts < 1 or ranks % self._hosts:
+            raise ValueError(f"--hosts {self._hosts}: {ranks} ranks do not spread evenly over them")
+        self._by_name, self._no_nccl, self._no_graphs = bool(args.cases), "left out by --no-nccl", ""
+        self._nccl = not args.no_nccl
+        raw = "memcpy: all GPUs copy at the same time what crosses the wire; ratio: times its time"
+        if self._hosts > 1:
+            raw = f"the ranks act as if on {self._hosts} hosts; NCCL uses sockets; ratio: times its time"
+        how = [
+            *self._gpus.how(),
+            f"{ranks} ranks, {hidden} elements, top {args.topk} of {self._layer['experts']} experts",
+            "times by events, of calls in a row with different tokens",
+            raw,
+            "rows and sums are compared",
+        ]
+        facts: dict[str, object] = {"ranks": ranks, **self._layer, "hosts": self._hosts, "quick": args.quick}
+        super().__init__([case.quick() for case in cases] if args.quick else cases, how, facts)
+
+    def start(self) -> None:
+        tokens = max(case.tokens for case in self.cases)
+        ranks = gpu_ranks(self._gpus.numbers, **self._layer, tokens=tokens, quick=self._quick, hosts=self._hosts)
+        self._group = self.enter_context(ranks)
+        self._no_graphs = next((why for why in self._group.each("why_no_graphs") if why), "")
+        if self._no_graphs and not self._by_name:
+            self.cases = [case for case in self.cases if case.mode != "graph"] or [
+                replace(case, name=f"{case.name}-eager", mode="eager") for case in self.cases
+            ]
+            print(f"mori bench: cases with CUDA graphs are left out: {self._no_graphs}", file=sys.stderr)
+        if self._nccl:
+            folder = self.enter_context(tempfile.TemporaryDirectory(prefix="mori-bench-"))
+            answers = self._group.each("open_nccl", str(Path(folder) / "store"))
+            self._no_nccl = next((answer for answer in answers if answer), "")
+        if self._no_nccl:
+            print(f"mori bench: no NCCL to compare with: {self._no_nccl}", file=sys.stderr)
+
+    def plan(self, case: GPUCase) -> tuple[str, Plan]:
+        if case.mode == "graph" and self._no_graphs:
+            raise Unavailable(f"CUDA graphs: {self._no_graphs}")
+        group = self._group
+        wire: int = max(group.each("prepare", case))
+        host_us: list[float] = []
+
+        def ours() -> float:
+            us = slowest(group, "sample")
+            host_us.append(max(group.each("host_us")))
+            return us
+
+        raws = {"memcpy": lambda: slowest(group, "copies")} if wire and self._hosts == 1 else {}
+        if not self._no_nccl and case.kind != "both":
+            raws["NCCL all_to_all"] = lambda: slowest(group, "nccl")
+        extra: dict[str, object] = {
+            "tokens": case.tokens,
+            "dtype": case.dtype,
+            "blocks": case.blocks or "auto",
+            "mode": case.mode,
+            "routing": "skewed" if case.skewed else "uniform",
+            "bytes": wire,
+            **self._gpus.facts(len(self._gpus.numbers)),
+        }
+
+        def finish(us: float, raw_samples: dict[str, list[float]]) -> dict[str, object]:
+            medians = {name: statistics.median(some) for name, some in raw_samples.items()}
+            return {
+                "us": round(us, 2),
+                "gbps": round(wire / us / 1e3, 1) if us else None,
+                "yardstick": medians.get("memcpy"),
+                "nccl_us": medians.get("NCCL all_to_all"),
+                "no_nccl": self._no_nccl or None,
+                "host_us": round(statistics.median(host_us), 2),
+            }
+
+        plan = Plan(ours, raws, prepare=lambda: group.each("wipe"), verify=lambda: sum(group.each("wrong")), best=min)
+        return group.one(0, "paths")[-1], replace(plan, primary=next(iter(raws), None), extra=extra, finish=finish)
