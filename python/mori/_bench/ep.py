@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""`mori bench ep`: dispatch and combine of mori.ops between processes of this host, on hosts or GPUs."""
+"""`mori bench ep`: dispatch and combine of mori.ops between processes of this host, on hosts or
+GPUs.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +153,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def suite(args: argparse.Namespace) -> Suite:
-    """Return the selected cases. Raises ValueError for bad arguments and Unavailable without a GPU."""
+    """Return the selected cases. Raises ValueError for bad arguments and Unavailable without a GPU.
+    """
     if args.device == "gpu":
         return GPUEP(args)
     args.tokens = 4096 if args.tokens is None else args.tokens
@@ -218,14 +221,18 @@ class EP(Suite):
 
 
 def _span(case: EPCase, moved: int, times: Sequence[Sequence[Times]]) -> float:
-    """Return the figure of the time from the first rank's begin to the last one's end, the median of rounds."""
+    """Return the figure of the time from the first rank's begin to the last one's end, the median
+    of rounds.
+    """
     spans = [max(t.end for t in at_once) - min(t.begin for t in at_once) for at_once in zip(*times, strict=True)]
     seconds: float = statistics.median(spans)
     return moved / seconds / 1e9 if case.unit == "GB/s" else seconds * 1e6
 
 
 def _elements(wanted: str) -> tuple[str, str, list[str]]:
-    """Return the element type, the package that makes its arrays, and a line if it is not the wanted type."""
+    """Return the element type, the package that makes its arrays, and a line if it is not the
+    wanted type.
+    """
     packages = _DTYPES[wanted][1]
     for package in packages:
         if importlib.util.find_spec(package) is not None:
@@ -236,7 +243,9 @@ def _elements(wanted: str) -> tuple[str, str, list[str]]:
 def gpu_ranks(
     numbers: Sequence[int], hidden: int, experts: int, topk: int, tokens: int, quick: bool, hosts: int = 1
 ) -> Group:
-    """Start a rank on each GPU, for at most `tokens` tokens. They share a pool of tokens that take turns."""
+    """Start a rank on each GPU, for at most `tokens` tokens. They share a pool of tokens that take
+    turns.
+    """
     if importlib.util.find_spec("numpy") is None or (package := _elements("bfloat16")[1]) == "numpy":
         wanted = " or ".join(_DTYPES["bfloat16"][1])
         raise Unavailable(f"calls of mori.ops on GPUs are measured with numpy, and {wanted}: install them")
@@ -245,7 +254,8 @@ def gpu_ranks(
 
     ranks, row = len(numbers), 2 * hidden
     pool = max(2 * tokens, 64 if quick else _POOL_BYTES // hidden)
-    # An op holds rows received twice, combined tokens, and for each row its choices, scales and flags.
+    # An op holds rows received twice, combined tokens, and for each row its choices, scales and
+    # flags.
     received, beside = ranks * tokens, 32 * topk + hidden // 8 + 256
     heap = 2 * received * row + tokens * row + received * beside + 64 * MIB
     if hosts > 1:  # outgoing and incoming records, and rows on their way back

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A rank of `mori bench ep --device gpu`: an op on its GPU, tokens with known bytes, and the yardsticks."""
+"""A rank of `mori bench ep --device gpu`: an op on its GPU, tokens with known bytes, and the
+yardsticks.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +192,8 @@ class GPUEPRank(Member):
         if case.kind == "dispatch":
             yield from (lambda i=i: self._dispatch(i) for i in range(case.calls))
             return
-        # The rows of one dispatch are combined repeatedly. Between hosts that takes a routing handle, because
+        # The rows of one dispatch are combined repeatedly. Between hosts that takes a routing
+        # handle, because
         # forwarders do not keep all state of a dispatch twice.
         alone = self._hosts == 1 and case.kind != "both"
         _core.call("BenchKeepRows", self._op._handle, alone)
@@ -241,7 +244,9 @@ class GPUEPRank(Member):
     # The measurements.
 
     def _round(self, work: Callable[[], None], calls: int, stream: device.Stream | None = None) -> float:
-        """Return the microseconds of one call that work queues. All GPUs begin together, with flushed caches."""
+        """Return the microseconds of one call that work queues. All GPUs begin together, with
+        flushed caches.
+        """
         from mori import shmem
 
         on = stream or self._stream
@@ -317,7 +322,9 @@ class GPUEPRank(Member):
         return times
 
     def _moves(self) -> list[tuple[int, int]]:
-        """Return address and bytes of the copies: to the memory of each rank that dispatch writes to."""
+        """Return address and bytes of the copies: to the memory of each rank that dispatch writes
+        to.
+        """
         from mori import cpp, shmem
 
         received = cpp.get_dispatch_output_ptrs(self._op)[0]
@@ -349,7 +356,9 @@ class GPUEPRank(Member):
         self._stream.wait(WAIT_S)
 
     def wrong(self) -> int:
-        """Count the wrong rows or sums of the last call: all of the first sample's, some of later ones."""
+        """Count the wrong rows or sums of the last call: all of the first sample's, some of later
+        ones.
+        """
         whole, self._sampled = not self._sampled, True
         if self._case.kind == "dispatch":
             return self._wrong_rows(whole)

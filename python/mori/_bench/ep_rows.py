@@ -22,7 +22,8 @@ _CHUNK = 256  # rows compared at once
 
 
 class Elements:
-    """Makes and reads rows of one element type, with ml_dtypes or torch for types that numpy lacks."""
+    """Makes and reads rows of one element type, with ml_dtypes or torch for types that numpy lacks.
+    """
 
     def __init__(self, name: str, package: str) -> None:
         self._package = importlib.import_module(package)
@@ -59,7 +60,9 @@ class Elements:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A layer: most tokens of a rank, elements of a token, experts of all ranks, experts of a token, ranks."""
+    """A layer: most tokens of a rank, elements of a token, experts of all ranks, experts of a
+    token, ranks.
+    """
 
     tokens: int
     hidden: int
@@ -69,7 +72,9 @@ class Sizes:
 
 
 class Layer:
-    """Tokens and routing of all ranks. Skewed: the probability of an expert is proportional to 1 / number."""
+    """Tokens and routing of all ranks. Skewed: the probability of an expert is proportional to 1 /
+    number.
+    """
 
     def __init__(self, sizes: Sizes, elements: Elements, skewed: bool = False) -> None:
         self.sizes, self.elements = sizes, elements
@@ -106,7 +111,9 @@ class Layer:
         return to
 
     def wrong_rows(self, me: int, n: int, rows: Array, rank: Array, token: Array, first: int = 0) -> int:
-        """Count the rows on rank `me` that differ from the tokens sent to it; these begin at token `first`."""
+        """Count the rows on rank `me` that differ from the tokens sent to it; these begin at token
+        `first`.
+        """
         return self.lost_rows(me, n, rank, token) + self.different_rows(rows, rank, token + first)
 
     def lost_rows(self, me: int, n: int, rank: Array, token: Array) -> int:
@@ -120,11 +127,14 @@ class Layer:
         return self._different(rows, 1, self._starts(rank, token))
 
     def wrong_sums(self, me: int, rows: Array, first: int = 0) -> int:
-        """Count the combined tokens that differ from token times ranks; they begin at token `first`."""
+        """Count the combined tokens that differ from token times ranks; they begin at token
+        `first`.
+        """
         return self.wrong_multiples(me, rows, self.goes(me, len(rows)).sum(1), first)
 
     def wrong_multiples(self, me: int, rows: Array, times: Array, first: int) -> int:
-        """Count the rows that differ from `times` times their token; they begin at token `first`."""
+        """Count the rows that differ from `times` times their token; they begin at token `first`.
+        """
         starts = self._starts(me, np.arange(first, first + len(rows)))
         groups = ((k, np.flatnonzero(times == k)) for k in range(self.sizes.ranks + 1))
         return sum(self._different(rows[which], k, starts[which]) for k, which in groups if len(which))

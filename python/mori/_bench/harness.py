@@ -61,7 +61,9 @@ def at_most(bound: float, unit: str = "") -> Target:
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement. `kind` selects the plan of its suite; `predicted` is the figure expected of it."""
+    """One measurement. `kind` selects the plan of its suite; `predicted` is the figure expected of
+    it.
+    """
 
     name: str
     kind: str

@@ -156,7 +156,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 class IO(Suite):
-    """The cases of the selected memory. Raises ValueError for bad arguments and Unavailable without a GPU."""
+    """The cases of the selected memory. Raises ValueError for bad arguments and Unavailable without
+    a GPU.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._path, self._gpus, notifications = args.path or "shm", None, args.notifications
@@ -209,7 +211,9 @@ class Effort:
 
 
 class Rig:
-    """This process's side, a spawned other side, and the session between them, for one case at a time."""
+    """This process's side, a spawned other side, and the session between them, for one case at a
+    time.
+    """
 
     session: IOEngineSession
 
@@ -245,7 +249,9 @@ class Rig:
         self.raw = None
 
     def use(self, case: IOCase, path: str) -> None:
-        """Make the blocks and a session for a case. Raises PathUnavailable if either process cannot."""
+        """Make the blocks and a session for a case. Raises PathUnavailable if either process
+        cannot.
+        """
         self._clear()
         try:
             self._open(case, path)
@@ -285,7 +291,9 @@ class Rig:
 
 
 class Blocks:
-    """The blocks of both sides in two random orders, so that nothing can be merged, cut into batches."""
+    """The blocks of both sides in two random orders, so that nothing can be merged, cut into
+    batches.
+    """
 
     def __init__(self, rig: Rig, case: IOCase) -> None:
         self._rig, self._case = rig, case
@@ -320,7 +328,9 @@ def finish(case: Case, status: TransferStatus) -> None:
 
 
 def blocks(rig: Rig, case: IOCase) -> Plan:
-    """Batches of random blocks, `depth` pending at a time: GB/s; for more than one also one at a time."""
+    """Batches of random blocks, `depth` pending at a time: GB/s; for more than one also one at a
+    time.
+    """
     order, session, clock, rounds = Blocks(rig, case), rig.session, time.perf_counter, rig.effort.rounds(case)
     post = session.batch_read if case.read else session.batch_write
     extra: dict[str, object] = {"depth": case.depth, "block": case.size} if case.gpu else {}
@@ -441,7 +451,9 @@ def latency(rig: Rig, case: IOCase) -> Plan:
 
 
 def submit(rig: Rig, case: IOCase) -> Plan:
-    """How long batch_write with Python lists keeps its caller: median microseconds until it returns."""
+    """How long batch_write with Python lists keeps its caller: median microseconds until it
+    returns.
+    """
     order, session, times = Blocks(rig, case), rig.session, rig.effort.submits
     [lists] = order.batches
 
@@ -469,7 +481,8 @@ def _transfer(rig: Rig, case: IOCase) -> TransferStatus:
 
 
 def poll(rig: Rig, case: IOCase) -> Plan:
-    """One status.Succeeded(), its look-up included: nanoseconds. The yardstick is a method of str."""
+    """One status.Succeeded(), its look-up included: nanoseconds. The yardstick is a method of str.
+    """
     status, polls = _transfer(rig, case), rig.effort.polls
 
     def calls(thing: object, method: str) -> float:
@@ -479,7 +492,9 @@ def poll(rig: Rig, case: IOCase) -> Plan:
 
 
 def idle(rig: Rig, case: IOCase) -> Plan:
-    """Two processes with connected engines and nothing to do: per cent of a core that the busier one uses."""
+    """Two processes with connected engines and nothing to do: per cent of a core that the busier
+    one uses.
+    """
     _transfer(rig, case)
 
     def ours() -> float:

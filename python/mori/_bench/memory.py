@@ -19,7 +19,8 @@ for _name in ("memcmp", "memmove", "memcpy"):
 _libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
 _libc.memset.restype = _libc.memmove.restype = _libc.memcpy.restype = ctypes.c_void_p
 
-# Odd, so that i * _STRIDE modulo a power of two visits every offset once; not near a multiple of a page.
+# Odd, so that i * _STRIDE modulo a power of two visits every offset once; not near a multiple of a
+# page.
 _STRIDE = 40503
 _MIN_OFFSETS = 1 << 20
 _CGROUP_FILES = (  # limit and usage, of version 2 and 1
@@ -108,7 +109,9 @@ class Pattern:
         return bool(_libc.memcmp(region.address + offset, address, self.granule))
 
     def expected(self, offset: int, size: int) -> bytes:
-        """Return bytes of a buffer that holds granule i at i * granule. They may not cross granules."""
+        """Return bytes of a buffer that holds granule i at i * granule. They may not cross
+        granules.
+        """
         index, start = divmod(offset, self.granule)
         if start + size > self.granule:
             raise ValueError(f"bytes {offset}..{offset + size} cross a granule of {self.granule} bytes")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Plots of results, drawn by matplotlib without a display: bars, curves over sizes and curves over tokens."""
+"""Plots of results, drawn by matplotlib without a display: bars, curves over sizes and curves over
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _ABOVE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols
 
 
 def unavailable(file: Path) -> str | None:
-    """Return why a plot cannot be written to a file, or None. Checked before the measurement starts."""
+    """Return why a plot cannot be written to a file, or None. Checked before the measurement
+    starts.
+    """
     try:
         import matplotlib
 

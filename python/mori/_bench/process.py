@@ -27,7 +27,9 @@ CALL_TIMEOUT_S = 120.0
 
 
 class RemoteError(RuntimeError):
-    """A remote method raised, or its process died. `trace` is the remote traceback, empty after a death."""
+    """A remote method raised, or its process died. `trace` is the remote traceback, empty after a
+    death.
+    """
 
     def __init__(self, text: str, trace: str = "") -> None:
         super().__init__(text)
@@ -123,7 +125,8 @@ class Remote:
 
 @contextlib.contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Block SIGINT in processes that start inside, from their first instruction on; delay it here."""
+    """Block SIGINT in processes that start inside, from their first instruction on; delay it here.
+    """
     resource_tracker.ensure_running()  # starting it later would unblock the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -159,7 +162,9 @@ def drain(steps: Iterator[Any], on_event: Callable[[Any], object] = lambda event
 
 
 class Member:
-    """A PE of a group: PE `me` of `size` with a symmetric heap of `heap` bytes, on GPU `gpu` or the host."""
+    """A PE of a group: PE `me` of `size` with a symmetric heap of `heap` bytes, on GPU `gpu` or the
+    host.
+    """
 
     def __init__(self, me: int, size: int, heap: int, gpu: int | None = None) -> None:
         self.me, self.size = me, size

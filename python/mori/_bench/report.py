@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What people see of benchmarks and demos: the machine, a progress bar, colours and the table of results."""
+"""What people see of benchmarks and demos: the machine, a progress bar, colours and the table of
+results.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class _NoBar:
 
 
 def bar(total: float, *, quiet: bool = False, leave: bool = False, **options: Any) -> Any:
-    """Return a tqdm bar if stderr is a terminal and tqdm is installed, else an object that shows nothing."""
+    """Return a tqdm bar if stderr is a terminal and tqdm is installed, else an object that shows
+    nothing.
+    """
     if quiet or not sys.stderr.isatty():
         return _NoBar()
     try:
@@ -112,7 +116,9 @@ def figure(number: float | None) -> str:
 
 
 def nearest(samples: dict[str, list[float]], value: float) -> str:
-    """Return the name of the yardstick whose median is nearest to a value: the one that the ratio refers to."""
+    """Return the name of the yardstick whose median is nearest to a value: the one that the ratio
+    refers to.
+    """
     return min(samples, key=lambda name: abs(statistics.median(samples[name]) - value), default="-")
 
 

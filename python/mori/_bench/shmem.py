@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""`mori bench shmem`: operations of mori.shmem between processes of this host, on host or GPU memory."""
+"""`mori bench shmem`: operations of mori.shmem between processes of this host, on host or GPU
+memory.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def _gpu_cases() -> Iterator[ShmemCase]:
 
 
 def _initiated_cases() -> Iterator[ShmemCase]:
-    """Puts that kernels post: stores, a proxy of the host, and the emulated NIC for correctness only."""
+    """Puts that kernels post: stores, a proxy of the host, and the emulated NIC for correctness
+    only.
+    """
     for name, path, few, many in (
         ("stores", "stores", 20_000, 1_000_000),
         ("proxy-shm", "proxy:shm", 2_000, 100_000),
@@ -110,14 +114,17 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def suite(args: argparse.Namespace) -> Suite:
-    """Return the selected cases. Raises ValueError for bad arguments and Unavailable without a GPU."""
+    """Return the selected cases. Raises ValueError for bad arguments and Unavailable without a GPU.
+    """
     if args.initiated:
         return Initiated(args)
     return GPUShmem(args) if args.device == "gpu" else Shmem(args)
 
 
 class Shmem(Suite):
-    """Operations on host memory. Comparisons with OpenSHMEM run if it is installed or they are named."""
+    """Operations on host memory. Comparisons with OpenSHMEM run if it is installed or they are
+    named.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         cases, self._quick, self.runs = pick(CASES, args.cases), args.quick, 3 if args.quick else 50
@@ -260,7 +267,9 @@ class GPUShmem(Suite):
 
 
 class Initiated(Suite):
-    """Puts that kernels post. The yardstick of a proxy is the host's own posts over the same provider."""
+    """Puts that kernels post. The yardstick of a proxy is the host's own posts over the same
+    provider.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         cases, self._quick, facts = pick(INITIATED_CASES, args.cases), args.quick, {"quick": args.quick}

@@ -53,7 +53,8 @@ class PE(Member):
         self.symmetric = Span(shmem.shmem_malloc(MIB), MIB)
         self._flags, self._raised = shmem.shmem_calloc(_FLAG_BYTES, 1), 0
         self.symmetric.wipe()
-        # A busy machine may place two spinning PEs on one core. Pin only this thread, and only now: the
+        # A busy machine may place two spinning PEs on one core. Pin only this thread, and only now:
+        # the
         # native side has read how many cores it may use.
         cores = sorted(os.sched_getaffinity(0))
         if self.size <= len(cores):
@@ -86,7 +87,9 @@ class PE(Member):
         return self.native(what, n, target, rounds, runs, "BenchRaw")
 
     def at_once(self, form: str, what: str, n: int, rounds: int, runs: int) -> list[float]:
-        """Run `native` or `raw` on PE 1's memory from all PEs at the same time. Return each run's figure."""
+        """Run `native` or `raw` on PE 1's memory from all PEs at the same time. Return each run's
+        figure.
+        """
         from mori import shmem
 
         call, figures = self.raw if form == "raw" else self.native, []
@@ -116,7 +119,9 @@ class PE(Member):
 
 
 class GPUPE(Member):
-    """A PE whose symmetric memory is on a GPU. `room` bytes are used of it and of the GPU's other memory."""
+    """A PE whose symmetric memory is on a GPU. `room` bytes are used of it and of the GPU's other
+    memory.
+    """
 
     def __init__(self, me: int, size: int, heap: int, numbers: list[int], room: int) -> None:
         self._gpu, self._room = numbers[me % len(numbers)], room
@@ -169,7 +174,9 @@ class GPUPE(Member):
             self._copy(address, self._stage.address, self._stage.size)
 
     def wrong(self, which: str, size: int) -> int:
-        """Count the granules that differ from the pattern; of shorter pieces, the first `size` bytes."""
+        """Count the granules that differ from the pattern; of shorter pieces, the first `size`
+        bytes.
+        """
         wrong, stage, expected = 0, self._stage, self.pattern.expected
         for first, address in self._portions(which):
             self._copy(stage.address, address, stage.size)
@@ -223,7 +230,8 @@ class GPUPE(Member):
         return statistics.median(spent)
 
     def raw_stream(self, what: str, size: int, rounds: int) -> float:
-        """Copy between the same memories by the driver. Return the seconds of one copy, by events."""
+        """Copy between the same memories by the driver. Return the seconds of one copy, by events.
+        """
         moves = self._moves(what, size, rounds)
         return self._copies.seconds(moves) / len(moves)
 
@@ -254,14 +262,18 @@ class GPUPE(Member):
         return float(self._end.elapsed_ms(self._begin)) / 1e3 / rounds
 
     def signals(self, rounds: int) -> float:
-        """Let kernels of PEs 0 and 1 put 8 bytes with a signal and answer. Return the nanoseconds of one way."""
+        """Let kernels of PEs 0 and 1 put 8 bytes with a signal and answer. Return the nanoseconds
+        of one way.
+        """
         if self.me > 1:
             return 0.0
         first, self._signalled = self._signalled, self._signalled + rounds + 1
         return float(_core.call("BenchSignal", self._gpu, self._words, first, rounds))
 
     def not_carried(self) -> int:
-        """Copy to the next PE and run a barrier on the stream. Count the granules that did not arrive here."""
+        """Copy to the next PE and run a barrier on the stream. Count the granules that did not
+        arrive here.
+        """
         from mori import shmem
 
         device.copy(self._peer((self.me + 1) % self.size), self.own.ptr, self._room, self._stream)

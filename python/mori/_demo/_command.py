@@ -62,7 +62,9 @@ def _show(request: Request, picture: Path | None) -> int:
 
 
 def fit(shape: Shape, available: int, *, may_shrink: bool) -> Shape | str:
-    """Return the shape, a smaller one if allowed and needed, or a sentence that says why neither fits."""
+    """Return the shape, a smaller one if allowed and needed, or a sentence that says why neither
+    fits.
+    """
     need = 2 * shape.cache_bytes + _OVERHEAD_BYTES
     if available == 0 or need <= available:
         return shape

@@ -69,12 +69,16 @@ class Shape:
         return Shape(self.layers, self.kv_heads, self.head_dim, self.dtype, self.block_size, tokens)
 
     def offsets(self, table: list[int]) -> list[int]:
-        """Where the blocks of a block table lie in any layer's region: first their keys, then their values."""
+        """Where the blocks of a block table lie in any layer's region: first their keys, then their
+        values.
+        """
         values = self.pool * self.block_bytes
         return [block * self.block_bytes + half for half in (0, values) for block in table]
 
     def granules(self, layer: int, table: list[int]) -> list[tuple[int, int]]:
-        """(offset, index) of every block of a layer, for `Pattern`: an index names a block whatever table is used."""
+        """(offset, index) of every block of a layer, for `Pattern`: an index names a block whatever
+        table is used.
+        """
         first = layer * 2 * self.blocks
         return [(offset, first + i) for i, offset in enumerate(self.offsets(table))]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`mori demo interchange`: a kernel on one GPU writes to another GPU's memory through a NIC that it drives itself.
 
-Eight steps, as a program with RDMA takes them. Without a NIC the emulated one takes its place, or a proxy of the host
-over any other network; without a GPU, threads of the CPU.
+It takes the eight steps of an RDMA program. The emulated NIC, or a proxy of the host over another
+network, can replace the NIC; threads of the CPU can replace the GPU.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .. import _core, _errors
 from .._bench.process import Remote, RemoteError
 from .._bench.report import GREEN, RED, colour
 
-# Beside the limit of a kernel's wait, for a process to start and a kernel to be loaded.
+# Added to the limit of a kernel's wait: time to start a process and to load a kernel.
 _SLACK_S = 60.0
 _RANKS = ("sender", "receiver")
 
 
 class Side:
-    """One of the two, in this process. Text goes between them as the native side gives it."""
+    """A side in this process. The sides exchange the text that the native side returns."""
 
     def __init__(self, device: str, gpu: str, limit: float) -> None:
         self._id: int = _core.call("InterchangeOpen", device, gpu, limit)
@@ -58,7 +58,7 @@ class Side:
         return dict(json.loads(_core.call("InterchangeOutcome", self._id)))
 
     def verify(self, value: int) -> int:
-        """How many bytes of this side's buffer are not the value."""
+        """Count the bytes of this side's buffer that differ from the value."""
         return _core.run("InterchangeVerify", self._id, value)
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Side:
 
 
 class _Elsewhere:
-    """A side in a process of its own: any method of Side."""
+    """A side in a process of its own, with the methods of Side."""
 
     def __init__(self, remote: Remote, limit: float) -> None:
         self._remote, self._limit = remote, limit
@@ -76,7 +76,7 @@ class _Elsewhere:
 
 
 def main(argv: list[str]) -> int:
-    """0: every byte is right; 1: wrong bytes, or the run failed; 2: bad arguments."""
+    """Return 0 if every byte is right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
     for name, most in (("bytes", 1 << 40), ("rounds", 1 << 62)):
@@ -104,7 +104,7 @@ def _gpu_here() -> str:
 
 
 def _interchange(args: argparse.Namespace, sending: str, receiving: str) -> int:
-    """Take the steps. What fails leaves the rest to the end of the process."""
+    """Run the steps. After a failure the end of the process releases everything."""
     sides: list[Any] = []
     if args.processes == 1:
         sides = [Side(args.device, gpu, args.limit) for gpu in (sending, receiving)]
@@ -161,18 +161,19 @@ def _steps(args: argparse.Namespace, sides: list[Any]) -> int:
 
 
 def _run(args: argparse.Namespace, sender: Any, receiver: Any) -> None:
-    """Run both kernels: the receiver's, if it has one, looks at each round while the sender's sends the next."""
+    """Run both kernels: the receiver's, if any, checks each round while the sender sends the next.
+    """
     receiver.start(False, args.value, args.rounds)
     sender.start(True, args.value, args.rounds)
     for rank, side in zip(_RANKS, (sender, receiver), strict=True):
-        told = side.outcome()
-        if told["kernel"]:
-            each = told["ns"] / told["rounds"] / 1000
-            _say(f"  {rank}: {told['kernel']}, {told['rounds']} rounds, {each:.1f} µs each")
+        outcome = side.outcome()
+        if outcome["kernel"]:
+            each = outcome["ns"] / outcome["rounds"] / 1000
+            _say(f"  {rank}: {outcome['kernel']}, {outcome['rounds']} rounds, {each:.1f} µs each")
 
 
 def verdict(nbytes: int, value: int, wrong: int) -> str:
-    """The line that tells whether all bytes are right; with several rounds, bytes may be wrong in each."""
+    """Return the line with the result. With several rounds a byte may be wrong more than once."""
     if wrong:
         return colour(f"WRONG BYTES: {wrong} of {nbytes} are not {value}", RED)
     return colour(f"Success! All {nbytes} bytes verified with value {value}", GREEN)
@@ -191,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mori demo interchange",
         description="A kernel on one GPU fills a buffer and writes it to another's, by a NIC that the kernel drives "
-        "itself or by a proxy of the host; the other GPU looks at every byte.",
+        "itself or by a proxy of the host; the other GPU checks every byte.",
     )
     parser.add_argument(
         "--device",

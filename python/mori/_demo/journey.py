@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""One run of `mori demo`: start two processes, measure the raw limit, move the cache and verify it."""
+"""One run of `mori demo`: start two processes, measure the raw limit, move the cache and verify it.
+"""
 
 from __future__ import annotations
 

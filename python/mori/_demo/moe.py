@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""`mori demo moe`: a mixture-of-experts layer over several processes, compared with the same layer in one."""
+"""`mori demo moe`: a mixture-of-experts layer over several processes, compared with the same layer
+in one.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _TOLERANCE = 1e-4
 
 
 def main(argv: list[str]) -> int:
-    """Return 0 if the layer's output is right, 1 if not or if the run failed, 2 for bad arguments."""
+    """Return 0 if the layer's output is right, 1 if not or if the run failed, 2 for bad arguments.
+    """
     parser = _parser()
     args = parser.parse_args(argv)
     for name in ("pes", "rounds"):

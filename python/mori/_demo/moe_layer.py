@@ -32,7 +32,9 @@ class Expert:
 
 @dataclass(frozen=True)
 class Layer:
-    """The sizes of a layer: elements of a token, tokens and experts of a rank, experts that a token chooses, ranks."""
+    """The sizes of a layer: elements of a token, tokens and experts of a rank, experts that a token
+    chooses, ranks.
+    """
 
     hidden: int
     tokens: int
@@ -65,7 +67,9 @@ class Layer:
         return self.random(_TOKENS, rank).standard_normal((self.tokens, self.hidden), np.float32)
 
     def gate(self, x: Array) -> tuple[Array, Array]:
-        """Each token's experts, int32 [n, topk], and their weights, float32 [n, topk], which add up to 1."""
+        """Each token's experts, int32 [n, topk], and their weights, float32 [n, topk], which add up
+        to 1.
+        """
         matrix = self.random(_GATE).standard_normal((self.hidden, self.experts), np.float32)
         scores = x @ matrix / np.sqrt(self.hidden, dtype=np.float32)
         chosen = np.argsort(-scores, axis=1, kind="stable")[:, : self.topk].astype(np.int32)
@@ -85,7 +89,9 @@ class Layer:
         return map(self.expert, range(rank * self.experts_per_rank, (rank + 1) * self.experts_per_rank))
 
     def whole(self) -> Array:
-        """The layer's output for all ranks' tokens, float32 [ranks, tokens, hidden], made in this process alone."""
+        """The layer's output for all ranks' tokens, float32 [ranks, tokens, hidden], made in this
+        process alone.
+        """
         x = np.concatenate([self.tokens_of(rank) for rank in range(self.ranks)])
         chosen, weights = self.gate(x)
         out = np.zeros(x.shape, np.float32)
@@ -95,7 +101,8 @@ class Layer:
 
 
 def apply(experts: Iterable[Expert], x: Array, chosen: Array, weights: Array) -> Array:
-    """The weighted sum of what experts make of those tokens that chose them, float32 [n, hidden]."""
+    """The weighted sum of what experts make of those tokens that chose them, float32 [n, hidden].
+    """
     out = np.zeros(x.shape, np.float32)
     for expert in experts:
         rows, places = np.nonzero(chosen == expert.number)

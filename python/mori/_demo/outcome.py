@@ -16,7 +16,9 @@ PERCENTILES = (50, 90, 99)
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run. `raw` has the samples of each raw limit in GB/s; it is empty if none could be measured."""
+    """A finished run. `raw` has the samples of each raw limit in GB/s; it is empty if none could be
+    measured.
+    """
 
     shape: Shape
     machine: Machine

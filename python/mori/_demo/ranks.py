@@ -24,7 +24,8 @@ def launched() -> int:
 
 
 def join() -> None:
-    """Become a rank. Its symmetric memory is the host's, because the demos exchange numpy arrays."""
+    """Become a rank. Its symmetric memory is the host's, because the demos exchange numpy arrays.
+    """
     from .. import shmem
 
     os.environ.setdefault("MORI_SHMEM_DEVICE", "host")

@@ -19,7 +19,8 @@ from .report import human
 
 @dataclass
 class Step:
-    """One kind of exchange at one PE: the bytes sent, the seconds spent and the wrong bytes found."""
+    """One kind of exchange at one PE: the bytes sent, the seconds spent and the wrong bytes found.
+    """
 
     sent: int = 0
     seconds: float = 0.0

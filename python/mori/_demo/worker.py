@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The prefill or the decode process: a KV cache, an engine, and the steps of a serving engine's connector."""
+"""The prefill or the decode process: a KV cache, an engine, and the steps of a serving engine's
+connector.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _REPORT_EVERY_S = 0.05
 
 
 class Card(NamedTuple):
-    """What the other process needs for transfers: packed descriptors; pid and addresses for the yardstick."""
+    """What the other process needs for transfers: packed descriptors; pid and addresses for the
+    yardstick.
+    """
 
     engine: bytes
     memories: list[bytes]
@@ -42,7 +46,9 @@ class LayerTime:
 
 
 class Worker:
-    """One side. The caller runs its steps in order: allocate, open, connect, then transfer and verify."""
+    """One side. The caller runs its steps in order: allocate, open, connect, then transfer and
+    verify.
+    """
 
     def __init__(self, role: Role, shape: Shape, seed: int) -> None:
         process_vm.allow_peers()
@@ -77,7 +83,9 @@ class Worker:
         return Card(self.engine.get_engine_desc().pack(), packed, self.table, os.getpid(), addresses)
 
     def connect(self, peer: Card, mode: Mode) -> dict[str, object]:
-        """Register the peer. The side that transfers opens its sessions and returns their description."""
+        """Register the peer. The side that transfers opens its sessions and returns their
+        description.
+        """
         self.engine.register_remote_engine(EngineDesc.unpack(peer.engine))
         self._local, self._remote = self.shape.offsets(self.table), self.shape.offsets(peer.table)
         if self.role == "decode":
@@ -98,7 +106,9 @@ class Worker:
         return session
 
     def transfer(self, mode: Mode, inflight: int) -> Iterator[int]:
-        """Move all layers, at most `inflight` at a time. Yield how many completed since the last event."""
+        """Move all layers, at most `inflight` at a time. Yield how many completed since the last
+        event.
+        """
         sizes = [self.shape.block_bytes] * len(self._local)
         pending: deque[tuple[float, TransferStatus]] = deque()
         times = self.times = []
@@ -129,7 +139,9 @@ class Worker:
         return self.times
 
     def verify(self) -> Iterator[tuple[int, int]]:
-        """Yield for each layer of decode the counts of wrong blocks and of overwritten spare blocks."""
+        """Yield for each layer of decode the counts of wrong blocks and of overwritten spare
+        blocks.
+        """
         spare = self.shape.spare_offsets(self.table)
         for layer, region in enumerate(self.layers):
             wrong = self._pattern.wrong(region, self.shape.granules(layer, self.table))

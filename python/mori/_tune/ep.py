@@ -18,7 +18,8 @@ from .tables import Rule
 BLOCKS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 WARPS = (4, 8)
 TOKENS = (1, 8, 32, 128, 512, 1024, 4096, 8192)
-# The name of a call in the tables, the kind of the benchmark's case, the element type and its bytes.
+# The name of a call in the tables, the kind of the benchmark's case, the element type and its
+# bytes.
 CALLS = (
     ("dispatch", "dispatch", "float8_e4m3fn", 1),
     ("dispatch", "dispatch", "bfloat16", 2),
@@ -30,7 +31,9 @@ _WORTH = 0.98  # a larger launch must save more than this to be preferred
 
 @dataclass(frozen=True)
 class Request:
-    """What to tune: the layer, the numbers of tokens, and the most blocks of a call (0: any number)."""
+    """What to tune: the layer, the numbers of tokens, and the most blocks of a call (0: any
+    number).
+    """
 
     hidden: int
     experts: int

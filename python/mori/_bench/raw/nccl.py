@@ -47,7 +47,8 @@ class AllToAll:
     def work(
         self, pool: device.DeviceMemory, sent: list[int], came: list[int], row: int, calls: int, stream: Any
     ) -> Callable[[], None]:
-        """Return a function that queues `calls` all_to_all calls, each of other rows of the pool."""
+        """Return a function that queues `calls` all_to_all calls, each of other rows of the pool.
+        """
         import torch
         import torch.distributed as dist
 

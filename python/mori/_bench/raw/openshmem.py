@@ -33,7 +33,9 @@ class Library:
         self.name = ""
 
     def measure(self, what: str, n: int, rounds: int, runs: int) -> float:
-        """Return the nanoseconds of a round in the fastest run. Raises Unavailable if the library fails."""
+        """Return the nanoseconds of a round in the fastest run. Raises Unavailable if the library
+        fails.
+        """
         process = self._process or self._start()
         assert process.stdin is not None
         try:

@@ -22,7 +22,9 @@ _LIMIT_S = 120
 
 
 def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn]:
-    """Return a turn that sends as many messages of the case's size: GB/s. Empty if perftest does not run."""
+    """Return a turn that sends as many messages of the case's size: GB/s. Empty if perftest does
+    not run.
+    """
 
     def flow(tool: str, messages: int) -> float:
         row = _run(tool, session, case.size, messages, "--report_gbits")
@@ -32,7 +34,9 @@ def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn
 
 
 def latency(session: IOEngineSession, case: Case, pings: int) -> dict[str, Turn]:
-    """Return a turn that measures the typical microseconds of a message. Empty if perftest does not run."""
+    """Return a turn that measures the typical microseconds of a message. Empty if perftest does not
+    run.
+    """
     return _turns("lat", session, case, pings, lambda tool, n: float(_run(tool, session, case.size, n)[4]))
 
 
@@ -49,7 +53,8 @@ def _turns(what: str, session: IOEngineSession, case: Case, messages: int, measu
 
 
 def _run(tool: str, session: IOEngineSession, size: int, messages: int, *options: str) -> list[str]:
-    """Run a server and a client on the session's device. Return the figures that the client prints."""
+    """Run a server and a client on the session's device. Return the figures that the client prints.
+    """
     device, port = device_of(session.describe()["reasons"])
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))

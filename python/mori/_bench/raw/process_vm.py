@@ -25,12 +25,14 @@ for _name in ("process_vm_readv", "process_vm_writev"):
 
 
 def allow_peers() -> None:
-    """Let processes of this user reach this one's memory where Yama restricts that to descendants."""
+    """Let processes of this user reach this one's memory where Yama restricts that to descendants.
+    """
     _libc.prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY, 0, 0, 0)
 
 
 class Copies:
-    """Blocks of this process and of process `pid`. A system call copies `entries_per_call` blocks."""
+    """Blocks of this process and of process `pid`. A system call copies `entries_per_call` blocks.
+    """
 
     def __init__(
         self, pid: int, local: Sequence[int], remote: Sequence[int], size: int, *, entries_per_call: int = 1
