@@ -23,9 +23,9 @@ type Lab struct {
 	wg    sync.WaitGroup
 
 	cut   atomic.Bool
-	delay atomic.Int64 // ns
-	loss  atomic.Uint64
-	flip  atomic.Uint64 // both: probability of a packet, in 2^-32
+	delay atomic.Int64  // ns
+	loss  atomic.Uint64 // probability that a packet is dropped, in 2^-32
+	flip  atomic.Int64  // packets still to be altered
 	rate  atomic.Int64  // bytes/s to each host, 0 if any
 
 	Passed, Dropped, Delayed, Flipped atomic.Int64 // packets
@@ -144,8 +144,10 @@ func (l *Lab) Rate(bytesPerSecond int64) { l.rate.Store(bytesPerSecond) }
 // Loss drops this share of the packets.
 func (l *Lab) Loss(p float64) { l.loss.Store(uint64(p * (1 << 32))) }
 
-// Flip changes one bit of the contents of this share of the packets, in a way that TCP does not notice.
-func (l *Lab) Flip(p float64) { l.flip.Store(uint64(p * (1 << 32))) }
+// Flip changes one bit in each of the next n packets that have contents, in a way that TCP does not notice. It replaces
+// the count of an earlier call. How many packets a stream has depends on the load of the machine, so a share of them
+// would be another number in each run.
+func (l *Lab) Flip(n int64) { l.flip.Store(n) }
 
 // read takes packets from the host to where they go.
 func (h *Host) read() {
@@ -188,7 +190,8 @@ func (l *Lab) forward(b []byte) {
 	if !p.due.IsZero() {
 		l.Delayed.Add(1)
 	}
-	if uint64(rand.Uint32()) < l.flip.Load() && flipBit(p.bytes) {
+	if l.flip.Load() > 0 && flipBit(p.bytes) {
+		l.flip.Add(-1)
 		l.Flipped.Add(1)
 	}
 	select {

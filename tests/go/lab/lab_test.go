@@ -132,8 +132,8 @@ func TestASlowWireCarriesAll(t *testing.T) {
 
 func TestAFlippedBitPassesTCP(t *testing.T) {
 	l, asks := hosts(t)
-	l.Flip(0.2)
-	if got := asks(); got != "changed true" || l.Flipped.Load() == 0 {
+	l.Flip(3)
+	if got := asks(); got != "changed true" || l.Flipped.Load() != 3 {
 		t.Errorf("%s, %d flipped", got, l.Flipped.Load())
 	}
 }
