@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-go test-python test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel docs dev dev-torch clean
+.PHONY: help demo test test-go test-python test-steady test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel docs dev dev-torch clean
 
 PY := .venv/bin/python
 # Go packages with C in them include Python.h. Their test programs run without a
@@ -23,17 +23,6 @@ PROCESSES := $(shell n=$$(nproc); echo $$((n > 4 ? 4 : n)))
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
 ARGS ?=
 
-# AGAIN=1, as CI has it, runs a failed test once more by itself: busy machines make tests red that look at a moment. It is told at the end, with what it said, for
-# whoever mends it. A data race, a panic, or more than three failures are final.
-AGAIN ?=
-ifdef AGAIN
-# of a name for the report, packages, and flags of go test
-go-test = $(GO) tool gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
-	--rerun-fails-report build/log/again-$(1).txt --packages '$(2)' -- $(TAGS) $(3)
-else
-go-test = $(GO) test $(TAGS) $(3) $(2)
-endif
-
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
@@ -47,24 +36,27 @@ test-go: dev # the Go tests, and those of the modules of their own
 	cd $(EXAMPLE) && go test ./...
 
 test-python: dev-torch # the Python tests in several processes, and with ARGS="-n 0" in one
-	$(PY) -m pytest tests/python -n $(PROCESSES) --dist worksteal $(if $(AGAIN),--reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks) $(ARGS)
+	$(PY) -m pytest tests/python -n $(PROCESSES) --dist worksteal $(ARGS)
 
 test-race: dev ## the Go tests under the race detector, in random order
-	$(call go-test,race,$(LONG) ./...,-race -shuffle=on -count=1 $(ARGS))
+	$(GO) test $(TAGS) -race -shuffle=on -count=1 $(ARGS) $(LONG) ./...
 
 test-hidden: dev # what the race detector hides, and every benchmark for one round
 	$(MAKE) --no-print-directory -j2 -Otarget hidden-packages hidden-benchmarks
 	cd $(EXAMPLE) && go test ./...
 
 hidden-packages:
-	$(call go-test,hidden,$(HIDDEN_PACKAGES))
+	$(GO) test $(TAGS) $(HIDDEN_PACKAGES)
 
 # With benchmarks go test runs one package at a time, so there is a processor for others.
 hidden-benchmarks:
-	$(if $(AGAIN),tools/again build/log/again-benchmarks.txt env) $(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
+	$(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
+
+test-steady: dev ## each test many times beside busy processes, and a table of what was not green: RUNS=30 LOAD=2, WHAT="./io tests/python/io"
+	@$(PY) tools/steady.py --runs $(or $(RUNS),30) --load $(or $(LOAD),2) --json build/steady/table.json $(ARGS) $(WHAT)
 
 test-rdma: dev ## all that needs RDMA: on this host's devices, or on soft-RoCE in a VM; ARGS="--only 'write-*'" and so on
-	@$(PY) tests/rdma/run $(if $(AGAIN),--again build/log/again-rdma.txt) $(ARGS)
+	@$(PY) tests/rdma/run $(ARGS)
 
 soak: ## ten minutes of random transfers, cuts, loss, stops and kills, every byte checked; SOAK=1h for longer
 	MORI_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run TestSoak ./tests/go/reliability

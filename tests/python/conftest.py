@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,23 @@ import gpus
 import nics
 from mori.io import BackendType, IOEngine
 from ranks import Ranks
+from results import Recorder
 from support import BACKENDS, Peer, introduce, new_engine
 
 # A background job of a shell ignores SIGINT, and so would every process that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Where there is a GPU, symmetric memory is on it unless somebody says otherwise: tests say when they want that.
 os.environ.setdefault("MORI_SHMEM_DEVICE", "host")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--results", metavar="FILE", help="write the outcome of each test to FILE, a JSON object a line")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--results")
+    if path and not hasattr(config, "workerinput"):  # xdist's main process hears of every test
+        config.pluginmanager.register(Recorder(Path(path)))
 
 
 def pytest_sessionstart() -> None:

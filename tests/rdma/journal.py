@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import figures
@@ -17,9 +17,6 @@ from steps import tail
 LINE = re.compile(r"(?:\[(\d+)\] )?@ (begin|end) (\S+)(?: (\d+))?$")
 # timeout(1) ended it, or had to kill it.
 TIMED_OUT = (124, 137)
-# What a program says that ends by a panic, a data race or a signal; a status above SIGNAL tells of one, too.
-CRASH = re.compile(r"^(panic: |fatal error: |SIG[A-Z]+: |Fatal Python error: )|WARNING: DATA RACE", re.MULTILINE)
-SIGNAL = 128
 
 
 @dataclass
@@ -32,16 +29,10 @@ class Outcome:
     result: str  # "ok", "skipped: why", or what went wrong
     seconds: float = 0
     figures: dict[str, float] = field(default_factory=dict)
-    crashed: bool = False
-    at_first: str = ""  # what went wrong before it was well
 
     @property
     def well(self) -> bool:
         return self.result == "ok" or self.result.startswith("skipped")
-
-    @property
-    def in_short(self) -> str:
-        return f"{self.result}, red at first" if self.at_first else self.result
 
 
 class Journal:
@@ -55,21 +46,12 @@ class Journal:
     def well(self) -> bool:
         return all(outcome.well for outcome in self.done.values())
 
-    @property
-    def crashed(self) -> bool:
-        return any(outcome.crashed for outcome in self.done.values())
-
     def skip(self, case: Case, reason: str) -> None:
         self._note(case, f"skipped: {reason}")
 
     def none_began(self, cases: list[Case]) -> None:
         for case in cases:
             self._note(case, "not run: no machine came up")
-
-    def again(self, name: str, second: Journal) -> None:
-        """Note what came of a case that was run once more, if it was well then."""
-        if second.well:
-            self.done[name] = replace(second.done[name], at_first=self.done[name].result)
 
     def follow(self, cases: list[Case], lines: Iterable[str]) -> None:
         """Read what node says until it ends, and note the case at which the machine died, if it did."""
@@ -98,7 +80,6 @@ class Journal:
             self._note(case, f"stopped after {case.limit:.0f} s", seconds)
         elif any(statuses):
             self._note(case, f"exit status {max(statuses)}", seconds)
-            self.done[case.name].crashed = max(statuses) > SIGNAL or CRASH.search(self.log(case.name)) is not None
         elif case.figures is None:
             self._note(case, "ok", seconds)
         else:
@@ -120,20 +101,13 @@ class Journal:
 
     def failures(self) -> str:
         """The ends of what the failed ones printed."""
-        return "".join(self._end_of(outcome.name, outcome.result) for outcome in self.done.values() if not outcome.well)
-
-    def unsteady(self) -> str:
-        """The ends of what those had printed that were well when they were run again."""
-        return "".join(self._end_of(outcome.name, f"red at first, green by itself: {outcome.at_first}")
-                       for outcome in self.done.values() if outcome.at_first)
-
-    def _end_of(self, name: str, result: str) -> str:
-        return f"\n=== {name}: {result}\n{tail(self.log(name))}\n"
+        return "".join(f"\n=== {outcome.name}: {outcome.result}\n{tail(self.log(outcome.name))}\n"
+                       for outcome in self.done.values() if not outcome.well)
 
     def table(self, where: str) -> str:
         """What each case did, and how many did well."""
         lines = [f"\n{'case':16} {'seconds':>7}  {'result':24} {'what':52} figures"]
-        lines += [f"{outcome.name:16} {outcome.seconds:7.1f}  {outcome.in_short:24} {outcome.what:52} "
+        lines += [f"{outcome.name:16} {outcome.seconds:7.1f}  {outcome.result:24} {outcome.what:52} "
                   f"{figures.words(outcome.figures)}".rstrip() for outcome in self.done.values()]
         bad = [outcome for outcome in self.done.values() if not outcome.well]
         lines.append(f"{len(self.done) - len(bad)} of {len(self.done)} cases well, in: {where}")

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run tests many times beside busy processes, and list each that was not green in every run.
+
+    tools/steady.py --runs 30 --load 2                      # all Go packages and Python folders
+    tools/steady.py --runs 30 ./io ./core/provider/...      # these Go packages
+    tools/steady.py --runs 10 tests/python/io               # these Python folders or files
+    tools/steady.py --runs 50 --test 'TestCancel.*' ./io    # some tests of a package
+
+Each Go package is compiled once and its program run many times, in random order. Every run ends within --limit. The
+output of each red run stays in build/steady. The exit status is 1 if the table has a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gotool
+from testlog import GoLog, Outcome, python_outcomes
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "steady"
+BUSY = "while True: pass"
+WITH_TESTS = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"  # for go list
+SLACK = 30  # seconds that a program has beyond its own time limit, to say what it was doing
+
+
+@dataclass
+class Row:
+    """A test that was red at least once."""
+
+    test: str
+    failures: int
+    runs: int
+    reason: str
+    logs: list[str] = field(default_factory=list)
+
+
+class Display:
+    """Shows where the work is: one line that is rewritten on a terminal, a line for each unit elsewhere."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+
+    def progress(self, text: str) -> None:
+        """Show the state of the unit that is running."""
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{text[:width]}")
+            sys.stderr.flush()
+
+    def line(self, text: str) -> None:
+        """Show a line that stays."""
+        if self.live:
+            sys.stderr.write("\r\x1b[K")
+        print(text, file=sys.stderr, flush=True)
+
+
+def run_limited(command: list[str], cwd: Path, env: dict[str, str], limit: float) -> tuple[int | None, str]:
+    """Run a command in its own process group; return its output and its status, None if it was killed at the limit."""
+    with subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=limit)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return None, output
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what the tests left running
+
+
+class GoUnit:
+    """One Go package: compiled once, run many times."""
+
+    def __init__(self, package: str, folder: Path, args: argparse.Namespace) -> None:
+        self.name, self.folder, self.args = package, folder, args
+        self.program = LOGS / "bin" / (package.replace("/", "-") + (".race" if args.race else "") + ".test")
+
+    def prepare(self) -> str:
+        """Compile the test program; return the compiler's words if that fails."""
+        race = ["-race"] if self.args.race else []
+        command = ["go", "test", "-c", *gotool.tags(), *race, "-o", str(self.program), self.name]
+        status, output = run_limited(command, ROOT, gotool.environment(), 1800)
+        return "" if status == 0 else output or f"exit status {status}"
+
+    def run(self) -> tuple[list[Outcome], str]:
+        """Run it once: the outcomes of its tests, and its output."""
+        limit = self.args.limit
+        command = ["go", "tool", "test2json", "-t", "-p", self.name, str(self.program), "-test.v=test2json",
+                   "-test.shuffle=on", "-test.paniconexit0", f"-test.timeout={limit}s"]
+        if self.args.test:
+            command.append(f"-test.run={self.args.test}")
+        status, output = run_limited(command, self.folder, dict(os.environ), limit + SLACK)
+        log, text = GoLog(), []
+        for line in output.splitlines():
+            log.add(line)
+            with contextlib.suppress(ValueError, AttributeError):
+                text.append(json.loads(line).get("Output", ""))
+        outcomes = log.outcomes()
+        if status != 0 and not any(o.status == "fail" for o in outcomes):
+            why = f"no end within {limit + SLACK} s" if status is None else f"exit status {status}"
+            outcomes.append(Outcome(self.name, "", "fail", 0, why))
+        return outcomes, "".join(text)
+
+
+class PythonUnit:
+    """A folder or file of Python tests."""
+
+    def __init__(self, path: str, args: argparse.Namespace) -> None:
+        self.name, self.args = path, args
+
+    def prepare(self) -> str:
+        """There is nothing to compile: make dev did it."""
+        return ""
+
+    def run(self) -> tuple[list[Outcome], str]:
+        """Run it once: the outcomes of its tests, and its output."""
+        results = LOGS / "results.jsonl"
+        command = [sys.executable, "-m", "pytest", self.name, "-q", "-n", str(min(4, os.cpu_count() or 1)), "--dist",
+                   "worksteal", "-p", "no:cacheprovider", f"--results={results}"]
+        if self.args.test:
+            command += ["-k", self.args.test]
+        results.unlink(missing_ok=True)
+        status, output = run_limited(command, ROOT, dict(os.environ), self.args.limit)
+        outcomes = python_outcomes(results.read_text().splitlines()) if results.exists() else []
+        red = any(o.status == "fail" for o in outcomes)
+        if status not in (0, 5) and not red:  # 5: no test was selected
+            why = f"no end within {self.args.limit} s" if status is None else f"exit status {status}"
+            outcomes.append(Outcome(self.name, "", "fail", 0, why))
+        return outcomes, output
+
+
+def go_units(patterns: list[str], args: argparse.Namespace) -> list[GoUnit]:
+    """The Go packages with tests that the patterns match."""
+    found = subprocess.run(
+        ["go", "list", *gotool.tags(), "-f", WITH_TESTS, *patterns],
+        cwd=ROOT, env=gotool.environment(), capture_output=True, text=True, check=False)
+    if found.returncode != 0:
+        sys.exit(f"steady: go list: {found.stderr.strip()}")
+    pairs = [line.split(" ", 1) for line in found.stdout.splitlines() if line]
+    return [GoUnit(package, Path(folder), args) for package, folder in pairs]
+
+
+def python_folders() -> list[str]:
+    """The folders of tests/python that have tests, and the files beside them."""
+    top = ROOT / "tests" / "python"
+    folders = sorted({path.parent for path in top.rglob("test_*.py")} - {top})
+    return [str(path.relative_to(ROOT)) for path in [*folders, *sorted(top.glob("test_*.py"))]]
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep some processes busy until the block ends."""
+    processes = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+class Table:
+    """What was red, and how often each unit ran."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.units: dict[str, dict[str, float]] = {}
+
+    def add(self, unit: str, run: int, outcomes: list[Outcome], output: str) -> int:
+        """Take one run; return how many of its tests were red."""
+        red = [o for o in outcomes if o.status == "fail"]
+        if not red:
+            return 0
+        log = LOGS / "log" / f"{re.sub(r'[^A-Za-z0-9.]+', '-', unit)}-{run}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("".join(f"### {o.title}\n{o.output}\n" for o in red) + f"### the whole run\n{output}")
+        for outcome in red:
+            row = self.rows.setdefault(outcome.title, Row(outcome.title, 0, 0, outcome.reason))
+            row.failures += 1
+            row.logs.append(str(log.relative_to(ROOT)))
+        return len(red)
+
+    def end(self, unit: str, runs: int, red_runs: int, seconds: float) -> None:
+        """Note that a unit has had all its runs."""
+        self.units[unit] = {"runs": runs, "red_runs": red_runs, "seconds_a_run": round(seconds / max(runs, 1), 2)}
+        for row in self.rows.values():
+            if row.test.split(" ")[0].startswith(unit):
+                row.runs = runs
+
+    def __str__(self) -> str:
+        runs = sum(int(u["runs"]) for u in self.units.values())
+        if not self.rows:
+            return f"steady: {len(self.units)} packages and folders, {runs} runs, every test green in each"
+        rows = sorted(self.rows.values(), key=lambda row: -row.failures / max(row.runs, 1))
+        width = max(len(row.test) for row in rows)
+        lines = [f"{'test':<{width}}  red/runs  reason"]
+        lines += [f"{r.test:<{width}}  {f'{r.failures}/{r.runs}':>8}  {r.reason}" for r in rows]
+        lines.append(f"steady: {len(rows)} tests were not green in every run; their output is in build/steady/log")
+        return "\n".join(lines)
+
+
+def measure(units: list[GoUnit | PythonUnit], args: argparse.Namespace, table: Table) -> None:
+    """Run every unit --runs times."""
+    display = Display()
+    for number, unit in enumerate(units, 1):
+        here = f"[{number}/{len(units)}] {unit.name}"
+        display.progress(f"{here}: compiling")
+        if failed := unit.prepare():
+            table.add(unit.name, 0, [Outcome(unit.name, "", "fail", 0, failed)], failed)
+            table.end(unit.name, 1, 1, 0)
+            display.line(f"{here}: does not compile")
+            continue
+        started, red = time.monotonic(), 0
+        with busy(args.load):
+            for run in range(1, args.runs + 1):
+                display.progress(f"{here}: run {run} of {args.runs}, {red} red, {time.monotonic() - started:.0f} s")
+                red += bool(table.add(unit.name, run, *unit.run()))
+        seconds = time.monotonic() - started
+        table.end(unit.name, args.runs, red, seconds)
+        display.line(f"{here}: {red} of {args.runs} runs red, {seconds / args.runs:.1f} s a run")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="Go package patterns and Python folders; all when none is given")
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--load", type=int, default=2, help="busy processes beside the tests")
+    parser.add_argument("--limit", type=int, default=900, metavar="SECONDS", help="time limit of one run")
+    parser.add_argument("--test", help="only these tests: go test's -run, pytest's -k")
+    parser.add_argument("--race", action="store_true", help="compile Go with the race detector")
+    parser.add_argument("--only", choices=["go", "python"])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table to FILE, too")
+    args = parser.parse_args()
+
+    python = [w for w in args.what if w.startswith("tests/python")]
+    go = [w for w in args.what if w not in python]
+    if not args.what:
+        go, python = ["./..."], python_folders()
+    units: list[GoUnit | PythonUnit] = []
+    if go and args.only != "python":
+        units += go_units(go, args)
+    if args.only != "go":
+        units += [PythonUnit(path, args) for path in python]
+    shutil.rmtree(LOGS / "log", ignore_errors=True)
+    (LOGS / "bin").mkdir(parents=True, exist_ok=True)
+    table = Table()
+    try:
+        measure(units, args, table)
+    finally:
+        print(table)
+        if args.json:
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+            rows = [asdict(row) for row in table.rows.values()]
+            args.json.write_text(json.dumps({"units": table.units, "unsteady": rows}, indent=1) + "\n")
+    return 1 if table.rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
