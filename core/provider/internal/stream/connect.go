@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"mori/core/fabric"
@@ -91,8 +92,9 @@ func (ep *Endpoint) connectErr(ctx context.Context, to fabric.Addr, err error) e
 		return fmt.Errorf("connect to %s: %w", to, canceledError{cause})
 	}
 	errno := fabric.ErrnoOf(err)
-	if errno == fabric.ErrOther {
-		errno = fabric.ErrConnReset // a peer that closes in the middle of the handshake: io.EOF
+	switch errno {
+	case fabric.ErrOther, fabric.Errno(syscall.EPIPE):
+		errno = fabric.ErrConnReset // the peer closed in the middle of the handshake: io.EOF for a reader, EPIPE for a writer
 	}
 	return fmt.Errorf("connect to %s: %w", to, causeError{err, errno})
 }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +18,31 @@ import (
 
 func goodHello() hello {
 	return hello{min: protocolVersion, max: protocolVersion, links: 1, nonce: [16]byte{7}, tx: 8, private: []byte("hi")}
+}
+
+// TestConnectToAPeerThatCloses writes to a socket whose peer has closed it, which a listener that closes does with the
+// requests that it has not read. The caller sees a connection that broke, whether it was writing or reading then.
+func TestConnectToAPeerThatCloses(t *testing.T) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "socket")
+	defer file.Close()
+	if err := syscall.Close(fds[1]); err != nil {
+		t.Fatal(err)
+	}
+	_, wrote := file.Write([]byte("hello"))
+	if !errors.Is(wrote, syscall.EPIPE) {
+		t.Fatalf("write to a closed socket: %v, want EPIPE", wrote)
+	}
+	for _, cause := range []error{wrote, io.EOF} {
+		var ep *Endpoint
+		err := ep.connectErr(context.Background(), "there", fmt.Errorf("send greeting: %w", cause))
+		if !errors.Is(err, fabric.ErrConnReset) {
+			t.Errorf("%v ends the handshake: %v (%v), want %v", cause, err, fabric.ErrnoOf(err), fabric.ErrConnReset)
+		}
+	}
 }
 
 // TestHandshakesThatBreak sends them to a listener, which drops the socket, says so once, and goes on.
