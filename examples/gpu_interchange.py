@@ -6,7 +6,7 @@
     python examples/gpu_interchange.py --gpu cuda:0,cuda:1 --processes 2 --rounds 1000
 
 The same as ``mori demo interchange``: the steps are in python/mori/_demo/interchange.py. What is behind them in Go is
-core/interchange, the emulated NIC core/mlx5/emu, the proxy core/proxy; the kernels are native/kernels/nic and
+core/interchange, the emulated NIC core/gpunic/emu, the proxy core/proxy; the kernels are native/kernels/nic and
 native/kernels/proxy. docs/design/gpu-initiated.md explains how they work.
 """
 

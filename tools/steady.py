@@ -33,7 +33,7 @@ from testlog import GoLog, Outcome, python_outcomes
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "steady"
-BUSY = "while True: pass"
+BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"  # ends with this program in any case
 WITH_TESTS = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"  # for go list
 SLACK = 30  # seconds that a program has beyond its own time limit, to say what it was doing
 
@@ -227,14 +227,18 @@ def measure(units: list[GoUnit | PythonUnit], args: argparse.Namespace, table: T
             table.end(unit.name, 1, 1, 0)
             display.line(f"{here}: does not compile")
             continue
-        started, red = time.monotonic(), 0
-        with busy(args.load):
-            for run in range(1, args.runs + 1):
-                display.progress(f"{here}: run {run} of {args.runs}, {red} red, {time.monotonic() - started:.0f} s")
-                red += bool(table.add(unit.name, run, *unit.run()))
-        seconds = time.monotonic() - started
-        table.end(unit.name, args.runs, red, seconds)
-        display.line(f"{here}: {red} of {args.runs} runs red, {seconds / args.runs:.1f} s a run")
+        started, red, ended = time.monotonic(), 0, 0
+        try:
+            with busy(args.load):
+                while ended < args.runs:
+                    seconds = time.monotonic() - started
+                    display.progress(f"{here}: run {ended + 1} of {args.runs}, {red} red, {seconds:.0f} s")
+                    red += bool(table.add(unit.name, ended + 1, *unit.run()))
+                    ended += 1
+        finally:
+            seconds = time.monotonic() - started
+            table.end(unit.name, ended, red, seconds)
+            display.line(f"{here}: {red} of {ended} runs red, {seconds / max(ended, 1):.1f} s a run")
 
 
 def main() -> int:
@@ -258,11 +262,17 @@ def main() -> int:
         units += go_units(go, args)
     if args.only != "go":
         units += [PythonUnit(path, args) for path in python]
+    # A background job of a shell ignores SIGINT; both signals end with the table of what ran so far.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     shutil.rmtree(LOGS / "log", ignore_errors=True)
     (LOGS / "bin").mkdir(parents=True, exist_ok=True)
     table = Table()
     try:
         measure(units, args, table)
+    except KeyboardInterrupt:
+        print("steady: interrupted", file=sys.stderr)
+        return 130
     finally:
         print(table)
         if args.json:

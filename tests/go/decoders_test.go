@@ -27,7 +27,7 @@ func TestDecodersAreFuzzed(t *testing.T) {
 		"pybind":                          "options of this process's own Python",
 		"core/provider/ofi":               "addresses of libfabric and keys of fixed length",
 		"core/interchange":                "what ranks of one program tell each other, after the proof of the bootstrap",
-		"core/mlx5/dv":                    "answers of this host's device",
+		"core/gpunic/mlx5/dv":             "answers of this host's device",
 	}
 	decodes, fuzzed := map[string][]string{}, map[string]bool{}
 	for _, f := range goFiles(t) {
