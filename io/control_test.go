@@ -92,16 +92,12 @@ func TestDataConnectionsNeedAToken(t *testing.T) {
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))
 }
 
-// greetAs completes a handshake without a secret, as a client named key.
-func greetAs(t *testing.T, c net.Conn, key string) *welcome {
+// welcomed completes a handshake on c.
+func welcomed(t *testing.T, c net.Conn, as *caller) *welcome {
 	t.Helper()
-	var w welcome
-	if err := writeControl(c, controlHello, &hello{Version: controlVersion, Key: key, PeerKey: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	kind, body, err := readControl(c)
-	if err != nil || kind != controlWelcome || decodeControl(body, &w) != nil {
-		t.Fatalf("answered with type %d, %v", kind, err)
+	kind, w, refusal := as.greet(t, c)
+	if kind != controlWelcome {
+		t.Fatalf("%q is answered with type %d: %s", as.hello.Key, kind, refusal)
 	}
 	return &w
 }
@@ -127,18 +123,19 @@ func waitUntil(t *testing.T, what string, ok func() bool) {
 func TestATokenEndsWithItsConnection(t *testing.T) {
 	a := newSide(t, "a", 8, BackendTCP, nil)
 	c := dialControl(t, a.Engine)
-	w := greetAs(t, c, "x")
-	if _, ok := a.redeem(w.Token, "shm"); !ok || tokens(a.Engine) != 1 {
+	x := newCaller(t, "x", 5, a)
+	w := welcomed(t, c, x)
+	if _, ok := a.redeem(x.ticket(w.Token, "shm"), "shm"); !ok || tokens(a.Engine) != 1 {
 		t.Errorf("%d tokens, and the one that was given admits: %v", tokens(a.Engine), ok)
 	}
 	for range 4096 {
 		_ = writeControl(c, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "a"})
 	}
 	waitUntil(t, "the token is gone", func() bool { return tokens(a.Engine) == 0 })
-	if _, ok := a.redeem(w.Token, "tcp"); ok {
+	if _, ok := a.redeem(x.ticket(w.Token, "tcp"), "tcp"); ok {
 		t.Error("a token admits after its connection has ended")
 	}
-	greetAs(t, dialControl(t, a.Engine), "y") // nobody is locked out
+	welcomed(t, dialControl(t, a.Engine), newCaller(t, "y", 6, a)) // nobody is locked out
 }
 
 func TestKeysOfMoreThan256BytesAreRefused(t *testing.T) {
@@ -204,11 +201,13 @@ func TestStrangersTakeNoSlotOfAKnownPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := dialControl(t, a.Engine)
-	greetAs(t, c, "b")
-	first := dialControl(t, a.Engine)
-	greetAs(t, first, "stranger")
+	known := newCaller(t, "b", b.incarnation, a)
+	known.signer, known.hello.PublicKey = b.signer, b.signer.public[:]
+	welcomed(t, c, known)
+	first, stranger := dialControl(t, a.Engine), newCaller(t, "stranger", 5, a)
+	welcomed(t, first, stranger)
 	for range maxStrangersHost {
-		greetAs(t, dialControl(t, a.Engine), "stranger")
+		welcomed(t, dialControl(t, a.Engine), stranger)
 	}
 	if _, _, err := readControl(first); err == nil || isTimeout(err) {
 		t.Errorf("the first stranger hears %v, want the end of its connection", err)
@@ -331,8 +330,13 @@ func TestHostileLengthsAtTheControlPlane(t *testing.T) {
 		if err := e.CreateBackend(BackendTCP, nil); err != nil {
 			t.Fatal(err)
 		}
+		signer, err := newSigner()
+		if err != nil {
+			t.Fatal(err)
+		}
 		var greeting bytes.Buffer
-		_ = writeControl(&greeting, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "a", Nonce: make([]byte, nonceLen), Auth: shared != ""})
+		_ = writeControl(&greeting, controlHello, &hello{Version: controlVersion, Key: "x", PeerKey: "a", Nonce: make([]byte, nonceLen), Auth: shared != "",
+			PublicKey: signer.public[:]})
 		sent := 0
 		grew := decodetest.Allocated(func() {
 			for kind := controlHello; kind <= controlBeat; kind++ {
