@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+//lint:file-ignore U1000 msgpack finds the _msgpack fields by reflection
+
 package decode
 
 import (

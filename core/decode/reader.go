@@ -68,7 +68,7 @@ var layout = [...]struct {
 	number int // bytes of the number that follows
 	fixed  uint64
 }{
-	0xc4 - 0xc4: {KindBinary, 1, 0}, {KindBinary, 2, 0}, {KindBinary, 4, 0},
+	0: {KindBinary, 1, 0}, {KindBinary, 2, 0}, {KindBinary, 4, 0},
 	0xc7 - 0xc4: {KindExtension, 1, 1}, {KindExtension, 2, 1}, {KindExtension, 4, 1}, // the type of an extension is a byte of its own
 	0xca - 0xc4: {KindFloat, 0, 4}, {KindFloat, 0, 8},
 	0xcc - 0xc4: {KindInt, 1, 0}, {KindInt, 2, 0}, {KindInt, 4, 0}, {KindInt, 8, 0},
