@@ -15,6 +15,7 @@ import (
 
 	"mori/core/admission"
 	"mori/core/config"
+	"mori/core/fabric"
 )
 
 // A controlClient asks one peer's control server. It connects when first needed, keeps the connection for the next
@@ -59,9 +60,11 @@ func (c *controlClient) connect(ctx context.Context) (w *welcome, err error) {
 	return w, err
 }
 
-// evicted tells whether a peer has closed the connection without a word.
+// evicted reports whether the peer closed the connection without an answer, or bytes were altered on
+// their way: another attempt may succeed.
 func evicted(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, fabric.ErrCRC)
 }
 
 // attempt needs c.mu held. A successful hello leaves the connection open for questions.

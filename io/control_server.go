@@ -15,6 +15,7 @@ import (
 
 	"mori/core/admission"
 	"mori/core/config"
+	"mori/core/fabric"
 )
 
 const (
@@ -192,7 +193,9 @@ func (s *controlServer) serve(c *controlConn) {
 	defer unhook()
 	if err := s.converse(c); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && s.ctx.Err() == nil {
 		s.engine.log.Warn("control plane: connection closed", "from", c.RemoteAddr(), "reason", err)
-		_ = writeControl(c, controlError, &controlFailure{Text: err.Error()})
+		if !errors.Is(err, fabric.ErrCRC) { // without an answer the client tries again
+			_ = writeControl(c, controlError, &controlFailure{Text: err.Error()})
+		}
 	}
 }
 

@@ -226,7 +226,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// A client whose connection is closed before it is welcomed tries again, within its deadline.
+// A client whose connection is closed before it is welcomed, or whose hello was altered, tries again
+// within its deadline.
 func TestAClientThatWasEvictedTriesAgain(t *testing.T) {
 	a, b := newSide(t, "a", 64, BackendTCP, nil), newSide(t, "b", 64, BackendTCP, nil)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -234,19 +235,25 @@ func TestAClientThatWasEvictedTriesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = lis.Close() })
-	go func() { // closes the first three, and passes on the rest
+	go func() { // closes the first two, alters a byte of the third, and passes on the rest
 		for i := 0; ; i++ {
 			c, err := lis.Accept()
 			if err != nil {
 				return
 			}
-			if i < 3 {
+			if i < 2 {
 				_ = c.Close()
 				continue
 			}
 			to, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Desc().Port)))
 			if err != nil {
 				return
+			}
+			if i == 2 {
+				head := make([]byte, controlHeader)
+				_, _ = io.ReadFull(c, head)
+				head[controlHeader-1] ^= 1 // of the checksum
+				_, _ = to.Write(head)
 			}
 			go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
 			go func() { _, _ = io.Copy(c, to); _ = c.Close() }()

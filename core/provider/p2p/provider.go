@@ -127,5 +127,9 @@ func (transport) Prelude(conn net.Conn, _ bool) (any, error) {
 	if !ok {
 		return nil, errors.New("p2p over something other than a unix socket")
 	}
-	return greet(unixConn)
+	g, err := greet(unixConn)
+	if err != nil {
+		return nil, err // without a nil *greeting in it
+	}
+	return g, nil
 }

@@ -144,5 +144,9 @@ func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {
 	if !ok {
 		return nil, errors.New("shm over something other than a unix socket")
 	}
-	return greet(unixConn, t.opts)
+	g, err := greet(unixConn, t.opts)
+	if err != nil {
+		return nil, err // without a nil *greeting in it
+	}
+	return g, nil
 }

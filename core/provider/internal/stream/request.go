@@ -89,7 +89,7 @@ func (r *request) answer(a *answer) error {
 // release frees what Prelude returned for a connection that no Direct has taken over: descriptors and mappings would otherwise stay
 // until the next garbage collection.
 func release(extra any) {
-	if r, ok := extra.(interface{ Release() }); ok && r != nil {
+	if r, ok := extra.(interface{ Release() }); ok {
 		r.Release()
 	}
 }
