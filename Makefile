@@ -95,7 +95,7 @@ gpu-bundle: ## build what tests/gpu/run takes along to a machine with GPUs and n
 
 docs: dev ## build the documentation site in build/site; a dead link fails
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
-	$(PY) tools/reference.py --check
+	$(PY) tools/docs_reference.py --check
 	$(PY) -m mkdocs build --strict --quiet
 
 wheel: dev ## build dist/mori-*.whl for the Python of .venv

@@ -25,7 +25,7 @@ def tool(name: str) -> ModuleType:
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse of Python 3.13 formats options differently")
 def test_reference_is_up_to_date() -> None:
-    command = [sys.executable, ROOT / "tools" / "reference.py", "--check"]
+    command = [sys.executable, ROOT / "tools" / "docs_reference.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -17,6 +18,10 @@ import (
 
 // vendorEnv chooses whose driver is emulated: cuda, which is so if it is not set, or hip.
 const vendorEnv = "MORI_EMULATE"
+
+// parentEnv tells the processes that tests start that they are such. Tests look for descriptors that are
+// left after them, so the first process opens what the driver keeps before any test.
+const parentEnv = "MORI_TEST_PARENT"
 
 // queuesEnv is CUDA's: into how many queues streams go.
 const queuesEnv = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -52,6 +57,10 @@ func Start() {
 		_ = os.Setenv("MORI_KERNEL_DIR", filepath.Join(root, "python", "mori", "_kernels"))
 	}
 	if Real() {
+		if os.Getenv(parentEnv) == "" { // a process that tests start leaves the GPUs alone until it uses them
+			_ = os.Setenv(parentEnv, strconv.Itoa(os.Getpid()))
+			defer warmOnce()
+		}
 		// Ranks of one process share GPUs where there are few, and their kernels wait for each other. A GPU takes kernels from 8 queues, unless it is
 		// told to have more, and one that another waits for may be behind it in the same.
 		if os.Getenv(queuesEnv) == "" {
@@ -77,9 +86,6 @@ func Need(tb testing.TB, count ...int) {
 	if len(count) > 0 {
 		n = count[0]
 	}
-	if Real() {
-		warmOnce()
-	}
 	if err := check(n); err != nil {
 		if Real() {
 			tb.Fatalf("MORI_REQUIRE has gpu: %v", err)
@@ -88,7 +94,7 @@ func Need(tb testing.TB, count ...int) {
 	}
 }
 
-// warmOnce is not of Start: contexts on all GPUs take seconds, and many processes that tests start use none.
+// warmOnce brings up contexts on all GPUs, which takes seconds.
 var warmOnce = sync.OnceFunc(func() {
 	if err := warm(); err != nil {
 		fmt.Fprintln(os.Stderr, "use the GPUs for the first time:", err)

@@ -243,7 +243,7 @@ func (ep *Endpoint) dropPiece(p *piece) {
 // answered goes on with a piece that the peer answered: what it reads is copied in.
 func (ep *Endpoint) answered(c *slot) {
 	p, st := c.piece, &ep.stage
-	p.errno, p.detail = c.errno, c.detail
+	p.errno, p.detail = c.outcome()
 	var t todo
 	ep.mu.Lock()
 	ep.giveBackCredit(c)

@@ -222,8 +222,8 @@ func (ep *Endpoint) flush() {
 	for i := range ep.slots.all {
 		if s := &ep.slots.all[i]; s.used() {
 			op, why, text := s.op, errno, detail
-			if s.errno == unreadable {
-				why, text = s.errno, s.detail
+			if s.unread.Load() {
+				why, text = s.outcome()
 			}
 			s.end()
 			ep.queues.Failed(&op, why, text)

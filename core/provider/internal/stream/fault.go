@@ -123,9 +123,9 @@ func (j *job) fail() {
 	if s == nil {
 		return
 	}
-	s.errno, s.detail = unreadable, unreadableText
+	s.unread.Store(true)
 	if s.piece != nil {
-		s.piece.parent.errno, s.piece.parent.detail = unreadable, unreadableText
+		s.piece.parent.unread.Store(true)
 	}
 }
 

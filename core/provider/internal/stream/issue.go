@@ -177,7 +177,8 @@ func (ep *Endpoint) complete(s *slot) {
 	}
 	var t todo
 	ep.mu.Lock()
-	op, n, errno, detail := s.op, s.n, s.errno, s.detail
+	op, n := s.op, s.n
+	errno, detail := s.outcome()
 	ep.giveBackCredit(s)
 	if ep.offer == s {
 		ep.offer = nil

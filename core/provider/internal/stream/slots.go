@@ -18,6 +18,7 @@ type slot struct {
 	index  uint16
 	errno  fabric.Errno // of the answer
 	detail string       // beside it
+	unread atomic.Bool  // the pump could not read its memory, which goes before the answer
 
 	op     fabric.Op
 	n      uint64 // op.Len()
@@ -41,7 +42,16 @@ const (
 func (s *slot) ticket() Ticket { return Ticket(s.state.Load()&^slotBits | uint32(s.index)) }
 
 func (s *slot) begin() {
+	s.unread.Store(false)
 	s.state.Store(s.state.Load()&^slotBits | slotUsed)
+}
+
+// outcome is how the op ended, for who completes it.
+func (s *slot) outcome() (fabric.Errno, string) {
+	if s.unread.Load() {
+		return unreadable, unreadableText
+	}
+	return s.errno, s.detail
 }
 
 // end makes the ticket invalid.
