@@ -140,7 +140,8 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     if check and stale:
-        print(f"docs/reference is stale: {', '.join(stale)}: run .venv/bin/python tools/docs_reference.py", file=sys.stderr)
+        remedy = "run .venv/bin/python tools/docs_reference.py"
+        print(f"docs/reference is stale: {', '.join(stale)}: {remedy}", file=sys.stderr)
     return 1 if check and stale else 0
 
 

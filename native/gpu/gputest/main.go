@@ -19,8 +19,8 @@ import (
 // vendorEnv chooses whose driver is emulated: cuda, which is so if it is not set, or hip.
 const vendorEnv = "MORI_EMULATE"
 
-// parentEnv tells the processes that tests start that they are such. Tests look for descriptors that are
-// left after them, so the first process opens what the driver keeps before any test.
+// parentEnv is set for the processes that tests start. Tests look for descriptors that are left after
+// them, so the first process opens what the driver keeps before any test.
 const parentEnv = "MORI_TEST_PARENT"
 
 // queuesEnv is CUDA's: into how many queues streams go.

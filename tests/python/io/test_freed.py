@@ -56,4 +56,5 @@ def test_memory_taken_away_within_a_process(backend: str, gone: str, tmp_path: P
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run([sys.executable, str(program), backend, gone], capture_output=True, text=True, timeout=120)
-    assert done.stdout.splitlines()[-1:] == ["survived"], done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "survived" in done.stdout  # among log lines
