@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"mori/core/fabric/fabrictest"
+	"mori/core/logging/logtest"
 	"mori/native/gpu/gputest"
 	"mori/native/verbs/verbstest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Quiet()
 	if os.Getenv(noLibraryEnv) == "" {
 		verbstest.Start()
 	}

@@ -9,11 +9,13 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric/fabrictest"
+	"mori/core/logging/logtest"
 	"mori/native/gpu/gputest"
 	"mori/native/verbs/verbstest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.Quiet()
 	verbstest.Start()
 	if _, chosen := os.LookupEnv("FABRIC_PROVIDER"); !chosen {
 		_ = os.Setenv("FABRIC_PROVIDER", "^verbs") // tests that are to go by NICs say so: see byNICs

@@ -95,6 +95,14 @@ func For(module string) *slog.Logger {
 	return slog.New(&handler{module: module, level: level(module), out: sink()})
 }
 
+// SetOutput sends the log to w instead of standard output and MORI_LOG_FILE. It applies to the
+// loggers that For makes from now on; tests use it.
+func SetOutput(w io.Writer) {
+	modules.Lock()
+	defer modules.Unlock()
+	modules.sink = w
+}
+
 // sink opens standard output and, if asked for, the log file, once.
 func sink() io.Writer {
 	modules.Lock()

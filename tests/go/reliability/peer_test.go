@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mori/core/device"
+	"mori/core/logging/logtest"
 	"mori/io"
 	"mori/native/gpu/gputest"
 )
@@ -25,6 +26,7 @@ var plain string
 
 // TestMain is the peer if it was started as one.
 func TestMain(m *testing.M) {
+	logtest.Quiet()
 	if os.Getenv("MORI_TEST_PEER") != "" {
 		servePeer()
 		return
