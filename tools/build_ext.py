@@ -14,6 +14,9 @@ rewrites go.mod. The steps are:
     pybindgen   build.py     -> moricore.c
     go build    everything   -> _moricore.<tag>.so, PyInit the only symbol it shows
 
+With -buildmode=c-shared the go command compiles the C of all packages each time, to make a header
+that we have. So it builds a PIE, whose code is the same, and only the linker makes the library.
+
 Nothing is done when no input changed since the last build. Needs go, a C
 compiler, Python.h (see pyheaders.py) and the pybindgen module.
 """
@@ -37,7 +40,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import headerflags
+import gotool
 import pyheaders
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,9 +112,7 @@ class Build:
             raise BuildError("go is not on PATH: install Go 1.24 or later (https://go.dev/dl)")
         if importlib.util.find_spec("pybindgen") is None:
             raise BuildError(f"pybindgen is missing: {sys.executable} -m pip install pybindgen==0.22.1")
-        self.env["CGO_ENABLED"] = "1"
-        self.env["CGO_CFLAGS"] = f"-O2 {pyheaders.cgo_flags()}"
-        self.env["CGO_CXXFLAGS"] = f"-O2 {headerflags.cgo_flags()}"
+        self.env = gotool.environment()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
 
@@ -169,8 +170,8 @@ class Build:
         """Compile and link."""
         exports = self.work / "exports.map"
         exports.write_text(f"{{ global: PyInit__{NAME}; local: *; }};\n")
-        self.step("go build extension", ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
-                               f"-ldflags=-s -w '-extldflags=-Wl,--version-script={exports}'",
+        self.step("go build extension", ["go", "build", "-buildvcs=false",
+                               f"-ldflags=-buildmode=c-shared -s -w '-extldflags=-Wl,--version-script={exports}'",
                                "-o", str(made), "."], cwd=self.work)
 
 

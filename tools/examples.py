@@ -19,9 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import headerflags
+import gotool
 import kernels
-import pyheaders
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "native" / "examples"
@@ -35,18 +34,9 @@ def programs() -> list[str]:
 
 
 def library(out: Path) -> None:
-    """Build the host's side, unless it is there of the same sources: for c-shared, Go compiles all C anew each time."""
-    flags = {"CGO_CFLAGS": f"-O2 {pyheaders.cgo_flags()}", "CGO_CXXFLAGS": f"-O2 {headerflags.cgo_flags()}"}
-    command = ["-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "./pybind/capi"]
-    env = {**os.environ, "CGO_ENABLED": "1", **flags}
-    listing = ["go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}", *command]
-    sources = subprocess.run(listing, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
-    told = out / f"{LIBRARY}.sources"
-    if (out / LIBRARY).exists() and told.exists() and told.read_text() == sources:
-        return
-    told.unlink(missing_ok=True)
-    subprocess.run(["go", "build", "-o", str(out / LIBRARY), *command], cwd=ROOT, env=env, check=True)
-    told.write_text(sources)
+    """Build the host's side. See build_ext.py for why only the linker makes a library of it."""
+    command = ["go", "build", "-buildvcs=false", "-ldflags=-buildmode=c-shared -s -w", "-o", str(out / LIBRARY)]
+    subprocess.run([*command, "./pybind/capi"], cwd=ROOT, env=gotool.environment(), check=True)
 
 
 def fresh(product: Path) -> bool:

@@ -22,6 +22,9 @@ import sys
 import tarfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gotool
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTED = ("core", "native", "io", "shmem", "ep")
 # Packages whose tests have other ways to a GPU than the one that is looked for.
@@ -71,7 +74,7 @@ def build_tests(dest: Path) -> None:
     dest.mkdir(parents=True)
     for package in packages():
         program = dest / f"{package.replace('/', '.')}.test"
-        run("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", program, f"./{package}")
+        run("go", "test", "-c", "-ldflags=-s -w", "-o", program, f"./{package}", env=gotool.environment())
         print(f"  {program.stat().st_size / 2**20:5.1f} MiB {program.relative_to(ROOT)}", flush=True)
 
 
