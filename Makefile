@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-go test-python test-steady test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel docs dev dev-torch clean
+.PHONY: help demo test test-go test-python test-bare test-steady test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel docs dev dev-torch clean
 
 PY := .venv/bin/python
-# Go packages with C in them include Python.h. Their test programs run without a
-# Python, so its symbols stay open there.
-GO = CGO_CFLAGS="-O2 $$($(PY) tools/pyheaders.py)" \
-     CGO_CXXFLAGS="-O2 $$($(PY) tools/headerflags.py)" \
-     CGO_LDFLAGS="-O2 -Wl,--unresolved-symbols=ignore-all" go
+GO := $(PY) tools/gotool.py
 # The provider "ofi" is built and tested where libfabric's headers are.
 TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
 # Modules of their own: providers that live outside of this one.
@@ -19,7 +15,6 @@ HIDDEN := llocate|^TestFabric(Over.*)?$$/^[mr][sd][gm]/rma/llocate|TestManyProce
 HIDDEN_PACKAGES := ./core/provider/ofi ./core/provider/shm
 # Those that take longest begin first.
 LONG := ./tests/go/reliability ./core/provider/tcp ./shmem ./io
-PROCESSES := $(shell n=$$(nproc); echo $$((n > 4 ? 4 : n)))
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
 ARGS ?=
 
@@ -29,14 +24,17 @@ help: ## show this list
 demo: dev ## move a paged KV cache between two processes; ARGS="--path tcp" and so on
 	@$(PY) -m mori demo $(ARGS)
 
-test: test-go test-python ## all tests, Go and Python; TORCH=0 leaves out PyTorch (2.3 GB to download) and the tests with it
+test: dev ## all tests, Go and Python; TORCH=0 leaves out PyTorch (2.3 GB to download) and the tests with it
+	@$(PY) tools/run_tests.py --torch $(ARGS)
 
-test-go: dev # the Go tests, and those of the modules of their own
-	$(GO) test $(TAGS) ./...
-	cd $(EXAMPLE) && go test ./...
+test-go: dev # the Go tests; ARGS="-run TestCancel ./io" and so on
+	@$(PY) tools/run_tests.py --only go -- $(ARGS)
 
-test-python: dev-torch # the Python tests in several processes, and with ARGS="-n 0" in one
-	$(PY) -m pytest tests/python -n $(PROCESSES) --dist worksteal $(ARGS)
+test-python: dev-torch # the Python tests in several processes; ARGS="-n 0" and so on
+	@$(PY) tools/run_tests.py --only python -- $(ARGS)
+
+test-bare: # make demo and make test in a fresh clone, on a machine that has only what README.md lists; as root
+	tests/bare/run $(ARGS)
 
 test-race: dev ## the Go tests under the race detector, in random order
 	$(GO) test $(TAGS) -race -shuffle=on -count=1 $(ARGS) $(LONG) ./...
