@@ -2,9 +2,7 @@
 
 package shmem
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // AllToAll sends the i-th n bytes at src of each member to member i, which has them at dest in the order of the members' numbers
 // (shmem_alltoallmem). dest and src are symmetric and apart.

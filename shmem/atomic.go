@@ -121,7 +121,7 @@ func (w *World) atomic(op, first, last AtomicOp, size int, dest, value, compare 
 	if dest&uint64(size-1) != 0 {
 		return 0, fmt.Errorf("the address is not aligned: %w", ErrInvalid)
 	}
-	if err := w.reaches(pe); err != nil {
+	if err := w.pes.HasPE(pe); err != nil {
 		return 0, err
 	}
 	b, off, err := w.locate(dest, uint64(size))

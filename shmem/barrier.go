@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mori/core/memory"
+	"mori/shmem/internal/peers"
 )
 
 // How the members of a team meet. Each call of a team is an epoch, and a member leaves it when all have entered it.
@@ -101,7 +102,7 @@ func (t *Team) sync(hash uint32) (same bool, err error) {
 	if t.broken != nil {
 		return false, t.broken
 	}
-	if err := t.w.broken(); err != nil {
+	if err := t.w.pes.Check(); err != nil {
 		return false, err
 	}
 	t.epoch++
@@ -216,7 +217,7 @@ func (t *Team) absent(e uint32, from int) string {
 	if len(absent) == 0 && from >= 0 { // it came too late, or what it told is lost
 		absent = append(absent, from)
 	}
-	return fmt.Sprintf("%s in call %d of %v", nameAll(absent), e, t)
+	return fmt.Sprintf("%s in call %d of %v", peers.NameAll(absent), e, t)
 }
 
 // askFor is how long the PEs of other hosts have to tell where they are. That of one that is stopped never comes.
@@ -232,7 +233,7 @@ func (t *Team) entered() []uint64 {
 		into := memory.AddrOf(raw) + 8*uint64(rank)
 		if at := w.control.peers[pe].mapped; at != 0 {
 			memory.Store64(into, memory.Load64(at+off))
-		} else if w.broken() == nil {
+		} else if w.pes.Check() == nil {
 			far = w.net.get(pe, w.control, off, into, 8) == nil || far
 		}
 	}
@@ -253,7 +254,7 @@ func (t *Team) vacate() error {
 		return t.spoil(err)
 	}
 	at := t.w.control.base + t.area
-	for off := uint64(0); off < areaSize(t.w.n); off += 8 {
+	for off := uint64(0); off < areaSize(t.w.pes.N); off += 8 {
 		memory.Store64(at+off, 0)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 func rawFlag(w *World, i uint64) error {
 	const at = 1024 // of the control block; nothing else is there
 	own := w.control.base + at
-	memory.Store64(w.control.peers[1-w.me].mapped+at, i)
+	memory.Store64(w.control.peers[1-w.pes.Me].mapped+at, i)
 	for looks := 0; memory.Load64(own) < i; looks++ {
 		if looks > 1<<30 {
 			return ErrTimeout

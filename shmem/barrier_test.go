@@ -53,11 +53,11 @@ func everyWay(t *testing.T, sizes []int, f func(t *testing.T, w *World) error) {
 
 // pretend makes TeamWorld anew as if the PEs were on several hosts, every other one on the same, or their hosts were crowded.
 func pretend(w *World, hosts int, central bool) {
-	for pe := range w.n {
+	for pe := range w.pes.N {
 		w.teams.leader[pe] = pe % hosts
 		w.teams.crowd[pe] = central
 	}
-	all := make([]int, w.n)
+	all := make([]int, w.pes.N)
 	for pe := range all {
 		all[pe] = pe
 	}
@@ -122,8 +122,8 @@ func TestWhoDoesNotComeIsNamed(t *testing.T) {
 			done := make(chan struct{})
 			var left atomic.Int64
 			runWay(t, n, way, Config{}, func(w *World) error {
-				w.cfg.Timeout = 100 * time.Millisecond
-				defer func() { w.cfg.Timeout = 20 * time.Second }()
+				w.pes.Timeout = 100 * time.Millisecond
+				defer func() { w.pes.Timeout = 20 * time.Second }()
 				if w.MyPE() == missing {
 					<-done
 					return nil
@@ -149,13 +149,13 @@ func TestBarrierOfABrokenWorld(t *testing.T) {
 		if err := w.BarrierAll(); err != nil {
 			return err
 		}
-		fault := errors.New("PE 7 is dead")
-		if w.MyPE() == 0 {
-			time.AfterFunc(20*time.Millisecond, func() { w.fault.Store(&fault) })
-			if err := w.BarrierAll(); !errors.Is(err, fault) {
-				return fmt.Errorf("in the barrier: %w", err)
-			}
-			w.fault.Store(nil)
+		time.AfterFunc(20*time.Millisecond, func() { w.pes.Fail(errPretended) })
+		if w.MyPE() > 0 {
+			<-w.Broken()
+			return nil
+		}
+		if err := w.BarrierAll(); !errors.Is(err, errPretended) {
+			return fmt.Errorf("in the barrier: %w", err)
 		}
 		return nil
 	})

@@ -52,7 +52,7 @@ type spec struct {
 // newBlock makes this PE's part of a block and finds those of the others. Collective: all PEs have it or none, and an error says
 // whose part there is not.
 func (w *World) newBlock(ctx context.Context, s spec) (*block, error) {
-	b := &block{size: s.limit, gpu: s.gpu, mem: hostMemory{}, peers: make([]place, w.n)}
+	b := &block{size: s.limit, gpu: s.gpu, mem: hostMemory{}, peers: make([]place, w.pes.N)}
 	if s.gpu {
 		b.mem = w.gpu
 	}
@@ -66,7 +66,7 @@ func (w *World) newBlock(ctx context.Context, s spec) (*block, error) {
 		}
 	}
 	if err == nil {
-		err = w.allWell(ctx, cause)
+		err = w.pes.AllWell(ctx, cause)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the %s of %d bytes: %w", s.name, s.limit, err), w.drop(b))
@@ -80,7 +80,7 @@ func (w *World) tell(ctx context.Context, mine *offer, cause error) ([][]byte, e
 		mine.Error = cause.Error()
 	}
 	text, _ := json.Marshal(mine) // plain fields
-	return w.gather(ctx, text)
+	return w.pes.Gather(ctx, text)
 }
 
 // newPart makes this PE's part of b and what the others need to find it.
@@ -124,7 +124,7 @@ func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error 
 	switch {
 	case o.Error != "":
 		return nil // that PE says so itself
-	case pe == w.me:
+	case pe == w.pes.Me:
 		b.peers[pe].mapped = b.base
 		return nil
 	case w.beyond(b, pe):
@@ -147,7 +147,7 @@ func (w *World) openPart(ctx context.Context, b *block, pe int, o *offer) (mappe
 		return opened(openVirtualView(ctx, w.gpu, o, b.size))
 	}
 	var owner *device.Device
-	if w.nodes[pe].PID == w.nodes[w.me].PID {
+	if w.nodes[pe].PID == w.nodes[w.pes.Me].PID {
 		owner = w.gpuOf(pe)
 	}
 	return opened(openAllocView(w.gpu, o, owner))
@@ -183,7 +183,7 @@ func (w *World) grow(ctx context.Context, b *block, size uint64) error {
 			}
 		}
 	}
-	if err := w.allWell(ctx, cause); err != nil {
+	if err := w.pes.AllWell(ctx, cause); err != nil {
 		return errors.Join(err, wider.retract())
 	}
 	if wider != nil {
@@ -220,8 +220,8 @@ func (w *World) beyond(b *block, pe int) bool {
 
 // maps reports whether this PE maps the memory of PE pe.
 func (w *World) maps(pe int) bool {
-	mine, its := &w.nodes[w.me], &w.nodes[pe]
-	return pe == w.me || its.Node == mine.Node && its.Room == mine.Room && !mine.DisableP2P && !its.DisableP2P
+	mine, its := &w.nodes[w.pes.Me], &w.nodes[pe]
+	return pe == w.pes.Me || its.Node == mine.Node && its.Room == mine.Room && !mine.DisableP2P && !its.DisableP2P
 }
 
 // drop unmaps all parts of b. First nobody can reach it here any more.

@@ -35,7 +35,7 @@ func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err err
 		return c, fmt.Errorf("there is no %v: %w", cmp, ErrInvalid)
 	}
 	var b *block
-	if err = w.broken(); err == nil {
+	if err = w.pes.Check(); err == nil {
 		b, err = w.checkWords(addr, n, t)
 	}
 	if err != nil {

@@ -43,9 +43,9 @@ type PeerInfo struct {
 func (w *World) Describe() Description {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := Description{PE: w.me, NPEs: w.n, Node: w.cfg.NodeID, Heap: w.heapInfo(), Peers: make([]PeerInfo, 0, w.n)}
-	if fault := w.fault.Load(); fault != nil {
-		d.Fault = (*fault).Error()
+	d := Description{PE: w.pes.Me, NPEs: w.pes.N, Node: w.cfg.NodeID, Heap: w.heapInfo(), Peers: make([]PeerInfo, 0, w.pes.N)}
+	if fault := w.pes.Failed(); fault != nil {
+		d.Fault = fault.Error()
 	}
 	for pe, h := range w.nodes {
 		p := PeerInfo{PE: pe, Node: h.Node, PID: h.PID}
@@ -72,7 +72,7 @@ func (w *World) heapInfo() HeapInfo {
 // pathTo says how PE pe is reached, and why not better.
 func (w *World) pathTo(pe int) (path, why string) {
 	switch {
-	case pe == w.me:
+	case pe == w.pes.Me:
 		return "self", ""
 	case w.maps(pe) && w.gpu == nil:
 		return "mapped", "it is on this node"
@@ -80,10 +80,10 @@ func (w *World) pathTo(pe int) (path, why string) {
 		return "mapped", fmt.Sprintf("it is on this node, on %s%s", w.nodes[pe].GPUName, w.linkTo(pe))
 	case w.maps(pe):
 		why = fmt.Sprintf("the GPUs do not reach each other (%s; here %s)", w.nodes[pe].GPUName, w.gpu.dev)
-	case w.nodes[pe].Node != w.nodes[w.me].Node:
+	case w.nodes[pe].Node != w.nodes[w.pes.Me].Node:
 		why = "it is on another node"
-	case w.nodes[pe].Room != w.nodes[w.me].Room:
-		why = fmt.Sprintf("it is in another container or of another user (%s; here %s), with whom memory cannot be shared", w.nodes[pe].Room, w.nodes[w.me].Room)
+	case w.nodes[pe].Room != w.nodes[w.pes.Me].Room:
+		why = fmt.Sprintf("it is in another container or of another user (%s; here %s), with whom memory cannot be shared", w.nodes[pe].Room, w.nodes[w.pes.Me].Room)
 	default:
 		why = "mapping is switched off (MORI_DISABLE_P2P)"
 	}

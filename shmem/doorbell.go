@@ -9,6 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/peers"
 )
 
 // How a PE waits. It looks a few times, since most waits are short; then it parks on the doorbell of its own control block, which
@@ -36,7 +37,6 @@ const (
 	yieldLooks = 8                      // when there are more PEs than cores: whoever is awaited needs this core
 	firstSlice = 100 * time.Microsecond // of parking
 	slice      = 10 * time.Millisecond
-	askEvery   = 100 * time.Millisecond // whether to go on
 
 	// With a network each nap is an eighth longer than the one before, up to networkSlice: what nobody rings for is seen after about an eighth
 	// of the wait more. With naps that doubled, the answer to a PE of another host that had waited for 2 ms took 1.0 ms, and takes 0.27.
@@ -73,29 +73,15 @@ func (w *World) post(pe int, off, v uint64) error {
 	return w.net.update(pe, w.control, off, fabric.AtomicWrite, 8, v)
 }
 
-// broken is why nothing works any more, or nil.
-func (w *World) broken() error {
-	if w.side != nil {
-		w.side.heed(w)
-	}
-	if fault := w.fault.Load(); fault != nil {
-		return *fault
-	}
-	if w.closed.Load() {
-		return ErrClosed
-	}
-	return nil
-}
-
 // await returns when ready does, or with an error that begins with what was awaited: the World broke, or its Timeout is over.
 // ready is about the control block. It is called often, by this goroutine, and should do no more than load a word or a few.
 func (w *World) await(what func() string, ready func() bool) error {
-	return w.awaitOn(onControl, w.cfg.Timeout, what, ready)
+	return w.awaitOn(onControl, w.pes.Timeout, what, ready)
 }
 
 // awaitHeap is await of a change of symmetric memory.
 func (w *World) awaitHeap(what func() string, ready func() bool) error {
-	return w.awaitOn(onHeap, w.cfg.Timeout, what, ready)
+	return w.awaitOn(onHeap, w.pes.Timeout, what, ready)
 }
 
 // awaitCondition is awaitHeap of what compares. Of words of a GPU each look is a copy, and kernels that change them do not ring: it parks
@@ -109,9 +95,9 @@ func (w *World) awaitCondition(c *condition, ready func() bool) error {
 		trouble = c.refresh()
 		return trouble != nil || ready()
 	}
-	err := w.broken()
+	err := w.pes.Check()
 	if err == nil && !look() {
-		err = w.parkFor(onHeap, w.cfg.Timeout, true, look)
+		err = w.parkFor(onHeap, w.pes.Timeout, true, look)
 	}
 	if trouble != nil {
 		return trouble
@@ -139,7 +125,7 @@ func (w *World) awaitOn(who uint32, timeout time.Duration, what func() string, r
 			break
 		}
 	}
-	err := w.broken()
+	err := w.pes.Check()
 	if err == nil && !w.spin(crowded, ready) {
 		err = w.park(who, timeout, ready)
 	}
@@ -150,7 +136,7 @@ func (w *World) awaitOn(who uint32, timeout time.Duration, what func() string, r
 }
 
 // crowded reports whether this host has more PEs than cores.
-func (w *World) crowded() bool { return w.teams.crowd[w.me] }
+func (w *World) crowded() bool { return w.teams.crowd[w.pes.Me] }
 
 // spin looks for a while, and lets others run.
 func (w *World) spin(crowded bool, ready func() bool) bool {
@@ -195,10 +181,10 @@ func (w *World) parkFor(who uint32, timeout time.Duration, unheard bool, ready f
 		if ready() {
 			return nil
 		}
-		if err := w.broken(); err != nil {
+		if err := w.pes.Check(); err != nil {
 			return err
 		}
-		if ask := w.cfg.Interrupt; ask != nil && time.Since(asked) >= askEvery {
+		if ask := w.pes.Interrupt; ask != nil && time.Since(asked) >= peers.AskEvery {
 			asked = time.Now()
 			if err := ask(); err != nil {
 				return err
@@ -207,7 +193,7 @@ func (w *World) parkFor(who uint32, timeout time.Duration, unheard bool, ready f
 		if timeout > 0 {
 			left := timeout - time.Since(began)
 			if left <= 0 {
-				w.overdue.Store(true)
+				w.pes.NoteTimeout()
 				return fmt.Errorf("%w after %v", ErrTimeout, timeout)
 			}
 			nap = min(nap, left)
@@ -217,7 +203,7 @@ func (w *World) parkFor(who uint32, timeout time.Duration, unheard bool, ready f
 }
 
 // drain waits until everything that was given to the network, or to a GPU for later, is done.
-func (w *World) drain() error { return w.drainBy(w.deadline()) }
+func (w *World) drain() error { return w.drainBy(w.pes.Deadline()) }
 
 // drainBy is drain that gives up on the network at a deadline; zero is never.
 func (w *World) drainBy(deadline time.Time) error {

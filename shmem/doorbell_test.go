@@ -68,15 +68,13 @@ func TestAwaitEnds(t *testing.T) {
 		if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "something") {
 			t.Errorf("no one came: %v", err)
 		}
-		fault := errors.New("PE 7 is dead")
-		w.fault.Store(&fault)
-		if err := w.await(something, never); !errors.Is(err, fault) {
+		w.pes.Fail(errPretended)
+		if err := w.await(something, never); !errors.Is(err, errPretended) {
 			t.Errorf("the World is broken: %v", err)
 		}
 		if err := w.await(something, func() bool { return true }); err != nil {
 			t.Errorf("it was there: %v", err)
 		}
-		w.fault.Store(nil)
 		return nil
 	})
 }

@@ -2,16 +2,16 @@
 
 package shmem
 
-import "errors"
+import "mori/shmem/internal/peers"
 
 // What errors of this package wrap, beside those of the layers below.
 var (
-	ErrClosed      = errors.New("shmem is finalized")
-	ErrInvalid     = errors.New("invalid argument")
-	ErrNotSym      = errors.New("not symmetric memory")         // an address outside of what Malloc gave
-	ErrNoMemory    = errors.New("out of symmetric memory")      // the heap is full, or the machine
-	ErrMismatch    = errors.New("the PEs made different calls") // names them
-	ErrTimeout     = errors.New("timed out")
-	ErrUnreachable = errors.New("the PE cannot be reached") // by the network; names it
-	ErrElsewhere   = errors.New("another PE could not")     // what failed here because it failed there; says why
+	ErrClosed      = peers.ErrClosed
+	ErrInvalid     = peers.ErrInvalid
+	ErrNotSym      = peers.ErrNotSym   // an address outside of what Malloc gave
+	ErrNoMemory    = peers.ErrNoMemory // the heap is full, or the machine
+	ErrMismatch    = peers.ErrMismatch // names the calls of the PEs
+	ErrTimeout     = peers.ErrTimeout
+	ErrUnreachable = peers.ErrUnreachable // by the network; names the PE
+	ErrElsewhere   = peers.ErrElsewhere   // what failed here because it failed at another PE; says why
 )

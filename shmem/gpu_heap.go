@@ -13,6 +13,7 @@ import (
 	"mori/core/device"
 	"mori/core/memory"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/peers"
 )
 
 // A gpuHeap moves the bytes of heaps on GPUs: copies by the driver, atomics by a kernel of one thread. It is of one device, this PE's, which
@@ -133,7 +134,7 @@ func (g *gpuHeap) use(n uint64, work func(l *lane) error, done func(l *lane)) er
 // wait waits for a stream, as long as waits of a World may last, and asks every now and then whether to go on.
 func (g *gpuHeap) wait(s *device.Stream) error {
 	for begin := time.Now(); ; {
-		slice := askEvery
+		slice := peers.AskEvery
 		if g.timeout > 0 {
 			slice = min(slice, max(g.timeout-time.Since(begin), time.Millisecond))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/shmem/internal/peers"
 )
 
 // gpuID names a GPU among all of a host, whatever numbers a process gives them.
@@ -33,13 +34,13 @@ func (w *World) gpuOf(pe int) *device.Device {
 
 // link finds out which PEs' GPUs reach each other. All PEs come to the same result. Collective if heaps are on GPUs.
 func (w *World) link(ctx context.Context) error {
-	w.linked = make([]bool, w.n)
+	w.linked = make([]bool, w.pes.N)
 	if w.gpu == nil {
 		return nil
 	}
-	mine := make([]byte, w.n)
+	mine := make([]byte, w.pes.N)
 	var cause error
-	for pe := range w.n {
+	for pe := range w.pes.N {
 		ok, err := w.reachesGPU(pe)
 		if cause == nil {
 			cause = err
@@ -48,21 +49,21 @@ func (w *World) link(ctx context.Context) error {
 			mine[pe] = 1
 		}
 	}
-	if err := w.allWell(ctx, cause); err != nil {
+	if err := w.pes.AllWell(ctx, cause); err != nil {
 		return err
 	}
-	rows, err := w.gather(ctx, mine)
+	rows, err := w.pes.Gather(ctx, mine)
 	if err != nil {
 		return err
 	}
 	for pe, row := range rows {
-		if len(row) != w.n {
-			return fmt.Errorf("PE %d tells of %d GPUs, want %d: %w", pe, len(row), w.n, ErrMismatch)
+		if len(row) != w.pes.N {
+			return fmt.Errorf("PE %d tells of %d GPUs, want %d: %w", pe, len(row), w.pes.N, ErrMismatch)
 		}
 	}
-	for pe := range w.n {
-		w.linked[pe] = rows[w.me][pe] == 1 && rows[pe][w.me] == 1
-		for other := range w.n {
+	for pe := range w.pes.N {
+		w.linked[pe] = rows[w.pes.Me][pe] == 1 && rows[pe][w.pes.Me] == 1
+		for other := range w.pes.N {
 			w.split = w.split || rows[pe][other] == 0
 		}
 	}
@@ -72,7 +73,7 @@ func (w *World) link(ctx context.Context) error {
 // reachesGPU reports whether this PE's GPU reaches PE pe's. Of a GPU that this process does not see, as when a launcher gives each process
 // its own, nothing can be asked, and it is mapped all the same: drivers map it, or the error says why not.
 func (w *World) reachesGPU(pe int) (bool, error) {
-	if pe == w.me {
+	if pe == w.pes.Me {
 		return true, nil
 	}
 	if !w.maps(pe) {
@@ -80,7 +81,7 @@ func (w *World) reachesGPU(pe int) (bool, error) {
 	}
 	theirs := w.gpuOf(pe)
 	if theirs == nil {
-		return api(w.nodes[pe].GPU) == api(w.nodes[w.me].GPU), nil
+		return api(w.nodes[pe].GPU) == api(w.nodes[w.pes.Me].GPU), nil
 	}
 	r, err := w.gpu.dev.Reach(theirs)
 	return r.Access, err
@@ -112,7 +113,7 @@ func (w *World) unlinked() string {
 	if len(pes) == 0 {
 		return "every PE here"
 	}
-	return nameAll(pes)
+	return peers.NameAll(pes)
 }
 
 // kindOf is what core/fabric calls a device's memory.

@@ -13,6 +13,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/proxy"
+	"mori/shmem/internal/peers"
 )
 
 // A remoteSide is how kernels of this PE's GPU come to PEs that its loads and stores do not reach: they post to a queue, which a thread of the
@@ -42,7 +43,7 @@ type remoteName struct {
 // the remote offset of a symmetric address is how far it is behind the heap's begin, which is Queue.local on the device and Base here; local
 // addresses are those of the heap and of registered buffers. The queue lives until Finalize, and no kernel may use it longer.
 func (w *World) Remote() (queue uint64, ok bool) {
-	if w.side == nil || w.closed.Load() {
+	if w.side == nil || w.pes.Closed() {
 		return 0, false
 	}
 	queue = w.side.remote.device()
@@ -141,20 +142,20 @@ func (w *World) openRemote(ctx context.Context, s *deviceSide) error {
 	r := &remoteSide{}
 	s.remote = r
 	mine := remoteName{}
-	cause := w.allWell(ctx, r.open(ctx, w, &mine))
+	cause := w.pes.AllWell(ctx, r.open(ctx, w, &mine))
 	if cause == nil {
 		text, _ := json.Marshal(mine) // plain fields
-		blobs, err := w.gather(ctx, text)
+		blobs, err := w.pes.Gather(ctx, text)
 		if err != nil {
 			return err
 		}
-		cause = w.allWell(ctx, r.meet(ctx, w, blobs))
+		cause = w.pes.AllWell(ctx, r.meet(ctx, w, blobs))
 	}
 	if cause == nil {
 		return nil
 	}
 	r.why = fmt.Errorf("open a queue for kernels over %s: %w", w.wire.info.Provider, cause)
-	w.log.Warn("kernels reach only the PEs whose memory is mapped", "pe", w.me, "error", r.why)
+	w.pes.Log.Warn("kernels reach only the PEs whose memory is mapped", "pe", w.pes.Me, "error", r.why)
 	err := r.close()
 	r.port, r.queue, r.nic = nil, nil, nil
 	if w.cfg.NIC != "" { // somebody has asked for it
@@ -178,15 +179,15 @@ func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err 
 		return err
 	}
 	r.local = []proxy.Local{{Buffer: buffer, Desc: region.Desc}}
-	if r.desk, err = proxy.NewDesk(r.port, w.n); err != nil {
+	if r.desk, err = proxy.NewDesk(r.port, w.pes.N); err != nil {
 		return err
 	}
 	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}, r.desk.Shown()}
-	r.words = newGPUHeap(w.gpu.dev, w.cfg.Timeout, nil)
+	r.words = newGPUHeap(w.gpu.dev, w.pes.Timeout, nil)
 	if err = r.words.prepare(proxy.Appliers); err != nil || w.cfg.NIC == "" {
 		return err
 	}
-	r.nic, err = openNIC(w.gpu, w.cfg.NIC, b, w.n, w.side.far, &mine.NIC)
+	r.nic, err = openNIC(w.gpu, w.cfg.NIC, b, w.pes.N, w.side.far, &mine.NIC)
 	return err
 }
 
@@ -196,8 +197,8 @@ const warmBytes = 4 << 20
 
 // meet reaches the ports of the PEs that are far, and makes the queue.
 func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err error) {
-	peers := make([]proxy.Peer, w.n)
-	nics, without := make([]nicName, w.n), []int(nil)
+	routes := make([]proxy.Peer, w.pes.N)
+	nics, without := make([]nicName, w.pes.N), []int(nil)
 	for _, pe := range w.side.far {
 		var its remoteName
 		if err := json.Unmarshal(blobs[pe], &its); err != nil {
@@ -209,28 +210,28 @@ func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err er
 		if len(its.Regions) != 2 || its.Regions[0].Len != r.local[0].Len {
 			return fmt.Errorf("PE %d shows %d regions that are not like those here: %w", pe, len(its.Regions), ErrMismatch)
 		}
-		if peers[pe], err = r.port.Reach(its.Addr, its.Regions); err != nil {
+		if routes[pe], err = r.port.Reach(its.Addr, its.Regions); err != nil {
 			return fmt.Errorf("PE %d: %w", pe, err)
 		}
-		regions := peers[pe].Regions
-		peers[pe].Regions, peers[pe].Desk = regions[:1], regions[1]
+		regions := routes[pe].Regions
+		routes[pe].Regions, routes[pe].Desk = regions[:1], regions[1]
 		zeros := r.local[0]
 		zeros.Len = min(zeros.Len, warmBytes)
-		if err = r.port.Write(ctx, peers[pe], zeros); err != nil {
+		if err = r.port.Write(ctx, routes[pe], zeros); err != nil {
 			return fmt.Errorf("write to PE %d: %w", pe, err)
 		}
 	}
-	cfg := proxy.Config{Port: r.port, Peers: peers, Local: r.local, Memory: proxy.OnGPU(w.gpu.dev), Wait: noTimeout, Desk: r.desk, Self: w.me, Atomics: r.change}
-	if w.cfg.Timeout > 0 {
-		cfg.Wait = w.cfg.Timeout
+	cfg := proxy.Config{Port: r.port, Peers: routes, Local: r.local, Memory: proxy.OnGPU(w.gpu.dev), Wait: noTimeout, Desk: r.desk, Self: w.pes.Me, Atomics: r.change}
+	if w.pes.Timeout > 0 {
+		cfg.Wait = w.pes.Timeout
 	}
 	if len(without) > 0 {
-		return fmt.Errorf("kernels are to post to NIC %q here, and not on %s: %w", w.cfg.NIC, nameAll(without), ErrMismatch)
+		return fmt.Errorf("kernels are to post to NIC %q here, and not on %s: %w", w.cfg.NIC, peers.NameAll(without), ErrMismatch)
 	}
 	if r.queue, err = proxy.New(cfg); err != nil || r.nic == nil {
 		return err
 	}
-	return r.nic.connect(w.me, nics, r.queue.Device())
+	return r.nic.connect(w.pes.Me, nics, r.queue.Device())
 }
 
 // changes are how a gpuHeap does what peers ask for.

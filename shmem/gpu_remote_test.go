@@ -27,7 +27,7 @@ func putByQueue(w *World, at, n uint64, pe int) (err error) {
 	const piece, outcomeBytes = 1000, 24
 	queue, ok := w.Remote()
 	if !ok {
-		return fmt.Errorf("PE %d has no queue: %w", w.me, w.RemoteErr(pe))
+		return fmt.Errorf("PE %d has no queue: %w", w.pes.Me, w.RemoteErr(pe))
 	}
 	d := w.cfg.Device
 	m, err := d.LoadKernels("proxy_put")
@@ -74,7 +74,7 @@ func TestRemoteQueue(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				mine := filled(n, w.me)
+				mine := filled(n, w.pes.Me)
 				src, err := w.Malloc(n + arena.Reserved)
 				if err != nil {
 					return err
@@ -83,17 +83,17 @@ func TestRemoteQueue(t *testing.T) {
 				if a != w.Base()+arena.Reserved {
 					t.Fatalf("the first allocation is %d bytes behind the heap's begin", a-w.Base())
 				}
-				if err = errors.Join(w.BarrierAll(), putByQueue(w, src, n, 1-w.me), w.BarrierAll()); err != nil {
+				if err = errors.Join(w.BarrierAll(), putByQueue(w, src, n, 1-w.pes.Me), w.BarrierAll()); err != nil {
 					return err
 				}
-				if got := peek(t, w, a, n-arena.Reserved); !bytes.Equal(got, filled(n, 1-w.me)[:n-arena.Reserved]) {
-					t.Errorf("PE %d has other bytes than were put", w.me)
+				if got := peek(t, w, a, n-arena.Reserved); !bytes.Equal(got, filled(n, 1-w.pes.Me)[:n-arena.Reserved]) {
+					t.Errorf("PE %d has other bytes than were put", w.pes.Me)
 				}
 				if err = fromABuffer(t, w, a); err != nil {
 					return err
 				}
-				err = errors.Join(w.RemoteErr(1-w.me), w.BarrierAll())
-				if own := w.RemoteErr(w.me); !errors.Is(own, ErrInvalid) {
+				err = errors.Join(w.RemoteErr(1-w.pes.Me), w.BarrierAll())
+				if own := w.RemoteErr(w.pes.Me); !errors.Is(own, ErrInvalid) {
 					t.Errorf("the own PE: %v", own)
 				}
 				return err
@@ -117,14 +117,14 @@ func fromABuffer(t *testing.T, w *World, a uint64) error {
 	if err != nil {
 		return err
 	}
-	again := filled(n, w.me+7)
+	again := filled(n, w.pes.Me+7)
 	poke(t, w, a, again)
 	err = errors.Join(w.gpu.copy(own.Addr(), a, n), w.gpu.clear(a, n), w.RegisterBuffer(own.Addr(), n), w.BarrierAll())
 	if err == nil {
-		err = errors.Join(putByQueue(w, own.Addr(), n, 1-w.me), w.BarrierAll())
+		err = errors.Join(putByQueue(w, own.Addr(), n, 1-w.pes.Me), w.BarrierAll())
 	}
-	if got := peek(t, w, a, n-arena.Reserved); !bytes.Equal(got, filled(n, 1-w.me+7)[arena.Reserved:]) {
-		t.Errorf("PE %d has other bytes than were put from a registered buffer", w.me)
+	if got := peek(t, w, a, n-arena.Reserved); !bytes.Equal(got, filled(n, 1-w.pes.Me+7)[arena.Reserved:]) {
+		t.Errorf("PE %d has other bytes than were put from a registered buffer", w.pes.Me)
 	}
 	return errors.Join(err, w.DeregisterBuffer(own.Addr(), n), own.Close())
 }
@@ -165,11 +165,11 @@ func everyone(w *World, at, bytes, first, turns uint64) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	var args device.Args
 	args.Uint64(at).Uint64(bytes).Uint64(first).Uint64(turns).Uint64(wrong.DeviceAddr())
-	if err := errors.Join(w.group.Barrier(context.Background()), f.Launch(s, device.Grid{Threads: [3]uint32{64}}, &args), w.gpu.wait(s)); err != nil {
+	if err := errors.Join(second(w.pes.Gather(context.Background(), nil)), f.Launch(s, device.Grid{Threads: [3]uint32{64}}, &args), w.gpu.wait(s)); err != nil {
 		return err
 	}
 	if n := memory.Load64(wrong.Addr()); n != 0 {
-		return fmt.Errorf("PE %d saw %d things that are wrong", w.me, n)
+		return fmt.Errorf("PE %d saw %d things that are wrong", w.pes.Me, n)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func TestKernelsMistakesAreTold(t *testing.T) {
 	oneEach(t, 2)
 	over := make(chan struct{})
 	pair(t, Config{DisableP2P: true, Timeout: 20 * time.Second}, func(w *World) {
-		if w.me == 1 {
+		if w.pes.Me == 1 {
 			<-over
 			return
 		}
@@ -295,11 +295,11 @@ func kernelsMeet(w *World, l life) (err error) {
 		}
 		err = errors.Join(err, w.BarrierOnStream(0), w.gpu.wait(s))
 	}
-	for end := time.Now().Add(10 * time.Second); w.broken() == nil && time.Now().Before(end); {
+	for end := time.Now().Add(10 * time.Second); w.pes.Check() == nil && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	begin := time.Now()
-	fmt.Printf("survived: %v\n", errors.Join(err, w.broken()))
+	fmt.Printf("survived: %v\n", errors.Join(err, w.pes.Check()))
 	_ = w.Finalize(context.Background())
 	fmt.Printf("finalized after %v\n", time.Since(begin))
 	os.Exit(0)
@@ -315,7 +315,7 @@ func TestWhatKernelsWereToldOfAPE(t *testing.T) {
 				if w.State() == 0 {
 					t.Error("kernels have no State")
 				}
-				peer := 1 - w.me
+				peer := 1 - w.pes.Me
 				if err := w.RemoteStatus(peer, statusTimeout); !errors.Is(err, ErrTimeout) {
 					t.Errorf("a queue that stood still: %v", err)
 				}
@@ -326,7 +326,7 @@ func TestWhatKernelsWereToldOfAPE(t *testing.T) {
 				if err := w.RemoteStatus(peer, remoteAccess); nic != "" && !strings.Contains(err.Error(), "NIC emu0: ") {
 					t.Errorf("an error of a NIC: %v", err)
 				}
-				if err := w.RemoteStatus(w.me, statusTimeout); !errors.Is(err, ErrInvalid) {
+				if err := w.RemoteStatus(w.pes.Me, statusTimeout); !errors.Is(err, ErrInvalid) {
 					t.Errorf("the own PE: %v", err)
 				}
 				return nil

@@ -16,6 +16,7 @@ import (
 	"mori/core/device"
 	"mori/core/memory"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/peers"
 )
 
 // What kernels know of a World is a State of native/include/mori/shmem/state.hpp, which is filled into the variable mori_shmem_state of
@@ -70,8 +71,9 @@ func (s *deviceSide) isFar(pe int) bool { return slices.Contains(s.far, pe) }
 
 // openSide makes it. Collective: without a heap, in isolation, the words of barriers need a block of their own.
 func (w *World) openSide(ctx context.Context) error {
-	s := &deviceSide{g: w.gpu, npes: w.n, sync: w.heap}
+	s := &deviceSide{g: w.gpu, npes: w.pes.N, sync: w.heap}
 	w.side = s // close has it from here on
+	w.pes.OnCheck(s.check)
 	if s.sync == nil {
 		b, err := w.newBlock(ctx, spec{name: "barrier words", size: pageSize, limit: pageSize, align: arena.Grain, gpu: true})
 		if err != nil {
@@ -92,12 +94,12 @@ func (w *World) openSide(ctx context.Context) error {
 		// Not at the first barrier: loading may wait for what runs on the GPU, such as another PE's kernel that waits for this one's.
 		_, err = s.kernel()
 	}
-	return w.allWell(ctx, err)
+	return w.pes.AllWell(ctx, err)
 }
 
 // fill makes the State.
 func (s *deviceSide) fill(w *World) (err error) {
-	table := make([]byte, w.n*peerBytes)
+	table := make([]byte, w.pes.N*peerBytes)
 	for pe, p := range s.sync.peers {
 		heap, transport := p.mapped, uint32(transportP2P)
 		if p.mapped == 0 {
@@ -119,12 +121,12 @@ func (s *deviceSide) fill(w *World) (err error) {
 	}
 	clear(memory.Bytes(s.report.Addr(), reportBytes))
 	limit := noTimeout
-	if w.cfg.Timeout > 0 {
-		limit = w.cfg.Timeout
+	if w.pes.Timeout > 0 {
+		limit = w.pes.Timeout
 	}
 	b := binary.LittleEndian.AppendUint32(nil, stateVersion)
-	b = binary.LittleEndian.AppendUint32(b, uint32(w.me))
-	b = binary.LittleEndian.AppendUint32(b, uint32(w.n))
+	b = binary.LittleEndian.AppendUint32(b, uint32(w.pes.Me))
+	b = binary.LittleEndian.AppendUint32(b, uint32(w.pes.N))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.far)))
 	for _, v := range []uint64{s.sync.base, s.sync.size, 0, uint64(limit.Nanoseconds()), s.peers.Addr(), s.report.DeviceAddr()} {
 		b = binary.LittleEndian.AppendUint64(b, v)
@@ -138,10 +140,10 @@ func (s *deviceSide) fill(w *World) (err error) {
 // State is what kernels know of the World as an address in the GPU's memory, of a mori::shmem::State (native/include/mori/shmem): for kernels whose module has
 // several Worlds, and which are told of theirs by an argument. It is 0 where the heap is in host memory, and lives until Finalize.
 func (w *World) State() uint64 {
-	if w.side == nil || w.closed.Load() {
+	if w.side == nil || w.pes.Closed() {
 		return 0
 	}
-	return w.side.peers.Addr() + uint64(w.n*peerBytes)
+	return w.side.peers.Addr() + uint64(w.pes.N*peerBytes)
 }
 
 // settle waits until no barrier is on its way on any stream: its kernel uses what close frees.
@@ -185,16 +187,16 @@ func (s *deviceSide) close() error {
 	return errors.Join(errs...)
 }
 
-// heed ends w if a kernel has reported that a wait of its gave up.
-func (s *deviceSide) heed(w *World) {
-	if s.report == nil || w.closed.Load() {
-		return
+// check returns why the World must end: a kernel has reported that it gave up, or the queue of
+// kernels has lost a PE. It returns nil as long as all is well.
+func (s *deviceSide) check() error {
+	if s.report == nil {
+		return nil
 	}
 	if memory.Load32(s.report.Addr()+reportReady) != 0 {
-		w.fail(s.reported())
-	} else if err := s.remote.failed(s.far); err != nil {
-		w.fail(err)
+		return s.reported()
 	}
+	return s.remote.failed(s.far)
 }
 
 // reported is the report of a kernel, in words.
@@ -227,7 +229,7 @@ type Module struct {
 // ModuleInit tells a module that is loaded on this PE's GPU, a CUmodule or hipModule_t, what its kernels need to know of the World. It may be
 // repeated. The error wraps device.ErrNoSymbol if the module has no kernels that use symmetric memory. When the World ends, the module is told.
 func (w *World) ModuleInit(id uint64) (*Module, error) {
-	if err := w.broken(); err != nil {
+	if err := w.pes.Check(); err != nil {
 		return nil, fmt.Errorf("initialise a module: %w", err)
 	}
 	if w.side == nil {
@@ -321,17 +323,17 @@ func (w *World) BarrierOnStream(stream uint64) error {
 }
 
 func (w *World) barrierOn(stream uint64) error {
-	if err := w.broken(); err != nil {
+	if err := w.pes.Check(); err != nil {
 		return err
 	}
 	if w.side == nil {
 		return fmt.Errorf("the symmetric heap is in host memory: %w", errors.ErrUnsupported)
 	}
 	if s := w.side; !s.reachesAll() {
-		return fmt.Errorf("the GPU does not reach the memory of %s: %w: %w", nameAll(s.far), s.remote.whyNot(), errors.ErrUnsupported)
+		return fmt.Errorf("the GPU does not reach the memory of %s: %w: %w", peers.NameAll(s.far), s.remote.whyNot(), errors.ErrUnsupported)
 	}
 	if w.net != nil {
-		if err := w.net.quiet(w.deadline()); err != nil {
+		if err := w.net.quiet(w.pes.Deadline()); err != nil {
 			return err
 		}
 	}

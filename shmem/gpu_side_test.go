@@ -30,11 +30,11 @@ func barriersOnStreams(w *World, _ life) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	right := w.Ptr(a, (w.me+1)%w.n)
+	right := w.Ptr(a, (w.pes.Me+1)%w.pes.N)
 	for round := range uint64(rounds) {
 		at := round * n
 		if round == 0 {
-			err = s.Set(right+at, byte(w.me+1), n)
+			err = s.Set(right+at, byte(w.pes.Me+1), n)
 		} else {
 			err = s.Copy(right+at, a+at-n, n) // what came in the round before goes on
 		}
@@ -47,13 +47,13 @@ func barriersOnStreams(w *World, _ life) (err error) {
 	}
 	for round := range rounds {
 		b := make([]byte, n)
-		if err := w.Get(memory.AddrOf(b), a+uint64(round)*n, n, w.me); err != nil {
+		if err := w.Get(memory.AddrOf(b), a+uint64(round)*n, n, w.pes.Me); err != nil {
 			return err
 		}
-		want := byte((w.me+w.n*rounds-round-1)%w.n + 1)
+		want := byte((w.pes.Me+w.pes.N*rounds-round-1)%w.pes.N + 1)
 		for i, got := range b {
 			if got != want {
-				return fmt.Errorf("PE %d, round %d, byte %d is %d, want %d", w.me, round, i, got, want)
+				return fmt.Errorf("PE %d, round %d, byte %d is %d, want %d", w.pes.Me, round, i, got, want)
 			}
 		}
 	}
@@ -102,18 +102,18 @@ func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 			return err
 		}
 		for i := range memory.Bytes(src.Addr(), n) {
-			memory.Bytes(src.Addr(), n)[i] = byte(w.me + 1)
+			memory.Bytes(src.Addr(), n)[i] = byte(w.pes.Me + 1)
 		}
 		dst, err := w.cfg.Device.AllocHost(n) // a copy to other memory would wait for the barrier in the driver, and hold up the other PE
 		if err != nil {
 			return errors.Join(err, src.Close())
 		}
-		err = errors.Join(w.PutNbi(a, src.Addr(), n, 1-w.me), w.BarrierOnStream(0))
+		err = errors.Join(w.PutNbi(a, src.Addr(), n, 1-w.pes.Me), w.BarrierOnStream(0))
 		s := w.cfg.Device.BorrowStream(0)
 		err = errors.Join(err, s.Copy(dst.Addr(), a, n), w.gpu.wait(s))
 		b := memory.Bytes(dst.Addr(), n)
-		if err == nil && (b[0] != byte(2-w.me) || b[n-1] != byte(2-w.me)) {
-			t.Errorf("PE %d has %d and %d after the barrier", w.me, b[0], b[n-1])
+		if err == nil && (b[0] != byte(2-w.pes.Me) || b[n-1] != byte(2-w.pes.Me)) {
+			t.Errorf("PE %d has %d and %d after the barrier", w.pes.Me, b[0], b[n-1])
 		}
 		return errors.Join(err, w.Quiet(), src.Close(), dst.Close(), w.Free(a))
 	})
@@ -160,7 +160,7 @@ func TestModuleInit(t *testing.T) {
 		users[pe] = m
 	}
 	launch := func(w *World) error {
-		f, err := users[w.me].Function("mori_shmem_barrier")
+		f, err := users[w.pes.Me].Function("mori_shmem_barrier")
 		if err != nil {
 			return err
 		}
@@ -174,16 +174,16 @@ func TestModuleInit(t *testing.T) {
 		return errors.Join(err, w.gpu.wait(s), s.Close())
 	}
 	run(t, n, onGPU(t, Config{}), func(w *World) error {
-		m, err := w.ModuleInit(users[w.me].Handle())
+		m, err := w.ModuleInit(users[w.pes.Me].Handle())
 		if err != nil {
 			return err
 		}
-		known[w.me] = m
+		known[w.pes.Me] = m
 		b := stateOf(t, w, m)
-		if pe, npes := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:]); int(pe) != w.me || int(npes) != n {
-			t.Errorf("the module of PE %d knows that it is PE %d of %d", w.me, pe, npes)
+		if pe, npes := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:]); int(pe) != w.pes.Me || int(npes) != n {
+			t.Errorf("the module of PE %d knows that it is PE %d of %d", w.pes.Me, pe, npes)
 		}
-		if _, err := w.ModuleInit(users[w.me].Handle()); err != nil {
+		if _, err := w.ModuleInit(users[w.pes.Me].Handle()); err != nil {
 			t.Errorf("once more: %v", err)
 		}
 		other, err := w.cfg.Device.LoadKernels("io_copy_blocks")
@@ -196,10 +196,10 @@ func TestModuleInit(t *testing.T) {
 		return errors.Join(launch(w), other.Close())
 	})
 	run(t, n, onGPU(t, Config{Mode: VMMHeap, HeapSize: 16 << 20, ChunkSize: 2 << 20}), func(w *World) error {
-		if b := stateOf(t, w, known[w.me]); binary.LittleEndian.Uint32(b) != 0 {
-			t.Errorf("after Finalize the module of PE %d still knows %x", w.me, b)
+		if b := stateOf(t, w, known[w.pes.Me]); binary.LittleEndian.Uint32(b) != 0 {
+			t.Errorf("after Finalize the module of PE %d still knows %x", w.pes.Me, b)
 		}
-		return errors.Join(w.Refill(known[w.me]), launch(w))
+		return errors.Join(w.Refill(known[w.pes.Me]), launch(w))
 	})
 }
 

@@ -106,14 +106,14 @@ func TestHeapOnGPUsIsNotLookedUp(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		poke(t, w, a, []byte{byte(w.me + 1)})
+		poke(t, w, a, []byte{byte(w.pes.Me + 1)})
 		own, err := w.gpu.dev.Alloc(64)
 		if err != nil {
 			return err
 		}
 		defer own.Close()
 		w.rendezvous(t)
-		if w.me == 0 { // PEs share the process, and so what fails in it
+		if w.pes.Me == 0 { // PEs share the process, and so what fails in it
 			gputest.Fail(t, "cuPointerGetAttributes=999")
 			err = errors.Join(w.Put(b, a, 8, 1), w.Get(b, a, 8, 1), w.PutNbi(b+8, b, 8, 0), w.Quiet())
 			if err2 := w.Put(b, own.Addr(), 8, 1); err2 == nil {
@@ -146,7 +146,7 @@ func TestHeapOnGPUs(t *testing.T) {
 				return err
 			}
 			if p, err := device.Lookup(a); err != nil || p.Kind != device.OnDevice || p.Device != w.cfg.Device || a%arena.Grain != 0 {
-				t.Errorf("PE %d: %d bytes at %#x are %v memory of %v, %v", w.me, size, a, p.Kind, p.Device, err)
+				t.Errorf("PE %d: %d bytes at %#x are %v memory of %v, %v", w.pes.Me, size, a, p.Kind, p.Device, err)
 			}
 			for _, b := range peek(t, w, a, size) {
 				if b != 0 {
@@ -154,21 +154,21 @@ func TestHeapOnGPUs(t *testing.T) {
 				}
 			}
 			w.rendezvous(t)
-			right := (w.me + 1) % w.n
+			right := (w.pes.Me + 1) % w.pes.N
 			there := w.Ptr(a, right)
 			if there == 0 {
-				t.Fatalf("PE %d has no address of PE %d's memory", w.me, right)
+				t.Fatalf("PE %d has no address of PE %d's memory", w.pes.Me, right)
 			}
-			b := []byte{byte(16*i + w.me + 1)}
+			b := []byte{byte(16*i + w.pes.Me + 1)}
 			err = w.gpu.copy(there+size-1, memory.AddrOf(b), 1)
 			runtime.KeepAlive(b)
 			if err != nil {
 				return err
 			}
 			w.rendezvous(t)
-			left := (w.me + w.n - 1) % w.n
+			left := (w.pes.Me + w.pes.N - 1) % w.pes.N
 			if got := peek(t, w, a, size)[size-1]; got != byte(16*i+left+1) {
-				t.Errorf("PE %d, %d bytes: the last is %d", w.me, size, got)
+				t.Errorf("PE %d, %d bytes: the last is %d", w.pes.Me, size, got)
 			}
 			if size < 1<<20 {
 				all = append(all, a)
@@ -201,20 +201,20 @@ func TestHeapsOnGPUsOverANetwork(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if w.Ptr(a, 1-w.me) != 0 {
+				if w.Ptr(a, 1-w.pes.Me) != 0 {
 					t.Error("the memory of the other PE is mapped")
 				}
 				own, err := w.cfg.Device.Alloc(n)
 				if err != nil {
 					return err
 				}
-				mine, theirs, seen := filled(n, w.me), filled(n, 1-w.me), make([]byte, n)
+				mine, theirs, seen := filled(n, w.pes.Me), filled(n, 1-w.pes.Me), make([]byte, n)
 				sig := a + 2*n - 2*n%8 + 1024
 				err = errors.Join(
-					w.Put(a, memory.AddrOf(mine), n, 1-w.me), // host memory to a GPU
+					w.Put(a, memory.AddrOf(mine), n, 1-w.pes.Me), // host memory to a GPU
 					w.gpu.copy(own.Addr(), memory.AddrOf(mine), n),
-					w.PutNbi(a+n, own.Addr(), n, 1-w.me), // a GPU's memory to another's
-					w.PutSignal(0, 0, 0, sig, 7, SignalSet, 1-w.me),
+					w.PutNbi(a+n, own.Addr(), n, 1-w.pes.Me), // a GPU's memory to another's
+					w.PutSignal(0, 0, 0, sig, 7, SignalSet, 1-w.pes.Me),
 				)
 				if err == nil {
 					_, err = w.SignalWaitUntil(sig, CmpEQ, 7)
@@ -224,24 +224,24 @@ func TestHeapsOnGPUsOverANetwork(t *testing.T) {
 				}
 				for part := range uint64(2) {
 					if !bytes.Equal(peek(t, w, a+part*n, n), theirs) {
-						t.Errorf("PE %d: part %d has other bytes", w.me, part)
+						t.Errorf("PE %d: part %d has other bytes", w.pes.Me, part)
 					}
 				}
-				err = errors.Join(w.Get(memory.AddrOf(seen), a, n, 1-w.me), w.Get(own.Addr(), a+n, n, 1-w.me))
+				err = errors.Join(w.Get(memory.AddrOf(seen), a, n, 1-w.pes.Me), w.Get(own.Addr(), a+n, n, 1-w.pes.Me))
 				if err == nil && !bytes.Equal(seen, mine) {
-					t.Errorf("PE %d gets other bytes", w.me)
+					t.Errorf("PE %d gets other bytes", w.pes.Me)
 				}
-				if old, e := w.FetchAtomic(AtomicFetch, 8, sig, 0, 0, 1-w.me); old != 7 || e != nil {
+				if old, e := w.FetchAtomic(AtomicFetch, 8, sig, 0, 0, 1-w.pes.Me); old != 7 || e != nil {
 					t.Errorf("fetch: %d, %v", old, e)
 				}
 				err = errors.Join(err, allRefused([]refusal{
-					{"add", errors.ErrUnsupported, func() error { return w.Atomic(AtomicAdd, 8, sig, 1, 1-w.me) }},
-					{"swap", errors.ErrUnsupported, func() error { return second(w.FetchAtomic(AtomicSwap, 8, sig, 1, 0, 1-w.me)) }},
+					{"add", errors.ErrUnsupported, func() error { return w.Atomic(AtomicAdd, 8, sig, 1, 1-w.pes.Me) }},
+					{"swap", errors.ErrUnsupported, func() error { return second(w.FetchAtomic(AtomicSwap, 8, sig, 1, 0, 1-w.pes.Me)) }},
 				}))
 				err = errors.Join(err, w.TeamWorld().Reduce(ReduceSum, fabric.Uint8, a, a, n), w.TeamWorld().Broadcast(a+n, a, n, 1))
 				for i, got := range peek(t, w, a+n, n) {
 					if want := mine[i] + theirs[i]; got != want {
-						t.Errorf("PE %d: byte %d of the sum is %d, want %d", w.me, i, got, want)
+						t.Errorf("PE %d: byte %d of the sum is %d, want %d", w.pes.Me, i, got, want)
 						break
 					}
 				}
@@ -258,12 +258,12 @@ func TestHostMemoryBesideAHeapOnGPUs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		memory.Store64(w.Ptr(a+8, 1-w.me), uint64(w.me+1))
+		memory.Store64(w.Ptr(a+8, 1-w.pes.Me), uint64(w.pes.Me+1))
 		if err := w.BarrierAll(); err != nil {
 			return err
 		}
-		if got := memory.Load64(a + 8); got != uint64(2-w.me) {
-			t.Errorf("PE %d has %d", w.me, got)
+		if got := memory.Load64(a + 8); got != uint64(2-w.pes.Me) {
+			t.Errorf("PE %d has %d", w.pes.Me, got)
 		}
 		b, err := w.Malloc(1000)
 		if err != nil {

@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"mori/shmem/internal/arena"
 	"slices"
+
+	"mori/shmem/internal/arena"
 )
 
 // Malloc gives size bytes of symmetric memory, which begin at a multiple of 256 on every PE, and returns their address here. The
@@ -52,7 +53,7 @@ func (w *World) alone(r request) bool { return w.arena == nil || r.host }
 func (w *World) malloc(r request) (addr uint64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, cancel := w.bounded(context.Background())
+	ctx, cancel := w.pes.Bounded(context.Background())
 	defer cancel()
 	at, cause := uint64(nowhere), error(nil)
 	switch {
@@ -86,7 +87,7 @@ func (w *World) zero(ctx context.Context, addr, size uint64) error {
 	if err == nil {
 		err = b.mem.clear(addr, size)
 	}
-	return w.allWell(ctx, err)
+	return w.pes.AllWell(ctx, err)
 }
 
 // reserve takes size bytes of the heap, and returns nowhere if the heap has to grow for them.
@@ -165,11 +166,11 @@ func (w *World) Free(addr uint64) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, cancel := w.bounded(context.Background())
+	ctx, cancel := w.pes.Bounded(context.Background())
 	defer cancel()
 	at := w.allocationAt(addr)
 	var queued error
-	if !w.closed.Load() {
+	if !w.pes.Closed() {
 		queued = w.drain()
 	}
 	err := w.agree(ctx, call{Kind: callFree, At: at})

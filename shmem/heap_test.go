@@ -36,8 +36,8 @@ func inModes(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 func (w *World) rendezvous(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, err := w.gather(context.Background(), nil); err != nil {
-		t.Errorf("PE %d: %v", w.me, err)
+	if _, err := w.pes.Gather(context.Background(), nil); err != nil {
+		t.Errorf("PE %d: %v", w.pes.Me, err)
 	}
 }
 
@@ -58,13 +58,13 @@ func TestMallocIsSymmetric(t *testing.T) {
 				}
 			}
 			w.rendezvous(t)
-			right := (w.me + 1) % w.n
+			right := (w.pes.Me + 1) % w.pes.N
 			there := w.Ptr(a, right)
-			memory.Bytes(there, size)[size-1] = byte(16*i + w.me + 1)
+			memory.Bytes(there, size)[size-1] = byte(16*i + w.pes.Me + 1)
 			w.rendezvous(t)
-			left := (w.me + w.n - 1) % w.n
+			left := (w.pes.Me + w.pes.N - 1) % w.pes.N
 			if got := memory.Bytes(a, size)[size-1]; got != byte(16*i+left+1) {
-				t.Errorf("PE %d, %d bytes: the last is %d", w.me, size, got)
+				t.Errorf("PE %d, %d bytes: the last is %d", w.pes.Me, size, got)
 			}
 			all = append(all, a)
 		}
@@ -89,7 +89,7 @@ func TestSizeZeroAndAddressZeroAreNothing(t *testing.T) {
 		if a, err = w.Calloc(0, 8); a != 0 || err != nil {
 			t.Errorf("Calloc(0, 8) = %#x, %v", a, err)
 		}
-		if w.me == 0 {
+		if w.pes.Me == 0 {
 			return w.Free(0) // not collective
 		}
 		return nil
@@ -106,7 +106,7 @@ func TestAlignment(t *testing.T) {
 			if a%align != 0 || a%arena.Grain != 0 {
 				t.Errorf("aligned to %d: %#x", align, a)
 			}
-			memory.Bytes(w.Ptr(a, 1-w.me), 100)[99] = 1
+			memory.Bytes(w.Ptr(a, 1-w.pes.Me), 100)[99] = 1
 			w.rendezvous(t)
 			if err := w.Free(a); err != nil {
 				return err
@@ -212,37 +212,37 @@ func TestCallsThatDifferAreAnErrorOnAllPEs(t *testing.T) {
 		before := w.Describe().Heap
 		differ := func(what string, err error, words ...string) {
 			if !errors.Is(err, ErrMismatch) {
-				t.Errorf("PE %d, %s: %v", w.me, what, err)
+				t.Errorf("PE %d, %s: %v", w.pes.Me, what, err)
 			}
 			for _, word := range words {
 				if !strings.Contains(fmt.Sprint(err), word) {
-					t.Errorf("PE %d, %s: %v, want %q in it", w.me, what, err, word)
+					t.Errorf("PE %d, %s: %v, want %q in it", w.pes.Me, what, err, word)
 				}
 			}
 			if after := w.Describe().Heap; after != before {
 				t.Errorf("%s: the heap is %+v, was %+v", what, after, before)
 			}
 		}
-		size := []uint64{128, 4096, 128}[w.me]
+		size := []uint64{128, 4096, 128}[w.pes.Me]
 		_, err = w.Malloc(size)
 		differ("sizes", err, "PEs 0, 2 malloc of 128 bytes", "PE 1 malloc of 4096 bytes")
-		_, err = w.MallocAlign([]uint64{512, 512, 3}[w.me], 64)
+		_, err = w.MallocAlign([]uint64{512, 512, 3}[w.pes.Me], 64)
 		differ("alignments", err, "PEs 0, 1", "PE 2", "aligned to 3")
-		_, err = w.Malloc([]uint64{8, 0, 1 << 50}[w.me])
+		_, err = w.Malloc([]uint64{8, 0, 1 << 50}[w.pes.Me])
 		differ("something, nothing, too much", err, "PE 0", "PE 1", "PE 2")
-		if w.me == 0 {
+		if w.pes.Me == 0 {
 			err = w.Free(a)
 		} else {
 			_, err = w.Malloc(64)
 		}
 		differ("free and malloc", err, "PE 0 free", "PEs 1, 2 malloc")
-		err = w.Free(a + []uint64{0, 8, 0}[w.me])
+		err = w.Free(a + []uint64{0, 8, 0}[w.pes.Me])
 		differ("what to free", err, "PEs 0, 2", "PE 1 free", "nowhere")
 		b, err := w.Malloc(64)
 		if err != nil {
 			return err
 		}
-		memory.Bytes(w.Ptr(b, (w.me+1)%3), 64)[0] = 1
+		memory.Bytes(w.Ptr(b, (w.pes.Me+1)%3), 64)[0] = 1
 		return errors.Join(w.Free(b), w.Free(a))
 	})
 }
@@ -258,7 +258,7 @@ func TestMallocNamesWhoDoesNotCome(t *testing.T) {
 				return
 			}
 			if i == 1 {
-				<-w.dead // it comes too late
+				<-w.pes.Broken() // it comes too late
 			} else if _, err = w.Malloc(8); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "[1]") {
 				err = fmt.Errorf("PE %d: %v", i, err)
 			} else {

@@ -44,11 +44,11 @@ func (w *World) meet(ctx context.Context, cause error) error {
 		mine.Error = cause.Error()
 	}
 	text, _ := json.Marshal(mine) // plain fields
-	blobs, err := w.gather(ctx, text)
+	blobs, err := w.pes.Gather(ctx, text)
 	if err != nil || cause != nil {
 		return errors.Join(cause, err)
 	}
-	w.nodes = make([]hello, w.n)
+	w.nodes = make([]hello, w.pes.N)
 	for pe, blob := range blobs {
 		h := &w.nodes[pe]
 		if err := json.Unmarshal(blob, h); err != nil {
@@ -68,7 +68,7 @@ func (w *World) logRoom() {
 		return
 	}
 	if near, n, who := w.crowd(); n > 0 {
-		w.log.Info("the heaps of this node, if all are used, are more than there is", "pes", near, "heap", w.cfg.HeapSize, "limit", n, "of", who)
+		w.pes.Log.Info("the heaps of this node, if all are used, are more than there is", "pes", near, "heap", w.cfg.HeapSize, "limit", n, "of", who)
 	}
 }
 

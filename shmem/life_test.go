@@ -118,7 +118,7 @@ func TestLife(t *testing.T) {
 // viaAll is an error unless all other PEs are reached by a transport, for this reason among others.
 func viaAll(w *World, path, why string) error {
 	for _, p := range w.Describe().Peers {
-		if p.PE != w.me && (p.Path != path || !strings.Contains(p.Why, why)) {
+		if p.PE != w.pes.Me && (p.Path != path || !strings.Contains(p.Why, why)) {
 			return fmt.Errorf("%+v", p)
 		}
 	}
@@ -138,9 +138,9 @@ var lives = map[string]func(w *World, l life) error{
 		if err := w.BarrierAll(); err != nil {
 			return err
 		}
-		if w.me == 1 {
+		if w.pes.Me == 1 {
 			select {
-			case <-w.dead:
+			case <-w.pes.Broken():
 			case <-time.After(30 * time.Second):
 			}
 			return nil
@@ -148,7 +148,7 @@ var lives = map[string]func(w *World, l life) error{
 		err := w.BarrierOnStream(0)
 		for err == nil { // until it is told
 			time.Sleep(time.Millisecond)
-			err = w.broken()
+			err = w.pes.Check()
 		}
 		return err
 	},
@@ -184,7 +184,7 @@ var lives = map[string]func(w *World, l life) error{
 }
 
 func dieIf(w *World, l life) error {
-	if w.me == l.Dies {
+	if w.pes.Me == l.Dies {
 		time.Sleep(20 * time.Millisecond) // the others wait by then
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
@@ -195,27 +195,27 @@ func dieIf(w *World, l life) error {
 func traffic(w *World, _ life) error {
 	const size = 20000
 	for round := range 3 {
-		a, err := w.Malloc(uint64(w.n) * size)
+		a, err := w.Malloc(uint64(w.pes.N) * size)
 		if err != nil {
 			return err
 		}
-		src := filled(size, w.me+round)
+		src := filled(size, w.pes.Me+round)
 		defer runtime.KeepAlive(src)
-		for pe := range w.n {
-			if err := w.Put(a+uint64(w.me*size), memory.AddrOf(src), size, pe); err != nil {
+		for pe := range w.pes.N {
+			if err := w.Put(a+uint64(w.pes.Me*size), memory.AddrOf(src), size, pe); err != nil {
 				return err
 			}
 		}
 		if err := w.BarrierAll(); err != nil {
 			return err
 		}
-		for pe := range w.n {
+		for pe := range w.pes.N {
 			b := make([]byte, size)
 			if err := moverAt(w, a).copy(memory.AddrOf(b), a+uint64(pe*size), size); err != nil {
 				return err
 			}
 			if !bytes.Equal(b, filled(size, pe+round)) {
-				return fmt.Errorf("round %d: what PE %d has put at PE %d is not there", round, pe, w.me)
+				return fmt.Errorf("round %d: what PE %d has put at PE %d is not there", round, pe, w.pes.Me)
 			}
 		}
 		if err := w.Free(a); err != nil {
@@ -302,7 +302,7 @@ func TestWorldsLeaveNothing(t *testing.T) {
 				}
 				src := make([]byte, 5000)
 				defer runtime.KeepAlive(src)
-				err = errors.Join(w.Put(a, memory.AddrOf(src), 5000, 1-w.me), w.BarrierAll())
+				err = errors.Join(w.Put(a, memory.AddrOf(src), 5000, 1-w.pes.Me), w.BarrierAll())
 				if i%2 == 0 {
 					err = errors.Join(err, w.Free(a))
 				}

@@ -9,6 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/peers"
 	"mori/shmem/internal/reduceop"
 )
 
@@ -172,7 +173,7 @@ func (t *Team) explain(c *teamCall) error {
 	for i, r := range kinds {
 		other := teamCall{kind: teamCallKind(r[0])}
 		copy(other.args[:], r[1:])
-		text[i] = fmt.Sprintf("%s: %v", nameAll(pes[r]), other)
+		text[i] = fmt.Sprintf("%s: %v", peers.NameAll(pes[r]), other)
 	}
 	return fmt.Errorf("%s: %w", strings.Join(text, "; "), ErrMismatch)
 }

@@ -14,6 +14,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/memory"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/peers"
 )
 
 // A growing heap has what was asked for, in chunks; what it does not have yet is no symmetric memory.
@@ -28,7 +29,7 @@ func TestHeapGrowsInChunks(t *testing.T) {
 		}
 		present(1, 0)
 		beyond := w.heap.base + chunk
-		if _, _, err := w.locate(beyond, 1); !errors.Is(err, ErrNotSym) || w.Ptr(beyond, 1-w.me) != 0 {
+		if _, _, err := w.locate(beyond, 1); !errors.Is(err, ErrNotSym) || w.Ptr(beyond, 1-w.pes.Me) != 0 {
 			t.Errorf("memory that is not there yet is found: %v", err)
 		}
 		a, err := w.Malloc(chunk)
@@ -39,7 +40,7 @@ func TestHeapGrowsInChunks(t *testing.T) {
 		if _, _, err := w.locate(beyond, 1); err != nil {
 			t.Error(err)
 		}
-		memory.Bytes(w.Ptr(a, 1-w.me), chunk)[chunk-1] = 1
+		memory.Bytes(w.Ptr(a, 1-w.pes.Me), chunk)[chunk-1] = 1
 		b, err := w.Malloc(7*chunk + 1)
 		if err != nil {
 			return err
@@ -61,7 +62,7 @@ func TestHeapGrowsInChunks(t *testing.T) {
 			return err
 		}
 		present(11, 10*chunk)
-		memory.Bytes(w.Ptr(d, 1-w.me), 10*chunk)[10*chunk-1] = 1
+		memory.Bytes(w.Ptr(d, 1-w.pes.Me), 10*chunk)[10*chunk-1] = 1
 		w.rendezvous(t)
 		return w.Free(d)
 	})
@@ -70,16 +71,16 @@ func TestHeapGrowsInChunks(t *testing.T) {
 // A PE whose memory does not grow fails the allocation of all, and they go on.
 func TestHeapThatCannotGrow(t *testing.T) {
 	run(t, 2, Config{Mode: VMMHeap, HeapSize: 1 << 20, ChunkSize: 64 << 10}, func(w *World) error {
-		if w.me == 1 {
+		if w.pes.Me == 1 {
 			if err := w.heap.part.grow(512 << 10); err != nil { // ahead of the others: it cannot be made smaller
 				return err
 			}
 		}
 		_, err := w.Malloc(100 << 10)
-		if !errors.Is(err, ErrNoMemory) || w.me == 0 && !strings.Contains(err.Error(), "PE 1") {
-			t.Errorf("PE %d: %v", w.me, err)
+		if !errors.Is(err, ErrNoMemory) || w.pes.Me == 0 && !strings.Contains(err.Error(), "PE 1") {
+			t.Errorf("PE %d: %v", w.pes.Me, err)
 		}
-		if w.me == 0 && !errors.Is(err, ErrElsewhere) {
+		if w.pes.Me == 0 && !errors.Is(err, ErrElsewhere) {
 			t.Errorf("PE 0 has no trouble of its own: %v", err)
 		}
 		if h := w.Describe().Heap; h.Used != 0 || h.Present != 64<<10 {
@@ -101,14 +102,14 @@ func TestIsolatedBlocksAreMappingsOfTheirOwn(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if w.Ptr(a+99, 1-w.me) == 0 || w.Ptr(a+pageSize, 1-w.me) != 0 && a+pageSize != b {
+		if w.Ptr(a+99, 1-w.pes.Me) == 0 || w.Ptr(a+pageSize, 1-w.pes.Me) != 0 && a+pageSize != b {
 			t.Error("a block is more or less than its page")
 		}
 		w.rendezvous(t)
 		if err := w.Free(a); err != nil {
 			return err
 		}
-		if memory.Mapped(a, 1) || w.Ptr(a, w.me) != 0 || w.Ptr(b, 1-w.me) == 0 {
+		if memory.Mapped(a, 1) || w.Ptr(a, w.pes.Me) != 0 || w.Ptr(b, 1-w.pes.Me) == 0 {
 			t.Error("what was freed is there, or what was not is gone")
 		}
 		return w.Free(b)
@@ -140,18 +141,18 @@ func TestIsolatedBlockThatCannotBeMapped(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if w.me == 1 {
+		if w.pes.Me == 1 {
 			_ = w.share.Close() // and so the others do not get what it has
 		}
 		w.rendezvous(t)
 		b, err := w.Malloc(100)
 		switch {
 		case b != 0 || err == nil:
-			t.Errorf("PE %d has %#x, %v", w.me, b, err)
-		case w.me == 1 && (!errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "PE 0") || !strings.Contains(err.Error(), "PE 2")):
+			t.Errorf("PE %d has %#x, %v", w.pes.Me, b, err)
+		case w.pes.Me == 1 && (!errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "PE 0") || !strings.Contains(err.Error(), "PE 2")):
 			t.Errorf("PE 1: %v", err)
-		case w.me != 1 && !strings.Contains(err.Error(), "map the memory of PE 1"):
-			t.Errorf("PE %d: %v", w.me, err)
+		case w.pes.Me != 1 && !strings.Contains(err.Error(), "map the memory of PE 1"):
+			t.Errorf("PE %d: %v", w.pes.Me, err)
 		}
 		if h := w.Describe().Heap; h.Allocations != 1 || h.Used != pageSize {
 			t.Errorf("%+v", h)
@@ -163,7 +164,7 @@ func TestIsolatedBlockThatCannotBeMapped(t *testing.T) {
 // PEs of one host that cannot hand each other memory, as in two containers, are as far apart as those of two hosts.
 func TestContainersOfOneHostAreApart(t *testing.T) {
 	here, there := room(), "net:[1], user 1"
-	w := &World{n: 3, me: 1, nodes: []hello{{Node: "a", Room: here}, {Node: "a", Room: here}, {Node: "a", Room: there}}}
+	w := &World{pes: &peers.Group{N: 3, Me: 1}, nodes: []hello{{Node: "a", Room: here}, {Node: "a", Room: here}, {Node: "a", Room: there}}}
 	any, far := w.apart()
 	if !any || !far || !w.maps(0) || !w.maps(1) || w.maps(2) {
 		t.Errorf("any %v, far %v; maps %v, %v, %v", any, far, w.maps(0), w.maps(1), w.maps(2))
@@ -193,7 +194,7 @@ func TestInterruptEndsMalloc(t *testing.T) {
 				return
 			}
 			if i == 1 {
-				<-w.dead
+				<-w.pes.Broken()
 			} else if _, err = w.Malloc(8); errors.Is(err, stop) {
 				err = nil
 			}

@@ -53,14 +53,14 @@ func init() {
 			if err != nil {
 				return 0, err
 			}
-			return timed(w, rounds, func() error { return copies(w, dest, src, moved[name](uint64(w.n), benchPart)) })
+			return timed(w, rounds, func() error { return copies(w, dest, src, moved[name](uint64(w.pes.N), benchPart)) })
 		}
 	}
 }
 
 func buffers(w *World) (dest, src uint64, err error) {
-	dest, err = w.Malloc(uint64(w.n) * benchPart)
-	src, err2 := w.Malloc(uint64(w.n) * benchPart)
+	dest, err = w.Malloc(uint64(w.pes.N) * benchPart)
+	src, err2 := w.Malloc(uint64(w.pes.N) * benchPart)
 	return dest, src, errors.Join(err, err2)
 }
 
@@ -68,11 +68,11 @@ func buffers(w *World) (dest, src uint64, err error) {
 func copies(w *World, dest, src, n uint64) error {
 	for i := 1; n > 0; i++ {
 		part := min(n, benchPart)
-		pe := (w.me + i) % w.n
-		if pe == w.me && w.n > 1 {
+		pe := (w.pes.Me + i) % w.pes.N
+		if pe == w.pes.Me && w.pes.N > 1 {
 			continue
 		}
-		memory.Copy(w.Ptr(dest, pe)+uint64(w.me)*benchPart, src+uint64(pe)*benchPart, part)
+		memory.Copy(w.Ptr(dest, pe)+uint64(w.pes.Me)*benchPart, src+uint64(pe)*benchPart, part)
 		n -= part
 	}
 	return nil

@@ -43,7 +43,7 @@ func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *W
 		src := make([]byte, size)
 		defer runtime.KeepAlive(src)
 		run(b, 2, cfg, func(w *World) error {
-			if w.me == 0 {
+			if w.pes.Me == 0 {
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				for b.Loop() {
@@ -62,7 +62,7 @@ func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *W
 func BenchmarkPutSignalBetweenHosts(b *testing.B) {
 	for _, over := range []string{"tcp", "verbs"} {
 		betweenHosts(b, over+"/put_signal", over, func(w *World, at, round uint64) error {
-			if w.me == 1 {
+			if w.pes.Me == 1 {
 				if _, err := w.SignalWaitUntil(at+64, CmpEQ, round); err != nil {
 					return err
 				}
@@ -96,7 +96,7 @@ func betweenHosts(b *testing.B, name, over string, f func(w *World, at, round ui
 					return err
 				}
 			}
-			if w.me == 0 {
+			if w.pes.Me == 0 {
 				b.ResetTimer()
 			}
 			for round := range uint64(b.N) {
@@ -104,7 +104,7 @@ func betweenHosts(b *testing.B, name, over string, f func(w *World, at, round ui
 					return err
 				}
 			}
-			if w.me == 0 {
+			if w.pes.Me == 0 {
 				b.StopTimer()
 			}
 			return w.Free(at)

@@ -13,6 +13,7 @@ import (
 	"mori/core"
 	"mori/core/config"
 	"mori/core/fabric"
+	"mori/shmem/internal/peers"
 )
 
 // A menu is the transports that all PEs have, best first.
@@ -42,12 +43,12 @@ func (s stock) lacks(name string) string {
 func (w *World) chooseTransports(ctx context.Context, far bool) (*menu, error) {
 	m := &menu{infos: map[string]*fabric.Info{}}
 	var mine stock
-	err := w.allWell(ctx, m.look(ctx, w, far, &mine))
+	err := w.pes.AllWell(ctx, m.look(ctx, w, far, &mine))
 	if err != nil {
 		return nil, err
 	}
 	text, _ := json.Marshal(mine) // plain fields
-	blobs, err := w.gather(ctx, text)
+	blobs, err := w.pes.Gather(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func (w *World) chooseTransports(ctx context.Context, far bool) (*menu, error) {
 			return nil, fmt.Errorf("read the transports of PE %d: %w", pe, err)
 		}
 	}
-	m.all, m.why = common(stocks, w.me)
+	m.all, m.why = common(stocks, w.pes.Me)
 	if len(m.all) == 0 {
 		return nil, fmt.Errorf("no provider fits: %v: %w", m.why, fabric.ErrNoData)
 	}
@@ -71,7 +72,7 @@ func (m *menu) look(ctx context.Context, w *World, far bool, mine *stock) error 
 		return err
 	}
 	m.registry, err = core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: tls, Sums: config.Flag(config.IOChecksum, false),
-		Compress: config.Flag(config.IOCompress, false), NICs: w.nicUse, Log: w.log})
+		Compress: config.Flag(config.IOCompress, false), NICs: w.nicUse, Log: w.pes.Log})
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func common(stocks []stock, me int) (all, why []string) {
 				at = me
 			}
 			if len(pes) < len(stocks) {
-				where = fmt.Sprintf(" (not on %s)", nameAll(pes))
+				where = fmt.Sprintf(" (not on %s)", peers.NameAll(pes))
 			}
 			why = append(why, fmt.Sprintf("%s: %s%s", t.Name, stocks[at].lacks(t.Name), where))
 		}

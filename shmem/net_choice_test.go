@@ -28,7 +28,7 @@ import (
 func TestTransportsAreFiltered(t *testing.T) {
 	environment(t, map[string]string{"FABRIC_PROVIDER": "tcp"})
 	run(t, 2, Config{DisableP2P: true}, func(w *World) error {
-		if p := w.Describe().Peers[1-w.me]; p.Path != "tcp" {
+		if p := w.Describe().Peers[1-w.pes.Me]; p.Path != "tcp" {
 			t.Errorf("%+v", p)
 		}
 		return nil
@@ -132,7 +132,7 @@ func TestNetworkAllocatesNothing(t *testing.T) {
 				byNICs(t)
 			}
 			run(t, 2, cfg, func(w *World) error {
-				if w.me == 1 {
+				if w.pes.Me == 1 {
 					return nil // and waits in Finalize
 				}
 				src, err := make([]byte, 4096), error(nil)
@@ -141,7 +141,7 @@ func TestNetworkAllocatesNothing(t *testing.T) {
 				all := func() {
 					_, failed := w.net.atomic(1, w.heap, arena.Reserved, fabric.AtomicSum, 8, 1, 0)
 					err = errors.Join(err, failed, w.net.putNow(1, w.heap, arena.Reserved, at, 4096), w.net.getNow(1, w.heap, arena.Reserved, at, 4096),
-						w.net.update(1, w.heap, arena.Reserved, fabric.AtomicSum, 8, 1), w.net.quiet(w.deadline()))
+						w.net.update(1, w.heap, arena.Reserved, fabric.AtomicSum, 8, 1), w.net.quiet(w.pes.Deadline()))
 				}
 				for range 300 { // every flight, once
 					all()

@@ -12,6 +12,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/peers"
 )
 
 const (
@@ -66,12 +67,12 @@ func (w *waiter) leave() {
 
 // wait ends the queueing, whose error is err, and waits for the ops. If it gives up, they still own the memory that they name.
 func (n *wire) wait(w *waiter, pe int, err error) (old uint64, _ error) {
-	return n.waitUntil(n.w.deadline(), w, pe, err)
+	return n.waitUntil(n.w.pes.Deadline(), w, pe, err)
 }
 
 func (n *wire) waitUntil(deadline time.Time, w *waiter, pe int, err error) (old uint64, _ error) {
 	w.leave()
-	if _, late := receive(n.w, w.done, deadline); late != nil {
+	if _, late := peers.Receive(n.w.pes, w.done, deadline); late != nil {
 		return 0, fmt.Errorf("PE %d has not answered, and may still use the local memory: %w", pe, late)
 	}
 	if failed := w.failed.Load(); failed != nil && err == nil {
@@ -97,56 +98,16 @@ func (n *wire) blame(err error) error {
 	timer := time.NewTimer(mourning)
 	defer timer.Stop()
 	select {
-	case <-n.w.dead:
-		return fmt.Errorf("%w: %w", err, *n.w.fault.Load())
+	case <-n.w.pes.Broken():
+		return fmt.Errorf("%w: %w", err, n.w.pes.Failed())
 	case <-timer.C:
 		return err
 	}
 }
 
-// timers are those of receive.
-var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
-
-// receive takes from c, until the deadline, which may be zero, or until the World ends or is asked to stop.
-func receive[T any](w *World, c <-chan T, deadline time.Time) (v T, err error) {
-	select {
-	case v = <-c:
-		return v, nil
-	default:
-	}
-	timer := timers.Get().(*time.Timer)
-	defer timers.Put(timer)
-	defer timer.Stop()
-	for {
-		nap := time.Hour
-		if !deadline.IsZero() {
-			nap = time.Until(deadline)
-		}
-		if w.cfg.Interrupt != nil {
-			nap = min(nap, askEvery)
-		}
-		timer.Reset(max(nap, 0))
-		select {
-		case v = <-c:
-			return v, nil
-		case <-w.dead:
-			return v, *w.fault.Load()
-		case <-timer.C:
-		}
-		if !deadline.IsZero() && !time.Now().Before(deadline) {
-			return v, ErrTimeout
-		}
-		if w.cfg.Interrupt != nil {
-			if err := w.cfg.Interrupt(); err != nil {
-				return v, err
-			}
-		}
-	}
-}
-
 // take gets a flight, for an op to PE pe that waiter waits for, if it is not nil.
 func (n *wire) take(pe int, kind fabric.OpKind, waits *waiter) (int, *flight, error) {
-	i, err := receive(n.w, n.free, n.w.deadline())
+	i, err := peers.Receive(n.w.pes, n.free, n.w.pes.Deadline())
 	if err != nil {
 		return 0, nil, fmt.Errorf("PE %d: %d transfers are on their way: %w", pe, flights, err)
 	}
@@ -170,13 +131,13 @@ func (n *wire) launch(i int, op fabric.Op) error {
 		p.fenced = count
 	}
 	p.ops[0] = op
-	for deadline := n.w.deadline(); ; time.Sleep(fullNap) {
+	for deadline := n.w.pes.Deadline(); ; time.Sleep(fullNap) {
 		_, err := n.ep.Submit(p.ops[:])
 		if err == nil {
 			return nil
 		}
 		if errors.Is(err, fabric.ErrAgain) {
-			if err = n.w.broken(); err == nil {
+			if err = n.w.pes.Check(); err == nil {
 				if deadline.IsZero() || time.Now().Before(deadline) {
 					continue
 				}

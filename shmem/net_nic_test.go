@@ -56,10 +56,10 @@ func TestNICsCarryTheBytes(t *testing.T) {
 		}
 		any := make([]byte, size)
 		defer runtime.KeepAlive(any)
-		if p := w.Describe().Peers[1-w.me]; p.Path != "verbs" || strings.Contains(p.Why, "slower") {
+		if p := w.Describe().Peers[1-w.pes.Me]; p.Path != "verbs" || strings.Contains(p.Why, "slower") {
 			t.Errorf("%+v", p)
 		}
-		if w.me == 0 {
+		if w.pes.Me == 0 {
 			for name, way := range ways {
 				before := carried(t)
 				if err := errors.Join(way(w, at, sym, registered, memory.AddrOf(any)), w.Quiet()); err != nil {
@@ -88,7 +88,7 @@ func TestHeapIsPinnedBeforeTheFirstPut(t *testing.T) {
 					return err
 				}
 				w.rendezvous(t)
-				if w.me == 0 {
+				if w.pes.Me == 0 {
 					verbstest.Fail(t, "ibv_reg_mr=12")
 					before := carried(t)
 					if err := errors.Join(w.Put(at, at, size, 1), w.Quiet()); err != nil {
@@ -125,7 +125,7 @@ func TestNICsThatFailTheTrial(t *testing.T) {
 			fault(t)
 			run(t, 3, far2, func(w *World) error {
 				for pe, p := range w.Describe().Peers {
-					if pe != w.me && (p.Path != "tcp" || !strings.Contains(p.Why, "verbs: ")) {
+					if pe != w.pes.Me && (p.Path != "tcp" || !strings.Contains(p.Why, "verbs: ")) {
 						t.Errorf("%+v", p)
 					}
 				}
@@ -184,7 +184,7 @@ func TestLinkThatGoesDownIsNamed(t *testing.T) {
 				}
 				put := func() error { return errors.Join(w.Put(at, at, 1<<20, 1), w.Quiet()) }
 				w.rendezvous(t)
-				if w.me == 0 {
+				if w.pes.Me == 0 {
 					var up []func()
 					for device := range down {
 						up = append(up, verbstest.PortDown(t, device))
@@ -294,7 +294,7 @@ func TestSignalComesAfterTheBytesOfNICs(t *testing.T) {
 				defer runtime.KeepAlive(any)
 				for round := uint64(1); round <= 60; round++ {
 					n := []uint64{8, 4096, 8192, 100_000, most}[round%5]
-					if w.me == 0 {
+					if w.pes.Me == 0 {
 						from := []uint64{own, memory.AddrOf(any)}[round%2]
 						fill(from, n, round)
 						put := []func(dest, src, n, sig, value uint64, op SignalOp, pe int) error{w.PutSignal, w.PutSignalNbi}[round/2%2]
@@ -336,7 +336,7 @@ func TestQueuePairsForEachPE(t *testing.T) {
 	for _, qps := range []int{1, 5} {
 		run(t, 3, Config{NodeID: "node %d", QPPerPE: qps}, func(w *World) error {
 			w.rendezvous(t)
-			if w.me == 0 {
+			if w.pes.Me == 0 {
 				have[qps] = verbstest.Objects(t)
 			}
 			w.rendezvous(t)

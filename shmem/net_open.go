@@ -63,7 +63,7 @@ var _ network = (*wire)(nil)
 // the same on all PEs.
 func (w *World) apart() (any, far bool) {
 	for _, h := range w.nodes {
-		any = any || h.DisableP2P && w.n > 1
+		any = any || h.DisableP2P && w.pes.N > 1
 		far = far || h.Node != w.nodes[0].Node || h.Room != w.nodes[0].Room
 	}
 	return any || far || w.split, far
@@ -93,17 +93,17 @@ func (w *World) connect(ctx context.Context) error {
 		err = n.join(ctx)
 		if err == nil {
 			w.net = n
-			w.log.Info("a network reaches the PEs whose memory is not mapped", "pe", w.me, "provider", provider, "why", strings.Join(why, "; "))
+			w.pes.Log.Info("a network reaches the PEs whose memory is not mapped", "pe", w.pes.Me, "provider", provider, "why", strings.Join(why, "; "))
 			return nil
 		}
-		if last := i == len(menu.all)-1; last || w.fault.Load() != nil {
+		if last := i == len(menu.all)-1; last || w.pes.Failed() != nil {
 			break
 		}
-		w.log.Warn("a network does not come up, the next one is tried", "pe", w.me, "provider", provider, "error", err)
+		w.pes.Log.Warn("a network does not come up, the next one is tried", "pe", w.pes.Me, "provider", provider, "error", err)
 		why = append(why, fmt.Sprintf("%s: %s", provider, strings.ReplaceAll(err.Error(), "\n", "; ")))
 		w.wire = nil
 		if err := errors.Join(n.shut(), n.close()); err != nil {
-			w.log.Warn("close a network that does not come up", "pe", w.me, "provider", provider, "error", err)
+			w.pes.Log.Warn("close a network that does not come up", "pe", w.pes.Me, "provider", provider, "error", err)
 		}
 	}
 	return fmt.Errorf("open a network to PEs whose memory is not mapped: %w", err)
@@ -127,16 +127,16 @@ func (n *wire) join(ctx context.Context) error {
 	}
 	defer func() {
 		if err := t.close(); err != nil {
-			w.log.Warn("take back the words of a trial", "pe", w.me, "error", err)
+			w.pes.Log.Warn("take back the words of a trial", "pe", w.pes.Me, "error", err)
 		}
 	}()
-	if err := w.allWell(ctx, cause); err != nil {
+	if err := w.pes.AllWell(ctx, cause); err != nil {
 		return err
 	}
 	text, _ := json.Marshal(mine) // plain fields
-	blobs, err := w.gather(ctx, text)
+	blobs, err := w.pes.Gather(ctx, text)
 	if err == nil {
-		err = w.allWell(ctx, n.meet(blobs, t))
+		err = w.pes.AllWell(ctx, n.meet(blobs, t))
 	}
 	if err == nil && t != nil {
 		err = t.run(ctx)
@@ -146,7 +146,7 @@ func (n *wire) join(ctx context.Context) error {
 
 // newWire is a wire without an endpoint.
 func newWire(w *World) *wire {
-	n := &wire{w: w, peers: make([]wirePeer, w.n), flights: make([]flight, flights), free: make(chan int, flights), epochs: newEpochs()}
+	n := &wire{w: w, peers: make([]wirePeer, w.pes.N), flights: make([]flight, flights), free: make(chan int, flights), epochs: newEpochs()}
 	n.bounce = make([]byte, flights*flightBytes)
 	for i := range n.flights {
 		n.flights[i].at = memory.AddrOf(n.bounce) + uint64(i)*flightBytes
@@ -167,7 +167,7 @@ func (n *wire) open(ctx context.Context) (err error) {
 	if n.cq, err = n.dom.CQ(2 * flights); err != nil {
 		return err
 	}
-	if n.av, err = n.dom.AV(n.w.n); err != nil {
+	if n.av, err = n.dom.AV(n.w.pes.N); err != nil {
 		return err
 	}
 	if n.ep, err = n.dom.Endpoint(n.info); err != nil {

@@ -5,6 +5,8 @@ package shmem
 import (
 	"sync/atomic"
 	"time"
+
+	"mori/shmem/internal/peers"
 )
 
 // epochs tell what was queued before a quiet from what is queued meanwhile, so that quiet ends though others go on. An op counts in
@@ -50,7 +52,7 @@ func (e *epochs) empty() bool { return e.pending[0].Load() == 0 && e.pending[1].
 
 // quiet waits until all that entered before has left.
 func (e *epochs) quiet(w *World, deadline time.Time) error {
-	if _, err := receive(w, e.turn, deadline); err != nil {
+	if _, err := peers.Receive(w.pes, e.turn, deadline); err != nil {
 		return err
 	}
 	defer func() { e.turn <- struct{}{} }()
@@ -60,7 +62,7 @@ func (e *epochs) quiet(w *World, deadline time.Time) error {
 			e.now.Store(1 - old)
 		}
 		for e.pending[epoch].Load() != 0 {
-			if _, err := receive(w, e.idle, deadline); err != nil {
+			if _, err := peers.Receive(w.pes, e.idle, deadline); err != nil {
 				return err
 			}
 		}

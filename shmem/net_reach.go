@@ -85,7 +85,7 @@ func (r *reach) close() error {
 // extend registers what this PE's part of b has up to size and is in no region yet, and adds to o what the others need to find it. What it
 // returns is the reach that b gets when they all have.
 func (n *wire) extend(b *block, size uint64, o *offer) (*reach, error) {
-	wider := &reach{theirs: make([][]remote, n.w.n)}
+	wider := &reach{theirs: make([][]remote, n.w.pes.N)}
 	from := uint64(0)
 	if r := b.reach.Load(); r != nil {
 		wider.ends, wider.own = slices.Clone(r.ends), slices.Clone(r.own)

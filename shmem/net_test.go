@@ -40,7 +40,7 @@ func inApart(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 }
 
 // settled is quiet for tests.
-func (w *World) settled() error { return w.net.quiet(w.deadline()) }
+func (w *World) settled() error { return w.net.quiet(w.pes.Deadline()) }
 
 func TestNetworkMovesBytes(t *testing.T) {
 	inApart(t, 2, func(t *testing.T, w *World) error {
@@ -53,7 +53,7 @@ func TestNetworkMovesBytes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		other, src, back := 1-w.me, filled(most, w.me), make([]byte, most)
+		other, src, back := 1-w.pes.Me, filled(most, w.pes.Me), make([]byte, most)
 		defer runtime.KeepAlive(src)
 		defer runtime.KeepAlive(back)
 		for _, size := range []uint64{1, 8, bounceBytes, bounceBytes + 1, 1 << 20, 1<<20 + 1, most} {
@@ -100,9 +100,9 @@ func TestNetworkPutNowCopies(t *testing.T) {
 		defer runtime.KeepAlive(src)
 		for i := range uint64(count) {
 			for j := range src {
-				src[j] = byte(i) ^ byte(w.me<<4)
+				src[j] = byte(i) ^ byte(w.pes.Me<<4)
 			}
-			if err := w.net.putNow(1-w.me, b, at+i*size, memory.AddrOf(src), size); err != nil {
+			if err := w.net.putNow(1-w.pes.Me, b, at+i*size, memory.AddrOf(src), size); err != nil {
 				return err
 			}
 		}
@@ -111,7 +111,7 @@ func TestNetworkPutNowCopies(t *testing.T) {
 		}
 		w.rendezvous(t)
 		for i, got := range memory.Bytes(a, count*size) {
-			if want := byte(i/size) ^ byte((1-w.me)<<4); got != want {
+			if want := byte(i/size) ^ byte((1-w.pes.Me)<<4); got != want {
 				t.Fatalf("byte %d is %#x, want %#x", i, got, want)
 			}
 		}
@@ -129,8 +129,8 @@ func TestNetworkAtomics(t *testing.T) {
 		b, at, _ := w.locate(a, 32)
 		check := func(size int, op fabric.AtomicOp, value, compare, was, is uint64) {
 			t.Helper()
-			old, err := w.net.atomic(1-w.me, b, at, op, size, value, compare)
-			now, again := w.net.atomic(1-w.me, b, at, fabric.AtomicRead, size, 0, 0)
+			old, err := w.net.atomic(1-w.pes.Me, b, at, op, size, value, compare)
+			now, again := w.net.atomic(1-w.pes.Me, b, at, fabric.AtomicRead, size, 0, 0)
 			if err != nil || again != nil || old != was || now != is {
 				t.Errorf("%d bytes, %v %#x: was %#x, is %#x, %v, %v; want %#x, %#x", size, op, value, old, now, err, again, was, is)
 			}
@@ -150,7 +150,7 @@ func TestNetworkAtomics(t *testing.T) {
 		const adds = 2000
 		word := at + 8
 		for range adds {
-			if w.me == 0 {
+			if w.pes.Me == 0 {
 				memory.Add64(b.base+word, 1)
 			} else if err := w.net.update(0, b, word, fabric.AtomicSum, 8, 1); err != nil {
 				return err
@@ -160,7 +160,7 @@ func TestNetworkAtomics(t *testing.T) {
 			return err
 		}
 		w.rendezvous(t)
-		if got := memory.Load64(b.base + word); w.me == 0 && got != 2*adds {
+		if got := memory.Load64(b.base + word); w.pes.Me == 0 && got != 2*adds {
 			t.Errorf("%d, want %d", got, 2*adds)
 		}
 		w.rendezvous(t)
@@ -180,7 +180,7 @@ func TestNetworkFence(t *testing.T) {
 		src := make([]byte, size)
 		defer runtime.KeepAlive(src)
 		for round := uint64(1); round <= rounds; round++ {
-			if w.me == 0 {
+			if w.pes.Me == 0 {
 				for i := range src {
 					src[i] = byte(round)
 				}
@@ -208,11 +208,11 @@ func TestNetworkFence(t *testing.T) {
 func TestNetworkFromManyThreads(t *testing.T) {
 	inApart(t, 3, func(t *testing.T, w *World) error {
 		const threads, rounds, size = 6, 40, 3000
-		a, err := w.Calloc(uint64(w.n*threads), size)
+		a, err := w.Calloc(uint64(w.pes.N*threads), size)
 		if err != nil {
 			return err
 		}
-		b, at, _ := w.locate(a, uint64(w.n*threads*size))
+		b, at, _ := w.locate(a, uint64(w.pes.N*threads*size))
 		var wait sync.WaitGroup
 		errs := make([]error, threads)
 		for i := range threads {
@@ -222,8 +222,8 @@ func TestNetworkFromManyThreads(t *testing.T) {
 				src, back := make([]byte, size), make([]byte, size)
 				defer runtime.KeepAlive(src)
 				defer runtime.KeepAlive(back)
-				to := (w.me + 1 + i%2) % w.n
-				off := at + uint64((w.me*threads+i)*size)
+				to := (w.pes.Me + 1 + i%2) % w.pes.N
+				off := at + uint64((w.pes.Me*threads+i)*size)
 				for round := range rounds {
 					copy(src, filled(size, round+i))
 					err := errors.Join(w.net.put(to, b, off, memory.AddrOf(src), size), w.settled(), w.net.getNow(to, b, off, memory.AddrOf(back), size))
@@ -251,14 +251,14 @@ func TestNetworkRefusesLocalMemoryThatIsNotThere(t *testing.T) {
 		b, at, _ := w.locate(a, 8)
 		for _, op := range []func(int, *block, uint64, uint64, uint64) error{w.net.put, w.net.get, w.net.putNow, w.net.getNow} {
 			for _, size := range []uint64{8, 64 << 10} {
-				if err := op(1-w.me, b, at, 1<<46, size); !errors.Is(err, ErrInvalid) {
+				if err := op(1-w.pes.Me, b, at, 1<<46, size); !errors.Is(err, ErrInvalid) {
 					t.Errorf("%d bytes: %v", size, err)
 				}
 			}
 		}
 		src := make([]byte, 8)
 		defer runtime.KeepAlive(src)
-		if err := errors.Join(w.net.put(1-w.me, b, at, memory.AddrOf(src), 8), w.settled()); err != nil {
+		if err := errors.Join(w.net.put(1-w.pes.Me, b, at, memory.AddrOf(src), 8), w.settled()); err != nil {
 			return err
 		}
 		w.rendezvous(t)
@@ -274,11 +274,11 @@ func TestNetworkErrorsNameThePE(t *testing.T) {
 			return err
 		}
 		b, at, _ := w.locate(a, 64)
-		if w.me == 1 {
+		if w.pes.Me == 1 {
 			_ = b.reach.Load().own[0].Close()
 		}
 		w.rendezvous(t)
-		if w.me == 0 {
+		if w.pes.Me == 0 {
 			src := make([]byte, 64)
 			defer runtime.KeepAlive(src)
 			named := func(what string, err error) {
@@ -306,20 +306,20 @@ func TestDescribeNamesTheTransport(t *testing.T) {
 	run(t, 3, Config{NodeID: "node %d"}, func(w *World) error {
 		d := w.Describe()
 		for pe, p := range d.Peers {
-			if want := map[bool]string{true: "self", false: "tcp"}[pe == w.me]; p.Path != want || p.Node != fmt.Sprintf("node %d", pe) || p.Path == "tcp" && !strings.Contains(p.Why, "another node") {
+			if want := map[bool]string{true: "self", false: "tcp"}[pe == w.pes.Me]; p.Path != want || p.Node != fmt.Sprintf("node %d", pe) || p.Path == "tcp" && !strings.Contains(p.Why, "another node") {
 				t.Errorf("%+v", p)
 			}
 		}
 		return nil
 	})
 	run(t, 2, Config{DisableP2P: true}, func(w *World) error {
-		if p := w.Describe().Peers[1-w.me]; p.Path == "mapped" || p.Path == "none" || !strings.Contains(p.Why, "MORI_DISABLE_P2P") {
+		if p := w.Describe().Peers[1-w.pes.Me]; p.Path == "mapped" || p.Path == "none" || !strings.Contains(p.Why, "MORI_DISABLE_P2P") {
 			t.Errorf("%+v", p)
 		}
 		return nil
 	})
 	run(t, 2, Config{}, func(w *World) error {
-		if p := w.Describe().Peers[1-w.me]; p.Path != "mapped" {
+		if p := w.Describe().Peers[1-w.pes.Me]; p.Path != "mapped" {
 			t.Errorf("%+v", p)
 		}
 		return nil

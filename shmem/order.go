@@ -10,7 +10,7 @@ import (
 
 // Fence orders what this PE puts, and its atomics: what a PE gets of them before is visible there before what it gets later.
 func (w *World) Fence() error {
-	err := w.broken()
+	err := w.pes.Check()
 	if err == nil && w.gpu != nil {
 		err = w.gpu.settle() // what a GPU does later has no order with what it does at once
 	}
@@ -26,7 +26,7 @@ func (w *World) Fence() error {
 
 // Quiet returns when everything that this PE has put is visible to all, its gets have arrived, and its atomics are done.
 func (w *World) Quiet() error {
-	err := w.broken()
+	err := w.pes.Check()
 	if err == nil {
 		err = w.drain()
 	}

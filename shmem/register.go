@@ -43,7 +43,7 @@ func (b buffer) close() error {
 func (w *World) AllocBuffer(size uint64) (uint64, error) {
 	w.local.Lock()
 	defer w.local.Unlock()
-	if err := w.broken(); err != nil {
+	if err := w.pes.Check(); err != nil {
 		return 0, fmt.Errorf("allocate a buffer of %d bytes: %w", size, err)
 	}
 	if size == 0 {
@@ -116,7 +116,7 @@ func (w *World) showBuffer(addr, size uint64) (fabric.MR, error) {
 func (w *World) RegisterBuffer(addr, size uint64) error {
 	w.local.Lock()
 	defer w.local.Unlock()
-	switch err := w.broken(); {
+	switch err := w.pes.Check(); {
 	case err != nil:
 		return fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
 	case addr == 0 || size == 0 || addr+size < addr:
@@ -152,7 +152,7 @@ func onDevice(addr, size uint64) bool {
 func (w *World) DeregisterBuffer(addr, size uint64) error {
 	w.local.Lock()
 	defer w.local.Unlock()
-	if err := w.broken(); err != nil {
+	if err := w.pes.Check(); err != nil {
 		return fmt.Errorf("deregister %d bytes at %#x: %w", size, addr, err)
 	}
 	b, ok := w.local.buffers[addr]

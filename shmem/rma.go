@@ -110,24 +110,13 @@ func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
 // far finds n bytes at the symmetric address addr of PE pe, and checks what can be known of the local end of the transfer. Of no bytes
 // the addresses are not looked at.
 func (w *World) far(addr, local, n uint64, pe int) (b *block, off uint64, err error) {
-	if err = w.reaches(pe); err != nil || n == 0 {
+	if err = w.pes.HasPE(pe); err != nil || n == 0 {
 		return nil, 0, err
 	}
 	if b, off, err = w.locate(addr, n); err != nil {
 		return nil, 0, err
 	}
 	return b, off, checkLocal(local, n)
-}
-
-// reaches is nil if the World works and has a PE pe.
-func (w *World) reaches(pe int) error {
-	if err := w.broken(); err != nil {
-		return err
-	}
-	if uint(pe) >= uint(w.n) {
-		return fmt.Errorf("there is no PE %d, but 0 to %d: %w", pe, w.n-1, ErrInvalid)
-	}
-	return nil
 }
 
 // lowest address that a process has: below are nil and small offsets from it.

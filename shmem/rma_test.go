@@ -271,7 +271,7 @@ func TestTransfersAfterTheEnd(t *testing.T) {
 	if err := broken.Put(mem, own, 8, 0); err != nil {
 		t.Errorf("put before the end: %v", err)
 	}
-	broken.fail(fault)
+	broken.pes.Fail(fault)
 	for _, c := range []struct {
 		w    *World
 		want error

@@ -77,22 +77,22 @@ func self() view {
 
 // openTeams makes the teams that are always there. Collective.
 func (w *World) openTeams(ctx context.Context) error {
-	slots := slotsOf(w.n)
-	if slots < 2 || w.n > mostPEs {
-		return fmt.Errorf("make teams of %d PEs: the control block is too small", w.n)
+	slots := slotsOf(w.pes.N)
+	if slots < 2 || w.pes.N > mostPEs {
+		return fmt.Errorf("make teams of %d PEs: the control block is too small", w.pes.N)
 	}
 	mine := self()
-	for pe := range w.n {
+	for pe := range w.pes.N {
 		if w.control.peers[pe].mapped != 0 {
 			mine.Mapped = append(mine.Mapped, pe)
 		}
 	}
 	text, _ := json.Marshal(mine) // plain fields
-	blobs, err := w.gather(ctx, text)
+	blobs, err := w.pes.Gather(ctx, text)
 	if err != nil {
 		return fmt.Errorf("make teams: %w", err)
 	}
-	views := make([]view, w.n)
+	views := make([]view, w.pes.N)
 	for pe, blob := range blobs {
 		if err := json.Unmarshal(blob, &views[pe]); err != nil {
 			return fmt.Errorf("read what PE %d has mapped: %w", pe, err)
@@ -101,10 +101,10 @@ func (w *World) openTeams(ctx context.Context) error {
 	w.teams.leader, w.teams.crowd = hosts(views)
 	w.teams.cores = cores(views, mine.Mapped)
 	w.teams.free = 1<<slots - 1 // all, if there are 64
-	everyone, near := make([]int, w.n), []int{}
+	everyone, near := make([]int, w.pes.N), []int{}
 	for pe := range everyone {
 		everyone[pe] = pe
-		if w.teams.leader[pe] == w.teams.leader[w.me] {
+		if w.teams.leader[pe] == w.teams.leader[w.pes.Me] {
 			near = append(near, pe)
 		}
 	}
@@ -151,7 +151,7 @@ func (w *World) Cores() int { return w.teams.cores }
 // newTeam makes this PE's part of a team that it is a member of, and takes the slot.
 func (w *World) newTeam(name string, slot int, members []int) *Team {
 	w.teams.free &^= 1 << slot
-	t := &Team{w: w, name: name, slot: slot, area: areaAt(slot, w.n), members: members}
+	t := &Team{w: w, name: name, slot: slot, area: areaAt(slot, w.pes.N), members: members}
 	at := map[int]int{} // groups by leader PE
 	crowd := false
 	for rank, pe := range members {
@@ -163,7 +163,7 @@ func (w *World) newTeam(name string, slot int, members []int) *Team {
 		t.groups[at[host]] = append(t.groups[at[host]], rank)
 		t.groupOf = append(t.groupOf, at[host])
 		crowd = crowd || w.teams.crowd[pe]
-		if pe == w.me {
+		if pe == w.pes.Me {
 			t.me, t.group = rank, at[host]
 		}
 	}
@@ -304,7 +304,7 @@ func (t *Team) split(c *teamCall, bad error, parts func() [][]int) ([]*Team, err
 	}
 	cut := parts()
 	if bits.OnesCount64(free) < len(cut) {
-		return nil, fmt.Errorf("a PE is in %d teams, and there can be no more: %w", slotsOf(t.w.n), ErrNoMemory)
+		return nil, fmt.Errorf("a PE is in %d teams, and there can be no more: %w", slotsOf(t.w.pes.N), ErrNoMemory)
 	}
 	made := make([]*Team, len(cut))
 	for i, ranks := range cut {
@@ -355,7 +355,7 @@ func (t *Team) usable() error {
 	if t == nil {
 		return fmt.Errorf("not a member: %w", ErrInvalid)
 	}
-	return t.w.broken()
+	return t.w.pes.Check()
 }
 
 // spoil makes the team unusable, as its members no longer agree where they are.

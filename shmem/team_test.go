@@ -16,13 +16,13 @@ import (
 
 // total sums v over a team, in the given 16 bytes of symmetric memory.
 func total(team *Team, room uint64, v uint64) (uint64, error) {
-	if err := team.w.Atomic(AtomicSet, 8, room, v, team.w.me); err != nil {
+	if err := team.w.Atomic(AtomicSet, 8, room, v, team.w.pes.Me); err != nil {
 		return 0, err
 	}
 	if err := team.Reduce(ReduceSum, fabric.Uint64, room+8, room, 1); err != nil {
 		return 0, err
 	}
-	return team.w.FetchAtomic(AtomicFetch, 8, room+8, 0, 0, team.w.me)
+	return team.w.FetchAtomic(AtomicFetch, 8, room+8, 0, 0, team.w.pes.Me)
 }
 
 func TestSplitStrided(t *testing.T) {

@@ -265,15 +265,13 @@ func TestWaitsEnd(t *testing.T) {
 				t.Errorf("want %q: %v", want, err)
 			}
 		}
-		fault := errors.New("PE 7 is dead")
 		go func() {
 			time.Sleep(5 * time.Millisecond)
-			w.fault.Store(&fault)
+			w.pes.Fail(errPretended)
 		}()
-		if err := w.AwaitFor(0, something, func() bool { return false }); !errors.Is(err, fault) {
+		if err := w.AwaitFor(0, something, func() bool { return false }); !errors.Is(err, errPretended) {
 			t.Errorf("a PE died: %v", err)
 		}
-		w.fault.Store(nil)
 		return nil
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -17,15 +16,14 @@ import (
 	"mori/core/device"
 	"mori/core/memory"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/peers"
 )
 
 // A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use; collective calls are made
 // one at a time, by all PEs in the same order.
 type World struct {
-	group bootstrap.Group
+	pes   *peers.Group
 	cfg   Config
-	log   *slog.Logger
-	me, n int
 	nodes []hello // of all PEs
 	share *memory.Sharer
 	net   network // to PEs whose memory is not mapped; nil if there is none
@@ -55,15 +53,8 @@ type World struct {
 
 	isolated atomic.Pointer[[]*block] // by base; replaced, never changed
 
-	usual  atomic.Pointer[block] // heap while all is well, for near
-	closed atomic.Bool
-	fault  atomic.Pointer[error] // what ended the World for good
-	dead   chan struct{}         // closed when there is a fault
-
-	overdue atomic.Bool           // a wait for another PE has timed out
-	stuck   atomic.Pointer[error] // the kernel that does not end, of Abandon
-
-	stop, watched chan struct{} // end the watching of the group
+	usual atomic.Pointer[block] // heap while all is well, for near
+	stuck atomic.Pointer[error] // the kernel that does not end, of Abandon
 }
 
 // controlSize is the size of the control block.
@@ -71,35 +62,21 @@ const controlSize = 1 << 20
 
 // Init makes a World of the group's ranks, PE i being rank i, and takes the group over: Finalize closes it. Collective.
 func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
-	w := &World{group: g, cfg: cfg, log: cfg.Log, me: g.Rank(), n: g.Size(), nextID: 1,
-		dead: make(chan struct{}), stop: make(chan struct{}), watched: make(chan struct{})}
-	if w.log == nil {
-		w.log = slog.New(slog.DiscardHandler)
-	}
+	w := &World{cfg: cfg, nextID: 1}
+	w.pes = peers.New(g, peers.Options{Timeout: cfg.Timeout, Interrupt: cfg.Interrupt, Log: cfg.Log})
 	w.isolated.Store(&[]*block{})
 	w.local.buffers = map[uint64]buffer{}
-	go w.watch()
-	ctx, cancel := w.bounded(ctx)
+	ctx, cancel := w.pes.Bounded(ctx)
 	defer cancel()
 	if err := w.open(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("initialise shmem as PE %d of %d: %w", w.me, w.n, err), w.close())
+		return nil, errors.Join(fmt.Errorf("initialise shmem as PE %d of %d: %w", w.pes.Me, w.pes.N, err), w.close())
 	}
 	if w.gpu == nil {
 		w.usual.Store(w.heap)
 	}
-	if w.fault.Load() != nil {
-		w.usual.Store(nil)
-	}
-	w.log.Info("shmem is initialised", "pe", w.me, "npes", w.n, "node", w.cfg.NodeID, "mode", w.cfg.Mode, "heap", w.cfg.HeapSize, "on", w.placeOfHeap())
+	w.pes.OnFail(func() { w.usual.Store(nil) })
+	w.pes.Log.Info("shmem is initialised", "pe", w.pes.Me, "npes", w.pes.N, "node", w.cfg.NodeID, "mode", w.cfg.Mode, "heap", w.cfg.HeapSize, "on", w.placeOfHeap())
 	return w, nil
-}
-
-// bounded is ctx with the World's deadline.
-func (w *World) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if w.cfg.Timeout <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, w.cfg.Timeout)
 }
 
 // open gets everything, PE by PE alike.
@@ -109,7 +86,7 @@ func (w *World) open(ctx context.Context) (err error) {
 		w.share, cause = memory.NewSharer()
 	}
 	if d := w.cfg.Device; d != nil && cause == nil {
-		w.gpu = newGPUHeap(d, w.cfg.Timeout, w.cfg.Interrupt)
+		w.gpu = newGPUHeap(d, w.pes.Timeout, w.pes.Interrupt)
 		w.gpu.known = w.inHeap
 	}
 	if err = w.meet(ctx, cause); err != nil {
@@ -149,48 +126,25 @@ func (w *World) openHeap(ctx context.Context) (err error) {
 	return err
 }
 
-// watch ends the World when a PE has died.
-func (w *World) watch() {
-	defer close(w.watched)
-	select {
-	case <-w.group.Failed():
-		w.fail(w.group.Err())
-	case <-w.stop:
-	}
-}
-
-// fail ends the World for good: whoever waits, and all later calls, get the first cause.
-func (w *World) fail(cause error) {
-	if !w.fault.CompareAndSwap(nil, &cause) {
-		return
-	}
-	w.usual.Store(nil)
-	close(w.dead)
-	w.log.Error("shmem is broken", "pe", w.me, "cause", cause)
-}
-
-// Failed is why the World is broken for good, nil as long as it is not. The cause wraps a *bootstrap.RankError where a PE has died.
-func (w *World) Failed() error {
-	if fault := w.fault.Load(); fault != nil {
-		return *fault
-	}
-	return nil
-}
+// Failed returns why the World is broken for good, nil as long as it is not. The cause wraps a
+// *bootstrap.RankError where a PE has died.
+func (w *World) Failed() error { return w.pes.Failed() }
 
 // Broken returns a channel that is closed when the World is broken for good. Failed then says why.
-func (w *World) Broken() <-chan struct{} { return w.dead }
+func (w *World) Broken() <-chan struct{} { return w.pes.Broken() }
 
 // Ended returns a channel that is closed when Finalize begins to free what the World has.
-func (w *World) Ended() <-chan struct{} { return w.stop }
+func (w *World) Ended() <-chan struct{} { return w.pes.Ended() }
 
-// NoteTimeout records that a layer above has waited for another PE in vain. That PE may be stopped, so Finalize does not wait long for it.
-func (w *World) NoteTimeout() { w.overdue.Store(true) }
+// NoteTimeout records that a layer above has timed out in a wait for another PE. That PE may be
+// stopped, so Finalize does not wait long for it.
+func (w *World) NoteTimeout() { w.pes.NoteTimeout() }
 
 // Abandon breaks the World for good, because of a kernel that does not end. Finalize then leaves the heap on the GPU allocated: drivers block when they free
 // memory that a kernel uses.
 func (w *World) Abandon(cause error) {
 	w.stuck.CompareAndSwap(nil, &cause)
-	w.fail(cause)
+	w.pes.Fail(cause)
 }
 
 // lastMeeting is how long Finalize waits for other PEs after a wait for one of them has timed out.
@@ -199,41 +153,39 @@ const lastMeeting = time.Second
 // Finalize waits for all PEs and frees everything. No other call may be on its way. Collective. Once the World is broken, or a wait for another PE has timed
 // out, it returns within 2 s.
 func (w *World) Finalize(ctx context.Context) error {
-	if w.closed.Swap(true) {
+	if !w.pes.Shut() {
 		return nil
 	}
 	w.usual.Store(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, cancel := w.bounded(ctx)
+	ctx, cancel := w.pes.Bounded(ctx)
 	defer cancel()
-	if w.overdue.Load() {
+	if w.pes.TimedOut() {
 		ctx, cancel = context.WithTimeout(ctx, lastMeeting)
 		defer cancel()
 	}
 	var errs []error
-	if fault := w.fault.Load(); fault != nil {
-		errs = append(errs, *fault)
+	if fault := w.pes.Failed(); fault != nil {
+		errs = append(errs, fault)
 	} else {
 		deadline, _ := ctx.Deadline()
 		errs = append(errs, w.drainBy(deadline))
 		if w.side != nil {
 			errs = append(errs, w.side.settle(ctx))
 		}
-		_, err := w.gather(ctx, nil)
+		_, err := w.pes.Gather(ctx, nil)
 		errs = append(errs, err)
 	}
 	if err := errors.Join(append(errs, w.close())...); err != nil {
-		return fmt.Errorf("finalize PE %d of %d: %w", w.me, w.n, err)
+		return fmt.Errorf("finalize PE %d of %d: %w", w.pes.Me, w.pes.N, err)
 	}
 	return nil
 }
 
 // close frees what there is.
 func (w *World) close() error {
-	w.closed.Store(true)
-	close(w.stop)
-	<-w.watched
+	w.pes.End()
 	var errs []error
 	if w.wire != nil {
 		errs = append(errs, w.wire.shut())
@@ -241,7 +193,7 @@ func (w *World) close() error {
 	if w.side != nil {
 		errs = append(errs, w.side.shut())
 		if err := w.stilled(); err != nil {
-			return errors.Join(append(errs, err, w.share.Close(), w.group.Close())...)
+			return errors.Join(append(errs, err, w.share.Close(), w.pes.Close())...)
 		}
 		errs = append(errs, w.side.close())
 	}
@@ -264,7 +216,7 @@ func (w *World) close() error {
 	if w.share != nil {
 		errs = append(errs, w.share.Close())
 	}
-	return errors.Join(append(errs, w.group.Close())...)
+	return errors.Join(append(errs, w.pes.Close())...)
 }
 
 // lastKernels is how long a World that ends badly waits for its kernels on streams.
@@ -286,14 +238,14 @@ func (w *World) stilled() error {
 }
 
 // MyPE is this PE's number, NPEs how many there are.
-func (w *World) MyPE() int { return w.me }
-func (w *World) NPEs() int { return w.n }
+func (w *World) MyPE() int { return w.pes.Me }
+func (w *World) NPEs() int { return w.pes.N }
 
 // Device is the GPU whose memory this PE's heap is, nil for host memory.
 func (w *World) Device() *device.Device { return w.cfg.Device }
 
 // Closed reports whether Finalize was called.
-func (w *World) Closed() bool { return w.closed.Load() }
+func (w *World) Closed() bool { return w.pes.Closed() }
 
 // locate finds the block that holds n bytes at the symmetric address addr.
 func (w *World) locate(addr, n uint64) (b *block, off uint64, err error) {
@@ -330,7 +282,7 @@ func (w *World) isolatedAt(addr, n uint64) (*block, uint64) {
 
 // Ptr is where PE pe's copy of what is at the symmetric address addr can be loaded and stored, 0 if it cannot (shmem_ptr).
 func (w *World) Ptr(addr uint64, pe int) uint64 {
-	if pe < 0 || pe >= w.n || w.closed.Load() {
+	if pe < 0 || pe >= w.pes.N || w.pes.Closed() {
 		return 0
 	}
 	b, off, err := w.locate(addr, 1)
@@ -338,12 +290,4 @@ func (w *World) Ptr(addr uint64, pe int) uint64 {
 		return 0
 	}
 	return b.peers[pe].mapped + off
-}
-
-// deadline is when a wait that begins now gives up; zero is never.
-func (w *World) deadline() (t time.Time) {
-	if w.cfg.Timeout > 0 {
-		t = time.Now().Add(w.cfg.Timeout)
-	}
-	return t
 }

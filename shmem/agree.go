@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+
+package shmem
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"mori/shmem/internal/peers"
+)
+
+// A call is what a PE calls that all PEs have to call alike.
+type call struct {
+	Kind  string
+	Seq   uint64 // how many there were before
+	Size  uint64 // bytes
+	Align uint64
+	At    uint64 // offset that is given out or taken back; of no block: nowhere
+}
+
+// nowhere is no offset.
+const nowhere = ^uint64(0)
+
+func (c call) String() string {
+	at := fmt.Sprintf(", offset %d", c.At)
+	if c.At == nowhere {
+		at = ", nowhere"
+	}
+	if c.Kind == callFree {
+		return fmt.Sprintf("%s (call %d%s)", c.Kind, c.Seq, at)
+	}
+	return fmt.Sprintf("%s of %d bytes aligned to %d (call %d%s)", c.Kind, c.Size, c.Align, c.Seq, at)
+}
+
+// The kinds of calls.
+const (
+	callMalloc     = "malloc"
+	callMallocHost = "malloc of host memory"
+	callCalloc     = "calloc"
+	callFree       = "free"
+)
+
+// agree compares what the PEs call, and is an error on all of them if they differ. Collective; w.mu
+// is held.
+func (w *World) agree(ctx context.Context, c call) error {
+	if err := w.pes.Check(); err != nil {
+		return err
+	}
+	c.Seq = w.calls
+	w.calls++
+	text, _ := json.Marshal(c) // plain fields
+	blobs, err := w.pes.Gather(ctx, text)
+	if err != nil {
+		return err
+	}
+	var kinds []call
+	pes := map[call][]int{}
+	for pe, blob := range blobs {
+		var their call
+		if err := json.Unmarshal(blob, &their); err != nil {
+			return fmt.Errorf("read the call of PE %d: %w", pe, err)
+		}
+		if pes[their] == nil {
+			kinds = append(kinds, their)
+		}
+		pes[their] = append(pes[their], pe)
+	}
+	if len(kinds) == 1 {
+		return nil
+	}
+	var what []string
+	for _, k := range kinds {
+		what = append(what, fmt.Sprintf("%s %s", peers.NameAll(pes[k]), k))
+	}
+	return fmt.Errorf("%s: %w", strings.Join(what, "; "), ErrMismatch)
+}

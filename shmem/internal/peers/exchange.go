@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Gather returns the blobs of all PEs. Collective. An error ends the World: a group of ranks that
+// has failed once cannot be used again.
+func (g *Group) Gather(ctx context.Context, blob []byte) ([][]byte, error) {
+	blobs, err := g.interruptible(ctx, func(ctx context.Context) ([][]byte, error) { return g.ranks.AllGather(ctx, blob) })
+	if err == nil {
+		return blobs, nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", err, ErrTimeout)
+	}
+	g.Fail(err)
+	return nil, err
+}
+
+// interruptible runs f. If there is an Interrupt, f runs on another goroutine while this one calls
+// it.
+func (g *Group) interruptible(ctx context.Context, f func(context.Context) ([][]byte, error)) (blobs [][]byte, err error) {
+	ask := g.Interrupt
+	if ask == nil {
+		return f(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		blobs, err = f(ctx)
+	}()
+	tick := time.NewTicker(AskEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			if why := context.Cause(ctx); err != nil && why != nil {
+				err = errors.Join(why, err)
+			}
+			return blobs, err
+		case <-tick.C:
+			if why := ask(); why != nil {
+				cancel(why)
+			}
+		}
+	}
+}
+
+// AllWell returns mine, or an error that names the PEs that have one. Collective.
+func (g *Group) AllWell(ctx context.Context, mine error) error {
+	var text []byte
+	if mine != nil {
+		text = []byte(mine.Error())
+	}
+	blobs, err := g.Gather(ctx, text)
+	if mine != nil || err != nil {
+		return errors.Join(mine, err)
+	}
+	var bad []string
+	for pe, blob := range blobs {
+		if len(blob) > 0 {
+			bad = append(bad, fmt.Sprintf("PE %d: %s", pe, blob))
+		}
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("%s: %w", strings.Join(bad, "; "), ErrElsewhere)
+	}
+	return nil
+}
+
+// NameAll names PEs: "PE 3", "PEs 0-2, 5".
+func NameAll(pes []int) string {
+	var parts []string
+	for i := 0; i < len(pes); i++ {
+		from := i
+		for i+1 < len(pes) && pes[i+1] == pes[i]+1 {
+			i++
+		}
+		switch {
+		case i == from:
+			parts = append(parts, fmt.Sprint(pes[i]))
+		case i == from+1:
+			parts = append(parts, fmt.Sprint(pes[from]), fmt.Sprint(pes[i]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", pes[from], pes[i]))
+		}
+	}
+	if len(pes) == 1 {
+		return "PE " + parts[0]
+	}
+	return "PEs " + strings.Join(parts, ", ")
+}
