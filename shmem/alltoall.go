@@ -83,7 +83,7 @@ func (t *Team) tradeStrided(o *operands, s strides) error {
 		rank := (t.me + i) % len(t.members)
 		first, pe := uint64(rank)*s.nelems, t.members[rank]
 		if at := o.src.peers[pe].mapped; at != 0 && t.groupOf[rank] == t.group {
-			if err := o.mem().moveStrided(dest+first*s.dst, s.dst, at+o.srcOff+me*s.sst, s.sst, s.elem, s.nelems); err != nil {
+			if err := o.mem().MoveStrided(dest+first*s.dst, s.dst, at+o.srcOff+me*s.sst, s.sst, s.elem, s.nelems); err != nil {
 				return err
 			}
 			continue

@@ -13,7 +13,7 @@ import (
 )
 
 // after is what op leaves where x was.
-func (op AtomicOp) after(x, v, compare uint64) uint64 {
+func after(op AtomicOp, x, v, compare uint64) uint64 {
 	switch op {
 	case AtomicInc, AtomicFetchInc:
 		return x + 1
@@ -67,7 +67,7 @@ func atomicOnce(w *World, rng *rand.Rand, op AtomicOp, size int, mem, own uint64
 	if rng.IntN(2) == 0 {
 		compare = rng.Uint64()
 	}
-	want := x&^mask | op.after(x, v, compare)&mask
+	want := x&^mask | after(op, x, v, compare)&mask
 	if compare&mask == x&mask && op == AtomicCompareSwap {
 		want = x&^mask | v&mask
 	}

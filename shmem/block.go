@@ -11,12 +11,13 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/access"
 )
 
 // A block is symmetric: every PE has one of the same size, and an address in it means the same offset everywhere.
 type block struct {
 	part  part
-	mem   mover                 // touches it
+	mem   access.Memory         // touches it
 	gpu   bool                  // it is on GPUs
 	base  uint64                // part.addr()
 	size  uint64                // that it may have
@@ -52,7 +53,7 @@ type spec struct {
 // newBlock makes this PE's part of a block and finds those of the others. Collective: all PEs have it or none, and an error says
 // whose part there is not.
 func (w *World) newBlock(ctx context.Context, s spec) (*block, error) {
-	b := &block{size: s.limit, gpu: s.gpu, mem: hostMemory{}, peers: make([]place, w.pes.N)}
+	b := &block{size: s.limit, gpu: s.gpu, mem: access.Host{}, peers: make([]place, w.pes.N)}
 	if s.gpu {
 		b.mem = w.gpu
 	}

@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/access"
 )
 
 // A condition is that elements of this PE's memory compare with values. The zero one is of no elements.
@@ -24,9 +25,9 @@ type condition struct {
 	found uint64 // the element looked at last
 	seen  uint64 // what it was
 
-	words uint64 // where the elements can be loaded, of a GPU's after refresh
-	mem   mover  // of a GPU's: brings them there
-	buf   []byte // which this is
+	words uint64        // where the elements can be loaded, of a GPU's after refresh
+	mem   access.Memory // of a GPU's: brings them there
+	buf   []byte        // which this is
 }
 
 // condition is about n elements at addr, which it finds good. The values are missing.
@@ -119,7 +120,7 @@ func (c *condition) target(i uint64) uint64 {
 // refresh brings the elements to where they can be loaded, if that is elsewhere.
 func (c *condition) refresh() (err error) {
 	if c.mem != nil && c.n > 0 {
-		c.words, c.buf, err = c.mem.look(c.addr, c.n*c.size, c.buf)
+		c.words, c.buf, err = c.mem.Load(c.addr, c.n*c.size, c.buf)
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func (w *World) pathTo(pe int) (path, why string) {
 	case w.maps(pe) && w.linked[pe]:
 		return "mapped", fmt.Sprintf("it is on this node, on %s%s", w.nodes[pe].GPUName, w.linkTo(pe))
 	case w.maps(pe):
-		why = fmt.Sprintf("the GPUs do not reach each other (%s; here %s)", w.nodes[pe].GPUName, w.gpu.dev)
+		why = fmt.Sprintf("the GPUs do not reach each other (%s; here %s)", w.nodes[pe].GPUName, w.gpu.Device)
 	case w.nodes[pe].Node != w.nodes[w.pes.Me].Node:
 		why = "it is on another node"
 	case w.nodes[pe].Room != w.nodes[w.pes.Me].Room:

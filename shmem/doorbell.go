@@ -208,7 +208,7 @@ func (w *World) drain() error { return w.drainBy(w.pes.Deadline()) }
 // drainBy is drain that gives up on the network at a deadline; zero is never.
 func (w *World) drainBy(deadline time.Time) error {
 	if w.gpu != nil {
-		if err := w.gpu.settle(); err != nil {
+		if err := w.gpu.Settle(); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"mori/core/device"
-	"mori/core/fabric"
 	"mori/shmem/internal/peers"
 )
 
@@ -83,7 +82,7 @@ func (w *World) reachesGPU(pe int) (bool, error) {
 	if theirs == nil {
 		return api(w.nodes[pe].GPU) == api(w.nodes[w.pes.Me].GPU), nil
 	}
-	r, err := w.gpu.dev.Reach(theirs)
+	r, err := w.gpu.Device.Reach(theirs)
 	return r.Access, err
 }
 
@@ -93,10 +92,10 @@ func (w *World) linkTo(pe int) string {
 	switch {
 	case theirs == nil:
 		return ", which this process does not see"
-	case theirs == w.gpu.dev:
+	case theirs == w.gpu.Device:
 		return ", this PE's own"
 	}
-	if r, err := w.gpu.dev.Reach(theirs); err == nil && r.Link != "" {
+	if r, err := w.gpu.Device.Reach(theirs); err == nil && r.Link != "" {
 		return " over " + r.Link
 	}
 	return ""
@@ -116,18 +115,10 @@ func (w *World) unlinked() string {
 	return peers.NameAll(pes)
 }
 
-// kindOf is what core/fabric calls a device's memory.
-func kindOf(d *device.Device) fabric.MemKind {
-	if d.Vendor == device.HIP {
-		return fabric.MemHIP
-	}
-	return fabric.MemCUDA
-}
-
 // placeOfHeap says what the heap's memory is of.
 func (w *World) placeOfHeap() string {
 	if w.gpu == nil {
 		return "host memory"
 	}
-	return w.gpu.dev.String()
+	return w.gpu.Device.String()
 }

@@ -12,12 +12,13 @@ import (
 	"mori/core/gpunic"
 	"mori/core/gpunic/mlx5"
 	"mori/core/memory"
+	"mori/shmem/internal/access"
 )
 
 // A nicSide is a NIC to whose queues kernels post by themselves, with one queue for each PE that
 // loads and stores do not reach.
 type nicSide struct {
-	g      *gpuHeap
+	g      *access.GPU
 	nic    *gpunic.NIC
 	heap   mlx5.MemoryView
 	queues []*gpunic.Queue // by PE
@@ -59,21 +60,21 @@ func (e gpuEnvironment) Window(addr, n uint64) (gpunic.Window, error) {
 
 // openNIC opens the NIC with that name, registers a block of the heap with it, and makes a queue for
 // each PE in far. It fills told with what those PEs need.
-func openNIC(g *gpuHeap, name string, b *block, npes int, far []int, told *nicName) (_ *nicSide, err error) {
+func openNIC(g *access.GPU, name string, b *block, npes int, far []int, told *nicName) (_ *nicSide, err error) {
 	n := &nicSide{g: g, queues: make([]*gpunic.Queue, npes), peers: make([]uint64, npes)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("open NIC %s for kernels: %w", name, err), n.close())
 		}
 	}()
-	if n.nic, err = gpunic.Open(name, gpuEnvironment{g.dev}); err != nil {
+	if n.nic, err = gpunic.Open(name, gpuEnvironment{g.Device}); err != nil {
 		return nil, err
 	}
 	if n.nic.Provider() != mlx5.ProviderMLX5 {
 		return nil, fmt.Errorf("kernels of symmetric memory drive mlx5 queues only: %w", errors.ErrUnsupported)
 	}
-	access := mlx5.AccessLocalWrite | mlx5.AccessRemoteWrite | mlx5.AccessRemoteRead
-	if n.heap, err = n.nic.Register(b.base, b.have.Load(), access); err != nil {
+	rights := mlx5.AccessLocalWrite | mlx5.AccessRemoteWrite | mlx5.AccessRemoteRead
+	if n.heap, err = n.nic.Register(b.base, b.have.Load(), rights); err != nil {
 		return nil, err
 	}
 	told.Name, told.Memory, told.Ends = name, n.heap, make([][]byte, npes)
@@ -91,8 +92,8 @@ func openNIC(g *gpuHeap, name string, b *block, npes int, far []int, told *nicNa
 func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 	views := make([]byte, len(names)*mlx5.QueueViewBytes)
 	table := make([]byte, len(names)*nicPeerBytes)
-	if n.table, err = n.g.dev.Alloc(uint64(len(views) + len(table))); err != nil {
-		return noMemory(err)
+	if n.table, err = n.g.Device.Alloc(uint64(len(views) + len(table))); err != nil {
+		return access.NoMemory(err)
 	}
 	for pe, q := range n.queues {
 		if q == nil {
@@ -119,7 +120,7 @@ func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 	}
 	all := append(views, table...)
 	defer runtime.KeepAlive(all)
-	return n.g.copy(n.table.Addr(), memory.AddrOf(all), uint64(len(all)))
+	return n.g.Copy(n.table.Addr(), memory.AddrOf(all), uint64(len(all)))
 }
 
 // peer returns where the device finds a PE's NicPeer, 0 if the NIC does not reach that PE.

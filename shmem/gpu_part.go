@@ -10,6 +10,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
 )
 
@@ -21,17 +22,17 @@ type allocPart struct {
 }
 
 // newAllocPart allocates limit bytes at a multiple of align, all zeros.
-func newAllocPart(g *gpuHeap, limit, align uint64) (*allocPart, error) {
+func newAllocPart(g *access.GPU, limit, align uint64) (*allocPart, error) {
 	n := limit
 	if align > arena.Grain { // what drivers align to anyway
 		n += align
 	}
-	mem, err := g.dev.Alloc(n)
+	mem, err := g.Device.Alloc(n)
 	if err != nil {
-		return nil, noMemory(err)
+		return nil, access.NoMemory(err)
 	}
-	p := &allocPart{dev: g.dev, mem: mem, base: arena.RoundUp(mem.Addr(), max(align, arena.Grain))}
-	if err = g.clear(mem.Addr(), n); err != nil {
+	p := &allocPart{dev: g.Device, mem: mem, base: arena.RoundUp(mem.Addr(), max(align, arena.Grain))}
+	if err = g.Clear(mem.Addr(), n); err != nil {
 		return nil, errors.Join(err, mem.Close())
 	}
 	return p, nil
@@ -51,13 +52,13 @@ type allocView struct{ mem *device.IPCMemory }
 
 // openAllocView maps another PE's allocation for g's device. Memory of this process itself is not mapped once more: g's device is let at that
 // of its owner, which is nil otherwise. To do so for other processes would cost a context on each device, some hundred MiB.
-func openAllocView(g *gpuHeap, o *offer, owner *device.Device) (*allocView, error) {
+func openAllocView(g *access.GPU, o *offer, owner *device.Device) (*allocView, error) {
 	if owner != nil {
-		if err := g.dev.EnablePeer(owner); err != nil {
+		if err := g.Device.EnablePeer(owner); err != nil {
 			return nil, err
 		}
 	}
-	mem, err := g.dev.OpenIPC(o.IPC)
+	mem, err := g.Device.OpenIPC(o.IPC)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (v *allocView) close() error                         { return v.mem.Close()
 // A virtualPart is a part whose addresses are reserved for its limit, while memory comes in chunks behind them. Other processes import
 // each chunk by a file.
 type virtualPart struct {
-	g      *gpuHeap
+	g      *access.GPU
 	share  *memory.Sharer
 	v      *device.Virtual
 	limit  uint64
@@ -116,8 +117,8 @@ func (c *chunks) close() error {
 }
 
 // newVirtualPart reserves limit bytes and has size of them, all zeros.
-func newVirtualPart(g *gpuHeap, share *memory.Sharer, size, limit uint64) (*virtualPart, error) {
-	v, err := g.dev.Virtual()
+func newVirtualPart(g *access.GPU, share *memory.Sharer, size, limit uint64) (*virtualPart, error) {
+	v, err := g.Device.Virtual()
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (p *virtualPart) grow(size uint64) error {
 	n := size - p.chunks.have
 	mem, err := p.v.Create(n)
 	if err != nil {
-		return noMemory(err)
+		return access.NoMemory(err)
 	}
 	file, err := mem.Export()
 	if err != nil {
@@ -155,7 +156,7 @@ func (p *virtualPart) grow(size uint64) error {
 	if err = p.chunks.add(mem, n); err != nil {
 		return err
 	}
-	return p.g.clear(at, n)
+	return p.g.Clear(at, n)
 }
 
 func (p *virtualPart) offer(o *offer) error {
@@ -179,8 +180,8 @@ type virtualView struct {
 	n      int // chunks
 }
 
-func openVirtualView(ctx context.Context, g *gpuHeap, o *offer, limit uint64) (*virtualView, error) {
-	v, err := g.dev.Virtual()
+func openVirtualView(ctx context.Context, g *access.GPU, o *offer, limit uint64) (*virtualView, error) {
+	v, err := g.Device.Virtual()
 	if err != nil {
 		return nil, err
 	}

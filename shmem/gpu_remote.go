@@ -13,6 +13,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/proxy"
+	"mori/shmem/internal/access"
 	"mori/shmem/internal/peers"
 )
 
@@ -23,7 +24,7 @@ type remoteSide struct {
 	queue *proxy.Queue
 	local []proxy.Local
 	desk  *proxy.Desk // where peers ask for atomics on this PE's heap
-	words *gpuHeap    // which does them
+	words *access.GPU // which does them
 	nic   *nicSide    // to whose queues kernels post what it does, if Config.NIC says so
 	why   error       // why there is no queue
 }
@@ -173,7 +174,7 @@ func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err 
 		return err
 	}
 	b := w.side.sync
-	buffer := fabric.Buffer{Addr: b.base, Len: b.have.Load(), Kind: kindOf(w.gpu.dev), Device: w.gpu.dev.Ordinal}
+	buffer := fabric.Buffer{Addr: b.base, Len: b.have.Load(), Kind: access.KindOf(w.gpu.Device), Device: w.gpu.Device.Ordinal}
 	region, err := r.port.Register(buffer)
 	if err != nil {
 		return err
@@ -183,8 +184,8 @@ func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err 
 		return err
 	}
 	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}, r.desk.Shown()}
-	r.words = newGPUHeap(w.gpu.dev, w.pes.Timeout, nil)
-	if err = r.words.prepare(proxy.Appliers); err != nil || w.cfg.NIC == "" {
+	r.words = access.NewGPU(w.gpu.Device, w.pes.Timeout, nil)
+	if err = r.words.Prepare(proxy.Appliers); err != nil || w.cfg.NIC == "" {
 		return err
 	}
 	r.nic, err = openNIC(w.gpu, w.cfg.NIC, b, w.pes.N, w.side.far, &mine.NIC)
@@ -221,7 +222,7 @@ func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err er
 			return fmt.Errorf("write to PE %d: %w", pe, err)
 		}
 	}
-	cfg := proxy.Config{Port: r.port, Peers: routes, Local: r.local, Memory: proxy.OnGPU(w.gpu.dev), Wait: noTimeout, Desk: r.desk, Self: w.pes.Me, Atomics: r.change}
+	cfg := proxy.Config{Port: r.port, Peers: routes, Local: r.local, Memory: proxy.OnGPU(w.gpu.Device), Wait: noTimeout, Desk: r.desk, Self: w.pes.Me, Atomics: r.change}
 	if w.pes.Timeout > 0 {
 		cfg.Wait = w.pes.Timeout
 	}
@@ -234,7 +235,7 @@ func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err er
 	return r.nic.connect(w.pes.Me, nics, r.queue.Device())
 }
 
-// changes are how a gpuHeap does what peers ask for.
+// changes are how a access.GPU does what peers ask for.
 var changes = map[fabric.AtomicOp]AtomicOp{fabric.AtomicSum: AtomicFetchAdd, fabric.AtomicBAnd: AtomicFetchAnd, fabric.AtomicBOr: AtomicFetchOr,
 	fabric.AtomicBXor: AtomicFetchXor, fabric.AtomicRead: AtomicFetch, fabric.AtomicWrite: AtomicSwap, fabric.AtomicCSwap: AtomicCompareSwap}
 
@@ -244,7 +245,7 @@ func (r *remoteSide) change(c proxy.Change) (old uint64, err error) {
 	if !ok {
 		return 0, fmt.Errorf("%v: %w", c.Op, fabric.ErrNotSupported)
 	}
-	return r.words.atomic(op, c.Word, c.Addr, c.Value, c.Compare)
+	return r.words.Atomic(op, c.Word, c.Addr, c.Value, c.Compare)
 }
 
 // showKernels lets operations of kernels that go by the queue name a buffer as their local side. With local held.
@@ -259,7 +260,7 @@ func (w *World) showKernels(addr, size uint64) (hide func() error, err error) {
 		if err != nil || p.Device == nil {
 			return nil, err
 		}
-		buffer.Kind, buffer.Device = kindOf(p.Device), p.Device.Ordinal
+		buffer.Kind, buffer.Device = access.KindOf(p.Device), p.Device.Ordinal
 	}
 	region, err := r.port.Register(buffer)
 	if err != nil {
@@ -296,7 +297,7 @@ func (r *remoteSide) close() error {
 		}
 	}
 	if r.words != nil {
-		err = errors.Join(err, r.words.close())
+		err = errors.Join(err, r.words.Close())
 	}
 	return errors.Join(err, r.desk.Close())
 }

@@ -53,7 +53,7 @@ func putByQueue(w *World, at, n uint64, pe int) (err error) {
 	clear(out)
 	var args device.Args
 	args.Uint64(queue).Uint32(uint32(pe)).Uint32(0).Uint64(at).Uint64(piece).Uint64(n / piece).Uint64(told.DeviceAddr())
-	if err := errors.Join(f.Launch(s, device.Grid{Blocks: [3]uint32{2}, Threads: [3]uint32{32}}, &args), w.gpu.wait(s)); err != nil {
+	if err := errors.Join(f.Launch(s, device.Grid{Blocks: [3]uint32{2}, Threads: [3]uint32{32}}, &args), w.gpu.Wait(s)); err != nil {
 		return err
 	}
 	if failed := binary.LittleEndian.Uint64(out[8:]); failed != 0 {
@@ -119,7 +119,7 @@ func fromABuffer(t *testing.T, w *World, a uint64) error {
 	}
 	again := filled(n, w.pes.Me+7)
 	poke(t, w, a, again)
-	err = errors.Join(w.gpu.copy(own.Addr(), a, n), w.gpu.clear(a, n), w.RegisterBuffer(own.Addr(), n), w.BarrierAll())
+	err = errors.Join(w.gpu.Copy(own.Addr(), a, n), w.gpu.Clear(a, n), w.RegisterBuffer(own.Addr(), n), w.BarrierAll())
 	if err == nil {
 		err = errors.Join(putByQueue(w, own.Addr(), n, 1-w.pes.Me), w.BarrierAll())
 	}
@@ -165,7 +165,7 @@ func everyone(w *World, at, bytes, first, turns uint64) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	var args device.Args
 	args.Uint64(at).Uint64(bytes).Uint64(first).Uint64(turns).Uint64(wrong.DeviceAddr())
-	if err := errors.Join(second(w.pes.Gather(context.Background(), nil)), f.Launch(s, device.Grid{Threads: [3]uint32{64}}, &args), w.gpu.wait(s)); err != nil {
+	if err := errors.Join(second(w.pes.Gather(context.Background(), nil)), f.Launch(s, device.Grid{Threads: [3]uint32{64}}, &args), w.gpu.Wait(s)); err != nil {
 		return err
 	}
 	if n := memory.Load64(wrong.Addr()); n != 0 {
@@ -209,7 +209,7 @@ func TestBarrierOnStreamOverANetwork(t *testing.T) {
 				for range 20 {
 					err = errors.Join(err, w.BarrierOnStream(s.Handle()))
 				}
-				return errors.Join(err, w.gpu.wait(s), w.BarrierAll(), s.Close())
+				return errors.Join(err, w.gpu.Wait(s), w.BarrierAll(), s.Close())
 			})
 		})
 	}
@@ -293,7 +293,7 @@ func kernelsMeet(w *World, l life) (err error) {
 		if i == 5 {
 			err = dieIf(w, l)
 		}
-		err = errors.Join(err, w.BarrierOnStream(0), w.gpu.wait(s))
+		err = errors.Join(err, w.BarrierOnStream(0), w.gpu.Wait(s))
 	}
 	for end := time.Now().Add(10 * time.Second); w.pes.Check() == nil && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

@@ -15,6 +15,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
 	"mori/shmem/internal/peers"
 )
@@ -45,7 +46,7 @@ const (
 
 // A deviceSide is what kernels of this PE's GPU need: where the heaps are, and a place for reports of waits that gave up.
 type deviceSide struct {
-	g      *gpuHeap
+	g      *access.GPU
 	npes   int
 	far    []int       // PEs that loads and stores do not reach
 	remote *remoteSide // to those; nil if there are none
@@ -113,11 +114,11 @@ func (s *deviceSide) fill(w *World) (err error) {
 		binary.LittleEndian.PutUint64(table[pe*peerBytes:], heap)
 		binary.LittleEndian.PutUint32(table[pe*peerBytes+8:], transport)
 	}
-	if s.peers, err = s.g.dev.Alloc(uint64(len(table) + stateBytes)); err != nil {
-		return noMemory(err)
+	if s.peers, err = s.g.Device.Alloc(uint64(len(table) + stateBytes)); err != nil {
+		return access.NoMemory(err)
 	}
-	if s.report, err = s.g.dev.AllocHost(reportBytes); err != nil {
-		return noMemory(err)
+	if s.report, err = s.g.Device.AllocHost(reportBytes); err != nil {
+		return access.NoMemory(err)
 	}
 	clear(memory.Bytes(s.report.Addr(), reportBytes))
 	limit := noTimeout
@@ -134,7 +135,7 @@ func (s *deviceSide) fill(w *World) (err error) {
 	copy(s.state[:], b)
 	all := append(table, b...)
 	defer runtime.KeepAlive(all)
-	return s.g.copy(s.peers.Addr(), memory.AddrOf(all), uint64(len(all)))
+	return s.g.Copy(s.peers.Addr(), memory.AddrOf(all), uint64(len(all)))
 }
 
 // State is what kernels know of the World as an address in the GPU's memory, of a mori::shmem::State (native/include/mori/shmem): for kernels whose module has
@@ -235,7 +236,7 @@ func (w *World) ModuleInit(id uint64) (*Module, error) {
 	if w.side == nil {
 		return nil, fmt.Errorf("initialise a module: the symmetric heap is in host memory: %w", errors.ErrUnsupported)
 	}
-	m, err := moduleState(w.gpu.dev.BorrowModule(id), w.gpu.dev)
+	m, err := moduleState(w.gpu.Device.BorrowModule(id), w.gpu.Device)
 	if err == nil {
 		err = w.Refill(m)
 	}
@@ -247,7 +248,7 @@ func (w *World) ModuleInit(id uint64) (*Module, error) {
 
 // Refill tells a module of an earlier World of the same GPU about this one.
 func (w *World) Refill(m *Module) error {
-	if w.side == nil || m.dev != w.gpu.dev {
+	if w.side == nil || m.dev != w.gpu.Device {
 		return nil
 	}
 	s := w.side
@@ -287,12 +288,12 @@ func moduleState(m *device.Module, d *device.Device) (*Module, error) {
 // write fills in the State. A module that was unloaded meanwhile is left alone, as far as can be told: where it was, there is no such
 // memory or something else.
 func (m *Module) write(state [stateBytes]byte) error {
-	g := newGPUHeap(m.dev, time.Minute, nil)
+	g := access.NewGPU(m.dev, time.Minute, nil)
 	err := m.replace(g, state)
-	return errors.Join(err, g.close())
+	return errors.Join(err, g.Close())
 }
 
-func (m *Module) replace(g *gpuHeap, state [stateBytes]byte) error {
+func (m *Module) replace(g *access.GPU, state [stateBytes]byte) error {
 	p, err := device.Lookup(m.addr)
 	if err != nil || p.Base != m.base || p.Device != m.dev {
 		return err
@@ -300,7 +301,7 @@ func (m *Module) replace(g *gpuHeap, state [stateBytes]byte) error {
 	raw := make([]byte, stateBytes)
 	defer runtime.KeepAlive(raw)
 	if m.written != ([stateBytes]byte{}) {
-		if err := g.copy(memory.AddrOf(raw), m.addr, stateBytes); err != nil {
+		if err := g.Copy(memory.AddrOf(raw), m.addr, stateBytes); err != nil {
 			return err
 		}
 		if [stateBytes]byte(raw) != m.written {
@@ -309,7 +310,7 @@ func (m *Module) replace(g *gpuHeap, state [stateBytes]byte) error {
 	}
 	copy(raw, state[:])
 	m.written = state
-	return g.copy(m.addr, memory.AddrOf(raw), stateBytes)
+	return g.Copy(m.addr, memory.AddrOf(raw), stateBytes)
 }
 
 // BarrierOnStream puts a barrier of all PEs into a stream of this PE's GPU, a cudaStream_t or hipStream_t, or 0 for the default stream: what
@@ -341,8 +342,8 @@ func (w *World) barrierOn(stream uint64) error {
 	if err != nil {
 		return err
 	}
-	s := w.gpu.dev.BorrowStream(stream)
-	if err := w.gpu.follow(s); err != nil {
+	s := w.gpu.Device.BorrowStream(stream)
+	if err := w.gpu.Follow(s); err != nil {
 		return err
 	}
 	return w.side.launch(f, s)
@@ -355,7 +356,7 @@ func (s *deviceSide) launch(f *device.Function, on *device.Stream) error {
 	e := s.met[on.Handle()]
 	if e == nil {
 		var err error
-		if e, err = s.g.dev.NewEvent(); err != nil {
+		if e, err = s.g.Device.NewEvent(); err != nil {
 			return err
 		}
 		if s.met == nil {
@@ -376,12 +377,12 @@ func (s *deviceSide) kernel() (*device.Function, error) {
 	if s.barrier != nil {
 		return s.barrier, nil
 	}
-	m, err := s.g.dev.LoadKernels("shmem_barrier")
+	m, err := s.g.Device.LoadKernels("shmem_barrier")
 	if err != nil {
 		return nil, err
 	}
 	var f *device.Function
-	of, err := moduleState(m, s.g.dev)
+	of, err := moduleState(m, s.g.Device)
 	if err == nil {
 		err = of.write(s.state)
 	}

@@ -42,7 +42,7 @@ func barriersOnStreams(w *World, _ life) (err error) {
 			return err
 		}
 	}
-	if err := errors.Join(w.gpu.wait(s), w.BarrierAll()); err != nil {
+	if err := errors.Join(w.gpu.Wait(s), w.BarrierAll()); err != nil {
 		return err
 	}
 	for round := range rounds {
@@ -110,7 +110,7 @@ func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 		}
 		err = errors.Join(w.PutNbi(a, src.Addr(), n, 1-w.pes.Me), w.BarrierOnStream(0))
 		s := w.cfg.Device.BorrowStream(0)
-		err = errors.Join(err, s.Copy(dst.Addr(), a, n), w.gpu.wait(s))
+		err = errors.Join(err, s.Copy(dst.Addr(), a, n), w.gpu.Wait(s))
 		b := memory.Bytes(dst.Addr(), n)
 		if err == nil && (b[0] != byte(2-w.pes.Me) || b[n-1] != byte(2-w.pes.Me)) {
 			t.Errorf("PE %d has %d and %d after the barrier", w.pes.Me, b[0], b[n-1])
@@ -138,7 +138,7 @@ func stateOf(t *testing.T, w *World, m *Module) []byte {
 func peekAt(t *testing.T, w *World, at, n uint64) []byte {
 	t.Helper()
 	b := make([]byte, n)
-	if err := w.gpu.copy(memory.AddrOf(b), at, n); err != nil {
+	if err := w.gpu.Copy(memory.AddrOf(b), at, n); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -171,7 +171,7 @@ func TestModuleInit(t *testing.T) {
 		for range 3 {
 			err = errors.Join(err, f.Launch(s, device.Grid{Threads: [3]uint32{32}}, nil))
 		}
-		return errors.Join(err, w.gpu.wait(s), s.Close())
+		return errors.Join(err, w.gpu.Wait(s), s.Close())
 	}
 	run(t, n, onGPU(t, Config{}), func(w *World) error {
 		m, err := w.ModuleInit(users[w.pes.Me].Handle())

@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/native/gpu/gputest"
+	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
 )
 
@@ -43,19 +44,19 @@ func onGPU(t testing.TB, cfg Config) Config {
 	return cfg
 }
 
-// moverAt touches what is at at: symmetric memory, or else the test's own.
-func moverAt(w *World, at uint64) mover {
+// memoryAt touches what is at at: symmetric memory, or else the test's own.
+func memoryAt(w *World, at uint64) access.Memory {
 	if b, _, err := w.locate(at, 1); err == nil {
 		return b.mem
 	}
-	return hostMemory{}
+	return access.Host{}
 }
 
 // peek is what n bytes at at are on this PE.
 func peek(t testing.TB, w *World, at, n uint64) []byte {
 	t.Helper()
 	b := make([]byte, n)
-	if err := moverAt(w, at).copy(memory.AddrOf(b), at, n); err != nil {
+	if err := memoryAt(w, at).Copy(memory.AddrOf(b), at, n); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -65,7 +66,7 @@ func peek(t testing.TB, w *World, at, n uint64) []byte {
 func poke(t testing.TB, w *World, at uint64, b []byte) {
 	t.Helper()
 	defer runtime.KeepAlive(b)
-	if err := moverAt(w, at).copy(at, memory.AddrOf(b), uint64(len(b))); err != nil {
+	if err := memoryAt(w, at).Copy(at, memory.AddrOf(b), uint64(len(b))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -73,14 +74,14 @@ func poke(t testing.TB, w *World, at uint64, b []byte) {
 // setWord and getWord are of a word of 8 bytes of symmetric memory of this PE.
 func setWord(t testing.TB, w *World, at, v uint64) {
 	t.Helper()
-	if _, err := moverAt(w, at).atomic(AtomicSet, 8, at, v, 0); err != nil {
+	if _, err := memoryAt(w, at).Atomic(AtomicSet, 8, at, v, 0); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func getWord(t testing.TB, w *World, at uint64) uint64 {
 	t.Helper()
-	v, err := moverAt(w, at).atomic(AtomicFetch, 8, at, 0, 0)
+	v, err := memoryAt(w, at).Atomic(AtomicFetch, 8, at, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestHeapOnGPUsIsNotLookedUp(t *testing.T) {
 			return err
 		}
 		poke(t, w, a, []byte{byte(w.pes.Me + 1)})
-		own, err := w.gpu.dev.Alloc(64)
+		own, err := w.gpu.Device.Alloc(64)
 		if err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ func TestHeapOnGPUs(t *testing.T) {
 				t.Fatalf("PE %d has no address of PE %d's memory", w.pes.Me, right)
 			}
 			b := []byte{byte(16*i + w.pes.Me + 1)}
-			err = w.gpu.copy(there+size-1, memory.AddrOf(b), 1)
+			err = w.gpu.Copy(there+size-1, memory.AddrOf(b), 1)
 			runtime.KeepAlive(b)
 			if err != nil {
 				return err
@@ -212,7 +213,7 @@ func TestHeapsOnGPUsOverANetwork(t *testing.T) {
 				sig := a + 2*n - 2*n%8 + 1024
 				err = errors.Join(
 					w.Put(a, memory.AddrOf(mine), n, 1-w.pes.Me), // host memory to a GPU
-					w.gpu.copy(own.Addr(), memory.AddrOf(mine), n),
+					w.gpu.Copy(own.Addr(), memory.AddrOf(mine), n),
 					w.PutNbi(a+n, own.Addr(), n, 1-w.pes.Me), // a GPU's memory to another's
 					w.PutSignal(0, 0, 0, sig, 7, SignalSet, 1-w.pes.Me),
 				)

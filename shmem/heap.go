@@ -85,7 +85,7 @@ func (w *World) malloc(r request) (addr uint64, err error) {
 func (w *World) zero(ctx context.Context, addr, size uint64) error {
 	b, _, err := w.locate(addr, size)
 	if err == nil {
-		err = b.mem.clear(addr, size)
+		err = b.mem.Clear(addr, size)
 	}
 	return w.pes.AllWell(ctx, err)
 }

@@ -211,7 +211,7 @@ func traffic(w *World, _ life) error {
 		}
 		for pe := range w.pes.N {
 			b := make([]byte, size)
-			if err := moverAt(w, a).copy(memory.AddrOf(b), a+uint64(pe*size), size); err != nil {
+			if err := memoryAt(w, a).Copy(memory.AddrOf(b), a+uint64(pe*size), size); err != nil {
 				return err
 			}
 			if !bytes.Equal(b, filled(size, pe+round)) {

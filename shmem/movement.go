@@ -5,6 +5,8 @@ package shmem
 import (
 	"fmt"
 	"math/bits"
+
+	"mori/shmem/internal/access"
 )
 
 // How collective calls move data. All members meet first, so nobody touches memory before all arguments are known to be good and the
@@ -18,7 +20,7 @@ type operands struct {
 }
 
 // mem touches both.
-func (o *operands) mem() mover {
+func (o *operands) mem() access.Memory {
 	if o.dest != nil {
 		return o.dest.mem
 	}
@@ -94,7 +96,7 @@ func (t *Team) failed(c *teamCall, err error) error {
 func (t *Team) pull(dst uint64, rank int, b *block, off, n uint64) error {
 	pe := t.members[rank]
 	if at := b.peers[pe].mapped; at != 0 {
-		return b.mem.copy(dst, at+off, n)
+		return b.mem.Copy(dst, at+off, n)
 	}
 	return t.w.net.get(pe, b, off, dst, n)
 }
@@ -103,7 +105,7 @@ func (t *Team) pull(dst uint64, rank int, b *block, off, n uint64) error {
 func (t *Team) push(src uint64, rank int, b *block, off, n uint64) error {
 	pe := t.members[rank]
 	if at := b.peers[pe].mapped; at != 0 {
-		return b.mem.copy(at+off, src, n)
+		return b.mem.Copy(at+off, src, n)
 	}
 	return t.w.net.put(pe, b, off, src, n)
 }
@@ -158,7 +160,7 @@ func (t *Team) spread(o *operands, low, high int, at func(rank int) (off, n uint
 func (t *Team) handOut(o *operands, off, n uint64, near bool) error {
 	src := o.src.base + o.srcOff
 	if own := o.dest.base + o.destOff + off; own != src {
-		if err := o.mem().copy(own, src, n); err != nil {
+		if err := o.mem().Copy(own, src, n); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,7 @@ func (f field) push() error {
 		return nil
 	}
 	defer runtime.KeepAlive(f.bytes)
-	return f.w.gpu.copy(f.at, memory.AddrOf(f.bytes), uint64(len(f.bytes)))
+	return f.w.gpu.Copy(f.at, memory.AddrOf(f.bytes), uint64(len(f.bytes)))
 }
 
 func (f field) pull() error {
@@ -53,7 +53,7 @@ func (f field) pull() error {
 		return nil
 	}
 	defer runtime.KeepAlive(f.bytes)
-	return f.w.gpu.copy(memory.AddrOf(f.bytes), f.at, uint64(len(f.bytes)))
+	return f.w.gpu.Copy(memory.AddrOf(f.bytes), f.at, uint64(len(f.bytes)))
 }
 
 // clear fills it with what no test expects.

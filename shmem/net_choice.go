@@ -103,7 +103,7 @@ func (w *World) nicUse() core.NICUse {
 	u := core.AnyNIC()
 	u.QPs, u.SendWR = w.cfg.QPPerPE, flights
 	if w.gpu != nil {
-		u.GPU = w.gpu.dev.BusID
+		u.GPU = w.gpu.Device.BusID
 	}
 	return u
 }

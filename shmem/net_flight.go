@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/memory"
+	"mori/shmem/internal/access"
 	"mori/shmem/internal/peers"
 )
 
@@ -198,26 +198,11 @@ func (n *wire) land(i int) {
 	w, epoch := f.waiter, f.epoch
 	f.waiter = nil
 	if w != nil && f.kind >= fabric.OpFetchAtomic {
-		w.old = loadWord(f.at+resultAt, f.size)
+		w.old = access.LoadWord(f.at+resultAt, f.size)
 	}
 	n.free <- i
 	n.epochs.leave(epoch)
 	if w != nil {
 		w.leave()
-	}
-}
-
-func loadWord(at uint64, size int) uint64 {
-	if size == 4 {
-		return uint64(memory.Load32(at))
-	}
-	return memory.Load64(at)
-}
-
-func storeWord(at uint64, size int, v uint64) {
-	if size == 4 {
-		memory.Store32(at, uint32(v))
-	} else {
-		memory.Store64(at, v)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
 )
 
@@ -78,9 +79,9 @@ func (n *wire) transfer(kind fabric.OpKind, pe int, b *block, off, local, size u
 // bring copies size bytes of the user's to memory of this process.
 func (n *wire) bring(to, src, size uint64) error {
 	if n.w.gpu != nil {
-		return n.w.gpu.move(to, src, size)
+		return n.w.gpu.Move(to, src, size)
 	}
-	return hostMemory{}.move(to, src, size)
+	return access.Host{}.Move(to, src, size)
 }
 
 // A localEnd is how the provider knows local memory.
@@ -112,7 +113,7 @@ func (n *wire) local(addr, size uint64) (e localEnd, err error) {
 			return e, err
 		}
 		if p.Kind == device.OnDevice {
-			return localEnd{staged: true}, n.w.gpu.there(addr, size)
+			return localEnd{staged: true}, n.w.gpu.Check(addr, size)
 		}
 	}
 	if !memory.Mapped(addr, size) { // a transport that stumbles over it may lose its connection
@@ -129,7 +130,7 @@ func (n *wire) transferStaged(kind fabric.OpKind, pe int, b *block, off, local, 
 	for size > 0 {
 		now := min(size, stageBytes)
 		if kind == fabric.OpWrite {
-			if err := n.w.gpu.copy(at, local, now); err != nil {
+			if err := n.w.gpu.Copy(at, local, now); err != nil {
 				return err
 			}
 		}
@@ -137,7 +138,7 @@ func (n *wire) transferStaged(kind fabric.OpKind, pe int, b *block, off, local, 
 			return err
 		}
 		if kind == fabric.OpRead {
-			if err := n.w.gpu.copy(local, at, now); err != nil {
+			if err := n.w.gpu.Copy(local, at, now); err != nil {
 				return err
 			}
 		}
@@ -189,9 +190,9 @@ func (n *wire) word(pe int, b *block, off uint64, op fabric.AtomicOp, size int, 
 	switch op {
 	case fabric.AtomicRead:
 		err := n.getNow(pe, b, off, at, uint64(size))
-		return loadWord(at, size), err
+		return access.LoadWord(at, size), err
 	case fabric.AtomicWrite:
-		storeWord(at, size, value)
+		access.StoreWord(at, size, value)
 		return 0, n.putNow(pe, b, off, at, uint64(size))
 	}
 	return 0, fmt.Errorf("atomics on the memory of a GPU that only provider %s reaches, but for set and fetch: %w", n.info.Provider, errors.ErrUnsupported)
@@ -209,9 +210,9 @@ func (n *wire) modify(kind fabric.OpKind, pe int, b *block, off uint64, op fabri
 	if size == 4 {
 		f.atomic.Type = fabric.Uint32
 	}
-	storeWord(f.at+operandAt, size, value)
+	access.StoreWord(f.at+operandAt, size, value)
 	if kind == fabric.OpCompareAtomic {
-		storeWord(f.at+compareAt, size, compare)
+		access.StoreWord(f.at+compareAt, size, compare)
 		f.atomic.Compare = fabric.Seg{Addr: f.at + compareAt, Len: bytes}
 	}
 	if kind != fabric.OpAtomic {

@@ -10,6 +10,7 @@ import (
 
 	"mori/core"
 	"mori/core/fabric"
+	"mori/shmem/internal/access"
 )
 
 // A reach is how PEs come to a block by the network: by regions, one behind the other, of which a block that grows gets one more each time.
@@ -96,7 +97,7 @@ func (n *wire) extend(b *block, size uint64, o *offer) (*reach, error) {
 	}
 	buffer := fabric.Buffer{Addr: b.base + from, Len: size - from}
 	if b.gpu {
-		buffer.Kind, buffer.Device = kindOf(n.w.gpu.dev), n.w.gpu.dev.Ordinal
+		buffer.Kind, buffer.Device = access.KindOf(n.w.gpu.Device), n.w.gpu.Device.Ordinal
 	}
 	mr, err := n.register(buffer, fabric.AccessRemoteRead|fabric.AccessRemoteWrite)
 	if err != nil {
@@ -118,10 +119,10 @@ func (n *wire) find(r *reach, pe int, raw []byte) error {
 }
 
 // register makes a region of memory, and has NICs pin it now: the first put is not to wait for that.
-func (n *wire) register(buffer fabric.Buffer, access fabric.Access) (fabric.MR, error) {
+func (n *wire) register(buffer fabric.Buffer, rights fabric.Access) (fabric.MR, error) {
 	key := fabric.RegionKey{ID: n.w.nextKey.Add(1) - 1}
 	_, _ = rand.Read(key.Secret[:]) // never fails
-	mr, err := n.dom.Reg(buffer, access, key)
+	mr, err := n.dom.Reg(buffer, rights, key)
 	if err != nil {
 		return nil, fmt.Errorf("register %d bytes with %s: %w", buffer.Len, n.info.Provider, err)
 	}

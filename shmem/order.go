@@ -12,7 +12,7 @@ import (
 func (w *World) Fence() error {
 	err := w.pes.Check()
 	if err == nil && w.gpu != nil {
-		err = w.gpu.settle() // what a GPU does later has no order with what it does at once
+		err = w.gpu.Settle() // what a GPU does later has no order with what it does at once
 	}
 	if err == nil && w.net != nil {
 		err = w.net.fence()

@@ -52,7 +52,7 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 		case n == 0:
 			return nil
 		case len(t.members) == 1:
-			return o.mem().copy(o.dest.base+o.destOff, o.src.base+o.srcOff, n)
+			return o.mem().Copy(o.dest.base+o.destOff, o.src.base+o.srcOff, n)
 		case n <= smallReduce:
 			return t.reduceSmall(combine, &o, size, n)
 		}
@@ -69,7 +69,7 @@ func (t *Team) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) e
 	if err := t.next(); err != nil {
 		return err
 	}
-	return o.mem().copy(o.dest.base+o.destOff, result, n)
+	return o.mem().Copy(o.dest.base+o.destOff, result, n)
 }
 
 // reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads the part of this PE's source that
@@ -88,7 +88,7 @@ func (t *Team) reduceParts(combine reduceop.Func, o *operands, size, n uint64) e
 		if err := t.combine(combine, result, o, o.srcOff+off, size, now); err != nil {
 			return err
 		}
-		if err := o.dest.mem.copy(at, result, now); err != nil {
+		if err := o.dest.mem.Copy(at, result, now); err != nil {
 			return err
 		}
 	}

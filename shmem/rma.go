@@ -72,9 +72,9 @@ func (w *World) put(act string, dest, src, n uint64, pe int, wait bool) error {
 // carry puts n bytes to off in b of PE pe, which are there. wait: until src may be used again.
 func (w *World) carry(b *block, off, src, n uint64, pe int, wait bool) error {
 	if at := b.peers[pe].mapped; at != 0 {
-		act := b.mem.moveLater
+		act := b.mem.MoveLater
 		if wait {
-			act = b.mem.move
+			act = b.mem.Move
 		}
 		if err := act(at+off, src, n); err != nil {
 			return err
@@ -93,9 +93,9 @@ func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
 	switch {
 	case err != nil || n == 0:
 	case b.peers[pe].mapped != 0 && wait:
-		err = b.mem.move(dest, b.peers[pe].mapped+off, n)
+		err = b.mem.Move(dest, b.peers[pe].mapped+off, n)
 	case b.peers[pe].mapped != 0:
-		err = b.mem.moveLater(dest, b.peers[pe].mapped+off, n)
+		err = b.mem.MoveLater(dest, b.peers[pe].mapped+off, n)
 	case wait:
 		err = w.net.getNow(pe, b, off, dest, n)
 	default:
@@ -127,11 +127,6 @@ func checkLocal(addr, n uint64) error {
 		return fmt.Errorf("%d bytes at %#x: %w", n, addr, ErrInvalid)
 	}
 	return nil
-}
-
-// unmapped tells of a local address that is no memory.
-func unmapped(err error) error {
-	return fmt.Errorf("the local memory is not there: %w (%w)", ErrInvalid, err)
 }
 
 func transferError(act string, dest, src, n uint64, pe int, err error) error {

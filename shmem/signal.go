@@ -75,11 +75,11 @@ func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalO
 	}
 	if to := of.peers[pe].mapped; to != 0 && (n == 0 || b.peers[pe].mapped != 0) {
 		if n > 0 {
-			if err := b.mem.move(b.peers[pe].mapped+off, src, n); err != nil {
+			if err := b.mem.Move(b.peers[pe].mapped+off, src, n); err != nil {
 				return err
 			}
 		}
-		if _, err := of.mem.atomic(AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
+		if _, err := of.mem.Atomic(AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
 			return err
 		}
 		w.stir(pe)
@@ -95,11 +95,11 @@ func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalO
 	}
 	if to := of.peers[pe].mapped; to != 0 { // only the bytes went by the network
 		if err = w.drain(); err == nil {
-			_, err = of.mem.atomic(AtomicOp(op), 8, to+at, value, 0)
+			_, err = of.mem.Atomic(AtomicOp(op), 8, to+at, value, 0)
 		}
 		return err
 	}
-	return w.net.update(pe, of, at, atomicOps[op].op, 8, value)
+	return w.net.update(pe, of, at, AtomicOp(op).Fabric(), 8, value)
 }
 
 // SignalSet sets the signal at the symmetric address sig of PE pe, SignalAdd adds to it.

@@ -50,10 +50,10 @@ func (w *World) strided(put bool, sym, local uint64, symStride, localStride int6
 	case at == 0:
 		return w.stridedNet(put, b, off, local, symStep, localStep, nelems, elem, pe)
 	case put:
-		err = b.mem.moveStrided(at+off, symStep, local, localStep, elem, nelems)
+		err = b.mem.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
 		w.stir(pe)
 	default:
-		err = b.mem.moveStrided(local, localStep, at+off, symStep, elem, nelems)
+		err = b.mem.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
 	}
 	return err
 }

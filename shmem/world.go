@@ -15,6 +15,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
 	"mori/shmem/internal/peers"
 )
@@ -32,7 +33,7 @@ type World struct {
 	control *block // words that PEs wait on and collectives meet at, never the user's; in host memory
 	heap    *block // StaticHeap and VMMHeap
 
-	gpu    *gpuHeap    // touches the heap if it is on GPUs, else nil
+	gpu    *access.GPU // touches the heap if it is on GPUs, else nil
 	side   *deviceSide // what kernels know of the heap, nil unless it is on GPUs
 	linked []bool      // by PE: the GPUs of that PE and this one reach each other
 	split  bool        // there are PEs whose GPUs do not reach each other
@@ -86,8 +87,8 @@ func (w *World) open(ctx context.Context) (err error) {
 		w.share, cause = memory.NewSharer()
 	}
 	if d := w.cfg.Device; d != nil && cause == nil {
-		w.gpu = newGPUHeap(d, w.pes.Timeout, w.pes.Interrupt)
-		w.gpu.known = w.inHeap
+		w.gpu = access.NewGPU(d, w.pes.Timeout, w.pes.Interrupt)
+		w.gpu.Known = w.inHeap
 	}
 	if err = w.meet(ctx, cause); err != nil {
 		return err
@@ -211,7 +212,7 @@ func (w *World) close() error {
 		errs = append(errs, w.wire.close())
 	}
 	if w.gpu != nil {
-		errs = append(errs, w.gpu.close())
+		errs = append(errs, w.gpu.Close())
 	}
 	if w.share != nil {
 		errs = append(errs, w.share.Close())
