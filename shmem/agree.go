@@ -59,8 +59,8 @@ func (w *World) agree(ctx context.Context, c call) error {
 	pes := map[call][]int{}
 	for pe, blob := range blobs {
 		var their call
-		if err := json.Unmarshal(blob, &their); err != nil {
-			return fmt.Errorf("read the call of PE %d: %w", pe, err)
+		if err := peers.Decode(blob, pe, "call", &their); err != nil {
+			return err
 		}
 		if pes[their] == nil {
 			kinds = append(kinds, their)

@@ -110,12 +110,12 @@ func (w *World) atomic(op, first, last AtomicOp, size int, dest, value, compare 
 			value = 1
 		}
 		if last == AtomicSignalAdd {
-			return 0, w.net.update(pe, b, off, op.Fabric(), size, value)
+			return 0, w.net.Update(pe, b.regions.Load(), off, op.Fabric(), size, value)
 		}
 		if b.gpu && op == AtomicSwap {
 			return 0, fmt.Errorf("a swap on the memory of a GPU that only a network reaches: %w", errors.ErrUnsupported)
 		}
-		return w.net.atomic(pe, b, off, op.Fabric(), size, value, compare)
+		return w.net.Atomic(pe, b.regions.Load(), off, op.Fabric(), size, value, compare)
 	}
 	old, err := b.mem.Atomic(op, size, at+off, value, compare)
 	if err == nil && op != AtomicFetch {

@@ -234,11 +234,11 @@ func (t *Team) entered() []uint64 {
 		if at := w.control.peers[pe].mapped; at != 0 {
 			memory.Store64(into, memory.Load64(at+off))
 		} else if w.pes.Check() == nil {
-			far = w.net.get(pe, w.control, off, into, 8) == nil || far
+			far = w.net.Get(pe, w.control.regions.Load(), off, into, 8) == nil || far
 		}
 	}
 	if far {
-		_ = w.net.quiet(time.Now().Add(askFor)) // whose word has not come is taken for absent
+		_ = w.net.Quiet(time.Now().Add(askFor)) // whose word has not come is taken for absent
 	}
 	for rank := range words {
 		words[rank] = memory.Load64(memory.AddrOf(raw) + 8*uint64(rank))

@@ -12,19 +12,21 @@ import (
 	"mori/core/device"
 	"mori/core/memory"
 	"mori/shmem/internal/access"
+	"mori/shmem/internal/peers"
+	"mori/shmem/internal/remote"
 )
 
 // A block is symmetric: every PE has one of the same size, and an address in it means the same offset everywhere.
 type block struct {
-	part  part
-	mem   access.Memory         // touches it
-	gpu   bool                  // it is on GPUs
-	base  uint64                // part.addr()
-	size  uint64                // that it may have
-	have  atomic.Uint64         // of these, what all PEs have and may touch
-	id    uint64                // of an isolated block, the same on all PEs
-	reach atomic.Pointer[reach] // by which PEs reach it that do not map it; nil if all do
-	peers []place
+	part    part
+	mem     access.Memory                  // touches it
+	gpu     bool                           // it is on GPUs
+	base    uint64                         // part.addr()
+	size    uint64                         // that it may have
+	have    atomic.Uint64                  // of these, what all PEs have and may touch
+	id      uint64                         // of an isolated block, the same on all PEs
+	regions atomic.Pointer[remote.Regions] // by which PEs reach it that do not map it; nil if all do
+	peers   []place
 }
 
 // A place is where a PE's part of a block is, as this PE reaches it.
@@ -98,12 +100,13 @@ func (w *World) newPart(b *block, s spec, o *offer) (err error) {
 		return err
 	}
 	b.base = b.part.addr()
-	if err = b.part.offer(o); err != nil || w.wire == nil {
+	if err = b.part.offer(o); err != nil || w.net == nil {
 		return err
 	}
-	r, err := w.wire.extend(b, s.size, o)
+	r, err := w.net.Extend(nil, b.base, s.size, b.gpu)
 	if err == nil {
-		b.reach.Store(r)
+		b.regions.Store(r)
+		o.Key = r.Key()
 	}
 	return err
 }
@@ -119,8 +122,8 @@ func made[P part](p P, err error) (part, error) {
 // place finds PE pe's part of b by its offer.
 func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error {
 	var o offer
-	if err := json.Unmarshal(blob, &o); err != nil {
-		return fmt.Errorf("read the offer of PE %d: %w", pe, err)
+	if err := peers.Decode(blob, pe, "offer", &o); err != nil {
+		return err
 	}
 	switch {
 	case o.Error != "":
@@ -129,7 +132,7 @@ func (w *World) place(ctx context.Context, b *block, pe int, blob []byte) error 
 		b.peers[pe].mapped = b.base
 		return nil
 	case w.beyond(b, pe):
-		return w.wire.find(b.reach.Load(), pe, o.Key)
+		return w.net.Import(b.regions.Load(), pe, o.Key)
 	}
 	view, err := w.openPart(ctx, b, pe, &o)
 	if err != nil {
@@ -165,18 +168,20 @@ func opened[P mappedPart](p P, err error) (mappedPart, error) {
 // grow makes b of every PE size bytes large. Collective: all PEs have that much or what they had, and may try again.
 func (w *World) grow(ctx context.Context, b *block, size uint64) error {
 	var mine offer
-	var wider *reach
+	var wider *remote.Regions
 	cause := b.part.grow(size)
 	if cause == nil && b.gpu {
 		cause = b.part.offer(&mine)
 	}
-	if cause == nil && w.wire != nil {
-		wider, cause = w.wire.extend(b, size, &mine)
+	if cause == nil && w.net != nil {
+		if wider, cause = w.net.Extend(b.regions.Load(), b.base, size, b.gpu); cause == nil {
+			mine.Key = wider.Key()
+		}
 	}
-	if b.gpu || w.wire != nil {
+	if b.gpu || w.net != nil {
 		blobs, err := w.tell(ctx, &mine, cause)
 		if err != nil {
-			return errors.Join(err, wider.retract())
+			return errors.Join(err, wider.Retract())
 		}
 		for pe, blob := range blobs {
 			if cause == nil {
@@ -185,26 +190,26 @@ func (w *World) grow(ctx context.Context, b *block, size uint64) error {
 		}
 	}
 	if err := w.pes.AllWell(ctx, cause); err != nil {
-		return errors.Join(err, wider.retract())
+		return errors.Join(err, wider.Retract())
 	}
 	if wider != nil {
-		b.reach.Store(wider)
+		b.regions.Store(wider)
 	}
 	b.have.Store(size)
 	return nil
 }
 
 // follow finds what PE pe's part of b has grown by.
-func (w *World) follow(ctx context.Context, b *block, wider *reach, pe int, blob []byte) error {
+func (w *World) follow(ctx context.Context, b *block, wider *remote.Regions, pe int, blob []byte) error {
 	var o offer
-	if err := json.Unmarshal(blob, &o); err != nil {
-		return fmt.Errorf("read the offer of PE %d: %w", pe, err)
+	if err := peers.Decode(blob, pe, "offer", &o); err != nil {
+		return err
 	}
 	if o.Error != "" {
 		return nil // that PE says so itself
 	}
 	if w.beyond(b, pe) {
-		return w.wire.find(wider, pe, o.Key)
+		return w.net.Import(wider, pe, o.Key)
 	}
 	if v := b.peers[pe].view; v != nil && b.gpu {
 		if err := v.follow(ctx, &o); err != nil {
@@ -227,7 +232,7 @@ func (w *World) maps(pe int) bool {
 
 // drop unmaps all parts of b. First nobody can reach it here any more.
 func (w *World) drop(b *block) error {
-	errs := []error{b.reach.Load().close()}
+	errs := []error{b.regions.Load().Close()}
 	for i := range b.peers {
 		if v := b.peers[i].view; v != nil {
 			errs = append(errs, v.close())

@@ -87,12 +87,8 @@ func (w *World) pathTo(pe int) (path, why string) {
 	default:
 		why = "mapping is switched off (MORI_DISABLE_P2P)"
 	}
-	if w.wire == nil {
+	if w.net == nil {
 		return "none", why
 	}
-	reasons := append([]string{why}, w.wire.why...)
-	if failed := w.wire.unpinned.Load(); failed != nil {
-		reasons = append(reasons, fmt.Sprintf("some memory goes a slower way: %v", *failed))
-	}
-	return w.wire.info.Provider, strings.Join(reasons, "; ")
+	return w.net.Provider(), strings.Join(append([]string{why}, w.net.Why()...), "; ")
 }

@@ -22,8 +22,8 @@
 // # How bytes move
 //
 // PEs with the same NodeID map each other's memory (memfd): a put is a copy. All others, and all with DisableP2P, are reached
-// through the first provider of core/fabric that all PEs have (net_choice.go): shared memory between processes of one host, RDMA or TCP between
-// hosts. Describe tells which, and why. NICs pin the heap as it is made or grows, and are tried out by Init (net_trial.go); with them only bytes
+// through the first provider of core/fabric that all PEs have (package remote): shared memory between processes of one host, RDMA or TCP between
+// hosts. Describe tells which, and why. NICs pin the heap as it is made or grows, and are tried out by Init (its probe); with them only bytes
 // of puts and gets go by the NIC, and what waits behind a fence, as a signal behind its bytes, is sent when the NIC has told that those
 // are there. On one host a PE that waits is woken. No transport tells of what it has written, so with a network a PE looks again and
 // again, each time after about an eighth of the wait so far, and after a millisecond at most.

@@ -67,10 +67,10 @@ func (w *World) post(pe int, off, v uint64) error {
 		w.ring(pe)
 		return nil
 	}
-	if err := w.net.fence(); err != nil {
+	if err := w.net.Fence(); err != nil {
 		return err
 	}
-	return w.net.update(pe, w.control, off, fabric.AtomicWrite, 8, v)
+	return w.net.Update(pe, w.control.regions.Load(), off, fabric.AtomicWrite, 8, v)
 }
 
 // await returns when ready does, or with an error that begins with what was awaited: the World broke, or its Timeout is over.
@@ -215,5 +215,5 @@ func (w *World) drainBy(deadline time.Time) error {
 	if w.net == nil {
 		return nil
 	}
-	return w.net.quiet(deadline)
+	return w.net.Quiet(deadline)
 }

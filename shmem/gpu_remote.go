@@ -15,6 +15,7 @@ import (
 	"mori/core/proxy"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/peers"
+	"mori/shmem/internal/remote"
 )
 
 // A remoteSide is how kernels of this PE's GPU come to PEs that its loads and stores do not reach: they post to a queue, which a thread of the
@@ -137,7 +138,7 @@ func (r *remoteSide) meaning(pe int, status uint64) error {
 
 // openRemote makes the queue if PEs are apart. If it comes up on some PE only, none has one, and the World goes on without. Collective.
 func (w *World) openRemote(ctx context.Context, s *deviceSide) error {
-	if w.wire == nil {
+	if w.net == nil {
 		return nil
 	}
 	r := &remoteSide{}
@@ -155,7 +156,7 @@ func (w *World) openRemote(ctx context.Context, s *deviceSide) error {
 	if cause == nil {
 		return nil
 	}
-	r.why = fmt.Errorf("open a queue for kernels over %s: %w", w.wire.info.Provider, cause)
+	r.why = fmt.Errorf("open a queue for kernels over %s: %w", w.net.Provider(), cause)
 	w.pes.Log.Warn("kernels reach only the PEs whose memory is mapped", "pe", w.pes.Me, "error", r.why)
 	err := r.close()
 	r.port, r.queue, r.nic = nil, nil, nil
@@ -167,10 +168,10 @@ func (w *World) openRemote(ctx context.Context, s *deviceSide) error {
 
 // open opens the port and registers what region 0 is.
 func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err error) {
-	provider := w.wire.info.Provider
-	hints := w.hints(provider)
+	provider := w.net.Provider()
+	hints := remote.Hints(provider, true)
 	hints.Src = core.ListenAddr(provider, w.cfg.Host)
-	if r.port, err = proxy.Open(ctx, w.wire.registry, hints); err != nil {
+	if r.port, err = proxy.Open(ctx, w.net.Registry(), hints); err != nil {
 		return err
 	}
 	b := w.side.sync
@@ -202,8 +203,8 @@ func (r *remoteSide) meet(ctx context.Context, w *World, blobs [][]byte) (err er
 	nics, without := make([]nicName, w.pes.N), []int(nil)
 	for _, pe := range w.side.far {
 		var its remoteName
-		if err := json.Unmarshal(blobs[pe], &its); err != nil {
-			return fmt.Errorf("read the name of PE %d: %w", pe, err)
+		if err := peers.Decode(blobs[pe], pe, "name", &its); err != nil {
+			return err
 		}
 		if nics[pe] = its.NIC; (its.NIC.Name == "") != (w.cfg.NIC == "") {
 			without = append(without, pe)

@@ -334,7 +334,7 @@ func (w *World) barrierOn(stream uint64) error {
 		return fmt.Errorf("the GPU does not reach the memory of %s: %w: %w", peers.NameAll(s.far), s.remote.whyNot(), errors.ErrUnsupported)
 	}
 	if w.net != nil {
-		if err := w.net.quiet(w.pes.Deadline()); err != nil {
+		if err := w.net.Quiet(w.pes.Deadline()); err != nil {
 			return err
 		}
 	}

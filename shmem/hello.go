@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"mori/shmem/internal/peers"
+	"mori/shmem/internal/remote"
 )
 
 // A hello is what PEs know of each other from the beginning.
@@ -51,8 +54,8 @@ func (w *World) meet(ctx context.Context, cause error) error {
 	w.nodes = make([]hello, w.pes.N)
 	for pe, blob := range blobs {
 		h := &w.nodes[pe]
-		if err := json.Unmarshal(blob, h); err != nil {
-			return fmt.Errorf("read the greeting of PE %d: %w", pe, err)
+		if err := peers.Decode(blob, pe, "greeting", h); err != nil {
+			return err
 		}
 		if h.Error != "" {
 			return fmt.Errorf("PE %d: %s: %w", pe, h.Error, ErrElsewhere)
@@ -102,4 +105,56 @@ func (h hello) heap() string {
 		on = "a GPU"
 	}
 	return fmt.Sprintf("of %d bytes on %s (%s, chunks of %d, version %d)", h.HeapSize, on, h.Mode, h.ChunkSize, h.Version)
+}
+
+// tooMuchToPin says why NICs are not shown the heap: all of it would be taken at once, and that is more than there is.
+func (w *World) tooMuchToPin() string {
+	if w.cfg.Mode != StaticHeap || w.gpu != nil {
+		return ""
+	}
+	near, limit, who := w.crowd()
+	if now := memAvailable(os.DirFS("/")); limit == 0 && now > 0 && near > now/w.cfg.HeapSize {
+		limit, who = now, "what the machine has available"
+	}
+	if limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it would pin %d heaps of %d bytes on this node, and %s is %d: set MORI_SHMEM_HEAP_SIZE lower, or MORI_SHMEM_MODE=vmm_heap, where only what is used is pinned",
+		near, w.cfg.HeapSize, who, limit)
+}
+
+// apart reports whether there are PEs that do not map each other, and whether some of them are on
+// different nodes, or could as well be. It is the same on all PEs.
+func (w *World) apart() (any, far bool) {
+	for _, h := range w.nodes {
+		any = any || h.DisableP2P && w.pes.N > 1
+		far = far || h.Node != w.nodes[0].Node || h.Room != w.nodes[0].Room
+	}
+	return any || far || w.split, far
+}
+
+// connect opens the network, if one is needed. Collective.
+func (w *World) connect(ctx context.Context) (err error) {
+	any, far := w.apart()
+	if !any {
+		return nil
+	}
+	cfg := remote.Config{Far: make([]bool, w.pes.N), Apart: far, GPU: w.gpu, Host: w.cfg.Host, QPPerPE: w.cfg.QPPerPE,
+		TooMuchToPin: w.tooMuchToPin, Local: w.regionsOf}
+	for pe := range cfg.Far {
+		cfg.Far[pe] = !w.maps(pe) || w.gpu != nil && !w.linked[pe]
+	}
+	if w.gpu != nil {
+		cfg.Unlinked = w.unlinked()
+	}
+	w.net, err = remote.Open(ctx, w.pes, cfg)
+	return err
+}
+
+// regionsOf returns the regions of the block that has n bytes at addr, nil if there is none.
+func (w *World) regionsOf(addr, n uint64) *remote.Regions {
+	if b, _ := w.blockAt(addr, n); b != nil {
+		return b.regions.Load()
+	}
+	return nil
 }

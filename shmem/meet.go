@@ -144,7 +144,7 @@ func (t *Team) read(rank int, off uint64, r *record) error {
 		return nil
 	}
 	raw := make([]byte, recordLen*8)
-	if err := w.net.getNow(pe, w.control, off, memory.AddrOf(raw), recordLen*8); err != nil {
+	if err := w.net.GetNow(pe, w.control.regions.Load(), off, memory.AddrOf(raw), recordLen*8); err != nil {
 		return err
 	}
 	for i := range r {

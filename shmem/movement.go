@@ -98,7 +98,7 @@ func (t *Team) pull(dst uint64, rank int, b *block, off, n uint64) error {
 	if at := b.peers[pe].mapped; at != 0 {
 		return b.mem.Copy(dst, at+off, n)
 	}
-	return t.w.net.get(pe, b, off, dst, n)
+	return t.w.net.Get(pe, b.regions.Load(), off, dst, n)
 }
 
 // push writes n bytes to off of a member's part of b. If it is not mapped, src must not change before drain.
@@ -107,7 +107,7 @@ func (t *Team) push(src uint64, rank int, b *block, off, n uint64) error {
 	if at := b.peers[pe].mapped; at != 0 {
 		return b.mem.Copy(at+off, src, n)
 	}
-	return t.w.net.put(pe, b, off, src, n)
+	return t.w.net.Put(pe, b.regions.Load(), off, src, n)
 }
 
 // lander is which member of a group gets what rank has for the group.

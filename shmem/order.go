@@ -15,7 +15,7 @@ func (w *World) Fence() error {
 		err = w.gpu.Settle() // what a GPU does later has no order with what it does at once
 	}
 	if err == nil && w.net != nil {
-		err = w.net.fence()
+		err = w.net.Fence()
 	}
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)

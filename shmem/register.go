@@ -103,10 +103,10 @@ func (w *World) buffersTold() (n int) {
 
 // showBuffer has NICs pin a buffer, if they carry the bytes. With local held.
 func (w *World) showBuffer(addr, size uint64) (fabric.MR, error) {
-	if w.wire == nil || w.wire.bounceMR == nil || onDevice(addr, size) {
+	if !w.net.Pins() || onDevice(addr, size) {
 		return nil, nil
 	}
-	return w.wire.register(fabric.Buffer{Addr: addr, Len: size}, 0)
+	return w.net.Register(fabric.Buffer{Addr: addr, Len: size}, 0)
 }
 
 // RegisterBuffer says that size bytes of ordinary memory at addr will be the local side of transfers. Any memory of this process may

@@ -83,9 +83,9 @@ func (w *World) carry(b *block, off, src, n uint64, pe int, wait bool) error {
 		return nil
 	}
 	if wait {
-		return w.net.putNow(pe, b, off, src, n)
+		return w.net.PutNow(pe, b.regions.Load(), off, src, n)
 	}
-	return w.net.put(pe, b, off, src, n)
+	return w.net.Put(pe, b.regions.Load(), off, src, n)
 }
 
 func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
@@ -97,9 +97,9 @@ func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
 	case b.peers[pe].mapped != 0:
 		err = b.mem.MoveLater(dest, b.peers[pe].mapped+off, n)
 	case wait:
-		err = w.net.getNow(pe, b, off, dest, n)
+		err = w.net.GetNow(pe, b.regions.Load(), off, dest, n)
 	default:
-		err = w.net.get(pe, b, off, dest, n)
+		err = w.net.Get(pe, b.regions.Load(), off, dest, n)
 	}
 	if err != nil {
 		return transferError(act, dest, src, n, pe, err)

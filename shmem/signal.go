@@ -99,7 +99,7 @@ func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalO
 		}
 		return err
 	}
-	return w.net.update(pe, of, at, AtomicOp(op).Fabric(), 8, value)
+	return w.net.Update(pe, of.regions.Load(), at, AtomicOp(op).Fabric(), 8, value)
 }
 
 // SignalSet sets the signal at the symmetric address sig of PE pe, SignalAdd adds to it.

@@ -66,9 +66,9 @@ func (w *World) stridedNet(put bool, b *block, off, local, symStep, localStep, n
 	for ; nelems > 0; nelems-- {
 		var err error
 		if put {
-			err = w.net.put(pe, b, off, local, elem)
+			err = w.net.Put(pe, b.regions.Load(), off, local, elem)
 		} else {
-			err = w.net.get(pe, b, off, local, elem)
+			err = w.net.Get(pe, b.regions.Load(), off, local, elem)
 		}
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"mori/core/topology"
+	"mori/shmem/internal/peers"
 )
 
 // A Team is a subset of the PEs, numbered anew from 0, as one of its members sees it. PEs that are no members have a nil Team
@@ -94,8 +95,8 @@ func (w *World) openTeams(ctx context.Context) error {
 	}
 	views := make([]view, w.pes.N)
 	for pe, blob := range blobs {
-		if err := json.Unmarshal(blob, &views[pe]); err != nil {
-			return fmt.Errorf("read what PE %d has mapped: %w", pe, err)
+		if err := peers.Decode(blob, pe, "memory map", &views[pe]); err != nil {
+			return err
 		}
 	}
 	w.teams.leader, w.teams.crowd = hosts(views)

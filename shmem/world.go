@@ -18,6 +18,7 @@ import (
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
 	"mori/shmem/internal/peers"
+	"mori/shmem/internal/remote"
 )
 
 // A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use; collective calls are made
@@ -27,8 +28,7 @@ type World struct {
 	cfg   Config
 	nodes []hello // of all PEs
 	share *memory.Sharer
-	net   network // to PEs whose memory is not mapped; nil if there is none
-	wire  *wire   // which net is
+	net   *remote.Network // to PEs whose memory is not mapped; nil if there is none
 
 	control *block // words that PEs wait on and collectives meet at, never the user's; in host memory
 	heap    *block // StaticHeap and VMMHeap
@@ -46,8 +46,7 @@ type World struct {
 	single uint64       // bytes of all isolated blocks
 	nextID uint64       // of an isolated block; odd, as no offset is
 
-	nextKey atomic.Uint64 // of a region of wire
-	local   struct {      // not mu, which collective calls hold while they wait for others
+	local struct { // not mu, which collective calls hold while they wait for others
 		sync.Mutex
 		buffers map[uint64]buffer
 	}
@@ -188,9 +187,7 @@ func (w *World) Finalize(ctx context.Context) error {
 func (w *World) close() error {
 	w.pes.End()
 	var errs []error
-	if w.wire != nil {
-		errs = append(errs, w.wire.shut())
-	}
+	errs = append(errs, w.net.Shut())
 	if w.side != nil {
 		errs = append(errs, w.side.shut())
 		if err := w.stilled(); err != nil {
@@ -208,9 +205,7 @@ func (w *World) close() error {
 		}
 	}
 	errs = append(errs, w.dropBuffers())
-	if w.wire != nil {
-		errs = append(errs, w.wire.close())
-	}
+	errs = append(errs, w.net.Close())
 	if w.gpu != nil {
 		errs = append(errs, w.gpu.Close())
 	}

@@ -227,7 +227,7 @@ func (g *GPU) Clear(at, n uint64) error {
 	return g.use(n, func(l *lane) error { return l.stream.Set(at, 0, n) }, nil)
 }
 
-// atomic loads and stores by copies, which are whole for a word, and lets a kernel do all else.
+// Atomic loads and stores by copies, which are whole for a word, and lets a kernel do all else.
 func (g *GPU) Atomic(op AtomicOp, size int, at, value, compare uint64) (old uint64, err error) {
 	result := func(l *lane) { old = LoadWord(l.words.Addr(), size) }
 	switch op {

@@ -4,6 +4,7 @@ package peers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -98,4 +99,12 @@ func NameAll(pes []int) string {
 		return "PE " + parts[0]
 	}
 	return "PEs " + strings.Join(parts, ", ")
+}
+
+// Decode reads what PE pe gave to Gather, of which what says the name for an error.
+func Decode(blob []byte, pe int, what string, to any) error {
+	if err := json.Unmarshal(blob, to); err != nil {
+		return fmt.Errorf("read the %s of PE %d: %w", what, pe, err)
+	}
+	return nil
 }

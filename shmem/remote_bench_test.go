@@ -21,18 +21,18 @@ func BenchmarkNetwork(b *testing.B) {
 	}{{"shm", Config{DisableP2P: true}}, {"tcp", Config{NodeID: "node %d"}}} {
 		for _, size := range []uint64{8, 64 << 10, 1 << 20} {
 			overNetwork(b, fmt.Sprintf("%s/put+quiet/%d", over.name, size), over.cfg, size, func(w *World, blk *block, src uint64) error {
-				return errors.Join(w.net.putNow(1, blk, arena.Reserved, src, size), w.drain())
+				return errors.Join(w.net.PutNow(1, blk.regions.Load(), arena.Reserved, src, size), w.drain())
 			})
 			overNetwork(b, fmt.Sprintf("%s/get/%d", over.name, size), over.cfg, size, func(w *World, blk *block, src uint64) error {
-				return w.net.getNow(1, blk, arena.Reserved, src, size)
+				return w.net.GetNow(1, blk.regions.Load(), arena.Reserved, src, size)
 			})
 		}
 		overNetwork(b, over.name+"/fetch_add", over.cfg, 8, func(w *World, blk *block, _ uint64) error {
-			_, err := w.net.atomic(1, blk, arena.Reserved, fabric.AtomicSum, 8, 1, 0)
+			_, err := w.net.Atomic(1, blk.regions.Load(), arena.Reserved, fabric.AtomicSum, 8, 1, 0)
 			return err
 		})
 		overNetwork(b, over.name+"/update", over.cfg, 8, func(w *World, blk *block, _ uint64) error {
-			return w.net.update(1, blk, arena.Reserved, fabric.AtomicSum, 8, 1)
+			return w.net.Update(1, blk.regions.Load(), arena.Reserved, fabric.AtomicSum, 8, 1)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/remote"
 )
 
 // apart are Worlds whose PEs do not map each other, or not all.
@@ -40,7 +41,7 @@ func inApart(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 }
 
 // settled is quiet for tests.
-func (w *World) settled() error { return w.net.quiet(w.pes.Deadline()) }
+func (w *World) settled() error { return w.net.Quiet(w.pes.Deadline()) }
 
 func TestNetworkMovesBytes(t *testing.T) {
 	inApart(t, 2, func(t *testing.T, w *World) error {
@@ -56,21 +57,21 @@ func TestNetworkMovesBytes(t *testing.T) {
 		other, src, back := 1-w.pes.Me, filled(most, w.pes.Me), make([]byte, most)
 		defer runtime.KeepAlive(src)
 		defer runtime.KeepAlive(back)
-		for _, size := range []uint64{1, 8, bounceBytes, bounceBytes + 1, 1 << 20, 1<<20 + 1, most} {
-			put, get := w.net.put, w.net.get
+		for _, size := range []uint64{1, 8, 8192, 8192 + 1, 1 << 20, 1<<20 + 1, most} {
+			put, get := w.net.Put, w.net.Get
 			if size%2 == 1 {
-				put, get = w.net.putNow, w.net.getNow
+				put, get = w.net.PutNow, w.net.GetNow
 			}
 			off := at + most - size
 			w.rendezvous(t)
-			if err := errors.Join(put(other, b, off, memory.AddrOf(src), size), w.settled()); err != nil {
+			if err := errors.Join(put(other, b.regions.Load(), off, memory.AddrOf(src), size), w.settled()); err != nil {
 				return fmt.Errorf("put of %d bytes: %w", size, err)
 			}
 			w.rendezvous(t)
 			if got := memory.Bytes(b.base+off, size); !bytes.Equal(got, filled(int(size), other)) {
 				t.Errorf("%d bytes that were put are not the same", size)
 			}
-			if err := get(other, b, off, memory.AddrOf(back), size); err != nil {
+			if err := get(other, b.regions.Load(), off, memory.AddrOf(back), size); err != nil {
 				return fmt.Errorf("get of %d bytes: %w", size, err)
 			}
 			if size%2 == 0 {
@@ -102,7 +103,7 @@ func TestNetworkPutNowCopies(t *testing.T) {
 			for j := range src {
 				src[j] = byte(i) ^ byte(w.pes.Me<<4)
 			}
-			if err := w.net.putNow(1-w.pes.Me, b, at+i*size, memory.AddrOf(src), size); err != nil {
+			if err := w.net.PutNow(1-w.pes.Me, b.regions.Load(), at+i*size, memory.AddrOf(src), size); err != nil {
 				return err
 			}
 		}
@@ -129,8 +130,8 @@ func TestNetworkAtomics(t *testing.T) {
 		b, at, _ := w.locate(a, 32)
 		check := func(size int, op fabric.AtomicOp, value, compare, was, is uint64) {
 			t.Helper()
-			old, err := w.net.atomic(1-w.pes.Me, b, at, op, size, value, compare)
-			now, again := w.net.atomic(1-w.pes.Me, b, at, fabric.AtomicRead, size, 0, 0)
+			old, err := w.net.Atomic(1-w.pes.Me, b.regions.Load(), at, op, size, value, compare)
+			now, again := w.net.Atomic(1-w.pes.Me, b.regions.Load(), at, fabric.AtomicRead, size, 0, 0)
 			if err != nil || again != nil || old != was || now != is {
 				t.Errorf("%d bytes, %v %#x: was %#x, is %#x, %v, %v; want %#x, %#x", size, op, value, old, now, err, again, was, is)
 			}
@@ -152,7 +153,7 @@ func TestNetworkAtomics(t *testing.T) {
 		for range adds {
 			if w.pes.Me == 0 {
 				memory.Add64(b.base+word, 1)
-			} else if err := w.net.update(0, b, word, fabric.AtomicSum, 8, 1); err != nil {
+			} else if err := w.net.Update(0, b.regions.Load(), word, fabric.AtomicSum, 8, 1); err != nil {
 				return err
 			}
 		}
@@ -184,7 +185,7 @@ func TestNetworkFence(t *testing.T) {
 				for i := range src {
 					src[i] = byte(round)
 				}
-				err := errors.Join(w.net.put(1, b, at, memory.AddrOf(src), size), w.net.fence(), w.net.update(1, b, at+size, fabric.AtomicWrite, 8, round), w.settled())
+				err := errors.Join(w.net.Put(1, b.regions.Load(), at, memory.AddrOf(src), size), w.net.Fence(), w.net.Update(1, b.regions.Load(), at+size, fabric.AtomicWrite, 8, round), w.settled())
 				if err != nil {
 					return err
 				}
@@ -226,7 +227,7 @@ func TestNetworkFromManyThreads(t *testing.T) {
 				off := at + uint64((w.pes.Me*threads+i)*size)
 				for round := range rounds {
 					copy(src, filled(size, round+i))
-					err := errors.Join(w.net.put(to, b, off, memory.AddrOf(src), size), w.settled(), w.net.getNow(to, b, off, memory.AddrOf(back), size))
+					err := errors.Join(w.net.Put(to, b.regions.Load(), off, memory.AddrOf(src), size), w.settled(), w.net.GetNow(to, b.regions.Load(), off, memory.AddrOf(back), size))
 					if err == nil && !bytes.Equal(src, back) {
 						err = fmt.Errorf("thread %d, round %d: what was got is not what was put", i, round)
 					}
@@ -249,16 +250,16 @@ func TestNetworkRefusesLocalMemoryThatIsNotThere(t *testing.T) {
 			return err
 		}
 		b, at, _ := w.locate(a, 8)
-		for _, op := range []func(int, *block, uint64, uint64, uint64) error{w.net.put, w.net.get, w.net.putNow, w.net.getNow} {
+		for _, op := range []func(int, *remote.Regions, uint64, uint64, uint64) error{w.net.Put, w.net.Get, w.net.PutNow, w.net.GetNow} {
 			for _, size := range []uint64{8, 64 << 10} {
-				if err := op(1-w.pes.Me, b, at, 1<<46, size); !errors.Is(err, ErrInvalid) {
+				if err := op(1-w.pes.Me, b.regions.Load(), at, 1<<46, size); !errors.Is(err, ErrInvalid) {
 					t.Errorf("%d bytes: %v", size, err)
 				}
 			}
 		}
 		src := make([]byte, 8)
 		defer runtime.KeepAlive(src)
-		if err := errors.Join(w.net.put(1-w.pes.Me, b, at, memory.AddrOf(src), 8), w.settled()); err != nil {
+		if err := errors.Join(w.net.Put(1-w.pes.Me, b.regions.Load(), at, memory.AddrOf(src), 8), w.settled()); err != nil {
 			return err
 		}
 		w.rendezvous(t)
@@ -275,7 +276,7 @@ func TestNetworkErrorsNameThePE(t *testing.T) {
 		}
 		b, at, _ := w.locate(a, 64)
 		if w.pes.Me == 1 {
-			_ = b.reach.Load().own[0].Close()
+			_ = b.regions.Load().Close()
 		}
 		w.rendezvous(t)
 		if w.pes.Me == 0 {
@@ -286,12 +287,12 @@ func TestNetworkErrorsNameThePE(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if err := w.net.put(1, b, at, memory.AddrOf(src), 64); err != nil {
+			if err := w.net.Put(1, b.regions.Load(), at, memory.AddrOf(src), 64); err != nil {
 				return err
 			}
 			named("quiet", w.settled())
-			named("get", w.net.getNow(1, b, at, memory.AddrOf(src), 64))
-			_, err := w.net.atomic(1, b, at, fabric.AtomicSum, 8, 1, 0)
+			named("get", w.net.GetNow(1, b.regions.Load(), at, memory.AddrOf(src), 64))
+			_, err := w.net.Atomic(1, b.regions.Load(), at, fabric.AtomicSum, 8, 1, 0)
 			named("atomic", err)
 			if err := w.settled(); err != nil {
 				t.Errorf("an error is told twice: %v", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package remote
 
 import (
 	"sync/atomic"
@@ -9,9 +9,9 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// epochs tell what was queued before a quiet from what is queued meanwhile, so that quiet ends though others go on. An op counts in
-// the epoch in which it was queued. A quiet begins the other one, and waits until the old one has no op left; the next quiet turns
-// back.
+// epochs separate what was queued before a quiet from what is queued meanwhile, so that quiet ends
+// though others go on. An op counts in the epoch in which it was queued. A quiet begins the other
+// one, and waits until the old one has no op left; the next quiet turns back.
 type epochs struct {
 	now     atomic.Uint32
 	pending [2]atomic.Int64
@@ -51,8 +51,8 @@ func (e *epochs) leave(epoch uint32) {
 func (e *epochs) empty() bool { return e.pending[0].Load() == 0 && e.pending[1].Load() == 0 }
 
 // quiet waits until all that entered before has left.
-func (e *epochs) quiet(w *World, deadline time.Time) error {
-	if _, err := peers.Receive(w.pes, e.turn, deadline); err != nil {
+func (e *epochs) quiet(pes *peers.Group, deadline time.Time) error {
+	if _, err := peers.Receive(pes, e.turn, deadline); err != nil {
 		return err
 	}
 	defer func() { e.turn <- struct{}{} }()
@@ -62,30 +62,9 @@ func (e *epochs) quiet(w *World, deadline time.Time) error {
 			e.now.Store(1 - old)
 		}
 		for e.pending[epoch].Load() != 0 {
-			if _, err := peers.Receive(w.pes, e.idle, deadline); err != nil {
+			if _, err := peers.Receive(pes, e.idle, deadline); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// fence makes what was put to a PE before visible there before what is put later: the next op to each PE waits there.
-func (n *wire) fence() error {
-	n.fences.Add(1)
-	return nil
-}
-
-// quiet waits until all that was queued is done.
-func (n *wire) quiet(deadline time.Time) error {
-	if !n.epochs.empty() {
-		if err := n.epochs.quiet(n.w, deadline); err != nil {
-			return err
-		}
-	}
-	if n.failed.Load() != nil {
-		if failed := n.failed.Swap(nil); failed != nil {
-			return n.blame(*failed)
 		}
 	}
 	return nil
