@@ -26,7 +26,7 @@ func (t *Team) AllToAll(dest, src, n uint64) error {
 
 // trade writes to the members of other hosts, and reads from those of this one.
 func (t *Team) trade(o *operands, n uint64) (err error) {
-	dest, src, me := o.dest.base+o.destOff, o.src.base+o.srcOff, uint64(t.me)
+	dest, src, me := o.dest.Base+o.destOff, o.src.Base+o.srcOff, uint64(t.me)
 	for i := range t.members {
 		rank := (t.me + i) % len(t.members) // not all with the same one at once
 		if off := uint64(rank) * n; t.groupOf[rank] == t.group {
@@ -78,11 +78,11 @@ func (t *Team) stridedOperands(dest, src uint64, dst, sst int64, nelems, elem ui
 type strides struct{ dst, sst, nelems, elem uint64 }
 
 func (t *Team) tradeStrided(o *operands, s strides) error {
-	dest, src, me := o.dest.base+o.destOff, o.src.base+o.srcOff, uint64(t.me)*s.nelems
+	dest, src, me := o.dest.Base+o.destOff, o.src.Base+o.srcOff, uint64(t.me)*s.nelems
 	for i := range t.members {
 		rank := (t.me + i) % len(t.members)
 		first, pe := uint64(rank)*s.nelems, t.members[rank]
-		if at := o.src.peers[pe].mapped; at != 0 && t.groupOf[rank] == t.group {
+		if at := o.src.At(pe); at != 0 && t.groupOf[rank] == t.group {
 			if err := o.mem().MoveStrided(dest+first*s.dst, s.dst, at+o.srcOff+me*s.sst, s.sst, s.elem, s.nelems); err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ const (
 // Atomic changes the word of size bytes, 4 or 8, at the symmetric address dest of PE pe, in one
 // step among all atomics of that size. It may return before that is done, which Quiet waits for.
 func (w *World) Atomic(op AtomicOp, size int, dest, value uint64, pe int) error {
-	if at := w.near(dest, uint64(size), pe); at != 0 && op >= AtomicInc && op <= AtomicSignalAdd && at&uint64(size-1) == 0 {
+	if at := w.heap.Near(dest, uint64(size), pe); at != 0 && op >= AtomicInc && op <= AtomicSignalAdd && at&uint64(size-1) == 0 {
 		switch {
 		case size == 8:
 			access.Atomic64(op, at, value, 0)
@@ -63,7 +63,7 @@ func (w *World) Atomic(op AtomicOp, size int, dest, value uint64, pe int) error 
 // FetchAtomic changes a word like Atomic and returns what was there. compare is for
 // AtomicCompareSwap.
 func (w *World) FetchAtomic(op AtomicOp, size int, dest, value, compare uint64, pe int) (old uint64, err error) {
-	if at := w.near(dest, uint64(size), pe); at != 0 && op >= AtomicFetch && op <= AtomicCompareSwap && at&uint64(size-1) == 0 {
+	if at := w.heap.Near(dest, uint64(size), pe); at != 0 && op >= AtomicFetch && op <= AtomicCompareSwap && at&uint64(size-1) == 0 {
 		switch size {
 		case 8:
 			old = access.Atomic64(op, at, value, compare)
@@ -100,24 +100,24 @@ func (w *World) atomic(op, first, last AtomicOp, size int, dest, value, compare 
 	if err := w.pes.HasPE(pe); err != nil {
 		return 0, err
 	}
-	b, off, err := w.locate(dest, uint64(size))
+	b, off, err := w.heap.Locate(dest, uint64(size))
 	if err != nil {
 		return 0, err
 	}
-	at := b.peers[pe].mapped
+	at := b.At(pe)
 	if at == 0 {
 		if op == AtomicInc || op == AtomicFetchInc {
 			value = 1
 		}
 		if last == AtomicSignalAdd {
-			return 0, w.net.Update(pe, b.regions.Load(), off, op.Fabric(), size, value)
+			return 0, w.net.Update(pe, b.Regions(), off, op.Fabric(), size, value)
 		}
-		if b.gpu && op == AtomicSwap {
+		if b.OnGPU && op == AtomicSwap {
 			return 0, fmt.Errorf("a swap on the memory of a GPU that only a network reaches: %w", errors.ErrUnsupported)
 		}
-		return w.net.Atomic(pe, b.regions.Load(), off, op.Fabric(), size, value, compare)
+		return w.net.Atomic(pe, b.Regions(), off, op.Fabric(), size, value, compare)
 	}
-	old, err := b.mem.Atomic(op, size, at+off, value, compare)
+	old, err := b.Mem.Atomic(op, size, at+off, value, compare)
 	if err == nil && op != AtomicFetch {
 		w.stir(pe)
 	}

@@ -165,7 +165,7 @@ func TestBadAtomics(t *testing.T) {
 			{"PE -1", ErrInvalid, fetch(AtomicFetch, 4, mem, -1)},
 			{"local memory", ErrNotSym, update(AtomicInc, 8, own, 1)},
 			{"nil", ErrNotSym, fetch(AtomicFetch, 8, 0, 1)},
-			{"the heap's end", ErrNotSym, update(AtomicInc, 8, w.heap.base+w.heap.have.Load(), 1)},
+			{"the heap's end", ErrNotSym, update(AtomicInc, 8, w.heap.Main().Base+w.heap.Main().Have(), 1)},
 		})
 		if err != nil {
 			return err

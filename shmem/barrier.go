@@ -43,8 +43,8 @@ func (t *Team) hops(pes []int, i int) []hop {
 	hops := make([]hop, roundsOf(n))
 	for r := range hops {
 		h := hop{to: pes[(i+1<<r)%n], from: pes[(i+n-1<<r%n)%n], off: t.area + roundsAt + uint64(r)*line}
-		h.own = control.base + h.off
-		if at := control.peers[h.to].mapped; at != 0 {
+		h.own = control.Base + h.off
+		if at := control.At(h.to); at != 0 {
 			h.tell = at + h.off
 		}
 		hops[r] = h
@@ -143,7 +143,7 @@ func (t *Team) disseminate(hops []hop, word uint64) (same bool, err error) {
 func (t *Team) gather(hash uint32) (same bool, err error) {
 	group := t.groups[t.group]
 	leader := t.members[group[0]]
-	at := t.w.control.peers[leader].mapped + t.area
+	at := t.w.control.At(leader) + t.area
 	word := uint64(t.epoch) << 32
 	sum := memory.Add64(at+arriveAt, 1<<countAt|uint64(hash))
 	last := sum>>countAt == uint64(len(group))
@@ -200,7 +200,7 @@ func (t *Team) until(at uint64, from int) (uint64, error) {
 			return v, nil
 		}
 	}
-	memory.Store64(t.w.control.base+t.area+enteredAt, uint64(e))
+	memory.Store64(t.w.control.Base+t.area+enteredAt, uint64(e))
 	err := t.w.await(func() string { return t.absent(e, from) }, func() bool { return uint32(memory.Load64(at)>>32) == e })
 	return memory.Load64(at), err
 }
@@ -231,10 +231,10 @@ func (t *Team) entered() []uint64 {
 	far := false
 	for rank, pe := range t.members {
 		into := memory.AddrOf(raw) + 8*uint64(rank)
-		if at := w.control.peers[pe].mapped; at != 0 {
+		if at := w.control.At(pe); at != 0 {
 			memory.Store64(into, memory.Load64(at+off))
 		} else if w.pes.Check() == nil {
-			far = w.net.Get(pe, w.control.regions.Load(), off, into, 8) == nil || far
+			far = w.net.Get(pe, w.control.Regions(), off, into, 8) == nil || far
 		}
 	}
 	if far {
@@ -253,7 +253,7 @@ func (t *Team) vacate() error {
 	if _, err := t.disseminate(t.all, uint64(t.epoch)<<32); err != nil {
 		return t.spoil(err)
 	}
-	at := t.w.control.base + t.area
+	at := t.w.control.Base + t.area
 	for off := uint64(0); off < areaSize(t.w.pes.N); off += 8 {
 		memory.Store64(at+off, 0)
 	}

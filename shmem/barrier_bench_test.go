@@ -15,8 +15,8 @@ import (
 // same mappings as those of the barrier.
 func rawFlag(w *World, i uint64) error {
 	const at = 1024 // of the control block; nothing else is there
-	own := w.control.base + at
-	memory.Store64(w.control.peers[1-w.pes.Me].mapped+at, i)
+	own := w.control.Base + at
+	memory.Store64(w.control.At(1-w.pes.Me)+at, i)
 	for looks := 0; memory.Load64(own) < i; looks++ {
 		if looks > 1<<30 {
 			return ErrTimeout

@@ -9,6 +9,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/shmem/internal/access"
+	"mori/shmem/internal/heap"
 )
 
 // A condition is that elements of this PE's memory compare with values. The zero one is of no elements.
@@ -35,7 +36,7 @@ func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err err
 	if cmp < CmpEQ || cmp > CmpLE {
 		return c, fmt.Errorf("there is no %v: %w", cmp, ErrInvalid)
 	}
-	var b *block
+	var b *heap.Block
 	if err = w.pes.Check(); err == nil {
 		b, err = w.checkWords(addr, n, t)
 	}
@@ -43,8 +44,8 @@ func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err err
 		return c, err
 	}
 	c = condition{addr: addr, n: n, size: uint64(t.Size()), typ: t, cmp: cmp, words: addr}
-	if b != nil && b.gpu {
-		c.mem = b.mem
+	if b != nil && b.OnGPU {
+		c.mem = b.Mem
 	}
 	c.shift = 64 - 8*t.Size()
 	switch t {
@@ -55,7 +56,7 @@ func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err err
 }
 
 // checkWords finds out whether n elements of an integer type are at the symmetric address addr, and in which block; nil if there are none.
-func (w *World) checkWords(addr, n uint64, t Type) (*block, error) {
+func (w *World) checkWords(addr, n uint64, t Type) (*heap.Block, error) {
 	size := uint64(t.Size())
 	if !t.Integer() {
 		return nil, fmt.Errorf("elements of type %v: only integers are waited for: %w", t, ErrInvalid)
@@ -70,7 +71,7 @@ func (w *World) checkWords(addr, n uint64, t Type) (*block, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	b, _, err := w.locate(addr, bytes)
+	b, _, err := w.heap.Locate(addr, bytes)
 	return b, err
 }
 

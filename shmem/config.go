@@ -11,27 +11,18 @@ import (
 
 	"mori/core/device"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/heap"
 )
 
 // A Mode is how the symmetric heap is made.
-type Mode int
+type Mode = heap.Mode
 
 // The modes, MORI_SHMEM_MODE.
 const (
-	StaticHeap Mode = iota // one block of HeapSize
-	VMMHeap                // grows in chunks up to HeapSize
-	Isolation              // each allocation is a block of its own
+	StaticHeap = heap.StaticHeap // one block of HeapSize
+	VMMHeap    = heap.VMMHeap    // grows in chunks up to HeapSize
+	Isolation  = heap.Isolation  // each allocation is a block of its own
 )
-
-var modeText = [...]string{StaticHeap: "static_heap", VMMHeap: "vmm_heap", Isolation: "isolation"}
-
-// String is the mode as MORI_SHMEM_MODE names it.
-func (m Mode) String() string {
-	if m < 0 || int(m) >= len(modeText) {
-		return fmt.Sprintf("mode %d", int(m))
-	}
-	return modeText[m]
-}
 
 // Config shapes a World. All PEs have the same Mode, HeapSize and ChunkSize, and all a Device or none.
 type Config struct {
@@ -66,7 +57,7 @@ func (c *Config) validate(root fs.FS) error {
 	if c.HeapSize < leastHeap || c.HeapSize > mostHeap {
 		return fmt.Errorf("a heap of %d bytes, want %d to %d: %w", c.HeapSize, leastHeap, uint64(mostHeap), ErrInvalid)
 	}
-	if n, who := memoryLimit(root); c.Device == nil && n > 0 && c.HeapSize > n {
+	if n, who := heap.MemoryLimit(root); c.Device == nil && n > 0 && c.HeapSize > n {
 		return fmt.Errorf("a heap of %d bytes where %s allows %d: set MORI_SHMEM_HEAP_SIZE lower: %w", c.HeapSize, who, n, ErrNoMemory)
 	}
 	if c.ChunkSize == 0 {

@@ -16,6 +16,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/config"
 	"mori/core/logging"
+	"mori/shmem/internal/heap"
 )
 
 const (
@@ -75,7 +76,7 @@ func (c *Config) sizes(log *slog.Logger) error {
 	if c.Mode == VMMHeap {
 		def = defaultVMMHeap
 	}
-	n, who := memoryLimit(os.DirFS("/"))
+	n, who := heap.MemoryLimit(os.DirFS("/"))
 	if c.Device != nil {
 		n, who = c.Device.Bytes, c.Device.String()
 	}
@@ -96,7 +97,7 @@ func (c *Config) sizes(log *slog.Logger) error {
 // mode reads a heap mode, in lower or in upper case.
 func mode(text string) (Mode, error) {
 	text = strings.TrimSpace(text)
-	for m, name := range modeText {
+	for m, name := range heap.ModeNames {
 		if text == name || text == strings.ToUpper(name) {
 			return Mode(m), nil
 		}
@@ -104,7 +105,7 @@ func mode(text string) (Mode, error) {
 	if text == "" {
 		return StaticHeap, nil
 	}
-	return StaticHeap, fmt.Errorf("%s=%q: want %s", config.ShmemMode, text, strings.Join(modeText[:], ", "))
+	return StaticHeap, fmt.Errorf("%s=%q: want %s", config.ShmemMode, text, strings.Join(heap.ModeNames[:], ", "))
 }
 
 // size reads a variable, unset is def, and anything wrong is def and an error.

@@ -3,8 +3,9 @@
 package shmem
 
 import (
-	"fmt"
 	"strings"
+
+	"mori/shmem/internal/heap"
 )
 
 // A Description says what a World is made of.
@@ -41,13 +42,11 @@ type PeerInfo struct {
 
 // Describe says how the heap is, and how each PE is reached.
 func (w *World) Describe() Description {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	d := Description{PE: w.pes.Me, NPEs: w.pes.N, Node: w.cfg.NodeID, Heap: w.heapInfo(), Peers: make([]PeerInfo, 0, w.pes.N)}
 	if fault := w.pes.Failed(); fault != nil {
 		d.Fault = fault.Error()
 	}
-	for pe, h := range w.nodes {
+	for pe, h := range w.where.PEs {
 		p := PeerInfo{PE: pe, Node: h.Node, PID: h.PID}
 		p.Path, p.Why = w.pathTo(pe)
 		d.Peers = append(d.Peers, p)
@@ -55,39 +54,21 @@ func (w *World) Describe() Description {
 	return d
 }
 
-// heapInfo needs w.mu held.
 func (w *World) heapInfo() HeapInfo {
-	h := HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: w.buffersTold()}
-	if a := w.arena; a != nil {
-		h.Present, h.Used, h.Largest, h.Allocations = a.Size(), a.Used(), a.Largest(), a.Allocations()
-		h.Free = a.Free()
-		return h
-	}
-	h.Present, h.Used, h.Allocations = w.single, w.single, len(*w.isolated.Load())
-	h.Free = w.cfg.HeapSize - w.single
-	h.Largest = h.Free &^ (pageSize - 1)
-	return h
+	u := heap.UsageOf(w.Allocator)
+	return HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: w.buffersTold(),
+		Present: u.Present, Used: u.Used, Free: u.Free, Largest: u.Largest, Allocations: u.Allocations}
 }
 
-// pathTo says how PE pe is reached, and why not better.
+// pathTo returns how PE pe is reached, and why not better.
 func (w *World) pathTo(pe int) (path, why string) {
+	mapped, why := w.where.Path(pe)
 	switch {
 	case pe == w.pes.Me:
 		return "self", ""
-	case w.maps(pe) && w.gpu == nil:
-		return "mapped", "it is on this node"
-	case w.maps(pe) && w.linked[pe]:
-		return "mapped", fmt.Sprintf("it is on this node, on %s%s", w.nodes[pe].GPUName, w.linkTo(pe))
-	case w.maps(pe):
-		why = fmt.Sprintf("the GPUs do not reach each other (%s; here %s)", w.nodes[pe].GPUName, w.gpu.Device)
-	case w.nodes[pe].Node != w.nodes[w.pes.Me].Node:
-		why = "it is on another node"
-	case w.nodes[pe].Room != w.nodes[w.pes.Me].Room:
-		why = fmt.Sprintf("it is in another container or of another user (%s; here %s), with whom memory cannot be shared", w.nodes[pe].Room, w.nodes[w.pes.Me].Room)
-	default:
-		why = "mapping is switched off (MORI_DISABLE_P2P)"
-	}
-	if w.net == nil {
+	case mapped:
+		return "mapped", why
+	case w.net == nil:
 		return "none", why
 	}
 	return w.net.Provider(), strings.Join(append([]string{why}, w.net.Why()...), "; ")

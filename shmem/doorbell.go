@@ -44,13 +44,18 @@ const (
 	networkGrowth = 8
 )
 
+// waits reports whether PE pe, whose memory is mapped, is to be stirred.
+func (w *World) waits(pe int) bool {
+	return memory.Load32(w.control.At(pe)+sleepsAt)&onHeap != 0
+}
+
 // ring wakes PE pe if it is parked for a change of its control block, stir if for one of symmetric memory. What was changed before must have
 // been changed by an atomic, or a Fence is between: a plain store may still be on its way when it is looked who sleeps.
 func (w *World) ring(pe int) { w.wake(pe, onControl) }
 func (w *World) stir(pe int) { w.wake(pe, onHeap) }
 
 func (w *World) wake(pe int, who uint32) {
-	at := w.control.peers[pe].mapped
+	at := w.control.At(pe)
 	if at != 0 && memory.Load32(at+sleepsAt)&who != 0 && memory.And32(at+sleepsAt, ^who)&who != 0 {
 		memory.Add32(at+bellAt, 1)
 		memory.FutexWake(at+bellAt, 1<<30)
@@ -58,11 +63,11 @@ func (w *World) wake(pe int, who uint32) {
 }
 
 // cell is the word at off of this PE's control block.
-func (w *World) cell(off uint64) uint64 { return memory.Load64(w.control.base + off) }
+func (w *World) cell(off uint64) uint64 { return memory.Load64(w.control.Base + off) }
 
 // post stores v at off of PE pe's control block, after everything put to that PE before.
 func (w *World) post(pe int, off, v uint64) error {
-	if at := w.control.peers[pe].mapped; at != 0 {
+	if at := w.control.At(pe); at != 0 {
 		memory.Store64(at+off, v)
 		w.ring(pe)
 		return nil
@@ -70,7 +75,7 @@ func (w *World) post(pe int, off, v uint64) error {
 	if err := w.net.Fence(); err != nil {
 		return err
 	}
-	return w.net.Update(pe, w.control.regions.Load(), off, fabric.AtomicWrite, 8, v)
+	return w.net.Update(pe, w.control.Regions(), off, fabric.AtomicWrite, 8, v)
 }
 
 // await returns when ready does, or with an error that begins with what was awaited: the World broke, or its Timeout is over.
@@ -169,7 +174,7 @@ func (w *World) park(who uint32, timeout time.Duration, ready func() bool) error
 
 // parkFor is park. unheard: there are changes that nobody rings for.
 func (w *World) parkFor(who uint32, timeout time.Duration, unheard bool, ready func() bool) error {
-	bell, sleeps := w.control.base+bellAt, w.control.base+sleepsAt
+	bell, sleeps := w.control.Base+bellAt, w.control.Base+sleepsAt
 	began, most, growth := time.Now(), slice, time.Duration(1)
 	asked := began
 	if unheard {

@@ -38,7 +38,7 @@ func TestPostWakesWhoParks(t *testing.T) {
 // TestOnlyThatIsWokenWhichSleeps: a ring changes the bell if somebody sleeps for it, and once.
 func TestOnlyThatIsWokenWhichSleeps(t *testing.T) {
 	run(t, 1, Config{}, func(w *World) error {
-		bell, sleeps := w.control.base+bellAt, w.control.base+sleepsAt
+		bell, sleeps := w.control.Base+bellAt, w.control.Base+sleepsAt
 		for _, c := range []struct{ before, ring, stir, after uint32 }{
 			{0, 0, 0, 0},
 			{onControl, 1, 0, 0},

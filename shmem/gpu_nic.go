@@ -13,6 +13,7 @@ import (
 	"mori/core/gpunic/mlx5"
 	"mori/core/memory"
 	"mori/shmem/internal/access"
+	"mori/shmem/internal/heap"
 )
 
 // A nicSide is a NIC to whose queues kernels post by themselves, with one queue for each PE that
@@ -60,7 +61,7 @@ func (e gpuEnvironment) Window(addr, n uint64) (gpunic.Window, error) {
 
 // openNIC opens the NIC with that name, registers a block of the heap with it, and makes a queue for
 // each PE in far. It fills told with what those PEs need.
-func openNIC(g *access.GPU, name string, b *block, npes int, far []int, told *nicName) (_ *nicSide, err error) {
+func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, told *nicName) (_ *nicSide, err error) {
 	n := &nicSide{g: g, queues: make([]*gpunic.Queue, npes), peers: make([]uint64, npes)}
 	defer func() {
 		if err != nil {
@@ -74,7 +75,7 @@ func openNIC(g *access.GPU, name string, b *block, npes int, far []int, told *ni
 		return nil, fmt.Errorf("kernels of symmetric memory drive mlx5 queues only: %w", errors.ErrUnsupported)
 	}
 	rights := mlx5.AccessLocalWrite | mlx5.AccessRemoteWrite | mlx5.AccessRemoteRead
-	if n.heap, err = n.nic.Register(b.base, b.have.Load(), rights); err != nil {
+	if n.heap, err = n.nic.Register(b.Base, b.Have(), rights); err != nil {
 		return nil, err
 	}
 	told.Name, told.Memory, told.Ends = name, n.heap, make([][]byte, npes)

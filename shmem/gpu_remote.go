@@ -65,14 +65,6 @@ func (w *World) RemoteErr(pe int) error {
 	return w.side.remote.queue.Err(pe)
 }
 
-// Base is where this PE's heap begins, 0 where there is none (Isolation).
-func (w *World) Base() uint64 {
-	if w.heap == nil {
-		return 0
-	}
-	return w.heap.base
-}
-
 // device is the address of the queue, 0 if there is none.
 func (r *remoteSide) device() uint64 {
 	if r == nil || r.queue == nil {
@@ -175,7 +167,7 @@ func (r *remoteSide) open(ctx context.Context, w *World, mine *remoteName) (err 
 		return err
 	}
 	b := w.side.sync
-	buffer := fabric.Buffer{Addr: b.base, Len: b.have.Load(), Kind: access.KindOf(w.gpu.Device), Device: w.gpu.Device.Ordinal}
+	buffer := fabric.Buffer{Addr: b.Base, Len: b.Have(), Kind: access.KindOf(w.gpu.Device), Device: w.gpu.Device.Ordinal}
 	region, err := r.port.Register(buffer)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"mori/core/memory"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/heap"
 	"mori/shmem/internal/peers"
 )
 
@@ -50,7 +51,7 @@ type deviceSide struct {
 	npes   int
 	far    []int       // PEs that loads and stores do not reach
 	remote *remoteSide // to those; nil if there are none
-	sync   *block
+	sync   *heap.Block
 	peers  *device.Memory
 	report *device.HostMemory
 	state  [stateBytes]byte
@@ -72,18 +73,18 @@ func (s *deviceSide) isFar(pe int) bool { return slices.Contains(s.far, pe) }
 
 // openSide makes it. Collective: without a heap, in isolation, the words of barriers need a block of their own.
 func (w *World) openSide(ctx context.Context) error {
-	s := &deviceSide{g: w.gpu, npes: w.pes.N, sync: w.heap}
+	s := &deviceSide{g: w.gpu, npes: w.pes.N, sync: w.heap.Main()}
 	w.side = s // close has it from here on
 	w.pes.OnCheck(s.check)
 	if s.sync == nil {
-		b, err := w.newBlock(ctx, spec{name: "barrier words", size: pageSize, limit: pageSize, align: arena.Grain, gpu: true})
+		b, err := w.blocks.New(ctx, heap.Spec{Name: "barrier words", Size: heap.PageSize, Limit: heap.PageSize, Align: arena.Grain, OnGPU: true})
 		if err != nil {
 			return err
 		}
 		s.sync = b
 	}
-	for pe, p := range s.sync.peers {
-		if p.mapped == 0 {
+	for pe := range w.pes.N {
+		if s.sync.At(pe) == 0 {
 			s.far = append(s.far, pe)
 		}
 	}
@@ -101,17 +102,17 @@ func (w *World) openSide(ctx context.Context) error {
 // fill makes the State.
 func (s *deviceSide) fill(w *World) (err error) {
 	table := make([]byte, w.pes.N*peerBytes)
-	for pe, p := range s.sync.peers {
-		heap, transport := p.mapped, uint32(transportP2P)
-		if p.mapped == 0 {
-			if heap, transport = s.remote.device(), transportRemote; heap == 0 {
+	for pe := range w.pes.N {
+		at, transport := s.sync.At(pe), uint32(transportP2P)
+		if at == 0 {
+			if at, transport = s.remote.device(), transportRemote; at == 0 {
 				continue
 			}
-			if at := s.remote.nic.peer(pe); at != 0 {
-				heap, transport = at, transportNIC
+			if nic := s.remote.nic.peer(pe); nic != 0 {
+				at, transport = nic, transportNIC
 			}
 		}
-		binary.LittleEndian.PutUint64(table[pe*peerBytes:], heap)
+		binary.LittleEndian.PutUint64(table[pe*peerBytes:], at)
 		binary.LittleEndian.PutUint32(table[pe*peerBytes+8:], transport)
 	}
 	if s.peers, err = s.g.Device.Alloc(uint64(len(table) + stateBytes)); err != nil {
@@ -129,7 +130,7 @@ func (s *deviceSide) fill(w *World) (err error) {
 	b = binary.LittleEndian.AppendUint32(b, uint32(w.pes.Me))
 	b = binary.LittleEndian.AppendUint32(b, uint32(w.pes.N))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.far)))
-	for _, v := range []uint64{s.sync.base, s.sync.size, 0, uint64(limit.Nanoseconds()), s.peers.Addr(), s.report.DeviceAddr()} {
+	for _, v := range []uint64{s.sync.Base, s.sync.Size, 0, uint64(limit.Nanoseconds()), s.peers.Addr(), s.report.DeviceAddr()} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	copy(s.state[:], b)
@@ -212,7 +213,7 @@ func (s *deviceSide) reported() error {
 		peer = fmt.Sprintf(" from PE %d", pe)
 	}
 	where := fmt.Sprintf("%#x", addr)
-	if off := addr - s.sync.base; off < s.sync.size {
+	if off := addr - s.sync.Base; off < s.sync.Size {
 		where += fmt.Sprintf(" (offset %d of the heap)", off)
 	}
 	return fmt.Errorf("a kernel of PE %d gave up on the word at %s, which it wanted to be %d%s, and was %d at last: %w",

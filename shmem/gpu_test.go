@@ -46,8 +46,8 @@ func onGPU(t testing.TB, cfg Config) Config {
 
 // memoryAt touches what is at at: symmetric memory, or else the test's own.
 func memoryAt(w *World, at uint64) access.Memory {
-	if b, _, err := w.locate(at, 1); err == nil {
-		return b.mem
+	if b, _, err := w.heap.Locate(at, 1); err == nil {
+		return b.Mem
 	}
 	return access.Host{}
 }

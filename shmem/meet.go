@@ -120,7 +120,7 @@ type record [recordLen]uint64
 func (t *Team) exchange(c *teamCall, bad error, mine record) ([]record, error) {
 	at := t.area + recordAt + uint64((t.epoch+1)&1)*recordLen*8
 	for i, v := range mine {
-		memory.Store64(t.w.control.base+at+uint64(i)*8, v)
+		memory.Store64(t.w.control.Base+at+uint64(i)*8, v)
 	}
 	if err := t.meet(c, bad); err != nil {
 		return nil, err
@@ -137,14 +137,14 @@ func (t *Team) exchange(c *teamCall, bad error, mine record) ([]record, error) {
 // read reads the record at off of a member's control block.
 func (t *Team) read(rank int, off uint64, r *record) error {
 	w, pe := t.w, t.members[rank]
-	if at := w.control.peers[pe].mapped; at != 0 {
+	if at := w.control.At(pe); at != 0 {
 		for i := range r {
 			r[i] = memory.Load64(at + off + uint64(i)*8)
 		}
 		return nil
 	}
 	raw := make([]byte, recordLen*8)
-	if err := w.net.GetNow(pe, w.control.regions.Load(), off, memory.AddrOf(raw), recordLen*8); err != nil {
+	if err := w.net.GetNow(pe, w.control.Regions(), off, memory.AddrOf(raw), recordLen*8); err != nil {
 		return err
 	}
 	for i := range r {

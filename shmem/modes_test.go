@@ -14,7 +14,7 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/memory"
 	"mori/shmem/internal/arena"
-	"mori/shmem/internal/peers"
+	"mori/shmem/internal/heap"
 )
 
 // A growing heap has what was asked for, in chunks; what it does not have yet is no symmetric memory.
@@ -28,8 +28,8 @@ func TestHeapGrowsInChunks(t *testing.T) {
 			}
 		}
 		present(1, 0)
-		beyond := w.heap.base + chunk
-		if _, _, err := w.locate(beyond, 1); !errors.Is(err, ErrNotSym) || w.Ptr(beyond, 1-w.pes.Me) != 0 {
+		beyond := w.heap.Main().Base + chunk
+		if _, _, err := w.heap.Locate(beyond, 1); !errors.Is(err, ErrNotSym) || w.Ptr(beyond, 1-w.pes.Me) != 0 {
 			t.Errorf("memory that is not there yet is found: %v", err)
 		}
 		a, err := w.Malloc(chunk)
@@ -37,7 +37,7 @@ func TestHeapGrowsInChunks(t *testing.T) {
 			return err
 		}
 		present(2, chunk)
-		if _, _, err := w.locate(beyond, 1); err != nil {
+		if _, _, err := w.heap.Locate(beyond, 1); err != nil {
 			t.Error(err)
 		}
 		memory.Bytes(w.Ptr(a, 1-w.pes.Me), chunk)[chunk-1] = 1
@@ -68,29 +68,6 @@ func TestHeapGrowsInChunks(t *testing.T) {
 	})
 }
 
-// A PE whose memory does not grow fails the allocation of all, and they go on.
-func TestHeapThatCannotGrow(t *testing.T) {
-	run(t, 2, Config{Mode: VMMHeap, HeapSize: 1 << 20, ChunkSize: 64 << 10}, func(w *World) error {
-		if w.pes.Me == 1 {
-			if err := w.heap.part.grow(512 << 10); err != nil { // ahead of the others: it cannot be made smaller
-				return err
-			}
-		}
-		_, err := w.Malloc(100 << 10)
-		if !errors.Is(err, ErrNoMemory) || w.pes.Me == 0 && !strings.Contains(err.Error(), "PE 1") {
-			t.Errorf("PE %d: %v", w.pes.Me, err)
-		}
-		if w.pes.Me == 0 && !errors.Is(err, ErrElsewhere) {
-			t.Errorf("PE 0 has no trouble of its own: %v", err)
-		}
-		if h := w.Describe().Heap; h.Used != 0 || h.Present != 64<<10 {
-			t.Errorf("%+v", h)
-		}
-		a, err := w.Malloc(600 << 10)
-		return errors.Join(err, w.Free(a))
-	})
-}
-
 // Isolated blocks lie apart, and a freed one is gone.
 func TestIsolatedBlocksAreMappingsOfTheirOwn(t *testing.T) {
 	run(t, 2, Config{Mode: Isolation, HeapSize: 1 << 20}, func(w *World) error {
@@ -102,7 +79,7 @@ func TestIsolatedBlocksAreMappingsOfTheirOwn(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if w.Ptr(a+99, 1-w.pes.Me) == 0 || w.Ptr(a+pageSize, 1-w.pes.Me) != 0 && a+pageSize != b {
+		if w.Ptr(a+99, 1-w.pes.Me) == 0 || w.Ptr(a+heap.PageSize, 1-w.pes.Me) != 0 && a+heap.PageSize != b {
 			t.Error("a block is more or less than its page")
 		}
 		w.rendezvous(t)
@@ -154,28 +131,11 @@ func TestIsolatedBlockThatCannotBeMapped(t *testing.T) {
 		case w.pes.Me != 1 && !strings.Contains(err.Error(), "map the memory of PE 1"):
 			t.Errorf("PE %d: %v", w.pes.Me, err)
 		}
-		if h := w.Describe().Heap; h.Allocations != 1 || h.Used != pageSize {
+		if h := w.Describe().Heap; h.Allocations != 1 || h.Used != heap.PageSize {
 			t.Errorf("%+v", h)
 		}
 		return w.Free(a)
 	})
-}
-
-// PEs of one host that cannot hand each other memory, as in two containers, are as far apart as those of two hosts.
-func TestContainersOfOneHostAreApart(t *testing.T) {
-	here, there := room(), "net:[1], user 1"
-	w := &World{pes: &peers.Group{N: 3, Me: 1}, nodes: []hello{{Node: "a", Room: here}, {Node: "a", Room: here}, {Node: "a", Room: there}}}
-	any, far := w.apart()
-	if !any || !far || !w.maps(0) || !w.maps(1) || w.maps(2) {
-		t.Errorf("any %v, far %v; maps %v, %v, %v", any, far, w.maps(0), w.maps(1), w.maps(2))
-	}
-	if _, why := w.pathTo(2); !strings.Contains(why, there) {
-		t.Errorf("the reason is %q", why)
-	}
-	w.nodes = w.nodes[:2]
-	if any, far := w.apart(); any || far {
-		t.Errorf("without it any %v, far %v", any, far)
-	}
 }
 
 // Who is interrupted in a collective call gives up, and the others hear that it has.

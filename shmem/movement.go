@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"mori/shmem/internal/access"
+	"mori/shmem/internal/heap"
 )
 
 // How collective calls move data. All members meet first, so nobody touches memory before all arguments are known to be good and the
@@ -15,32 +16,32 @@ import (
 
 // operands are the symmetric memory of a collective call.
 type operands struct {
-	dest, src       *block
+	dest, src       *heap.Block
 	destOff, srcOff uint64
 }
 
 // mem touches both.
 func (o *operands) mem() access.Memory {
 	if o.dest != nil {
-		return o.dest.mem
+		return o.dest.Mem
 	}
-	return o.src.mem
+	return o.src.Mem
 }
 
 // operands finds the memory of a collective call: n bytes at dest and m bytes at src, which must not overlap; or only be the same
 // if same is set. Of no bytes the address is not looked at.
 func (t *Team) operands(dest, n, src, m uint64, same bool) (o operands, err error) {
 	if n > 0 {
-		if o.dest, o.destOff, err = t.w.locate(dest, n); err != nil {
+		if o.dest, o.destOff, err = t.w.heap.Locate(dest, n); err != nil {
 			return o, fmt.Errorf("destination: %w", err)
 		}
 	}
 	if m > 0 {
-		if o.src, o.srcOff, err = t.w.locate(src, m); err != nil {
+		if o.src, o.srcOff, err = t.w.heap.Locate(src, m); err != nil {
 			return o, fmt.Errorf("source: %w", err)
 		}
 	}
-	if n > 0 && m > 0 && o.dest.gpu != o.src.gpu {
+	if n > 0 && m > 0 && o.dest.OnGPU != o.src.OnGPU {
 		return o, fmt.Errorf("of %#x and %#x one is on a GPU and the other in host memory: %w", dest, src, ErrInvalid)
 	}
 	if n > 0 && m > 0 && dest < src+m && src < dest+n && !(same && dest == src) {
@@ -93,21 +94,21 @@ func (t *Team) failed(c *teamCall, err error) error {
 }
 
 // pull reads n bytes at off of a member's part of b. If it is not mapped, they are there after drain.
-func (t *Team) pull(dst uint64, rank int, b *block, off, n uint64) error {
+func (t *Team) pull(dst uint64, rank int, b *heap.Block, off, n uint64) error {
 	pe := t.members[rank]
-	if at := b.peers[pe].mapped; at != 0 {
-		return b.mem.Copy(dst, at+off, n)
+	if at := b.At(pe); at != 0 {
+		return b.Mem.Copy(dst, at+off, n)
 	}
-	return t.w.net.Get(pe, b.regions.Load(), off, dst, n)
+	return t.w.net.Get(pe, b.Regions(), off, dst, n)
 }
 
 // push writes n bytes to off of a member's part of b. If it is not mapped, src must not change before drain.
-func (t *Team) push(src uint64, rank int, b *block, off, n uint64) error {
+func (t *Team) push(src uint64, rank int, b *heap.Block, off, n uint64) error {
 	pe := t.members[rank]
-	if at := b.peers[pe].mapped; at != 0 {
-		return b.mem.Copy(at+off, src, n)
+	if at := b.At(pe); at != 0 {
+		return b.Mem.Copy(at+off, src, n)
 	}
-	return t.w.net.Put(pe, b.regions.Load(), off, src, n)
+	return t.w.net.Put(pe, b.Regions(), off, src, n)
 }
 
 // lander is which member of a group gets what rank has for the group.
@@ -121,7 +122,7 @@ func (t *Team) lander(group, rank int) int {
 //
 // Within a host a single part is read by all at once. Of several each is written by whose it is, which has it in its cache.
 func (t *Team) spread(o *operands, low, high int, at func(rank int) (off, n uint64)) error {
-	own := o.dest.base + o.destOff
+	own := o.dest.Base + o.destOff
 	if t.me >= low && t.me < high {
 		if off, n := at(t.me); n > 0 {
 			if err := t.handOut(o, off, n, high-low > 1); err != nil {
@@ -134,7 +135,7 @@ func (t *Team) spread(o *operands, low, high int, at func(rank int) (off, n uint
 			return err
 		}
 	}
-	if len(t.groups) == 1 && !t.w.split {
+	if len(t.groups) == 1 && !t.w.where.Split() {
 		return nil
 	}
 	if err := t.w.drain(); err != nil || len(t.groups) == 1 {
@@ -158,8 +159,8 @@ func (t *Team) spread(o *operands, low, high int, at func(rank int) (off, n uint
 // handOut copies this PE's n bytes at the source to off in its own destination, those of the other hosts' landers, and, if near is set, those
 // of its host.
 func (t *Team) handOut(o *operands, off, n uint64, near bool) error {
-	src := o.src.base + o.srcOff
-	if own := o.dest.base + o.destOff + off; own != src {
+	src := o.src.Base + o.srcOff
+	if own := o.dest.Base + o.destOff + off; own != src {
 		if err := o.mem().Copy(own, src, n); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 		case n == 0:
 			return nil
 		case len(t.members) == 1:
-			return o.mem().Copy(o.dest.base+o.destOff, o.src.base+o.srcOff, n)
+			return o.mem().Copy(o.dest.Base+o.destOff, o.src.Base+o.srcOff, n)
 		case n <= smallReduce:
 			return t.reduceSmall(combine, &o, size, n)
 		}
@@ -69,7 +69,7 @@ func (t *Team) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) e
 	if err := t.next(); err != nil {
 		return err
 	}
-	return o.mem().Copy(o.dest.base+o.destOff, result, n)
+	return o.mem().Copy(o.dest.Base+o.destOff, result, n)
 }
 
 // reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads the part of this PE's source that
@@ -77,8 +77,8 @@ func (t *Team) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) e
 func (t *Team) reduceParts(combine reduceop.Func, o *operands, size, n uint64) error {
 	begin, end := t.part(t.me, n)
 	for off := begin; off < end; off += fetchBlock {
-		at, now := o.dest.base+o.destOff+off, min(fetchBlock, end-off)
-		if !o.dest.gpu {
+		at, now := o.dest.Base+o.destOff+off, min(fetchBlock, end-off)
+		if !o.dest.OnGPU {
 			if err := t.combine(combine, at, o, o.srcOff+off, size, now); err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ func (t *Team) reduceParts(combine reduceop.Func, o *operands, size, n uint64) e
 		if err := t.combine(combine, result, o, o.srcOff+off, size, now); err != nil {
 			return err
 		}
-		if err := o.dest.mem.Copy(at, result, now); err != nil {
+		if err := o.dest.Mem.Copy(at, result, now); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (t *Team) fetchParts(o *operands, n uint64, from func(rank int) int) error 
 		rank := (t.me + i) % len(t.members) // not all from the same one at once
 		begin, end := t.part(rank, n)
 		if source := from(rank); source != t.me && begin < end {
-			if err := t.pull(o.dest.base+o.destOff+begin, source, o.dest, o.destOff+begin, end-begin); err != nil {
+			if err := t.pull(o.dest.Base+o.destOff+begin, source, o.dest, o.destOff+begin, end-begin); err != nil {
 				return err
 			}
 		}
@@ -136,16 +136,13 @@ func (t *Team) part(rank int, n uint64) (begin, end uint64) {
 	return min(n, lines*uint64(rank)/members*line), min(n, lines*uint64(rank+1)/members*line)
 }
 
-// loads reports whether this CPU can load PE pe's part of b.
-func (b *block) loads(pe int) bool { return !b.gpu && b.peers[pe].mapped != 0 }
-
 // combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may be this PE's own of them. What the CPU
 // does not load is fetched before.
 func (t *Team) combine(f reduceop.Func, dst uint64, o *operands, off, size, n uint64) error {
 	between := t.scratch()
 	fetched, far := between+t.fetchedAt(), uint64(0)
 	for rank, pe := range t.members {
-		if !o.src.loads(pe) {
+		if !o.src.Loads(pe) {
 			if err := t.pull(fetched+far*fetchBlock, rank, o.src, off, n); err != nil {
 				return err
 			}
@@ -160,8 +157,8 @@ func (t *Team) combine(f reduceop.Func, dst uint64, o *operands, off, size, n ui
 	for done := uint64(0); done < n; done += reduceBlock {
 		sources, far := t.sources[:0], uint64(0)
 		for _, pe := range t.members {
-			if o.src.loads(pe) {
-				sources = append(sources, o.src.peers[pe].mapped+off+done)
+			if o.src.Loads(pe) {
+				sources = append(sources, o.src.At(pe)+off+done)
 			} else {
 				sources = append(sources, fetched+far*fetchBlock+done)
 				far++
@@ -192,7 +189,7 @@ func (t *Team) scratch() uint64 {
 	if t.room == nil {
 		far := uint64(0)
 		for _, pe := range t.members {
-			if t.w.gpu != nil || t.w.control.peers[pe].mapped == 0 {
+			if t.w.gpu != nil || t.w.control.At(pe) == 0 {
 				far++
 			}
 		}

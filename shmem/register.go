@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/heap"
 )
 
 // A buffer is what RegisterBuffer was told of, or AllocBuffer made.
@@ -49,7 +50,7 @@ func (w *World) AllocBuffer(size uint64) (uint64, error) {
 	if size == 0 {
 		return 0, fmt.Errorf("allocate a buffer of no bytes: %w", ErrInvalid)
 	}
-	size = arena.RoundUp(size, pageSize)
+	size = arena.RoundUp(size, heap.PageSize)
 	seg, err := memory.NewSegment("mori-shmem-buffer", size, size)
 	if err != nil {
 		return 0, fmt.Errorf("allocate a buffer of %d bytes: %w: %w", size, err, ErrNoMemory)

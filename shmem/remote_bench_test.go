@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/memory"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/heap"
 )
 
 // BenchmarkNetwork is what PEs that do not map each other pay, within one process.
@@ -20,25 +21,25 @@ func BenchmarkNetwork(b *testing.B) {
 		cfg  Config
 	}{{"shm", Config{DisableP2P: true}}, {"tcp", Config{NodeID: "node %d"}}} {
 		for _, size := range []uint64{8, 64 << 10, 1 << 20} {
-			overNetwork(b, fmt.Sprintf("%s/put+quiet/%d", over.name, size), over.cfg, size, func(w *World, blk *block, src uint64) error {
-				return errors.Join(w.net.PutNow(1, blk.regions.Load(), arena.Reserved, src, size), w.drain())
+			overNetwork(b, fmt.Sprintf("%s/put+quiet/%d", over.name, size), over.cfg, size, func(w *World, blk *heap.Block, src uint64) error {
+				return errors.Join(w.net.PutNow(1, blk.Regions(), arena.Reserved, src, size), w.drain())
 			})
-			overNetwork(b, fmt.Sprintf("%s/get/%d", over.name, size), over.cfg, size, func(w *World, blk *block, src uint64) error {
-				return w.net.GetNow(1, blk.regions.Load(), arena.Reserved, src, size)
+			overNetwork(b, fmt.Sprintf("%s/get/%d", over.name, size), over.cfg, size, func(w *World, blk *heap.Block, src uint64) error {
+				return w.net.GetNow(1, blk.Regions(), arena.Reserved, src, size)
 			})
 		}
-		overNetwork(b, over.name+"/fetch_add", over.cfg, 8, func(w *World, blk *block, _ uint64) error {
-			_, err := w.net.Atomic(1, blk.regions.Load(), arena.Reserved, fabric.AtomicSum, 8, 1, 0)
+		overNetwork(b, over.name+"/fetch_add", over.cfg, 8, func(w *World, blk *heap.Block, _ uint64) error {
+			_, err := w.net.Atomic(1, blk.Regions(), arena.Reserved, fabric.AtomicSum, 8, 1, 0)
 			return err
 		})
-		overNetwork(b, over.name+"/update", over.cfg, 8, func(w *World, blk *block, _ uint64) error {
-			return w.net.Update(1, blk.regions.Load(), arena.Reserved, fabric.AtomicSum, 8, 1)
+		overNetwork(b, over.name+"/update", over.cfg, 8, func(w *World, blk *heap.Block, _ uint64) error {
+			return w.net.Update(1, blk.Regions(), arena.Reserved, fabric.AtomicSum, 8, 1)
 		})
 	}
 }
 
 // overNetwork measures f on PE 0 of two.
-func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *World, blk *block, src uint64) error) {
+func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *World, blk *heap.Block, src uint64) error) {
 	b.Run(name, func(b *testing.B) {
 		src := make([]byte, size)
 		defer runtime.KeepAlive(src)
@@ -47,7 +48,7 @@ func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *W
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := f(w, w.heap, memory.AddrOf(src)); err != nil {
+					if err := f(w, w.heap.Main(), memory.AddrOf(src)); err != nil {
 						return err
 					}
 				}

@@ -139,9 +139,9 @@ func TestNetworkAllocatesNothing(t *testing.T) {
 				defer runtime.KeepAlive(src)
 				at := memory.AddrOf(src)
 				all := func() {
-					_, failed := w.net.Atomic(1, w.heap.regions.Load(), arena.Reserved, fabric.AtomicSum, 8, 1, 0)
-					err = errors.Join(err, failed, w.net.PutNow(1, w.heap.regions.Load(), arena.Reserved, at, 4096), w.net.GetNow(1, w.heap.regions.Load(), arena.Reserved, at, 4096),
-						w.net.Update(1, w.heap.regions.Load(), arena.Reserved, fabric.AtomicSum, 8, 1), w.net.Quiet(w.pes.Deadline()))
+					_, failed := w.net.Atomic(1, w.heap.Main().Regions(), arena.Reserved, fabric.AtomicSum, 8, 1, 0)
+					err = errors.Join(err, failed, w.net.PutNow(1, w.heap.Main().Regions(), arena.Reserved, at, 4096), w.net.GetNow(1, w.heap.Main().Regions(), arena.Reserved, at, 4096),
+						w.net.Update(1, w.heap.Main().Regions(), arena.Reserved, fabric.AtomicSum, 8, 1), w.net.Quiet(w.pes.Deadline()))
 				}
 				for range 300 { // every flight, once
 					all()

@@ -15,6 +15,7 @@ import (
 	"mori/native/verbs"
 	"mori/native/verbs/verbstest"
 	"mori/shmem/internal/arena"
+	"mori/shmem/internal/heap"
 )
 
 // far2 are two PEs on two hosts.
@@ -219,7 +220,7 @@ func TestLinkThatGoesDownIsNamed(t *testing.T) {
 func TestHeapsThatAreTooMuchToPin(t *testing.T) {
 	byNICs(t)
 	environment(t, map[string]string{"FABRIC_PROVIDER": "verbs,tcp"})
-	limit, _ := memoryLimit(os.DirFS("/"))
+	limit, _ := heap.MemoryLimit(os.DirFS("/"))
 	if limit == 0 {
 		t.Skip("nothing here tells how much memory there is")
 	}

@@ -50,7 +50,7 @@ func TestNetworkMovesBytes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, at, err := w.locate(a, most)
+		b, at, err := w.heap.Locate(a, most)
 		if err != nil {
 			return err
 		}
@@ -64,14 +64,14 @@ func TestNetworkMovesBytes(t *testing.T) {
 			}
 			off := at + most - size
 			w.rendezvous(t)
-			if err := errors.Join(put(other, b.regions.Load(), off, memory.AddrOf(src), size), w.settled()); err != nil {
+			if err := errors.Join(put(other, b.Regions(), off, memory.AddrOf(src), size), w.settled()); err != nil {
 				return fmt.Errorf("put of %d bytes: %w", size, err)
 			}
 			w.rendezvous(t)
-			if got := memory.Bytes(b.base+off, size); !bytes.Equal(got, filled(int(size), other)) {
+			if got := memory.Bytes(b.Base+off, size); !bytes.Equal(got, filled(int(size), other)) {
 				t.Errorf("%d bytes that were put are not the same", size)
 			}
-			if err := get(other, b.regions.Load(), off, memory.AddrOf(back), size); err != nil {
+			if err := get(other, b.Regions(), off, memory.AddrOf(back), size); err != nil {
 				return fmt.Errorf("get of %d bytes: %w", size, err)
 			}
 			if size%2 == 0 {
@@ -96,14 +96,14 @@ func TestNetworkPutNowCopies(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, at, _ := w.locate(a, count*size)
+		b, at, _ := w.heap.Locate(a, count*size)
 		src := make([]byte, size)
 		defer runtime.KeepAlive(src)
 		for i := range uint64(count) {
 			for j := range src {
 				src[j] = byte(i) ^ byte(w.pes.Me<<4)
 			}
-			if err := w.net.PutNow(1-w.pes.Me, b.regions.Load(), at+i*size, memory.AddrOf(src), size); err != nil {
+			if err := w.net.PutNow(1-w.pes.Me, b.Regions(), at+i*size, memory.AddrOf(src), size); err != nil {
 				return err
 			}
 		}
@@ -127,11 +127,11 @@ func TestNetworkAtomics(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, at, _ := w.locate(a, 32)
+		b, at, _ := w.heap.Locate(a, 32)
 		check := func(size int, op fabric.AtomicOp, value, compare, was, is uint64) {
 			t.Helper()
-			old, err := w.net.Atomic(1-w.pes.Me, b.regions.Load(), at, op, size, value, compare)
-			now, again := w.net.Atomic(1-w.pes.Me, b.regions.Load(), at, fabric.AtomicRead, size, 0, 0)
+			old, err := w.net.Atomic(1-w.pes.Me, b.Regions(), at, op, size, value, compare)
+			now, again := w.net.Atomic(1-w.pes.Me, b.Regions(), at, fabric.AtomicRead, size, 0, 0)
 			if err != nil || again != nil || old != was || now != is {
 				t.Errorf("%d bytes, %v %#x: was %#x, is %#x, %v, %v; want %#x, %#x", size, op, value, old, now, err, again, was, is)
 			}
@@ -152,8 +152,8 @@ func TestNetworkAtomics(t *testing.T) {
 		word := at + 8
 		for range adds {
 			if w.pes.Me == 0 {
-				memory.Add64(b.base+word, 1)
-			} else if err := w.net.Update(0, b.regions.Load(), word, fabric.AtomicSum, 8, 1); err != nil {
+				memory.Add64(b.Base+word, 1)
+			} else if err := w.net.Update(0, b.Regions(), word, fabric.AtomicSum, 8, 1); err != nil {
 				return err
 			}
 		}
@@ -161,7 +161,7 @@ func TestNetworkAtomics(t *testing.T) {
 			return err
 		}
 		w.rendezvous(t)
-		if got := memory.Load64(b.base + word); w.pes.Me == 0 && got != 2*adds {
+		if got := memory.Load64(b.Base + word); w.pes.Me == 0 && got != 2*adds {
 			t.Errorf("%d, want %d", got, 2*adds)
 		}
 		w.rendezvous(t)
@@ -177,7 +177,7 @@ func TestNetworkFence(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, at, _ := w.locate(a, size+8)
+		b, at, _ := w.heap.Locate(a, size+8)
 		src := make([]byte, size)
 		defer runtime.KeepAlive(src)
 		for round := uint64(1); round <= rounds; round++ {
@@ -185,7 +185,7 @@ func TestNetworkFence(t *testing.T) {
 				for i := range src {
 					src[i] = byte(round)
 				}
-				err := errors.Join(w.net.Put(1, b.regions.Load(), at, memory.AddrOf(src), size), w.net.Fence(), w.net.Update(1, b.regions.Load(), at+size, fabric.AtomicWrite, 8, round), w.settled())
+				err := errors.Join(w.net.Put(1, b.Regions(), at, memory.AddrOf(src), size), w.net.Fence(), w.net.Update(1, b.Regions(), at+size, fabric.AtomicWrite, 8, round), w.settled())
 				if err != nil {
 					return err
 				}
@@ -213,7 +213,7 @@ func TestNetworkFromManyThreads(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, at, _ := w.locate(a, uint64(w.pes.N*threads*size))
+		b, at, _ := w.heap.Locate(a, uint64(w.pes.N*threads*size))
 		var wait sync.WaitGroup
 		errs := make([]error, threads)
 		for i := range threads {
@@ -227,7 +227,7 @@ func TestNetworkFromManyThreads(t *testing.T) {
 				off := at + uint64((w.pes.Me*threads+i)*size)
 				for round := range rounds {
 					copy(src, filled(size, round+i))
-					err := errors.Join(w.net.Put(to, b.regions.Load(), off, memory.AddrOf(src), size), w.settled(), w.net.GetNow(to, b.regions.Load(), off, memory.AddrOf(back), size))
+					err := errors.Join(w.net.Put(to, b.Regions(), off, memory.AddrOf(src), size), w.settled(), w.net.GetNow(to, b.Regions(), off, memory.AddrOf(back), size))
 					if err == nil && !bytes.Equal(src, back) {
 						err = fmt.Errorf("thread %d, round %d: what was got is not what was put", i, round)
 					}
@@ -249,17 +249,17 @@ func TestNetworkRefusesLocalMemoryThatIsNotThere(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, at, _ := w.locate(a, 8)
+		b, at, _ := w.heap.Locate(a, 8)
 		for _, op := range []func(int, *remote.Regions, uint64, uint64, uint64) error{w.net.Put, w.net.Get, w.net.PutNow, w.net.GetNow} {
 			for _, size := range []uint64{8, 64 << 10} {
-				if err := op(1-w.pes.Me, b.regions.Load(), at, 1<<46, size); !errors.Is(err, ErrInvalid) {
+				if err := op(1-w.pes.Me, b.Regions(), at, 1<<46, size); !errors.Is(err, ErrInvalid) {
 					t.Errorf("%d bytes: %v", size, err)
 				}
 			}
 		}
 		src := make([]byte, 8)
 		defer runtime.KeepAlive(src)
-		if err := errors.Join(w.net.Put(1-w.pes.Me, b.regions.Load(), at, memory.AddrOf(src), 8), w.settled()); err != nil {
+		if err := errors.Join(w.net.Put(1-w.pes.Me, b.Regions(), at, memory.AddrOf(src), 8), w.settled()); err != nil {
 			return err
 		}
 		w.rendezvous(t)
@@ -274,9 +274,9 @@ func TestNetworkErrorsNameThePE(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, at, _ := w.locate(a, 64)
+		b, at, _ := w.heap.Locate(a, 64)
 		if w.pes.Me == 1 {
-			_ = b.regions.Load().Close()
+			_ = b.Regions().Close()
 		}
 		w.rendezvous(t)
 		if w.pes.Me == 0 {
@@ -287,12 +287,12 @@ func TestNetworkErrorsNameThePE(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if err := w.net.Put(1, b.regions.Load(), at, memory.AddrOf(src), 64); err != nil {
+			if err := w.net.Put(1, b.Regions(), at, memory.AddrOf(src), 64); err != nil {
 				return err
 			}
 			named("quiet", w.settled())
-			named("get", w.net.GetNow(1, b.regions.Load(), at, memory.AddrOf(src), 64))
-			_, err := w.net.Atomic(1, b.regions.Load(), at, fabric.AtomicSum, 8, 1, 0)
+			named("get", w.net.GetNow(1, b.Regions(), at, memory.AddrOf(src), 64))
+			_, err := w.net.Atomic(1, b.Regions(), at, fabric.AtomicSum, 8, 1, 0)
 			named("atomic", err)
 			if err := w.settled(); err != nil {
 				t.Errorf("an error is told twice: %v", err)

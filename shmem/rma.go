@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"mori/core/memory"
+	"mori/shmem/internal/heap"
 )
 
 // Put copies n bytes from src, any memory of this process, to the symmetric address dest of PE pe. src may be used again when it returns; dest
 // has the bytes after Quiet, or a barrier. Parts that overlap are copied as if src were read before.
 func (w *World) Put(dest, src, n uint64, pe int) error {
-	if at := w.near(dest, n, pe); at != 0 && w.send(at, src, n, pe) {
+	if at := w.heap.Near(dest, n, pe); at != 0 && w.send(at, src, n, pe) {
 		return nil
 	}
 	return w.put("put", dest, src, n, pe, true)
@@ -19,7 +20,7 @@ func (w *World) Put(dest, src, n uint64, pe int) error {
 
 // PutNbi is Put that may return before src is read. Quiet waits for that.
 func (w *World) PutNbi(dest, src, n uint64, pe int) error {
-	if at := w.near(dest, n, pe); at != 0 && w.send(at, src, n, pe) {
+	if at := w.heap.Near(dest, n, pe); at != 0 && w.send(at, src, n, pe) {
 		return nil
 	}
 	return w.put("put_nbi", dest, src, n, pe, false)
@@ -27,7 +28,7 @@ func (w *World) PutNbi(dest, src, n uint64, pe int) error {
 
 // Get copies n bytes from the symmetric address src of PE pe to dest, any memory of this process.
 func (w *World) Get(dest, src, n uint64, pe int) error {
-	if at := w.near(src, n, pe); at != 0 && fetch(dest, at, n) {
+	if at := w.heap.Near(src, n, pe); at != 0 && fetch(dest, at, n) {
 		return nil
 	}
 	return w.get("get", dest, src, n, pe, true)
@@ -35,7 +36,7 @@ func (w *World) Get(dest, src, n uint64, pe int) error {
 
 // GetNbi is Get that may return before dest has the bytes. Quiet waits for that.
 func (w *World) GetNbi(dest, src, n uint64, pe int) error {
-	if at := w.near(src, n, pe); at != 0 && fetch(dest, at, n) {
+	if at := w.heap.Near(src, n, pe); at != 0 && fetch(dest, at, n) {
 		return nil
 	}
 	return w.get("get_nbi", dest, src, n, pe, false)
@@ -70,11 +71,11 @@ func (w *World) put(act string, dest, src, n uint64, pe int, wait bool) error {
 }
 
 // carry puts n bytes to off in b of PE pe, which are there. wait: until src may be used again.
-func (w *World) carry(b *block, off, src, n uint64, pe int, wait bool) error {
-	if at := b.peers[pe].mapped; at != 0 {
-		act := b.mem.MoveLater
+func (w *World) carry(b *heap.Block, off, src, n uint64, pe int, wait bool) error {
+	if at := b.At(pe); at != 0 {
+		act := b.Mem.MoveLater
 		if wait {
-			act = b.mem.Move
+			act = b.Mem.Move
 		}
 		if err := act(at+off, src, n); err != nil {
 			return err
@@ -83,23 +84,23 @@ func (w *World) carry(b *block, off, src, n uint64, pe int, wait bool) error {
 		return nil
 	}
 	if wait {
-		return w.net.PutNow(pe, b.regions.Load(), off, src, n)
+		return w.net.PutNow(pe, b.Regions(), off, src, n)
 	}
-	return w.net.Put(pe, b.regions.Load(), off, src, n)
+	return w.net.Put(pe, b.Regions(), off, src, n)
 }
 
 func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
 	b, off, err := w.far(src, dest, n, pe)
 	switch {
 	case err != nil || n == 0:
-	case b.peers[pe].mapped != 0 && wait:
-		err = b.mem.Move(dest, b.peers[pe].mapped+off, n)
-	case b.peers[pe].mapped != 0:
-		err = b.mem.MoveLater(dest, b.peers[pe].mapped+off, n)
+	case b.At(pe) != 0 && wait:
+		err = b.Mem.Move(dest, b.At(pe)+off, n)
+	case b.At(pe) != 0:
+		err = b.Mem.MoveLater(dest, b.At(pe)+off, n)
 	case wait:
-		err = w.net.GetNow(pe, b.regions.Load(), off, dest, n)
+		err = w.net.GetNow(pe, b.Regions(), off, dest, n)
 	default:
-		err = w.net.Get(pe, b.regions.Load(), off, dest, n)
+		err = w.net.Get(pe, b.Regions(), off, dest, n)
 	}
 	if err != nil {
 		return transferError(act, dest, src, n, pe, err)
@@ -109,11 +110,11 @@ func (w *World) get(act string, dest, src, n uint64, pe int, wait bool) error {
 
 // far finds n bytes at the symmetric address addr of PE pe, and checks what can be known of the local end of the transfer. Of no bytes
 // the addresses are not looked at.
-func (w *World) far(addr, local, n uint64, pe int) (b *block, off uint64, err error) {
+func (w *World) far(addr, local, n uint64, pe int) (b *heap.Block, off uint64, err error) {
 	if err = w.pes.HasPE(pe); err != nil || n == 0 {
 		return nil, 0, err
 	}
-	if b, off, err = w.locate(addr, n); err != nil {
+	if b, off, err = w.heap.Locate(addr, n); err != nil {
 		return nil, 0, err
 	}
 	return b, off, checkLocal(local, n)

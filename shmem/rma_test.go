@@ -191,8 +191,8 @@ func TestBadTransfers(t *testing.T) {
 			return err
 		}
 		own := local(t, room)
-		bases := w.heap.base
-		end := bases + w.heap.have.Load()
+		bases := w.heap.Main().Base
+		end := bases + w.heap.Main().Have()
 		type transfer = func(dest, src, n uint64, pe int) error
 		var list []refusal
 		for name, f := range map[string]transfer{"put": w.Put, "put_nbi": w.PutNbi} {
@@ -262,7 +262,7 @@ func TestTransfersAfterTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem := broken.heap.base + 256
+	mem := broken.heap.Main().Base + 256
 	defer func() {
 		if err := broken.Finalize(context.Background()); !errors.Is(err, fault) {
 			t.Errorf("finalize: %v", err)

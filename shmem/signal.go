@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/shmem/internal/heap"
 )
 
 // A SignalOp is how a signal, a word of 8 bytes of symmetric memory, is updated. The numbers are upstream's.
@@ -68,18 +69,18 @@ func (w *World) checkSignal(dest, n, sig uint64, op SignalOp) error {
 }
 
 // carrySignal puts n bytes to off in b, which are there, and then updates the signal.
-func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalOp, pe int, wait bool) error {
-	of, at, err := w.locate(sig, 8)
+func (w *World) carrySignal(b *heap.Block, off, src, n, sig, value uint64, op SignalOp, pe int, wait bool) error {
+	of, at, err := w.heap.Locate(sig, 8)
 	if err != nil {
 		return err
 	}
-	if to := of.peers[pe].mapped; to != 0 && (n == 0 || b.peers[pe].mapped != 0) {
+	if to := of.At(pe); to != 0 && (n == 0 || b.At(pe) != 0) {
 		if n > 0 {
-			if err := b.mem.Move(b.peers[pe].mapped+off, src, n); err != nil {
+			if err := b.Mem.Move(b.At(pe)+off, src, n); err != nil {
 				return err
 			}
 		}
-		if _, err := of.mem.Atomic(AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
+		if _, err := of.Mem.Atomic(AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
 			return err
 		}
 		w.stir(pe)
@@ -93,13 +94,13 @@ func (w *World) carrySignal(b *block, off, src, n, sig, value uint64, op SignalO
 			return err
 		}
 	}
-	if to := of.peers[pe].mapped; to != 0 { // only the bytes went by the network
+	if to := of.At(pe); to != 0 { // only the bytes went by the network
 		if err = w.drain(); err == nil {
-			_, err = of.mem.Atomic(AtomicOp(op), 8, to+at, value, 0)
+			_, err = of.Mem.Atomic(AtomicOp(op), 8, to+at, value, 0)
 		}
 		return err
 	}
-	return w.net.Update(pe, of.regions.Load(), at, AtomicOp(op).Fabric(), 8, value)
+	return w.net.Update(pe, of.Regions(), at, AtomicOp(op).Fabric(), 8, value)
 }
 
 // SignalSet sets the signal at the symmetric address sig of PE pe, SignalAdd adds to it.

@@ -5,6 +5,8 @@ package shmem
 import (
 	"fmt"
 	"math/bits"
+
+	"mori/shmem/internal/heap"
 )
 
 // IPut copies nelems elements of elem bytes each: those that are sst elements apart at src, any memory of this process, to places that are
@@ -45,30 +47,30 @@ func (w *World) strided(put bool, sym, local uint64, symStride, localStride int6
 		return err
 	}
 	symStep, localStep := uint64(symStride)*elem, uint64(localStride)*elem
-	at := b.peers[pe].mapped
+	at := b.At(pe)
 	switch {
 	case at == 0:
 		return w.stridedNet(put, b, off, local, symStep, localStep, nelems, elem, pe)
 	case put:
-		err = b.mem.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
+		err = b.Mem.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
 		w.stir(pe)
 	default:
-		err = b.mem.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
+		err = b.Mem.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
 	}
 	return err
 }
 
 // stridedNet is strided over the network, one transfer per element, or one for all if there are no gaps.
-func (w *World) stridedNet(put bool, b *block, off, local, symStep, localStep, nelems, elem uint64, pe int) error {
+func (w *World) stridedNet(put bool, b *heap.Block, off, local, symStep, localStep, nelems, elem uint64, pe int) error {
 	if symStep == elem && localStep == elem {
 		nelems, elem = 1, nelems*elem
 	}
 	for ; nelems > 0; nelems-- {
 		var err error
 		if put {
-			err = w.net.Put(pe, b.regions.Load(), off, local, elem)
+			err = w.net.Put(pe, b.Regions(), off, local, elem)
 		} else {
-			err = w.net.Get(pe, b.regions.Load(), off, local, elem)
+			err = w.net.Get(pe, b.Regions(), off, local, elem)
 		}
 		if err != nil {
 			return err

@@ -84,7 +84,7 @@ func (w *World) openTeams(ctx context.Context) error {
 	}
 	mine := self()
 	for pe := range w.pes.N {
-		if w.control.peers[pe].mapped != 0 {
+		if w.control.At(pe) != 0 {
 			mine.Mapped = append(mine.Mapped, pe)
 		}
 	}

@@ -249,7 +249,7 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 
 func TestWaitsEnd(t *testing.T) {
 	run(t, 1, Config{Timeout: 50 * time.Millisecond}, func(w *World) error {
-		mem := w.heap.base + 1024
+		mem := w.heap.Main().Base + 1024
 		setWord(t, w, mem+8, ^uint64(0)-4)
 		for want, wait := range map[string]func() error{
 			"wait_until: wait for int64 at": func() error { return w.WaitUntil(mem+8, fabric.Int64, CmpEQ, 3) },

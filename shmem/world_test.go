@@ -64,13 +64,13 @@ func run(t testing.TB, n int, cfg Config, f func(w *World) error) {
 func TestStoresReachTheOtherPE(t *testing.T) {
 	run(t, 3, Config{}, func(w *World) error {
 		right := (w.MyPE() + 1) % w.NPEs()
-		at := w.Ptr(w.heap.base+64, right)
+		at := w.Ptr(w.heap.Main().Base+64, right)
 		memory.Store64(at, uint64(100+w.MyPE()))
 		if err := second(w.pes.Gather(context.Background(), nil)); err != nil {
 			return err
 		}
 		left := (w.MyPE() + 2) % w.NPEs()
-		if got := memory.Load64(w.heap.base + 64); got != uint64(100+left) {
+		if got := memory.Load64(w.heap.Main().Base + 64); got != uint64(100+left) {
 			t.Errorf("PE %d has %d, want %d", w.MyPE(), got, 100+left)
 		}
 		return nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package arena gives out parts of a symmetric heap by offset. It does no I/O and keeps no time: PEs
-// that make the same calls get the same answers.
+// Package arena gives out parts of a symmetric heap by offset. It does no I/O and keeps no time:
+// PEs that make the same calls get the same answers.
 package arena
 
 import (
@@ -18,8 +18,8 @@ const (
 	Reserved = 1024
 )
 
-// An Arena allocates best fit: the smallest free part that is large enough, the first of equal ones.
-// Free neighbours are joined.
+// An Arena allocates best fit: the smallest free part that is large enough, the first of equal
+// ones. Free neighbours are joined.
 type Arena struct {
 	size  uint64            // of the heap as it is now
 	limit uint64            // that it may grow to
@@ -127,8 +127,8 @@ func (a *Arena) give(e extent) {
 	a.free = slices.Replace(a.free, from, to, e)
 }
 
-// Largest returns the size of the largest allocation that could succeed, without alignment, if the heap
-// grew to its limit.
+// Largest returns the size of the largest allocation that could succeed, without alignment, if the
+// heap grew to its limit.
 func (a *Arena) Largest() (n uint64) {
 	if a.limit > a.size {
 		n = a.limit - a.size

@@ -88,8 +88,8 @@ func ToBFloat16(f float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// FromFloat16 widens; every value is exact. The product with 2^112 moves the exponent from a bias of 15
-// to one of 127, which is right for subnormal numbers, too.
+// FromFloat16 widens; every value is exact. The product with 2^112 moves the exponent from a bias
+// of 15 to one of 127, which is right for subnormal numbers, too.
 func FromFloat16(h uint16) float32 {
 	sign, rest := uint32(h&0x8000)<<16, uint32(h&0x7fff)
 	f := math.Float32frombits(rest<<13) * 0x1p112

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package reduceop combines arrays of numbers element by element, for reductions. Addresses and counts
-// are the caller's: nothing is checked here.
+// Package reduceop combines arrays of numbers element by element, for reductions. Addresses and
+// counts are the caller's: nothing is checked here.
 package reduceop
 
 import (
@@ -44,8 +44,8 @@ const (
 	BFloat16                              // the upper half of a Float32
 )
 
-// A Func combines n elements at each address in srcs, at least two, in their order into dst. dst may be
-// one of srcs. The scratch memory at between has room for n elements.
+// A Func combines n elements at each address in srcs, at least two, in their order into dst. dst
+// may be one of srcs. The scratch memory at between has room for n elements.
 type Func func(dst, between uint64, srcs []uint64, n int)
 
 // funcs has the Func of each op and type. They are made once, since making one allocates.
@@ -62,8 +62,8 @@ var funcs = func() map[Op]map[fabric.DataType]Func {
 	return all
 }()
 
-// Of returns the Func of an op and the size in bytes of the type's elements. It reports false if the op
-// does not apply to the type.
+// Of returns the Func of an op and the size in bytes of the type's elements. It reports false if
+// the op does not apply to the type.
 func Of(op Op, typ fabric.DataType) (f Func, size uint64, ok bool) {
 	if f = funcs[op][typ]; f == nil {
 		return nil, 1, false

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package heap
 
 import (
 	"io/fs"
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// memoryLimit is how much memory this process can have at most, and who says so: the machine, or a cgroup that it is in. 0 if nothing
-// tells.
-func memoryLimit(root fs.FS) (n uint64, who string) {
+// MemoryLimit returns how much memory this process can have at most, and what says so: the machine,
+// or a cgroup that it is in. 0 if nothing says.
+func MemoryLimit(root fs.FS) (n uint64, who string) {
 	if total := memTotal(root); total > 0 {
 		n, who = total, "the machine's memory"
 	}
@@ -37,9 +37,11 @@ func memoryLimit(root fs.FS) (n uint64, who string) {
 	return n, who
 }
 
-// memTotal is the machine's memory, 0 if nothing tells. memAvailable is what of it can be had now.
-func memTotal(root fs.FS) uint64     { return memField(root, "MemTotal:") }
-func memAvailable(root fs.FS) uint64 { return memField(root, "MemAvailable:") }
+// memTotal returns the machine's memory, 0 if nothing says how much that is.
+func memTotal(root fs.FS) uint64 { return memField(root, "MemTotal:") }
+
+// MemAvailable returns how much of the machine's memory a process can get now.
+func MemAvailable(root fs.FS) uint64 { return memField(root, "MemAvailable:") }
 
 // memField is a number of /proc/meminfo, in bytes.
 func memField(root fs.FS, name string) uint64 {

@@ -34,8 +34,7 @@ func inModes(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 
 // rendezvous is a barrier of the tests, which does not depend on what is tested.
 func (w *World) rendezvous(t *testing.T) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.heap.Hold()()
 	if _, err := w.pes.Gather(context.Background(), nil); err != nil {
 		t.Errorf("PE %d: %v", w.pes.Me, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package heap
 
 import (
 	"context"
@@ -42,16 +42,16 @@ const (
 	callFree       = "free"
 )
 
-// agree compares what the PEs call, and is an error on all of them if they differ. Collective; w.mu
-// is held.
-func (w *World) agree(ctx context.Context, c call) error {
-	if err := w.pes.Check(); err != nil {
+// agree compares what the PEs call, and is an error on all of them if they differ. Collective;
+// a.heap.mu is held.
+func (a *Allocator) agree(ctx context.Context, c call) error {
+	if err := a.pes.Check(); err != nil {
 		return err
 	}
-	c.Seq = w.calls
-	w.calls++
+	c.Seq = a.calls
+	a.calls++
 	text, _ := json.Marshal(c) // plain fields
-	blobs, err := w.pes.Gather(ctx, text)
+	blobs, err := a.pes.Gather(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -74,5 +74,5 @@ func (w *World) agree(ctx context.Context, c call) error {
 	for _, k := range kinds {
 		what = append(what, fmt.Sprintf("%s %s", peers.NameAll(pes[k]), k))
 	}
-	return fmt.Errorf("%s: %w", strings.Join(what, "; "), ErrMismatch)
+	return fmt.Errorf("%s: %w", strings.Join(what, "; "), peers.ErrMismatch)
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package heap
 
 import (
 	"context"
 	"fmt"
 
 	"mori/core/memory"
+	"mori/shmem/internal/peers"
 )
 
 // A part is this PE's own part of a block, and knows how others come to it.
@@ -16,7 +17,8 @@ type part interface {
 	// offer adds to o what other PEs of the node need to map the part.
 	offer(o *offer) error
 
-	// grow makes the part size bytes large, as far as its limit. What the others need for that is in the next offer.
+	// grow makes the part size bytes large, as far as its limit. What the others need for that is in
+	// the next offer.
 	grow(size uint64) error
 
 	close() error
@@ -42,7 +44,7 @@ type segmentPart struct {
 func newSegmentPart(share *memory.Sharer, name string, size, limit uint64) (*segmentPart, error) {
 	seg, err := memory.NewSegment("mori-shmem-"+name, size, limit)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, ErrNoMemory)
+		return nil, fmt.Errorf("%w: %w", err, peers.ErrNoMemory)
 	}
 	return &segmentPart{seg: seg, share: share, ticket: share.Share(seg)}, nil
 }
@@ -65,7 +67,7 @@ type segmentView struct{ *memory.Segment }
 
 func openSegmentView(ctx context.Context, o *offer, size uint64) (*segmentView, error) {
 	if o.Ticket.Limit != size {
-		return nil, fmt.Errorf("%d bytes are offered, want %d: %w", o.Ticket.Limit, size, ErrMismatch)
+		return nil, fmt.Errorf("%d bytes are offered, want %d: %w", o.Ticket.Limit, size, peers.ErrMismatch)
 	}
 	seg, err := memory.OpenSegment(ctx, o.Ticket)
 	if err != nil {

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+
+package heap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"mori/shmem/internal/arena"
+	"mori/shmem/internal/peers"
+)
+
+// An Allocator has the collective calls that make and free symmetric memory.
+type Allocator struct {
+	pes   *peers.Group
+	maker *Maker
+	heap  *Heap
+	drain func() error // waits for what this PE has queued
+
+	size, chunk uint64 // that the heap may have, and by which it grows
+
+	// With heap.mu.
+	arena  *arena.Arena // of the heap's block; nil in isolation
+	calls  uint64       // of agree
+	single uint64       // bytes of all isolated blocks
+	nextID uint64       // of an isolated block; odd, as no offset is
+}
+
+// Open makes the heap: its block, unless each allocation is to be a block of its own. drain waits
+// for what this PE has queued. Collective.
+func Open(ctx context.Context, pes *peers.Group, m *Maker, size, chunk uint64, drain func() error) (*Heap, *Allocator, error) {
+	h := newHeap(pes)
+	a := &Allocator{pes: pes, maker: m, heap: h, drain: drain, size: size, chunk: chunk, nextID: 1}
+	if m.Mode == Isolation {
+		return h, a, nil
+	}
+	first := size
+	if m.Mode == VMMHeap {
+		first = min(size, chunk)
+	}
+	a.arena = arena.New(first, size)
+	main, err := m.New(ctx, Spec{Name: "heap", Size: first, Limit: size, OnGPU: m.GPU != nil})
+	if err != nil {
+		return nil, nil, err
+	}
+	h.main = main
+	if !main.OnGPU {
+		h.usual.Store(main)
+		pes.OnFail(h.Slow)
+	}
+	return h, a, nil
+}
+
+// Base returns where this PE's heap begins, 0 where there is none (Isolation).
+func (a *Allocator) Base() uint64 {
+	if a.heap.main == nil {
+		return 0
+	}
+	return a.heap.main.Base
+}
+
+// Malloc gives size bytes of symmetric memory, which begin at a multiple of 256 on every PE, and
+// returns their address here. The bytes are zeros the first time. Size 0 gives 0. All PEs call with
+// the same size: if they do not, none gets anything, and the error says who asked for what.
+// Collective.
+func (a *Allocator) Malloc(size uint64) (uint64, error) {
+	return a.malloc(request{kind: callMalloc, align: arena.Grain, size: size})
+}
+
+// MallocAlign is Malloc at a multiple of align, a power of two.
+func (a *Allocator) MallocAlign(align, size uint64) (uint64, error) {
+	return a.malloc(request{kind: callMalloc, align: align, size: size})
+}
+
+// Calloc is Malloc of count times size bytes, all zeros.
+func (a *Allocator) Calloc(count, size uint64) (uint64, error) {
+	over, n := bits.Mul64(count, size)
+	if over != 0 {
+		n = ^uint64(0) // which nobody has
+	}
+	return a.malloc(request{kind: callCalloc, align: arena.Grain, size: n})
+}
+
+// MallocHost is MallocAlign of memory that CPUs load and store, wherever the heap is.
+func (a *Allocator) MallocHost(align, size uint64) (uint64, error) {
+	return a.malloc(request{kind: callMallocHost, align: align, size: size, host: a.maker.GPU != nil})
+}
+
+// A request is for an allocation.
+type request struct {
+	kind        string
+	align, size uint64
+	host        bool // not of the heap, which is on GPUs
+}
+
+// alone reports whether the allocation will be a block of its own.
+func (a *Allocator) alone(r request) bool { return a.arena == nil || r.host }
+
+// malloc makes the plan of an allocation, compares it with the other PEs', and carries it out.
+func (a *Allocator) malloc(r request) (addr uint64, err error) {
+	a.heap.mu.Lock()
+	defer a.heap.mu.Unlock()
+	ctx, cancel := a.pes.Bounded(context.Background())
+	defer cancel()
+	at, cause := uint64(nowhere), error(nil)
+	switch {
+	case r.align == 0 || r.align&(r.align-1) != 0:
+		cause = fmt.Errorf("an alignment is a power of two: %w", peers.ErrInvalid)
+	case r.size > 0 && a.alone(r):
+		at, cause = a.nextID, a.roomAlone(r.align, r.size)
+	case r.size > 0:
+		at, cause = a.reserve(r.align, r.size)
+	}
+	if err = a.agree(ctx, call{Kind: r.kind, Size: r.size, Align: r.align, At: at}); err == nil {
+		err = cause
+	}
+	if err == nil && r.size > 0 {
+		addr, err = a.provide(ctx, at, r)
+	} else if !a.alone(r) {
+		a.arena.Release(at)
+	}
+	if err == nil && r.kind == callCalloc && r.size > 0 {
+		err = a.zero(ctx, addr, r.size)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s %d bytes aligned to %d: %w", r.kind, r.size, r.align, err)
+	}
+	return addr, nil
+}
+
+// zero makes zeros of an allocation. Nobody puts before all PEs have. Collective.
+func (a *Allocator) zero(ctx context.Context, addr, size uint64) error {
+	b, _, err := a.heap.Locate(addr, size)
+	if err == nil {
+		err = b.Mem.Clear(addr, size)
+	}
+	return a.pes.AllWell(ctx, err)
+}
+
+// reserve takes size bytes of the heap, and returns nowhere if the heap has to grow for them.
+func (a *Allocator) reserve(align, size uint64) (uint64, error) {
+	if at, ok := a.arena.Alloc(size, align); ok {
+		return at, nil
+	}
+	if a.arena.Need(size, align) > a.arena.Size() {
+		return nowhere, nil
+	}
+	return nowhere, fmt.Errorf("%d bytes are taken of a heap of %d, and at most %d are free in one part: %w", a.arena.Used(), a.size, a.arena.Largest(), peers.ErrNoMemory)
+}
+
+// provide returns the memory of a plan that all PEs have agreed on.
+func (a *Allocator) provide(ctx context.Context, at uint64, r request) (uint64, error) {
+	if a.alone(r) {
+		return a.mallocAlone(ctx, r)
+	}
+	if at == nowhere {
+		if err := a.growHeap(ctx, a.arena.Need(r.size, r.align)); err != nil {
+			return 0, err
+		}
+		at, _ = a.arena.Alloc(r.size, r.align)
+	}
+	return a.heap.main.Base + at, nil
+}
+
+// growHeap makes the heap of every PE need bytes large, in whole chunks.
+func (a *Allocator) growHeap(ctx context.Context, need uint64) error {
+	chunks := (need + a.chunk - 1) / a.chunk
+	size := min(chunks*a.chunk, a.size)
+	if err := a.maker.grow(ctx, a.heap.main, size); err != nil {
+		return fmt.Errorf("grow the heap to %d bytes: %w: %w", size, err, peers.ErrNoMemory)
+	}
+	a.arena.Grow(size)
+	return nil
+}
+
+// aloneSize is how many bytes an isolated block takes for an allocation, 0 if that is no number.
+func aloneSize(align, size uint64) uint64 { return arena.RoundUp(size, max(align, PageSize)) }
+
+// roomAlone reports whether there may be another isolated block.
+func (a *Allocator) roomAlone(align, size uint64) error {
+	if n := aloneSize(align, size); n == 0 || n > a.size-a.single {
+		return fmt.Errorf("%d bytes are taken of at most %d: %w", a.single, a.size, peers.ErrNoMemory)
+	}
+	return nil
+}
+
+// mallocAlone makes an isolated block.
+func (a *Allocator) mallocAlone(ctx context.Context, r request) (uint64, error) {
+	n := aloneSize(r.align, r.size)
+	b, err := a.maker.New(ctx, Spec{Name: "allocation", Size: n, Limit: n, Align: r.align, OnGPU: a.maker.GPU != nil && !r.host})
+	if err != nil {
+		return 0, err
+	}
+	b.id = a.nextID
+	a.nextID += 2
+	a.single += n
+	a.heap.insert(b)
+	return b.Base, nil
+}
+
+// Free gives back what Malloc returned. It waits until all PEs have called it with the same
+// allocation, and until what they have queued is done. Address 0 is nothing to free, and not
+// collective.
+func (a *Allocator) Free(addr uint64) error {
+	if addr == 0 {
+		return nil
+	}
+	a.heap.mu.Lock()
+	defer a.heap.mu.Unlock()
+	ctx, cancel := a.pes.Bounded(context.Background())
+	defer cancel()
+	at := a.allocationAt(addr)
+	var queued error
+	if !a.pes.Closed() {
+		queued = a.drain()
+	}
+	err := a.agree(ctx, call{Kind: callFree, At: at})
+	switch {
+	case err != nil:
+	case at == nowhere:
+		err = fmt.Errorf("no allocation begins there, or not any more: %w", peers.ErrNotSym)
+	case at%2 == 1:
+		err = a.freeAlone(addr)
+	default:
+		a.arena.Release(at)
+	}
+	if err = errors.Join(err, queued); err != nil {
+		return fmt.Errorf("free %#x: %w", addr, err)
+	}
+	return nil
+}
+
+// allocationAt says which allocation begins at addr, in a way that is the same on all PEs; nowhere
+// if none does.
+func (a *Allocator) allocationAt(addr uint64) uint64 {
+	if a.arena != nil {
+		if off, ok := a.heap.main.Holds(addr, 0); ok && a.arena.Live(off) {
+			return off
+		}
+	}
+	if b, off := a.heap.isolatedAt(addr, 0); b != nil && off == 0 {
+		return b.id
+	}
+	return nowhere
+}
+
+// freeAlone unmaps the isolated block at addr.
+func (a *Allocator) freeAlone(addr uint64) error {
+	b := a.heap.remove(addr)
+	a.single -= b.Size
+	return a.maker.Drop(b)
+}
+
+// A Usage says how much of the heap is in use, in bytes.
+type Usage struct {
+	Present, Used, Free, Largest uint64 // Largest: that one Malloc could give
+	Allocations                  int
+}
+
+// UsageOf returns how much of the heap of a is in use.
+func UsageOf(a *Allocator) Usage {
+	defer a.heap.Hold()()
+	if r := a.arena; r != nil {
+		return Usage{Present: r.Size(), Used: r.Used(), Free: r.Free(), Largest: r.Largest(), Allocations: r.Allocations()}
+	}
+	free := a.size - a.single
+	return Usage{Present: a.single, Used: a.single, Free: free, Largest: free &^ (PageSize - 1), Allocations: len(*a.heap.isolated.Load())}
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+
+package heap
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"mori/shmem/internal/peers"
+)
+
+// PageSize is what isolated blocks are rounded up to.
+const PageSize = 4096
+
+// A Heap has the blocks of a World's symmetric memory. Safe for concurrent use.
+type Heap struct {
+	pes  *peers.Group
+	main *Block // nil in isolation
+
+	usual    atomic.Pointer[Block]    // main while all is well, if the CPU loads it: for Near
+	isolated atomic.Pointer[[]*Block] // by Base; replaced, never changed
+
+	mu sync.Mutex // of the collective calls of the Allocator
+}
+
+func newHeap(pes *peers.Group) *Heap {
+	h := &Heap{pes: pes}
+	h.isolated.Store(&[]*Block{})
+	return h
+}
+
+// Main returns the block of the heap, nil in isolation.
+func (h *Heap) Main() *Block { return h.main }
+
+// Near returns where this process has PE pe's copy of n bytes at the symmetric address addr, if the
+// World works and the bytes are in a mapped heap; else 0.
+//
+// Operations of a few bytes between PEs that map each other's heap take nanoseconds, and finding
+// the word was most of that. They try Near first, which knows the usual case only. Locate and Check
+// look at all else.
+func (h *Heap) Near(addr, n uint64, pe int) uint64 {
+	b := h.usual.Load()
+	if b == nil || uint(pe) >= uint(len(b.peers)) {
+		return 0
+	}
+	off, have, at := addr-b.Base, b.have.Load(), b.peers[pe].mapped
+	if at == 0 || off >= have || n > have-off {
+		return 0
+	}
+	return at + off
+}
+
+// Slow has Near return 0 from now on.
+func (h *Heap) Slow() { h.usual.Store(nil) }
+
+// Hold keeps Malloc and Free away until release is called.
+func (h *Heap) Hold() (release func()) {
+	h.mu.Lock()
+	return h.mu.Unlock
+}
+
+// Locate finds the block that holds n bytes at the symmetric address addr.
+func (h *Heap) Locate(addr, n uint64) (b *Block, off uint64, err error) {
+	if b, off = h.BlockAt(addr, n); b != nil {
+		return b, off, nil
+	}
+	return nil, 0, fmt.Errorf("%d bytes at %#x: %w", n, addr, peers.ErrNotSym)
+}
+
+// BlockAt is Locate for callers that expect memory that is not symmetric: nil then.
+func (h *Heap) BlockAt(addr, n uint64) (*Block, uint64) {
+	if b := h.main; b != nil {
+		if off, ok := b.Holds(addr, n); ok {
+			return b, off
+		}
+	}
+	return h.isolatedAt(addr, n)
+}
+
+func compareBase(b *Block, addr uint64) int { return cmp.Compare(b.Base, addr) }
+
+// isolatedAt finds the isolated block that holds n bytes at addr, nil if there is none.
+func (h *Heap) isolatedAt(addr, n uint64) (*Block, uint64) {
+	list := *h.isolated.Load()
+	i, found := slices.BinarySearchFunc(list, addr, compareBase)
+	if !found {
+		i--
+	}
+	if i >= 0 {
+		if off, ok := list[i].Holds(addr, n); ok {
+			return list[i], off
+		}
+	}
+	return nil, 0
+}
+
+// insert adds an isolated block.
+func (h *Heap) insert(b *Block) {
+	list := slices.Clone(*h.isolated.Load())
+	i, _ := slices.BinarySearchFunc(list, b.Base, compareBase)
+	list = slices.Insert(list, i, b)
+	h.isolated.Store(&list)
+}
+
+// remove takes out the isolated block that begins at addr.
+func (h *Heap) remove(addr uint64) *Block {
+	list := slices.Clone(*h.isolated.Load())
+	i, _ := slices.BinarySearchFunc(list, addr, compareBase)
+	b := list[i]
+	list = slices.Delete(list, i, i+1)
+	h.isolated.Store(&list)
+	return b
+}
+
+// Contains reports whether n bytes at addr, at least one, are of the main block: this PE's part, or
+// what is mapped here of another PE's part.
+func (h *Heap) Contains(addr, n uint64) bool {
+	b := h.main
+	if b == nil {
+		return false
+	}
+	have := b.have.Load()
+	for i := range b.peers {
+		at := b.peers[i].mapped
+		if off := addr - at; at != 0 && off < have && n <= have-off {
+			return true
+		}
+	}
+	return false
+}
+
+// Ptr returns where PE pe's copy of what is at the symmetric address addr can be loaded and stored,
+// 0 if it cannot.
+func (h *Heap) Ptr(addr uint64, pe int) uint64 {
+	if pe < 0 || pe >= h.pes.N || h.pes.Closed() {
+		return 0
+	}
+	b, off, err := h.Locate(addr, 1)
+	if err != nil || b.At(pe) == 0 {
+		return 0
+	}
+	return b.At(pe) + off
+}
+
+// Drop unmaps all blocks.
+func (h *Heap) Drop(m *Maker) error {
+	if h == nil {
+		return nil
+	}
+	var errs []error
+	for _, b := range append([]*Block{h.main}, *h.isolated.Load()...) {
+		errs = append(errs, m.Drop(b))
+	}
+	return errors.Join(errs...)
+}
