@@ -41,14 +41,14 @@ func (w *World) Atomic(op AtomicOp, size int, dest, value uint64, pe int) error 
 		switch {
 		case size == 8:
 			access.Atomic64(op, at, value, 0)
-			if w.waits(pe) {
-				w.stir(pe)
+			if w.waiter.Sleeps(pe) {
+				w.waiter.WakeHeap(pe)
 			}
 			return nil
 		case size == 4 && op <= AtomicXor:
 			access.Atomic32(op, at, uint32(value), 0)
-			if w.waits(pe) {
-				w.stir(pe)
+			if w.waiter.Sleeps(pe) {
+				w.waiter.WakeHeap(pe)
 			}
 			return nil
 		}
@@ -67,14 +67,14 @@ func (w *World) FetchAtomic(op AtomicOp, size int, dest, value, compare uint64, 
 		switch size {
 		case 8:
 			old = access.Atomic64(op, at, value, compare)
-			if w.waits(pe) {
-				w.stir(pe)
+			if w.waiter.Sleeps(pe) {
+				w.waiter.WakeHeap(pe)
 			}
 			return old, nil
 		case 4:
 			old = uint64(access.Atomic32(op, at, uint32(value), uint32(compare)))
-			if w.waits(pe) {
-				w.stir(pe)
+			if w.waiter.Sleeps(pe) {
+				w.waiter.WakeHeap(pe)
 			}
 			return old, nil
 		}
@@ -119,7 +119,7 @@ func (w *World) atomic(op, first, last AtomicOp, size int, dest, value, compare 
 	}
 	old, err := b.Mem.Atomic(op, size, at+off, value, compare)
 	if err == nil && op != AtomicFetch {
-		w.stir(pe)
+		w.waiter.WakeHeap(pe)
 	}
 	return old, err
 }

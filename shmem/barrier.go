@@ -124,8 +124,8 @@ func (t *Team) disseminate(hops []hop, word uint64) (same bool, err error) {
 		h := &hops[i]
 		if h.tell != 0 {
 			memory.Store64(h.tell+parity, word)
-			t.w.ring(h.to)
-		} else if err := t.w.post(h.to, h.off+parity, word); err != nil {
+			t.w.waiter.WakeControl(h.to)
+		} else if err := t.w.waiter.Post(h.to, h.off+parity, word); err != nil {
 			return false, fmt.Errorf("tell PE %d: %w", h.to, err)
 		}
 		told, err := t.until(h.own+parity, h.from)
@@ -172,7 +172,7 @@ func (t *Team) gather(hash uint32) (same bool, err error) {
 		return t.release(at, word), nil
 	case last:
 		memory.Store64(at+gatheredAt, word)
-		t.w.ring(leader)
+		t.w.waiter.WakeControl(leader)
 	}
 	told, err := t.until(at+releaseAt, leader)
 	return err == nil && told&1 == 0, err
@@ -183,7 +183,7 @@ func (t *Team) release(at, word uint64) (same bool) {
 	memory.Store64(at+releaseAt, word)
 	for _, rank := range t.groups[t.group] {
 		if rank != t.me {
-			t.w.ring(t.members[rank])
+			t.w.waiter.WakeControl(t.members[rank])
 		}
 	}
 	return word&1 == 0
@@ -201,7 +201,7 @@ func (t *Team) until(at uint64, from int) (uint64, error) {
 		}
 	}
 	memory.Store64(t.w.control.Base+t.area+enteredAt, uint64(e))
-	err := t.w.await(func() string { return t.absent(e, from) }, func() bool { return uint32(memory.Load64(at)>>32) == e })
+	err := t.w.waiter.Await(func() string { return t.absent(e, from) }, func() bool { return uint32(memory.Load64(at)>>32) == e })
 	return memory.Load64(at), err
 }
 

@@ -57,6 +57,7 @@ func pretend(w *World, hosts int, central bool) {
 		w.teams.leader[pe] = pe % hosts
 		w.teams.crowd[pe] = central
 	}
+	w.waiter.Crowded = central
 	all := make([]int, w.pes.N)
 	for pe := range all {
 		all[pe] = pe

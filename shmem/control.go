@@ -2,18 +2,14 @@
 
 package shmem
 
-import "math/bits"
+import (
+	"math/bits"
 
-// The control block of a PE, which every PE reaches and no user sees:
-//
-//	0        the doorbell (doorbell.go)
-//	teamsAt  the team areas, one behind the other (below)
-//
-// A word is written atomically. Words that different PEs write are on different lines.
+	"mori/shmem/internal/wait"
+)
 
 const (
-	line    = 128 // bytes that CPUs fetch together: a cache line and its neighbour
-	teamsAt = 8192
+	line = 128 // bytes that CPUs fetch together: a cache line and its neighbour
 )
 
 // A team's area in the control block of each of its members. Teams without a common member may have the same slot, and so the same
@@ -35,7 +31,7 @@ func roundsOf(n int) int { return bits.Len(uint(n - 1)) }
 
 // areaSize is the size of a team area in a World of n PEs, slotsOf how many there are.
 func areaSize(n int) uint64 { return roundsAt + uint64(roundsOf(n))*line }
-func slotsOf(n int) int     { return int(min(mostTeams, (controlSize-teamsAt)/areaSize(n))) }
+func slotsOf(n int) int     { return int(min(mostTeams, (wait.ControlSize-wait.TeamsAt)/areaSize(n))) }
 
 // areaAt is where the area of a slot is.
-func areaAt(slot, n int) uint64 { return teamsAt + uint64(slot)*areaSize(n) }
+func areaAt(slot, n int) uint64 { return wait.TeamsAt + uint64(slot)*areaSize(n) }

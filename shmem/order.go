@@ -4,6 +4,7 @@ package shmem
 
 import (
 	"fmt"
+	"time"
 
 	"mori/core/memory"
 )
@@ -35,4 +36,20 @@ func (w *World) Quiet() error {
 	}
 	memory.Fence()
 	return nil
+}
+
+// drain waits until everything that was given to the network, or to a GPU for later, is done.
+func (w *World) drain() error { return w.drainBy(w.pes.Deadline()) }
+
+// drainBy is drain that gives up on the network at a deadline; zero is never.
+func (w *World) drainBy(deadline time.Time) error {
+	if w.gpu != nil {
+		if err := w.gpu.Settle(); err != nil {
+			return err
+		}
+	}
+	if w.net == nil {
+		return nil
+	}
+	return w.net.Quiet(deadline)
 }

@@ -190,7 +190,7 @@ func TestNetworkFence(t *testing.T) {
 					return err
 				}
 			} else {
-				if err := w.await(func() string { return "a round" }, func() bool { return memory.Load64(a+size) == round }); err != nil {
+				if err := w.waiter.Await(func() string { return "a round" }, func() bool { return memory.Load64(a+size) == round }); err != nil {
 					return err
 				}
 				for i, got := range memory.Bytes(a, size) {

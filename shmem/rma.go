@@ -48,8 +48,8 @@ func (w *World) send(at, src, n uint64, pe int) bool {
 		return false
 	}
 	memory.Fence()
-	if w.waits(pe) {
-		w.stir(pe)
+	if w.waiter.Sleeps(pe) {
+		w.waiter.WakeHeap(pe)
 	}
 	return true
 }
@@ -80,7 +80,7 @@ func (w *World) carry(b *heap.Block, off, src, n uint64, pe int, wait bool) erro
 		if err := act(at+off, src, n); err != nil {
 			return err
 		}
-		w.stir(pe)
+		w.waiter.WakeHeap(pe)
 		return nil
 	}
 	if wait {

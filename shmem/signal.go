@@ -5,7 +5,6 @@ package shmem
 import (
 	"fmt"
 
-	"mori/core/fabric"
 	"mori/shmem/internal/heap"
 )
 
@@ -83,7 +82,7 @@ func (w *World) carrySignal(b *heap.Block, off, src, n, sig, value uint64, op Si
 		if _, err := of.Mem.Atomic(AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
 			return err
 		}
-		w.stir(pe)
+		w.waiter.WakeHeap(pe)
 		return nil
 	}
 	if n > 0 {
@@ -111,29 +110,4 @@ func (w *World) SignalSet(sig, value uint64, pe int) error {
 // SignalAdd adds to the signal at the symmetric address sig of PE pe.
 func (w *World) SignalAdd(sig, value uint64, pe int) error {
 	return w.Atomic(AtomicSignalAdd, 8, sig, value, pe)
-}
-
-// SignalFetch is the present value of this PE's signal at sig.
-func (w *World) SignalFetch(sig uint64) (uint64, error) {
-	c, err := w.condition(sig, 1, fabric.Uint64, CmpEQ)
-	if err == nil {
-		err = c.refresh()
-	}
-	if err != nil {
-		return 0, fmt.Errorf("signal_fetch at %#x: %w", sig, err)
-	}
-	return c.load(0), nil
-}
-
-// SignalWaitUntil waits until this PE's signal at sig compares so with value, and returns what it was then.
-func (w *World) SignalWaitUntil(sig uint64, cmp Cmp, value uint64) (uint64, error) {
-	c, err := w.condition(sig, 1, fabric.Uint64, cmp)
-	if err == nil {
-		c.value = value
-		err = w.awaitCondition(&c, c.holds)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("signal_wait_until: %w", err)
-	}
-	return c.seen, nil
 }

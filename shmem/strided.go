@@ -53,7 +53,7 @@ func (w *World) strided(put bool, sym, local uint64, symStride, localStride int6
 		return w.stridedNet(put, b, off, local, symStep, localStep, nelems, elem, pe)
 	case put:
 		err = b.Mem.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
-		w.stir(pe)
+		w.waiter.WakeHeap(pe)
 	default:
 		err = b.Mem.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
 	}

@@ -100,6 +100,7 @@ func (w *World) openTeams(ctx context.Context) error {
 		}
 	}
 	w.teams.leader, w.teams.crowd = hosts(views)
+	w.waiter.Crowded = w.teams.crowd[w.pes.Me]
 	w.teams.cores = cores(views, mine.Mapped)
 	w.teams.free = 1<<slots - 1 // all, if there are 64
 	everyone, near := make([]int, w.pes.N), []int{}

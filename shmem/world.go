@@ -19,12 +19,14 @@ import (
 	"mori/shmem/internal/peers"
 	"mori/shmem/internal/placement"
 	"mori/shmem/internal/remote"
+	"mori/shmem/internal/wait"
 )
 
 // A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use;
 // collective calls are made one at a time, by all PEs in the same order.
 type World struct {
-	*heap.Allocator // Malloc, Calloc, Free
+	*heap.Allocator  // Malloc, Calloc, Free
+	*wait.Conditions // WaitUntil, Test, SignalFetch, AwaitFor
 
 	pes   *peers.Group
 	cfg   Config
@@ -35,6 +37,7 @@ type World struct {
 	blocks  *heap.Maker
 	control *heap.Block // words that PEs wait on and collectives meet at, never the user's; in host memory
 	heap    *heap.Heap
+	waiter  *wait.Waiter
 
 	gpu  *access.GPU // touches the heap if it is on GPUs, else nil
 	side *deviceSide // what kernels know of the heap, nil unless it is on GPUs
@@ -48,9 +51,6 @@ type World struct {
 
 	stuck atomic.Pointer[error] // the kernel that does not end, of Abandon
 }
-
-// controlSize is the size of the control block.
-const controlSize = 1 << 20
 
 // Init makes a World of the group's ranks, PE i being rank i, and takes the group over: Finalize
 // closes it. Collective.
@@ -86,15 +86,17 @@ func (w *World) open(ctx context.Context) (err error) {
 		return err
 	}
 	w.blocks = heap.NewMaker(w.pes, heap.Resources{Share: w.share, GPU: w.gpu, Net: w.net, Mode: w.cfg.Mode, Where: w.where})
-	if w.control, err = w.blocks.New(ctx, heap.Spec{Name: "control", Size: controlSize, Limit: controlSize}); err != nil {
+	if w.control, err = w.blocks.New(ctx, heap.Spec{Name: "control", Size: wait.ControlSize, Limit: wait.ControlSize}); err != nil {
 		return err
 	}
+	w.waiter = wait.NewWaiter(w.pes, w.control, w.net)
 	if err = w.openTeams(ctx); err != nil {
 		return err
 	}
 	if w.heap, w.Allocator, err = heap.Open(ctx, w.pes, w.blocks, w.cfg.HeapSize, w.cfg.ChunkSize, w.drain); err != nil {
 		return err
 	}
+	w.Conditions = wait.NewConditions(w.waiter, w.heap)
 	if w.gpu != nil {
 		return w.openSide(ctx)
 	}

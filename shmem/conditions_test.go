@@ -313,3 +313,5 @@ func TestBadWaits(t *testing.T) {
 		return errors.Join(err, e1, e2, e3, w.Free(mem))
 	})
 }
+
+func something() string { return "something" }

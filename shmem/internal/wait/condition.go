@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package wait
 
 import (
 	"fmt"
@@ -10,9 +10,11 @@ import (
 	"mori/core/memory"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/heap"
+	"mori/shmem/internal/peers"
 )
 
-// A condition is that elements of this PE's memory compare with values. The zero one is of no elements.
+// A condition is that elements of this PE's memory compare with values. The zero one is of no
+// elements.
 type condition struct {
 	addr, n, size uint64
 	typ           Type
@@ -32,12 +34,12 @@ type condition struct {
 }
 
 // condition is about n elements at addr, which it finds good. The values are missing.
-func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err error) {
+func (w *Conditions) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err error) {
 	if cmp < CmpEQ || cmp > CmpLE {
-		return c, fmt.Errorf("there is no %v: %w", cmp, ErrInvalid)
+		return c, fmt.Errorf("there is no %v: %w", cmp, peers.ErrInvalid)
 	}
 	var b *heap.Block
-	if err = w.pes.Check(); err == nil {
+	if err = w.waiter.pes.Check(); err == nil {
 		b, err = w.checkWords(addr, n, t)
 	}
 	if err != nil {
@@ -55,18 +57,19 @@ func (w *World) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err err
 	return c, nil
 }
 
-// checkWords finds out whether n elements of an integer type are at the symmetric address addr, and in which block; nil if there are none.
-func (w *World) checkWords(addr, n uint64, t Type) (*heap.Block, error) {
+// checkWords finds out whether n elements of an integer type are at the symmetric address addr, and
+// in which block; nil if there are none.
+func (w *Conditions) checkWords(addr, n uint64, t Type) (*heap.Block, error) {
 	size := uint64(t.Size())
 	if !t.Integer() {
-		return nil, fmt.Errorf("elements of type %v: only integers are waited for: %w", t, ErrInvalid)
+		return nil, fmt.Errorf("elements of type %v: only integers are waited for: %w", t, peers.ErrInvalid)
 	}
 	if addr&(size-1) != 0 {
-		return nil, fmt.Errorf("%v at %#x: the address is not aligned: %w", t, addr, ErrInvalid)
+		return nil, fmt.Errorf("%v at %#x: the address is not aligned: %w", t, addr, peers.ErrInvalid)
 	}
 	over, bytes := bits.Mul64(n, size)
 	if over != 0 {
-		return nil, fmt.Errorf("%d elements of type %v: %w", n, t, ErrInvalid)
+		return nil, fmt.Errorf("%d elements of type %v: %w", n, t, peers.ErrInvalid)
 	}
 	if n == 0 {
 		return nil, nil
@@ -76,14 +79,14 @@ func (w *World) checkWords(addr, n uint64, t Type) (*heap.Block, error) {
 }
 
 // conditions is a condition of several elements, with one value, or one each if values is not nil.
-func (w *World) conditions(act string, addr, n uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (condition, error) {
+func (w *Conditions) conditions(act string, addr, n uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (condition, error) {
 	c, err := w.condition(addr, n, t, cmp)
 	switch {
 	case err != nil:
 	case status != nil && uint64(len(status)) != n:
-		err = fmt.Errorf("%d elements with the status of %d: %w", n, len(status), ErrInvalid)
+		err = fmt.Errorf("%d elements with the status of %d: %w", n, len(status), peers.ErrInvalid)
 	case values != nil && uint64(len(values)) != n:
-		err = fmt.Errorf("%d elements with values for %d: %w", n, len(values), ErrInvalid)
+		err = fmt.Errorf("%d elements with values for %d: %w", n, len(values), peers.ErrInvalid)
 	}
 	if err != nil {
 		return condition{}, waitError(act, err)
