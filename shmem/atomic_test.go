@@ -40,7 +40,7 @@ func TestAtomicsDoWhatTheyAreNamed(t *testing.T) {
 		if w.MyPE() == 1 {
 			return nil
 		}
-		own := local(t, 64)
+		own := ownMemory(t, 64)
 		rng := rand.New(rand.NewPCG(7, 8))
 		for op := AtomicInc; op <= AtomicCompareSwap; op++ {
 			for _, size := range []int{4, 8} {
@@ -59,7 +59,8 @@ func TestAtomicsDoWhatTheyAreNamed(t *testing.T) {
 	})
 }
 
-// atomicOnce compares what op does with two words of PE 1 with what it should do with the one of them.
+// atomicOnce compares what op does with two words of PE 1 with what it should do with the one of
+// them.
 func atomicOnce(w *World, rng *rand.Rand, op AtomicOp, size int, mem, own uint64) error {
 	x, v, other := rng.Uint64(), rng.Uint64(), rng.Uint64()
 	mask := ^uint64(0) >> (64 - 8*size)
@@ -140,7 +141,7 @@ func TestBadAtomics(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		own := local(t, 64)
+		own := ownMemory(t, 64)
 		fetch := func(op AtomicOp, size int, dest uint64, pe int) func() error {
 			return func() error { _, err := w.FetchAtomic(op, size, dest, 1, 1, pe); return err }
 		}

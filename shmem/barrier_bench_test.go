@@ -11,8 +11,8 @@ import (
 	"mori/core/memory"
 )
 
-// rawFlag is what a barrier of two PEs is held against: each stores into a word of the other and looks at its own, the words being in the
-// same mappings as those of the barrier.
+// rawFlag is what a barrier of two PEs is held against: each stores into a word of the other and
+// looks at its own, the words being in the same mappings as those of the barrier.
 func rawFlag(w *World, i uint64) error {
 	const at = 1024 // of the control block; nothing else is there
 	own := w.control.Base + at
@@ -25,7 +25,8 @@ func rawFlag(w *World, i uint64) error {
 	return nil
 }
 
-// BenchmarkBarrierOfTwo tells also how many times as long a barrier takes as the same done with two flags.
+// BenchmarkBarrierOfTwo tells also how many times as long a barrier takes as the same done with two
+// flags.
 func BenchmarkBarrierOfTwo(b *testing.B) {
 	if runtime.NumCPU() < 2 {
 		b.Skip("two PEs that spin need two cores")

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"mori/shmem/internal/team"
 )
 
 // A way is how PEs meet and reach each other. Each collective call is tested with each of them.
@@ -33,7 +35,8 @@ func runWay(t *testing.T, n int, way way, cfg Config, f func(w *World) error) {
 	})
 }
 
-// everyWay runs f on some numbers of PEs in each way, and, of those that are small, with heaps on GPUs.
+// everyWay runs f on some numbers of PEs in each way, and, of those that are small, with heaps on
+// GPUs.
 func everyWay(t *testing.T, sizes []int, f func(t *testing.T, w *World) error) {
 	for _, n := range sizes {
 		for _, way := range ways {
@@ -51,18 +54,14 @@ func everyWay(t *testing.T, sizes []int, f func(t *testing.T, w *World) error) {
 	}
 }
 
-// pretend makes TeamWorld anew as if the PEs were on several hosts, every other one on the same, or their hosts were crowded.
+// pretend makes TeamWorld anew as if the PEs were on several hosts, every other one on the same, or
+// their hosts were crowded.
 func pretend(w *World, hosts int, central bool) {
-	for pe := range w.pes.N {
-		w.teams.leader[pe] = pe % hosts
-		w.teams.crowd[pe] = central
+	leader, crowd := make([]int, w.pes.N), make([]bool, w.pes.N)
+	for pe := range leader {
+		leader[pe], crowd[pe] = pe%hosts, central
 	}
-	w.waiter.Crowded = central
-	all := make([]int, w.pes.N)
-	for pe := range all {
-		all[pe] = pe
-	}
-	w.teams.world = w.newTeam("world", 0, all)
+	team.Regroup(w.Teams, leader, crowd)
 }
 
 func TestNobodyLeavesABarrierBeforeAllHaveEntered(t *testing.T) {

@@ -175,7 +175,7 @@ func TestTestsOfSeveral(t *testing.T) {
 // TestWaitsAreWoken: each kind of change, by each kind of call, ends a wait.
 func TestWaitsAreWoken(t *testing.T) {
 	onEveryPath(t, 2, 4096, func(t *testing.T, w *World, mem uint64) error {
-		own := local(t, 64)
+		own := ownMemory(t, 64)
 		changes := map[string]func() error{
 			"put":    func() error { return errors.Join(w.Put(mem+16, own, 8, 1), w.Quiet()) },
 			"long":   func() error { return errors.Join(w.Put(mem+16, own, 40, 1), w.Quiet()) },
@@ -282,7 +282,7 @@ func TestBadWaits(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		own := local(t, 64)
+		own := ownMemory(t, 64)
 		const u64 = fabric.Uint64
 		any := func(addr, n uint64, status []bool, typ Type, c Cmp) func() error {
 			return func() error { _, err := w.WaitUntilAny(addr, n, status, typ, c, 0); return err }

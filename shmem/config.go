@@ -24,7 +24,8 @@ const (
 	Isolation  = heap.Isolation  // each allocation is a block of its own
 )
 
-// Config shapes a World. All PEs have the same Mode, HeapSize and ChunkSize, and all a Device or none.
+// Config shapes a World. All PEs have the same Mode, HeapSize and ChunkSize, and all a Device or
+// none.
 type Config struct {
 	Device     *device.Device // whose memory the heap is; nil: host memory
 	Mode       Mode
@@ -38,8 +39,8 @@ type Config struct {
 	Timeout    time.Duration // of collective calls and waits, 0 = none
 	Log        *slog.Logger  // nil: none
 
-	// Interrupt is asked every now and then by a call that waits, on the goroutine that called. An error ends the wait. A collective
-	// call that it ends leaves the PEs out of step. Nil: none.
+	// Interrupt is asked every now and then by a call that waits, on the goroutine that called. An
+	// error ends the wait. A collective call that it ends leaves the PEs out of step. Nil: none.
 	Interrupt func() error
 }
 
@@ -49,7 +50,8 @@ const (
 	mostHeap     = 1 << 45
 )
 
-// validate refuses what cannot be, and fills in what is left out. root is the root of the file system.
+// validate refuses what cannot be, and fills in what is left out. root is the root of the file
+// system.
 func (c *Config) validate(root fs.FS) error {
 	if c.Mode < StaticHeap || c.Mode > Isolation {
 		return fmt.Errorf("heap mode %d: %w", int(c.Mode), ErrInvalid)

@@ -25,8 +25,8 @@ const (
 	leastChunk     = 64 << 20
 )
 
-// ConfigFromEnv is what the environment asks for. What it says wrongly is logged, and the default taken; what this build cannot do is an error,
-// which wraps errors.ErrUnsupported.
+// ConfigFromEnv is what the environment asks for. What it says wrongly is logged, and the default
+// taken; what this build cannot do is an error, which wraps errors.ErrUnsupported.
 func ConfigFromEnv() (Config, error) {
 	log := logging.For("shmem")
 	warn := func(err error) {
@@ -70,7 +70,8 @@ func ConfigFromEnv() (Config, error) {
 	return cfg, nil
 }
 
-// sizes reads the sizes of the heap. Defaults shrink to what memory there is; what the user says does not.
+// sizes reads the sizes of the heap. Defaults shrink to what memory there is; what the user says
+// does not.
 func (c *Config) sizes(log *slog.Logger) error {
 	def := uint64(defaultHeap)
 	if c.Mode == VMMHeap {
@@ -121,7 +122,8 @@ func size(name string, def uint64) (uint64, error) {
 	return n, nil
 }
 
-// ParseSize reads a number of bytes: digits, and K, M, G or T, which may be followed by B or iB. All are powers of 1024.
+// ParseSize reads a number of bytes: digits, and K, M, G or T, which may be followed by B or iB.
+// All are powers of 1024.
 func ParseSize(text string) (uint64, error) {
 	t := strings.ToUpper(strings.TrimSpace(text))
 	digits := strings.TrimRight(t, "KMGTIB ")

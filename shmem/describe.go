@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mori/shmem/internal/heap"
+	"mori/shmem/internal/local"
 )
 
 // A Description says what a World is made of.
@@ -56,7 +57,7 @@ func (w *World) Describe() Description {
 
 func (w *World) heapInfo() HeapInfo {
 	u := heap.UsageOf(w.Allocator)
-	return HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: w.buffersTold(),
+	return HeapInfo{Mode: w.cfg.Mode.String(), On: w.placeOfHeap(), Size: w.cfg.HeapSize, Registered: local.Registered(w.Buffers),
 		Present: u.Present, Used: u.Used, Free: u.Free, Largest: u.Largest, Allocations: u.Allocations}
 }
 

@@ -24,7 +24,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// Lives are Worlds of processes from the beginning to an end, good or bad: this test binary again, which runs TestLife only.
+// Lives are Worlds of processes from the beginning to an end, good or bad: this test binary again,
+// which runs TestLife only.
 
 // A life is what a process is told.
 type life struct {

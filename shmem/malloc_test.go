@@ -296,7 +296,8 @@ func TestConfigsThatDiffer(t *testing.T) {
 	}
 }
 
-// The PEs of a random program that all run alike agree with a model of what is allocated and hold distinct memory.
+// The PEs of a random program that all run alike agree with a model of what is allocated and hold
+// distinct memory.
 func TestRandomAllocations(t *testing.T) {
 	inModes(t, 2, func(t *testing.T, w *World) error {
 		rnd := rand.New(rand.NewPCG(3, 4)) // the same on all PEs

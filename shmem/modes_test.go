@@ -17,7 +17,8 @@ import (
 	"mori/shmem/internal/heap"
 )
 
-// A growing heap has what was asked for, in chunks; what it does not have yet is no symmetric memory.
+// A growing heap has what was asked for, in chunks; what it does not have yet is no symmetric
+// memory.
 func TestHeapGrowsInChunks(t *testing.T) {
 	const chunk = 64 << 10
 	run(t, 2, Config{Mode: VMMHeap, HeapSize: 10*chunk + 4096, ChunkSize: chunk}, func(w *World) error {
@@ -169,7 +170,8 @@ func TestInterruptEndsMalloc(t *testing.T) {
 	}
 }
 
-// BenchmarkMalloc is an allocation and its end, which are two exchanges of the group: here those of one process.
+// BenchmarkMalloc is an allocation and its end, which are two exchanges of the group: here those of
+// one process.
 func BenchmarkMalloc(b *testing.B) {
 	for _, cfg := range modes {
 		b.Run(cfg.Mode.String(), func(b *testing.B) {

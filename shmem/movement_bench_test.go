@@ -12,7 +12,8 @@ import (
 	"mori/core/memory"
 )
 
-// Collective calls are held against plain copies of the bytes that must move, made by all PEs at once between the same mappings.
+// Collective calls are held against plain copies of the bytes that must move, made by all PEs at
+// once between the same mappings.
 
 const (
 	benchPart = 1 << 20 // bytes that each PE has for each
@@ -78,7 +79,8 @@ func copies(w *World, dest, src, n uint64) error {
 	return nil
 }
 
-// BenchmarkCollective tells how long a call of 8 bytes takes, and how fast one of a MiB is beside copies.
+// BenchmarkCollective tells how long a call of 8 bytes takes, and how fast one of a MiB is beside
+// copies.
 func BenchmarkCollective(b *testing.B) {
 	for _, n := range []int{2, 8} {
 		for _, name := range []string{"broadcast", "fcollect", "alltoall", "reduce"} {

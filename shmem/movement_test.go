@@ -16,8 +16,8 @@ import (
 // stamp is the i-th byte that PE pe has in a test.
 func stamp(pe, i int) byte { return byte(pe*37 + i*11 + i>>8*5 + 1) }
 
-// field is symmetric memory with a guard behind it. bytes are its bytes, or, of a heap on GPUs, a copy of them: what push makes them and
-// pull brings.
+// field is symmetric memory with a guard behind it. bytes are its bytes, or, of a heap on GPUs, a
+// copy of them: what push makes them and pull brings.
 type field struct {
 	w     *World
 	at    uint64
@@ -86,7 +86,8 @@ var lengths = []int{0, 1, 8, 13, 4501}
 
 const longest = 4501
 
-// movement tests a collective call: each of n PEs has a stamped source of perPE bytes for each PE, and its destination is checked.
+// movement tests a collective call: each of n PEs has a stamped source of perPE bytes for each PE,
+// and its destination is checked.
 func movement(t *testing.T, f func(w *World, dest, src field, n int) error) {
 	everyWay(t, []int{1, 3, 8}, func(t *testing.T, w *World) error {
 		dest, err := newField(w, w.NPEs()*longest)

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// BenchmarkOpenSHMEM holds this package against the OpenSHMEM library that is installed here (Debian: libopenmpi-dev), by the same
-// measures of two processes in the same run. More than 1 is as many times as fast.
+// BenchmarkOpenSHMEM holds this package against the OpenSHMEM library that is installed here
+// (Debian: libopenmpi-dev), by the same measures of two processes in the same run. More than 1 is
+// as many times as fast.
 func BenchmarkOpenSHMEM(b *testing.B) {
 	theirs := oshmem(b)
 	for range 2 { // the best of three runs: the machine may have other work
@@ -44,13 +45,15 @@ func BenchmarkOpenSHMEM(b *testing.B) {
 	}
 }
 
-// openshmem is the program that measures the library, also for mori bench; asked is what it is to measure: what, bytes, rounds, runs.
+// openshmem is the program that measures the library, also for mori bench; asked is what it is to
+// measure: what, bytes, rounds, runs.
 const (
 	openshmem = "../python/mori/_bench/raw/openshmem.c"
 	asked     = "put_quiet 8 5000 50\nput 1048576 20 50\nget 1048576 20 50\nfetch_add 8 5000 50\nbarrier 0 2000 50\n"
 )
 
-// oshmem builds and runs it and returns its times in nanoseconds. It skips if the library is not here.
+// oshmem builds and runs it and returns its times in nanoseconds. It skips if the library is not
+// here.
 func oshmem(b *testing.B) map[string]float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -29,7 +29,8 @@ var paths = map[string]Config{
 // gpuPaths are those with the heap on GPUs.
 var gpuPaths = map[string]bool{"static heap on GPUs": true, "growing heap on GPUs": true, "isolated on GPUs": true}
 
-// onEveryPath calls f on each of n PEs that have the same size bytes of symmetric memory at mem, on every path.
+// onEveryPath calls f on each of n PEs that have the same size bytes of symmetric memory at mem, on
+// every path.
 func onEveryPath(t *testing.T, n int, size uint64, f func(t *testing.T, w *World, mem uint64) error) {
 	for name, cfg := range paths {
 		t.Run(name, func(t *testing.T) {

@@ -19,10 +19,11 @@ import (
 	"mori/core/bootstrap"
 )
 
-// PEs that are processes: this test binary again, which runs TestProcess only. What they do is a job, by its name, since no function
-// travels.
+// PEs that are processes: this test binary again, which runs TestProcess only. What they do is a
+// job, by its name, since no function travels.
 
-// A job is what each PE does. rounds is how often, and it returns how long that took, which counts on PE 0.
+// A job is what each PE does. rounds is how often, and it returns how long that took, which counts
+// on PE 0.
 type job func(w *World, rounds int) (time.Duration, error)
 
 const (
@@ -99,7 +100,8 @@ func TestProcess(t *testing.T) {
 	fmt.Printf("took %d ns\n", d.Nanoseconds())
 }
 
-// timed is how long that many rounds of f take on all PEs, going by the median of some shares of them: the machine may have other work.
+// timed is how long that many rounds of f take on all PEs, going by the median of some shares of
+// them: the machine may have other work.
 func timed(w *World, rounds int, f func() error) (time.Duration, error) {
 	share := max(rounds/20, 1)
 	took := make([]time.Duration, 21)

@@ -22,7 +22,7 @@ func BenchmarkNetwork(b *testing.B) {
 	}{{"shm", Config{DisableP2P: true}}, {"tcp", Config{NodeID: "node %d"}}} {
 		for _, size := range []uint64{8, 64 << 10, 1 << 20} {
 			overNetwork(b, fmt.Sprintf("%s/put+quiet/%d", over.name, size), over.cfg, size, func(w *World, blk *heap.Block, src uint64) error {
-				return errors.Join(w.net.PutNow(1, blk.Regions(), arena.Reserved, src, size), w.drain())
+				return errors.Join(w.net.PutNow(1, blk.Regions(), arena.Reserved, src, size), w.order.Drain())
 			})
 			overNetwork(b, fmt.Sprintf("%s/get/%d", over.name, size), over.cfg, size, func(w *World, blk *heap.Block, src uint64) error {
 				return w.net.GetNow(1, blk.Regions(), arena.Reserved, src, size)
@@ -53,13 +53,14 @@ func overNetwork(b *testing.B, name string, cfg Config, size uint64, f func(w *W
 					}
 				}
 			}
-			return w.drain()
+			return w.order.Drain()
 		})
 	})
 }
 
-// BenchmarkPutSignalBetweenHosts is what two PEs of two hosts pay for a put of 8 bytes with a signal and the signal that answers, and for a barrier, one way
-// or both; over TCP, and over NICs, which are emulated where there are none.
+// BenchmarkPutSignalBetweenHosts is what two PEs of two hosts pay for a put of 8 bytes with a
+// signal and the signal that answers, and for a barrier, one way or both; over TCP, and over NICs,
+// which are emulated where there are none.
 func BenchmarkPutSignalBetweenHosts(b *testing.B) {
 	for _, over := range []string{"tcp", "verbs"} {
 		betweenHosts(b, over+"/put_signal", over, func(w *World, at, round uint64) error {

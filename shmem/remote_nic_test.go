@@ -76,7 +76,8 @@ func TestNICsCarryTheBytes(t *testing.T) {
 	})
 }
 
-// The heap, and what it has grown by, is pinned when it is made: later no device is asked, and even refuses.
+// The heap, and what it has grown by, is pinned when it is made: later no device is asked, and even
+// refuses.
 func TestHeapIsPinnedBeforeTheFirstPut(t *testing.T) {
 	for name, cfg := range map[string]Config{"static": far2, "grows": {NodeID: "node %d", Mode: VMMHeap, ChunkSize: 1 << 20}, "isolated": {NodeID: "node %d", Mode: Isolation}} {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +172,8 @@ func TestKilledPEOfAnotherHostIsNamed(t *testing.T) {
 	}
 }
 
-// A link that goes down ends what is under way in an error that names the PE, and nothing hangs. What comes later goes by another link, or
-// by the same one when it is up again.
+// A link that goes down ends what is under way in an error that names the PE, and nothing hangs.
+// What comes later goes by another link, or by the same one when it is up again.
 func TestLinkThatGoesDownIsNamed(t *testing.T) {
 	for name, down := range map[string]int{"one of two": 1, "both": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +217,8 @@ func TestLinkThatGoesDownIsNamed(t *testing.T) {
 	}
 }
 
-// Heaps that together are more than the node's memory are not pinned: they would take all of it at once.
+// Heaps that together are more than the node's memory are not pinned: they would take all of it at
+// once.
 func TestHeapsThatAreTooMuchToPin(t *testing.T) {
 	byNICs(t)
 	environment(t, map[string]string{"FABRIC_PROVIDER": "verbs,tcp"})
@@ -271,8 +273,8 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// Who sees the signal sees the bytes, many or few, wherever they were put from: the NIC has told that they are there before the signal
-// goes. Delays have what is not waited for come late.
+// Who sees the signal sees the bytes, many or few, wherever they were put from: the NIC has told
+// that they are there before the signal goes. Delays have what is not waited for come late.
 func TestSignalComesAfterTheBytesOfNICs(t *testing.T) {
 	const most, sig, ack = 1 << 20, 1 << 20, 1<<20 + 128
 	for _, seed := range []int{0, 1, 2} {

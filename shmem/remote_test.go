@@ -147,7 +147,8 @@ func TestNetworkAtomics(t *testing.T) {
 			check(size, fabric.AtomicWrite, 0, 0, 9, 0)
 		}
 		w.rendezvous(t)
-		// Both add to one word of PE 0, over the network and with the CPU, and all that is counted is there.
+		// Both add to one word of PE 0, over the network and with the CPU, and all that is counted is
+		// there.
 		const adds = 2000
 		word := at + 8
 		for range adds {

@@ -14,7 +14,8 @@ import (
 
 const mib = 1 << 20
 
-// A measure is something that PE 0 does with the memory of PE 1, and what it is held against: the least that the machine needs for it.
+// A measure is something that PE 0 does with the memory of PE 1, and what it is held against: the
+// least that the machine needs for it.
 type measure struct {
 	name      string
 	op, bare  func() error
@@ -50,7 +51,8 @@ func measures(w *World, mem, own uint64) []measure {
 	}
 }
 
-// runs is how often best measures, also in openshmem.c: on a busy machine some short runs are not disturbed.
+// runs is how often best measures, also in openshmem.c: on a busy machine some short runs are not
+// disturbed.
 const runs = 50
 
 // best is the shortest time of a round of f among some runs of n: the machine may have other work.
@@ -125,7 +127,8 @@ func init() {
 	}
 }
 
-// alone is a measure in processes: PE 1 waits in a barrier. It returns the time of all rounds at the speed of the best of some.
+// alone is a measure in processes: PE 1 waits in a barrier. It returns the time of all rounds at
+// the speed of the best of some.
 func alone(w *World, name string, rounds int) (took time.Duration, err error) {
 	mem, err := w.Malloc(2 * mib)
 	if err != nil {
@@ -161,7 +164,8 @@ func ring(w *World, mem, i uint64) error {
 	return w.SignalSet(mem, i, next)
 }
 
-// BenchmarkAtomicsOfTwo tells how many times as long an atomic takes as the instruction if two processes do it to the same word all the time.
+// BenchmarkAtomicsOfTwo tells how many times as long an atomic takes as the instruction if two
+// processes do it to the same word all the time.
 func BenchmarkAtomicsOfTwo(b *testing.B) {
 	rounds := max(b.N, 100000)
 	op, bare := time.Duration(1<<62), time.Duration(1<<62)
@@ -174,7 +178,8 @@ func BenchmarkAtomicsOfTwo(b *testing.B) {
 	b.ReportMetric(float64(op)/float64(bare), "op/instruction")
 }
 
-// BenchmarkSignalRing is how long a signal takes from one process to the next, also when there are more of them than cores.
+// BenchmarkSignalRing is how long a signal takes from one process to the next, also when there are
+// more of them than cores.
 func BenchmarkSignalRing(b *testing.B) {
 	for _, n := range []int{2, 4, 8} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -15,8 +15,9 @@ import (
 	"mori/core/memory"
 )
 
-// local returns the address of n bytes outside Go's heap, as callers have them, until the test ends.
-func local(t *testing.T, n uint64) uint64 {
+// local returns the address of n bytes outside Go's heap, as callers have them, until the test
+// ends.
+func ownMemory(t *testing.T, n uint64) uint64 {
 	t.Helper()
 	seg, err := memory.NewSegment("local", n, n)
 	if err != nil {
@@ -34,7 +35,7 @@ func TestPutAndGetOfEverySize(t *testing.T) {
 	const room = 1<<20 + 64
 	onEveryPath(t, 3, 2*room, func(t *testing.T, w *World, mem uint64) error {
 		right, left := (w.MyPE()+1)%3, (w.MyPE()+2)%3
-		own := local(t, room)
+		own := ownMemory(t, room)
 		for _, n := range []uint64{1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 255, 4096, 65537, 1 << 20} {
 			for at := range uint64(2) { // aligned, and not
 				poke(t, w, own+at, filled(int(n), w.MyPE()))
@@ -67,7 +68,7 @@ func TestNbiIsDoneAfterQuiet(t *testing.T) {
 	const each, count = 1 << 14, 32
 	onEveryPath(t, 2, each*count, func(t *testing.T, w *World, mem uint64) error {
 		other := 1 - w.MyPE()
-		own := local(t, each*count)
+		own := ownMemory(t, each*count)
 		poke(t, w, own, filled(each*count, w.MyPE()))
 		for i := range uint64(count) {
 			if err := w.PutNbi(mem+i*each, own+i*each, each, other); err != nil {
@@ -95,14 +96,15 @@ func TestNbiIsDoneAfterQuiet(t *testing.T) {
 	})
 }
 
-// TestRandomTransfers compares PE 1's memory with a model after each of many transfers that PE 0 makes.
+// TestRandomTransfers compares PE 1's memory with a model after each of many transfers that PE 0
+// makes.
 func TestRandomTransfers(t *testing.T) {
 	const room, rounds = 4096, 400
 	onEveryPath(t, 2, room, func(t *testing.T, w *World, mem uint64) error {
 		if w.MyPE() == 1 {
 			return nil
 		}
-		own, seen := local(t, room), local(t, room)
+		own, seen := ownMemory(t, room), ownMemory(t, room)
 		rng := rand.New(rand.NewPCG(5, 6))
 		model, mine := make([]byte, room), memory.Bytes(own, room)
 		for round := range rounds {
@@ -190,7 +192,7 @@ func TestBadTransfers(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		own := local(t, room)
+		own := ownMemory(t, room)
 		bases := w.heap.Main().Base
 		end := bases + w.heap.Main().Have()
 		type transfer = func(dest, src, n uint64, pe int) error
@@ -256,7 +258,7 @@ func TestTransfersAfterTheEnd(t *testing.T) {
 		worlds[w.MyPE()] = w
 		return nil
 	})
-	own := local(t, 64)
+	own := ownMemory(t, 64)
 	fault := errors.New("PE 7 is dead")
 	broken, err := Init(context.Background(), bootstrap.Local(1)[0], Config{HeapSize: mib})
 	if err != nil {
@@ -296,7 +298,7 @@ func TestTransfersAfterTheEnd(t *testing.T) {
 }
 
 func TestTransfersAllocateNothing(t *testing.T) {
-	own := local(t, 4096)
+	own := ownMemory(t, 4096)
 	run(t, 1, Config{}, func(w *World) error {
 		mem, err := w.Malloc(4096)
 		if err != nil {

@@ -11,12 +11,13 @@ import (
 	"mori/core/fabric"
 )
 
-// TestSignalComesAfterTheBytes: whoever sees the signal sees the bytes that were put with it, or before it and a fence.
+// TestSignalComesAfterTheBytes: whoever sees the signal sees the bytes that were put with it, or
+// before it and a fence.
 func TestSignalComesAfterTheBytes(t *testing.T) {
 	const n, rounds = 3000, 100
 	const sig, ack = 8192, 8320
 	onEveryPath(t, 2, 16384, func(t *testing.T, w *World, mem uint64) error {
-		own := local(t, n)
+		own := ownMemory(t, n)
 		for round := uint64(1); round <= rounds; round++ {
 			want := filled(n, int(round))
 			if w.MyPE() == 0 {
@@ -62,7 +63,7 @@ func TestSignalComesAfterTheBytes(t *testing.T) {
 func TestFenceOrdersPuts(t *testing.T) {
 	const rounds = 2000
 	onEveryPath(t, 2, 4096, func(t *testing.T, w *World, mem uint64) error {
-		own := local(t, 64)
+		own := ownMemory(t, 64)
 		for round := uint64(1); w.MyPE() == 0 && round <= rounds; round++ {
 			setWord(t, w, own, round)
 			err := errors.Join(w.Put(mem, own, 8, 1), w.Fence(), w.Put(mem+1024, own, 8, 1))
@@ -92,7 +93,7 @@ func TestBadSignals(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		own := local(t, 64)
+		own := ownMemory(t, 64)
 		setWord(t, w, own, 7)
 		put := func(dest, src, n, sig uint64, op SignalOp, pe int) func() error {
 			return func() error {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,18 +14,26 @@ import (
 	"mori/core/device"
 	"mori/core/memory"
 	"mori/shmem/internal/access"
+	"mori/shmem/internal/gpu"
 	"mori/shmem/internal/heap"
+	"mori/shmem/internal/local"
 	"mori/shmem/internal/peers"
 	"mori/shmem/internal/placement"
 	"mori/shmem/internal/remote"
+	"mori/shmem/internal/rma"
+	"mori/shmem/internal/team"
 	"mori/shmem/internal/wait"
 )
 
 // A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use;
 // collective calls are made one at a time, by all PEs in the same order.
 type World struct {
+	*rma.RMA         // Put, Get, Atomic, PutSignal and their forms
 	*heap.Allocator  // Malloc, Calloc, Free
 	*wait.Conditions // WaitUntil, Test, SignalFetch, AwaitFor
+	*team.Teams      // TeamWorld, TeamShared, BarrierAll, SyncAll
+	*gpu.Kernels     // ModuleInit, BarrierOnStream, Remote, State
+	*local.Buffers   // AllocBuffer, RegisterBuffer
 
 	pes   *peers.Group
 	cfg   Config
@@ -38,16 +45,10 @@ type World struct {
 	control *heap.Block // words that PEs wait on and collectives meet at, never the user's; in host memory
 	heap    *heap.Heap
 	waiter  *wait.Waiter
+	order   *rma.Order
 
 	gpu  *access.GPU // touches the heap if it is on GPUs, else nil
-	side *deviceSide // what kernels know of the heap, nil unless it is on GPUs
-
-	teams teams
-
-	local struct {
-		sync.Mutex
-		buffers map[uint64]buffer
-	}
+	side *gpu.Side   // what kernels know of the heap, nil unless it is on GPUs
 
 	stuck atomic.Pointer[error] // the kernel that does not end, of Abandon
 }
@@ -57,7 +58,6 @@ type World struct {
 func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
 	w := &World{cfg: cfg}
 	w.pes = peers.New(g, peers.Options{Timeout: cfg.Timeout, Interrupt: cfg.Interrupt, Log: cfg.Log})
-	w.local.buffers = map[uint64]buffer{}
 	ctx, cancel := w.pes.Bounded(ctx)
 	defer cancel()
 	if err := w.open(ctx); err != nil {
@@ -85,22 +85,28 @@ func (w *World) open(ctx context.Context) (err error) {
 	if err = w.connect(ctx); err != nil {
 		return err
 	}
+	w.order = rma.NewOrder(w.pes, w.gpu, w.net)
 	w.blocks = heap.NewMaker(w.pes, heap.Resources{Share: w.share, GPU: w.gpu, Net: w.net, Mode: w.cfg.Mode, Where: w.where})
 	if w.control, err = w.blocks.New(ctx, heap.Spec{Name: "control", Size: wait.ControlSize, Limit: wait.ControlSize}); err != nil {
 		return err
 	}
 	w.waiter = wait.NewWaiter(w.pes, w.control, w.net)
-	if err = w.openTeams(ctx); err != nil {
+	w.Teams, err = team.Open(ctx, team.Env{PEs: w.pes, Control: w.control, Waiter: w.waiter, Net: w.net, OnGPU: w.gpu != nil, Split: w.where.Split(),
+		Drain: w.order.Drain, Locate: func(addr, n uint64) (*heap.Block, uint64, error) { return w.heap.Locate(addr, n) }})
+	if err != nil {
 		return err
 	}
-	if w.heap, w.Allocator, err = heap.Open(ctx, w.pes, w.blocks, w.cfg.HeapSize, w.cfg.ChunkSize, w.drain); err != nil {
+	if w.heap, w.Allocator, err = heap.Open(ctx, w.pes, w.blocks, w.cfg.HeapSize, w.cfg.ChunkSize, w.order.Drain); err != nil {
 		return err
 	}
 	w.Conditions = wait.NewConditions(w.waiter, w.heap)
+	w.RMA = rma.New(w.pes, w.heap, w.waiter, w.net, w.order)
 	if w.gpu != nil {
-		return w.openSide(ctx)
+		w.side, err = gpu.Open(ctx, gpu.Env{PEs: w.pes, GPU: w.gpu, Net: w.net, Main: w.heap.Main(), Host: w.cfg.Host, NIC: w.cfg.NIC}, w.blocks)
 	}
-	return nil
+	w.Kernels = gpu.NewKernels(w.pes, w.side)
+	w.Buffers = local.New(w.pes, w.net, w.side)
+	return err
 }
 
 // connect opens the network, if one is needed. Collective.
@@ -172,9 +178,9 @@ func (w *World) Finalize(ctx context.Context) error {
 		errs = append(errs, fault)
 	} else {
 		deadline, _ := ctx.Deadline()
-		errs = append(errs, w.drainBy(deadline))
+		errs = append(errs, w.order.DrainBy(deadline))
 		if w.side != nil {
-			errs = append(errs, w.side.settle(ctx))
+			errs = append(errs, w.side.Settle(ctx))
 		}
 		_, err := w.pes.Gather(ctx, nil)
 		errs = append(errs, err)
@@ -191,17 +197,17 @@ func (w *World) close() error {
 	var errs []error
 	errs = append(errs, w.net.Shut())
 	if w.side != nil {
-		errs = append(errs, w.side.shut())
+		errs = append(errs, w.side.Shut())
 		if err := w.stilled(); err != nil {
 			return errors.Join(append(errs, err, w.share.Close(), w.pes.Close())...)
 		}
-		errs = append(errs, w.side.close())
+		errs = append(errs, w.side.Close())
 	}
 	errs = append(errs, w.heap.Drop(w.blocks), w.blocks.Drop(w.control))
-	if w.side != nil && w.side.sync != w.heap.Main() {
-		errs = append(errs, w.blocks.Drop(w.side.sync))
+	if w.side != nil {
+		errs = append(errs, w.blocks.Drop(w.side.OwnBlock()))
 	}
-	errs = append(errs, w.dropBuffers())
+	errs = append(errs, local.Drop(w.Buffers))
 	errs = append(errs, w.net.Close())
 	if w.gpu != nil {
 		errs = append(errs, w.gpu.Close())
@@ -223,7 +229,7 @@ func (w *World) stilled() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastKernels)
 	defer cancel()
-	err := w.side.settle(ctx)
+	err := w.side.Settle(ctx)
 	if errors.Is(err, device.ErrTimeout) {
 		return fmt.Errorf("the heap on the GPU is not freed, as kernels are still using it: %w", err)
 	}
@@ -233,6 +239,14 @@ func (w *World) stilled() error {
 // MyPE is this PE's number, NPEs how many there are.
 func (w *World) MyPE() int { return w.pes.Me }
 func (w *World) NPEs() int { return w.pes.N }
+
+// Fence orders what this PE puts, and its atomics: what a PE gets of them before is visible there
+// before what it gets later.
+func (w *World) Fence() error { return w.order.Fence() }
+
+// Quiet returns when everything that this PE has put is visible to all, its gets have arrived, and
+// its atomics are done.
+func (w *World) Quiet() error { return w.order.Quiet() }
 
 // Device is the GPU whose memory this PE's heap is, nil for host memory.
 func (w *World) Device() *device.Device { return w.cfg.Device }

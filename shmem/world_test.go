@@ -18,8 +18,9 @@ import (
 // errPretended ends Worlds of tests for good.
 var errPretended = errors.New("PE 7 is dead")
 
-// run makes a World of n PEs in this process and calls f on each at once. A "%d" in the NodeID is the PE. Of several
-// NodeIDs with a "|" between them the PEs have one after the other. If there is a Device, they have all devices in turn.
+// run makes a World of n PEs in this process and calls f on each at once. A "%d" in the NodeID is
+// the PE. Of several NodeIDs with a "|" between them the PEs have one after the other. If there is
+// a Device, they have all devices in turn.
 func run(t testing.TB, n int, cfg Config, f func(w *World) error) {
 	t.Helper()
 	if cfg.HeapSize == 0 {

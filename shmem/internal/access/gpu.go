@@ -303,3 +303,10 @@ func KindOf(d *device.Device) fabric.MemKind {
 	}
 	return fabric.MemCUDA
 }
+
+// OnDevice reports whether all of size bytes at addr is memory of GPUs.
+func OnDevice(addr, size uint64) bool {
+	first, err := device.Lookup(addr)
+	last, err2 := device.Lookup(addr + size - 1)
+	return err == nil && err2 == nil && first.Kind == device.OnDevice && last.Kind == device.OnDevice
+}

@@ -5,6 +5,7 @@ package access
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"mori/core/device"
@@ -100,4 +101,24 @@ func (Host) Settle() error { return nil }
 // Unmapped returns the error for a local address that is no memory of this process.
 func Unmapped(err error) error {
 	return fmt.Errorf("the local memory is not there: %w (%w)", peers.ErrInvalid, err)
+}
+
+// Span returns how many bytes nelems elements of elem bytes take up that are stride elements apart.
+func Span(stride int64, nelems, elem uint64) (uint64, error) {
+	if elem == 0 {
+		return 0, fmt.Errorf("elements of 0 bytes: %w", peers.ErrInvalid)
+	}
+	if stride < 1 {
+		return 0, fmt.Errorf("a stride of %d elements: %w", stride, peers.ErrInvalid)
+	}
+	if nelems == 0 {
+		return 0, nil
+	}
+	over, apart := bits.Mul64(nelems-1, uint64(stride))
+	apart, carry := bits.Add64(apart, 1, 0)
+	high, n := bits.Mul64(apart, elem)
+	if over|carry|high != 0 {
+		return 0, fmt.Errorf("more bytes than there are addresses: %w", peers.ErrInvalid)
+	}
+	return n, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package team
 
 import (
 	"errors"
@@ -13,14 +13,16 @@ import (
 	"mori/shmem/internal/reduceop"
 )
 
-// A teamCall is what a PE says of a collective call when it meets the others, so that different calls end in an error on all of them
-// instead of in corruption. Meeting compares only a hash; who called what is looked up after that.
+// A teamCall is what a PE says of a collective call when it joins the others, so that different
+// calls end in an error on all of them instead of in corruption. Joining compares only a hash; who
+// called what is looked up after that.
 type teamCall struct {
 	kind teamCallKind
 	args [recordLen - 1]uint64
 }
 
-// A teamCallKind is which collective call, with refused if the PE's own arguments are not valid: then nobody must go on.
+// A teamCallKind is which collective call, with refused if the PE's own arguments are not valid:
+// then nobody must go on.
 type teamCallKind uint64
 
 const (
@@ -36,7 +38,7 @@ const (
 	teamAllToAll
 	teamAllToAllS
 	teamReduce
-	teamExplain // the PEs tell each other what they called
+	teamExplain // the PEs exchange what they called
 
 	refused teamCallKind = 1 << 32
 )
@@ -73,7 +75,7 @@ func (c teamCall) String() string {
 		args[i] = int64(c.args[i])
 	}
 	if kind == teamReduce {
-		args[3], args[4] = ReduceOp(c.args[3]), reduceop.TypeName(fabric.DataType(c.args[4]))
+		args[3], args[4] = reduceop.Op(c.args[3]), reduceop.TypeName(fabric.DataType(c.args[4]))
 	}
 	text := fmt.Sprintf(teamText[kind], args...)
 	if c.kind&refused != 0 {
@@ -99,8 +101,9 @@ func mix(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// meet returns when all members have made this call. bad is why this PE's arguments are not valid, nil if they are. It needs t.mu.
-func (t *Team) meet(c *teamCall, bad error) error {
+// join returns when all members have made this call. bad is why this PE's arguments are not valid,
+// nil if they are. It needs t.mu.
+func (t *barrier) join(c *teamCall, bad error) error {
 	if bad != nil {
 		c.kind |= refused
 	}
@@ -111,18 +114,19 @@ func (t *Team) meet(c *teamCall, bad error) error {
 	return errors.Join(bad, err)
 }
 
-// A record is what the members tell each other with a call.
+// A record is what the members say to each other with a call.
 type record [recordLen]uint64
 
-// exchange is meet, and returns what each member told.
+// exchange is join, and returns what each member said.
 //
-// A member overwrites its record when it enters the call after next. By then everybody has entered the next call, and so has read it.
-func (t *Team) exchange(c *teamCall, bad error, mine record) ([]record, error) {
+// A member overwrites its record when it enters the call after next. By then everybody has entered
+// the next call, and so has read it.
+func (t *barrier) exchange(c *teamCall, bad error, mine record) ([]record, error) {
 	at := t.area + recordAt + uint64((t.epoch+1)&1)*recordLen*8
 	for i, v := range mine {
-		memory.Store64(t.w.control.Base+at+uint64(i)*8, v)
+		memory.Store64(t.env.Control.Base+at+uint64(i)*8, v)
 	}
-	if err := t.meet(c, bad); err != nil {
+	if err := t.join(c, bad); err != nil {
 		return nil, err
 	}
 	all := make([]record, len(t.members))
@@ -135,16 +139,16 @@ func (t *Team) exchange(c *teamCall, bad error, mine record) ([]record, error) {
 }
 
 // read reads the record at off of a member's control block.
-func (t *Team) read(rank int, off uint64, r *record) error {
-	w, pe := t.w, t.members[rank]
-	if at := w.control.At(pe); at != 0 {
+func (t *barrier) read(rank int, off uint64, r *record) error {
+	w, pe := t.env, t.members[rank]
+	if at := w.Control.At(pe); at != 0 {
 		for i := range r {
 			r[i] = memory.Load64(at + off + uint64(i)*8)
 		}
 		return nil
 	}
 	raw := make([]byte, recordLen*8)
-	if err := w.net.GetNow(pe, w.control.Regions(), off, memory.AddrOf(raw), recordLen*8); err != nil {
+	if err := w.Net.GetNow(pe, w.Control.Regions(), off, memory.AddrOf(raw), recordLen*8); err != nil {
 		return err
 	}
 	for i := range r {
@@ -154,12 +158,12 @@ func (t *Team) read(rank int, off uint64, r *record) error {
 }
 
 // explain names who called what, after all members have seen that they called different things.
-func (t *Team) explain(c *teamCall) error {
+func (t *barrier) explain(c *teamCall) error {
 	mine := record{uint64(c.kind)}
 	copy(mine[1:], c.args[:])
 	all, err := t.exchange(&teamCall{kind: teamExplain}, nil, mine)
 	if err != nil {
-		return errors.Join(ErrMismatch, err)
+		return errors.Join(peers.ErrMismatch, err)
 	}
 	var kinds []record
 	pes := map[record][]int{}
@@ -175,5 +179,5 @@ func (t *Team) explain(c *teamCall) error {
 		copy(other.args[:], r[1:])
 		text[i] = fmt.Sprintf("%s: %v", peers.NameAll(pes[r]), other)
 	}
-	return fmt.Errorf("%s: %w", strings.Join(text, "; "), ErrMismatch)
+	return fmt.Errorf("%s: %w", strings.Join(text, "; "), peers.ErrMismatch)
 }

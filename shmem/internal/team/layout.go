@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package team
 
 import (
 	"math/bits"
@@ -12,13 +12,13 @@ const (
 	line = 128 // bytes that CPUs fetch together: a cache line and its neighbour
 )
 
-// A team's area in the control block of each of its members. Teams without a common member may have the same slot, and so the same
-// offsets.
+// A team's area in the control block of each of its members. Teams without a common member may have
+// the same slot, and so the same offsets.
 const (
 	arriveAt   = 0                   // of a group's leader: how many of the group have entered, and the sum of their hashes
 	releaseAt  = arriveAt + line     // of a group's leader: the epoch that is over
 	gatheredAt = releaseAt + line    // of a group's leader: the epoch that all of the group have entered
-	enteredAt  = gatheredAt + line   // the epoch that the PE waits in; tells who is missing
+	enteredAt  = gatheredAt + line   // the epoch that the PE waits in, for reports of missing PEs
 	recordAt   = enteredAt + line    // two records, of odd and even epochs
 	roundsAt   = recordAt + 2*64     // a line for each round of dissemination, with two words: of odd and even epochs
 	recordLen  = 8                   // words

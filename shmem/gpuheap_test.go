@@ -26,8 +26,9 @@ func gpus(t testing.TB) []*device.Device {
 	return all
 }
 
-// oneEach skips a test of n PEs whose kernels wait for each other where some would share a real GPU: then one kernel's wait can keep the
-// other's from beginning. What an emulated GPU is given runs beside each other.
+// oneEach skips a test of n PEs whose kernels wait for each other where some would share a real
+// GPU: then one kernel's wait can keep the other's from beginning. What an emulated GPU is given
+// runs beside each other.
 func oneEach(t testing.TB, n int) {
 	t.Helper()
 	gputest.Need(t)
@@ -95,7 +96,8 @@ var gpuModes = []Config{
 	{Mode: Isolation, HeapSize: 4 << 20},
 }
 
-// Between heaps no driver is asked what memory is: it takes as long as a small put. It is about memory of the user's.
+// Between heaps no driver is asked what memory is: it takes as long as a small put. It is about
+// memory of the user's.
 func TestHeapOnGPUsIsNotLookedUp(t *testing.T) {
 	gputest.NeedEmulated(t)
 	run(t, 2, onGPU(t, gpuModes[1]), func(w *World) error {
@@ -137,7 +139,8 @@ func inGPUModes(t *testing.T, n int, f func(t *testing.T, w *World) error) {
 	}
 }
 
-// A heap on GPUs is zeros at first, is where devices have memory, and each PE reaches the others' parts of it.
+// A heap on GPUs is zeros at first, is where devices have memory, and each PE reaches the others'
+// parts of it.
 func TestHeapOnGPUs(t *testing.T) {
 	inGPUModes(t, 3, func(t *testing.T, w *World) error {
 		var all []uint64
@@ -192,7 +195,8 @@ func TestHeapOnGPUs(t *testing.T) {
 // farGPUs are PEs whose heaps are on GPUs and not mapped by each other.
 var farGPUs = map[string]Config{"network": {DisableP2P: true}, "other host": {NodeID: "%d"}}
 
-// Heaps on GPUs that are not mapped are reached by a transport that takes memory of GPUs. What nobody can do there says so.
+// Heaps on GPUs that are not mapped are reached by a transport that takes memory of GPUs. What
+// nobody can do there says so.
 func TestHeapsOnGPUsOverANetwork(t *testing.T) {
 	const n = 300_000
 	for name, cfg := range farGPUs {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package team
 
 import "fmt"
 
-// FCollect puts the n bytes at src of each member one behind the other at dest of all members, in the order of their numbers
-// (shmem_fcollectmem). dest and src are symmetric and apart.
+// FCollect puts the n bytes at src of each member one behind the other at dest of all members, in
+// the order of their numbers (shmem_fcollectmem). dest and src are symmetric and apart.
 func (t *Team) FCollect(dest, src, n uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("fcollect of %v: %w", t, err)
@@ -41,21 +41,21 @@ func (t *Team) Collect(dest, src, n uint64) error {
 // collect first finds out what each member has, and with that where it goes.
 func (t *Team) collect(c *teamCall, dest, src, n uint64) error {
 	_, bad := t.operands(dest, 0, src, n, false)
-	told, err := t.exchange(c, bad, record{n})
+	said, err := t.exchange(c, bad, record{n})
 	if err != nil {
 		return err
 	}
-	offs := make([]uint64, len(told)+1)
-	for rank, r := range told {
+	offs := make([]uint64, len(said)+1)
+	for rank, r := range said {
 		offs[rank+1] = offs[rank] + r[0] // every PE has that much memory, so the sum does not overflow
 	}
-	all := offs[len(told)]
+	all := offs[len(said)]
 	var o operands
 	if bad == nil {
 		o, bad = t.operands(dest, all, src, n, false)
 	}
 	*c = teamCall{kind: teamCollectAll, args: [recordLen - 1]uint64{o.destOff, all}}
-	if err := t.meet(c, bad); err != nil {
+	if err := t.join(c, bad); err != nil {
 		return err
 	}
 	if all > 0 {

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package team
 
 import (
 	"fmt"
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/shmem/internal/peers"
 	"mori/shmem/internal/reduceop"
 )
 
-// How a reduction goes. A small one: each member reads all sources and combines them itself. A large one: each member combines one part of all
-// sources into its destination, and reads the parts that the others combined.
+// How a reduction goes. A small one: each member reads all sources and combines them itself. A
+// large one: each member combines one part of all sources into its destination, and reads the parts
+// that the others combined.
 //
-// Either way the sources are combined in the order of the members' numbers, so all members get the same bits, and as many as a loop
-// over the sources would give.
+// Either way the sources are combined in the order of the members' numbers, so all members get the
+// same bits, and as many as a loop over the sources would give.
 
 const (
 	smallReduce = 2 << 10   // bytes: a third meeting costs more than to read everything
@@ -22,12 +24,20 @@ const (
 	fetchBlock  = 256 << 10 // bytes that are fetched at a time from each PE whose memory is not mapped
 )
 
-// Reduce combines, element by element, the nelems elements at src of all members, and puts the result at dest of all members
-// (shmem_TYPENAME_OP_reduce). dest and src are symmetric, aligned to the elements, and the same or apart.
+// A reducer combines the data of members.
+type reducer struct {
+	copier
+	room    []byte   // scratch memory
+	sources []uint64 // where the sources are
+}
+
+// Reduce combines, element by element, the nelems elements at src of all members, and puts the
+// result at dest of all members (shmem_TYPENAME_OP_reduce). dest and src are symmetric, aligned to
+// the elements, and the same or apart.
 //
-// Integers wrap. A minimum or maximum with a NaN is NaN. Sums of BFloat16 are made in Float32 and rounded once; everything else with
-// floats of two bytes is rounded after each step.
-func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64) error {
+// Integers wrap. A minimum or maximum with a NaN is NaN. Sums of BFloat16 are made in Float32 and
+// rounded once; everything else with floats of two bytes is rounded after each step.
+func (t *Team) Reduce(op reduceop.Op, typ fabric.DataType, dest, src, nelems uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("reduction of %v: %w", t, err)
 	}
@@ -35,13 +45,13 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 	var n uint64
 	var bad error
 	if !applies {
-		bad = fmt.Errorf("%v of elements of type %s: %w", op, reduceop.TypeName(typ), ErrInvalid)
+		bad = fmt.Errorf("%v of elements of type %s: %w", op, reduceop.TypeName(typ), peers.ErrInvalid)
 	} else {
 		n, bad = times(nelems, size)
 	}
 	var o operands
 	if bad == nil && n > 0 && (dest|src)%size != 0 {
-		bad = fmt.Errorf("%#x and %#x are not aligned to %d bytes: %w", dest, src, size, ErrInvalid)
+		bad = fmt.Errorf("%#x and %#x are not aligned to %d bytes: %w", dest, src, size, peers.ErrInvalid)
 	}
 	if bad == nil {
 		o, bad = t.operands(dest, n, src, n, true)
@@ -60,8 +70,9 @@ func (t *Team) Reduce(op ReduceOp, typ fabric.DataType, dest, src, nelems uint64
 	})
 }
 
-// reduceSmall combines everything here. The destination may be the source, so it is written after all have read.
-func (t *Team) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) error {
+// reduceSmall combines everything here. The destination may be the source, so it is written after
+// all have read.
+func (t *reducer) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) error {
 	result := t.scratch() + resultOff
 	if err := t.combine(combine, result, o, o.srcOff, size, n); err != nil {
 		return err
@@ -72,9 +83,9 @@ func (t *Team) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) e
 	return o.mem().Copy(o.dest.Base+o.destOff, result, n)
 }
 
-// reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads the part of this PE's source that
-// its result overwrites if the destination is the source.
-func (t *Team) reduceParts(combine reduceop.Func, o *operands, size, n uint64) error {
+// reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads
+// the part of this PE's source that its result overwrites if the destination is the source.
+func (t *reducer) reduceParts(combine reduceop.Func, o *operands, size, n uint64) error {
 	begin, end := t.part(t.me, n)
 	for off := begin; off < end; off += fetchBlock {
 		at, now := o.dest.Base+o.destOff+off, min(fetchBlock, end-off)
@@ -97,7 +108,7 @@ func (t *Team) reduceParts(combine reduceop.Func, o *operands, size, n uint64) e
 	}
 	// Between hosts each part goes once, to one member, from which the others of its host read it.
 	err := t.fetchParts(o, n, func(rank int) int {
-		if t.groupOf[rank] == t.group || t.lander(t.group, rank) == t.me {
+		if t.groupOf[rank] == t.group || t.receiverIn(t.group, rank) == t.me {
 			return rank
 		}
 		return t.me
@@ -112,12 +123,13 @@ func (t *Team) reduceParts(combine reduceop.Func, o *operands, size, n uint64) e
 		if t.groupOf[rank] == t.group {
 			return t.me
 		}
-		return t.lander(t.group, rank)
+		return t.receiverIn(t.group, rank)
 	})
 }
 
-// fetchParts reads the members' parts of the result from the members that from says. What this PE would read from itself is there.
-func (t *Team) fetchParts(o *operands, n uint64, from func(rank int) int) error {
+// fetchParts reads the members' parts of the result from the members that from says. What this PE
+// would read from itself is there.
+func (t *reducer) fetchParts(o *operands, n uint64, from func(rank int) int) error {
 	for i := range t.members {
 		rank := (t.me + i) % len(t.members) // not all from the same one at once
 		begin, end := t.part(rank, n)
@@ -127,18 +139,19 @@ func (t *Team) fetchParts(o *operands, n uint64, from func(rank int) int) error 
 			}
 		}
 	}
-	return t.w.drain()
+	return t.env.Drain()
 }
 
-// part is which of n bytes a member combines: whole lines, so that no two members write the same one, and whole elements of any type.
-func (t *Team) part(rank int, n uint64) (begin, end uint64) {
+// part is which of n bytes a member combines: whole lines, so that no two members write the same
+// one, and whole elements of any type.
+func (t *reducer) part(rank int, n uint64) (begin, end uint64) {
 	lines, members := (n+line-1)/line, uint64(len(t.members))
 	return min(n, lines*uint64(rank)/members*line), min(n, lines*uint64(rank+1)/members*line)
 }
 
-// combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may be this PE's own of them. What the CPU
-// does not load is fetched before.
-func (t *Team) combine(f reduceop.Func, dst uint64, o *operands, off, size, n uint64) error {
+// combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may
+// be this PE's own of them. What the CPU does not load is fetched before.
+func (t *reducer) combine(f reduceop.Func, dst uint64, o *operands, off, size, n uint64) error {
 	between := t.scratch()
 	fetched, far := between+t.fetchedAt(), uint64(0)
 	for rank, pe := range t.members {
@@ -150,7 +163,7 @@ func (t *Team) combine(f reduceop.Func, dst uint64, o *operands, off, size, n ui
 		}
 	}
 	if far > 0 {
-		if err := t.w.drain(); err != nil {
+		if err := t.env.Drain(); err != nil {
 			return err
 		}
 	}
@@ -170,26 +183,27 @@ func (t *Team) combine(f reduceop.Func, dst uint64, o *operands, off, size, n ui
 	return nil
 }
 
-// Where scratch memory has what: a block for what is between, one for a result, and one for each member whose memory the CPU does not
-// load.
+// Where scratch memory has what: a block for what is between, one for a result, and one for each
+// member whose memory the CPU does not load.
 const resultOff = reduceBlock
 
-// resultLen is how long a result there can be: with a heap on GPUs, all of what is fetched at a time.
-func (t *Team) resultLen() uint64 {
-	if t.w.gpu != nil {
+// resultLen is how long a result there can be: with a heap on GPUs, all of what is fetched at a
+// time.
+func (t *reducer) resultLen() uint64 {
+	if t.env.OnGPU {
 		return fetchBlock
 	}
 	return reduceBlock
 }
 
-func (t *Team) fetchedAt() uint64 { return resultOff + t.resultLen() }
+func (t *reducer) fetchedAt() uint64 { return resultOff + t.resultLen() }
 
 // scratch is memory of this PE for reductions.
-func (t *Team) scratch() uint64 {
+func (t *reducer) scratch() uint64 {
 	if t.room == nil {
 		far := uint64(0)
 		for _, pe := range t.members {
-			if t.w.gpu != nil || t.w.control.At(pe) == 0 {
+			if t.env.OnGPU || t.env.Control.At(pe) == 0 {
 				far++
 			}
 		}

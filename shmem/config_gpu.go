@@ -13,7 +13,8 @@ import (
 	"mori/core/device"
 )
 
-// deviceFromEnv is the GPU whose memory the heap is to be of, nil for host memory: if nothing is said, a GPU where there is one.
+// deviceFromEnv is the GPU whose memory the heap is to be of, nil for host memory: if nothing is
+// said, a GPU where there is one.
 func deviceFromEnv() (*device.Device, error) {
 	text := config.Get(config.ShmemDevice)
 	must := false
@@ -38,7 +39,8 @@ func deviceFromEnv() (*device.Device, error) {
 	return nil, fmt.Errorf("find the GPU for the symmetric heap (%s=host does without): %w", config.ShmemDevice, err)
 }
 
-// choose is which of the GPUs: what the user says, the one current on the calling thread, or the one of the process's place on its host.
+// choose is which of the GPUs: what the user says, the one current on the calling thread, or the
+// one of the process's place on its host.
 func choose(all []*device.Device) (*device.Device, error) {
 	if config.Get(config.ShmemGPU) != "" {
 		i, err := config.Int(config.ShmemGPU, 0, 0, math.MaxInt32)

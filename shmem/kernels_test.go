@@ -22,7 +22,8 @@ import (
 	"mori/shmem/internal/arena"
 )
 
-// putByQueue has a kernel put n bytes of the heap to the same place of PE pe by the queue of Remote, piece by piece.
+// putByQueue has a kernel put n bytes of the heap to the same place of PE pe by the queue of
+// Remote, piece by piece.
 func putByQueue(w *World, at, n uint64, pe int) (err error) {
 	const piece, outcomeBytes = 1000, 24
 	queue, ok := w.Remote()
@@ -62,8 +63,9 @@ func putByQueue(w *World, at, n uint64, pe int) (err error) {
 	return nil
 }
 
-// Kernels put to PEs that their GPU does not reach by the queue of the World. mori_proxy_put counts remote offsets from 0, where the words of barriers are, so
-// this puts what is there, zeros, and behind them what a first allocation has.
+// Kernels put to PEs that their GPU does not reach by the queue of the World. mori_proxy_put counts
+// remote offsets from 0, where the words of barriers are, so this puts what is there, zeros, and
+// behind them what a first allocation has.
 func TestRemoteQueue(t *testing.T) {
 	const n = 200_000
 	for name, cfg := range farGPUs {
@@ -110,7 +112,8 @@ func TestRemoteQueue(t *testing.T) {
 	})
 }
 
-// fromABuffer puts from memory that is no symmetric one, but registered. The words of barriers are overwritten.
+// fromABuffer puts from memory that is no symmetric one, but registered. The words of barriers are
+// overwritten.
 func fromABuffer(t *testing.T, w *World, a uint64) error {
 	const n = 10_000
 	own, err := w.cfg.Device.Alloc(n)
@@ -174,7 +177,8 @@ func everyone(w *World, at, bytes, first, turns uint64) (err error) {
 	return nil
 }
 
-// Every PE puts, gets, signals and meets with every other one from kernels: some are mapped, and some reached by the queue.
+// Every PE puts, gets, signals and meets with every other one from kernels: some are mapped, and
+// some reached by the queue.
 func TestKernelsReachEveryone(t *testing.T) {
 	for name, cfg := range map[string]Config{"mapped": {}, "network": {DisableP2P: true}, "other hosts": {NodeID: "%d"},
 		"two hosts": {NodeID: "a|b"}, "NIC": {NodeID: "%d", NIC: "emu0"}, "two hosts and NICs": {NodeID: "a|b", NIC: "emu0"}} {
@@ -239,7 +243,8 @@ func pair(t *testing.T, cfg Config, f func(w *World)) {
 	wait.Wait()
 }
 
-// What a kernel wants and cannot have breaks the World at the next call, whether the kernel has noticed or not.
+// What a kernel wants and cannot have breaks the World at the next call, whether the kernel has
+// noticed or not.
 func TestKernelsMistakesAreTold(t *testing.T) {
 	oneEach(t, 2)
 	over := make(chan struct{})
@@ -269,7 +274,8 @@ func TestKernelsMistakesAreTold(t *testing.T) {
 	})
 }
 
-// A PE that is killed keeps nobody for ever: kernels that wait for it give up, and the World says who it was.
+// A PE that is killed keeps nobody for ever: kernels that wait for it give up, and the World says
+// who it was.
 func TestKernelsWaitForAKilledPE(t *testing.T) {
 	gputest.Need(t)
 	for name, l := range map[string]life{"network": {DisableP2P: true}, "other hosts": {NodeID: "node %d"}} {
@@ -286,7 +292,8 @@ func TestKernelsWaitForAKilledPE(t *testing.T) {
 	}
 }
 
-// kernelsMeet has barriers on a stream until one ends badly. What the lost GPU keeps then is not looked for.
+// kernelsMeet has barriers on a stream until one ends badly. What the lost GPU keeps then is not
+// looked for.
 func kernelsMeet(w *World, l life) (err error) {
 	s := w.cfg.Device.BorrowStream(0)
 	for i := 0; err == nil; i++ {
@@ -306,8 +313,8 @@ func kernelsMeet(w *World, l life) (err error) {
 	return nil
 }
 
-// A status that a kernel was told is an error that names what the PE is reached by, and why it is not.
-func TestWhatKernelsWereToldOfAPE(t *testing.T) {
+// A status that a kernel got is an error that names what the PE is reached by, and why it is not.
+func TestStatusesOfKernels(t *testing.T) {
 	for name, nic := range map[string]string{"proxy": "", "NIC": "emu0"} {
 		t.Run(name, func(t *testing.T) {
 			oneEach(t, 2)
@@ -315,6 +322,7 @@ func TestWhatKernelsWereToldOfAPE(t *testing.T) {
 				if w.State() == 0 {
 					t.Error("kernels have no State")
 				}
+				const statusRefused, statusTimeout, remoteAccess = 0x10001, 0x10002, 1<<32 | 0x13
 				peer := 1 - w.pes.Me
 				if err := w.RemoteStatus(peer, statusTimeout); !errors.Is(err, ErrTimeout) {
 					t.Errorf("a queue that stood still: %v", err)
@@ -322,7 +330,6 @@ func TestWhatKernelsWereToldOfAPE(t *testing.T) {
 				if err := w.RemoteStatus(peer, statusRefused); !errors.Is(err, errors.ErrUnsupported) {
 					t.Errorf("what was refused: %v", err)
 				}
-				const remoteAccess = 1<<32 | 0x13
 				if err := w.RemoteStatus(peer, remoteAccess); nic != "" && !strings.Contains(err.Error(), "NIC emu0: ") {
 					t.Errorf("an error of a NIC: %v", err)
 				}

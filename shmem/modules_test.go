@@ -18,7 +18,8 @@ import (
 	"mori/shmem/internal/arena"
 )
 
-// barriersOnStreams has each PE put to its neighbour by copies on a stream, with barriers on the stream and nothing else between.
+// barriersOnStreams has each PE put to its neighbour by copies on a stream, with barriers on the
+// stream and nothing else between.
 func barriersOnStreams(w *World, _ life) (err error) {
 	const rounds, n = 8, 64 << 10
 	a, err := w.Malloc(rounds * n)
@@ -119,8 +120,8 @@ func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 	})
 }
 
-// A kernel whose peers do not come gives up, and the host is told which word it waited for. Each PE is a process: a kernel that gives up
-// takes a real GPU away from its process.
+// A kernel whose peers do not come gives up, and the host is told which word it waited for. Each PE
+// is a process: a kernel that gives up takes a real GPU away from its process.
 func TestKernelThatGaveUpIsReported(t *testing.T) {
 	gputest.Need(t)
 	said, _ := live(t, 2, life{Name: "stream alone", Dies: 2, GPU: true, Timeout: 2 * time.Second})
@@ -130,9 +131,13 @@ func TestKernelThatGaveUpIsReported(t *testing.T) {
 }
 
 // stateOf is what a module's kernels see.
-func stateOf(t *testing.T, w *World, m *Module) []byte {
+func stateOf(t *testing.T, w *World, m *device.Module) []byte {
 	t.Helper()
-	return peekAt(t, w, m.addr, stateBytes)
+	v, err := m.Variable("mori_shmem_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peekAt(t, w, v.Addr, v.Bytes)
 }
 
 func peekAt(t *testing.T, w *World, at, n uint64) []byte {
@@ -144,7 +149,8 @@ func peekAt(t *testing.T, w *World, at, n uint64) []byte {
 	return b
 }
 
-// A user's module that has been initialised works in this World; after it its kernels have no PEs, and the next World tells it anew.
+// A user's module that has been initialised works in this World; after it its kernels have no PEs,
+// and the next World tells it anew.
 func TestModuleInit(t *testing.T) {
 	gputest.Need(t)
 	const n = 2
@@ -179,7 +185,7 @@ func TestModuleInit(t *testing.T) {
 			return err
 		}
 		known[w.pes.Me] = m
-		b := stateOf(t, w, m)
+		b := stateOf(t, w, users[w.pes.Me])
 		if pe, npes := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:]); int(pe) != w.pes.Me || int(npes) != n {
 			t.Errorf("the module of PE %d knows that it is PE %d of %d", w.pes.Me, pe, npes)
 		}
@@ -196,7 +202,7 @@ func TestModuleInit(t *testing.T) {
 		return errors.Join(launch(w), other.Close())
 	})
 	run(t, n, onGPU(t, Config{Mode: VMMHeap, HeapSize: 16 << 20, ChunkSize: 2 << 20}), func(w *World) error {
-		if b := stateOf(t, w, known[w.pes.Me]); binary.LittleEndian.Uint32(b) != 0 {
+		if b := stateOf(t, w, users[w.pes.Me]); binary.LittleEndian.Uint32(b) != 0 {
 			t.Errorf("after Finalize the module of PE %d still knows %x", w.pes.Me, b)
 		}
 		return errors.Join(w.Refill(known[w.pes.Me]), launch(w))
@@ -267,7 +273,8 @@ func TestGPUMemoryIsShort(t *testing.T) {
 	tight(t, d)
 }
 
-// tight has two PEs on a device that has room for the heap of one: none gets one, and each says why.
+// tight has two PEs on a device that has room for the heap of one: none gets one, and each says
+// why.
 func tight(t *testing.T, d *device.Device) {
 	t.Helper()
 	errs := make(chan error, 2)

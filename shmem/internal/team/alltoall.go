@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package team
 
-import "fmt"
+import (
+	"fmt"
 
-// AllToAll sends the i-th n bytes at src of each member to member i, which has them at dest in the order of the members' numbers
-// (shmem_alltoallmem). dest and src are symmetric and apart.
+	"mori/shmem/internal/access"
+)
+
+// AllToAll sends the i-th n bytes at src of each member to member i, which has them at dest in the
+// order of the members' numbers (shmem_alltoallmem). dest and src are symmetric and apart.
 func (t *Team) AllToAll(dest, src, n uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("alltoall of %v: %w", t, err)
@@ -25,7 +29,7 @@ func (t *Team) AllToAll(dest, src, n uint64) error {
 }
 
 // trade writes to the members of other hosts, and reads from those of this one.
-func (t *Team) trade(o *operands, n uint64) (err error) {
+func (t *copier) trade(o *operands, n uint64) (err error) {
 	dest, src, me := o.dest.Base+o.destOff, o.src.Base+o.srcOff, uint64(t.me)
 	for i := range t.members {
 		rank := (t.me + i) % len(t.members) // not all with the same one at once
@@ -38,11 +42,11 @@ func (t *Team) trade(o *operands, n uint64) (err error) {
 			return err
 		}
 	}
-	return t.w.drain()
+	return t.env.Drain()
 }
 
-// AllToAllS is AllToAll of nelems elements of elem bytes for each member, which are sst elements apart at src and dst apart at dest
-// (shmem_alltoalls).
+// AllToAllS is AllToAll of nelems elements of elem bytes for each member, which are sst elements
+// apart at src and dst apart at dest (shmem_alltoalls).
 func (t *Team) AllToAllS(dest, src uint64, dst, sst int64, nelems, elem uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("alltoalls of %v: %w", t, err)
@@ -63,11 +67,11 @@ func (t *Team) stridedOperands(dest, src uint64, dst, sst int64, nelems, elem ui
 	if err != nil {
 		return o, err
 	}
-	n, err := span(dst, all, elem)
+	n, err := access.Span(dst, all, elem)
 	if err != nil {
 		return o, err
 	}
-	m, err := span(sst, all, elem)
+	m, err := access.Span(sst, all, elem)
 	if err != nil {
 		return o, err
 	}
@@ -77,7 +81,7 @@ func (t *Team) stridedOperands(dest, src uint64, dst, sst int64, nelems, elem ui
 // strides are what AllToAllS moves for one member; dst and sst are bytes.
 type strides struct{ dst, sst, nelems, elem uint64 }
 
-func (t *Team) tradeStrided(o *operands, s strides) error {
+func (t *copier) tradeStrided(o *operands, s strides) error {
 	dest, src, me := o.dest.Base+o.destOff, o.src.Base+o.srcOff, uint64(t.me)*s.nelems
 	for i := range t.members {
 		rank := (t.me + i) % len(t.members)
@@ -94,5 +98,5 @@ func (t *Team) tradeStrided(o *operands, s strides) error {
 			}
 		}
 	}
-	return t.w.drain()
+	return t.env.Drain()
 }

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package team
 
-import "fmt"
+import (
+	"fmt"
 
-// Broadcast copies n bytes at src of member root to dest of all members, root too. dest and src are symmetric, and the same or apart
-// (shmem_broadcastmem).
+	"mori/shmem/internal/peers"
+)
+
+// Broadcast copies n bytes at src of member root to dest of all members, root too. dest and src are
+// symmetric, and the same or apart (shmem_broadcastmem).
 func (t *Team) Broadcast(dest, src, n uint64, root int) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("broadcast of %v: %w", t, err)
 	}
 	o, bad := t.operands(dest, n, src, n, true)
 	if bad == nil && uint(root) >= uint(len(t.members)) {
-		bad = fmt.Errorf("there is no PE %d, but 0 to %d: %w", root, len(t.members)-1, ErrInvalid)
+		bad = fmt.Errorf("there is no PE %d, but 0 to %d: %w", root, len(t.members)-1, peers.ErrInvalid)
 	}
 	c := teamCall{kind: teamBroadcast, args: [recordLen - 1]uint64{o.destOff, o.srcOff, n, uint64(root)}}
 	return t.together(&c, bad, func() error {

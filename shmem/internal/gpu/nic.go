@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shmem
+package gpu
 
 import (
 	"encoding/binary"
@@ -14,6 +14,7 @@ import (
 	"mori/core/memory"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/heap"
+	"mori/shmem/internal/peers"
 )
 
 // A nicSide is a NIC to whose queues kernels post by themselves, with one queue for each PE that
@@ -27,7 +28,7 @@ type nicSide struct {
 	peers  []uint64 // addresses of NicPeer, by PE
 }
 
-// A nicName is what a PE tells the others about its NIC.
+// A nicName is what a PE says to the others about its NIC.
 type nicName struct {
 	Name   string
 	Ends   [][]byte // of the queue for each PE
@@ -59,9 +60,9 @@ func (e gpuEnvironment) Window(addr, n uint64) (gpunic.Window, error) {
 	return e.dev.NewWindow(addr, n)
 }
 
-// openNIC opens the NIC with that name, registers a block of the heap with it, and makes a queue for
-// each PE in far. It fills told with what those PEs need.
-func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, told *nicName) (_ *nicSide, err error) {
+// openNIC opens the NIC with that name, registers a block of the heap with it, and makes a queue
+// for each PE in far. It fills offer with what those PEs need.
+func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, offer *nicName) (_ *nicSide, err error) {
 	n := &nicSide{g: g, queues: make([]*gpunic.Queue, npes), peers: make([]uint64, npes)}
 	defer func() {
 		if err != nil {
@@ -78,18 +79,18 @@ func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, tol
 	if n.heap, err = n.nic.Register(b.Base, b.Have(), rights); err != nil {
 		return nil, err
 	}
-	told.Name, told.Memory, told.Ends = name, n.heap, make([][]byte, npes)
+	offer.Name, offer.Memory, offer.Ends = name, n.heap, make([][]byte, npes)
 	for _, pe := range far {
 		if n.queues[pe], err = n.nic.NewQueue(gpunic.QueueConfig{Log: nicLog}); err != nil {
 			return nil, err
 		}
-		told.Ends[pe] = n.queues[pe].End()
+		offer.Ends[pe] = n.queues[pe].End()
 	}
 	return n, nil
 }
 
-// connect connects the queues to those of the PEs and copies their views to the device. proxy is the
-// queue for operations that the NIC does not do.
+// connect connects the queues to those of the PEs and copies their views to the device. proxy is
+// the queue for operations that the NIC does not do.
 func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 	views := make([]byte, len(names)*mlx5.QueueViewBytes)
 	table := make([]byte, len(names)*nicPeerBytes)
@@ -102,7 +103,7 @@ func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 		}
 		its := &names[pe]
 		if me >= len(its.Ends) || its.Memory.Bytes != n.heap.Bytes {
-			return fmt.Errorf("PE %d shows %d bytes to NICs, and %d queues: %w", pe, its.Memory.Bytes, len(its.Ends), ErrMismatch)
+			return fmt.Errorf("PE %d shows %d bytes to NICs, and %d queues: %w", pe, its.Memory.Bytes, len(its.Ends), peers.ErrMismatch)
 		}
 		if err := q.Connect(its.Ends[me]); err != nil {
 			return fmt.Errorf("connect to PE %d: %w", pe, err)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"mori/core/device"
+	"mori/core/memory"
+	"mori/shmem/internal/access"
+	"mori/shmem/internal/peers"
+)
+
+// A Module is code on a GPU, such as a user's or Triton's, that knows a World.
+type Module struct {
+	dev     *device.Device
+	addr    uint64           // of its State
+	base    uint64           // of the allocation that has it
+	written [stateBytes]byte // what it was filled with at last
+}
+
+// Same reports whether two are of one module.
+func (m *Module) Same(other *Module) bool { return m.dev == other.dev && m.addr == other.addr }
+
+// moduleState finds the State of a module.
+func moduleState(m *device.Module, d *device.Device) (*Module, error) {
+	v, err := m.Variable(stateSymbol)
+	if err != nil {
+		return nil, err
+	}
+	if v.Bytes != stateBytes {
+		return nil, fmt.Errorf("its %s has %d bytes, and this build's %d: compile it with the headers of this version: %w", stateSymbol, v.Bytes, stateBytes, peers.ErrInvalid)
+	}
+	p, err := device.Lookup(v.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Module{dev: d, addr: v.Addr, base: p.Base}, nil
+}
+
+// write fills in the State. A module that was unloaded meanwhile is left alone, as far as that can
+// be seen: where it was, there is no such memory or something else.
+func (m *Module) write(state [stateBytes]byte) error {
+	g := access.NewGPU(m.dev, time.Minute, nil)
+	err := m.replace(g, state)
+	return errors.Join(err, g.Close())
+}
+
+func (m *Module) replace(g *access.GPU, state [stateBytes]byte) error {
+	p, err := device.Lookup(m.addr)
+	if err != nil || p.Base != m.base || p.Device != m.dev {
+		return err
+	}
+	raw := make([]byte, stateBytes)
+	defer runtime.KeepAlive(raw)
+	if m.written != ([stateBytes]byte{}) {
+		if err := g.Copy(memory.AddrOf(raw), m.addr, stateBytes); err != nil {
+			return err
+		}
+		if [stateBytes]byte(raw) != m.written {
+			return nil
+		}
+	}
+	copy(raw, state[:])
+	m.written = state
+	return g.Copy(m.addr, memory.AddrOf(raw), stateBytes)
+}

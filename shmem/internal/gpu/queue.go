@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mori/core"
+	"mori/core/fabric"
+	"mori/core/proxy"
+	"mori/shmem/internal/access"
+	"mori/shmem/internal/peers"
+	"mori/shmem/internal/remote"
+)
+
+// A queueSide is how kernels of this PE's GPU come to PEs that its loads and stores do not reach:
+// they post to a queue, which a thread of the host serves over the provider of the World's network,
+// by an endpoint of its own.
+type queueSide struct {
+	port   *proxy.Port
+	queue  *proxy.Queue
+	local  []proxy.Local
+	server *proxy.Desk // where peers ask for atomics on this PE's heap
+	words  *access.GPU // which does them
+	nic    *nicSide    // to whose queues kernels post what it does, if Config.NIC says so
+	why    error       // why there is no queue
+}
+
+// A queueName is what PEs exchange about their ports.
+type queueName struct {
+	Addr    fabric.Addr
+	Regions []proxy.Shown // the heap, and the atomic server
+	NIC     nicName
+}
+
+// device is the address of the queue, 0 if there is none.
+func (r *queueSide) device() uint64 {
+	if r == nil || r.queue == nil {
+		return 0
+	}
+	return r.queue.Device()
+}
+
+// whyNot is why there is no queue.
+func (r *queueSide) whyNot() error {
+	if r == nil || r.why == nil {
+		return errors.ErrUnsupported
+	}
+	return r.why
+}
+
+// failed is why the first of these PEs takes no more, nil if all do: what kernels put to it since
+// is lost, whether they have noticed or not.
+func (r *queueSide) failed(pes []int) error {
+	if r == nil || r.queue == nil {
+		return nil
+	}
+	for _, pe := range pes {
+		if err := r.queue.Err(pe); err != nil {
+			return fmt.Errorf("what kernels do at PE %d: %w", pe, err)
+		}
+	}
+	return nil
+}
+
+// What waits for the queue say that are no errors of the network: kRefused, kTimeout and kStopped
+// of native/include/mori/proxy/layout.hpp.
+const statusRefused, statusTimeout, statusStopped = 0x10001, 0x10002, 0x10003
+
+// meaning returns why a kernel could do nothing at PE pe, by the status that the kernel got.
+func (r *queueSide) meaning(pe int, status uint64) error {
+	if err := r.queue.Err(pe); err != nil {
+		return err
+	}
+	if status>>32 != 0 && r.nic != nil {
+		return r.nic.nic.StatusErr(uint64(uint32(status)))
+	}
+	switch status {
+	case statusRefused:
+		return fmt.Errorf("the queue refused what was posted: %w", errors.ErrUnsupported)
+	case statusTimeout:
+		if report, ok := r.queue.Report(); ok {
+			return fmt.Errorf("it waited for command %d of its queue, and %d had ended: %w", report.Ticket, report.Ended, peers.ErrTimeout)
+		}
+		return peers.ErrTimeout
+	case statusStopped:
+		return proxy.ErrClosed
+	}
+	return fabric.Errno(status)
+}
+
+// open opens the port and registers what region 0 is.
+func (r *queueSide) open(ctx context.Context, s *Side, mine *queueName) (err error) {
+	provider := s.env.Net.Provider()
+	hints := remote.Hints(provider, true)
+	hints.Src = core.ListenAddr(provider, s.env.Host)
+	if r.port, err = proxy.Open(ctx, s.env.Net.Registry(), hints); err != nil {
+		return err
+	}
+	b := s.sync
+	buffer := fabric.Buffer{Addr: b.Base, Len: b.Have(), Kind: access.KindOf(s.env.GPU.Device), Device: s.env.GPU.Device.Ordinal}
+	region, err := r.port.Register(buffer)
+	if err != nil {
+		return err
+	}
+	r.local = []proxy.Local{{Buffer: buffer, Desc: region.Desc}}
+	if r.server, err = proxy.NewDesk(r.port, s.env.PEs.N); err != nil {
+		return err
+	}
+	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}, r.server.Shown()}
+	r.words = access.NewGPU(s.env.GPU.Device, s.env.PEs.Timeout, nil)
+	if err = r.words.Prepare(proxy.Appliers); err != nil || s.env.NIC == "" {
+		return err
+	}
+	r.nic, err = openNIC(s.env.GPU, s.env.NIC, b, s.env.PEs.N, s.far, &mine.NIC)
+	return err
+}
+
+// warmBytes are written to each PE before kernels run: at the first op of a size providers make
+// what they need for the memory of GPUs, and drivers may have that wait for kernels. The heaps are
+// all zeros then.
+const warmBytes = 4 << 20
+
+// reach opens the way to the ports of the PEs that are far, and makes the queue.
+func (r *queueSide) reach(ctx context.Context, s *Side, blobs [][]byte) (err error) {
+	routes := make([]proxy.Peer, s.env.PEs.N)
+	nics, without := make([]nicName, s.env.PEs.N), []int(nil)
+	for _, pe := range s.far {
+		var its queueName
+		if err := peers.Decode(blobs[pe], pe, "name", &its); err != nil {
+			return err
+		}
+		if nics[pe] = its.NIC; (its.NIC.Name == "") != (s.env.NIC == "") {
+			without = append(without, pe)
+		}
+		if len(its.Regions) != 2 || its.Regions[0].Len != r.local[0].Len {
+			return fmt.Errorf("PE %d shows %d regions that are not like those here: %w", pe, len(its.Regions), peers.ErrMismatch)
+		}
+		if routes[pe], err = r.port.Reach(its.Addr, its.Regions); err != nil {
+			return fmt.Errorf("PE %d: %w", pe, err)
+		}
+		regions := routes[pe].Regions
+		routes[pe].Regions, routes[pe].Desk = regions[:1], regions[1]
+		zeros := r.local[0]
+		zeros.Len = min(zeros.Len, warmBytes)
+		if err = r.port.Write(ctx, routes[pe], zeros); err != nil {
+			return fmt.Errorf("write to PE %d: %w", pe, err)
+		}
+	}
+	cfg := proxy.Config{Port: r.port, Peers: routes, Local: r.local, Memory: proxy.OnGPU(s.env.GPU.Device), Wait: noTimeout, Desk: r.server, Self: s.env.PEs.Me, Atomics: r.change}
+	if s.env.PEs.Timeout > 0 {
+		cfg.Wait = s.env.PEs.Timeout
+	}
+	if len(without) > 0 {
+		return fmt.Errorf("kernels are to post to NIC %q here, and not on %s: %w", s.env.NIC, peers.NameAll(without), peers.ErrMismatch)
+	}
+	if r.queue, err = proxy.New(cfg); err != nil || r.nic == nil {
+		return err
+	}
+	return r.nic.connect(s.env.PEs.Me, nics, r.queue.Device())
+}
+
+// changes are the atomics that peers request, as access.GPU does them.
+var changes = map[fabric.AtomicOp]access.AtomicOp{fabric.AtomicSum: access.AtomicFetchAdd, fabric.AtomicBAnd: access.AtomicFetchAnd, fabric.AtomicBOr: access.AtomicFetchOr,
+	fabric.AtomicBXor: access.AtomicFetchXor, fabric.AtomicRead: access.AtomicFetch, fabric.AtomicWrite: access.AtomicSwap, fabric.AtomicCSwap: access.AtomicCompareSwap}
+
+// change does an atomic on this PE's heap for a kernel of another PE.
+func (r *queueSide) change(c proxy.Change) (old uint64, err error) {
+	op, ok := changes[c.Op]
+	if !ok {
+		return 0, fmt.Errorf("%v: %w", c.Op, fabric.ErrNotSupported)
+	}
+	return r.words.Atomic(op, c.Word, c.Addr, c.Value, c.Compare)
+}
+
+// shut ends what is pending: no byte of it can land here afterwards, and kernels that wait for it
+// get an error.
+func (r *queueSide) shut() error {
+	if r == nil || r.port == nil {
+		return nil
+	}
+	return r.port.Close()
+}
+
+// close frees the queue, which no kernel may use any more.
+func (r *queueSide) close() error {
+	if r == nil {
+		return nil
+	}
+	err := errors.Join(r.shut(), r.nic.close())
+	if r.queue != nil {
+		if busy := r.queue.Close(); busy != nil {
+			return errors.Join(err, busy)
+		}
+	}
+	if r.words != nil {
+		err = errors.Join(err, r.words.Close())
+	}
+	return errors.Join(err, r.server.Close())
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+package rma
+
+import (
+	"fmt"
+
+	"mori/core/memory"
+	"mori/shmem/internal/heap"
+	"mori/shmem/internal/peers"
+	"mori/shmem/internal/remote"
+	"mori/shmem/internal/wait"
+)
+
+// RMA has the one-sided operations of a PE: puts, gets, atomics and signals.
+type RMA struct {
+	pes    *peers.Group
+	heap   *heap.Heap
+	waiter *wait.Waiter
+	net    *remote.Network // to PEs whose memory is not mapped; nil if there is none
+	order  *Order
+}
+
+// New returns the operations on the memory of h.
+func New(pes *peers.Group, h *heap.Heap, w *wait.Waiter, net *remote.Network, o *Order) *RMA {
+	return &RMA{pes, h, w, net, o}
+}
+
+// Put copies n bytes from src, any memory of this process, to the symmetric address dest of PE pe.
+// src may be used again when it returns; dest has the bytes after Quiet, or a barrier. Parts that
+// overlap are copied as if src were read before.
+func (r *RMA) Put(dest, src, n uint64, pe int) error {
+	if at := r.heap.Near(dest, n, pe); at != 0 && r.send(at, src, n, pe) {
+		return nil
+	}
+	return r.put("put", dest, src, n, pe, true)
+}
+
+// PutNbi is Put that may return before src is read. Quiet waits for that.
+func (r *RMA) PutNbi(dest, src, n uint64, pe int) error {
+	if at := r.heap.Near(dest, n, pe); at != 0 && r.send(at, src, n, pe) {
+		return nil
+	}
+	return r.put("put_nbi", dest, src, n, pe, false)
+}
+
+// Get copies n bytes from the symmetric address src of PE pe to dest, any memory of this process.
+func (r *RMA) Get(dest, src, n uint64, pe int) error {
+	if at := r.heap.Near(src, n, pe); at != 0 && fetch(dest, at, n) {
+		return nil
+	}
+	return r.get("get", dest, src, n, pe, true)
+}
+
+// GetNbi is Get that may return before dest has the bytes. Quiet waits for that.
+func (r *RMA) GetNbi(dest, src, n uint64, pe int) error {
+	if at := r.heap.Near(src, n, pe); at != 0 && fetch(dest, at, n) {
+		return nil
+	}
+	return r.get("get_nbi", dest, src, n, pe, false)
+}
+
+// send copies n bytes, maybe none, to where this process has memory of PE pe, and reports whether
+// it could.
+func (r *RMA) send(at, src, n uint64, pe int) bool {
+	if checkLocal(src, n) != nil || memory.Move(at, src, n) != nil {
+		return false
+	}
+	memory.Fence()
+	if r.waiter.Sleeps(pe) {
+		r.waiter.WakeHeap(pe)
+	}
+	return true
+}
+
+// fetch is send the other way.
+func fetch(dest, at, n uint64) bool {
+	return checkLocal(dest, n) == nil && memory.Move(dest, at, n) == nil
+}
+
+func (r *RMA) put(act string, dest, src, n uint64, pe int, wait bool) error {
+	b, off, err := r.far(dest, src, n, pe)
+	if err == nil && n > 0 {
+		err = r.carry(b, off, src, n, pe, wait)
+	}
+	if err != nil {
+		return transferError(act, dest, src, n, pe, err)
+	}
+	return nil
+}
+
+// carry puts n bytes to off in b of PE pe, which are there. wait: until src may be used again.
+func (r *RMA) carry(b *heap.Block, off, src, n uint64, pe int, wait bool) error {
+	if at := b.At(pe); at != 0 {
+		act := b.Mem.MoveLater
+		if wait {
+			act = b.Mem.Move
+		}
+		if err := act(at+off, src, n); err != nil {
+			return err
+		}
+		r.waiter.WakeHeap(pe)
+		return nil
+	}
+	if wait {
+		return r.net.PutNow(pe, b.Regions(), off, src, n)
+	}
+	return r.net.Put(pe, b.Regions(), off, src, n)
+}
+
+func (r *RMA) get(act string, dest, src, n uint64, pe int, wait bool) error {
+	b, off, err := r.far(src, dest, n, pe)
+	switch {
+	case err != nil || n == 0:
+	case b.At(pe) != 0 && wait:
+		err = b.Mem.Move(dest, b.At(pe)+off, n)
+	case b.At(pe) != 0:
+		err = b.Mem.MoveLater(dest, b.At(pe)+off, n)
+	case wait:
+		err = r.net.GetNow(pe, b.Regions(), off, dest, n)
+	default:
+		err = r.net.Get(pe, b.Regions(), off, dest, n)
+	}
+	if err != nil {
+		return transferError(act, dest, src, n, pe, err)
+	}
+	return nil
+}
+
+// far finds n bytes at the symmetric address addr of PE pe, and checks what can be known of the
+// local end of the transfer. Of no bytes the addresses are not looked at.
+func (r *RMA) far(addr, local, n uint64, pe int) (b *heap.Block, off uint64, err error) {
+	if err = r.pes.HasPE(pe); err != nil || n == 0 {
+		return nil, 0, err
+	}
+	if b, off, err = r.heap.Locate(addr, n); err != nil {
+		return nil, 0, err
+	}
+	return b, off, checkLocal(local, n)
+}
+
+// lowest address that a process has: below are nil and small offsets from it.
+const lowest = 4096
+
+func checkLocal(addr, n uint64) error {
+	if addr < lowest || addr+n < addr {
+		return fmt.Errorf("%d bytes at %#x: %w", n, addr, peers.ErrInvalid)
+	}
+	return nil
+}
+
+func transferError(act string, dest, src, n uint64, pe int, err error) error {
+	return fmt.Errorf("%s %d bytes from %#x to %#x, PE %d: %w", act, n, src, dest, pe, err)
+}
