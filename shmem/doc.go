@@ -18,20 +18,30 @@
 //
 // A symmetric address is that of the calling PE's own copy, and each function that names a PE means
 // the same place in that PE's copy. So an address is not to be given to other PEs; an offset from
-// an allocation's beginning is. Ptr tells where this process can load and store the copy of another
-// PE. The local side of a transfer may be any memory of the process, which the caller keeps alive
-// until Put or Get returned, or until Quiet after PutNbi and GetNbi.
+// an allocation's beginning is. Ptr returns where this process can load and store the copy of
+// another PE. The local side of a transfer may be any memory of the process, which the caller keeps
+// alive until Put or Get returned, or until Quiet after PutNbi and GetNbi.
+//
+// # Parts
+//
+// World has Init, queries and Finalize. It embeds the parts that have the other calls: rma.RMA,
+// heap.Allocator, wait.Conditions, team.Teams, gpu.Kernels and local.Buffers, each in a package of
+// shmem/internal with a doc.go.
 //
 // # How bytes move
 //
 // PEs with the same NodeID map each other's memory (memfd): a put is a copy. All others, and all
 // with DisableP2P, are reached through the first provider of core/fabric that all PEs have (package
-// remote): shared memory between processes of one host, RDMA or TCP between hosts. Describe tells
-// which, and why. NICs pin the heap as it is made or grows, and are tried out by Init (its probe);
-// with them only bytes of puts and gets go by the NIC, and what waits behind a fence, as a signal
-// behind its bytes, is sent when the NIC has told that those are there. On one host a PE that waits
-// is woken. No transport tells of what it has written, so with a network a PE looks again and
-// again, each time after about an eighth of the wait so far, and after a millisecond at most.
+// remote): shared memory between processes of one host, RDMA or TCP between hosts. Describe says
+// which, and why.
+//
+// NICs pin the heap as it is made or grows, and Init tries them out. Only the bytes of puts and
+// gets go by the NIC. What waits behind a fence, as a signal behind its bytes, is sent when the NIC
+// has completed those.
+//
+// On one host a PE that waits is woken. No transport reports what it has written, so with a network
+// a PE looks again, each time after about an eighth of the wait so far, and after a millisecond at
+// most (package wait).
 //
 // # The heap
 //
@@ -43,10 +53,10 @@
 // # GPUs
 //
 // With Config.Device the heap is on the PEs' GPUs, and mapped where these reach each other. All
-// calls work on it, by copies of the driver and a kernel for atomics (mover.go); the words that PEs
-// meet by stay in host memory. Kernels use it by themselves: ModuleInit tells a module where the
-// PEs are (native/include/mori/shmem), BarrierOnStream lets streams meet. MallocHost gives host
-// memory all the same.
+// calls work on it, by copies of the driver and a kernel for atomics (package access); the words of
+// barriers stay in host memory. Kernels use it by themselves: ModuleInit fills in where the PEs are
+// (native/include/mori/shmem), BarrierOnStream has streams wait for each other. MallocHost gives
+// host memory all the same.
 //
 // # Errors
 //
