@@ -28,7 +28,7 @@ import (
 // A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use;
 // collective calls are made one at a time, by all PEs in the same order.
 type World struct {
-	*rma.RMA         // Put, Get, Atomic, PutSignal and their forms
+	rma.RMA          // Put, Get, Atomic, PutSignal and their forms
 	*heap.Allocator  // Malloc, Calloc, Free
 	*wait.Conditions // WaitUntil, Test, SignalFetch, AwaitFor
 	*team.Teams      // TeamWorld, TeamShared, BarrierAll, SyncAll
@@ -100,7 +100,7 @@ func (w *World) open(ctx context.Context) (err error) {
 		return err
 	}
 	w.Conditions = wait.NewConditions(w.waiter, w.heap)
-	w.RMA = rma.New(w.pes, w.heap, w.waiter, w.net, w.order)
+	rma.Open(&w.RMA, w.pes, w.heap, w.waiter.Waker, w.net, w.order)
 	if w.gpu != nil {
 		w.side, err = gpu.Open(ctx, gpu.Env{PEs: w.pes, GPU: w.gpu, Net: w.net, Main: w.heap.Main(), Host: w.cfg.Host, NIC: w.cfg.NIC}, w.blocks)
 	}
@@ -165,7 +165,7 @@ func (w *World) Finalize(ctx context.Context) error {
 	if !w.pes.Shut() {
 		return nil
 	}
-	w.heap.Slow()
+	rma.Slow(&w.RMA)
 	defer w.heap.Hold()()
 	ctx, cancel := w.pes.Bounded(ctx)
 	defer cancel()

@@ -46,10 +46,6 @@ func Open(ctx context.Context, pes *peers.Group, m *Maker, size, chunk uint64, d
 		return nil, nil, err
 	}
 	h.main = main
-	if !main.OnGPU {
-		h.usual.Store(main)
-		pes.OnFail(h.Slow)
-	}
 	return h, a, nil
 }
 

@@ -28,6 +28,19 @@ type Block struct {
 // At returns where PE pe's part of b is mapped in this process, 0 if it is not.
 func (b *Block) At(pe int) uint64 { return b.peers[pe].mapped }
 
+// Near returns where this process has PE pe's copy of n bytes at the symmetric address addr, 0 if
+// they are not mapped or not in b. A nil Block has nothing.
+func (b *Block) Near(addr, n uint64, pe int) uint64 {
+	if b == nil || uint(pe) >= uint(len(b.peers)) {
+		return 0
+	}
+	off, have, at := addr-b.Base, b.have.Load(), b.peers[pe].mapped
+	if at == 0 || off >= have || n > have-off {
+		return 0
+	}
+	return at + off
+}
+
 // Regions returns how PEs reach b that do not map it, nil if all map it.
 func (b *Block) Regions() *remote.Regions { return b.regions.Load() }
 

@@ -21,7 +21,6 @@ type Heap struct {
 	pes  *peers.Group
 	main *Block // nil in isolation
 
-	usual    atomic.Pointer[Block]    // main while all is well, if the CPU loads it: for Near
 	isolated atomic.Pointer[[]*Block] // by Base; replaced, never changed
 
 	mu sync.Mutex // of the collective calls of the Allocator
@@ -35,27 +34,6 @@ func newHeap(pes *peers.Group) *Heap {
 
 // Main returns the block of the heap, nil in isolation.
 func (h *Heap) Main() *Block { return h.main }
-
-// Near returns where this process has PE pe's copy of n bytes at the symmetric address addr, if the
-// World works and the bytes are in a mapped heap; else 0.
-//
-// Operations of a few bytes between PEs that map each other's heap take nanoseconds, and finding
-// the word was most of that. They try Near first, which knows the usual case only. Locate and Check
-// look at all else.
-func (h *Heap) Near(addr, n uint64, pe int) uint64 {
-	b := h.usual.Load()
-	if b == nil || uint(pe) >= uint(len(b.peers)) {
-		return 0
-	}
-	off, have, at := addr-b.Base, b.have.Load(), b.peers[pe].mapped
-	if at == 0 || off >= have || n > have-off {
-		return 0
-	}
-	return at + off
-}
-
-// Slow has Near return 0 from now on.
-func (h *Heap) Slow() { h.usual.Store(nil) }
 
 // Hold keeps Malloc and Free away until release is called.
 func (h *Heap) Hold() (release func()) {

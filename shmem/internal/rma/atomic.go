@@ -13,18 +13,18 @@ import (
 // Atomic changes the word of size bytes, 4 or 8, at the symmetric address dest of PE pe, in one
 // step among all atomics of that size. It may return before that is done, which Quiet waits for.
 func (r *RMA) Atomic(op access.AtomicOp, size int, dest, value uint64, pe int) error {
-	if at := r.heap.Near(dest, uint64(size), pe); at != 0 && op >= access.AtomicInc && op <= access.AtomicSignalAdd && at&uint64(size-1) == 0 {
+	if at := r.near(dest, uint64(size), pe); at != 0 && op >= access.AtomicInc && op <= access.AtomicSignalAdd && at&uint64(size-1) == 0 {
 		switch {
 		case size == 8:
 			access.Atomic64(op, at, value, 0)
-			if r.waiter.Sleeps(pe) {
-				r.waiter.WakeHeap(pe)
+			if r.wake.Sleeps(pe) {
+				r.wake.WakeHeap(pe)
 			}
 			return nil
 		case size == 4 && op <= access.AtomicXor:
 			access.Atomic32(op, at, uint32(value), 0)
-			if r.waiter.Sleeps(pe) {
-				r.waiter.WakeHeap(pe)
+			if r.wake.Sleeps(pe) {
+				r.wake.WakeHeap(pe)
 			}
 			return nil
 		}
@@ -39,18 +39,18 @@ func (r *RMA) Atomic(op access.AtomicOp, size int, dest, value uint64, pe int) e
 // FetchAtomic changes a word like Atomic and returns what was there. compare is for
 // access.AtomicCompareSwap.
 func (r *RMA) FetchAtomic(op access.AtomicOp, size int, dest, value, compare uint64, pe int) (old uint64, err error) {
-	if at := r.heap.Near(dest, uint64(size), pe); at != 0 && op >= access.AtomicFetch && op <= access.AtomicCompareSwap && at&uint64(size-1) == 0 {
+	if at := r.near(dest, uint64(size), pe); at != 0 && op >= access.AtomicFetch && op <= access.AtomicCompareSwap && at&uint64(size-1) == 0 {
 		switch size {
 		case 8:
 			old = access.Atomic64(op, at, value, compare)
-			if r.waiter.Sleeps(pe) {
-				r.waiter.WakeHeap(pe)
+			if r.wake.Sleeps(pe) {
+				r.wake.WakeHeap(pe)
 			}
 			return old, nil
 		case 4:
 			old = uint64(access.Atomic32(op, at, uint32(value), uint32(compare)))
-			if r.waiter.Sleeps(pe) {
-				r.waiter.WakeHeap(pe)
+			if r.wake.Sleeps(pe) {
+				r.wake.WakeHeap(pe)
 			}
 			return old, nil
 		}
@@ -95,7 +95,7 @@ func (r *RMA) atomic(op, first, last access.AtomicOp, size int, dest, value, com
 	}
 	old, err := b.Mem.Atomic(op, size, at+off, value, compare)
 	if err == nil && op != access.AtomicFetch {
-		r.waiter.WakeHeap(pe)
+		r.wake.WakeHeap(pe)
 	}
 	return old, err
 }

@@ -85,7 +85,7 @@ func (r *RMA) carrySignal(b *heap.Block, off, src, n, sig, value uint64, op Sign
 		if _, err := of.Mem.Atomic(access.AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
 			return err
 		}
-		r.waiter.WakeHeap(pe)
+		r.wake.WakeHeap(pe)
 		return nil
 	}
 	if n > 0 {

@@ -56,7 +56,7 @@ func (r *RMA) strided(put bool, sym, local uint64, symStride, localStride int64,
 		return r.stridedNet(put, b, off, local, symStep, localStep, nelems, elem, pe)
 	case put:
 		err = b.Mem.MoveStrided(at+off, symStep, local, localStep, elem, nelems)
-		r.waiter.WakeHeap(pe)
+		r.wake.WakeHeap(pe)
 	default:
 		err = b.Mem.MoveStrided(local, localStep, at+off, symStep, elem, nelems)
 	}

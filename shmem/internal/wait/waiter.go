@@ -45,42 +45,42 @@ const (
 	networkGrowth = 8
 )
 
-// A Waiter has this PE wait for changes of memory, and wakes other PEs that wait.
-type Waiter struct {
-	Crowded bool // this host has more PEs than cores
-
-	pes     *peers.Group
-	control *heap.Block
-	net     *remote.Network // nil: all changes come with a wakeup
-}
-
-// NewWaiter returns the Waiter of this PE.
-func NewWaiter(pes *peers.Group, control *heap.Block, net *remote.Network) *Waiter {
-	return &Waiter{pes: pes, control: control, net: net}
-}
-
-// Control returns the control block.
-func (w *Waiter) Control() *heap.Block { return w.control }
+// A Waker wakes PEs that wait for changes of their memory.
+type Waker struct{ control *heap.Block }
 
 // Sleeps reports whether PE pe, whose memory is mapped, is parked for a change of symmetric memory.
-func (w *Waiter) Sleeps(pe int) bool {
+func (w Waker) Sleeps(pe int) bool {
 	return memory.Load32(w.control.At(pe)+sleepsAt)&onHeap != 0
 }
 
 // WakeControl wakes PE pe if it is parked for a change of its control block. What was changed
 // before must have been changed by an atomic, or a Fence is between: a plain store may still be on
 // its way when the sleeper is looked for.
-func (w *Waiter) WakeControl(pe int) { w.wake(pe, onControl) }
+func (w Waker) WakeControl(pe int) { w.wake(pe, onControl) }
 
 // WakeHeap is WakeControl for a change of symmetric memory.
-func (w *Waiter) WakeHeap(pe int) { w.wake(pe, onHeap) }
+func (w Waker) WakeHeap(pe int) { w.wake(pe, onHeap) }
 
-func (w *Waiter) wake(pe int, who uint32) {
+func (w Waker) wake(pe int, who uint32) {
 	at := w.control.At(pe)
 	if at != 0 && memory.Load32(at+sleepsAt)&who != 0 && memory.And32(at+sleepsAt, ^who)&who != 0 {
 		memory.Add32(at+bellAt, 1)
 		memory.FutexWake(at+bellAt, 1<<30)
 	}
+}
+
+// A Waiter has this PE wait for changes of its memory.
+type Waiter struct {
+	Waker
+	Crowded bool // this host has more PEs than cores
+
+	pes *peers.Group
+	net *remote.Network // nil: all changes come with a wakeup
+}
+
+// NewWaiter returns the Waiter of this PE.
+func NewWaiter(pes *peers.Group, control *heap.Block, net *remote.Network) *Waiter {
+	return &Waiter{Waker: Waker{control}, pes: pes, net: net}
 }
 
 // Post stores v at off of PE pe's control block, after everything put to that PE before.
