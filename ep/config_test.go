@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 func TestConfigRefuses(t *testing.T) {
@@ -158,7 +160,9 @@ func FuzzParseConfig(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := ParseConfig(text)
+		var c Config
+		var err error
+		decodetest.Bounded(t, len(text), func() { c, err = ParseConfig(text) })
 		if err != nil {
 			if !errors.Is(err, ErrConfig) {
 				t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 // same reports whether two plans are alike in all that they tell.
@@ -70,7 +72,9 @@ func TestMapMakesThePlanAgain(t *testing.T) {
 // checkFromMap reports whether the map was taken. If it was, it must be a map that Map could have made.
 func checkFromMap(t *testing.T, c Config, slots []int32) bool {
 	p := NewPlan(c)
-	if err := p.FromMap(slots); err != nil {
+	var err error
+	decodetest.Bounded(t, 4*len(slots), func() { err = p.FromMap(slots) })
+	if err != nil {
 		if !errors.Is(err, ErrMap) && !errors.Is(err, ErrShape) || p.Tokens() != 0 || p.Len() != 0 {
 			t.Fatalf("%v: %v, and %d tokens", slots, err, p.Tokens())
 		}

@@ -29,10 +29,10 @@ const (
 	maxDescBytes = 64 << 10
 )
 
-// Pack encodes d. Without an incarnation it is the plain 6-element array.
+// Pack encodes d. Without an incarnation and a public key it is the plain 6-element array.
 func (d EngineDesc) Pack() []byte {
 	w := newPacker()
-	own := d.Incarnation != 0
+	own := d.Incarnation != 0 || !isZero(d.PublicKey[:])
 	w.array(engineDescLen, own)
 	w.str(d.Key, d.NodeID, d.Hostname, d.Host)
 	w.int(int64(d.Port), int64(d.PID))

@@ -65,7 +65,8 @@ func packTags(all []tagged) []byte {
 	return out
 }
 
-// unpackTags decodes what a stranger sent. Nothing is allocated beyond what came.
+// unpackTags decodes the tags of one control message, tagBatchMost at most. A tag of 3 bytes
+// becomes 48 here, so the number is what bounds the memory that a peer makes us allocate.
 func unpackTags(in []byte) ([]tagged, error) {
 	var out []tagged
 	var region regionKey
@@ -74,6 +75,9 @@ func unpackTags(in []byte) ([]tagged, error) {
 			if in, left = region.unpack(in); left == 0 {
 				return nil, fmt.Errorf("tags: bad region after %d: %w", len(out), ErrInvalid)
 			}
+		}
+		if len(out) == tagBatchMost {
+			return nil, fmt.Errorf("tags: more than %d in a message: %w", tagBatchMost, ErrInvalid)
 		}
 		uid, n := binary.Uvarint(in)
 		if n <= 0 || n == len(in) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 func TestTagsAreSeenOnBothSides(t *testing.T) {
@@ -162,9 +164,12 @@ func TestStrangersCannotSendBadTags(t *testing.T) {
 func FuzzUnpackTags(f *testing.F) {
 	f.Add(packTags([]tagged{{uid: 0, tag: "a"}, {1 << 63, "req-7", regionKey{7, [16]byte{1}}}, {300, strings.Repeat("é", MaxTag/2), regionKey{7, [16]byte{1}}}}))
 	f.Add([]byte{5, 0})
+	f.Add(packTags(slices.Repeat([]tagged{{tag: "a"}}, controlMaxBytes/3-10)))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1, 'a'})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		all, err := unpackTags(in)
+		var all []tagged
+		var err error
+		decodetest.Bounded(t, len(in), func() { all, err = unpackTags(in) })
 		if err != nil {
 			return
 		}

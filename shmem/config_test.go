@@ -11,6 +11,7 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/config"
+	"mori/core/decode/decodetest"
 	"mori/core/device"
 	"mori/native/gpu/gputest"
 )
@@ -106,7 +107,10 @@ func FuzzParseSize(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if n, err := ParseSize(text); (err == nil) != (n != 0) {
+		var n uint64
+		var err error
+		decodetest.Bounded(t, len(text), func() { n, err = ParseSize(text) })
+		if (err == nil) != (n != 0) {
 			t.Errorf("%q: %d, %v", text, n, err)
 		}
 	})

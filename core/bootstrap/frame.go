@@ -44,7 +44,7 @@ const (
 	maxFrame = 1 << 30
 	maxBlob  = 256 << 20
 
-	readStep = 1 << 20 // memory for a payload grows as its bytes come, in steps of this and then doubling
+	readStep = 256 << 10 // first memory for a payload; it doubles as the bytes come
 )
 
 // An op is a collective call.
@@ -110,7 +110,7 @@ func parseHead(b []byte) (f frame, n int, err error) {
 	return f, int(length), nil
 }
 
-// readFrame needs no more memory than about twice what has come.
+// readFrame allocates at most 4 times what has come, and readStep.
 func readFrame(r io.Reader) (frame, error) {
 	var head [headSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 func encode(f frame) []byte { return append(f.head(len(f.payload)), f.payload...) }
@@ -19,10 +21,13 @@ func FuzzFrame(f *testing.F) {
 	f.Add(encode(frame{kind: frameFailed, payload: failure{kind: failDied, rank: 2, text: "reset"}.append(nil)}), uint8(3))
 	f.Add(encode(frame{kind: frameLeave, rank: 5, seq: 9}), uint8(9))
 	f.Add([]byte{0, 0, 0, 64, 8, 1}, uint8(1))
+	f.Add(frame{kind: frameUp, op: opBarrier}.head(maxFrame), uint8(1))
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
 		r := bytes.NewReader(b)
 		for {
-			got, err := readFrame(r)
+			var got frame
+			var err error
+			decodetest.Bounded(t, r.Len(), func() { got, err = readFrame(r) })
 			if err != nil {
 				break
 			}
@@ -30,11 +35,14 @@ func FuzzFrame(f *testing.F) {
 			if again := encode(got); !bytes.Equal(again, b[at-len(again):at]) {
 				t.Fatalf("%x reads as %+v, which is %x", b[:at], got, again)
 			}
-			if why, err := parseFailure(got.payload, int(size)); err == nil && !bytes.Equal(why.append(nil), got.payload) {
+			var why failure
+			decodetest.Bounded(t, len(got.payload), func() { why, err = parseFailure(got.payload, int(size)) })
+			if err == nil && !bytes.Equal(why.append(nil), got.payload) {
 				t.Errorf("failure %x reads as %+v", got.payload, why)
 			}
 			blobs := make([][]byte, size)
-			if parseRecords(got.payload, blobs) == nil {
+			decodetest.Bounded(t, len(got.payload), func() { err = parseRecords(got.payload, blobs) })
+			if err == nil {
 				n := 0
 				for _, blob := range blobs {
 					if blob != nil {
@@ -47,10 +55,39 @@ func FuzzFrame(f *testing.F) {
 			}
 		}
 		if len(b) >= ticketSize {
-			if again := parseTicket(b).append(nil); !bytes.Equal(again, b[:ticketSize]) {
+			var of ticket
+			decodetest.Bounded(t, len(b), func() { of = parseTicket(b) })
+			if again := of.append(nil); !bytes.Equal(again, b[:ticketSize]) {
 				t.Errorf("ticket %x reads as %x", b[:ticketSize], again)
 			}
 		}
+	})
+}
+
+// A wire is a connection whose other side says what it says, whatever it hears.
+type wire struct {
+	io.Reader
+	io.Writer
+}
+
+// FuzzGreeting has both sides of the handshake hear any bytes, and as a listener a good greeting
+// before them.
+func FuzzGreeting(f *testing.F) {
+	f.Add(make([]byte, greetingSize+proofSize), false)
+	f.Add(append(greeting(), make([]byte, ticketSize+proofSize)...), false)
+	f.Add(make([]byte, ticketSize+proofSize), true)
+	f.Fuzz(func(t *testing.T, b []byte, greeted bool) {
+		if greeted {
+			b = append(greeting(), b...)
+		}
+		decodetest.Bounded(t, len(b), func() {
+			if x, err := admit(wire{bytes.NewReader(b), io.Discard}, testSecret); err == nil {
+				t.Errorf("%x was admitted as %+v", b, x)
+			}
+			if err := greet(wire{bytes.NewReader(b), io.Discard}, testSecret, ticket{}); err == nil {
+				t.Errorf("%x was taken for a listener", b)
+			}
+		})
 	})
 }
 

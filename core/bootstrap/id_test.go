@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mori/core/decode/decodetest"
 )
 
 var testSecret = [secretSize]byte{1, 2, 3}
@@ -78,7 +80,9 @@ func FuzzUniqueID(f *testing.F) {
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range [][]byte{b, sum(append(bytes.Clone(b), make([]byte, IDSize)...)[:IDSize])} {
-			id, err := ParseUniqueID(b)
+			var id UniqueID
+			var err error
+			decodetest.Bounded(t, len(b), func() { id, err = ParseUniqueID(b) })
 			if err != nil {
 				continue
 			}
@@ -86,8 +90,10 @@ func FuzzUniqueID(f *testing.F) {
 				t.Errorf("%x reads as %v, which is %x", b, id, again[:])
 			}
 		}
-		_, _ = parseFile(b)
-		_, _ = parseFile(append([]byte(fileTitle), b...))
+		decodetest.Bounded(t, len(b), func() {
+			_, _ = parseFile(b)
+			_, _ = parseFile(append([]byte(fileTitle), b...))
+		})
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"syscall"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 func TestErrnoIs(t *testing.T) {
@@ -80,7 +82,10 @@ func FuzzParseRegionKey(f *testing.F) {
 	f.Add(RegionKey{ID: 7}.Raw(4096))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		k, size, err := ParseRegionKey(raw)
+		var k RegionKey
+		var size uint64
+		var err error
+		decodetest.Bounded(t, len(raw), func() { k, size, err = ParseRegionKey(raw) })
 		if err == nil && string(k.Raw(size)) != string(raw) {
 			t.Fatalf("%x does not come back", raw)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	kernels "mori/native/proxy"
@@ -227,8 +228,12 @@ func FuzzAsk(f *testing.F) {
 		b := make([]byte, askBytes)
 		(&ask{ticket: 1, terms: terms, offset: offset}).put(b)
 		var a ask
-		a.parse(b)
-		c, err := a.change(&own)
+		var c Change
+		var err error
+		decodetest.Bounded(t, len(b), func() {
+			a.parse(b)
+			c, err = a.change(&own)
+		})
 		if err != nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
@@ -115,23 +116,28 @@ func FuzzCommands(f *testing.F) {
 		before := bytes.Clone(near.data)
 		q := near.queue(Config{Slots: 16}, far)
 		p := &poster{q: q}
-		for len(b) > 0 {
-			var c [16 + detailBytes]byte
-			b = b[copy(c[:], b):]
-			var words [8]uint64
-			for i := range words {
-				words[i] = binary.LittleEndian.Uint64(c[8*i:])
-			}
-			words[0] &^= uint64(peMask-1) << placeBits // PEs 0 and 1, and all bits but those of a PE that is far away
-			p.post(words[0], words[1], words[2:]...)
-			if words[0]>>placeBits&1 == 0 && len(b) > 0 && b[0]&1 == 0 {
-				near.must(q.Reset(0))
-			}
-		}
-		p.wait(t)
+		decodetest.Bounded(t, len(b), func() { fuzzCommands(p, near, b) })
 		for _, part := range [][2]int{{0, guard}, {guard + size, size + 2*guard}} {
 			near.same("beside the local region", near.data[part[0]:part[1]], before[part[0]:part[1]])
 		}
 		near.same("behind the peer's region", far.data[size:], make([]byte, 2*guard))
 	})
+}
+
+// fuzzCommands posts b, a command in each 16 + detailBytes of it, and waits for their ends.
+func fuzzCommands(p *poster, near *end, b []byte) {
+	for len(b) > 0 {
+		var c [16 + detailBytes]byte
+		b = b[copy(c[:], b):]
+		var words [8]uint64
+		for i := range words {
+			words[i] = binary.LittleEndian.Uint64(c[8*i:])
+		}
+		words[0] &^= uint64(peMask-1) << placeBits // PEs 0 and 1, and all bits but those of a PE that is far away
+		p.post(words[0], words[1], words[2:]...)
+		if words[0]>>placeBits&1 == 0 && len(b) > 0 && b[0]&1 == 0 {
+			near.must(p.q.Reset(0))
+		}
+	}
+	p.wait(near.TB)
 }

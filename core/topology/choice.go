@@ -42,7 +42,7 @@ func parseDevices(s string) (deviceList, error) {
 	var l deviceList
 	s = strings.TrimSpace(s)
 	s, l.exclude = strings.CutPrefix(s, "^")
-	for _, name := range strings.Split(s, ",") {
+	for name := range strings.SplitSeq(s, ",") {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mori/core/config"
+	"mori/core/decode/decodetest"
 )
 
 func TestConfigured(t *testing.T) {
@@ -33,7 +34,9 @@ func FuzzDevices(f *testing.F) {
 	}
 	ports := []RDMA{{Device: "a", Port: 1}, {Device: "b", Port: 1}, {Device: "b", Port: 2}}
 	f.Fuzz(func(t *testing.T, s string) {
-		l, err := parseDevices(s)
+		var l deviceList
+		var err error
+		decodetest.Bounded(t, len(s), func() { l, err = parseDevices(s) })
 		if err != nil {
 			return
 		}

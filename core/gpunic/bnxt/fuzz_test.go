@@ -5,6 +5,8 @@ package bnxt
 import (
 	"bytes"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 // FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same where they mean something.
@@ -21,7 +23,9 @@ func FuzzEntry(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e, again Entry
-		if e.Parse(b) != nil {
+		var err error
+		decodetest.Bounded(t, len(b), func() { err = e.Parse(b) })
+		if err != nil {
 			return
 		}
 		if len(e.Inline) > MaxInline || len(e.Data) > MaxData {
@@ -48,7 +52,8 @@ func FuzzWords(f *testing.F) {
 		if len(b) < CQEBytes {
 			return
 		}
-		c := ParseCQE(b)
+		var c CQE
+		decodetest.Bounded(t, len(b), func() { c = ParseCQE(b) })
 		var again [CQEBytes]byte
 		c.Put(again[:])
 		if ParseCQE(again[:]) != c {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"testing"
 
+	"mori/core/decode/decodetest"
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
 )
@@ -24,7 +25,9 @@ func FuzzPacket(f *testing.F) {
 		f.Add(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := readPacket(bytes.NewReader(b))
+		var p packet
+		var err error
+		decodetest.Bounded(t, len(b), func() { p, err = readPacket(bytes.NewReader(b)) })
 		if err != nil {
 			return
 		}
@@ -55,9 +58,11 @@ func FuzzCommands(f *testing.F) {
 		}
 		for _, in := range [][]byte{a, b, a} {
 			out := make([]byte, 512)
-			if err := n.Do(in, out); err != nil {
-				t.Fatal(err)
-			}
+			decodetest.Bounded(t, len(in), func() {
+				if err := n.Do(in, out); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 	})
 }
@@ -74,7 +79,10 @@ func FuzzPackets(f *testing.F) {
 		p := packet{kind: head[0], flag: head[1], ack: head[2], code: head[3], from: 9, to: 1, seq: seq & seqMask, addr: addr, key: key, length: length}
 		p.data, p.atomic.Width = head[4:], 8
 		var parsed packet
-		if parsed.parse(p.append(nil)) != nil {
+		b := p.append(nil)
+		var err error
+		decodetest.Bounded(t, len(b), func() { err = parsed.parse(b) })
+		if err != nil {
 			return
 		}
 		n := &NIC{opts: Options{MTU: 4096}, wire: loop{}, pds: map[uint32]int{1: 0}, mkeys: map[uint32]*mkey{}, qps: map[uint32]*qp{}}
@@ -83,10 +91,12 @@ func FuzzPackets(f *testing.F) {
 		q := &qp{nic: n, num: 1, scq: c, rcq: c, work: &umem{mem: hostMemory{}}, dbrMem: hostMemory{}, dbr: sys.AddrOf(record)}
 		q.ctx = mlx5.QPContext{State: mlx5.StateRTS, RemoteQPN: 9, MTU: 5, LogMsgMax: 30, PD: 1, RQType: mlx5.RQNone, RemoteRead: true, RemoteWrite: true, RemoteAtom: true}
 		n.qps[1], n.order = q, []*qp{q}
-		for range 3 {
-			n.dispatch(parsed)
-			q.serve()
-		}
+		decodetest.Bounded(t, len(b), func() {
+			for range 3 {
+				n.dispatch(parsed)
+				q.serve()
+			}
+		})
 		runtime.KeepAlive(record)
 	})
 }

@@ -5,6 +5,8 @@ package ionic
 import (
 	"bytes"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 // FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same where they mean something.
@@ -27,7 +29,9 @@ func FuzzEntry(f *testing.F) {
 			v = Version2
 		}
 		var e, again Entry
-		if e.Parse(b, v) != nil {
+		var err error
+		decodetest.Bounded(t, len(b), func() { err = e.Parse(b, v) })
+		if err != nil {
 			return
 		}
 		if len(e.Inline) > MaxInline || len(e.Data) > MaxData {
@@ -54,7 +58,8 @@ func FuzzWords(f *testing.F) {
 		if len(b) < CQEBytes {
 			return
 		}
-		c := ParseCQE(b)
+		var c CQE
+		decodetest.Bounded(t, len(b), func() { c = ParseCQE(b) })
 		var again [CQEBytes]byte
 		c.Put(again[:])
 		if ParseCQE(again[:]) != c {

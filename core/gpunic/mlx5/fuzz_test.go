@@ -5,6 +5,8 @@ package mlx5
 import (
 	"bytes"
 	"testing"
+
+	"mori/core/decode/decodetest"
 )
 
 // FuzzEntry: bytes of an entry are refused or taken apart into what is within them.
@@ -20,7 +22,9 @@ func FuzzEntry(f *testing.F) {
 	f.Add(bytes.Clone(b))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e Entry
-		if e.Parse(b) != nil {
+		var err error
+		decodetest.Bounded(t, len(b), func() { err = e.Parse(b) })
+		if err != nil {
 			return
 		}
 		if n := int(e.Segments) * SegmentBytes; n > len(b) || len(e.Inline) > n || len(e.Data) > int(e.Segments) {
@@ -45,7 +49,12 @@ func FuzzCommand(f *testing.F) {
 			return
 		}
 		m := all[kind]
-		if Decode(b, m) != nil {
+		var err error
+		decodetest.Bounded(t, len(b), func() {
+			_ = OpOf(b)
+			err = Decode(b, m)
+		})
+		if err != nil {
 			return
 		}
 		again := messages()[kind]
@@ -65,7 +74,8 @@ func FuzzCQE(f *testing.F) {
 		if len(b) < CQEBytes {
 			return
 		}
-		c := ParseCQE(b)
+		var c CQE
+		decodetest.Bounded(t, len(b), func() { c = ParseCQE(b) })
 		var again [CQEBytes]byte
 		c.Put(again[:])
 		if got := ParseCQE(again[:]); got != c {

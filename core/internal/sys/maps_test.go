@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"mori/core/decode/decodetest"
 )
 
 func TestCheckMapped(t *testing.T) {
@@ -80,7 +82,7 @@ func FuzzCheckMaps(f *testing.F) {
 		if n == 0 || addr+n < addr {
 			return
 		}
-		_ = checkMaps(strings.NewReader(text), addr, n)
+		decodetest.Bounded(t, len(text), func() { _ = checkMaps(strings.NewReader(text), addr, n) })
 	})
 }
 

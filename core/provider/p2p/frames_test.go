@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"mori/core/decode/decodetest"
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/provider/internal/loan"
@@ -65,23 +66,26 @@ func FuzzFrames(f *testing.F) {
 		switch kind {
 		case loan.FrameLend:
 			var x place
-			if x, err = parsePlace(b); err == nil && len(x.uuid) <= maxUUID && len(x.why) <= maxText { // else they are cut
+			decodetest.Bounded(t, len(b), func() { x, err = parsePlace(b) })
+			if err == nil && len(x.uuid) <= maxUUID && len(x.why) <= maxText { // else they are cut
 				again = x.encode()
 			} else {
 				return
 			}
 		case frameDone:
 			var x doneFrame
-			if x, err = parseDone(b); err == nil {
+			decodetest.Bounded(t, len(b), func() { x, err = parseDone(b) })
+			if err == nil {
 				again = x.encode()
 			}
 		case frameOrder:
 			var x orderFrame
-			if x, err = parseOrder(b, nil); err == nil {
+			decodetest.Bounded(t, len(b), func() { x, err = parseOrder(b, nil) })
+			if err == nil {
 				again = x.append(nil)
 			}
 		case 255:
-			_, _ = parseHello(b)
+			decodetest.Bounded(t, len(b), func() { _, _ = parseHello(b) })
 			return
 		default:
 			return

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
@@ -47,17 +48,19 @@ func FuzzListener(f *testing.F) {
 		if greeted {
 			b = append(append(goodHello().encode(), reachesNot), b...)
 		}
-		if len(b) > 0 && withRing {
-			_, _, _ = client.WriteMsgUnix(b, sys.Rights(ring), nil) // it may have hung up on us already
-		} else {
-			_, _ = client.Write(b)
-		}
-		_ = client.CloseWrite()
 		_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
-		rest := make([]byte, 4096)
-		for err == nil {
-			_, err = client.Read(rest)
-		}
+		decodetest.Bounded(t, len(b), func() {
+			if len(b) > 0 && withRing {
+				_, _, _ = client.WriteMsgUnix(b, sys.Rights(ring), nil) // it may have hung up on us already
+			} else {
+				_, _ = client.Write(b)
+			}
+			_ = client.CloseWrite()
+			rest := make([]byte, 4096)
+			for err == nil {
+				_, err = client.Read(rest)
+			}
+		})
 		if e, ok := err.(net.Error); ok && e.Timeout() {
 			t.Fatal("the listener neither answers nor hangs up")
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
@@ -208,29 +209,33 @@ func FuzzMessageRing(f *testing.F) {
 		for at := ringMessages; at < ringBytes && len(entries) > 0; at += len(entries) {
 			copy(mem[at:], entries)
 		}
-		var e messageEntry
-		for step := 0; ; step++ {
-			binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], produced)
-			ok, err := r.next(&e)
-			if !ok || err != nil || step > 2*messageBytes/messageUnit {
+		decodetest.Bounded(t, len(entries), func() { fuzzMessageRing(t, mem, r, produced, later) })
+	})
+}
+
+func fuzzMessageRing(t *testing.T, mem []byte, r *messageReader, produced, later uint64) {
+	var e messageEntry
+	for step := 0; ; step++ {
+		binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], produced)
+		ok, err := r.next(&e)
+		if !ok || err != nil || step > 2*messageBytes/messageUnit {
+			return
+		}
+		binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], later)
+		if e.kind == messageInline {
+			n, all, err := r.arrived(&e)
+			if err != nil {
 				return
 			}
-			binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], later)
-			if e.kind == messageInline {
-				n, all, err := r.arrived(&e)
-				if err != nil {
-					return
-				}
-				if end := e.at + max(n, uint64(e.size)-messageHeader); end > r.mem+ringBytes || n > inlineMessage {
-					t.Fatalf("%+v: %d bytes, %v, end %d beyond the ring", e, n, all, end-r.mem)
-				}
-				if e.flags&messageChunked != 0 && e.verdict()+8 > r.mem+ringBytes {
-					t.Fatalf("%+v: verdict beyond the ring", e)
-				}
-			} else if e.at+e.body() > r.mem+ringBytes {
-				t.Fatalf("%+v: list beyond the ring", e)
+			if end := e.at + max(n, uint64(e.size)-messageHeader); end > r.mem+ringBytes || n > inlineMessage {
+				t.Fatalf("%+v: %d bytes, %v, end %d beyond the ring", e, n, all, end-r.mem)
 			}
-			r.take(&e)
+			if e.flags&messageChunked != 0 && e.verdict()+8 > r.mem+ringBytes {
+				t.Fatalf("%+v: verdict beyond the ring", e)
+			}
+		} else if e.at+e.body() > r.mem+ringBytes {
+			t.Fatalf("%+v: list beyond the ring", e)
 		}
-	})
+		r.take(&e)
+	}
 }

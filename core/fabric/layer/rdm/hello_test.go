@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 )
 
@@ -36,7 +37,9 @@ func FuzzHello(f *testing.F) {
 		f.Add([]byte(b))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		name, err := parseHello(b)
+		var name fabric.Addr
+		var err error
+		decodetest.Bounded(t, len(b), func() { name, err = parseHello(b) })
 		if err != nil {
 			if name != "" || !errors.Is(err, fabric.ErrProtocol) || strings.Contains(err.Error(), string(b)) && len(b) > 8 {
 				t.Fatalf("%q, %v", name, err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/local"
@@ -371,25 +372,25 @@ func FuzzFrames(f *testing.F) {
 		switch kind {
 		case FrameAsk:
 			var k fabric.RegionKey
-			ticket, k, err = parseAsk(b)
+			decodetest.Bounded(t, len(b), func() { ticket, k, err = parseAsk(b) })
 			again = encodeAsk(ticket, k)
 		case FrameLend:
 			var place []byte
-			ticket, place, err = parseLend(b)
+			decodetest.Bounded(t, len(b), func() { ticket, place, err = parseLend(b) })
 			again = encodeLend(ticket, place)
 		case FrameRefuse:
 			var why fabric.Errno
-			ticket, why, err = parseRefuse(b)
+			decodetest.Bounded(t, len(b), func() { ticket, why, err = parseRefuse(b) })
 			again = encodeRefuse(ticket, why)
 		default:
-			ticket, err = parseTicket("some", b)
+			decodetest.Bounded(t, len(b), func() { ticket, err = parseTicket("some", b) })
 			again = encodeTicket(ticket)
 		}
 		if err == nil && !bytes.Equal(again, b) {
 			t.Errorf("kind %d: %x was taken for %x", kind, b, again)
 		}
 		e := newEnds(t, somewhere) // and no frame is more than an error
-		_ = e.take(frame{kind, b})
+		decodetest.Bounded(t, len(b), func() { _ = e.take(frame{kind, b}) })
 		e.borrower.Stop()
 		e.lender.Stop()
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 )
 
@@ -26,7 +27,9 @@ func FuzzFrameHeader(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h header
-		if err := parseHeader(&h, b); err != nil {
+		var err error
+		decodetest.Bounded(t, len(b), func() { err = parseHeader(&h, b) })
+		if err != nil {
 			return
 		}
 		code, entries := atomicCode(h.count), h.count
@@ -50,7 +53,9 @@ func FuzzSegmentTable(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0xff}, 32), uint64(1<<30))
 	f.Fuzz(func(t *testing.T, b []byte, limit uint64) {
 		var total, sum uint64
-		segs, err := appendSegments(nil, b, &total, limit)
+		var segs []fabric.RSeg
+		var err error
+		decodetest.Bounded(t, len(b), func() { segs, err = appendSegments(nil, b, &total, limit) })
 		if total > limit {
 			t.Fatalf("%d bytes within %d", total, limit)
 		}
@@ -71,7 +76,11 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(h.append(nil))
 	f.Add(a.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, err := readHello(bytes.NewReader(b)); err == nil {
+		var h hello
+		var a answer
+		var err error
+		decodetest.Bounded(t, len(b), func() { h, err = readHello(bytes.NewReader(b)) })
+		if err == nil {
 			if h.links == 0 || h.links > MaxLinks || h.link >= h.links || len(h.private) > maxPrivate || h.tx == 0 || h.tx > maxTx {
 				t.Fatalf("taken: %+v", h)
 			}
@@ -79,7 +88,8 @@ func FuzzHandshake(f *testing.F) {
 				t.Fatalf("%x becomes %x", b, again)
 			}
 		}
-		if a, err := readAnswer(bytes.NewReader(b)); err == nil {
+		decodetest.Bounded(t, len(b), func() { a, err = readAnswer(bytes.NewReader(b)) })
+		if err == nil {
 			if again := a.append(nil); !bytes.Equal(again, b[:len(again)]) || len(a.private) > maxPrivate {
 				t.Fatalf("%x becomes %x", b, again)
 			}
@@ -111,15 +121,17 @@ func FuzzListener(f *testing.F) {
 		if err := conn.SetDeadline(time.Now().Add(testDeadline)); err != nil {
 			t.Fatal(err)
 		}
-		if accepted {
-			side := *r
-			side.TB = t
-			fuzzFrames(t, &side, conn, seal(b))
-		} else {
-			_, _ = conn.Write(b) // the listener may close in the middle of it
-			_ = conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, conn)
-		}
+		decodetest.Bounded(t, len(b), func() {
+			if accepted {
+				side := *r
+				side.TB = t
+				fuzzFrames(t, &side, conn, seal(b))
+			} else {
+				_, _ = conn.Write(b) // the listener may close in the middle of it
+				_ = conn.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, conn)
+			}
+		})
 		if !bytes.Equal(mem, good) && !bytes.Contains(b, []byte{1, 2, 3}) {
 			t.Fatal("the region changed")
 		}
