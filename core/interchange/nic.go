@@ -111,8 +111,8 @@ func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
 }
 
 func (l *nicLink) meet(shown []byte) (err error) {
-	if err := json.Unmarshal(shown, &l.peer); err != nil {
-		return fmt.Errorf("read the peer's memory: %w: %w", err, fabric.ErrInvalid)
+	if err := readShown(shown, &l.peer); err != nil {
+		return err
 	}
 	if l.peer.Bytes != l.data.n {
 		return fmt.Errorf("the peer's memory has %d bytes, and ours %d: %w", l.peer.Bytes, l.data.n, fabric.ErrInvalid)

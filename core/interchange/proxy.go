@@ -111,8 +111,8 @@ func (l *proxyLink) register(data block) (keys string, shown []byte, err error) 
 
 func (l *proxyLink) meet(shown []byte) error {
 	var theirs []proxy.Shown
-	if err := json.Unmarshal(shown, &theirs); err != nil {
-		return fmt.Errorf("read the peer's memory: %w: %w", err, fabric.ErrInvalid)
+	if err := readShown(shown, &theirs); err != nil {
+		return err
 	}
 	if len(theirs) != len(l.local) || theirs[0].Len != l.local[0].Len {
 		return fmt.Errorf("the peer's memory is not like ours, which has %d bytes: %w", l.local[0].Len, fabric.ErrInvalid)

@@ -4,11 +4,12 @@ package peers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"mori/core/decode"
 )
 
 // Gather returns the blobs of all PEs. Collective. An error ends the World: a group of ranks that
@@ -101,9 +102,10 @@ func NameAll(pes []int) string {
 	return "PEs " + strings.Join(parts, ", ")
 }
 
-// Decode reads what PE pe gave to Gather, of which what says the name for an error.
+// Decode reads what PE pe gave to Gather, of which what says the name for an error. What it
+// allocates is bounded by the length of blob, as a PE may be of another version or broken.
 func Decode(blob []byte, pe int, what string, to any) error {
-	if err := json.Unmarshal(blob, to); err != nil {
+	if err := decode.JSON(blob, to); err != nil {
 		return fmt.Errorf("read the %s of PE %d: %w", what, pe, err)
 	}
 	return nil

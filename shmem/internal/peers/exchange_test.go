@@ -4,6 +4,7 @@ package peers
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,14 +14,26 @@ import (
 // FuzzDecode: what another PE says allocates no more than its length allows, and an error names the
 // PE.
 func FuzzDecode(f *testing.F) {
+	type chunk struct {
+		Socket string
+		Secret [16]byte
+		Bytes  uint64
+	}
 	type message struct {
 		Version int
 		Name    string
 		Key     []byte
 		Mapped  []int
+		Ends    [][]byte
+		Chunks  []chunk
 	}
-	text, _ := json.Marshal(message{1, "node", make([]byte, 64), []int{1, 2}})
+	largest := message{1, "node", make([]byte, 64), make([]int, 1024), make([][]byte, 1024), make([]chunk, 512)}
+	text, _ := json.Marshal(largest)
 	f.Add(text)
+	for _, hostile := range []string{`{"Chunks":[%s{}]}`, `{"Ends":[%s""]}`, `{"Mapped":[%s1]}`, `[%s{}]`} {
+		f.Add(fmt.Appendf(nil, hostile, strings.Repeat("{},", 300_000)))
+		f.Add(fmt.Appendf(nil, hostile, strings.Repeat("null,", 200_000)))
+	}
 	f.Add([]byte(`{"Key":"` + strings.Repeat("A", 1000)))
 	f.Add([]byte(`[1,2`))
 	f.Fuzz(func(t *testing.T, blob []byte) {

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+
+package decode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+const (
+	// MaxJSON is the length of the longest JSON message, in bytes.
+	MaxJSON = 1 << 20
+	// maxElements is how many bytes the elements of all slices of a message may have, beside a
+	// quarter of its length. The slices grow as their elements are decoded: at most 5 times as
+	// much is allocated on the way.
+	maxElements = 128 << 10
+)
+
+// JSON decodes a JSON message as json.Unmarshal does, without an allocation that the message's
+// length does not bound. An element of an array takes 3 bytes of text ("{},") and may become a
+// struct of hundreds. So JSON counts the elements first, and refuses a message whose slices could
+// have more than maxElements bytes. It accepts structs, slices, arrays, strings, numbers and
+// bools.
+func JSON(b []byte, to any) error {
+	t := reflect.TypeOf(to)
+	if t == nil || t.Kind() != reflect.Pointer {
+		return fmt.Errorf("decode into %T: want a pointer", to)
+	}
+	var size elementSizes
+	size.add(t.Elem())
+	switch n := size.total(b); {
+	case len(b) > MaxJSON:
+		return fmt.Errorf("%w: %d bytes of JSON, want at most %d", ErrMalformed, len(b), MaxJSON)
+	case !utf8.Valid(b): // json would replace each bad byte by three
+		return fmt.Errorf("%w: JSON that is not UTF-8", ErrMalformed)
+	case n > maxElements+len(b)/4:
+		return fmt.Errorf("%w: lists of up to %d bytes in %d bytes of JSON, want at most %d", ErrMalformed, n, len(b), maxElements+len(b)/4)
+	}
+	err := json.Unmarshal(b, to)
+	if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) { // its text has all of b
+		return fmt.Errorf("%w: byte %d: field %q is not of type %v", ErrMalformed, kind.Offset, kind.Field, kind.Type)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+// elementSizes are the sizes of the largest elements of slices in a type, by the JSON that they
+// are decoded from. A null becomes an element of any kind.
+type elementSizes struct{ object, array, text, plain int }
+
+// add takes the slices in t into account. It panics if t has a type whose allocation JSON cannot
+// bound.
+func (s *elementSizes) add(t reflect.Type) {
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" {
+				s.add(f.Type)
+			}
+		}
+	case reflect.Array:
+		s.add(t.Elem())
+	case reflect.Slice:
+		if t.Elem().Kind() != reflect.Uint8 { // else it is a text, in base64
+			of := s.of(t.Elem())
+			*of = max(*of, int(t.Elem().Size()))
+			s.add(t.Elem())
+		}
+	case reflect.Map, reflect.Interface, reflect.Pointer, reflect.Func, reflect.Chan:
+		panic(fmt.Sprintf("decode: type %v cannot be decoded from JSON", t))
+	}
+}
+
+// of returns where the size of elements of type t is.
+func (s *elementSizes) of(t reflect.Type) *int {
+	switch {
+	case t.Kind() == reflect.Struct:
+		return &s.object
+	case t.Kind() == reflect.String, t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return &s.text
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Array:
+		return &s.array
+	}
+	return &s.plain
+}
+
+// total returns how many bytes the elements of all slices of b have at most.
+func (s *elementSizes) total(b []byte) (n int) {
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			n += s.text
+		case '{':
+			n += s.object
+		case '[': // with its first element
+			n += s.array + s.plain
+		case ',':
+			n += s.plain
+		case 'n':
+			n += max(s.object, s.array, s.text, s.plain)
+		}
+	}
+	return n
+}
