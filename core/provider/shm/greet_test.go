@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/loan"
@@ -53,8 +54,25 @@ func FuzzHello(f *testing.F) {
 	f.Add(goodHello().encode())
 	f.Add([]byte("morishm\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, err := parseHello(b); err == nil && !bytes.Equal(h.encode(), b) {
+		var h hello
+		var err error
+		decodetest.Bounded(t, len(b), func() { h, err = parseHello(b) })
+		if err == nil && !bytes.Equal(h.encode(), b) {
 			t.Fatalf("%x was taken for %x", b, h.encode())
+		}
+	})
+}
+
+// FuzzSite holds that what is taken for a region's place comes back the same, and wraps around
+// nowhere.
+func FuzzSite(f *testing.F) {
+	f.Add(site{4096, 8192, allRights}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s site
+		var err error
+		decodetest.Bounded(t, len(b), func() { s, err = parseSite(b) })
+		if err == nil && (!bytes.Equal(s.encode(), b) || s.base+s.size < s.base) {
+			t.Fatalf("%x was taken for %+v", b, s)
 		}
 	})
 }
@@ -71,10 +89,12 @@ func FuzzFrames(f *testing.F) {
 		lendRegion(t, b, 1, 4096, allRights)
 		local, _ := memory(t, 64)
 		a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
-		if err := b.mover.Frame(kind, body); err != nil {
-			b.Fail(err)
-		}
-		_ = a.wait(t, 1)
+		decodetest.Bounded(t, len(body), func() {
+			if err := b.mover.Frame(kind, body); err != nil {
+				b.Fail(err)
+			}
+			_ = a.wait(t, 1)
+		})
 	})
 }
 

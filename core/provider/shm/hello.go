@@ -19,8 +19,8 @@ type hello struct {
 
 // The versions of everything that shm says on its socket and in the ring.
 const (
-	minVersion = 2
-	maxVersion = 2
+	minVersion = 3
+	maxVersion = 3
 )
 
 const (

@@ -32,6 +32,7 @@ type inbox struct {
 
 	mu       sync.Mutex
 	notices  ringReader
+	proven   uint64 // ticket of a loan that the peer has, or had; 0: none yet
 	answers  ringReader
 	messages messageReader
 	replies  ringWriter // our answers, in the peer's memory
@@ -187,8 +188,11 @@ func (b *inbox) ask(messages bool) (asked bool) {
 // takeNotices hands remote data to the queue until that is full.
 func (b *inbox) takeNotices() (took bool, err error) {
 	for {
-		data, length, ok, err := b.notices.next()
-		if err != nil || !ok || !b.cq.TryPush(b.remoteWrite(data, length)) {
+		e, ok, err := b.notices.next()
+		if err == nil && ok {
+			err = b.check(e)
+		}
+		if err != nil || !ok || !b.cq.TryPush(remoteWrite(b.mover.ep.Source(), e)) {
 			if took && b.notices.producerWaits() {
 				b.mover.send(frameSpace, nil)
 			}
@@ -199,20 +203,32 @@ func (b *inbox) takeNotices() (took bool, err error) {
 	}
 }
 
-func (b *inbox) remoteWrite(data, length uint64) fabric.Completion {
-	return fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: b.mover.ep.Source(), Len: length, Data: data}
+// check refuses remote data of a write that the peer cannot have made: it has shown the key of no
+// region for this loan.
+func (b *inbox) check(e entry) error {
+	if ticket := e[2]; ticket == 0 || ticket != b.proven {
+		if !b.mover.lender.Lent(ticket) {
+			return fmt.Errorf("remote data %d of a write under loan %#x, which was never granted: %w", e[0], ticket, fabric.ErrProtocol)
+		}
+		b.proven = ticket
+	}
+	return nil
+}
+
+func remoteWrite(from fabric.AVAddr, e entry) fabric.Completion {
+	return fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: from, Len: e[1], Data: e[0]}
 }
 
 // takeAnswers ends messages of ours.
 func (b *inbox) takeAnswers() (took bool, err error) {
 	for {
-		number, errno, ok, err := b.answers.next()
+		e, ok, err := b.answers.next()
 		if err != nil || !ok {
 			return took, err
 		}
 		b.answers.take()
 		took = true
-		if err := b.mover.answer(number, errno); err != nil {
+		if err := b.mover.answer(e[0], e[1]); err != nil {
 			return took, err
 		}
 	}
@@ -264,12 +280,12 @@ func (b *inbox) stop(cause error) {
 		b.stopMessages(cause)
 	}
 	for range ringEntries { // and not for as long as a peer likes
-		data, length, ok, err := b.notices.next()
-		if !ok || err != nil {
+		e, ok, err := b.notices.next()
+		if !ok || err != nil || b.check(e) != nil {
 			break
 		}
 		b.notices.take()
-		b.late = append(b.late, b.remoteWrite(data, length))
+		b.late = append(b.late, remoteWrite(b.mover.ep.Source(), e))
 	}
 	b.drainLate()
 }

@@ -145,7 +145,7 @@ func (b *inbox) received(in *incoming, err error) error {
 	if in.head.flags&messageAnswer == 0 {
 		return nil
 	}
-	ok, putErr := b.replies.put(uint64(in.head.number), uint64(fabric.ErrnoOf(err)))
+	ok, putErr := b.replies.put(entry{uint64(in.head.number), uint64(fabric.ErrnoOf(err))})
 	if putErr == nil && !ok {
 		putErr = fmt.Errorf("no room to answer a message: %w", fabric.ErrProtocol)
 	}

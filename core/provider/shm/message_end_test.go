@@ -119,7 +119,7 @@ func TestForgedRingsEndTheConnection(t *testing.T) {
 	}
 	answer := func(number uint64) func(a *mover) {
 		return func(a *mover) {
-			if _, err := a.inbox.replies.put(number, 0); err != nil {
+			if _, err := a.inbox.replies.put(entry{number}); err != nil {
 				panic(err)
 			}
 		}

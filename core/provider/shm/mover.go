@@ -114,12 +114,12 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 // start begins an op whose loan is granted.
 func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed) {
 	if err := loan.Check(op, l.Key.ID, l.Place.access, l.Place.size); err != nil {
-		m.end(t, op, err)
+		m.end(t, op, l, err)
 		return
 	}
 	n := op.Len()
 	if n == 0 {
-		m.end(t, op, m.touch(l))
+		m.end(t, op, l, m.touch(l))
 		return
 	}
 	j := m.newJob()
@@ -133,16 +133,16 @@ func (m *mover) finishJob(j *job, err error) {
 		m.finishPull(j, err)
 		return
 	}
-	t, op := j.ticket, j.op
-	err = m.sampled(op, op.Len(), j.loan, err)
+	t, op, l := j.ticket, j.op, j.loan
+	err = m.sampled(op, op.Len(), l, err)
 	m.freeJob(j)
-	m.end(t, op, err)
+	m.end(t, op, l, err)
 }
 
 // end finishes an op, for good or, if its remote data has to wait for room in the ring, for now.
-func (m *mover) end(t stream.Ticket, op *fabric.Op, err error) {
+func (m *mover) end(t stream.Ticket, op *fabric.Op, l *borrowed, err error) {
 	if err == nil && op.Kind == fabric.OpWrite && op.Flags&fabric.OpRemoteData != 0 {
-		m.announce(t, op.Data, op.Len())
+		m.announce(t, op, l)
 		return
 	}
 	m.finish(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"mori/core/fabric"
 	"mori/core/provider/internal/stream"
 )
 
@@ -19,13 +20,14 @@ type notifier struct {
 }
 
 type notice struct {
-	ticket       stream.Ticket
-	data, length uint64
+	ticket stream.Ticket
+	entry  entry
 }
 
-// announce tells the peer of a write whose bytes are in place, and finishes the op.
-func (m *mover) announce(t stream.Ticket, data, length uint64) {
-	if m.notifier.add(notice{t, data, length}) {
+// announce tells the peer of a write under l whose bytes are in place, and finishes the op. The
+// loan's ticket proves that this side has the region's key.
+func (m *mover) announce(t stream.Ticket, op *fabric.Op, l *borrowed) {
+	if m.notifier.add(notice{t, entry{op.Data, op.Len(), l.Ticket()}}) {
 		m.flush()
 		return
 	}
@@ -69,9 +71,9 @@ func (w *notifier) next() (n notice, wake, ok bool, err error) {
 		return n, false, false, nil
 	}
 	n = w.pending[0]
-	if ok, err = w.ring.put(n.data, n.length); !ok && err == nil {
+	if ok, err = w.ring.put(n.entry); !ok && err == nil {
 		w.ring.wait()
-		ok, err = w.ring.put(n.data, n.length)
+		ok, err = w.ring.put(n.entry)
 	}
 	if !ok {
 		return n, false, false, err

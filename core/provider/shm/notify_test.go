@@ -3,9 +3,11 @@
 package shm
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/stream"
@@ -79,4 +81,71 @@ func TestParkedReadersMissNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	wg.Wait()
+}
+
+// Remote data in the ring reaches nobody unless the peer has shown the key of a region: a ticket
+// that was refused or never asked for is none.
+func TestANoticeNeedsItsRegionsKey(t *testing.T) {
+	for name, ticket := range map[string]uint64{"a wrong key": 1, "no key": 7, "nothing": 0, "a share": 1 << 63} {
+		a, b := newPair(t, wayCMA)
+		lendRegion(t, b, 1, 64, allRights)
+		wrong := regionKey(1)
+		wrong.Secret[3] ^= 1
+		local, _ := memory(t, 8)
+		a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), wrong)
+		if err := a.wait(t, 1); !errors.Is(err, fabric.ErrNoKey) {
+			t.Fatalf("%s: a write ended with %v", name, err)
+		}
+		putNotice(t, a, entry{42, 8, ticket})
+		b.mover.inbox.serve()
+		var done [1]fabric.Completion
+		if n, _ := b.cq.Read(done[:]); n != 0 {
+			t.Errorf("%s: completion %+v", name, done[0])
+		}
+		select {
+		case err := <-b.failed:
+			if !errors.Is(err, fabric.ErrProtocol) {
+				t.Errorf("%s: the connection ended by %v, want %v", name, err, fabric.ErrProtocol)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: the connection goes on", name)
+		}
+	}
+}
+
+// Remote data that waits in the ring is reported although its region was closed meanwhile.
+func TestANoticeOutlivesItsRegion(t *testing.T) {
+	a, b := newPair(t, wayCMA)
+	_, mr := lendRegion(t, b, 1, 64, allRights)
+	writeNotices(t, a, 3)
+	for i := range 3 {
+		if err := a.wait(t, stream.Ticket(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := mr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.mover.inbox.mu.Lock()
+	b.mover.inbox.proven = 0
+	b.mover.inbox.mu.Unlock()
+	var done [4]fabric.Completion
+	if n, err := b.cq.Read(done[:]); n != 3 || done[2].Data != 2 {
+		t.Errorf("%d completions, %v, %v; want 3", n, done, err)
+	}
+	select {
+	case err := <-b.failed:
+		t.Error(err)
+	default:
+	}
+}
+
+// putNotice puts an entry into the peer's ring as a program does that knows the protocol and lies.
+func putNotice(t *testing.T, a *fakeEndpoint, e entry) {
+	t.Helper()
+	a.mover.notifier.mu.Lock()
+	defer a.mover.notifier.mu.Unlock()
+	if ok, err := a.mover.notifier.ring.put(e); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
 }

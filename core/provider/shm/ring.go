@@ -20,7 +20,8 @@ import (
 //	offset 256  proof and trial of the greeting, 16 bytes each
 //	offset 320  closed: 1 when the consumer lends its memory no more
 //	offset 384  copying: slices that the producer is copying from or to the consumer's memory
-//	offset 4096 ring 0, remote data of writes: ringEntries entries of two words: data, length of the write
+//	offset 4096 ring 0, remote data of writes: ringEntries entries of four words: data,
+//	            length of the write, ticket of the loan of its region, 0
 //	then        ring 1, answers to messages: ringEntries entries of two words: number of the message, errno
 //	then        ring 2, messages: see messagering.go
 //
@@ -39,10 +40,12 @@ const (
 	ringCopying       = 384
 	ringHeader        = 4096
 
-	ringEntries   = 1 << 14
-	ringEntrySize = 16
-	ringMessages  = ringHeader + 2*ringEntries*ringEntrySize
-	ringBytes     = ringMessages + messageBytes
+	ringEntries  = 1 << 14
+	noticeBytes  = 32
+	answerBytes  = 16
+	ringAnswers  = ringHeader + ringEntries*noticeBytes
+	ringMessages = ringAnswers + ringEntries*answerBytes
+	ringBytes    = ringMessages + messageBytes
 )
 
 // The rings of entries.
@@ -62,8 +65,14 @@ func fenceOf(mem uint64) local.Fence {
 func counterAt(ring uint64) uint64 { return 8 * ring }
 func flagAt(ring uint64) uint64    { return 4 * min(ring, 1) }
 
+// An entry is the words of one entry. Answers have the first two.
+type entry [3]uint64
+
 func ringEntry(mem, ring, i uint64) uint64 {
-	return mem + ringHeader + (ring*ringEntries+i%ringEntries)*ringEntrySize
+	if ring == noticeRing {
+		return mem + ringHeader + i%ringEntries*noticeBytes
+	}
+	return mem + ringAnswers + i%ringEntries*answerBytes
 }
 
 // A ringWriter is the producer's end. Not for concurrent use.
@@ -74,7 +83,7 @@ type ringWriter struct {
 }
 
 // put adds an entry, or reports that there is no room.
-func (w *ringWriter) put(data, length uint64) (bool, error) {
+func (w *ringWriter) put(e entry) (bool, error) {
 	used := w.produced - sys.Load64(w.mem+ringConsumed+counterAt(w.ring))
 	if used > ringEntries {
 		return false, fmt.Errorf("peer consumed entries that were never produced: %w", fabric.ErrProtocol)
@@ -82,9 +91,12 @@ func (w *ringWriter) put(data, length uint64) (bool, error) {
 	if used == ringEntries {
 		return false, nil
 	}
-	e := ringEntry(w.mem, w.ring, w.produced)
-	sys.Store64(e, data)
-	sys.Store64(e+8, length)
+	at := ringEntry(w.mem, w.ring, w.produced)
+	sys.Store64(at, e[0])
+	sys.Store64(at+8, e[1])
+	if w.ring == noticeRing {
+		sys.Store64(at+16, e[2])
+	}
 	w.produced++
 	published()
 	sys.Store64(w.mem+ringProduced+counterAt(w.ring), w.produced)
@@ -107,17 +119,21 @@ type ringReader struct {
 }
 
 // next returns the oldest entry without taking it out; take does that.
-func (r *ringReader) next() (data, length uint64, ok bool, err error) {
+func (r *ringReader) next() (e entry, ok bool, err error) {
 	used := sys.Load64(r.mem+ringProduced+counterAt(r.ring)) - r.consumed
 	if used > ringEntries {
-		return 0, 0, false, fmt.Errorf("peer produced %d entries in a ring of %d: %w", used, ringEntries, fabric.ErrProtocol)
+		return e, false, fmt.Errorf("peer produced %d entries in a ring of %d: %w", used, ringEntries, fabric.ErrProtocol)
 	}
 	if used == 0 {
-		return 0, 0, false, nil
+		return e, false, nil
 	}
 	observed()
-	e := ringEntry(r.mem, r.ring, r.consumed)
-	return sys.Load64(e), sys.Load64(e + 8), true, nil
+	at := ringEntry(r.mem, r.ring, r.consumed)
+	e[0], e[1] = sys.Load64(at), sys.Load64(at+8)
+	if r.ring == noticeRing {
+		e[2] = sys.Load64(at + 16)
+	}
+	return e, true, nil
 }
 
 // take removes the entry that next returned.

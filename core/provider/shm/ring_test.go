@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
@@ -25,21 +26,21 @@ func TestRingFillsAndWraps(t *testing.T) {
 	_, w, r := newTestRing(t)
 	for lap := uint64(0); lap < 3; lap++ {
 		for i := uint64(0); i < ringEntries; i++ {
-			if ok, err := w.put(lap<<32|i, i); !ok || err != nil {
+			if ok, err := w.put(entry{lap<<32 | i, i, ^i}); !ok || err != nil {
 				t.Fatalf("lap %d, entry %d: %v, %v", lap, i, ok, err)
 			}
 		}
-		if ok, err := w.put(1, 1); ok || err != nil {
+		if ok, err := w.put(entry{1, 1, 1}); ok || err != nil {
 			t.Fatalf("lap %d: a full ring took an entry (%v)", lap, err)
 		}
 		for i := uint64(0); i < ringEntries; i++ {
-			data, n, ok, err := r.next()
-			if data != lap<<32|i || n != i || !ok || err != nil {
-				t.Fatalf("lap %d, entry %d: got %d, %d, %v, %v", lap, i, data, n, ok, err)
+			e, ok, err := r.next()
+			if want := (entry{lap<<32 | i, i, ^i}); e != want || !ok || err != nil {
+				t.Fatalf("lap %d: got %v, %v, %v; want %v", lap, e, ok, err, want)
 			}
 			r.take()
 		}
-		if _, _, ok, err := r.next(); ok || err != nil {
+		if _, ok, err := r.next(); ok || err != nil {
 			t.Fatalf("lap %d: an empty ring gave an entry (%v)", lap, err)
 		}
 	}
@@ -67,7 +68,7 @@ func TestRingConcurrent(t *testing.T) {
 	fault := make(chan error, 1)
 	go func() {
 		for i := uint64(0); i < n; {
-			ok, err := w.put(i*i, i)
+			ok, err := w.put(entry{i * i, i, i})
 			if err != nil || time.Now().After(deadline) {
 				fault <- errors.Join(err, errors.New("producer stopped"))
 				return
@@ -79,9 +80,9 @@ func TestRingConcurrent(t *testing.T) {
 		fault <- nil
 	}()
 	for i := uint64(0); i < n && time.Now().Before(deadline); {
-		data, length, ok, err := r.next()
-		if err != nil || ok && (data != i*i || length != i) {
-			t.Fatalf("entry %d: %d, %d, %v", i, data, length, err)
+		e, ok, err := r.next()
+		if err != nil || ok && e != (entry{i * i, i, i}) {
+			t.Fatalf("entry %d: %v, %v", i, e, err)
 		}
 		if ok {
 			r.take()
@@ -97,13 +98,13 @@ func TestRingGarbageIsAProtocolError(t *testing.T) {
 	mem, w, r := newTestRing(t)
 	for _, v := range []uint64{1 << 63, ^uint64(0), ringEntries + 1} {
 		binary.NativeEndian.PutUint64(mem[ringProduced:], v)
-		if _, _, ok, err := r.next(); ok || !errors.Is(err, fabric.ErrProtocol) {
+		if _, ok, err := r.next(); ok || !errors.Is(err, fabric.ErrProtocol) {
 			t.Fatalf("produced %#x: %v, %v", v, ok, err)
 		}
 	}
 	for _, v := range []uint64{1, ^uint64(0) - ringEntries, 1 << 40} {
 		binary.NativeEndian.PutUint64(mem[ringConsumed:], v)
-		if ok, err := w.put(1, 1); ok || !errors.Is(err, fabric.ErrProtocol) {
+		if ok, err := w.put(entry{1, 1, 1}); ok || !errors.Is(err, fabric.ErrProtocol) {
 			t.Fatalf("consumed %#x: %v, %v", v, ok, err)
 		}
 	}
@@ -116,30 +117,34 @@ func FuzzRing(f *testing.F) {
 	f.Add([]byte{1, 0xff, 0, 1, 0xff, 1})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		mem, w, r := newTestRing(t)
-		for i := 0; i+1 < len(script); i += 2 {
-			v := uint64(int64(int8(script[i+1]))) * (ringEntries / 8)
-			switch script[i] % 6 {
-			case 0:
-				binary.NativeEndian.PutUint64(mem[ringProduced:], v)
-			case 1:
-				binary.NativeEndian.PutUint64(mem[ringConsumed:], v)
-			case 2:
-				_, _ = w.put(v, v)
-			case 3:
-				before := r.consumed
-				if _, _, ok, err := r.next(); ok && err == nil {
-					r.take()
-				}
-				if r.consumed-before > 1 {
-					t.Fatalf("one take moved from %d to %d", before, r.consumed)
-				}
-			case 4:
-				w.wait()
-				w.consumerWaits()
-			case 5:
-				r.wait()
-				r.producerWaits()
-			}
-		}
+		decodetest.Bounded(t, len(script), func() { fuzzRing(t, script, mem, w, r) })
 	})
+}
+
+func fuzzRing(t *testing.T, script, mem []byte, w *ringWriter, r *ringReader) {
+	for i := 0; i+1 < len(script); i += 2 {
+		v := uint64(int64(int8(script[i+1]))) * (ringEntries / 8)
+		switch script[i] % 6 {
+		case 0:
+			binary.NativeEndian.PutUint64(mem[ringProduced:], v)
+		case 1:
+			binary.NativeEndian.PutUint64(mem[ringConsumed:], v)
+		case 2:
+			_, _ = w.put(entry{v, v, v})
+		case 3:
+			before := r.consumed
+			if _, ok, err := r.next(); ok && err == nil {
+				r.take()
+			}
+			if r.consumed-before > 1 {
+				t.Fatalf("one take moved from %d to %d", before, r.consumed)
+			}
+		case 4:
+			w.wait()
+			w.consumerWaits()
+		case 5:
+			r.wait()
+			r.producerWaits()
+		}
+	}
 }

@@ -62,10 +62,13 @@
 //
 // # Receives
 //
-// Each queue pair has receives of its own, and no two share some (SRQ). Those for remote data are of 16 bytes: 2 KiB for 128 of them, 16 KiB for the 1024 that
-// mori.io asks for. A connection has one queue pair whose receives are long, 32 of 8 KiB: 256 KiB for each peer, 16 MiB for the 64 hosts of a large job.
-// Sharing would save some of that and cost what credits give: with receives of its own, a peer that sends too much is found out and ends its own
-// connection, one that is not read from takes no other's receives, and no NIC ever meets a receiver that is not ready, which it answers with a wait of 0.64 ms.
+// Each queue pair has receives of its own, and no two share some (SRQ). Those for remote data are
+// of 24 bytes: 3 KiB for 128 of them, 24 KiB for the 1024 that mori.io asks for. A connection has
+// one queue pair whose receives are long, 32 of 8 KiB: 256 KiB for each peer, 16 MiB for the 64
+// hosts of a large job. Sharing would save some of that and cost what credits give: with receives
+// of its own, a peer that sends too much is found out and ends its own connection, one that is not
+// read from takes no other's receives, and no NIC ever meets a receiver that is not ready, which
+// it answers with a wait of 0.64 ms.
 //
 // # Regions
 //

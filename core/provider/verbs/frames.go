@@ -23,7 +23,7 @@ const (
 )
 
 // setupVersion is the first byte of an offer and an answer.
-const setupVersion = 2
+const setupVersion = 3
 
 // maxReason is the most bytes of a reason that are sent, and taken.
 const maxReason = 1024

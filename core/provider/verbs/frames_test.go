@@ -3,11 +3,13 @@
 package verbs
 
 import (
+	"encoding/binary"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
 
+	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/native/verbs"
 )
@@ -79,7 +81,9 @@ func FuzzRails(f *testing.F) {
 	f.Add(encodeRails(someRails))
 	f.Add(encodeRails(someRails[1:]))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		rails, err := parseRails(b)
+		var rails []railDesc
+		var err error
+		decodetest.Bounded(t, len(b), func() { rails, err = parseRails(b) })
 		if err != nil {
 			return
 		}
@@ -94,7 +98,9 @@ func FuzzPlace(f *testing.F) {
 		f.Add(p.encode())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := parsePlace(b)
+		var p place
+		var err error
+		decodetest.Bounded(t, len(b), func() { p, err = parsePlace(b) })
 		if err != nil {
 			return
 		}
@@ -103,6 +109,36 @@ func FuzzPlace(f *testing.F) {
 		}
 		if n := pieces(p.size, p.chunk); uint64(len(p.keys[0])) != n || p.size > 0 && (p.size-1)/p.chunk >= n {
 			t.Errorf("%d keys for %d bytes in pieces of %d", len(p.keys[0]), p.size, p.chunk)
+		}
+	})
+}
+
+// FuzzNotices reads credits and what sends say, which come back as they were.
+func FuzzNotices(f *testing.F) {
+	f.Add(make([]byte, noticeLen))
+	f.Add([]byte{1, 2, 3, 4})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var c credit
+		var x remoteData
+		var err error
+		decodetest.Bounded(t, len(b), func() {
+			c, err = parseCredit(b)
+			if len(b) >= noticeLen {
+				x = parseRemoteData(b)
+			}
+		})
+		if again := binary.BigEndian.AppendUint16([]byte{c.rail, c.pair}, uint16(c.n)); err == nil && string(again) != string(b) {
+			t.Errorf("%x was read as %+v", b, c)
+		}
+		if len(b) < noticeLen {
+			return
+		}
+		var again []byte
+		for _, v := range []uint64{x.data, x.length, x.ticket} {
+			again = binary.BigEndian.AppendUint64(again, v)
+		}
+		if string(again) != string(b[:noticeLen]) {
+			t.Errorf("%x was read as %+v", b, x)
 		}
 	})
 }

@@ -105,6 +105,7 @@ func TestHostileRequests(t *testing.T) {
 	v := newVictim(t, way{Settings: Settings{RecvWR: 8}, cqSize: 16})
 	target := v.memory(t, 4096)
 	short := make([]byte, noticeLen)
+	binary.BigEndian.PutUint64(short[16:], 1) // the first loan
 	sge := verbs.SGE{Addr: sys.AddrOf(short), Len: noticeLen}
 	send := verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Inline | verbs.Signaled, Imm: 1<<24 | 1, Count: 1}
 	for name, c := range map[string]struct {
@@ -121,9 +122,10 @@ func TestHostileRequests(t *testing.T) {
 			return w
 		}, 64, fabric.ErrProtocol},
 		"a long send": {func(w verbs.SendWR, s *verbs.SGE) verbs.SendWR {
-			s.Len = 17
+			s.Len = noticeLen + 1
 			return w
 		}, 1, fabric.ErrConnReset},
+		"remote data without the key of a region": {func(w verbs.SendWR, _ *verbs.SGE) verbs.SendWR { return w }, 1, fabric.ErrProtocol},
 		"a key that is none": {func(w verbs.SendWR, _ *verbs.SGE) verbs.SendWR {
 			w.Op, w.RemoteAddr, w.RKey = verbs.OpWrite, target.Addr, 0x1234500
 			return w
@@ -138,9 +140,12 @@ func TestHostileRequests(t *testing.T) {
 			ok(t, v.renew())
 			ok(t, connect(bad, v.end))
 			m := bad.mover(t)
+			if name != "remote data without the key of a region" {
+				ok(t, bad.do(bad.memory(t, 8).write(8, bad.imports(t, target.mr))))
+			}
 			s := sge
 			if name == "a long send" {
-				long := make([]byte, 17)
+				long := make([]byte, noticeLen+1)
 				s.Addr = sys.AddrOf(long)
 			}
 			wr := c.wr(send, &s)
@@ -156,6 +161,9 @@ func TestHostileRequests(t *testing.T) {
 			ok(t, bad.ep.Close())
 			var done [16]fabric.Completion
 			for n, err := v.cq.Read(done[:]); n > 0 && err == nil; n, err = v.cq.Read(done[:]) { // what the peer told
+				if name == "remote data without the key of a region" {
+					t.Errorf("%d completions, the first %+v", n, done[0])
+				}
 			}
 		})
 	}

@@ -18,12 +18,14 @@ import (
 // program when all have come.
 //
 //	immediate   number of the op in the low 24 bits, how many sends in the high 8
-//	payload     Op.Data u64, Op.Len u64, big endian
+//	payload     Op.Data u64, Op.Len u64, ticket of the loan of the region u64, big endian
+//
+// The ticket proves that the sender has shown the region's key.
 //
 // A send takes a credit: there is a receive for it. The target gives credits back once its program has been told. An op that finds none sends its
 // remote data over TCP, behind the last completion, and there the protocol holds it up.
 const (
-	noticeLen  = 16
+	noticeLen  = 24
 	numberMask = 1<<24 - 1
 	recvBit    = 1 << 63 // of a WC.ID: it is a receive
 )
@@ -106,6 +108,7 @@ func creditAll(pairs []*pair) bool {
 func (f *flight) notice(number uint32) {
 	binary.BigEndian.PutUint64(f.payload[:], f.op.Data)
 	binary.BigEndian.PutUint64(f.payload[8:], f.op.Len())
+	binary.BigEndian.PutUint64(f.payload[16:], f.loan.Ticket())
 	f.sges = append(f.sges, verbs.SGE{Addr: sys.AddrOf(f.payload[:]), Len: noticeLen})
 	f.wrs = append(f.wrs, verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Inline, Imm: number & numberMask, First: uint32(len(f.sges) - 1), Count: 1})
 }
@@ -128,6 +131,14 @@ type arrival struct {
 
 var _ util.Source = (*notices)(nil)
 
+// A remoteData is what a peer's send says of its write.
+type remoteData struct{ data, length, ticket uint64 }
+
+// parseRemoteData reads noticeLen bytes. They come from outside.
+func parseRemoteData(b []byte) remoteData {
+	return remoteData{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
+}
+
 // arrived takes a receive, and posts it again.
 func (p *pair) arrived(wc *verbs.WC) error {
 	if p.wire != nil {
@@ -137,10 +148,9 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	if !wc.HasImm || wc.Bytes != noticeLen || i >= b.recvs() || wc.Imm>>24 == 0 {
 		return fmt.Errorf("send of %d bytes on queue pair %d, want remote data of a write: %w", wc.Bytes, p.num, fabric.ErrProtocol)
 	}
-	slot := b.mem[i*noticeLen:][:noticeLen]
-	data, length := binary.BigEndian.Uint64(slot), binary.BigEndian.Uint64(slot[8:])
+	x := parseRemoteData(b.mem[i*noticeLen:][:noticeLen])
 	posted := b.post(p.qp, i)
-	if err := p.rail.mover.notices.add(p, wc.Imm, data, length); err != nil { // what came is told, whatever has become of the queue pair
+	if err := p.rail.mover.notices.add(p, wc.Imm, x); err != nil { // what came is told, whatever has become of the queue pair
 		return err
 	}
 	if posted != nil {
@@ -150,9 +160,12 @@ func (p *pair) arrived(wc *verbs.WC) error {
 }
 
 // add counts a send, and tells the program with the last one of an op. An error is a peer that sends what it may not.
-func (n *notices) add(p *pair, imm uint32, data, length uint64) error {
+func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !n.m.lender.Lent(x.ticket) {
+		return fmt.Errorf("remote data %d of a write under loan %#x, which was never granted, from %s: %w", x.data, x.ticket, n.m.ep.Peer(), fabric.ErrProtocol)
+	}
 	number, all := imm&numberMask, int(imm>>24)
 	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.m.receives() { // each has a credit that was not given back
 		return fmt.Errorf("remote data of %d ops that waits and of %d that came in part, from %s: %w", len(n.pending), len(n.came), n.m.ep.Peer(), fabric.ErrProtocol)
@@ -165,7 +178,7 @@ func (n *notices) add(p *pair, imm uint32, data, length uint64) error {
 		return nil
 	}
 	delete(n.came, number)
-	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.m.ep.Source(), Len: length, Data: data}
+	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.m.ep.Source(), Len: x.length, Data: x.data}
 	if len(n.pending) == 0 && n.m.ep.RecvCQ().TryPush(c) {
 		n.repay(p)
 		return nil
@@ -221,19 +234,36 @@ func (n *notices) stop() {
 	n.stopped = true
 }
 
+// A credit is what a credit frame says.
+type credit struct {
+	rail, pair uint8
+	n          uint32
+}
+
+func parseCredit(b []byte) (credit, error) {
+	if len(b) != creditLen {
+		return credit{}, fmt.Errorf("credit frame of %d bytes, want %d: %w", len(b), creditLen, fabric.ErrProtocol)
+	}
+	return credit{b[0], b[1], uint32(binary.BigEndian.Uint16(b[2:]))}, nil
+}
+
 // onCredit takes credits back.
 func (m *mover) onCredit(b []byte) error {
-	if len(b) != creditLen || !m.isReady() || int(b[0]) >= len(m.rails) {
-		return fmt.Errorf("credit frame of %d bytes: %w", len(b), fabric.ErrProtocol)
+	c, err := parseCredit(b)
+	if err != nil {
+		return err
 	}
-	r, n := m.rails[b[0]], uint32(binary.BigEndian.Uint16(b[2:]))
+	if !m.isReady() || int(c.rail) >= len(m.rails) {
+		return fmt.Errorf("credit for rail %d of %d: %w", c.rail, len(m.rails), fabric.ErrProtocol)
+	}
+	r := m.rails[c.rail]
 	switch {
-	case int(b[1]) < len(r.pairs):
-		return r.pairs[b[1]].repaid(n)
-	case b[1] != wirePair || r.wire == nil:
-		return fmt.Errorf("credit for queue pair %d of %d: %w", b[1], len(r.pairs), fabric.ErrProtocol)
+	case int(c.pair) < len(r.pairs):
+		return r.pairs[c.pair].repaid(c.n)
+	case c.pair != wirePair || r.wire == nil:
+		return fmt.Errorf("credit for queue pair %d of %d: %w", c.pair, len(r.pairs), fabric.ErrProtocol)
 	}
-	err := r.wire.pair.repaid(n)
+	err = r.wire.pair.repaid(c.n)
 	r.wire.settle()
 	return err
 }

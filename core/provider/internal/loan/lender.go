@@ -82,6 +82,14 @@ func (d *Lender) answer(ticket uint64, region *util.MR) {
 	d.Out.Post(FrameLend, encodeLend(ticket, place))
 }
 
+// Lent reports whether the peer has, or had, the loan with this ticket: whether it has shown the
+// key of a region by which it could write. A notice of remote data without one is a lie.
+func (d *Lender) Lent(ticket uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return ticket&ShareBit == 0 && d.loans.Lent(ticket)
+}
+
 // Shared is the share of a region of device memory, nil if there is none.
 func (d *Lender) Shared(desc fabric.MRDesc) *local.Loan {
 	d.mu.Lock()

@@ -29,6 +29,9 @@ type Loan[P any] struct {
 	ticket uint64
 }
 
+// Ticket names the loan to the peer.
+func (l *Loan[P]) Ticket() uint64 { return l.ticket }
+
 // Ready reports whether the peer has answered.
 func (l *Loan[P]) Ready() bool { return l.ready.Load() }
 

@@ -24,8 +24,14 @@ type Loan struct {
 type Loans struct {
 	byTicket map[uint64]*Loan
 	byRegion map[uint64]map[uint64]*Loan // region id, ticket
+	ended    map[uint64]struct{}         // tickets of the last loans that were returned
+	order    []uint64                    // the same, a ring once full
+	next     int                         // of order: the oldest
 	stopped  bool
 }
+
+// maxEnded bounds how many returned loans are remembered for the notices of writes under them.
+const maxEnded = MaxLoans
 
 // Stopped reports whether Stop was called: nothing is lent then.
 func (s *Loans) Stopped() bool { return s.stopped }
@@ -75,6 +81,14 @@ func (s *Loans) Return(ticket uint64) error {
 	return nil
 }
 
+// Lent reports whether the peer has, or had, the loan with this ticket. It got one only for the
+// key of the region. The notice of a write may come after the region was closed and its loan
+// returned.
+func (s *Loans) Lent(ticket uint64) bool {
+	_, ended := s.ended[ticket]
+	return ended || s.byTicket[ticket] != nil
+}
+
 func (s *Loans) drop(l *Loan) {
 	close(l.returned)
 	delete(s.byTicket, l.Ticket)
@@ -82,14 +96,29 @@ func (s *Loans) drop(l *Loan) {
 	if len(s.byRegion[l.Region]) == 0 {
 		delete(s.byRegion, l.Region)
 	}
+	if s.ended == nil {
+		s.ended = make(map[uint64]struct{})
+	}
+	s.ended[l.Ticket] = struct{}{}
+	if len(s.order) < maxEnded {
+		s.order = append(s.order, l.Ticket)
+		return
+	}
+	delete(s.ended, s.order[s.next])
+	s.order[s.next] = l.Ticket
+	s.next = (s.next + 1) % maxEnded
 }
 
-// Stop ends all loans, once the fence holds the peer off.
+// Stop ends all loans, once the fence holds the peer off. Lent stays as it is.
 func (s *Loans) Stop() {
+	if s.stopped {
+		return
+	}
 	s.stopped = true
 	for _, l := range s.byTicket {
-		s.drop(l)
+		close(l.returned)
 	}
+	clear(s.byRegion)
 }
 
 // A Recall is what was called in of one connection.

@@ -41,6 +41,9 @@ func TestLoans(t *testing.T) {
 	if err := s.Return(1); !errors.Is(err, fabric.ErrProtocol) {
 		t.Errorf("returned twice: %v", err)
 	}
+	if !s.Lent(1) || s.Lent(4) {
+		t.Error("Lent has forgotten a loan that was returned, or knows one that never was")
+	}
 	d := &debtor{loans: &s}
 	AwaitReturns([]Recall{{d, []*Loan{one}}}, time.Minute)
 	if d.failed != nil {
@@ -51,7 +54,23 @@ func TestLoans(t *testing.T) {
 		t.Errorf("who returns nothing: %v", d.failed)
 	}
 	<-other.returned
+	if !s.Lent(1) || !s.Lent(2) || !s.Lent(3) || s.Lent(4) || s.Lent(0) {
+		t.Error("Lent has forgotten a loan, or knows one that never was")
+	}
 	if !s.Stopped() || s.Return(9) != nil {
 		t.Error("a stopped connection complains of what comes late")
+	}
+}
+
+func TestLoansForgetTheOldest(t *testing.T) {
+	var s Loans
+	const n = maxEnded + 100
+	for i := range uint64(n) {
+		s.Lend(i+1, 7)
+		s.Revoke(7, func(*Loan) {})
+		ok(t, s.Return(i+1))
+	}
+	if s.Lent(100) || !s.Lent(101) || !s.Lent(n) || len(s.ended) != maxEnded || len(s.order) != maxEnded {
+		t.Errorf("%d loans are remembered, want the last %d", len(s.ended), maxEnded)
 	}
 }
