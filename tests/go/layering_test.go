@@ -11,7 +11,8 @@ import (
 // rank orders the layers: a package imports only layers of a lower rank. A
 // folder that is not listed belongs to the nearest listed folder above it.
 var rank = map[string]int{
-	"native": 0, "core/internal": 0, "core/config": 0, "core/logging": 0, "core/fabric": 0, "core/decode": 0, "core/admission": 0,
+	"core/decode": -1,
+	"native":      0, "core/internal": 0, "core/config": 0, "core/logging": 0, "core/fabric": 0, "core/admission": 0,
 	"core/device": 1, "core/memory": 1, "core/topology": 1, "core/bootstrap": 1,
 	"core/provider":        2,
 	"core":                 3,
