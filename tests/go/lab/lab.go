@@ -23,10 +23,11 @@ type Lab struct {
 	wg    sync.WaitGroup
 
 	cut   atomic.Bool
-	delay atomic.Int64  // ns
-	loss  atomic.Uint64 // probability that a packet is dropped, in 2^-32
-	flip  atomic.Int64  // packets still to be altered
-	rate  atomic.Int64  // bytes/s to each host, 0 if any
+	delay atomic.Int64                         // ns
+	loss  atomic.Uint64                        // probability that a packet is dropped, in 2^-32
+	flip  atomic.Int64                         // packets still to be altered
+	rate  atomic.Int64                         // bytes/s to each host, 0 if any
+	watch func(contents []byte) (altered bool) // of TCP packets; guarded by mu
 
 	Passed, Dropped, Delayed, Flipped atomic.Int64 // packets
 	Bytes                             atomic.Int64 // of packets that passed
@@ -149,6 +150,15 @@ func (l *Lab) Loss(p float64) { l.loss.Store(uint64(p * (1 << 32))) }
 // would be another number in each run.
 func (l *Lab) Flip(n int64) { l.flip.Store(n) }
 
+// Watch calls see with the contents of each TCP packet, which see may change in place if it then
+// returns true. It replaces the function of an earlier call; nil is none. Afterwards the earlier
+// one is not called any more.
+func (l *Lab) Watch(see func(contents []byte) (altered bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watch = see
+}
+
 // read takes packets from the host to where they go.
 func (h *Host) read() {
 	defer h.lab.wg.Done()
@@ -189,6 +199,10 @@ func (l *Lab) forward(b []byte) {
 	}
 	if !p.due.IsZero() {
 		l.Delayed.Add(1)
+	}
+	if b := contents(p.bytes); l.watch != nil && len(b) > 0 && l.watch(b) {
+		mendChecksum(p.bytes)
+		l.Flipped.Add(1)
 	}
 	if l.flip.Load() > 0 && flipBit(p.bytes) {
 		l.flip.Add(-1)

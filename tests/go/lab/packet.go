@@ -11,20 +11,30 @@ const protocolTCP = 6
 
 // flipBit changes one bit of a TCP packet's contents and makes its checksum fit again; false if there are none.
 func flipBit(b []byte) bool {
+	data := contents(b)
+	if len(data) == 0 {
+		return false
+	}
+	data[rand.IntN(len(data))] ^= 1 << rand.IntN(8)
+	mendChecksum(b)
+	return true
+}
+
+// contents returns the contents of a TCP packet, empty if there are none.
+func contents(b []byte) []byte {
 	head := int(b[0]&15) * 4
 	if b[9] != protocolTCP || len(b) < head+20 {
-		return false
+		return nil
 	}
 	tcp := b[head:]
-	data := int(tcp[12]>>4) * 4
-	if data >= len(tcp) {
-		return false
-	}
-	i := data + rand.IntN(len(tcp)-data)
-	tcp[i] ^= 1 << rand.IntN(8)
+	return tcp[min(int(tcp[12]>>4)*4, len(tcp)):]
+}
+
+// mendChecksum makes the checksum of a TCP packet fit its contents.
+func mendChecksum(b []byte) {
+	tcp := b[int(b[0]&15)*4:]
 	binary.BigEndian.PutUint16(tcp[16:], 0)
 	binary.BigEndian.PutUint16(tcp[16:], checksum(b, tcp))
-	return true
 }
 
 // checksum is TCP's over the segment and the addresses of its IPv4 header (RFC 9293, section 3.1).

@@ -6,12 +6,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,6 +71,7 @@ func servePeer() {
 	commands := map[string]func(json.RawMessage) (any, error){
 		"start": side.start, "know": side.know, "region": side.region, "session": side.session, "post": side.post, "wait": side.wait, "cancel": side.cancel,
 		"verify": side.verify, "seccomp": side.seccomp, "describe": side.describe, "arrived": side.arrived, "left": side.left, "close": side.close,
+		"peek": side.peek, "throw": side.throw,
 		"free": side.free, "remap": side.remap, "untouched": side.untouched, "stick": side.stick,
 	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
@@ -104,6 +107,7 @@ type startArgs struct {
 	TCP        bool // no shared memory
 	DeadlineMS int
 	GPU        int // regions are on this one, from 1; 0 is host memory
+	UID        int // the process becomes this user first, unless 0
 
 	gpus bool // the process sees GPUs
 
@@ -114,6 +118,11 @@ func (p *peerSide) start(raw json.RawMessage) (any, error) {
 	a, err := decode[startArgs](raw)
 	if err != nil {
 		return nil, err
+	}
+	if a.UID != 0 {
+		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(a.UID), syscall.Setuid(a.UID)); err != nil {
+			return nil, err
+		}
 	}
 	if a.GPU > 0 {
 		all, err := device.Devices()

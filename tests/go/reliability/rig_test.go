@@ -202,21 +202,32 @@ func (p *pair) target() {
 }
 
 // write posts a write of n random blocks to different random places.
-func (p *pair) write(n int) (w postArgs) {
+func (p *pair) write(n int) postArgs {
 	p.t.Helper()
+	w := p.newWrite(n)
+	p.post(w)
+	return w
+}
+
+// newWrite is a write that post begins.
+func (p *pair) newWrite(n int) (w postArgs) {
 	p.uid++
 	w = postArgs{Session: p.session, UID: p.uid, Remote: p.rng.Perm(p.blocks)[:n]}
 	for range n {
 		w.Local = append(w.Local, p.rng.IntN(p.blocks))
 	}
 	w.beside = &[]postArgs{}
+	return w
+}
+
+func (p *pair) post(w postArgs) {
+	p.t.Helper()
 	for _, o := range p.open {
 		*w.beside = append(*w.beside, o)
 		*o.beside = append(*o.beside, w)
 	}
 	p.open[w.UID] = w
 	p.a.ask("post", w, nil)
-	return w
 }
 
 // ended books how a write ended.
