@@ -138,21 +138,26 @@ func (p *goPackage) newFunc(name string, body ast.Node, imports map[string]bool,
 	return f
 }
 
-// counted returns the package's functions that run inside decodetest.Bounded in a fuzz target.
-func (p *goPackage) counted() map[*goFunc]bool {
-	var targets []*goFunc
-	for _, f := range p.funcs {
-		if f.test && strings.HasPrefix(f.name, "Fuzz") {
-			targets = append(targets, f)
+// counted returns the package's functions that run inside decodetest.Bounded in a fuzz target, and
+// the fuzz targets that do not call it.
+func (p *goPackage) counted() (reached map[*goFunc]bool, countless []string) {
+	reached = map[*goFunc]bool{}
+	for _, target := range p.funcs {
+		if !target.test || !strings.HasPrefix(target.name, "Fuzz") {
+			continue
+		}
+		counts := false
+		for f := range p.closure([]*goFunc{target}) {
+			for _, names := range f.counts {
+				maps.Copy(reached, p.closure(p.named(names)))
+				counts = true
+			}
+		}
+		if !counts {
+			countless = append(countless, target.name)
 		}
 	}
-	reached := map[*goFunc]bool{}
-	for f := range p.closure(targets) {
-		for _, names := range f.counts {
-			maps.Copy(reached, p.closure(p.named(names)))
-		}
-	}
-	return reached
+	return reached, countless
 }
 
 // closure returns the functions, and all that they name, directly or through others of the
