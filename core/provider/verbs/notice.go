@@ -163,8 +163,8 @@ func (p *pair) arrived(wc *verbs.WC) error {
 func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.m.lender.Lent(x.ticket) {
-		return fmt.Errorf("remote data %d of a write under loan %#x, which was never granted, from %s: %w", x.data, x.ticket, n.m.ep.Peer(), fabric.ErrProtocol)
+	if !n.m.lender.MayWrite(x.ticket) {
+		return fmt.Errorf("remote data %d of a write under loan %#x, which does not let it write, from %s: %w", x.data, x.ticket, n.m.ep.Peer(), fabric.ErrProtocol)
 	}
 	number, all := imm&numberMask, int(imm>>24)
 	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.m.receives() { // each has a credit that was not given back

@@ -78,16 +78,16 @@ func (d *Lender) answer(ticket uint64, region *util.MR) {
 		d.Out.Post(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
 		return
 	}
-	d.loans.Lend(ticket, region.Key().ID)
+	d.loans.Lend(ticket, region.Key().ID).Writable = region.Access()&fabric.AccessRemoteWrite != 0
 	d.Out.Post(FrameLend, encodeLend(ticket, place))
 }
 
-// Lent reports whether the peer has, or had, the loan with this ticket: whether it has shown the
-// key of a region by which it could write. A notice of remote data without one is a lie.
-func (d *Lender) Lent(ticket uint64) bool {
+// MayWrite reports whether the peer has, or had, a loan with this ticket by which it could write:
+// it has shown the key of the region. Remote data of a write under no such loan is a lie.
+func (d *Lender) MayWrite(ticket uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return ticket&ShareBit == 0 && d.loans.Lent(ticket)
+	return ticket&ShareBit == 0 && d.loans.MayWrite(ticket)
 }
 
 // Shared is the share of a region of device memory, nil if there is none.

@@ -16,6 +16,7 @@ const MaxLoans = 1 << 16
 // A Loan is what a peer was told of a region here, until it gives that back.
 type Loan struct {
 	Ticket, Region uint64
+	Writable       bool // the peer may write to the region
 	revoked        bool
 	returned       chan struct{}
 }
@@ -24,7 +25,7 @@ type Loan struct {
 type Loans struct {
 	byTicket map[uint64]*Loan
 	byRegion map[uint64]map[uint64]*Loan // region id, ticket
-	ended    map[uint64]struct{}         // tickets of the last loans that were returned
+	ended    map[uint64]struct{}         // tickets of the last writable loans that were returned
 	order    []uint64                    // the same, a ring once full
 	next     int                         // of order: the oldest
 	stopped  bool
@@ -81,12 +82,13 @@ func (s *Loans) Return(ticket uint64) error {
 	return nil
 }
 
-// Lent reports whether the peer has, or had, the loan with this ticket. It got one only for the
-// key of the region. The notice of a write may come after the region was closed and its loan
-// returned.
-func (s *Loans) Lent(ticket uint64) bool {
+// MayWrite reports whether the peer has, or had, the loan with this ticket, of a region that it
+// may write to. It got one only for the key of the region. The notice of a write may come after
+// the region was closed and its loan returned.
+func (s *Loans) MayWrite(ticket uint64) bool {
 	_, ended := s.ended[ticket]
-	return ended || s.byTicket[ticket] != nil
+	l := s.byTicket[ticket]
+	return ended || l != nil && l.Writable
 }
 
 func (s *Loans) drop(l *Loan) {
@@ -95,6 +97,9 @@ func (s *Loans) drop(l *Loan) {
 	delete(s.byRegion[l.Region], l.Ticket)
 	if len(s.byRegion[l.Region]) == 0 {
 		delete(s.byRegion, l.Region)
+	}
+	if !l.Writable {
+		return
 	}
 	if s.ended == nil {
 		s.ended = make(map[uint64]struct{})
@@ -109,7 +114,7 @@ func (s *Loans) drop(l *Loan) {
 	s.next = (s.next + 1) % maxEnded
 }
 
-// Stop ends all loans, once the fence holds the peer off. Lent stays as it is.
+// Stop ends all loans, once the fence holds the peer off. MayWrite stays as it is.
 func (s *Loans) Stop() {
 	if s.stopped {
 		return

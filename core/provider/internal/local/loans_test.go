@@ -22,6 +22,7 @@ func (d *debtor) Peer() fabric.Addr { return "@debtor" }
 func TestLoans(t *testing.T) {
 	var s Loans
 	one, two, other := s.Lend(1, 7), s.Lend(2, 7), s.Lend(3, 8)
+	one.Writable, other.Writable = true, true
 	if s.Free(1) || !s.Free(4) {
 		t.Error("a ticket is used twice, or a new one is not free")
 	}
@@ -41,8 +42,8 @@ func TestLoans(t *testing.T) {
 	if err := s.Return(1); !errors.Is(err, fabric.ErrProtocol) {
 		t.Errorf("returned twice: %v", err)
 	}
-	if !s.Lent(1) || s.Lent(4) {
-		t.Error("Lent has forgotten a loan that was returned, or knows one that never was")
+	if !s.MayWrite(1) || s.MayWrite(2) || s.MayWrite(4) {
+		t.Error("MayWrite has forgotten a loan that was returned, or knows one that never was")
 	}
 	d := &debtor{loans: &s}
 	AwaitReturns([]Recall{{d, []*Loan{one}}}, time.Minute)
@@ -54,8 +55,8 @@ func TestLoans(t *testing.T) {
 		t.Errorf("who returns nothing: %v", d.failed)
 	}
 	<-other.returned
-	if !s.Lent(1) || !s.Lent(2) || !s.Lent(3) || s.Lent(4) || s.Lent(0) {
-		t.Error("Lent has forgotten a loan, or knows one that never was")
+	if !s.MayWrite(1) || s.MayWrite(2) || !s.MayWrite(3) || s.MayWrite(4) || s.MayWrite(0) {
+		t.Error("MayWrite has forgotten a loan, or knows one that never was or may only read")
 	}
 	if !s.Stopped() || s.Return(9) != nil {
 		t.Error("a stopped connection complains of what comes late")
@@ -66,11 +67,11 @@ func TestLoansForgetTheOldest(t *testing.T) {
 	var s Loans
 	const n = maxEnded + 100
 	for i := range uint64(n) {
-		s.Lend(i+1, 7)
+		s.Lend(i+1, 7).Writable = true
 		s.Revoke(7, func(*Loan) {})
 		ok(t, s.Return(i+1))
 	}
-	if s.Lent(100) || !s.Lent(101) || !s.Lent(n) || len(s.ended) != maxEnded || len(s.order) != maxEnded {
+	if s.MayWrite(100) || !s.MayWrite(101) || !s.MayWrite(n) || len(s.ended) != maxEnded || len(s.order) != maxEnded {
 		t.Errorf("%d loans are remembered, want the last %d", len(s.ended), maxEnded)
 	}
 }
