@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	handshakeWait = 5 * time.Second  // from the connection to our welcome
+	handshakeWait = 5 * time.Second  // from the connection to our welcome; see Engine.handshake
 	controlIdle   = 60 * time.Second // after which a silent client is closed
 )
 
@@ -200,7 +200,7 @@ func (s *controlServer) serve(c *controlConn) {
 }
 
 func (s *controlServer) converse(c *controlConn) error {
-	if err := c.SetDeadline(time.Now().Add(handshakeWait)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(s.engine.handshake)); err != nil {
 		return err
 	}
 	greeted, who := false, identity{}

@@ -151,16 +151,28 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 	return q, nil
 }
 
-// dialData connects an endpoint, and tries again with back-off if the peer is busy, or closes the connection without a word: under a flood
-// of connections it does so with the oldest.
+// maxBusy is how often a client tries again whose peer says that it is busy. The attempts take 8 s
+// at least, so that a deadline of 5 s ends them first.
+const maxBusy = 24
+
+// dialData connects an endpoint. It tries again with back-off, as long as ctx allows: up to maxBusy
+// times if the peer is busy, and up to maxEvictions times if it closes the connection without an
+// answer. Under a flood of connections a peer does so with the oldest.
 func dialData(ctx context.Context, ep fabric.Connector, to fabric.Addr, ticket []byte) (err error) {
 	var pause admission.Backoff
-	for range maxEvictions {
-		if _, err = ep.Connect(ctx, to, ticket); err == nil || !errors.Is(err, fabric.ErrConnReset) && !errors.Is(err, fabric.ErrBusy) || !pause.Wait(ctx) {
-			break
+	for attempt := 1; ; attempt++ {
+		_, err = ep.Connect(ctx, to, ticket)
+		most := 0
+		switch {
+		case errors.Is(err, fabric.ErrBusy):
+			most = maxBusy
+		case errors.Is(err, fabric.ErrConnReset):
+			most = maxEvictions
+		}
+		if attempt >= most || !pause.Wait(ctx) {
+			return err
 		}
 	}
-	return err
 }
 
 // askRegion asks the peer whether d is registered there, so that a session is never born broken.

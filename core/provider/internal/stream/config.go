@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"mori/core/fabric"
 )
@@ -39,6 +40,9 @@ type Config struct {
 	Pack      Packing      // payload that this side sends is made smaller; see pack.go
 	Unpack    bool         // peers may send such payload
 
+	// Handshake bounds each handshake on the passive side; 0 is 5 s.
+	Handshake time.Duration
+
 	// Packed, if set, counts the frames whose payload was sent packed.
 	Packed *atomic.Uint64
 
@@ -63,6 +67,14 @@ func (c *Config) can() uint16 {
 		return canUnpack | canFault
 	}
 	return canFault
+}
+
+// handshake is how long a handshake may take on the passive side.
+func (c *Config) handshake() time.Duration {
+	if c.Handshake > 0 {
+		return c.Handshake
+	}
+	return handshakeWait
 }
 
 // A Packing says when payload is packed before it is sent.

@@ -142,6 +142,28 @@ func TestSilentSocketsKeepNobodyOut(t *testing.T) {
 	}
 }
 
+// TestUnfinishedHandshakesEndAtTheirLimit leaves sockets without a hello, with half of one, and
+// without the other sockets of their endpoint. The listener closes all of them.
+func TestUnfinishedHandshakesEndAtTheirLimit(t *testing.T) {
+	r := newRigOf(t, Config{Handshake: 100 * time.Millisecond})
+	whole, alone := goodHello(), goodHello()
+	alone.links, alone.private = 2, nil
+	for name, sent := range map[string][]byte{"silent": nil, "half": whole.append(nil)[:helloLen/2], "alone": alone.append(nil)} {
+		conn, err := net.Dial("tcp", string(r.ln.Addr()))
+		r.must(err)
+		defer conn.Close()
+		_, err = conn.Write(sent)
+		r.must(err)
+		r.must(conn.SetReadDeadline(time.Now().Add(testDeadline)))
+		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the socket is open after %v", name, testDeadline)
+		}
+	}
+	if n := r.ln.(*listener).halfOpen.Len(); n != 0 {
+		t.Errorf("%d sockets are half open, want 0", n)
+	}
+}
+
 // TestRequestsThatNobodyTakesAreTurnedAway fills the listener's queue.
 func TestRequestsThatNobodyTakesAreTurnedAway(t *testing.T) {
 	r := newRig(t, nil)
@@ -168,6 +190,10 @@ func TestRequestsThatNobodyTakesAreTurnedAway(t *testing.T) {
 	}
 	if err := a.refusal("x"); !errors.Is(err, fabric.ErrConnRefused) {
 		t.Errorf("refusal: %v", err)
+	}
+	// Who connects learns that another attempt may succeed.
+	if _, err := r.ep.Connect(r.ctx, r.ln.Addr(), nil); !errors.Is(err, fabric.ErrBusy) {
+		t.Errorf("connect: %v, want %v", err, fabric.ErrBusy)
 	}
 }
 

@@ -163,7 +163,7 @@ func (l *listener) shake(conn net.Conn) {
 }
 
 func (l *listener) hear(conn net.Conn) (extra any, h hello, err error) {
-	if err := conn.SetDeadline(time.Now().Add(handshakeWait)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(l.fabric.cfg.handshake())); err != nil {
 		return nil, h, err
 	}
 	if extra, err = l.fabric.cfg.Transport.Prelude(conn, false); err != nil {
@@ -191,7 +191,7 @@ func (l *listener) join(conn net.Conn, extra any, h *hello) error {
 	if g == nil {
 		g = &group{req: &request{conns: make([]net.Conn, h.links)}, left: int(h.links)}
 		g.req.hello.links = h.links
-		g.timer = time.AfterFunc(handshakeWait, func() {
+		g.timer = time.AfterFunc(l.fabric.cfg.handshake(), func() {
 			l.expire(h.nonce, g, fmt.Errorf("not all of %d sockets of an endpoint came: %w", h.links, fabric.ErrTimeout))
 		})
 		l.groups[h.nonce] = g
