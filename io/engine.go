@@ -62,6 +62,7 @@ type Engine struct {
 	maxPending  int64                   // transfers to one peer; 0 = no limit
 	lease       time.Duration           // see lease.go; 0 = none
 	handshake   time.Duration           // limit of a handshake on a control connection
+	pace        pace                    // of replays
 	inbounds    inbounds
 	gates       gates
 
@@ -100,7 +101,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
 	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID, incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
-		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, handshake: handshakeWait, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
+		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, handshake: handshakeWait, pace: replayPace, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
 	if len(e.nodeID) > MaxKey {
 		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.nodeID), MaxKey, ErrInvalid)
 	}

@@ -10,22 +10,28 @@ import (
 	"time"
 )
 
-// How long to wait between two attempts to bring orphans back, and before a transfer is sent again that was replayed before.
-const (
-	replayFirst = 20 * time.Millisecond
-	replayMost  = time.Second
-)
+// A pace is how long to rest between attempts.
+type pace struct{ first, most time.Duration }
 
-// maxReplays is how often a transfer is moved to another path before it fails. With the back-off that is 16 s of paths that break at once.
-const maxReplays = 20
+// replayPace is an engine's, between two attempts to bring orphans back, and before a transfer is
+// sent again that was replayed before.
+var replayPace = pace{first: 20 * time.Millisecond, most: time.Second}
 
-// backoff is the pause before the replay that follows n others.
-func backoff(n int32) time.Duration {
+// after is the pause behind n attempts.
+func (p pace) after(n int32) time.Duration {
 	if n == 0 {
 		return 0
 	}
-	return min(replayFirst<<min(n-1, 16), replayMost)
+	return min(p.first<<min(n-1, 16), p.most)
 }
+
+// maxReplays is how often a transfer is moved to another path before it fails. With the back-off
+// that is 16 s of paths that break at once.
+const maxReplays = 20
+
+// maxReturns is how often a peer is asked for a path before the transfers that wait for one fail,
+// also those without a deadline: after 95 s at least.
+const maxReturns = 100
 
 // replay finds another path for what a closed one left undone, or was too late for. Before anything is sent again the peer confirms that it has closed its
 // end, too: so no byte of the old path can land behind a newer one. It returns at once; the transfers end by their deadline,
@@ -64,7 +70,7 @@ func (p *peer) replay(old *path, left []*transfer) {
 		}
 		go func() {
 			defer p.work.Done()
-			p.rest(backoff(n))
+			p.rest(p.engine.pace.after(n))
 			p.bringBack(old, group)
 		}()
 	}
@@ -82,8 +88,7 @@ func (p *peer) rest(d time.Duration) {
 }
 
 func (p *peer) bringBack(old *path, left []*transfer) {
-	pause := replayFirst
-	for {
+	for attempt := int32(1); ; attempt++ {
 		left = p.stillParked(left)
 		if len(left) == 0 {
 			return
@@ -98,9 +103,12 @@ func (p *peer) bringBack(old *path, left []*transfer) {
 			p.giveUp(left, err)
 			return
 		}
+		if attempt == maxReturns {
+			p.giveUp(left, fmt.Errorf("given up after %d attempts to open a path: %w", attempt, err))
+			return
+		}
 		p.engine.log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left), "reason", err)
-		p.rest(pause)
-		pause = min(2*pause, replayMost)
+		p.rest(p.engine.pace.after(attempt))
 	}
 }
 

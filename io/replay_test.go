@@ -317,8 +317,7 @@ func TestAPathThatNobodyUsesCloses(t *testing.T) {
 
 // TestReplaysAreBounded: paths that break each time are not tried for ever, and less and less often.
 func TestReplaysAreBounded(t *testing.T) {
-	t.Parallel()
-	w := newWired(t, 1<<16, nil)
+	w := newWired(t, 1<<16, nil, quick)
 	var ops atomic.Int64
 	broken := func(*fabric.Op) error {
 		ops.Add(1)
@@ -333,12 +332,12 @@ func TestReplaysAreBounded(t *testing.T) {
 	if n := ops.Load(); n > 2*maxReplays+2 {
 		t.Errorf("%d ops were tried", n)
 	}
-	for n, want := range []time.Duration{0, replayFirst, 2 * replayFirst, 4 * replayFirst} {
-		if got := backoff(int32(n)); got != want {
+	for n, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond} {
+		if got := replayPace.after(int32(n)); got != want {
 			t.Errorf("back-off after %d replays: %v, want %v", n, got, want)
 		}
 	}
-	if got := backoff(maxReplays); got != replayMost {
+	if got := replayPace.after(maxReplays); got != time.Second {
 		t.Errorf("last back-off: %v", got)
 	}
 }
