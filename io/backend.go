@@ -15,6 +15,7 @@ import (
 	"mori/core"
 	"mori/core/config"
 	"mori/core/device"
+	"mori/core/limits"
 )
 
 // A backend is a family of transports that the user has asked for.
@@ -57,7 +58,7 @@ func (b *backend) outcome(err error, text string) (StatusCode, string) {
 
 // CreateBackend opens a family of transports; nil means the default config. A backend that exists already is left
 // alone. Memory and peers registered before are known to it.
-func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
+func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) (err error) {
 	if cfg == nil {
 		cfg = DefaultBackendConfig()
 	}
@@ -66,13 +67,23 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 		return err
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer func() {
+		discarded := e.discarded
+		e.discarded = nil
+		e.mu.Unlock()
+		for _, discard := range discarded {
+			err = errors.Join(err, discard())
+		}
+	}()
 	if e.closed() {
 		return fmt.Errorf("create backend %v: %w", kind, ErrClosed)
 	}
 	if e.backends[kind] != nil {
 		e.log.Warn("backend exists already", "backend", kind)
 		return nil
+	}
+	if err := checkLimits(kind); err != nil {
+		return fmt.Errorf("create backend %v: %w", kind, err)
 	}
 	f, err := core.Transports(kind.String())
 	if err != nil {
@@ -86,10 +97,34 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 	return e.addBackend(kind, cfg, f)
 }
 
+// How many descriptors are opened: for an engine, the poller of the runtime and the host's
+// identity; for a backend, peers not counted, 3 without devices, and some 5 for each RDMA device.
+const (
+	descriptorsOfEngine = 4
+	descriptorsOfRDMA   = 64
+	descriptorsOfOthers = 32
+)
+
+// checkLimits reports whether the process may start what a backend needs: the Go runtime ends the
+// process without threads, and a device that got no descriptor would be missing for the life of the
+// engine.
+func checkLimits(kind BackendType) error {
+	need := descriptorsOfOthers
+	if kind == BackendRDMA {
+		need = descriptorsOfRDMA
+	}
+	if err := limits.Threads(); err != nil {
+		return err
+	}
+	return limits.Descriptors(need)
+}
+
 // addBackend needs e.mu held.
 func (e *Engine) addBackend(kind BackendType, cfg *BackendConfig, f core.Family) error {
+	before := snapshot{control: e.control, transports: len(e.transports), rdma: e.rdma.Load()}
 	b, err := e.openBackend(kind, cfg, f)
 	if err != nil {
+		before.restore(e)
 		return fmt.Errorf("create backend %v: %w", kind, err)
 	}
 	e.backends[kind] = b
@@ -99,6 +134,36 @@ func (e *Engine) addBackend(kind BackendType, cfg *BackendConfig, f core.Family)
 		e.log.Info("backend created", "backend", kind, "memory", r.memory(), "transports", r.names(), "notes", r.notes)
 	}
 	return nil
+}
+
+// A snapshot is what an engine had before an attempt to create a backend.
+type snapshot struct {
+	control    *controlServer
+	transports int
+	rdma       *BackendConfig
+}
+
+// restore takes from e what it has more. Closing that waits for goroutines which may need e.mu: it
+// is left to discarded. restore needs e.mu held.
+func (s snapshot) restore(e *Engine) {
+	regions := e.store.allRegions()
+	for _, tr := range e.transports[s.transports:] {
+		e.discarded = append(e.discarded, func() (err error) {
+			for _, r := range regions {
+				err = errors.Join(err, r.detach(tr))
+			}
+			return errors.Join(err, tr.close())
+		})
+	}
+	e.transports = e.transports[:s.transports:s.transports]
+	e.rdma.Store(s.rdma)
+	if c := e.control; s.control == nil && c != nil {
+		e.control = nil
+		e.discarded = append(e.discarded, func() error {
+			c.close()
+			return nil
+		})
+	}
 }
 
 // autoXGMI creates an XGMI backend beside an RDMA backend where the environment asks for that, and in its place where only NICs would do and

@@ -3,9 +3,13 @@
 package io
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"testing"
+
+	"mori/core"
+	"mori/core/limits"
 )
 
 // exhaust takes all descriptors of the process but some, under a lower limit, until the test ends.
@@ -49,15 +53,15 @@ func exhaust(t *testing.T, leave int) {
 // A backend for which there are too few descriptors is an error, and works when there are enough again.
 func TestABackendWithoutDescriptorsIsAnError(t *testing.T) {
 	for left := range 8 {
-		for _, kind := range []BackendType{BackendTCP} { // the emulated library of RDMA devices aborts without descriptors
+		for _, kind := range []BackendType{BackendRDMA, BackendTCP} {
 			e, err := NewEngine("a", EngineConfig{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Run("", func(t *testing.T) {
 				exhaust(t, left)
-				if err := e.CreateBackend(kind, nil); err == nil && left < 2 {
-					t.Errorf("%v with %d descriptors: no error", kind, left)
+				if err := e.CreateBackend(kind, nil); !errors.Is(err, limits.ErrShort) {
+					t.Errorf("%v with %d descriptors: %v, want %v", kind, left, err, limits.ErrShort)
 				}
 			})
 			if err := e.CreateBackend(kind, nil); err != nil {
@@ -68,6 +72,70 @@ func TestABackendWithoutDescriptorsIsAnError(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Where descriptors run out while a backend opens, it opens whole or leaves nothing.
+func TestDescriptorsThatRunOutLeaveNoHalfABackend(t *testing.T) {
+	family := core.Family{Host: []string{"shm", "tcp"}, GPU: []string{"shm", "tcp"}}
+	for left := range 8 {
+		e, err := NewEngine("a", EngineConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, addr := buffer(t, 64)
+		if _, err := e.RegisterMemory(addr, 64, -1, LocCPU); err != nil {
+			t.Fatal(err)
+		}
+		before := descriptors(t)
+		t.Run("", func(t *testing.T) {
+			exhaust(t, left)
+			err = openWhole(e, family)
+		})
+		if err == nil && len(e.transports) != 2 {
+			t.Errorf("%d descriptors: the backend has %d of 2 transports", left, len(e.transports))
+		}
+		if err != nil && (!limits.IsShort(err) || descriptors(t) != before || e.control != nil || len(e.transports) != 0) {
+			t.Errorf("%d descriptors: %v; %d are open, %d were", left, err, descriptors(t), before)
+		}
+		if (err == nil) != (left >= 3) {
+			t.Errorf("%d descriptors: %v", left, err)
+		}
+		if err != nil {
+			if err := e.CreateBackend(BackendRDMA, nil); err != nil {
+				t.Errorf("once there are descriptors: %v", err)
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := descriptors(t); n != before {
+			t.Errorf("%d descriptors after close, want %d", n, before)
+		}
+	}
+}
+
+// openWhole is CreateBackend without its look at limits.
+func openWhole(e *Engine, f core.Family) error {
+	cfg := DefaultBackendConfig().fromEnv(e.log)
+	e.mu.Lock()
+	err := e.addBackend(BackendRDMA, cfg, f)
+	discarded := e.discarded
+	e.discarded = nil
+	e.mu.Unlock()
+	for _, discard := range discarded {
+		err = errors.Join(err, discard())
+	}
+	return err
+}
+
+// descriptors is how many this process has open.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
 }
 
 // Without a descriptor to read the identity of the host there is no engine: it would have another one than its neighbours.

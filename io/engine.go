@@ -19,6 +19,7 @@ import (
 	"mori/core"
 	"mori/core/config"
 	"mori/core/fabric"
+	"mori/core/limits"
 	"mori/core/logging"
 	"mori/io/internal/meter"
 )
@@ -70,7 +71,8 @@ type Engine struct {
 	isClosed   atomic.Bool // written with mu held
 	control    *controlServer
 	backends   map[BackendType]*backend
-	transports []*transport // in order of preference
+	transports []*transport   // in order of preference
+	discarded  []func() error // close what failed backends had opened; called without mu
 	stopTick   context.CancelFunc
 	ticking    chan struct{}
 }
@@ -87,6 +89,9 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	}
 	if len(key) > MaxKey {
 		return nil, fmt.Errorf("engine %.20q...: key of %d bytes, want at most %d: %w", key, len(key), MaxKey, ErrInvalid)
+	}
+	if err := limits.Descriptors(descriptorsOfEngine); err != nil {
+		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
 	var raw [8]byte
 	if _, err := rand.Read(raw[:]); err != nil {

@@ -103,6 +103,18 @@ func (r *region) attach(tr *transport) error {
 	return nil
 }
 
+// detach takes r back from one transport.
+func (r *region) detach(tr *transport) error {
+	r.mu.Lock()
+	mr := r.mrs[tr.name]
+	delete(r.mrs, tr.name)
+	r.mu.Unlock()
+	if mr == nil {
+		return nil
+	}
+	return mr.Close()
+}
+
 // buffer is the memory in the words of providers.
 func (r *region) buffer() fabric.Buffer {
 	b := fabric.Buffer{Addr: r.desc.Data, Len: r.desc.Size}

@@ -7,6 +7,7 @@ import (
 
 	"mori/core"
 	"mori/core/device"
+	"mori/core/limits"
 )
 
 // A route is the transports of a backend for one kind of pair, in order of preference. Each path belongs to one: pairs of host memory
@@ -47,6 +48,9 @@ func (e *Engine) openRoute(b *backend, gpu bool, names []string) (*route, error)
 	r := &route{backend: b, gpu: gpu, notes: append([]string(nil), b.notes...)}
 	for _, name := range names {
 		tr, err := e.transport(name)
+		if limits.IsShort(err) { // it would be missing for the life of the engine
+			return nil, fmt.Errorf("%s is not available: %w", name, err)
+		}
 		if err != nil {
 			r.notes = append(r.notes, fmt.Sprintf("%s is not available: %v", name, err))
 			continue

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"mori/core/bootstrap"
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/interchange"
+	"mori/core/limits"
 	"mori/ep"
 	"mori/io"
 	"mori/shmem"
@@ -37,6 +39,9 @@ var codes = []struct {
 	{io.ErrInvalid, "E_ARG"},
 	{fabric.ErrInvalid, "E_ARG"},
 	{fabric.ErrTooSmall, "E_ARG"},
+	{limits.ErrShort, "E_AGAIN"},
+	{syscall.EMFILE, "E_AGAIN"},
+	{syscall.ENFILE, "E_AGAIN"},
 	{shmem.ErrInvalid, "E_ARG"},
 	{shmem.ErrNotSym, "E_ARG"},
 	{shmem.ErrNoMemory, "E_NOMEM"},

@@ -12,6 +12,7 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/device"
+	"mori/core/limits"
 	"mori/core/memory"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/gpu"
@@ -70,6 +71,9 @@ func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
 // open gets everything, PE by PE alike.
 func (w *World) open(ctx context.Context) (err error) {
 	cause := w.cfg.validate(os.DirFS("/"))
+	if cause == nil {
+		cause = limits.Threads()
+	}
 	if cause == nil {
 		w.share, cause = memory.NewSharer()
 	}

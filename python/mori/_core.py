@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ._errors import ExtensionError, ForkError, from_native
+from ._limits import check_threads
 
 _EXTENSION = "mori._native._moricore"
 _FAST = "mori._native._fast"
@@ -89,6 +90,7 @@ def _load() -> Any:
             return _extension
         if _inherited:
             _refuse()
+        check_threads()
         extension = _import_extension()
         if not hasattr(extension, "pybind_InstallFast"):
             raise ExtensionError(

@@ -67,7 +67,10 @@ class ReceiveCapError(MoriError, ValueError):
 
 
 class BusyError(MoriError):
-    """A resource is taken for the moment; the same call may succeed later."""
+    """A resource is taken for the moment, such as the threads or descriptors that this process may have.
+
+    The same call may succeed later.
+    """
 
 
 class ForkError(MoriError):

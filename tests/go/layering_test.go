@@ -13,7 +13,7 @@ import (
 var rank = map[string]int{
 	"core/decode": -1,
 	"native":      0, "core/internal": 0, "core/config": 0, "core/logging": 0, "core/fabric": 0, "core/admission": 0,
-	"core/device": 1, "core/memory": 1, "core/topology": 1, "core/bootstrap": 1,
+	"core/device": 1, "core/memory": 1, "core/topology": 1, "core/bootstrap": 1, "core/limits": 1,
 	"core/provider":        2,
 	"core":                 3,
 	"shmem/internal/arena": 4, "shmem/internal/reduceop": 4, "shmem/internal/peers": 4,
