@@ -247,7 +247,7 @@ class IOEngine:
         """Copy ``size`` bytes from the remote to the local memory; returns at once with the transfer's status.
 
         ``deadline_ms``, ``tag`` and ``after`` are those of :class:`IOEngineSession`; the backend's deadline holds where
-        none is given.
+        none is given. So is the limit of ``MORI_IO_MAX_PENDING``, at which the call waits for room.
 
         Raises:
             TypeError: an argument has the wrong type.
@@ -271,7 +271,10 @@ class IOEngine:
         tag: str | None = None,
         after: Any = None,
     ) -> TransferStatus:
-        """Copy ``size`` bytes from the local to the remote memory; returns and raises as :meth:`read`."""
+        """Copy ``size`` bytes from the local to the remote memory; returns, waits and raises as :meth:`read`.
+
+        At most ``MORI_IO_MAX_PENDING`` transfers to one peer are pending.
+        """
         pair = self._pair(local, remote)
         return self._post_one(pair.handle, True, local_off, remote_off, size, uid, deadline_ms, tag, after)
 
@@ -304,7 +307,8 @@ class IOEngine:
 
         Returns:
             One status for each pair. A pair that cannot be set up or has bad bounds gets a failed status; the
-            other pairs are not affected.
+            other pairs are not affected. At the limit of ``MORI_IO_MAX_PENDING``, see :class:`IOEngineSession`, the
+            call waits for room.
 
         Raises:
             ValueError: the six sequences have different lengths, or an option is none. Nothing was submitted.
@@ -328,7 +332,10 @@ class IOEngine:
         tag: str | None = None,
         after: Any = None,
     ) -> list[TransferStatus]:
-        """Copy many blocks of many memory pairs from the local to the remote side; see :meth:`batch_read`."""
+        """Copy many blocks of many memory pairs from the local to the remote side; see :meth:`batch_read`.
+
+        The limit of ``MORI_IO_MAX_PENDING`` holds here, too.
+        """
         return self._batch(
             True, (deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
         )

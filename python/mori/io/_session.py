@@ -33,6 +33,10 @@ class IOEngineSession:
     deadline counts from the call, and the transfer has its place in the order of successes. An error of the GPU is
     the transfer's, ERR_GPU_OP.
 
+    At most ``MORI_IO_MAX_PENDING`` transfers (65,536) of an engine to one peer are pending; each 256 blocks of a batch
+    count as one more. A call beyond that waits for room without the GIL, within its deadline and 30 s at most. Its
+    status is ERR_BAD_STATE if no transfer has ended by then. 0 is no limit.
+
     Calls may be made from any thread. Transfers of one engine to one peer succeed in the order of their submission,
     whatever sessions they use. The session keeps its engine alive.
     """
@@ -81,7 +85,7 @@ class IOEngineSession:
         tag: str | None = None,
         after: Any = None,
     ) -> TransferStatus:
-        """Copy ``size`` bytes from the remote to the local memory."""
+        """Copy ``size`` bytes from the remote to the local memory; waits while ``MORI_IO_MAX_PENDING`` are pending."""
         return self._post_one(self._handle, False, local_off, remote_off, size, uid, deadline_ms, tag, after)
 
     def write(
@@ -96,7 +100,7 @@ class IOEngineSession:
         tag: str | None = None,
         after: Any = None,
     ) -> TransferStatus:
-        """Copy ``size`` bytes from the local to the remote memory."""
+        """Copy ``size`` bytes from the local to the remote memory; waits while ``MORI_IO_MAX_PENDING`` are pending."""
         return self._post_one(self._handle, True, local_off, remote_off, size, uid, deadline_ms, tag, after)
 
     def batch_read(
@@ -125,6 +129,7 @@ class IOEngineSession:
         Returns:
             A status that is SUCCESS when all blocks have arrived, and an error if any did not. Blocks out of bounds or
             sequences of different lengths give ERR_INVALID_ARGS, and nothing is copied. An empty batch is SUCCESS.
+            With ``MORI_IO_MAX_PENDING`` transfers pending the call waits, and may give ERR_BAD_STATE: see the class.
 
         Raises:
             TypeError: an argument is not a sequence of integers from 0 to 2**64-1, the tag is no str, or ``after`` is
@@ -147,8 +152,8 @@ class IOEngineSession:
     ) -> TransferStatus:
         """Copy many blocks from the local to the remote memory, as one transfer with one status.
 
-        Arguments, result and errors are those of :meth:`batch_read`. SUCCESS means that the bytes are visible in the
-        remote memory.
+        Arguments, result and errors are those of :meth:`batch_read`, and so is the limit of ``MORI_IO_MAX_PENDING``.
+        SUCCESS means that the bytes are visible in the remote memory.
         """
         return self._post(self._handle, True, local_offs, remote_offs, sizes, uid, deadline_ms, tag, after)
 
