@@ -8,8 +8,8 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/loan"
-	"mori/core/provider/internal/stream"
 )
 
 // The frames that p2p adds to the stream beside those of loans.
@@ -47,7 +47,7 @@ const (
 	doneHead  = 8 + 4 + 1
 
 	// partsOfFrame are the parts that one frame has room for.
-	partsOfFrame = (stream.MaxExtension - orderHead) / partLen
+	partsOfFrame = (frame.MaxExtension - orderHead) / partLen
 
 	maxText = 512 // of a cause in words
 	maxUUID = 64

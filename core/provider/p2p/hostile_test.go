@@ -16,7 +16,7 @@ import (
 	"mori/core/provider/internal/stream"
 )
 
-type frame struct {
+type sentFrame struct {
 	kind uint8
 	body []byte
 }
@@ -24,7 +24,7 @@ type frame struct {
 // A fakeEndpoint notes what a mover does to its stream.
 type fakeEndpoint struct {
 	mu     sync.Mutex
-	frames []frame
+	frames []sentFrame
 	failed error
 }
 
@@ -36,7 +36,7 @@ func (e *fakeEndpoint) Fail(err error)              { e.failed = err }
 func (e *fakeEndpoint) SendFrame(kind uint8, body []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.frames = append(e.frames, frame{kind, append([]byte(nil), body...)})
+	e.frames = append(e.frames, sentFrame{kind, append([]byte(nil), body...)})
 	return nil
 }
 
@@ -72,7 +72,7 @@ func TestHostileFrames(t *testing.T) {
 	order := func(number uint64, last bool, parts int) []byte {
 		return (&orderFrame{number: number, share: loan.ShareBit | 9, key: someKey, last: last, parts: make([]orderPart, parts)}).append(nil)
 	}
-	for name, frames := range map[string][]frame{
+	for name, frames := range map[string][]sentFrame{
 		"unknown kind":                    {{77, nil}},
 		"a loan that nobody asked for":    {{loan.FrameLend, lendBody(5)}},
 		"a refusal that nobody asked for": {{loan.FrameRefuse, binary.BigEndian.AppendUint32(ticketBody(5), uint32(fabric.ErrNoKey))}},

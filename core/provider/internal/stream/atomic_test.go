@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // memory returns n bytes and their segment.
@@ -80,7 +81,7 @@ func TestTheLargestAtomicsPassCredit(t *testing.T) {
 	for i := range in {
 		in[i] = byte(i)
 	}
-	const count = 3 * maxReads
+	const count = 3 * frame.MaxReads
 	op := fabric.Op{Kind: fabric.OpCompareAtomic, Seg: operand, RSeg: fabric.RSeg{Len: util.MaxAtomic, Key: key},
 		Atomic: &fabric.Atomic{Op: fabric.AtomicCSwap, Type: fabric.Uint8, Compare: compare, Result: result}}
 	for range count {
@@ -109,7 +110,7 @@ func TestAtomicClaimsThatDoNotHold(t *testing.T) {
 	r.must(err)
 	t.Cleanup(func() { r.must(mr.Close()) })
 	code := func(kind fabric.OpKind, op fabric.AtomicOp) uint32 {
-		return uint32(codeOf(kind, &fabric.Atomic{Op: op, Type: fabric.Uint32}))
+		return uint32(frame.AtomicCodeOf(kind, &fabric.Atomic{Op: op, Type: fabric.Uint32}))
 	}
 	for _, bad := range []struct {
 		name   string
@@ -129,18 +130,18 @@ func TestAtomicClaimsThatDoNotHold(t *testing.T) {
 		{"no right to fetch and write", weak, fabric.OpFetchAtomic, fabric.AtomicSum, 0, fabric.ErrAccess},
 		{"the right to read", weak, fabric.OpFetchAtomic, fabric.AtomicRead, 0, 0},
 	} {
-		h := header{kind: kindAtomic, ticket: 3, count: code(bad.kind, bad.op), length: 4, region: bad.key.ID, secret: bad.key.Secret, data: bad.offset}
-		_, err := c.Write(frame(h, nil, make([]byte, atomicCode(h.count).payload(4))))
+		h := frame.Header{Kind: frame.KindAtomic, Ticket: 3, Count: code(bad.kind, bad.op), Length: 4, Region: bad.key.ID, Secret: bad.key.Secret, Data: bad.offset}
+		_, err := c.Write(encode(h, nil, make([]byte, frame.AtomicCode(h.Count).PayloadLen(4))))
 		r.must(err)
 		got, body := readFrame(t, c)
-		errno := fabric.Errno(got.data)
+		errno := fabric.Errno(got.Data)
 		if bad.kind == fabric.OpAtomic {
-			if got.kind != kindAck || len(body) != ackEntryLen {
-				t.Fatalf("%s: %v frame of %d bytes", bad.name, got.kind, len(body))
+			if got.Kind != frame.KindAck || len(body) != frame.AckLen {
+				t.Fatalf("%s: %v frame of %d bytes", bad.name, got.Kind, len(body))
 			}
-			errno = parseAck(body).errno
-		} else if got.kind != kindReply || got.ticket != 3 {
-			t.Fatalf("%s: %v frame for %d", bad.name, got.kind, got.ticket)
+			errno = frame.ParseAck(body).Errno
+		} else if got.Kind != frame.KindReply || got.Ticket != 3 {
+			t.Fatalf("%s: %v frame for %d", bad.name, got.Kind, got.Ticket)
 		}
 		if errno != bad.want {
 			t.Errorf("%s: %v, want %v", bad.name, errno, bad.want)
@@ -154,23 +155,23 @@ func TestAtomicClaimsThatDoNotHold(t *testing.T) {
 }
 
 func TestAtomicFramesThatMeanNothing(t *testing.T) {
-	sum := uint32(codeOf(fabric.OpAtomic, &fabric.Atomic{Op: fabric.AtomicSum, Type: fabric.Uint32}))
-	for name, h := range map[string]header{
-		"no code":                   {length: 4},
-		"a kind that is not atomic": {count: uint32(fabric.OpWrite)<<16 | sum&0xffff, length: 4},
-		"a fourth byte":             {count: 1<<24 | sum, length: 4},
-		"an op of another kind":     {count: uint32(codeOf(fabric.OpAtomic, &fabric.Atomic{Op: fabric.AtomicCSwap, Type: fabric.Uint32})), length: 4},
-		"bits of floats":            {count: uint32(codeOf(fabric.OpAtomic, &fabric.Atomic{Op: fabric.AtomicBOr, Type: fabric.Float32})), length: 4},
-		"no type":                   {count: sum &^ 0xff, length: 4},
-		"no bytes":                  {count: sum},
-		"half an element":           {count: sum, length: 6},
-		"too many elements":         {count: sum, length: util.MaxAtomic + 4},
+	sum := uint32(frame.AtomicCodeOf(fabric.OpAtomic, &fabric.Atomic{Op: fabric.AtomicSum, Type: fabric.Uint32}))
+	for name, h := range map[string]frame.Header{
+		"no code":                   {Length: 4},
+		"a kind that is not atomic": {Count: uint32(fabric.OpWrite)<<16 | sum&0xffff, Length: 4},
+		"a fourth byte":             {Count: 1<<24 | sum, Length: 4},
+		"an op of another kind":     {Count: uint32(frame.AtomicCodeOf(fabric.OpAtomic, &fabric.Atomic{Op: fabric.AtomicCSwap, Type: fabric.Uint32})), Length: 4},
+		"bits of floats":            {Count: uint32(frame.AtomicCodeOf(fabric.OpAtomic, &fabric.Atomic{Op: fabric.AtomicBOr, Type: fabric.Float32})), Length: 4},
+		"no type":                   {Count: sum &^ 0xff, Length: 4},
+		"no bytes":                  {Count: sum},
+		"half an element":           {Count: sum, Length: 6},
+		"too many elements":         {Count: sum, Length: util.MaxAtomic + 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			c := r.dial(1)[0]
-			h.kind = kindAtomic
-			_, err := c.Write(frame(h, nil, nil))
+			h.Kind = frame.KindAtomic
+			_, err := c.Write(encode(h, nil, nil))
 			r.must(err)
 			if e := r.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrProtocol) {
 				t.Fatalf("connection ended by %v", e.Err)

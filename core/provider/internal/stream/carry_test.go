@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/frame"
 )
 
 // carrier makes r's endpoint anew, serving a receive queue of the test's own.
@@ -162,7 +163,7 @@ func TestConnectionsShareAReceiveQueue(t *testing.T) {
 
 // TestSendsThatEndWhenTheyArePlaced sends each size with and without OpDeliveryComplete, before there is a receive.
 func TestSendsThatEndWhenTheyArePlaced(t *testing.T) {
-	for _, n := range []int{0, 8, 5000, maxEager} {
+	for _, n := range []int{0, 8, 5000, frame.MaxEager} {
 		t.Run(fmt.Sprint(n, " bytes"), func(t *testing.T) {
 			a, b := newRig(t, nil), newRig(t, nil)
 			join(a, b)
@@ -200,19 +201,19 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial(1)[0]
 	const ops = 7 // the rig's dialer says that it has 8 on their way
-	one := frame(header{kind: kindSend, ticket: 1, flags: flagPlaced}, nil, nil)
+	one := encode(frame.Header{Kind: frame.KindSend, Ticket: 1, Flags: frame.FlagPlaced}, nil, nil)
 	_, err := c.Write(bytes.Repeat(one, ops))
 	r.must(err)
-	_, err = c.Write(frame(header{kind: kindSend, ticket: 2}, nil, nil))
+	_, err = c.Write(encode(frame.Header{Kind: frame.KindSend, Ticket: 2}, nil, nil))
 	r.must(err)
 	answers := func(n int, ticket uint32) {
 		t.Helper()
 		for n > 0 {
 			h, body := readFrame(t, c)
-			if h.kind != kindAck || parseAck(body).ticket != ticket {
-				t.Fatalf("%v frame for %d, want an ack for %d", h.kind, parseAck(body).ticket, ticket)
+			if h.Kind != frame.KindAck || frame.ParseAck(body).Ticket != ticket {
+				t.Fatalf("%v frame for %d, want an ack for %d", h.Kind, frame.ParseAck(body).Ticket, ticket)
 			}
-			n -= len(body) / ackEntryLen
+			n -= len(body) / frame.AckLen
 		}
 	}
 	answers(1, 2)

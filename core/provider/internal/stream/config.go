@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // A Transport makes the sockets under the protocol: *net.TCPConn or *net.UnixConn.
@@ -63,10 +64,10 @@ type Config struct {
 
 // can is what this side tells its peers of itself.
 func (c *Config) can() uint16 {
-	if c.Unpack && hasZstd {
-		return canUnpack | canFault
+	if c.Unpack && frame.CanCompress {
+		return frame.FeatureDecompress | frame.FeatureFault
 	}
-	return canFault
+	return frame.FeatureFault
 }
 
 // handshake is how long a handshake may take on the passive side.
@@ -141,10 +142,6 @@ type Direct interface {
 //	Peer() fabric.Addr
 
 const (
-	// MaxLinks bounds Config.Links.
-	MaxLinks = 8
-	// MaxExtension bounds the body of one extension frame.
-	MaxExtension = 4096
 	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
 	MaxExtensionQueue = 1 << 20
 	// DirectToken is set in the tokens that a Direct gives to Feed.Deliver; the others are the stream's own.

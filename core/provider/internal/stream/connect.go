@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // handshakeWait bounds a handshake whose context has no deadline, and every handshake on the passive side.
@@ -27,7 +28,7 @@ func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte)
 	defer cancel()
 	conns, extra, a, err := ep.dial(ctx, to, private)
 	if err == nil {
-		err = ep.prepare(conns, extra, to, int(a.tx), a.can)
+		err = ep.prepare(conns, extra, to, int(a.Tx), a.Features)
 	}
 	if err == nil {
 		err = ep.launch()
@@ -38,7 +39,7 @@ func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte)
 		ep.state.ConnectFailed()
 		return nil, ep.connectErr(ctx, to, err)
 	}
-	return a.private, nil
+	return a.Private, nil
 }
 
 func (ep *Endpoint) beginConnect(private []byte) error {
@@ -135,9 +136,9 @@ func (ep *Endpoint) discard(extra any) {
 }
 
 // dial connects all sockets and waits for the answer.
-func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (conns []net.Conn, extra any, a answer, err error) {
-	h := hello{min: protocolVersion, max: protocolVersion, links: uint8(ep.cfg.Links), can: ep.can(), tx: ep.tx(), private: private}
-	if _, err := rand.Read(h.nonce[:]); err != nil {
+func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (conns []net.Conn, extra any, a frame.HandshakeReply, err error) {
+	h := frame.Handshake{Min: frame.Version, Max: frame.Version, Links: uint8(ep.cfg.Links), Features: ep.can(), Tx: ep.tx(), Private: private}
+	if _, err := rand.Read(h.Nonce[:]); err != nil {
 		return nil, nil, a, fmt.Errorf("draw a nonce: %w", err)
 	}
 	for i := range ep.cfg.Links {
@@ -146,7 +147,7 @@ func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (c
 			return conns, extra, a, err
 		}
 		conns = append(conns, conn)
-		h.link = uint8(i)
+		h.Link = uint8(i)
 		e, err := greet(ctx, ep.cfg.Transport, conn, &h)
 		if err != nil {
 			return conns, extra, a, err
@@ -156,24 +157,24 @@ func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (c
 		} else {
 			release(e)
 		}
-		h.private = nil
+		h.Private = nil
 	}
 	err = within(ctx, conns[0], func() (err error) {
-		a, err = readAnswer(conns[0])
+		a, err = frame.ReadHandshakeReply(conns[0])
 		return err
 	})
 	if err == nil {
-		err = a.refusal(to)
+		err = refusal(&a, to)
 	}
 	return conns, extra, a, err
 }
 
-func greet(ctx context.Context, t Transport, conn net.Conn, h *hello) (extra any, err error) {
+func greet(ctx context.Context, t Transport, conn net.Conn, h *frame.Handshake) (extra any, err error) {
 	err = within(ctx, conn, func() error {
 		if extra, err = t.Prelude(conn, true); err != nil {
 			return err
 		}
-		_, err := conn.Write(h.append(nil))
+		_, err := conn.Write(h.Append(nil))
 		return err
 	})
 	if err != nil {
@@ -203,15 +204,15 @@ func within(ctx context.Context, conn net.Conn, fn func() error) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// refusal is the answer as an error of Connect.
-func (a *answer) refusal(to fabric.Addr) error {
-	switch a.verdict {
-	case verdictAccepted:
+// refusal is the peer's reply as an error of Connect.
+func refusal(a *frame.HandshakeReply, to fabric.Addr) error {
+	switch a.Verdict {
+	case frame.Accepted:
 		return nil
-	case verdictRejected:
-		return &fabric.RejectError{Peer: to, Data: a.private}
-	case verdictVersion:
-		return fmt.Errorf("peer does not speak version %d: %q: %w", protocolVersion, a.private, fabric.ErrProtocol)
+	case frame.Rejected:
+		return &fabric.RejectError{Peer: to, Data: a.Private}
+	case frame.VersionMismatch:
+		return fmt.Errorf("peer does not speak version %d: %q: %w", frame.Version, a.Private, fabric.ErrProtocol)
 	}
 	return fmt.Errorf("peer takes no more requests: %w (%w)", fabric.ErrConnRefused, fabric.ErrBusy)
 }
@@ -231,11 +232,11 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	}
 	ctx, cancel := ep.handshakeContext(ctx)
 	defer cancel()
-	err := ep.prepare(r.conns, r.extra, r.peer, int(r.hello.tx), r.hello.can)
+	err := ep.prepare(r.conns, r.extra, r.peer, int(r.hello.Tx), r.hello.Features)
 	if err == nil {
-		a := answer{version: protocolVersion, verdict: verdictAccepted, can: ep.can(), tx: ep.tx(), private: private}
+		a := frame.HandshakeReply{Version: frame.Version, Verdict: frame.Accepted, Features: ep.can(), Tx: ep.tx(), Private: private}
 		err = within(ctx, r.conns[0], func() error {
-			_, err := r.conns[0].Write(a.append(nil))
+			_, err := r.conns[0].Write(a.Append(nil))
 			return err
 		})
 		if err != nil && ep.direct != nil {
@@ -257,7 +258,7 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 // can is what this side tells its peer of itself.
 func (ep *Endpoint) can() uint16 {
 	if ep.domain.takesDevice() {
-		return ep.cfg.can() | canDevice
+		return ep.cfg.can() | frame.FeatureDevice
 	}
 	return ep.cfg.can()
 }
@@ -279,14 +280,14 @@ func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerT
 		if err != nil {
 			return err
 		}
-		if peerCan&canUnpack != 0 {
+		if peerCan&frame.FeatureDecompress != 0 {
 			l.out.pack = newPacker(ep.cfg, c)
 		}
 		links = append(links, l)
 	}
 	ep.mu.Lock()
-	ep.links, ep.peer, ep.peerTx, ep.peerFault = links, peer, peerTx, peerCan&canFault != 0
-	if ep.peerDevice = peerCan&canDevice != 0; ep.peerDevice || ep.domain.takesDevice() {
+	ep.links, ep.peer, ep.peerTx, ep.peerFault = links, peer, peerTx, peerCan&frame.FeatureFault != 0
+	if ep.peerDevice = peerCan&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.takesDevice() {
 		ep.slots.addPieces()
 	}
 	ep.mu.Unlock()

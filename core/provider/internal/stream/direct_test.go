@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // A fakeDirect takes every op and ends it as its test says.
@@ -222,7 +223,7 @@ func TestExtensionFramesComeInOrder(t *testing.T) {
 			t.Fatalf("frame %d is %q", i, f)
 		}
 	}
-	if err := da.ep.SendFrame(1, make([]byte, MaxExtension+1)); !errors.Is(err, fabric.ErrMsgSize) {
+	if err := da.ep.SendFrame(1, make([]byte, frame.MaxExtension+1)); !errors.Is(err, fabric.ErrMsgSize) {
 		t.Errorf("too long a frame: %v", err)
 	}
 	b.must(db.ep.SendFrame(255, nil)) // a's Direct refuses it

@@ -2,34 +2,22 @@
 
 package stream
 
-import "mori/core/fabric"
-
-// payload is how many bytes follow the header and the table, before they are packed.
-func (j *job) payload() uint64 {
-	switch j.h.kind {
-	case kindAtomic:
-		return atomicCode(j.h.count).payload(j.h.length)
-	case kindSend, kindBody, kindReply, kindExtension:
-		return j.h.length
-	case kindWrite:
-		if j.h.flags&flagNotice == 0 {
-			return j.h.length
-		}
-	}
-	return 0
-}
+import (
+	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
+)
 
 // arenaNeed is how much of the arena the frame takes.
 func (j *job) arenaNeed() int {
-	n := headerLen + len(j.body)
-	if j.h.kind == kindWrite || j.h.kind == kindRead {
-		n += int(j.h.count) * segmentLen
+	n := frame.HeaderLen + len(j.body)
+	if j.h.Kind == frame.KindWrite || j.h.Kind == frame.KindRead {
+		n += int(j.h.Count) * frame.SegmentLen
 	}
-	if j.h.flags&flagTrailer != 0 {
-		n += trailerLen
+	if j.h.Flags&frame.FlagTrailer != 0 {
+		n += frame.TrailerLen
 	}
 	if j.gathers() {
-		n += int(j.payload())
+		n += int(j.h.PayloadLen())
 	}
 	return n
 }
@@ -41,7 +29,7 @@ func (j *job) gathers() bool {
 		return false
 	}
 	inject := j.slot.op.Flags&fabric.OpInject != 0
-	return j.h.kind == kindAtomic || inject || j.payload() <= copyMax && j.h.kind != kindWrite
+	return j.h.Kind == frame.KindAtomic || inject || j.h.PayloadLen() <= copyMax && j.h.Kind != frame.KindWrite
 }
 
 // entries is the most entries that the frame adds to the batch.
@@ -59,17 +47,17 @@ func (j *job) entries() int {
 // sent, or, where the peer waits for it, says so. An error is the end of the connection.
 func (j *job) encode(p *pump) error {
 	at := p.mark()
-	head := p.grow(headerLen) // filled last: it has the checksums of what follows
+	head := p.grow(frame.HeaderLen) // filled last: it has the checksums of what follows
 	j.at.begin(p, head)
 	h := &j.h
 	if err := j.encodeRest(p); err != nil {
 		p.rewind(at)
 		switch {
 		case j.reply != nil:
-			head = p.grow(headerLen)
+			head = p.grow(frame.HeaderLen)
 			j.at.begin(p, head)
-			h = &header{kind: kindReply, ticket: j.h.ticket, data: uint64(unreadable)}
-		case j.h.kind == kindBody: // which the peer holds a receive for
+			h = &frame.Header{Kind: frame.KindReply, Ticket: j.h.Ticket, Data: uint64(unreadable)}
+		case j.h.Kind == frame.KindBody: // which the peer holds a receive for
 			return err
 		default:
 			j.lost = true
@@ -77,13 +65,13 @@ func (j *job) encode(p *pump) error {
 		}
 	}
 	j.at.end = len(p.iov)
-	h.put(head)
+	h.Put(head)
 	return nil
 }
 
 func (j *job) encodeRest(p *pump) error {
 	switch {
-	case j.reply != nil && j.h.flags&flagZstd != 0:
+	case j.reply != nil && j.h.Flags&frame.FlagCompressed != 0:
 		p.addPacked()
 	case j.reply != nil:
 		for _, v := range j.reply.iov {
@@ -91,7 +79,7 @@ func (j *job) encodeRest(p *pump) error {
 				return err
 			}
 		}
-		if j.h.flags&flagTrailer != 0 {
+		if j.h.Flags&frame.FlagTrailer != 0 {
 			j.at.addTrailer(p)
 		}
 	case j.slot != nil:
@@ -99,29 +87,29 @@ func (j *job) encodeRest(p *pump) error {
 	default:
 		b := p.grow(len(j.body))
 		copy(b, j.body)
-		j.h.table = tableSum(0, b)
+		j.h.TableChecksum = frame.Checksum(0, b)
 	}
 	return nil
 }
 
 func (j *job) encodeOp(p *pump) error {
 	op := &j.slot.op
-	if j.h.kind == kindWrite || j.h.kind == kindRead {
-		b := p.grow(int(j.h.count) * segmentLen)
-		putTable(b, op, int(j.h.count))
-		j.h.table = tableSum(0, b)
+	if j.h.Kind == frame.KindWrite || j.h.Kind == frame.KindRead {
+		b := p.grow(int(j.h.Count) * frame.SegmentLen)
+		frame.PutTable(b, op, int(j.h.Count))
+		j.h.TableChecksum = frame.Checksum(0, b)
 	}
-	n := j.payload()
+	n := j.h.PayloadLen()
 	switch {
 	case n == 0:
-	case j.h.flags&flagZstd != 0:
+	case j.h.Flags&frame.FlagCompressed != 0:
 		p.addPacked()
-	case j.h.kind == kindAtomic:
+	case j.h.Kind == frame.KindAtomic:
 		b := p.grow(int(n))
 		if err := encodeAtomic(b, op); err != nil {
 			return err
 		}
-		j.h.table = tableSum(0, b)
+		j.h.TableChecksum = frame.Checksum(0, b)
 	case op.Flags&fabric.OpInject != 0:
 		j.copied(p.grow(int(n)), j.slot.inject)
 	case j.gathers():
@@ -145,8 +133,8 @@ func (j *job) encodeOp(p *pump) error {
 
 // add appends payload to the batch, and to the sum if one is wanted.
 func (j *job) add(p *pump, addr, n uint64) (err error) {
-	if j.h.flags&flagSum != 0 {
-		j.h.sum, err = sumOf(j.h.sum, addr, n)
+	if j.h.Flags&frame.FlagChecksum != 0 {
+		j.h.Checksum, err = sumOf(j.h.Checksum, addr, n)
 	}
 	p.add(addr, n)
 	return err
@@ -155,18 +143,7 @@ func (j *job) add(p *pump, addr, n uint64) (err error) {
 // copied takes payload that lies in the arena into the sum, after copying from there if that is not nil.
 func (j *job) copied(b, from []byte) {
 	copy(b, from)
-	if j.h.flags&flagSum != 0 {
-		j.h.sum = tableSum(0, b)
-	}
-}
-
-// putTable encodes the op's remote segments; a notice has none.
-func putTable(b []byte, op *fabric.Op, count int) {
-	if count == 0 {
-		return
-	}
-	putSegment(b, op.RSeg.Addr, op.RSeg.Len)
-	for i := range op.RMore {
-		putSegment(b[(i+1)*segmentLen:], op.RMore[i].Addr, op.RMore[i].Len)
+	if j.h.Flags&frame.FlagChecksum != 0 {
+		j.h.Checksum = frame.Checksum(0, b)
 	}
 }

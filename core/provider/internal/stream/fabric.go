@@ -9,6 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/frame"
 )
 
 // A Fabric is a network of stream sockets.
@@ -21,16 +22,16 @@ var _ fabric.Fabric = (*Fabric)(nil)
 
 // New makes a fabric. What cfg.Info.Limits leaves zero is filled in.
 func New(cfg Config) (*Fabric, error) {
-	if cfg.Transport == nil || cfg.Links < 1 || cfg.Links > MaxLinks {
+	if cfg.Transport == nil || cfg.Links < 1 || cfg.Links > frame.MaxLinks {
 		return nil, fmt.Errorf("make a fabric of %d links over %T: %w", cfg.Links, cfg.Transport, fabric.ErrInvalid)
 	}
-	if cfg.Pack != PackNever && !hasZstd {
+	if cfg.Pack != PackNever && !frame.CanCompress {
 		return nil, fmt.Errorf("make a fabric that packs payload in a build without cgo: %w", fabric.ErrNotSupported)
 	}
 	l := &cfg.Info.Limits
 	*l = FillLimits(*l)
-	if l.TxSize < 1 || l.TxSize > maxTx-pieceSlots || l.RxSize < 1 || l.MaxMsg > maxMsg || l.MaxInject > maxInject || l.MaxPrivate > maxPrivate ||
-		l.SegLimit > maxSegments || l.RSegLimit > maxSegments {
+	if l.TxSize < 1 || l.TxSize > frame.MaxTx-pieceSlots || l.RxSize < 1 || l.MaxMsg > frame.MaxMsg || l.MaxInject > maxInject || l.MaxPrivate > frame.MaxPrivate ||
+		l.SegLimit > frame.MaxSegments || l.RSegLimit > frame.MaxSegments {
 		return nil, fmt.Errorf("make a fabric with limits %+v: %w", *l, fabric.ErrInvalid)
 	}
 	return &Fabric{cfg: cfg}, nil
@@ -46,7 +47,7 @@ func FillLimits(l fabric.Limits) fabric.Limits {
 		}
 	}
 	if l.MaxMsg == 0 {
-		l.MaxMsg = maxMsg
+		l.MaxMsg = frame.MaxMsg
 	}
 	if l.MaxInject == 0 {
 		l.MaxInject = 512
@@ -54,12 +55,12 @@ func FillLimits(l fabric.Limits) fabric.Limits {
 	if l.BestOp == 0 {
 		l.BestOp = 1 << 20
 	}
-	set(&l.MaxPrivate, maxPrivate)
+	set(&l.MaxPrivate, frame.MaxPrivate)
 	set(&l.CQDataSize, 8)
 	set(&l.TxSize, 512)
 	set(&l.RxSize, 1024)
-	set(&l.SegLimit, maxSegments)
-	set(&l.RSegLimit, maxSegments)
+	set(&l.SegLimit, frame.MaxSegments)
+	set(&l.RSegLimit, frame.MaxSegments)
 	if l.MaxAtomic == 0 {
 		l.MaxAtomic = util.MaxAtomic
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // farewellWait is how long the peer has to take our goodbye and close, before the sockets are cut.
@@ -92,7 +93,7 @@ func (ep *Endpoint) FailWith(err error, kind uint8, body []byte) {
 }
 
 func extension(kind uint8, body []byte) job {
-	return job{h: header{kind: kindExtension, count: uint32(kind), length: uint64(len(body))}, body: append([]byte(nil), body...)}
+	return job{h: frame.Header{Kind: frame.KindExtension, Count: uint32(kind), Length: uint64(len(body))}, body: append([]byte(nil), body...)}
 }
 
 // end begins the end. In good order, the peer hears of it before the sockets are cut, and gets some frames.
@@ -165,20 +166,20 @@ func (ep *Endpoint) undoEarly() {
 // sayGoodbye queues the last frame on each link, on the first socket behind some others, in place of all that was not begun, and waits a little for
 // the peer to close.
 func (ep *Endpoint) sayGoodbye(others []job) {
-	bye := job{h: header{kind: kindGoodbye}}
+	bye := job{h: frame.Header{Kind: frame.KindGoodbye}}
 	for _, l := range ep.allLinks() { // the wire first
 		l.dropJobs()
 		l.mu.Lock()
 		if l.index == 0 {
 			for _, j := range others {
 				ep.extra.Add(int64(len(j.body)))
-				l.queued.Add(int64(j.payload()))
+				l.queued.Add(int64(j.h.PayloadLen()))
 				l.jobs.push(j)
 			}
 		}
 		l.jobs.push(bye)
 		if l.wire != nil {
-			bye.h.data = 1
+			bye.h.Data = 1
 		}
 		l.farewell = true
 		l.mu.Unlock()

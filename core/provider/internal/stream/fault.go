@@ -3,11 +3,11 @@
 package stream
 
 import (
-	"encoding/binary"
 	"syscall"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // Memory of an op or region that was freed before its bytes were sent or received fails that op, with ErrFault, and the connection stays:
@@ -19,10 +19,7 @@ import (
 //
 // Peers that do not know these flags get none of them; their connections end.
 
-const (
-	trailerLen = 8
-	pageLen    = 4096
-)
+const pageLen = 4096
 
 var filler [64 << 10]byte
 
@@ -41,28 +38,23 @@ func (a *layout) begin(p *pump, head []byte) {
 
 // addTrailer appends a trailer that says that the payload is good, in an entry of its own.
 func (a *layout) addTrailer(p *pump) {
-	b := p.room(trailerLen)
-	putTrailer(b, 0)
+	b := p.room(frame.TrailerLen)
+	frame.PutTrailer(b, 0)
 	a.trailer = len(p.iov)
-	p.iov = append(p.iov, sys.Iovec{Addr: sys.AddrOf(b), Len: trailerLen})
-}
-
-func putTrailer(b []byte, errno fabric.Errno) {
-	binary.BigEndian.PutUint32(b, uint32(errno))
-	binary.BigEndian.PutUint32(b[4:], tableSum(0, b[:4]))
+	p.iov = append(p.iov, sys.Iovec{Addr: sys.AddrOf(b), Len: frame.TrailerLen})
 }
 
 // takeTrailer reads the errno behind the payload of a reply. After errWait it is called again.
 func (l *link) takeTrailer() (fabric.Errno, error) {
-	if err := l.need(trailerLen); err != nil {
+	if err := l.need(frame.TrailerLen); err != nil {
 		return 0, err
 	}
-	b := l.in.buf[l.in.r : l.in.r+trailerLen]
-	if tableSum(0, b[:4]) != binary.BigEndian.Uint32(b[4:]) {
+	errno, ok := frame.ParseTrailer(l.in.buf[l.in.r : l.in.r+frame.TrailerLen])
+	if !ok {
 		return 0, l.altered(&l.in.h)
 	}
-	l.in.r += trailerLen
-	return wireErrno(uint64(binary.BigEndian.Uint32(b))), nil
+	l.in.r += frame.TrailerLen
+	return errno, nil
 }
 
 // sendAroundFault goes on where the kernel could not read some memory of the batch. It copies in large parts and does not say which entry it
@@ -108,10 +100,10 @@ func (l *link) voidUnreadable() {
 			if !readable(p.iov[j.at.payload:j.at.trailer]) {
 				p.endReply(j, j.at.payload)
 			}
-		case j.h.kind == kindWrite && j.h.flags&flagZstd == 0 && l.ep.peerFault && !readable(p.iov[j.at.payload:j.at.end]):
+		case j.h.Kind == frame.KindWrite && j.h.Flags&frame.FlagCompressed == 0 && l.ep.peerFault && !readable(p.iov[j.at.payload:j.at.end]):
 			j.fail()
-			j.h.flags |= flagVoid
-			j.h.put(sys.Bytes(j.at.addr, headerLen))
+			j.h.Flags |= frame.FlagVoid
+			j.h.Put(sys.Bytes(j.at.addr, frame.HeaderLen))
 			p.blank(i, j.at.payload, j.at.end)
 		}
 	}
@@ -131,7 +123,7 @@ func (j *job) fail() {
 
 // endReply replaces the payload of a reply from an entry on with zeros, and says so in the trailer.
 func (p *pump) endReply(j *job, from int) {
-	putTrailer(sys.Bytes(p.iov[j.at.trailer].Addr, trailerLen), fabric.ErrFault)
+	frame.PutTrailer(sys.Bytes(p.iov[j.at.trailer].Addr, frame.TrailerLen), fabric.ErrFault)
 	for i := range p.batch {
 		if &p.batch[i] == j {
 			p.blank(i, from, j.at.trailer)
@@ -139,8 +131,8 @@ func (p *pump) endReply(j *job, from int) {
 	}
 }
 
-// blank has entries from to end of iov, payload of a frame, sent as zeros.
-func (p *pump) blank(frame, from, end int) {
+// blank has entries from to end of iov, payload of the frame of that index, sent as zeros.
+func (p *pump) blank(index, from, end int) {
 	at := len(p.iov) - len(p.rest)
 	iov := append([]sys.Iovec(nil), p.iov[:from]...)
 	for _, v := range p.iov[from:end] {
@@ -153,12 +145,12 @@ func (p *pump) blank(frame, from, end int) {
 	more := len(iov) - end
 	p.iov = append(iov, p.iov[end:]...)
 	p.rest = p.iov[at:]
-	a := &p.batch[frame].at
+	a := &p.batch[index].at
 	a.end += more
 	if a.trailer != 0 {
 		a.trailer += more
 	}
-	for i := frame + 1; i < len(p.batch); i++ {
+	for i := index + 1; i < len(p.batch); i++ {
 		b := &p.batch[i].at
 		b.payload, b.end = b.payload+more, b.end+more
 		if b.head >= end {

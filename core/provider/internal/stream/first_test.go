@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // TestFirstFramesAreAnsweredOnEveryLink has a plain peer read on a link other than the first as soon as it is there, many times: the
@@ -15,15 +16,15 @@ import (
 func TestFirstFramesAreAnsweredOnEveryLink(t *testing.T) {
 	r := newRig(t, nil)
 	_, key := r.share(4096)
-	get := frame(header{kind: kindRead, ticket: 5, count: 1, length: 8, region: key.ID, secret: key.Secret}, []fabric.RSeg{{Len: 8}}, nil)
+	get := encode(frame.Header{Kind: frame.KindRead, Ticket: 5, Count: 1, Length: 8, Region: key.ID, Secret: key.Secret}, []fabric.RSeg{{Len: 8}}, nil)
 	for i := range 200 {
 		var conns [2]net.Conn
 		for link := range conns {
 			c, err := net.Dial("tcp", string(r.ln.Addr()))
 			r.must(err)
 			r.must(c.SetDeadline(time.Now().Add(testDeadline)))
-			h := hello{min: protocolVersion, max: protocolVersion, link: uint8(link), links: 2, nonce: [16]byte{byte(i), 9}, tx: 8}
-			_, err = c.Write(h.append(nil))
+			h := frame.Handshake{Min: frame.Version, Max: frame.Version, Link: uint8(link), Links: 2, Nonce: [16]byte{byte(i), 9}, Tx: 8}
+			_, err = c.Write(h.Append(nil))
 			r.must(err)
 			conns[link] = c
 		}
@@ -33,8 +34,8 @@ func TestFirstFramesAreAnsweredOnEveryLink(t *testing.T) {
 		r.must(err)
 		ep := r.endpoint()
 		r.must(ep.Accept(r.ctx, req, nil))
-		if h, _ := readFrame(t, conns[1]); h.kind != kindReply || h.ticket != 5 {
-			t.Fatalf("%v frame for %d", h.kind, h.ticket)
+		if h, _ := readFrame(t, conns[1]); h.Kind != frame.KindReply || h.Ticket != 5 {
+			t.Fatalf("%v frame for %d", h.Kind, h.Ticket)
 		}
 		r.event(fabric.EventConnected)
 		closeAll(conns[:])

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
-func goodHello() hello {
-	return hello{min: protocolVersion, max: protocolVersion, links: 1, nonce: [16]byte{7}, tx: 8, private: []byte("hi")}
+func goodHello() frame.Handshake {
+	return frame.Handshake{Min: frame.Version, Max: frame.Version, Links: 1, Nonce: [16]byte{7}, Tx: 8, Private: []byte("hi")}
 }
 
 // TestConnectToAPeerThatCloses writes to a socket whose peer has closed it, which a listener that closes does with the
@@ -48,9 +49,9 @@ func TestConnectToAPeerThatCloses(t *testing.T) {
 // TestHandshakesThatBreak sends them to a listener, which drops the socket, says so once, and goes on.
 func TestHandshakesThatBreak(t *testing.T) {
 	h := goodHello()
-	whole := h.append(nil)
+	whole := h.Append(nil)
 	changed := func(i int, b byte) []byte {
-		out := h.append(nil)
+		out := h.Append(nil)
 		out[i] = b
 		return out
 	}
@@ -59,15 +60,15 @@ func TestHandshakesThatBreak(t *testing.T) {
 		b    []byte
 		log  string
 	}{
-		{"nothing", nil, "hello ends after 0 of"},
-		{"half of it", whole[:20], "hello ends after 20 of"},
-		{"without its private data", whole[:helloLen], "hello ends after 0 of 2 private"},
-		{"another protocol", []byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), "hello magic"},
-		{"no versions", changed(8, 9), fmt.Sprintf("hello with versions 9 to %d", protocolVersion)},
-		{"no links", changed(11, 0), "hello for link 0 of 0"},
-		{"a link too far", changed(10, 1), "hello for link 1 of 1"},
+		{"nothing", nil, "handshake ends after 0 of"},
+		{"half of it", whole[:20], "handshake ends after 20 of"},
+		{"without its private data", whole[:frame.HandshakeLen], "handshake ends after 0 of 2 private"},
+		{"another protocol", []byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), "handshake magic"},
+		{"no versions", changed(8, 9), fmt.Sprintf("handshake with versions 9 to %d", frame.Version)},
+		{"no links", changed(11, 0), "handshake for link 0 of 0"},
+		{"a link too far", changed(10, 1), "handshake for link 1 of 1"},
 		{"too many links", changed(11, 200), "of 200"},
-		{"no ops", changed(31, 0), "hello with 0 ops"},
+		{"no ops", changed(31, 0), "handshake with 0 ops"},
 		{"much private data", changed(32, 0xff), "private bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,14 +92,14 @@ func TestVersionsThatDoNotMeet(t *testing.T) {
 	r.must(err)
 	defer conn.Close()
 	h := goodHello()
-	h.min, h.max = protocolVersion+1, 5
-	_, err = conn.Write(h.append(nil))
+	h.Min, h.Max = frame.Version+1, 5
+	_, err = conn.Write(h.Append(nil))
 	r.must(err)
-	a, err := readAnswer(conn)
-	if err != nil || a.verdict != verdictVersion {
+	a, err := frame.ReadHandshakeReply(conn)
+	if err != nil || a.Verdict != frame.VersionMismatch {
 		t.Fatalf("answer %+v, %v", a, err)
 	}
-	if err := a.refusal("x"); !errors.Is(err, fabric.ErrProtocol) {
+	if err := refusal(&a, "x"); !errors.Is(err, fabric.ErrProtocol) {
 		t.Errorf("refusal: %v", err)
 	}
 }
@@ -107,12 +108,12 @@ func TestVersionsThatDoNotMeet(t *testing.T) {
 func TestALinkComesOnce(t *testing.T) {
 	r := newRig(t, nil)
 	h := goodHello()
-	h.links, h.private = 2, nil
+	h.Links, h.Private = 2, nil
 	for range 2 {
 		conn, err := net.Dial("tcp", string(r.ln.Addr()))
 		r.must(err)
 		defer conn.Close()
-		_, err = conn.Write(h.append(nil))
+		_, err = conn.Write(h.Append(nil))
 		r.must(err)
 	}
 	r.log.waitFor(t, "expected once each")
@@ -147,8 +148,8 @@ func TestSilentSocketsKeepNobodyOut(t *testing.T) {
 func TestUnfinishedHandshakesEndAtTheirLimit(t *testing.T) {
 	r := newRigOf(t, Config{Handshake: 100 * time.Millisecond})
 	whole, alone := goodHello(), goodHello()
-	alone.links, alone.private = 2, nil
-	for name, sent := range map[string][]byte{"silent": nil, "half": whole.append(nil)[:helloLen/2], "alone": alone.append(nil)} {
+	alone.Links, alone.Private = 2, nil
+	for name, sent := range map[string][]byte{"silent": nil, "half": whole.Append(nil)[:frame.HandshakeLen/2], "alone": alone.Append(nil)} {
 		conn, err := net.Dial("tcp", string(r.ln.Addr()))
 		r.must(err)
 		defer conn.Close()
@@ -173,8 +174,8 @@ func TestRequestsThatNobodyTakesAreTurnedAway(t *testing.T) {
 		r.must(err)
 		defer conn.Close()
 		h := goodHello()
-		h.nonce[1] = byte(i)
-		_, err = conn.Write(h.append(nil))
+		h.Nonce[1] = byte(i)
+		_, err = conn.Write(h.Append(nil))
 		r.must(err)
 		last = conn
 		for end := time.Now().Add(testDeadline); i < maxRequests && len(r.ln.(*listener).requests) <= i; time.Sleep(100 * time.Microsecond) {
@@ -184,11 +185,11 @@ func TestRequestsThatNobodyTakesAreTurnedAway(t *testing.T) {
 		}
 	}
 	r.must(last.SetDeadline(time.Now().Add(testDeadline)))
-	a, err := readAnswer(last)
-	if err != nil || a.verdict != verdictBusy {
+	a, err := frame.ReadHandshakeReply(last)
+	if err != nil || a.Verdict != frame.Busy {
 		t.Fatalf("answer %+v, %v", a, err)
 	}
-	if err := a.refusal("x"); !errors.Is(err, fabric.ErrConnRefused) {
+	if err := refusal(&a, "x"); !errors.Is(err, fabric.ErrConnRefused) {
 		t.Errorf("refusal: %v", err)
 	}
 	// Who connects learns that another attempt may succeed.
@@ -199,7 +200,7 @@ func TestRequestsThatNobodyTakesAreTurnedAway(t *testing.T) {
 
 // TestPeersThatAnswerWrong dials a plain listener that answers a hello by other bytes.
 func TestPeersThatAnswerWrong(t *testing.T) {
-	accept := answer{version: protocolVersion, verdict: verdictAccepted, tx: 8}
+	accept := frame.HandshakeReply{Version: frame.Version, Verdict: frame.Accepted, Tx: 8}
 	for _, c := range []struct {
 		name string
 		b    []byte
@@ -207,10 +208,10 @@ func TestPeersThatAnswerWrong(t *testing.T) {
 	}{
 		{"nothing", nil, fabric.ErrConnReset},
 		{"another protocol", []byte("220 mail.example.org ready and waiting for you\r\n"), fabric.ErrProtocol},
-		{"half of it", accept.append(nil)[:9], fabric.ErrConnReset},
-		{"no verdict", (&answer{version: protocolVersion, tx: 8}).append(nil), fabric.ErrProtocol},
-		{"another version", (&answer{version: protocolVersion + 1, verdict: verdictAccepted, tx: 8}).append(nil), fabric.ErrProtocol},
-		{"no ops", (&answer{version: protocolVersion, verdict: verdictAccepted}).append(nil), fabric.ErrProtocol},
+		{"half of it", accept.Append(nil)[:9], fabric.ErrConnReset},
+		{"no verdict", (&frame.HandshakeReply{Version: frame.Version, Tx: 8}).Append(nil), fabric.ErrProtocol},
+		{"another version", (&frame.HandshakeReply{Version: frame.Version + 1, Verdict: frame.Accepted, Tx: 8}).Append(nil), fabric.ErrProtocol},
+		{"no ops", (&frame.HandshakeReply{Version: frame.Version, Verdict: frame.Accepted}).Append(nil), fabric.ErrProtocol},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -222,7 +223,7 @@ func TestPeersThatAnswerWrong(t *testing.T) {
 				if err != nil {
 					return
 				}
-				_, _ = readHello(conn)
+				_, _ = frame.ReadHandshake(conn)
 				_, _ = conn.Write(c.b)
 				_ = conn.Close()
 			}()

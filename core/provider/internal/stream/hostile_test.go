@@ -12,36 +12,37 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // TestFramesThatBreakTheProtocol sends them from a plain socket: the connection ends by ErrProtocol or ErrCRC and the log says why.
 func TestFramesThatBreakTheProtocol(t *testing.T) {
-	badCheck := frame(header{kind: kindGoodbye}, nil, nil)
+	badCheck := encode(frame.Header{Kind: frame.KindGoodbye}, nil, nil)
 	badCheck[60] ^= 1
-	version := frame(header{kind: kindGoodbye}, nil, nil)
+	version := encode(frame.Header{Kind: frame.KindGoodbye}, nil, nil)
 	version[4] = 9
-	offer := frame(header{kind: kindOffer, ticket: 1, length: 1 << 20}, nil, nil)
+	offer := encode(frame.Header{Kind: frame.KindOffer, Ticket: 1, Length: 1 << 20}, nil, nil)
 	for name, b := range map[string][]byte{
 		"random bytes":               bytes.Repeat([]byte("no frame"), 20),
 		"a wrong check sum":          badCheck,
 		"another version":            version,
-		"an unknown kind":            frame(header{kind: 200}, nil, nil),
-		"unknown flags":              frame(header{kind: kindGoodbye, flags: 1 << 9}, nil, nil),
-		"too many segments":          frame(header{kind: kindWrite, count: maxSegments + 1}, nil, nil),
-		"too long a payload":         frame(header{kind: kindWrite, length: maxMsg + 1}, nil, nil),
-		"too long a message":         frame(header{kind: kindSend, length: maxEager + 1}, nil, nil),
-		"a read of no segment":       frame(header{kind: kindRead}, nil, nil),
-		"segments that do not add":   frame(header{kind: kindWrite, count: 1, length: 5}, []fabric.RSeg{{Len: 4}}, make([]byte, 5)),
-		"segments that overflow":     frame(header{kind: kindWrite, count: 2, length: 4}, []fabric.RSeg{{Len: 8}, {Len: 1<<64 - 4}}, nil),
-		"an ack for nothing":         frame(header{kind: kindAck, count: 1}, nil, make([]byte, 8)),
-		"a reply to nothing":         frame(header{kind: kindReply, ticket: 4, length: 8}, nil, make([]byte, 8)),
-		"a pull of nothing":          frame(header{kind: kindPull, ticket: 4, length: 8}, nil, nil),
-		"a body that was not pulled": frame(header{kind: kindBody, length: 8}, nil, make([]byte, 8)),
-		"credit that was not used":   frame(header{kind: kindCredit, data: 1}, nil, nil),
+		"an unknown kind":            encode(frame.Header{Kind: 200}, nil, nil),
+		"unknown flags":              encode(frame.Header{Kind: frame.KindGoodbye, Flags: 1 << 9}, nil, nil),
+		"too many segments":          encode(frame.Header{Kind: frame.KindWrite, Count: frame.MaxSegments + 1}, nil, nil),
+		"too long a payload":         encode(frame.Header{Kind: frame.KindWrite, Length: frame.MaxMsg + 1}, nil, nil),
+		"too long a message":         encode(frame.Header{Kind: frame.KindSend, Length: frame.MaxEager + 1}, nil, nil),
+		"a read of no segment":       encode(frame.Header{Kind: frame.KindRead}, nil, nil),
+		"segments that do not add":   encode(frame.Header{Kind: frame.KindWrite, Count: 1, Length: 5}, []fabric.RSeg{{Len: 4}}, make([]byte, 5)),
+		"segments that overflow":     encode(frame.Header{Kind: frame.KindWrite, Count: 2, Length: 4}, []fabric.RSeg{{Len: 8}, {Len: 1<<64 - 4}}, nil),
+		"an ack for nothing":         encode(frame.Header{Kind: frame.KindAck, Count: 1}, nil, make([]byte, 8)),
+		"a reply to nothing":         encode(frame.Header{Kind: frame.KindReply, Ticket: 4, Length: 8}, nil, make([]byte, 8)),
+		"a pull of nothing":          encode(frame.Header{Kind: frame.KindPull, Ticket: 4, Length: 8}, nil, nil),
+		"a body that was not pulled": encode(frame.Header{Kind: frame.KindBody, Length: 8}, nil, make([]byte, 8)),
+		"credit that was not used":   encode(frame.Header{Kind: frame.KindCredit, Data: 1}, nil, nil),
 		"an offer behind an offer":   append(bytes.Clone(offer), offer...),
-		"a message behind an offer":  append(bytes.Clone(offer), frame(header{kind: kindSend}, nil, nil)...),
-		"an extension":               frame(header{kind: kindExtension, length: 1}, nil, []byte{1}),
-		"messages beyond credit":     bytes.Repeat(frame(header{kind: kindSend, length: maxEager}, nil, make([]byte, maxEager)), 17),
+		"a message behind an offer":  append(bytes.Clone(offer), encode(frame.Header{Kind: frame.KindSend}, nil, nil)...),
+		"an extension":               encode(frame.Header{Kind: frame.KindExtension, Length: 1}, nil, []byte{1}),
+		"messages beyond credit":     bytes.Repeat(encode(frame.Header{Kind: frame.KindSend, Length: frame.MaxEager}, nil, make([]byte, frame.MaxEager)), 17),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -65,7 +66,7 @@ func TestFramesThatBreakTheProtocol(t *testing.T) {
 func TestMessagesBelongOnTheFirstLink(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial(2)[1]
-	_, err := c.Write(frame(header{kind: kindSend}, nil, nil))
+	_, err := c.Write(encode(frame.Header{Kind: frame.KindSend}, nil, nil))
 	r.must(err)
 	if e := r.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrProtocol) {
 		t.Fatalf("connection ended by %v", e.Err)
@@ -77,8 +78,8 @@ func TestReadsBeyondCredit(t *testing.T) {
 	r := newRig(t, nil)
 	_, key := r.share(1 << 20)
 	c := r.dial(1)[0]
-	one := frame(header{kind: kindRead, count: 1, length: 1 << 20, region: key.ID, secret: key.Secret}, []fabric.RSeg{{Len: 1 << 20}}, nil)
-	_, err := c.Write(bytes.Repeat(one, 3*maxReads))
+	one := encode(frame.Header{Kind: frame.KindRead, Count: 1, Length: 1 << 20, Region: key.ID, Secret: key.Secret}, []fabric.RSeg{{Len: 1 << 20}}, nil)
+	_, err := c.Write(bytes.Repeat(one, 3*frame.MaxReads))
 	r.must(err)
 	if e := r.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrProtocol) {
 		t.Fatalf("connection ended by %v", e.Err)
@@ -102,17 +103,17 @@ func TestRefusalsLeaveTheConnectionAlone(t *testing.T) {
 		{key, fabric.RSeg{Addr: 4000, Len: 100}, fabric.ErrRange},
 		{key, fabric.RSeg{Addr: 1<<64 - 50, Len: 100}, fabric.ErrRange},
 	} {
-		h := header{kind: kindWrite, ticket: 1, count: 1, length: 100, region: bad.key.ID, secret: bad.key.Secret}
-		good := header{kind: kindWrite, ticket: 2, count: 1, length: 1, region: key.ID, secret: key.Secret}
-		b := frame(h, []fabric.RSeg{bad.seg}, bytes.Repeat([]byte{0xff}, 100))
-		b = append(b, frame(good, []fabric.RSeg{{Addr: 9, Len: 1}}, []byte{byte(i + 1)})...)
+		h := frame.Header{Kind: frame.KindWrite, Ticket: 1, Count: 1, Length: 100, Region: bad.key.ID, Secret: bad.key.Secret}
+		good := frame.Header{Kind: frame.KindWrite, Ticket: 2, Count: 1, Length: 1, Region: key.ID, Secret: key.Secret}
+		b := encode(h, []fabric.RSeg{bad.seg}, bytes.Repeat([]byte{0xff}, 100))
+		b = append(b, encode(good, []fabric.RSeg{{Addr: 9, Len: 1}}, []byte{byte(i + 1)})...)
 		_, err := c.Write(b)
 		r.must(err)
 		var acks []byte
 		for len(acks) < 16 {
 			h, body := readFrame(t, c)
-			if h.kind != kindAck {
-				t.Fatalf("frame %v", h.kind)
+			if h.Kind != frame.KindAck {
+				t.Fatalf("frame %v", h.Kind)
 			}
 			acks = append(acks, body...)
 		}
@@ -140,11 +141,11 @@ func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 		if k == key {
 			want = 0
 		}
-		_, err := c.Write(frame(header{kind: kindWrite, ticket: 1, flags: flagNotice | flagRemoteData, data: uint64(40 + i), region: k.ID, secret: k.Secret}, nil, nil))
+		_, err := c.Write(encode(frame.Header{Kind: frame.KindWrite, Ticket: 1, Flags: frame.FlagNotice | frame.FlagRemoteData, Data: uint64(40 + i), Region: k.ID, Secret: k.Secret}, nil, nil))
 		r.must(err)
 		h, body := readFrame(t, c)
-		if h.kind != kindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != want {
-			t.Errorf("notice %d: answered with %v, %x; want %v", i, h.kind, body, want)
+		if h.Kind != frame.KindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != want {
+			t.Errorf("notice %d: answered with %v, %x; want %v", i, h.Kind, body, want)
 		}
 	}
 	var done [4]fabric.Completion
@@ -163,14 +164,14 @@ func TestAnswersThatComeTooEarly(t *testing.T) {
 	key := r.imported(fabric.RegionKey{ID: 3}, 64<<20)
 	_, err = r.ep.Submit([]fabric.Op{{Kind: fabric.OpWrite, Seg: fabric.Seg{Addr: sys.AddrOf(src), Len: 64 << 20}, RSeg: fabric.RSeg{Len: 64 << 20, Key: key}}})
 	r.must(err)
-	b := make([]byte, headerLen)
+	b := make([]byte, frame.HeaderLen)
 	_, err = c.Read(b)
 	r.must(err)
-	var h header
-	r.must(parseHeader(&h, b))
+	var h frame.Header
+	r.must(frame.ParseHeader(&h, b))
 	var ack [8]byte
-	ackEntry{h.ticket, 0}.put(ack[:])
-	_, err = c.Write(frame(header{kind: kindAck, count: 1}, nil, ack[:]))
+	frame.Ack{Ticket: h.Ticket, Errno: 0}.Put(ack[:])
+	_, err = c.Write(encode(frame.Header{Kind: frame.KindAck, Count: 1}, nil, ack[:]))
 	r.must(err)
 	time.Sleep(20 * time.Millisecond)
 	var done [1]fabric.Completion
@@ -197,12 +198,12 @@ func TestRegionClosesUnderAPeerThatStops(t *testing.T) {
 	const n = 64 << 20
 	for name, make := range map[string]func(fabric.RegionKey) []byte{
 		"in mid-write": func(k fabric.RegionKey) []byte {
-			h := header{kind: kindWrite, count: 1, length: n, region: k.ID, secret: k.Secret}
-			return frame(h, []fabric.RSeg{{Len: n}}, []byte("some"))
+			h := frame.Header{Kind: frame.KindWrite, Count: 1, Length: n, Region: k.ID, Secret: k.Secret}
+			return encode(h, []fabric.RSeg{{Len: n}}, []byte("some"))
 		},
 		"in mid-read": func(k fabric.RegionKey) []byte {
-			h := header{kind: kindRead, count: 1, length: n, region: k.ID, secret: k.Secret}
-			return frame(h, []fabric.RSeg{{Len: n}}, nil)
+			h := frame.Header{Kind: frame.KindRead, Count: 1, Length: n, Region: k.ID, Secret: k.Secret}
+			return encode(h, []fabric.RSeg{{Len: n}}, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,73 +8,74 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // begin takes the frame h and says where its payload goes. Its errors end the connection; what only concerns one op is answered. After
 // errWait it is called again.
-func (l *link) begin(h *header) error {
+func (l *link) begin(h *frame.Header) error {
 	l.in.gone, l.in.own = false, false
-	if h.flags&flagZstd != 0 && l.ep.cfg.can()&canUnpack == 0 {
-		return protocolErr("packed payload of %s, which was not told that it may", l.ep.peer)
+	if h.Flags&frame.FlagCompressed != 0 && l.ep.cfg.can()&frame.FeatureDecompress == 0 {
+		return frame.ProtocolErr("packed payload of %s, which was not told that it may", l.ep.peer)
 	}
-	switch h.kind {
-	case kindWrite:
+	switch h.Kind {
+	case frame.KindWrite:
 		return l.beginWrite(h)
-	case kindRead:
+	case frame.KindRead:
 		return l.onRead(h)
-	case kindAtomic:
+	case frame.KindAtomic:
 		return l.onAtomic(h)
-	case kindReply:
+	case frame.KindReply:
 		return l.beginReply(h)
-	case kindAck:
+	case frame.KindAck:
 		return l.onAck(h)
-	case kindGoodbye:
+	case frame.KindGoodbye:
 		return l.onGoodbye(h)
-	case kindTurn:
+	case frame.KindTurn:
 		return l.onTurn()
 	}
-	if l.index != 0 && l.wire == nil || l.wire != nil && h.kind == kindExtension {
-		return protocolErr("%v frame of %s on link %d", h.kind, l.ep.peer, l.index)
+	if l.index != 0 && l.wire == nil || l.wire != nil && h.Kind == frame.KindExtension {
+		return frame.ProtocolErr("%v frame of %s on link %d", h.Kind, l.ep.peer, l.index)
 	}
-	switch h.kind {
-	case kindSend, kindOffer:
+	switch h.Kind {
+	case frame.KindSend, frame.KindOffer:
 		if err := l.inTurn(); err != nil {
 			return err
 		}
 	}
-	switch h.kind {
-	case kindSend:
+	switch h.Kind {
+	case frame.KindSend:
 		return l.beginSend(h)
-	case kindOffer:
+	case frame.KindOffer:
 		return l.onOffer(h)
-	case kindPull:
+	case frame.KindPull:
 		return l.onPull(h)
-	case kindBody:
+	case frame.KindBody:
 		return l.beginBody(h)
-	case kindCredit:
+	case frame.KindCredit:
 		return l.onCredit(h)
 	}
 	return l.onExtension(h)
 }
 
 // finish ends the frame h, whose payload is in place. After errNoRoom it is called again.
-func (l *link) finish(h *header) error {
-	switch h.kind {
-	case kindWrite:
+func (l *link) finish(h *frame.Header) error {
+	switch h.Kind {
+	case frame.KindWrite:
 		return l.endWrite(h)
-	case kindReply:
+	case frame.KindReply:
 		return l.endReplied()
-	case kindSend:
+	case frame.KindSend:
 		return l.endSend(h)
-	case kindBody:
+	case frame.KindBody:
 		return l.endBody()
 	}
 	return nil
 }
 
 // claim checks the right to segs and appends their memory to iov. The region is held open when the answer is 0.
-func (l *link) claim(h *header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
-	mr, err := l.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.region, Secret: h.secret}, want)
+func (l *link) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
+	mr, err := l.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, want)
 	if err != nil {
 		return nil, iov, fabric.ErrnoOf(err)
 	}
@@ -99,10 +100,10 @@ func (in *reader) scratch(n int) []sys.Iovec {
 	return in.iov[:0]
 }
 
-func (l *link) beginWrite(h *header) error {
+func (l *link) beginWrite(h *frame.Header) error {
 	in := &l.in
 	in.errno, in.stuck = 0, false
-	if h.flags&flagNotice != 0 {
+	if h.Flags&frame.FlagNotice != 0 {
 		mr, _, errno := l.claim(h, nil, fabric.AccessRemoteWrite, nil)
 		if errno == 0 {
 			mr.Release()
@@ -110,33 +111,33 @@ func (l *link) beginWrite(h *header) error {
 		in.errno = errno
 		return nil
 	}
-	if h.flags&flagVoid != 0 {
-		in.errno, in.drop = fabric.ErrFault, h.length
+	if h.Flags&frame.FlagVoid != 0 {
+		in.errno, in.drop = fabric.ErrFault, h.Length
 		return nil
 	}
-	if h.length > answerFirst {
+	if h.Length > answerFirst {
 		l.kick()
 	}
 	in.mr, in.dst, in.errno = l.claim(h, in.segs, fabric.AccessRemoteWrite, in.scratch(len(in.segs)))
 	if in.errno != 0 {
-		in.drop = h.wire()
+		in.drop = h.WireLen()
 		return nil
 	}
-	if h.length > 0 && in.mr.Buffer().Kind != fabric.MemHost {
+	if h.Length > 0 && in.mr.Buffer().Kind != fabric.MemHost {
 		if err := l.beginLanding(h); err != nil || in.landing == nil {
 			return err
 		}
 		l.beginPacked(h)
 		return nil
 	}
-	in.want = h.length
+	in.want = h.Length
 	in.holds.Store(in.mr)
 	l.beginPacked(h)
 	return nil
 }
 
 // endWrite ends a write whose bytes are visible: the completion that it asked for, then the answer.
-func (l *link) endWrite(h *header) error {
+func (l *link) endWrite(h *frame.Header) error {
 	in := &l.in
 	if in.landing != nil {
 		return l.endLanding(h)
@@ -157,8 +158,8 @@ func (l *link) endWrite(h *header) error {
 		in.mr.Release()
 		in.mr = nil
 	}
-	if in.errno == 0 && h.flags&flagRemoteData != 0 {
-		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: l.ep.from(), Len: h.length, Data: h.data}
+	if in.errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
+		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: l.ep.from(), Len: h.Length, Data: h.Data}
 		if !l.ep.queues.Rx.TryPush(c) {
 			in.stuck = true
 			return errNoRoom
@@ -167,37 +168,37 @@ func (l *link) endWrite(h *header) error {
 			l.ep.inbox.wake() // the word of room came once, and readers of other links may wait for it, too
 		}
 	}
-	return l.ack(h.ticket, in.errno)
+	return l.ack(h.Ticket, in.errno)
 }
 
-func (l *link) onRead(h *header) error {
+func (l *link) onRead(h *frame.Header) error {
 	segs := l.in.segs
 	r, err := l.openReply(len(segs))
 	if err != nil {
 		return err
 	}
-	j := job{h: header{kind: kindReply, ticket: h.ticket, flags: h.flags&flagSum | l.ep.sums()}}
+	j := job{h: frame.Header{Kind: frame.KindReply, Ticket: h.Ticket, Flags: h.Flags&frame.FlagChecksum | l.ep.sums()}}
 	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteRead, r.iov[:0])
 	r.iov = iov
 	if errno != 0 {
 		l.endReply(r)
-		j.h.data = uint64(errno)
+		j.h.Data = uint64(errno)
 	} else {
 		l.serve(r, mr)
-		j.reply, j.h.length = r, h.length
-		if l.ep.peerFault && h.length > 0 {
-			j.h.flags |= flagTrailer
+		j.reply, j.h.Length = r, h.Length
+		if l.ep.peerFault && h.Length > 0 {
+			j.h.Flags |= frame.FlagTrailer
 		}
-		if h.length > 0 && mr.Buffer().Kind != fabric.MemHost {
+		if h.Length > 0 && mr.Buffer().Kind != fabric.MemHost {
 			errno := l.openStaged(h, r, mr)
 			if errno == 0 {
 				return nil // the stager answers
 			}
 			l.endReply(r)
-			j.reply, j.h.length, j.h.data = nil, 0, uint64(errno)
+			j.reply, j.h.Length, j.h.Data = nil, 0, uint64(errno)
 		}
 	}
-	l.post(&j, j.h.length)
+	l.post(&j, j.h.Length)
 	l.kick()
 	return nil
 }
@@ -205,37 +206,37 @@ func (l *link) onRead(h *header) error {
 // openReply takes a reply to an op with n segments, unless the peer has asked for more than it may.
 func (l *link) openReply(n int) (*reply, error) {
 	// Twice the sender's credit: it may use credit again before the pump here has settled what was sent.
-	if l.readsIn.Add(1) > 2*maxReads || l.entriesIn.Add(int64(n)) > 2*maxReadEntries {
-		return nil, protocolErr("more reads of %s on their way than allowed", l.ep.peer)
+	if l.readsIn.Add(1) > 2*frame.MaxReads || l.entriesIn.Add(int64(n)) > 2*frame.MaxReadSegments {
+		return nil, frame.ProtocolErr("more reads of %s on their way than allowed", l.ep.peer)
 	}
 	r := l.newReply()
 	r.entries = n
 	return r, nil
 }
 
-func (l *link) beginReply(h *header) error {
+func (l *link) beginReply(h *frame.Header) error {
 	in := &l.in
-	s := l.find(h.ticket, true)
-	if s == nil || h.data == 0 && h.length != s.n || h.data != 0 && h.length != 0 {
-		return protocolErr("reply of %s with %d bytes to no read of ours", l.ep.peer, h.length)
+	s := l.find(h.Ticket, true)
+	if s == nil || h.Data == 0 && h.Length != s.n || h.Data != 0 && h.Length != 0 {
+		return frame.ProtocolErr("reply of %s with %d bytes to no read of ours", l.ep.peer, h.Length)
 	}
-	s.errno = wireErrno(h.data)
-	if h.length > answerFirst {
+	s.errno = frame.Errno(h.Data)
+	if h.Length > answerFirst {
 		l.kick()
 	}
-	if err := l.stageReply(s, h.length); err != nil {
+	if err := l.stageReply(s, h.Length); err != nil {
 		return err
 	}
-	in.slot, in.want = s, h.length
+	in.slot, in.want = s, h.Length
 	if s.errno != 0 {
-		in.want, in.drop = 0, h.wire() // there is no buffer for what comes
+		in.want, in.drop = 0, h.WireLen() // there is no buffer for what comes
 		return nil
 	}
 	in.dst = in.scratch(1 + len(s.op.More))
 	if a := s.op.Atomic; s.op.Kind != fabric.OpRead {
-		in.dst = append(in.dst, sys.Iovec{Addr: a.Result.Addr, Len: h.length})
+		in.dst = append(in.dst, sys.Iovec{Addr: a.Result.Addr, Len: h.Length})
 	} else {
-		in.dst = appendLocal(in.dst, &s.op, h.length)
+		in.dst = appendLocal(in.dst, &s.op, h.Length)
 	}
 	l.beginPacked(h)
 	return nil
@@ -243,7 +244,7 @@ func (l *link) beginReply(h *header) error {
 
 func (l *link) endReplied() error {
 	s, h := l.in.slot, &l.in.h
-	if h.flags&flagTrailer != 0 {
+	if h.Flags&frame.FlagTrailer != 0 {
 		errno, err := l.takeTrailer()
 		if err != nil {
 			return err
@@ -253,7 +254,7 @@ func (l *link) endReplied() error {
 		}
 	}
 	if l.in.pack != nil {
-		if err := l.unpack(h, l.replied(s, h.length)); err != nil {
+		if err := l.unpack(h, l.replied(s, h.Length)); err != nil {
 			return err
 		}
 	}
@@ -281,21 +282,21 @@ func (l *link) find(ticket uint32, reply bool) *slot {
 	return s
 }
 
-func (l *link) onAck(h *header) error {
-	n := int(h.count) * ackEntryLen
+func (l *link) onAck(h *frame.Header) error {
+	n := int(h.Count) * frame.AckLen
 	if err := l.need(n); err != nil {
 		return err
 	}
-	if tableSum(0, l.in.buf[l.in.r:l.in.r+n]) != h.table {
+	if frame.Checksum(0, l.in.buf[l.in.r:l.in.r+n]) != h.TableChecksum {
 		return l.altered(h)
 	}
-	for b := l.in.buf[l.in.r : l.in.r+n]; len(b) > 0; b = b[ackEntryLen:] {
-		a := parseAck(b)
-		s := l.find(a.ticket, false)
+	for b := l.in.buf[l.in.r : l.in.r+n]; len(b) > 0; b = b[frame.AckLen:] {
+		a := frame.ParseAck(b)
+		s := l.find(a.Ticket, false)
 		if s == nil {
-			return protocolErr("ack of %s for no op of ours", l.ep.peer)
+			return frame.ProtocolErr("ack of %s for no op of ours", l.ep.peer)
 		}
-		s.errno = a.errno
+		s.errno = a.Errno
 		if s.mark(slotAnswered) {
 			l.ep.complete(s)
 		}
@@ -304,21 +305,21 @@ func (l *link) onAck(h *header) error {
 	return nil
 }
 
-func (l *link) onExtension(h *header) error {
+func (l *link) onExtension(h *frame.Header) error {
 	if l.ep.direct == nil {
-		return protocolErr("extension frame of %s", l.ep.peer)
+		return frame.ProtocolErr("extension frame of %s", l.ep.peer)
 	}
-	n := int(h.length)
+	n := int(h.Length)
 	if err := l.need(n); err != nil {
 		return err
 	}
 	body := l.in.buf[l.in.r : l.in.r+n : l.in.r+n]
 	l.in.r += n
-	if tableSum(0, body) != h.table {
+	if frame.Checksum(0, body) != h.TableChecksum {
 		return l.altered(h)
 	}
-	if err := l.ep.direct.Frame(uint8(h.count), body); err != nil {
-		return fmt.Errorf("extension frame %d of %s: %w", h.count, l.ep.peer, err)
+	if err := l.ep.direct.Frame(uint8(h.Count), body); err != nil {
+		return fmt.Errorf("extension frame %d of %s: %w", h.Count, l.ep.peer, err)
 	}
 	return nil
 }

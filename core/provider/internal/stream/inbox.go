@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 const (
@@ -34,7 +35,7 @@ type inbox struct {
 
 	mu       sync.Mutex // protects what follows
 	credited int64      // what the peer was told to be consumed
-	offer    header
+	offer    frame.Header
 	on       *link // that the offer came on
 	pulling  bool  // a body is on its way, into receive
 	handle   uint64
@@ -97,7 +98,7 @@ func (ep *Endpoint) giveCredit(t *todo) {
 	if now := b.arrived.Load() - int64(ep.feed.Held()); now-b.credited >= eagerRoom/2 {
 		b.credited = now
 		l := ep.shortLink()
-		l.post(&job{h: header{kind: kindCredit, data: uint64(now)}}, 0)
+		l.post(&job{h: frame.Header{Kind: frame.KindCredit, Data: uint64(now)}}, 0)
 		t.kick(l)
 	}
 }
@@ -119,9 +120,9 @@ func (ep *Endpoint) pullOffer(t *todo) {
 	}
 	b.offered.Store(false)
 	b.handle++
-	b.pulling, b.receive, b.take = true, op, min(op.Len(), b.offer.length)
+	b.pulling, b.receive, b.take = true, op, min(op.Len(), b.offer.Length)
 	l := b.on
-	l.post(&job{h: header{kind: kindPull, ticket: b.offer.ticket, length: b.take, data: b.handle}}, 0)
+	l.post(&job{h: frame.Header{Kind: frame.KindPull, Ticket: b.offer.Ticket, Length: b.take, Data: b.handle}}, 0)
 	t.kick(l)
 }
 

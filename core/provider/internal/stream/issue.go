@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports whether the op is to be offered to the Direct. With ep.mu held.
@@ -61,7 +62,7 @@ func (ep *Endpoint) issueStream(s *slot, t *todo) {
 // sums is flagSum if this side wants payload checked.
 func (ep *Endpoint) sums() uint16 {
 	if ep.cfg.Sums {
-		return flagSum
+		return frame.FlagChecksum
 	}
 	return 0
 }
@@ -81,24 +82,24 @@ func (ep *Endpoint) lightest() *link {
 func (ep *Endpoint) post(l *link, s *slot, j *job, payload uint64, t *todo) {
 	s.link = l
 	j.slot = s
-	j.h.ticket = uint32(s.ticket())
+	j.h.Ticket = uint32(s.ticket())
 	if s.op.Flags&fabric.OpRemoteData != 0 {
-		j.h.flags |= flagRemoteData
-		j.h.data = s.op.Data
+		j.h.Flags |= frame.FlagRemoteData
+		j.h.Data = s.op.Data
 	}
 	l.post(j, payload)
 	t.kick(l)
 }
 
 func (ep *Endpoint) issueWrite(s *slot, t *todo) {
-	j := job{h: header{kind: kindWrite, flags: ep.sums(), length: s.n}}
-	j.h.region, j.h.secret = s.key.ID, s.key.Secret
+	j := job{h: frame.Header{Kind: frame.KindWrite, Flags: ep.sums(), Length: s.n}}
+	j.h.Region, j.h.Secret = s.key.ID, s.key.Secret
 	if s.notice {
-		j.h.flags = flagNotice
+		j.h.Flags = frame.FlagNotice
 		ep.post(ep.shortLink(), s, &j, 0, t)
 		return
 	}
-	j.h.count = uint32(1 + len(s.op.RMore))
+	j.h.Count = uint32(1 + len(s.op.RMore))
 	ep.post(ep.lightest(), s, &j, s.n, t)
 }
 
@@ -116,7 +117,7 @@ func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
 	if l == nil {
 		return false
 	}
-	j := job{h: header{kind: kindRead, flags: ep.sums(), length: s.n, count: uint32(n), region: s.key.ID, secret: s.key.Secret}}
+	j := job{h: frame.Header{Kind: frame.KindRead, Flags: ep.sums(), Length: s.n, Count: uint32(n), Region: s.key.ID, Secret: s.key.Secret}}
 	ep.post(l, s, &j, 0, t)
 	return true
 }
@@ -126,7 +127,7 @@ func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
 func (ep *Endpoint) creditRead(s *slot, n int) *link {
 	var best *link
 	for _, l := range ep.links {
-		if l.readsOut < maxReads && l.entriesOut+n <= maxReadEntries && (best == nil || l.bytesOut < best.bytesOut) {
+		if l.readsOut < frame.MaxReads && l.entriesOut+n <= frame.MaxReadSegments && (best == nil || l.bytesOut < best.bytesOut) {
 			best = l
 		}
 	}
@@ -150,17 +151,17 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	if ep.offer != nil {
 		return false
 	}
-	if s.n > maxEager {
+	if s.n > frame.MaxEager {
 		ep.offer = s
-		j := job{h: header{kind: kindOffer, length: s.n}}
+		j := job{h: frame.Header{Kind: frame.KindOffer, Length: s.n}}
 		ep.post(ep.messageLink(), s, &j, 0, t)
 		return true
 	}
 	if cost := s.n + eagerCost; ep.sent+cost-ep.consumed <= eagerRoom {
 		ep.sent += cost
-		j := job{h: header{kind: kindSend, flags: ep.sums(), length: s.n}}
+		j := job{h: frame.Header{Kind: frame.KindSend, Flags: ep.sums(), Length: s.n}}
 		if s.op.Flags&fabric.OpDeliveryComplete != 0 {
-			j.h.flags |= flagPlaced
+			j.h.Flags |= frame.FlagPlaced
 		}
 		ep.post(ep.messageLink(), s, &j, s.n, t)
 		return true

@@ -9,20 +9,21 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // Peers' reads and writes of device memory here, as their frames arrive.
 
 // checkPiece tells whether a frame fits a buffer. Whoever was told canDevice cuts so.
-func checkPiece(h *header) fabric.Errno {
-	if h.length > pieceMax {
+func checkPiece(h *frame.Header) fabric.Errno {
+	if h.Length > pieceMax {
 		return fabric.ErrMsgSize
 	}
 	return 0
 }
 
 // foreign makes a piece of a peer's op whose memory, on a device, is in iov.
-func (l *link) foreign(kind pieceKind, h *header, mr *util.MR, iov []sys.Iovec) (*piece, error) {
+func (l *link) foreign(kind pieceKind, h *frame.Header, mr *util.MR, iov []sys.Iovec) (*piece, error) {
 	if errno := checkPiece(h); errno != 0 {
 		return nil, errno
 	}
@@ -30,7 +31,7 @@ func (l *link) foreign(kind pieceKind, h *header, mr *util.MR, iov []sys.Iovec) 
 	if err != nil {
 		return nil, err
 	}
-	p := l.ep.stage.get(kind, h.length)
+	p := l.ep.stage.get(kind, h.Length)
 	p.link, p.h, p.staging = l, *h, staging
 	at := uint64(0)
 	for _, v := range iov {
@@ -41,17 +42,17 @@ func (l *link) foreign(kind pieceKind, h *header, mr *util.MR, iov []sys.Iovec) 
 }
 
 // beginLanding makes the payload of a write, whose memory is in dst, arrive in a buffer.
-func (l *link) beginLanding(h *header) error {
+func (l *link) beginLanding(h *frame.Header) error {
 	in := &l.in
 	mr := in.mr
 	p, err := l.foreign(pieceLanding, h, mr, in.dst)
 	if err == nil {
-		if err = p.take(h.length, device.Inward); err == nil {
+		if err = p.take(h.Length, device.Inward); err == nil {
 			p.regions = append(p.regions, mr)
 			in.landing, in.mr = p, nil
-			in.want, in.own = h.length, true
+			in.want, in.own = h.Length, true
 			in.holds.Store(mr)
-			in.dst = append(in.scratch(1), sys.Iovec{Addr: p.buf.Addr(), Len: h.length})
+			in.dst = append(in.scratch(1), sys.Iovec{Addr: p.buf.Addr(), Len: h.Length})
 			return nil
 		}
 		l.ep.stage.put(p)
@@ -62,15 +63,15 @@ func (l *link) beginLanding(h *header) error {
 		return errNoBuffer // and the claim is checked again
 	}
 	l.logDevice(err)
-	in.errno, in.drop = deviceErrno(err), h.wire()
+	in.errno, in.drop = deviceErrno(err), h.WireLen()
 	return nil
 }
 
 // endLanding leaves a write whose payload arrived to the stager, which copies it in and answers.
-func (l *link) endLanding(h *header) error {
+func (l *link) endLanding(h *frame.Header) error {
 	in := &l.in
 	if in.pack != nil {
-		if err := l.unpack(h, append(in.scratch(1), sys.Iovec{Addr: in.landing.buf.Addr(), Len: h.length})); err != nil {
+		if err := l.unpack(h, append(in.scratch(1), sys.Iovec{Addr: in.landing.buf.Addr(), Len: h.Length})); err != nil {
 			return err
 		}
 	}
@@ -80,7 +81,7 @@ func (l *link) endLanding(h *header) error {
 	if in.differs() {
 		p.end()
 		st.put(p)
-		return l.ack(h.ticket, fabric.ErrCRC)
+		return l.ack(h.Ticket, fabric.ErrCRC)
 	}
 	if !st.add(func() { st.arrived.push(p) }) {
 		p.end()
@@ -89,13 +90,13 @@ func (l *link) endLanding(h *header) error {
 }
 
 // openStaged leaves a read of device memory, in r.iov, to the stager.
-func (l *link) openStaged(h *header, r *reply, mr *util.MR) fabric.Errno {
+func (l *link) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
 	p, err := l.foreign(pieceReply, h, mr, r.iov)
 	if err != nil {
 		l.logDevice(err)
 		return deviceErrno(err)
 	}
-	p.h.flags = h.flags&flagSum | l.ep.sums()
+	p.h.Flags = h.Flags&frame.FlagChecksum | l.ep.sums()
 	p.reply = r
 	r.iov = r.iov[:0]
 	st := &l.ep.stage

@@ -14,6 +14,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // A link is one socket of an endpoint with its two directions.
@@ -34,7 +35,7 @@ type link struct {
 
 	mu       sync.Mutex // protects what follows
 	jobs     fifo[job]
-	acks     []ackEntry
+	acks     []frame.Ack
 	spare    []*reply
 	serving  []*reply // have their region open
 	busy     bool     // somebody pumps, or the writer was told to
@@ -58,7 +59,7 @@ type link struct {
 
 // A job is a frame to be sent.
 type job struct {
-	h     header
+	h     frame.Header
 	slot  *slot  // whose table and payload go along
 	reply *reply // whose payload goes along
 	body  []byte // of an extension
@@ -124,11 +125,11 @@ func (l *link) kick() {
 // ack queues the answer to a peer's op; the reader kicks when it has nothing better to do.
 func (l *link) ack(ticket uint32, errno fabric.Errno) error {
 	l.mu.Lock()
-	l.acks = append(l.acks, ackEntry{ticket, errno})
+	l.acks = append(l.acks, frame.Ack{Ticket: ticket, Errno: errno})
 	n := len(l.acks)
 	l.mu.Unlock()
 	if n > l.ep.peerTx {
-		return protocolErr("more than %d ops on their way", l.ep.peerTx)
+		return frame.ProtocolErr("more than %d ops on their way", l.ep.peerTx)
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (l *link) endReply(r *reply) {
 	if r.iov = r.iov[:0]; cap(r.iov) > keepEntries {
 		r.iov = nil
 	}
-	if len(l.spare) < maxReads {
+	if len(l.spare) < frame.MaxReads {
 		l.spare = append(l.spare, r)
 	}
 }

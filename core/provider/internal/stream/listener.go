@@ -14,6 +14,7 @@ import (
 
 	"mori/core/admission"
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 const (
@@ -162,46 +163,46 @@ func (l *listener) shake(conn net.Conn) {
 	}
 }
 
-func (l *listener) hear(conn net.Conn) (extra any, h hello, err error) {
+func (l *listener) hear(conn net.Conn) (extra any, h frame.Handshake, err error) {
 	if err := conn.SetDeadline(time.Now().Add(l.fabric.cfg.handshake())); err != nil {
 		return nil, h, err
 	}
 	if extra, err = l.fabric.cfg.Transport.Prelude(conn, false); err != nil {
 		return nil, h, err
 	}
-	if h, err = readHello(conn); err != nil {
+	if h, err = frame.ReadHandshake(conn); err != nil {
 		return extra, h, err
 	}
-	if _, err = commonVersion(&h); err != nil {
-		a := answer{verdict: verdictVersion, private: []byte(err.Error())}
-		_, werr := conn.Write(a.append(nil))
+	if err = h.CheckVersion(); err != nil {
+		a := frame.HandshakeReply{Verdict: frame.VersionMismatch, Private: []byte(err.Error())}
+		_, werr := conn.Write(a.Append(nil))
 		return extra, h, errors.Join(err, werr)
 	}
 	return extra, h, conn.SetDeadline(time.Time{})
 }
 
 // join adds a socket to its group, and hands the request out when all are there.
-func (l *listener) join(conn net.Conn, extra any, h *hello) error {
+func (l *listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return fabric.ErrClosed
 	}
-	g := l.groups[h.nonce]
+	g := l.groups[h.Nonce]
 	if g == nil {
-		g = &group{req: &request{conns: make([]net.Conn, h.links)}, left: int(h.links)}
-		g.req.hello.links = h.links
+		g = &group{req: &request{conns: make([]net.Conn, h.Links)}, left: int(h.Links)}
+		g.req.hello.Links = h.Links
 		g.timer = time.AfterFunc(l.fabric.cfg.handshake(), func() {
-			l.expire(h.nonce, g, fmt.Errorf("not all of %d sockets of an endpoint came: %w", h.links, fabric.ErrTimeout))
+			l.expire(h.Nonce, g, fmt.Errorf("not all of %d sockets of an endpoint came: %w", h.Links, fabric.ErrTimeout))
 		})
-		l.groups[h.nonce] = g
+		l.groups[h.Nonce] = g
 	}
 	r := g.req
-	if h.links != r.hello.links || r.conns[h.link] != nil {
-		return protocolErr("hello for link %d of %d where %d are expected once each", h.link, h.links, r.hello.links)
+	if h.Links != r.hello.Links || r.conns[h.Link] != nil {
+		return frame.ProtocolErr("hello for link %d of %d where %d are expected once each", h.Link, h.Links, r.hello.Links)
 	}
-	r.conns[h.link] = conn
-	if h.link == 0 {
+	r.conns[h.Link] = conn
+	if h.Link == 0 {
 		r.hello, r.extra, r.peer = *h, extra, l.fabric.cfg.Transport.Addr(conn.RemoteAddr())
 	} else {
 		release(extra) // the first socket's stands for all
@@ -210,7 +211,7 @@ func (l *listener) join(conn net.Conn, extra any, h *hello) error {
 		return nil
 	}
 	g.timer.Stop()
-	delete(l.groups, h.nonce)
+	delete(l.groups, h.Nonce)
 	for _, c := range r.conns {
 		l.halfOpen.Remove(c)
 	}
@@ -244,7 +245,7 @@ func (l *listener) expire(nonce [16]byte, g *group, why error) {
 
 // turnAway answers a request that nobody takes.
 func (l *listener) turnAway(r *request) {
-	_ = r.answer(&answer{verdict: verdictBusy}) // the peer learns it from the closing as well
+	_ = r.answer(&frame.HandshakeReply{Verdict: frame.Busy}) // the peer learns it from the closing as well
 }
 
 // Close stops listening; see fabric.Listener. A second Close waits for the first.

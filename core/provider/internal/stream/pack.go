@@ -4,11 +4,11 @@ package stream
 
 import (
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // Payload that is packed. With Config.Pack, and to a peer that can unpack it, the link's writer makes the payload of writes and replies
@@ -19,13 +19,11 @@ import (
 // The payload is copied first. Memory that its owner changes in between is so no matter of the library's.
 
 const (
-	// minPack and maxPack bound the payload that is packed.
-	minPack, maxPack = 64 << 10, 4 << 20
+	// minCompress is the least payload that is compressed.
+	minCompress = 64 << 10
 	// probeLen is the first part of it, by which the rest is judged. On 2 cores, level 1 takes 33 µs (random bytes) to 88 µs for it, and
 	// 0.14 ms (zeros) to 1.1 ms for 1 MiB; unpacking 1 MiB takes 0.02 to 0.44 ms.
 	probeLen = 64 << 10
-	// packLevel is zstd's fastest.
-	packLevel = 1
 	// packRatio is how much may be left for packing to be worth the trouble.
 	packRatio = 0.8
 	// packCare is how many times its own time packing has to save: the peer unpacks and copies.
@@ -41,35 +39,6 @@ func pays(n, m int, cost, wire float64) bool {
 }
 
 func smaller(n, m int) bool { return float64(m) <= packRatio*float64(n) }
-
-// A codec is a zstd context.
-type codec interface {
-	CompressLevel(dst, src []byte, level int) ([]byte, error)
-	DecompressInto(dst, src []byte) (int, error)
-}
-
-// packBuffers are what one payload needs while it is packed or unpacked: up to 8 MiB. Idle links have none.
-type packBuffers struct {
-	codec  codec
-	raw    []byte
-	packed []byte
-}
-
-var packPool = sync.Pool{New: func() any { return &packBuffers{codec: newCodec()} }}
-
-func (b *packBuffers) free() {
-	if b != nil {
-		packPool.Put(b)
-	}
-}
-
-// sized is b with n bytes, whose contents are any.
-func sized(b []byte, n int) []byte {
-	if cap(b) < n {
-		b = make([]byte, n)
-	}
-	return b[:n]
-}
 
 // A smooth is an average in which the last value counts for a quarter.
 type smooth float64
@@ -90,7 +59,7 @@ type packer struct {
 
 	cost, wire  smooth // ns for each byte
 	skip, pause int    // payloads that pass, now and after the next try in vain
-	buf         *packBuffers
+	buf         *frame.Zstd
 	src, dst    []sys.Iovec // scratch
 }
 
@@ -110,7 +79,7 @@ func newPacker(c *Config, conn net.Conn) *packer {
 func (k *packer) due(j *job) bool { return k != nil && k.tries(j) }
 
 func (k *packer) tries(j *job) bool {
-	if j.h.kind != kindWrite && j.h.kind != kindReply || j.h.flags&flagNotice != 0 || j.h.length < minPack || j.h.length > maxPack {
+	if j.h.Kind != frame.KindWrite && j.h.Kind != frame.KindReply || j.h.Flags&frame.FlagNotice != 0 || j.h.Length < minCompress || j.h.Length > frame.MaxCompress {
 		return false
 	}
 	if k.skip > 0 {
@@ -128,7 +97,7 @@ func (k *packer) pack(j *job) {
 	if k.wire == 0 && !k.always {
 		return // what passes now is the measure
 	}
-	k.buf = packPool.Get().(*packBuffers)
+	k.buf = frame.TakeZstd()
 	if !k.try(j) {
 		k.release()
 		k.pause = min(max(2*k.pause, 1), maxPause)
@@ -136,10 +105,10 @@ func (k *packer) pack(j *job) {
 		return
 	}
 	k.pause = 0
-	j.h.flags = j.h.flags&^flagTrailer | flagZstd
-	j.h.packed = uint32(len(k.buf.packed))
-	if j.h.flags&flagSum != 0 {
-		j.h.sum = tableSum(0, k.buf.raw)
+	j.h.Flags = j.h.Flags&^frame.FlagTrailer | frame.FlagCompressed
+	j.h.Compressed = uint32(len(k.buf.Compressed))
+	if j.h.Flags&frame.FlagChecksum != 0 {
+		j.h.Checksum = frame.Checksum(0, k.buf.Plain)
 	}
 	if k.count != nil {
 		k.count.Add(1)
@@ -148,8 +117,8 @@ func (k *packer) pack(j *job) {
 
 // try packs the first part, and the rest if that pays. Memory that is gone is left to the system call that sends it.
 func (k *packer) try(j *job) bool {
-	b, n := k.buf, int(j.h.length)
-	b.raw = sized(b.raw, n)
+	b, n := k.buf, int(j.h.Length)
+	b.SizePlain(n)
 	if !k.gather(j) || !k.squeeze(probeLen) || n > probeLen && !k.squeeze(n) {
 		return false
 	}
@@ -160,16 +129,14 @@ func (k *packer) try(j *job) bool {
 func (k *packer) squeeze(n int) bool {
 	b := k.buf
 	start := time.Now()
-	packed, err := b.codec.CompressLevel(sized(b.packed, packBound(n)), b.raw[:n], packLevel)
-	if err != nil {
+	if err := b.Compress(n); err != nil {
 		return false
 	}
-	b.packed = packed
 	k.cost.add(float64(time.Since(start)) / float64(n))
 	if k.always {
-		return smaller(n, len(packed))
+		return smaller(n, len(b.Compressed))
 	}
-	return pays(n, len(packed), float64(k.cost), float64(k.wire))
+	return pays(n, len(b.Compressed), float64(k.cost), float64(k.wire))
 }
 
 // gather copies the payload.
@@ -177,26 +144,26 @@ func (k *packer) gather(j *job) bool {
 	if j.reply != nil {
 		k.src = append(k.src[:0], j.reply.iov...)
 	} else {
-		k.src = appendLocal(k.src[:0], &j.slot.op, j.h.length)
+		k.src = appendLocal(k.src[:0], &j.slot.op, j.h.Length)
 	}
-	k.dst = append(k.dst[:0], sys.Iovec{Addr: sys.AddrOf(k.buf.raw), Len: j.h.length})
+	k.dst = append(k.dst[:0], sys.Iovec{Addr: sys.AddrOf(k.buf.Plain), Len: j.h.Length})
 	n, err := sys.CopySelf(k.dst, k.src)
 	if cap(k.src) > keepEntries {
 		k.src = nil
 	}
-	return err == nil && n == len(k.buf.raw)
+	return err == nil && n == len(k.buf.Plain)
 }
 
 // release lets go of the buffers of a batch that was sent.
 func (k *packer) release() {
 	if k != nil && k.buf != nil {
-		k.buf.free()
+		k.buf.Free()
 		k.buf = nil
 	}
 }
 
 // addPacked appends the payload that was packed to the batch.
 func (p *pump) addPacked() {
-	b := p.pack.buf.packed
+	b := p.pack.buf.Compressed
 	p.add(sys.AddrOf(b), uint64(len(b)))
 }

@@ -10,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 func TestPackingPays(t *testing.T) {
@@ -61,12 +62,12 @@ func randomBytes(n int) []byte {
 // packed counts how many of n payloads a packer takes.
 func packed(k *packer, payload []byte, n int) (taken int) {
 	for range n {
-		j := job{h: header{kind: kindWrite, length: uint64(len(payload))}, slot: &slot{op: fabric.Op{
+		j := job{h: frame.Header{Kind: frame.KindWrite, Length: uint64(len(payload))}, slot: &slot{op: fabric.Op{
 			Seg: fabric.Seg{Addr: sys.AddrOf(payload), Len: uint64(len(payload))}}}}
 		if k.due(&j) {
 			k.pack(&j)
 		}
-		if j.h.flags&flagZstd != 0 {
+		if j.h.Flags&frame.FlagCompressed != 0 {
 			taken++
 		}
 		k.release()
@@ -90,8 +91,8 @@ func TestPackersGiveUpWhereItDoesNotPay(t *testing.T) {
 		{"a slow wire and random bytes", packer{rate: rate(1e3)}, randomBytes(1 << 20), fewest, 12},
 		{"all that gets smaller, over a fast wire", packer{rate: rate(1e18), always: true}, thinBytes(64 << 10), most, n},
 		{"all that gets smaller, random bytes", packer{rate: rate(1e18), always: true}, randomBytes(64 << 10), fewest, 12},
-		{"a payload too short", packer{rate: rate(1e3)}, thinBytes(minPack - 1), fewest, 0},
-		{"a payload too long", packer{rate: rate(1e3)}, thinBytes(maxPack + 1), fewest, 0},
+		{"a payload too short", packer{rate: rate(1e3)}, thinBytes(minCompress - 1), fewest, 0},
+		{"a payload too long", packer{rate: rate(1e3)}, thinBytes(frame.MaxCompress + 1), fewest, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var tries int
@@ -113,17 +114,17 @@ func TestPackersGiveUpWhereItDoesNotPay(t *testing.T) {
 // TestAPackerTriesAgain has random bytes, and then others.
 func TestAPackerTriesAgain(t *testing.T) {
 	k := packer{rate: func() float64 { return 1e3 }}
-	if n := packed(&k, randomBytes(minPack), 1000); n != 0 {
+	if n := packed(&k, randomBytes(minCompress), 1000); n != 0 {
 		t.Fatalf("%d of random bytes were packed", n)
 	}
-	if n := packed(&k, thinBytes(minPack), 1000); n < 1000-maxPause {
+	if n := packed(&k, thinBytes(minCompress), 1000); n < 1000-maxPause {
 		t.Errorf("only %d of 1000 were packed", n)
 	}
 }
 
 // TestMemoryThatIsGoneIsNotPacked leaves it to the system call, which names the cause.
 func TestMemoryThatIsGoneIsNotPacked(t *testing.T) {
-	mem, err := sys.Alloc(minPack)
+	mem, err := sys.Alloc(minCompress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,17 +132,20 @@ func TestMemoryThatIsGoneIsNotPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := packer{always: true, rate: func() float64 { return 0 }}
-	j := job{h: header{kind: kindReply, length: minPack}, reply: &reply{iov: []sys.Iovec{{Addr: 4096, Len: minPack}}}}
-	if k.pack(&j); j.h.flags != 0 || k.buf != nil || k.skip == 0 {
+	j := job{h: frame.Header{Kind: frame.KindReply, Length: minCompress}, reply: &reply{iov: []sys.Iovec{{Addr: 4096, Len: minCompress}}}}
+	if k.pack(&j); j.h.Flags != 0 || k.buf != nil || k.skip == 0 {
 		t.Errorf("%+v", j.h)
 	}
 }
 
-func pack(tb testing.TB, b []byte) []byte {
+func compressed(tb testing.TB, b []byte) []byte {
 	tb.Helper()
-	out, err := newCodec().CompressLevel(nil, b, packLevel)
-	if err != nil {
+	z := frame.TakeZstd()
+	defer z.Free()
+	z.SizePlain(len(b))
+	copy(z.Plain, b)
+	if err := z.Compress(len(b)); err != nil {
 		tb.Fatal(err)
 	}
-	return bytes.Clone(out)
+	return bytes.Clone(z.Compressed)
 }

@@ -9,6 +9,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // A pieceKind is what a piece is part of.
@@ -37,9 +38,9 @@ type piece struct {
 	slot   *slot // of ours: while it is under way
 	size   uint64
 
-	link  *link  // of a peer's
-	reply *reply // of its read
-	h     header // of its write
+	link  *link        // of a peer's
+	reply *reply       // of its read
+	h     frame.Header // of its write
 
 	copies  []device.CopySegment // the buffer's side is a distance until aim
 	hosts   []part
@@ -218,20 +219,20 @@ func (p *piece) aim(regions *util.MRTable) error {
 // answerRead sends what was copied out, or why not, to the peer that reads it.
 func (p *piece) answerRead() {
 	l, r := p.link, p.reply
-	j := job{h: header{kind: kindReply, ticket: p.h.ticket, flags: p.h.flags}}
+	j := job{h: frame.Header{Kind: frame.KindReply, Ticket: p.h.Ticket, Flags: p.h.Flags}}
 	if p.errno != 0 {
 		if p.size > 0 {
 			l.ep.stage.sent(p.size)
 		}
 		p.free()
 		l.endReply(r)
-		j.h.data = uint64(p.errno)
+		j.h.Data = uint64(p.errno)
 	} else {
 		r.iov = append(r.iov[:0], sys.Iovec{Addr: p.buf.Addr(), Len: p.n})
 		r.buf, r.size, p.buf = p.buf, p.size, nil
-		j.reply, j.h.length = r, p.n
+		j.reply, j.h.Length = r, p.n
 	}
 	p.reply = nil
-	l.post(&j, j.h.length)
+	l.post(&j, j.h.Length)
 	l.kick()
 }

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/frame"
 )
 
 // spin looks into the queue until there is an entry.
@@ -160,7 +161,7 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 	a, b := newRig(t, nil), newRig(t, nil)
 	join(a, b)
 	const rounds = 100
-	sizes := []int{0, 8, 5000, maxEager, 3 << 20}
+	sizes := []int{0, 8, 5000, frame.MaxEager, 3 << 20}
 	failed := make(chan error, 2)
 	play := func(r *rig, far []byte, key uint64, seed byte) error {
 		_, in := r.memory(3 << 20)

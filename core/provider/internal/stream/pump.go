@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 const (
@@ -30,7 +31,7 @@ type pump struct {
 	iov   []sys.Iovec
 	rest  []sys.Iovec // the end of iov: what is not sent
 	bytes uint64      // of the batch
-	acks  []ackEntry
+	acks  []frame.Ack
 	big   [][]byte // tables that did not fit the arena
 	pack  *packer  // nil if nothing is packed
 
@@ -128,20 +129,20 @@ func (l *link) settle() {
 	p := &l.out
 	for i := range p.batch {
 		j := &p.batch[i]
-		l.queued.Add(-int64(j.payload()))
+		l.queued.Add(-int64(j.h.PayloadLen()))
 		switch {
 		case j.reply != nil:
 			l.endReply(j.reply)
 		case j.lost:
 			l.ep.unsent(j)
-		case j.slot != nil && j.h.kind != kindOffer: // an offer's memory is read by its body
+		case j.slot != nil && j.h.Kind != frame.KindOffer: // an offer's memory is read by its body
 			if j.slot.mark(slotWritten) {
 				l.ep.complete(j.slot)
 			}
-		case j.h.kind == kindGoodbye && l.wire == nil:
+		case j.h.Kind == frame.KindGoodbye && l.wire == nil:
 			// Two that say goodbye at once read nothing any more but the end, which each of them would wait for.
 			_ = syscall.Shutdown(l.fd, syscall.SHUT_WR)
-		case j.h.kind == kindExtension:
+		case j.h.Kind == frame.KindExtension:
 			l.ep.extra.Add(-int64(len(j.body)))
 		}
 		*j = job{}
@@ -154,7 +155,7 @@ func (l *link) settle() {
 // unsent ends an op whose frame was not sent.
 func (ep *Endpoint) unsent(j *job) {
 	s := j.slot
-	if j.h.kind == kindSend {
+	if j.h.Kind == frame.KindSend {
 		ep.mu.Lock()
 		ep.sent -= s.n + eagerCost
 		ep.mu.Unlock()
@@ -182,10 +183,10 @@ func (l *link) fill(inline bool) (bool, error) {
 		l.mu.Unlock()
 		return false, nil
 	}
-	n := min(len(l.acks), maxAckEntries)
+	n := min(len(l.acks), frame.MaxAcks)
 	p.acks = append(p.acks[:0], l.acks[:n]...)
 	l.acks = l.acks[:copy(l.acks, l.acks[n:])]
-	packs := l.takeJobs(arenaLen-headerLen-n*ackEntryLen, inline)
+	packs := l.takeJobs(arenaLen-frame.HeaderLen-n*frame.AckLen, inline)
 	l.mu.Unlock()
 	switch {
 	case packs && !inline:
@@ -215,7 +216,7 @@ func (l *link) takeJobs(room int, inline bool) (packs bool) {
 		j = &p.batch[len(p.batch)-1]
 		room -= need
 		entries += j.entries()
-		p.bytes += j.payload()
+		p.bytes += j.h.PayloadLen()
 		if packs {
 			return true
 		}
@@ -226,14 +227,14 @@ func (l *link) takeJobs(room int, inline bool) (packs bool) {
 // encode writes the frames of the batch.
 func (p *pump) encode() error {
 	if len(p.acks) > 0 {
-		h := header{kind: kindAck, count: uint32(len(p.acks))}
-		head := p.grow(headerLen)
+		h := frame.Header{Kind: frame.KindAck, Count: uint32(len(p.acks))}
+		head := p.grow(frame.HeaderLen)
 		for _, a := range p.acks {
-			b := p.grow(ackEntryLen)
-			a.put(b)
-			h.table = tableSum(h.table, b)
+			b := p.grow(frame.AckLen)
+			a.Put(b)
+			h.TableChecksum = frame.Checksum(h.TableChecksum, b)
 		}
-		h.put(head)
+		h.Put(head)
 	}
 	for i := range p.batch {
 		if err := p.batch[i].encode(p); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 const (
@@ -84,7 +85,7 @@ func (l *link) need(n int) error {
 	for in.w < n {
 		room := stagingLen - in.w
 		if in.phase == phaseTable { // the payload behind it goes to its own place
-			room = min(room, in.left*segmentLen-(in.w-in.r)+tailLen)
+			room = min(room, in.left*frame.SegmentLen-(in.w-in.r)+tailLen)
 		}
 		in.iov = append(in.iov[:0], sys.Iovec{Addr: sys.AddrOf(in.buf) + uint64(in.w), Len: uint64(room)})
 		m, err := l.recv(in.iov, uint64(room))
@@ -132,7 +133,7 @@ func (l *link) receive() error {
 		if in.r < in.w {
 			m := min(int(in.want), in.w-in.r)
 			if in.summing() {
-				in.sum = tableSum(in.sum, in.buf[in.r:in.r+m])
+				in.sum = frame.Checksum(in.sum, in.buf[in.r:in.r+m])
 			}
 			in.one[0] = sys.Iovec{Addr: sys.AddrOf(in.buf[in.r:]), Len: uint64(m)}
 			in.r += m
@@ -227,7 +228,7 @@ func (l *link) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 		return 0, l.lost(io.EOF)
 	}
 	in.got = true
-	in.drained = uint64(n) < min(want, maxMsg)
+	in.drained = uint64(n) < min(want, frame.MaxMsg)
 	return n, nil
 }
 

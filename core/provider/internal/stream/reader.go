@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // Why a reader does not go on.
@@ -46,7 +47,7 @@ type reader struct {
 	fault   error // what ended the connection
 
 	phase phase
-	h     header
+	h     frame.Header
 	left  int // entries of the table to come
 	total uint64
 	check uint32 // of the table so far
@@ -66,13 +67,13 @@ type reader struct {
 
 	landing *piece // of a write to device memory: it has mr
 
-	slot  *slot        // of a reply
-	op    fabric.Op    // of a send or body: the receive that it fills
-	into  bool         // of a send: op is one
-	early []byte       // of a send: where it goes without one
-	held  bool         // of a send: there is a promise of Feed.Hold
-	stuck bool         // of a write: it waited for room
-	pack  *packBuffers // of a packed payload: where it arrives
+	slot  *slot       // of a reply
+	op    fabric.Op   // of a send or body: the receive that it fills
+	into  bool        // of a send: op is one
+	early []byte      // of a send: where it goes without one
+	held  bool        // of a send: there is a promise of Feed.Hold
+	stuck bool        // of a write: it waited for room
+	pack  *frame.Zstd // of a packed payload: where it arrives
 
 	holds atomic.Pointer[util.MR] // the region that payload is arriving in
 
@@ -121,13 +122,13 @@ func (l *link) step() error {
 	in := &l.in
 	switch in.phase {
 	case phaseHeader:
-		if err := l.need(headerLen); err != nil {
+		if err := l.need(frame.HeaderLen); err != nil {
 			return err
 		}
-		if err := parseHeader(&in.h, in.buf[in.r:in.w]); err != nil {
+		if err := frame.ParseHeader(&in.h, in.buf[in.r:in.w]); err != nil {
 			return fmt.Errorf("frame of %s: %w", l.ep.peer, err)
 		}
-		in.r += headerLen
+		in.r += frame.HeaderLen
 		l.openTable()
 	case phaseTable:
 		if err := l.readTable(); err != nil {
@@ -155,7 +156,7 @@ func (l *link) step() error {
 // abandon lets go of what a frame that did not come to its end holds. Nobody turns the reader any more.
 func (l *link) abandon() {
 	in := &l.in
-	in.pack.free()
+	in.pack.Free()
 	in.pack = nil
 	if in.mr != nil {
 		in.mr.Release()

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // A request is a peer's wish to connect, with all its sockets.
 type request struct {
-	hello   hello // of link 0
+	hello   frame.Handshake // of link 0
 	conns   []net.Conn
 	extra   any
 	peer    fabric.Addr
@@ -30,14 +31,14 @@ var _ fabric.ConnReq = (*request)(nil)
 func (r *request) Peer() fabric.Addr { return r.peer }
 
 // Private is the peer's private data.
-func (r *request) Private() []byte { return r.hello.private }
+func (r *request) Private() []byte { return r.hello.Private }
 
 // Reject refuses; see fabric.ConnReq.
 func (r *request) Reject(private []byte) error {
-	if len(private) > maxPrivate {
-		return fmt.Errorf("reject with %d bytes of private data, limit is %d: %w", len(private), maxPrivate, fabric.ErrTooSmall)
+	if len(private) > frame.MaxPrivate {
+		return fmt.Errorf("reject with %d bytes of private data, limit is %d: %w", len(private), frame.MaxPrivate, fabric.ErrTooSmall)
 	}
-	return r.answer(&answer{verdict: verdictRejected, private: private})
+	return r.answer(&frame.HandshakeReply{Verdict: frame.Rejected, Private: private})
 }
 
 // watch frees the sockets of a request whose peer gives up before it is answered. Until then a peer sends nothing.
@@ -71,7 +72,7 @@ func (r *request) take() error {
 }
 
 // answer ends the request by a refusal.
-func (r *request) answer(a *answer) error {
+func (r *request) answer(a *frame.HandshakeReply) error {
 	if err := r.take(); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (r *request) answer(a *answer) error {
 	if err := r.conns[0].SetDeadline(time.Now().Add(handshakeWait)); err != nil {
 		return fmt.Errorf("answer %s: %w", r.peer, err)
 	}
-	if _, err := r.conns[0].Write(a.append(nil)); err != nil {
+	if _, err := r.conns[0].Write(a.Append(nil)); err != nil {
 		return fmt.Errorf("answer %s: %w", r.peer, err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 const testDeadline = 30 * time.Second
@@ -155,17 +156,17 @@ func (r *rig) dial(links int) []net.Conn {
 		r.must(err)
 		r.Cleanup(func() { _ = c.Close() })
 		r.must(c.SetDeadline(time.Now().Add(testDeadline)))
-		h := hello{min: protocolVersion, max: protocolVersion, link: uint8(i), links: uint8(links), nonce: [16]byte{1}, can: r.can, tx: 8}
-		_, err = c.Write(h.append(nil))
+		h := frame.Handshake{Min: frame.Version, Max: frame.Version, Link: uint8(i), Links: uint8(links), Nonce: [16]byte{1}, Features: r.can, Tx: 8}
+		_, err = c.Write(h.Append(nil))
 		r.must(err)
 		conns[i] = c
 	}
 	req, err := r.ln.Accept(r.ctx)
 	r.must(err)
 	r.must(r.ep.Accept(r.ctx, req, nil))
-	a, err := readAnswer(conns[0])
+	a, err := frame.ReadHandshakeReply(conns[0])
 	r.must(err)
-	if a.verdict != verdictAccepted {
+	if a.Verdict != frame.Accepted {
 		r.Fatalf("answer %+v", a)
 	}
 	r.event(fabric.EventConnected)
@@ -185,39 +186,39 @@ func (r *rig) share(n int) ([]byte, fabric.RegionKey) {
 	return mem, key
 }
 
-// frame encodes a frame: header, table, payload.
-func frame(h header, segs []fabric.RSeg, payload []byte) []byte {
-	b := make([]byte, headerLen)
+// encode makes a frame: header, table, payload.
+func encode(h frame.Header, segs []fabric.RSeg, payload []byte) []byte {
+	b := make([]byte, frame.HeaderLen)
 	for _, s := range segs {
-		var e [segmentLen]byte
-		putSegment(e[:], s.Addr, s.Len)
+		var e [frame.SegmentLen]byte
+		frame.PutSegment(e[:], s.Addr, s.Len)
 		b = append(b, e[:]...)
 	}
-	switch h.kind {
-	case kindAck, kindExtension, kindAtomic:
-		h.table = tableSum(0, payload)
+	switch h.Kind {
+	case frame.KindAck, frame.KindExtension, frame.KindAtomic:
+		h.TableChecksum = frame.Checksum(0, payload)
 	default:
-		h.table = tableSum(0, b[headerLen:])
-		if h.flags&flagSum != 0 && h.sum == 0 {
-			h.sum = tableSum(0, payload)
+		h.TableChecksum = frame.Checksum(0, b[frame.HeaderLen:])
+		if h.Flags&frame.FlagChecksum != 0 && h.Checksum == 0 {
+			h.Checksum = frame.Checksum(0, payload)
 		}
 	}
-	h.put(b)
+	h.Put(b)
 	return append(b, payload...)
 }
 
-func readFrame(tb testing.TB, c io.Reader) (h header, body []byte) {
+func readFrame(tb testing.TB, c io.Reader) (h frame.Header, body []byte) {
 	tb.Helper()
-	b := make([]byte, headerLen)
+	b := make([]byte, frame.HeaderLen)
 	if _, err := io.ReadFull(c, b); err != nil {
 		tb.Fatal(err)
 	}
-	if err := parseHeader(&h, b); err != nil {
+	if err := frame.ParseHeader(&h, b); err != nil {
 		tb.Fatal(err)
 	}
-	n := h.wire()
-	if h.kind == kindAck {
-		n = uint64(h.count) * ackEntryLen
+	n := h.WireLen()
+	if h.Kind == frame.KindAck {
+		n = uint64(h.Count) * frame.AckLen
 	}
 	body = make([]byte, n)
 	if _, err := io.ReadFull(c, body); err != nil {

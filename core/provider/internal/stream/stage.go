@@ -12,6 +12,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // Device memory. The sockets reach host memory only, so what is in the memory of a GPU goes through pinned buffers of its
@@ -318,13 +319,13 @@ func (s *stager) copied(p *piece, err error) {
 // tell ends a peer's write: the completion that it asked for, then the answer. It reports false if there is no room for the completion.
 func (s *stager) tell(p *piece) bool {
 	h := &p.h
-	if p.errno == 0 && h.flags&flagRemoteData != 0 {
-		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: s.ep.from(), Len: h.length, Data: h.data}
+	if p.errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
+		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: s.ep.from(), Len: h.Length, Data: h.Data}
 		if !s.ep.queues.Rx.TryPush(c) {
 			return false
 		}
 	}
-	if err := p.link.ack(h.ticket, p.errno); err != nil {
+	if err := p.link.ack(h.Ticket, p.errno); err != nil {
 		s.ep.Fail(err)
 	}
 	p.link.kick()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 	"mori/native/gpu/gputest"
 )
 
@@ -139,50 +140,50 @@ func TestStagedStrangers(t *testing.T) {
 	gputest.Need(t)
 	const n = 4 << 20
 	in := &fabric.Info{Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM}
-	claim := func(s *stock, kind frameKind, length uint64) header {
-		return header{kind: kind, ticket: 1, count: 1, length: length, region: s.key.ID, secret: s.key.Secret}
+	claim := func(s *stock, kind frame.Kind, length uint64) frame.Header {
+		return frame.Header{Kind: kind, Ticket: 1, Count: 1, Length: length, Region: s.key.ID, Secret: s.key.Secret}
 	}
 	for name, act := range map[string]func(r *rig, s *stock, c io.ReadWriter){
 		"goes in the middle of a write": func(r *rig, s *stock, c io.ReadWriter) {
-			_, err := c.Write(frame(claim(s, kindWrite, 1<<20), []fabric.RSeg{{Len: 1 << 20}}, make([]byte, 1000)))
+			_, err := c.Write(encode(claim(s, frame.KindWrite, 1<<20), []fabric.RSeg{{Len: 1 << 20}}, make([]byte, 1000)))
 			r.must(err)
 		},
 		"goes while it reads": func(r *rig, s *stock, c io.ReadWriter) {
 			for range 8 {
-				_, err := c.Write(frame(claim(s, kindRead, 1<<20), []fabric.RSeg{{Len: 1 << 20}}, nil))
+				_, err := c.Write(encode(claim(s, frame.KindRead, 1<<20), []fabric.RSeg{{Len: 1 << 20}}, nil))
 				r.must(err)
 			}
 		},
 		"writes more than a piece": func(r *rig, s *stock, c io.ReadWriter) {
-			_, err := c.Write(frame(claim(s, kindWrite, pieceMax+1), []fabric.RSeg{{Len: pieceMax + 1}}, make([]byte, pieceMax+1)))
+			_, err := c.Write(encode(claim(s, frame.KindWrite, pieceMax+1), []fabric.RSeg{{Len: pieceMax + 1}}, make([]byte, pieceMax+1)))
 			r.must(err)
 			h, body := readFrame(r, c)
-			if h.kind != kindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != fabric.ErrMsgSize {
+			if h.Kind != frame.KindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != fabric.ErrMsgSize {
 				r.Errorf("%+v with %v", h, body)
 			}
 		},
 		"reads more than a piece": func(r *rig, s *stock, c io.ReadWriter) {
-			_, err := c.Write(frame(claim(s, kindRead, pieceMax+1), []fabric.RSeg{{Len: pieceMax + 1}}, nil))
+			_, err := c.Write(encode(claim(s, frame.KindRead, pieceMax+1), []fabric.RSeg{{Len: pieceMax + 1}}, nil))
 			r.must(err)
-			if h, _ := readFrame(r, c); h.kind != kindReply || fabric.Errno(h.data) != fabric.ErrMsgSize {
+			if h, _ := readFrame(r, c); h.Kind != frame.KindReply || fabric.Errno(h.Data) != fabric.ErrMsgSize {
 				r.Errorf("%+v", h)
 			}
 		},
 		"writes past the end": func(r *rig, s *stock, c io.ReadWriter) {
-			_, err := c.Write(frame(claim(s, kindWrite, 8), []fabric.RSeg{{Addr: n - 4, Len: 8}}, make([]byte, 8)))
+			_, err := c.Write(encode(claim(s, frame.KindWrite, 8), []fabric.RSeg{{Addr: n - 4, Len: 8}}, make([]byte, 8)))
 			r.must(err)
 			h, body := readFrame(r, c)
-			if h.kind != kindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != fabric.ErrRange {
+			if h.Kind != frame.KindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != fabric.ErrRange {
 				r.Errorf("%+v with %v", h, body)
 			}
 		},
 		"sends other bytes than it summed": func(r *rig, s *stock, c io.ReadWriter) {
-			h := claim(s, kindWrite, 8)
-			h.flags, h.sum = flagSum, 12345
-			_, err := c.Write(frame(h, []fabric.RSeg{{Len: 8}}, make([]byte, 8)))
+			h := claim(s, frame.KindWrite, 8)
+			h.Flags, h.Checksum = frame.FlagChecksum, 12345
+			_, err := c.Write(encode(h, []fabric.RSeg{{Len: 8}}, make([]byte, 8)))
 			r.must(err)
 			h, body := readFrame(r, c)
-			if h.kind != kindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != fabric.ErrCRC {
+			if h.Kind != frame.KindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != fabric.ErrCRC {
 				r.Errorf("%+v with %v", h, body)
 			}
 		},
@@ -288,8 +289,8 @@ func TestStagedStuckPeer(t *testing.T) {
 	s.fill(1)
 	c := r.dial(1)[0]
 	for i := range reads {
-		h := header{kind: kindRead, ticket: uint32(i), count: 1, length: n, region: s.key.ID, secret: s.key.Secret}
-		_, err := c.Write(frame(h, []fabric.RSeg{{Len: n}}, nil))
+		h := frame.Header{Kind: frame.KindRead, Ticket: uint32(i), Count: 1, Length: n, Region: s.key.ID, Secret: s.key.Secret}
+		_, err := c.Write(encode(h, []fabric.RSeg{{Len: n}}, nil))
 		r.must(err)
 	}
 	for end := time.Now().Add(testDeadline); ; time.Sleep(time.Millisecond) {
@@ -310,7 +311,7 @@ func TestStagedStuckPeer(t *testing.T) {
 	copy(far.model, near.model)
 	far.check("beside a peer that takes nothing")
 	for range reads {
-		if h, body := readFrame(r, c); h.kind != kindReply || h.data != 0 || !bytes.Equal(body, s.model) {
+		if h, body := readFrame(r, c); h.Kind != frame.KindReply || h.Data != 0 || !bytes.Equal(body, s.model) {
 			t.Fatalf("%+v, %d bytes", h, len(body))
 		}
 	}

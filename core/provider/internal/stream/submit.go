@@ -8,6 +8,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // A todo is what has to be done after Endpoint.mu was released: links to kick, ops to offer to the Direct, messages to give to it.
@@ -203,8 +204,8 @@ func (ep *Endpoint) Forward(k Ticket) {
 
 // SendFrame sends an extension frame; it copies body and does not wait. ErrAgain if MaxExtensionQueue bytes wait already.
 func (ep *Endpoint) SendFrame(kind uint8, body []byte) error {
-	if len(body) > MaxExtension {
-		return fmt.Errorf("send extension frame of %d bytes, limit is %d: %w", len(body), MaxExtension, fabric.ErrMsgSize)
+	if len(body) > frame.MaxExtension {
+		return fmt.Errorf("send extension frame of %d bytes, limit is %d: %w", len(body), frame.MaxExtension, fabric.ErrMsgSize)
 	}
 	if !ep.fate.enter() {
 		return fabric.ErrNotConn

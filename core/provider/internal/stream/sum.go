@@ -4,11 +4,11 @@ package stream
 
 import (
 	"fmt"
-	"hash/crc32"
 	"sync"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // Checksums of payload. A sender with Config.Sums, or whose peer asked with a read, puts the crc32c of a frame's payload into its header.
@@ -27,7 +27,7 @@ func sumOf(sum uint32, addr, n uint64) (uint32, error) {
 		if err := sys.Load(part, addr); err != nil {
 			return sum, err
 		}
-		sum = tableSum(sum, part)
+		sum = frame.Checksum(sum, part)
 		addr, n = addr+uint64(len(part)), n-uint64(len(part))
 	}
 	return sum, nil
@@ -39,7 +39,7 @@ const sumPart = 64 << 10
 var sumBuffers = sync.Pool{New: func() any { return new([sumPart]byte) }}
 
 // summing reports whether payload is summed as it arrives.
-func (in *reader) summing() bool { return in.h.flags&flagSum != 0 && in.pack == nil }
+func (in *reader) summing() bool { return in.h.Flags&frame.FlagChecksum != 0 && in.pack == nil }
 
 // arrived takes the next n bytes of payload, which are at the head of dst, into the sum.
 func (in *reader) arrived(n uint64) (err error) {
@@ -58,15 +58,14 @@ func (in *reader) arrived(n uint64) (err error) {
 	return nil
 }
 
-// tableSum is that of a table or of what else follows a header and steers.
-func tableSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
-
 // differs reports whether the payload that arrived is not what was sent.
-func (in *reader) differs() bool { return in.h.flags&flagSum != 0 && in.sum != in.h.sum }
+func (in *reader) differs() bool {
+	return in.h.Flags&frame.FlagChecksum != 0 && in.sum != in.h.Checksum
+}
 
 // altered is the error of a frame whose contents were changed on the way.
-func (l *link) altered(h *header) error {
-	return fmt.Errorf("%v frame of %s was altered on its way: %w", h.kind, l.ep.peer, fabric.ErrCRC)
+func (l *link) altered(h *frame.Header) error {
+	return fmt.Errorf("%v frame of %s was altered on its way: %w", h.Kind, l.ep.peer, fabric.ErrCRC)
 }
 
 // written is the memory of a write whose claim holds.

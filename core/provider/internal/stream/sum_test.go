@@ -9,6 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // TestAlteredPayloadIsNotAccepted sends frames whose payload is not what its sum says.
@@ -17,12 +18,12 @@ func TestAlteredPayloadIsNotAccepted(t *testing.T) {
 	c := r.dial(1)[0]
 	mem, key := r.share(64)
 	payload := make([]byte, 16)
-	write := header{kind: kindWrite, flags: flagSum | flagRemoteData, ticket: 5, count: 1, length: 16, region: key.ID, secret: key.Secret, data: 99}
+	write := frame.Header{Kind: frame.KindWrite, Flags: frame.FlagChecksum | frame.FlagRemoteData, Ticket: 5, Count: 1, Length: 16, Region: key.ID, Secret: key.Secret, Data: 99}
 	segs := []fabric.RSeg{{Addr: 8, Len: 16}}
 	bad := write
-	bad.sum = 12345
-	send(t, c, frame(bad, segs, payload))
-	if got := ackOf(t, c); got != (ackEntry{5, fabric.ErrCRC}) {
+	bad.Checksum = 12345
+	send(t, c, encode(bad, segs, payload))
+	if got := ackOf(t, c); got != (frame.Ack{Ticket: 5, Errno: fabric.ErrCRC}) {
 		t.Fatalf("an altered write is answered with %+v", got)
 	}
 	var done [1]fabric.Completion
@@ -30,8 +31,8 @@ func TestAlteredPayloadIsNotAccepted(t *testing.T) {
 		t.Fatalf("somebody was told of an altered write: %+v", done)
 	}
 	copy(payload, "sixteen bytes of")
-	send(t, c, frame(write, segs, payload))
-	if got := ackOf(t, c); got != (ackEntry{5, 0}) || string(mem[8:24]) != string(payload) {
+	send(t, c, encode(write, segs, payload))
+	if got := ackOf(t, c); got != (frame.Ack{Ticket: 5, Errno: 0}) || string(mem[8:24]) != string(payload) {
 		t.Fatalf("a sound write is answered with %+v", got)
 	}
 	if n, err := r.cq.Read(done[:]); n != 1 || done[0].Data != 99 {
@@ -41,28 +42,28 @@ func TestAlteredPayloadIsNotAccepted(t *testing.T) {
 
 // TestWhatSteersIsAlwaysChecked alters tables and entries, without any flag.
 func TestWhatSteersIsAlwaysChecked(t *testing.T) {
-	for name, h := range map[string]header{
-		"the table of a write":  {kind: kindWrite, count: 1, length: 16},
-		"the table of a read":   {kind: kindRead, count: 1, length: 16},
-		"the entries of an ack": {kind: kindAck, count: 1},
+	for name, h := range map[string]frame.Header{
+		"the table of a write":  {Kind: frame.KindWrite, Count: 1, Length: 16},
+		"the table of a read":   {Kind: frame.KindRead, Count: 1, Length: 16},
+		"the entries of an ack": {Kind: frame.KindAck, Count: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			c := r.dial(1)[0]
 			mem, key := r.share(64)
-			h.region, h.secret = key.ID, key.Secret
+			h.Region, h.Secret = key.ID, key.Secret
 			var segs []fabric.RSeg
 			payload := []byte("sixteen bytes of")
-			switch h.kind {
-			case kindAck:
-				payload = payload[:ackEntryLen]
-			case kindRead:
+			switch h.Kind {
+			case frame.KindAck:
+				payload = payload[:frame.AckLen]
+			case frame.KindRead:
 				segs, payload = []fabric.RSeg{{Addr: 8, Len: 16}}, nil
 			default:
 				segs = []fabric.RSeg{{Addr: 8, Len: 16}}
 			}
-			b := frame(h, segs, payload)
-			b[headerLen+7] ^= 16 // an offset, or a ticket
+			b := encode(h, segs, payload)
+			b[frame.HeaderLen+7] ^= 16 // an offset, or a ticket
 			send(t, c, b)
 			if e := r.event(fabric.EventShutdown).Err; !errors.Is(e, fabric.ErrCRC) {
 				t.Errorf("the connection ended with %v", e)
@@ -84,11 +85,11 @@ func TestAlteredRepliesFailTheRead(t *testing.T) {
 	r.must(err)
 	t.Cleanup(func() { r.must(sys.Free(back)) })
 	key := r.imported(fabric.RegionKey{ID: 3}, 64)
-	for _, sum := range []uint32{tableSum(0, make([]byte, 64)), 4711} {
+	for _, sum := range []uint32{frame.Checksum(0, make([]byte, 64)), 4711} {
 		_, err = r.ep.Submit([]fabric.Op{{Kind: fabric.OpRead, Seg: fabric.Seg{Addr: sys.AddrOf(back), Len: 64}, RSeg: fabric.RSeg{Len: 64, Key: key}}})
 		r.must(err)
 		h, _ := readFrameTable(t, c)
-		send(t, c, frame(header{kind: kindReply, ticket: h.ticket, flags: flagSum, length: 64, sum: sum}, nil, make([]byte, 64)))
+		send(t, c, encode(frame.Header{Kind: frame.KindReply, Ticket: h.Ticket, Flags: frame.FlagChecksum, Length: 64, Checksum: sum}, nil, make([]byte, 64)))
 		err := r.outcome()
 		if want := sum != 4711; (err == nil) != want || !want && !errors.Is(err, fabric.ErrCRC) {
 			t.Errorf("sum %#x: %v", sum, err)
@@ -97,9 +98,9 @@ func TestAlteredRepliesFailTheRead(t *testing.T) {
 }
 
 // readFrameTable reads a header and the table of a read with one segment.
-func readFrameTable(t *testing.T, c net.Conn) (h header, table []byte) {
+func readFrameTable(t *testing.T, c net.Conn) (h frame.Header, table []byte) {
 	t.Helper()
-	b := make([]byte, headerLen+segmentLen)
+	b := make([]byte, frame.HeaderLen+frame.SegmentLen)
 	for n := 0; n < len(b); {
 		k, err := c.Read(b[n:])
 		if err != nil {
@@ -107,10 +108,10 @@ func readFrameTable(t *testing.T, c net.Conn) (h header, table []byte) {
 		}
 		n += k
 	}
-	if err := parseHeader(&h, b); err != nil {
+	if err := frame.ParseHeader(&h, b); err != nil {
 		t.Fatal(err)
 	}
-	return h, b[headerLen:]
+	return h, b[frame.HeaderLen:]
 }
 
 func send(t *testing.T, c net.Conn, b []byte) {
@@ -121,13 +122,13 @@ func send(t *testing.T, c net.Conn, b []byte) {
 }
 
 // ackOf reads an ack of one op.
-func ackOf(t *testing.T, c net.Conn) ackEntry {
+func ackOf(t *testing.T, c net.Conn) frame.Ack {
 	t.Helper()
 	h, body := readFrame(t, c)
-	if h.kind != kindAck || h.count != 1 || tableSum(0, body) != h.table {
+	if h.Kind != frame.KindAck || h.Count != 1 || frame.Checksum(0, body) != h.TableChecksum {
 		t.Fatalf("%+v in place of an ack", h)
 	}
-	return parseAck(body)
+	return frame.ParseAck(body)
 }
 
 // outcome waits for the end of an op of the rig's endpoint.

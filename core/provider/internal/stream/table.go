@@ -2,7 +2,11 @@
 
 package stream
 
-import "fmt"
+import (
+	"fmt"
+
+	"mori/core/provider/internal/frame"
+)
 
 // openTable readies the table of the frame whose header came.
 func (l *link) openTable() {
@@ -11,14 +15,9 @@ func (l *link) openTable() {
 	if in.segs = in.segs[:0]; cap(in.segs) > keepEntries {
 		in.segs = nil
 	}
-	if tabled(&in.h) {
-		in.left = int(in.h.count)
+	if in.h.HasTable() {
+		in.left = int(in.h.Count)
 	}
-}
-
-// tabled reports whether a table follows the header.
-func tabled(h *header) bool {
-	return h.kind == kindWrite && h.flags&flagNotice == 0 || h.kind == kindRead
 }
 
 // readTable reads the segments that follow, if any do.
@@ -26,23 +25,23 @@ func (l *link) readTable() error {
 	in := &l.in
 	h := &in.h
 	for in.left > 0 {
-		if err := l.need(segmentLen); err != nil {
+		if err := l.need(frame.SegmentLen); err != nil {
 			return err
 		}
-		n := min(in.left, (in.w-in.r)/segmentLen)
+		n := min(in.left, (in.w-in.r)/frame.SegmentLen)
 		var err error
-		if in.segs, err = appendSegments(in.segs, in.buf[in.r:in.r+n*segmentLen], &in.total, h.length); err != nil {
-			return fmt.Errorf("%v frame of %s: %w", h.kind, l.ep.peer, err)
+		if in.segs, err = frame.AppendSegments(in.segs, in.buf[in.r:in.r+n*frame.SegmentLen], &in.total, h.Length); err != nil {
+			return fmt.Errorf("%v frame of %s: %w", h.Kind, l.ep.peer, err)
 		}
-		in.check = tableSum(in.check, in.buf[in.r:in.r+n*segmentLen])
-		in.r += n * segmentLen
+		in.check = frame.Checksum(in.check, in.buf[in.r:in.r+n*frame.SegmentLen])
+		in.r += n * frame.SegmentLen
 		in.left -= n
 	}
-	if tabled(h) && in.check != h.table {
+	if h.HasTable() && in.check != h.TableChecksum {
 		return l.altered(h)
 	}
-	if tabled(h) && in.total != h.length {
-		return protocolErr("%v frame of %s: %d bytes for segments of %d", h.kind, l.ep.peer, h.length, in.total)
+	if h.HasTable() && in.total != h.Length {
+		return frame.ProtocolErr("%v frame of %s: %d bytes for segments of %d", h.Kind, l.ep.peer, h.Length, in.total)
 	}
 	return nil
 }

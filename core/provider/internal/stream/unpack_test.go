@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mori/core/decode/decodetest"
 	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
 )
 
 // newUnpackingRig is a rig whose peers may send packed payload.
@@ -21,7 +21,7 @@ func newUnpackingRig(tb testing.TB, pack Packing) *rig {
 // TestPackedFramesThatBreakTheProtocol sends them as writes: the connection ends, and no byte is written.
 func TestPackedFramesThatBreakTheProtocol(t *testing.T) {
 	raw := thinBytes(128 << 10)
-	good := pack(t, raw)
+	good := compressed(t, raw)
 	n, m := uint64(len(raw)), uint32(len(good))
 	truncated, altered := bytes.Clone(good), bytes.Clone(good)
 	truncated = truncated[:len(truncated)-1]
@@ -30,32 +30,32 @@ func TestPackedFramesThatBreakTheProtocol(t *testing.T) {
 	}
 	legacy := append([]byte{0x27, 0xb5, 0x2f, 0xfd}, good[4:]...) // the magic of zstd 0.7
 	for name, c := range map[string]struct {
-		h       header
+		h       frame.Header
 		payload []byte
 	}{
-		"more packed bytes than bytes": {header{length: 4, packed: 5}, make([]byte, 5)},
-		"as many packed bytes":         {header{length: 4, packed: 4}, make([]byte, 4)},
-		"no packed bytes":              {header{length: n}, nil},
-		"too long a payload":           {header{length: maxPack + 1, packed: m}, good},
-		"no zstd data":                 {header{length: n, packed: 1000}, make([]byte, 1000)},
-		"too short for zstd data":      {header{length: n, packed: 3}, make([]byte, 3)},
-		"altered zstd data":            {header{length: n, packed: m}, altered},
-		"an end that is missing":       {header{length: n, packed: m - 1}, truncated},
-		"an end that comes early":      {header{length: n, packed: m + 1}, append(bytes.Clone(good), 0)},
-		"two zstd frames":              {header{length: 2 * n, packed: 2 * m}, append(bytes.Clone(good), good...)},
-		"more bytes than the length":   {header{length: n - 1, packed: m}, good},
-		"fewer bytes than the length":  {header{length: n + 1, packed: m}, good},
-		"an old format":                {header{length: n, packed: m}, legacy},
-		"a skippable frame":            {header{length: n, packed: 12}, []byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 0, 0, 0, 0}},
+		"more packed bytes than bytes": {frame.Header{Length: 4, Compressed: 5}, make([]byte, 5)},
+		"as many packed bytes":         {frame.Header{Length: 4, Compressed: 4}, make([]byte, 4)},
+		"no packed bytes":              {frame.Header{Length: n}, nil},
+		"too long a payload":           {frame.Header{Length: frame.MaxCompress + 1, Compressed: m}, good},
+		"no zstd data":                 {frame.Header{Length: n, Compressed: 1000}, make([]byte, 1000)},
+		"too short for zstd data":      {frame.Header{Length: n, Compressed: 3}, make([]byte, 3)},
+		"altered zstd data":            {frame.Header{Length: n, Compressed: m}, altered},
+		"an end that is missing":       {frame.Header{Length: n, Compressed: m - 1}, truncated},
+		"an end that comes early":      {frame.Header{Length: n, Compressed: m + 1}, append(bytes.Clone(good), 0)},
+		"two zstd frames":              {frame.Header{Length: 2 * n, Compressed: 2 * m}, append(bytes.Clone(good), good...)},
+		"more bytes than the length":   {frame.Header{Length: n - 1, Compressed: m}, good},
+		"fewer bytes than the length":  {frame.Header{Length: n + 1, Compressed: m}, good},
+		"an old format":                {frame.Header{Length: n, Compressed: m}, legacy},
+		"a skippable frame":            {frame.Header{Length: n, Compressed: 12}, []byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 0, 0, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newUnpackingRig(t, PackNever)
-			mem, key := r.share(maxPack + 2)
+			mem, key := r.share(frame.MaxCompress + 2)
 			conn := r.dial(1)[0]
 			h := c.h
-			h.kind, h.ticket, h.count, h.region, h.secret = kindWrite, 1, 1, key.ID, key.Secret
-			h.flags |= flagZstd
-			_, _ = conn.Write(frame(h, []fabric.RSeg{{Len: h.length}}, c.payload)) // the other side may close in the middle of it
+			h.Kind, h.Ticket, h.Count, h.Region, h.Secret = frame.KindWrite, 1, 1, key.ID, key.Secret
+			h.Flags |= frame.FlagCompressed
+			_, _ = conn.Write(encode(h, []fabric.RSeg{{Len: h.Length}}, c.payload)) // the other side may close in the middle of it
 			r.ended(fabric.ErrProtocol)
 			if bytes.Count(mem, []byte{0}) != len(mem) {
 				t.Error("bytes were written")
@@ -73,23 +73,23 @@ func (r *rig) ended(want error) {
 }
 
 func TestPackedPayloadOfPeersThatMayNotSendIt(t *testing.T) {
-	raw := thinBytes(minPack)
-	packed := pack(t, raw)
-	for name, h := range map[string]header{
-		"they were not told":        {kind: kindWrite, count: 1, length: minPack, flags: flagZstd, packed: uint32(len(packed))},
-		"a packed message":          {kind: kindSend, length: minPack, flags: flagZstd, packed: uint32(len(packed))},
-		"a packed notice":           {kind: kindWrite, length: minPack, flags: flagZstd | flagNotice, packed: uint32(len(packed))},
-		"packed bytes, but no flag": {kind: kindWrite, count: 1, length: minPack, packed: uint32(len(packed))},
+	raw := thinBytes(minCompress)
+	packed := compressed(t, raw)
+	for name, h := range map[string]frame.Header{
+		"they were not told":        {Kind: frame.KindWrite, Count: 1, Length: minCompress, Flags: frame.FlagCompressed, Compressed: uint32(len(packed))},
+		"a packed message":          {Kind: frame.KindSend, Length: minCompress, Flags: frame.FlagCompressed, Compressed: uint32(len(packed))},
+		"a packed notice":           {Kind: frame.KindWrite, Length: minCompress, Flags: frame.FlagCompressed | frame.FlagNotice, Compressed: uint32(len(packed))},
+		"packed bytes, but no flag": {Kind: frame.KindWrite, Count: 1, Length: minCompress, Compressed: uint32(len(packed))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			_, key := r.share(minPack)
-			h.region, h.secret = key.ID, key.Secret
+			_, key := r.share(minCompress)
+			h.Region, h.Secret = key.ID, key.Secret
 			var segs []fabric.RSeg
-			if h.count > 0 {
-				segs = []fabric.RSeg{{Len: minPack}}
+			if h.Count > 0 {
+				segs = []fabric.RSeg{{Len: minCompress}}
 			}
-			_, _ = r.dial(1)[0].Write(frame(h, segs, packed)) // the other side may close in the middle of it
+			_, _ = r.dial(1)[0].Write(encode(h, segs, packed)) // the other side may close in the middle of it
 			r.ended(fabric.ErrProtocol)
 		})
 	}
@@ -99,8 +99,8 @@ func TestPackedPayloadOfPeersThatMayNotSendIt(t *testing.T) {
 func TestPackedWritesAreTaken(t *testing.T) {
 	r := newUnpackingRig(t, PackNever)
 	mem, key := r.share(1 << 20)
-	raw := thinBytes(minPack)
-	packed := pack(t, raw)
+	raw := thinBytes(minCompress)
+	packed := compressed(t, raw)
 	c := r.dial(1)[0]
 	for _, w := range []struct {
 		name string
@@ -109,70 +109,40 @@ func TestPackedWritesAreTaken(t *testing.T) {
 		sum  uint32
 		want fabric.Errno
 	}{
-		{"no such region", 0, key.ID + 1, tableSum(0, raw), fabric.ErrNoKey},
-		{"a sum that differs", 3 * minPack, key.ID, tableSum(0, raw) + 1, fabric.ErrCRC},
-		{"a good one", 5, key.ID, tableSum(0, raw), 0},
+		{"no such region", 0, key.ID + 1, frame.Checksum(0, raw), fabric.ErrNoKey},
+		{"a sum that differs", 3 * minCompress, key.ID, frame.Checksum(0, raw) + 1, fabric.ErrCRC},
+		{"a good one", 5, key.ID, frame.Checksum(0, raw), 0},
 	} {
-		h := header{kind: kindWrite, flags: flagZstd | flagSum, ticket: 9, count: 2, length: minPack, region: w.id, secret: key.Secret, sum: w.sum,
-			packed: uint32(len(packed))}
-		send(t, c, frame(h, []fabric.RSeg{{Addr: w.at, Len: 1000}, {Addr: w.at + 2000, Len: minPack - 1000}}, packed))
-		if got := ackOf(t, c); got != (ackEntry{9, w.want}) {
+		h := frame.Header{Kind: frame.KindWrite, Flags: frame.FlagCompressed | frame.FlagChecksum, Ticket: 9, Count: 2, Length: minCompress, Region: w.id, Secret: key.Secret, Checksum: w.sum,
+			Compressed: uint32(len(packed))}
+		send(t, c, encode(h, []fabric.RSeg{{Addr: w.at, Len: 1000}, {Addr: w.at + 2000, Len: minCompress - 1000}}, packed))
+		if got := ackOf(t, c); got != (frame.Ack{Ticket: 9, Errno: w.want}) {
 			t.Errorf("%s: %+v", w.name, got)
 		}
 	}
-	if !bytes.Equal(mem[5:1005], raw[:1000]) || !bytes.Equal(mem[2005:1005+minPack], raw[1000:]) {
+	if !bytes.Equal(mem[5:1005], raw[:1000]) || !bytes.Equal(mem[2005:1005+minCompress], raw[1000:]) {
 		t.Error("the bytes differ")
 	}
-	if rest := mem[2*minPack:]; bytes.Count(rest, []byte{0}) != len(rest) {
+	if rest := mem[2*minCompress:]; bytes.Count(rest, []byte{0}) != len(rest) {
 		t.Error("bytes were written whose sum differs")
 	}
 }
 
 // TestPeersThatCannotUnpackGetPlainPayload dials as one that does not say it can, and as one that does.
 func TestPeersThatCannotUnpackGetPlainPayload(t *testing.T) {
-	for can, flags := range map[uint16]uint16{0: 0, canUnpack: flagZstd} {
+	for can, flags := range map[uint16]uint16{0: 0, frame.FeatureDecompress: frame.FlagCompressed} {
 		r := newUnpackingRig(t, PackSmaller)
-		mem, key := r.share(minPack)
-		copy(mem, thinBytes(minPack))
+		mem, key := r.share(minCompress)
+		copy(mem, thinBytes(minCompress))
 		r.can = can
 		c := r.dial(1)[0]
-		send(t, c, frame(header{kind: kindRead, ticket: 1, count: 1, length: minPack, region: key.ID, secret: key.Secret}, []fabric.RSeg{{Len: minPack}}, nil))
+		send(t, c, encode(frame.Header{Kind: frame.KindRead, Ticket: 1, Count: 1, Length: minCompress, Region: key.ID, Secret: key.Secret}, []fabric.RSeg{{Len: minCompress}}, nil))
 		h, body := readFrame(t, c)
-		if h.kind != kindReply || h.flags != flags || flags == 0 && !bytes.Equal(body, mem) || flags != 0 && !bytes.Equal(body, pack(t, mem)) {
+		if h.Kind != frame.KindReply || h.Flags != flags || flags == 0 && !bytes.Equal(body, mem) || flags != 0 && !bytes.Equal(body, compressed(t, mem)) {
 			t.Errorf("to a peer that can %#x: %+v", can, h)
 		}
 		if got := r.fab.cfg.Packed.Load(); got != uint64(can) {
 			t.Errorf("%d were counted", got)
 		}
 	}
-}
-
-// FuzzUnpack gives the unpacking side any bytes and claims. The n bytes of the claim count as
-// received: they have a destination already, in a region whose key the peer has shown or in a read
-// of ours.
-func FuzzUnpack(f *testing.F) {
-	for _, raw := range [][]byte{make([]byte, 300), thinBytes(1000), randomBytes(4096), thinBytes(200 << 10), make([]byte, 1<<20)} {
-		f.Add(pack(f, raw), uint32(len(raw)))
-		f.Add(pack(f, raw), uint32(len(raw)-1))
-	}
-	f.Add([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x01, 0x0b, 0, 0, 7}, uint32(1)) // a repeated byte
-	f.Add([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, uint32(maxPack))
-	f.Fuzz(func(t *testing.T, packed []byte, n uint32) {
-		if n == 0 || n > maxPack {
-			return
-		}
-		b := &packBuffers{codec: newCodec(), packed: packed}
-		var ok bool
-		decodetest.Bounded(t, len(packed)+int(n), func() { ok = b.unpack(int(n)) })
-		if !ok {
-			return
-		}
-		if len(b.raw) != int(n) {
-			t.Fatalf("%d bytes for %d", len(b.raw), n)
-		}
-		again := &packBuffers{codec: b.codec, packed: pack(t, b.raw)}
-		if !again.unpack(int(n)) || !bytes.Equal(again.raw, b.raw) {
-			t.Fatal("what was unpacked does not come back")
-		}
-	})
 }

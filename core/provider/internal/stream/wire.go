@@ -10,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // A Wire is a stream of bytes to the peer that is not a socket: queue pairs carry it, with buffers of the Direct's at both ends. Once a connection has
@@ -33,7 +34,7 @@ type Wire interface {
 
 const (
 	// wireIndex is the wire's among the links.
-	wireIndex = MaxLinks
+	wireIndex = frame.MaxLinks
 	// wireLate is how long the wire's goodbye may come after the end of the sockets.
 	wireLate = time.Second
 )
@@ -70,7 +71,7 @@ func (ep *Endpoint) turnToWire(t *todo) {
 		return
 	}
 	ep.turned = true
-	ep.links[0].post(&job{h: header{kind: kindTurn}}, 0)
+	ep.links[0].post(&job{h: frame.Header{Kind: frame.KindTurn}}, 0)
 	t.kick(ep.links[0])
 }
 
@@ -192,7 +193,7 @@ func (l *link) wireLoop() {
 // onTurn lets the messages of the wire in. It may come before this side has its end.
 func (l *link) onTurn() error {
 	if l.ep.direct == nil || l.index != 0 || l.ep.inbox.turned.Swap(true) {
-		return protocolErr("turn of %s to a wire that there is not", l.ep.peer)
+		return frame.ProtocolErr("turn of %s to a wire that there is not", l.ep.peer)
 	}
 	if w := l.ep.wire.Load(); w != nil {
 		w.tell()
@@ -207,13 +208,13 @@ func (l *link) inTurn() error {
 	case l.wire != nil && !turned:
 		return errBehind
 	case l.wire == nil && turned:
-		return protocolErr("message of %s on a socket behind its turn to the wire", l.ep.peer)
+		return frame.ProtocolErr("message of %s on a socket behind its turn to the wire", l.ep.peer)
 	}
 	return nil
 }
 
 // onGoodbye ends the connection with the goodbye of the last link.
-func (l *link) onGoodbye(h *header) error {
+func (l *link) onGoodbye(h *frame.Header) error {
 	ep := l.ep
 	l.in.goodbye = true
 	ep.mu.Lock()
@@ -221,7 +222,7 @@ func (l *link) onGoodbye(h *header) error {
 	switch {
 	case l.wire != nil:
 		f.byeWire = true
-	case l.index == 0 && h.data != 0:
+	case l.index == 0 && h.Data != 0:
 		f.wantWire = true
 		fallthrough
 	default:

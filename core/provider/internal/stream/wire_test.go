@@ -14,6 +14,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
 )
 
 // A pipe is a wire to the other pipe of its pair, of little room.
@@ -82,7 +83,7 @@ func wired(t *testing.T, room int) (a, b *rig, pa, pb *pipe) {
 
 // message is the i-th of a test.
 func message(i int) []byte {
-	n := []int{8, 300, 5000, 70_000, maxEager + 7000}[i%5]
+	n := []int{8, 300, 5000, 70_000, frame.MaxEager + 7000}[i%5]
 	return bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, n/3)
 }
 
@@ -107,7 +108,7 @@ func exchange(t *testing.T, a, b *rig, n int, between func(i int)) {
 		}
 		sent <- nil
 	}()
-	got := make([]byte, maxEager+7000)
+	got := make([]byte, frame.MaxEager+7000)
 	for i := range n {
 		_, err := b.ep.Submit([]fabric.Op{{Kind: fabric.OpRecv, Seg: fabric.Seg{Addr: sys.AddrOf(got), Len: uint64(len(got))}}})
 		b.must(err)
@@ -209,15 +210,15 @@ func TestFramesThatAWireDoesNotKnow(t *testing.T) {
 		socket, wire []byte
 		wired        bool
 	}{
-		"a turn on the wire":           {wired: true, wire: frame(header{kind: kindTurn}, nil, nil)},
-		"two turns":                    {wired: true, socket: append(frame(header{kind: kindTurn}, nil, nil), frame(header{kind: kindTurn}, nil, nil)...)},
-		"a message behind the turn":    {wired: true, socket: append(frame(header{kind: kindTurn}, nil, nil), frame(header{kind: kindSend, length: 1}, nil, []byte{1})...)},
-		"an extension on the wire":     {wired: true, wire: frame(header{kind: kindExtension, count: 3, length: 1}, nil, []byte{1})},
-		"a pull of nothing":            {wired: true, wire: frame(header{kind: kindPull, ticket: 5}, nil, nil)},
-		"a body of nothing":            {wired: true, wire: frame(header{kind: kindBody, ticket: 5}, nil, nil)},
-		"an ack of nothing":            {wired: true, wire: frame(header{kind: kindAck, count: 1}, nil, make([]byte, ackEntryLen))},
-		"garbage on the wire":          {wired: true, wire: bytes.Repeat([]byte{0xa5}, headerLen)},
-		"half a frame and the goodbye": {wired: true, wire: frame(header{kind: kindSend, length: 9}, nil, []byte{1}), socket: frame(header{kind: kindGoodbye, data: 1}, nil, nil)},
+		"a turn on the wire":           {wired: true, wire: encode(frame.Header{Kind: frame.KindTurn}, nil, nil)},
+		"two turns":                    {wired: true, socket: append(encode(frame.Header{Kind: frame.KindTurn}, nil, nil), encode(frame.Header{Kind: frame.KindTurn}, nil, nil)...)},
+		"a message behind the turn":    {wired: true, socket: append(encode(frame.Header{Kind: frame.KindTurn}, nil, nil), encode(frame.Header{Kind: frame.KindSend, Length: 1}, nil, []byte{1})...)},
+		"an extension on the wire":     {wired: true, wire: encode(frame.Header{Kind: frame.KindExtension, Count: 3, Length: 1}, nil, []byte{1})},
+		"a pull of nothing":            {wired: true, wire: encode(frame.Header{Kind: frame.KindPull, Ticket: 5}, nil, nil)},
+		"a body of nothing":            {wired: true, wire: encode(frame.Header{Kind: frame.KindBody, Ticket: 5}, nil, nil)},
+		"an ack of nothing":            {wired: true, wire: encode(frame.Header{Kind: frame.KindAck, Count: 1}, nil, make([]byte, frame.AckLen))},
+		"garbage on the wire":          {wired: true, wire: bytes.Repeat([]byte{0xa5}, frame.HeaderLen)},
+		"half a frame and the goodbye": {wired: true, wire: encode(frame.Header{Kind: frame.KindSend, Length: 9}, nil, []byte{1}), socket: encode(frame.Header{Kind: frame.KindGoodbye, Data: 1}, nil, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(ep *Endpoint, _ any) (Direct, error) {

@@ -2,7 +2,7 @@
 
 //go:build cgo
 
-package stream
+package frame
 
 import (
 	"runtime"
@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestACodecLivesUntilItsCallReturns uses codecs that nothing else refers to while the collector runs. zstd's binding frees what the C call
-// works with once its Go side is garbage, also in the midst of the call.
+// TestACodecLivesUntilItsCallReturns uses codecs that nothing else refers to while the collector
+// runs. zstd's binding frees the memory of a C call once its Go side is garbage, even during the
+// call.
 func TestACodecLivesUntilItsCallReturns(t *testing.T) {
 	var done atomic.Bool
 	collected := make(chan struct{})
@@ -21,11 +22,11 @@ func TestACodecLivesUntilItsCallReturns(t *testing.T) {
 			runtime.GC()
 		}
 	}()
-	plain := thinBytes(1 << 20)
+	plain := halfBytes(1 << 20)
 	out := make([]byte, len(plain))
 	for range 200 {
-		packed := pack(t, plain)
-		if n, err := newCodec().DecompressInto(out, packed); err != nil || n != len(plain) {
+		compressed := compress(t, plain)
+		if n, err := newCodec().DecompressInto(out, compressed); err != nil || n != len(plain) {
 			t.Fatal(n, err)
 		}
 	}

@@ -2,7 +2,7 @@
 
 //go:build cgo
 
-package stream
+package frame
 
 import (
 	"runtime"
@@ -10,11 +10,11 @@ import (
 	"github.com/DataDog/zstd"
 )
 
-// hasZstd tells whether this build can pack and unpack. The library is C.
-const hasZstd = true
+// CanCompress reports whether this build can compress and decompress. The library is C.
+const CanCompress = true
 
-// A keptCodec stays until its calls return. The binding's finalizer would else free what a call works with as soon as the Go side of the
-// context is garbage, and that it may be while the C side still runs.
+// A keptCodec is not garbage while one of its calls runs. The binding's finalizer would otherwise
+// free the C context as soon as its Go side is garbage, even during a call.
 type keptCodec struct{ ctx zstd.Ctx }
 
 func newCodec() codec { return keptCodec{zstd.NewCtx()} }
@@ -29,5 +29,5 @@ func (c keptCodec) DecompressInto(dst, src []byte) (int, error) {
 	return c.ctx.DecompressInto(dst, src)
 }
 
-// packBound is the room that n bytes need at worst when they are packed.
-func packBound(n int) int { return zstd.CompressBound(n) }
+// compressBound is the most bytes that n bytes compress to.
+func compressBound(n int) int { return zstd.CompressBound(n) }
