@@ -115,6 +115,22 @@ func (op *Op) Access() Access {
 	return 0
 }
 
+// LocalSeg returns the i-th local segment of an op without Blocks: Seg is the first.
+func (op *Op) LocalSeg(i int) *Seg {
+	if i == 0 {
+		return &op.Seg
+	}
+	return &op.More[i-1]
+}
+
+// RemoteSeg returns the i-th remote segment of an op without Blocks: RSeg is the first.
+func (op *Op) RemoteSeg(i int) *RSeg {
+	if i == 0 {
+		return &op.RSeg
+	}
+	return &op.RMore[i-1]
+}
+
 // RLen is the number of remote bytes.
 func (op *Op) RLen() uint64 {
 	if op.Blocks != nil {

@@ -245,8 +245,8 @@ func (m *mover) list(f *flight, base uint64, wait bool) error {
 	f.bytes, f.segs = 0, f.segs[:0]
 	var in span
 	r, rest, off := &op.RSeg, op.RMore, uint64(0) // where in the remote list
-	for i := -1; i < len(op.More); i++ {
-		s := localSeg(op, i)
+	for i := range 1 + len(op.More) {
+		s := op.LocalSeg(i)
 		if s.Len == 0 {
 			continue
 		}

@@ -71,8 +71,8 @@ func (m *mover) beginOrder(f *flight, l *borrowed, wait bool) outcome {
 // writeOrder lists an op's pieces, for which it must have one local region only, and finds the share of that.
 func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint64, err error) {
 	op := f.op
-	for i := -1; i < len(op.More); i++ {
-		if s := localSeg(op, i); s.Len > 0 && s.MR != firstOnDevice(op).MR {
+	for i := range 1 + len(op.More) {
+		if s := op.LocalSeg(i); s.Len > 0 && s.MR != firstOnDevice(op).MR {
 			return nil, 0, errors.New("an op from several regions to host memory of another process")
 		}
 	}
@@ -90,8 +90,8 @@ func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint
 			return nil, 0, err
 		}
 	}
-	for i := -1; i < len(op.More); i++ {
-		if err := inside(h.mr, localSeg(op, i)); err != nil && localSeg(op, i).Len > 0 {
+	for i := range 1 + len(op.More) {
+		if err := inside(h.mr, op.LocalSeg(i)); err != nil && op.LocalSeg(i).Len > 0 {
 			return nil, 0, err
 		}
 	}
@@ -135,14 +135,6 @@ func (f *flight) blockParts(base uint64) []orderPart {
 		parts = append(parts, p)
 	}
 	return parts
-}
-
-// localSeg is the op's segment i, from -1 on.
-func localSeg(op *fabric.Op, i int) *fabric.Seg {
-	if i < 0 {
-		return &op.Seg
-	}
-	return &op.More[i]
 }
 
 // postOrder posts an order's frames, one behind the other: with orders.mu held.

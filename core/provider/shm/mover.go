@@ -13,6 +13,7 @@ import (
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/staging"
 	"mori/core/provider/internal/stream"
 )
 
@@ -90,7 +91,7 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if m.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
 	}
-	if m.device && stream.OnDevice(op) {
+	if m.device && staging.OnDevice(op) {
 		return false
 	}
 	if !m.ops.Enter() {

@@ -11,7 +11,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/staging"
 	"mori/native/verbs"
 )
 
@@ -108,7 +108,7 @@ func (m *mover) longest(total uint64) uint64 {
 func (m *mover) list(f *flight, wait bool) error {
 	total := f.op.Len()
 	most := m.longest(total)
-	onDevice := stream.OnDevice(f.op)
+	onDevice := staging.OnDevice(f.op)
 	if f.op.Kind == fabric.OpWrite && total <= m.maxInline && !onDevice {
 		return m.listCopied(f, f.room(m.maxInline), nil)
 	}

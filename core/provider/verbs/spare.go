@@ -12,7 +12,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/staging"
 	"mori/native/verbs"
 )
 
@@ -134,7 +134,7 @@ func kindFor(n uint64) int {
 // listElsewhere is list for an op with local memory that is not registered.
 func (m *mover) listElsewhere(f *flight, wait bool) error {
 	f.runs = f.runs[:0]
-	if stream.OnDevice(f.op) {
+	if staging.OnDevice(f.op) {
 		return fmt.Errorf("%w: host memory beside device memory is of no region", errStream)
 	}
 	if kind := kindFor(f.op.Len()); kind >= 0 {

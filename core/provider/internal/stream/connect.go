@@ -14,6 +14,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
 )
 
 // handshakeWait bounds a handshake whose context has no deadline, and every handshake on the passive side.
@@ -257,14 +258,14 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 
 // can is what this side tells its peer of itself.
 func (ep *Endpoint) can() uint16 {
-	if ep.domain.takesDevice() {
+	if ep.domain.regions.TakesDevice() {
 		return ep.cfg.can() | frame.FeatureDevice
 	}
 	return ep.cfg.can()
 }
 
 // tx is how many ops the peer may see under way.
-func (ep *Endpoint) tx() uint16 { return uint16(ep.limits.TxSize + pieceSlots) }
+func (ep *Endpoint) tx() uint16 { return uint16(ep.limits.TxSize + staging.MaxPieces) }
 
 func closeAll(conns []net.Conn) {
 	for _, c := range conns {
@@ -287,7 +288,7 @@ func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerT
 	}
 	ep.mu.Lock()
 	ep.links, ep.peer, ep.peerTx, ep.peerFault = links, peer, peerTx, peerCan&frame.FeatureFault != 0
-	if ep.peerDevice = peerCan&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.takesDevice() {
+	if ep.peerDevice = peerCan&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.regions.TakesDevice() {
 		ep.slots.addPieces()
 	}
 	ep.mu.Unlock()

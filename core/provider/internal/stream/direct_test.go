@@ -159,7 +159,7 @@ func TestAnOpBehindAFenceIsToldLater(t *testing.T) {
 	a.cq.OnReady(func() {
 		da.ep.mu.Lock()
 		defer da.ep.mu.Unlock()
-		behind <- da.ep.fenced.len()
+		behind <- da.ep.fenced.Len()
 	})
 	da.mu.Lock()
 	var first Ticket

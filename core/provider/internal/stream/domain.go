@@ -3,14 +3,13 @@
 package stream
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
-	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/staging"
 )
 
 // A Domain holds the memory regions, the queues and the endpoints of one device.
@@ -18,13 +17,13 @@ type Domain struct {
 	fabric  *Fabric
 	regions *util.MRTable
 	imports *util.Imports
+	devices staging.Devices
 
 	parent util.Parent // counts endpoints and queues
 
 	mu        sync.Mutex // protects what follows
 	endpoints map[*Endpoint]struct{}
 	closed    bool // nothing is registered any more
-	stagings  map[place]*device.Staging
 }
 
 var (
@@ -194,13 +193,9 @@ func (d *Domain) Close() error {
 		return err
 	}
 	d.closed = true
-	var errs []error
-	for _, s := range d.stagings {
-		errs = append(errs, s.Close())
-	}
-	d.stagings = nil
+	err = d.devices.Close()
 	if first {
 		d.fabric.parent.Leave()
 	}
-	return errors.Join(errs...)
+	return err
 }

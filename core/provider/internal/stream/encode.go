@@ -120,7 +120,7 @@ func (j *job) encodeOp(p *pump) error {
 		j.copied(b, nil)
 	default:
 		for i := 0; i <= len(op.More) && n > 0; i++ {
-			s := local(op, i)
+			s := op.LocalSeg(i)
 			m := min(s.Len, n)
 			if err := j.add(p, s.Addr, m); err != nil {
 				return err

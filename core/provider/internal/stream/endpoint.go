@@ -9,6 +9,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/queue"
+	"mori/core/provider/internal/staging"
 )
 
 // An Endpoint is one end of a connection over one or more sockets.
@@ -44,20 +46,20 @@ type Endpoint struct {
 
 	mu       sync.Mutex // protects what follows; taken before link.mu
 	slots    slotTable
-	inFlight int         // issued and not ended
-	fenced   fifo[*slot] // behind an OpFence or before the connection: not issued
-	reads    fifo[*slot] // issued, waiting for read credit
-	sends    fifo[*slot] // issued, waiting for message credit or for an offer's body
-	offer    *slot       // offered, the body is not queued yet
-	handing  fifo[*slot] // issued, not yet the Direct's: messages if it wants them
-	handed   bool        // somebody is giving them to it
-	sent     uint64      // cost of all eager messages sent
-	consumed uint64      // as much of it as the peer says is consumed
-	launched bool        // the connection was made
-	turned   bool        // messages go by the wire
-	unspace  func()      // undoes util.CQ.OnSpace
+	inFlight int               // issued and not ended
+	fenced   queue.FIFO[*slot] // behind an OpFence or before the connection: not issued
+	reads    queue.FIFO[*slot] // issued, waiting for read credit
+	sends    queue.FIFO[*slot] // issued, waiting for message credit or for an offer's body
+	offer    *slot             // offered, the body is not queued yet
+	handing  queue.FIFO[*slot] // issued, not yet the Direct's: messages if it wants them
+	handed   bool              // somebody is giving them to it
+	sent     uint64            // cost of all eager messages sent
+	consumed uint64            // as much of it as the peer says is consumed
+	launched bool              // the connection was made
+	turned   bool              // messages go by the wire
+	unspace  func()            // undoes util.CQ.OnSpace
 
-	stage  stager
+	stage  staging.Stager
 	inbox  inbox
 	poller poller
 	extra  atomic.Int64 // bytes of extension frames queued
@@ -72,7 +74,7 @@ var (
 func newEndpoint(d *Domain) *Endpoint {
 	ep := &Endpoint{domain: d, cfg: &d.fabric.cfg, limits: d.fabric.cfg.Info.Limits}
 	ep.fate.init()
-	ep.stage.init(ep)
+	ep.stage.Init(stagingPort{ep}, d.regions)
 	ep.poller.ep = ep
 	return ep
 }

@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
 )
 
 // A Fabric is a network of stream sockets.
@@ -30,7 +31,7 @@ func New(cfg Config) (*Fabric, error) {
 	}
 	l := &cfg.Info.Limits
 	*l = FillLimits(*l)
-	if l.TxSize < 1 || l.TxSize > frame.MaxTx-pieceSlots || l.RxSize < 1 || l.MaxMsg > frame.MaxMsg || l.MaxInject > maxInject || l.MaxPrivate > frame.MaxPrivate ||
+	if l.TxSize < 1 || l.TxSize > frame.MaxTx-staging.MaxPieces || l.RxSize < 1 || l.MaxMsg > frame.MaxMsg || l.MaxInject > maxInject || l.MaxPrivate > frame.MaxPrivate ||
 		l.SegLimit > frame.MaxSegments || l.RSegLimit > frame.MaxSegments {
 		return nil, fmt.Errorf("make a fabric with limits %+v: %w", *l, fabric.ErrInvalid)
 	}

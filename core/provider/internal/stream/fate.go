@@ -12,6 +12,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/queue"
 )
 
 // farewellWait is how long the peer has to take our goodbye and close, before the sockets are cut.
@@ -132,7 +133,7 @@ func (ep *Endpoint) undo(goodOrder bool, last []job) {
 	f.readers.Wait()
 	f.writers.Wait()
 	f.waitUsers()
-	ep.stage.stop()
+	ep.stage.Stop()
 	if ep.direct != nil {
 		ep.direct.Stop(f.cause)
 	}
@@ -174,10 +175,10 @@ func (ep *Endpoint) sayGoodbye(others []job) {
 			for _, j := range others {
 				ep.extra.Add(int64(len(j.body)))
 				l.queued.Add(int64(j.h.PayloadLen()))
-				l.jobs.push(j)
+				l.jobs.Push(j)
 			}
 		}
-		l.jobs.push(bye)
+		l.jobs.Push(bye)
 		if l.wire != nil {
 			bye.h.Data = 1
 		}
@@ -202,10 +203,10 @@ func (ep *Endpoint) sayGoodbye(others []job) {
 func (l *link) dropJobs() {
 	l.mu.Lock()
 	jobs := l.jobs
-	l.jobs = fifo[job]{}
+	l.jobs = queue.FIFO[job]{}
 	l.mu.Unlock()
-	for jobs.len() > 0 {
-		if j := jobs.pop(); j.reply != nil {
+	for jobs.Len() > 0 {
+		if j := jobs.Pop(); j.reply != nil {
 			l.endReply(j.reply)
 		}
 	}
@@ -216,7 +217,7 @@ func (ep *Endpoint) flush() {
 	errno, detail := fabric.ErrnoOf(ep.fate.cause), ep.fate.cause.Error()
 	for i := range ep.slots.pieces {
 		if s := &ep.slots.pieces[i]; s.used() {
-			s.piece.end()
+			s.piece.End()
 			s.end()
 		}
 	}

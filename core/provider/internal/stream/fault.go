@@ -79,7 +79,7 @@ func (l *link) sendAroundFault() (int, error) {
 				p.endReply(j, at)
 				return 0, nil
 			}
-			j.fail()
+			j.fail(&l.ep.slots)
 		}
 	}
 	return 0, syscall.EFAULT
@@ -101,7 +101,7 @@ func (l *link) voidUnreadable() {
 				p.endReply(j, j.at.payload)
 			}
 		case j.h.Kind == frame.KindWrite && j.h.Flags&frame.FlagCompressed == 0 && l.ep.peerFault && !readable(p.iov[j.at.payload:j.at.end]):
-			j.fail()
+			j.fail(&l.ep.slots)
 			j.h.Flags |= frame.FlagVoid
 			j.h.Put(sys.Bytes(j.at.addr, frame.HeaderLen))
 			p.blank(i, j.at.payload, j.at.end)
@@ -110,14 +110,14 @@ func (l *link) voidUnreadable() {
 }
 
 // fail makes the op of a job end with ErrFault, with its answer or with the connection.
-func (j *job) fail() {
+func (j *job) fail(slots *slotTable) {
 	s := j.slot
 	if s == nil {
 		return
 	}
 	s.unread.Store(true)
 	if s.piece != nil {
-		s.piece.parent.unread.Store(true)
+		slots.at(s.piece.Transfer().ID).unread.Store(true)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 // admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports whether the op is to be offered to the Direct. With ep.mu held.
 func (ep *Endpoint) admit(s *slot, t *todo) (direct bool) {
-	if !ep.launched || ep.fenced.len() > 0 || s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
-		ep.fenced.push(s)
+	if !ep.launched || ep.fenced.Len() > 0 || s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
+		ep.fenced.Push(s)
 		return false
 	}
 	return ep.issue(s, t)
@@ -26,7 +26,7 @@ func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
 	case s.op.Kind == fabric.OpRead, s.op.Kind == fabric.OpWrite:
 		return true
 	case s.op.Kind == fabric.OpSend && ep.direct.Messages():
-		ep.handing.push(s)
+		ep.handing.Push(s)
 		t.messages = true
 		return false
 	}
@@ -40,7 +40,7 @@ func (ep *Endpoint) issueStream(s *slot, t *todo) {
 		s.op.Spread() // frames have segments
 	}
 	if ep.inPieces(s) {
-		ep.issueCut(s)
+		ep.stageOp(s)
 		return
 	}
 	switch s.op.Kind {
@@ -49,12 +49,12 @@ func (ep *Endpoint) issueStream(s *slot, t *todo) {
 	case fabric.OpAtomic:
 		ep.issueAtomic(s, t)
 	case fabric.OpRead, fabric.OpFetchAtomic, fabric.OpCompareAtomic:
-		if ep.reads.len() > 0 || !ep.issueReplied(s, t) {
-			ep.reads.push(s)
+		if ep.reads.Len() > 0 || !ep.issueReplied(s, t) {
+			ep.reads.Push(s)
 		}
 	case fabric.OpSend:
-		if ep.sends.len() > 0 || !ep.issueSend(s, t) {
-			ep.sends.push(s)
+		if ep.sends.Len() > 0 || !ep.issueSend(s, t) {
+			ep.sends.Push(s)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 // told of first.
 func (ep *Endpoint) complete(s *slot) {
 	if s.piece != nil {
-		ep.answered(s)
+		ep.pieceAnswered(s)
 		return
 	}
 	var t todo
@@ -223,18 +223,18 @@ func (ep *Endpoint) failure(op *fabric.Op, n uint64, errno fabric.Errno, detail 
 
 // resume issues what waits and may go on. With ep.mu held.
 func (ep *Endpoint) resume(t *todo) {
-	for ep.reads.len() > 0 && ep.issueReplied(*ep.reads.peek(), t) {
-		ep.reads.pop()
+	for ep.reads.Len() > 0 && ep.issueReplied(*ep.reads.Peek(), t) {
+		ep.reads.Pop()
 	}
-	for ep.sends.len() > 0 && ep.issueSend(*ep.sends.peek(), t) {
-		ep.sends.pop()
+	for ep.sends.Len() > 0 && ep.issueSend(*ep.sends.Peek(), t) {
+		ep.sends.Pop()
 	}
-	for ep.fenced.len() > 0 {
-		s := *ep.fenced.peek()
+	for ep.fenced.Len() > 0 {
+		s := *ep.fenced.Peek()
 		if s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
 			return
 		}
-		ep.fenced.pop()
+		ep.fenced.Pop()
 		if ep.issue(s, t) {
 			t.direct = append(t.direct, s)
 		}

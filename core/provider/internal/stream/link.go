@@ -10,11 +10,12 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/queue"
+	"mori/core/provider/internal/staging"
 )
 
 // A link is one socket of an endpoint with its two directions.
@@ -34,7 +35,7 @@ type link struct {
 	queued atomic.Int64 // payload bytes of jobs that are not sent: for choosing a link
 
 	mu       sync.Mutex // protects what follows
-	jobs     fifo[job]
+	jobs     queue.FIFO[job]
 	acks     []frame.Ack
 	spare    []*reply
 	serving  []*reply // have their region open
@@ -74,8 +75,11 @@ type reply struct {
 	entries int
 	result  []byte // of atomic ops: where iov points
 
-	buf  *device.StageBuffer // where iov points, of what was in device memory
-	size uint64              // of that
+	// Of device memory: where iov points, and what the Stager's answer needs.
+	buf    staging.Buffer
+	link   *link
+	ticket uint32
+	flags  uint16
 }
 
 func newLink(ep *Endpoint, index int, conn net.Conn) (*link, error) {
@@ -103,7 +107,7 @@ func (l *link) post(j *job, payload uint64) {
 	drop := l.farewell
 	if !drop {
 		l.queued.Add(int64(payload))
-		l.jobs.push(*j)
+		l.jobs.Push(*j)
 	}
 	l.mu.Unlock()
 	if drop && j.reply != nil {
@@ -114,7 +118,7 @@ func (l *link) post(j *job, payload uint64) {
 // kick sends what is queued, unless somebody is at it already.
 func (l *link) kick() {
 	l.mu.Lock()
-	start := !l.busy && !l.stopped && (l.jobs.len() > 0 || len(l.acks) > 0)
+	start := !l.busy && !l.stopped && (l.jobs.Len() > 0 || len(l.acks) > 0)
 	l.busy = l.busy || start
 	l.mu.Unlock()
 	if start {
@@ -182,11 +186,7 @@ func (l *link) endReply(r *reply) {
 	if r.mr != nil {
 		r.mr.Release()
 	}
-	if r.buf != nil {
-		r.buf.Free()
-		r.buf = nil
-		l.ep.stage.sent(r.size)
-	}
+	r.buf.Free()
 	l.readsIn.Add(-1)
 	l.entriesIn.Add(-int64(r.entries))
 	l.mu.Lock()

@@ -7,19 +7,11 @@ import (
 	"mori/core/internal/sys"
 )
 
-// local is the op's i-th local segment.
-func local(op *fabric.Op, i int) *fabric.Seg {
-	if i == 0 {
-		return &op.Seg
-	}
-	return &op.More[i-1]
-}
-
 // gather copies the op's first len(dst) local bytes. Memory that cannot be read is EFAULT.
 func gather(dst []byte, op *fabric.Op) error {
 	return sys.Guard(func() {
 		for i := 0; len(dst) > 0; i++ {
-			if s := local(op, i); s.Len > 0 {
+			if s := op.LocalSeg(i); s.Len > 0 {
 				n := min(s.Len, uint64(len(dst)))
 				copy(dst, sys.Bytes(s.Addr, int(n)))
 				dst = dst[n:]
@@ -38,7 +30,7 @@ const (
 // appendLocal appends the op's first n local bytes, or all if there are fewer.
 func appendLocal(iov []sys.Iovec, op *fabric.Op, n uint64) []sys.Iovec {
 	for i := 0; i <= len(op.More) && n > 0; i++ {
-		s := local(op, i)
+		s := op.LocalSeg(i)
 		if m := min(s.Len, n); m > 0 {
 			iov = append(iov, sys.Iovec{Addr: s.Addr, Len: m})
 			n -= m

@@ -178,7 +178,7 @@ func (l *link) fill(inline bool) (bool, error) {
 		p.iov = nil
 	}
 	l.mu.Lock()
-	if l.jobs.len() == 0 && len(l.acks) == 0 || l.stopped {
+	if l.jobs.Len() == 0 && len(l.acks) == 0 || l.stopped {
 		l.busy = false
 		l.mu.Unlock()
 		return false, nil
@@ -202,8 +202,8 @@ func (l *link) fill(inline bool) (bool, error) {
 // batch, or inline the next one in the queue, since packing is the writer's work. With l.mu held.
 func (l *link) takeJobs(room int, inline bool) (packs bool) {
 	p, entries := &l.out, 1
-	for l.jobs.len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
-		j := l.jobs.peek()
+	for l.jobs.Len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
+		j := l.jobs.Peek()
 		need := j.arenaNeed()
 		if need > room && len(p.batch) > 0 {
 			return false
@@ -212,7 +212,7 @@ func (l *link) takeJobs(room int, inline bool) (packs bool) {
 		if packs && inline {
 			return true
 		}
-		p.batch = append(p.batch, l.jobs.pop())
+		p.batch = append(p.batch, l.jobs.Pop())
 		j = &p.batch[len(p.batch)-1]
 		room -= need
 		entries += j.entries()

@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
 )
 
 const (
@@ -62,7 +63,7 @@ func (l *link) read() error {
 		case errNoBuffer:
 			l.kick()
 			select {
-			case <-time.After(lastPause):
+			case <-time.After(staging.LastPause):
 			case <-l.ep.fate.over:
 				return errEnded
 			}

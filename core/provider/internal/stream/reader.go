@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
 )
 
 // Why a reader does not go on.
@@ -65,7 +66,7 @@ type reader struct {
 	gone  bool         // memory of the payload cannot be written: the rest of it is dropped
 	own   bool         // dst is the reader's own memory
 
-	landing *piece // of a write to device memory: it has mr
+	landing *staging.Piece // of a write to device memory: it has mr
 
 	slot  *slot       // of a reply
 	op    fabric.Op   // of a send or body: the receive that it fills
@@ -163,7 +164,7 @@ func (l *link) abandon() {
 		in.mr = nil
 	}
 	if in.landing != nil {
-		in.landing.end()
+		in.landing.End()
 		in.landing = nil
 	}
 	if in.held {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/staging"
 )
 
 // A slot is the home of an op from Submit until it ended.
@@ -26,10 +27,10 @@ type slot struct {
 	notice bool   // only the remote data goes through the stream
 	inject []byte // the bytes of an OpInject op; its memory is the slot's, for the next one too
 
-	link    *link // where it is, or will be answered
-	cut     cut   // of an op in pieces
-	piece   *piece
-	entries int // of a read's table, while it counts against its link's credit
+	link    *link            // where it is, or will be answered
+	staged  staging.Transfer // of an op in pieces
+	piece   *staging.Piece   // of a slot for pieces
+	entries int              // of a read's table, while it counts against its link's credit
 }
 
 const (
@@ -121,7 +122,7 @@ func (t *slotTable) addPieces() {
 	if t.pieces != nil {
 		return
 	}
-	t.pieces = make([]slot, pieceSlots)
+	t.pieces = make([]slot, staging.MaxPieces)
 	for i := range t.pieces {
 		t.pieces[i].index = uint16(len(t.all) + i)
 		t.freePieces = append(t.freePieces, t.pieces[i].index)
@@ -162,34 +163,4 @@ func (t *slotTable) lookup(k Ticket) *slot {
 		return nil
 	}
 	return s
-}
-
-// A fifo is a queue that keeps its memory.
-type fifo[T any] struct {
-	items []T
-	head  int
-}
-
-func (f *fifo[T]) len() int { return len(f.items) - f.head }
-
-func (f *fifo[T]) push(v T) {
-	if f.head > 0 && len(f.items) == cap(f.items) {
-		n := copy(f.items, f.items[f.head:])
-		clear(f.items[n:])
-		f.items, f.head = f.items[:n], 0
-	}
-	f.items = append(f.items, v)
-}
-
-func (f *fifo[T]) peek() *T { return &f.items[f.head] }
-
-func (f *fifo[T]) pop() T {
-	var zero T
-	v := f.items[f.head]
-	f.items[f.head] = zero
-	f.head++
-	if f.head == len(f.items) {
-		f.items, f.head = f.items[:0], 0
-	}
-	return v
 }

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
 	"mori/native/gpu/gputest"
 )
 
@@ -28,8 +30,8 @@ func TestStagedFaults(t *testing.T) {
 	}{
 		"no copy out":            {"cuMemcpyAsync=1", 0, -1, fabric.ErrOther, "cuMemcpyAsync"},
 		"no copy in there":       {"cuMemcpyAsync=1", -1, 0, fabric.ErrOther, ""},
-		"no pinned memory":       {"cuMemHostAlloc=2", 0, -1, errNoMem, "ulimit -l"},
-		"no pinned memory there": {"cuMemHostAlloc=2", -1, 0, errNoMem, ""},
+		"no pinned memory":       {"cuMemHostAlloc=2", 0, -1, fabric.Errno(syscall.ENOMEM), "ulimit -l"},
+		"no pinned memory there": {"cuMemHostAlloc=2", -1, 0, fabric.Errno(syscall.ENOMEM), ""},
 		"no stream":              {"cuStreamCreateWithPriority=1", 0, -1, fabric.ErrOther, "cuStreamCreateWithPriority"},
 		"a query that fails":     {"cuEventQuery=1", 0, -1, fabric.ErrOther, "cuEventQuery"},
 	} {
@@ -123,10 +125,7 @@ func TestStagedEndsWait(t *testing.T) {
 func waitCopying(r *rig) {
 	r.Helper()
 	for end := time.Now().Add(testDeadline); ; time.Sleep(100 * time.Microsecond) {
-		r.ep.stage.mu.Lock()
-		busy := r.ep.stage.busy
-		r.ep.stage.mu.Unlock()
-		if busy > 0 {
+		if copies, _ := r.ep.stage.Stats(); copies > 0 {
 			return
 		}
 		if time.Now().After(end) {
@@ -155,7 +154,7 @@ func TestStagedStrangers(t *testing.T) {
 			}
 		},
 		"writes more than a piece": func(r *rig, s *stock, c io.ReadWriter) {
-			_, err := c.Write(encode(claim(s, frame.KindWrite, pieceMax+1), []fabric.RSeg{{Len: pieceMax + 1}}, make([]byte, pieceMax+1)))
+			_, err := c.Write(encode(claim(s, frame.KindWrite, staging.PieceLen+1), []fabric.RSeg{{Len: staging.PieceLen + 1}}, make([]byte, staging.PieceLen+1)))
 			r.must(err)
 			h, body := readFrame(r, c)
 			if h.Kind != frame.KindAck || fabric.Errno(binary.BigEndian.Uint32(body[4:])) != fabric.ErrMsgSize {
@@ -163,7 +162,7 @@ func TestStagedStrangers(t *testing.T) {
 			}
 		},
 		"reads more than a piece": func(r *rig, s *stock, c io.ReadWriter) {
-			_, err := c.Write(encode(claim(s, frame.KindRead, pieceMax+1), []fabric.RSeg{{Len: pieceMax + 1}}, nil))
+			_, err := c.Write(encode(claim(s, frame.KindRead, staging.PieceLen+1), []fabric.RSeg{{Len: staging.PieceLen + 1}}, nil))
 			r.must(err)
 			if h, _ := readFrame(r, c); h.Kind != frame.KindReply || fabric.Errno(h.Data) != fabric.ErrMsgSize {
 				r.Errorf("%+v", h)
@@ -294,10 +293,8 @@ func TestStagedStuckPeer(t *testing.T) {
 		r.must(err)
 	}
 	for end := time.Now().Add(testDeadline); ; time.Sleep(time.Millisecond) {
-		r.ep.stage.mu.Lock()
-		replied := r.ep.stage.replied
-		r.ep.stage.mu.Unlock()
-		if replied >= pieceBytes {
+		_, replied := r.ep.stage.Stats()
+		if replied >= staging.PieceBytes {
 			break
 		}
 		if time.Now().After(end) {

@@ -9,6 +9,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
 )
 
 // A todo is what has to be done after Endpoint.mu was released: links to kick, ops to offer to the Direct, messages to give to it.
@@ -52,7 +53,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	if err != nil {
 		return err
 	}
-	staging, err := ep.localStaging(op)
+	on, err := ep.domain.devices.OfOp(op, ep.domain.regions)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		return fabric.ErrAgain
 	}
 	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, n, 0, "", false, 0
-	s.cut = cut{staging: staging, size: size}
+	s.staged = staging.Transfer{Device: on, RegionLen: size}
 	if op.Flags&fabric.OpInject != 0 {
 		if err := s.keepBytes(ep.limits.MaxInject); err != nil {
 			ep.slots.give(s)
@@ -157,8 +158,8 @@ func (ep *Endpoint) handMessages() {
 		return
 	}
 	ep.handed = true
-	for ep.handing.len() > 0 && !ep.fate.isEnded() {
-		s := ep.handing.pop()
+	for ep.handing.Len() > 0 && !ep.fate.isEnded() {
+		s := ep.handing.Pop()
 		ep.mu.Unlock()
 		ep.direct.Send(s.ticket(), &s.op)
 		ep.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
 )
 
 // A Wire is a stream of bytes to the peer that is not a socket: queue pairs carry it, with buffers of the Direct's at both ends. Once a connection has
@@ -174,7 +175,7 @@ func (l *link) wireLoop() {
 		case errNoRoom:
 			room = ep.inbox.space
 		case errNoBuffer:
-			late = time.After(lastPause)
+			late = time.After(staging.LastPause)
 		default:
 			ep.Fail(err)
 			return

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+
+package stream
+
+import (
+	"errors"
+	"log/slog"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
+)
+
+// Device memory: what an Endpoint does for its Stager, and the frames of peers that reach device memory.
+
+// A stagingPort is the Endpoint as its Stager sees it.
+type stagingPort struct{ ep *Endpoint }
+
+var _ staging.Port = stagingPort{}
+
+// Reserve takes a slot for p.
+func (o stagingPort) Reserve(p *staging.Piece) bool {
+	ep := o.ep
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	s := ep.slots.takePiece()
+	if s == nil {
+		return false
+	}
+	p.ID, s.piece = int(s.index), p
+	return true
+}
+
+// Send issues the operation of p.
+func (o stagingPort) Send(p *staging.Piece) {
+	ep := o.ep
+	var t todo
+	ep.mu.Lock()
+	s, parent := ep.slots.at(p.ID), ep.slots.at(p.Transfer().ID)
+	s.op, s.key, s.n = p.Op, parent.key, p.Len()
+	s.errno, s.detail, s.notice, s.entries = 0, "", false, 0
+	ep.issueStream(s, &t)
+	ep.mu.Unlock()
+	ep.run(&t)
+}
+
+// Cancel gives the slot of p back.
+func (o stagingPort) Cancel(p *staging.Piece) {
+	o.ep.mu.Lock()
+	o.ep.slots.give(o.ep.slots.at(p.ID))
+	o.ep.mu.Unlock()
+}
+
+// Ended ends the op of t. Remote data that did not go with its only piece is sent now.
+func (o stagingPort) Ended(x *staging.Transfer) {
+	ep := o.ep
+	s := ep.slots.at(x.ID)
+	if x.Errno == 0 && s.op.Flags&fabric.OpRemoteData != 0 && s.n > staging.PieceLen {
+		var t todo
+		ep.mu.Lock()
+		s.notice = true
+		ep.issueStream(s, &t)
+		ep.mu.Unlock()
+		ep.run(&t)
+		return
+	}
+	s.errno, s.detail = x.Errno, x.Detail
+	s.mark(slotWritten)
+	if s.mark(slotAnswered) {
+		ep.complete(s)
+	}
+}
+
+// Log logs what a device did wrong: peers get no more than an errno.
+func (o stagingPort) Log(what string, err error) {
+	ep := o.ep
+	ep.cfg.log(slog.LevelWarn, what, "provider", ep.cfg.Info.Provider, "peer", ep.peer, "err", err)
+}
+
+// inPieces reports whether an op that is issued goes in pieces.
+func (ep *Endpoint) inPieces(s *slot) bool {
+	if s.piece != nil || s.notice || s.n == 0 || s.op.Kind != fabric.OpRead && s.op.Kind != fabric.OpWrite {
+		return false
+	}
+	return s.staged.Device != nil || ep.peerDevice && s.n > staging.PieceLen
+}
+
+// stageOp leaves an op to the Stager. With ep.mu held.
+func (ep *Endpoint) stageOp(s *slot) {
+	s.staged.ID, s.staged.Op, s.staged.Len = int(s.index), &s.op, s.n
+	ep.stage.Start(&s.staged, ep.peer)
+}
+
+// pieceAnswered goes on with a piece that the peer answered.
+func (ep *Endpoint) pieceAnswered(s *slot) {
+	p := s.piece
+	errno, detail := s.outcome()
+	var t todo
+	ep.mu.Lock()
+	ep.giveBackCredit(s)
+	ep.slots.give(s)
+	if !ep.fate.isEnded() {
+		ep.resume(&t)
+	}
+	ep.mu.Unlock()
+	ep.stage.Answered(p, errno, detail)
+	ep.run(&t)
+}
+
+// beginLanding makes the payload of a write, whose memory is in dst, arrive in a buffer.
+func (l *link) beginLanding(h *frame.Header) error {
+	in := &l.in
+	mr := in.mr
+	p, err := l.ep.stage.BeginWrite(mr, in.dst, h.Length, &l.ep.domain.devices)
+	if err == nil {
+		in.landing, in.mr = p, nil
+		in.want, in.own = h.Length, true
+		in.holds.Store(mr)
+		in.dst = append(in.scratch(1), sys.Iovec{Addr: p.Addr(), Len: h.Length})
+		return nil
+	}
+	mr.Release()
+	in.mr, in.dst = nil, nil
+	if errors.Is(err, device.ErrBusy) {
+		return errNoBuffer // and the claim is checked again
+	}
+	l.logDevice(err)
+	in.errno, in.drop = staging.Errno(err), h.WireLen()
+	return nil
+}
+
+// endLanding leaves a write whose payload arrived to the Stager.
+func (l *link) endLanding(h *frame.Header) error {
+	in := &l.in
+	if in.pack != nil {
+		if err := l.unpack(h, append(in.scratch(1), sys.Iovec{Addr: in.landing.Addr(), Len: h.Length})); err != nil {
+			return err
+		}
+	}
+	p := in.landing
+	in.landing = nil
+	in.holds.Store(nil)
+	if in.differs() {
+		l.ep.stage.Discard(p)
+		return l.ack(h.Ticket, fabric.ErrCRC)
+	}
+	l.ep.stage.EndWrite(p, l, h)
+	return nil
+}
+
+// Written pushes the completion that a peer's write asked for, and answers it; see staging.Writer.
+func (l *link) Written(h *frame.Header, errno fabric.Errno) bool {
+	if errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
+		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: l.ep.from(), Len: h.Length, Data: h.Data}
+		if !l.ep.queues.Rx.TryPush(c) {
+			return false
+		}
+	}
+	if err := l.ack(h.Ticket, errno); err != nil {
+		l.ep.Fail(err)
+	}
+	l.kick()
+	return true
+}
+
+// openStaged leaves a read of device memory, in r.iov, to the Stager.
+func (l *link) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
+	r.link, r.ticket, r.flags = l, h.Ticket, h.Flags&frame.FlagChecksum|l.ep.sums()
+	iov := r.iov
+	r.iov = r.iov[:0]
+	if err := l.ep.stage.Read(r, mr, iov, h.Length, &l.ep.domain.devices); err != nil {
+		l.logDevice(err)
+		return staging.Errno(err)
+	}
+	return 0
+}
+
+// Reply sends the bytes of b, or errno, to the peer that reads.
+func (r *reply) Reply(b staging.Buffer, errno fabric.Errno) {
+	l := r.link
+	j := job{h: frame.Header{Kind: frame.KindReply, Ticket: r.ticket, Flags: r.flags}}
+	if errno != 0 {
+		l.endReply(r)
+		j.h.Data = uint64(errno)
+	} else {
+		at := b.Iovec()
+		r.iov, r.buf = append(r.iov[:0], at), b
+		j.reply, j.h.Length = r, at.Len
+	}
+	l.post(&j, j.h.Length)
+	l.kick()
+}
+
+// Drop ends the reply with its connection.
+func (r *reply) Drop() { r.link.endReply(r) }
+
+// stageReply gives the reply to one of our reads a buffer.
+func (l *link) stageReply(s *slot, n uint64) error {
+	if s.piece == nil {
+		return nil
+	}
+	took, err := s.piece.Receive(n)
+	switch {
+	case errors.Is(err, device.ErrBusy):
+		return errNoBuffer
+	case err != nil:
+		s.errno, s.detail = staging.Errno(err), err.Error()
+	case took:
+		s.op.Seg = fabric.Seg{Addr: s.piece.Addr(), Len: n}
+	}
+	return nil
+}
+
+// logDevice logs why a peer's op failed, of which the peer gets the number only.
+func (l *link) logDevice(err error) {
+	var errno fabric.Errno
+	if !errors.As(err, &errno) {
+		stagingPort{l.ep}.Log("a peer's op on GPU memory failed", err)
+	}
+}
