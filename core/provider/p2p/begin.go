@@ -11,7 +11,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 )
 
@@ -41,14 +41,14 @@ func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
 		return begun
 	}
 	gpu := firstOnDevice(f.op)
-	if l.Refused != 0 || l.Place.kind == fabric.MemHost && gpu == nil {
+	if l.Refused != 0 || l.Region.kind == fabric.MemHost && gpu == nil {
 		return byStream // of a refusal, too, the target tells the cause
 	}
-	if err := loan.Check(f.op, l.Key.ID, l.Place.access, l.Place.size); err != nil {
+	if err := grant.Check(f.op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		m.end(f, err)
 		return begun
 	}
-	if l.Place.kind == fabric.MemHost && !m.greet.same {
+	if l.Region.kind == fabric.MemHost && !m.greet.same {
 		return m.beginOrder(f, l, wait)
 	}
 	if err := m.enter(f, l); err != nil {
@@ -127,7 +127,7 @@ func (m *mover) prepare(f *flight, l *borrowed, gpu *fabric.Seg, wait bool) erro
 	if err := m.board(f, l, way{d, f.op.Kind == fabric.OpRead}, wait); err != nil {
 		return err
 	}
-	at, _ := l.Place.mapped(d)
+	at, _ := l.Region.mapped(d)
 	if f.op.Blocks != nil {
 		return m.listBlocks(f, at.addr, wait)
 	}
@@ -137,7 +137,7 @@ func (m *mover) prepare(f *flight, l *borrowed, gpu *fabric.Seg, wait bool) erro
 // copier is the device that copies: the one of the local memory, else one that is near the peer's.
 func (m *mover) copier(f *flight, l *borrowed, gpu *fabric.Seg) (*device.Device, error) {
 	if gpu == nil {
-		return l.Place.near()
+		return l.Region.near()
 	}
 	h, err := m.holdDevice(f, gpu)
 	if err != nil {
@@ -158,12 +158,12 @@ func (m *mover) board(f *flight, l *borrowed, w way, wait bool) (err error) {
 			return err
 		}
 	}
-	at, ok := l.Place.mapped(d)
+	at, ok := l.Region.mapped(d)
 	if !ok {
 		if !wait {
 			return errNotYet
 		}
-		at = l.Place.open(d, m.greet.same)
+		at = l.Region.open(d, m.greet.same)
 	}
 	if at.err != nil {
 		return fmt.Errorf("%w: %w", errUnreachable, at.err)

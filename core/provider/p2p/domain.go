@@ -12,7 +12,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/stream"
 )
 
@@ -126,11 +126,11 @@ func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
 // have ended. Who answers neither is disconnected; its fence then holds.
 func (ds *domains) revoke(key *stream.Domain, region uint64) {
 	d, movers := ds.moversOf(key)
-	called := make([]local.Recall, 0, len(movers))
+	called := make([]grant.Revocation, 0, len(movers))
 	for _, m := range movers {
-		called = append(called, local.Recall{From: m.ep, Loans: m.lender.Revoke(region)})
+		called = append(called, grant.Revocation{From: m.ep, Grants: m.lender.Revoke(region)})
 	}
-	local.AwaitReturns(called, ds.opts.letGo)
+	grant.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {
 		d.unpin(region)
 	}

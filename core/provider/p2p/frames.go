@@ -9,13 +9,13 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 )
 
 // The frames that p2p adds to the stream beside those of loans.
 const (
-	frameOrder = loan.FrameOwn + iota // orderFrame, a part of an order: copy between a share of ours and a region of yours
-	frameDone                         // answer to an order: doneFrame
+	frameOrder = grant.FrameOwn + iota // orderFrame, a part of an order: copy between a share of ours and a region of yours
+	frameDone                          // answer to an order: doneFrame
 )
 
 // An orderPart is a run of bytes: at an offset of a share, and at one of a region.

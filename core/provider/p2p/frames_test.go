@@ -11,7 +11,7 @@ import (
 	"mori/core/decode/decodetest"
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 )
 
 var (
@@ -27,7 +27,7 @@ func TestFramesComeBack(t *testing.T) {
 	if got, err := parseDone(done.encode()); err != nil || got != done {
 		t.Errorf("done: %+v, %v", got, err)
 	}
-	order := orderFrame{number: 8, share: loan.ShareBit | 2, key: someKey, write: true, last: true, parts: []orderPart{{1, 2, 3}, {4, 5, 6}}}
+	order := orderFrame{number: 8, share: grant.ShareBit | 2, key: someKey, write: true, last: true, parts: []orderPart{{1, 2, 3}, {4, 5, 6}}}
 	if got, err := parseOrder(order.append(nil), nil); err != nil || !reflect.DeepEqual(got, order) {
 		t.Errorf("order: %+v, %v", got, err)
 	}
@@ -55,7 +55,7 @@ func TestLongWords(t *testing.T) {
 
 // What is accepted says the same when it is sent on; nothing else harms.
 func FuzzFrames(f *testing.F) {
-	f.Add(loan.FrameLend, somePlace.encode()) // behind its ticket
+	f.Add(grant.FrameGrant, somePlace.encode()) // behind its ticket
 	f.Add(frameDone, doneFrame{6, fabric.ErrRange, true, "words"}.encode())
 	f.Add(frameOrder, (&orderFrame{number: 8, share: 2, key: someKey, write: true, last: true, parts: []orderPart{{1, 2, 3}}}).append(nil))
 	f.Add(uint8(255), (&hello{minVersion, maxVersion, process()}).encode())
@@ -64,7 +64,7 @@ func FuzzFrames(f *testing.F) {
 		var again []byte
 		var err error
 		switch kind {
-		case loan.FrameLend:
+		case grant.FrameGrant:
 			var x place
 			decodetest.Bounded(t, len(b), func() { x, err = parsePlace(b) })
 			if err == nil && len(x.uuid) <= maxUUID && len(x.why) <= maxText { // else they are cut

@@ -11,7 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
@@ -68,18 +68,18 @@ func askBody(ticket uint64, key fabric.RegionKey) []byte {
 
 // A peer that says what the protocol does not allow loses its connection; one that claims what it has no right to is refused.
 func TestHostileFrames(t *testing.T) {
-	share := lendBody(loan.ShareBit | 1)
+	share := lendBody(grant.ShareBit | 1)
 	order := func(number uint64, last bool, parts int) []byte {
-		return (&orderFrame{number: number, share: loan.ShareBit | 9, key: someKey, last: last, parts: make([]orderPart, parts)}).append(nil)
+		return (&orderFrame{number: number, share: grant.ShareBit | 9, key: someKey, last: last, parts: make([]orderPart, parts)}).append(nil)
 	}
 	for name, frames := range map[string][]sentFrame{
 		"unknown kind":                    {{77, nil}},
-		"a loan that nobody asked for":    {{loan.FrameLend, lendBody(5)}},
-		"a refusal that nobody asked for": {{loan.FrameRefuse, binary.BigEndian.AppendUint32(ticketBody(5), uint32(fabric.ErrNoKey))}},
-		"a share twice":                   {{loan.FrameLend, share}, {loan.FrameLend, share}},
-		"revoke of nothing":               {{loan.FrameRevoke, ticketBody(3)}},
-		"return of nothing":               {{loan.FrameReturn, ticketBody(3)}},
-		"an ask with a share's ticket":    {{loan.FrameAsk, askBody(loan.ShareBit, someKey)}},
+		"a loan that nobody asked for":    {{grant.FrameGrant, lendBody(5)}},
+		"a refusal that nobody asked for": {{grant.FrameRefuse, binary.BigEndian.AppendUint32(ticketBody(5), uint32(fabric.ErrNoKey))}},
+		"a share twice":                   {{grant.FrameGrant, share}, {grant.FrameGrant, share}},
+		"revoke of nothing":               {{grant.FrameRevoke, ticketBody(3)}},
+		"return of nothing":               {{grant.FrameReturn, ticketBody(3)}},
+		"an ask with a share's ticket":    {{grant.FrameRequest, askBody(grant.ShareBit, someKey)}},
 		"an answer to no order":           {{frameDone, doneFrame{number: 1}.encode()}},
 		"an order inside another":         {{frameOrder, order(1, false, 1)}, {frameOrder, order(2, false, 1)}},
 		"half a part":                     {{frameOrder, order(1, true, 1)[:orderHead+5]}},
@@ -124,8 +124,8 @@ func TestHostileFrames(t *testing.T) {
 	t.Run("a key of no region", func(t *testing.T) {
 		m, ep := newMoverAlone(t)
 		defer m.Stop(fabric.ErrCanceled)
-		ok(t, m.Frame(loan.FrameAsk, askBody(1, someKey)))
-		if len(ep.frames) != 1 || ep.frames[0].kind != loan.FrameRefuse {
+		ok(t, m.Frame(grant.FrameRequest, askBody(1, someKey)))
+		if len(ep.frames) != 1 || ep.frames[0].kind != grant.FrameRefuse {
 			t.Errorf("%+v", ep.frames)
 		}
 	})

@@ -11,13 +11,12 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/loan"
-	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/grant"
 )
 
 // A borrowed is a region of the peer that this side may reach: one that it asked for, or a share of device memory, which is lent
 // unasked so that we copy on the peer's behalf.
-type borrowed = loan.Loan[*reach]
+type borrowed = grant.Grant[*reach]
 
 // A reach is a place that was lent, and how the devices here see it.
 type reach struct {
@@ -48,7 +47,7 @@ func parseReach(b []byte) (*reach, error) {
 
 // unreach closes what was opened of a region that goes back.
 func (m *mover) unreach(l *borrowed) {
-	if err := l.Place.close(); err != nil {
+	if err := l.Region.close(); err != nil {
 		m.log.Warn("p2p: give back what was opened of a peer's region", "peer", m.ep.Peer(), "error", err)
 	}
 }
@@ -113,7 +112,7 @@ func (r *reach) close() error {
 
 // shareOf is the share of a region of device memory that the caller holds open, lent now if it was not. It is an error that wraps
 // ErrNotSupported if there cannot be one.
-func (m *mover) shareOf(mr *util.MR) (*local.Loan, error) {
+func (m *mover) shareOf(mr *util.MR) (*grant.Issued, error) {
 	p := describe(mr, false)
 	if !p.exported() {
 		return nil, fmt.Errorf("export region %d: %s: %w", mr.Key().ID, p.why, fabric.ErrNotSupported)

@@ -11,7 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
@@ -43,9 +43,9 @@ type mover struct {
 	spare []*flight
 	cause error // why it stopped
 
-	out      loan.Sender
-	borrower loan.Borrower[*reach]
-	lender   loan.Lender
+	out      grant.Sender
+	borrower grant.Holder[*reach]
+	lender   grant.Granter
 	orders   orders
 }
 
@@ -201,7 +201,7 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 	case frameDone:
 		return m.onDone(body)
 	}
-	return loan.OnFrame(&m.lender, &m.borrower, kind, body)
+	return grant.OnFrame(&m.lender, &m.borrower, kind, body)
 }
 
 // send sends a frame; a peer that lets a megabyte of them pile up is not alive.

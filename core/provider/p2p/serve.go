@@ -100,7 +100,7 @@ func (m *mover) accept(f *flight) error {
 // prepareOrder chooses the device and lists what it copies. Errors that wrap errUnable say that nothing is wrong with the order.
 func (m *mover) prepareOrder(f *flight, wait bool) error {
 	o := f.order
-	d, err := o.share.Place.near()
+	d, err := o.share.Region.near()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
@@ -109,7 +109,7 @@ func (m *mover) prepareOrder(f *flight, wait bool) error {
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
-	at, _ := o.share.Place.mapped(d)
+	at, _ := o.share.Region.mapped(d)
 	h := &f.held[0]
 	if err := m.reachOwn(h, d, wait); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (m *mover) prepareOrder(f *flight, wait bool) error {
 		if err != nil {
 			return err
 		}
-		if p.share > o.share.Place.size || p.n > o.share.Place.size-p.share {
-			return fmt.Errorf("%d bytes at %#x of a share of %d: %w", p.n, p.share, o.share.Place.size, fabric.ErrRange)
+		if p.share > o.share.Region.size || p.n > o.share.Region.size-p.share {
+			return fmt.Errorf("%d bytes at %#x of a share of %d: %w", p.n, p.share, o.share.Region.size, fabric.ErrRange)
 		}
 		if p.n > 0 {
 			f.add(kind, at.addr+p.share, addr+h.shift, p.n)

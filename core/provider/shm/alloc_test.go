@@ -21,7 +21,7 @@ func TestSmallOpsDoNotAllocate(t *testing.T) {
 		}
 		l, s := a.mover.borrower.Find(regionKey(1)), newSlice()
 		if n := testing.AllocsPerRun(200, func() {
-			w := newWalk(op, 8, l.Place.base)
+			w := newWalk(op, 8, l.Region.base)
 			w.next(s, sliceBytes)
 			if err := a.mover.copySlice(op.Kind, l, s); err != nil {
 				t.Error(err)

@@ -8,7 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/stream"
 )
 
@@ -90,9 +90,9 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 		}
 	}
 	ds.mu.Unlock()
-	called := make([]local.Recall, 0, len(movers))
+	called := make([]grant.Revocation, 0, len(movers))
 	for _, m := range movers {
-		called = append(called, local.Recall{From: m.ep, Loans: m.lender.Revoke(region)})
+		called = append(called, grant.Revocation{From: m.ep, Grants: m.lender.Revoke(region)})
 	}
-	local.AwaitReturns(called, letGo)
+	grant.AwaitReturns(called, letGo)
 }

@@ -7,13 +7,13 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 )
 
 // The frames that shm adds to the stream beside those of loans. They belong to the rings.
 const (
-	frameWake  = loan.FrameOwn + iota // producer to consumer: an entry is in your inbound ring
-	frameSpace                        // consumer to producer: there is room in your outbound ring
+	frameWake  = grant.FrameOwn + iota // producer to consumer: an entry is in your inbound ring
+	frameSpace                         // consumer to producer: there is room in your outbound ring
 )
 
 // A site is where a region is in the target's memory, and what may be done there.

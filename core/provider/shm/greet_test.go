@@ -18,7 +18,7 @@ import (
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 )
 
 func goodHello() *hello {
@@ -79,10 +79,10 @@ func FuzzSite(f *testing.F) {
 
 // FuzzFrames feeds a mover whatever kinds and bodies: it answers or refuses, and never stops working for others.
 func FuzzFrames(f *testing.F) {
-	f.Add(loan.FrameAsk, askBody(1, regionKey(1)))
-	f.Add(loan.FrameLend, lendBody(1, site{4096, 4096, allRights}))
-	f.Add(loan.FrameRefuse, refuseBody(1, fabric.ErrNoKey))
-	f.Add(loan.FrameReturn, ticketBody(1))
+	f.Add(grant.FrameRequest, askBody(1, regionKey(1)))
+	f.Add(grant.FrameGrant, lendBody(1, site{4096, 4096, allRights}))
+	f.Add(grant.FrameRefuse, refuseBody(1, fabric.ErrNoKey))
+	f.Add(grant.FrameReturn, ticketBody(1))
 	f.Add(frameWake, []byte(nil))
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		a, b := newPair(t, wayCMA)

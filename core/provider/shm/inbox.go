@@ -32,7 +32,7 @@ type inbox struct {
 
 	mu       sync.Mutex
 	notices  ringReader
-	proven   uint64 // ticket of a loan for which check passes; 0: none yet
+	proven   uint64 // ticket of a grant for which check passes; 0: none yet
 	answers  ringReader
 	messages messageReader
 	replies  ringWriter // our answers, in the peer's memory
@@ -203,12 +203,12 @@ func (b *inbox) takeNotices() (took bool, err error) {
 	}
 }
 
-// check refuses remote data of a write that the peer cannot have made: for this loan it has not
+// check refuses remote data of a write that the peer cannot have made: for this grant it has not
 // shown the key of a region that it may write to.
 func (b *inbox) check(e entry) error {
 	if ticket := e[2]; ticket == 0 || ticket != b.proven {
 		if !b.mover.lender.MayWrite(ticket) {
-			return fmt.Errorf("remote data %d of a write under loan %#x, which does not let it write: %w", e[0], ticket, fabric.ErrProtocol)
+			return fmt.Errorf("remote data %d of a write under grant %#x, which does not let it write: %w", e[0], ticket, fabric.ErrProtocol)
 		}
 		b.proven = ticket
 	}

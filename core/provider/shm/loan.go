@@ -5,13 +5,13 @@ package shm
 import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
 
 // A borrowed is a region of the peer that this side may reach.
-type borrowed = loan.Loan[site]
+type borrowed = grant.Grant[site]
 
 // A parkedOp waits for the answer to the loan of its region.
 type parkedOp struct {

@@ -11,7 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/staging"
 	"mori/core/provider/internal/stream"
@@ -45,9 +45,9 @@ type mover struct {
 	free   *job
 	cause  error // why it stopped
 
-	out      loan.Sender
-	borrower loan.Borrower[site]
-	lender   loan.Lender
+	out      grant.Sender
+	borrower grant.Holder[site]
+	lender   grant.Granter
 	notifier notifier
 	outbox   outbox
 	inbox    inbox
@@ -114,7 +114,7 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 
 // start begins an op whose loan is granted.
 func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed) {
-	if err := loan.Check(op, l.Key.ID, l.Place.access, l.Place.size); err != nil {
+	if err := grant.Check(op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		m.end(t, op, l, err)
 		return
 	}
@@ -124,7 +124,7 @@ func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed) {
 		return
 	}
 	j := m.newJob()
-	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.Place.base)
+	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.Region.base)
 	m.domain.pool.add(j)
 }
 
@@ -190,7 +190,7 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 		m.flushMessages()
 		return nil
 	}
-	return loan.OnFrame(&m.lender, &m.borrower, kind, body)
+	return grant.OnFrame(&m.lender, &m.borrower, kind, body)
 }
 
 // Changed looks for messages that may have a receive now; see stream.Direct.

@@ -16,7 +16,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/stream"
 )
 
@@ -143,7 +143,7 @@ func TestClosedRegionCannotBeTouched(t *testing.T) {
 
 func TestRegionClosesAlthoughTheBorrowerIsDeaf(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	a.drop, a.deaf = func(kind uint8) bool { return kind == loan.FrameRevoke }, true
+	a.drop, a.deaf = func(kind uint8) bool { return kind == grant.FrameRevoke }, true
 	_, mr := lendRegion(t, b, 1, 4096, allRights)
 	local, _ := memory(t, 64)
 	a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
@@ -298,16 +298,16 @@ func TestForgedFramesEndTheConnection(t *testing.T) {
 	ask := askBody(1, regionKey(1))
 	for name, frames := range map[string][][]any{
 		"unknown kind":               {{uint8(200), []byte(nil)}},
-		"short ask":                  {{loan.FrameAsk, ask[:5]}},
-		"ask with the same ticket":   {{loan.FrameAsk, ask}, {loan.FrameAsk, ask}},
-		"loan nobody asked for":      {{loan.FrameLend, lendBody(7, site{4096, 4096, allRights})}},
-		"loan that wraps":            {{loan.FrameLend, lendBody(7, site{^uint64(0), 2, allRights})}},
-		"refusal of nothing":         {{loan.FrameRefuse, refuseBody(7, fabric.ErrNoKey)}},
-		"refusal without a cause":    {{loan.FrameRefuse, refuseBody(7, 0)}},
-		"revoke of nothing":          {{loan.FrameRevoke, ticketBody(7)}},
-		"return that was not called": {{loan.FrameAsk, ask}, {loan.FrameReturn, ticketBody(1)}},
-		"return of nothing":          {{loan.FrameReturn, ticketBody(9)}},
-		"long ticket":                {{loan.FrameReturn, make([]byte, 9)}},
+		"short ask":                  {{grant.FrameRequest, ask[:5]}},
+		"ask with the same ticket":   {{grant.FrameRequest, ask}, {grant.FrameRequest, ask}},
+		"loan nobody asked for":      {{grant.FrameGrant, lendBody(7, site{4096, 4096, allRights})}},
+		"loan that wraps":            {{grant.FrameGrant, lendBody(7, site{^uint64(0), 2, allRights})}},
+		"refusal of nothing":         {{grant.FrameRefuse, refuseBody(7, fabric.ErrNoKey)}},
+		"refusal without a cause":    {{grant.FrameRefuse, refuseBody(7, 0)}},
+		"revoke of nothing":          {{grant.FrameRevoke, ticketBody(7)}},
+		"return that was not called": {{grant.FrameRequest, ask}, {grant.FrameReturn, ticketBody(1)}},
+		"return of nothing":          {{grant.FrameReturn, ticketBody(9)}},
+		"long ticket":                {{grant.FrameReturn, make([]byte, 9)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, b := newPair(t, wayCMA)

@@ -36,7 +36,7 @@ func (m *mover) sampled(op *fabric.Op, n uint64, l *borrowed, err error) error {
 	}
 	p := samplers.Get().(*sampler)
 	defer samplers.Put(p)
-	for w := newWalk(op, n, l.Place.base); w.left > 0; {
+	for w := newWalk(op, n, l.Region.base); w.left > 0; {
 		w.next(p.slice, samplePiece)
 		if err := m.compare(op, l, p); err != nil {
 			return err

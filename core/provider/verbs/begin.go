@@ -9,7 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/staging"
 	"mori/native/verbs"
@@ -46,7 +46,7 @@ func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
 		m.refused(l)
 		return byStream // the target tells the cause, or has another way
 	}
-	if err := loan.Check(f.op, l.Key.ID, l.Place.access, l.Place.size); err != nil {
+	if err := grant.Check(f.op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		m.end(f, err)
 		return begun
 	}
@@ -117,7 +117,7 @@ func (m *mover) list(f *flight, wait bool) error {
 			return err
 		}
 	}
-	p := &f.loan.Place
+	p := &f.loan.Region
 	var reg *registration
 	for walk := util.NewWalk(f.op); ; {
 		at, off, n, ok := walk.Next()
@@ -311,7 +311,7 @@ func (m *mover) parts(f *flight, pairs []*pair) []part {
 
 // build appends the work requests for runs: one for each remote run, which gathers from or scatters to as many local ones as it may.
 func (p *pair) build(f *flight, runs []run) {
-	at := &f.loan.Place
+	at := &f.loan.Region
 	op, flags, most := verbs.OpWrite, uint8(0), p.maxSGE
 	if f.op.Kind == fabric.OpRead {
 		op, most = verbs.OpRead, p.maxSGERead

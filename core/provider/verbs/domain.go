@@ -10,7 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/stream"
 )
 
@@ -162,11 +162,11 @@ func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
 // their connections have ended. Who answers neither is disconnected; its queue pairs are gone then.
 func (ds *domains) revoke(key *stream.Domain, region uint64) {
 	d, movers := ds.moversOf(key)
-	called := make([]local.Recall, 0, len(movers))
+	called := make([]grant.Revocation, 0, len(movers))
 	for _, m := range movers {
-		called = append(called, local.Recall{From: m.ep, Loans: m.lender.Revoke(region)})
+		called = append(called, grant.Revocation{From: m.ep, Grants: m.lender.Revoke(region)})
 	}
-	local.AwaitReturns(called, ds.opts.letGo)
+	grant.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {
 		d.regions.drop(region)
 	}

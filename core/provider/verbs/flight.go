@@ -8,7 +8,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/stream"
 	"mori/native/verbs"
 )
@@ -23,7 +23,7 @@ type flight struct {
 	wrs  []verbs.SendWR
 	sges []verbs.SGE
 	held []hold // local regions
-	loan *loan.Loan[place]
+	loan *grant.Grant[place]
 
 	inline  []byte // what goes inline
 	spare   spare  // what its bytes are copied to or from

@@ -9,17 +9,17 @@ import (
 	"unicode"
 
 	"mori/core/fabric"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/native/verbs"
 )
 
 // The frames that verbs adds to the stream, beside those of package loan. All numbers are big endian.
 const (
-	frameOffer   = loan.FrameOwn + iota // who dialed: its rails
-	frameAnswer                         // the other: its rails, one for each that it takes
-	frameUp                             // who dialed: its queue pairs can receive
-	frameCredit                         // target of writes with remote data: receives that are free again; see notice.go
-	frameNoRails                        // either, at most once: it has no rails, and this is why, in words; then it ends the connection
+	frameOffer   = grant.FrameOwn + iota // who dialed: its rails
+	frameAnswer                          // the other: its rails, one for each that it takes
+	frameUp                              // who dialed: its queue pairs can receive
+	frameCredit                          // target of writes with remote data: receives that are free again; see notice.go
+	frameNoRails                         // either, at most once: it has no rails, and this is why, in words; then it ends the connection
 )
 
 // setupVersion is the first byte of an offer and an answer.

@@ -10,7 +10,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/native/verbs"
 )
 
@@ -99,7 +99,7 @@ func (g *gpuMemory) told(log *slog.Logger, size uint64) {
 }
 
 // refused notes that no NIC of the peer reaches a region, which its log says more of.
-func (m *mover) refused(l *loan.Loan[place]) {
+func (m *mover) refused(l *grant.Grant[place]) {
 	if l.Refused == fabric.ErrNotSupported && m.why.Load() == nil {
 		m.slow(fmt.Errorf("%w: the peer has none that reaches its region %d; its log says why", errStream, l.Key.ID))
 	}

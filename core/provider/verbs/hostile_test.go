@@ -10,7 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/native/verbs"
 )
 
@@ -75,10 +75,10 @@ func TestHostileFrames(t *testing.T) {
 		"credits of no rail":              credit(1, 0, 1),
 		"credits of no pair":              credit(0, 2, 1),
 		"half a credit":                   {frameCredit, []byte{0, 0, 1}},
-		"a loan that nobody asked for":    {loan.FrameLend, append(make([]byte, 8), place.encode()...)},
-		"a refusal that nobody asked for": {loan.FrameRefuse, append(make([]byte, 8), 0, 0, 0, 1)},
-		"revoke of nothing":               {loan.FrameRevoke, make([]byte, 8)},
-		"return of nothing":               {loan.FrameReturn, make([]byte, 8)},
+		"a loan that nobody asked for":    {grant.FrameGrant, append(make([]byte, 8), place.encode()...)},
+		"a refusal that nobody asked for": {grant.FrameRefuse, append(make([]byte, 8), 0, 0, 0, 1)},
+		"revoke of nothing":               {grant.FrameRevoke, make([]byte, 8)},
+		"return of nothing":               {grant.FrameReturn, make([]byte, 8)},
 		"a reason that is too long":       {frameNoRails, make([]byte, maxReason+1)},
 		"an unknown kind":                 {200, []byte("what")},
 	}

@@ -12,7 +12,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/loan"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/stream"
 )
@@ -53,9 +53,9 @@ type mover struct {
 
 	numbers  atomic.Uint32 // of ops with remote data
 	notices  notices
-	out      loan.Sender
-	borrower loan.Borrower[place]
-	lender   loan.Lender
+	out      grant.Sender
+	borrower grant.Holder[place]
+	lender   grant.Granter
 }
 
 // endpoint is what a mover needs of *stream.Endpoint.
@@ -169,7 +169,7 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 	case frameNoRails:
 		return m.onNoRails(body)
 	}
-	return loan.OnFrame(&m.lender, &m.borrower, kind, body)
+	return grant.OnFrame(&m.lender, &m.borrower, kind, body)
 }
 
 // describe is what the peer needs to reach a region here.

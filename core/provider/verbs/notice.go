@@ -18,7 +18,7 @@ import (
 // program when all have come.
 //
 //	immediate   number of the op in the low 24 bits, how many sends in the high 8
-//	payload     Op.Data u64, Op.Len u64, ticket of the loan of the region u64, big endian
+//	payload     Op.Data u64, Op.Len u64, ticket of the grant of the region u64, big endian
 //
 // The ticket proves that the sender has shown the region's key.
 //
@@ -164,7 +164,7 @@ func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.m.lender.MayWrite(x.ticket) {
-		return fmt.Errorf("remote data %d of a write under loan %#x, which does not let it write, from %s: %w", x.data, x.ticket, n.m.ep.Peer(), fabric.ErrProtocol)
+		return fmt.Errorf("remote data %d of a write under grant %#x, which does not let it write, from %s: %w", x.data, x.ticket, n.m.ep.Peer(), fabric.ErrProtocol)
 	}
 	number, all := imm&numberMask, int(imm>>24)
 	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.m.receives() { // each has a credit that was not given back

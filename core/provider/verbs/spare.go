@@ -161,7 +161,7 @@ func (m *mover) listElsewhere(f *flight, wait bool) error {
 // listCopied lists an op by other memory at an address, of a registration or to be taken inline, where the bytes of a write are copied first: memory
 // that cannot be read is found out by this, and is the op's end.
 func (m *mover) listCopied(f *flight, at uint64, reg *registration) error {
-	p, most := &f.loan.Place, m.longest(f.op.Len())
+	p, most := &f.loan.Region, m.longest(f.op.Len())
 	for walk, pos := util.NewWalk(f.op), uint64(0); ; {
 		local, off, n, ok := walk.Next()
 		if !ok {

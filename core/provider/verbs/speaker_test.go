@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/inet"
-	"mori/core/provider/internal/loan"
 	"mori/core/provider/internal/stream"
 	"mori/native/verbs/verbstest"
 )
@@ -116,7 +116,7 @@ func TestHostileDialer(t *testing.T) {
 		"offers twice":            {[]frame{{frameOffer, encodeRails([]railDesc{good})}, {frameOffer, encodeRails([]railDesc{good})}}, fabric.ErrProtocol},
 		"offers another network":  {[]frame{{frameOffer, encodeRails([]railDesc{other})}}, fabric.ErrNoData},
 		"offers garbage":          {[]frame{{frameOffer, pattern(200, 3)}}, fabric.ErrProtocol},
-		"lends too early":         {[]frame{{loan.FrameLend, lend}}, fabric.ErrProtocol},
+		"lends too early":         {[]frame{{grant.FrameGrant, lend}}, fabric.ErrProtocol},
 		"gives credit too early":  {[]frame{{frameCredit, []byte{0, 0, 0, 1}}}, fabric.ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestPeerSaysNothing(t *testing.T) {
 				key, _, err := fabric.ParseRegionKey(mem.mr.Raw())
 				ok(t, err)
 				ask := append(binary.BigEndian.AppendUint64(nil, 1), binary.BigEndian.AppendUint64(nil, key.ID)...)
-				s.says(t, loan.FrameAsk, append(ask, key.Secret[:]...))
+				s.says(t, grant.FrameRequest, append(ask, key.Secret[:]...))
 			}
 			if what == "is never up" {
 				s.says(t, frameOffer, encodeRails([]railDesc{like(t, v)}))
@@ -212,8 +212,8 @@ func (s *speaker) answersAsk(tb testing.TB, p place) {
 	for {
 		select {
 		case f := <-s.came:
-			if f.kind == loan.FrameAsk {
-				_ = s.ep.SendFrame(loan.FrameLend, append(f.body[:8:8], p.encode()...)) // it may have ended
+			if f.kind == grant.FrameRequest {
+				_ = s.ep.SendFrame(grant.FrameGrant, append(f.body[:8:8], p.encode()...)) // it may have ended
 				return
 			}
 		case <-s.over:
@@ -250,9 +250,9 @@ func TestHostileLoans(t *testing.T) {
 			s.hears(t, frameUp)
 			mem := v.memory(t, 4096)
 			ok(t, v.submit(mem.write(4096, v.imports(t, s.memory(t, 4096).mr))))
-			ask := s.hears(t, loan.FrameAsk)
+			ask := s.hears(t, grant.FrameRequest)
 			q := p
-			s.says(t, loan.FrameLend, append(ask[:8:8], c.change(&q)...))
+			s.says(t, grant.FrameGrant, append(ask[:8:8], c.change(&q)...))
 			_, err := v.next()
 			fails(t, err, c.cause)
 			if c.cause == fabric.ErrAccess || c.cause == fabric.ErrRange {

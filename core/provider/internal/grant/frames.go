@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loan
+package grant
 
 import (
 	"encoding/binary"
@@ -9,40 +9,43 @@ import (
 	"mori/core/fabric"
 )
 
-// The kinds of extension frames (stream.Direct.Frame) of this package. A provider's own begin at FrameOwn.
+// The kinds of extension frames (stream.Direct.Frame) of this package. A provider's own begin at
+// FrameOwn.
 const (
-	FrameAsk    uint8 = iota // initiator to target: ticket, key
-	FrameLend                // target to initiator: ticket, the provider's description of the place; the answer to an ask, or a share
-	FrameRefuse              // target to initiator: ticket, errno
-	FrameRevoke              // target to initiator: ticket
-	FrameReturn              // initiator to target: ticket
+	FrameRequest uint8 = iota // initiator to target: ticket, key
+	FrameGrant                // target to initiator: ticket, where the region is; answers a request, or is a share
+	FrameRefuse               // target to initiator: ticket, errno
+	FrameRevoke               // target to initiator: ticket
+	FrameReturn               // initiator to target: ticket
 	FrameOwn
 )
 
-// OnFrame gives a frame of the peer to the side that it is for. Kinds that a provider has of its own are not allowed here.
-func OnFrame[P any](d *Lender, b *Borrower[P], kind uint8, body []byte) error {
+// OnFrame gives a frame of the peer to the side that it is for. It refuses kinds of the provider's
+// own.
+func OnFrame[P any](g *Granter, h *Holder[P], kind uint8, body []byte) error {
 	switch kind {
-	case FrameAsk:
-		return d.OnAsk(body)
-	case FrameLend:
-		return b.OnLend(body)
+	case FrameRequest:
+		return g.OnRequest(body)
+	case FrameGrant:
+		return h.OnGrant(body)
 	case FrameRefuse:
-		return b.OnRefuse(body)
+		return h.OnRefuse(body)
 	case FrameRevoke:
-		return b.OnRevoke(body)
+		return h.OnRevoke(body)
 	case FrameReturn:
-		return d.OnReturn(body)
+		return g.OnReturn(body)
 	}
 	return fmt.Errorf("extension frame of kind %d: %w", kind, fabric.ErrProtocol)
 }
 
-// ShareBit is set in the tickets of shares, which who lends them draws; those of loans are drawn by who asks.
+// ShareBit is set in the tickets of shares, which the Granter chooses. The Holder chooses the
+// others.
 const ShareBit = 1 << 63
 
 const (
-	ticketLen = 8
-	askLen    = ticketLen + 8 + 16
-	refuseLen = ticketLen + 4
+	ticketLen  = 8
+	requestLen = ticketLen + 8 + 16
+	refuseLen  = ticketLen + 4
 )
 
 func encodeTicket(ticket uint64) []byte {
@@ -56,26 +59,26 @@ func parseTicket(what string, b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-func encodeAsk(ticket uint64, key fabric.RegionKey) []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, askLen), ticket)
+func encodeRequest(ticket uint64, key fabric.RegionKey) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, requestLen), ticket)
 	b = binary.BigEndian.AppendUint64(b, key.ID)
 	return append(b, key.Secret[:]...)
 }
 
-func parseAsk(b []byte) (ticket uint64, key fabric.RegionKey, err error) {
-	if len(b) != askLen {
-		return 0, key, wrongLen("ask", b)
+func parseRequest(b []byte) (ticket uint64, key fabric.RegionKey, err error) {
+	if len(b) != requestLen {
+		return 0, key, wrongLen("request", b)
 	}
 	key.ID = binary.BigEndian.Uint64(b[ticketLen:])
 	copy(key.Secret[:], b[ticketLen+8:])
 	return binary.BigEndian.Uint64(b), key, nil
 }
 
-func encodeLend(ticket uint64, place []byte) []byte { return append(encodeTicket(ticket), place...) }
+func encodeGrant(ticket uint64, place []byte) []byte { return append(encodeTicket(ticket), place...) }
 
-func parseLend(b []byte) (ticket uint64, place []byte, err error) {
+func parseGrant(b []byte) (ticket uint64, place []byte, err error) {
 	if len(b) < ticketLen {
-		return 0, nil, wrongLen("lend", b)
+		return 0, nil, wrongLen("grant", b)
 	}
 	return binary.BigEndian.Uint64(b), b[ticketLen:], nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loan
+package grant
 
 import (
 	"sync/atomic"
@@ -9,54 +9,55 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A Loan is the right to reach one region of the peer.
+// A Grant is the right to reach one region of the peer.
 //
-//	asked ──lend──▶ granted ──revoke──▶ returned
-//	   └───refuse──▶ gone
+//	requested ──grant──▶ granted ──revoke──▶ returned
+//	    └─────refuse──▶ gone
 //
 // A share begins granted.
-type Loan[P any] struct {
-	Key fabric.RegionKey // of what was asked for
+type Grant[P any] struct {
+	Key fabric.RegionKey // of what was requested
 
 	// Set before Answered closes.
 	Answered chan struct{}
-	Place    P
+	Region   P
 	Refused  fabric.Errno // 0: granted
 
-	Use local.Gate // accesses under it
+	Use local.Gate // accesses
 
-	ready  atomic.Bool // Answered is closed, or about to be: to look at it takes less
+	ready  atomic.Bool // Answered is closed, or about to be: cheaper to check
 	ticket uint64
 }
 
-// Ticket names the loan to the peer.
-func (l *Loan[P]) Ticket() uint64 { return l.ticket }
+// Ticket names the grant to the peer.
+func (g *Grant[P]) Ticket() uint64 { return g.ticket }
 
 // Ready reports whether the peer has answered.
-func (l *Loan[P]) Ready() bool { return l.ready.Load() }
+func (g *Grant[P]) Ready() bool { return g.ready.Load() }
 
-func (l *Loan[P]) answer() {
-	l.ready.Store(true)
-	close(l.Answered)
+func (g *Grant[P]) answer() {
+	g.ready.Store(true)
+	close(g.Answered)
 }
 
-// Granted reports whether the peer has said yes.
-func (l *Loan[P]) Granted() bool { return l.Ready() && l.Refused == 0 }
+// Granted reports whether the peer has granted it.
+func (g *Grant[P]) Granted() bool { return g.Ready() && g.Refused == 0 }
 
 // Await is Ready; with wait, it waits for that until stopped closes.
-func (l *Loan[P]) Await(wait bool, stopped <-chan struct{}) bool {
-	if l.Ready() || !wait {
-		return l.Ready()
+func (g *Grant[P]) Await(wait bool, stopped <-chan struct{}) bool {
+	if g.Ready() || !wait {
+		return g.Ready()
 	}
 	select {
-	case <-l.Answered:
+	case <-g.Answered:
 		return true
 	case <-stopped:
 		return false
 	}
 }
 
-// Check holds a read or write against a region of size bytes that was lent with these rights: rights, then bounds.
+// Check returns an error unless op is inside a region of size bytes with these rights: rights, then
+// bounds.
 func Check(op *fabric.Op, id uint64, access fabric.Access, size uint64) error {
 	if want := op.Access(); access&want != want {
 		return local.OpFault(fabric.ErrAccess, "region %d", id)

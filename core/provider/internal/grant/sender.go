@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-package loan
+package grant
 
 import "sync"
 
-// A Sender sends frames in the order in which they were posted. To send may end and begin ops on the same goroutine, so it is done without
-// locks: who posts under one flushes after it.
+// A Sender sends frames in the order in which they were posted. Sending may complete and start
+// operations on the same goroutine, so it holds no lock: a caller that posts under one flushes
+// after it.
 type Sender struct {
 	// Send sends a frame and does not wait. The body is its own.
 	Send func(kind uint8, body []byte)

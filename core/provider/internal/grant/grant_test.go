@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package loan
+package grant
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/local"
 )
 
 func ok(tb testing.TB, err error) {
@@ -27,12 +26,12 @@ type frame struct {
 	body []byte
 }
 
-// ends are a borrower and a lender, with a wire between them that carries what deliver is told to.
+// ends are a holder and a granter. deliver carries the frames between them.
 type ends struct {
-	borrower Borrower[string]
-	lender   Lender
-	mr       *util.MR
-	key      fabric.RegionKey
+	holder  Holder[string]
+	granter Granter
+	mr      *util.MR
+	key     fabric.RegionKey
 
 	mu    sync.Mutex
 	wire  []frame
@@ -48,13 +47,13 @@ func newEnds(t *testing.T, describe func(*util.MR) ([]byte, error)) *ends {
 		e.mu.Unlock()
 		e.ready <- struct{}{}
 	}
-	e.borrower.Parse = func(b []byte) (string, error) { return string(b), nil }
+	e.holder.Parse = func(b []byte) (string, error) { return string(b), nil }
 	out := &Sender{Send: send}
-	e.borrower.Out, e.lender.Out, e.lender.Describe, e.lender.Table = out, out, describe, util.NewMRTable()
-	e.lender.Table.OnRevoke(func(id uint64) {
-		local.AwaitReturns([]local.Recall{{From: nil, Loans: e.lender.Revoke(id)}}, time.Minute)
+	e.holder.Out, e.granter.Out, e.granter.Describe, e.granter.Table = out, out, describe, util.NewMRTable()
+	e.granter.Table.OnRevoke(func(id uint64) {
+		AwaitReturns([]Revocation{{From: nil, Grants: e.granter.Revoke(id)}}, time.Minute)
 	})
-	mr, err := e.lender.Table.Register(fabric.Buffer{Addr: 0x1000, Len: 10}, fabric.AccessRemoteRead, e.key)
+	mr, err := e.granter.Table.Register(fabric.Buffer{Addr: 0x1000, Len: 10}, fabric.AccessRemoteRead, e.key)
 	ok(t, err)
 	e.mr = mr
 	return e
@@ -80,39 +79,39 @@ func (e *ends) deliver(t *testing.T) uint8 {
 
 func (e *ends) take(f frame) error {
 	switch f.kind {
-	case FrameAsk:
-		return e.lender.OnAsk(f.body)
-	case FrameLend:
-		return e.borrower.OnLend(f.body)
+	case FrameRequest:
+		return e.granter.OnRequest(f.body)
+	case FrameGrant:
+		return e.holder.OnGrant(f.body)
 	case FrameRefuse:
-		return e.borrower.OnRefuse(f.body)
+		return e.holder.OnRefuse(f.body)
 	case FrameRevoke:
-		return e.borrower.OnRevoke(f.body)
+		return e.holder.OnRevoke(f.body)
 	case FrameReturn:
-		return e.lender.OnReturn(f.body)
+		return e.granter.OnReturn(f.body)
 	}
 	return errors.New("no such frame")
 }
 
-// borrow is a granted loan.
-func (e *ends) borrow(t *testing.T) *Loan[string] {
+// hold returns a grant.
+func (e *ends) hold(t *testing.T) *Grant[string] {
 	t.Helper()
-	l := e.borrower.Find(e.key)
+	l := e.holder.Find(e.key)
 	e.deliver(t)
-	if kind := e.deliver(t); kind != FrameLend || !l.Granted() || l.Place != "here" {
-		t.Fatalf("frame %d, loan %+v", kind, l)
+	if kind := e.deliver(t); kind != FrameGrant || !l.Granted() || l.Region != "here" {
+		t.Fatalf("frame %d, grant %+v", kind, l)
 	}
 	return l
 }
 
 func TestARegionIsLentOnceAndCalledIn(t *testing.T) {
 	e := newEnds(t, somewhere)
-	l := e.borrow(t)
-	if e.borrower.Find(e.key) != l || len(e.wire) != 0 {
-		t.Error("asked twice")
+	l := e.hold(t)
+	if e.holder.Find(e.key) != l || len(e.wire) != 0 {
+		t.Error("requested twice")
 	}
 	if !l.Use.Enter() {
-		t.Fatal("a granted loan cannot be used")
+		t.Fatal("a grant cannot be used")
 	}
 	closed := make(chan error)
 	go func() { closed <- e.mr.Close() }()
@@ -120,7 +119,7 @@ func TestARegionIsLentOnceAndCalledIn(t *testing.T) {
 		t.Fatalf("frame %d", kind)
 	}
 	if l.Use.Enter() {
-		t.Error("a loan that was called in is used")
+		t.Error("a revoked grant is used")
 	}
 	select {
 	case err := <-closed:
@@ -132,14 +131,14 @@ func TestARegionIsLentOnceAndCalledIn(t *testing.T) {
 		t.Fatalf("frame %d", kind)
 	}
 	ok(t, <-closed)
-	if again := e.borrower.Find(e.key); again == l {
-		t.Error("a loan that is gone is found")
+	if again := e.holder.Find(e.key); again == l {
+		t.Error("a returned grant is found")
 	}
 }
 
 func TestWrongKeysAreRefused(t *testing.T) {
 	e := newEnds(t, somewhere)
-	l := e.borrower.Find(fabric.RegionKey{ID: 7, Secret: [16]byte{9}})
+	l := e.holder.Find(fabric.RegionKey{ID: 7, Secret: [16]byte{9}})
 	e.deliver(t)
 	e.deliver(t)
 	if l.Granted() || l.Refused != fabric.ErrNoKey {
@@ -147,7 +146,7 @@ func TestWrongKeysAreRefused(t *testing.T) {
 	}
 }
 
-// A region that closes while it is described is not lent.
+// A region that closes while it is described is not granted.
 func TestARegionThatIsClosedMeanwhileIsRefused(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	e := newEnds(t, func(*util.MR) ([]byte, error) {
@@ -155,12 +154,12 @@ func TestARegionThatIsClosedMeanwhileIsRefused(t *testing.T) {
 		<-goOn
 		return []byte("here"), nil
 	})
-	l := e.borrower.Find(e.key)
+	l := e.holder.Find(e.key)
 	e.deliver(t)
 	<-begun
 	closed := make(chan error)
 	go func() { closed <- e.mr.Close() }()
-	for again, err := e.lender.Table.Acquire(e.key, 0); err == nil; again, err = e.lender.Table.Acquire(e.key, 0) {
+	for again, err := e.granter.Table.Acquire(e.key, 0); err == nil; again, err = e.granter.Table.Acquire(e.key, 0) {
 		again.Release()
 		time.Sleep(time.Millisecond)
 	}
@@ -173,17 +172,17 @@ func TestARegionThatIsClosedMeanwhileIsRefused(t *testing.T) {
 
 func TestFramesOutOfTurn(t *testing.T) {
 	e := newEnds(t, somewhere)
-	e.borrow(t)
+	e.hold(t)
 	for name, f := range map[string]frame{
-		"lent twice":            {FrameLend, encodeLend(1, []byte("there"))},
-		"never asked for":       {FrameLend, encodeLend(5, nil)},
+		"granted twice":         {FrameGrant, encodeGrant(1, []byte("there"))},
+		"never requested":       {FrameGrant, encodeGrant(5, nil)},
 		"refused after all":     {FrameRefuse, encodeRefuse(1, fabric.ErrNoKey)},
 		"revoked what is not":   {FrameRevoke, encodeTicket(5)},
-		"returned unasked":      {FrameReturn, encodeTicket(1)},
-		"asked twice":           {FrameAsk, encodeAsk(1, e.key)},
+		"returned unrevoked":    {FrameReturn, encodeTicket(1)},
+		"requested twice":       {FrameRequest, encodeRequest(1, e.key)},
 		"refused for no reason": {FrameRefuse, encodeRefuse(1, 0)},
-		"ask cut off":           {FrameAsk, encodeAsk(9, e.key)[:20]},
-		"lend cut off":          {FrameLend, []byte{1}},
+		"ask cut off":           {FrameRequest, encodeRequest(9, e.key)[:20]},
+		"grant cut off":         {FrameGrant, []byte{1}},
 		"ticket cut off":        {FrameRevoke, []byte{1}},
 	} {
 		if err := e.take(f); !errors.Is(err, fabric.ErrProtocol) {
@@ -194,71 +193,71 @@ func TestFramesOutOfTurn(t *testing.T) {
 
 func TestAfterTheEnd(t *testing.T) {
 	e := newEnds(t, somewhere)
-	e.borrow(t)
-	e.borrower.Stop()
-	e.lender.Stop()
-	if e.borrower.Find(e.key) != nil {
-		t.Error("a stopped borrower borrows")
+	e.hold(t)
+	e.holder.Stop()
+	e.granter.Stop()
+	if e.holder.Find(e.key) != nil {
+		t.Error("a stopped holder finds a grant")
 	}
-	for _, f := range []frame{{FrameLend, encodeLend(5, nil)}, {FrameRevoke, encodeTicket(1)}, {FrameReturn, encodeTicket(1)}, {FrameAsk, encodeAsk(9, e.key)}} {
+	for _, f := range []frame{{FrameGrant, encodeGrant(5, nil)}, {FrameRevoke, encodeTicket(1)}, {FrameReturn, encodeTicket(1)}, {FrameRequest, encodeRequest(9, e.key)}} {
 		ok(t, e.take(f))
 	}
 	ok(t, e.mr.Close()) // nobody has it
 }
 
-// What cannot be lent is asked for once; who waits for an answer hears of it.
+// A region that cannot be granted is requested once; Answer is called for it.
 func TestRefusalsAreRemembered(t *testing.T) {
 	e := newEnds(t, func(*util.MR) ([]byte, error) { return nil, fabric.ErrNotSupported })
-	var told []fabric.Errno
-	e.borrower.Refusals = 2
-	e.borrower.Answer = func(l *Loan[string]) { told = append(told, l.Refused) }
-	l := e.borrower.Find(e.key)
+	var answers []fabric.Errno
+	e.holder.Refusals = 2
+	e.holder.Answer = func(l *Grant[string]) { answers = append(answers, l.Refused) }
+	l := e.holder.Find(e.key)
 	e.deliver(t)
 	e.deliver(t)
-	if again := e.borrower.Find(e.key); again != l || l.Refused != fabric.ErrNotSupported || len(e.wire) != 0 {
+	if again := e.holder.Find(e.key); again != l || l.Refused != fabric.ErrNotSupported || len(e.wire) != 0 {
 		t.Errorf("found %p, was %p, refused by %v", again, l, l.Refused)
 	}
 	for id := range uint64(2) { // the first of these is remembered, the second one has all before it forgotten
 		key := fabric.RegionKey{ID: 100 + id}
-		mr, err := e.lender.Table.Register(fabric.Buffer{Addr: 0x1000, Len: 10}, fabric.AccessRemoteRead, key)
+		mr, err := e.granter.Table.Register(fabric.Buffer{Addr: 0x1000, Len: 10}, fabric.AccessRemoteRead, key)
 		ok(t, err)
 		defer mr.Close()
-		e.borrower.Find(key)
+		e.holder.Find(key)
 		e.deliver(t)
 		e.deliver(t)
 	}
-	if again := e.borrower.Find(e.key); again == l {
+	if again := e.holder.Find(e.key); again == l {
 		t.Error("more refusals are remembered than there may be")
 	}
-	if len(told) != 3 {
-		t.Errorf("told of %v", told)
+	if len(answers) != 3 {
+		t.Errorf("answers %v", answers)
 	}
 }
 
 // A share is reached until its region closes, whose users are waited for.
 func TestShares(t *testing.T) {
 	e := newEnds(t, somewhere)
-	e.borrower.Shares = true
+	e.holder.Shares = true
 	over := make(chan string, 1)
-	e.borrower.Over = func(l *Loan[string]) { over <- l.Place }
-	e.lender.Table.TakeDevice()
-	mr, err := e.lender.Table.Register(fabric.Buffer{Addr: 0x2000, Len: 10, Kind: fabric.MemCUDA}, fabric.AccessRemoteRead, fabric.RegionKey{ID: 8})
+	e.holder.Over = func(l *Grant[string]) { over <- l.Region }
+	e.granter.Table.TakeDevice()
+	mr, err := e.granter.Table.Register(fabric.Buffer{Addr: 0x2000, Len: 10, Kind: fabric.MemCUDA}, fabric.AccessRemoteRead, fabric.RegionKey{ID: 8})
 	ok(t, err)
-	s, err := e.lender.Share(mr, []byte("there"))
+	s, err := e.granter.Share(mr, []byte("there"))
 	ok(t, err)
-	if again, err := e.lender.Share(mr, nil); again != s || err != nil || e.lender.Shared(mr.Desc()) != s {
+	if again, err := e.granter.Share(mr, nil); again != s || err != nil || e.granter.Shared(mr.Desc()) != s {
 		t.Errorf("shared twice, %v", err)
 	}
-	if kind := e.deliver(t); kind != FrameLend {
+	if kind := e.deliver(t); kind != FrameGrant {
 		t.Fatalf("frame %d", kind)
 	}
-	l := e.borrower.Share(s.Ticket)
-	if l == nil || !l.Granted() || l.Place != "there" || e.borrower.Share(s.Ticket&^ShareBit) != nil || !l.Use.Enter() {
+	l := e.holder.Share(s.Ticket)
+	if l == nil || !l.Granted() || l.Region != "there" || e.holder.Share(s.Ticket&^ShareBit) != nil || !l.Use.Enter() {
 		t.Fatalf("the share is %+v", l)
 	}
 	for name, f := range map[string]frame{
-		"lent twice":              {FrameLend, encodeLend(s.Ticket, nil)},
-		"asked by a share's name": {FrameAsk, encodeAsk(ShareBit|9, e.key)},
+		"granted twice":        {FrameGrant, encodeGrant(s.Ticket, nil)},
+		"requested as a share": {FrameRequest, encodeRequest(ShareBit|9, e.key)},
 	} {
 		if err := e.take(f); !errors.Is(err, fabric.ErrProtocol) {
 			t.Errorf("%s: %v", name, err)
@@ -273,16 +272,16 @@ func TestShares(t *testing.T) {
 	}
 	e.deliver(t)
 	ok(t, <-closed)
-	e.borrower.Wait()
-	if e.lender.Shared(mr.Desc()) != nil || e.borrower.Share(s.Ticket) != nil {
+	e.holder.Wait()
+	if e.granter.Shared(mr.Desc()) != nil || e.holder.Share(s.Ticket) != nil {
 		t.Error("a share outlives its region")
 	}
-	if _, err := e.lender.Share(mr, nil); !errors.Is(err, fabric.ErrNotSupported) {
+	if _, err := e.granter.Share(mr, nil); !errors.Is(err, fabric.ErrNotSupported) {
 		t.Errorf("a closed region is shared: %v", err)
 	}
-	e.borrower.Shares = false
-	if err := e.take(frame{FrameLend, encodeLend(ShareBit|20, nil)}); !errors.Is(err, fabric.ErrProtocol) {
-		t.Errorf("lent unasked: %v", err)
+	e.holder.Shares = false
+	if err := e.take(frame{FrameGrant, encodeGrant(ShareBit|20, nil)}); !errors.Is(err, fabric.ErrProtocol) {
+		t.Errorf("granted without a request: %v", err)
 	}
 }
 
@@ -290,17 +289,17 @@ func TestShares(t *testing.T) {
 func TestLoansThatAreGivenUp(t *testing.T) {
 	e := newEnds(t, somewhere)
 	gaveUp := make(chan struct{})
-	e.borrower.GaveUp = gaveUp
-	l := e.borrow(t)
+	e.holder.GaveUp = gaveUp
+	l := e.hold(t)
 	if !l.Use.Enter() {
 		t.Fatal("shut")
 	}
 	ok(t, e.take(frame{FrameRevoke, encodeTicket(l.ticket)}))
-	if left := e.borrower.Stop(); len(left) != 0 {
-		t.Errorf("%d loans left, and the only one was called in", len(left))
+	if left := e.holder.Stop(); len(left) != 0 {
+		t.Errorf("%d grants left, and the only one was revoked", len(left))
 	}
 	close(gaveUp)
-	e.borrower.Wait()
+	e.holder.Wait()
 	if len(e.wire) != 0 {
 		t.Errorf("%d frames sent", len(e.wire))
 	}
@@ -325,7 +324,7 @@ func TestSendersAreEnteredAgain(t *testing.T) {
 
 func TestAwait(t *testing.T) {
 	e := newEnds(t, somewhere)
-	l, stopped := e.borrower.Find(e.key), make(chan struct{})
+	l, stopped := e.holder.Find(e.key), make(chan struct{})
 	if l.Await(false, stopped) {
 		t.Error("answered at once")
 	}
@@ -361,8 +360,8 @@ func TestCheck(t *testing.T) {
 // Frames come from outside: what is accepted says the same when it is sent on.
 func FuzzFrames(f *testing.F) {
 	key := fabric.RegionKey{ID: 7, Secret: [16]byte{1, 2, 3}}
-	f.Add(FrameAsk, encodeAsk(4, key))
-	f.Add(FrameLend, encodeLend(ShareBit|3, []byte("there")))
+	f.Add(FrameRequest, encodeRequest(4, key))
+	f.Add(FrameGrant, encodeGrant(ShareBit|3, []byte("there")))
 	f.Add(FrameRefuse, encodeRefuse(5, fabric.ErrNoKey))
 	f.Add(FrameReturn, encodeTicket(9))
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
@@ -370,14 +369,14 @@ func FuzzFrames(f *testing.F) {
 		var ticket uint64
 		var err error
 		switch kind {
-		case FrameAsk:
+		case FrameRequest:
 			var k fabric.RegionKey
-			decodetest.Bounded(t, len(b), func() { ticket, k, err = parseAsk(b) })
-			again = encodeAsk(ticket, k)
-		case FrameLend:
+			decodetest.Bounded(t, len(b), func() { ticket, k, err = parseRequest(b) })
+			again = encodeRequest(ticket, k)
+		case FrameGrant:
 			var place []byte
-			decodetest.Bounded(t, len(b), func() { ticket, place, err = parseLend(b) })
-			again = encodeLend(ticket, place)
+			decodetest.Bounded(t, len(b), func() { ticket, place, err = parseGrant(b) })
+			again = encodeGrant(ticket, place)
 		case FrameRefuse:
 			var why fabric.Errno
 			decodetest.Bounded(t, len(b), func() { ticket, why, err = parseRefuse(b) })
@@ -391,7 +390,7 @@ func FuzzFrames(f *testing.F) {
 		}
 		e := newEnds(t, somewhere) // and no frame is more than an error
 		decodetest.Bounded(t, len(b), func() { _ = e.take(frame{kind, b}) })
-		e.borrower.Stop()
-		e.lender.Stop()
+		e.holder.Stop()
+		e.granter.Stop()
 	})
 }

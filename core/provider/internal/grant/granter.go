@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+
+package grant
+
+import (
+	"fmt"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+)
+
+// A Granter is the target's side: it knows which regions the peer may reach.
+type Granter struct {
+	Table *util.MRTable
+	// Describe returns what the peer needs to reach a region, which stays open meanwhile. It may
+	// block. The Errno of its error is the refusal; ErrNotSupported says that the region is reached
+	// in another way.
+	Describe func(mr *util.MR) ([]byte, error)
+	Out      *Sender
+
+	mu         sync.Mutex
+	issued     Ledger                    // with shares
+	requested  map[uint64]struct{}       // tickets that are being answered
+	shares     map[fabric.MRDesc]*Issued // not revoked
+	last       uint64                    // share
+	describing sync.WaitGroup
+}
+
+// OnRequest checks a claim, and answers it from a goroutine of its own.
+func (g *Granter) OnRequest(body []byte) error {
+	ticket, key, err := parseRequest(body)
+	if err != nil {
+		return err
+	}
+	defer g.Out.Flush()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.issued.Stopped() {
+		return nil
+	}
+	if _, twice := g.requested[ticket]; twice || ticket&ShareBit != 0 || !g.issued.Free(ticket) || len(g.requested) >= MaxGrants {
+		return fmt.Errorf("grant %#x requested twice or beyond %d grants: %w", ticket, MaxGrants, fabric.ErrProtocol)
+	}
+	region, err := g.Table.Acquire(key, 0)
+	if err != nil {
+		g.Out.Post(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
+		return nil
+	}
+	if g.requested == nil {
+		g.requested = make(map[uint64]struct{})
+	}
+	g.requested[ticket] = struct{}{}
+	g.describing.Add(1)
+	go g.answer(ticket, region)
+	return nil
+}
+
+func (g *Granter) answer(ticket uint64, region *util.MR) {
+	defer g.describing.Done()
+	defer region.Release()
+	place, err := g.Describe(region)
+	defer g.Out.Flush()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.requested, ticket)
+	if g.issued.Stopped() {
+		return
+	}
+	if err == nil {
+		// A region that is being closed is refused here, or found by Revoke: it takes the same lock
+		// after the table refuses.
+		var again *util.MR
+		if again, err = g.Table.Acquire(region.Key(), 0); err == nil {
+			defer again.Release()
+		}
+	}
+	if err != nil {
+		g.Out.Post(FrameRefuse, encodeRefuse(ticket, fabric.ErrnoOf(err)))
+		return
+	}
+	g.issued.Issue(ticket, region.Key().ID).Writable = region.Access()&fabric.AccessRemoteWrite != 0
+	g.Out.Post(FrameGrant, encodeGrant(ticket, place))
+}
+
+// MayWrite reports whether the peer has, or had, a grant with this ticket by which it could write:
+// it has shown the key of the region. Remote data of a write under no such grant is forged.
+func (g *Granter) MayWrite(ticket uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return ticket&ShareBit == 0 && g.issued.MayWrite(ticket)
+}
+
+// Shared is the share of a region of device memory, nil if there is none.
+func (g *Granter) Shared(desc fabric.MRDesc) *Issued {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shares[desc]
+}
+
+// Share is Shared, and grants the region if it was not shared yet. place describes where it is. The
+// caller holds the region open. An error wraps ErrNotSupported.
+func (g *Granter) Share(mr *util.MR, place []byte) (*Issued, error) {
+	defer g.Out.Flush()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.shares[mr.Desc()]; l != nil {
+		return l, nil
+	}
+	ticket := (g.last + 1) | ShareBit
+	again := g.Table.Device(mr.Desc()) // one that is being closed is not found, or found by Revoke
+	if again == nil {
+		return nil, fmt.Errorf("region %d is being closed: %w", mr.Key().ID, fabric.ErrNotSupported)
+	}
+	defer again.Release()
+	if g.issued.Stopped() || !g.issued.Free(ticket) {
+		return nil, fmt.Errorf("share region %d at the end of the connection, or beyond %d grants: %w", mr.Key().ID, MaxGrants, fabric.ErrNotSupported)
+	}
+	if g.shares == nil {
+		g.shares = make(map[fabric.MRDesc]*Issued)
+	}
+	g.last++
+	l := g.issued.Issue(ticket, mr.Key().ID)
+	g.shares[mr.Desc()] = l
+	g.Out.Post(FrameGrant, encodeGrant(ticket, place))
+	return l, nil
+}
+
+// Revoke revokes the grants of a region and returns them, for AwaitReturns.
+func (g *Granter) Revoke(region uint64) []*Issued {
+	defer g.Out.Flush()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for desc, l := range g.shares {
+		if l.Region == region {
+			delete(g.shares, desc)
+		}
+	}
+	return g.issued.Revoke(region, func(l *Issued) { g.Out.Post(FrameRevoke, encodeTicket(l.Ticket)) })
+}
+
+// OnReturn ends a grant that the peer returns.
+func (g *Granter) OnReturn(body []byte) error {
+	ticket, err := parseTicket("return", body)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.issued.Return(ticket)
+}
+
+// Stop ends all grants, once the peer can reach nothing any more, and waits for Describe.
+func (g *Granter) Stop() {
+	g.mu.Lock()
+	clear(g.shares)
+	g.issued.Stop()
+	g.mu.Unlock()
+	g.describing.Wait()
+}
