@@ -77,6 +77,32 @@ func FuzzSegmentTable(f *testing.F) {
 	})
 }
 
+// FuzzEntries decodes any bytes as an acknowledgment and as a trailer.
+func FuzzEntries(f *testing.F) {
+	ack, trailer := make([]byte, AckLen), make([]byte, TrailerLen)
+	Ack{3, fabric.ErrAccess}.Put(ack)
+	PutTrailer(trailer, fabric.ErrAccess)
+	f.Add(ack)
+	f.Add(trailer)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < max(AckLen, TrailerLen) {
+			return
+		}
+		var a Ack
+		var errno fabric.Errno
+		var unaltered bool
+		decodetest.Bounded(t, len(b), func() { a = ParseAck(b) })
+		decodetest.Bounded(t, len(b), func() { errno, unaltered = ParseTrailer(b) })
+		again := make([]byte, max(AckLen, TrailerLen))
+		if a.Put(again); a.Errno != fabric.ErrOther && !bytes.Equal(again[:AckLen], b[:AckLen]) {
+			t.Errorf("%x becomes %x", b[:AckLen], again)
+		}
+		if PutTrailer(again, errno); unaltered && errno != fabric.ErrOther && !bytes.Equal(again[:TrailerLen], b[:TrailerLen]) {
+			t.Errorf("%x becomes %x", b[:TrailerLen], again)
+		}
+	})
+}
+
 func FuzzHandshake(f *testing.F) {
 	h := Handshake{Min: Version, Max: Version, Links: 1, Nonce: [16]byte{7}, Tx: 8, Private: []byte("hi")}
 	a := HandshakeReply{Version: Version, Verdict: Rejected, Tx: 4, Private: []byte("no")}
