@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # PYTHON=/path/to/python chooses the interpreter, 3.10 to 3.13.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-go test-python test-bare test-steady test-race test-hidden hidden-packages hidden-benchmarks test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel docs dev dev-torch clean
+.PHONY: help demo test test-go test-python test-skipped test-bare test-steady test-race test-rdma soak bench bench-fabric bench-once lint generate kernels examples gpu-bundle wheel docs dev dev-torch clean
 
 PY := .venv/bin/python
 GO := $(PY) tools/gotool.py
@@ -9,10 +9,6 @@ GO := $(PY) tools/gotool.py
 TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
 # Modules of their own: providers that live outside of this one.
 EXAMPLE := tests/go/example
-# Tests that a race detector makes skip, or look less closely, by their names; and packages that are others with it.
-# tests/go holds this list against the sources.
-HIDDEN := llocate|^TestFabric(Over.*)?$$/^[mr][sd][gm]/rma/llocate|TestManyProcessesStart|TestManyOpsInSmallQueues
-HIDDEN_PACKAGES := ./core/provider/ofi ./core/provider/shm
 # Those that take longest begin first.
 LONG := ./tests/go/reliability ./core/provider/tcp ./shmem ./io
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
@@ -33,22 +29,14 @@ test-go: dev # the Go tests; ARGS="-run TestCancel ./io" and so on
 test-python: dev-torch # the Python tests in several processes; ARGS="-n 0" and so on
 	@$(PY) tools/run_tests.py --only python -- $(ARGS)
 
+test-skipped: dev-torch # the Python tests that the last run skipped: what they missed may be here now
+	@$(PY) tools/run_tests.py --skipped
+
 test-bare: # make demo and make test in a fresh clone, on a machine that has only what README.md lists; as root
 	tests/bare/run $(ARGS)
 
 test-race: dev ## the Go tests under the race detector, in random order
 	$(GO) test $(TAGS) -race -shuffle=on -count=1 $(ARGS) $(LONG) ./...
-
-test-hidden: dev # what the race detector hides, and every benchmark for one round
-	$(MAKE) --no-print-directory -j2 -Otarget hidden-packages hidden-benchmarks
-	cd $(EXAMPLE) && go test ./...
-
-hidden-packages:
-	$(GO) test $(TAGS) $(HIDDEN_PACKAGES)
-
-# With benchmarks go test runs one package at a time, so there is a processor for others.
-hidden-benchmarks:
-	$(GO) test $(TAGS) -run '$(HIDDEN)' -bench . -benchtime=1x ./...
 
 test-steady: dev ## each test many times beside busy processes, and a table of what was not green: RUNS=30 LOAD=2, WHAT="./io tests/python/io"
 	@$(PY) tools/steady.py --runs $(or $(RUNS),30) --load $(or $(LOAD),2) --json build/steady/table.json $(ARGS) $(WHAT)

@@ -5,6 +5,7 @@
     tools/run_tests.py                        # both
     tools/run_tests.py --only go -- ./io      # go test's arguments
     tools/run_tests.py --only python -- -n 0  # pytest's arguments
+    tools/run_tests.py --skipped              # the Python tests that the last run skipped
 
 A line reports each Go package and each minute of the Python tests. Failed tests are printed with their output as they
 end; the output of all others stays in build/test. Skipped tests are grouped by what they miss. --json writes the
@@ -182,6 +183,12 @@ class Results:
                 print_failure(outcome)
 
 
+def skipped_before(logs: Path) -> list[str]:
+    """The Python tests that the last run skipped: packages that were missing may be there now."""
+    skipped = [o for o in Results(logs / "python.jsonl").outcomes() if o.status == "skip"]
+    return [f"{o.package}::{o.name}".removesuffix("::") for o in skipped]
+
+
 def python_tests(arguments: list[str], logs: Path) -> Count:
     """Run the Python tests in as many processes as there are cores, four at most."""
     count, started = Count("Python"), time.monotonic()
@@ -272,6 +279,7 @@ def run_tests(args: argparse.Namespace) -> list[Count]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["go", "python"])
+    parser.add_argument("--skipped", action="store_true", help="only the Python tests that the last run skipped")
     parser.add_argument("--torch", action="store_true", help="install PyTorch beside the Go tests, unless TORCH=0")
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "test", metavar="FOLDER",
                         help="where the output of the tests goes (default: build/test)")
@@ -283,6 +291,8 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     args.logs.mkdir(parents=True, exist_ok=True)
+    if args.skipped:
+        args.only, args.arguments = "python", [*args.arguments, *skipped_before(args.logs)]
     try:
         counts = run_tests(args)
     except KeyboardInterrupt:
