@@ -19,7 +19,8 @@ type greeting struct {
 	inbound, outbound []byte // mappings of the rings
 	peer              *local.Peer
 	reach             reach
-	messages          bool // both sides reach each other: messages go through the rings
+	pages             *pageMap // of the peer; nil if this side may not see it
+	messages          bool     // both sides reach each other: messages go through the rings
 
 	unmap runtime.Cleanup // for a greeting that never became a connection
 }
@@ -32,6 +33,7 @@ func (g *greeting) Release() {
 	if g.peer != nil {
 		g.peer.Close()
 	}
+	g.pages.Close()
 }
 
 func unmap(rings [2][]byte) {
@@ -64,6 +66,7 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	if g.reach.way == wayCMA && !g.peer.Followed() {
 		g.reach = reach{way: wayStream, reason: fmt.Sprintf("no pidfd of process %d, so its end and another one of its pid could not be told apart", g.peer.PID)}
 	}
+	g.pages = g.reach.openPages(g.peer)
 	if err = g.agree(conn); err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (m *mover) answered(l *borrowed) {
 	for _, p := range parked {
 		switch l.Refused {
 		case 0:
-			m.start(p.ticket, p.op, l)
+			m.start(p.ticket, p.op, l, false)
 		case fabric.ErrNotSupported:
 			m.ep.HandBack(p.ticket)
 			m.ops.Leave()

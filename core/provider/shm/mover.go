@@ -17,11 +17,21 @@ import (
 	"mori/core/provider/internal/stream"
 )
 
+// RMA copies an op on its caller's thread if nothing is queued before it, all its pages are in memory
+// and it is at most this large: a worker takes about 12 us to begin. A copy of 64 KiB takes 7 us, an
+// entry of its own page 0.4 us, and looking at the pages of one segment 0.9 us a side.
+const (
+	inlineBytes    = 64 << 10
+	inlineSegments = 8
+	minPage        = 4096
+)
+
 // A mover moves the payload of one endpoint's reads and writes between the two processes' memories, lends this side's
 // regions to the peer, and carries messages and remote data through the rings. It is the stream's Direct.
 //
-// An op: RMA finds the loan of its region, or asks for it and parks the op on it (loan.go); start gives it to the pool, since a copy
-// takes as long as the memory's owner likes; announce puts remote data into the ring (notify.go); the stream finishes it.
+// An op: RMA finds the grant of its region, or asks for it and parks the op on it (loan.go).
+// start copies a small op at once if its pages are in memory (present.go). It gives others to the
+// pool, since a page that is missing may take as long as the memory's owner likes. announce puts remote data into the ring (notify.go); the stream finishes it.
 //
 // A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets what is not in the ring from our
 // memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
@@ -39,6 +49,7 @@ type mover struct {
 		every uint64
 		ops   atomic.Uint64
 	}
+	queued atomic.Int64 // ops in the pool
 
 	mu     sync.Mutex
 	parked map[*borrowed][]parkedOp // ops that wait for the answer to a loan
@@ -107,13 +118,13 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	case l.Refused != 0:
 		m.finish(t, m.refusal(l))
 	default:
-		m.start(t, op, l)
+		m.start(t, op, l, true)
 	}
 	return true
 }
 
-// start begins an op whose loan is granted.
-func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed) {
+// start begins an op whose loan is granted. With inline it may copy on the caller's thread.
+func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed, inline bool) {
 	if err := grant.Check(op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		m.end(t, op, l, err)
 		return
@@ -123,8 +134,15 @@ func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed) {
 		m.end(t, op, l, m.touch(l))
 		return
 	}
+	if inline && n <= inlineBytes && max(len(op.More), len(op.RMore)) < inlineSegments && m.queued.Load() == 0 {
+		if done, err := m.copyNow(op, n, l); done {
+			m.end(t, op, l, m.sampled(op, n, l, err))
+			return
+		}
+	}
 	j := m.newJob()
 	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.Region.base)
+	m.queued.Add(1)
 	m.domain.pool.add(j)
 }
 
@@ -137,6 +155,7 @@ func (m *mover) finishJob(j *job, err error) {
 	t, op, l := j.ticket, j.op, j.loan
 	err = m.sampled(op, op.Len(), l, err)
 	m.freeJob(j)
+	m.queued.Add(-1)
 	m.end(t, op, l, err)
 }
 

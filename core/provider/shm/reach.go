@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // A way is how bytes of RMA ops move.
@@ -53,6 +54,21 @@ func findReach(cred sys.Cred, h hello, opts *Options) reach {
 		return reach{way: wayStream, reason: refusal("write", cred, err)}
 	}
 	return reach{way: wayCMA, pid: cred.PID, reason: fmt.Sprintf("process_vm_readv and process_vm_writev on process %d work", cred.PID)}
+}
+
+// openPages returns nil if this side may not see which pages of the peer are in memory.
+func (r *reach) openPages(peer *local.Peer) *pageMap {
+	switch r.way {
+	case wayMemmove:
+		return ownPages()
+	case wayCMA:
+		pages := openPageMap(r.pid)
+		if !peer.Dead() { // else another process may have its pid
+			return pages
+		}
+		pages.Close()
+	}
+	return nil
 }
 
 func at(b []byte) []sys.Iovec { return []sys.Iovec{{Addr: sys.AddrOf(b), Len: uint64(len(b))}} }
