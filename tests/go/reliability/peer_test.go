@@ -108,6 +108,7 @@ type startArgs struct {
 	DeadlineMS int
 	GPU        int // regions are on this one, from 1; 0 is host memory
 	UID        int // the process becomes this user first, unless 0
+	MemoryMiB  int // the process can map so much more, unless 0
 
 	gpus bool // the process sees GPUs
 
@@ -118,6 +119,11 @@ func (p *peerSide) start(raw json.RawMessage) (any, error) {
 	a, err := decode[startArgs](raw)
 	if err != nil {
 		return nil, err
+	}
+	if a.MemoryMiB != 0 {
+		if err := limitMemory(uint64(a.MemoryMiB) << 20); err != nil {
+			return nil, err
+		}
 	}
 	if a.UID != 0 {
 		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(a.UID), syscall.Setuid(a.UID)); err != nil {
