@@ -25,8 +25,8 @@ func rawFlag(w *World, i uint64) error {
 	return nil
 }
 
-// BenchmarkBarrierOfTwo tells also how many times as long a barrier takes as the same done with two
-// flags.
+// BenchmarkBarrierOfTwo also reports how many times as long a barrier takes as the same done with
+// two flags.
 func BenchmarkBarrierOfTwo(b *testing.B) {
 	if runtime.NumCPU() < 2 {
 		b.Skip("two PEs that spin need two cores")

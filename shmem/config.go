@@ -29,13 +29,13 @@ const (
 type Config struct {
 	Device     *device.Device // whose memory the heap is; nil: host memory
 	Mode       Mode
-	HeapSize   uint64        // bytes: of the heap, of what it may grow to, of all blocks together. Pages are taken as they are touched
+	HeapSize   uint64        // bytes: of the heap, of what it may grow to, of all blocks together
 	ChunkSize  uint64        // bytes by which a VMMHeap grows; 0 is 64 MiB
 	DisableP2P bool          // map no peer's memory: go through core/fabric even on one host
 	NodeID     string        // PEs with equal ids map each other's memory
 	Host       string        // address that PEs of other hosts reach this one at; "": only this host does
-	QPPerPE    int           // MORI_NUM_QP_PER_PE, which devices heed
-	NIC        string        // to whose queues kernels post by themselves, "emu0" is an emulated one; "": the host posts for them
+	QPPerPE    int           // MORI_NUM_QP_PER_PE, of NICs
+	NIC        string        // to whose queues kernels post, "emu0" is an emulated one; "": the host posts for them
 	Timeout    time.Duration // of collective calls and waits, 0 = none
 	Log        *slog.Logger  // nil: none
 

@@ -58,7 +58,7 @@ func choose(all []*device.Device) (*device.Device, error) {
 	}
 	launch, ok, err := bootstrap.Launched()
 	if err != nil || !ok {
-		return all[0], nil // a launcher that contradicts itself is told of by who asks it
+		return all[0], nil // bootstrap reports a launcher that contradicts itself
 	}
 	place := launch.LocalRank
 	if place < 0 {

@@ -3,7 +3,8 @@
 // Package shmem is OpenSHMEM-style symmetric memory between processing elements (PEs), in host
 // memory or on GPUs.
 //
-//	group, err := bootstrap.Join(ctx, id, rank, size, bootstrap.Options{}) // or JoinFile, JoinLaunched, Local
+//	// or JoinFile, JoinLaunched, Local
+//	group, err := bootstrap.Join(ctx, id, rank, size, bootstrap.Options{})
 //	cfg, err := shmem.ConfigFromEnv()
 //	w, err := shmem.Init(ctx, group, cfg)                // collective
 //	at, err := w.Malloc(1 << 20)                         // collective: the address of this PE's copy

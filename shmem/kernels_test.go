@@ -237,7 +237,7 @@ func pair(t *testing.T, cfg Config, f func(w *World)) {
 				return
 			}
 			f(w)
-			_ = w.Finalize(context.Background()) // tells the fault once more
+			_ = w.Finalize(context.Background()) // returns the fault once more
 		}()
 	}
 	wait.Wait()

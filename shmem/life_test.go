@@ -27,7 +27,7 @@ import (
 // Lives are Worlds of processes from the beginning to an end, good or bad: this test binary again,
 // which runs TestLife only.
 
-// A life is what a process is told.
+// A life is what a process is to do.
 type life struct {
 	Name       string
 	Meet       string // the file to meet by
@@ -107,7 +107,7 @@ func TestLife(t *testing.T) {
 	if l.Dies >= 0 {
 		fmt.Printf("survived after %v: %v\n", time.Since(begin), err)
 		begin = time.Now()
-		_ = w.Finalize(ctx) // tells the fault once more
+		_ = w.Finalize(ctx) // returns the fault once more
 		fmt.Printf("finalized after %v\n", time.Since(begin))
 		return
 	}
@@ -147,7 +147,7 @@ var lives = map[string]func(w *World, l life) error{
 			return nil
 		}
 		err := w.BarrierOnStream(0)
-		for err == nil { // until it is told
+		for err == nil { // until it knows
 			time.Sleep(time.Millisecond)
 			err = w.pes.Check()
 		}
@@ -177,7 +177,7 @@ var lives = map[string]func(w *World, l life) error{
 		}
 		b := make([]byte, 1<<20)
 		defer runtime.KeepAlive(b)
-		for err == nil { // for ever, if nobody tells; what is mapped stays
+		for err == nil { // for ever, if nothing ends it; what is mapped stays
 			err = w.Get(memory.AddrOf(b), a, 1<<20, l.Dies)
 		}
 		return err
@@ -192,7 +192,7 @@ func dieIf(w *World, l life) error {
 	return nil
 }
 
-// traffic has each PE put to all others what tells who it is, and look for theirs.
+// traffic has each PE put to all others bytes that name it, and look for theirs.
 func traffic(w *World, _ life) error {
 	const size = 20000
 	for round := range 3 {

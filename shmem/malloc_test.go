@@ -266,7 +266,7 @@ func TestMallocNamesWhoDoesNotCome(t *testing.T) {
 			if _, after := w.Malloc(8); after == nil {
 				err = errors.Join(err, errors.New("a broken World gave memory"))
 			}
-			_ = w.Finalize(context.Background()) // tells the fault again
+			_ = w.Finalize(context.Background()) // returns the fault again
 			done <- err
 		}()
 	}

@@ -159,7 +159,7 @@ func TestInterruptEndsMalloc(t *testing.T) {
 			} else if _, err = w.Malloc(8); errors.Is(err, stop) {
 				err = nil
 			}
-			_ = w.Finalize(context.Background()) // tells the fault again
+			_ = w.Finalize(context.Background()) // returns the fault again
 			done <- err
 		}()
 	}

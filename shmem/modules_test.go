@@ -120,7 +120,7 @@ func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 	})
 }
 
-// A kernel whose peers do not come gives up, and the host is told which word it waited for. Each PE
+// A kernel whose peers do not come gives up, and the host learns which word it waited for. Each PE
 // is a process: a kernel that gives up takes a real GPU away from its process.
 func TestKernelThatGaveUpIsReported(t *testing.T) {
 	gputest.Need(t)
@@ -150,7 +150,7 @@ func peekAt(t *testing.T, w *World, at, n uint64) []byte {
 }
 
 // A user's module that has been initialised works in this World; after it its kernels have no PEs,
-// and the next World tells it anew.
+// and the next World fills it again.
 func TestModuleInit(t *testing.T) {
 	gputest.Need(t)
 	const n = 2

@@ -79,7 +79,7 @@ func copies(w *World, dest, src, n uint64) error {
 	return nil
 }
 
-// BenchmarkCollective tells how long a call of 8 bytes takes, and how fast one of a MiB is beside
+// BenchmarkCollective reports how long a call of 8 bytes takes, and how fast one of a MiB is beside
 // copies.
 func BenchmarkCollective(b *testing.B) {
 	for _, n := range []int{2, 8} {

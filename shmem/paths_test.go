@@ -76,7 +76,7 @@ func allRefused(list []refusal) error {
 	return errors.Join(errs...)
 }
 
-// filled is n bytes that tell where they are and whose.
+// filled is n bytes that differ by place and seed.
 func filled(n, seed int) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -35,7 +35,7 @@ func TestTransportsAreFiltered(t *testing.T) {
 	})
 }
 
-// unopened makes a World of two PEs on two nodes that cannot be, and hands what each is told to f.
+// unopened makes a World of two PEs on two nodes that cannot be, and hands the error of each to f.
 func unopened(t *testing.T, cfg func(pe int) Config, f func(pe int, err error)) {
 	t.Helper()
 	type answer struct {

@@ -273,8 +273,9 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// Who sees the signal sees the bytes, many or few, wherever they were put from: the NIC has told
-// that they are there before the signal goes. Delays have what is not waited for come late.
+// Who sees the signal sees the bytes, many or few, wherever they were put from: the NIC has
+// reported that they are there before the signal goes. Delays have what is not waited for come
+// late.
 func TestSignalComesAfterTheBytesOfNICs(t *testing.T) {
 	const most, sig, ack = 1 << 20, 1 << 20, 1<<20 + 128
 	for _, seed := range []int{0, 1, 2} {

@@ -70,7 +70,8 @@ func best(n int, f func() error) (time.Duration, error) {
 	return least, nil
 }
 
-// BenchmarkOps tells how many times as long an op takes as the least that the machine needs for it.
+// BenchmarkOps reports how many times as long an op takes as the least that the machine needs for
+// it.
 func BenchmarkOps(b *testing.B) {
 	bytes := filled(2*mib, 3)
 	own := memory.AddrOf(bytes)
@@ -164,7 +165,7 @@ func ring(w *World, mem, i uint64) error {
 	return w.SignalSet(mem, i, next)
 }
 
-// BenchmarkAtomicsOfTwo tells how many times as long an atomic takes as the instruction if two
+// BenchmarkAtomicsOfTwo reports how many times as long an atomic takes as the instruction if two
 // processes do it to the same word all the time.
 func BenchmarkAtomicsOfTwo(b *testing.B) {
 	rounds := max(b.N, 100000)

@@ -15,7 +15,7 @@ func TestMemoryLimit(t *testing.T) {
 		want uint64
 		who  string
 	}{
-		"nothing tells":     {fstest.MapFS{}, 0, ""},
+		"no file says":      {fstest.MapFS{}, 0, ""},
 		"the machine":       {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("0::/\n")}, 24000 << 10, "the machine's memory"},
 		"a cgroup":          {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("4096\n")}, 4096, "/sys/fs/cgroup/a/b/memory.max"},
 		"its parent":        {fstest.MapFS{"proc/meminfo": mem, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"), "sys/fs/cgroup/a/memory.max": file("8192")}, 8192, "/sys/fs/cgroup/a/memory.max"},

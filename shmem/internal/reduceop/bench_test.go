@@ -12,8 +12,8 @@ import (
 
 const benchBlock = 16 << 10
 
-// BenchmarkFunc tells how fast elements of two sources that are in the cache are combined: bytes of
-// results in a second.
+// BenchmarkFunc reports how fast elements of two sources that are in the cache are combined: bytes
+// of results in a second.
 func BenchmarkFunc(b *testing.B) {
 	at := memory.AddrOf(make([]byte, 4*benchBlock))
 	for _, op := range []Op{Sum, Max, Xor} {
