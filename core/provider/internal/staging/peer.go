@@ -22,9 +22,9 @@ type Reader interface {
 
 // A Writer answers peers' writes to device memory here.
 type Writer interface {
-	// Written reports the end of the write h, and answers it. It returns false if there is no room
+	// Landed reports the end of the write h, and answers it. It returns false if there is no room
 	// for a completion; the Stager then asks again.
-	Written(h *frame.Header, errno fabric.Errno) bool
+	Landed(h *frame.Header, errno fabric.Errno) bool
 }
 
 // A Buffer has the bytes of a reply. The zero Buffer has none.

@@ -164,7 +164,7 @@ func (s *Stager) run() {
 func (s *Stager) advance() (moved, waits bool) {
 	moved = s.pollCopies()
 	for i := 0; i < len(s.unreported); {
-		if p := s.unreported[i]; p.writer.Written(&p.h, p.errno) {
+		if p := s.unreported[i]; p.writer.Landed(&p.h, p.errno) {
 			moved = true
 			s.unreported = append(s.unreported[:i], s.unreported[i+1:]...)
 			s.pieces.put(p)
@@ -275,7 +275,7 @@ func (s *Stager) copied(p *Piece, err error) {
 		s.pieces.put(p)
 	case peerWrite:
 		p.free()
-		if p.writer.Written(&p.h, p.errno) {
+		if p.writer.Landed(&p.h, p.errno) {
 			s.pieces.put(p)
 			return
 		}

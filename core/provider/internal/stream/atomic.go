@@ -7,11 +7,12 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 )
 
 // issueAtomic reports false if the op is answered by a reply, and no link has credit for one.
 func (ep *Endpoint) issueAtomic(s *slot, t *todo) bool {
-	j := job{h: frame.Header{Kind: frame.KindAtomic, Length: s.n, Count: uint32(frame.AtomicCodeOf(s.op.Kind, s.op.Atomic)), Region: s.key.ID, Secret: s.key.Secret,
+	j := socket.Job{H: frame.Header{Kind: frame.KindAtomic, Length: s.n, Count: uint32(frame.AtomicCodeOf(s.op.Kind, s.op.Atomic)), Region: s.key.ID, Secret: s.key.Secret,
 		Data: s.op.RSeg.Addr}}
 	l, wire := ep.lightest(), ep.wire.Load()
 	switch {
@@ -28,65 +29,53 @@ func (ep *Endpoint) issueAtomic(s *slot, t *todo) bool {
 			return false
 		}
 	}
-	ep.post(l, s, &j, j.h.PayloadLen(), t)
+	ep.post(l, s, &j, j.H.PayloadLen(), t)
 	return true
 }
 
-// encodeAtomic writes the operand and the comparison.
-func encodeAtomic(b []byte, op *fabric.Op) error {
-	if len(b) == 0 {
-		return nil
-	}
-	n := int(op.Seg.Len)
-	if err := gather(b[:n], op); err != nil || len(b) == n {
-		return err
-	}
-	return sys.Move(sys.AddrOf(b[n:]), op.Atomic.Compare.Addr, uint64(n))
-}
-
 // onAtomic executes a peer's atomic op. The answer is an ack, or a reply with what was there before, under the credit of reads.
-func (l *link) onAtomic(h *frame.Header) error {
+func (c *channel) onAtomic(in *socket.Incoming) error {
+	h := &in.H
 	code, ticket, n := frame.AtomicCode(h.Count), h.Ticket, h.Length
 	size := int(code.PayloadLen(n))
-	if err := l.need(size); err != nil {
+	operand, err := in.Take(size)
+	if err != nil {
 		return err
 	}
-	operand := l.in.buf[l.in.r : l.in.r+size]
 	if frame.Checksum(0, operand) != h.TableChecksum {
-		return l.altered(h)
+		return in.Altered()
 	}
 	var compare []byte
 	if code.Kind() == fabric.OpCompareAtomic {
 		operand, compare = operand[:n], operand[n:]
 	}
-	l.in.r += size
 	if code.Kind() == fabric.OpAtomic {
-		return l.ack(ticket, l.execute(h, operand, compare, nil))
+		return c.Ack(ticket, c.execute(h, operand, compare, nil))
 	}
-	r, err := l.openReply(1)
+	r, err := c.replies.open(1, c.ep.peer)
 	if err != nil {
 		return err
 	}
 	if r.result == nil {
 		r.result = make([]byte, util.MaxAtomic)
 	}
-	j := job{h: frame.Header{Kind: frame.KindReply, Ticket: ticket, Flags: l.ep.sums()}}
-	if errno := l.execute(h, operand, compare, r.result[:n]); errno != 0 {
-		l.endReply(r)
-		j.h.Data = uint64(errno)
+	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: ticket, Flags: c.ep.sums()}}
+	if errno := c.execute(h, operand, compare, r.result[:n]); errno != 0 {
+		c.replies.end(r)
+		j.H.Data = uint64(errno)
 	} else {
 		r.iov = append(r.iov[:0], sys.Iovec{Addr: sys.AddrOf(r.result), Len: n})
-		j.reply, j.h.Length = r, n
+		j.Reply, j.H.Length = r, n
 	}
-	l.post(&j, j.h.Length)
-	l.kick()
+	c.Post(&j, j.H.Length)
+	c.Kick()
 	return nil
 }
 
 // execute checks the claim and does the op. It does not wait.
-func (l *link) execute(h *frame.Header, operand, compare, result []byte) fabric.Errno {
+func (c *channel) execute(h *frame.Header, operand, compare, result []byte) fabric.Errno {
 	code := frame.AtomicCode(h.Count)
-	mr, err := l.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, code.Access())
+	mr, err := c.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, code.Access())
 	if err != nil {
 		return fabric.ErrnoOf(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 )
 
 // A Transport makes the sockets under the protocol: *net.TCPConn or *net.UnixConn.
@@ -60,6 +61,11 @@ type Config struct {
 
 	// OpenDomain, if set, is called for each new domain, before anybody else sees it.
 	OpenDomain func(d *Domain)
+}
+
+// compression is how payload is compressed.
+func (c *Config) compression() socket.Compression {
+	return socket.Compression{Always: c.Pack == PackSmaller, Count: c.Packed, Rate: c.Rate}
 }
 
 // can is what this side tells its peers of itself.

@@ -14,6 +14,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
 
@@ -273,21 +274,26 @@ func closeAll(conns []net.Conn) {
 	}
 }
 
-// prepare makes the links to a peer that may have so many ops on their way and can what it said. Nothing is read or sent yet.
+// prepare makes the channels to a peer that may have so many ops on their way and can what it said. Nothing is read or sent yet.
 func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerTx int, peerCan uint16) error {
-	var links []*link
-	for i, c := range conns {
-		l, err := newLink(ep, i, c)
-		if err != nil {
+	ep.env = socket.Env{
+		Peer: peer, PeerTx: peerTx, PeerFault: peerCan&frame.FeatureFault != 0,
+		Ended: &ep.fate.ended, Over: ep.fate.over, Quit: ep.fate.quit, Space: ep.inbox.space,
+	}
+	var channels []*channel
+	for i, conn := range conns {
+		c := &channel{ep: ep, index: i}
+		var err error
+		if c.Stream, err = socket.New(c, &ep.env, conn); err != nil {
 			return err
 		}
-		if peerCan&frame.FeatureDecompress != 0 {
-			l.out.pack = newPacker(ep.cfg, c)
+		if peerCan&frame.FeatureDecompress != 0 && ep.cfg.Pack != PackNever {
+			c.Compress(socket.NewCompressor(ep.cfg.compression(), conn))
 		}
-		links = append(links, l)
+		channels = append(channels, c)
 	}
 	ep.mu.Lock()
-	ep.links, ep.peer, ep.peerTx, ep.peerFault = links, peer, peerTx, peerCan&frame.FeatureFault != 0
+	ep.channels, ep.peer, ep.peerFault = channels, peer, ep.env.PeerFault
 	if ep.peerDevice = peerCan&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.regions.TakesDevice() {
 		ep.slots.addPieces()
 	}
@@ -317,29 +323,26 @@ func (ep *Endpoint) launch() error {
 	ep.launched = true
 	// The event stands before anything that the readers may tell.
 	ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
-	for _, l := range ep.links {
-		l.mu.Lock()
-		l.busy = false // before anybody reads: the answer to the first frame would find nobody to send it
-		l.mu.Unlock()
-		ep.fate.readers.Add(1)
-		ep.fate.writers.Add(1)
-		go l.readLoop()
-		go l.writer()
+	for _, c := range ep.channels {
+		c.Open() // before anybody reads
 	}
 	if ep.direct == nil {
-		ep.watchQueues()
+		ep.poller = socket.Poll(ep.channels[0].Stream, ep.queues.Tx, ep.queues.Rx, &ep.fate)
+	}
+	for _, c := range ep.channels {
+		c.start(c.readSocket)
 	}
 	var t todo
 	ep.resume(&t)
-	t.kick(ep.links[0])
+	t.kick(ep.channels[0])
 	words := ep.fate.words
 	ep.mu.Unlock()
 	if words != nil {
 		ep.end(words.cause, true, words.frame)
 	}
-	if ep.fate.enter() { // else the connection has ended already, and its end belongs to undo
+	if ep.fate.Enter() { // else the connection has ended already, and its end belongs to undo
 		ep.run(&t)
-		ep.fate.leave()
+		ep.fate.Leave()
 	}
 	return nil
 }

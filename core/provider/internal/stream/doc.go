@@ -1,34 +1,40 @@
 // SPDX-License-Identifier: MIT
 
-// Package stream is the protocol of connected endpoints (fabric.EPMsg) over stream sockets: TCP
-// with several connections per endpoint, or one unix socket. Its EPRDM endpoints are layer/rdm's,
-// with these as carriers.
+// Package stream has connected endpoints (fabric.EPMsg): states, pending ops, fences, credits,
+// atomics, receives, completions, handshake and shutdown. Its EPRDM endpoints are layer/rdm's, with
+// these as carriers. A provider describes its sockets by a Transport and gets a whole fabric.Fabric
+// from New.
 //
-// A provider describes its sockets by a Transport and gets a whole fabric.Fabric from New: domains,
-// listeners, endpoints. A Direct lets it move the payload of reads, writes and messages by a way of
-// its own, with everything else (states, fences, atomics, receives, completions, shutdown) staying
-// here.
+// # Below and above
+//
+//	frame     the codec of what is on the wire
+//	socket    sends and receives frames over the sockets of a connection, and knows no endpoint
+//	staging   device memory through pinned buffers; staged.go connects it
+//	Direct    a provider's own data path for the payload of reads, writes and messages
+//
+// An Endpoint has a channel for each stream of its connection. A channel executes the operations of
+// the peer that arrive there, and takes the answers to ours.
 //
 // # On the wire
 //
-// The codec is package frame: each socket begins with a handshake, and one frame follows for each
-// op. The payload of writes and replies may come compressed with zstd, to a peer whose handshake
-// said that it can decompress it (pack.go).
+// Each socket begins with a handshake, and one frame follows for each op; see package frame. The
+// payload of writes and replies may come compressed, to a peer whose handshake said that it can
+// decompress it.
 //
 // Everything that a peer sends is checked before it is used. A frame that the protocol does not
 // allow ends the connection, with one line in the log. A claim to a region that does not hold is
 // answered by its errno, and the connection lives on. Memory that a peer can make this side hold is
 // bounded:
 //
-//   - a table of 64 Ki segments, and 64 pending reads and atomics, for each link
-//   - 8 MiB of compressed payload and its bytes for each link
+//   - a table of 64 Ki segments, and 64 pending reads and atomics, for each socket
+//   - 8 MiB of compressed payload and its bytes for each socket
 //   - 1 MiB of early messages for each endpoint
 //   - the buffers for device memory, which all peers share
 //
 // A Direct may give a connection a Wire, a way for short frames that is no socket: messages and
 // atomic ops go there from then on (wire.go).
 //
-// Messages arrive in the order in which they were sent: all are on link 0, or on the wire behind
+// Messages arrive in the order in which they were sent: all are on socket 0, or on the wire behind
 // those. Reads, writes and atomics go where the least is queued. They overtake each other and
 // messages.
 //
@@ -42,13 +48,10 @@
 //
 // # Who runs what
 //
-// Each link has a reader and a writer goroutine, both parked while the link is idle. An endpoint
-// that moved device memory has a stager beside them, which alone talks to devices, and parks, too.
-// Submit sends small frames itself, without waiting; what does not fit the socket at once is the
-// writer's. The goroutine of link 0 lends its part to programs that call CQ.Read over and over
-// (poll.go). A reader never waits for the write side of a socket, so two ends that both send at
-// full speed cannot block each other; it does stop when the program leaves its OpRemoteWrite
-// completions unread, and so does the peer in the end.
+// Each stream has a reader and a writer goroutine, both parked while it is idle; see package
+// socket. An endpoint that moved device memory has a stager beside them. Submit sends small frames
+// itself, without waiting. A reader stops when the program leaves its OpRemoteWrite completions
+// unread, and so does the peer in the end.
 //
 // # Errors
 //

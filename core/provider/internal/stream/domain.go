@@ -175,7 +175,7 @@ func (d *Domain) disconnectHolders(id uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for ep := range d.endpoints {
-		if ep.running() && slices.ContainsFunc(ep.allLinks(), func(l *link) bool { return l.holds(id) }) {
+		if ep.running() && slices.ContainsFunc(ep.allChannels(), func(l *channel) bool { return l.holds(id) }) {
 			ep.Fail(fmt.Errorf("%s stands still in region %d that was closed: %w", ep.peer, id, fabric.ErrTimeout))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/queue"
+	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
 
@@ -35,11 +36,11 @@ type Endpoint struct {
 	source  func() fabric.AVAddr
 
 	// Set when the connection is made and constant from then on.
-	peer   fabric.Addr
-	links  []*link
-	direct Direct               // may be nil
-	wire   atomic.Pointer[link] // beside links, once the Direct has one; see wire.go
-	peerTx int                  // ops that the peer may have on their way
+	peer     fabric.Addr
+	env      socket.Env
+	channels []*channel
+	direct   Direct                  // may be nil
+	wire     atomic.Pointer[channel] // beside links, once the Direct has one; see wire.go
 
 	peerDevice bool // the peer's regions may be device memory
 	peerFault  bool // the peer takes frames with flagTrailer and flagVoid
@@ -61,8 +62,8 @@ type Endpoint struct {
 
 	stage  staging.Stager
 	inbox  inbox
-	poller poller
-	extra  atomic.Int64 // bytes of extension frames queued
+	poller *socket.Poller // may be nil
+	extra  atomic.Int64   // bytes of extension frames queued
 }
 
 var (
@@ -75,7 +76,6 @@ func newEndpoint(d *Domain) *Endpoint {
 	ep := &Endpoint{domain: d, cfg: &d.fabric.cfg, limits: d.fabric.cfg.Info.Limits}
 	ep.fate.init()
 	ep.stage.Init(stagingPort{ep}, d.regions)
-	ep.poller.ep = ep
 	return ep
 }
 
@@ -184,3 +184,9 @@ func (ep *Endpoint) Feed() *util.Feed { return ep.feed }
 
 // Domain is the endpoint's domain.
 func (ep *Endpoint) Domain() *Domain { return ep.domain }
+
+// SendCQ is the queue of completions of ops that are not receives.
+func (ep *Endpoint) SendCQ() *util.CQ { return ep.queues.Tx }
+
+// Source is the peer's number for completions.
+func (ep *Endpoint) Source() fabric.AVAddr { return ep.from() }

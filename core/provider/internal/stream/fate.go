@@ -7,12 +7,11 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
-	"mori/core/provider/internal/queue"
+	"mori/core/provider/internal/socket"
 )
 
 // farewellWait is how long the peer has to take our goodbye and close, before the sockets are cut.
@@ -39,7 +38,7 @@ type fate struct {
 // lastWords are an extension frame that the peer gets before the end, and the end's cause.
 type lastWords struct {
 	cause error
-	frame job
+	frame socket.Job
 }
 
 func (f *fate) init() {
@@ -49,17 +48,18 @@ func (f *fate) init() {
 
 func (f *fate) isEnded() bool { return f.ended.Load() }
 
-// enter lets a user in, who must leave, unless the connection ended. Users may enter again inside.
-func (f *fate) enter() bool {
+// Enter lets a user in, who must leave, unless the connection ended. Users may enter again inside.
+func (f *fate) Enter() bool {
 	f.users.Add(1)
 	if !f.ended.Load() {
 		return true
 	}
-	f.leave()
+	f.Leave()
 	return false
 }
 
-func (f *fate) leave() {
+// Leave ends what Enter began.
+func (f *fate) Leave() {
 	if f.users.Add(-1) == 0 && f.ended.Load() {
 		select {
 		case f.vacant <- struct{}{}:
@@ -93,12 +93,12 @@ func (ep *Endpoint) FailWith(err error, kind uint8, body []byte) {
 	}
 }
 
-func extension(kind uint8, body []byte) job {
-	return job{h: frame.Header{Kind: frame.KindExtension, Count: uint32(kind), Length: uint64(len(body))}, body: append([]byte(nil), body...)}
+func extension(kind uint8, body []byte) socket.Job {
+	return socket.Job{H: frame.Header{Kind: frame.KindExtension, Count: uint32(kind), Length: uint64(len(body))}, Body: append([]byte(nil), body...)}
 }
 
 // end begins the end. In good order, the peer hears of it before the sockets are cut, and gets some frames.
-func (ep *Endpoint) end(cause error, goodOrder bool, last ...job) {
+func (ep *Endpoint) end(cause error, goodOrder bool, last ...socket.Job) {
 	f := &ep.fate
 	f.once.Do(func() {
 		f.cause = cause
@@ -116,18 +116,16 @@ func (ep *Endpoint) end(cause error, goodOrder bool, last ...job) {
 }
 
 // undo takes the connection apart: first whoever could touch an op's memory, then the ops, then the queues.
-func (ep *Endpoint) undo(goodOrder bool, last []job) {
+func (ep *Endpoint) undo(goodOrder bool, last []socket.Job) {
 	f := &ep.fate
-	ep.unwatchQueues()
+	if ep.poller != nil {
+		ep.poller.Stop()
+	}
 	if goodOrder {
 		ep.sayGoodbye(last)
 	}
-	for _, l := range ep.allLinks() {
-		l.stop()
-		if l.wire == nil {
-			// An error means that the socket is not connected any more, which is what is wanted.
-			_ = syscall.Shutdown(l.fd, syscall.SHUT_RDWR)
-		}
+	for _, c := range ep.allChannels() {
+		c.Shutdown()
 	}
 	close(f.quit)
 	f.readers.Wait()
@@ -137,18 +135,9 @@ func (ep *Endpoint) undo(goodOrder bool, last []job) {
 	if ep.direct != nil {
 		ep.direct.Stop(f.cause)
 	}
-	for _, l := range ep.allLinks() {
-		l.dropJobs()
-		for i := range l.out.batch {
-			if r := l.out.batch[i].reply; r != nil {
-				l.endReply(r)
-			}
-		}
-		l.out.batch = nil
-		l.abandon()
-		if l.wire == nil {
-			_ = l.conn.Close() // shut down before: nothing is left to fail
-		}
+	for _, c := range ep.allChannels() {
+		c.Stream.Close()
+		c.abandon()
 	}
 	ep.flush()
 	ep.tell()
@@ -166,25 +155,20 @@ func (ep *Endpoint) undoEarly() {
 
 // sayGoodbye queues the last frame on each link, on the first socket behind some others, in place of all that was not begun, and waits a little for
 // the peer to close.
-func (ep *Endpoint) sayGoodbye(others []job) {
-	bye := job{h: frame.Header{Kind: frame.KindGoodbye}}
-	for _, l := range ep.allLinks() { // the wire first
-		l.dropJobs()
-		l.mu.Lock()
-		if l.index == 0 {
+func (ep *Endpoint) sayGoodbye(others []socket.Job) {
+	bye := socket.Job{H: frame.Header{Kind: frame.KindGoodbye}}
+	for _, c := range ep.allChannels() { // the wire first
+		last := []socket.Job{bye}
+		if c.index == 0 {
 			for _, j := range others {
-				ep.extra.Add(int64(len(j.body)))
-				l.queued.Add(int64(j.h.PayloadLen()))
-				l.jobs.Push(j)
+				ep.extra.Add(int64(len(j.Body)))
 			}
+			last = append(others, bye)
 		}
-		l.jobs.Push(bye)
-		if l.wire != nil {
-			bye.h.Data = 1
+		if c.IsWire() {
+			bye.H.Data = 1
 		}
-		l.farewell = true
-		l.mu.Unlock()
-		l.kick()
+		c.Farewell(last...)
 	}
 	gone := make(chan struct{})
 	go func() {
@@ -196,19 +180,6 @@ func (ep *Endpoint) sayGoodbye(others []job) {
 	select {
 	case <-gone:
 	case <-t.C:
-	}
-}
-
-// dropJobs forgets the frames that were not begun.
-func (l *link) dropJobs() {
-	l.mu.Lock()
-	jobs := l.jobs
-	l.jobs = queue.FIFO[job]{}
-	l.mu.Unlock()
-	for jobs.Len() > 0 {
-		if j := jobs.Pop(); j.reply != nil {
-			l.endReply(j.reply)
-		}
 	}
 }
 

@@ -9,73 +9,77 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 )
 
-// begin takes the frame h and says where its payload goes. Its errors end the connection; what only concerns one op is answered. After
-// errWait it is called again.
-func (l *link) begin(h *frame.Header) error {
-	l.in.gone, l.in.own = false, false
-	if h.Flags&frame.FlagCompressed != 0 && l.ep.cfg.can()&frame.FeatureDecompress == 0 {
-		return frame.ProtocolErr("packed payload of %s, which was not told that it may", l.ep.peer)
+// Begin takes a frame and says where its payload goes; see socket.Owner. What only concerns one op is
+// answered.
+func (c *channel) Begin(in *socket.Incoming) error {
+	h := &in.H
+	if h.Flags&frame.FlagCompressed != 0 && c.ep.cfg.can()&frame.FeatureDecompress == 0 {
+		return frame.ProtocolErr("compressed payload of %s, which was not told that it may", c.ep.peer)
 	}
 	switch h.Kind {
 	case frame.KindWrite:
-		return l.beginWrite(h)
+		return c.beginWrite(in)
 	case frame.KindRead:
-		return l.onRead(h)
+		return c.onRead(in)
 	case frame.KindAtomic:
-		return l.onAtomic(h)
+		return c.onAtomic(in)
 	case frame.KindReply:
-		return l.beginReply(h)
+		return c.beginReply(in)
 	case frame.KindAck:
-		return l.onAck(h)
+		return c.onAck(in)
 	case frame.KindGoodbye:
-		return l.onGoodbye(h)
+		return c.onGoodbye(h)
 	case frame.KindTurn:
-		return l.onTurn()
+		return c.onTurn()
 	}
-	if l.index != 0 && l.wire == nil || l.wire != nil && h.Kind == frame.KindExtension {
-		return frame.ProtocolErr("%v frame of %s on link %d", h.Kind, l.ep.peer, l.index)
+	if c.index != 0 && !c.IsWire() || c.IsWire() && h.Kind == frame.KindExtension {
+		return frame.ProtocolErr("%v frame of %s on link %d", h.Kind, c.ep.peer, c.index)
 	}
 	switch h.Kind {
 	case frame.KindSend, frame.KindOffer:
-		if err := l.inTurn(); err != nil {
+		if err := c.inTurn(); err != nil {
 			return err
 		}
 	}
 	switch h.Kind {
 	case frame.KindSend:
-		return l.beginSend(h)
+		return c.beginSend(in)
 	case frame.KindOffer:
-		return l.onOffer(h)
+		return c.onOffer(h)
 	case frame.KindPull:
-		return l.onPull(h)
+		return c.onPull(h)
 	case frame.KindBody:
-		return l.beginBody(h)
+		return c.beginBody(in)
 	case frame.KindCredit:
-		return l.onCredit(h)
+		return c.onCredit(h)
 	}
-	return l.onExtension(h)
+	return c.onExtension(in)
 }
 
-// finish ends the frame h, whose payload is in place. After errNoRoom it is called again.
-func (l *link) finish(h *frame.Header) error {
-	switch h.Kind {
+// Finish ends a frame whose payload is in place; see socket.Owner.
+func (c *channel) Finish(in *socket.Incoming) error {
+	switch in.H.Kind {
 	case frame.KindWrite:
-		return l.endWrite(h)
+		return c.endWrite(in)
 	case frame.KindReply:
-		return l.endReplied()
+		return c.endReplied(in)
 	case frame.KindSend:
-		return l.endSend(h)
+		return c.endSend(in)
 	case frame.KindBody:
-		return l.endBody()
+		return c.endBody(in)
 	}
 	return nil
 }
 
+// answerFirst is the payload before whose reading queued answers are sent.
+const answerFirst = 128 << 10
+
 // claim checks the right to segs and appends their memory to iov. The region is held open when the answer is 0.
-func (l *link) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
-	mr, err := l.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, want)
+func (c *channel) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
+	mr, err := c.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, want)
 	if err != nil {
 		return nil, iov, fabric.ErrnoOf(err)
 	}
@@ -92,160 +96,142 @@ func (l *link) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, io
 	return mr, iov, 0
 }
 
-// scratch is the reader's list of entries, empty and with room for n and the staging buffer.
-func (in *reader) scratch(n int) []sys.Iovec {
-	if cap(in.iov) < n+1 || cap(in.iov) > keepEntries && n < keepEntries {
-		in.iov = make([]sys.Iovec, 0, max(64, n+1))
-	}
-	return in.iov[:0]
-}
-
-func (l *link) beginWrite(h *frame.Header) error {
-	in := &l.in
-	in.errno, in.stuck = 0, false
+func (c *channel) beginWrite(in *socket.Incoming) error {
+	h := &in.H
+	c.rx.errno, c.rx.stuck = 0, false
 	if h.Flags&frame.FlagNotice != 0 {
-		mr, _, errno := l.claim(h, nil, fabric.AccessRemoteWrite, nil)
+		mr, _, errno := c.claim(h, nil, fabric.AccessRemoteWrite, nil)
 		if errno == 0 {
 			mr.Release()
 		}
-		in.errno = errno
+		c.rx.errno = errno
 		return nil
 	}
 	if h.Flags&frame.FlagVoid != 0 {
-		in.errno, in.drop = fabric.ErrFault, h.Length
+		c.rx.errno, in.Drop = fabric.ErrFault, h.Length
 		return nil
 	}
 	if h.Length > answerFirst {
-		l.kick()
+		c.Kick()
 	}
-	in.mr, in.dst, in.errno = l.claim(h, in.segs, fabric.AccessRemoteWrite, in.scratch(len(in.segs)))
-	if in.errno != 0 {
-		in.drop = h.WireLen()
+	c.rx.mr, in.Dst, c.rx.errno = c.claim(h, in.Segs, fabric.AccessRemoteWrite, in.Scratch(len(in.Segs)))
+	if c.rx.errno != 0 {
+		in.Drop = h.WireLen()
 		return nil
 	}
-	if h.Length > 0 && in.mr.Buffer().Kind != fabric.MemHost {
-		if err := l.beginLanding(h); err != nil || in.landing == nil {
+	if h.Length > 0 && c.rx.mr.Buffer().Kind != fabric.MemHost {
+		if err := c.beginLanding(in); err != nil || c.rx.landing == nil {
 			return err
 		}
-		l.beginPacked(h)
+		in.ReceiveCompressed()
 		return nil
 	}
-	in.want = h.Length
-	in.holds.Store(in.mr)
-	l.beginPacked(h)
+	in.Want = h.Length
+	c.rx.holds.Store(c.rx.mr)
+	in.ReceiveCompressed()
 	return nil
 }
 
 // endWrite ends a write whose bytes are visible: the completion that it asked for, then the answer.
-func (l *link) endWrite(h *frame.Header) error {
-	in := &l.in
-	if in.landing != nil {
-		return l.endLanding(h)
+func (c *channel) endWrite(in *socket.Incoming) error {
+	h := &in.H
+	if c.rx.landing != nil {
+		return c.endLanding(in)
 	}
-	if in.mr != nil {
-		if in.pack != nil {
-			if err := l.unpack(h, l.written()); err != nil {
+	if c.rx.mr != nil {
+		if in.Compressed() {
+			if err := in.Decompress(c.written(in)); err != nil {
 				return err
 			}
 		}
 		switch {
-		case in.gone:
-			in.errno = fabric.ErrFault
-		case in.differs():
-			in.errno = fabric.ErrCRC
+		case in.Gone:
+			c.rx.errno = fabric.ErrFault
+		case in.Differs():
+			c.rx.errno = fabric.ErrCRC
 		}
-		in.holds.Store(nil)
-		in.mr.Release()
-		in.mr = nil
+		c.rx.holds.Store(nil)
+		c.rx.mr.Release()
+		c.rx.mr = nil
 	}
-	if in.errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
-		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: l.ep.from(), Len: h.Length, Data: h.Data}
-		if !l.ep.queues.Rx.TryPush(c) {
-			in.stuck = true
-			return errNoRoom
+	if c.rx.errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
+		done := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: c.ep.from(), Len: h.Length, Data: h.Data}
+		if !c.ep.queues.Rx.TryPush(done) {
+			c.rx.stuck = true
+			return socket.ErrNoRoom
 		}
-		if in.stuck {
-			l.ep.inbox.wake() // the word of room came once, and readers of other links may wait for it, too
+		if c.rx.stuck {
+			c.ep.inbox.wake() // the word of room came once, and readers of other links may wait for it, too
 		}
 	}
-	return l.ack(h.Ticket, in.errno)
+	return c.Ack(h.Ticket, c.rx.errno)
 }
 
-func (l *link) onRead(h *frame.Header) error {
-	segs := l.in.segs
-	r, err := l.openReply(len(segs))
+func (c *channel) onRead(in *socket.Incoming) error {
+	h := &in.H
+	segs := in.Segs
+	r, err := c.replies.open(len(segs), c.ep.peer)
 	if err != nil {
 		return err
 	}
-	j := job{h: frame.Header{Kind: frame.KindReply, Ticket: h.Ticket, Flags: h.Flags&frame.FlagChecksum | l.ep.sums()}}
-	mr, iov, errno := l.claim(h, segs, fabric.AccessRemoteRead, r.iov[:0])
+	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: h.Ticket, Flags: h.Flags&frame.FlagChecksum | c.ep.sums()}}
+	mr, iov, errno := c.claim(h, segs, fabric.AccessRemoteRead, r.iov[:0])
 	r.iov = iov
 	if errno != 0 {
-		l.endReply(r)
-		j.h.Data = uint64(errno)
+		c.replies.end(r)
+		j.H.Data = uint64(errno)
 	} else {
-		l.serve(r, mr)
-		j.reply, j.h.Length = r, h.Length
-		if l.ep.peerFault && h.Length > 0 {
-			j.h.Flags |= frame.FlagTrailer
+		c.replies.serve(r, mr)
+		j.Reply, j.H.Length = r, h.Length
+		if c.ep.peerFault && h.Length > 0 {
+			j.H.Flags |= frame.FlagTrailer
 		}
 		if h.Length > 0 && mr.Buffer().Kind != fabric.MemHost {
-			errno := l.openStaged(h, r, mr)
+			errno := c.openStaged(h, r, mr)
 			if errno == 0 {
 				return nil // the stager answers
 			}
-			l.endReply(r)
-			j.reply, j.h.Length, j.h.Data = nil, 0, uint64(errno)
+			c.replies.end(r)
+			j.Reply, j.H.Length, j.H.Data = nil, 0, uint64(errno)
 		}
 	}
-	l.post(&j, j.h.Length)
-	l.kick()
+	c.Post(&j, j.H.Length)
+	c.Kick()
 	return nil
 }
 
-// openReply takes a reply to an op with n segments, unless the peer has asked for more than it may.
-func (l *link) openReply(n int) (*reply, error) {
-	// Twice the sender's credit: it may use credit again before the pump here has settled what was sent.
-	if l.readsIn.Add(1) > 2*frame.MaxReads || l.entriesIn.Add(int64(n)) > 2*frame.MaxReadSegments {
-		return nil, frame.ProtocolErr("more reads of %s on their way than allowed", l.ep.peer)
-	}
-	r := l.newReply()
-	r.entries = n
-	return r, nil
-}
-
-func (l *link) beginReply(h *frame.Header) error {
-	in := &l.in
-	s := l.find(h.Ticket, true)
+func (c *channel) beginReply(in *socket.Incoming) error {
+	h := &in.H
+	s := c.find(h.Ticket, true)
 	if s == nil || h.Data == 0 && h.Length != s.n || h.Data != 0 && h.Length != 0 {
-		return frame.ProtocolErr("reply of %s with %d bytes to no read of ours", l.ep.peer, h.Length)
+		return frame.ProtocolErr("reply of %s with %d bytes to no read of ours", c.ep.peer, h.Length)
 	}
 	s.errno = frame.Errno(h.Data)
 	if h.Length > answerFirst {
-		l.kick()
+		c.Kick()
 	}
-	if err := l.stageReply(s, h.Length); err != nil {
+	if err := c.stageReply(s, h.Length); err != nil {
 		return err
 	}
-	in.slot, in.want = s, h.Length
+	c.rx.slot, in.Want = s, h.Length
 	if s.errno != 0 {
-		in.want, in.drop = 0, h.WireLen() // there is no buffer for what comes
+		in.Want, in.Drop = 0, h.WireLen() // there is no buffer for what comes
 		return nil
 	}
-	in.dst = in.scratch(1 + len(s.op.More))
+	in.Dst = in.Scratch(1 + len(s.op.More))
 	if a := s.op.Atomic; s.op.Kind != fabric.OpRead {
-		in.dst = append(in.dst, sys.Iovec{Addr: a.Result.Addr, Len: h.Length})
+		in.Dst = append(in.Dst, sys.Iovec{Addr: a.Result.Addr, Len: h.Length})
 	} else {
-		in.dst = appendLocal(in.dst, &s.op, h.Length)
+		in.Dst = socket.AppendLocal(in.Dst, &s.op, h.Length)
 	}
-	l.beginPacked(h)
+	in.ReceiveCompressed()
 	return nil
 }
 
-func (l *link) endReplied() error {
-	s, h := l.in.slot, &l.in.h
+func (c *channel) endReplied(in *socket.Incoming) error {
+	s, h := c.rx.slot, &in.H
 	if h.Flags&frame.FlagTrailer != 0 {
-		errno, err := l.takeTrailer()
+		errno, err := takeTrailer(in)
 		if err != nil {
 			return err
 		}
@@ -253,73 +239,106 @@ func (l *link) endReplied() error {
 			s.errno = errno
 		}
 	}
-	if l.in.pack != nil {
-		if err := l.unpack(h, l.replied(s, h.Length)); err != nil {
+	if in.Compressed() {
+		if err := in.Decompress(replied(in, s, h.Length)); err != nil {
 			return err
 		}
 	}
 	switch {
-	case l.in.gone:
-		s.errno, s.detail = unreadable, unwritableText
-	case s.errno == 0 && l.in.differs():
+	case in.Gone:
+		s.errno, s.detail = socket.Unreadable, unwritableText
+	case s.errno == 0 && in.Differs():
 		s.errno = fabric.ErrCRC
 	}
-	l.in.slot = nil
+	c.rx.slot = nil
 	if s.mark(slotAnswered) {
-		l.ep.complete(s)
+		c.ep.complete(s)
 	}
 	return nil
 }
 
 // find returns our op that the peer answers on this link, by a reply or by an ack.
-func (l *link) find(ticket uint32, reply bool) *slot {
-	l.ep.mu.Lock()
-	defer l.ep.mu.Unlock()
-	s := l.ep.slots.lookup(Ticket(ticket))
-	if s == nil || s.link != l || s.replied() != reply {
+func (c *channel) find(ticket uint32, reply bool) *slot {
+	c.ep.mu.Lock()
+	defer c.ep.mu.Unlock()
+	s := c.ep.slots.lookup(Ticket(ticket))
+	if s == nil || s.channel != c || s.replied() != reply {
 		return nil
 	}
 	return s
 }
 
-func (l *link) onAck(h *frame.Header) error {
+func (c *channel) onAck(in *socket.Incoming) error {
+	h := &in.H
 	n := int(h.Count) * frame.AckLen
-	if err := l.need(n); err != nil {
+	b, err := in.Take(n)
+	if err != nil {
 		return err
 	}
-	if frame.Checksum(0, l.in.buf[l.in.r:l.in.r+n]) != h.TableChecksum {
-		return l.altered(h)
+	if frame.Checksum(0, b) != h.TableChecksum {
+		return in.Altered()
 	}
-	for b := l.in.buf[l.in.r : l.in.r+n]; len(b) > 0; b = b[frame.AckLen:] {
+	for ; len(b) > 0; b = b[frame.AckLen:] {
 		a := frame.ParseAck(b)
-		s := l.find(a.Ticket, false)
+		s := c.find(a.Ticket, false)
 		if s == nil {
-			return frame.ProtocolErr("ack of %s for no op of ours", l.ep.peer)
+			return frame.ProtocolErr("ack of %s for no op of ours", c.ep.peer)
 		}
 		s.errno = a.Errno
 		if s.mark(slotAnswered) {
-			l.ep.complete(s)
+			c.ep.complete(s)
 		}
 	}
-	l.in.r += n
 	return nil
 }
 
-func (l *link) onExtension(h *frame.Header) error {
-	if l.ep.direct == nil {
-		return frame.ProtocolErr("extension frame of %s", l.ep.peer)
+func (c *channel) onExtension(in *socket.Incoming) error {
+	h := &in.H
+	if c.ep.direct == nil {
+		return frame.ProtocolErr("extension frame of %s", c.ep.peer)
 	}
-	n := int(h.Length)
-	if err := l.need(n); err != nil {
+	body, err := in.Take(int(h.Length))
+	if err != nil {
 		return err
 	}
-	body := l.in.buf[l.in.r : l.in.r+n : l.in.r+n]
-	l.in.r += n
 	if frame.Checksum(0, body) != h.TableChecksum {
-		return l.altered(h)
+		return in.Altered()
 	}
-	if err := l.ep.direct.Frame(uint8(h.Count), body); err != nil {
-		return fmt.Errorf("extension frame %d of %s: %w", h.Count, l.ep.peer, err)
+	if err := c.ep.direct.Frame(uint8(h.Count), body); err != nil {
+		return fmt.Errorf("extension frame %d of %s: %w", h.Count, c.ep.peer, err)
 	}
 	return nil
+}
+
+// takeTrailer reads the errno behind the payload of a reply.
+func takeTrailer(in *socket.Incoming) (fabric.Errno, error) {
+	b, err := in.Take(frame.TrailerLen)
+	if err != nil {
+		return 0, err
+	}
+	errno, ok := frame.ParseTrailer(b)
+	if !ok {
+		return 0, in.Altered()
+	}
+	return errno, nil
+}
+
+// written is the memory of a write whose claim holds.
+func (c *channel) written(in *socket.Incoming) []sys.Iovec {
+	iov := in.Scratch(len(in.Segs))
+	for _, s := range in.Segs {
+		if addr, err := c.rx.mr.Range(s.Addr, s.Len); err == nil && s.Len > 0 {
+			iov = append(iov, sys.Iovec{Addr: addr, Len: s.Len})
+		}
+	}
+	return iov
+}
+
+// replied is the memory of an op that a reply of n bytes has filled.
+func replied(in *socket.Incoming, s *slot, n uint64) []sys.Iovec {
+	iov := in.Scratch(1 + len(s.op.More))
+	if s.op.Kind != fabric.OpRead {
+		return append(iov, sys.Iovec{Addr: s.op.Atomic.Result.Addr, Len: n})
+	}
+	return socket.AppendLocal(iov, &s.op, n)
 }

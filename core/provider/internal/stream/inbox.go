@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 )
 
 const (
@@ -36,8 +37,8 @@ type inbox struct {
 	mu       sync.Mutex // protects what follows
 	credited int64      // what the peer was told to be consumed
 	offer    frame.Header
-	on       *link // that the offer came on
-	pulling  bool  // a body is on its way, into receive
+	on       *channel // that the offer came on
+	pulling  bool     // a body is on its way, into receive
 	handle   uint64
 	take     uint64 // bytes of it that fit
 	filling  bool   // the reader is filling receive
@@ -55,10 +56,10 @@ func (b *inbox) wake() {
 
 // receivesChanged is util.FeedConfig.Changed: a message that had no receive may have one now, or was consumed.
 func (ep *Endpoint) receivesChanged() {
-	if !ep.fate.enter() {
+	if !ep.fate.Enter() {
 		return
 	}
-	defer ep.fate.leave()
+	defer ep.fate.Leave()
 	var t todo
 	ep.pullOffer(&t)
 	ep.giveCredit(&t)
@@ -70,23 +71,23 @@ func (ep *Endpoint) receivesChanged() {
 
 // placed is util.FeedConfig.Placed: it answers a message that asked for that, or tells the Direct of one of its own.
 func (ep *Endpoint) placed(token uint64) {
-	if !ep.fate.enter() {
+	if !ep.fate.Enter() {
 		return
 	}
-	defer ep.fate.leave()
+	defer ep.fate.Leave()
 	if token&DirectToken != 0 {
 		ep.direct.Placed(token)
 		return
 	}
-	l := ep.links[0]
+	l := ep.channels[0]
 	if token&wireToken != 0 {
 		l = ep.wire.Load()
 	}
-	if err := l.ack(uint32(token), 0); err != nil {
+	if err := l.Ack(uint32(token), 0); err != nil {
 		ep.Fail(err)
 		return
 	}
-	l.kick()
+	l.Kick()
 }
 
 // giveCredit tells the peer what was consumed, when that is worth a frame.
@@ -97,8 +98,8 @@ func (ep *Endpoint) giveCredit(t *todo) {
 	// arrived is added to after the queue holds the message, so this errs on the low side.
 	if now := b.arrived.Load() - int64(ep.feed.Held()); now-b.credited >= eagerRoom/2 {
 		b.credited = now
-		l := ep.shortLink()
-		l.post(&job{h: frame.Header{Kind: frame.KindCredit, Data: uint64(now)}}, 0)
+		l := ep.shortChannel()
+		l.Post(&socket.Job{H: frame.Header{Kind: frame.KindCredit, Data: uint64(now)}}, 0)
 		t.kick(l)
 	}
 }
@@ -122,7 +123,7 @@ func (ep *Endpoint) pullOffer(t *todo) {
 	b.handle++
 	b.pulling, b.receive, b.take = true, op, min(op.Len(), b.offer.Length)
 	l := b.on
-	l.post(&job{h: frame.Header{Kind: frame.KindPull, Ticket: b.offer.Ticket, Length: b.take, Data: b.handle}}, 0)
+	l.Post(&socket.Job{H: frame.Header{Kind: frame.KindPull, Ticket: b.offer.Ticket, Length: b.take, Data: b.handle}}, 0)
 	t.kick(l)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 )
 
 // admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports whether the op is to be offered to the Direct. With ep.mu held.
@@ -68,38 +69,41 @@ func (ep *Endpoint) sums() uint16 {
 }
 
 // lightest is the link with the fewest bytes queued.
-func (ep *Endpoint) lightest() *link {
-	best := ep.links[0]
-	least := best.queued.Load()
-	for _, l := range ep.links[1:] {
-		if n := l.queued.Load(); n < least {
+func (ep *Endpoint) lightest() *channel {
+	best := ep.channels[0]
+	least := best.Queued()
+	for _, l := range ep.channels[1:] {
+		if n := l.Queued(); n < least {
 			best, least = l, n
 		}
 	}
 	return best
 }
 
-func (ep *Endpoint) post(l *link, s *slot, j *job, payload uint64, t *todo) {
-	s.link = l
-	j.slot = s
-	j.h.Ticket = uint32(s.ticket())
-	if s.op.Flags&fabric.OpRemoteData != 0 {
-		j.h.Flags |= frame.FlagRemoteData
-		j.h.Data = s.op.Data
+func (ep *Endpoint) post(l *channel, s *slot, j *socket.Job, payload uint64, t *todo) {
+	s.channel = l
+	j.ID, j.Op = int(s.index), &s.op
+	if s.op.Flags&fabric.OpInject != 0 {
+		j.Inject = s.inject
 	}
-	l.post(j, payload)
+	j.H.Ticket = uint32(s.ticket())
+	if s.op.Flags&fabric.OpRemoteData != 0 {
+		j.H.Flags |= frame.FlagRemoteData
+		j.H.Data = s.op.Data
+	}
+	l.Post(j, payload)
 	t.kick(l)
 }
 
 func (ep *Endpoint) issueWrite(s *slot, t *todo) {
-	j := job{h: frame.Header{Kind: frame.KindWrite, Flags: ep.sums(), Length: s.n}}
-	j.h.Region, j.h.Secret = s.key.ID, s.key.Secret
+	j := socket.Job{H: frame.Header{Kind: frame.KindWrite, Flags: ep.sums(), Length: s.n}}
+	j.H.Region, j.H.Secret = s.key.ID, s.key.Secret
 	if s.notice {
-		j.h.Flags = frame.FlagNotice
-		ep.post(ep.shortLink(), s, &j, 0, t)
+		j.H.Flags = frame.FlagNotice
+		ep.post(ep.shortChannel(), s, &j, 0, t)
 		return
 	}
-	j.h.Count = uint32(1 + len(s.op.RMore))
+	j.H.Count = uint32(1 + len(s.op.RMore))
 	ep.post(ep.lightest(), s, &j, s.n, t)
 }
 
@@ -117,16 +121,16 @@ func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
 	if l == nil {
 		return false
 	}
-	j := job{h: frame.Header{Kind: frame.KindRead, Flags: ep.sums(), Length: s.n, Count: uint32(n), Region: s.key.ID, Secret: s.key.Secret}}
+	j := socket.Job{H: frame.Header{Kind: frame.KindRead, Flags: ep.sums(), Length: s.n, Count: uint32(n), Region: s.key.ID, Secret: s.key.Secret}}
 	ep.post(l, s, &j, 0, t)
 	return true
 }
 
 // creditRead takes the credit for a reply to an op with n remote segments on the link with the fewest bytes asked for, or
 // returns nil. With ep.mu held.
-func (ep *Endpoint) creditRead(s *slot, n int) *link {
-	var best *link
-	for _, l := range ep.links {
+func (ep *Endpoint) creditRead(s *slot, n int) *channel {
+	var best *channel
+	for _, l := range ep.channels {
 		if l.readsOut < frame.MaxReads && l.entriesOut+n <= frame.MaxReadSegments && (best == nil || l.bytesOut < best.bytesOut) {
 			best = l
 		}
@@ -138,10 +142,10 @@ func (ep *Endpoint) creditRead(s *slot, n int) *link {
 }
 
 // charge takes the credit for a reply to s. With ep.mu held.
-func (l *link) charge(s *slot, n int) {
-	l.readsOut++
-	l.entriesOut += n
-	l.bytesOut += s.n
+func (c *channel) charge(s *slot, n int) {
+	c.readsOut++
+	c.entriesOut += n
+	c.bytesOut += s.n
 	s.entries = n
 }
 
@@ -153,17 +157,17 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	}
 	if s.n > frame.MaxEager {
 		ep.offer = s
-		j := job{h: frame.Header{Kind: frame.KindOffer, Length: s.n}}
-		ep.post(ep.messageLink(), s, &j, 0, t)
+		j := socket.Job{H: frame.Header{Kind: frame.KindOffer, Length: s.n}}
+		ep.post(ep.messageChannel(), s, &j, 0, t)
 		return true
 	}
 	if cost := s.n + eagerCost; ep.sent+cost-ep.consumed <= eagerRoom {
 		ep.sent += cost
-		j := job{h: frame.Header{Kind: frame.KindSend, Flags: ep.sums(), Length: s.n}}
+		j := socket.Job{H: frame.Header{Kind: frame.KindSend, Flags: ep.sums(), Length: s.n}}
 		if s.op.Flags&fabric.OpDeliveryComplete != 0 {
-			j.h.Flags |= frame.FlagPlaced
+			j.H.Flags |= frame.FlagPlaced
 		}
-		ep.post(ep.messageLink(), s, &j, s.n, t)
+		ep.post(ep.messageChannel(), s, &j, s.n, t)
 		return true
 	}
 	return false
@@ -204,9 +208,9 @@ func (ep *Endpoint) complete(s *slot) {
 // giveBackCredit gives back what creditRead took. With ep.mu held.
 func (ep *Endpoint) giveBackCredit(s *slot) {
 	if s.entries > 0 {
-		s.link.readsOut--
-		s.link.entriesOut -= s.entries
-		s.link.bytesOut -= s.n
+		s.channel.readsOut--
+		s.channel.entriesOut -= s.entries
+		s.channel.bytesOut -= s.n
 	}
 }
 

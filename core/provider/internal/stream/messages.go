@@ -8,6 +8,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 )
 
 // remoteFlags are the completion flags of a frame.
@@ -18,16 +19,17 @@ func remoteFlags(h *frame.Header) fabric.OpFlags {
 	return 0
 }
 
-func (l *link) beginSend(h *frame.Header) error {
-	ep, in := l.ep, &l.in
+func (c *channel) beginSend(in *socket.Incoming) error {
+	h := &in.H
+	ep := c.ep
 	if ep.inbox.busy() {
 		return frame.ProtocolErr("message of %s behind an offer", ep.peer)
 	}
-	if in.op, in.into = ep.feed.Take(); in.into {
-		ep.inbox.fill(&in.op)
-		in.want = min(h.Length, in.op.Len())
-		in.drop = h.Length - in.want
-		in.dst = appendLocal(in.scratch(1+len(in.op.More)), &in.op, in.want)
+	if c.rx.op, c.rx.into = ep.feed.Take(); c.rx.into {
+		ep.inbox.fill(&c.rx.op)
+		in.Want = min(h.Length, c.rx.op.Len())
+		in.Drop = h.Length - in.Want
+		in.Dst = socket.AppendLocal(in.Scratch(1+len(c.rx.op.More)), &c.rx.op, in.Want)
 		return nil
 	}
 	if !ep.feed.Hold(h.Length) {
@@ -35,37 +37,38 @@ func (l *link) beginSend(h *frame.Header) error {
 			return frame.ProtocolErr("message of %s beyond its credit", ep.peer)
 		}
 		ep.end(fmt.Errorf("message of %s for an endpoint that closed: %w", ep.peer, fabric.ErrCanceled), true)
-		return errEnded
+		return socket.ErrEnded
 	}
-	in.early, in.held, in.own, in.want = make([]byte, h.Length), true, true, h.Length
+	c.rx.early, c.rx.held, in.Own, in.Want = make([]byte, h.Length), true, true, h.Length
 	if h.Length > 0 {
-		in.dst = append(in.scratch(1), sys.Iovec{Addr: sys.AddrOf(in.early), Len: h.Length})
+		in.Dst = append(in.Scratch(1), sys.Iovec{Addr: sys.AddrOf(c.rx.early), Len: h.Length})
 	}
 	return nil
 }
 
-func (l *link) endSend(h *frame.Header) error {
-	ep, in := l.ep, &l.in
-	if in.differs() && !in.gone {
-		return l.altered(h)
+func (c *channel) endSend(in *socket.Incoming) error {
+	h := &in.H
+	ep := c.ep
+	if in.Differs() && !in.Gone {
+		return in.Altered()
 	}
-	if in.into {
+	if c.rx.into {
 		ep.inbox.filled()
-		l.received(h)
+		c.received(in, h)
 	} else {
 		var later uint64 // token of an answer that placed gives
 		if h.Flags&frame.FlagPlaced != 0 {
-			if later = ackToken | uint64(h.Ticket); l.wire != nil {
+			if later = ackToken | uint64(h.Ticket); c.IsWire() {
 				later |= wireToken
 			}
 		}
-		in.held = false
-		ep.feed.Deliver(in.early, h.Data, remoteFlags(h), later)
-		in.early = nil
+		c.rx.held = false
+		ep.feed.Deliver(c.rx.early, h.Data, remoteFlags(h), later)
+		c.rx.early = nil
 	}
 	ep.inbox.arrived.Add(int64(h.Length) + eagerCost)
-	if in.into || h.Flags&frame.FlagPlaced == 0 {
-		if err := l.ack(h.Ticket, in.memoryErrno()); err != nil {
+	if c.rx.into || h.Flags&frame.FlagPlaced == 0 {
+		if err := c.Ack(h.Ticket, memoryErrno(in)); err != nil {
 			return err
 		}
 	}
@@ -75,18 +78,18 @@ func (l *link) endSend(h *frame.Header) error {
 	return nil
 }
 
-func (l *link) onOffer(h *frame.Header) error {
-	b := &l.ep.inbox
+func (c *channel) onOffer(h *frame.Header) error {
+	b := &c.ep.inbox
 	if b.busy() {
-		return frame.ProtocolErr("offer of %s behind an offer", l.ep.peer)
+		return frame.ProtocolErr("offer of %s behind an offer", c.ep.peer)
 	}
 	b.mu.Lock()
-	b.offer, b.on = *h, l
+	b.offer, b.on = *h, c
 	b.mu.Unlock()
 	b.offered.Store(true)
 	var t todo
-	l.ep.pullOffer(&t)
-	l.ep.run(&t)
+	c.ep.pullOffer(&t)
+	c.ep.run(&t)
 	return nil
 }
 
@@ -98,9 +101,9 @@ func (b *inbox) busy() bool {
 }
 
 // onPull sends the body of our offer, and lets go what waited behind it.
-func (l *link) onPull(h *frame.Header) error {
-	ep := l.ep
-	s := l.find(h.Ticket, false)
+func (c *channel) onPull(h *frame.Header) error {
+	ep := c.ep
+	s := c.find(h.Ticket, false)
 	var t todo
 	ep.mu.Lock()
 	if s == nil || ep.offer != s || h.Length > s.n {
@@ -108,9 +111,9 @@ func (l *link) onPull(h *frame.Header) error {
 		return frame.ProtocolErr("pull of %s for no offer of ours", ep.peer)
 	}
 	ep.offer = nil
-	j := job{h: frame.Header{Kind: frame.KindBody, Flags: ep.sums(), Ticket: h.Ticket, Length: h.Length, Data: h.Data}, slot: s}
-	l.post(&j, h.Length)
-	t.kick(l)
+	j := socket.Job{H: frame.Header{Kind: frame.KindBody, Flags: ep.sums(), Ticket: h.Ticket, Length: h.Length, Data: h.Data}, ID: int(s.index), Op: &s.op}
+	c.Post(&j, h.Length)
+	t.kick(c)
 	ep.turnToWire(&t)
 	ep.resume(&t)
 	ep.mu.Unlock()
@@ -118,57 +121,57 @@ func (l *link) onPull(h *frame.Header) error {
 	return nil
 }
 
-func (l *link) beginBody(h *frame.Header) error {
-	in, b := &l.in, &l.ep.inbox
+func (c *channel) beginBody(in *socket.Incoming) error {
+	h := &in.H
+	b := &c.ep.inbox
 	b.mu.Lock()
 	ok := b.pulling && h.Data == b.handle && h.Length == b.take
-	in.op = b.receive
+	c.rx.op = b.receive
 	b.mu.Unlock()
 	if !ok {
-		return frame.ProtocolErr("body of %s that was not pulled", l.ep.peer)
+		return frame.ProtocolErr("body of %s that was not pulled", c.ep.peer)
 	}
-	in.want = h.Length
-	in.dst = appendLocal(in.scratch(1+len(in.op.More)), &in.op, in.want)
+	in.Want = h.Length
+	in.Dst = socket.AppendLocal(in.Scratch(1+len(c.rx.op.More)), &c.rx.op, in.Want)
 	return nil
 }
 
-func (l *link) endBody() error {
-	in, b := &l.in, &l.ep.inbox
-	if in.differs() && !in.gone {
-		return l.altered(&in.h)
+func (c *channel) endBody(in *socket.Incoming) error {
+	b := &c.ep.inbox
+	if in.Differs() && !in.Gone {
+		return in.Altered()
 	}
 	b.mu.Lock()
 	offer := b.offer
 	b.pulling, b.receive = false, fabric.Op{}
 	b.mu.Unlock()
-	l.received(&offer)
-	return l.ack(offer.Ticket, in.memoryErrno())
+	c.received(in, &offer)
+	return c.Ack(offer.Ticket, memoryErrno(in))
 }
 
 // received ends the receive of the message h, which is in its memory unless that is gone.
-func (l *link) received(h *frame.Header) {
-	in := &l.in
-	if in.gone {
-		l.ep.feed.Failed(&in.op, unreadable, "the buffer of the receive is not mapped: was it freed before the message came?")
+func (c *channel) received(in *socket.Incoming, h *frame.Header) {
+	if in.Gone {
+		c.ep.feed.Failed(&c.rx.op, socket.Unreadable, "the buffer of the receive is not mapped: was it freed before the message came?")
 	} else {
-		l.ep.feed.Filled(&in.op, h.Length, h.Data, remoteFlags(h))
+		c.ep.feed.Filled(&c.rx.op, h.Length, h.Data, remoteFlags(h))
 	}
-	in.op = fabric.Op{}
+	c.rx.op = fabric.Op{}
 }
 
 // memoryErrno is ErrFault if the payload had nowhere to go.
-func (in *reader) memoryErrno() fabric.Errno {
-	if in.gone {
+func memoryErrno(in *socket.Incoming) fabric.Errno {
+	if in.Gone {
 		return fabric.ErrFault
 	}
 	return 0
 }
 
-func (l *link) onCredit(h *frame.Header) error {
-	ep := l.ep
+func (c *channel) onCredit(h *frame.Header) error {
+	ep := c.ep
 	var t todo
 	ep.mu.Lock()
-	late := ep.wire.Load() != nil && l.wire == nil // of before the turn, perhaps behind what came on the wire
+	late := ep.wire.Load() != nil && !c.IsWire() // of before the turn, perhaps behind what came on the wire
 	if h.Data < ep.consumed && !late || h.Data > ep.sent {
 		ep.mu.Unlock()
 		return frame.ProtocolErr("credit of %s for %d bytes, sent are %d", ep.peer, h.Data, ep.sent)

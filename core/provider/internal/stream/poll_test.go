@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 )
 
 // spin looks into the queue until there is an entry.
@@ -41,7 +42,7 @@ func lendOut(r, from *rig) {
 		r.spin()
 		_, err = from.next()
 		from.must(err)
-		if r.ep.links[0].in.lent.Load() {
+		if r.ep.channels[0].Lent() {
 			return
 		}
 	}
@@ -66,7 +67,7 @@ func TestALentLinkIsTakenBackWhenNobodyLooks(t *testing.T) {
 	if c, err := a.next(); err != nil || c.Ctx != 6 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	for b.ep.links[0].in.lent.Load() && b.ctx.Err() == nil {
+	for b.ep.channels[0].Lent() && b.ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	if c, err := b.next(); err != nil || c.Ctx != 5 {
@@ -194,7 +195,7 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 				}
 			}
 			if i%50 == 49 {
-				time.Sleep(2 * takeBack) // a program that does something else
+				time.Sleep(2 * time.Millisecond) // longer than a stream stays lent to a program that does not look
 			}
 		}
 		return nil
@@ -212,6 +213,22 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 	}
 }
 
+// A watchedPoller reports when a reader of its queue parks.
+type watchedPoller struct {
+	*socket.Poller
+	parked chan struct{}
+}
+
+func (w *watchedPoller) Arm(parking bool) {
+	w.Poller.Arm(parking)
+	if parking {
+		select {
+		case w.parked <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // TestNoLinkIsLentWhileAReaderIsParked has one reader look and another wait: the one who waits is not kept waiting.
 func TestNoLinkIsLentWhileAReaderIsParked(t *testing.T) {
 	a, b := polledPair(t)
@@ -219,14 +236,17 @@ func TestNoLinkIsLentWhileAReaderIsParked(t *testing.T) {
 	cq, err := b.dom.CQ(1)
 	b.must(err)
 	defer func() { b.must(cq.Close()) }()
-	cq.(*util.CQ).AddSource(&b.ep.poller)
-	defer cq.(*util.CQ).RemoveSource(&b.ep.poller)
+	source := &watchedPoller{b.ep.poller, make(chan struct{}, 1)}
+	cq.(*util.CQ).AddSource(source)
+	defer cq.(*util.CQ).RemoveSource(source)
 	go func() {
 		_, err := cq.Wait(b.ctx, make([]fabric.Completion, 1))
 		parked <- err
 	}()
-	for b.ep.poller.parked.Load() == 0 && b.ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
+	select {
+	case <-source.parked:
+	case <-b.ctx.Done():
+		t.Fatal("the reader does not park")
 	}
 	for range 200 {
 		_, err := b.ep.Submit([]fabric.Op{{Kind: fabric.OpRecv}})
@@ -237,7 +257,7 @@ func TestNoLinkIsLentWhileAReaderIsParked(t *testing.T) {
 		_, err = a.next()
 		a.must(err)
 	}
-	if b.ep.links[0].in.lent.Load() {
+	if b.ep.channels[0].Lent() {
 		t.Error("the link is lent")
 	}
 	b.must(cq.Signal())

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
 
@@ -27,7 +28,7 @@ type slot struct {
 	notice bool   // only the remote data goes through the stream
 	inject []byte // the bytes of an OpInject op; its memory is the slot's, for the next one too
 
-	link    *link            // where it is, or will be answered
+	channel *channel         // where it is, or will be answered
 	staged  staging.Transfer // of an op in pieces
 	piece   *staging.Piece   // of a slot for pieces
 	entries int              // of a read's table, while it counts against its link's credit
@@ -50,7 +51,7 @@ func (s *slot) begin() {
 // outcome is how the op ended, for who completes it.
 func (s *slot) outcome() (fabric.Errno, string) {
 	if s.unread.Load() {
-		return unreadable, unreadableText
+		return socket.Unreadable, unreadableText
 	}
 	return s.errno, s.detail
 }
@@ -109,7 +110,7 @@ func (t *slotTable) take() *slot {
 
 func (t *slotTable) give(s *slot) {
 	s.end()
-	s.op, s.link, s.piece = fabric.Op{}, nil, nil
+	s.op, s.channel, s.piece = fabric.Op{}, nil, nil
 	if int(s.index) >= len(t.all) {
 		t.freePieces = append(t.freePieces, s.index)
 		return
@@ -164,3 +165,9 @@ func (t *slotTable) lookup(k Ticket) *slot {
 	}
 	return s
 }
+
+// Why memory of an op could not be used.
+const (
+	unreadableText = "the local buffer is not mapped: was it freed before the op ended?"
+	unwritableText = "the local buffer is not mapped for writing: was it freed before the op ended?"
+)

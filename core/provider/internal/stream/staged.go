@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
 
@@ -111,68 +112,68 @@ func (ep *Endpoint) pieceAnswered(s *slot) {
 }
 
 // beginLanding makes the payload of a write, whose memory is in dst, arrive in a buffer.
-func (l *link) beginLanding(h *frame.Header) error {
-	in := &l.in
-	mr := in.mr
-	p, err := l.ep.stage.BeginWrite(mr, in.dst, h.Length, &l.ep.domain.devices)
+func (c *channel) beginLanding(in *socket.Incoming) error {
+	h := &in.H
+	mr := c.rx.mr
+	p, err := c.ep.stage.BeginWrite(mr, in.Dst, h.Length, &c.ep.domain.devices)
 	if err == nil {
-		in.landing, in.mr = p, nil
-		in.want, in.own = h.Length, true
-		in.holds.Store(mr)
-		in.dst = append(in.scratch(1), sys.Iovec{Addr: p.Addr(), Len: h.Length})
+		c.rx.landing, c.rx.mr = p, nil
+		in.Want, in.Own = h.Length, true
+		c.rx.holds.Store(mr)
+		in.Dst = append(in.Scratch(1), sys.Iovec{Addr: p.Addr(), Len: h.Length})
 		return nil
 	}
 	mr.Release()
-	in.mr, in.dst = nil, nil
+	c.rx.mr, in.Dst = nil, nil
 	if errors.Is(err, device.ErrBusy) {
-		return errNoBuffer // and the claim is checked again
+		return socket.ErrNoBuffer // and the claim is checked again
 	}
-	l.logDevice(err)
-	in.errno, in.drop = staging.Errno(err), h.WireLen()
+	c.logDevice(err)
+	c.rx.errno, in.Drop = staging.Errno(err), h.WireLen()
 	return nil
 }
 
 // endLanding leaves a write whose payload arrived to the Stager.
-func (l *link) endLanding(h *frame.Header) error {
-	in := &l.in
-	if in.pack != nil {
-		if err := l.unpack(h, append(in.scratch(1), sys.Iovec{Addr: in.landing.Addr(), Len: h.Length})); err != nil {
+func (c *channel) endLanding(in *socket.Incoming) error {
+	h := &in.H
+	if in.Compressed() {
+		if err := in.Decompress(append(in.Scratch(1), sys.Iovec{Addr: c.rx.landing.Addr(), Len: h.Length})); err != nil {
 			return err
 		}
 	}
-	p := in.landing
-	in.landing = nil
-	in.holds.Store(nil)
-	if in.differs() {
-		l.ep.stage.Discard(p)
-		return l.ack(h.Ticket, fabric.ErrCRC)
+	p := c.rx.landing
+	c.rx.landing = nil
+	c.rx.holds.Store(nil)
+	if in.Differs() {
+		c.ep.stage.Discard(p)
+		return c.Ack(h.Ticket, fabric.ErrCRC)
 	}
-	l.ep.stage.EndWrite(p, l, h)
+	c.ep.stage.EndWrite(p, c, h)
 	return nil
 }
 
-// Written pushes the completion that a peer's write asked for, and answers it; see staging.Writer.
-func (l *link) Written(h *frame.Header, errno fabric.Errno) bool {
+// Landed pushes the completion that a peer's write asked for, and answers it; see staging.Writer.
+func (c *channel) Landed(h *frame.Header, errno fabric.Errno) bool {
 	if errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
-		c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: l.ep.from(), Len: h.Length, Data: h.Data}
-		if !l.ep.queues.Rx.TryPush(c) {
+		done := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: c.ep.from(), Len: h.Length, Data: h.Data}
+		if !c.ep.queues.Rx.TryPush(done) {
 			return false
 		}
 	}
-	if err := l.ack(h.Ticket, errno); err != nil {
-		l.ep.Fail(err)
+	if err := c.Ack(h.Ticket, errno); err != nil {
+		c.ep.Fail(err)
 	}
-	l.kick()
+	c.Kick()
 	return true
 }
 
 // openStaged leaves a read of device memory, in r.iov, to the Stager.
-func (l *link) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
-	r.link, r.ticket, r.flags = l, h.Ticket, h.Flags&frame.FlagChecksum|l.ep.sums()
+func (c *channel) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
+	r.from, r.ticket, r.flags = c, h.Ticket, h.Flags&frame.FlagChecksum|c.ep.sums()
 	iov := r.iov
 	r.iov = r.iov[:0]
-	if err := l.ep.stage.Read(r, mr, iov, h.Length, &l.ep.domain.devices); err != nil {
-		l.logDevice(err)
+	if err := c.ep.stage.Read(r, mr, iov, h.Length, &c.ep.domain.devices); err != nil {
+		c.logDevice(err)
 		return staging.Errno(err)
 	}
 	return 0
@@ -180,32 +181,32 @@ func (l *link) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
 
 // Reply sends the bytes of b, or errno, to the peer that reads.
 func (r *reply) Reply(b staging.Buffer, errno fabric.Errno) {
-	l := r.link
-	j := job{h: frame.Header{Kind: frame.KindReply, Ticket: r.ticket, Flags: r.flags}}
+	c := r.from
+	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: r.ticket, Flags: r.flags}}
 	if errno != 0 {
-		l.endReply(r)
-		j.h.Data = uint64(errno)
+		c.replies.end(r)
+		j.H.Data = uint64(errno)
 	} else {
 		at := b.Iovec()
 		r.iov, r.buf = append(r.iov[:0], at), b
-		j.reply, j.h.Length = r, at.Len
+		j.Reply, j.H.Length = r, at.Len
 	}
-	l.post(&j, j.h.Length)
-	l.kick()
+	c.Post(&j, j.H.Length)
+	c.Kick()
 }
 
 // Drop ends the reply with its connection.
-func (r *reply) Drop() { r.link.endReply(r) }
+func (r *reply) Drop() { r.from.replies.end(r) }
 
 // stageReply gives the reply to one of our reads a buffer.
-func (l *link) stageReply(s *slot, n uint64) error {
+func (c *channel) stageReply(s *slot, n uint64) error {
 	if s.piece == nil {
 		return nil
 	}
 	took, err := s.piece.Receive(n)
 	switch {
 	case errors.Is(err, device.ErrBusy):
-		return errNoBuffer
+		return socket.ErrNoBuffer
 	case err != nil:
 		s.errno, s.detail = staging.Errno(err), err.Error()
 	case took:
@@ -215,9 +216,9 @@ func (l *link) stageReply(s *slot, n uint64) error {
 }
 
 // logDevice logs why a peer's op failed, of which the peer gets the number only.
-func (l *link) logDevice(err error) {
+func (c *channel) logDevice(err error) {
 	var errno fabric.Errno
 	if !errors.As(err, &errno) {
-		stagingPort{l.ep}.Log("a peer's op on GPU memory failed", err)
+		stagingPort{c.ep}.Log("a peer's op on GPU memory failed", err)
 	}
 }

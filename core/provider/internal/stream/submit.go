@@ -9,24 +9,25 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
 
-// A todo is what has to be done after Endpoint.mu was released: links to kick, ops to offer to the Direct, messages to give to it.
+// A todo is what has to be done after Endpoint.mu was released: channels to kick, ops to offer to the Direct, messages to give to it.
 type todo struct {
-	links    uint32 // a bit each
+	channels uint32 // a bit each
 	direct   []*slot
 	messages bool
 }
 
-func (t *todo) kick(l *link) { t.links |= 1 << l.index }
+func (t *todo) kick(c *channel) { t.channels |= 1 << c.index }
 
 // Submit queues a prefix of ops; see fabric.Endpoint.
 func (ep *Endpoint) Submit(ops []fabric.Op) (int, error) {
-	if !ep.fate.enter() {
+	if !ep.fate.Enter() {
 		return 0, ep.endedErr()
 	}
-	defer ep.fate.leave()
+	defer ep.fate.Leave()
 	var t todo
 	n, err := 0, error(nil)
 	for ; n < len(ops) && err == nil; n++ {
@@ -86,7 +87,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		if err := s.keepBytes(ep.limits.MaxInject); err != nil {
 			ep.slots.give(s)
 			ep.mu.Unlock()
-			ep.queues.Failed(op, unreadable, unreadableText)
+			ep.queues.Failed(op, socket.Unreadable, unreadableText)
 			return nil
 		}
 	}
@@ -104,7 +105,7 @@ func (s *slot) keepBytes(most uint64) error {
 		s.inject = make([]byte, most)
 	}
 	s.inject = s.inject[:s.n]
-	if err := gather(s.inject, &s.op); err != nil {
+	if err := socket.Gather(s.inject, &s.op); err != nil {
 		return err
 	}
 	s.op.Seg, s.op.More = fabric.Seg{Addr: sys.AddrOf(s.inject), Len: s.n}, nil
@@ -129,10 +130,10 @@ func (ep *Endpoint) run(t *todo) {
 	if t.messages {
 		ep.handMessages()
 	}
-	for i := 0; t.links != 0; i++ {
-		if t.links&(1<<i) != 0 {
-			t.links &^= 1 << i
-			ep.linkAt(i).kick()
+	for i := 0; t.channels != 0; i++ {
+		if t.channels&(1<<i) != 0 {
+			t.channels &^= 1 << i
+			ep.channelAt(i).Kick()
 		}
 	}
 }
@@ -173,8 +174,8 @@ func (ep *Endpoint) Finish(k Ticket, err error) {
 	if s == nil {
 		panic(fmt.Sprintf("stream: op %#x finished twice", k))
 	}
-	if ep.fate.enter() {
-		defer ep.fate.leave() // what the end of this op sets off may be sent from here
+	if ep.fate.Enter() {
+		defer ep.fate.Leave() // what the end of this op sets off may be sent from here
 	}
 	if err != nil {
 		s.errno, s.detail = fabric.ErrnoOf(err), err.Error()
@@ -191,10 +192,10 @@ func (ep *Endpoint) Forward(k Ticket) {
 	if s == nil {
 		panic(fmt.Sprintf("stream: op %#x forwarded after its end", k))
 	}
-	if !ep.fate.enter() {
+	if !ep.fate.Enter() {
 		return // the end of the connection ends the op
 	}
-	defer ep.fate.leave()
+	defer ep.fate.Leave()
 	var t todo
 	ep.mu.Lock()
 	s.notice = true
@@ -208,17 +209,34 @@ func (ep *Endpoint) SendFrame(kind uint8, body []byte) error {
 	if len(body) > frame.MaxExtension {
 		return fmt.Errorf("send extension frame of %d bytes, limit is %d: %w", len(body), frame.MaxExtension, fabric.ErrMsgSize)
 	}
-	if !ep.fate.enter() {
+	if !ep.fate.Enter() {
 		return fabric.ErrNotConn
 	}
-	defer ep.fate.leave()
+	defer ep.fate.Leave()
 	if ep.extra.Add(int64(len(body))) > MaxExtensionQueue {
 		ep.extra.Add(-int64(len(body)))
 		return fabric.ErrAgain
 	}
-	l := ep.links[0]
+	l := ep.channels[0]
 	j := extension(kind, body)
-	l.post(&j, uint64(len(body)))
-	l.kick()
+	l.Post(&j, uint64(len(body)))
+	l.Kick()
 	return nil
+}
+
+// HandBack gives an op that the Direct took, and moved no byte of, to the stream, as if RMA had answered false.
+func (ep *Endpoint) HandBack(k Ticket) {
+	s := ep.slots.lookup(k)
+	if s == nil {
+		panic(fmt.Sprintf("stream: op %#x handed back after its end", k))
+	}
+	if !ep.fate.Enter() {
+		return // the end of the connection ends the op
+	}
+	defer ep.fate.Leave()
+	var t todo
+	ep.mu.Lock()
+	ep.issueStream(s, &t)
+	ep.mu.Unlock()
+	ep.run(&t)
 }

@@ -5,6 +5,7 @@ package stream
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 
@@ -145,4 +146,29 @@ func TestPeersThatCannotUnpackGetPlainPayload(t *testing.T) {
 			t.Errorf("%d were counted", got)
 		}
 	}
+}
+
+// minCompress is the least payload that a stream compresses.
+const minCompress = 64 << 10
+
+// thinBytes are n bytes of which about half is left.
+func thinBytes(n int) []byte {
+	rng := rand.New(rand.NewPCG(5, 6))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32()) & 15
+	}
+	return b
+}
+
+func compressed(tb testing.TB, b []byte) []byte {
+	tb.Helper()
+	z := frame.TakeZstd()
+	defer z.Free()
+	z.SizePlain(len(b))
+	copy(z.Plain, b)
+	if err := z.Compress(len(b)); err != nil {
+		tb.Fatal(err)
+	}
+	return bytes.Clone(z.Compressed)
 }

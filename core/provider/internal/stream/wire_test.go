@@ -159,7 +159,9 @@ func TestMessagesTurnToTheWireInOrder(t *testing.T) {
 func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 	a, b, pa, pb := wired(t, 1<<20)
 	b.ep.AddWire(pb)
-	b.ep.links[0].in.mu.Lock() // nothing of the socket is taken
+	direct := b.ep.direct.(*fakeDirect)
+	direct.mu.Lock() // nothing of the socket is taken from this frame on
+	a.must(a.ep.SendFrame(1, nil))
 	_, err := a.ep.Submit([]fabric.Op{{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Data: 1}})
 	a.must(err)
 	a.ep.AddWire(pa)
@@ -178,7 +180,7 @@ func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 			t.Fatal("nobody looks at the wire")
 		}
 	}
-	b.ep.links[0].in.mu.Unlock()
+	direct.mu.Unlock()
 	for want := uint64(1); want <= 2; want++ {
 		c, err := b.next()
 		b.must(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package stream
+package socket
 
 import (
 	"syscall"
@@ -10,12 +10,15 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// Memory of an op or region that was freed before its bytes were sent or received fails that op, with ErrFault, and the connection stays:
+// Memory of an op or region that was freed before its bytes were sent or received fails that op,
+// with ErrFault, and the connection stays:
 //
 //   - Received payload that has nowhere to go is dropped; the answer says so.
-//   - A write whose payload cannot be read, and whose header has not been sent, becomes one with flagVoid, which the peer drops.
+//   - A write whose payload cannot be read, and whose header has not been sent, becomes one with
+//     flagVoid, which the peer drops.
 //   - A reply has a trailer behind its payload, and ends in zeros and an errno.
-//   - Anything else that was begun cannot be completed. Its op fails, and the connection ends for the others with ErrConnReset.
+//   - Anything else that was begun cannot be completed. Its op fails, and the connection ends for
+//     the others with ErrConnReset.
 //
 // Peers that do not know these flags get none of them; their connections end.
 
@@ -23,7 +26,7 @@ const pageLen = 4096
 
 var filler [64 << 10]byte
 
-// A layout tells where a job's frame lies in the iov of its batch.
+// A layout is where the frame of a job lies in the iov of its batch.
 type layout struct {
 	head    int    // entry of the header
 	addr    uint64 // the header's address
@@ -44,31 +47,18 @@ func (a *layout) addTrailer(p *pump) {
 	p.iov = append(p.iov, sys.Iovec{Addr: sys.AddrOf(b), Len: frame.TrailerLen})
 }
 
-// takeTrailer reads the errno behind the payload of a reply. After errWait it is called again.
-func (l *link) takeTrailer() (fabric.Errno, error) {
-	if err := l.need(frame.TrailerLen); err != nil {
-		return 0, err
-	}
-	errno, ok := frame.ParseTrailer(l.in.buf[l.in.r : l.in.r+frame.TrailerLen])
-	if !ok {
-		return 0, l.altered(&l.in.h)
-	}
-	l.in.r += frame.TrailerLen
-	return errno, nil
-}
-
-// sendAroundFault goes on where the kernel could not read some memory of the batch. It copies in large parts and does not say which entry it
-// was, so a first pass looks at the frames that were not begun, and then single pages are sent. EFAULT is the end of the connection.
-func (l *link) sendAroundFault() (int, error) {
-	p := &l.out
+// sendAroundFault goes on where the kernel could not read some memory of the batch. It copies in
+// large parts and does not say which entry it was, so a first pass looks at the frames that were
+// not begun, and then single pages are sent. EFAULT is the end of the connection.
+func (p *pump) sendAroundFault() (int, error) {
 	p.rest = sys.Advance(p.rest, 0)
 	if !p.searched {
 		p.searched = true
-		l.voidUnreadable()
+		p.voidUnreadable()
 	}
 	first := p.rest[0]
 	p.page[0] = sys.Iovec{Addr: first.Addr, Len: min(first.Len, pageLen-first.Addr%pageLen)}
-	n, err := l.send(p.page[:])
+	n, err := p.send(p.page[:])
 	if err != syscall.EFAULT {
 		return n, err
 	}
@@ -79,15 +69,15 @@ func (l *link) sendAroundFault() (int, error) {
 				p.endReply(j, at)
 				return 0, nil
 			}
-			j.fail(&l.ep.slots)
+			p.s.owner.Unreadable(j)
 		}
 	}
 	return 0, syscall.EFAULT
 }
 
-// voidUnreadable looks at the payload of all frames whose header was not sent, and keeps what cannot be read from being sent.
-func (l *link) voidUnreadable() {
-	p := &l.out
+// voidUnreadable looks at the payload of all frames whose header was not sent, and keeps what
+// cannot be read from being sent.
+func (p *pump) voidUnreadable() {
 	for i := len(p.batch) - 1; i >= 0; i-- { // from the last on: what is replaced moves only what is behind it
 		j := &p.batch[i]
 		at := len(p.iov) - len(p.rest)
@@ -100,29 +90,17 @@ func (l *link) voidUnreadable() {
 			if !readable(p.iov[j.at.payload:j.at.trailer]) {
 				p.endReply(j, j.at.payload)
 			}
-		case j.h.Kind == frame.KindWrite && j.h.Flags&frame.FlagCompressed == 0 && l.ep.peerFault && !readable(p.iov[j.at.payload:j.at.end]):
-			j.fail(&l.ep.slots)
-			j.h.Flags |= frame.FlagVoid
-			j.h.Put(sys.Bytes(j.at.addr, frame.HeaderLen))
+		case j.H.Kind == frame.KindWrite && j.H.Flags&frame.FlagCompressed == 0 && p.s.env.PeerFault && !readable(p.iov[j.at.payload:j.at.end]):
+			p.s.owner.Unreadable(j)
+			j.H.Flags |= frame.FlagVoid
+			j.H.Put(sys.Bytes(j.at.addr, frame.HeaderLen))
 			p.blank(i, j.at.payload, j.at.end)
 		}
 	}
 }
 
-// fail makes the op of a job end with ErrFault, with its answer or with the connection.
-func (j *job) fail(slots *slotTable) {
-	s := j.slot
-	if s == nil {
-		return
-	}
-	s.unread.Store(true)
-	if s.piece != nil {
-		slots.at(s.piece.Transfer().ID).unread.Store(true)
-	}
-}
-
 // endReply replaces the payload of a reply from an entry on with zeros, and says so in the trailer.
-func (p *pump) endReply(j *job, from int) {
+func (p *pump) endReply(j *Job, from int) {
 	frame.PutTrailer(sys.Bytes(p.iov[j.at.trailer].Addr, frame.TrailerLen), fabric.ErrFault)
 	for i := range p.batch {
 		if &p.batch[i] == j {

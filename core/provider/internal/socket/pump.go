@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package stream
+package socket
 
 import (
 	"fmt"
@@ -14,11 +14,13 @@ import (
 const (
 	// arenaLen is the room for headers, tables and small payloads of one batch.
 	arenaLen = 64 << 10
-	// copyMax is up to where payload is copied beside its header: one entry instead of two, and no page to pin down.
+	// copyMax is up to where payload is copied beside its header: one entry instead of two, and no
+	// page to pin down.
 	copyMax = 4 << 10
 	// batchBytes is where a batch ends. Acks wait for no more than that.
 	batchBytes = 1 << 20
-	// inlineMax is how much a submitter sends itself. Beyond it the copying belongs on the link's goroutine.
+	// inlineMax is how much a submitter sends itself. Beyond it the copying belongs on the stream's
+	// goroutine.
 	inlineMax = 64 << 10
 	// keepEntries is how long a list of segments may grow and still be kept for the next frame.
 	keepEntries = 8 << 10
@@ -26,14 +28,15 @@ const (
 
 // A pump turns jobs into calls of sendmsg. It is used by one goroutine at a time.
 type pump struct {
-	batch []job
-	arena []byte // never grows: entries of iov point into it
-	iov   []sys.Iovec
-	rest  []sys.Iovec // the end of iov: what is not sent
-	bytes uint64      // of the batch
-	acks  []frame.Ack
-	big   [][]byte // tables that did not fit the arena
-	pack  *packer  // nil if nothing is packed
+	s        *Stream
+	batch    []Job
+	arena    []byte // never grows: entries of iov point into it
+	iov      []sys.Iovec
+	rest     []sys.Iovec // the end of iov: what is not sent
+	bytes    uint64      // of the batch
+	acks     []frame.Ack
+	big      [][]byte    // tables that did not fit the arena
+	compress *Compressor // nil if nothing is compressed
 
 	searched bool         // for memory of the batch that cannot be read
 	page     [1]sys.Iovec // scratch
@@ -43,30 +46,31 @@ type pump struct {
 	err   error
 }
 
-func (p *pump) init() {
+func (p *pump) init(s *Stream) {
+	p.s = s
 	p.try = func(fd uintptr) bool {
 		p.tried, p.err = sys.Sendv(int(fd), p.rest, syscall.MSG_DONTWAIT)
 		return p.err != syscall.EAGAIN
 	}
 }
 
-// pump sends until nothing is queued, with busy set by the caller. Inline it gives up when it would have to wait or has sent
-// its share, and leaves the rest to the writer.
-func (l *link) pump(inline bool) {
-	p, budget := &l.out, uint64(inlineMax)
+// pump sends until nothing is queued, with busy set by the caller. Inline it gives up when it would
+// have to wait or has sent its share, and leaves the rest to the writer.
+func (p *pump) pump(inline bool) {
+	budget := uint64(inlineMax)
 	for {
 		if len(p.rest) == 0 {
-			l.settle()
-			more, err := l.fill(inline)
+			p.settle()
+			more, err := p.fill(inline)
 			if err != nil {
-				l.broken(err)
+				p.broken(err)
 				return
 			}
 			if !more {
 				return
 			}
-			if inline && p.bytes > budget && !l.in.lent.Load() {
-				l.handOver()
+			if inline && p.bytes > budget && !p.s.in.lent.Load() {
+				p.s.handOver()
 				return
 			}
 			budget -= min(budget, p.bytes)
@@ -74,29 +78,29 @@ func (l *link) pump(inline bool) {
 				continue // all of it is lost
 			}
 		}
-		n, err := l.send(p.rest)
-		if err == syscall.EFAULT && l.wire == nil {
-			n, err = l.sendAroundFault()
+		n, err := p.send(p.rest)
+		if err == syscall.EFAULT && p.s.wire == nil {
+			n, err = p.sendAroundFault()
 		}
 		if err == syscall.EAGAIN {
-			if l.wire != nil {
-				if l.stall() {
+			if p.s.wire != nil {
+				if p.stall() {
 					return
 				}
 				continue
 			}
 			if inline {
-				if !l.park() {
-					l.handOver()
+				if !p.s.park() {
+					p.s.handOver()
 				}
 				return
 			}
-			if n, err = l.waitAndSend(); err == syscall.EFAULT {
+			if n, err = p.waitAndSend(); err == syscall.EFAULT {
 				continue // the next try finds where
 			}
 		}
 		if err != nil {
-			l.broken(err)
+			p.broken(err)
 			return
 		}
 		p.rest = sys.Advance(p.rest, uint64(n))
@@ -104,72 +108,51 @@ func (l *link) pump(inline bool) {
 }
 
 // waitAndSend sends once the socket has room.
-func (l *link) waitAndSend() (int, error) {
-	if err := l.raw.Write(l.out.try); err != nil {
+func (p *pump) waitAndSend() (int, error) {
+	if err := p.s.raw.Write(p.try); err != nil {
 		return 0, err
 	}
-	return l.out.tried, l.out.err
+	return p.tried, p.err
 }
 
 // broken ends the connection from the write side. busy stays set, so nobody pumps again.
-func (l *link) broken(err error) {
-	l.stop()
+func (p *pump) broken(err error) {
+	p.s.stop()
 	switch err {
 	case syscall.EPIPE, syscall.ECONNRESET:
 		// The reader sees the same end of the socket, and may find a goodbye before it.
 	case syscall.EFAULT:
-		l.ep.Fail(fmt.Errorf("send to %s: memory of another op was freed while it was sent: %w", l.ep.peer, fabric.ErrConnReset))
+		p.s.owner.Fail(fmt.Errorf("send to %s: memory of another op was freed while it was sent: %w", p.s.env.Peer, fabric.ErrConnReset))
 	default:
-		l.ep.Fail(fmt.Errorf("send to %s: %v: %w", l.ep.peer, err, fabric.ErrConnReset))
+		p.s.owner.Fail(fmt.Errorf("send to %s: %v: %w", p.s.env.Peer, err, fabric.ErrConnReset))
 	}
 }
 
 // settle ends the jobs of a batch that was sent.
-func (l *link) settle() {
-	p := &l.out
+func (p *pump) settle() {
 	for i := range p.batch {
 		j := &p.batch[i]
-		l.queued.Add(-int64(j.h.PayloadLen()))
+		p.s.queued.Add(-int64(j.H.PayloadLen()))
 		switch {
-		case j.reply != nil:
-			l.endReply(j.reply)
 		case j.lost:
-			l.ep.unsent(j)
-		case j.slot != nil && j.h.Kind != frame.KindOffer: // an offer's memory is read by its body
-			if j.slot.mark(slotWritten) {
-				l.ep.complete(j.slot)
-			}
-		case j.h.Kind == frame.KindGoodbye && l.wire == nil:
-			// Two that say goodbye at once read nothing any more but the end, which each of them would wait for.
-			_ = syscall.Shutdown(l.fd, syscall.SHUT_WR)
-		case j.h.Kind == frame.KindExtension:
-			l.ep.extra.Add(-int64(len(j.body)))
+			p.s.owner.Unsent(j)
+		case j.H.Kind == frame.KindGoodbye && p.s.wire == nil:
+			// If both sides say goodbye at once, each reads nothing but the end, and would wait for
+			// it.
+			_ = syscall.Shutdown(p.s.fd, syscall.SHUT_WR)
+		default:
+			p.s.owner.Written(j)
 		}
-		*j = job{}
+		*j = Job{}
 	}
 	clear(p.big)
 	p.batch, p.big = p.batch[:0], p.big[:0]
-	p.pack.release()
+	p.compress.release()
 }
 
-// unsent ends an op whose frame was not sent.
-func (ep *Endpoint) unsent(j *job) {
-	s := j.slot
-	if j.h.Kind == frame.KindSend {
-		ep.mu.Lock()
-		ep.sent -= s.n + eagerCost
-		ep.mu.Unlock()
-	}
-	s.errno, s.detail = unreadable, unreadableText
-	s.mark(slotWritten)
-	if s.mark(slotAnswered) {
-		ep.complete(s)
-	}
-}
-
-// fill makes the next batch. It reports false if there is nothing to send, with busy reset, or nothing to send inline, and told the writer.
-func (l *link) fill(inline bool) (bool, error) {
-	p := &l.out
+// fill makes the next batch. It reports false if there is nothing to send, with busy reset, or if
+// it left what there is to the writer.
+func (p *pump) fill(inline bool) (bool, error) {
 	if p.arena == nil {
 		p.arena = make([]byte, 0, arenaLen)
 	}
@@ -177,47 +160,48 @@ func (l *link) fill(inline bool) (bool, error) {
 	if cap(p.iov) > keepEntries {
 		p.iov = nil
 	}
-	l.mu.Lock()
-	if l.jobs.Len() == 0 && len(l.acks) == 0 || l.stopped {
-		l.busy = false
-		l.mu.Unlock()
+	p.s.mu.Lock()
+	if p.s.jobs.Len() == 0 && len(p.s.acks) == 0 || p.s.stopped {
+		p.s.busy = false
+		p.s.mu.Unlock()
 		return false, nil
 	}
-	n := min(len(l.acks), frame.MaxAcks)
-	p.acks = append(p.acks[:0], l.acks[:n]...)
-	l.acks = l.acks[:copy(l.acks, l.acks[n:])]
-	packs := l.takeJobs(arenaLen-frame.HeaderLen-n*frame.AckLen, inline)
-	l.mu.Unlock()
+	n := min(len(p.s.acks), frame.MaxAcks)
+	p.acks = append(p.acks[:0], p.s.acks[:n]...)
+	p.s.acks = p.s.acks[:copy(p.s.acks, p.s.acks[n:])]
+	compresses := p.takeJobs(arenaLen-frame.HeaderLen-n*frame.AckLen, inline)
+	p.s.mu.Unlock()
 	switch {
-	case packs && !inline:
-		p.pack.pack(&p.batch[len(p.batch)-1])
-	case packs && len(p.batch) == 0 && n == 0:
-		l.handOver()
+	case compresses && !inline:
+		p.compress.compress(&p.batch[len(p.batch)-1])
+	case compresses && len(p.batch) == 0 && n == 0:
+		p.s.handOver()
 		return false, nil
 	}
 	return true, p.encode()
 }
 
-// takeJobs moves jobs to the batch, whose arena has so much room. It reports true if it stopped at one that is to be packed: that is the last one of the
-// batch, or inline the next one in the queue, since packing is the writer's work. With l.mu held.
-func (l *link) takeJobs(room int, inline bool) (packs bool) {
-	p, entries := &l.out, 1
-	for l.jobs.Len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
-		j := l.jobs.Peek()
+// takeJobs moves jobs to the batch, whose arena has room bytes left. It reports true if it stopped
+// at one to compress: that is the last of the batch or, inline, the next in the queue, since only
+// the writer compresses. With Stream.mu held.
+func (p *pump) takeJobs(room int, inline bool) (compresses bool) {
+	entries := 1
+	for p.s.jobs.Len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
+		j := p.s.jobs.Peek()
 		need := j.arenaNeed()
 		if need > room && len(p.batch) > 0 {
 			return false
 		}
-		packs = p.pack.due(j)
-		if packs && inline {
+		compresses = p.compress.due(j)
+		if compresses && inline {
 			return true
 		}
-		p.batch = append(p.batch, l.jobs.Pop())
+		p.batch = append(p.batch, p.s.jobs.Pop())
 		j = &p.batch[len(p.batch)-1]
 		room -= need
 		entries += j.entries()
-		p.bytes += j.h.PayloadLen()
-		if packs {
+		p.bytes += j.H.PayloadLen()
+		if compresses {
 			return true
 		}
 	}
@@ -268,8 +252,8 @@ func (p *pump) rewind(m mark) {
 	}
 }
 
-// grow returns the next n bytes of the arena, which become part of the batch. What is too large for the arena gets memory
-// of its own: a table of thousands of segments.
+// grow returns the next n bytes of the arena, which become part of the batch. What is too large for
+// the arena gets memory of its own: a table of thousands of segments.
 func (p *pump) grow(n int) []byte {
 	b := p.room(n)
 	p.add(sys.AddrOf(b), uint64(n))

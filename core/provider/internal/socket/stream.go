@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+
+package socket
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/queue"
+)
+
+// An Owner uses a Stream. The Stream calls Begin and Finish from one goroutine at a time, and the
+// others from any.
+type Owner interface {
+	// Begin takes the header and table of a frame, and sets where its payload goes. ErrWait,
+	// ErrNoRoom, ErrNoBuffer and ErrBehind make the Stream wait and call it again. Other errors end
+	// the connection.
+	Begin(in *Incoming) error
+	// Finish takes a frame whose payload is in place. Its errors are those of Begin.
+	Finish(in *Incoming) error
+
+	// Written is called when a frame was handed to the kernel: nobody reads its memory any more.
+	Written(j *Job)
+	// Unsent is called when memory of a frame cannot be read and the frame was not sent.
+	Unsent(j *Job)
+	// Unreadable is called when memory of a frame cannot be read and the peer still answers the
+	// operation, or the connection ends.
+	Unreadable(j *Job)
+	// Dropped is called for a reply that is not sent, since the connection ends.
+	Dropped(j *Job)
+
+	// Fail ends the connection.
+	Fail(err error)
+}
+
+// An Env is what the streams of one connection have in common. It does not change once they start.
+type Env struct {
+	Peer      fabric.Addr
+	PeerTx    int             // operations that the peer may have pending
+	PeerFault bool            // the peer takes frames with FlagTrailer and FlagVoid
+	Ended     *atomic.Bool    // set when the connection ends
+	Over      <-chan struct{} // closed then
+	Quit      <-chan struct{} // closed when writers must return
+	Space     <-chan struct{} // a completion queue has room again
+}
+
+// A Stream is one byte stream of a connection with its two directions: a socket, or a Wire.
+type Stream struct {
+	owner Owner
+	env   *Env
+	conn  net.Conn
+	raw   syscall.RawConn
+	fd    int // valid until conn.Close, which comes after every user of it has gone
+
+	// Of a stream that is no socket; see wire.go.
+	wire  Wire
+	room  atomic.Uint32
+	news  chan struct{} // makes ReadWire look
+	waits atomic.Bool   // what came waits for the program
+
+	queued atomic.Int64 // payload bytes of jobs that are not sent
+
+	mu       sync.Mutex // protects what follows
+	jobs     queue.FIFO[Job]
+	acks     []frame.Ack
+	busy     bool // somebody pumps, or the writer was woken
+	parked   bool // busy, and the next poller pumps on
+	stopped  bool // nothing is sent any more
+	farewell bool // the goodbye is queued: later jobs are dropped
+
+	wake chan struct{} // makes the writer pump
+	out  pump          // belongs to whoever set busy
+	in   reader
+}
+
+// A Job is a frame to be sent.
+type Job struct {
+	H      frame.Header
+	ID     int        // of Op, for the Owner
+	Op     *fabric.Op // whose table and payload are sent
+	Inject []byte     // the bytes of an OpInject op
+	Reply  Reply      // whose payload is sent
+	Body   []byte     // of an extension
+
+	lost bool   // it was not sent: its memory cannot be read
+	at   layout // in the pump's batch
+}
+
+// A Reply is the payload that a peer reads.
+type Reply interface{ Iovecs() []sys.Iovec }
+
+// New makes a stream of a socket. Nothing is sent before Open.
+func New(owner Owner, env *Env, conn net.Conn) (*Stream, error) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("use %T as a stream: %w", conn, fabric.ErrInvalid)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("use connection to %v: %w", conn.RemoteAddr(), err)
+	}
+	s := newStream(owner, env)
+	s.conn, s.raw, s.busy = conn, raw, true
+	if err := raw.Control(func(fd uintptr) { s.fd = int(fd) }); err != nil {
+		return nil, fmt.Errorf("use connection to %v: %w", conn.RemoteAddr(), err)
+	}
+	return s, nil
+}
+
+func newStream(owner Owner, env *Env) *Stream {
+	s := &Stream{owner: owner, env: env, fd: -1, wake: make(chan struct{}, 1)}
+	s.in.init(s)
+	s.out.init(s)
+	return s
+}
+
+// Compress makes the stream compress payload by c, which may be nil.
+func (s *Stream) Compress(c *Compressor) { s.out.compress = c }
+
+// Open lets frames be sent. It comes before Read: else nobody would send the answer to the first
+// frame.
+func (s *Stream) Open() {
+	s.mu.Lock()
+	s.busy = false
+	s.mu.Unlock()
+}
+
+// Queued is how many bytes of payload wait to be sent.
+func (s *Stream) Queued() int64 { return s.queued.Load() }
+
+// Post queues a job. The caller kicks afterwards. After the goodbye there is nothing to send: the
+// operation ends with the connection.
+func (s *Stream) Post(j *Job, payload uint64) {
+	s.mu.Lock()
+	drop := s.farewell
+	if !drop {
+		s.queued.Add(int64(payload))
+		s.jobs.Push(*j)
+	}
+	s.mu.Unlock()
+	if drop && j.Reply != nil {
+		dropped := *j // so that j stays on the caller's stack otherwise
+		s.owner.Dropped(&dropped)
+	}
+}
+
+// Kick sends what is queued, unless somebody does already.
+func (s *Stream) Kick() {
+	s.mu.Lock()
+	start := !s.busy && !s.stopped && (s.jobs.Len() > 0 || len(s.acks) > 0)
+	s.busy = s.busy || start
+	s.mu.Unlock()
+	if start {
+		s.out.pump(true)
+	}
+}
+
+// Ack queues the answer to an operation of the peer. The reader kicks when it has nothing else to
+// do.
+func (s *Stream) Ack(ticket uint32, errno fabric.Errno) error {
+	s.mu.Lock()
+	s.acks = append(s.acks, frame.Ack{Ticket: ticket, Errno: errno})
+	n := len(s.acks)
+	s.mu.Unlock()
+	if n > s.env.PeerTx {
+		return frame.ProtocolErr("more than %d pending operations of %s", s.env.PeerTx, s.env.Peer)
+	}
+	return nil
+}
+
+// Write sends what Kick leaves, until Env.Quit.
+func (s *Stream) Write() {
+	for {
+		select {
+		case <-s.wake:
+			s.out.pump(false)
+		case <-s.env.Quit:
+			return
+		}
+	}
+}
+
+// handOver leaves the pump to the writer, with busy set: so the channel has room.
+func (s *Stream) handOver() { s.wake <- struct{}{} }
+
+// stop lets nobody start to send.
+func (s *Stream) stop() {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+}
+
+// Shutdown lets nobody start to send, and ends the socket for whoever does send or receive.
+func (s *Stream) Shutdown() {
+	s.stop()
+	if s.wire == nil {
+		// An error means that the socket is not connected any more, which is what is wanted.
+		_ = syscall.Shutdown(s.fd, syscall.SHUT_RDWR)
+	}
+}
+
+// Farewell queues the last frames in place of all that was not started, and sends what it can.
+func (s *Stream) Farewell(last ...Job) {
+	s.dropJobs()
+	s.mu.Lock()
+	for _, j := range last {
+		s.queued.Add(int64(j.H.PayloadLen()))
+		s.jobs.Push(j)
+	}
+	s.farewell = true
+	s.mu.Unlock()
+	s.Kick()
+}
+
+// Close drops what was not sent and closes the socket. Nobody but the caller uses s any more.
+func (s *Stream) Close() {
+	s.dropJobs()
+	for i := range s.out.batch {
+		if j := &s.out.batch[i]; j.Reply != nil {
+			s.owner.Dropped(j)
+		}
+	}
+	s.out.batch = nil
+	s.in.zstd.Free()
+	s.in.zstd = nil
+	if s.wire == nil {
+		_ = s.conn.Close() // shut down before: nothing is left to fail
+	}
+}
+
+// dropJobs forgets the frames that were not started.
+func (s *Stream) dropJobs() {
+	s.mu.Lock()
+	jobs := s.jobs
+	s.jobs = queue.FIFO[Job]{}
+	s.mu.Unlock()
+	for jobs.Len() > 0 {
+		if j := jobs.Pop(); j.Reply != nil {
+			s.owner.Dropped(&j)
+		}
+	}
+}
