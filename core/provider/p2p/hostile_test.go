@@ -87,7 +87,7 @@ func TestHostileFrames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newMoverAlone(t)
-			defer m.Stop(fabric.ErrCanceled)
+			defer m.Close(fabric.ErrCanceled)
 			var err error
 			for _, f := range frames {
 				err = m.Frame(f.kind, f.body)
@@ -99,7 +99,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 	t.Run("parts without end", func(t *testing.T) {
 		m, _ := newMoverAlone(t)
-		defer m.Stop(fabric.ErrCanceled)
+		defer m.Close(fabric.ErrCanceled)
 		var err error
 		for i := 0; err == nil && i <= maxParts/100; i++ {
 			err = m.Frame(frameOrder, order(1, false, 100))
@@ -110,7 +110,7 @@ func TestHostileFrames(t *testing.T) {
 	})
 	t.Run("an order under no share", func(t *testing.T) {
 		m, ep := newMoverAlone(t)
-		defer m.Stop(fabric.ErrCanceled)
+		defer m.Close(fabric.ErrCanceled)
 		ok(t, m.Frame(frameOrder, order(1, true, 1)))
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
@@ -123,7 +123,7 @@ func TestHostileFrames(t *testing.T) {
 	})
 	t.Run("a key of no region", func(t *testing.T) {
 		m, ep := newMoverAlone(t)
-		defer m.Stop(fabric.ErrCanceled)
+		defer m.Close(fabric.ErrCanceled)
 		ok(t, m.Frame(grant.FrameRequest, askBody(1, someKey)))
 		if len(ep.frames) != 1 || ep.frames[0].kind != grant.FrameRefuse {
 			t.Errorf("%+v", ep.frames)

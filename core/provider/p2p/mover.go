@@ -59,7 +59,7 @@ type endpoint interface {
 	Peer() fabric.Addr
 }
 
-var _ stream.Direct = (*mover)(nil)
+var _ stream.DataPath = (*mover)(nil)
 
 func newMover(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *mover {
 	m := &mover{
@@ -75,7 +75,7 @@ func newMover(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *mov
 // GPU reads, which is as long as the GPU copies 4 KiB each. So the next op is submitted meanwhile.
 const longList = 512
 
-// RMA takes an op over; see stream.Direct.
+// RMA takes an op over; see stream.DataPath.
 func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Seg.Len == 0 && op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
 		return false
@@ -188,12 +188,8 @@ func (m *mover) freeFlight(f *flight) {
 }
 
 // Messages are the stream's.
-func (m *mover) Messages() bool                 { return false }
-func (m *mover) Send(stream.Ticket, *fabric.Op) {}
-func (m *mover) Changed()                       {}
-func (m *mover) Placed(uint64)                  {}
 
-// Frame takes the peer's extension frames; see stream.Direct.
+// Frame takes the peer's extension frames; see stream.DataPath.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOrder:
@@ -234,8 +230,8 @@ func (m *mover) slow(why error) {
 	}
 }
 
-// Path says how bytes move; see stream.Direct.
-func (m *mover) Path() (name, reason string) {
+// Describe says how bytes move; see stream.DataPath.
+func (m *mover) Describe() (name, reason string) {
 	where := fmt.Sprintf("process %d of this host", m.greet.peer.PID)
 	if m.greet.same {
 		where = "this process"

@@ -11,9 +11,9 @@ import (
 	"mori/core/provider/internal/stream"
 )
 
-// Stop ends all ops and all loans, in both directions; see stream.Direct. A device that does not end its copies within letGo is not waited
+// Close ends all ops and all loans, in both directions; see stream.DataPath. A device that does not end its copies within letGo is not waited
 // for: what they touch stays mapped and registered then, and MR.Close of it says so.
-func (m *mover) Stop(cause error) {
+func (m *mover) Close(cause error) {
 	if cause == nil {
 		cause = fabric.ErrConnAborted
 	}

@@ -35,7 +35,7 @@ func (ds *domains) watch(d *stream.Domain) {
 }
 
 // attach makes the mover of a new connection.
-func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error) {
+func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.DataPath, error) {
 	g, ok := extra.(*greeting)
 	if !ok {
 		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)

@@ -82,7 +82,7 @@ type vmCalls struct {
 	read, write func(pid int, local, remote []sys.Iovec) (int, error)
 }
 
-var _ stream.Direct = (*mover)(nil)
+var _ stream.DataPath = (*mover)(nil)
 
 func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 	m := &mover{ep: ep, greet: g, log: opts.Log, vm: opts.vm(), parked: make(map[*borrowed][]parkedOp)}
@@ -97,7 +97,7 @@ func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 	return m
 }
 
-// RMA takes an op over; see stream.Direct.
+// RMA takes an op over; see stream.DataPath.
 func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if m.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
@@ -198,7 +198,7 @@ func (m *mover) freeJob(j *job) {
 	m.mu.Unlock()
 }
 
-// Frame takes the peer's extension frames; see stream.Direct.
+// Frame takes the peer's extension frames; see stream.DataPath.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameWake:
@@ -212,7 +212,7 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 	return grant.OnFrame(&m.lender, &m.borrower, kind, body)
 }
 
-// Changed looks for messages that may have a receive now; see stream.Direct.
+// Changed looks for messages that may have a receive now; see stream.DataPath.
 func (m *mover) Changed() { m.inbox.serve() }
 
 // Placed is not called: no message is delivered with a token.
@@ -225,8 +225,8 @@ func (m *mover) send(kind uint8, body []byte) {
 	}
 }
 
-// Path says how bytes move; see stream.Direct.
-func (m *mover) Path() (name, reason string) {
+// Describe says how bytes move; see stream.DataPath.
+func (m *mover) Describe() (name, reason string) {
 	return wayText[m.greet.reach.way], m.greet.reach.reason
 }
 

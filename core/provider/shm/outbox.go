@@ -48,10 +48,10 @@ type putResult struct {
 	err  error
 }
 
-// Messages reports whether messages go through the rings; see stream.Direct.
+// Messages reports whether messages go through the rings; see stream.DataPath.
 func (m *mover) Messages() bool { return m.greet.messages }
 
-// Send takes a message over; see stream.Direct.
+// Send takes a message over; see stream.DataPath.
 func (m *mover) Send(t stream.Ticket, op *fabric.Op) {
 	if !m.ops.Enter() {
 		m.ep.Finish(t, m.stopCause())

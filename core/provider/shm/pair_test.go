@@ -74,7 +74,7 @@ func (e *fakeEndpoint) Fail(err error) {
 	e.failing.Do(func() {
 		e.failed <- err
 		go func() {
-			e.mover.Stop(err)
+			e.mover.Close(err)
 			close(e.stopped)
 			if !e.peer.deaf {
 				e.peer.Fail(fmt.Errorf("the peer is gone: %w", fabric.ErrConnReset))

@@ -16,8 +16,8 @@ const stuckAfter = 500 * time.Millisecond
 // letGo bounds the wait for a peer: to return a loan, or to end the slices that it is copying.
 const letGo = 5 * time.Second
 
-// Stop ends all ops and all loans, in both directions; see stream.Direct.
-func (m *mover) Stop(cause error) {
+// Close ends all ops and all loans, in both directions; see stream.DataPath.
+func (m *mover) Close(cause error) {
 	if cause == nil {
 		cause = fabric.ErrConnAborted
 	}

@@ -10,7 +10,7 @@ import (
 // NewPacking makes a provider that packs whatever gets smaller, at any speed.
 func NewPacking(opts Options) *Provider {
 	p := New(opts)
-	p.pack = stream.PackSmaller
+	p.pack = stream.CompressSmaller
 	return p
 }
 

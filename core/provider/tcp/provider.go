@@ -51,7 +51,7 @@ const DefaultLinks = 4
 // A Provider is the fabric.Provider "tcp".
 type Provider struct {
 	opts Options
-	pack stream.Packing
+	pack stream.Compression
 }
 
 var _ fabric.Provider = (*Provider)(nil)
@@ -69,7 +69,7 @@ func New(opts Options) *Provider {
 	}
 	p := &Provider{opts: opts}
 	if opts.Compress {
-		p.pack = stream.PackIfFaster
+		p.pack = stream.CompressIfFaster
 	}
 	return p
 }
@@ -116,8 +116,8 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if in != nil && in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open %s as tcp: %w", in.Provider, fabric.ErrNoData)
 	}
-	cfg := stream.Config{Info: p.info(), Transport: p.sockets(), Links: p.opts.Links, Sums: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: inet.CheckAddr,
-		Pack: p.pack, Unpack: true, Packed: p.opts.Packed, Rate: rate}
+	cfg := stream.Config{Info: p.info(), Transport: p.sockets(), Links: p.opts.Links, Checksum: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: inet.CheckAddr,
+		Compress: p.pack, Decompress: true, Compressed: p.opts.Packed, Rate: rate}
 	return stream.New(cfg)
 }
 

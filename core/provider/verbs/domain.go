@@ -52,7 +52,7 @@ func (ds *domains) watch(d *stream.Domain) {
 }
 
 // attach makes the mover of a new connection.
-func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.Direct, error) {
+func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.DataPath, error) {
 	dialed, ok := extra.(bool)
 	if !ok {
 		return nil, fmt.Errorf("connection without a prelude: %w", fabric.ErrProtocol)

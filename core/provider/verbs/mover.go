@@ -74,7 +74,7 @@ type endpoint interface {
 	Source() fabric.AVAddr
 }
 
-var _ stream.Direct = (*mover)(nil)
+var _ stream.DataPath = (*mover)(nil)
 
 func newMover(ep endpoint, all *domains, table *util.MRTable) *mover {
 	m := &mover{
@@ -88,7 +88,7 @@ func newMover(ep endpoint, all *domains, table *util.MRTable) *mover {
 	return m
 }
 
-// RMA takes an op over; see stream.Direct.
+// RMA takes an op over; see stream.DataPath.
 func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite || op.Seg.Len == 0 && op.Len() == 0 {
 		return false
@@ -150,12 +150,8 @@ func (m *mover) end(f *flight, err error) {
 }
 
 // Messages are the stream's, which has the wire for them.
-func (m *mover) Messages() bool                 { return false }
-func (m *mover) Send(stream.Ticket, *fabric.Op) {}
-func (m *mover) Changed()                       {}
-func (m *mover) Placed(uint64)                  {}
 
-// Frame takes the peer's extension frames; see stream.Direct.
+// Frame takes the peer's extension frames; see stream.DataPath.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOffer:
@@ -255,8 +251,8 @@ func (m *mover) slow(why error) {
 	}
 }
 
-// Path says how bytes move; see stream.Direct.
-func (m *mover) Path() (name, reason string) {
+// Describe says how bytes move; see stream.DataPath.
+func (m *mover) Describe() (name, reason string) {
 	if !m.isReady() {
 		return "rdma", "queue pairs are being set up"
 	}

@@ -28,12 +28,8 @@ type speaker struct {
 type mouth struct{ *speaker }
 
 func (mouth) RMA(stream.Ticket, *fabric.Op, fabric.RegionKey) bool { return false }
-func (mouth) Messages() bool                                       { return false }
-func (mouth) Send(stream.Ticket, *fabric.Op)                       {}
-func (mouth) Changed()                                             {}
-func (mouth) Placed(uint64)                                        {}
-func (mouth) Path() (name, reason string)                          { return "test", "" }
-func (m mouth) Stop(error)                                         { close(m.over) }
+func (mouth) Describe() (name, reason string)                      { return "test", "" }
+func (m mouth) Close(error)                                        { close(m.over) }
 
 func (m mouth) Frame(kind uint8, body []byte) error {
 	select {
@@ -50,7 +46,7 @@ func newSpeaker(tb testing.TB) *speaker {
 	s := &speaker{end: &end{ctx: ctx, log: &logBuffer{}}, came: make(chan frame, 64), over: make(chan struct{})}
 	fab, err := stream.New(stream.Config{
 		Info: (&Provider{}).info(), Transport: sockets{inet.Sockets{Provider: "verbs", UserTimeout: inet.DefaultUserTimeout, Logger: quiet}}, Links: 1,
-		Logger: quiet, Attach: func(*stream.Endpoint, any) (stream.Direct, error) { return mouth{s}, nil },
+		Logger: quiet, Attach: func(*stream.Endpoint, any) (stream.DataPath, error) { return mouth{s}, nil },
 	})
 	ok(tb, err)
 	s.fab, s.closed = fab, append(s.closed, fab.Close)

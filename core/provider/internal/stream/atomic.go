@@ -10,8 +10,8 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// issueAtomic reports false if the op is answered by a reply, and no link has credit for one.
-func (ep *Endpoint) issueAtomic(s *slot, t *todo) bool {
+// issueAtomic reports false if the op is answered by a reply, and no socket has credit for one.
+func (ep *Endpoint) issueAtomic(s *pendingOp, t *todo) bool {
 	j := socket.Job{H: frame.Header{Kind: frame.KindAtomic, Length: s.n, Count: uint32(frame.AtomicCodeOf(s.op.Kind, s.op.Atomic)), Region: s.key.ID, Secret: s.key.Secret,
 		Data: s.op.RSeg.Addr}}
 	l, wire := ep.lightest(), ep.wire.Load()
@@ -33,7 +33,8 @@ func (ep *Endpoint) issueAtomic(s *slot, t *todo) bool {
 	return true
 }
 
-// onAtomic executes a peer's atomic op. The answer is an ack, or a reply with what was there before, under the credit of reads.
+// onAtomic executes a peer's atomic op. The answer is an ack, or a reply with what was there
+// before, under the credit of reads.
 func (c *channel) onAtomic(in *socket.Incoming) error {
 	h := &in.H
 	code, ticket, n := frame.AtomicCode(h.Count), h.Ticket, h.Length
@@ -59,7 +60,7 @@ func (c *channel) onAtomic(in *socket.Incoming) error {
 	if r.result == nil {
 		r.result = make([]byte, util.MaxAtomic)
 	}
-	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: ticket, Flags: c.ep.sums()}}
+	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: ticket, Flags: c.ep.checksumFlag()}}
 	if errno := c.execute(h, operand, compare, r.result[:n]); errno != 0 {
 		c.replies.end(r)
 		j.H.Data = uint64(errno)

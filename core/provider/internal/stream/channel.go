@@ -13,8 +13,8 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// A channel is the protocol of an Endpoint on one of its streams: it executes the operations of the peer
-// that arrive there, and takes the answers to ours. It implements socket.Owner.
+// A channel is the protocol of an Endpoint on one of its streams: it executes the operations of the
+// peer that arrive there, and takes the answers to ours. It implements socket.Owner.
 type channel struct {
 	*socket.Stream
 	ep      *Endpoint
@@ -39,11 +39,11 @@ type received struct {
 	stuck   bool           // of a write: it waited for room
 	landing *staging.Piece // of a write to device memory: it has mr
 
-	slot  *slot     // of a reply
-	op    fabric.Op // of a send or body: the receive that it fills
-	into  bool      // of a send: op is one
-	early []byte    // of a send: where it goes without one
-	held  bool      // of a send: Feed.Hold keeps room for it
+	op      *pendingOp // of a reply
+	receive fabric.Op  // of a send or body: the receive that it fills
+	into    bool       // of a send: receive is one
+	early   []byte     // of a send: where it goes without one
+	held    bool       // of a send: Feed.Hold keeps room for it
 
 	holds atomic.Pointer[util.MR] // the region that payload is arriving in
 }
@@ -54,7 +54,7 @@ func (c *channel) Written(j *socket.Job) {
 	case j.Reply != nil:
 		c.Dropped(j)
 	case j.Op != nil && j.H.Kind != frame.KindOffer: // an offer's memory is read by its body
-		if s := c.ep.slots.at(j.ID); s.mark(slotWritten) {
+		if s := c.ep.pending.at(j.ID); s.mark(opWritten) {
 			c.ep.complete(s)
 		}
 	case j.H.Kind == frame.KindExtension:
@@ -64,15 +64,15 @@ func (c *channel) Written(j *socket.Job) {
 
 // Unsent ends an op whose frame was not sent; see socket.Owner.
 func (c *channel) Unsent(j *socket.Job) {
-	ep, s := c.ep, c.ep.slots.at(j.ID)
+	ep, s := c.ep, c.ep.pending.at(j.ID)
 	if j.H.Kind == frame.KindSend {
 		ep.mu.Lock()
 		ep.sent -= s.n + eagerCost
 		ep.mu.Unlock()
 	}
 	s.errno, s.detail = socket.Unreadable, unreadableText
-	s.mark(slotWritten)
-	if s.mark(slotAnswered) {
+	s.mark(opWritten)
+	if s.mark(opAnswered) {
 		ep.complete(s)
 	}
 }
@@ -82,10 +82,10 @@ func (c *channel) Unreadable(j *socket.Job) {
 	if j.Op == nil {
 		return
 	}
-	s := c.ep.slots.at(j.ID)
+	s := c.ep.pending.at(j.ID)
 	s.unread.Store(true)
 	if s.piece != nil {
-		c.ep.slots.at(s.piece.Transfer().ID).unread.Store(true)
+		c.ep.pending.at(s.piece.Transfer().ID).unread.Store(true)
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *channel) abandon() {
 
 // start runs read and the writer until the connection ends.
 func (c *channel) start(read func()) {
-	f := &c.ep.fate
+	f := &c.ep.shutdown
 	f.readers.Add(1)
 	f.writers.Add(1)
 	go func() {
@@ -139,7 +139,7 @@ func (c *channel) start(read func()) {
 func (c *channel) readSocket() {
 	err := c.Read()
 	switch {
-	case c.ep.fate.isEnded():
+	case c.ep.shutdown.isEnded():
 		c.DiscardRest()
 	case c.rx.goodbye && errors.Is(err, fabric.ErrConnReset):
 		c.ep.awaitWire() // and the other sockets end by their own goodbyes

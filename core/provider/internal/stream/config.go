@@ -22,10 +22,10 @@ type Transport interface {
 	// Dial connects one socket.
 	Dial(ctx context.Context, to fabric.Addr) (net.Conn, error)
 
-	// Prelude readies a socket before anything of this package is on it: socket options, or an exchange of
-	// the transport's own, such as passing file descriptors. It runs on both sides, active on the one who
-	// dialed. The socket has a deadline, and an error closes it. extra goes to Config.Attach. On the passive
-	// side nobody is trusted yet.
+	// Prelude readies a socket before anything of this package is on it: socket options, or an
+	// exchange of the transport's own, such as passing file descriptors. It runs on both sides,
+	// active on the one who dialed. The socket has a deadline, and an error closes it. extra goes
+	// to Config.Attach. On the passive side nobody is trusted yet.
 	Prelude(conn net.Conn, active bool) (extra any, err error)
 
 	// Addr is a socket's address in the provider's text form.
@@ -34,30 +34,32 @@ type Transport interface {
 
 // A Config makes a Fabric.
 type Config struct {
-	Info      fabric.Info // what GetInfo answered: names, limits, capabilities
-	Transport Transport
-	Links     int          // sockets per endpoint, 1 to MaxLinks
-	Logger    *slog.Logger // nil: slog.Default()
-	Sums      bool         // payload that this side sends or reads is checked; see sum.go
-	Pack      Packing      // payload that this side sends is made smaller; see pack.go
-	Unpack    bool         // peers may send such payload
+	Info       fabric.Info // what GetInfo answered: names, limits, capabilities
+	Transport  Transport
+	Links      int          // sockets per endpoint, 1 to MaxLinks
+	Logger     *slog.Logger // nil: slog.Default()
+	Checksum   bool         // payload that this side sends or reads is checked; see sum.go
+	Compress   Compression  // payload that this side sends is made smaller; see pack.go
+	Decompress bool         // peers may send such payload
 
 	// Handshake bounds each handshake on the passive side; 0 is 5 s.
 	Handshake time.Duration
 
 	// Packed, if set, counts the frames whose payload was sent packed.
-	Packed *atomic.Uint64
+	Compressed *atomic.Uint64
 
-	// Rate, if set, is what a socket carries in bytes/s, as far as that was measured, else 0. PackIfFaster needs it.
+	// Rate, if set, is what a socket carries in bytes/s, as far as that was measured, else 0.
+	// PackIfFaster needs it.
 	Rate func(net.Conn) float64
 
-	// CheckAddr, if set, refuses what is no address of this transport; its error wraps fabric.ErrInvalid.
+	// CheckAddr, if set, refuses what is no address of this transport; its error wraps
+	// fabric.ErrInvalid.
 	CheckAddr func(fabric.Addr) error
 
-	// Attach, if set, is called once per endpoint when its sockets are connected and before any frame is
-	// read or written. extra is the first socket's. An error ends the connection attempt. It may return nil:
-	// then everything goes through the stream.
-	Attach func(ep *Endpoint, extra any) (Direct, error)
+	// Attach, if set, is called once per endpoint when its sockets are connected and before any
+	// frame is read or written. extra is the first socket's. An error ends the connection attempt.
+	// It may return nil: then everything goes through the stream.
+	Attach func(ep *Endpoint, extra any) (DataPath, error)
 
 	// OpenDomain, if set, is called for each new domain, before anybody else sees it.
 	OpenDomain func(d *Domain)
@@ -65,12 +67,12 @@ type Config struct {
 
 // compression is how payload is compressed.
 func (c *Config) compression() socket.Compression {
-	return socket.Compression{Always: c.Pack == PackSmaller, Count: c.Packed, Rate: c.Rate}
+	return socket.Compression{Always: c.Compress == CompressSmaller, Count: c.Compressed, Rate: c.Rate}
 }
 
-// can is what this side tells its peers of itself.
+// can returns the features that do not depend on the domain.
 func (c *Config) can() uint16 {
-	if c.Unpack && frame.CanCompress {
+	if c.Decompress && frame.CanCompress {
 		return frame.FeatureDecompress | frame.FeatureFault
 	}
 	return frame.FeatureFault
@@ -85,54 +87,61 @@ func (c *Config) handshake() time.Duration {
 }
 
 // A Packing says when payload is packed before it is sent.
-type Packing uint8
+type Compression uint8
 
 // The packings.
 const (
-	PackNever    Packing = iota
-	PackIfFaster         // where the bytes get through sooner, by what was measured
-	PackSmaller          // wherever they become fewer, whatever it costs: for tests
+	CompressNever    Compression = iota
+	CompressIfFaster             // where the bytes get through sooner, by what was measured
+	CompressSmaller              // wherever they become fewer, whatever it costs: for tests
 )
 
 // A Ticket names an op that Submit took, until it ended.
 type Ticket uint32
 
-// A Direct moves the payload of reads and writes, and messages if it wants to, beside the stream. Its methods are called from
+// A DataPath moves the payload of reads and writes beside the sockets. Its methods are called from
 // several goroutines.
-type Direct interface {
-	// RMA takes an op over, or answers false: then it goes through the stream. Who takes it calls
-	// Endpoint.Finish or Endpoint.Forward exactly once, before or after RMA returns. op stays valid until then.
-	// The op was checked (fabric/util.CheckOp), fences were waited for, room in the queue is reserved. RMA does
-	// not wait.
+type DataPath interface {
+	// RMA takes an op over, or returns false: then the op goes through the sockets. A DataPath that
+	// takes it calls Endpoint.Finish or Endpoint.Forward exactly once, before or after RMA returns.
+	// op stays valid until then. The op was checked (fabric/util.CheckOp), fences were waited for,
+	// room in the queue is reserved. RMA does not wait.
 	RMA(t Ticket, op *fabric.Op, key fabric.RegionKey) bool
 
-	// Messages reports whether this side's sends are the Direct's, too. Constant for a connection.
-	Messages() bool
-
-	// Send takes a message over. The calls come one at a time, in the order of submission; what RMA says of op holds here, too. Who
-	// takes it calls Endpoint.Finish exactly once, before or after Send returns.
-	Send(t Ticket, op *fabric.Op)
-
-	// Changed is called when receives were posted after Take or Hold of Endpoint.Feed said no; see util.FeedConfig.
-	Changed()
-
-	// Placed is called when a message that the Direct delivered with a token is in the memory of a receive.
-	Placed(token uint64)
-
-	// Frame takes an extension frame of the peer, in the order of their sending. body is valid until it
-	// returns. It does not wait: the stream stands still meanwhile. An error ends the connection.
+	// Frame takes an extension frame of the peer, in the order of their sending. body is valid
+	// until it returns. It does not wait: the socket stands still meanwhile. An error ends the
+	// connection.
 	Frame(kind uint8, body []byte) error
 
-	// Stop is called once, when the connection ended by cause. When it returns, no copy is under way, nobody
-	// touches the memory of an op or region any more, Finish or Forward was called for each op, and receives that the
-	// Direct took from Endpoint.Feed have ended.
-	Stop(cause error)
+	// Close is called once, when the connection ended by cause. When it returns, no copy is
+	// pending, nobody touches the memory of an op or region any more, Finish or Forward was called
+	// for each op, and receives that the DataPath took from Endpoint.Feed have ended.
+	Close(cause error)
 
-	// Path is what fabric.Prober says of this connection.
-	Path() (name, reason string)
+	// Describe is what fabric.Prober says of this connection.
+	Describe() (name, reason string)
 }
 
-// The methods of Endpoint that a Direct may call, from any goroutine:
+// A MessagePath is a DataPath that also moves messages.
+type MessagePath interface {
+	// Messages reports whether this side's sends are the path's, too. Constant for a connection.
+	Messages() bool
+
+	// Send takes a message over. The calls come one at a time, in the order of submission. What RMA
+	// says of op holds here, too. The path calls Endpoint.Finish exactly once, before or after Send
+	// returns.
+	Send(t Ticket, op *fabric.Op)
+
+	// Changed is called when receives were posted after Take or Hold of Endpoint.Feed said no; see
+	// util.FeedConfig.
+	Changed()
+
+	// Placed is called when a message that the path delivered with a token is in the memory of a
+	// receive.
+	Placed(token uint64)
+}
+
+// The methods of Endpoint that a DataPath may call, from any goroutine:
 //
 //	Finish(t Ticket, err error)             the op ended; err wraps a fabric.Errno
 //	Forward(t Ticket)                       the payload is at the target already; the op's remote data goes through
@@ -141,8 +150,8 @@ type Direct interface {
 //	                                        copied); never waits; ErrAgain when MaxExtensionQueue bytes are queued
 //	Fail(err error)                         ends the connection, with err as its cause; returns at once
 //	FailWith(err error, kind uint8, body []byte)  the same, behind a last extension frame
-//	AddWire(w Wire)                         short frames go by w from now on; then WireCame() and WireRoom(), up to the return of Stop
-//	Feed() *util.Feed                       the way of this connection's messages to receives; tokens have DirectToken
+//	AddWire(w Wire)                         short frames go by w from now on; then WireCame() and WireRoom(), up to the return of Close
+//	Feed() *util.Feed                       the way of this connection's messages to receives; tokens have PathToken
 //	RecvCQ() *util.CQ                       where OpRemoteWrite completions of this endpoint go
 //	Domain() *Domain                        its MRs() *util.MRTable and Imports() *util.Imports
 //	Peer() fabric.Addr
@@ -150,6 +159,7 @@ type Direct interface {
 const (
 	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
 	MaxExtensionQueue = 1 << 20
-	// DirectToken is set in the tokens that a Direct gives to Feed.Deliver; the others are the stream's own.
-	DirectToken = 1 << 63
+	// PathToken is set in the tokens that a DataPath gives to Feed.Deliver; the others are the
+	// stream's own.
+	PathToken = 1 << 63
 )

@@ -18,10 +18,12 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// handshakeWait bounds a handshake whose context has no deadline, and every handshake on the passive side.
+// handshakeWait bounds a handshake whose context has no deadline, and every handshake on the
+// passive side.
 const handshakeWait = 5 * time.Second
 
-// Connect asks the listener at to; see fabric.Connector. Without a deadline in ctx it gives up after 5 seconds.
+// Connect asks the listener at to; see fabric.Connector. Without a deadline in ctx it gives up
+// after 5 seconds.
 func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
 	if err := ep.beginConnect(private); err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func (ep *Endpoint) handshakeContext(ctx context.Context) (context.Context, cont
 	stop := make(chan struct{})
 	go func() {
 		select {
-		case <-ep.fate.over:
+		case <-ep.shutdown.over:
 			cancel(fabric.ErrClosed)
 		case <-stop:
 		}
@@ -73,12 +75,13 @@ func (ep *Endpoint) handshakeContext(ctx context.Context) (context.Context, cont
 	}
 }
 
-// endedEarly is why an endpoint ended before it was connected: it was closed, or its Direct failed.
+// endedEarly is why an endpoint ended before it was connected: it was closed, or its DataPath
+// failed.
 func (ep *Endpoint) endedEarly() error {
-	if !ep.fate.isEnded() || errors.Is(ep.state.Configure(), fabric.ErrClosed) {
+	if !ep.shutdown.isEnded() || errors.Is(ep.state.Configure(), fabric.ErrClosed) {
 		return fabric.ErrClosed
 	}
-	return ep.fate.cause
+	return ep.shutdown.cause
 }
 
 // connectErr names the peer and the cause as a fabric error.
@@ -111,7 +114,7 @@ type causeError struct {
 func (e causeError) Error() string { return e.err.Error() }
 func (e causeError) Unwrap() error { return e.errno }
 
-// Is tells who asks whether another attempt may succeed.
+// Is reports ErrBusy, too: another attempt may succeed.
 func (e causeError) Is(target error) bool {
 	return target == fabric.ErrBusy && errors.Is(e.err, target)
 }
@@ -130,9 +133,9 @@ func (e canceledError) Error() string        { return e.cause.Error() }
 func (e canceledError) Unwrap() error        { return fabric.ErrCanceled }
 func (e canceledError) Is(target error) bool { return errors.Is(e.cause, target) }
 
-// discard releases what Prelude returned, unless a Direct has taken it over.
+// discard releases what Prelude returned, unless a DataPath has taken it over.
 func (ep *Endpoint) discard(extra any) {
-	if ep.direct == nil {
+	if ep.path == nil {
 		release(extra)
 	}
 }
@@ -150,7 +153,7 @@ func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (c
 		}
 		conns = append(conns, conn)
 		h.Link = uint8(i)
-		e, err := greet(ctx, ep.cfg.Transport, conn, &h)
+		e, err := shakeHands(ctx, ep.cfg.Transport, conn, &h)
 		if err != nil {
 			return conns, extra, a, err
 		}
@@ -171,7 +174,7 @@ func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (c
 	return conns, extra, a, err
 }
 
-func greet(ctx context.Context, t Transport, conn net.Conn, h *frame.Handshake) (extra any, err error) {
+func shakeHands(ctx context.Context, t Transport, conn net.Conn, h *frame.Handshake) (extra any, err error) {
 	err = within(ctx, conn, func() error {
 		if extra, err = t.Prelude(conn, true); err != nil {
 			return err
@@ -241,8 +244,8 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 			_, err := r.conns[0].Write(a.Append(nil))
 			return err
 		})
-		if err != nil && ep.direct != nil {
-			ep.direct.Stop(err)
+		if err != nil && ep.path != nil {
+			ep.path.Close(err)
 		}
 	}
 	if err == nil {
@@ -257,7 +260,7 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	return nil
 }
 
-// can is what this side tells its peer of itself.
+// can returns the features of this side.
 func (ep *Endpoint) can() uint16 {
 	if ep.domain.regions.TakesDevice() {
 		return ep.cfg.can() | frame.FeatureDevice
@@ -274,11 +277,12 @@ func closeAll(conns []net.Conn) {
 	}
 }
 
-// prepare makes the channels to a peer that may have so many ops on their way and can what it said. Nothing is read or sent yet.
+// prepare makes the channels to a peer that may have peerTx pending ops and has the features
+// peerCan. Nothing is read or sent yet.
 func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerTx int, peerCan uint16) error {
 	ep.env = socket.Env{
 		Peer: peer, PeerTx: peerTx, PeerFault: peerCan&frame.FeatureFault != 0,
-		Ended: &ep.fate.ended, Over: ep.fate.over, Quit: ep.fate.quit, Space: ep.inbox.space,
+		Ended: &ep.shutdown.ended, Over: ep.shutdown.over, Quit: ep.shutdown.quit, Space: ep.inbox.space,
 	}
 	var channels []*channel
 	for i, conn := range conns {
@@ -287,7 +291,7 @@ func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerT
 		if c.Stream, err = socket.New(c, &ep.env, conn); err != nil {
 			return err
 		}
-		if peerCan&frame.FeatureDecompress != 0 && ep.cfg.Pack != PackNever {
+		if peerCan&frame.FeatureDecompress != 0 && ep.cfg.Compress != CompressNever {
 			c.Compress(socket.NewCompressor(ep.cfg.compression(), conn))
 		}
 		channels = append(channels, c)
@@ -295,39 +299,40 @@ func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerT
 	ep.mu.Lock()
 	ep.channels, ep.peer, ep.peerFault = channels, peer, ep.env.PeerFault
 	if ep.peerDevice = peerCan&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.regions.TakesDevice() {
-		ep.slots.addPieces()
+		ep.pending.addPieces()
 	}
 	ep.mu.Unlock()
 	if ep.cfg.Attach == nil {
 		return nil
 	}
-	direct, err := ep.cfg.Attach(ep, extra)
+	path, err := ep.cfg.Attach(ep, extra)
 	if err != nil {
 		return err
 	}
-	ep.direct = direct
+	ep.path = path
+	ep.messages, _ = path.(MessagePath)
 	return nil
 }
 
-// launch lets frames flow. On an error the Direct is stopped.
+// launch lets frames flow. On an error the DataPath is stopped.
 func (ep *Endpoint) launch() error {
 	ep.mu.Lock()
-	if ep.fate.isEnded() || !ep.state.Connected() {
+	if ep.shutdown.isEnded() || !ep.state.Connected() {
 		ep.mu.Unlock()
 		err := ep.endedEarly()
-		if ep.direct != nil {
-			ep.direct.Stop(err)
+		if ep.path != nil {
+			ep.path.Close(err)
 		}
 		return err
 	}
 	ep.launched = true
-	// The event stands before anything that the readers may tell.
+	// The event comes before anything that the readers report.
 	ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
 	for _, c := range ep.channels {
 		c.Open() // before anybody reads
 	}
-	if ep.direct == nil {
-		ep.poller = socket.Poll(ep.channels[0].Stream, ep.queues.Tx, ep.queues.Rx, &ep.fate)
+	if ep.path == nil {
+		ep.poller = socket.Poll(ep.channels[0].Stream, ep.queues.Tx, ep.queues.Rx, &ep.shutdown)
 	}
 	for _, c := range ep.channels {
 		c.start(c.readSocket)
@@ -335,14 +340,14 @@ func (ep *Endpoint) launch() error {
 	var t todo
 	ep.resume(&t)
 	t.kick(ep.channels[0])
-	words := ep.fate.words
+	final := ep.shutdown.final
 	ep.mu.Unlock()
-	if words != nil {
-		ep.end(words.cause, true, words.frame)
+	if final != nil {
+		ep.end(final.cause, true, final.frame)
 	}
-	if ep.fate.Enter() { // else the connection has ended already, and its end belongs to undo
+	if ep.shutdown.Enter() { // else the connection has ended already, and its end belongs to teardown
 		ep.run(&t)
-		ep.fate.Leave()
+		ep.shutdown.Leave()
 	}
 	return nil
 }

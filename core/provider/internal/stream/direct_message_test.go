@@ -12,9 +12,9 @@ import (
 	"mori/core/fabric"
 )
 
-// A messenger is a Direct that hands messages to the peer's messenger in this process.
+// A messenger is a DataPath that hands messages to the peer's messenger in this process.
 type messenger struct {
-	fakeDirect
+	testPath
 	other   *messenger
 	inside  atomic.Int32
 	most    atomic.Int32
@@ -33,7 +33,7 @@ func (m *messenger) Send(k Ticket, op *fabric.Op) {
 	}
 	defer m.inside.Add(-1)
 	if m.keep != nil && m.keep(op) {
-		hold(&m.fakeDirect, k, op)
+		hold(&m.testPath, k, op)
 		return
 	}
 	m.other.into(op)
@@ -48,7 +48,7 @@ func (m *messenger) into(op *fabric.Op) {
 	if recv, ok := f.Take(); ok {
 		f.Filled(&recv, 0, op.Data, fabric.OpRemoteData)
 	} else if f.Hold(0) {
-		f.Deliver(nil, op.Data, fabric.OpRemoteData, DirectToken|op.Data)
+		f.Deliver(nil, op.Data, fabric.OpRemoteData, PathToken|op.Data)
 	}
 }
 
@@ -63,10 +63,10 @@ func (m *messenger) Placed(token uint64) { m.placedC <- token }
 
 func messengers(t *testing.T) (a, b *rig, ma, mb *messenger) {
 	t.Helper()
-	attach := func(m **messenger) func(*Endpoint, any) (Direct, error) {
-		return func(ep *Endpoint, _ any) (Direct, error) {
+	attach := func(m **messenger) func(*Endpoint, any) (DataPath, error) {
+		return func(ep *Endpoint, _ any) (DataPath, error) {
 			*m = &messenger{room: make(chan struct{}, 1), placedC: make(chan uint64, 4096)}
-			(*m).fakeDirect = fakeDirect{ep: ep, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}
+			(*m).testPath = testPath{ep: ep, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}
 			return *m, nil
 		}
 	}
@@ -134,7 +134,7 @@ func TestADirectHearsOfReceives(t *testing.T) {
 		if c, err := b.next(); err != nil || c.Data != i {
 			t.Fatalf("message %+v, %v", c, err)
 		}
-		if token := <-mb.placedC; token != DirectToken|i {
+		if token := <-mb.placedC; token != PathToken|i {
 			t.Errorf("token %#x of message %d", token, i)
 		}
 		<-mb.room

@@ -12,10 +12,10 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// A fakeDirect takes every op and ends it as its test says.
-type fakeDirect struct {
+// A testPath takes every op and ends it as its test says.
+type testPath struct {
 	ep  *Endpoint
-	rma func(*fakeDirect, Ticket, *fabric.Op) bool
+	rma func(*testPath, Ticket, *fabric.Op) bool
 
 	mu      sync.Mutex
 	open    map[Ticket]bool
@@ -24,9 +24,9 @@ type fakeDirect struct {
 	changed chan struct{}
 }
 
-func (d *fakeDirect) RMA(t Ticket, op *fabric.Op, _ fabric.RegionKey) bool { return d.rma(d, t, op) }
+func (d *testPath) RMA(t Ticket, op *fabric.Op, _ fabric.RegionKey) bool { return d.rma(d, t, op) }
 
-func (d *fakeDirect) Frame(kind uint8, body []byte) error {
+func (d *testPath) Frame(kind uint8, body []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if kind == 255 {
@@ -37,7 +37,7 @@ func (d *fakeDirect) Frame(kind uint8, body []byte) error {
 	return nil
 }
 
-func (d *fakeDirect) Stop(cause error) {
+func (d *testPath) Close(cause error) {
 	d.mu.Lock()
 	d.stopped = cause
 	open := d.open
@@ -48,27 +48,22 @@ func (d *fakeDirect) Stop(cause error) {
 	}
 }
 
-func (d *fakeDirect) Messages() bool              { return false }
-func (d *fakeDirect) Send(t Ticket, _ *fabric.Op) { d.ep.Finish(t, nil) }
-func (d *fakeDirect) Changed()                    {}
-func (d *fakeDirect) Placed(uint64)               {}
-
-func (d *fakeDirect) Path() (name, reason string) { return "fake", "a test" }
+func (d *testPath) Describe() (name, reason string) { return "fake", "a test" }
 
 // hold keeps an op until Stop.
-func hold(d *fakeDirect, t Ticket, _ *fabric.Op) bool {
+func hold(d *testPath, t Ticket, _ *fabric.Op) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open[t] = true
 	return true
 }
 
-// directPair connects two rigs whose endpoints have a Direct with the given behaviour.
-func directPair(t *testing.T, rma func(*fakeDirect, Ticket, *fabric.Op) bool) (a, b *rig, da, db *fakeDirect) {
+// directPair connects two rigs whose endpoints have a DataPath with the given behaviour.
+func directPair(t *testing.T, rma func(*testPath, Ticket, *fabric.Op) bool) (a, b *rig, da, db *testPath) {
 	t.Helper()
-	attach := func(d **fakeDirect) func(*Endpoint, any) (Direct, error) {
-		return func(ep *Endpoint, _ any) (Direct, error) {
-			*d = &fakeDirect{ep: ep, rma: rma, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}
+	attach := func(d **testPath) func(*Endpoint, any) (DataPath, error) {
+		return func(ep *Endpoint, _ any) (DataPath, error) {
+			*d = &testPath{ep: ep, rma: rma, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}
 			return *d, nil
 		}
 	}
@@ -103,7 +98,7 @@ func importAny(r *rig) uint64 {
 }
 
 func TestDirectEndsOps(t *testing.T) {
-	a, b, _, _ := directPair(t, func(d *fakeDirect, k Ticket, op *fabric.Op) bool {
+	a, b, _, _ := directPair(t, func(d *testPath, k Ticket, op *fabric.Op) bool {
 		switch {
 		case op.Data == 1:
 			d.ep.Finish(k, nil)
@@ -179,7 +174,7 @@ func TestAnOpBehindAFenceIsToldLater(t *testing.T) {
 
 func TestFencesHoldForADirect(t *testing.T) {
 	var order []uint64
-	a, _, da, _ := directPair(t, func(d *fakeDirect, k Ticket, op *fabric.Op) bool {
+	a, _, da, _ := directPair(t, func(d *testPath, k Ticket, op *fabric.Op) bool {
 		d.mu.Lock()
 		order = append(order, op.Data)
 		d.mu.Unlock()
@@ -226,7 +221,7 @@ func TestExtensionFramesComeInOrder(t *testing.T) {
 	if err := da.ep.SendFrame(1, make([]byte, frame.MaxExtension+1)); !errors.Is(err, fabric.ErrMsgSize) {
 		t.Errorf("too long a frame: %v", err)
 	}
-	b.must(db.ep.SendFrame(255, nil)) // a's Direct refuses it
+	b.must(db.ep.SendFrame(255, nil)) // a's DataPath refuses it
 	if e := a.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrProtocol) {
 		t.Errorf("connection ended by %v", e.Err)
 	}

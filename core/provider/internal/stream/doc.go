@@ -10,7 +10,7 @@
 //	frame     the codec of what is on the wire
 //	socket    sends and receives frames over the sockets of a connection, and knows no endpoint
 //	staging   device memory through pinned buffers; staged.go connects it
-//	Direct    a provider's own data path for the payload of reads, writes and messages
+//	DataPath    a provider's own data path for the payload of reads, writes and messages
 //
 // An Endpoint has a channel for each stream of its connection. A channel executes the operations of
 // the peer that arrive there, and takes the answers to ours.
@@ -31,7 +31,7 @@
 //   - 1 MiB of early messages for each endpoint
 //   - the buffers for device memory, which all peers share
 //
-// A Direct may give a connection a Wire, a way for short frames that is no socket: messages and
+// A DataPath may give a connection a Wire, a way for short frames that is no socket: messages and
 // atomic ops go there from then on (wire.go).
 //
 // Messages arrive in the order in which they were sent: all are on socket 0, or on the wire behind

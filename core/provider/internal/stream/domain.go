@@ -31,7 +31,8 @@ var (
 	_ fabric.AtomicQuerier = (*Domain)(nil)
 )
 
-// newDomain makes a domain, of which device memory may be registered if hmem says so, or the provider.
+// newDomain makes a domain, of which device memory may be registered if hmem says so, or the
+// provider.
 func newDomain(f *Fabric, hmem bool) *Domain {
 	d := &Domain{fabric: f, regions: util.NewMRTable(), imports: util.NewImports(), endpoints: map[*Endpoint]struct{}{}}
 	d.regions.OnStuck(d.disconnectHolders)

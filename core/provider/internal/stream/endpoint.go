@@ -16,20 +16,24 @@ import (
 
 // An Endpoint is one end of a connection over one or more sockets.
 //
-// The way of an op: Submit (submit.go) checks it, gives it a slot and queues a job on a link; the link's pump (pump.go) makes frames of
-// jobs and sends them, on the submitter's goroutine while that is quick, else on the link's own; the peer's reader
-// (read.go, inbound.go) moves the bytes and queues an answer on the same link; our reader completes the slot.
-// fate.go ends it all. Readers never wait for the write side of a socket, so two ends that both write at full speed
-// cannot block each other.
+// What happens to an op:
+//
+//  1. Submit (submit.go) checks it and makes it a pendingOp.
+//  2. issue (issue.go) takes the credit that it needs and posts a job on a channel.
+//  3. The channel's stream sends the frame, on the submitter's goroutine while that is quick.
+//  4. The peer's channel (inbound.go, messages.go, atomic.go) moves the bytes and posts an answer.
+//  5. Our channel takes the answer and completes the op.
+//
+// shutdown.go ends it all.
 type Endpoint struct {
-	domain *Domain
-	cfg    *Config
-	limits fabric.Limits
-	state  util.State
-	queues util.Queues
-	recv   *util.RecvQueue // from Enable on, or from Carry
-	feed   *util.Feed      // into recv, from Enable on
-	fate   fate
+	domain   *Domain
+	cfg      *Config
+	limits   fabric.Limits
+	state    util.State
+	queues   util.Queues
+	recv     *util.RecvQueue // from Enable on, or from Carry
+	feed     *util.Feed      // into recv, from Enable on
+	shutdown shutdown
 
 	// Set by Carry.
 	carries bool // recv is an EPRDM endpoint's, and ops may come before the connection
@@ -39,26 +43,27 @@ type Endpoint struct {
 	peer     fabric.Addr
 	env      socket.Env
 	channels []*channel
-	direct   Direct                  // may be nil
-	wire     atomic.Pointer[channel] // beside links, once the Direct has one; see wire.go
+	path     DataPath                // may be nil
+	messages MessagePath             // path, if it is one
+	wire     atomic.Pointer[channel] // beside channels, once the DataPath has one; see wire.go
 
 	peerDevice bool // the peer's regions may be device memory
 	peerFault  bool // the peer takes frames with flagTrailer and flagVoid
 
-	mu       sync.Mutex // protects what follows; taken before link.mu
-	slots    slotTable
-	inFlight int               // issued and not ended
-	fenced   queue.FIFO[*slot] // behind an OpFence or before the connection: not issued
-	reads    queue.FIFO[*slot] // issued, waiting for read credit
-	sends    queue.FIFO[*slot] // issued, waiting for message credit or for an offer's body
-	offer    *slot             // offered, the body is not queued yet
-	handing  queue.FIFO[*slot] // issued, not yet the Direct's: messages if it wants them
-	handed   bool              // somebody is giving them to it
-	sent     uint64            // cost of all eager messages sent
-	consumed uint64            // as much of it as the peer says is consumed
-	launched bool              // the connection was made
-	turned   bool              // messages go by the wire
-	unspace  func()            // undoes util.CQ.OnSpace
+	mu       sync.Mutex // protects what follows; taken before the locks of package socket
+	pending  pendingOps
+	inFlight int                    // issued and not ended
+	fenced   queue.FIFO[*pendingOp] // behind an OpFence or before the connection: not issued
+	reads    queue.FIFO[*pendingOp] // issued, waiting for read credit
+	sends    queue.FIFO[*pendingOp] // issued, waiting for message credit or for an offer's body
+	offer    *pendingOp             // offered, the body is not queued yet
+	handing  queue.FIFO[*pendingOp] // issued, not yet the DataPath's: messages if it wants them
+	handed   bool                   // somebody is giving them to it
+	sent     uint64                 // cost of all eager messages sent
+	consumed uint64                 // as much of it as the peer says is consumed
+	launched bool                   // the connection was made
+	turned   bool                   // messages go by the wire
+	unspace  func()                 // undoes util.CQ.OnSpace
 
 	stage  staging.Stager
 	inbox  inbox
@@ -74,7 +79,7 @@ var (
 
 func newEndpoint(d *Domain) *Endpoint {
 	ep := &Endpoint{domain: d, cfg: &d.fabric.cfg, limits: d.fabric.cfg.Info.Limits}
-	ep.fate.init()
+	ep.shutdown.init()
 	ep.stage.Init(stagingPort{ep}, d.regions)
 	return ep
 }
@@ -129,7 +134,7 @@ func (ep *Endpoint) Enable() error {
 	if err := ep.queues.Complete(); err != nil {
 		return err
 	}
-	ep.slots = newSlotTable(ep.limits.TxSize)
+	ep.pending = newPendingOps(ep.limits.TxSize)
 	if !ep.carries {
 		ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize)
 	}
@@ -168,10 +173,10 @@ func (ep *Endpoint) running() bool {
 	return ep.launched && ep.state.Submit(fabric.OpRecv) != fabric.ErrClosed
 }
 
-// Path says how payload moves to the peer; see fabric.Prober.
+// Describe says how payload moves to the peer; see fabric.Prober.
 func (ep *Endpoint) Path() (name, reason string) {
-	if ep.state.IsConnected() && ep.direct != nil {
-		return ep.direct.Path()
+	if ep.state.IsConnected() && ep.path != nil {
+		return ep.path.Describe()
 	}
 	return "stream", ""
 }
@@ -179,7 +184,7 @@ func (ep *Endpoint) Path() (name, reason string) {
 // RecvCQ is the queue of OpRemoteWrite completions.
 func (ep *Endpoint) RecvCQ() *util.CQ { return ep.queues.Rx }
 
-// Feed is the way of this connection's messages to receives, from Enable on.
+// Feed gives messages of this connection to receives, from Enable on.
 func (ep *Endpoint) Feed() *util.Feed { return ep.feed }
 
 // Domain is the endpoint's domain.

@@ -26,7 +26,7 @@ func New(cfg Config) (*Fabric, error) {
 	if cfg.Transport == nil || cfg.Links < 1 || cfg.Links > frame.MaxLinks {
 		return nil, fmt.Errorf("make a fabric of %d links over %T: %w", cfg.Links, cfg.Transport, fabric.ErrInvalid)
 	}
-	if cfg.Pack != PackNever && !frame.CanCompress {
+	if cfg.Compress != CompressNever && !frame.CanCompress {
 		return nil, fmt.Errorf("make a fabric that packs payload in a build without cgo: %w", fabric.ErrNotSupported)
 	}
 	l := &cfg.Info.Limits

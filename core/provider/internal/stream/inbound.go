@@ -12,8 +12,8 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// Begin takes a frame and says where its payload goes; see socket.Owner. What only concerns one op is
-// answered.
+// Begin takes a frame and says where its payload goes; see socket.Owner. What only concerns one op
+// is answered.
 func (c *channel) Begin(in *socket.Incoming) error {
 	h := &in.H
 	if h.Flags&frame.FlagCompressed != 0 && c.ep.cfg.can()&frame.FeatureDecompress == 0 {
@@ -77,7 +77,8 @@ func (c *channel) Finish(in *socket.Incoming) error {
 // answerFirst is the payload before whose reading queued answers are sent.
 const answerFirst = 128 << 10
 
-// claim checks the right to segs and appends their memory to iov. The region is held open when the answer is 0.
+// claim checks the right to segs and appends their memory to iov. The region is held open when the
+// answer is 0.
 func (c *channel) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
 	mr, err := c.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, want)
 	if err != nil {
@@ -161,7 +162,7 @@ func (c *channel) endWrite(in *socket.Incoming) error {
 			return socket.ErrNoRoom
 		}
 		if c.rx.stuck {
-			c.ep.inbox.wake() // the word of room came once, and readers of other links may wait for it, too
+			c.ep.inbox.wake() // room is signaled once, and readers of other sockets may wait for it, too
 		}
 	}
 	return c.Ack(h.Ticket, c.rx.errno)
@@ -174,7 +175,7 @@ func (c *channel) onRead(in *socket.Incoming) error {
 	if err != nil {
 		return err
 	}
-	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: h.Ticket, Flags: h.Flags&frame.FlagChecksum | c.ep.sums()}}
+	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: h.Ticket, Flags: h.Flags&frame.FlagChecksum | c.ep.checksumFlag()}}
 	mr, iov, errno := c.claim(h, segs, fabric.AccessRemoteRead, r.iov[:0])
 	r.iov = iov
 	if errno != 0 {
@@ -213,7 +214,7 @@ func (c *channel) beginReply(in *socket.Incoming) error {
 	if err := c.stageReply(s, h.Length); err != nil {
 		return err
 	}
-	c.rx.slot, in.Want = s, h.Length
+	c.rx.op, in.Want = s, h.Length
 	if s.errno != 0 {
 		in.Want, in.Drop = 0, h.WireLen() // there is no buffer for what comes
 		return nil
@@ -229,7 +230,7 @@ func (c *channel) beginReply(in *socket.Incoming) error {
 }
 
 func (c *channel) endReplied(in *socket.Incoming) error {
-	s, h := c.rx.slot, &in.H
+	s, h := c.rx.op, &in.H
 	if h.Flags&frame.FlagTrailer != 0 {
 		errno, err := takeTrailer(in)
 		if err != nil {
@@ -250,18 +251,18 @@ func (c *channel) endReplied(in *socket.Incoming) error {
 	case s.errno == 0 && in.Differs():
 		s.errno = fabric.ErrCRC
 	}
-	c.rx.slot = nil
-	if s.mark(slotAnswered) {
+	c.rx.op = nil
+	if s.mark(opAnswered) {
 		c.ep.complete(s)
 	}
 	return nil
 }
 
-// find returns our op that the peer answers on this link, by a reply or by an ack.
-func (c *channel) find(ticket uint32, reply bool) *slot {
+// find returns our op that the peer answers on this channel, by a reply or by an ack.
+func (c *channel) find(ticket uint32, reply bool) *pendingOp {
 	c.ep.mu.Lock()
 	defer c.ep.mu.Unlock()
-	s := c.ep.slots.lookup(Ticket(ticket))
+	s := c.ep.pending.lookup(Ticket(ticket))
 	if s == nil || s.channel != c || s.replied() != reply {
 		return nil
 	}
@@ -285,7 +286,7 @@ func (c *channel) onAck(in *socket.Incoming) error {
 			return frame.ProtocolErr("ack of %s for no op of ours", c.ep.peer)
 		}
 		s.errno = a.Errno
-		if s.mark(slotAnswered) {
+		if s.mark(opAnswered) {
 			c.ep.complete(s)
 		}
 	}
@@ -294,7 +295,7 @@ func (c *channel) onAck(in *socket.Incoming) error {
 
 func (c *channel) onExtension(in *socket.Incoming) error {
 	h := &in.H
-	if c.ep.direct == nil {
+	if c.ep.path == nil {
 		return frame.ProtocolErr("extension frame of %s", c.ep.peer)
 	}
 	body, err := in.Take(int(h.Length))
@@ -304,7 +305,7 @@ func (c *channel) onExtension(in *socket.Incoming) error {
 	if frame.Checksum(0, body) != h.TableChecksum {
 		return in.Altered()
 	}
-	if err := c.ep.direct.Frame(uint8(h.Count), body); err != nil {
+	if err := c.ep.path.Frame(uint8(h.Count), body); err != nil {
 		return fmt.Errorf("extension frame %d of %s: %w", h.Count, c.ep.peer, err)
 	}
 	return nil
@@ -335,7 +336,7 @@ func (c *channel) written(in *socket.Incoming) []sys.Iovec {
 }
 
 // replied is the memory of an op that a reply of n bytes has filled.
-func replied(in *socket.Incoming, s *slot, n uint64) []sys.Iovec {
+func replied(in *socket.Incoming, s *pendingOp, n uint64) []sys.Iovec {
 	iov := in.Scratch(1 + len(s.op.More))
 	if s.op.Kind != fabric.OpRead {
 		return append(iov, sys.Iovec{Addr: s.op.Atomic.Result.Addr, Len: n})

@@ -12,12 +12,14 @@ import (
 )
 
 const (
-	// eagerCost is what a message counts beside its bytes; it is util.RecvQueue's own figure or more.
+	// eagerCost is what a message counts beside its bytes; it is util.RecvQueue's own figure or
+	// more.
 	eagerCost = 64
-	// eagerRoom is how much a peer may send before it is consumed. At half of it credit is given back, so that half
-	// a room is always there for the largest eager message.
+	// eagerRoom is how much a peer may send before it is consumed. At half of it credit is given
+	// back, so that half a room is always there for the largest eager message.
 	eagerRoom = 1<<20 + 256*eagerCost
-	// ackToken is set in the tokens of messages whose answer waits until they are placed; the rest is the ticket.
+	// ackToken is set in the tokens of messages whose answer waits until they are placed; the rest
+	// is the ticket.
 	ackToken = 1 << 32
 	// wireToken is set, too, where the message came on the wire.
 	wireToken = 1 << 33
@@ -25,8 +27,9 @@ const (
 
 // An inbox is the receiving side of messages, beside the RecvQueue.
 //
-// A message up to maxEager goes out with its bytes, as far as credit reaches. A larger one is offered, and pulled when its
-// receive is posted, straight into that receive's memory. The sender sends nothing behind an offer, so there is one at most.
+// A message up to maxEager goes out with its bytes, as far as credit reaches. A larger one is
+// offered, and pulled when its receive is posted, straight into that receive's memory. The sender
+// sends nothing behind an offer, so there is one at most.
 type inbox struct {
 	space chan struct{} // the queue of OpRemoteWrite completions has room again
 
@@ -35,7 +38,7 @@ type inbox struct {
 	turned  atomic.Bool  // the peer's messages come on the wire
 
 	mu       sync.Mutex // protects what follows
-	credited int64      // what the peer was told to be consumed
+	credited int64      // what the peer knows to be consumed
 	offer    frame.Header
 	on       *channel // that the offer came on
 	pulling  bool     // a body is on its way, into receive
@@ -54,29 +57,31 @@ func (b *inbox) wake() {
 	}
 }
 
-// receivesChanged is util.FeedConfig.Changed: a message that had no receive may have one now, or was consumed.
+// receivesChanged is util.FeedConfig.Changed: a message that had no receive may have one now, or
+// was consumed.
 func (ep *Endpoint) receivesChanged() {
-	if !ep.fate.Enter() {
+	if !ep.shutdown.Enter() {
 		return
 	}
-	defer ep.fate.Leave()
+	defer ep.shutdown.Leave()
 	var t todo
 	ep.pullOffer(&t)
 	ep.giveCredit(&t)
 	ep.run(&t)
-	if ep.direct != nil {
-		ep.direct.Changed()
+	if ep.messages != nil {
+		ep.messages.Changed()
 	}
 }
 
-// placed is util.FeedConfig.Placed: it answers a message that asked for that, or tells the Direct of one of its own.
+// placed is util.FeedConfig.Placed: it answers a message that asked for that, or notifies the
+// DataPath of one of its own.
 func (ep *Endpoint) placed(token uint64) {
-	if !ep.fate.Enter() {
+	if !ep.shutdown.Enter() {
 		return
 	}
-	defer ep.fate.Leave()
-	if token&DirectToken != 0 {
-		ep.direct.Placed(token)
+	defer ep.shutdown.Leave()
+	if token&PathToken != 0 {
+		ep.messages.Placed(token)
 		return
 	}
 	l := ep.channels[0]
@@ -90,7 +95,7 @@ func (ep *Endpoint) placed(token uint64) {
 	l.Kick()
 }
 
-// giveCredit tells the peer what was consumed, when that is worth a frame.
+// giveCredit reports to the peer what was consumed, if that is worth a frame.
 func (ep *Endpoint) giveCredit(t *todo) {
 	b := &ep.inbox
 	b.mu.Lock()

@@ -10,8 +10,9 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports whether the op is to be offered to the Direct. With ep.mu held.
-func (ep *Endpoint) admit(s *slot, t *todo) (direct bool) {
+// admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports
+// whether the op is to be offered to the DataPath. With ep.mu held.
+func (ep *Endpoint) admit(s *pendingOp, t *todo) (direct bool) {
 	if !ep.launched || ep.fenced.Len() > 0 || s.op.Flags&fabric.OpFence != 0 && ep.inFlight > 0 {
 		ep.fenced.Push(s)
 		return false
@@ -20,13 +21,13 @@ func (ep *Endpoint) admit(s *slot, t *todo) (direct bool) {
 }
 
 // issue begins an op. With ep.mu held.
-func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
+func (ep *Endpoint) issue(s *pendingOp, t *todo) (direct bool) {
 	ep.inFlight++
 	switch {
-	case ep.direct == nil:
+	case ep.path == nil:
 	case s.op.Kind == fabric.OpRead, s.op.Kind == fabric.OpWrite:
 		return true
-	case s.op.Kind == fabric.OpSend && ep.direct.Messages():
+	case s.op.Kind == fabric.OpSend && ep.messages != nil && ep.messages.Messages():
 		ep.handing.Push(s)
 		t.messages = true
 		return false
@@ -36,7 +37,7 @@ func (ep *Endpoint) issue(s *slot, t *todo) (direct bool) {
 }
 
 // issueStream queues an op's frame, or the op where it waits for credit. With ep.mu held.
-func (ep *Endpoint) issueStream(s *slot, t *todo) {
+func (ep *Endpoint) issueStream(s *pendingOp, t *todo) {
 	if !s.notice {
 		s.op.Spread() // frames have segments
 	}
@@ -61,14 +62,14 @@ func (ep *Endpoint) issueStream(s *slot, t *todo) {
 }
 
 // sums is flagSum if this side wants payload checked.
-func (ep *Endpoint) sums() uint16 {
-	if ep.cfg.Sums {
+func (ep *Endpoint) checksumFlag() uint16 {
+	if ep.cfg.Checksum {
 		return frame.FlagChecksum
 	}
 	return 0
 }
 
-// lightest is the link with the fewest bytes queued.
+// lightest is the socket with the fewest bytes queued.
 func (ep *Endpoint) lightest() *channel {
 	best := ep.channels[0]
 	least := best.Queued()
@@ -80,7 +81,7 @@ func (ep *Endpoint) lightest() *channel {
 	return best
 }
 
-func (ep *Endpoint) post(l *channel, s *slot, j *socket.Job, payload uint64, t *todo) {
+func (ep *Endpoint) post(l *channel, s *pendingOp, j *socket.Job, payload uint64, t *todo) {
 	s.channel = l
 	j.ID, j.Op = int(s.index), &s.op
 	if s.op.Flags&fabric.OpInject != 0 {
@@ -95,8 +96,8 @@ func (ep *Endpoint) post(l *channel, s *slot, j *socket.Job, payload uint64, t *
 	t.kick(l)
 }
 
-func (ep *Endpoint) issueWrite(s *slot, t *todo) {
-	j := socket.Job{H: frame.Header{Kind: frame.KindWrite, Flags: ep.sums(), Length: s.n}}
+func (ep *Endpoint) issueWrite(s *pendingOp, t *todo) {
+	j := socket.Job{H: frame.Header{Kind: frame.KindWrite, Flags: ep.checksumFlag(), Length: s.n}}
 	j.H.Region, j.H.Secret = s.key.ID, s.key.Secret
 	if s.notice {
 		j.H.Flags = frame.FlagNotice
@@ -107,28 +108,28 @@ func (ep *Endpoint) issueWrite(s *slot, t *todo) {
 	ep.post(ep.lightest(), s, &j, s.n, t)
 }
 
-// issueReplied reports false if no link has credit for it.
-func (ep *Endpoint) issueReplied(s *slot, t *todo) bool {
+// issueReplied reports false if no socket has credit for it.
+func (ep *Endpoint) issueReplied(s *pendingOp, t *todo) bool {
 	if s.op.Kind == fabric.OpRead {
 		return ep.issueRead(s, t)
 	}
 	return ep.issueAtomic(s, t)
 }
 
-func (ep *Endpoint) issueRead(s *slot, t *todo) bool {
+func (ep *Endpoint) issueRead(s *pendingOp, t *todo) bool {
 	n := 1 + len(s.op.RMore)
 	l := ep.creditRead(s, n)
 	if l == nil {
 		return false
 	}
-	j := socket.Job{H: frame.Header{Kind: frame.KindRead, Flags: ep.sums(), Length: s.n, Count: uint32(n), Region: s.key.ID, Secret: s.key.Secret}}
+	j := socket.Job{H: frame.Header{Kind: frame.KindRead, Flags: ep.checksumFlag(), Length: s.n, Count: uint32(n), Region: s.key.ID, Secret: s.key.Secret}}
 	ep.post(l, s, &j, 0, t)
 	return true
 }
 
-// creditRead takes the credit for a reply to an op with n remote segments on the link with the fewest bytes asked for, or
-// returns nil. With ep.mu held.
-func (ep *Endpoint) creditRead(s *slot, n int) *channel {
+// creditRead takes the credit for a reply to an op with n remote segments on the socket with the
+// fewest bytes asked for, or returns nil. With ep.mu held.
+func (ep *Endpoint) creditRead(s *pendingOp, n int) *channel {
 	var best *channel
 	for _, l := range ep.channels {
 		if l.readsOut < frame.MaxReads && l.entriesOut+n <= frame.MaxReadSegments && (best == nil || l.bytesOut < best.bytesOut) {
@@ -142,16 +143,16 @@ func (ep *Endpoint) creditRead(s *slot, n int) *channel {
 }
 
 // charge takes the credit for a reply to s. With ep.mu held.
-func (c *channel) charge(s *slot, n int) {
+func (c *channel) charge(s *pendingOp, n int) {
 	c.readsOut++
 	c.entriesOut += n
 	c.bytesOut += s.n
 	s.entries = n
 }
 
-// issueSend reports false if the message must wait: behind an offer, or for credit. Messages stay in order since only one
-// large one is on its way, and nothing overtakes it.
-func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
+// issueSend reports false if the message must wait: behind an offer, or for credit. Messages stay
+// in order since only one large one is on its way, and nothing overtakes it.
+func (ep *Endpoint) issueSend(s *pendingOp, t *todo) bool {
 	if ep.offer != nil {
 		return false
 	}
@@ -163,7 +164,7 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	}
 	if cost := s.n + eagerCost; ep.sent+cost-ep.consumed <= eagerRoom {
 		ep.sent += cost
-		j := socket.Job{H: frame.Header{Kind: frame.KindSend, Flags: ep.sums(), Length: s.n}}
+		j := socket.Job{H: frame.Header{Kind: frame.KindSend, Flags: ep.checksumFlag(), Length: s.n}}
 		if s.op.Flags&fabric.OpDeliveryComplete != 0 {
 			j.H.Flags |= frame.FlagPlaced
 		}
@@ -173,9 +174,9 @@ func (ep *Endpoint) issueSend(s *slot, t *todo) bool {
 	return false
 }
 
-// complete ends an op: it frees the slot, tells the completion queue, and then begins what waited for it: an op behind a fence could else be
-// told of first.
-func (ep *Endpoint) complete(s *slot) {
+// complete ends an op: it releases the pendingOp, reports the completion, and then issues what
+// waited for it. In another order an op behind a fence could be reported first.
+func (ep *Endpoint) complete(s *pendingOp) {
 	if s.piece != nil {
 		ep.pieceAnswered(s)
 		return
@@ -189,7 +190,7 @@ func (ep *Endpoint) complete(s *slot) {
 		ep.offer = nil
 		ep.turnToWire(&t)
 	}
-	ep.slots.give(s)
+	ep.pending.release(s)
 	ep.mu.Unlock()
 	if errno == 0 {
 		ep.queues.Done(&op, n)
@@ -198,7 +199,7 @@ func (ep *Endpoint) complete(s *slot) {
 	}
 	ep.mu.Lock()
 	ep.inFlight--
-	if !ep.fate.isEnded() {
+	if !ep.shutdown.isEnded() {
 		ep.resume(&t)
 	}
 	ep.mu.Unlock()
@@ -206,7 +207,7 @@ func (ep *Endpoint) complete(s *slot) {
 }
 
 // giveBackCredit gives back what creditRead took. With ep.mu held.
-func (ep *Endpoint) giveBackCredit(s *slot) {
+func (ep *Endpoint) giveBackCredit(s *pendingOp) {
 	if s.entries > 0 {
 		s.channel.readsOut--
 		s.channel.entriesOut -= s.entries
@@ -214,7 +215,7 @@ func (ep *Endpoint) giveBackCredit(s *slot) {
 	}
 }
 
-// failure is what an error entry tells beside its cause.
+// failure is the detail of an error entry.
 func (ep *Endpoint) failure(op *fabric.Op, n uint64, errno fabric.Errno, detail string) string {
 	switch {
 	case detail != "":
@@ -240,7 +241,7 @@ func (ep *Endpoint) resume(t *todo) {
 		}
 		ep.fenced.Pop()
 		if ep.issue(s, t) {
-			t.direct = append(t.direct, s)
+			t.offered = append(t.offered, s)
 		}
 	}
 }

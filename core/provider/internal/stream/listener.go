@@ -18,17 +18,19 @@ import (
 )
 
 const (
-	// maxHalfOpen bounds the sockets of a listener whose handshake is not over, maxHalfOpenHost those of one address. The oldest is
-	// closed for a newcomer.
+	// maxHalfOpen bounds the sockets of a listener whose handshake is not over, maxHalfOpenHost
+	// those of one address. The oldest is closed for a newcomer.
 	maxHalfOpen     = 512
 	maxHalfOpenHost = 256
 	// maxRequests bounds the requests that wait for Listener.Accept.
 	maxRequests = 128
-	// acceptPause is how long a listener rests when the system gives it no socket, such as without free descriptors.
+	// acceptPause is how long a listener rests when the system gives it no socket, such as without
+	// free descriptors.
 	acceptPause = 50 * time.Millisecond
 )
 
-// A listener takes sockets, reads their hellos, and puts those of one endpoint together as a request.
+// A listener takes sockets, reads their hellos, and puts those of one endpoint together as a
+// request.
 type listener struct {
 	fabric   *Fabric
 	ln       net.Listener
@@ -153,7 +155,7 @@ func (l *listener) drop(conn net.Conn, err error) {
 // shake does the passive side of the handshake up to the request.
 func (l *listener) shake(conn net.Conn) {
 	defer l.tasks.Done()
-	extra, h, err := l.hear(conn)
+	extra, h, err := l.readHandshake(conn)
 	if err == nil {
 		err = l.join(conn, extra, &h)
 	}
@@ -163,7 +165,7 @@ func (l *listener) shake(conn net.Conn) {
 	}
 }
 
-func (l *listener) hear(conn net.Conn) (extra any, h frame.Handshake, err error) {
+func (l *listener) readHandshake(conn net.Conn) (extra any, h frame.Handshake, err error) {
 	if err := conn.SetDeadline(time.Now().Add(l.fabric.cfg.handshake())); err != nil {
 		return nil, h, err
 	}

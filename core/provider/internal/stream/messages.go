@@ -25,11 +25,11 @@ func (c *channel) beginSend(in *socket.Incoming) error {
 	if ep.inbox.busy() {
 		return frame.ProtocolErr("message of %s behind an offer", ep.peer)
 	}
-	if c.rx.op, c.rx.into = ep.feed.Take(); c.rx.into {
-		ep.inbox.fill(&c.rx.op)
-		in.Want = min(h.Length, c.rx.op.Len())
+	if c.rx.receive, c.rx.into = ep.feed.Take(); c.rx.into {
+		ep.inbox.fill(&c.rx.receive)
+		in.Want = min(h.Length, c.rx.receive.Len())
 		in.Drop = h.Length - in.Want
-		in.Dst = socket.AppendLocal(in.Scratch(1+len(c.rx.op.More)), &c.rx.op, in.Want)
+		in.Dst = socket.AppendLocal(in.Scratch(1+len(c.rx.receive.More)), &c.rx.receive, in.Want)
 		return nil
 	}
 	if !ep.feed.Hold(h.Length) {
@@ -111,7 +111,7 @@ func (c *channel) onPull(h *frame.Header) error {
 		return frame.ProtocolErr("pull of %s for no offer of ours", ep.peer)
 	}
 	ep.offer = nil
-	j := socket.Job{H: frame.Header{Kind: frame.KindBody, Flags: ep.sums(), Ticket: h.Ticket, Length: h.Length, Data: h.Data}, ID: int(s.index), Op: &s.op}
+	j := socket.Job{H: frame.Header{Kind: frame.KindBody, Flags: ep.checksumFlag(), Ticket: h.Ticket, Length: h.Length, Data: h.Data}, ID: int(s.index), Op: &s.op}
 	c.Post(&j, h.Length)
 	t.kick(c)
 	ep.turnToWire(&t)
@@ -126,13 +126,13 @@ func (c *channel) beginBody(in *socket.Incoming) error {
 	b := &c.ep.inbox
 	b.mu.Lock()
 	ok := b.pulling && h.Data == b.handle && h.Length == b.take
-	c.rx.op = b.receive
+	c.rx.receive = b.receive
 	b.mu.Unlock()
 	if !ok {
 		return frame.ProtocolErr("body of %s that was not pulled", c.ep.peer)
 	}
 	in.Want = h.Length
-	in.Dst = socket.AppendLocal(in.Scratch(1+len(c.rx.op.More)), &c.rx.op, in.Want)
+	in.Dst = socket.AppendLocal(in.Scratch(1+len(c.rx.receive.More)), &c.rx.receive, in.Want)
 	return nil
 }
 
@@ -152,11 +152,11 @@ func (c *channel) endBody(in *socket.Incoming) error {
 // received ends the receive of the message h, which is in its memory unless that is gone.
 func (c *channel) received(in *socket.Incoming, h *frame.Header) {
 	if in.Gone {
-		c.ep.feed.Failed(&c.rx.op, socket.Unreadable, "the buffer of the receive is not mapped: was it freed before the message came?")
+		c.ep.feed.Failed(&c.rx.receive, socket.Unreadable, "the buffer of the receive is not mapped: was it freed before the message came?")
 	} else {
-		c.ep.feed.Filled(&c.rx.op, h.Length, h.Data, remoteFlags(h))
+		c.ep.feed.Filled(&c.rx.receive, h.Length, h.Data, remoteFlags(h))
 	}
-	c.rx.op = fabric.Op{}
+	c.rx.receive = fabric.Op{}
 }
 
 // memoryErrno is ErrFault if the payload had nowhere to go.

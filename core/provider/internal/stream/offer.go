@@ -10,8 +10,8 @@ import (
 	"mori/core/fabric"
 )
 
-// OfferDevice adds device memory to an offer if hints ask for it. Only then are the drivers opened. Where there conclusively is no GPU the error,
-// which wraps fabric.ErrNoData, says why.
+// OfferDevice adds device memory to an offer if hints ask for it. Only then are the drivers opened.
+// Where there conclusively is no GPU the error, which wraps fabric.ErrNoData, says why.
 func OfferDevice(offer, hints *fabric.Info) error {
 	if hints == nil || hints.Caps&fabric.CapHMEM == 0 {
 		return nil
@@ -24,8 +24,9 @@ func OfferDevice(offer, hints *fabric.Info) error {
 	return nil
 }
 
-// Answers are what a provider that offers msg answers to hints: an Info for each type of endpoint that satisfies them, EPMsg first. The error, which
-// wraps fabric.ErrNoData, says why there is none.
+// Answers are what a provider that offers msg answers to hints: an Info for each type of endpoint
+// that satisfies them, EPMsg first. The error, which wraps fabric.ErrNoData, says why there is
+// none.
 func Answers(hints *fabric.Info, msg fabric.Info) ([]*fabric.Info, error) {
 	rdm := msg
 	rdm.EPType = fabric.EPRDM

@@ -16,7 +16,7 @@ import (
 
 // A request is a peer's wish to connect, with all its sockets.
 type request struct {
-	hello   frame.Handshake // of link 0
+	hello   frame.Handshake // of socket 0
 	conns   []net.Conn
 	extra   any
 	peer    fabric.Addr
@@ -27,7 +27,7 @@ type request struct {
 
 var _ fabric.ConnReq = (*request)(nil)
 
-// Peer is the address of the one who asks.
+// Peer is the address of the peer that asks.
 func (r *request) Peer() fabric.Addr { return r.peer }
 
 // Private is the peer's private data.
@@ -41,7 +41,8 @@ func (r *request) Reject(private []byte) error {
 	return r.answer(&frame.HandshakeReply{Verdict: frame.Rejected, Private: private})
 }
 
-// watch frees the sockets of a request whose peer gives up before it is answered. Until then a peer sends nothing.
+// watch frees the sockets of a request whose peer gives up before it is answered. Until then a peer
+// sends nothing.
 func (r *request) watch() {
 	r.watched = make(chan struct{})
 	go func() {
@@ -57,7 +58,7 @@ func (r *request) watch() {
 	}()
 }
 
-// take makes the caller the one who ends the request.
+// take makes the caller end the request.
 func (r *request) take() error {
 	if r.taken.Swap(true) {
 		return fmt.Errorf("answer request of %s a second time: %w", r.peer, fabric.ErrInvalid)
@@ -87,8 +88,8 @@ func (r *request) answer(a *frame.HandshakeReply) error {
 	return nil
 }
 
-// release frees what Prelude returned for a connection that no Direct has taken over: descriptors and mappings would otherwise stay
-// until the next garbage collection.
+// release frees what Prelude returned for a connection that no DataPath has taken over: descriptors
+// and mappings would otherwise stay until the next garbage collection.
 func release(extra any) {
 	if r, ok := extra.(interface{ Release() }); ok {
 		r.Release()

@@ -19,8 +19,8 @@ var stageSizes = []int{0, 1, 1 << 20, 3<<20 + 3}
 
 // TestStagedMoves moves memory of every kind both ways, in one piece and in many.
 func TestStagedMoves(t *testing.T) {
-	for name, cfg := range map[string]Config{"1 link": {}, "3 links, checked": {Links: 3, Sums: true}, "packed": {Links: 2, Pack: PackSmaller, Unpack: true}} {
-		if cfg.Pack != PackNever && !frame.CanCompress {
+	for name, cfg := range map[string]Config{"1 link": {}, "3 links, checked": {Links: 3, Checksum: true}, "packed": {Links: 2, Compress: CompressSmaller, Decompress: true}} {
+		if cfg.Compress != CompressNever && !frame.CanCompress {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -15,19 +15,20 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// Device memory: what an Endpoint does for its Stager, and the frames of peers that reach device memory.
+// Device memory: what an Endpoint does for its Stager, and the frames of peers that reach device
+// memory.
 
 // A stagingPort is the Endpoint as its Stager sees it.
 type stagingPort struct{ ep *Endpoint }
 
 var _ staging.Port = stagingPort{}
 
-// Reserve takes a slot for p.
+// Reserve takes an entry of the pending ops for p.
 func (o stagingPort) Reserve(p *staging.Piece) bool {
 	ep := o.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	s := ep.slots.takePiece()
+	s := ep.pending.takePiece()
 	if s == nil {
 		return false
 	}
@@ -40,7 +41,7 @@ func (o stagingPort) Send(p *staging.Piece) {
 	ep := o.ep
 	var t todo
 	ep.mu.Lock()
-	s, parent := ep.slots.at(p.ID), ep.slots.at(p.Transfer().ID)
+	s, parent := ep.pending.at(p.ID), ep.pending.at(p.Transfer().ID)
 	s.op, s.key, s.n = p.Op, parent.key, p.Len()
 	s.errno, s.detail, s.notice, s.entries = 0, "", false, 0
 	ep.issueStream(s, &t)
@@ -48,17 +49,17 @@ func (o stagingPort) Send(p *staging.Piece) {
 	ep.run(&t)
 }
 
-// Cancel gives the slot of p back.
+// Cancel releases the entry of p.
 func (o stagingPort) Cancel(p *staging.Piece) {
 	o.ep.mu.Lock()
-	o.ep.slots.give(o.ep.slots.at(p.ID))
+	o.ep.pending.release(o.ep.pending.at(p.ID))
 	o.ep.mu.Unlock()
 }
 
 // Ended ends the op of t. Remote data that did not go with its only piece is sent now.
 func (o stagingPort) Ended(x *staging.Transfer) {
 	ep := o.ep
-	s := ep.slots.at(x.ID)
+	s := ep.pending.at(x.ID)
 	if x.Errno == 0 && s.op.Flags&fabric.OpRemoteData != 0 && s.n > staging.PieceLen {
 		var t todo
 		ep.mu.Lock()
@@ -69,8 +70,8 @@ func (o stagingPort) Ended(x *staging.Transfer) {
 		return
 	}
 	s.errno, s.detail = x.Errno, x.Detail
-	s.mark(slotWritten)
-	if s.mark(slotAnswered) {
+	s.mark(opWritten)
+	if s.mark(opAnswered) {
 		ep.complete(s)
 	}
 }
@@ -82,7 +83,7 @@ func (o stagingPort) Log(what string, err error) {
 }
 
 // inPieces reports whether an op that is issued goes in pieces.
-func (ep *Endpoint) inPieces(s *slot) bool {
+func (ep *Endpoint) inPieces(s *pendingOp) bool {
 	if s.piece != nil || s.notice || s.n == 0 || s.op.Kind != fabric.OpRead && s.op.Kind != fabric.OpWrite {
 		return false
 	}
@@ -90,20 +91,20 @@ func (ep *Endpoint) inPieces(s *slot) bool {
 }
 
 // stageOp leaves an op to the Stager. With ep.mu held.
-func (ep *Endpoint) stageOp(s *slot) {
+func (ep *Endpoint) stageOp(s *pendingOp) {
 	s.staged.ID, s.staged.Op, s.staged.Len = int(s.index), &s.op, s.n
 	ep.stage.Start(&s.staged, ep.peer)
 }
 
 // pieceAnswered goes on with a piece that the peer answered.
-func (ep *Endpoint) pieceAnswered(s *slot) {
+func (ep *Endpoint) pieceAnswered(s *pendingOp) {
 	p := s.piece
 	errno, detail := s.outcome()
 	var t todo
 	ep.mu.Lock()
 	ep.giveBackCredit(s)
-	ep.slots.give(s)
-	if !ep.fate.isEnded() {
+	ep.pending.release(s)
+	if !ep.shutdown.isEnded() {
 		ep.resume(&t)
 	}
 	ep.mu.Unlock()
@@ -169,7 +170,7 @@ func (c *channel) Landed(h *frame.Header, errno fabric.Errno) bool {
 
 // openStaged leaves a read of device memory, in r.iov, to the Stager.
 func (c *channel) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
-	r.from, r.ticket, r.flags = c, h.Ticket, h.Flags&frame.FlagChecksum|c.ep.sums()
+	r.from, r.ticket, r.flags = c, h.Ticket, h.Flags&frame.FlagChecksum|c.ep.checksumFlag()
 	iov := r.iov
 	r.iov = r.iov[:0]
 	if err := c.ep.stage.Read(r, mr, iov, h.Length, &c.ep.domain.devices); err != nil {
@@ -199,7 +200,7 @@ func (r *reply) Reply(b staging.Buffer, errno fabric.Errno) {
 func (r *reply) Drop() { r.from.replies.end(r) }
 
 // stageReply gives the reply to one of our reads a buffer.
-func (c *channel) stageReply(s *slot, n uint64) error {
+func (c *channel) stageReply(s *pendingOp, n uint64) error {
 	if s.piece == nil {
 		return nil
 	}

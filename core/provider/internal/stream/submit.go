@@ -13,10 +13,11 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// A todo is what has to be done after Endpoint.mu was released: channels to kick, ops to offer to the Direct, messages to give to it.
+// A todo is what has to be done after Endpoint.mu was released: channels to kick, ops to offer to
+// the DataPath, messages to give to it.
 type todo struct {
 	channels uint32 // a bit each
-	direct   []*slot
+	offered  []*pendingOp
 	messages bool
 }
 
@@ -24,10 +25,10 @@ func (t *todo) kick(c *channel) { t.channels |= 1 << c.index }
 
 // Submit queues a prefix of ops; see fabric.Endpoint.
 func (ep *Endpoint) Submit(ops []fabric.Op) (int, error) {
-	if !ep.fate.Enter() {
+	if !ep.shutdown.Enter() {
 		return 0, ep.endedErr()
 	}
-	defer ep.fate.Leave()
+	defer ep.shutdown.Leave()
 	var t todo
 	n, err := 0, error(nil)
 	for ; n < len(ops) && err == nil; n++ {
@@ -75,7 +76,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		key, size = r.Region, r.Size
 	}
 	ep.mu.Lock()
-	s := ep.slots.take()
+	s := ep.pending.take()
 	if s == nil {
 		ep.mu.Unlock()
 		ep.queues.Tx.Unreserve(1)
@@ -85,7 +86,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	s.staged = staging.Transfer{Device: on, RegionLen: size}
 	if op.Flags&fabric.OpInject != 0 {
 		if err := s.keepBytes(ep.limits.MaxInject); err != nil {
-			ep.slots.give(s)
+			ep.pending.release(s)
 			ep.mu.Unlock()
 			ep.queues.Failed(op, socket.Unreadable, unreadableText)
 			return nil
@@ -94,13 +95,14 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	direct := ep.admit(s, t)
 	ep.mu.Unlock()
 	if direct {
-		ep.offerDirect(s)
+		ep.offerOp(s)
 	}
 	return nil
 }
 
-// keepBytes copies the op's memory, which the caller may use again after Submit, and points the op at the copy.
-func (s *slot) keepBytes(most uint64) error {
+// keepBytes copies the op's memory, which the caller may use again after Submit, and points the op
+// at the copy.
+func (s *pendingOp) keepBytes(most uint64) error {
 	if s.inject == nil {
 		s.inject = make([]byte, most)
 	}
@@ -114,7 +116,7 @@ func (s *slot) keepBytes(most uint64) error {
 
 func (ep *Endpoint) submitRecv(op *fabric.Op) error {
 	if err := ep.recv.Post(op); err != nil {
-		if ep.fate.isEnded() {
+		if ep.shutdown.isEnded() {
 			return ep.endedErr()
 		}
 		return err
@@ -124,8 +126,8 @@ func (ep *Endpoint) submitRecv(op *fabric.Op) error {
 
 // run does what was left to do. Without Endpoint.mu.
 func (ep *Endpoint) run(t *todo) {
-	for _, s := range t.direct {
-		ep.offerDirect(s)
+	for _, s := range t.offered {
+		ep.offerOp(s)
 	}
 	if t.messages {
 		ep.handMessages()
@@ -138,9 +140,9 @@ func (ep *Endpoint) run(t *todo) {
 	}
 }
 
-// offerDirect gives an issued read or write to the Direct, else to the stream.
-func (ep *Endpoint) offerDirect(s *slot) {
-	if ep.direct.RMA(s.ticket(), &s.op, s.key) {
+// offerDataPath gives an issued read or write to the DataPath, else to the stream.
+func (ep *Endpoint) offerOp(s *pendingOp) {
+	if ep.path.RMA(s.ticket(), &s.op, s.key) {
 		return
 	}
 	var t todo
@@ -150,8 +152,8 @@ func (ep *Endpoint) offerDirect(s *slot) {
 	ep.run(&t)
 }
 
-// handMessages gives the Direct the messages that wait, one at a time: whoever finds another at it leaves them to that one. What
-// is left when the connection ends is ended with it.
+// handMessages gives the DataPath the messages that wait, one at a time: whoever finds another at
+// it leaves them to that one. What is left when the connection ends is ended with it.
 func (ep *Endpoint) handMessages() {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -159,43 +161,44 @@ func (ep *Endpoint) handMessages() {
 		return
 	}
 	ep.handed = true
-	for ep.handing.Len() > 0 && !ep.fate.isEnded() {
+	for ep.handing.Len() > 0 && !ep.shutdown.isEnded() {
 		s := ep.handing.Pop()
 		ep.mu.Unlock()
-		ep.direct.Send(s.ticket(), &s.op)
+		ep.messages.Send(s.ticket(), &s.op)
 		ep.mu.Lock()
 	}
 	ep.handed = false
 }
 
-// Finish ends an op that the Direct took: err is nil or wraps its cause.
+// Finish ends an op that the DataPath took: err is nil or wraps its cause.
 func (ep *Endpoint) Finish(k Ticket, err error) {
-	s := ep.slots.lookup(k)
+	s := ep.pending.lookup(k)
 	if s == nil {
 		panic(fmt.Sprintf("stream: op %#x finished twice", k))
 	}
-	if ep.fate.Enter() {
-		defer ep.fate.Leave() // what the end of this op sets off may be sent from here
+	if ep.shutdown.Enter() {
+		defer ep.shutdown.Leave() // what the end of this op sets off may be sent from here
 	}
 	if err != nil {
 		s.errno, s.detail = fabric.ErrnoOf(err), err.Error()
 	}
-	s.mark(slotWritten)
-	if s.mark(slotAnswered) {
+	s.mark(opWritten)
+	if s.mark(opAnswered) {
 		ep.complete(s)
 	}
 }
 
-// Forward sends the remote data of a write whose payload the Direct has moved. The op ends when the peer has it.
+// Forward sends the remote data of a write whose payload the DataPath has moved. The op ends when
+// the peer has it.
 func (ep *Endpoint) Forward(k Ticket) {
-	s := ep.slots.lookup(k)
+	s := ep.pending.lookup(k)
 	if s == nil {
 		panic(fmt.Sprintf("stream: op %#x forwarded after its end", k))
 	}
-	if !ep.fate.Enter() {
+	if !ep.shutdown.Enter() {
 		return // the end of the connection ends the op
 	}
-	defer ep.fate.Leave()
+	defer ep.shutdown.Leave()
 	var t todo
 	ep.mu.Lock()
 	s.notice = true
@@ -204,15 +207,16 @@ func (ep *Endpoint) Forward(k Ticket) {
 	ep.run(&t)
 }
 
-// SendFrame sends an extension frame; it copies body and does not wait. ErrAgain if MaxExtensionQueue bytes wait already.
+// SendFrame sends an extension frame; it copies body and does not wait. ErrAgain if
+// MaxExtensionQueue bytes wait already.
 func (ep *Endpoint) SendFrame(kind uint8, body []byte) error {
 	if len(body) > frame.MaxExtension {
 		return fmt.Errorf("send extension frame of %d bytes, limit is %d: %w", len(body), frame.MaxExtension, fabric.ErrMsgSize)
 	}
-	if !ep.fate.Enter() {
+	if !ep.shutdown.Enter() {
 		return fabric.ErrNotConn
 	}
-	defer ep.fate.Leave()
+	defer ep.shutdown.Leave()
 	if ep.extra.Add(int64(len(body))) > MaxExtensionQueue {
 		ep.extra.Add(-int64(len(body)))
 		return fabric.ErrAgain
@@ -224,16 +228,17 @@ func (ep *Endpoint) SendFrame(kind uint8, body []byte) error {
 	return nil
 }
 
-// HandBack gives an op that the Direct took, and moved no byte of, to the stream, as if RMA had answered false.
+// HandBack gives an op that the DataPath took, and moved no byte of, to the stream, as if RMA had
+// answered false.
 func (ep *Endpoint) HandBack(k Ticket) {
-	s := ep.slots.lookup(k)
+	s := ep.pending.lookup(k)
 	if s == nil {
 		panic(fmt.Sprintf("stream: op %#x handed back after its end", k))
 	}
-	if !ep.fate.Enter() {
+	if !ep.shutdown.Enter() {
 		return // the end of the connection ends the op
 	}
-	defer ep.fate.Leave()
+	defer ep.shutdown.Leave()
 	var t todo
 	ep.mu.Lock()
 	ep.issueStream(s, &t)

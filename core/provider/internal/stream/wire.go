@@ -11,8 +11,9 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// A Wire carries short frames beside the sockets: messages, atomic ops, remote data, and their answers.
-// The sockets stay for the Direct's own frames, for what is long, and to report the peer's end.
+// A Wire carries short frames beside the sockets: messages, atomic ops, remote data, and their
+// answers. The sockets stay for the DataPath's own frames, for what is long, and to report the
+// peer's end.
 //
 //	side with a wire          the peer
 //	        ── socket: turn ─────▶      all messages of the socket are before it
@@ -31,15 +32,15 @@ const (
 
 // AddWire gives the connection a wire, once; see Wire.
 func (ep *Endpoint) AddWire(w Wire) {
-	if !ep.fate.Enter() {
+	if !ep.shutdown.Enter() {
 		return
 	}
-	defer ep.fate.Leave()
+	defer ep.shutdown.Leave()
 	c := &channel{ep: ep, index: wireIndex}
 	c.Stream = socket.NewWire(c, &ep.env, w)
 	var t todo
 	ep.mu.Lock()
-	if !ep.fate.isEnded() { // undo comes after ep.mu, and waits for both
+	if !ep.shutdown.isEnded() { // teardown comes after ep.mu, and waits for both
 		ep.wire.Store(c)
 		c.start(c.readWire)
 		ep.turnToWire(&t)
@@ -65,14 +66,15 @@ func (ep *Endpoint) WireRoom() {
 // WireCame takes what came on the wire, on the caller's goroutine as far as it need not wait.
 func (ep *Endpoint) WireCame() {
 	c := ep.wire.Load()
-	if c == nil || !ep.fate.Enter() {
+	if c == nil || !ep.shutdown.Enter() {
 		return
 	}
-	defer ep.fate.Leave()
+	defer ep.shutdown.Leave()
 	c.Stream.WireCame()
 }
 
-// turnToWire has messages go by the wire from now on, if there is one, unless the body of one is still to go by the socket. With ep.mu held.
+// turnToWire has messages go by the wire from now on, if there is one, unless the body of one is
+// still to go by the socket. With ep.mu held.
 func (ep *Endpoint) turnToWire(t *todo) {
 	if ep.turned || ep.offer != nil || ep.wire.Load() == nil {
 		return
@@ -115,7 +117,7 @@ func (ep *Endpoint) channelAt(i int) *channel {
 
 // onTurn lets the messages of the wire in. It may come before this side has its end.
 func (c *channel) onTurn() error {
-	if c.ep.direct == nil || c.index != 0 || c.ep.inbox.turned.Swap(true) {
+	if c.ep.path == nil || c.index != 0 || c.ep.inbox.turned.Swap(true) {
 		return frame.ProtocolErr("turn of %s to a wire that there is not", c.ep.peer)
 	}
 	if w := c.ep.wire.Load(); w != nil {
@@ -124,7 +126,7 @@ func (c *channel) onTurn() error {
 	return nil
 }
 
-// inTurn tells whether messages may come on this link now.
+// inTurn returns an error unless messages may come on this channel now.
 func (c *channel) inTurn() error {
 	turned := c.ep.inbox.turned.Load()
 	switch {
@@ -136,22 +138,22 @@ func (c *channel) inTurn() error {
 	return nil
 }
 
-// onGoodbye ends the connection with the goodbye of the last link.
+// onGoodbye ends the connection with the goodbye of the last channel.
 func (c *channel) onGoodbye(h *frame.Header) error {
 	ep := c.ep
 	c.rx.goodbye = true
 	ep.mu.Lock()
-	f := &ep.fate
+	f := &ep.shutdown
 	switch {
 	case c.IsWire():
-		f.byeWire = true
+		f.wireGoodbye = true
 	case c.index == 0 && h.Data != 0:
-		f.wantWire = true
+		f.wantsWireGoodbye = true
 		fallthrough
 	default:
-		f.byes++
+		f.goodbyes++
 	}
-	over := f.byes == len(ep.channels) && (f.byeWire || !f.wantWire)
+	over := f.goodbyes == len(ep.channels) && (f.wireGoodbye || !f.wantsWireGoodbye)
 	ep.mu.Unlock()
 	if !c.IsWire() && c.index == 0 && !ep.inbox.turned.Swap(true) {
 		if w := ep.wire.Load(); w != nil { // no message of the socket comes any more
@@ -164,18 +166,19 @@ func (c *channel) onGoodbye(h *frame.Header) error {
 	return nil
 }
 
-// awaitWire is the end of a socket on which the peer has said goodbye: what is left on the wire came, or does soon. What does not come any more was
-// answered to nobody, so the peer has ended it with the connection: that is no less in good order.
+// awaitWire is the end of a socket on which the peer has said goodbye: what is left on the wire
+// came, or does soon. What does not come any more was answered to nobody, so the peer has ended it
+// with the connection: that is no less in good order.
 func (ep *Endpoint) awaitWire() {
 	for {
 		ep.mu.Lock()
-		left := ep.fate.wantWire && !ep.fate.byeWire
+		left := ep.shutdown.wantsWireGoodbye && !ep.shutdown.wireGoodbye
 		ep.mu.Unlock()
 		if !left {
 			return
 		}
 		select {
-		case <-ep.fate.over:
+		case <-ep.shutdown.over:
 			return
 		case <-time.After(wireLate):
 		}

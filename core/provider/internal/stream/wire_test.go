@@ -159,7 +159,7 @@ func TestMessagesTurnToTheWireInOrder(t *testing.T) {
 func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 	a, b, pa, pb := wired(t, 1<<20)
 	b.ep.AddWire(pb)
-	direct := b.ep.direct.(*fakeDirect)
+	direct := b.ep.path.(*testPath)
 	direct.mu.Lock() // nothing of the socket is taken from this frame on
 	a.must(a.ep.SendFrame(1, nil))
 	_, err := a.ep.Submit([]fabric.Op{{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Data: 1}})
@@ -190,8 +190,8 @@ func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 	}
 }
 
-// The last words on a wire that carries nothing do not come: who waits for them ends, in bounded time.
-func TestLastWordsThatAWireLoses(t *testing.T) {
+// The goodbye on a wire that carries nothing does not come: the side that waits for it ends, in bounded time.
+func TestGoodbyesThatAWireLoses(t *testing.T) {
 	a, b, pa, pb := wired(t, 1<<20)
 	b.ep.AddWire(pb)
 	a.ep.AddWire(pa)
@@ -223,8 +223,8 @@ func TestFramesThatAWireDoesNotKnow(t *testing.T) {
 		"half a frame and the goodbye": {wired: true, wire: encode(frame.Header{Kind: frame.KindSend, Length: 9}, nil, []byte{1}), socket: encode(frame.Header{Kind: frame.KindGoodbye, Data: 1}, nil, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(ep *Endpoint, _ any) (Direct, error) {
-				return &fakeDirect{ep: ep, rma: hold, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}, nil
+			r := newRig(t, func(ep *Endpoint, _ any) (DataPath, error) {
+				return &testPath{ep: ep, rma: hold, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}, nil
 			})
 			conn := r.dial(1)[0]
 			p := &pipe{ep: r.ep, bytes: c.wire}

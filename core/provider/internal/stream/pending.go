@@ -10,12 +10,12 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// A slot is the home of an op from Submit until it ended.
+// A pendingOp is an op from Submit until it ended.
 //
-// An op of the stream has ended when two things happened, in whichever order they are noticed: its last byte was handed
-// to the kernel (slotWritten), so nobody reads its memory any more, and the peer answered (slotAnswered). Whoever notices the
-// second one completes it.
-type slot struct {
+// An op of the stream has ended when two things happened, in whichever order they are noticed: its
+// last byte was handed to the kernel (opWritten), so nobody reads its memory any more, and the peer
+// answered (opAnswered). Whoever notices the second one completes it.
+type pendingOp struct {
 	state  atomic.Uint32 // generation << 16 | bits
 	index  uint16
 	errno  fabric.Errno // of the answer
@@ -26,30 +26,30 @@ type slot struct {
 	n      uint64 // op.Len()
 	key    fabric.RegionKey
 	notice bool   // only the remote data goes through the stream
-	inject []byte // the bytes of an OpInject op; its memory is the slot's, for the next one too
+	inject []byte // the bytes of an OpInject op; its memory is kept for the next op
 
 	channel *channel         // where it is, or will be answered
 	staged  staging.Transfer // of an op in pieces
-	piece   *staging.Piece   // of a slot for pieces
-	entries int              // of a read's table, while it counts against its link's credit
+	piece   *staging.Piece   // of one for pieces
+	entries int              // of a read's table, while it counts against its socket's credit
 }
 
 const (
-	slotUsed uint32 = 1 << iota
-	slotWritten
-	slotAnswered
-	slotBits = 1<<16 - 1
+	opUsed uint32 = 1 << iota
+	opWritten
+	opAnswered
+	opBits = 1<<16 - 1
 )
 
-func (s *slot) ticket() Ticket { return Ticket(s.state.Load()&^slotBits | uint32(s.index)) }
+func (s *pendingOp) ticket() Ticket { return Ticket(s.state.Load()&^opBits | uint32(s.index)) }
 
-func (s *slot) begin() {
+func (s *pendingOp) begin() {
 	s.unread.Store(false)
-	s.state.Store(s.state.Load()&^slotBits | slotUsed)
+	s.state.Store(s.state.Load()&^opBits | opUsed)
 }
 
-// outcome is how the op ended, for who completes it.
-func (s *slot) outcome() (fabric.Errno, string) {
+// outcome is how the op ended.
+func (s *pendingOp) outcome() (fabric.Errno, string) {
 	if s.unread.Load() {
 		return socket.Unreadable, unreadableText
 	}
@@ -57,12 +57,12 @@ func (s *slot) outcome() (fabric.Errno, string) {
 }
 
 // end makes the ticket invalid.
-func (s *slot) end() {
-	s.state.Store(s.state.Load()&^slotBits + 1<<16)
+func (s *pendingOp) end() {
+	s.state.Store(s.state.Load()&^opBits + 1<<16)
 }
 
 // replied reports whether the peer answers the op by a reply with bytes; others by an ack.
-func (s *slot) replied() bool {
+func (s *pendingOp) replied() bool {
 	switch s.op.Kind {
 	case fabric.OpRead, fabric.OpFetchAtomic, fabric.OpCompareAtomic:
 		return true
@@ -70,25 +70,26 @@ func (s *slot) replied() bool {
 	return false
 }
 
-func (s *slot) used() bool { return s.state.Load()&slotUsed != 0 }
+func (s *pendingOp) used() bool { return s.state.Load()&opUsed != 0 }
 
 // mark sets bit and reports whether now both are set.
-func (s *slot) mark(bit uint32) bool {
+func (s *pendingOp) mark(bit uint32) bool {
 	old := s.state.Or(bit)
-	return old&bit == 0 && (old|bit)&(slotWritten|slotAnswered) == slotWritten|slotAnswered
+	return old&bit == 0 && (old|bit)&(opWritten|opAnswered) == opWritten|opAnswered
 }
 
-// A slotTable holds the slots of an endpoint. Guarded by Endpoint.mu but for lookup.
-type slotTable struct {
-	all  []slot
+// A pendingOps has the pending ops of an endpoint, and room for more. Guarded by Endpoint.mu but
+// for lookup.
+type pendingOps struct {
+	all  []pendingOp
 	free []uint16
 
-	pieces     []slot // behind the others, once there may be pieces
+	pieces     []pendingOp // behind the others, once there may be pieces
 	freePieces []uint16
 }
 
-func newSlotTable(n int) slotTable {
-	t := slotTable{all: make([]slot, n), free: make([]uint16, n)}
+func newPendingOps(n int) pendingOps {
+	t := pendingOps{all: make([]pendingOp, n), free: make([]uint16, n)}
 	for i := range t.all {
 		t.all[i].index = uint16(i)
 		t.free[n-1-i] = uint16(i)
@@ -96,8 +97,8 @@ func newSlotTable(n int) slotTable {
 	return t
 }
 
-// take returns a free slot, or nil.
-func (t *slotTable) take() *slot {
+// take returns a free entry, or nil.
+func (t *pendingOps) take() *pendingOp {
 	n := len(t.free)
 	if n == 0 {
 		return nil
@@ -108,7 +109,7 @@ func (t *slotTable) take() *slot {
 	return s
 }
 
-func (t *slotTable) give(s *slot) {
+func (t *pendingOps) release(s *pendingOp) {
 	s.end()
 	s.op, s.channel, s.piece = fabric.Op{}, nil, nil
 	if int(s.index) >= len(t.all) {
@@ -118,20 +119,20 @@ func (t *slotTable) give(s *slot) {
 	t.free = append(t.free, s.index)
 }
 
-// addPieces makes slots for pieces.
-func (t *slotTable) addPieces() {
+// addPieces makes entries for pieces.
+func (t *pendingOps) addPieces() {
 	if t.pieces != nil {
 		return
 	}
-	t.pieces = make([]slot, staging.MaxPieces)
+	t.pieces = make([]pendingOp, staging.MaxPieces)
 	for i := range t.pieces {
 		t.pieces[i].index = uint16(len(t.all) + i)
 		t.freePieces = append(t.freePieces, t.pieces[i].index)
 	}
 }
 
-// takePiece returns a free slot for a piece, or nil.
-func (t *slotTable) takePiece() *slot {
+// takePiece returns a free entry for a piece, or nil.
+func (t *pendingOps) takePiece() *pendingOp {
 	n := len(t.freePieces)
 	if n == 0 {
 		return nil
@@ -142,8 +143,8 @@ func (t *slotTable) takePiece() *slot {
 	return s
 }
 
-// at is the slot of an index, or nil.
-func (t *slotTable) at(i int) *slot {
+// at returns the entry of an index, or nil.
+func (t *pendingOps) at(i int) *pendingOp {
 	if i < len(t.all) {
 		return &t.all[i]
 	}
@@ -153,14 +154,14 @@ func (t *slotTable) at(i int) *slot {
 	return nil
 }
 
-// lookup returns the slot of a ticket that came from outside, if it is in use and not answered.
-func (t *slotTable) lookup(k Ticket) *slot {
-	s := t.at(int(k & slotBits))
+// lookup returns the op of a ticket that came from outside, if it is in use and not answered.
+func (t *pendingOps) lookup(k Ticket) *pendingOp {
+	s := t.at(int(k & opBits))
 	if s == nil {
 		return nil
 	}
 	v := s.state.Load()
-	if v&^slotBits != uint32(k)&^slotBits || v&slotUsed == 0 || v&slotAnswered != 0 {
+	if v&^opBits != uint32(k)&^opBits || v&opUsed == 0 || v&opAnswered != 0 {
 		return nil
 	}
 	return s

@@ -17,8 +17,8 @@ import (
 // farewellWait is how long the peer has to take our goodbye and close, before the sockets are cut.
 const farewellWait = 300 * time.Millisecond
 
-// A fate is how a connection ends: once, by the first cause, in the order of Endpoint.undo.
-type fate struct {
+// A shutdown is how a connection ends: once, by the first cause, in the order of Endpoint.teardown.
+type shutdown struct {
 	users            atomic.Int64  // calls inside Submit and the like
 	ended            atomic.Bool   // no new ones are let in
 	vacant           chan struct{} // the last user left after the end
@@ -28,28 +28,28 @@ type fate struct {
 	readers, writers sync.WaitGroup
 	once             sync.Once
 	cause            error
-	words            *lastWords // of FailWith before there was a connection; under Endpoint.mu
+	final            *finalFrame // of FailWith before there was a connection; under Endpoint.mu
 
 	// Under Endpoint.mu: the peer's goodbyes.
-	byes              int // of sockets
-	byeWire, wantWire bool
+	goodbyes                      int // of sockets
+	wireGoodbye, wantsWireGoodbye bool
 }
 
-// lastWords are an extension frame that the peer gets before the end, and the end's cause.
-type lastWords struct {
+// A finalFrame is an extension frame that the peer gets before the end, and the cause of the end.
+type finalFrame struct {
 	cause error
 	frame socket.Job
 }
 
-func (f *fate) init() {
+func (f *shutdown) init() {
 	f.vacant = make(chan struct{}, 1)
 	f.over, f.quit, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 }
 
-func (f *fate) isEnded() bool { return f.ended.Load() }
+func (f *shutdown) isEnded() bool { return f.ended.Load() }
 
-// Enter lets a user in, who must leave, unless the connection ended. Users may enter again inside.
-func (f *fate) Enter() bool {
+// Enter counts a user, which must Leave, unless the connection ended. Users may enter again.
+func (f *shutdown) Enter() bool {
 	f.users.Add(1)
 	if !f.ended.Load() {
 		return true
@@ -59,7 +59,7 @@ func (f *fate) Enter() bool {
 }
 
 // Leave ends what Enter began.
-func (f *fate) Leave() {
+func (f *shutdown) Leave() {
 	if f.users.Add(-1) == 0 && f.ended.Load() {
 		select {
 		case f.vacant <- struct{}{}:
@@ -69,7 +69,7 @@ func (f *fate) Leave() {
 }
 
 // waitUsers waits until the last user left. After the end.
-func (f *fate) waitUsers() {
+func (f *shutdown) waitUsers() {
 	for f.users.Load() != 0 {
 		<-f.vacant
 	}
@@ -78,14 +78,15 @@ func (f *fate) waitUsers() {
 // Fail ends the connection with err as its cause; the first cause counts. It returns at once.
 func (ep *Endpoint) Fail(err error) { ep.end(err, false) }
 
-// FailWith is Fail, but that the peer gets an extension frame of up to MaxExtension bytes first, unless it does not read for farewellWait. Where
-// the connection is just being made it ends once it is.
+// FailWith is Fail, but that the peer gets an extension frame of up to MaxExtension bytes first,
+// unless it does not read for farewellWait. Where the connection is just being made it ends once it
+// is.
 func (ep *Endpoint) FailWith(err error, kind uint8, body []byte) {
-	w := &lastWords{cause: err, frame: extension(kind, body)}
+	w := &finalFrame{cause: err, frame: extension(kind, body)}
 	ep.mu.Lock()
 	early := !ep.launched
 	if early {
-		ep.fate.words = w
+		ep.shutdown.final = w
 	}
 	ep.mu.Unlock()
 	if !early {
@@ -97,9 +98,10 @@ func extension(kind uint8, body []byte) socket.Job {
 	return socket.Job{H: frame.Header{Kind: frame.KindExtension, Count: uint32(kind), Length: uint64(len(body))}, Body: append([]byte(nil), body...)}
 }
 
-// end begins the end. In good order, the peer hears of it before the sockets are cut, and gets some frames.
+// end begins the end. In good order, the peer hears of it before the sockets are cut, and gets some
+// frames.
 func (ep *Endpoint) end(cause error, goodOrder bool, last ...socket.Job) {
-	f := &ep.fate
+	f := &ep.shutdown
 	f.once.Do(func() {
 		f.cause = cause
 		f.ended.Store(true)
@@ -108,16 +110,17 @@ func (ep *Endpoint) end(cause error, goodOrder bool, last ...socket.Job) {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		if ep.launched {
-			go ep.undo(goodOrder, last)
+			go ep.teardown(goodOrder, last)
 		} else {
-			go ep.undoEarly() // launch will see that there is nothing to begin
+			go ep.teardownEarly() // launch will see that there is nothing to begin
 		}
 	})
 }
 
-// undo takes the connection apart: first whoever could touch an op's memory, then the ops, then the queues.
-func (ep *Endpoint) undo(goodOrder bool, last []socket.Job) {
-	f := &ep.fate
+// teardown takes the connection apart: first whoever could touch an op's memory, then the ops, then
+// the queues.
+func (ep *Endpoint) teardown(goodOrder bool, last []socket.Job) {
+	f := &ep.shutdown
 	if ep.poller != nil {
 		ep.poller.Stop()
 	}
@@ -132,29 +135,29 @@ func (ep *Endpoint) undo(goodOrder bool, last []socket.Job) {
 	f.writers.Wait()
 	f.waitUsers()
 	ep.stage.Stop()
-	if ep.direct != nil {
-		ep.direct.Stop(f.cause)
+	if ep.path != nil {
+		ep.path.Close(f.cause)
 	}
 	for _, c := range ep.allChannels() {
 		c.Stream.Close()
 		c.abandon()
 	}
 	ep.flush()
-	ep.tell()
+	ep.reportEnd()
 	close(f.done)
 }
 
-// undoEarly ends what was submitted before there was a connection.
-func (ep *Endpoint) undoEarly() {
-	ep.fate.waitUsers()
+// teardownEarly ends what was submitted before there was a connection.
+func (ep *Endpoint) teardownEarly() {
+	ep.shutdown.waitUsers()
 	if ep.feed != nil {
 		ep.flush()
 	}
-	close(ep.fate.done)
+	close(ep.shutdown.done)
 }
 
-// sayGoodbye queues the last frame on each link, on the first socket behind some others, in place of all that was not begun, and waits a little for
-// the peer to close.
+// sayGoodbye queues the last frame on each channel, on the first socket behind some others, in
+// place of all that was not begun. It waits a little for the peer to close.
 func (ep *Endpoint) sayGoodbye(others []socket.Job) {
 	bye := socket.Job{H: frame.Header{Kind: frame.KindGoodbye}}
 	for _, c := range ep.allChannels() { // the wire first
@@ -172,7 +175,7 @@ func (ep *Endpoint) sayGoodbye(others []socket.Job) {
 	}
 	gone := make(chan struct{})
 	go func() {
-		ep.fate.readers.Wait()
+		ep.shutdown.readers.Wait()
 		close(gone)
 	}()
 	t := time.NewTimer(farewellWait)
@@ -185,15 +188,15 @@ func (ep *Endpoint) sayGoodbye(others []socket.Job) {
 
 // flush ends every op with the cause. Nobody else touches them any more.
 func (ep *Endpoint) flush() {
-	errno, detail := fabric.ErrnoOf(ep.fate.cause), ep.fate.cause.Error()
-	for i := range ep.slots.pieces {
-		if s := &ep.slots.pieces[i]; s.used() {
+	errno, detail := fabric.ErrnoOf(ep.shutdown.cause), ep.shutdown.cause.Error()
+	for i := range ep.pending.pieces {
+		if s := &ep.pending.pieces[i]; s.used() {
 			s.piece.End()
 			s.end()
 		}
 	}
-	for i := range ep.slots.all {
-		if s := &ep.slots.all[i]; s.used() {
+	for i := range ep.pending.all {
+		if s := &ep.pending.all[i]; s.used() {
 			op, why, text := s.op, errno, detail
 			if s.unread.Load() {
 				why, text = s.outcome()
@@ -212,15 +215,15 @@ func (ep *Endpoint) flush() {
 	ep.unspace()
 }
 
-// tell puts the end into the log and the event queue.
-func (ep *Endpoint) tell() {
+// reportEnd puts the end into the log and the event queue.
+func (ep *Endpoint) reportEnd() {
 	level := slog.LevelDebug
-	if errno := fabric.ErrnoOf(ep.fate.cause); errno == fabric.ErrProtocol || errno == fabric.ErrCRC {
+	if errno := fabric.ErrnoOf(ep.shutdown.cause); errno == fabric.ErrProtocol || errno == fabric.ErrCRC {
 		level = slog.LevelWarn
 	}
-	ep.cfg.log(level, "connection ended", "provider", ep.cfg.Info.Provider, "peer", ep.peer, "cause", ep.fate.cause)
+	ep.cfg.log(level, "connection ended", "provider", ep.cfg.Info.Provider, "peer", ep.peer, "cause", ep.shutdown.cause)
 	if ep.queues.EQ != nil {
-		ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: ep, Err: ep.fate.cause})
+		ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: ep, Err: ep.shutdown.cause})
 	}
 }
 
@@ -230,7 +233,7 @@ func (ep *Endpoint) Shutdown() error {
 		return fmt.Errorf("shut down endpoint that is %v: %w", &ep.state, ep.endedErr())
 	}
 	ep.end(fmt.Errorf("connection to %s shut down on this side: %w", ep.peer, fabric.ErrConnAborted), true)
-	<-ep.fate.done
+	<-ep.shutdown.done
 	return nil
 }
 
@@ -240,7 +243,7 @@ func (ep *Endpoint) Close() error {
 		return nil
 	}
 	ep.end(fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled), true)
-	<-ep.fate.done
+	<-ep.shutdown.done
 	ep.queues.Unbind()
 	ep.domain.forget(ep)
 	return nil

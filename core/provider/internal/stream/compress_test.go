@@ -14,9 +14,9 @@ import (
 )
 
 // newUnpackingRig is a rig whose peers may send packed payload.
-func newUnpackingRig(tb testing.TB, pack Packing) *rig {
+func newUnpackingRig(tb testing.TB, pack Compression) *rig {
 	tb.Helper()
-	return newRigOf(tb, Config{Pack: pack, Unpack: true, Packed: new(atomic.Uint64)})
+	return newRigOf(tb, Config{Compress: pack, Decompress: true, Compressed: new(atomic.Uint64)})
 }
 
 // TestPackedFramesThatBreakTheProtocol sends them as writes: the connection ends, and no byte is written.
@@ -50,7 +50,7 @@ func TestPackedFramesThatBreakTheProtocol(t *testing.T) {
 		"a skippable frame":            {frame.Header{Length: n, Compressed: 12}, []byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 0, 0, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newUnpackingRig(t, PackNever)
+			r := newUnpackingRig(t, CompressNever)
 			mem, key := r.share(frame.MaxCompress + 2)
 			conn := r.dial(1)[0]
 			h := c.h
@@ -98,7 +98,7 @@ func TestPackedPayloadOfPeersThatMayNotSendIt(t *testing.T) {
 
 // TestPackedWritesAreTaken sends good ones from a plain socket, one with a claim that does not hold, one with a sum that differs.
 func TestPackedWritesAreTaken(t *testing.T) {
-	r := newUnpackingRig(t, PackNever)
+	r := newUnpackingRig(t, CompressNever)
 	mem, key := r.share(1 << 20)
 	raw := thinBytes(minCompress)
 	packed := compressed(t, raw)
@@ -132,7 +132,7 @@ func TestPackedWritesAreTaken(t *testing.T) {
 // TestPeersThatCannotUnpackGetPlainPayload dials as one that does not say it can, and as one that does.
 func TestPeersThatCannotUnpackGetPlainPayload(t *testing.T) {
 	for can, flags := range map[uint16]uint16{0: 0, frame.FeatureDecompress: frame.FlagCompressed} {
-		r := newUnpackingRig(t, PackSmaller)
+		r := newUnpackingRig(t, CompressSmaller)
 		mem, key := r.share(minCompress)
 		copy(mem, thinBytes(minCompress))
 		r.can = can
@@ -142,7 +142,7 @@ func TestPeersThatCannotUnpackGetPlainPayload(t *testing.T) {
 		if h.Kind != frame.KindReply || h.Flags != flags || flags == 0 && !bytes.Equal(body, mem) || flags != 0 && !bytes.Equal(body, compressed(t, mem)) {
 			t.Errorf("to a peer that can %#x: %+v", can, h)
 		}
-		if got := r.fab.cfg.Packed.Load(); got != uint64(can) {
+		if got := r.fab.cfg.Compressed.Load(); got != uint64(can) {
 			t.Errorf("%d were counted", got)
 		}
 	}
