@@ -7,7 +7,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 	"mori/native/gpu/gputest"
 )
 
@@ -66,7 +66,7 @@ func BenchmarkList(b *testing.B) {
 		op.More = append(op.More, local.seg(2*i*size, size))
 		op.RMore = append(op.RMore, fabric.RSeg{Addr: i * size, Len: size})
 	}
-	m := &mover{domain: &domain{table: a.dom.(*stream.Domain).MRs()}}
+	m := &mover{domain: &domain{table: a.dom.(*conn.Domain).MRs()}}
 	d, err := deviceOf(local.Buffer)
 	ok(b, err)
 	c, err := d.NewCopier(device.CopierOptions{})

@@ -10,7 +10,7 @@
 //	op.Seg = fabric.Seg{Addr: a, Len: n, MR: mr.Desc()}
 //
 // Addresses are names of abstract unix sockets, as those of package shm. Handshake, messages, atomics, remote data and shutdown
-// go over the socket, in the protocol of package stream.
+// go over the socket, in the protocol of package conn.
 //
 // # Who copies
 //

@@ -12,8 +12,8 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
-	"mori/core/provider/internal/stream"
 )
 
 // usualLetGo bounds the wait for a peer or a device: to return a loan, or to end the copies under way.
@@ -24,13 +24,13 @@ type domains struct {
 	opts *Options
 
 	mu   sync.Mutex
-	open map[*stream.Domain]*domain
+	open map[*conn.Domain]*domain
 }
 
 // A domain is what its movers share. It lives from the first mover to the last.
 type domain struct {
 	all    *domains
-	key    *stream.Domain
+	key    *conn.Domain
 	table  *util.MRTable
 	engine *engine
 
@@ -43,7 +43,7 @@ type domain struct {
 }
 
 // watch has loans called in when a region closes.
-func (ds *domains) watch(d *stream.Domain) {
+func (ds *domains) watch(d *conn.Domain) {
 	t := d.MRs()
 	t.TakeDevice()
 	t.OnRevoke(func(region uint64) { ds.revoke(d, region) })
@@ -51,7 +51,7 @@ func (ds *domains) watch(d *stream.Domain) {
 }
 
 // attach makes the mover of a new connection.
-func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.DataPath, error) {
+func (ds *domains) attach(ep *conn.Endpoint, extra any) (conn.DataPath, error) {
 	g, ok := extra.(*greeting)
 	if !ok {
 		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
@@ -62,7 +62,7 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.DataPath, erro
 	return m, nil
 }
 
-func (ds *domains) join(key *stream.Domain, m *mover) {
+func (ds *domains) join(key *conn.Domain, m *mover) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d := ds.open[key]
@@ -111,7 +111,7 @@ func (d *domain) leave(m *mover) {
 	}
 }
 
-func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
+func (ds *domains) moversOf(key *conn.Domain) (d *domain, movers []*mover) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if d = ds.open[key]; d != nil {
@@ -124,7 +124,7 @@ func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
 
 // revoke calls in what was lent of a region and returns when nobody can touch it any more: the loans came back, or their connections
 // have ended. Who answers neither is disconnected; its fence then holds.
-func (ds *domains) revoke(key *stream.Domain, region uint64) {
+func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	d, movers := ds.moversOf(key)
 	called := make([]grant.Revocation, 0, len(movers))
 	for _, m := range movers {
@@ -137,7 +137,7 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 }
 
 // disconnectHolders ends the connections that have copies of a region under way and do not move on.
-func (ds *domains) disconnectHolders(key *stream.Domain, region uint64) {
+func (ds *domains) disconnectHolders(key *conn.Domain, region uint64) {
 	_, movers := ds.moversOf(key)
 	for _, m := range movers {
 		if m.holds(region) {

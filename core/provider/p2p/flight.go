@@ -9,8 +9,8 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // A flight is an op from RMA to its end, or an order of the peer that is carried out here. It is used again.
@@ -20,7 +20,7 @@ type flight struct {
 	ended atomic.Bool // somebody has ended it
 
 	// Of an op.
-	ticket stream.Ticket
+	ticket conn.Ticket
 	op     *fabric.Op
 
 	// Of an op that the peer copies, and of an order.

@@ -11,9 +11,9 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 type sentFrame struct {
@@ -28,11 +28,11 @@ type fakeEndpoint struct {
 	failed error
 }
 
-func (e *fakeEndpoint) Finish(stream.Ticket, error) {}
-func (e *fakeEndpoint) Forward(stream.Ticket)       {}
-func (e *fakeEndpoint) HandBack(stream.Ticket)      {}
-func (e *fakeEndpoint) Peer() fabric.Addr           { return "@fake" }
-func (e *fakeEndpoint) Fail(err error)              { e.failed = err }
+func (e *fakeEndpoint) Finish(conn.Ticket, error) {}
+func (e *fakeEndpoint) Forward(conn.Ticket)       {}
+func (e *fakeEndpoint) HandBack(conn.Ticket)      {}
+func (e *fakeEndpoint) Peer() fabric.Addr         { return "@fake" }
+func (e *fakeEndpoint) Fail(err error)            { e.failed = err }
 func (e *fakeEndpoint) SendFrame(kind uint8, body []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,7 +52,7 @@ func newMoverAlone(t *testing.T) (*mover, *fakeEndpoint) {
 	t.Cleanup(g.Release)
 	ep := &fakeEndpoint{}
 	m := newMover(ep, g, util.NewMRTable(), &Options{Log: quiet, letGo: usualLetGo})
-	ds := &domains{opts: &Options{Log: quiet}, open: make(map[*stream.Domain]*domain)}
+	ds := &domains{opts: &Options{Log: quiet}, open: make(map[*conn.Domain]*domain)}
 	ds.join(nil, m)
 	return m, ep
 }

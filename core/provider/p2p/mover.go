@@ -11,9 +11,9 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // A mover moves the payload of one endpoint's reads and writes where a GPU's memory is at one end, lends this side's regions to the peer, and
@@ -49,17 +49,17 @@ type mover struct {
 	orders   orders
 }
 
-// endpoint is what a mover needs of *stream.Endpoint.
+// endpoint is what a mover needs of *conn.Endpoint.
 type endpoint interface {
-	Finish(t stream.Ticket, err error)
-	Forward(t stream.Ticket)
-	HandBack(t stream.Ticket)
+	Finish(t conn.Ticket, err error)
+	Forward(t conn.Ticket)
+	HandBack(t conn.Ticket)
 	SendFrame(kind uint8, body []byte) error
 	Fail(err error)
 	Peer() fabric.Addr
 }
 
-var _ stream.DataPath = (*mover)(nil)
+var _ conn.DataPath = (*mover)(nil)
 
 func newMover(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *mover {
 	m := &mover{
@@ -75,8 +75,8 @@ func newMover(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *mov
 // GPU reads, which is as long as the GPU copies 4 KiB each. So the next op is submitted meanwhile.
 const longList = 512
 
-// RMA takes an op over; see stream.DataPath.
-func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
+// RMA takes an op over; see conn.DataPath.
+func (m *mover) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Seg.Len == 0 && op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
 		return false
 	}
@@ -189,7 +189,7 @@ func (m *mover) freeFlight(f *flight) {
 
 // Messages are the stream's.
 
-// Frame takes the peer's extension frames; see stream.DataPath.
+// Frame takes the peer's extension frames; see conn.DataPath.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOrder:
@@ -230,7 +230,7 @@ func (m *mover) slow(why error) {
 	}
 }
 
-// Describe says how bytes move; see stream.DataPath.
+// Describe says how bytes move; see conn.DataPath.
 func (m *mover) Describe() (name, reason string) {
 	where := fmt.Sprintf("process %d of this host", m.greet.peer.PID)
 	if m.greet.same {

@@ -13,8 +13,8 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // bestOp is an op that lets the launch of a kernel, or the end of a copy, cost nothing that shows; all blocks of a batch are one list then.
@@ -71,7 +71,7 @@ func (p *Provider) info() fabric.Info {
 }
 
 func limits() fabric.Limits {
-	l := stream.FillLimits(fabric.Limits{BestOp: bestOp})
+	l := conn.FillLimits(fabric.Limits{BestOp: bestOp})
 	l.BlockLimit = min(l.SegLimit, l.RSegLimit) // what no GPU copies goes by the stream as segments
 	return l
 }
@@ -86,7 +86,7 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if service != "" {
 		msg.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
 	}
-	answers, err := stream.Answers(hints, msg)
+	answers, err := conn.Answers(hints, msg)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if _, err := device.Devices(); err != nil {
 		return nil, fmt.Errorf("open p2p: %w: %w", err, fabric.ErrNotSupported)
 	}
-	domains := &domains{opts: &p.opts, open: make(map[*stream.Domain]*domain)}
-	return stream.New(stream.Config{
+	domains := &domains{opts: &p.opts, open: make(map[*conn.Domain]*domain)}
+	return conn.New(conn.Config{
 		Info:       p.info(),
 		Transport:  transport{},
 		Links:      1,
@@ -119,7 +119,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 // A transport makes abstract unix sockets that begin with a greeting.
 type transport struct{ local.Sockets }
 
-var _ stream.Transport = transport{}
+var _ conn.Transport = transport{}
 
 // Prelude exchanges greetings.
 func (transport) Prelude(conn net.Conn, _ bool) (any, error) {

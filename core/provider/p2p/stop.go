@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
-// Close ends all ops and all loans, in both directions; see stream.DataPath. A device that does not end its copies within letGo is not waited
+// Close ends all ops and all loans, in both directions; see conn.DataPath. A device that does not end its copies within letGo is not waited
 // for: what they touch stays mapped and registered then, and MR.Close of it says so.
 func (m *mover) Close(cause error) {
 	if cause == nil {
@@ -57,7 +57,7 @@ func (m *mover) await(empty <-chan struct{}, deadline time.Time) bool {
 
 // abandon ends the ops whose copies a device does not end.
 func (m *mover) abandon() {
-	var late []stream.Ticket
+	var late []conn.Ticket
 	m.mu.Lock()
 	for f := range m.live {
 		if f.order == nil && f.ended.CompareAndSwap(false, true) {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // number keeps s until its answer.
@@ -27,7 +27,7 @@ func (o *outbox) number(s sending) uint32 {
 }
 
 // answered takes the peer's answer to a message. ok is false once the outbox has stopped.
-func (o *outbox) answered(number uint64) (t stream.Ticket, op *fabric.Op, ok bool, err error) {
+func (o *outbox) answered(number uint64) (t conn.Ticket, op *fabric.Op, ok bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.stopped {

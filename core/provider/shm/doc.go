@@ -13,7 +13,7 @@
 //
 // # What goes where
 //
-// Handshake, shutdown, atomics, and the frames of this package (frames.go) go over the socket, in the protocol of package stream. Remote data
+// Handshake, shutdown, atomics, and the frames of this package (frames.go) go over the socket, in the protocol of package conn. Remote data
 // of writes goes through a ring in memory that both processes map (ring.go); it costs no system call unless the target's reader is
 // parked. Ops up to 64 KiB are copied inside Submit when nothing is queued before them, larger ones by a domain's
 // workers in slices (pool.go).
@@ -25,7 +25,7 @@
 // look; who does not is woken by a frame.
 //
 // Regions and local segments may be memory of GPUs where fabric.CapHMEM was asked for. No process reaches that of another: a region of device
-// memory is never lent, and ops that have some on either side go over the socket, through pinned host memory (package stream). Path says
+// memory is never lent, and ops that have some on either side go over the socket, through pinned host memory (package staging). Path says
 // how host memory moves.
 //
 // # Path

@@ -8,8 +8,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
-	"mori/core/provider/internal/stream"
 )
 
 // domains are those of one fabric that have endpoints.
@@ -17,25 +17,25 @@ type domains struct {
 	opts *Options
 
 	mu   sync.Mutex
-	open map[*stream.Domain]*domain
+	open map[*conn.Domain]*domain
 }
 
 // A domain is what its movers share: the workers, and the regions that are lent. It lives from the first mover to the last.
 type domain struct {
 	all  *domains
-	key  *stream.Domain
+	key  *conn.Domain
 	pool *pool
 
 	movers map[*mover]struct{} // under domains.mu
 }
 
 // watch has loans called in when a region closes.
-func (ds *domains) watch(d *stream.Domain) {
+func (ds *domains) watch(d *conn.Domain) {
 	d.MRs().OnRevoke(func(region uint64) { ds.revoke(d, region) })
 }
 
 // attach makes the mover of a new connection.
-func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.DataPath, error) {
+func (ds *domains) attach(ep *conn.Endpoint, extra any) (conn.DataPath, error) {
 	g, ok := extra.(*greeting)
 	if !ok {
 		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
@@ -46,14 +46,14 @@ func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.DataPath, erro
 }
 
 // adopt sets a new mover to work.
-func (ds *domains) adopt(key *stream.Domain, table *util.MRTable, m *mover) {
+func (ds *domains) adopt(key *conn.Domain, table *util.MRTable, m *mover) {
 	m.lender.Table, m.device = table, table.TakesDevice()
 	ds.join(key, m)
 	m.inbox.start()
 	go m.watch()
 }
 
-func (ds *domains) join(key *stream.Domain, m *mover) {
+func (ds *domains) join(key *conn.Domain, m *mover) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d := ds.open[key]
@@ -81,7 +81,7 @@ func (d *domain) leave(m *mover) {
 
 // revoke calls in what was lent of a region and returns when nobody can touch it any more: the loans came back, or their connections
 // have ended. Who answers neither is disconnected; its fence then holds.
-func (ds *domains) revoke(key *stream.Domain, region uint64) {
+func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	ds.mu.Lock()
 	var movers []*mover
 	if d := ds.open[key]; d != nil {

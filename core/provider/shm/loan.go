@@ -5,9 +5,9 @@ package shm
 import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // A borrowed is a region of the peer that this side may reach.
@@ -15,7 +15,7 @@ type borrowed = grant.Grant[site]
 
 // A parkedOp waits for the answer to the loan of its region.
 type parkedOp struct {
-	ticket stream.Ticket
+	ticket conn.Ticket
 	op     *fabric.Op
 }
 
@@ -39,7 +39,7 @@ func describe(mr *util.MR) ([]byte, error) {
 }
 
 // findLoan returns the loan of key that the peer has answered, or takes the op: parked until then, or finished as the mover has stopped.
-func (m *mover) findLoan(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) *borrowed {
+func (m *mover) findLoan(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) *borrowed {
 	l := m.borrower.Find(key)
 	if l == nil {
 		m.finish(t, m.stopCause())

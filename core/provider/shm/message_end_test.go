@@ -11,7 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 func TestStopEndsMessages(t *testing.T) {
@@ -26,10 +26,10 @@ func TestStopEndsMessages(t *testing.T) {
 					b.post(t, 1, dst)
 				}
 				for i := range early {
-					a.mover.Send(stream.Ticket(i), sendOp(src[:8]))
+					a.mover.Send(conn.Ticket(i), sendOp(src[:8]))
 				}
 				for i := range rest {
-					a.mover.Send(stream.Ticket(early+i), sendOp(src[:len(src)>>(i%3*10)]))
+					a.mover.Send(conn.Ticket(early+i), sendOp(src[:len(src)>>(i%3*10)]))
 				}
 				if atSender {
 					a.Fail(cause)
@@ -40,13 +40,13 @@ func TestStopEndsMessages(t *testing.T) {
 				<-b.stopped
 				b.recv.End(fabric.ErrShutdown, "") // as the stream does
 				for i := range early + rest {
-					if a.running(stream.Ticket(i)) {
+					if a.running(conn.Ticket(i)) {
 						t.Fatalf("message %d still runs", i)
 					}
 				}
 				clear(dst)
 				for i := range early {
-					if got := b.entry(t); got.Err != 0 || a.wait(t, stream.Ticket(i)) != nil {
+					if got := b.entry(t); got.Err != 0 || a.wait(t, conn.Ticket(i)) != nil {
 						t.Errorf("message %d: %+v", i, got)
 					}
 				}
@@ -72,8 +72,8 @@ func TestMessagesOutliveTheirSender(t *testing.T) {
 	src, _ := memory(t, inlineMessage)
 	const n = 10
 	for i := range n {
-		a.mover.Send(stream.Ticket(i), sendOp(numbered(src[:i*1000], i)))
-		if err := a.wait(t, stream.Ticket(i)); err != nil {
+		a.mover.Send(conn.Ticket(i), sendOp(numbered(src[:i*1000], i)))
+		if err := a.wait(t, conn.Ticket(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

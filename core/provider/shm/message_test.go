@@ -13,7 +13,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 func sendOp(b []byte) *fabric.Op {
@@ -62,7 +62,7 @@ func TestMessagesOfEverySize(t *testing.T) {
 		dst, _ := memory(t, 1<<20)
 		for lap := range 20 {
 			for i, n := range messageSizes {
-				ticket := stream.Ticket(lap*100 + i)
+				ticket := conn.Ticket(lap*100 + i)
 				b.post(t, uint64(i), dst)
 				op := sendOp(numbered(src[:n], i+lap))
 				op.Flags, op.Data = fabric.OpRemoteData, uint64(n)
@@ -97,11 +97,11 @@ func TestMessagesOfManySegments(t *testing.T) {
 			if err := b.recv.Post(recv); err != nil {
 				t.Fatal(err)
 			}
-			a.mover.Send(stream.Ticket(i), send)
+			a.mover.Send(conn.Ticket(i), send)
 			if got := b.entry(t); got.Err != 0 || got.Len != n || !bytes.Equal(src, dst) {
 				t.Fatalf("segments of %d: %+v", step, got)
 			}
-			if err := a.wait(t, stream.Ticket(i)); err != nil {
+			if err := a.wait(t, conn.Ticket(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,7 +116,7 @@ func TestMessagesWaitForReceivesInOrder(t *testing.T) {
 		src, _ := memory(t, 1<<20)
 		numbered(src, 0)
 		for i := range n {
-			a.mover.Send(stream.Ticket(i), sendOp(src[i%7:][:size(i)]))
+			a.mover.Send(conn.Ticket(i), sendOp(src[i%7:][:size(i)]))
 		}
 		if !a.mover.outbox.waits.Load() {
 			t.Fatal("the ring was never full")
@@ -129,7 +129,7 @@ func TestMessagesWaitForReceivesInOrder(t *testing.T) {
 			}
 		}
 		for i := range n {
-			if err := a.wait(t, stream.Ticket(i)); err != nil {
+			if err := a.wait(t, conn.Ticket(i)); err != nil {
 				t.Fatalf("message %d: %v", i, err)
 			}
 		}
@@ -144,7 +144,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 		for i, tt := range []struct{ send, space int }{{1, 0}, {5000, 4999}, {5000, 1}, {1 << 20, 5}, {1 << 20, 1<<20 - 8}} {
 			clear(dst)
 			b.post(t, 1, dst[:tt.space])
-			a.mover.Send(stream.Ticket(i), sendOp(src[:tt.send]))
+			a.mover.Send(conn.Ticket(i), sendOp(src[:tt.send]))
 			got := b.entry(t)
 			if got.Err != fabric.ErrTruncated || got.Len != uint64(tt.space) || !bytes.Equal(dst[:tt.space], src[:tt.space]) {
 				t.Fatalf("%d bytes into %d: %+v", tt.send, tt.space, got)
@@ -152,7 +152,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 			if bytes.ContainsFunc(dst[tt.space:], func(r rune) bool { return r != 0 }) {
 				t.Fatalf("%d bytes into %d: more was written", tt.send, tt.space)
 			}
-			if err := a.wait(t, stream.Ticket(i)); err != nil {
+			if err := a.wait(t, conn.Ticket(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -203,8 +203,8 @@ func TestMessagesArriveWithoutReaders(t *testing.T) {
 					op := sendOp(numbered(src[:n], i))
 					op.Flags = fabric.OpDeliveryComplete
 					b.post(t, 1, dst)
-					a.mover.Send(stream.Ticket(i), op)
-					if err := a.wait(t, stream.Ticket(i)); err != nil || !bytes.Equal(src[:n], dst[:n]) {
+					a.mover.Send(conn.Ticket(i), op)
+					if err := a.wait(t, conn.Ticket(i)); err != nil || !bytes.Equal(src[:n], dst[:n]) {
 						t.Fatalf("message of %d bytes: %v", n, err)
 					}
 					if hook {
@@ -244,7 +244,7 @@ func TestMemoryThatIsGoneFailsTheMessage(t *testing.T) {
 			}
 		}
 		const open, shut = unix.PROT_READ | unix.PROT_WRITE, unix.PROT_NONE
-		ticket := stream.Ticket(0)
+		ticket := conn.Ticket(0)
 		for _, n := range []int{100, inlineMessage, 1 << 19} {
 			at := 1<<20 - n/2
 			ticket++

@@ -11,10 +11,10 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/staging"
-	"mori/core/provider/internal/stream"
 )
 
 // RMA copies an op on its caller's thread if nothing is queued before it, all its pages are in memory
@@ -64,10 +64,10 @@ type mover struct {
 	inbox    inbox
 }
 
-// endpoint is what a mover needs of *stream.Endpoint.
+// endpoint is what a mover needs of *conn.Endpoint.
 type endpoint interface {
-	Finish(t stream.Ticket, err error)
-	HandBack(t stream.Ticket)
+	Finish(t conn.Ticket, err error)
+	HandBack(t conn.Ticket)
 	SendFrame(kind uint8, body []byte) error
 	Fail(err error)
 	Peer() fabric.Addr
@@ -82,7 +82,7 @@ type vmCalls struct {
 	read, write func(pid int, local, remote []sys.Iovec) (int, error)
 }
 
-var _ stream.DataPath = (*mover)(nil)
+var _ conn.DataPath = (*mover)(nil)
 
 func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 	m := &mover{ep: ep, greet: g, log: opts.Log, vm: opts.vm(), parked: make(map[*borrowed][]parkedOp)}
@@ -97,8 +97,8 @@ func newMover(ep endpoint, g *greeting, opts *Options) *mover {
 	return m
 }
 
-// RMA takes an op over; see stream.DataPath.
-func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
+// RMA takes an op over; see conn.DataPath.
+func (m *mover) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if m.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
 	}
@@ -124,7 +124,7 @@ func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 }
 
 // start begins an op whose loan is granted. With inline it may copy on the caller's thread.
-func (m *mover) start(t stream.Ticket, op *fabric.Op, l *borrowed, inline bool) {
+func (m *mover) start(t conn.Ticket, op *fabric.Op, l *borrowed, inline bool) {
 	if err := grant.Check(op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		m.end(t, op, l, err)
 		return
@@ -160,7 +160,7 @@ func (m *mover) finishJob(j *job, err error) {
 }
 
 // end finishes an op, for good or, if its remote data has to wait for room in the ring, for now.
-func (m *mover) end(t stream.Ticket, op *fabric.Op, l *borrowed, err error) {
+func (m *mover) end(t conn.Ticket, op *fabric.Op, l *borrowed, err error) {
 	if err == nil && op.Kind == fabric.OpWrite && op.Flags&fabric.OpRemoteData != 0 {
 		m.announce(t, op, l)
 		return
@@ -169,7 +169,7 @@ func (m *mover) end(t stream.Ticket, op *fabric.Op, l *borrowed, err error) {
 }
 
 // finish hands the op back to the stream, which may start others meanwhile. No lock is held.
-func (m *mover) finish(t stream.Ticket, err error) {
+func (m *mover) finish(t conn.Ticket, err error) {
 	m.ep.Finish(t, err)
 	m.ops.Leave()
 }
@@ -198,7 +198,7 @@ func (m *mover) freeJob(j *job) {
 	m.mu.Unlock()
 }
 
-// Frame takes the peer's extension frames; see stream.DataPath.
+// Frame takes the peer's extension frames; see conn.DataPath.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameWake:
@@ -212,7 +212,7 @@ func (m *mover) Frame(kind uint8, body []byte) error {
 	return grant.OnFrame(&m.lender, &m.borrower, kind, body)
 }
 
-// Changed looks for messages that may have a receive now; see stream.DataPath.
+// Changed looks for messages that may have a receive now; see conn.MessagePath.
 func (m *mover) Changed() { m.inbox.serve() }
 
 // Placed is not called: no message is delivered with a token.
@@ -225,7 +225,7 @@ func (m *mover) send(kind uint8, body []byte) {
 	}
 }
 
-// Describe says how bytes move; see stream.DataPath.
+// Describe says how bytes move; see conn.DataPath.
 func (m *mover) Describe() (name, reason string) {
 	return wayText[m.greet.reach.way], m.greet.reach.reason
 }

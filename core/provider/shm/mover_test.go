@@ -16,8 +16,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
-	"mori/core/provider/internal/stream"
 )
 
 func eachWay(t *testing.T, test func(t *testing.T, a, b *fakeEndpoint)) {
@@ -42,7 +42,7 @@ func TestMoverReadsAndWrites(t *testing.T) {
 			for j := range local {
 				local[j] = byte(j*3 + j>>8 + n)
 			}
-			write, read := stream.Ticket(2*i), stream.Ticket(2*i+1)
+			write, read := conn.Ticket(2*i), conn.Ticket(2*i+1)
 			a.mover.RMA(write, rmaOp(fabric.OpWrite, local, 10), regionKey(uint64(i)))
 			if err := a.wait(t, write); err != nil || !bytes.Equal(region[10:], local) {
 				t.Fatalf("write of %d bytes: %v", n, err)
@@ -82,8 +82,8 @@ func TestMoverRefuses(t *testing.T) {
 			{"in order", rmaOp(fabric.OpRead, local, 0), regionKey(1), nil},
 		}
 		for i, tt := range tests {
-			a.mover.RMA(stream.Ticket(i), tt.op, tt.key)
-			if err := a.wait(t, stream.Ticket(i)); !errors.Is(err, tt.want) {
+			a.mover.RMA(conn.Ticket(i), tt.op, tt.key)
+			if err := a.wait(t, conn.Ticket(i)); !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 			}
 		}
@@ -112,7 +112,7 @@ func TestClosedRegionCannotBeTouched(t *testing.T) {
 					return
 				default:
 				}
-				first := stream.Ticket(next.Load())
+				first := conn.Ticket(next.Load())
 				a.mover.RMA(first, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 				a.mover.RMA(first+1, rmaOp(fabric.OpWrite, local[:64], 0), regionKey(1))
 				next.Add(2)
@@ -179,7 +179,7 @@ func TestFreedBuffers(t *testing.T) {
 			hole(tt.m, shut)
 			for j, from := range []int{2<<20 - 100, 0} { // a small op on this thread, a large one on workers
 				n := (4 << 20) >> (10 * (1 - j)) // 4 KiB, 4 MiB
-				ticket := stream.Ticket(2*i + j)
+				ticket := conn.Ticket(2*i + j)
 				a.mover.RMA(ticket, rmaOp(fabric.OpWrite, local[from:][:n], uint64(from)), regionKey(1))
 				if err := a.wait(t, ticket); !errors.Is(err, syscall.EFAULT) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("%d bytes: %v, want %q", n, err, tt.want)
@@ -206,7 +206,7 @@ func TestRemoteDataArrivesAfterTheBytes(t *testing.T) {
 			for i := range n {
 				op := rmaOp(fabric.OpWrite, local[8*i:8*i+8], uint64(8*i))
 				op.Flags, op.Data = fabric.OpRemoteData, uint64(i)
-				a.mover.RMA(stream.Ticket(i), op, regionKey(1))
+				a.mover.RMA(conn.Ticket(i), op, regionKey(1))
 			}
 		}()
 		got, seen := make([]fabric.Completion, 100), make([]bool, n)
@@ -228,7 +228,7 @@ func TestRemoteDataArrivesAfterTheBytes(t *testing.T) {
 			}
 		}
 		for i := range n {
-			if err := a.wait(t, stream.Ticket(i)); err != nil {
+			if err := a.wait(t, conn.Ticket(i)); err != nil {
 				t.Fatalf("write %d: %v", i, err)
 			}
 		}
@@ -245,15 +245,15 @@ func TestStopEndsEveryOpOnce(t *testing.T) {
 			if i%2 == 0 {
 				op.Flags = fabric.OpRemoteData
 			}
-			a.mover.RMA(stream.Ticket(i), op, regionKey(uint64(1+i%3/2))) // region 2 is refused
+			a.mover.RMA(conn.Ticket(i), op, regionKey(uint64(1+i%3/2))) // region 2 is refused
 		}
 		a.Fail(cause)
 		<-a.stopped
 		for i := range 50 {
-			if a.running(stream.Ticket(i)) {
+			if a.running(conn.Ticket(i)) {
 				t.Fatalf("op %d still runs after Stop", i)
 			}
-			if err := a.wait(t, stream.Ticket(i)); err != nil && !errors.Is(err, cause) && !errors.Is(err, fabric.ErrNoKey) {
+			if err := a.wait(t, conn.Ticket(i)); err != nil && !errors.Is(err, cause) && !errors.Is(err, fabric.ErrNoKey) {
 				t.Errorf("op %d: %v", i, err)
 			}
 		}
@@ -272,8 +272,8 @@ func TestCompletionsOutliveTheRing(t *testing.T) {
 	for i := range n {
 		op := rmaOp(fabric.OpWrite, local, 0)
 		op.Flags, op.Data = fabric.OpRemoteData, uint64(i)
-		a.mover.RMA(stream.Ticket(i), op, regionKey(1))
-		if err := a.wait(t, stream.Ticket(i)); err != nil {
+		a.mover.RMA(conn.Ticket(i), op, regionKey(1))
+		if err := a.wait(t, conn.Ticket(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 // A notifier puts the remote data of finished writes into the peer's ring. When it is full, the ops stay in flight, in order, until
@@ -20,13 +20,13 @@ type notifier struct {
 }
 
 type notice struct {
-	ticket stream.Ticket
+	ticket conn.Ticket
 	entry  entry
 }
 
 // announce tells the peer of a write under l whose bytes are in place, and finishes the op. The
 // loan's ticket proves that this side has the region's key.
-func (m *mover) announce(t stream.Ticket, op *fabric.Op, l *borrowed) {
+func (m *mover) announce(t conn.Ticket, op *fabric.Op, l *borrowed) {
 	if m.notifier.add(notice{t, entry{op.Data, op.Len(), l.Ticket()}}) {
 		m.flush()
 		return

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 // writeNotices has a write n times with remote data 0 to n-1.
@@ -19,7 +19,7 @@ func writeNotices(t *testing.T, a *fakeEndpoint, n int) {
 	for i := range n {
 		op := rmaOp(fabric.OpWrite, local, 0)
 		op.Flags, op.Data = fabric.OpRemoteData, uint64(i)
-		a.mover.RMA(stream.Ticket(i), op, regionKey(1))
+		a.mover.RMA(conn.Ticket(i), op, regionKey(1))
 	}
 }
 
@@ -37,7 +37,7 @@ func TestHookReadsInsideDrain(t *testing.T) {
 	const n = 1000
 	writeNotices(t, a, n)
 	for i := range n {
-		if err := a.wait(t, stream.Ticket(i)); err != nil {
+		if err := a.wait(t, conn.Ticket(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestParkedReadersMissNothing(t *testing.T) {
 	}
 	writeNotices(t, a, n)
 	for i := range n {
-		if err := a.wait(t, stream.Ticket(i)); err != nil {
+		if err := a.wait(t, conn.Ticket(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestANoticeOutlivesItsRegion(t *testing.T) {
 	_, mr := lendRegion(t, b, 1, 64, allRights)
 	writeNotices(t, a, 3)
 	for i := range 3 {
-		if err := a.wait(t, stream.Ticket(i)); err != nil {
+		if err := a.wait(t, conn.Ticket(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // An outbox puts messages into the peer's ring, in order. A small one has ended with that, since the ring outlives this process;
@@ -35,7 +35,7 @@ type outbox struct {
 
 // A sending is a message of ours on its way.
 type sending struct {
-	ticket stream.Ticket
+	ticket conn.Ticket
 	op     *fabric.Op // nil: the number is free
 	list   []byte     // its segments, where the entry has only an address
 	large  bool       // not inline
@@ -48,11 +48,11 @@ type putResult struct {
 	err  error
 }
 
-// Messages reports whether messages go through the rings; see stream.DataPath.
+// Messages reports whether messages go through the rings; see conn.MessagePath.
 func (m *mover) Messages() bool { return m.greet.messages }
 
-// Send takes a message over; see stream.DataPath.
-func (m *mover) Send(t stream.Ticket, op *fabric.Op) {
+// Send takes a message over; see conn.MessagePath.
+func (m *mover) Send(t conn.Ticket, op *fabric.Op) {
 	if !m.ops.Enter() {
 		m.ep.Finish(t, m.stopCause())
 		return
@@ -98,7 +98,7 @@ func (m *mover) flushMessages() {
 }
 
 // wasPut does what follows a put, without locks.
-func (m *mover) wasPut(t stream.Ticket, ok bool, res putResult, err error) {
+func (m *mover) wasPut(t conn.Ticket, ok bool, res putResult, err error) {
 	if err != nil {
 		m.ep.Fail(fmt.Errorf("ring of %s: %w", m.ep.Peer(), err))
 	}
@@ -129,7 +129,7 @@ func (o *outbox) pop() {
 
 // put moves one message into the ring, or reports that there is no room: then somebody calls flushMessages when there is, either
 // the reader that spins or the peer by frameSpace. With outbox.mu held.
-func (m *mover) put(t stream.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
+func (m *mover) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
 	o, e := &m.outbox, entryOf(op)
 	size := uint64(e.size)
 	at, ok, err := o.ring.reserve(size)

@@ -17,7 +17,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -33,7 +33,7 @@ type fakeEndpoint struct {
 	peer   *fakeEndpoint
 
 	mu    sync.Mutex
-	ended map[stream.Ticket]error
+	ended map[conn.Ticket]error
 	event chan struct{}
 
 	failing sync.Once
@@ -43,7 +43,7 @@ type fakeEndpoint struct {
 	deaf    bool                  // does not notice that the peer has ended the connection
 }
 
-func (e *fakeEndpoint) Finish(t stream.Ticket, err error) {
+func (e *fakeEndpoint) Finish(t conn.Ticket, err error) {
 	e.mu.Lock()
 	if _, twice := e.ended[t]; twice {
 		panic("an op ended twice")
@@ -57,7 +57,7 @@ func (e *fakeEndpoint) Finish(t stream.Ticket, err error) {
 }
 
 // HandBack ends the op: there is no stream here.
-func (e *fakeEndpoint) HandBack(t stream.Ticket) { e.Finish(t, errHandedBack) }
+func (e *fakeEndpoint) HandBack(t conn.Ticket) { e.Finish(t, errHandedBack) }
 
 var errHandedBack = errors.New("handed back to the stream")
 
@@ -121,7 +121,7 @@ func (e *fakeEndpoint) receive() {
 }
 
 // wait returns how the op ended.
-func (e *fakeEndpoint) wait(t testing.TB, ticket stream.Ticket) error {
+func (e *fakeEndpoint) wait(t testing.TB, ticket conn.Ticket) error {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -140,7 +140,7 @@ func (e *fakeEndpoint) wait(t testing.TB, ticket stream.Ticket) error {
 	}
 }
 
-func (e *fakeEndpoint) running(ticket stream.Ticket) bool {
+func (e *fakeEndpoint) running(ticket conn.Ticket) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, ended := e.ended[ticket]
@@ -202,13 +202,13 @@ func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 			t.Fatal(err)
 		}
 		e := &fakeEndpoint{
-			table: util.NewMRTable(), cq: cq, frames: make(chan [2]any, 1000), ended: make(map[stream.Ticket]error),
+			table: util.NewMRTable(), cq: cq, frames: make(chan [2]any, 1000), ended: make(map[conn.Ticket]error),
 			event: make(chan struct{}, 1), failed: make(chan error, 1), stopped: make(chan struct{}),
 		}
 		e.recv = util.NewRecvQueue(&util.Queues{Tx: cq, Rx: cq}, 1000)
 		e.feed = e.recv.Feed(util.FeedConfig{Room: 1 << 20, Changed: func() { e.mover.Changed() }})
-		ds := &domains{opts: opts, open: make(map[*stream.Domain]*domain)}
-		key := &stream.Domain{}
+		ds := &domains{opts: opts, open: make(map[*conn.Domain]*domain)}
+		key := &conn.Domain{}
 		e.table.OnRevoke(func(region uint64) { ds.revoke(key, region) })
 		e.mover = newMover(e, g, opts)
 		ds.adopt(key, e.table, e.mover)

@@ -11,7 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 // Measured on 2 cores of an EPYC VM, 128 MiB to and from another process, GB/s, best of 5:
@@ -48,7 +48,7 @@ type job struct {
 	abandoned bool // it was ended while workers had slices of it, which are not waited for
 
 	mover  copier
-	ticket stream.Ticket
+	ticket conn.Ticket
 	op     *fabric.Op
 	loan   *borrowed // nil: a message that is pulled
 }

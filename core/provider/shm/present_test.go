@@ -9,7 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 // untouched returns n bytes that no page of memory is behind yet.
@@ -74,7 +74,7 @@ func TestSmallOpsWithMissingPagesGoToTheWorkers(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	lendRegion(t, b, 1, 4096, allRights)
 	here, _ := memory(t, 4096)
-	write := func(ticket stream.Ticket, from []byte) {
+	write := func(ticket conn.Ticket, from []byte) {
 		if !a.mover.RMA(ticket, rmaOp(fabric.OpWrite, from, 0), regionKey(1)) {
 			t.Fatal("the write is handed back to the stream")
 		}

@@ -13,8 +13,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // Options shape a Provider. The zero value is good.
@@ -79,7 +79,7 @@ func (p *Provider) info() fabric.Info {
 		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm,
 		Order:           fabric.OrderSAS,
 		EPType:          fabric.EPMsg,
-		Limits:          stream.FillLimits(fabric.Limits{BestOp: bestOp}),
+		Limits:          conn.FillLimits(fabric.Limits{BestOp: bestOp}),
 	}
 }
 
@@ -93,10 +93,10 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if node != "" {
 		return nil, fmt.Errorf("shm to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)
 	}
-	if err := stream.OfferDevice(&msg, hints); err != nil {
+	if err := conn.OfferDevice(&msg, hints); err != nil {
 		return nil, err
 	}
-	return stream.Answers(hints, msg)
+	return conn.Answers(hints, msg)
 }
 
 // Open returns the fabric of this host.
@@ -105,8 +105,8 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 		return nil, fmt.Errorf("open fabric of provider %q as shm: %w", in.Provider, fabric.ErrInvalid)
 	}
 	p.ptracer.Do(p.allowPtrace)
-	domains := &domains{opts: &p.opts, open: make(map[*stream.Domain]*domain)}
-	return stream.New(stream.Config{
+	domains := &domains{opts: &p.opts, open: make(map[*conn.Domain]*domain)}
+	return conn.New(conn.Config{
 		Info:       p.info(),
 		Transport:  transport{opts: &p.opts},
 		Links:      1,
@@ -136,7 +136,7 @@ type transport struct {
 	opts *Options
 }
 
-var _ stream.Transport = transport{}
+var _ conn.Transport = transport{}
 
 // Prelude exchanges greetings.
 func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {

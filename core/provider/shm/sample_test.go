@@ -8,7 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 // TestASampleFindsWhatTheCopyDidWrong has a kernel that moves a byte wrongly.
@@ -41,8 +41,8 @@ func TestASampleFindsWhatTheCopyDidWrong(t *testing.T) {
 			}
 			found := 0
 			for k := range c.ops {
-				a.mover.RMA(stream.Ticket(k), rmaOp(fabric.OpWrite, local, 0), regionKey(1))
-				if err := a.wait(t, stream.Ticket(k)); errors.Is(err, fabric.ErrCRC) {
+				a.mover.RMA(conn.Ticket(k), rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+				if err := a.wait(t, conn.Ticket(k)); errors.Is(err, fabric.ErrCRC) {
 					found++
 				} else if err != nil {
 					t.Fatal(err)

@@ -16,7 +16,7 @@ const stuckAfter = 500 * time.Millisecond
 // letGo bounds the wait for a peer: to return a loan, or to end the slices that it is copying.
 const letGo = 5 * time.Second
 
-// Close ends all ops and all loans, in both directions; see stream.DataPath.
+// Close ends all ops and all loans, in both directions; see conn.DataPath.
 func (m *mover) Close(cause error) {
 	if cause == nil {
 		cause = fabric.ErrConnAborted

@@ -15,7 +15,7 @@
 // least is queued. The payload of a write goes from the caller's memory to the socket and from the socket into the target's
 // registered memory, with no copy in between but the kernel's own. A program that calls CQ.Read over and over reads messages from the
 // socket itself, which takes a tenth of the time that waking goroutines takes. Frames, handshake, credits and the order in which a
-// connection ends are package stream's.
+// connection ends are those of package conn.
 //
 // Who asks for fabric.CapHMEM may register memory of GPUs, and read and write it from and to every peer. It goes through pinned host memory,
 // copied and sent at the same time.

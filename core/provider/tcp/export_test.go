@@ -3,14 +3,14 @@
 package tcp
 
 import (
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/inet"
-	"mori/core/provider/internal/stream"
 )
 
 // NewPacking makes a provider that packs whatever gets smaller, at any speed.
 func NewPacking(opts Options) *Provider {
 	p := New(opts)
-	p.pack = stream.CompressSmaller
+	p.pack = conn.CompressSmaller
 	return p
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/inet"
-	"mori/core/provider/internal/stream"
 )
 
 // Options of a Provider. The zero value is good.
@@ -51,7 +51,7 @@ const DefaultLinks = 4
 // A Provider is the fabric.Provider "tcp".
 type Provider struct {
 	opts Options
-	pack stream.Compression
+	pack conn.Compression
 }
 
 var _ fabric.Provider = (*Provider)(nil)
@@ -69,7 +69,7 @@ func New(opts Options) *Provider {
 	}
 	p := &Provider{opts: opts}
 	if opts.Compress {
-		p.pack = stream.CompressIfFaster
+		p.pack = conn.CompressIfFaster
 	}
 	return p
 }
@@ -92,7 +92,7 @@ func (p *Provider) info() fabric.Info {
 		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm | fabric.CapRemoteComm,
 		Order:           fabric.OrderSAS,
 		EPType:          fabric.EPMsg,
-		Limits:          stream.FillLimits(fabric.Limits{TxSize: p.opts.TxSize, RxSize: p.opts.RxSize, BestOp: bestOp}),
+		Limits:          conn.FillLimits(fabric.Limits{TxSize: p.opts.TxSize, RxSize: p.opts.RxSize, BestOp: bestOp}),
 	}
 }
 
@@ -105,10 +105,10 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if node != "" || service != "" {
 		msg.Dest = fabric.Addr(net.JoinHostPort(node, service))
 	}
-	if err := stream.OfferDevice(&msg, hints); err != nil {
+	if err := conn.OfferDevice(&msg, hints); err != nil {
 		return nil, err
 	}
-	return stream.Answers(hints, msg)
+	return conn.Answers(hints, msg)
 }
 
 // Open makes the fabric; see fabric.Provider.
@@ -116,9 +116,9 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if in != nil && in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open %s as tcp: %w", in.Provider, fabric.ErrNoData)
 	}
-	cfg := stream.Config{Info: p.info(), Transport: p.sockets(), Links: p.opts.Links, Checksum: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: inet.CheckAddr,
+	cfg := conn.Config{Info: p.info(), Transport: p.sockets(), Links: p.opts.Links, Checksum: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: inet.CheckAddr,
 		Compress: p.pack, Decompress: true, Compressed: p.opts.Packed, Rate: rate}
-	return stream.New(cfg)
+	return conn.New(cfg)
 }
 
 func (p *Provider) sockets() inet.Sockets {

@@ -11,7 +11,7 @@
 //
 // # What goes where
 //
-// A connection begins as one of TCP, in the protocol of package stream; addresses are TCP's. Over it the two sides agree on rails: a rail is
+// A connection begins as one of TCP, in the protocol of package conn; addresses are TCP's. Over it the two sides agree on rails: a rail is
 // a NIC at either end, with a completion queue and some queue pairs (setup.go). Handshake, shutdown and the loans of
 // regions (package loan) stay on the TCP connection. Reads and writes of registered memory are the rails' (begin.go): each run of bytes that
 // is whole at both ends becomes a work request, neighbours are merged, up to Settings.SendSGE local pieces share one; long ops are spread over all

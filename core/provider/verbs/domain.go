@@ -10,8 +10,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
-	"mori/core/provider/internal/stream"
 )
 
 // usualLetGo bounds the wait for a peer or a device: to return a loan, or to end the work under way.
@@ -26,7 +26,7 @@ type domains struct {
 	leasing  chan struct{} // has an element for each op that has its memory registered
 
 	mu      sync.Mutex
-	open    map[*stream.Domain]*domain
+	open    map[*conn.Domain]*domain
 	leaving map[*domain]struct{} // their last movers have left, and devices are forgetting their regions
 }
 
@@ -34,7 +34,7 @@ type domains struct {
 // stream's: what devices were shown then stays while connections come and go.
 type domain struct {
 	all     *domains
-	key     *stream.Domain
+	key     *conn.Domain
 	table   *util.MRTable
 	regions registrations
 
@@ -44,7 +44,7 @@ type domain struct {
 }
 
 // watch has loans called in when a region closes.
-func (ds *domains) watch(d *stream.Domain) {
+func (ds *domains) watch(d *conn.Domain) {
 	t := d.MRs()
 	t.OnPrefetch(func(mr *util.MR) error { return ds.prefetch(d, mr) })
 	t.OnRevoke(func(region uint64) { ds.revoke(d, region) })
@@ -52,7 +52,7 @@ func (ds *domains) watch(d *stream.Domain) {
 }
 
 // attach makes the mover of a new connection.
-func (ds *domains) attach(ep *stream.Endpoint, extra any) (stream.DataPath, error) {
+func (ds *domains) attach(ep *conn.Endpoint, extra any) (conn.DataPath, error) {
 	dialed, ok := extra.(bool)
 	if !ok {
 		return nil, fmt.Errorf("connection without a prelude: %w", fabric.ErrProtocol)
@@ -80,7 +80,7 @@ func (ds *domains) anyUp() error {
 	return fmt.Errorf("no RDMA device to use: %w", errors.Join(why...))
 }
 
-func (ds *domains) join(key *stream.Domain, m *mover) {
+func (ds *domains) join(key *conn.Domain, m *mover) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	m.domain = ds.get(key)
@@ -88,7 +88,7 @@ func (ds *domains) join(key *stream.Domain, m *mover) {
 }
 
 // get finds a domain, or makes it. With mu held.
-func (ds *domains) get(key *stream.Domain) *domain {
+func (ds *domains) get(key *conn.Domain) *domain {
 	d := ds.open[key]
 	if d == nil {
 		d = &domain{all: ds, key: key, table: key.MRs(), movers: make(map[*mover]struct{}), over: make(chan struct{})}
@@ -99,7 +99,7 @@ func (ds *domains) get(key *stream.Domain) *domain {
 }
 
 // prefetch shows a region to the devices, before there is a connection that needs it.
-func (ds *domains) prefetch(key *stream.Domain, mr *util.MR) error {
+func (ds *domains) prefetch(key *conn.Domain, mr *util.MR) error {
 	ds.mu.Lock()
 	d := ds.get(key)
 	d.kept = true
@@ -133,7 +133,7 @@ func (d *domain) leave(m *mover) {
 }
 
 // awaitLeaving waits until devices have forgotten what movers that have left knew of a domain.
-func (ds *domains) awaitLeaving(key *stream.Domain) {
+func (ds *domains) awaitLeaving(key *conn.Domain) {
 	var waits []chan struct{}
 	ds.mu.Lock()
 	for d := range ds.leaving {
@@ -147,7 +147,7 @@ func (ds *domains) awaitLeaving(key *stream.Domain) {
 	}
 }
 
-func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
+func (ds *domains) moversOf(key *conn.Domain) (d *domain, movers []*mover) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if d = ds.open[key]; d != nil {
@@ -160,7 +160,7 @@ func (ds *domains) moversOf(key *stream.Domain) (d *domain, movers []*mover) {
 
 // revoke calls in what was lent of a region, and takes it from the devices when nobody can touch it any more: the loans came back, or
 // their connections have ended. Who answers neither is disconnected; its queue pairs are gone then.
-func (ds *domains) revoke(key *stream.Domain, region uint64) {
+func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	d, movers := ds.moversOf(key)
 	called := make([]grant.Revocation, 0, len(movers))
 	for _, m := range movers {
@@ -174,7 +174,7 @@ func (ds *domains) revoke(key *stream.Domain, region uint64) {
 }
 
 // disconnectHolders ends the connections that have work with a region under way and do not move on.
-func (ds *domains) disconnectHolders(key *stream.Domain, region uint64) {
+func (ds *domains) disconnectHolders(key *conn.Domain, region uint64) {
 	_, movers := ds.moversOf(key)
 	for _, m := range movers {
 		if m.holds(region) {

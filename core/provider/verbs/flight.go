@@ -8,15 +8,15 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
-	"mori/core/provider/internal/stream"
 	"mori/native/verbs"
 )
 
 // A flight is an op from RMA to its end. It is used again.
 type flight struct {
 	mover  *mover
-	ticket stream.Ticket
+	ticket conn.Ticket
 	op     *fabric.Op
 
 	runs []run
@@ -98,7 +98,7 @@ func (f *flight) ended(n int32) {
 	}
 }
 
-func (m *mover) newFlight(t stream.Ticket, op *fabric.Op) *flight {
+func (m *mover) newFlight(t conn.Ticket, op *fabric.Op) *flight {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var f *flight

@@ -12,9 +12,9 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
-	"mori/core/provider/internal/stream"
 )
 
 // A mover moves the payload of one endpoint's reads and writes by the NICs, and lends this side's regions to the peer. It is the stream's
@@ -58,13 +58,13 @@ type mover struct {
 	lender   grant.Granter
 }
 
-// endpoint is what a mover needs of *stream.Endpoint.
+// endpoint is what a mover needs of *conn.Endpoint.
 type endpoint interface {
-	Finish(t stream.Ticket, err error)
-	Forward(t stream.Ticket)
-	HandBack(t stream.Ticket)
+	Finish(t conn.Ticket, err error)
+	Forward(t conn.Ticket)
+	HandBack(t conn.Ticket)
 	SendFrame(kind uint8, body []byte) error
-	AddWire(w stream.Wire)
+	AddWire(w conn.Wire)
 	WireRoom()
 	WireCame()
 	Fail(err error)
@@ -74,7 +74,7 @@ type endpoint interface {
 	Source() fabric.AVAddr
 }
 
-var _ stream.DataPath = (*mover)(nil)
+var _ conn.DataPath = (*mover)(nil)
 
 func newMover(ep endpoint, all *domains, table *util.MRTable) *mover {
 	m := &mover{
@@ -88,8 +88,8 @@ func newMover(ep endpoint, all *domains, table *util.MRTable) *mover {
 	return m
 }
 
-// RMA takes an op over; see stream.DataPath.
-func (m *mover) RMA(t stream.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
+// RMA takes an op over; see conn.DataPath.
+func (m *mover) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite || op.Seg.Len == 0 && op.Len() == 0 {
 		return false
 	}
@@ -151,7 +151,7 @@ func (m *mover) end(f *flight, err error) {
 
 // Messages are the stream's, which has the wire for them.
 
-// Frame takes the peer's extension frames; see stream.DataPath.
+// Frame takes the peer's extension frames; see conn.DataPath.
 func (m *mover) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOffer:
@@ -251,7 +251,7 @@ func (m *mover) slow(why error) {
 	}
 }
 
-// Describe says how bytes move; see stream.DataPath.
+// Describe says how bytes move; see conn.DataPath.
 func (m *mover) Describe() (name, reason string) {
 	if !m.isReady() {
 		return "rdma", "queue pairs are being set up"

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/inet"
-	"mori/core/provider/internal/stream"
 	"mori/native/verbs"
 )
 
@@ -72,7 +72,7 @@ func (p *Provider) info() fabric.Info {
 		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm | fabric.CapRemoteComm,
 		Order:           fabric.OrderSAS,
 		EPType:          fabric.EPMsg,
-		Limits:          stream.FillLimits(fabric.Limits{BestOp: bestOp}),
+		Limits:          conn.FillLimits(fabric.Limits{BestOp: bestOp}),
 	}
 }
 
@@ -83,10 +83,10 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if node != "" || service != "" {
 		msg.Dest = fabric.Addr(net.JoinHostPort(node, service))
 	}
-	if err := stream.OfferDevice(&msg, hints); err != nil {
+	if err := conn.OfferDevice(&msg, hints); err != nil {
 		return nil, err
 	}
-	answers, err := stream.Answers(hints, msg)
+	answers, err := conn.Answers(hints, msg)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +143,9 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	}
 	ds := &domains{
 		opts: &p.opts, settings: s, nics: nics, leasing: make(chan struct{}, maxLeasing),
-		open: make(map[*stream.Domain]*domain), leaving: make(map[*domain]struct{}),
+		open: make(map[*conn.Domain]*domain), leaving: make(map[*domain]struct{}),
 	}
-	f, err := stream.New(stream.Config{
+	f, err := conn.New(conn.Config{
 		Info:       p.info(),
 		Transport:  sockets{inet.Sockets{Provider: p.Name(), UserTimeout: inet.DefaultUserTimeout, TLS: p.opts.TLS, Logger: p.opts.Log}},
 		Links:      1,
@@ -162,7 +162,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 
 // A network is a fabric with its devices.
 type network struct {
-	*stream.Fabric
+	*conn.Fabric
 	all    *domains
 	closed sync.Once
 }

@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/inet"
-	"mori/core/provider/internal/stream"
 	"mori/native/verbs/verbstest"
 )
 
 // A speaker is a peer that speaks the stream's protocol and says for the rest what the test wants.
 type speaker struct {
 	*end
-	ep   *stream.Endpoint
+	ep   *conn.Endpoint
 	came chan frame
 	over chan struct{} // the connection has ended
 }
@@ -27,9 +27,9 @@ type speaker struct {
 // A mouth is the speaker's Direct.
 type mouth struct{ *speaker }
 
-func (mouth) RMA(stream.Ticket, *fabric.Op, fabric.RegionKey) bool { return false }
-func (mouth) Describe() (name, reason string)                      { return "test", "" }
-func (m mouth) Close(error)                                        { close(m.over) }
+func (mouth) RMA(conn.Ticket, *fabric.Op, fabric.RegionKey) bool { return false }
+func (mouth) Describe() (name, reason string)                    { return "test", "" }
+func (m mouth) Close(error)                                      { close(m.over) }
 
 func (m mouth) Frame(kind uint8, body []byte) error {
 	select {
@@ -44,15 +44,15 @@ func newSpeaker(tb testing.TB) *speaker {
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
 	tb.Cleanup(cancel)
 	s := &speaker{end: &end{ctx: ctx, log: &logBuffer{}}, came: make(chan frame, 64), over: make(chan struct{})}
-	fab, err := stream.New(stream.Config{
+	fab, err := conn.New(conn.Config{
 		Info: (&Provider{}).info(), Transport: sockets{inet.Sockets{Provider: "verbs", UserTimeout: inet.DefaultUserTimeout, Logger: quiet}}, Links: 1,
-		Logger: quiet, Attach: func(*stream.Endpoint, any) (stream.DataPath, error) { return mouth{s}, nil },
+		Logger: quiet, Attach: func(*conn.Endpoint, any) (conn.DataPath, error) { return mouth{s}, nil },
 	})
 	ok(tb, err)
 	s.fab, s.closed = fab, append(s.closed, fab.Close)
 	tb.Cleanup(func() { ok(tb, s.close()) })
 	ok(tb, s.open(16))
-	s.ep = s.end.ep.(*stream.Endpoint)
+	s.ep = s.end.ep.(*conn.Endpoint)
 	return s
 }
 

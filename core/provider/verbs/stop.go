@@ -11,7 +11,7 @@ import (
 // deadLetGo is how long other devices of a connection may take to end their work where one is dead, whose work ends with its queue pairs.
 const deadLetGo = 100 * time.Millisecond
 
-// Close ends all ops and all loans, in both directions; see stream.DataPath. Once the queue pairs are gone no NIC touches memory for this
+// Close ends all ops and all loans, in both directions; see conn.DataPath. Once the queue pairs are gone no NIC touches memory for this
 // connection any more: neither ours for what we asked, nor ours for what the peer does.
 func (m *mover) Close(cause error) {
 	if cause == nil {

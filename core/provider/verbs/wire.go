@@ -12,7 +12,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 	"mori/native/verbs"
 )
 
@@ -47,7 +47,7 @@ type wire struct {
 // A landed is a receive with bytes that were not taken.
 type landed struct{ slot, n int }
 
-var _ stream.Wire = (*wire)(nil)
+var _ conn.Wire = (*wire)(nil)
 
 // Buffers of a wire, chosen and not measured: 384 KiB for each connection.
 const (
@@ -103,7 +103,7 @@ func (w *wire) close() error {
 	return sys.Free(mem)
 }
 
-// Send copies bytes into buffers and posts them; see stream.Wire.
+// Send copies bytes into buffers and posts them; see conn.Wire.
 func (w *wire) Send(iov []sys.Iovec) (n int, err error) {
 	w.out.Lock()
 	defer w.out.Unlock()
@@ -200,7 +200,7 @@ func (w *wire) again(slot int) error {
 	return nil
 }
 
-// Recv takes bytes that came; see stream.Wire.
+// Recv takes bytes that came; see conn.Wire.
 func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 	w.in.Lock()
 	defer w.in.Unlock()

@@ -9,7 +9,7 @@ import (
 	"mori/core/fabric"
 )
 
-// The kinds of extension frames (stream.DataPath.Frame) of this package. A provider's own begin at
+// The kinds of extension frames (conn.DataPath.Frame) of this package. A provider's own begin at
 // FrameOwn.
 const (
 	FrameRequest uint8 = iota // initiator to target: ticket, key

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package inet makes TCP connections for package stream, plain or in TLS.
+// Package inet makes TCP connections for package conn, plain or in TLS.
 package inet
 
 import (
@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mori/core/fabric"
-	"mori/core/provider/internal/stream"
+	"mori/core/provider/internal/conn"
 )
 
 // DefaultUserTimeout is how long sent bytes may stay unacknowledged as a rule.
 const DefaultUserTimeout = 30 * time.Second
 
-// Sockets make the connections: a stream.Transport.
+// Sockets make the connections: a conn.Transport.
 type Sockets struct {
 	// Provider is who uses them, for the log.
 	Provider string
@@ -36,7 +36,7 @@ type Sockets struct {
 	Logger *slog.Logger
 }
 
-var _ stream.Transport = Sockets{}
+var _ conn.Transport = Sockets{}
 
 // Listen listens at "host:port", or at a free port of the loopback interface.
 func (t Sockets) Listen(ctx context.Context, at fabric.Addr) (net.Listener, error) {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+
+package conn
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
+)
+
+// A Transport makes the sockets under the protocol: *net.TCPConn or *net.UnixConn.
+type Transport interface {
+	// Listen accepts at the address at, or at one of the transport's choice if empty.
+	Listen(ctx context.Context, at fabric.Addr) (net.Listener, error)
+
+	// Dial connects one socket.
+	Dial(ctx context.Context, to fabric.Addr) (net.Conn, error)
+
+	// Prelude readies a socket before anything of this package is on it: socket options, or an
+	// exchange of the transport's own, such as passing file descriptors. It runs on both sides,
+	// active on the one who dialed. The socket has a deadline, and an error closes it. extra goes
+	// to Config.Attach. On the passive side nobody is trusted yet.
+	Prelude(conn net.Conn, active bool) (extra any, err error)
+
+	// Addr is a socket's address in the provider's text form.
+	Addr(a net.Addr) fabric.Addr
+}
+
+// A Config makes a Fabric.
+type Config struct {
+	Info       fabric.Info // what GetInfo answered: names, limits, capabilities
+	Transport  Transport
+	Links      int          // sockets per endpoint, 1 to MaxLinks
+	Logger     *slog.Logger // nil: slog.Default()
+	Checksum   bool         // payload that this side sends or reads is checked
+	Compress   Compression  // payload that this side sends becomes smaller
+	Decompress bool         // peers may send such payload
+
+	// Handshake bounds each handshake on the passive side; 0 is 5 s.
+	Handshake time.Duration
+
+	// Compressed, if set, counts the frames whose payload was sent compressed.
+	Compressed *atomic.Uint64
+
+	// Rate, if set, is what a socket carries in bytes/s, as far as that was measured, else 0.
+	// CompressIfFaster needs it.
+	Rate func(net.Conn) float64
+
+	// CheckAddr, if set, refuses what is no address of this transport; its error wraps
+	// fabric.ErrInvalid.
+	CheckAddr func(fabric.Addr) error
+
+	// Attach, if set, is called once per endpoint when its sockets are connected and before any
+	// frame is read or written. extra is the first socket's. An error ends the connection attempt.
+	// It may return nil: then everything goes through the stream.
+	Attach func(ep *Endpoint, extra any) (DataPath, error)
+
+	// OpenDomain, if set, is called for each new domain, before anybody else sees it.
+	OpenDomain func(d *Domain)
+}
+
+// compression is how payload is compressed.
+func (c *Config) compression() socket.Compression {
+	return socket.Compression{Always: c.Compress == CompressSmaller, Count: c.Compressed, Rate: c.Rate}
+}
+
+// can returns the features that do not depend on the domain.
+func (c *Config) can() uint16 {
+	if c.Decompress && frame.CanCompress {
+		return frame.FeatureDecompress | frame.FeatureFault
+	}
+	return frame.FeatureFault
+}
+
+// handshake is how long a handshake may take on the passive side.
+func (c *Config) handshake() time.Duration {
+	if c.Handshake > 0 {
+		return c.Handshake
+	}
+	return handshakeWait
+}
+
+// A Compression says when payload is compressed before it is sent.
+type Compression uint8
+
+// The compressions.
+const (
+	CompressNever    Compression = iota
+	CompressIfFaster             // where the bytes get through sooner, by what was measured
+	CompressSmaller              // wherever they become fewer, whatever it costs: for tests
+)
+
+// A Ticket names an op that Submit took, until it ended.
+type Ticket uint32
+
+// A DataPath moves the payload of reads and writes beside the sockets. Its methods are called from
+// several goroutines.
+type DataPath interface {
+	// RMA takes an op over, or returns false: then the op goes through the sockets. A DataPath that
+	// takes it calls Endpoint.Finish or Endpoint.Forward exactly once, before or after RMA returns.
+	// op stays valid until then. The op was checked (fabric/util.CheckOp), fences were waited for,
+	// room in the queue is reserved. RMA does not wait.
+	RMA(t Ticket, op *fabric.Op, key fabric.RegionKey) bool
+
+	// Frame takes an extension frame of the peer, in the order of their sending. body is valid
+	// until it returns. It does not wait: the socket stands still meanwhile. An error ends the
+	// connection.
+	Frame(kind uint8, body []byte) error
+
+	// Close is called once, when the connection ended by cause. When it returns, no copy is
+	// pending, nobody touches the memory of an op or region any more, Finish or Forward was called
+	// for each op, and receives that the DataPath took from Endpoint.Feed have ended.
+	Close(cause error)
+
+	// Describe is what fabric.Prober says of this connection.
+	Describe() (name, reason string)
+}
+
+// A MessagePath is a DataPath that also moves messages.
+type MessagePath interface {
+	// Messages reports whether this side's sends are the path's, too. Constant for a connection.
+	Messages() bool
+
+	// Send takes a message over. The calls come one at a time, in the order of submission. What RMA
+	// says of op holds here, too. The path calls Endpoint.Finish exactly once, before or after Send
+	// returns.
+	Send(t Ticket, op *fabric.Op)
+
+	// Changed is called when receives were posted after Take or Hold of Endpoint.Feed said no; see
+	// util.FeedConfig.
+	Changed()
+
+	// Placed is called when a message that the path delivered with a token is in the memory of a
+	// receive.
+	Placed(token uint64)
+}
+
+// The methods of Endpoint that a DataPath may call, from any goroutine:
+//
+//	Finish(t Ticket, err error)             the op ended; err wraps a fabric.Errno
+//	Forward(t Ticket)                       the payload is at the target already; the op's remote data goes through
+//	                                        the stream, and the op ends when the peer has it
+//	SendFrame(kind uint8, body []byte) error  sends an extension frame (kind 0 to 255, body up to MaxExtension bytes,
+//	                                        copied); never waits; ErrAgain when MaxExtensionQueue bytes are queued
+//	Fail(err error)                         ends the connection, with err as its cause; returns at once
+//	FailWith(err error, kind uint8, body []byte)  the same, behind a last extension frame
+//	AddWire(w Wire)                         short frames go by w from now on; then WireCame() and WireRoom(), up to the return of Close
+//	Feed() *util.Feed                       the way of this connection's messages to receives; tokens have PathToken
+//	RecvCQ() *util.CQ                       where OpRemoteWrite completions of this endpoint go
+//	Domain() *Domain                        its MRs() *util.MRTable and Imports() *util.Imports
+//	Peer() fabric.Addr
+
+const (
+	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
+	MaxExtensionQueue = 1 << 20
+	// PathToken is set in the tokens that a DataPath gives to Feed.Deliver; the others are the
+	// stream's own.
+	PathToken = 1 << 63
+)

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+
+package conn
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"mori/core/fabric"
+	"mori/core/fabric/layer/rdm"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/staging"
+)
+
+// A Domain holds the memory regions, the queues and the endpoints of one device.
+type Domain struct {
+	fabric  *Fabric
+	regions *util.MRTable
+	imports *util.Imports
+	devices staging.Devices
+
+	parent util.Parent // counts endpoints and queues
+
+	mu        sync.Mutex // protects what follows
+	endpoints map[*Endpoint]struct{}
+	closed    bool // nothing is registered any more
+}
+
+var (
+	_ fabric.Domain        = (*Domain)(nil)
+	_ fabric.AtomicQuerier = (*Domain)(nil)
+)
+
+// newDomain makes a domain, of which device memory may be registered if hmem says so, or the
+// provider.
+func newDomain(f *Fabric, hmem bool) *Domain {
+	d := &Domain{fabric: f, regions: util.NewMRTable(), imports: util.NewImports(), endpoints: map[*Endpoint]struct{}{}}
+	d.regions.OnStuck(d.disconnectHolders)
+	if hmem {
+		d.regions.TakeDevice()
+	}
+	if f.cfg.OpenDomain != nil {
+		f.cfg.OpenDomain(d)
+	}
+	return d
+}
+
+// MRs are the domain's own regions.
+func (d *Domain) MRs() *util.MRTable { return d.regions }
+
+// Imports are the peers' regions.
+func (d *Domain) Imports() *util.Imports { return d.imports }
+
+// adopt counts a child, unless the domain is closed.
+func (d *Domain) adopt(what string) error {
+	if err := d.parent.Adopt(); err != nil {
+		return fmt.Errorf("%s: domain: %w", what, err)
+	}
+	return nil
+}
+
+// Endpoint makes an endpoint; see fabric.Domain. An EPRDM listens at in.Src.
+func (d *Domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
+	if in == nil {
+		in = &fabric.Info{}
+	}
+	if in.EPType != 0 && in.EPType != fabric.EPMsg && in.EPType != fabric.EPRDM {
+		return nil, fmt.Errorf("make endpoint of type %d: %w", in.EPType, fabric.ErrNoSys)
+	}
+	if err := d.adopt("make endpoint"); err != nil {
+		return nil, err
+	}
+	if in.EPType == fabric.EPRDM {
+		return d.datagrams(fabric.Info{Src: in.Src}), nil
+	}
+	return d.connected(), nil
+}
+
+// connected makes an EPMsg that adopt has counted.
+func (d *Domain) connected() *Endpoint {
+	ep := newEndpoint(d)
+	d.mu.Lock()
+	d.endpoints[ep] = struct{}{}
+	d.mu.Unlock()
+	return ep
+}
+
+func (d *Domain) forget(ep *Endpoint) {
+	d.mu.Lock()
+	delete(d.endpoints, ep)
+	d.mu.Unlock()
+	d.parent.Leave()
+}
+
+// CQ opens a completion queue; see fabric.Domain.
+func (d *Domain) CQ(size int) (fabric.CQ, error) {
+	q, err := util.NewCQ(size)
+	if err == nil {
+		err = d.own("open completion queue", q)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// Counter opens a counter; see fabric.Domain.
+func (d *Domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
+	c, err := util.NewCounter(unit)
+	if err == nil {
+		err = d.own("open counter", c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AV opens an address vector; see fabric.Domain.
+func (d *Domain) AV(size int) (fabric.AV, error) {
+	v, err := util.NewAV(size)
+	if err == nil {
+		err = d.own("open address vector", v)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.OnInsert(d.fabric.cfg.CheckAddr)
+	return v, nil
+}
+
+// QueryAtomic says what one atomic op can do; see fabric.AtomicQuerier.
+func (d *Domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
+	return util.QueryAtomic(kind, op, t)
+}
+
+// own counts a new object as a child until it closes.
+func (d *Domain) own(what string, child interface{ OnClose(func()) }) error {
+	if err := d.adopt(what); err != nil {
+		return err
+	}
+	child.OnClose(d.parent.Leave)
+	return nil
+}
+
+// Reg registers a buffer; see fabric.Domain.
+func (d *Domain) Reg(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (fabric.MR, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("register %d bytes: domain: %w", buf.Len, fabric.ErrClosed)
+	}
+	mr, err := d.regions.Register(buf, access, key)
+	if err != nil {
+		return nil, err
+	}
+	return mr, nil
+}
+
+// Import makes a peer's region usable; see fabric.Domain.
+func (d *Domain) Import(raw []byte) (fabric.RemoteMR, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("import region: domain: %w", fabric.ErrClosed)
+	}
+	r, err := d.imports.Import(raw)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// disconnectHolders ends the connections whose peers keep a region open and do not move on.
+func (d *Domain) disconnectHolders(id uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for ep := range d.endpoints {
+		if ep.running() && slices.ContainsFunc(ep.allChannels(), func(l *channel) bool { return l.holds(id) }) {
+			ep.Fail(fmt.Errorf("%s stands still in region %d that was closed: %w", ep.peer, id, fabric.ErrTimeout))
+		}
+	}
+}
+
+// Close frees the domain, or answers ErrBusy; see fabric.Domain.
+func (d *Domain) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if own, peers := d.regions.Len(), d.imports.Len(); own+peers > 0 && !d.closed {
+		return fmt.Errorf("close domain with %d regions and %d of peers: %w", own, peers, fabric.ErrBusy)
+	}
+	first, err := d.parent.Close()
+	if err != nil {
+		return err
+	}
+	d.closed = true
+	err = d.devices.Close()
+	if first {
+		d.fabric.parent.Leave()
+	}
+	return err
+}
+
+// datagrams makes an EPRDM that adopt has counted.
+func (d *Domain) datagrams(in fabric.Info) fabric.Endpoint {
+	return rdm.New(rdm.Config{
+		Carrier: func() (rdm.Carrier, error) {
+			if err := d.adopt("make carrier"); err != nil {
+				return nil, err
+			}
+			return d.connected(), nil
+		},
+		Listen: func() (fabric.Listener, error) { return d.fabric.Listen(context.Background(), &in) },
+		Limits: d.fabric.cfg.Info.Limits,
+		Log:    d.fabric.cfg.Logger,
+		Leave:  d.parent.Leave,
+	})
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/staging"
+)
+
+// A Fabric is a network of stream sockets.
+type Fabric struct {
+	cfg    Config
+	parent util.Parent
+}
+
+var _ fabric.Fabric = (*Fabric)(nil)
+
+// New makes a fabric. What cfg.Info.Limits leaves zero is filled in.
+func New(cfg Config) (*Fabric, error) {
+	if cfg.Transport == nil || cfg.Links < 1 || cfg.Links > frame.MaxLinks {
+		return nil, fmt.Errorf("make a fabric of %d links over %T: %w", cfg.Links, cfg.Transport, fabric.ErrInvalid)
+	}
+	if cfg.Compress != CompressNever && !frame.CanCompress {
+		return nil, fmt.Errorf("make a fabric that packs payload in a build without cgo: %w", fabric.ErrNotSupported)
+	}
+	l := &cfg.Info.Limits
+	*l = FillLimits(*l)
+	if l.TxSize < 1 || l.TxSize > frame.MaxTx-staging.MaxPieces || l.RxSize < 1 || l.MaxMsg > frame.MaxMsg || l.MaxInject > maxInject || l.MaxPrivate > frame.MaxPrivate ||
+		l.SegLimit > frame.MaxSegments || l.RSegLimit > frame.MaxSegments {
+		return nil, fmt.Errorf("make a fabric with limits %+v: %w", *l, fabric.ErrInvalid)
+	}
+	return &Fabric{cfg: cfg}, nil
+}
+
+const maxInject = 4 << 10
+
+// FillLimits sets what is zero in l to what the protocol offers.
+func FillLimits(l fabric.Limits) fabric.Limits {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	if l.MaxMsg == 0 {
+		l.MaxMsg = frame.MaxMsg
+	}
+	if l.MaxInject == 0 {
+		l.MaxInject = 512
+	}
+	if l.BestOp == 0 {
+		l.BestOp = 1 << 20
+	}
+	set(&l.MaxPrivate, frame.MaxPrivate)
+	set(&l.CQDataSize, 8)
+	set(&l.TxSize, 512)
+	set(&l.RxSize, 1024)
+	set(&l.SegLimit, frame.MaxSegments)
+	set(&l.RSegLimit, frame.MaxSegments)
+	if l.MaxAtomic == 0 {
+		l.MaxAtomic = util.MaxAtomic
+	}
+	set(&l.MRKeySize, fabric.RegionKeyRawLen)
+	return l
+}
+
+func (c *Config) log(level slog.Level, msg string, args ...any) {
+	l := c.Logger
+	if l == nil {
+		l = slog.Default()
+	}
+	l.Log(context.Background(), level, msg, args...)
+}
+
+// adopt counts a child, unless the fabric is closed.
+func (f *Fabric) adopt(what string) error {
+	if err := f.parent.Adopt(); err != nil {
+		return fmt.Errorf("%s: %s fabric: %w", what, f.cfg.Info.Provider, err)
+	}
+	return nil
+}
+
+// Domain opens the device; see fabric.Fabric.
+func (f *Fabric) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("open domain: %w", err)
+	}
+	if in != nil && in.DomainName != "" && in.DomainName != f.cfg.Info.DomainName {
+		return nil, fmt.Errorf("open domain %q, here is %q: %w", in.DomainName, f.cfg.Info.DomainName, fabric.ErrNoData)
+	}
+	if err := f.adopt("open domain"); err != nil {
+		return nil, err
+	}
+	return newDomain(f, in != nil && in.Caps&fabric.CapHMEM != 0), nil
+}
+
+// EQ opens an event queue; see fabric.Fabric.
+func (f *Fabric) EQ(size int) (fabric.EQ, error) {
+	q, err := util.NewEQ(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.adopt("open event queue"); err != nil {
+		return nil, err
+	}
+	q.OnClose(f.parent.Leave)
+	return q, nil
+}
+
+// Close frees the fabric, or answers ErrBusy; see fabric.Fabric.
+func (f *Fabric) Close() error {
+	_, err := f.parent.Close()
+	return err
+}
+
+// OfferDevice adds device memory to an offer if hints ask for it. Only then are the drivers opened.
+// Where there conclusively is no GPU the error, which wraps fabric.ErrNoData, says why.
+func OfferDevice(offer, hints *fabric.Info) error {
+	if hints == nil || hints.Caps&fabric.CapHMEM == 0 {
+		return nil
+	}
+	if _, err := device.Devices(); errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("%s has no device memory to move: %w: %w", offer.Provider, err, fabric.ErrNoData)
+	}
+	offer.Caps |= fabric.CapHMEM
+	offer.MRMode |= fabric.MRHMEM
+	return nil
+}
+
+// Answers are what a provider that offers msg answers to hints: an Info for each type of endpoint
+// that satisfies them, EPMsg first. The error, which wraps fabric.ErrNoData, says why there is
+// none.
+func Answers(hints *fabric.Info, msg fabric.Info) ([]*fabric.Info, error) {
+	rdm := msg
+	rdm.EPType = fabric.EPRDM
+	rdm.Caps |= fabric.CapSource
+	var answers []*fabric.Info
+	var misfit error
+	for _, offer := range []*fabric.Info{&msg, &rdm} {
+		in, err := fabric.Match(hints, offer)
+		if err != nil {
+			misfit = err
+			continue
+		}
+		answers = append(answers, in)
+	}
+	if len(answers) == 0 {
+		return nil, misfit
+	}
+	return answers, nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+
+package conn
+
+import (
+	"sync/atomic"
+
+	"mori/core/fabric"
+	"mori/core/provider/internal/socket"
+	"mori/core/provider/internal/staging"
+)
+
+// A pendingOp is an op from Submit until it ended.
+//
+// An op of the stream has ended when two things happened, in whichever order they are noticed: its
+// last byte was handed to the kernel (opWritten), so nobody reads its memory any more, and the peer
+// answered (opAnswered). Whoever notices the second one completes it.
+type pendingOp struct {
+	state  atomic.Uint32 // generation << 16 | bits
+	index  uint16
+	errno  fabric.Errno // of the answer
+	detail string       // beside it
+	unread atomic.Bool  // the pump could not read its memory, which goes before the answer
+
+	op     fabric.Op
+	n      uint64 // op.Len()
+	key    fabric.RegionKey
+	notice bool   // only the remote data goes through the stream
+	inject []byte // the bytes of an OpInject op; its memory is kept for the next op
+
+	channel *channel         // where it is, or will be answered
+	staged  staging.Transfer // of an op in pieces
+	piece   *staging.Piece   // of one for pieces
+	entries int              // of a read's table, while it counts against its socket's credit
+}
+
+const (
+	opUsed uint32 = 1 << iota
+	opWritten
+	opAnswered
+	opBits = 1<<16 - 1
+)
+
+func (s *pendingOp) ticket() Ticket { return Ticket(s.state.Load()&^opBits | uint32(s.index)) }
+
+func (s *pendingOp) begin() {
+	s.unread.Store(false)
+	s.state.Store(s.state.Load()&^opBits | opUsed)
+}
+
+// outcome is how the op ended.
+func (s *pendingOp) outcome() (fabric.Errno, string) {
+	if s.unread.Load() {
+		return socket.Unreadable, unreadableText
+	}
+	return s.errno, s.detail
+}
+
+// end makes the ticket invalid.
+func (s *pendingOp) end() {
+	s.state.Store(s.state.Load()&^opBits + 1<<16)
+}
+
+// replied reports whether the peer answers the op by a reply with bytes; others by an ack.
+func (s *pendingOp) replied() bool {
+	switch s.op.Kind {
+	case fabric.OpRead, fabric.OpFetchAtomic, fabric.OpCompareAtomic:
+		return true
+	}
+	return false
+}
+
+func (s *pendingOp) used() bool { return s.state.Load()&opUsed != 0 }
+
+// mark sets bit and reports whether now both are set.
+func (s *pendingOp) mark(bit uint32) bool {
+	old := s.state.Or(bit)
+	return old&bit == 0 && (old|bit)&(opWritten|opAnswered) == opWritten|opAnswered
+}
+
+// A pendingOps has the pending ops of an endpoint, and room for more. Guarded by Endpoint.mu but
+// for lookup.
+type pendingOps struct {
+	all  []pendingOp
+	free []uint16
+
+	pieces     []pendingOp // behind the others, once there may be pieces
+	freePieces []uint16
+}
+
+func newPendingOps(n int) pendingOps {
+	t := pendingOps{all: make([]pendingOp, n), free: make([]uint16, n)}
+	for i := range t.all {
+		t.all[i].index = uint16(i)
+		t.free[n-1-i] = uint16(i)
+	}
+	return t
+}
+
+// take returns a free entry, or nil.
+func (t *pendingOps) take() *pendingOp {
+	n := len(t.free)
+	if n == 0 {
+		return nil
+	}
+	s := &t.all[t.free[n-1]]
+	t.free = t.free[:n-1]
+	s.begin()
+	return s
+}
+
+func (t *pendingOps) release(s *pendingOp) {
+	s.end()
+	s.op, s.channel, s.piece = fabric.Op{}, nil, nil
+	if int(s.index) >= len(t.all) {
+		t.freePieces = append(t.freePieces, s.index)
+		return
+	}
+	t.free = append(t.free, s.index)
+}
+
+// addPieces makes entries for pieces.
+func (t *pendingOps) addPieces() {
+	if t.pieces != nil {
+		return
+	}
+	t.pieces = make([]pendingOp, staging.MaxPieces)
+	for i := range t.pieces {
+		t.pieces[i].index = uint16(len(t.all) + i)
+		t.freePieces = append(t.freePieces, t.pieces[i].index)
+	}
+}
+
+// takePiece returns a free entry for a piece, or nil.
+func (t *pendingOps) takePiece() *pendingOp {
+	n := len(t.freePieces)
+	if n == 0 {
+		return nil
+	}
+	s := t.at(int(t.freePieces[n-1]))
+	t.freePieces = t.freePieces[:n-1]
+	s.begin()
+	return s
+}
+
+// at returns the entry of an index, or nil.
+func (t *pendingOps) at(i int) *pendingOp {
+	if i < len(t.all) {
+		return &t.all[i]
+	}
+	if i -= len(t.all); i < len(t.pieces) {
+		return &t.pieces[i]
+	}
+	return nil
+}
+
+// lookup returns the op of a ticket that came from outside, if it is in use and not answered.
+func (t *pendingOps) lookup(k Ticket) *pendingOp {
+	s := t.at(int(k & opBits))
+	if s == nil {
+		return nil
+	}
+	v := s.state.Load()
+	if v&^opBits != uint32(k)&^opBits || v&opUsed == 0 || v&opAnswered != 0 {
+		return nil
+	}
+	return s
+}
+
+// Why memory of an op could not be used.
+const (
+	unreadableText = "the local buffer is not mapped: was it freed before the op ended?"
+	unwritableText = "the local buffer is not mapped for writing: was it freed before the op ended?"
+)

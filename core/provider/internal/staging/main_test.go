@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+
+package staging
+
+import (
+	"testing"
+
+	"mori/core/fabric/fabrictest"
+	"mori/native/gpu/gputest"
+)
+
+func TestMain(m *testing.M) { gputest.Main(m, fabrictest.Main) }
