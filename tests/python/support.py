@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import multiprocessing
 import os
+import platform
 import random
 import shutil
 import subprocess
@@ -133,6 +135,29 @@ class Region:
             self.memory.write(content, self.at)
 
 
+def stick(desc: MemoryDesc) -> None:
+    """Take the whole pages of a memory of this process away, and have whoever touches them wait for ever.
+
+    Raises:
+        OSError: there is no userfaultfd here, or no right to it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int) -> int:
+        if result < 0:
+            raise OSError(ctypes.get_errno(), "userfaultfd")
+        return result
+
+    page = os.sysconf("SC_PAGE_SIZE")
+    start, end = (desc.data + page - 1) // page * page, (desc.data + desc.size) // page * page
+    number = {"x86_64": 323, "aarch64": 282}[platform.machine()]
+    fd = check(libc.syscall(number, os.O_CLOEXEC))
+    u64 = ctypes.c_uint64
+    check(libc.ioctl(fd, ctypes.c_ulong(0xC018AA3F), (u64 * 3)(0xAA, 0, 0)))  # UFFDIO_API
+    check(libc.ioctl(fd, ctypes.c_ulong(0xC020AA00), (u64 * 4)(start, end - start, 1, 0)))  # UFFDIO_REGISTER
+    check(libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), 4))  # MADV_DONTNEED
+
+
 def finish(status: TransferStatus, timeout_ms: int = WAIT_MS) -> StatusCode:
     """Wait for a transfer; running out of time is a failure of the test, not an answer."""
     code = status.WaitFor(timeout_ms)
@@ -184,6 +209,9 @@ class _PeerSide:
 
     def content(self, index: int) -> bytes:
         return bytes(self.regions[index])
+
+    def stick(self, index: int) -> None:
+        stick(self.regions[index].desc)
 
     def transfer(self, name: str, index: int, local: list, remote: bytes, remote_offs: list, sizes: list) -> int:
         """Run one engine-level batch and return its final code."""

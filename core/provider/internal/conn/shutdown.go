@@ -131,9 +131,7 @@ func (ep *Endpoint) teardown(goodOrder bool, last []socket.Job) {
 		c.Shutdown()
 	}
 	close(f.quit)
-	f.readers.Wait()
-	f.writers.Wait()
-	f.waitUsers()
+	ep.awaitChannels()
 	ep.stage.Stop()
 	if ep.path != nil {
 		ep.path.Close(f.cause)
@@ -145,6 +143,35 @@ func (ep *Endpoint) teardown(goodOrder bool, last []socket.Job) {
 	ep.flush()
 	ep.reportEnd()
 	close(f.done)
+}
+
+// stuckAfter is how long a call on memory of a program may still take once its connection has
+// ended.
+const stuckAfter = 500 * time.Millisecond
+
+// awaitChannels waits until nobody is in a channel any more, or is blocked in a call on memory of
+// the program.
+func (ep *Endpoint) awaitChannels() {
+	f, gone := &ep.shutdown, make(chan struct{})
+	go func() {
+		f.readers.Wait()
+		f.writers.Wait()
+		f.waitUsers()
+		close(gone)
+	}()
+	for {
+		select {
+		case <-gone:
+			return
+		case <-time.After(stuckAfter):
+		}
+		for _, c := range ep.allChannels() {
+			if c.Abandon(&f.readers, &f.writers) {
+				ep.cfg.log(slog.LevelWarn, "a connection is stuck in a page that does not come, and is left behind",
+					"provider", ep.cfg.Info.Provider, "peer", ep.peer)
+			}
+		}
+	}
 }
 
 // teardownEarly ends what was submitted before there was a connection.

@@ -38,6 +38,7 @@ type pump struct {
 	big      [][]byte    // tables that did not fit the arena
 	compress *Compressor // nil if nothing is compressed
 
+	pages    sys.PageMap  // scratch
 	searched bool         // for memory of the batch that cannot be read
 	page     [1]sys.Iovec // scratch
 
@@ -78,8 +79,17 @@ func (p *pump) pump(inline bool) {
 				continue // all of it is lost
 			}
 		}
-		n, err := p.send(p.rest)
+		may, locked := p.mayInline(inline)
+		if !may {
+			p.s.handOver()
+			return
+		}
+		n, err := p.sendRest(locked)
 		if err == syscall.EFAULT && p.s.wire == nil {
+			if inline { // to find out where touches the memory
+				p.s.handOver()
+				return
+			}
 			n, err = p.sendAroundFault()
 		}
 		if err == syscall.EAGAIN {
@@ -99,6 +109,9 @@ func (p *pump) pump(inline bool) {
 				continue // the next try finds where
 			}
 		}
+		if err == ErrEnded {
+			return
+		}
 		if err != nil {
 			p.broken(err)
 			return
@@ -109,7 +122,14 @@ func (p *pump) pump(inline bool) {
 
 // waitAndSend sends once the socket has room.
 func (p *pump) waitAndSend() (int, error) {
-	if err := p.s.raw.Write(p.try); err != nil {
+	if !p.s.sending.enter() {
+		return 0, ErrEnded
+	}
+	err := p.s.raw.Write(p.try)
+	if !p.s.sending.leave() {
+		return 0, ErrEnded
+	}
+	if err != nil {
 		return 0, err
 	}
 	return p.tried, p.err
@@ -183,7 +203,7 @@ func (p *pump) fill(inline bool) (bool, error) {
 
 // takeJobs moves jobs to the batch, whose arena has room bytes left. It reports true if it stopped
 // at one to compress: that is the last of the batch or, inline, the next in the queue, since only
-// the writer compresses. With Stream.mu held.
+// the writer compresses and sums. With Stream.mu held.
 func (p *pump) takeJobs(room int, inline bool) (compresses bool) {
 	entries := 1
 	for p.s.jobs.Len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
@@ -193,8 +213,8 @@ func (p *pump) takeJobs(room int, inline bool) (compresses bool) {
 			return false
 		}
 		compresses = p.compress.due(j)
-		if compresses && inline {
-			return true
+		if inline && (compresses || j.H.Flags&frame.FlagChecksum != 0 && j.H.PayloadLen() > 0) {
+			return true // to sum means to read, which may have to wait for a page
 		}
 		p.batch = append(p.batch, p.s.jobs.Pop())
 		j = &p.batch[len(p.batch)-1]

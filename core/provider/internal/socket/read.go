@@ -125,7 +125,14 @@ func (in *reader) receive() error {
 			in.one[0] = sys.Iovec{Addr: sys.AddrOf(in.buf[in.r:]), Len: uint64(m)}
 			in.r += m
 			in.Want -= uint64(m)
-			if !in.unstage(uint64(m)) {
+			if !in.s.reading.enter() {
+				return ErrEnded
+			}
+			whole := in.unstage(uint64(m))
+			if !in.s.reading.leave() {
+				return ErrEnded
+			}
+			if !whole {
 				in.loseMemory()
 				return nil
 			}
@@ -203,10 +210,21 @@ func (in *reader) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	if in.drained {
 		return 0, ErrWait
 	}
-	if in.s.wire != nil {
+	if !in.s.reading.enter() {
+		return 0, ErrEnded
+	}
+	switch {
+	case in.s.wire != nil:
 		n, err = in.s.wire.Recv(iov)
-	} else {
+	case in.phase == phasePayload && !in.Own:
+		in.s.touching.Lock()
 		n, err = sys.Recvv(in.s.fd, iov, syscall.MSG_DONTWAIT)
+		in.s.touching.Unlock()
+	default:
+		n, err = sys.Recvv(in.s.fd, iov, syscall.MSG_DONTWAIT)
+	}
+	if !in.s.reading.leave() {
+		return 0, ErrEnded
 	}
 	switch {
 	case err == syscall.EAGAIN:

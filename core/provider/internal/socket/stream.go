@@ -74,6 +74,10 @@ type Stream struct {
 	stopped  bool // nothing is sent any more
 	farewell bool // the goodbye is queued: later jobs are dropped
 
+	reading, sending window        // see stuck.go
+	touching         sync.Mutex    // held in calls on the socket that touch memory of the program
+	shut             chan struct{} // closed after the shutdown of the socket; made by Shutdown
+
 	wake chan struct{} // makes the writer pump
 	out  pump          // belongs to whoever set busy
 	in   reader
@@ -196,15 +200,6 @@ func (s *Stream) stop() {
 	s.mu.Unlock()
 }
 
-// Shutdown lets nobody start to send, and ends the socket for whoever does send or receive.
-func (s *Stream) Shutdown() {
-	s.stop()
-	if s.wire == nil {
-		// An error means that the socket is not connected any more, which is what is wanted.
-		_ = syscall.Shutdown(s.fd, syscall.SHUT_RDWR)
-	}
-}
-
 // Farewell queues the last frames in place of all that was not started, and sends what it can.
 func (s *Stream) Farewell(last ...Job) {
 	s.dropJobs()
@@ -218,7 +213,8 @@ func (s *Stream) Farewell(last ...Job) {
 	s.Kick()
 }
 
-// Close drops what was not sent and closes the socket. Nobody but the caller uses s any more.
+// Close drops what was not sent and closes the socket. It comes after Shutdown. Nobody but the
+// caller uses s any more.
 func (s *Stream) Close() {
 	s.dropJobs()
 	for i := range s.out.batch {
@@ -229,9 +225,7 @@ func (s *Stream) Close() {
 	s.out.batch = nil
 	s.in.zstd.Free()
 	s.in.zstd = nil
-	if s.wire == nil {
-		_ = s.conn.Close() // shut down before: nothing is left to fail
-	}
+	s.closeSocket()
 }
 
 // dropJobs forgets the frames that were not started.
