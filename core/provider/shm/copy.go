@@ -20,18 +20,6 @@ func newSlice() *slice {
 	return &slice{local: make([]sys.Iovec, 0, sys.IovMax), remote: make([]sys.Iovec, 0, sys.IovMax)}
 }
 
-// copyNow copies a small op on the caller's thread, if all its pages are in memory on both sides.
-func (m *mover) copyNow(op *fabric.Op, n uint64, l *borrowed) (done bool, err error) {
-	s := sliceLists.Get().(*slice)
-	defer sliceLists.Put(s)
-	w := newWalk(op, n, l.Region.base)
-	w.next(s, n)
-	if w.left > 0 || !ownPages().present(s.local, s.entries[:]) || !m.greet.pages.present(s.remote, s.entries[:]) {
-		return false, nil
-	}
-	return true, m.copySlice(op.Kind, l, s)
-}
-
 // touch is a copy of nothing: it only finds out whether the loan still stands.
 func (m *mover) touch(l *borrowed) error {
 	if err := m.enter(l); err != nil {

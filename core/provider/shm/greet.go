@@ -19,8 +19,8 @@ type greeting struct {
 	inbound, outbound []byte // mappings of the rings
 	peer              *local.Peer
 	reach             reach
-	pages             *pageMap // of the peer; nil if this side may not see it
-	messages          bool     // both sides reach each other: messages go through the rings
+	pages             *local.Pages // of the peer; nil if this side may not see them
+	messages          bool         // both sides reach each other: messages go through the rings
 
 	unmap runtime.Cleanup // for a greeting that never became a connection
 }

@@ -17,9 +17,9 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// RMA copies an op on its caller's thread if nothing is queued before it, all its pages are in memory
-// and it is at most this large: a worker takes about 12 us to begin. A copy of 64 KiB takes 7 us, an
-// entry of its own page 0.4 us, and looking at the pages of one segment 0.9 us a side.
+// RMA copies an op on its caller's thread if nothing is queued before it, all its pages are in
+// memory and it is at most this large. A worker takes about 12 us to begin. A copy of 64 KiB takes
+// 7 us, an entry of its own page 0.4 us, and the check of a segment's pages 0.9 us a side.
 const (
 	inlineBytes    = 64 << 10
 	inlineSegments = 8
@@ -31,7 +31,8 @@ const (
 //
 // An op: RMA finds the grant of its region, or asks for it and parks the op on it (loan.go).
 // start copies a small op at once if its pages are in memory (present.go). It gives others to the
-// pool, since a page that is missing may take as long as the memory's owner likes. announce puts remote data into the ring (notify.go); the stream finishes it.
+// pool, since a page that is missing may take as long as the memory's owner likes. announce puts
+// remote data into the ring (notify.go); the endpoint finishes the op.
 //
 // A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets what is not in the ring from our
 // memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
@@ -123,7 +124,7 @@ func (m *mover) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	return true
 }
 
-// start begins an op whose loan is granted. With inline it may copy on the caller's thread.
+// start begins an op whose region is granted. With inline it may copy on the caller's thread.
 func (m *mover) start(t conn.Ticket, op *fabric.Op, l *borrowed, inline bool) {
 	if err := grant.Check(op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		m.end(t, op, l, err)
@@ -134,15 +135,12 @@ func (m *mover) start(t conn.Ticket, op *fabric.Op, l *borrowed, inline bool) {
 		m.end(t, op, l, m.touch(l))
 		return
 	}
-	if inline && n <= inlineBytes && max(len(op.More), len(op.RMore)) < inlineSegments && m.queued.Load() == 0 {
-		if done, err := m.copyNow(op, n, l); done {
-			m.end(t, op, l, m.sampled(op, n, l, err))
-			return
-		}
-	}
 	j := m.newJob()
 	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.Region.base)
-	m.queued.Add(1)
+	small := n <= inlineBytes && max(len(op.More), len(op.RMore)) < inlineSegments
+	if first := m.queued.Add(1) == 1; inline && small && first && j.copyNow(m.greet.pages) {
+		return
+	}
 	m.domain.pool.add(j)
 }
 

@@ -3,7 +3,6 @@
 package shm
 
 import (
-	"os"
 	"syscall"
 	"testing"
 
@@ -21,51 +20,6 @@ func untouched(t *testing.T, n int) []byte {
 	}
 	t.Cleanup(func() { _ = syscall.Munmap(b) })
 	return b
-}
-
-func TestPresentPages(t *testing.T) {
-	page := os.Getpagesize()
-	b := untouched(t, 8*page)
-	for at := range 3 {
-		b[at*page] = 1
-	}
-	b[4*page] = 1
-	pages := openPageMap(os.Getpid())
-	if pages == nil {
-		t.Fatal("this process may not see its own pages")
-	}
-	if err := syscall.Madvise(b[page:2*page], syscall.MADV_DONTNEED); err != nil {
-		t.Fatal(err)
-	}
-	scratch := make([]byte, 4*pageEntry)
-	for _, c := range []struct {
-		at, n int
-		want  bool
-	}{
-		{0, 1, true}, {0, page, true}, {0, 0, true}, {7 * page, 0, true},
-		{0, page + 1, false}, {page, 1, false}, {2 * page, page, true}, {2*page + 5, page - 5, true},
-		{2*page + 5, page, false}, {3 * page, 8, false}, {4*page - 1, 2, false}, {4 * page, page, true},
-	} {
-		list := []sys.Iovec{{Addr: sys.AddrOf(b) + uint64(c.at), Len: uint64(c.n)}}
-		if got := pages.present(list, scratch); got != c.want {
-			t.Errorf("%d bytes at %d: present %v, want %v", c.n, c.at, got, c.want)
-		}
-		// One segment that is not present is enough.
-		both := append([]sys.Iovec{{Addr: sys.AddrOf(b), Len: 8}}, list...)
-		if got := pages.present(both, scratch); got != c.want {
-			t.Errorf("8 bytes, and %d at %d: present %v, want %v", c.n, c.at, got, c.want)
-		}
-	}
-	if pages.present([]sys.Iovec{{Addr: sys.AddrOf(b), Len: 1}}, nil) {
-		t.Error("present without room to read an entry")
-	}
-	if (*pageMap)(nil).present(nil, scratch) {
-		t.Error("present without a page map")
-	}
-	pages.Close()
-	if pages.present([]sys.Iovec{{Addr: sys.AddrOf(b), Len: 1}}, scratch) {
-		t.Error("present after the page map was closed")
-	}
 }
 
 // TestSmallOpsWithMissingPagesGoToTheWorkers copies a small op at once if all its pages are in

@@ -5,6 +5,7 @@ package shm
 import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/local"
 )
 
 // A place is a position in a list of segments: entry and byte inside it. Entry 0 is the Op's own segment, entry i is
@@ -29,7 +30,7 @@ func newWalk(op *fabric.Op, n, base uint64) walk { return walk{op: op, base: bas
 type slice struct {
 	local, remote []sys.Iovec
 	n             uint64
-	entries       [(inlineBytes/minPage + 1) * pageEntry]byte // scratch for present
+	entries       [(inlineBytes/minPage + 1) * local.PageEntry]byte // scratch for Pages.Present
 }
 
 // next fills s with up to limit bytes and as many entries a side as s has room for.

@@ -131,7 +131,10 @@ func (ep *Endpoint) teardown(goodOrder bool, last []socket.Job) {
 		c.Shutdown()
 	}
 	close(f.quit)
-	ep.awaitChannels()
+	f.awaitChannels(ep.allChannels(), func() {
+		ep.cfg.log(slog.LevelWarn, "a connection is stuck in a page that does not come, and is left behind",
+			"provider", ep.cfg.Info.Provider, "peer", ep.peer)
+	})
 	ep.stage.Stop()
 	if ep.path != nil {
 		ep.path.Close(f.cause)
@@ -149,10 +152,10 @@ func (ep *Endpoint) teardown(goodOrder bool, last []socket.Job) {
 // ended.
 const stuckAfter = 500 * time.Millisecond
 
-// awaitChannels waits until nobody is in a channel any more, or is blocked in a call on memory of
-// the program.
-func (ep *Endpoint) awaitChannels() {
-	f, gone := &ep.shutdown, make(chan struct{})
+// awaitChannels waits until all goroutines have left the channels. It calls stuck for each channel
+// with one that is blocked in a call on memory of the program.
+func (f *shutdown) awaitChannels(all []*channel, stuck func()) {
+	gone := make(chan struct{})
 	go func() {
 		f.readers.Wait()
 		f.writers.Wait()
@@ -165,10 +168,9 @@ func (ep *Endpoint) awaitChannels() {
 			return
 		case <-time.After(stuckAfter):
 		}
-		for _, c := range ep.allChannels() {
+		for _, c := range all {
 			if c.Abandon(&f.readers, &f.writers) {
-				ep.cfg.log(slog.LevelWarn, "a connection is stuck in a page that does not come, and is left behind",
-					"provider", ep.cfg.Info.Provider, "peer", ep.peer)
+				stuck()
 			}
 		}
 	}

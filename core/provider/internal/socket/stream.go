@@ -54,9 +54,8 @@ type Env struct {
 type Stream struct {
 	owner Owner
 	env   *Env
-	conn  net.Conn
 	raw   syscall.RawConn
-	fd    int // valid until conn.Close, which comes after every user of it has gone
+	ends
 
 	// Of a stream that is no socket; see wire.go.
 	wire  Wire
@@ -73,10 +72,6 @@ type Stream struct {
 	parked   bool // busy, and the next poller pumps on
 	stopped  bool // nothing is sent any more
 	farewell bool // the goodbye is queued: later jobs are dropped
-
-	reading, sending window        // see stuck.go
-	touching         sync.Mutex    // held in calls on the socket that touch memory of the program
-	shut             chan struct{} // closed after the shutdown of the socket; made by Shutdown
 
 	wake chan struct{} // makes the writer pump
 	out  pump          // belongs to whoever set busy
@@ -118,7 +113,7 @@ func New(owner Owner, env *Env, conn net.Conn) (*Stream, error) {
 }
 
 func newStream(owner Owner, env *Env) *Stream {
-	s := &Stream{owner: owner, env: env, fd: -1, wake: make(chan struct{}, 1)}
+	s := &Stream{owner: owner, env: env, ends: ends{fd: -1}, wake: make(chan struct{}, 1)}
 	s.in.init(s)
 	s.out.init(s)
 	return s
@@ -200,6 +195,13 @@ func (s *Stream) stop() {
 	s.mu.Unlock()
 }
 
+// Shutdown lets nobody start to send, and ends the socket for whoever does send or receive. It does
+// not wait for that.
+func (s *Stream) Shutdown() {
+	s.stop()
+	s.ends.shutdown()
+}
+
 // Farewell queues the last frames in place of all that was not started, and sends what it can.
 func (s *Stream) Farewell(last ...Job) {
 	s.dropJobs()
@@ -225,7 +227,7 @@ func (s *Stream) Close() {
 	s.out.batch = nil
 	s.in.zstd.Free()
 	s.in.zstd = nil
-	s.closeSocket()
+	s.ends.close()
 }
 
 // dropJobs forgets the frames that were not started.

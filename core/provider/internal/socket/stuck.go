@@ -3,6 +3,7 @@
 package socket
 
 import (
+	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -58,47 +59,55 @@ func (w *window) done(all *sync.WaitGroup) {
 
 func (w *window) isAbandoned() bool { return w.state.Load() == abandoned }
 
-// ReadDone ends the goroutine of Read in the group that Abandon gets.
-func (s *Stream) ReadDone(readers *sync.WaitGroup) { s.reading.done(readers) }
+// ends has a socket and the two directions of its stream.
+type ends struct {
+	conn net.Conn // nil: the stream is no socket
+	fd   int      // valid until conn.Close, which comes after every user of it has gone
 
-// WriteDone ends the goroutine of Write in the group that Abandon gets.
-func (s *Stream) WriteDone(writers *sync.WaitGroup) { s.sending.done(writers) }
+	reading, sending window
+	touching         sync.Mutex    // held in calls on the socket that touch memory of the program
+	shut             chan struct{} // closed after the shutdown of the socket; made by shutdown
+}
 
-// Shutdown lets nobody start to send, and ends the socket for whoever does send or receive. It does
-// not wait for that.
-func (s *Stream) Shutdown() {
-	s.stop()
-	s.shut = make(chan struct{})
+// ReadDone ends the goroutine of Stream.Read in the group that Abandon gets.
+func (e *ends) ReadDone(readers *sync.WaitGroup) { e.reading.done(readers) }
+
+// WriteDone ends the goroutine of Stream.Write in the group that Abandon gets.
+func (e *ends) WriteDone(writers *sync.WaitGroup) { e.sending.done(writers) }
+
+// shutdown ends the socket. It does not wait for that.
+func (e *ends) shutdown() {
+	e.shut = make(chan struct{})
 	go func() {
-		defer close(s.shut)
-		if s.wire == nil {
+		defer close(e.shut)
+		if e.conn != nil {
 			// An error means that the socket is not connected any more, which is what is wanted.
-			_ = syscall.Shutdown(s.fd, syscall.SHUT_RDWR)
+			_ = syscall.Shutdown(e.fd, syscall.SHUT_RDWR)
 		}
 	}()
 }
 
-// Abandon takes the goroutines of Read and Write out of their groups if they are blocked in a call
-// on memory of the program, and reports whether one is. After Shutdown.
-func (s *Stream) Abandon(readers, writers *sync.WaitGroup) bool {
-	if s.wire == nil {
+// Abandon takes the goroutines of Stream.Read and Stream.Write out of their groups if they are
+// blocked in a call on memory of the program, and reports whether one is. After Stream.Shutdown.
+func (e *ends) Abandon(readers, writers *sync.WaitGroup) bool {
+	if e.conn != nil {
 		// It wakes whoever waits for the socket, where shutdown is blocked.
-		_ = s.conn.SetDeadline(time.Unix(1, 0))
+		_ = e.conn.SetDeadline(time.Unix(1, 0))
 	}
-	reading, sending := s.reading.abandon(readers), s.sending.abandon(writers)
+	reading, sending := e.reading.abandon(readers), e.sending.abandon(writers)
 	return reading || sending
 }
 
-// closeSocket closes the socket after its shutdown, which an abandoned call may hold up.
-func (s *Stream) closeSocket() {
-	if s.wire != nil {
+// close closes the socket after its shutdown, which an abandoned call may hold up.
+func (e *ends) close() {
+	if e.conn == nil {
 		return
 	}
 	after := func() {
-		<-s.shut
-		_ = s.conn.Close() // nothing is left to fail
+		<-e.shut
+		_ = e.conn.Close() // nothing is left to fail
 	}
-	if s.reading.isAbandoned() || s.sending.isAbandoned() {
+	if e.reading.isAbandoned() || e.sending.isAbandoned() {
 		go after()
 	} else {
 		after()

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+
+package local
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+
+	"mori/core/internal/sys"
+)
+
+// Bits of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst of Linux).
+const (
+	pagePresent   = 1 << 63
+	pageProtected = 1 << 57 // writes wait for a handler of userfaultfd
+
+	// PageEntry is the size of an entry in bytes.
+	PageEntry = 8
+)
+
+// Pages reports which pages of a process are in memory. The file is that of the address space
+// which the process had when it was opened. A nil Pages knows nothing.
+type Pages struct{ file *os.File }
+
+// OwnPages are the pages of this process.
+var OwnPages = sync.OnceValue(func() *Pages { return OpenPages(os.Getpid()) })
+
+// OpenPages returns nil if this process may not see the pages of process pid.
+func OpenPages(pid int) *Pages {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", pid))
+	if err != nil {
+		return nil
+	}
+	return &Pages{file}
+}
+
+// Close closes the file, unless it is that of OwnPages, which stays open.
+func (p *Pages) Close() {
+	if p != nil && p != OwnPages() {
+		_ = p.file.Close() // nothing is written to it
+	}
+}
+
+// Present reports whether all pages of list are in memory, so that a copy waits for nobody's fault
+// handler. Pages may leave memory right after the answer. It reads a segment's entries to scratch,
+// and reports false if they find no room there.
+func (p *Pages) Present(list []sys.Iovec, scratch []byte) bool {
+	if p == nil {
+		return false
+	}
+	page := uint64(os.Getpagesize())
+	for _, segment := range list {
+		if segment.Len == 0 {
+			continue
+		}
+		first, last := segment.Addr/page, (segment.Addr+segment.Len-1)/page
+		if last-first >= uint64(len(scratch)/PageEntry) {
+			return false
+		}
+		entries := scratch[:(last-first+1)*PageEntry]
+		if _, err := p.file.ReadAt(entries, int64(first*PageEntry)); err != nil {
+			return false
+		}
+		for ; len(entries) > 0; entries = entries[PageEntry:] {
+			if e := binary.NativeEndian.Uint64(entries); e&pagePresent == 0 || e&pageProtected != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
