@@ -31,8 +31,8 @@ func Threads() error {
 		return nil
 	}
 	got, err := threads.Probe(need)
-	if err == nil {
-		return nil
+	if err != syscall.EAGAIN {
+		return nil // another error is none of a limit on threads
 	}
 	return fmt.Errorf("%d more threads are needed, and the system gives %d: raise ulimit -u or pids.max of the cgroup, or lower GOMAXPROCS: %w (%w)",
 		need, got, ErrShort, err)
