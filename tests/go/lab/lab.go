@@ -53,8 +53,8 @@ type packet struct {
 
 var labs, probes atomic.Int64
 
-// New makes a switch without hosts. Everything goes when the test ends.
-func New(tb testing.TB) *Lab {
+// Need skips a test where there are no network namespaces, or fails it if MORI_REQUIRE has netns.
+func Need(tb testing.TB) {
 	tb.Helper()
 	if why := missing(); why != "" {
 		if strings.Contains(os.Getenv("MORI_REQUIRE"), "netns") {
@@ -62,6 +62,12 @@ func New(tb testing.TB) *Lab {
 		}
 		tb.Skip(why)
 	}
+}
+
+// New makes a switch without hosts, as Need allows. Everything goes when the test ends.
+func New(tb testing.TB) *Lab {
+	tb.Helper()
+	Need(tb)
 	return &Lab{tb: tb, name: fmt.Sprintf("mori%d-%d", os.Getpid(), labs.Add(1)), hosts: map[[4]byte]*Host{}}
 }
 

@@ -91,6 +91,7 @@ func cell(able *[len(settings)]bool) string {
 // TestWhatAttackersCanDo has each attacker try what it can against engines with nothing set, with
 // a secret, and with TLS. The table in docs/security.md says what came of it: -update writes it.
 func TestWhatAttackersCanDo(t *testing.T) {
+	lab.Need(t)
 	var found [attackers]finding
 	cert, key := certificate(t)
 	for i, env := range [][]string{nil, {"MORI_AUTH_SECRET=open sesame"}, {"MORI_TLS_CERT=" + cert, "MORI_TLS_KEY=" + key, "MORI_TLS_CA=" + cert}} {

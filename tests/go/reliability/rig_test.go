@@ -90,6 +90,14 @@ func (p *peer) signal(s syscall.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
+	if s != syscall.SIGSTOP {
+		return
+	}
+	// Until all of its threads have stopped it may answer.
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		p.t.Fatalf("wait until the peer has stopped: %v, status %#x", err, status)
+	}
 }
 
 // try sends a command and returns the peer's error.
