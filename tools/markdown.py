@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = 100
-WIDE = {"docs/reliability.md", "docs/security.md", "tests/rdma/vm/README.md"}
+WIDE = {"tests/rdma/vm/README.md"}
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -27,10 +27,10 @@ const (
 )
 
 // A mover moves the payload of one endpoint's reads and writes between the two processes' memories, lends this side's
-// regions to the peer, and carries messages and remote data through the rings. It is the stream's Direct.
+// regions to the peer, and carries messages and remote data through the rings. It is a conn.DataPath.
 //
 // An op: RMA finds the grant of its region, or asks for it and parks the op on it (loan.go).
-// start copies a small op at once if its pages are in memory (present.go). It gives others to the
+// start copies a small op at once if its pages are in memory (job.copyNow). It gives others to the
 // pool, since a page that is missing may take as long as the memory's owner likes. announce puts
 // remote data into the ring (notify.go); the endpoint finishes the op.
 //
