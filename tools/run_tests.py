@@ -41,6 +41,7 @@ LIMIT = 3600  # seconds for the Go tests, and for the Python tests
 
 # What a skipped test misses, as its reason says it, and what to do about it. The first match counts.
 MISSING = [
+    (r"^the provider |^the device has no|^the suite runs", "cases that a provider does not offer", ""),
     (r"real GPU|torch\.cuda|there are \d+ GPUs|reach each other|nothing is compiled for real devices",
      "a real GPU", "MORI_REQUIRE=gpu on a machine with GPUs"),
     (r"[Rr]DMA device|real devices|real ones", "real RDMA devices", "make test-rdma"),
@@ -229,8 +230,10 @@ def skips(counts: list[Count]) -> list[str]:
         for reason, number in count.skipped.items():
             known = next(((what, remedy) for pattern, what, remedy in MISSING if re.search(pattern, reason)), None)
             grouped[known or (reason, "")] += number
-    return [f"{number:>6}  need {what}: {remedy}" if remedy else f"{number:>6}  {what}"
-            for (what, remedy), number in grouped.most_common()]
+    lines = []
+    for (what, remedy), number in grouped.most_common():
+        lines.append(f"{number:>6}  need {what}: {remedy}" if remedy else f"{number:>6}  {what}")
+    return lines
 
 
 def shortened(lines: list[str], room: int, rest: str) -> list[str]:

@@ -66,7 +66,8 @@ def test_the_twin_interchanges(device: str, processes: str, built: None) -> None
 def test_what_is_there_is_not_built_again(built: None) -> None:
     if shutil.which("go") is None:
         cannot("clang", "go is not installed")
-    there = {path: path.stat().st_mtime_ns for path in BUILT.iterdir() if path.name != ".lock"}
+    kept = [".lock", "libmori_capi.so"]  # go touches what it does not link again
+    there = {path: path.stat().st_mtime_ns for path in BUILT.iterdir() if path.name not in kept}
     build("--gpus", "none")
     assert {path: path.stat().st_mtime_ns for path in there} == there
 
