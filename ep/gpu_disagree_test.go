@@ -71,7 +71,7 @@ func each(t *testing.T, choose func(s setting) Options, f func(j *gpuJob) error)
 
 // unqueued waits for the rank's kernels where ranks share a real GPU. A kernel that is queued
 // behind another of its stream can hold up kernels of other ranks in the same hardware queue,
-// and the first of the two may wait for these: 1 run of some 1,500 ended so on one H200.
+// and the first of the two may wait for these: 1 run of some 2,000 ended so on one H200.
 func (j *gpuJob) unqueued() error {
 	all, err := device.Devices()
 	if err != nil || !gputest.Real() || len(all) >= j.gpu.cfg.WorldSize {

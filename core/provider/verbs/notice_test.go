@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ type teller struct {
 	local, remote *memory
 	key           uint64
 	size          uint64
+	ended         atomic.Int64 // ops
 }
 
 func newTeller(tb testing.TB, a, b *end, places int, size uint64) *teller {
@@ -61,22 +63,31 @@ func (x *teller) tell(n int) <-chan error {
 				return
 			}
 			ended++
+			x.ended.Add(1)
 		}
 		done <- nil
 	}()
 	return done
 }
 
-// noCredit waits until a queue pair has no credits for sends left. Others may keep some: the ops that wait are no more than there may be.
-func noCredit(tb testing.TB, e *end) {
+// awaitNoCredit waits until a queue pair has no credits left, or no op has ended for a while: then
+// ops have found none, and wait for room behind TCP. Credits that come back later find nobody who
+// takes them.
+func (x *teller) awaitNoCredit(tb testing.TB) {
 	tb.Helper()
-	for m := e.mover(tb); ; time.Sleep(time.Millisecond) {
+	ended, since := int64(-1), time.Now()
+	for m := x.a.mover(tb); ; time.Sleep(time.Millisecond) {
 		for _, p := range m.pairs {
 			if p.credits.Load() <= 0 {
 				return
 			}
 		}
-		if e.ctx.Err() != nil {
+		if n := x.ended.Load(); n != ended {
+			ended, since = n, time.Now()
+		} else if time.Since(since) > 200*time.Millisecond {
+			return
+		}
+		if x.a.ctx.Err() != nil {
 			tb.Fatal("the credits do not run out")
 		}
 	}
@@ -105,7 +116,7 @@ func TestRemoteDataOfALateReader(t *testing.T) {
 			const n = 150
 			x := newTeller(t, a, b, n, c.size)
 			done := x.tell(n)
-			noCredit(t, a)
+			x.awaitNoCredit(t)
 			ok(t, b.hears(n, func(data uint64) error {
 				if data%16 == 0 {
 					time.Sleep(time.Millisecond)
