@@ -158,7 +158,7 @@ def go_tests(arguments: list[str], logs: Path) -> Count:
     count, started = Count("Go"), time.monotonic()
     log = logs / "go.jsonl"
     log.unlink(missing_ok=True)
-    run_go(count, [*gotool.tags(), *(arguments or ["./..."])], ROOT, gotool.environment(), log)
+    run_go(count, [*gotool.tags(), *(arguments or ["./..."])], ROOT, gotool.environment("-race" in arguments), log)
     if not arguments:
         run_go(count, ["./..."], EXAMPLE, dict(os.environ), log)
     count.seconds = time.monotonic() - started

@@ -96,7 +96,7 @@ class GoUnit:
         """Compile the test program; return the compiler's words if that fails."""
         race = ["-race"] if self.args.race else []
         command = ["go", "test", "-c", *gotool.tags(), *race, "-o", str(self.program), self.name]
-        status, output = run_limited(command, ROOT, gotool.environment(), 1800)
+        status, output = run_limited(command, ROOT, gotool.environment(self.args.race), 1800)
         return "" if status == 0 else output or f"exit status {status}"
 
     def run(self) -> tuple[list[Outcome], str]:
