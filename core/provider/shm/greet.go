@@ -19,7 +19,7 @@ type greeting struct {
 	inbound, outbound []byte // mappings of the rings
 	peer              *local.Peer
 	reach             reach
-	pages             *local.Pages // of the peer; nil if this side may not see them
+	pages             *local.Pages // of the peer; nil if it is this process, or this side may not see them
 	messages          bool         // both sides reach each other: messages go through the rings
 
 	unmap runtime.Cleanup // for a greeting that never became a connection
@@ -34,6 +34,14 @@ func (g *greeting) Release() {
 		g.peer.Close()
 	}
 	g.pages.Close()
+}
+
+// present reports whether all pages of the peer at list are in memory.
+func (g *greeting) present(list []sys.Iovec, s *slice) bool {
+	if g.reach.way == wayMemmove {
+		return sys.Resident(list, &s.resident)
+	}
+	return g.pages.Present(list, s.entries[:])
 }
 
 func unmap(rings [2][]byte) {

@@ -197,6 +197,7 @@ func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 	ga, gb := greetPair(t, opts)
 	make1 := func(g *greeting) *fakeEndpoint {
 		g.reach = reach{way: way, pid: os.Getpid()}
+		g.pages = g.reach.openPages(g.peer)
 		cq, err := util.NewCQ(64)
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
-	"mori/core/provider/internal/local"
 )
 
 // Measured on 2 cores of an EPYC VM, 128 MiB to and from another process, GB/s, best of 5:
@@ -56,12 +55,12 @@ type job struct {
 
 // copyNow copies j on the caller's thread and finishes it, if it is one slice whose pages are in
 // memory on both sides. Otherwise it reports false, and j is as it was.
-func (j *job) copyNow(peer *local.Pages) bool {
+func (j *job) copyNow(g *greeting) bool {
 	s := sliceLists.Get().(*slice)
 	defer sliceLists.Put(s)
 	w := j.walk
 	w.next(s, w.left)
-	if w.left > 0 || !local.OwnPages().Present(s.local, s.entries[:]) || !peer.Present(s.remote, s.entries[:]) {
+	if w.left > 0 || !sys.Resident(s.local, &s.resident) || !g.present(s.remote, s) {
 		return false
 	}
 	j.mover.finishJob(j, j.mover.copyJob(j, s))

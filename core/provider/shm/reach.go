@@ -58,16 +58,14 @@ func findReach(cred sys.Cred, h hello, opts *Options) reach {
 
 // openPages returns nil if this side may not see which pages of the peer are in memory.
 func (r *reach) openPages(peer *local.Peer) *local.Pages {
-	switch r.way {
-	case wayMemmove:
-		return local.OwnPages()
-	case wayCMA:
-		pages := local.OpenPages(r.pid)
-		if !peer.Dead() { // else another process may have its pid
-			return pages
-		}
-		pages.Close()
+	if r.way != wayCMA {
+		return nil
 	}
+	pages := local.OpenPages(r.pid)
+	if !peer.Dead() { // else another process may have its pid
+		return pages
+	}
+	pages.Close()
 	return nil
 }
 

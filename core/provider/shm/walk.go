@@ -30,7 +30,10 @@ func newWalk(op *fabric.Op, n, base uint64) walk { return walk{op: op, base: bas
 type slice struct {
 	local, remote []sys.Iovec
 	n             uint64
-	entries       [(inlineBytes/minPage + 1) * local.PageEntry]byte // scratch for Pages.Present
+
+	// Scratch of job.copyNow.
+	resident sys.PageMap
+	entries  [(inlineBytes/minPage + 1) * local.PageEntry]byte
 }
 
 // next fills s with up to limit bytes and as many entries a side as s has room for.

@@ -51,6 +51,14 @@ func (p *pipe) Send(iov []sys.Iovec) (n int, err error) {
 	return n, err
 }
 
+// room calls WireRoom, which a data path does not do any more once it is closed.
+func (p *pipe) room() {
+	if p.ep.shutdown.Enter() {
+		defer p.ep.shutdown.Leave()
+		p.ep.WireRoom()
+	}
+}
+
 func (p *pipe) Recv(iov []sys.Iovec) (n int, err error) {
 	p.mu.Lock()
 	for _, v := range iov {
@@ -64,7 +72,7 @@ func (p *pipe) Recv(iov []sys.Iovec) (n int, err error) {
 	}
 	p.mu.Unlock()
 	if room {
-		go p.other.ep.WireRoom()
+		go p.other.room()
 	}
 	if n == 0 {
 		return 0, syscall.EAGAIN

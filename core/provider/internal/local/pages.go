@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"sync"
 
 	"mori/core/internal/sys"
 )
@@ -24,9 +23,6 @@ const (
 // which the process had when it was opened. A nil Pages knows nothing.
 type Pages struct{ file *os.File }
 
-// OwnPages are the pages of this process.
-var OwnPages = sync.OnceValue(func() *Pages { return OpenPages(os.Getpid()) })
-
 // OpenPages returns nil if this process may not see the pages of process pid.
 func OpenPages(pid int) *Pages {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", pid))
@@ -36,9 +32,9 @@ func OpenPages(pid int) *Pages {
 	return &Pages{file}
 }
 
-// Close closes the file, unless it is that of OwnPages, which stays open.
+// Close closes the file.
 func (p *Pages) Close() {
-	if p != nil && p != OwnPages() {
+	if p != nil {
 		_ = p.file.Close() // nothing is written to it
 	}
 }
