@@ -51,14 +51,8 @@ func TestTargetMemoryThatIsStuck(t *testing.T) {
 	eachTransport(t, func(t *testing.T, tcp bool) {
 		for _, n := range []int{1, 512} { // 4 KiB, 2 MiB
 			for _, read := range []bool{false, true} {
-				a, b := startPeer(t, nil, startArgs{Key: "a", TCP: tcp, DeadlineMS: 500}), startPeer(t, nil, startArgs{Key: "b", TCP: tcp})
-				p := meet(t, a, b, 64)
-				var remote []byte
-				var stuck int
-				b.ask("region", regionArgs{Blocks: 512}, &remote)
-				a.ask("region", regionArgs{Blocks: 512, Seed: 5}, nil)
-				a.ask("session", sessionArgs{Local: 2, Remote: remote}, &stuck)
-				p.wants(p.run(stuck, n, read), mio.CodeSuccess, "")
+				p, stuck := withSecondRegion(t, tcp, n, read)
+				a, b := p.a, p.b
 				if err := b.try("stick", 1, nil); err != nil {
 					t.Skip(err)
 				}
@@ -80,6 +74,20 @@ func TestTargetMemoryThatIsStuck(t *testing.T) {
 			}
 		}
 	})
+}
+
+// withSecondRegion starts two peers with a second region of 512 blocks each, and moves n blocks
+// between these once. It returns the session of the second regions, whose memory a test may stick.
+func withSecondRegion(t *testing.T, tcp bool, n int, read bool) (p *pair, session int) {
+	t.Helper()
+	a, b := startPeer(t, nil, startArgs{Key: "a", TCP: tcp, DeadlineMS: 500}), startPeer(t, nil, startArgs{Key: "b", TCP: tcp})
+	p = meet(t, a, b, 64)
+	var remote []byte
+	b.ask("region", regionArgs{Blocks: 512}, &remote)
+	a.ask("region", regionArgs{Blocks: 512, Seed: 5}, nil)
+	a.ask("session", sessionArgs{Local: 2, Remote: remote}, &session)
+	p.wants(p.run(session, n, read), mio.CodeSuccess, "")
+	return p, session
 }
 
 // closes has engines closed, which is bounded although a page does not come, and ends their
@@ -105,14 +113,8 @@ func TestLocalMemoryThatIsStuck(t *testing.T) {
 	eachTransport(t, func(t *testing.T, tcp bool) {
 		for _, n := range []int{1, 512} { // 4 KiB, 2 MiB
 			for _, read := range []bool{false, true} {
-				a, b := startPeer(t, nil, startArgs{Key: "a", TCP: tcp, DeadlineMS: 500}), startPeer(t, nil, startArgs{Key: "b", TCP: tcp})
-				p := meet(t, a, b, 64)
-				var remote []byte
-				var stuck int
-				b.ask("region", regionArgs{Blocks: 512}, &remote)
-				a.ask("region", regionArgs{Blocks: 512, Seed: 5}, nil)
-				a.ask("session", sessionArgs{Local: 2, Remote: remote}, &stuck)
-				p.wants(p.run(stuck, n, read), mio.CodeSuccess, "")
+				p, stuck := withSecondRegion(t, tcp, n, read)
+				a, b := p.a, p.b
 				if err := a.try("stick", 2, nil); err != nil {
 					t.Skip(err)
 				}

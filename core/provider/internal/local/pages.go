@@ -39,9 +39,9 @@ func (p *Pages) Close() {
 	}
 }
 
-// Present reports whether all pages of list are in memory, so that a copy waits for nobody's fault
-// handler. Pages may leave memory right after the answer. It reads a segment's entries to scratch,
-// and reports false if they find no room there.
+// Present reports whether all pages of list are in memory, so that a copy does not wait for a fault
+// handler. Pages may leave memory right after the call. Present reads a segment's entries to
+// scratch, and reports false if scratch is too small.
 func (p *Pages) Present(list []sys.Iovec, scratch []byte) bool {
 	if p == nil {
 		return false
