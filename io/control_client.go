@@ -15,7 +15,6 @@ import (
 
 	"mori/core/admission"
 	"mori/core/config"
-	"mori/core/fabric"
 )
 
 // A controlClient asks one peer's control server. It connects when first needed, keeps the connection for the next
@@ -64,7 +63,7 @@ func (c *controlClient) connect(ctx context.Context) (w *welcome, err error) {
 // their way: another attempt may succeed.
 func evicted(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
-		errors.Is(err, fabric.ErrCRC)
+		errors.Is(err, errUnreadable)
 }
 
 // attempt needs c.mu held. A successful hello leaves the connection open for questions.

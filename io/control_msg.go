@@ -6,6 +6,7 @@ package io
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -157,6 +158,10 @@ func writeControl(w io.Writer, kind controlType, body any) error {
 	return err
 }
 
+// errUnreadable is a control message that is none of ours, or whose bytes were altered on their way. Nobody answers one: a client that
+// gets no answer tries again.
+var errUnreadable = errors.New("unreadable control message")
+
 // readControl receives one message. The peer is a stranger: the length is checked before anything is allocated.
 func readControl(r io.Reader) (controlType, []byte, error) {
 	var head [controlHeader]byte
@@ -165,14 +170,14 @@ func readControl(r io.Reader) (controlType, []byte, error) {
 	}
 	n := binary.BigEndian.Uint32(head[1:])
 	if head[0] < byte(controlHello) || head[0] > byte(controlBeat) || n > controlMaxBytes {
-		return 0, nil, fmt.Errorf("control message of type %d and %d bytes: not ours: %w", head[0], n, ErrInvalid)
+		return 0, nil, fmt.Errorf("%w: type %d and %d bytes: %w", errUnreadable, head[0], n, ErrInvalid)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
 		return 0, nil, fmt.Errorf("control message of type %d cut short: %w", head[0], err)
 	}
 	if sum := binary.BigEndian.Uint32(head[5:]); sum != controlSum(head[:], body) {
-		return 0, nil, fmt.Errorf("control message of type %d and %d bytes was altered on its way: %w", head[0], n, fabric.ErrCRC)
+		return 0, nil, fmt.Errorf("%w: of type %d and %d bytes, altered on its way: %w", errUnreadable, head[0], n, fabric.ErrCRC)
 	}
 	return controlType(head[0]), body, nil
 }

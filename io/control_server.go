@@ -15,7 +15,6 @@ import (
 
 	"mori/core/admission"
 	"mori/core/config"
-	"mori/core/fabric"
 )
 
 const (
@@ -193,7 +192,7 @@ func (s *controlServer) serve(c *controlConn) {
 	defer unhook()
 	if err := s.converse(c); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && s.ctx.Err() == nil {
 		s.engine.log.Warn("control plane: connection closed", "from", c.RemoteAddr(), "reason", err)
-		if !errors.Is(err, fabric.ErrCRC) { // without an answer the client tries again
+		if !errors.Is(err, errUnreadable) {
 			_ = writeControl(c, controlError, &controlFailure{Text: err.Error()})
 		}
 	}
