@@ -55,7 +55,7 @@ const (
 var rows = [attackers]string{"can connect", "is another user of this host", "is a member that lies", "reads the network", "reads and changes the network"}
 
 // The settings of the engines that are attacked.
-var settings = [...]string{"nothing set", "the secret", "TLS"}
+var settings = [...]string{"nothing set", "the secret", "TLS", "the secret and TLS"}
 
 // A finding is what an attacker was able to do under each setting; nil is not tried.
 type finding [abilities]*[len(settings)]bool
@@ -72,12 +72,14 @@ func cell(able *[len(settings)]bool) string {
 		return "–"
 	}
 	switch *able {
-	case [3]bool{}:
+	case [4]bool{}:
 		return "no"
-	case [3]bool{true, true, true}:
+	case [4]bool{true, true, true, true}:
 		return "yes"
-	case [3]bool{true, true, false}:
+	case [4]bool{true, true, false, false}:
 		return "without TLS"
+	case [4]bool{true, false, true, false}:
+		return "without the secret"
 	}
 	var with []string
 	for i, yes := range able {
@@ -89,12 +91,14 @@ func cell(able *[len(settings)]bool) string {
 }
 
 // TestWhatAttackersCanDo has each attacker try what it can against engines with nothing set, with
-// a secret, and with TLS. The table in docs/security.md says what came of it: -update writes it.
+// a secret, with TLS, and with both. The table in docs/security.md says what came of it: -update writes it.
 func TestWhatAttackersCanDo(t *testing.T) {
 	lab.Need(t)
 	var found [attackers]finding
 	cert, key := certificate(t)
-	for i, env := range [][]string{nil, {"MORI_AUTH_SECRET=open sesame"}, {"MORI_TLS_CERT=" + cert, "MORI_TLS_KEY=" + key, "MORI_TLS_CA=" + cert}} {
+	secret := []string{"MORI_AUTH_SECRET=open sesame"}
+	tls := []string{"MORI_TLS_CERT=" + cert, "MORI_TLS_KEY=" + key, "MORI_TLS_CA=" + cert}
+	for i, env := range [len(settings)][]string{nil, secret, tls, append(secret, tls...)} {
 		t.Run(settings[i], func(t *testing.T) {
 			s := newSiege(t, env)
 			note := func(who attacker, ability int, able bool) { found[who].note(i, ability, able) }
