@@ -248,7 +248,8 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 }
 
 func TestWaitsEnd(t *testing.T) {
-	run(t, 1, Config{Timeout: 50 * time.Millisecond}, func(w *World) error {
+	run(t, 1, Config{}, func(w *World) error {
+		w.pes.Timeout = 50 * time.Millisecond
 		mem := w.heap.Main().Base + 1024
 		setWord(t, w, mem+8, ^uint64(0)-4)
 		for want, wait := range map[string]func() error{
@@ -265,6 +266,7 @@ func TestWaitsEnd(t *testing.T) {
 				t.Errorf("want %q: %v", want, err)
 			}
 		}
+		w.pes.Timeout = 20 * time.Second
 		go func() {
 			time.Sleep(5 * time.Millisecond)
 			w.pes.Fail(errPretended)

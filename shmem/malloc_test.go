@@ -251,11 +251,12 @@ func TestMallocNamesWhoDoesNotCome(t *testing.T) {
 	done := make(chan error, 3)
 	for i, g := range groups {
 		go func() {
-			w, err := Init(context.Background(), g, Config{HeapSize: 1 << 20, Timeout: 200 * time.Millisecond})
+			w, err := Init(context.Background(), g, Config{HeapSize: 1 << 20, Timeout: 20 * time.Second})
 			if err != nil {
 				done <- err
 				return
 			}
+			w.pes.Timeout = 200 * time.Millisecond
 			if i == 1 {
 				<-w.pes.Broken() // it comes too late
 			} else if _, err = w.Malloc(8); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "[1]") {

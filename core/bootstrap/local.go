@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Local returns the groups of size ranks in this process, without a network: for tests, and for one process that is several
-// ranks.
+// Local returns the groups of size ranks in this process, without a network: for tests, and for one
+// process that is several ranks.
 func Local(size int) []Group {
 	r := &room{size: size, failed: make(chan struct{}), left: make([]bool, size)}
 	r.round = newRound(size)
@@ -112,12 +112,13 @@ func (l *local) meet(ctx context.Context, what string, blob []byte) ([][]byte, e
 	}
 	select {
 	case <-now.done:
-		return now.blobs, nil
 	case <-l.failed:
-		return nil, fmt.Errorf("%s: %w", what, l.Err())
 	case <-ctx.Done():
-		return nil, l.late(ctx, now, what)
 	}
+	if err := l.end(ctx, now); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return now.blobs, nil
 }
 
 // enter puts this rank's blob into the present round.
@@ -149,10 +150,18 @@ func (l *local) enter(what string, blob []byte) (*round, error) {
 	return now, nil
 }
 
-// late breaks the room because some have not come in time.
-func (l *local) late(ctx context.Context, now *round, what string) error {
+// end returns why a call does not return blobs: the room failed, or ranks have not come in time,
+// which breaks the room. A call that all ranks have come to succeeds on each of them, however late
+// it is.
+func (l *local) end(ctx context.Context, now *round) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	switch {
+	case now.absent == 0:
+		return nil
+	case l.err != nil:
+		return l.err
+	}
 	var absent []int
 	for rank, other := range now.what {
 		if other == "" {
@@ -160,5 +169,5 @@ func (l *local) late(ctx context.Context, now *round, what string) error {
 		}
 	}
 	l.fail(fmt.Errorf("ranks %v have not come: %w", absent, ctx.Err()))
-	return fmt.Errorf("%s: %w", what, l.err)
+	return l.err
 }

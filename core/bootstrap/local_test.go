@@ -70,6 +70,18 @@ func TestLocalNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
+// A call that all ranks have come to succeeds, although its limit has passed.
+func TestLocalCallsOfAllRanksSucceed(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	g := Local(1)[0]
+	for range 100 { // a choice between the two would fail half of them
+		if err := g.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestLocalNoticesWhoLeft(t *testing.T) {
 	groups := Local(3)
 	time.AfterFunc(20*time.Millisecond, func() { _ = groups[1].Close() })
