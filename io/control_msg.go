@@ -158,8 +158,8 @@ func writeControl(w io.Writer, kind controlType, body any) error {
 	return err
 }
 
-// errUnreadable is a control message that is none of ours, or whose bytes were altered on their way. Nobody answers one: a client that
-// gets no answer tries again.
+// errUnreadable is a control message that is none of ours, or whose bytes were altered on their way.
+// The reader closes the connection without an answer, and the client tries again.
 var errUnreadable = errors.New("unreadable control message")
 
 // readControl receives one message. The peer is a stranger: the length is checked before anything is allocated.

@@ -50,7 +50,8 @@ func exhaust(t *testing.T, leave int) {
 	})
 }
 
-// A backend for which there are too few descriptors is an error, and works when there are enough again.
+// A backend for which there are too few descriptors is an error, and works when there are enough
+// again.
 func TestABackendWithoutDescriptorsIsAnError(t *testing.T) {
 	for left := range 8 {
 		for _, kind := range []BackendType{BackendRDMA, BackendTCP} {

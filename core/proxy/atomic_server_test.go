@@ -16,27 +16,27 @@ import (
 	kernels "mori/native/proxy"
 )
 
-// An asker is an end whose data is as a GPU's: peers have to ask for atomics on it.
-type asker struct {
+// An owner is an end whose data is as a GPU's: peers have to request atomics on it.
+type owner struct {
 	*end
-	desk *Desk
-	q    *Queue
-	gate chan struct{} // nil: changes are done at once
-	bad  error         // what they end with
-	done atomic.Uint64
+	server *AtomicServer
+	q      *Queue
+	gate   chan struct{} // nil: changes are done at once
+	bad    error         // what they end with
+	done   atomic.Uint64
 }
 
-// askers are two ends with a queue each, after set has seen them.
-func askers(t *testing.T, from fabric.Provider, bytes int, set func(a *asker)) (near, far *asker) {
+// owners are two ends with a queue each, after set has seen them.
+func owners(t *testing.T, from fabric.Provider, bytes int, set func(a *owner)) (near, far *owner) {
 	t.Helper()
-	both := make([]*asker, 2)
+	both := make([]*owner, 2)
 	for i := range both {
-		a := &asker{end: newEnd(t, from, bytes)}
+		a := &owner{end: newEnd(t, from, bytes)}
 		var err error
-		a.desk, err = NewDesk(a.port, 2)
+		a.server, err = NewAtomicServer(a.port, 2)
 		a.must(err)
 		a.mine[0].Host = false
-		a.mine = append(a.mine, a.desk.Shown())
+		a.mine = append(a.mine, a.server.Shown())
 		both[i] = a
 		if set != nil {
 			set(a)
@@ -45,15 +45,15 @@ func askers(t *testing.T, from fabric.Provider, bytes int, set func(a *asker)) (
 	for i, a := range both {
 		peers := make([]Peer, 2)
 		p := a.reach(both[1-i].end)
-		p.Desk = p.Regions[2]
+		p.Server = p.Regions[2]
 		p.Regions = p.Regions[:2]
 		peers[1-i] = p
 		var err error
-		a.q, err = New(Config{Port: a.port, Peers: peers, Local: a.local, Wait: deadline, Slots: 64, Desk: a.desk, Self: i, Atomics: a.change})
+		a.q, err = New(Config{Port: a.port, Peers: peers, Local: a.local, Wait: deadline, Slots: 64, AtomicServer: a.server, Self: i, Atomics: a.change})
 		a.must(err)
 		t.Cleanup(func() {
 			a.closes()
-			if err := errors.Join(a.q.Close(), a.desk.Close()); err != nil {
+			if err := errors.Join(a.q.Close(), a.server.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -62,10 +62,10 @@ func askers(t *testing.T, from fabric.Provider, bytes int, set func(a *asker)) (
 }
 
 // gated has changes wait for the test.
-func gated(a *asker) { a.gate = make(chan struct{}) }
+func gated(a *owner) { a.gate = make(chan struct{}) }
 
 // change does what a GPU would.
-func (a *asker) change(c Change) (old uint64, err error) {
+func (a *owner) change(c Change) (old uint64, err error) {
 	if a.gate != nil {
 		<-a.gate
 	}
@@ -82,10 +82,11 @@ func (a *asker) change(c Change) (old uint64, err error) {
 	return 0, fmt.Errorf("%v: %w", c.Op, fabric.ErrNotSupported)
 }
 
-// TestAsks: the atomics of many threads on memory that only its own side has atomics on, each of which sees another value.
-func TestAsks(t *testing.T) {
+// TestRequests: the atomics of many threads on memory that only its own side has atomics on, each
+// of which sees another value.
+func TestRequests(t *testing.T) {
 	each(t, func(t *testing.T, from fabric.Provider) {
-		near, far := askers(t, from, 4096, nil)
+		near, far := owners(t, from, 4096, nil)
 		seen := make([]uint32, 400)
 		near.ran("add", kernels.Add(grid, near.q.Device(), 1, 0, 64, seen))
 		for v, times := range seen {
@@ -103,9 +104,9 @@ func TestAsks(t *testing.T) {
 }
 
 // A signal that is added to comes after its payload, and what follows a fence after the answers.
-func TestAsksKeepOrder(t *testing.T) {
+func TestRequestsKeepOrder(t *testing.T) {
 	each(t, func(t *testing.T, from fabric.Provider) {
-		near, far := askers(t, from, 1<<20, gated)
+		near, far := owners(t, from, 1<<20, gated)
 		pattern(near.data, 3)
 		const n, signalAt, flagAt = 1<<20 - 64, 1<<20 - 64, 1<<20 - 32
 		p := poster{q: near.q}
@@ -145,7 +146,7 @@ func TestAsksKeepOrder(t *testing.T) {
 }
 
 // What the other side cannot do comes back as its error, and so does what it refuses.
-func TestAsksThatFail(t *testing.T) {
+func TestRequestsThatFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		bad    error
 		terms  uint64
@@ -156,7 +157,7 @@ func TestAsksThatFail(t *testing.T) {
 		"no such op there": {nil, uint64(fabric.AtomicBOr) | 8<<8, 0, fabric.ErrNotSupported},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, _ := askers(t, providers["mem"](), 4096, func(a *asker) { a.bad = c.bad })
+			near, _ := owners(t, providers["mem"](), 4096, func(a *owner) { a.bad = c.bad })
 			p := poster{q: near.q}
 			p.post(uint64(kindFetch)<<kindShift|1<<placeBits, c.terms, 0, c.offset, 8, 1)
 			p.post(uint64(kindFetch)<<kindShift|1<<placeBits, c.terms, 0, c.offset, 8, 1)
@@ -169,8 +170,8 @@ func TestAsksThatFail(t *testing.T) {
 }
 
 // Who is asked and is gone, or never answers, keeps no queue from its end.
-func TestAsksThatNobodyAnswers(t *testing.T) {
-	near, far := askers(t, providers["tcp"](), 4096, gated)
+func TestRequestsThatNobodyAnswers(t *testing.T) {
+	near, far := owners(t, providers["tcp"](), 4096, gated)
 	p := poster{q: near.q}
 	for range 3 {
 		p.post(uint64(kindAtomic)<<kindShift|1<<placeBits, uint64(fabric.AtomicSum)|8<<8, 0, 0, 8, 1)
@@ -189,7 +190,7 @@ func TestAsksThatNobodyAnswers(t *testing.T) {
 func TestWhatAClosingPortCancels(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			near, far := askers(t, providers["tcp"](), 4096, gated)
+			near, far := owners(t, providers["tcp"](), 4096, gated)
 			p := poster{q: near.q}
 			for range 50 {
 				p.post(uint64(kindAtomic)<<kindShift|1<<placeBits, uint64(fabric.AtomicSum)|8<<8, 0, 0, 8, 1)
@@ -209,15 +210,16 @@ func TestWhatAClosingPortCancels(t *testing.T) {
 }
 
 // isClosed wants a PE's commands to have ended because the port closed.
-func (a *asker) isClosed(pe int) {
+func (a *owner) isClosed(pe int) {
 	a.Helper()
 	if err := a.q.Err(pe); !errors.Is(err, ErrClosed) || statusOf(err) != uint32(fabric.ErrClosed) {
 		a.Errorf("the error of PE %d is %v, status %d", pe, err, statusOf(err))
 	}
 }
 
-// FuzzAsk: whatever comes to a desk, nothing but words of the first local memory is changed.
-func FuzzAsk(f *testing.F) {
+// FuzzRequest: whatever comes to an atomic server, nothing but words of the first local memory is
+// changed.
+func FuzzRequest(f *testing.F) {
 	for _, op := range []fabric.AtomicOp{fabric.AtomicSum, fabric.AtomicRead, fabric.AtomicWrite, fabric.AtomicCSwap} {
 		f.Add(uint64(op)|8<<8, uint64(0))
 		f.Add(uint64(op)|4<<8, uint64(4092))
@@ -225,9 +227,9 @@ func FuzzAsk(f *testing.F) {
 	f.Add(uint64(fabric.AtomicSum)|8<<8, ^uint64(0)-7)
 	f.Fuzz(func(t *testing.T, terms, offset uint64) {
 		own := Local{Buffer: fabric.Buffer{Addr: 1 << 20, Len: 4096}}
-		b := make([]byte, askBytes)
-		(&ask{ticket: 1, terms: terms, offset: offset}).put(b)
-		var a ask
+		b := make([]byte, requestBytes)
+		(&request{ticket: 1, terms: terms, offset: offset}).put(b)
+		var a request
 		var c Change
 		var err error
 		decodetest.Bounded(t, len(b), func() {

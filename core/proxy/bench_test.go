@@ -10,8 +10,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// BenchmarkProxyPut puts 8 bytes through a queue, as a kernel would that costs nothing: one at a time, and 256 under way. x_provider is the time
-// by that of the provider alone, in the same run.
+// BenchmarkProxyPut puts 8 bytes through a queue, as a kernel would that costs nothing: one at a
+// time, and 256 under way. x_provider is the time by that of the provider alone, in the same run.
 func BenchmarkProxyPut(b *testing.B) {
 	for name, open := range providers {
 		for _, window := range []int{1, 256} {

@@ -10,7 +10,7 @@ import (
 	"mori/core/fabric"
 )
 
-// A Local is memory of this side that commands may name.
+// A Local is memory of this side that commands may use.
 type Local struct {
 	fabric.Buffer
 	Desc   fabric.MRDesc
@@ -31,31 +31,32 @@ type Remote struct {
 	Host           bool // it is host memory, on which every provider has atomics
 }
 
-// A Peer is a PE and its regions, the first of which short commands name.
+// A Peer is a PE and its regions. Short commands use the first.
 type Peer struct {
 	Dest    fabric.AVAddr
 	Regions []Remote
-	Desk    Remote // where it is asked for atomics on regions that are not host memory; zero: it is not
+	Server  Remote // its atomic server, for regions that are not host memory; zero without one
 }
 
-// Config is what a queue is made from. Zero fields have the defaults that are named.
+// Config describes a queue. Zero fields have the defaults that their comments give.
 type Config struct {
 	Port   *Port
 	Peers  []Peer  // by PE; up to 65536
 	Local  []Local // the first is that of short commands
 	Memory Memory  // where the queue lies; default OnHost()
 
-	// For atomics on the memory of GPUs: the desk of this side, its number among the peers' own Peers, and what changes a word of the first local
-	// memory for a peer. Atomics is called by several goroutines, and may take as long as it takes.
-	Desk    *Desk
-	Self    int
-	Atomics func(Change) (old uint64, err error)
+	// For atomics on the memory of GPUs: this side's atomic server, its number in the Peers of its
+	// peers, and what changes a word of the first local memory for a peer. Several goroutines call
+	// Atomics; it may block.
+	AtomicServer *AtomicServer
+	Self         int
+	Atomics      func(Change) (old uint64, err error)
 
 	Slots int           // of the ring, a power of two from 2 to 2^20; default 1024
-	Bytes uint64        // of puts and gets under way, at most, unless one alone is longer; default 64 MiB
+	Bytes uint64        // of pending puts and gets, at most, unless one alone is longer; default 64 MiB
 	Wait  time.Duration // the limit of a kernel's wait; default 30 s
-	Spin  time.Duration // how long to look for the next command before a nap; default 50 µs
-	Nap   time.Duration // the longest nap; default 1 ms
+	Spin  time.Duration // how long to poll for the next command before a sleep; default 50 µs
+	Nap   time.Duration // the longest sleep; default 1 ms
 }
 
 const (
@@ -68,7 +69,7 @@ const (
 	mostRegions             = 1 << 16
 )
 
-// complete fills in defaults and refuses what does not fit.
+// complete fills in defaults and refuses values that do not fit.
 func (c *Config) complete() error {
 	if c.Slots == 0 {
 		c.Slots = defaultSlots
@@ -76,7 +77,9 @@ func (c *Config) complete() error {
 	if c.Bytes == 0 {
 		c.Bytes = defaultBytes
 	}
-	for d, def := range map[*time.Duration]time.Duration{&c.Wait: defaultWait, &c.Spin: defaultSpin, &c.Nap: defaultNap} {
+	for d, def := range map[*time.Duration]time.Duration{
+		&c.Wait: defaultWait, &c.Spin: defaultSpin, &c.Nap: defaultNap,
+	} {
 		if *d == 0 {
 			*d = def
 		}
@@ -97,8 +100,8 @@ func (c *Config) complete() error {
 	case len(c.Local) == 0:
 		return fmt.Errorf("no local memory: %w", ErrConfig)
 	}
-	if c.Desk != nil && (c.Atomics == nil || c.Self < 0 || c.Self >= c.Desk.pes || len(c.Peers) > c.Desk.pes) {
-		return fmt.Errorf("a desk of %d PEs, for %d, as PE %d: %w", c.Desk.pes, len(c.Peers), c.Self, ErrConfig)
+	if s := c.AtomicServer; s != nil && (c.Atomics == nil || c.Self < 0 || c.Self >= s.pes || len(c.Peers) > s.pes) {
+		return fmt.Errorf("an atomic server for %d PEs, with %d peers, as PE %d: %w", s.pes, len(c.Peers), c.Self, ErrConfig)
 	}
 	for pe, p := range c.Peers {
 		if len(p.Regions) > mostRegions {

@@ -15,7 +15,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// TestGPUPuts: the blocks of a GPU post at once through a small ring in pinned memory, and every byte is looked at.
+// TestGPUPuts: the blocks of a GPU post at once through a small ring in pinned memory, and every
+// byte is looked at.
 func TestGPUPuts(t *testing.T) {
 	gputest.Need(t)
 	folder, err := filepath.Abs("../../python/mori/_kernels")

@@ -22,7 +22,8 @@ func terms(op fabric.AtomicOp, word, region, signalRegion uint64) uint64 {
 	return uint64(op) | word<<8 | region<<16 | signalRegion<<32
 }
 
-// TestWhatDoesNotFitTouchesNothing: each bad command ends, its PE's status says why, and no byte changes; others go on.
+// TestWhatDoesNotFitTouchesNothing: each bad command ends, its PE's status says why, and no byte
+// changes; others go on.
 func TestWhatDoesNotFitTouchesNothing(t *testing.T) {
 	const size = 4096
 	from := providers["mem"]()
@@ -90,7 +91,8 @@ func TestWhatDoesNotFitTouchesNothing(t *testing.T) {
 	}
 }
 
-// FuzzCommands posts what a kernel gone mad may: every command ends, and nothing outside of the regions changes.
+// FuzzCommands posts what a kernel gone mad may: every command ends, and nothing outside of the
+// regions changes.
 func FuzzCommands(f *testing.F) {
 	f.Add([]byte{})
 	for k := range kindEnd {

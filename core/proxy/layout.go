@@ -2,7 +2,7 @@
 
 package proxy
 
-// What GPU and host share, as native/include/mori/proxy/layout.hpp has it.
+// The layout that GPU and host share, as native/include/mori/proxy/layout.hpp has it.
 
 // A kind is what a command does.
 type kind uint8
@@ -19,8 +19,8 @@ const (
 	kindEnd
 )
 
-var kindNames = [...]string{kindPut: "put", kindGet: "get", kindPutSignal: "put with signal", kindImmediate: "immediate put", kindAtomic: "atomic",
-	kindFetch: "fetching atomic", kindFence: "fence"}
+var kindNames = [...]string{kindPut: "put", kindGet: "get", kindPutSignal: "put with signal",
+	kindImmediate: "immediate put", kindAtomic: "atomic", kindFetch: "fetching atomic", kindFence: "fence"}
 
 func (k kind) String() string {
 	if k == 0 || k >= kindEnd {
@@ -28,6 +28,9 @@ func (k kind) String() string {
 	}
 	return kindNames[k]
 }
+
+// moves reports whether a command moves bytes between regions.
+func (k kind) moves() bool { return k == kindPut || k == kindGet || k == kindPutSignal }
 
 const (
 	placeBits = 40
@@ -80,17 +83,20 @@ type command struct {
 // A detail is the words of what does not fit a command.
 type detail [detailBytes / 8]uint64
 
-// decode reads the two words of a command, and its detail if it has one. Any bits are answered, and nothing is trusted yet.
+// decode reads the two words of a command, and its detail if it has one. It accepts any bits: the
+// builder checks what they say.
 func decode(first, second uint64, d *detail) command {
-	c := command{kind: kind(first >> kindShift & kindMask), pe: uint32(first >> placeBits & peMask), detailed: first&detailBit != 0}
+	c := command{kind: kind(first >> kindShift & kindMask), pe: uint32(first >> placeBits & peMask),
+		detailed: first&detailBit != 0}
 	if !c.detailed {
 		c.remote, c.local, c.bytes = first&placeMask, second&placeMask, second>>placeBits&bytesMask
 		return c
 	}
-	c.atomic, c.word, c.region, c.signalRegion = uint8(second), uint8(second>>8), uint16(second>>16), uint16(second>>32)
+	c.atomic, c.word = uint8(second), uint8(second>>8)
+	c.region, c.signalRegion = uint16(second>>16), uint16(second>>32)
 	c.local, c.remote, c.bytes, c.value, c.compare, c.signal = d[0], d[1], d[2], d[3], d[4], d[5]
 	return c
 }
 
-// lapOf is the parity that the command at a position has.
+// lapOf is the parity of the lap of a position.
 func lapOf(position uint64, log int) bool { return position>>log&1 == 0 }

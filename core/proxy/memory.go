@@ -17,10 +17,12 @@ type Memory interface {
 	// shared gives zeros that both sides see.
 	shared(n int) (span, error)
 
-	// private gives n bytes of the kernels' side, which begin with what fill returns for their address and go on with zeros.
+	// private gives n bytes of the kernels' side. They begin with what fill returns for their address;
+	// the rest is zero.
 	private(n int, fill func(at uint64) []byte) (span, error)
 
-	// hold has nothing that providers do for this side's memory wait for kernels, until release.
+	// hold keeps providers from waiting for kernels when they access this side's memory, until
+	// release.
 	hold() (release func() error, err error)
 }
 
@@ -54,7 +56,8 @@ func (m hostMemory) private(n int, fill func(at uint64) []byte) (span, error) {
 
 func (hostMemory) hold() (release func() error, err error) { return func() error { return nil }, nil }
 
-// OnGPU is for kernels of a GPU: the ring is in pinned host memory, and what only kernels use in the GPU's own.
+// OnGPU is for kernels of a GPU: the ring is in pinned host memory, and the words that only kernels
+// use are in the GPU's own.
 func OnGPU(d *device.Device) Memory { return gpuMemory{d} }
 
 type gpuMemory struct{ d *device.Device }

@@ -18,8 +18,9 @@ import (
 	"mori/core/provider/ofi"
 )
 
-// TestOverLibfabric runs what is run over each provider over reliable datagrams of libfabric, those that have atomics: ofi_rxm over TCP. A
-// process of its own does it, since libfabric does not load beside the emulated libibverbs, which lacks what libfabric asks for.
+// TestOverLibfabric runs what is run over each provider over reliable datagrams of libfabric, those
+// that have atomics: ofi_rxm over TCP. A process of its own does it, since libfabric does not load
+// beside the emulated libibverbs, which lacks what libfabric asks for.
 func TestOverLibfabric(t *testing.T) {
 	if os.Getenv(onlyEnv) != "" {
 		t.Skip("this is the process that TestOverLibfabric starts")

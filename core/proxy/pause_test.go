@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// What came while the thread was looking around keeps it from napping.
-func TestNewsOfTheLastTurnEndANap(t *testing.T) {
+// A completion that came during the last turn keeps the thread from sleeping.
+func TestNewsOfTheLastTurnEndASleep(t *testing.T) {
 	q := &Queue{}
-	w := &worker{q: q, pause: pause{most: time.Hour, nap: time.Hour}}
+	w := &worker{q: q, pause: pause{most: time.Hour, sleep: time.Hour}}
 	seen := q.news.Value.Load()
 	q.nudge() // in mid-turn
 	rested := make(chan struct{})
@@ -18,9 +18,9 @@ func TestNewsOfTheLastTurnEndANap(t *testing.T) {
 	select {
 	case <-rested:
 	case <-time.After(10 * time.Second):
-		t.Fatal("it naps, and a completion waits")
+		t.Fatal("the thread sleeps, and a completion waits")
 	}
 	if n := q.Stats().Naps; n != 0 {
-		t.Errorf("%d naps", n)
+		t.Errorf("%d sleeps", n)
 	}
 }

@@ -16,12 +16,13 @@ import (
 	"mori/core/internal/sys"
 )
 
-// portEntries are the completions that a port holds: more ops are never under way.
+// portEntries is how many completions a port holds. Never more ops are pending.
 const portEntries = 4096
 
-// A Port is an endpoint for reliable datagrams, with what it needs.
+// A Port is an endpoint for reliable datagrams, with its fabric, domain, completion queue, address
+// vector and registrations.
 type Port struct {
-	Info *fabric.Info // what was opened
+	Info *fabric.Info // of the endpoint
 
 	fab fabric.Fabric
 	dom fabric.Domain
@@ -43,7 +44,8 @@ type source interface {
 	Open(ctx context.Context, in *fabric.Info) (fabric.Fabric, error)
 }
 
-// Open opens the first that fits the hints, and has what a queue needs. hints.Src is where it listens.
+// Open opens the first endpoint that fits the hints and has the capabilities that a queue needs.
+// hints.Src is where it listens.
 func Open(ctx context.Context, from source, hints *fabric.Info) (_ *Port, err error) {
 	want := hints.Clone()
 	want.EPType = fabric.EPRDM
@@ -96,11 +98,12 @@ type Region struct {
 
 var regionIDs atomic.Uint64
 
-// Register lets peers, and this side's commands, touch a buffer until the port is closed.
+// Register lets peers, and this side's commands, access a buffer until the port is closed.
 func (p *Port) Register(buf fabric.Buffer) (Region, error) {
 	key := fabric.RegionKey{ID: regionIDs.Add(1)}
 	_, _ = rand.Read(key.Secret[:]) // never fails
-	mr, err := p.dom.Reg(buf, fabric.AccessRemoteRead|fabric.AccessRemoteWrite|fabric.AccessLocalRead|fabric.AccessLocalWrite, key)
+	const access = fabric.AccessRemoteRead | fabric.AccessRemoteWrite | fabric.AccessLocalRead | fabric.AccessLocalWrite
+	mr, err := p.dom.Reg(buf, access, key)
 	if err != nil {
 		return Region{}, fmt.Errorf("register %d bytes at %#x with %s: %w", buf.Len, buf.Addr, p.Info.Provider, err)
 	}
@@ -110,7 +113,7 @@ func (p *Port) Register(buf fabric.Buffer) (Region, error) {
 	return Region{mr.Raw(), mr.Desc(), mr}, nil
 }
 
-// Forget takes a region back before the port is closed. Nothing under way may name it.
+// Forget deregisters a region before the port is closed. No pending command may use it.
 func (p *Port) Forget(r Region) error {
 	p.mu.Lock()
 	i := slices.Index(p.regions, r.mr)
@@ -125,14 +128,14 @@ func (p *Port) Forget(r Region) error {
 	return r.mr.Close()
 }
 
-// A Shown is a region as its owner tells of it.
+// A Shown is a region as its owner describes it to peers.
 type Shown struct {
 	Raw  []byte
 	Len  uint64
 	Host bool // host memory
 }
 
-// Reach makes a peer known by what it tells.
+// Reach returns the peer with that name, whose regions are as it describes them.
 func (p *Port) Reach(name fabric.Addr, regions []Shown) (Peer, error) {
 	numbers, err := p.av.Insert(name)
 	if err != nil {
@@ -152,13 +155,15 @@ func (p *Port) Reach(name fabric.Addr, regions []Shown) (Peer, error) {
 	return peer, nil
 }
 
-// Write writes all of a local buffer to the begin of a peer's first region and waits for it. Only before a queue uses the port.
+// Write writes all of a local buffer to the begin of a peer's first region and waits until it is
+// there. It may only be called before a queue uses the port.
 func (p *Port) Write(ctx context.Context, peer Peer, from Local) error {
 	if len(peer.Regions) == 0 || peer.Regions[0].Len < from.Len {
 		return fmt.Errorf("write %d bytes to a peer: %w", from.Len, fabric.ErrRange)
 	}
 	to := peer.Regions[0]
-	op := fabric.Op{Kind: fabric.OpWrite, Dest: peer.Dest, Seg: fabric.Seg{Addr: from.Addr, Len: from.Len, MR: from.Desc},
+	op := fabric.Op{Kind: fabric.OpWrite, Dest: peer.Dest,
+		Seg:  fabric.Seg{Addr: from.Addr, Len: from.Len, MR: from.Desc},
 		RSeg: fabric.RSeg{Addr: to.Base, Len: from.Len, Key: to.Key}}
 	if _, err := p.ep.Submit([]fabric.Op{op}); err != nil {
 		return err
@@ -180,10 +185,12 @@ func (p *Port) Write(ctx context.Context, peer Peer, from Local) error {
 	}
 }
 
-// Puts has the calling thread post count writes of bytes each by itself, window of them under way: what a proxy over this port is held against.
-// Write k goes from k*bytes of the local buffer to k*bytes of the peer's first region. Only before a queue uses the port.
+// Puts has the calling thread post count writes of bytes each, window of them at a time: the
+// yardstick of a proxy over this port. Write k goes from k*bytes of the local buffer to k*bytes of
+// the peer's first region. It may only be called before a queue uses the port.
 func (p *Port) Puts(ctx context.Context, peer Peer, from Local, bytes uint64, count, window int) (time.Duration, error) {
-	if len(peer.Regions) == 0 || peer.Regions[0].Len < uint64(count)*bytes || from.Len < uint64(count)*bytes || window < 1 || bytes == 0 {
+	all := uint64(count) * bytes
+	if len(peer.Regions) == 0 || peer.Regions[0].Len < all || from.Len < all || window < 1 || bytes == 0 {
 		return 0, fmt.Errorf("put %d times %d bytes, %d at once: %w", count, bytes, window, fabric.ErrRange)
 	}
 	to := peer.Regions[0]
@@ -192,7 +199,8 @@ func (p *Port) Puts(ctx context.Context, peer Peer, from Local, bytes uint64, co
 	for sent, ended := 0, 0; ended < count; {
 		for sent < count && sent-ended < window {
 			off := uint64(sent) * bytes
-			op := fabric.Op{Kind: fabric.OpWrite, Dest: peer.Dest, Seg: fabric.Seg{Addr: from.Addr + off, Len: bytes, MR: from.Desc},
+			op := fabric.Op{Kind: fabric.OpWrite, Dest: peer.Dest,
+				Seg:  fabric.Seg{Addr: from.Addr + off, Len: bytes, MR: from.Desc},
 				RSeg: fabric.RSeg{Addr: to.Base + off, Len: bytes, Key: to.Key}}
 			if _, err := p.ep.Submit([]fabric.Op{op}); errors.Is(err, fabric.ErrAgain) {
 				break
@@ -215,7 +223,7 @@ func (p *Port) Puts(ctx context.Context, peer Peer, from Local, bytes uint64, co
 	return time.Since(began), nil
 }
 
-// Close ends what is under way and closes all of it.
+// Close ends all pending ops and closes the endpoint with all that belongs to it.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

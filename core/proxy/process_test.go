@@ -21,7 +21,7 @@ import (
 // peerEnv names the provider over which this test program is a peer, and nothing else.
 const peerEnv = "MORI_PROXY_TEST_PEER"
 
-// A hello is what a peer's process tells of itself.
+// A hello is what a peer's process prints: its address and regions.
 type hello struct {
 	Name    fabric.Addr
 	Regions []Shown
@@ -78,7 +78,8 @@ func (e *end) process(name string) (*exec.Cmd, Peer) {
 	return cmd, peer
 }
 
-// TestPeerIsKilled: while kernels put to it, a peer's process dies. They are told, none hangs, and another PE of the same queue is served.
+// TestPeerIsKilled: a peer's process dies while kernels put to it. Their waits end with an error, and
+// another PE of the same queue is served.
 func TestPeerIsKilled(t *testing.T) {
 	for _, name := range []string{"tcp", "shm", "verbs"} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"mori/core/memory"
 )
 
-// A Queue is a ring that kernels post to, and the thread that serves it.
+// A Queue is a ring that kernels post to, with the thread that serves it.
 type Queue struct {
 	cfg    Config
 	log    int
@@ -26,7 +26,7 @@ type Queue struct {
 	places places
 	words  Region // of operands and results
 
-	thread worker
+	worker worker
 	local  atomic.Pointer[[]Local]
 	errors []atomic.Pointer[error] // by PE: the first
 	resets chan int
@@ -42,7 +42,7 @@ type Queue struct {
 // places are addresses of the host.
 type places struct{ ring, details, results, operands, board, status uint64 }
 
-// A plan is where things lie in the shared memory.
+// A plan has the offsets of the areas of the shared memory.
 type plan struct{ ring, details, results, operands, board, status, end uint64 }
 
 func planOf(slots, peers int) plan {
@@ -64,7 +64,7 @@ func planOf(slots, peers int) plan {
 	return p
 }
 
-// operandBytes are the words of a command while it is under way: the operand and what it is compared with.
+// operandBytes are the words of a pending command: the operand and what it is compared with.
 const operandBytes = 16
 
 // New makes a queue and starts to serve it.
@@ -73,21 +73,21 @@ func New(cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Desk != nil {
-		q.startDesk()
+	if cfg.AtomicServer != nil {
+		q.worker.executor = newExecutor(cfg.Atomics, &q.stop, q.nudge)
 	}
 	cfg.Port.cq.OnReady(q.nudge)
-	go q.thread.run()
+	go q.worker.run()
 	return q, nil
 }
 
-// build makes a queue that nobody serves yet.
+// build makes a queue without starting its thread.
 func build(cfg Config) (_ *Queue, err error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	q := &Queue{cfg: cfg, log: bits.TrailingZeros(uint(cfg.Slots)), resets: make(chan int, 16), ended: make(chan struct{}),
-		errors: make([]atomic.Pointer[error], len(cfg.Peers))}
+	q := &Queue{cfg: cfg, log: bits.TrailingZeros(uint(cfg.Slots)),
+		resets: make(chan int, 16), ended: make(chan struct{}), errors: make([]atomic.Pointer[error], len(cfg.Peers))}
 	q.local.Store(&q.cfg.Local)
 	defer func() {
 		if err != nil {
@@ -103,24 +103,27 @@ func build(cfg Config) (_ *Queue, err error) {
 	}
 	h := q.shared.host
 	q.places = places{h + p.ring, h + p.details, h + p.results, h + p.operands, h + p.board, h + p.status}
-	q.words, err = cfg.Port.Register(fabric.Buffer{Addr: h + p.results, Len: p.operands + uint64(cfg.Slots)*operandBytes - p.results})
+	words := fabric.Buffer{Addr: h + p.results, Len: p.operands + uint64(cfg.Slots)*operandBytes - p.results}
+	q.words, err = cfg.Port.Register(words)
 	if err != nil {
 		return nil, err
 	}
-	if q.own, err = cfg.Memory.private(busyAt+4*cfg.Slots, func(at uint64) []byte { return q.describe(p, at) }); err != nil {
+	describe := func(at uint64) []byte { return q.describe(p, at) }
+	if q.own, err = cfg.Memory.private(busyAt+4*cfg.Slots, describe); err != nil {
 		return nil, fmt.Errorf("make the words of a ring of %d slots: %w", cfg.Slots, err)
 	}
-	q.thread.init(q)
+	q.worker.init(q)
 	return q, nil
 }
 
-// The words of kernels: what describes the queue, State, and a half word for each slot.
+// The words of kernels: the description of the queue, State, and a half word for each slot.
 const (
 	stateAt = 128
 	busyAt  = stateAt + stateBytes
 )
 
-// describe is what kernels are told, whose own words are at own: mori::proxy::Queue.
+// describe is the description of the queue for kernels, whose own words are at own:
+// mori::proxy::Queue.
 func (q *Queue) describe(p plan, own uint64) []byte {
 	d := q.shared.device
 	le := binary.LittleEndian
@@ -128,7 +131,10 @@ func (q *Queue) describe(p plan, own uint64) []byte {
 	for _, v := range []uint32{queueVersion, uint32(q.log), uint32(len(q.cfg.Peers)), 0} {
 		b = le.AppendUint32(b, v)
 	}
-	for _, v := range []uint64{d + p.ring, d + p.details, d + p.results, d + p.board, d + p.status, own + stateAt, own + busyAt, q.cfg.Local[0].at(), uint64(q.cfg.Wait)} {
+	for _, v := range []uint64{
+		d + p.ring, d + p.details, d + p.results, d + p.board, d + p.status,
+		own + stateAt, own + busyAt, q.cfg.Local[0].at(), uint64(q.cfg.Wait),
+	} {
 		b = le.AppendUint64(b, v)
 	}
 	return b
@@ -137,7 +143,8 @@ func (q *Queue) describe(p plan, own uint64) []byte {
 // Device is the address of the queue for kernels.
 func (q *Queue) Device() uint64 { return q.own.device }
 
-// SetLocal changes the memory that commands may name; the first may not change where it is, since kernels were told.
+// SetLocal changes the memory that commands may use. The first must stay where it is: kernels have
+// its address.
 func (q *Queue) SetLocal(all []Local) error {
 	if len(all) == 0 || all[0].at() != q.cfg.Local[0].at() {
 		return fmt.Errorf("the first local memory moves: %w", ErrConfig)
@@ -146,7 +153,7 @@ func (q *Queue) SetLocal(all []Local) error {
 	return nil
 }
 
-// Err is why a PE takes no more, nil if it does.
+// Err is why a PE takes no more commands, nil if it does.
 func (q *Queue) Err(pe int) error {
 	if pe < 0 || pe >= len(q.errors) {
 		return fmt.Errorf("PE %d of %d: %w", pe, len(q.errors), ErrConfig)
@@ -176,44 +183,46 @@ func (q *Queue) Reset(pe int) error {
 	return nil
 }
 
-// A Report is a wait of a kernel that gave up.
+// A Report describes a wait of a kernel that reached its limit.
 type Report struct {
-	Ticket, Ended uint64 // what it waited for, and how many had ended
+	Ticket, Ended uint64 // the command that it waited for, and how many had ended
 	PE            uint32
-	Count         uint32 // waits that gave up; the rest is of the first
+	Count         uint32 // such waits; the other fields describe the first
 }
 
-// Report tells of waits that gave up, false if none has.
+// Report describes the waits that reached their limit; false without one.
 func (q *Queue) Report() (Report, bool) {
 	at := q.places.board + reportAt
 	if sys.Load32(at+36) == 0 {
 		return Report{}, false
 	}
-	return Report{Ticket: sys.Load64(at + 8), Ended: sys.Load64(at + 16), PE: sys.Load32(at + 28), Count: sys.Load32(at + 32)}, true
+	r := Report{Ticket: sys.Load64(at + 8), Ended: sys.Load64(at + 16), PE: sys.Load32(at + 28), Count: sys.Load32(at + 32)}
+	return r, true
 }
 
-// counters are of the thread, for others to read.
+// counters are written by the thread and read by others.
 type counters struct{ commands, bytes, failed, naps atomic.Uint64 }
 
-// Stats is what a queue has done.
+// Stats counts what a queue has done.
 type Stats struct{ Commands, Bytes, Failed, Naps uint64 }
 
-// Stats counts commands that were taken, their bytes, those that failed, and naps.
+// Stats counts the commands that were taken, their bytes, those that failed, and sleeps.
 func (q *Queue) Stats() Stats {
-	return Stats{q.stats.commands.Load(), q.stats.bytes.Load(), q.stats.failed.Load(), q.stats.naps.Load()}
+	s := &q.stats
+	return Stats{s.commands.Load(), s.bytes.Load(), s.failed.Load(), s.naps.Load()}
 }
 
-// nudge ends a nap. It is called at every completion.
+// nudge wakes the thread. It is called at every completion.
 func (q *Queue) nudge() {
 	q.news.Value.Add(1)
 	q.news.Wake()
 }
 
-// closeTime bounds the wait for what is under way.
+// closeTime bounds the wait for pending commands.
 const closeTime = 10 * time.Second
 
-// Close stops the thread. What is under way must end within some seconds, which it does when the port is closed; else the error wraps ErrBusy
-// and the memory is kept, and Close may be called again.
+// Close stops the thread. Pending commands must end within some seconds, as they do when the port
+// is closed. Otherwise the error wraps ErrBusy, the memory is kept, and Close may be called again.
 func (q *Queue) Close() error {
 	q.closing.Lock()
 	defer q.closing.Unlock()

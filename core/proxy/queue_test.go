@@ -33,7 +33,8 @@ func TestLayoutIsThatOfTheKernels(t *testing.T) {
 	}
 }
 
-// TestManyThreadsPut: a hundred thousand puts of 32 threads through a small ring, and every byte looked at.
+// TestManyThreadsPut: a hundred thousand puts of 32 threads through a small ring, and every byte
+// looked at.
 func TestManyThreadsPut(t *testing.T) {
 	const count, bytes = 100_000, 24
 	each(t, func(t *testing.T, from fabric.Provider) {
@@ -104,7 +105,8 @@ func TestInterchange(t *testing.T) {
 	})
 }
 
-// TestRingWithoutAProxy: kernels that nobody serves end, and the first of their waits is told of.
+// TestRingWithoutAProxy: kernels of a queue without a thread end, and the first of their waits is
+// reported.
 func TestRingWithoutAProxy(t *testing.T) {
 	near, far := memPair(t, 4096)
 	q := near.built(Config{Slots: 4, Wait: 20 * time.Millisecond}, build, far)
@@ -119,8 +121,8 @@ func TestRingWithoutAProxy(t *testing.T) {
 	}
 }
 
-// TestClosedQueueTellsKernels: whoever waits when the queue closes is told.
-func TestClosedQueueTellsKernels(t *testing.T) {
+// TestClosedQueueStopsKernels: the waits of kernels end when the queue closes.
+func TestClosedQueueStopsKernels(t *testing.T) {
 	near, far := memPair(t, 1<<16)
 	q := near.built(Config{Slots: 4}, build, far)
 	done := make(chan kernels.Outcome)
@@ -131,7 +133,7 @@ func TestClosedQueueTellsKernels(t *testing.T) {
 		runtime.Gosched()
 	}
 	q.stop.Store(true)
-	go q.thread.run()
+	go q.worker.run()
 	if o := <-done; o.Status != 0x10003 {
 		t.Errorf("%+v, want stopped", o)
 	}
@@ -159,7 +161,8 @@ func TestIdleNaps(t *testing.T) {
 	near.same("at the peer", far.data[:3072], near.data[:3072])
 }
 
-// TestBytesUnderWayAreBounded: puts wait for those before, one that is longer than the bound goes alone, and all arrive.
+// TestBytesUnderWayAreBounded: puts wait for those before, one that is longer than the bound goes
+// alone, and all arrive.
 func TestBytesUnderWayAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, from fabric.Provider) {
 		const bytes = 1 << 20

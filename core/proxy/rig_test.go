@@ -37,13 +37,14 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// onlyEnv names the one provider that the tests of this process run over, beside which nothing is emulated.
+// onlyEnv names the one provider that the tests of this process run over, beside which nothing is
+// emulated.
 const onlyEnv = "MORI_PROXY_TEST_ONLY"
 
 const deadline = 2 * time.Minute
 
-// providers are all that a proxy may post to: those that need no hardware, verbs over RDMA devices or what stands in for them, and, where the
-// tests are built with it, libfabric's.
+// providers are all that a proxy may post to: those that need no hardware, verbs over RDMA devices
+// or what stands in for them, and, where the tests are built with it, libfabric's.
 var providers = map[string]func() fabric.Provider{
 	"mem":   func() fabric.Provider { return mem.New(mem.Options{}) },
 	"shm":   func() fabric.Provider { return shm.New(shm.Options{}) },

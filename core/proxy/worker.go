@@ -6,88 +6,56 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 )
 
-// The thread of a queue. A command passes: take (from the ring, checked) → ops → submit (to the endpoint) → reap (its completions) → retire
-// (in the order of the ring), which frees its slot. All of it is this thread's alone.
-
 // batch is how many ops are submitted, and completions read, at a time.
 const batch = 64
 
-// A flight is a command under way.
-type flight struct {
-	pe    uint32
-	kind  kind
-	word  uint8
-	left  int // ops that have not ended, and one until all were made
-	bytes uint64
-	done  bool
-}
-
-// A course is what is done with a PE's commands.
-type course struct {
-	failed bool
-	fence  bool // the next op to it waits for those before
-	asked  int  // atomics that the PE was asked for, and has not answered
-}
-
+// A worker is the thread of a queue. A command passes the ring (read and checked), the builder
+// (ops), submit (to the endpoint), readCompletions, and the ring again, which frees its slot in
+// order.
 type worker struct {
-	q      *Queue
-	next   uint64 // position of the next command to take
-	tail   uint64 // of the first that has not ended
-	bytes  uint64 // under way
-	ops    []fabric.Op
-	made   uint64 // ops that were made and have not ended, submitted or not
-	course []course
-	pause  pause
+	q        *Queue
+	ring     ring
+	builder  builder
+	requests requests
+	executor *executor // nil without an atomic server
+	pause    pause
 
-	flights []flight
-	atomics []fabric.Atomic
-	held    command // was read from the ring, and waits for others to end; see holds
-	holds   bool
-	trouble uint64 // PEs that failed
-
-	asks asks
-
-	inOrder bool // a write that follows a write needs no fence
-	piece   uint64
-	gone    bool // the port is closed
+	failed []bool // by PE: it takes no commands
+	errors int    // PEs that failed
+	closed bool   // the port is
 
 	got   [batch]fabric.Completion
 	entry fabric.ErrEntry
 }
 
 func (w *worker) init(q *Queue) {
-	info := q.cfg.Port.Info
-	l := &info.Limits
 	w.q = q
-	w.course = make([]course, len(q.cfg.Peers))
-	w.flights = make([]flight, q.cfg.Slots)
-	w.atomics = make([]fabric.Atomic, q.cfg.Slots)
-	w.piece = l.MaxMsg
-	if l.BestOp > 0 {
-		w.piece = min(l.BestOp, l.MaxMsg)
-	}
-	if w.piece == 0 {
-		w.piece = 1 << 30
-	}
-	w.inOrder = info.Order&fabric.OrderWAW != 0 && l.OrderWAW >= w.piece
+	w.ring = ring{places: &q.places, log: q.log, pending: make([]pendingCommand, q.cfg.Slots)}
+	w.requests = newRequests(&q.cfg)
+	w.builder.init(q, &w.ring, &w.requests)
+	w.failed = make([]bool, len(q.cfg.Peers))
 	w.pause = pause{spin: q.cfg.Spin, most: q.cfg.Nap}
 }
 
-// run serves the queue until it is told to stop, and what is under way has ended.
+// run serves the queue until it is stopped and all pending commands have ended.
 func (w *worker) run() {
 	runtime.LockOSThread() // it polls, and sleeps in the kernel
 	defer runtime.UnlockOSThread()
-	defer w.endDesk()
+	defer close(w.q.ended)
+	if w.executor != nil {
+		defer w.executor.close()
+	}
 	for {
 		stop := w.q.stop.Load()
-		seen := w.q.news.Value.Load() // what comes after this ends a nap
+		seen := w.q.news.Value.Load() // what comes after this ends a sleep
 		busy := w.turn(stop)
-		if stop && w.made == 0 {
+		if stop && w.builder.made == 0 {
 			w.publish() // with closedBit
 			return
 		}
@@ -99,7 +67,7 @@ func (w *worker) run() {
 	}
 }
 
-// turn does what there is to do, and reports whether there was anything.
+// turn does all that can be done now, and reports whether there was anything.
 func (w *worker) turn(stop bool) bool {
 	select {
 	case pe := <-w.q.resets:
@@ -108,64 +76,117 @@ func (w *worker) turn(stop bool) bool {
 	}
 	taken := 0
 	if !stop {
-		taken = w.takeSome()
+		taken = w.takeCommands()
 	}
-	taken += w.replies()
+	taken += w.sendReplies()
 	sent := w.submit()
-	ended := w.reap()
-	if before := w.tail; w.retire() != before || stop {
+	ended := w.readCompletions()
+	if w.ring.retire() || stop {
 		w.publish()
 	}
 	return taken+sent+ended > 0
 }
 
-// publish tells kernels how far it is.
+// takeCommands reads commands while there are some, and room for their ops.
+func (w *worker) takeCommands() (n int) {
+	for ; n < batch && len(w.builder.ops) < batch && !w.closed; n++ {
+		c, ok := w.ring.peek()
+		if !ok {
+			return n
+		}
+		if w.mustWait(&c) {
+			w.ring.hold(c)
+			return n
+		}
+		w.take(&c)
+	}
+	return n
+}
+
+// mustWait reports whether other commands have to end before this one is taken: too many bytes are
+// pending, or requests, which end with a reply and not with their op.
+func (w *worker) mustWait(c *command) bool {
+	if w.ring.bytes > 0 && w.ring.bytes+c.bytes > w.q.cfg.Bytes && c.kind.moves() {
+		return true
+	}
+	if int(c.pe) >= len(w.failed) || w.requests.pending(c.pe) == 0 {
+		return false
+	}
+	switch c.kind {
+	case kindFence:
+		return true
+	case kindPutSignal, kindAtomic, kindFetch:
+		return w.requests.free(c.pe) < 0
+	}
+	return false
+}
+
+// take has the ops of a command made. The command of a PE that failed ends at once: its status says
+// why.
+func (w *worker) take(c *command) {
+	position := w.ring.take(c)
+	w.q.stats.commands.Add(1)
+	switch {
+	case c.kind == 0 || c.kind >= kindEnd || int(c.pe) >= len(w.failed):
+		w.fail(c.pe, fmt.Errorf("command %d for PE %d of %d: %w", c.kind, c.pe, len(w.failed), fabric.ErrInvalid))
+	case w.failed[c.pe]:
+		w.q.stats.failed.Add(1)
+	default:
+		if err := w.builder.build(position, c); err != nil {
+			w.fail(c.pe, fmt.Errorf("%v of %d bytes at offset %#x of region %d: %w", c.kind, c.bytes, c.remote, c.region, err))
+		}
+	}
+	w.ring.ended(position)
+}
+
+// publish shows kernels which commands have ended.
 func (w *worker) publish() {
-	v := w.tail
-	if w.trouble > 0 {
+	v := w.ring.tail
+	if w.errors > 0 {
 		v |= troubleBit
 	}
-	if w.q.stop.Load() || w.gone {
+	if w.q.stop.Load() || w.closed {
 		v |= closedBit
 	}
 	sys.Store64(w.q.places.board, v)
 }
 
-// submit gives the endpoint what it takes and returns how many.
+// submit gives the endpoint the ops that it takes and returns how many.
 func (w *worker) submit() (sent int) {
-	for sent < len(w.ops) {
-		n, err := w.q.cfg.Port.ep.Submit(w.ops[sent:])
+	ops := w.builder.ops
+	for sent < len(ops) {
+		n, err := w.q.cfg.Port.ep.Submit(ops[sent:])
 		sent += n
 		if errors.Is(err, fabric.ErrAgain) {
 			break
 		}
 		if err != nil { // of the first that is left
-			w.land(w.ops[sent].Ctx, fmt.Errorf("submit: %w", err))
+			w.completed(ops[sent].Ctx, fmt.Errorf("submit: %w", err))
 			sent++
 		}
 	}
-	w.ops = w.ops[:copy(w.ops, w.ops[sent:])]
+	w.builder.submitted(sent)
 	return sent
 }
 
-// reap reads completions.
-func (w *worker) reap() (ended int) {
+// readCompletions returns how many there were.
+func (w *worker) readCompletions() (ended int) {
 	cq := w.q.cfg.Port.cq
-	for !w.gone {
+	for !w.closed {
 		n, err := cq.Read(w.got[:])
 		for i := range w.got[:n] {
 			if w.got[i].Kind == fabric.OpRemoteWrite {
 				w.notified(w.got[i].Data)
 				continue
 			}
-			w.land(w.got[i].Ctx, nil)
+			w.completed(w.got[i].Ctx, nil)
 		}
 		ended += n
 		switch {
 		case errors.Is(err, fabric.ErrAvail):
 			if err := cq.ReadErr(&w.entry); err == nil {
 				e := w.entry
-				w.land(e.Ctx, &e)
+				w.completed(e.Ctx, &e)
 				ended++
 			}
 		case errors.Is(err, fabric.ErrClosed):
@@ -178,43 +199,39 @@ func (w *worker) reap() (ended int) {
 	return ended
 }
 
-// abandon ends all that is under way: the port is closed, and no byte of it can move any more.
+// abandon ends all pending commands: the port is closed, and no byte of them can move any more.
 func (w *worker) abandon() {
-	w.gone, w.ops = true, nil
-	for p := w.tail; p != w.next; p++ {
-		if f := w.flight(p); !f.done && f.left > 0 {
-			w.fail(f.pe, ErrClosed)
-			w.finish(p, f)
+	w.closed, w.builder.ops = true, nil
+	for p := w.ring.tail; p != w.ring.next; p++ {
+		if c := w.ring.command(p); !c.done && c.left > 0 {
+			w.fail(c.pe, ErrClosed)
+			if !c.done { // the end of its request was not all
+				w.ring.finish(p)
+			}
 		}
 	}
-	w.made = 0
+	w.builder.made = 0
 	w.publish()
 }
 
-func (w *worker) slot(position uint64) uint64 { return position & uint64(len(w.flights)-1) }
-
-func (w *worker) flight(position uint64) *flight { return &w.flights[w.slot(position)] }
-
-// land ends one op of the command at a position.
-func (w *worker) land(position uint64, err error) {
-	if position&answerCtx != 0 {
-		w.made--
+// completed ends one op of the command at a position.
+func (w *worker) completed(position uint64, err error) {
+	w.builder.made--
+	if position&replyCtx != 0 {
 		if err != nil {
-			w.fail(uint32(position&^answerCtx), fmt.Errorf("answer: %w", closed(err)))
+			w.fail(uint32(position&^replyCtx), fmt.Errorf("reply: %w", closed(err)))
 		}
 		return
 	}
-	f := w.flight(position)
 	if err != nil {
-		w.fail(f.pe, fmt.Errorf("%v of %d bytes: %w", f.kind, f.bytes, closed(err)))
+		c := w.ring.command(position)
+		w.fail(c.pe, fmt.Errorf("%v of %d bytes: %w", c.kind, c.bytes, closed(err)))
 	}
-	w.made--
-	if f.left--; f.left == 0 {
-		w.finish(position, f)
-	}
+	w.ring.ended(position)
 }
 
-// closed is ErrClosed in place of what an endpoint says that closes: nobody cancels ops of a port but who closes it.
+// closed replaces what a closing endpoint reports by ErrClosed: only Close of the port cancels its
+// ops.
 func closed(err error) error {
 	if errors.Is(err, fabric.ErrCanceled) || errors.Is(err, fabric.ErrClosed) {
 		return fmt.Errorf("%v: %w", err, ErrClosed)
@@ -222,43 +239,78 @@ func closed(err error) error {
 	return err
 }
 
-// finish ends a command.
-func (w *worker) finish(position uint64, f *flight) {
-	if f.kind == kindFetch {
-		at := w.q.places.results + w.slot(position)*resultBytes
-		if f.word == 4 {
-			sys.Store64(at, uint64(sys.Load32(at)))
+// notified handles a write of a peer to the atomic server, which may hold anything.
+func (w *worker) notified(data uint64) {
+	if w.executor == nil {
+		return
+	}
+	s := w.requests.server
+	pe, slot, isReply := parseNotice(data)
+	if slot >= s.slots || int(pe) >= len(w.failed) {
+		return
+	}
+	if isReply {
+		w.replied(pe, slot)
+		return
+	}
+	var r request
+	r.parse(s.memory[s.requestIn(pe, slot):])
+	j := job{reply: reply{pe: pe, slot: slot, ticket: r.ticket}}
+	var err error
+	if j.change, err = r.change(&w.q.cfg.Local[0]); err == nil && !w.executor.add(j) {
+		err = fabric.ErrAgain // more requests than a peer has slots
+	}
+	if err != nil {
+		j.status = statusOf(err)
+		w.builder.appendReply(&j.reply)
+	}
+}
+
+// replied ends the request of a slot.
+func (w *worker) replied(pe uint32, slot int) {
+	position, r, ok := w.requests.received(pe, slot)
+	if !ok {
+		return
+	}
+	if c := w.ring.command(position); r.status != 0 {
+		w.fail(pe, fmt.Errorf("%v, which the PE executes itself: %w", c.kind, fabric.Errno(r.status)))
+	} else if c.kind == kindFetch {
+		sys.Store64(w.ring.result(position), r.old)
+	}
+	w.ring.ended(position)
+}
+
+// sendReplies queues the replies that executors have.
+func (w *worker) sendReplies() (n int) {
+	if w.executor == nil || w.closed {
+		return 0
+	}
+	for ; len(w.builder.ops) < batch; n++ {
+		select {
+		case r := <-w.executor.replies:
+			w.builder.appendReply(&r)
+		default:
+			return n
 		}
-		sys.Store64(at+8, position+1)
 	}
-	w.bytes -= f.bytes
-	f.left, f.done = 0, true
+	return n
 }
 
-// retire frees the slots of what has ended, in the order of the ring.
-func (w *worker) retire() (tail uint64) {
-	for w.tail != w.next && w.flight(w.tail).done {
-		w.flight(w.tail).done = false
-		w.tail++
-	}
-	return w.tail
-}
-
-// fail makes a PE take no more.
+// fail makes a PE take no commands. It will not reply to requests, or nobody waits for its replies.
 func (w *worker) fail(pe uint32, err error) {
 	w.q.stats.failed.Add(1)
-	if int(pe) >= len(w.course) || w.course[pe].failed {
+	if int(pe) >= len(w.failed) || w.failed[pe] {
 		return
 	}
 	err = fmt.Errorf("proxy, PE %d over %s: %w", pe, w.q.cfg.Port.Info.Provider, err)
-	w.course[pe].failed = true
-	w.trouble++
+	w.failed[pe] = true
+	w.errors++
 	w.q.errors[pe].Store(&err)
 	sys.Store32(w.q.places.status+4*uint64(pe), statusOf(err))
-	w.dropAsks(pe)
+	w.requests.drop(pe, w.ring.ended)
 }
 
-// statusOf is what kernels see of an error.
+// statusOf is the errno that kernels see of an error.
 func statusOf(err error) uint32 {
 	for e := err; e != nil; {
 		if n, ok := e.(fabric.Errno); ok && n > 0 {
@@ -276,11 +328,33 @@ func statusOf(err error) uint32 {
 
 // reset lets a PE take commands again.
 func (w *worker) reset(pe int) {
-	if c := &w.course[pe]; c.failed {
-		c.failed = false
-		w.trouble--
+	if w.failed[pe] {
+		w.failed[pe] = false
+		w.errors--
 		w.q.errors[pe].Store(nil)
 		sys.Store32(w.q.places.status+4*uint64(pe), 0)
 		w.publish()
 	}
+}
+
+// rest waits for the next command or completion, for a bounded time. seen is the queue's news
+// before the last turn began.
+func (w *worker) rest(seen uint32) {
+	q := w.q
+	sleep := w.pause.next(func() time.Duration { return time.Since(began) })
+	if sleep == 0 {
+		sys.Yield()
+		return
+	}
+	if q.news.Value.Load() != seen || w.ready() {
+		return
+	}
+	q.stats.naps.Add(1)
+	q.news.Park(seen, sleep)
+}
+
+// ready looks for a command once more before a sleep.
+func (w *worker) ready() bool {
+	_, ok := w.ring.peek()
+	return ok && !w.ring.holds
 }

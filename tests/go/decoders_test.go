@@ -36,7 +36,6 @@ var trustedDecoders = map[string][]string{
 	"a field of a message that is being written":            {"core/gpunic/mlx5 Field.Set", "core/gpunic/mlx5 Queue.path"},
 	"a number of bytes that is a constant, into an array":   {"core/gpunic/emu socket.read", "core/memory Sharer.answer", "core/provider/shm greeting.agree"},
 	"a length that is compared with a constant before":      {"core/bootstrap member.late", "core/provider/ofi domain.Import"},
-	"a slot of fixed size in this process's memory":         {"core/proxy worker.answered"},
 	"entries of the kernel, read to an array":               {"core/provider/internal/local Pages.Present"},
 	"hex of an address, half as long as its text":           {"core/provider/ofi addrBytes"},
 	"a regular file of this user, of at most 1 KiB":         {"core/bootstrap readID"},

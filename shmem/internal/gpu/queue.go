@@ -22,10 +22,10 @@ type queueSide struct {
 	port   *proxy.Port
 	queue  *proxy.Queue
 	local  []proxy.Local
-	server *proxy.Desk // where peers ask for atomics on this PE's heap
-	words  *access.GPU // which does them
-	nic    *nicSide    // to whose queues kernels post what it does, if Config.NIC says so
-	why    error       // why there is no queue
+	server *proxy.AtomicServer // where peers ask for atomics on this PE's heap
+	words  *access.GPU         // which does them
+	nic    *nicSide            // to whose queues kernels post what it does, if Config.NIC says so
+	why    error               // why there is no queue
 }
 
 // A queueName is what PEs exchange about their ports.
@@ -106,12 +106,12 @@ func (r *queueSide) open(ctx context.Context, s *Side, mine *queueName) (err err
 		return err
 	}
 	r.local = []proxy.Local{{Buffer: buffer, Desc: region.Desc}}
-	if r.server, err = proxy.NewDesk(r.port, s.env.PEs.N); err != nil {
+	if r.server, err = proxy.NewAtomicServer(r.port, s.env.PEs.N); err != nil {
 		return err
 	}
 	mine.Addr, mine.Regions = r.port.Name(), []proxy.Shown{{Raw: region.Raw, Len: buffer.Len}, r.server.Shown()}
 	r.words = access.NewGPU(s.env.GPU.Device, s.env.PEs.Timeout, nil)
-	if err = r.words.Prepare(proxy.Appliers); err != nil || s.env.NIC == "" {
+	if err = r.words.Prepare(proxy.Executors); err != nil || s.env.NIC == "" {
 		return err
 	}
 	r.nic, err = openNIC(s.env.GPU, s.env.NIC, b, s.env.PEs.N, s.far, &mine.NIC)
@@ -142,14 +142,14 @@ func (r *queueSide) reach(ctx context.Context, s *Side, blobs [][]byte) (err err
 			return fmt.Errorf("PE %d: %w", pe, err)
 		}
 		regions := routes[pe].Regions
-		routes[pe].Regions, routes[pe].Desk = regions[:1], regions[1]
+		routes[pe].Regions, routes[pe].Server = regions[:1], regions[1]
 		zeros := r.local[0]
 		zeros.Len = min(zeros.Len, warmBytes)
 		if err = r.port.Write(ctx, routes[pe], zeros); err != nil {
 			return fmt.Errorf("write to PE %d: %w", pe, err)
 		}
 	}
-	cfg := proxy.Config{Port: r.port, Peers: routes, Local: r.local, Memory: proxy.OnGPU(s.env.GPU.Device), Wait: noTimeout, Desk: r.server, Self: s.env.PEs.Me, Atomics: r.change}
+	cfg := proxy.Config{Port: r.port, Peers: routes, Local: r.local, Memory: proxy.OnGPU(s.env.GPU.Device), Wait: noTimeout, AtomicServer: r.server, Self: s.env.PEs.Me, Atomics: r.change}
 	if s.env.PEs.Timeout > 0 {
 		cfg.Wait = s.env.PEs.Timeout
 	}

@@ -90,8 +90,9 @@ func cell(able *[len(settings)]bool) string {
 	return strings.Join(with, ", ")
 }
 
-// TestWhatAttackersCanDo has each attacker try what it can against engines with nothing set, with
-// a secret, with TLS, and with both. The table in docs/security.md says what came of it: -update writes it.
+// TestWhatAttackersCanDo has each attacker try what it can against engines with nothing set, with a
+// secret, with TLS, and with both. The table in docs/security.md says what came of it: -update
+// writes it.
 func TestWhatAttackersCanDo(t *testing.T) {
 	lab.Need(t)
 	var found [attackers]finding

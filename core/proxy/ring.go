@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+package proxy
+
+import "mori/core/internal/sys"
+
+// A pendingCommand was read from the ring and has not ended.
+type pendingCommand struct {
+	pe    uint32
+	kind  kind
+	word  uint8
+	left  int // ops and requests that have not ended, plus one until all of them were made
+	bytes uint64
+	done  bool
+}
+
+// A ring is the host's side of the ring that kernels post to: what to read next, and which commands
+// have not ended. Only the queue's thread uses it.
+type ring struct {
+	places  *places
+	log     int
+	pending []pendingCommand
+	next    uint64 // position of the next command to read
+	tail    uint64 // of the first that has not ended
+	bytes   uint64 // of pending puts and gets
+
+	held  command // was read, and waits for others to end; see holds
+	holds bool
+}
+
+func (r *ring) slot(position uint64) uint64 { return position & uint64(len(r.pending)-1) }
+
+func (r *ring) command(position uint64) *pendingCommand { return &r.pending[r.slot(position)] }
+
+// peek reads the next command, if all of it was written. take or hold follows.
+func (r *ring) peek() (command, bool) {
+	if r.holds {
+		return r.held, true
+	}
+	if r.next-r.tail == uint64(len(r.pending)) {
+		return command{}, false // the the command of the lap before is pending
+	}
+	slot := r.slot(r.next)
+	at := r.places.ring + slot*commandBytes
+	first, second := sys.Load64(at), sys.Load64(at+8)
+	if lap := lapOf(r.next, r.log); first&lapBit != 0 != lap || second&lapBit != 0 != lap {
+		return command{}, false
+	}
+	var d detail
+	if first&detailBit != 0 {
+		for i := range d {
+			d[i] = sys.Load64(r.places.details + slot*detailBytes + 8*uint64(i))
+		}
+	}
+	return decode(first, second, &d), true
+}
+
+// hold keeps a command for the next peek.
+func (r *ring) hold(c command) { r.held, r.holds = c, true }
+
+// take makes a command pending and returns its position.
+func (r *ring) take(c *command) (position uint64) {
+	position = r.next
+	r.next++
+	r.holds = false
+	*r.command(position) = pendingCommand{pe: c.pe, kind: c.kind, word: c.word, left: 1}
+	return position
+}
+
+// ended notes that one part of a command has ended. With the last part, the command has.
+func (r *ring) ended(position uint64) {
+	p := r.command(position)
+	if p.left--; p.left == 0 {
+		r.finish(position)
+	}
+}
+
+// finish ends a command. The result of a fetch is valid once its ticket is there.
+func (r *ring) finish(position uint64) {
+	p := r.command(position)
+	if p.kind == kindFetch {
+		at := r.result(position)
+		if p.word == 4 {
+			sys.Store64(at, uint64(sys.Load32(at)))
+		}
+		sys.Store64(at+8, position+1)
+	}
+	r.bytes -= p.bytes
+	p.left, p.done = 0, true
+}
+
+// result is where the result of a fetch belongs, and behind it its ticket.
+func (r *ring) result(position uint64) uint64 {
+	return r.places.results + r.slot(position)*resultBytes
+}
+
+// operand stores the words of a command where they stay until it has ended. Kernels do not use
+// them.
+func (r *ring) operand(position, value, compare uint64) (at uint64) {
+	at = r.places.operands + r.slot(position)*operandBytes
+	sys.Store64(at, value)
+	sys.Store64(at+8, compare)
+	return at
+}
+
+// retire frees the slots of the commands that have ended, in the order of the ring, and reports
+// whether there were any.
+func (r *ring) retire() bool {
+	before := r.tail
+	for r.tail != r.next && r.command(r.tail).done {
+		r.command(r.tail).done = false
+		r.tail++
+	}
+	return r.tail != before
+}
