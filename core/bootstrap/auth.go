@@ -11,25 +11,26 @@ import (
 	"io"
 )
 
-// The handshake on each connection. Both sides prove that they have the group's secret before anything else is believed; all messages
-// have a fixed length, so that a stranger can make us hold a few hundred bytes and no more.
+// The handshake on each connection. Both sides prove that they have the group's secret before
+// anything else is believed; all messages have a fixed length, so that a stranger can make us hold
+// a few hundred bytes and no more.
 //
 //	dialer    magic u64, version u32, nonce [32]
 //	listener  magic u64, version u32, nonce [32], proof [32]
 //	dialer    ticket (who it is), proof [32]
 //
-// A proof is HMAC-SHA256 by the secret of its maker's role and all that was said before it. Frames follow, which are neither
-// authenticated nor encrypted.
+// A proof is HMAC-SHA256 by the secret of its maker's role and all that was said before it. Frames
+// follow, which are neither authenticated nor encrypted.
 
 const (
 	secretSize = 32
 	proofSize  = sha256.Size
 	nonceSize  = 32
 
-	magic        = 0x6d6f72692d627331 // "mori-bs1"
-	wireVersion  = 1
-	greetingSize = 8 + 4 + nonceSize
-	ticketSize   = 1 + 4 + 4 + 2 + identitySize
+	magic       = 0x6d6f72692d627331 // "mori-bs1"
+	wireVersion = 1
+	openingSize = 8 + 4 + nonceSize
+	ticketSize  = 1 + 4 + 4 + 2 + identitySize
 )
 
 // What a connection is for.
@@ -62,16 +63,16 @@ func parseTicket(b []byte) ticket {
 	}
 }
 
-func greeting() []byte {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, greetingSize), magic)
+func opening() []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, openingSize), magic)
 	b = binary.LittleEndian.AppendUint32(b, wireVersion)
-	b = b[:greetingSize]
+	b = b[:openingSize]
 	rand.Read(b[12:]) // never fails
 	return b
 }
 
-// checkGreeting wraps errStranger if b is not of this protocol.
-func checkGreeting(b []byte) error {
+// checkOpening wraps errStranger if b is not of this protocol.
+func checkOpening(b []byte) error {
 	if m := binary.LittleEndian.Uint64(b); m != magic {
 		return fmt.Errorf("%w: it speaks something else (%#x)", errStranger, m)
 	}
@@ -91,18 +92,18 @@ func prove(secret [secretSize]byte, role string, said ...[]byte) [proofSize]byte
 	return [proofSize]byte(h.Sum(nil))
 }
 
-// greet is the handshake of who dials. It bounds no time: c has a deadline.
-func greet(c io.ReadWriter, secret [secretSize]byte, t ticket) error {
-	mine := greeting()
+// dialHandshake is the side that dials. It bounds no time: c has a deadline.
+func dialHandshake(c io.ReadWriter, secret [secretSize]byte, t ticket) error {
+	mine := opening()
 	if _, err := c.Write(mine); err != nil {
 		return err
 	}
-	theirs := make([]byte, greetingSize+proofSize)
+	theirs := make([]byte, openingSize+proofSize)
 	if _, err := io.ReadFull(c, theirs); err != nil {
 		return fmt.Errorf("%w: no answer: %w", errStranger, err)
 	}
-	theirs, proof := theirs[:greetingSize], theirs[greetingSize:]
-	if err := checkGreeting(theirs); err != nil {
+	theirs, proof := theirs[:openingSize], theirs[openingSize:]
+	if err := checkOpening(theirs); err != nil {
 		return err
 	}
 	if want := prove(secret, "listener", mine, theirs); !hmac.Equal(proof, want[:]) {
@@ -114,18 +115,18 @@ func greet(c io.ReadWriter, secret [secretSize]byte, t ticket) error {
 	return err
 }
 
-// admit is the handshake of who listens.
-func admit(c io.ReadWriter, secret [secretSize]byte) (ticket, error) {
-	theirs := make([]byte, greetingSize)
+// acceptHandshake is the side that listens.
+func acceptHandshake(c io.ReadWriter, secret [secretSize]byte) (ticket, error) {
+	theirs := make([]byte, openingSize)
 	if _, err := io.ReadFull(c, theirs); err != nil {
 		return ticket{}, err
 	}
-	if err := checkGreeting(theirs); err != nil {
+	if err := checkOpening(theirs); err != nil {
 		return ticket{}, err
 	}
-	mine := greeting()
+	mine := opening()
 	own := prove(secret, "listener", theirs, mine)
-	if _, err := c.Write(append(mine[:greetingSize:greetingSize], own[:]...)); err != nil {
+	if _, err := c.Write(append(mine[:openingSize:openingSize], own[:]...)); err != nil {
 		return ticket{}, err
 	}
 	said := make([]byte, ticketSize+proofSize)

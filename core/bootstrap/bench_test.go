@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// pingPong is the median time of a round trip of n bytes between two goroutines over loopback TCP, which is the raw limit of a call of two ranks.
+// pingPong is the median time of a round trip of n bytes between two goroutines over loopback TCP,
+// which is the raw limit of a call of two ranks.
 func pingPong(b *testing.B, n int) time.Duration {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +56,8 @@ func pingPong(b *testing.B, n int) time.Duration {
 	return time.Since(start) / rounds
 }
 
-// benchCalls runs call at all ranks of groups in this process, and compares with a ping-pong of the same length before and after.
+// benchCalls runs call at all ranks of groups in this process, and compares with a ping-pong of the
+// same length before and after.
 func benchCalls(b *testing.B, size, blob int, call func(Group, []byte) error) {
 	groups := joinAll(b, size, Options{})
 	before := pingPong(b, headSize+blob)

@@ -19,7 +19,7 @@ func TestCallsAreOneAtATime(t *testing.T) {
 	for {
 		m := groups[0].(*member)
 		m.mu.Lock()
-		in := m.cur != nil
+		in := m.calls.cur != nil
 		m.mu.Unlock()
 		if in {
 			break

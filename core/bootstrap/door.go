@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Limits on strangers: so many connections may be in the handshake at once, the oldest is dropped for a new one, and each is dropped after so
-// long.
+// Limits on strangers: the number of connections in the handshake, of which a new one evicts the
+// oldest, and the time that each has.
 const (
 	maxHandshakes = 512
 	handshakeTime = 5 * time.Second
@@ -49,7 +49,7 @@ func (d *door) accept() {
 		}
 		if d.queue(c) {
 			d.wait.Add(1)
-			go d.greet(c)
+			go d.handshake(c)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (d *door) queue(c net.Conn) bool {
 	return true
 }
 
-// unqueue ends the count, and tells whether c is still wanted.
+// unqueue ends the count, and reports whether c is still wanted.
 func (d *door) unqueue(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,12 +83,12 @@ func (d *door) unqueue(c net.Conn) bool {
 	return false
 }
 
-func (d *door) greet(c net.Conn) {
+func (d *door) handshake(c net.Conn) {
 	defer d.wait.Done()
 	err := c.SetDeadline(time.Now().Add(handshakeTime))
 	var t ticket
 	if err == nil {
-		t, err = admit(c, d.secret)
+		t, err = acceptHandshake(c, d.secret)
 	}
 	if wanted := d.unqueue(c); err != nil || !wanted {
 		_ = c.Close()

@@ -20,7 +20,8 @@ var (
 	errStranger = errors.New("who answers is not of this group")
 )
 
-// A RankError names the rank that broke the group. It wraps ErrRankDied or ErrRankLeft, and the cause.
+// A RankError names the rank that broke the group. It wraps ErrRankDied or ErrRankLeft, and the
+// cause.
 type RankError struct {
 	Rank  int
 	Left  bool  // it closed its group while others went on

@@ -19,10 +19,12 @@ import (
 // The file of JoinFile is this line, and the id in hexadecimal on the next.
 const fileTitle = "mori bootstrap 1\n"
 
-// JoinFile is Join for ranks that share a folder, perhaps with other hosts, and nothing else: rank 0 writes a new id to path, the others wait
-// for it. A file that an earlier run has left there is replaced by rank 0, and harms nobody who reads it before: nobody answers at its address,
-// or not with its secret, and the file is read again. Rank 0 removes the file when all have come. Two runs that use the same path at the
-// same time disturb each other. The file is only taken from the same user, and only that user can read it.
+// JoinFile is Join for ranks that share a folder, perhaps with other hosts, and nothing else: rank
+// 0 writes a new id to path, the others wait for it. A file that an earlier run has left there is
+// replaced by rank 0, and harms nobody who reads it before: nobody answers at its address, or not
+// with its secret, and the file is read again. Rank 0 removes the file when all have come. Two runs
+// that use the same path at the same time disturb each other. The file is only taken from the same
+// user, and only that user can read it.
 func JoinFile(ctx context.Context, path string, rank, size int, o Options) (Group, error) {
 	return wrapJoin(rank, size, func() (*member, error) {
 		o, err := o.complete()

@@ -24,17 +24,17 @@ type frame struct {
 type frameKind uint8
 
 const (
-	frameWelcome frameKind = 1 + iota // who was dialed has let the rank in; payload is its identity
-	framePlace                        // rank 0 tells where the rank's parent listens: payload is its address
+	frameWelcome frameKind = 1 + iota // the rank was let in; payload is the identity of the process that did so
+	framePlace                        // from rank 0; payload is the address of the rank's parent
 	frameReady                        // a rank is connected with its parent and its children
 	frameGo                           // all are
 	frameUp                           // to the parent: all ranks below have entered a call; payload is their records
 	frameDown                         // to the children: all ranks have; payload is all records
-	frameReport                       // to rank 0, and from who closes a broken group: what broke; payload is a failure
-	frameFailed                       // from rank 0: what broke; payload is a failure
-	frameLate                         // to rank 0: the sender's time is over in call seq; payload is how long that was, in ns
-	frameWho                          // from rank 0: where are you?
-	frameHere                         // the answer: the last call entered; rank is 1 while the sender is in it
+	frameReport                       // to rank 0, and from a rank that closes a broken group; payload is a failure
+	frameFailed                       // from rank 0: the group is broken; payload is a failure
+	frameLate                         // to rank 0: the sender timed out in call seq; payload is its time, in ns
+	frameWho                          // from rank 0: the question of a diagnosis
+	frameHere                         // the reply: the last call entered; rank is 1 while the sender is in it
 	frameLeave                        // rank leaves after call seq
 	frameEnd
 )
@@ -152,7 +152,8 @@ func parseFailure(b []byte, size int) (failure, error) {
 	return f, nil
 }
 
-// A record is one rank's blob in the payload of frameUp and frameDown: rank u32, bytes u32, the bytes.
+// A record is one rank's blob in the payload of frameUp and frameDown: rank u32, bytes u32, the
+// bytes.
 const recordHead = 8
 
 func appendRecordHead(b []byte, rank, n int) []byte {
@@ -160,8 +161,8 @@ func appendRecordHead(b []byte, rank, n int) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(n))
 }
 
-// parseRecords puts the blobs in b, which it does not copy, into their places of blobs; a place that is taken is an error, as is any
-// malformed input.
+// parseRecords puts the blobs in b, which it does not copy, into their places of blobs; a place
+// that is taken is an error, as is any malformed input.
 func parseRecords(b []byte, blobs [][]byte) error {
 	for len(b) > 0 {
 		if len(b) < recordHead {

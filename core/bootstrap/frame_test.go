@@ -70,21 +70,21 @@ type wire struct {
 	io.Writer
 }
 
-// FuzzGreeting has both sides of the handshake hear any bytes, and as a listener a good greeting
+// FuzzHandshake has both sides of the handshake read any bytes, and the listener a good opening
 // before them.
-func FuzzGreeting(f *testing.F) {
-	f.Add(make([]byte, greetingSize+proofSize), false)
-	f.Add(append(greeting(), make([]byte, ticketSize+proofSize)...), false)
+func FuzzHandshake(f *testing.F) {
+	f.Add(make([]byte, openingSize+proofSize), false)
+	f.Add(append(opening(), make([]byte, ticketSize+proofSize)...), false)
 	f.Add(make([]byte, ticketSize+proofSize), true)
 	f.Fuzz(func(t *testing.T, b []byte, greeted bool) {
 		if greeted {
-			b = append(greeting(), b...)
+			b = append(opening(), b...)
 		}
 		decodetest.Bounded(t, len(b), func() {
-			if x, err := admit(wire{bytes.NewReader(b), io.Discard}, testSecret); err == nil {
+			if x, err := acceptHandshake(wire{bytes.NewReader(b), io.Discard}, testSecret); err == nil {
 				t.Errorf("%x was admitted as %+v", b, x)
 			}
-			if err := greet(wire{bytes.NewReader(b), io.Discard}, testSecret, ticket{}); err == nil {
+			if err := dialHandshake(wire{bytes.NewReader(b), io.Discard}, testSecret, ticket{}); err == nil {
 				t.Errorf("%x was taken for a listener", b)
 			}
 		})

@@ -62,7 +62,7 @@ func TestStrangersAreKeptOut(t *testing.T) {
 		},
 		"who have another secret": func(_ context.Context, addr string) {
 			dial(addr, func(c net.Conn) {
-				if err := greet(c, testSecret, ticket{use: forRoot, rank: 1, size: 6}); !errors.Is(err, errStranger) {
+				if err := dialHandshake(c, testSecret, ticket{use: forRoot, rank: 1, size: 6}); !errors.Is(err, errStranger) {
 					t.Errorf("the stranger sees %v", err)
 				}
 			})
@@ -70,8 +70,8 @@ func TestStrangersAreKeptOut(t *testing.T) {
 		"who claim a rank without proof": func(_ context.Context, addr string) {
 			dial(addr, func(c net.Conn) {
 				_ = c.SetDeadline(time.Now().Add(time.Second))
-				_, _ = c.Write(greeting())
-				_, _ = c.Read(make([]byte, greetingSize+proofSize))
+				_, _ = c.Write(opening())
+				_, _ = c.Read(make([]byte, openingSize+proofSize))
 				_, _ = c.Write(append(ticket{use: forRoot, rank: 1, size: 6}.append(nil), make([]byte, proofSize)...))
 				if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 					t.Errorf("rank 0 answers %d bytes, %v", n, err)
@@ -81,10 +81,10 @@ func TestStrangersAreKeptOut(t *testing.T) {
 		"who repeat what rank 0 says": func(_ context.Context, addr string) {
 			dial(addr, func(c net.Conn) {
 				_ = c.SetDeadline(time.Now().Add(time.Second))
-				_, _ = c.Write(greeting())
-				b := make([]byte, greetingSize+proofSize)
+				_, _ = c.Write(opening())
+				b := make([]byte, openingSize+proofSize)
 				_, _ = c.Read(b)
-				_, _ = c.Write(append(ticket{use: forRoot, rank: 1, size: 6}.append(nil), b[greetingSize:]...))
+				_, _ = c.Write(append(ticket{use: forRoot, rank: 1, size: 6}.append(nil), b[openingSize:]...))
 				if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 					t.Errorf("rank 0 answers %d bytes, %v", n, err)
 				}
@@ -95,7 +95,8 @@ func TestStrangersAreKeptOut(t *testing.T) {
 	}
 }
 
-// TestSlowStrangersDoNotKeepRanksOut opens more connections than may be in the handshake at once and sends a byte on each now and then.
+// TestSlowStrangersDoNotKeepRanksOut opens more connections than may be in the handshake at once
+// and sends a byte on each now and then.
 func TestSlowStrangersDoNotKeepRanksOut(t *testing.T) {
 	var held []net.Conn
 	joinAround(t, 6, func(_ context.Context, addr string) {
@@ -152,7 +153,7 @@ func TestStrangerAtRankZerosAddress(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"says nothing":       func(net.Conn) { time.Sleep(20 * time.Millisecond) },
 		"speaks HTTP":        func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n" + strings.Repeat("x", 200))) },
-		"has another secret": func(c net.Conn) { _, _ = admit(c, [secretSize]byte{9}) },
+		"has another secret": func(c net.Conn) { _, _ = acceptHandshake(c, [secretSize]byte{9}) },
 		"hangs up":           func(net.Conn) {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +231,8 @@ func TestDisagreementIsNamedToAll(t *testing.T) {
 	}
 }
 
-// TestSecondRootIsRefused has two processes that say they are rank 0, of which the second finds the first.
+// TestSecondRootIsRefused has two processes that say they are rank 0, of which the second finds the
+// first.
 func TestSecondRootIsRefused(t *testing.T) {
 	id := loopbackID(t)
 	first := make(chan error, 1)

@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// A UniqueID is what ranks must share to find each other: rank 0's address and a secret. Whoever has it can join, so it is to be
-// sent over channels that strangers cannot read.
+// A UniqueID is what ranks must share to find each other: rank 0's address and a secret. Any
+// process that has it can join: send it over channels that strangers cannot read.
 //
 // All numbers are little endian; what is not named is zero:
 //
@@ -53,7 +53,8 @@ func newID(secret [secretSize]byte, addr netip.AddrPort) (id UniqueID) {
 	return id
 }
 
-// ParseUniqueID checks b, which NewUniqueID made, perhaps in another process. The error wraps ErrBadID.
+// ParseUniqueID checks b, which NewUniqueID made, perhaps in another process. The error wraps
+// ErrBadID.
 func ParseUniqueID(b []byte) (UniqueID, error) {
 	var id UniqueID
 	if len(b) != IDSize {
@@ -105,7 +106,7 @@ func (id *UniqueID) name() string {
 
 func (id *UniqueID) secret() [secretSize]byte { return [secretSize]byte(id[idSecret:idPort]) }
 
-// String tells the address, never the secret.
+// String is the address without the secret.
 func (id UniqueID) String() string {
 	return "unique id of rank 0 at " + net.JoinHostPort(id.addr().Addr().String(), strconv.Itoa(int(id.addr().Port())))
 }

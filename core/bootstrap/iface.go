@@ -18,9 +18,9 @@ type nic struct {
 	addrs        []netip.Addr
 }
 
-// hostAddr is the address by which other ranks reach this process: of the interface that MORI_SOCKET_IFNAME names, else of the
-// first one that is up and not loopback, else loopback.
-func hostAddr() (netip.Addr, error) {
+// HostAddr is the address by which processes of other hosts reach this one: of the interface that
+// MORI_SOCKET_IFNAME names, else of the first one that is up and not loopback, else loopback.
+func HostAddr() (netip.Addr, error) {
 	nics, err := hostNICs()
 	if err != nil {
 		return netip.Addr{}, err
@@ -50,7 +50,8 @@ func hostNICs() ([]nic, error) {
 	return nics, nil
 }
 
-// chooseAddr takes wanted as a comma list of names or prefixes of names, of which the first that fits anything wins.
+// chooseAddr takes wanted as a comma list of names or prefixes of names, of which the first that
+// fits anything wins.
 func chooseAddr(nics []nic, wanted string) (netip.Addr, error) {
 	if strings.TrimSpace(wanted) == "" {
 		for _, n := range nics {
@@ -91,7 +92,8 @@ func named(nics []nic, name string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// addr prefers IPv4. Link-local addresses are of no use: they need a zone, which is another on each host.
+// addr prefers IPv4. Link-local addresses are of no use: they need a zone, which is another on each
+// host.
 func (n nic) addr() (found netip.Addr, ok bool) {
 	for _, a := range n.addrs {
 		if !n.up || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {

@@ -300,7 +300,8 @@ func TestRanksThatCloseOneByOneDoNotComplain(t *testing.T) {
 	}
 }
 
-// TestNobodyIsBlamedForTheDead has ranks that die one after the other while the others make calls and close as soon as one fails.
+// TestNobodyIsBlamedForTheDead has ranks that die one after the other while the others make calls
+// and close as soon as one fails.
 func TestNobodyIsBlamedForTheDead(t *testing.T) {
 	const size = 20
 	for round := range 15 {

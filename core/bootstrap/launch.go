@@ -24,15 +24,16 @@ type Launch struct {
 	Host  string `json:"host"`  // where rank 0 runs; "": unknown
 	Place string `json:"place"` // MORI_BOOTSTRAP: host:port of rank 0, or a path
 
-	run []string // what the launcher tells all ranks of this run alike, and no other run
+	run []string // variables that the launcher sets alike for all ranks of this run, and for no other run
 }
 
-// Launched tells how this process was started, and whether a launcher is recognised at all. The error names the variables that are half set
-// or contradict each other.
+// Launched is how this process was started, and whether a launcher is recognised at all. The error
+// names the variables that are half set or contradict each other.
 //
-// If several launchers have left variables, the innermost counts: MORI_RANK and MORI_WORLD_SIZE are set on purpose, so they come first; then
-// RANK and WORLD_SIZE, since torchrun is often started by mpirun or srun, one for each host, and hardly ever the other way round; then Open MPI's
-// and Hydra's, since mpirun starts its ranks through srun in a Slurm job; then Slurm's.
+// If several launchers have left variables, the innermost counts: MORI_RANK and MORI_WORLD_SIZE are
+// set on purpose, so they come first; then RANK and WORLD_SIZE, since torchrun is often started by
+// mpirun or srun, one for each host, and hardly ever the other way round; then Open MPI's and
+// Hydra's, since mpirun starts its ranks through srun in a Slurm job; then Slurm's.
 func Launched() (Launch, bool, error) { return recognise(config.Get) }
 
 // An env is variables of the environment, and the mistakes found in them.

@@ -19,8 +19,8 @@ import (
 	"mori/core/config"
 )
 
-// A run without an id of its own meets at one of these ports, which follow from what the launcher says. They are below those that Linux gives to
-// outgoing connections.
+// Rank 0 of a run without an id listens on one of these ports, which are derived from the
+// launcher's variables. They are below those that Linux gives to outgoing connections.
 const (
 	candidates                 = 16
 	firstDerived, afterDerived = 10000, 32768
@@ -30,8 +30,9 @@ const (
 var ErrNotLaunched = errors.New("no launcher is recognised (torchrun, Ray Train, mpirun, srun): set " +
 	config.BootstrapRank + ", " + config.BootstrapSize + " and " + config.BootstrapPlace)
 
-// JoinLaunched joins all ranks that the launcher has started, with nothing but what it has told them. Each rank calls it equally often; groups
-// that are joined at the same time by one process need different names in Options.
+// JoinLaunched joins all ranks that the launcher has started, by its variables alone. Each rank
+// calls it equally often. Groups that one process joins at the same time need different names in
+// Options.
 func JoinLaunched(ctx context.Context, o Options) (Group, error) {
 	l, ok, err := Launched()
 	if err != nil {
@@ -67,15 +68,16 @@ func (l Launch) join(ctx context.Context, o Options) (Group, error) {
 	})
 }
 
-// A plan is where the ranks of a launch meet.
+// A plan is how the ranks of a launch find rank 0.
 type plan struct {
 	secret [secretSize]byte
 	host   string
 	ports  []int
 }
 
-// plan derives the secret and the ports from what all ranks of the launch are told alike, and no others: two runs on one host may try each
-// other's ports, and go on because the secret differs.
+// plan derives the secret and the ports from variables that are alike for all ranks of the launch,
+// and for no others. Two runs on one host may try each other's ports: their secrets differ, and
+// they try the next.
 func (l Launch) plan(name, auth string) (p plan, err error) {
 	run := []string{"mori launched 1", strconv.Itoa(l.Size), name, strconv.Itoa(os.Getuid()), auth}
 	oneHost := l.LocalSize == l.Size
@@ -119,7 +121,7 @@ func (l Launch) plan(name, auth string) (p plan, err error) {
 	return p, nil
 }
 
-// which is what tells the launch from all others.
+// which identifies the launch among all others.
 func (l Launch) which() ([]string, error) {
 	if l.By == dialectHydra.by { // its variables are alike in all runs, so it is the process that starts the ranks of a host
 		proxy, err := ancestor("hydra_pmi_prox")
@@ -157,8 +159,9 @@ func (p plan) listen(ctx context.Context) (net.Listener, error) {
 	return nil, errors.Join(errs...)
 }
 
-// bindAddr is where rank 0 listens: an address of this host, if the launcher names one. A name may well mean loopback here and something else
-// for others, and an address may be translated, so for these it is all addresses: who connects must know the secret anyway.
+// bindAddr is where rank 0 listens: an address of this host, if the launcher names one. A name may
+// well mean loopback here and something else for others, and an address may be translated, so for
+// these it is all addresses: who connects must know the secret anyway.
 func (p plan) bindAddr() string {
 	a, err := netip.ParseAddr(p.host)
 	if err == nil && a.IsLoopback() || p.host == "localhost" {
@@ -173,14 +176,16 @@ func (p plan) bindAddr() string {
 	return ""
 }
 
-// ancestor finds the process whose name starts with comm among those that started this one, and says which it is, uniquely on this host.
+// ancestor finds the process whose name starts with comm among those that started this one, and
+// says which it is, uniquely on this host.
 func ancestor(comm string) (string, error) {
 	for pid := os.Getppid(); pid > 1; {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil {
 			return "", err
 		}
-		// pid (comm) state ppid ...: comm may hold anything, so the last parenthesis counts. The start time is the 20th after it.
+		// pid (comm) state ppid ...: comm may hold anything, so the last parenthesis counts. The start
+		// time is the 20th after it.
 		s := string(b)
 		open, end := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')')
 		fields := strings.Fields(s[end+1:])

@@ -58,7 +58,8 @@ func TestLaunchedRanksMeet(t *testing.T) {
 	}
 }
 
-// TestRunsOfOneHostDoNotMeet has programs that are not of the run at its first two ports, of which one says nothing.
+// TestRunsOfOneHostDoNotMeet has programs that are not of the run at its first two ports, of which
+// one says nothing.
 func TestRunsOfOneHostDoNotMeet(t *testing.T) {
 	env := onlyHere(t, 3)
 	l, _, err := recognise(getter(with(env, "RANK", "0", "WORLD_SIZE", "3")))

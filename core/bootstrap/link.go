@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How a host that has vanished is noticed: by keepalive while a connection is idle, by TCP_USER_TIMEOUT while data is on its way.
+// How a host that has vanished is noticed: by keepalive while a connection is idle, by
+// TCP_USER_TIMEOUT while data is on its way.
 const (
 	keepIdle    = 5 * time.Second
 	keepEvery   = 5 * time.Second
@@ -27,8 +28,8 @@ const (
 	drainFor = time.Second     // how long a closed link waits for its peer to close too
 )
 
-// A link is an authenticated connection with another rank. Frames leave in the order of send, which never blocks: it tries to write at once,
-// and a goroutine writes what the socket does not take.
+// A link is an authenticated connection with another rank. Frames leave in the order of send, which
+// never blocks: it tries to write at once, and a goroutine writes what the socket does not take.
 type link struct {
 	peer int
 	conn *net.TCPConn
@@ -38,7 +39,7 @@ type link struct {
 
 	mu      sync.Mutex
 	queue   net.Buffers
-	idle    chan struct{} // of the goroutine that writes queue: closed when it ends; nil if there is none
+	idle    chan struct{} // of the goroutine that writes queue: closed when it ends; nil without one
 	closing bool
 	broken  bool
 }
@@ -61,8 +62,8 @@ func newLink(peer int, conn *net.TCPConn) (*link, error) {
 	return &link{peer: peer, conn: conn, raw: raw}, nil
 }
 
-// send queues a frame whose payload is in parts, which must not change any more. A broken link takes it and does nothing: its reader
-// tells.
+// send queues a frame whose payload is in parts, which must not change any more. A broken link
+// drops it: its reader reports the error.
 func (l *link) send(f frame, parts ...[]byte) {
 	n := len(f.payload)
 	for _, p := range parts {
@@ -155,8 +156,9 @@ func (l *link) read(handle func(frame)) error {
 	}
 }
 
-// finish takes no more frames, and sends those it has, until ctx is done. The link's reader goes on to the peer's end,
-// since to close a connection with unread data would destroy what the peer has not read yet.
+// finish takes no more frames, and sends those it has, until ctx is done. The link's reader reads
+// until the peer closes: closing a connection with unread data would destroy data on its way to the
+// peer.
 func (l *link) finish(ctx context.Context) {
 	l.mu.Lock()
 	l.closing = true
@@ -174,7 +176,7 @@ func (l *link) finish(ctx context.Context) {
 	_ = l.conn.SetReadDeadline(time.Now().Add(drainFor))
 }
 
-// causeText is how a connection's end reads in an error that names the rank already.
+// causeText describes a connection's end, for an error that names the rank already.
 func causeText(err error) string {
 	var errno syscall.Errno
 	switch {

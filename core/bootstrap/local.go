@@ -55,14 +55,14 @@ func (l *local) Rank() int { return l.rank }
 func (l *local) Size() int { return l.size }
 
 func (l *local) AllGather(ctx context.Context, blob []byte) ([][]byte, error) {
-	return l.meet(ctx, "all-gather", blob)
+	return l.exchange(ctx, "all-gather", blob)
 }
 
 func (l *local) Broadcast(ctx context.Context, root int, blob []byte) ([]byte, error) {
 	if root < 0 || root >= l.size {
 		return nil, fmt.Errorf("broadcast from rank %d of %d: no such rank", root, l.size)
 	}
-	blobs, err := l.meet(ctx, fmt.Sprintf("broadcast from rank %d", root), blob)
+	blobs, err := l.exchange(ctx, fmt.Sprintf("broadcast from rank %d", root), blob)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (l *local) Broadcast(ctx context.Context, root int, blob []byte) ([]byte, e
 }
 
 func (l *local) Barrier(ctx context.Context) error {
-	_, err := l.meet(ctx, "barrier", nil)
+	_, err := l.exchange(ctx, "barrier", nil)
 	return err
 }
 
@@ -104,8 +104,8 @@ func (r *room) fail(err error) {
 	}
 }
 
-// meet is one collective call: it returns every rank's blob when all have come.
-func (l *local) meet(ctx context.Context, what string, blob []byte) ([][]byte, error) {
+// exchange is one collective call: it returns every rank's blob when all have come.
+func (l *local) exchange(ctx context.Context, what string, blob []byte) ([][]byte, error) {
 	now, err := l.enter(what, blob)
 	if err != nil {
 		return nil, err

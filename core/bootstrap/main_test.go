@@ -9,7 +9,8 @@ import (
 	"mori/core/fabric/fabrictest"
 )
 
-// TestMain is also what the processes run that tests start from this binary: those have childRole set.
+// TestMain is also what the processes run that tests start from this binary: those have childRole
+// set.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(child(role))

@@ -13,59 +13,50 @@ import (
 const (
 	radix = 8
 
-	// After Close by a rank, the others have so long to close as well, or Failed tells them.
-	leaveGrace = 5 * time.Second
-	// Rank 0 waits so long for the ranks to say where they are.
-	askTime = 500 * time.Millisecond
-	// A rank whose time is over waits so long for rank 0 to say who was missing.
-	answerTime = 2 * askTime
+	leaveGrace = 5 * time.Second        // from a rank's Close to Failed of ranks that have not closed
+	askTime    = 500 * time.Millisecond // that rank 0 waits for the positions of ranks
+	replyTime  = 2 * askTime            // that a rank waits for rank 0's diagnosis
 )
 
 // A member is this rank in a group over the network.
 //
-// Every rank has a connection with rank 0, its control link, for what breaks a group; and one with its parent and each of its children in
-// the tree, for collective calls. Those of rank 0 are the same ones. Readers, one for each link, run the state below under mu; what
-// they send never blocks.
+// Every rank has a connection with rank 0, its control link, for errors; and one with its parent
+// and each of its children in the tree, for collective calls. Rank 0 uses the same connections for
+// both. The reader of each link runs the state below under mu. Sending never blocks.
 type member struct {
 	rank, size, radix int
 	timeout, leaving  time.Duration
 
-	failed  chan struct{} // closed with err set
-	shut    chan struct{} // closed by Close
-	went    chan struct{} // closed when all ranks are connected
-	allCame chan struct{} // of rank 0: closed when every rank has come, even if it was not let in
-	place   chan string   // where the parent listens, told by rank 0 once
+	failed chan struct{} // closed with err set
+	shut   chan struct{} // closed by Close
 
-	mu      sync.Mutex
-	err     error
-	broke   failure // err, for others
-	closed  bool
-	control map[int]*link // of rank 0: to every rank that has come; of others: to rank 0
-	parent  *link         // in the tree; nil for rank 0
-	kids    map[int]*link
-	links   []*link        // all
-	leaves  map[int]uint64 // ranks that have left, and after how many calls
-	timers  []*time.Timer
-	placed  bool           // the tree is known here
-	ready   map[int]bool   // of rank 0: ranks that are connected
-	homes   map[int]string // of rank 0: where ranks listen for their children
-	seen    map[int]bool   // of rank 0: ranks that have come
-	inquest *inquest
-
-	seq  uint64 // calls entered
-	last what   // the latest of them
-	cur  *call  // nil if the latest is done
-	ups  map[int]frame
+	mu        sync.Mutex
+	err       error
+	broke     failure // err, for others
+	closed    bool
+	control   map[int]*link // of rank 0: to every rank that has joined; of others: to rank 0
+	parent    *link         // in the tree; nil for rank 0
+	kids      map[int]*link
+	links     []*link        // all
+	leaves    map[int]uint64 // ranks that have left, and after how many calls
+	timers    []*time.Timer
+	assembly  assembly
+	calls     calls
+	diagnoser diagnoser
 }
 
 var _ Group = (*member)(nil)
 
 func newMember(rank, size int, o Options) *member {
-	return &member{
+	m := &member{
 		rank: rank, size: size, radix: o.radix, timeout: o.Timeout, leaving: o.grace,
-		failed: make(chan struct{}), shut: make(chan struct{}), went: make(chan struct{}), allCame: make(chan struct{}), place: make(chan string, 1),
-		control: map[int]*link{}, kids: map[int]*link{}, leaves: map[int]uint64{}, ready: map[int]bool{}, homes: map[int]string{}, seen: map[int]bool{}, ups: map[int]frame{},
+		failed: make(chan struct{}), shut: make(chan struct{}),
+		control: map[int]*link{}, kids: map[int]*link{}, leaves: map[int]uint64{},
 	}
+	m.assembly = newAssembly(m)
+	m.calls = calls{m: m, ups: map[int]frame{}}
+	m.diagnoser = diagnoser{m: m}
+	return m
 }
 
 func (m *member) Rank() int               { return m.rank }
@@ -78,7 +69,8 @@ func (m *member) Err() error {
 	return m.err
 }
 
-// addLink takes conn, whose handshake is done. m.mu is held; the caller starts the reader by serve.
+// addLink makes a link of conn, whose handshake is complete. m.mu is held. The caller starts the
+// reader by serve.
 func (m *member) addLink(peer int, conn *net.TCPConn) (*link, error) {
 	l, err := newLink(peer, conn)
 	if err != nil {
@@ -91,14 +83,11 @@ func (m *member) addLink(peer int, conn *net.TCPConn) (*link, error) {
 // serve reads l in the background until it ends.
 func (m *member) serve(l *link) {
 	go func() {
-		err := l.read(func(f frame) { m.handle(l, f) })
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.ended(l, err)
+		m.lost(l, l.read(func(f frame) { m.handle(l, f) }))
 	}()
 }
 
-// fail breaks the group at this rank, once. Rank 0 tells all. m.mu is held.
+// fail breaks the group at this rank, once. Rank 0 sends the failure to all. m.mu is held.
 func (m *member) fail(f failure) {
 	if m.err != nil || m.closed {
 		return
@@ -114,14 +103,14 @@ func (m *member) fail(f failure) {
 	}
 }
 
-// report is fail, and makes rank 0 tell all. m.mu is held.
+// report is fail, and has rank 0 send the failure to all. m.mu is held.
 func (m *member) report(f failure) {
 	m.fail(f)
-	m.tellRoot(f)
+	m.reportToRoot(f)
 }
 
-// tellRoot leaves it to rank 0 to decide what broke. m.mu is held.
-func (m *member) tellRoot(f failure) {
+// reportToRoot leaves it to rank 0 to decide what broke. m.mu is held.
+func (m *member) reportToRoot(f failure) {
 	if root := m.control[0]; root != nil && !m.closed {
 		root.send(frame{kind: frameReport, payload: f.append(nil)})
 	}
@@ -131,12 +120,17 @@ func (m *member) stopTimers() {
 	for _, t := range m.timers {
 		t.Stop()
 	}
-	if m.inquest != nil {
-		m.inquest.timer.Stop()
-	}
+	m.diagnoser.stop()
 }
 
-// ended is the end of a link. m.mu is held.
+// lost is called when the process at the other end of a link has ended.
+func (m *member) lost(l *link, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended(l, err)
+}
+
+// ended handles the end of a link. m.mu is held.
 func (m *member) ended(l *link, err error) {
 	if m.closed || m.err != nil {
 		return
@@ -144,25 +138,26 @@ func (m *member) ended(l *link, err error) {
 	_, left := m.leaves[l.peer]
 	died := failure{kind: failDied, rank: l.peer, text: causeText(err)}
 	switch {
-	case left && l == m.parent && m.cur != nil:
+	case left && l == m.parent && m.calls.cur != nil:
 		m.report(failure{kind: failLeft, rank: l.peer}) // the result of the call will not come any more
 	case left:
 	case m.control[l.peer] == l:
 		m.fail(died)
 	default:
-		// The peer has died, or only this connection has, or rank 0 has died before and the peer went away because of it: rank 0 knows.
+		// The peer has died, or only this connection has, or rank 0 died before and the peer left
+		// because of it. Rank 0 decides.
 		died.text = fmt.Sprintf("rank %d has lost it: %s", m.rank, died.text)
 		if _, left := m.leaves[0]; left {
 			m.fail(died)
 			return
 		}
-		m.tellRoot(died)
-		m.later(askTime, died)
+		m.reportToRoot(died)
+		m.failLater(askTime, died)
 	}
 }
 
-// later breaks the group if nobody has told what broke by then. m.mu is held.
-func (m *member) later(d time.Duration, f failure) {
+// failLater breaks the group if it has not been broken by then. m.mu is held.
+func (m *member) failLater(d time.Duration, f failure) {
 	m.timers = append(m.timers, time.AfterFunc(d, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -172,7 +167,7 @@ func (m *member) later(d time.Duration, f failure) {
 	}))
 }
 
-// handle takes one frame of l.
+// handle handles one frame of l.
 func (m *member) handle(l *link, f frame) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,38 +184,35 @@ func (m *member) take(l *link, f frame) error {
 	fromRoot, toRoot := m.rank != 0 && m.control[0] == l, m.rank == 0
 	switch {
 	case f.kind == frameUp && m.kids[l.peer] == l:
-		return m.up(l.peer, f)
+		return m.calls.up(l.peer, f)
 	case f.kind == frameDown && m.parent == l:
-		return m.down(f)
+		return m.calls.down(f)
 	case f.kind == frameLeave:
 		return m.leave(l, f)
-	case f.kind == framePlace && fromRoot && !m.placed:
-		m.placed = true
-		m.place <- string(f.payload)
-		m.checkReady()
+	case f.kind == framePlace && fromRoot && !m.assembly.placed:
+		m.assembly.receivePlace(string(f.payload))
 	case f.kind == frameGo && fromRoot:
-		m.goOn()
+		m.assembly.complete()
 	case f.kind == frameFailed && fromRoot:
-		return m.told(f)
+		return m.reported(f)
 	case f.kind == frameWho && fromRoot:
-		l.send(m.here().frame())
+		l.send(m.calls.position().frame())
 	case f.kind == frameReady && toRoot:
-		m.ready[l.peer] = true
-		m.checkReady()
+		m.assembly.receiveReady(l.peer)
 	case f.kind == frameReport:
-		return m.told(f)
+		return m.reported(f)
 	case f.kind == frameLate && toRoot:
-		return m.late(l.peer, f)
+		return m.diagnoser.late(l.peer, f)
 	case f.kind == frameHere && toRoot:
-		m.answered(l.peer, place{seq: f.seq, what: f.what(), in: f.rank != 0})
+		m.diagnoser.replied(l.peer, position{seq: f.seq, what: f.what(), in: f.rank != 0})
 	default:
 		return fmt.Errorf("%w: kind %d does not belong here", errFrame, f.kind)
 	}
 	return nil
 }
 
-// told is a failure that another rank has seen. m.mu is held.
-func (m *member) told(f frame) error {
+// reported handles a failure that another rank has seen. m.mu is held.
+func (m *member) reported(f frame) error {
 	fail, err := parseFailure(f.payload, m.size)
 	if err != nil {
 		return err
@@ -228,15 +220,15 @@ func (m *member) told(f frame) error {
 	if _, left := m.leaves[fail.rank]; fail.kind == failDied && left {
 		return nil // its connections end because it has left
 	}
-	if m.rank == 0 && fail.kind == failMismatch && m.isWent() {
-		m.ask(&inquest{kind: failMismatch, text: fail.text})
+	if m.rank == 0 && fail.kind == failMismatch && m.assembly.isComplete() {
+		m.diagnoser.start(&diagnosis{kind: failMismatch, text: fail.text})
 		return nil
 	}
 	m.fail(fail)
 	return nil
 }
 
-// leave is that a rank will enter no call after f.seq. m.mu is held.
+// leave handles a rank's word that it will enter no call after f.seq. m.mu is held.
 func (m *member) leave(l *link, f frame) error {
 	rank := int(f.rank)
 	if rank != l.peer && (m.rank == 0 || l != m.control[0]) || rank >= m.size || rank == m.rank {
@@ -254,40 +246,41 @@ func (m *member) leave(l *link, f frame) error {
 		}
 	}
 	if m.checkLeaves(); m.err == nil && len(m.leaves) == 1 {
-		m.later(m.leaving, failure{kind: failLeft, rank: rank})
+		m.failLater(m.leaving, failure{kind: failLeft, rank: rank})
 	}
 	return nil
 }
 
 // checkLeaves breaks the group if this rank is in a call that a rank will not enter. m.mu is held.
 func (m *member) checkLeaves() {
-	if m.cur == nil {
+	if m.calls.cur == nil {
 		return
 	}
 	for rank, seq := range m.leaves {
-		if seq < m.cur.seq {
+		if seq < m.calls.cur.seq {
 			m.report(failure{kind: failLeft, rank: rank})
 			return
 		}
 	}
 }
 
-// Close leaves. What was sent before still goes out, for which it waits a little.
+// Close leaves the group. It waits a little until frames that were sent before have left this
+// process.
 func (m *member) Close() error {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
 		return nil
 	}
-	bye := frame{kind: frameLeave, rank: uint32(m.rank), seq: m.seq}
-	if m.cur != nil {
-		bye.seq-- // what the others still need of it will not come
+	last := frame{kind: frameLeave, rank: uint32(m.rank), seq: m.calls.seq}
+	if m.calls.cur != nil {
+		last.seq-- // the others will not get all of that call
 	}
-	if m.err != nil { // who has not heard of it yet must not take our leaving for the cause
-		bye = frame{kind: frameReport, payload: m.broke.append(nil)}
+	if m.err != nil { // a rank that does not know yet must not take this leaving for the cause
+		last = frame{kind: frameReport, payload: m.broke.append(nil)}
 	}
 	for _, l := range m.links {
-		l.send(bye)
+		l.send(last)
 	}
 	m.closed = true
 	close(m.shut)
@@ -309,19 +302,12 @@ func (m *member) Close() error {
 	return nil
 }
 
-func (m *member) isWent() bool {
-	select {
-	case <-m.went:
-		return true
-	default:
-		return false
+// notJoined are the ranks that have not come to rank 0. m.mu is held.
+func (m *member) notJoined() (ranks []int) {
+	for r := 1; r < m.size; r++ {
+		if m.control[r] == nil {
+			ranks = append(ranks, r)
+		}
 	}
-}
-
-// bound gives ctx the group's time limit if it has none.
-func (m *member) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, m.timeout)
+	return ranks
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes that a test starts are told what to do by variables.
+// What the processes that a test starts do is in variables.
 const (
 	childRole = "BOOTSTRAP_TEST_ROLE" // idle, barrier, gather: until an error; once: one barrier and Close
 	childID   = "BOOTSTRAP_TEST_ID"   // in hexadecimal; JoinLaunched without it
@@ -28,7 +28,8 @@ const (
 	childSize = "BOOTSTRAP_TEST_SIZE"
 )
 
-// child is what such a process does. It says "joined", then "broken" with the error, and ends when it must.
+// child is what such a process does. It says "joined", then "broken" with the error, and ends when
+// it must.
 func child(role string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
@@ -80,7 +81,8 @@ func child(role string) int {
 	return 0
 }
 
-// bequeath starts a process that inherits all connections, as one that Python forks does, and outlives this one.
+// bequeath starts a process that inherits all connections, as one that Python forks does, and
+// outlives this one.
 func bequeath(g Group) (pid int, err error) {
 	m := g.(*member)
 	m.mu.Lock()
@@ -219,7 +221,8 @@ func TestKilledProcessIsNamedToAll(t *testing.T) {
 	}
 }
 
-// TestKilledProcessWithHeirsIsNamedToAll kills a process whose connections somebody has inherited, so that they stay open.
+// TestKilledProcessWithHeirsIsNamedToAll kills a process whose connections somebody has inherited,
+// so that they stay open.
 func TestKilledProcessWithHeirsIsNamedToAll(t *testing.T) {
 	for _, dead := range []int{0, 1} {
 		ps := startRanks(t, 3, "parent")

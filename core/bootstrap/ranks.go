@@ -42,8 +42,8 @@ func have(ranks []int) string {
 	return "have"
 }
 
-// The ranks form a tree: the parent of rank r is (r-1)/radix, so that ranks with near numbers, which are mostly on one host, have near
-// parents.
+// The ranks form a tree: the parent of rank r is (r-1)/radix, so that ranks with near numbers,
+// which are mostly on one host, have near parents.
 
 func parentOf(rank, radix int) int { return (rank - 1) / radix }
 

@@ -23,10 +23,11 @@ const (
 	reserveFor          = 10 * time.Minute
 )
 
-// NewUniqueID makes the id of a new group whose rank 0 will run on this host, as any process of this user. It needs nothing but the
-// network. The port is kept free for rank 0 until this process joins the group, or for ten minutes.
+// NewUniqueID makes the id of a new group whose rank 0 will run on this host, as any process of
+// this user. It needs nothing but the network. The port is kept free for rank 0 until this process
+// joins the group, or for ten minutes.
 func NewUniqueID() (UniqueID, error) {
-	host, err := hostAddr()
+	host, err := HostAddr()
 	if err != nil {
 		return UniqueID{}, fmt.Errorf("unique id: %w", err)
 	}
@@ -52,8 +53,9 @@ func NewUniqueID() (UniqueID, error) {
 	return UniqueID{}, fmt.Errorf("unique id: a free port of %v: %w", host, last)
 }
 
-// reservePort returns a socket that is bound to addr and does not listen: connections are refused, and nobody can bind there but with
-// SO_REUSEPORT, as the same user. It binds without that option, which finds every other socket at this port, and sets it then.
+// reservePort returns a socket that is bound to addr and does not listen: connections are refused,
+// and nobody can bind there but with SO_REUSEPORT, as the same user. It binds without that option,
+// which finds every other socket at this port, and sets it then.
 func reservePort(addr netip.AddrPort) (fd int, err error) {
 	domain := unix.AF_INET6
 	if addr.Addr().Is4() {
@@ -111,8 +113,9 @@ func (r *reserved) release(id UniqueID) {
 	}
 }
 
-// listenReserved listens at the address of an id. Since the port is shared with whoever reserved it, it would be shared with a second rank 0
-// too: the name in the abstract socket namespace, which nobody can guess, lets only one in.
+// listenReserved listens at the address of an id. The port is shared with the process that reserved
+// it, and would be shared with a second rank 0 too. A name in the abstract socket namespace, which
+// nobody can guess, lets only one listen.
 func listenReserved(ctx context.Context, id UniqueID) (net.Listener, error) {
 	name := "@mori-bootstrap-" + id.name()
 	one, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})

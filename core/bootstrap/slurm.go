@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// Steps with numbers from here on are not started by srun: the batch script, an interactive shell. They have SLURM_PROCID=0 all the same.
+// Steps with numbers from here on are not started by srun: the batch script, an interactive shell.
+// They have SLURM_PROCID=0 all the same.
 const firstSpecialStep = 0xfffffff0
 
-// inStep tells whether srun started this process.
+// inStep reports whether srun started this process.
 func inStep(get func(string) string) bool {
 	step, err := strconv.ParseUint(get("SLURM_STEP_ID"), 10, 32)
 	return err == nil && step < firstSpecialStep && get("SLURM_PROCID") != ""
 }
 
-// slurm returns how many ranks of the step are on this host, 0 if it does not say, and the host of rank 0, which is the first of the step but
-// with --distribution=arbitrary.
+// slurm returns how many ranks of the step are on this host, 0 if it does not say, and the host of
+// rank 0, which is the first of the step but with --distribution=arbitrary.
 func (e *env) slurm(size int) (local int, host string) {
 	const nodes, tasks, node = "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID"
 	if list := e.get(nodes); list != "" {

@@ -35,7 +35,7 @@ var trustedDecoders = map[string][]string{
 	"answers of this host's NIC or library":                 {"core/gpunic/mlx5/dv number", "core/provider/ofi addrText"},
 	"a field of a message that is being written":            {"core/gpunic/mlx5 Field.Set", "core/gpunic/mlx5 Queue.path"},
 	"a number of bytes that is a constant, into an array":   {"core/gpunic/emu socket.read", "core/memory Sharer.answer", "core/provider/shm greeting.agree"},
-	"a length that is compared with a constant before":      {"core/bootstrap member.late", "core/provider/ofi domain.Import"},
+	"a length that is compared with a constant before":      {"core/bootstrap diagnoser.late", "core/provider/ofi domain.Import"},
 	"entries of the kernel, read to an array":               {"core/provider/internal/local Pages.Present"},
 	"hex of an address, half as long as its text":           {"core/provider/ofi addrBytes"},
 	"a regular file of this user, of at most 1 KiB":         {"core/bootstrap readID"},

@@ -11,8 +11,9 @@ import (
 	"mori/core/internal/sys"
 )
 
-// The connections of a process that dies end, unless somebody has inherited them: a child that was forked without exec, as Python's
-// multiprocessing does. So rank 0 and the ranks of its host also watch each other's processes.
+// The connections of a process that dies end, unless a child inherited them: one that was forked
+// without exec, as Python's multiprocessing does. So rank 0 and the ranks of its host also watch
+// each other's processes.
 
 // An identity says which process of which host a rank is.
 type identity struct {
@@ -31,7 +32,7 @@ func parseIdentity(b []byte) identity {
 	return identity{host: [16]byte(b), pid: binary.LittleEndian.Uint32(b[16:])}
 }
 
-// self is this process. What is sent of the host tells nothing to who does not know it.
+// self is this process. Its host is a hash, which only processes of that host can compute.
 func self() identity {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	pids, e := os.Readlink("/proc/self/ns/pid")
@@ -44,12 +45,12 @@ func self() identity {
 
 var errEnded = errors.New("its process has ended")
 
-// What a process sent before it ended may be read for so long.
+// orphanGrace is how long frames that a process sent before it ended may still be read.
 const orphanGrace = 200 * time.Millisecond
 
-// watch takes the end of the peer's process for the end of l, if the peer is another process of this host and the kernel lets us see it. It must
-// be called before serve, which ends it.
-func (m *member) watch(l *link, peer identity) {
+// watch calls lost when the peer's process ends, if that is another process of this host and the
+// kernel lets us see it. It must be called before the link's reader starts, which ends the watch.
+func (l *link) watch(peer identity, lost func(*link, error)) {
 	own := self()
 	if own.host == [16]byte{} || peer.host != own.host || peer.pid == own.pid || peer.pid == 0 {
 		return
@@ -68,8 +69,6 @@ func (m *member) watch(l *link, peer identity) {
 			return // the link has ended first
 		}
 		time.Sleep(orphanGrace)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.ended(l, errEnded)
+		lost(l, errEnded)
 	}()
 }

@@ -13,28 +13,31 @@ import (
 	"time"
 )
 
-// When a rank's time is over, or two ranks make different calls, rank 0 asks all ranks where they are, and tells all what it found: who has
-// not come, who calls what, who does not answer.
-type inquest struct {
+// When a rank's time is over, or two ranks make different calls, rank 0 asks all ranks for their
+// position. From the replies it makes a diagnosis for all: which ranks have not come, which call
+// each is in, which do not answer.
+
+// A diagnosis is such a question and the replies to it.
+type diagnosis struct {
 	kind failureKind // failLate or failMismatch
 	seq  uint64      // of the call, if failLate
 	what what
 	text string // how long it took, or what one rank has seen of the mismatch
 
-	answers map[int]place
+	replies map[int]position
 	leaves  map[int]uint64 // the member's
 	timer   *time.Timer
 }
 
-// A place is the last call that a rank has entered, and whether it is still there.
-type place struct {
+// A position is the last call that a rank has entered, and whether the rank is still in it.
+type position struct {
 	seq  uint64
 	what what
 	in   bool
 }
 
-// frame says it to rank 0.
-func (p place) frame() frame {
+// frame is the reply to rank 0.
+func (p position) frame() frame {
 	f := frame{kind: frameHere, seq: p.seq, op: p.what.op, root: p.what.root}
 	if p.in {
 		f.rank = 1
@@ -42,21 +45,27 @@ func (p place) frame() frame {
 	return f
 }
 
-// here is where this rank is. m.mu is held.
-func (m *member) here() place { return place{seq: m.seq, what: m.last, in: m.cur != nil} }
+// A diagnoser makes the diagnoses of rank 0, one at a time. Its member's mu protects it.
+type diagnoser struct {
+	m       *member
+	current *diagnosis
+}
 
-// giveUp is called when ctx is done: it finds out why, which breaks the group, unless the call ends just then.
+// giveUp is called when ctx is done. It returns the reason, which breaks the group, or nil if the
+// call ends just then.
 func (m *member) giveUp(ctx context.Context, done <-chan struct{}, seq uint64, after time.Duration) error {
 	m.mu.Lock()
-	payload := binary.LittleEndian.AppendUint64(nil, uint64(after))
+	last := m.calls.last
+	late := frame{kind: frameLate, seq: seq, op: last.op, root: last.root,
+		payload: binary.LittleEndian.AppendUint64(nil, uint64(after))}
 	if m.rank == 0 && m.err == nil {
-		_ = m.late(0, frame{seq: seq, payload: payload, op: m.last.op, root: m.last.root})
+		_ = m.diagnoser.late(0, late)
 	} else if root := m.control[0]; root != nil && m.err == nil {
-		root.send(frame{kind: frameLate, seq: seq, payload: payload, op: m.last.op, root: m.last.root})
+		root.send(late)
 	}
 	m.mu.Unlock()
 
-	timer := time.NewTimer(answerTime)
+	timer := time.NewTimer(replyTime)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -77,7 +86,7 @@ func (m *member) giveUp(ctx context.Context, done <-chan struct{}, seq uint64, a
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
-// short leaves out digits that tell nothing.
+// short leaves out digits without meaning.
 func short(d time.Duration) time.Duration {
 	if d > time.Second {
 		return d.Round(10 * time.Millisecond)
@@ -85,94 +94,104 @@ func short(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// late is that rank's time in a call is over, or in Join. m.mu is held.
-func (m *member) late(rank int, f frame) error {
+// late handles a rank that timed out in Join or in a collective call. m.mu is held, here and below.
+func (d *diagnoser) late(rank int, f frame) error {
 	if len(f.payload) != 8 {
 		return fmt.Errorf("%w: rank %d is late with %d bytes", errFrame, rank, len(f.payload))
 	}
 	within := short(time.Duration(binary.LittleEndian.Uint64(f.payload)))
-	if m.isWent() {
-		m.ask(&inquest{kind: failLate, seq: f.seq, what: f.what(), text: fmt.Sprintf("within %s", within)})
+	if d.m.assembly.isComplete() {
+		d.start(&diagnosis{kind: failLate, seq: f.seq, what: f.what(), text: fmt.Sprintf("within %s", within)})
 		return nil
 	}
-	missing, verb := m.notJoined(), "come"
+	missing, verb := d.m.notJoined(), "come"
 	if len(missing) == 0 {
-		missing, verb = m.notReady(), "connected with the others"
+		missing, verb = d.m.assembly.notReady(), "connected with the others"
 	}
-	m.fail(failure{kind: failLate, text: fmt.Sprintf("%s %s not %s within %s", ranksText(missing), have(missing), verb, within)})
+	d.m.fail(failure{kind: failLate,
+		text: fmt.Sprintf("%s %s not %s within %s", ranksText(missing), have(missing), verb, within)})
 	return nil
 }
 
-// ask starts the inquest, if there is none yet. m.mu is held.
-func (m *member) ask(q *inquest) {
-	if m.inquest != nil || m.err != nil {
+// start asks all ranks, unless a diagnosis is being made already.
+func (d *diagnoser) start(q *diagnosis) {
+	m := d.m
+	if d.current != nil || m.err != nil {
 		return
 	}
-	m.inquest = q
+	d.current = q
 	q.leaves = m.leaves
-	q.answers = map[int]place{0: m.here()}
+	q.replies = map[int]position{0: m.calls.position()}
 	q.timer = time.AfterFunc(askTime, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.conclude()
+		d.conclude()
 	})
 	for rank, l := range m.control {
 		if _, left := m.leaves[rank]; !left {
 			l.send(frame{kind: frameWho})
 		}
 	}
-	m.checkAnswers()
+	d.check()
 }
 
-// answered is one rank's answer. m.mu is held.
-func (m *member) answered(rank int, p place) {
-	if m.inquest != nil {
-		m.inquest.answers[rank] = p
+// replied handles one rank's reply.
+func (d *diagnoser) replied(rank int, p position) {
+	if d.current != nil {
+		d.current.replies[rank] = p
 	}
-	m.checkAnswers()
+	d.check()
 }
 
-func (m *member) checkAnswers() {
-	if m.inquest == nil {
+// check concludes once all ranks have replied.
+func (d *diagnoser) check() {
+	if d.current == nil {
 		return
 	}
-	for rank := range m.size {
-		_, left := m.leaves[rank]
-		if _, ok := m.inquest.answers[rank]; !ok && !left {
+	for rank := range d.m.size {
+		_, left := d.m.leaves[rank]
+		if _, ok := d.current.replies[rank]; !ok && !left {
 			return
 		}
 	}
-	m.conclude()
+	d.conclude()
 }
 
-// conclude breaks the group with what is known now, unless it turns out that the call has ended everywhere. m.mu is held.
-func (m *member) conclude() {
-	q := m.inquest
+// conclude breaks the group with what is known now, unless the call has ended everywhere.
+func (d *diagnoser) conclude() {
+	q := d.current
 	if q == nil {
 		return
 	}
 	q.timer.Stop()
-	if m.inquest = nil; q.over(m.size) {
+	if d.current = nil; q.over(d.m.size) {
 		return
 	}
-	m.fail(q.verdict(m.size))
+	d.m.fail(q.verdict(d.m.size))
 }
 
-// over tells whether a call that was late has ended at all ranks meanwhile.
-func (q *inquest) over(size int) bool {
+// stop ends the wait for replies.
+func (d *diagnoser) stop() {
+	if d.current != nil {
+		d.current.timer.Stop()
+	}
+}
+
+// over reports whether a call that was late has ended at all ranks meanwhile.
+func (q *diagnosis) over(size int) bool {
 	for rank := range size {
 		_, left := q.leaves[rank]
-		if p, ok := q.answers[rank]; !ok && !left || ok && p.seq < q.seq || p.seq == q.seq && p.in {
+		if p, ok := q.replies[rank]; !ok && !left || ok && p.seq < q.seq || p.seq == q.seq && p.in {
 			return false
 		}
 	}
 	return q.kind == failLate
 }
 
-// verdict is what the answers say.
-func (q *inquest) verdict(size int) failure {
+// verdict is what the replies say.
+func (q *diagnosis) verdict(size int) failure {
 	if q.kind == failMismatch {
-		for _, p := range q.answers {
+		for _, p := range q.replies {
 			q.seq = max(q.seq, p.seq)
 		}
 	}
@@ -180,7 +199,7 @@ func (q *inquest) verdict(size int) failure {
 	calls := map[string][]int{}
 	for rank := range size {
 		_, left := q.leaves[rank]
-		switch p, ok := q.answers[rank]; {
+		switch p, ok := q.replies[rank]; {
 		case !ok && left:
 		case !ok:
 			silent = append(silent, rank)

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// All collective calls are one exchange: records of blobs go up the tree (frameUp) when a rank and all below it have entered, and all records
-// come down again (frameDown). An inner node passes on what it got without a copy.
+// All collective calls are one exchange. Records of blobs go up the tree (frameUp) when a rank and
+// all below it have entered. All records come down again (frameDown). An inner node forwards what
+// it got without a copy.
 
 // A call is one collective call of this rank.
 type call struct {
@@ -23,17 +24,26 @@ type call struct {
 	payload net.Buffers // all records, when done is closed
 }
 
+// calls are the collective calls of a member, whose mu protects them.
+type calls struct {
+	m    *member
+	seq  uint64        // calls entered
+	last what          // the latest of them
+	cur  *call         // nil if the latest is done
+	ups  map[int]frame // by child: it and all below it have entered
+}
+
 func (m *member) Barrier(ctx context.Context) error {
-	_, err := m.meet(ctx, what{op: opBarrier}, nil, false)
+	_, err := m.exchange(ctx, what{op: opBarrier}, nil, false)
 	return err
 }
 
 func (m *member) AllGather(ctx context.Context, blob []byte) ([][]byte, error) {
 	w := what{op: opAllGather}
-	blobs, err := m.meet(ctx, w, blob, true)
+	blobs, err := m.exchange(ctx, w, blob, true)
 	for rank := 0; err == nil && rank < m.size; rank++ {
 		if blobs[rank] == nil {
-			return nil, fmt.Errorf("%s: %w: rank %d's blob is not there", w, errFrame, rank)
+			return nil, fmt.Errorf("%s: %w: rank %d's blob is missing", w, errFrame, rank)
 		}
 	}
 	return blobs, err
@@ -44,9 +54,9 @@ func (m *member) Broadcast(ctx context.Context, root int, blob []byte) ([]byte, 
 		return nil, fmt.Errorf("broadcast from rank %d of %d: no such rank", root, m.size)
 	}
 	w := what{op: opBroadcast, root: uint32(root)}
-	blobs, err := m.meet(ctx, w, blob, root == m.rank)
+	blobs, err := m.exchange(ctx, w, blob, root == m.rank)
 	if err == nil && blobs[root] == nil {
-		err = fmt.Errorf("%s: %w: its blob is not there", w, errFrame)
+		err = fmt.Errorf("%s: %w: its blob is missing", w, errFrame)
 	}
 	if err != nil {
 		return nil, err
@@ -54,19 +64,22 @@ func (m *member) Broadcast(ctx context.Context, root int, blob []byte) ([]byte, 
 	return blobs[root], nil
 }
 
-// meet returns the blobs of all ranks that gave one, in their places.
-func (m *member) meet(ctx context.Context, w what, blob []byte, give bool) ([][]byte, error) {
+// exchange returns the blobs of all ranks that gave one, by rank.
+func (m *member) exchange(ctx context.Context, w what, blob []byte, give bool) ([][]byte, error) {
 	c := &call{what: w, done: make(chan struct{})}
 	if give && len(blob) <= maxBlob { // the caller may change blob after an error, while it is still being sent
 		c.own = append(appendRecordHead(make([]byte, 0, recordHead+len(blob)), m.rank, len(blob)), blob...)
 	}
 	start := time.Now()
-	ctx, cancel := m.bound(ctx)
-	defer cancel()
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, m.timeout)
+		defer cancel()
+	}
 	if !give {
 		blob = nil
 	}
-	if err := m.enter(c, len(blob)); err != nil {
+	if err := m.calls.enter(c, len(blob)); err != nil {
 		return nil, fmt.Errorf("%s: %w", w, err)
 	}
 	select {
@@ -80,11 +93,11 @@ func (m *member) meet(ctx context.Context, w what, blob []byte, give bool) ([][]
 			return nil, fmt.Errorf("%s: %w", w, err)
 		}
 	}
-	return m.blobs(c)
+	return c.blobs(m)
 }
 
-// blobs copies what other ranks still get from us: the caller may write into what it gets.
-func (m *member) blobs(c *call) ([][]byte, error) {
+// blobs copies the blobs that are still being sent to children: the caller may write into its own.
+func (c *call) blobs(m *member) ([][]byte, error) {
 	blobs := make([][]byte, m.size)
 	shared := m.rank == 0 || len(kidsOf(m.rank, m.radix, m.size)) > 0
 	for _, b := range c.payload {
@@ -98,8 +111,9 @@ func (m *member) blobs(c *call) ([][]byte, error) {
 	return blobs, nil
 }
 
-// enter makes c the present call.
-func (m *member) enter(c *call, n int) error {
+// enter makes c the current call. n is the size of its blob.
+func (s *calls) enter(c *call, n int) error {
+	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -107,70 +121,77 @@ func (m *member) enter(c *call, n int) error {
 		return ErrClosed
 	case m.err != nil:
 		return m.err
-	case m.cur != nil:
+	case s.cur != nil:
 		return ErrBusy
 	case n > maxBlob:
-		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d gives %s a blob of %d bytes, at most %d may be", m.rank, c.what, n, maxBlob)})
+		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d gives %s a blob of %d bytes, at most %d may be",
+			m.rank, c.what, n, maxBlob)})
 		return m.err
 	}
-	m.seq++
-	c.seq, m.cur, m.last = m.seq, c, c.what
+	s.seq++
+	c.seq, s.cur, s.last = s.seq, c, c.what
 	if m.checkLeaves(); m.err == nil {
-		m.advance()
+		s.advance()
 	}
 	return m.err
 }
 
-// up is that a child and all ranks below it have entered a call. m.mu is held.
-func (m *member) up(kid int, f frame) error {
-	next := m.seq + 1
-	if m.cur != nil {
-		next = m.seq
+// position is where this rank is. m.mu is held, here and below.
+func (s *calls) position() position { return position{seq: s.seq, what: s.last, in: s.cur != nil} }
+
+// up handles a child's frame: it and all ranks below it have entered a call.
+func (s *calls) up(kid int, f frame) error {
+	next := s.seq + 1
+	if s.cur != nil {
+		next = s.seq
 	}
-	if _, twice := m.ups[kid]; twice || f.seq != next {
+	if _, twice := s.ups[kid]; twice || f.seq != next {
 		return fmt.Errorf("%w: call %d, want call %d", errFrame, f.seq, next)
 	}
-	m.ups[kid] = f
-	m.advance()
+	s.ups[kid] = f
+	s.advance()
 	return nil
 }
 
-// advance passes the present call on, if all below have entered it. m.mu is held.
-func (m *member) advance() {
-	if !m.agree() || m.cur == nil || m.cur.sent || len(m.ups) < len(m.kids) {
+// advance sends the current call up, if all below have entered it.
+func (s *calls) advance() {
+	m := s.m
+	if !s.agree() || s.cur == nil || s.cur.sent || len(s.ups) < len(m.kids) {
 		return
 	}
-	c := m.cur
+	c := s.cur
 	payload := net.Buffers{}
 	if c.own != nil {
 		payload = append(payload, c.own)
 	}
 	total := len(c.own)
-	for _, f := range m.ups {
+	for _, f := range s.ups {
 		if len(f.payload) > 0 {
 			payload = append(payload, f.payload)
 			total += len(f.payload)
 		}
 	}
-	clear(m.ups)
+	clear(s.ups)
 	if c.sent = true; total > maxFrame {
 		m.report(failure{kind: failOther, text: fmt.Sprintf("%s of %d bytes in all, at most %d may be", c.what, total, maxFrame)})
 		return
 	}
 	if m.parent == nil {
-		m.complete(payload)
+		s.complete(payload)
 		return
 	}
 	m.parent.send(frame{kind: frameUp, op: c.op, root: c.root, seq: c.seq}, payload...)
 }
 
-// agree tells whether all that is known of the present call is of one kind; if not, it has rank 0 find out who calls what. m.mu is held.
-func (m *member) agree() bool {
+// agree reports whether this rank and its children are in the same call, as far as is known. If
+// not, it has rank 0 find out which rank is in which call.
+func (s *calls) agree() bool {
+	m := s.m
 	first, from := what{}, -1
-	if m.cur != nil {
-		first, from = m.cur.what, m.rank
+	if s.cur != nil {
+		first, from = s.cur.what, m.rank
 	}
-	for kid, f := range m.ups {
+	for kid, f := range s.ups {
 		if from < 0 {
 			first, from = f.what(), kid
 		}
@@ -179,36 +200,36 @@ func (m *member) agree() bool {
 		}
 		text := fmt.Sprintf("call %d: rank %d calls %s, rank %d %s", f.seq, from, first, kid, f.what())
 		if m.rank == 0 {
-			m.ask(&inquest{kind: failMismatch, text: text})
+			m.diagnoser.start(&diagnosis{kind: failMismatch, text: text})
 		} else {
-			m.tellRoot(failure{kind: failMismatch, text: text})
-			m.later(answerTime, failure{kind: failMismatch, text: text})
+			m.reportToRoot(failure{kind: failMismatch, text: text})
+			m.failLater(replyTime, failure{kind: failMismatch, text: text})
 		}
 		return false
 	}
 	return true
 }
 
-// down is that all ranks have entered the present call. m.mu is held.
-func (m *member) down(f frame) error {
-	if c := m.cur; c == nil || !c.sent || f.seq != c.seq || f.what() != c.what {
+// down handles the parent's frame: all ranks have entered the current call.
+func (s *calls) down(f frame) error {
+	if c := s.cur; c == nil || !c.sent || f.seq != c.seq || f.what() != c.what {
 		return fmt.Errorf("%w: result of call %d, %s", errFrame, f.seq, f.what())
 	}
 	var payload net.Buffers
 	if len(f.payload) > 0 {
 		payload = net.Buffers{f.payload}
 	}
-	m.complete(payload)
+	s.complete(payload)
 	return nil
 }
 
-// complete ends the present call here and tells the children. m.mu is held.
-func (m *member) complete(payload net.Buffers) {
-	c := m.cur
-	for _, kid := range m.kids {
+// complete ends the current call here and sends its result to the children.
+func (s *calls) complete(payload net.Buffers) {
+	c := s.cur
+	for _, kid := range s.m.kids {
 		kid.send(frame{kind: frameDown, op: c.op, root: c.root, seq: c.seq}, payload...)
 	}
-	m.cur = nil
+	s.cur = nil
 	c.payload = payload
 	close(c.done)
 }
