@@ -35,7 +35,8 @@ type Advice struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Doctor looks at this host. It loads the drivers of GPUs and RDMA devices, makes nothing on any device and changes nothing.
+// Doctor looks at this host. It loads the drivers of GPUs and RDMA devices, makes nothing on any
+// device and changes nothing.
 func Doctor() Report {
 	h := topology.Scan(os.DirFS("/"))
 	r := Report{Host: h, CMA: checkCMA(), Verbs: doctorVerbs(h)}
@@ -57,7 +58,8 @@ func Doctor() Report {
 	return r
 }
 
-// checkCMA asks the kernel about this process first, which shows a seccomp filter, and Yama about others.
+// checkCMA asks the kernel about this process first, which shows a seccomp filter, and Yama about
+// others.
 func checkCMA() Check {
 	var word [8]byte
 	at := []sys.Iovec{{Addr: sys.AddrOf(word[:]), Len: 8}}

@@ -11,7 +11,8 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// TestDoctorOnDevices: every port that is up is used, with an address, and every device has its limits.
+// TestDoctorOnDevices: every port that is up is used, with an address, and every device has its
+// limits.
 func TestDoctorOnDevices(t *testing.T) {
 	verbstest.Need(t)
 	r := Doctor()
@@ -51,7 +52,8 @@ func TestDoctorOnDevices(t *testing.T) {
 	}
 }
 
-// TestDoctorAdvisesByDevices: other hosts are reached by RDMA where a port can be used, and by TCP where none can, with the reason.
+// TestDoctorAdvisesByDevices: other hosts are reached by RDMA where a port can be used, and by TCP
+// where none can, with the reason.
 func TestDoctorAdvisesByDevices(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	if far := Doctor().Paths[1]; far.Path != "verbs/rdma" || len(far.Reasons) != 0 {

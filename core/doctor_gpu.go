@@ -15,7 +15,8 @@ import (
 	"mori/native/verbs"
 )
 
-// A GPU is a device that a driver answers for; those that this process may not see are in Host only.
+// A GPU is a device that a driver answers for; those that this process may not see are in Host
+// only.
 type GPU struct {
 	API     string `json:"api"` // "CUDA", "HIP"
 	Ordinal int    `json:"ordinal"`
@@ -30,7 +31,8 @@ type GPU struct {
 	Reach   string `json:"reach"`   // the memory of others that it reaches: "1, 2 by NVLink; 3 by PCIe"
 }
 
-// gpuPaths advises for peers with GPU memory at one end or both. The error is why there are no devices.
+// gpuPaths advises for peers with GPU memory at one end or both. The error is why there are no
+// devices.
 func gpuPaths(h *topology.Host, devices []*device.Device, err error) []Advice {
 	same, other := Advice{Peer: "same host, GPU memory"}, Advice{Peer: "other host, GPU memory"}
 	if err != nil {
@@ -134,7 +136,8 @@ type link struct {
 	kind string // "NVLink", "xGMI", "PCIe", "" without peer access
 }
 
-// linksOf asks the drivers about each pair. One that reaches the other and is not reached counts as not reached.
+// linksOf asks the drivers about each pair. One that reaches the other and is not reached counts as
+// not reached.
 func linksOf(devices []*device.Device) []link {
 	var all []link
 	for i, a := range devices {

@@ -33,7 +33,8 @@ func TestDoctorNamesAPathForEachPeer(t *testing.T) {
 	}
 }
 
-// TestDoctorGPUs: every one has a name and its place on the bus, what it reaches, and kernels or a reason.
+// TestDoctorGPUs: every one has a name and its place on the bus, what it reaches, and kernels or a
+// reason.
 func TestDoctorGPUs(t *testing.T) {
 	gputest.Need(t)
 	r := Doctor()

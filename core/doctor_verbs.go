@@ -15,7 +15,8 @@ import (
 	"mori/native/verbs"
 )
 
-// Verbs tells what this host has for RDMA, what of it would be used for what, and what stands in the way.
+// Verbs tells what this host has for RDMA, what of it would be used for what, and what stands in
+// the way.
 type Verbs struct {
 	Library   Check     `json:"library"` // libibverbs
 	Ports     []RDMARow `json:"ports"`
@@ -103,7 +104,8 @@ type seenPort struct {
 	noGID  error // why none is taken
 }
 
-// unreachable is why peers cannot be told an address of a port that is up. InfiniBand does without, unless there are some and none is chosen.
+// unreachable is why peers cannot be told an address of a port that is up. InfiniBand does without,
+// unless there are some and none is chosen.
 func (p *seenPort) unreachable() error {
 	if p.attr.State == verbs.PortActive && (p.attr.LinkLayer == verbs.LinkEthernet || len(p.gids) > 0) {
 		return p.noGID
@@ -199,7 +201,8 @@ func (s *sight) report() Verbs {
 	return v
 }
 
-// told is what the library says of the ports, and of those that it does not open or know, what sysfs does.
+// told is what the library says of the ports, and of those that it does not open or know, what
+// sysfs does.
 func (s *sight) told() []topology.RDMA {
 	var told []topology.RDMA
 	for _, d := range s.devices {
@@ -299,7 +302,8 @@ func gidRows(d seenDevice) []GIDRow {
 
 func gidText(gid [16]byte) string { return netip.AddrFrom16(gid).Unmap().String() }
 
-// nearRows is the table of memories and NICs: one row for each GPU and each NUMA node. It is empty where there is no NIC.
+// nearRows is the table of memories and NICs: one row for each GPU and each NUMA node. It is empty
+// where there is no NIC.
 func nearRows(h *topology.Host, o topology.Choice) []NearRow {
 	rows := []NearRow{}
 	add := func(memory string, near topology.Place) {

@@ -17,7 +17,8 @@ import (
 	"mori/native/verbs"
 )
 
-// problems goes from what breaks all to what is only worse than it could be. A step that makes the next ones pointless ends it.
+// problems goes from what breaks all to what is only worse than it could be. A step that makes the
+// next ones pointless ends it.
 func (s *sight) problems(rails []topology.Rail, malformed, refused error) []Problem {
 	p := problems{}
 	for _, err := range []error{malformed, refused, gidSetting()} {
@@ -114,7 +115,8 @@ func (s *sight) closedFiles() map[string]deviceFile {
 	return closed
 }
 
-// deviceFiles says what keeps this process from all devices of the kernel. Who has some of them, as a container may have, lacks nothing.
+// deviceFiles says what keeps this process from all devices of the kernel. Who has some of them, as
+// a container may have, lacks nothing.
 func (s *sight) deviceFiles(files map[string]deviceFile) problems {
 	var p problems
 	devices := s.inKernel()
@@ -142,8 +144,8 @@ func (s *sight) deviceFiles(files map[string]deviceFile) problems {
 	return p
 }
 
-// opened says which devices the library does not open, and which of the kernel's it does not know, but for those whose file is closed: it does
-// neither with them.
+// opened says which devices the library does not open, and which of the kernel's it does not know,
+// but for those whose file is closed: it does neither with them.
 func (s *sight) opened(closed map[string]deviceFile) problems {
 	var p problems
 	for _, d := range s.devices {
@@ -164,7 +166,8 @@ func (s *sight) opened(closed map[string]deviceFile) problems {
 	return p
 }
 
-// openRemedy is what helps when a device does not open. libibverbs says ENOENT, too, of a file that it may not open.
+// openRemedy is what helps when a device does not open. libibverbs says ENOENT, too, of a file that
+// it may not open.
 func openRemedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOENT):
@@ -187,7 +190,8 @@ func (s *sight) inKernel() []string {
 	return names
 }
 
-// ports says what ports that are down or have no good address want. One that is down is nothing to mend while others are up.
+// ports says what ports that are down or have no good address want. One that is down is nothing to
+// mend while others are up.
 func (s *sight) ports(usable int) problems {
 	var p problems
 	for _, port := range s.host.RDMA {

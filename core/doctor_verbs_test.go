@@ -20,7 +20,8 @@ import (
 	"mori/native/verbs"
 )
 
-// sightOf is a host of topologytest on which all is well: the library knows the devices as sysfs does, and each Ethernet port has an address.
+// sightOf is a host of topologytest on which all is well: the library knows the devices as sysfs
+// does, and each Ethernet port has an address.
 func sightOf(t *testing.T, name string) (*sight, fstest.MapFS) {
 	t.Helper()
 	tree := topologytest.Tree(t, name)
@@ -107,7 +108,8 @@ func TestDoctorVerbsOnGoodHosts(t *testing.T) {
 	}
 }
 
-// TestDoctorVerbsProblems: each thing that is missing is said, with the remedy, and a host that is well but for that says nothing else.
+// TestDoctorVerbsProblems: each thing that is missing is said, with the remedy, and a host that is
+// well but for that says nothing else.
 func TestDoctorVerbsProblems(t *testing.T) {
 	errno := func(e syscall.Errno) error { return fmt.Errorf("open device %q: %w", "rxe0", e) }
 	missing := fmt.Errorf("load libibverbs: libibverbs.so.1: no such file: %w", errors.ErrUnsupported)
@@ -204,7 +206,8 @@ func TestDoctorVerbsSettings(t *testing.T) {
 	}
 }
 
-// TestDoctorVerbsInAContainer: who was given one device of two has no problem, and sees why the other one is not used.
+// TestDoctorVerbsInAContainer: who was given one device of two has no problem, and sees why the
+// other one is not used.
 func TestDoctorVerbsInAContainer(t *testing.T) {
 	s, _ := sightOf(t, "soft-roce")
 	s.devices = s.devices[1:]
@@ -220,7 +223,8 @@ func TestDoctorVerbsInAContainer(t *testing.T) {
 	}
 }
 
-// TestDoctorVerbsOfInfiniBand: a port without addresses is used, and one with some and a wrong wish is not.
+// TestDoctorVerbsOfInfiniBand: a port without addresses is used, and one with some and a wrong wish
+// is not.
 func TestDoctorVerbsOfInfiniBand(t *testing.T) {
 	s, _ := sightOf(t, "one-nic")
 	p := &s.devices[0].ports[1]

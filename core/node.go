@@ -12,11 +12,11 @@ import (
 	"mori/core/config"
 )
 
-// NodeID is the identity of this host: MORI_NODE_ID, else the kernel's boot id, else hostname. Processes with equal ids may share
-// memory.
+// NodeID is the identity of this host: MORI_NODE_ID, else the kernel's boot id, else hostname.
+// Processes with equal ids may share memory.
 //
-// A boot id that is there and cannot be read is an error: without a free descriptor, say, a process would have another identity than
-// its neighbours for life.
+// A boot id that is there and cannot be read is an error: without a free descriptor, say, a process
+// would have another identity than its neighbours for life.
 func NodeID(hostname string) (string, error) {
 	if id := config.Get(config.NodeID); id != "" {
 		return id, nil

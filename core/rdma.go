@@ -17,7 +17,8 @@ import (
 	"mori/native/verbs"
 )
 
-// A NICUse is how a program wants its RDMA devices used. What is 0 or less is left to the devices' provider, but for what the fields say.
+// A NICUse is how a program wants its RDMA devices used. What is 0 or less is left to the devices'
+// provider, but for what the fields say.
 type NICUse struct {
 	GPU  string // PCI address of the GPU whose memory is moved, "" for memory of the host
 	NUMA int    // node of the host's memory, -1 = not known
@@ -47,8 +48,8 @@ const (
 	mostSendSGE, mostInline = 64, 4096
 )
 
-// settings turns wishes, the environment and what the host has into settings of the provider. Malformed variables are logged and ignored. The
-// error says why no device can be used.
+// settings turns wishes, the environment and what the host has into settings of the provider.
+// Malformed variables are logged and ignored. The error says why no device can be used.
 func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 	number := func(name string, def, lo, hi int) int {
 		n, err := config.Int(name, def, lo, hi)
@@ -79,8 +80,8 @@ func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 	return s, err
 }
 
-// nicChoice is what people set about which NICs are used, with this process's turn among those of its host: without it, memory of the host
-// would go by the same NIC in all of them.
+// nicChoice is what people set about which NICs are used, with this process's turn among those of
+// its host: without it, memory of the host would go by the same NIC in all of them.
 func nicChoice() (topology.Choice, error) {
 	choice, err := topology.Configured()
 	launch, ok, wrong := bootstrap.Launched()
@@ -132,7 +133,8 @@ func pathMTU() (int, error) {
 	return n, err
 }
 
-// spareNICs are opened beside those that connections use: one of them takes the place of a device whose port is down.
+// spareNICs are opened beside those that connections use: one of them takes the place of a device
+// whose port is down.
 const spareNICs = 1
 
 // pick chooses the devices, the best first.
@@ -157,7 +159,8 @@ func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *oneTime) err
 	return nil
 }
 
-// rdmaHost is this host as the library sees its RDMA devices. The error is why the library shows none; then it is as the kernel sees them.
+// rdmaHost is this host as the library sees its RDMA devices. The error is why the library shows
+// none; then it is as the kernel sees them.
 func rdmaHost() (*topology.Host, error) {
 	s := sight{host: topology.Scan(os.DirFS("/")), library: verbs.Load()}
 	if s.library == nil {
@@ -169,7 +172,8 @@ func rdmaHost() (*topology.Host, error) {
 	return s.host, s.library
 }
 
-// noRDMA says why no RDMA device of a host can be used, "" if one can be. library is why there is no libibverbs.
+// noRDMA says why no RDMA device of a host can be used, "" if one can be. library is why there is
+// no libibverbs.
 func noRDMA(h *topology.Host, library error) string {
 	if err := unusable(h, library); err != nil {
 		return fmt.Sprintf("rdma: %v; mori doctor says more", err)

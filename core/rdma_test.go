@@ -18,7 +18,8 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// TestSettingsOfWishes: what is asked for within what devices are opened with, and all that is asked for in excess is cut.
+// TestSettingsOfWishes: what is asked for within what devices are opened with, and all that is
+// asked for in excess is cut.
 func TestSettingsOfWishes(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	verbstest.Need(t, 2)

@@ -13,9 +13,10 @@ import (
 	"mori/core/fabric"
 )
 
-// TLS is what the files cert, key and ca ask for: nil if all are empty, an error if only some are. Both sides of a connection show a
-// certificate that an authority in ca has signed. Names in certificates are not compared with addresses: engines find each other by
-// descriptors, and any address may be behind them; who has a certificate is a member.
+// TLS is what the files cert, key and ca ask for: nil if all are empty, an error if only some are.
+// Both sides of a connection show a certificate that an authority in ca has signed. Names in
+// certificates are not compared with addresses: engines find each other by descriptors, and any
+// address may be behind them; who has a certificate is a member.
 func TLS(cert, key, ca string) (*tls.Config, error) {
 	switch {
 	case cert == "" && key == "" && ca == "":

@@ -66,7 +66,8 @@ type Family struct {
 	Missing []string // what better ones are missing here for either, and why
 }
 
-// Transports is the family of a backend. A backend that nothing can serve is an error that wraps fabric.ErrNotSupported.
+// Transports is the family of a backend. A backend that nothing can serve is an error that wraps
+// fabric.ErrNotSupported.
 func Transports(backend string) (Family, error) {
 	switch backend {
 	case "RDMA":

@@ -11,7 +11,8 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// TestTransports: RDMA has the verbs provider where a device can be used; else it says why not, and does without.
+// TestTransports: RDMA has the verbs provider where a device can be used; else it says why not, and
+// does without.
 func TestTransports(t *testing.T) {
 	families := func(names ...string) map[string][2]string {
 		host, gpu := strings.Join(names, ","), strings.Join(append([]string{"p2p"}, names...), ",")

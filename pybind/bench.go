@@ -27,10 +27,10 @@ const (
 	benchSignalTime = time.Minute     // bounds BenchSignal
 )
 
-// BenchPuts has threads of a GPU or of the CPU put nbytes to the memory of another, count times, and
-// compares every byte that arrived. path is "stores", "proxy:shm", "proxy:tcp" or "emu0"; source and
-// target are "cuda:0", "hip:0" or "cpu". If each is set, a thread waits for every put. If host is set,
-// the host posts. BenchPuts returns the nanoseconds of the run divided by count.
+// BenchPuts has threads of a GPU or of the CPU put nbytes to the memory of another, count times,
+// and compares every byte that arrived. path is "stores", "proxy:shm", "proxy:tcp" or "emu0";
+// source and target are "cuda:0", "hip:0" or "cpu". If each is set, a thread waits for every put.
+// If host is set, the host posts. BenchPuts returns the nanoseconds of the run divided by count.
 func BenchPuts(path string, source string, target string, nbytes uint64, count uint64, blocks int, threads int, each bool, host bool) (ns float64, err error) {
 	defer guard(&err)
 	if blocks < 1 || threads < 1 || blocks > 1<<16 || threads > 1<<10 {
@@ -151,8 +151,8 @@ var rawKinds = map[string]C.int{
 	"fetch_add":    C.MORI_RAW_FETCH_ADD,
 }
 
-// BenchRaw is the yardstick of BenchShmem: memcpy or an atomic instruction on PE target's mapped copy
-// of dest. what is memcpy (n bytes from source), memcpy_from (the other way), store, swap,
+// BenchRaw is the yardstick of BenchShmem: memcpy or an atomic instruction on PE target's mapped
+// copy of dest. what is memcpy (n bytes from source), memcpy_from (the other way), store, swap,
 // compare_swap or fetch_add. BenchRaw returns the nanoseconds of one operation in the fastest run.
 func BenchRaw(what string, dest uint64, source uint64, n uint64, target int, rounds int, runs int) (ns float64, err error) {
 	defer guard(&err)
@@ -174,10 +174,10 @@ func BenchRaw(what string, dest uint64, source uint64, n uint64, target int, rou
 	return float64(C.mori_bench_raw(kind, C.uint64_t(at), C.uint64_t(source), C.uint64_t(n), C.int64_t(rounds), C.int64_t(runs))), nil
 }
 
-// BenchRawBarrier measures a dissemination barrier made of flags alone: in each step a PE stores into
-// a flag of another PE and spins on its own. All PEs call it. flags are 16 lines of 64 symmetric
-// bytes; first is greater than all values that the flags have held. BenchRawBarrier returns the
-// nanoseconds of one barrier in the fastest run.
+// BenchRawBarrier measures a dissemination barrier made of flags alone: in each step a PE stores
+// into a flag of another PE and spins on its own. All PEs call it. flags are 16 lines of 64
+// symmetric bytes; first is greater than all values that the flags have held. BenchRawBarrier
+// returns the nanoseconds of one barrier in the fastest run.
 func BenchRawBarrier(flags uint64, first uint64, rounds int, runs int) (ns float64, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -204,10 +204,11 @@ func BenchRawBarrier(flags uint64, first uint64, rounds int, runs int) (ns float
 	return took, nil
 }
 
-// BenchSignal measures signals between kernels: the kernels of PEs 0 and 1 put 8 bytes with a signal
-// and answer each other, rounds times. Both PEs call it at the same time. words are 384 symmetric
-// bytes whose last 128 begin with the signal; first is the number of rounds made with them before.
-// BenchSignal returns the nanoseconds of one way. The signal then counts rounds+1 more.
+// BenchSignal measures signals between kernels: the kernels of PEs 0 and 1 put 8 bytes with a
+// signal and answer each other, rounds times. Both PEs call it at the same time. words are 384
+// symmetric bytes whose last 128 begin with the signal; first is the number of rounds made with
+// them before. BenchSignal returns the nanoseconds of one way. The signal then counts rounds+1
+// more.
 func BenchSignal(gpu int, words uint64, first uint64, rounds int) (ns float64, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -266,8 +267,8 @@ func signalRounds(d *device.Device, m *device.Module, words, first uint64, round
 	return float64(binary.LittleEndian.Uint64(out)) / float64(rounds) / 2, nil
 }
 
-// BenchKeepRows makes combine keep the number of received rows if on is set, so that a benchmark can
-// combine the rows of one dispatch repeatedly.
+// BenchKeepRows makes combine keep the number of received rows if on is set, so that a benchmark
+// can combine the rows of one dispatch repeatedly.
 func BenchKeepRows(op uint64, on bool) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(op)

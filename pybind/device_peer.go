@@ -2,7 +2,8 @@
 
 package pybind
 
-// DeviceEnablePeer lets copies of a GPU go straight to and from all memory of another. It may be repeated, and lasts.
+// DeviceEnablePeer lets copies of a GPU go straight to and from all memory of another. It may be
+// repeated, and lasts.
 func DeviceEnablePeer(number int, peer int) (n int, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)

@@ -101,7 +101,8 @@ func StreamWait(stream uint64, timeoutMS int) (done bool, err error) {
 	return waited(timeoutMS, s.Wait)
 }
 
-// StreamClose gives a stream back, to its owner if it is borrowed. A handle that is closed already is ignored.
+// StreamClose gives a stream back, to its owner if it is borrowed. A handle that is closed already
+// is ignored.
 func StreamClose(stream uint64) (n int, err error) {
 	defer guard(&err)
 	if s, ok := streams.remove(stream); ok {
@@ -187,7 +188,8 @@ func EventElapsed(event uint64, earlier uint64) (ms float64, err error) {
 	return float64(passed) / float64(time.Millisecond), err
 }
 
-// EventClose gives an event back, to its owner if it is borrowed. A handle that is closed already is ignored.
+// EventClose gives an event back, to its owner if it is borrowed. A handle that is closed already
+// is ignored.
 func EventClose(event uint64) (n int, err error) {
 	defer guard(&err)
 	if e, ok := events.remove(event); ok {

@@ -13,7 +13,8 @@ func Doctor() (text string, err error) {
 	return toJSON(core.Doctor())
 }
 
-// Environment returns the environment variables that mori reads, with meaning, default and present value, as JSON.
+// Environment returns the environment variables that mori reads, with meaning, default and present
+// value, as JSON.
 func Environment() (text string, err error) {
 	defer guard(&err)
 	return toJSON(config.Variables())

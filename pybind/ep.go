@@ -68,8 +68,8 @@ func (o *op) exit() {
 	o.pe.leave()
 }
 
-// EPOpen starts to make an op; text is JSON, by the names of mori.ops.EpDispatchCombineConfig. onHost has it on host memory, unless the
-// environment says otherwise. JobResult: its handle.
+// EPOpen starts to make an op; text is JSON, by the names of mori.ops.EpDispatchCombineConfig.
+// onHost has it on host memory, unless the environment says otherwise. JobResult: its handle.
 func EPOpen(text string, onHost bool) (job uint64, err error) {
 	defer guard(&err)
 	cfg, err := ep.ParseConfig([]byte(text))
@@ -103,7 +103,8 @@ func EPClose(id uint64) (job uint64, err error) {
 	return collective(func(p *pe) (uint64, error) { return 0, p.ops().Close(o.Op) })
 }
 
-// EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next op is made.
+// EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next
+// op is made.
 func EPDrop(id uint64) (n int, err error) {
 	defer guard(&err)
 	if o, ok := ops.remove(id); ok && !o.pe.closing.Load() {
@@ -112,8 +113,8 @@ func EPDrop(id uint64) (n int, err error) {
 	return 0, nil
 }
 
-// settleOps takes the handles of all ops of a PE back, and waits for what their sends began: finalize frees the memory that it is about. It
-// returns those that another thread is in a call of.
+// settleOps takes the handles of all ops of a PE back, and waits for what their sends began:
+// finalize frees the memory that it is about. It returns those that another thread is in a call of.
 func settleOps(p *pe) (busy []*op) {
 	for _, o := range ops.take(func(o *op) bool { return o.pe == p }) {
 		if !o.inUse.TryLock() {
@@ -158,8 +159,8 @@ func EPDescribe(id uint64) (text string, err error) {
 	})
 }
 
-// EPLaunch returns the blocks and the warps of each that a call with so many tokens of so many bytes gets, as JSON; zeros on host memory. What
-// is asked for and above 0 comes first.
+// EPLaunch returns the blocks and the warps of each that a call with so many tokens of so many
+// bytes gets, as JSON; zeros on host memory. What is asked for and above 0 comes first.
 func EPLaunch(id uint64, dispatch bool, tokens int, rowBytes int, blocks int, warps int) (text string, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -171,8 +172,8 @@ func EPLaunch(id uint64, dispatch bool, tokens int, rowBytes int, blocks int, wa
 	return toJSON([]int{l.Blocks, l.Warps})
 }
 
-// EPTuning returns which file has the tables for launches, whether the environment names it, and what it has, or why it cannot be used, as
-// JSON.
+// EPTuning returns which file has the tables for launches, whether the environment names it, and
+// what it has, or why it cannot be used, as JSON.
 func EPTuning() (text string, err error) {
 	defer guard(&err)
 	path, named := ep.TuningPath()
@@ -229,7 +230,8 @@ func EPReceived(id uint64) (rows int, err error) {
 	return o.Rows()
 }
 
-// EPCheck fails if an op is broken, or if rows of this rank found no room and no call has said so, as far as is known without a wait.
+// EPCheck fails if an op is broken, or if rows of this rank found no room and no call has said so,
+// as far as is known without a wait.
 func EPCheck(id uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -240,7 +242,8 @@ func EPCheck(id uint64) (n int, err error) {
 	return 0, o.Check()
 }
 
-// EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which goes on with the others.
+// EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which goes on with the
+// others.
 func EPExclude(id uint64, ranks uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -271,7 +274,8 @@ func EPCountLocal(id uint64) (n int, err error) {
 	return 0, o.CountLocal()
 }
 
-// EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed, counts and info; on a GPU on stream.
+// EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed,
+// counts and info; on a GPU on stream.
 func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indices uint64, rows int, hidden int, dtype int, stream uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -283,8 +287,8 @@ func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indi
 	return rows, o.Pack(ep.Packed{Rows: packed, Counts: counts, Info: info}, x, indices, rows, hidden, ep.DType(dtype))
 }
 
-// EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the standard-MoE form. The
-// weights are those that the last dispatch brought. On a GPU on stream.
+// EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the
+// standard-MoE form. The weights are those that the last dispatch brought. On a GPU on stream.
 func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int, stream uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -297,7 +301,8 @@ func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int, strea
 	return 0, o.Unpack(dst, packed, o.Base()+l.DispatchOutWeights.Offset, hidden, ep.DType(dtype))
 }
 
-// EPCount fills the int32 at counts with how many of the choices in rows of indices name each expert of the configuration's rank.
+// EPCount fills the int32 at counts with how many of the choices in rows of indices name each
+// expert of the configuration's rank.
 func EPCount(config string, counts uint64, indices uint64, rows int) (n int, err error) {
 	defer guard(&err)
 	cfg, err := ep.ParseConfig([]byte(config))

@@ -79,8 +79,8 @@ var codes = []struct {
 	{io.ErrBadState, "E_STATE"},
 }
 
-// guard belongs into every exported function as `defer guard(&err)`: it gives errors their code and turns a panic,
-// which would end the process, into an error.
+// guard belongs into every exported function as `defer guard(&err)`: it gives errors their code and
+// turns a panic, which would end the process, into an error.
 func guard(err *error) {
 	if r := recover(); r != nil {
 		*err = coded("E_INTERNAL", fmt.Errorf("panic: %v\n%s", r, debug.Stack()))

@@ -40,7 +40,8 @@ func InstallFast(name string) (n int, err error) {
 // statuses are those that Python holds.
 var statuses = table[*io.Status]{what: "status"}
 
-// give hands a status to C: an id, and the address of its word, which stays valid until moriStatusRelease.
+// give hands a status to C: an id, and the address of its word, which stays valid until
+// moriStatusRelease.
 func give(s *io.Status, out *C.mori_status_ref) {
 	out.id = C.uint64_t(statuses.add(s))
 	out.word = C.uint64_t(s.Word().Addr())

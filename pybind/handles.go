@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A table gives out ids for values. An id is an index and a generation, so a stale id finds nothing. 0 is never
-// an id.
+// A table gives out ids for values. An id is an index and a generation, so a stale id finds
+// nothing. 0 is never an id.
 type table[T any] struct {
 	what string
 

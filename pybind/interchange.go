@@ -151,7 +151,8 @@ func InterchangeOutcome(id uint64) (text string, err error) {
 	return toJSON(*out)
 }
 
-// InterchangeVerify starts to count the bytes of a side's buffer that are not the value, on its GPU. JobResult: how many.
+// InterchangeVerify starts to count the bytes of a side's buffer that are not the value, on its
+// GPU. JobResult: how many.
 func InterchangeVerify(id uint64, value int) (job uint64, err error) {
 	defer guard(&err)
 	s, err := exchanges.get(id)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A job is a call that waits for other processes, while Python looks after it in slices. Python may let go of it: the call goes
-// on, as far as its context lets it, and what comes out is dropped.
+// A job is a call that waits for other processes, while Python looks after it in slices. Python may
+// let go of it: the call goes on, as far as its context lets it, and what comes out is dropped.
 type job struct {
 	done   chan struct{}
 	cancel context.CancelFunc

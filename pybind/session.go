@@ -10,8 +10,8 @@ import (
 	"mori/io"
 )
 
-// A session stands behind a session handle: a real one, or the status that every transfer of a pair gets which no
-// backend can serve.
+// A session stands behind a session handle: a real one, or the status that every transfer of a pair
+// gets which no backend can serve.
 type session struct {
 	*io.Session
 	refusal *io.Status
@@ -19,8 +19,8 @@ type session struct {
 
 var sessions = table[*session]{what: "session"}
 
-// EngineCreateSession prepares transfers between two regions, given by packed descriptors in hex. 0 means that no
-// backend can serve the pair.
+// EngineCreateSession prepares transfers between two regions, given by packed descriptors in hex. 0
+// means that no backend can serve the pair.
 func EngineCreateSession(engine uint64, local string, remote string) (id uint64, err error) {
 	defer guard(&err)
 	e, l, r, err := engineAndPair(engine, local, remote)
@@ -34,8 +34,8 @@ func EngineCreateSession(engine uint64, local string, remote string) (id uint64,
 	return sessions.add(&session{Session: s}), nil
 }
 
-// EngineSessionFor is EngineCreateSession for transfers without a session of their own. It never returns 0: when no
-// backend can serve the pair, transfers on the handle fail with ERR_BAD_STATE.
+// EngineSessionFor is EngineCreateSession for transfers without a session of their own. It never
+// returns 0: when no backend can serve the pair, transfers on the handle fail with ERR_BAD_STATE.
 func EngineSessionFor(engine uint64, local string, remote string) (id uint64, err error) {
 	defer guard(&err)
 	e, l, r, err := engineAndPair(engine, local, remote)
@@ -70,7 +70,8 @@ func SessionAlive(id uint64) (alive bool, err error) {
 	return s.Session != nil && s.Alive(), nil
 }
 
-// SessionWithDeadline makes a session between the same regions whose transfers have ms milliseconds; 0 is no deadline.
+// SessionWithDeadline makes a session between the same regions whose transfers have ms
+// milliseconds; 0 is no deadline.
 func SessionWithDeadline(id uint64, ms int) (other uint64, err error) {
 	defer guard(&err)
 	s, err := sessions.get(id)
@@ -98,7 +99,8 @@ func SessionCancel(id uint64, uid uint64, timeoutMS int) (n int, err error) {
 	return 0, s.Cancel(ctx, uid)
 }
 
-// StatusCancel ends the transfer of a status. Without an error no byte of it can land any more on either side.
+// StatusCancel ends the transfer of a status. Without an error no byte of it can land any more on
+// either side.
 func StatusCancel(id uint64, timeoutMS int) (n int, err error) {
 	defer guard(&err)
 	s, err := statuses.get(id)

@@ -32,7 +32,8 @@ type pe struct {
 	ending  atomic.Bool  // those that wait shall end; finalize itself waits later, and shall not
 }
 
-// callsEnd is how long finalize waits for calls of other threads. Those that wait are asked every 100 ms.
+// callsEnd is how long finalize waits for calls of other threads. Those that wait are asked every
+// 100 ms.
 const callsEnd = 3 * time.Second
 
 // enter is current for calls that touch symmetric memory, which stays until leave.
@@ -103,7 +104,8 @@ func ShmemInitFile(path string, rank int, size int) (job uint64, err error) {
 	})
 }
 
-// ShmemInitLaunched starts to join the ranks that a launcher started with this one; without a launcher this is all. JobResult: 0.
+// ShmemInitLaunched starts to join the ranks that a launcher started with this one; without a
+// launcher this is all. JobResult: 0.
 func ShmemInitLaunched() (job uint64, err error) {
 	defer guard(&err)
 	_, launched, err := bootstrap.Launched()
@@ -128,8 +130,9 @@ func ShmemLaunched() (text string, err error) {
 	return toJSON(launch)
 }
 
-// initialise makes this process, or this thread of it, a PE of the group that join finds, unless it is one. rank is its number, -1 if
-// join finds it out. What the environment and the thread say about GPUs counts now.
+// initialise makes this process, or this thread of it, a PE of the group that join finds, unless it
+// is one. rank is its number, -1 if join finds it out. What the environment and the thread say
+// about GPUs counts now.
 func initialise(rank int, join func(context.Context) (bootstrap.Group, error)) (job uint64, err error) {
 	p, made := members.claim(rank)
 	if !made {
@@ -179,8 +182,8 @@ func (p *pe) open(ctx context.Context, cfg shmem.Config, join func(context.Conte
 	return nil
 }
 
-// ShmemFinalize starts to end what init began. Without it there is nothing to do. Calls of other threads that wait get an error.
-// JobResult: 0.
+// ShmemFinalize starts to end what init began. Without it there is nothing to do. Calls of other
+// threads that wait get an error. JobResult: 0.
 func ShmemFinalize() (job uint64, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -256,7 +259,8 @@ func ShmemLog(text string) (n int, err error) {
 	return 0, nil
 }
 
-// ShmemDoctor returns what init would do here: how the heap would be made, and what a launcher has told, as JSON.
+// ShmemDoctor returns what init would do here: how the heap would be made, and what a launcher has
+// told, as JSON.
 func ShmemDoctor() (text string, err error) {
 	defer guard(&err)
 	cfg, err := shmem.ConfigFromEnv()

@@ -12,7 +12,8 @@ import (
 	"mori/shmem"
 )
 
-// moduleList has the modules that know a World, for the next World, as Triton keeps compiled kernels for as long as the process lives.
+// moduleList has the modules that know a World, for the next World, as Triton keeps compiled
+// kernels for as long as the process lives.
 type moduleList struct {
 	mu  sync.Mutex
 	all []*shmem.Module
@@ -41,7 +42,8 @@ func (l *moduleList) refill(w *shmem.World) {
 	}
 }
 
-// ShmemModuleInit tells a module of a GPU, CUmodule or hipModule_t, about symmetric memory. False: it has no kernels that use that.
+// ShmemModuleInit tells a module of a GPU, CUmodule or hipModule_t, about symmetric memory. False:
+// it has no kernels that use that.
 func ShmemModuleInit(module uint64) (known bool, err error) {
 	defer guard(&err)
 	p, err := enter()
@@ -60,8 +62,8 @@ func ShmemModuleInit(module uint64) (known bool, err error) {
 	return true, nil
 }
 
-// ShmemLoadModule loads a file, of PTX or a code object, on the GPU of this thread's PE, and tells it about symmetric memory. The handle is
-// the vendor's; the module stays until the process ends.
+// ShmemLoadModule loads a file, of PTX or a code object, on the GPU of this thread's PE, and tells
+// it about symmetric memory. The handle is the vendor's; the module stays until the process ends.
 func ShmemLoadModule(path string) (handle uint64, err error) {
 	defer guard(&err)
 	p, err := enter()
@@ -88,8 +90,8 @@ func ShmemLoadModule(path string) (handle uint64, err error) {
 	return m.Handle(), nil
 }
 
-// ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or hipStream_t. False: the heap is in host memory,
-// and nothing was done.
+// ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or
+// hipStream_t. False: the heap is in host memory, and nothing was done.
 func ShmemBarrierOnStream(stream uint64) (onGPU bool, err error) {
 	defer guard(&err)
 	p, err := enter()
@@ -103,7 +105,8 @@ func ShmemBarrierOnStream(stream uint64) (onGPU bool, err error) {
 	return true, p.BarrierOnStream(stream)
 }
 
-// ShmemDevice returns the number of the GPU that the heap of this thread's PE is on, by mori.device; -1: host memory.
+// ShmemDevice returns the number of the GPU that the heap of this thread's PE is on, by
+// mori.device; -1: host memory.
 func ShmemDevice() (number int, err error) {
 	defer guard(&err)
 	p, err := current()

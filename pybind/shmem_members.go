@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// membership is which PEs this process is. As OpenSHMEM has it, a process is one, of which every thread is. It is several if threads
-// that say that they are different ranks come to init at one time, each with a GPU of its own: then a thread is what it has become, and
-// others are none.
+// membership is which PEs this process is. As OpenSHMEM has it, a process is one, of which every
+// thread is. It is several if threads that say that they are different ranks come to init at one
+// time, each with a GPU of its own: then a thread is what it has become, and others are none.
 type membership struct {
 	only  atomic.Pointer[pe]          // the one that there is
 	bound atomic.Pointer[map[int]*pe] // by thread, if there are several
@@ -46,8 +46,9 @@ func current() (*pe, error) {
 	return nil, errOutsider
 }
 
-// claim finds the PE that the calling thread is or is becoming, as this rank, or begins one. An init of a rank that the process is already, or
-// of one that a launcher tells, is of that PE, whichever thread calls.
+// claim finds the PE that the calling thread is or is becoming, as this rank, or begins one. An
+// init of a rank that the process is already, or of one that a launcher tells, is of that PE,
+// whichever thread calls.
 func (m *membership) claim(rank int) (p *pe, made bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +78,8 @@ func (m *membership) leave(p *pe) (last bool) {
 	return last
 }
 
-// publish lets calls find what there is. Of several PEs each stays with its thread until all are gone.
+// publish lets calls find what there is. Of several PEs each stays with its thread until all are
+// gone.
 func (m *membership) publish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -42,7 +42,8 @@ func ShmemFree(addr uint64) (job uint64, err error) {
 	return collective(func(p *pe) (uint64, error) { return 0, p.Free(addr) })
 }
 
-// ShmemRegister starts to make size bytes at addr, which the caller keeps, reachable by all PEs. JobResult: 0.
+// ShmemRegister starts to make size bytes at addr, which the caller keeps, reachable by all PEs.
+// JobResult: 0.
 func ShmemRegister(addr uint64, size uint64) (job uint64, err error) {
 	defer guard(&err)
 	return collective(func(p *pe) (uint64, error) { return 0, p.RegisterBuffer(addr, size) })

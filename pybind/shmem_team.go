@@ -60,7 +60,8 @@ func ShmemTeamTranslatePE(id uint64, member int, other uint64) (n int, err error
 	return from.TranslatePE(member, to), nil
 }
 
-// ShmemTeamSplitStrided starts to make a team of members of another. JobResult: its handle, 0 for who is not in it.
+// ShmemTeamSplitStrided starts to make a team of members of another. JobResult: its handle, 0 for
+// who is not in it.
 func ShmemTeamSplitStrided(id uint64, start int, stride int, size int) (job uint64, err error) {
 	defer guard(&err)
 	parent, err := team(id)
@@ -73,7 +74,8 @@ func ShmemTeamSplitStrided(id uint64, start int, stride int, size int) (job uint
 	})
 }
 
-// ShmemTeamSplit2D starts to make teams of the rows and columns of a team laid out in rows of xrange. JobResult: a handle for ShmemTeamAxis.
+// ShmemTeamSplit2D starts to make teams of the rows and columns of a team laid out in rows of
+// xrange. JobResult: a handle for ShmemTeamAxis.
 func ShmemTeamSplit2D(id uint64, xrange int) (job uint64, err error) {
 	defer guard(&err)
 	parent, err := team(id)
@@ -92,7 +94,8 @@ func ShmemTeamSplit2D(id uint64, xrange int) (job uint64, err error) {
 // grids are pairs of teams on their way to Python.
 var grids = table[[2]uint64]{what: "pair of teams"}
 
-// ShmemTeamAxis returns the handle of the row's team (0), then of the column's (1), after which the pair is forgotten.
+// ShmemTeamAxis returns the handle of the row's team (0), then of the column's (1), after which the
+// pair is forgotten.
 func ShmemTeamAxis(pair uint64, axis int) (id uint64, err error) {
 	defer guard(&err)
 	both, err := grids.get(pair)

@@ -31,7 +31,8 @@ func WatcherFD(id uint64) (fd int, err error) {
 	return w.FD(), nil
 }
 
-// WatcherTake returns the tokens of the statuses that left IN_PROGRESS, in decimal with blanks between them.
+// WatcherTake returns the tokens of the statuses that left IN_PROGRESS, in decimal with blanks
+// between them.
 func WatcherTake(id uint64) (tokens string, err error) {
 	defer guard(&err)
 	w, err := watchers.get(id)
@@ -57,7 +58,8 @@ func WatcherClose(id uint64) (n int, err error) {
 	return 0, nil
 }
 
-// StatusWatch makes the watcher take token when the status is not in progress any more, which may be now.
+// StatusWatch makes the watcher take token when the status is not in progress any more, which may
+// be now.
 func StatusWatch(status uint64, watcher uint64, token uint64) (n int, err error) {
 	defer guard(&err)
 	s, err := statuses.get(status)

@@ -35,8 +35,8 @@ func NewSet(limit, perHost int) *Set {
 	return &Set{limit: limit, perHost: perHost, at: map[net.Conn]*list.Element{}, hosts: map[string]int{}}
 }
 
-// Add takes c in. If that exceeds a limit, the least recently used connection that counts against the
-// limit leaves the Set and is returned: the caller closes it.
+// Add takes c in. If that exceeds a limit, the least recently used connection that counts against
+// the limit leaves the Set and is returned: the caller closes it.
 func (s *Set) Add(c net.Conn) (evicted net.Conn) {
 	host := hostOf(c.RemoteAddr())
 	s.mu.Lock()
@@ -112,8 +112,8 @@ func (s *Set) All() []net.Conn {
 	return out
 }
 
-// hostOf is what connections from one place have in common: the IPv4 address, the IPv6 network of 64
-// bits, or "" for a unix socket.
+// hostOf is what connections from one place have in common: the IPv4 address, the IPv6 network of
+// 64 bits, or "" for a unix socket.
 func hostOf(a net.Addr) string {
 	if a == nil {
 		return ""
@@ -136,11 +136,12 @@ const (
 	mostPause  = 500 * time.Millisecond
 )
 
-// A Backoff spaces the attempts of a client whose peer evicted it or was busy. The zero value is ready.
+// A Backoff spaces the attempts of a client whose peer evicted it or was busy. The zero value is
+// ready.
 type Backoff struct{ pause time.Duration }
 
-// Wait sleeps before the next attempt, twice as long each time and by chance up to half as long again.
-// It reports whether ctx leaves time for an attempt.
+// Wait sleeps before the next attempt, twice as long each time and by chance up to half as long
+// again. It reports whether ctx leaves time for an attempt.
 func (b *Backoff) Wait(ctx context.Context) bool {
 	b.pause = min(max(2*b.pause, firstPause), mostPause)
 	timer := time.NewTimer(b.pause + rand.N(b.pause/2))

@@ -39,12 +39,13 @@
 //   - Ranks that do not come to Join, or to a call, are named in an error that wraps
 //     context.DeadlineExceeded; so are those that do not answer, because they are stopped, say.
 //   - A rank whose process dies, or whose connection breaks, is named by a RankError that wraps
-//     ErrRankDied. That takes as long as the kernel needs to know: nothing for a killed process, also if
-//     its children have inherited the connections, and 20 s for a host that vanishes.
-//   - A rank that calls Close while others make calls is named by a RankError that wraps ErrRankLeft. For
-//     ranks that make no call, Failed closes five seconds after it left. If all close, there is no error.
-//   - Ranks that do not agree on their number, on their ranks, or on which call comes next get an error
-//     that wraps ErrMismatch and names them.
+//     ErrRankDied. That takes as long as the kernel needs to know: nothing for a killed process,
+//     also if its children have inherited the connections, and 20 s for a host that vanishes.
+//   - A rank that calls Close while others make calls is named by a RankError that wraps
+//     ErrRankLeft. For ranks that make no call, Failed closes five seconds after it left. If all
+//     close, there is no error.
+//   - Ranks that do not agree on their number, on their ranks, or on which call comes next get an
+//     error that wraps ErrMismatch and names them.
 //
 // Failed and Err report this without a call. A broken group stays broken: Close it.
 //

@@ -15,7 +15,8 @@ const (
 	maxSize        = 1 << 16
 	defaultTimeout = 300 * time.Second
 
-	// lingerTime is how long rank 0 of a group that broke early reports that to ranks that connect later.
+	// lingerTime is how long rank 0 of a group that broke early reports that to ranks that connect
+	// later.
 	lingerTime = time.Second
 
 	// The shortest and the longest pause between two attempts to connect.

@@ -35,7 +35,8 @@ func Get(name string) string {
 	return os.Getenv(name)
 }
 
-// Flag reads a boolean: 1/true/on/yes, 0/false/off/no in any case; other text counts as true. Unset is def.
+// Flag reads a boolean: 1/true/on/yes, 0/false/off/no in any case; other text counts as true. Unset
+// is def.
 func Flag(name string, def bool) bool {
 	switch v := strings.ToLower(strings.TrimSpace(Get(name))); v {
 	case "":

@@ -93,7 +93,8 @@ func TestReaderKeepsNothingOfTheMessage(t *testing.T) {
 	}
 }
 
-// What Unmarshal takes the library takes as well, with the same fields, unless the values are out of range there.
+// What Unmarshal takes the library takes as well, with the same fields, unless the values are out
+// of range there.
 func FuzzUnmarshal(f *testing.F) {
 	whole, _ := msgpack.Marshal(&outer{Version: 3, Key: "k", Raw: []byte("raw"), All: []inner{{Name: "n"}}})
 	f.Add(whole)

@@ -79,8 +79,8 @@ var layout = [...]struct {
 	0xde - 0xc4: {KindMap, 2, 0}, {KindMap, 4, 0},
 }
 
-// peek decodes the head of the next element, whose contents the message has: a length or a count that
-// exceeds the bytes left is an error.
+// peek decodes the head of the next element, whose contents the message has: a length or a count
+// that exceeds the bytes left is an error.
 func (r *Reader) peek() (e element) {
 	if r.err != nil {
 		return element{}
@@ -143,7 +143,8 @@ func number(b []byte) uint64 {
 	return binary.BigEndian.Uint64(whole[:])
 }
 
-// Next returns the kind of the next element, without consuming it. At the end of the message that is KindNone, and no error.
+// Next returns the kind of the next element, without consuming it. At the end of the message that
+// is KindNone, and no error.
 func (r *Reader) Next() Kind {
 	if len(r.rest) == 0 {
 		return KindNone
@@ -167,8 +168,8 @@ func (r *Reader) take(wanted ...Kind) (e element, ok bool) {
 	return element{}, false
 }
 
-// Array consumes the head of an array and returns how many elements follow. Each of them has a byte at
-// least in what is left of the message.
+// Array consumes the head of an array and returns how many elements follow. Each of them has a byte
+// at least in what is left of the message.
 func (r *Reader) Array() int {
 	e, _ := r.take(KindArray)
 	return int(e.value)

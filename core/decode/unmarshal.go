@@ -8,13 +8,14 @@ import (
 	"strconv"
 )
 
-// Unmarshal decodes a msgpack array into the struct that to points to: its exported fields in order,
-// as msgpack's "as_array" writes them. Fields that the array does not have keep their values, and
-// surplus elements are skipped, so that either side may be newer. A nil leaves its field alone.
+// Unmarshal decodes a msgpack array into the struct that to points to: its exported fields in
+// order, as msgpack's "as_array" writes them. Fields that the array does not have keep their
+// values, and surplus elements are skipped, so that either side may be newer. A nil leaves its
+// field alone.
 //
-// Fields are integers, bools, strings, []byte and slices of such structs. The tag max bounds the bytes
-// of a string or []byte, or the elements of a slice. A slice of structs must have one, since an element
-// of a byte may become a struct of many.
+// Fields are integers, bools, strings, []byte and slices of such structs. The tag max bounds the
+// bytes of a string or []byte, or the elements of a slice. A slice of structs must have one, since
+// an element of a byte may become a struct of many.
 func Unmarshal(b []byte, to any) error {
 	v := reflect.ValueOf(to)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {

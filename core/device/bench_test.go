@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// benches runs a benchmark on the fake driver of CUDA, which leaves the cost of the calls, and on the GPUs.
+// benches runs a benchmark on the fake driver of CUDA, which leaves the cost of the calls, and on
+// the GPUs.
 func benches(b *testing.B, n int, bench func(b *testing.B, devices []*Device, image []byte)) {
 	b.Run("calls", func(b *testing.B) {
 		devices, err := fakeSystem(b, CUDA).all()
@@ -61,7 +62,8 @@ func BenchmarkLaunchWait(b *testing.B) {
 	})
 }
 
-// BenchmarkCopy copies by the copy engines, timed by events: within a device, to the host, to a peer, and small ones one by one.
+// BenchmarkCopy copies by the copy engines, timed by events: within a device, to the host, to a
+// peer, and small ones one by one.
 func BenchmarkCopy(b *testing.B) {
 	devices := needGPUs(b, 1)
 	d := devices[0]
@@ -103,8 +105,8 @@ func BenchmarkCopy(b *testing.B) {
 	}
 }
 
-// BenchmarkDeviceCopier copies lists of blocks in random order to a peer, four lists under way, by how many streams and blocks of the GPU, beside
-// one copy of as many bytes by the copy engine.
+// BenchmarkDeviceCopier copies lists of blocks in random order to a peer, four lists under way, by
+// how many streams and blocks of the GPU, beside one copy of as many bytes by the copy engine.
 func BenchmarkDeviceCopier(b *testing.B) {
 	devices := needGPUs(b, 2)
 	d := devices[0]

@@ -14,12 +14,13 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A CopySegment is memory to copy. Addresses are the device's: its own, those of a peer that it was let at (EnablePeer, OpenIPC), or
-// pinned host memory's DeviceAddr.
+// A CopySegment is memory to copy. Addresses are the device's: its own, those of a peer that it was
+// let at (EnablePeer, OpenIPC), or pinned host memory's DeviceAddr.
 type CopySegment struct{ Dst, Src, Bytes uint64 }
 
-// CopyBlocks is memory to copy in blocks of one size: block i is Bytes bytes, from Src + SrcOffsets[i] to Dst + DstOffsets[i]. There are as
-// many offsets of either kind. The device reads half of what it does for as many segments, and they are written in no time.
+// CopyBlocks is memory to copy in blocks of one size: block i is Bytes bytes, from Src +
+// SrcOffsets[i] to Dst + DstOffsets[i]. There are as many offsets of either kind. The device reads
+// half of what it does for as many segments, and they are written in no time.
 type CopyBlocks struct {
 	Dst, Src               uint64 // as in a CopySegment
 	Bytes                  uint64
@@ -33,31 +34,36 @@ func (b *CopyBlocks) block(i int) CopySegment {
 
 // CopierOptions are how a Copier works. The zero value suits.
 type CopierOptions struct {
-	// Depth is how many copies may be under way; 0 is 8. Each that was at one time has a list in pinned memory until Close.
+	// Depth is how many copies may be under way; 0 is 8. Each that was at one time has a list in
+	// pinned memory until Close.
 	Depth int
-	// Blocks is how many blocks of threads a launch has at most; 0 is 32, and 64 for segments shorter than 4 KiB.
+	// Blocks is how many blocks of threads a launch has at most; 0 is 32, and 64 for segments shorter
+	// than 4 KiB.
 	Blocks int
-	// EngineFrom: segments of this many bytes or more on average go to the copy engines; 0 is 8 MiB for lists and 1 MiB for one segment,
-	// 1 is all.
+	// EngineFrom: segments of this many bytes or more on average go to the copy engines; 0 is 8 MiB
+	// for lists and 1 MiB for one segment, 1 is all.
 	EngineFrom uint64
 	// Priority is of its streams.
 	Priority Priority
-	// Streams is how many streams long copies take turns on; 0 is 2: while one copy comes to its end, the next is under way
-	// (8192 x 4 KiB between H200s, 32 blocks: 315 GB/s with one, 346 with two, 342 with four). Short ones have four of their own beside those.
+	// Streams is how many streams long copies take turns on; 0 is 2: while one copy comes to its end,
+	// the next is under way (8192 x 4 KiB between H200s, 32 blocks: 315 GB/s with one, 346 with two,
+	// 342 with four). Short ones have four of their own beside those.
 	Streams int
-	// InOrder has the device do one copy after the other, short ones too, in the order of Start, so that no more of it works than
-	// Blocks says.
+	// InOrder has the device do one copy after the other, short ones too, in the order of Start, so
+	// that no more of it works than Blocks says.
 	InOrder bool
 }
 
 const (
 	defaultDepth = 8
-	// Each call of the copy engines takes 2 us of the link. Between H200s they moved 1 MiB segments at 205 GB/s, 4 MiB at 316, 16 MiB at 364, and one
-	// of 64 MiB at 378, where the kernel has 368 of any length.
+	// Each call of the copy engines takes 2 us of the link. Between H200s they moved 1 MiB segments at
+	// 205 GB/s, 4 MiB at 316, 16 MiB at 364, and one of 64 MiB at 378, where the kernel has 368 of any
+	// length.
 	defaultEngineFrom    = 8 << 20
 	defaultEngineFromOne = 1 << 20
 
-	// A copy of so many bytes or fewer is short: it does not wait behind long ones, and is done before it could keep them from the link.
+	// A copy of so many bytes or fewer is short: it does not wait behind long ones, and is done before
+	// it could keep them from the link.
 	shortCopy    = 256 << 10
 	shortStreams = 4
 	usualStreams = 2
@@ -66,16 +72,18 @@ const (
 	closeGrace = 10 * time.Second
 )
 
-// A Copier copies lists of segments between memories that its device reaches: many small ones by one launch of a kernel, long ones by
-// the copy engines, each list beside the others that are under way.
+// A Copier copies lists of segments between memories that its device reaches: many small ones by
+// one launch of a kernel, long ones by the copy engines, each list beside the others that are under
+// way.
 //
 //	c, err := d.NewCopier(device.CopierOptions{})
 //	copied, err := c.Start(segments)         // does not wait; the list is the caller's again
 //	done, err := copied.Done()               // over and over; or copied.Wait(ctx)
 //	err = c.Close()                          // waits for what is under way, 10 s at most
 //
-// It may be used from any goroutine. Nothing is allocated for a copy once the Copier has seen lists as long, as many at once, and a few short ones. Where the
-// kernel cannot be had (NoKernel says why) the copy engines do all.
+// It may be used from any goroutine. Nothing is allocated for a copy once the Copier has seen lists
+// as long, as many at once, and a few short ones. Where the kernel cannot be had (NoKernel says
+// why) the copy engines do all.
 type Copier struct {
 	dev    *Device
 	opts   CopierOptions
@@ -131,8 +139,9 @@ func (c *Copier) Device() *Device { return c.dev }
 // NoKernel is why the kernel is not used; nil if it is, or if the options want none.
 func (c *Copier) NoKernel() error { return c.why }
 
-// Start begins to copy, once all of after has happened. The segments' destinations do not overlap each other or any source. ErrBusy: as many
-// copies are under way as the options allow; Done of one of them makes room. An error means that no byte is copied.
+// Start begins to copy, once all of after has happened. The segments' destinations do not overlap
+// each other or any source. ErrBusy: as many copies are under way as the options allow; Done of one
+// of them makes room. An error means that no byte is copied.
 func (c *Copier) Start(segs []CopySegment, after ...*Event) (Copy, error) {
 	k, err := c.start(work{segs: segs}, after)
 	if err != nil {
@@ -228,8 +237,9 @@ func (c *Copier) give(s *copySlot) {
 	c.free = append(c.free, s)
 }
 
-// Close waits for copies under way and gives all back. If they do not end, the error wraps ErrTimeout: what they copy must stay, and
-// so does what the Copier holds. Later calls are nil. Copies that nobody asked about answer ErrClosed.
+// Close waits for copies under way and gives all back. If they do not end, the error wraps
+// ErrTimeout: what they copy must stay, and so does what the Copier holds. Later calls are nil.
+// Copies that nobody asked about answer ErrClosed.
 func (c *Copier) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -263,14 +273,16 @@ func (c *Copier) Close() error {
 	return nil
 }
 
-// A Copy is what Start began. Once Done has told of its end it is over, and must not be asked again.
+// A Copy is what Start began. Once Done has told of its end it is over, and must not be asked
+// again.
 type Copy struct {
 	slot *copySlot
 	turn uint64
 }
 
-// Done tells whether all bytes are where they belong, for the host and all devices to see. An error ends it, too; what was copied is not
-// known then. It costs a look at a word of host memory after a kernel, and a query of a stream after the copy engines.
+// Done tells whether all bytes are where they belong, for the host and all devices to see. An error
+// ends it, too; what was copied is not known then. It costs a look at a word of host memory after a
+// kernel, and a query of a stream after the copy engines.
 func (k Copy) Done() (bool, error) {
 	s := k.slot
 	s.mu.Lock()
@@ -290,7 +302,8 @@ func (k Copy) Done() (bool, error) {
 	return true, nil
 }
 
-// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and the copy goes on.
+// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and
+// the copy goes on.
 func (k Copy) Wait(ctx context.Context) error {
 	start := time.Now()
 	for pause := firstPause; ; {

@@ -54,8 +54,8 @@ func (p *pool) check(t *testing.T) {
 	ok(t, errors.Join(s.Close(), h.Close()))
 }
 
-// scatter lists segments of the sizes from one pool to the other, in any order, and makes their copies in the model. They use the share-th
-// part of both pools of parts.
+// scatter lists segments of the sizes from one pool to the other, in any order, and makes their
+// copies in the model. They use the share-th part of both pools of parts.
 func scatter(r *rand.Rand, dst, src *pool, sizes []int, share, parts int) []CopySegment {
 	var list []CopySegment
 	room := len(dst.model) / parts
@@ -122,7 +122,8 @@ func TestCopier(t *testing.T) {
 	})
 }
 
-// TestCopierDepth has as many copies under way as may be, of all kinds of lists, and asks in any order.
+// TestCopierDepth has as many copies under way as may be, of all kinds of lists, and asks in any
+// order.
 func TestCopierDepth(t *testing.T) {
 	each(t, 1, func(t *testing.T, b *bench) {
 		r := rand.New(rand.NewPCG(3, 4))

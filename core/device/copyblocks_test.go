@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// blocksOf lists blocks of one size from one pool to the other, in any order, and makes their copies in the model.
+// blocksOf lists blocks of one size from one pool to the other, in any order, and makes their
+// copies in the model.
 func blocksOf(r *rand.Rand, dst, src *pool, n, size int) CopyBlocks {
 	b := CopyBlocks{Dst: dst.mem.Addr() + 16, Src: src.mem.Addr() + 48, Bytes: uint64(size)}
 	places := r.Perm((len(dst.model) - 64) / max(size, 1))
@@ -21,7 +22,8 @@ func blocksOf(r *rand.Rand, dst, src *pool, n, size int) CopyBlocks {
 	return b
 }
 
-// TestCopierBlocks: by the kernel, with as many segments before and after from the same Copier, and by the copy engines.
+// TestCopierBlocks: by the kernel, with as many segments before and after from the same Copier, and
+// by the copy engines.
 func TestCopierBlocks(t *testing.T) {
 	each(t, 1, func(t *testing.T, b *bench) {
 		d := b.devices[0]

@@ -23,8 +23,9 @@ type copyKernel struct {
 	shared   uint32 // bytes for each block: copies go through shared memory
 }
 
-// Shapes of a launch, as docs/lab/block-copy.md found them on H200: copies through shared memory have eight stages of 2 KiB for each warp, where
-// the architecture has them; else, and for short segments, 512 threads copy through registers.
+// Shapes of a launch, as docs/lab/block-copy.md found them on H200: copies through shared memory
+// have eight stages of 2 KiB for each warp, where the architecture has them; else, and for short
+// segments, 512 threads copy through registers.
 const (
 	bulkThreads, plainThreads = 256, 512
 	bulkShared                = bulkThreads / 32 * (256 + 8*2048)

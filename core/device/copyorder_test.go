@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Copies of which each reads what the one before writes, none of which is waited for but the last, by the kernel and the copy engines in turn.
+// Copies of which each reads what the one before writes, none of which is waited for but the last,
+// by the kernel and the copy engines in turn.
 func TestCopierInOrder(t *testing.T) {
 	t.Setenv("FAKE_GPU_SEED", "7")
 	each(t, 1, func(t *testing.T, b *bench) {

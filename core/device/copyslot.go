@@ -147,7 +147,8 @@ func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) erro
 	return s.fire(launch{list: s.list.DeviceAddr()}, count, total)
 }
 
-// startBlocks launches the kernel on two rows of offsets: where blocks go, and where they come from.
+// startBlocks launches the kernel on two rows of offsets: where blocks go, and where they come
+// from.
 func (s *copySlot) startBlocks(b *CopyBlocks, total uint64) error {
 	n := len(b.DstOffsets)
 	if err := s.room(n); err != nil {
@@ -159,7 +160,8 @@ func (s *copySlot) startBlocks(b *CopyBlocks, total uint64) error {
 	return s.fire(launch{list: s.list.DeviceAddr(), block: CopySegment{b.Dst, b.Src, b.Bytes}}, n, total)
 }
 
-// startOne launches a copy of one segment, which goes along with the launch: no list is read over PCIe.
+// startOne launches a copy of one segment, which goes along with the launch: no list is read over
+// PCIe.
 func (s *copySlot) startOne(seg CopySegment) error {
 	if err := s.room(1); err != nil {
 		return err
@@ -235,7 +237,8 @@ func (s *copySlot) over() (bool, error) {
 	return done, err
 }
 
-// ask asks the driver. While it does not know, the copy may go on: only a device that is lost, or a driver that does not know for long, ends it.
+// ask asks the driver. While it does not know, the copy may go on: only a device that is lost, or a
+// driver that does not know for long, ends it.
 func (s *copySlot) ask() (bool, error) {
 	var what doer = s.stream
 	if s.marked {

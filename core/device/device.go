@@ -75,8 +75,9 @@ func newSystem(open func(Vendor) (*gpu.Driver, error)) *system {
 
 var here = newSystem(gpu.Open)
 
-// Devices are all GPUs that this process sees, those of one vendor together in the order of their ordinals. The error is nil if
-// there is one at least. Otherwise it says why not, for each vendor, and wraps errors.ErrUnsupported if that is conclusive.
+// Devices are all GPUs that this process sees, those of one vendor together in the order of their
+// ordinals. The error is nil if there is one at least. Otherwise it says why not, for each vendor,
+// and wraps errors.ErrUnsupported if that is conclusive.
 func Devices() ([]*Device, error) { return here.all() }
 
 func (s *system) all() ([]*Device, error) {
@@ -139,8 +140,8 @@ func (s *system) describe(driver *gpu.Driver, ordinal int) (*Device, error) {
 	return d, nil
 }
 
-// Current is the device that is current on the calling thread, as torch.cuda.set_device makes one; nil if none is. On HIP one always is.
-// The caller must keep its goroutine on the thread.
+// Current is the device that is current on the calling thread, as torch.cuda.set_device makes one;
+// nil if none is. On HIP one always is. The caller must keep its goroutine on the thread.
 func Current() (*Device, error) { return here.current() }
 
 func (s *system) current() (*Device, error) {
@@ -208,8 +209,9 @@ type Reach struct {
 
 var linkNames = map[gpu.LinkKind]string{gpu.PCIe: "PCIe", gpu.NVLink: "NVLink", gpu.XGMI: "xGMI"}
 
-// Reach tells how d reaches peer. On CUDA, links with native atomics count as NVLink: the driver does not name them. Devices of
-// two vendors do not reach each other; a device reaches itself with Link "".
+// Reach tells how d reaches peer. On CUDA, links with native atomics count as NVLink: the driver
+// does not name them. Devices of two vendors do not reach each other; a device reaches itself with
+// Link "".
 func (d *Device) Reach(peer *Device) (Reach, error) {
 	if d == peer {
 		return Reach{Access: true, Atomics: true}, nil
@@ -224,7 +226,8 @@ func (d *Device) Reach(peer *Device) (Reach, error) {
 	return Reach{Access: l.Access, Atomics: l.Atomics, Link: linkNames[l.Kind], Rank: l.Rank, Hops: l.Hops}, nil
 }
 
-// EnablePeer lets kernels and copies of d use all memory of peer. It may be repeated, and is not undone.
+// EnablePeer lets kernels and copies of d use all memory of peer. It may be repeated, and is not
+// undone.
 func (d *Device) EnablePeer(peer *Device) error {
 	if d == peer {
 		return nil

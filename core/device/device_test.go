@@ -192,7 +192,8 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// TestDriverErrors: whatever the driver refuses is an error that names its call, and nothing stays open.
+// TestDriverErrors: whatever the driver refuses is an error that names its call, and nothing stays
+// open.
 func TestDriverErrors(t *testing.T) {
 	type try struct {
 		cuda, hip string

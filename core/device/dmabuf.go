@@ -7,11 +7,13 @@ import (
 	"fmt"
 )
 
-// ExportDmaBuf makes a dma-buf of n bytes of memory at addr, by which NICs are shown it: a descriptor, which the caller closes, and where in it the
-// bytes begin. There may be more in it, before and after. Whoever imports it keeps the memory; the addresses must be what they are for as
+// ExportDmaBuf makes a dma-buf of n bytes of memory at addr, by which NICs are shown it: a
+// descriptor, which the caller closes, and where in it the bytes begin. There may be more in it,
+// before and after. Whoever imports it keeps the memory; the addresses must be what they are for as
 // long as it is used.
 //
-// The error wraps errors.ErrUnsupported where the driver or the kind of memory has none, and says which; ErrInvalid where addr is no memory of d.
+// The error wraps errors.ErrUnsupported where the driver or the kind of memory has none, and says
+// which; ErrInvalid where addr is no memory of d.
 func (d *Device) ExportDmaBuf(addr, n uint64) (fd int, offset uint64, err error) {
 	err = d.exportable(addr, n)
 	if err == nil {
@@ -23,7 +25,8 @@ func (d *Device) ExportDmaBuf(addr, n uint64) (fd int, offset uint64, err error)
 	return fd, offset, nil
 }
 
-// exportable says what is known without asking the driver for it. How far mapped memory goes is for the driver to say: it may be in several pieces.
+// exportable says what is known without asking the driver for it. How far mapped memory goes is for
+// the driver to say: it may be in several pieces.
 func (d *Device) exportable(addr, n uint64) error {
 	p, err := d.sys.lookup(addr)
 	switch {

@@ -82,8 +82,8 @@ func (e *Event) Since(earlier *Event) (time.Duration, error) {
 	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
 }
 
-// Waiting polls, since a driver's own wait has no bound: without a pause first, as short work is done by then, and then with pauses
-// that grow, so that a long wait does not burn a core.
+// Waiting polls, since a driver's own wait has no bound: without a pause first, as short work is
+// done by then, and then with pauses that grow, so that a long wait does not burn a core.
 const (
 	spinFor    = 50 * time.Microsecond
 	firstPause = 5 * time.Microsecond

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// peerEnv makes this program the other process of a test: "0 real" or the number of a vendor and its fake driver.
+// peerEnv makes this program the other process of a test: "0 real" or the number of a vendor and
+// its fake driver.
 const peerEnv = "MORI_DEVICE_TEST_PEER"
 
 // An order is what the other process is asked to do with memory that it is handed, and its answer.
@@ -273,7 +274,8 @@ func TestExportRefused(t *testing.T) {
 	})
 }
 
-// TestDeadPeer: memory of a process lasts as long as it does, and a handle of a process that is gone is refused.
+// TestDeadPeer: memory of a process lasts as long as it does, and a handle of a process that is
+// gone is refused.
 func TestDeadPeer(t *testing.T) {
 	each(t, 1, func(t *testing.T, b *bench) {
 		d, p := b.devices[0], startPeer(t, b)

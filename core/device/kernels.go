@@ -16,7 +16,8 @@ import (
 
 var kernelDir atomic.Pointer[string]
 
-// SetKernelDir says where the files of compiled kernels are. The environment variable MORI_KERNEL_DIR goes before it.
+// SetKernelDir says where the files of compiled kernels are. The environment variable
+// MORI_KERNEL_DIR goes before it.
 func SetKernelDir(dir string) { kernelDir.Store(&dir) }
 
 // KernelDir is where the files of compiled kernels are, "" if nobody said.
@@ -36,9 +37,10 @@ const (
 	newPTX, oldPTX             = "sm_90.ptx", "sm_80.ptx"
 )
 
-// LoadKernels loads the kernels of the file <name>.<architecture>.<format> that suits d: PTX of the newest architecture that device and
-// driver take on CUDA, the code object of exactly this architecture on HIP. An error that wraps ErrImage says that there is none for d,
-// and what would help.
+// LoadKernels loads the kernels of the file <name>.<architecture>.<format> that suits d: PTX of the
+// newest architecture that device and driver take on CUDA, the code object of exactly this
+// architecture on HIP. An error that wraps ErrImage says that there is none for d, and what would
+// help.
 func (d *Device) LoadKernels(name string) (*Module, error) {
 	file, err := d.KernelFile(name)
 	if err != nil {
@@ -58,8 +60,9 @@ func (d *Device) LoadKernels(name string) (*Module, error) {
 	return m, nil
 }
 
-// KernelFile names the file that LoadKernels loads, which need not be there. Where PTX of the newest
-// architecture would be the same as the oldest's, only the oldest is shipped, and KernelFile names that.
+// KernelFile names the file that LoadKernels loads, which need not be there. Where PTX of the
+// newest architecture would be the same as the oldest's, only the oldest is shipped, and KernelFile
+// names that.
 func (d *Device) KernelFile(name string) (string, error) {
 	suffix, err := d.kernelFormat()
 	if err != nil {

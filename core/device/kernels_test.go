@@ -12,7 +12,8 @@ import (
 	"mori/core/config"
 )
 
-// Each device gets the file that suits it, and a device that none suits an answer that says what would help.
+// Each device gets the file that suits it, and a device that none suits an answer that says what
+// would help.
 func TestKernelFilesSuitTheDevice(t *testing.T) {
 	for _, c := range []struct {
 		what       string

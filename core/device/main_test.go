@@ -135,7 +135,8 @@ func each(t *testing.T, n int, test func(t *testing.T, b *bench)) {
 	})
 }
 
-// needGPUs skips the test if this machine has fewer, unless MORI_REQUIRE has gpu in its list. Only a conclusive answer skips.
+// needGPUs skips the test if this machine has fewer, unless MORI_REQUIRE has gpu in its list. Only
+// a conclusive answer skips.
 func needGPUs(tb testing.TB, n int) []*Device {
 	tb.Helper()
 	devices, err := Devices()

@@ -48,7 +48,8 @@ func (m *HostMemory) Bytes() uint64 { return m.bytes }
 // pageBytes is the system's page, and a NIC's.
 var pageBytes = uint64(os.Getpagesize())
 
-// AllocHost allocates n bytes of host memory that all devices reach. A page or more of it begins at a page, as NICs want their queues.
+// AllocHost allocates n bytes of host memory that all devices reach. A page or more of it begins at
+// a page, as NICs want their queues.
 func (d *Device) AllocHost(n uint64) (*HostMemory, error) {
 	host, dev, err := d.gpu.AllocHost(n)
 	skip := uint64(0)
@@ -66,8 +67,8 @@ func (d *Device) AllocHost(n uint64) (*HostMemory, error) {
 	return m, nil
 }
 
-// RegisterHost pins n bytes of host memory at addr, which stay the caller's, until Close. Registered ranges do not overlap: the
-// error wraps ErrDuplicate then.
+// RegisterHost pins n bytes of host memory at addr, which stay the caller's, until Close.
+// Registered ranges do not overlap: the error wraps ErrDuplicate then.
 func (d *Device) RegisterHost(addr, n uint64) (*HostMemory, error) {
 	dev, err := d.gpu.RegisterHost(addr, n)
 	if err != nil {

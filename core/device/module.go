@@ -17,7 +17,8 @@ type Module struct {
 	gpu uint64
 }
 
-// Load loads PTX or a cubin (CUDA), or a code object (HIP). An error that wraps ErrImage says that it is for other devices, or for a newer driver.
+// Load loads PTX or a cubin (CUDA), or a code object (HIP). An error that wraps ErrImage says that
+// it is for other devices, or for a newer driver.
 func (d *Device) Load(image []byte) (*Module, error) {
 	id, err := d.gpu.LoadModule(image)
 	if err != nil {
@@ -28,7 +29,8 @@ func (d *Device) Load(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// BorrowModule is a module of others, such as Triton's: CUmodule, hipModule_t. It must outlive its use.
+// BorrowModule is a module of others, such as Triton's: CUmodule, hipModule_t. It must outlive its
+// use.
 func (d *Device) BorrowModule(id uint64) *Module {
 	return &Module{handle: handle{dev: d, what: "a borrowed module", free: func() error { return nil }}, gpu: id}
 }
@@ -70,7 +72,8 @@ func (m *Module) Function(name string) (*Function, error) {
 	return &Function{m, id, name}, nil
 }
 
-// SetShared lets launches ask for n bytes of shared memory, up to Info.MaxShared, where Info.Shared is less.
+// SetShared lets launches ask for n bytes of shared memory, up to Info.MaxShared, where Info.Shared
+// is less.
 func (f *Function) SetShared(n int) error {
 	if err := f.module.check(); err != nil {
 		return err

@@ -15,7 +15,8 @@ const (
 	StageBytes = 1 << 20
 	// smallStage is the other length.
 	smallStage = 64 << 10
-	// mostStaging is how much a device's Staging pins. Half of it is for Outward, which is held for as long as a network takes.
+	// mostStaging is how much a device's Staging pins. Half of it is for Outward, which is held for as
+	// long as a network takes.
 	mostStaging = 64 << 20
 	// heldSmall and heldLong are how many buffers a Hold pins.
 	heldSmall, heldLong = 128, 24
@@ -23,8 +24,9 @@ const (
 	stagingIdle = 3 * time.Second
 	// stagingDepth is how many copies may be under way.
 	stagingDepth = 16
-	// stagingEngine is the segment from which copy engines do it: they need no part of the GPU that kernels could use. A
-	// buffer of such segments takes 16 copies, about 30 µs to begin, and 20 µs over PCIe.
+	// stagingEngine is the segment from which copy engines do it: they need no part of the GPU that
+	// kernels could use. A buffer of such segments takes 16 copies, about 30 µs to begin, and 20 µs
+	// over PCIe.
 	stagingEngine = 64 << 10
 )
 
@@ -33,15 +35,16 @@ var stageSizes = [2]uint64{smallStage, StageBytes}
 // An Outwardness is where a buffer's bytes go.
 type Outwardness int
 
-// Inward buffers fill memory of the device, and are free as soon as that is done. Outward ones wait for somebody else, so they never take
-// all there is.
+// Inward buffers fill memory of the device, and are free as soon as that is done. Outward ones wait
+// for somebody else, so they never take all there is.
 const (
 	Inward Outwardness = iota
 	Outward
 )
 
-// A Staging is pinned host memory through which a device's memory goes over what reaches host memory only. There is one for each device,
-// shared by who opened it; it holds nothing while nobody uses it.
+// A Staging is pinned host memory through which a device's memory goes over what reaches host
+// memory only. There is one for each device, shared by who opened it; it holds nothing while nobody
+// uses it.
 type Staging struct {
 	dev *Device
 
@@ -137,7 +140,8 @@ func (b *StageBuffer) DeviceAddr() uint64 { return b.mem.DeviceAddr() }
 // Copy begins to copy segments between the buffer and memory of the device; see Copier.Start.
 func (b *StageBuffer) Copy(segs []CopySegment) (Copy, error) { return b.copier.Start(segs) }
 
-// Take gives a buffer of n bytes or more, StageBytes at most. ErrBusy: as much is lent as may be, and Free makes room.
+// Take gives a buffer of n bytes or more, StageBytes at most. ErrBusy: as much is lent as may be,
+// and Free makes room.
 func (s *Staging) Take(n uint64, to Outwardness) (*StageBuffer, error) {
 	class := 0
 	if n > smallStage {
@@ -225,7 +229,8 @@ func (b *StageBuffer) Free() {
 	s.returned(b)
 }
 
-// Lose gives up b, since a copy failed and may still run: it is unpinned if the driver does that, and not used again.
+// Lose gives up b, since a copy failed and may still run: it is unpinned if the driver does that,
+// and not used again.
 func (b *StageBuffer) Lose() error {
 	s := b.staging
 	s.mu.Lock()

@@ -21,16 +21,20 @@ func (s *Staging) most() uint64 {
 	return mostStaging
 }
 
-// Hold opens the device's Staging, pins what it may have from now on, 32 MiB, and uses once whatever its copies need, until release, which is called
-// once. None of it waits for kernels of the device then, and whoever has kernels that wait for what comes through the Staging holds it before the first of
-// them runs. What such a copy does without:
+// Hold opens the device's Staging, pins what it may have from now on, 32 MiB, and uses once
+// whatever its copies need, until release, which is called once. None of it waits for kernels of
+// the device then, and whoever has kernels that wait for what comes through the Staging holds it
+// before the first of them runs. What such a copy does without:
 //
-//   - Allocations, new streams, code that is not loaded: drivers may have them wait for kernels that run.
-//   - Kernels: a GPU takes them from 8 queues, so that one of a stream may be behind one of another stream that waits for it; and there may be no
-//     room beside kernels that fill the GPU. So copy engines do all.
+//   - Allocations, new streams, code that is not loaded: drivers may have them wait for kernels
+//     that run.
+//   - Kernels: a GPU takes them from 8 queues, so that one of a stream may be behind one of another
+//     stream that waits for it; and there may be no room beside kernels that fill the GPU. So copy
+//     engines do all.
 //
-// On H200s kernels did not see a peer's write over tcp within 20 s, neither before there was a Hold nor while it still copied by kernels, and all did
-// since copy engines do it. That queues were what was left is inferred.
+// On H200s kernels did not see a peer's write over tcp within 20 s, neither before there was a Hold
+// nor while it still copied by kernels, and all did since copy engines do it. That queues were what
+// was left is inferred.
 func (d *Device) Hold() (release func() error, err error) {
 	s := d.OpenStaging()
 	s.mu.Lock()
@@ -75,7 +79,8 @@ func (s *Staging) prepare() error {
 	return s.copier.warm(ctx, s.free[1][0].mem)
 }
 
-// warm makes all that copies by the engines need, and does one each way in each stream. scratch is memory that nobody uses.
+// warm makes all that copies by the engines need, and does one each way in each stream. scratch is
+// memory that nobody uses.
 func (c *Copier) warm(ctx context.Context, scratch *HostMemory) error {
 	m, err := c.dev.Alloc(wordBytes)
 	if err != nil {

@@ -104,8 +104,8 @@ func TestStagingWithoutPinnedMemory(t *testing.T) {
 	b.Free()
 }
 
-// Where kernels wait for what comes through the Staging, nothing is asked of the driver that may wait for kernels: not by a first copy of any kind, and
-// not after a rest.
+// Where kernels wait for what comes through the Staging, nothing is asked of the driver that may
+// wait for kernels: not by a first copy of any kind, and not after a rest.
 func TestHeldStagingWaitsForNoKernel(t *testing.T) {
 	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
 	m := must[*Memory](t)(d.Alloc(StageBytes))

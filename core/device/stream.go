@@ -40,7 +40,8 @@ func (d *Device) NewStream(p Priority) (*Stream, error) {
 	return s, nil
 }
 
-// BorrowStream is a stream of others: cudaStream_t, hipStream_t, 0 for the default stream. It must outlive its use.
+// BorrowStream is a stream of others: cudaStream_t, hipStream_t, 0 for the default stream. It must
+// outlive its use.
 func (d *Device) BorrowStream(id uint64) *Stream {
 	return &Stream{handle: handle{dev: d, what: "a borrowed stream", free: func() error { return nil }}, gpu: id}
 }
@@ -51,8 +52,8 @@ func (s *Stream) Handle() uint64 { return s.gpu }
 // Device is what it is on.
 func (s *Stream) Device() *Device { return s.dev }
 
-// Copy copies n bytes between addresses of any kind: of devices, mapped from other processes, host. Host memory that is not pinned makes
-// the call wait for the copy. The ranges must not overlap.
+// Copy copies n bytes between addresses of any kind: of devices, mapped from other processes, host.
+// Host memory that is not pinned makes the call wait for the copy. The ranges must not overlap.
 func (s *Stream) Copy(dst, src, n uint64) error {
 	if err := s.check(); err != nil {
 		return err
@@ -110,5 +111,6 @@ func (s *Stream) Done() (bool, error) {
 	return s.dev.gpu.StreamDone(s.gpu)
 }
 
-// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and s goes on.
+// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and
+// s goes on.
 func (s *Stream) Wait(ctx context.Context) error { return wait(ctx, s, &s.handle) }

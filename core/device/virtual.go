@@ -9,13 +9,15 @@ import (
 	"os"
 )
 
-// Virtual is an optional power of a device: addresses and memory are made apart, and memory goes to other processes as a descriptor.
+// Virtual is an optional power of a device: addresses and memory are made apart, and memory goes to
+// other processes as a descriptor.
 type Virtual struct {
 	dev         *Device
 	granularity uint64
 }
 
-// Virtual answers in three ways: nil, an error that wraps errors.ErrUnsupported, or another that cannot tell.
+// Virtual answers in three ways: nil, an error that wraps errors.ErrUnsupported, or another that
+// cannot tell.
 func (d *Device) Virtual() (*Virtual, error) {
 	if !d.VMM || !d.VMMFD {
 		return nil, fmt.Errorf("virtual memory management on %s: %w", d, errors.ErrUnsupported)
@@ -48,7 +50,8 @@ func (r *Range) Addr() uint64 { return r.addr }
 // Bytes is its size.
 func (r *Range) Bytes() uint64 { return r.bytes }
 
-// Reserve takes addresses for n bytes, rounded up, aligned to align or to the granularity, with nothing behind them.
+// Reserve takes addresses for n bytes, rounded up, aligned to align or to the granularity, with
+// nothing behind them.
 func (v *Virtual) Reserve(n, align uint64) (*Range, error) {
 	d, n := v.dev, v.Round(n)
 	addr, err := d.gpu.Reserve(n, max(align, v.granularity))
@@ -60,7 +63,8 @@ func (v *Virtual) Reserve(n, align uint64) (*Range, error) {
 	return r, nil
 }
 
-// Physical is memory without an address. It may be closed while it is mapped: it stays until it is not.
+// Physical is memory without an address. It may be closed while it is mapped: it stays until it is
+// not.
 type Physical struct {
 	handle
 	gpu, bytes uint64
@@ -114,7 +118,8 @@ func (v *Virtual) Import(f *os.File) (*Physical, error) {
 // A Mapping is memory behind addresses.
 type Mapping struct{ handle }
 
-// Map puts n bytes of p behind r, from offset in r on, for devices to read and write: that of r, and others.
+// Map puts n bytes of p behind r, from offset in r on, for devices to read and write: that of r,
+// and others.
 func (r *Range) Map(offset, n uint64, p *Physical, others ...*Device) (*Mapping, error) {
 	if err := errors.Join(r.check(), p.check()); err != nil {
 		return nil, err

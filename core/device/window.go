@@ -16,15 +16,16 @@ const (
 	windowLimit = 30 * time.Second // that a copy may take
 )
 
-// A Window lets the host at the memory of a GPU while kernels run there: by a stream of its own, through pinned memory. One goroutine at a
-// time uses it.
+// A Window lets the host at the memory of a GPU while kernels run there: by a stream of its own,
+// through pinned memory. One goroutine at a time uses it.
 type Window struct {
 	stream *Stream
 	stage  *HostMemory
 }
 
-// NewWindow makes a window to d's memory. warm is some of that memory, of n bytes, which is copied out and in again: drivers load what they
-// copy with at the first copy, and may have that wait for kernels. So no kernel that waits for the host may run yet.
+// NewWindow makes a window to d's memory. warm is some of that memory, of n bytes, which is copied
+// out and in again: drivers load what they copy with at the first copy, and may have that wait for
+// kernels. So no kernel that waits for the host may run yet.
 func (d *Device) NewWindow(warm, n uint64) (_ *Window, err error) {
 	w := new(Window)
 	defer func() {

@@ -2,7 +2,8 @@
 
 package fabric
 
-// A DataType is the type of the elements that an atomic op works on, in the byte order of the hosts.
+// A DataType is the type of the elements that an atomic op works on, in the byte order of the
+// hosts.
 type DataType uint8
 
 // The data types: those of libfabric (fi_atomic.h) that Go has.
@@ -96,7 +97,8 @@ func (o AtomicOp) String() string {
 	return atomicOpText[o]
 }
 
-// An Atomic is what an atomic Op does beside the words that it shares with other ops. Op.Seg is the operand, Op.RSeg the target.
+// An Atomic is what an atomic Op does beside the words that it shares with other ops. Op.Seg is the
+// operand, Op.RSeg the target.
 type Atomic struct {
 	Op      AtomicOp
 	Type    DataType
@@ -104,13 +106,15 @@ type Atomic struct {
 	Result  Seg // OpFetchAtomic and OpCompareAtomic: what was there before; as long as the operand
 }
 
-// AtomicValid reports whether an op of this kind, AtomicOp and type means anything: the table of fi_atomic(3).
+// AtomicValid reports whether an op of this kind, AtomicOp and type means anything: the table of
+// fi_atomic(3).
 //
 //	OpAtomic         min to bxor, write
 //	OpFetchAtomic    min to bxor, read, write
 //	OpCompareAtomic  cswap to mswap
 //
-// Of complex numbers there is no min, max, or comparison but equality; bits (bor, band, bxor, mswap) are of integers only.
+// Of complex numbers there is no min, max, or comparison but equality; bits (bor, band, bxor,
+// mswap) are of integers only.
 func AtomicValid(kind OpKind, op AtomicOp, t DataType) bool {
 	if t.Size() == 0 || op == 0 || op >= atomicOpEnd {
 		return false

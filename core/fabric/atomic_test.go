@@ -26,8 +26,8 @@ func TestDataTypes(t *testing.T) {
 	}
 }
 
-// TestAtomicTable holds AtomicValid against the table as fi_atomic(3) prints it: a row for each op, its letters are the classes of
-// types (i integers, f floats, c complex), its columns the kinds.
+// TestAtomicTable holds AtomicValid against the table as fi_atomic(3) prints it: a row for each op,
+// its letters are the classes of types (i integers, f floats, c complex), its columns the kinds.
 func TestAtomicTable(t *testing.T) {
 	rows := []struct {
 		op                         AtomicOp

@@ -9,9 +9,10 @@ import (
 	"slices"
 )
 
-// Blocks are pieces of an op that are all of one size, as a KV cache's are: block i is Size bytes at Op.Seg.Addr + Local()[i] and
-// at Op.RSeg.Addr + Remote()[i]. What holds for the furthest of them holds for all, so an op of thousands is checked by a look at it,
-// which a list of segments is not. The zero value has no block; Set gives it some.
+// Blocks are pieces of an op that are all of one size, as a KV cache's are: block i is Size bytes
+// at Op.Seg.Addr + Local()[i] and at Op.RSeg.Addr + Remote()[i]. What holds for the furthest of
+// them holds for all, so an op of thousands is checked by a look at it, which a list of segments is
+// not. The zero value has no block; Set gives it some.
 type Blocks struct {
 	size                uint64
 	local, remote       []uint64
@@ -19,9 +20,11 @@ type Blocks struct {
 	joined              int
 }
 
-// Set makes b the blocks of size bytes at these offsets, one or more. It reads each offset once, so that what others write there meanwhile
-// harms nothing, and keeps a copy, in the room that b has if it is enough. ErrInvalid: no or different numbers of offsets, a size of 0, a
-// block or a total beyond 2^64; b has no block then, but the copies: b.Local() and b.Remote() are as long as the shorter slice.
+// Set makes b the blocks of size bytes at these offsets, one or more. It reads each offset once, so
+// that what others write there meanwhile harms nothing, and keeps a copy, in the room that b has if
+// it is enough. ErrInvalid: no or different numbers of offsets, a size of 0, a block or a total
+// beyond 2^64; b has no block then, but the copies: b.Local() and b.Remote() are as long as the
+// shorter slice.
 func (b *Blocks) Set(size uint64, local, remote []uint64) error {
 	n := min(len(local), len(remote))
 	to, there := slices.Grow(b.local[:0], n)[:n], slices.Grow(b.remote[:0], n)[:n]
@@ -71,10 +74,12 @@ func (b *Blocks) LocalEnd() uint64 { return b.localEnd }
 // RemoteEnd is behind the block that lies furthest there.
 func (b *Blocks) RemoteEnd() uint64 { return b.remoteEnd }
 
-// Joined is how many blocks begin where the one before ends, on both sides: so many segments fewer are the same bytes.
+// Joined is how many blocks begin where the one before ends, on both sides: so many segments fewer
+// are the same bytes.
 func (b *Blocks) Joined() int { return b.joined }
 
-// Segments makes the blocks segments of the memory at seg and rseg, in the room of segs and rsegs, with those that are joined as one.
+// Segments makes the blocks segments of the memory at seg and rseg, in the room of segs and rsegs,
+// with those that are joined as one.
 func (b *Blocks) Segments(seg Seg, rseg RSeg, segs []Seg, rsegs []RSeg) ([]Seg, []RSeg) {
 	n, size := len(b.local), b.size
 	segs, rsegs = slices.Grow(segs[:0], n)[:n], slices.Grow(rsegs[:0], n)[:n]
@@ -96,7 +101,8 @@ func (b *Blocks) Segments(seg Seg, rseg RSeg, segs []Seg, rsegs []RSeg) ([]Seg, 
 	return segs[:k], rsegs[:k]
 }
 
-// Spread makes the blocks of an op, if it has some, segments of their own: for who moves those only.
+// Spread makes the blocks of an op, if it has some, segments of their own: for who moves those
+// only.
 func (op *Op) Spread() {
 	if op.Blocks == nil {
 		return

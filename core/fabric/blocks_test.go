@@ -66,7 +66,8 @@ func TestBlocksDoNotAllocateTwice(t *testing.T) {
 	}
 }
 
-// BenchmarkBlocks is what a caller pays for 8192 blocks, in the best of its rounds; ratio is to copying their offsets.
+// BenchmarkBlocks is what a caller pays for 8192 blocks, in the best of its rounds; ratio is to
+// copying their offsets.
 func BenchmarkBlocks(b *testing.B) {
 	const n = 8192
 	at, there, to := make([]uint64, n), make([]uint64, n), make([]uint64, 2*n)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// An Errno is the cause of every error of this package. Numbers are libfabric's (fi_errno.h): those below
-// 256 are the system's own, the rest belong to the fabric.
+// An Errno is the cause of every error of this package. Numbers are libfabric's (fi_errno.h): those
+// below 256 are the system's own, the rest belong to the fabric.
 type Errno int32
 
 // The causes that callers branch on.
@@ -90,8 +90,8 @@ func (e Errno) Is(target error) bool {
 	return ok && e < 256 && Errno(s) == e
 }
 
-// ErrnoOf returns the Errno that err wraps: the system's numbers become ours, nil is 0, and anything else
-// is ErrOther.
+// ErrnoOf returns the Errno that err wraps: the system's numbers become ours, nil is 0, and
+// anything else is ErrOther.
 func ErrnoOf(err error) Errno {
 	for err != nil {
 		switch e := err.(type) {

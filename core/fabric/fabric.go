@@ -25,7 +25,8 @@ type Fabric interface {
 	// Domain opens the device that in names.
 	Domain(ctx context.Context, in *Info) (Domain, error)
 
-	// Listen starts to accept connections at in.Src, or at an address of the provider's choice if empty.
+	// Listen starts to accept connections at in.Src, or at an address of the provider's choice if
+	// empty.
 	Listen(ctx context.Context, in *Info) (Listener, error)
 
 	// EQ opens an event queue that holds up to size events.
@@ -74,8 +75,8 @@ type Domain interface {
 	// AV opens an address vector with space for size addresses to begin with.
 	AV(size int) (AV, error)
 
-	// Reg registers a buffer for the rights in access. The buffer stays the caller's, who keeps it alive
-	// until MR.Close returned.
+	// Reg registers a buffer for the rights in access. The buffer stays the caller's, who keeps it
+	// alive until MR.Close returned.
 	Reg(buf Buffer, access Access, key RegionKey) (MR, error)
 
 	// Import makes a peer's region usable as RSeg.Key of ops of this domain. It sends nothing: a wrong
@@ -86,44 +87,48 @@ type Domain interface {
 	Close() error
 }
 
-// An Endpoint moves bytes to and from peers: one if it is an EPMsg, which is a Connector, too, and all those of its address
-// vector if it is an EPRDM.
+// An Endpoint moves bytes to and from peers: one if it is an EPMsg, which is a Connector, too, and
+// all those of its address vector if it is an EPRDM.
 //
 //	EPMsg  idle ──Bind…──▶ idle ──Enable──▶ enabled ──Connect,Accept──▶ connected ──▶ shut ──Close──▶ closed
 //	                                                        (Shutdown, the peer's, or a broken connection)
 //	EPRDM  idle ──Bind…──▶ idle ──Enable──▶ enabled ──Close──▶ closed
 //
-// Submit before Enable is ErrOpBadState. On an EPMsg, receives may be posted from enabled on, everything else needs
-// connected (ErrNotConn). When the connection ends, every op in flight ends with an error entry before the
-// EQ tells.
+// Submit before Enable is ErrOpBadState. On an EPMsg, receives may be posted from enabled on,
+// everything else needs connected (ErrNotConn). When the connection ends, every op in flight ends
+// with an error entry before the EQ tells.
 //
-// An EPRDM connects by itself with the first op to a peer, which waits meanwhile. If that fails, or the connection breaks,
-// the ops on their way to this peer, and no others, end with an error entry, and the next op tries anew. Ops to different peers
-// are not ordered. A Dest that the address vector does not hold is ErrInvalid.
+// An EPRDM connects by itself with the first op to a peer, which waits meanwhile. If that fails, or
+// the connection breaks, the ops on their way to this peer, and no others, end with an error entry,
+// and the next op tries anew. Ops to different peers are not ordered. A Dest that the address
+// vector does not hold is ErrInvalid.
 type Endpoint interface {
-	// BindCQ sends the completions of dir to cq. With selective, successes are reported only for ops with
-	// OpWantCQE. Only in state idle; each direction once.
+	// BindCQ sends the completions of dir to cq. With selective, successes are reported only for ops
+	// with OpWantCQE. Only in state idle; each direction once.
 	BindCQ(cq CQ, dir Dir, selective bool) error
 
-	// BindCounter makes c count what events names. Only in state idle; each event once. Ops count whether or not they
-	// complete in the CQ.
+	// BindCounter makes c count what events names. Only in state idle; each event once. Ops count
+	// whether or not they complete in the CQ.
 	BindCounter(c Counter, events CountEvents) error
 
-	// BindAV makes av the meaning of Op.Dest and Completion.Src. Only in state idle, once; ErrInvalid on an EPMsg.
+	// BindAV makes av the meaning of Op.Dest and Completion.Src. Only in state idle, once; ErrInvalid
+	// on an EPMsg.
 	BindAV(av AV) error
 
-	// BindEQ sends connection events to eq. Only in state idle. An EPRDM has none, and leaves it empty.
+	// BindEQ sends connection events to eq. Only in state idle. An EPRDM has none, and leaves it
+	// empty.
 	BindEQ(eq EQ) error
 
-	// Enable ends configuration. ErrNoCQ without a CQ for both directions; ErrNoAV for an EPRDM without an AV.
+	// Enable ends configuration. ErrNoCQ without a CQ for both directions; ErrNoAV for an EPRDM
+	// without an AV.
 	Enable() error
 
-	// Name is the address of an enabled EPRDM, for its peers' address vectors: Info.Src, or one of the provider's choice. ErrOpBadState
-	// before Enable, ErrNoSys on an EPMsg.
+	// Name is the address of an enabled EPRDM, for its peers' address vectors: Info.Src, or one of the
+	// provider's choice. ErrOpBadState before Enable, ErrNoSys on an EPMsg.
 	Name() (Addr, error)
 
-	// Submit queues a prefix of ops in order, says how many, and does not wait for the network. The error
-	// tells why ops[n] was not taken: ErrAgain is a full queue. Safe for concurrent use.
+	// Submit queues a prefix of ops in order, says how many, and does not wait for the network. The
+	// error tells why ops[n] was not taken: ErrAgain is a full queue. Safe for concurrent use.
 	Submit(ops []Op) (n int, err error)
 
 	// Cancel ends the pending receives with this Ctx by ErrCanceled entries. Unknown or done: nothing.
@@ -136,27 +141,30 @@ type Endpoint interface {
 
 // A Connector is an Endpoint that connects (type EPMsg).
 type Connector interface {
-	// Connect asks the listener at to for a connection and returns its private data. A RejectError if it refused.
+	// Connect asks the listener at to for a connection and returns its private data. A RejectError if
+	// it refused.
 	Connect(ctx context.Context, to Addr, private []byte) (reply []byte, err error)
 
 	// Accept answers req, taking it over, and hands private data to the peer.
 	Accept(ctx context.Context, req ConnReq, private []byte) error
 
-	// Shutdown ends the connection in good order: ops in flight end with ErrConnAborted before it returns, the
-	// peer sees ErrShutdown. Completions stay readable.
+	// Shutdown ends the connection in good order: ops in flight end with ErrConnAborted before it
+	// returns, the peer sees ErrShutdown. Completions stay readable.
 	Shutdown() error
 
 	// Peer is the other end's address, empty before connected.
 	Peer() Addr
 }
 
-// A Prober tells, before or after connecting, why a provider is or is not at its best with its peer.
+// A Prober tells, before or after connecting, why a provider is or is not at its best with its
+// peer.
 type Prober interface {
 	// Path says in words how bytes move to this peer: "cma", "stream".
 	Path() (name, reason string)
 }
 
-// A WaitObject lets a program that sleeps in poll, epoll or an event loop of its own hear of a queue.
+// A WaitObject lets a program that sleeps in poll, epoll or an event loop of its own hear of a
+// queue.
 //
 //	for {
 //		for q.TryWait() == ErrAgain { read until there is nothing }
@@ -165,11 +173,12 @@ type Prober interface {
 //
 // Whatever comes after TryWait returned nil makes the descriptor readable, so no wake-up is lost.
 type WaitObject interface {
-	// FD is a descriptor to wait for input on, the same at every call. It is the queue's: do not read, write or close it.
+	// FD is a descriptor to wait for input on, the same at every call. It is the queue's: do not read,
+	// write or close it.
 	FD() (int, error)
 
-	// TryWait makes FD not readable and returns nil if there is nothing to read, and ErrAgain if there is, or if Signal was
-	// called: then read first. One waiter at a time.
+	// TryWait makes FD not readable and returns nil if there is nothing to read, and ErrAgain if there
+	// is, or if Signal was called: then read first. One waiter at a time.
 	TryWait() error
 }
 
@@ -177,8 +186,8 @@ type WaitObject interface {
 type CQ interface {
 	WaitObject
 
-	// Read fills dst without blocking. ErrAgain if there is nothing; ErrAvail, after the successes that
-	// came before it, if the next entry is an error and waits in ReadErr.
+	// Read fills dst without blocking. ErrAgain if there is nothing; ErrAvail, after the successes
+	// that came before it, if the next entry is an error and waits in ReadErr.
 	Read(dst []Completion) (int, error)
 
 	// Wait is Read that parks until there is something, ctx is done (its error), Signal was called
@@ -191,10 +200,10 @@ type CQ interface {
 	// Signal wakes one Wait, now or the next to come.
 	Signal() error
 
-	// OnReady makes the queue call fn, once for now if it is not empty, and after every entry that is added, by
-	// whoever adds it: possibly inside Submit, and possibly with locks of the provider held. fn must not block
-	// and may call Read and ReadErr only. It saves the hand-over to a goroutine in Wait. nil ends that; a call
-	// under way may still be running.
+	// OnReady makes the queue call fn, once for now if it is not empty, and after every entry that is
+	// added, by whoever adds it: possibly inside Submit, and possibly with locks of the provider held.
+	// fn must not block and may call Read and ReadErr only. It saves the hand-over to a goroutine in
+	// Wait. nil ends that; a call under way may still be running.
 	OnReady(fn func())
 
 	// Close frees the queue, or answers ErrBusy while an endpoint is bound.
@@ -233,21 +242,23 @@ type Counter interface {
 	Set(v uint64) error
 	SetErr(v uint64) error
 
-	// Wait parks until Read is at least threshold (nil), there are failures that ReadErr has not told (ErrAvail), ctx is done
-	// (its error), or the counter closed (ErrClosed).
+	// Wait parks until Read is at least threshold (nil), there are failures that ReadErr has not told
+	// (ErrAvail), ctx is done (its error), or the counter closed (ErrClosed).
 	Wait(ctx context.Context, threshold uint64) error
 
 	// Close frees the counter, or answers ErrBusy while an endpoint is bound.
 	Close() error
 }
 
-// An AV is an address vector: it gives addresses of EPRDM peers small numbers. Safe for concurrent use.
+// An AV is an address vector: it gives addresses of EPRDM peers small numbers. Safe for concurrent
+// use.
 type AV interface {
-	// Insert adds addresses and returns their numbers, in order. One that is there keeps its number. All or none: ErrInvalid if
-	// one cannot be an address.
+	// Insert adds addresses and returns their numbers, in order. One that is there keeps its number.
+	// All or none: ErrInvalid if one cannot be an address.
 	Insert(addrs ...Addr) ([]AVAddr, error)
 
-	// Remove forgets a number, ErrInvalid if it is not there. Ops on their way go on. The number may be given to another.
+	// Remove forgets a number, ErrInvalid if it is not there. Ops on their way go on. The number may
+	// be given to another.
 	Remove(a AVAddr) error
 
 	// Lookup is the address of a number, ErrInvalid if it is not there.
@@ -259,8 +270,8 @@ type AV interface {
 
 // An AtomicQuerier is a Domain that has atomics.
 type AtomicQuerier interface {
-	// QueryAtomic is how many elements one op of this kind may have; ErrNoSys if the provider does not have this op for
-	// this type, ErrInvalid if nobody has.
+	// QueryAtomic is how many elements one op of this kind may have; ErrNoSys if the provider does not
+	// have this op for this type, ErrInvalid if nobody has.
 	QueryAtomic(kind OpKind, op AtomicOp, t DataType) (count int, err error)
 }
 
@@ -277,11 +288,12 @@ type MR interface {
 	Close() error
 }
 
-// A Prefetcher is an MR whose provider does something at the first op that needs the region, such as to have a NIC pin its memory, and can
-// do it before.
+// A Prefetcher is an MR whose provider does something at the first op that needs the region, such
+// as to have a NIC pin its memory, and can do it before.
 type Prefetcher interface {
-	// Prefetch does it now, which may take long: seconds for many GiB. ErrNotSupported if the provider does nothing of that kind. Any other
-	// error is why no device takes the region; ops on it go another way then, or fail, as they would without Prefetch.
+	// Prefetch does it now, which may take long: seconds for many GiB. ErrNotSupported if the provider
+	// does nothing of that kind. Any other error is why no device takes the region; ops on it go
+	// another way then, or fail, as they would without Prefetch.
 	Prefetch() error
 }
 

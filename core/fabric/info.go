@@ -31,15 +31,17 @@ type Mode uint32
 
 // The duties.
 const (
-	// ModeDenialFatal: an access that the target refuses may end the connection to it, and its cause may be any of
-	// ErrNoKey, ErrAccess, ErrRange and ErrConnReset. So may a message that is longer than its receive. A queue pair of a NIC is like that.
+	// ModeDenialFatal: an access that the target refuses may end the connection to it, and its cause
+	// may be any of ErrNoKey, ErrAccess, ErrRange and ErrConnReset. So may a message that is longer
+	// than its receive. A queue pair of a NIC is like that.
 	ModeDenialFatal Mode = 1 << iota
 	// ModeKeyIsProof: regions have no secret: whoever knows a small number may use them.
 	ModeKeyIsProof
 )
 
-// Order are the pairs of ops to one peer that take effect in the order of their submission. The first letter is the later op's
-// kind: OrderRAW is a read after a write, which sees what that wrote. Atomics count as reads and writes.
+// Order are the pairs of ops to one peer that take effect in the order of their submission. The
+// first letter is the later op's kind: OrderRAW is a read after a write, which sees what that
+// wrote. Atomics count as reads and writes.
 type Order uint32
 
 // The pairs. Up to Limits.OrderRAW, OrderWAR and OrderWAW bytes, where reads and writes meet.
@@ -57,7 +59,8 @@ const (
 	OrderAll Order = 1<<iota - 1
 )
 
-// MRMode are the rules a provider's memory registration needs. Zero in hints means "I follow no rule".
+// MRMode are the rules a provider's memory registration needs. Zero in hints means "I follow no
+// rule".
 type MRMode uint32
 
 // The rules. A provider without MRProvKey takes a caller's RegionKey.
@@ -91,8 +94,8 @@ func (v Version) Less(w Version) bool {
 // APIVersion is the version of this package that providers are written against.
 var APIVersion = Version{1, 0}
 
-// Limits are numeric bounds. In hints: the least that is needed; in answers: what there is. Zero in hints
-// is a wildcard.
+// Limits are numeric bounds. In hints: the least that is needed; in answers: what there is. Zero in
+// hints is a wildcard.
 type Limits struct {
 	MaxMsg     uint64 // bytes of one op
 	MaxInject  uint64 // bytes of one OpInject op
@@ -110,7 +113,8 @@ type Limits struct {
 	OrderRAW, OrderWAR, OrderWAW uint64 // bytes of an op up to which Info.Order holds
 }
 
-// Info describes one way to communicate. GetInfo fills it; Open, Domain, Listen and Endpoint take it.
+// Info describes one way to communicate. GetInfo fills it; Open, Domain, Listen and Endpoint take
+// it.
 type Info struct {
 	Provider        string
 	ProviderVersion Version

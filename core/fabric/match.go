@@ -10,13 +10,14 @@ import (
 // mrModeTarget are the rules that matter only where a peer touches memory.
 const mrModeTarget = MRVirtAddr | MRProvKey
 
-// Match answers hints with what offer, a provider's full ability, can do of them: a new Info, or ErrNoData with the
-// reason.
+// Match answers hints with what offer, a provider's full ability, can do of them: a new Info, or
+// ErrNoData with the reason.
 //
-// Zero in hints is a wildcard, but for Mode and MRMode, where it means that the caller follows no rule; nil hints ask for
-// nothing and follow every rule. Of the primary capabilities those asked for are granted, or all if none is; secondary ones
-// come along. The offer's MRMode loses what the granted capabilities do not need, and what is left must be in the
-// hints. Limits must be at least the hints', but for BestOp, which is advice.
+// Zero in hints is a wildcard, but for Mode and MRMode, where it means that the caller follows no
+// rule; nil hints ask for nothing and follow every rule. Of the primary capabilities those asked
+// for are granted, or all if none is; secondary ones come along. The offer's MRMode loses what the
+// granted capabilities do not need, and what is left must be in the hints. Limits must be at least
+// the hints', but for BestOp, which is advice.
 func Match(hints, offer *Info) (*Info, error) {
 	out := offer.Clone()
 	if hints == nil {

@@ -5,8 +5,8 @@ package fabric
 // OpKind is what an Op does.
 type OpKind uint8
 
-// The kinds of ops. OpRecv's completion has the kind OpRecv; a peer's OpRemoteData write completes at the
-// target as OpRemoteWrite.
+// The kinds of ops. OpRecv's completion has the kind OpRecv; a peer's OpRemoteData write completes
+// at the target as OpRemoteWrite.
 const (
 	OpSend OpKind = 1 + iota
 	OpRecv
@@ -48,7 +48,8 @@ const (
 // OpLevels are the flags that choose a completion level. An op has one of them or none.
 const OpLevels = OpInjectComplete | OpTransmitComplete | OpDeliveryComplete
 
-// MRDesc is a local region's descriptor; zero where the provider needs none. With MRHMEM device memory needs one, host memory none.
+// MRDesc is a local region's descriptor; zero where the provider needs none. With MRHMEM device
+// memory needs one, host memory none.
 type MRDesc uint64
 
 // A Seg is a run of local memory.
@@ -65,14 +66,14 @@ type RSeg struct {
 	Key  uint64 // RemoteMR.Key; the same for all segments of one op
 }
 
-// An Op is one piece of work. Local bytes are Seg followed by More, remote bytes RSeg followed by RMore; both
-// sides add up to the same length, and need not be cut alike. A zero Len is allowed.
+// An Op is one piece of work. Local bytes are Seg followed by More, remote bytes RSeg followed by
+// RMore; both sides add up to the same length, and need not be cut alike. A zero Len is allowed.
 //
-// A read or write of Blocks has these for its pieces, and no More or RMore: Seg and RSeg are runs of memory that all blocks lie in. Providers
-// take so many as Limits.BlockLimit says.
+// A read or write of Blocks has these for its pieces, and no More or RMore: Seg and RSeg are runs
+// of memory that all blocks lie in. Providers take so many as Limits.BlockLimit says.
 //
-// An atomic op has one segment on either side, whose length is a number of whole elements of Atomic.Type, up to
-// Limits.MaxAtomic bytes. RSeg.Addr is aligned to the element.
+// An atomic op has one segment on either side, whose length is a number of whole elements of
+// Atomic.Type, up to Limits.MaxAtomic bytes. RSeg.Addr is aligned to the element.
 type Op struct {
 	Kind   OpKind
 	Flags  OpFlags
@@ -99,7 +100,8 @@ func (op *Op) Len() uint64 {
 	return n
 }
 
-// Access are the rights that op needs at its target: of atomics, plain ones write, AtomicRead reads, all others do both.
+// Access are the rights that op needs at its target: of atomics, plain ones write, AtomicRead
+// reads, all others do both.
 func (op *Op) Access() Access {
 	switch op.Kind {
 	case OpWrite, OpAtomic:

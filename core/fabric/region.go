@@ -36,8 +36,8 @@ const (
 	AccessLocalWrite
 )
 
-// A RegionKey names a region of a domain and proves the right to touch it. ID is unique among the domain's
-// open regions (ErrNoKey); Secret is random and is compared at the target on every access.
+// A RegionKey names a region of a domain and proves the right to touch it. ID is unique among the
+// domain's open regions (ErrNoKey); Secret is random and is compared at the target on every access.
 type RegionKey struct {
 	ID     uint64
 	Secret [16]byte
@@ -46,7 +46,8 @@ type RegionKey struct {
 // regionKeyVersion is the first byte of Raw.
 const regionKeyVersion = 1
 
-// RegionKeyRawLen is the length of RegionKey.Raw: version, id (big endian), secret, size (big endian).
+// RegionKeyRawLen is the length of RegionKey.Raw: version, id (big endian), secret, size (big
+// endian).
 const RegionKeyRawLen = 1 + 8 + 16 + 8
 
 // Raw is the portable form of the key of a region of size bytes, which Domain.Import takes.
@@ -58,7 +59,8 @@ func (k RegionKey) Raw(size uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, size)
 }
 
-// ParseRegionKey is the inverse of Raw. The bytes come from outside: any input is answered, none trusted.
+// ParseRegionKey is the inverse of Raw. The bytes come from outside: any input is answered, none
+// trusted.
 func ParseRegionKey(raw []byte) (k RegionKey, size uint64, err error) {
 	if len(raw) != RegionKeyRawLen || raw[0] != regionKeyVersion {
 		return k, 0, fmt.Errorf("parse region key of %d bytes: %w", len(raw), ErrInvalid)

@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// A Registry knows the providers. The order of registration is the order of preference. Safe for concurrent use.
+// A Registry knows the providers. The order of registration is the order of preference. Safe for
+// concurrent use.
 type Registry struct {
 	mu       sync.Mutex
 	listed   []*registration
@@ -31,9 +32,10 @@ type registration struct {
 // NewRegistry makes a registry without providers.
 func NewRegistry() *Registry { return &Registry{} }
 
-// Register adds p behind the others. ErrInvalid without a name; ErrNoSys if p was written for an API that is not this one (another major,
-// or a newer minor version). Of two with the same name the newer one stays, in its place in the order: ErrExist if p is not newer.
-// Fabrics of a provider that is replaced live on.
+// Register adds p behind the others. ErrInvalid without a name; ErrNoSys if p was written for an
+// API that is not this one (another major, or a newer minor version). Of two with the same name the
+// newer one stays, in its place in the order: ErrExist if p is not newer. Fabrics of a provider
+// that is replaced live on.
 func (r *Registry) Register(p Provider) error {
 	if p == nil || p.Name() == "" {
 		return fmt.Errorf("register a provider without a name: %w", ErrInvalid)
@@ -58,8 +60,8 @@ func (r *Registry) Register(p Provider) error {
 	return nil
 }
 
-// Deregister unlists the provider of this name at once, and then waits until nobody uses it or ctx is done; in that
-// case it may be called again to wait on. ErrNoData if there is none.
+// Deregister unlists the provider of this name at once, and then waits until nobody uses it or ctx
+// is done; in that case it may be called again to wait on. ErrNoData if there is none.
 func (r *Registry) Deregister(ctx context.Context, name string) error {
 	name = strings.ToLower(name)
 	r.mu.Lock()
@@ -97,8 +99,8 @@ func indexName(regs []*registration, name string) int {
 	return slices.IndexFunc(regs, func(reg *registration) bool { return reg.name == name })
 }
 
-// SetFilter restricts GetInfo to the providers in a list "a,b", or with a leading "^" to those that are not in it. Empty lifts that.
-// Case does not matter.
+// SetFilter restricts GetInfo to the providers in a list "a,b", or with a leading "^" to those that
+// are not in it. Empty lifts that. Case does not matter.
 func (r *Registry) SetFilter(filter string) {
 	list, negated := strings.CutPrefix(strings.ToLower(strings.TrimSpace(filter)), "^")
 	names := strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
@@ -123,8 +125,8 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// GetInfo concatenates what the providers answer, in order of preference. A provider that fails does not fail the
-// call; ErrNoData, with every provider's reason, if none has an answer.
+// GetInfo concatenates what the providers answer, in order of preference. A provider that fails
+// does not fail the call; ErrNoData, with every provider's reason, if none has an answer.
 func (r *Registry) GetInfo(ctx context.Context, node, service string, hints *Info) ([]*Info, error) {
 	var infos []*Info
 	var reasons []error
@@ -186,7 +188,8 @@ func (r *Registry) release(reg *registration) {
 	r.settle(reg)
 }
 
-// Open opens the fabric of an answer of GetInfo. Its provider is in use until that closes. ErrNoData if it is not registered any more.
+// Open opens the fabric of an answer of GetInfo. Its provider is in use until that closes.
+// ErrNoData if it is not registered any more.
 func (r *Registry) Open(ctx context.Context, in *Info) (Fabric, error) {
 	if in == nil {
 		return nil, fmt.Errorf("open fabric of no info: %w", ErrInvalid)

@@ -40,8 +40,8 @@ type NIC struct {
 	windows  []Window // closed after the device, whose emulating thread uses them
 }
 
-// Open opens a NIC by name: a device of libibverbs, or "emu0", "emu0:bnxt" and so on for an emulated
-// one. Emulated NICs of other processes on the host are reached through a socket.
+// Open opens a NIC by name: a device of libibverbs, or "emu0", "emu0:bnxt" and so on for an
+// emulated one. Emulated NICs of other processes on the host are reached through a socket.
 func Open(name string, env Environment) (*NIC, error) {
 	device, f, emulated, err := parseName(name)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // emulatedAckTimeout is 2.1 s (4.096 us << 19). An emulated NIC loses nothing, but its threads wait
-// for a core: with 20 threads on 2 cores the default of 0.27 s, tried 8 times, was once too short in
-// 100,000 rounds of the interchange.
+// for a core: with 20 threads on 2 cores the default of 0.27 s, tried 8 times, was once too short
+// in 100,000 rounds of the interchange.
 const emulatedAckTimeout = 19
 
 // A QueueConfig is the size of a queue.
@@ -72,8 +72,8 @@ func (q *Queue) Connect(end []byte) error {
 }
 
 // View returns the queue as kernels see it before the first entry: mori::nic::Queue of
-// native/include/mori/nic/queue.hpp, with its Annex for families that have one. The caller copies it
-// to memory that kernels reach, aligned to 64 bytes.
+// native/include/mori/nic/queue.hpp, with its Annex for families that have one. The caller copies
+// it to memory that kernels reach, aligned to 64 bytes.
 func (q *Queue) View() []byte {
 	v := q.queue.View()
 	annex := q.nic.family.annex

@@ -109,8 +109,8 @@ func (g *gpu) onStream(ctx context.Context, give func(*device.Stream) error) (er
 // patience is for a kernel all of whose waits are bounded.
 const patience = 10 * defaultLimit
 
-// prepare finds the kernels of a module. It is done before one of them spins, for drivers load what is asked for late, and may wait for a
-// kernel that runs before they do.
+// prepare finds the kernels of a module. It is done before one of them spins, for drivers load what
+// is asked for late, and may wait for a kernel that runs before they do.
 func (g *gpu) prepare(module string, functions ...string) error {
 	m, err := g.d.LoadKernels(module)
 	if err != nil {

@@ -18,9 +18,11 @@ import (
 	kernels "mori/native/proxy"
 )
 
-// Puts are many small puts by the threads of one GPU to another's memory, put k to the k-th place of so many bytes.
+// Puts are many small puts by the threads of one GPU to another's memory, put k to the k-th place
+// of so many bytes.
 type Puts struct {
-	// Path is "stores", by the threads themselves where they reach the other memory; or a device of Options, such as "proxy:shm" and "emu0".
+	// Path is "stores", by the threads themselves where they reach the other memory; or a device of
+	// Options, such as "proxy:shm" and "emu0".
 	Path string
 	GPUs [2]string // of who puts, and of whose memory it is
 
@@ -30,7 +32,8 @@ type Puts struct {
 	Threads uint32 // of a block; on the CPU whole warps of 4, or one thread of it with a proxy and stores
 	Each    bool   // a thread waits for each of its puts before the next, and else for all at the end
 
-	// Host has the host post by itself over the provider of a proxy, with Threads times Blocks under way, or one with Each: the limit of a proxy.
+	// Host has the host post by itself over the provider of a proxy, with Threads times Blocks under
+	// way, or one with Each: the limit of a proxy.
 	Host bool
 }
 
@@ -41,11 +44,13 @@ const (
 	storeName  = "mori_proxy_store"
 )
 
-// mostBlocks leave multiprocessors of any GPU for copies, which an emulated NIC or a provider makes while kernels spin.
+// mostBlocks leave multiprocessors of any GPU for copies, which an emulated NIC or a provider makes
+// while kernels spin.
 const mostBlocks = 64
 
-// Measure makes two sides, lets one put, and compares every byte that arrived, which is ErrWrong where they differ. It returns how long the
-// slowest thread was at it, by the GPU's clock, or the host.
+// Measure makes two sides, lets one put, and compares every byte that arrived, which is ErrWrong
+// where they differ. It returns how long the slowest thread was at it, by the GPU's clock, or the
+// host.
 func Measure(ctx context.Context, p Puts) (_ time.Duration, err error) {
 	p.Blocks = max(p.Blocks, 1)
 	all := p.Bytes * p.Count

@@ -128,7 +128,8 @@ func (l *nicLink) view() View {
 	return View{Queue: l.seen.addr, Words: l.words.addr, Mine: kernels.Memory(l.mine), Peer: kernels.Memory(l.peer), Limit: l.opts.Limit}
 }
 
-// run: only the sender's side has a kernel, for a NIC writes to the receiver's memory without its help.
+// run: only the sender's side has a kernel, for a NIC writes to the receiver's memory without its
+// help.
 func (l *nicLink) run(ctx context.Context, w Work) (Outcome, error) {
 	if !w.Send {
 		return Outcome{Rounds: w.Rounds}, nil

@@ -46,8 +46,8 @@ func (s *Side) OnCPU() bool {
 	return yes
 }
 
-// Launch runs one of Options.Functions on the side's GPU, as one block of threads, and waits until it has ended. args are its one argument,
-// aligned to 8.
+// Launch runs one of Options.Functions on the side's GPU, as one block of threads, and waits until
+// it has ended. args are its one argument, aligned to 8.
 func (s *Side) Launch(ctx context.Context, function string, args []byte, threads uint32) error {
 	if s.ended || s.step < met {
 		return fmt.Errorf("launch after step %d: %w", s.step, ErrOrder)

@@ -28,7 +28,8 @@ func ownPair(t *testing.T, o Options) (a, b *Side) {
 	return sides[0], sides[1]
 }
 
-// TestKernelsOfOnesOwn posts by what a View tells: messages arrive where receives were posted, in their order and with their length.
+// TestKernelsOfOnesOwn posts by what a View tells: messages arrive where receives were posted, in
+// their order and with their length.
 func TestKernelsOfOnesOwn(t *testing.T) {
 	a, b := ownPair(t, Options{Device: "emu0", GPU: "cpu", Receives: 2})
 	sent := pattern(4096)
@@ -69,7 +70,8 @@ func TestKernelsOfOnesOwn(t *testing.T) {
 	}
 }
 
-// TestMessagesAreWaitedForWithinLimits: a receive that nobody answers ends, and what makes no sense is refused.
+// TestMessagesAreWaitedForWithinLimits: a receive that nobody answers ends, and what makes no sense
+// is refused.
 func TestMessagesAreWaitedForWithinLimits(t *testing.T) {
 	a, b := ownPair(t, Options{Device: "emu0", GPU: "cpu", Receives: 1, Limit: 50 * time.Millisecond})
 	if _, err := b.Received(context.Background()); !errors.Is(err, ErrOrder) {

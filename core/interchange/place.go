@@ -17,7 +17,8 @@ import (
 type place interface {
 	name() string
 
-	// data is memory of the GPU, words zeroed memory of the host that the GPU sees at the same address. Both begin on a page.
+	// data is memory of the GPU, words zeroed memory of the host that the GPU sees at the same
+	// address. Both begin on a page.
 	data(n uint64) (block, error)
 	words(n uint64) (block, error)
 
@@ -65,7 +66,8 @@ type kernel struct {
 	onCPU    func() error
 }
 
-// cpuThreads are those of a block on the CPU: one warp, and each is a thread of the system that polls.
+// cpuThreads are those of a block on the CPU: one warp, and each is a thread of the system that
+// polls.
 const cpuThreads = 4
 
 // findPlace reads "cpu", "cuda:0", "hip:1".

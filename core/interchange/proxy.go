@@ -121,7 +121,8 @@ func (l *proxyLink) meet(shown []byte) error {
 	if err != nil {
 		return err
 	}
-	// Before a kernel spins: providers make what they need for the memory of GPUs at the first op, and drivers may have that wait for kernels.
+	// Before a kernel spins: providers make what they need for the memory of GPUs at the first op, and
+	// drivers may have that wait for kernels.
 	ctx, cancel := context.WithTimeout(context.Background(), l.opts.Limit)
 	defer cancel()
 	if err = l.port.Write(ctx, peer, l.local[0]); err != nil {

@@ -14,7 +14,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A receiver posts what messages are received into, for kernels only send. Its rings are in host memory.
+// A receiver posts what messages are received into, for kernels only send. Its rings are in host
+// memory.
 type receiver struct {
 	view   mlx5.ReceiveView
 	posted uint64
@@ -62,7 +63,8 @@ type Arrival struct {
 	Immediate uint32
 }
 
-// Receive offers a part of the buffer for the next message that a kernel of the other side sends. Only with a NIC, and Options.Receives.
+// Receive offers a part of the buffer for the next message that a kernel of the other side sends.
+// Only with a NIC, and Options.Receives.
 func (s *Side) Receive(offset, n uint64) error {
 	b, err := s.part(offset, n)
 	if err != nil {

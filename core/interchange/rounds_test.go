@@ -13,7 +13,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// roundsEnv is how many rounds TestManyRounds makes; on a machine that has time for them, 100000 and more.
+// roundsEnv is how many rounds TestManyRounds makes; on a machine that has time for them, 100000
+// and more.
 const roundsEnv = "MORI_INTERCHANGE_ROUNDS"
 
 func manyRounds(t *testing.T, few uint64) uint64 {
@@ -28,7 +29,8 @@ func manyRounds(t *testing.T, few uint64) uint64 {
 	return n
 }
 
-// TestManyRounds: kernels that spin for all rounds, with every byte of each that the receiver's kernel can look at.
+// TestManyRounds: kernels that spin for all rounds, with every byte of each that the receiver's
+// kernel can look at.
 func TestManyRounds(t *testing.T) {
 	for _, dev := range []string{"emu0", "proxy"} {
 		t.Run(dev, func(t *testing.T) {
@@ -41,7 +43,8 @@ func TestManyRounds(t *testing.T) {
 	}
 }
 
-// TestNothingWaitsForSpinningKernels: while kernels run, nothing is asked of the driver that it may do only once they have ended.
+// TestNothingWaitsForSpinningKernels: while kernels run, nothing is asked of the driver that it may
+// do only once they have ended.
 func TestNothingWaitsForSpinningKernels(t *testing.T) {
 	gputest.NeedEmulated(t)
 	gpu := onGPU(t)
@@ -58,7 +61,8 @@ func TestNothingWaitsForSpinningKernels(t *testing.T) {
 	}
 }
 
-// TestRefusalIsSeen: a step that does need the driver's memory fails while it refuses, so that the test above can fail.
+// TestRefusalIsSeen: a step that does need the driver's memory fails while it refuses, so that the
+// test above can fail.
 func TestRefusalIsSeen(t *testing.T) {
 	gputest.NeedEmulated(t)
 	gpu := onGPU(t)
@@ -85,7 +89,8 @@ func TestRefusalIsSeen(t *testing.T) {
 	}
 }
 
-// TestFlagsAreInHostMemory: what kernels wait for is in the host's memory, which copies need not pass to.
+// TestFlagsAreInHostMemory: what kernels wait for is in the host's memory, which copies need not
+// pass to.
 func TestFlagsAreInHostMemory(t *testing.T) {
 	gpu := onGPU(t)
 	for _, dev := range devices {

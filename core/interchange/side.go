@@ -24,8 +24,8 @@ type Options struct {
 	// Receives has a NIC's queue take messages: 1<<Receives entries for Side.Receive; 0 is none.
 	Receives int
 
-	// Module and Functions name kernels of the caller's own, which Side.Launch runs instead of Side.Run: a file of device.KernelDir. On the
-	// CPU the caller runs them by itself.
+	// Module and Functions name kernels of the caller's own, which Side.Launch runs instead of
+	// Side.Run: a file of device.KernelDir. On the CPU the caller runs them by itself.
 	Module    string
 	Functions []string
 
@@ -243,7 +243,8 @@ func (s *Side) Run(ctx context.Context, w Work) (Outcome, error) {
 	return out, s.done(ran, err)
 }
 
-// Verify has the GPU count the bytes of its buffer that are not the value, in all rounds where its kernel looked at each.
+// Verify has the GPU count the bytes of its buffer that are not the value, in all rounds where its
+// kernel looked at each.
 func (s *Side) Verify(ctx context.Context, value uint8) (wrong uint64, err error) {
 	if s.ended || s.step < ran {
 		return 0, fmt.Errorf("verify after step %d: %w", s.step, ErrOrder)

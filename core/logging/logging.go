@@ -21,7 +21,8 @@ const (
 	LevelCritical = slog.LevelError + 4
 )
 
-// ParseLevel knows trace, debug, info, warn, error and critical in any case; anything else is error.
+// ParseLevel knows trace, debug, info, warn, error and critical in any case; anything else is
+// error.
 func ParseLevel(text string) slog.Level {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "trace":
@@ -122,7 +123,8 @@ func sink() io.Writer {
 	return modules.sink
 }
 
-// A handler writes a record as one line with one Write, so that lines of several processes stay whole.
+// A handler writes a record as one line with one Write, so that lines of several processes stay
+// whole.
 type handler struct {
 	module string
 	level  *slog.LevelVar

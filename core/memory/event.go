@@ -4,7 +4,8 @@ package memory
 
 import "mori/core/internal/sys"
 
-// An Event is a descriptor that poll and epoll find readable from Set to Clear. Close must not overlap with the others.
+// An Event is a descriptor that poll and epoll find readable from Set to Clear. Close must not
+// overlap with the others.
 type Event struct{ fd int }
 
 // NewEvent makes an event that is not set.

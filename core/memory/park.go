@@ -9,10 +9,10 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A ParkWord is a value that threads of this process poll, and park on: C's with FUTEX_WAIT_PRIVATE, Go's by Park. A thread adds
-// itself to Waiters before it looks at Value for the last time, and parks only if Value has not changed;
-// a writer stores Value first and then calls Wake. Both are sequentially consistent, so no wake-up is lost.
-// The zero value is ready.
+// A ParkWord is a value that threads of this process poll, and park on: C's with
+// FUTEX_WAIT_PRIVATE, Go's by Park. A thread adds itself to Waiters before it looks at Value for
+// the last time, and parks only if Value has not changed; a writer stores Value first and then
+// calls Wake. Both are sequentially consistent, so no wake-up is lost. The zero value is ready.
 type ParkWord struct {
 	Value   atomic.Uint32
 	Waiters atomic.Uint32 // directly behind Value: C knows the layout
@@ -25,8 +25,9 @@ func (w *ParkWord) Wake() {
 	}
 }
 
-// Park parks the calling thread, not only the goroutine, while Value is seen, until Wake or for a time of at least some 55 µs, what Linux takes
-// for a nap: where a Go timer takes up to a millisecond. seen was loaded before the caller looked for the last time whether there is work.
+// Park parks the calling thread, not only the goroutine, while Value is seen, until Wake or for a
+// time of at least some 55 µs, what Linux takes for a nap: where a Go timer takes up to a
+// millisecond. seen was loaded before the caller looked for the last time whether there is work.
 func (w *ParkWord) Park(seen uint32, most time.Duration) {
 	w.Waiters.Add(1)
 	_ = sys.FutexWait(sys.WordAddr(&w.Value), seen, most, false) // any way that it ends is time to look

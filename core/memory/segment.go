@@ -10,8 +10,9 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Segment is memory that other processes of this host can map, too: a memfd. It starts as zeros, takes pages as they are touched,
-// and may grow up to the limit that it was made with, without moving. The memory lives as long as somebody maps it.
+// A Segment is memory that other processes of this host can map, too: a memfd. It starts as zeros,
+// takes pages as they are touched, and may grow up to the limit that it was made with, without
+// moving. The memory lives as long as somebody maps it.
 type Segment struct {
 	fd    int
 	whole []byte // what Close unmaps: bytes and, for the sake of their alignment, what is around them
@@ -19,8 +20,9 @@ type Segment struct {
 	size  atomic.Uint64
 }
 
-// NewSegment makes a segment of size bytes that may grow to limit. It begins at a multiple of the largest power of two that is
-// not above limit, so that what is aligned in the segment is aligned in memory.
+// NewSegment makes a segment of size bytes that may grow to limit. It begins at a multiple of the
+// largest power of two that is not above limit, so that what is aligned in the segment is aligned
+// in memory.
 func NewSegment(name string, size, limit uint64) (*Segment, error) {
 	if size > limit || limit == 0 || limit > 1<<46 {
 		return nil, fmt.Errorf("make segment %s of %d bytes, at most %d: not a size", name, size, limit)

@@ -19,7 +19,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Ticket says where a segment or a file can be had. Whoever has it can map the segment, if the user is the same.
+// A Ticket says where a segment or a file can be had. Whoever has it can map the segment, if the
+// user is the same.
 type Ticket struct {
 	Socket string   // an abstract unix socket
 	Secret [16]byte // of the sharer
@@ -60,11 +61,12 @@ func NewSharer() (*Sharer, error) {
 	return s, nil
 }
 
-// Share returns the ticket of a segment, which stays the caller's. Close the sharer before the segment, or Unshare.
+// Share returns the ticket of a segment, which stays the caller's. Close the sharer before the
+// segment, or Unshare.
 func (s *Sharer) Share(seg *Segment) Ticket { return s.share(seg.fd, seg.Limit()) }
 
-// ShareFile returns the ticket of a file that is no segment, such as one that names memory of a GPU; for OpenFile. It stays the caller's,
-// who keeps it open until Unshare.
+// ShareFile returns the ticket of a file that is no segment, such as one that names memory of a
+// GPU; for OpenFile. It stays the caller's, who keeps it open until Unshare.
 func (s *Sharer) ShareFile(f *os.File) (Ticket, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {

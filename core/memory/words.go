@@ -8,7 +8,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// The layers above the transports hold addresses, not pointers. These are the ways to what is there. Words must be aligned.
+// The layers above the transports hold addresses, not pointers. These are the ways to what is
+// there. Words must be aligned.
 
 // Bytes is the memory of this process at addr, valid while its owner keeps it.
 func Bytes(addr uint64, n uint64) []byte { return sys.Bytes(addr, int(n)) }
@@ -22,7 +23,8 @@ func Copy(dst, src, n uint64) { sys.CopyRange(dst, src, n) }
 // Move is Copy of memory that may not be there: EFAULT.
 func Move(dst, src, n uint64) error { return sys.Move(dst, src, n) }
 
-// MoveStrided moves count elements of size bytes each, one after the other, dstep bytes apart at dst and sstep apart at src.
+// MoveStrided moves count elements of size bytes each, one after the other, dstep bytes apart at
+// dst and sstep apart at src.
 func MoveStrided(dst, dstep, src, sstep, size, count uint64) error {
 	return sys.MoveStrided(dst, dstep, src, sstep, size, count)
 }
@@ -35,8 +37,8 @@ func Load64(addr uint64) uint64       { return sys.Load64(addr) }
 func Store64(addr uint64, v uint64)   { sys.Store64(addr, v) }
 func Add64(addr, delta uint64) uint64 { return sys.Add64(addr, delta) }
 
-// Swap64 writes a word atomically; And64, Or64 and Xor64 change its bits. They return what was there. CompareAndSwap64 writes it if it is old,
-// and reports whether it was.
+// Swap64 writes a word atomically; And64, Or64 and Xor64 change its bits. They return what was
+// there. CompareAndSwap64 writes it if it is old, and reports whether it was.
 func Swap64(addr, v uint64) uint64              { return sys.Swap64(addr, v) }
 func And64(addr, mask uint64) uint64            { return sys.And64(addr, mask) }
 func Or64(addr, mask uint64) uint64             { return sys.Or64(addr, mask) }
@@ -67,7 +69,8 @@ func Xor32(addr uint64, mask uint32) uint32 {
 	}
 }
 
-// FutexWait parks until somebody wakes addr, its value is not v, or timeout is over. The word may be in shared memory.
+// FutexWait parks until somebody wakes addr, its value is not v, or timeout is over. The word may
+// be in shared memory.
 func FutexWait(addr uint64, v uint32, timeout time.Duration) error {
 	return sys.FutexWait(addr, v, timeout, true)
 }
@@ -78,8 +81,10 @@ func FutexWake(addr uint64, n int) { _, _ = sys.FutexWake(addr, n, true) }
 // Yield lets other threads of the machine have the core.
 func Yield() { sys.Yield() }
 
-// Mapped reports whether all of n bytes at addr are memory of this process. It does not say whether they may be written.
+// Mapped reports whether all of n bytes at addr are memory of this process. It does not say whether
+// they may be written.
 func Mapped(addr, n uint64) bool { return sys.Mapped(addr, n) }
 
-// CheckMapped returns an error that names the first page of n bytes at addr that this process may not both read and write. No page is touched.
+// CheckMapped returns an error that names the first page of n bytes at addr that this process may
+// not both read and write. No page is touched.
 func CheckMapped(addr, n uint64) error { return sys.CheckMapped(addr, n) }

@@ -78,8 +78,8 @@ func (e *end) process(name string) (*exec.Cmd, Peer) {
 	return cmd, peer
 }
 
-// TestPeerIsKilled: a peer's process dies while kernels put to it. Their waits end with an error, and
-// another PE of the same queue is served.
+// TestPeerIsKilled: a peer's process dies while kernels put to it. Their waits end with an error,
+// and another PE of the same queue is served.
 func TestPeerIsKilled(t *testing.T) {
 	for _, name := range []string{"tcp", "shm", "verbs"} {
 		t.Run(name, func(t *testing.T) {

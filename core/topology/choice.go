@@ -19,11 +19,13 @@ type Choice struct {
 	Affinity bool   // MORI_IO_RAIL_AFFINITY: both ends of a transfer use NICs of the same index
 	Static   bool   // MORI_DISABLE_TOPO: NICs in order, GPU n begins with NIC n, wherever they are
 
-	// Turn says which comes first of NICs that are as near to host memory. Processes of a host that pass different ones share them out.
+	// Turn says which comes first of NICs that are as near to host memory. Processes of a host that
+	// pass different ones share them out.
 	Turn int
 }
 
-// Configured reads the settings. The error tells of malformed ones, for the log; their defaults are in the answer then.
+// Configured reads the settings. The error tells of malformed ones, for the log; their defaults are
+// in the answer then.
 func Configured() (Choice, error) {
 	pin, err := config.Int(config.IORDMANICIdx, -1, 0, 1<<16)
 	return Choice{
@@ -69,7 +71,8 @@ func (r RDMA) named(name string) bool {
 	return !ok || err == nil && n == r.Port
 }
 
-// allowed is the ports that a list leaves, in the order of the list if it names them and of their names if not.
+// allowed is the ports that a list leaves, in the order of the list if it names them and of their
+// names if not.
 func (l deviceList) allowed(ports []RDMA) ([]RDMA, error) {
 	if err := l.check(ports); err != nil {
 		return nil, err
@@ -88,7 +91,8 @@ func (l deviceList) allowed(ports []RDMA) ([]RDMA, error) {
 	return these, nil
 }
 
-// check refuses names that are not here. It is an error even in a list of what to leave out: a misspelt name would let in what it was to keep out.
+// check refuses names that are not here. It is an error even in a list of what to leave out: a
+// misspelt name would let in what it was to keep out.
 func (l deviceList) check(ports []RDMA) error {
 	var unknown []string
 	for _, name := range l.names {
@@ -125,11 +129,12 @@ type Unused struct {
 	Why string `json:"why"`
 }
 
-// slowest is the part of the fastest port's speed under which a port is not used: bytes striped over both would wait for it, and one that is much
-// slower is there for management or is broken.
+// slowest is the part of the fastest port's speed under which a port is not used: bytes striped
+// over both would wait for it, and one that is much slower is there for management or is broken.
 const slowest = 0.5
 
-// Rails tells which NICs transfers may use, in the order of their index, and why not the others. That there is none is no error here.
+// Rails tells which NICs transfers may use, in the order of their index, and why not the others.
+// That there is none is no error here.
 func (h *Host) Rails(o Choice) ([]Rail, []Unused, error) {
 	list, err := parseDevices(o.Devices)
 	if err != nil {
@@ -185,8 +190,9 @@ func mostly(ports []RDMA) common {
 	return most
 }
 
-// unlike says why a port that would work is left out unless it is named: InfiniBand and Ethernet do not connect, so that both in use would leave it to
-// chance whether two hosts meet on one; and a slow one holds up what is striped over it and others.
+// unlike says why a port that would work is left out unless it is named: InfiniBand and Ethernet do
+// not connect, so that both in use would leave it to chance whether two hosts meet on one; and a
+// slow one holds up what is striped over it and others.
 func (c common) unlike(p RDMA, slowToo bool) string {
 	switch {
 	case p.Link != c.link:

@@ -27,7 +27,8 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// FuzzDevices: no list breaks anything, and what it leaves is of this host, each port once; a list and its reverse together leave all.
+// FuzzDevices: no list breaks anything, and what it leaves is of this host, each port once; a list
+// and its reverse together leave all.
 func FuzzDevices(f *testing.F) {
 	for _, s := range []string{"", "a", "^a", "a,b:2", "b", "^b:1,a", "^", ",", "a:", "a:x", "a,^b", " a , a ", "b:2,b"} {
 		f.Add(s)

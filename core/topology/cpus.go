@@ -9,7 +9,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// CPUs lists the processors that this process may run on, which a launcher may have bound it to: those of its main thread.
+// CPUs lists the processors that this process may run on, which a launcher may have bound it to:
+// those of its main thread.
 func CPUs() ([]int, error) {
 	cpus, err := sys.Affinity(os.Getpid())
 	if err != nil {

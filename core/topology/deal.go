@@ -4,12 +4,15 @@ package topology
 
 import "slices"
 
-// deal gives each GPU of the host, in the order of h.GPUs, the position of its NIC in rails: one of the nearest, and so that no NIC has two more
-// GPUs than another one which is as near to any of its GPUs.
+// deal gives each GPU of the host, in the order of h.GPUs, the position of its NIC in rails: one of
+// the nearest, and so that no NIC has two more GPUs than another one which is as near to any of its
+// GPUs.
 //
-// GPUs take the least used of their nearest NICs in turn. That alone may go wrong where they do not see the same ones as nearest: an early GPU takes the
-// only NIC of a later one. So chains of GPUs then move on by one, each to another of its nearest NICs, while the chain ends at a NIC that has at least
-// two less than the one where it begins. Every chain makes the loads more even, so it ends.
+// GPUs take the least used of their nearest NICs in turn. That alone may go wrong where they do not
+// see the same ones as nearest: an early GPU takes the only NIC of a later one. So chains of GPUs
+// then move on by one, each to another of its nearest NICs, while the chain ends at a NIC that has
+// at least two less than the one where it begins. Every chain makes the loads more even, so it
+// ends.
 func (h *Host) deal(rails []Rail) []int {
 	d := dealing{near: make([][]int, len(h.GPUs)), dealt: make([]int, len(h.GPUs)), load: make([]int, len(rails))}
 	for g := range h.GPUs {
@@ -59,7 +62,8 @@ func (d *dealing) improve() bool {
 	return false
 }
 
-// move looks, breadth first, for a rail with less load by two or more that GPUs can be passed on to from one rail to the next.
+// move looks, breadth first, for a rail with less load by two or more that GPUs can be passed on to
+// from one rail to the next.
 func (d *dealing) move(from int) bool {
 	by := make(map[int]int) // the GPU by which a rail was reached
 	seen := []int{from}

@@ -12,8 +12,8 @@ import (
 	"mori/core/topology/topologytest"
 )
 
-// TestDealOnAnyHost: on hosts of all shapes each GPU gets a usable NIC, one of its nearest; no NIC has two more GPUs than one which is as near to any of
-// them; and the answer is the same each time.
+// TestDealOnAnyHost: on hosts of all shapes each GPU gets a usable NIC, one of its nearest; no NIC
+// has two more GPUs than one which is as near to any of them; and the answer is the same each time.
 func TestDealOnAnyHost(t *testing.T) {
 	for _, name := range topologytest.Names(t) {
 		checkDeal(t, name, hostOf(t, name))
@@ -93,7 +93,8 @@ func randomHost(r *rand.Rand) *Host {
 	return h
 }
 
-// TestDealMovesChains: the first GPU would take the only NIC of the last one, and two have to move for it.
+// TestDealMovesChains: the first GPU would take the only NIC of the last one, and two have to move
+// for it.
 func TestDealMovesChains(t *testing.T) {
 	d := dealing{near: [][]int{{0, 1}, {1, 2}, {0}, {0}}, dealt: []int{0, 1, 0, 0}, load: []int{3, 1, 0}}
 	for d.improve() {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// A Distance is how far two devices of a host are from each other. The words are those of nvidia-smi topo.
+// A Distance is how far two devices of a host are from each other. The words are those of
+// nvidia-smi topo.
 type Distance int
 
 // From near to far. Unknown is behind all others.
@@ -32,7 +33,8 @@ func (d Distance) String() string {
 // MarshalText is String, for JSON.
 func (d Distance) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// A spot is where a device is: its way on the PCI bus, "pci0000:15/0000:15:01.0/0000:16:00.0" from the root to itself, and its NUMA node.
+// A spot is where a device is: its way on the PCI bus, "pci0000:15/0000:15:01.0/0000:16:00.0" from
+// the root to itself, and its NUMA node.
 type spot struct {
 	path string
 	numa int
@@ -48,8 +50,8 @@ func (h *Host) between(a, b spot) Distance {
 	for shared < min(len(x), len(y)) && x[shared] == y[shared] {
 		shared++
 	}
-	// Behind the last bridge that both have come the device, and before it the port of the switch that it hangs on, if it hangs on one.
-	// More than these two is another switch.
+	// Behind the last bridge that both have come the device, and before it the port of the switch that
+	// it hangs on, if it hangs on one. More than these two is another switch.
 	rest := max(len(x), len(y)) - shared
 	switch {
 	case shared == 0:
@@ -62,7 +64,8 @@ func (h *Host) between(a, b spot) Distance {
 	return PXB
 }
 
-// nodes compares by NUMA node alone. A host with one node puts everything there, whatever its devices say.
+// nodes compares by NUMA node alone. A host with one node puts everything there, whatever its
+// devices say.
 func (h *Host) nodes(a, b spot) Distance {
 	switch {
 	case len(h.NUMA) == 1:
@@ -92,7 +95,8 @@ func (h *Host) gpuIndex(bus string) int {
 func (g GPU) spot() spot  { return spot{g.Path, g.NUMA} }
 func (r RDMA) spot() spot { return spot{r.Path, r.NUMA} }
 
-// BusID writes a PCI address as the kernel does: "00000000:1B:00.0", which NVIDIA's tools write, is "0000:1b:00.0".
+// BusID writes a PCI address as the kernel does: "00000000:1B:00.0", which NVIDIA's tools write, is
+// "0000:1b:00.0".
 func BusID(s string) string {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if domain, rest, ok := strings.Cut(s, ":"); ok && len(domain) == 8 && strings.HasPrefix(domain, "0000") {
@@ -106,8 +110,8 @@ var (
 	pciDevice = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$`)
 )
 
-// pciPath takes the PCI part out of a path in sysfs: roots and devices, "" if there is none. What is around it differs: buses of virtual
-// machines before, drivers behind.
+// pciPath takes the PCI part out of a path in sysfs: roots and devices, "" if there is none. What
+// is around it differs: buses of virtual machines before, drivers behind.
 func pciPath(link string) string {
 	var parts []string
 	for _, part := range strings.Split(path.Clean(link), "/") {

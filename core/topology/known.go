@@ -12,11 +12,12 @@ import (
 // rdmaModules are the modules that make RDMA devices, by the driver of the network card below.
 var rdmaModules = map[string]string{"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re", "ionic": "ionic_rdma", "ice": "irdma"}
 
-// RDMAModule is the kernel module that makes RDMA devices of network cards with this driver, "" if none is known.
+// RDMAModule is the kernel module that makes RDMA devices of network cards with this driver, "" if
+// none is known.
 func RDMAModule(driver string) string { return rdmaModules[driver] }
 
-// firmwareFloors are the least versions that public reports of mori's users call good, by PCI vendor and part (0: any), for the branch of versions that
-// begins so, or for all.
+// firmwareFloors are the least versions that public reports of mori's users call good, by PCI
+// vendor and part (0: any), for the branch of versions that begins so, or for all.
 var firmwareFloors = []struct {
 	vendor, part  uint32
 	branch, least string
@@ -26,7 +27,8 @@ var firmwareFloors = []struct {
 	{0x1dd8, 0, "", "1.117.5"}, // AMD Pollara
 }
 
-// FirmwareFloor is the least firmware that is known good for an RDMA device, if its own is older; else "".
+// FirmwareFloor is the least firmware that is known good for an RDMA device, if its own is older;
+// else "".
 func FirmwareFloor(vendor, part uint32, firmware string) string {
 	for _, f := range firmwareFloors {
 		if vendor != f.vendor || f.part != 0 && part != f.part || !strings.HasPrefix(firmware, f.branch) {

@@ -19,7 +19,8 @@ type Place struct {
 // AtGPU is the memory of the GPU with a PCI address.
 func AtGPU(bus string) Place { return Place{GPU: BusID(bus), NUMA: -1} }
 
-// OnNode is memory of the host; -1 where the node is not known. core/memory tells that of an address.
+// OnNode is memory of the host; -1 where the node is not known. core/memory tells that of an
+// address.
 func OnNode(node int) Place { return Place{NUMA: node} }
 
 // A Pick is a NIC for some memory.
@@ -29,8 +30,9 @@ type Pick struct {
 	Why      string   `json:"why"`
 }
 
-// NICsFor picks up to so many NICs for transfers to and from memory at a place, the best first, with the reason for each. It gives fewer where there are
-// not as many, and an error that wraps ErrNoNIC where there is none.
+// NICsFor picks up to so many NICs for transfers to and from memory at a place, the best first,
+// with the reason for each. It gives fewer where there are not as many, and an error that wraps
+// ErrNoNIC where there is none.
 func (h *Host) NICsFor(near Place, want int, o Choice) ([]Pick, error) {
 	if want < 1 {
 		return nil, fmt.Errorf("pick %d NICs: want 1 or more", want)
@@ -83,8 +85,8 @@ func (h *Host) inOrder(rails []Rail, near Place, want, turn int) []Pick {
 	return picks
 }
 
-// byDistance puts the nearest first. Of those as near, the one that this GPU was dealt comes first, and the ones behind it in a circle, so that
-// the second NICs are shared out as the first ones are.
+// byDistance puts the nearest first. Of those as near, the one that this GPU was dealt comes first,
+// and the ones behind it in a circle, so that the second NICs are shared out as the first ones are.
 func (h *Host) byDistance(rails []Rail, near Place, want, turn int) []Pick {
 	first := turn
 	gpu := h.gpuIndex(near.GPU)

@@ -109,7 +109,8 @@ func TestSeveralNICs(t *testing.T) {
 	}
 }
 
-// TestNICsAreSharedOut: with as many NICs as GPUs, each is the first, and the second, and the third of one GPU of its socket.
+// TestNICsAreSharedOut: with as many NICs as GPUs, each is the first, and the second, and the third
+// of one GPU of its socket.
 func TestNICsAreSharedOut(t *testing.T) {
 	for _, name := range []string{"dgx-h100", "mi300x", "cloud-flat", "cloud-vmbus"} {
 		h := hostOf(t, name)
@@ -201,7 +202,8 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// TestRailsSayWhyNot: every port is used or has a reason, and an index stays when another port goes down.
+// TestRailsSayWhyNot: every port is used or has a reason, and an index stays when another port goes
+// down.
 func TestRailsSayWhyNot(t *testing.T) {
 	for host, want := range map[string]string{
 		"dgx-h100":    "mlx5_1: Ethernet, and the other ports have more speed together by InfiniBand|mlx5_2: port is down|mlx5_7: Ethernet|mlx5_8: port is down",

@@ -44,7 +44,8 @@ type GPU struct {
 	Path   string `json:"-"` // its way on the PCI bus, as of RDMA
 }
 
-// Scan reads the tree below root, which holds proc and sys as / does. What cannot be read is left out.
+// Scan reads the tree below root, which holds proc and sys as / does. What cannot be read is left
+// out.
 func Scan(root fs.FS) *Host {
 	h := &Host{CPUs: countList(text(root, "sys/devices/system/cpu/online")), NUMA: []Node{}, NICs: []NIC{}, RDMA: []RDMA{}, GPUs: []GPU{}, Drivers: []string{}}
 	for _, line := range strings.Split(text(root, "proc/cpuinfo"), "\n") {
@@ -86,8 +87,8 @@ func (h *Host) scanNICs(root fs.FS) {
 	}
 }
 
-// PCI vendor ids, and the classes a GPU may have: display controllers (0x03) and processing accelerators (0x12). From the
-// PCI code and id assignment specification.
+// PCI vendor ids, and the classes a GPU may have: display controllers (0x03) and processing
+// accelerators (0x12). From the PCI code and id assignment specification.
 var gpuVendors = map[string]string{"0x10de": "NVIDIA", "0x1002": "AMD"}
 
 func (h *Host) scanGPUs(root fs.FS) {

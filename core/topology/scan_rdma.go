@@ -82,10 +82,12 @@ func portOf(root fs.FS, at string, p RDMA) RDMA {
 	return p
 }
 
-// gidsLookedAt bounds how many GIDs are asked for their interface: the first that is set has it, and reading one that is not fails.
+// gidsLookedAt bounds how many GIDs are asked for their interface: the first that is set has it,
+// and reading one that is not fails.
 const gidsLookedAt = 8
 
-// netDevOf finds the interface of a port: that of its GIDs on Ethernet, else the one of the PCI device with the port's number.
+// netDevOf finds the interface of a port: that of its GIDs on Ethernet, else the one of the PCI
+// device with the port's number.
 func netDevOf(root fs.FS, at, port string, number int) string {
 	for gid := range gidsLookedAt {
 		if dev := text(root, fmt.Sprintf("%s/gid_attrs/ndevs/%d", port, gid)); dev != "" {
@@ -166,8 +168,8 @@ func digits(s string) int {
 	return n
 }
 
-// Merge takes what a library tells of the RDMA ports in place of what sysfs does. Ports that sysfs has too keep their place, the others have
-// none; ports that the library does not tell are dropped.
+// Merge takes what a library tells of the RDMA ports in place of what sysfs does. Ports that sysfs
+// has too keep their place, the others have none; ports that the library does not tell are dropped.
 func (h *Host) Merge(told []RDMA) {
 	known := h.RDMA
 	h.RDMA = slices.Clone(told)

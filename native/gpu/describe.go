@@ -81,7 +81,8 @@ func (d Device) Link(peer int) (Link, error) {
 	return Link{Access: c.access != 0, Atomics: c.atomics != 0, Rank: int(c.rank), Kind: LinkKind(c.kind), Hops: int(c.hops)}, nil
 }
 
-// EnablePeer lets kernels and copies of d reach the memory of peer that is allocated, before or later. It may be repeated.
+// EnablePeer lets kernels and copies of d reach the memory of peer that is allocated, before or
+// later. It may be repeated.
 func (d Device) EnablePeer(peer int) error {
 	return d.check(C.gpu_peer_enable(d.Driver.api, d.id(), C.int(peer)))
 }

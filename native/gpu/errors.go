@@ -19,7 +19,8 @@ var (
 	ErrDuplicate = errors.New("already done")
 )
 
-// causes are those of the codes that both vendors have, under one number (cuda.h CUDA_ERROR_*, hip_runtime_api.h hipError*).
+// causes are those of the codes that both vendors have, under one number (cuda.h CUDA_ERROR_*,
+// hip_runtime_api.h hipError*).
 var causes = map[int]error{
 	1:   ErrInvalid,            // INVALID_VALUE
 	2:   ErrNoMemory,           // OUT_OF_MEMORY

@@ -52,7 +52,8 @@ func (d *Driver) Path() string { return d.path }
 // Version is the driver's: 13000 is CUDA 13.0, 70125424 is HIP 7.1.25424.
 func (d *Driver) Version() int { return d.version }
 
-// Runtime is the version of HIP's runtime library; CUDA has none below PyTorch's own, so it is that of the driver.
+// Runtime is the version of HIP's runtime library; CUDA has none below PyTorch's own, so it is that
+// of the driver.
 func (d *Driver) Runtime() int { return d.runtime }
 
 // Device names a device of the driver, which may not be there.
@@ -97,7 +98,8 @@ func Open(v Vendor) (*Driver, error) {
 	return d, err
 }
 
-// OpenFile loads the vendor's driver from a file, and each time anew. Open is for everybody but tests.
+// OpenFile loads the vendor's driver from a file, and each time anew. Open is for everybody but
+// tests.
 func OpenFile(v Vendor, path string) (*Driver, error) {
 	if v != CUDA && v != HIP {
 		return nil, fmt.Errorf("open the driver of %v: %w", v, errors.ErrUnsupported)
@@ -142,14 +144,16 @@ func Symbols(v Vendor) []Symbol {
 	}
 }
 
-// Current is what is current on the calling thread: a context's address on CUDA, 0 if there is none; a device on HIP.
+// Current is what is current on the calling thread: a context's address on CUDA, 0 if there is
+// none; a device on HIP.
 func (d *Driver) Current() (uint64, error) {
 	var current C.uint64_t
 	err := d.check(-1, C.gpu_current(d.api, &current))
 	return uint64(current), err
 }
 
-// CurrentDevice is the device that is current on the calling thread, -1 if none is: on CUDA, where there is no context yet.
+// CurrentDevice is the device that is current on the calling thread, -1 if none is: on CUDA, where
+// there is no context yet.
 func (d *Driver) CurrentDevice() (int, error) {
 	var dev C.int
 	err := d.check(-1, C.gpu_current_device(d.api, &dev))

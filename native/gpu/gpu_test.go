@@ -32,7 +32,8 @@ func compiler() string {
 	return "gcc"
 }
 
-// TestDoor calls everything on the fake drivers under sanitizers, and sees that threads keep what is current.
+// TestDoor calls everything on the fake drivers under sanitizers, and sees that threads keep what
+// is current.
 func TestDoor(t *testing.T) {
 	dir := t.TempDir()
 	flags := []string{"-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"}
@@ -85,7 +86,8 @@ func sanitizes(t *testing.T, dir string, flags []string) bool {
 	return err == nil
 }
 
-// TestEmulatedDriver has threads use the emulated driver at once under sanitizers: it has no races of its own.
+// TestEmulatedDriver has threads use the emulated driver at once under sanitizers: it has no races
+// of its own.
 func TestEmulatedDriver(t *testing.T) {
 	dir := t.TempDir()
 	for _, sanitizer := range []string{"thread", "address,undefined"} {
@@ -110,7 +112,8 @@ func TestEmulatedDriver(t *testing.T) {
 	}
 }
 
-// hipLibrary finds a real libamdhip64, without which the test is skipped, unless MORI_REQUIRE has hip in its list.
+// hipLibrary finds a real libamdhip64, without which the test is skipped, unless MORI_REQUIRE has
+// hip in its list.
 func hipLibrary(t *testing.T) string {
 	for _, pattern := range []string{"/usr/lib/x86_64-linux-gnu/libamdhip64.so.[5-7]", "/opt/rocm/lib/libamdhip64.so.[5-7]", "/usr/lib64/libamdhip64.so.[5-7]"} {
 		if found, _ := filepath.Glob(pattern); len(found) > 0 {

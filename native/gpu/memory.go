@@ -19,7 +19,8 @@ func (d Device) Free(addr uint64) error {
 	return d.check(C.gpu_free(d.Driver.api, d.id(), C.uint64_t(addr)))
 }
 
-// AllocHost allocates n bytes of pinned host memory, which all devices see: on the device under the second address.
+// AllocHost allocates n bytes of pinned host memory, which all devices see: on the device under the
+// second address.
 func (d Device) AllocHost(n uint64) (host, device uint64, err error) {
 	var h, a C.uint64_t
 	err = d.check(C.gpu_host_alloc(d.Driver.api, d.id(), C.uint64_t(n), &h, &a))
@@ -31,7 +32,8 @@ func (d Device) FreeHost(host uint64) error {
 	return d.check(C.gpu_host_free(d.Driver.api, d.id(), C.uint64_t(host)))
 }
 
-// RegisterHost pins n bytes of host memory, which all devices see then: on the device under the address given back.
+// RegisterHost pins n bytes of host memory, which all devices see then: on the device under the
+// address given back.
 func (d Device) RegisterHost(host, n uint64) (device uint64, err error) {
 	var a C.uint64_t
 	rc := C.gpu_host_register(d.Driver.api, d.id(), C.uint64_t(host), C.uint64_t(n), &a)
@@ -88,7 +90,8 @@ func (d Device) IPCHandle(addr uint64) (h [HandleSize]byte, err error) {
 	return h, err
 }
 
-// OpenIPC maps another process's allocation. A driver need not do so twice, nor for a handle of this process.
+// OpenIPC maps another process's allocation. A driver need not do so twice, nor for a handle of
+// this process.
 func (d Device) OpenIPC(h *[HandleSize]byte) (uint64, error) {
 	var addr C.uint64_t
 	rc := C.gpu_ipc_open(d.Driver.api, d.id(), unsafe.Pointer(h), &addr)
@@ -107,7 +110,8 @@ func (d Device) Granularity() (uint64, error) {
 	return d.made(n, rc)
 }
 
-// Reserve takes n bytes of addresses, with nothing behind them. An align of 0 is the driver's choice.
+// Reserve takes n bytes of addresses, with nothing behind them. An align of 0 is the driver's
+// choice.
 func (d Device) Reserve(n, align uint64) (uint64, error) {
 	var addr C.uint64_t
 	rc := C.gpu_vmm_reserve(d.Driver.api, d.id(), C.uint64_t(n), C.uint64_t(align), &addr)
@@ -160,7 +164,8 @@ func (d Device) Import(fd int) (uint64, error) {
 	return d.made(h, rc)
 }
 
-// DMABuf makes a descriptor of a dma-buf that has n bytes at addr, for other devices of the host: the caller closes it. They begin at offset in it.
+// DMABuf makes a descriptor of a dma-buf that has n bytes at addr, for other devices of the host:
+// the caller closes it. They begin at offset in it.
 func (d Device) DMABuf(addr, n uint64) (fd int, offset uint64, err error) {
 	c, at := C.int(-1), C.uint64_t(0)
 	if err = d.check(C.gpu_dmabuf(d.Driver.api, d.id(), C.uint64_t(addr), C.uint64_t(n), &c, &at)); err != nil {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestTorch has the calls work beside PyTorch in one process, where there is a GPU and a python3 with PyTorch.
+// TestTorch has the calls work beside PyTorch in one process, where there is a GPU and a python3
+// with PyTorch.
 func TestTorch(t *testing.T) {
 	_, err := Open(CUDA)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {

@@ -13,7 +13,8 @@ import (
 	"unsafe"
 )
 
-// Copy copies n bytes between any two addresses that the device's driver knows, and host memory, after what stream has to do.
+// Copy copies n bytes between any two addresses that the device's driver knows, and host memory,
+// after what stream has to do.
 func (d Device) Copy(dst, src, n, stream uint64) error {
 	return d.check(C.gpu_copy(d.Driver.api, d.id(), C.uint64_t(dst), C.uint64_t(src), C.uint64_t(n), C.uint64_t(stream)))
 }
@@ -98,7 +99,8 @@ func (d Device) Elapsed(from, to uint64) (float32, error) {
 	return float32(ms), err
 }
 
-// LoadModule loads PTX or a cubin (CUDA), or a code object (HIP). The log of a compiler that refuses is part of the error's text.
+// LoadModule loads PTX or a cubin (CUDA), or a code object (HIP). The log of a compiler that
+// refuses is part of the error's text.
 func (d Device) LoadModule(image []byte) (uint64, error) {
 	terminated := make([]byte, len(image)+1) // PTX is a C string
 	copy(terminated, image)
@@ -138,7 +140,8 @@ func (d Device) Global(module uint64, name string) (addr, n uint64, err error) {
 	return uint64(a), uint64(size), err
 }
 
-// Attributes of functions, under one number at both vendors (CU_FUNC_ATTRIBUTE_*, HIP_FUNC_ATTRIBUTE_*).
+// Attributes of functions, under one number at both vendors (CU_FUNC_ATTRIBUTE_*,
+// HIP_FUNC_ATTRIBUTE_*).
 const (
 	MaxThreads    = 0
 	StaticShared  = 1
@@ -168,7 +171,8 @@ type Grid struct {
 // The struct of a launch is that of gpu.h.
 var _ [0]byte = [unsafe.Sizeof(Grid{}) - C.sizeof_struct_gpu_grid]byte{}
 
-// Launch launches f. The arguments lie in args as the kernel's parameters do; they are copied before it returns.
+// Launch launches f. The arguments lie in args as the kernel's parameters do; they are copied
+// before it returns.
 func (d Device) Launch(f uint64, g *Grid, stream uint64, args []byte) error {
 	rc := C.gpu_launch(d.Driver.api, d.id(), C.uint64_t(f), (*C.struct_gpu_grid)(unsafe.Pointer(g)), C.uint64_t(stream), unsafe.Pointer(unsafe.SliceData(args)), C.size_t(len(args)))
 	runtime.KeepAlive(g)

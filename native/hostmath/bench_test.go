@@ -17,8 +17,8 @@ const (
 	benchBlocks = 56
 )
 
-// beside times f, which reads and writes moved bytes, in turns with a memcpy of benchTotal bytes, and reports how f's
-// bandwidth compares: best against best, since this machine is seldom alone.
+// beside times f, which reads and writes moved bytes, in turns with a memcpy of benchTotal bytes,
+// and reports how f's bandwidth compares: best against best, since this machine is seldom alone.
 func beside(b *testing.B, moved int, f func()) {
 	from, to := guarded(b, benchTotal, 0), guarded(b, benchTotal, 0)
 	memcpy(addr(to), addr(from), benchTotal)
@@ -85,7 +85,8 @@ func BenchmarkCopyRows(b *testing.B) {
 	beside(b, 2*benchRows*row, func() { CopyRows(addr(dst), row+64, addr(src), row+64, row, benchRows) })
 }
 
-// sources are m addresses of rows for each of n rows, all apart, of numbers that are no special ones.
+// sources are m addresses of rows for each of n rows, all apart, of numbers that are no special
+// ones.
 func sources(b *testing.B, n, m, h int, typ DType) []uint64 {
 	size := h * int(typ.Size())
 	all := guarded(b, n*m*size, 0)

@@ -13,8 +13,8 @@ import (
 // canary fills memory that a kernel must leave alone.
 const canary = 0xa5
 
-// guarded is n bytes that end at a page nobody may touch, off bytes before it, after and before which lie canaries. An
-// odd off gives an odd address for an even n.
+// guarded is n bytes that end at a page nobody may touch, off bytes before it, after and before
+// which lie canaries. An odd off gives an odd address for an even n.
 func guarded(t testing.TB, n, off int) []byte {
 	t.Helper()
 	page := os.Getpagesize()

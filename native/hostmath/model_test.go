@@ -8,8 +8,9 @@ import (
 	"sort"
 )
 
-// The model is the arithmetic as the formats define it, one element at a time and slowly. It shares nothing with the
-// kernels: a float8 is decoded by its definition in float64, and encoded by a search for the nearest of all its values.
+// The model is the arithmetic as the formats define it, one element at a time and slowly. It shares
+// nothing with the kernels: a float8 is decoded by its definition in float64, and encoded by a
+// search for the nearest of all its values.
 
 // e4m3 is a format of 1 sign bit, 4 exponent bits and 3 mantissa bits.
 type e4m3 struct {
@@ -133,7 +134,8 @@ func put(b []byte, t DType, i int, x float32, saturate bool) {
 	}
 }
 
-// modelSum is SumRows over sources in buffers; nil is no source. scales, of blocks for each source, may be nil.
+// modelSum is SumRows over sources in buffers; nil is no source. scales, of blocks for each source,
+// may be nil.
 func modelSum(dst []byte, dstType DType, n, h int, srcs [][]byte, srcType DType, scales [][]byte, blocks int, weights []float32) {
 	for t := range n {
 		m := len(srcs) / n

@@ -92,9 +92,10 @@ func TestQuantBlocksRefuses(t *testing.T) {
 	}
 }
 
-// errorBound is how far a finite x of a block with this scale may be from what its code stands for. Half a place of 4
-// significant bits is 2^-4 of the quotient while that is normal, and 2^-10 below. Each of the two roundings to float32 on the
-// way, of the quotient here and of the product there, adds less than 2^-23 of x.
+// errorBound is how far a finite x of a block with this scale may be from what its code stands for.
+// Half a place of 4 significant bits is 2^-4 of the quotient while that is normal, and 2^-10 below.
+// Each of the two roundings to float32 on the way, of the quotient here and of the product there,
+// adds less than 2^-23 of x.
 func errorBound(x, scale float64) float64 {
 	return math.Max(math.Abs(x)*0x1p-4, scale*0x1p-10) * (1 + 0x1p-18)
 }
@@ -128,7 +129,8 @@ func FuzzQuantBlocks(f *testing.F) {
 	})
 }
 
-// FuzzConvert: what was converted to a type converts to float32 and back to the same bits, and all is as in the model.
+// FuzzConvert: what was converted to a type converts to float32 and back to the same bits, and all
+// is as in the model.
 func FuzzConvert(f *testing.F) {
 	f.Add([]byte{0, 0, 0x80, 0x3f, 0, 0, 0x88, 0x3f}, uint8(2), false)
 	f.Add([]byte{0, 0, 0x80, 0x7f, 1, 0, 0x80, 0xff, 1, 0, 0, 0}, uint8(3), true)

@@ -21,10 +21,12 @@ import (
 	"unsafe"
 )
 
-// Variant names the vector unit in use: "avx512", "avx2", or "portable" for what every machine of this kind has.
+// Variant names the vector unit in use: "avx512", "avx2", or "portable" for what every machine of
+// this kind has.
 func Variant() string { return C.GoString(C.hm_variant()) }
 
-// useVariant makes the variant of that name the one in use and says whether this machine can run it.
+// useVariant makes the variant of that name the one in use and says whether this machine can run
+// it.
 func useVariant(name string) bool {
 	c := append([]byte(name), 0)
 	return C.hm_use_variant((*C.char)(unsafe.Pointer(&c[0]))) != 0
@@ -33,14 +35,14 @@ func useVariant(name string) bool {
 // memcpy is C's, for benchmarks to compare with.
 func memcpy(dst, src, n uint64) { C.hm_memcpy(C.uint64_t(dst), C.uint64_t(src), C.uint64_t(n)) }
 
-// GatherRows copies row idx[i] at src to row i at dst, rows of rowBytes without gaps. Where idx[i] is negative, row i
-// stays as it is.
+// GatherRows copies row idx[i] at src to row i at dst, rows of rowBytes without gaps. Where idx[i]
+// is negative, row i stays as it is.
 func GatherRows(dst, src, rowBytes uint64, idx []int32) {
 	C.hm_gather_rows(C.uint64_t(dst), C.uint64_t(src), C.uint64_t(rowBytes), int32s(idx), C.uint64_t(len(idx)))
 }
 
-// ScatterRows copies row i at src to row idx[i] at dst, rows of rowBytes without gaps. Where idx[i] is negative, row i
-// goes nowhere. Which of two rows with the same index stays is the later one.
+// ScatterRows copies row i at src to row idx[i] at dst, rows of rowBytes without gaps. Where idx[i]
+// is negative, row i goes nowhere. Which of two rows with the same index stays is the later one.
 func ScatterRows(dst, src, rowBytes uint64, idx []int32) {
 	C.hm_scatter_rows(C.uint64_t(dst), C.uint64_t(src), C.uint64_t(rowBytes), int32s(idx), C.uint64_t(len(idx)))
 }
@@ -50,8 +52,8 @@ func CopyRows(dst, dstStride, src, srcStride, rowBytes, n uint64) {
 	C.hm_copy_rows(C.uint64_t(dst), C.uint64_t(dstStride), C.uint64_t(src), C.uint64_t(srcStride), C.uint64_t(rowBytes), C.uint64_t(n))
 }
 
-// CountExperts adds to counts[e] how often the expert first+e occurs among the int32 ids [rows][topk] at indices. Ids of
-// other experts, negative ones among them, are not counted.
+// CountExperts adds to counts[e] how often the expert first+e occurs among the int32 ids
+// [rows][topk] at indices. Ids of other experts, negative ones among them, are not counted.
 func CountExperts(counts []int32, indices uint64, rows, topk int, first int32) error {
 	n, err := product("count experts of rows x topk", rows, topk)
 	if err == nil && len(counts) > math.MaxInt32 {

@@ -35,8 +35,9 @@ func run(t *testing.T, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestSanitizers runs all kernels of all variants over odd sizes and addresses under the address and undefined-behaviour
-// sanitizers, with the floating point state as it is and as a library of -ffast-math leaves it.
+// TestSanitizers runs all kernels of all variants over odd sizes and addresses under the address
+// and undefined-behaviour sanitizers, with the floating point state as it is and as a library of
+// -ffast-math leaves it.
 func TestSanitizers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for some seconds")

@@ -32,7 +32,8 @@ type sumCase struct {
 	blocks           int // more than 0: of quantised rows
 }
 
-// check makes buffers of random numbers, a third of them absent, and holds the kernel's sum against the model's.
+// check makes buffers of random numbers, a third of them absent, and holds the kernel's sum against
+// the model's.
 func (c sumCase) check(t *testing.T, rng *rand.Rand) {
 	t.Helper()
 	size := int(c.srcType.Size())

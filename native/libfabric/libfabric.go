@@ -26,7 +26,8 @@ var (
 	_ [0]byte = [unsafe.Sizeof(Queue{}) - C.sizeof_struct_lf_queue]byte{}
 )
 
-// Load opens the library, once; the answer is conclusive and stays. The error wraps errors.ErrUnsupported.
+// Load opens the library, once; the answer is conclusive and stays. The error wraps
+// errors.ErrUnsupported.
 var Load = sync.OnceValue(func() error {
 	if why := C.lf_load(); why != nil {
 		return fmt.Errorf("load libfabric: %s: %w", C.GoString(why), errors.ErrUnsupported)

@@ -128,7 +128,8 @@ func (f FID) Accept(private []byte) error {
 // Shutdown is fi_shutdown.
 func (f FID) Shutdown() error { return errno(C.lf_shutdown(C.uint64_t(f))) }
 
-// Cancel is fi_cancel of the op whose memory is at ctx. It finds what is there to cancel, or nothing.
+// Cancel is fi_cancel of the op whose memory is at ctx. It finds what is there to cancel, or
+// nothing.
 func (f FID) Cancel(ctx uint64) { C.lf_cancel(C.uint64_t(f), C.uint64_t(ctx)) }
 
 // Insert is fi_av_insert of one address.
@@ -177,7 +178,8 @@ func (f FID) Post(ops []Op) (n int, err error) {
 	return int(took.n), errno(-took.err)
 }
 
-// Poll makes queues progress, beginning with number turn, and reads what completed into out. next is the turn of the next call.
+// Poll makes queues progress, beginning with number turn, and reads what completed into out. next
+// is the turn of the next call.
 func Poll(queues []Queue, out []Completion, turn int) (n, next int) {
 	got := C.lf_poll((*C.struct_lf_queue)(unsafe.Pointer(unsafe.SliceData(queues))), C.int(len(queues)),
 		(*C.struct_lf_completion)(unsafe.Pointer(unsafe.SliceData(out))), C.int(len(out)), C.int(turn))

@@ -142,7 +142,8 @@ type Offer struct {
 	Src, Dest                                   []byte
 }
 
-// An Event is an entry of an event queue. Of a ConnReq, Info is the reader's to free, and FID the listener.
+// An Event is an entry of an event queue. Of a ConnReq, Info is the reader's to free, and FID the
+// listener.
 type Event struct {
 	FID, Info FID
 	Kind      uint32

@@ -9,6 +9,7 @@
 //	c, err := mlx5.Open("mlx5_0")
 //	err = c.General(in, out)
 //
-// Calls answer with an error that wraps the system's errno. Where the firmware refused a command, its answer is in out and the errno is
-// EREMOTEIO. Handles are plain numbers: who made one closes it, once, and closes a Context last. core/gpunic/mlx5/dv makes a mlx5.Cmd of this.
+// Calls answer with an error that wraps the system's errno. Where the firmware refused a command,
+// its answer is in out and the errno is EREMOTEIO. Handles are plain numbers: who made one closes
+// it, once, and closes a Context last. core/gpunic/mlx5/dv makes a mlx5.Cmd of this.
 package mlx5

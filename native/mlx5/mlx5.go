@@ -18,7 +18,8 @@ import (
 	"mori/native/verbs"
 )
 
-// Load opens the libraries, once; the answer is conclusive and stays. The error wraps errors.ErrUnsupported.
+// Load opens the libraries, once; the answer is conclusive and stays. The error wraps
+// errors.ErrUnsupported.
 var Load = sync.OnceValue(func() error {
 	var why [C.MX_WHY]C.char
 	if C.mx_load(&why[0], C.size_t(len(why))) != 0 {
@@ -110,7 +111,8 @@ func (c Context) Register(addr, bytes uint64) (u Umem, id uint32, err error) {
 // Close has the NIC forget the memory.
 func (u Umem) Close() error { return check(C.mx_umem_free(C.uint64_t(u)), "deregister memory") }
 
-// NewUAR maps a page of doorbells and returns the address of the one to ring, and the page's number, which commands carry.
+// NewUAR maps a page of doorbells and returns the address of the one to ring, and the page's
+// number, which commands carry.
 func (c Context) NewUAR() (u UAR, register uint64, page uint32, err error) {
 	var handle, reg C.uint64_t
 	var number C.uint32_t

@@ -22,8 +22,8 @@ type Memory struct {
 	LKey, RKey  uint32
 }
 
-// Interchange fills memory with a value, writes it to the peer's and waits for the completion, so often. The blocks of the grid share the bytes
-// out, each at most 1 GiB.
+// Interchange fills memory with a value, writes it to the peer's and waits for the completion, so
+// often. The blocks of the grid share the bytes out, each at most 1 GiB.
 type Interchange struct {
 	Queue   uint64 // address of the view
 	Outcome uint64 // address; Run has its own
@@ -44,8 +44,8 @@ type Verify struct {
 	Value   uint8
 }
 
-// PingPong is one of two sides, a block each, that hand each other a payload and a flag. Flags, of 8 bytes at the offset Flag of Mine and Inbox,
-// begin as 0.
+// PingPong is one of two sides, a block each, that hand each other a payload and a flag. Flags, of
+// 8 bytes at the offset Flag of Mine and Inbox, begin as 0.
 type PingPong struct {
 	Queue   uint64
 	Outcome uint64
@@ -74,7 +74,8 @@ type Post struct {
 // Posters says who posts a piece of a list.
 type Posters uint32
 
-// Each thread its own, a warp together, a block together, and each lane of a warp its own with one doorbell for all.
+// Each thread its own, a warp together, a block together, and each lane of a warp its own with one
+// doorbell for all.
 const (
 	Threads Posters = iota
 	Warps

@@ -12,7 +12,8 @@ import (
 
 var small = Grid{Blocks: 2, Threads: 2 * WarpThreads}
 
-// TestKernelsTakeTheirArguments: the C++ side compares sizes with its structs before it runs anything.
+// TestKernelsTakeTheirArguments: the C++ side compares sizes with its structs before it runs
+// anything.
 func TestKernelsTakeTheirArguments(t *testing.T) {
 	queue := addrOf(memory(t, 128)) // all zeros: nothing may be posted to it, and nothing is
 	for _, a := range []Args{

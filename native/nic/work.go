@@ -52,7 +52,8 @@ const WorkBytes = 80
 // Append appends the piece as the kernel reads it.
 func (w *Work) Append(b []byte) []byte { return appendAll(b, w) }
 
-// WaitReport is what a wait that gave up was about: struct WaitReport of native/include/mori/device/report.hpp.
+// WaitReport is what a wait that gave up was about: struct WaitReport of
+// native/include/mori/device/report.hpp.
 type WaitReport struct {
 	Address, Expected, Seen  uint64
 	Rank, Peer, Count, Ready uint32

@@ -38,7 +38,8 @@ func number(yes bool) C.uint32_t {
 	return 0
 }
 
-// Put runs mori_proxy_put: count puts of so many bytes each, waited for one by one if each, else all at the end.
+// Put runs mori_proxy_put: count puts of so many bytes each, waited for one by one if each, else
+// all at the end.
 func Put(g Grid, queue uint64, pe uint32, each bool, local, bytes, count uint64) Outcome {
 	var out C.struct_mori_proxy_outcome
 	C.mori_proxy_run_put(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(queue), C.uint32_t(pe), number(each), C.uint64_t(local),
@@ -54,7 +55,8 @@ func Store(g Grid, there uint64, each bool, local, bytes, count uint64) Outcome 
 	return Outcome{uint64(out.nanoseconds), uint64(out.failed), uint32(out.status)}
 }
 
-// Add runs mori_proxy_add: count fetching adds of one to a word, each of whose old values is counted in seen[old].
+// Add runs mori_proxy_add: count fetching adds of one to a word, each of whose old values is
+// counted in seen[old].
 func Add(g Grid, queue uint64, pe, region uint32, offset uint64, seen []uint32) Outcome {
 	var out C.struct_mori_proxy_outcome
 	C.mori_proxy_run_add(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(queue), C.uint32_t(pe), C.uint32_t(region), C.uint64_t(offset),
@@ -62,8 +64,9 @@ func Add(g Grid, queue uint64, pe, region uint32, offset uint64, seen []uint32) 
 	return Outcome{uint64(out.nanoseconds), uint64(out.failed), uint32(out.status)}
 }
 
-// A Side of the interchange: Side in native/kernels/proxy/interchange.cpp. Its kernels are mori_proxy_interchange_send and
-// mori_proxy_interchange_receive of the module "proxy_interchange", which take Append's bytes as their one argument, aligned to 8.
+// A Side of the interchange: Side in native/kernels/proxy/interchange.cpp. Its kernels are
+// mori_proxy_interchange_send and mori_proxy_interchange_receive of the module "proxy_interchange",
+// which take Append's bytes as their one argument, aligned to 8.
 type Side struct {
 	Queue, Local, Bytes, Words, Rounds uint64
 	Value, Peer                        uint32

@@ -72,7 +72,8 @@ func TestPostAndPollAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPostAndPoll tells how long a write takes of a batch, and which part of it the same program in C would take.
+// BenchmarkPostAndPoll tells how long a write takes of a batch, and which part of it the same
+// program in C would take.
 func BenchmarkPostAndPoll(b *testing.B) {
 	for _, n := range []int{1, 16, 64} {
 		b.Run(fmt.Sprint("batch=", n), func(b *testing.B) {

@@ -29,7 +29,8 @@ func run(t *testing.T, env, name string, args ...string) string {
 	return string(out)
 }
 
-// compiler is what cgo compiles with. Where there is none, or the binary has left its folder, the test is skipped.
+// compiler is what cgo compiles with. Where there is none, or the binary has left its folder, the
+// test is skipped.
 func compiler(tb testing.TB) string {
 	tb.Helper()
 	cc := append(strings.Fields(os.Getenv("CC")), "gcc")[0]
@@ -64,7 +65,8 @@ func door(t *testing.T) string {
 	return program
 }
 
-// library compiles a libibverbs.so.1 of which each function answers that there is nothing, and gives its folder.
+// library compiles a libibverbs.so.1 of which each function answers that there is nothing, and
+// gives its folder.
 func library(t *testing.T, names []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +100,8 @@ func needed(t *testing.T) []string {
 	return names
 }
 
-// TestOldLibrary: one without versions and without what came later is used, and what it has not is not supported.
+// TestOldLibrary: one without versions and without what came later is used, and what it has not is
+// not supported.
 func TestOldLibrary(t *testing.T) {
 	names, program := needed(t), door(t)
 	none := int(syscall.EOPNOTSUPP)

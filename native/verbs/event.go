@@ -43,7 +43,8 @@ func (k EventKind) String() string {
 	}, int(k), "event")
 }
 
-// An AsyncEvent is news of a device. Events of queue pairs have QPNum, those of completion queues CQ, those of ports Port.
+// An AsyncEvent is news of a device. Events of queue pairs have QPNum, those of completion queues
+// CQ, those of ports Port.
 type AsyncEvent struct {
 	Kind  EventKind
 	Port  int
@@ -54,8 +55,8 @@ type AsyncEvent struct {
 // AsyncFD is readable when AsyncEvent has something. It is non-blocking, and stays the context's.
 func (c Context) AsyncFD() int { return int(C.vb_async_fd(c.c())) }
 
-// AsyncEvent reads the next event and acknowledges it. syscall.EAGAIN says that there is none; EIO after an EventDeviceFatal that the device
-// is gone.
+// AsyncEvent reads the next event and acknowledges it. syscall.EAGAIN says that there is none; EIO
+// after an EventDeviceFatal that the device is gone.
 func (c Context) AsyncEvent() (AsyncEvent, error) {
 	var e C.struct_vb_event
 	switch rc := C.vb_async_event(c.c(), &e); syscall.Errno(rc) {

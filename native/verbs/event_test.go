@@ -48,7 +48,8 @@ func TestPortEvents(t *testing.T) {
 	}
 }
 
-// TestGIDEvents: a GID that goes is missed and told of. In a guest an address comes and goes instead.
+// TestGIDEvents: a GID that goes is missed and told of. In a guest an address comes and goes
+// instead.
 func TestGIDEvents(t *testing.T) {
 	r := newRig(t)
 	if verbstest.Real() {
@@ -98,7 +99,8 @@ func TestDeviceGone(t *testing.T) {
 	}
 }
 
-// TestEventsOfObjects: the peer of a wrong key hears of its queue pair, and who lets a queue run over of the queue.
+// TestEventsOfObjects: the peer of a wrong key hears of its queue pair, and who lets a queue run
+// over of the queue.
 func TestEventsOfObjects(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	r := newRig(t)

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// NewQP makes a reliable connected queue pair, with its number and the limits that the device granted: those asked for or higher ones.
+// NewQP makes a reliable connected queue pair, with its number and the limits that the device
+// granted: those asked for or higher ones.
 func (p PD) NewQP(in QPInit) (q QP, num uint32, got QPInit, err error) {
 	for _, n := range []int{in.SendWR, in.RecvWR, in.SendSGE, in.RecvSGE, in.Inline} {
 		if n < 0 || int64(n) > int64(^uint32(0)) {
@@ -38,13 +39,14 @@ func (p PD) NewQP(in QPInit) (q QP, num uint32, got QPInit, err error) {
 	return QP(qp), uint32(number), got, nil
 }
 
-// Init takes a new queue pair, or one after Reset, to StateInit: receives may be posted from then on. AccessRelaxedOrdering is of regions, and
-// says nothing here.
+// Init takes a new queue pair, or one after Reset, to StateInit: receives may be posted from then
+// on. AccessRelaxedOrdering is of regions, and says nothing here.
 func (q QP) Init(port int, access Access) error {
 	return check(C.vb_qp_init(q.c(), C.int(port), C.uint32_t(access&^AccessRelaxedOrdering)), "init queue pair %d on port %d", q.num(), port)
 }
 
-// RTR connects it to its peer: it receives, and answers reads, from then on. Errors are of the path too: ENETUNREACH, ETIMEDOUT.
+// RTR connects it to its peer: it receives, and answers reads, from then on. Errors are of the path
+// too: ENETUNREACH, ETIMEDOUT.
 func (q QP) RTR(r RTR) error {
 	if r.Global && (r.GIDIndex < 0 || r.GIDIndex > 255) {
 		return fmt.Errorf("connect queue pair %d by GID %d: %w", q.num(), r.GIDIndex, syscall.EINVAL)

@@ -194,7 +194,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestBadRequests: what names SGEs that are not there, or an op that is none, is refused and harms nothing before it.
+// TestBadRequests: what names SGEs that are not there, or an op that is none, is refused and harms
+// nothing before it.
 func TestBadRequests(t *testing.T) {
 	r := newRig(t)
 	a, b := r.pair(common)

@@ -14,8 +14,9 @@ import (
 	"unsafe"
 )
 
-// PostSend posts wrs in order, in chains of 64, and answers how many were taken and why the next was not: ENOMEM where the queue is full, EINVAL where
-// it names what is not in sges or what the queue pair has not. It waits for nothing.
+// PostSend posts wrs in order, in chains of 64, and answers how many were taken and why the next
+// was not: ENOMEM where the queue is full, EINVAL where it names what is not in sges or what the
+// queue pair has not. It waits for nothing.
 func (q QP) PostSend(wrs []SendWR, sges []SGE) (n int, err error) {
 	took := C.vb_post_send(q.c(), (*C.struct_vb_send_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.int(len(wrs)),
 		(*C.struct_vb_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.size_t(len(sges)))

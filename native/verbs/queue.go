@@ -16,7 +16,8 @@ import (
 	"unsafe"
 )
 
-// NewChannel makes a completion channel: a descriptor that is readable when one of its queues has news.
+// NewChannel makes a completion channel: a descriptor that is readable when one of its queues has
+// news.
 func (c Context) NewChannel() (Channel, error) {
 	var h C.uint64_t
 	if err := check(C.vb_create_channel(c.c(), &h), "create a completion channel of %s", c.Name()); err != nil {
@@ -28,8 +29,8 @@ func (c Context) NewChannel() (Channel, error) {
 // FD is non-blocking, and stays the channel's.
 func (h Channel) FD() int { return int(C.vb_channel_fd(C.uint64_t(h))) }
 
-// Next reads an event and acknowledges it: the token of a queue that was armed and has a completion since. syscall.EAGAIN says that there is
-// none.
+// Next reads an event and acknowledges it: the token of a queue that was armed and has a completion
+// since. syscall.EAGAIN says that there is none.
 func (h Channel) Next() (token uint64, err error) {
 	var t C.uint64_t
 	switch rc := C.vb_next(C.uint64_t(h), &t); syscall.Errno(rc) {
@@ -47,8 +48,9 @@ func (h Channel) Close() error {
 	return check(C.vb_destroy_channel(C.uint64_t(h)), "destroy a completion channel")
 }
 
-// NewCQ makes a completion queue of at least so many entries. One that gets more completions than it has entries is broken for ever
-// (EventCQErr). Its events come to the channel h under the token, if h is not 0.
+// NewCQ makes a completion queue of at least so many entries. One that gets more completions than
+// it has entries is broken for ever (EventCQErr). Its events come to the channel h under the token,
+// if h is not 0.
 func (c Context) NewCQ(entries int, h Channel, token uint64) (CQ, error) {
 	var q C.uint64_t
 	rc := C.vb_create_cq(c.c(), C.int(entries), C.uint64_t(h), C.uint64_t(token), &q)
@@ -58,7 +60,8 @@ func (c Context) NewCQ(entries int, h Channel, token uint64) (CQ, error) {
 	return CQ(q), nil
 }
 
-// Arm asks for one event, for the next completion. Poll once more after it: completions that came before make no event.
+// Arm asks for one event, for the next completion. Poll once more after it: completions that came
+// before make no event.
 func (q CQ) Arm() error { return check(C.vb_arm(C.uint64_t(q)), "arm a completion queue") }
 
 // Poll reads completions into dst, and never waits.

@@ -23,7 +23,8 @@ func (c Context) AllocPD() (PD, error) {
 // Close frees the domain.
 func (p PD) Close() error { return check(C.vb_dealloc_pd(C.uint64_t(p)), "free a protection domain") }
 
-// RegMR registers memory, which remote work requests name from iova on. An iova other than addr is unsupported by old libraries.
+// RegMR registers memory, which remote work requests name from iova on. An iova other than addr is
+// unsupported by old libraries.
 func (p PD) RegMR(addr, length, iova uint64, access Access) (MR, Keys, error) {
 	var mr C.uint64_t
 	var keys [2]C.uint32_t
@@ -34,7 +35,8 @@ func (p PD) RegMR(addr, length, iova uint64, access Access) (MR, Keys, error) {
 	return MR(mr), Keys{Local: uint32(keys[0]), Remote: uint32(keys[1])}, nil
 }
 
-// RegDmabuf registers length bytes of a dma-buf, from offset on: memory of a GPU. The descriptor may be closed afterwards.
+// RegDmabuf registers length bytes of a dma-buf, from offset on: memory of a GPU. The descriptor
+// may be closed afterwards.
 func (p PD) RegDmabuf(offset, length, iova uint64, fd int, access Access) (MR, Keys, error) {
 	var mr C.uint64_t
 	var keys [2]C.uint32_t

@@ -31,7 +31,8 @@ var (
 	_ [0]byte = [unsafe.Offsetof(WC{}.HasImm) - unsafe.Offsetof(C.struct_vb_wc{}.has_imm)]byte{}
 )
 
-// Load opens the library, once; the answer is conclusive and stays. The error wraps errors.ErrUnsupported.
+// Load opens the library, once; the answer is conclusive and stays. The error wraps
+// errors.ErrUnsupported.
 var Load = sync.OnceValue(func() error {
 	var why [C.VB_WHY]C.char
 	if C.vb_load(&why[0], C.size_t(len(why))) != 0 {
@@ -56,7 +57,8 @@ func check(rc C.int, act string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(act, args...), syscall.Errno(rc))
 }
 
-// Devices are those that the library knows: devices with a driver in the kernel and one in the library.
+// Devices are those that the library knows: devices with a driver in the kernel and one in the
+// library.
 func Devices() ([]Device, error) {
 	if err := Load(); err != nil {
 		return nil, err

@@ -23,11 +23,13 @@ const (
 	AccessRemoteWrite  Access = 1 << 1
 	AccessRemoteRead   Access = 1 << 2
 	AccessRemoteAtomic Access = 1 << 3
-	// AccessRelaxedOrdering lets writes to the region pass each other; a device that does not know it is not told.
+	// AccessRelaxedOrdering lets writes to the region pass each other; a device that does not know it
+	// is not told.
 	AccessRelaxedOrdering Access = 1 << 20
 )
 
-// Keys are those of a region: Local for the SGEs of our own work requests, Remote for those of peers.
+// Keys are those of a region: Local for the SGEs of our own work requests, Remote for those of
+// peers.
 type Keys struct{ Local, Remote uint32 }
 
 // An SGE is a run of registered memory.
@@ -55,8 +57,9 @@ const (
 	Inline    uint8 = 1 << 3 // the bytes are read before PostSend returns, and their LKey is not
 )
 
-// A SendWR is a work request of a send queue. Its SGEs are sges[First:First+Count] of PostSend. Writes, reads and atomics have RemoteAddr and
-// RKey; OpFetchAdd adds CompareAdd, OpCompareSwap puts Swap where CompareAdd is found, and both write the 8 bytes that were there to the SGE.
+// A SendWR is a work request of a send queue. Its SGEs are sges[First:First+Count] of PostSend.
+// Writes, reads and atomics have RemoteAddr and RKey; OpFetchAdd adds CompareAdd, OpCompareSwap
+// puts Swap where CompareAdd is found, and both write the 8 bytes that were there to the SGE.
 type SendWR struct {
 	ID, RemoteAddr, CompareAdd, Swap uint64
 	RKey, Imm                        uint32
@@ -81,7 +84,8 @@ const (
 	WCRecvWriteImm uint8 = 129
 )
 
-// A WC is a work completion. Of one whose Status is not StatusSuccess only ID, Status, VendorErr and QPNum say something.
+// A WC is a work completion. Of one whose Status is not StatusSuccess only ID, Status, VendorErr
+// and QPNum say something.
 type WC struct {
 	ID        uint64
 	Status    Status
@@ -160,7 +164,8 @@ func (s State) String() string {
 	return text([]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}, int(s), "state")
 }
 
-// QPInit says how large the queues of a pair are, in work requests, SGEs of each, and bytes that go inline.
+// QPInit says how large the queues of a pair are, in work requests, SGEs of each, and bytes that go
+// inline.
 type QPInit struct {
 	SendCQ, RecvCQ                           CQ
 	SendWR, RecvWR, SendSGE, RecvSGE, Inline int
@@ -179,7 +184,8 @@ type RTR struct {
 	MaxDestRdAtomic, MinRNRTimer uint8
 }
 
-// RTS is how a queue pair sends. Timeout is 4.096 µs times two to its power, 0 for ever; 7 Retries or RNRRetries are, for the latter, endless.
+// RTS is how a queue pair sends. Timeout is 4.096 µs times two to its power, 0 for ever; 7 Retries
+// or RNRRetries are, for the latter, endless.
 type RTS struct {
 	PSN                                       uint32
 	Timeout, Retries, RNRRetries, MaxRdAtomic uint8

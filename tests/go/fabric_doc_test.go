@@ -14,8 +14,9 @@ import (
 
 var groupName = regexp.MustCompile("^`([a-z]+)`$")
 
-// TestFabricDocHasEveryGroup holds the table of interfaces in docs/design/fabric.md against the conformance suite: each group of cases
-// stands in one row, and each row names a group or a test file that exists.
+// TestFabricDocHasEveryGroup holds the table of interfaces in docs/design/fabric.md against the
+// conformance suite: each group of cases stands in one row, and each row names a group or a test
+// file that exists.
 func TestFabricDocHasEveryGroup(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(root, "docs/design/fabric.md"))
 	if err != nil {

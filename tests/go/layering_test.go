@@ -47,7 +47,8 @@ func mayImport(from, to string) bool {
 	return a == "" || b == "" || a == b || rank[b] < rank[a] || beside[[2]string{a, b}]
 }
 
-// TestUsersKnowNoTransport: io, shmem and ep see core/fabric, and providers only where core puts them together.
+// TestUsersKnowNoTransport: io, shmem and ep see core/fabric, and providers only where core puts
+// them together.
 func TestUsersKnowNoTransport(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if top, _, _ := strings.Cut(f.dir, "/"); top != "io" && top != "shmem" && top != "ep" || strings.HasSuffix(f.path, "_test.go") {

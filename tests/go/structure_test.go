@@ -29,11 +29,12 @@ const (
 	mostColumns = 100 // of a line of comment
 )
 
-// exceptionsFile lists what is above a limit, as "kind name value". An entry may only shrink: the test
-// fails when it is too high, too, and -shrink lowers it.
+// exceptionsFile lists what is above a limit, as "kind name value". An entry may only shrink: the
+// test fails when it is too high, too, and -shrink lowers it.
 const exceptionsFile = "testdata/structure.txt"
 
-// retired are words that have no meaning outside of this project; docs/glossary.md has the field's words.
+// retired are words that have no meaning outside of this project; docs/glossary.md has the field's
+// words.
 var retired = regexp.MustCompile(`(?i)\b(inquests?|mourn(s|ing)?|partings?|last ?words|byes|heed(s|ed)?|rouse[sd]?|lenders?|borrowers?|stir(s|red)?|tells?|told)\b`)
 
 // A finding is something that is above its limit.
@@ -68,8 +69,8 @@ var limits = map[string]string{
 	"words":   "no word that docs/glossary.md replaces",
 }
 
-// measure returns all that is above a limit. Columns and words are counted in lines for each package,
-// with its tests.
+// measure returns all that is above a limit. Columns and words are counted in lines for each
+// package, with its tests.
 func measure(t *testing.T) map[finding]int {
 	methods, files, found := map[string]int{}, map[string]int{}, map[finding]int{}
 	for _, f := range goFiles(t) {

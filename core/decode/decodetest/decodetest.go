@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package decodetest measures what decoders of foreign bytes allocate. A resident set does not show it:
-// a fresh mapping costs no memory until it is written.
+// Package decodetest measures what decoders of foreign bytes allocate. A resident set does not show
+// it: a fresh mapping costs no memory until it is written.
 package decodetest
 
 import (
@@ -24,8 +24,8 @@ func Allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Bounded runs f, which decodes the given number of received bytes, and fails the test if the process
-// allocates more than the bound meanwhile.
+// Bounded runs f, which decodes the given number of received bytes, and fails the test if the
+// process allocates more than the bound meanwhile.
 func Bounded(t testing.TB, received int, f func()) {
 	t.Helper()
 	if n, most := Allocated(f), uint64(PerByte*received+Slack); n > most {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package devicetest gives core/fabric/fabrictest memory on the devices that are here, real or emulated (native/gpu/gputest):
+// Package devicetest gives core/fabric/fabrictest memory on the devices that are here, real or
+// emulated (native/gpu/gputest):
 //
 //	func TestDevice(t *testing.T) {
 //		gputest.Need(t)
@@ -23,7 +24,8 @@ import (
 // patience is for a copy on a slow, busy machine.
 const patience = 30 * time.Second
 
-// Places are the first two devices, after a first use, since drivers open descriptors then that stay.
+// Places are the first two devices, after a first use, since drivers open descriptors then that
+// stay.
 func Places(t *testing.T) []fabrictest.Place {
 	t.Helper()
 	devices, err := device.Devices()

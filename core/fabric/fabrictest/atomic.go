@@ -27,7 +27,8 @@ var atomicCases = []testCase{
 // put copies b to offset off.
 func (m memory) put(off int, b []byte) { copy(m.b[off:], b) }
 
-// An arena is a pair and what an atomic op needs: far memory, and local ones for the operand, the comparison and the result.
+// An arena is a pair and what an atomic op needs: far memory, and local ones for the operand, the
+// comparison and the result.
 type arena struct {
 	*rig
 	a, b                          *node

@@ -9,8 +9,9 @@ import (
 	"mori/core/fabric"
 )
 
-// reference is what an element x of type t is after an atomic op with operand v and comparison c: slow and obvious. Numbers that are not
-// integers must be small integers, of which all results are exact.
+// reference is what an element x of type t is after an atomic op with operand v and comparison c:
+// slow and obvious. Numbers that are not integers must be small integers, of which all results are
+// exact.
 func reference(op fabric.AtomicOp, t fabric.DataType, x, v, c []byte) []byte {
 	switch {
 	case op == fabric.AtomicRead:

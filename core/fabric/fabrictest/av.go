@@ -78,7 +78,8 @@ var avCases = []testCase{
 	{"a vector is used by many at once", avTogether},
 }
 
-// variant is a text like name, which is an address as good as it is but for another number at its end.
+// variant is a text like name, which is an address as good as it is but for another number at its
+// end.
 func variant(name fabric.Addr, i int) fabric.Addr {
 	digits := strings.TrimRight(string(name), "0123456789")
 	return fabric.Addr(digits + strconv.Itoa(10000+i))

@@ -9,7 +9,8 @@ import (
 	"mori/core/fabric"
 )
 
-// Bench measures the provider that open makes, on endpoints of the type that it offers first: latency of small ops, the rate of small ops, and bandwidth in a few shapes.
+// Bench measures the provider that open makes, on endpoints of the type that it offers first:
+// latency of small ops, the rate of small ops, and bandwidth in a few shapes.
 func Bench(b *testing.B, open Open) {
 	for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {
 		b.Run(kind.String()+"-8B-latency", func(b *testing.B) {

@@ -9,7 +9,8 @@ import (
 	"mori/core/fabric"
 )
 
-// deviceBlocks moves blocks of one size with gaps between them in random order, which a provider that takes none refuses.
+// deviceBlocks moves blocks of one size with gaps between them in random order, which a provider
+// that takes none refuses.
 func deviceBlocks(r *rig, near, far Place) {
 	const count, room = 300, 1 << 20
 	a, b, src, dst, to := r.ends(near, far, room)
@@ -53,7 +54,8 @@ func deviceBlocks(r *rig, near, far Place) {
 	refusedBlocks(r, a, src, dst, to, room)
 }
 
-// places are n offsets of blocks of size bytes below end that do not overlap, in random order. Some blocks touch each other.
+// places are n offsets of blocks of size bytes below end that do not overlap, in random order. Some
+// blocks touch each other.
 func places(random *rand.Rand, n, size, end int) []uint64 {
 	slack := (end - n*size) / n
 	all, at := make([]uint64, n), 0

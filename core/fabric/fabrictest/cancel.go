@@ -63,7 +63,8 @@ var cancelCases = []testCase{
 	{"a message takes its receive or the cancel does", cancelRace},
 }
 
-// cancelRace cancels every second receive while messages come. None of them is lost, and each receive ends once.
+// cancelRace cancels every second receive while messages come. None of them is lost, and each
+// receive ends once.
 func cancelRace(r *rig) {
 	const count = 400
 	a, b := r.pair(shape{cqSize: 2 * count})

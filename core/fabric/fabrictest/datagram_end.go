@@ -59,7 +59,8 @@ var datagramEndCases = []testCase{
 	}},
 }
 
-// comeBack replaces the peer ten times, each under the name of the first if the provider gives names again, else under one of its own.
+// comeBack replaces the peer ten times, each under the name of the first if the provider gives
+// names again, else under one of its own.
 func comeBack(r *rig) {
 	a := r.host().node(shape{})
 	b := r.host().node(shape{})
@@ -76,7 +77,8 @@ func comeBack(r *rig) {
 	}
 }
 
-// untilSent submits op until it succeeds: one that finds the connection of the peer that was may fail.
+// untilSent submits op until it succeeds: one that finds the connection of the peer that was may
+// fail.
 func (r *rig) untilSent(n *node, op fabric.Op) {
 	r.Helper()
 	for r.ctx.Err() == nil {

@@ -96,7 +96,8 @@ func (v *vault) next() *vault {
 	return v
 }
 
-// denied makes a submit op, with n bytes of local memory, and checks that it ends with cause and moves nothing.
+// denied makes a submit op, with n bytes of local memory, and checks that it ends with cause and
+// moves nothing.
 func (v *vault) denied(what string, op fabric.Op, n int, cause fabric.Errno) {
 	v.Helper()
 	op.Seg = v.back.at(0, n).seg()

@@ -29,8 +29,8 @@ var deviceCases = []deviceCase{
 	{"nothing lands after the endpoint closed", deviceEndpointClosed},
 }
 
-// TestDevice runs the cases of memory access on a provider that takes device memory, of which the first place, and the second if there is one,
-// are. The names are under msg/near-far/case and rdm.
+// TestDevice runs the cases of memory access on a provider that takes device memory, of which the
+// first place, and the second if there is one, are. The names are under msg/near-far/case and rdm.
 func TestDevice(t *testing.T, open Open, places ...Place) {
 	gpu := places[0]
 	pairs := [][2]Place{{gpu, gpu}, {hostPlace, gpu}, {gpu, hostPlace}}
@@ -216,7 +216,8 @@ func deviceRefused(r *rig, near, far Place) {
 	dst.check("after all that")
 }
 
-// deviceRegionClosed closes the target's region while writes are on their way. Each of them ends, and what the memory has then it keeps.
+// deviceRegionClosed closes the target's region while writes are on their way. Each of them ends,
+// and what the memory has then it keeps.
 func deviceRegionClosed(r *rig, near, far Place) {
 	const n, part = 8 << 20, 256 << 10
 	a, _, src, dst, to := r.ends(near, far, n)
@@ -255,7 +256,8 @@ func deviceEndpointClosed(r *rig, near, far Place) {
 	src.check("after the endpoint closed")
 }
 
-// flood keeps 32 ops on their way until stop, or until one fails, by the cause. It returns when all have ended.
+// flood keeps 32 ops on their way until stop, or until one fails, by the cause. It returns when all
+// have ended.
 func (n *node) flood(stop <-chan struct{}, begun chan<- struct{}, op func(i int) fabric.Op, cause error) error {
 	var failure error
 	for i, flying, ended := 0, 0, false; !ended || flying > 0; {

@@ -55,8 +55,8 @@ var endCases = []testCase{
 	}},
 }
 
-// tally reads count entries, whose contexts are 0 to count-1 plus base, each once, and returns how many are missing
-// after waiting for as long as patience.
+// tally reads count entries, whose contexts are 0 to count-1 plus base, each once, and returns how
+// many are missing after waiting for as long as patience.
 func tally(n *node, count int, patience time.Duration) (left int) {
 	n.Helper()
 	seen := make(map[uint64]int)
@@ -84,7 +84,8 @@ func tally(n *node, count int, patience time.Duration) (left int) {
 	return count - len(seen)
 }
 
-// fill submits ops of all kinds until the endpoint is full or limit, with contexts from 0 on, and returns how many.
+// fill submits ops of all kinds until the endpoint is full or limit, with contexts from 0 on, and
+// returns how many.
 func (n *node) fill(limit int, local memory, to target) (count int) {
 	n.Helper()
 	size := uint64(len(local.b))

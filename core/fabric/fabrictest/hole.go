@@ -9,8 +9,9 @@ import (
 	"mori/core/fabric"
 )
 
-// TestHoles runs ops whose memory cannot be touched: it was unmapped, or is protected. The process lives, each op ends, and those of memory of the
-// initiator fail. Short ones fail by themselves with EFAULT; others may end their connection.
+// TestHoles runs ops whose memory cannot be touched: it was unmapped, or is protected. The process
+// lives, each op ends, and those of memory of the initiator fail. Short ones fail by themselves
+// with EFAULT; others may end their connection.
 func TestHoles(t *testing.T, open Open) {
 	for _, e := range epTypes {
 		t.Run(e.name, func(t *testing.T) {
@@ -140,7 +141,8 @@ func (h *holed) alone(op fabric.Op, ctx uint64) {
 	stillWorks(h.rig, h.a, h.b)
 }
 
-// regionHoles has ops end, well or not: a device may have the pages of a region that the process does not see any more.
+// regionHoles has ops end, well or not: a device may have the pages of a region that the process
+// does not see any more.
 func regionHoles(r *rig) {
 	local := r.patterned(3<<20, 1)
 	kinds := []fabric.OpKind{fabric.OpWrite, fabric.OpRead}

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Main is TestMain for packages that own goroutines and descriptors: it runs the tests and fails if any are left after all of them.
+// Main is TestMain for packages that own goroutines and descriptors: it runs the tests and fails if
+// any are left after all of them.
 //
 //	func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m)) }
 func Main(m *testing.M) int {
@@ -45,7 +46,8 @@ var startPoller = sync.OnceFunc(func() {
 	}
 })
 
-// checkLeaks makes the case fail if goroutines or descriptors are left after all its other cleanups.
+// checkLeaks makes the case fail if goroutines or descriptors are left after all its other
+// cleanups.
 func checkLeaks(tb testing.TB) {
 	startPoller()
 	goroutines, files := goroutineIDs(), openFiles()

@@ -43,7 +43,8 @@ const slot = 1 << 17
 // A link is a direction: from works on memory of to.
 type link struct{ from, to *node }
 
-// together runs the work workers times on each link, each with a slot of its own in a region of the peer.
+// together runs the work workers times on each link, each with a slot of its own in a region of the
+// peer.
 func (r *rig) together(workers int, work func(d *dispatcher, i int, to target) error, links ...link) {
 	r.Helper()
 	var wg sync.WaitGroup

@@ -51,8 +51,9 @@ func word(seed, i uint64) uint64 {
 // fill writes the pattern of seed.
 func (m memory) fill(seed uint64) { pattern(m.b, seed, 0) }
 
-// pattern writes what a buffer with the pattern of seed has from offset off, a multiple of 8, on. It writes whole pages, since
-// the race detector makes every access by itself costly: the suite took a third longer.
+// pattern writes what a buffer with the pattern of seed has from offset off, a multiple of 8, on.
+// It writes whole pages, since the race detector makes every access by itself costly: the suite
+// took a third longer.
 func pattern(b []byte, seed, off uint64) {
 	var page [pageSize]byte
 	for n := 0; n < len(b); n += pageSize {
@@ -64,8 +65,8 @@ func pattern(b []byte, seed, off uint64) {
 
 const pageSize = 4096
 
-// words writes as many words of the pattern as n bytes need. Whoever calls it has the page to himself: the race detector
-// need not look.
+// words writes as many words of the pattern as n bytes need. Whoever calls it has the page to
+// himself: the race detector need not look.
 //
 //go:norace
 func words(page *[pageSize]byte, n int, seed, off uint64) {
@@ -82,8 +83,8 @@ func (r *rig) has(m memory, seed, off uint64) {
 	}
 }
 
-// differs returns the index of the first byte that is not the pattern's, or -1. It compares whole pages, since the race
-// detector makes every access by itself costly.
+// differs returns the index of the first byte that is not the pattern's, or -1. It compares whole
+// pages, since the race detector makes every access by itself costly.
 func differs(b []byte, seed, off uint64) int {
 	var page [pageSize]byte
 	for n := 0; n < len(b); n += pageSize {

@@ -140,8 +140,8 @@ func (r *rig) tooLong(a, b *node, space int) {
 	}
 }
 
-// cut splits m into segments of n, n+1, n+2... bytes, with an empty one here and there, and a long last one where the provider's limit
-// is reached.
+// cut splits m into segments of n, n+1, n+2... bytes, with an empty one here and there, and a long
+// last one where the provider's limit is reached.
 func (r *rig) cut(m memory, n int) (first fabric.Seg, more []fabric.Seg) {
 	limit := r.info.Limits.SegLimit
 	for i := 0; len(m.b) > 0; i++ {

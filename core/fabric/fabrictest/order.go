@@ -8,7 +8,8 @@ import (
 	"mori/core/fabric"
 )
 
-// Each case skips unless Info.Order promises its pair. That messages arrive in order is among the cases of messages.
+// Each case skips unless Info.Order promises its pair. That messages arrive in order is among the
+// cases of messages.
 var orderCases = []testCase{
 	{"a read sees the write before it", func(r *rig) {
 		o := r.ordered(fabric.OrderRAW, r.info.Limits.OrderRAW)

@@ -63,7 +63,8 @@ func (h *host) stock(p Place, n int, seed uint64) *stock {
 	return s
 }
 
-// noise is the pattern that stocks begin with at different places: under the race detector copying is quick where making it is not.
+// noise is the pattern that stocks begin with at different places: under the race detector copying
+// is quick where making it is not.
 var noise = sync.OnceValue(func() []byte {
 	b := make([]byte, 1<<20)
 	pattern(b, 99, 0)

@@ -151,7 +151,8 @@ func blocks(r *rig) {
 	r.has(back, 5, 0)
 }
 
-// remoteData writes a fresh pattern each round, and looks at the bytes as soon as the data is there.
+// remoteData writes a fresh pattern each round, and looks at the bytes as soon as the data is
+// there.
 func remoteData(r *rig) {
 	a, b := r.pair(shape{})
 	for i, n := range []int{8, 100, 4096, 100000, 2 << 20} {

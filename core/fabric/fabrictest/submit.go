@@ -31,7 +31,8 @@ func (n *node) send(op fabric.Op) error {
 	return err
 }
 
-// pipeline submits count ops, as many at a time as the endpoint takes, and waits for the success of all.
+// pipeline submits count ops, as many at a time as the endpoint takes, and waits for the success of
+// all.
 func (n *node) pipeline(count int, op func(i int) fabric.Op) error {
 	for i, flying := 0, 0; i < count || flying > 0; {
 		if i < count {

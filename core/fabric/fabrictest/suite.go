@@ -81,8 +81,8 @@ func Cases() []string {
 	return all
 }
 
-// Test runs the suite on the provider that open makes, once for each endpoint type that it offers. It must offer those in must, and
-// one at least.
+// Test runs the suite on the provider that open makes, once for each endpoint type that it offers.
+// It must offer those in must, and one at least.
 func Test(t *testing.T, open Open, must ...fabric.EPType) {
 	if _, err := best(t.Context(), open(t), 0); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,8 @@ func best(ctx context.Context, p fabric.Provider, typ fabric.EPType) (*fabric.In
 	return nil, fmt.Errorf("endpoints of type %d for messages and remote memory access: %w", typ, last)
 }
 
-// A rig is what a case works with: the provider, and hosts on it that close in reverse order when the case ends.
+// A rig is what a case works with: the provider, and hosts on it that close in reverse order when
+// the case ends.
 type rig struct {
 	testing.TB
 	ctx      context.Context
@@ -141,7 +142,8 @@ type rig struct {
 	info     *fabric.Info // what best answered
 }
 
-// newRig makes a rig for endpoints of a type, or of the one that the provider offers first if it is 0.
+// newRig makes a rig for endpoints of a type, or of the one that the provider offers first if it is
+// 0.
 func newRig(tb testing.TB, open Open, typ fabric.EPType) *rig {
 	tb.Helper()
 	checkLeaks(tb)

@@ -193,7 +193,8 @@ func (r *rig) armCounter(c fabric.Counter) {
 	}
 }
 
-// wakes sleeps on an armed queue until there is something to read. It may be woken for nothing, but not for ever.
+// wakes sleeps on an armed queue until there is something to read. It may be woken for nothing, but
+// not for ever.
 func (r *rig) wakes(w fabric.WaitObject) {
 	r.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -232,7 +233,8 @@ func armed(r *rig) {
 	}
 }
 
-// sleeper receives messages with the loop of WaitObject's comment only: a wake-up that is lost is a sleep that does not end.
+// sleeper receives messages with the loop of WaitObject's comment only: a wake-up that is lost is a
+// sleep that does not end.
 func sleeper(r *rig, sleep func(fd int, patience time.Duration) bool) {
 	const count, posted = 3000, 8
 	a, b := r.pair(shape{})

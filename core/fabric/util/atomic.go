@@ -14,7 +14,8 @@ import (
 // MaxAtomic is the bytes of one atomic op of providers that use Execute.
 const MaxAtomic = 4096
 
-// QueryAtomic is fabric.AtomicQuerier for providers that use Execute, which has every op that means anything.
+// QueryAtomic is fabric.AtomicQuerier for providers that use Execute, which has every op that means
+// anything.
 func QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (count int, err error) {
 	if !fabric.AtomicValid(kind, op, t) {
 		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrInvalid)
@@ -22,19 +23,22 @@ func QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (cou
 	return MaxAtomic / t.Size(), nil
 }
 
-// AtomicAligned reports whether addr is where an element of type t may be: at a multiple of its size.
+// AtomicAligned reports whether addr is where an element of type t may be: at a multiple of its
+// size.
 func AtomicAligned(addr uint64, t fabric.DataType) bool { return addr&uint64(t.Size()-1) == 0 }
 
-// Execute applies an op that CheckOp found good to the memory at addr, which AtomicAligned found good, and whose bounds and rights
-// were checked. operand may be nil for AtomicRead, result for OpAtomic; compare is for OpCompareAtomic. All that is
-// given is equally long and overlaps with nothing.
+// Execute applies an op that CheckOp found good to the memory at addr, which AtomicAligned found
+// good, and whose bounds and rights were checked. operand may be nil for AtomicRead, result for
+// OpAtomic; compare is for OpCompareAtomic. All that is given is equally long and overlaps with
+// nothing.
 //
-// Each element is one atomic step, an op of several is not. Elements of 4 and 8 bytes change by the CPU's own atomics, and may be
-// used with those by anybody. Others are atomic among the calls of Execute of this process only, and so is memory
-// that is used with types of different sizes not at all. AtomicRead writes nothing at addr.
+// Each element is one atomic step, an op of several is not. Elements of 4 and 8 bytes change by the
+// CPU's own atomics, and may be used with those by anybody. Others are atomic among the calls of
+// Execute of this process only, and so is memory that is used with types of different sizes not at
+// all. AtomicRead writes nothing at addr.
 //
-// Comparisons are Go's: NaN is less than, greater than and equal to nothing, so that min and max leave what is there if one of both is
-// NaN; the zeros are equal.
+// Comparisons are Go's: NaN is less than, greater than and equal to nothing, so that min and max
+// leave what is there if one of both is NaN; the zeros are equal.
 func Execute(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType, addr uint64, operand, compare, result []byte) {
 	if op == fabric.AtomicRead {
 		operand = result
@@ -106,7 +110,8 @@ func element128(op fabric.AtomicOp, addr uint64, v, c complex128) complex128 {
 	return x
 }
 
-// stripes are the locks of elements that the CPU does not change in one step, by address, each in a cache line of its own.
+// stripes are the locks of elements that the CPU does not change in one step, by address, each in a
+// cache line of its own.
 var stripes [64]struct {
 	sync.Mutex
 	_ [56]byte

@@ -11,8 +11,9 @@ import (
 	"mori/core/fabric"
 )
 
-// This file is the slow and obvious side of the tests of Execute: integers are big.Ints, all floats are float64 (whose sums and products,
-// rounded once more, are those of float32), complex numbers are pairs.
+// This file is the slow and obvious side of the tests of Execute: integers are big.Ints, all floats
+// are float64 (whose sums and products, rounded once more, are those of float32), complex numbers
+// are pairs.
 
 // refIntegers are the types of integers.
 var refIntegers = map[fabric.DataType]struct {
@@ -100,7 +101,8 @@ func refBig(op fabric.AtomicOp, x, v, c *big.Int) *big.Int {
 	panic(op)
 }
 
-// refTake decides for the ops that leave x or take v, from the comparisons of v with x and of c with x: -1, 0, 1 or, if one is NaN, 2.
+// refTake decides for the ops that leave x or take v, from the comparisons of v with x and of c
+// with x: -1, 0, 1 or, if one is NaN, 2.
 func refTake(op fabric.AtomicOp, vx, cx int) (take, compares bool) {
 	switch op {
 	case fabric.AtomicMin:
@@ -215,7 +217,8 @@ func refSame(t fabric.DataType, a, b []byte) bool {
 	return string(a) == string(b) || math.IsNaN(x) && math.IsNaN(y)
 }
 
-// refRandom is an element, often of a value where something changes. Complex numbers are small whole ones, so that products are exact.
+// refRandom is an element, often of a value where something changes. Complex numbers are small
+// whole ones, so that products are exact.
 func refRandom(rng *rand.Rand, t fabric.DataType) []byte {
 	if _, ok := refIntegers[t]; ok {
 		b := make([]byte, t.Size())

@@ -53,7 +53,8 @@ func wordMemory(t testing.TB) ([]byte, uint64) {
 	return m, sys.AddrOf(m)
 }
 
-// TestExecuteAgainstReference runs every op on random elements, with guards round all that may be written.
+// TestExecuteAgainstReference runs every op on random elements, with guards round all that may be
+// written.
 func TestExecuteAgainstReference(t *testing.T) {
 	m, addr := wordMemory(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -147,7 +148,8 @@ func one(dt fabric.DataType) []byte {
 	return refPutFloats(dt, 1, 0)
 }
 
-// TestExecuteIsAtomic has goroutines that add 1 to neighbouring elements of each type: with sum, and with a swap that they repeat.
+// TestExecuteIsAtomic has goroutines that add 1 to neighbouring elements of each type: with sum,
+// and with a swap that they repeat.
 func TestExecuteIsAtomic(t *testing.T) {
 	const workers, each = 4, 30 // 120 fits an int8
 	m, addr := wordMemory(t)

@@ -10,9 +10,11 @@ import (
 	"mori/core/fabric"
 )
 
-// An AV is a complete fabric.AV. Numbers begin at 1; those of addresses that were removed are given out again, the last first.
+// An AV is a complete fabric.AV. Numbers begin at 1; those of addresses that were removed are given
+// out again, the last first.
 type AV struct {
-	// table holds addresses at number - 1, nil where nothing is. Lookup reads it without mu; growth replaces it. nil: closed.
+	// table holds addresses at number - 1, nil where nothing is. Lookup reads it without mu; growth
+	// replaces it. nil: closed.
 	table atomic.Pointer[[]atomic.Pointer[fabric.Addr]]
 
 	mu      sync.RWMutex
@@ -41,8 +43,8 @@ func NewAV(size int) (*AV, error) {
 	return v, nil
 }
 
-// OnInsert sets what refuses a text that is no address, beside the empty one; its error wraps ErrInvalid. It is called with the
-// vector's lock held, and set before the vector is given away.
+// OnInsert sets what refuses a text that is no address, beside the empty one; its error wraps
+// ErrInvalid. It is called with the vector's lock held, and set before the vector is given away.
 func (v *AV) OnInsert(check func(fabric.Addr) error) { v.check = check }
 
 // Insert adds addresses; see fabric.AV.
@@ -137,7 +139,8 @@ func (v *AV) Find(a fabric.Addr) fabric.AVAddr {
 	return v.numbers[a]
 }
 
-// Bind counts an endpoint that uses the vector, ErrClosed if it is closed. Close answers ErrBusy until Unbind.
+// Bind counts an endpoint that uses the vector, ErrClosed if it is closed. Close answers ErrBusy
+// until Unbind.
 func (v *AV) Bind() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -155,7 +158,8 @@ func (v *AV) Unbind() {
 	v.mu.Unlock()
 }
 
-// OnClose sets what Close calls once the vector is closed, such as Parent.Leave. It is set before the vector is given away.
+// OnClose sets what Close calls once the vector is closed, such as Parent.Leave. It is set before
+// the vector is given away.
 func (v *AV) OnClose(fn func()) { v.onClose = fn }
 
 // Close frees the vector, or answers ErrBusy while an endpoint is bound.

@@ -26,8 +26,9 @@ func CheckOp(op *fabric.Op, lim *fabric.Limits) error {
 	return err
 }
 
-// CheckOpLen refuses an op that could not mean anything: ErrInvalid for kinds, lengths and counts, ErrBadFlags, ErrMsgSize, ErrNoSys for
-// atomics where lim has none. What only the target knows is not looked at. n is op.Len.
+// CheckOpLen refuses an op that could not mean anything: ErrInvalid for kinds, lengths and counts,
+// ErrBadFlags, ErrMsgSize, ErrNoSys for atomics where lim has none. What only the target knows is
+// not looked at. n is op.Len.
 func CheckOpLen(op *fabric.Op, lim *fabric.Limits) (n uint64, err error) {
 	if int(op.Kind) >= len(flagsOf) || flagsOf[op.Kind] == 0 {
 		return 0, fmt.Errorf("submit op of kind %d: %w", op.Kind, fabric.ErrInvalid)
@@ -71,7 +72,8 @@ func checkPlain(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
 	return n, nil
 }
 
-// checkBlocks is checkPlain for an op of blocks, which by their making are of one size and within 2^64.
+// checkBlocks is checkPlain for an op of blocks, which by their making are of one size and within
+// 2^64.
 func checkBlocks(op *fabric.Op, lim *fabric.Limits) error {
 	b := op.Blocks
 	switch {

@@ -17,8 +17,9 @@ type float interface{ float32 | float64 }
 
 type complexNumber interface{ complex64 | complex128 }
 
-// combine is what op makes of x, which is there, the operand v, and c, which is compared with. All are elements of type t, of up to 8 bytes,
-// in the low bits; so is the result, above which anything may be.
+// combine is what op makes of x, which is there, the operand v, and c, which is compared with. All
+// are elements of type t, of up to 8 bytes, in the low bits; so is the result, above which anything
+// may be.
 func combine(op fabric.AtomicOp, t fabric.DataType, x, v, c uint64) uint64 {
 	switch t {
 	case fabric.Int8:
@@ -123,7 +124,8 @@ func truth[T integer | float | complexNumber](b bool) T {
 
 func float32of(x uint64) float32 { return math.Float32frombits(uint32(x)) }
 
-// A complex64 in a word has its real part in the low half, as memory has it on hosts that begin with the low byte, and mori has no others.
+// A complex64 in a word has its real part in the low half, as memory has it on hosts that begin
+// with the low byte, and mori has no others.
 func complex64of(x uint64) complex64 { return complex(float32of(x), float32of(x>>32)) }
 
 func complex64bits(z complex64) uint64 {

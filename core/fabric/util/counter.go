@@ -13,12 +13,13 @@ import (
 	"mori/core/fabric"
 )
 
-// A Counter is a complete fabric.Counter. Successes are counted without a lock; the lock is taken only when a count reaches
-// what somebody waits for.
+// A Counter is a complete fabric.Counter. Successes are counted without a lock; the lock is taken
+// only when a count reaches what somebody waits for.
 type Counter struct {
 	value atomic.Uint64
-	// next is the least count that somebody wants to hear of, nobody if there is none. It is lowered before the value
-	// is looked at again, and loaded after the value was changed, so one of the two sides sees the other.
+	// next is the least count that somebody wants to hear of, nobody if there is none. It is lowered
+	// before the value is looked at again, and loaded after the value was changed, so one of the two
+	// sides sees the other.
 	next atomic.Uint64
 
 	unit fabric.CountUnit
@@ -78,7 +79,8 @@ func (c *Counter) reached(v uint64) {
 	}
 }
 
-// tell takes the waiters whose wait is over off the list, and fires for one on the descriptor. With mu held.
+// tell takes the waiters whose wait is over off the list, and fires for one on the descriptor. With
+// mu held.
 func (c *Counter) tell() {
 	if c.value.Load() != c.fdValue || c.errs != c.fdErrs {
 		c.fd.fire()
@@ -161,7 +163,8 @@ func (c *Counter) change(fn func()) error {
 	return nil
 }
 
-// Wait parks until there are threshold successes, or failures that are not known; see fabric.Counter.
+// Wait parks until there are threshold successes, or failures that are not known; see
+// fabric.Counter.
 func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
 	c.mu.Lock()
 	if err, over := c.verdict(threshold); over {
@@ -188,7 +191,8 @@ func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
 	return w.err
 }
 
-// Bind counts an endpoint that uses the counter, ErrClosed if it is closed. Close answers ErrBusy until Unbind.
+// Bind counts an endpoint that uses the counter, ErrClosed if it is closed. Close answers ErrBusy
+// until Unbind.
 func (c *Counter) Bind() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +210,8 @@ func (c *Counter) Unbind() {
 	c.mu.Unlock()
 }
 
-// OnClose sets what Close calls once the counter is closed, such as Parent.Leave. It is set before the counter is given away.
+// OnClose sets what Close calls once the counter is closed, such as Parent.Leave. It is set before
+// the counter is given away.
 func (c *Counter) OnClose(fn func()) { c.onClose = fn }
 
 // Close frees the counter, or answers ErrBusy while an endpoint is bound.

@@ -11,7 +11,8 @@ func (c *Counter) FD() (int, error) {
 	return c.fd.descriptor(c.closed)
 }
 
-// TryWait is nil if both counts are as the last call saw them, and FD will tell of a change; see fabric.WaitObject.
+// TryWait is nil if both counts are as the last call saw them, and FD will tell of a change; see
+// fabric.WaitObject.
 func (c *Counter) TryWait() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

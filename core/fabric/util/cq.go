@@ -11,14 +11,16 @@ import (
 	"mori/core/fabric"
 )
 
-// A Source keeps completions outside of the queue until somebody looks, such as in a ring that the peer fills.
+// A Source keeps completions outside of the queue until somebody looks, such as in a ring that the
+// peer fills.
 type Source interface {
-	// Drain moves what is there into the queue by TryPush, and leaves the rest when that answers false. It is called by
-	// several readers at once and without any lock of the queue.
+	// Drain moves what is there into the queue by TryPush, and leaves the rest when that answers
+	// false. It is called by several readers at once and without any lock of the queue.
 	Drain()
 
-	// Arm tells that a reader is about to park (true) or has returned (false), for as many readers as there are.
-	// From Arm(true) on an arrival must lead to CQ.Wake; the queue drains once more after it.
+	// Arm tells that a reader is about to park (true) or has returned (false), for as many readers as
+	// there are. From Arm(true) on an arrival must lead to CQ.Wake; the queue drains once more after
+	// it.
 	Arm(parking bool)
 }
 
@@ -80,7 +82,8 @@ func NewCQ(size int) (*CQ, error) {
 	}, nil
 }
 
-// Reserve takes n places for ops about to be accepted, all or none. ErrAgain if there are not as many.
+// Reserve takes n places for ops about to be accepted, all or none. ErrAgain if there are not as
+// many.
 func (q *CQ) Reserve(n int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,7 +151,8 @@ func (q *CQ) add(c fabric.Completion, tag uint8) bool {
 	return true
 }
 
-// unlockAndWake releases mu, wakes a parked reader and a waiter on the descriptor, if there is one, and tells the hook.
+// unlockAndWake releases mu, wakes a parked reader and a waiter on the descriptor, if there is one,
+// and tells the hook.
 func (q *CQ) unlockAndWake() {
 	parked := q.parked
 	q.fd.fire()
@@ -161,8 +165,8 @@ func (q *CQ) unlockAndWake() {
 	}
 }
 
-// OnReady sets the hook that is called when there is something to read; see fabric.CQ. What a Source keeps is not in the
-// queue before somebody reads.
+// OnReady sets the hook that is called when there is something to read; see fabric.CQ. What a
+// Source keeps is not in the queue before somebody reads.
 func (q *CQ) OnReady(fn func()) {
 	if fn == nil {
 		q.hook.Store(nil)
@@ -181,9 +185,10 @@ func (q *CQ) kick() {
 	}
 }
 
-// OnSpace makes the queue call fn, from a reader and without locks of its own, when there is a place again after TryPush was refused.
-// A reader may be OnReady's hook, and so whoever pushes, with the locks that it holds: fn does no more than signal.
-// remove ends that; a call under way may still be running when it returns.
+// OnSpace makes the queue call fn, from a reader and without locks of its own, when there is a
+// place again after TryPush was refused. A reader may be OnReady's hook, and so whoever pushes,
+// with the locks that it holds: fn does no more than signal. remove ends that; a call under way may
+// still be running when it returns.
 func (q *CQ) OnSpace(fn func()) (remove func()) {
 	p := &fn
 	q.mu.Lock()
@@ -196,7 +201,8 @@ func (q *CQ) OnSpace(fn func()) (remove func()) {
 	}
 }
 
-// AddSource makes the queue look into s, until RemoveSource. Readers that are parked now are woken to arm it.
+// AddSource makes the queue look into s, until RemoveSource. Readers that are parked now are woken
+// to arm it.
 func (q *CQ) AddSource(s Source) {
 	q.mu.Lock()
 	q.sources = append(slices.Clone(q.sources), s)
@@ -205,7 +211,8 @@ func (q *CQ) AddSource(s Source) {
 	q.Wake()
 }
 
-// RemoveSource forgets s, which must be comparable. A reader that is in it may still be when RemoveSource returns.
+// RemoveSource forgets s, which must be comparable. A reader that is in it may still be when
+// RemoveSource returns.
 func (q *CQ) RemoveSource(s Source) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -219,7 +226,8 @@ func (q *CQ) Wake() {
 	q.unlockAndWake()
 }
 
-// Bind counts an endpoint that uses the queue, ErrClosed if it is closed. Close answers ErrBusy until Unbind.
+// Bind counts an endpoint that uses the queue, ErrClosed if it is closed. Close answers ErrBusy
+// until Unbind.
 func (q *CQ) Bind() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -237,7 +245,8 @@ func (q *CQ) Unbind() {
 	q.mu.Unlock()
 }
 
-// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before the queue is given away.
+// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before
+// the queue is given away.
 func (q *CQ) OnClose(fn func()) { q.onClose = fn }
 
 // Signal wakes one Wait, now or the next to come.

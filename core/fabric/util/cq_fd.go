@@ -4,16 +4,16 @@ package util
 
 import "mori/core/fabric"
 
-// FD is the descriptor to wait on; see fabric.WaitObject. It is closed with the queue, but for a waiter that has to hear of
-// that: its next TryWait closes it.
+// FD is the descriptor to wait on; see fabric.WaitObject. It is closed with the queue, but for a
+// waiter that has to hear of that: its next TryWait closes it.
 func (q *CQ) FD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.fd.descriptor(q.closed)
 }
 
-// TryWait is nil if FD will tell what comes next; see fabric.WaitObject. It consumes a Signal once nothing else is there. Sources are
-// armed by an answer of nil and until the next call.
+// TryWait is nil if FD will tell what comes next; see fabric.WaitObject. It consumes a Signal once
+// nothing else is there. Sources are armed by an answer of nil and until the next call.
 func (q *CQ) TryWait() error {
 	q.mu.Lock()
 	armed := q.fdSources

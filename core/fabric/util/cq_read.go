@@ -126,7 +126,8 @@ func (q *CQ) Wait(ctx context.Context, dst []fabric.Completion) (int, error) {
 	arm(sources, false)
 	q.mu.Lock()
 	q.parked--
-	// The wake that brought us here may have been for one entry of several, or have come too late for us.
+	// The wake that brought us here may have been for one entry of several, or have come too late for
+	// us.
 	pass := q.parked > 0 && (q.head != q.tail || q.signals > 0)
 	q.mu.Unlock()
 	if pass {
@@ -141,7 +142,8 @@ func arm(sources []Source, parking bool) {
 	}
 }
 
-// park looks and sleeps in turns. armed are the sources that know of us; it follows changes of the list.
+// park looks and sleeps in turns. armed are the sources that know of us; it follows changes of the
+// list.
 func (q *CQ) park(ctx context.Context, dst []fabric.Completion, armed *[]Source) (int, error) {
 	for {
 		for _, s := range *armed {

@@ -1,41 +1,50 @@
 // SPDX-License-Identifier: MIT
 
-// Package util is what providers of core/fabric have in common: queues, tables and the states of an endpoint.
+// Package util is what providers of core/fabric have in common: queues, tables and the states of an
+// endpoint.
 //
-//   - [CQ], [EQ], [Counter] and [AV] are complete implementations of their namesakes in fabric, with a provider's side to fill them.
-//   - [MRTable] holds a domain's registered memory and answers peers' claims on it; [Imports] holds what peers gave us.
-//   - [RecvQueue] matches arriving messages with posted receives; they come through one [Feed] for each connection.
-//   - [State] and [Queues] are an endpoint's life: which call is allowed when, what is bound, and what is told when an op ends.
+//   - [CQ], [EQ], [Counter] and [AV] are complete implementations of their namesakes in fabric,
+//     with a provider's side to fill them.
+//   - [MRTable] holds a domain's registered memory and answers peers' claims on it; [Imports] holds
+//     what peers gave us.
+//   - [RecvQueue] matches arriving messages with posted receives; they come through one [Feed] for
+//     each connection.
+//   - [State] and [Queues] are an endpoint's life: which call is allowed when, what is bound, and
+//     what is told when an op ends.
 //   - [Parent] counts the children of an object that must not close before them.
-//   - [CheckOpLen] refuses an op that could not mean anything; [Walk] runs along both sides of one; [Execute] runs an atomic
-//     one on the target's memory.
+//   - [CheckOpLen] refuses an op that could not mean anything; [Walk] runs along both sides of one;
+//     [Execute] runs an atomic one on the target's memory.
 //
 // # How a completion gets its place
 //
-// A queue never overflows. Before an op is accepted its provider calls [CQ.Reserve]; [fabric.ErrAgain] means that the
-// caller has to read completions first, and goes back from Submit as it is. The op then ends by one [CQ.Push], one
-// [CQ.PushErr], or, if it succeeded and nobody wants to hear of it, one [CQ.Unreserve]. The place is free again when the
-// entry was read.
+// A queue never overflows. Before an op is accepted its provider calls [CQ.Reserve];
+// [fabric.ErrAgain] means that the caller has to read completions first, and goes back from Submit
+// as it is. The op then ends by one [CQ.Push], one [CQ.PushErr], or, if it succeeded and nobody
+// wants to hear of it, one [CQ.Unreserve]. The place is free again when the entry was read.
 //
-// Completions that a peer causes (remote data at a passive target) have places of their own, as many again, so that a peer cannot
-// take those of our own ops: [CQ.TryPush] answers false when they are used up. The provider then stops to take
-// more from that peer, and goes on when the function that it gave to [CQ.OnSpace] is called.
+// Completions that a peer causes (remote data at a passive target) have places of their own, as
+// many again, so that a peer cannot take those of our own ops: [CQ.TryPush] answers false when they
+// are used up. The provider then stops to take more from that peer, and goes on when the function
+// that it gave to [CQ.OnSpace] is called.
 //
-// A provider whose peer leaves completions in shared memory adds a [Source]: the queue drains it before each look, and
-// arms it before a reader parks or TryWait says that the descriptor may be waited on.
+// A provider whose peer leaves completions in shared memory adds a [Source]: the queue drains it
+// before each look, and arms it before a reader parks or TryWait says that the descriptor may be
+// waited on.
 //
 // # How somebody sleeps
 //
-// CQ.Wait, EQ.Wait and Counter.Wait park a goroutine. Who has an event loop of its own waits on the descriptor of the
-// wait object instead. Neither costs those who do not use it more than a branch: a descriptor is made by the first FD or TryWait, and
-// written only by the first of what comes after a TryWait that answered nil.
+// CQ.Wait, EQ.Wait and Counter.Wait park a goroutine. Who has an event loop of its own waits on the
+// descriptor of the wait object instead. Neither costs those who do not use it more than a branch:
+// a descriptor is made by the first FD or TryWait, and written only by the first of what comes
+// after a TryWait that answered nil.
 //
 // # Ownership
 //
-// Domains own tables, whoever called Domain.CQ owns that CQ, an endpoint owns its RecvQueue. Nothing here starts a goroutine. All
-// types are safe for concurrent use but [Walk], and but BindCQ, BindEQ and BindCounter of Queues, which belong to the idle endpoint's
-// one owner.
+// Domains own tables, whoever called Domain.CQ owns that CQ, an endpoint owns its RecvQueue.
+// Nothing here starts a goroutine. All types are safe for concurrent use but [Walk], and but
+// BindCQ, BindEQ and BindCounter of Queues, which belong to the idle endpoint's one owner.
 //
-// Push, PushErr, TryPush, TryWait, Count, Reserve, Read, Acquire, Release, Lookup, Find, Post, Take, CheckOpLen, Execute and Next
-// do not allocate, but for errors and for buffers that grow to their bound.
+// Push, PushErr, TryPush, TryWait, Count, Reserve, Read, Acquire, Release, Lookup, Find, Post,
+// Take, CheckOpLen, Execute and Next do not allocate, but for errors and for buffers that grow to
+// their bound.
 package util

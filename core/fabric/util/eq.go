@@ -10,7 +10,8 @@ import (
 	"mori/core/fabric"
 )
 
-// An EQ is a queue of connection events. An endpoint makes two at most, so what is bound bounds it: it never overflows.
+// An EQ is a queue of connection events. An endpoint makes two at most, so what is bound bounds it:
+// it never overflows.
 type EQ struct {
 	mu     sync.Mutex
 	events []fabric.Event
@@ -129,7 +130,8 @@ func (q *EQ) Unbind() {
 	q.mu.Unlock()
 }
 
-// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before the queue is given away.
+// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before
+// the queue is given away.
 func (q *EQ) OnClose(fn func()) { q.onClose = fn }
 
 // Close frees the queue, or answers ErrBusy while an endpoint is bound.

@@ -9,14 +9,16 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Feed is how the messages of one connection come into a RecvQueue. A message takes part in two ways:
+// A Feed is how the messages of one connection come into a RecvQueue. A message takes part in two
+// ways:
 //
-//   - Take gives the oldest receive to a message whose bytes are about to arrive, to be filled in place; Filled or Failed ends it.
-//   - Otherwise Hold asks for room, the message is read into a buffer, and Deliver hands that over. If Hold says no, take nothing more
-//     from this peer until FeedConfig.Changed is called.
+//   - Take gives the oldest receive to a message whose bytes are about to arrive, to be filled in
+//     place; Filled or Failed ends it.
+//   - Otherwise Hold asks for room, the message is read into a buffer, and Deliver hands that over.
+//     If Hold says no, take nothing more from this peer until FeedConfig.Changed is called.
 //
-// The messages of a feed pass through one at a time: each Take or Hold is followed by its Filled, Failed, Deliver or Unhold
-// before the next.
+// The messages of a feed pass through one at a time: each Take or Hold is followed by its Filled,
+// Failed, Deliver or Unhold before the next.
 type Feed struct {
 	r     *RecvQueue
 	cfg   FeedConfig
@@ -25,7 +27,8 @@ type Feed struct {
 	ended bool
 }
 
-// A FeedConfig is the connection's side of a Feed. The functions are called without locks of the queue.
+// A FeedConfig is the connection's side of a Feed. The functions are called without locks of the
+// queue.
 type FeedConfig struct {
 	// Room bounds the bytes of messages that wait for their receives.
 	Room uint64
@@ -33,11 +36,13 @@ type FeedConfig struct {
 	// Source is the peer's number for Completion.Src. It is called with the queue's lock held. nil: 0.
 	Source func() fabric.AVAddr
 
-	// Changed is called, by whoever posts a receive, after Take or Hold said no and now may say yes, when
-	// waiting messages of this feed were consumed, and when the queue ended. nil: nobody wants to know.
+	// Changed is called, by whoever posts a receive, after Take or Hold said no and now may say yes,
+	// when waiting messages of this feed were consumed, and when the queue ended. nil: nobody wants to
+	// know.
 	Changed func()
 
-	// Placed is called when a message of Deliver with a token other than 0 is in the memory of a receive.
+	// Placed is called when a message of Deliver with a token other than 0 is in the memory of a
+	// receive.
 	Placed func(token uint64)
 }
 
@@ -80,8 +85,8 @@ func (f *Feed) Take() (op fabric.Op, ok bool) {
 	return f.r.posted.pop(), true
 }
 
-// Filled ends a receive of Take by a message of n bytes, of which as many as fit are in its memory: ErrTruncated if that
-// is not all.
+// Filled ends a receive of Take by a message of n bytes, of which as many as fit are in its memory:
+// ErrTruncated if that is not all.
 func (f *Feed) Filled(op *fabric.Op, n, data uint64, flags fabric.OpFlags) {
 	c := fabric.Completion{Ctx: op.Ctx, Kind: fabric.OpRecv, Flags: flags & fabric.OpRemoteData, Len: n}
 	if c.Flags != 0 {
@@ -102,7 +107,8 @@ func (f *Feed) Filled(op *fabric.Op, n, data uint64, flags fabric.OpFlags) {
 // Failed ends a receive of Take with an error entry.
 func (f *Feed) Failed(op *fabric.Op, cause fabric.Errno, detail string) { f.r.fail(op, cause, detail) }
 
-// Hold promises room for an early message of n bytes, or says no; then Changed will be called when it may say yes.
+// Hold promises room for an early message of n bytes, or says no; then Changed will be called when
+// it may say yes.
 func (f *Feed) Hold(n uint64) bool {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
@@ -128,8 +134,8 @@ func (f *Feed) Held() uint64 {
 	return f.held
 }
 
-// Deliver hands over a message of Hold(len(bytes)). The bytes are the queue's from now on. With a token other than 0, Placed will
-// be called, perhaps before Deliver returns.
+// Deliver hands over a message of Hold(len(bytes)). The bytes are the queue's from now on. With a
+// token other than 0, Placed will be called, perhaps before Deliver returns.
 func (f *Feed) Deliver(bytes []byte, data uint64, flags fabric.OpFlags, token uint64) {
 	r := f.r
 	m := message{f, bytes, data, flags, token}
@@ -150,8 +156,8 @@ func (f *Feed) Deliver(bytes []byte, data uint64, flags fabric.OpFlags, token ui
 	f.placed(token)
 }
 
-// End is the end of the connection. Messages that wait here whole stay; nothing of a message may be under way. The functions
-// of the FeedConfig may still be called.
+// End is the end of the connection. Messages that wait here whole stay; nothing of a message may be
+// under way. The functions of the FeedConfig may still be called.
 func (f *Feed) End() {
 	r := f.r
 	r.mu.Lock()

@@ -11,7 +11,8 @@ import (
 	"mori/core/fabric"
 )
 
-// Imports holds the peers' regions that a domain imported, under handles that ops carry in RSeg.Key.
+// Imports holds the peers' regions that a domain imported, under handles that ops carry in
+// RSeg.Key.
 type Imports struct {
 	mu    sync.Mutex
 	free  []uint32 // slots to use again
@@ -77,7 +78,8 @@ func (t *Imports) Len() int {
 	return t.count
 }
 
-// A Remote is a peer's region, addressed by offset. The size is what the key's bearer says; only the target knows.
+// A Remote is a peer's region, addressed by offset. The size is what the key's bearer says; only
+// the target knows.
 type Remote struct {
 	Region fabric.RegionKey
 	Size   uint64

@@ -12,7 +12,8 @@ import (
 	"mori/core/fabric"
 )
 
-// closeGrace is how long MR.Close waits for accesses under way, before OnStuck and once more after it.
+// closeGrace is how long MR.Close waits for accesses under way, before OnStuck and once more after
+// it.
 const closeGrace = 5 * time.Second
 
 // An MRTable holds the registered regions of a domain.
@@ -40,19 +41,21 @@ func (t *MRTable) TakeDevice() { t.device = true }
 // TakesDevice reports whether Register takes device memory.
 func (t *MRTable) TakesDevice() bool { return t.device }
 
-// OnRevoke adds a function that MR.Close calls once the region answers nobody any more and before it waits for accesses under way: here a
-// provider calls its grants in. When it returns, no peer may use a grant. Hooks are added before the first Register.
+// OnRevoke adds a function that MR.Close calls once the region answers nobody any more and before
+// it waits for accesses under way: here a provider calls its grants in. When it returns, no peer
+// may use a grant. Hooks are added before the first Register.
 func (t *MRTable) OnRevoke(fn func(id uint64)) { t.revoke = append(t.revoke, fn) }
 
-// OnStuck adds a function that MR.Close calls when somebody holds the region for longer than the grace time: here a
-// provider disconnects whoever does. Hooks are added before the first Register.
+// OnStuck adds a function that MR.Close calls when somebody holds the region for longer than the
+// grace time: here a provider disconnects whoever does. Hooks are added before the first Register.
 func (t *MRTable) OnStuck(fn func(id uint64)) { t.stuck = append(t.stuck, fn) }
 
-// OnPrefetch sets what MR.Prefetch does with a region, which stays open meanwhile. It is set before the first Register.
+// OnPrefetch sets what MR.Prefetch does with a region, which stays open meanwhile. It is set before
+// the first Register.
 func (t *MRTable) OnPrefetch(fn func(mr *MR) error) { t.ready = fn }
 
-// Register adds a region. ErrNoKey if the id is taken, also by one that is being closed; ErrNotSupported for device memory without
-// TakeDevice.
+// Register adds a region. ErrNoKey if the id is taken, also by one that is being closed;
+// ErrNotSupported for device memory without TakeDevice.
 func (t *MRTable) Register(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (*MR, error) {
 	switch {
 	case buf.Kind != fabric.MemHost && !t.device:
@@ -75,7 +78,8 @@ func (t *MRTable) Register(buf fabric.Buffer, access fabric.Access, key fabric.R
 	return m, nil
 }
 
-// Device returns the region of device memory that a descriptor names, kept open until Release, or nil if there is none, or not any more.
+// Device returns the region of device memory that a descriptor names, kept open until Release, or
+// nil if there is none, or not any more.
 func (t *MRTable) Device(desc fabric.MRDesc) *MR {
 	t.mu.RLock()
 	m := t.byDesc[desc]
@@ -93,8 +97,9 @@ func (t *MRTable) Len() int {
 	return len(t.byID)
 }
 
-// Acquire checks a peer's claim to a region and keeps it open until Release. ErrNoKey if the id is not known or the secret differs, and a
-// peer cannot tell which; ErrAccess if the region does not grant all of want. The causes come bare.
+// Acquire checks a peer's claim to a region and keeps it open until Release. ErrNoKey if the id is
+// not known or the secret differs, and a peer cannot tell which; ErrAccess if the region does not
+// grant all of want. The causes come bare.
 func (t *MRTable) Acquire(key fabric.RegionKey, want fabric.Access) (*MR, error) {
 	t.mu.RLock()
 	m := t.byID[key.ID]
@@ -177,7 +182,8 @@ func (m *MR) Buffer() fabric.Buffer { return m.buf }
 // Access are the rights that the region grants.
 func (m *MR) Access() fabric.Access { return m.access }
 
-// Prefetch has the provider do now what it does at the first op that needs the region; see fabric.Prefetcher.
+// Prefetch has the provider do now what it does at the first op that needs the region; see
+// fabric.Prefetcher.
 func (m *MR) Prefetch() error {
 	if m.table.ready == nil {
 		return fmt.Errorf("prefetch region %d: %w", m.key.ID, fabric.ErrNotSupported)
@@ -192,8 +198,9 @@ func (m *MR) Prefetch() error {
 	return nil
 }
 
-// Close revokes the region, calls grants in, and waits for accesses under way; see fabric.MR. ErrTimeout if somebody holds on even after
-// OnStuck: then the memory must not be reused. The id is free again when Close returns nil.
+// Close revokes the region, calls grants in, and waits for accesses under way; see fabric.MR.
+// ErrTimeout if somebody holds on even after OnStuck: then the memory must not be reused. The id is
+// free again when Close returns nil.
 func (m *MR) Close() error {
 	m.closed.Do(m.close)
 	return m.err

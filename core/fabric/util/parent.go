@@ -9,7 +9,8 @@ import (
 	"mori/core/fabric"
 )
 
-// A Parent counts what is open below an object, which closes only when that is nothing. The zero value is open.
+// A Parent counts what is open below an object, which closes only when that is nothing. The zero
+// value is open.
 type Parent struct {
 	mu       sync.Mutex
 	children int
@@ -34,7 +35,8 @@ func (p *Parent) Leave() {
 	p.children--
 }
 
-// Close closes the parent, ErrBusy if a child is open, and reports whether it was this call that did.
+// Close closes the parent, ErrBusy if a child is open, and reports whether it was this call that
+// did.
 func (p *Parent) Close() (first bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -125,8 +125,8 @@ func (q *Queues) Unbind() {
 	}
 }
 
-// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence. Counters count either way, and before the
-// completion, so that who reads it finds it counted.
+// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence.
+// Counters count either way, and before the completion, so that who reads it finds it counted.
 func (q *Queues) Done(op *fabric.Op, n uint64) {
 	if op.Flags&fabric.OpInject != 0 || q.TxSelective && op.Flags&fabric.OpWantCQE == 0 {
 		q.Tx.Unreserve(1)

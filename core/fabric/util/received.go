@@ -4,8 +4,8 @@ package util
 
 import "mori/core/fabric"
 
-// Received ends op, a receive that holds a place and was filled, well: with c if a completion is due, else in silence. As in Done,
-// counters count either way, and first.
+// Received ends op, a receive that holds a place and was filled, well: with c if a completion is
+// due, else in silence. As in Done, counters count either way, and first.
 func (q *Queues) Received(op *fabric.Op, c fabric.Completion) {
 	if q.RxSelective && op.Flags&fabric.OpWantCQE == 0 {
 		q.Rx.Unreserve(1)

@@ -8,8 +8,9 @@ import (
 	"mori/core/fabric"
 )
 
-// A RecvQueue matches arriving messages with posted receives, both in order. Messages come through Feeds, one for each connection; those
-// of one feed keep their order. A message that comes before its receive waits in memory of bounded size.
+// A RecvQueue matches arriving messages with posted receives, both in order. Messages come through
+// Feeds, one for each connection; those of one feed keep their order. A message that comes before
+// its receive waits in memory of bounded size.
 type RecvQueue struct {
 	mu       sync.Mutex
 	posted   ring[fabric.Op]
@@ -31,10 +32,12 @@ type message struct {
 	token uint64
 }
 
-// messageCost is what each waiting message counts beside its bytes, so that empty ones are bounded too.
+// messageCost is what each waiting message counts beside its bytes, so that empty ones are bounded
+// too.
 const messageCost = 64
 
-// NewRecvQueue makes a queue for up to limit posted receives. Completions go to q.Rx, which must be bound before the first Post.
+// NewRecvQueue makes a queue for up to limit posted receives. Completions go to q.Rx, which must be
+// bound before the first Post.
 func NewRecvQueue(q *Queues, limit int) *RecvQueue {
 	return &RecvQueue{q: q, limit: limit}
 }
@@ -42,8 +45,8 @@ func NewRecvQueue(q *Queues, limit int) *RecvQueue {
 // Feed adds a connection.
 func (r *RecvQueue) Feed(cfg FeedConfig) *Feed { return &Feed{r: r, cfg: cfg} }
 
-// Post adds a receive that CheckOp found good, or completes it at once with the oldest early message. ErrAgain if the queue
-// or the CQ is full; after End its cause.
+// Post adds a receive that CheckOp found good, or completes it at once with the oldest early
+// message. ErrAgain if the queue or the CQ is full; after End its cause.
 func (r *RecvQueue) Post(op *fabric.Op) error {
 	r.mu.Lock()
 	if r.ended != 0 || r.posted.len() >= r.limit {
@@ -85,7 +88,8 @@ func (r *RecvQueue) unlockAndTell() {
 	}
 }
 
-// Cancel ends the posted receives with this Ctx by ErrCanceled entries. One that a message is filling is let alone.
+// Cancel ends the posted receives with this Ctx by ErrCanceled entries. One that a message is
+// filling is let alone.
 func (r *RecvQueue) Cancel(ctx uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +102,8 @@ func (r *RecvQueue) Cancel(ctx uint64) {
 	}
 }
 
-// End ends all posted receives with cause and drops the messages that wait; every later Post answers cause.
+// End ends all posted receives with cause and drops the messages that wait; every later Post
+// answers cause.
 func (r *RecvQueue) End(cause fabric.Errno, detail string) {
 	r.mu.Lock()
 	if r.ended != 0 {

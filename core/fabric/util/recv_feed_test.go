@@ -123,7 +123,8 @@ func TestFeedPlaced(t *testing.T) {
 	}
 }
 
-// TestFeedEnd: what a connection left whole is received after its end, and counts as orphaned until then.
+// TestFeedEnd: what a connection left whole is received after its end, and counts as orphaned until
+// then.
 func TestFeedEnd(t *testing.T) {
 	r, f, cq := newRecv(t, 8, 1000, false)
 	live := r.Feed(FeedConfig{Room: 1000})
@@ -156,7 +157,8 @@ func TestFeedEnd(t *testing.T) {
 	}
 }
 
-// TestFeedsTogether has several connections with little room, which wait for Changed, and one poster.
+// TestFeedsTogether has several connections with little room, which wait for Changed, and one
+// poster.
 func TestFeedsTogether(t *testing.T) {
 	const feeds, each = 3, 2000
 	r, _, cq := newRecv(t, 4, 0, false)

@@ -93,7 +93,8 @@ func TestRecvMatchesInOrder(t *testing.T) {
 	}
 }
 
-// TestRecvPostedWhileArriving posts after the reader saw no receive and before the message is whole.
+// TestRecvPostedWhileArriving posts after the reader saw no receive and before the message is
+// whole.
 func TestRecvPostedWhileArriving(t *testing.T) {
 	r, f, cq := newRecv(t, 4, 1000, false)
 	if _, ok := f.Take(); ok || !f.Hold(3) {

@@ -68,7 +68,8 @@ func (s *State) Connect() error {
 	}
 }
 
-// Connected goes from connecting to connected, and reports false if the endpoint was closed meanwhile.
+// Connected goes from connecting to connected, and reports false if the endpoint was closed
+// meanwhile.
 func (s *State) Connected() bool { return s.v.CompareAndSwap(stateConnecting, stateConnected) }
 
 // ConnectFailed goes back from connecting to enabled.
@@ -100,7 +101,8 @@ func (s *State) Submit(kind fabric.OpKind) error {
 	return fabric.ErrNotConn
 }
 
-// SubmitEarly is Submit for endpoints that take ops before they have a peer, and keep them: nil from enabled to connected.
+// SubmitEarly is Submit for endpoints that take ops before they have a peer, and keep them: nil
+// from enabled to connected.
 func (s *State) SubmitEarly() error {
 	switch s.v.Load() {
 	case stateConnected, stateConnecting, stateEnabled:

@@ -9,8 +9,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A waitFD is the descriptor of a wait object. Its methods are called with the queue's lock held, which also keeps the
-// descriptor open while it is written. The zero value has none.
+// A waitFD is the descriptor of a wait object. Its methods are called with the queue's lock held,
+// which also keeps the descriptor open while it is written. The zero value has none.
 //
 //	none ──open──▶ calm ──arm──▶ armed ──fire──▶ fired
 //	                 ▲             │ disarm        │
@@ -88,9 +88,9 @@ func (w *waitFD) set() {
 	sys.EventSet(w.fd)
 }
 
-// retire is for the queue's Close. A descriptor that is closed while a thread sleeps on it in epoll_wait leaves that thread asleep,
-// so with a waiter it becomes readable and stays open until the waiter's next TryWait, which calls release, or until nobody
-// can reach the queue.
+// retire is for the queue's Close. A descriptor that is closed while a thread sleeps on it in
+// epoll_wait leaves that thread asleep, so with a waiter it becomes readable and stays open until
+// the waiter's next TryWait, which calls release, or until nobody can reach the queue.
 func (w *waitFD) retire() {
 	if !w.waiting() {
 		w.release()

@@ -125,7 +125,8 @@ func TestTryWait(t *testing.T) {
 	}
 }
 
-// TestTryWaitMissesNothing has a consumer that does what fabric.WaitObject tells, and a producer that never waits for it.
+// TestTryWaitMissesNothing has a consumer that does what fabric.WaitObject tells, and a producer
+// that never waits for it.
 func TestTryWaitMissesNothing(t *testing.T) {
 	const total = 20000
 	for name, q := range polledObjects(t) {
@@ -212,7 +213,8 @@ func TestTryWaitDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestSignalsReachBothWaiters has a goroutine in Wait and a waiter on the descriptor, and signals once for each.
+// TestSignalsReachBothWaiters has a goroutine in Wait and a waiter on the descriptor, and signals
+// once for each.
 func TestSignalsReachBothWaiters(t *testing.T) {
 	q := newCQ(t, 4)
 	if err := q.TryWait(); err != nil {

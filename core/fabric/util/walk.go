@@ -4,8 +4,8 @@ package util
 
 import "mori/core/fabric"
 
-// A Walk runs along both sides of an op, which are cut differently, and yields the runs that are whole on both.
-// Lengths must agree, as CheckOp assures.
+// A Walk runs along both sides of an op, which are cut differently, and yields the runs that are
+// whole on both. Lengths must agree, as CheckOp assures.
 type Walk struct {
 	op        *fabric.Op
 	li, ri    int    // index of the segment: 0 is Seg, i is More[i-1]

@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// Sizes. An entry is of slots; in the static mode its place has eight (STATIC_WQE_NUM_SLOTS of main.h).
+// Sizes. An entry is of slots; in the static mode its place has eight (STATIC_WQE_NUM_SLOTS of
+// main.h).
 const (
 	SlotBytes  = 16
 	EntrySlots = 8
@@ -42,7 +43,8 @@ type Data struct {
 	Key, Bytes uint32
 }
 
-// An Entry is one of a send queue: struct bnxt_re_bsqe and bnxt_re_rdma or bnxt_re_atomic, and what follows them.
+// An Entry is one of a send queue: struct bnxt_re_bsqe and bnxt_re_rdma or bnxt_re_atomic, and what
+// follows them.
 type Entry struct {
 	Opcode, Flags uint8
 	Imm           uint32 // of OpSendImm and OpWriteImm
@@ -60,7 +62,8 @@ func (e *Entry) IsAtomic() bool { return e.Opcode == OpCompareSwap || e.Opcode =
 // Packets is how many sequence numbers the entry takes.
 func (e *Entry) Packets(mtu uint32) uint32 { return max(1, (e.Bytes+mtu-1)/mtu) }
 
-// Put writes the entry to its place of EntryBytes and returns how many slots it has; those behind them are left alone.
+// Put writes the entry to its place of EntryBytes and returns how many slots it has; those behind
+// them are left alone.
 func (e *Entry) Put(b []byte) (slots int) {
 	slots = 2 + len(e.Data)
 	if e.Flags&FlagInline != 0 {
@@ -143,7 +146,8 @@ func (e *Entry) parseLocal(b []byte, slots int) error {
 // RowBytes is the size of a row of the table of packets.
 const RowBytes = 8
 
-// A Row tells which packets an entry takes: struct bnxt_re_msns. The table has as many as the ring has places and lies right behind it.
+// A Row tells which packets an entry takes: struct bnxt_re_msns. The table has as many as the ring
+// has places and lies right behind it.
 type Row struct {
 	Index       uint16 // of the entry's place
 	Start, Next uint32 // 24 bits: the first packet's number, and the one after the last

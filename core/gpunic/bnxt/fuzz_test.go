@@ -9,7 +9,8 @@ import (
 	"mori/core/decode/decodetest"
 )
 
-// FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same where they mean something.
+// FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same
+// where they mean something.
 func FuzzEntry(f *testing.F) {
 	for _, e := range []Entry{
 		{Opcode: OpWrite, Flags: FlagSignaled, Bytes: 8, Data: []Data{{Addr: 1, Key: 2, Bytes: 8}}},
@@ -39,7 +40,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzWords: doorbells, rows and completions of any bits are read, and what is valid comes back the same.
+// FuzzWords: doorbells, rows and completions of any bits are read, and what is valid comes back the
+// same.
 func FuzzWords(f *testing.F) {
 	f.Add(Bell{Type: BellCompletion, Queue: 1, Index: 2, Epoch: true}.Value(), make([]byte, CQEBytes))
 	f.Fuzz(func(t *testing.T, v uint64, b []byte) {

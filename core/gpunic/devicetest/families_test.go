@@ -37,7 +37,8 @@ func familySeeded(family string, seed uint64) setup {
 	return s
 }
 
-// familyView makes what the device knows of a family's queue: of the memory that the queue has, with an annex behind the view.
+// familyView makes what the device knows of a family's queue: of the memory that the queue has,
+// with an annex behind the view.
 func (e *side) familyView(s *setup) {
 	e.t.Helper()
 	v := e.queue.View()
@@ -62,7 +63,8 @@ func (e *side) familyView(s *setup) {
 	annex.Put(b[mlx5.QueueViewBytes:])
 }
 
-// eachFamily runs a test for each family and every so manieth seed; odd seeds are for the first version of ionic.
+// eachFamily runs a test for each family and every so manieth seed; odd seeds are for the first
+// version of ionic.
 func eachFamily(t *testing.T, every uint64, test func(t *testing.T, s setup)) {
 	for _, seed := range seeds(t) {
 		for _, family := range []string{"bnxt", families[1+(seed+1)%2]} {

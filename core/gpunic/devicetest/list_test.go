@@ -14,7 +14,8 @@ import (
 	"mori/native/nic"
 )
 
-// Each piece of work has a slot of its own in both memories, and moves what is at its beginning. Behind the slots is a word that all add to.
+// Each piece of work has a slot of its own in both memories, and moves what is at its beginning.
+// Behind the slots is a word that all add to.
 const (
 	slotBytes = 256
 	pieces    = 120

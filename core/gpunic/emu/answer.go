@@ -10,7 +10,8 @@ import (
 
 // What the peer answers, and what is done where it does not.
 
-// answered takes an acknowledgement: all before its sequence number has come, and that one, too, or why not.
+// answered takes an acknowledgement: all before its sequence number has come, and that one, too, or
+// why not.
 func (q *qp) answered(p *packet) {
 	if q.ctx.State != mlx5.StateRTS || after(p.seq, q.nextSeq) >= 0 {
 		return
@@ -40,7 +41,8 @@ func (q *qp) answered(p *packet) {
 	}
 }
 
-// acknowledge notes that all before next has come. That a read is passed whose answer has not come means that the answer was lost.
+// acknowledge notes that all before next has come. That a read is passed whose answer has not come
+// means that the answer was lost.
 func (q *qp) acknowledge(next uint32) {
 	next &= seqMask
 	if after(next, q.acked) <= 0 {
@@ -151,8 +153,9 @@ func (q *qp) arm(now time.Time) {
 
 func (q *qp) timeout() time.Duration { return 4096 * time.Nanosecond << q.ctx.Path.AckTimeout }
 
-// nudges is how often within the time of one retry what was not answered is sent again without counting. Real NICs do not; here it makes up
-// for machines so busy that a thread waits longer than a network ever takes.
+// nudges is how often within the time of one retry what was not answered is sent again without
+// counting. Real NICs do not; here it makes up for machines so busy that a thread waits longer than
+// a network ever takes.
 const nudges = 16
 
 // watch sends again what was not answered in time, as often as it may.

@@ -11,8 +11,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// BenchmarkWrite is a write and its completion, one at a time, beside a plain copy of the same bytes. It says what tests cost and nothing of
-// NICs.
+// BenchmarkWrite is a write and its completion, one at a time, beside a plain copy of the same
+// bytes. It says what tests cost and nothing of NICs.
 func BenchmarkWrite(b *testing.B) {
 	for _, wire := range wires {
 		for _, n := range []int{8, 4096, 65536} {

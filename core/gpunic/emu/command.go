@@ -6,7 +6,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A refusal is the answer to a command that is not carried out. Its syndrome, which is the firmware's own matter, tells the place here.
+// A refusal is the answer to a command that is not carried out. Its syndrome, which is the
+// firmware's own matter, tells the place here.
 type refusal struct {
 	status, syndrome uint32
 }

@@ -11,7 +11,8 @@ import (
 
 var le = binary.LittleEndian
 
-// A cq is a completion queue. Its ring is read by others while it is written, so the last 8 bytes of an entry are one store, after all others.
+// A cq is a completion queue. Its ring is read by others while it is written, so the last 8 bytes
+// of an entry are one store, after all others.
 type cq struct {
 	nic           *NIC
 	num           uint32
@@ -139,7 +140,8 @@ func storeLast(addr, v uint64) (err error) {
 	return nil
 }
 
-// overrun breaks the queue and all queue pairs that complete there, as a NIC does: the entry is lost.
+// overrun breaks the queue and all queue pairs that complete there, as a NIC does: the entry is
+// lost.
 func (c *cq) overrun() {
 	c.broken = true
 	c.waiting = nil

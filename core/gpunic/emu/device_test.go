@@ -17,7 +17,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A distantMemory is bytes that this process has no pointer to, as those of a GPU: its addresses are mapped to nothing.
+// A distantMemory is bytes that this process has no pointer to, as those of a GPU: its addresses
+// are mapped to nothing.
 type distantMemory struct {
 	begin uint64
 	mu    sync.Mutex
@@ -101,7 +102,8 @@ func TestDistantMemory(t *testing.T) {
 	fails(t, a.post, mlx5.SyndromeRemoteAccess)
 }
 
-// A scattering Cmd has queue pairs put small results into completion entries, as libmlx5's do unless they are told not to.
+// A scattering Cmd has queue pairs put small results into completion entries, as libmlx5's do
+// unless they are told not to.
 type scattering struct{ mlx5.Cmd }
 
 func (s scattering) Do(in, out []byte) error {
@@ -116,8 +118,8 @@ func (s scattering) Do(in, out []byte) error {
 	return s.Cmd.Do(in, out)
 }
 
-// TestResultsInCompletions: a setup that leaves scatter-to-CQE on gets small results there and not in memory, so that who forgets to turn it
-// off sees it; larger ones go to memory.
+// TestResultsInCompletions: a setup that leaves scatter-to-CQE on gets small results there and not
+// in memory, so that who forgets to turn it off sees it; larger ones go to memory.
 func TestResultsInCompletions(t *testing.T) {
 	nic, err := emu.New(emu.Options{})
 	if err != nil {
@@ -152,7 +154,8 @@ func TestResultsInCompletions(t *testing.T) {
 	}
 }
 
-// TestRecordBeforeEntry: a NIC that reads entries as soon as the record moves finds out who writes the record first.
+// TestRecordBeforeEntry: a NIC that reads entries as soon as the record moves finds out who writes
+// the record first.
 func TestRecordBeforeEntry(t *testing.T) {
 	a, b := pair(t, setup{opts: emu.Options{Chaos: emu.Chaos{Prefetch: true}}})
 	sys.Store32(a.post.View.DBR+4, 1<<24) // big-endian 1
@@ -167,7 +170,8 @@ func TestRecordBeforeEntry(t *testing.T) {
 	}
 }
 
-// TestRecordAfterDoorbell: a NIC that looks at the record once after a doorbell does not see what comes later.
+// TestRecordAfterDoorbell: a NIC that looks at the record once after a doorbell does not see what
+// comes later.
 func TestRecordAfterDoorbell(t *testing.T) {
 	a, b := pair(t, setup{})
 	a.post.NoBell = true

@@ -9,8 +9,9 @@ import (
 	"mori/core/internal/sys"
 )
 
-// An entry is read in three steps: a doorbell is seen, the doorbell record (or the doorbell itself) tells how many blocks there are, and the
-// blocks are copied. Posters must write in the opposite order.
+// An entry is read in three steps: a doorbell is seen, the doorbell record (or the doorbell itself)
+// tells how many blocks there are, and the blocks are copied. Posters must write in the opposite
+// order.
 
 // listen looks at the doorbell and, when it is time, at what it is about.
 func (q *qp) listen() (busy bool) {

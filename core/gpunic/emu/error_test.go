@@ -267,7 +267,8 @@ func TestLongestEntry(t *testing.T) {
 	clean(t, a, b)
 }
 
-// TestCollapsed: one entry holds all completions, and the count of blocks is right past 65536 of them.
+// TestCollapsed: one entry holds all completions, and the count of blocks is right past 65536 of
+// them.
 func TestCollapsed(t *testing.T) {
 	a, b := pair(t, setup{queue: mlx5.QueueConfig{SQLog: 8, Collapsed: true}})
 	inline := make([]byte, 50) // two blocks
@@ -339,8 +340,9 @@ func TestMistakesOfPosters(t *testing.T) {
 	})
 }
 
-// TestMemoryThatIsGone: what cannot be touched any more is an error of the work, and not the end of the process. Its pages are kept, without rights: in
-// place of what is unmapped this process may soon have something else, which the NIC would then write to, and say nothing.
+// TestMemoryThatIsGone: what cannot be touched any more is an error of the work, and not the end of
+// the process. Its pages are kept, without rights: in place of what is unmapped this process may
+// soon have something else, which the NIC would then write to, and say nothing.
 func TestMemoryThatIsGone(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		a, b := pair(t, setup{})

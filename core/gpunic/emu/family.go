@@ -8,16 +8,19 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A family is how the queues of NICs other than mlx5 are written. Only they are other: queues are made and connected by mlx5's commands, since
-// the firmware's of these NICs are behind drivers. What lies where in the memory of a queue is in the comment of Options.Family.
+// A family is how the queues of NICs other than mlx5 are written. Only they are other: queues are
+// made and connected by mlx5's commands, since the firmware's of these NICs are behind drivers.
+// What lies where in the memory of a queue is in the comment of Options.Family.
 //
-// Entries become those of mlx5, which the rest of the NIC carries out, and its errors become the family's.
+// Entries become those of mlx5, which the rest of the NIC carries out, and its errors become the
+// family's.
 type family interface {
 	// entryBytes is the size of a place in the ring.
 	entryBytes() uint64
 	// ringLog is how many entries a ring has, 1<<ringLog of them, in the memory of 1<<log blocks.
 	ringLog(log uint32) uint32
-	// produced reads a doorbell of a queue pair: how many entries there are, modulo a power of two, or why it means nothing.
+	// produced reads a doorbell of a queue pair: how many entries there are, modulo a power of two, or
+	// why it means nothing.
 	produced(q *qp, bell uint64) (count, modulo uint64, err error)
 	// consumed reads a doorbell of a completion queue in the same way.
 	consumed(c *cq, bell uint64) (count, modulo uint64, err error)
@@ -27,7 +30,8 @@ type family interface {
 	numbered(q *qp, e *entry) error
 	// completions are what tells of an entry. Some tell of none: what is flushed.
 	completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte
-	// lap is where completions have the bit that changes with each lap over the ring, and what it is in the first.
+	// lap is where completions have the bit that changes with each lap over the ring, and what it is
+	// in the first.
 	lap() (at int, first byte)
 }
 
@@ -109,7 +113,8 @@ func (c *cq) entryBytes() uint64 {
 	return mlx5.CQEBytes
 }
 
-// lap is where entries of the completion queue have the bit that changes with each lap, and what it is in the first.
+// lap is where entries of the completion queue have the bit that changes with each lap, and what it
+// is in the first.
 func (c *cq) lap() (at int, first byte) {
 	if f := c.nic.family; f != nil {
 		return f.lap()
@@ -117,7 +122,8 @@ func (c *cq) lap() (at int, first byte) {
 	return mlx5.CQEBytes - 1, 0
 }
 
-// unread is how many entries of a family's completion queue were not read. Doorbells of it may be lost to us, but not the last one.
+// unread is how many entries of a family's completion queue were not read. Doorbells of it may be
+// lost to us, but not the last one.
 func (c *cq) unread() (uint64, error) {
 	var b [8]byte
 	if err := c.dbrMem.Read(c.dbr, b[:]); err != nil {

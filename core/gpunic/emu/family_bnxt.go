@@ -15,7 +15,8 @@ var _ family = bnxtFamily{}
 
 func (bnxtFamily) entryBytes() uint64 { return bnxt.EntryBytes }
 
-// An entry has the size of two blocks, and the table behind the ring takes the rest of what would be four.
+// An entry has the size of two blocks, and the table behind the ring takes the rest of what would
+// be four.
 func (bnxtFamily) ringLog(log uint32) uint32 { return max(log, 2) - 2 }
 
 func (bnxtFamily) bell(v uint64, number uint32, kind uint8, log uint32) (count, modulo uint64, err error) {
@@ -84,7 +85,8 @@ var bnxtStatuses = map[mlx5.Syndrome]bnxt.Status{
 	mlx5.SyndromeRemoteOp: bnxt.StatusRemoteOp, mlx5.SyndromeRetry: bnxt.StatusRetry, mlx5.SyndromeRNR: bnxt.StatusRNR,
 }
 
-// An error is followed by what tells that the queue pair has ended; drivers make up what is flushed.
+// An error is followed by what tells that the queue pair has ended; drivers make up what is
+// flushed.
 func (bnxtFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
 	if s == mlx5.SyndromeFlush {
 		return nil

@@ -12,14 +12,16 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Memory is how to reach bytes that are not plainly this process's. Its methods are called by the NIC's thread, one at a time; they return
-// when the bytes have moved, and call no method of the NIC.
+// A Memory is how to reach bytes that are not plainly this process's. Its methods are called by the
+// NIC's thread, one at a time; they return when the bytes have moved, and call no method of the
+// NIC.
 type Memory interface {
 	Read(addr uint64, b []byte) error
 	Write(addr uint64, b []byte) error
 }
 
-// words is what a Memory may do beside: change a word of width 4 or 8 atomically with what else this process does.
+// words is what a Memory may do beside: change a word of width 4 or 8 atomically with what else
+// this process does.
 type words interface {
 	change(addr uint64, width int, f func(old uint64) uint64) (old uint64, err error)
 }
@@ -72,7 +74,8 @@ func guard(err *error) func() {
 	}
 }
 
-// changeBytes changes a word of memory that has no atomics of its own: it is atomic to other work of this NIC, as with real ones.
+// changeBytes changes a word of memory that has no atomics of its own: it is atomic to other work
+// of this NIC, as with real ones.
 func changeBytes(m Memory, addr uint64, width int, f func(uint64) uint64) (old uint64, err error) {
 	if w, ok := m.(words); ok {
 		return w.change(addr, width, f)

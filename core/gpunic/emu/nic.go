@@ -125,13 +125,15 @@ func (n *NIC) memoryOf(addr, bytes uint64) Memory {
 	return hostMemory{}
 }
 
-// number makes one for an object; all kinds share them, so that one in the place of another is found out.
+// number makes one for an object; all kinds share them, so that one in the place of another is
+// found out.
 func (n *NIC) number() uint32 {
 	n.next++
 	return n.next
 }
 
-// Umem is of mlx5.Cmd. Memory of this process need not be there: a NIC would pin it, this one finds out when it is touched.
+// Umem is of mlx5.Cmd. Memory of this process need not be there: a NIC would pin it, this one finds
+// out when it is touched.
 func (n *NIC) Umem(addr, bytes uint64) (uint32, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -230,7 +232,8 @@ func (n *NIC) Stats() Stats {
 	return n.stats
 }
 
-// Violations are what was done to the NIC that a real one would not have taken, or would have got wrong without a word.
+// Violations are what was done to the NIC that a real one would not have taken, or would have got
+// wrong without a word.
 func (n *NIC) Violations() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

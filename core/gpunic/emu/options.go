@@ -17,28 +17,34 @@ type Options struct {
 	Chaos Chaos
 	MTU   int // of its port, 4096 if 0
 
-	// Family has the NIC read and write the queues of another family's NICs: "bnxt", or "ionic1" and "ionic2" by the version of the formats; ""
-	// is mlx5. Queues are made and connected as ever, without a receive queue. Then the send queue's memory, of 1<<log blocks of 64 bytes, has
-	// 1<<log entries of ionic, or 1<<(log-2) entries of bnxt and behind them the table of packets; a completion queue has as many entries as
-	// it was made with, of 32 bytes. The register of a send queue is its UAR, that of a completion queue the 8 bytes of its doorbell record.
+	// Family has the NIC read and write the queues of another family's NICs: "bnxt", or "ionic1" and
+	// "ionic2" by the version of the formats; "" is mlx5. Queues are made and connected as ever,
+	// without a receive queue. Then the send queue's memory, of 1<<log blocks of 64 bytes, has 1<<log
+	// entries of ionic, or 1<<(log-2) entries of bnxt and behind them the table of packets; a
+	// completion queue has as many entries as it was made with, of 32 bytes. The register of a send
+	// queue is its UAR, that of a completion queue the 8 bytes of its doorbell record.
 	Family string
 
-	// UAR makes the n bytes that a doorbell page takes, zeroed and on a page boundary, and what frees them; nil is memory of this process.
-	// A GPU rings doorbells in memory that is mapped for it.
+	// UAR makes the n bytes that a doorbell page takes, zeroed and on a page boundary, and what frees
+	// them; nil is memory of this process. A GPU rings doorbells in memory that is mapped for it.
 	UAR func(n int) (addr uint64, free func() error, err error)
 }
 
-// A Chaos is what a NIC does beyond the ordinary. Numbers of rounds are of its loop, a few of which pass in a microsecond.
+// A Chaos is what a NIC does beyond the ordinary. Numbers of rounds are of its loop, a few of which
+// pass in a microsecond.
 type Chaos struct {
 	// Prefetch has it read entries as soon as the doorbell record moves, with no doorbell rung.
 	Prefetch bool
-	// LateDoorbell is up to how many rounds pass until it looks at the record after a doorbell; others that come meanwhile are one with it.
+	// LateDoorbell is up to how many rounds pass until it looks at the record after a doorbell; others
+	// that come meanwhile are one with it.
 	LateDoorbell int
 	// DelayCQE is up to how many rounds a completion waits.
 	DelayCQE int
-	// TwoStepCQE has completions show wrong bytes before the right ones, until their last byte says that they are valid.
+	// TwoStepCQE has completions show wrong bytes before the right ones, until their last byte says
+	// that they are valid.
 	TwoStepCQE bool
-	// Relaxed has lines of 64 bytes written in any order to regions that allow it (mlx5.AccessRelaxed), and after later writes.
+	// Relaxed has lines of 64 bytes written in any order to regions that allow it
+	// (mlx5.AccessRelaxed), and after later writes.
 	Relaxed bool
 	// Loss, Duplicate and Reorder are the chance, of 1000, for a packet to be that.
 	Loss, Duplicate, Reorder int

@@ -29,7 +29,8 @@ const (
 	flagAckReq             // the peer is to answer
 )
 
-// Answers in packets of kindAck. All but ackOK say that what was sent before seq has come, and seq has not.
+// Answers in packets of kindAck. All but ackOK say that what was sent before seq has come, and seq
+// has not.
 const (
 	ackOK = iota
 	nakSequence

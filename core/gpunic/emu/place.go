@@ -4,7 +4,8 @@ package emu
 
 import "mori/core/gpunic/mlx5"
 
-// Where writes may be relaxed, bytes lie in lines until they are placed, in any order. Whatever must be seen after them has them placed first.
+// Where writes may be relaxed, bytes lie in lines until they are placed, in any order. Whatever
+// must be seen after them has them placed first.
 
 const (
 	lineBytes = 64
@@ -18,7 +19,8 @@ type line struct {
 	data []byte
 }
 
-// put writes bytes to a region, now or, by the chaos, later. Strict writes go behind all relaxed ones, as they do on PCIe.
+// put writes bytes to a region, now or, by the chaos, later. Strict writes go behind all relaxed
+// ones, as they do on PCIe.
 func (q *qp) put(k *mkey, addr uint64, data []byte) error {
 	r := &q.respond
 	if !k.relaxed || !q.nic.opts.Chaos.Relaxed {

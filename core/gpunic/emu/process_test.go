@@ -41,7 +41,8 @@ func parseIntroduction(line string) (end mlx5.RemoteEnd, memory mlx5.MemoryView,
 	return end, memory, end.Parse(b)
 }
 
-// child opens a NIC, connects to the parent's, writes 4096 times the byte 42 into its memory, and waits for its end.
+// child opens a NIC, connects to the parent's, writes 4096 times the byte 42 into its memory, and
+// waits for its end.
 func child(wire string) error {
 	nic, err := emu.New(emu.Options{Name: "emu1", Wire: wire})
 	if err != nil {
@@ -91,7 +92,8 @@ func child(wire string) error {
 	return nil
 }
 
-// TestTwoProcesses writes in both directions between two processes, then kills one: the other's work ends with an error.
+// TestTwoProcesses writes in both directions between two processes, then kills one: the other's
+// work ends with an error.
 func TestTwoProcesses(t *testing.T) {
 	for _, wire := range []string{"unix", "tcp"} {
 		t.Run(wire, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A qp is a queue pair. doorbell.go has how its entries come to be known, request.go how they are carried out, respond.go what the peer asks
-// for. All of it is the thread's, under NIC.mu.
+// A qp is a queue pair. doorbell.go has how its entries come to be known, request.go how they are
+// carried out, respond.go what the peer asks for. All of it is the thread's, under NIC.mu.
 type qp struct {
 	nic      *NIC
 	num      uint32
@@ -97,7 +97,8 @@ func (n *NIC) destroyQP(q *qp) {
 	q.release()
 }
 
-// modify moves the queue pair on. Each transition takes what it requires and leaves the rest as it is, as the NIC does.
+// modify moves the queue pair on. Each transition takes what it requires and leaves the rest as it
+// is, as the NIC does.
 func (q *qp) modify(op uint32, in []byte) *refusal {
 	var m mlx5.ModifyQP
 	if r := command(in, &m); r != nil {
@@ -163,7 +164,8 @@ func (q *qp) reset() {
 	q.ctx.State = mlx5.StateRST
 }
 
-// fail moves the queue pair to state ERR. All its entries end as flushed, also those that come later.
+// fail moves the queue pair to state ERR. All its entries end as flushed, also those that come
+// later.
 func (q *qp) fail() {
 	if q.ctx.State == mlx5.StateERR || q.ctx.State == mlx5.StateRST {
 		return

@@ -8,8 +8,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// An entry is work of a send queue from when it was fetched until it is complete. Each packet has a sequence number of its own, also those of
-// the answer to a read.
+// An entry is work of a send queue from when it was fetched until it is complete. Each packet has a
+// sequence number of its own, also those of the answer to a read.
 type entry struct {
 	mlx5.Entry
 	raw     []byte
@@ -36,7 +36,8 @@ const (
 	ackEvery   = 16
 )
 
-// transmit sends packets of entries in order, as far as the window and the peer allow, and completes what is done.
+// transmit sends packets of entries in order, as far as the window and the peer allow, and
+// completes what is done.
 func (q *qp) transmit(now time.Time) (busy bool) {
 	if q.ctx.State != mlx5.StateRTS {
 		return false

@@ -8,7 +8,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A responder is the half of a queue pair that does what the peer asks for, in the order of sequence numbers.
+// A responder is the half of a queue pair that does what the peer asks for, in the order of
+// sequence numbers.
 type responder struct {
 	expected uint32 // sequence number of the next packet
 	refused  bool   // the peer was told that one is missing
@@ -87,7 +88,8 @@ func (q *qp) askedAgain(p *packet) {
 	}
 }
 
-// dropReadings forgets answers to reads from a sequence number on: the peer asks for all of them again.
+// dropReadings forgets answers to reads from a sequence number on: the peer asks for all of them
+// again.
 func (q *qp) dropReadings(from uint32) {
 	kept := q.respond.out[:0]
 	for _, o := range q.respond.out {

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(fabrictest.Main(m))
 }
 
-// patience is how long a test waits for what must come: machines may be slow, and a hang is found all the same.
+// patience is how long a test waits for what must come: machines may be slow, and a hang is found
+// all the same.
 const patience = 30 * time.Second
 
 // A side is one end of a connection with memory that both ends may use.

@@ -9,8 +9,9 @@ import (
 	"mori/core/internal/sys"
 )
 
-// How the thread waits: it looks again at once while there is work and some time after, for who waits for a completion posts again soon;
-// then it naps, longer the longer nothing comes. Doorbells are words of memory, so nothing can wake it but packets and commands.
+// How the thread waits: it looks again at once while there is work and some time after, for who
+// waits for a completion posts again soon; then it naps, longer the longer nothing comes. Doorbells
+// are words of memory, so nothing can wake it but packets and commands.
 const (
 	eager    = 50 * time.Microsecond
 	drowsy   = 5 * time.Millisecond
@@ -131,7 +132,8 @@ func (n *NIC) release() (due []packet) {
 	return due
 }
 
-// dispatch gives a packet to its queue pair. One from elsewhere than the queue pair's peer is dropped.
+// dispatch gives a packet to its queue pair. One from elsewhere than the queue pair's peer is
+// dropped.
 func (n *NIC) dispatch(p packet) {
 	q := n.qps[p.to]
 	if q == nil || p.from != q.ctx.RemoteQPN || p.src != q.ctx.Path.GID {

@@ -17,8 +17,9 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A socket is a wire between processes. Each NIC listens where its GID says, and dials whom it sends to; a connection carries packets in one
-// direction. The one who dials says who it is and whom it wants: that it knows the GID, with its random part, is what lets it in.
+// A socket is a wire between processes. Each NIC listens where its GID says, and dials whom it
+// sends to; a connection carries packets in one direction. The one who dials says who it is and
+// whom it wants: that it knows the GID, with its random part, is what lets it in.
 type socket struct {
 	gid     mlx5.GID
 	network string
@@ -107,7 +108,8 @@ func (s *socket) send(to mlx5.GID, p *packet) {
 	}
 }
 
-// carry dials, writes packets, and dials again when the connection breaks. Packets that come meanwhile are lost.
+// carry dials, writes packets, and dials again when the connection breaks. Packets that come
+// meanwhile are lost.
 func (s *socket) carry(to mlx5.GID, l *link) {
 	defer s.running.Done()
 	for {

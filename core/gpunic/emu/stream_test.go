@@ -17,8 +17,8 @@ import (
 	"mori/core/gpunic/mlx5/mlx5test"
 )
 
-// The memory of the side that posts: bytes to send, which nothing changes, and places for answers, each used once. Of its peer: a window that
-// all ops fall into, so that they overlap.
+// The memory of the side that posts: bytes to send, which nothing changes, and places for answers,
+// each used once. Of its peer: a window that all ops fall into, so that they overlap.
 const (
 	sourceBytes = 32 << 10
 	windowBytes = 16 << 10
@@ -117,7 +117,8 @@ func (s *stream) run(entries int) {
 	s.check()
 }
 
-// unready sends what there is no receive entry for, and offers one when the peer has said so: random entries alone need not meet such a moment.
+// unready sends what there is no receive entry for, and offers one when the peer has said so:
+// random entries alone need not meet such a moment.
 func (s *stream) unready() {
 	s.quiet() // what is sent next has room, so that nobody offers the entry early
 	s.receive()
@@ -171,7 +172,8 @@ func (s *stream) flags() uint8 {
 	return 0
 }
 
-// fence is needed where an earlier read may look at what this entry changes: reads are answered when the peer gets to it.
+// fence is needed where an earlier read may look at what this entry changes: reads are answered
+// when the peer gets to it.
 func (s *stream) fence(at, n int) uint8 {
 	for _, r := range s.reads {
 		if at < r[1] && r[0] < at+n {
@@ -315,7 +317,8 @@ func modelAtomic(kind uint8, a mlx5.Atomic, old uint64) uint64 {
 	return v
 }
 
-// offer posts a receive entry, sometimes, into the part of b's memory behind the window. Without one, sends wait: RNR.
+// offer posts a receive entry, sometimes, into the part of b's memory behind the window. Without
+// one, sends wait: RNR.
 func (s *stream) offer() {
 	if s.rnd.IntN(3) > 0 {
 		return

@@ -18,7 +18,8 @@ type wire interface {
 	close() error
 }
 
-// Kinds of GIDs, in their second byte; the first is gidPrefix. The rest is random, but for where a TCP wire listens.
+// Kinds of GIDs, in their second byte; the first is gidPrefix. The rest is random, but for where a
+// TCP wire listens.
 const (
 	gidPrefix = 0xfd
 	gidLoop   = 'l'

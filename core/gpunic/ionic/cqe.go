@@ -88,7 +88,8 @@ func ParseCQE(b []byte) CQE {
 	}
 }
 
-// A Bell is what is stored to the register of send queues, or to that of completion queues: see ionic_queue_dbell_val.
+// A Bell is what is stored to the register of send queues, or to that of completion queues: see
+// ionic_queue_dbell_val.
 type Bell struct {
 	Queue uint32 // its number, 24 bits
 	Index uint16 // behind the last entry that is posted, or read, modulo the ring

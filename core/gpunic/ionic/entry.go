@@ -71,7 +71,8 @@ type Data struct {
 	Bytes, Key uint32
 }
 
-// An Entry is one of a send queue: struct ionic_v1_base_hdr and ionic_v1_common_bdy, ionic_v1_atomic_bdy or ionic_v2_atomic_bdy.
+// An Entry is one of a send queue: struct ionic_v1_base_hdr and ionic_v1_common_bdy,
+// ionic_v1_atomic_bdy or ionic_v2_atomic_bdy.
 type Entry struct {
 	Index         uint64 // of its place
 	Op            Op

@@ -9,7 +9,8 @@ import (
 	"mori/core/decode/decodetest"
 )
 
-// FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same where they mean something.
+// FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same
+// where they mean something.
 func FuzzEntry(f *testing.F) {
 	for _, e := range []Entry{
 		{Op: OpWrite, Flags: FlagSignaled | FlagColor, Bytes: 8, Data: []Data{{Addr: 1, Key: 2, Bytes: 8}}},

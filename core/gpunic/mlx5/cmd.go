@@ -4,18 +4,20 @@ package mlx5
 
 import "encoding/hex"
 
-// A Cmd is the way to one NIC's firmware: mlx5dv of libmlx5 for a real one, or an emulated NIC. Its methods may be called from many
-// goroutines at once. After Close all of them return an error.
+// A Cmd is the way to one NIC's firmware: mlx5dv of libmlx5 for a real one, or an emulated NIC. Its
+// methods may be called from many goroutines at once. After Close all of them return an error.
 type Cmd interface {
-	// Do has the NIC carry out the command in and fills out with its answer. An error says that no answer came; that the NIC refused is in
-	// the answer's status.
+	// Do has the NIC carry out the command in and fills out with its answer. An error says that no
+	// answer came; that the NIC refused is in the answer's status.
 	Do(in, out []byte) error
 
-	// Umem makes n bytes of this process at addr, both multiples of the page size, known to the NIC under a number that commands carry.
+	// Umem makes n bytes of this process at addr, both multiples of the page size, known to the NIC
+	// under a number that commands carry.
 	Umem(addr, n uint64) (id uint32, err error)
 	FreeUmem(id uint32) error
 
-	// UAR makes a page of doorbells and returns the address of the one that a queue rings, and the page's number, which commands carry.
+	// UAR makes a page of doorbells and returns the address of the one that a queue rings, and the
+	// page's number, which commands carry.
 	UAR() (register uint64, page uint32, err error)
 	FreeUAR(page uint32) error
 

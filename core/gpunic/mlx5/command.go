@@ -7,9 +7,11 @@ import (
 	"fmt"
 )
 
-// Opcodes of commands: MLX5_CMD_OP_* of the Linux driver's include/linux/mlx5/mlx5_ifc.h. That file, which is the public description of the
-// command interface, is also where the places of all fields come from; those that it does not have (dbr_umem_id of a completion queue,
-// wq_umem_* and cq_umem_*, send_dbr_mode) are as DPDK's drivers/common/mlx5/mlx5_prm.h and DOCA GPUNetIO's mlx5_ifc.h have them.
+// Opcodes of commands: MLX5_CMD_OP_* of the Linux driver's include/linux/mlx5/mlx5_ifc.h. That
+// file, which is the public description of the command interface, is also where the places of all
+// fields come from; those that it does not have (dbr_umem_id of a completion queue, wq_umem_* and
+// cq_umem_*, send_dbr_mode) are as DPDK's drivers/common/mlx5/mlx5_prm.h and DOCA GPUNetIO's
+// mlx5_ifc.h have them.
 const (
 	OpQueryHCACap = 0x100
 	OpCreateMKey  = 0x200
@@ -89,7 +91,8 @@ func (m *Simple) slots() []slot {
 	return []slot{{Field{0, 16}, &m.Op}, {Field{0x48, 24}, &m.ID}}
 }
 
-// A Reply is the answer to each command, or how it begins. ID is the number of the object that was made.
+// A Reply is the answer to each command, or how it begins. ID is the number of the object that was
+// made.
 type Reply struct{ Status, Syndrome, ID uint32 }
 
 func (m *Reply) size() int { return headerBytes }
@@ -97,7 +100,8 @@ func (m *Reply) slots() []slot {
 	return []slot{{Field{0, 8}, &m.Status}, {Field{0x20, 32}, &m.Syndrome}, {Field{0x48, 24}, &m.ID}}
 }
 
-// A QueryHCACap asks for what the NIC can do. Mode is 1 for the present values of the general capabilities.
+// A QueryHCACap asks for what the NIC can do. Mode is 1 for the present values of the general
+// capabilities.
 type QueryHCACap struct{ Op, Mode uint32 }
 
 func (m *QueryHCACap) size() int { return headerBytes }
@@ -158,7 +162,8 @@ func (m *CreateMKey) slots() []slot {
 	})...)
 }
 
-// A CreateCQ makes a completion queue: cqc. Where UmemValid says so, DBRAddr counts from the begin of that memory.
+// A CreateCQ makes a completion queue: cqc. Where UmemValid says so, DBRAddr counts from the begin
+// of that memory.
 type CreateCQ struct {
 	Op                uint32
 	DBRUmemValid      bool

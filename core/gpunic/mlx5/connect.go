@@ -87,7 +87,8 @@ func (q *Queue) init() error {
 	return q.dev.do(in, &r, &r)
 }
 
-// Connect moves the queue pair to RTS: from then on entries are carried out. The other side must have got this one's End and connect, too.
+// Connect moves the queue pair to RTS: from then on entries are carried out. The other side must
+// have got this one's End and connect, too.
 func (q *Queue) Connect(end RemoteEnd, path PathConfig) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -55,7 +55,8 @@ func (s Syndrome) String() string {
 	return fmt.Sprintf("syndrome %#x", uint8(s))
 }
 
-// A CQE is a completion entry. Of one that is an error only Vendor, Syndrome, WQEOpcode, QPN, Counter, Opcode and Owner mean something.
+// A CQE is a completion entry. Of one that is an error only Vendor, Syndrome, WQEOpcode, QPN,
+// Counter, Opcode and Owner mean something.
 type CQE struct {
 	Imm, Bytes uint32
 	Vendor     uint8
@@ -99,7 +100,8 @@ func ParseCQE(b []byte) (c CQE) {
 	return c
 }
 
-// Ready tells whether the last byte of an entry says that the NIC has written it in the lap of consumer.
+// Ready tells whether the last byte of an entry says that the NIC has written it in the lap of
+// consumer.
 func Ready(last byte, consumer uint64, log uint32) bool {
 	return last>>4 != CQEInvalid && last&1 == uint8(consumer>>log)&1
 }

@@ -53,7 +53,8 @@ func (d *Device) Info() Info { return d.info }
 // Caps are the NIC's limits.
 func (d *Device) Caps() Caps { return d.caps }
 
-// Close frees the protection domain and closes the way to the NIC. It refuses while queues or regions are open.
+// Close frees the protection domain and closes the way to the NIC. It refuses while queues or
+// regions are open.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

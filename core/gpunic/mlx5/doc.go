@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package mlx5 speaks to ConnectX NICs in their own formats, so that a GPU can post work to them by itself: the entries of their
-// queues, and the commands that make queues and connect them.
+// Package mlx5 speaks to ConnectX NICs in their own formats, so that a GPU can post work to them by
+// itself: the entries of their queues, and the commands that make queues and connect them.
 //
 //	cmd, err := dv.Open("mlx5_0")        // core/gpunic/mlx5/dv; or emu.New, core/gpunic/emu, where there is no such NIC
 //	dev, err := mlx5.Open(cmd)           // dev.Close closes cmd, too
@@ -9,13 +9,15 @@
 //	queue, err := dev.NewQueue(mlx5.QueueConfig{SQLog: 8})
 //	err = queue.Connect(end, mlx5.PathConfig{}) // end is the peer's queue.End(), which the caller brings here
 //
-// After that the queue's rings belong to whoever posts: device code with queue.View() (mori/nic/queue.hpp has the same struct), or
-// mlx5test.Poster. Queues and regions are closed before their device; whoever posts stops before its queue is closed, and memory is kept
-// until its region is closed.
+// After that the queue's rings belong to whoever posts: device code with queue.View()
+// (mori/nic/queue.hpp has the same struct), or mlx5test.Poster. Queues and regions are closed
+// before their device; whoever posts stops before its queue is closed, and memory is kept until its
+// region is closed.
 //
-// [Encode] and [Decode] are for the commands' bytes, [Entry], [CQE] and the segments for those of queues. Nothing here touches a NIC but by a
-// [Cmd], and all of it is plain Go.
+// [Encode] and [Decode] are for the commands' bytes, [Entry], [CQE] and the segments for those of
+// queues. Nothing here touches a NIC but by a [Cmd], and all of it is plain Go.
 //
-// Errors wrap [ErrFormat] for bytes that no NIC writes, [ErrArgument] for what is out of its limits, [ErrClosed], or are a *[CommandError]: the
-// NIC's answer that it refuses. A completion that is an error is a *[WorkError] with a [Syndrome].
+// Errors wrap [ErrFormat] for bytes that no NIC writes, [ErrArgument] for what is out of its
+// limits, [ErrClosed], or are a *[CommandError]: the NIC's answer that it refuses. A completion
+// that is an error is a *[WorkError] with a [Syndrome].
 package mlx5

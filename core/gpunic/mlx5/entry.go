@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// An Entry is one of a send queue, taken apart. Slices point into what it was parsed from, but for Data.
+// An Entry is one of a send queue, taken apart. Slices point into what it was parsed from, but for
+// Data.
 type Entry struct {
 	Control
 	Remote Remote // of writes, reads and atomics
@@ -34,7 +35,8 @@ func (e *Entry) IsAtomic() bool {
 	return false
 }
 
-// Parse takes apart the bytes of an entry, whole segments. It refuses what the NIC would end with an error of the queue pair.
+// Parse takes apart the bytes of an entry, whole segments. It refuses what the NIC would end with
+// an error of the queue pair.
 func (e *Entry) Parse(b []byte) error {
 	if len(b) < SegmentBytes {
 		return fmt.Errorf("entry of %d bytes: %w", len(b), ErrFormat)

@@ -25,7 +25,8 @@ func (e *CommandError) Error() string {
 	return fmt.Sprintf("%s: status %#x (%s), syndrome %#x", OpName(e.Op), e.Status, statusText[e.Status], e.Syndrome)
 }
 
-// Statuses of commands: enum mlx5_cmd_status of the Linux driver (drivers/net/ethernet/mellanox/mlx5/core/cmd.c and mlx5/device.h).
+// Statuses of commands: enum mlx5_cmd_status of the Linux driver
+// (drivers/net/ethernet/mellanox/mlx5/core/cmd.c and mlx5/device.h).
 const (
 	StatusOK          = 0x0
 	StatusBadOp       = 0x2

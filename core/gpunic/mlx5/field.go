@@ -4,8 +4,9 @@ package mlx5
 
 import "encoding/binary"
 
-// A Field is a run of bits of a command, which is a sequence of big-endian words of 32 bits: bit 0 is the top bit of the first byte. A field
-// lies within one word, or is 64 bits from the begin of one.
+// A Field is a run of bits of a command, which is a sequence of big-endian words of 32 bits: bit 0
+// is the top bit of the first byte. A field lies within one word, or is 64 bits from the begin of
+// one.
 type Field struct{ At, Bits int }
 
 // Get reads the field of b.

@@ -69,7 +69,8 @@ func TestGoldenCompletions(t *testing.T) {
 	}
 }
 
-// TestGoldenCommands names the places of fields by bytes, as the PRM's tables have them, and not by the tables of the code.
+// TestGoldenCommands names the places of fields by bytes, as the PRM's tables have them, and not by
+// the tables of the code.
 func TestGoldenCommands(t *testing.T) {
 	qp := Encode(&CreateQP{Op: OpCreateQP, UmemID: 0x11223344, UmemValid: true, UmemOffset: 0x1000, QPC: QPContext{
 		PathState: PathMigrated, PD: 0x123456, LogSQSize: 6, LogRQSize: 4, LogRQStride: 1, UARPage: 0x77, SendCQN: 0x88, RecvCQN: 0x99,
@@ -172,7 +173,8 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 }
 
-// TestViewLayout holds the views' fields at the places that native/include/mori/nic/queue.hpp gives them.
+// TestViewLayout holds the views' fields at the places that native/include/mori/nic/queue.hpp gives
+// them.
 func TestViewLayout(t *testing.T) {
 	want := map[string]uintptr{
 		"SQ": 0, "DBR": 8, "CQ": 16, "CQDBR": 24, "UAR": 32, "SQLog": 40, "CQLog": 44, "QPN": 48, "Provider": 52, "Flags": 56, "MTU": 60,

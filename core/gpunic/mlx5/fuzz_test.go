@@ -38,7 +38,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzCommand: each message is read from any bytes, and written again it is the same to who reads it.
+// FuzzCommand: each message is read from any bytes, and written again it is the same to who reads
+// it.
 func FuzzCommand(f *testing.F) {
 	for i, m := range messages() {
 		f.Add(i, Encode(m))

@@ -109,7 +109,8 @@ func (c *QPContext) slots() []slot {
 // qpcAt is where the context lies in each command that has one.
 const qpcAt = 0xc0
 
-// A CreateQP makes a queue pair. Its memory has the receive queue first and the send queue behind it.
+// A CreateQP makes a queue pair. Its memory has the receive queue first and the send queue behind
+// it.
 type CreateQP struct {
 	Op         uint32
 	QPC        QPContext

@@ -20,8 +20,9 @@ type QueueConfig struct {
 	Collapsed bool // one completion entry that each completion overwrites: FlagCollapsed
 	NoDBR     bool // the NIC takes the producer index from the doorbell: FlagNoDBR. Not all NICs can
 
-	// Memory of Bytes() bytes at Addr that the queue's rings and doorbell records lie in, on a page boundary and zeroed; the caller keeps it
-	// until after Close. Device is its address in the view. 0 has the queue allocate, with Device the same as Addr.
+	// Memory of Bytes() bytes at Addr that the queue's rings and doorbell records lie in, on a page
+	// boundary and zeroed; the caller keeps it until after Close. Device is its address in the view. 0
+	// has the queue allocate, with Device the same as Addr.
 	Addr, Device uint64
 }
 
@@ -33,7 +34,8 @@ const (
 
 const pageBytes = 4096 // of the NIC; the system's may be larger
 
-// A plan is where the parts of a queue lie in its memory, each on a page of its own; the work queues are at 0.
+// A plan is where the parts of a queue lie in its memory, each on a page of its own; the work
+// queues are at 0.
 type plan struct{ cq, rcq, dbr, view, kept, end uint64 }
 
 func (c *QueueConfig) plan() (p plan) {
@@ -94,7 +96,8 @@ func (c QueueConfig) Bytes() uint64 {
 	return c.plan().end
 }
 
-// A Queue is a queue pair with its completion queues, their memory and a doorbell. Its states are those of the NIC:
+// A Queue is a queue pair with its completion queues, their memory and a doorbell. Its states are
+// those of the NIC:
 //
 //	NewQueue -> INIT -Connect-> RTS -Fail or an error-> ERR -Close
 //
@@ -284,7 +287,8 @@ func (q *Queue) View() QueueView {
 	return v
 }
 
-// A ReceiveView is where the receive side of a queue lies, in the host's addresses; all 0 without one.
+// A ReceiveView is where the receive side of a queue lies, in the host's addresses; all 0 without
+// one.
 type ReceiveView struct {
 	RQ, DBR, CQ, CQDBR uint64
 	RQLog              uint32
@@ -300,7 +304,8 @@ func (q *Queue) ReceiveView() ReceiveView {
 	}
 }
 
-// Close destroys the queue. Whoever posts to it must have stopped: its memory may be gone afterwards.
+// Close destroys the queue. Whoever posts to it must have stopped: its memory may be gone
+// afterwards.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

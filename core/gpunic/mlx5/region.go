@@ -17,8 +17,8 @@ const (
 	AccessRemoteWrite
 	AccessRemoteRead
 	AccessAtomic
-	// AccessRelaxed lets writes to the region become visible in any order, and after later ones to other regions of this kind. A word that
-	// says that data has come must be in a region without it.
+	// AccessRelaxed lets writes to the region become visible in any order, and after later ones to
+	// other regions of this kind. A word that says that data has come must be in a region without it.
 	AccessRelaxed
 
 	AccessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessAtomic

@@ -4,12 +4,13 @@ package mlx5
 
 import "encoding/binary"
 
-// A QueueView is what code on a GPU, or a CPU build of it, needs to drive a queue by itself: struct mori_nic_queue of
-// native/include/mori/nic/queue.hpp, little-endian, 128 bytes, aligned to 64. The host writes it once; from then on the second half
-// belongs to the device.
+// A QueueView is what code on a GPU, or a CPU build of it, needs to drive a queue by itself: struct
+// mori_nic_queue of native/include/mori/nic/queue.hpp, little-endian, 128 bytes, aligned to 64. The
+// host writes it once; from then on the second half belongs to the device.
 //
-// The halves are one cache line each: constants, which every thread reads and keeps, and counters, which many change. Counters count
-// from 0 for the life of the queue and never wrap; the low 16 bits of a count of blocks are the index that the NIC knows.
+// The halves are one cache line each: constants, which every thread reads and keeps, and counters,
+// which many change. Counters count from 0 for the life of the queue and never wrap; the low 16
+// bits of a count of blocks are the index that the NIC knows.
 type QueueView struct {
 	SQ       uint64 // address of the ring of 64-byte blocks, 1<<SQLog of them
 	DBR      uint64 // doorbell record: two big-endian words of 4 bytes, [0] receive, [1] send counter
@@ -33,9 +34,10 @@ type QueueView struct {
 	Bells     uint64 // posters since the one that rings the doorbell began to; 0 if none rings
 }
 
-// An AnnexView lies behind the QueueView of a bnxt or ionic NIC: struct Annex of the same header. Their queues differ from what QueueView
-// says: blocks of bnxt have 128 bytes, completion entries of both 32, there is no doorbell record, and CQDBR is the address of the register
-// that takes the doorbell of the completion queue.
+// An AnnexView lies behind the QueueView of a bnxt or ionic NIC: struct Annex of the same header.
+// Their queues differ from what QueueView says: blocks of bnxt have 128 bytes, completion entries
+// of both 32, there is no doorbell record, and CQDBR is the address of the register that takes the
+// doorbell of the completion queue.
 type AnnexView struct {
 	MSN     uint64 // bnxt: address of the table of packets, 1<<SQLog words of 8 bytes, right behind the ring
 	CQN     uint32 // number of the completion queue
@@ -62,10 +64,12 @@ const (
 
 // Flags of a QueueView.
 const (
-	// FlagCollapsed says that the completion queue has one entry that each completion overwrites (cc=1, oi=1): its owner bit means
-	// nothing, its work counter begins as 0xffff, and the count of completed blocks is made from that counter and Kept.
+	// FlagCollapsed says that the completion queue has one entry that each completion overwrites
+	// (cc=1, oi=1): its owner bit means nothing, its work counter begins as 0xffff, and the count of
+	// completed blocks is made from that counter and Kept.
 	FlagCollapsed = 1 << 0
-	// FlagNoDBR says that the NIC takes the producer index from the doorbell and not from the record. The record may be written still.
+	// FlagNoDBR says that the NIC takes the producer index from the doorbell and not from the record.
+	// The record may be written still.
 	FlagNoDBR = 1 << 1
 	// FlagEmulated says that the doorbell is a word of memory that a thread reads, and no register.
 	FlagEmulated = 1 << 2

@@ -7,15 +7,16 @@ import (
 	"fmt"
 )
 
-// The send queue is a ring of blocks. An entry is a number of 16-byte segments and takes whole blocks; only entries of more than one block
-// can reach over the ring's end.
+// The send queue is a ring of blocks. An entry is a number of 16-byte segments and takes whole
+// blocks; only entries of more than one block can reach over the ring's end.
 const (
 	BlockBytes   = 64 // MLX5_SEND_WQE_BB
 	SegmentBytes = 16
 	MaxSegments  = 0x3f // MLX5_WQE_CTRL_DS_MASK
 )
 
-// Opcodes of entries: MLX5_OPCODE_* of mlx5dv.h, but for the masked atomics, which are as NVSHMEM's ibgda and MORI have them.
+// Opcodes of entries: MLX5_OPCODE_* of mlx5dv.h, but for the masked atomics, which are as NVSHMEM's
+// ibgda and MORI have them.
 const (
 	OpNop              = 0x00
 	OpWrite            = 0x08
@@ -85,7 +86,8 @@ func parseRemote(b []byte) Remote {
 	return Remote{Addr: binary.BigEndian.Uint64(b), Key: binary.BigEndian.Uint32(b[8:])}
 }
 
-// A Data is memory on this side. Of a receive entry that is not full, the one after the last has InvalidLKey.
+// A Data is memory on this side. Of a receive entry that is not full, the one after the last has
+// InvalidLKey.
 type Data struct {
 	Bytes, Key uint32
 	Addr       uint64
@@ -109,7 +111,8 @@ func ParseData(b []byte) Data {
 // inlineBit says that the bytes follow and no address: MLX5_INLINE_SEG.
 const inlineBit = 0x80000000
 
-// PutInline writes data itself, and zeros up to a whole segment. It returns how many segments that are.
+// PutInline writes data itself, and zeros up to a whole segment. It returns how many segments that
+// are.
 func PutInline(b, data []byte) int {
 	n := InlineSegments(len(data))
 	clear(b[:n*SegmentBytes])
@@ -121,8 +124,8 @@ func PutInline(b, data []byte) int {
 // InlineSegments is how many segments n bytes of inline data take.
 func InlineSegments(n int) int { return (4 + n + SegmentBytes - 1) / SegmentBytes }
 
-// An Atomic is the operands of an atomic. For OpFetchAdd, Swap is what is added. For OpMaskedAdd, Swap is added and SwapMask has the top
-// bit of each field, over which nothing is carried.
+// An Atomic is the operands of an atomic. For OpFetchAdd, Swap is what is added. For OpMaskedAdd,
+// Swap is added and SwapMask has the top bit of each field, over which nothing is carried.
 type Atomic struct {
 	Width                               int // in bytes: 8, or 4 for masked ones
 	Swap, Compare, SwapMask, CompareMsk uint64

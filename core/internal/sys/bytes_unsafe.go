@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// pointer turns an address into a pointer, past vet's unsafeptr rule, which is about Go memory that moves or
-// dies; the package comment tells who answers for that here.
+// pointer turns an address into a pointer, past vet's unsafeptr rule, which is about Go memory that
+// moves or dies; the package comment tells who answers for that here.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // Bytes is the memory of this process at addr. It is valid while its owner keeps it.
@@ -26,7 +26,8 @@ var (
 	sink []byte
 )
 
-// AddrOf is the address of b's first byte. The caller keeps b alive; b moves to the heap, so the address stays.
+// AddrOf is the address of b's first byte. The caller keeps b alive; b moves to the heap, so the
+// address stays.
 func AddrOf(b []byte) uint64 {
 	if escaped {
 		sink = b
@@ -62,7 +63,8 @@ func Add32(addr uint64, delta uint32) uint32 {
 // Swap64 writes the word at addr atomically and returns what was there.
 func Swap64(addr, v uint64) uint64 { return atomic.SwapUint64((*uint64)(pointer(addr)), v) }
 
-// And64 and Or64 change the word at addr atomically and return what was there. And32 and Or32 are the same for half words.
+// And64 and Or64 change the word at addr atomically and return what was there. And32 and Or32 are
+// the same for half words.
 func And64(addr, mask uint64) uint64        { return atomic.AndUint64((*uint64)(pointer(addr)), mask) }
 func Or64(addr, mask uint64) uint64         { return atomic.OrUint64((*uint64)(pointer(addr)), mask) }
 func And32(addr uint64, mask uint32) uint32 { return atomic.AndUint32((*uint32)(pointer(addr)), mask) }

@@ -4,8 +4,9 @@ package sys
 
 import "runtime/debug"
 
-// Copy moves bytes from src to dst, both in this process, until one list ends. A page that cannot be touched is EFAULT and not
-// the end of the process; moved is exact up to the entry. Entries are used up.
+// Copy moves bytes from src to dst, both in this process, until one list ends. A page that cannot
+// be touched is EFAULT and not the end of the process; moved is exact up to the entry. Entries are
+// used up.
 func Copy(dst, src []Iovec) (moved int, err error) {
 	was := debug.SetPanicOnFault(true)
 	defer faulted(was, &err)

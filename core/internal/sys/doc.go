@@ -2,15 +2,15 @@
 
 // Package sys is the kernel's ABI as mori uses it, and the one home of package unsafe in core.
 //
-// Memory is named by address (uint64), since device memory and other processes' memory have no slice.
-// [Bytes] turns an address of this process into a slice, [AddrOf] does the reverse. Nothing here keeps memory
-// alive: an address is good only while its owner holds the buffer, and [AddrOf] of a Go slice makes that slice escape
-// to the heap, which does not move.
+// Memory is named by address (uint64), since device memory and other processes' memory have no
+// slice. [Bytes] turns an address of this process into a slice, [AddrOf] does the reverse. Nothing
+// here keeps memory alive: an address is good only while its owner holds the buffer, and [AddrOf]
+// of a Go slice makes that slice escape to the heap, which does not move.
 //
 // Lists of addresses are slices of [Iovec]. [Sendv] and [Recvv] move them to and from a socket,
-// [VMRead] and [VMWrite] to and from another process. An Iovec holds integers and no pointers on purpose: half of them
-// belong to other processes, and the garbage collector must not follow those.
+// [VMRead] and [VMWrite] to and from another process. An Iovec holds integers and no pointers on
+// purpose: half of them belong to other processes, and the garbage collector must not follow those.
 //
-// Errors are the kernel's own syscall.Errno, bare or wrapped with what was tried. Calls are repeated after EINTR.
-// File descriptors that are made here are close-on-exec.
+// Errors are the kernel's own syscall.Errno, bare or wrapped with what was tried. Calls are
+// repeated after EINTR. File descriptors that are made here are close-on-exec.
 package sys

@@ -23,9 +23,10 @@ func futexOp(op uintptr, shared bool) uintptr {
 	return op | futexPrivateFlag
 }
 
-// FutexWait parks the calling thread (not only the goroutine) while the word at addr is val, until FutexWake or the timeout.
-// shared is for words in memory that processes share. It returns nil when woken, EAGAIN when the word was not val,
-// ETIMEDOUT, or EINTR: the caller looks at the word again in every case.
+// FutexWait parks the calling thread (not only the goroutine) while the word at addr is val, until
+// FutexWake or the timeout. shared is for words in memory that processes share. It returns nil when
+// woken, EAGAIN when the word was not val, ETIMEDOUT, or EINTR: the caller looks at the word again
+// in every case.
 func FutexWait(addr uint64, val uint32, timeout time.Duration, shared bool) error {
 	ts := unix.NsecToTimespec(max(int64(timeout), 0))
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(addr), futexOp(futexWait, shared), uintptr(val), uintptr(unsafe.Pointer(&ts)), 0, 0)

@@ -21,8 +21,9 @@ type Iovec struct {
 // The kernel's struct on the platforms that mori builds for: this fails to compile elsewhere.
 var _ [unsafe.Sizeof(unix.Iovec{})]byte = [unsafe.Sizeof(Iovec{})]byte{}
 
-// Sendv sends the first IovMax entries of iov on the socket fd with the given MSG_ flags and MSG_NOSIGNAL: a peer that has
-// gone is EPIPE and never a signal, whatever the host program did with SIGPIPE.
+// Sendv sends the first IovMax entries of iov on the socket fd with the given MSG_ flags and
+// MSG_NOSIGNAL: a peer that has gone is EPIPE and never a signal, whatever the host program did
+// with SIGPIPE.
 func Sendv(fd int, iov []Iovec, flags int) (int, error) {
 	var msg unix.Msghdr
 	msg.Iov = (*unix.Iovec)(unsafe.Pointer(unsafe.SliceData(iov)))
@@ -38,8 +39,8 @@ func Sendv(fd int, iov []Iovec, flags int) (int, error) {
 	}
 }
 
-// Advance drops the first n bytes of iov, inside an entry if need be (that entry is changed), and entries without
-// length in front of the rest. It returns what remains.
+// Advance drops the first n bytes of iov, inside an entry if need be (that entry is changed), and
+// entries without length in front of the rest. It returns what remains.
 func Advance(iov []Iovec, n uint64) []Iovec {
 	for len(iov) > 0 && iov[0].Len <= n {
 		n -= iov[0].Len

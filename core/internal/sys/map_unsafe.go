@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MapAligned maps limit bytes of fd, shared, at a multiple of align, a power of two. The file may be smaller for now: what lies behind its
-// end must not be touched. Pages come into being when they are touched. Free unmaps whole, of which b is a part.
+// MapAligned maps limit bytes of fd, shared, at a multiple of align, a power of two. The file may
+// be smaller for now: what lies behind its end must not be touched. Pages come into being when they
+// are touched. Free unmaps whole, of which b is a part.
 func MapAligned(fd int, limit, align uint64) (whole, b []byte, err error) {
 	const access, kind = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_NORESERVE
 	if align <= uint64(unix.Getpagesize()) {
@@ -31,7 +32,8 @@ func MapAligned(fd int, limit, align uint64) (whole, b []byte, err error) {
 	return whole, b, nil
 }
 
-// Mapped reports whether all of n bytes at addr are mapped: msync looks, and MS_ASYNC has it do nothing else.
+// Mapped reports whether all of n bytes at addr are mapped: msync looks, and MS_ASYNC has it do
+// nothing else.
 func Mapped(addr, n uint64) bool {
 	page := uint64(unix.Getpagesize())
 	begin := addr &^ (page - 1)

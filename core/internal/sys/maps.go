@@ -12,8 +12,9 @@ import (
 	"syscall"
 )
 
-// CheckMapped returns an error that wraps EFAULT and names the first page, unless each of n bytes at addr lies in a mapping of this process that
-// may be read and written. No page is touched: it reads /proc/self/maps up to the end of the range. Where that cannot be read it returns nil.
+// CheckMapped returns an error that wraps EFAULT and names the first page, unless each of n bytes
+// at addr lies in a mapping of this process that may be read and written. No page is touched: it
+// reads /proc/self/maps up to the end of the range. Where that cannot be read it returns nil.
 func CheckMapped(addr, n uint64) error {
 	if n == 0 {
 		return nil
@@ -30,8 +31,8 @@ func CheckMapped(addr, n uint64) error {
 	return err
 }
 
-// queryMaps is CheckMapped by one ioctl for each mapping, where the kernel has that: 1 us in place of some hundred for a process of hundreds of
-// mappings.
+// queryMaps is CheckMapped by one ioctl for each mapping, where the kernel has that: 1 us in place
+// of some hundred for a process of hundreds of mappings.
 func queryMaps(maps int, addr, n uint64) (known bool, err error) {
 	next, last := addr&^(pageBytes-1), addr+(n-1)
 	for {

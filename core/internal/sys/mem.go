@@ -30,8 +30,8 @@ func Free(b []byte) error {
 // seals forbid to change the size of a memfd, and to lift that.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// Memfd makes an anonymous file of size bytes that two processes can map; its size cannot change. The caller closes it
-// with CloseFD.
+// Memfd makes an anonymous file of size bytes that two processes can map; its size cannot change.
+// The caller closes it with CloseFD.
 func Memfd(name string, size int) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -47,8 +47,8 @@ func Memfd(name string, size int) (int, error) {
 	return fd, nil
 }
 
-// MapShared maps the memfd fd, which must be exactly size bytes and sealed: a file that its maker could shrink would
-// kill us with SIGBUS. The mapping does not need fd any more. Free unmaps.
+// MapShared maps the memfd fd, which must be exactly size bytes and sealed: a file that its maker
+// could shrink would kill us with SIGBUS. The mapping does not need fd any more. Free unmaps.
 func MapShared(fd, size int) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

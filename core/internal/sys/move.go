@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Move copies n bytes within this process, also between places that overlap. A page that cannot be touched is EFAULT and not the end of
-// the process; some bytes may have been copied then.
+// Move copies n bytes within this process, also between places that overlap. A page that cannot be
+// touched is EFAULT and not the end of the process; some bytes may have been copied then.
 func Move(dst, src, n uint64) (err error) {
 	was := debug.SetPanicOnFault(true)
 	defer faulted(was, &err)
@@ -17,9 +17,10 @@ func Move(dst, src, n uint64) (err error) {
 	return nil
 }
 
-// Go's memmove writes past the caches from 1 MiB on (amd64). The caches take this much and are faster, also for who reads it next: 21 us
-// per MiB, where past them it is 19 if the memory has nothing else to do, and 37 if it has (EPYC, 32 MiB of L3). From cachedEnd on,
-// writing past them takes half the time.
+// Go's memmove writes past the caches from 1 MiB on (amd64). The caches take this much and are
+// faster, also for who reads it next: 21 us per MiB, where past them it is 19 if the memory has
+// nothing else to do, and 37 if it has (EPYC, 32 MiB of L3). From cachedEnd on, writing past them
+// takes half the time.
 const (
 	cachedPart = 512 << 10
 	cachedEnd  = 16 << 20

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Cred tells who is at the other end of a unix socket. PID is 0 when that process is not visible in our pid namespace.
+// A Cred tells who is at the other end of a unix socket. PID is 0 when that process is not visible
+// in our pid namespace.
 type Cred struct {
 	PID      int
 	UID, GID uint32
@@ -29,8 +30,8 @@ func PeerCred(fd int) (Cred, error) {
 	return Cred{PID: int(c.Pid), UID: c.Uid, GID: c.Gid}, nil
 }
 
-// Pidfd opens a descriptor that becomes readable when process pid ends. It is non-blocking, so os.NewFile puts it
-// under the netpoller. ESRCH: no such process.
+// Pidfd opens a descriptor that becomes readable when process pid ends. It is non-blocking, so
+// os.NewFile puts it under the netpoller. ESRCH: no such process.
 func Pidfd(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, syscall.EINVAL) { // kernels before 5.10 have no such flag
@@ -57,7 +58,8 @@ func polled(fd int, events int16) bool {
 	}
 }
 
-// HungUp tells at once whether the peer of socket fd has closed its end, or fd is broken. Data that waits does not matter.
+// HungUp tells at once whether the peer of socket fd has closed its end, or fd is broken. Data that
+// waits does not matter.
 func HungUp(fd int) bool { return polled(fd, unix.POLLRDHUP) }
 
 // The values of kernel.yama.ptrace_scope.
@@ -68,7 +70,8 @@ const (
 	PtraceNone       = 3 // nobody
 )
 
-// PtraceScope reads kernel.yama.ptrace_scope, which also decides who may use VMRead and VMWrite on whom.
+// PtraceScope reads kernel.yama.ptrace_scope, which also decides who may use VMRead and VMWrite on
+// whom.
 func PtraceScope() (int, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,8 +87,9 @@ func PtraceScope() (int, error) {
 	return n, nil
 }
 
-// AllowPtrace lets processes of the same user reach this one where Yama is restricted. A process has only one such grant
-// (PR_SET_PTRACER), so it is given to any of the user's processes. EINVAL: Yama is not there.
+// AllowPtrace lets processes of the same user reach this one where Yama is restricted. A process
+// has only one such grant (PR_SET_PTRACER), so it is given to any of the user's processes. EINVAL:
+// Yama is not there.
 func AllowPtrace() error {
 	const anyProcess = ^uintptr(0) // PR_SET_PTRACER_ANY
 	if err := unix.Prctl(unix.PR_SET_PTRACER, anyProcess, 0, 0, 0); err != nil {

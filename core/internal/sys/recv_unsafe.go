@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Recvv receives from the socket fd into the first IovMax entries of iov with the given MSG_ flags. 0 with entries of some length
-// is the end of the stream.
+// Recvv receives from the socket fd into the first IovMax entries of iov with the given MSG_ flags.
+// 0 with entries of some length is the end of the stream.
 func Recvv(fd int, iov []Iovec, flags int) (int, error) {
 	var msg unix.Msghdr
 	msg.Iov = (*unix.Iovec)(unsafe.Pointer(unsafe.SliceData(iov)))

@@ -12,7 +12,8 @@ import (
 // growSeals forbid to make a memfd smaller.
 const growSeals = unix.F_SEAL_SHRINK
 
-// MemfdGrowing makes an anonymous file of size bytes that Truncate makes larger, and nobody smaller.
+// MemfdGrowing makes an anonymous file of size bytes that Truncate makes larger, and nobody
+// smaller.
 func MemfdGrowing(name string, size uint64) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -36,8 +37,8 @@ func Truncate(fd int, size uint64) error {
 	return nil
 }
 
-// SizeOf is the size of a file, which must be sealed against shrinking: who maps a file that its maker could shrink may be killed by
-// SIGBUS.
+// SizeOf is the size of a file, which must be sealed against shrinking: who maps a file that its
+// maker could shrink may be killed by SIGBUS.
 func SizeOf(fd int) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

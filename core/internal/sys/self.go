@@ -11,14 +11,16 @@ import (
 var (
 	self = os.Getpid()
 
-	// selfRefused is set once the kernel has refused process_vm_writev on this very process, as a seccomp filter may.
+	// selfRefused is set once the kernel has refused process_vm_writev on this very process, as a
+	// seccomp filter may.
 	selfRefused atomic.Bool
 )
 
-// CopySelf copies from src to dst, both in this process, by a system call, until one list ends. It is for memory that others own: a page that
-// cannot be touched is EFAULT whatever handles SIGSEGV here, and while a page is long in coming (userfaultfd, a network file system) only the
-// calling thread waits: a page fault in Go code would stop the garbage collector, and with it the process. Entries are used up. Where the kernel
-// refuses the call, CopySelf is Copy.
+// CopySelf copies from src to dst, both in this process, by a system call, until one list ends. It
+// is for memory that others own: a page that cannot be touched is EFAULT whatever handles SIGSEGV
+// here, and while a page is long in coming (userfaultfd, a network file system) only the calling
+// thread waits: a page fault in Go code would stop the garbage collector, and with it the process.
+// Entries are used up. Where the kernel refuses the call, CopySelf is Copy.
 func CopySelf(dst, src []Iovec) (moved int, err error) {
 	if selfRefused.Load() {
 		return Copy(dst, src)

@@ -4,8 +4,8 @@ package sys
 
 import "runtime/debug"
 
-// MoveStrided copies count elements of size bytes each, one after the other, that lie dstep bytes apart at dst and sstep apart at src. Errors are
-// those of Move.
+// MoveStrided copies count elements of size bytes each, one after the other, that lie dstep bytes
+// apart at dst and sstep apart at src. Errors are those of Move.
 func MoveStrided(dst, dstep, src, sstep, size, count uint64) (err error) {
 	was := debug.SetPanicOnFault(true)
 	defer faulted(was, &err)

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// VMRead copies from remote, memory of process pid, to local, in order, until one of the lists ends or a page on either side
-// cannot be touched. It returns the exact number of bytes moved, with EFAULT for such a page, ESRCH when the process
-// is gone, and EPERM when the kernel forbids it. Lists may have any length; entries are used up: an entry in which
-// the kernel stopped is changed.
+// VMRead copies from remote, memory of process pid, to local, in order, until one of the lists ends
+// or a page on either side cannot be touched. It returns the exact number of bytes moved, with
+// EFAULT for such a page, ESRCH when the process is gone, and EPERM when the kernel forbids it.
+// Lists may have any length; entries are used up: an entry in which the kernel stopped is changed.
 func VMRead(pid int, local, remote []Iovec) (int, error) {
 	return vmCopy(unix.SYS_PROCESS_VM_READV, pid, local, remote)
 }
@@ -22,8 +22,8 @@ func VMWrite(pid int, local, remote []Iovec) (int, error) {
 	return vmCopy(unix.SYS_PROCESS_VM_WRITEV, pid, local, remote)
 }
 
-// vmCopy repeats the call after every partial result. The manual promises results that do not split an entry; kernels
-// do split at pages, so the rest is computed in bytes.
+// vmCopy repeats the call after every partial result. The manual promises results that do not split
+// an entry; kernels do split at pages, so the rest is computed in bytes.
 func vmCopy(trap uintptr, pid int, local, remote []Iovec) (int, error) {
 	moved := 0
 	for {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package topologytest has hosts for tests to look at: trees of /sys and /proc, written after public descriptions of machines.
+// Package topologytest has hosts for tests to look at: trees of /sys and /proc, written after
+// public descriptions of machines.
 //
 //	h := topology.Scan(topologytest.Tree(t, "dgx-h100"))
 //
@@ -13,6 +14,6 @@
 //	soft - name=rxe0 link=Ethernet parent=eth0
 //	load nvidia
 //
-// ib and soft also have link (InfiniBand if it is not said), state (ACTIVE), type (CA; RNIC is iWARP), port (1) and netdev: a line for
-// each port. net also has driver.
+// ib and soft also have link (InfiniBand if it is not said), state (ACTIVE), type (CA; RNIC is
+// iWARP), port (1) and netdev: a line for each port. net also has driver.
 package topologytest

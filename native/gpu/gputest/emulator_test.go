@@ -14,7 +14,8 @@ import (
 	"mori/native/gpu"
 )
 
-// TestNothingIsDoneAtOnce: the calls return while the work waits, and who does not wait for it reads the bytes of before.
+// TestNothingIsDoneAtOnce: the calls return while the work waits, and who does not wait for it
+// reads the bytes of before.
 func TestNothingIsDoneAtOnce(t *testing.T) {
 	r := newRig(t, 0)
 	addr, e := r.memory(4096, 1), r.newEvent()
@@ -42,7 +43,8 @@ func TestNothingIsDoneAtOnce(t *testing.T) {
 	}
 }
 
-// TestEventsOrderStreams: with the wait the bytes are right in every order of the streams' threads, and without it they are wrong in some.
+// TestEventsOrderStreams: with the wait the bytes are right in every order of the streams' threads,
+// and without it they are wrong in some.
 func TestEventsOrderStreams(t *testing.T) {
 	r := newRig(t, 0)
 	other, e := r.newStream(), r.newEvent()
@@ -65,7 +67,8 @@ func TestEventsOrderStreams(t *testing.T) {
 	}
 }
 
-// TestAWaitIsForWhatWasRecorded: not for what is recorded later, and not for an event that never was.
+// TestAWaitIsForWhatWasRecorded: not for what is recorded later, and not for an event that never
+// was.
 func TestAWaitIsForWhatWasRecorded(t *testing.T) {
 	r := newRig(t, 0)
 	other, e := r.newStream(), r.newEvent()
@@ -87,7 +90,8 @@ func TestAWaitIsForWhatWasRecorded(t *testing.T) {
 	}
 }
 
-// TestPageableMemory: a copy from it has read it when the call returns, a copy to it has written it.
+// TestPageableMemory: a copy from it has read it when the call returns, a copy to it has written
+// it.
 func TestPageableMemory(t *testing.T) {
 	r := newRig(t, 0)
 	Delay(t, 5)
@@ -202,7 +206,8 @@ func TestCopyBlocks(t *testing.T) {
 	}
 }
 
-// TestModulesHaveTheirOwnVariables: two modules of one file are two PEs of symmetric memory, which meet in a barrier.
+// TestModulesHaveTheirOwnVariables: two modules of one file are two PEs of symmetric memory, which
+// a barrier synchronises.
 func TestModulesHaveTheirOwnVariables(t *testing.T) {
 	a, b := newRig(t, 0), newRig(t, 0)
 	heaps := [2]uint64{a.memory(4096, 0), a.memory(4096, 0)}
@@ -215,7 +220,8 @@ func TestModulesHaveTheirOwnVariables(t *testing.T) {
 		}
 		peers := r.memory(64, 0)
 		r.write(peers, packed(heaps[0], 1, heaps[1], 1)) // Transport::p2p
-		// struct State: version and PE, PEs, heap, its bytes, where the barriers' words are, limit, peers, report.
+		// struct State: version and PE, PEs, heap, its bytes, where the barriers' words are, limit,
+		// peers, report.
 		r.write(addr, packed(1|uint64(pe)<<32, 2, heaps[pe], 4096, 0, 20e9, peers, 0))
 		f := r.kernel(module, "mori_shmem_barrier")
 		r.ok(r.Launch(f, &gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}, r.stream, nil))

@@ -19,8 +19,8 @@ import (
 // vendorEnv chooses whose driver is emulated: cuda, which is so if it is not set, or hip.
 const vendorEnv = "MORI_EMULATE"
 
-// parentEnv is set for the processes that tests start. Tests look for descriptors that are left after
-// them, so the first process opens what the driver keeps before any test.
+// parentEnv is set for the processes that tests start. Tests look for descriptors that are left
+// after them, so the first process opens what the driver keeps before any test.
 const parentEnv = "MORI_TEST_PARENT"
 
 // queuesEnv is CUDA's: into how many queues streams go.
@@ -42,11 +42,12 @@ func emulated(vendor string) emulate.Library {
 // absent is why there is no GPU to test on; nil if there is one.
 var absent error
 
-// Main is TestMain for packages whose tests use a GPU: it brings one up, runs the tests by run, or by m.Run if there is none, and
-// exits.
+// Main is TestMain for packages whose tests use a GPU: it brings one up, runs the tests by run, by
+// default m.Run, and exits.
 func Main(m *testing.M, run ...func(*testing.M) int) { emulate.Main(m, Start, run...) }
 
-// Start is what Main does before it runs tests, for a TestMain that does more. It comes before the first use of a driver.
+// Start is what Main does before it runs tests, for a TestMain that does more. It comes before the
+// first use of a driver.
 func Start() {
 	root, err := emulate.Root()
 	if err != nil {
@@ -61,8 +62,9 @@ func Start() {
 			_ = os.Setenv(parentEnv, strconv.Itoa(os.Getpid()))
 			defer warmOnce()
 		}
-		// Ranks of one process share GPUs where there are few, and their kernels wait for each other. A GPU takes kernels from 8 queues, unless it is
-		// told to have more, and one that another waits for may be behind it in the same.
+		// Ranks of one process share GPUs where there are few, and their kernels wait for each other. A
+		// GPU takes kernels from 8 queues, unless a variable sets more, and one that another waits for
+		// may be behind it in the same.
 		if os.Getenv(queuesEnv) == "" {
 			_ = os.Setenv(queuesEnv, "32")
 		}
@@ -76,10 +78,11 @@ func Start() {
 	absent = emulated(vendor).Start(vendor)
 }
 
-// Real tells whether the tests run on real GPUs, and nothing is emulated.
+// Real reports whether the tests run on real GPUs, and nothing is emulated.
 func Real() bool { return emulate.Required("gpu") }
 
-// Need skips a test where there are fewer GPUs than it needs: one, if it says nothing. With MORI_REQUIRE=gpu it fails instead.
+// Need skips a test where there are fewer GPUs than it needs: one, if it says nothing. With
+// MORI_REQUIRE=gpu it fails instead.
 func Need(tb testing.TB, count ...int) {
 	tb.Helper()
 	n := 1
@@ -101,7 +104,7 @@ var warmOnce = sync.OnceFunc(func() {
 	}
 })
 
-// check tells why there are not n devices of one vendor.
+// check returns why there are not n devices of one vendor.
 func check(n int) error {
 	if absent != nil {
 		return absent

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// childEnv makes this program a child that tells what driver it finds.
+// childEnv makes this program a child that prints which driver it finds.
 const childEnv = "MORI_GPUTEST_CHILD"
 
 func TestMain(m *testing.M) {

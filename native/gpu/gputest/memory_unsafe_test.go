@@ -4,7 +4,8 @@ package gputest
 
 import "unsafe"
 
-// bytesAt are n bytes of host memory. Emulated device memory is some, too, but tests do not look: no GPU lets them.
+// bytesAt are n bytes of host memory. Emulated device memory is some, too, but tests do not look:
+// no GPU lets them.
 func bytesAt(addr uint64, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }

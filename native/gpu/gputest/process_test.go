@@ -81,11 +81,12 @@ func (c *child) end() (string, error) {
 	return c.err.String(), err
 }
 
-// ownBytes are as many as are an allocation of its own: NVIDIA's driver gives smaller ones out of a common one, which the handle is of.
+// ownBytes are as many as are an allocation of its own: NVIDIA's driver gives smaller ones out of a
+// common one, which the handle is of.
 const ownBytes = 1 << 21
 
-// own exports an allocation that is 1, tells its handle, and frees it when it is told to; then it tells the sum of its bytes
-// before, and waits for the end.
+// own exports an allocation that is 1, prints its handle, and frees it on request. Then it prints
+// the sum of its bytes before, and waits for the end.
 func own(d gpu.Device) error {
 	const n = ownBytes
 	addr, err := d.Alloc(n)
@@ -142,7 +143,8 @@ func (c *child) handle(t *testing.T) (h [gpu.HandleSize]byte) {
 	return h
 }
 
-// TestMemoryOfAnotherProcess: both see what the other writes, inside of the allocation too; a handle lasts no longer than its memory.
+// TestMemoryOfAnotherProcess: both see what the other writes, inside of the allocation too; a
+// handle lasts no longer than its memory.
 func TestMemoryOfAnotherProcess(t *testing.T) {
 	r := newRig(t, 0)
 	c := startChild(t, "owner")
@@ -241,7 +243,8 @@ func TestFreedTooEarly(t *testing.T) {
 	}
 }
 
-// trap has a barrier wait for a PE that does not come. The kernel reports it and traps: then the device is lost, and the process goes on.
+// trap has a barrier wait for a PE that does not come. The kernel reports it and traps: then the
+// device is lost, and the process continues.
 func trap(d gpu.Device) error {
 	image, err := kernelFile(d.Driver, "shmem_barrier")
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"mori/native/gpu"
 )
 
-// warm has the drivers open what they keep until the process ends (contexts, peers, the way to other processes), so that tests that look
-// for descriptors and threads find it there before. What it cannot do the tests will meet.
+// warm has the drivers open what they keep until the process ends (contexts, peers, the way to
+// other processes), so that tests that look for descriptors and threads find it there before. Where
+// it fails, a test will fail too.
 func warm() error {
 	var all error
 	for _, v := range []gpu.Vendor{gpu.CUDA, gpu.HIP} {

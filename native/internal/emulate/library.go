@@ -45,12 +45,13 @@ type Library struct {
 	Sources   []string
 	Compilers []Compiler
 
-	// Steering are the variables by which it is told what to do. They are there from the start: C code may read the environment while a
-	// test changes variables that exist, and not while it adds some.
+	// Steering are the variables by which it is told what to do. They are there from the start: C code
+	// may read the environment while a test changes variables that exist, and not while it adds some.
 	Steering []string
 }
 
-// Main is a TestMain: it calls start, runs the tests by run, or by m.Run if there is none, and exits.
+// Main is a TestMain: it calls start, runs the tests by run, or by m.Run if there is none, and
+// exits.
 func Main(m *testing.M, start func(), run ...func(*testing.M) int) {
 	start()
 	code := 0
@@ -62,7 +63,8 @@ func Main(m *testing.M, start func(), run ...func(*testing.M) int) {
 	os.Exit(code)
 }
 
-// Required reports whether MORI_REQUIRE has what in its list: a test may not be skipped for want of it.
+// Required reports whether MORI_REQUIRE has what in its list: a test may not be skipped for want of
+// it.
 func Required(what string) bool {
 	return slices.Contains(strings.Split(os.Getenv("MORI_REQUIRE"), ","), what)
 }
@@ -81,8 +83,8 @@ func Root() (string, error) {
 	return "", errors.Join(errors.New("no go.mod above the working directory: emulated devices are compiled from the source tree"), err)
 }
 
-// Start compiles the library with the script's arguments, or takes what the process that started this one has, and loads it. Processes that are
-// started from now on find it by LD_LIBRARY_PATH.
+// Start compiles the library with the script's arguments, or takes what the process that started
+// this one has, and loads it. Processes that are started from now on find it by LD_LIBRARY_PATH.
 func (l Library) Start(args ...string) error {
 	for _, name := range l.Steering {
 		if _, ok := os.LookupEnv(name); !ok {
@@ -148,7 +150,8 @@ func (l Library) load(dir string) error {
 	return nil
 }
 
-// Symbol is a function of a library that is loaded. It panics if there is none: another library was loaded than the tests are for.
+// Symbol is a function of a library that is loaded. It panics if there is none: another library was
+// loaded than the tests are for.
 func Symbol(name string) unsafe.Pointer {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))

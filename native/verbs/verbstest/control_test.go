@@ -13,7 +13,8 @@ import (
 	"mori/native/verbs"
 )
 
-// TestPortDown: what is under way goes on if the link comes back in time, and ends with retries exceeded if not, whosever link it is.
+// TestPortDown: what is under way goes on if the link comes back in time, and ends with retries
+// exceeded if not, whosever link it is.
 func TestPortDown(t *testing.T) {
 	for name, device := range map[string]int{"mine": 0, "the peer's": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +66,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestRemove: all calls answer EIO but those that close, and the device is in no list until it is back.
+// TestRemove: all calls answer EIO but those that close, and the device is in no list until it is
+// back.
 func TestRemove(t *testing.T) {
 	NeedEmulated(t)
 	x := newTester(t, 0, 1, common)
@@ -160,7 +162,8 @@ func TestFailAndLimit(t *testing.T) {
 	}
 }
 
-// TestEvents: an armed queue tells its channel once, of the next completion and of none that came before.
+// TestEvents: an armed queue tells its channel once, of the next completion and of none that came
+// before.
 func TestEvents(t *testing.T) {
 	x := newTester(t, 0, 1, common)
 	x.ask(1, nil)
@@ -204,7 +207,8 @@ func readable(t *testing.T, fd int) bool {
 	return n > 0
 }
 
-// TestFence: a write that follows a read and takes its bytes from where the read puts them has the wrong ones in some order, unless it has the fence.
+// TestFence: a write that follows a read and takes its bytes from where the read puts them has the
+// wrong ones in some order, unless it has the fence.
 func TestFence(t *testing.T) {
 	NeedEmulated(t)
 	for _, fence := range []bool{true, false} {

@@ -26,7 +26,8 @@ func (x *tester) gpuMemory(n int) (mem []byte, fd int) {
 	return mem, fd
 }
 
-// TestDMABuf: the device reaches what a dma-buf has and nothing beside it, and the descriptor may be closed.
+// TestDMABuf: the device reaches what a dma-buf has and nothing beside it, and the descriptor may
+// be closed.
 func TestDMABuf(t *testing.T) {
 	NeedEmulated(t)
 	x := newTester(t, 0, 1, common)

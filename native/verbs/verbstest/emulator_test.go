@@ -109,8 +109,8 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestUnsignaled: a success that nobody asked for makes no completion, and its slot comes free with the next one. Soft-RoCE frees it earlier, and
-// other devices do not.
+// TestUnsignaled: a success that nobody asked for makes no completion, and its slot comes free with
+// the next one. Soft-RoCE frees it earlier, and other devices do not.
 func TestUnsignaled(t *testing.T) {
 	NeedEmulated(t)
 	in := common

@@ -25,11 +25,12 @@ var emulated = emulate.Library{
 // absent is why there is no device to test on; nil if there is one.
 var absent error
 
-// Main is TestMain for packages whose tests use RDMA devices: it brings some up, runs the tests by run, or by m.Run if there is none,
-// and exits.
+// Main is TestMain for packages whose tests use RDMA devices: it brings some up, runs the tests by
+// run, or by m.Run if there is none, and exits.
 func Main(m *testing.M, run ...func(*testing.M) int) { emulate.Main(m, Start, run...) }
 
-// Start is what Main does before it runs tests, for a TestMain that does more. It comes before the first use of package verbs.
+// Start is what Main does before it runs tests, for a TestMain that does more. It comes before the
+// first use of package verbs.
 func Start() {
 	if Real() {
 		return
@@ -37,11 +38,13 @@ func Start() {
 	absent = emulated.Start()
 }
 
-// Real tells whether the tests run on real devices, and nothing is emulated. Devices of soft-RoCE are real.
+// Real tells whether the tests run on real devices, and nothing is emulated. Devices of soft-RoCE
+// are real.
 func Real() bool { return emulate.Required("rdma") }
 
-// Need skips a test where there are no devices and none can be emulated, or fails it if MORI_REQUIRE has verbs in its list. It fails it, too, where
-// fewer have a port that is up than it needs: one, if it says nothing.
+// Need skips a test where there are no devices and none can be emulated, or fails it if
+// MORI_REQUIRE has verbs in its list. It fails it, too, where fewer have a port that is up than it
+// needs: one, if it says nothing.
 func Need(tb testing.TB, count ...int) {
 	tb.Helper()
 	n := 1
@@ -54,7 +57,8 @@ func Need(tb testing.TB, count ...int) {
 	}
 }
 
-// NeedEmulated skips a test where the devices are real: it does what only emulated ones can be made to.
+// NeedEmulated skips a test where the devices are real: it does what only emulated ones can be made
+// to.
 func NeedEmulated(tb testing.TB) {
 	tb.Helper()
 	if Real() {
@@ -63,7 +67,8 @@ func NeedEmulated(tb testing.TB) {
 	needAny(tb)
 }
 
-// needAny skips a test where there is no device and none can be emulated, or fails it if MORI_REQUIRE has verbs in its list.
+// needAny skips a test where there is no device and none can be emulated, or fails it if
+// MORI_REQUIRE has verbs in its list.
 func needAny(tb testing.TB) {
 	tb.Helper()
 	switch {

@@ -37,7 +37,8 @@ func playRole(*testing.M) int {
 	return 0
 }
 
-// bePeer connects a side on device 1 with one of its parent and does as it is told, a word in each line.
+// bePeer connects a side on device 1 with one of its parent and does as it is told, a word in each
+// line.
 func bePeer(in *bufio.Scanner) (err error) {
 	n, err := openNode(1)
 	if err != nil {

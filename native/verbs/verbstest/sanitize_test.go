@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestSanitizers has threads use the library while devices are changed under them, with the sanitizers looking on.
+// TestSanitizers has threads use the library while devices are changed under them, with the
+// sanitizers looking on.
 func TestSanitizers(t *testing.T) {
 	NeedEmulated(t)
 	if testing.Short() {
@@ -44,7 +45,8 @@ func TestSanitizers(t *testing.T) {
 	}
 }
 
-// links tells whether a program can be linked with a flag: a compiler may be without its sanitizers' libraries.
+// links tells whether a program can be linked with a flag: a compiler may be without its
+// sanitizers' libraries.
 func links(t *testing.T, flag string) bool {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,8 +22,8 @@ func (t *tester) ask(id uint64, f func(*verbs.SendWR)) {
 	t.ok(t.a.post(wr, t.a.sge(0, 8)))
 }
 
-// TestRefused: the request ends with the peer's answer, both pairs fail, everything that is posted is flushed in order, and the peer
-// hears an event.
+// TestRefused: the request ends with the peer's answer, both pairs fail, everything that is posted
+// is flushed in order, and the peer hears an event.
 func TestRefused(t *testing.T) {
 	onlyLocal := func(_, b *settings) { b.access = verbs.AccessLocalWrite }
 	oneRead := func(_, b *settings) { b.destRd = 1 }
@@ -239,7 +239,8 @@ func TestAnotherMTU(t *testing.T) {
 	x.ends(x.a.send, verbs.StatusRemInvReq)
 }
 
-// TestLateRegistration: bytes that are written while the region goes away end with an error, and none comes after its end.
+// TestLateRegistration: bytes that are written while the region goes away end with an error, and
+// none comes after its end.
 func TestLateRegistration(t *testing.T) {
 	x := newTester(t, 0, 1, common)
 	for i := range 32 {
@@ -260,8 +261,9 @@ func TestLateRegistration(t *testing.T) {
 	x.ok(err)
 }
 
-// TestMemory: what is not there, or not writable, is not registered as such; what goes later is not reached. Emulated devices are shown pages without rights,
-// as something else may soon be in place of unmapped ones.
+// TestMemory: what is not there, or not writable, is not registered as such; what goes later is not
+// reached. Emulated devices are shown pages without rights, as something else may soon be in place
+// of unmapped ones.
 func TestMemory(t *testing.T) {
 	x := newTester(t, 0, 1, common)
 	b, addr, err := pages(1 << 16)
@@ -288,8 +290,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestOverrun: the queue's own event, and one of its pair, which fails. Of real devices only the first is asked: soft-RoCE loses completions in silence
-// but for that.
+// TestOverrun: the queue's own event, and one of its pair, which fails. Of real devices only the
+// first is asked: soft-RoCE loses completions in silence but for that.
 func TestOverrun(t *testing.T) {
 	Need(t, 2)
 	x := &tester{TB: t}

@@ -17,9 +17,9 @@ import (
 // decides how: Host by loads and stores, GPU by what a driver does. Nothing else in this package
 // touches a heap by its address.
 type Memory interface {
-	// Move copies n bytes between memory of a block and any memory of this process, which the user says
-	// is there. What is put is visible to its PE afterwards. Parts that overlap are copied as if the
-	// source were read before.
+	// Move copies n bytes between memory of a block and any memory of this process, which the user
+	// says is there. What is put is visible to its PE afterwards. Parts that overlap are copied as if
+	// the source were read before.
 	Move(dst, src, n uint64) error
 
 	// MoveLater is move that may return before it is done, which settle waits for.
@@ -34,8 +34,8 @@ type Memory interface {
 	// Atomic does op on the word of 4 or 8 bytes at at, and returns what was there.
 	Atomic(op AtomicOp, size int, at, value, compare uint64) (old uint64, err error)
 
-	// Load returns where n bytes at at can be loaded: there, or in buf, to which they are brought, or a
-	// longer one that takes its place.
+	// Load returns where n bytes at at can be loaded: there, or in buf, to which they are brought, or
+	// a longer one that takes its place.
 	Load(at, n uint64, buf []byte) (uint64, []byte, error)
 
 	// Clear makes zeros of n bytes.

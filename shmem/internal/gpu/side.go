@@ -106,8 +106,8 @@ func Open(ctx context.Context, env Env, blocks *heap.Maker) (*Side, error) {
 	}
 	err := s.fill()
 	if err == nil && s.reachesAll() {
-		// Not at the first barrier: loading may wait for what runs on the GPU, such as another PE's kernel
-		// that waits for this one's.
+		// Not at the first barrier: loading may wait for what runs on the GPU, such as another PE's
+		// kernel that waits for this one's.
 		_, err = s.kernel()
 	}
 	return s, env.PEs.AllWell(ctx, err)

@@ -29,7 +29,8 @@ type Config struct {
 	// TooMuchToPin says why NICs cannot pin the heap, "" if they can.
 	TooMuchToPin func() string
 
-	// Local returns the Regions of the symmetric memory that has n bytes at addr, nil if there is none.
+	// Local returns the Regions of the symmetric memory that has n bytes at addr, nil if there is
+	// none.
 	Local func(addr, n uint64) *Regions
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package quota is a provider that lives outside of mori's module: a layer over another provider that bounds how many bytes a
-// domain may have registered. It shows all that a provider from elsewhere needs: fabric.Provider, a name, versions, and
-// fabrictest to prove itself.
+// Package quota is a provider that lives outside of mori's module: a layer over another provider
+// that bounds how many bytes a domain may have registered. It shows all that a provider from
+// elsewhere needs: fabric.Provider, a name, versions, and fabrictest to prove itself.
 //
 //	r := fabric.NewRegistry()
 //	err := r.Register(quota.Over(tcp.New(tcp.Options{}), 1<<30))

@@ -151,9 +151,9 @@ func (l *Lab) Rate(bytesPerSecond int64) { l.rate.Store(bytesPerSecond) }
 // Loss drops this share of the packets.
 func (l *Lab) Loss(p float64) { l.loss.Store(uint64(p * (1 << 32))) }
 
-// Flip changes one bit in each of the next n packets that have contents, in a way that TCP does not notice. It replaces
-// the count of an earlier call. How many packets a stream has depends on the load of the machine, so a share of them
-// would be another number in each run.
+// Flip changes one bit in each of the next n packets that have contents, in a way that TCP does not
+// notice. It replaces the count of an earlier call. How many packets a stream has depends on the
+// load of the machine, so a share of them would be another number in each run.
 func (l *Lab) Flip(n int64) { l.flip.Store(n) }
 
 // Watch calls see with the contents of each TCP packet, which see may change in place if it then

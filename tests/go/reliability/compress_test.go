@@ -9,7 +9,8 @@ import (
 	"mori/tests/go/lab"
 )
 
-// TestASlowWireCarriesPackedPayload moves bytes that get smaller over 100 Mbit/s, both ways, where checksums are compared, too.
+// TestASlowWireCarriesPackedPayload moves bytes that get smaller over 100 Mbit/s, both ways, where
+// checksums are compared, too.
 func TestASlowWireCarriesPackedPayload(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t)

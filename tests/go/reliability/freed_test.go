@@ -94,8 +94,9 @@ func (p *pair) counters() mio.Counters {
 	return d.Counters
 }
 
-// TestMemoryThatThePeerHasFreed fails each read and write of it at once, with a code of its own. Nothing is replayed, so nothing is written to
-// what is mapped there later, and the next transfer uses the same connection.
+// TestMemoryThatThePeerHasFreed fails each read and write of it at once, with a code of its own.
+// Nothing is replayed, so nothing is written to what is mapped there later, and the next transfer
+// uses the same connection.
 func TestMemoryThatThePeerHasFreed(t *testing.T) {
 	eachTransport(t, func(t *testing.T, tcp bool) {
 		p := together(t, 64, tcp)

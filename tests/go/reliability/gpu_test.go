@@ -14,7 +14,8 @@ import (
 // copyTime bounds a copy between a region and the memory that is looked at.
 const copyTime = 30 * time.Second
 
-// onGPU has regions on a GPU, by its number from 1, or with 0 on the host of a process that sees GPUs. Emulated ones take their time.
+// onGPU has regions on a GPU, by its number from 1, or with 0 on the host of a process that sees
+// GPUs. Emulated ones take their time.
 func (a startArgs) onGPU(gpu int) startArgs {
 	a.GPU, a.gpus = gpu, true
 	a.env = append(a.env, "FAKE_GPU_SEED=7")

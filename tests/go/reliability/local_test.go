@@ -19,7 +19,8 @@ func together(t *testing.T, blocks int, tcp bool) *pair {
 	return meet(t, a, b, blocks)
 }
 
-// TestSharedMemoryIsRefusedInMidRun: a filter that comes down on process_vm_writev moves everything to another path.
+// TestSharedMemoryIsRefusedInMidRun: a filter that comes down on process_vm_writev moves everything
+// to another path.
 func TestSharedMemoryIsRefusedInMidRun(t *testing.T) {
 	t.Parallel()
 	p := together(t, 4096, false)
@@ -42,7 +43,8 @@ func TestSharedMemoryIsRefusedInMidRun(t *testing.T) {
 	t.Logf("%d replays, now over %+v", d.Counters.Replays, d.Peers[0].Paths)
 }
 
-// TestKillsAtRandomMoments kills one side while transfers are under way. The other one survives, learns of it, and works with the next.
+// TestKillsAtRandomMoments kills one side while transfers are under way. The other one survives,
+// learns of it, and works with the next.
 func TestKillsAtRandomMoments(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "shm", true: "tcp"}[tcp], func(t *testing.T) {
@@ -100,7 +102,8 @@ func (p *pair) settled() {
 	p.t.Fatalf("b does not settle: %+v", now)
 }
 
-// TestNothingIsLeftAfterClose compares a process before its engine and after, with much trouble in between.
+// TestNothingIsLeftAfterClose compares a process before its engine and after, with much trouble in
+// between.
 func TestNothingIsLeftAfterClose(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "shm", true: "tcp"}[tcp], func(t *testing.T) {

@@ -43,8 +43,8 @@ func mapAt(addr uint64, size int) (memory, error) {
 	return unsafe.Slice((*byte)(p), size), nil
 }
 
-// fillBlock makes b the block with this number of a pattern: no two blocks of any pattern are alike. With a thin seed, all of b repeats its first
-// part.
+// fillBlock makes b the block with this number of a pattern: no two blocks of any pattern are
+// alike. With a thin seed, all of b repeats its first part.
 func fillBlock(b []byte, seed, number uint64) {
 	x := seed*0x9e3779b97f4a7c15 ^ number*0xbf58476d1ce4e5b9 | 1
 	for i := 0; i < len(b); i += 8 {

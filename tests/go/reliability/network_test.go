@@ -72,7 +72,8 @@ func TestACutLinkComesBack(t *testing.T) {
 	t.Logf("%d packets dropped, %d bytes checked", l.Dropped.Load(), p.bytes)
 }
 
-// TestACutBeyondTheDeadline: the transfers fail in time and say why; afterwards everything works again.
+// TestACutBeyondTheDeadline: the transfers fail in time and say why; afterwards everything works
+// again.
 func TestACutBeyondTheDeadline(t *testing.T) {
 	l, p := apart(t, 1024, 1500)
 	p.succeed(p.write(16))
@@ -114,7 +115,8 @@ func TestAPeerThatIsStopped(t *testing.T) {
 	p.verify()
 }
 
-// TestFlippedBits has a wire that changes bits in a way that TCP cannot see. With checksums every byte is right in the end.
+// TestFlippedBits has a wire that changes bits in a way that TCP cannot see. With checksums every
+// byte is right in the end.
 func TestFlippedBits(t *testing.T) {
 	t.Parallel()
 	l, p := apart(t, 1024, 0, "MORI_IO_CHECKSUM=1")
@@ -140,7 +142,8 @@ func TestFlippedBits(t *testing.T) {
 	t.Logf("%d packets altered, %d ops sent again, %d replays, %d bytes checked", l.Flipped.Load(), d.Counters.Altered, d.Counters.Replays, p.bytes)
 }
 
-// TestAHostThatVanishes: nothing ends the connections of a host whose cable was pulled, but its silence.
+// TestAHostThatVanishes: nothing ends the connections of a host whose cable was pulled, but its
+// silence.
 func TestAHostThatVanishes(t *testing.T) {
 	l, p := apart(t, 64, 0, "MORI_IO_LEASE_MS=900")
 	p.succeed(p.write(16))

@@ -285,8 +285,8 @@ func (p *peerSide) cancel(raw json.RawMessage) (any, error) {
 	return nil, p.statuses[uid].Cancel(ctx)
 }
 
-// A verifyArgs says for each block of a region which blocks of a pattern its bytes may be from; -1 is a zero block. With more than one
-// a write was interrupted in it, or two were under way at once.
+// A verifyArgs says for each block of a region which blocks of a pattern its bytes may be from; -1
+// is a zero block. With more than one a write was interrupted in it, or two were under way at once.
 type verifyArgs struct {
 	Region int
 	Seed   uint64

@@ -12,8 +12,8 @@ import (
 	"mori/tests/go/lab"
 )
 
-// replaceInitiator starts a successor of a, on host if that is not nil, which b is told of, and opens the same region of b to it. It returns
-// the predecessor.
+// replaceInitiator starts a successor of a, on host if that is not nil, which b is told of, and
+// opens the same region of b to it. It returns the predecessor.
 func (p *pair) replaceInitiator(host *lab.Host, tcp bool) (old *peer) {
 	p.t.Helper()
 	old = p.a
@@ -40,8 +40,8 @@ func (p *pair) overwrite() {
 	}
 }
 
-// TestAFrozenPredecessorWritesNothing: an engine is frozen in mid-write, replaced, and continued. Nothing of it lands behind the bytes of its
-// successor, and its transfer fails.
+// TestAFrozenPredecessorWritesNothing: an engine is frozen in mid-write, replaced, and continued.
+// Nothing of it lands behind the bytes of its successor, and its transfer fails.
 func TestAFrozenPredecessorWritesNothing(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "shm", true: "tcp"}[tcp], func(t *testing.T) {
@@ -70,7 +70,8 @@ func TestAFrozenPredecessorWritesNothing(t *testing.T) {
 	}
 }
 
-// TestLateBytesOfAPredecessor: an engine dies while its bytes wait on a slow wire. Its successor is on b's own host.
+// TestLateBytesOfAPredecessor: an engine dies while its bytes wait on a slow wire. Its successor is
+// on b's own host.
 func TestLateBytesOfAPredecessor(t *testing.T) {
 	l := lab.New(t)
 	first, second := l.Host(), l.Host()

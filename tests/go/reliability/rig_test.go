@@ -148,7 +148,8 @@ func (p *peer) ask(do string, args, result any) {
 	}
 }
 
-// A pair is two peers, a session from the first to the second, and what the second's memory may hold.
+// A pair is two peers, a session from the first to the second, and what the second's memory may
+// hold.
 type pair struct {
 	t       *testing.T
 	a, b    *peer
@@ -247,7 +248,8 @@ func (p *pair) ended(w postArgs) outcome {
 	return o
 }
 
-// book: a success left its blocks or those of writes that were under way at the same time, and nothing else; a failure may have left some.
+// book: a success left its blocks or those of writes that were under way at the same time, and
+// nothing else; a failure may have left some.
 func (p *pair) book(w postArgs, o outcome) {
 	p.t.Helper()
 	if o.Code == int(mio.CodeInProgress) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidCMA makes the kernel refuse process_vm_readv and process_vm_writev to all threads of this process from now on, as
-// container runtimes do.
+// forbidCMA makes the kernel refuse process_vm_readv and process_vm_writev to all threads of this
+// process from now on, as container runtimes do.
 func forbidCMA() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)

@@ -32,8 +32,9 @@ func soakTime(t *testing.T) time.Duration {
 // gpuSoakTime is enough for GPUs unless MORI_SOAK says more.
 const gpuSoakTime = 20 * time.Second
 
-// TestSoak does random things to two hosts and to two processes of one host, side by side: transfers of all sizes, cancels, cuts, loss,
-// delay, stops, kills and restarts. Of one host's processes, either may have its memory on a GPU.
+// TestSoak does random things to two hosts and to two processes of one host, side by side:
+// transfers of all sizes, cancels, cuts, loss, delay, stops, kills and restarts. Of one host's
+// processes, either may have its memory on a GPU.
 func TestSoak(t *testing.T) {
 	t.Run("two hosts", func(t *testing.T) {
 		t.Parallel()

@@ -45,8 +45,8 @@ func (p *peerSide) stick(raw json.RawMessage) (any, error) {
 	return nil, errors.Join(unix.Madvise(m, unix.MADV_DONTNEED))
 }
 
-// TestTargetMemoryThatIsStuck: the pages of the target do not come. Transfers to them end by their deadline, others go on, neither process freezes, and
-// the initiator closes.
+// TestTargetMemoryThatIsStuck: the pages of the target do not come. Transfers to them end by their
+// deadline, others go on, neither process freezes, and the initiator closes.
 func TestTargetMemoryThatIsStuck(t *testing.T) {
 	eachTransport(t, func(t *testing.T, tcp bool) {
 		for _, n := range []int{1, 512} { // 4 KiB, 2 MiB

@@ -20,10 +20,12 @@ import (
 type Config struct {
 	Provider func() fabric.Provider
 
-	// Command is a process that calls Serve with the provider, its standard input and output, and args, which name the endpoint type.
+	// Command is a process that calls Serve with the provider, its standard input and output, and
+	// args, which name the endpoint type.
 	Command func(args ...string) *exec.Cmd
 
-	// Reference is the provider of fi_pingpong to compare EPRDM with: "tcp;ofi_rxm". ReferenceMsg is that of EPMsg; empty: none.
+	// Reference is the provider of fi_pingpong to compare EPRDM with: "tcp;ofi_rxm". ReferenceMsg is
+	// that of EPMsg; empty: none.
 	Reference, ReferenceMsg string
 }
 
@@ -39,8 +41,9 @@ var sizes = []struct {
 // deadline bounds one endpoint type.
 const deadline = 5 * time.Minute
 
-// Bench measures messages of several sizes between endpoints of both types in two processes: us is the time of a transfer. Where
-// fi_pingpong is here it runs beside, and takes ref-us; of-ref is that by ours: above 1, ours is faster.
+// Bench measures messages of several sizes between endpoints of both types in two processes: us is
+// the time of a transfer. Where fi_pingpong is here it runs beside, and takes ref-us; of-ref is
+// that by ours: above 1, ours is faster.
 func Bench(b *testing.B, cfg Config) {
 	for _, c := range []struct{ name, reference string }{{"msg", cfg.ReferenceMsg}, {"rdm", cfg.Reference}} {
 		b.Run(c.name, func(b *testing.B) {
@@ -128,7 +131,8 @@ func (s *session) ready(b *testing.B) {
 	must(b, s.out.Decode(&word))
 }
 
-// measure moves b.N messages each way, after some to warm up, and returns the microseconds of a transfer.
+// measure moves b.N messages each way, after some to warm up, and returns the microseconds of a
+// transfer.
 func (s *session) measure(b *testing.B, size int) float64 {
 	b.Helper()
 	warm := 50

@@ -12,7 +12,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// spinFor is how long an end looks into its queue before it parks: longer than the largest transfer, as fi_pingpong always looks.
+// spinFor is how long an end looks into its queue before it parks: longer than the largest
+// transfer, as fi_pingpong always looks.
 const spinFor = 20 * time.Millisecond
 
 // An End is one of the two, connected.
@@ -27,7 +28,8 @@ type End struct {
 	got  int // messages that are not answered yet
 }
 
-// Start readies e for messages of up to most bytes and posts the first receive, which has to happen before the other end pings.
+// Start readies e for messages of up to most bytes and posts the first receive, which has to happen
+// before the other end pings.
 func (e *End) Start(most int) (err error) {
 	most = max(most, 64)
 	if e.mem, err = sys.Alloc(2 * most); err != nil {

@@ -16,9 +16,10 @@ import (
 // fiDeadline bounds one run of fi_pingpong.
 const fiDeadline = 30 * time.Second
 
-// Run has fi_pingpong move iters messages of size bytes each way, between two processes of this host, and returns the microseconds of
-// a transfer. provider and epType are libfabric's: "tcp;ofi_rxm" and "rdm". Without fi_pingpong here, or without that
-// provider in it, ok is false and the log says why.
+// Run has fi_pingpong move iters messages of size bytes each way, between two processes of this
+// host, and returns the microseconds of a transfer. provider and epType are libfabric's:
+// "tcp;ofi_rxm" and "rdm". Without fi_pingpong here, or without that provider in it, ok is false
+// and the log says why.
 func Run(b testing.TB, provider, epType string, size, iters int) (usPerTransfer float64, ok bool) {
 	b.Helper()
 	path, err := exec.LookPath("fi_pingpong")

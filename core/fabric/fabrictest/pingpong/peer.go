@@ -80,8 +80,9 @@ func (s *side) meet(name fabric.Addr) error {
 	return err
 }
 
-// What the two processes say over the pipes, a JSON value each: the server its address, the client a begin, and then a round at a time,
-// which the server answers by "ready" when it has posted its receive.
+// What the two processes say over the pipes, a JSON value each: the server its address, the client
+// a begin, and then a round at a time, which the server answers by "ready" when it has posted its
+// receive.
 type (
 	begin struct {
 		Name fabric.Addr // EPRDM: the client's

@@ -19,7 +19,8 @@ type conn struct {
 	retiring bool          // under Endpoint.mu
 }
 
-// route is the conn for ops to peer, whose number is dest. It makes one if there is none, or only ended, which refused op.
+// route is the conn for ops to peer, whose number is dest. It makes one if there is none, or only
+// ended, which refused op.
 func (e *Endpoint) route(dest fabric.AVAddr, peer fabric.Addr, op *fabric.Op, ended *conn) (*conn, error) {
 	if err := util.CheckOp(op, &e.cfg.Limits); err != nil {
 		return nil, err // nobody is dialed for that
@@ -136,14 +137,16 @@ func (e *Endpoint) watch() {
 	}
 }
 
-// drop begins to retire c, whose connection ended or never was, if nobody has. With mu held. A closed endpoint leaves c to Close.
+// drop begins to retire c, whose connection ended or never was, if nobody has. With mu held. A
+// closed endpoint leaves c to Close.
 func (e *Endpoint) drop(c *conn) {
 	if !c.retiring {
 		c.retiring = e.spawnLocked(func() { e.retire(c) })
 	}
 }
 
-// retire closes c and forgets it. The route stays until then, so that who takes its place knows what to wait for.
+// retire closes c and forgets it. The route stays until then, so that who takes its place knows
+// what to wait for.
 func (e *Endpoint) retire(c *conn) {
 	_ = c.carrier.Close()
 	e.mu.Lock()
@@ -166,8 +169,9 @@ func (e *Endpoint) left() (conns []*conn) {
 	return conns
 }
 
-// A routes is the way from a peer's number to its conn, as far as ops went there. What it says may be old: the number may be another
-// peer's by now, which conn.peer shows, and the conn may have ended, which its carrier says.
+// A routes is the way from a peer's number to its conn, as far as ops went there. What it says may
+// be old: the number may be another peer's by now, which conn.peer shows, and the conn may have
+// ended, which its carrier says.
 type routes struct {
 	table atomic.Pointer[[]atomic.Pointer[conn]] // by number
 }

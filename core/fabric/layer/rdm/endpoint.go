@@ -30,7 +30,8 @@ type Config struct {
 	Log     *slog.Logger // takes a line for each connection that is refused; nil: slog.Default()
 	Leave   func()       // called once, when the endpoint has closed
 
-	// DialTimeout bounds how long ops wait for a connection to their peer, and how long a peer's takes. 0: DialTimeout.
+	// DialTimeout bounds how long ops wait for a connection to their peer, and how long a peer's
+	// takes. 0: DialTimeout.
 	DialTimeout time.Duration
 }
 

@@ -76,7 +76,8 @@ func TestCloseEndsADial(t *testing.T) {
 	}
 }
 
-// TestNextCarrierWaits holds that a new carrier connects only after the one before it has ended everything.
+// TestNextCarrierWaits holds that a new carrier connects only after the one before it has ended
+// everything.
 func TestNextCarrierWaits(t *testing.T) {
 	first, second := newFake(), newFake()
 	early := make(chan bool, 1)
@@ -126,7 +127,8 @@ func TestCarriersThatFail(t *testing.T) {
 	}
 }
 
-// TestAcceptedCarrierIsARoute holds that ops go to a peer on the connection that it made, unless there is another.
+// TestAcceptedCarrierIsARoute holds that ops go to a peer on the connection that it made, unless
+// there is another.
 func TestAcceptedCarrierIsARoute(t *testing.T) {
 	theirs, again, ours := newFake(), newFake(), newFake()
 	r := newRig(t, theirs, again, ours)

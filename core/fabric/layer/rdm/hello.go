@@ -11,10 +11,12 @@ import (
 	"mori/core/fabric"
 )
 
-// A hello is the private data of a connection: helloMark, then the name of who asks. The last byte of the mark is the version.
+// A hello is the private data of a connection: helloMark, then the name of who asks. The last byte
+// of the mark is the version.
 const helloMark = "rdm\x01"
 
-// makeHello is the hello of an endpoint of this name. ErrTooSmall if it does not fit into limit bytes.
+// makeHello is the hello of an endpoint of this name. ErrTooSmall if it does not fit into limit
+// bytes.
 func makeHello(name fabric.Addr, limit int) ([]byte, error) {
 	hello := append([]byte(helloMark), name...)
 	if len(hello) > limit {
@@ -23,7 +25,8 @@ func makeHello(name fabric.Addr, limit int) ([]byte, error) {
 	return hello, nil
 }
 
-// parseHello is the inverse of makeHello. The bytes come from outside: any input is answered, none trusted.
+// parseHello is the inverse of makeHello. The bytes come from outside: any input is answered, none
+// trusted.
 func parseHello(b []byte) (fabric.Addr, error) {
 	name, ok := strings.CutPrefix(string(b), helloMark)
 	if !ok {

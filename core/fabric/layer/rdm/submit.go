@@ -54,7 +54,8 @@ func (e *Endpoint) post(op *fabric.Op) error {
 	return err
 }
 
-// send hands ops to the carrier of dest. It may take a part without an error, when the route ends meanwhile.
+// send hands ops to the carrier of dest. It may take a part without an error, when the route ends
+// meanwhile.
 func (e *Endpoint) send(dest fabric.AVAddr, ops []fabric.Op) (int, error) {
 	peer, err := e.av.Lookup(dest)
 	if err != nil {

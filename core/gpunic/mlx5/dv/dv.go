@@ -14,7 +14,8 @@ import (
 	native "mori/native/mlx5"
 )
 
-// A NIC carries out commands by the kernel, which wants those about an object to go by that object's handle.
+// A NIC carries out commands by the kernel, which wants those about an object to go by that
+// object's handle.
 type NIC struct {
 	name string
 	ctx  native.Context

@@ -41,7 +41,8 @@ func (n *NIC) Info() (info mlx5.Info, err error) {
 	return info, nil
 }
 
-// address finds the GID that RoCE v2 routes by, and the MAC of its interface: the one with an IPv4 address if there is one.
+// address finds the GID that RoCE v2 routes by, and the MAC of its interface: the one with an IPv4
+// address if there is one.
 func address(c verbs.Context, name string, port *mlx5.Port) error {
 	gids, err := c.GIDs(1)
 	if err != nil {

@@ -33,7 +33,8 @@ type Span struct {
 	Key  uint32
 }
 
-// Post builds an entry of its parts, behind the control segment, and returns how many blocks had been reserved before it.
+// Post builds an entry of its parts, behind the control segment, and returns how many blocks had
+// been reserved before it.
 func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error) {
 	var b [(mlx5.MaxSegments + 1) * mlx5.SegmentBytes]byte
 	n := mlx5.SegmentBytes
@@ -72,7 +73,8 @@ func (p *Poster) Ring() {
 	p.View.Published = p.View.Reserved
 }
 
-// store copies b to memory. It is no part of its callers because the compiler (Go 1.26) fails at copies of constant size to an address.
+// store copies b to memory. It is no part of its callers because the compiler (Go 1.26) fails at
+// copies of constant size to an address.
 //
 //go:noinline
 func store(addr uint64, b []byte) { copy(sys.Bytes(addr, len(b)), b) }
