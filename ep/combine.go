@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"mori/core/memory"
+	"mori/ep/internal/plan"
+	"mori/ep/internal/view"
 	"mori/native/hostmath"
 )
 
@@ -22,10 +24,11 @@ type Output struct {
 	Weighted     bool   // multiply each row by the weights that the token's rank gave its experts; a Route must be as the last dispatch was
 }
 
-// Combine brings every token's rows back to the token's rank and sums them, in float32, rounded once: Layout's CombineOut
-// [N, Hidden], and CombineOutWeights [N, TopK] if HasWeights. Rows are not multiplied by weights, unless Weighted: then by
-// the sum of the weights that the last dispatch was given for this token's experts at that rank. A token that went nowhere is zeros. The
-// next combine overwrites the result.
+// Combine brings every token's rows back to the token's rank and sums them, in float32, rounded
+// once: Layout's CombineOut [N, Hidden], and CombineOutWeights [N, TopK] if HasWeights. Rows are
+// not multiplied by weights, unless Weighted: then by the sum of the weights that the last dispatch
+// was given for this token's experts at that rank. A token that went nowhere is zeros. The next
+// combine overwrites the result.
 func (o *Op) Combine(out Output) error {
 	if o.gpu != nil {
 		return o.gpu.combine(out, phaseSend|phaseRecv)
@@ -67,7 +70,7 @@ type transport struct {
 // beginCombine puts the rows where the others find them, and tells them.
 func (o *Op) beginCombine(out Output) (rest func() error, err error) {
 	out.InPlace = out.InPlace || out.Input == o.base+o.layout.CombineIn.Offset
-	plan, rows, err := o.checkOutput(out)
+	p, rows, err := o.checkOutput(out)
 	if err != nil {
 		return nil, fmt.Errorf("combine %d rows: %w", out.Rows, err)
 	}
@@ -83,15 +86,16 @@ func (o *Op) beginCombine(out Output) (rest func() error, err error) {
 		return nil, o.breaks(err)
 	}
 	o.combines++
-	mark := stamp(way.rowBytes, uint64(out.Type), uint64(way.rowType))
+	mark := plan.Signature(way.rowBytes, uint64(out.Type), uint64(way.rowType))
 	if err := o.raise(o.layout.Ready, o.combines, mark); err != nil {
 		return nil, err
 	}
-	return func() error { return o.finishCombine(out, plan, way, mark) }, nil
+	return func() error { return o.finishCombine(out, p, way, mark) }, nil
 }
 
-// checkOutput looks at everything that can be wrong before anybody hears of the call, and tells which dispatch it answers.
-func (o *Op) checkOutput(out Output) (plan *Plan, rows int, err error) {
+// checkOutput looks at everything that can be wrong before anybody hears of the call, and tells
+// which dispatch it answers.
+func (o *Op) checkOutput(out Output) (p *plan.Plan, rows int, err error) {
 	if err := o.usable(); err != nil {
 		return nil, 0, err
 	}
@@ -101,27 +105,27 @@ func (o *Op) checkOutput(out Output) (plan *Plan, rows int, err error) {
 	if err := o.cfg.CheckQuant(out.Type, !out.InPlace); err != nil {
 		return nil, 0, err
 	}
-	plan, rows = o.plan, o.received
+	p, rows = o.plan, o.received
 	if out.Route != nil {
-		plan, rows = o.replayed, out.Route.Rows
+		p, rows = o.replayed, out.Route.Rows
 		if rows < 0 || rows > o.cfg.MaxRecv() {
 			return nil, 0, fmt.Errorf("a route of %d received rows, at most %d can be: %w", rows, o.cfg.MaxRecv(), ErrShape)
 		}
-		if err := plan.FromMap(int32s(out.Route.Slots, out.Route.N*o.cfg.TopK)); err != nil {
+		if err := p.FromMap(view.Of[int32](out.Route.Slots, out.Route.N*o.cfg.TopK)); err != nil {
 			return nil, 0, err
 		}
 	}
 	switch {
-	case out.Weighted && out.Route != nil && !o.plan.same(int32s(out.Route.Slots, out.Route.N*o.cfg.TopK)):
+	case out.Weighted && out.Route != nil && !o.plan.Same(view.Of[int32](out.Route.Slots, out.Route.N*o.cfg.TopK)):
 		return nil, 0, fmt.Errorf("weighted, with the route of another dispatch than the last, whose weights are not kept: %w", ErrShape)
-	case out.Weighted && len(o.weights) != plan.Tokens()*o.cfg.TopK:
+	case out.Weighted && len(o.weights) != p.Tokens()*o.cfg.TopK:
 		return nil, 0, fmt.Errorf("weighted, after a dispatch without weights: %w", ErrShape)
 	case !out.InPlace && out.Rows < rows:
 		return nil, 0, fmt.Errorf("the dispatch brought %d: %w", rows, ErrShape)
 	case rows > 0 && (!out.InPlace && out.Input == 0 || out.HasWeights && out.Weights == 0):
 		return nil, 0, fmt.Errorf("no rows or no weights: %w", ErrShape)
 	}
-	return plan, rows, nil
+	return p, rows, nil
 }
 
 // transport is how rows travel: as they are, or quantised. What lies in place is not touched.
@@ -156,7 +160,7 @@ func (o *Op) fill(out Output, rows int, way transport) error {
 		n, source, dest := end-first, out.Input+uint64(first)*in, to+uint64(first)*way.rowBytes
 		switch {
 		case way.blocks != 0:
-			return hostmath.QuantBlocks(dest, scales+uint64(first*way.blocks)*float32Bytes, source, out.Type, n, out.Hidden, way.blocks)
+			return hostmath.QuantBlocks(dest, scales+uint64(first*way.blocks)*plan.Float32Bytes, source, out.Type, n, out.Hidden, way.blocks)
 		case way.rowType != out.Type:
 			return hostmath.Convert(dest, way.rowType, source, out.Type, n*out.Hidden, true)
 		default:
@@ -166,13 +170,14 @@ func (o *Op) fill(out Output, rows int, way transport) error {
 	})
 }
 
-// finishCombine waits for the ranks that have rows of this one's tokens, sums these, and tells that nobody need keep them.
-func (o *Op) finishCombine(out Output, plan *Plan, way transport, mark uint64) error {
-	counts := plan.Counts()
+// finishCombine waits for the ranks that have rows of this one's tokens, sums these, and tells that
+// nobody need keep them.
+func (o *Op) finishCombine(out Output, p *plan.Plan, way transport, mark uint64) error {
+	counts := p.Counts()
 	if err := o.await("combine", o.layout.Ready, o.combines, mark, func(d int) bool { return counts[d] != 0 }); err != nil {
 		return err
 	}
-	if err := o.sum(out, plan, way); err != nil {
+	if err := o.sum(out, p, way); err != nil {
 		return o.breaks(err)
 	}
 	if err := o.raise(o.layout.Pulled, o.combines, 0); err != nil {
@@ -189,25 +194,25 @@ func (o *Op) finishCombine(out Output, plan *Plan, way transport, mark uint64) e
 }
 
 // sum makes CombineOut and CombineOutWeights.
-func (o *Op) sum(out Output, plan *Plan, way transport) error {
+func (o *Op) sum(out Output, p *plan.Plan, way transport) error {
 	rows := column{region: o.layout.CombineIn, bytes: way.rowBytes}
-	scales := column{region: o.layout.CombineInScales, bytes: uint64(way.blocks) * float32Bytes}
+	scales := column{region: o.layout.CombineInScales, bytes: uint64(way.blocks) * plan.Float32Bytes}
 	weights := column{region: o.layout.CombineInWeights, bytes: o.layout.WeightBytes()}
 	if !out.HasWeights {
 		weights.bytes = 0
 	}
-	at, err := o.pull(plan, []*column{&rows, &scales, &weights})
+	at, err := o.pull(p, []*column{&rows, &scales, &weights})
 	if err != nil {
 		return err
 	}
-	n, m := plan.Tokens(), o.cfg.MaxRows()
+	n, m := p.Tokens(), o.cfg.MaxRows()
 	var factors []float32
 	if out.Weighted {
-		factors = o.spread(plan)
+		factors = o.spread(p)
 	}
-	o.sources = o.addresses(o.sources, plan, at[0], rows.bytes)
+	o.sources = o.addresses(o.sources, p, at[0], rows.bytes)
 	if way.blocks != 0 {
-		o.scales = o.addresses(o.scales, plan, at[1], scales.bytes)
+		o.scales = o.addresses(o.scales, p, at[1], scales.bytes)
 	}
 	dst, outType := o.base+o.layout.CombineOut.Offset, out.Type
 	outBytes := uint64(out.Hidden) * out.Type.Size()
@@ -225,16 +230,16 @@ func (o *Op) sum(out Output, plan *Plan, way transport) error {
 	if err != nil || !out.HasWeights {
 		return err
 	}
-	o.sources = o.addresses(o.sources, plan, at[2], weights.bytes)
+	o.sources = o.addresses(o.sources, p, at[2], weights.bytes)
 	return hostmath.SumRows(o.base+o.layout.CombineOutWeights.Offset, Float32, n, o.cfg.TopK, o.sources, Float32, nil)
 }
 
-// pull tells where, in this process, row 0 of each column of each rank is, so that slots count from there: mapped, or fetched into
-// staging.
-func (o *Op) pull(plan *Plan, columns []*column) (at [][]uint64, err error) {
+// pull tells where, in this process, row 0 of each column of each rank is, so that slots count from
+// there: mapped, or fetched into staging.
+func (o *Op) pull(p *plan.Plan, columns []*column) (at [][]uint64, err error) {
 	at = make([][]uint64, len(columns))
 	far := uint64(0)
-	for d, count := range plan.Counts() {
+	for d, count := range p.Counts() {
 		if o.world.Ptr(o.base, d) != 0 {
 			continue
 		}
@@ -248,13 +253,13 @@ func (o *Op) pull(plan *Plan, columns []*column) (at [][]uint64, err error) {
 	}
 	for i, c := range columns {
 		at[i] = make([]uint64, o.cfg.WorldSize)
-		for d, count := range plan.Counts() {
+		for d, count := range p.Counts() {
 			size := uint64(count) * c.bytes
 			if mapped := o.world.Ptr(o.base, d); mapped != 0 || size == 0 {
 				at[i][d] = mapped + c.region.Offset
 				continue
 			}
-			base := uint64(plan.Base(d)) * c.bytes
+			base := uint64(p.Base(d)) * c.bytes
 			if err := o.world.GetNbi(memory.AddrOf(stage), o.base+c.region.Offset+base, size, d); err != nil {
 				return nil, fmt.Errorf("combine from rank %d: %w", d, err)
 			}
@@ -266,17 +271,17 @@ func (o *Op) pull(plan *Plan, columns []*column) (at [][]uint64, err error) {
 }
 
 // addresses lists where the rows of each token are, MaxRows for each token, 0 where there is none.
-func (o *Op) addresses(list []uint64, plan *Plan, at []uint64, rowBytes uint64) []uint64 {
+func (o *Op) addresses(list []uint64, p *plan.Plan, at []uint64, rowBytes uint64) []uint64 {
 	m := o.cfg.MaxRows()
-	if n := plan.Tokens() * m; cap(list) < n {
+	if n := p.Tokens() * m; cap(list) < n {
 		list = make([]uint64, n)
 	} else {
 		list = list[:n]
 	}
 	clear(list)
-	for t := range plan.Tokens() {
+	for t := range p.Tokens() {
 		i := t * m
-		for d, slot := range plan.Rows(t) {
+		for d, slot := range p.Rows(t) {
 			list[i] = at[d] + uint64(slot)*rowBytes
 			i++
 		}
@@ -285,20 +290,20 @@ func (o *Op) addresses(list []uint64, plan *Plan, at []uint64, rowBytes uint64) 
 }
 
 // spread lists the factors of the rows as addresses lists the rows.
-func (o *Op) spread(plan *Plan) []float32 {
+func (o *Op) spread(p *plan.Plan) []float32 {
 	m := o.cfg.MaxRows()
-	if cap(o.sums) < plan.Len() {
-		o.sums = make([]float32, plan.Len())
+	if cap(o.sums) < p.Len() {
+		o.sums = make([]float32, p.Len())
 	}
-	if n := plan.Tokens() * m; cap(o.factors) < n {
+	if n := p.Tokens() * m; cap(o.factors) < n {
 		o.factors = make([]float32, n)
 	}
-	sums, factors := o.sums[:plan.Len()], o.factors[:plan.Tokens()*m]
-	plan.Weights(sums, o.weights)
+	sums, factors := o.sums[:p.Len()], o.factors[:p.Tokens()*m]
+	p.Weights(sums, o.weights)
 	row := 0
-	for t := range plan.Tokens() {
+	for t := range p.Tokens() {
 		i := t * m
-		for range plan.Rows(t) {
+		for range p.Rows(t) {
 			factors[i] = sums[row]
 			i, row = i+1, row+1
 		}

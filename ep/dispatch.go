@@ -6,10 +6,13 @@ import (
 	"fmt"
 
 	"mori/core/memory"
+	"mori/ep/internal/plan"
+	"mori/ep/internal/view"
 	"mori/native/hostmath"
 )
 
-// A Batch is what one rank dispatches: N tokens, by addresses of contiguous arrays. N may be 0 and differ between ranks; everything else is alike.
+// A Batch is what one rank dispatches: N tokens, by addresses of contiguous arrays. N may be 0 and
+// differ between ranks; everything else is alike.
 type Batch struct {
 	N, Hidden int
 	Type      DType
@@ -29,12 +32,15 @@ type Route struct {
 	RowsAt uint64 // on a GPU: where they are counted, int32
 }
 
-// Dispatch sends each token once to every rank that has an expert of it, and returns how many rows came here: the first
-// rows of Layout's DispatchOut and of the regions behind it, in the order of (source rank, token). The next dispatch overwrites them.
+// Dispatch sends each token once to every rank that has an expert of it, and returns how many rows
+// came here: the first rows of Layout's DispatchOut and of the regions behind it, in the order of
+// (source rank, token). The next dispatch overwrites them.
 //
-// On a GPU it queues the work on the stream and returns at once; rows is -1 then, and Received is where they are counted.
+// On a GPU it queues the work on the stream and returns at once; rows is -1 then, and Received is
+// where they are counted.
 //
-// A rank whose rows would overflow a destination gets a *CapError, and nothing of it is sent; the others, and the op, go on.
+// A rank whose rows would overflow a destination gets a *CapError, and nothing of it is sent; the
+// others, and the op, go on.
 func (o *Op) Dispatch(b Batch) (rows int, err error) {
 	if o.gpu != nil {
 		return -1, o.gpu.dispatch(b, phaseSend|phaseRecv)
@@ -67,17 +73,17 @@ func (o *Op) DispatchRecv() (rows int, err error) {
 	return o.received, err
 }
 
-// beginDispatch plans, and tells all ranks how many rows each gets. That also tells them that this rank is done with the rows of the last
-// dispatch.
+// beginDispatch plans, and tells all ranks how many rows each gets. That also tells them that this
+// rank is done with the rows of the last dispatch.
 func (o *Op) beginDispatch(b Batch) (rest func() error, err error) {
 	rowBytes, err := o.checkBatch(b)
 	if err != nil {
 		return nil, fmt.Errorf("dispatch %d tokens: %w", b.N, err)
 	}
 	if b.Route != nil {
-		err = o.plan.FromMap(int32s(b.Route.Slots, b.N*o.cfg.TopK))
+		err = o.plan.FromMap(view.Of[int32](b.Route.Slots, b.N*o.cfg.TopK))
 	} else {
-		err = o.plan.Build(int32s(b.Indices, b.N*o.cfg.TopK))
+		err = o.plan.Build(view.Of[int32](b.Indices, b.N*o.cfg.TopK))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dispatch %d tokens: %w", b.N, err)
@@ -87,7 +93,7 @@ func (o *Op) beginDispatch(b Batch) (rest func() error, err error) {
 	if err := o.publish(); err != nil {
 		return nil, err
 	}
-	mark := stamp(rowBytes, uint64(b.Type))
+	mark := plan.Signature(rowBytes, uint64(b.Type))
 	if err := o.raise(o.layout.Published, o.dispatches, mark); err != nil {
 		return nil, err
 	}
@@ -102,7 +108,7 @@ func (o *Op) checkBatch(b Batch) (rowBytes uint64, err error) {
 	switch {
 	case b.N < 0 || b.N > o.cfg.MaxNumInpToken:
 		return 0, fmt.Errorf("at most %d tokens: %w", o.cfg.MaxNumInpToken, ErrShape)
-	case !Dispatchable(b.Type):
+	case !plan.Dispatchable(b.Type):
 		return 0, fmt.Errorf("rows of %v: %w", b.Type, ErrShape)
 	case b.N > 0 && (b.Input == 0 || b.Indices == 0):
 		return 0, fmt.Errorf("no rows or no indices: %w", ErrShape)
@@ -116,7 +122,7 @@ func (o *Op) checkBatch(b Batch) (rowBytes uint64, err error) {
 func (o *Op) keepWeights(b Batch) {
 	o.weights = o.weights[:0]
 	if b.Weights != 0 {
-		o.weights = append(o.weights, float32s(b.Weights, b.N*o.cfg.TopK)...)
+		o.weights = append(o.weights, view.Of[float32](b.Weights, b.N*o.cfg.TopK)...)
 	}
 }
 
@@ -125,14 +131,15 @@ func (o *Op) publish() error {
 	counts := o.plan.Counts()
 	row := o.base + o.layout.CountsRow(o.dispatches, o.cfg.Rank)
 	for pe := range o.cfg.WorldSize {
-		if err := o.world.PutNbi(row, addrOfInt32s(counts), uint64(len(counts))*int32Bytes, pe); err != nil {
+		if err := o.world.PutNbi(row, view.Addr(counts), uint64(len(counts))*plan.Int32Bytes, pe); err != nil {
 			return o.breaks(fmt.Errorf("publish counts to rank %d: %w", pe, err))
 		}
 	}
 	return o.breaks(o.world.Quiet())
 }
 
-// finishDispatch waits for everybody's counts, moves the rows to where these say, and waits for the rows of the others.
+// finishDispatch waits for everybody's counts, moves the rows to where these say, and waits for the
+// rows of the others.
 func (o *Op) finishDispatch(b Batch, rowBytes, mark uint64) error {
 	if err := o.await("dispatch", o.layout.Published, o.dispatches, mark, everyone); err != nil {
 		return err
@@ -154,26 +161,22 @@ func (o *Op) finishDispatch(b Batch, rowBytes, mark uint64) error {
 	return refused
 }
 
-// admit reads the board and places the plan. refused is why this rank's rows are not sent; err is worse.
+// admit reads the board and places the plan. refused is why this rank's rows are not sent; err is
+// worse.
 func (o *Op) admit(replay bool) (refused, err error) {
 	for source := range o.cfg.WorldSize {
 		row := o.board.Row(source)
-		copy(row, int32s(o.base+o.layout.CountsRow(o.dispatches, source), len(row)))
+		copy(row, view.Of[int32](o.base+o.layout.CountsRow(o.dispatches, source), len(row)))
 	}
 	if err := o.board.Admit(); err != nil {
 		return nil, fmt.Errorf("dispatch %d: %w", o.dispatches, err)
 	}
-	before := append([]int32(nil), o.plan.bases...)
-	if refused = o.plan.Place(o.board); refused != nil || !replay {
-		return refused, nil
-	}
-	for d, count := range o.plan.Counts() {
-		if count != 0 && before[d] != o.plan.bases[d] {
-			return nil, fmt.Errorf("dispatch %d replays a route whose block at rank %d began at slot %d and now begins at %d, so that not all ranks replay the same: %w",
-				o.dispatches, d, before[d], o.plan.bases[d], ErrMismatch)
+	if replay && o.board.Overflow(o.cfg.Rank) == nil {
+		if err := o.plan.Moved(o.board); err != nil {
+			return nil, fmt.Errorf("dispatch %d replays a route: %w", o.dispatches, err)
 		}
 	}
-	return nil, nil
+	return o.plan.Place(o.board), nil
 }
 
 // A column is an array whose rows travel.
@@ -213,14 +216,15 @@ func (o *Op) sendRows(b Batch, rowBytes uint64) error {
 
 // blockBytes is the bytes of the block to d, with its positions.
 func (o *Op) blockBytes(d int, columns []column) uint64 {
-	row := uint64(int32Bytes)
+	row := uint64(plan.Int32Bytes)
 	for _, c := range columns {
 		row += c.bytes
 	}
 	return uint64(len(o.plan.Block(d))) * row
 }
 
-// sendBlock gathers the block to d in place, or in stage and puts it, and returns what is left of stage.
+// sendBlock gathers the block to d in place, or in stage and puts it, and returns what is left of
+// stage.
 func (o *Op) sendBlock(d int, columns []column, stage []byte) ([]byte, error) {
 	tokens, base := o.plan.Block(d), o.plan.Base(d)
 	if len(tokens) == 0 {
@@ -240,13 +244,13 @@ func (o *Op) sendBlock(d int, columns []column, stage []byte) ([]byte, error) {
 		}
 		stage = stage[size:]
 	}
-	at := o.layout.SrcPositions.At(base, int32Bytes)
+	at := o.layout.SrcPositions.At(base, plan.Int32Bytes)
 	if mapped != 0 {
-		o.plan.Positions(int32s(mapped+at, len(tokens)), d)
+		o.plan.Positions(view.Of[int32](mapped+at, len(tokens)), d)
 		return stage, nil
 	}
-	size := len(tokens) * int32Bytes
-	o.plan.Positions(int32s(memory.AddrOf(stage), len(tokens)), d)
+	size := len(tokens) * plan.Int32Bytes
+	o.plan.Positions(view.Of[int32](memory.AddrOf(stage), len(tokens)), d)
 	return stage[size:], o.world.PutNbi(o.base+at, memory.AddrOf(stage), uint64(size), d)
 }
 
@@ -257,12 +261,12 @@ func (o *Op) gather(dst uint64, c column, tokens []int32) {
 	})
 }
 
-// Slots fills the routing map of the last dispatch, int32 [N, TopK] at address slots: rank x MaxRecv + slot of the row that
-// carries a choice, or Config.NoSlot.
+// Slots fills the routing map of the last dispatch, int32 [N, TopK] at address slots: rank x
+// MaxRecv + slot of the row that carries a choice, or Config.NoSlot.
 func (o *Op) Slots(slots uint64) error {
 	if o.gpu != nil {
 		return o.gpu.slots(slots)
 	}
-	o.plan.Map(int32s(slots, o.plan.Tokens()*o.cfg.TopK))
+	o.plan.Map(view.Of[int32](slots, o.plan.Tokens()*o.cfg.TopK))
 	return nil
 }

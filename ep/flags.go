@@ -7,29 +7,11 @@ import (
 	"strings"
 
 	"mori/core/memory"
+	"mori/ep/internal/plan"
 )
 
-// A flag says which call its writer has come to, and a stamp of what it was called with, so that ranks that disagree
-// are told instead of reading each other's rows wrongly.
-//
-//	number of the call << stampBits | stamp
-const stampBits = 16
-
-// stamp mixes numbers into one that fits beside the number of a call (FNV-1a over their bytes, folded).
-func stamp(values ...uint64) uint64 {
-	h := uint64(14695981039346656037)
-	for _, v := range values {
-		for range 8 {
-			h = (h ^ v&0xff) * 1099511628211
-			v >>= 8
-		}
-	}
-	h ^= h >> 32
-	return (h ^ h>>16) & (1<<stampBits - 1)
-}
-
 // raise sets this rank's flag at every rank, after all that was put there before.
-func (o *Op) raise(flags Region, number, stamp uint64) error {
+func (o *Op) raise(flags Region, number, signature uint64) error {
 	at := o.base + o.layout.Line(flags, o.cfg.Rank)
 	if err := o.world.Fence(); err != nil {
 		return o.breaks(err)
@@ -37,7 +19,7 @@ func (o *Op) raise(flags Region, number, stamp uint64) error {
 	for i := range o.cfg.WorldSize {
 		// Each rank begins with its right neighbour, so that not all wait for the same one.
 		pe := (o.cfg.Rank + 1 + i) % o.cfg.WorldSize
-		if err := o.world.SignalSet(at, number<<stampBits|stamp, pe); err != nil {
+		if err := o.world.SignalSet(at, number<<plan.SignatureBits|signature, pe); err != nil {
 			return o.breaks(fmt.Errorf("tell rank %d: %w", pe, err))
 		}
 	}
@@ -45,16 +27,16 @@ func (o *Op) raise(flags Region, number, stamp uint64) error {
 }
 
 // flag is the flag that a rank raised here.
-func (o *Op) flag(flags Region, rank int) (number, stamp uint64) {
+func (o *Op) flag(flags Region, rank int) (number, signature uint64) {
 	v := memory.Load64(o.base + o.layout.Line(flags, rank))
-	return v >> stampBits, v & (1<<stampBits - 1)
+	return v >> plan.SignatureBits, v & (1<<plan.SignatureBits - 1)
 }
 
 // anyStamp makes await content with any.
-const anyStamp = 1 << stampBits
+const anyStamp = 1 << plan.SignatureBits
 
 // await waits until the flags of all ranks that awaited tells have come to number, with this stamp.
-func (o *Op) await(act string, flags Region, number, stamp uint64, awaited func(rank int) bool) error {
+func (o *Op) await(act string, flags Region, number, signature uint64, awaited func(rank int) bool) error {
 	for rank := range o.cfg.WorldSize {
 		if !awaited(rank) {
 			continue
@@ -66,7 +48,7 @@ func (o *Op) await(act string, flags Region, number, stamp uint64, awaited func(
 		if err != nil {
 			return o.breaks(err)
 		}
-		if _, other := o.flag(flags, rank); stamp != anyStamp && other != stamp {
+		if _, other := o.flag(flags, rank); signature != anyStamp && other != signature {
 			return o.breaks(fmt.Errorf("%s: rank %d was called with another shape or type of rows than rank %d: %w", act, rank, o.cfg.Rank, ErrMismatch))
 		}
 	}

@@ -12,19 +12,23 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/ep/internal/launch"
+	"mori/ep/internal/plan"
 	"mori/shmem"
 )
 
-// A gpuSide is what an Op has on a GPU, where kernels take the steps by themselves (native/kernels/ep). Its calls queue one kernel
-// each, on the stream that SetStream named, and return at once: without a wait, without an allocation, so that they may be captured into a graph. All
-// ranks replay such graphs alike. Addresses that calls name are of memory that the GPU reaches.
+// A gpuSide is what an Op has on a GPU, where kernels take the steps by themselves
+// (native/kernels/ep). Its calls queue one kernel each, on the stream that SetStream named, and
+// return at once: without a wait, without an allocation, so that they may be captured into a graph.
+// All ranks replay such graphs alike. Addresses that calls name are of memory that the GPU reaches.
 //
-// What a dispatch brought is counted on the device, at Received. What goes wrong there is told by the next call, or by Check: a wait that
-// Options.Timeout ended, ranks that disagree, and impossible counts leave the op broken. A *CapError comes from the call that is made when it is
+// What a dispatch brought is counted on the device, at Received. What goes wrong there is told by
+// the next call, or by Check: a wait that Options.Timeout ended, ranks that disagree, and
+// impossible counts leave the op broken. A *CapError comes from the call that is made when it is
 // known, which is carried out all the same.
 //
-// What cannot be known without waiting is not checked: that a Route is one of this op's, that all ranks replay the same one, and, with Weighted, that
-// the Route is that of the last dispatch.
+// What cannot be known without waiting is not checked: that a Route is one of this op's, that all
+// ranks replay the same one, and, with Weighted, that the Route is that of the last dispatch.
 type gpuSide struct {
 	op      *Op
 	hosts   *hostsSide // nil where loads and stores reach all ranks
@@ -34,8 +38,7 @@ type gpuSide struct {
 	notice  *device.HostMemory // what they tell the host, and a word for the host's questions
 	at      struct{ op, progress, slots, weights, packed, packedRows uint64 }
 
-	rules   []Rule // of mode AUTO
-	chosen  map[likeCall]Launch
+	chooser *launch.Chooser
 	stream  *device.Stream // of the calls from now on
 	streams map[uint64]*device.Stream
 	used    map[*device.Stream]string // the last call whose kernel was launched there
@@ -74,10 +77,10 @@ const (
 
 // openGPU makes the buffers. Collective; it fails on all ranks or on none.
 func (o *Op) openGPU() (err error) {
-	if o.base, err = o.world.MallocAlign(Alignment, o.layout.Size); err != nil {
+	if o.base, err = o.world.MallocAlign(plan.Alignment, o.layout.Size); err != nil {
 		return fmt.Errorf("make the buffers of an op: %w", err)
 	}
-	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, used: map[*device.Stream]string{}, chosen: map[likeCall]Launch{}}
+	g := &gpuSide{op: o, dev: o.world.Device(), streams: map[uint64]*device.Stream{}, used: map[*device.Stream]string{}}
 	o.gpu = g
 	err = g.meet()
 	if err == nil && g.hosts != nil {
@@ -119,25 +122,27 @@ func (g *gpuSide) open() (err error) {
 			return err
 		}
 	}
+	var rules []launch.Rule
 	if t := g.op.opts.Tuning; t != nil {
-		g.rules = t.For(g.dev.Name, g.op.cfg.WorldSize)
+		rules = t.For(g.dev.Name, g.op.cfg.WorldSize)
 	}
+	g.chooser = launch.NewChooser(g.op.cfg, rules, g.mostBlocks())
 	c := &g.op.cfg
 	size := uint64(0)
 	take := func(bytes int) uint64 {
 		at := size
-		size += (uint64(bytes) + Alignment - 1) / Alignment * Alignment
+		size += (uint64(bytes) + plan.Alignment - 1) / plan.Alignment * plan.Alignment
 		return at
 	}
-	take(localCounts + c.ExpertsPerRank*int32Bytes)
+	take(localCounts + c.ExpertsPerRank*plan.Int32Bytes)
 	g.at.op, g.at.progress = take(1<<10), take(progressBytes)
 	choices := c.MaxNumInpToken * c.TopK
-	g.at.slots, g.at.weights = take(choices*int32Bytes), take(choices*float32Bytes)
-	g.at.packed, g.at.packedRows = take(c.MaxRecv()*c.TopK*int32Bytes), take(int32Bytes)
+	g.at.slots, g.at.weights = take(choices*plan.Int32Bytes), take(choices*plan.Float32Bytes)
+	g.at.packed, g.at.packedRows = take(c.MaxRecv()*c.TopK*plan.Int32Bytes), take(plan.Int32Bytes)
 	if h := g.hosts; h != nil {
 		h.at, h.progress = take(hostsBytes), take(hostsProgressBytes)
 		if h.sums() {
-			h.places = take(h.peers(c) * c.MaxNumInpToken * int32Bytes)
+			h.places = take(h.peers(c) * c.MaxNumInpToken * plan.Int32Bytes)
 		}
 	}
 	if g.own, err = g.dev.Alloc(size); err != nil {
@@ -160,7 +165,8 @@ func (g *gpuSide) open() (err error) {
 	return g.prepare()
 }
 
-// prepare puts flags down, since the memory may have been another op's, and writes what kernels are told.
+// prepare puts flags down, since the memory may have been another op's, and writes what kernels are
+// told.
 func (g *gpuSide) prepare() error {
 	told := g.opBytes(g.limit())
 	s, err := g.dev.NewStream(device.Normal)
@@ -216,7 +222,7 @@ func (g *gpuSide) close() error {
 
 // rows asks the device how many rows there are.
 func (g *gpuSide) rows() (int, error) {
-	if err := g.stream.Copy(g.notice.Addr()+answerAt, g.op.Received(), int32Bytes); err != nil {
+	if err := g.stream.Copy(g.notice.Addr()+answerAt, g.op.Received(), plan.Int32Bytes); err != nil {
 		return 0, fmt.Errorf("ask for the number of rows: %w", err)
 	}
 	if err := g.wait(g.stream); err != nil {

@@ -5,17 +5,19 @@ package ep
 import (
 	"testing"
 
+	"mori/ep/internal/plan"
 	"mori/native/gpu/gputest"
 )
 
-// BenchmarkGPUCalls is what dispatch and combine cost their caller beside the kernels, which an emulated GPU does not run here.
+// BenchmarkGPUCalls is what dispatch and combine cost their caller beside the kernels, which an
+// emulated GPU does not run here.
 func BenchmarkGPUCalls(b *testing.B) {
 	gputest.Idle(b)
 	cfg := DefaultConfig()
 	cfg.WorldSize, cfg.HiddenDim, cfg.MaxTokenTypeSize, cfg.MaxNumInpToken, cfg.ExpertsPerRank, cfg.TopK = 1, 128, 2, 128, 8, 8
 	const tokens = 4
 	onGPUs(b, cfg, Options{}, func(j *gpuJob) error {
-		rows, ids := j.give(make([]byte, tokens*cfg.HiddenDim*2)), j.give(make([]byte, tokens*cfg.TopK*int32Bytes))
+		rows, ids := j.give(make([]byte, tokens*cfg.HiddenDim*2)), j.give(make([]byte, tokens*cfg.TopK*plan.Int32Bytes))
 		batch := Batch{N: tokens, Hidden: cfg.HiddenDim, Type: BFloat16, Input: rows, Indices: ids}
 		if _, err := j.gpu.Dispatch(batch); err != nil {
 			return err

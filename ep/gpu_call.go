@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"mori/core/device"
+	"mori/ep/internal/launch"
+	"mori/ep/internal/plan"
 )
 
 // dispatch queues a dispatch, or its send.
@@ -15,14 +17,14 @@ func (g *gpuSide) dispatch(b Batch, phases uint32) error {
 		return fmt.Errorf("dispatch %d tokens: %w", b.N, err)
 	}
 	a := dispatchArgs{input: b.Input, indices: b.Indices, weights: b.Weights, rowBytes: rowBytes,
-		tokens: uint32(b.N), stamp: uint32(stamp(rowBytes, uint64(b.Type)))}
+		tokens: uint32(b.N), stamp: uint32(plan.Signature(rowBytes, uint64(b.Type)))}
 	if n := g.op.layout.ScaleBytes(); b.Scales != 0 && n != 0 {
 		a.scales, a.scaleBytes = b.Scales, uint32(n)
 	}
 	if b.Route != nil {
 		a.route = b.Route.Slots
 	}
-	f, grid := g.dispatcher(g.choose(b.Launch, callDispatch, b.N, rowBytes), rowBytes)
+	f, grid := g.dispatcher(g.chooser.Choose(b.Launch, launch.Dispatch, b.N, rowBytes), rowBytes)
 	if err := g.launch("dispatch", f, grid, g.between(a.pack(&g.args, g.at.op, phases))); err != nil {
 		return err
 	}
@@ -42,7 +44,7 @@ func (g *gpuSide) dispatchRecv() error {
 	if err := g.op.usable(); err != nil {
 		return fmt.Errorf("dispatch_recv: %w", err)
 	}
-	f, grid := g.kernels.dispatch, g.kernels.launch(Launch{1, 1})
+	f, grid := g.kernels.dispatch, g.kernels.launch(Launch{Blocks: 1, Warps: 1})
 	if g.hosts != nil { // records of other hosts are copied to where they belong
 		f, grid = g.kernels.dispatchHosts, g.sentGrid
 	}
@@ -60,7 +62,7 @@ func (g *gpuSide) combine(out Output, phases uint32) error {
 		return fmt.Errorf("combine %d rows: %w", out.Rows, err)
 	}
 	moves := a.input|a.weights != 0
-	f, grid := g.combiner(g.choose(out.Launch, combineOf(moves), int(a.tokens), uint64(out.Hidden)*out.Type.Size()), moves, a.forwards)
+	f, grid := g.combiner(g.chooser.Choose(out.Launch, combineOf(moves), int(a.tokens), uint64(out.Hidden)*out.Type.Size()), moves, a.forwards)
 	if err := g.launch("combine", f, grid, g.between(a.pack(&g.args, g.at.op, phases))); err != nil {
 		return err
 	}
@@ -101,9 +103,9 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 	}
 	a = combineArgs{given: uint32(out.Rows), tokens: uint32(g.tokens), hidden: uint32(out.Hidden), dtype: uint32(out.Type),
 		weighted: out.Weighted, clearReceived: out.Route == nil && !o.keep, forwards: g.forwards(out, way)}
-	a.stamp = uint32(stamp(way.rowBytes, uint64(out.Type), uint64(way.rowType)))
+	a.stamp = uint32(plan.Signature(way.rowBytes, uint64(out.Type), uint64(way.rowType)))
 	if g.hosts.sums() { // and whether, and of what factors, is to be alike
-		a.stamp = uint32(stamp(uint64(a.stamp), flag64(a.forwards), flag64(out.Weighted)))
+		a.stamp = uint32(plan.Signature(uint64(a.stamp), flag64(a.forwards), flag64(out.Weighted)))
 	}
 	switch {
 	case out.Rows < 0:
@@ -118,7 +120,7 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 		a.transport = transportDirect
 	case g.sends(out):
 		a.transport = transportSent
-		a.stamp = uint32(stamp(uint64(a.stamp), transportSent))
+		a.stamp = uint32(plan.Signature(uint64(a.stamp), transportSent))
 	}
 	// No row is no address; to kernels that would be another thing.
 	if !out.InPlace {
@@ -133,25 +135,27 @@ func (g *gpuSide) combineArgs(out Output) (a combineArgs, err error) {
 	return a, g.follow(out, &a)
 }
 
-// forwards says whether hosts sum in a combine, which is alike on all ranks: rows of the last dispatch that travel as they are. Of those of a routing map
-// forwarders have no records; others would lose too much by one more rounding.
+// forwards says whether hosts sum in a combine, which is alike on all ranks: rows of the last
+// dispatch that travel as they are. Of those of a routing map forwarders have no records; others
+// would lose too much by one more rounding.
 func (g *gpuSide) forwards(out Output, way transport) bool {
 	return g.hosts.sums() && g.recorded && out.Route == nil && way.rowType == out.Type && (out.Type == BFloat16 || out.Type == Float32)
 }
 
-// sends says whether each rank sends its rows to those of their tokens, where loads and stores reach all: rows of the last dispatch, whose counts and positions are
-// there, that do not lie where others could read them. A cap leaves no room for a place for each token of each rank.
+// sends says whether each rank sends its rows to those of their tokens, where loads and stores
+// reach all: rows of the last dispatch, whose counts and positions are there, that do not lie where
+// others could read them. A cap leaves no room for a place for each token of each rank.
 func (g *gpuSide) sends(out Output) bool {
 	c := &g.op.cfg
 	return g.hosts == nil && out.Route == nil && !out.InPlace && c.MaxRecv() >= c.WorldSize*c.MaxNumInpToken
 }
 
 // combineOf is the call of a combine that moves rows to CombineIn first, or that does not.
-func combineOf(moves bool) call {
+func combineOf(moves bool) launch.Call {
 	if moves {
-		return callCombine
+		return launch.Combine
 	}
-	return callCombineInPlace
+	return launch.CombineInPlace
 }
 
 func flag64(on bool) uint64 { return uint64(flag(on)) }
@@ -185,17 +189,17 @@ func (g *gpuSide) slots(to uint64) error {
 	if g.tokens == 0 {
 		return nil
 	}
-	return g.stream.Copy(to, g.at.slots, uint64(g.tokens*g.op.cfg.TopK)*int32Bytes)
+	return g.stream.Copy(to, g.at.slots, uint64(g.tokens*g.op.cfg.TopK)*plan.Int32Bytes)
 }
 
 // countLocal queues the count of the received rows' experts.
 func (g *gpuSide) countLocal() error {
 	o, c := g.op, &g.op.cfg
-	if err := g.stream.Set(o.LocalCounts(), 0, uint64(c.ExpertsPerRank)*int32Bytes); err != nil {
+	if err := g.stream.Set(o.LocalCounts(), 0, uint64(c.ExpertsPerRank)*plan.Int32Bytes); err != nil {
 		return fmt.Errorf("count local experts: %w", err)
 	}
 	a := g.args.Reset().Uint64(o.Received()).Uint64(o.base + o.layout.DispatchOutIndices.Offset).Uint64(o.LocalCounts())
 	a.Uint32(uint32(c.TopK)).Uint32(uint32(c.FirstExpert())).Uint32(uint32(c.ExpertsPerRank)).Uint32(0)
-	grid := g.kernels.launch(Launch{min((c.MaxRecv()*c.TopK+mostThreads-1)/mostThreads, 32), mostThreads / g.dev.Warp})
+	grid := g.kernels.launch(Launch{Blocks: min((c.MaxRecv()*c.TopK+mostThreads-1)/mostThreads, 32), Warps: mostThreads / g.dev.Warp})
 	return g.launch("count local experts", g.kernels.count, grid, a)
 }

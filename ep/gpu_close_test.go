@@ -20,7 +20,8 @@ import (
 
 const stuckVariable = "MORI_TEST_EP_STUCK"
 
-// A kernel that does not end keeps neither Close nor Finalize, which name it. The process ends with memory that is not freed, so it is one of its own.
+// A kernel that does not end keeps neither Close nor Finalize, which name it. The process ends with
+// memory that is not freed, so it is one of its own.
 func TestCloseNamesAKernelThatDoesNotEnd(t *testing.T) {
 	gputest.NeedEmulated(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -15,7 +15,8 @@ import (
 	"mori/shmem"
 )
 
-// repeats is how often a test repeats each way in which ranks disagree or do not come: MORI_TEST_REPEAT, else a number that tests can spare.
+// repeats is how often a test repeats each way in which ranks disagree or do not come:
+// MORI_TEST_REPEAT, else a number that tests can spare.
 func repeats(t *testing.T) int {
 	text := os.Getenv("MORI_TEST_REPEAT")
 	if text == "" {
@@ -43,8 +44,8 @@ var settings = []setting{
 	{"AsyncLL", KernelAsyncLL, 2, 1},
 }
 
-// each runs f on the ranks of each setting, as often as repeats says. Every other time the last lane of each kernel begins late, so that it finds what the
-// others have done meanwhile.
+// each runs f on the ranks of each setting, as often as repeats says. Every other time the last
+// lane of each kernel begins late, so that it finds what the others have done meanwhile.
 func each(t *testing.T, choose func(s setting) Options, f func(j *gpuJob) error) {
 	gputest.Need(t)
 	for _, s := range settings {
@@ -83,7 +84,8 @@ func (j *gpuJob) unqueued() error {
 // odd is the rank that calls otherwise than the others, or does not come.
 func (j *gpuJob) odd() bool { return j.gpu.cfg.Rank == j.gpu.cfg.WorldSize-1 }
 
-// disagrees is an error unless the op is broken by a mismatch. In a combine, ranks on other hosts than the odd one may only see that rows do not come.
+// disagrees is an error unless the op is broken by a mismatch. In a combine, ranks on other hosts
+// than the odd one may only see that rows do not come.
 func (j *gpuJob) disagrees(err error, combine bool) error {
 	err = errors.Join(err, j.settle(), j.gpu.Check())
 	far := combine && j.gpu.gpu.hosts != nil
@@ -178,7 +180,8 @@ func TestRanksThatDisagreeEnd(t *testing.T) {
 	})
 }
 
-// A rank that does not come ends the calls of all others with a timeout, and a rank that comes late ends nothing.
+// A rank that does not come ends the calls of all others with a timeout, and a rank that comes late
+// ends nothing.
 func TestRanksThatDoNotComeEndNothingElse(t *testing.T) {
 	call := func(j *gpuJob) error {
 		_, err := j.gpu.Dispatch(j.ones(2))

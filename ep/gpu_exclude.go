@@ -11,17 +11,21 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
 )
 
 // epochBits are those of a call's number that count calls; above them are exclusions.
 const epochBits = 32
 
-// Exclude leaves ranks out from now on: nobody waits for them, nothing is sent to them, and choices of their experts go nowhere. An op that is broken
-// because they did not come goes on with those that are left. These all call it, with the same ranks, equally often; it waits for none of them, but for
-// this rank's own work. Results of calls that had failed are not to be used, nor routes from before. Where the op is on host memory it is refused.
+// Exclude leaves ranks out from now on: nobody waits for them, nothing is sent to them, and choices
+// of their experts go nowhere. An op that is broken because they did not come goes on with those
+// that are left. These all call it, with the same ranks, equally often; it waits for none of them,
+// but for this rank's own work. Results of calls that had failed are not to be used, nor routes
+// from before. Where the op is on host memory it is refused.
 //
-// What makes it safe without a meeting: the numbers of calls go on from a multiple of 1 << epochBits that all reach by counting exclusions, so that
-// the next dispatch waits until all that are left have come to it, whatever each had seen of the calls before.
+// What makes it safe without a meeting: the numbers of calls go on from a multiple of 1 <<
+// epochBits that all reach by counting exclusions, so that the next dispatch waits until all that
+// are left have come to it, whatever each had seen of the calls before.
 func (o *Op) Exclude(ranks []int) error {
 	mask := uint64(0)
 	for _, rank := range ranks {
@@ -63,13 +67,13 @@ func (g *gpuSide) exclude(mask uint64) error {
 	g.op.mu.Unlock()
 	o := g.op
 	number := uint64(g.epoch) << epochBits
-	pulled := binary.LittleEndian.AppendUint64(nil, number<<stampBits)
+	pulled := binary.LittleEndian.AppendUint64(nil, number<<plan.SignatureBits)
 	counters := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, number), number)
 	told := g.opBytes(g.limit())
 	s := g.aside
 	err := errors.Join(
 		s.Set(g.at.progress, 0, progressBytes), s.Copy(g.at.progress, memory.AddrOf(counters), uint64(len(counters))),
-		s.Set(o.Received(), 0, int32Bytes), s.Copy(g.at.op, memory.AddrOf(told), uint64(len(told))))
+		s.Set(o.Received(), 0, plan.Int32Bytes), s.Copy(g.at.op, memory.AddrOf(told), uint64(len(told))))
 	for pe := range o.cfg.WorldSize {
 		if g.dead>>pe&1 == 0 && err == nil {
 			// This rank reads nobody's rows any more.

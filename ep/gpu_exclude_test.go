@@ -12,10 +12,12 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
 	"mori/shmem"
 )
 
-// numbered is a batch of n tokens whose elements are their rank's number and their own, each for expert 0 of every rank.
+// numbered is a batch of n tokens whose elements are their rank's number and their own, each for
+// expert 0 of every rank.
 func (j *gpuJob) numbered(n int) Batch {
 	c := j.gpu.cfg
 	rows, chosen := []byte{}, []byte{}
@@ -127,12 +129,12 @@ func TestCountsThatCannotBeAreToldOnGPUs(t *testing.T) {
 		if j.gpu.cfg.Rank == 1 {
 			l, first := &j.gpu.layout, j.gpu.world.Ptr(j.gpu.base, 0)
 			rowBytes := uint64(b.Hidden) * b.Type.Size()
-			mark := stamp(rowBytes, uint64(b.Type))
+			mark := plan.Signature(rowBytes, uint64(b.Type))
 			var words []byte // of the first dispatch, on the board for odd ones, behind those of rank 0
 			for _, rows := range []uint64{1<<24 - 1, 1} {
 				words = binary.LittleEndian.AppendUint64(words, 1<<40|mark<<24|rows)
 			}
-			return errors.Join(j.stream.Copy(first+l.Counts.At(3, 2*wordBytes), memory.AddrOf(words), uint64(len(words))), j.settle())
+			return errors.Join(j.stream.Copy(first+l.Counts.At(3, 2*plan.WordBytes), memory.AddrOf(words), uint64(len(words))), j.settle())
 		}
 		_, err := j.gpu.Dispatch(b)
 		if err = errors.Join(err, j.settle(), j.gpu.Check()); !errors.Is(err, ErrCounts) || !strings.Contains(err.Error(), "dispatch of rank 0") {
@@ -145,7 +147,8 @@ func TestCountsThatCannotBeAreToldOnGPUs(t *testing.T) {
 	})
 }
 
-// An op that is dropped, or closed, ends when the work on all its streams has ended, though the streams are gone.
+// An op that is dropped, or closed, ends when the work on all its streams has ended, though the
+// streams are gone.
 func TestStreamsMayGoBeforeTheOp(t *testing.T) {
 	onGPUs(t, exclusionConfig(2), Options{}, func(j *gpuJob) error {
 		before, err := j.dev.NewEvent()

@@ -7,13 +7,15 @@ import (
 	"fmt"
 
 	"mori/core/memory"
+	"mori/ep/internal/plan"
 	"mori/shmem"
 )
 
 func (g *gpuSide) word32(off uint64) uint32 { return memory.Load32(g.notice.Addr() + off) }
 func (g *gpuSide) word64(off uint64) uint64 { return memory.Load64(g.notice.Addr() + off) }
 
-// trouble is why the op is broken, nil if it is not. A rank that has died says more than the wait for it that ended.
+// trouble is why the op is broken, nil if it is not. A rank that has died says more than the wait
+// for it that ended.
 func (g *gpuSide) trouble() error {
 	switch lost := g.lost(); {
 	case lost == nil:
@@ -58,15 +60,15 @@ func (g *gpuSide) waited() error {
 	}
 	act = cmp.Or(g.hosts.act(g.word64(noticeAddress)), act)
 	expected, seen, peer := g.word64(noticeExpected), g.word64(noticeSeen), g.word32(noticePeer)
-	number := expected >> stampBits
+	number := expected >> plan.SignatureBits
 	if g.word32(noticeFault) == faultNetwork {
 		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is not reached any more: %w", act, number, c.Rank, peer, g.op.world.RemoteStatus(int(peer), seen))
 	}
 	if g.word32(noticeFault) == faultMismatch {
 		return fmt.Errorf("%s %d: rank %d was called with another shape or type of rows than rank %d (stamp %#x, not %#x): %w",
-			act, number, peer, c.Rank, seen&(1<<stampBits-1), expected&(1<<stampBits-1), ErrMismatch)
+			act, number, peer, c.Rank, seen&(1<<plan.SignatureBits-1), expected&(1<<plan.SignatureBits-1), ErrMismatch)
 	}
-	return fmt.Errorf("%s %d of rank %d: these have not come: rank %d (expected %d, seen %d): %w", act, number, c.Rank, peer, number, seen>>stampBits, shmem.ErrTimeout)
+	return fmt.Errorf("%s %d of rank %d: these have not come: rank %d (expected %d, seen %d): %w", act, number, c.Rank, peer, number, seen>>plan.SignatureBits, shmem.ErrTimeout)
 }
 
 // overflow is a *CapError if a dispatch overflowed that nobody was told of.

@@ -13,10 +13,14 @@ import (
 	"time"
 
 	"mori/core/memory"
+	"mori/ep/internal/plan"
+	"mori/ep/internal/plan/plantest"
+	"mori/ep/internal/view"
 	"mori/shmem"
 )
 
-// Where hosts sum, whole numbers are summed as on host memory, to the last bit, in chunks of any number.
+// Where hosts sum, whole numbers are summed as on host memory, to the last bit, in chunks of any
+// number.
 func TestHostsSum(t *testing.T) {
 	for _, chunk := range []int{1, 0} {
 		t.Run(fmt.Sprintf("chunks of %d bytes", chunk), func(t *testing.T) {
@@ -24,7 +28,7 @@ func TestHostsSum(t *testing.T) {
 				if !j.gpu.gpu.hosts.sums() {
 					return errors.New("hosts do not sum")
 				}
-				if got, want := j.gpu.LaunchOf(false, Launch{4, 16}, 3, 16), (Launch{4, mostThreads / j.dev.Warp}); got != want {
+				if got, want := j.gpu.LaunchOf(false, Launch{Blocks: 4, Warps: 16}, 3, 16), (Launch{Blocks: 4, Warps: mostThreads / j.dev.Warp}); got != want {
 					return fmt.Errorf("a combine is launched as %v, want %v", got, want)
 				}
 				return sumsOnly(j, 4)
@@ -57,12 +61,13 @@ func TestSumsOfHostsAreWithinRounding(t *testing.T) {
 	}
 }
 
-// nearly sums rows of numbers between 0 and 1 on both ops. A host's part, at most 2, is rounded to the type once, and a sum, at most 4, too.
+// nearly sums rows of numbers between 0 and 1 on both ops. A host's part, at most 2, is rounded to
+// the type once, and a sum, at most 4, too.
 func (j *gpuJob) nearly(t DType) error {
 	c, r := j.gpu.cfg, rand.New(rand.NewPCG(uint64(j.gpu.cfg.Rank), 6))
 	n, half := c.MaxNumInpToken, map[DType]float64{BFloat16: 0x1p-9, Float32: 0x1p-24}[t]
-	indices := allRoutings[0].choices(r, c, n)
-	chosen, rows := memory.Bytes(addrOfInt32s(indices), uint64(n*c.TopK*int32Bytes)), make([]byte, n*c.HiddenDim*4)
+	indices := plantest.Routings[0].Choices(r, expertsOf(c), n*c.TopK)
+	chosen, rows := memory.Bytes(view.Addr(indices), uint64(n*c.TopK*plan.Int32Bytes)), make([]byte, n*c.HiddenDim*4)
 	h := Batch{N: n, Hidden: c.HiddenDim, Type: Float32, Input: j.hold(rows), Indices: j.hold(chosen)}
 	g := Batch{N: n, Hidden: c.HiddenDim, Type: Float32, Input: j.give(rows), Indices: j.give(chosen)}
 	came, err := j.host.Dispatch(h)
@@ -106,7 +111,8 @@ func floats(b []byte, t DType) (all []float64) {
 	return all
 }
 
-// Who waits for the sum of a host is told the rank that sums, and that one's host the rank that did not come.
+// Who waits for the sum of a host is told the rank that sums, and that one's host the rank that did
+// not come.
 func TestARankThatHasNoRowsForItsHostIsNamed(t *testing.T) {
 	onHosts(t, 2, hostsConfig(4, KernelInterNodeV1), Options{Timeout: time.Second}, func(j *gpuJob) error {
 		c := j.gpu.cfg
@@ -115,7 +121,7 @@ func TestARankThatHasNoRowsForItsHostIsNamed(t *testing.T) {
 			indices[i] = int32(i % c.TopK % c.WorldSize * c.ExpertsPerRank)
 		}
 		b := j.ones(c.MaxNumInpToken)
-		b.Indices = j.give(memory.Bytes(addrOfInt32s(indices), uint64(len(indices)*int32Bytes)))
+		b.Indices = j.give(memory.Bytes(view.Addr(indices), uint64(len(indices)*plan.Int32Bytes)))
 		_, err := j.gpu.Dispatch(b)
 		if err = errors.Join(err, j.settle(), j.gpu.Check()); err != nil || c.Rank == 3 {
 			return err

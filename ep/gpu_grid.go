@@ -2,7 +2,10 @@
 
 package ep
 
-import "mori/core/device"
+import (
+	"mori/core/device"
+	"mori/ep/internal/launch"
+)
 
 const (
 	mostStage    = 7168
@@ -13,61 +16,35 @@ const (
 	line         = 128 // bytes, of which stages in shared memory are multiples
 )
 
-// choose is the launch of a call: what the call asks for, then what the tables of mode AUTO have, then what the configuration asks for, then
-// what the model of costs suggests within the budget.
-func (g *gpuSide) choose(asked Launch, what call, tokens int, rowBytes uint64) Launch {
-	if asked.Blocks > 0 && asked.Warps > 0 {
-		return asked
-	}
-	like := likeCall{what, tokens, rowBytes}
-	l, known := g.chosen[like]
-	if !known {
-		if len(g.chosen) >= mostChosen {
-			clear(g.chosen)
-		}
-		l = g.decide(like)
-		g.chosen[like] = l
-	}
-	return asked.or(l)
-}
-
-// LaunchOf is what a dispatch, or a combine that moves its rows first, of so many tokens gets where it asks for this; zeros on host memory, which has no launches.
+// LaunchOf returns what a dispatch, or a combine that moves its rows first, gets if it asks for
+// this. On host memory it returns zeros.
 func (o *Op) LaunchOf(dispatch bool, asked Launch, tokens int, rowBytes uint64) Launch {
 	if o.gpu == nil {
 		return Launch{}
 	}
-	what := callCombine
+	what := launch.Combine
 	if dispatch {
-		what = callDispatch
+		what = launch.Dispatch
 	}
-	l := o.gpu.choose(asked, what, tokens, rowBytes)
+	l := o.gpu.chooser.Choose(asked, what, tokens, rowBytes)
 	g := o.gpu.kernels.launch(l)
-	return Launch{int(g.Blocks[0]), int(g.Threads[0]) / o.gpu.dev.Warp}
+	return Launch{Blocks: int(g.Blocks[0]), Warps: int(g.Threads[0]) / o.gpu.dev.Warp}
 }
 
-// A likeCall is what a choice depends on besides what was asked for.
-type likeCall struct {
-	what     call
-	tokens   int
-	rowBytes uint64
-}
-
-// mostChosen is how many choices are kept. Programs have few numbers of tokens; who has more asks the model more often.
-const mostChosen = 1 << 12
-
-func (g *gpuSide) decide(c likeCall) Launch {
-	cfg, most := &g.op.cfg, g.op.opts.Blocks
+// mostBlocks returns how many blocks the cost model may suggest.
+func (g *gpuSide) mostBlocks() int {
+	most := g.op.opts.Blocks
 	if most <= 0 {
 		most = g.dev.Units / 2
 	}
 	if g.hosts != nil {
 		most = min(most, hostsBlocks)
 	}
-	most = max(1, min(most, g.dev.Units))
-	return ruled(g.rules, c.what, c.tokens, c.rowBytes).or(cfg.configured()).or(suggest(c.what, c.tokens, c.rowBytes, cfg.reach(), most))
+	return max(1, min(most, g.dev.Units))
 }
 
-// mori/device/spread_stream.hpp and copy_stream.hpp: shared memory of a warp, for stages of so many bytes.
+// mori/device/spread_stream.hpp and copy_stream.hpp: shared memory of a warp, for stages of so many
+// bytes.
 func spreadShared(stage int) int { return 128 + spreadStages*stage }
 func streamShared(stage int) int { return 256 + 8*stage }
 
@@ -91,7 +68,8 @@ func (k *kernels) dispatchGrid(l Launch, rowBytes uint64, own int) device.Grid {
 	return g
 }
 
-// combineGrid has stages for rows that come by bulk copies (mori/ep/pull.hpp), and for those that are moved first.
+// combineGrid has stages for rows that come by bulk copies (mori/ep/pull.hpp), and for those that
+// are moved first.
 func (k *kernels) combineGrid(l Launch) device.Grid {
 	g := k.launch(l)
 	g.Shared = k.shared(g, streamShared, combineStage, combineShared)
@@ -133,7 +111,8 @@ func (g *gpuSide) between(args *device.Args) *device.Args {
 // lines is whole lines of so many bytes.
 func lines(bytes int) int { return (bytes + line - 1) / line * line }
 
-// shared is what a block gets for stages of the size, or of the largest for which there is room; own is what its kernel has itself.
+// shared is what a block gets for stages of the size, or of the largest for which there is room;
+// own is what its kernel has itself.
 func (k *kernels) shared(g device.Grid, warp func(stage int) int, stage, own int) uint32 {
 	if !k.bulk {
 		return 0

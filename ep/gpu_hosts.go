@@ -10,11 +10,13 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
 	"mori/shmem"
 )
 
-// A hostsSide is what an Op has on a GPU where some ranks are on other hosts: kernels post what goes there to the queue of a proxy or, where
-// shmem.Config.NIC names one, of a NIC, from symmetric memory to symmetric memory, and wait for flags that come behind it.
+// A hostsSide is what an Op has on a GPU where some ranks are on other hosts: kernels post what
+// goes there to the queue of a proxy or, where shmem.Config.NIC names one, of a NIC, from symmetric
+// memory to symmetric memory, and wait for flags that come behind it.
 // native/include/mori/ep/hosts.hpp says what goes how.
 type hostsSide struct {
 	network  uint64 // shmem.World.State, which says how each rank is reached
@@ -42,19 +44,13 @@ const (
 	hostsBytes         = 112
 	hostsProgressBytes = 3344
 
-	// A put of this length keeps a fast network busy for longer than the next one takes to be written and posted.
+	// A put of this length keeps a fast network busy for longer than the next one takes to be
+	// written and posted.
 	chunkBytes = 2 << 20
 )
 
-// spansHosts says whether a family of kernels has ranks on several hosts.
-func (k KernelType) spansHosts() bool {
-	return k == KernelInterNode || k == KernelInterNodeV1 || k == KernelInterNodeV1LL || k == KernelAsyncLL
-}
-
-// forwards says whether a token goes once to each host instead of once to each rank.
-func (k KernelType) forwards() bool { return k == KernelInterNodeV1 || k == KernelInterNodeV1LL }
-
-// sums says whether a host sums what its ranks made of a token before that goes to the token's rank on another host. One rank a host has nothing to sum.
+// sums says whether a host sums what its ranks made of a token before that goes to the token's rank
+// on another host. One rank a host has nothing to sum.
 func (h *hostsSide) sums() bool { return h != nil && h.forwards && h.perHost > 1 }
 
 // peers are the ranks of other hosts that get records of this one.
@@ -85,10 +81,10 @@ func (g *gpuSide) reach() error {
 	if far < 0 {
 		return nil
 	}
-	if !c.KernelType.spansHosts() {
+	if !c.KernelType.SpansHosts() {
 		return fmt.Errorf("kernel_type %v, and the memory of PE %d is not mapped here, by the GPU of PE %d: %w", c.KernelType, far, c.Rank, errors.ErrUnsupported)
 	}
-	h := &hostsSide{near: near, perHost: bits.OnesCount64(near), forwards: c.KernelType.forwards()}
+	h := &hostsSide{near: near, perHost: bits.OnesCount64(near), forwards: c.KernelType.Hierarchical()}
 	first := c.Rank / h.perHost * h.perHost
 	if c.WorldSize%h.perHost != 0 || near>>first != 1<<h.perHost-1 {
 		return fmt.Errorf("rank %d of %d reaches ranks %#b by loads and stores: ranks of a host must follow each other, the same number on each: %w",
@@ -130,7 +126,7 @@ func (g *gpuSide) meet() error {
 // allocate makes the symmetric memory. Collective.
 func (h *hostsSide) allocate(o *Op) (err error) {
 	h.parts = h.plan(&o.cfg, &o.layout, o.opts.chunk())
-	if h.base, err = o.world.MallocAlign(Alignment, h.parts.size); err != nil {
+	if h.base, err = o.world.MallocAlign(plan.Alignment, h.parts.size); err != nil {
 		err = fmt.Errorf("make the buffers of an op for rows between hosts: %w", err)
 	}
 	return err
@@ -146,7 +142,7 @@ func (o *Options) chunk() int {
 
 // plan says where things are.
 func (h *hostsSide) plan(c *Config, l *Layout, chunk int) (p hostsParts) {
-	round := func(n uint64) uint64 { return (n + Alignment - 1) / Alignment * Alignment }
+	round := func(n uint64) uint64 { return (n + plan.Alignment - 1) / plan.Alignment * plan.Alignment }
 	far := c.WorldSize - h.perHost
 	peers, served := h.peers(c), 1
 	if h.forwards {
@@ -154,7 +150,7 @@ func (h *hostsSide) plan(c *Config, l *Layout, chunk int) (p hostsParts) {
 	}
 	tokens := uint64(c.MaxNumInpToken)
 	row := uint64(c.HiddenDim) * uint64(c.MaxTokenTypeSize)
-	record := round(row) + uint64(served+1)*int32Bytes + 2*l.WeightBytes() + l.ScaleBytes() + 16
+	record := round(row) + uint64(served+1)*plan.Int32Bytes + 2*l.WeightBytes() + l.ScaleBytes() + 16
 	least := (tokens + mostChunks - 1) / mostChunks * record
 	// The last chunk may have room that tokens do not fill.
 	p.peerBytes = round(tokens*record + min(max(least, uint64(chunk)), tokens*record) + mostChunks*headBytes)
@@ -164,10 +160,10 @@ func (h *hostsSide) plan(c *Config, l *Layout, chunk int) (p hostsParts) {
 		return begin
 	}
 	p.chunkFlags, p.rowFlags = take(uint64(peers)*mostChunks*8), take(uint64(far)*mostChunks*8)
-	p.asks = take(2 * uint64(c.WorldSize) * LineBytes)
+	p.asks = take(2 * uint64(c.WorldSize) * plan.LineBytes)
 	p.outgoing, p.incoming = take(uint64(peers)*p.peerBytes), take(uint64(peers)*p.peerBytes)
 	rows := tokens * uint64(min(far, c.TopK))
-	inward := round(rows*row) + round(rows*uint64(l.ScaleBlocks)*float32Bytes) + rows*l.WeightBytes()
+	inward := round(rows*row) + round(rows*uint64(l.ScaleBlocks)*plan.Float32Bytes) + rows*l.WeightBytes()
 	if h.sums() {
 		sums := uint64(peers) * tokens * (row + l.WeightBytes() + 2*16)
 		p.sums, inward = take(sums), max(inward, sums)

@@ -19,7 +19,8 @@ import (
 // ways are by what kernels post to other hosts: shmem.Config.NIC.
 var ways = map[string]string{"proxy": "", "NIC": "emu0"}
 
-// onHosts makes the ops as onGPUs does, with perHost ranks on each of several hosts that kernels cannot tell from others, and calls f on each rank.
+// onHosts makes the ops as onGPUs does, with perHost ranks on each of several hosts that kernels
+// cannot tell from others, and calls f on each rank.
 func onHosts(t *testing.T, perHost int, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	onHostsBy(t, "", perHost, cfg, opts, f)
@@ -85,7 +86,8 @@ func betweenHosts(t *testing.T, nic string) {
 	})
 }
 
-// From the first call on kernels wait for what hosts bring each other, so none of it may wait for kernels.
+// From the first call on kernels wait for what hosts bring each other, so none of it may wait for
+// kernels.
 func TestNothingBetweenHostsWaitsForKernels(t *testing.T) {
 	for way, nic := range ways {
 		t.Run(way, func(t *testing.T) { nothingWaits(t, nic) })

@@ -124,14 +124,16 @@ func (k *kernels) loadHosts(sums bool) error {
 	return nil
 }
 
-// function finds a kernel that has so much of shared memory itself; 0: it copies nothing through it.
+// function finds a kernel that has so much of shared memory itself; 0: it copies nothing through
+// it.
 func (k *kernels) function(m *device.Module, name string, shared int) (*device.Function, error) {
 	f, err := m.Function(name)
 	if err != nil {
 		return nil, err
 	}
-	// Drivers load code lazily, and wait for running kernels then: for those of another rank of this process, which wait for the one
-	// that is loaded. Who asks for an attribute has it loaded now.
+	// Drivers load code lazily, and wait for running kernels then: for those of another rank of
+	// this process, which wait for the one that is loaded. Who asks for an attribute has it loaded
+	// now.
 	if _, err := f.Registers(); err != nil {
 		return nil, err
 	}

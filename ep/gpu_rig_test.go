@@ -17,11 +17,14 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
+	"mori/ep/internal/plan/plantest"
 	"mori/native/gpu/gputest"
 	"mori/shmem"
 )
 
-// A gpuJob is what each rank of a test on GPUs has: an op there, and one on host memory that is asked the same.
+// A gpuJob is what each rank of a test on GPUs has: an op there, and one on host memory that is
+// asked the same.
 type gpuJob struct {
 	host, gpu *Op
 	dev       *device.Device
@@ -31,7 +34,8 @@ type gpuJob struct {
 	held      [][]byte // what calls of a round have by its address
 }
 
-// onGPUs makes the ops on cfg.WorldSize ranks of this process, with a GPU for each if there are so many, and calls f on each at once.
+// onGPUs makes the ops on cfg.WorldSize ranks of this process, with a GPU for each if there are so
+// many, and calls f on each at once.
 func onGPUs(t testing.TB, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	gputest.Need(t)
@@ -96,8 +100,8 @@ func runOnGPU(g bootstrap.Group, d *device.Device, at place, cfg Config, opts Op
 	return f(j)
 }
 
-// settle waits for the stream, and takes back what give gave. No memory is freed between calls: drivers wait for the whole device then, where another
-// rank's kernel may wait for this rank.
+// settle waits for the stream, and takes back what give gave. No memory is freed between calls:
+// drivers wait for the whole device then, where another rank's kernel may wait for this rank.
 func (j *gpuJob) settle() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -123,7 +127,7 @@ func (j *gpuJob) give(b []byte) uint64 {
 		return 0
 	}
 	at := j.room.Addr() + j.taken
-	j.taken += (uint64(len(b)) + Alignment - 1) / Alignment * Alignment
+	j.taken += (uint64(len(b)) + plan.Alignment - 1) / plan.Alignment * plan.Alignment
 	if j.taken > j.room.Bytes() {
 		panic("a round needs more memory")
 	}
@@ -168,7 +172,7 @@ func (j *gpuJob) same(what string, region Region, n uint64) error {
 type round struct {
 	hidden           int
 	dtype, out       DType
-	routing          routing
+	routing          plantest.Routing
 	scales, weights  bool
 	split, replay    bool
 	inPlace, through bool // through: the weights come back
@@ -177,7 +181,7 @@ type round struct {
 
 func drawRound(r *rand.Rand, cfg Config) round {
 	types := []DType{BFloat16, Float32, Float8E4M3FN, Float8E4M3FNUZ}
-	d := round{hidden: 1 + r.IntN(cfg.HiddenDim), dtype: types[r.IntN(4)], out: types[r.IntN(4)], routing: allRoutings[r.IntN(len(allRoutings))],
+	d := round{hidden: 1 + r.IntN(cfg.HiddenDim), dtype: types[r.IntN(4)], out: types[r.IntN(4)], routing: plantest.Routings[r.IntN(len(plantest.Routings))],
 		scales: r.IntN(2) == 0, weights: r.IntN(3) > 0, split: r.IntN(2) == 0, replay: r.IntN(4) == 0, inPlace: r.IntN(3) == 0,
 		through: r.IntN(2) == 0, weighted: r.IntN(2) == 0}
 	if r.IntN(2) == 0 {
@@ -190,7 +194,8 @@ func drawRound(r *rand.Rand, cfg Config) round {
 	return d
 }
 
-// numbers are n elements of a type: any bytes, or whole numbers of 0 to 3, whose sums are the same in any order.
+// numbers are n elements of a type: any bytes, or whole numbers of 0 to 3, whose sums are the same
+// in any order.
 func numbers(r *rand.Rand, n int, t DType, whole bool) []byte {
 	if !whole || t != Float32 && t != BFloat16 {
 		return randomBytes(r, n*int(t.Size()))

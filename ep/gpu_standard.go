@@ -41,14 +41,14 @@ func (g *gpuSide) pack(to Packed, x, indices uint64, rows int, rowBytes uint64) 
 	if rows < c.MaxRecv() {
 		return fmt.Errorf("pack %d rows, %d may have been received: %w", rows, c.MaxRecv(), ErrShape)
 	}
-	if err := c.checkPacked(); err != nil {
+	if err := c.CheckPacked(); err != nil {
 		return err
 	}
 	a := packArgs{received: g.op.Received(), indices: indices, input: x, packed: to.Rows, counts: to.Counts, info: to.Info, slots: g.at.packed,
 		rows: g.at.packedRows, rowBytes: rowBytes, maxRecv: uint32(c.MaxRecv()), topk: uint32(c.TopK), firstExpert: uint32(c.FirstExpert()),
 		experts: uint32(c.ExpertsPerRank), room: uint32(c.PackedRows())}
 	all := a.pack(&g.args)
-	if err := g.launch("place rows", g.kernels.place, g.kernels.launch(Launch{c.ExpertsPerRank, mostThreads / g.dev.Warp}), all); err != nil {
+	if err := g.launch("place rows", g.kernels.place, g.kernels.launch(Launch{Blocks: c.ExpertsPerRank, Warps: mostThreads / g.dev.Warp}), all); err != nil {
 		return err
 	}
 	return g.launch("pack rows", g.kernels.pack, g.wide(), all)
@@ -73,5 +73,5 @@ func (g *gpuSide) wide() device.Grid {
 	if blocks <= 0 {
 		blocks = g.dev.Units
 	}
-	return g.kernels.launch(Launch{blocks, mostThreads / g.dev.Warp})
+	return g.kernels.launch(Launch{Blocks: blocks, Warps: mostThreads / g.dev.Warp})
 }

@@ -16,6 +16,8 @@ import (
 	"mori/core/bootstrap"
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
+	"mori/ep/internal/view"
 	"mori/native/gpu/gputest"
 	"mori/shmem"
 )
@@ -48,8 +50,8 @@ func rounds(count int) func(j *gpuJob) error {
 func (j *gpuJob) round(d round, r *rand.Rand) error {
 	c := j.gpu.cfg
 	n := r.IntN(c.MaxNumInpToken + 1)
-	indices := d.routing.choices(r, c, n)
-	chosen := memory.Bytes(addrOfInt32s(append(indices, 0)), uint64(n*c.TopK*int32Bytes))
+	indices := d.routing.Choices(r, expertsOf(c), n*c.TopK)
+	chosen := memory.Bytes(view.Addr(append(indices, 0)), uint64(n*c.TopK*plan.Int32Bytes))
 	rows := randomBytes(r, n*d.hidden*int(d.dtype.Size()))
 	weights := make([]float32, n*c.TopK+1)
 	for i := range weights {
@@ -58,7 +60,7 @@ func (j *gpuJob) round(d round, r *rand.Rand) error {
 			weights[i] = float32(r.IntN(4))
 		}
 	}
-	w := memory.Bytes(addrOfFloat32s(weights), uint64(n*c.TopK*float32Bytes))
+	w := memory.Bytes(view.Addr(weights), uint64(n*c.TopK*plan.Float32Bytes))
 	scales := randomBytes(r, n*int(j.gpu.layout.ScaleBytes()))
 	h := Batch{N: n, Hidden: d.hidden, Type: d.dtype, Input: j.hold(rows), Indices: j.hold(chosen)}
 	g := Batch{N: n, Hidden: d.hidden, Type: d.dtype, Input: j.give(rows), Indices: j.give(chosen), Launch: Launch{Blocks: r.IntN(3), Warps: r.IntN(3)}}
@@ -86,11 +88,11 @@ func (j *gpuJob) dispatch(d round, h, g Batch) (hostRoute, gpuRoute *Route, err 
 	}
 	if d.replay {
 		maps := make([]int32, h.N*j.host.cfg.TopK+1)
-		hostRoute = &Route{Slots: j.hold(memory.Bytes(addrOfInt32s(maps), uint64(len(maps)*int32Bytes))), N: h.N, Rows: rows}
+		hostRoute = &Route{Slots: j.hold(memory.Bytes(view.Addr(maps), uint64(len(maps)*plan.Int32Bytes))), N: h.N, Rows: rows}
 		if err := j.host.Slots(hostRoute.Slots); err != nil {
 			return nil, nil, err
 		}
-		gpuRoute = &Route{Slots: j.give(make([]byte, len(maps)*int32Bytes)), N: h.N, RowsAt: j.give(make([]byte, 4))}
+		gpuRoute = &Route{Slots: j.give(make([]byte, len(maps)*plan.Int32Bytes)), N: h.N, RowsAt: j.give(make([]byte, 4))}
 		if err := errors.Join(j.gpu.Slots(gpuRoute.Slots), j.stream.Copy(gpuRoute.RowsAt, j.gpu.Received(), 4)); err != nil {
 			return nil, nil, err
 		}
@@ -126,7 +128,7 @@ func (j *gpuJob) compareDispatch(d round, h Batch, rows int) error {
 		return fmt.Errorf("%d rows came to the GPU, and %d to the host: %w", got, rows, err)
 	}
 	err := errors.Join(j.same("rows", l.DispatchOut, n*uint64(d.hidden)*d.dtype.Size()), j.same("indices", l.DispatchOutIndices, n*l.WeightBytes()),
-		j.same("positions", l.SrcPositions, n*int32Bytes))
+		j.same("positions", l.SrcPositions, n*plan.Int32Bytes))
 	if d.weights {
 		err = errors.Join(err, j.same("weights", l.DispatchOutWeights, n*l.WeightBytes()))
 	}
@@ -136,7 +138,7 @@ func (j *gpuJob) compareDispatch(d round, h Batch, rows int) error {
 	if err := errors.Join(err, j.host.CountLocal(), j.gpu.CountLocal()); err != nil {
 		return err
 	}
-	experts := uint64(j.gpu.cfg.ExpertsPerRank) * int32Bytes
+	experts := uint64(j.gpu.cfg.ExpertsPerRank) * plan.Int32Bytes
 	if got, want := j.read(j.gpu.LocalCounts(), experts), memory.Bytes(j.host.LocalCounts(), experts); string(got) != string(want) {
 		return fmt.Errorf("counts of experts: %v on the GPU, %v on the host", got, want)
 	}

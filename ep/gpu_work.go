@@ -37,8 +37,8 @@ type end struct {
 	act   string // the call
 }
 
-// mark records where the work ends that streams have of the op by now: afterwards their owners may destroy them. A stream that refuses is gone
-// already, and so is its work.
+// mark records where the work ends that streams have of the op by now: afterwards their owners may
+// destroy them. A stream that refuses is gone already, and so is its work.
 func (g *gpuSide) mark() {
 	if len(g.ends) >= mostEnds {
 		g.forget()
@@ -69,11 +69,14 @@ func (g *gpuSide) forget() {
 	g.ends = left
 }
 
-// afterAbort is how long kernels may take to end once they are aborted. Their waits look for it every millisecond.
+// afterAbort is how long kernels may take to end once they are aborted. Their waits look for it
+// every millisecond.
 const afterAbort = time.Second
 
-// settle waits for all calls, whichever stream they are on. Their kernels end by themselves, as their waits are bounded; those of a broken op, and those that
-// do not end in time, are aborted. The error names a kernel that does not end even then, and wraps device.ErrTimeout: the memory that it uses must not be freed.
+// settle waits for all calls, whichever stream they are on. Their kernels end by themselves, as
+// their waits are bounded; those of a broken op, and those that do not end in time, are aborted.
+// The error names a kernel that does not end even then, and wraps device.ErrTimeout: the memory
+// that it uses must not be freed.
 func (g *gpuSide) settle() error {
 	g.mark()
 	if g.op.look(); g.op.isBroken() {
@@ -92,7 +95,8 @@ func (g *gpuSide) settle() error {
 	return nil
 }
 
-// settleOne waits for one end. An error other than a timeout is the device's, which then runs nothing any more.
+// settleOne waits for one end. An error other than a timeout is the device's, which then runs
+// nothing any more.
 func (g *gpuSide) settleOne(e end) error {
 	if !g.aborting() {
 		if err := waitAtMost(g.patience(), e.event.Wait); !errors.Is(err, device.ErrTimeout) {

@@ -10,19 +10,23 @@ import (
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
 	"mori/shmem"
 )
 
-// An Op is one rank's end of dispatch and combine: symmetric buffers, and the number of calls made so far. New makes it on all ranks.
+// An Op is one rank's end of dispatch and combine: symmetric buffers, and the number of calls made
+// so far. New makes it on all ranks.
 //
-// Dispatch and Combine are called in turns, by all ranks alike. A call that fails because a rank did not come, or came with another
-// call, leaves the op broken: later calls answer the same error, and only Close is of use. Bad arguments break nothing here;
-// but the other ranks wait for this one's call. Not for use by several goroutines at once.
+// Dispatch and Combine are called in turns, by all ranks alike. A call that fails because a rank
+// did not come, or came with another call, leaves the op broken: later calls answer the same error,
+// and only Close is of use. Bad arguments break nothing here; but the other ranks wait for this
+// one's call. Not for use by several goroutines at once.
 //
-// Where the World has its heap on a GPU, so has the op, unless Options.Host: gpu.go says what is different then.
+// Where the World has its heap on a GPU, so has the op, unless Options.Host: gpu.go says what is
+// different then.
 //
-// Addresses are of this process. What a call names stays the caller's, and must stay as it is until the call ends, in two phases until
-// the second has ended.
+// Addresses are of this process. What a call names stays the caller's, and must stay as it is until
+// the call ends, in two phases until the second has ended.
 type Op struct {
 	world  *shmem.World
 	cfg    Config
@@ -32,9 +36,9 @@ type Op struct {
 	own    uint64   // words that no other rank looks at
 	gpu    *gpuSide // nil on host memory
 
-	board      *Board
-	plan       *Plan
-	replayed   *Plan // of a Route that Combine was given
+	board      *plan.CountMatrix
+	plan       *plan.Plan
+	replayed   *plan.Plan // of a Route that Combine was given
 	dispatches uint64
 	combines   uint64
 	received   int  // rows of the last dispatch
@@ -63,8 +67,9 @@ type Options struct {
 	Tuning      *Tuning       // launches that were measured to be the best, nil: none
 	ChunkBytes  int           // that kernels send to another host at once, about; 0: 2 MiB. All ranks have the same
 
-	// Interrupt is asked now and then while a recv waits for what its send began; an error ends the wait, and the recv may be called
-	// again. The World has one of its own, for calls of one phase. nil: never.
+	// Interrupt is asked now and then while a recv waits for what its send began; an error ends the
+	// wait, and the recv may be called again. The World has one of its own, for calls of one phase.
+	// nil: never.
 	Interrupt func() error
 }
 
@@ -73,13 +78,13 @@ const askEvery = 50 * time.Millisecond
 
 // The words behind the layout.
 const (
-	receivedWord = 0         // int32: rows received
-	localCounts  = Alignment // int32 [ExpertsPerRank]
+	receivedWord = 0              // int32: rows received
+	localCounts  = plan.Alignment // int32 [ExpertsPerRank]
 )
 
 // New makes an op. Collective.
 func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
-	layout, err := NewLayout(cfg, min(opts.ScaleBlocks, cfg.HiddenDim))
+	layout, err := plan.NewLayout(cfg, min(opts.ScaleBlocks, cfg.HiddenDim))
 	switch {
 	case err != nil:
 		return nil, err
@@ -88,12 +93,12 @@ func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
 	case cfg.QuantType == QuantFp4Blockwise:
 		return nil, fmt.Errorf("make an op with quant_type %v: there is no such conversion: %w", cfg.QuantType, ErrConfig)
 	}
-	o := &Op{world: w, cfg: cfg, layout: layout, opts: opts, board: NewBoard(cfg), plan: NewPlan(cfg), replayed: NewPlan(cfg)}
+	o := &Op{world: w, cfg: cfg, layout: layout, opts: opts, board: plan.NewCountMatrix(cfg), plan: plan.New(cfg), replayed: plan.New(cfg)}
 	if w.Device() != nil && !opts.Host {
 		return o, o.openGPU()
 	}
-	size := layout.Size + localCounts + uint64(cfg.ExpertsPerRank)*int32Bytes
-	if o.base, err = w.MallocHost(Alignment, size); err != nil {
+	size := layout.Size + localCounts + uint64(cfg.ExpertsPerRank)*plan.Int32Bytes
+	if o.base, err = w.MallocHost(plan.Alignment, size); err != nil {
 		return nil, fmt.Errorf("make the buffers of an op: %w", err)
 	}
 	o.own = o.base + layout.Size
@@ -106,8 +111,9 @@ func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
 	return o, nil
 }
 
-// Close frees the buffers. Collective. It waits for a phase or kernels that are under way, and aborts the kernels of a broken op and those that do not end in
-// time. If a kernel does not end even then, Close frees nothing and returns an error that names it; the World is broken then.
+// Close frees the buffers. Collective. It waits for a phase or kernels that are under way, and
+// aborts the kernels of a broken op and those that do not end in time. If a kernel does not end
+// even then, Close frees nothing and returns an error that names it; the World is broken then.
 func (o *Op) Close() error {
 	if o.base == 0 {
 		return nil
@@ -126,8 +132,8 @@ func (o *Op) Close() error {
 	return errors.Join(err, o.dropStaging(), o.world.Free(base))
 }
 
-// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for all that streams have of the op; the error names a kernel that
-// does not end.
+// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for all
+// that streams have of the op; the error names a kernel that does not end.
 func (o *Op) Settle() error {
 	if o.gpu != nil {
 		err := o.gpu.settle()
@@ -152,7 +158,8 @@ func (o *Op) Layout() Layout { return o.layout }
 // Base is the address of the layout in symmetric memory.
 func (o *Op) Base() uint64 { return o.base }
 
-// Received is the address of the int32 that says how many rows the last dispatch brought. Combine sets it to 0, unless it is given a Route.
+// Received is the address of the int32 that says how many rows the last dispatch brought. Combine
+// sets it to 0, unless it is given a Route.
 func (o *Op) Received() uint64 { return o.own + receivedWord }
 
 // LocalCounts is the address of int32 [ExpertsPerRank], which CountLocal fills.
@@ -166,7 +173,8 @@ func (o *Op) Tokens() int {
 	return o.plan.Tokens()
 }
 
-// Rows is how many rows the last dispatch brought, 0 after a combine. On a GPU it waits for the stream of the last call.
+// Rows is how many rows the last dispatch brought, 0 after a combine. On a GPU it waits for the
+// stream of the last call.
 func (o *Op) Rows() (int, error) {
 	if o.gpu != nil {
 		return o.gpu.rows()
@@ -174,8 +182,9 @@ func (o *Op) Rows() (int, error) {
 	return int(memory.Load32(o.Received())), nil
 }
 
-// SetStream makes later calls queue their work on a stream of the op's GPU: cudaStream_t, hipStream_t, 0 for the default stream. It must stay
-// until Leave or Close, which look at it: drivers crash on one that was destroyed. On host memory it is without effect.
+// SetStream makes later calls queue their work on a stream of the op's GPU: cudaStream_t,
+// hipStream_t, 0 for the default stream. It must stay until Leave or Close, which look at it:
+// drivers crash on one that was destroyed. On host memory it is without effect.
 func (o *Op) SetStream(stream uint64) {
 	if o.gpu != nil {
 		o.gpu.setStream(stream)
@@ -190,8 +199,8 @@ func (o *Op) Device() *device.Device {
 	return nil
 }
 
-// Check is why the op is broken, or a *CapError that no call has returned yet, as far as is known here: on a GPU, of work that has been
-// done. It does not wait.
+// Check is why the op is broken, or a *CapError that no call has returned yet, as far as is known
+// here: on a GPU, of work that has been done. It does not wait.
 func (o *Op) Check() error {
 	o.look()
 	o.mu.Lock()
@@ -205,7 +214,8 @@ func (o *Op) Check() error {
 	return nil
 }
 
-// Leave is called when streams that calls went to may be destroyed from now on, though their work has not ended. No call follows but Close.
+// Leave is called when streams that calls went to may be destroyed from now on, though their work
+// has not ended. No call follows but Close.
 func (o *Op) Leave() {
 	if o.gpu != nil && o.base != 0 {
 		o.gpu.mark()

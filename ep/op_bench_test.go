@@ -13,12 +13,15 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
+	"mori/ep/internal/view"
 	"mori/shmem"
 )
 
-// BenchmarkOp dispatches and combines 4096 tokens of 7168 bf16, 8 of 32 experts, between 4 ranks, beside copies of as many rows by as many threads
-// at once. "dispatch" and "combine" are the ratios of the times: of a dispatch to a copy of the rows that each rank sends, of a combine
-// to a copy of the rows that it gives and a reading of those that it sums.
+// BenchmarkOp dispatches and combines 4096 tokens of 7168 bf16, 8 of 32 experts, between 4 ranks,
+// beside copies of as many rows by as many threads at once. "dispatch" and "combine" are the ratios
+// of the times: of a dispatch to a copy of the rows that each rank sends, of a combine to a copy of
+// the rows that it gives and a reading of those that it sums.
 func BenchmarkOp(b *testing.B) {
 	cfg := DefaultConfig()
 	cfg.WorldSize, cfg.HiddenDim, cfg.MaxTokenTypeSize, cfg.MaxNumInpToken, cfg.ExpertsPerRank, cfg.TopK = 4, 7168, 2, 4096, 8, 8
@@ -51,7 +54,7 @@ func BenchmarkOp(b *testing.B) {
 
 func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Duration, err error) {
 	cfg.Rank = g.Rank()
-	layout, err := NewLayout(cfg, 1)
+	layout, err := plan.NewLayout(cfg, 1)
 	if err != nil {
 		return times, err
 	}
@@ -77,7 +80,7 @@ func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Durat
 			experts = append(experts, int32(e))
 		}
 	}
-	batch := Batch{N: n, Hidden: cfg.HiddenDim, Type: BFloat16, Input: memory.AddrOf(in), Indices: addrOfInt32s(experts)}
+	batch := Batch{N: n, Hidden: cfg.HiddenDim, Type: BFloat16, Input: memory.AddrOf(in), Indices: view.Addr(experts)}
 	out := make([]byte, layout.CombineIn.Size)
 	copied := make([]byte, uint64(cfg.MaxRecv())*row)
 	defer func() { runtime.KeepAlive(in); runtime.KeepAlive(experts); runtime.KeepAlive(out) }()
@@ -117,7 +120,8 @@ func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Durat
 		}); err != nil {
 			return err
 		}
-		// Each row that came is copied where others reach it; each that was sent is read, and each token written.
+		// Each row that came is copied where others reach it; each that was sent is read, and each
+		// token written.
 		return step(3, func() error {
 			memory.Copy(memory.AddrOf(copied), memory.AddrOf(out), uint64(rows)*row)
 			half := sent * row / 2

@@ -15,6 +15,8 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/core/memory"
+	"mori/ep/internal/plan/plantest"
+	"mori/ep/internal/view"
 	"mori/shmem"
 )
 
@@ -24,7 +26,8 @@ type job struct {
 	rng *rand.Rand // its own, the same in every run
 }
 
-// together makes an op on cfg.WorldSize ranks of this process and calls f on each at once. nodes says on which node each rank is; nil: all on one.
+// together makes an op on cfg.WorldSize ranks of this process and calls f on each at once. nodes
+// says on which node each rank is; nil: all on one.
 func together(t *testing.T, cfg Config, opts Options, nodes []string, f func(j job) error) {
 	t.Helper()
 	if opts.Timeout == 0 {
@@ -69,6 +72,11 @@ func runRank(g bootstrap.Group, cfg Config, opts Options, nodes []string, f func
 	return f(job{o, rand.New(rand.NewPCG(7, uint64(cfg.Rank)))})
 }
 
+// expertsOf returns what plantest needs to draw choices.
+func expertsOf(c Config) plantest.Experts {
+	return plantest.Experts{All: int32(c.Experts()), PerRank: int32(c.ExpertsPerRank)}
+}
+
 // tokens are one rank's tokens, of which every rank can compute every other's.
 type tokens struct {
 	n       int
@@ -77,7 +85,8 @@ type tokens struct {
 	experts []int32   // [n, topk]
 }
 
-// tokensOf makes the tokens of a rank in a round: values are small integers, so that sums of a few are exact in bf16.
+// tokensOf makes the tokens of a rank in a round: values are small integers, so that sums of a few
+// are exact in bf16.
 func tokensOf(cfg Config, rank, round int) tokens {
 	r := rand.New(rand.NewPCG(uint64(rank), uint64(round)))
 	t := tokens{n: r.IntN(cfg.MaxNumInpToken + 1)}
@@ -91,7 +100,8 @@ func tokensOf(cfg Config, rank, round int) tokens {
 	return t
 }
 
-// held is what an op was given the address of: it looks there when the test itself needs it no more, and the collector does not know.
+// held is what an op was given the address of: it looks there when the test itself needs it no
+// more, and the collector does not know.
 var held struct {
 	sync.Mutex
 	all []any
@@ -109,13 +119,13 @@ func floatsAt(s []float32) uint64 {
 		return 0
 	}
 	hold(s)
-	return addrOfFloat32s(s)
+	return view.Addr(s)
 }
 
 // intsAt is where s begins.
 func intsAt(s []int32) uint64 {
 	hold(s)
-	return addrOfInt32s(s)
+	return view.Addr(s)
 }
 
 func (s tokens) batch(cfg Config) Batch {
@@ -142,10 +152,10 @@ func (s tokens) ranksOf(cfg Config, t int) (ranks []int) {
 // checkReceived compares what this rank has with what all ranks sent.
 func (j job) checkReceived(rows, round int) error {
 	cfg, l := j.cfg, j.layout
-	out := float32s(j.base+l.DispatchOut.Offset, rows*cfg.HiddenDim)
-	indices := int32s(j.base+l.DispatchOutIndices.Offset, rows*cfg.TopK)
-	weights := float32s(j.base+l.DispatchOutWeights.Offset, rows*cfg.TopK)
-	positions := int32s(j.base+l.SrcPositions.Offset, rows)
+	out := view.Of[float32](j.base+l.DispatchOut.Offset, rows*cfg.HiddenDim)
+	indices := view.Of[int32](j.base+l.DispatchOutIndices.Offset, rows*cfg.TopK)
+	weights := view.Of[float32](j.base+l.DispatchOutWeights.Offset, rows*cfg.TopK)
+	positions := view.Of[int32](j.base+l.SrcPositions.Offset, rows)
 	row := 0
 	for source := range cfg.WorldSize {
 		sent := tokensOf(cfg, source, round)
@@ -186,7 +196,7 @@ func prefixed[T comparable](got, want []T) bool {
 
 // experts multiplies each received row by the number of its rank + 1.
 func (j job) experts(rows int) []float32 {
-	made := append([]float32(nil), float32s(j.base+j.layout.DispatchOut.Offset, rows*j.cfg.HiddenDim)...)
+	made := append([]float32(nil), view.Of[float32](j.base+j.layout.DispatchOut.Offset, rows*j.cfg.HiddenDim)...)
 	for i := range made {
 		made[i] *= float32(j.cfg.Rank + 1)
 	}
@@ -196,8 +206,8 @@ func (j job) experts(rows int) []float32 {
 // checkCombined compares what came back with what the experts of each rank make.
 func (j job) checkCombined(sent tokens, round int, weighted, withWeights bool) error {
 	cfg := j.cfg
-	got := float32s(j.base+j.layout.CombineOut.Offset, sent.n*cfg.HiddenDim)
-	back := float32s(j.base+j.layout.CombineOutWeights.Offset, sent.n*cfg.TopK)
+	got := view.Of[float32](j.base+j.layout.CombineOut.Offset, sent.n*cfg.HiddenDim)
+	back := view.Of[float32](j.base+j.layout.CombineOutWeights.Offset, sent.n*cfg.TopK)
 	for t := range sent.n {
 		ranks := sent.ranksOf(cfg, t)
 		factor := float32(0)
@@ -252,7 +262,7 @@ func journey(rounds int) func(j job) error {
 			}
 			if round%5 == 4 {
 				out.InPlace = true
-				copy(float32s(j.base+j.layout.CombineIn.Offset, len(made)), made)
+				copy(view.Of[float32](j.base+j.layout.CombineIn.Offset, len(made)), made)
 			}
 			if err := j.Combine(out); err != nil {
 				return err
@@ -410,7 +420,7 @@ func TestTheRankThatOverflowsIsTold(t *testing.T) {
 		if err := j.Combine(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(made)}); err != nil {
 			return err
 		}
-		got := float32s(j.base+j.layout.CombineOut.Offset, all.n*cfg.HiddenDim)
+		got := view.Of[float32](j.base+j.layout.CombineOut.Offset, all.n*cfg.HiddenDim)
 		want := float32(1)
 		if j.cfg.Rank >= 2 {
 			want = 0
@@ -496,7 +506,7 @@ func TestStandardForm(t *testing.T) {
 		if err := j.Pack(to, x, indices, rows, cfg.HiddenDim, Float32); err != nil {
 			return err
 		}
-		in := float32s(x, rows*cfg.HiddenDim)
+		in := view.Of[float32](x, rows*cfg.HiddenDim)
 		for e, n := range counts {
 			for i := range int(n) {
 				at := (e*stride + i) * cfg.HiddenDim
@@ -506,8 +516,8 @@ func TestStandardForm(t *testing.T) {
 			}
 		}
 		// Unpacked, a row is itself times the weights of its choices here.
-		weights := float32s(j.base+j.layout.DispatchOutWeights.Offset, rows*cfg.TopK)
-		names := int32s(indices, rows*cfg.TopK)
+		weights := view.Of[float32](j.base+j.layout.DispatchOutWeights.Offset, rows*cfg.TopK)
+		names := view.Of[int32](indices, rows*cfg.TopK)
 		back := make([]float32, max(1, rows*cfg.HiddenDim))
 		if err := j.Unpack(floatsAt(back), to.Rows, j.base+j.layout.DispatchOutWeights.Offset, cfg.HiddenDim, Float32); err != nil {
 			return err
@@ -515,7 +525,7 @@ func TestStandardForm(t *testing.T) {
 		if err := j.CountLocal(); err != nil {
 			return err
 		}
-		counted := append([]int32(nil), int32s(j.LocalCounts(), cfg.ExpertsPerRank)...)
+		counted := append([]int32(nil), view.Of[int32](j.LocalCounts(), cfg.ExpertsPerRank)...)
 		for row := range rows {
 			f := float32(0)
 			for k, e := range names[row*cfg.TopK : (row+1)*cfg.TopK] {

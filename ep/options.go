@@ -7,6 +7,7 @@ import (
 	"time"
 
 	env "mori/core/config"
+	"mori/ep/internal/launch"
 	"mori/shmem"
 )
 
@@ -16,8 +17,9 @@ const (
 	defaultScaleBlocks = 56
 )
 
-// OptionsFromEnv reads MORI_EP_TIMEOUT_MS, MORI_EP_DEVICE, MORI_EP_THREADS, MORI_FP8_COMBINE_SCALE_DIM, MORI_EP_BLOCKS and MORI_EP_LAUNCH_CONFIG_MODE
-// with MORI_EP_TUNING_CONFIG. By default the PEs of a host share its processors evenly.
+// OptionsFromEnv reads MORI_EP_TIMEOUT_MS, MORI_EP_DEVICE, MORI_EP_THREADS,
+// MORI_FP8_COMBINE_SCALE_DIM, MORI_EP_BLOCKS and MORI_EP_LAUNCH_CONFIG_MODE with
+// MORI_EP_TUNING_CONFIG. By default the PEs of a host share its processors evenly.
 func OptionsFromEnv(w *shmem.World) (o Options, err error) {
 	if o.Threads, err = env.Int(env.EPThreads, max(1, w.Cores()/w.TeamShared().NPEs()), 1, 1024); err != nil {
 		return o, err
@@ -49,7 +51,7 @@ func (o *Options) launchesFromEnv() (err error) {
 	switch mode := env.Get(env.EPLaunchConfigMode); mode {
 	case "", "MANUAL":
 	case "AUTO":
-		o.Tuning, err = tuningFromEnv()
+		o.Tuning, err = launch.TuningFromEnv()
 	default:
 		err = fmt.Errorf("%s=%q: want MANUAL or AUTO: %w", env.EPLaunchConfigMode, mode, ErrConfig)
 	}

@@ -4,19 +4,24 @@ package ep
 
 import (
 	"fmt"
+	"slices"
 
+	"mori/ep/internal/plan"
+	"mori/ep/internal/view"
 	"mori/native/hostmath"
 )
 
-// Packed is the standard-MoE form of received rows: each expert of this rank has its rows together. All memory is the caller's.
+// Packed is the standard-MoE form of received rows: each expert of this rank has its rows together.
+// All memory is the caller's.
 type Packed struct {
 	Rows   uint64 // [ExpertsPerRank, PackedRows, Hidden]
 	Counts uint64 // int32 [ExpertsPerRank]: how many rows each expert has
 	Info   uint64 // int32 [ExpertsPerRank, PackedRows]: which received rows these are
 }
 
-// Pack copies the rows at x, [rows, hidden] of type t, into the standard-MoE form, by the experts at indices, int32 [rows, TopK]. The op
-// remembers for Unpack what went where. On a GPU the last dispatch tells how many rows there are, and rows is MaxRecv at least.
+// Pack copies the rows at x, [rows, hidden] of type t, into the standard-MoE form, by the experts
+// at indices, int32 [rows, TopK]. The op remembers for Unpack what went where. On a GPU the last
+// dispatch tells how many rows there are, and rows is MaxRecv at least.
 func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error {
 	rowBytes, err := o.layout.RowBytes(hidden, t)
 	if err != nil {
@@ -29,9 +34,9 @@ func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error
 		return fmt.Errorf("pack %d rows, at most %d can be: %w", rows, o.cfg.MaxRecv(), ErrShape)
 	}
 	experts, stride := o.cfg.ExpertsPerRank, o.cfg.PackedRows()
-	counts, info := int32s(to.Counts, experts), int32s(to.Info, experts*stride)
-	o.packed = resize(o.packed, rows*o.cfg.TopK)
-	if err := o.cfg.PackExperts(int32s(indices, rows*o.cfg.TopK), counts, info, o.packed); err != nil {
+	counts, info := view.Of[int32](to.Counts, experts), view.Of[int32](to.Info, experts*stride)
+	o.packed = slices.Grow(o.packed[:0], rows*o.cfg.TopK)[:rows*o.cfg.TopK]
+	if err := o.cfg.PackExperts(view.Of[int32](indices, rows*o.cfg.TopK), counts, info, o.packed); err != nil {
 		return err
 	}
 	for e, n := range counts {
@@ -43,12 +48,13 @@ func (o *Op) Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error
 	return nil
 }
 
-// Unpack makes of what the experts made of Packed.Rows, at address packed, one row for each row that Pack was given, at dst: the sum over
-// its choices that live here, each multiplied by its weight, float32 [rows, TopK] at weights. hidden and t may be others than
-// those of Pack. dst may be Layout's CombineIn.
+// Unpack makes of what the experts made of Packed.Rows, at address packed, one row for each row
+// that Pack was given, at dst: the sum over its choices that live here, each multiplied by its
+// weight, float32 [rows, TopK] at weights. hidden and t may be others than those of Pack. dst may
+// be Layout's CombineIn.
 func (o *Op) Unpack(dst, packed, weights uint64, hidden int, t DType) error {
 	rowBytes, err := o.layout.RowBytes(hidden, t)
-	if err != nil || !Summable(t) {
+	if err != nil || !plan.Summable(t) {
 		return fmt.Errorf("unpack rows of %d elements of %v: %w", hidden, t, ErrShape)
 	}
 	if o.gpu != nil {
@@ -75,28 +81,18 @@ func (o *Op) Unpack(dst, packed, weights uint64, hidden int, t DType) error {
 			o.sources[i] = packed + uint64(slot)*rowBytes
 		}
 	}
-	factors := float32s(weights, len(o.packed))
+	factors := view.Of[float32](weights, len(o.packed))
 	return o.shareErr(rows, rowBytes*uint64(k), func(first, end int) error {
 		to := dst + uint64(first)*rowBytes
 		return hostmath.SumRows(to, t, end-first, hidden, o.sources[first*k:end*k], t, factors[first*k:end*k])
 	})
 }
 
-// CountLocal fills LocalCounts: how many choices of the rows received name each expert of this rank.
+// CountLocal fills LocalCounts: how many choices of the rows received name each expert of this
+// rank.
 func (o *Op) CountLocal() error {
 	if o.gpu != nil {
 		return o.gpu.countLocal()
 	}
 	return o.cfg.CountReceived(o.LocalCounts(), o.base+o.layout.DispatchOutIndices.Offset, o.received)
-}
-
-// CountReceived fills the int32 [ExpertsPerRank] at counts with how many choices among the int32 [rows, TopK] at indices name each expert of
-// this rank.
-func (c Config) CountReceived(counts, indices uint64, rows int) error {
-	if rows < 0 || rows > c.MaxRecv() {
-		return fmt.Errorf("count the experts of %d rows, at most %d can be: %w", rows, c.MaxRecv(), ErrShape)
-	}
-	to := int32s(counts, c.ExpertsPerRank)
-	clear(to)
-	return hostmath.CountExperts(to, indices, rows, c.TopK, int32(c.FirstExpert()))
 }

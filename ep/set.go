@@ -12,8 +12,9 @@ import (
 	"mori/shmem"
 )
 
-// A Set makes the ops of a World, and frees those that all ranks have dropped. Ranks drop an op at different times, when each
-// finds that nobody uses it any more; to free its memory they must come together, which they do when the next op is made.
+// A Set makes the ops of a World, and frees those that all ranks have dropped. Ranks drop an op at
+// different times, when each finds that nobody uses it any more; to free its memory they must come
+// together, which they do when the next op is made.
 type Set struct {
 	world *shmem.World
 

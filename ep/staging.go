@@ -12,8 +12,9 @@ import (
 // leastStaging keeps the first few calls, with few tokens, from making one after the other.
 const leastStaging = 1 << 20
 
-// stage gives n bytes for rows from or to ranks whose memory is not mapped here: memory that NICs know, since to show them a new one takes as
-// long as many rows. The next call may give the same again.
+// stage gives n bytes for rows from or to ranks whose memory is not mapped here: memory that NICs
+// know, since to show them a new one takes as long as many rows. The next call may give the same
+// again.
 func (o *Op) stage(n uint64) ([]byte, error) {
 	if uint64(len(o.staging)) < n {
 		if err := o.dropStaging(); err != nil {

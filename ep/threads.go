@@ -7,11 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// pieceBytes is about how much one thread takes at a time: enough that taking costs nothing, and so little that no thread is left
-// with the last big piece.
+// pieceBytes is about how much one thread takes at a time: enough that taking costs nothing, and so
+// little that no thread is left with the last big piece.
 const pieceBytes = 256 << 10
 
-// share calls work for the rows 0 to n, some at a time, on up to Options.Threads threads, and returns when all is done.
+// share calls work for the rows 0 to n, some at a time, on up to Options.Threads threads, and
+// returns when all is done.
 func (o *Op) share(n int, rowBytes uint64, work func(from, to int)) {
 	piece := max(1, int(pieceBytes/max(1, rowBytes)))
 	threads := min(max(1, o.opts.Threads), (n+piece-1)/piece)

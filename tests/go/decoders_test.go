@@ -39,7 +39,7 @@ var trustedDecoders = map[string][]string{
 	"entries of the kernel, read to an array":               {"core/provider/internal/local Pages.Present"},
 	"hex of an address, half as long as its text":           {"core/provider/ofi addrBytes"},
 	"a regular file of this user, of at most 1 KiB":         {"core/bootstrap readID"},
-	"a regular file of at most 1 MiB":                       {"ep readRegular"},
+	"a regular file of at most 1 MiB":                       {"ep/internal/launch readRegular"},
 }
 
 // countlessTargets are fuzz targets that decode nothing, and what they are given.

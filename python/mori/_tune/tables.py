@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The file of the best launches. ep/tuning.go defines its contents and uses it."""
+"""The file of the best launches. ep/internal/launch/tuning.go defines its contents and uses it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package launch
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	env "mori/core/config"
 	"mori/core/decode/decodetest"
+	"mori/ep/internal/plan"
 )
 
 const oneTable = `{"version": 1, "tables": [{"device": "NVIDIA H200", "ranks": 2, "rules": [
@@ -29,20 +28,20 @@ func TestARuleOfTheNearestRowsAndTheNextTokensIsTaken(t *testing.T) {
 	}
 	rules := tuning.For("NVIDIA H200", 2)
 	for _, c := range []struct {
-		what     call
+		what     Call
 		tokens   int
 		rowBytes uint64
-		want     Launch
+		want     Shape
 	}{
-		{callDispatch, 1, 7168, Launch{24, 4}},
-		{callDispatch, 128, 7168, Launch{24, 4}},
-		{callDispatch, 129, 7168, Launch{64, 16}},
-		{callDispatch, 8192, 7168, Launch{64, 16}},
-		{callDispatch, 1, 12000, Launch{128, 8}},
-		{callDispatch, 1, 1, Launch{24, 4}},
-		{callDispatch, 1, 0, Launch{24, 4}},
-		{callCombine, 5, 7168, Launch{132, 16}},
-		{callCombineInPlace, 5, 7168, Launch{}},
+		{Dispatch, 1, 7168, Shape{24, 4}},
+		{Dispatch, 128, 7168, Shape{24, 4}},
+		{Dispatch, 129, 7168, Shape{64, 16}},
+		{Dispatch, 8192, 7168, Shape{64, 16}},
+		{Dispatch, 1, 12000, Shape{128, 8}},
+		{Dispatch, 1, 1, Shape{24, 4}},
+		{Dispatch, 1, 0, Shape{24, 4}},
+		{Combine, 5, 7168, Shape{132, 16}},
+		{CombineInPlace, 5, 7168, Shape{}},
 	} {
 		if got := ruled(rules, c.what, c.tokens, c.rowBytes); got != c.want {
 			t.Errorf("%s of %d x %d bytes: %+v, want %+v", callNames[c.what], c.tokens, c.rowBytes, got, c.want)
@@ -62,50 +61,14 @@ func TestBadTablesAreRefused(t *testing.T) {
 		strings.Replace(oneTable, `"combine"`, `"reduce"`, 1):      `call "reduce": must be one of`,
 		strings.Replace(oneTable, `"blocks": 24`, `"blocks":0`, 1): "blocks 0, warps 4: must be above 0",
 	} {
-		if _, err := ParseTuning([]byte(text)); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), why) {
+		if _, err := ParseTuning([]byte(text)); !errors.Is(err, plan.ErrConfig) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%.40q: %v, want %q", text, err, why)
 		}
 	}
 }
 
-func TestTheEnvironmentSaysHowLaunchesAreChosen(t *testing.T) {
-	folder := t.TempDir()
-	good, bad := filepath.Join(folder, "good"), filepath.Join(folder, "bad")
-	for path, text := range map[string]string{good: oneTable, bad: "{"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ours := filepath.Join(folder, "mori", "ep-tuning.json")
-	if err := errors.Join(os.Mkdir(filepath.Dir(ours), 0o700), os.WriteFile(ours, []byte(oneTable), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		set   map[string]string
-		table bool
-		fails error
-	}{
-		"nothing":           {nil, false, nil},
-		"by hand":           {map[string]string{env.EPLaunchConfigMode: "MANUAL", env.EPTuning: bad}, false, nil},
-		"a file":            {map[string]string{env.EPLaunchConfigMode: "AUTO", env.EPTuning: good}, true, nil},
-		"the usual file":    {map[string]string{env.EPLaunchConfigMode: "AUTO", "XDG_CONFIG_HOME": folder}, true, nil},
-		"no file":           {map[string]string{env.EPLaunchConfigMode: "AUTO", "HOME": folder}, false, nil},
-		"no file of a name": {map[string]string{env.EPLaunchConfigMode: "AUTO", env.EPTuning: folder + "/none"}, false, fs.ErrNotExist},
-		"a bad file":        {map[string]string{env.EPLaunchConfigMode: "AUTO", env.EPTuning: bad}, false, ErrConfig},
-		"another word":      {map[string]string{env.EPLaunchConfigMode: "SOMETIMES"}, false, ErrConfig},
-		"less than nothing": {map[string]string{env.EPBlocks: "-1"}, false, ErrConfig},
-	} {
-		env.SetLookup(func(name string) (string, bool) { v, ok := c.set[name]; return v, ok })
-		var o Options
-		err := o.launchesFromEnv()
-		env.SetLookup(nil)
-		if !errors.Is(err, c.fails) || (o.Tuning != nil) != c.table {
-			t.Errorf("%s: %+v, %v", name, o.Tuning, err)
-		}
-	}
-}
-
-// What is no regular file, or too long, is refused without being read: a FIFO has no writer, and /dev/zero has no end.
+// What is no regular file, or too long, is refused without being read: a FIFO has no writer, and
+// /dev/zero has no end.
 func TestReadTuningReadsRegularFilesOnly(t *testing.T) {
 	folder := t.TempDir()
 	fifo, huge := filepath.Join(folder, "fifo"), filepath.Join(folder, "huge")
@@ -125,8 +88,8 @@ func TestReadTuningReadsRegularFilesOnly(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			if !errors.Is(err, ErrConfig) {
-				t.Errorf("%s: %v, want %v", path, err, ErrConfig)
+			if !errors.Is(err, plan.ErrConfig) {
+				t.Errorf("%s: %v, want %v", path, err, plan.ErrConfig)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatalf("%s: still being read after 20 s", path)
@@ -143,8 +106,8 @@ func TestTuningTakesNoMoreMemoryThanItsText(t *testing.T) {
 		"more than a MiB":         `{"version":1,"x":"` + strings.Repeat("x", mostTuning) + `"}`,
 	} {
 		decodetest.Bounded(t, len(text), func() {
-			if _, err := ParseTuning([]byte(text)); !errors.Is(err, ErrConfig) {
-				t.Errorf("%s: %v, want %v", name, err, ErrConfig)
+			if _, err := ParseTuning([]byte(text)); !errors.Is(err, plan.ErrConfig) {
+				t.Errorf("%s: %v, want %v", name, err, plan.ErrConfig)
 			}
 		})
 	}
@@ -163,7 +126,7 @@ func FuzzParseTuning(f *testing.F) {
 		}
 		for _, table := range tuning.Tables {
 			for what := range callNames {
-				if l := ruled(table.Rules, call(what), 7, 4096); l != (Launch{}) && (l.Blocks < 1 || l.Warps < 1) {
+				if l := ruled(table.Rules, Call(what), 7, 4096); l != (Shape{}) && (l.Blocks < 1 || l.Warps < 1) {
 					t.Errorf("a rule for %s: %+v", callNames[what], l)
 				}
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"mori/ep/internal/plan/plantest"
+	"mori/ep/internal/view"
 )
 
 // packed are the received rows of each expert of this rank, made the slow way.
@@ -28,8 +31,8 @@ func TestExpertsArePackedAsTheModelSays(t *testing.T) {
 	for round := range 2000 {
 		c, _, _ := draw(r)
 		c.Rank = r.IntN(c.WorldSize)
-		g := allRoutings[r.IntN(len(allRoutings))]
-		indices := g.choices(r, c, r.IntN(c.MaxRecv()+1))
+		g := plantest.Routings[r.IntN(len(plantest.Routings))]
+		indices := choices(g, r, c, r.IntN(c.MaxRecv()+1))
 		counts, slots := slices.Repeat([]int32{-7}, c.ExpertsPerRank), make([]int32, len(indices))
 		info := make([]int32, c.ExpertsPerRank*c.PackedRows())
 		if err := c.PackExperts(indices, counts, info, slots); err != nil {
@@ -37,14 +40,14 @@ func TestExpertsArePackedAsTheModelSays(t *testing.T) {
 		}
 		for e, want := range packed(c, indices) {
 			if got := info[e*c.PackedRows():][:counts[e]]; !slices.Equal(got, want) {
-				t.Fatalf("round %d, %s: expert %d has rows %v, want %v", round, g.name, e, got, want)
+				t.Fatalf("round %d, %s: expert %d has rows %v, want %v", round, g.Name, e, got, want)
 			}
 		}
 		for i, slot := range slots {
 			e := int(indices[i]) - c.FirstExpert()
 			local := indices[i] >= 0 && e >= 0 && e < c.ExpertsPerRank
 			if local != (slot >= 0) || local && (int(slot)/c.PackedRows() != e || int(info[slot]) != i/c.TopK) {
-				t.Fatalf("round %d, %s: choice %d of expert %d has slot %d", round, g.name, i, indices[i], slot)
+				t.Fatalf("round %d, %s: choice %d of expert %d has slot %d", round, g.Name, i, indices[i], slot)
 			}
 		}
 	}
@@ -53,10 +56,10 @@ func TestExpertsArePackedAsTheModelSays(t *testing.T) {
 func TestExpertsAreCounted(t *testing.T) {
 	c := config(1, 3, 2, 2, 4)
 	counts, indices := []int32{9, 9}, []int32{2, 3, 2, 2, 0, 5, -1, 3, -1 << 31, 1<<31 - 1}
-	if err := c.CountReceived(addrOfInt32s(counts), addrOfInt32s(indices), len(indices)/c.TopK); err != nil || !slices.Equal(counts, []int32{3, 2}) {
+	if err := c.CountReceived(view.Addr(counts), view.Addr(indices), len(indices)/c.TopK); err != nil || !slices.Equal(counts, []int32{3, 2}) {
 		t.Errorf("%v, %v", counts, err)
 	}
-	if err := c.CountReceived(addrOfInt32s(counts), addrOfInt32s(indices), c.MaxRecv()+1); !errors.Is(err, ErrShape) {
+	if err := c.CountReceived(view.Addr(counts), view.Addr(indices), c.MaxRecv()+1); !errors.Is(err, ErrShape) {
 		t.Errorf("more rows than can be: %v", err)
 	}
 	runtime.KeepAlive(indices)
@@ -89,7 +92,7 @@ func TestPackRefusesOtherShapes(t *testing.T) {
 
 func BenchmarkPackExperts(b *testing.B) {
 	c := config(1, 4, 8, 8, 4096)
-	indices := allRoutings[0].choices(rand.New(rand.NewPCG(17, 18)), c, 12000)
+	indices := choices(plantest.Routings[0], rand.New(rand.NewPCG(17, 18)), c, 12000)
 	counts, info, slots := make([]int32, 8), make([]int32, 8*c.PackedRows()), make([]int32, len(indices))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"encoding/binary"
@@ -12,7 +12,7 @@ import (
 	"mori/core/decode/decodetest"
 )
 
-// same reports whether two plans are alike in all that they tell.
+// same reports whether all views of two plans are equal.
 func same(a, b *Plan) bool {
 	if a.Tokens() != b.Tokens() || a.Len() != b.Len() || !slices.Equal(a.Counts(), b.Counts()) {
 		return false
@@ -46,7 +46,7 @@ func TestMapMakesThePlanAgain(t *testing.T) {
 		s := r.IntN(c.WorldSize)
 		slots := make([]int32, len(routings[s]))
 		plans[s].Map(slots)
-		again := NewPlan(c.of(s))
+		again := New(c.of(s))
 		if err := again.Build(routings[r.IntN(c.WorldSize)]); err != nil { // what it was before must not matter
 			t.Fatal(err)
 		}
@@ -69,9 +69,10 @@ func TestMapMakesThePlanAgain(t *testing.T) {
 	}
 }
 
-// checkFromMap reports whether the map was taken. If it was, it must be a map that Map could have made.
+// checkFromMap reports whether the map was taken. If it was, it must be a map that Map could have
+// made.
 func checkFromMap(t *testing.T, c Config, slots []int32) bool {
-	p := NewPlan(c)
+	p := New(c)
 	var err error
 	decodetest.Bounded(t, 4*len(slots), func() { err = p.FromMap(slots) })
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"errors"
@@ -118,7 +118,7 @@ func TestControlWordsDoNotTouch(t *testing.T) {
 		}
 	}
 	if l.CountsRow(7, 2) != l.CountsRow(1, 2) || l.CountsRow(7, 2) == l.CountsRow(8, 2) {
-		t.Error("boards do not alternate")
+		t.Error("count matrices do not alternate")
 	}
 }
 

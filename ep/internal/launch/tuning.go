@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package launch
 
 import (
 	"bytes"
@@ -15,17 +15,21 @@ import (
 	"syscall"
 
 	env "mori/core/config"
+	"mori/ep/internal/plan"
 )
 
-// tuningVersion is that of the file's form.
-const tuningVersion = 1
+// TuningVersion is the version of the file's format.
+const TuningVersion = 1
 
-// A Tuning has what was measured to be the best launch on some kind of device, by `mori tune ep`. The file is JSON:
+// A Tuning has the launches that `mori tune ep` measured to be the best on kinds of devices. The
+// file is JSON:
 //
 //	{"version": 1, "tables": [{"device": "NVIDIA H200", "ranks": 2, "rules": [
-//	  {"call": "dispatch", "row_bytes": 14336, "tokens": 4096, "blocks": 64, "warps": 16, "us": 204.0}]}]}
+//	  {"call": "dispatch", "row_bytes": 14336, "tokens": 4096,
+//	   "blocks": 64, "warps": 16, "us": 204.0}]}]}
 //
-// A call takes the rule of the nearest length of rows, and of these the one for the least number of tokens that is not below its own.
+// A call takes the rule with the nearest length of rows. Among these it takes the rule with the
+// smallest number of tokens that is not below its own.
 type Tuning struct {
 	Version int         `json:"version"`
 	Tables  list[Table] `json:"tables"`
@@ -38,7 +42,7 @@ type Table struct {
 	Rules  list[Rule] `json:"rules"`
 }
 
-// A Rule is the best launch that was found for a call, which took US microseconds.
+// A Rule is the best launch that was found for a call. The call took US microseconds.
 type Rule struct {
 	Call     string  `json:"call"`
 	RowBytes int     `json:"row_bytes"`
@@ -51,7 +55,7 @@ type Rule struct {
 // mostTuning is how long the text of a file may be, in bytes. A rule takes 100.
 const mostTuning = 1 << 20
 
-// TuningPath is where the tables are that ops use, and whether somebody said so.
+// TuningPath returns the path of the tables that ops use, and whether the environment names it.
 func TuningPath() (path string, named bool) {
 	if path = env.Get(env.EPTuning); path != "" {
 		return path, true
@@ -76,7 +80,8 @@ func ReadTuning(path string) (*Tuning, error) {
 	return t, nil
 }
 
-// readRegular reads a regular file of at most limit bytes. A device has no end, and a FIFO may have no writer.
+// readRegular reads a regular file of at most limit bytes. A device has no end, and a FIFO may have
+// no writer.
 func readRegular(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -88,11 +93,11 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file (%v): %w", path, info.Mode().Type(), ErrConfig)
+		return nil, fmt.Errorf("%s is not a regular file (%v): %w", path, info.Mode().Type(), plan.ErrConfig)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes: %w", path, limit, ErrConfig)
+		err = fmt.Errorf("%s has more than %d bytes: %w", path, limit, plan.ErrConfig)
 	}
 	return text, err
 }
@@ -100,20 +105,20 @@ func readRegular(path string, limit int64) ([]byte, error) {
 // ParseTuning reads and checks the text of a file.
 func ParseTuning(text []byte) (*Tuning, error) {
 	if len(text) > mostTuning {
-		return nil, fmt.Errorf("%d bytes, at most %d can be: %w", len(text), mostTuning, ErrConfig)
+		return nil, fmt.Errorf("%d bytes, at most %d can be: %w", len(text), mostTuning, plan.ErrConfig)
 	}
 	t := &Tuning{}
 	if err := json.Unmarshal(text, t); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, fmt.Errorf("%w: %w", plan.ErrConfig, err)
 	}
-	if t.Version != tuningVersion {
-		return nil, fmt.Errorf("version %d, want %d: %w", t.Version, tuningVersion, ErrConfig)
+	if t.Version != TuningVersion {
+		return nil, fmt.Errorf("version %d, want %d: %w", t.Version, TuningVersion, plan.ErrConfig)
 	}
 	return t, nil
 }
 
-// A list is a JSON array whose elements are checked one by one. The first bad one ends it, so that text of "{},{}" does not take
-// thirty times its length in memory.
+// A list is a JSON array whose elements are checked one by one. The first bad one ends it, so that
+// text of "{},{}" does not take thirty times its length in memory.
 type list[T interface{ check() error }] []T
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -125,7 +130,7 @@ func (l *list[T]) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	if open != json.Delim('[') {
-		return fmt.Errorf("%v in place of an array (%v): %w", open, err, ErrConfig)
+		return fmt.Errorf("%v in place of an array (%v): %w", open, err, plan.ErrConfig)
 	}
 	for dec.More() {
 		var one T
@@ -142,7 +147,7 @@ func (l *list[T]) UnmarshalJSON(text []byte) error {
 
 func (t Table) check() error {
 	if len(t.Rules) == 0 {
-		return fmt.Errorf("table for %d x %q has no rules: %w", t.Ranks, t.Device, ErrConfig)
+		return fmt.Errorf("table for %d x %q has no rules: %w", t.Ranks, t.Device, plan.ErrConfig)
 	}
 	return nil
 }
@@ -154,14 +159,15 @@ func (r Rule) check() error {
 	}
 	switch {
 	case !known:
-		return fmt.Errorf("call %q: must be one of %q: %w", r.Call, callNames, ErrConfig)
+		return fmt.Errorf("call %q: must be one of %q: %w", r.Call, callNames, plan.ErrConfig)
 	case r.RowBytes < 1 || r.Tokens < 1 || r.Blocks < 1 || r.Warps < 1:
-		return fmt.Errorf("row_bytes %d, tokens %d, blocks %d, warps %d: must be above 0: %w", r.RowBytes, r.Tokens, r.Blocks, r.Warps, ErrConfig)
+		return fmt.Errorf("row_bytes %d, tokens %d, blocks %d, warps %d: must be above 0: %w",
+			r.RowBytes, r.Tokens, r.Blocks, r.Warps, plan.ErrConfig)
 	}
 	return nil
 }
 
-// For returns the rules for a device and a number of ranks, nil if there are none.
+// For returns the rules for a device and a number of ranks, or nil if it has no rules.
 func (t *Tuning) For(device string, ranks int) []Rule {
 	for _, table := range t.Tables {
 		if table.Device == device && table.Ranks == ranks {
@@ -171,8 +177,8 @@ func (t *Tuning) For(device string, ranks int) []Rule {
 	return nil
 }
 
-// ruled is the launch that rules have for a call, nothing if they have none.
-func ruled(rules []Rule, what call, tokens int, rowBytes uint64) Launch {
+// ruled returns the shape that rules have for a call, or nothing if they have none.
+func ruled(rules []Rule, what Call, tokens int, rowBytes uint64) Shape {
 	var best *Rule
 	far := func(r *Rule) float64 { return math.Abs(math.Log(float64(r.RowBytes) / float64(max(rowBytes, 1)))) }
 	for i := range rules {
@@ -185,12 +191,12 @@ func ruled(rules []Rule, what call, tokens int, rowBytes uint64) Launch {
 		}
 	}
 	if best == nil {
-		return Launch{}
+		return Shape{}
 	}
-	return Launch{best.Blocks, best.Warps}
+	return Shape{best.Blocks, best.Warps}
 }
 
-// better says whether a rule for a tokens suits a call with n better than one for b.
+// better reports whether a rule for a tokens suits a call with n better than a rule for b.
 func better(a, b, n int) bool {
 	if (a >= n) != (b >= n) {
 		return a >= n
@@ -198,8 +204,9 @@ func better(a, b, n int) bool {
 	return (a < b) == (a >= n)
 }
 
-// tuningFromEnv is the tables of mode AUTO. Where nobody named a file there may be none.
-func tuningFromEnv() (*Tuning, error) {
+// TuningFromEnv returns the tables of mode AUTO. It returns nil if the environment names no file
+// and the default file does not exist.
+func TuningFromEnv() (*Tuning, error) {
 	path, named := TuningPath()
 	t, err := ReadTuning(path)
 	if !named && errors.Is(err, fs.ErrNotExist) {

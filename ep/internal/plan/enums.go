@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"fmt"
 	"strings"
 )
 
-// A KernelType is the family of kernels that a caller asked for. What they compute is the same; only AsyncLL may be
-// called in two phases.
+// A KernelType is the family of kernels that a caller asked for. All compute the same. Only AsyncLL
+// may be called in two phases.
 type KernelType int32
 
 // The families, with their public numbers.
@@ -23,7 +23,7 @@ const (
 
 var kernelNames = [...]string{"IntraNode", "InterNode", "InterNodeV1", "InterNodeV1LL", "AsyncLL", "IntraNodeLL"}
 
-// String is the public name.
+// String returns the public name.
 func (k KernelType) String() string {
 	if !k.known() {
 		return fmt.Sprintf("kernel_type(%d)", int32(k))
@@ -33,10 +33,18 @@ func (k KernelType) String() string {
 
 func (k KernelType) known() bool { return k >= 0 && int(k) < len(kernelNames) }
 
-// A QuantType is how combine's rows travel.
+// SpansHosts reports whether the ranks of an op on GPUs may be on several hosts.
+func (k KernelType) SpansHosts() bool {
+	return k == KernelInterNode || k == KernelInterNodeV1 || k == KernelInterNodeV1LL || k == KernelAsyncLL
+}
+
+// Hierarchical reports whether a token is sent once to each host instead of once to each rank.
+func (k KernelType) Hierarchical() bool { return k == KernelInterNodeV1 || k == KernelInterNodeV1LL }
+
+// A QuantType is how combine quantises rows on the way.
 type QuantType int32
 
-// The ways, with their public numbers.
+// The quantisations, with their public numbers.
 const (
 	QuantNone QuantType = iota
 	QuantFp8DirectCast
@@ -46,7 +54,7 @@ const (
 
 var quantNames = [...]string{"none", "fp8_direct_cast", "fp8_blockwise", "fp4_blockwise"}
 
-// ParseQuantType reads the name that a configuration has for it; case and white space around it do not matter.
+// ParseQuantType reads a name as in a configuration. It ignores case and white space around it.
 func ParseQuantType(name string) (QuantType, error) {
 	wanted := strings.ToLower(strings.TrimSpace(name))
 	for i, known := range quantNames {
@@ -57,7 +65,7 @@ func ParseQuantType(name string) (QuantType, error) {
 	return 0, fmt.Errorf("quant_type %q: must be one of %s: %w", name, strings.Join(quantNames[:], ", "), ErrConfig)
 }
 
-// String is the name that a configuration has for it.
+// String returns the name as in a configuration.
 func (q QuantType) String() string {
 	if !q.known() {
 		return fmt.Sprintf("quant_type(%d)", int32(q))
@@ -68,13 +76,13 @@ func (q QuantType) String() string {
 // MarshalText writes the name.
 func (q QuantType) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads what ParseQuantType reads.
+// UnmarshalText reads a name as ParseQuantType does.
 func (q *QuantType) UnmarshalText(text []byte) (err error) {
 	*q, err = ParseQuantType(string(text))
 	return err
 }
 
-// Blockwise reports whether scales travel beside the rows.
+// Blockwise reports whether each row has scales of its own.
 func (q QuantType) Blockwise() bool { return q == QuantFp8Blockwise || q == QuantFp4Blockwise }
 
 func (q QuantType) known() bool { return q >= 0 && int(q) < len(quantNames) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"errors"
@@ -19,19 +19,20 @@ var (
 	ErrMismatch = errors.New("the ranks made different calls")
 )
 
-// A CapError says which source was not admitted, and where its rows found no room. It wraps ErrRecvCap.
+// A CapError names a source that was not admitted and the rank that has no room for its rows. It
+// wraps ErrRecvCap.
 type CapError struct {
 	Source, Dest int
-	Rows         int // that Source would bring to Dest
-	Used         int // rows of the sources admitted before it
+	Rows         int // that Source would send to Dest
+	Used         int // rows of the sources that were admitted before it
 	Cap          int // rows that a rank may receive
 }
 
-// Error tells all numbers.
+// Error returns a message with all numbers.
 func (e *CapError) Error() string {
 	return fmt.Sprintf("rank %d dispatches %d rows to rank %d, which receives %d of at most %d already: %v",
 		e.Source, e.Rows, e.Dest, e.Used, e.Cap, ErrRecvCap)
 }
 
-// Unwrap returns the sentinel.
+// Unwrap returns ErrRecvCap.
 func (e *CapError) Unwrap() error { return ErrRecvCap }

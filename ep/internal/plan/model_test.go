@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"math/rand/v2"
 	"slices"
+
+	"mori/ep/internal/plan/plantest"
 )
 
 // config returns a small valid configuration.
@@ -60,37 +62,10 @@ func newModel(c Config, routings [][]int32) model {
 	return m
 }
 
-// A routing makes the choices of one rank's tokens.
-type routing struct {
-	name   string
-	choose func(r *rand.Rand, c Config) int32
-}
-
-var allRoutings = []routing{
-	{"uniform", func(r *rand.Rand, c Config) int32 { return r.Int32N(int32(c.Experts())) }},
-	{"skewed to the first experts", func(r *rand.Rand, c Config) int32 {
-		return int32(float64(c.Experts()) * r.Float64() * r.Float64() * r.Float64())
-	}},
-	{"all to the last rank", func(r *rand.Rand, c Config) int32 {
-		return int32(c.Experts()-c.ExpertsPerRank) + r.Int32N(int32(c.ExpertsPerRank))
-	}},
-	{"to nobody", func(r *rand.Rand, c Config) int32 { return -1 - r.Int32N(3) }},
-	{"every other choice is no expert", func(r *rand.Rand, c Config) int32 {
-		odd := []int32{-1, -1 << 31, 1<<31 - 1, int32(c.Experts())}
-		if i := r.IntN(2 * len(odd)); i < len(odd) {
-			return odd[i]
-		}
-		return r.Int32N(int32(c.Experts()))
-	}},
-}
-
 // choices draws the choices of n tokens.
-func (g routing) choices(r *rand.Rand, c Config, n int) []int32 {
-	indices := make([]int32, n*c.TopK)
-	for i := range indices {
-		indices[i] = g.choose(r, c)
-	}
-	return indices
+func choices(g plantest.Routing, r *rand.Rand, c Config, n int) []int32 {
+	e := plantest.Experts{All: int32(c.Experts()), PerRank: int32(c.ExpertsPerRank)}
+	return g.Choices(r, e, n*c.TopK)
 }
 
 // draw returns a configuration and the choices of all its ranks.
@@ -105,14 +80,14 @@ func draw(r *rand.Rand) (Config, [][]int32, string) {
 	if r.IntN(4) == 0 {
 		c.KernelType = KernelInterNode
 	}
-	g := allRoutings[r.IntN(len(allRoutings))]
+	g := plantest.Routings[r.IntN(len(plantest.Routings))]
 	routings := make([][]int32, c.WorldSize)
 	for s := range routings {
 		n := c.MaxNumInpToken
 		if r.IntN(2) == 0 {
 			n = r.IntN(n + 1)
 		}
-		routings[s] = g.choices(r, c, n)
+		routings[s] = choices(g, r, c, n)
 	}
-	return c, routings, g.name
+	return c, routings, g.Name
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestBoardAdmits(t *testing.T) {
+func TestCountMatrixAdmits(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		counts   [][]int32 // 3 ranks of 8 tokens, with room for 12 rows
@@ -29,7 +29,7 @@ func TestBoardAdmits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := config(0, 3, 1, 1, 8)
 			cfg.MaxTotalRecv = 12
-			b := NewBoard(cfg)
+			b := NewCountMatrix(cfg)
 			for s := range 3 { // what an earlier dispatch left must not matter
 				copy(b.Row(s), []int32{8, 8, 8})
 			}
@@ -71,12 +71,12 @@ func TestBoardAdmits(t *testing.T) {
 	}
 }
 
-func TestOverflowTellsTheNumbers(t *testing.T) {
+func TestOverflowNamesTheNumbers(t *testing.T) {
 	cfg := config(1, 2, 1, 1, 8)
 	cfg.MaxTotalRecv = 10
-	b := NewBoard(cfg)
+	b := NewCountMatrix(cfg)
 	copy(b.Row(0), []int32{8, 0})
-	p := NewPlan(cfg)
+	p := New(cfg)
 	if err := p.Build([]int32{0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +96,9 @@ func TestOverflowTellsTheNumbers(t *testing.T) {
 	}
 }
 
-func TestBoardRefusesImpossibleCounts(t *testing.T) {
+func TestCountMatrixRefusesImpossibleCounts(t *testing.T) {
 	for _, bad := range []int32{-1, 9, math.MaxInt32, math.MinInt32} {
-		b := NewBoard(config(0, 3, 1, 1, 8))
+		b := NewCountMatrix(config(0, 3, 1, 1, 8))
 		copy(b.Row(0), []int32{8, 8, 8})
 		b.Row(2)[1] = bad
 		if err := b.Admit(); !errors.Is(err, ErrCounts) {
@@ -113,15 +113,15 @@ func TestBoardRefusesImpossibleCounts(t *testing.T) {
 }
 
 func BenchmarkAdmit256Ranks(b *testing.B) {
-	board := NewBoard(config(0, 256, 1, 8, 64))
+	matrix := NewCountMatrix(config(0, 256, 1, 8, 64))
 	for s := range 256 {
-		for d := range board.Row(s) {
-			board.Row(s)[d] = int32((s + d) % 65)
+		for d := range matrix.Row(s) {
+			matrix.Row(s)[d] = int32((s + d) % 65)
 		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := board.Admit(); err != nil {
+		if err := matrix.Admit(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import "mori/native/hostmath"
 

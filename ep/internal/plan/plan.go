@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"fmt"
@@ -9,12 +9,14 @@ import (
 	"slices"
 )
 
-// A Plan is what one rank's tokens become: for each token one row to every rank that it chose an expert of. Build or FromMap make
-// it, Place says where the rows lie at their destinations. It keeps its memory from one Build to the next. While no method is called that
-// makes, changes or fills something, several goroutines may read it.
+// A Plan has the rows that one rank's tokens become: a token has one row for each rank with an
+// expert that it chose. Build or FromMap make the rows, Place sets their slots at the destinations.
+// A Plan keeps its memory from one Build to the next. Several goroutines may read it while none
+// calls Build, FromMap, Place, Clear, Map or Weights.
 //
-// Rows are numbered by token, then by destination. The rows to one destination are its block: at the destination they lie
-// next to each other, in the order of tokens, from the base on that Board gives.
+// Rows are numbered by token, then by destination. The rows to one destination are its block. At
+// the destination a block lies without gaps, in the order of tokens, from the base that CountMatrix
+// computes.
 type Plan struct {
 	cfg     Config
 	experts uint32
@@ -30,14 +32,14 @@ type Plan struct {
 	tokens  []int32 // the block of d is counts[d] of them from d x n on
 
 	counts, bases []int32 // by destination: rows of its block, and its first slot there
-	at            []int32 // by destination: something about the token that is looked at
+	at            []int32 // by destination: scratch about one token
 }
 
-// A row says where it goes, and its place in the block.
+// A row has its destination and its index in the block there.
 type row struct{ dest, place int32 }
 
-// NewPlan returns a plan of no tokens.
-func NewPlan(cfg Config) *Plan {
+// New returns a plan of no tokens.
+func New(cfg Config) *Plan {
 	n := cfg.WorldSize
 	p := &Plan{cfg: cfg, experts: uint32(cfg.Experts()), maxRecv: int32(cfg.MaxRecv()), noSlot: cfg.NoSlot()}
 	p.perRank, p.perRecv = newDivisor(cfg.ExpertsPerRank), newDivisor(cfg.MaxRecv())
@@ -45,8 +47,8 @@ func NewPlan(cfg Config) *Plan {
 	return p
 }
 
-// Build plans for the experts that each token chose, [n, TopK]. A number that is no expert's goes nowhere. On error the
-// plan is one of no tokens.
+// Build plans for the experts that each token chose, [n, TopK]. A number of no expert makes no row.
+// On error the plan has no tokens.
 func (p *Plan) Build(indices []int32) error {
 	if err := p.start(len(indices)); err != nil {
 		return fmt.Errorf("plan a dispatch: %w", err)
@@ -55,7 +57,8 @@ func (p *Plan) Build(indices []int32) error {
 	return nil
 }
 
-// FromMap plans what a routing map says, [n, TopK], which Map has made: with the same slots. On error the plan is one of no tokens.
+// FromMap restores the plan of a routing map, [n, TopK], which Map filled, with the same slots. On
+// error the plan has no tokens.
 func (p *Plan) FromMap(slots []int32) error {
 	if err := p.start(len(slots)); err != nil {
 		return fmt.Errorf("plan from a routing map: %w", err)
@@ -69,10 +72,11 @@ func (p *Plan) FromMap(slots []int32) error {
 	return nil
 }
 
-// route makes the rows. The destination of a choice is its value divided; one that is not below limit goes nowhere.
+// route makes the rows. The destination of a choice is its value divided. A value that is not below
+// limit has none.
 //
-// A token's destinations are the bits of a word, 64 ranks at a time: whether a choice adds one is as good as random, and a
-// branch on it would take longer than all the rest.
+// A token's destinations are the bits of a word, 64 ranks at a time: whether a choice adds one is
+// random, and a mispredicted branch would take longer than all the rest.
 func (p *Plan) route(values []int32, by divisor, limit uint32) {
 	n, topk := p.n, p.cfg.TopK
 	starts, rows, tokens, counts := p.starts[:n+1], p.rows, p.tokens, p.counts
@@ -115,7 +119,7 @@ func among(choices []int32, low int) (dests uint64) {
 	return dests
 }
 
-// findBases takes the base of each block from the slot of its first row.
+// findBases computes the base of each block from the slot of its first row.
 func (p *Plan) findBases(slots []int32) {
 	for d := range p.bases {
 		block := p.Block(d)
@@ -128,12 +132,12 @@ func (p *Plan) findBases(slots []int32) {
 	}
 }
 
-// same tells whether this plan gives this routing map.
-func (p *Plan) same(slots []int32) bool {
+// Same reports whether Map would fill this routing map.
+func (p *Plan) Same(slots []int32) bool {
 	return len(slots) == len(p.choices) && p.compare(slots) == nil
 }
 
-// compare looks whether this plan gives the same routing map.
+// compare returns an error if Map would fill another routing map than this.
 func (p *Plan) compare(slots []int32) error {
 	for t := range p.n {
 		p.locate(t)
@@ -151,19 +155,20 @@ func (p *Plan) compare(slots []int32) error {
 	return nil
 }
 
-// locate notes, for each destination of token t, what a routing map holds for it.
+// locate sets p.at to the routing map's entry for each destination of token t.
 func (p *Plan) locate(t int) {
 	for _, r := range p.rows[p.starts[t]:p.starts[t+1]] {
 		p.at[r.dest] = r.dest*p.maxRecv + p.bases[r.dest] + r.place
 	}
 }
 
-// start makes room for so many choices, TopK for each token.
+// start makes room for a number of choices, TopK for each token.
 func (p *Plan) start(choices int) error {
 	p.reset()
 	n := choices / p.cfg.TopK
 	if choices%p.cfg.TopK != 0 || n > p.cfg.MaxNumInpToken {
-		return fmt.Errorf("%d choices, %d for each of at most %d tokens: %w", choices, p.cfg.TopK, p.cfg.MaxNumInpToken, ErrShape)
+		return fmt.Errorf("%d choices, %d for each of at most %d tokens: %w",
+			choices, p.cfg.TopK, p.cfg.MaxNumInpToken, ErrShape)
 	}
 	p.choices, p.rows = resize(p.choices, choices), resize(p.rows, n*p.cfg.MaxRows())
 	p.starts, p.tokens = resize(p.starts, n+1), resize(p.tokens, n*p.cfg.WorldSize)
@@ -171,13 +176,13 @@ func (p *Plan) start(choices int) error {
 	return nil
 }
 
-// reset makes this a plan of no tokens.
+// reset removes all tokens.
 func (p *Plan) reset() {
 	p.n, p.choices, p.starts = 0, p.choices[:0], p.starts[:1]
 	p.Clear()
 }
 
-// Clear takes all rows away and leaves the tokens, which then go nowhere.
+// Clear removes all rows. The tokens stay, without destinations.
 func (p *Plan) Clear() {
 	clear(p.counts)
 	clear(p.bases)
@@ -187,35 +192,49 @@ func (p *Plan) Clear() {
 	}
 }
 
-// Place takes the bases from a board that has admitted. A plan whose rows were not admitted is cleared, and the answer is
-// a *CapError.
-func (p *Plan) Place(b *Board) error {
-	if err := b.Overflow(p.cfg.Rank); err != nil {
+// Place sets the bases to those of a matrix after Admit. If this rank was not admitted, Place
+// clears the plan and returns a *CapError.
+func (p *Plan) Place(m *CountMatrix) error {
+	if err := m.Overflow(p.cfg.Rank); err != nil {
 		p.Clear()
 		return fmt.Errorf("dispatch: %w", err)
 	}
 	for d := range p.bases {
-		p.bases[d] = int32(b.Base(p.cfg.Rank, d))
+		p.bases[d] = int32(m.Base(p.cfg.Rank, d))
 	}
 	return nil
 }
 
-// Tokens is how many tokens were planned.
+// Moved returns an error that wraps ErrMismatch if a matrix puts a block of rows elsewhere than
+// this plan has it. That happens to a plan from a routing map if not all ranks replay the same
+// dispatch.
+func (p *Plan) Moved(m *CountMatrix) error {
+	for d, count := range p.counts {
+		if now := m.Base(p.cfg.Rank, d); count != 0 && int(p.bases[d]) != now {
+			return fmt.Errorf("the block at rank %d began at slot %d and now begins at %d, so that not all ranks replay the same: %w",
+				d, p.bases[d], now, ErrMismatch)
+		}
+	}
+	return nil
+}
+
+// Tokens returns how many tokens were planned.
 func (p *Plan) Tokens() int { return p.n }
 
-// Len is how many rows they became.
+// Len returns how many rows the tokens became.
 func (p *Plan) Len() int { return int(p.starts[p.n]) }
 
-// Counts is how many rows go to each rank: what this rank publishes. It is valid until the plan changes.
+// Counts returns how many rows each rank gets, for this rank to publish. It is valid until the plan
+// changes.
 func (p *Plan) Counts() []int32 { return p.counts }
 
-// Base is the first slot of d's block at d.
+// Base returns the first slot of d's block at d.
 func (p *Plan) Base(d int) int { return int(p.bases[d]) }
 
-// Block lists the tokens whose rows go to d, in order. It is valid until the plan changes.
+// Block lists the tokens that have a row for d, in order. It is valid until the plan changes.
 func (p *Plan) Block(d int) []int32 { return p.tokens[d*p.n:][:p.counts[d]:p.counts[d]] }
 
-// Rows tells the ranks that token t goes to, in their order, and the slot of its row there.
+// Rows iterates over the ranks that get a row of token t, in order, and the slot of the row there.
 func (p *Plan) Rows(t int) iter.Seq2[int, int] {
 	return func(yield func(dest, slot int) bool) {
 		for _, r := range p.rows[p.starts[t]:p.starts[t+1]] {
@@ -236,7 +255,8 @@ func (p *Plan) Positions(positions []int32, d int) {
 	}
 }
 
-// Map fills the routing map [n, TopK]: rank x MaxRecv + slot of the row that carries a choice, or NoSlot. With it FromMap makes this plan again.
+// Map fills the routing map [n, TopK]: rank x MaxRecv + slot of the row that carries a choice, or
+// NoSlot. FromMap restores the plan from it.
 func (p *Plan) Map(slots []int32) {
 	for t := range p.n {
 		p.locate(t)
@@ -251,8 +271,8 @@ func (p *Plan) Map(slots []int32) {
 	}
 }
 
-// Weights sums, for each row, the weights of the choices that it carries, out of [n, TopK]. Rows are in the order of
-// Rows(0), Rows(1) and so on. The sum is made in the order of choices.
+// Weights sums, for each row, the weights of the choices that it carries, out of [n, TopK]. Rows
+// are in the order of Rows(0), Rows(1) and so on. The order of the sum is that of the choices.
 func (p *Plan) Weights(sums, weights []float32) {
 	sums = sums[:p.Len()]
 	clear(sums)
@@ -270,13 +290,14 @@ func (p *Plan) Weights(sums, weights []float32) {
 	}
 }
 
-// resize returns s with length n and any contents, in the same memory where that is large enough.
+// resize returns s with length n and undefined contents, in the same memory if that is large
+// enough.
 func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
 // A divisor divides by a constant with one multiplication.
 //
-// It is 2^63/d rounded up. For dividends and divisors below 2^31 the quotient of n is too large by less than n/2^63 < 1/d, which
-// never reaches the next integer.
+// It is 2^63/d rounded up. For dividends and divisors below 2^31 the quotient of n is too large by
+// less than n/2^63 < 1/d, which never reaches the next integer.
 type divisor uint64
 
 func newDivisor(d int) divisor { return divisor(1<<63/uint64(d) + 1) }

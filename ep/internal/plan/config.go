@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"encoding/json"
@@ -10,11 +10,12 @@ import (
 	"math/bits"
 )
 
-// maxTopK is the largest number of experts a token may choose: fewer than the lanes of the widest GPU wave.
+// maxTopK is the largest number of experts a token may choose: fewer than the lanes of the widest
+// GPU wave.
 const maxTopK = 63
 
-// A Config describes one op. All ranks have the same, but for Rank. The JSON names are those of mori.ops.EpDispatchCombineConfig. Its
-// data_type is not here, since each call brings its own type.
+// A Config describes one op. It is the same on all ranks but for Rank. The JSON names are those of
+// mori.ops.EpDispatchCombineConfig. Its data_type is missing here, because each call has its own.
 type Config struct {
 	Rank              int        `json:"rank"`
 	WorldSize         int        `json:"world_size"`
@@ -28,7 +29,7 @@ type Config struct {
 	WarpNumPerBlock   int        `json:"warp_num_per_block"`
 	BlockNum          int        `json:"block_num"`
 	MaxTotalRecv      int        `json:"max_total_recv_tokens"` // cap on received rows; not above 0 = none
-	UseExternalInpBuf bool       `json:"use_external_inp_buf"`  // combine copies its input; else it lies in Layout.CombineIn
+	UseExternalInpBuf bool       `json:"use_external_inp_buf"`  // else combine's input lies in Layout.CombineIn
 	KernelType        KernelType `json:"kernel_type"`
 	GPUPerNode        int        `json:"gpu_per_node"`
 	RDMABlockNum      int        `json:"rdma_block_num"`
@@ -41,7 +42,8 @@ func DefaultConfig() Config {
 	return Config{WarpNumPerBlock: 8, BlockNum: 80, UseExternalInpBuf: true, GPUPerNode: 8, NumQPPerPE: 1}
 }
 
-// ParseConfig reads a JSON object and validates it. Fields that are not in it have their defaults; those that Config has not are skipped.
+// ParseConfig reads a JSON object and validates it. Missing fields keep their defaults. Unknown
+// fields are skipped.
 func ParseConfig(text []byte) (Config, error) {
 	c := DefaultConfig()
 	err := json.Unmarshal(text, &c)
@@ -57,10 +59,11 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, nil
 }
 
-// Validate names the first field whose value is impossible. The methods of Config, and whatever is made from one, are for
-// valid ones. The hints for a launch may have any value.
+// Validate returns an error that names the first field with an impossible value. All other methods
+// of Config need a valid one. The hints for a launch may have any value.
 //
-// A world smaller than GPUPerNode is one node, and GPUPerNode need not be a power of two: programs that count on it exist.
+// A world smaller than GPUPerNode is one node. GPUPerNode need not be a power of two, because some
+// programs have other values.
 func (c Config) Validate() error {
 	for _, f := range []struct {
 		name             string
@@ -89,7 +92,7 @@ func (c Config) Validate() error {
 	return c.validateProducts()
 }
 
-// validateProducts keeps every number that travels as an int32 within its range.
+// validateProducts checks that each number that ranks exchange as an int32 fits one.
 func (c Config) validateProducts() error {
 	for _, f := range []struct {
 		what    string
@@ -106,7 +109,8 @@ func (c Config) validateProducts() error {
 	return nil
 }
 
-// multiply returns the product of factors that are not negative, or false if it has more than 64 bits.
+// multiply returns the product of factors that are not negative, or false if it has more than 64
+// bits.
 func multiply(factors ...int) (uint64, bool) {
 	product, fits := uint64(1), true
 	for _, f := range factors {
@@ -116,13 +120,14 @@ func multiply(factors ...int) (uint64, bool) {
 	return product, fits
 }
 
-// SendPerRank is how many tokens a rank may dispatch.
+// SendPerRank returns how many tokens a rank may dispatch.
 func (c Config) SendPerRank() int { return c.MaxNumInpToken }
 
-// MaxSend is how many tokens all ranks together may dispatch.
+// MaxSend returns how many tokens all ranks together may dispatch.
 func (c Config) MaxSend() int { return c.WorldSize * c.SendPerRank() }
 
-// RecvPerRank is how many rows a rank has room for, per source. Sources may share the room unevenly.
+// RecvPerRank returns how many rows a rank has room for, per source. Sources may share the room
+// unevenly.
 func (c Config) RecvPerRank() int {
 	if c.MaxTotalRecv <= 0 {
 		return c.SendPerRank()
@@ -130,22 +135,24 @@ func (c Config) RecvPerRank() int {
 	return min((c.MaxTotalRecv-1)/c.WorldSize+1, c.SendPerRank())
 }
 
-// MaxRecv is how many rows a rank has room for.
+// MaxRecv returns how many rows a rank has room for.
 func (c Config) MaxRecv() int { return c.WorldSize * c.RecvPerRank() }
 
-// Experts is how many experts there are.
+// Experts returns the number of all experts.
 func (c Config) Experts() int { return c.WorldSize * c.ExpertsPerRank }
 
-// FirstExpert is the first expert that lives on this rank.
+// FirstExpert returns the first expert that lives on this rank.
 func (c Config) FirstExpert() int { return c.Rank * c.ExpertsPerRank }
 
-// MaxRows is how many rows one token can become at most: one for each rank that it chose an expert of.
+// MaxRows returns how many rows one token can become: one for each rank with an expert that the
+// token chose.
 func (c Config) MaxRows() int { return min(c.TopK, c.WorldSize) }
 
-// NoSlot is what a routing map holds for a choice that goes nowhere. It lies behind the last slot.
+// NoSlot returns the entry of a routing map for a choice without a destination. It lies behind the
+// last slot.
 func (c Config) NoSlot() int32 { return int32(c.WorldSize * c.MaxRecv()) }
 
-// PositionStride is the distance between the positions of two sources.
+// PositionStride returns the distance between the positions of two sources.
 func (c Config) PositionStride() int {
 	if c.KernelType == KernelInterNode {
 		return c.MaxNumInpToken
@@ -153,16 +160,16 @@ func (c Config) PositionStride() int {
 	return c.MaxSend()
 }
 
-// Position is how a received row names the token it came from.
+// Position returns the number by which a received row names its token.
 func (c Config) Position(source, token int) int32 { return int32(source*c.PositionStride() + token) }
 
-// DecodePosition takes a position apart. What Position did not make gives no sensible answer.
+// DecodePosition is the inverse of Position. The result is undefined for any other number.
 func (c Config) DecodePosition(position int32) (source, token int) {
 	return int(position) / c.PositionStride(), int(position) % c.PositionStride()
 }
 
-// CheckQuant says whether combine may sum rows of type t, which the caller handed in (external) or which lie in Layout.CombineIn,
-// with the transport of this configuration.
+// CheckQuant returns an error if combine cannot sum rows of type t with the quantisation of this
+// configuration. The rows are the caller's (external), or lie in Layout.CombineIn.
 func (c Config) CheckQuant(t DType, external bool) error {
 	if !Summable(t) {
 		return fmt.Errorf("combine rows of %v: cannot be summed: %w", t, ErrShape)

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package plan
 
 import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+
+	"mori/ep/internal/plan/plantest"
 )
 
 func TestPlanOfOneRank(t *testing.T) {
@@ -27,7 +30,7 @@ func TestPlanOfOneRank(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := config(0, 2, 3, 2, 4)
-			p := NewPlan(cfg)
+			p := New(cfg)
 			if err := p.Build(c.indices); err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +47,7 @@ func TestPlanOfOneRank(t *testing.T) {
 
 func TestPlanRefusesOtherShapes(t *testing.T) {
 	cfg := config(0, 2, 3, 2, 4)
-	p := NewPlan(cfg)
+	p := New(cfg)
 	for _, c := range []struct {
 		name string
 		fill func([]int32) error
@@ -70,17 +73,17 @@ func TestRanksAgreeWithTheModel(t *testing.T) {
 	for round := range 3000 {
 		c, routings, name := draw(r)
 		want := newModel(c, routings)
-		plans, board := dispatched(t, c, routings)
+		plans, matrix := dispatched(t, c, routings)
 		got := make([][]received, c.WorldSize)
 		for d := range got {
-			got[d] = slices.Repeat([]received{{-1, -1}}, board.Total(d))
+			got[d] = slices.Repeat([]received{{-1, -1}}, matrix.Total(d))
 		}
 		for s, p := range plans {
-			if board.Overflow(s) != nil {
+			if matrix.Overflow(s) != nil {
 				left++
 			}
-			if (board.Overflow(s) == nil) != want.admitted[s] {
-				t.Fatalf("round %d, %s: rank %d: %v", round, name, s, board.Overflow(s))
+			if (matrix.Overflow(s) == nil) != want.admitted[s] {
+				t.Fatalf("round %d, %s: rank %d: %v", round, name, s, matrix.Overflow(s))
 			}
 			for token := range p.Tokens() {
 				for d, slot := range p.Rows(token) {
@@ -103,37 +106,37 @@ func TestRanksAgreeWithTheModel(t *testing.T) {
 }
 
 // dispatched returns the plans of all ranks, placed.
-func dispatched(t testing.TB, c Config, routings [][]int32) ([]*Plan, *Board) {
+func dispatched(t testing.TB, c Config, routings [][]int32) ([]*Plan, *CountMatrix) {
 	t.Helper()
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	board := NewBoard(c)
+	matrix := NewCountMatrix(c)
 	plans := make([]*Plan, c.WorldSize)
 	for s := range plans {
-		plans[s] = NewPlan(c.of(s))
+		plans[s] = New(c.of(s))
 		if err := plans[s].Build(routings[s]); err != nil {
 			t.Fatal(err)
 		}
-		copy(board.Row(s), plans[s].Counts())
+		copy(matrix.Row(s), plans[s].Counts())
 	}
-	if err := board.Admit(); err != nil {
+	if err := matrix.Admit(); err != nil {
 		t.Fatal(err)
 	}
 	for s, p := range plans {
-		if err := p.Place(board); !errors.Is(err, board.Overflow(s)) {
-			t.Fatalf("rank %d: placed with %v, but the board says %v", s, err, board.Overflow(s))
+		if err := p.Place(matrix); !errors.Is(err, matrix.Overflow(s)) {
+			t.Fatalf("rank %d: placed with %v, but the matrix says %v", s, err, matrix.Overflow(s))
 		}
 	}
-	return plans, board
+	return plans, matrix
 }
 
-// What a plan tells in different ways must be the same.
-func TestPlanTellsOneStory(t *testing.T) {
+// All views of a plan agree.
+func TestViewsOfAPlanAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 2000 {
 		c, routings, name := draw(r)
-		plans, board := dispatched(t, c, routings)
+		plans, matrix := dispatched(t, c, routings)
 		s := r.IntN(c.WorldSize)
 		p := plans[s]
 		blocks := make([][]int32, c.WorldSize)
@@ -155,7 +158,7 @@ func TestPlanTellsOneStory(t *testing.T) {
 					t.Fatalf("round %d: position %d is token %d of rank %d, want %d of %d", round, position, token, source, block[i], s)
 				}
 			}
-			if !slices.Equal(p.Block(d), block) || board.Count(s, d) != len(block) || int(p.Counts()[d]) != len(block) {
+			if !slices.Equal(p.Block(d), block) || matrix.Count(s, d) != len(block) || int(p.Counts()[d]) != len(block) {
 				t.Fatalf("round %d, %s: block %v for rank %d, want %v", round, name, p.Block(d), d, block)
 			}
 		}
@@ -165,8 +168,34 @@ func TestPlanTellsOneStory(t *testing.T) {
 	}
 }
 
+// A plan from a routing map reports that its blocks moved, unless it has no rows there.
+func TestMovedNamesTheBlock(t *testing.T) {
+	cfg := config(1, 2, 3, 2, 4)
+	p, matrix := New(cfg), NewCountMatrix(cfg)
+	none := cfg.NoSlot()
+	if err := p.FromMap([]int32{3, none, none, 4}); err != nil { // slots 3 and 4 of rank 0
+		t.Fatal(err)
+	}
+	for first, want := range map[int32]string{
+		3: "",
+		2: "the block at rank 0 began at slot 3 and now begins at 2, so that not all ranks replay the same: ",
+	} {
+		copy(matrix.Row(0), []int32{first, 4})
+		copy(matrix.Row(1), p.Counts())
+		if err := matrix.Admit(); err != nil {
+			t.Fatal(err)
+		}
+		switch err := p.Moved(matrix); {
+		case want == "" && err != nil:
+			t.Errorf("%d rows of rank 0 come first: %v", first, err)
+		case want != "" && (!errors.Is(err, ErrMismatch) || !strings.HasPrefix(err.Error(), want)):
+			t.Errorf("%d rows of rank 0 come first: %v, want %s", first, err, want)
+		}
+	}
+}
+
 func TestRowsMayBeLeft(t *testing.T) {
-	p := NewPlan(config(0, 3, 1, 3, 1))
+	p := New(config(0, 3, 1, 3, 1))
 	if err := p.Build([]int32{2, 1, 0}); err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +264,8 @@ func TestDivisor(t *testing.T) {
 func usual(tb testing.TB) (*Plan, []int32) {
 	c := config(1, 4, 8, 8, 4096)
 	r := rand.New(rand.NewPCG(9, 10))
-	indices := allRoutings[0].choices(r, c, 4096)
-	p := NewPlan(c)
+	indices := choices(plantest.Routings[0], r, c, 4096)
+	p := New(c)
 	if err := p.Build(indices); err != nil {
 		tb.Fatal(err)
 	}
@@ -247,7 +276,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	p, indices := usual(t)
 	slots, sums, positions := make([]int32, len(indices)), make([]float32, p.Len()), make([]int32, p.Tokens())
 	weights := make([]float32, len(indices))
-	b := NewBoard(p.cfg)
+	b := NewCountMatrix(p.cfg)
 	total := 0
 	allocs := testing.AllocsPerRun(10, func() {
 		if p.Build(indices) != nil {
@@ -255,7 +284,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		}
 		copy(b.Row(1), p.Counts())
 		if b.Admit() != nil || p.Place(b) != nil {
-			t.Error("board failed")
+			t.Error("matrix failed")
 		}
 		for token := range p.Tokens() {
 			for d, slot := range p.Rows(token) {
