@@ -14,6 +14,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/provider/internal/conn"
+	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/local"
 )
 
@@ -119,7 +120,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 // A transport makes abstract unix sockets that begin with a greeting.
 type transport struct{ local.Sockets }
 
-var _ conn.Transport = transport{}
+var _ handshake.Transport = transport{}
 
 // Prelude exchanges greetings.
 func (transport) Prelude(conn net.Conn, _ bool) (any, error) {

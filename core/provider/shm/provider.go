@@ -14,6 +14,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
+	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/local"
 )
 
@@ -136,7 +137,7 @@ type transport struct {
 	opts *Options
 }
 
-var _ conn.Transport = transport{}
+var _ handshake.Transport = transport{}
 
 // Prelude exchanges greetings.
 func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {

@@ -3,7 +3,6 @@
 package conn
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -11,31 +10,14 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/socket"
 )
-
-// A Transport makes the sockets under the protocol: *net.TCPConn or *net.UnixConn.
-type Transport interface {
-	// Listen accepts at the address at, or at one of the transport's choice if empty.
-	Listen(ctx context.Context, at fabric.Addr) (net.Listener, error)
-
-	// Dial connects one socket.
-	Dial(ctx context.Context, to fabric.Addr) (net.Conn, error)
-
-	// Prelude readies a socket before anything of this package is on it: socket options, or an
-	// exchange of the transport's own, such as passing file descriptors. It runs on both sides,
-	// active on the one who dialed. The socket has a deadline, and an error closes it. extra goes
-	// to Config.Attach. On the passive side nobody is trusted yet.
-	Prelude(conn net.Conn, active bool) (extra any, err error)
-
-	// Addr is a socket's address in the provider's text form.
-	Addr(a net.Addr) fabric.Addr
-}
 
 // A Config makes a Fabric.
 type Config struct {
 	Info       fabric.Info // what GetInfo answered: names, limits, capabilities
-	Transport  Transport
+	Transport  handshake.Transport
 	Links      int          // sockets per endpoint, 1 to MaxLinks
 	Logger     *slog.Logger // nil: slog.Default()
 	Checksum   bool         // payload that this side sends or reads is checked
@@ -76,14 +58,6 @@ func (c *Config) can() uint16 {
 		return frame.FeatureDecompress | frame.FeatureFault
 	}
 	return frame.FeatureFault
-}
-
-// handshake is how long a handshake may take on the passive side.
-func (c *Config) handshake() time.Duration {
-	if c.Handshake > 0 {
-		return c.Handshake
-	}
-	return handshakeWait
 }
 
 // A Compression says when payload is compressed before it is sent.

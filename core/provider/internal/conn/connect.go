@@ -4,23 +4,15 @@ package conn
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"syscall"
-	"time"
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
-
-// handshakeWait bounds a handshake whose context has no deadline, and every handshake on the
-// passive side.
-const handshakeWait = 5 * time.Second
 
 // Connect asks the listener at to; see fabric.Connector. Without a deadline in ctx it gives up
 // after 5 seconds.
@@ -28,22 +20,23 @@ func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte)
 	if err := ep.beginConnect(private); err != nil {
 		return nil, err
 	}
-	ctx, cancel := ep.handshakeContext(ctx)
+	ctx, cancel := handshake.Bound(ctx, ep.shutdown.over, ep.endedEarly)
 	defer cancel()
-	conns, extra, a, err := ep.dial(ctx, to, private)
+	h := frame.Handshake{Features: ep.can(), Tx: ep.tx(), Private: private}
+	s, reply, err := handshake.Dial(ctx, ep.cfg.Transport, to, ep.cfg.Links, h)
 	if err == nil {
-		err = ep.prepare(conns, extra, to, int(a.Tx), a.Features)
-	}
-	if err == nil {
-		err = ep.launch()
+		if err = ep.prepare(s); err == nil {
+			err = ep.launch()
+		}
+		if err != nil {
+			ep.discard(s)
+		}
 	}
 	if err != nil {
-		closeAll(conns)
-		ep.discard(extra)
 		ep.state.ConnectFailed()
-		return nil, ep.connectErr(ctx, to, err)
+		return nil, handshake.Error(ctx, to, err)
 	}
-	return a.Private, nil
+	return reply, nil
 }
 
 func (ep *Endpoint) beginConnect(private []byte) error {
@@ -51,28 +44,6 @@ func (ep *Endpoint) beginConnect(private []byte) error {
 		return fmt.Errorf("connect with %d bytes of private data, limit is %d: %w", len(private), most, fabric.ErrTooSmall)
 	}
 	return ep.state.Connect()
-}
-
-// handshakeContext ends at the deadline, or when the endpoint is closed.
-func (ep *Endpoint) handshakeContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	cancelTime := context.CancelFunc(func() {})
-	if _, ok := ctx.Deadline(); !ok {
-		ctx, cancelTime = context.WithTimeout(ctx, handshakeWait)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := make(chan struct{})
-	go func() {
-		select {
-		case <-ep.shutdown.over:
-			cancel(fabric.ErrClosed)
-		case <-stop:
-		}
-	}()
-	return ctx, func() {
-		close(stop)
-		cancel(nil)
-		cancelTime()
-	}
 }
 
 // endedEarly is why an endpoint ended before it was connected: it was closed, or its DataPath
@@ -84,166 +55,33 @@ func (ep *Endpoint) endedEarly() error {
 	return ep.shutdown.cause
 }
 
-// connectErr names the peer and the cause as a fabric error.
-func (ep *Endpoint) connectErr(ctx context.Context, to fabric.Addr, err error) error {
-	var reject *fabric.RejectError
-	switch cause := context.Cause(ctx); {
-	case errors.As(err, &reject):
-		return err
-	case cause == fabric.ErrClosed:
-		return fmt.Errorf("connect to %s: %w", to, ep.endedEarly())
-	case errors.Is(cause, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("connect to %s: no answer in time: %w", to, timeoutError{})
-	case cause != nil:
-		return fmt.Errorf("connect to %s: %w", to, canceledError{cause})
-	}
-	errno := fabric.ErrnoOf(err)
-	switch errno {
-	case fabric.ErrOther, fabric.Errno(syscall.EPIPE):
-		errno = fabric.ErrConnReset // the peer closed in the middle of the handshake: io.EOF for a reader, EPIPE for a writer
-	}
-	return fmt.Errorf("connect to %s: %w", to, causeError{err, errno})
-}
-
-// A causeError is a system's error with the Errno for it.
-type causeError struct {
-	err   error
-	errno fabric.Errno
-}
-
-func (e causeError) Error() string { return e.err.Error() }
-func (e causeError) Unwrap() error { return e.errno }
-
-// Is reports ErrBusy, too: another attempt may succeed.
-func (e causeError) Is(target error) bool {
-	return target == fabric.ErrBusy && errors.Is(e.err, target)
-}
-
-// A timeoutError is both fabric.ErrTimeout and context.DeadlineExceeded.
-type timeoutError struct{}
-
-func (timeoutError) Error() string        { return fabric.ErrTimeout.Error() }
-func (timeoutError) Unwrap() error        { return fabric.ErrTimeout }
-func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
-
-// A canceledError is both fabric.ErrCanceled and the context's cause.
-type canceledError struct{ cause error }
-
-func (e canceledError) Error() string        { return e.cause.Error() }
-func (e canceledError) Unwrap() error        { return fabric.ErrCanceled }
-func (e canceledError) Is(target error) bool { return errors.Is(e.cause, target) }
-
-// discard releases what Prelude returned, unless a DataPath has taken it over.
-func (ep *Endpoint) discard(extra any) {
+// discard closes the sockets of an attempt that failed. It releases what Prelude returned, unless a
+// DataPath took it.
+func (ep *Endpoint) discard(s *handshake.Sockets) {
+	s.Close()
 	if ep.path == nil {
-		release(extra)
+		handshake.Release(s.Extra)
 	}
-}
-
-// dial connects all sockets and waits for the answer.
-func (ep *Endpoint) dial(ctx context.Context, to fabric.Addr, private []byte) (conns []net.Conn, extra any, a frame.HandshakeReply, err error) {
-	h := frame.Handshake{Min: frame.Version, Max: frame.Version, Links: uint8(ep.cfg.Links), Features: ep.can(), Tx: ep.tx(), Private: private}
-	if _, err := rand.Read(h.Nonce[:]); err != nil {
-		return nil, nil, a, fmt.Errorf("draw a nonce: %w", err)
-	}
-	for i := range ep.cfg.Links {
-		conn, err := ep.cfg.Transport.Dial(ctx, to)
-		if err != nil {
-			return conns, extra, a, err
-		}
-		conns = append(conns, conn)
-		h.Link = uint8(i)
-		e, err := shakeHands(ctx, ep.cfg.Transport, conn, &h)
-		if err != nil {
-			return conns, extra, a, err
-		}
-		if i == 0 {
-			extra = e
-		} else {
-			release(e)
-		}
-		h.Private = nil
-	}
-	err = within(ctx, conns[0], func() (err error) {
-		a, err = frame.ReadHandshakeReply(conns[0])
-		return err
-	})
-	if err == nil {
-		err = refusal(&a, to)
-	}
-	return conns, extra, a, err
-}
-
-func shakeHands(ctx context.Context, t Transport, conn net.Conn, h *frame.Handshake) (extra any, err error) {
-	err = within(ctx, conn, func() error {
-		if extra, err = t.Prelude(conn, true); err != nil {
-			return err
-		}
-		_, err := conn.Write(h.Append(nil))
-		return err
-	})
-	if err != nil {
-		release(extra)
-		extra = nil
-	}
-	return extra, err
-}
-
-// within runs fn, whose reads and writes on conn end with ctx.
-func within(ctx context.Context, conn net.Conn, fn func() error) error {
-	if t, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(t); err != nil {
-			return err
-		}
-	}
-	stop := context.AfterFunc(ctx, func() {
-		_ = conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed connection
-	})
-	err := fn()
-	if !stop() {
-		return errors.Join(err, ctx.Err())
-	}
-	if err != nil {
-		return err
-	}
-	return conn.SetDeadline(time.Time{})
-}
-
-// refusal is the peer's reply as an error of Connect.
-func refusal(a *frame.HandshakeReply, to fabric.Addr) error {
-	switch a.Verdict {
-	case frame.Accepted:
-		return nil
-	case frame.Rejected:
-		return &fabric.RejectError{Peer: to, Data: a.Private}
-	case frame.VersionMismatch:
-		return fmt.Errorf("peer does not speak version %d: %q: %w", frame.Version, a.Private, fabric.ErrProtocol)
-	}
-	return fmt.Errorf("peer takes no more requests: %w (%w)", fabric.ErrConnRefused, fabric.ErrBusy)
 }
 
 // Accept answers req; see fabric.Connector.
 func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []byte) error {
-	r, ok := req.(*request)
+	r, ok := req.(*handshake.Request)
 	if !ok {
 		return fmt.Errorf("accept a request of another kind (%T): %w", req, fabric.ErrInvalid)
 	}
 	if err := ep.beginConnect(private); err != nil {
 		return err
 	}
-	if err := r.take(); err != nil {
+	s, err := r.Take()
+	if err != nil {
 		ep.state.ConnectFailed()
 		return err
 	}
-	ctx, cancel := ep.handshakeContext(ctx)
+	ctx, cancel := handshake.Bound(ctx, ep.shutdown.over, ep.endedEarly)
 	defer cancel()
-	err := ep.prepare(r.conns, r.extra, r.peer, int(r.handshake.Tx), r.handshake.Features)
-	if err == nil {
-		a := frame.HandshakeReply{Version: frame.Version, Verdict: frame.Accepted, Features: ep.can(), Tx: ep.tx(), Private: private}
-		err = within(ctx, r.conns[0], func() error {
-			_, err := r.conns[0].Write(a.Append(nil))
-			return err
-		})
+	if err = ep.prepare(s); err == nil {
+		err = s.Accept(ctx, frame.HandshakeReply{Features: ep.can(), Tx: ep.tx(), Private: private})
 		if err != nil && ep.path != nil {
 			ep.path.Close(err)
 		}
@@ -252,10 +90,9 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 		err = ep.launch()
 	}
 	if err != nil {
-		closeAll(r.conns)
-		ep.discard(r.extra)
+		ep.discard(s)
 		ep.state.ConnectFailed()
-		return ep.connectErr(ctx, r.peer, err)
+		return handshake.Error(ctx, s.Peer, err)
 	}
 	return nil
 }
@@ -271,41 +108,34 @@ func (ep *Endpoint) can() uint16 {
 // tx is how many ops the peer may see under way.
 func (ep *Endpoint) tx() uint16 { return uint16(ep.limits.TxSize + staging.MaxPieces) }
 
-func closeAll(conns []net.Conn) {
-	for _, c := range conns {
-		_ = c.Close() // a handshake that is given up has nothing to lose
-	}
-}
-
-// prepare makes the channels to a peer that may have peerTx pending ops and has the features
-// peerCan. Nothing is read or sent yet.
-func (ep *Endpoint) prepare(conns []net.Conn, extra any, peer fabric.Addr, peerTx int, peerCan uint16) error {
+// prepare makes the channels to the peer of s. Nothing is read or sent yet.
+func (ep *Endpoint) prepare(s *handshake.Sockets) error {
 	ep.env = socket.Env{
-		Peer: peer, PeerTx: peerTx, PeerFault: peerCan&frame.FeatureFault != 0,
+		Peer: s.Peer, PeerTx: s.PeerTx, PeerFault: s.Features&frame.FeatureFault != 0,
 		Ended: &ep.shutdown.ended, Over: ep.shutdown.over, Quit: ep.shutdown.quit, Space: ep.inbox.space,
 	}
 	var channels []*channel
-	for i, conn := range conns {
+	for i, conn := range s.Conns {
 		c := &channel{ep: ep, index: i}
 		var err error
 		if c.Stream, err = socket.New(c, &ep.env, conn); err != nil {
 			return err
 		}
-		if peerCan&frame.FeatureDecompress != 0 && ep.cfg.Compress != CompressNever {
+		if s.Features&frame.FeatureDecompress != 0 && ep.cfg.Compress != CompressNever {
 			c.Compress(socket.NewCompressor(ep.cfg.compression(), conn))
 		}
 		channels = append(channels, c)
 	}
 	ep.mu.Lock()
-	ep.channels, ep.peer, ep.peerFault = channels, peer, ep.env.PeerFault
-	if ep.peerDevice = peerCan&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.regions.TakesDevice() {
+	ep.channels, ep.peer, ep.peerFault = channels, s.Peer, ep.env.PeerFault
+	if ep.peerDevice = s.Features&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.regions.TakesDevice() {
 		ep.pending.addPieces()
 	}
 	ep.mu.Unlock()
 	if ep.cfg.Attach == nil {
 		return nil
 	}
-	path, err := ep.cfg.Attach(ep, extra)
+	path, err := ep.cfg.Attach(ep, s.Extra)
 	if err != nil {
 		return err
 	}

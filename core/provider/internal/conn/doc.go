@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 
 // Package conn has connected endpoints (fabric.EPMsg): states, pending ops, fences, credits,
-// atomics, receives, completions, handshake and shutdown. Its EPRDM endpoints are layer/rdm's, with
-// these as carriers. A provider describes its sockets by a Transport and gets a whole fabric.Fabric
-// from New.
+// atomics, receives, completions and shutdown. Its EPRDM endpoints are layer/rdm's, with these as
+// carriers. A provider describes its sockets by a handshake.Transport and gets a whole
+// fabric.Fabric from New.
 //
 // # Below and above
 //
-//	frame     the codec of what is on the wire
-//	socket    sends and receives frames over the sockets of a connection, and knows no endpoint
-//	staging   device memory through pinned buffers; staged.go connects it
-//	DataPath    a provider's own data path for the payload of reads, writes and messages
+//	frame      the codec of what is on the wire
+//	handshake  dials and accepts the sockets of a connection
+//	socket     sends and receives frames over them, and knows no endpoint
+//	staging    device memory through pinned buffers; staged.go connects it
+//	DataPath   a provider's own data path for the payload of reads, writes and messages
 //
 // An Endpoint has a channel for each stream of its connection. A channel executes the operations of
 // the peer that arrive there, and takes the answers to ours.

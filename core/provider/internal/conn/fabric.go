@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/staging"
 )
 
@@ -112,6 +113,26 @@ func (f *Fabric) EQ(size int) (fabric.EQ, error) {
 	}
 	q.OnClose(f.parent.Leave)
 	return q, nil
+}
+
+// Listen starts to accept connections; see fabric.Fabric.
+func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, error) {
+	var at fabric.Addr
+	if in != nil {
+		at = in.Src
+	}
+	if err := f.adopt("listen"); err != nil {
+		return nil, err
+	}
+	l, err := handshake.Listen(ctx, handshake.Config{
+		Transport: f.cfg.Transport, Provider: f.cfg.Info.Provider, Wait: f.cfg.Handshake,
+		Log: f.cfg.log, Closed: f.parent.Leave,
+	}, at)
+	if err != nil {
+		f.parent.Leave()
+		return nil, err
+	}
+	return l, nil
 }
 
 // Close frees the fabric, or answers ErrBusy; see fabric.Fabric.

@@ -38,7 +38,9 @@ func TestFirstFramesAreAnsweredOnEveryLink(t *testing.T) {
 			t.Fatalf("%v frame for %d", h.Kind, h.Ticket)
 		}
 		r.event(fabric.EventConnected)
-		closeAll(conns[:])
+		for _, c := range conns {
+			_ = c.Close()
+		}
 		r.event(fabric.EventShutdown)
 		r.must(ep.Close())
 	}

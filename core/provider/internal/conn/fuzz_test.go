@@ -19,9 +19,10 @@ import (
 // fuzzCode is a comparing atomic op on 64-bit numbers.
 const fuzzCode = uint32(fabric.OpCompareAtomic)<<16 | uint32(fabric.AtomicCSwap)<<8 | uint32(fabric.Uint64)
 
-// FuzzListener sends random bytes to a live listener, as a hello and behind a good one, and asks it for its health.
+// FuzzListener sends random bytes to a live listener, as a handshake and behind a good one. Then it
+// checks that the listener still works.
 func FuzzListener(f *testing.F) {
-	h := goodHello()
+	h := goodHandshake()
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false)
 	f.Add(h.Append(nil), false)
 	f.Add(encode(frame.Header{Kind: frame.KindSend, Length: 3}, nil, []byte("abc")), true)
@@ -74,7 +75,7 @@ func seal(b []byte) []byte {
 
 // fuzzFrames connects properly and then sends b. The endpoint ends in bounded time.
 func fuzzFrames(t *testing.T, r *rig, conn net.Conn, b []byte) {
-	h := goodHello()
+	h := goodHandshake()
 	if _, err := conn.Write(h.Append(nil)); err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mori/core/fabric"
-	"mori/core/provider/internal/conn"
+	"mori/core/provider/internal/handshake"
 )
 
 // DefaultUserTimeout is how long sent bytes may stay unacknowledged as a rule.
 const DefaultUserTimeout = 30 * time.Second
 
-// Sockets make the connections: a conn.Transport.
+// Sockets make the connections: a handshake.Transport.
 type Sockets struct {
 	// Provider is who uses them, for the log.
 	Provider string
@@ -36,7 +36,7 @@ type Sockets struct {
 	Logger *slog.Logger
 }
 
-var _ conn.Transport = Sockets{}
+var _ handshake.Transport = Sockets{}
 
 // Listen listens at "host:port", or at a free port of the loopback interface.
 func (t Sockets) Listen(ctx context.Context, at fabric.Addr) (net.Listener, error) {

@@ -12,7 +12,7 @@ import (
 	"mori/core/fabric"
 )
 
-// Sockets are abstract unix sockets, "@name": no file, gone with the last process that holds them. They are the part of a conn.Transport
+// Sockets are abstract unix sockets, "@name": no file, gone with the last process that holds them. They are the part of a handshake.Transport
 // that such transports have in common.
 type Sockets struct{}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package conn
+package handshake
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 const (
 	// maxHalfOpen bounds the sockets of a listener whose handshake is not over, maxHalfOpenHost
-	// those of one address. The oldest is closed for a newcomer.
+	// those of one address. The oldest is closed for a newer one.
 	maxHalfOpen     = 512
 	maxHalfOpenHost = 256
 	// maxRequests bounds the requests that wait for Listener.Accept.
@@ -29,12 +29,21 @@ const (
 	acceptPause = 50 * time.Millisecond
 )
 
-// A listener takes sockets, reads their handshakes, and puts those of one endpoint together as a
-// request.
-type listener struct {
-	fabric   *Fabric
+// A Config says how a Listener accepts.
+type Config struct {
+	Transport Transport
+	Provider  string        // for the log
+	Wait      time.Duration // bounds each handshake; 0 is DefaultWait
+	Log       func(level slog.Level, msg string, args ...any)
+	Closed    func() // called once, when the listener has closed
+}
+
+// A Listener accepts sockets, reads their handshakes, and groups those of one endpoint as a
+// Request. It implements fabric.Listener.
+type Listener struct {
+	cfg      Config
 	ln       net.Listener
-	requests chan *request
+	requests chan *Request
 	done     chan struct{}
 	tasks    sync.WaitGroup
 	once     sync.Once
@@ -45,39 +54,39 @@ type listener struct {
 	groups   map[[16]byte]*group
 }
 
+var _ fabric.Listener = (*Listener)(nil)
+
 // A group is the sockets of one endpoint that have come so far.
 type group struct {
-	req   *request
+	req   *Request
 	left  int
 	timer *time.Timer
 }
 
-// Listen starts to accept connections; see fabric.Fabric.
-func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, error) {
-	var at fabric.Addr
-	if in != nil {
-		at = in.Src
+// Listen starts to accept connections at the address at; see Transport.Listen. Closed is not called
+// if it fails.
+func Listen(ctx context.Context, cfg Config, at fabric.Addr) (*Listener, error) {
+	if cfg.Wait <= 0 {
+		cfg.Wait = DefaultWait
 	}
-	if err := f.adopt("listen"); err != nil {
-		return nil, err
-	}
-	ln, err := f.cfg.Transport.Listen(ctx, at)
+	ln, err := cfg.Transport.Listen(ctx, at)
 	if err != nil {
-		f.parent.Leave()
 		return nil, fmt.Errorf("listen at %q: %w", at, err)
 	}
-	l := &listener{fabric: f, ln: ln, requests: make(chan *request, maxRequests), done: make(chan struct{}),
-		halfOpen: admission.NewSet(maxHalfOpen, maxHalfOpenHost), groups: map[[16]byte]*group{}}
+	l := &Listener{
+		cfg: cfg, ln: ln, requests: make(chan *Request, maxRequests), done: make(chan struct{}),
+		halfOpen: admission.NewSet(maxHalfOpen, maxHalfOpenHost), groups: map[[16]byte]*group{},
+	}
 	l.tasks.Add(1)
 	go l.serve()
 	return l, nil
 }
 
 // Addr is where peers connect to.
-func (l *listener) Addr() fabric.Addr { return l.fabric.cfg.Transport.Addr(l.ln.Addr()) }
+func (l *Listener) Addr() fabric.Addr { return l.cfg.Transport.Addr(l.ln.Addr()) }
 
 // Accept waits for the next request; see fabric.Listener.
-func (l *listener) Accept(ctx context.Context) (fabric.ConnReq, error) {
+func (l *Listener) Accept(ctx context.Context) (fabric.ConnReq, error) {
 	select {
 	case <-l.done:
 		return nil, fmt.Errorf("accept: listener: %w", fabric.ErrClosed)
@@ -97,7 +106,7 @@ func (l *listener) Accept(ctx context.Context) (fabric.ConnReq, error) {
 	}
 }
 
-func (l *listener) serve() {
+func (l *Listener) serve() {
 	defer l.tasks.Done()
 	for {
 		conn, err := l.ln.Accept()
@@ -110,7 +119,7 @@ func (l *listener) serve() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			l.fabric.cfg.log(slog.LevelWarn, "accept", "provider", l.fabric.cfg.Info.Provider, "error", err)
+			l.cfg.Log(slog.LevelWarn, "accept", "provider", l.cfg.Provider, "error", err)
 			continue
 		}
 		if err := l.admit(conn); err != nil {
@@ -122,7 +131,7 @@ func (l *listener) serve() {
 }
 
 // admit counts a socket as half open, and closes the oldest one if there are too many.
-func (l *listener) admit(conn net.Conn) error {
+func (l *Listener) admit(conn net.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -131,7 +140,7 @@ func (l *listener) admit(conn net.Conn) error {
 	if old := l.halfOpen.Add(conn); old != nil {
 		_ = old.Close() // its handshake notices
 		for nonce, g := range l.groups {
-			if slices.Contains(g.req.conns, old) {
+			if slices.Contains(g.req.sockets.Conns, old) {
 				go l.expire(nonce, g, fmt.Errorf("%d handshakes are under way: %w", maxHalfOpenHost, fabric.ErrBusy))
 			}
 		}
@@ -141,35 +150,35 @@ func (l *listener) admit(conn net.Conn) error {
 }
 
 // drop closes a socket and says why.
-func (l *listener) drop(conn net.Conn, err error) {
+func (l *Listener) drop(conn net.Conn, err error) {
 	l.mu.Lock()
 	quiet := l.closed
 	l.halfOpen.Remove(conn)
 	l.mu.Unlock()
 	_ = conn.Close() // nothing is on its way
 	if !quiet {
-		l.fabric.cfg.log(slog.LevelWarn, "connection refused", "provider", l.fabric.cfg.Info.Provider, "from", conn.RemoteAddr(), "error", err)
+		l.cfg.Log(slog.LevelWarn, "connection refused", "provider", l.cfg.Provider, "from", conn.RemoteAddr(), "error", err)
 	}
 }
 
 // shake does the passive side of the handshake up to the request.
-func (l *listener) shake(conn net.Conn) {
+func (l *Listener) shake(conn net.Conn) {
 	defer l.tasks.Done()
 	extra, h, err := l.readHandshake(conn)
 	if err == nil {
 		err = l.join(conn, extra, &h)
 	}
 	if err != nil {
-		release(extra)
+		Release(extra)
 		l.drop(conn, err)
 	}
 }
 
-func (l *listener) readHandshake(conn net.Conn) (extra any, h frame.Handshake, err error) {
-	if err := conn.SetDeadline(time.Now().Add(l.fabric.cfg.handshake())); err != nil {
+func (l *Listener) readHandshake(conn net.Conn) (extra any, h frame.Handshake, err error) {
+	if err := conn.SetDeadline(time.Now().Add(l.cfg.Wait)); err != nil {
 		return nil, h, err
 	}
-	if extra, err = l.fabric.cfg.Transport.Prelude(conn, false); err != nil {
+	if extra, err = l.cfg.Transport.Prelude(conn, false); err != nil {
 		return nil, h, err
 	}
 	if h, err = frame.ReadHandshake(conn); err != nil {
@@ -184,7 +193,7 @@ func (l *listener) readHandshake(conn net.Conn) (extra any, h frame.Handshake, e
 }
 
 // join adds a socket to its group, and hands the request out when all are there.
-func (l *listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
+func (l *Listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -192,29 +201,31 @@ func (l *listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 	}
 	g := l.groups[h.Nonce]
 	if g == nil {
-		g = &group{req: &request{conns: make([]net.Conn, h.Links)}, left: int(h.Links)}
+		g = &group{req: &Request{sockets: Sockets{Conns: make([]net.Conn, h.Links)}}, left: int(h.Links)}
 		g.req.handshake.Links = h.Links
-		g.timer = time.AfterFunc(l.fabric.cfg.handshake(), func() {
+		g.timer = time.AfterFunc(l.cfg.Wait, func() {
 			l.expire(h.Nonce, g, fmt.Errorf("not all of %d sockets of an endpoint came: %w", h.Links, fabric.ErrTimeout))
 		})
 		l.groups[h.Nonce] = g
 	}
 	r := g.req
-	if h.Links != r.handshake.Links || r.conns[h.Link] != nil {
+	if h.Links != r.handshake.Links || r.sockets.Conns[h.Link] != nil {
 		return frame.ProtocolErr("handshake for socket %d of %d where %d are expected once each", h.Link, h.Links, r.handshake.Links)
 	}
-	r.conns[h.Link] = conn
+	r.sockets.Conns[h.Link] = conn
 	if h.Link == 0 {
-		r.handshake, r.extra, r.peer = *h, extra, l.fabric.cfg.Transport.Addr(conn.RemoteAddr())
+		r.handshake = *h
+		r.sockets.Extra, r.sockets.Peer = extra, l.cfg.Transport.Addr(conn.RemoteAddr())
+		r.sockets.PeerTx, r.sockets.Features = int(h.Tx), h.Features
 	} else {
-		release(extra) // the first socket's stands for all
+		Release(extra) // the first socket's stands for all
 	}
 	if g.left--; g.left > 0 {
 		return nil
 	}
 	g.timer.Stop()
 	delete(l.groups, h.Nonce)
-	for _, c := range r.conns {
+	for _, c := range r.sockets.Conns {
 		l.halfOpen.Remove(c)
 	}
 	r.watch()
@@ -227,7 +238,7 @@ func (l *listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 }
 
 // expire drops a group whose other sockets did not come, or that was evicted.
-func (l *listener) expire(nonce [16]byte, g *group, why error) {
+func (l *Listener) expire(nonce [16]byte, g *group, why error) {
 	l.mu.Lock()
 	if l.groups[nonce] != g {
 		l.mu.Unlock()
@@ -235,9 +246,9 @@ func (l *listener) expire(nonce [16]byte, g *group, why error) {
 	}
 	delete(l.groups, nonce)
 	g.timer.Stop()
-	conns := g.req.conns
+	conns := g.req.sockets.Conns
 	l.mu.Unlock()
-	release(g.req.extra)
+	Release(g.req.sockets.Extra)
 	for _, c := range conns {
 		if c != nil {
 			l.drop(c, why)
@@ -245,24 +256,24 @@ func (l *listener) expire(nonce [16]byte, g *group, why error) {
 	}
 }
 
-// turnAway answers a request that nobody takes.
-func (l *listener) turnAway(r *request) {
-	_ = r.answer(&frame.HandshakeReply{Verdict: frame.Busy}) // the peer learns it from the closing as well
+// turnAway refuses a request that nobody takes.
+func (l *Listener) turnAway(r *Request) {
+	_ = r.refuse(&frame.HandshakeReply{Verdict: frame.Busy}) // the peer learns it from the closing as well
 }
 
 // Close stops listening; see fabric.Listener. A second Close waits for the first.
-func (l *listener) Close() (err error) {
+func (l *Listener) Close() (err error) {
 	l.once.Do(func() { err = l.close() })
 	return err
 }
 
-func (l *listener) close() error {
+func (l *Listener) close() error {
 	l.mu.Lock()
 	l.closed = true
 	close(l.done)
 	for _, g := range l.groups {
 		g.timer.Stop()
-		release(g.req.extra)
+		Release(g.req.sockets.Extra)
 	}
 	clear(l.groups)
 	for _, c := range l.halfOpen.All() {
@@ -281,6 +292,6 @@ func (l *listener) close() error {
 		}
 		break
 	}
-	l.fabric.parent.Leave()
+	l.cfg.Closed()
 	return err
 }
