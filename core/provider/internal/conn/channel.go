@@ -4,23 +4,26 @@ package conn
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/socket"
-	"mori/core/provider/internal/staging"
 )
 
-// A channel is the protocol of an Endpoint on one of its streams: it executes the operations of the
-// peer that arrive there, and takes the answers to ours. It implements socket.Owner.
+// A channel is the protocol of an Endpoint on one of its streams. It implements socket.Owner and
+// hands each frame that arrives to the part that it concerns.
 type channel struct {
 	*socket.Stream
 	ep      *Endpoint
-	index   int // wireIndex, or that of the socket
-	rx      received
-	replies replies
+	index   int  // wireIndex, or that of the socket
+	goodbye bool // the peer's came; belongs to the reader
+
+	writes   writes   // the peer's writes
+	replies  replies  // the peer's reads and atomics
+	messages messages // the peer's messages
+	answers  answers  // to our ops
 
 	// Credits of our reads. Guarded by Endpoint.mu.
 	readsOut   int
@@ -30,22 +33,11 @@ type channel struct {
 
 var _ socket.Owner = (*channel)(nil)
 
-// A received is what the frame that arrives is about. It belongs to the reader, but for holds.
-type received struct {
-	goodbye bool // the peer's came
-
-	mr      *util.MR       // of a write: held open
-	errno   fabric.Errno   // of a write: the answer
-	stuck   bool           // of a write: it waited for room
-	landing *staging.Piece // of a write to device memory: it has mr
-
-	op      *pendingOp // of a reply
-	receive fabric.Op  // of a send or body: the receive that it fills
-	into    bool       // of a send: receive is one
-	early   []byte     // of a send: where it goes without one
-	held    bool       // of a send: Feed.Hold keeps room for it
-
-	holds atomic.Pointer[util.MR] // the region that payload is arriving in
+// newChannel returns a channel without a stream.
+func newChannel(ep *Endpoint, index int) *channel {
+	c := &channel{ep: ep, index: index}
+	c.writes.c, c.replies.c, c.messages.c, c.answers.c = c, c, c, c
+	return c
 }
 
 // Written ends what a frame that was sent is about; see socket.Owner.
@@ -97,27 +89,33 @@ func (c *channel) Fail(err error) { c.ep.Fail(err) }
 
 // holds reports whether the peer's reads and writes on this channel keep a region open.
 func (c *channel) holds(id uint64) bool {
-	if mr := c.rx.holds.Load(); mr != nil && mr.Key().ID == id {
-		return true
-	}
-	return c.replies.hold(id)
+	return c.writes.holding(id) || c.replies.holding(id)
 }
 
-// abandon releases what a frame that did not arrive completely holds. Nobody reads any more.
+// abandon releases what a frame that did not arrive completely holds. The reader has stopped.
 func (c *channel) abandon() {
-	rx := &c.rx
-	if rx.mr != nil {
-		rx.mr.Release()
-		rx.mr = nil
+	c.writes.abandon()
+	c.messages.abandon()
+}
+
+// claim checks the right to segs and appends their memory to iov. The region is held open when the
+// answer is 0.
+func (c *channel) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
+	mr, err := c.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, want)
+	if err != nil {
+		return nil, iov, fabric.ErrnoOf(err)
 	}
-	if rx.landing != nil {
-		rx.landing.End()
-		rx.landing = nil
+	for _, s := range segs {
+		addr, err := mr.Range(s.Addr, s.Len)
+		if err != nil {
+			mr.Release()
+			return nil, iov, fabric.ErrnoOf(err)
+		}
+		if s.Len > 0 {
+			iov = append(iov, sys.Iovec{Addr: addr, Len: s.Len})
+		}
 	}
-	if rx.held {
-		c.ep.feed.Unhold(uint64(len(rx.early)))
-		rx.held, rx.early = false, nil
-	}
+	return mr, iov, 0
 }
 
 // start runs read and the writer until the connection ends.
@@ -141,7 +139,7 @@ func (c *channel) readSocket() {
 	switch {
 	case c.ep.shutdown.isEnded():
 		c.DiscardRest()
-	case c.rx.goodbye && errors.Is(err, fabric.ErrConnReset):
+	case c.goodbye && errors.Is(err, fabric.ErrConnReset):
 		c.ep.awaitWire() // and the other sockets end by their own goodbyes
 	default:
 		c.ep.Fail(err)

@@ -116,7 +116,7 @@ func (ep *Endpoint) prepare(s *handshake.Sockets) error {
 	}
 	var channels []*channel
 	for i, conn := range s.Conns {
-		c := &channel{ep: ep, index: i}
+		c := newChannel(ep, i)
 		var err error
 		if c.Stream, err = socket.New(c, &ep.env, conn); err != nil {
 			return err

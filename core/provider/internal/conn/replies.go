@@ -34,8 +34,10 @@ type reply struct {
 // Iovecs is the payload; see socket.Reply.
 func (r *reply) Iovecs() []sys.Iovec { return r.iov }
 
-// A replies has the pending replies of a channel, and their credit.
+// A replies answers the peer's reads and atomics that arrive on a channel; see serve.go. It has the
+// pending replies and their credit.
 type replies struct {
+	c       *channel
 	reads   atomic.Int64
 	entries atomic.Int64
 
@@ -97,8 +99,8 @@ func (o *replies) end(r *reply) {
 	}
 }
 
-// hold reports whether a reply keeps a region open.
-func (o *replies) hold(id uint64) bool {
+// holding reports whether a reply keeps a region open.
+func (o *replies) holding(id uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.ContainsFunc(o.serving, func(r *reply) bool { return r.mr.Key().ID == id })

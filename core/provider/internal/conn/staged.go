@@ -6,10 +6,7 @@ import (
 	"errors"
 	"log/slog"
 
-	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
-	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
@@ -112,74 +109,6 @@ func (ep *Endpoint) pieceAnswered(s *pendingOp) {
 	ep.run(&t)
 }
 
-// beginLanding makes the payload of a write, whose memory is in dst, arrive in a buffer.
-func (c *channel) beginLanding(in *socket.Incoming) error {
-	h := &in.H
-	mr := c.rx.mr
-	p, err := c.ep.stage.BeginWrite(mr, in.Dst, h.Length, &c.ep.domain.devices)
-	if err == nil {
-		c.rx.landing, c.rx.mr = p, nil
-		in.Want, in.Own = h.Length, true
-		c.rx.holds.Store(mr)
-		in.Dst = append(in.Scratch(1), sys.Iovec{Addr: p.Addr(), Len: h.Length})
-		return nil
-	}
-	mr.Release()
-	c.rx.mr, in.Dst = nil, nil
-	if errors.Is(err, device.ErrBusy) {
-		return socket.ErrNoBuffer // and the claim is checked again
-	}
-	c.logDevice(err)
-	c.rx.errno, in.Drop = staging.Errno(err), h.WireLen()
-	return nil
-}
-
-// endLanding leaves a write whose payload arrived to the Stager.
-func (c *channel) endLanding(in *socket.Incoming) error {
-	h := &in.H
-	if in.Compressed() {
-		if err := in.Decompress(append(in.Scratch(1), sys.Iovec{Addr: c.rx.landing.Addr(), Len: h.Length})); err != nil {
-			return err
-		}
-	}
-	p := c.rx.landing
-	c.rx.landing = nil
-	c.rx.holds.Store(nil)
-	if in.Differs() {
-		c.ep.stage.Discard(p)
-		return c.Ack(h.Ticket, fabric.ErrCRC)
-	}
-	c.ep.stage.EndWrite(p, c, h)
-	return nil
-}
-
-// Landed pushes the completion that a peer's write asked for, and answers it; see staging.Writer.
-func (c *channel) Landed(h *frame.Header, errno fabric.Errno) bool {
-	if errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
-		done := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: c.ep.from(), Len: h.Length, Data: h.Data}
-		if !c.ep.queues.Rx.TryPush(done) {
-			return false
-		}
-	}
-	if err := c.Ack(h.Ticket, errno); err != nil {
-		c.ep.Fail(err)
-	}
-	c.Kick()
-	return true
-}
-
-// openStaged leaves a read of device memory, in r.iov, to the Stager.
-func (c *channel) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
-	r.from, r.ticket, r.flags = c, h.Ticket, h.Flags&frame.FlagChecksum|c.ep.checksumFlag()
-	iov := r.iov
-	r.iov = r.iov[:0]
-	if err := c.ep.stage.Read(r, mr, iov, h.Length, &c.ep.domain.devices); err != nil {
-		c.logDevice(err)
-		return staging.Errno(err)
-	}
-	return 0
-}
-
 // Reply sends the bytes of b, or errno, to the peer that reads.
 func (r *reply) Reply(b staging.Buffer, errno fabric.Errno) {
 	c := r.from
@@ -198,23 +127,6 @@ func (r *reply) Reply(b staging.Buffer, errno fabric.Errno) {
 
 // Drop ends the reply with its connection.
 func (r *reply) Drop() { r.from.replies.end(r) }
-
-// stageReply gives the reply to one of our reads a buffer.
-func (c *channel) stageReply(s *pendingOp, n uint64) error {
-	if s.piece == nil {
-		return nil
-	}
-	took, err := s.piece.Receive(n)
-	switch {
-	case errors.Is(err, device.ErrBusy):
-		return socket.ErrNoBuffer
-	case err != nil:
-		s.errno, s.detail = staging.Errno(err), err.Error()
-	case took:
-		s.op.Seg = fabric.Seg{Addr: s.piece.Addr(), Len: n}
-	}
-	return nil
-}
 
 // logDevice logs why a peer's op failed, of which the peer gets the number only.
 func (c *channel) logDevice(err error) {

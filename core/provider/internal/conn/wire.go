@@ -36,7 +36,7 @@ func (ep *Endpoint) AddWire(w Wire) {
 		return
 	}
 	defer ep.shutdown.Leave()
-	c := &channel{ep: ep, index: wireIndex}
+	c := newChannel(ep, wireIndex)
 	c.Stream = socket.NewWire(c, &ep.env, w)
 	var t todo
 	ep.mu.Lock()
@@ -141,7 +141,7 @@ func (c *channel) inTurn() error {
 // onGoodbye ends the connection with the goodbye of the last channel.
 func (c *channel) onGoodbye(h *frame.Header) error {
 	ep := c.ep
-	c.rx.goodbye = true
+	c.goodbye = true
 	ep.mu.Lock()
 	f := &ep.shutdown
 	switch {

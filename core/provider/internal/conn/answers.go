@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+package conn
+
+import (
+	"errors"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/internal/sys"
+	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
+	"mori/core/provider/internal/staging"
+)
+
+// An answers takes the peer's answers to our ops that arrive on a channel. It belongs to the reader
+// of the channel.
+type answers struct {
+	c  *channel
+	op *pendingOp // of the reply that arrives now
+}
+
+// beginReply takes the reply to one of our reads or atomics, and says where its bytes go.
+func (a *answers) beginReply(in *socket.Incoming) error {
+	h := &in.H
+	s := a.find(h.Ticket, true)
+	if s == nil || h.Data == 0 && h.Length != s.n || h.Data != 0 && h.Length != 0 {
+		return frame.ProtocolErr("reply of %s with %d bytes to no read of ours", a.c.ep.peer, h.Length)
+	}
+	s.errno = frame.Errno(h.Data)
+	if h.Length > answerFirst {
+		a.c.Kick()
+	}
+	if err := a.stageReply(s, h.Length); err != nil {
+		return err
+	}
+	a.op, in.Want = s, h.Length
+	if s.errno != 0 {
+		in.Want, in.Drop = 0, h.WireLen() // there is no buffer for what comes
+		return nil
+	}
+	in.Dst = in.Scratch(1 + len(s.op.More))
+	if x := s.op.Atomic; s.op.Kind != fabric.OpRead {
+		in.Dst = append(in.Dst, sys.Iovec{Addr: x.Result.Addr, Len: h.Length})
+	} else {
+		in.Dst = socket.AppendLocal(in.Dst, &s.op, h.Length)
+	}
+	in.ReceiveCompressed()
+	return nil
+}
+
+// endReply ends the op of a reply whose bytes are in place.
+func (a *answers) endReply(in *socket.Incoming) error {
+	s, h := a.op, &in.H
+	if h.Flags&frame.FlagTrailer != 0 {
+		errno, err := takeTrailer(in)
+		if err != nil {
+			return err
+		}
+		if s.errno == 0 {
+			s.errno = errno
+		}
+	}
+	if in.Compressed() {
+		if err := in.Decompress(replied(in, s, h.Length)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case in.Gone:
+		s.errno, s.detail = socket.Unreadable, unwritableText
+	case s.errno == 0 && in.Differs():
+		s.errno = fabric.ErrCRC
+	}
+	a.op = nil
+	if s.mark(opAnswered) {
+		a.c.ep.complete(s)
+	}
+	return nil
+}
+
+// find returns our op that the peer answers on this channel, by a reply or by an ack.
+func (a *answers) find(ticket uint32, reply bool) *pendingOp {
+	a.c.ep.mu.Lock()
+	defer a.c.ep.mu.Unlock()
+	s := a.c.ep.pending.lookup(Ticket(ticket))
+	if s == nil || s.channel != a.c || s.replied() != reply {
+		return nil
+	}
+	return s
+}
+
+// ack ends the ops of a frame of acks.
+func (a *answers) ack(in *socket.Incoming) error {
+	h := &in.H
+	n := int(h.Count) * frame.AckLen
+	b, err := in.Take(n)
+	if err != nil {
+		return err
+	}
+	if frame.Checksum(0, b) != h.TableChecksum {
+		return in.Altered()
+	}
+	for ; len(b) > 0; b = b[frame.AckLen:] {
+		k := frame.ParseAck(b)
+		s := a.find(k.Ticket, false)
+		if s == nil {
+			return frame.ProtocolErr("ack of %s for no op of ours", a.c.ep.peer)
+		}
+		s.errno = k.Errno
+		if s.mark(opAnswered) {
+			a.c.ep.complete(s)
+		}
+	}
+	return nil
+}
+
+// stageReply gives the reply to one of our reads a buffer.
+func (a *answers) stageReply(s *pendingOp, n uint64) error {
+	if s.piece == nil {
+		return nil
+	}
+	took, err := s.piece.Receive(n)
+	switch {
+	case errors.Is(err, device.ErrBusy):
+		return socket.ErrNoBuffer
+	case err != nil:
+		s.errno, s.detail = staging.Errno(err), err.Error()
+	case took:
+		s.op.Seg = fabric.Seg{Addr: s.piece.Addr(), Len: n}
+	}
+	return nil
+}
+
+// pull sends the body of our offer, and lets go what waited behind it.
+func (a *answers) pull(h *frame.Header) error {
+	ep := a.c.ep
+	s := a.find(h.Ticket, false)
+	var t todo
+	ep.mu.Lock()
+	if s == nil || ep.offer != s || h.Length > s.n {
+		ep.mu.Unlock()
+		return frame.ProtocolErr("pull of %s for no offer of ours", ep.peer)
+	}
+	ep.offer = nil
+	j := socket.Job{H: frame.Header{Kind: frame.KindBody, Flags: ep.checksumFlag(), Ticket: h.Ticket, Length: h.Length, Data: h.Data}, ID: int(s.index), Op: &s.op}
+	a.c.Post(&j, h.Length)
+	t.kick(a.c)
+	ep.turnToWire(&t)
+	ep.resume(&t)
+	ep.mu.Unlock()
+	ep.run(&t)
+	return nil
+}
+
+// credit takes the credit for messages that the peer consumed.
+func (a *answers) credit(h *frame.Header) error {
+	ep := a.c.ep
+	var t todo
+	ep.mu.Lock()
+	late := ep.wire.Load() != nil && !a.c.IsWire() // of before the turn, perhaps behind what came on the wire
+	if h.Data < ep.consumed && !late || h.Data > ep.sent {
+		ep.mu.Unlock()
+		return frame.ProtocolErr("credit of %s for %d bytes, sent are %d", ep.peer, h.Data, ep.sent)
+	}
+	ep.consumed = max(ep.consumed, h.Data)
+	ep.resume(&t)
+	ep.mu.Unlock()
+	ep.run(&t)
+	return nil
+}
+
+// takeTrailer reads the errno behind the payload of a reply.
+func takeTrailer(in *socket.Incoming) (fabric.Errno, error) {
+	b, err := in.Take(frame.TrailerLen)
+	if err != nil {
+		return 0, err
+	}
+	errno, ok := frame.ParseTrailer(b)
+	if !ok {
+		return 0, in.Altered()
+	}
+	return errno, nil
+}
+
+// replied is the memory of an op that a reply of n bytes has filled.
+func replied(in *socket.Incoming, s *pendingOp, n uint64) []sys.Iovec {
+	iov := in.Scratch(1 + len(s.op.More))
+	if s.op.Kind != fabric.OpRead {
+		return append(iov, sys.Iovec{Addr: s.op.Atomic.Result.Addr, Len: n})
+	}
+	return socket.AppendLocal(iov, &s.op, n)
+}
