@@ -51,7 +51,7 @@ func (ds *domains) watch(d *conn.Domain) {
 }
 
 // attach makes the mover of a new connection.
-func (ds *domains) attach(ep *conn.Endpoint, extra any) (conn.DataPath, error) {
+func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 	g, ok := extra.(*greeting)
 	if !ok {
 		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)

@@ -52,7 +52,7 @@ func (ds *domains) watch(d *conn.Domain) {
 }
 
 // attach makes the mover of a new connection.
-func (ds *domains) attach(ep *conn.Endpoint, extra any) (conn.DataPath, error) {
+func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 	dialed, ok := extra.(bool)
 	if !ok {
 		return nil, fmt.Errorf("connection without a prelude: %w", fabric.ErrProtocol)

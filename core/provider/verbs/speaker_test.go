@@ -19,7 +19,7 @@ import (
 // A speaker is a peer that speaks the stream's protocol and says for the rest what the test wants.
 type speaker struct {
 	*end
-	ep   *conn.Endpoint
+	port conn.Port // from the connection on
 	came chan frame
 	over chan struct{} // the connection has ended
 }
@@ -44,15 +44,18 @@ func newSpeaker(tb testing.TB) *speaker {
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
 	tb.Cleanup(cancel)
 	s := &speaker{end: &end{ctx: ctx, log: &logBuffer{}}, came: make(chan frame, 64), over: make(chan struct{})}
+	tcp := inet.Sockets{Provider: "verbs", UserTimeout: inet.DefaultUserTimeout, Logger: quiet}
 	fab, err := conn.New(conn.Config{
-		Info: (&Provider{}).info(), Transport: sockets{inet.Sockets{Provider: "verbs", UserTimeout: inet.DefaultUserTimeout, Logger: quiet}}, Links: 1,
-		Logger: quiet, Attach: func(*conn.Endpoint, any) (conn.DataPath, error) { return mouth{s}, nil },
+		Info: (&Provider{}).info(), Transport: sockets{tcp}, Links: 1, Logger: quiet,
+		Attach: func(p conn.Port, _ any) (conn.DataPath, error) {
+			s.port = p
+			return mouth{s}, nil
+		},
 	})
 	ok(tb, err)
 	s.fab, s.closed = fab, append(s.closed, fab.Close)
 	tb.Cleanup(func() { ok(tb, s.close()) })
 	ok(tb, s.open(16))
-	s.ep = s.end.ep.(*conn.Endpoint)
 	return s
 }
 
@@ -73,14 +76,14 @@ func (s *speaker) hears(tb testing.TB, kind uint8) []byte {
 
 func (s *speaker) says(tb testing.TB, kind uint8, body []byte) {
 	tb.Helper()
-	ok(tb, s.ep.SendFrame(kind, body))
+	ok(tb, s.port.SendFrame(kind, body))
 }
 
 // saysAll says as much as the victim listens to: it may have had enough of the first.
 func (s *speaker) saysAll(tb testing.TB, all []frame) {
 	tb.Helper()
 	for i, f := range all {
-		if err := s.ep.SendFrame(f.kind, f.body); err != nil && i == 0 {
+		if err := s.port.SendFrame(f.kind, f.body); err != nil && i == 0 {
 			tb.Fatal(err)
 		}
 	}
@@ -209,7 +212,7 @@ func (s *speaker) answersAsk(tb testing.TB, p place) {
 		select {
 		case f := <-s.came:
 			if f.kind == grant.FrameRequest {
-				_ = s.ep.SendFrame(grant.FrameGrant, append(f.body[:8:8], p.encode()...)) // it may have ended
+				_ = s.port.SendFrame(grant.FrameGrant, append(f.body[:8:8], p.encode()...)) // it may have ended
 				return
 			}
 		case <-s.over:

@@ -23,7 +23,7 @@ type answers struct {
 // beginReply takes the reply to one of our reads or atomics, and says where its bytes go.
 func (a *answers) beginReply(in *socket.Incoming) error {
 	h := &in.H
-	s := a.find(h.Ticket, true)
+	s := a.c.ep.out.find(a.c, h.Ticket, true)
 	if s == nil || h.Data == 0 && h.Length != s.n || h.Data != 0 && h.Length != 0 {
 		return frame.ProtocolErr("reply of %s with %d bytes to no read of ours", a.c.ep.peer, h.Length)
 	}
@@ -74,20 +74,9 @@ func (a *answers) endReply(in *socket.Incoming) error {
 	}
 	a.op = nil
 	if s.mark(opAnswered) {
-		a.c.ep.complete(s)
+		a.c.ep.out.complete(s)
 	}
 	return nil
-}
-
-// find returns our op that the peer answers on this channel, by a reply or by an ack.
-func (a *answers) find(ticket uint32, reply bool) *pendingOp {
-	a.c.ep.mu.Lock()
-	defer a.c.ep.mu.Unlock()
-	s := a.c.ep.pending.lookup(Ticket(ticket))
-	if s == nil || s.channel != a.c || s.replied() != reply {
-		return nil
-	}
-	return s
 }
 
 // ack ends the ops of a frame of acks.
@@ -103,13 +92,13 @@ func (a *answers) ack(in *socket.Incoming) error {
 	}
 	for ; len(b) > 0; b = b[frame.AckLen:] {
 		k := frame.ParseAck(b)
-		s := a.find(k.Ticket, false)
+		s := a.c.ep.out.find(a.c, k.Ticket, false)
 		if s == nil {
 			return frame.ProtocolErr("ack of %s for no op of ours", a.c.ep.peer)
 		}
 		s.errno = k.Errno
 		if s.mark(opAnswered) {
-			a.c.ep.complete(s)
+			a.c.ep.out.complete(s)
 		}
 	}
 	return nil
@@ -129,44 +118,6 @@ func (a *answers) stageReply(s *pendingOp, n uint64) error {
 	case took:
 		s.op.Seg = fabric.Seg{Addr: s.piece.Addr(), Len: n}
 	}
-	return nil
-}
-
-// pull sends the body of our offer, and lets go what waited behind it.
-func (a *answers) pull(h *frame.Header) error {
-	ep := a.c.ep
-	s := a.find(h.Ticket, false)
-	var t todo
-	ep.mu.Lock()
-	if s == nil || ep.offer != s || h.Length > s.n {
-		ep.mu.Unlock()
-		return frame.ProtocolErr("pull of %s for no offer of ours", ep.peer)
-	}
-	ep.offer = nil
-	j := socket.Job{H: frame.Header{Kind: frame.KindBody, Flags: ep.checksumFlag(), Ticket: h.Ticket, Length: h.Length, Data: h.Data}, ID: int(s.index), Op: &s.op}
-	a.c.Post(&j, h.Length)
-	t.kick(a.c)
-	ep.turnToWire(&t)
-	ep.resume(&t)
-	ep.mu.Unlock()
-	ep.run(&t)
-	return nil
-}
-
-// credit takes the credit for messages that the peer consumed.
-func (a *answers) credit(h *frame.Header) error {
-	ep := a.c.ep
-	var t todo
-	ep.mu.Lock()
-	late := ep.wire.Load() != nil && !a.c.IsWire() // of before the turn, perhaps behind what came on the wire
-	if h.Data < ep.consumed && !late || h.Data > ep.sent {
-		ep.mu.Unlock()
-		return frame.ProtocolErr("credit of %s for %d bytes, sent are %d", ep.peer, h.Data, ep.sent)
-	}
-	ep.consumed = max(ep.consumed, h.Data)
-	ep.resume(&t)
-	ep.mu.Unlock()
-	ep.run(&t)
 	return nil
 }
 

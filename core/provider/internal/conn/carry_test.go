@@ -161,7 +161,8 @@ func TestConnectionsShareAReceiveQueue(t *testing.T) {
 	r.event(fabric.EventShutdown)
 }
 
-// TestSendsThatEndWhenTheyArePlaced sends each size with and without OpDeliveryComplete, before there is a receive.
+// TestSendsThatEndWhenTheyArePlaced sends each size with and without OpDeliveryComplete, before
+// there is a receive.
 func TestSendsThatEndWhenTheyArePlaced(t *testing.T) {
 	for _, n := range []int{0, 8, 5000, frame.MaxEager} {
 		t.Run(fmt.Sprint(n, " bytes"), func(t *testing.T) {
@@ -195,8 +196,8 @@ func TestSendsThatEndWhenTheyArePlaced(t *testing.T) {
 	}
 }
 
-// TestAnswersThatWaitAreBounded has a plain peer ask for answers when its messages are placed: they come then, and not before. More of
-// them than there is room for messages end the connection.
+// TestAnswersThatWaitAreBounded has a plain peer ask for answers when its messages are placed: they
+// come then, and not before. More of them than there is room for messages end the connection.
 func TestAnswersThatWaitAreBounded(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial(1)[0]

@@ -4,6 +4,7 @@ package conn
 
 import (
 	"errors"
+	"fmt"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
@@ -25,10 +26,7 @@ type channel struct {
 	messages messages // the peer's messages
 	answers  answers  // to our ops
 
-	// Credits of our reads. Guarded by Endpoint.mu.
-	readsOut   int
-	entriesOut int
-	bytesOut   uint64
+	credit readCredit // of our reads
 }
 
 var _ socket.Owner = (*channel)(nil)
@@ -46,26 +44,25 @@ func (c *channel) Written(j *socket.Job) {
 	case j.Reply != nil:
 		c.Dropped(j)
 	case j.Op != nil && j.H.Kind != frame.KindOffer: // an offer's memory is read by its body
-		if s := c.ep.pending.at(j.ID); s.mark(opWritten) {
-			c.ep.complete(s)
+		if s := c.ep.out.pending.at(j.ID); s.mark(opWritten) {
+			c.ep.out.complete(s)
 		}
 	case j.H.Kind == frame.KindExtension:
-		c.ep.extra.Add(-int64(len(j.Body)))
+		c.ep.extensions.queued.Add(-int64(len(j.Body)))
 	}
 }
 
 // Unsent ends an op whose frame was not sent; see socket.Owner.
 func (c *channel) Unsent(j *socket.Job) {
-	ep, s := c.ep, c.ep.pending.at(j.ID)
+	out := &c.ep.out
+	s := out.pending.at(j.ID)
 	if j.H.Kind == frame.KindSend {
-		ep.mu.Lock()
-		ep.sent -= s.n + eagerCost
-		ep.mu.Unlock()
+		out.unsent(s)
 	}
 	s.errno, s.detail = socket.Unreadable, unreadableText
 	s.mark(opWritten)
 	if s.mark(opAnswered) {
-		ep.complete(s)
+		out.complete(s)
 	}
 }
 
@@ -74,10 +71,11 @@ func (c *channel) Unreadable(j *socket.Job) {
 	if j.Op == nil {
 		return
 	}
-	s := c.ep.pending.at(j.ID)
+	pending := &c.ep.out.pending
+	s := pending.at(j.ID)
 	s.unread.Store(true)
 	if s.piece != nil {
-		c.ep.pending.at(s.piece.Transfer().ID).unread.Store(true)
+		pending.at(s.piece.Transfer().ID).unread.Store(true)
 	}
 }
 
@@ -85,7 +83,7 @@ func (c *channel) Unreadable(j *socket.Job) {
 func (c *channel) Dropped(j *socket.Job) { c.replies.end(j.Reply.(*reply)) }
 
 // Fail ends the connection; see socket.Owner.
-func (c *channel) Fail(err error) { c.ep.Fail(err) }
+func (c *channel) Fail(err error) { c.ep.fail(err) }
 
 // holds reports whether the peer's reads and writes on this channel keep a region open.
 func (c *channel) holds(id uint64) bool {
@@ -140,8 +138,99 @@ func (c *channel) readSocket() {
 	case c.ep.shutdown.isEnded():
 		c.DiscardRest()
 	case c.goodbye && errors.Is(err, fabric.ErrConnReset):
-		c.ep.awaitWire() // and the other sockets end by their own goodbyes
+		c.ep.awaitWire() // the other sockets end by their own goodbyes
 	default:
-		c.ep.Fail(err)
+		c.ep.fail(err)
+	}
+}
+
+// Begin takes a frame and says where its payload goes; see socket.Owner. What only concerns one op
+// is answered.
+func (c *channel) Begin(in *socket.Incoming) error {
+	h := &in.H
+	if h.Flags&frame.FlagCompressed != 0 && c.ep.cfg.can()&frame.FeatureDecompress == 0 {
+		return frame.ProtocolErr("compressed payload of %s, which was not told that it may", c.ep.peer)
+	}
+	switch h.Kind {
+	case frame.KindWrite:
+		return c.writes.begin(in)
+	case frame.KindRead:
+		return c.replies.read(in)
+	case frame.KindAtomic:
+		return c.replies.atomic(in)
+	case frame.KindReply:
+		return c.answers.beginReply(in)
+	case frame.KindAck:
+		return c.answers.ack(in)
+	case frame.KindGoodbye:
+		return c.onGoodbye(h)
+	case frame.KindTurn:
+		return c.onTurn()
+	}
+	if c.index != 0 && !c.IsWire() || c.IsWire() && h.Kind == frame.KindExtension {
+		return frame.ProtocolErr("%v frame of %s on link %d", h.Kind, c.ep.peer, c.index)
+	}
+	switch h.Kind {
+	case frame.KindSend, frame.KindOffer:
+		if err := c.inTurn(); err != nil {
+			return err
+		}
+	}
+	switch h.Kind {
+	case frame.KindSend:
+		return c.messages.begin(in)
+	case frame.KindOffer:
+		return c.messages.offer(h)
+	case frame.KindPull:
+		return c.ep.out.pulled(c, c.ep.out.find(c, h.Ticket, false), h)
+	case frame.KindBody:
+		return c.messages.beginBody(in)
+	case frame.KindCredit:
+		return c.ep.out.credited(c, h.Data)
+	}
+	return c.onExtension(in)
+}
+
+// Finish ends a frame whose payload is in place; see socket.Owner.
+func (c *channel) Finish(in *socket.Incoming) error {
+	switch in.H.Kind {
+	case frame.KindWrite:
+		return c.writes.end(in)
+	case frame.KindReply:
+		return c.answers.endReply(in)
+	case frame.KindSend:
+		return c.messages.end(in)
+	case frame.KindBody:
+		return c.messages.endBody(in)
+	}
+	return nil
+}
+
+// answerFirst is the payload before whose reading queued answers are sent.
+const answerFirst = 128 << 10
+
+func (c *channel) onExtension(in *socket.Incoming) error {
+	h := &in.H
+	if c.ep.path == nil {
+		return frame.ProtocolErr("extension frame of %s", c.ep.peer)
+	}
+	body, err := in.Take(int(h.Length))
+	if err != nil {
+		return err
+	}
+	if frame.Checksum(0, body) != h.TableChecksum {
+		return in.Altered()
+	}
+	if err := c.ep.path.Frame(uint8(h.Count), body); err != nil {
+		return fmt.Errorf("extension frame %d of %s: %w", h.Count, c.ep.peer, err)
+	}
+	return nil
+}
+
+// logDevice logs why a peer's op failed, of which the peer gets the number only.
+func (c *channel) logDevice(err error) {
+	var errno fabric.Errno
+	if !errors.As(err, &errno) {
+		stagingPort{c.ep}.Log("a peer's op on GPU memory failed", err)
 	}
 }

@@ -19,8 +19,9 @@ func newUnpackingRig(tb testing.TB, pack Compression) *rig {
 	return newRigOf(tb, Config{Compress: pack, Decompress: true, Compressed: new(atomic.Uint64)})
 }
 
-// TestPackedFramesThatBreakTheProtocol sends them as writes: the connection ends, and no byte is written.
-func TestPackedFramesThatBreakTheProtocol(t *testing.T) {
+// TestCompressedFramesThatBreakTheProtocol sends them as writes: the connection ends, and no byte
+// is written.
+func TestCompressedFramesThatBreakTheProtocol(t *testing.T) {
 	raw := thinBytes(128 << 10)
 	good := compressed(t, raw)
 	n, m := uint64(len(raw)), uint32(len(good))
@@ -96,8 +97,9 @@ func TestPackedPayloadOfPeersThatMayNotSendIt(t *testing.T) {
 	}
 }
 
-// TestPackedWritesAreTaken sends good ones from a plain socket, one with a claim that does not hold, one with a sum that differs.
-func TestPackedWritesAreTaken(t *testing.T) {
+// TestCompressedWritesAreTaken sends good ones from a plain socket, one with a claim that does not
+// hold, and one with a checksum that differs.
+func TestCompressedWritesAreTaken(t *testing.T) {
 	r := newUnpackingRig(t, CompressNever)
 	mem, key := r.share(1 << 20)
 	raw := thinBytes(minCompress)
@@ -129,8 +131,9 @@ func TestPackedWritesAreTaken(t *testing.T) {
 	}
 }
 
-// TestPeersThatCannotUnpackGetPlainPayload dials as one that does not say it can, and as one that does.
-func TestPeersThatCannotUnpackGetPlainPayload(t *testing.T) {
+// TestPeersThatCannotDecompressGetPlainPayload dials as one that does not say it can, and as one
+// that does.
+func TestPeersThatCannotDecompressGetPlainPayload(t *testing.T) {
 	for can, flags := range map[uint16]uint16{0: 0, frame.FeatureDecompress: frame.FlagCompressed} {
 		r := newUnpackingRig(t, CompressSmaller)
 		mem, key := r.share(minCompress)

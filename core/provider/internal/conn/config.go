@@ -41,7 +41,7 @@ type Config struct {
 	// Attach, if set, is called once per endpoint when its sockets are connected and before any
 	// frame is read or written. extra is the first socket's. An error ends the connection attempt.
 	// It may return nil: then everything goes through the stream.
-	Attach func(ep *Endpoint, extra any) (DataPath, error)
+	Attach func(p Port, extra any) (DataPath, error)
 
 	// OpenDomain, if set, is called for each new domain, before anybody else sees it.
 	OpenDomain func(d *Domain)
@@ -50,6 +50,14 @@ type Config struct {
 // compression is how payload is compressed.
 func (c *Config) compression() socket.Compression {
 	return socket.Compression{Always: c.Compress == CompressSmaller, Count: c.Compressed, Rate: c.Rate}
+}
+
+// checksumFlag is FlagChecksum if this side wants payload checked.
+func (c *Config) checksumFlag() uint16 {
+	if c.Checksum {
+		return frame.FlagChecksum
+	}
+	return 0
 }
 
 // can returns the features that do not depend on the domain.
@@ -77,9 +85,9 @@ type Ticket uint32
 // several goroutines.
 type DataPath interface {
 	// RMA takes an op over, or returns false: then the op goes through the sockets. A DataPath that
-	// takes it calls Endpoint.Finish or Endpoint.Forward exactly once, before or after RMA returns.
-	// op stays valid until then. The op was checked (fabric/util.CheckOp), fences were waited for,
-	// room in the queue is reserved. RMA does not wait.
+	// takes it calls Port.Finish, Port.Forward or Port.HandBack exactly once, before or after RMA
+	// returns. op stays valid until then. The op was checked (fabric/util.CheckOp), fences were
+	// waited for, room in the queue is reserved. RMA does not wait.
 	RMA(t Ticket, op *fabric.Op, key fabric.RegionKey) bool
 
 	// Frame takes an extension frame of the peer, in the order of their sending. body is valid
@@ -89,7 +97,7 @@ type DataPath interface {
 
 	// Close is called once, when the connection ended by cause. When it returns, no copy is
 	// pending, nobody touches the memory of an op or region any more, Finish or Forward was called
-	// for each op, and receives that the DataPath took from Endpoint.Feed have ended.
+	// for each op, and receives that the DataPath took from Port.Feed have ended.
 	Close(cause error)
 
 	// Describe is what fabric.Prober says of this connection.
@@ -102,11 +110,11 @@ type MessagePath interface {
 	Messages() bool
 
 	// Send takes a message over. The calls come one at a time, in the order of submission. What RMA
-	// says of op holds here, too. The path calls Endpoint.Finish exactly once, before or after Send
+	// says of op holds here, too. The path calls Port.Finish exactly once, before or after Send
 	// returns.
 	Send(t Ticket, op *fabric.Op)
 
-	// Changed is called when receives were posted after Take or Hold of Endpoint.Feed said no; see
+	// Changed is called when receives were posted after Take or Hold of Port.Feed said no; see
 	// util.FeedConfig.
 	Changed()
 
@@ -114,26 +122,3 @@ type MessagePath interface {
 	// receive.
 	Placed(token uint64)
 }
-
-// The methods of Endpoint that a DataPath may call, from any goroutine:
-//
-//	Finish(t Ticket, err error)             the op ended; err wraps a fabric.Errno
-//	Forward(t Ticket)                       the payload is at the target already; the op's remote data goes through
-//	                                        the stream, and the op ends when the peer has it
-//	SendFrame(kind uint8, body []byte) error  sends an extension frame (kind 0 to 255, body up to MaxExtension bytes,
-//	                                        copied); never waits; ErrAgain when MaxExtensionQueue bytes are queued
-//	Fail(err error)                         ends the connection, with err as its cause; returns at once
-//	FailWith(err error, kind uint8, body []byte)  the same, behind a last extension frame
-//	AddWire(w Wire)                         short frames go by w from now on; then WireCame() and WireRoom(), up to the return of Close
-//	Feed() *util.Feed                       the way of this connection's messages to receives; tokens have PathToken
-//	RecvCQ() *util.CQ                       where OpRemoteWrite completions of this endpoint go
-//	Domain() *Domain                        its MRs() *util.MRTable and Imports() *util.Imports
-//	Peer() fabric.Addr
-
-const (
-	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
-	MaxExtensionQueue = 1 << 20
-	// PathToken is set in the tokens that a DataPath gives to Feed.Deliver; the others are the
-	// stream's own.
-	PathToken = 1 << 63
-)

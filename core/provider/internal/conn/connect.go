@@ -15,53 +15,26 @@ import (
 )
 
 // Connect asks the listener at to; see fabric.Connector. Without a deadline in ctx it gives up
-// after 5 seconds.
+// after handshake.DefaultWait.
 func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
-	if err := ep.beginConnect(private); err != nil {
+	a, err := ep.attempt(private)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := handshake.Bound(ctx, ep.shutdown.over, ep.endedEarly)
+	ctx, cancel := handshake.Bound(ctx, ep.shutdown.over, a.endedBy)
 	defer cancel()
-	h := frame.Handshake{Features: ep.can(), Tx: ep.tx(), Private: private}
+	h := frame.Handshake{Features: a.features(), Tx: a.tx(), Private: private}
 	s, reply, err := handshake.Dial(ctx, ep.cfg.Transport, to, ep.cfg.Links, h)
 	if err == nil {
-		if err = ep.prepare(s); err == nil {
-			err = ep.launch()
-		}
-		if err != nil {
-			ep.discard(s)
+		if err = a.prepare(s); err == nil {
+			err = a.launch()
 		}
 	}
 	if err != nil {
-		ep.state.ConnectFailed()
+		a.fail(s)
 		return nil, handshake.Error(ctx, to, err)
 	}
 	return reply, nil
-}
-
-func (ep *Endpoint) beginConnect(private []byte) error {
-	if most := ep.limits.MaxPrivate; len(private) > most {
-		return fmt.Errorf("connect with %d bytes of private data, limit is %d: %w", len(private), most, fabric.ErrTooSmall)
-	}
-	return ep.state.Connect()
-}
-
-// endedEarly is why an endpoint ended before it was connected: it was closed, or its DataPath
-// failed.
-func (ep *Endpoint) endedEarly() error {
-	if !ep.shutdown.isEnded() || errors.Is(ep.state.Configure(), fabric.ErrClosed) {
-		return fabric.ErrClosed
-	}
-	return ep.shutdown.cause
-}
-
-// discard closes the sockets of an attempt that failed. It releases what Prelude returned, unless a
-// DataPath took it.
-func (ep *Endpoint) discard(s *handshake.Sockets) {
-	s.Close()
-	if ep.path == nil {
-		handshake.Release(s.Extra)
-	}
 }
 
 // Accept answers req; see fabric.Connector.
@@ -70,46 +43,78 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	if !ok {
 		return fmt.Errorf("accept a request of another kind (%T): %w", req, fabric.ErrInvalid)
 	}
-	if err := ep.beginConnect(private); err != nil {
+	a, err := ep.attempt(private)
+	if err != nil {
 		return err
 	}
 	s, err := r.Take()
 	if err != nil {
-		ep.state.ConnectFailed()
+		a.fail(nil)
 		return err
 	}
-	ctx, cancel := handshake.Bound(ctx, ep.shutdown.over, ep.endedEarly)
+	ctx, cancel := handshake.Bound(ctx, ep.shutdown.over, a.endedBy)
 	defer cancel()
-	if err = ep.prepare(s); err == nil {
-		err = s.Accept(ctx, frame.HandshakeReply{Features: ep.can(), Tx: ep.tx(), Private: private})
+	if err = a.prepare(s); err == nil {
+		err = s.Accept(ctx, frame.HandshakeReply{Features: a.features(), Tx: a.tx(), Private: private})
 		if err != nil && ep.path != nil {
 			ep.path.Close(err)
 		}
 	}
 	if err == nil {
-		err = ep.launch()
+		err = a.launch()
 	}
 	if err != nil {
-		ep.discard(s)
-		ep.state.ConnectFailed()
+		a.fail(s)
 		return handshake.Error(ctx, s.Peer, err)
 	}
 	return nil
 }
 
-// can returns the features of this side.
-func (ep *Endpoint) can() uint16 {
-	if ep.domain.regions.TakesDevice() {
-		return ep.cfg.can() | frame.FeatureDevice
+// An attempt is one try to connect an endpoint: prepare, handshake and launch, or fail.
+type attempt struct{ ep *Endpoint }
+
+// attempt begins one, if the endpoint is not connected or connecting.
+func (ep *Endpoint) attempt(private []byte) (attempt, error) {
+	if most := ep.limits.MaxPrivate; len(private) > most {
+		return attempt{}, fmt.Errorf("connect with %d bytes of private data, limit is %d: %w", len(private), most, fabric.ErrTooSmall)
 	}
-	return ep.cfg.can()
+	return attempt{ep}, ep.state.Connect()
 }
 
-// tx is how many ops the peer may see under way.
-func (ep *Endpoint) tx() uint16 { return uint16(ep.limits.TxSize + staging.MaxPieces) }
+// fail undoes the attempt. It closes the sockets, if there are any, and releases what Prelude
+// returned, unless a DataPath took it.
+func (a attempt) fail(s *handshake.Sockets) {
+	if s != nil {
+		s.Close()
+		if a.ep.path == nil {
+			handshake.Release(s.Extra)
+		}
+	}
+	a.ep.state.ConnectFailed()
+}
+
+// endedBy is why an endpoint ended before it was connected: it was closed, or its DataPath failed.
+func (a attempt) endedBy() error {
+	if !a.ep.shutdown.isEnded() || errors.Is(a.ep.state.Configure(), fabric.ErrClosed) {
+		return fabric.ErrClosed
+	}
+	return a.ep.shutdown.cause
+}
+
+// features returns the features of this side.
+func (a attempt) features() uint16 {
+	if a.ep.domain.regions.TakesDevice() {
+		return a.ep.cfg.can() | frame.FeatureDevice
+	}
+	return a.ep.cfg.can()
+}
+
+// tx is how many ops of this side may be pending at the peer.
+func (a attempt) tx() uint16 { return uint16(a.ep.limits.TxSize + staging.MaxPieces) }
 
 // prepare makes the channels to the peer of s. Nothing is read or sent yet.
-func (ep *Endpoint) prepare(s *handshake.Sockets) error {
+func (a attempt) prepare(s *handshake.Sockets) error {
+	ep := a.ep
 	ep.env = socket.Env{
 		Peer: s.Peer, PeerTx: s.PeerTx, PeerFault: s.Features&frame.FeatureFault != 0,
 		Ended: &ep.shutdown.ended, Over: ep.shutdown.over, Quit: ep.shutdown.quit, Space: ep.inbox.space,
@@ -126,16 +131,16 @@ func (ep *Endpoint) prepare(s *handshake.Sockets) error {
 		}
 		channels = append(channels, c)
 	}
-	ep.mu.Lock()
-	ep.channels, ep.peer, ep.peerFault = channels, s.Peer, ep.env.PeerFault
+	ep.out.mu.Lock()
+	ep.channels.sockets, ep.peer, ep.peerFault = channels, s.Peer, ep.env.PeerFault
 	if ep.peerDevice = s.Features&frame.FeatureDevice != 0; ep.peerDevice || ep.domain.regions.TakesDevice() {
-		ep.pending.addPieces()
+		ep.out.pending.addPieces()
 	}
-	ep.mu.Unlock()
+	ep.out.mu.Unlock()
 	if ep.cfg.Attach == nil {
 		return nil
 	}
-	path, err := ep.cfg.Attach(ep, s.Extra)
+	path, err := ep.cfg.Attach(Port{ep}, s.Extra)
 	if err != nil {
 		return err
 	}
@@ -145,38 +150,39 @@ func (ep *Endpoint) prepare(s *handshake.Sockets) error {
 }
 
 // launch lets frames flow. On an error the DataPath is stopped.
-func (ep *Endpoint) launch() error {
-	ep.mu.Lock()
+func (a attempt) launch() error {
+	ep := a.ep
+	ep.out.mu.Lock()
 	if ep.shutdown.isEnded() || !ep.state.Connected() {
-		ep.mu.Unlock()
-		err := ep.endedEarly()
+		ep.out.mu.Unlock()
+		err := a.endedBy()
 		if ep.path != nil {
 			ep.path.Close(err)
 		}
 		return err
 	}
-	ep.launched = true
+	ep.out.launched = true
 	// The event comes before anything that the readers report.
 	ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
-	for _, c := range ep.channels {
+	for _, c := range ep.channels.sockets {
 		c.Open() // before anybody reads
 	}
 	if ep.path == nil {
-		ep.poller = socket.Poll(ep.channels[0].Stream, ep.queues.Tx, ep.queues.Rx, &ep.shutdown)
+		ep.poller = socket.Poll(ep.channels.sockets[0].Stream, ep.queues.Tx, ep.queues.Rx, &ep.shutdown)
 	}
-	for _, c := range ep.channels {
+	for _, c := range ep.channels.sockets {
 		c.start(c.readSocket)
 	}
 	var t todo
-	ep.resume(&t)
-	t.kick(ep.channels[0])
+	ep.out.resume(&t)
+	t.kick(ep.channels.sockets[0])
 	final := ep.shutdown.final
-	ep.mu.Unlock()
+	ep.out.mu.Unlock()
 	if final != nil {
-		ep.end(final.cause, true, final.frame)
+		ep.shutdown.begin(final.cause, true, final.frame)
 	}
 	if ep.shutdown.Enter() { // else the connection has ended already, and its end belongs to teardown
-		ep.run(&t)
+		ep.out.run(&t)
 		ep.shutdown.Leave()
 	}
 	return nil

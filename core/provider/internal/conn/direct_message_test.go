@@ -63,8 +63,8 @@ func (m *messenger) Placed(token uint64) { m.placedC <- token }
 
 func messengers(t *testing.T) (a, b *rig, ma, mb *messenger) {
 	t.Helper()
-	attach := func(m **messenger) func(*Endpoint, any) (DataPath, error) {
-		return func(ep *Endpoint, _ any) (DataPath, error) {
+	attach := func(m **messenger) func(Port, any) (DataPath, error) {
+		return func(ep Port, _ any) (DataPath, error) {
 			*m = &messenger{room: make(chan struct{}, 1), placedC: make(chan uint64, 4096)}
 			(*m).testPath = testPath{ep: ep, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}
 			return *m, nil

@@ -14,7 +14,7 @@ import (
 
 // A testPath takes every op and ends it as its test says.
 type testPath struct {
-	ep  *Endpoint
+	ep  Port
 	rma func(*testPath, Ticket, *fabric.Op) bool
 
 	mu      sync.Mutex
@@ -61,8 +61,8 @@ func hold(d *testPath, t Ticket, _ *fabric.Op) bool {
 // directPair connects two rigs whose endpoints have a DataPath with the given behaviour.
 func directPair(t *testing.T, rma func(*testPath, Ticket, *fabric.Op) bool) (a, b *rig, da, db *testPath) {
 	t.Helper()
-	attach := func(d **testPath) func(*Endpoint, any) (DataPath, error) {
-		return func(ep *Endpoint, _ any) (DataPath, error) {
+	attach := func(d **testPath) func(Port, any) (DataPath, error) {
+		return func(ep Port, _ any) (DataPath, error) {
 			*d = &testPath{ep: ep, rma: rma, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}
 			return *d, nil
 		}
@@ -143,18 +143,18 @@ func TestDirectEndsOps(t *testing.T) {
 	}
 }
 
-// TestAnOpBehindAFenceIsToldLater looks, when an op is told of, whether the one behind the fence has begun: it could end then, and be told of
-// first.
-func TestAnOpBehindAFenceIsToldLater(t *testing.T) {
+// TestAnOpBehindAFenceIsReportedLater checks, when the first op is reported, that the one behind
+// the fence has not begun: it could end then, and be reported first.
+func TestAnOpBehindAFenceIsReportedLater(t *testing.T) {
 	a, _, da, _ := directPair(t, hold)
 	key := importAny(a)
 	a.submitTo(key, fabric.OpWrite, 0, 1)
 	a.submitTo(key, fabric.OpWrite, fabric.OpFence, 2)
 	behind := make(chan int, 4)
 	a.cq.OnReady(func() {
-		da.ep.mu.Lock()
-		defer da.ep.mu.Unlock()
-		behind <- da.ep.fenced.Len()
+		da.ep.ep.out.mu.Lock()
+		defer da.ep.ep.out.mu.Unlock()
+		behind <- da.ep.ep.out.fences.held.Len()
 	})
 	da.mu.Lock()
 	var first Ticket
@@ -164,7 +164,7 @@ func TestAnOpBehindAFenceIsToldLater(t *testing.T) {
 	da.mu.Unlock()
 	da.ep.Finish(first, nil)
 	if n := <-behind; n != 1 {
-		t.Errorf("%d ops wait behind the fence while the op before it is told of", n)
+		t.Errorf("%d ops wait behind the fence while the op before it is reported", n)
 	}
 	a.cq.OnReady(nil)
 	if c, err := a.next(); err != nil || c.Ctx != 1 {

@@ -13,8 +13,14 @@
 //	staging    device memory through pinned buffers; staged.go connects it
 //	DataPath   a provider's own data path for the payload of reads, writes and messages
 //
-// An Endpoint has a channel for each stream of its connection. A channel executes the operations of
-// the peer that arrive there, and takes the answers to ours.
+// An Endpoint has parts that own their state:
+//
+//	outbound   our ops from Submit to their completion: fences, credits, frames (sends.go for messages)
+//	channel    one for each stream: writes, replies and messages execute what the peer sends,
+//	           answers takes its answers to our ops
+//	inbox      the receiving side of messages, which the channels share
+//	shutdown   how the connection ends, in which order
+//	Port       what a DataPath may call
 //
 // # On the wire
 //

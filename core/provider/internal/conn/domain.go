@@ -178,8 +178,8 @@ func (d *Domain) disconnectHolders(id uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for ep := range d.endpoints {
-		if ep.running() && slices.ContainsFunc(ep.allChannels(), func(l *channel) bool { return l.holds(id) }) {
-			ep.Fail(fmt.Errorf("%s stands still in region %d that was closed: %w", ep.peer, id, fabric.ErrTimeout))
+		if ep.running() && slices.ContainsFunc(ep.channels.all(), func(c *channel) bool { return c.holds(id) }) {
+			ep.fail(fmt.Errorf("%s stands still in region %d that was closed: %w", ep.peer, id, fabric.ErrTimeout))
 		}
 	}
 }

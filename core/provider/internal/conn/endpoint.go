@@ -4,28 +4,22 @@ package conn
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"mori/core/fabric"
 	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
-	"mori/core/provider/internal/queue"
 	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
 
-// An Endpoint is one end of a connection over one or more sockets.
+// An Endpoint is one end of a connection over one or more streams. Its parts own their state:
 //
-// What happens to an op:
-//
-//  1. Submit (submit.go) checks it and makes it a pendingOp.
-//  2. issue (issue.go) takes the credit that it needs and posts a job on a channel.
-//  3. The channel's stream sends the frame, on the submitter's goroutine while that is quick.
-//  4. The peer's channel (inbound.go, messages.go, atomic.go) moves the bytes and posts an answer.
-//  5. Our channel takes the answer and completes the op.
-//
-// shutdown.go ends it all.
+//	outbound    our ops, from Submit to their completion
+//	channels    one for each stream: it executes the peer's ops, and takes the answers to ours
+//	inbox       the receiving side of messages
+//	Stager      device memory, in pieces
+//	shutdown    how the connection ends
+//	Port        the Endpoint as its DataPath sees it
 type Endpoint struct {
 	domain   *Domain
 	cfg      *Config
@@ -34,6 +28,7 @@ type Endpoint struct {
 	queues   util.Queues
 	recv     *util.RecvQueue // from Enable on, or from Carry
 	feed     *util.Feed      // into recv, from Enable on
+	unspace  func()          // undoes util.CQ.OnSpace; from Enable on
 	shutdown shutdown
 
 	// Set by Carry.
@@ -41,35 +36,20 @@ type Endpoint struct {
 	source  func() fabric.AVAddr
 
 	// Set when the connection is made and constant from then on.
-	peer     fabric.Addr
-	env      socket.Env
-	channels []*channel
-	path     DataPath                // may be nil
-	messages MessagePath             // path, if it is one
-	wire     atomic.Pointer[channel] // beside channels, once the DataPath has one; see wire.go
+	peer       fabric.Addr
+	env        socket.Env
+	path       DataPath    // may be nil
+	messages   MessagePath // path, if it is one
+	peerDevice bool        // the peer's regions may be device memory
+	peerFault  bool        // the peer takes frames with flagTrailer and flagVoid
 
-	peerDevice bool // the peer's regions may be device memory
-	peerFault  bool // the peer takes frames with flagTrailer and flagVoid
-
-	mu       sync.Mutex // protects what follows; taken before the locks of package socket
-	pending  pendingOps
-	inFlight int                    // issued and not ended
-	fenced   queue.FIFO[*pendingOp] // behind an OpFence or before the connection: not issued
-	reads    queue.FIFO[*pendingOp] // issued, waiting for read credit
-	sends    queue.FIFO[*pendingOp] // issued, waiting for message credit or for an offer's body
-	offer    *pendingOp             // offered, the body is not queued yet
-	handing  queue.FIFO[*pendingOp] // issued, not yet the DataPath's: messages if it wants them
-	handed   bool                   // somebody is giving them to it
-	sent     uint64                 // cost of all eager messages sent
-	consumed uint64                 // as much of it as the peer says is consumed
-	launched bool                   // the connection was made
-	turned   bool                   // messages go by the wire
-	unspace  func()                 // undoes util.CQ.OnSpace
-
-	stage  staging.Stager
-	inbox  inbox
-	poller *socket.Poller // may be nil
-	extra  atomic.Int64   // bytes of extension frames queued
+	channels   channels
+	out        outbound
+	inbox      inbox
+	stage      staging.Stager
+	poller     *socket.Poller // may be nil
+	extensions extensions
+	goodbyes   goodbyes
 }
 
 var (
@@ -81,15 +61,16 @@ var (
 
 func newEndpoint(d *Domain) *Endpoint {
 	ep := &Endpoint{domain: d, cfg: &d.fabric.cfg, limits: d.fabric.cfg.Info.Limits}
-	ep.shutdown.init()
+	ep.shutdown.init(ep)
+	ep.out.ep, ep.inbox.ep = ep, ep
 	ep.stage.Init(stagingPort{ep}, d.regions)
 	return ep
 }
 
 // BindCQ sends the completions of dir to cq; see fabric.Endpoint.
 func (ep *Endpoint) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
+	ep.out.mu.Lock()
+	defer ep.out.mu.Unlock()
 	if err := ep.state.Configure(); err != nil {
 		return err
 	}
@@ -98,8 +79,8 @@ func (ep *Endpoint) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
 
 // BindEQ sends connection events to eq; see fabric.Endpoint.
 func (ep *Endpoint) BindEQ(eq fabric.EQ) error {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
+	ep.out.mu.Lock()
+	defer ep.out.mu.Unlock()
 	if err := ep.state.Configure(); err != nil {
 		return err
 	}
@@ -108,8 +89,8 @@ func (ep *Endpoint) BindEQ(eq fabric.EQ) error {
 
 // BindCounter makes c count events; see fabric.Endpoint.
 func (ep *Endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
+	ep.out.mu.Lock()
+	defer ep.out.mu.Unlock()
 	if err := ep.state.Configure(); err != nil {
 		return err
 	}
@@ -128,19 +109,21 @@ func (ep *Endpoint) Name() (fabric.Addr, error) {
 
 // Enable ends configuration; see fabric.Endpoint.
 func (ep *Endpoint) Enable() error {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
+	ep.out.mu.Lock()
+	defer ep.out.mu.Unlock()
 	if err := ep.state.Configure(); err != nil {
 		return err
 	}
 	if err := ep.queues.Complete(); err != nil {
 		return err
 	}
-	ep.pending = newPendingOps(ep.limits.TxSize)
+	ep.out.pending = newPendingOps(ep.limits.TxSize)
 	if !ep.carries {
 		ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize)
 	}
-	ep.feed = ep.recv.Feed(util.FeedConfig{Room: eagerRoom, Source: ep.source, Changed: ep.receivesChanged, Placed: ep.placed})
+	ep.feed = ep.recv.Feed(util.FeedConfig{
+		Room: eagerRoom, Source: ep.source, Changed: ep.inbox.changed, Placed: ep.inbox.placed,
+	})
 	ep.inbox.init()
 	ep.unspace = ep.queues.Rx.OnSpace(ep.inbox.wake)
 	return ep.state.Enable()
@@ -161,21 +144,21 @@ func (ep *Endpoint) Cancel(ctx uint64) error {
 
 // Peer is the other end's address, empty before connected.
 func (ep *Endpoint) Peer() fabric.Addr {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if !ep.launched {
+	ep.out.mu.Lock()
+	defer ep.out.mu.Unlock()
+	if !ep.out.launched {
 		return ""
 	}
 	return ep.peer
 }
 
 func (ep *Endpoint) running() bool {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	return ep.launched && ep.state.Submit(fabric.OpRecv) != fabric.ErrClosed
+	ep.out.mu.Lock()
+	defer ep.out.mu.Unlock()
+	return ep.out.launched && ep.state.Submit(fabric.OpRecv) != fabric.ErrClosed
 }
 
-// Describe says how payload moves to the peer; see fabric.Prober.
+// Path says how payload moves to the peer; see fabric.Prober.
 func (ep *Endpoint) Path() (name, reason string) {
 	if ep.state.IsConnected() && ep.path != nil {
 		return ep.path.Describe()
@@ -183,30 +166,74 @@ func (ep *Endpoint) Path() (name, reason string) {
 	return "stream", ""
 }
 
-// RecvCQ is the queue of OpRemoteWrite completions.
-func (ep *Endpoint) RecvCQ() *util.CQ { return ep.queues.Rx }
+// Submit queues a prefix of ops; see fabric.Endpoint.
+func (ep *Endpoint) Submit(ops []fabric.Op) (int, error) {
+	if !ep.shutdown.Enter() {
+		return 0, ep.endedErr()
+	}
+	defer ep.shutdown.Leave()
+	var t todo
+	n, err := 0, error(nil)
+	for ; n < len(ops) && err == nil; n++ {
+		if err = ep.submit(&ops[n], &t); err != nil {
+			break
+		}
+	}
+	ep.out.run(&t)
+	return n, err
+}
 
-// Feed gives messages of this connection to receives, from Enable on.
-func (ep *Endpoint) Feed() *util.Feed { return ep.feed }
+func (ep *Endpoint) endedErr() error {
+	if err := ep.state.Submit(fabric.OpRecv); err != nil {
+		return err
+	}
+	return fabric.ErrNotConn
+}
 
-// Domain is the endpoint's domain.
-func (ep *Endpoint) Domain() *Domain { return ep.domain }
-
-// SendCQ is the queue of completions of ops that are not receives.
-func (ep *Endpoint) SendCQ() *util.CQ { return ep.queues.Tx }
-
-// Source is the peer's number for completions.
-func (ep *Endpoint) Source() fabric.AVAddr { return ep.from() }
+// submit checks op, reserves room for its completion, and hands it to its queue.
+func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
+	if err := ep.mayTake(op.Kind); err != nil {
+		return err
+	}
+	n, err := util.CheckOpLen(op, &ep.limits)
+	if err != nil {
+		return err
+	}
+	on, err := ep.domain.devices.OfOp(op, ep.domain.regions)
+	if err != nil {
+		return err
+	}
+	if op.Kind == fabric.OpRecv {
+		if err = ep.recv.Post(op); err != nil && ep.shutdown.isEnded() {
+			return ep.endedErr()
+		}
+		return err
+	}
+	if err := ep.queues.Tx.Reserve(1); err != nil {
+		return err
+	}
+	var key fabric.RegionKey
+	var size uint64
+	if op.Kind != fabric.OpSend {
+		r := ep.domain.imports.Lookup(op.RSeg.Key)
+		if r == nil {
+			ep.queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x names no imported region", op.RSeg.Key))
+			return nil
+		}
+		key, size = r.Region, r.Size
+	}
+	return ep.out.add(op, n, key, size, on, t)
+}
 
 // Carry makes the endpoint serve an EPRDM endpoint; see rdm.Carrier.
 func (ep *Endpoint) Carry(recv *util.RecvQueue, source func() fabric.AVAddr) {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
+	ep.out.mu.Lock()
+	defer ep.out.mu.Unlock()
 	ep.carries, ep.recv, ep.source = true, recv, source
 }
 
 // Abort ends a carrier that did not connect; see rdm.Carrier. It returns at once.
-func (ep *Endpoint) Abort(cause error) { ep.end(cause, false) }
+func (ep *Endpoint) Abort(cause error) { ep.fail(cause) }
 
 // mayTake is nil if an op of this kind may be submitted now. The causes come bare.
 func (ep *Endpoint) mayTake(kind fabric.OpKind) error {

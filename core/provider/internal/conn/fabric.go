@@ -30,7 +30,7 @@ func New(cfg Config) (*Fabric, error) {
 		return nil, fmt.Errorf("make a fabric of %d links over %T: %w", cfg.Links, cfg.Transport, fabric.ErrInvalid)
 	}
 	if cfg.Compress != CompressNever && !frame.CanCompress {
-		return nil, fmt.Errorf("make a fabric that packs payload in a build without cgo: %w", fabric.ErrNotSupported)
+		return nil, fmt.Errorf("make a fabric that compresses payload in a build without cgo: %w", fabric.ErrNotSupported)
 	}
 	l := &cfg.Info.Limits
 	*l = FillLimits(*l)

@@ -11,8 +11,9 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// TestFirstFramesAreAnsweredOnEveryLink has a plain peer read on a link other than the first as soon as it is there, many times: the
-// frame waits in the socket while the endpoint is being connected.
+// TestFirstFramesAreAnsweredOnEveryLink has a plain peer read on a link other than the first as
+// soon as it is there, many times: the frame waits in the socket while the endpoint is being
+// connected.
 func TestFirstFramesAreAnsweredOnEveryLink(t *testing.T) {
 	r := newRig(t, nil)
 	_, key := r.share(4096)

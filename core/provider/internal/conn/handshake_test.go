@@ -62,7 +62,7 @@ func TestPeersThatAnswerWrong(t *testing.T) {
 
 // TestAttachThatFails lets the passive side's DataPath refuse: neither side is connected.
 func TestAttachThatFails(t *testing.T) {
-	r := newRig(t, func(*Endpoint, any) (DataPath, error) { return nil, fmt.Errorf("no way: %w", fabric.ErrPerm) })
+	r := newRig(t, func(Port, any) (DataPath, error) { return nil, fmt.Errorf("no way: %w", fabric.ErrPerm) })
 	dialer := newRig(t, nil)
 	got := make(chan error, 1)
 	go func() {

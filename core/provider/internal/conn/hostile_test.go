@@ -15,7 +15,8 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// TestFramesThatBreakTheProtocol sends them from a plain socket: the connection ends by ErrProtocol or ErrCRC and the log says why.
+// TestFramesThatBreakTheProtocol sends them from a plain socket: the connection ends by ErrProtocol
+// or ErrCRC and the log says why.
 func TestFramesThatBreakTheProtocol(t *testing.T) {
 	badCheck := encode(frame.Header{Kind: frame.KindGoodbye}, nil, nil)
 	badCheck[60] ^= 1
@@ -129,7 +130,8 @@ func TestRefusalsLeaveTheConnectionAlone(t *testing.T) {
 	}
 }
 
-// TestANoticeNeedsItsRegionsKey: remote data whose bytes went another way reaches nobody without the key of the region that they are in.
+// TestANoticeNeedsItsRegionsKey: remote data whose bytes went another way reaches nobody without
+// the key of the region that they are in.
 func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 	r := newRig(t, nil)
 	_, key := r.share(4096)
@@ -154,7 +156,8 @@ func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 	}
 }
 
-// TestAnswersThatComeTooEarly acks a write whose bytes the peer does not take, which must not complete it.
+// TestAnswersThatComeTooEarly acks a write whose bytes the peer does not take, which must not
+// complete it.
 func TestAnswersThatComeTooEarly(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial(1)[0]
@@ -189,8 +192,8 @@ func TestAnswersThatComeTooEarly(t *testing.T) {
 	}
 }
 
-// TestRegionClosesUnderAPeerThatStops leaves a write half sent, and a read's answer untaken. Close waits its grace time, disconnects the
-// peer, and returns.
+// TestRegionClosesUnderAPeerThatStops leaves a write half sent, and a read's answer untaken. Close
+// waits its grace time, disconnects the peer, and returns.
 func TestRegionClosesUnderAPeerThatStops(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the grace time of a region")

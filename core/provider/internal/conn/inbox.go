@@ -31,6 +31,7 @@ const (
 // offered, and pulled when its receive is posted, straight into that receive's memory. The sender
 // sends nothing behind an offer, so there is one at most.
 type inbox struct {
+	ep    *Endpoint
 	space chan struct{} // the queue of OpRemoteWrite completions has room again
 
 	arrived atomic.Int64 // cost of eager messages
@@ -57,17 +58,18 @@ func (b *inbox) wake() {
 	}
 }
 
-// receivesChanged is util.FeedConfig.Changed: a message that had no receive may have one now, or
-// was consumed.
-func (ep *Endpoint) receivesChanged() {
+// changed is util.FeedConfig.Changed: a message that had no receive may have one now, or was
+// consumed.
+func (b *inbox) changed() {
+	ep := b.ep
 	if !ep.shutdown.Enter() {
 		return
 	}
 	defer ep.shutdown.Leave()
 	var t todo
-	ep.pullOffer(&t)
-	ep.giveCredit(&t)
-	ep.run(&t)
+	b.pullOffer(&t)
+	b.giveCredit(&t)
+	ep.out.run(&t)
 	if ep.messages != nil {
 		ep.messages.Changed()
 	}
@@ -75,7 +77,8 @@ func (ep *Endpoint) receivesChanged() {
 
 // placed is util.FeedConfig.Placed: it answers a message that asked for that, or notifies the
 // DataPath of one of its own.
-func (ep *Endpoint) placed(token uint64) {
+func (b *inbox) placed(token uint64) {
+	ep := b.ep
 	if !ep.shutdown.Enter() {
 		return
 	}
@@ -84,34 +87,50 @@ func (ep *Endpoint) placed(token uint64) {
 		ep.messages.Placed(token)
 		return
 	}
-	l := ep.channels[0]
+	c := ep.channels.sockets[0]
 	if token&wireToken != 0 {
-		l = ep.wire.Load()
+		c = ep.channels.wire.Load()
 	}
-	if err := l.Ack(uint32(token), 0); err != nil {
-		ep.Fail(err)
+	if err := c.Ack(uint32(token), 0); err != nil {
+		ep.fail(err)
 		return
 	}
-	l.Kick()
+	c.Kick()
 }
 
 // giveCredit reports to the peer what was consumed, if that is worth a frame.
-func (ep *Endpoint) giveCredit(t *todo) {
-	b := &ep.inbox
+func (b *inbox) giveCredit(t *todo) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// arrived is added to after the queue holds the message, so this errs on the low side.
-	if now := b.arrived.Load() - int64(ep.feed.Held()); now-b.credited >= eagerRoom/2 {
+	if now := b.arrived.Load() - int64(b.ep.feed.Held()); now-b.credited >= eagerRoom/2 {
 		b.credited = now
-		l := ep.shortChannel()
-		l.Post(&socket.Job{H: frame.Header{Kind: frame.KindCredit, Data: uint64(now)}}, 0)
-		t.kick(l)
+		c := b.ep.channels.short()
+		c.Post(&socket.Job{H: frame.Header{Kind: frame.KindCredit, Data: uint64(now)}}, 0)
+		t.kick(c)
 	}
 }
 
+// busy reports whether a large message is between its offer and its last byte.
+func (b *inbox) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.offered.Load() || b.pulling
+}
+
+// offerCame keeps the offer h, which came on channel c, until a receive is posted for it.
+func (b *inbox) offerCame(c *channel, h *frame.Header) {
+	b.mu.Lock()
+	b.offer, b.on = *h, c
+	b.mu.Unlock()
+	b.offered.Store(true)
+	var t todo
+	b.pullOffer(&t)
+	b.ep.out.run(&t)
+}
+
 // pullOffer asks for the bytes of the offer that waits, if a receive is posted for it.
-func (ep *Endpoint) pullOffer(t *todo) {
-	b := &ep.inbox
+func (b *inbox) pullOffer(t *todo) {
 	if !b.offered.Load() {
 		return
 	}
@@ -120,16 +139,33 @@ func (ep *Endpoint) pullOffer(t *todo) {
 	if !b.offered.Load() {
 		return
 	}
-	op, ok := ep.feed.Take()
+	op, ok := b.ep.feed.Take()
 	if !ok {
 		return
 	}
 	b.offered.Store(false)
 	b.handle++
 	b.pulling, b.receive, b.take = true, op, min(op.Len(), b.offer.Length)
-	l := b.on
-	l.Post(&socket.Job{H: frame.Header{Kind: frame.KindPull, Ticket: b.offer.Ticket, Length: b.take, Data: b.handle}}, 0)
-	t.kick(l)
+	c := b.on
+	c.Post(&socket.Job{H: frame.Header{
+		Kind: frame.KindPull, Ticket: b.offer.Ticket, Length: b.take, Data: b.handle,
+	}}, 0)
+	t.kick(c)
+}
+
+// body returns the receive for the body h, or false if it was not pulled.
+func (b *inbox) body(h *frame.Header) (receive fabric.Op, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.receive, b.pulling && h.Data == b.handle && h.Length == b.take
+}
+
+// bodyCame ends the pull, and returns the offer.
+func (b *inbox) bodyCame() frame.Header {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pulling, b.receive = false, fabric.Op{}
+	return b.offer
 }
 
 // fill marks op as being filled by the reader, until filled.

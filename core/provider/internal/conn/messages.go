@@ -48,7 +48,7 @@ func (m *messages) begin(in *socket.Incoming) error {
 		if ep.feed.Held()+h.Length+eagerCost > eagerRoom {
 			return frame.ProtocolErr("message of %s beyond its credit", ep.peer)
 		}
-		ep.end(fmt.Errorf("message of %s for an endpoint that closed: %w", ep.peer, fabric.ErrCanceled), true)
+		ep.shutdown.begin(fmt.Errorf("message of %s for an endpoint that closed: %w", ep.peer, fabric.ErrCanceled), true)
 		return socket.ErrEnded
 	}
 	m.early, m.held, in.Own, in.Want = make([]byte, h.Length), true, true, h.Length
@@ -86,8 +86,8 @@ func (m *messages) end(in *socket.Incoming) error {
 		}
 	}
 	var t todo
-	ep.giveCredit(&t)
-	ep.run(&t)
+	ep.inbox.giveCredit(&t)
+	ep.out.run(&t)
 	return nil
 }
 
@@ -97,25 +97,15 @@ func (m *messages) offer(h *frame.Header) error {
 	if b.busy() {
 		return frame.ProtocolErr("offer of %s behind an offer", m.c.ep.peer)
 	}
-	b.mu.Lock()
-	b.offer, b.on = *h, m.c
-	b.mu.Unlock()
-	b.offered.Store(true)
-	var t todo
-	m.c.ep.pullOffer(&t)
-	m.c.ep.run(&t)
+	b.offerCame(m.c, h)
 	return nil
 }
 
 // beginBody takes the body of a message that was offered, and says where its bytes go.
 func (m *messages) beginBody(in *socket.Incoming) error {
 	h := &in.H
-	b := &m.c.ep.inbox
-	b.mu.Lock()
-	ok := b.pulling && h.Data == b.handle && h.Length == b.take
-	m.receive = b.receive
-	b.mu.Unlock()
-	if !ok {
+	var ok bool
+	if m.receive, ok = m.c.ep.inbox.body(h); !ok {
 		return frame.ProtocolErr("body of %s that was not pulled", m.c.ep.peer)
 	}
 	in.Want = h.Length
@@ -125,14 +115,10 @@ func (m *messages) beginBody(in *socket.Incoming) error {
 
 // endBody ends an offered message whose bytes are in place.
 func (m *messages) endBody(in *socket.Incoming) error {
-	b := &m.c.ep.inbox
 	if in.Differs() && !in.Gone {
 		return in.Altered()
 	}
-	b.mu.Lock()
-	offer := b.offer
-	b.pulling, b.receive = false, fabric.Op{}
-	b.mu.Unlock()
+	offer := m.c.ep.inbox.bodyCame()
 	m.received(in, &offer)
 	return m.c.Ack(offer.Ticket, memoryErrno(in))
 }
@@ -153,13 +139,6 @@ func remoteFlags(h *frame.Header) fabric.OpFlags {
 		return fabric.OpRemoteData
 	}
 	return 0
-}
-
-// busy reports whether a large message is between its offer and its last byte.
-func (b *inbox) busy() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.offered.Load() || b.pulling
 }
 
 // memoryErrno is ErrFault if the payload had nowhere to go.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/internal/sys"
 	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
@@ -78,8 +79,22 @@ func (s *pendingOp) mark(bit uint32) bool {
 	return old&bit == 0 && (old|bit)&(opWritten|opAnswered) == opWritten|opAnswered
 }
 
-// A pendingOps has the pending ops of an endpoint, and room for more. Guarded by Endpoint.mu but
-// for lookup.
+// keepBytes copies the op's memory, which the caller may use again after Submit, and points the op
+// at the copy.
+func (s *pendingOp) keepBytes(most uint64) error {
+	if s.inject == nil {
+		s.inject = make([]byte, most)
+	}
+	s.inject = s.inject[:s.n]
+	if err := socket.Gather(s.inject, &s.op); err != nil {
+		return err
+	}
+	s.op.Seg, s.op.More = fabric.Seg{Addr: sys.AddrOf(s.inject), Len: s.n}, nil
+	return nil
+}
+
+// A pendingOps has the pending ops of an endpoint, and room for more. Guarded by outbound.mu
+// but for lookup and at.
 type pendingOps struct {
 	all  []pendingOp
 	free []uint16

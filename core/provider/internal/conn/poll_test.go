@@ -42,7 +42,7 @@ func lendOut(r, from *rig) {
 		r.spin()
 		_, err = from.next()
 		from.must(err)
-		if r.ep.channels[0].Lent() {
+		if r.ep.channels.sockets[0].Lent() {
 			return
 		}
 	}
@@ -57,7 +57,8 @@ func polledPair(t *testing.T) (a, b *rig) {
 	return a, b
 }
 
-// TestALentLinkIsTakenBackWhenNobodyLooks stops to look: what comes then arrives all the same, and is answered.
+// TestALentLinkIsTakenBackWhenNobodyLooks stops to look: what comes then arrives all the same, and
+// is answered.
 func TestALentLinkIsTakenBackWhenNobodyLooks(t *testing.T) {
 	a, b := polledPair(t)
 	_, err := b.ep.Submit([]fabric.Op{{Kind: fabric.OpRecv, Ctx: 5}})
@@ -67,7 +68,7 @@ func TestALentLinkIsTakenBackWhenNobodyLooks(t *testing.T) {
 	if c, err := a.next(); err != nil || c.Ctx != 6 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	for b.ep.channels[0].Lent() && b.ctx.Err() == nil {
+	for b.ep.channels.sockets[0].Lent() && b.ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	if c, err := b.next(); err != nil || c.Ctx != 5 {
@@ -124,7 +125,7 @@ func TestALentLinkEndsLikeOthers(t *testing.T) {
 		"this side shuts down": func(_, b *rig) { b.must(b.ep.Shutdown()) },
 		"this side closes":     func(_, b *rig) { b.must(b.ep.Close()) },
 		"the peer shuts down":  func(a, _ *rig) { a.must(a.ep.Shutdown()) },
-		"the peer breaks":      func(a, _ *rig) { a.ep.Fail(fabric.ErrTimeout) },
+		"the peer breaks":      func(a, _ *rig) { a.ep.fail(fabric.ErrTimeout) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := polledPair(t)
@@ -157,7 +158,8 @@ func TestALentLinkEndsLikeOthers(t *testing.T) {
 	}
 }
 
-// TestPollersAndGoroutinesTakeTurns moves all kinds of ops both ways while both sides look, park and do neither in turns.
+// TestPollersAndGoroutinesTakeTurns moves all kinds of ops both ways while both sides look, park
+// and do neither in turns.
 func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 	a, b := newRig(t, nil), newRig(t, nil)
 	join(a, b)
@@ -208,7 +210,7 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 	for range 2 {
 		if err := <-failed; err != nil {
 			t.Error(err)
-			a.ep.Fail(err)
+			a.ep.fail(err)
 		}
 	}
 }
@@ -229,7 +231,8 @@ func (w *watchedPoller) Arm(parking bool) {
 	}
 }
 
-// TestNoLinkIsLentWhileAReaderIsParked has one reader look and another wait: the one who waits is not kept waiting.
+// TestNoLinkIsLentWhileAReaderIsParked has one reader look and another wait: the one who waits is
+// not kept waiting.
 func TestNoLinkIsLentWhileAReaderIsParked(t *testing.T) {
 	a, b := polledPair(t)
 	parked := make(chan error, 1)
@@ -257,7 +260,7 @@ func TestNoLinkIsLentWhileAReaderIsParked(t *testing.T) {
 		_, err = a.next()
 		a.must(err)
 	}
-	if b.ep.channels[0].Lent() {
+	if b.ep.channels.sockets[0].Lent() {
 		t.Error("the link is lent")
 	}
 	b.must(cq.Signal())

@@ -79,7 +79,7 @@ type rig struct {
 	can uint16 // of who dials
 }
 
-func newRig(tb testing.TB, attach func(*Endpoint, any) (DataPath, error)) *rig {
+func newRig(tb testing.TB, attach func(Port, any) (DataPath, error)) *rig {
 	tb.Helper()
 	return newRigOf(tb, Config{Attach: attach})
 }

@@ -17,8 +17,9 @@ import (
 // farewellWait is how long the peer has to take our goodbye and close, before the sockets are cut.
 const farewellWait = 300 * time.Millisecond
 
-// A shutdown is how a connection ends: once, by the first cause, in the order of Endpoint.teardown.
+// A shutdown is how a connection ends: once, by the first cause, in the order of teardown.
 type shutdown struct {
+	ep               *Endpoint
 	users            atomic.Int64  // calls inside Submit and the like
 	ended            atomic.Bool   // no new ones are let in
 	vacant           chan struct{} // the last user left after the end
@@ -28,11 +29,7 @@ type shutdown struct {
 	readers, writers sync.WaitGroup
 	once             sync.Once
 	cause            error
-	final            *finalFrame // of FailWith before there was a connection; under Endpoint.mu
-
-	// Under Endpoint.mu: the peer's goodbyes.
-	goodbyes                      int // of sockets
-	wireGoodbye, wantsWireGoodbye bool
+	final            *finalFrame // of FailWith before there was a connection; under outbound.mu
 }
 
 // A finalFrame is an extension frame that the peer gets before the end, and the cause of the end.
@@ -41,7 +38,8 @@ type finalFrame struct {
 	frame socket.Job
 }
 
-func (f *shutdown) init() {
+func (f *shutdown) init(ep *Endpoint) {
+	f.ep = ep
 	f.vacant = make(chan struct{}, 1)
 	f.over, f.quit, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 }
@@ -75,63 +73,56 @@ func (f *shutdown) waitUsers() {
 	}
 }
 
-// Fail ends the connection with err as its cause; the first cause counts. It returns at once.
-func (ep *Endpoint) Fail(err error) { ep.end(err, false) }
+// fail ends the connection with err as its cause; the first cause counts. It returns at once.
+func (ep *Endpoint) fail(err error) { ep.shutdown.begin(err, false) }
 
-// FailWith is Fail, but that the peer gets an extension frame of up to MaxExtension bytes first,
-// unless it does not read for farewellWait. Where the connection is just being made it ends once it
-// is.
-func (ep *Endpoint) FailWith(err error, kind uint8, body []byte) {
-	w := &finalFrame{cause: err, frame: extension(kind, body)}
-	ep.mu.Lock()
-	early := !ep.launched
+// beginWith begins the end with a last frame, or leaves that to launch.
+func (f *shutdown) beginWith(w *finalFrame) {
+	out := &f.ep.out
+	out.mu.Lock()
+	early := !out.launched
 	if early {
-		ep.shutdown.final = w
+		f.final = w
 	}
-	ep.mu.Unlock()
+	out.mu.Unlock()
 	if !early {
-		ep.end(err, true, w.frame)
+		f.begin(w.cause, true, w.frame)
 	}
 }
 
-func extension(kind uint8, body []byte) socket.Job {
-	return socket.Job{H: frame.Header{Kind: frame.KindExtension, Count: uint32(kind), Length: uint64(len(body))}, Body: append([]byte(nil), body...)}
-}
-
-// end begins the end. In good order, the peer hears of it before the sockets are cut, and gets some
-// frames.
-func (ep *Endpoint) end(cause error, goodOrder bool, last ...socket.Job) {
-	f := &ep.shutdown
+// begin begins the end; the first cause counts. It returns at once. In good order, the peer gets
+// last and a goodbye before the sockets are cut.
+func (f *shutdown) begin(cause error, goodOrder bool, last ...socket.Job) {
 	f.once.Do(func() {
 		f.cause = cause
 		f.ended.Store(true)
 		close(f.over)
-		ep.state.Shut()
-		ep.mu.Lock()
-		defer ep.mu.Unlock()
-		if ep.launched {
-			go ep.teardown(goodOrder, last)
+		f.ep.state.Shut()
+		f.ep.out.mu.Lock()
+		defer f.ep.out.mu.Unlock()
+		if f.ep.out.launched {
+			go f.teardown(goodOrder, last)
 		} else {
-			go ep.teardownEarly() // launch will see that there is nothing to begin
+			go f.teardownEarly() // launch will see that there is nothing to begin
 		}
 	})
 }
 
 // teardown takes the connection apart: first whoever could touch an op's memory, then the ops, then
 // the queues.
-func (ep *Endpoint) teardown(goodOrder bool, last []socket.Job) {
-	f := &ep.shutdown
+func (f *shutdown) teardown(goodOrder bool, last []socket.Job) {
+	ep := f.ep
 	if ep.poller != nil {
 		ep.poller.Stop()
 	}
 	if goodOrder {
-		ep.sayGoodbye(last)
+		f.sayGoodbye(last)
 	}
-	for _, c := range ep.allChannels() {
+	for _, c := range ep.channels.all() {
 		c.Shutdown()
 	}
 	close(f.quit)
-	f.awaitChannels(ep.allChannels(), func() {
+	f.awaitChannels(ep.channels.all(), func() {
 		ep.cfg.log(slog.LevelWarn, "a connection is stuck in a page that does not come, and is left behind",
 			"provider", ep.cfg.Info.Provider, "peer", ep.peer)
 	})
@@ -139,12 +130,12 @@ func (ep *Endpoint) teardown(goodOrder bool, last []socket.Job) {
 	if ep.path != nil {
 		ep.path.Close(f.cause)
 	}
-	for _, c := range ep.allChannels() {
+	for _, c := range ep.channels.all() {
 		c.Stream.Close()
 		c.abandon()
 	}
-	ep.flush()
-	ep.reportEnd()
+	f.flush()
+	f.report()
 	close(f.done)
 }
 
@@ -177,23 +168,23 @@ func (f *shutdown) awaitChannels(all []*channel, stuck func()) {
 }
 
 // teardownEarly ends what was submitted before there was a connection.
-func (ep *Endpoint) teardownEarly() {
-	ep.shutdown.waitUsers()
-	if ep.feed != nil {
-		ep.flush()
+func (f *shutdown) teardownEarly() {
+	f.waitUsers()
+	if f.ep.feed != nil {
+		f.flush()
 	}
-	close(ep.shutdown.done)
+	close(f.done)
 }
 
 // sayGoodbye queues the last frame on each channel, on the first socket behind some others, in
 // place of all that was not begun. It waits a little for the peer to close.
-func (ep *Endpoint) sayGoodbye(others []socket.Job) {
+func (f *shutdown) sayGoodbye(others []socket.Job) {
 	bye := socket.Job{H: frame.Header{Kind: frame.KindGoodbye}}
-	for _, c := range ep.allChannels() { // the wire first
+	for _, c := range f.ep.channels.all() { // the wire first
 		last := []socket.Job{bye}
 		if c.index == 0 {
 			for _, j := range others {
-				ep.extra.Add(int64(len(j.Body)))
+				f.ep.extensions.queued.Add(int64(len(j.Body)))
 			}
 			last = append(others, bye)
 		}
@@ -204,7 +195,7 @@ func (ep *Endpoint) sayGoodbye(others []socket.Job) {
 	}
 	gone := make(chan struct{})
 	go func() {
-		ep.shutdown.readers.Wait()
+		f.readers.Wait()
 		close(gone)
 	}()
 	t := time.NewTimer(farewellWait)
@@ -215,25 +206,11 @@ func (ep *Endpoint) sayGoodbye(others []socket.Job) {
 	}
 }
 
-// flush ends every op with the cause. Nobody else touches them any more.
-func (ep *Endpoint) flush() {
-	errno, detail := fabric.ErrnoOf(ep.shutdown.cause), ep.shutdown.cause.Error()
-	for i := range ep.pending.pieces {
-		if s := &ep.pending.pieces[i]; s.used() {
-			s.piece.End()
-			s.end()
-		}
-	}
-	for i := range ep.pending.all {
-		if s := &ep.pending.all[i]; s.used() {
-			op, why, text := s.op, errno, detail
-			if s.unread.Load() {
-				why, text = s.outcome()
-			}
-			s.end()
-			ep.queues.Failed(&op, why, text)
-		}
-	}
+// flush ends every op with the cause. Nobody else uses them any more.
+func (f *shutdown) flush() {
+	ep := f.ep
+	errno, detail := fabric.ErrnoOf(f.cause), f.cause.Error()
+	ep.out.flush(errno, detail)
 	if op, ok := ep.inbox.abandon(); ok {
 		ep.feed.Failed(&op, errno, detail)
 	}
@@ -244,15 +221,16 @@ func (ep *Endpoint) flush() {
 	ep.unspace()
 }
 
-// reportEnd puts the end into the log and the event queue.
-func (ep *Endpoint) reportEnd() {
+// report puts the end into the log and the event queue.
+func (f *shutdown) report() {
+	ep := f.ep
 	level := slog.LevelDebug
-	if errno := fabric.ErrnoOf(ep.shutdown.cause); errno == fabric.ErrProtocol || errno == fabric.ErrCRC {
+	if errno := fabric.ErrnoOf(f.cause); errno == fabric.ErrProtocol || errno == fabric.ErrCRC {
 		level = slog.LevelWarn
 	}
-	ep.cfg.log(level, "connection ended", "provider", ep.cfg.Info.Provider, "peer", ep.peer, "cause", ep.shutdown.cause)
+	ep.cfg.log(level, "connection ended", "provider", ep.cfg.Info.Provider, "peer", ep.peer, "cause", f.cause)
 	if ep.queues.EQ != nil {
-		ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: ep, Err: ep.shutdown.cause})
+		ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: ep, Err: f.cause})
 	}
 }
 
@@ -261,7 +239,7 @@ func (ep *Endpoint) Shutdown() error {
 	if !ep.running() {
 		return fmt.Errorf("shut down endpoint that is %v: %w", &ep.state, ep.endedErr())
 	}
-	ep.end(fmt.Errorf("connection to %s shut down on this side: %w", ep.peer, fabric.ErrConnAborted), true)
+	ep.shutdown.begin(fmt.Errorf("connection to %s shut down on this side: %w", ep.peer, fabric.ErrConnAborted), true)
 	<-ep.shutdown.done
 	return nil
 }
@@ -271,7 +249,7 @@ func (ep *Endpoint) Close() error {
 	if !ep.state.Close() {
 		return nil
 	}
-	ep.end(fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled), true)
+	ep.shutdown.begin(fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled), true)
 	<-ep.shutdown.done
 	ep.queues.Unbind()
 	ep.domain.forget(ep)

@@ -18,7 +18,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// TestStagedFaults lets calls of the driver fail on either side: the op ends with an errno, and the next one works.
+// TestStagedFaults lets calls of the driver fail on either side: the op ends with an errno, and the
+// next one works.
 func TestStagedFaults(t *testing.T) {
 	gputest.NeedEmulated(t)
 	const n = 2 << 20
@@ -65,7 +66,8 @@ func TestStagedFaults(t *testing.T) {
 	}
 }
 
-// TestStagedEndsWait holds what devices are to do, and ends regions and endpoints: nothing returns before the copies have.
+// TestStagedEndsWait holds what devices are to do, and ends regions and endpoints: nothing returns
+// before the copies have.
 func TestStagedEndsWait(t *testing.T) {
 	gputest.NeedEmulated(t)
 	const n = 3 << 20
@@ -279,7 +281,8 @@ func TestStagedDelays(t *testing.T) {
 	}
 }
 
-// TestStagedStuckPeer: a peer that reads much and takes nothing leaves buffers to others, and gets its bytes when it does.
+// TestStagedStuckPeer: a peer that reads much and takes nothing leaves buffers to others, and gets
+// its bytes when it does.
 func TestStagedStuckPeer(t *testing.T) {
 	gputest.Need(t)
 	const n, reads = 1 << 20, 48

@@ -59,7 +59,8 @@ func TestStagedMoves(t *testing.T) {
 	}
 }
 
-// TestStagedScattered moves lists of segments, of a device and of the host in turn, cut differently on both sides, many ops at once.
+// TestStagedScattered moves lists of segments, of a device and of the host in turn, cut differently
+// on both sides, many ops at once.
 func TestStagedScattered(t *testing.T) {
 	a, b := devicePair(t, Config{Links: 2})
 	r := rand.New(rand.NewPCG(1, 2))

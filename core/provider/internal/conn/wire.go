@@ -4,6 +4,8 @@ package conn
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"mori/core/fabric"
@@ -30,8 +32,62 @@ const (
 	wireLate = time.Second
 )
 
-// AddWire gives the connection a wire, once; see Wire.
-func (ep *Endpoint) AddWire(w Wire) {
+// A channels has the channels of an endpoint: one for each socket, and that of the wire.
+type channels struct {
+	sockets []*channel              // constant once the connection is made
+	wire    atomic.Pointer[channel] // once the DataPath has one
+}
+
+// all returns the wire, if there is one, and the sockets.
+func (s *channels) all() []*channel {
+	if w := s.wire.Load(); w != nil {
+		return append([]*channel{w}, s.sockets...)
+	}
+	return s.sockets
+}
+
+func (s *channels) at(i int) *channel {
+	if i == wireIndex {
+		return s.wire.Load()
+	}
+	return s.sockets[i]
+}
+
+// short is where short frames without an order go.
+func (s *channels) short() *channel {
+	if w := s.wire.Load(); w != nil {
+		return w
+	}
+	return s.sockets[0]
+}
+
+// lightest is the socket with the fewest bytes queued.
+func (s *channels) lightest() *channel {
+	best := s.sockets[0]
+	least := best.Queued()
+	for _, c := range s.sockets[1:] {
+		if n := c.Queued(); n < least {
+			best, least = c, n
+		}
+	}
+	return best
+}
+
+// forRead is the socket with the fewest bytes asked for that has credit for a reply to an op with n
+// remote segments, or nil. With outbound.mu held.
+func (s *channels) forRead(n int) *channel {
+	var best *channel
+	for _, c := range s.sockets {
+		if c.credit.has(n) && (best == nil || c.credit.bytes < best.credit.bytes) {
+			best = c
+		}
+	}
+	return best
+}
+
+// AddWire gives the connection a wire, once; see Wire. WireCame and WireRoom may then be called.
+func (p Port) AddWire(w Wire) {
+	ep := p.ep
 	if !ep.shutdown.Enter() {
 		return
 	}
@@ -39,80 +95,38 @@ func (ep *Endpoint) AddWire(w Wire) {
 	c := newChannel(ep, wireIndex)
 	c.Stream = socket.NewWire(c, &ep.env, w)
 	var t todo
-	ep.mu.Lock()
-	if !ep.shutdown.isEnded() { // teardown comes after ep.mu, and waits for both
-		ep.wire.Store(c)
+	ep.out.mu.Lock()
+	if !ep.shutdown.isEnded() { // teardown comes after out.mu, and waits for both
+		ep.channels.wire.Store(c)
 		c.start(c.readWire)
-		ep.turnToWire(&t)
+		ep.out.turnToWire(&t)
 	}
-	ep.mu.Unlock()
-	ep.run(&t)
+	ep.out.mu.Unlock()
+	ep.out.run(&t)
 }
 
-// readWire takes what comes on the wire until the connection ends.
-func (c *channel) readWire() {
-	if err := c.ReadWire(); err != nil {
-		c.ep.Fail(err)
-	}
-}
-
-// WireRoom goes on with what the wire had no room for.
-func (ep *Endpoint) WireRoom() {
-	if c := ep.wire.Load(); c != nil {
+// WireRoom sends what the wire had no room for.
+func (p Port) WireRoom() {
+	if c := p.ep.channels.wire.Load(); c != nil {
 		c.Stream.WireRoom()
 	}
 }
 
 // WireCame takes what came on the wire, on the caller's goroutine as far as it need not wait.
-func (ep *Endpoint) WireCame() {
-	c := ep.wire.Load()
-	if c == nil || !ep.shutdown.Enter() {
+func (p Port) WireCame() {
+	c := p.ep.channels.wire.Load()
+	if c == nil || !p.ep.shutdown.Enter() {
 		return
 	}
-	defer ep.shutdown.Leave()
+	defer p.ep.shutdown.Leave()
 	c.Stream.WireCame()
 }
 
-// turnToWire has messages go by the wire from now on, if there is one, unless the body of one is
-// still to go by the socket. With ep.mu held.
-func (ep *Endpoint) turnToWire(t *todo) {
-	if ep.turned || ep.offer != nil || ep.wire.Load() == nil {
-		return
+// readWire takes what comes on the wire until the connection ends.
+func (c *channel) readWire() {
+	if err := c.ReadWire(); err != nil {
+		c.ep.fail(err)
 	}
-	ep.turned = true
-	ep.channels[0].Post(&socket.Job{H: frame.Header{Kind: frame.KindTurn}}, 0)
-	t.kick(ep.channels[0])
-}
-
-// messageChannel is where messages go. With ep.mu held.
-func (ep *Endpoint) messageChannel() *channel {
-	if ep.turned {
-		return ep.wire.Load()
-	}
-	return ep.channels[0]
-}
-
-// shortChannel is where what is short and has no order goes.
-func (ep *Endpoint) shortChannel() *channel {
-	if l := ep.wire.Load(); l != nil {
-		return l
-	}
-	return ep.channels[0]
-}
-
-// allChannels are the wire, if there is one, and the sockets.
-func (ep *Endpoint) allChannels() []*channel {
-	if l := ep.wire.Load(); l != nil {
-		return append([]*channel{l}, ep.channels...)
-	}
-	return ep.channels
-}
-
-func (ep *Endpoint) channelAt(i int) *channel {
-	if i == wireIndex {
-		return ep.wire.Load()
-	}
-	return ep.channels[i]
 }
 
 // onTurn lets the messages of the wire in. It may come before this side has its end.
@@ -120,7 +134,7 @@ func (c *channel) onTurn() error {
 	if c.ep.path == nil || c.index != 0 || c.ep.inbox.turned.Swap(true) {
 		return frame.ProtocolErr("turn of %s to a wire that there is not", c.ep.peer)
 	}
-	if w := c.ep.wire.Load(); w != nil {
+	if w := c.ep.channels.wire.Load(); w != nil {
 		w.Notify()
 	}
 	return nil
@@ -140,53 +154,62 @@ func (c *channel) inTurn() error {
 
 // onGoodbye ends the connection with the goodbye of the last channel.
 func (c *channel) onGoodbye(h *frame.Header) error {
-	ep := c.ep
 	c.goodbye = true
-	ep.mu.Lock()
-	f := &ep.shutdown
-	switch {
-	case c.IsWire():
-		f.wireGoodbye = true
-	case c.index == 0 && h.Data != 0:
-		f.wantsWireGoodbye = true
-		fallthrough
-	default:
-		f.goodbyes++
-	}
-	over := f.goodbyes == len(ep.channels) && (f.wireGoodbye || !f.wantsWireGoodbye)
-	ep.mu.Unlock()
-	if !c.IsWire() && c.index == 0 && !ep.inbox.turned.Swap(true) {
-		if w := ep.wire.Load(); w != nil { // no message of the socket comes any more
+	all := c.ep.goodbyes.came(c, h)
+	if !c.IsWire() && c.index == 0 && !c.ep.inbox.turned.Swap(true) {
+		if w := c.ep.channels.wire.Load(); w != nil { // no message of the socket comes any more
 			w.Notify()
 		}
 	}
-	if over {
-		return fmt.Errorf("%s shut down: %w", ep.peer, fabric.ErrShutdown)
+	if all {
+		return fmt.Errorf("%s shut down: %w", c.ep.peer, fabric.ErrShutdown)
 	}
 	return nil
 }
 
-// awaitWire is the end of a socket on which the peer has said goodbye: what is left on the wire
-// came, or does soon. What does not come any more was answered to nobody, so the peer has ended it
-// with the connection: that is no less in good order.
+// A goodbyes counts the goodbyes of the peer.
+type goodbyes struct {
+	mu        sync.Mutex // protects what follows
+	sockets   int
+	wire      bool
+	wantsWire bool // one comes on the wire
+}
+
+// came counts the goodbye h on c, and reports whether it was the last one.
+func (g *goodbyes) came(c *channel, h *frame.Header) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.IsWire() {
+		g.wire = true
+	} else {
+		g.sockets++
+		g.wantsWire = g.wantsWire || c.index == 0 && h.Data != 0
+	}
+	return g.sockets == len(c.ep.channels.sockets) && (g.wire || !g.wantsWire)
+}
+
+// awaitsWire reports whether the goodbye on the wire is still to come.
+func (g *goodbyes) awaitsWire() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.wantsWire && !g.wire
+}
+
+// awaitWire runs at the end of a socket on which the peer said goodbye. What is left on the wire
+// has come, or comes soon. If the goodbye on the wire stays away, the peer has cut the connection
+// after its goodbye on the socket, which is an orderly end, too.
 func (ep *Endpoint) awaitWire() {
-	for {
-		ep.mu.Lock()
-		left := ep.shutdown.wantsWireGoodbye && !ep.shutdown.wireGoodbye
-		ep.mu.Unlock()
-		if !left {
-			return
-		}
+	for ep.goodbyes.awaitsWire() {
 		select {
 		case <-ep.shutdown.over:
 			return
 		case <-time.After(wireLate):
 		}
-		w := ep.wire.Load()
+		w := ep.channels.wire.Load()
 		if w == nil || !w.Waits() {
-			ep.Fail(fmt.Errorf("%s shut down: %w", ep.peer, fabric.ErrShutdown))
+			ep.fail(fmt.Errorf("%s shut down: %w", ep.peer, fabric.ErrShutdown))
 			return
 		}
-		w.Notify() // somebody else may have gone on since
+		w.Notify() // the program may have made room since
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // A pipe is a wire to the other pipe of its pair, of little room.
 type pipe struct {
-	ep    *Endpoint
+	ep    Port
 	other *pipe
 	most  int
 
@@ -53,8 +53,8 @@ func (p *pipe) Send(iov []sys.Iovec) (n int, err error) {
 
 // room calls WireRoom, which a data path does not do any more once it is closed.
 func (p *pipe) room() {
-	if p.ep.shutdown.Enter() {
-		defer p.ep.shutdown.Leave()
+	if p.ep.ep.shutdown.Enter() {
+		defer p.ep.ep.shutdown.Leave()
 		p.ep.WireRoom()
 	}
 }
@@ -84,7 +84,7 @@ func (p *pipe) Recv(iov []sys.Iovec) (n int, err error) {
 func wired(t *testing.T, room int) (a, b *rig, pa, pb *pipe) {
 	t.Helper()
 	a, b, _, _ = directPair(t, hold)
-	pa, pb = &pipe{ep: a.ep, most: room}, &pipe{ep: b.ep, most: room}
+	pa, pb = &pipe{ep: Port{a.ep}, most: room}, &pipe{ep: Port{b.ep}, most: room}
 	pa.other, pb.other = pb, pa
 	return a, b, pa, pb
 }
@@ -95,7 +95,8 @@ func message(i int) []byte {
 	return bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, n/3)
 }
 
-// exchange sends n messages from a to b, and wants them whole and in order; between happens in the middle.
+// exchange sends n messages from a to b, and wants them whole and in order; between happens in the
+// middle.
 func exchange(t *testing.T, a, b *rig, n int, between func(i int)) {
 	t.Helper()
 	sent := make(chan error, 1)
@@ -144,14 +145,14 @@ func TestMessagesTurnToTheWireInOrder(t *testing.T) {
 					if i == at {
 						go func() {
 							defer over.Done()
-							b.ep.AddWire(pb)
-							a.ep.AddWire(pa)
+							Port{b.ep}.AddWire(pb)
+							Port{a.ep}.AddWire(pa)
 						}()
 					}
 				})
 				over.Wait()
 				exchange(t, b, a, 10, func(int) {})
-				if !a.ep.turned || !b.ep.turned {
+				if !a.ep.out.sends.turned || !b.ep.out.sends.turned {
 					t.Error("messages still go by the socket")
 				}
 				a.must(a.ep.Shutdown())
@@ -166,13 +167,13 @@ func TestMessagesTurnToTheWireInOrder(t *testing.T) {
 // Messages of before the turn are first, whenever the wire's come.
 func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 	a, b, pa, pb := wired(t, 1<<20)
-	b.ep.AddWire(pb)
+	Port{b.ep}.AddWire(pb)
 	direct := b.ep.path.(*testPath)
 	direct.mu.Lock() // nothing of the socket is taken from this frame on
-	a.must(a.ep.SendFrame(1, nil))
+	a.must(Port{a.ep}.SendFrame(1, nil))
 	_, err := a.ep.Submit([]fabric.Op{{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Data: 1}})
 	a.must(err)
-	a.ep.AddWire(pa)
+	Port{a.ep}.AddWire(pa)
 	_, err = a.ep.Submit([]fabric.Op{{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Data: 2}})
 	a.must(err)
 	_, err = b.ep.Submit([]fabric.Op{{Kind: fabric.OpRecv}, {Kind: fabric.OpRecv}})
@@ -198,11 +199,12 @@ func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 	}
 }
 
-// The goodbye on a wire that carries nothing does not come: the side that waits for it ends, in bounded time.
+// The goodbye on a wire that carries nothing does not come: the side that waits for it ends, in
+// bounded time.
 func TestGoodbyesThatAWireLoses(t *testing.T) {
 	a, b, pa, pb := wired(t, 1<<20)
-	b.ep.AddWire(pb)
-	a.ep.AddWire(pa)
+	Port{b.ep}.AddWire(pb)
+	Port{a.ep}.AddWire(pa)
 	exchange(t, a, b, 3, func(int) {})
 	pb.mu.Lock()
 	pa.mute = true
@@ -231,14 +233,14 @@ func TestFramesThatAWireDoesNotKnow(t *testing.T) {
 		"half a frame and the goodbye": {wired: true, wire: encode(frame.Header{Kind: frame.KindSend, Length: 9}, nil, []byte{1}), socket: encode(frame.Header{Kind: frame.KindGoodbye, Data: 1}, nil, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(ep *Endpoint, _ any) (DataPath, error) {
+			r := newRig(t, func(ep Port, _ any) (DataPath, error) {
 				return &testPath{ep: ep, rma: hold, open: map[Ticket]bool{}, changed: make(chan struct{}, 1000)}, nil
 			})
 			conn := r.dial(1)[0]
-			p := &pipe{ep: r.ep, bytes: c.wire}
-			p.other = &pipe{ep: r.ep} // takes nothing
+			p := &pipe{ep: Port{r.ep}, bytes: c.wire}
+			p.other = &pipe{ep: Port{r.ep}} // takes nothing
 			if c.wired {
-				r.ep.AddWire(p)
+				Port{r.ep}.AddWire(p)
 			}
 			_, err := conn.Write(c.socket)
 			r.must(err)

@@ -162,7 +162,7 @@ func (w *writes) Landed(h *frame.Header, errno fabric.Errno) bool {
 		}
 	}
 	if err := w.c.Ack(h.Ticket, errno); err != nil {
-		w.c.ep.Fail(err)
+		w.c.ep.fail(err)
 	}
 	w.c.Kick()
 	return true

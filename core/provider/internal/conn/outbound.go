@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+
+package conn
+
+import (
+	"fmt"
+	"sync"
+
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/provider/internal/queue"
+	"mori/core/provider/internal/socket"
+	"mori/core/provider/internal/staging"
+)
+
+// An outbound has the ops of this side from Submit to their completion:
+//
+//	add -> admit -> [fences] -> issue -> DataPath, or a frame on a channel (frames.go)
+//	answer -> complete -> resume, which issues what waited
+//
+// Its lock is taken before the locks of package socket. It is never held while a channel is kicked,
+// the DataPath is called or a completion is reported. A todo notes such work, and run does it after
+// the unlock.
+type outbound struct {
+	ep *Endpoint
+
+	mu       sync.Mutex // protects what follows, and readCredit of all channels
+	launched bool       // the connection was made; until then ops wait in fences
+	pending  pendingOps
+	fences   fences
+	reads    queue.FIFO[*pendingOp] // issued, waiting for read credit
+	sends    sends
+	handoff  handoff
+}
+
+// A fences holds back the ops behind an OpFence and those before the connection. Guarded by
+// outbound.mu.
+type fences struct {
+	held     queue.FIFO[*pendingOp] // not issued
+	inFlight int                    // issued and not ended
+}
+
+// blocks reports whether s must wait for ops in flight.
+func (f *fences) blocks(s *pendingOp) bool { return s.op.Flags&fabric.OpFence != 0 && f.inFlight > 0 }
+
+// next takes the first op that is held and need not wait, or returns nil.
+func (f *fences) next() *pendingOp {
+	if f.held.Len() == 0 || f.blocks(*f.held.Peek()) {
+		return nil
+	}
+	return f.held.Pop()
+}
+
+// A handoff gives the messages to a MessagePath one at a time, in the order of submission. Guarded
+// by outbound.mu.
+type handoff struct {
+	waiting queue.FIFO[*pendingOp] // issued, not yet the DataPath's
+	busy    bool                   // a goroutine gives them to it
+}
+
+// A todo is the work that is left for after the unlock of outbound.mu: channels to kick, ops to
+// offer to the DataPath, messages to give to it.
+type todo struct {
+	channels uint32 // a bit each
+	offered  []*pendingOp
+	messages bool
+}
+
+func (t *todo) kick(c *channel) { t.channels |= 1 << c.index }
+
+// run does the work of t. Without outbound.mu.
+func (o *outbound) run(t *todo) {
+	for _, s := range t.offered {
+		o.offer(s)
+	}
+	if t.messages {
+		o.handOff()
+	}
+	for i := 0; t.channels != 0; i++ {
+		if t.channels&(1<<i) != 0 {
+			t.channels &^= 1 << i
+			o.ep.channels.at(i).Kick()
+		}
+	}
+}
+
+// add makes a checked op pending: n is its length, key its remote region of size bytes, on the
+// device of its memory. The room in the queue is reserved.
+func (o *outbound) add(op *fabric.Op, n uint64, key fabric.RegionKey, size uint64, on *device.Staging, t *todo) error {
+	o.mu.Lock()
+	s := o.pending.take()
+	if s == nil {
+		o.mu.Unlock()
+		o.ep.queues.Tx.Unreserve(1)
+		return fabric.ErrAgain
+	}
+	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, n, 0, "", false, 0
+	s.staged = staging.Transfer{Device: on, RegionLen: size}
+	if op.Flags&fabric.OpInject != 0 {
+		if err := s.keepBytes(o.ep.limits.MaxInject); err != nil {
+			o.pending.release(s)
+			o.mu.Unlock()
+			o.ep.queues.Failed(op, socket.Unreadable, unreadableText)
+			return nil
+		}
+	}
+	direct := o.admit(s, t)
+	o.mu.Unlock()
+	if direct {
+		o.offer(s)
+	}
+	return nil
+}
+
+// admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports
+// whether the caller must offer the op to the DataPath. With o.mu held.
+func (o *outbound) admit(s *pendingOp, t *todo) (direct bool) {
+	if !o.launched || o.fences.held.Len() > 0 || o.fences.blocks(s) {
+		o.fences.held.Push(s)
+		return false
+	}
+	return o.issue(s, t)
+}
+
+// issue begins an op. With o.mu held.
+func (o *outbound) issue(s *pendingOp, t *todo) (direct bool) {
+	o.fences.inFlight++
+	switch ep := o.ep; {
+	case ep.path == nil:
+	case s.op.Kind == fabric.OpRead, s.op.Kind == fabric.OpWrite:
+		return true
+	case s.op.Kind == fabric.OpSend && ep.messages != nil && ep.messages.Messages():
+		o.handoff.waiting.Push(s)
+		t.messages = true
+		return false
+	}
+	o.issueStream(s, t)
+	return false
+}
+
+// offer gives an issued read or write to the DataPath, else to the stream.
+func (o *outbound) offer(s *pendingOp) {
+	if !o.ep.path.RMA(s.ticket(), &s.op, s.key) {
+		o.stream(s, false)
+	}
+}
+
+// stream sends an op that was issued through the stream; of a notice only the remote data goes.
+func (o *outbound) stream(s *pendingOp, notice bool) {
+	var t todo
+	o.mu.Lock()
+	s.notice = notice
+	o.issueStream(s, &t)
+	o.mu.Unlock()
+	o.run(&t)
+}
+
+// handOff gives the waiting messages to the DataPath. Only one goroutine does so at a time; the
+// others leave theirs to it. flush ends what is left at the end of the connection.
+func (o *outbound) handOff() {
+	h := &o.handoff
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if h.busy {
+		return
+	}
+	h.busy = true
+	for h.waiting.Len() > 0 && !o.ep.shutdown.isEnded() {
+		s := h.waiting.Pop()
+		o.mu.Unlock()
+		o.ep.messages.Send(s.ticket(), &s.op)
+		o.mu.Lock()
+	}
+	h.busy = false
+}
+
+// find returns our op that the peer answers on channel c, with a reply or an ack, or nil.
+func (o *outbound) find(c *channel, ticket uint32, reply bool) *pendingOp {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.pending.lookup(Ticket(ticket))
+	if s == nil || s.channel != c || s.replied() != reply {
+		return nil
+	}
+	return s
+}
+
+// complete ends an op: it releases the pendingOp, reports the completion, and then issues what
+// waited for it. In another order an op behind a fence could be reported first.
+func (o *outbound) complete(s *pendingOp) {
+	if s.piece != nil {
+		o.completePiece(s)
+		return
+	}
+	var t todo
+	o.mu.Lock()
+	op, n := s.op, s.n
+	errno, detail := s.outcome()
+	s.releaseCredit()
+	if o.sends.offer == s {
+		o.sends.offer = nil
+		o.turnToWire(&t)
+	}
+	o.pending.release(s)
+	o.mu.Unlock()
+	if errno == 0 {
+		o.ep.queues.Done(&op, n)
+	} else {
+		o.ep.queues.Failed(&op, errno, failure(o.ep.peer, n, errno, detail))
+	}
+	o.mu.Lock()
+	o.fences.inFlight--
+	if !o.ep.shutdown.isEnded() {
+		o.resume(&t)
+	}
+	o.mu.Unlock()
+	o.run(&t)
+}
+
+// completePiece continues the transfer of a piece that the peer answered.
+func (o *outbound) completePiece(s *pendingOp) {
+	p := s.piece
+	errno, detail := s.outcome()
+	var t todo
+	o.mu.Lock()
+	s.releaseCredit()
+	o.pending.release(s)
+	if !o.ep.shutdown.isEnded() {
+		o.resume(&t)
+	}
+	o.mu.Unlock()
+	o.ep.stage.Answered(p, errno, detail)
+	o.run(&t)
+}
+
+// resume issues the waiting ops that may go on. With o.mu held.
+func (o *outbound) resume(t *todo) {
+	for o.reads.Len() > 0 && o.issueReplied(*o.reads.Peek(), t) {
+		o.reads.Pop()
+	}
+	for o.sends.waiting.Len() > 0 && o.issueSend(*o.sends.waiting.Peek(), t) {
+		o.sends.waiting.Pop()
+	}
+	for s := o.fences.next(); s != nil; s = o.fences.next() {
+		if o.issue(s, t) {
+			t.offered = append(t.offered, s)
+		}
+	}
+}
+
+// flush ends every op with errno. It comes at the end of the connection, when nothing else uses the
+// ops any more.
+func (o *outbound) flush(errno fabric.Errno, detail string) {
+	for i := range o.pending.pieces {
+		if s := &o.pending.pieces[i]; s.used() {
+			s.piece.End()
+			s.end()
+		}
+	}
+	for i := range o.pending.all {
+		if s := &o.pending.all[i]; s.used() {
+			op, why, text := s.op, errno, detail
+			if s.unread.Load() {
+				why, text = s.outcome()
+			}
+			s.end()
+			o.ep.queues.Failed(&op, why, text)
+		}
+	}
+}
+
+// failure is the detail of an error entry.
+func failure(peer fabric.Addr, n uint64, errno fabric.Errno, detail string) string {
+	switch {
+	case detail != "":
+		return detail
+	case errno == fabric.ErrFault:
+		return fmt.Sprintf("%d bytes, answer of %s: the region is not mapped: did it free that memory?", n, peer)
+	}
+	return fmt.Sprintf("%d bytes, answer of %s", n, peer)
+}

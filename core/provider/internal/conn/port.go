@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+package conn
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"mori/core/fabric"
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/frame"
+	"mori/core/provider/internal/socket"
+)
+
+const (
+	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
+	MaxExtensionQueue = 1 << 20
+	// PathToken is set in the tokens that a DataPath gives to Feed.Deliver; the others are the
+	// stream's own.
+	PathToken = 1 << 63
+)
+
+// A Port is an Endpoint as its DataPath sees it. All methods may be called from any goroutine, from
+// Config.Attach until DataPath.Close returns.
+type Port struct{ ep *Endpoint }
+
+// Finish ends an op that the DataPath took: err is nil or wraps its cause, a fabric.Errno.
+func (p Port) Finish(k Ticket, err error) {
+	s := p.taken(k, "finished")
+	if p.ep.shutdown.Enter() {
+		defer p.ep.shutdown.Leave() // what the end of this op sets off may be sent from here
+	}
+	if err != nil {
+		s.errno, s.detail = fabric.ErrnoOf(err), err.Error()
+	}
+	s.mark(opWritten)
+	if s.mark(opAnswered) {
+		p.ep.out.complete(s)
+	}
+}
+
+// Forward sends the remote data of a write whose payload the DataPath has moved. The op ends when
+// the peer has it.
+func (p Port) Forward(k Ticket) { p.stream(p.taken(k, "forwarded"), true) }
+
+// HandBack gives an op that the DataPath took, and moved no byte of, to the stream, as if RMA had
+// returned false.
+func (p Port) HandBack(k Ticket) { p.stream(p.taken(k, "handed back"), false) }
+
+// taken returns the op of k, which the DataPath has.
+func (p Port) taken(k Ticket, act string) *pendingOp {
+	s := p.ep.out.pending.lookup(k)
+	if s == nil {
+		panic(fmt.Sprintf("conn: op %#x %s after its end", k, act))
+	}
+	return s
+}
+
+// stream sends s, or its notice, unless the connection has ended: its end ends the op.
+func (p Port) stream(s *pendingOp, notice bool) {
+	if p.ep.shutdown.Enter() {
+		defer p.ep.shutdown.Leave()
+		p.ep.out.stream(s, notice)
+	}
+}
+
+// SendFrame sends an extension frame of a kind from 0 to 255. It copies body, of up to MaxExtension
+// bytes, and does not wait. ErrAgain if MaxExtensionQueue bytes wait already.
+func (p Port) SendFrame(kind uint8, body []byte) error {
+	if len(body) > frame.MaxExtension {
+		return fmt.Errorf("send extension frame of %d bytes, limit is %d: %w", len(body), frame.MaxExtension, fabric.ErrMsgSize)
+	}
+	ep := p.ep
+	if !ep.shutdown.Enter() {
+		return fabric.ErrNotConn
+	}
+	defer ep.shutdown.Leave()
+	if !ep.extensions.reserve(len(body)) {
+		return fabric.ErrAgain
+	}
+	c := ep.channels.sockets[0]
+	j := extension(kind, body)
+	c.Post(&j, uint64(len(body)))
+	c.Kick()
+	return nil
+}
+
+// Fail ends the connection with err as its cause; the first cause counts. It returns at once.
+func (p Port) Fail(err error) { p.ep.fail(err) }
+
+// FailWith is Fail, but sends an extension frame of up to MaxExtension bytes first, unless the peer
+// does not read for farewellWait. While the connection is being made, it ends once it is made.
+func (p Port) FailWith(err error, kind uint8, body []byte) {
+	p.ep.shutdown.beginWith(&finalFrame{cause: err, frame: extension(kind, body)})
+}
+
+// Feed gives messages of this connection to receives. The tokens of a DataPath have PathToken.
+func (p Port) Feed() *util.Feed { return p.ep.feed }
+
+// RecvCQ is the queue of OpRemoteWrite completions.
+func (p Port) RecvCQ() *util.CQ { return p.ep.queues.Rx }
+
+// SendCQ is the queue of completions of ops that are not receives.
+func (p Port) SendCQ() *util.CQ { return p.ep.queues.Tx }
+
+// Source is the peer's number for completions.
+func (p Port) Source() fabric.AVAddr { return p.ep.from() }
+
+// Domain is the endpoint's domain.
+func (p Port) Domain() *Domain { return p.ep.domain }
+
+// Peer is the other end's address, empty before connected.
+func (p Port) Peer() fabric.Addr { return p.ep.Peer() }
+
+// An extensions bounds the extension frames that wait to be sent.
+type extensions struct{ queued atomic.Int64 }
+
+// reserve makes room for a frame of n bytes, or reports false.
+func (e *extensions) reserve(n int) bool {
+	if e.queued.Add(int64(n)) > MaxExtensionQueue {
+		e.queued.Add(-int64(n))
+		return false
+	}
+	return true
+}
+
+// extension makes the job of an extension frame; it copies body.
+func extension(kind uint8, body []byte) socket.Job {
+	return socket.Job{
+		H:    frame.Header{Kind: frame.KindExtension, Count: uint32(kind), Length: uint64(len(body))},
+		Body: append([]byte(nil), body...),
+	}
+}
