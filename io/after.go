@@ -20,13 +20,15 @@ type After struct {
 	stream *device.Stream
 }
 
-// AfterEvent begins when e has happened, as it was recorded last at the time of the call; e may be recorded again or destroyed after that.
+// AfterEvent begins when e has happened, as it was recorded last at the time of the call; e may be
+// recorded again or destroyed after that.
 func AfterEvent(e *device.Event) After { return After{event: e} }
 
 // AfterStream begins when s has done what it was given before the call.
 func AfterStream(s *device.Stream) After { return After{stream: s} }
 
-// A gate is what a transfer waits for, as an event of our own: the caller's may be gone when somebody looks.
+// A gate is what a transfer waits for, as an event of our own: the caller's may be gone when
+// somebody looks.
 type gate struct {
 	event  *device.Event
 	stream *device.Stream // waits for the caller's event; nil: never had to
@@ -59,7 +61,8 @@ func (g *gate) arm(a After) error {
 	return g.event.Record(g.stream)
 }
 
-// gates are those of an engine. One goroutine, which runs only while there are some, asks the driver about all of them.
+// gates are those of an engine. One goroutine, which runs only while there are some, asks the
+// driver about all of them.
 type gates struct {
 	mu      sync.Mutex
 	free    map[*device.Device][]*gate
@@ -198,7 +201,8 @@ func (s *gates) look() (left int, opened bool) {
 		}
 		over[g] = o
 	}
-	// Nothing is pending any more when its gate is given back: whoever takes it then has it pending for another transfer.
+	// Nothing is pending any more when its gate is given back: whoever takes it then has it pending
+	// for another transfer.
 	s.mu.Lock()
 	s.pending = slices.DeleteFunc(s.pending, func(g *gate) bool { _, is := over[g]; return is })
 	s.mu.Unlock()
@@ -215,7 +219,8 @@ func (s *gates) look() (left int, opened bool) {
 	return len(s.pending), len(over) > 0
 }
 
-// An openedGate says why nobody waits for a gate any more: it has happened, the GPU told an error, or the transfer has ended.
+// An openedGate says why nobody waits for a gate any more: it has happened, the GPU told an error,
+// or the transfer has ended.
 type openedGate struct {
 	happened bool
 	err      error
@@ -224,7 +229,7 @@ type openedGate struct {
 func (s *gates) open(g *gate, o openedGate) {
 	t := g.t
 	if err := s.give(g, o.happened); err != nil {
-		t.session.engine.log.Warn("gate of a transfer", "error", err)
+		t.session.engine.self.Log.Warn("gate of a transfer", "error", err)
 	}
 	t.pass(o.err)
 }

@@ -16,6 +16,7 @@ import (
 	"mori/core/config"
 	"mori/core/device"
 	"mori/core/limits"
+	"mori/io/internal/control"
 )
 
 // A backend is a family of transports that the user has asked for.
@@ -39,7 +40,8 @@ func (b *backend) routes() []*route {
 	return []*route{b.host, b.gpu}
 }
 
-// outcome is how the end of a transfer over b is told: what goes wrong between GPUs has words and a code of its own, and success has no text.
+// outcome is how the end of a transfer over b is told: what goes wrong between GPUs has words and a
+// code of its own, and success has no text.
 func (b *backend) outcome(err error, text string) (StatusCode, string) {
 	code := CodeSuccess
 	if err != nil {
@@ -56,13 +58,13 @@ func (b *backend) outcome(err error, text string) (StatusCode, string) {
 	return code, "XGMI: " + text
 }
 
-// CreateBackend opens a family of transports; nil means the default config. A backend that exists already is left
-// alone. Memory and peers registered before are known to it.
+// CreateBackend opens a family of transports; nil means the default config. A backend that exists
+// already is left alone. Memory and peers registered before are known to it.
 func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) (err error) {
 	if cfg == nil {
 		cfg = DefaultBackendConfig()
 	}
-	cfg = cfg.fromEnv(e.log)
+	cfg = cfg.fromEnv(e.self.Log)
 	if err := cfg.validate(); err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) (err error)
 		return fmt.Errorf("create backend %v: %w", kind, ErrClosed)
 	}
 	if e.backends[kind] != nil {
-		e.log.Warn("backend exists already", "backend", kind)
+		e.self.Log.Warn("backend exists already", "backend", kind)
 		return nil
 	}
 	if err := checkLimits(kind); err != nil {
@@ -131,14 +133,14 @@ func (e *Engine) addBackend(kind BackendType, cfg *BackendConfig, f core.Family)
 	e.startTick()
 	process.join(e)
 	for _, r := range b.routes() {
-		e.log.Info("backend created", "backend", kind, "memory", r.memory(), "transports", r.names(), "notes", r.notes)
+		e.self.Log.Info("backend created", "backend", kind, "memory", r.memory(), "transports", r.names(), "notes", r.notes)
 	}
 	return nil
 }
 
 // A snapshot is what an engine had before an attempt to create a backend.
 type snapshot struct {
-	control    *controlServer
+	control    *control.Server
 	transports int
 	rdma       *BackendConfig
 }
@@ -160,14 +162,15 @@ func (s snapshot) restore(e *Engine) {
 	if c := e.control; s.control == nil && c != nil {
 		e.control = nil
 		e.discarded = append(e.discarded, func() error {
-			c.close()
+			c.Close()
 			return nil
 		})
 	}
 }
 
-// autoXGMI creates an XGMI backend beside an RDMA backend where the environment asks for that, and in its place where only NICs would do and
-// there is none: then done is true, and the engine has the port of one that other hosts cannot reach. It needs e.mu held.
+// autoXGMI creates an XGMI backend beside an RDMA backend where the environment asks for that, and
+// in its place where only NICs would do and there is none: then done is true, and the engine has
+// the port of one that other hosts cannot reach. It needs e.mu held.
 func (e *Engine) autoXGMI(cfg *BackendConfig, f core.Family) (done bool, err error) {
 	wanted := strings.HasPrefix(config.Get(config.DisableAutoXGMI), "0")
 	strict := len(f.Missing) > 0 && config.Flag(config.RequireRDMA, false)
@@ -188,10 +191,10 @@ func (e *Engine) autoXGMI(cfg *BackendConfig, f core.Family) (done bool, err err
 	case strict && err != nil:
 		return false, fmt.Errorf("create backend %v: %s is set and %s: %w", BackendRDMA, config.RequireRDMA, f.Missing[0], err)
 	case strict:
-		e.config.Port = portNone
+		e.config.Port = control.PortNone
 		return true, nil
 	case err != nil:
-		e.log.Info("no XGMI backend beside RDMA", "reason", err)
+		e.self.Log.Info("no XGMI backend beside RDMA", "reason", err)
 	}
 	return false, nil
 }
@@ -203,8 +206,8 @@ func (e *Engine) openBackend(kind BackendType, cfg *BackendConfig, f core.Family
 		if _, err := device.Devices(); err != nil {
 			return nil, fmt.Errorf("it moves GPU memory: %w", err)
 		}
-	} else if e.config.Port == portNone {
-		return nil, fmt.Errorf("port %d means an engine that peers cannot reach: %w", portNone, ErrInvalid)
+	} else if e.config.Port == control.PortNone {
+		return nil, fmt.Errorf("port %d means an engine that peers cannot reach: %w", control.PortNone, ErrInvalid)
 	}
 	b := &backend{kind: kind, config: cfg, notes: f.Missing}
 	err := e.startControl(kind == BackendXGMI)
@@ -228,18 +231,20 @@ func (e *Engine) openBackend(kind BackendType, cfg *BackendConfig, f core.Family
 	return b, nil
 }
 
-// startControl binds the control plane, once: of an engine that only peers of this host need to reach, without a network. It needs e.mu held.
+// startControl binds the control plane, once: of an engine that only peers of this host need to
+// reach, without a network. It needs e.mu held.
 func (e *Engine) startControl(local bool) error {
 	if e.control == nil {
-		e.control = newControl(e)
+		e.control = control.NewServer(&e.self, controlHost{e})
 	}
 	if local {
-		return e.control.listenLocal()
+		return e.control.ListenLocal()
 	}
-	return e.control.listenTCP(e.config.Host, e.config.Port)
+	return e.control.ListenTCP(e.config.Host, e.config.Port)
 }
 
-// transport opens the named transport, once, and gives it all registered memory. It needs e.mu held.
+// transport opens the named transport, once, and gives it all registered memory. It needs e.mu
+// held.
 func (e *Engine) transport(name string) (*transport, error) {
 	for _, tr := range e.transports {
 		if tr.name == name {
@@ -249,10 +254,10 @@ func (e *Engine) transport(name string) (*transport, error) {
 	if e.registry == nil {
 		sample, err := config.Int(config.IOSample, 0, 0, math.MaxInt32)
 		if err != nil {
-			e.log.Warn("environment variable ignored", "error", err)
+			e.self.Log.Warn("environment variable ignored", "error", err)
 		}
-		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.tls, Sums: config.Flag(config.IOChecksum, false), Sample: uint64(sample),
-			Compress: config.Flag(config.IOCompress, false), Packed: &e.packed, NICs: e.nicUse, Log: e.log})
+		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: e.self.TLS, Sums: config.Flag(config.IOChecksum, false), Sample: uint64(sample),
+			Compress: config.Flag(config.IOCompress, false), Packed: &e.packed, NICs: e.nicUse, Log: e.self.Log})
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +285,8 @@ func (e *Engine) openTransports() []*transport {
 	return append([]*transport(nil), e.transports...)
 }
 
-// RemoveBackend drops a backend and closes its paths; their transfers fail. Unknown ones are ignored.
+// RemoveBackend drops a backend and closes its paths; their transfers fail. Unknown ones are
+// ignored.
 func (e *Engine) RemoveBackend(kind BackendType) error {
 	e.mu.Lock()
 	b := e.backends[kind]

@@ -10,9 +10,10 @@ import (
 	"mori/core/fabric"
 )
 
-// Cancel ends the transfer, unless it has ended. When it returns nil no byte of it can land any more, neither here nor at the peer. ctx
-// bounds the wait; on its error, or when the peer does not confirm, no byte can land here any more, but the peer may still write what
-// it had received. A transfer that had moved all its bytes stays a success.
+// Cancel ends the transfer, unless it has ended. When it returns nil no byte of it can land any
+// more, neither here nor at the peer. ctx bounds the wait; on its error, or when the peer does not
+// confirm, no byte can land here any more, but the peer may still write what it had received. A
+// transfer that had moved all its bytes stays a success.
 func (s *Status) Cancel(ctx context.Context) error {
 	t := s.of.Load()
 	if t == nil {
@@ -21,7 +22,8 @@ func (s *Status) Cancel(ctx context.Context) error {
 	return t.cancel(ctx)
 }
 
-// Cancel is Status.Cancel for all transfers of the session with this uid. Unknown ones are no error.
+// Cancel is Status.Cancel for all transfers of the session with this uid. Unknown ones are no
+// error.
 func (s *Session) Cancel(ctx context.Context, uid uint64) error {
 	var found []*transfer
 	s.peer.order.each(func(t *transfer) {
@@ -49,7 +51,8 @@ func (t *transfer) cancel(ctx context.Context) error {
 			sent = sent || t.kind == fabric.OpWrite && !t.gated.Load()
 		case q.withdraw(t):
 		default:
-			// The endpoint has some of it. Closing is what stops them for sure; the path's other transfers go on over another.
+			// The endpoint has some of it. Closing is what stops them for sure; the path's other
+			// transfers go on over another.
 			q.close(fmt.Errorf("transfer %d was canceled: %w", t.uid, ErrCanceled))
 			sent = sent || t.kind == fabric.OpWrite
 		}
@@ -65,13 +68,14 @@ func (t *transfer) cancel(ctx context.Context) error {
 	if !sent || t.failure() == nil || !t.status.Code().Failed() {
 		return nil
 	}
-	if err := p.ctl.drop(ctx, t.path.Load().token); err != nil {
+	if err := p.ctl.Drop(ctx, t.path.Load().token); err != nil {
 		return fmt.Errorf("cancel transfer %d: %q does not confirm that nothing lands there any more: %w", t.uid, p.desc.Key, err)
 	}
 	return nil
 }
 
-// withdraw takes back the ops of t that the endpoint does not have yet, and reports whether those were all.
+// withdraw takes back the ops of t that the endpoint does not have yet, and reports whether those
+// were all.
 func (p *path) withdraw(t *transfer) bool {
 	p.sub.Lock()
 	n := 0

@@ -55,8 +55,8 @@ func TestCancelEndsATransferAndNoOther(t *testing.T) {
 	}
 }
 
-// TestACancelStorm cancels transfers at random moments, on both kinds of paths; each then leaves the memory of both sides alone: their pages
-// are written over at once and must stay so.
+// TestACancelStorm cancels transfers at random moments, on both kinds of paths; each then leaves
+// the memory of both sides alone: their pages are written over at once and must stay so.
 func TestACancelStorm(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		const slot, slots = 256 << 10, 16
@@ -126,7 +126,7 @@ func TestCancelSaysWhenThePeerDoesNotConfirm(t *testing.T) {
 	w.tcp.down.Store(true)
 	w.shm.cutAfter(3)
 	st := w.s.Write([]uint64{0}, []uint64{0}, []uint64{1 << 20}, 1)
-	w.b.control.close()
+	w.b.control.Close()
 	ctx, cancel := context.WithTimeout(deadline(t), 5*time.Second)
 	defer cancel()
 	err := st.Cancel(ctx)

@@ -2,68 +2,30 @@
 
 package io
 
-import "slices"
+import "mori/io/internal/descriptor"
+
+// What peers exchange by other means. See package descriptor for the fields and the packed form.
+type (
+	EngineDesc     = descriptor.Engine   // who an engine is and where its control plane listens
+	MemoryDesc     = descriptor.Memory   // a region, and the right to access it
+	MemoryLocation = descriptor.Location // where a region lies
+)
+
+// The locations.
+const (
+	LocUnknown = descriptor.LocUnknown
+	LocCPU     = descriptor.LocCPU
+	LocGPU     = descriptor.LocGPU
+)
 
 // MaxKey bounds an engine's key and its node id, in bytes.
-const MaxKey = 256
-
-// An EngineDesc tells peers who an engine is and where its control plane listens. A value: copy freely.
-type EngineDesc struct {
-	Key      string // unique name, chosen by the user
-	NodeID   string // MORI_NODE_ID, else the kernel's boot id, else the hostname
-	Hostname string
-	Host     string // as configured
-	Port     int    // bound control-plane port; 0 before a backend that listens was created
-	PID      int
-
-	// Incarnation is random per engine, so that a restarted peer is never taken for its predecessor. 0 = unknown.
-	Incarnation uint64
-
-	// PublicKey is that of the engine's Ed25519 key pair, by which a peer proves that it is this engine. All zero = none.
-	PublicKey publicKey
-}
-
-// Equal compares the six public fields.
-func (d EngineDesc) Equal(o EngineDesc) bool {
-	d.Incarnation, o.Incarnation = 0, 0
-	d.PublicKey, o.PublicKey = publicKey{}, publicKey{}
-	return d == o
-}
-
-// handleLen is the fixed length of GPU IPC and fabric handles.
-const handleLen = 64
-
-// A MemoryDesc names a registered region and carries the right to touch it: whoever holds its packed form
-// can read and write the region. A value: copy freely.
-type MemoryDesc struct {
-	EngineKey   string
-	ID          uint32 // per engine, from 0, never reused
-	DeviceID    int    // GPU ordinal, -1 for host memory
-	DeviceBusID string
-	Data        uint64 // address in the registering process
-	Size        uint64 // bytes
-	Loc         MemoryLocation
-	IPCHandle   [handleLen]byte
-	NUMANode    int // of a host buffer's first page, -1 unknown
-	IPCOffset   uint64
-
-	FabricHandle    [handleLen]byte
-	VPodID          int
-	VPodPPodID      string
-	FabricOffset    uint64
-	FabricAllocSize uint64
-
-	Secret      [16]byte // the region key's random half; all zero = none
-	Incarnation uint64   // of the registering engine; 0 = unknown
-}
+const MaxKey = descriptor.MaxKey
 
 // NewMemoryDesc returns the empty descriptor.
-func NewMemoryDesc() MemoryDesc { return MemoryDesc{DeviceID: -1, NUMANode: -1, VPodID: -1} }
+func NewMemoryDesc() MemoryDesc { return descriptor.NewMemory() }
 
-// Equal compares the public fields: neither handles nor secret.
-func (d MemoryDesc) Equal(o MemoryDesc) bool {
-	return d.EngineKey == o.EngineKey && d.ID == o.ID && d.DeviceID == o.DeviceID && d.DeviceBusID == o.DeviceBusID &&
-		d.Data == o.Data && d.Size == o.Size && d.Loc == o.Loc && d.NUMANode == o.NUMANode && d.IPCOffset == o.IPCOffset
-}
+// UnpackEngineDesc decodes what EngineDesc.Pack or another implementation of the format wrote.
+func UnpackEngineDesc(b []byte) (EngineDesc, error) { return descriptor.UnpackEngine(b) }
 
-func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
+// UnpackMemoryDesc decodes what MemoryDesc.Pack or another implementation of the format wrote.
+func UnpackMemoryDesc(b []byte) (MemoryDesc, error) { return descriptor.UnpackMemory(b) }

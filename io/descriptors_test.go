@@ -117,7 +117,7 @@ func TestDescriptorsThatRunOutLeaveNoHalfABackend(t *testing.T) {
 
 // openWhole is CreateBackend without its look at limits.
 func openWhole(e *Engine, f core.Family) error {
-	cfg := DefaultBackendConfig().fromEnv(e.log)
+	cfg := DefaultBackendConfig().fromEnv(e.self.Log)
 	e.mu.Lock()
 	err := e.addBackend(BackendRDMA, cfg, f)
 	discarded := e.discarded

@@ -5,11 +5,9 @@ package io
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"sync"
@@ -21,13 +19,12 @@ import (
 	"mori/core/fabric"
 	"mori/core/limits"
 	"mori/core/logging"
+	"mori/io/internal/control"
+	"mori/io/internal/identity"
 	"mori/io/internal/meter"
 )
 
 const (
-	// portNone is the port of an engine that peers cannot reach, by convention of the public API.
-	portNone = 1
-
 	deregisterWait = 5 * time.Second
 	tick           = 50 * time.Millisecond
 
@@ -37,39 +34,32 @@ const (
 
 // An Engine is one end of transfers: it registers memory, knows peers, and keeps the paths to them.
 type Engine struct {
-	key         string
-	config      EngineConfig
-	nodeID      string
-	hostname    string
-	incarnation uint64
-	secret      secret
-	signer      signer
-	tls         *tls.Config // of control and TCP data connections; nil: plain
-	log         *slog.Logger
-	registry    *fabric.Registry
-	rdma        atomic.Pointer[BackendConfig] // of the RDMA backend that was created last
-	store       *store
-	uids        uidCounter
-	meters      meter.Set
-	refused     atomic.Uint64 // transfers that never started
-	altered     atomic.Uint64 // ops sent again because their checksum differed
-	packed      atomic.Uint64 // payloads sent compressed
-	recent      meter.Ring    // transfers that ended
-	tags        inboundTags
-	born        time.Time
-	stalls      sync.WaitGroup          // traces that are being written
-	ended       atomic.Pointer[Watcher] // made by FD
-	idle        time.Duration           // a path that was not used for so long is closed; 0 = never
-	maxPending  int64                   // transfers to one peer; 0 = no limit
-	lease       time.Duration           // see lease.go; 0 = none
-	handshake   time.Duration           // limit of a handshake on a control connection
-	pace        pace                    // of replays
-	inbounds    inbounds
-	gates       gates
+	self       control.Self
+	config     EngineConfig
+	hostname   string
+	registry   *fabric.Registry
+	rdma       atomic.Pointer[BackendConfig] // of the RDMA backend that was created last
+	store      *store
+	uids       uidCounter
+	meters     meter.Set
+	refused    atomic.Uint64 // transfers that never started
+	altered    atomic.Uint64 // ops sent again because their checksum differed
+	packed     atomic.Uint64 // payloads sent compressed
+	recent     meter.Ring    // transfers that ended
+	tags       inboundTags
+	born       time.Time
+	stalls     sync.WaitGroup          // traces that are being written
+	ended      atomic.Pointer[Watcher] // made by FD
+	idle       time.Duration           // a path that was not used for so long is closed; 0 = never
+	maxPending int64                   // transfers to one peer; 0 = no limit
+	lease      time.Duration           // see lease.go; 0 = none
+	pace       pace                    // of replays
+	inbounds   inbounds
+	gates      gates
 
 	mu         sync.Mutex
 	isClosed   atomic.Bool // written with mu held
-	control    *controlServer
+	control    *control.Server
 	backends   map[BackendType]*backend
 	transports []*transport   // in order of preference
 	discarded  []func() error // close what failed backends had opened; called without mu
@@ -105,30 +95,32 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
-	e := &Engine{key: key, config: cfg, hostname: hostname, nodeID: nodeID, incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
-		log: logging.For("io").With("engine", key), registry: registry, idle: idlePath, handshake: handshakeWait, pace: replayPace, born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
-	if len(e.nodeID) > MaxKey {
-		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.nodeID), MaxKey, ErrInvalid)
+	self := control.Self{Key: key, NodeID: nodeID, Incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
+		Log: logging.For("io").With("engine", key)}
+	e := &Engine{self: self, config: cfg, hostname: hostname, registry: registry, idle: idlePath, pace: replayPace,
+		born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
+	if len(e.self.NodeID) > MaxKey {
+		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.self.NodeID), MaxKey, ErrInvalid)
 	}
 	e.inbounds.registered = e.store.isRegistered
-	if e.signer, err = newSigner(); err != nil {
+	if e.self.Signer, err = identity.NewSigner(); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
 	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
 	if err != nil {
-		e.log.Warn("environment variable ignored", "error", err)
+		e.self.Log.Warn("environment variable ignored", "error", err)
 	}
 	e.lease = time.Duration(ms) * time.Millisecond
 	pending, err := config.Int(config.IOMaxPending, 65536, 0, math.MaxInt32)
 	if err != nil {
-		e.log.Warn("environment variable ignored", "error", err)
+		e.self.Log.Warn("environment variable ignored", "error", err)
 	}
 	e.maxPending = int64(pending)
-	if e.tls, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA)); err != nil {
+	if e.self.TLS, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA)); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
-	if e.secret = secret(cfg.AuthSecret); e.secret == "" {
-		e.secret = secret(config.Get(config.AuthSecret))
+	if e.self.Secret = identity.Secret(cfg.AuthSecret); e.self.Secret == "" {
+		e.self.Secret = identity.Secret(config.Get(config.AuthSecret))
 	}
 	return e, nil
 }
@@ -144,9 +136,9 @@ func (e *Engine) Desc() EngineDesc {
 
 // descLocked needs e.mu held.
 func (e *Engine) descLocked() EngineDesc {
-	d := EngineDesc{Key: e.key, NodeID: e.nodeID, Hostname: e.hostname, Host: e.config.Host, Port: e.config.Port, PID: os.Getpid(), Incarnation: e.incarnation, PublicKey: e.signer.public}
-	if e.control != nil && e.control.port() != 0 {
-		d.Port = e.control.port()
+	d := EngineDesc{Key: e.self.Key, NodeID: e.self.NodeID, Hostname: e.hostname, Host: e.config.Host, Port: e.config.Port, PID: os.Getpid(), Incarnation: e.self.Incarnation, PublicKey: e.self.Signer.Public}
+	if e.control != nil && e.control.Port() != 0 {
+		d.Port = e.control.Port()
 	}
 	return d
 }
@@ -154,10 +146,12 @@ func (e *Engine) descLocked() EngineDesc {
 // AllocateTransferUID returns 0, 1, 2 ...
 func (e *Engine) AllocateTransferUID() uint64 { return e.uids.take() }
 
-// RegisterRemoteEngine makes a peer known, without any network traffic. The same descriptor again changes nothing; a new
-// one of the same key replaces the old, whose paths are closed. If it has another incarnation, RegisterRemoteEngine also closes the
-// connections that former incarnations have to us, and refuses their later ones. When it returns, no byte of a former incarnation can land
-// any more; it waits for that for as long as the provider waits for a peer that does not answer (5 s).
+// RegisterRemoteEngine makes a peer known, without any network traffic. The same descriptor again
+// changes nothing; a new one of the same key replaces the old, whose paths are closed. If it has
+// another incarnation, RegisterRemoteEngine also closes the connections that former incarnations
+// have to us, and refuses their later ones. When it returns, no byte of a former incarnation can
+// land any more; it waits for that for as long as the provider waits for a peer that does not
+// answer (5 s).
 func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	if e.closed() {
 		return fmt.Errorf("register remote engine %q: %w", d.Key, ErrClosed)
@@ -165,13 +159,14 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.peerOf(d.Key); old != nil && old.desc == d {
 		return nil
 	}
-	e.replace(e.store.setPeer(newPeer(e, d)), d.identity(), fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
+	e.replace(e.store.setPeer(newPeer(e, d)), d.ID(), fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
 	return nil
 }
 
-// replace ends the registration old, which may be nil. It closes the connections of all incarnations of the same engine but keep, and
-// forgets what they have sent; where keep is registered without an incarnation, it leaves both alone.
-func (e *Engine) replace(old *peer, keep identity, reason error) {
+// replace ends the registration old, which may be nil. It closes the connections of all
+// incarnations of the same engine but keep, and forgets what they have sent; where keep is
+// registered without an incarnation, it leaves both alone.
+func (e *Engine) replace(old *peer, keep identity.ID, reason error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if old != nil {
@@ -181,37 +176,39 @@ func (e *Engine) replace(old *peer, keep identity, reason error) {
 			old.close(reason)
 		}()
 	}
-	if keep.incarnation == 0 && e.store.peerOf(keep.key) != nil {
+	if keep.Incarnation == 0 && e.store.peerOf(keep.Key) != nil {
 		return
 	}
-	former := func(who identity) bool { return who.key == keep.key && !who.is(keep) }
+	former := func(who identity.ID) bool { return who.Key == keep.Key && !who.Is(keep) }
 	e.disconnect(former)
 	e.inbounds.forget(former)
 	e.tags.forget(former)
 }
 
-// DeregisterRemoteEngine forgets a peer and what it has sent, and closes the connections in both directions, as RegisterRemoteEngine does.
-// The peer is refused until it is registered again. Unknown peers are ignored.
+// DeregisterRemoteEngine forgets a peer and what it has sent, and closes the connections in both
+// directions, as RegisterRemoteEngine does. The peer is refused until it is registered again.
+// Unknown peers are ignored.
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.removePeer(d.Key); old != nil {
-		e.replace(old, identity{key: d.Key}, fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
+		e.replace(old, identity.ID{Key: d.Key}, fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
 	}
 	return nil
 }
 
-// PopInbound reports whether the transfer uid of the incarnation that is registered under key has arrived here completely. It does not
-// consume.
+// PopInbound reports whether the transfer uid of the incarnation that is registered under key has
+// arrived here completely. It does not consume.
 func (e *Engine) PopInbound(key string, uid uint64) bool {
 	who, ok := e.store.registered(key)
 	return ok && e.wantsNotifications() && e.inbounds.has(who, uid)
 }
 
-// CreateSession prepares transfers between a local and a remote region. A nil session without error means that no
-// backend can serve the pair; the log says why. It connects to the peer, and an error says what stood in the way.
+// CreateSession prepares transfers between a local and a remote region. A nil session without error
+// means that no backend can serve the pair; the log says why. It connects to the peer, and an error
+// says what stood in the way.
 func (e *Engine) CreateSession(local, remote MemoryDesc) (*Session, error) {
 	s, why := e.newSession(local, remote)
 	if errors.Is(why, errNoBackend) {
-		e.log.Warn("no session", "local", local.ID, "peer", remote.EngineKey, "reason", why)
+		e.self.Log.Warn("no session", "local", local.ID, "peer", remote.EngineKey, "reason", why)
 		return nil, nil
 	}
 	if why != nil {
@@ -236,9 +233,9 @@ func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
 	if e.closed() {
 		return nil, ErrClosed
 	}
-	r := e.store.regionOf(local, e.key)
+	r := e.store.regionOf(local, e.self.Key)
 	if r == nil {
-		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w", local.ID, local.EngineKey, e.key, ErrNotFound)
+		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w", local.ID, local.EngineKey, e.self.Key, ErrNotFound)
 	}
 	way, skipped, err := e.routeFor(r, &remote)
 	if err != nil {
@@ -249,8 +246,8 @@ func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
 		notify: b.config.EnableNotification, limit: time.Duration(b.config.DeadlineMS) * time.Millisecond}, nil
 }
 
-// SessionFor is CreateSession for transfers without a session of their own. When no backend can serve the pair it
-// returns nil and the status that each such transfer gets.
+// SessionFor is CreateSession for transfers without a session of their own. When no backend can
+// serve the pair it returns nil and the status that each such transfer gets.
 func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error) {
 	s, err := e.newSession(local, remote)
 	if errors.Is(err, errNoBackend) {
@@ -276,18 +273,18 @@ func (e *Engine) controlContext(b *backend) (context.Context, context.CancelFunc
 	return context.WithCancel(context.Background())
 }
 
-// Close ends every transfer with an error, closes all paths and listeners, and returns all memory. When it
-// returns nobody touches registered memory any more. Further calls do nothing.
+// Close ends every transfer with an error, closes all paths and listeners, and returns all memory.
+// When it returns nobody touches registered memory any more. Further calls do nothing.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.isClosed.Swap(true) {
 		e.mu.Unlock()
 		return nil
 	}
-	control, transports, stop, ticking := e.control, e.transports, e.stopTick, e.ticking
+	server, transports, stop, ticking := e.control, e.transports, e.stopTick, e.ticking
 	e.mu.Unlock()
-	if control != nil {
-		control.close()
+	if server != nil {
+		server.Close()
 	}
 	for _, p := range e.store.allPeers() {
 		p.close(ErrClosed)
@@ -308,7 +305,8 @@ func (e *Engine) Close() error {
 	return all
 }
 
-// revokeAll takes all regions back at once, since each may have to wait for the same peer that does not answer.
+// revokeAll takes all regions back at once, since each may have to wait for the same peer that does
+// not answer.
 func (e *Engine) revokeAll() error {
 	regions := e.store.allRegions()
 	errs := make([]error, len(regions))

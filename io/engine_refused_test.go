@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mori/core/config"
+	"mori/io/internal/control"
 )
 
 func TestNoBackendServesThePair(t *testing.T) {
@@ -35,7 +36,7 @@ func TestNoBackendServesThePair(t *testing.T) {
 		t.Errorf("unregistered peer: %v, %v", s, err)
 	}
 	unreachable := b.Desc()
-	unreachable.Port = portNone
+	unreachable.Port = control.PortNone
 	if err := a.RegisterRemoteEngine(unreachable); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,8 @@ func TestForeignAndStaleDescriptors(t *testing.T) {
 	})
 }
 
-// A key that the control plane never saw is refused by the transport as well: the target checks each access.
+// A key that the control plane never saw is refused by the transport as well: the target checks
+// each access.
 func TestTheTransportChecksTheKey(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		a, b, good := pair(t, 64, kind, nil)

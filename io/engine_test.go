@@ -38,7 +38,7 @@ func newSideOf(t testing.TB, e *Engine, size int, kind BackendType, cfg *Backend
 	t.Helper()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
-			t.Errorf("close %s: %v", e.key, err)
+			t.Errorf("close %s: %v", e.self.Key, err)
 		}
 	})
 	if err := e.CreateBackend(kind, cfg); err != nil {
@@ -129,7 +129,8 @@ func TestBytesArriveBothWays(t *testing.T) {
 	})
 }
 
-// arrived waits until e knows of the transfer: the notification may come just after the initiator's success.
+// arrived waits until e knows of the transfer: the notification may come just after the initiator's
+// success.
 func arrived(t testing.TB, e *Engine, from string, uid uint64) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !e.PopInbound(from, uid); time.Sleep(time.Millisecond) {
@@ -278,7 +279,8 @@ func TestAnEngineReachesItself(t *testing.T) {
 	})
 }
 
-// betweenHosts is the transport that RDMA backends take to other hosts: of devices, where the tests have some.
+// betweenHosts is the transport that RDMA backends take to other hosts: of devices, where the tests
+// have some.
 func betweenHosts() string {
 	if f, err := core.Transports("RDMA"); err == nil && len(f.Missing) == 0 {
 		return "verbs"
@@ -383,5 +385,11 @@ func BenchmarkWrite(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func TestAnEngineWithALongKeyIsRefused(t *testing.T) {
+	if _, err := NewEngine(strings.Repeat("k", MaxKey+1), EngineConfig{}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v, want %v", err, ErrInvalid)
 	}
 }

@@ -26,16 +26,6 @@ func (b BackendType) String() string {
 	return fmt.Sprintf("BackendType(%d)", int(b))
 }
 
-// MemoryLocation tells where a region lives.
-type MemoryLocation int
-
-// The locations.
-const (
-	LocUnknown MemoryLocation = iota
-	LocCPU
-	LocGPU
-)
-
 // StatusCode is the state of a transfer. Codes above 10 are errors.
 type StatusCode uint32
 
@@ -66,10 +56,10 @@ func (c StatusCode) String() string {
 	return fmt.Sprintf("StatusCode(%d)", uint32(c))
 }
 
-// Failed tells whether c is an error.
+// Failed reports whether c is an error.
 func (c StatusCode) Failed() bool { return c > 10 }
 
-// PollCqMode tells how completions are awaited. The software paths always park; the value is kept for NICs.
+// PollCqMode says how a NIC's completions are awaited. Transports in software always park.
 type PollCqMode int
 
 // The modes.

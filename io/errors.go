@@ -2,16 +2,16 @@
 
 package io
 
-import "errors"
+import "mori/io/internal/errs"
 
 // The causes that callers branch on.
 var (
-	ErrClosed      = errors.New("engine is closed")
-	ErrInvalid     = errors.New("invalid argument")
-	ErrBadState    = errors.New("not possible in this state")
-	ErrNotFound    = errors.New("not found")
-	ErrUnsupported = errors.ErrUnsupported // not possible on this machine; the text says why
-	ErrUnreachable = errors.New("peer not reachable")
-	ErrCanceled    = errors.New("canceled")
-	ErrGPU         = errors.New("a GPU failed")
+	ErrClosed      = errs.ErrClosed
+	ErrInvalid     = errs.ErrInvalid
+	ErrBadState    = errs.ErrBadState
+	ErrNotFound    = errs.ErrNotFound
+	ErrUnsupported = errs.ErrUnsupported // not possible on this machine; the text says why
+	ErrUnreachable = errs.ErrUnreachable
+	ErrCanceled    = errs.ErrCanceled
+	ErrGPU         = errs.ErrGPU
 )

@@ -152,7 +152,7 @@ func TestRegistrationAsksTheDriver(t *testing.T) {
 		loc     MemoryLocation
 	}{{"as what it is", on, LocGPU}, {"of any GPU", -1, LocGPU}, {"anywhere", -1, LocUnknown}, {"anywhere on a GPU", on, LocUnknown}} {
 		d, err := e.RegisterMemory(m.addr+4096, 4096, c.ordinal, c.loc)
-		if err != nil || d.Loc != LocGPU || d.DeviceID != on || d.DeviceBusID != last.BusID || d.NUMANode != -1 || d.Data != m.addr+4096 || !isZero(d.IPCHandle[:]) {
+		if err != nil || d.Loc != LocGPU || d.DeviceID != on || d.DeviceBusID != last.BusID || d.NUMANode != -1 || d.Data != m.addr+4096 || !(d.IPCHandle == [64]byte{}) {
 			t.Errorf("%s: %+v, %v", c.name, d, err)
 		}
 	}
@@ -241,7 +241,8 @@ func TestGPUMemoryGoesEveryWay(t *testing.T) {
 	})
 }
 
-// TestAGPUPathFailsAndHeals: pairs of GPU memory go on over the next transport and come back, and pairs of host memory do not notice.
+// TestAGPUPathFailsAndHeals: pairs of GPU memory go on over the next transport and come back, and
+// pairs of host memory do not notice.
 func TestAGPUPathFailsAndHeals(t *testing.T) {
 	all := gpus(t, 1)
 	a, b := newEngineWith(t, "a", BackendRDMA), newEngineWith(t, "b", BackendRDMA)

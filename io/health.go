@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// An illness is why a transport to a peer is not the first choice, although it would be the better one.
+// An illness is why a transport to a peer is not the first choice, although it would be the better
+// one.
 type illness struct {
 	cause error // the last one
 	since time.Time
@@ -22,7 +23,8 @@ const (
 	probeMost  = 30 * time.Second
 )
 
-// fellIll notes that a connection over the transport broke. Several ops of a connection tell the same, which is once.
+// fellIll notes that a connection over the transport broke. Several ops of a connection tell the
+// same, which is once.
 func (p *peer) fellIll(name string, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,16 +80,12 @@ func (p *peer) healthyFirst(all []*transport) []*transport {
 	return append(healthy, ill...)
 }
 
-// heal tries better transports again where a path runs on a lesser one, and closes paths that nobody uses.
+// heal tries better transports again where a path runs on a lesser one, and closes paths that
+// nobody uses.
 func (p *peer) heal(now time.Time) {
 	for r, q := range p.pathsByRoute() {
 		if tr := p.due(r, q, now); tr != nil {
-			p.mu.Lock()
-			if p.closed == nil {
-				p.work.Add(1)
-				go p.probe(r, tr, q)
-			}
-			p.mu.Unlock()
+			p.spawn(func() { p.probe(r, tr, q) })
 		}
 		if idle := int64(now.Sub(epoch)) - q.used.Load(); p.engine.idle > 0 && idle > int64(p.engine.idle) && q.ledger.len() == 0 {
 			go q.close(errIdle)
@@ -118,22 +116,22 @@ func (p *peer) due(r *route, q *path, now time.Time) *transport {
 	return nil
 }
 
-// probe opens a path over tr, and puts it in the place of worse, which ends when its transfers have.
+// probe opens a path over tr, and puts it in the place of worse, which ends when its transfers
+// have.
 func (p *peer) probe(r *route, tr *transport, worse *path) {
-	defer p.work.Done()
 	ctx, cancel := p.controlContext(r.backend)
 	defer cancel()
-	if p.dial.lock(ctx) != nil {
+	if p.dial.Lock(ctx) != nil {
 		return
 	}
-	defer p.dial.unlock()
-	w, err := p.ctl.greet(ctx)
+	defer p.dial.Unlock()
+	w, err := p.ctl.Greet(ctx)
 	if err != nil {
 		return
 	}
 	q, err := p.openWith(ctx, []*transport{tr}, r, w)
 	if err != nil {
-		p.engine.log.Debug("transport still broken", "peer", p.desc.Key, "transport", tr.name, "reason", err)
+		p.engine.self.Log.Debug("transport still broken", "peer", p.desc.Key, "transport", tr.name, "reason", err)
 		return
 	}
 	p.mu.Lock()
@@ -148,7 +146,7 @@ func (p *peer) probe(r *route, tr *transport, worse *path) {
 		return
 	}
 	worse.superseded.Store(true)
-	p.engine.log.Info("path taken back", "peer", p.desc.Key, "path", q.name, "instead of", worse.name)
+	p.engine.self.Log.Info("path taken back", "peer", p.desc.Key, "path", q.name, "instead of", worse.name)
 }
 
 // retired are the superseded paths whose transfers have ended.

@@ -3,30 +3,56 @@
 package io
 
 import (
+	"mori/io/internal/control/controltest"
+	"mori/io/internal/descriptor"
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
-// TestNobodySpeaksForARegisteredEngine: neither a stranger nor a member can announce a registered engine's key, not even with its incarnation.
+// newCaller claims to be an engine, with a key pair of its own.
+func newCaller(t *testing.T, key string, incarnation uint64, to *side) *controltest.Caller {
+	t.Helper()
+	return controltest.NewCaller(t, key, incarnation, to.self.Key, to.self.Secret)
+}
+
+// dialControl connects to the control plane of e.
+func dialControl(t *testing.T, e *Engine) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(e.Desc().Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// TestNobodySpeaksForARegisteredEngine: neither a stranger nor a member can announce a registered
+// engine's key, not even with its incarnation.
 func TestNobodySpeaksForARegisteredEngine(t *testing.T) {
 	for name, secret := range map[string]string{"stranger": "", "member": "open sesame"} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := guarded(t, "a", secret)
 			b, _ := guarded(t, "b", secret)
 			s := meet(t, a, b)
-			for what, incarnation := range map[string]uint64{"its incarnation": a.incarnation, "another incarnation": 77, "no incarnation": 0} {
+			for what, incarnation := range map[string]uint64{"its incarnation": a.self.Incarnation, "another incarnation": 77, "no incarnation": 0} {
 				liar := newCaller(t, "a", incarnation, b)
-				if kind, _, why := liar.greet(t, dialControl(t, b.Engine)); kind != controlError || !strings.Contains(why, "registered") {
+				if kind, _, why := liar.Greet(t, dialControl(t, b.Engine)); kind != message.TypeFailure || !strings.Contains(why, "registered") {
 					t.Errorf("another engine announces a's key with %s: %d %s", what, kind, why)
 				}
-				liar.hello.PublicKey = a.signer.public[:] // from a's descriptor, without the private half
-				if kind, _, why := liar.greet(t, dialControl(t, b.Engine)); kind != controlError {
+				liar.Hello.PublicKey = a.self.Signer.Public[:] // from a's descriptor, without the private half
+				if kind, _, why := liar.Greet(t, dialControl(t, b.Engine)); kind != message.TypeFailure {
 					t.Errorf("and with a's public key: %d %s", kind, why)
 				}
 			}
 			liar := newCaller(t, "b", 77, b)
-			if kind, _, _ := liar.greet(t, dialControl(t, b.Engine)); kind != controlError {
+			if kind, _, _ := liar.Greet(t, dialControl(t, b.Engine)); kind != message.TypeFailure {
 				t.Errorf("an engine's own key is announced to it: %d", kind)
 			}
 			succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 1))
@@ -35,32 +61,34 @@ func TestNobodySpeaksForARegisteredEngine(t *testing.T) {
 	}
 }
 
-// TestATagNeedsItsRegionsKey: a tag for a region whose key the sender does not have is not remembered.
+// TestATagNeedsItsRegionsKey: a tag for a region whose key the sender does not have is not
+// remembered.
 func TestATagNeedsItsRegionsKey(t *testing.T) {
 	a, b, s := pair(t, 64, BackendTCP, nil)
 	wrong := b.desc.Secret
 	wrong[3] ^= 1
-	send := func(region regionKey, uid uint64) {
-		if err := a.store.peerOf("b").ctl.tell(deadline(t), []tagged{{uid, "lie", region}}); err != nil {
+	send := func(region descriptor.RegionKey, uid uint64) {
+		if err := a.store.peerOf("b").ctl.SendTags(deadline(t), []message.Tag{{UID: uid, Text: "lie", Region: region}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send(regionKey{b.desc.ID, wrong}, 1)
-	send(regionKey{b.desc.ID + 1, b.desc.Secret}, 2)
-	send(regionKey{}, 3)
+	send(descriptor.RegionKey{ID: b.desc.ID, Secret: wrong}, 1)
+	send(descriptor.RegionKey{ID: b.desc.ID + 1, Secret: b.desc.Secret}, 2)
+	send(descriptor.RegionKey{}, 3)
 	for uid := range uint64(4) {
 		if tag, ok := b.InboundTag("a", uid); ok {
 			t.Errorf("transfer %d has tag %q", uid, tag)
 		}
 	}
-	send(regionKey{b.desc.ID, b.desc.Secret}, 4)
+	send(b.desc.Key(), 4)
 	if _, ok := b.InboundTag("a", 4); !ok {
 		t.Error("a tag with the right key is not remembered")
 	}
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 9))
 }
 
-// TestClientsCompareTheDescriptor alters a descriptor in transit in each way of which docs/security.md has a row, and holds that against it.
+// TestClientsCompareTheDescriptor alters a descriptor in transit in each way of which
+// docs/security.md has a row, and holds that against it.
 func TestClientsCompareTheDescriptor(t *testing.T) {
 	doc, err := os.ReadFile("../docs/security.md")
 	if err != nil {
@@ -74,10 +102,10 @@ func TestClientsCompareTheDescriptor(t *testing.T) {
 	}{
 		{"| host or port | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.Port = evil.Desc().Port }, true},
 		{"| incarnation or public key alone | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.Incarnation++ }, true},
-		{"| incarnation or public key alone | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.PublicKey = evil.signer.public }, true},
+		{"| incarnation or public key alone | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.PublicKey = evil.self.Signer.Public }, true},
 		{"| host, port and public key together | the client talks to the attacker's engine", func(d *EngineDesc, m *MemoryDesc) { *d, *m = evil.Desc(), evil.desc }, false},
 		{"| takes mori's element out | no identity is checked", func(d *EngineDesc, m *MemoryDesc) {
-			d.Incarnation, d.PublicKey, d.Port, *m = 0, publicKey{}, evil.Desc().Port, evil.desc
+			d.Incarnation, d.PublicKey, d.Port, *m = 0, identity.PublicKey{}, evil.Desc().Port, evil.desc
 		}, false},
 		{"| a region's secret, id or size | the session is refused", func(_ *EngineDesc, m *MemoryDesc) { m.Secret[0] ^= 1 }, true},
 		{"| a region's secret, id or size | the session is refused", func(_ *EngineDesc, m *MemoryDesc) { m.ID++ }, true},

@@ -2,11 +2,15 @@
 
 package io
 
-import "sync"
+import (
+	"mori/io/internal/identity"
+	"sync"
+)
 
-// An inbound remembers which transfers of one incarnation of a remote engine have arrived. Asking does not consume. Uids are mostly
-// consecutive, so they are kept as 64-bit words of a bitmap; when there are more than maxInboundWords words,
-// the oldest word is forgotten, so that a peer can't make us grow for ever.
+// An inbound remembers which transfers of one incarnation of a remote engine have arrived. Asking
+// does not consume. Uids are mostly consecutive, so they are kept as 64-bit words of a bitmap; when
+// there are more than maxInboundWords words, the oldest word is forgotten, so that a peer can't
+// make us grow for ever.
 type inbound struct {
 	mu    sync.Mutex
 	words map[uint64]uint64
@@ -15,8 +19,8 @@ type inbound struct {
 	links map[*link]struct{}
 }
 
-// maxInboundWords bounds the memory per remote engine to about 4 MiB; with consecutive uids that is the
-// last 4 million transfers.
+// maxInboundWords bounds the memory per remote engine to about 4 MiB; with consecutive uids that is
+// the last 4 million transfers.
 const maxInboundWords = 1 << 16
 
 func (in *inbound) add(uid uint64) {
@@ -51,25 +55,25 @@ func (in *inbound) has(uid uint64) bool {
 
 // inbounds are the arrivals of all remote engines.
 type inbounds struct {
-	registered func(identity) bool // nil: no engine is
+	registered func(identity.ID) bool // nil: no engine is
 
 	mu  sync.Mutex
-	all map[identity]*inbound
+	all map[identity.ID]*inbound
 }
 
 // maxInbounds bounds how many incarnations are remembered.
 const maxInbounds = 1 << 14
 
-// of returns the arrivals of who, which are empty if who is unknown. When there are too many, of forgets those of an
-// engine that has no connection and is not registered here.
-func (i *inbounds) of(who identity) *inbound {
+// of returns the arrivals of who, which are empty if who is unknown. When there are too many, of
+// forgets those of an engine that has no connection and is not registered here.
+func (i *inbounds) of(who identity.ID) *inbound {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if in, ok := i.all[who]; ok {
 		return in
 	}
 	if i.all == nil {
-		i.all = map[identity]*inbound{}
+		i.all = map[identity.ID]*inbound{}
 	}
 	if len(i.all) >= maxInbounds {
 		for other, in := range i.all {
@@ -85,7 +89,7 @@ func (i *inbounds) of(who identity) *inbound {
 }
 
 // forget drops the arrivals of all for whom gone is true.
-func (i *inbounds) forget(gone func(identity) bool) {
+func (i *inbounds) forget(gone func(identity.ID) bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for who := range i.all {
@@ -102,7 +106,7 @@ func (i *inbounds) watch(l *link) {
 }
 
 // has tells whether a transfer arrived, looking at the queues if the table does not know it.
-func (i *inbounds) has(who identity, uid uint64) bool {
+func (i *inbounds) has(who identity.ID, uid uint64) bool {
 	i.mu.Lock()
 	in := i.all[who]
 	i.mu.Unlock()

@@ -3,16 +3,17 @@
 package io
 
 import (
-	"net"
-	"slices"
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
 	"sync"
 )
 
-// inboundTags remember the tags that peers sent with their transfers. An incarnation that is registered here has a table of its own; all
-// others share one, so that the number of registered engines bounds the memory. The zero value is ready.
+// inboundTags remember the tags that peers sent with their transfers. An incarnation that is
+// registered here has a table of its own; all others share one, so that the number of registered
+// engines bounds the memory. The zero value is ready.
 type inboundTags struct {
 	mu     sync.Mutex
-	peers  map[identity]*tagTable // of registered engines
+	peers  map[identity.ID]*tagTable // of registered engines
 	others tagTable
 }
 
@@ -24,7 +25,7 @@ type tagTable struct {
 }
 
 type tagKey struct {
-	who identity
+	who identity.ID
 	uid uint64
 }
 
@@ -45,7 +46,7 @@ func (t *tagTable) add(k tagKey, tag string) {
 }
 
 // add remembers what who has sent.
-func (i *inboundTags) add(who identity, registered bool, all []tagged) {
+func (i *inboundTags) add(who identity.ID, registered bool, all []message.Tag) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	table := &i.others
@@ -53,20 +54,20 @@ func (i *inboundTags) add(who identity, registered bool, all []tagged) {
 	case registered:
 		if table = i.peers[who]; table == nil {
 			if i.peers == nil {
-				i.peers = map[identity]*tagTable{}
+				i.peers = map[identity.ID]*tagTable{}
 			}
 			table = &tagTable{}
 			i.peers[who] = table
 		}
-	case len(who.key) > maxTagKey:
+	case len(who.Key) > maxTagKey:
 		return
 	}
 	for _, t := range all {
-		table.add(tagKey{who, t.uid}, t.tag)
+		table.add(tagKey{who, t.UID}, t.Text)
 	}
 }
 
-func (i *inboundTags) find(who identity, uid uint64) (string, bool) {
+func (i *inboundTags) find(who identity.ID, uid uint64) (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k := tagKey{who, uid}
@@ -80,7 +81,7 @@ func (i *inboundTags) find(who identity, uid uint64) (string, bool) {
 }
 
 // forget drops the tags of all for whom gone is true.
-func (i *inboundTags) forget(gone func(identity) bool) {
+func (i *inboundTags) forget(gone func(identity.ID) bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for who := range i.peers {
@@ -92,7 +93,7 @@ func (i *inboundTags) forget(gone func(identity) bool) {
 }
 
 // drop removes the tags of all for whom gone is true.
-func (t *tagTable) drop(gone func(identity) bool) {
+func (t *tagTable) drop(gone func(identity.ID) bool) {
 	if len(t.age) < maxTags {
 		t.next = 0 // the ring is not full: the oldest is the first
 	}
@@ -108,27 +109,13 @@ func (t *tagTable) drop(gone func(identity) bool) {
 	t.age, t.next = left, 0
 }
 
-// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key, if the transfer had one and it has
-// arrived. Asking does not consume. InboundTag remembers the last 16384 tags of each registered engine; all other engines share as many.
+// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key,
+// if the transfer had one and it has arrived. Asking does not consume. InboundTag remembers the
+// last 16384 tags of each registered engine; all other engines share as many.
 func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
 	who, ok := e.store.registered(key)
 	if !ok {
 		return "", false
 	}
 	return e.tags.find(who, uid)
-}
-
-// takeTags remembers the tags of transfers of who to and from regions whose keys who has.
-func (s *controlServer) takeTags(c net.Conn, who identity, body []byte) error {
-	var q tagsSent
-	if err := decodeControl(body, &q); err != nil {
-		return err
-	}
-	all, err := unpackTags(q.Packed)
-	if err != nil {
-		return err
-	}
-	all = slices.DeleteFunc(all, func(t tagged) bool { return !s.engine.store.grants(t.region) })
-	s.engine.tags.add(who, s.engine.store.isRegistered(who), all)
-	return writeControl(c, controlTagged, &tagsReply{Taken: len(all)})
 }

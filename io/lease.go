@@ -11,9 +11,11 @@ import (
 	"mori/core/fabric"
 )
 
-// A lease is how long a peer with open paths may give no sign of life: then its paths are closed, and their transfers go on over new
-// ones, or wait. A host that lost its power or its cable sends nothing that would end a connection. Signs of life are answers to a
-// beat over the control plane, and progress of transfers. The engine's clock drives it: no Python and no lock of Python's is involved.
+// A lease is how long a peer with open paths may give no sign of life: then its paths are closed,
+// and their transfers go on over new ones, or wait. A host that lost its power or its cable sends
+// nothing that would end a connection. Signs of life are answers to a beat over the control plane,
+// and progress of transfers. The engine's clock drives it: no Python and no lock of Python's is
+// involved.
 type lease struct {
 	heard   atomic.Int64 // the last sign of life, ns since the epoch
 	asked   atomic.Int64 // the last beat
@@ -23,7 +25,8 @@ type lease struct {
 // beatsPerLease is how many beats may go unanswered.
 const beatsPerLease = 3
 
-// beat asks a peer with open paths for a sign of life when it is time, and gives up the paths of one that gave none for too long.
+// beat asks a peer with open paths for a sign of life when it is time, and gives up the paths of
+// one that gave none for too long.
 func (p *peer) beat(now time.Time) {
 	limit := p.engine.lease
 	paths := p.pathsByRoute()
@@ -51,19 +54,12 @@ func (p *peer) beat(now time.Time) {
 		return
 	}
 	l.asked.Store(now.UnixNano())
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed != nil {
-		return
-	}
-	p.work.Add(1)
-	go func() {
-		defer p.work.Done()
+	p.spawn(func() {
 		defer l.beating.Store(false)
 		ctx, cancel := context.WithTimeout(p.stopped, limit)
 		defer cancel()
-		if err := p.ctl.beat(ctx); err == nil {
+		if err := p.ctl.Beat(ctx); err == nil {
 			l.heard.Store(time.Now().UnixNano())
 		}
-	}()
+	})
 }

@@ -9,24 +9,29 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/io/internal/control"
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
+	"mori/io/internal/serial"
 )
 
 // maxLinks bounds the connections that peers may hold to one transport.
 const maxLinks = 4096
 
-// A link is a connection that a peer opened to us. Its transfers run without our doing; what reaches us are
-// the notifications of those that arrived. Where the provider keeps them in shared memory they stay there until
-// somebody asks or the engine's tick comes by, so that an arrival wakes nobody; elsewhere whoever received them
-// books them, since a full queue would hold up the peer until the next tick.
+// A link is a connection that a peer opened to us. Its transfers run without our doing; what
+// reaches us are the notifications of those that arrived. Where the provider keeps them in shared
+// memory they stay there until somebody asks or the engine's tick comes by, so that an arrival
+// wakes nobody; elsewhere whoever received them books them, since a full queue would hold up the
+// peer until the next tick.
 type link struct {
 	tr    *transport
-	who   identity // the peer
-	token []byte   // that it was opened with
+	who   identity.ID // the peer
+	token []byte      // that it was opened with
 	ep    fabric.Endpoint
 	cq    fabric.CQ
 	in    *inbound
 
-	reads   again
+	reads   serial.Calls
 	arrived [64]fabric.Completion // scratch of who drains
 	closed  sync.Once
 }
@@ -40,7 +45,7 @@ func (tr *transport) acceptLinks(ctx context.Context, e *Engine) {
 			if ctx.Err() != nil || errors.Is(err, fabric.ErrClosed) {
 				return
 			}
-			e.log.Warn("accept", "transport", tr.name, "error", err)
+			e.self.Log.Warn("accept", "transport", tr.name, "error", err)
 			select {
 			case <-time.After(tick):
 			case <-ctx.Done():
@@ -57,7 +62,11 @@ func (tr *transport) acceptLinks(ctx context.Context, e *Engine) {
 }
 
 func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
-	tok, ok := e.redeem(req.Private(), tr.name)
+	var who identity.ID
+	ok, server := false, e.controlServer()
+	if server != nil {
+		who, ok = server.Redeem(req.Private(), tr.name)
+	}
 	reason := ""
 	switch {
 	case !ok:
@@ -66,14 +75,14 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 		reason = "too many connections"
 	}
 	if reason != "" {
-		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", reason)
+		e.self.Log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", reason)
 		_ = req.Reject([]byte(reason))
 		return
 	}
-	l := &link{tr: tr, who: tok.who, token: req.Private()[:tokenLen], in: e.inbounds.of(tok.who)}
+	l := &link{tr: tr, who: who, token: req.Private()[:message.TokenLen], in: e.inbounds.of(who)}
 	var err error
 	if l.ep, l.cq, err = tr.endpoint(func(err error) { l.close(err) }); err != nil {
-		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
+		e.self.Log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
 		_ = req.Reject([]byte(err.Error()))
 		return
 	}
@@ -86,13 +95,13 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 		l.close(ErrClosed)
 		return
 	}
-	if !e.holds(req.Private()) { // it was dropped before the link was there to be found
+	if !server.Holds(req.Private()) { // it was dropped before the link was there to be found
 		_ = req.Reject([]byte("token was dropped"))
 		l.close(ErrClosed)
 		return
 	}
 	if err := l.ep.(fabric.Connector).Accept(ctx, req, nil); err != nil {
-		e.log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
+		e.self.Log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
 		l.close(err)
 	}
 }
@@ -105,14 +114,11 @@ func (l *link) book(done []fabric.Completion) {
 	}
 }
 
-// disconnect closes the connections of all for whom gone is true, and makes their tokens worthless. When it returns, no byte of them can
-// land any more.
-func (e *Engine) disconnect(gone func(identity) bool) {
-	e.mu.Lock()
-	c := e.control
-	e.mu.Unlock()
-	if c != nil {
-		c.revoke(gone)
+// disconnect closes the connections of all for whom gone is true, and makes their tokens worthless.
+// When it returns, no byte of them can land any more.
+func (e *Engine) disconnect(gone func(identity.ID) bool) {
+	if c := e.controlServer(); c != nil {
+		c.Revoke(gone)
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -140,22 +146,11 @@ func (tr *transport) addLink(l *link) bool {
 	return !tr.closing
 }
 
-// redeem tells who may connect with what a data connection brought.
-func (e *Engine) redeem(ticket []byte, transport string) (token, bool) {
+// controlServer returns the engine's control server, nil if there is none.
+func (e *Engine) controlServer() *control.Server {
 	e.mu.Lock()
-	c := e.control
-	e.mu.Unlock()
-	if c == nil {
-		return token{}, false
-	}
-	return c.redeem(ticket, transport)
-}
-
-func (e *Engine) holds(ticket []byte) bool {
-	e.mu.Lock()
-	c := e.control
-	e.mu.Unlock()
-	return c != nil && c.holds(ticket)
+	defer e.mu.Unlock()
+	return e.control
 }
 
 func (tr *transport) allLinks() []*link {
@@ -170,7 +165,7 @@ func (tr *transport) allLinks() []*link {
 
 // drain books the notifications that have arrived. Calls overlap, as in path.reap.
 func (l *link) drain() {
-	l.reads.do(func() {
+	l.reads.Do(func() {
 		for {
 			n, err := l.cq.Read(l.arrived[:])
 			l.book(l.arrived[:n])
@@ -185,7 +180,8 @@ func (l *link) drain() {
 	})
 }
 
-// close ends the connection. When it returns, whoever called it, no byte of it can land any more; what had arrived stays known.
+// close ends the connection. When it returns, whoever called it, no byte of it can land any more;
+// what had arrived stays known.
 func (l *link) close(error) { l.closed.Do(l.end) }
 
 func (l *link) end() {

@@ -15,15 +15,17 @@ import (
 
 	"mori/core/fabric"
 	"mori/io/internal/meter"
+	"mori/io/internal/serial"
 )
 
 // A path is one connected endpoint to one peer, and what is in flight on it.
 //
-// Flow of a transfer: start ─▶ (backlog while the endpoint's queue is full) ─▶ endpoint ─▶ completion queue ─▶ reap ─▶
-// opsEnded. Completions are reaped by whoever adds them to the queue: the submitting goroutine for what the
-// provider finishes inline, else the provider's own, which saves two hand-overs between goroutines (8 bytes over
-// TCP). Reaping never submits, since it may run inside Submit; what is to be submitted then is left to the path's worker.
-// sub is held while submitting, and order.mu while statuses change.
+// Flow of a transfer: start ─▶ (backlog while the endpoint's queue is full) ─▶ endpoint ─▶
+// completion queue ─▶ reap ─▶ opsEnded. Completions are reaped by whoever adds them to the queue:
+// the submitting goroutine for what the provider finishes inline, else the provider's own, which
+// saves two hand-overs between goroutines (8 bytes over TCP). Reaping never submits, since it may
+// run inside Submit; what is to be submitted then is left to the path's worker. sub is held while
+// submitting, and order.mu while statuses change.
 type path struct {
 	peer    *peer
 	route   *route
@@ -37,7 +39,7 @@ type path struct {
 	meter   *meter.Path
 
 	ledger ledger
-	reaps  again                 // who reaps, and whether there is more
+	reaps  serial.Calls          // who reaps, and whether there is more
 	ended  [16]fabric.Completion // scratch of who reaps
 	kick   chan struct{}         // wakes the worker
 	quit   chan struct{}         // ends it
@@ -77,7 +79,8 @@ type path struct {
 	}
 }
 
-// pending is what of a transfer the endpoint had no room for, or the notification of one that has ended.
+// pending is what of a transfer the endpoint had no room for, or the notification of one that has
+// ended.
 type pending struct {
 	t   *transfer
 	ops []fabric.Op
@@ -145,7 +148,8 @@ func (p *path) start(t *transfer) {
 	p.opsEnded(t, 1)
 }
 
-// take gives t a row of the ledger and its ops their Ctx, or ends it. ops counts one for whoever calls: t can't end meanwhile.
+// take gives t a row of the ledger and its ops their Ctx, or ends it. ops counts one for whoever
+// calls: t can't end meanwhile.
 func (p *path) take(t *transfer) bool {
 	if t.path.Load() != p {
 		t.path.Store(p)
@@ -177,10 +181,12 @@ func (p *path) submit(t *transfer, ops []fabric.Op) {
 	p.refuse(refused)
 }
 
-// notifyDelay is how long a notification waits for a transfer that it can go along with, which spares a wake-up of the worker.
+// notifyDelay is how long a notification waits for a transfer that it can go along with, which
+// spares a wake-up of the worker.
 const notifyDelay = 200 * time.Microsecond
 
-// later leaves the notification of t to the next submit, or to the worker. Unlike submit it may be called while reaping.
+// later leaves the notification of t to the next submit, or to the worker. Unlike submit it may be
+// called while reaping.
 func (p *path) later(t *transfer) {
 	n := t.notification()
 	if !p.take(n) {
@@ -297,8 +303,8 @@ func (p *path) refuse(all []refusal) {
 	}
 }
 
-// close ends the path for the given reason. When it returns no byte of a transfer on it can land on this side; what the transfers
-// left undone is on its way to another path.
+// close ends the path for the given reason. When it returns no byte of a transfer on it can land on
+// this side; what the transfers left undone is on its way to another path.
 func (p *path) close(reason error) {
 	p.broken.Lock()
 	if p.broken.err != nil {
@@ -320,10 +326,10 @@ func (p *path) close(reason error) {
 	p.todo.timer.Stop()
 	p.pump() // the closed endpoint refuses the backlog
 	p.reap()
-	p.reaps.settle()
+	p.reaps.Settle()
 	_ = p.cq.Close()
 	p.forgetRegions()
-	p.peer.engine.log.Log(context.Background(), p.severity(reason), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
+	p.peer.engine.self.Log.Log(context.Background(), p.severity(reason), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
 	p.passOrphans()
 }
 

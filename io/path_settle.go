@@ -13,15 +13,15 @@ import (
 // maxAltered is how many ops of a transfer are sent again before the transfer fails.
 const maxAltered = 8
 
-// again has an op sent once more whose bytes were altered on the way, after a pause that doubles each time, unless that has happened to its
-// transfer too often.
+// again has an op sent once more whose bytes were altered on the way, after a pause that doubles
+// each time, unless that has happened to its transfer too often.
 func (p *path) again(t *transfer, op int) bool {
 	p.peer.engine.altered.Add(1)
 	if t.altered++; t.altered > maxAltered {
 		t.fail(fmt.Errorf("bytes were altered on their way %d times: %w", t.altered, fabric.ErrCRC))
 		return false
 	}
-	p.peer.engine.log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key, "path", p.name, "uid", t.uid)
+	p.peer.engine.self.Log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key, "path", p.name, "uid", t.uid)
 	p.leave(pending{t, t.batch.ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
 	return true
 }
@@ -56,10 +56,10 @@ func (p *path) wakeWorker() {
 	}
 }
 
-// reap books all completions that are in the queue. Calls overlap: one of them does the work, also the one that a
-// provider makes from within Read.
+// reap books all completions that are in the queue. Calls overlap: one of them does the work, also
+// the one that a provider makes from within Read.
 func (p *path) reap() {
-	p.reaps.do(func() {
+	p.reaps.Do(func() {
 		some := false
 		for {
 			n, err := p.cq.Read(p.ended[:])
@@ -102,8 +102,9 @@ func (p *path) settleErrors() {
 	}
 }
 
-// opsEnded counts n ended ops of t, and after the last ends it, or leaves the rest to another path. Its notification, if it did not
-// travel with the bytes, goes out then and holds up nobody: waiting for it took about a quarter of the time of 1024 x 4 KiB over TCP.
+// opsEnded counts n ended ops of t, and after the last ends it, or leaves the rest to another path.
+// Its notification, if it did not travel with the bytes, goes out then and holds up nobody: waiting
+// for it took about a quarter of the time of 1024 x 4 KiB over TCP.
 func (p *path) opsEnded(t *transfer, n int64) {
 	if t.ops.Add(-n) > 0 {
 		return
@@ -119,7 +120,8 @@ func (p *path) opsEnded(t *transfer, n int64) {
 	t.end()
 }
 
-// orphan keeps t until the path is closed, since only then none of its bytes is on its way any more.
+// orphan keeps t until the path is closed, since only then none of its bytes is on its way any
+// more.
 func (p *path) orphan(t *transfer) {
 	p.broken.Lock()
 	passed := p.broken.passed

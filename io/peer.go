@@ -11,6 +11,9 @@ import (
 	"mori/core"
 	"mori/core/admission"
 	"mori/core/fabric"
+	"mori/io/internal/control"
+	"mori/io/internal/message"
+	"mori/io/internal/serial"
 )
 
 // A peer is a remote engine, or the engine itself, as one registration of it is known here.
@@ -18,8 +21,8 @@ type peer struct {
 	engine *Engine
 	desc   EngineDesc
 	order  order
-	ctl    controlClient
-	tags   outboundTags
+	ctl    *control.Client
+	tags   *control.TagQueue
 
 	mu     sync.Mutex
 	closed error // why; nil while registered
@@ -34,16 +37,32 @@ type peer struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup // replays and probes
 
-	dial ctxMutex // held while a path is opened: one at a time
+	dial serial.Mutex // held while a path is opened: one at a time
 }
 
 func newPeer(e *Engine, d EngineDesc) *peer {
 	p := &peer{engine: e, desc: d, paths: map[*route]*path{}, parked: map[*transfer]struct{}{}, ill: map[string]*illness{}}
-	p.ctl.peer = p
 	p.order.book = e.book
-	p.tags.peer = p
 	p.stopped, p.stop = context.WithCancel(context.Background())
+	p.ctl = control.NewClient(&e.self, d, control.Near{SameNode: p.sameNode(), First: func() bool { return e.has(BackendXGMI) }})
+	p.tags = control.NewTagQueue(p.stopped, p.ctl, p.spawn)
 	return p
+}
+
+// spawn runs f in a goroutine that the end of the registration waits for. It reports false if p is
+// closed.
+func (p *peer) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed != nil {
+		return false
+	}
+	p.work.Add(1)
+	go func() {
+		defer p.work.Done()
+		f()
+	}()
+	return true
 }
 
 // present returns the open path for r, if there is one.
@@ -61,14 +80,14 @@ func (p *peer) present(r *route) (*path, error) {
 
 // path returns the open path for r, opening one if need be.
 func (p *peer) path(ctx context.Context, r *route) (*path, error) {
-	if err := p.dial.lock(ctx); err != nil {
+	if err := p.dial.Lock(ctx); err != nil {
 		return nil, fmt.Errorf("open a path to %q: another attempt is under way: %w (%w)", p.desc.Key, err, ErrUnreachable)
 	}
-	defer p.dial.unlock()
+	defer p.dial.Unlock()
 	if q, err := p.present(r); q != nil || err != nil {
 		return q, err
 	}
-	w, err := p.ctl.greet(ctx)
+	w, err := p.ctl.Greet(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,17 +104,18 @@ func (p *peer) path(ctx context.Context, r *route) (*path, error) {
 		q.close(err)
 		return nil, err
 	}
-	p.engine.log.Info("path opened", "peer", p.desc.Key, "path", q.name, "instead", q.why())
+	p.engine.self.Log.Info("path opened", "peer", p.desc.Key, "path", q.name, "instead", q.why())
 	return q, nil
 }
 
-// open tries the route's transports, those that broke lately after the others, and keeps the reason of each that does not work.
-func (p *peer) open(ctx context.Context, r *route, w *welcome) (*path, error) {
+// open tries the route's transports, those that broke lately after the others, and keeps the reason
+// of each that does not work.
+func (p *peer) open(ctx context.Context, r *route, w *message.Welcome) (*path, error) {
 	return p.openWith(ctx, p.healthyFirst(r.transports), r, w)
 }
 
 // openWith is open over the given transports.
-func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *welcome) (*path, error) {
+func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *message.Welcome) (*path, error) {
 	offered := map[string]string{}
 	for _, ep := range w.Endpoints {
 		offered[ep.Name] = ep.Addr
@@ -104,7 +124,7 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *welc
 	var last error
 	for _, tr := range all {
 		addr, ok := offered[tr.name]
-		why := core.Unfit(tr.name, p.engine.nodeID == w.NodeID)
+		why := core.Unfit(tr.name, p.engine.self.NodeID == w.NodeID)
 		switch {
 		case !ok:
 			why = "the peer does not offer it"
@@ -126,7 +146,7 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *welc
 	return nil, fmt.Errorf("open a path to %q: %v: %w", p.desc.Key, reasons, last)
 }
 
-func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.Addr, w *welcome) (*path, error) {
+func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.Addr, w *message.Welcome) (*path, error) {
 	q := &path{peer: p, route: r, tr: tr, remote: w.Notify, token: w.Token}
 	ready := make(chan struct{})
 	ep, cq, err := tr.endpoint(func(err error) {
@@ -140,8 +160,8 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 		return nil, err
 	}
 	q.ep, q.cq = ep, cq
-	control, _ := controlAddr(p.desc)
-	if err := dialData(ctx, ep.(fabric.Connector), core.DialAddr(to, control), p.engine.signer.ticket(w.Token, tr.name)); err != nil {
+	at, _ := control.Addr(p.desc)
+	if err := dialData(ctx, ep.(fabric.Connector), core.DialAddr(to, at), message.Ticket(p.engine.self.Signer, w.Token, tr.name)); err != nil {
 		tr.forget(ep)
 		close(ready)
 		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err), ep.Close(), cq.Close())
@@ -156,8 +176,8 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 const maxBusy = 24
 
 // dialData connects an endpoint. It tries again with back-off, as long as ctx allows: up to maxBusy
-// times if the peer is busy, and up to maxEvictions times if it closes the connection without an
-// answer. Under a flood of connections a peer does so with the oldest.
+// times if the peer is busy, and up to control.MaxEvictions times if it closes the connection
+// without an answer. Under a flood of connections a peer does so with the oldest.
 func dialData(ctx context.Context, ep fabric.Connector, to fabric.Addr, ticket []byte) (err error) {
 	var pause admission.Backoff
 	for attempt := 1; ; attempt++ {
@@ -167,7 +187,7 @@ func dialData(ctx context.Context, ep fabric.Connector, to fabric.Addr, ticket [
 		case errors.Is(err, fabric.ErrBusy):
 			most = maxBusy
 		case errors.Is(err, fabric.ErrConnReset):
-			most = maxEvictions
+			most = control.MaxEvictions
 		}
 		if attempt >= most || !pause.Wait(ctx) {
 			return err
@@ -177,7 +197,7 @@ func dialData(ctx context.Context, ep fabric.Connector, to fabric.Addr, ticket [
 
 // askRegion asks the peer whether d is registered there, so that a session is never born broken.
 func (p *peer) askRegion(ctx context.Context, d MemoryDesc) error {
-	known, size, err := p.ctl.region(ctx, d)
+	known, size, err := p.ctl.Region(ctx, d.Key())
 	switch {
 	case err != nil:
 		return err
@@ -200,7 +220,8 @@ func (p *peer) closePath(r *route, reason error) {
 	}
 }
 
-// closePaths ends all paths at once, since each may have to wait for the same peer; the next transfer opens new ones.
+// closePaths ends all paths at once, since each may have to wait for the same peer; the next
+// transfer opens new ones.
 func (p *peer) closePaths(reason error) {
 	var wg sync.WaitGroup
 	for _, q := range p.allPaths() {
@@ -236,8 +257,8 @@ func (p *peer) pathsByRoute() map[*route]*path {
 	return out
 }
 
-// close ends the registration: nothing can be submitted to this peer any more, and what is in flight fails. When it returns, no byte of the
-// peer's answers can land on this side.
+// close ends the registration: nothing can be submitted to this peer any more, and what is in
+// flight fails. When it returns, no byte of the peer's answers can land on this side.
 func (p *peer) close(reason error) {
 	p.mu.Lock()
 	if p.closed == nil {
@@ -246,10 +267,10 @@ func (p *peer) close(reason error) {
 	p.mu.Unlock()
 	p.stop()
 	p.closePaths(reason)
-	_ = p.dial.lock(context.Background()) // whoever opens a path meanwhile closes it again
+	_ = p.dial.Lock(context.Background()) // whoever opens a path meanwhile closes it again
 	p.unended.Wait()                      // for paths that had broken before, too
-	p.dial.unlock()
+	p.dial.Unlock()
 	p.endParked(func(*transfer) error { return reason })
-	p.ctl.close()
+	p.ctl.Close()
 	p.work.Wait()
 }

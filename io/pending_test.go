@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A submission beyond the limit waits for room, and is refused if there is none within its deadline.
+// A submission beyond the limit waits for room, and is refused if there is none within its
+// deadline.
 func TestPendingTransfersAreBounded(t *testing.T) {
 	a, _, s := pair(t, 64, BackendTCP, nil)
 	a.maxPending = 2
@@ -39,10 +40,11 @@ func TestPendingTransfersAreBounded(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("there is room, and the submission still waits")
 	}
-	waitUntil(t, "nothing is pending", func() bool { return o.pending.Load() == 0 })
+	until(t, "nothing is pending", func() bool { return o.pending.Load() == 0 })
 }
 
-// Whoever submits without waiting has as many transfers pending as the limit says, and all of them end well.
+// Whoever submits without waiting has as many transfers pending as the limit says, and all of them
+// end well.
 func TestSubmittingWithoutWaitingIsBounded(t *testing.T) {
 	a, _, s := pair(t, 64, BackendTCP, nil)
 	a.maxPending = 64

@@ -9,8 +9,8 @@ import (
 	"mori/core/device"
 )
 
-// locate finds the GPU that memory to be registered is on, nil for host memory, and refuses what the drivers know better. Host memory is looked
-// up only where they are open already.
+// locate finds the GPU that memory to be registered is on, nil for host memory, and refuses what
+// the drivers know better. Host memory is looked up only where they are open already.
 func (e *Engine) locate(addr, size uint64, ordinal int, loc MemoryLocation) (*device.Device, error) {
 	if loc == LocCPU && !e.movesGPUMemory() {
 		return nil, nil
@@ -44,7 +44,8 @@ func (e *Engine) locate(addr, size uint64, ordinal int, loc MemoryLocation) (*de
 	return on, within(p, addr, size)
 }
 
-// within checks that a range does not leave its allocation. Virtual memory may be of several mappings side by side, all of one device.
+// within checks that a range does not leave its allocation. Virtual memory may be of several
+// mappings side by side, all of one device.
 func within(p device.Pointer, addr, size uint64) error {
 	for end := addr + size; p.Bytes > 0 && end > p.Base+p.Bytes; {
 		next, err := device.Lookup(p.Base + p.Bytes)
@@ -69,17 +70,17 @@ func (e *Engine) movesGPUMemory() bool {
 	return false
 }
 
-// export puts the handle into d by which other processes of this host map its allocation, if there is an XGMI backend. Memory that has none, of
-// a pool or of virtual mappings, goes other ways.
+// export puts the handle into d by which other processes of this host map its allocation, if there
+// is an XGMI backend. Memory that has none, of a pool or of virtual mappings, goes other ways.
 func (e *Engine) export(d *MemoryDesc, on *device.Device) {
 	if !e.has(BackendXGMI) || d.Size == 0 {
 		return
 	}
 	h, err := on.ExportIPC(d.Data)
 	if err != nil {
-		level := e.log.Warn
+		level := e.self.Log.Warn
 		if errors.Is(err, device.ErrInvalid) {
-			level = e.log.Info
+			level = e.self.Log.Info
 		}
 		level("no IPC handle", "address", fmt.Sprintf("%#x", d.Data), "device", on.String(), "reason", err)
 		return

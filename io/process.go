@@ -12,10 +12,12 @@ import (
 	"mori/io/internal/page"
 )
 
-// process is what all engines of this process share: the HTTP server that shows them, if MORI_METRICS_PORT is set.
+// process is what all engines of this process share: the HTTP server that shows them, if
+// MORI_METRICS_PORT is set.
 var process observatory
 
-// An observatory shows engines over HTTP from the first one's backend on until the last one is closed.
+// An observatory shows engines over HTTP from the first one's backend on until the last one is
+// closed.
 type observatory struct {
 	mu      sync.Mutex
 	engines []*Engine
@@ -31,7 +33,7 @@ func (o *observatory) join(e *Engine) {
 	}
 	o.engines = append(o.engines, e)
 	if o.server == nil {
-		o.server = o.open(e.log)
+		o.server = o.open(e.self.Log)
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"mori/core/memory"
 )
 
-// A region is memory of this engine's process that was registered. It counts the transfers that use it locally, so
-// that deregistering can wait for them; accesses by peers are the transports' business.
+// A region is memory of this engine's process that was registered. It counts the transfers that use
+// it locally, so that deregistering can wait for them; accesses by peers are the transports'
+// business.
 type region struct {
 	desc   MemoryDesc
 	device *device.Device // nil: host memory
@@ -157,7 +158,8 @@ func (r *region) revoke() error {
 	return all
 }
 
-// newRegion describes memory at addr, which must be mapped for reading and writing. Nothing is touched.
+// newRegion describes memory at addr, which must be mapped for reading and writing. Nothing is
+// touched.
 func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (*region, error) {
 	if addr+size < addr {
 		return nil, fmt.Errorf("register %d bytes at %#x: the end wraps round: %w", size, addr, ErrInvalid)
@@ -175,7 +177,7 @@ func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (
 		}
 	}
 	d := NewMemoryDesc()
-	d.EngineKey, d.Incarnation = e.key, e.incarnation
+	d.EngineKey, d.Incarnation = e.self.Key, e.self.Incarnation
 	d.DeviceID, d.Data, d.Size, d.Loc = ordinal, addr, size, loc
 	switch {
 	case on != nil:
@@ -190,10 +192,12 @@ func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (
 	return &region{desc: d, device: on}, nil
 }
 
-// RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is not touched and stays the caller's, who
-// keeps it mapped until DeregisterMemory returned. Host memory
-// that this process may not read and write is refused, and the error names its first page. GPU memory is checked with the driver: it must be of the device with this ordinal, or of any
-// if that is negative, and lie within one allocation. Of memory at an unknown location the driver is asked where it is.
+// RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is
+// not touched and stays the caller's, who keeps it mapped until DeregisterMemory returned. Host
+// memory that this process may not read and write is refused, and the error names its first page.
+// GPU memory is checked with the driver: it must be of the device with this ordinal, or of any if
+// that is negative, and lie within one allocation. Of memory at an unknown location the driver is
+// asked where it is.
 func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocation) (MemoryDesc, error) {
 	if e.closed() {
 		return NewMemoryDesc(), fmt.Errorf("register memory: %w", ErrClosed)
@@ -212,11 +216,11 @@ func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocati
 	return r.desc, nil
 }
 
-// DeregisterMemory takes a region back. It waits for transfers that use it on this side, for as long as their deadline
-// allows but at most deregisterWait, and then closes their paths; when it returns nobody touches the memory
-// any more. Unknown or foreign descriptors are ignored.
+// DeregisterMemory takes a region back. It waits for transfers that use it on this side, for as
+// long as their deadline allows but at most deregisterWait, and then closes their paths; when it
+// returns nobody touches the memory any more. Unknown or foreign descriptors are ignored.
 func (e *Engine) DeregisterMemory(d MemoryDesc) error {
-	r := e.store.regionOf(d, e.key)
+	r := e.store.regionOf(d, e.self.Key)
 	if r == nil || !e.store.removeRegion(r.desc.ID) {
 		return nil
 	}

@@ -3,18 +3,22 @@
 package io
 
 import (
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
 	"strings"
 	"testing"
 )
 
-// restart makes an engine of the same key as old, which it replaces at b, and a session from it to b.
+// restart makes an engine of the same key as old, which it replaces at b, and a session from it to
+// b.
 func restart(t *testing.T, old, b *side, kind BackendType) (*side, *Session) {
 	t.Helper()
-	again := newSide(t, old.key, len(old.mem), kind, nil)
+	again := newSide(t, old.self.Key, len(old.mem), kind, nil)
 	return again, meet(t, again, b)
 }
 
-// TestArrivalsOfAPredecessorAreNotItsSuccessors asks for the predecessor's uids, which the successor will use again.
+// TestArrivalsOfAPredecessorAreNotItsSuccessors asks for the predecessor's uids, which the
+// successor will use again.
 func TestArrivalsOfAPredecessorAreNotItsSuccessors(t *testing.T) {
 	for name, kind := range map[string]BackendType{"shm": BackendRDMA, "tcp": BackendTCP} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +43,8 @@ func TestArrivalsOfAPredecessorAreNotItsSuccessors(t *testing.T) {
 	}
 }
 
-// TestDeregisteringForgetsArrivals: nothing is reported of an engine that is not registered, nor after it is registered again.
+// TestDeregisteringForgetsArrivals: nothing is reported of an engine that is not registered, nor
+// after it is registered again.
 func TestDeregisteringForgetsArrivals(t *testing.T) {
 	a, b, s := pair(t, 64, BackendRDMA, nil)
 	succeed(t, writeTagged(s, "x", 8, 3))
@@ -79,20 +84,22 @@ func TestArrivalsBeforeRegistrationCount(t *testing.T) {
 	until(t, "the tag", func() bool { tag, _ := b.InboundTag("a", 5); return tag == "early" })
 }
 
-// TestStrangersPushNoArrivalsOut: a registered engine's arrivals stay, however many identities others make up.
+// TestStrangersPushNoArrivalsOut: a registered engine's arrivals stay, however many identities
+// others make up.
 func TestStrangersPushNoArrivalsOut(t *testing.T) {
-	peer := identity{key: "peer", incarnation: 7}
-	in := inbounds{registered: func(who identity) bool { return who == peer }}
+	peer := identity.ID{Key: "peer", Incarnation: 7}
+	in := inbounds{registered: func(who identity.ID) bool { return who == peer }}
 	in.of(peer).add(1)
 	for i := range uint64(maxInbounds + 100) {
-		in.of(identity{key: "stranger", incarnation: i + 1})
+		in.of(identity.ID{Key: "stranger", Incarnation: i + 1})
 	}
 	if len(in.all) != maxInbounds || !in.has(peer, 1) {
 		t.Errorf("%d identities are remembered, the peer's arrival: %v", len(in.all), in.has(peer, 1))
 	}
 }
 
-// TestOnlyARegistrationReplaces: a HELLO in the name of a registered engine changes nothing for that engine, and is refused.
+// TestOnlyARegistrationReplaces: a HELLO in the name of a registered engine changes nothing for
+// that engine, and is refused.
 func TestOnlyARegistrationReplaces(t *testing.T) {
 	a, b, s := pair(t, 64, BackendTCP, nil)
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0))
@@ -140,19 +147,18 @@ func TestADeregisteredPeerIsRefused(t *testing.T) {
 	arrived(t, b.Engine, "a", 2)
 }
 
-// TestATokenEndsWithItsIncarnation: one that a predecessor got before it was replaced opens no connection afterwards.
+// TestATokenEndsWithItsIncarnation: one that a predecessor got before it was replaced opens no
+// connection afterwards.
 func TestATokenEndsWithItsIncarnation(t *testing.T) {
 	a, b, _ := pair(t, 64, BackendTCP, nil)
-	h := hello{Key: "a", Incarnation: a.incarnation, PublicKey: a.signer.public[:]}
-	raw, err := b.control.issue(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	former := newCaller(t, "a", a.self.Incarnation, b)
+	former.Signer, former.Hello.PublicKey = a.self.Signer, a.self.Signer.Public[:]
+	w := former.Welcomed(t, dialControl(t, b.Engine))
 	_, _ = restart(t, a, b, BackendTCP)
-	if _, ok := b.redeem(a.signer.ticket(raw, "tcp"), "tcp"); ok {
+	if _, ok := b.control.Redeem(former.Ticket(w.Token, "tcp"), "tcp"); ok {
 		t.Error("a token of the predecessor admits")
 	}
-	if _, err := b.control.issue(h); err == nil {
-		t.Error("the predecessor gets another token")
+	if kind, _, _ := former.Greet(t, dialControl(t, b.Engine)); kind != message.TypeFailure {
+		t.Errorf("the predecessor's hello is answered with type %d", kind)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mori/io/internal/control"
 	"syscall"
 	"time"
 )
@@ -33,9 +34,10 @@ const maxReplays = 20
 // also those without a deadline: after 95 s at least.
 const maxReturns = 100
 
-// replay finds another path for what a closed one left undone, or was too late for. Before anything is sent again the peer confirms that it has closed its
-// end, too: so no byte of the old path can land behind a newer one. It returns at once; the transfers end by their deadline,
-// when the peer turns out to be gone for good, or when the registration of the peer ends.
+// replay finds another path for what a closed one left undone, or was too late for. Before anything
+// is sent again the peer confirms that it has closed its end, too: so no byte of the old path can
+// land behind a newer one. It returns at once; the transfers end by their deadline, when the peer
+// turns out to be gone for good, or when the registration of the peer ends.
 func (p *peer) replay(old *path, left []*transfer) {
 	groups := map[int32][]*transfer{} // by the number of replays, which sets the pause
 	for _, t := range left {
@@ -107,7 +109,7 @@ func (p *peer) bringBack(old *path, left []*transfer) {
 			p.giveUp(left, fmt.Errorf("given up after %d attempts to open a path: %w", attempt, err))
 			return
 		}
-		p.engine.log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left), "reason", err)
+		p.engine.self.Log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left), "reason", err)
 		p.rest(p.engine.pace.after(attempt))
 	}
 }
@@ -120,7 +122,7 @@ func (p *peer) confirm(old *path, b *backend) error {
 	}
 	ctx, cancel := p.controlContext(b)
 	defer cancel()
-	if err := p.ctl.drop(ctx, old.token); err != nil {
+	if err := p.ctl.Drop(ctx, old.token); err != nil {
 		return err
 	}
 	old.dropped.Store(true)
@@ -137,7 +139,8 @@ func (p *peer) controlContext(b *backend) (context.Context, context.CancelFunc) 
 	}
 }
 
-// resume starts the transfers on the present path of their sessions and returns those for which there is none.
+// resume starts the transfers on the present path of their sessions and returns those for which
+// there is none.
 func (p *peer) resume(left []*transfer) ([]*transfer, error) {
 	for i, t := range left {
 		if r := t.session.local; !r.open() {
@@ -198,10 +201,11 @@ func (p *peer) endParked(why func(*transfer) error) {
 	}
 }
 
-// hopeless tells whether no later attempt can do better: the peer's process is gone or another one, or is not ours any more.
+// hopeless tells whether no later attempt can do better: the peer's process is gone or another one,
+// or is not ours any more.
 func (p *peer) hopeless(err error) bool {
 	nobodyThere := errors.Is(err, ErrUnreachable) && errors.Is(err, syscall.ECONNREFUSED)
-	return p.stopped.Err() != nil || nobodyThere || errors.Is(err, errTurnedAway) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrBadState) || errors.Is(err, ErrClosed)
+	return p.stopped.Err() != nil || nobodyThere || errors.Is(err, control.ErrTurnedAway) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrBadState) || errors.Is(err, ErrClosed)
 }
 
 func (p *peer) giveUp(left []*transfer, err error) {

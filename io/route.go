@@ -8,10 +8,12 @@ import (
 	"mori/core"
 	"mori/core/device"
 	"mori/core/limits"
+	"mori/io/internal/control"
 )
 
-// A route is the transports of a backend for one kind of pair, in order of preference. Each path belongs to one: pairs of host memory
-// and pairs with GPU memory have their own connections, which fail and heal apart.
+// A route is the transports of a backend for one kind of pair, in order of preference. Each path
+// belongs to one: pairs of host memory and pairs with GPU memory have their own connections, which
+// fail and heal apart.
 type route struct {
 	backend    *backend
 	gpu        bool
@@ -63,14 +65,15 @@ func (e *Engine) openRoute(b *backend, gpu bool, names []string) (*route, error)
 	return r, nil
 }
 
-// routeFor chooses the backend for a pair: XGMI, FABRIC, RDMA, TCP, the first that can handle it, and says why each earlier one can't.
+// routeFor chooses the backend for a pair: XGMI, FABRIC, RDMA, TCP, the first that can handle it,
+// and says why each earlier one can't.
 func (e *Engine) routeFor(local *region, remote *MemoryDesc) (r *route, skipped []string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.backends) == 0 {
-		return nil, nil, fmt.Errorf("engine %q has no backend, create one first: %w", e.key, errNoBackend)
+		return nil, nil, fmt.Errorf("engine %q has no backend, create one first: %w", e.self.Key, errNoBackend)
 	}
-	if remote.EngineKey == e.key && e.store.peerOf(e.key) == nil && e.control != nil {
+	if remote.EngineKey == e.self.Key && e.store.peerOf(e.self.Key) == nil && e.control != nil {
 		e.store.setPeer(newPeer(e, e.descLocked()))
 	}
 	p := e.store.peerOf(remote.EngineKey)
@@ -90,19 +93,20 @@ func (e *Engine) routeFor(local *region, remote *MemoryDesc) (r *route, skipped 
 		switch {
 		case kind == BackendXGMI:
 			why = p.beyondXGMI(local, remote)
-		case p.desc.Port == portNone && remote.EngineKey != e.key:
-			why = fmt.Sprintf("engine %q has port %d, which only XGMI reaches", remote.EngineKey, portNone)
+		case p.desc.Port == control.PortNone && remote.EngineKey != e.self.Key:
+			why = fmt.Sprintf("engine %q has port %d, which only XGMI reaches", remote.EngineKey, control.PortNone)
 		}
 		if why == "" {
 			return r, skipped, nil
 		}
 		skipped = append(skipped, fmt.Sprintf("%v: %s", kind, why))
 	}
-	return nil, nil, fmt.Errorf("region %d of %q and region %d of %q: %v; create a backend that can, on both sides, first: %w", local.desc.ID, e.key, remote.ID,
+	return nil, nil, fmt.Errorf("region %d of %q and region %d of %q: %v; create a backend that can, on both sides, first: %w", local.desc.ID, e.self.Key, remote.ID,
 		remote.EngineKey, skipped, errNoBackend)
 }
 
-// beyondXGMI says why a pair is not two GPUs' memory on this host that reach each other, "" if it is.
+// beyondXGMI says why a pair is not two GPUs' memory on this host that reach each other, "" if it
+// is.
 func (p *peer) beyondXGMI(local *region, remote *MemoryDesc) string {
 	switch {
 	case local.desc.Loc != LocGPU || remote.Loc != LocGPU:
@@ -116,7 +120,7 @@ func (p *peer) beyondXGMI(local *region, remote *MemoryDesc) string {
 	switch {
 	case local.device == nil:
 		return "the local region was registered without a GPU driver"
-	case there == nil && isZero(remote.IPCHandle[:]):
+	case there == nil && remote.IPCHandle == ([len(remote.IPCHandle)]byte{}):
 		return fmt.Sprintf("GPU %s is not visible here, and region %d of engine %q has no IPC handle; create its XGMI backend before it is registered", remote.DeviceBusID,
 			remote.ID, remote.EngineKey)
 	case there == nil:
@@ -134,10 +138,10 @@ func (p *peer) beyondXGMI(local *region, remote *MemoryDesc) string {
 
 // sameNode tells whether the peer is on this host.
 func (p *peer) sameNode() bool {
-	if p.desc.NodeID == "" || p.engine.nodeID == "" {
+	if p.desc.NodeID == "" || p.engine.self.NodeID == "" {
 		return p.desc.Hostname == p.engine.hostname
 	}
-	return p.desc.NodeID == p.engine.nodeID
+	return p.desc.NodeID == p.engine.self.NodeID
 }
 
 // deviceAt is the GPU at a place on the bus, nil if this process does not see one there.

@@ -22,7 +22,8 @@ func held(t *testing.T) (goroutines, descriptors int) {
 	return runtime.NumGoroutine(), len(fds)
 }
 
-// few goroutines may begin late, on a busy machine after it was looked what is held. What would be kept of hundreds of things is more.
+// few goroutines may begin late, on a busy machine after it was looked what is held. What would be
+// kept of hundreds of things is more.
 const few = 4
 
 // nothingMore waits until no more is held than before.
@@ -56,7 +57,7 @@ func TestManyEnginesInOneProcess(t *testing.T) {
 			if string(next.mem[2048:]) != string(s.mem[:2048]) {
 				t.Fatalf("bytes from engine %d differ", i)
 			}
-			arrived(t, next.Engine, s.key, 1)
+			arrived(t, next.Engine, s.self.Key, 1)
 		}
 	})
 	nothingMore(t, g, d)

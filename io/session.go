@@ -11,9 +11,12 @@ import (
 
 	"mori/core/config"
 	"mori/core/fabric"
+	"mori/io/internal/message"
+	"mori/io/internal/serial"
 )
 
-// A Session moves bytes between one local and one remote region. Safe for concurrent use; it needs no closing.
+// A Session moves bytes between one local and one remote region. Safe for concurrent use; it needs
+// no closing.
 type Session struct {
 	engine  *Engine
 	peer    *peer
@@ -25,7 +28,7 @@ type Session struct {
 	limit   time.Duration
 
 	plan atomic.Pointer[plan]
-	mu   ctxMutex // held while a plan is made
+	mu   serial.Mutex // held while a plan is made
 }
 
 // A plan is what a session has worked out for the present path.
@@ -34,8 +37,8 @@ type plan struct {
 	to   target
 }
 
-// A Request is one transfer: entries that are copied between the two regions of a Session as a whole,
-// with one Status. Submit keeps none of its slices.
+// A Request is one transfer: entries that are copied between the two regions of a Session as a
+// whole, with one Status. Submit keeps none of its slices.
 type Request struct {
 	Write         bool     // from local to remote; else the other way
 	Local, Remote []uint64 // offsets of the entries in bytes, one of each for an entry
@@ -43,17 +46,17 @@ type Request struct {
 	BlockSize     uint64   // if not 0, the size of every entry: Sizes is not used then
 	UID           uint64
 
-	// Tag, up to MaxTag bytes of UTF-8, names the transfer in messages, statistics and traces, and at
-	// the peer (Engine.InboundTag), where it may arrive after the bytes. Empty is none.
+	// Tag, up to MaxTag bytes of UTF-8, names the transfer in messages, statistics and traces, and
+	// at the peer (Engine.InboundTag), where it may arrive after the bytes. Empty is none.
 	Tag string
 
-	// After holds the transfer back until a GPU has got so far. The caller does not wait for that, the
-	// deadline counts from Submit, and the transfer keeps its place in the order of successes. If the
-	// GPU reports an error, the transfer fails with it.
+	// After holds the transfer back until a GPU has got so far. The caller does not wait for that,
+	// the deadline counts from Submit, and the transfer keeps its place in the order of successes.
+	// If the GPU reports an error, the transfer fails with it.
 	After After
 
-	// Deadline is when the transfer fails if it has not ended, counted from Submit. 0 is the session's,
-	// NoDeadline is none.
+	// Deadline is when the transfer fails if it has not ended, counted from Submit. 0 is the
+	// session's, NoDeadline is none.
 	Deadline time.Duration
 }
 
@@ -70,8 +73,8 @@ func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
 	return s.Submit(&Request{Write: true, Local: lo, Remote: ro, Sizes: sz, UID: uid})
 }
 
-// Ready reports whether a submission would start at once: without a connection to be made first, and
-// without a wait for pending transfers to end.
+// Ready reports whether a submission would start at once: without a connection to be made first,
+// and without a wait for pending transfers to end.
 func (s *Session) Ready() bool { return s.connected() && s.peer.order.hasRoom(s.engine.maxPending) }
 
 // connected reports whether there is a plan for an open path.
@@ -80,7 +83,8 @@ func (s *Session) connected() bool {
 	return p != nil && p.path.err() == nil && !p.path.superseded.Load() && !s.route.backend.removed.Load()
 }
 
-// Alive tells whether submissions can still succeed: engine open, local region registered, peer known.
+// Alive tells whether submissions can still succeed: engine open, local region registered, peer
+// known.
 func (s *Session) Alive() bool {
 	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
 }
@@ -88,11 +92,12 @@ func (s *Session) Alive() bool {
 // AllocateTransferUID is the engine's.
 func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
 
-// Submit starts a transfer. Its errors are the Status's: nothing was copied if the request is invalid.
-// The first call waits for a connection. A later one waits only while too many transfers to the peer are
-// pending (MORI_IO_MAX_PENDING), up to the transfer's deadline or 30 s, and then fails with ErrBadState.
-// While a path is broken, transfers begin when there is another. Others may write to the slices of a Request with a BlockSize meanwhile: each
-// offset is read once, before Submit returns.
+// Submit starts a transfer. Its errors are the Status's: nothing was copied if the request is
+// invalid. The first call waits for a connection. A later one waits only while too many transfers
+// to the peer are pending (MORI_IO_MAX_PENDING), up to the transfer's deadline or 30 s, and then
+// fails with ErrBadState. While a path is broken, transfers begin when there is another. Others may
+// write to the slices of a Request with a BlockSize meanwhile: each offset is read once, before
+// Submit returns.
 func (s *Session) Submit(r *Request) *Status {
 	kind := fabric.OpRead
 	if r.Write {
@@ -102,7 +107,7 @@ func (s *Session) Submit(r *Request) *Status {
 	e := entries{lo: r.Local, ro: r.Remote, sz: r.Sizes, size: r.BlockSize, one: r.BlockSize > 0}
 	total, err := b.accept(&e, s.local.desc.Size, s.remote.Size)
 	if err == nil {
-		err = checkTag(r.Tag)
+		err = message.CheckTag(r.Tag)
 	}
 	if err == nil && len(e.lo) == 0 {
 		b.release()
@@ -137,7 +142,7 @@ func (s *Session) Submit(r *Request) *Status {
 	p.path.opMeter(t).Enter()
 	s.peer.order.add(t)
 	if r.Tag != "" {
-		s.peer.tags.add(tagged{r.UID, r.Tag, regionKey{s.remote.ID, s.remote.Secret}})
+		s.peer.tags.Add(message.Tag{UID: r.UID, Text: r.Tag, Region: s.remote.Key()})
 	}
 	switch {
 	case g != nil:
@@ -201,7 +206,8 @@ func (s *Session) broken() (*plan, bool) {
 	return p, p != nil && p.path.err() != nil && !s.route.backend.removed.Load()
 }
 
-// WithDeadline is a session between the same regions whose transfers have another deadline; 0 = none. The two share everything else.
+// WithDeadline is a session between the same regions whose transfers have another deadline; 0 =
+// none. The two share everything else.
 func (s *Session) WithDeadline(limit time.Duration) *Session {
 	d := &Session{engine: s.engine, peer: s.peer, route: s.route, skipped: s.skipped, local: s.local, remote: s.remote, notify: s.notify, limit: limit}
 	d.plan.Store(s.plan.Load())
@@ -210,7 +216,7 @@ func (s *Session) WithDeadline(limit time.Duration) *Session {
 
 // refused is the status of a transfer that was not started.
 func (s *Session) refused(err error) *Status {
-	s.engine.log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
+	s.engine.self.Log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
 	s.engine.refused.Add(1)
 	return failedStatus(s.route.backend.outcome(err, err.Error()))
 }
@@ -230,10 +236,10 @@ func (s *Session) readyWithin(ctx context.Context) (*plan, error) {
 	if s.connected() {
 		return s.plan.Load(), nil
 	}
-	if err := s.mu.lock(ctx); err != nil {
+	if err := s.mu.Lock(ctx); err != nil {
 		return nil, fmt.Errorf("another call opens the session's path: %w (%w)", err, ErrUnreachable)
 	}
-	defer s.mu.unlock()
+	defer s.mu.Unlock()
 	if s.connected() {
 		return s.plan.Load(), nil
 	}

@@ -44,7 +44,7 @@ func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 // Stats tell what the engine's transfers did and do. It stays readable after Close.
 func (e *Engine) Stats() Stats {
 	now := time.Now()
-	out := Stats{Key: e.key, TimeS: seconds(now), UptimeS: now.Sub(e.born).Seconds(), Totals: e.totals(), Regions: len(e.store.allRegions()),
+	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.born).Seconds(), Totals: e.totals(), Regions: len(e.store.allRegions()),
 		Peers: e.meters.Peers(codeName), Stuck: e.stuck(now), Slowest: []TransferInfo{}}
 	for i := range out.Peers {
 		for _, p := range out.Peers[i].Paths {
@@ -53,7 +53,7 @@ func (e *Engine) Stats() Stats {
 	}
 	for _, p := range e.store.allPeers() {
 		out.Peers = withPeer(out.Peers, p.describe())
-		waiting, dropped := p.tags.state()
+		waiting, dropped := p.tags.State()
 		out.Tags.Waiting += waiting
 		out.Tags.Dropped += dropped
 	}

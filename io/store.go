@@ -5,27 +5,30 @@ package io
 import (
 	"crypto/subtle"
 	"fmt"
+	"mori/io/internal/descriptor"
+	"mori/io/internal/identity"
 	"slices"
 	"sync"
 )
 
-// A store is an engine's metadata: its own regions and the peers it was told of. Nothing here does any I/O.
+// A store is an engine's metadata: its own regions and the peers it was told of. Nothing here does
+// any I/O.
 type store struct {
 	mu      sync.RWMutex
 	regions map[uint32]*region
 	nextID  uint32
 	peers   map[string]*peer
 
-	retired map[identity]struct{} // were registered and are not any more
-	age     []identity            // of retired, a ring once full
-	next    int                   // where the oldest is in a full ring
+	retired map[identity.ID]struct{} // were registered and are not any more
+	age     []identity.ID            // of retired, a ring once full
+	next    int                      // where the oldest is in a full ring
 }
 
 // maxRetired bounds how many former incarnations an engine remembers: 2 MiB with short keys.
 const maxRetired = 1 << 14
 
 func newStore() *store {
-	return &store{regions: map[uint32]*region{}, peers: map[string]*peer{}, retired: map[identity]struct{}{}}
+	return &store{regions: map[uint32]*region{}, peers: map[string]*peer{}, retired: map[identity.ID]struct{}{}}
 }
 
 // addRegion gives r its id, which is never reused.
@@ -52,13 +55,13 @@ func (s *store) region(id uint32) *region {
 }
 
 // grants reports whether there is a region with this key.
-func (s *store) grants(k regionKey) bool {
-	r := s.region(k.id)
-	return r != nil && subtle.ConstantTimeCompare(k.secret[:], r.desc.Secret[:]) == 1
+func (s *store) grants(k descriptor.RegionKey) bool {
+	r := s.region(k.ID)
+	return r != nil && subtle.ConstantTimeCompare(k.Secret[:], r.desc.Secret[:]) == 1
 }
 
-// regionOf finds the region of the engine named key that d describes, by id and not by identity of the descriptor; nil
-// for one that is foreign, gone or not the same memory.
+// regionOf finds the region of the engine named key that d describes, by id and not by identity of
+// the descriptor; nil for one that is foreign, gone or not the same memory.
 func (s *store) regionOf(d MemoryDesc, key string) *region {
 	if d.EngineKey != key {
 		return nil
@@ -80,18 +83,19 @@ func (s *store) allRegions() []*region {
 	return out
 }
 
-// registered returns the incarnation that is registered under key, if there is one that can prove itself.
-func (s *store) registered(key string) (who identity, ok bool) {
+// registered returns the incarnation that is registered under key, if there is one that can prove
+// itself.
+func (s *store) registered(key string) (who identity.ID, ok bool) {
 	p := s.peerOf(key)
-	if p == nil || p.desc.Incarnation == 0 || p.desc.PublicKey == (publicKey{}) {
-		return identity{}, false
+	if p == nil || p.desc.Incarnation == 0 || p.desc.PublicKey == (identity.PublicKey{}) {
+		return identity.ID{}, false
 	}
-	return p.desc.identity(), true
+	return p.desc.ID(), true
 }
 
 // isRegistered reports whether who is the incarnation that is registered under its key.
-func (s *store) isRegistered(who identity) bool {
-	here, ok := s.registered(who.key)
+func (s *store) isRegistered(who identity.ID) bool {
+	here, ok := s.registered(who.Key)
 	return ok && here == who
 }
 
@@ -108,15 +112,16 @@ func (s *store) setPeer(p *peer) (old *peer) {
 	old = s.peers[p.desc.Key]
 	s.peers[p.desc.Key] = p
 	if old != nil && p.desc.Incarnation != 0 {
-		s.retire(old.desc.identity())
+		s.retire(old.desc.ID())
 	}
-	delete(s.retired, p.desc.identity())
+	delete(s.retired, p.desc.ID())
 	return old
 }
 
-// retire remembers an incarnation that is not to come back unless it is registered again. It needs s.mu held.
-func (s *store) retire(who identity) {
-	if _, known := s.retired[who]; known || who.incarnation == 0 {
+// retire remembers an incarnation that is not to come back unless it is registered again. It needs
+// s.mu held.
+func (s *store) retire(who identity.ID) {
+	if _, known := s.retired[who]; known || who.Incarnation == 0 {
 		return
 	}
 	if len(s.age) < maxRetired {
@@ -129,21 +134,21 @@ func (s *store) retire(who identity) {
 	s.retired[who] = struct{}{}
 }
 
-// admits returns why who may not connect, nil if it may: an engine that is not registered may, and of one that is registered only the
-// registered incarnation.
-func (s *store) admits(who identity) error {
+// admits returns why who may not connect, nil if it may: an engine that is not registered may, and
+// of one that is registered only the registered incarnation.
+func (s *store) admits(who identity.ID) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if _, former := s.retired[who]; former {
-		return fmt.Errorf("this incarnation of engine %q was replaced or deregistered: %w", who.key, ErrNotFound)
+		return fmt.Errorf("this incarnation of engine %q was replaced or deregistered: %w", who.Key, ErrNotFound)
 	}
-	p := s.peers[who.key]
+	p := s.peers[who.Key]
 	switch {
-	case p == nil || p.desc.Incarnation == 0 || who.is(p.desc.identity()):
-	case p.desc.Incarnation == who.incarnation:
-		return fmt.Errorf("engine %q is registered here with another public key: %w", who.key, ErrNotFound)
+	case p == nil || p.desc.Incarnation == 0 || who.Is(p.desc.ID()):
+	case p.desc.Incarnation == who.Incarnation:
+		return fmt.Errorf("engine %q is registered here with another public key: %w", who.Key, ErrNotFound)
 	default:
-		return fmt.Errorf("engine %q is registered here as another incarnation: register the new descriptor first: %w", who.key, ErrNotFound)
+		return fmt.Errorf("engine %q is registered here as another incarnation: register the new descriptor first: %w", who.Key, ErrNotFound)
 	}
 	return nil
 }
@@ -152,7 +157,7 @@ func (s *store) removePeer(key string) (old *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old = s.peers[key]; old != nil {
-		s.retire(old.desc.identity())
+		s.retire(old.desc.ID())
 	}
 	delete(s.peers, key)
 	return old

@@ -70,7 +70,7 @@ func sealed(t *testing.T, key, cert, certKey, ca string) (*side, *journal) {
 		t.Fatal(err)
 	}
 	j := &journal{}
-	e.log = slog.New(slog.NewTextHandler(j, nil))
+	e.self.Log = slog.New(slog.NewTextHandler(j, nil))
 	return newSideOf(t, e, 1<<20, BackendTCP, nil), j
 }
 

@@ -17,15 +17,16 @@ import (
 	"mori/io/internal/meter"
 )
 
-// WriteTrace writes the last 4096 transfers, and those in flight, as trace-event JSON, which Perfetto and Chrome's about:tracing load:
-// one track for each peer and path, more where transfers overlap.
+// WriteTrace writes the last 4096 transfers, and those in flight, as trace-event JSON, which
+// Perfetto and Chrome's about:tracing load: one track for each peer and path, more where transfers
+// overlap.
 func (e *Engine) WriteTrace(w io.Writer) error { return writeTrace(w, e) }
 
 func writeTrace(w io.Writer, engines ...*Engine) error {
 	now := time.Now()
 	var all []meter.Traced
 	for _, e := range engines {
-		all = append(all, meter.Traced{Engine: e.key, Records: append(e.recent.Records(), e.openRecords(now, openTraced)...)})
+		all = append(all, meter.Traced{Engine: e.self.Key, Records: append(e.recent.Records(), e.openRecords(now, openTraced)...)})
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -34,7 +35,8 @@ func writeTrace(w io.Writer, engines ...*Engine) error {
 	return meter.WriteTrace(w, os.Getpid(), fmt.Sprintf("mori.io on %s, pid %d", hostname, os.Getpid()), all, codeName)
 }
 
-// Traces of stalls that this process writes at most: one in so long, and so many in all, so that they never fill a disk.
+// Traces of stalls that this process writes at most: one in so long, and so many in all, so that
+// they never fill a disk.
 const (
 	stallDumpEvery = 10 * time.Second
 	stallDumpsMost = 100
@@ -75,12 +77,12 @@ func (e *Engine) dumpStall(t *transfer) {
 	}
 	go func() {
 		defer e.stalls.Done()
-		name := filepath.Join(dir, fmt.Sprintf("mori-io-%s-%d-%d.json", fileName(e.key), os.Getpid(), now.UnixMilli()))
+		name := filepath.Join(dir, fmt.Sprintf("mori-io-%s-%d-%d.json", fileName(e.self.Key), os.Getpid(), now.UnixMilli()))
 		if err := e.writeTraceFile(name); err != nil {
-			e.log.Warn("no trace of the stall", "file", name, "reason", err)
+			e.self.Log.Warn("no trace of the stall", "file", name, "reason", err)
 			return
 		}
-		e.log.Warn("trace of the stall written", "file", name)
+		e.self.Log.Warn("trace of the stall written", "file", name)
 	}()
 }
 

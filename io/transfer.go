@@ -26,7 +26,7 @@ func (t *transfer) end() {
 	t.batch = nil
 	if t.silent {
 		if code.Failed() {
-			e.log.Debug("notification lost", "reason", msg)
+			e.self.Log.Debug("notification lost", "reason", msg)
 		}
 		return
 	}
@@ -39,13 +39,13 @@ func (t *transfer) end() {
 		if errors.Is(err, ErrClosed) {
 			level = slog.LevelDebug
 		}
-		e.log.Log(context.Background(), level, "transfer failed", "code", code, "reason", msg)
+		e.self.Log.Log(context.Background(), level, "transfer failed", "code", code, "reason", msg)
 		e.dumpStall(t)
 	}
 }
 
-// notification is a transfer of no bytes that tells the peer of t, whose bytes are all moved. It is replayed like any other, and
-// may arrive twice: the peer keeps one mark for each uid.
+// notification is a transfer of no bytes that tells the peer of t, whose bytes are all moved. It is
+// replayed like any other, and may arrive twice: the peer keeps one mark for each uid.
 func (t *transfer) notification() *transfer {
 	n := &transfer{session: t.session, uid: t.uid, kind: fabric.OpWrite, to: t.to, start: t.start, limit: t.limit, silent: true}
 	n.replays.Store(t.replays.Load())

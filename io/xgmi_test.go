@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mori/core/config"
+	"mori/io/internal/control"
 	"mori/native/gpu/gputest"
 	"mori/native/verbs/verbstest"
 )
@@ -25,20 +26,21 @@ func setEnv(t *testing.T, values map[string]string) {
 	})
 }
 
-// TestXGMINeedsNoNetwork: engines of one host find each other without a port, an engine itself without being registered, and no notification is told.
+// TestXGMINeedsNoNetwork: engines of one host find each other without a port, an engine itself
+// without being registered, and no notification is told.
 func TestXGMINeedsNoNetwork(t *testing.T) {
 	all := gpus(t, 1)
 	last := all[len(all)-1]
 	from, to := onGPU(t, all[0], 64<<10), onGPU(t, last, 64<<10)
 	a, b := newEngineWith(t, "a", BackendXGMI), newEngineWith(t, "b", BackendXGMI)
-	if d := a.Desc(); d.Port != 0 || d.Host != "" || a.control.remote != nil {
+	if d := a.Desc(); d.Port != 0 || d.Host != "" || a.control.Port() != 0 {
 		t.Errorf("it listens on a network: %+v", d)
 	}
 	if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
 		t.Fatal(err)
 	}
 	here, there, own := from.register(t, a), to.register(t, b), to.register(t, a)
-	if isZero(here.IPCHandle[:]) || isZero(there.IPCHandle[:]) || there.DeviceBusID != last.BusID {
+	if here.IPCHandle == ([64]byte{}) || there.IPCHandle == ([64]byte{}) || there.DeviceBusID != last.BusID {
 		t.Errorf("descriptors that no other process could use: %+v, %+v", here, there)
 	}
 	sub, err := a.RegisterMemory(from.addr+4096, 4096, 0, LocGPU)
@@ -112,7 +114,7 @@ func TestTheBackendOfAPair(t *testing.T) {
 	noBus := at[b]["gpu"]
 	noBus.DeviceBusID = ""
 	hidden := at[b]["gpu"]
-	hidden.DeviceBusID, hidden.IPCHandle = "ffff:00:00.0", [handleLen]byte{}
+	hidden.DeviceBusID, hidden.IPCHandle = "ffff:00:00.0", [64]byte{}
 	exported := at[b]["gpu"]
 	exported.DeviceBusID = "ffff:00:00.0"
 	for _, c := range []struct {
@@ -142,7 +144,8 @@ func TestTheBackendOfAPair(t *testing.T) {
 	}
 }
 
-// TestXGMIKeepsStrangersOut: the proofs of the control plane are wanted on a socket of this host, too.
+// TestXGMIKeepsStrangersOut: the proofs of the control plane are wanted on a socket of this host,
+// too.
 func TestXGMIKeepsStrangersOut(t *testing.T) {
 	all := gpus(t, 1)
 	m := onGPU(t, all[0], 4096)
@@ -185,7 +188,7 @@ func TestXGMIBesideRDMA(t *testing.T) {
 	}
 	for value, want := range map[string]string{"0": "XGMI,RDMA", "0x": "XGMI,RDMA", "1": "RDMA", "": "RDMA"} {
 		setEnv(t, map[string]string{config.DisableAutoXGMI: value})
-		if e := newEngineWith(t, "a", BackendRDMA); has(e) != want || e.Desc().Port <= portNone {
+		if e := newEngineWith(t, "a", BackendRDMA); has(e) != want || e.Desc().Port <= control.PortNone {
 			t.Errorf("%s=%q: %s, port %d", config.DisableAutoXGMI, value, has(e), e.Desc().Port)
 		}
 	}
@@ -200,7 +203,7 @@ func TestXGMIBesideRDMA(t *testing.T) {
 		t.Errorf("without a NIC: %v", err)
 	}
 	setEnv(t, map[string]string{config.RequireRDMA: "1", config.DisableAutoXGMI: "0"})
-	if err := e.CreateBackend(BackendRDMA, nil); err != nil || has(e) != "XGMI" || e.Desc().Port != portNone {
+	if err := e.CreateBackend(BackendRDMA, nil); err != nil || has(e) != "XGMI" || e.Desc().Port != control.PortNone {
 		t.Errorf("GPUs instead of a NIC: %v, %s, port %d", err, has(e), e.Desc().Port)
 	}
 	m := onGPU(t, gpus(t, 1)[0], 4096)
@@ -217,7 +220,8 @@ func TestXGMIBesideRDMA(t *testing.T) {
 	}
 }
 
-// TestXGMILeavesAPortAlone that is another's: it is told to peers as it was given, and nobody is asked there.
+// TestXGMILeavesAPortAlone that is another's: it is told to peers as it was given, and nobody is
+// asked there.
 func TestXGMILeavesAPortAlone(t *testing.T) {
 	all := gpus(t, 1)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -245,7 +249,8 @@ func TestXGMILeavesAPortAlone(t *testing.T) {
 	}
 }
 
-// TestGPUMemoryComesBack: what was registered before there was a backend is known to it, and device memory leaks nowhere.
+// TestGPUMemoryComesBack: what was registered before there was a backend is known to it, and device
+// memory leaks nowhere.
 func TestGPUMemoryComesBack(t *testing.T) {
 	all := gpus(t, 1)
 	m := onGPU(t, all[0], 4096)

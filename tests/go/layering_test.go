@@ -148,20 +148,29 @@ var shmemRank = map[string]int{
 	"local": 6,
 }
 
-func TestShmemImportsPointDown(t *testing.T) {
-	const inside = "shmem/internal/"
-	for _, f := range goFiles(t) {
-		own, ok := strings.CutPrefix(f.dir, inside)
-		own, _, _ = strings.Cut(own, "/")
-		mine, known := shmemRank[own]
-		if ok && !known {
-			t.Errorf("%s: %s has no rank in shmemRank", f.path, own)
-		}
-		for _, imported := range f.imports() {
-			other, isInside := strings.CutPrefix(imported, module+inside)
-			other, _, _ = strings.Cut(other, "/")
-			if ok && isInside && other != own && shmemRank[other] >= mine {
-				t.Errorf("%s imports %s, which sits above or beside it", f.path, imported)
+// ioRank orders the packages of io/internal in the same way.
+var ioRank = map[string]int{
+	"errs": 0, "serial": 0, "identity": 0, "meter": 0,
+	"descriptor": 1, "page": 1,
+	"message": 2,
+	"control": 3,
+}
+
+func TestInternalImportsPointDown(t *testing.T) {
+	for inside, ranks := range map[string]map[string]int{"shmem/internal/": shmemRank, "io/internal/": ioRank} {
+		for _, f := range goFiles(t) {
+			own, ok := strings.CutPrefix(f.dir, inside)
+			own, _, _ = strings.Cut(own, "/")
+			mine, known := ranks[own]
+			if ok && !known {
+				t.Errorf("%s: %s has no rank among the packages of %s", f.path, own, inside)
+			}
+			for _, imported := range f.imports() {
+				other, isInside := strings.CutPrefix(imported, module+inside)
+				other, _, _ = strings.Cut(other, "/")
+				if ok && isInside && other != own && ranks[other] >= mine {
+					t.Errorf("%s imports %s, which sits above or beside it", f.path, imported)
+				}
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package io
+package descriptor
 
 import (
 	"bytes"
@@ -11,18 +11,24 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"mori/core/decode"
+	"mori/io/internal/errs"
+	"mori/io/internal/identity"
 )
 
-// Descriptors travel as the msgpack arrays that existing users of mori exchange: 6 elements for an engine, 15 for
-// a region. Ours appends one more, which other decoders ignore: a bin of ownMagic, the incarnation (8 bytes,
-// big endian), and then for an engine its public key (32 bytes), for a region its secret (16 bytes). Shorter arrays leave later fields at their defaults; longer
-// ones, a further element that is not ours, and trailing bytes are ignored; bin is accepted for str.
+// Descriptors travel as the msgpack arrays that existing users of mori exchange: 6 elements for an
+// engine, 15 for a region. mori appends an element of its own, which other decoders ignore: a bin
+// of ownMagic, the incarnation (8 bytes, big endian), and the public key of an engine (32 bytes) or
+// the secret of a region (16 bytes).
+//
+//   - Shorter arrays leave later fields at their defaults.
+//   - Further elements of others and trailing bytes are ignored.
+//   - bin is accepted for str.
 
 const (
 	engineDescLen = 6
 	memoryDescLen = 15
 
-	// ownMagic opens our element; its last byte is the version. Later versions may only append.
+	// ownMagic opens mori's element. Its last byte is the version; later versions may only append.
 	ownMagic = "mori\x01"
 
 	// maxDescBytes bounds what unpacking may allocate.
@@ -30,9 +36,9 @@ const (
 )
 
 // Pack encodes d. Without an incarnation and a public key it is the plain 6-element array.
-func (d EngineDesc) Pack() []byte {
+func (d Engine) Pack() []byte {
 	w := newPacker()
-	own := d.Incarnation != 0 || !isZero(d.PublicKey[:])
+	own := d.Incarnation != 0 || d.PublicKey != (identity.PublicKey{})
 	w.array(engineDescLen, own)
 	w.str(d.Key, d.NodeID, d.Hostname, d.Host)
 	w.int(int64(d.Port), int64(d.PID))
@@ -42,9 +48,9 @@ func (d EngineDesc) Pack() []byte {
 	return w.buf.Bytes()
 }
 
-// UnpackEngineDesc decodes what Pack or another implementation of the format wrote.
-func UnpackEngineDesc(b []byte) (EngineDesc, error) {
-	var d EngineDesc
+// UnpackEngine decodes what Pack or another implementation of the format wrote.
+func UnpackEngine(b []byte) (Engine, error) {
+	var d Engine
 	r, err := newUnpacker("engine", b)
 	if err != nil {
 		return d, err
@@ -55,15 +61,15 @@ func UnpackEngineDesc(b []byte) (EngineDesc, error) {
 	r.int(&d.PID, math.MinInt32, math.MaxInt32)
 	r.own(&d.Incarnation, d.PublicKey[:])
 	if err := r.Err(); err != nil {
-		return EngineDesc{}, fmt.Errorf("unpack engine descriptor: %w: %w", err, ErrInvalid)
+		return Engine{}, fmt.Errorf("unpack engine descriptor: %w: %w", err, errs.ErrInvalid)
 	}
 	return d, nil
 }
 
 // Pack encodes d. Without a secret it is the plain 15-element array.
-func (d MemoryDesc) Pack() []byte {
+func (d Memory) Pack() []byte {
 	w := newPacker()
-	own := d.Incarnation != 0 || !isZero(d.Secret[:])
+	own := d.Incarnation != 0 || d.Secret != ([16]byte{})
 	w.array(memoryDescLen, own)
 	w.str(d.EngineKey)
 	w.uint(uint64(d.ID))
@@ -83,9 +89,9 @@ func (d MemoryDesc) Pack() []byte {
 	return w.buf.Bytes()
 }
 
-// UnpackMemoryDesc decodes what Pack or another implementation of the format wrote.
-func UnpackMemoryDesc(b []byte) (MemoryDesc, error) {
-	d := NewMemoryDesc()
+// UnpackMemory decodes what Pack or another implementation of the format wrote.
+func UnpackMemory(b []byte) (Memory, error) {
+	d := NewMemory()
 	r, err := newUnpacker("memory", b)
 	if err != nil {
 		return d, err
@@ -108,9 +114,9 @@ func UnpackMemoryDesc(b []byte) (MemoryDesc, error) {
 		r.Fail("id %d or location %d is out of range", id, loc)
 	}
 	if err := r.Err(); err != nil {
-		return NewMemoryDesc(), fmt.Errorf("unpack memory descriptor: %w: %w", err, ErrInvalid)
+		return NewMemory(), fmt.Errorf("unpack memory descriptor: %w: %w", err, errs.ErrInvalid)
 	}
-	d.ID, d.Loc = uint32(id), MemoryLocation(loc)
+	d.ID, d.Loc = uint32(id), Location(loc)
 	return d, nil
 }
 
@@ -127,7 +133,7 @@ func newPacker() packer {
 	return packer{buf, enc}
 }
 
-// array opens an array of n public elements and, with own, ours.
+// array opens an array of n public elements and, with own, mori's.
 func (w packer) array(n int, own bool) {
 	if own {
 		n++
@@ -135,7 +141,7 @@ func (w packer) array(n int, own bool) {
 	_ = w.enc.EncodeArrayLen(n)
 }
 
-// own appends our element.
+// own appends mori's element.
 func (w packer) own(incarnation uint64, secret []byte) {
 	b := binary.BigEndian.AppendUint64([]byte(ownMagic), incarnation)
 	w.bin(append(b, secret...))
@@ -161,7 +167,8 @@ func (w packer) uint(all ...uint64) {
 
 func (w packer) bin(b []byte) { _ = w.enc.EncodeBytes(b) }
 
-// An unpacker reads elements until the array ends; after that, reads leave their targets alone. The reader's first error sticks.
+// An unpacker reads elements until the array ends. After that, reads leave their targets alone. The
+// reader's first error sticks.
 type unpacker struct {
 	*decode.Reader
 	left int
@@ -169,16 +176,18 @@ type unpacker struct {
 
 func newUnpacker(what string, b []byte) (*unpacker, error) {
 	if len(b) == 0 || len(b) > maxDescBytes {
-		return nil, fmt.Errorf("unpack %s descriptor of %d bytes, want 1 to %d: %w", what, len(b), maxDescBytes, ErrInvalid)
+		return nil, fmt.Errorf("unpack %s descriptor of %d bytes, want 1 to %d: %w",
+			what, len(b), maxDescBytes, errs.ErrInvalid)
 	}
 	r := &unpacker{Reader: decode.NewReader(b)}
 	if r.left = r.Array(); r.left < 1 {
-		return nil, fmt.Errorf("unpack %s descriptor of %d bytes: not an array with elements (%v): %w", what, len(b), r.Err(), ErrInvalid)
+		return nil, fmt.Errorf("unpack %s descriptor of %d bytes: not an array with elements (%v): %w",
+			what, len(b), r.Err(), errs.ErrInvalid)
 	}
 	return r, nil
 }
 
-// next tells whether there is another element to read.
+// next reports whether there is another element to read.
 func (r *unpacker) next() bool {
 	if r.Err() != nil || r.left == 0 {
 		return false
@@ -236,7 +245,7 @@ func (r *unpacker) bin(to []byte) {
 	copy(to, b)
 }
 
-// own reads our element, if the next one is.
+// own reads mori's element, if it comes next.
 func (r *unpacker) own(incarnation *uint64, secret []byte) {
 	if !r.next() || r.Next() != decode.KindBinary {
 		return

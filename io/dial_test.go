@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,117 +14,19 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/io/internal/control"
+	"mori/io/internal/message"
 )
-
-// newSideWithin is newSide with another limit of a handshake. It also listens on the local socket.
-func newSideWithin(t *testing.T, key string, limit time.Duration) *side {
-	t.Helper()
-	e, err := NewEngine(key, EngineConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.handshake = limit
-	s := newSideOf(t, e, 64, BackendTCP, nil)
-	if err := e.control.listenLocal(); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// dialControlFrom is dialControl from an address of this host, or over the local socket if that is
-// empty.
-func dialControlFrom(t *testing.T, e *Engine, ip string) net.Conn {
-	t.Helper()
-	d, network, to := net.Dialer{}, "unix", localControl(e.incarnation)
-	if ip != "" {
-		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(ip)}
-		network, to = "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(e.Desc().Port))
-	}
-	c, err := d.Dial(network, to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	return c
-}
-
-// An unfinished handshake ends at its limit, wherever it stands; bytes that trickle in do not
-// extend it. A finished one stays.
-func TestUnfinishedHandshakesEndAtTheirLimit(t *testing.T) {
-	a := newSideWithin(t, "a", 300*time.Millisecond)
-	for network, ip := range map[string]string{"tcp": "127.0.0.1", "unix": ""} {
-		x := newCaller(t, "x", 5, a)
-		finished := dialControlFrom(t, a.Engine, ip)
-		welcomed(t, finished, x)
-		silent, challenged, trickling := dialControlFrom(t, a.Engine, ip), dialControlFrom(t, a.Engine, ip), dialControlFrom(t, a.Engine, ip)
-		if kind, _ := converse(t, challenged, controlHello, &x.hello); kind != controlChallenge {
-			t.Fatalf("%s: a hello is answered with type %d", network, kind)
-		}
-		go func() {
-			for _, err := trickling.Write([]byte{byte(controlHello)}); err == nil; _, err = trickling.Write([]byte{0}) {
-				time.Sleep(40 * time.Millisecond)
-			}
-		}()
-		for name, c := range map[string]net.Conn{"silent": silent, "challenged": challenged, "trickling": trickling} {
-			if _, err := io.ReadAll(c); isTimeout(err) {
-				t.Errorf("%s: the %s connection is open after 20 s", network, name)
-			}
-		}
-		if kind, _ := converse(t, finished, controlBeat, &heartbeat{}); kind != controlBeat {
-			t.Errorf("%s: after its handshake a connection is answered with type %d", network, kind)
-		}
-	}
-}
-
-// Silent connections and strangers from the network take no slot of the local socket, and the other
-// way round.
-func TestTheNetworkTakesNoSlotOfTheLocalSocket(t *testing.T) {
-	a := newSideWithin(t, "a", time.Minute)
-	x := newCaller(t, "x", 5, a)
-	early := map[string]net.Conn{"tcp": dialControlFrom(t, a.Engine, "127.0.0.9"), "unix": dialControlFrom(t, a.Engine, "")}
-	beating := dialControlFrom(t, a.Engine, "")
-	welcomed(t, beating, x)
-	flood := func(n int, ip string) (first net.Conn) {
-		for i := range n {
-			c := dialControlFrom(t, a.Engine, ip)
-			if i == 0 {
-				first = c
-			}
-		}
-		return first
-	}
-	evicted := func(c net.Conn, what string) {
-		t.Helper()
-		if _, _, err := readControl(c); err == nil || isTimeout(err) {
-			t.Errorf("the first %s reads %v, want the end of its connection", what, err)
-		}
-	}
-	evicted(flood(maxUnfinishedUnix+1, ""), "silent connection to the local socket")
-	welcomed(t, early["tcp"], x) // older than all of them
-	early["unix"] = dialControlFrom(t, a.Engine, "")
-	first := flood(maxUnfinishedHost, "127.0.0.2")
-	flood(maxUnfinished-maxUnfinishedHost, "127.0.0.3")
-	flood(1, "127.0.0.4")
-	evicted(first, "silent connection from the network")
-	welcomed(t, early["unix"], x)
-	for i := range maxStrangers + 1 {
-		welcomed(t, dialControlFrom(t, a.Engine, []string{"127.0.0.2", "127.0.0.3"}[i%2]), x)
-	}
-	if kind, _ := converse(t, beating, controlBeat, &heartbeat{}); kind != controlBeat {
-		t.Errorf("a client of the local socket is answered with type %d", kind)
-	}
-}
 
 // offering is a peer of b's that offers its data plane over TCP at addr, and what it says of
 // itself.
-func offering(t *testing.T, a, b *side, addr string) (*peer, *route, *welcome) {
+func offering(t *testing.T, a, b *side, addr string) (*peer, *route, *message.Welcome) {
 	t.Helper()
 	p := newPeer(b.Engine, a.Desc())
 	t.Cleanup(func() { p.close(ErrClosed) })
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	w, err := p.ctl.greet(ctx)
+	w, err := p.ctl.Greet(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +112,8 @@ func TestADataConnectionThatWasEvictedIsTriedAgain(t *testing.T) {
 		}
 		if err == nil {
 			q.close(ErrClosed)
-		} else if n := sockets.Load(); n > maxEvictions*mostSockets || ctx.Err() != nil {
-			t.Errorf("%d sockets, want at most %d: %v", n, maxEvictions*mostSockets, err)
+		} else if n := sockets.Load(); n > control.MaxEvictions*mostSockets || ctx.Err() != nil {
+			t.Errorf("%d sockets, want at most %d: %v", n, control.MaxEvictions*mostSockets, err)
 		}
 	}
 }
@@ -278,7 +179,7 @@ func TestADataConnectionToABusyPeerIsTriedAgain(t *testing.T) {
 	busy := crowded(t, a.Engine)
 	var sockets atomic.Int64
 	p, r, w := offering(t, a, b, relay(t, func() string {
-		if sockets.Add(1) <= 28 { // of 7 attempts: more than maxEvictions
+		if sockets.Add(1) <= 28 { // of 7 attempts: more than control.MaxEvictions
 			return busy
 		}
 		return dataAddr(a.Engine)

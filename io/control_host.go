@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"crypto/subtle"
+
+	"mori/io/internal/descriptor"
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
+)
+
+// A controlHost is an engine as its control server sees it: the control.Host.
+type controlHost struct{ e *Engine }
+
+func (h controlHost) Admits(who identity.ID) error { return h.e.store.admits(who) }
+
+func (h controlHost) Knows(key string) bool { return h.e.store.peerOf(key) != nil }
+
+func (h controlHost) Offer() (endpoints []message.Endpoint, notify bool) {
+	notify = h.e.wantsNotifications()
+	for _, tr := range h.e.openTransports() {
+		endpoints = append(endpoints, message.Endpoint{Name: tr.name, Addr: string(tr.lis.Addr())})
+	}
+	return endpoints, notify
+}
+
+func (h controlHost) RegionSize(key descriptor.RegionKey) (size uint64, ok bool) {
+	if r := h.e.store.region(key.ID); r != nil && h.e.store.grants(key) {
+		return r.desc.Size, true
+	}
+	return 0, false
+}
+
+func (h controlHost) Drop(token []byte) (found bool) {
+	for _, tr := range h.e.openTransports() {
+		for _, l := range tr.allLinks() {
+			if subtle.ConstantTimeCompare(l.token, token) == 1 {
+				found = true
+				l.close(nil)
+			}
+		}
+	}
+	return found
+}
+
+// TakeTags keeps the tags of transfers to and from regions whose keys who has.
+func (h controlHost) TakeTags(who identity.ID, all []message.Tag) int {
+	granted := all[:0]
+	for _, t := range all {
+		if h.e.store.grants(t.Region) {
+			granted = append(granted, t)
+		}
+	}
+	h.e.tags.add(who, h.e.store.isRegistered(who), granted)
+	return len(granted)
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+
+package control
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"mori/io/internal/identity"
+)
+
+// A Self is what an engine says of itself on the control plane, and what it proves that with. It
+// does not change once a Server or Client uses it.
+type Self struct {
+	Key         string
+	NodeID      string
+	Incarnation uint64
+	Secret      identity.Secret
+	Signer      identity.Signer
+	TLS         *tls.Config // nil: plain connections
+	Log         *slog.Logger
+
+	// Handshake limits the time from a client's connection to its Welcome; 0 is DefaultHandshake.
+	Handshake time.Duration
+}
+
+// DefaultHandshake is the limit of a handshake.
+const DefaultHandshake = 5 * time.Second
+
+// idleLimit is when a Server closes the connection of a silent client.
+const idleLimit = 60 * time.Second
+
+// ID returns the engine's identity.
+func (s *Self) ID() identity.ID {
+	return identity.ID{Key: s.Key, Incarnation: s.Incarnation, Public: s.Signer.Public}
+}
+
+func (s *Self) handshakeLimit() time.Duration {
+	if s.Handshake > 0 {
+		return s.Handshake
+	}
+	return DefaultHandshake
+}

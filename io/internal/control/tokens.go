@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+
+package control
+
+import (
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
+)
+
+// tokenLife is how long a token admits while the control connection that it was given over is open.
+const tokenLife = 60 * time.Second
+
+// tokens are those that admit data connections. The zero value is ready.
+type tokens struct {
+	mu  sync.Mutex
+	all map[string]token
+}
+
+// A token admits one peer's data connections for a while.
+type token struct {
+	who  identity.ID
+	born time.Time
+	used map[string]bool // by transport: a token admits one connection over each
+}
+
+// issue makes a token for who, unless admits has an error. A control connection gets one, so there
+// are no more tokens than connections.
+func (k *tokens) issue(who identity.ID, admits func(identity.ID) error) ([]byte, error) {
+	raw := make([]byte, message.TokenLen)
+	if _, err := rand.Read(raw); err != nil {
+		return nil, fmt.Errorf("make a token: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := admits(who); err != nil {
+		return nil, err // with mu held: revoke takes the token from an engine that is retired after this
+	}
+	if k.all == nil {
+		k.all = map[string]token{}
+	}
+	k.all[string(raw)] = token{who, time.Now(), map[string]bool{}}
+	return raw, nil
+}
+
+// revoke invalidates the tokens of all for whom gone is true.
+func (k *tokens) revoke(gone func(identity.ID) bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for raw, t := range k.all {
+		if gone(t.who) {
+			delete(k.all, raw)
+		}
+	}
+}
+
+// forget invalidates a token. Data connections that it has admitted stay.
+func (k *tokens) forget(raw []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.all, string(raw))
+}
+
+// redeem returns who may connect with the ticket over the named transport, once.
+func (k *tokens) redeem(ticket []byte, transport string) (who identity.ID, ok bool) {
+	if len(ticket) != message.TicketLen {
+		return identity.ID{}, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, ok := k.all[string(ticket[:message.TokenLen])]
+	if !ok || time.Since(t.born) > tokenLife || t.used[transport] || !message.Admits(t.who, ticket, transport) {
+		return identity.ID{}, false
+	}
+	t.used[transport] = true
+	return t.who, true
+}
+
+// holds reports whether the token of a redeemed ticket is still valid.
+func (k *tokens) holds(ticket []byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, known := k.all[string(ticket[:message.TokenLen])]
+	return known
+}
+
+func (k *tokens) len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.all)
+}
