@@ -101,7 +101,8 @@ func (s *Session) writeAfter(a After, n uint64) *Status {
 	return s.Submit(&Request{Write: true, After: a, Local: []uint64{0}, Remote: []uint64{0}, Sizes: []uint64{n}, UID: s.AllocateTransferUID()})
 }
 
-// TestATransferWaitsForTheGPU: what the GPU has yet to write is what arrives, and what was submitted later does not succeed before.
+// TestATransferWaitsForTheGPU: what the GPU has yet to write is what arrives, and what was
+// submitted later does not succeed before.
 func TestATransferWaitsForTheGPU(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		a, b, s := afterPair(t, kind, nil)
@@ -132,7 +133,8 @@ func TestATransferWaitsForTheGPU(t *testing.T) {
 	})
 }
 
-// TestTheBytesOfTheStreamArrive is the same on any GPU, round after round, with events that are recorded again and go right after the call.
+// TestTheBytesOfTheStreamArrive is the same on any GPU, round after round, with events that are
+// recorded again and go right after the call.
 func TestTheBytesOfTheStreamArrive(t *testing.T) {
 	if !gputest.Real() {
 		gputest.Delay(t, 7)
@@ -184,7 +186,8 @@ func TestAReadWaitsForTheGPU(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForAGPUEnds in every way but by its event, and hurts no other transfer: the path stays.
+// TestWhatWaitsForAGPUEnds in every way but by its event, and hurts no other transfer: the path
+// stays.
 func TestWhatWaitsForAGPUEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(t *testing.T, a *gpuSide, b *side, s *Session, st *Status)
@@ -263,7 +266,8 @@ func TestTheGPUFails(t *testing.T) {
 	closed(t, a.stream.Wait(ctx))
 }
 
-// TestATransferMayTakeTheGateOfOneThatBegins: many are posted while those before begin, whose gates are used again.
+// TestATransferMayTakeTheGateOfOneThatBegins: many are posted while those before begin, whose gates
+// are used again.
 func TestATransferMayTakeTheGateOfOneThatBegins(t *testing.T) {
 	a, _, s := afterPair(t, BackendTCP, nil)
 	for round := range 200 {

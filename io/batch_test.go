@@ -126,7 +126,8 @@ func TestBuildMovesEveryByteOnce(t *testing.T) {
 	}
 }
 
-// TestOneOfManyOutside: entries of one size are checked by the furthest, and the words name the first that is wrong.
+// TestOneOfManyOutside: entries of one size are checked by the furthest, and the words name the
+// first that is wrong.
 func TestOneOfManyOutside(t *testing.T) {
 	const n, size = 100, 64
 	for _, c := range []struct {
@@ -180,8 +181,9 @@ func TestContiguousEntriesBecomeOneSegment(t *testing.T) {
 	}
 }
 
-// BenchmarkBuild makes ops of random blocks of 4 KiB: for a network, and for GPUs, which take them in one, as segments and as blocks. The figures are
-// of the best round; ratio is to the time that copying the offsets takes.
+// BenchmarkBuild makes ops of random blocks of 4 KiB: for a network, and for GPUs, which take them
+// in one, as segments and as blocks. The figures are of the best round; ratio is to the time that
+// copying the offsets takes.
 func BenchmarkBuild(b *testing.B) {
 	for name, c := range map[string]struct {
 		n  uint64

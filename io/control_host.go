@@ -52,6 +52,6 @@ func (h controlHost) TakeTags(who identity.ID, all []message.Tag) int {
 			granted = append(granted, t)
 		}
 	}
-	h.e.tags.add(who, h.e.store.isRegistered(who), granted)
+	h.e.tags.Add(who, h.e.store.isRegistered(who), granted)
 	return len(granted)
 }

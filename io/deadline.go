@@ -23,7 +23,7 @@ func (e *Engine) startTick() {
 		for {
 			select {
 			case <-t.C:
-				e.inbounds.drain()
+				e.arrived.Drain()
 				e.meters.Sample(time.Since(e.born))
 				for _, p := range e.store.allPeers() {
 					p.expire(time.Now())

@@ -19,6 +19,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/limits"
 	"mori/core/logging"
+	"mori/io/internal/arrivals"
 	"mori/io/internal/control"
 	"mori/io/internal/identity"
 	"mori/io/internal/meter"
@@ -46,7 +47,7 @@ type Engine struct {
 	altered    atomic.Uint64 // ops sent again because their checksum differed
 	packed     atomic.Uint64 // payloads sent compressed
 	recent     meter.Ring    // transfers that ended
-	tags       inboundTags
+	tags       arrivals.Tags
 	born       time.Time
 	stalls     sync.WaitGroup          // traces that are being written
 	ended      atomic.Pointer[Watcher] // made by FD
@@ -54,7 +55,7 @@ type Engine struct {
 	maxPending int64                   // transfers to one peer; 0 = no limit
 	lease      time.Duration           // see lease.go; 0 = none
 	pace       pace                    // of replays
-	inbounds   inbounds
+	arrived    *arrivals.Table
 	gates      gates
 
 	mu         sync.Mutex
@@ -102,7 +103,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if len(e.self.NodeID) > MaxKey {
 		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.self.NodeID), MaxKey, ErrInvalid)
 	}
-	e.inbounds.registered = e.store.isRegistered
+	e.arrived = arrivals.NewTable(e.store.isRegistered)
 	if e.self.Signer, err = identity.NewSigner(); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
@@ -181,8 +182,8 @@ func (e *Engine) replace(old *peer, keep identity.ID, reason error) {
 	}
 	former := func(who identity.ID) bool { return who.Key == keep.Key && !who.Is(keep) }
 	e.disconnect(former)
-	e.inbounds.forget(former)
-	e.tags.forget(former)
+	e.arrived.Forget(former)
+	e.tags.Forget(former)
 }
 
 // DeregisterRemoteEngine forgets a peer and what it has sent, and closes the connections in both
@@ -199,7 +200,18 @@ func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 // arrived here completely. It does not consume.
 func (e *Engine) PopInbound(key string, uid uint64) bool {
 	who, ok := e.store.registered(key)
-	return ok && e.wantsNotifications() && e.inbounds.has(who, uid)
+	return ok && e.wantsNotifications() && e.arrived.Has(who, uid)
+}
+
+// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key, if
+// the transfer had one and it has arrived. Asking does not consume. InboundTag remembers the last 16384
+// tags of each registered engine; all other engines share as many.
+func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
+	who, ok := e.store.registered(key)
+	if !ok {
+		return "", false
+	}
+	return e.tags.Find(who, uid)
 }
 
 // CreateSession prepares transfers between a local and a remote region. A nil session without error

@@ -13,7 +13,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// gpuRig is a session between two GPUs, or within the only one, and a raw copy of the same bytes beside it.
+// gpuRig is a session between two GPUs, or within the only one, and a raw copy of the same bytes
+// beside it.
 type gpuRig struct {
 	s      *Session
 	stream *device.Stream
@@ -80,7 +81,8 @@ func (r *gpuRig) raw(b *testing.B, bytes uint64) time.Duration {
 	return best
 }
 
-// BenchmarkGPUBlocks writes random blocks from GPU to GPU, with up to depth batches under way. ratio is to one raw copy of the same bytes.
+// BenchmarkGPUBlocks writes random blocks from GPU to GPU, with up to depth batches under way.
+// ratio is to one raw copy of the same bytes.
 func BenchmarkGPUBlocks(b *testing.B) {
 	for _, c := range []struct {
 		kind  BackendType
@@ -120,7 +122,8 @@ func BenchmarkGPUBlocks(b *testing.B) {
 	}
 }
 
-// BenchmarkAfter is what waiting for a stream costs that has nothing to do: a write of 8 bytes, without and with it.
+// BenchmarkAfter is what waiting for a stream costs that has nothing to do: a write of 8 bytes,
+// without and with it.
 func BenchmarkAfter(b *testing.B) {
 	for name, gated := range map[string]bool{"without": false, "with": true} {
 		b.Run(name, func(b *testing.B) {
@@ -140,8 +143,8 @@ func BenchmarkAfter(b *testing.B) {
 	}
 }
 
-// BenchmarkAfterLate is how much later than a stream a write of 8 bytes is done that waits for it, when the stream takes some milliseconds. late-us is the
-// median.
+// BenchmarkAfterLate is how much later than a stream a write of 8 bytes is done that waits for it,
+// when the stream takes some milliseconds. late-us is the median.
 func BenchmarkAfterLate(b *testing.B) {
 	gputest.NeedEmulated(b)
 	r := newGPURig(b, BackendXGMI, 4096)

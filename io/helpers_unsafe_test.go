@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buffer returns n bytes and their address. They lie outside of Go's heap: engines of one process write to each other's
-// memory, which the race detector would take for a mistake.
+// buffer returns n bytes and their address. They lie outside of Go's heap: engines of one process
+// write to each other's memory, which the race detector would take for a mistake.
 func buffer(t testing.TB, n int) ([]byte, uint64) {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, max(n, 1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/io/internal/arrivals"
 	"mori/io/internal/control"
 	"mori/io/internal/identity"
 	"mori/io/internal/message"
@@ -29,7 +30,7 @@ type link struct {
 	token []byte      // that it was opened with
 	ep    fabric.Endpoint
 	cq    fabric.CQ
-	in    *inbound
+	in    *arrivals.Log
 
 	reads   serial.Calls
 	arrived [64]fabric.Completion // scratch of who drains
@@ -79,7 +80,7 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 		_ = req.Reject([]byte(reason))
 		return
 	}
-	l := &link{tr: tr, who: who, token: req.Private()[:message.TokenLen], in: e.inbounds.of(who)}
+	l := &link{tr: tr, who: who, token: req.Private()[:message.TokenLen], in: e.arrived.Of(who)}
 	var err error
 	if l.ep, l.cq, err = tr.endpoint(func(err error) { l.close(err) }); err != nil {
 		e.self.Log.Warn("connection refused", "transport", tr.name, "from", req.Peer(), "reason", err)
@@ -88,8 +89,8 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	l.cq.OnReady(l.drain)
-	e.inbounds.watch(l)
+	l.cq.OnReady(l.Drain)
+	l.in.Watch(l)
 	if !tr.addLink(l) {
 		_ = req.Reject([]byte("engine is closing"))
 		l.close(ErrClosed)
@@ -109,7 +110,7 @@ func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 func (l *link) book(done []fabric.Completion) {
 	for _, c := range done {
 		if c.Kind == fabric.OpRemoteWrite {
-			l.in.add(c.Data)
+			l.in.Add(c.Data)
 		}
 	}
 }
@@ -163,8 +164,8 @@ func (tr *transport) allLinks() []*link {
 	return out
 }
 
-// drain books the notifications that have arrived. Calls overlap, as in path.reap.
-func (l *link) drain() {
+// Drain books the notifications that have arrived. Calls overlap, as in path.reap.
+func (l *link) Drain() {
 	l.reads.Do(func() {
 		for {
 			n, err := l.cq.Read(l.arrived[:])
@@ -186,12 +187,12 @@ func (l *link) close(error) { l.closed.Do(l.end) }
 
 func (l *link) end() {
 	l.tr.forget(l.ep)
-	l.drain() // the provider drops what is unread when the endpoint closes
+	l.Drain() // the provider drops what is unread when the endpoint closes
 	_ = l.ep.Close()
-	l.drain()
+	l.Drain()
 	_ = l.cq.Close()
 	l.tr.mu.Lock()
 	delete(l.tr.links, l)
 	l.tr.mu.Unlock()
-	l.in.unwatch(l)
+	l.in.Unwatch(l)
 }

@@ -41,22 +41,3 @@ func TestOrderHoldsUnderAnyCompletionOrder(t *testing.T) {
 		}
 	}
 }
-
-func TestInboundRemembersAndForgets(t *testing.T) {
-	in := &inbound{}
-	for uid := range uint64(100_000) {
-		in.add(uid)
-	}
-	if !in.has(0) || !in.has(99_999) || in.has(100_000) {
-		t.Error("consecutive uids are not remembered")
-	}
-	for i := range uint64(2 * maxInboundWords) {
-		in.add(1<<40 + i*64)
-	}
-	if len(in.words) > maxInboundWords || len(in.age) > maxInboundWords {
-		t.Errorf("%d words kept, want at most %d", len(in.words), maxInboundWords)
-	}
-	if in.has(0) || !in.has(1<<40+(2*maxInboundWords-1)*64) {
-		t.Error("the oldest should be forgotten, the newest kept")
-	}
-}

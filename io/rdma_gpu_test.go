@@ -26,8 +26,9 @@ func overNICs(t *testing.T, local, remote *place) *Session {
 	return s
 }
 
-// TestRDMAReachesGPUs: bytes go between memory of GPUs, and of a GPU and the host, by the NIC alone. Where the NIC cannot be shown a GPU's memory
-// they go through host memory, and the session says why.
+// TestRDMAReachesGPUs: bytes go between memory of GPUs, and of a GPU and the host, by the NIC
+// alone. Where the NIC cannot be shown a GPU's memory they go through host memory, and the session
+// says why.
 func TestRDMAReachesGPUs(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	gputest.NeedEmulated(t)

@@ -18,7 +18,8 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// overRDMA is the environment in which engines of one host talk to each other by RDMA devices, as between hosts, with more variables.
+// overRDMA is the environment in which engines of one host talk to each other by RDMA devices, as
+// between hosts, with more variables.
 func overRDMA(t *testing.T, more ...string) {
 	t.Helper()
 	verbstest.Need(t)
@@ -290,7 +291,8 @@ func TestRDMAWithoutLibrary(t *testing.T) {
 	refusedWhereRequired(t, nil, says)
 }
 
-// TestRDMAPortGoesDown in mid-transfer: nothing is lost, TCP goes on, and RDMA comes back with the port.
+// TestRDMAPortGoesDown in mid-transfer: nothing is lost, TCP goes on, and RDMA comes back with the
+// port.
 func TestRDMAPortGoesDown(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
@@ -325,7 +327,8 @@ func TestRDMAPortGoesDown(t *testing.T) {
 	})
 }
 
-// TestRDMAIsLostAndComesBack: what NICs do to transfers under way loses nothing. Another path takes them over, and RDMA what comes later.
+// TestRDMAIsLostAndComesBack: what NICs do to transfers under way loses nothing. Another path takes
+// them over, and RDMA what comes later.
 func TestRDMAIsLostAndComesBack(t *testing.T) {
 	for what, harm := range map[string]func(*testing.T) (undo func()){ // nil: it is for good
 		"a queue pair fails": func(t *testing.T) func() {
@@ -416,7 +419,8 @@ func once(t *testing.T, s *Session, size uint64) {
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{size}, 99))
 }
 
-// TestRDMARailAffinity: with it the other side answers on the device of the same index, so that trouble of another one does not matter.
+// TestRDMARailAffinity: with it the other side answers on the device of the same index, so that
+// trouble of another one does not matter.
 func TestRDMARailAffinity(t *testing.T) {
 	for _, affinity := range []string{"1", "0"} {
 		t.Run(affinity, func(t *testing.T) {

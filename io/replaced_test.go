@@ -3,7 +3,6 @@
 package io
 
 import (
-	"mori/io/internal/identity"
 	"mori/io/internal/message"
 	"strings"
 	"testing"
@@ -82,20 +81,6 @@ func TestArrivalsBeforeRegistrationCount(t *testing.T) {
 	}
 	arrived(t, b.Engine, "a", 5)
 	until(t, "the tag", func() bool { tag, _ := b.InboundTag("a", 5); return tag == "early" })
-}
-
-// TestStrangersPushNoArrivalsOut: a registered engine's arrivals stay, however many identities
-// others make up.
-func TestStrangersPushNoArrivalsOut(t *testing.T) {
-	peer := identity.ID{Key: "peer", Incarnation: 7}
-	in := inbounds{registered: func(who identity.ID) bool { return who == peer }}
-	in.of(peer).add(1)
-	for i := range uint64(maxInbounds + 100) {
-		in.of(identity.ID{Key: "stranger", Incarnation: i + 1})
-	}
-	if len(in.all) != maxInbounds || !in.has(peer, 1) {
-		t.Errorf("%d identities are remembered, the peer's arrival: %v", len(in.all), in.has(peer, 1))
-	}
 }
 
 // TestOnlyARegistrationReplaces: a HELLO in the name of a registered engine changes nothing for

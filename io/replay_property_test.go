@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// TestAnyOrderOfEndsCutsAndCancels does random things, by many seeds, to transfers that own a slot of memory each: cuts of both wires after
-// random ops, cancels, wires that take nobody for a while. However they end: a success has moved exactly its bytes, nothing is in
-// a ledger or parked afterwards, and successes were told in order.
+// TestAnyOrderOfEndsCutsAndCancels does random things, by many seeds, to transfers that own a slot
+// of memory each: cuts of both wires after random ops, cancels, wires that take nobody for a while.
+// However they end: a success has moved exactly its bytes, nothing is in a ledger or parked
+// afterwards, and successes were told in order.
 func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 	const slot, slots = 160 << 10, 8 // three ops each
 	seeds := 40

@@ -18,7 +18,8 @@ import (
 	"mori/core/provider/mem"
 )
 
-// A wire is a network in memory that plays the part of the provider named name, and breaks when told.
+// A wire is a network in memory that plays the part of the provider named name, and breaks when
+// told.
 type wire struct {
 	*mem.Provider
 	name string
@@ -98,7 +99,8 @@ func (l wireListener) Accept(ctx context.Context) (fabric.ConnReq, error) {
 	}
 }
 
-// A wired pair has two engines with the wires "shm" and "tcp" between them, the first being the better one.
+// A wired pair has two engines with the wires "shm" and "tcp" between them, the first being the
+// better one.
 type wired struct {
 	a, b     *side
 	s        *Session
@@ -171,7 +173,8 @@ func TestABrokenPathIsReplayedOnTheNext(t *testing.T) {
 	}
 }
 
-// TestRandomCuts moves blocks between changing places while both wires are cut again and again, and holds memory against a model.
+// TestRandomCuts moves blocks between changing places while both wires are cut again and again, and
+// holds memory against a model.
 func TestRandomCuts(t *testing.T) {
 	const size, block = 1 << 20, 4096
 	w := newWired(t, size, nil)
@@ -237,7 +240,8 @@ func TestARefusedOpIsNotReplayed(t *testing.T) {
 	}
 }
 
-// TestNeighboursOfAStalledTransferGoOn has a transfer that stalls on its path until its deadline, and others behind it.
+// TestNeighboursOfAStalledTransferGoOn has a transfer that stalls on its path until its deadline,
+// and others behind it.
 func TestNeighboursOfAStalledTransferGoOn(t *testing.T) {
 	cfg := DefaultBackendConfig()
 	cfg.DeadlineMS = 300
@@ -315,7 +319,8 @@ func TestAPathThatNobodyUsesCloses(t *testing.T) {
 	}
 }
 
-// TestReplaysAreBounded: paths that break each time are not tried for ever, and less and less often.
+// TestReplaysAreBounded: paths that break each time are not tried for ever, and less and less
+// often.
 func TestReplaysAreBounded(t *testing.T) {
 	w := newWired(t, 1<<16, nil, quick)
 	var ops atomic.Int64

@@ -15,6 +15,9 @@ import (
 	"mori/io/internal/serial"
 )
 
+// MaxTag is the length of a transfer's tag, in bytes.
+const MaxTag = message.MaxTag
+
 // A Session moves bytes between one local and one remote region. Safe for concurrent use; it needs
 // no closing.
 type Session struct {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"mori/io/internal/identity"
-	"mori/io/internal/message"
 )
 
 func TestTagsAreSeenOnBothSides(t *testing.T) {
@@ -73,49 +70,4 @@ func TestTagsOfAPeerThatIsGoneAreDropped(t *testing.T) {
 		writeTagged(w.s, "x", 8, uid).Wait(deadline(t))
 	}
 	until(t, "all tags are dropped", func() bool { s := w.a.Stats().Tags; return s.Dropped == 10 && s.Waiting == 0 })
-}
-
-func TestInboundTagsAreBounded(t *testing.T) {
-	var in inboundTags
-	peer := identity.ID{Key: "peer", Incarnation: 1}
-	for uid := range uint64(maxTags + 10) {
-		in.add(peer, true, []message.Tag{{UID: uid, Text: "t"}})
-		in.add(peer, true, []message.Tag{{UID: uid, Text: "u"}}) // the same transfer again
-	}
-	if n := len(in.peers[peer].tags); n != maxTags {
-		t.Errorf("%d tags of a peer, want %d", n, maxTags)
-	}
-	if _, ok := in.find(peer, 9); ok {
-		t.Error("the oldest is still there")
-	}
-	if tag, ok := in.find(peer, 10); !ok || tag != "u" {
-		t.Errorf("%q, %v", tag, ok)
-	}
-	for i := range maxTags + 10 { // each under a key of its own
-		in.add(identity.ID{Key: fmt.Sprint("stranger", i), Incarnation: 1}, false, []message.Tag{{UID: 1, Text: "t"}})
-	}
-	in.add(identity.ID{Key: strings.Repeat("k", maxTagKey+1), Incarnation: 1}, false, []message.Tag{{UID: 1, Text: "t"}})
-	if len(in.others.tags) != maxTags || len(in.peers) != 1 {
-		t.Errorf("%d tags of strangers, %d tables", len(in.others.tags), len(in.peers))
-	}
-	if _, ok := in.find(peer, 10); !ok {
-		t.Error("strangers pushed a peer's tag out")
-	}
-	in.forget(func(who identity.ID) bool { return who.Key == "peer" && who.Incarnation != 1 })
-	if _, ok := in.find(peer, maxTags); !ok {
-		t.Error("the incarnation to be kept is forgotten")
-	}
-	in.forget(func(who identity.ID) bool { return who == peer })
-	if _, ok := in.find(peer, maxTags); ok {
-		t.Error("found after it was forgotten")
-	}
-	in.forget(func(who identity.ID) bool { return who.Key == "stranger77" })
-	if _, ok := in.find(identity.ID{Key: "stranger77", Incarnation: 1}, 1); ok || len(in.others.tags) != maxTags-1 || len(in.others.age) != maxTags-1 {
-		t.Errorf("a forgotten stranger: %v, %d tags, %d keys", ok, len(in.others.tags), len(in.others.age))
-	}
-	in.add(identity.ID{Key: "newcomer", Incarnation: 1}, false, []message.Tag{{UID: 1, Text: "t"}})
-	in.add(identity.ID{Key: "newcomer", Incarnation: 1}, false, []message.Tag{{UID: 2, Text: "t"}})
-	if _, ok := in.find(identity.ID{Key: "stranger10", Incarnation: 1}, 1); ok || len(in.others.tags) != maxTags {
-		t.Errorf("the oldest stranger should go first: %v, %d tags", ok, len(in.others.tags))
-	}
 }

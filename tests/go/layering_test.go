@@ -153,7 +153,7 @@ var ioRank = map[string]int{
 	"errs": 0, "serial": 0, "identity": 0, "meter": 0,
 	"descriptor": 1, "page": 1,
 	"message": 2,
-	"control": 3,
+	"control": 3, "arrivals": 3,
 }
 
 func TestInternalImportsPointDown(t *testing.T) {

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: MIT
 
-package io
+package arrivals
 
 import (
+	"sync"
+
 	"mori/io/internal/identity"
 	"mori/io/internal/message"
-	"sync"
 )
 
-// inboundTags remember the tags that peers sent with their transfers. An incarnation that is
-// registered here has a table of its own; all others share one, so that the number of registered
-// engines bounds the memory. The zero value is ready.
-type inboundTags struct {
+const (
+	maxTags   = 16384 // of each registered engine, and of all others together
+	maxTagKey = 256   // longest key of an engine that is not registered here
+)
+
+// Tags remembers the tags that peers sent with their transfers. An incarnation that is registered
+// here has a table of its own. All others share one, so that the number of registered engines
+// bounds the memory. The zero value is ready.
+type Tags struct {
 	mu     sync.Mutex
 	peers  map[identity.ID]*tagTable // of registered engines
 	others tagTable
@@ -45,19 +51,20 @@ func (t *tagTable) add(k tagKey, tag string) {
 	t.tags[k] = tag
 }
 
-// add remembers what who has sent.
-func (i *inboundTags) add(who identity.ID, registered bool, all []message.Tag) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	table := &i.others
+// Add remembers what who has sent. An engine that is not registered here shares its table, and is
+// ignored if its key is longer than maxTagKey.
+func (g *Tags) Add(who identity.ID, registered bool, all []message.Tag) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	table := &g.others
 	switch {
 	case registered:
-		if table = i.peers[who]; table == nil {
-			if i.peers == nil {
-				i.peers = map[identity.ID]*tagTable{}
+		if table = g.peers[who]; table == nil {
+			if g.peers == nil {
+				g.peers = map[identity.ID]*tagTable{}
 			}
 			table = &tagTable{}
-			i.peers[who] = table
+			g.peers[who] = table
 		}
 	case len(who.Key) > maxTagKey:
 		return
@@ -67,29 +74,30 @@ func (i *inboundTags) add(who identity.ID, registered bool, all []message.Tag) {
 	}
 }
 
-func (i *inboundTags) find(who identity.ID, uid uint64) (string, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+// Find returns the tag of a transfer, if it had one and it has arrived.
+func (g *Tags) Find(who identity.ID, uid uint64) (tag string, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	k := tagKey{who, uid}
-	if t := i.peers[who]; t != nil {
+	if t := g.peers[who]; t != nil {
 		if tag, ok := t.tags[k]; ok {
 			return tag, true
 		}
 	}
-	tag, ok := i.others.tags[k]
+	tag, ok = g.others.tags[k]
 	return tag, ok
 }
 
-// forget drops the tags of all for whom gone is true.
-func (i *inboundTags) forget(gone func(identity.ID) bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for who := range i.peers {
+// Forget drops the tags of all for whom gone is true.
+func (g *Tags) Forget(gone func(identity.ID) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for who := range g.peers {
 		if gone(who) {
-			delete(i.peers, who)
+			delete(g.peers, who)
 		}
 	}
-	i.others.drop(gone)
+	g.others.drop(gone)
 }
 
 // drop removes the tags of all for whom gone is true.
@@ -107,15 +115,4 @@ func (t *tagTable) drop(gone func(identity.ID) bool) {
 		}
 	}
 	t.age, t.next = left, 0
-}
-
-// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key,
-// if the transfer had one and it has arrived. Asking does not consume. InboundTag remembers the
-// last 16384 tags of each registered engine; all other engines share as many.
-func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
-	who, ok := e.store.registered(key)
-	if !ok {
-		return "", false
-	}
-	return e.tags.find(who, uid)
 }

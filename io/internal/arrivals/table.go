@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+
+package arrivals
+
+import (
+	"sync"
+
+	"mori/io/internal/identity"
+)
+
+// maxLogs bounds how many incarnations a Table remembers.
+const maxLogs = 1 << 14
+
+// A Table has the arrivals of all remote engines.
+type Table struct {
+	registered func(identity.ID) bool
+
+	mu  sync.Mutex
+	all map[identity.ID]*Log
+}
+
+// NewTable returns an empty table. It keeps the arrivals of engines that are registered.
+func NewTable(registered func(identity.ID) bool) *Table {
+	return &Table{registered: registered, all: map[identity.ID]*Log{}}
+}
+
+// Of returns the arrivals of who, which are empty if who is unknown. When there are too many, Of
+// forgets those of an engine that has no connection and is not registered here.
+func (t *Table) Of(who identity.ID) *Log {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l, ok := t.all[who]; ok {
+		return l
+	}
+	if len(t.all) >= maxLogs {
+		for other, l := range t.all {
+			if !l.watched() && !t.registered(other) {
+				delete(t.all, other)
+				break
+			}
+		}
+	}
+	l := &Log{}
+	t.all[who] = l
+	return l
+}
+
+// Forget drops the arrivals of all for whom gone is true.
+func (t *Table) Forget(gone func(identity.ID) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for who := range t.all {
+		if gone(who) {
+			delete(t.all, who)
+		}
+	}
+}
+
+// Has reports whether a transfer has arrived. It drains the connections of who if the arrival is
+// not booked yet.
+func (t *Table) Has(who identity.ID, uid uint64) bool {
+	t.mu.Lock()
+	l := t.all[who]
+	t.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	if l.booked(uid) {
+		return true
+	}
+	l.drain()
+	return l.booked(uid)
+}
+
+// Drain books all arrivals, so that no queue of a connection stays full.
+func (t *Table) Drain() {
+	t.mu.Lock()
+	all := make([]*Log, 0, len(t.all))
+	for _, l := range t.all {
+		all = append(all, l)
+	}
+	t.mu.Unlock()
+	for _, l := range all {
+		l.drain()
+	}
+}
