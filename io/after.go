@@ -194,7 +194,7 @@ func (s *gates) look() (left int, opened bool) {
 	over := map[*gate]openedGate{}
 	for _, g := range all {
 		o := openedGate{}
-		if g.t.session.peer.isParked(g.t) {
+		if g.t.session.peer.parked.has(g.t) {
 			if o.happened, o.err = g.event.Done(); !o.happened && o.err == nil {
 				continue
 			}
@@ -261,13 +261,7 @@ func (s *gates) close() error {
 func (p *peer) hold(g *gate, t *transfer) {
 	g.t = t
 	t.gated.Store(true)
-	p.mu.Lock()
-	closed := p.closed
-	if closed == nil {
-		p.parked[t] = struct{}{}
-	}
-	p.mu.Unlock()
-	if closed != nil {
+	if closed := p.parked.add(t); closed != nil {
 		t.fail(errors.Join(closed, p.engine.gates.give(g, false)))
 		t.end()
 		return
@@ -275,16 +269,9 @@ func (p *peer) hold(g *gate, t *transfer) {
 	p.engine.gates.watch(g)
 }
 
-func (p *peer) isParked(t *transfer) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.parked[t]
-	return ok
-}
-
 // pass lets t begin, unless it has ended meanwhile.
 func (t *transfer) pass(err error) {
-	if !t.session.peer.unpark(t) {
+	if !t.session.peer.parked.take(t) {
 		return
 	}
 	t.gated.Store(false)
@@ -296,7 +283,7 @@ func (t *transfer) pass(err error) {
 	case t.failure() != nil:
 		t.end()
 	case q.err() != nil:
-		t.session.peer.replay(q, []*transfer{t})
+		t.session.peer.replays.replay(q, []*transfer{t})
 	default:
 		q.start(t)
 	}

@@ -14,7 +14,8 @@ import (
 // maxEntry is the largest entry of a batch, the limit of RDMA work requests.
 const maxEntry = math.MaxUint32
 
-// entries are the pieces of a transfer: as many local and remote offsets, and sizes, or one size of all.
+// entries are the pieces of a transfer: as many local and remote offsets, and sizes, or one size of
+// all.
 type entries struct {
 	lo, ro, sz []uint64
 	size       uint64
@@ -54,8 +55,8 @@ func (e *entries) spread() {
 	}
 }
 
-// accept takes entries in if all lie within regions of localSize and remoteSize bytes, and adds up their bytes. Of those of one size, which
-// others may write to meanwhile, it keeps a copy.
+// accept takes entries in if all lie within regions of localSize and remoteSize bytes, and adds up
+// their bytes. Of those of one size, which others may write to meanwhile, it keeps a copy.
 func (b *batch) accept(e *entries, localSize, remoteSize uint64) (total uint64, err error) {
 	if b.even = e.even(); !b.even {
 		if e.one {
@@ -71,7 +72,8 @@ func (b *batch) accept(e *entries, localSize, remoteSize uint64) (total uint64, 
 	return checkEntries(wrong.lo, wrong.ro, wrong.sz, localSize, remoteSize)
 }
 
-// checkEntries tells whether all entries lie within regions of localSize and remoteSize bytes, and adds up their bytes.
+// checkEntries tells whether all entries lie within regions of localSize and remoteSize bytes, and
+// adds up their bytes.
 func checkEntries(lo, ro, sz []uint64, localSize, remoteSize uint64) (total uint64, err error) {
 	if len(lo) != len(sz) || len(ro) != len(sz) {
 		return 0, fmt.Errorf("%d local offsets, %d remote offsets and %d sizes: want equal counts: %w", len(lo), len(ro), len(sz), ErrInvalid)
@@ -117,13 +119,13 @@ type target struct {
 	blockMax int // blocks that an op takes as such; 0: none
 }
 
-// fewJoined tells whether it pays to leave blocks as they are: those that go on where the one before ends would be a segment with it,
-// and a list of fewer is faster.
+// fewJoined tells whether it pays to leave blocks as they are: those that go on where the one
+// before ends would be a segment with it, and a list of fewer is faster.
 func fewJoined(b *fabric.Blocks) bool { return b.Joined() <= b.Len()/16 }
 
-// build fills b with the ops of kind for entries of total bytes that it has accepted. Entries contiguous with
-// their predecessor on both sides are merged; they are not sorted first, since that costs more than it saves
-// (1000 random entries on a 2.4 GHz EPYC: 48 µs to sort, 5 to build).
+// build fills b with the ops of kind for entries of total bytes that it has accepted. Entries
+// contiguous with their predecessor on both sides are merged; they are not sorted first, since that
+// costs more than it saves (1000 random entries on a 2.4 GHz EPYC: 48 µs to sort, 5 to build).
 func (b *batch) build(kind fabric.OpKind, to *target, total uint64, e *entries) {
 	b.cuts = b.cuts[:0]
 	if b.even {
@@ -144,7 +146,8 @@ func (b *batch) build(kind fabric.OpKind, to *target, total uint64, e *entries) 
 	b.fillOps(kind)
 }
 
-// alike makes segments of the blocks: of a single op, or, if none is longer than the others, of ops of equally many.
+// alike makes segments of the blocks: of a single op, or, if none is longer than the others, of ops
+// of equally many.
 func (b *batch) alike(to *target, single bool) {
 	b.segs, b.rsegs = b.blocks.Segments(fabric.Seg{Addr: to.local, MR: to.mr}, fabric.RSeg{Addr: to.remote, Key: to.key}, b.segs, b.rsegs)
 	n := len(b.segs)
@@ -166,7 +169,8 @@ func (b *batch) asBlocks(kind fabric.OpKind, to *target) {
 	b.reset()
 }
 
-// one makes the segments of a single op: GPUs take thousands of blocks in one. 8192 take 20 µs, and 36 by many.
+// one makes the segments of a single op: GPUs take thousands of blocks in one. 8192 take 20 µs, and
+// 36 by many.
 func (b *batch) one(to *target, lo, ro, sz []uint64) {
 	n := len(sz)
 	lo, ro = lo[:n], ro[:n]
@@ -241,7 +245,8 @@ func (b *batch) reset() {
 	b.done = append(b.done[:0], make([]bool, len(b.ops))...)
 }
 
-// rebase drops the ops that are done and makes the others fit for another path of the same session. No op may be in flight.
+// rebase drops the ops that are done and makes the others fit for another path of the same session.
+// No op may be in flight.
 func (b *batch) rebase(from, to *target) {
 	rest := b.ops[:0]
 	for i := range b.ops {

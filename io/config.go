@@ -17,8 +17,8 @@ type EngineConfig struct {
 	Host string // address or name to bind and to advertise; "" binds the loopback address only
 	Port int    // 0 lets the system choose
 
-	// AuthSecret is shared by all engines that may talk to each other; the others are refused. Empty takes MORI_AUTH_SECRET;
-	// if that is empty, too, everybody is let in.
+	// AuthSecret is shared by all engines that may talk to each other; the others are refused.
+	// Empty takes MORI_AUTH_SECRET; if that is empty, too, everybody is let in.
 	AuthSecret string
 }
 
@@ -92,7 +92,8 @@ func (c *BackendConfig) fromEnv(log *slog.Logger) *BackendConfig {
 	return &out
 }
 
-// forXGMI is a copy of c for copies between GPUs of one host, of which nobody is notified and which are not cut for a network.
+// forXGMI is a copy of c for copies between GPUs of one host, of which nobody is notified and which
+// are not cut for a network.
 func (c *BackendConfig) forXGMI() *BackendConfig {
 	out := *c
 	out.EnableNotification, out.EnableChunking = false, false

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// startTick starts the engine's clock, once: it looks for transfers past their deadline, for backlogs, for paths to mend or to
-// close, and for notifications that nobody asked for. It needs e.mu held.
+// startTick starts the engine's clock, once: it looks for transfers past their deadline, for
+// backlogs, for paths to mend or to close, and for notifications that nobody asked for. It needs
+// e.mu held.
 func (e *Engine) startTick() {
 	if e.stopTick != nil {
 		return
@@ -29,7 +30,7 @@ func (e *Engine) startTick() {
 					p.expire(time.Now())
 					p.nudge()
 					p.heal(time.Now())
-					p.beat(time.Now())
+					p.life.beat(p, time.Now())
 				}
 			case <-ctx.Done():
 				return
@@ -38,8 +39,8 @@ func (e *Engine) startTick() {
 	}()
 }
 
-// nudge lets the workers of paths with a backlog look for room again. Completions do that already; this is for a provider that
-// makes room only after it told of a completion.
+// nudge lets the workers of paths with a backlog look for room again. Completions do that already;
+// this is for a provider that makes room only after it told of a completion.
 func (p *peer) nudge() {
 	for _, q := range p.allPaths() {
 		if q.waiting.Load() > 0 {
@@ -48,10 +49,11 @@ func (p *peer) nudge() {
 	}
 }
 
-// expire fails the transfers whose deadline has passed and closes their paths, so that no byte of them can land here
-// after the status told of the failure. The other transfers go on over a new path.
+// expire fails the transfers whose deadline has passed and closes their paths, so that no byte of
+// them can land here after the status told of the failure. The other transfers go on over a new
+// path.
 func (p *peer) expire(now time.Time) {
-	p.endParked(func(t *transfer) error { return t.overdue(now) })
+	p.parked.fail(func(t *transfer) error { return t.overdue(now) })
 	stalled := map[*path]error{}
 	p.order.each(func(t *transfer) {
 		if err := t.overdue(now); err != nil {

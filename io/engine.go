@@ -203,9 +203,9 @@ func (e *Engine) PopInbound(key string, uid uint64) bool {
 	return ok && e.wantsNotifications() && e.arrived.Has(who, uid)
 }
 
-// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key, if
-// the transfer had one and it has arrived. Asking does not consume. InboundTag remembers the last 16384
-// tags of each registered engine; all other engines share as many.
+// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key,
+// if the transfer had one and it has arrived. Asking does not consume. InboundTag remembers the
+// last 16384 tags of each registered engine; all other engines share as many.
 func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
 	who, ok := e.store.registered(key)
 	if !ok {

@@ -267,7 +267,7 @@ func TestAGPUPathFailsAndHeals(t *testing.T) {
 	want := make([]byte, 8192)
 	fill(want, 5)
 	from.put(t, want)
-	gpu.peer.fellIll("p2p", ErrBadState)
+	gpu.peer.health.Broke("p2p", ErrBadState)
 	gpu.plan.Load().path.close(ErrUnreachable)
 	succeed(t, gpu.Write([]uint64{0}, []uint64{0}, []uint64{8192}, a.AllocateTransferUID()))
 	if d := gpu.Describe(); !strings.HasPrefix(d.Path, "shm") || !bytes.Equal(to.get(t), want) {

@@ -11,11 +11,10 @@ import (
 	"mori/core/fabric"
 )
 
-// A lease is how long a peer with open paths may give no sign of life: then its paths are closed,
-// and their transfers go on over new ones, or wait. A host that lost its power or its cable sends
-// nothing that would end a connection. Signs of life are answers to a beat over the control plane,
-// and progress of transfers. The engine's clock drives it: no Python and no lock of Python's is
-// involved.
+// A lease is how long a peer with open paths may give no sign of life. Then its paths are closed,
+// and their transfers go on over new ones, or wait: a host that lost its power or its cable sends
+// nothing that would end a connection. Signs of life are answers to a Beat of the control plane,
+// and progress of transfers. The engine's clock drives it, without Python and its lock.
 type lease struct {
 	heard   atomic.Int64 // the last sign of life, ns since the epoch
 	asked   atomic.Int64 // the last beat
@@ -25,12 +24,11 @@ type lease struct {
 // beatsPerLease is how many beats may go unanswered.
 const beatsPerLease = 3
 
-// beat asks a peer with open paths for a sign of life when it is time, and gives up the paths of
-// one that gave none for too long.
-func (p *peer) beat(now time.Time) {
+// beat asks a peer with open paths for a sign of life when it is time, and closes the paths of one
+// that gave none for too long.
+func (l *lease) beat(p *peer, now time.Time) {
 	limit := p.engine.lease
 	paths := p.pathsByRoute()
-	l := &p.life
 	if limit <= 0 || len(paths) == 0 {
 		l.heard.Store(0)
 		return
@@ -45,7 +43,7 @@ func (p *peer) beat(now time.Time) {
 		l.heard.Store(0)
 		err := fmt.Errorf("%q gave no sign of life for %d ms: %w", p.desc.Key, silent/int64(time.Millisecond), fabric.ErrTimeout)
 		for _, q := range paths {
-			p.fellIll(q.tr.name, err)
+			p.health.Broke(q.tr.name, err)
 			go q.close(err)
 		}
 		return

@@ -20,8 +20,9 @@ import (
 //	                        │                        │
 //	                        └────────▶ ended ◀───────┘
 //
-// ops counts what has still to end on the present path; whoever takes it to zero decides how it goes on. An op that ended well
-// is done for good; the others are replayed on the next path, unless the transfer has failed.
+// ops counts what has still to end on the present path; whoever takes it to zero decides how it
+// goes on. An op that ended well is done for good; the others are replayed on the next path, unless
+// the transfer has failed.
 type transfer struct {
 	status  *Status
 	session *Session
@@ -109,8 +110,9 @@ func (t *transfer) opEnded(err error) (pathBroke bool) {
 	return false
 }
 
-// isPathError reports whether another path may do what this one did not. It is false if the target or this side has refused the op itself,
-// and after ErrFault: by the time of a retry something else may be mapped where the memory was.
+// isPathError reports whether another path may do what this one did not. It is false if the target
+// or this side has refused the op itself, and after ErrFault: by the time of a retry something else
+// may be mapped where the memory was.
 func isPathError(err error) bool {
 	switch fabric.ErrnoOf(err) {
 	case fabric.ErrFault, fabric.ErrAccess, fabric.ErrRange, fabric.ErrNoKey, fabric.ErrNoMR, fabric.ErrInvalid, fabric.ErrMsgSize, fabric.ErrBadFlags, fabric.ErrNotSupported:
@@ -176,8 +178,8 @@ const (
 	maxRows = 1 << rowBits // transfers in flight on one path
 )
 
-// A ledger maps Op.Ctx to the transfers of one path. A row's generation changes with each use, so that a
-// completion that comes too late hits nothing.
+// A ledger maps Op.Ctx to the transfers of one path. A row's generation changes with each use, so
+// that a completion that comes too late hits nothing.
 type ledger struct {
 	mu   sync.Mutex
 	row  []ledgerRow

@@ -63,7 +63,8 @@ func (c *BackendConfig) nicUse() core.NICUse {
 	return use
 }
 
-// nicUse is how the engine's RDMA backend uses RDMA devices, for the memory that is registered by now. Transports ask when they open.
+// nicUse is how the engine's RDMA backend uses RDMA devices, for the memory that is registered by
+// now. Transports ask when they open.
 func (e *Engine) nicUse() core.NICUse {
 	use := core.AnyNIC()
 	if c := e.rdma.Load(); c != nil {
@@ -73,8 +74,9 @@ func (e *Engine) nicUse() core.NICUse {
 	return use
 }
 
-// memoryAt is the GPU that the registered memory is on, or the host's NUMA node; where nothing is registered yet, the GPU that is current on this
-// thread. Of memory in several places nothing is said.
+// memoryAt is the GPU that the registered memory is on, or the host's NUMA node; where nothing is
+// registered yet, the GPU that is current on this thread. Of memory in several places nothing is
+// said.
 func (e *Engine) memoryAt() (gpu string, node int) {
 	all := e.store.allRegions()
 	if len(all) == 0 {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// An order publishes the successes of the transfers to one peer in submission order, across sessions and paths:
-// a reader that sees the last transfer SUCCESS may rely on all earlier ones. Failures are told at once and
-// hold nobody up.
+// An order publishes the successes of the transfers to one peer in submission order, across
+// sessions and paths: a reader that sees the last transfer SUCCESS may rely on all earlier ones.
+// Failures are told at once and hold nobody up.
 type order struct {
 	mu         sync.Mutex
 	head, tail *transfer // in submission order; all but failed heads are unfinished or wait for one that is
@@ -18,7 +18,8 @@ type order struct {
 	pending    atomic.Int64  // the loads of the transfers that are not told; written with mu held
 	space      chan struct{} // closed when there is room again; nil while nobody waits
 
-	// book hears of each transfer just before its end is told; with mu held, so it is quick. nil: nobody.
+	// book hears of each transfer just before its end is told; with mu held, so it is quick. nil:
+	// nobody.
 	book func(t *transfer, code StatusCode, at time.Time)
 }
 
@@ -28,8 +29,9 @@ const loadEntries = 256
 // load is what a transfer of n entries counts against the limit on pending transfers.
 func load(n int) int64 { return int64(1 + n/loadEntries) }
 
-// room waits until less than limit is pending; 0 is no limit. It takes no lock while there is room, so callers at once may exceed the limit by a
-// transfer each. It reports false if there is no room in time.
+// room waits until less than limit is pending; 0 is no limit. It takes no lock while there is room,
+// so callers at once may exceed the limit by a transfer each. It reports false if there is no room
+// in time.
 func (o *order) room(limit int64, within time.Duration) bool {
 	if o.hasRoom(limit) {
 		return true
@@ -82,7 +84,8 @@ func (o *order) add(t *transfer) {
 	o.pending.Store(o.pending.Load() + t.load)
 }
 
-// finish ends t, at the given time, and publishes every success that no longer waits for an earlier transfer.
+// finish ends t, at the given time, and publishes every success that no longer waits for an earlier
+// transfer.
 func (o *order) finish(t *transfer, code StatusCode, msg string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,13 +51,7 @@ type path struct {
 	}
 	waiting atomic.Int64 // length of the backlog, or 1 while it is found out
 
-	todo struct { // notifications, which reaping leaves for others to submit
-		sync.Mutex
-		some  atomic.Bool // the list is not empty
-		list  []pending
-		timer *time.Timer // tells the worker; runs while the list is not empty
-		wake  time.Time   // when it does
-	}
+	todo deferred // notifications, and ops to be sent again
 
 	broken struct {
 		sync.Mutex
@@ -73,10 +65,7 @@ type path struct {
 	superseded atomic.Bool  // a better path was opened: no new transfers
 	dropped    atomic.Bool  // the peer has confirmed that its end is closed
 
-	regions struct { // of the peer, as this path's domain knows them
-		sync.Mutex
-		byKey map[fabric.RegionKey]fabric.RemoteMR
-	}
+	regions imports // of the peer
 }
 
 // pending is what of a transfer the endpoint had no room for, or the notification of one that has
@@ -99,27 +88,20 @@ func newPath(p *path) *path {
 	}
 	p.meter = p.peer.engine.meters.Path(p.peer.desc.Key, p.name)
 	p.peer.unended.Add(1)
-	p.todo.timer = time.NewTimer(time.Hour)
-	p.todo.timer.Stop()
+	p.todo.init()
 	p.cq.OnReady(p.reap)
 	go p.work()
 	return p
 }
 
-// why is the reasons, and what the provider says of the way that it has by now.
-func (p *path) why() []string {
-	out := slices.Clone(p.reasons)
-	for name, text := range p.peer.illnesses(p.route, p.tr) {
-		if !slices.ContainsFunc(out, func(s string) bool { return strings.HasPrefix(s, name+": ") }) {
-			out = append(out, text)
-		}
-	}
+// how is what the provider says of how p moves bytes by now, if it has several ways.
+func (p *path) how() []string {
 	if pr, ok := p.ep.(fabric.Prober); ok && p.name != p.tr.name {
 		if _, how := pr.Path(); how != "" {
-			out = append(out, p.name+": "+how)
+			return []string{p.name + ": " + how}
 		}
 	}
-	return out
+	return nil
 }
 
 // err tells why the path is closed, nil while it is open.
@@ -181,10 +163,6 @@ func (p *path) submit(t *transfer, ops []fabric.Op) {
 	p.refuse(refused)
 }
 
-// notifyDelay is how long a notification waits for a transfer that it can go along with, which
-// spares a wake-up of the worker.
-const notifyDelay = 200 * time.Microsecond
-
 // later leaves the notification of t to the next submit, or to the worker. Unlike submit it may be
 // called while reaping.
 func (p *path) later(t *transfer) {
@@ -193,56 +171,14 @@ func (p *path) later(t *transfer) {
 		return
 	}
 	n.ops.Add(-1) // nobody submits it in place
-	p.leave(pending{t: n, ops: n.batch.ops})
+	p.todo.add(pending{t: n, ops: n.batch.ops})
 }
 
-// leave leaves work to the next submit, or to the worker.
-func (p *path) leave(w pending) {
-	p.todo.Lock()
-	defer p.todo.Unlock()
-	p.todo.list = append(p.todo.list, w)
-	p.todo.some.Store(true)
-	now := time.Now()
-	if wake := w.wake(now); len(p.todo.list) == 1 || wake.Before(p.todo.wake) {
-		p.todo.wake = wake
-		p.todo.timer.Reset(wake.Sub(now))
-	}
-}
-
-// wake is when the worker sends w, if nobody has before.
-func (w *pending) wake(now time.Time) time.Time {
-	if w.due.IsZero() {
-		return now.Add(notifyDelay)
-	}
-	return w.due
-}
-
-// takeTodo moves what was left for later, and is due, to the backlog. It needs sub held.
+// takeTodo moves what is due of what was left for later to the backlog. It needs sub held.
 func (p *path) takeTodo() {
-	if !p.todo.some.Load() {
-		return
+	if p.todo.some.Load() {
+		p.sub.backlog = p.todo.move(p.sub.backlog, p.err() != nil)
 	}
-	p.todo.Lock()
-	defer p.todo.Unlock()
-	now, closed := time.Now(), p.err() != nil
-	rest := p.todo.list[:0]
-	for _, w := range p.todo.list {
-		if !closed && w.due.After(now) {
-			if len(rest) == 0 || w.due.Before(p.todo.wake) {
-				p.todo.wake = w.due
-			}
-			rest = append(rest, w)
-			continue
-		}
-		p.sub.backlog = append(p.sub.backlog, w)
-	}
-	clear(p.todo.list[len(rest):])
-	p.todo.list = rest
-	if p.todo.some.Store(len(rest) > 0); len(rest) > 0 {
-		p.todo.timer.Reset(p.todo.wake.Sub(now))
-		return
-	}
-	p.todo.timer.Stop()
 }
 
 // pump sends what waits, as far as there is room.
@@ -328,40 +264,9 @@ func (p *path) close(reason error) {
 	p.reap()
 	p.reaps.Settle()
 	_ = p.cq.Close()
-	p.forgetRegions()
+	p.regions.close()
 	p.peer.engine.self.Log.Log(context.Background(), p.severity(reason), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
 	p.passOrphans()
-}
-
-// region makes a region of the peer known to the domain, once.
-func (p *path) region(d *MemoryDesc) (fabric.RemoteMR, error) {
-	key := fabric.RegionKey{ID: uint64(d.ID), Secret: d.Secret}
-	p.regions.Lock()
-	defer p.regions.Unlock()
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	if r := p.regions.byKey[key]; r != nil {
-		return r, nil
-	}
-	r, err := p.tr.dom.Import(key.Raw(d.Size))
-	if err != nil {
-		return nil, fmt.Errorf("import region %d of %q: %w", d.ID, d.EngineKey, err)
-	}
-	if p.regions.byKey == nil {
-		p.regions.byKey = map[fabric.RegionKey]fabric.RemoteMR{}
-	}
-	p.regions.byKey[key] = r
-	return r, nil
-}
-
-func (p *path) forgetRegions() {
-	p.regions.Lock()
-	defer p.regions.Unlock()
-	for _, r := range p.regions.byKey {
-		_ = r.Close()
-	}
-	p.regions.byKey = nil
 }
 
 // severity is the level for the end of a path: a warning, unless somebody wanted it.

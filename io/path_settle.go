@@ -22,14 +22,14 @@ func (p *path) again(t *transfer, op int) bool {
 		return false
 	}
 	p.peer.engine.self.Log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key, "path", p.name, "uid", t.uid)
-	p.leave(pending{t, t.batch.ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
+	p.todo.add(pending{t, t.batch.ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
 	return true
 }
 
 // opFailed books an op that did not end well. If that is the path's fault, the path is given up.
 func (p *path) opFailed(t *transfer, err error) {
 	if t.opEnded(err) && p.err() == nil {
-		p.peer.fellIll(p.tr.name, err)
+		p.peer.health.Broke(p.tr.name, err)
 		go p.close(fmt.Errorf("path %s to %q broke: %w", p.name, p.peer.desc.Key, err))
 	}
 }
@@ -130,7 +130,7 @@ func (p *path) orphan(t *transfer) {
 	}
 	p.broken.Unlock()
 	if passed {
-		p.peer.replay(p, []*transfer{t})
+		p.peer.replays.replay(p, []*transfer{t})
 	}
 }
 
@@ -141,6 +141,6 @@ func (p *path) passOrphans() {
 	p.broken.orphans, p.broken.passed = nil, true
 	p.broken.Unlock()
 	if len(orphans) > 0 {
-		p.peer.replay(p, orphans)
+		p.peer.replays.replay(p, orphans)
 	}
 }

@@ -12,24 +12,26 @@ import (
 	"mori/core/admission"
 	"mori/core/fabric"
 	"mori/io/internal/control"
+	"mori/io/internal/health"
 	"mori/io/internal/message"
 	"mori/io/internal/serial"
 )
 
 // A peer is a remote engine, or the engine itself, as one registration of it is known here.
 type peer struct {
-	engine *Engine
-	desc   EngineDesc
-	order  order
-	ctl    *control.Client
-	tags   *control.TagQueue
+	engine  *Engine
+	desc    EngineDesc
+	order   order
+	parked  parking
+	health  health.Record // of transports
+	replays replayer
+	ctl     *control.Client
+	tags    *control.TagQueue
 
 	mu     sync.Mutex
 	closed error // why; nil while registered
 	paths  map[*route]*path
-	parked map[*transfer]struct{} // orphans that wait for a path
-	ill    map[string]*illness    // transports that broke, by name
-	old    []*path                // superseded, with transfers in flight
+	old    []*path // superseded, with transfers in flight
 
 	unended sync.WaitGroup // paths that are not closed to the end
 	life    lease
@@ -41,8 +43,9 @@ type peer struct {
 }
 
 func newPeer(e *Engine, d EngineDesc) *peer {
-	p := &peer{engine: e, desc: d, paths: map[*route]*path{}, parked: map[*transfer]struct{}{}, ill: map[string]*illness{}}
+	p := &peer{engine: e, desc: d, paths: map[*route]*path{}}
 	p.order.book = e.book
+	p.replays.peer = p
 	p.stopped, p.stop = context.WithCancel(context.Background())
 	p.ctl = control.NewClient(&e.self, d, control.Near{SameNode: p.sameNode(), First: func() bool { return e.has(BackendXGMI) }})
 	p.tags = control.NewTagQueue(p.stopped, p.ctl, p.spawn)
@@ -63,6 +66,13 @@ func (p *peer) spawn(f func()) bool {
 		f()
 	}()
 	return true
+}
+
+// reason returns why p is closed, nil while it is registered.
+func (p *peer) reason() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
 }
 
 // present returns the open path for r, if there is one.
@@ -132,10 +142,10 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *mess
 			q, err := p.connect(ctx, r, tr, fabric.Addr(addr), w)
 			if err == nil {
 				q.reasons = reasons
-				p.recovered(tr.name)
+				p.health.Recovered(tr.name)
 				return q, nil
 			}
-			p.fellIll(tr.name, err)
+			p.health.Broke(tr.name, err)
 			last, why = err, err.Error()
 		}
 		reasons = append(reasons, tr.name+": "+why)
@@ -152,7 +162,7 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 	ep, cq, err := tr.endpoint(func(err error) {
 		<-ready
 		if q.kick != nil {
-			p.fellIll(tr.name, err)
+			p.health.Broke(tr.name, err)
 			q.close(fmt.Errorf("connection to %q ended: %w", p.desc.Key, err))
 		}
 	})
@@ -265,12 +275,13 @@ func (p *peer) close(reason error) {
 		p.closed = reason
 	}
 	p.mu.Unlock()
+	p.parked.close(reason)
 	p.stop()
 	p.closePaths(reason)
 	_ = p.dial.Lock(context.Background()) // whoever opens a path meanwhile closes it again
 	p.unended.Wait()                      // for paths that had broken before, too
 	p.dial.Unlock()
-	p.endParked(func(*transfer) error { return reason })
+	p.parked.fail(func(*transfer) error { return reason })
 	p.ctl.Close()
 	p.work.Wait()
 }

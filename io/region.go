@@ -229,7 +229,7 @@ func (e *Engine) DeregisterMemory(d MemoryDesc) error {
 	if err := r.retire(ctx); err != nil {
 		for _, p := range e.store.allPeers() {
 			p.closePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.desc.ID, ErrBadState))
-			p.endParked(func(t *transfer) error { return r.gone(t) })
+			p.parked.fail(r.gone)
 		}
 	}
 	return r.revoke()

@@ -80,9 +80,9 @@ func (w *wired) empty(t *testing.T) {
 		for _, q := range p.allPaths() {
 			left += q.ledger.len()
 		}
-		p.mu.Lock()
-		left += len(p.parked)
-		p.mu.Unlock()
+		p.parked.mu.Lock()
+		left += len(p.parked.all)
+		p.parked.mu.Unlock()
 		if left == 0 {
 			return
 		}

@@ -296,10 +296,10 @@ func TestAPeerThatIsGoneEndsParkedTransfers(t *testing.T) {
 }
 
 func (w *wired) parkedReport() string {
-	p := w.a.store.peerOf("b")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for t := range p.parked {
+	k := &w.a.store.peerOf("b").parked
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for t := range k.all {
 		return t.report()
 	}
 	return ""

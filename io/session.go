@@ -151,7 +151,7 @@ func (s *Session) Submit(r *Request) *Status {
 	case g != nil:
 		s.peer.hold(g, t)
 	case broken:
-		s.peer.replay(p.path, []*transfer{t}) // it waits for a path, not its caller
+		s.peer.replays.replay(p.path, []*transfer{t}) // it waits for a path, not its caller
 	default:
 		p.path.start(t)
 	}
@@ -266,7 +266,7 @@ func (s *Session) readyWithin(ctx context.Context) (*plan, error) {
 }
 
 func (s *Session) makePlan(p *path) (*plan, error) {
-	rmr, err := p.region(&s.remote)
+	rmr, err := p.regions.of(p, &s.remote)
 	if err != nil {
 		return nil, err
 	}

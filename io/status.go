@@ -14,8 +14,8 @@ import (
 //
 //	INIT ──submit──▶ IN_PROGRESS ──▶ SUCCESS | an error, which Update does not overwrite
 //
-// The code is one word. The Python extension polls it and parks on it as a futex without entering Go, so
-// every change of it goes through set, which wakes.
+// The code is one word. The Python extension polls it and parks on it as a futex without entering
+// Go, so every change of it goes through set, which wakes.
 type Status struct {
 	word memory.ParkWord
 	of   atomic.Pointer[transfer] // while it has not ended
@@ -48,7 +48,8 @@ func failedStatus(code StatusCode, msg string) *Status {
 	return s
 }
 
-// Word is the code's memory and its count of futex waiters, for the extension. It lives as long as s.
+// Word is the code's memory and its count of futex waiters, for the extension. It lives as long as
+// s.
 func (s *Status) Word() *memory.ParkWord { return &s.word }
 
 // Code is the present state.
@@ -103,7 +104,8 @@ func (s *Status) set(code StatusCode) {
 	s.watches = nil
 }
 
-// Wait parks until the code is not IN_PROGRESS or ctx is done, and returns the code. INIT returns at once.
+// Wait parks until the code is not IN_PROGRESS or ctx is done, and returns the code. INIT returns
+// at once.
 func (s *Status) Wait(ctx context.Context) StatusCode {
 	for {
 		s.mu.Lock()

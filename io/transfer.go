@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"mori/core/fabric"
 )
@@ -79,4 +80,86 @@ func (t *transfer) resume(pl *plan) {
 		t.tell()
 	}
 	pl.path.start(t)
+}
+
+// Cancel ends the transfer, unless it has ended. When it returns nil no byte of it can land any
+// more, neither here nor at the peer. ctx bounds the wait; on its error, or when the peer does not
+// confirm, no byte can land here any more, but the peer may still write what it had received. A
+// transfer that had moved all its bytes stays a success.
+func (s *Status) Cancel(ctx context.Context) error {
+	t := s.of.Load()
+	if t == nil {
+		return nil
+	}
+	return t.cancel(ctx)
+}
+
+// Cancel is Status.Cancel for all transfers of the session with this uid. Unknown ones are no
+// error.
+func (s *Session) Cancel(ctx context.Context, uid uint64) error {
+	var found []*transfer
+	s.peer.order.each(func(t *transfer) {
+		if t.uid == uid && t.session.local == s.local && t.session.remote.ID == s.remote.ID {
+			found = append(found, t)
+		}
+	})
+	for _, t := range found {
+		if err := t.cancel(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transfer) cancel(ctx context.Context) error {
+	t.fail(fmt.Errorf("by the caller: %w", ErrCanceled))
+	p := t.session.peer
+	sent := t.kind == fabric.OpWrite && t.bytes.Load() > 0
+	for !p.order.over(t) {
+		q := t.path.Load()
+		switch {
+		case p.parked.take(t):
+			t.end()
+			sent = sent || t.kind == fabric.OpWrite && !t.gated.Load()
+		case q.withdraw(t):
+		default:
+			// The endpoint has some of it. Closing is what stops them for sure; the path's other
+			// transfers go on over another.
+			q.close(fmt.Errorf("transfer %d was canceled: %w", t.uid, ErrCanceled))
+			sent = sent || t.kind == fabric.OpWrite
+		}
+		if p.order.over(t) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cancel transfer %d to %q: %w", t.uid, p.desc.Key, ctx.Err())
+		case <-time.After(time.Millisecond): // between two paths
+		}
+	}
+	if !sent || t.failure() == nil || !t.status.Code().Failed() {
+		return nil
+	}
+	if err := p.ctl.Drop(ctx, t.path.Load().token); err != nil {
+		return fmt.Errorf("cancel transfer %d: %q does not confirm that nothing lands there any more: %w", t.uid, p.desc.Key, err)
+	}
+	return nil
+}
+
+// withdraw takes back the ops of t that the endpoint does not have yet, and reports whether those
+// were all.
+func (p *path) withdraw(t *transfer) bool {
+	p.sub.Lock()
+	n := 0
+	for i := p.sub.next; i < len(p.sub.backlog); i++ {
+		if w := &p.sub.backlog[i]; w.t == t {
+			n += len(w.ops)
+			w.ops = nil
+		}
+	}
+	p.sub.Unlock()
+	if n > 0 {
+		p.opsEnded(t, int64(n))
+	}
+	return p.peer.order.over(t)
 }

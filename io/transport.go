@@ -24,7 +24,8 @@ const (
 	opPage    = 8192
 )
 
-// A transport is one provider as an engine uses it: its domain, where it listens, and who listens to connection events.
+// A transport is one provider as an engine uses it: its domain, where it listens, and who listens
+// to connection events.
 type transport struct {
 	name string
 	hmem bool // it takes device memory
@@ -56,7 +57,8 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 			err = errors.Join(err, opened.close())
 		}
 	}()
-	// What failed to open is not kept: an interface may hold a nil pointer then, which close must not call.
+	// What failed to open is not kept: an interface may hold a nil pointer then, which close must
+	// not call.
 	fab, err := e.registry.Open(ctx, tr.info)
 	if err != nil {
 		return nil, err
@@ -87,7 +89,8 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 	return tr, nil
 }
 
-// findProvider asks for device memory first: a provider that can't have it on this machine serves host memory.
+// findProvider asks for device memory first: a provider that can't have it on this machine serves
+// host memory.
 func findProvider(ctx context.Context, from *fabric.Registry, name string) (*fabric.Info, error) {
 	hints := &fabric.Info{Provider: name, EPType: fabric.EPMsg, Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM, MRMode: fabric.MRHMEM}
 	infos, err := from.GetInfo(ctx, "", "", hints)
@@ -104,7 +107,8 @@ func findProvider(ctx context.Context, from *fabric.Registry, name string) (*fab
 	return infos[0], nil
 }
 
-// opBytes is where transfers are cut: at the user's chunk size if chunking is on, else where the provider is fastest.
+// opBytes is where transfers are cut: at the user's chunk size if chunking is on, else where the
+// provider is fastest.
 func (tr *transport) opBytes(c *BackendConfig) uint64 {
 	if c.EnableChunking {
 		return uint64(c.ChunkBytes)
@@ -115,7 +119,8 @@ func (tr *transport) opBytes(c *BackendConfig) uint64 {
 	return defaultOpBytes
 }
 
-// segMax is how many segments an op has at most: more where the provider is fastest with large ops, so that it gets many small blocks in one.
+// segMax is how many segments an op has at most: more where the provider is fastest with large ops,
+// so that it gets many small blocks in one.
 func (tr *transport) segMax() int {
 	l := &tr.info.Limits
 	n := max(minOpSegs, int(min(l.BestOp/opPage, maxOpSegs)))
@@ -127,7 +132,8 @@ func (tr *transport) segMax() int {
 	return n
 }
 
-// endpoint makes an enabled endpoint with its own completion queue; ended is told once when the connection is over.
+// endpoint makes an enabled endpoint with its own completion queue; ended is told once when the
+// connection is over.
 func (tr *transport) endpoint(ended func(error)) (fabric.Endpoint, fabric.CQ, error) {
 	cq, err := tr.dom.CQ(cqSize)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"mori/core/memory"
 )
 
-// A Watcher hears of statuses that leave IN_PROGRESS, for an event loop: its descriptor is readable while there is something to take.
-// Safe for concurrent use.
+// A Watcher hears of statuses that leave IN_PROGRESS, for an event loop: its descriptor is readable
+// while there is something to take. Safe for concurrent use.
 type Watcher struct {
 	mu     sync.Mutex
 	event  *memory.Event
@@ -81,8 +81,9 @@ func (s *Status) Watch(w *Watcher, token uint64) {
 	w.tell(token)
 }
 
-// FD is a descriptor for poll, epoll and event loops that becomes readable when transfers of e end. Reading its 8 bytes makes it not
-// readable until the next one; look at statuses after that. It is the engine's, which closes it.
+// FD is a descriptor for poll, epoll and event loops that becomes readable when transfers of e end.
+// Reading its 8 bytes makes it not readable until the next one; look at statuses after that. It is
+// the engine's, which closes it.
 func (e *Engine) FD() (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -150,7 +150,7 @@ var shmemRank = map[string]int{
 
 // ioRank orders the packages of io/internal in the same way.
 var ioRank = map[string]int{
-	"errs": 0, "serial": 0, "identity": 0, "meter": 0,
+	"errs": 0, "serial": 0, "identity": 0, "meter": 0, "health": 0,
 	"descriptor": 1, "page": 1,
 	"message": 2,
 	"control": 3, "arrivals": 3,

@@ -2,7 +2,50 @@
 
 package io
 
-import "fmt"
+import (
+	"fmt"
+
+	"mori/io/internal/descriptor"
+	"mori/io/internal/errs"
+)
+
+// The causes that callers branch on.
+var (
+	ErrClosed      = errs.ErrClosed
+	ErrInvalid     = errs.ErrInvalid
+	ErrBadState    = errs.ErrBadState
+	ErrNotFound    = errs.ErrNotFound
+	ErrUnsupported = errs.ErrUnsupported // not possible on this machine; the text says why
+	ErrUnreachable = errs.ErrUnreachable
+	ErrCanceled    = errs.ErrCanceled
+	ErrGPU         = errs.ErrGPU
+)
+
+// What peers exchange by other means. See package descriptor for the fields and the packed form.
+type (
+	EngineDesc     = descriptor.Engine   // who an engine is and where its control plane listens
+	MemoryDesc     = descriptor.Memory   // a region, and the right to access it
+	MemoryLocation = descriptor.Location // where a region lies
+)
+
+// The locations.
+const (
+	LocUnknown = descriptor.LocUnknown
+	LocCPU     = descriptor.LocCPU
+	LocGPU     = descriptor.LocGPU
+)
+
+// MaxKey bounds an engine's key and its node id, in bytes.
+const MaxKey = descriptor.MaxKey
+
+// NewMemoryDesc returns the empty descriptor.
+func NewMemoryDesc() MemoryDesc { return descriptor.NewMemory() }
+
+// UnpackEngineDesc decodes what EngineDesc.Pack or another implementation of the format wrote.
+func UnpackEngineDesc(b []byte) (EngineDesc, error) { return descriptor.UnpackEngine(b) }
+
+// UnpackMemoryDesc decodes what MemoryDesc.Pack or another implementation of the format wrote.
+func UnpackMemoryDesc(b []byte) (MemoryDesc, error) { return descriptor.UnpackMemory(b) }
 
 // BackendType names a family of transports. The numbers are part of the public contract.
 type BackendType int
