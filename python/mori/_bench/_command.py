@@ -32,17 +32,13 @@ def main(argv: list[str]) -> int:
         _options(parsers[name], module)
         module.options(parsers[name])
     args = parser.parse_args(argv)
-    parser = parsers[args.what]
     try:
-        suite = _SUITES[args.what][0].suite(args)
-    except ValueError as err:
-        parser.error(str(err))
-    except Unavailable as err:
-        print(f"mori bench: {err}", file=sys.stderr)
-        return 1
-    if args.plot and (why := plot.unavailable(args.plot)):
-        parser.error(why)
-    try:
+        try:
+            suite = _SUITES[args.what][0].suite(args)
+            if args.plot and (why := plot.unavailable(args.plot)):
+                raise ValueError(why)
+        except ValueError as err:
+            parsers[args.what].error(str(err))
         return _run_all(suite, args)
     except (RemoteError, Unavailable, OSError) as err:
         print(f"mori bench: {err}", file=sys.stderr)

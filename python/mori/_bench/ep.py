@@ -10,7 +10,7 @@ import importlib.util
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -214,9 +214,8 @@ class EP(Suite):
             return _span(case, moved, [[getattr(turn, case.kind) for turn in rank] for rank in turns])
 
         raws = {"memcpy": lambda: _span(case, moved, group.each("copies", n, rounds))}
-        best: Callable[[list[float]], float] = max if case.unit == "GB/s" else min
         extra: dict[str, object] = {"tokens": n, "rows": rows, "bytes": moved}
-        plan = Plan(ours, raws, verify=lambda: sum(group.each("wrong")), best=best, extra=extra)
+        plan = Plan(ours, raws, verify=lambda: sum(group.each("wrong")), extra=extra)
         return group.one(0, "paths")[-1], plan
 
 
@@ -344,8 +343,7 @@ class GPUEP(Suite):
             **self._gpus.facts(len(self._gpus.numbers)),
         }
 
-        def finish(us: float, raw_samples: dict[str, list[float]]) -> dict[str, object]:
-            medians = {name: statistics.median(some) for name, some in raw_samples.items()}
+        def finish(us: float, medians: dict[str, float]) -> dict[str, object]:
             return {
                 "us": round(us, 2),
                 "gbps": round(wire / us / 1e3, 1) if us else None,
@@ -355,5 +353,5 @@ class GPUEP(Suite):
                 "host_us": round(statistics.median(host_us), 2),
             }
 
-        plan = Plan(ours, raws, prepare=lambda: group.each("wipe"), verify=lambda: sum(group.each("wrong")), best=min)
+        plan = Plan(ours, raws, prepare=lambda: group.each("wipe"), verify=lambda: sum(group.each("wrong")))
         return group.one(0, "paths")[-1], replace(plan, primary=next(iter(raws), None), extra=extra, finish=finish)

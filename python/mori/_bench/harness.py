@@ -30,7 +30,7 @@ class TransferFailed(RuntimeError):
 
 
 class WrongBytes(RuntimeError):
-    """A transfer reported success and left bytes at the destination that differ from the source."""
+    """A transfer reported success and left bytes that differ from the source."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,12 @@ class Target:
     def met(self, value: float, ratio: float | None) -> bool | None:
         """Return None if the figure that the target bounds was not measured."""
         figure = value if self.of == "value" else ratio
-        return None if figure is None else (operator.ge if self.sense == ">=" else operator.le)(figure, self.bound)
+        meets = operator.ge if self.sense == ">=" else operator.le
+        return None if figure is None else meets(figure, self.bound)
 
     def __str__(self) -> str:
-        return f"{self.sense} " + (f"{self.bound:.2f} x raw" if self.of == "ratio" else f"{self.bound:g} {self.unit}")
+        bound = f"{self.bound:.2f} x raw" if self.of == "ratio" else f"{self.bound:g} {self.unit}"
+        return f"{self.sense} {bound}"
 
 
 def at_least(ratio: float) -> Target:
@@ -56,14 +58,12 @@ def at_least(ratio: float) -> Target:
 
 
 def at_most(bound: float, unit: str = "") -> Target:
-    return Target("value", "<=", bound, unit) if unit else Target("ratio", "<=", bound)
+    return Target("value" if unit else "ratio", "<=", bound, unit)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement. `kind` selects the plan of its suite; `predicted` is the figure expected of
-    it.
-    """
+    """One measurement. `kind` selects its plan; `predicted` is the figure expected of it."""
 
     name: str
     kind: str
@@ -86,10 +86,13 @@ SomeCase = TypeVar("SomeCase", bound=Case)
 def pick(cases: Sequence[SomeCase], names: str | None) -> list[SomeCase]:
     """Return the cases of a comma-separated list, or all. Raises ValueError for unknown names."""
     known = {case.name: case for case in cases}
-    wanted = list(known) if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    if names is None:
+        return list(known.values())
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        raise ValueError(f"unknown case {', '.join(map(repr, unknown)) or repr(names)}; known: {', '.join(known)}")
+        listed = ", ".join(map(repr, unknown or [names]))
+        raise ValueError(f"unknown case {listed}; known: {', '.join(known)}")
     return [known[name] for name in wanted]
 
 
@@ -100,24 +103,22 @@ class Plan:
     Attributes:
         prepare: wipes the destination before each turn.
         verify: counts the wrong blocks after a turn of mori.
-        best: picks the strongest of several yardsticks, max for GB/s and min for times.
         primary: the yardstick to compare with, instead of the best.
-        finish: returns further facts from the value and the samples of the yardsticks.
+        finish: returns further facts from the value and the medians of the yardsticks.
     """
 
     ours: Turn
     raws: dict[str, Turn] = field(default_factory=dict)
     prepare: Callable[[], object] = lambda: None
     verify: Callable[[], int] = lambda: 0
-    best: Callable[[list[float]], float] = max
     primary: str | None = None
     repeats: int | None = None
     extra: dict[str, object] = field(default_factory=dict)
-    finish: Callable[[float, dict[str, list[float]]], dict[str, object]] | None = None
+    finish: Callable[[float, dict[str, float]], dict[str, object]] = lambda value, raws: {}
 
 
 class Suite(contextlib.ExitStack):
-    """The cases of a command. Entering starts the processes that run them; exiting ends the processes.
+    """The cases of a command. Entering starts the processes that run them; exiting ends them.
 
     Attributes:
         cases: the selected cases.
@@ -165,14 +166,6 @@ class Result:
     def ok(self) -> bool | None:
         return self.case.target.met(self.value, self.ratio) if self.case.target else None
 
-    @property
-    def bound(self) -> float | None:
-        """The value that the target asks for; None without a target or without its yardstick."""
-        target = self.case.target
-        if target is None or target.of == "value":
-            return target.bound if target else None
-        return target.bound * self.raw if self.raw else None
-
     def as_dict(self) -> dict[str, object]:
         return {
             "case": self.case.name,
@@ -184,8 +177,8 @@ class Result:
             "ratio": short(self.ratio),
             "target": str(self.case.target) if self.case.target else None,
             "ok": self.ok,
-            "samples": [short(s) for s in self.samples],
-            "raw_samples": {name: [short(s) for s in some] for name, some in self.raw_samples.items()},
+            "samples": list(map(short, self.samples)),
+            "raw_samples": {name: list(map(short, some)) for name, some in self.raw_samples.items()},
             **self.extra,
         }
 
@@ -219,29 +212,26 @@ def median_us(call: Callable[[], object], times: int) -> float:
 
 
 def run(case: Case, path: str, plan: Plan, repeats: int, tick: Callable[[float], object]) -> Result:
-    """Run one warm-up round and `repeats` measured ones. In each round mori and its yardsticks take turns.
+    """Run one warm-up round and `repeats` measured ones, in which mori and its yardsticks take turns.
 
     Every turn starts with a wiped destination; after each turn of mori the bytes are compared. tick
     gets the share of the case that each round is.
     """
     rounds = (plan.repeats or repeats) + 1
-    turns = {"": plan.ours, **plan.raws}
-    samples: dict[str, list[float]] = {name: [] for name in turns}
+    turns = [("", plan.ours), *plan.raws.items()]
+    samples: dict[str, list[float]] = {name: [] for name, _ in turns}
     for number in range(rounds):
         first = number % len(turns)
-        for name in (names := list(turns))[first:] + names[:first]:
+        for name, turn in turns[first:] + turns[:first]:
             plan.prepare()
             with quiet():
-                figure = turns[name]()
-            if number:
-                samples[name].append(figure)
-            if name == "" and (wrong := plan.verify()):
+                samples[name].append(turn())
+            if not name and (wrong := plan.verify()):
                 raise WrongBytes(f"{case.name}: {wrong} blocks differ from their source after a successful transfer")
         tick(1 / rounds)
-    ours = samples.pop("")
+    samples = {name: some[1:] for name, some in samples.items()}
     medians = {name: statistics.median(some) for name, some in samples.items()}
-    raw = medians[plan.primary] if plan.primary else plan.best(list(medians.values())) if medians else None
-    value = statistics.median(ours)
-    if plan.finish is not None:
-        plan.extra.update(plan.finish(value, samples))
-    return Result(case, path, value, raw, ours, samples, plan.extra)
+    ours, value = samples.pop(""), medians.pop("")
+    best = max if case.unit.endswith("/s") else min
+    raw = medians[plan.primary] if plan.primary else best(medians.values(), default=None)
+    return Result(case, path, value, raw, ours, samples, {**plan.extra, **plan.finish(value, medians)})

@@ -11,17 +11,17 @@ import time
 import timeit
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mori import device
 from mori._errors import MoriError
 from mori.cpp import TransferStatus
-from mori.io import IOEngineSession
 
 from . import gpus
-from .gpus import L2_BYTES, GPUs
+from .gpus import L2_BYTES
 from .harness import (
     KIB,
     MIB,
@@ -38,8 +38,8 @@ from .harness import (
     pick,
     short,
 )
-from .io_side import GRANULE, Pool, Side, Usage, environment
-from .process import Remote, RemoteError
+from .io_side import GRANULE, Side, Usage, environment
+from .process import Local, Remote, RemoteError
 from .raw import driver, perftest, process_vm, tcp
 
 DESCRIPTION = (
@@ -57,9 +57,9 @@ _BATCHES, _MOST_BATCHES, _QUICK = 16, 2048, 64
 
 @dataclass(frozen=True)
 class IOCase(Case):
-    """A transfer. With `gpu` it starts on a GPU and ends on a GPU, or in host memory if `there` says so.
+    """A transfer. With `gpu` it starts on a GPU, and ends on a GPU or in host memory: `there`.
 
-    `depth` batches are pending at a time; `copy_blocks` is the number of GPU blocks that copy (None: default).
+    `depth` batches are pending at a time; `copy_blocks` GPU blocks copy (None: default).
     """
 
     gpu: bool = False
@@ -90,13 +90,19 @@ class IOCase(Case):
 
 
 def _host_cases() -> Iterator[IOCase]:
-    latency: dict[str, Target] = {"shm": at_most(6, "us"), "verbs": at_most(1.5), "tcp": at_most(1.5)}
-    for path, big, few in (("shm", 0.95, 0.90), ("verbs", 0.90, 0.80), ("tcp", 0.90, 0.70)):
-        for suffix, read in (("", False), ("-read", True)):
+    paths = (
+        ("shm", 0.95, 0.90, at_most(6, "us")),
+        ("verbs", 0.90, 0.80, at_most(1.5)),
+        ("tcp", 0.90, 0.70, at_most(1.5)),
+    )
+    ways = (("", False), ("-read", True))
+    for path, big, few, latency in paths:
+        for suffix, read in ways:
             for entries, size, label, bound in ((128, MIB, "128x1MiB", big), (1024, 4 * KIB, "1024x4KiB", few)):
-                yield IOCase(f"{path}-{label}{suffix}", "stream", "GB/s", path, entries, size, read, at_least(bound))
-        for suffix, read in (("", False), ("-read", True)):
-            yield IOCase(f"{path}-8B-latency{suffix}", "latency", "us", path, 1, 8, read, latency[path])
+                name = f"{path}-{label}{suffix}"
+                yield IOCase(name, "stream", "GB/s", path, entries, size, read, at_least(bound))
+        for suffix, read in ways:
+            yield IOCase(f"{path}-8B-latency{suffix}", "latency", "us", path, 1, 8, read, latency)
     yield IOCase("submit-1000-lists", "submit", "us", None, 1000, 4 * KIB, False, at_most(60, "us"))
     yield IOCase("status-poll", "poll", "ns", target=at_most(150, "ns"))
     yield IOCase("idle-cpu", "idle", "% of a core", target=at_most(1, "% of a core"))
@@ -104,28 +110,28 @@ def _host_cases() -> Iterator[IOCase]:
 
 
 def _gpu_cases() -> Iterator[IOCase]:
-    def case(name: str, kind: str, size: int, target: Target, predicted: str, **more: Any) -> IOCase:
-        one = IOCase(f"gpu-{name}", kind, "GB/s", "p2p", 1, size, False, target, predicted, gpu=True, there="gpu")
-        return replace(one, **more)
+    def case(
+        name: str, kind: str, entries: int, size: int, target: Target, predicted: str, **more: Any
+    ) -> IOCase:
+        one = IOCase(f"gpu-{name}", kind, "GB/s", "p2p", entries, size, target=target, predicted=predicted)
+        return replace(one, **{"gpu": True, "there": "gpu", "depth": 4 if kind == "blocks" else 1, **more})
 
-    fast, whole, host = Target("value", ">=", 300, "GB/s"), at_least(0.95), at_least(0.9)
-    batch = {"depth": 4, "entries": 8192}
-    yield case("8192x4KiB", "blocks", 4 * KIB, fast, "325 GB/s", **batch)
-    yield case("8192x4KiB-read", "blocks", 4 * KIB, fast, "325 GB/s", read=True, **batch)
-    few = Target("value", ">=", 280, "GB/s")
-    yield case("8192x4KiB-8blocks", "blocks", 4 * KIB, few, "300 GB/s", copy_blocks=8, **batch)
-    yield case("8192x16KiB", "blocks", 16 * KIB, fast, "357 GB/s", **batch)
-    yield case("4096x64KiB", "blocks", 64 * KIB, whole, "363 GB/s", depth=4, entries=4096)
-    yield case("1024x256KiB", "blocks", 256 * KIB, whole, "363 GB/s", depth=4, entries=1024)
-    yield case("64x16MiB", "blocks", 16 * MIB, whole, "385 GB/s", depth=4, entries=64)
-    yield case("4KiB-latency", "latency", 4 * KIB, at_most(15, "us"), "14 us", unit="us")
-    yield case("tcp-64MiB", "tcp", 64 * MIB, at_least(0.85), "0.87 x raw", path="tcp")
-    yield case("host-64MiB", "host", 64 * MIB, host, "52 GB/s", there="host")
-    yield case("host-64MiB-read", "host", 64 * MIB, host, "52 GB/s", there="host", read=True)
+    fast, fewer = (Target("value", ">=", bound, "GB/s") for bound in (300, 280))
+    whole, host = at_least(0.95), at_least(0.9)
+    yield case("8192x4KiB", "blocks", 8192, 4 * KIB, fast, "325 GB/s")
+    yield case("8192x4KiB-read", "blocks", 8192, 4 * KIB, fast, "325 GB/s", read=True)
+    yield case("8192x4KiB-8blocks", "blocks", 8192, 4 * KIB, fewer, "300 GB/s", copy_blocks=8)
+    yield case("8192x16KiB", "blocks", 8192, 16 * KIB, fast, "357 GB/s")
+    yield case("4096x64KiB", "blocks", 4096, 64 * KIB, whole, "363 GB/s")
+    yield case("1024x256KiB", "blocks", 1024, 256 * KIB, whole, "363 GB/s")
+    yield case("64x16MiB", "blocks", 64, 16 * MIB, whole, "385 GB/s")
+    yield case("4KiB-latency", "latency", 1, 4 * KIB, at_most(15, "us"), "14 us", unit="us")
+    yield case("tcp-64MiB", "tcp", 1, 64 * MIB, at_least(0.85), "0.87 x raw", path="tcp")
+    yield case("host-64MiB", "host", 1, 64 * MIB, host, "52 GB/s", there="host")
+    yield case("host-64MiB-read", "host", 1, 64 * MIB, host, "52 GB/s", there="host", read=True)
 
 
-CASES = tuple(_host_cases())
-GPU_CASES = tuple(_gpu_cases())
+CASES, GPU_CASES = tuple(_host_cases()), tuple(_gpu_cases())
 NAMES, GPU_NAMES = [case.name for case in CASES], [case.name for case in GPU_CASES]
 
 
@@ -155,43 +161,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class IO(Suite):
-    """The cases of the selected memory. Raises ValueError for bad arguments and Unavailable without
-    a GPU.
-    """
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._path, self._gpus, notifications = args.path or "shm", None, args.notifications
-        turns = "every transferred byte is compared"
-        if args.device == "gpu":
-            if args.path is not None:
-                raise ValueError("--path is for host memory; with --device gpu each case has its path")
-            cases = pick(GPU_CASES, args.cases)
-            self._gpus, notifications = gpus.choose(args.gpus), False
-            size = f"blocks of {cases[0].pool >> 20} MiB and more take turns" if not args.quick else "few blocks"
-            how = [*self._gpus.how(), "transfers by the clock of their caller, memcpy by events", size, turns]
-            cases = [case.quick() for case in cases] if args.quick else cases
-            super().__init__(cases, how, {"quick": args.quick})
-        else:
-            how = ["raw limits take turns with the transfers", turns]
-            how += [] if args.notifications else ["without notifications"]
-            super().__init__(choose(args.cases, args.path), how, {"notifications": notifications})
-        self._effort = Effort(MIB, 20, 3, 2_000, 0.1, 5_000) if args.quick else Effort()
-        self._notifications = notifications
-
-    def start(self) -> None:
-        self._rig = self.enter_context(Rig(self._gpus, self._effort, self._notifications))
-
-    def plan(self, case: IOCase) -> tuple[str, Plan]:
-        path = case.path or self._path
-        self._rig.use(case, path)
-        plan = _PLANS[case.kind](self._rig, case)
-        if self._gpus is None:
-            return path, plan
-        plan.extra.update(self._gpus.facts(2 if case.there == "gpu" else 1), link=self._rig.link)
-        return self._rig.path, plan
-
-
 @dataclass(frozen=True)
 class Effort:
     """How much work one sample of a host case does."""
@@ -210,128 +179,138 @@ class Effort:
         return max(1, min(64, self.stream_bytes // case.bytes))
 
 
-class Rig:
-    """This process's side, a spawned other side, and the session between them, for one case at a
-    time.
+class IO(Suite):
+    """This process's side, a spawned other side, and the session between them for each case.
+
+    Raises ValueError for bad arguments and Unavailable without a GPU.
     """
 
-    session: IOEngineSession
-
-    def __init__(self, selected: GPUs | None, effort: Effort, notifications: bool = True) -> None:
-        self.effort, self._notifications = effort, notifications
-        self._pair = selected.pair if selected else (-1, -1)
-        self.here = Side(self._pair[0])
-        self.there = Remote("bench-peer", f"{Side.__module__}:{Side.__name__}", self._pair[1])
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._path, self._notifications = args.path or "shm", args.notifications
+        self._gpus: gpus.GPUs | None = None
+        self._pair = (-1, -1)
         self.raw: device.DeviceMemory | device.HostMemory | None = None
-        self.path = self.link = ""
-        try:
-            self.copies = driver.Copies(*self._pair) if selected else None
-            tcp.connect(self.here.tcp, self.there)
-        except BaseException:
-            self.there.close()
-            raise
+        self.effort = Effort(MIB, 20, 3, 2_000, 0.1, 5_000) if args.quick else Effort()
+        compared = "every transferred byte is compared"
+        if args.device == "gpu":
+            if args.path is not None:
+                raise ValueError("--path is for host memory; with --device gpu each case has its path")
+            cases = pick(GPU_CASES, args.cases)
+            self._gpus, self._notifications = gpus.choose(args.gpus), False
+            self._pair = self._gpus.pair
+            size = "few blocks" if args.quick else f"blocks of {cases[0].pool >> 20} MiB and more take turns"
+            how = [*self._gpus.how(), "transfers by the clock of their caller, memcpy by events", size, compared]
+            super().__init__([case.quick() for case in cases] if args.quick else cases, how, {"quick": args.quick})
+        else:
+            how = ["raw limits take turns with the transfers", compared]
+            how += [] if args.notifications else ["without notifications"]
+            super().__init__(choose(args.cases, args.path), how, {"notifications": args.notifications})
 
-    def __enter__(self) -> Rig:
-        return self
+    def start(self) -> None:
+        self.here = Side(self._pair[0])
+        self.there = self.enter_context(Remote("bench-peer", Side, self._pair[1]))
+        self.push(self._clear)
+        if self._gpus:
+            self.copies = driver.Copies(*self._pair)
+        tcp.connect(self.here.tcp, self.there)
 
-    def __exit__(self, *failure: Any) -> None:
-        try:
-            self._clear(remote=failure[0] is None)  # after a failure the other side may be in a call
-        finally:
-            self.there.__exit__(*failure)
-
-    def _clear(self, remote: bool = True) -> None:
+    def _clear(self, *failure: Any) -> None:
         self.here.drop()
-        if remote:
+        if not any(failure):  # else the other side may be in a call
             self.there.call("drop")
         if self.raw is not None:
             self.raw.close()
         self.raw = None
 
-    def use(self, case: IOCase, path: str) -> None:
-        """Make the blocks and a session for a case. Raises PathUnavailable if either process
-        cannot.
-        """
+    def plan(self, case: IOCase) -> tuple[str, Plan]:
+        path = case.path or self._path
         self._clear()
         try:
-            self._open(case, path)
-        except RemoteError as err:
-            if not err.trace:  # the process is gone
+            facts = self._open(case, path)
+        except (RemoteError, MoriError) as err:
+            if isinstance(err, RemoteError) and not err.trace:  # the process is gone
                 raise
             raise PathUnavailable(str(err)) from err
-        except MoriError as err:
-            raise PathUnavailable(str(err)) from err
+        transport, _, how = facts["path"].partition("/")
+        if transport != path or (path == "shm" and how == "stream"):
+            why = "; ".join(facts["reasons"])
+            raise PathUnavailable(f"the session runs on {facts['path']}, not on {path}: {why}")
+        plan = _PLANS[case.kind](self, case)
+        if self._gpus is None:
+            return path, plan
+        plan.extra.update(self._gpus.facts(2 if case.there == "gpu" else 1), link=facts["link"])
+        return facts["path"], plan
 
-    def _open(self, case: IOCase, path: str) -> None:
-        self.own = self.here.make(Pool("gpu" if case.gpu else "host", case.block, case.blocks))
-        pool = Pool(case.there, case.block, case.blocks)
-        self.pid, self.address = self.there.call("make", pool)
+    def _open(self, case: IOCase, path: str) -> dict[str, Any]:
+        """Make the blocks and a session, and return what describes it."""
+        self.here.make("gpu" if case.gpu else "host", case.block, case.blocks)
+        self.there.call("make", case.there, case.block, case.blocks)
         if case.gpu and path != "tcp":
             first, second = self._pair
             kind, gpu = (device.DeviceMemory, second) if case.there == "gpu" else (device.HostMemory, first)
-            self.raw = kind(pool.bytes, gpu)
+            self.raw = kind(case.block * case.blocks, gpu)
         backend = "TCP" if path == "tcp" else "XGMI" if case.there == "gpu" else "RDMA"
         with environment(MORI_P2P_BLOCKS=None if case.copy_blocks is None else str(case.copy_blocks)):
             card = self.there.call("open", backend, path, self._notifications)
-            self.there.call("add_peer", self.here.open(backend, path, self._notifications))
-            self.here.add_peer(card)
-            self.session = self.here.session(card)
-        facts = self.session.describe()
-        self.path, self.link = facts["path"], facts["link"]
-        transport, _, how = self.path.partition("/")
-        if transport != path or (path == "shm" and how == "stream"):
-            raise PathUnavailable(f"the session runs on {self.path}, not on {path}: {'; '.join(facts['reasons'])}")
-        if case.read:
-            self.there.call("fill")
-        else:
-            self.here.fill()
+            self.there.call("connect", self.here.open(backend, path, self._notifications))
+            self.here.connect(card)
+            [self.session] = self.here.sessions()
+        self.ends(case)[0].call("fill")
+        facts: dict[str, Any] = self.session.describe()
+        return facts
+
+    def ends(self, case: IOCase) -> tuple[Local | Remote, Local | Remote]:
+        """Return the source's and the destination's side."""
+        here = Local(self.here)
+        return (self.there, here) if case.read else (here, self.there)
 
     def usages(self) -> tuple[Usage, Usage]:
         return self.here.usage(), self.there.call("usage")
 
+    def move(self, case: IOCase, here: int, there: int, size: int) -> driver.Move:
+        """Return the copy between this side's blocks and the yardstick's memory."""
+        assert self.raw is not None
+        mine, other = self.here.address + here, self.raw.ptr + there
+        return (mine, other, size) if case.read else (other, mine, size)
+
 
 class Blocks:
-    """The blocks of both sides in two random orders, so that nothing can be merged, cut into
-    batches.
-    """
+    """The blocks of both sides in two random orders, so that nothing can be merged, cut into batches."""
 
-    def __init__(self, rig: Rig, case: IOCase) -> None:
-        self._rig, self._case = rig, case
+    def __init__(self, suite: IO, case: IOCase) -> None:
         rng, count = random.Random(case.name), case.entries * case.batches
         self.here, self.there = ([i * case.block for i in rng.sample(range(case.blocks), count)] for _ in range(2))
-        numbers: Callable[[list[int]], Any] = (lambda some: array("Q", some)) if case.gpu else list
+        numbers: Callable[[list[int]], Any] = partial(array, "Q") if case.gpu else list
         self.sizes = numbers([case.size] * case.entries)
         cuts = [slice(first, first + case.entries) for first in range(0, count, case.entries)]
         self.batches = [(numbers(self.here[cut]), numbers(self.there[cut])) for cut in cuts]
-
-    def wipe(self) -> None:
-        if self._case.read:
-            self._rig.here.wipe(self.here, self._case.size)
-        else:
-            self._rig.there.call("wipe", self.there, self._case.size)
-
-    def wrong(self) -> int:
-        if self._case.read:
-            return self._rig.here.wrong(self.here, self.there, self._case.size)
-        wrong: int = self._rig.there.call("wrong", self.there, self.here, self._case.size)
-        return wrong
-
-
-def check(case: Case, status: TransferStatus) -> None:
-    if not status.Succeeded():
-        raise TransferFailed(f"{case.name}: {status.Code()}: {status.Message()}")
+        source, to = (self.there, self.here) if case.read else (self.here, self.there)
+        call = suite.ends(case)[1].call
+        self.wipe: Callable[[], None] = partial(call, "wipe", to, case.size)
+        self.wrong: Callable[[], int] = partial(call, "wrong", to, source, case.size)
 
 
 def finish(case: Case, status: TransferStatus) -> None:
     status.Wait()
-    check(case, status)
+    if not status.Succeeded():
+        raise TransferFailed(f"{case.name}: {status.Code()}: {status.Message()}")
 
 
-def blocks(rig: Rig, case: IOCase) -> Plan:
-    """Batches of random blocks, `depth` pending at a time: GB/s; for more than one also one at a
-    time.
-    """
-    order, session, clock, rounds = Blocks(rig, case), rig.session, time.perf_counter, rig.effort.rounds(case)
+def _in_flight(case: Case, depth: int, posts: Iterable[TransferStatus]) -> None:
+    """Post transfers, at most `depth` pending at a time, and wait for all."""
+    pending: deque[TransferStatus] = deque()
+    for status in posts:
+        pending.append(status)
+        if len(pending) == depth:
+            finish(case, pending.popleft())
+    for status in pending:
+        finish(case, status)
+
+
+def blocks(suite: IO, case: IOCase) -> Plan:
+    """Batches of random blocks, `depth` pending: GB/s; for more than one also one at a time."""
+    order, session, clock = Blocks(suite, case), suite.session, time.perf_counter
+    rounds = suite.effort.rounds(case)
     post = session.batch_read if case.read else session.batch_write
     extra: dict[str, object] = {"depth": case.depth, "block": case.size} if case.gpu else {}
     alone: list[float] = []
@@ -351,74 +330,52 @@ def blocks(rig: Rig, case: IOCase) -> Plan:
         extra.update(alone=short(statistics.median(alone)), submit_us=short(statistics.median(submit)))
 
     def ours() -> float:
-        pending: deque[TransferStatus] = deque()
         begin = clock()
-        for batch in itertools.chain.from_iterable([order.batches] * rounds):
-            pending.append(start(batch))
-            if len(pending) == case.depth:
-                finish(case, pending.popleft())
-        for status in pending:
-            finish(case, status)
+        _in_flight(case, case.depth, map(start, itertools.chain.from_iterable([order.batches] * rounds)))
         seconds = clock() - begin
         if case.depth > 1:
             one_by_one()
         return rounds * case.batches * case.bytes / seconds / 1e9
 
-    raws = _stream_yardsticks(rig, case, order, rounds)
-    primary = next((name for name in ("process_vm_readv", "memcpy", "pinned memcpy") if name in raws), None)
-    return Plan(ours, raws, order.wipe, order.wrong, max, primary, extra=extra)
+    raws = _stream_yardsticks(suite, case, order, rounds)
+    primary = None if case.path == "tcp" else next(iter(raws), None)
+    return Plan(ours, raws, order.wipe, order.wrong, primary, extra=extra)
 
 
-def _stream_yardsticks(rig: Rig, case: IOCase, order: Blocks, rounds: int) -> dict[str, Turn]:
-    """Return turns that move the same bytes in the same direction."""
+def _stream_yardsticks(suite: IO, case: IOCase, order: Blocks, rounds: int) -> dict[str, Turn]:
+    """Return turns that move the same bytes in the same direction, first the one to compare with."""
     if case.path == "verbs":
-        return perftest.streams(rig.session, case, rounds)
+        return perftest.streams(suite.session, case, rounds)
     if case.path == "tcp":
-        return tcp.streams(rig.here.tcp, rig.there, case.bytes, rounds * case.batches, case.read)
+        return tcp.streams(suite.here.tcp, suite.there, case.bytes, rounds * case.batches, case.read)
     if case.gpu:
-        whole = [_move(rig, case, i * case.bytes, i * case.bytes, case.bytes) for i in range(case.batches)] * rounds
+        starts = range(0, case.batches * case.bytes, case.bytes)
+        whole = [suite.move(case, at, at, case.bytes) for at in starts] * rounds
         if case.kind == "host":
-            return {"pinned memcpy": _memcpy(rig, whole)}
-        each = [_move(rig, case, here, there, case.size) for here, there in zip(*order.batches[0], strict=True)]
-        return {"memcpy": _memcpy(rig, whole), "memcpy each": _memcpy(rig, each)}
+            return {"pinned memcpy": _memcpy(suite, whole)}
+        pairs = zip(*order.batches[0], strict=True)
+        each = [suite.move(case, here, there, case.size) for here, there in pairs]
+        return {"memcpy": _memcpy(suite, whole), "memcpy each": _memcpy(suite, each)}
     per_call = process_vm.IOV_MAX if case.size < MIB else 1
-    _prepare_copies(rig, order, case.size, per_call)
-    rig.there.call("prepare_copies", *rig.own, order.there, order.here, case.size, per_call)
+    suite.here.prepare_copies(order.here, order.there, case.size, per_call)
+    suite.there.call("prepare_copies", order.there, order.here, case.size, per_call)
 
-    def turn(local: bool, way: str) -> Turn:
-        """The receiver pulls or the sender pushes, each in its own process."""
+    def copy(side: Local | Remote, way: str) -> float:
+        return case.bytes / float(side.call("copy_seconds", way, rounds)) / 1e9
 
-        def copy() -> float:
-            assert rig.here.copies is not None
-            call = rig.here.copies.seconds if local else lambda *args: rig.there.call("copies.seconds", *args)
-            return case.bytes / float(call(way, rounds)) / 1e9
-
-        return copy
-
-    return {"process_vm_readv": turn(case.read, "read"), "process_vm_writev": turn(not case.read, "write")}
+    source, target = suite.ends(case)  # the receiver pulls or the sender pushes
+    return {"process_vm_readv": partial(copy, target, "read"), "process_vm_writev": partial(copy, source, "write")}
 
 
-def _prepare_copies(rig: Rig, order: Blocks, size: int, per_call: int) -> None:
-    rig.here.prepare_copies(rig.pid, rig.address, order.here, order.there, size, per_call)
+def _memcpy(suite: IO, moves: Sequence[driver.Move]) -> Turn:
+    total = sum(size for _, _, size in moves)
+    return lambda: total / suite.copies.seconds(moves) / 1e9
 
 
-def _move(rig: Rig, case: IOCase, here: int, there: int, size: int) -> driver.Move:
-    """Return the copy between this side's blocks and the yardstick's memory."""
-    assert rig.raw is not None
-    mine, other = rig.here.address + here, rig.raw.ptr + there
-    return (mine, other, size) if case.read else (other, mine, size)
-
-
-def _memcpy(rig: Rig, moves: Sequence[driver.Move]) -> Turn:
-    assert rig.copies is not None
-    total, seconds = sum(size for _, _, size in moves), rig.copies.seconds
-    return lambda: total / seconds(moves) / 1e9
-
-
-def latency(rig: Rig, case: IOCase) -> Plan:
+def latency(suite: IO, case: IOCase) -> Plan:
     """One block and its Wait at a time, on a GPU each time another block: median microseconds."""
-    order, session = Blocks(rig, case), rig.session
-    transfer, pings = session.read if case.read else session.write, rig.effort.pings
+    order, session, pings = Blocks(suite, case), suite.session, suite.effort.pings
+    transfer = session.read if case.read else session.write
     pairs = [(here[0], there[0]) for here, there in order.batches] * (1 if case.gpu else pings)
     left: list[tuple[int, int, int, int]] = []
     status = TransferStatus()
@@ -431,30 +388,27 @@ def latency(rig: Rig, case: IOCase) -> Plan:
     def ours() -> float:
         left.extend((here, there, case.size, session.allocate_transfer_uid()) for here, there in pairs)
         figure = median_us(once, len(pairs))
-        check(case, status)
+        finish(case, status)
         return figure
 
     raws: dict[str, Turn]
     if case.gpu:
-        assert rig.copies is not None
-        memcpy, moves = rig.copies.latency_us, [_move(rig, case, here, there, case.size) for here, there in pairs]
-        raws = {"memcpy and wait": lambda: memcpy(moves)}
+        moves = [suite.move(case, here, there, case.size) for here, there in pairs]
+        raws = {"memcpy and wait": lambda: suite.copies.latency_us(moves)}
     elif case.path == "verbs":
         raws = perftest.latency(session, case, pings)
     elif case.path == "tcp":
-        raws = {"ping-pong": lambda: tcp.ping_pong(rig.here.tcp, rig.there, pings)}
+        raws = {"ping-pong": lambda: tcp.ping_pong(suite.here.tcp, suite.there, pings)}
     else:
-        _prepare_copies(rig, order, case.size, 1)
-        way = "read" if case.read else "write"
-        raws = {f"process_vm_{way}v": lambda: median_us(getattr(rig.here.copies, way), pings)}
-    return Plan(ours, raws, order.wipe, order.wrong, min)
+        suite.here.prepare_copies(order.here, order.there, case.size, 1)
+        [copies], way = suite.here.copies, "read" if case.read else "write"
+        raws = {f"process_vm_{way}v": lambda: median_us(getattr(copies, way), pings)}
+    return Plan(ours, raws, order.wipe, order.wrong)
 
 
-def submit(rig: Rig, case: IOCase) -> Plan:
-    """How long batch_write with Python lists keeps its caller: median microseconds until it
-    returns.
-    """
-    order, session, times = Blocks(rig, case), rig.session, rig.effort.submits
+def submit(suite: IO, case: IOCase) -> Plan:
+    """How long batch_write with Python lists keeps its caller: median microseconds."""
+    order, session, times = Blocks(suite, case), suite.session, suite.effort.submits
     [lists] = order.batches
 
     def ours() -> float:
@@ -471,64 +425,55 @@ def submit(rig: Rig, case: IOCase) -> Plan:
         for numbers in (*lists, order.sizes):
             array("Q", numbers)
 
-    return Plan(ours, {"three array('Q')": lambda: median_us(convert, times)}, order.wipe, order.wrong, min)
+    return Plan(ours, {"three array('Q')": lambda: median_us(convert, times)}, order.wipe, order.wrong)
 
 
-def _transfer(rig: Rig, case: IOCase) -> TransferStatus:
-    status = rig.session.write(0, 0, GRANULE, rig.session.allocate_transfer_uid())
+def _transfer(suite: IO, case: IOCase) -> TransferStatus:
+    status = suite.session.write(0, 0, GRANULE, suite.session.allocate_transfer_uid())
     finish(case, status)
     return status
 
 
-def poll(rig: Rig, case: IOCase) -> Plan:
-    """One status.Succeeded(), its look-up included: nanoseconds. The yardstick is a method of str.
-    """
-    status, polls = _transfer(rig, case), rig.effort.polls
+def poll(suite: IO, case: IOCase) -> Plan:
+    """One status.Succeeded(), its look-up included: nanoseconds. The yardstick is a method of str."""
+    status, polls = _transfer(suite, case), suite.effort.polls
 
     def calls(thing: object, method: str) -> float:
         return timeit.Timer(f"thing.{method}()", globals={"thing": thing}).timeit(polls) / polls * 1e9
 
-    return Plan(lambda: calls(status, "Succeeded"), {"str.isdigit": lambda: calls("x", "isdigit")}, best=min)
+    return Plan(lambda: calls(status, "Succeeded"), {"str.isdigit": lambda: calls("x", "isdigit")})
 
 
-def idle(rig: Rig, case: IOCase) -> Plan:
-    """Two processes with connected engines and nothing to do: per cent of a core that the busier
-    one uses.
-    """
-    _transfer(rig, case)
+def idle(suite: IO, case: IOCase) -> Plan:
+    """Two connected engines with nothing to do: per cent of a core that the busier process uses."""
+    _transfer(suite, case)
 
     def ours() -> float:
-        before, start = rig.usages(), time.perf_counter()
-        time.sleep(rig.effort.idle_s)
-        after, spent = rig.usages(), time.perf_counter() - start
+        before, start = suite.usages(), time.perf_counter()
+        time.sleep(suite.effort.idle_s)
+        after, spent = suite.usages(), time.perf_counter() - start
         return max(100 * (b.cpu_s - a.cpu_s) / spent for a, b in zip(before, after, strict=True))
 
     return Plan(ours, repeats=5)
 
 
-def leak(rig: Rig, case: IOCase) -> Plan:
+def leak(suite: IO, case: IOCase) -> Plan:
     """The growth of either process's resident memory over many small transfers: KiB.
 
     The warm-up makes as many transfers, so only unbounded growth shows.
     """
-    session, count = rig.session, min(case.entries, rig.effort.most)
+    session, count = suite.session, min(case.entries, suite.effort.most)
     extra: dict[str, object] = {"transfers": count}
 
-    def burst() -> None:
-        pending: deque[TransferStatus] = deque()
-        for i in range(count):
-            offset = i % 1024 * case.size
-            pending.append(session.write(offset, offset, case.size, session.allocate_transfer_uid()))
-            if len(pending) == 64:
-                finish(case, pending.popleft())
-        for status in pending:
-            finish(case, status)
+    def write(i: int) -> TransferStatus:
+        offset = i % 1024 * case.size
+        return session.write(offset, offset, case.size, session.allocate_transfer_uid())
 
     def ours() -> float:
-        before, start = rig.usages(), time.perf_counter()
-        burst()
+        before, start = suite.usages(), time.perf_counter()
+        _in_flight(case, 64, map(write, range(count)))
         extra["transfers_per_s"] = round(count / (time.perf_counter() - start))
-        pairs = list(zip(before, rig.usages(), strict=True))
+        pairs = list(zip(before, suite.usages(), strict=True))
         extra["threads_grown"] = [b.threads - a.threads for a, b in pairs]
         extra["fds_grown"] = [b.fds - a.fds for a, b in pairs]
         return max(0.0, *((b.rss - a.rss) / 1024 for a, b in pairs))
@@ -536,7 +481,7 @@ def leak(rig: Rig, case: IOCase) -> Plan:
     return Plan(ours, repeats=1, extra=extra)
 
 
-_PLANS: dict[str, Callable[[Rig, IOCase], Plan]] = {
+_PLANS: dict[str, Callable[[IO, IOCase], Plan]] = {
     **dict.fromkeys(("stream", "blocks", "tcp", "host"), blocks),
     "latency": latency,
     "submit": submit,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""One side of a transfer: blocks in host or GPU memory, an engine, and the yardsticks' means.
+"""One side of a transfer: memory, an engine, and the yardsticks' means.
 
-The measuring process holds one Side; the other lives in a spawned process behind a Remote.
+The measuring process holds one side; the other lives in a spawned process behind a Remote.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import os
 import resource
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from mori import device
@@ -37,8 +36,9 @@ _STAGE = 64 * MIB
 @contextlib.contextmanager
 def environment(**values: str | None) -> Iterator[None]:
     """Set environment variables inside; None leaves one as it is."""
-    before = {name: os.environ.get(name) for name, value in values.items() if value is not None}
-    os.environ.update({name: value for name, value in values.items() if value is not None})
+    wanted = {name: value for name, value in values.items() if value is not None}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
@@ -49,10 +49,61 @@ def environment(**values: str | None) -> Iterator[None]:
 
 
 class Card(NamedTuple):
-    """What the other side needs to open a session: packed descriptors, as any client sends them."""
+    """What the other process needs: packed descriptors; process and addresses for the yardstick."""
 
     engine: bytes
-    memory: bytes
+    memories: list[bytes]
+    pid: int
+    addresses: list[int]
+
+
+class Endpoint:
+    """An engine with its registered memories, and the same memories for the yardsticks."""
+
+    def __init__(self) -> None:
+        process_vm.allow_peers()
+        self.engine: IOEngine | None = None
+        self.regions: list[Region] = []
+        self.copies: list[process_vm.Copies] = []
+        self.tcp = tcp.Streams(lambda: [region.view for region in self.regions])
+
+    def register(self, engine: IOEngine, spans: Sequence[tuple[int, int]], gpu: int = -1) -> Card:
+        """Register memories, each an address and a size, with an engine of this side."""
+        self.engine, where = engine, MemoryLocationType.CPU if gpu < 0 else MemoryLocationType.GPU
+        self._memories = [engine.register_memory(*span, gpu, where) for span in spans]
+        packed = [memory.pack() for memory in self._memories]
+        return Card(engine.get_engine_desc().pack(), packed, os.getpid(), [span[0] for span in spans])
+
+    def connect(self, other: Card) -> None:
+        assert self.engine is not None
+        self.engine.register_remote_engine(EngineDesc.unpack(other.engine))
+        self._other = other
+
+    def sessions(self) -> list[IOEngineSession]:
+        """Open a session for each memory and the other side's memory of the same number."""
+        assert self.engine is not None
+        pairs = zip(self._memories, map(MemoryDesc.unpack, self._other.memories), strict=True)
+        made = [session for pair in pairs if (session := self.engine.create_session(*pair))]
+        if len(made) < len(self._memories):
+            raise RuntimeError(f"no path leads to the other side: {self.engine.describe()}")
+        return made
+
+    def prepare_copies(
+        self, here: Sequence[int], there: Sequence[int], size: int, per_call: int
+    ) -> None:
+        """Make the yardstick that copies blocks between the same memories, at these offsets."""
+        pid, bases = self._other.pid, zip(self._addresses(), self._other.addresses, strict=True)
+        self.copies = [
+            process_vm.Copies(pid, [own + h for h in here], [other + t for t in there], size, per_call)
+            for own, other in bases
+        ]
+
+    def _addresses(self) -> list[int]:
+        return [region.address for region in self.regions]
+
+    def copy_seconds(self, way: str, rounds: int) -> float:
+        """Return the duration of one round of "read" or "write" of all blocks."""
+        return sum(copies.seconds(way, rounds) for copies in self.copies)
 
 
 class Usage(NamedTuple):
@@ -64,129 +115,86 @@ class Usage(NamedTuple):
     fds: int
 
 
-@dataclass(frozen=True)
-class Pool:
-    """`count` blocks of `block` bytes in memory of the GPU or of the host."""
-
-    place: str
-    block: int
-    count: int
-
-    @property
-    def bytes(self) -> int:
-        return self.block * self.count
-
-
-class Side:
+class Side(Endpoint):
     """Blocks on GPU `gpu` or in host memory. Block i of the source holds granule i of a pattern."""
 
     def __init__(self, gpu: int = -1) -> None:
-        process_vm.allow_peers()
-        self.region = Region(_STAGE)  # the host's blocks, or a staging buffer for a GPU's
+        super().__init__()
+        self.regions = [Region(_STAGE)]  # the host's blocks, or a staging buffer for a GPU's
         self.device: device.DeviceMemory | None = None
-        self.engine: IOEngine | None = None
-        self.tcp = tcp.Streams(lambda: [self.region.view])
-        self.copies: process_vm.Copies | None = None
         self._gpu = gpu
 
-    def make(self, pool: Pool) -> tuple[int, int]:
-        """Replace the blocks. Return the process id and the address of the blocks."""
+    def make(self, place: str, block: int, count: int) -> None:
+        """Replace the blocks by `count` of `block` bytes in memory of the GPU or of the host."""
         self.drop()
-        self._pool, self._pattern = pool, Pattern(_SEED, pool.block, pool.count)
-        if pool.place == "gpu":
-            self.device = device.DeviceMemory(pool.bytes, self._gpu)
-            self.address = self.device.ptr
-        else:
-            if self.region.size < pool.bytes:
-                self.region = Region(pool.bytes)
-            self.address = self.region.address
-        return os.getpid(), self.address
+        self._block, self._count, self._pattern = block, count, Pattern(_SEED, block, count)
+        if place == "gpu":
+            self.device = device.DeviceMemory(block * count, self._gpu)
+        elif self.regions[0].size < block * count:
+            self.regions = [Region(block * count)]
+
+    @property
+    def address(self) -> int:
+        return self.device.ptr if self.device else self.regions[0].address
 
     def drop(self) -> None:
         """Close the engine and free the GPU's blocks."""
-        if self.engine is not None:
-            self.engine.close()
-        if self.device is not None:
-            self.device.close()
+        for held in (self.engine, self.device):
+            if held is not None:
+                held.close()
         self.engine = self.device = None
-
-    # The engine.
 
     def open(self, backend: str, path: str, notifications: bool) -> Card:
         """Make an engine with one backend and register the blocks."""
         local = backend == "XGMI"
-        self.engine = IOEngine(f"bench-{path}-{os.getpid()}", IOEngineConfig("" if local else "127.0.0.1", 0))
-        config = None if local else RdmaBackendConfig(enable_notification=notifications)
+        config = IOEngineConfig("" if local else "127.0.0.1", 0)
+        self.engine = IOEngine(f"bench-{path}-{os.getpid()}", config)
+        options = None if local else RdmaBackendConfig(enable_notification=notifications)
         with environment(FABRIC_PROVIDER="verbs,tcp" if path == "verbs" else None):
-            self.engine.create_backend(BackendType[backend], config)
-        gpu = self._gpu if self.device else -1
-        where = MemoryLocationType.GPU if self.device else MemoryLocationType.CPU
-        self.memory = self.engine.register_memory(self.address, self._pool.bytes, gpu, where)
-        return Card(self.engine.get_engine_desc().pack(), self.memory.pack())
+            self.engine.create_backend(BackendType[backend], options)
+        span = self.address, self._block * self._count
+        return self.register(self.engine, [span], self._gpu if self.device else -1)
 
-    def add_peer(self, other: Card) -> None:
-        assert self.engine is not None
-        self.engine.register_remote_engine(EngineDesc.unpack(other.engine))
+    # The bytes, which on a GPU pass through the staging buffer.
 
-    def session(self, other: Card) -> IOEngineSession:
-        assert self.engine is not None
-        session = self.engine.create_session(self.memory, MemoryDesc.unpack(other.memory))
-        if session is None:
-            raise RuntimeError(f"no path leads to the other side: {self.engine.describe()}")
-        return session
-
-    # The bytes.
-
-    def _portions(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of blocks that fit into the staging buffer."""
-        step, count = _STAGE // self._pool.block, self._pool.count
-        for first in range(0, count, step):
-            yield first, min(first + step, count)
+    def _portions(self) -> Iterator[range]:
+        """Yield ranges of blocks that fit into the buffer."""
+        step, count = _STAGE // self._block, self._count
+        return (range(first, min(first + step, count)) for first in range(0, count, step))
 
     def fill(self) -> None:
-        size = self._pool.block
-        if self.device is None:
-            self._pattern.fill(self.region, ((i * size, i) for i in range(self._pool.count)))
-            return
-        for first, last in self._portions():
-            self._pattern.fill(self.region, (((i - first) * size, i) for i in range(first, last)))
-            self.device.write(self.region.view[: (last - first) * size], first * size)
+        [region], size = self.regions, self._block
+        for part in self._portions() if self.device else [range(self._count)]:
+            self._pattern.fill(region, (((i - part.start) * size, i) for i in part))
+            if self.device:
+                self.device.write(region.view[: len(part) * size], part.start * size)
 
     def wipe(self, offsets: Sequence[int], size: int) -> None:
         """Zero the blocks at the offsets; on a GPU, all blocks."""
-        if self.device is not None:
+        if self.device:
             self.device.fill(0)
             return
         for offset in offsets:
-            self.region.wipe(offset, size)
+            self.regions[0].wipe(offset, size)
 
     def wrong(self, here: Sequence[int], there: Sequence[int], size: int) -> int:
         """Count the blocks at offsets `here` that differ from the other side's blocks at `there`.
 
         Only the first `size` bytes of a host block are compared. On a GPU `here` names every block.
         """
-        block = self._pool.block
-        if self.device is None and size == block:
-            pairs = ((h, t // block) for h, t in zip(here, there, strict=True))
-            return len(self._pattern.wrong(self.region, pairs))
-        if self.device is None:
-            blocks = zip(here, there, strict=True)
-            return sum(self.region.bytes(h, size) != self._pattern.expected(t, size) for h, t in blocks)
+        [region], block = self.regions, self._block
         source, wrong = dict(zip(here, there, strict=True)), 0
-        for first, last in self._portions():
-            self.region.view[: (last - first) * block] = self.device.read((last - first) * block, first * block)
-            expected = (((i - first) * block, source[i * block] // block) for i in range(first, last))
-            wrong += len(self._pattern.wrong(self.region, expected))
+        if self.device is None and size < block:
+            expected = self._pattern.expected
+            return sum(region.bytes(h, size) != expected(t, size) for h, t in source.items())
+        if self.device is None:
+            return len(self._pattern.wrong(region, ((h, t // block) for h, t in source.items())))
+        for part in self._portions():
+            size, start = len(part) * block, part.start * block
+            region.view[:size] = self.device.read(size, start)
+            pairs = ((at, source[start + at] // block) for at in range(0, size, block))
+            wrong += len(self._pattern.wrong(region, pairs))
         return wrong
-
-    # The process.
-
-    def prepare_copies(
-        self, pid: int, address: int, here: Sequence[int], there: Sequence[int], size: int, per_call: int
-    ) -> None:
-        """Make the iovecs of `copies`; `address` is that of the other side's blocks."""
-        mine, theirs = [self.address + offset for offset in here], [address + offset for offset in there]
-        self.copies = process_vm.Copies(pid, mine, theirs, size, entries_per_call=per_call)
 
     def usage(self) -> Usage:
         spent = resource.getrusage(resource.RUSAGE_SELF)

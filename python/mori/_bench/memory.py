@@ -13,11 +13,10 @@ import os
 import random
 from collections.abc import Iterable
 
-_libc = ctypes.CDLL(None, use_errno=True)
-for _name in ("memcmp", "memmove", "memcpy"):
-    getattr(_libc, _name).argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-_libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-_libc.memset.restype = _libc.memmove.restype = _libc.memcpy.restype = ctypes.c_void_p
+_libc = ctypes.CDLL(None)
+memcpy = _libc.memcpy
+memcpy.restype = ctypes.c_void_p
+_libc.memcmp.argtypes = memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
 # Odd, so that i * _STRIDE modulo a power of two visits every offset once; not near a multiple of a
 # page.
@@ -40,22 +39,17 @@ class Span:
     def wipe(self, offset: int = 0, size: int | None = None) -> None:
         """Write zeros, which also makes the pages present."""
         size = self.size - offset if size is None else size
-        self.check_range(offset, size)
-        _libc.memset(self.address + offset, 0, size)
+        ctypes.memset(self.at(offset, size), 0, size)
 
     def bytes(self, offset: int, size: int) -> bytes:
         """Return a copy of the current contents."""
-        self.check_range(offset, size)
-        return ctypes.string_at(self.address + offset, size)
+        return ctypes.string_at(self.at(offset, size), size)
 
-    def copy_to(self, address: int, size: int) -> None:
-        """Copy the first `size` bytes to another address of this process with one memcpy."""
-        self.check_range(0, size)
-        _libc.memcpy(address, self.address, size)
-
-    def check_range(self, offset: int, size: int) -> None:
+    def at(self, offset: int, size: int) -> int:
+        """Return the address of an offset. Raises ValueError unless size bytes follow it."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise ValueError(f"bytes {offset}..{offset + size} lie outside a region of {self.size} bytes")
+        return self.address + offset
 
 
 class Region(Span):
@@ -83,17 +77,15 @@ class Pattern:
         self.granule, self.count = granule, count
         self._offsets = max(_MIN_OFFSETS, 1 << (count - 1).bit_length())
         self._text = ctypes.create_string_buffer(random.Random(seed).randbytes(self._offsets + granule))
-        self._base = ctypes.addressof(self._text)
         self._zeros = ctypes.create_string_buffer(granule)
 
     def _address(self, index: int) -> int:
-        return self._base + index * _STRIDE % self._offsets
+        return ctypes.addressof(self._text) + index * _STRIDE % self._offsets
 
     def fill(self, region: Span, granules: Iterable[tuple[int, int]]) -> None:
         """Write granule `index` at `offset`, for each pair (offset, index)."""
         for offset, index in granules:
-            region.check_range(offset, self.granule)
-            _libc.memmove(region.address + offset, self._address(index), self.granule)
+            ctypes.memmove(region.at(offset, self.granule), self._address(index), self.granule)
 
     def wrong(self, region: Span, granules: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the pairs (offset, index) at which the region does not hold the whole granule."""
@@ -105,13 +97,10 @@ class Pattern:
         return [offset for offset in offsets if self._differs(region, offset, zeros)]
 
     def _differs(self, region: Span, offset: int, address: int) -> bool:
-        region.check_range(offset, self.granule)
-        return bool(_libc.memcmp(region.address + offset, address, self.granule))
+        return bool(_libc.memcmp(region.at(offset, self.granule), address, self.granule))
 
     def expected(self, offset: int, size: int) -> bytes:
-        """Return bytes of a buffer that holds granule i at i * granule. They may not cross
-        granules.
-        """
+        """Return bytes, within one granule, of a buffer that holds granule i at i * granule."""
         index, start = divmod(offset, self.granule)
         if start + size > self.granule:
             raise ValueError(f"bytes {offset}..{offset + size} cross a granule of {self.granule} bytes")

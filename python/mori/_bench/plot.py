@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Plots of results, drawn by matplotlib without a display: bars, curves over sizes and curves over
-tokens.
-"""
+"""Plots of results, drawn by matplotlib without a display: bars, and curves over sizes and tokens."""
 
 from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from .harness import Result
-from .report import Machine, figure
+from .report import Machine, figure, human
 
 OURS, RAW, GOOD, BAD, OTHER = "#2463a6", "#b9bec7", "#2e8b57", "#c0392b", "#d98c1a"
 _LABELS = {
@@ -21,6 +19,7 @@ _LABELS = {
     "us": "µs, less is better",
     "ns": "ns, less is better",
 }
+_SHORT = {"float8_e4m3fn": "fp8", "bfloat16": "bf16"}
 _EP_COLOURS = {
     ("dispatch", "fp8"): OURS,
     ("dispatch", "bf16"): GOOD,
@@ -32,9 +31,7 @@ _ABOVE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols
 
 
 def unavailable(file: Path) -> str | None:
-    """Return why a plot cannot be written to a file, or None. Checked before the measurement
-    starts.
-    """
+    """Return why a plot cannot be written to a file, or None. Asked before the measurement."""
     try:
         import matplotlib
 
@@ -50,28 +47,34 @@ def unavailable(file: Path) -> str | None:
     return None
 
 
+def axes(rows: int, columns: int, width: float, height: float) -> tuple[Any, list[Any]]:
+    """Return a figure and its axes in one list."""
+    import matplotlib.pyplot as plt
+
+    fig, made = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+    return fig, list(made.flat)
+
+
 def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None:
-    """Draw bars for each unit, with targets as marks, below a curve of the cases that differ in block size.
+    """Draw bars for each unit, with targets as marks, below a curve of cases of several block sizes.
 
     Dispatch and combine on GPUs have curves only.
     """
-    import matplotlib.pyplot as plt
-
     if what == "ep" and all("mode" in r.extra for r in results):
-        fig, axes = plt.subplots(2, 1, figsize=(11, 12), layout="constrained")
+        fig, (over_tokens, over_blocks) = axes(2, 1, 11, 12)
         automatic = [r for r in results if r.extra["blocks"] == "auto" and r.extra["routing"] == "uniform"]
-        _tokens_or_blocks(axes[0], automatic, "tokens", "tokens of a rank")
-        budgets = [r for r in results if r.extra["blocks"] != "auto"]
-        _tokens_or_blocks(axes[1], budgets, "blocks", "blocks of the launch")
+        _over(over_tokens, automatic, "tokens", "tokens of a rank")
+        _over(over_blocks, [r for r in results if r.extra["blocks"] != "auto"], "blocks", "blocks of the launch")
     else:
         points = [r for r in results if r.case.kind == "blocks"]
-        units = [([r for r in results if r.case.unit == u and r not in points], label) for u, label in _LABELS.items()]
+        bars = [r for r in results if r not in points]
+        units = [([r for r in bars if r.case.unit == unit], label) for unit, label in _LABELS.items()]
         groups = [(some, label) for some, label in units if some] or ([] if points else [(results, "value")])
         count = len(groups) + bool(points)
-        fig, axes = plt.subplots(count, 1, figsize=(11, 1.2 + 3.6 * count), squeeze=False, layout="constrained")
+        fig, places = axes(count, 1, 11, 1.2 + 3.6 * count)
         if points:
-            _sizes(axes[0, 0], points)
-        for axis, (some, label) in zip(axes[count - len(groups) :, 0], groups, strict=True):
+            _sizes(places.pop(0), points)
+        for axis, (some, label) in zip(places, groups, strict=True):
             _bars(axis, some, label)
     gpus = {f"{r.extra['device']}{', EMULATED' if r.extra['emulated'] else ''}" for r in results if "device" in r.extra}
     finish(fig, "\n".join([f"mori bench {what}", *sorted(gpus), str(machine)]), file, fontsize=10)
@@ -98,10 +101,10 @@ def _bars(axis: Any, results: list[Result], label: str) -> None:
     ours = axis.bar([p - width / 2 for p in places], [r.value for r in results], width, color=OURS, label="mori")
     axis.bar_label(raw, fmt=figure, fontsize=8, color="#555")
     axis.bar_label(ours, fmt=figure, fontsize=8)
-    _targets(axis, [(r, place - width, place) for place, r in zip(places, results, strict=True)])
+    _targets(axis, ((r, place - width, place) for place, r in enumerate(results)))
     axis.set_xticks(list(places), [r.case.name for r in results], rotation=20, ha="right", fontsize=9)
     axis.set_ylabel(label)
-    figures = [f for r in results for f in (r.value, r.raw) if f]
+    figures = [value for r in results for value in (r.value, r.raw) if value]
     if label.endswith("less is better") and max(figures, default=1) > 10 * min(figures, default=1):
         axis.set_yscale("log")
     tidy(axis, **_ABOVE)
@@ -111,19 +114,22 @@ def _targets(axis: Any, spans: Iterable[tuple[Result, float, float]]) -> None:
     """Draw a mark for each target, green if it is met; the first mark drawn has the label."""
     label: str | None = "target"
     for result, left, right in spans:
-        if result.bound is not None:
+        target = result.case.target
+        scale = result.raw if target and target.of == "ratio" else 1
+        if target and scale:
             colour = GOOD if result.ok else BAD
-            axis.hlines(result.bound, left, right, color=colour, linewidth=2.5, label=label)
+            axis.hlines(target.bound * scale, left, right, color=colour, linewidth=2.5, label=label)
             label = None
 
 
 def _sizes(axis: Any, results: list[Result]) -> None:
     """Draw speed over the size of blocks. A case that differs in more than the size is a point."""
-    plain = [r for r in results if not r.case.read and not r.case.name.endswith("-8blocks")]
+    reads = [r for r in results if r.case.read]
+    eight = [r for r in results if r.case.name.endswith("-8blocks")]
+    plain = [r for r in results if r not in reads and r not in eight]
 
     def line(some: list[Result], value: Callable[[Result], Any], label: str, **style: Any) -> None:
-        points = sorted((r.case.size, value(r)) for r in some if value(r) is not None)
-        if points:
+        if points := sorted((r.case.size, value(r)) for r in some if value(r) is not None):
             axis.plot(*zip(*points, strict=True), label=label, **style)
 
     def each(result: Result) -> float | None:
@@ -134,14 +140,12 @@ def _sizes(axis: Any, results: list[Result]) -> None:
     line(plain, lambda r: r.value, "mori, batches in a row", color=OURS, marker="o", linewidth=2)
     line(plain, lambda r: r.extra.get("alone"), "mori, a batch at a time", color=OURS, marker=".", linestyle="--")
     line(plain, each, "memcpy of each block", color=BAD, marker=".", linestyle=":")
-    reads = [r for r in results if r.case.read]
     line(reads, lambda r: r.value, "mori, read", color=GOOD, marker="v", linestyle="none")
-    eight = [r for r in results if r not in plain and r not in reads]
     line(eight, lambda r: r.value, "mori, 8 blocks of the GPU", color=OTHER, marker="s", linestyle="none")
-    _targets(axis, [(r, r.case.size * 0.8, r.case.size * 1.25) for r in plain])
+    _targets(axis, ((r, r.case.size * 0.8, r.case.size * 1.25) for r in plain))
     sizes = sorted({r.case.size for r in results})
     axis.set_xscale("log", base=2)
-    axis.set_xticks(sizes, [_size(n) for n in sizes])
+    axis.set_xticks(sizes, [human(n) for n in sizes])
     axis.minorticks_off()
     axis.set_ylim(bottom=0)
     axis.set(xlabel="size of a block", ylabel="GB/s, more is better")
@@ -149,12 +153,7 @@ def _sizes(axis: Any, results: list[Result]) -> None:
     tidy(axis, **_ABOVE)
 
 
-def _size(n: int) -> str:
-    unit, name = next((u, name) for u, name in ((1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")) if n >= u)
-    return f"{n / unit:g} {name}"
-
-
-def _tokens_or_blocks(axis: Any, results: Sequence[Result], x: str, label: str) -> None:
+def _over(axis: Any, results: list[Result], x: str, label: str) -> None:
     """Draw the times of dispatch and combine over tokens, or over the blocks of the launch."""
 
     def key(result: Result) -> tuple[str, str, str, int]:
@@ -162,7 +161,7 @@ def _tokens_or_blocks(axis: Any, results: Sequence[Result], x: str, label: str) 
         return result.case.kind, _SHORT[fact["dtype"]], fact["mode"], fact["tokens"] if x == "blocks" else 0
 
     for (kind, dtype, mode, tokens), some in itertools.groupby(sorted(results, key=key), key):
-        points = [(r.extra[x], r.value, r.raw) for r in sorted(some, key=lambda r: int(str(r.extra[x])))]
+        points = sorted((int(str(r.extra[x])), r.value, r.raw) for r in some)
         colour, style = _EP_COLOURS.get((kind, dtype), "#555555"), "-" if mode == "graph" else "--"
         name = f"{kind} {dtype}{f' {tokens}' if tokens else ''}, {mode}"
         axis.plot([p[0] for p in points], [p[1] for p in points], color=colour, linestyle=style, marker="o", label=name)
@@ -174,6 +173,3 @@ def _tokens_or_blocks(axis: Any, results: Sequence[Result], x: str, label: str) 
     axis.set(xlabel=label, ylabel="µs, less is better")
     axis.grid(alpha=0.3)
     tidy(axis, fontsize=7, ncols=2)
-
-
-_SHORT = {"float8_e4m3fn": "fp8", "bfloat16": "bf16"}

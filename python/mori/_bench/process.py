@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Spawned processes that serve method calls, and groups of them that are PEs of mori.shmem.
+"""Processes of benchmarks and demos: services behind pipes, groups of PEs, and ranks of a program.
 
 A Remote spawns a fresh interpreter, makes a service object in it and calls its methods over a pipe.
 A method that is a generator sends events before its result. The process ends when the pipe closes,
@@ -14,22 +14,24 @@ import multiprocessing
 import operator
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import GeneratorType
 from typing import Any
 
-_POLL_S = 0.2
-CALL_TIMEOUT_S = 120.0
+from mori import shmem
+
+_GRACE_S = 5.0  # how long the other ranks may run and report after one has failed
 
 
 class RemoteError(RuntimeError):
-    """A remote method raised, or its process died. `trace` is the remote traceback, empty after a
-    death.
-    """
+    """A remote method raised, or its process died; `trace` is the remote traceback of a method."""
 
     def __init__(self, text: str, trace: str = "") -> None:
         super().__init__(text)
@@ -37,12 +39,17 @@ class RemoteError(RuntimeError):
 
 
 class Remote:
-    """A spawned service. `factory` is "module:Class"; `args` must be picklable.
+    """A spawned service. `factory` is a class or "module:Class"; `args` must be picklable.
 
-    Methods are named as in Python; "tcp.send" is the method send of the service's attribute tcp.
+    Methods are named as in Python; "tcp.flow" is the method flow of the service's attribute tcp.
+    `timeout` bounds the wait for each event and for the result.
     """
 
-    def __init__(self, name: str, factory: str, *args: Any) -> None:
+    timeout = 120.0
+
+    def __init__(self, name: str, factory: type | str, *args: Any) -> None:
+        if isinstance(factory, type):
+            factory = f"{factory.__module__}:{factory.__name__}"
         self.name = name
         context = multiprocessing.get_context("spawn")
         self._pipe, child = context.Pipe()
@@ -53,36 +60,31 @@ class Remote:
 
     @property
     def pid(self) -> int:
-        pid = self._process.pid
-        assert pid is not None
-        return pid
+        assert self._process.pid is not None
+        return self._process.pid
 
-    def call(self, method: str, *args: Any, timeout: float = CALL_TIMEOUT_S) -> Any:
+    def call(self, method: str, *args: Any) -> Any:
         """Call a method and return its result; events are dropped."""
         self.begin(method, *args)
-        return self.result(timeout=timeout)
+        return self.result()
 
     def begin(self, method: str, *args: Any) -> None:
         """Start a method and return immediately. `result` or `events` must follow."""
         self._pipe.send((method, args))
 
-    def result(self, *, timeout: float = CALL_TIMEOUT_S) -> Any:
-        return drain(self._messages(timeout))
+    def result(self) -> Any:
+        return _drain(self.events())
 
-    def event(self, *, timeout: float = CALL_TIMEOUT_S) -> Any:
-        """Return the next event of the method that was begun."""
-        for value in self._messages(timeout):
-            return value
-        raise RemoteError(f"{self.name} finished where an event was expected")
-
-    def events(self, *, timeout: float = CALL_TIMEOUT_S) -> Iterator[Any]:
-        """Yield the events until the method ends. The limit holds from one event to the next."""
-        yield from self._messages(timeout)
-
-    def _messages(self, timeout: float) -> Generator[Any, None, Any]:
-        """Yield the events and return the result."""
+    def events(self) -> Generator[Any, None, Any]:
+        """Yield the events until the method ends, and return its result."""
         while True:
-            kind, value = self._next(timeout)
+            try:
+                if not self._pipe.poll(self.timeout):
+                    raise RemoteError(f"{self.name} gave no answer for {self.timeout:.0f} s")
+                kind, value = self._pipe.recv()
+            except (EOFError, ConnectionError):
+                self._process.join(1)
+                raise RemoteError(f"{self.name} died with exit code {self._process.exitcode}") from None
             if kind == "error":
                 text, trace = value
                 raise RemoteError(f"{self.name} (process {self.pid}): {text}", trace)
@@ -90,43 +92,22 @@ class Remote:
                 return value
             yield value
 
-    def _next(self, timeout: float) -> tuple[str, Any]:
-        deadline = time.monotonic() + timeout
-        while not self._pipe.poll(_POLL_S):
-            if not self._process.is_alive() and not self._pipe.poll(0):
-                raise RemoteError(f"{self.name} died with exit code {self._process.exitcode}")
-            if time.monotonic() > deadline:
-                raise RemoteError(f"{self.name} gave no answer for {timeout:.0f} s")
-        try:
-            message: tuple[str, Any] = self._pipe.recv()
-        except (EOFError, ConnectionError):
-            self._process.join(1)
-            raise RemoteError(f"{self.name} died with exit code {self._process.exitcode}") from None
-        return message
-
-    def close(self) -> None:
-        """End the process: close the pipe, terminate after 3 seconds, then kill."""
-        self._pipe.close()
-        self._process.join(3)
-        for end in (self._process.terminate, self._process.kill):
-            if not self._process.is_alive():
-                return
-            end()
-            self._process.join(2)
-
     def __enter__(self) -> Remote:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        if failure[0] is not None:
-            self._process.terminate()
-        self.close()
+        """End the process: close the pipe, terminate after 3 seconds or a failure, then kill."""
+        self._pipe.close()
+        self._process.join(0 if failure[0] else 3)
+        for end in (self._process.terminate, self._process.kill):
+            if self._process.is_alive():
+                end()
+                self._process.join(2)
 
 
 @contextlib.contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Block SIGINT in processes that start inside, from their first instruction on; delay it here.
-    """
+    """Block SIGINT in processes that start inside, from their first instruction on; delay it here."""
     resource_tracker.ensure_running()  # starting it later would unblock the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -144,27 +125,34 @@ def _serve(pipe: Connection, factory: str, args: tuple[Any, ...]) -> None:
             try:
                 result = operator.attrgetter(method)(service)(*arguments)
                 if isinstance(result, GeneratorType):
-                    result = drain(result, lambda event: pipe.send(("event", event)))
+                    result = _drain(result, lambda event: pipe.send(("event", event)))
             except Exception as err:
                 pipe.send(("error", (f"{type(err).__name__}: {err}", traceback.format_exc())))
             else:
                 pipe.send(("result", result))
 
 
-def drain(steps: Iterator[Any], on_event: Callable[[Any], object] = lambda event: None) -> Any:
+def _drain(steps: Iterator[Any], on_event: Callable[[Any], object] = lambda event: None) -> Any:
     """Run a generator to its end and return its result."""
-    while True:
-        try:
-            event = next(steps)
-        except StopIteration as end:
-            return end.value
-        on_event(event)
+    try:
+        while True:
+            on_event(next(steps))
+    except StopIteration as end:
+        return end.value
+
+
+class Local:
+    """A service in this process, called like a Remote."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+
+    def call(self, method: str, *args: Any) -> Any:
+        return operator.attrgetter(method)(self.service)(*args)
 
 
 class Member:
-    """A PE of a group: PE `me` of `size` with a symmetric heap of `heap` bytes, on GPU `gpu` or the
-    host.
-    """
+    """PE `me` of `size`, with a symmetric heap of `heap` bytes on GPU `gpu` or on the host."""
 
     def __init__(self, me: int, size: int, heap: int, gpu: int | None = None) -> None:
         self.me, self.size = me, size
@@ -175,41 +163,36 @@ class Member:
             os.environ["MORI_SHMEM_GPU"] = str(gpu)
 
     def unique_id(self) -> bytes:
-        from mori import shmem
-
         return shmem.shmem_get_unique_id()
 
     def join(self, unique_id: bytes) -> None:
-        from mori import shmem
-
         if shmem.shmem_init_attr(shmem.MORI_SHMEM_INIT_WITH_UNIQUEID, self.me, self.size, unique_id) != 0:
             raise RuntimeError("mori.shmem did not start; its log says why")
 
     def paths(self) -> list[str]:
         """Return how each PE is reached from here."""
-        from mori import shmem
-
         return [peer["path"] for peer in shmem.shmem_describe()["peers"]]
 
     def leave(self) -> None:
-        from mori import shmem
-
         shmem.shmem_finalize()
 
 
-class Group:
-    """`size` processes that each serve a Member, named "module:Class". `args` follow `heap`."""
+class Group(contextlib.ExitStack):
+    """`size` processes that each serve a Member; `args` follow its `heap`."""
 
-    def __init__(self, factory: str, size: int, heap: int, *args: Any) -> None:
+    def __init__(self, factory: type | str, size: int, heap: int, *args: Any) -> None:
+        super().__init__()
         self.size = size
-        self._all: list[Remote] = []
-        try:
-            for me in range(size):
-                self._all.append(Remote(f"PE {me}", factory, me, size, heap, *args))
+        with contextlib.ExitStack() as started:
+            pes = (Remote(f"PE {me}", factory, me, size, heap, *args) for me in range(size))
+            self._all = [started.enter_context(pe) for pe in pes]
             self.each("join", self.one(0, "unique_id"))
-        except BaseException as err:
-            self.__exit__(type(err), err, None)
-            raise
+            self.push(started.pop_all())
+            self.push(self._leave)
+
+    def _leave(self, *failure: Any) -> None:
+        if failure[0] is None:
+            self.each("leave")
 
     def one(self, pe: int, method: str, *args: Any) -> Any:
         """Call a method of one PE."""
@@ -221,13 +204,24 @@ class Group:
             remote.begin(method, *args)
         return [remote.result() for remote in self._all]
 
-    def __enter__(self) -> Group:
-        return self
 
-    def __exit__(self, *failure: Any) -> None:
-        try:
-            if failure[0] is None:
-                self.each("leave")
-        finally:
-            for remote in self._all:
-                remote.__exit__(*failure)
+def run_ranks(program: Sequence[str], ranks: int) -> int:
+    """Run ``mori`` with the arguments ``program`` as `ranks` processes and return the worst exit status.
+
+    They bootstrap through a file and inherit the output. If one fails, the others are ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="mori-") as folder, contextlib.ExitStack() as ending:
+        environment = {**os.environ, "MORI_WORLD_SIZE": str(ranks), "MORI_BOOTSTRAP": os.path.join(folder, "ranks")}
+        started: list[subprocess.Popen[bytes]] = []
+        for rank in range(ranks):
+            command = [sys.executable, "-m", "mori", *program]
+            started.append(subprocess.Popen(command, env={**environment, "MORI_RANK": str(rank)}))
+            ending.callback(started[-1].wait)
+            ending.callback(started[-1].kill)
+        limit = float("inf")
+        while any(process.poll() is None for process in started) and time.monotonic() < limit:
+            if limit == float("inf") and any(process.returncode for process in started):
+                limit = time.monotonic() + _GRACE_S
+            time.sleep(0.02)
+        codes = [process.returncode or 0 for process in started]
+        return max(code if code >= 0 else 128 - code for code in codes)  # a signal's status is negative

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What people see of benchmarks and demos: the machine, a progress bar, colours and the table of
-results.
-"""
+"""What people see of benchmarks and demos: machine, progress bar, colours and tables."""
 
 from __future__ import annotations
 
@@ -30,7 +28,8 @@ class Machine:
     python: str
 
     def __str__(self) -> str:
-        return f"{self.cpu}, {self.cores} cores, {self.memory_gib:.0f} GiB, Linux {self.kernel}, Python {self.python}"
+        size = f"{self.cores} cores, {self.memory_gib:.0f} GiB"
+        return f"{self.cpu}, {size}, Linux {self.kernel}, Python {self.python}"
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -39,7 +38,8 @@ class Machine:
 def this_machine() -> Machine:
     cpu = platform.machine()
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as info:
-        cpu = next((line.partition(":")[2].strip() for line in info if line.startswith(("model name", "Model"))), cpu)
+        names = (line.partition(":")[2].strip() for line in info if line.startswith(("model name", "Model")))
+        cpu = next(names, cpu)
     memory = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
     return Machine(cpu, len(os.sched_getaffinity(0)), memory, platform.release(), platform.python_version())
 
@@ -59,16 +59,13 @@ class _NoBar:
 
 
 def bar(total: float, *, quiet: bool = False, leave: bool = False, **options: Any) -> Any:
-    """Return a tqdm bar if stderr is a terminal and tqdm is installed, else an object that shows
-    nothing.
-    """
-    if quiet or not sys.stderr.isatty():
-        return _NoBar()
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return _NoBar()
-    return tqdm(total=total, file=sys.stderr, leave=leave, dynamic_ncols=True, **options)
+    """Return a tqdm bar if tqdm is installed and stderr is a terminal, else one that shows nothing."""
+    with suppress(ImportError):
+        if sys.stderr.isatty() and not quiet:
+            from tqdm import tqdm
+
+            return tqdm(total=total, file=sys.stderr, leave=leave, dynamic_ncols=True, **options)
+    return _NoBar()
 
 
 def colour(text: str, code: int) -> str:
@@ -85,15 +82,13 @@ def heading(machine: Machine, repeats: int, how: list[str], quick: bool) -> str:
 def table(results: list[Result]) -> str:
     """Return one line for each case, green if it meets its target and red if not."""
     head, *lines = _table.table([_row(result) for result in results]).splitlines()
-    coloured = [
-        line if result.ok is None else colour(line, GREEN if result.ok else RED)
-        for line, result in zip(lines, results, strict=True)
-    ]
-    return "\n".join([head, *coloured])
+    codes = [None if result.ok is None else GREEN if result.ok else RED for result in results]
+    pairs = zip(lines, codes, strict=True)
+    return "\n".join([head, *(colour(line, code) if code else line for line, code in pairs)])
 
 
 def _row(result: Result) -> dict[str, str]:
-    too_high = result.case.target is not None and result.case.target.sense == "<="
+    missed = "ABOVE" if result.case.target and result.case.target.sense == "<=" else "BELOW"
     return {
         "case": result.case.name,
         "path": result.path,
@@ -104,7 +99,7 @@ def _row(result: Result) -> dict[str, str]:
         "spread": f"{_spread(result.samples):>4}",
         "raw limit": nearest(result.raw_samples, result.raw or 0),
         "target": str(result.case.target or ""),
-        "": {True: "ok", False: "ABOVE" if too_high else "BELOW", None: ""}[result.ok],
+        "": {True: "ok", False: missed, None: ""}[result.ok],
     }
 
 
@@ -116,9 +111,7 @@ def figure(number: float | None) -> str:
 
 
 def nearest(samples: dict[str, list[float]], value: float) -> str:
-    """Return the name of the yardstick whose median is nearest to a value: the one that the ratio
-    refers to.
-    """
+    """Return the name of the yardstick that the ratio refers to: its median is nearest to a value."""
     return min(samples, key=lambda name: abs(statistics.median(samples[name]) - value), default="-")
 
 
@@ -129,8 +122,10 @@ def _spread(samples: list[float]) -> str:
 
 def human(size: float) -> str:
     """Format bytes in the largest binary unit that keeps a digit before the point."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if size == int(size) else f"{size:.2f} {unit}"
+    unit = 0
+    while size >= 1024 and unit < 4:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if size == int(size) else f"{size:.2f} {_UNITS[unit]}"
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`mori bench shmem`: operations of mori.shmem between processes of this host, on host or GPU
-memory.
-"""
+"""`mori bench shmem`: operations of mori.shmem between processes of this host."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ def _gpu_cases() -> Iterator[ShmemCase]:
 
 
 def _initiated_cases() -> Iterator[ShmemCase]:
-    """Puts that kernels post: stores, a proxy of the host, and the emulated NIC for correctness
-    only.
-    """
+    """Puts that kernels post: stores, a proxy of the host, the emulated NIC (correctness only)."""
     for name, path, few, many in (
         ("stores", "stores", 20_000, 1_000_000),
         ("proxy-shm", "proxy:shm", 2_000, 100_000),
@@ -114,17 +110,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def suite(args: argparse.Namespace) -> Suite:
-    """Return the selected cases. Raises ValueError for bad arguments and Unavailable without a GPU.
-    """
+    """Return the selected cases. Raises ValueError for bad arguments, Unavailable without a GPU."""
     if args.initiated:
         return Initiated(args)
     return GPUShmem(args) if args.device == "gpu" else Shmem(args)
 
 
 class Shmem(Suite):
-    """Operations on host memory. Comparisons with OpenSHMEM run if it is installed or they are
-    named.
-    """
+    """Operations on host memory. They are compared with OpenSHMEM if it is installed or named."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         cases, self._quick, self.runs = pick(CASES, args.cases), args.quick, 3 if args.quick else 50
@@ -147,7 +140,7 @@ class Shmem(Suite):
             group, self._group = self._group, None
             group.__exit__(*(failure or (None, None, None)))
         if self._group is None and pes:
-            self._group = Group(f"{PE.__module__}:{PE.__name__}", pes, _HEAP)
+            self._group = Group(PE, pes, _HEAP)
 
     def plan(self, case: ShmemCase) -> tuple[str, Plan]:
         self._use(case.pes)
@@ -160,7 +153,6 @@ class Shmem(Suite):
         if case.form == "openshmem":
             measure = self._library.measure
             plan.raws = {"OpenSHMEM": lambda: _figure(case, measure(case.kind, case.size, rounds, self.runs))}
-        plan.best = max if case.unit == "GB/s" else min
         plan.extra["form"] = case.form
         return path, plan
 
@@ -224,8 +216,7 @@ class GPUShmem(Suite):
 
     def start(self) -> None:
         room = 4 * MIB if self._quick else 4 * L2_BYTES
-        factory = f"{GPUPE.__module__}:{GPUPE.__name__}"
-        self._group = self.enter_context(Group(factory, self._pes, 2 * room, list(self._gpus.numbers), room))
+        self._group = self.enter_context(Group(GPUPE, self._pes, 2 * room, list(self._gpus.numbers), room))
 
     def plan(self, case: ShmemCase) -> tuple[str, Plan]:
         path = self._group.one(0, "paths")[1]
@@ -243,14 +234,13 @@ class GPUShmem(Suite):
             lambda: max(group.each("barriers", rounds, not case.name.endswith("-calls"))) * 1e6,
             prepare=lambda: group.each("wipe", "symmetric"),
             verify=lambda: sum(group.each("not_carried")),
-            best=min,
             extra={"pes": self._pes},
         )
 
     def _signal(self, case: ShmemCase, group: Group, rounds: int) -> Plan:
         """Kernels of PEs 0 and 1 answer each other. On one GPU they take turns of a millisecond."""
         rounds = rounds if len(self._gpus.numbers) > 1 else 20
-        return Plan(lambda: float(group.each("signals", rounds)[0]) / 1e3, best=min)
+        return Plan(lambda: float(group.each("signals", rounds)[0]) / 1e3)
 
     def _move(self, case: ShmemCase, group: Group, rounds: int) -> Plan:
         """PE 0 moves bytes to or from PE 1."""
@@ -262,14 +252,12 @@ class GPUShmem(Suite):
             return size / seconds / 1e9 if stream else seconds * 1e6
 
         raw = {"memcpy" if stream else "memcpy and wait": lambda: figure(f"raw_{method}")}
-        plan = Plan(lambda: figure(method), raw, best=max if stream else min)
+        plan = Plan(lambda: figure(method), raw)
         return _checked(plan, group, case.kind == "get", size)
 
 
 class Initiated(Suite):
-    """Puts that kernels post. The yardstick of a proxy is the host's own posts over the same
-    provider.
-    """
+    """Puts that kernels post. A proxy's yardstick is the host's own posts over its provider."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         cases, self._quick, facts = pick(INITIATED_CASES, args.cases), args.quick, {"quick": args.quick}
@@ -299,7 +287,7 @@ class Initiated(Suite):
                 return float(count)
             return ns / 1e3 if case.unit == "us" else 1e3 / ns
 
-        plan = Plan(lambda: figure(False), extra=extra, best=min if case.unit == "us" else max)
+        plan = Plan(lambda: figure(False), extra=extra)
         if str(case.path).startswith("proxy"):
             plan.raws = {"the host's posts": lambda: figure(True)}
         return str(case.path), plan

@@ -12,7 +12,7 @@ import time
 import timeit
 from collections.abc import Callable
 
-from mori import _core, device
+from mori import _core, device, shmem
 
 from .harness import MIB
 from .memory import Pattern, Region, Span
@@ -28,17 +28,18 @@ _BUSY_BYTES, _BUSY_US, _CALL_US = 32 * MIB, 15, 15
 
 # `dest` is the symmetric memory of PE 1, `own` this PE's memory.
 _STATEMENTS = {
-    "put": "putmem(dest, own, n, 1)",
-    "put_quiet": "putmem(dest, own, n, 1); quiet()",
-    "get": "getmem(own, dest, n, 1)",
-    "fetch_add": "fetch_add(dest, 1, 1, 'uint64')",
-    "barrier": "barrier_all()",
+    "put": "shmem_putmem(dest, own, n, 1)",
+    "put_quiet": "shmem_putmem(dest, own, n, 1); shmem_quiet()",
+    "get": "shmem_getmem(own, dest, n, 1)",
+    "fetch_add": "shmem_atomic_fetch_add(dest, 1, 1, 'uint64')",
+    "barrier": "shmem_barrier_all()",
 }
 
 
 class PE(Member):
-    """A PE on host memory. Each operation has three forms, which return the nanoseconds of a round in the
-    fastest run: `native` loops in the extension, `python` calls Python, `raw` is the yardstick in C.
+    """A PE on host memory. Each operation has three forms, which return the fastest run's ns of a round.
+
+    `native` loops in the extension, `python` calls Python, `raw` is the yardstick in C.
     """
 
     def __init__(self, me: int, size: int, heap: int) -> None:
@@ -47,15 +48,12 @@ class PE(Member):
         self.pattern = Pattern(_SEED, GRANULE, MIB // GRANULE)
 
     def join(self, unique_id: bytes) -> None:
-        from mori import shmem
-
         super().join(unique_id)
         self.symmetric = Span(shmem.shmem_malloc(MIB), MIB)
         self._flags, self._raised = shmem.shmem_calloc(_FLAG_BYTES, 1), 0
         self.symmetric.wipe()
         # A busy machine may place two spinning PEs on one core. Pin only this thread, and only now:
-        # the
-        # native side has read how many cores it may use.
+        # the native side has read how many cores it may use.
         cores = sorted(os.sched_getaffinity(0))
         if self.size <= len(cores):
             os.sched_setaffinity(0, {cores[self.me]})
@@ -87,15 +85,11 @@ class PE(Member):
         return self.native(what, n, target, rounds, runs, "BenchRaw")
 
     def at_once(self, form: str, what: str, n: int, rounds: int, runs: int) -> list[float]:
-        """Run `native` or `raw` on PE 1's memory from all PEs at the same time. Return each run's
-        figure.
-        """
-        from mori import shmem
-
-        call, figures = self.raw if form == "raw" else self.native, []
+        """Run a form on PE 1's memory from all PEs at the same time. Return each run's figure."""
+        figures = []
         for _ in range(runs):
             shmem.shmem_barrier_all()
-            figures.append(call(what, n, 1, rounds, 1))
+            figures.append(getattr(self, form)(what, n, 1, rounds, 1))
         return figures
 
     def raw_barrier(self, rounds: int, runs: int) -> float:
@@ -103,25 +97,12 @@ class PE(Member):
         return float(_core.call("BenchRawBarrier", self._flags, first, rounds, runs))
 
     def python(self, what: str, n: int, rounds: int, runs: int) -> float:
-        from mori import shmem
-
-        names = {
-            "putmem": shmem.shmem_putmem,
-            "getmem": shmem.shmem_getmem,
-            "quiet": shmem.shmem_quiet,
-            "fetch_add": shmem.shmem_atomic_fetch_add,
-            "barrier_all": shmem.shmem_barrier_all,
-            "dest": self.symmetric.address,
-            "own": self.own.address,
-            "n": n,
-        }
+        names = {**vars(shmem), "dest": self.symmetric.address, "own": self.own.address, "n": n}
         return min(timeit.Timer(_STATEMENTS[what], globals=names).repeat(runs, rounds)) / rounds * 1e9
 
 
 class GPUPE(Member):
-    """A PE whose symmetric memory is on a GPU. `room` bytes are used of it and of the GPU's other
-    memory.
-    """
+    """A PE whose symmetric memory is on a GPU; `room` bytes of it, and of other memory, are used."""
 
     def __init__(self, me: int, size: int, heap: int, numbers: list[int], room: int) -> None:
         self._gpu, self._room = numbers[me % len(numbers)], room
@@ -130,8 +111,6 @@ class GPUPE(Member):
         self._stage = Region(min(room, 64 * MIB))
 
     def join(self, unique_id: bytes) -> None:
-        from mori import shmem
-
         super().join(unique_id)
         self.own = device.DeviceMemory(self._room, self._gpu)
         self._busy = device.DeviceMemory(2 * _BUSY_BYTES, self._gpu)
@@ -151,8 +130,6 @@ class GPUPE(Member):
         return self._peer(1) != 0
 
     def _peer(self, pe: int) -> int:
-        from mori import shmem
-
         return int(shmem.shmem_ptr_p2p(self.symmetric, self.me, pe))
 
     # The bytes, which pass through a staging buffer.
@@ -174,9 +151,7 @@ class GPUPE(Member):
             self._copy(address, self._stage.address, self._stage.size)
 
     def wrong(self, which: str, size: int) -> int:
-        """Count the granules that differ from the pattern; of shorter pieces, the first `size`
-        bytes.
-        """
+        """Count the granules that differ from the pattern; of shorter pieces, the first bytes."""
         wrong, stage, expected = 0, self._stage, self.pattern.expected
         for first, address in self._portions(which):
             self._copy(stage.address, address, stage.size)
@@ -199,8 +174,6 @@ class GPUPE(Member):
         return [i * step % self._room for i in range(max(rounds, self._room // step))]
 
     def _call(self, what: str, size: int) -> Callable[[int], None]:
-        from mori import shmem
-
         mine, symmetric = self.own.ptr, self.symmetric
         if what == "put":
             return lambda at: shmem.shmem_putmem(symmetric + at, mine + at, size, 1)
@@ -208,8 +181,6 @@ class GPUPE(Member):
 
     def stream(self, what: str, size: int, rounds: int) -> float:
         """Put or get pieces in a row. Return the seconds of one."""
-        from mori import shmem
-
         pieces, call = self._pieces(size, rounds), self._call(what, size)
         begin = time.perf_counter()
         for at in pieces:
@@ -219,8 +190,6 @@ class GPUPE(Member):
 
     def latency(self, what: str, size: int, rounds: int) -> float:
         """Put or get one piece and quiet at a time. Return the median seconds."""
-        from mori import shmem
-
         spent, clock, call = [], time.perf_counter, self._call(what, size)
         for at in self._pieces(size, rounds):
             begin = clock()
@@ -230,8 +199,7 @@ class GPUPE(Member):
         return statistics.median(spent)
 
     def raw_stream(self, what: str, size: int, rounds: int) -> float:
-        """Copy between the same memories by the driver. Return the seconds of one copy, by events.
-        """
+        """Copy between the same memories by the driver. Return the seconds of one copy."""
         moves = self._moves(what, size, rounds)
         return self._copies.seconds(moves) / len(moves)
 
@@ -248,8 +216,6 @@ class GPUPE(Member):
 
         With ahead the GPU has other work until all barriers are launched, so that none waits for calls.
         """
-        from mori import shmem
-
         half = self._busy.nbytes // 2
         for _ in range(rounds * _CALL_US // _BUSY_US + 1 if ahead else 0):
             device.copy(self._busy.ptr + half, self._busy.ptr, half, self._stream)
@@ -262,20 +228,14 @@ class GPUPE(Member):
         return float(self._end.elapsed_ms(self._begin)) / 1e3 / rounds
 
     def signals(self, rounds: int) -> float:
-        """Let kernels of PEs 0 and 1 put 8 bytes with a signal and answer. Return the nanoseconds
-        of one way.
-        """
+        """Let kernels of PEs 0 and 1 put 8 bytes with a signal and answer: nanoseconds of one way."""
         if self.me > 1:
             return 0.0
         first, self._signalled = self._signalled, self._signalled + rounds + 1
         return float(_core.call("BenchSignal", self._gpu, self._words, first, rounds))
 
     def not_carried(self) -> int:
-        """Copy to the next PE and run a barrier on the stream. Count the granules that did not
-        arrive here.
-        """
-        from mori import shmem
-
+        """Copy to the next PE, with a barrier on the stream. Count the granules missing here."""
         device.copy(self._peer((self.me + 1) % self.size), self.own.ptr, self._room, self._stream)
         shmem.shmem_barrier_on_stream(self._stream)
         self._stream.wait(_WAIT_S)

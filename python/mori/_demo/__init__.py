@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import importlib
 
-_DEMOS = {"kv": "_command", "shmem": "shmem", "moe": "moe", "interchange": "interchange"}
+_DEMOS = ("kv", "shmem", "moe", "interchange")
 
 
 def main(argv: list[str]) -> int:
     """Run ``mori demo`` with the arguments after its name and return the exit status."""
     name, arguments = ("kv", argv) if not argv or argv[0] not in _DEMOS else (argv[0], argv[1:])
-    module = importlib.import_module(f"{__name__}.{_DEMOS[name]}")
+    module = importlib.import_module(f"{__name__}.{name}")
     status: int = module.main(arguments)
     return status

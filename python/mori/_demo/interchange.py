@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from .. import _core, _errors
-from .._bench.process import Remote, RemoteError
+from .._bench.process import Local, Remote, RemoteError
 from .._bench.report import GREEN, RED, colour
 
 # Added to the limit of a kernel's wait: time to start a process and to load a kernel.
@@ -28,69 +28,46 @@ class Side:
         self._id: int = _core.call("InterchangeOpen", device, gpu, limit)
         self._job = 0
 
-    def gpu(self) -> str:
-        return str(_core.call("InterchangeGPU", self._id))
+    def native(self, name: str, *args: object) -> Any:
+        """Call an entry point of the extension for this side."""
+        return _core.call(name, self._id, *args)
 
-    def discover(self) -> list[dict[str, Any]]:
-        return list(json.loads(_core.call("InterchangeDiscover", self._id)))
-
-    def device(self) -> str:
-        return str(_core.call("InterchangeDevice", self._id))
-
-    def endpoint(self) -> dict[str, Any]:
-        return dict(json.loads(_core.call("InterchangeEndpoint", self._id)))
-
-    def connect(self, address: str) -> None:
-        _core.call("InterchangeConnect", self._id, address)
-
-    def register(self, nbytes: int) -> dict[str, Any]:
-        return dict(json.loads(_core.call("InterchangeRegister", self._id, nbytes)))
-
-    def meet(self, shown: str) -> None:
-        _core.call("InterchangeMeet", self._id, shown)
+    def facts(self, name: str, *args: object) -> Any:
+        """Return what an entry point tells in JSON."""
+        return json.loads(self.native(name, *args))
 
     def start(self, send: bool, value: int, rounds: int) -> None:
         """Start the kernel; :meth:`outcome` waits for it."""
-        self._job = _core.call("InterchangeRun", self._id, send, value, rounds)
+        self._job = self.native("InterchangeRun", send, value, rounds)
 
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> Any:
         _core.finish(self._job)
-        return dict(json.loads(_core.call("InterchangeOutcome", self._id)))
+        return self.facts("InterchangeOutcome")
 
     def verify(self, value: int) -> int:
         """Count the bytes of this side's buffer that differ from the value."""
         return _core.run("InterchangeVerify", self._id, value)
-
-    def close(self) -> None:
-        _core.call("InterchangeClose", self._id)
-
-
-class _Elsewhere:
-    """A side in a process of its own, with the methods of Side."""
-
-    def __init__(self, remote: Remote, limit: float) -> None:
-        self._remote, self._limit = remote, limit
-
-    def __getattr__(self, method: str) -> Any:
-        return lambda *args: self._remote.call(method, *args, timeout=self._limit)
 
 
 def main(argv: list[str]) -> int:
     """Return 0 if every byte is right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
-    for name, most in (("bytes", 1 << 40), ("rounds", 1 << 62)):
-        if not 1 <= getattr(args, name) <= most:
-            parser.error(f"--{name} must be 1 to {most}, got {getattr(args, name)}")
-    if not 0 <= args.value <= 255:
-        parser.error(f"--value must be a byte, 0 to 255, got {args.value}")
+    for name, least, most in (("bytes", 1, 1 << 40), ("rounds", 1, 1 << 62), ("value", 0, 255)):
+        if not least <= getattr(args, name) <= most:
+            parser.error(f"--{name} must be {least} to {most}, got {getattr(args, name)}")
     if args.limit <= 0:
         parser.error(f"--limit must be more than 0, got {args.limit}")
     gpus = (args.gpu or _gpu_here()).split(",")
     if len(gpus) > len(_RANKS):
         parser.error(f"--gpu names {len(gpus)} GPUs, want one for both sides or one for each: {args.gpu}")
-    try:
-        return _interchange(args, gpus[0], gpus[-1])
+    try:  # after a failure the end of the process releases everything
+        sender = Local(Side(args.device, gpus[0], args.limit))
+        if args.processes == 1:
+            return _steps(args, [sender, Local(Side(args.device, gpus[-1], args.limit))])
+        with Remote("receiver", "mori._demo.interchange:Side", args.device, gpus[-1], args.limit) as receiver:
+            receiver.timeout = args.limit * args.rounds + _SLACK_S
+            return _steps(args, [sender, receiver])
     except (_errors.MoriError, RemoteError) as err:
         print(f"mori demo interchange: {err}", file=sys.stderr)
         return 1
@@ -103,23 +80,15 @@ def _gpu_here() -> str:
     return f"{found[0].api.lower()}:{found[0].ordinal}" if found else "cpu"
 
 
-def _interchange(args: argparse.Namespace, sending: str, receiving: str) -> int:
-    """Run the steps. After a failure the end of the process releases everything."""
-    sides: list[Any] = []
-    if args.processes == 1:
-        sides = [Side(args.device, gpu, args.limit) for gpu in (sending, receiving)]
-        return _steps(args, sides)
-    with Remote("receiver", "mori._demo.interchange:Side", args.device, receiving, args.limit) as other:
-        sides = [Side(args.device, sending, args.limit), _Elsewhere(other, args.limit * args.rounds + _SLACK_S)]
-        return _steps(args, sides)
+def _steps(args: argparse.Namespace, sides: list[Local | Remote]) -> int:
+    def both(method: str, *arguments: object) -> list[Any]:
+        return [side.call(method, *arguments) for side in sides]
 
-
-def _steps(args: argparse.Namespace, sides: list[Any]) -> int:
-    where = " to ".join(f"{rank} on {side.gpu()}" for rank, side in zip(_RANKS, sides, strict=True))
-    _say(f"GPU data interchange over {args.device}: {where}")
+    where = zip(_RANKS, both("native", "InterchangeGPU"), strict=True)
+    _say(f"GPU data interchange over {args.device}: {' to '.join(f'{rank} on {gpu}' for rank, gpu in where)}")
 
     _say("\nStep 1: RDMA context")
-    found = [side.discover() for side in sides]
+    found = both("facts", "InterchangeDiscover")
     _each(f"shows {', '.join(device['name'] for device in devices)}" for devices in found)
 
     _say("\nStep 2: devices and ports")
@@ -129,47 +98,40 @@ def _steps(args: argparse.Namespace, sides: list[Any]) -> int:
             _say(f"    port {port}")
 
     _say("\nStep 3: device contexts")
-    _each(side.device() for side in sides)
+    _each(both("native", "InterchangeDevice"))
 
     _say("\nStep 4: endpoints")
-    ends = [side.endpoint() for side in sides]
+    ends = both("facts", "InterchangeEndpoint")
     _each(f"QP number {end['qpn']:#x}" for end in ends)
 
     _say("\nStep 5: connection, both ways")
     for side, end in zip(sides, reversed(ends), strict=True):
-        side.connect(end["address"])
+        side.call("native", "InterchangeConnect", end["address"])
     _each(f"QP {a['qpn']:#x} is connected to QP {b['qpn']:#x}" for a, b in (ends, ends[::-1]))
 
     _say("\nStep 6: GPU buffers, registered")
-    buffers = [side.register(args.bytes) for side in sides]
+    buffers = both("facts", "InterchangeRegister", args.bytes)
     for side, buffer in zip(sides, reversed(buffers), strict=True):
-        side.meet(buffer["shown"])
+        side.call("native", "InterchangeMeet", buffer["shown"])
     _each(f"{buffer['bytes']} bytes at {buffer['addr']:#x}, {buffer['keys']}" for buffer in buffers)
 
     _say("\nStep 7: the kernel fills its buffer, posts the write, rings the doorbell and polls for the completion")
-    _run(args, *sides)
+    # The receiver's kernel, if any, checks each round while the sender sends the next.
+    for side, sends in zip(reversed(sides), (False, True), strict=True):
+        side.call("start", sends, args.value, args.rounds)
+    for rank, outcome in zip(_RANKS, both("outcome"), strict=True):
+        if outcome["kernel"]:
+            each = outcome["ns"] / outcome["rounds"] / 1000
+            _say(f"  {rank}: {outcome['kernel']}, {outcome['rounds']} rounds, {each:.1f} µs each")
 
     _say("\nStep 8: verification on the receiving GPU, and clean-up")
-    wrong = sides[1].verify(args.value)
+    wrong = sides[1].call("verify", args.value)
     _say(verdict(args.bytes, args.value, wrong))
-    for side in sides:
-        side.close()
+    both("native", "InterchangeClose")
     if wrong:
         return 1
     _say("\n=== Example completed successfully! ===")
     return 0
-
-
-def _run(args: argparse.Namespace, sender: Any, receiver: Any) -> None:
-    """Run both kernels: the receiver's, if any, checks each round while the sender sends the next.
-    """
-    receiver.start(False, args.value, args.rounds)
-    sender.start(True, args.value, args.rounds)
-    for rank, side in zip(_RANKS, (sender, receiver), strict=True):
-        outcome = side.outcome()
-        if outcome["kernel"]:
-            each = outcome["ns"] / outcome["rounds"] / 1000
-            _say(f"  {rank}: {outcome['kernel']}, {outcome['rounds']} rounds, {each:.1f} µs each")
 
 
 def verdict(nbytes: int, value: int, wrong: int) -> str:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Runs a program as several ranks: those of a launcher, or processes that it starts itself."""
+"""Runs a demo as several ranks: those of a launcher, or processes that it starts itself."""
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
-from .. import _core
+from .. import _core, _errors, shmem
+from .._bench.process import run_ranks
 
-# How long the other ranks may run and report after one has failed.
-_GRACE_S = 5.0
+Report = dict[str, Any]
 
 
 def launched() -> int:
@@ -23,45 +23,40 @@ def launched() -> int:
     return 0 if facts is None else int(facts["size"])
 
 
-def join() -> None:
-    """Become a rank. Its symmetric memory is the host's, because the demos exchange numpy arrays.
-    """
-    from .. import shmem
+def parse(parser: argparse.ArgumentParser, argv: list[str], *positive: str) -> argparse.Namespace | None:
+    """Parse arguments, of which some must be positive. Return None, with a message, without numpy."""
+    args = parser.parse_args(argv)
+    for name in positive:
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
+    if importlib.util.find_spec("numpy") is None:
+        print(f"{parser.prog}: needs numpy (pip install numpy)", file=sys.stderr)
+        return None
+    return args
 
+
+def run(
+    program: list[str],
+    args: argparse.Namespace,
+    work: Callable[[], Report | None],
+    text: Callable[[Report], str],
+    right: Callable[[Report], bool],
+) -> int:
+    """Do the work of a rank, and print the report of rank 0. Without a launcher, start the ranks.
+
+    Return 0 if all is right, 1 if not or if the run failed.
+    """
+    if not launched():
+        return run_ranks(["demo", *program], args.pes)
+    # The demos exchange numpy arrays, which need symmetric memory of the host.
     os.environ.setdefault("MORI_SHMEM_DEVICE", "host")
-    shmem.shmem_init()
-
-
-def start(program: Sequence[str], ranks: int) -> int:
-    """Run ``mori`` with the arguments ``program`` as `ranks` processes and return the worst exit status.
-
-    They bootstrap through a file and inherit the output. If one fails, the others are ended.
-    """
-    with tempfile.TemporaryDirectory(prefix="mori-demo-") as folder:
-        environment = {**os.environ, "MORI_WORLD_SIZE": str(ranks), "MORI_BOOTSTRAP": os.path.join(folder, "ranks")}
-        command = [sys.executable, "-m", "mori", *program]
-        started: list[subprocess.Popen[bytes]] = []
-        try:
-            for rank in range(ranks):  # known one by one, in case one does not start
-                started.append(subprocess.Popen(command, env={**environment, "MORI_RANK": str(rank)}))  # noqa: PERF401
-            return _wait(started)
-        finally:
-            for process in started:
-                process.kill()
-            for process in started:
-                process.wait()
-
-
-def _wait(processes: list[subprocess.Popen[bytes]]) -> int:
-    limit: float | None = None
-    while True:
-        codes = [process.poll() for process in processes]
-        bad = [code for code in codes if code]
-        if None not in codes:
-            # A rank that was ended by a signal has a negative status.
-            return max((code if code > 0 else 128 - code for code in bad), default=0)
-        if bad and limit is None:
-            limit = time.monotonic() + _GRACE_S
-        if limit is not None and time.monotonic() > limit:
-            return max(code if code > 0 else 128 - code for code in bad)
-        time.sleep(0.02)
+    try:
+        shmem.shmem_init()
+        report = work()
+        if report is not None:
+            print(json.dumps(report) if args.json else text(report), flush=True)
+        shmem.shmem_finalize()
+    except _errors.MoriError as err:
+        print(f"mori demo {program[0]}: {err}", file=sys.stderr)
+        return 1
+    return 0 if report is None or right(report) else 1

@@ -15,7 +15,7 @@ from bench_command import AGREED, bench, needs_matplotlib
 import gpus
 from mori._bench.gpus import L2_BYTES
 from mori._bench.io import GPU_CASES as IO_CASES
-from mori._bench.io_side import Pool, Side
+from mori._bench.io_side import Side
 from mori._bench.shmem import GPU_CASES as SHMEM_CASES
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
@@ -126,7 +126,7 @@ def test_what_cannot_be_is_named(gpu: None, arguments: list[str], text: str) -> 
 @pytest.mark.parametrize("place", ["gpu", "host"])
 def test_blocks_in_a_wrong_place_are_counted(gpu: None, place: Any) -> None:
     side = Side(0)
-    side.make(Pool(place, 1 << 20, 70))  # more than the staging buffer holds
+    side.make(place, 1 << 20, 70)  # more than the staging buffer holds
     try:
         here = [i << 20 for i in range(70)]
         there = list(here)

@@ -34,7 +34,7 @@ def test_a_region_without_bytes_is_refused(size: int) -> None:
 @pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, 4097), (4096, 1), (0, -1)])
 def test_a_range_outside_a_region_is_refused(offset: int, size: int) -> None:
     with pytest.raises(ValueError, match="outside a region of 4096 bytes"):
-        Region(4096).check_range(offset, size)
+        Region(4096).at(offset, size)
 
 
 def test_a_filled_region_holds_the_pattern_of_any_other_process_with_the_seed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from bench_services import COUNT, GRANULE, SEED
 
 from mori._bench.memory import Pattern, Region
-from mori._bench.process import Remote, drain
+from mori._bench.process import Remote
 from mori._bench.raw import process_vm, tcp
 
 TURNED = [(i * GRANULE, COUNT - 1 - i) for i in range(COUNT)]
@@ -32,7 +32,7 @@ def test_copies_read_and_write_every_block(remote: Remote, region: Region, per_c
     pid, base = remote.call("where")
     here = [region.address + offset for offset, _ in TURNED]
     there = [base + index * GRANULE for _, index in TURNED]
-    copies = process_vm.Copies(pid, here, there, GRANULE, entries_per_call=per_call)
+    copies = process_vm.Copies(pid, here, there, GRANULE, per_call=per_call)
     pattern = Pattern(SEED, GRANULE, COUNT)
 
     remote.call("fill")
@@ -68,9 +68,8 @@ def test_a_stream_arrives_whole_over_any_number_of_connections(
     remote: Remote, region: Region, streams: tcp.Streams, n: int
 ) -> None:
     Pattern(SEED, GRANULE, COUNT).fill(region, ((i * GRANULE, i) for i in range(COUNT)))
-    remote.begin("tcp.receive", n, region.size, 2)
-    assert remote.event() == "ready"
-    assert drain(streams.send(n, region.size, 2)) > 0
+    remote.begin("tcp.flow", False, n, region.size, 2)
+    assert streams.flow(True, n, region.size, 2) > 0
     assert remote.result() > 0
     assert remote.call("wrong", [(i * GRANULE, i) for i in range(COUNT)]) == []
 

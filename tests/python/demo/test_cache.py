@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from mori._demo._command import fit
-from mori._demo.cache import Shape, block_table
+from mori._demo.kv import fit
+from mori._demo.kv_side import Shape, block_table
 
 SMALL = Shape(layers=3, kv_heads=2, head_dim=16, dtype="fp16", block_size=4, tokens=21)
 

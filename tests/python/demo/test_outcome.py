@@ -7,11 +7,9 @@ import dataclasses
 
 import pytest
 
-from mori._bench.report import this_machine
-from mori._demo import report
-from mori._demo.cache import Shape
-from mori._demo.outcome import Outcome
-from mori._demo.worker import LayerTime
+from mori._bench.report import human, this_machine
+from mori._demo.kv_report import Outcome
+from mori._demo.kv_side import LayerTime, Shape
 
 SHAPE = Shape(layers=4, kv_heads=8, head_dim=128, dtype="bf16", block_size=16, tokens=160)
 TIMES = [LayerTime(0.000, 0.001), LayerTime(0.001, 0.003), LayerTime(0.003, 0.004), LayerTime(0.004, 0.010)]
@@ -30,7 +28,7 @@ def test_percentiles_are_latencies_that_occurred() -> None:
 
 
 def test_the_table_tells_path_speed_share_and_verdict() -> None:
-    text = report.table(GOOD)
+    text = GOOD.table()
     for part in ("shm/cma", "GB/s", "of the raw limit", "p50 1.00 ms", "max 6.00 ms", "Every byte of 80 blocks"):
         assert part in text
     assert "why this path" not in text
@@ -40,15 +38,15 @@ def test_the_table_tells_path_speed_share_and_verdict() -> None:
 def test_wrong_bytes_are_shouted(wrong: int, touched: int) -> None:
     bad = dataclasses.replace(GOOD, wrong=wrong, touched=touched)
     assert not bad.right
-    assert "WRONG BYTES" in report.table(bad)
+    assert "WRONG BYTES" in bad.table()
 
 
 def test_a_missing_raw_limit_is_told() -> None:
     bare = dataclasses.replace(GOOD, raw={})
     assert bare.share is None
-    assert "not measured" in report.table(bare)
+    assert "not measured" in bare.table()
 
 
 @pytest.mark.parametrize(("size", "text"), [(512, "512 B"), (32768, "32 KiB"), (1090519040, "1.02 GiB")])
 def test_sizes_are_told_in_the_unit_that_fits(size: int, text: str) -> None:
-    assert report.human(size) == text
+    assert human(size) == text

@@ -33,7 +33,7 @@ class Copies:
         self._end.wait(_TIMEOUT_S)
         return self._end.elapsed_ms(self._begin) / 1e3
 
-    def latency_us(self, moves: list[Move]) -> float:
+    def latency_us(self, moves: Iterable[Move]) -> float:
         """Return the median of a copy and the wait for it, as a caller in Python sees it."""
         left = list(moves)
 

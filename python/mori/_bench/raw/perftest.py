@@ -10,8 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from mori import _core
 from mori.io import IOEngineSession
@@ -22,9 +21,7 @@ _LIMIT_S = 120
 
 
 def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn]:
-    """Return a turn that sends as many messages of the case's size: GB/s. Empty if perftest does
-    not run.
-    """
+    """Return a turn that sends as many messages of the case's size: GB/s. Empty without perftest."""
 
     def flow(tool: str, messages: int) -> float:
         row = _run(tool, session, case.size, messages, "--report_gbits")
@@ -34,13 +31,13 @@ def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn
 
 
 def latency(session: IOEngineSession, case: Case, pings: int) -> dict[str, Turn]:
-    """Return a turn that measures the typical microseconds of a message. Empty if perftest does not
-    run.
-    """
+    """Return a turn that measures the typical microseconds of a message. Empty without perftest."""
     return _turns("lat", session, case, pings, lambda tool, n: float(_run(tool, session, case.size, n)[4]))
 
 
-def _turns(what: str, session: IOEngineSession, case: Case, messages: int, measure: Any) -> dict[str, Turn]:
+def _turns(
+    what: str, session: IOEngineSession, case: Case, messages: int, measure: Callable[[str, int], float]
+) -> dict[str, Turn]:
     tool, why = f"ib_{'read' if case.read else 'write'}_{what}", "install perftest"
     if shutil.which(tool):
         try:
@@ -53,21 +50,18 @@ def _turns(what: str, session: IOEngineSession, case: Case, messages: int, measu
 
 
 def _run(tool: str, session: IOEngineSession, size: int, messages: int, *options: str) -> list[str]:
-    """Run a server and a client on the session's device. Return the figures that the client prints.
-    """
+    """Run a server and a client on the session's device. Return the figures that the client prints."""
     device, port = device_of(session.describe()["reasons"])
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         tcp_port = str(reserved.getsockname()[1])
-    gid = _gid(device, port)
-    command = [tool, "-F", "-d", device, "-i", str(port), "-p", tcp_port, *(["-x", gid] if gid else [])]
+    command = [tool, "-F", "-d", device, "-i", str(port), "-p", tcp_port, *_gid(device, port)]
     command += ["-s", str(size), "-n", str(messages), *options]
+    client = [*command, "127.0.0.1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             for _ in range(50):  # until the server listens
-                done = subprocess.run(
-                    [*command, "127.0.0.1"], capture_output=True, text=True, timeout=_LIMIT_S, check=False
-                )
+                done = subprocess.run(client, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
                 if done.returncode == 0 or server.poll() is not None:
                     break
                 time.sleep(0.02)
@@ -78,8 +72,7 @@ def _run(tool: str, session: IOEngineSession, size: int, messages: int, *options
 
 def row_of(output: str, size: str, error: str) -> list[str]:
     """Return the words of the row that begins with a size, or raise RuntimeError(error)."""
-    for line in output.splitlines():
-        words = line.split()
+    for words in map(str.split, output.splitlines()):
         if len(words) > 4 and words[0] == size:
             return words
     raise RuntimeError(error)
@@ -93,9 +86,8 @@ def device_of(reasons: Sequence[str]) -> tuple[str, int]:
     raise RuntimeError(f"the session names no RDMA device: {reasons}")
 
 
-def _gid(device: str, port: int) -> str:
-    """Return the index of the GID that mori uses, empty if the port needs none."""
-    facts: dict[str, Any] = json.loads(_core.call("Doctor"))
+def _gid(device: str, port: int) -> list[str]:
+    """Return the option with the index of the GID that mori uses, empty if the port needs none."""
     names = {device, f"{device}:{port}"} if port == 1 else {f"{device}:{port}"}
-    used = [row["index"] for row in facts["verbs"]["gids"] if row["taken"] and row["nic"] in names]
-    return str(used[0]) if used else ""
+    rows = json.loads(_core.call("Doctor"))["verbs"]["gids"]
+    return next((["-x", str(row["index"])] for row in rows if row["taken"] and row["nic"] in names), [])

@@ -7,10 +7,10 @@ import ctypes
 import os
 import time
 from collections.abc import Sequence
+from typing import Any
 
 IOV_MAX = 1024
-_PR_SET_PTRACER = 0x59616D61
-_PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
+_PR_SET_PTRACER, _ANY = 0x59616D61, ctypes.c_ulong(-1)
 
 
 class _Iovec(ctypes.Structure):
@@ -18,33 +18,29 @@ class _Iovec(ctypes.Structure):
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
-for _name in ("process_vm_readv", "process_vm_writev"):
-    _vector = [ctypes.POINTER(_Iovec), ctypes.c_ulong]
-    getattr(_libc, _name).argtypes = [ctypes.c_int, *_vector, *_vector, ctypes.c_ulong]
-    getattr(_libc, _name).restype = ctypes.c_ssize_t
+_vector: list[Any] = [ctypes.POINTER(_Iovec), ctypes.c_ulong]
+for _call in (_libc.process_vm_readv, _libc.process_vm_writev):
+    _call.argtypes = [ctypes.c_int, *_vector, *_vector, ctypes.c_ulong]
+    _call.restype = ctypes.c_ssize_t
 
 
 def allow_peers() -> None:
-    """Let processes of this user reach this one's memory where Yama restricts that to descendants.
-    """
-    _libc.prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY, 0, 0, 0)
+    """Let processes of this user reach this one's memory where Yama restricts it to descendants."""
+    _libc.prctl(_PR_SET_PTRACER, _ANY, 0, 0, 0)
 
 
 class Copies:
-    """Blocks of this process and of process `pid`. A system call copies `entries_per_call` blocks.
-    """
+    """Blocks of this process and of process `pid`; a system call copies `per_call` of them."""
 
     def __init__(
-        self, pid: int, local: Sequence[int], remote: Sequence[int], size: int, *, entries_per_call: int = 1
+        self, pid: int, local: Sequence[int], remote: Sequence[int], size: int, per_call: int = 1
     ) -> None:
         if len(local) != len(remote):
             raise ValueError(f"{len(local)} local addresses, {len(remote)} remote ones")
-        if not 1 <= entries_per_call <= IOV_MAX:
-            raise ValueError(f"entries_per_call must be from 1 to {IOV_MAX}, got {entries_per_call}")
         self.total = len(local) * size
         self._calls = []
-        for first in range(0, len(local), entries_per_call):
-            part = slice(first, first + entries_per_call)
+        for first in range(0, len(local), per_call):
+            part = slice(first, first + per_call)
             mine, theirs = _iovecs(local[part], size), _iovecs(remote[part], size)
             self._calls.append((pid, mine, len(mine), theirs, len(theirs), 0))
 
