@@ -43,7 +43,7 @@ func (m memlock) check() Check {
 	return Check{false, fmt.Sprintf("%d KiB may be locked, and memory is registered by locking it", m.bytes>>10)}
 }
 
-// mayUse tells whether this process may read and write a file.
+// mayUse reports whether this process may read and write a file.
 func mayUse(file string) error { return unix.Access(file, unix.R_OK|unix.W_OK) }
 
 func (s *sight) gpuDirect() Check {

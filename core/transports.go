@@ -86,7 +86,7 @@ func Transports(backend string) (Family, error) {
 	return Family{}, fmt.Errorf("no backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
 }
 
-// HasRDMA tells whether any of these transports is one over RDMA devices.
+// HasRDMA reports whether any of these transports is one over RDMA devices.
 func HasRDMA(names []string) bool { return slices.Contains(names, "verbs") }
 
 // Unfit says why a transport cannot reach a peer, "" if it may.

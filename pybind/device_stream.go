@@ -91,7 +91,7 @@ func StreamAfter(stream uint64, event uint64) (n int, err error) {
 	return 0, s.After(e)
 }
 
-// StreamWait waits for a stream and tells whether it is done.
+// StreamWait waits for a stream and reports whether it is done.
 func StreamWait(stream uint64, timeoutMS int) (done bool, err error) {
 	defer guard(&err)
 	s, err := streams.get(stream)
@@ -163,7 +163,7 @@ func EventRecord(event uint64, stream uint64) (n int, err error) {
 	return 0, e.Record(s)
 }
 
-// EventWait waits for an event and tells whether it has happened.
+// EventWait waits for an event and reports whether it has happened.
 func EventWait(event uint64, timeoutMS int) (done bool, err error) {
 	defer guard(&err)
 	e, err := events.get(event)

@@ -242,8 +242,8 @@ func EPCheck(id uint64) (n int, err error) {
 	return 0, o.Check()
 }
 
-// EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which goes on with the
-// others.
+// EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which continues with
+// the others.
 func EPExclude(id uint64, ranks uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)

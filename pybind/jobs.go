@@ -50,7 +50,7 @@ func (q *queue) start(call func(ctx context.Context) (uint64, error)) (id uint64
 	return jobs.add(j)
 }
 
-// JobWait waits for a job and tells whether it is done.
+// JobWait waits for a job and reports whether it is done.
 func JobWait(id uint64, timeoutMS int) (done bool, err error) {
 	defer guard(&err)
 	j, err := jobs.get(id)

@@ -60,7 +60,7 @@ func engineAndPair(engine uint64, local, remote string) (e *io.Engine, l, r io.M
 	return
 }
 
-// SessionAlive tells whether transfers can still succeed.
+// SessionAlive reports whether transfers can still succeed.
 func SessionAlive(id uint64) (alive bool, err error) {
 	defer guard(&err)
 	s, err := sessions.get(id)

@@ -206,7 +206,7 @@ func ShmemFinalize() (job uint64, err error) {
 	}), nil
 }
 
-// ShmemInitialized tells whether this process, or this thread if it has several PEs, is a PE.
+// ShmemInitialized reports whether this process, or this thread if it has several PEs, is a PE.
 func ShmemInitialized() bool {
 	_, err := current()
 	return err == nil

@@ -90,7 +90,7 @@ type Variable struct {
 	Meaning string `json:"meaning"`
 	Value   string `json:"value"` // at the time of the call, "" if unset
 
-	secret bool // Value is not told
+	secret bool // Value is hidden
 }
 
 // Variables lists every variable that is read today, with its present value.

@@ -273,16 +273,15 @@ func (c *Copier) Close() error {
 	return nil
 }
 
-// A Copy is what Start began. Once Done has told of its end it is over, and must not be asked
-// again.
+// A Copy is what Start began. It must not be used after Done has reported its end.
 type Copy struct {
 	slot *copySlot
 	turn uint64
 }
 
-// Done tells whether all bytes are where they belong, for the host and all devices to see. An error
-// ends it, too; what was copied is not known then. It costs a look at a word of host memory after a
-// kernel, and a query of a stream after the copy engines.
+// Done reports whether all bytes are where they belong, for the host and all devices to see. An
+// error ends it, too; what was copied is not known then. It costs a look at a word of host memory
+// after a kernel, and a query of a stream after the copy engines.
 func (k Copy) Done() (bool, error) {
 	s := k.slot
 	s.mu.Lock()
@@ -303,7 +302,7 @@ func (k Copy) Done() (bool, error) {
 }
 
 // Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and
-// the copy goes on.
+// the copy continues.
 func (k Copy) Wait(ctx context.Context) error {
 	start := time.Now()
 	for pause := firstPause; ; {

@@ -121,7 +121,7 @@ func (s *copySlot) startEngines(w *work) error {
 			if !begun {
 				return err
 			}
-			s.failed = err // told once the copies before have ended
+			s.failed = err // reported once the copies before have ended
 			return nil
 		}
 		begun = true
@@ -214,7 +214,7 @@ func (s *copySlot) room(n int) error {
 	return nil
 }
 
-// over tells whether the copy has ended. The lock is held.
+// over reports whether the copy has ended. The lock is held.
 func (s *copySlot) over() (bool, error) {
 	if !s.launch {
 		done, err := s.ask()

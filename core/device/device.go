@@ -20,7 +20,7 @@ const (
 	HIP  = gpu.HIP
 )
 
-// Info is what the driver tells of a device. It does not change.
+// Info describes a device, as the driver does. It does not change.
 type Info struct {
 	Vendor       Vendor `json:"-"`
 	API          string `json:"api"`     // "CUDA", "HIP"
@@ -178,7 +178,7 @@ func uuid(id [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// noDevice says for each vendor why there is none.
+// noDevice says for each vendor why it has no device here.
 type noDevice struct {
 	whys       []error
 	conclusive bool
@@ -209,7 +209,7 @@ type Reach struct {
 
 var linkNames = map[gpu.LinkKind]string{gpu.PCIe: "PCIe", gpu.NVLink: "NVLink", gpu.XGMI: "xGMI"}
 
-// Reach tells how d reaches peer. On CUDA, links with native atomics count as NVLink: the driver
+// Reach is how d reaches peer. On CUDA, links with native atomics count as NVLink: the driver
 // does not name them. Devices of two vendors do not reach each other; a device reaches itself with
 // Link "".
 func (d *Device) Reach(peer *Device) (Reach, error) {

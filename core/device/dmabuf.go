@@ -9,7 +9,7 @@ import (
 
 // ExportDmaBuf makes a dma-buf of n bytes of memory at addr, by which NICs are shown it: a
 // descriptor, which the caller closes, and where in it the bytes begin. There may be more in it,
-// before and after. Whoever imports it keeps the memory; the addresses must be what they are for as
+// before and after. The importer keeps the memory; the addresses must be what they are for as
 // long as it is used.
 //
 // The error wraps errors.ErrUnsupported where the driver or the kind of memory has none, and says

@@ -59,7 +59,7 @@ func (e *Event) Record(s *Stream) error {
 	return nil
 }
 
-// Done tells whether e has happened since it was last recorded; one that never was has.
+// Done reports whether e has happened since it was last recorded; one that never was has.
 func (e *Event) Done() (bool, error) {
 	if err := e.check(); err != nil {
 		return false, err

@@ -39,7 +39,7 @@ const (
 
 // LoadKernels loads the kernels of the file <name>.<architecture>.<format> that suits d: PTX of the
 // newest architecture that device and driver take on CUDA, the code object of exactly this
-// architecture on HIP. An error that wraps ErrImage says that there is none for d, and what would
+// architecture on HIP. If d has none, the error wraps ErrImage and says what would
 // help.
 func (d *Device) LoadKernels(name string) (*Module, error) {
 	file, err := d.KernelFile(name)

@@ -41,7 +41,7 @@ func (m *Module) Handle() uint64 { return m.gpu }
 // A Variable is a variable of a module.
 type Variable struct{ Addr, Bytes uint64 }
 
-// Variable finds a variable. The error wraps ErrNoSymbol if there is none.
+// Variable finds a variable. The error wraps ErrNoSymbol if the module has none of that name.
 func (m *Module) Variable(name string) (Variable, error) {
 	if err := m.check(); err != nil {
 		return Variable{}, err
@@ -60,7 +60,7 @@ type Function struct {
 	name   string
 }
 
-// Function finds a kernel. The error wraps ErrNoSymbol if there is none.
+// Function finds a kernel. The error wraps ErrNoSymbol if the module has none of that name.
 func (m *Module) Function(name string) (*Function, error) {
 	if err := m.check(); err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ type Pointer struct {
 	RDMA       bool    // NICs can be let at it
 }
 
-// Lookup tells what an address is. No error means that every driver here was asked.
+// Lookup describes an address. Without an error, every driver here was asked.
 func Lookup(addr uint64) (Pointer, error) { return here.lookup(addr) }
 
 func (s *system) lookup(addr uint64) (Pointer, error) {

@@ -140,7 +140,7 @@ func (b *StageBuffer) DeviceAddr() uint64 { return b.mem.DeviceAddr() }
 // Copy begins to copy segments between the buffer and memory of the device; see Copier.Start.
 func (b *StageBuffer) Copy(segs []CopySegment) (Copy, error) { return b.copier.Start(segs) }
 
-// Take gives a buffer of n bytes or more, StageBytes at most. ErrBusy: as much is lent as may be,
+// Take gives a buffer of n bytes or more, StageBytes at most. ErrBusy: all buffers are in use,
 // and Free makes room.
 func (s *Staging) Take(n uint64, to Outwardness) (*StageBuffer, error) {
 	class := 0

@@ -23,7 +23,7 @@ func (s *Staging) most() uint64 {
 
 // Hold opens the device's Staging, pins what it may have from now on, 32 MiB, and uses once
 // whatever its copies need, until release, which is called once. None of it waits for kernels of
-// the device then, and whoever has kernels that wait for what comes through the Staging holds it
+// the device then, and a caller whose kernels wait for what comes through the Staging holds it
 // before the first of them runs. What such a copy does without:
 //
 //   - Allocations, new streams, code that is not loaded: drivers may have them wait for kernels

@@ -103,7 +103,7 @@ func (s *Stream) After(e *Event) error {
 	return nil
 }
 
-// Done tells whether all that s was given is done. An error may be of what it was given.
+// Done reports whether all that s was given is done. An error may be of what it was given.
 func (s *Stream) Done() (bool, error) {
 	if err := s.check(); err != nil {
 		return false, err
@@ -112,5 +112,5 @@ func (s *Stream) Done() (bool, error) {
 }
 
 // Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and
-// s goes on.
+// s continues.
 func (s *Stream) Wait(ctx context.Context) error { return wait(ctx, s, &s.handle) }

@@ -128,7 +128,7 @@ type Endpoint interface {
 	Name() (Addr, error)
 
 	// Submit queues a prefix of ops in order, says how many, and does not wait for the network. The
-	// error tells why ops[n] was not taken: ErrAgain is a full queue. Safe for concurrent use.
+	// error returns why ops[n] was not taken: ErrAgain is a full queue. Safe for concurrent use.
 	Submit(ops []Op) (n int, err error)
 
 	// Cancel ends the pending receives with this Ctx by ErrCanceled entries. Unknown or done: nothing.

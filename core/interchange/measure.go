@@ -246,7 +246,7 @@ func words(all ...uint64) (b []byte) {
 	return b
 }
 
-// pattern has a byte for each place that tells where it belongs.
+// pattern has a byte for each place that identifies the place.
 func pattern(n uint64) []byte {
 	b := make([]byte, n)
 	for i := range b {

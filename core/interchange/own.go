@@ -11,7 +11,7 @@ import (
 	"mori/native/nic"
 )
 
-// A View is what a kernel of the caller's own is told of a side that has met the other.
+// A View describes a connected side to a kernel of the caller's own.
 type View struct {
 	Queue uint64 // address of the mori::nic::Queue, or of the mori::proxy::Queue
 	Proxy bool
@@ -32,7 +32,7 @@ func (o *Options) prepare(p place, module string, functions ...string) error {
 	return p.prepare(module, functions...)
 }
 
-// View tells of a side, whose kernels are the caller's.
+// View describes a side whose kernels are the caller's.
 func (s *Side) View() (View, error) {
 	if s.ended || s.step < met {
 		return View{}, fmt.Errorf("view after step %d: %w", s.step, ErrOrder)
@@ -40,7 +40,7 @@ func (s *Side) View() (View, error) {
 	return s.link.view(), nil
 }
 
-// OnCPU tells whether the side's kernels run on threads of this process.
+// OnCPU reports whether the side's kernels run on threads of this process.
 func (s *Side) OnCPU() bool {
 	_, yes := s.place.(cpu)
 	return yes

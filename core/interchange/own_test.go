@@ -28,7 +28,7 @@ func ownPair(t *testing.T, o Options) (a, b *Side) {
 	return sides[0], sides[1]
 }
 
-// TestKernelsOfOnesOwn posts by what a View tells: messages arrive where receives were posted, in
+// TestKernelsOfOnesOwn posts by what a View says: messages arrive where receives were posted, in
 // their order and with their length.
 func TestKernelsOfOnesOwn(t *testing.T) {
 	a, b := ownPair(t, Options{Device: "emu0", GPU: "cpu", Receives: 2})

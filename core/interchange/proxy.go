@@ -28,7 +28,7 @@ type proxyLink struct {
 	peerName fabric.Addr
 	peer     proxy.Peer
 	local    []proxy.Local
-	words    block // the side's words, and behind them what its kernel tells
+	words    block // the side's words, and behind them what its kernel reports
 	queue    *proxy.Queue
 	wrong    uint64
 }
@@ -193,7 +193,7 @@ func (l *proxyLink) why(status uint32) error {
 	return fabric.Errno(status)
 }
 
-// verify tells what the receiving kernel has counted: it looks at every byte of every round.
+// verify returns what the receiving kernel has counted: it looks at every byte of every round.
 func (l *proxyLink) verify(context.Context, uint8) (wrong uint64, err error) { return l.wrong, nil }
 
 func (l *proxyLink) close() error {

@@ -64,7 +64,7 @@ type Work struct {
 	Rounds uint64
 }
 
-// An Outcome is what a kernel told.
+// An Outcome is what a kernel reported.
 type Outcome struct {
 	Rounds      uint64 `json:"rounds"`
 	Nanoseconds uint64 `json:"ns"`
@@ -170,7 +170,7 @@ func (s *Side) Discover() ([]Found, error) {
 	return found, s.done(discovered, err)
 }
 
-// OpenDevice opens the device, and tells of it in words.
+// OpenDevice opens the device, and describes it in words.
 func (s *Side) OpenDevice() (string, error) {
 	ctx, cancel, err := s.next(deviceOpen)
 	if err != nil {

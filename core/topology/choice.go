@@ -24,8 +24,8 @@ type Choice struct {
 	Turn int
 }
 
-// Configured reads the settings. The error tells of malformed ones, for the log; their defaults are
-// in the answer then.
+// Configured reads the settings. The error names malformed ones, for the log; the
+// result has their defaults.
 func Configured() (Choice, error) {
 	pin, err := config.Int(config.IORDMANICIdx, -1, 0, 1<<16)
 	return Choice{
@@ -61,7 +61,7 @@ func parseDevices(s string) (deviceList, error) {
 	return l, nil
 }
 
-// named tells whether a name of a list means the port: a device means all of its ports.
+// named reports whether a name of a list means the port: a device means all of its ports.
 func (r RDMA) named(name string) bool {
 	device, port, ok := strings.Cut(name, ":")
 	if device != r.Device {
@@ -133,8 +133,8 @@ type Unused struct {
 // over both would wait for it, and one that is much slower is there for management or is broken.
 const slowest = 0.5
 
-// Rails tells which NICs transfers may use, in the order of their index, and why not the others.
-// That there is none is no error here.
+// Rails returns which NICs transfers may use, in the order of their index, and why not the others.
+// A host without a NIC is no error here.
 func (h *Host) Rails(o Choice) ([]Rail, []Unused, error) {
 	list, err := parseDevices(o.Devices)
 	if err != nil {
@@ -191,8 +191,8 @@ func mostly(ports []RDMA) common {
 }
 
 // unlike says why a port that would work is left out unless it is named: InfiniBand and Ethernet do
-// not connect, so that both in use would leave it to chance whether two hosts meet on one; and a
-// slow one holds up what is striped over it and others.
+// not connect, so that both in use would leave it to chance whether two hosts use the same one; and
+// a slow one holds up what is striped over it and others.
 func (c common) unlike(p RDMA, slowToo bool) string {
 	switch {
 	case p.Link != c.link:

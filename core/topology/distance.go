@@ -110,7 +110,7 @@ var (
 	pciDevice = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$`)
 )
 
-// pciPath takes the PCI part out of a path in sysfs: roots and devices, "" if there is none. What
+// pciPath takes the PCI part out of a path in sysfs: roots and devices, "" without one. What
 // is around it differs: buses of virtual machines before, drivers behind.
 func pciPath(link string) string {
 	var parts []string

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package topology tells what is in this host: CPUs, NUMA nodes, network and RDMA devices, GPUs,
+// Package topology describes this host: CPUs, NUMA nodes, network and RDMA devices, GPUs,
 // how far they are from each other, and which NICs suit which memory. Scan is pure over a file
 // system, so it is tested on recorded trees; it opens no device and needs no privilege.
 //
@@ -21,9 +21,9 @@
 // give or take one. The answer depends on the host and on the settings alone, so that processes
 // which serve one GPU each agree without a word between them.
 //
-// [Host.Merge] takes what a library tells of the devices, for those that sysfs does not show or
+// [Host.Merge] takes what a library knows of the devices, for those that sysfs does not show or
 // shows otherwise. Hosts are values: not safe to change while others read them.
 //
-// What is known of vendors' parts beyond what they tell themselves is here, too: [FirmwareFloor],
+// What is known of vendors' parts beyond what they report themselves is here, too: [FirmwareFloor],
 // [RDMAModule], [Host.GPUDirect].
 package topology

@@ -6,6 +6,6 @@ import "errors"
 
 // Callers tell these apart with errors.Is; the text around them names the devices.
 var (
-	ErrNoNIC   = errors.New("no usable RDMA device")       // there is none, or each is left out for a reason that the text gives
+	ErrNoNIC   = errors.New("no usable RDMA device")       // no device, or each is left out for a reason that the text gives
 	ErrUnknown = errors.New("unknown RDMA device or port") // a setting names what this host does not have
 )

@@ -16,7 +16,7 @@ var peerMemoryModules = []string{"nvidia_peermem", "nv_peer_mem", "ib_peer_mem"}
 // dmabufRelease is the kernel from which on RDMA takes dma-bufs.
 const dmabufRelease = "5.12"
 
-// GPUDirect tells whether NICs can reach the memory of h's GPUs, by the kernel and its modules in
+// GPUDirect reports whether NICs can reach the memory of h's GPUs, by the kernel and its modules in
 // root, or why not. Whether a certain NIC does is only known when a GPU's memory is registered.
 func (h *Host) GPUDirect(root fs.FS) (can bool, why string) {
 	if len(h.GPUs) == 0 {
@@ -52,7 +52,7 @@ func Loaded(root fs.FS, module string) bool {
 	return err == nil
 }
 
-// openNVIDIA tells whether the driver is the open kernel module, which alone exports memory by
+// openNVIDIA reports whether the driver is the open kernel module, which alone exports memory by
 // dma-buf.
 func openNVIDIA(root fs.FS) bool {
 	version, _ := fs.ReadFile(root, "proc/driver/nvidia/version")

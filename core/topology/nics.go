@@ -19,7 +19,7 @@ type Place struct {
 // AtGPU is the memory of the GPU with a PCI address.
 func AtGPU(bus string) Place { return Place{GPU: BusID(bus), NUMA: -1} }
 
-// OnNode is memory of the host; -1 where the node is not known. core/memory tells that of an
+// OnNode is memory of the host; -1 where the node is not known. core/memory knows that of an
 // address.
 func OnNode(node int) Place { return Place{NUMA: node} }
 
@@ -32,7 +32,7 @@ type Pick struct {
 
 // NICsFor picks up to so many NICs for transfers to and from memory at a place, the best first,
 // with the reason for each. It gives fewer where there are not as many, and an error that wraps
-// ErrNoNIC where there is none.
+// ErrNoNIC without any.
 func (h *Host) NICsFor(near Place, want int, o Choice) ([]Pick, error) {
 	if want < 1 {
 		return nil, fmt.Errorf("pick %d NICs: want 1 or more", want)

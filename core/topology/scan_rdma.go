@@ -40,12 +40,12 @@ func (r RDMA) Name() string {
 	return fmt.Sprintf("%s:%d", r.Device, r.Port)
 }
 
-// Up tells whether the port is active.
+// Up reports whether the port is active.
 func (r RDMA) Up() bool {
 	return strings.Contains(r.State, "ACTIVE") && !strings.Contains(r.State, "DEFER")
 }
 
-// Active tells whether any RDMA port is up.
+// Active reports whether any RDMA port is up.
 func (h *Host) Active() bool { return slices.ContainsFunc(h.RDMA, RDMA.Up) }
 
 func (h *Host) scanRDMA(root fs.FS) {
@@ -168,8 +168,8 @@ func digits(s string) int {
 	return n
 }
 
-// Merge takes what a library tells of the RDMA ports in place of what sysfs does. Ports that sysfs
-// has too keep their place, the others have none; ports that the library does not tell are dropped.
+// Merge takes what a library knows of the RDMA ports in place of what sysfs does. Ports that sysfs
+// has too keep their place, the others have none. Ports that the library does not know are dropped.
 func (h *Host) Merge(told []RDMA) {
 	known := h.RDMA
 	h.RDMA = slices.Clone(told)

@@ -69,7 +69,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// sanitizes tells whether the compiler has these sanitizers, and programs with them run here.
+// sanitizes reports whether the compiler has these sanitizers, and programs with them run here.
 func sanitizes(t *testing.T, dir string, flags []string) bool {
 	t.Helper()
 	empty := filepath.Join(dir, "empty.c")

@@ -56,7 +56,7 @@ func (d Device) polled(rc C.struct_gpu_rc) (bool, error) {
 	return rc.code == 0, d.check(rc)
 }
 
-// StreamDone tells whether all that was asked of a stream is done.
+// StreamDone reports whether all that was asked of a stream is done.
 func (d Device) StreamDone(s uint64) (bool, error) {
 	return d.polled(C.gpu_stream_query(d.Driver.api, d.id(), C.uint64_t(s)))
 }
@@ -87,7 +87,7 @@ func (d Device) Record(e, stream uint64) error {
 	return d.check(C.gpu_event_record(d.Driver.api, d.id(), C.uint64_t(e), C.uint64_t(stream)))
 }
 
-// EventDone tells whether an event has happened; one that was never recorded has.
+// EventDone reports whether an event has happened; one that was never recorded has.
 func (d Device) EventDone(e uint64) (bool, error) {
 	return d.polled(C.gpu_event_query(d.Driver.api, d.id(), C.uint64_t(e)))
 }

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestLoad: where Debian's ibverbs-providers is, all symbols are found, and a NIC that is not there
-// is told from that.
+// TestLoad: where Debian's ibverbs-providers is, all symbols are found, and the
+// error for a missing NIC is another one.
 func TestLoad(t *testing.T) {
 	if err := Load(); err != nil {
 		if !errors.Is(err, errors.ErrUnsupported) {

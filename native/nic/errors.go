@@ -16,7 +16,7 @@ var (
 	ErrTimedOut = errors.New("work was not done in time")
 	// ErrRefused is work that no entry of the queue can tell of.
 	ErrRefused = errors.New("no entry can tell of the work")
-	// ErrCompletion is an error that the NIC told in a completion.
+	// ErrCompletion is an error that the NIC reported in a completion.
 	ErrCompletion = errors.New("the NIC ended work with an error")
 )
 

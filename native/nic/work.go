@@ -23,7 +23,7 @@ const (
 
 // Flags of a piece of work.
 const (
-	Silent    = 1 << iota // no completion of its own: a later one tells of it
+	Silent    = 1 << iota // no completion of its own: a later one covers it
 	Fenced                // it begins when the reads and atomic operations before it are done
 	Solicited             // the peer's completion raises an event
 	Immediate             // Write and Send: the immediate value comes with the peer's completion
@@ -59,7 +59,7 @@ type WaitReport struct {
 	Rank, Peer, Count, Ready uint32
 }
 
-// An Outcome is what a kernel tells: sums over all its blocks.
+// An Outcome is what a kernel reports: sums over all its blocks.
 type Outcome struct {
 	Status      uint64 // the first that was not StatusOK
 	Done        uint64 // rounds, or pieces of work

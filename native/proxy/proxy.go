@@ -109,7 +109,7 @@ func (s Side) run(threads, send uint32) Rounds {
 	return ParseRounds(out)
 }
 
-// Layout is what mori_proxy_layout tells.
+// Layout is what mori_proxy_layout returns.
 func Layout() []uint64 {
 	numbers := make([]uint64, 64)
 	n := C.mori_proxy_layout((*C.uint64_t)(&numbers[0]), C.int(len(numbers)))

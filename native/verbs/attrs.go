@@ -152,5 +152,5 @@ type GIDEntry struct {
 	Index  int
 	GID    [16]byte // as an IPv6 address; an IPv4 one is ::ffff:a.b.c.d
 	Type   GIDType
-	NetDev string // the network interface, empty if there is none
+	NetDev string // the network interface, empty without one
 }

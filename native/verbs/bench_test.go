@@ -72,7 +72,7 @@ func TestPostAndPollAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPostAndPoll tells how long a write takes of a batch, and which part of it the same
+// BenchmarkPostAndPoll measures how long a write takes of a batch, and which part of it the same
 // program in C would take.
 func BenchmarkPostAndPoll(b *testing.B) {
 	for _, n := range []int{1, 16, 64} {

@@ -29,7 +29,7 @@ func run(t *testing.T, env, name string, args ...string) string {
 	return string(out)
 }
 
-// compiler is what cgo compiles with. Where there is none, or the binary has left its folder, the
+// compiler is what cgo compiles with. Without one, or if the binary has left its folder, the
 // test is skipped.
 func compiler(tb testing.TB) string {
 	tb.Helper()

@@ -55,8 +55,8 @@ type AsyncEvent struct {
 // AsyncFD is readable when AsyncEvent has something. It is non-blocking, and stays the context's.
 func (c Context) AsyncFD() int { return int(C.vb_async_fd(c.c())) }
 
-// AsyncEvent reads the next event and acknowledges it. syscall.EAGAIN says that there is none; EIO
-// after an EventDeviceFatal that the device is gone.
+// AsyncEvent reads the next event and acknowledges it. syscall.EAGAIN: no event. EIO
+// after an EventDeviceFatal: the device is gone.
 func (c Context) AsyncEvent() (AsyncEvent, error) {
 	var e C.struct_vb_event
 	switch rc := C.vb_async_event(c.c(), &e); syscall.Errno(rc) {

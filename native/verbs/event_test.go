@@ -48,7 +48,7 @@ func TestPortEvents(t *testing.T) {
 	}
 }
 
-// TestGIDEvents: a GID that goes is missed and told of. In a guest an address comes and goes
+// TestGIDEvents: a GID that goes is missed and reported. In a guest an address comes and goes
 // instead.
 func TestGIDEvents(t *testing.T) {
 	r := newRig(t)
@@ -79,7 +79,7 @@ func TestGIDEvents(t *testing.T) {
 	}
 }
 
-// TestDeviceGone: it is told of, and calls fail and do not crash.
+// TestDeviceGone: it is reported, and calls fail and do not crash.
 func TestDeviceGone(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	r := newRig(t)

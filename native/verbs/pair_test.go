@@ -12,7 +12,7 @@ import (
 	"mori/native/verbs"
 )
 
-// fill makes bytes of b that are told apart.
+// fill gives b bytes that depend on the seed.
 func fill(b []byte, seed byte) {
 	for i := range b {
 		b[i] = byte(i*7) + seed

@@ -104,7 +104,7 @@ struct vb_took vb_poll(uint64_t cq, struct vb_wc *out, int max) {
 		errno = 0;
 		int got = ibv_poll_cq(AS(ibv_cq, cq), want, wc);
 		if (got < 0) {
-			// What was read is told first, the failure at the next call. Providers answer numbers of their own here.
+			// What was read is reported first, the failure at the next call. Providers answer numbers of their own here.
 			took.err = took.n ? 0 : errno ? errno : EIO;
 			break;
 		}

@@ -30,7 +30,7 @@ func (c Context) NewChannel() (Channel, error) {
 func (h Channel) FD() int { return int(C.vb_channel_fd(C.uint64_t(h))) }
 
 // Next reads an event and acknowledges it: the token of a queue that was armed and has a completion
-// since. syscall.EAGAIN says that there is none.
+// since. syscall.EAGAIN: no event.
 func (h Channel) Next() (token uint64, err error) {
 	var t C.uint64_t
 	switch rc := C.vb_next(C.uint64_t(h), &t); syscall.Errno(rc) {

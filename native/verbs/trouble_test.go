@@ -99,7 +99,7 @@ func TestFailAndAgain(t *testing.T) {
 	r.done(b.recv, 20, verbs.WCRecv)
 }
 
-// TestChannel: an armed queue tells its token of the next completion, once.
+// TestChannel: an armed queue reports the next completion by its token, once.
 func TestChannel(t *testing.T) {
 	r := newRig(t)
 	h, err := r.ctx.NewChannel()

@@ -83,7 +83,7 @@ func Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// Open opens the device of a name. The error says which there are if there is none of it.
+// Open opens the device of a name. The error of an unknown name lists those that exist.
 func Open(name string) (Context, error) {
 	if err := Load(); err != nil {
 		return 0, fmt.Errorf("open device %q: %w", name, err)

@@ -23,8 +23,8 @@ const (
 	AccessRemoteWrite  Access = 1 << 1
 	AccessRemoteRead   Access = 1 << 2
 	AccessRemoteAtomic Access = 1 << 3
-	// AccessRelaxedOrdering lets writes to the region pass each other; a device that does not know it
-	// is not told.
+	// AccessRelaxedOrdering lets writes to the region pass each other; it is left out
+	// for a device that does not know it.
 	AccessRelaxedOrdering Access = 1 << 20
 )
 
@@ -138,7 +138,7 @@ var statusText = []string{
 
 func (s Status) String() string { return text(statusText, int(s), "status") }
 
-// text is names[i], or the number where there is none.
+// text is names[i], or the number without a name.
 func text(names []string, i int, what string) string {
 	if i >= 0 && i < len(names) && names[i] != "" {
 		return names[i]

@@ -72,7 +72,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestLockedMemory: where memory cannot be registered the limit is told.
+// TestLockedMemory: where memory cannot be registered the error has the limit.
 func TestLockedMemory(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(rlimitMemlock, &was); err != nil {

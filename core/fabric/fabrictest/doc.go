@@ -23,6 +23,6 @@
 //
 // A case asserts what the comments of core/fabric promise of every provider, and nothing else. What
 // they leave to the provider it asks Info for: capabilities, order and limits, and in Mode whether
-// a denied access may end the connection, after which the case goes on with a fresh pair. A case
+// a denied access may end the connection, after which the case continues with a fresh pair. A case
 // that needs a certain ability says why it skips.
 package fabrictest

@@ -39,7 +39,7 @@ func (q *qp) put(k *mkey, addr uint64, data []byte) error {
 	return nil
 }
 
-// overlaps tells whether a line that waits has any of n bytes at addr: the later write must win.
+// overlaps reports whether a line that waits has any of n bytes at addr: the later write must win.
 func (r *responder) overlaps(addr, n uint64) bool {
 	for _, l := range r.lines {
 		if addr < l.addr+uint64(len(l.data)) && l.addr < addr+n {

@@ -6,7 +6,7 @@ import "mori/core/gpunic/mlx5"
 
 // What brings bytes: writes and sends, a packet at a time.
 
-// fits tells whether a packet is the next one of the message that is open.
+// fits reports whether a packet is the next one of the message that is open.
 func (m *message) fits(p *packet, kind uint8) bool {
 	n := uint64(len(p.data))
 	return m.open && m.kind == kind && n <= m.left && (p.flag&flagLast != 0) == (n == m.left)

@@ -134,7 +134,7 @@ func (q *qp) next(p *packet) {
 	}
 }
 
-// mayRead tells whether a read is allowed.
+// mayRead reports whether a read is allowed.
 func (q *qp) mayRead(p *packet) bool {
 	if !q.ctx.RemoteRead || p.length > 1<<q.ctx.LogMsgMax {
 		return false

@@ -68,7 +68,7 @@ func (n *NIC) rest(since time.Duration, quiet bool) {
 	}
 }
 
-// step is one round; it tells whether there was anything to do.
+// step is one round; it reports whether there was anything to do.
 func (n *NIC) step(now time.Time) (busy bool) {
 	n.round++
 	n.in.Lock()

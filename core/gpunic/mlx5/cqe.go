@@ -100,7 +100,7 @@ func ParseCQE(b []byte) (c CQE) {
 	return c
 }
 
-// Ready tells whether the last byte of an entry says that the NIC has written it in the lap of
+// Ready reports whether the last byte of an entry says that the NIC has written it in the lap of
 // consumer.
 func Ready(last byte, consumer uint64, log uint32) bool {
 	return last>>4 != CQEInvalid && last&1 == uint8(consumer>>log)&1

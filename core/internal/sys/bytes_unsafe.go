@@ -8,7 +8,7 @@ import (
 )
 
 // pointer turns an address into a pointer, past vet's unsafeptr rule, which is about Go memory that
-// moves or dies; the package comment tells who answers for that here.
+// moves or dies; the package comment says who answers for that here.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // Bytes is the memory of this process at addr. It is valid while its owner keeps it.

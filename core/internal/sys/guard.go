@@ -28,7 +28,7 @@ func Guard(f func()) (err error) {
 	return nil
 }
 
-// isFault reports whether a panic is one of SetPanicOnFault, which tells the address, or of an
+// isFault reports whether a panic is one of SetPanicOnFault, which has the address, or of an
 // address in the first page, which does not.
 func isFault(r any) bool {
 	e, ok := r.(runtime.Error)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Cred tells who is at the other end of a unix socket. PID is 0 when that process is not visible
-// in our pid namespace.
+// A Cred identifies the process at the other end of a unix socket. PID is 0 when that process is
+// not visible in our pid namespace.
 type Cred struct {
 	PID      int
 	UID, GID uint32
@@ -45,7 +45,7 @@ func Pidfd(pid int) (int, error) {
 	return fd, nil
 }
 
-// Readable tells at once whether fd has something to read, is at its end, or is broken.
+// Readable reports at once whether fd has something to read, is at its end, or is broken.
 func Readable(fd int) bool { return polled(fd, unix.POLLIN) }
 
 func polled(fd int, events int16) bool {
@@ -58,8 +58,8 @@ func polled(fd int, events int16) bool {
 	}
 }
 
-// HungUp tells at once whether the peer of socket fd has closed its end, or fd is broken. Data that
-// waits does not matter.
+// HungUp reports at once whether the peer of socket fd has closed its end, or fd is broken. Data
+// that waits does not matter.
 func HungUp(fd int) bool { return polled(fd, unix.POLLRDHUP) }
 
 // The values of kernel.yama.ptrace_scope.

@@ -7,10 +7,10 @@
 //		What: "emulated GPU", File: "libcuda.so.1", Folder: "MORI_EMULATED_GPU",
 //		Script: "native/gpu/testdata/emulator.sh", Sources: []string{"native/gpu/testdata"}, Compilers: []emulate.Compiler{emulate.CXX},
 //	}
-//	err := library.Start() // nil: whoever opens libcuda.so.1 from now on, here or in a child, gets this one
+//	err := library.Start() // nil: libcuda.so.1 is this one from now on, here and in children
 //
 // [Library.Start] comes before the first use of the library, in TestMain. Its error is the reason
-// for which there is none, and tests skip for it; a library that is there to be compiled and does
+// why it is not available, for which tests skip; a library that is there to be compiled and does
 // not compile ends the process.
 //
 // Of one name there is one library in a process, which stays. Nothing here is safe for concurrent

@@ -40,17 +40,17 @@ var (
 type Library struct {
 	What      string // what messages call it
 	File      string // the name that it is opened by
-	Folder    string // the variable that tells processes that a test starts where it is
+	Folder    string // the variable from which processes that a test starts learn where it is
 	Script    string // compiles it, or finds it compiled, and prints its folder
 	Sources   []string
 	Compilers []Compiler
 
-	// Steering are the variables by which it is told what to do. They are there from the start: C code
+	// Steering are the variables that steer it. They are there from the start: C code
 	// may read the environment while a test changes variables that exist, and not while it adds some.
 	Steering []string
 }
 
-// Main is a TestMain: it calls start, runs the tests by run, or by m.Run if there is none, and
+// Main is a TestMain: it calls start, runs the tests by run, by default m.Run, and
 // exits.
 func Main(m *testing.M, start func(), run ...func(*testing.M) int) {
 	start()
@@ -150,7 +150,7 @@ func (l Library) load(dir string) error {
 	return nil
 }
 
-// Symbol is a function of a library that is loaded. It panics if there is none: another library was
+// Symbol is a function of a library that is loaded. It panics without it: another library was
 // loaded than the tests are for.
 func Symbol(name string) unsafe.Pointer {
 	c := C.CString(name)

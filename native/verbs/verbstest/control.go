@@ -25,8 +25,8 @@ import (
 
 func symbol(name string) unsafe.Pointer { return emulate.Symbol("fake_verbs_" + name) }
 
-// set tells something of a device, which is 0 for emu0, and takes it back when it is called or the
-// test ends.
+// set changes something of a device, which is 0 for emu0. undo changes it back, at the latest when
+// the test ends.
 func set(tb testing.TB, name string, device, on, off int) (undo func()) {
 	tb.Helper()
 	NeedEmulated(tb)

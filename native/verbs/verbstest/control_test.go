@@ -13,7 +13,7 @@ import (
 	"mori/native/verbs"
 )
 
-// TestPortDown: what is under way goes on if the link comes back in time, and ends with retries
+// TestPortDown: pending work continues if the link comes back in time, and ends with retries
 // exceeded if not, whosever link it is.
 func TestPortDown(t *testing.T) {
 	for name, device := range map[string]int{"mine": 0, "the peer's": 1} {
@@ -162,8 +162,8 @@ func TestFailAndLimit(t *testing.T) {
 	}
 }
 
-// TestEvents: an armed queue tells its channel once, of the next completion and of none that came
-// before.
+// TestEvents: an armed queue notifies its channel once, of the next completion and of none that
+// came before.
 func TestEvents(t *testing.T) {
 	x := newTester(t, 0, 1, common)
 	x.ask(1, nil)
@@ -196,7 +196,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// readable tells whether a descriptor has something to read.
+// readable reports whether a descriptor has something to read.
 func readable(t *testing.T, fd int) bool {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}

@@ -61,7 +61,7 @@
 //     interfaces (ibv_create_cq_ex, ibv_wr_*), as on old devices: the header's calls answer
 //     EOPNOTSUPP or ENOSYS.
 //   - Memory is not pinned. What is unmapped while it is registered cannot be accessed, where a
-//     device goes on writing to the old pages.
+//     device continues to write to the old pages.
 //   - /sys/class/infiniband knows nothing of these devices.
 //   - A request with a sequence number of before is dropped, where a device takes it for one that
 //     was sent twice and acknowledges it.

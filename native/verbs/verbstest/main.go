@@ -26,7 +26,7 @@ var emulated = emulate.Library{
 var absent error
 
 // Main is TestMain for packages whose tests use RDMA devices: it brings some up, runs the tests by
-// run, or by m.Run if there is none, and exits.
+// run, by default m.Run, and exits.
 func Main(m *testing.M, run ...func(*testing.M) int) { emulate.Main(m, Start, run...) }
 
 // Start is what Main does before it runs tests, for a TestMain that does more. It comes before the
@@ -38,7 +38,7 @@ func Start() {
 	absent = emulated.Start()
 }
 
-// Real tells whether the tests run on real devices, and nothing is emulated. Devices of soft-RoCE
+// Real reports whether the tests run on real devices, and nothing is emulated. Devices of soft-RoCE
 // are real.
 func Real() bool { return emulate.Required("rdma") }
 
@@ -80,7 +80,7 @@ func needAny(tb testing.TB) {
 	}
 }
 
-// check tells why there are not n devices with a port that is up.
+// check returns why there are not n devices with a port that is up.
 func check(n int) error {
 	devices, err := verbs.Devices()
 	if err != nil {

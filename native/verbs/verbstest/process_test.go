@@ -37,8 +37,8 @@ func playRole(*testing.M) int {
 	return 0
 }
 
-// bePeer connects a side on device 1 with one of its parent and does as it is told, a word in each
-// line.
+// bePeer connects a side on device 1 with one of its parent and follows its commands, a word in
+// each line.
 func bePeer(in *bufio.Scanner) (err error) {
 	n, err := openNode(1)
 	if err != nil {
@@ -133,7 +133,7 @@ func startChild(tb testing.TB, role string) *child {
 	return c
 }
 
-// ask tells the child something, unless it is empty, and returns the line that it answers.
+// ask sends the child a line, unless it is empty, and returns the line that it answers.
 func (c *child) ask(tb testing.TB, what string) string {
 	tb.Helper()
 	if what != "" {

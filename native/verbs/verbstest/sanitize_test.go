@@ -45,7 +45,7 @@ func TestSanitizers(t *testing.T) {
 	}
 }
 
-// links tells whether a program can be linked with a flag: a compiler may be without its
+// links reports whether a program can be linked with a flag: a compiler may be without its
 // sanitizers' libraries.
 func links(t *testing.T, flag string) bool {
 	t.Helper()

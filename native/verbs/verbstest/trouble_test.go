@@ -55,7 +55,7 @@ func TestRefused(t *testing.T) {
 			x.ok(x.a.receive(1, x.a.sge(0, 8)))
 			x.ok(x.b.receive(1, x.b.sge(0, 8)))
 			x.refused(c.wr, c.want)
-			if Real() { // soft-RoCE tells of no event, and leaves the peer as it is
+			if Real() { // soft-RoCE has no event for it, and leaves the peer as it is
 				return
 			}
 			x.ends(x.b.recv, verbs.StatusFlushed)
@@ -120,7 +120,7 @@ func TestOwnMistakes(t *testing.T) {
 	}
 }
 
-// TestReceiverNotReady waits for a receive for ever, or as often as it was told to.
+// TestReceiverNotReady waits for a receive for ever, or as often as it is set to.
 func TestReceiverNotReady(t *testing.T) {
 	send := func(w *verbs.SendWR) { w.Op = verbs.OpSend }
 	t.Run("for ever", func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestBadReceives(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: whoever is not the agreed peer, in the agreed state, is none.
+// TestNobodyAnswers: only the agreed peer, in the agreed state, gets an answer.
 func TestNobodyAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		strict bool // devices answer, or refuse the connection
@@ -261,9 +261,9 @@ func TestLateRegistration(t *testing.T) {
 	x.ok(err)
 }
 
-// TestMemory: what is not there, or not writable, is not registered as such; what goes later is not
-// reached. Emulated devices are shown pages without rights, as something else may soon be in place
-// of unmapped ones.
+// TestMemory: unmapped memory, or memory that is not writable, is not registered as such. Memory
+// that is unmapped later is not reached. Emulated devices are shown pages without rights, as
+// something else may soon be in place of unmapped ones.
 func TestMemory(t *testing.T) {
 	x := newTester(t, 0, 1, common)
 	b, addr, err := pages(1 << 16)

@@ -82,7 +82,7 @@ func TestLateBytesOfAPredecessor(t *testing.T) {
 	l.Rate(1 << 20)
 	p.write(p.blocks)
 	time.Sleep(300 * time.Millisecond)
-	p.a.kill() // the kernel goes on with what its sockets hold
+	p.a.kill() // the kernel continues with what its sockets hold
 	p.replaceInitiator(second, true)
 	p.overwrite()
 	time.Sleep(3 * time.Second)

@@ -148,7 +148,7 @@ func (s *soaker) stop(w postArgs) {
 	s.finish("nothing", w)
 }
 
-// restart kills the target in the middle of a write and goes on with another one.
+// restart kills the target in the middle of a write and continues with another one.
 func (s *soaker) restart() {
 	s.did["kill"]++
 	w := s.write(s.blocks)
