@@ -5,6 +5,7 @@ package fabrictest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ var loadCases = []testCase{
 			r.join(a, b)
 			links = append(links, link{a, b}, link{b, a})
 		}
+		for few := range slices.Chunk(links, dials) {
+			r.together(1, func(d *dispatcher, i int, to target) error { return roundTrips(r, d, to, i, 1, 64) }, few...)
+		}
 		r.together(1, func(d *dispatcher, i int, to target) error { return roundTrips(r, d, to, i, 5, 1<<16) }, links...)
 	}},
 	{"open and close leaves nothing", func(r *rig) {
@@ -36,6 +40,10 @@ var loadCases = []testCase{
 		}
 	}},
 }
+
+// dials is how many connections are made at a time. All of them have the same few seconds for their
+// handshakes, which take a while under TLS and the race detector.
+const dials = 8
 
 // slot is what one worker has of the region that together makes.
 const slot = 1 << 17

@@ -25,6 +25,8 @@ type node struct {
 	av   fabric.AV
 	name fabric.Addr
 	dest fabric.AVAddr // of the peer that join named
+
+	dispatcher *dispatcher // nil until dispatch
 }
 
 // A shape says how a node is made. Zero fields have defaults.

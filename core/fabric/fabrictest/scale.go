@@ -76,20 +76,26 @@ func ring(r *rig) {
 		}
 		from, till = append(from, all[i]), append(till, next)
 	}
+	seen := make(map[uint64]bool)
+	ended := func() {
+		e := all[0].read()
+		if e.Err != 0 || seen[e.Ctx] {
+			r.Fatalf("op %d, again or failed: %v", e.Ctx, &e)
+		}
+		seen[e.Ctx] = true
+	}
 	for i := range from {
 		m := src.at(i*size, size)
 		m.fill(uint64(i))
 		till[i].submit(fabric.Op{Kind: fabric.OpRecv, Seg: bufs.at(i*size, size).seg(), Ctx: uint64(3 * i)})
 		from[i].submit(fabric.Op{Kind: fabric.OpSend, Seg: m.seg(), Ctx: uint64(3*i + 1)},
 			fabric.Op{Kind: fabric.OpWrite, Seg: m.seg(), RSeg: to.at(uint64(i*size), size), Ctx: uint64(3*i + 2)})
-	}
-	seen := make(map[uint64]bool)
-	for range 3 * len(from) {
-		e := all[0].read()
-		if e.Err != 0 || seen[e.Ctx] {
-			r.Fatalf("op %d, again or failed: %v", e.Ctx, &e)
+		for i >= dials && len(seen) < 3*(i-dials) {
+			ended()
 		}
-		seen[e.Ctx] = true
+	}
+	for len(seen) < 3*len(from) {
+		ended()
 	}
 	all[0].silent()
 	for i := range from {

@@ -68,9 +68,14 @@ type dispatcher struct {
 	wait map[uint64]chan fabric.ErrEntry
 }
 
-// dispatch starts a dispatcher. It stops when the case is over, before the node closes.
+// dispatch is the dispatcher of a node, which the first call starts. It stops when the case is over,
+// before the node closes.
 func (n *node) dispatch() *dispatcher {
+	if n.dispatcher != nil {
+		return n.dispatcher
+	}
 	d := &dispatcher{n: n, wait: make(map[uint64]chan fabric.ErrEntry)}
+	n.dispatcher = d
 	over := make(chan struct{})
 	stop := make(chan struct{})
 	go func() {
