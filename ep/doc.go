@@ -30,8 +30,8 @@
 // # Combine
 //
 //  1. Every rank d waits for Pulled of the last combine from all ranks, because a rank may still
-//     read its CombineIn if no dispatch came between. Then it puts the rows of its experts there, in
-//     the order received, and sets Ready[d] on all ranks.
+//     read its CombineIn if no dispatch came between. Then it puts the rows of its experts there,
+//     in the order received, and sets Ready[d] on all ranks.
 //  2. It waits for Ready of all ranks.
 //  3. For token t, the plan has the ranks and slots. The rows are summed in that order, in float32,
 //     and rounded once. They are read in place, or pulled before: all rows that a rank needs from
@@ -117,7 +117,15 @@
 //
 // # Packages
 //
+// Op picks a side, on host memory or on a GPU, and the side carries out the calls. A package below
+// imports only those above it in this list:
+//
+//   - internal/view reads memory at an address as a slice of numbers.
 //   - internal/plan is the arithmetic: configuration, layout, plans, the count matrix.
 //   - internal/launch chooses how many blocks and warps kernels get.
-//   - internal/view reads memory at an address as a slice of numbers.
+//   - internal/call has the arguments of calls, and whether an op is open or broken.
+//   - internal/host dispatches and combines on host memory.
+//   - internal/gpu does so on a GPU. It is not named device, because it imports core/device.
+//
+// A test in tests/go enforces the order.
 package ep

@@ -9,8 +9,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// BenchmarkGPUCalls is what dispatch and combine cost their caller beside the kernels, which an
-// emulated GPU does not run here.
+// BenchmarkGPUCalls measures the host's part of dispatch and combine. The emulated GPU does not run
+// the kernels here.
 func BenchmarkGPUCalls(b *testing.B) {
 	gputest.Idle(b)
 	cfg := DefaultConfig()
@@ -22,7 +22,7 @@ func BenchmarkGPUCalls(b *testing.B) {
 		if _, err := j.gpu.Dispatch(batch); err != nil {
 			return err
 		}
-		made := Output{Rows: cfg.MaxRecv(), Hidden: cfg.HiddenDim, Type: BFloat16, Input: j.gpu.base + j.gpu.layout.DispatchOut.Offset}
+		made := Output{Rows: cfg.MaxRecv(), Hidden: cfg.HiddenDim, Type: BFloat16, Input: j.gpu.Base() + j.gpu.layout.DispatchOut.Offset}
 		b.Run("dispatch", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -20,8 +20,8 @@ import (
 
 const stuckVariable = "MORI_TEST_EP_STUCK"
 
-// A kernel that does not end keeps neither Close nor Finalize, which name it. The process ends with
-// memory that is not freed, so it is one of its own.
+// If a kernel does not end, Close and Finalize return nevertheless, and name it. Its memory is not
+// freed, so the test needs a process of its own.
 func TestCloseNamesAKernelThatDoesNotEnd(t *testing.T) {
 	gputest.NeedEmulated(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -63,7 +63,7 @@ func TestAStuckKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = o.breaks(ErrState) // so that Close does not wait for the kernel to end by itself
+	_ = o.state.Break(ErrState) // so that Close does not wait for the kernel to end by itself
 	fmt.Println("CLOSE:", o.Close())
 	fmt.Println("FINALIZE:", w.Finalize(context.Background()))
 	os.Exit(0)

@@ -15,8 +15,8 @@ import (
 	"mori/shmem"
 )
 
-// repeats is how often a test repeats each way in which ranks disagree or do not come:
-// MORI_TEST_REPEAT, else a number that tests can spare.
+// repeats returns how often a test repeats each case in which ranks disagree or do not come:
+// MORI_TEST_REPEAT, by default twice.
 func repeats(t *testing.T) int {
 	text := os.Getenv("MORI_TEST_REPEAT")
 	if text == "" {
@@ -29,7 +29,7 @@ func repeats(t *testing.T) int {
 	return n
 }
 
-// A setting is the kernels of an op, and on how many hosts its ranks are.
+// A setting has the kernels of an op, and the number of ranks on a host.
 type setting struct {
 	name    string
 	kernel  KernelType
@@ -44,8 +44,8 @@ var settings = []setting{
 	{"AsyncLL", KernelAsyncLL, 2, 1},
 }
 
-// each runs f on the ranks of each setting, as often as repeats says. Every other time the last
-// lane of each kernel begins late, so that it finds what the others have done meanwhile.
+// each runs f on the ranks of each setting, repeatedly. Every other time the last lane of each
+// kernel begins late, after the others have acted.
 func each(t *testing.T, choose func(s setting) Options, f func(j *gpuJob) error) {
 	gputest.Need(t)
 	for _, s := range settings {
@@ -81,28 +81,28 @@ func (j *gpuJob) unqueued() error {
 	return j.settle()
 }
 
-// odd is the rank that calls otherwise than the others, or does not come.
+// odd reports whether this rank makes another call than the others, or does not come.
 func (j *gpuJob) odd() bool { return j.gpu.cfg.Rank == j.gpu.cfg.WorldSize-1 }
 
-// disagrees is an error unless the op is broken by a mismatch. In a combine, ranks on other hosts
-// than the odd one may only see that rows do not come.
+// disagrees returns an error unless a mismatch broke the op. In a combine, ranks on other hosts
+// than the odd one may also see a timeout.
 func (j *gpuJob) disagrees(err error, combine bool) error {
 	err = errors.Join(err, j.settle(), j.gpu.Check())
-	far := combine && j.gpu.gpu.hosts != nil
+	far := combine && j.gpu.gpu.SpansHosts()
 	if !errors.Is(err, ErrMismatch) && (!far || !errors.Is(err, shmem.ErrTimeout)) {
 		return fmt.Errorf("want a mismatch: %v", err)
 	}
 	return nil
 }
 
-// However ranks disagree, the kernels of all of them end, they are told why, and the op closes.
+// If ranks disagree, the kernels of all of them end, all report it, and the op closes.
 func TestRanksThatDisagreeEnd(t *testing.T) {
-	patient := func(setting) Options { return Options{} } // all ranks are told, however late one comes
+	patient := func(setting) Options { return Options{} } // all ranks report it, however late one comes
 	short := func(s setting) Options {
 		if s.perHost == 0 {
 			return patient(s)
 		}
-		return Options{Timeout: time.Second} // some ranks are told by it
+		return Options{Timeout: time.Second} // some ranks report a timeout
 	}
 	dispatch := func(j *gpuJob, b Batch) error {
 		_, err := j.gpu.Dispatch(b)
@@ -163,11 +163,11 @@ func TestRanksThatDisagreeEnd(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) { each(t, c.opts, c.call) })
 	}
-	t.Run("weights of a combine", func(t *testing.T) { // they matter to others only where hosts sum
+	t.Run("weights of a combine", func(t *testing.T) { // other ranks depend on them only if hosts sum
 		each(t, short, func(j *gpuJob) error {
 			out := inPlace(j)
 			out.Weighted = j.odd()
-			if j.gpu.gpu.hosts.sums() {
+			if j.gpu.gpu.HostsSum() {
 				return combine(j, out)
 			}
 			b := j.ones(2)
@@ -180,8 +180,8 @@ func TestRanksThatDisagreeEnd(t *testing.T) {
 	})
 }
 
-// A rank that does not come ends the calls of all others with a timeout, and a rank that comes late
-// ends nothing.
+// If a rank does not come, the calls of all others end with a timeout. If it comes late, they end
+// well.
 func TestRanksThatDoNotComeEndNothingElse(t *testing.T) {
 	call := func(j *gpuJob) error {
 		_, err := j.gpu.Dispatch(j.ones(2))

@@ -16,8 +16,8 @@ import (
 	"mori/shmem"
 )
 
-// numbered is a batch of n tokens whose elements are their rank's number and their own, each for
-// expert 0 of every rank.
+// numbered returns a batch of n tokens for expert 0 of every rank. Their elements have the number
+// of the rank and of the token.
 func (j *gpuJob) numbered(n int) Batch {
 	c := j.gpu.cfg
 	rows, chosen := []byte{}, []byte{}
@@ -32,7 +32,7 @@ func (j *gpuJob) numbered(n int) Batch {
 	return Batch{N: n, Hidden: c.HiddenDim, Type: BFloat16, Input: j.give(rows), Indices: j.give(chosen)}
 }
 
-// bf16 is a small number as bfloat16.
+// bf16 returns a small number as bfloat16.
 func bf16(n int) uint16 {
 	if n == 0 {
 		return 0
@@ -44,7 +44,7 @@ func bf16(n int) uint16 {
 	return uint16((127+e)<<7 | (n<<(7-min(e, 7))>>(max(e, 7)-7))&0x7f)
 }
 
-// there and back of n tokens, which come from each of the ranks that are left.
+// roundTrip dispatches and combines n tokens of each of the remaining ranks.
 func (j *gpuJob) roundTrip(n, left int) error {
 	c := j.gpu.cfg
 	if _, err := j.gpu.Dispatch(j.numbered(n)); err != nil {
@@ -54,11 +54,11 @@ func (j *gpuJob) roundTrip(n, left int) error {
 	if err != nil || rows != n*left {
 		return fmt.Errorf("%d rows, want %d: %w", rows, n*left, err)
 	}
-	out := Output{Rows: rows, Hidden: c.HiddenDim, Type: BFloat16, Input: j.gpu.base + j.gpu.layout.DispatchOut.Offset}
+	out := Output{Rows: rows, Hidden: c.HiddenDim, Type: BFloat16, Input: j.gpu.Base() + j.gpu.layout.DispatchOut.Offset}
 	if err := errors.Join(j.gpu.Combine(out), j.settle(), j.gpu.Check()); err != nil {
 		return fmt.Errorf("combine: %w", err)
 	}
-	got := j.read(j.gpu.base+j.gpu.layout.CombineOut.Offset, uint64(n*c.HiddenDim*2))
+	got := j.read(j.gpu.Base()+j.gpu.layout.CombineOut.Offset, uint64(n*c.HiddenDim*2))
 	for token := range n {
 		for e := range c.HiddenDim {
 			if v, want := binary.LittleEndian.Uint16(got[(token*c.HiddenDim+e)*2:]), bf16(left*(10*c.Rank+token)); v != want {
@@ -75,7 +75,7 @@ func exclusionConfig(world int) Config {
 	return c
 }
 
-func TestRanksThatAreLeftOutAreWaitedForByNobody(t *testing.T) {
+func TestNoRankWaitsForExcludedRanks(t *testing.T) {
 	const silent = 1
 	onGPUs(t, exclusionConfig(3), Options{Timeout: 2 * time.Second}, func(j *gpuJob) error {
 		if err := j.roundTrip(2, 3); err != nil {
@@ -84,7 +84,7 @@ func TestRanksThatAreLeftOutAreWaitedForByNobody(t *testing.T) {
 		if j.gpu.cfg.Rank == silent {
 			return nil
 		}
-		for turn := range 2 { // also one after the other
+		for turn := range 2 { // also when it is excluded already
 			_, err := j.gpu.Dispatch(j.numbered(2))
 			if err = errors.Join(err, j.settle(), j.gpu.Check()); turn == 0 && !errors.Is(err, shmem.ErrTimeout) {
 				return fmt.Errorf("a dispatch without rank %d: %w", silent, err)
@@ -105,7 +105,7 @@ func TestRanksThatAreLeftOutAreWaitedForByNobody(t *testing.T) {
 	})
 }
 
-func TestWhoMayBeLeftOut(t *testing.T) {
+func TestExcludeChecksRanks(t *testing.T) {
 	onGPUs(t, exclusionConfig(2), Options{}, func(j *gpuJob) error {
 		for _, ranks := range [][]int{{-1}, {2}, {j.gpu.cfg.Rank}} {
 			if err := j.gpu.Exclude(ranks); !errors.Is(err, ErrConfig) {
@@ -122,15 +122,15 @@ func TestWhoMayBeLeftOut(t *testing.T) {
 	})
 }
 
-// A rank that publishes what no plan gives is told, as on host memory.
-func TestCountsThatCannotBeAreToldOnGPUs(t *testing.T) {
+// Counts that no plan makes are reported, as on host memory.
+func TestImpossibleCountsAreReportedOnGPUs(t *testing.T) {
 	onGPUs(t, exclusionConfig(2), Options{Timeout: 5 * time.Second}, func(j *gpuJob) error {
 		b := j.numbered(2)
 		if j.gpu.cfg.Rank == 1 {
-			l, first := &j.gpu.layout, j.gpu.world.Ptr(j.gpu.base, 0)
+			l, first := &j.gpu.layout, j.world.Ptr(j.gpu.Base(), 0)
 			rowBytes := uint64(b.Hidden) * b.Type.Size()
 			mark := plan.Signature(rowBytes, uint64(b.Type))
-			var words []byte // of the first dispatch, on the board for odd ones, behind those of rank 0
+			var words []byte // in the count matrix of odd dispatches, behind the row of rank 0
 			for _, rows := range []uint64{1<<24 - 1, 1} {
 				words = binary.LittleEndian.AppendUint64(words, 1<<40|mark<<24|rows)
 			}
@@ -147,8 +147,7 @@ func TestCountsThatCannotBeAreToldOnGPUs(t *testing.T) {
 	})
 }
 
-// An op that is dropped, or closed, ends when the work on all its streams has ended, though the
-// streams are gone.
+// Close and Settle wait for the work on all streams, even if the streams have been destroyed.
 func TestStreamsMayGoBeforeTheOp(t *testing.T) {
 	onGPUs(t, exclusionConfig(2), Options{}, func(j *gpuJob) error {
 		before, err := j.dev.NewEvent()
@@ -162,7 +161,7 @@ func TestStreamsMayGoBeforeTheOp(t *testing.T) {
 				return err
 			}
 			b := j.numbered(3)
-			err = errors.Join(before.Record(j.stream), s.After(before)) // calls of an op come after each other
+			err = errors.Join(before.Record(j.stream), s.After(before)) // calls of an op must be ordered
 			j.gpu.SetStream(s.Handle())
 			_, failed := j.gpu.Dispatch(b)
 			j.gpu.Leave()

@@ -13,22 +13,23 @@ import (
 	"time"
 
 	"mori/core/memory"
+	"mori/ep/internal/gpu"
 	"mori/ep/internal/plan"
 	"mori/ep/internal/plan/plantest"
 	"mori/ep/internal/view"
 	"mori/shmem"
 )
 
-// Where hosts sum, whole numbers are summed as on host memory, to the last bit, in chunks of any
-// number.
+// If hosts sum, sums of whole numbers are those of host memory, to the last bit, for any size of
+// chunks.
 func TestHostsSum(t *testing.T) {
 	for _, chunk := range []int{1, 0} {
 		t.Run(fmt.Sprintf("chunks of %d bytes", chunk), func(t *testing.T) {
 			onHosts(t, 2, hostsConfig(4, KernelInterNodeV1LL), Options{Threads: 1, ChunkBytes: chunk}, func(j *gpuJob) error {
-				if !j.gpu.gpu.hosts.sums() {
+				if !j.gpu.gpu.HostsSum() {
 					return errors.New("hosts do not sum")
 				}
-				if got, want := j.gpu.LaunchOf(false, Launch{Blocks: 4, Warps: 16}, 3, 16), (Launch{Blocks: 4, Warps: mostThreads / j.dev.Warp}); got != want {
+				if got, want := j.gpu.LaunchOf(false, Launch{Blocks: 4, Warps: 16}, 3, 16), (Launch{Blocks: 4, Warps: gpu.MostThreads / j.dev.Warp}); got != want {
 					return fmt.Errorf("a combine is launched as %v, want %v", got, want)
 				}
 				return sumsOnly(j, 4)
@@ -40,7 +41,7 @@ func TestHostsSum(t *testing.T) {
 	})
 }
 
-// sumsOnly are rounds in which hosts sum, of all types and routings.
+// sumsOnly runs rounds in which hosts sum, of all types and routings.
 func sumsOnly(j *gpuJob, count int) error {
 	alike, own := rand.New(rand.NewPCG(3, 4)), rand.New(rand.NewPCG(uint64(j.gpu.cfg.Rank), 5))
 	for i := range count {
@@ -90,16 +91,16 @@ func (j *gpuJob) nearly(t DType) error {
 		return err
 	}
 	region, size := j.gpu.layout.CombineOut, uint64(n*c.HiddenDim)*t.Size()
-	want, got := floats(memory.Bytes(j.host.base+region.Offset, size), t), floats(j.read(j.gpu.base+region.Offset, size), t)
+	want, got := floats(memory.Bytes(j.host.Base()+region.Offset, size), t), floats(j.read(j.gpu.Base()+region.Offset, size), t)
 	for i := range want {
-		if far := math.Abs(got[i] - want[i]); far > half*(2+2*4+2*4) { // and as much for sums in another order
+		if far := math.Abs(got[i] - want[i]); far > half*(2+2*4+2*4) { // and as much again for another order of the sum
 			return fmt.Errorf("element %d is %v on the GPU, and %v on the host", i, got[i], want[i])
 		}
 	}
 	return nil
 }
 
-// floats are the elements of a type.
+// floats returns the elements of a type.
 func floats(b []byte, t DType) (all []float64) {
 	for i := 0; i < len(b); i += int(t.Size()) {
 		bits := uint32(binary.LittleEndian.Uint16(b[i:])) << 16
@@ -111,8 +112,8 @@ func floats(b []byte, t DType) (all []float64) {
 	return all
 }
 
-// Who waits for the sum of a host is told the rank that sums, and that one's host the rank that did
-// not come.
+// If a rank does not come, its host names it. The other host, which waits for a sum, names the rank
+// that sums.
 func TestARankThatHasNoRowsForItsHostIsNamed(t *testing.T) {
 	onHosts(t, 2, hostsConfig(4, KernelInterNodeV1), Options{Timeout: time.Second}, func(j *gpuJob) error {
 		c := j.gpu.cfg
@@ -138,8 +139,8 @@ func TestARankThatHasNoRowsForItsHostIsNamed(t *testing.T) {
 	})
 }
 
-// A host multiplies by what its own rank was called with, so that it must be alike.
-func TestRanksThatDisagreeOnFactorsAreTold(t *testing.T) {
+// A host multiplies rows by the factors of its own rank, so all ranks must agree on Weighted.
+func TestMismatchOfFactorsIsReported(t *testing.T) {
 	onHosts(t, 2, hostsConfig(4, KernelInterNodeV1), Options{Timeout: time.Second}, func(j *gpuJob) error {
 		b := j.ones(2)
 		b.Weights = b.Input
@@ -153,29 +154,4 @@ func TestRanksThatDisagreeOnFactorsAreTold(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestWhatHostsSum(t *testing.T) {
-	plain := transport{rowType: BFloat16}
-	for _, c := range []struct {
-		what  string
-		g     gpuSide
-		out   Output
-		way   transport
-		wants bool
-	}{
-		{"rows of the last dispatch", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: BFloat16}, plain, true},
-		{"float32", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: Float32}, transport{rowType: Float32}, true},
-		{"float8", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: Float8E4M3FN}, transport{rowType: Float8E4M3FN}, false},
-		{"quantised rows", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: BFloat16}, transport{rowType: Float8E4M3FN}, false},
-		{"a route", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}, recorded: true}, Output{Type: BFloat16, Route: &Route{}}, plain, false},
-		{"after a dispatch by a route", gpuSide{hosts: &hostsSide{forwards: true, perHost: 2}}, Output{Type: BFloat16}, plain, false},
-		{"one rank a host", gpuSide{hosts: &hostsSide{forwards: true, perHost: 1}, recorded: true}, Output{Type: BFloat16}, plain, false},
-		{"no forwarders", gpuSide{hosts: &hostsSide{perHost: 2}, recorded: true}, Output{Type: BFloat16}, plain, false},
-		{"one host", gpuSide{recorded: true}, Output{Type: BFloat16}, plain, false},
-	} {
-		if got := c.g.forwards(c.out, c.way); got != c.wants {
-			t.Errorf("%s: %v", c.what, got)
-		}
-	}
 }

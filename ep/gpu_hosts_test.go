@@ -16,17 +16,17 @@ import (
 	"mori/shmem"
 )
 
-// ways are by what kernels post to other hosts: shmem.Config.NIC.
+// ways are the values of shmem.Config.NIC: where kernels post what goes to other hosts.
 var ways = map[string]string{"proxy": "", "NIC": "emu0"}
 
-// onHosts makes the ops as onGPUs does, with perHost ranks on each of several hosts that kernels
-// cannot tell from others, and calls f on each rank.
+// onHosts makes the ops as onGPUs does, with perHost ranks on each of several hosts, and calls f on
+// each rank. To kernels the hosts are real.
 func onHosts(t *testing.T, perHost int, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	onHostsBy(t, "", perHost, cfg, opts, f)
 }
 
-// onHostsBy does it with kernels that post to the queues of a NIC.
+// onHostsBy is onHosts with kernels that post to the queues of a NIC, or to the proxy if nic is "".
 func onHostsBy(t *testing.T, nic string, perHost int, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	gputest.Need(t)
@@ -58,7 +58,7 @@ func hostsConfig(world int, k KernelType) Config {
 	return c
 }
 
-// GPUs of several hosts do what the same op does on host memory: every byte, whoever moves it.
+// GPUs of several hosts get the same bytes as the same op on host memory.
 func TestGPUsBetweenHostsDoAsHosts(t *testing.T) {
 	for way, nic := range ways {
 		t.Run(way, func(t *testing.T) { betweenHosts(t, nic) })
@@ -86,8 +86,8 @@ func betweenHosts(t *testing.T, nic string) {
 	})
 }
 
-// From the first call on kernels wait for what hosts bring each other, so none of it may wait for
-// kernels.
+// Kernels wait for data of other hosts from the first call on. So the transport between hosts must
+// not wait for kernels.
 func TestNothingBetweenHostsWaitsForKernels(t *testing.T) {
 	for way, nic := range ways {
 		t.Run(way, func(t *testing.T) { nothingWaits(t, nic) })
@@ -140,7 +140,7 @@ func oneDoesNotCome(t *testing.T, nic string) {
 	})
 }
 
-func TestAnOverflowBetweenHostsIsTold(t *testing.T) {
+func TestOverflowBetweenHostsIsReported(t *testing.T) {
 	cfg := hostsConfig(4, KernelInterNodeV1)
 	cfg.MaxTotalRecv = cfg.MaxNumInpToken // room for the rows of one rank
 	onHosts(t, 2, cfg, Options{}, func(j *gpuJob) error {
@@ -159,7 +159,7 @@ func TestAnOverflowBetweenHostsIsTold(t *testing.T) {
 	})
 }
 
-func TestWhatThereIsNotBetweenHosts(t *testing.T) {
+func TestUnsupportedBetweenHosts(t *testing.T) {
 	onHosts(t, 1, hostsConfig(2, KernelInterNodeV1), Options{}, func(j *gpuJob) error {
 		if err := j.gpu.Exclude([]int{1 - j.gpu.cfg.Rank}); !errors.Is(err, errors.ErrUnsupported) {
 			return fmt.Errorf("exclude: %v", err)

@@ -5,6 +5,7 @@ package ep
 import (
 	"testing"
 
+	"mori/ep/internal/gpu"
 	"mori/ep/internal/launch"
 )
 
@@ -38,8 +39,8 @@ func TestLaunchesOnGPUs(t *testing.T) {
 		"the budget":             {cfg, Options{Blocks: 1}, true, Launch{}, shape(1, 4)},
 	} {
 		onGPUs(t, c.cfg, c.opts, func(j *gpuJob) error {
-			for range 2 { // the second answer was kept
-				want := shape(min(c.want.Blocks, j.dev.Units), min(c.want.Warps, mostThreads/j.dev.Warp))
+			for range 2 { // the second choice is remembered
+				want := shape(min(c.want.Blocks, j.dev.Units), min(c.want.Warps, gpu.MostThreads/j.dev.Warp))
 				if got := j.gpu.LaunchOf(c.dispatch, c.asked, 3, 16); got != want {
 					t.Errorf("%s: %+v, want %+v", name, got, want)
 				}

@@ -23,19 +23,19 @@ import (
 	"mori/shmem"
 )
 
-// A gpuJob is what each rank of a test on GPUs has: an op there, and one on host memory that is
-// asked the same.
+// A gpuJob has an op on a GPU, and one on host memory to compare with. Each rank of a test has one.
 type gpuJob struct {
 	host, gpu *Op
+	world     *shmem.World
 	dev       *device.Device
 	stream    *device.Stream
-	room      *device.Memory // for what the calls of a round name
+	room      *device.Memory // for the arguments of a round
 	taken     uint64
-	held      [][]byte // what calls of a round have by its address
+	held      [][]byte // memory that calls of a round name by address
 }
 
-// onGPUs makes the ops on cfg.WorldSize ranks of this process, with a GPU for each if there are so
-// many, and calls f on each at once.
+// onGPUs makes the ops on cfg.WorldSize ranks of this process, on as many GPUs as there are, and
+// calls f on all ranks at once.
 func onGPUs(t testing.TB, cfg Config, opts Options, f func(j *gpuJob) error) {
 	t.Helper()
 	gputest.Need(t)
@@ -63,7 +63,7 @@ func onGPUs(t testing.TB, cfg Config, opts Options, f func(j *gpuJob) error) {
 	}
 }
 
-// A place is where a rank is, and by what its kernels post to other hosts: a NIC, or the proxy.
+// A place has the host of a rank, and the NIC that its kernels post to; "": the proxy.
 type place struct{ node, nic string }
 
 func gpuWorld(g bootstrap.Group, d *device.Device, at place) (*shmem.World, error) {
@@ -77,7 +77,7 @@ func runOnGPU(g bootstrap.Group, d *device.Device, at place, cfg Config, opts Op
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Finalize(context.Background())) }()
-	j := &gpuJob{dev: d}
+	j := &gpuJob{world: w, dev: d}
 	if j.room, err = d.Alloc(1 << 20); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func runOnGPU(g bootstrap.Group, d *device.Device, at place, cfg Config, opts Op
 	if j.stream, err = d.NewStream(device.Normal); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, j.stream.Close()) }() // behind the op, which looks at it when it ends
+	defer func() { err = errors.Join(err, j.stream.Close()) }() // after the op, which uses it in Close
 	if j.gpu, err = New(w, cfg, opts); err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func runOnGPU(g bootstrap.Group, d *device.Device, at place, cfg Config, opts Op
 	return f(j)
 }
 
-// settle waits for the stream, and takes back what give gave. No memory is freed between calls:
-// drivers wait for the whole device then, where another rank's kernel may wait for this rank.
+// settle waits for the stream, and makes the memory of give free again. It frees no device memory:
+// drivers would wait for the whole device, where another rank's kernel may wait for this rank.
 func (j *gpuJob) settle() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -112,7 +112,7 @@ func (j *gpuJob) settle() error {
 	return err
 }
 
-// hold is the address of b, which stays until settle; 0 of nothing.
+// hold returns the address of b, which stays alive until settle; 0 if b is empty.
 func (j *gpuJob) hold(b []byte) uint64 {
 	if len(b) == 0 {
 		return 0
@@ -121,7 +121,7 @@ func (j *gpuJob) hold(b []byte) uint64 {
 	return memory.AddrOf(b)
 }
 
-// give is the address of a copy of b on the GPU, until settle; 0 of nothing.
+// give returns the address of a copy of b on the GPU, until settle; 0 if b is empty.
 func (j *gpuJob) give(b []byte) uint64 {
 	if len(b) == 0 {
 		return 0
@@ -137,7 +137,7 @@ func (j *gpuJob) give(b []byte) uint64 {
 	return at
 }
 
-// read is what n bytes on the GPU are when the stream comes to it.
+// read waits for the stream and returns n bytes of the GPU.
 func (j *gpuJob) read(addr, n uint64) []byte {
 	b := make([]byte, n)
 	if n == 0 {
@@ -156,8 +156,8 @@ func (j *gpuJob) read(addr, n uint64) []byte {
 
 // same compares n bytes of a region of both ops.
 func (j *gpuJob) same(what string, region Region, n uint64) error {
-	want := memory.Bytes(j.host.base+region.Offset, n)
-	got := j.read(j.gpu.base+region.Offset, n)
+	want := memory.Bytes(j.host.Base()+region.Offset, n)
+	got := j.read(j.gpu.Base()+region.Offset, n)
 	if !bytes.Equal(got, want) {
 		for i := range got {
 			if got[i] != want[i] {
@@ -168,7 +168,7 @@ func (j *gpuJob) same(what string, region Region, n uint64) error {
 	return nil
 }
 
-// A round is what all ranks do alike.
+// A round has the arguments that are the same on all ranks.
 type round struct {
 	hidden           int
 	dtype, out       DType
@@ -194,8 +194,8 @@ func drawRound(r *rand.Rand, cfg Config) round {
 	return d
 }
 
-// numbers are n elements of a type: any bytes, or whole numbers of 0 to 3, whose sums are the same
-// in any order.
+// numbers returns n elements of a type: random bytes, or whole numbers of 0 to 3, whose sums are
+// the same in any order.
 func numbers(r *rand.Rand, n int, t DType, whole bool) []byte {
 	if !whole || t != Float32 && t != BFloat16 {
 		return randomBytes(r, n*int(t.Size()))

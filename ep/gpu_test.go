@@ -56,7 +56,7 @@ func (j *gpuJob) round(d round, r *rand.Rand) error {
 	weights := make([]float32, n*c.TopK+1)
 	for i := range weights {
 		weights[i] = r.Float32() - 0.3
-		if j.gpu.gpu.hosts.sums() {
+		if j.gpu.gpu.HostsSum() {
 			weights[i] = float32(r.IntN(4))
 		}
 	}
@@ -77,7 +77,7 @@ func (j *gpuJob) round(d round, r *rand.Rand) error {
 	return j.combine(d, hostRoute, gpuRoute, r)
 }
 
-// dispatch does it on both, twice if it is replayed, and returns the routes.
+// dispatch dispatches on both ops, twice if it is replayed, and returns the routes.
 func (j *gpuJob) dispatch(d round, h, g Batch) (hostRoute, gpuRoute *Route, err error) {
 	rows, err := j.host.Dispatch(h)
 	if err != nil {
@@ -151,15 +151,15 @@ func (j *gpuJob) combine(d round, hostRoute, gpuRoute *Route, r *rand.Rand) erro
 	if err != nil {
 		return err
 	}
-	whole := j.gpu.gpu.hosts.sums()
+	whole := j.gpu.gpu.HostsSum()
 	made, weights := numbers(r, rows*d.hidden, d.out, whole), numbers(r, rows*j.gpu.cfg.TopK, Float32, whole)
 	h := Output{Rows: rows, Hidden: d.hidden, Type: d.out, Input: j.hold(made), InPlace: d.inPlace, HasWeights: d.through,
 		Weights: j.hold(weights), Weighted: d.weighted, Route: hostRoute}
 	g := h
 	g.Input, g.Weights, g.Route = j.give(made), j.give(weights), gpuRoute
 	if d.inPlace {
-		copy(memory.Bytes(j.host.base+l.CombineIn.Offset, uint64(len(made))), made)
-		if err := j.stream.Copy(j.gpu.base+l.CombineIn.Offset, g.Input, uint64(len(made))); err != nil && len(made) > 0 {
+		copy(memory.Bytes(j.host.Base()+l.CombineIn.Offset, uint64(len(made))), made)
+		if err := j.stream.Copy(j.gpu.Base()+l.CombineIn.Offset, g.Input, uint64(len(made))); err != nil && len(made) > 0 {
 			return err
 		}
 	}
@@ -226,7 +226,7 @@ func TestARankThatDoesNotComeIsNamedOnGPUs(t *testing.T) {
 	})
 }
 
-func TestRanksThatDisagreeAreToldOnGPUs(t *testing.T) {
+func TestMismatchIsReportedOnGPUs(t *testing.T) {
 	onGPUs(t, gpuConfig(2), Options{}, func(j *gpuJob) error {
 		b := j.ones(2)
 		b.Hidden -= j.gpu.cfg.Rank
@@ -261,7 +261,7 @@ func TestOneWayToCombineForAllOnGPUs(t *testing.T) {
 	})
 }
 
-func TestAnOverflowIsToldOnGPUs(t *testing.T) {
+func TestOverflowIsReportedOnGPUs(t *testing.T) {
 	cfg := gpuConfig(3)
 	cfg.MaxTotalRecv = cfg.MaxNumInpToken // room for the rows of one rank
 	onGPUs(t, cfg, Options{}, func(j *gpuJob) error {
@@ -276,7 +276,7 @@ func TestAnOverflowIsToldOnGPUs(t *testing.T) {
 			return fmt.Errorf("%d rows came", rows)
 		}
 		if err := j.gpu.Check(); err != nil {
-			return fmt.Errorf("told twice: %w", err)
+			return fmt.Errorf("reported twice: %w", err)
 		}
 		out := Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: j.give(make([]byte, rows*cfg.HiddenDim*4))}
 		return errors.Join(j.gpu.Combine(out), j.settle(), j.gpu.Check())
@@ -321,7 +321,7 @@ func TestBadCallsOnGPUs(t *testing.T) {
 			"weights of nobody":  {Hidden: 1, Type: Float32, Weighted: true},
 			"less than no rows":  {Rows: -1, Hidden: 1, Type: Float32},
 			"rows at no address": {Rows: 1, Hidden: 1, Type: Float32},
-			"weights at none":    {Rows: 1, Hidden: 1, Type: Float32, Input: j.gpu.base, HasWeights: true},
+			"weights at none":    {Rows: 1, Hidden: 1, Type: Float32, Input: j.gpu.Base(), HasWeights: true},
 			"a bad route":        {Hidden: 1, Type: Float32, Route: &Route{N: 1}},
 			"no width":           {Type: Float32},
 		} {
@@ -337,7 +337,7 @@ func TestBadCallsOnGPUs(t *testing.T) {
 	})
 }
 
-// What loads and stores do not reach is told on all ranks, and nothing stays behind.
+// If loads and stores do not reach all ranks, New fails on all of them and leaves nothing behind.
 func TestGPUsOutOfReach(t *testing.T) {
 	gputest.Need(t)
 	all, err := device.Devices()

@@ -5,304 +5,197 @@ package ep
 import (
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"mori/core/device"
-	"mori/core/memory"
+	"mori/ep/internal/call"
+	"mori/ep/internal/gpu"
+	"mori/ep/internal/host"
 	"mori/ep/internal/plan"
 	"mori/shmem"
 )
 
-// An Op is one rank's end of dispatch and combine: symmetric buffers, and the number of calls made
-// so far. New makes it on all ranks.
+// An Op is one rank's end of dispatch and combine. New makes it on all ranks.
 //
-// Dispatch and Combine are called in turns, by all ranks alike. A call that fails because a rank
-// did not come, or came with another call, leaves the op broken: later calls answer the same error,
-// and only Close is of use. Bad arguments break nothing here; but the other ranks wait for this
-// one's call. Not for use by several goroutines at once.
+// All ranks call Dispatch and Combine in turns, in the same order. If a rank does not come, or
+// makes another call, the op is broken on the others: later calls return the same error, and only
+// Close is of use. Bad arguments do not break the op of this rank, but the other ranks wait for its
+// call. Not for use by several goroutines at once.
 //
-// Where the World has its heap on a GPU, so has the op, unless Options.Host: gpu.go says what is
-// different then.
-//
-// Addresses are of this process. What a call names stays the caller's, and must stay as it is until
-// the call ends, in two phases until the second has ended.
+// Addresses are of this process. The memory that a call names stays the caller's. It must stay
+// unchanged until the call ends, in two phases until the recv ends.
 type Op struct {
-	world  *shmem.World
+	side
+	gpu    *gpu.Side // the side if the op is on a GPU, else nil
 	cfg    Config
 	layout Layout
-	opts   Options
-	base   uint64   // of the layout, in symmetric memory
-	own    uint64   // words that no other rank looks at
-	gpu    *gpuSide // nil on host memory
-
-	board      *plan.CountMatrix
-	plan       *plan.Plan
-	replayed   *plan.Plan // of a Route that Combine was given
-	dispatches uint64
-	combines   uint64
-	received   int  // rows of the last dispatch
-	keep       bool // what Received says, in a combine
-
-	sources []uint64  // scratch of Combine: addresses of rows
-	scales  []uint64  // and of their scales
-	factors []float32 // and what they are multiplied by
-	sums    []float32 // and that by row of the plan
-	weights []float32 // that the last dispatch was given
-	packed  []int32   // what Pack did with each choice
-	staging []byte    // rows from or to ranks whose memory is not mapped here; a buffer of world's
-
-	phase  chan error // of a call between its send and its recv, else nil
-	mu     sync.Mutex // of broken, and of gpuSide.dead
-	broken error
+	state  *call.State
 }
 
-// Options shape an Op. Each rank may have its own.
-type Options struct {
-	Timeout     time.Duration // of each wait for other ranks, 0 = without end
-	Threads     int           // that move and sum rows; at least 1
-	ScaleBlocks int           // scales of a row where QuantType is blockwise
-	Host        bool          // on host memory even if the World's heap is on a GPU
-	Blocks      int           // most that a kernel gets where nobody asks for more; 0: half of what the GPU runs at once
-	Tuning      *Tuning       // launches that were measured to be the best, nil: none
-	ChunkBytes  int           // that kernels send to another host at once, about; 0: 2 MiB. All ranks have the same
+// A side carries out the calls of an op: host.Side on host memory, gpu.Side on a GPU.
+type side interface {
+	// Dispatch sends each token once to every rank with an expert that it chose, and returns how
+	// many rows this rank received: the first rows of Layout's DispatchOut and of the regions
+	// behind it, ordered by source rank, then token. The next dispatch overwrites them.
+	//
+	// On a GPU it queues the work on the stream and returns at once. rows is -1 then, and Received
+	// is the address of the number.
+	//
+	// If the rows of this rank would overflow a destination, it returns a *CapError and sends none
+	// of them. The other ranks and the op continue.
+	Dispatch(b Batch) (rows int, err error)
+	// DispatchSend begins a dispatch, which continues by itself. DispatchRecv waits for it.
+	DispatchSend(b Batch) error
+	// DispatchRecv ends what DispatchSend began, as Dispatch ends.
+	DispatchRecv() (rows int, err error)
 
-	// Interrupt is asked now and then while a recv waits for what its send began; an error ends the
-	// wait, and the recv may be called again. The World has one of its own, for calls of one phase.
-	// nil: never.
-	Interrupt func() error
+	// Combine returns each token's rows to the token's rank and sums them, in float32, rounded
+	// once: Layout's CombineOut [N, Hidden], and CombineOutWeights [N, TopK] if HasWeights. Rows
+	// are multiplied by weights only if Weighted is set: by the sum of the weights that the last
+	// dispatch had for this token's experts on that rank. A token without rows becomes zeros. The
+	// next combine overwrites the result.
+	Combine(out Output) error
+	// CombineSend begins a combine, which continues by itself. CombineRecv waits for it.
+	CombineSend(out Output) error
+	// CombineRecv ends what CombineSend began.
+	CombineRecv() error
+	// KeepRows makes combine leave Received as it is, so that a benchmark can combine the rows of
+	// one dispatch repeatedly.
+	KeepRows(on bool)
+
+	// Slots fills the routing map of the last dispatch, int32 [N, TopK] at address slots:
+	// rank x MaxRecv + slot of the row that carries a choice, or Config.NoSlot.
+	Slots(slots uint64) error
+	// Pack copies the rows at x, [rows, hidden] of type t, into the standard-MoE form, by the
+	// experts at indices, int32 [rows, TopK]. The op remembers the slots for Unpack. On a GPU the
+	// last dispatch has the number of rows, and rows is at least MaxRecv.
+	Pack(to Packed, x, indices uint64, rows, hidden int, t DType) error
+	// Unpack reads what the experts made of Packed.Rows, at address packed. It writes one row for
+	// each row that Pack had, at dst: the sum over the choices that live here, each multiplied by
+	// its weight, float32 [rows, TopK] at weights. hidden and t may differ from those of Pack. dst
+	// may be Layout's CombineIn.
+	Unpack(dst, packed, weights uint64, hidden int, t DType) error
+	// CountLocal fills LocalCounts: how many choices of the received rows name each expert of this
+	// rank.
+	CountLocal() error
+
+	// Base returns the address of the layout in symmetric memory, 0 after Close.
+	Base() uint64
+	// Received returns the address of the int32 with the number of rows that the last dispatch
+	// brought. Combine sets it to 0, unless it has a Route.
+	Received() uint64
+	// LocalCounts returns the address of the int32 [ExpertsPerRank] that CountLocal fills.
+	LocalCounts() uint64
+	// Tokens returns how many tokens this rank's last dispatch had.
+	Tokens() int
+	// Rows returns how many rows the last dispatch brought, 0 after a combine. On a GPU it waits
+	// for the stream of the last call.
+	Rows() (int, error)
+
+	// Check returns why the op is broken, or a *CapError that no call has returned yet. It does not
+	// wait, so on a GPU it reports only what kernels have done by now.
+	Check() error
+	// Settle waits for a phase whose recv will not come. On a GPU it waits for all work of the op
+	// on streams. The error names a kernel that does not end.
+	Settle() error
+	// Close frees the buffers.
+	Close() error
 }
 
-// askEvery is how often.
-const askEvery = 50 * time.Millisecond
-
-// The words behind the layout.
-const (
-	receivedWord = 0              // int32: rows received
-	localCounts  = plan.Alignment // int32 [ExpertsPerRank]
-)
-
-// New makes an op. Collective.
+// New makes an op: on the GPU of the World's heap, unless Options.Host is set or the heap is in
+// host memory. Collective.
 func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
 	layout, err := plan.NewLayout(cfg, min(opts.ScaleBlocks, cfg.HiddenDim))
 	switch {
 	case err != nil:
 		return nil, err
 	case cfg.WorldSize != w.NPEs() || cfg.Rank != w.MyPE():
-		return nil, fmt.Errorf("make an op as rank %d of %d on PE %d of %d: %w", cfg.Rank, cfg.WorldSize, w.MyPE(), w.NPEs(), ErrConfig)
+		return nil, fmt.Errorf("make an op as rank %d of %d on PE %d of %d: %w",
+			cfg.Rank, cfg.WorldSize, w.MyPE(), w.NPEs(), ErrConfig)
 	case cfg.QuantType == QuantFp4Blockwise:
 		return nil, fmt.Errorf("make an op with quant_type %v: there is no such conversion: %w", cfg.QuantType, ErrConfig)
 	}
-	o := &Op{world: w, cfg: cfg, layout: layout, opts: opts, board: plan.NewCountMatrix(cfg), plan: plan.New(cfg), replayed: plan.New(cfg)}
+	o := &Op{cfg: cfg, layout: layout, state: call.NewState(w.NoteTimeout)}
 	if w.Device() != nil && !opts.Host {
-		return o, o.openGPU()
+		o.gpu, err = gpu.Open(w, cfg, layout, o.state, opts.gpu())
+		o.side = o.gpu
+	} else {
+		o.side, err = host.Open(w, cfg, layout, o.state, opts.host())
 	}
-	size := layout.Size + localCounts + uint64(cfg.ExpertsPerRank)*plan.Int32Bytes
-	if o.base, err = w.MallocHost(plan.Alignment, size); err != nil {
-		return nil, fmt.Errorf("make the buffers of an op: %w", err)
-	}
-	o.own = o.base + layout.Size
-	// The memory may have been another op's. Flags are down before anybody raises one.
-	clear(memory.Bytes(o.base, layout.DispatchOut.Offset))
-	clear(memory.Bytes(o.own, size-layout.Size))
-	if err := w.BarrierAll(); err != nil {
-		return nil, fmt.Errorf("make an op: %w", err)
+	if err != nil {
+		return nil, err
 	}
 	return o, nil
 }
 
-// Close frees the buffers. Collective. It waits for a phase or kernels that are under way, and
-// aborts the kernels of a broken op and those that do not end in time. If a kernel does not end
-// even then, Close frees nothing and returns an error that names it; the World is broken then.
+// Close frees the buffers. Collective. It waits for a phase or kernels that run, and aborts the
+// kernels of a broken op and those that do not end in time. If a kernel does not end even then,
+// Close frees nothing and returns an error that names it. The World is broken then.
 func (o *Op) Close() error {
-	if o.base == 0 {
+	if o.state.Closed() {
 		return nil
 	}
-	stuck := o.Settle()
-	base := o.base
-	o.base = 0
-	if stuck != nil {
-		o.gpu.unwatch()
-		return fmt.Errorf("close an op: %w", stuck)
-	}
-	var err error
-	if o.gpu != nil {
-		err = errors.Join(o.gpu.close(), o.gpu.hosts.free(o.world))
-	}
-	return errors.Join(err, o.dropStaging(), o.world.Free(base))
-}
-
-// Settle waits for a phase that is under way, which its recv cannot end any more. On a GPU, for all
-// that streams have of the op; the error names a kernel that does not end.
-func (o *Op) Settle() error {
-	if o.gpu != nil {
-		err := o.gpu.settle()
-		if err != nil {
-			o.world.Abandon(err)
-		}
-		return err
-	}
-	if o.phase != nil {
-		<-o.phase
-		o.phase = nil
+	if err := o.side.Close(); err != nil {
+		return fmt.Errorf("close an op: %w", err)
 	}
 	return nil
 }
 
-// Config is what the op was made with, Layout where its buffers lie from Base on.
+// Config returns the configuration of the op.
 func (o *Op) Config() Config { return o.cfg }
 
-// Layout is where the op's buffers lie, from Base on.
+// Layout returns where the op's buffers lie, from Base on.
 func (o *Op) Layout() Layout { return o.layout }
 
-// Base is the address of the layout in symmetric memory.
-func (o *Op) Base() uint64 { return o.base }
-
-// Received is the address of the int32 that says how many rows the last dispatch brought. Combine
-// sets it to 0, unless it is given a Route.
-func (o *Op) Received() uint64 { return o.own + receivedWord }
-
-// LocalCounts is the address of int32 [ExpertsPerRank], which CountLocal fills.
-func (o *Op) LocalCounts() uint64 { return o.own + localCounts }
-
-// Tokens is how many tokens this rank's last dispatch had.
-func (o *Op) Tokens() int {
+// Device returns the GPU that the op is on, nil on host memory.
+func (o *Op) Device() *device.Device {
 	if o.gpu != nil {
-		return o.gpu.tokens
+		return o.gpu.Device()
 	}
-	return o.plan.Tokens()
-}
-
-// Rows is how many rows the last dispatch brought, 0 after a combine. On a GPU it waits for the
-// stream of the last call.
-func (o *Op) Rows() (int, error) {
-	if o.gpu != nil {
-		return o.gpu.rows()
-	}
-	return int(memory.Load32(o.Received())), nil
+	return nil
 }
 
 // SetStream makes later calls queue their work on a stream of the op's GPU: cudaStream_t,
-// hipStream_t, 0 for the default stream. It must stay until Leave or Close, which look at it:
-// drivers crash on one that was destroyed. On host memory it is without effect.
+// hipStream_t, 0 for the default stream. The stream must exist until Leave or Close, which use it.
+// On host memory SetStream has no effect.
 func (o *Op) SetStream(stream uint64) {
 	if o.gpu != nil {
-		o.gpu.setStream(stream)
+		o.gpu.SetStream(stream)
 	}
 }
 
-// Device is the GPU that the op is on, nil on host memory.
-func (o *Op) Device() *device.Device {
-	if o.gpu != nil {
-		return o.gpu.dev
-	}
-	return nil
-}
-
-// Check is why the op is broken, or a *CapError that no call has returned yet, as far as is known
-// here: on a GPU, of work that has been done. It does not wait.
-func (o *Op) Check() error {
-	o.look()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.broken != nil:
-		return o.broken
-	case o.gpu != nil:
-		return o.gpu.overflow()
-	}
-	return nil
-}
-
-// Leave is called when streams that calls went to may be destroyed from now on, though their work
-// has not ended. No call follows but Close.
+// Leave makes the op independent of the streams that calls used: they may be destroyed, though
+// their work has not ended. No call but Close may follow.
 func (o *Op) Leave() {
-	if o.gpu != nil && o.base != 0 {
-		o.gpu.mark()
-		clear(o.gpu.streams)
-		clear(o.gpu.used)
+	if o.gpu != nil {
+		o.gpu.Leave()
 	}
 }
 
-// look notices what kernels have told meanwhile, and who has died.
-func (o *Op) look() {
-	if o.gpu != nil && o.base != 0 {
-		_ = o.breaks(o.gpu.trouble())
+// LaunchOf returns what a dispatch, or a combine that moves its rows first, gets if it asks for
+// this. On host memory it returns zeros.
+func (o *Op) LaunchOf(dispatch bool, asked Launch, tokens int, rowBytes uint64) Launch {
+	if o.gpu == nil {
+		return Launch{}
 	}
+	return o.gpu.LaunchOf(dispatch, asked, tokens, rowBytes)
 }
 
-// KeepRows makes combine leave Received as it is, so that a benchmark can combine the rows of one
-// dispatch repeatedly.
-func (o *Op) KeepRows(on bool) { o.keep = on }
-
-// setReceived says how many rows there are.
-func (o *Op) setReceived(rows int) {
-	o.received = rows
-	memory.Store32(o.Received(), uint32(rows))
-}
-
-// usable is why a call cannot begin, or nil.
-func (o *Op) usable() error {
-	o.look()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.base == 0:
-		return fmt.Errorf("the op is closed: %w", ErrState)
-	case o.broken != nil:
-		return fmt.Errorf("the op is broken: %w", o.broken)
-	case o.phase != nil || o.gpu != nil && o.gpu.sent != sentNothing:
-		return fmt.Errorf("what was sent before has not been received: %w", ErrState)
+// Exclude leaves ranks out from now on: no rank waits for them or sends to them, and choices of
+// their experts have no destination. An op that is broken because they did not come works again on
+// the remaining ranks. These all call Exclude, with the same ranks, equally often. It waits for
+// none of them, only for this rank's own work. Discard the results of calls that failed, and
+// earlier routes. Exclude is not supported on host memory and across hosts.
+func (o *Op) Exclude(ranks []int) error {
+	if o.gpu == nil {
+		return fmt.Errorf("exclude ranks of an op on host memory, whose waits end for good when a rank has died: %w", errors.ErrUnsupported)
 	}
-	return nil
+	return o.gpu.Exclude(ranks)
 }
 
-// breaks keeps an error that leaves the ranks out of step.
-func (o *Op) breaks(err error) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if err != nil && o.broken == nil {
-		o.broken = err
-		if errors.Is(err, shmem.ErrTimeout) {
-			o.world.NoteTimeout()
-		}
+// Excluded returns how many ranks are left out.
+func (o *Op) Excluded() int {
+	if o.gpu == nil {
+		return 0
 	}
-	return err
-}
-
-// isBroken reports whether breaks has kept an error.
-func (o *Op) isBroken() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.broken != nil
-}
-
-// start makes the rest of a call go on by itself.
-func (o *Op) start(rest func() error) {
-	phase := make(chan error, 1)
-	o.phase = phase
-	go func() { phase <- rest() }()
-}
-
-// end waits for the rest of a call, which Options.Timeout bounds.
-func (o *Op) end(act string) error {
-	if o.phase == nil {
-		return fmt.Errorf("%s without its send: %w", act, ErrState)
-	}
-	ask := time.NewTicker(askEvery)
-	defer ask.Stop()
-	for {
-		select {
-		case err := <-o.phase:
-			o.phase = nil
-			return err
-		case <-ask.C:
-			if o.opts.Interrupt == nil {
-				continue
-			}
-			if err := o.opts.Interrupt(); err != nil {
-				return err
-			}
-		}
-	}
+	return o.gpu.Excluded()
 }

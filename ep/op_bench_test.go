@@ -19,9 +19,9 @@ import (
 )
 
 // BenchmarkOp dispatches and combines 4096 tokens of 7168 bf16, 8 of 32 experts, between 4 ranks,
-// beside copies of as many rows by as many threads at once. "dispatch" and "combine" are the ratios
-// of the times: of a dispatch to a copy of the rows that each rank sends, of a combine to a copy of
-// the rows that it gives and a reading of those that it sums.
+// and copies as many rows with as many threads. The metric "dispatch" is the time of a copy of the
+// rows that a rank sends over the time of a dispatch. "combine" is the time of a copy of the rows
+// that a rank returns, and of reading those that it sums, over the time of a combine.
 func BenchmarkOp(b *testing.B) {
 	cfg := DefaultConfig()
 	cfg.WorldSize, cfg.HiddenDim, cfg.MaxTokenTypeSize, cfg.MaxNumInpToken, cfg.ExpertsPerRank, cfg.TopK = 4, 7168, 2, 4096, 8, 8
@@ -81,6 +81,11 @@ func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Durat
 		}
 	}
 	batch := Batch{N: n, Hidden: cfg.HiddenDim, Type: BFloat16, Input: memory.AddrOf(in), Indices: view.Addr(experts)}
+	routes := plan.New(cfg)
+	if err := routes.Build(experts); err != nil {
+		return times, err
+	}
+	sent := uint64(routes.Len())
 	out := make([]byte, layout.CombineIn.Size)
 	copied := make([]byte, uint64(cfg.MaxRecv())*row)
 	defer func() { runtime.KeepAlive(in); runtime.KeepAlive(experts); runtime.KeepAlive(out) }()
@@ -110,8 +115,7 @@ func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Durat
 		if err != nil {
 			return err
 		}
-		sent := uint64(o.plan.Len())
-		// What must move: each row that is sent is read and written.
+		// The least that must move: each row that is sent is read and written.
 		if err := step(2, func() error {
 			for i := range sent {
 				copy(copied[i*row:(i+1)*row], in[i%uint64(n)*row:])
@@ -120,8 +124,8 @@ func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Durat
 		}); err != nil {
 			return err
 		}
-		// Each row that came is copied where others reach it; each that was sent is read, and each
-		// token written.
+		// Each received row is copied to where others reach it. Each row that was sent is read, and
+		// each token is written.
 		return step(3, func() error {
 			memory.Copy(memory.AddrOf(copied), memory.AddrOf(out), uint64(rows)*row)
 			half := sent * row / 2
@@ -135,7 +139,7 @@ func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Durat
 	clear(times[:])
 	if cfg.Rank == 0 {
 		b.ResetTimer()
-		b.Logf("%d rows sent", o.plan.Len())
+		b.Logf("%d rows sent", sent)
 	}
 	for range b.N {
 		if err := round(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// hosts are where the ranks of a test are.
+// hosts has the host of each rank of a test.
 var hosts = map[string][]string{
 	"each on its own": {"a", "b", "c"},
 	"two and two":     {"a", "b", "a", "b"},
@@ -20,7 +20,7 @@ func TestDispatchAndCombineBetweenHosts(t *testing.T) {
 	}
 }
 
-// The same over NICs, which the rows really take.
+// The same over NICs, which really carry the rows.
 func TestDispatchAndCombineByNICs(t *testing.T) {
 	verbstest.Need(t)
 	t.Setenv("FABRIC_PROVIDER", "verbs")
@@ -38,7 +38,7 @@ func TestDispatchAndCombineByNICs(t *testing.T) {
 	})
 }
 
-// carried is how many bytes the NICs of the tests have carried, if they count.
+// carried returns how many bytes the emulated NICs have carried, 0 for real ones.
 func carried(t *testing.T) uint64 {
 	if verbstest.Real() {
 		return 0

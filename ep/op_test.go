@@ -20,14 +20,16 @@ import (
 	"mori/shmem"
 )
 
-// A job is what each rank of a test has.
+// A job has the op of one rank of a test.
 type job struct {
 	*Op
-	rng *rand.Rand // its own, the same in every run
+	world *shmem.World
+	opts  Options
+	rng   *rand.Rand // of this rank, the same in every run
 }
 
-// together makes an op on cfg.WorldSize ranks of this process and calls f on each at once. nodes
-// says on which node each rank is; nil: all on one.
+// together makes an op on cfg.WorldSize ranks of this process and calls f on all at once. nodes has
+// the node of each rank; nil: all on one.
 func together(t *testing.T, cfg Config, opts Options, nodes []string, f func(j job) error) {
 	t.Helper()
 	if opts.Timeout == 0 {
@@ -50,7 +52,7 @@ func together(t *testing.T, cfg Config, opts Options, nodes []string, f func(j j
 	}
 }
 
-// heapSize is small: NICs pin all of it, for each rank.
+// heapSize is small, because NICs pin all of it, for each rank.
 const heapSize = 32 << 20
 
 func runRank(g bootstrap.Group, cfg Config, opts Options, nodes []string, f func(j job) error) (err error) {
@@ -69,7 +71,7 @@ func runRank(g bootstrap.Group, cfg Config, opts Options, nodes []string, f func
 		return err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
-	return f(job{o, rand.New(rand.NewPCG(7, uint64(cfg.Rank)))})
+	return f(job{o, w, opts, rand.New(rand.NewPCG(7, uint64(cfg.Rank)))})
 }
 
 // expertsOf returns what plantest needs to draw choices.
@@ -77,7 +79,7 @@ func expertsOf(c Config) plantest.Experts {
 	return plantest.Experts{All: int32(c.Experts()), PerRank: int32(c.ExpertsPerRank)}
 }
 
-// tokens are one rank's tokens, of which every rank can compute every other's.
+// tokens are one rank's tokens. Each rank can compute those of each other.
 type tokens struct {
 	n       int
 	rows    []float32 // [n, hidden]
@@ -85,8 +87,8 @@ type tokens struct {
 	experts []int32   // [n, topk]
 }
 
-// tokensOf makes the tokens of a rank in a round: values are small integers, so that sums of a few
-// are exact in bf16.
+// tokensOf returns the tokens of a rank in a round. Their values are small integers, so that sums
+// of a few are exact in bf16.
 func tokensOf(cfg Config, rank, round int) tokens {
 	r := rand.New(rand.NewPCG(uint64(rank), uint64(round)))
 	t := tokens{n: r.IntN(cfg.MaxNumInpToken + 1)}
@@ -100,8 +102,8 @@ func tokensOf(cfg Config, rank, round int) tokens {
 	return t
 }
 
-// held is what an op was given the address of: it looks there when the test itself needs it no
-// more, and the collector does not know.
+// held has the memory whose address an op got. The op reads it after the test's last use, and the
+// garbage collector does not know that.
 var held struct {
 	sync.Mutex
 	all []any
@@ -113,7 +115,7 @@ func hold(s any) {
 	held.all = append(held.all, s)
 }
 
-// floatsAt is where s begins, 0 if there are none.
+// floatsAt returns the address of s, 0 if it is empty.
 func floatsAt(s []float32) uint64 {
 	if len(s) == 0 {
 		return 0
@@ -122,7 +124,7 @@ func floatsAt(s []float32) uint64 {
 	return view.Addr(s)
 }
 
-// intsAt is where s begins.
+// intsAt returns the address of s.
 func intsAt(s []int32) uint64 {
 	hold(s)
 	return view.Addr(s)
@@ -136,7 +138,7 @@ func (s tokens) batch(cfg Config) Batch {
 	return b
 }
 
-// ranksOf are the distinct ranks that token t goes to, in the order of ranks.
+// ranksOf returns the distinct ranks that get a row of token t, in order.
 func (s tokens) ranksOf(cfg Config, t int) (ranks []int) {
 	for rank := range cfg.WorldSize {
 		for _, e := range s.experts[t*cfg.TopK : (t+1)*cfg.TopK] {
@@ -152,10 +154,10 @@ func (s tokens) ranksOf(cfg Config, t int) (ranks []int) {
 // checkReceived compares what this rank has with what all ranks sent.
 func (j job) checkReceived(rows, round int) error {
 	cfg, l := j.cfg, j.layout
-	out := view.Of[float32](j.base+l.DispatchOut.Offset, rows*cfg.HiddenDim)
-	indices := view.Of[int32](j.base+l.DispatchOutIndices.Offset, rows*cfg.TopK)
-	weights := view.Of[float32](j.base+l.DispatchOutWeights.Offset, rows*cfg.TopK)
-	positions := view.Of[int32](j.base+l.SrcPositions.Offset, rows)
+	out := view.Of[float32](j.Base()+l.DispatchOut.Offset, rows*cfg.HiddenDim)
+	indices := view.Of[int32](j.Base()+l.DispatchOutIndices.Offset, rows*cfg.TopK)
+	weights := view.Of[float32](j.Base()+l.DispatchOutWeights.Offset, rows*cfg.TopK)
+	positions := view.Of[int32](j.Base()+l.SrcPositions.Offset, rows)
 	row := 0
 	for source := range cfg.WorldSize {
 		sent := tokensOf(cfg, source, round)
@@ -196,7 +198,7 @@ func prefixed[T comparable](got, want []T) bool {
 
 // experts multiplies each received row by the number of its rank + 1.
 func (j job) experts(rows int) []float32 {
-	made := append([]float32(nil), view.Of[float32](j.base+j.layout.DispatchOut.Offset, rows*j.cfg.HiddenDim)...)
+	made := append([]float32(nil), view.Of[float32](j.Base()+j.layout.DispatchOut.Offset, rows*j.cfg.HiddenDim)...)
 	for i := range made {
 		made[i] *= float32(j.cfg.Rank + 1)
 	}
@@ -206,8 +208,8 @@ func (j job) experts(rows int) []float32 {
 // checkCombined compares what came back with what the experts of each rank make.
 func (j job) checkCombined(sent tokens, round int, weighted, withWeights bool) error {
 	cfg := j.cfg
-	got := view.Of[float32](j.base+j.layout.CombineOut.Offset, sent.n*cfg.HiddenDim)
-	back := view.Of[float32](j.base+j.layout.CombineOutWeights.Offset, sent.n*cfg.TopK)
+	got := view.Of[float32](j.Base()+j.layout.CombineOut.Offset, sent.n*cfg.HiddenDim)
+	back := view.Of[float32](j.Base()+j.layout.CombineOutWeights.Offset, sent.n*cfg.TopK)
 	for t := range sent.n {
 		ranks := sent.ranksOf(cfg, t)
 		factor := float32(0)
@@ -243,7 +245,7 @@ func smallConfig(world int) Config {
 	return c
 }
 
-// journey is rounds of dispatch and combine in every form.
+// journey runs rounds of dispatch and combine in every form.
 func journey(rounds int) func(j job) error {
 	return func(j job) error {
 		for round := range rounds {
@@ -258,11 +260,11 @@ func journey(rounds int) func(j job) error {
 			made := j.experts(rows)
 			out := Output{Rows: rows, Hidden: j.cfg.HiddenDim, Type: Float32, Input: floatsAt(made), Weighted: round%3 == 2}
 			if round%2 == 0 {
-				out.HasWeights, out.Weights = true, j.base+j.layout.DispatchOutWeights.Offset
+				out.HasWeights, out.Weights = true, j.Base()+j.layout.DispatchOutWeights.Offset
 			}
 			if round%5 == 4 {
 				out.InPlace = true
-				copy(view.Of[float32](j.base+j.layout.CombineIn.Offset, len(made)), made)
+				copy(view.Of[float32](j.Base()+j.layout.CombineIn.Offset, len(made)), made)
 			}
 			if err := j.Combine(out); err != nil {
 				return err
@@ -357,7 +359,7 @@ func TestRoutesAreReplayed(t *testing.T) {
 		slots := make([]int32, max(1, first.n*cfg.TopK))
 		j.Slots(intsAt(slots))
 		route := &Route{Slots: intsAt(slots), N: first.n, Rows: rows}
-		// Another dispatch in between; then combine for the first.
+		// Another dispatch in between, then a combine for the first.
 		if _, err := j.Dispatch(tokensOf(cfg, j.cfg.Rank, 2).batch(cfg)); err != nil {
 			return err
 		}
@@ -395,7 +397,7 @@ func TestRoutesAreReplayed(t *testing.T) {
 	})
 }
 
-func TestTheRankThatOverflowsIsTold(t *testing.T) {
+func TestOverflowIsReported(t *testing.T) {
 	cfg := smallConfig(4)
 	cfg.MaxTotalRecv = 2 * cfg.MaxNumInpToken // room for 2 ranks' tokens
 	together(t, cfg, Options{}, nil, func(j job) error {
@@ -420,7 +422,7 @@ func TestTheRankThatOverflowsIsTold(t *testing.T) {
 		if err := j.Combine(Output{Rows: rows, Hidden: cfg.HiddenDim, Type: Float32, Input: floatsAt(made)}); err != nil {
 			return err
 		}
-		got := view.Of[float32](j.base+j.layout.CombineOut.Offset, all.n*cfg.HiddenDim)
+		got := view.Of[float32](j.Base()+j.layout.CombineOut.Offset, all.n*cfg.HiddenDim)
 		want := float32(1)
 		if j.cfg.Rank >= 2 {
 			want = 0
@@ -453,7 +455,7 @@ func TestARankThatDoesNotComeIsNamed(t *testing.T) {
 	})
 }
 
-func TestRanksThatDisagreeAreTold(t *testing.T) {
+func TestMismatchIsReported(t *testing.T) {
 	cfg := smallConfig(2)
 	together(t, cfg, Options{}, nil, func(j job) error {
 		b := tokensOf(cfg, j.cfg.Rank, 0).batch(cfg)
@@ -502,7 +504,7 @@ func TestStandardForm(t *testing.T) {
 		packed := make([]float32, cfg.ExpertsPerRank*stride*cfg.HiddenDim)
 		counts, info := make([]int32, cfg.ExpertsPerRank), make([]int32, cfg.ExpertsPerRank*stride)
 		to := Packed{Rows: floatsAt(packed), Counts: intsAt(counts), Info: intsAt(info)}
-		x, indices := j.base+j.layout.DispatchOut.Offset, j.base+j.layout.DispatchOutIndices.Offset
+		x, indices := j.Base()+j.layout.DispatchOut.Offset, j.Base()+j.layout.DispatchOutIndices.Offset
 		if err := j.Pack(to, x, indices, rows, cfg.HiddenDim, Float32); err != nil {
 			return err
 		}
@@ -515,11 +517,11 @@ func TestStandardForm(t *testing.T) {
 				}
 			}
 		}
-		// Unpacked, a row is itself times the weights of its choices here.
-		weights := view.Of[float32](j.base+j.layout.DispatchOutWeights.Offset, rows*cfg.TopK)
+		// An unpacked row is the row times the weights of its choices here.
+		weights := view.Of[float32](j.Base()+j.layout.DispatchOutWeights.Offset, rows*cfg.TopK)
 		names := view.Of[int32](indices, rows*cfg.TopK)
 		back := make([]float32, max(1, rows*cfg.HiddenDim))
-		if err := j.Unpack(floatsAt(back), to.Rows, j.base+j.layout.DispatchOutWeights.Offset, cfg.HiddenDim, Float32); err != nil {
+		if err := j.Unpack(floatsAt(back), to.Rows, j.Base()+j.layout.DispatchOutWeights.Offset, cfg.HiddenDim, Float32); err != nil {
 			return err
 		}
 		if err := j.CountLocal(); err != nil {

@@ -7,9 +7,35 @@ import (
 	"time"
 
 	env "mori/core/config"
+	"mori/ep/internal/gpu"
+	"mori/ep/internal/host"
 	"mori/ep/internal/launch"
 	"mori/shmem"
 )
+
+// Options shape an Op. Each rank may have its own, but for ChunkBytes.
+type Options struct {
+	Timeout     time.Duration // of each wait for other ranks, 0: unbounded
+	Threads     int           // that move and sum rows on host memory; at least 1
+	ScaleBlocks int           // scales of a row if QuantType is blockwise
+	Host        bool          // on host memory even if the World's heap is on a GPU
+	Blocks      int           // most that the cost model suggests; 0: half of what the GPU runs at once
+	Tuning      *Tuning       // launches that were measured to be the best, nil: none
+	ChunkBytes  int           // about what kernels send to another host at once; 0: 2 MiB
+
+	// Interrupt is called repeatedly while a recv on host memory waits. If it returns an error, the
+	// wait ends with it, and the recv may be called again. Calls of one phase use the World's
+	// Interrupt. May be nil.
+	Interrupt func() error
+}
+
+func (o *Options) host() host.Options {
+	return host.Options{Timeout: o.Timeout, Threads: o.Threads, Interrupt: o.Interrupt}
+}
+
+func (o *Options) gpu() gpu.Options {
+	return gpu.Options{Timeout: o.Timeout, Blocks: o.Blocks, Tuning: o.Tuning, ChunkBytes: o.ChunkBytes}
+}
 
 // The defaults of Options.
 const (

@@ -4,5 +4,5 @@
 
 package ep
 
-// raceBuild: the race detector has pools drop what they hold.
+// raceBuild is true under the race detector, which makes sync.Pool drop items at random.
 const raceBuild = true

@@ -13,8 +13,8 @@ import (
 )
 
 // A Set makes the ops of a World, and frees those that all ranks have dropped. Ranks drop an op at
-// different times, when each finds that nobody uses it any more; to free its memory they must come
-// together, which they do when the next op is made.
+// different times, each when its last user is gone. Freeing is collective, so it happens when the
+// ranks make the next op. Safe for concurrent use, but for New and Close.
 type Set struct {
 	world *shmem.World
 
@@ -23,10 +23,10 @@ type Set struct {
 	dropped map[*Op]bool
 }
 
-// NewSet has no ops yet.
+// NewSet returns a set without ops.
 func NewSet(w *shmem.World) *Set { return &Set{world: w, dropped: map[*Op]bool{}} }
 
-// New frees what all have dropped and makes an op. Collective.
+// New frees the ops that all ranks have dropped and makes an op. Collective.
 func (s *Set) New(cfg Config, opts Options) (*Op, error) {
 	if err := s.sweep(); err != nil {
 		return nil, fmt.Errorf("free ops that all ranks have dropped: %w", err)
@@ -40,7 +40,7 @@ func (s *Set) New(cfg Config, opts Options) (*Op, error) {
 	return o, err
 }
 
-// Drop says that this rank does not use o any more.
+// Drop notes that this rank does not use o any more.
 func (s *Set) Drop(o *Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,8 +35,8 @@ func TestOpsThatAllRanksDroppedAreFreedByTheNext(t *testing.T) {
 		if used() != two {
 			return fmt.Errorf("one op was dropped by all and one was made, and %d bytes became %d", two, used())
 		}
-		if second.base != 0 || first.base == 0 || third.base == 0 {
-			return fmt.Errorf("the wrong op was freed: %#x %#x %#x", first.base, second.base, third.base)
+		if second.Base() != 0 || first.Base() == 0 || third.Base() == 0 {
+			return fmt.Errorf("the wrong op was freed: %#x %#x %#x", first.Base(), second.Base(), third.Base())
 		}
 		set.Drop(first)
 		set.Drop(second) // again
@@ -44,7 +44,7 @@ func TestOpsThatAllRanksDroppedAreFreedByTheNext(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if first.base != 0 || used() != two {
+		if first.Base() != 0 || used() != two {
 			return fmt.Errorf("an op that all have dropped by now is still there: %d bytes, want %d", used(), two)
 		}
 		if err := set.Close(third); err != nil {

@@ -3,6 +3,7 @@
 package ep
 
 import (
+	"mori/ep/internal/call"
 	"mori/ep/internal/launch"
 	"mori/ep/internal/plan"
 )
@@ -57,6 +58,14 @@ var (
 	ErrRecvCap  = plan.ErrRecvCap  // a rank would receive more rows than it may
 	ErrState    = plan.ErrState    // the op cannot take this call now
 	ErrMismatch = plan.ErrMismatch // the ranks made different calls
+)
+
+// What callers name in a call.
+type (
+	Batch  = call.Batch  // Batch is what one rank dispatches.
+	Route  = call.Route  // Route is an earlier dispatch, for Dispatch and Combine to repeat.
+	Output = call.Output // Output is what one rank's experts made of the rows that it received.
+	Packed = call.Packed // Packed is the standard-MoE form of received rows.
 )
 
 // How many blocks and warps the kernels of a call get.

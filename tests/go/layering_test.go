@@ -137,40 +137,57 @@ func TestMayImport(t *testing.T) {
 	}
 }
 
-// shmemRank orders the packages of shmem/internal: one imports only those of a lower rank.
-var shmemRank = map[string]int{
-	"arena": 0, "reduceop": 0, "peers": 0,
-	"access":    1,
-	"remote":    2,
-	"heap":      3,
-	"placement": 4, "wait": 4,
-	"team": 5, "gpu": 5, "rma": 5,
-	"local": 6,
-}
-
-// ioRank orders the packages of io/internal in the same way.
-var ioRank = map[string]int{
-	"errs": 0, "serial": 0, "identity": 0, "meter": 0, "health": 0,
-	"descriptor": 1, "page": 1,
-	"message": 2,
-	"control": 3, "arrivals": 3,
+// inside orders the packages of the internal folders of shmem, io and ep: one imports only those of a
+// lower rank.
+var inside = map[string]map[string]int{
+	"shmem/internal/": {
+		"arena": 0, "reduceop": 0, "peers": 0,
+		"access":    1,
+		"remote":    2,
+		"heap":      3,
+		"placement": 4, "wait": 4,
+		"team": 5, "gpu": 5, "rma": 5,
+		"local": 6,
+	},
+	"io/internal/": {
+		"errs": 0, "serial": 0, "identity": 0, "meter": 0, "health": 0,
+		"descriptor": 1, "page": 1,
+		"message": 2,
+		"control": 3, "arrivals": 3,
+	},
+	"ep/internal/": {
+		"view":   0,
+		"plan":   1,
+		"launch": 2,
+		"call":   3,
+		"host":   4, "gpu": 4,
+	},
 }
 
 func TestInternalImportsPointDown(t *testing.T) {
-	for inside, ranks := range map[string]map[string]int{"shmem/internal/": shmemRank, "io/internal/": ioRank} {
+	for folder, order := range inside {
+		seen := map[string]bool{}
 		for _, f := range goFiles(t) {
-			own, ok := strings.CutPrefix(f.dir, inside)
+			own, ok := strings.CutPrefix(f.dir, folder)
+			if !ok {
+				continue
+			}
 			own, _, _ = strings.Cut(own, "/")
-			mine, known := ranks[own]
-			if ok && !known {
-				t.Errorf("%s: %s has no rank among the packages of %s", f.path, own, inside)
+			mine, known := order[own]
+			if seen[own] = true; !known {
+				t.Errorf("%s: %s of %s has no rank", f.path, own, folder)
 			}
 			for _, imported := range f.imports() {
-				other, isInside := strings.CutPrefix(imported, module+inside)
+				other, isInside := strings.CutPrefix(imported, module+folder)
 				other, _, _ = strings.Cut(other, "/")
-				if ok && isInside && other != own && ranks[other] >= mine {
+				if isInside && other != own && order[other] >= mine {
 					t.Errorf("%s imports %s, which sits above or beside it", f.path, imported)
 				}
+			}
+		}
+		for name := range order {
+			if !seen[name] {
+				t.Errorf("%s%s has a rank and no files", folder, name)
 			}
 		}
 	}

@@ -18,6 +18,11 @@ const (
 	// maxLayout is more memory than any machine has.
 	maxLayout = 1 << 46
 
+	// ReceivedWord and LocalCounts are offsets in the memory that only the rank itself uses: of the
+	// int32 with the number of received rows, and of the int32 [ExpertsPerRank] of CountLocal.
+	ReceivedWord = 0
+	LocalCounts  = Alignment
+
 	Float32Bytes = 4 // Float32Bytes is the size of a weight or a scale of combine.
 	Int32Bytes   = 4 // Int32Bytes is the size of an index, a position or a count.
 	WordBytes    = 8 // WordBytes is the size of a flag.
@@ -94,6 +99,11 @@ func NewLayout(cfg Config, scaleBlocks int) (Layout, error) {
 		return Layout{}, fmt.Errorf("lay out an op: %d bytes, at most %d can be: %w", l.Size, maxLayout, ErrConfig)
 	}
 	return l, nil
+}
+
+// OwnBytes returns the size of the memory that only the rank itself uses.
+func (c Config) OwnBytes() uint64 {
+	return LocalCounts + uint64(c.ExpertsPerRank)*Int32Bytes
 }
 
 // A part is a region with its name and the factors of its size.

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package host
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// pieceBytes is about how much one thread takes at a time: enough that taking costs nothing, and so
-// little that no thread is left with the last big piece.
+// pieceBytes is about how much one thread takes at a time. It is so much that taking it costs
+// nothing, and so little that no thread is left with the last big piece.
 const pieceBytes = 256 << 10
 
-// share calls work for the rows 0 to n, some at a time, on up to Options.Threads threads, and
-// returns when all is done.
-func (o *Op) share(n int, rowBytes uint64, work func(from, to int)) {
+// workers is how many threads move and sum rows.
+type workers int
+
+// share calls work for the rows 0 to n, some at a time, on all threads, and returns when all rows
+// are done.
+func (w workers) share(n int, rowBytes uint64, work func(from, to int)) {
 	piece := max(1, int(pieceBytes/max(1, rowBytes)))
-	threads := min(max(1, o.opts.Threads), (n+piece-1)/piece)
+	threads := min(max(1, int(w)), (n+piece-1)/piece)
 	if threads <= 1 {
 		if n > 0 {
 			work(0, n)
@@ -45,9 +48,9 @@ func (o *Op) share(n int, rowBytes uint64, work func(from, to int)) {
 }
 
 // shareErr is share for work that can fail. It returns one of the errors.
-func (o *Op) shareErr(n int, rowBytes uint64, work func(from, to int) error) error {
+func (w workers) shareErr(n int, rowBytes uint64, work func(from, to int) error) error {
 	var failed atomic.Pointer[error]
-	o.share(n, rowBytes, func(from, to int) {
+	w.share(n, rowBytes, func(from, to int) {
 		if err := work(from, to); err != nil {
 			failed.Store(&err)
 		}

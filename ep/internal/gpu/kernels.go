@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package ep
+package gpu
 
 import (
 	"errors"
@@ -11,19 +11,19 @@ import (
 	"mori/core/device"
 )
 
-// kernels are those of dispatch and combine on one device, which all ops there share.
+// kernels are the loaded kernels of one device. All ops there share them.
 type kernels struct {
 	dev                         *device.Device
 	users                       int
 	modules                     []*device.Module
 	dispatch, combine, count    *device.Function
-	dispatchHosts, combineHosts *device.Function // between hosts; nil until somebody needs them
-	combineForward              *device.Function // where hosts sum
+	dispatchHosts, combineHosts *device.Function // between hosts; nil until an op needs them
+	combineForward              *device.Function // if hosts sum
 	place, pack, unpack         *device.Function // the standard-MoE form
-	bulk                        bool             // they copy through shared memory, if the launch gives them some
+	bulk                        bool             // they copy through shared memory if the launch has some
 }
 
-// What the kernels have of shared memory themselves, at most.
+// The most shared memory that the kernels declare themselves, in bytes.
 const (
 	dispatchShared      = 22 << 10
 	dispatchHostsShared = 23 << 10
@@ -35,7 +35,7 @@ var loaded = struct {
 	on map[*device.Device]*kernels
 }{on: map[*device.Device]*kernels{}}
 
-// useKernels loads the kernels for d, or finds them loaded. drop gives them back.
+// useKernels returns the kernels of d, and loads them unless they are. drop releases them.
 func useKernels(d *device.Device) (*kernels, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -79,7 +79,9 @@ func (k *kernels) load() error {
 		{"ep_dispatch", []want{{&k.dispatch, "mori_ep_dispatch", dispatchShared}}},
 		{"ep_combine", []want{{&k.combine, "mori_ep_combine", combineShared}}},
 		{"ep_count_local", []want{{&k.count, "mori_ep_count_local", 0}}},
-		{"ep_standard", []want{{&k.place, "mori_ep_place", 0}, {&k.pack, "mori_ep_pack", 0}, {&k.unpack, "mori_ep_unpack", 0}}},
+		{"ep_standard", []want{
+			{&k.place, "mori_ep_place", 0}, {&k.pack, "mori_ep_pack", 0}, {&k.unpack, "mori_ep_unpack", 0},
+		}},
 	} {
 		m, err := k.dev.LoadKernels(one.module)
 		if err != nil {
@@ -95,7 +97,7 @@ func (k *kernels) load() error {
 	return nil
 }
 
-// loadHosts loads the kernels for ranks on several hosts, too, and that for hosts that sum.
+// loadHosts also loads the kernels for ranks on several hosts, and the kernel for hosts that sum.
 func (k *kernels) loadHosts(sums bool) error {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -124,15 +126,15 @@ func (k *kernels) loadHosts(sums bool) error {
 	return nil
 }
 
-// function finds a kernel that has so much of shared memory itself; 0: it copies nothing through
-// it.
+// function returns a kernel, which declares a number of bytes of shared memory itself; 0: it copies
+// nothing through shared memory.
 func (k *kernels) function(m *device.Module, name string, shared int) (*device.Function, error) {
 	f, err := m.Function(name)
 	if err != nil {
 		return nil, err
 	}
-	// Drivers load code lazily, and wait for running kernels then: for those of another rank of
-	// this process, which wait for the one that is loaded. Who asks for an attribute has it loaded
+	// Drivers load code lazily, and wait for running kernels then. These may be of another rank of
+	// this process, which waits for the kernel that is loaded. Asking for an attribute loads it
 	// now.
 	if _, err := f.Registers(); err != nil {
 		return nil, err
@@ -143,8 +145,8 @@ func (k *kernels) function(m *device.Module, name string, shared int) (*device.F
 	return f, err
 }
 
-// room is how many bytes of shared memory a launch may give, where the kernel has own.
-func (k *kernels) room(own int) int { return max(0, k.dev.MaxShared-own) }
+// room returns how many bytes of shared memory a launch may add to those that the kernel declares.
+func (k *kernels) room(declared int) int { return max(0, k.dev.MaxShared-declared) }
 
 func (k *kernels) unload() error {
 	var errs []error

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+import (
+	"fmt"
+
+	"mori/core/device"
+	"mori/ep/internal/call"
+	"mori/ep/internal/launch"
+	"mori/ep/internal/plan"
+)
+
+// calls checks the calls of an op and launches their kernels on the current stream.
+type calls struct {
+	*buffers
+	*streams
+	cfg     plan.Config
+	layout  plan.Layout
+	opts    Options
+	state   *call.State
+	dev     *device.Device
+	kernels *kernels
+	hosts   *hosts // nil if loads and stores reach all ranks
+	chooser *launch.Chooser
+	health  *health
+
+	args device.Args
+	last lastDispatch
+	sent sentCall
+	keep bool // combine leaves the number of received rows as it is
+}
+
+// A lastDispatch has what later calls need to know of the last dispatch.
+type lastDispatch struct {
+	tokens   int
+	weights  bool // the tokens had weights
+	recorded bool // it had no Route, so forwarders have its records
+}
+
+// A sentCall is a call that was sent and has not been received. The zero value is none.
+type sentCall struct {
+	kind     sentKind
+	dispatch dispatchArgs
+	combine  combineArgs
+	grid     device.Grid
+}
+
+type sentKind int
+
+const (
+	sentNothing sentKind = iota
+	sentDispatch
+	sentCombine
+)
+
+// usable returns why a call cannot begin, or nil.
+func (c *calls) usable() error {
+	if err := c.health.usable(); err != nil {
+		return err
+	}
+	if c.sent.kind != sentNothing {
+		return fmt.Errorf("a call was sent and not yet received: %w", plan.ErrState)
+	}
+	return nil
+}
+
+// launch queues a kernel. On error this rank is out of step.
+func (c *calls) launch(act string, f *device.Function, grid device.Grid, args *device.Args) error {
+	return c.state.Break(c.streams.launch(act, f, grid, args))
+}
+
+// Dispatch queues a dispatch. The number of rows is -1, because only the GPU knows it.
+func (c *calls) Dispatch(b call.Batch) (rows int, err error) {
+	return -1, c.dispatch(b, phaseSend|phaseRecv)
+}
+
+// DispatchSend queues the send of a dispatch.
+func (c *calls) DispatchSend(b call.Batch) error { return c.dispatch(b, phaseSend) }
+
+func (c *calls) dispatch(b call.Batch, phases uint32) error {
+	a, err := c.dispatchArgs(b)
+	if err != nil {
+		return fmt.Errorf("dispatch %d tokens: %w", b.N, err)
+	}
+	f, grid := c.dispatchKernel(c.chooser.Choose(b.Launch, launch.Dispatch, b.N, a.rowBytes), a.rowBytes)
+	if err := c.launch("dispatch", f, grid, c.withHosts(a.marshal(&c.args, c.at.op, phases))); err != nil {
+		return err
+	}
+	c.last = lastDispatch{tokens: b.N, weights: b.Weights != 0, recorded: b.Route == nil}
+	if phases&phaseRecv == 0 {
+		c.sent.kind, c.sent.dispatch, c.sent.grid = sentDispatch, a, grid
+	}
+	return c.health.check()
+}
+
+// dispatchArgs returns an error if the call does not fit the op.
+func (c *calls) dispatchArgs(b call.Batch) (a dispatchArgs, err error) {
+	if err := c.usable(); err != nil {
+		return a, err
+	}
+	rowBytes, err := b.Check(&c.cfg, &c.layout)
+	if err != nil {
+		return a, err
+	}
+	a = dispatchArgs{input: b.Input, indices: b.Indices, weights: b.Weights, rowBytes: rowBytes,
+		tokens: uint32(b.N), signature: uint32(b.Signature(rowBytes))}
+	if n := c.layout.ScaleBytes(); b.Scales != 0 && n != 0 {
+		a.scales, a.scaleBytes = b.Scales, uint32(n)
+	}
+	if b.Route != nil {
+		a.route = b.Route.Slots
+	}
+	return a, nil
+}
+
+// dispatchKernel returns the kernel of a dispatch, and its grid.
+func (c *calls) dispatchKernel(s launch.Shape, rowBytes uint64) (*device.Function, device.Grid) {
+	if c.hosts == nil {
+		return c.kernels.dispatch, c.kernels.dispatchGrid(s, rowBytes, dispatchShared)
+	}
+	return c.kernels.dispatchHosts, c.kernels.dispatchGrid(s, rowBytes, dispatchHostsShared)
+}
+
+// DispatchRecv queues the rest of a dispatch.
+func (c *calls) DispatchRecv() (rows int, err error) {
+	if c.sent.kind != sentDispatch {
+		return -1, fmt.Errorf("dispatch_recv without its send: %w", plan.ErrState)
+	}
+	c.sent.kind = sentNothing
+	if err := c.usable(); err != nil {
+		return -1, fmt.Errorf("dispatch_recv: %w", err)
+	}
+	f, grid := c.kernels.dispatch, c.kernels.grid(launch.Shape{Blocks: 1, Warps: 1})
+	if c.hosts != nil { // it copies records of other hosts to their slots
+		f, grid = c.kernels.dispatchHosts, c.sent.grid
+	}
+	args := c.withHosts(c.sent.dispatch.marshal(&c.args, c.at.op, phaseRecv))
+	if err := c.launch("dispatch_recv", f, grid, args); err != nil {
+		return -1, err
+	}
+	return -1, c.health.check()
+}
+
+// withHosts adds what kernels need to know of other hosts.
+func (c *calls) withHosts(args *device.Args) *device.Args {
+	if c.hosts != nil {
+		args.Uint64(c.at.hosts)
+	}
+	return args
+}
+
+// Tokens returns how many tokens this rank's last dispatch had.
+func (c *calls) Tokens() int { return c.last.tokens }
+
+// Slots copies the routing map of the last dispatch to an address.
+func (c *calls) Slots(to uint64) error {
+	if c.last.tokens == 0 {
+		return nil
+	}
+	return c.streams.current.Copy(to, c.at.slots, uint64(c.last.tokens*c.cfg.TopK)*plan.Int32Bytes)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+import (
+	"fmt"
+
+	"mori/core/device"
+	"mori/ep/internal/call"
+	"mori/ep/internal/launch"
+	"mori/ep/internal/plan"
+)
+
+// Combine queues a combine.
+func (c *calls) Combine(out call.Output) error { return c.combine(out, phaseSend|phaseRecv) }
+
+// CombineSend queues the send of a combine.
+func (c *calls) CombineSend(out call.Output) error { return c.combine(out, phaseSend) }
+
+func (c *calls) combine(out call.Output, phases uint32) error {
+	out.InPlace = out.InPlace || out.Input == c.base+c.layout.CombineIn.Offset
+	a, err := c.combineArgs(out)
+	if err != nil {
+		return fmt.Errorf("combine %d rows: %w", out.Rows, err)
+	}
+	moves, rowBytes := a.input|a.weights != 0, uint64(out.Hidden)*out.Type.Size()
+	shape := c.chooser.Choose(out.Launch, combineKind(moves), int(a.tokens), rowBytes)
+	f, grid := c.combineKernel(shape, moves, a.hierarchical)
+	if err := c.launch("combine", f, grid, c.withHosts(a.marshal(&c.args, c.at.op, phases))); err != nil {
+		return err
+	}
+	if phases&phaseRecv == 0 {
+		c.sent.kind, c.sent.combine, c.sent.grid = sentCombine, a, grid
+	}
+	return c.health.check()
+}
+
+// combineKind returns the kind of a combine that moves rows to CombineIn first, or does not.
+func combineKind(moves bool) launch.Call {
+	if moves {
+		return launch.Combine
+	}
+	return launch.CombineInPlace
+}
+
+// CombineRecv queues the rest of a combine.
+func (c *calls) CombineRecv() error {
+	if c.sent.kind != sentCombine {
+		return fmt.Errorf("combine_recv without its send: %w", plan.ErrState)
+	}
+	c.sent.kind = sentNothing
+	if err := c.usable(); err != nil {
+		return fmt.Errorf("combine_recv: %w", err)
+	}
+	f, _ := c.combineKernel(launch.Shape{}, false, c.sent.combine.hierarchical)
+	args := c.withHosts(c.sent.combine.marshal(&c.args, c.at.op, phaseRecv))
+	if err := c.launch("combine_recv", f, c.sent.grid, args); err != nil {
+		return err
+	}
+	return c.health.check()
+}
+
+// KeepRows makes combine leave the number of received rows as it is.
+func (c *calls) KeepRows(on bool) { c.keep = on }
+
+// combineArgs returns an error if the call does not fit the op.
+func (c *calls) combineArgs(out call.Output) (a combineArgs, err error) {
+	if err := c.usable(); err != nil {
+		return a, err
+	}
+	if err := c.cfg.CheckQuant(out.Type, !out.InPlace); err != nil {
+		return a, err
+	}
+	format, err := out.Format(&c.cfg, &c.layout)
+	if err != nil {
+		return a, err
+	}
+	a = combineArgs{given: uint32(out.Rows), tokens: uint32(c.last.tokens), hidden: uint32(out.Hidden),
+		dtype: uint32(out.Type), weighted: out.Weighted, clearReceived: out.Route == nil && !c.keep,
+		hierarchical: c.hierarchical(out, format), signature: uint32(out.Signature(format))}
+	if c.hosts.sums() { // all ranks must agree whether hosts sum, and with which factors
+		a.signature = uint32(plan.Signature(uint64(a.signature), flag64(a.hierarchical), flag64(out.Weighted)))
+	}
+	switch {
+	case out.Rows < 0:
+		return a, plan.ErrShape
+	case out.Rows > 0 && (!out.InPlace && out.Input == 0 || out.HasWeights && out.Weights == 0):
+		return a, fmt.Errorf("no rows or no weights: %w", plan.ErrShape)
+	case out.Weighted && !c.last.weights && c.last.tokens > 0:
+		return a, fmt.Errorf("weighted, after a dispatch without weights: %w", plan.ErrShape)
+	case format.Blocks != 0:
+		a.transport, a.scaleBlocks = transportBlockwise, uint32(format.Blocks)
+	case format.Type != out.Type:
+		a.transport = transportDirect
+	case c.pushes(out):
+		a.transport = transportPush
+		a.signature = uint32(plan.Signature(uint64(a.signature), transportPush))
+	}
+	// Kernels take address 0 for "in place" and "without weights", so no rows have another address.
+	if !out.InPlace {
+		a.input = max(out.Input, c.base*flag64(out.Input == 0))
+	}
+	if out.HasWeights {
+		a.weights = max(out.Weights, c.base*flag64(out.Weights == 0))
+	}
+	if out.InPlace && !out.HasWeights {
+		a.given = uint32(c.cfg.MaxRecv())
+	}
+	return a, c.follow(out, &a)
+}
+
+// hierarchical reports whether hosts sum in a combine. All ranks decide alike. Hosts sum rows of
+// the last dispatch that are not quantised. Forwarders have no records for a routing map. Other
+// types would lose too much by one more rounding.
+func (c *calls) hierarchical(out call.Output, f call.RowFormat) bool {
+	return c.hosts.sums() && c.last.recorded && out.Route == nil && f.Type == out.Type &&
+		(out.Type == plan.BFloat16 || out.Type == plan.Float32)
+}
+
+// pushes reports whether each rank pushes its rows to the ranks of their tokens, where loads and
+// stores reach all ranks. It does so with rows of the last dispatch, whose counts and positions are
+// known, that do not lie in CombineIn. With a cap, CombineIn has no slot for each token of each
+// rank.
+func (c *calls) pushes(out call.Output) bool {
+	return c.hosts == nil && out.Route == nil && !out.InPlace &&
+		c.cfg.MaxRecv() >= c.cfg.WorldSize*c.cfg.MaxNumInpToken
+}
+
+// follow adds the route of the dispatch that a combine answers, unless it is the last one.
+func (c *calls) follow(out call.Output, a *combineArgs) error {
+	r := out.Route
+	switch {
+	case r == nil:
+		return nil
+	case r.N < 0 || r.N > c.cfg.MaxNumInpToken || r.RowsAt == 0 || r.N > 0 && r.Slots == 0:
+		return fmt.Errorf("a route of %d tokens with its map at %#x and its rows counted at %#x: %w",
+			r.N, r.Slots, r.RowsAt, plan.ErrShape)
+	case out.Weighted && r.N != c.last.tokens:
+		return fmt.Errorf("weighted, with the route of another dispatch than the last, whose weights are not kept: %w", plan.ErrShape)
+	}
+	a.tokens, a.route, a.rows = uint32(r.N), r.Slots, r.RowsAt
+	return nil
+}
+
+// combineKernel returns the kernel of a combine, and its grid.
+func (c *calls) combineKernel(s launch.Shape, moves, hierarchical bool) (*device.Function, device.Grid) {
+	if c.hosts == nil {
+		return c.kernels.combine, c.kernels.combineGrid(s)
+	}
+	f := c.kernels.combineHosts
+	if hierarchical {
+		f = c.kernels.combineForward
+	}
+	grid := c.kernels.grid(s)
+	if moves {
+		grid.Shared = c.kernels.shared(grid, streamShared, movedStage, combineShared)
+	}
+	return f, grid
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+import (
+	"cmp"
+	"fmt"
+
+	"mori/ep/internal/plan"
+	"mori/shmem"
+)
+
+// faults makes errors of what kernels reported.
+type faults struct {
+	*buffers
+	world    *shmem.World
+	cfg      *plan.Config
+	layout   *plan.Layout
+	hosts    *hosts
+	reported uint64 // the last dispatch whose overflow has been returned
+}
+
+// fault returns why a kernel gave up, or nil if none did.
+func (f *faults) fault() error {
+	n := &f.notice
+	switch n.word32(noticeFault) {
+	case faultAborted:
+		return fmt.Errorf("the calls of rank %d did not end in time and were aborted: %w", f.cfg.Rank, plan.ErrState)
+	case faultTimeout, faultMismatch, faultNetwork:
+		if n.word32(noticeReady) == 0 {
+			return nil // another lane is still writing the details
+		}
+		return f.waited()
+	case faultCounts:
+		return fmt.Errorf("dispatch of rank %d: %w", f.cfg.Rank, plan.ErrCounts)
+	case faultRows:
+		return fmt.Errorf("combine of rank %d: it was given fewer rows than the %d that the dispatch brought: %w",
+			f.cfg.Rank, int32(n.word32(noticeRows)), plan.ErrShape)
+	}
+	return nil
+}
+
+// mismatch reports whether a kernel gave up because ranks made different calls.
+func (f *faults) mismatch() bool { return f.notice.word32(noticeFault) == faultMismatch }
+
+// waited returns an error about a wait that ended without success.
+func (f *faults) waited() error {
+	n, c := &f.notice, f.cfg
+	act := f.act(n.word64(noticeAddress))
+	expected, seen, peer := n.word64(noticeExpected), n.word64(noticeSeen), n.word32(noticePeer)
+	number := expected >> plan.SignatureBits
+	switch n.word32(noticeFault) {
+	case faultNetwork:
+		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is not reached any more: %w",
+			act, number, c.Rank, peer, f.world.RemoteStatus(int(peer), seen))
+	case faultMismatch:
+		const mask = 1<<plan.SignatureBits - 1
+		return fmt.Errorf("%s %d: rank %d was called with another shape or type of rows than rank %d (signature %#x, not %#x): %w",
+			act, number, peer, c.Rank, seen&mask, expected&mask, plan.ErrMismatch)
+	}
+	return fmt.Errorf("%s %d of rank %d: these have not come: rank %d (expected %d, seen %d): %w",
+		act, number, c.Rank, peer, number, seen>>plan.SignatureBits, shmem.ErrTimeout)
+}
+
+// act returns the part of a call that waits for the word at an address.
+func (f *faults) act(at uint64) string {
+	l, off, act := f.layout, at-f.base, "wait"
+	for _, part := range []struct {
+		act  string
+		flag plan.Region
+	}{
+		{"dispatch", l.Published}, {"rows of dispatch", l.Arrived},
+		{"combine", l.Ready}, {"end of combine", l.Pulled},
+	} {
+		if off >= part.flag.Offset && off < part.flag.End() {
+			act = part.act
+		}
+	}
+	return cmp.Or(f.hosts.act(at), act)
+}
+
+// overflow returns a *plan.CapError if a dispatch overflowed, once for each dispatch.
+func (f *faults) overflow() error {
+	n := &f.notice
+	number := n.word64(noticeOverflowed)
+	if number == f.reported {
+		return nil
+	}
+	f.reported = number
+	value := func(i uint64) int { return int(int32(n.word32(noticeOverflow + 4*i))) }
+	return &plan.CapError{Source: f.cfg.Rank, Dest: value(0), Rows: value(1), Used: value(2), Cap: f.cfg.MaxRecv()}
+}

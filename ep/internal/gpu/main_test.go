@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+
+package gpu
+
+import (
+	"os"
+	"testing"
+
+	"mori/core/logging/logtest"
+)
+
+func TestMain(m *testing.M) {
+	logtest.Quiet()
+	os.Exit(m.Run())
+}
