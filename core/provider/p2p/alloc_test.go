@@ -56,7 +56,8 @@ func TestOpsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkList is what a list of 8192 blocks costs before the launch, as segments. As blocks it is a copy of the offsets: core/device has that.
+// BenchmarkList is what a list of 8192 blocks costs before the launch, as segments. As blocks it is
+// a copy of the offsets: core/device has that.
 func BenchmarkList(b *testing.B) {
 	a, _ := newPair(b, Options{})
 	const blocks, size = 8192, 64
@@ -66,15 +67,15 @@ func BenchmarkList(b *testing.B) {
 		op.More = append(op.More, local.seg(2*i*size, size))
 		op.RMore = append(op.RMore, fabric.RSeg{Addr: i * size, Len: size})
 	}
-	m := &mover{domain: &domain{table: a.dom.(*conn.Domain).MRs()}}
+	dp := &dataPath{domain: &domain{table: a.dom.(*conn.Domain).MRs()}}
 	d, err := deviceOf(local.Buffer)
 	ok(b, err)
 	c, err := d.NewCopier(device.CopierOptions{})
 	ok(b, err)
 	defer func() { ok(b, c.Close()) }()
-	f := &flight{mover: m, op: &op, lane: &lane{copier: c}}
+	f := &flight{path: dp, op: &op, lane: &lane{copier: c}}
 	for b.Loop() {
-		ok(b, m.list(f, 1<<40, true))
+		ok(b, dp.list(f, 1<<40, true))
 	}
 	f.release()
 }

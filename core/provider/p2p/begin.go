@@ -31,53 +31,53 @@ var errStream = errors.New("nothing to copy by a GPU")
 var errNotYet = errors.New("not known yet")
 
 // begin sets an op on its way. Without wait it takes no driver's call but the launch.
-func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
-	l := m.borrower.Find(key)
-	if l == nil || !l.Await(wait, m.stopped) {
+func (dp *dataPath) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
+	l := dp.holder.Find(key)
+	if l == nil || !l.Await(wait, dp.stopped) {
 		if l != nil && !wait {
 			return notYet
 		}
-		m.end(f, m.stopCause())
+		dp.end(f, dp.stopCause())
 		return begun
 	}
 	gpu := firstOnDevice(f.op)
 	if l.Refused != 0 || l.Region.kind == fabric.MemHost && gpu == nil {
-		return byStream // of a refusal, too, the target tells the cause
+		return byStream // the target reports the cause of a refusal, too
 	}
 	if err := grant.Check(f.op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
-		m.end(f, err)
+		dp.end(f, err)
 		return begun
 	}
-	if l.Region.kind == fabric.MemHost && !m.greet.same {
-		return m.beginOrder(f, l, wait)
+	if l.Region.kind == fabric.MemHost && !dp.greet.same {
+		return dp.beginOrder(f, l, wait)
 	}
-	if err := m.enter(f, l); err != nil {
-		m.end(f, err)
+	if err := dp.enter(f, l); err != nil {
+		dp.end(f, err)
 		return begun
 	}
-	err := m.prepare(f, l, gpu, wait)
-	if err == nil && wait && m.theirs.IsClosed() { // it took so long that the peer may not have waited for it
-		m.end(f, local.OpFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer()))
+	err := dp.prepare(f, l, gpu, wait)
+	if err == nil && wait && dp.theirs.IsClosed() { // it took so long that the peer may not have waited for it
+		dp.end(f, local.OpFault(fabric.ErrConnReset, "%s closed the connection", dp.ep.Peer()))
 		return begun
 	}
 	if err == nil {
-		m.takeOff(f)
+		dp.takeOff(f)
 		return begun
 	}
 	f.release()
-	if !m.greet.same && gpu != nil && errors.Is(err, errUnreachable) {
-		if o := m.beginOrder(f, l, wait); o != byStream { // perhaps the peer reaches ours
+	if !dp.greet.same && gpu != nil && errors.Is(err, errUnreachable) {
+		if o := dp.beginOrder(f, l, wait); o != byStream { // perhaps the peer reaches ours
 			return o
 		}
 	}
-	return m.otherwise(f, err)
+	return dp.otherwise(f, err)
 }
 
 // errUnreachable: the copying device has no way to the peer's region.
 var errUnreachable = errors.New("the peer's region is out of reach")
 
 // otherwise is what becomes of an op that could not be prepared because of err.
-func (m *mover) otherwise(f *flight, err error) outcome {
+func (dp *dataPath) otherwise(f *flight, err error) outcome {
 	var fault fabric.Errno
 	switch {
 	case errors.Is(err, errNotYet):
@@ -85,23 +85,23 @@ func (m *mover) otherwise(f *flight, err error) outcome {
 	case errors.Is(err, errStream):
 		return byStream
 	case errors.As(err, &fault) && fault == fabric.ErrNoMR || errors.Is(err, fabric.ErrRange):
-		m.end(f, err)
+		dp.end(f, err)
 		return begun
 	}
-	m.slow(err)
+	dp.slow(err)
 	return byStream
 }
 
 // enter passes everything that may forbid a copy in the peer's memory.
-func (m *mover) enter(f *flight, l *borrowed) error {
+func (dp *dataPath) enter(f *flight, l *regionGrant) error {
 	if !l.Use.Enter() {
 		return local.OpFault(fabric.ErrNoKey, "region %d was closed by its owner", l.Key.ID)
 	}
-	if !m.theirs.Enter() {
+	if !dp.theirs.Enter() {
 		l.Use.Leave()
-		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
+		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", dp.ep.Peer())
 	}
-	f.loan = l
+	f.grant = l
 	return nil
 }
 
@@ -119,27 +119,27 @@ func firstOnDevice(op *fabric.Op) *fabric.Seg {
 }
 
 // prepare chooses the device and lists what it copies.
-func (m *mover) prepare(f *flight, l *borrowed, gpu *fabric.Seg, wait bool) error {
-	d, err := m.copier(f, l, gpu)
+func (dp *dataPath) prepare(f *flight, l *regionGrant, gpu *fabric.Seg, wait bool) error {
+	d, err := dp.copier(f, l, gpu)
 	if err != nil {
 		return err
 	}
-	if err := m.board(f, l, way{d, f.op.Kind == fabric.OpRead}, wait); err != nil {
+	if err := dp.board(f, l, way{d, f.op.Kind == fabric.OpRead}, wait); err != nil {
 		return err
 	}
 	at, _ := l.Region.mapped(d)
 	if f.op.Blocks != nil {
-		return m.listBlocks(f, at.addr, wait)
+		return dp.listBlocks(f, at.addr, wait)
 	}
-	return m.list(f, at.addr, wait)
+	return dp.list(f, at.addr, wait)
 }
 
 // copier is the device that copies: the one of the local memory, else one that is near the peer's.
-func (m *mover) copier(f *flight, l *borrowed, gpu *fabric.Seg) (*device.Device, error) {
+func (dp *dataPath) copier(f *flight, l *regionGrant, gpu *fabric.Seg) (*device.Device, error) {
 	if gpu == nil {
 		return l.Region.near()
 	}
-	h, err := m.holdDevice(f, gpu)
+	h, err := dp.holdDevice(f, gpu)
 	if err != nil {
 		return nil, err
 	}
@@ -148,13 +148,13 @@ func (m *mover) copier(f *flight, l *borrowed, gpu *fabric.Seg) (*device.Device,
 }
 
 // board gives f a lane and makes l's place known to the device that copies.
-func (m *mover) board(f *flight, l *borrowed, w way, wait bool) (err error) {
+func (dp *dataPath) board(f *flight, l *regionGrant, w way, wait bool) (err error) {
 	d := w.dev
-	if f.lane = m.domain.engine.laneOf(w); f.lane == nil {
+	if f.lane = dp.domain.engine.laneOf(w); f.lane == nil {
 		if !wait {
 			return errNotYet
 		}
-		if f.lane, err = m.domain.engine.openLane(w); err != nil {
+		if f.lane, err = dp.domain.engine.openLane(w); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (m *mover) board(f *flight, l *borrowed, w way, wait bool) (err error) {
 		if !wait {
 			return errNotYet
 		}
-		at = l.Region.open(d, m.greet.same)
+		at = l.Region.open(d, dp.greet.same)
 	}
 	if at.err != nil {
 		return fmt.Errorf("%w: %w", errUnreachable, at.err)
@@ -172,13 +172,13 @@ func (m *mover) board(f *flight, l *borrowed, w way, wait bool) (err error) {
 }
 
 // holdDevice keeps the region of a segment of device memory open.
-func (m *mover) holdDevice(f *flight, s *fabric.Seg) (*hold, error) {
+func (dp *dataPath) holdDevice(f *flight, s *fabric.Seg) (*hold, error) {
 	for i := range f.held {
 		if h := &f.held[i]; h.mr.Desc() == s.MR {
 			return h, inside(h.mr, s)
 		}
 	}
-	mr := m.domain.table.Device(s.MR)
+	mr := dp.domain.table.Device(s.MR)
 	if mr == nil {
 		return nil, local.OpFault(fabric.ErrNoMR, "descriptor %d of a local segment of %d bytes", s.MR, s.Len)
 	}
@@ -196,17 +196,17 @@ func inside(mr *util.MR, s *fabric.Seg) error {
 }
 
 // holdHost keeps the region of a segment of host memory open, and its pin.
-func (m *mover) holdHost(f *flight, s *fabric.Seg, wait bool) (*hold, error) {
+func (dp *dataPath) holdHost(f *flight, s *fabric.Seg, wait bool) (*hold, error) {
 	for i := range f.held {
 		if h := &f.held[i]; h.pin != nil && inside(h.mr, s) == nil {
 			return h, nil
 		}
 	}
-	mr := m.domain.table.Host(s.Addr, s.Len)
+	mr := dp.domain.table.Host(s.Addr, s.Len)
 	if mr == nil {
 		return nil, fmt.Errorf("a local segment of %d bytes at %#x is of no registered region", s.Len, s.Addr)
 	}
-	p, err := m.pinned(mr, f.lane.copier.Device(), wait)
+	p, err := dp.pinned(mr, f.lane.copier.Device(), wait)
 	if err != nil {
 		mr.Release()
 		return nil, err
@@ -216,8 +216,8 @@ func (m *mover) holdHost(f *flight, s *fabric.Seg, wait bool) (*hold, error) {
 }
 
 // pinned is the pin of a region of host memory, which the caller is inside of.
-func (m *mover) pinned(mr *util.MR, d *device.Device, wait bool) (*hostPin, error) {
-	p := m.domain.pinOf(mr, d, wait)
+func (dp *dataPath) pinned(mr *util.MR, d *device.Device, wait bool) (*hostPin, error) {
+	p := dp.domain.pinOf(mr, d, wait)
 	switch {
 	case p == nil && !wait:
 		return nil, errNotYet
@@ -233,13 +233,14 @@ func (m *mover) pinned(mr *util.MR, d *device.Device, wait bool) (*hostPin, erro
 	return p, nil
 }
 
-// list writes down what is copied between the op's local segments and the peer's region, which the device sees at base. Lists have
-// thousands of segments, as a rule of one region and of the same lengths on both sides.
-func (m *mover) list(f *flight, base uint64, wait bool) error {
+// list writes down what is copied between the op's local segments and the peer's region, which the
+// device sees at base. Lists have thousands of segments, as a rule of one region and of the same
+// lengths on both sides.
+func (dp *dataPath) list(f *flight, base uint64, wait bool) error {
 	op := f.op
 	f.bytes, f.blocks = 0, device.CopyBlocks{}
 	f.segs = slices.Grow(f.segs[:0], 1+max(len(op.More), len(op.RMore)))
-	if done, err := m.listPairs(f, base, wait); done || err != nil {
+	if done, err := dp.listPairs(f, base, wait); done || err != nil {
 		return err
 	}
 	f.bytes, f.segs = 0, f.segs[:0]
@@ -252,7 +253,7 @@ func (m *mover) list(f *flight, base uint64, wait bool) error {
 		}
 		if !in.has(s) {
 			var err error
-			if in, err = m.spanOf(f, s, wait); err != nil {
+			if in, err = dp.spanOf(f, s, wait); err != nil {
 				return err
 			}
 		}
@@ -270,9 +271,9 @@ func (m *mover) list(f *flight, base uint64, wait bool) error {
 }
 
 // listBlocks is list for an op of blocks, which the device takes as they are.
-func (m *mover) listBlocks(f *flight, base uint64, wait bool) error {
+func (dp *dataPath) listBlocks(f *flight, base uint64, wait bool) error {
 	op := f.op
-	in, err := m.spanOf(f, &op.Seg, wait) // which all blocks lie in, as Submit saw to
+	in, err := dp.spanOf(f, &op.Seg, wait) // which all blocks lie in, as Submit saw to
 	if err != nil {
 		return err
 	}
@@ -287,12 +288,12 @@ func (m *mover) listBlocks(f *flight, base uint64, wait bool) error {
 }
 
 // listPairs is list for segments that are as long as their counterparts; false where one is not.
-func (m *mover) listPairs(f *flight, base uint64, wait bool) (bool, error) {
+func (dp *dataPath) listPairs(f *flight, base uint64, wait bool) (bool, error) {
 	op := f.op
 	if len(op.More) != len(op.RMore) || op.Seg.Len != op.RSeg.Len || op.Seg.Len == 0 {
 		return false, nil
 	}
-	in, err := m.spanOf(f, &op.Seg, wait)
+	in, err := dp.spanOf(f, &op.Seg, wait)
 	if err != nil {
 		return false, err
 	}
@@ -306,7 +307,7 @@ func (m *mover) listPairs(f *flight, base uint64, wait bool) (bool, error) {
 			return false, nil
 		}
 		if !in.has(s) {
-			if in, err = m.spanOf(f, s, wait); err != nil {
+			if in, err = dp.spanOf(f, s, wait); err != nil {
 				return false, err
 			}
 		}
@@ -338,12 +339,12 @@ func (in *span) has(s *fabric.Seg) bool {
 }
 
 // spanOf finds the region of a local segment, keeps it open, and lets the device at it.
-func (m *mover) spanOf(f *flight, s *fabric.Seg, wait bool) (span, error) {
+func (dp *dataPath) spanOf(f *flight, s *fabric.Seg, wait bool) (span, error) {
 	var h *hold
 	var err error
 	if s.MR == 0 {
-		h, err = m.holdHost(f, s, wait)
-	} else if h, err = m.holdDevice(f, s); err == nil && !h.reached {
+		h, err = dp.holdHost(f, s, wait)
+	} else if h, err = dp.holdDevice(f, s); err == nil && !h.reached {
 		var d *device.Device
 		if d, err = deviceOf(h.mr.Buffer()); err == nil {
 			err = f.lane.copier.Device().EnablePeer(d)
@@ -374,17 +375,17 @@ func (f *flight) add(kind fabric.OpKind, local, remote, n uint64) {
 }
 
 // takeOff begins the copy of a flight that was prepared.
-func (m *mover) takeOff(f *flight) {
-	m.noteRegions(f)
-	if err := m.domain.engine.start(f); err != nil {
-		m.landed(f, err)
+func (dp *dataPath) takeOff(f *flight) {
+	dp.noteRegions(f)
+	if err := dp.domain.engine.start(f); err != nil {
+		dp.landed(f, err)
 	}
 }
 
-// noteRegions tells holds which local regions f keeps open from now on.
-func (m *mover) noteRegions(f *flight) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// noteRegions records for holds which local regions f keeps open from now on.
+func (dp *dataPath) noteRegions(f *flight) {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
 	f.regions = f.regions[:0]
 	for i := range f.held {
 		f.regions = append(f.regions, f.held[i].mr.Key().ID)
@@ -392,9 +393,9 @@ func (m *mover) noteRegions(f *flight) {
 }
 
 // copyFault is the end of an op whose copy failed.
-func (m *mover) copyFault(f *flight, err error) error {
+func (dp *dataPath) copyFault(f *flight, err error) error {
 	pieces := max(len(f.segs), len(f.blocks.DstOffsets))
-	return local.OpFault(deviceErrno(err), "%d bytes in %d pieces with %s: %v", f.bytes, pieces, m.ep.Peer(), err)
+	return local.OpFault(deviceErrno(err), "%d bytes in %d pieces with %s: %v", f.bytes, pieces, dp.ep.Peer(), err)
 }
 
 // deviceErrno is the cause of a driver's error.

@@ -15,7 +15,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// poolBytes is the memory that blocks are chosen from, beyond what a GPU's L2 holds; an emulated GPU has less.
+// poolBytes is the memory that blocks are chosen from, beyond what a GPU's L2 holds; an emulated
+// GPU has less.
 func poolBytes() uint64 {
 	if gputest.Real() {
 		return 1 << 30
@@ -23,7 +24,8 @@ func poolBytes() uint64 {
 	return 32 << 20
 }
 
-// scattered makes ops of count blocks of size bytes, in random order on both sides, each op of other blocks while the pools last.
+// scattered makes ops of count blocks of size bytes, in random order on both sides, each op of
+// other blocks while the pools last.
 func scattered(tb testing.TB, local *registered, key uint64, kind fabric.OpKind, count, size uint64) (ops []fabric.Op) {
 	from, to := rand.Perm(int(local.Len/size)), rand.Perm(int(local.Len/size))
 	for len(from) >= int(count) && len(ops) < 8 {
@@ -40,7 +42,8 @@ func scattered(tb testing.TB, local *registered, key uint64, kind fabric.OpKind,
 	return ops
 }
 
-// flow keeps depth of the ops under way until count of them have ended. It returns the time of the quickest call.
+// flow keeps depth of the ops under way until count of them have ended. It returns the time of the
+// quickest call.
 func flow(tb testing.TB, e *end, ops []fabric.Op, depth, count int) (submit time.Duration) {
 	tb.Helper()
 	submit = time.Hour
@@ -58,7 +61,8 @@ func flow(tb testing.TB, e *end, ops []fabric.Op, depth, count int) (submit time
 	return submit
 }
 
-// raw is the median time of a copy of n bytes between two addresses by the driver, on its own, from the call to its end.
+// raw is the median time of a copy of n bytes between two addresses by the driver, on its own, from
+// the call to its end.
 func raw(tb testing.TB, d *device.Device, dst, src, n uint64) time.Duration {
 	tb.Helper()
 	s, err := d.NewStream(device.Normal)
@@ -81,7 +85,8 @@ func raw(tb testing.TB, d *device.Device, dst, src, n uint64) time.Duration {
 	return all[len(all)/2]
 }
 
-// BenchmarkGPUBlocks copies lists of blocks between two GPUs in two processes, next to a peer memcpy of as many bytes within one process.
+// BenchmarkGPUBlocks copies lists of blocks between two GPUs in two processes, next to a peer
+// memcpy of as many bytes within one process.
 func BenchmarkGPUBlocks(b *testing.B) {
 	gputest.Need(b, 2)
 	for _, blocks := range []int{0, 8} {
@@ -128,7 +133,8 @@ func report(b *testing.B, memcpy time.Duration, n uint64) {
 	b.ReportMetric(float64(memcpy)*float64(b.N)/float64(b.Elapsed()), "ratio")
 }
 
-// BenchmarkGPUWrite4KiB is the time of one small write and the wait for it, next to the driver's copy of it and to a Copier's.
+// BenchmarkGPUWrite4KiB is the time of one small write and the wait for it, next to the driver's
+// copy of it and to a Copier's.
 func BenchmarkGPUWrite4KiB(b *testing.B) {
 	gputest.Need(b, 2)
 	const n = 4096
@@ -189,8 +195,8 @@ func rawCopier(tb testing.TB, d *device.Device, s device.CopySegment) time.Durat
 	return all[len(all)/2]
 }
 
-// BenchmarkGPULarge copies one long piece to and from memory of another process, next to a memcpy by the driver: to pinned host memory where
-// one end is the host's.
+// BenchmarkGPULarge copies one long piece to and from memory of another process, next to a memcpy
+// by the driver: to pinned host memory where one end is the host's.
 func BenchmarkGPULarge(b *testing.B) {
 	for _, r := range []route{{0, 1}, {0, -1}, {-1, 0}} {
 		for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {

@@ -41,7 +41,8 @@ type child struct {
 	cmd *exec.Cmd
 }
 
-// newChild starts a peer with a memory of n bytes behind skip, on a device or the host, and connects to it.
+// newChild starts a peer with a memory of n bytes behind skip, on a device or the host, and
+// connects to it.
 func newChild(tb testing.TB, dev int, skip, n uint64) (a *end, c *child, key uint64) {
 	tb.Helper()
 	return newChildWith(tb, Options{}, dev, skip, n)

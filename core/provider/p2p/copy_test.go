@@ -68,7 +68,8 @@ func TestReadsAndWrites(t *testing.T) {
 	})
 }
 
-// A region that goes beyond its memory is never a GPU's to copy: that could cost the process its device.
+// A region that goes beyond its memory is never a GPU's to copy: that could cost the process its
+// device.
 func TestRegionThatIsNone(t *testing.T) {
 	a, b := newPair(t, Options{})
 	local, other := a.memory(t, 0, 0, 4096), b.memory(t, 0, 0, 4096)

@@ -16,7 +16,8 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// usualLetGo bounds the wait for a peer or a device: to return a loan, or to end the copies under way.
+// usualLetGo bounds the wait for a peer or a device: to return a grant, or to end the copies under
+// way.
 const usualLetGo = 5 * time.Second
 
 // domains are those of one fabric that have endpoints.
@@ -27,14 +28,14 @@ type domains struct {
 	open map[*conn.Domain]*domain
 }
 
-// A domain is what its movers share. It lives from the first mover to the last.
+// A domain is what its data paths share. It lives from the first data path to the last.
 type domain struct {
 	all    *domains
 	key    *conn.Domain
 	table  *util.MRTable
 	engine *engine
 
-	movers map[*mover]struct{} // under domains.mu
+	paths map[*dataPath]struct{} // under domains.mu
 
 	making sync.Mutex // taken before pinsMu: pins are made one at a time
 	pinsMu sync.RWMutex
@@ -42,7 +43,7 @@ type domain struct {
 	over   bool
 }
 
-// watch has loans called in when a region closes.
+// watch has grants revoked when a region closes.
 func (ds *domains) watch(d *conn.Domain) {
 	t := d.MRs()
 	t.TakeDevice()
@@ -50,28 +51,28 @@ func (ds *domains) watch(d *conn.Domain) {
 	t.OnStuck(func(region uint64) { ds.disconnectHolders(d, region) })
 }
 
-// attach makes the mover of a new connection.
+// attach makes the data path of a new connection.
 func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 	g, ok := extra.(*greeting)
 	if !ok {
 		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
 	}
-	m := newMover(ep, g, ep.Domain().MRs(), ds.opts)
-	ds.join(ep.Domain(), m)
-	go m.watch()
-	return m, nil
+	dp := newDataPath(ep, g, ep.Domain().MRs(), ds.opts)
+	ds.join(ep.Domain(), dp)
+	go dp.watch()
+	return dp, nil
 }
 
-func (ds *domains) join(key *conn.Domain, m *mover) {
+func (ds *domains) join(key *conn.Domain, dp *dataPath) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d := ds.open[key]
 	if d == nil {
-		d = &domain{all: ds, key: key, table: m.lender.Table, engine: newEngine(ds.blocks(), ds.opts.Log), movers: make(map[*mover]struct{}), pins: make(map[uint64]*hostPin)}
+		d = &domain{all: ds, key: key, table: dp.granter.Table, engine: newEngine(ds.blocks(), ds.opts.Log), paths: make(map[*dataPath]struct{}), pins: make(map[uint64]*hostPin)}
 		ds.open[key] = d
 	}
-	d.movers[m] = struct{}{}
-	m.domain = d
+	d.paths[dp] = struct{}{}
+	dp.domain = d
 }
 
 // blocks are those of a launch, 0 for the usual.
@@ -86,11 +87,11 @@ func (ds *domains) blocks() int {
 	return n
 }
 
-// leave forgets a mover that has stopped; the engine goes with the last one.
-func (d *domain) leave(m *mover) {
+// leave forgets a data path that has stopped; the engine goes with the last one.
+func (d *domain) leave(dp *dataPath) {
 	d.all.mu.Lock()
-	delete(d.movers, m)
-	last := len(d.movers) == 0
+	delete(d.paths, dp)
+	last := len(d.paths) == 0
 	if last {
 		delete(d.all.open, d.key)
 	}
@@ -111,24 +112,25 @@ func (d *domain) leave(m *mover) {
 	}
 }
 
-func (ds *domains) moversOf(key *conn.Domain) (d *domain, movers []*mover) {
+func (ds *domains) pathsOf(key *conn.Domain) (d *domain, paths []*dataPath) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if d = ds.open[key]; d != nil {
-		for m := range d.movers {
-			movers = append(movers, m)
+		for dp := range d.paths {
+			paths = append(paths, dp)
 		}
 	}
-	return d, movers
+	return d, paths
 }
 
-// revoke calls in what was lent of a region and returns when nobody can touch it any more: the loans came back, or their connections
-// have ended. Who answers neither is disconnected; its fence then holds.
+// revoke revokes the grants of a region and returns when nobody can touch it any more: the grants
+// came back, or their connections have ended. A peer that does neither is disconnected; its fence
+// then holds.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
-	d, movers := ds.moversOf(key)
-	called := make([]grant.Revocation, 0, len(movers))
-	for _, m := range movers {
-		called = append(called, grant.Revocation{From: m.ep, Grants: m.lender.Revoke(region)})
+	d, paths := ds.pathsOf(key)
+	called := make([]grant.Revocation, 0, len(paths))
+	for _, dp := range paths {
+		called = append(called, grant.Revocation{From: dp.ep, Grants: dp.granter.Revoke(region)})
 	}
 	grant.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {
@@ -138,16 +140,16 @@ func (ds *domains) revoke(key *conn.Domain, region uint64) {
 
 // disconnectHolders ends the connections that have copies of a region under way and do not move on.
 func (ds *domains) disconnectHolders(key *conn.Domain, region uint64) {
-	_, movers := ds.moversOf(key)
-	for _, m := range movers {
-		if m.holds(region) {
-			m.ep.Fail(fmt.Errorf("copies between %s and region %d, which was closed, stand still: %w", m.ep.Peer(), region, fabric.ErrTimeout))
+	_, paths := ds.pathsOf(key)
+	for _, dp := range paths {
+		if dp.holds(region) {
+			dp.ep.Fail(fmt.Errorf("copies between %s and region %d, which was closed, stand still: %w", dp.ep.Peer(), region, fabric.ErrTimeout))
 		}
 	}
 }
 
-// pinOf is what devices see of a region of host memory, which the caller keeps open, and the caller is inside. With wait it is made; otherwise
-// nil may be the answer.
+// pinOf is what devices see of a region of host memory, which the caller keeps open, and the caller
+// is inside. With wait it is made; otherwise nil may be the answer.
 func (d *domain) pinOf(mr *util.MR, dev *device.Device, wait bool) *hostPin {
 	d.pinsMu.RLock()
 	p := d.pins[mr.Key().ID]
@@ -188,7 +190,8 @@ func (d *domain) makePin(mr *util.MR, dev *device.Device) *hostPin {
 	return p
 }
 
-// unpin gives up what devices see of a region, once no copy uses it. It is not given up if they do not end in time.
+// unpin gives up what devices see of a region, once no copy uses it. It is not given up if they do
+// not end in time.
 func (d *domain) unpin(region uint64) {
 	d.pinsMu.Lock()
 	p := d.pins[region]
@@ -214,10 +217,10 @@ func (d *domain) unpin(region uint64) {
 }
 
 // holds reports whether a copy of m under way keeps a local region open.
-func (m *mover) holds(region uint64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for f := range m.live {
+func (dp *dataPath) holds(region uint64) bool {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	for f := range dp.live {
 		if slices.Contains(f.regions, region) {
 			return true
 		}

@@ -18,27 +18,30 @@ const (
 	// depth is how many copies of a device are under way at once; further ones wait here.
 	depth = 32
 
-	// Who looks whether copies have ended spins while it expects one to, from spinEarly before on, for spinFor: a sleep on Linux takes
-	// 60 us at least. Behind that it looks every so often: after a 32nd of the time that passed. It naps for longNap at most, whatever it
-	// expects: copies that follow others of another size or another number beside them are expected wrongly. With 2 ms a write of
-	// 256 MiB between H200s, alone after some with three others beside them, took 1.6 ms more than its copy; a look costs a microsecond.
+	// Who looks whether copies have ended spins while it expects one to, from spinEarly before on,
+	// for spinFor: a sleep on Linux takes 60 us at least. Behind that it looks every so often:
+	// after a 32nd of the time that passed. It naps for longNap at most, whatever it expects:
+	// copies that follow others of another size or another number beside them are expected wrongly.
+	// With 2 ms a write of 256 MiB between H200s, alone after some with three others beside them,
+	// took 1.6 ms more than its copy; a look costs a microsecond.
 	spinEarly = 80 * time.Microsecond
 	spinFor   = 60 * time.Microsecond
 	overdue   = 32
 	shortNap  = 60 * time.Microsecond
 	longNap   = 100 * time.Microsecond
 
-	// lingerTime is how long the one who looks goes on looking when nothing is under way: waking it takes as long as a small copy.
+	// lingerTime is how long the one who looks goes on looking when nothing is under way: waking it
+	// takes as long as a small copy.
 	lingerTime = 40 * time.Microsecond
 )
 
-// A lander is told of the end of a flight, once, without locks; the flight is its again.
+// A lander is notified of the end of a flight, once, without locks; the flight is its again.
 type lander interface {
 	landed(f *flight, err error)
 }
 
-// An engine copies for the movers of a domain, with a Copier for each device. One goroutine looks after the copies under way; it is parked
-// while there are none.
+// An engine copies for the data paths of a domain, with a Copier for each device. One goroutine
+// looks after the copies under way; it is parked while there are none.
 type engine struct {
 	blocks int
 	log    *slog.Logger
@@ -114,8 +117,8 @@ func (e *engine) openLane(w way) (*lane, error) {
 	return ln, nil
 }
 
-// rouse wakes the one who looks, ahead of a launch that takes as long as the waking.
-func (e *engine) rouse() {
+// wakeUp wakes the one who looks, ahead of a launch that takes as long as the waking.
+func (e *engine) wakeUp() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.started && !e.closing {
@@ -133,9 +136,10 @@ func (e *engine) nudge() {
 	}
 }
 
-// start begins the copy of f on its lane, or queues it. An error means that nothing is copied and landed is not called.
+// start begins the copy of f on its lane, or queues it. An error means that nothing is copied and
+// landed is not called.
 func (e *engine) start(f *flight) error {
-	e.rouse()
+	e.wakeUp()
 	f.begun = time.Now()
 	e.mu.Lock()
 	behind := len(f.lane.queue) > 0
@@ -157,7 +161,8 @@ func (e *engine) start(f *flight) error {
 		e.incoming = append(e.incoming, f)
 	}
 	e.nudge()
-	// A long copy comes to its end behind those that are under way, long after who looks has: there is no need to wake it for that.
+	// A long copy comes to its end behind those that are under way, long after who looks has: there
+	// is no need to wake it for that.
 	if first := f.lane.flying.Add(1) == 1; first || err != nil || f.bytes < leastBytes {
 		e.endNap()
 	}
@@ -230,7 +235,8 @@ func (e *engine) run() {
 	}
 }
 
-// board adds what was started to active. With nothing to look after since progress it parks, and reports false once the engine is closed.
+// board adds what was started to active. With nothing to look after since progress it parks, and
+// reports false once the engine is closed.
 func (e *engine) board(active []*flight, progress time.Time) ([]*flight, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -313,7 +319,8 @@ func (e *engine) startNext(ln *lane) bool {
 	return !busy
 }
 
-// close ends the engine, whose flights have landed, but for those that a device does not end: then what they touch stays.
+// close ends the engine, whose flights have landed, but for those that a device does not end: then
+// what they touch stays.
 func (e *engine) close() {
 	e.mu.Lock()
 	e.closing = true

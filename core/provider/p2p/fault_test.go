@@ -20,7 +20,8 @@ var faults = []string{
 	"cuDeviceCanAccessPeer=1", "cuDevicePrimaryCtxRetain=2",
 }
 
-// A driver's call that fails ends the op with its words, or sends it another way; the next op is not disturbed, and nothing is left.
+// A driver's call that fails ends the op with its words, or sends it another way; the next op is
+// not disturbed, and nothing is left.
 func TestDriverFaults(t *testing.T) {
 	gputest.NeedEmulated(t)
 	for _, fault := range faults {
@@ -75,8 +76,8 @@ func TestWithoutKernel(t *testing.T) {
 	a.byGPU(t)
 }
 
-// A device that does not go on: the connection ends all the same, its ops with ErrTimeout, and memory that may still be written is not
-// given back until it cannot be.
+// A device that does not go on: the connection ends all the same, its ops with ErrTimeout, and
+// memory that may still be written is not given back until it cannot be.
 func TestDeviceHangs(t *testing.T) {
 	gputest.NeedEmulated(t)
 	a, b := newPair(t, Options{letGo: 200 * time.Millisecond})

@@ -13,9 +13,10 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A flight is an op from RMA to its end, or an order of the peer that is carried out here. It is used again.
+// A flight is an op from RMA to its end, or an order of the peer that is carried out here. It is
+// used again.
 type flight struct {
-	mover *mover
+	path  *dataPath
 	owner lander
 	ended atomic.Bool // somebody has ended it
 
@@ -28,13 +29,13 @@ type flight struct {
 	parts  int
 	order  *order
 
-	regions []uint64 // local ones that a copy under way keeps open; under mover.mu
+	regions []uint64 // local ones that a copy under way keeps open; under dataPath.mu
 
 	segs   []device.CopySegment
 	blocks device.CopyBlocks // in place of segs, if it has some
 	bytes  uint64
-	held   []hold    // local regions
-	loan   *borrowed // that it is inside of, and of the peer's fence
+	held   []hold       // local regions
+	grant  *regionGrant // that it is inside of, and of the peer's fence
 	lane   *lane
 	copy   device.Copy
 
@@ -60,10 +61,10 @@ func (f *flight) start() (device.Copy, error) {
 
 // release lets go of all that the flight holds.
 func (f *flight) release() {
-	if f.loan != nil {
-		f.mover.theirs.Leave()
-		f.loan.Use.Leave()
-		f.loan = nil
+	if f.grant != nil {
+		f.path.theirs.Leave()
+		f.grant.Use.Leave()
+		f.grant = nil
 	}
 	for i := range f.held {
 		if h := &f.held[i]; h.pin != nil {
@@ -75,8 +76,8 @@ func (f *flight) release() {
 	f.held = f.held[:0]
 }
 
-// expect sets when a copy that has begun is looked at. Copies of one device share its links, so it comes to its end behind those that are
-// under way already.
+// expect sets when a copy that has begun is looked at. Copies of one device share its links, so it
+// comes to its end behind those that are under way already.
 func (f *flight) expect() {
 	f.lane.under += f.bytes
 	takes := time.Duration(float64(f.lane.under) * f.lane.nsPerByte)
@@ -95,10 +96,11 @@ func (f *flight) nap(now time.Time) time.Duration {
 	return max(0, f.look.Sub(now))
 }
 
-// leastBytes is from how many bytes on a copy tells of its lane's speed.
+// leastBytes is from how many bytes on a copy shows its lane's speed.
 const leastBytes = 1 << 20
 
-// measured remembers how fast the lane was: since the copy began, or since the one before it ended, with which it shared the way.
+// measured remembers how fast the lane was: since the copy began, or since the one before it ended,
+// with which it shared the way.
 func (f *flight) measured(now time.Time, err error) {
 	ln := f.lane
 	ln.flying.Add(-1)
@@ -113,8 +115,9 @@ func (f *flight) measured(now time.Time, err error) {
 	}
 }
 
-// learn takes in the time of a copy for each byte. One that had ended before anybody looked took less: who expects too much sleeps too long
-// and sees what it expects, so the expectation falls until copies are caught under way.
+// learn takes in the time of a copy for each byte. One that had ended before anybody looked took
+// less: who expects too much sleeps too long and sees what it expects, so the expectation falls
+// until copies are caught under way.
 func (ln *lane) learn(per float64, caught bool) {
 	switch {
 	case !caught && ln.missed:

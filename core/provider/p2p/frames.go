@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// The frames that p2p adds to the stream beside those of loans.
+// The frames that p2p adds to the stream beside those of package grant.
 const (
 	frameOrder = grant.FrameOwn + iota // orderFrame, a part of an order: copy between a share of ours and a region of yours
 	frameDone                          // answer to an order: doneFrame
@@ -31,7 +31,8 @@ type orderFrame struct {
 	parts  []orderPart
 }
 
-// A doneFrame ends an order: with 0, an errno, or unable: no byte was copied, and it is to go another way.
+// A doneFrame ends an order: with 0, an errno, or unable: no byte was copied, and it is to go
+// another way.
 type doneFrame struct {
 	number uint64
 	err    fabric.Errno
@@ -94,10 +95,10 @@ func parsePlace(b []byte) (p place, err error) {
 	p.ipc.Offset, p.ipc.Bytes = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	b = b[16:]
 	if uuid > len(b) || p.kind > fabric.MemHIP || p.addr+p.size < p.addr {
-		return p, fmt.Errorf("loan of %d bytes at %#x of kind %d: %w", p.size, p.addr, p.kind, fabric.ErrProtocol)
+		return p, fmt.Errorf("grant of %d bytes at %#x of kind %d: %w", p.size, p.addr, p.kind, fabric.ErrProtocol)
 	}
 	if p.exported() && (p.ipc.Offset > p.ipc.Bytes || p.size > p.ipc.Bytes-p.ipc.Offset) {
-		return p, fmt.Errorf("loan of %d bytes at %d of an allocation of %d: %w", p.size, p.ipc.Offset, p.ipc.Bytes, fabric.ErrProtocol)
+		return p, fmt.Errorf("grant of %d bytes at %d of an allocation of %d: %w", p.size, p.ipc.Offset, p.ipc.Bytes, fabric.ErrProtocol)
 	}
 	p.uuid, p.why = string(b[:uuid]), string(b[uuid:])
 	return p, nil

@@ -27,15 +27,16 @@ const (
 	helloLen   = len(helloMagic) + 2 + 2 + 16
 )
 
-// Each side hands the other a page with the fence of its memory: who copies from or to memory of the other process, on whatever device, is
-// counted there.
+// Each side hands the other a page with the fence of its memory: who copies from or to memory of
+// the other process, on whatever device, is counted there.
 const (
 	pageBytes   = 4096
 	pageClosed  = 0
 	pageCopying = 64
 )
 
-// process is what this process is known by: one random number for all its connections. Two processes may have one id in two pid namespaces.
+// process is what this process is known by: one random number for all its connections. Two
+// processes may have one id in two pid namespaces.
 var process = sync.OnceValue(func() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id

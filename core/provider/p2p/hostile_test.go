@@ -21,7 +21,7 @@ type sentFrame struct {
 	body []byte
 }
 
-// A fakeEndpoint notes what a mover does to its stream.
+// A fakeEndpoint notes what a data path does to its stream.
 type fakeEndpoint struct {
 	mu     sync.Mutex
 	frames []sentFrame
@@ -40,8 +40,8 @@ func (e *fakeEndpoint) SendFrame(kind uint8, body []byte) error {
 	return nil
 }
 
-// newMoverAlone makes a mover whose peer is the test.
-func newMoverAlone(t *testing.T) (*mover, *fakeEndpoint) {
+// newPathAlone makes a data path whose peer is the test.
+func newPathAlone(t *testing.T) (*dataPath, *fakeEndpoint) {
 	t.Helper()
 	page := func() []byte {
 		b, err := sys.Alloc(pageBytes)
@@ -51,30 +51,31 @@ func newMoverAlone(t *testing.T) (*mover, *fakeEndpoint) {
 	g := &greeting{ours: page(), theirs: page(), peer: &local.Peer{}}
 	t.Cleanup(g.Release)
 	ep := &fakeEndpoint{}
-	m := newMover(ep, g, util.NewMRTable(), &Options{Log: quiet, letGo: usualLetGo})
+	dp := newDataPath(ep, g, util.NewMRTable(), &Options{Log: quiet, letGo: usualLetGo})
 	ds := &domains{opts: &Options{Log: quiet}, open: make(map[*conn.Domain]*domain)}
-	ds.join(nil, m)
-	return m, ep
+	ds.join(nil, dp)
+	return dp, ep
 }
 
-// The bodies of frames of loans, written out: what peers of other versions send.
+// The bodies of frames of grants, written out: what peers of other versions send.
 func ticketBody(ticket uint64) []byte { return binary.BigEndian.AppendUint64(nil, ticket) }
 
-func lendBody(ticket uint64) []byte { return append(ticketBody(ticket), somePlace.encode()...) }
+func grantBody(ticket uint64) []byte { return append(ticketBody(ticket), somePlace.encode()...) }
 
 func askBody(ticket uint64, key fabric.RegionKey) []byte {
 	return append(binary.BigEndian.AppendUint64(ticketBody(ticket), key.ID), key.Secret[:]...)
 }
 
-// A peer that says what the protocol does not allow loses its connection; one that claims what it has no right to is refused.
+// A peer that says what the protocol does not allow loses its connection; one that claims what it
+// has no right to is refused.
 func TestHostileFrames(t *testing.T) {
-	share := lendBody(grant.ShareBit | 1)
+	share := grantBody(grant.ShareBit | 1)
 	order := func(number uint64, last bool, parts int) []byte {
 		return (&orderFrame{number: number, share: grant.ShareBit | 9, key: someKey, last: last, parts: make([]orderPart, parts)}).append(nil)
 	}
 	for name, frames := range map[string][]sentFrame{
 		"unknown kind":                    {{77, nil}},
-		"a loan that nobody asked for":    {{grant.FrameGrant, lendBody(5)}},
+		"a grant that nobody asked for":   {{grant.FrameGrant, grantBody(5)}},
 		"a refusal that nobody asked for": {{grant.FrameRefuse, binary.BigEndian.AppendUint32(ticketBody(5), uint32(fabric.ErrNoKey))}},
 		"a share twice":                   {{grant.FrameGrant, share}, {grant.FrameGrant, share}},
 		"revoke of nothing":               {{grant.FrameRevoke, ticketBody(3)}},
@@ -86,11 +87,11 @@ func TestHostileFrames(t *testing.T) {
 		"an empty order frame":            {{frameOrder, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, _ := newMoverAlone(t)
-			defer m.Close(fabric.ErrCanceled)
+			dp, _ := newPathAlone(t)
+			defer dp.Close(fabric.ErrCanceled)
 			var err error
 			for _, f := range frames {
-				err = m.Frame(f.kind, f.body)
+				err = dp.Frame(f.kind, f.body)
 			}
 			if !errors.Is(err, fabric.ErrProtocol) {
 				t.Errorf("got %v", err)
@@ -98,20 +99,20 @@ func TestHostileFrames(t *testing.T) {
 		})
 	}
 	t.Run("parts without end", func(t *testing.T) {
-		m, _ := newMoverAlone(t)
-		defer m.Close(fabric.ErrCanceled)
+		dp, _ := newPathAlone(t)
+		defer dp.Close(fabric.ErrCanceled)
 		var err error
 		for i := 0; err == nil && i <= maxParts/100; i++ {
-			err = m.Frame(frameOrder, order(1, false, 100))
+			err = dp.Frame(frameOrder, order(1, false, 100))
 		}
 		if !errors.Is(err, fabric.ErrProtocol) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an order under no share", func(t *testing.T) {
-		m, ep := newMoverAlone(t)
-		defer m.Close(fabric.ErrCanceled)
-		ok(t, m.Frame(frameOrder, order(1, true, 1)))
+		dp, ep := newPathAlone(t)
+		defer dp.Close(fabric.ErrCanceled)
+		ok(t, dp.Frame(frameOrder, order(1, true, 1)))
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		if len(ep.frames) != 1 || ep.frames[0].kind != frameDone {
@@ -122,9 +123,9 @@ func TestHostileFrames(t *testing.T) {
 		}
 	})
 	t.Run("a key of no region", func(t *testing.T) {
-		m, ep := newMoverAlone(t)
-		defer m.Close(fabric.ErrCanceled)
-		ok(t, m.Frame(grant.FrameRequest, askBody(1, someKey)))
+		dp, ep := newPathAlone(t)
+		defer dp.Close(fabric.ErrCanceled)
+		ok(t, dp.Frame(grant.FrameRequest, askBody(1, someKey)))
 		if len(ep.frames) != 1 || ep.frames[0].kind != grant.FrameRefuse {
 			t.Errorf("%+v", ep.frames)
 		}

@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// warmUp uses all that tests use of drivers, which keep descriptors open from the first use on: those are no leaks.
+// warmUp uses all that tests use of drivers, which keep descriptors open from the first use on:
+// those are no leaks.
 func warmUp() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
 	defer cancel()

@@ -11,11 +11,12 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// Host memory of another process cannot be mapped here, but the other process can map our device memory: it is lent a share of that, gets
-// an order with the op's pieces, and copies with its own GPU and its own pin.
+// Host memory of another process cannot be mapped here, but the other process can map our device
+// memory: it is granted a share of that, gets an order with the op's pieces, and copies with its
+// own GPU and its own pin.
 
-// maxParts bounds the parts of all orders of a connection on their way in one direction: what the target keeps, and half of what the
-// stream lets wait to be sent.
+// maxParts bounds the parts of all orders of a connection on their way in one direction: what the
+// target keeps, and half of what the stream lets wait to be sent.
 const maxParts = 16 << 10
 
 // orders are those of one endpoint.
@@ -32,7 +33,7 @@ type orders struct {
 // An order is one of the peer's.
 type order struct {
 	number uint64
-	share  *borrowed
+	share  *regionGrant
 	key    fabric.RegionKey
 	write  bool
 	parts  []orderPart
@@ -43,13 +44,13 @@ func (o *orders) init() {
 }
 
 // beginOrder lets the peer copy between one local region of device memory and its region.
-func (m *mover) beginOrder(f *flight, l *borrowed, wait bool) outcome {
-	parts, ticket, err := m.writeOrder(f, wait)
+func (dp *dataPath) beginOrder(f *flight, l *regionGrant, wait bool) outcome {
+	parts, ticket, err := dp.writeOrder(f, wait)
 	if err != nil {
 		f.release()
-		return m.otherwise(f, err)
+		return dp.otherwise(f, err)
 	}
-	o := &m.orders
+	o := &dp.orders
 	o.mu.Lock()
 	if o.credit < len(parts) {
 		o.mu.Unlock()
@@ -61,32 +62,33 @@ func (m *mover) beginOrder(f *flight, l *borrowed, wait bool) outcome {
 	f.number, f.parts = o.last, len(parts)
 	number, key, write := f.number, l.Key, f.op.Kind == fabric.OpWrite
 	o.pending[number] = f
-	m.noteRegions(f)
-	m.postOrder(orderFrame{number: number, share: ticket, key: key, write: write}, parts)
+	dp.noteRegions(f)
+	dp.postOrder(orderFrame{number: number, share: ticket, key: key, write: write}, parts)
 	o.mu.Unlock()
-	m.out.Flush()
+	dp.out.Flush()
 	return begun
 }
 
-// writeOrder lists an op's pieces, for which it must have one local region only, and finds the share of that.
-func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint64, err error) {
+// writeOrder lists an op's pieces, for which it must have one local region only, and finds the
+// share of that.
+func (dp *dataPath) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint64, err error) {
 	op := f.op
 	for i := range 1 + len(op.More) {
 		if s := op.LocalSeg(i); s.Len > 0 && s.MR != firstOnDevice(op).MR {
 			return nil, 0, errors.New("an op from several regions to host memory of another process")
 		}
 	}
-	h, err := m.holdDevice(f, firstOnDevice(op))
+	h, err := dp.holdDevice(f, firstOnDevice(op))
 	if err != nil {
 		return nil, 0, err
 	}
 	h.reached = true // nothing here copies it
-	share := m.lender.Shared(h.mr.Desc())
+	share := dp.granter.Shared(h.mr.Desc())
 	if share == nil {
 		if !wait {
 			return nil, 0, errNotYet
 		}
-		if share, err = m.shareOf(h.mr); err != nil {
+		if share, err = dp.shareOf(h.mr); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -97,7 +99,7 @@ func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint
 	}
 	if op.Blocks != nil {
 		parts = f.blockParts(h.mr.Buffer().Addr)
-	} else if parts, err = m.segmentParts(f, h.mr.Buffer().Addr, wait); err != nil {
+	} else if parts, err = dp.segmentParts(f, h.mr.Buffer().Addr, wait); err != nil {
 		return nil, 0, err
 	}
 	if len(parts) > maxParts {
@@ -107,9 +109,10 @@ func (m *mover) writeOrder(f *flight, wait bool) (parts []orderPart, ticket uint
 }
 
 // segmentParts are the parts of an order for an op of segments of a region at base.
-func (m *mover) segmentParts(f *flight, base uint64, wait bool) ([]orderPart, error) {
-	// The same walk as of a copy here, with offsets in place of addresses: the base is the region's, the peer's is 0.
-	if err := m.list(f, 0, wait); err != nil {
+func (dp *dataPath) segmentParts(f *flight, base uint64, wait bool) ([]orderPart, error) {
+	// The same walk as of a copy here, with offsets in place of addresses: the base is the
+	// region's, the peer's is 0.
+	if err := dp.list(f, 0, wait); err != nil {
 		return nil, err
 	}
 	parts := make([]orderPart, len(f.segs))
@@ -138,22 +141,22 @@ func (f *flight) blockParts(base uint64) []orderPart {
 }
 
 // postOrder posts an order's frames, one behind the other: with orders.mu held.
-func (m *mover) postOrder(f orderFrame, parts []orderPart) {
+func (dp *dataPath) postOrder(f orderFrame, parts []orderPart) {
 	for !f.last {
 		n := min(len(parts), partsOfFrame)
 		f.parts, parts = parts[:n], parts[n:]
 		f.last = len(parts) == 0
-		m.out.Post(frameOrder, f.append(make([]byte, 0, orderHead+n*partLen)))
+		dp.out.Post(frameOrder, f.append(make([]byte, 0, orderHead+n*partLen)))
 	}
 }
 
 // onDone ends an order of ours.
-func (m *mover) onDone(body []byte) error {
+func (dp *dataPath) onDone(body []byte) error {
 	d, err := parseDone(body)
 	if err != nil {
 		return err
 	}
-	o := &m.orders
+	o := &dp.orders
 	o.mu.Lock()
 	f := o.pending[d.number]
 	if f != nil {
@@ -162,35 +165,35 @@ func (m *mover) onDone(body []byte) error {
 	}
 	o.mu.Unlock()
 	switch {
-	case f == nil && m.isStopped():
+	case f == nil && dp.isStopped():
 	case f == nil:
 		return fmt.Errorf("answer to order %d, which was not given: %w", d.number, fabric.ErrProtocol)
 	case d.unable:
-		m.slow(fmt.Errorf("the peer cannot copy for us: %s", d.text))
-		m.untrack(f)
+		dp.slow(fmt.Errorf("the peer cannot copy for us: %s", d.text))
+		dp.untrack(f)
 		f.release()
 		if f.ended.CompareAndSwap(false, true) {
 			t := f.ticket
-			m.freeFlight(f)
-			m.ep.HandBack(t)
-			m.ops.Leave()
+			dp.freeFlight(f)
+			dp.ep.HandBack(t)
+			dp.ops.Leave()
 		}
 	case d.err != 0:
-		m.end(f, local.OpFault(d.err, "answer of %s: %s", m.ep.Peer(), d.text))
+		dp.end(f, local.OpFault(d.err, "answer of %s: %s", dp.ep.Peer(), d.text))
 	default:
-		m.end(f, nil)
+		dp.end(f, nil)
 	}
 	return nil
 }
 
 // dropOrders ends the orders that the peer does not answer any more, and copies no more for.
-func (m *mover) dropOrders(cause error) {
-	o := &m.orders
+func (dp *dataPath) dropOrders(cause error) {
+	o := &dp.orders
 	o.mu.Lock()
 	pending := o.pending
 	o.pending = make(map[uint64]*flight)
 	o.mu.Unlock()
 	for _, f := range pending {
-		m.end(f, cause)
+		dp.end(f, cause)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"mori/core/device"
 )
 
-// pins are the ranges of host memory that this process has pinned for copies. Drivers refuse to pin a byte twice, and regions may
-// overlap: each byte belongs to one range at most, which lives as long as a region needs it. Sorted by address.
+// pins are the ranges of host memory that this process has pinned for copies. Drivers refuse to pin
+// a byte twice, and regions may overlap: each byte belongs to one range at most, which lives as
+// long as a region needs it. Sorted by address.
 var pins struct {
 	sync.Mutex
 	all []*pinnedRange
@@ -32,8 +33,8 @@ type pinned struct {
 	ranges []*pinnedRange // none: somebody else pinned it, and keeps it so
 }
 
-// pin lets devices of d's vendor at n bytes of host memory. Whole pages are pinned: two ranges with a page in common are refused as one byte
-// twice.
+// pin lets devices of d's vendor at n bytes of host memory. Whole pages are pinned: two ranges with
+// a page in common are refused as one byte twice.
 func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 	pins.Lock()
 	defer pins.Unlock()
@@ -60,7 +61,8 @@ func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 	return p, nil
 }
 
-// pinnedByOthers: the memory came pinned, as PyTorch's does. What this package pinned is none of that.
+// pinnedByOthers: the memory came pinned, as PyTorch's does. What this package pinned is none of
+// that.
 func pinnedByOthers(d *device.Device, at device.Pointer, addr, n uint64) bool {
 	if at.Kind != device.Host || at.DeviceAddr == 0 || at.Device != nil && at.Device.Vendor != d.Vendor || at.Base == 0 || addr < at.Base || addr+n > at.Base+at.Bytes {
 		return false
@@ -70,7 +72,8 @@ func pinnedByOthers(d *device.Device, at device.Pointer, addr, n uint64) bool {
 
 func (r *pinnedRange) shift() uint64 { return r.memory.DeviceAddr() - r.lo }
 
-// rangeAt is the range that has the byte at addr, pinned now up to end or up to the next range if there is none. pins is locked.
+// rangeAt is the range that has the byte at addr, pinned now up to end or up to the next range if
+// there is none. pins is locked.
 func rangeAt(d *device.Device, addr, end uint64) (*pinnedRange, error) {
 	i := 0
 	for ; i < len(pins.all); i++ {

@@ -64,7 +64,8 @@ func TestPinsOverlap(t *testing.T) {
 				g := open[i]
 				open = append(open[:i], open[i+1:]...)
 				ok(t, g.pinned.release())
-				// A range lives as long as any region needs a byte of it, which may be longer than this one's.
+				// A range lives as long as any region needs a byte of it, which may be longer than
+				// this one's.
 				for i := range g.n {
 					users[g.first+i]--
 				}

@@ -13,7 +13,7 @@ import (
 	"mori/core/fabric/util"
 )
 
-// A place is where a region is, as its owner tells a peer.
+// A place is where a region is, as its owner describes it to a peer.
 type place struct {
 	addr, size uint64 // in the owner's process
 	access     fabric.Access
@@ -25,7 +25,7 @@ type place struct {
 
 func (p *place) exported() bool { return p.ipc.Bytes > 0 }
 
-// describe tells a peer where a region is. One of another process needs a handle for device memory.
+// describe says where a region is. One of another process needs a handle for device memory.
 func describe(mr *util.MR, sameProcess bool) place {
 	buf := mr.Buffer()
 	p := place{addr: buf.Addr, size: buf.Len, access: mr.Access(), kind: buf.Kind}
@@ -72,7 +72,8 @@ type ordinal struct {
 	n    int
 }
 
-// known are the devices that deviceOf has found, replaced when there is one more: to list all of them takes memory each time.
+// known are the devices that deviceOf has found, replaced when there is one more: to list all of
+// them takes memory each time.
 var known atomic.Pointer[map[ordinal]*device.Device]
 
 func remember(which ordinal, d *device.Device) {
@@ -102,7 +103,9 @@ func findDevice(kind fabric.MemKind, suits func(*device.Device) bool) (*device.D
 	return nil, nil
 }
 
-// near is the device that copies to and from p where nothing else decides it: the one that has it, if this process sees it, else any of that vendor, through which the driver may open it all the same.
+// near is the device that copies to and from p where nothing else decides it: the one that has it,
+// if this process sees it, else any of that vendor, through which the driver may open it all the
+// same.
 func (p *place) near() (*device.Device, error) {
 	d, err := findDevice(p.kind, func(d *device.Device) bool { return d.UUID == p.uuid })
 	if d == nil && err == nil {
@@ -168,9 +171,10 @@ func (p *place) reachable(d *device.Device) error {
 	return d.EnablePeer(owner)
 }
 
-// isThere looks whether n bytes of this process are device memory all of it, in one allocation or several, which d reaches: a copy beyond
-// would cost the process its device. Peer access is to what is allocated for all; virtual and pool memory is for the devices that its owner
-// has let at it, which drivers do not tell.
+// isThere looks whether n bytes of this process are device memory all of it, in one allocation or
+// several, which d reaches: a copy beyond would cost the process its device. Peer access is to what
+// is allocated for all; virtual and pool memory is for the devices that its owner has let at it,
+// which drivers do not report.
 func isThere(d *device.Device, addr, n uint64) error {
 	for next, end := addr, addr+n; next < end; {
 		at, err := device.Lookup(next)
@@ -184,7 +188,7 @@ func isThere(d *device.Device, addr, n uint64) error {
 			return fmt.Errorf("virtual or pool memory of %v, which %s may not reach: %w", at.Device, d, device.ErrNoPeer)
 		}
 		if at.Bytes == 0 || at.Base+at.Bytes <= next {
-			return nil // the driver does not tell more
+			return nil // the driver does not say more
 		}
 		next = at.Base + at.Bytes
 	}
@@ -202,7 +206,8 @@ func (p *place) openIPC(m *mapping) {
 		return
 	}
 	m.addr, m.undo = mem.Addr(), mem.Close
-	// What a peer says of sizes is not believed: a copy beyond the allocation would cost this process its device.
+	// What a peer says of sizes is not believed: a copy beyond the allocation would cost this
+	// process its device.
 	if at, err := device.Lookup(m.addr); err == nil && at.Bytes > 0 && (m.addr < at.Base || m.addr+p.size > at.Base+at.Bytes) {
 		err = fmt.Errorf("region of %d bytes at %#x of an allocation of %d at %#x: %w", p.size, m.addr, at.Bytes, at.Base, fabric.ErrProtocol)
 		*m = mapping{dev: m.dev, err: errors.Join(err, mem.Close())}

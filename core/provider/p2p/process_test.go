@@ -15,7 +15,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// Each way between memories of two processes: reads, writes, and sub-regions far inside their allocations.
+// Each way between memories of two processes: reads, writes, and sub-regions far inside their
+// allocations.
 func TestTwoProcesses(t *testing.T) {
 	eachRoute(t, func(t *testing.T, r route) {
 		const n = 3<<20 + 40
@@ -131,8 +132,8 @@ func TestPeerDies(t *testing.T) {
 	})
 }
 
-// A copy into the memory of a process that has ended goes well as long as that is mapped here. It is no success, also before the connection is
-// known to have ended.
+// A copy into the memory of a process that has ended goes well as long as that is mapped here. It
+// is no success, also before the connection is known to have ended.
 func TestNothingSucceedsAtADeadPeer(t *testing.T) {
 	const n = 4096
 	for range 5 {
@@ -148,7 +149,8 @@ func TestNothingSucceedsAtADeadPeer(t *testing.T) {
 	}
 }
 
-// Local memory that no region has, and remote memory that cannot be exported, go by the socket, and Path says why.
+// Local memory that no region has, and remote memory that cannot be exported, go by the socket, and
+// Path says why.
 func TestFallbackSaysWhy(t *testing.T) {
 	a, c, key := newChild(t, 0, 0, 4096)
 	host := make([]byte, 4096)
@@ -161,7 +163,8 @@ func TestFallbackSaysWhy(t *testing.T) {
 	}
 }
 
-// Virtual memory has no handle for other processes. The peer copies if it can reach the other end, else the socket carries the payload.
+// Virtual memory has no handle for other processes. The peer copies if it can reach the other end,
+// else the socket carries the payload.
 func TestVirtualMemory(t *testing.T) {
 	const n = 300_000
 	for _, c := range []struct {

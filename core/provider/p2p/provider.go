@@ -18,15 +18,16 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// bestOp is an op that lets the launch of a kernel, or the end of a copy, cost nothing that shows; all blocks of a batch are one list then.
+// bestOp is an op that lets the launch of a kernel, or the end of a copy, cost nothing that shows;
+// all blocks of a batch are one list then.
 const bestOp = 256 << 20
 
 // Options shape a Provider. The zero value is good.
 type Options struct {
 	Log *slog.Logger // nil: slog.Default()
 
-	// Blocks is how many blocks of a GPU's threads copy lists of scattered pieces, one list after the other then; 0: as MORI_P2P_BLOCKS
-	// says, else by size, and lists beside each other.
+	// Blocks is how many blocks of a GPU's threads copy lists of scattered pieces, one list after
+	// the other then; 0: as MORI_P2P_BLOCKS says, else by size, and lists beside each other.
 	Blocks int
 
 	// letGo is how long a peer or a device is waited for, 0 for usualLetGo: for tests.
@@ -77,8 +78,8 @@ func limits() fabric.Limits {
 	return l
 }
 
-// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg first, if there is a GPU. node is empty; service
-// is the name to connect to, "@name" or "name".
+// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg
+// first, if there is a GPU. node is empty; service is the name to connect to, "@name" or "name".
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	if node != "" {
 		return nil, fmt.Errorf("p2p to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)

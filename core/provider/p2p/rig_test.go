@@ -22,7 +22,7 @@ const testDeadline = 2 * time.Minute
 
 const allRights = fabric.AccessRemoteRead | fabric.AccessRemoteWrite
 
-// An end is a host of its own as far as the provider can tell, with one endpoint.
+// An end is a host of its own as far as the provider can see, with one endpoint.
 type end struct {
 	fab fabric.Fabric
 	dom fabric.Domain
@@ -103,7 +103,8 @@ type registered struct {
 
 var regionIDs atomic.Uint64
 
-// openMemory allocates n bytes on device dev, or of the host if it is -1, and registers the n bytes behind skip of them.
+// openMemory allocates n bytes on device dev, or of the host if it is -1, and registers the n bytes
+// behind skip of them.
 func (e *end) openMemory(dev int, skip, n uint64) (*registered, error) {
 	m := &registered{}
 	all, err := device.Devices()

@@ -12,25 +12,25 @@ import (
 )
 
 // onOrder takes a piece of an order of the peer, and begins one that is whole.
-func (m *mover) onOrder(body []byte) error {
-	o, err := m.orders.collect(body, m.borrower.Share)
+func (dp *dataPath) onOrder(body []byte) error {
+	o, err := dp.orders.collect(body, dp.holder.Share)
 	if err != nil || o == nil {
 		return err
 	}
-	if !m.serving.Enter() {
+	if !dp.serving.Enter() {
 		return nil // the connection is at its end, which the peer sees
 	}
-	f := m.newFlight()
+	f := dp.newFlight()
 	f.order = o
-	m.track(f)
-	if m.serve(f, false) == notYet {
-		go m.serve(f, true)
+	dp.track(f)
+	if dp.serve(f, false) == notYet {
+		go dp.serve(f, true)
 	}
 	return nil
 }
 
 // collect returns an order when its last piece came.
-func (o *orders) collect(body []byte, share func(uint64) *borrowed) (*order, error) {
+func (o *orders) collect(body []byte, share func(uint64) *regionGrant) (*order, error) {
 	if len(body) < 8 {
 		return nil, fmt.Errorf("order frame of %d bytes: %w", len(body), fabric.ErrProtocol)
 	}
@@ -60,36 +60,36 @@ func (o *orders) collect(body []byte, share func(uint64) *borrowed) (*order, err
 }
 
 // serve carries out an order. It is called again with wait after notYet.
-func (m *mover) serve(f *flight, wait bool) outcome {
-	err := m.accept(f)
+func (dp *dataPath) serve(f *flight, wait bool) outcome {
+	err := dp.accept(f)
 	if err == nil {
-		err = m.prepareOrder(f, wait)
+		err = dp.prepareOrder(f, wait)
 	}
 	switch {
 	case err == nil:
-		m.takeOff(f)
+		dp.takeOff(f)
 		return begun
 	case errors.Is(err, errNotYet):
 		f.release()
 		return notYet
 	}
-	m.answer(f, err)
+	dp.answer(f, err)
 	return begun
 }
 
 // accept checks the peer's claims, but for bounds.
-func (m *mover) accept(f *flight) error {
+func (dp *dataPath) accept(f *flight) error {
 	if f.order.share == nil {
 		return fmt.Errorf("the share of order %d: %w", f.order.number, fabric.ErrNoKey)
 	}
-	if err := m.enter(f, f.order.share); err != nil {
+	if err := dp.enter(f, f.order.share); err != nil {
 		return err
 	}
 	want := fabric.AccessRemoteRead
 	if f.order.write {
 		want = fabric.AccessRemoteWrite
 	}
-	mr, err := m.domain.table.Acquire(f.order.key, want)
+	mr, err := dp.domain.table.Acquire(f.order.key, want)
 	if err != nil {
 		return err
 	}
@@ -97,21 +97,22 @@ func (m *mover) accept(f *flight) error {
 	return nil
 }
 
-// prepareOrder chooses the device and lists what it copies. Errors that wrap errUnable say that nothing is wrong with the order.
-func (m *mover) prepareOrder(f *flight, wait bool) error {
+// prepareOrder chooses the device and lists what it copies. Errors that wrap errUnable say that
+// nothing is wrong with the order.
+func (dp *dataPath) prepareOrder(f *flight, wait bool) error {
 	o := f.order
 	d, err := o.share.Region.near()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
-	if err := m.board(f, o.share, way{d, !o.write}, wait); errors.Is(err, errNotYet) {
+	if err := dp.board(f, o.share, way{d, !o.write}, wait); errors.Is(err, errNotYet) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errUnable, err)
 	}
 	at, _ := o.share.Region.mapped(d)
 	h := &f.held[0]
-	if err := m.reachOwn(h, d, wait); err != nil {
+	if err := dp.reachOwn(h, d, wait); err != nil {
 		return err
 	}
 	f.segs, f.bytes = f.segs[:0], 0
@@ -138,9 +139,9 @@ func (m *mover) prepareOrder(f *flight, wait bool) error {
 var errUnable = errors.New("this process cannot copy for its peer")
 
 // reachOwn lets d at a region of ours.
-func (m *mover) reachOwn(h *hold, d *device.Device, wait bool) error {
+func (dp *dataPath) reachOwn(h *hold, d *device.Device, wait bool) error {
 	if h.mr.Buffer().Kind == fabric.MemHost {
-		p, err := m.pinned(h.mr, d, wait)
+		p, err := dp.pinned(h.mr, d, wait)
 		if err != nil {
 			if errors.Is(err, errNotYet) {
 				return err
@@ -150,10 +151,10 @@ func (m *mover) reachOwn(h *hold, d *device.Device, wait bool) error {
 		h.pin, h.shift, h.reached = p, p.pinned.shift, true
 		return nil
 	}
-	return m.enablePeer(h.mr, d)
+	return dp.enablePeer(h.mr, d)
 }
 
-func (m *mover) enablePeer(mr *util.MR, d *device.Device) error {
+func (dp *dataPath) enablePeer(mr *util.MR, d *device.Device) error {
 	own, err := deviceOf(mr.Buffer())
 	if err == nil {
 		err = d.EnablePeer(own)
@@ -168,21 +169,21 @@ func (m *mover) enablePeer(mr *util.MR, d *device.Device) error {
 }
 
 // served is the engine's report on an order.
-func (m *mover) served(f *flight, err error) { m.answer(f, err) }
+func (dp *dataPath) served(f *flight, err error) { dp.answer(f, err) }
 
-// answer tells the peer of an order's end.
-func (m *mover) answer(f *flight, err error) {
-	m.untrack(f)
+// answer reports an order's end to the peer.
+func (dp *dataPath) answer(f *flight, err error) {
+	dp.untrack(f)
 	f.release() // before the peer hears of it
 	d := doneFrame{number: f.order.number}
 	if err != nil {
 		d.unable, d.err, d.text = errors.Is(err, errUnable), deviceErrno(err), err.Error()
 	}
-	m.orders.mu.Lock()
-	m.orders.parts -= len(f.order.parts)
-	m.orders.mu.Unlock()
-	m.freeFlight(f)
-	m.out.Post(frameDone, d.encode())
-	m.out.Flush()
-	m.serving.Leave()
+	dp.orders.mu.Lock()
+	dp.orders.parts -= len(f.order.parts)
+	dp.orders.mu.Unlock()
+	dp.freeFlight(f)
+	dp.out.Post(frameDone, d.encode())
+	dp.out.Flush()
+	dp.serving.Leave()
 }

@@ -12,18 +12,18 @@ import (
 
 func TestSmallOpsDoNotAllocate(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-		lendRegion(t, b, 1, 4096, allRights)
+		grantRegion(t, b, 1, 4096, allRights)
 		local, _ := memory(t, 4096)
 		op := rmaOp(fabric.OpWrite, local[:8], 0)
-		a.mover.RMA(1, op, regionKey(1))
+		a.path.RMA(1, op, regionKey(1))
 		if err := a.wait(t, 1); err != nil {
 			t.Fatal(err)
 		}
-		l, s := a.mover.borrower.Find(regionKey(1)), newSlice()
+		l, s := a.path.holder.Find(regionKey(1)), newSlice()
 		if n := testing.AllocsPerRun(200, func() {
 			w := newWalk(op, 8, l.Region.base)
 			w.next(s, sliceBytes)
-			if err := a.mover.copySlice(op.Kind, l, s); err != nil {
+			if err := a.path.copySlice(op.Kind, l, s); err != nil {
 				t.Error(err)
 			}
 		}); n != 0 {

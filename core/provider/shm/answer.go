@@ -46,22 +46,22 @@ func (o *outbox) answered(number uint64) (t conn.Ticket, op *fabric.Op, ok bool,
 }
 
 // answer ends the op of a message that the peer has answered.
-func (m *mover) answer(number, errno uint64) error {
-	t, op, ok, err := m.outbox.answered(number)
+func (dp *dataPath) answer(number, errno uint64) error {
+	t, op, ok, err := dp.outbox.answered(number)
 	if !ok {
 		return err
 	}
-	m.finish(t, m.answerFault(op, errno))
+	dp.finish(t, dp.answerFault(op, errno))
 	return nil
 }
 
-func (m *mover) answerFault(op *fabric.Op, errno uint64) error {
+func (dp *dataPath) answerFault(op *fabric.Op, errno uint64) error {
 	if errno == 0 {
 		return nil
 	}
 	cause := ringErrno(errno)
 	if cause == fabric.Errno(syscall.EFAULT) {
-		return local.OpFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), m.ep.Peer())
+		return local.OpFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), dp.ep.Peer())
 	}
-	return local.OpFault(cause, "message of %d bytes, answer of %s", op.Len(), m.ep.Peer())
+	return local.OpFault(cause, "message of %d bytes, answer of %s", op.Len(), dp.ep.Peer())
 }

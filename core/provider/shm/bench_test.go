@@ -14,8 +14,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// The raw side of a benchmark is a plain loop of system calls on the same memory of the same process, in turns with
-// ours: x-raw is raw time over our time, of the medians.
+// The raw side of a benchmark is a plain loop of system calls on the same memory of the same
+// process, in turns with ours: x-raw is raw time over our time, of the medians.
 func versusRaw(b *testing.B, bytes int64, raw, ours func()) {
 	b.Helper()
 	b.SetBytes(bytes)

@@ -13,91 +13,95 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// sliceLists are the lists of messages that are pulled by whoever finds them. A call through vmCalls would move lists on the stack to the heap each time.
+// sliceLists are the lists of messages that are pulled by whoever finds them. A call through
+// vmCalls would move lists on the stack to the heap each time.
 var sliceLists = sync.Pool{New: func() any { return newSlice() }}
 
 func newSlice() *slice {
 	return &slice{local: make([]sys.Iovec, 0, sys.IovMax), remote: make([]sys.Iovec, 0, sys.IovMax)}
 }
 
-// touch is a copy of nothing: it only finds out whether the loan still stands.
-func (m *mover) touch(l *borrowed) error {
-	if err := m.enter(l); err != nil {
+// touch is a copy of nothing: it only finds out whether the grant still holds.
+func (dp *dataPath) touch(l *regionGrant) error {
+	if err := dp.enter(l); err != nil {
 		return err
 	}
-	m.leave(l)
+	dp.leave(l)
 	return nil
 }
 
-// enter passes everything that may forbid a copy: this side stopped, the region is closed, the peer lends no more.
-func (m *mover) enter(l *borrowed) error {
-	if m.stopping.Load() {
-		return m.stopCause()
+// enter passes everything that may forbid a copy: this side stopped, the region is closed, the peer
+// admits no more copies.
+func (dp *dataPath) enter(l *regionGrant) error {
+	if dp.stopping.Load() {
+		return dp.stopCause()
 	}
 	if !l.Use.Enter() {
 		return revoked(l)
 	}
-	if !fenceOf(m.notifier.ring.mem).Enter() {
+	if !fenceOf(dp.notifier.ring.mem).Enter() {
 		l.Use.Leave()
-		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", m.ep.Peer())
+		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", dp.ep.Peer())
 	}
 	return nil
 }
 
-func (m *mover) leave(l *borrowed) {
-	fenceOf(m.notifier.ring.mem).Leave()
+func (dp *dataPath) leave(l *regionGrant) {
+	fenceOf(dp.notifier.ring.mem).Leave()
 	l.Use.Leave()
 }
 
 // copyJob is the pool's order.
-func (m *mover) copyJob(j *job, s *slice) error {
-	if j.loan == nil {
-		return m.pullSlice(s)
+func (dp *dataPath) copyJob(j *job, s *slice) error {
+	if j.grant == nil {
+		return dp.pullSlice(s)
 	}
-	return m.copySlice(j.op.Kind, j.loan, s)
+	return dp.copySlice(j.op.Kind, j.grant, s)
 }
 
 // copySlice moves one slice.
-func (m *mover) copySlice(kind fabric.OpKind, l *borrowed, s *slice) error {
-	if err := m.enter(l); err != nil {
+func (dp *dataPath) copySlice(kind fabric.OpKind, l *regionGrant, s *slice) error {
+	if err := dp.enter(l); err != nil {
 		return err
 	}
-	defer m.leave(l)
-	moved, err := m.move(kind, s)
+	defer dp.leave(l)
+	moved, err := dp.move(kind, s)
 	if err == nil && uint64(moved) == s.n {
 		return nil
 	}
-	return m.explain(l, s, err)
+	return dp.explain(l, s, err)
 }
 
-// move copies a slice between the two processes. The system calls name the peer by its pid, which is somebody else's soon after its end, so the
-// pidfd is asked before and after. A descriptor of /proc/PID/mem would hold the address space itself, but it writes to memory without the right
-// to be written, and takes 145 us per MiB in place of 86.
-func (m *mover) move(kind fabric.OpKind, s *slice) (moved int, err error) {
-	r := &m.greet.reach
+// move copies a slice between the two processes. The system calls name the peer by its pid, which
+// is somebody else's soon after its end, so the pidfd is asked before and after. A descriptor of
+// /proc/PID/mem would hold the address space itself, but it writes to memory without the right to
+// be written, and takes 145 us per MiB in place of 86.
+func (dp *dataPath) move(kind fabric.OpKind, s *slice) (moved int, err error) {
+	r := &dp.greet.reach
 	if r.way == wayMemmove {
 		if kind == fabric.OpRead {
 			return sys.CopySelf(s.local, s.remote)
 		}
 		return sys.CopySelf(s.remote, s.local)
 	}
-	if m.greet.peer.Dead() {
+	if dp.greet.peer.Dead() {
 		return 0, syscall.ESRCH
 	}
 	if kind == fabric.OpRead {
-		moved, err = m.vm.read(r.pid, s.local, s.remote)
+		moved, err = dp.vm.read(r.pid, s.local, s.remote)
 	} else {
-		moved, err = m.vm.write(r.pid, s.local, s.remote)
+		moved, err = dp.vm.write(r.pid, s.local, s.remote)
 	}
-	if m.greet.peer.Dead() {
+	if dp.greet.peer.Dead() {
 		return 0, syscall.ESRCH
 	}
 	return moved, err
 }
 
-// explain turns the kernel's answer into words. The lists of s are used up to the place where the copy stopped.
-func (m *mover) explain(l *borrowed, s *slice, err error) error {
-	where := fmt.Sprintf("region %d in process %d of %s", l.Key.ID, m.greet.reach.pid, m.ep.Peer())
+// explain turns the kernel's answer into words. The lists of s are used up to the place where the
+// copy stopped.
+func (dp *dataPath) explain(l *regionGrant, s *slice, err error) error {
+	where := fmt.Sprintf("region %d in process %d of %s", l.Key.ID, dp.greet.reach.pid, dp.ep.Peer())
 	switch cause := fabric.ErrnoOf(err); {
 	case cause == fabric.Errno(syscall.ESRCH):
 		return local.OpFault(fabric.ErrConnReset, "%s: the process is gone", where)

@@ -1,55 +1,74 @@
 // SPDX-License-Identifier: MIT
 
-// Package shm is the transport between processes of one host: the payload of reads and writes goes straight from one
-// process's buffer to the other's with process_vm_readv and process_vm_writev, one copy, by the side that asked; messages go through
-// memory that both map.
+// Package shm is the transport between processes of one host. The initiator copies the payload of
+// reads and writes once, from one process's buffer to the other's, with process_vm_readv and
+// process_vm_writev. Messages go through memory that both processes map.
 //
 //	p := shm.New(shm.Options{})
 //	fab, err := p.Open(ctx, info)                  // info from p.GetInfo
 //	lis, err := fab.Listen(ctx, info)              // info.Src "@name", or empty for a random name
 //	ep.Connect(ctx, lis.Addr(), nil)               // ep from fab.Domain(...).Endpoint(...)
 //
-// Addresses are names of abstract unix sockets, "@mori-1f3c": no file, and gone with the process.
+// Addresses are names of abstract unix sockets, "@mori-1f3c". They are no files, and end with the
+// process.
 //
-// # What goes where
+// # Which bytes travel where
 //
-// Handshake, shutdown, atomics, and the frames of this package (frames.go) go over the socket, in the protocol of package conn. Remote data
-// of writes goes through a ring in memory that both processes map (ring.go); it costs no system call unless the target's reader is
-// parked. Ops up to 64 KiB are copied inside Submit when nothing is queued before them, larger ones by a domain's
-// workers in slices (pool.go).
+//	handshake, shutdown, atomics, frames.go   the socket, in the protocol of package conn
+//	reads and writes up to 64 KiB             copied in Submit, if nothing is queued before them
+//	longer reads and writes                   copied by a domain's workers in slices (pool.go)
+//	remote data of writes                     a ring in memory that both processes map (ring.go)
+//	messages up to 16 KiB                     such a ring (messagering.go)
+//	longer messages                           their addresses go through the ring; the receiver
+//	                                          copies them once its receive is posted, and answers
 //
-// Messages go through such rings where both sides reach each other's memory (messagering.go), else over the socket. One of up to 16 KiB is
-// in the ring when its op ends, where it outlives the sender; of a larger one the ring has the addresses, from which the receiver gets it once
-// its receive is posted, and then answers. A message whose receive is not posted stays in the ring, 256 KiB of them, and
-// the rest with the sender. Who looks into a completion queue empties the rings, without a system call while both sides
-// look; who does not is woken by a frame.
+// A ring costs no system call unless the reader of the target is parked. Messages whose receive is
+// not posted stay in the ring, up to 256 KiB of them; the rest stays with the sender. A message of
+// up to 16 KiB is in the ring when its op ends, and outlives the sender. A program that polls a
+// completion queue empties the rings itself. A frame wakes one that does not. Where the sides do
+// not reach each other's memory, messages go over the socket.
 //
-// Regions and local segments may be memory of GPUs where fabric.CapHMEM was asked for. No process reaches that of another: a region of device
-// memory is never lent, and ops that have some on either side go over the socket, through pinned host memory (package staging). Path says
-// how host memory moves.
+// Regions and local segments may be memory of GPUs if fabric.CapHMEM was asked for. Other processes
+// cannot copy such memory: a region of it is never granted. Ops with device memory at either end go
+// over the socket, through pinned host memory (package staging). Path reports how host memory
+// moves.
 //
 // # Path
 //
-// An endpoint is a fabric.Prober. Before the first frame each side tries to read and to write 16 bytes that the other promised
-// to have at an address; "cma" means that this worked, "memmove" that the peer is this very process, and "stream" that payload takes the
-// socket, more slowly, with the reason: another pid namespace, another user, kernel.yama.ptrace_scope. With scope 1 the provider
-// asks the kernel to let the user's other processes in (Options.KeepPtracer).
+// An endpoint is a fabric.Prober. Before the first frame each side tries to read and to write 16
+// bytes at an address that the other side named:
 //
-// # Who may touch what
+//	cma       both worked
+//	memmove   the peer is this process
+//	stream    payload takes the socket, which is slower, for the reason that Path gives: another pid
+//	          namespace, another user, kernel.yama.ptrace_scope
 //
-// A region's key is checked where the region is. The initiator's provider shows it once and gets a loan: address, size and rights,
-// against which it holds each op. MR.Close calls the loans in and returns when the initiators have ended their copies; an initiator
-// that does not answer within 5 s is disconnected. A connection that ends, in whatever way, first shuts a fence in
-// shared memory, which a peer passes before each slice, then waits for slices under way.
+// With ptrace_scope 1 the provider asks the kernel to admit the user's other processes
+// (Options.KeepPtracer).
 //
-// What remains: the kernel lets any process of the same user read and write this one's memory, mori or not. Keys
-// protect against mistakes and against peers on the stream path, not against a program of the same user that means
-// harm. And a peer that is stopped for more than 5 s exactly between passing the fence and its system call
-// finishes that one slice afterwards. What a peer writes into the rings is believed as far as what it sends: numbers are checked, and
-// nonsense ends the connection.
+// # Access to regions
+//
+// The target checks a region's key. The initiator's provider shows it once and gets a grant:
+// address, size and rights, against which it checks each op. MR.Close revokes the grants and
+// returns when the initiators have ended their copies; a peer that does not answer within 5 s is
+// disconnected. At its end, a connection first closes a fence in shared memory, which a peer passes
+// before each slice. Then it waits for the slices in progress.
+//
+// Limits of this protection:
+//
+//   - The kernel lets any process of the same user read and write this process's memory. Keys
+//     protect against mistakes and against peers on the stream path, not against a malicious
+//     program of the same user.
+//   - A peer that is stopped for more than 5 s exactly between the fence and its system call
+//     finishes that one slice afterwards.
+//   - A peer may write anything into the rings. Numbers are checked, and nonsense ends the
+//     connection.
 //
 // # Errors of ops
 //
-// ErrNoKey: no such region, wrong secret, or closed. ErrAccess, ErrRange: not granted, outside. EFAULT: a buffer is not mapped; the text
-// tells whose. ErrConnReset: the peer's process is gone. ErrPerm: the kernel withdrew its permission.
+//	ErrNoKey               no such region, wrong secret, or closed
+//	ErrAccess, ErrRange    not granted, outside of the region
+//	EFAULT                 a buffer is not mapped; the text says whose
+//	ErrConnReset           the peer's process ended
+//	ErrPerm                the kernel withdrew its permission
 package shm

@@ -20,56 +20,57 @@ type domains struct {
 	open map[*conn.Domain]*domain
 }
 
-// A domain is what its movers share: the workers, and the regions that are lent. It lives from the first mover to the last.
+// A domain is what its data paths share: the workers, and the regions that are granted. It lives
+// from the first data path to the last.
 type domain struct {
 	all  *domains
 	key  *conn.Domain
 	pool *pool
 
-	movers map[*mover]struct{} // under domains.mu
+	paths map[*dataPath]struct{} // under domains.mu
 }
 
-// watch has loans called in when a region closes.
+// watch has grants revoked when a region closes.
 func (ds *domains) watch(d *conn.Domain) {
 	d.MRs().OnRevoke(func(region uint64) { ds.revoke(d, region) })
 }
 
-// attach makes the mover of a new connection.
+// attach makes the data path of a new connection.
 func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 	g, ok := extra.(*greeting)
 	if !ok {
 		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
 	}
-	m := newMover(ep, g, ds.opts)
-	ds.adopt(ep.Domain(), ep.Domain().MRs(), m)
-	return m, nil
+	dp := newDataPath(ep, g, ds.opts)
+	ds.adopt(ep.Domain(), ep.Domain().MRs(), dp)
+	return dp, nil
 }
 
-// adopt sets a new mover to work.
-func (ds *domains) adopt(key *conn.Domain, table *util.MRTable, m *mover) {
-	m.lender.Table, m.device = table, table.TakesDevice()
-	ds.join(key, m)
-	m.inbox.start()
-	go m.watch()
+// adopt starts a new data path.
+func (ds *domains) adopt(key *conn.Domain, table *util.MRTable, dp *dataPath) {
+	dp.granter.Table, dp.device = table, table.TakesDevice()
+	ds.join(key, dp)
+	dp.inbox.start()
+	go dp.watch()
 }
 
-func (ds *domains) join(key *conn.Domain, m *mover) {
+func (ds *domains) join(key *conn.Domain, dp *dataPath) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d := ds.open[key]
 	if d == nil {
-		d = &domain{all: ds, key: key, pool: newPool(), movers: make(map[*mover]struct{})}
+		d = &domain{all: ds, key: key, pool: newPool(), paths: make(map[*dataPath]struct{})}
 		ds.open[key] = d
 	}
-	d.movers[m] = struct{}{}
-	m.domain = d
+	d.paths[dp] = struct{}{}
+	dp.domain = d
 }
 
-// leave forgets a mover that has stopped; the workers go with the last one.
-func (d *domain) leave(m *mover) {
+// leave forgets a data path that has stopped; the workers go with the last one.
+func (d *domain) leave(dp *dataPath) {
 	d.all.mu.Lock()
-	delete(d.movers, m)
-	last := len(d.movers) == 0
+	delete(d.paths, dp)
+	last := len(d.paths) == 0
 	if last {
 		delete(d.all.open, d.key)
 	}
@@ -79,20 +80,21 @@ func (d *domain) leave(m *mover) {
 	}
 }
 
-// revoke calls in what was lent of a region and returns when nobody can touch it any more: the loans came back, or their connections
-// have ended. Who answers neither is disconnected; its fence then holds.
+// revoke revokes the grants of a region and returns when nobody can touch it any more: the grants
+// came back, or their connections have ended. A peer that does neither is disconnected; its fence
+// then holds.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	ds.mu.Lock()
-	var movers []*mover
+	var paths []*dataPath
 	if d := ds.open[key]; d != nil {
-		for m := range d.movers {
-			movers = append(movers, m)
+		for dp := range d.paths {
+			paths = append(paths, dp)
 		}
 	}
 	ds.mu.Unlock()
-	called := make([]grant.Revocation, 0, len(movers))
-	for _, m := range movers {
-		called = append(called, grant.Revocation{From: m.ep, Grants: m.lender.Revoke(region)})
+	called := make([]grant.Revocation, 0, len(paths))
+	for _, dp := range paths {
+		called = append(called, grant.Revocation{From: dp.ep, Grants: dp.granter.Revoke(region)})
 	}
 	grant.AwaitReturns(called, letGo)
 }

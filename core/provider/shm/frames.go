@@ -10,7 +10,7 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// The frames that shm adds to the stream beside those of loans. They belong to the rings.
+// The frames that shm adds to the stream beside those of package grant. They belong to the rings.
 const (
 	frameWake  = grant.FrameOwn + iota // producer to consumer: an entry is in your inbound ring
 	frameSpace                         // consumer to producer: there is room in your outbound ring
@@ -32,12 +32,12 @@ func (s site) encode() []byte {
 
 func parseSite(b []byte) (s site, err error) {
 	if len(b) != siteLen {
-		return s, fmt.Errorf("loan that is described by %d bytes, want %d: %w", len(b), siteLen, fabric.ErrProtocol)
+		return s, fmt.Errorf("grant that is described by %d bytes, want %d: %w", len(b), siteLen, fabric.ErrProtocol)
 	}
 	s.base, s.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	s.access = fabric.Access(binary.BigEndian.Uint32(b[16:]))
 	if s.base+s.size < s.base {
-		return s, fmt.Errorf("loan of %d bytes at %#x: %w", s.size, s.base, fabric.ErrProtocol)
+		return s, fmt.Errorf("grant of %d bytes at %#x: %w", s.size, s.base, fabric.ErrProtocol)
 	}
 	return s, nil
 }

@@ -16,8 +16,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// FuzzListener says anything to a live listener, with a good ring beside it or without, and behind a good greeting: the connection
-// dies, and the next client is served.
+// FuzzListener says anything to a live listener, with a good ring beside it or without, and behind
+// a good greeting: the connection dies, and the next client is served.
 func FuzzListener(f *testing.F) {
 	n, err := openNode(f.Context(), Options{})
 	if err != nil {
@@ -113,7 +113,8 @@ func TestListenerServesAfterGarbage(t *testing.T) {
 	}
 }
 
-// Requests that are refused give their descriptors and mappings back at once, without a garbage collection.
+// Requests that are refused give their descriptors and mappings back at once, without a garbage
+// collection.
 func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	n, err := openNode(t.Context(), Options{})

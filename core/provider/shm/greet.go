@@ -14,7 +14,8 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A greeting is what two sides know of each other before the stream's own handshake: the rings and how to copy.
+// A greeting is what two sides know of each other before the stream's own handshake: the rings and
+// how to copy.
 type greeting struct {
 	inbound, outbound []byte // mappings of the rings
 	peer              *local.Peer
@@ -52,7 +53,8 @@ func unmap(rings [2][]byte) {
 	}
 }
 
-// greet exchanges hellos over conn, which both sides do at once, and finds out how this side reaches the peer's memory. conn has a deadline.
+// greet exchanges hellos over conn, which both sides do at once, and finds out how this side
+// reaches the peer's memory. conn has a deadline.
 func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	g := &greeting{}
 	defer func() {
@@ -72,7 +74,7 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	}
 	g.reach = findReach(g.peer.Cred, h, opts)
 	if g.reach.way == wayCMA && !g.peer.Followed() {
-		g.reach = reach{way: wayStream, reason: fmt.Sprintf("no pidfd of process %d, so its end and another one of its pid could not be told apart", g.peer.PID)}
+		g.reach = reach{way: wayStream, reason: fmt.Sprintf("no pidfd of process %d, so its end and another one of its pid could not be distinguished", g.peer.PID)}
 	}
 	g.pages = g.reach.openPages(g.peer)
 	if err = g.agree(conn); err != nil {
@@ -88,7 +90,7 @@ const (
 	reaches
 )
 
-// agree tells the peer whether this side reaches its memory, and hears the same.
+// agree reports to the peer whether this side reaches its memory, and reads the same.
 func (g *greeting) agree(conn *net.UnixConn) error {
 	said := [1]byte{reachesNot}
 	if g.reach.way != wayStream {
@@ -108,7 +110,7 @@ func (g *greeting) agree(conn *net.UnixConn) error {
 	return nil
 }
 
-// sendHello makes the inbound ring and tells the peer about it.
+// sendHello makes the inbound ring and announces it to the peer.
 func (g *greeting) sendHello(conn *net.UnixConn) (err error) {
 	g.inbound, err = local.Send(conn, "mori-shm-ring", ringBytes, func(ring []byte) ([]byte, error) {
 		h := hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ringEntries, proofAddr: sys.AddrOf(ring) + ringProof}

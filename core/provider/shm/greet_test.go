@@ -77,20 +77,21 @@ func FuzzSite(f *testing.F) {
 	})
 }
 
-// FuzzFrames feeds a mover whatever kinds and bodies: it answers or refuses, and never stops working for others.
+// FuzzFrames feeds a data path any kinds and bodies: it answers or refuses, and never stops working
+// for others.
 func FuzzFrames(f *testing.F) {
 	f.Add(grant.FrameRequest, askBody(1, regionKey(1)))
-	f.Add(grant.FrameGrant, lendBody(1, site{4096, 4096, allRights}))
+	f.Add(grant.FrameGrant, grantBody(1, site{4096, 4096, allRights}))
 	f.Add(grant.FrameRefuse, refuseBody(1, fabric.ErrNoKey))
 	f.Add(grant.FrameReturn, ticketBody(1))
 	f.Add(frameWake, []byte(nil))
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		a, b := newPair(t, wayCMA)
-		lendRegion(t, b, 1, 4096, allRights)
+		grantRegion(t, b, 1, 4096, allRights)
 		local, _ := memory(t, 64)
-		a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+		a.path.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 		decodetest.Bounded(t, len(body), func() {
-			if err := b.mover.Frame(kind, body); err != nil {
+			if err := b.path.Frame(kind, body); err != nil {
 				b.Fail(err)
 			}
 			_ = a.wait(t, 1)

@@ -9,7 +9,8 @@ import (
 	"mori/core/fabric"
 )
 
-// A hello is what both sides send first on a new socket, with the memfd of their inbound ring beside it.
+// A hello is what both sides send first on a new socket, with the memfd of their inbound ring
+// beside it.
 type hello struct {
 	minVersion, maxVersion uint16
 	ringEntries            uint32

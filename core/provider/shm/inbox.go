@@ -12,23 +12,26 @@ import (
 	"mori/core/fabric/util"
 )
 
-// An inbox takes what the peer put into this side's rings: remote data of writes, messages, and answers to ours.
+// An inbox takes what the peer put into this side's rings: remote data of writes, messages, and
+// answers to ours.
 //
-// It is a util.Source: whoever looks into a completion queue of the endpoint empties the rings. When nobody does, the peer's
-// frameWake makes the stream's reader do it. Who wants to be woken:
+// It is a util.Source: whoever looks into a completion queue of the endpoint empties the rings.
+// When nobody does, the peer's frameWake makes the stream's reader do it. Who wants to be woken:
 //
-//	remote data  only while readers are parked: it waits in the ring for whoever asks, and wakes nobody
-//	messages     always but while a reader spins, which a timer finds out about, since receives, answers and counters
+//	remote data  only while readers are parked: it waits in the ring until somebody asks
+//	messages     always except while a reader spins, which a timer finds out, since receives, answers
+//	             and counters
 //	             move on without anybody who reads
 //
-// mu is held while the rings are emptied, and whoever finds it taken leaves that to the one who has it. Hooks and Finish run under it; they
-// may come back to Drain, and never wait for it. A hook may also run under locks of receive queues and of the stream, which messages
-// take: with a hook, only serve receives them.
+// mu is held while the rings are emptied, and whoever finds it taken leaves that to the one who has
+// it. Hooks and Finish run under it; they may come back to Drain, and never wait for it. A hook may
+// also run under locks of receive queues and of the stream, which messages take: with a hook, only
+// serve receives them.
 type inbox struct {
-	mover *mover
-	cq    *util.CQ // of receives and remote data
-	tx    *util.CQ // of messages
-	feed  *util.Feed
+	path *dataPath
+	cq   *util.CQ // of receives and remote data
+	tx   *util.CQ // of messages
+	feed *util.Feed
 
 	mu       sync.Mutex
 	notices  ringReader
@@ -54,15 +57,16 @@ var _ util.Source = (*inbox)(nil)
 const (
 	// spinPolls looks in a row that find nothing are a reader that spins.
 	spinPolls = 64
-	// spinTime is how long after its last look a reader that spun is forgotten: what arrives meanwhile waits for that. It doubles while the
-	// reader goes on, up to spinMost: a timer every 2 ms on both sides cost a transfer 5 % on 2 cores.
+	// spinTime is how long after its last look a reader that spun is forgotten: what arrives
+	// meanwhile waits for that. It doubles while the reader goes on, up to spinMost: a timer every
+	// 2 ms on both sides cost a transfer 5 % on 2 cores.
 	spinTime = 2 * time.Millisecond
 	spinMost = 16 * time.Millisecond
 )
 
 // start lets the rings be looked into.
 func (b *inbox) start() {
-	if b.mover.greet.messages {
+	if b.path.greet.messages {
 		b.timer = time.AfterFunc(time.Hour, b.tick)
 		b.timer.Stop()
 	}
@@ -73,12 +77,14 @@ func (b *inbox) start() {
 	b.serve()
 }
 
-// Drain is for the readers of the queues; see util.Source. It leaves the work to whoever is at it: another reader, or ourselves, when
-// the queue's hook reads while something is pushed. A reader that parks called Arm before, so that who is at it now
-// knows of it and will not leave an entry behind without asking for frameWake.
+// Drain is for the readers of the queues; see util.Source. It leaves the work to whoever is at it:
+// another reader, or ourselves, when the queue's hook reads while something is pushed. A reader
+// that parks called Arm before, so that who is at it now knows of it and will not leave an entry
+// behind without asking for frameWake.
 func (b *inbox) Drain() { b.drain(true) }
 
-// serve empties the rings for whoever does not read: the peer woke us, receives were posted, or a reader stopped spinning.
+// serve empties the rings for whoever does not read: the peer woke us, receives were posted, or a
+// reader stopped spinning.
 func (b *inbox) serve() {
 	b.again.Store(true)
 	b.drain(false)
@@ -102,8 +108,8 @@ func (b *inbox) drain(poll bool) {
 	}
 }
 
-// work leaves the rings empty, with the peer asked to wake whoever wants that, or with a queue full or no receive posted. It looks
-// twice at most: an honest peer that answers in between wakes us.
+// work leaves the rings empty, with the peer asked to wake whoever wants that, or with a queue full
+// or no receive posted. It looks twice at most: an honest peer that answers in between wakes us.
 func (b *inbox) work(poll bool) {
 	messages := b.timer != nil && !(poll && b.hooked())
 	took, err := b.takeAll(messages)
@@ -114,7 +120,7 @@ func (b *inbox) work(poll bool) {
 	}
 	if err != nil {
 		b.broken = true
-		b.mover.ep.Fail(fmt.Errorf("ring from %s: %w", b.mover.ep.Peer(), err))
+		b.path.ep.Fail(fmt.Errorf("ring from %s: %w", b.path.ep.Peer(), err))
 		return
 	}
 	if poll && messages {
@@ -124,13 +130,14 @@ func (b *inbox) work(poll bool) {
 
 func (b *inbox) hooked() bool { return b.cq.Hooked() || b.tx.Hooked() }
 
-// polled counts a look into the rings, and tells a reader that spins from one that comes by.
+// polled counts a look into the rings, and distinguishes a reader that spins from an occasional
+// one.
 func (b *inbox) polled(took bool) {
 	b.polls++
 	switch {
 	case b.spins.Load():
-		if b.mover.outbox.waits.Load() {
-			b.mover.flushMessages()
+		if b.path.outbox.waits.Load() {
+			b.path.flushMessages()
 		}
 	case took:
 		b.polls = 0
@@ -155,7 +162,7 @@ func (b *inbox) tick() {
 	b.mu.Unlock()
 	if !still {
 		b.serve()
-		b.mover.flushMessages()
+		b.path.flushMessages()
 	}
 }
 
@@ -192,9 +199,9 @@ func (b *inbox) takeNotices() (took bool, err error) {
 		if err == nil && ok {
 			err = b.check(e)
 		}
-		if err != nil || !ok || !b.cq.TryPush(remoteWrite(b.mover.ep.Source(), e)) {
+		if err != nil || !ok || !b.cq.TryPush(remoteWrite(b.path.ep.Source(), e)) {
 			if took && b.notices.producerWaits() {
-				b.mover.send(frameSpace, nil)
+				b.path.send(frameSpace, nil)
 			}
 			return took, err
 		}
@@ -207,7 +214,7 @@ func (b *inbox) takeNotices() (took bool, err error) {
 // shown the key of a region that it may write to.
 func (b *inbox) check(e entry) error {
 	if ticket := e[2]; ticket == 0 || ticket != b.proven {
-		if !b.mover.lender.MayWrite(ticket) {
+		if !b.path.granter.MayWrite(ticket) {
 			return fmt.Errorf("remote data %d of a write under grant %#x, which does not let it write: %w", e[0], ticket, fabric.ErrProtocol)
 		}
 		b.proven = ticket
@@ -228,7 +235,7 @@ func (b *inbox) takeAnswers() (took bool, err error) {
 		}
 		b.answers.take()
 		took = true
-		if err := b.mover.answer(e[0], e[1]); err != nil {
+		if err := b.path.answer(e[0], e[1]); err != nil {
 			return took, err
 		}
 	}
@@ -267,7 +274,8 @@ func (b *inbox) settle() {
 	}
 }
 
-// stop takes everything out of the rings, whose memory goes. What the queue has no place for waits here for its readers.
+// stop takes everything out of the rings, whose memory goes. What the queue has no place for waits
+// here for its readers.
 func (b *inbox) stop(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -285,7 +293,7 @@ func (b *inbox) stop(cause error) {
 			break
 		}
 		b.notices.take()
-		b.late = append(b.late, remoteWrite(b.mover.ep.Source(), e))
+		b.late = append(b.late, remoteWrite(b.path.ep.Source(), e))
 	}
 	b.drainLate()
 }

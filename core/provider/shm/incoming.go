@@ -10,8 +10,9 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// incoming is the message that is being received. Messages that have no receive yet stay in the ring, and what is behind them, too, until
-// receives are posted: then the ring is full and the peer's messages stay with the peer. Guarded by inbox.mu.
+// incoming is the message that is being received. Messages that have no receive yet stay in the
+// ring, and what is behind them, too, until receives are posted: then the ring is full and the
+// peer's messages stay with the peer. Guarded by inbox.mu.
 type incoming struct {
 	head    messageEntry
 	receive fabric.Op
@@ -56,7 +57,7 @@ func (b *inbox) takeMessages() (took bool, err error) {
 		}
 	}
 	if took && b.messages.producerWaits() {
-		b.mover.send(frameSpace, nil)
+		b.path.send(frameSpace, nil)
 	}
 	return took, nil
 }
@@ -69,8 +70,8 @@ func (e *messageEntry) remoteFlags() fabric.OpFlags {
 	return 0
 }
 
-// chunkPolls is how often the next chunk of a message is looked for, before the sender is thought to have lost its processor: then
-// whoever looks next goes on.
+// chunkPolls is how often the next chunk of a message is looked for, before the sender is thought
+// to have lost its processor: then whoever looks next goes on.
 const chunkPolls = 200
 
 // receiveInline copies a message out of the ring, or as much of it as is there.
@@ -118,7 +119,7 @@ func (b *inbox) filled(in *incoming) error {
 	if e.flags&messageChunked != 0 {
 		if cause := sys.Load64(e.verdict()); cause != 0 {
 			e.flags &^= messageAnswer
-			err = local.OpFault(ringErrno(cause), "message of %s, which could not read it", b.mover.ep.Peer())
+			err = local.OpFault(ringErrno(cause), "message of %s, which could not read it", b.path.ep.Peer())
 		}
 	}
 	b.messages.take(e)
@@ -150,13 +151,13 @@ func (b *inbox) received(in *incoming, err error) error {
 		putErr = fmt.Errorf("no room to answer a message: %w", fabric.ErrProtocol)
 	}
 	if putErr == nil && b.replies.consumerWaits() {
-		b.mover.send(frameWake, nil)
+		b.path.send(frameWake, nil)
 	}
 	return putErr
 }
 
-// stopMessages ends the receive that was being filled, or hands over what the ring holds up to the first message that is not here: their
-// sender was told that we have them. With mu held.
+// stopMessages ends the receive that was being filled, or hands over what the ring holds up to the
+// first message that is not here: we acknowledged them to their sender. With mu held.
 func (b *inbox) stopMessages(cause error) {
 	in := &b.incoming
 	if in.pulling || in.filling {

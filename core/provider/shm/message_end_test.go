@@ -26,10 +26,10 @@ func TestStopEndsMessages(t *testing.T) {
 					b.post(t, 1, dst)
 				}
 				for i := range early {
-					a.mover.Send(conn.Ticket(i), sendOp(src[:8]))
+					a.path.Send(conn.Ticket(i), sendOp(src[:8]))
 				}
 				for i := range rest {
-					a.mover.Send(conn.Ticket(early+i), sendOp(src[:len(src)>>(i%3*10)]))
+					a.path.Send(conn.Ticket(early+i), sendOp(src[:len(src)>>(i%3*10)]))
 				}
 				if atSender {
 					a.Fail(cause)
@@ -57,7 +57,7 @@ func TestStopEndsMessages(t *testing.T) {
 				if bytes.ContainsFunc(dst, func(r rune) bool { return r != 0 }) {
 					t.Error("a byte landed after the end")
 				}
-				a.mover.Send(1000, sendOp(src[:1]))
+				a.path.Send(1000, sendOp(src[:1]))
 				if err := a.wait(t, 1000); err == nil {
 					t.Error("a message after the end")
 				}
@@ -66,13 +66,13 @@ func TestStopEndsMessages(t *testing.T) {
 	}
 }
 
-// What the sender was told to be with the receiver is there after the sender has gone.
+// What was reported to the sender as delivered is there after the sender has gone.
 func TestMessagesOutliveTheirSender(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	src, _ := memory(t, inlineMessage)
 	const n = 10
 	for i := range n {
-		a.mover.Send(conn.Ticket(i), sendOp(numbered(src[:i*1000], i)))
+		a.path.Send(conn.Ticket(i), sendOp(numbered(src[:i*1000], i)))
 		if err := a.wait(t, conn.Ticket(i)); err != nil {
 			t.Fatal(err)
 		}
@@ -88,14 +88,14 @@ func TestMessagesOutliveTheirSender(t *testing.T) {
 	}
 }
 
-// A message for a peer that has ended already is not told to be with it.
+// A message for a peer that has ended already is not reported as delivered.
 func TestMessagesToWhoHasEndedFail(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	a.deaf = true
 	b.Fail(fabric.ErrConnAborted)
 	<-b.stopped
 	src, _ := memory(t, 64)
-	a.mover.Send(1, sendOp(src))
+	a.path.Send(1, sendOp(src))
 	if !a.running(1) {
 		t.Errorf("ended by %v", a.wait(t, 1))
 	}
@@ -107,8 +107,8 @@ func TestMessagesToWhoHasEndedFail(t *testing.T) {
 
 // A peer that writes nonsense into the rings ends the connection, and nothing else.
 func TestForgedRingsEndTheConnection(t *testing.T) {
-	put := func(e messageEntry, words ...uint64) func(a *mover) {
-		return func(a *mover) {
+	put := func(e messageEntry, words ...uint64) func(a *dataPath) {
+		return func(a *dataPath) {
 			at, _, _ := a.outbox.ring.reserve(messageBytes / 2)
 			e.put(at)
 			for i, w := range words {
@@ -117,21 +117,21 @@ func TestForgedRingsEndTheConnection(t *testing.T) {
 			a.outbox.ring.commit(max(messageUnit, uint64(e.size)))
 		}
 	}
-	answer := func(number uint64) func(a *mover) {
-		return func(a *mover) {
+	answer := func(number uint64) func(a *dataPath) {
+		return func(a *dataPath) {
 			if _, err := a.inbox.replies.put(entry{number}); err != nil {
 				panic(err)
 			}
 		}
 	}
 	listed := messageEntry{kind: messageListed, flags: messageAnswer, size: 64, count: 2, length: 1 << 20}
-	forgeries := map[string]func(a *mover){
+	forgeries := map[string]func(a *dataPath){
 		"answer to nothing":               answer(0),
 		"answer to nothing, far away":     answer(1 << 60),
 		"segments of another length":      put(listed, 4096, 1<<20, 8192, 1),
 		"segments that wrap":              put(listed, 4096, 1<<63, 8192, 1<<63+1<<20),
 		"segment that wraps":              put(listed, ^uint64(0), 1<<20, 8192, 0),
-		"more produced than there can be": func(a *mover) { a.outbox.ring.commit(1 << 40) },
+		"more produced than there can be": func(a *dataPath) { a.outbox.ring.commit(1 << 40) },
 	}
 	for name, e := range badEntries {
 		if e.size <= messageUnit || e.size > messageBytes {
@@ -143,9 +143,9 @@ func TestForgedRingsEndTheConnection(t *testing.T) {
 			a, b := newPair(t, wayCMA)
 			dst, _ := memory(t, 1<<20)
 			b.post(t, 1, dst)
-			forge(a.mover)
+			forge(a.path)
 			_ = b.peer.SendFrame(frameWake, nil)
-			b.mover.inbox.serve()
+			b.path.inbox.serve()
 			select {
 			case err := <-b.failed:
 				if !errors.Is(err, fabric.ErrProtocol) {

@@ -66,7 +66,7 @@ func TestMessagesOfEverySize(t *testing.T) {
 				b.post(t, uint64(i), dst)
 				op := sendOp(numbered(src[:n], i+lap))
 				op.Flags, op.Data = fabric.OpRemoteData, uint64(n)
-				a.mover.Send(ticket, op)
+				a.path.Send(ticket, op)
 				if got := b.entry(t); got.Err != 0 || got.Ctx != uint64(i) || got.Len != uint64(n) || got.Data != uint64(n) || !bytes.Equal(dst[:n], src[:n]) {
 					t.Fatalf("message of %d bytes: %+v", n, got)
 				}
@@ -97,7 +97,7 @@ func TestMessagesOfManySegments(t *testing.T) {
 			if err := b.recv.Post(recv); err != nil {
 				t.Fatal(err)
 			}
-			a.mover.Send(conn.Ticket(i), send)
+			a.path.Send(conn.Ticket(i), send)
 			if got := b.entry(t); got.Err != 0 || got.Len != n || !bytes.Equal(src, dst) {
 				t.Fatalf("segments of %d: %+v", step, got)
 			}
@@ -108,7 +108,8 @@ func TestMessagesOfManySegments(t *testing.T) {
 	})
 }
 
-// Messages of all kinds go before their receives until the ring is full; then they wait with the sender.
+// Messages of all kinds go before their receives until the ring is full; then they wait with the
+// sender.
 func TestMessagesWaitForReceivesInOrder(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
 		const n = 400
@@ -116,9 +117,9 @@ func TestMessagesWaitForReceivesInOrder(t *testing.T) {
 		src, _ := memory(t, 1<<20)
 		numbered(src, 0)
 		for i := range n {
-			a.mover.Send(conn.Ticket(i), sendOp(src[i%7:][:size(i)]))
+			a.path.Send(conn.Ticket(i), sendOp(src[i%7:][:size(i)]))
 		}
-		if !a.mover.outbox.waits.Load() {
+		if !a.path.outbox.waits.Load() {
 			t.Fatal("the ring was never full")
 		}
 		dst, _ := memory(t, 1<<20)
@@ -144,7 +145,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 		for i, tt := range []struct{ send, space int }{{1, 0}, {5000, 4999}, {5000, 1}, {1 << 20, 5}, {1 << 20, 1<<20 - 8}} {
 			clear(dst)
 			b.post(t, 1, dst[:tt.space])
-			a.mover.Send(conn.Ticket(i), sendOp(src[:tt.send]))
+			a.path.Send(conn.Ticket(i), sendOp(src[:tt.send]))
 			got := b.entry(t)
 			if got.Err != fabric.ErrTruncated || got.Len != uint64(tt.space) || !bytes.Equal(dst[:tt.space], src[:tt.space]) {
 				t.Fatalf("%d bytes into %d: %+v", tt.send, tt.space, got)
@@ -164,8 +165,8 @@ func TestDeliveredMessagesEndWhenTheyArePlaced(t *testing.T) {
 		src, _ := memory(t, 64)
 		plain, delivered := sendOp(src), sendOp(src)
 		delivered.Flags = fabric.OpDeliveryComplete
-		a.mover.Send(1, delivered)
-		a.mover.Send(2, plain)
+		a.path.Send(1, delivered)
+		a.path.Send(2, plain)
 		if err := a.wait(t, 2); err != nil {
 			t.Fatal(err)
 		}
@@ -186,13 +187,13 @@ func TestMessagesArriveWithoutReaders(t *testing.T) {
 	for name, hook := range map[string]bool{"nobody": false, "a hook": true} {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-				told := make(chan struct{}, 1000)
+				notified := make(chan struct{}, 1000)
 				if hook {
 					b.cq.OnReady(func() {
 						var done [4]fabric.Completion
 						n, _ := b.cq.Read(done[:])
 						for range n {
-							told <- struct{}{}
+							notified <- struct{}{}
 						}
 					})
 				}
@@ -203,12 +204,12 @@ func TestMessagesArriveWithoutReaders(t *testing.T) {
 					op := sendOp(numbered(src[:n], i))
 					op.Flags = fabric.OpDeliveryComplete
 					b.post(t, 1, dst)
-					a.mover.Send(conn.Ticket(i), op)
+					a.path.Send(conn.Ticket(i), op)
 					if err := a.wait(t, conn.Ticket(i)); err != nil || !bytes.Equal(src[:n], dst[:n]) {
 						t.Fatalf("message of %d bytes: %v", n, err)
 					}
 					if hook {
-						<-told
+						<-notified
 					}
 				}
 			})
@@ -220,7 +221,7 @@ func TestMessagesArriveWithoutReaders(t *testing.T) {
 func TestReaderThatStopsSpinning(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	done := make([]fabric.Completion, 1)
-	for !b.mover.inbox.spins.Load() {
+	for !b.path.inbox.spins.Load() {
 		_, _ = b.cq.Read(done)
 	}
 	src, _ := memory(t, 64)
@@ -228,7 +229,7 @@ func TestReaderThatStopsSpinning(t *testing.T) {
 	b.post(t, 1, dst)
 	op := sendOp(src)
 	op.Flags = fabric.OpDeliveryComplete
-	a.mover.Send(1, op)
+	a.path.Send(1, op)
 	if err := a.wait(t, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func TestMemoryThatIsGoneFailsTheMessage(t *testing.T) {
 			ticket++
 			hole(src, shut)
 			b.post(t, 1, dst)
-			a.mover.Send(ticket, sendOp(src[at:][:n]))
+			a.path.Send(ticket, sendOp(src[at:][:n]))
 			if err := a.wait(t, ticket); !errors.Is(err, syscall.EFAULT) {
 				t.Errorf("%d bytes that are gone: %v", n, err)
 			}
@@ -264,7 +265,7 @@ func TestMemoryThatIsGoneFailsTheMessage(t *testing.T) {
 			ticket++
 			hole(dst, shut)
 			b.post(t, 2, dst[at:][:n])
-			a.mover.Send(ticket, sendOp(src[at:][:n]))
+			a.path.Send(ticket, sendOp(src[at:][:n]))
 			if got := b.entry(t); got.Err != fabric.Errno(syscall.EFAULT) {
 				t.Errorf("%d bytes into memory that is gone: %+v", n, got)
 			}
@@ -274,7 +275,7 @@ func TestMemoryThatIsGoneFailsTheMessage(t *testing.T) {
 			}
 		}
 		b.post(t, 3, dst)
-		a.mover.Send(100, sendOp(src))
+		a.path.Send(100, sendOp(src))
 		if got := b.entry(t); got.Err != 0 || a.wait(t, 100) != nil {
 			t.Fatalf("afterwards: %+v", got)
 		}

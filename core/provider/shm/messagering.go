@@ -19,10 +19,12 @@ import (
 //	12 count  u32  listed, far: segments
 //	16 length u64  bytes of the message
 //	24 data   u64  remote data
-//	32             inline: the bytes; listed: segments {address u64, length u64}; far: the address of such a list
+//	32             inline: the bytes; listed: segments {address u64, length u64};
+//	               far: the address of such a list
 //
-// A message that is not inline stays in its sender's memory, where the receiver gets it, until the answer. The bytes of a chunked
-// one become known while the sender still copies; the last word of the entry is an errno, should it not get to its end.
+// A message that is not inline stays in its sender's memory, where the receiver gets it, until the
+// answer. The bytes of a chunked one become known while the sender still copies; the last word of
+// the entry is an errno, should it not get to its end.
 const (
 	messageBytes  = 256 << 10
 	messageUnit   = 64
@@ -44,15 +46,17 @@ const (
 )
 
 const (
-	// inlineMessage is the largest message whose bytes go through the ring. There and back between two processes that spin on 2 cores of
-	// an EPYC VM, us for one way, pulled and through the ring in chunks of 1, 2, 4 and 16 KiB:
+	// inlineMessage is the largest message whose bytes go through the ring. There and back between
+	// two processes that spin on 2 cores of an EPYC VM, us for one way, pulled and through the ring
+	// in chunks of 1, 2, 4 and 16 KiB:
 	//
 	//	4 KiB    3.4   1.03  0.85  1.01  1.2
 	//	16 KiB   4.7   3.3   3.0   3.0   3.3
 	//
 	// A ring of 64 KiB was no faster.
 	inlineMessage = 16 << 10
-	// inlineChunk is how much of a message is made known at a time, so that the receiver's copy runs beside the sender's.
+	// inlineChunk is how much of a message is made known at a time, so that the receiver's copy
+	// runs beside the sender's.
 	inlineChunk = 2 << 10
 	// listedSegments is the longest list of segments in an entry.
 	listedSegments = 64
@@ -80,7 +84,8 @@ func (e *messageEntry) put(at uint64) {
 	binary.NativeEndian.PutUint64(b[24:], e.data)
 }
 
-// read decodes what is at the address at, which the peer may be changing: each byte is looked at once.
+// read decodes what is at the address at, which the peer may be changing: each byte is looked at
+// once.
 func (e *messageEntry) read(at uint64) {
 	var b [messageHeader]byte
 	for i := uint64(0); i < messageHeader; i += 8 {
@@ -92,7 +97,8 @@ func (e *messageEntry) read(at uint64) {
 	e.at = at + messageHeader
 }
 
-// check tells whether an entry at offset off of the ring, in which used bytes are filled, is possible.
+// check reports whether an entry at offset off of the ring, in which used bytes are filled, is
+// possible.
 func (e *messageEntry) check(off, used uint64) error {
 	size := uint64(e.size)
 	ok := size >= messageUnit && size%messageUnit == 0 && off+size <= messageBytes && (size <= used || e.flags&messageChunked != 0)
@@ -236,8 +242,8 @@ func (r *messageReader) take(e *messageEntry) {
 	sys.Store64(r.mem+ringConsumed+counterAt(messageRing), r.consumed)
 }
 
-// producerWaits reports, once for each time it was asked, that the producer wants to hear of room. It does not before half
-// of the ring is free, so that a frame tells of more than one entry.
+// producerWaits reports, once for each time it was asked, that the producer wants to hear of room.
+// It does not before half of the ring is free, so that a frame stands for more than one entry.
 func (r *messageReader) producerWaits() bool {
 	return r.produced-r.consumed <= messageBytes/2 && takeFlag(r.mem+ringProducerWaits+flagAt(messageRing))
 }

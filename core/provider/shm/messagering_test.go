@@ -131,17 +131,17 @@ func TestProducerOfMessagesHearsOfRoom(t *testing.T) {
 		}
 	}
 	w.wait()
-	told := 0
+	notified := 0
 	for takeBytes(t, r, 1000, 1) {
 		if !r.producerWaits() {
 			continue
 		}
-		if told++; r.produced-r.consumed > messageBytes/2 {
-			t.Errorf("told with %d bytes in the ring", r.produced-r.consumed)
+		if notified++; r.produced-r.consumed > messageBytes/2 {
+			t.Errorf("notified with %d bytes in the ring", r.produced-r.consumed)
 		}
 	}
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	if notified != 1 {
+		t.Errorf("notified %d times", notified)
 	}
 }
 
@@ -192,8 +192,8 @@ func TestMessageRingRefusesGarbage(t *testing.T) {
 	}
 }
 
-// FuzzMessageRing lets a peer write anything into the ring and its counters between the reader's steps: what the reader hands out
-// lies in the ring, and it ends.
+// FuzzMessageRing lets a peer write anything into the ring and its counters between the reader's
+// steps: what the reader hands out lies in the ring, and it ends.
 func FuzzMessageRing(f *testing.F) {
 	good := messageEntry{kind: messageInline, size: 64, length: 5}
 	var b [64]byte

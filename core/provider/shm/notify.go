@@ -10,8 +10,9 @@ import (
 	"mori/core/provider/internal/conn"
 )
 
-// A notifier puts the remote data of finished writes into the peer's ring. When it is full, the ops stay in flight, in order, until
-// the peer has read: its queue is full, and this is what slows us down.
+// A notifier puts the remote data of finished writes into the peer's ring. When it is full, the ops
+// stay in flight, in order, until the peer has read: its queue is full, and this is what slows us
+// down.
 type notifier struct {
 	mu      sync.Mutex
 	ring    ringWriter
@@ -24,14 +25,14 @@ type notice struct {
 	entry  entry
 }
 
-// announce tells the peer of a write under l whose bytes are in place, and finishes the op. The
-// loan's ticket proves that this side has the region's key.
-func (m *mover) announce(t conn.Ticket, op *fabric.Op, l *borrowed) {
-	if m.notifier.add(notice{t, entry{op.Data, op.Len(), l.Ticket()}}) {
-		m.flush()
+// announce reports to the peer a write under l whose bytes are in place, and finishes the op. The
+// grant's ticket proves that this side has the region's key.
+func (dp *dataPath) announce(t conn.Ticket, op *fabric.Op, l *regionGrant) {
+	if dp.notifier.add(notice{t, entry{op.Data, op.Len(), l.Ticket()}}) {
+		dp.flush()
 		return
 	}
-	m.finish(t, m.stopCause())
+	dp.finish(t, dp.stopCause())
 }
 
 // add queues a notice, or reports that the notifier has stopped.
@@ -44,26 +45,27 @@ func (w *notifier) add(n notice) bool {
 	return !w.stopped
 }
 
-// flush puts what is pending into the ring while there is room. It holds no lock when it finishes an op.
-func (m *mover) flush() {
+// flush puts what is pending into the ring while there is room. It holds no lock when it finishes
+// an op.
+func (dp *dataPath) flush() {
 	for {
-		n, wake, ok, err := m.notifier.next()
+		n, wake, ok, err := dp.notifier.next()
 		if err != nil {
-			m.ep.Fail(fmt.Errorf("ring of %s: %w", m.ep.Peer(), err))
+			dp.ep.Fail(fmt.Errorf("ring of %s: %w", dp.ep.Peer(), err))
 			return
 		}
 		if !ok {
 			return
 		}
 		if wake {
-			m.send(frameWake, nil)
+			dp.send(frameWake, nil)
 		}
-		m.finish(n.ticket, nil)
+		dp.finish(n.ticket, nil)
 	}
 }
 
-// next moves the oldest notice into the ring. wake: the consumer is parked. Without room the flag is set that makes the
-// peer send frameSpace.
+// next moves the oldest notice into the ring. wake: the consumer is parked. Without room the flag
+// is set that makes the peer send frameSpace.
 func (w *notifier) next() (n notice, wake, ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

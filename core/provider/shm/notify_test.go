@@ -19,13 +19,13 @@ func writeNotices(t *testing.T, a *fakeEndpoint, n int) {
 	for i := range n {
 		op := rmaOp(fabric.OpWrite, local, 0)
 		op.Flags, op.Data = fabric.OpRemoteData, uint64(i)
-		a.mover.RMA(conn.Ticket(i), op, regionKey(1))
+		a.path.RMA(conn.Ticket(i), op, regionKey(1))
 	}
 }
 
 func TestHookReadsInsideDrain(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	lendRegion(t, b, 1, 64, allRights)
+	grantRegion(t, b, 1, 64, allRights)
 	seen := 0
 	read := func() {
 		var done [3]fabric.Completion
@@ -49,7 +49,7 @@ func TestHookReadsInsideDrain(t *testing.T) {
 
 func TestParkedReadersMissNothing(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	lendRegion(t, b, 1, 64, allRights)
+	grantRegion(t, b, 1, 64, allRights)
 	const n = 20000
 	var seen atomic.Int64
 	var wg sync.WaitGroup
@@ -76,7 +76,7 @@ func TestParkedReadersMissNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-done // the test's own deadline tells of a missed one
+	<-done // the test's own deadline reports a missed one
 	if err := b.cq.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,21 +88,21 @@ func TestParkedReadersMissNothing(t *testing.T) {
 func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 	for name, ticket := range map[string]uint64{"a wrong key": 1, "no right to write": 2, "no key": 7, "nothing": 0, "a share": 1 << 63} {
 		a, b := newPair(t, wayCMA)
-		lendRegion(t, b, 1, 64, allRights)
-		lendRegion(t, b, 2, 64, fabric.AccessRemoteRead)
+		grantRegion(t, b, 1, 64, allRights)
+		grantRegion(t, b, 2, 64, fabric.AccessRemoteRead)
 		wrong := regionKey(1)
 		wrong.Secret[3] ^= 1
 		local, _ := memory(t, 8)
-		a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), wrong)
+		a.path.RMA(1, rmaOp(fabric.OpWrite, local, 0), wrong)
 		if err := a.wait(t, 1); !errors.Is(err, fabric.ErrNoKey) {
 			t.Fatalf("%s: a write ended with %v", name, err)
 		}
-		a.mover.RMA(2, rmaOp(fabric.OpRead, local, 0), regionKey(2))
+		a.path.RMA(2, rmaOp(fabric.OpRead, local, 0), regionKey(2))
 		if err := a.wait(t, 2); err != nil {
 			t.Fatalf("%s: a read ended with %v", name, err)
 		}
 		putNotice(t, a, entry{42, 8, ticket})
-		b.mover.inbox.serve()
+		b.path.inbox.serve()
 		var done [1]fabric.Completion
 		if n, _ := b.cq.Read(done[:]); n != 0 {
 			t.Errorf("%s: completion %+v", name, done[0])
@@ -121,7 +121,7 @@ func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 // Remote data that waits in the ring is reported although its region was closed meanwhile.
 func TestANoticeOutlivesItsRegion(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	_, mr := lendRegion(t, b, 1, 64, allRights)
+	_, mr := grantRegion(t, b, 1, 64, allRights)
 	writeNotices(t, a, 3)
 	for i := range 3 {
 		if err := a.wait(t, conn.Ticket(i)); err != nil {
@@ -131,9 +131,9 @@ func TestANoticeOutlivesItsRegion(t *testing.T) {
 	if err := mr.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b.mover.inbox.mu.Lock()
-	b.mover.inbox.proven = 0
-	b.mover.inbox.mu.Unlock()
+	b.path.inbox.mu.Lock()
+	b.path.inbox.proven = 0
+	b.path.inbox.mu.Unlock()
 	var done [4]fabric.Completion
 	if n, err := b.cq.Read(done[:]); n != 3 || done[0].Data+done[1].Data+done[2].Data != 0+1+2 {
 		t.Errorf("%d completions, %v, %v; want those of 3 writes in any order", n, done, err)
@@ -148,9 +148,9 @@ func TestANoticeOutlivesItsRegion(t *testing.T) {
 // putNotice puts an entry into the peer's ring as a program does that knows the protocol and lies.
 func putNotice(t *testing.T, a *fakeEndpoint, e entry) {
 	t.Helper()
-	a.mover.notifier.mu.Lock()
-	defer a.mover.notifier.mu.Unlock()
-	if ok, err := a.mover.notifier.ring.put(e); !ok || err != nil {
+	a.path.notifier.mu.Lock()
+	defer a.path.notifier.mu.Unlock()
+	if ok, err := a.path.notifier.ring.put(e); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 }

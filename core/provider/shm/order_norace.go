@@ -4,6 +4,7 @@
 
 package shm
 
-// published is called before a counter of a ring is stored, observed after it was loaded: for the race detector.
+// published is called before a counter of a ring is stored, observed after it was loaded: for the
+// race detector.
 func published() {}
 func observed()  {}

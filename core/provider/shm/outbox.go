@@ -14,9 +14,10 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// An outbox puts messages into the peer's ring, in order. A small one has ended with that, since the ring outlives this process;
-// a large one, or one that has to be in the memory of a receive, when the peer answers, and so do small ones behind a large one: what
-// arrives before a connection ends has no gaps. When the ring is full messages stay in flight.
+// An outbox puts messages into the peer's ring, in order. A small one has ended with that, since
+// the ring outlives this process; a large one, or one that has to be in the memory of a receive,
+// when the peer answers, and so do small ones behind a large one: what arrives before a connection
+// ends has no gaps. When the ring is full messages stay in flight.
 type outbox struct {
 	mu      sync.Mutex
 	ring    messageWriter
@@ -49,35 +50,35 @@ type putResult struct {
 }
 
 // Messages reports whether messages go through the rings; see conn.MessagePath.
-func (m *mover) Messages() bool { return m.greet.messages }
+func (dp *dataPath) Messages() bool { return dp.greet.messages }
 
 // Send takes a message over; see conn.MessagePath.
-func (m *mover) Send(t conn.Ticket, op *fabric.Op) {
-	if !m.ops.Enter() {
-		m.ep.Finish(t, m.stopCause())
+func (dp *dataPath) Send(t conn.Ticket, op *fabric.Op) {
+	if !dp.ops.Enter() {
+		dp.ep.Finish(t, dp.stopCause())
 		return
 	}
-	o := &m.outbox
+	o := &dp.outbox
 	o.mu.Lock()
 	if o.stopped {
 		o.mu.Unlock()
-		m.finish(t, m.stopCause())
+		dp.finish(t, dp.stopCause())
 		return
 	}
 	ok, res, err := false, putResult{}, error(nil)
 	if o.next == len(o.pending) {
-		ok, res, err = m.put(t, op)
+		ok, res, err = dp.put(t, op)
 	}
 	if !ok {
 		o.push(sending{ticket: t, op: op})
 	}
 	o.mu.Unlock()
-	m.wasPut(t, ok, res, err)
+	dp.wasPut(t, ok, res, err)
 }
 
 // flushMessages puts what is pending into the ring while there is room.
-func (m *mover) flushMessages() {
-	o := &m.outbox
+func (dp *dataPath) flushMessages() {
+	o := &dp.outbox
 	for {
 		o.mu.Lock()
 		if o.stopped || o.next == len(o.pending) {
@@ -85,12 +86,12 @@ func (m *mover) flushMessages() {
 			return
 		}
 		s := o.pending[o.next]
-		ok, res, err := m.put(s.ticket, s.op)
+		ok, res, err := dp.put(s.ticket, s.op)
 		if ok {
 			o.pop()
 		}
 		o.mu.Unlock()
-		m.wasPut(s.ticket, ok, res, err)
+		dp.wasPut(s.ticket, ok, res, err)
 		if !ok {
 			return
 		}
@@ -98,15 +99,15 @@ func (m *mover) flushMessages() {
 }
 
 // wasPut does what follows a put, without locks.
-func (m *mover) wasPut(t conn.Ticket, ok bool, res putResult, err error) {
+func (dp *dataPath) wasPut(t conn.Ticket, ok bool, res putResult, err error) {
 	if err != nil {
-		m.ep.Fail(fmt.Errorf("ring of %s: %w", m.ep.Peer(), err))
+		dp.ep.Fail(fmt.Errorf("ring of %s: %w", dp.ep.Peer(), err))
 	}
 	if res.wake {
-		m.send(frameWake, nil)
+		dp.send(frameWake, nil)
 	}
 	if ok && res.over {
-		m.finish(t, res.err)
+		dp.finish(t, res.err)
 	}
 }
 
@@ -127,13 +128,14 @@ func (o *outbox) pop() {
 	}
 }
 
-// put moves one message into the ring, or reports that there is no room: then somebody calls flushMessages when there is, either
-// the reader that spins or the peer by frameSpace. With outbox.mu held.
-func (m *mover) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
-	o, e := &m.outbox, entryOf(op)
+// put moves one message into the ring, or reports that there is no room: then somebody calls
+// flushMessages when there is, either the reader that spins or the peer by frameSpace. With
+// outbox.mu held.
+func (dp *dataPath) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
+	o, e := &dp.outbox, entryOf(op)
 	size := uint64(e.size)
 	at, ok, err := o.ring.reserve(size)
-	if !ok && err == nil && !m.inbox.spins.Load() {
+	if !ok && err == nil && !dp.inbox.spins.Load() {
 		o.ring.wait()
 		at, ok, err = o.ring.reserve(size)
 	}
@@ -200,7 +202,8 @@ func putSegments(b []byte, op *fabric.Op) {
 	}
 }
 
-// gather copies the op's bytes into the ring and commits the entry. One that was begun is committed to its end, with a verdict.
+// gather copies the op's bytes into the ring and commits the entry. One that was begun is committed
+// to its end, with a verdict.
 func (o *outbox) gather(e *messageEntry, op *fabric.Op) error {
 	var p place
 	var fault error
@@ -228,7 +231,8 @@ func (o *outbox) gather(e *messageEntry, op *fabric.Op) error {
 	return fault
 }
 
-// forget gives the number of a message back that has ended before its answer. If the peer got to know of it, it does not answer.
+// forget gives the number of a message back that has ended before its answer. If the peer got to
+// know of it, it does not answer.
 func (o *outbox) forget(e *messageEntry) {
 	if e.flags&messageAnswer != 0 {
 		o.sent[e.number] = sending{}
@@ -236,7 +240,8 @@ func (o *outbox) forget(e *messageEntry) {
 	}
 }
 
-// stop puts nothing into the ring any more and returns the messages that have not ended. The peer reads nobody's memory any more.
+// stop puts nothing into the ring any more and returns the messages that have not ended. The peer
+// reads nobody's memory any more.
 func (o *outbox) stop() (rest []sending) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

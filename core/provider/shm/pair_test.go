@@ -22,9 +22,10 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// A fakeEndpoint stands for the stream: frames arrive in order on a goroutine, ends of ops are kept.
+// A fakeEndpoint stands for the stream: frames arrive in order on a goroutine, ends of ops are
+// kept.
 type fakeEndpoint struct {
-	mover  *mover
+	path   *dataPath
 	table  *util.MRTable
 	cq     *util.CQ
 	recv   *util.RecvQueue
@@ -74,7 +75,7 @@ func (e *fakeEndpoint) Fail(err error) {
 	e.failing.Do(func() {
 		e.failed <- err
 		go func() {
-			e.mover.Close(err)
+			e.path.Close(err)
 			close(e.stopped)
 			if !e.peer.deaf {
 				e.peer.Fail(fmt.Errorf("the peer is gone: %w", fabric.ErrConnReset))
@@ -83,14 +84,14 @@ func (e *fakeEndpoint) Fail(err error) {
 	})
 }
 
-// The bodies of frames of loans, written out: what peers of other versions send.
+// The bodies of frames of grants, written out: what peers of other versions send.
 func ticketBody(ticket uint64) []byte { return binary.BigEndian.AppendUint64(nil, ticket) }
 
 func askBody(ticket uint64, key fabric.RegionKey) []byte {
 	return append(binary.BigEndian.AppendUint64(ticketBody(ticket), key.ID), key.Secret[:]...)
 }
 
-func lendBody(ticket uint64, s site) []byte { return append(ticketBody(ticket), s.encode()...) }
+func grantBody(ticket uint64, s site) []byte { return append(ticketBody(ticket), s.encode()...) }
 
 func refuseBody(ticket uint64, why fabric.Errno) []byte {
 	return binary.BigEndian.AppendUint32(ticketBody(ticket), uint32(why))
@@ -113,7 +114,7 @@ func (e *fakeEndpoint) receive() {
 			if e.drop != nil && e.drop(kind) {
 				continue
 			}
-			if err := e.mover.Frame(kind, body); err != nil {
+			if err := e.path.Frame(kind, body); err != nil {
 				e.Fail(err)
 			}
 		}
@@ -190,7 +191,7 @@ func greetSoon(conn net.Conn, opts *Options) (*greeting, error) {
 	return greet(conn.(*net.UnixConn), opts)
 }
 
-// newPair makes two movers that copy by way within this process.
+// newPair makes two data paths that copy by way within this process.
 func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 	t.Helper()
 	opts := &Options{Log: quiet}
@@ -207,12 +208,12 @@ func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 			event: make(chan struct{}, 1), failed: make(chan error, 1), stopped: make(chan struct{}),
 		}
 		e.recv = util.NewRecvQueue(&util.Queues{Tx: cq, Rx: cq}, 1000)
-		e.feed = e.recv.Feed(util.FeedConfig{Room: 1 << 20, Changed: func() { e.mover.Changed() }})
+		e.feed = e.recv.Feed(util.FeedConfig{Room: 1 << 20, Changed: func() { e.path.Changed() }})
 		ds := &domains{opts: opts, open: make(map[*conn.Domain]*domain)}
 		key := &conn.Domain{}
 		e.table.OnRevoke(func(region uint64) { ds.revoke(key, region) })
-		e.mover = newMover(e, g, opts)
-		ds.adopt(key, e.table, e.mover)
+		e.path = newDataPath(e, g, opts)
+		ds.adopt(key, e.table, e.path)
 		return e
 	}
 	a, b = make1(ga), make1(gb)
@@ -225,7 +226,7 @@ func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 			select {
 			case <-e.stopped:
 			case <-time.After(20 * time.Second):
-				t.Error("a mover did not stop")
+				t.Error("a path did not stop")
 			}
 		}
 	})
@@ -249,8 +250,8 @@ func regionKey(id uint64) fabric.RegionKey {
 	return fabric.RegionKey{ID: id, Secret: [16]byte{byte(id), 1, 2, 3}}
 }
 
-// lendRegion registers n bytes at e under id.
-func lendRegion(t testing.TB, e *fakeEndpoint, id uint64, n int, access fabric.Access) ([]byte, *util.MR) {
+// grantRegion registers n bytes at e under id.
+func grantRegion(t testing.TB, e *fakeEndpoint, id uint64, n int, access fabric.Access) ([]byte, *util.MR) {
 	t.Helper()
 	b, addr := memory(t, n)
 	mr, err := e.table.Register(fabric.Buffer{Addr: addr, Len: uint64(n)}, access, regionKey(id))

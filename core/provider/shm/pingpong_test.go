@@ -20,8 +20,8 @@ func answerPings() {
 	}
 }
 
-// BenchmarkPingPong measures messages as fi_pingpong does; see package pingpong. On 2 cores of an EPYC VM, us for a transfer, over
-// several runs with nothing else running:
+// BenchmarkPingPong measures messages as fi_pingpong does; see package pingpong. On 2 cores of an
+// EPYC VM, us for a transfer, over several runs with nothing else running:
 //
 //	                    64 B         4 KiB        64 KiB     1 MiB    4 MiB
 //	EPMsg               0.41 - 0.60  0.83 - 0.89  7.1 - 7.5  88 - 92  390

@@ -27,10 +27,11 @@ const (
 	// bestOp is the op that lets all workers share a transfer without a cost per op that shows.
 	bestOp = 8 << 20
 
-	// lingerTime is how long a worker that ran out of jobs yields before it parks; one worker at a time does. Waking a parked one takes
-	// tens of microseconds on a virtual machine, and a part of that is the submitter's. From Python on 2 cores, parked and
-	// lingering: batch_write of 1000 x 4 KiB returns after 62 to 75 and 36 to 50 us, 1024 x 4 KiB is moved at 0.80 to 0.85 and
-	// 0.83 to 1.07 of raw.
+	// lingerTime is how long a worker that ran out of jobs yields before it parks; one worker at a
+	// time does. Waking a parked one takes tens of microseconds on a virtual machine, and a part of
+	// that is the submitter's. From Python on 2 cores, parked and lingering: batch_write of 1000 x
+	// 4 KiB returns after 62 to 75 and 36 to 50 us, 1024 x 4 KiB is moved at 0.80 to 0.85 and 0.83
+	// to 1.07 of raw.
 	lingerTime = 150 * time.Microsecond
 
 	// maxWorkers bounds the copy workers of a domain: memory bandwidth is used up by then.
@@ -47,10 +48,10 @@ type job struct {
 
 	abandoned bool // it was ended while workers had slices of it, which are not waited for
 
-	mover  copier
+	path   copier
 	ticket conn.Ticket
 	op     *fabric.Op
-	loan   *borrowed // nil: a message that is pulled
+	grant  *regionGrant // nil: a message that is pulled
 }
 
 // copyNow copies j on the caller's thread and finishes it, if it is one slice whose pages are in
@@ -63,7 +64,7 @@ func (j *job) copyNow(g *greeting) bool {
 	if w.left > 0 || !sys.Resident(s.local, &s.resident) || !g.present(s.remote, s) {
 		return false
 	}
-	j.mover.finishJob(j, j.mover.copyJob(j, s))
+	j.path.finishJob(j, j.path.copyJob(j, s))
 	return true
 }
 
@@ -75,7 +76,8 @@ type copier interface {
 	finishJob(j *job, err error)
 }
 
-// A pool copies jobs in order of arrival, several slices at a time. Workers start with the first job and park when there is none.
+// A pool copies jobs in order of arrival, several slices at a time. Workers start with the first
+// job and park when there is none.
 type pool struct {
 	mu      sync.Mutex
 	wake    sync.Cond // on mu: something in head, or closed
@@ -164,8 +166,9 @@ func (p *pool) work() {
 	}
 }
 
-// linger waits a while for a job without parking, and yields its processor all the time. With mu held, which is released
-// meanwhile: whoever adds a job before it is taken again sees lingers and wakes nobody.
+// linger waits a while for a job without parking, and yields its processor all the time. With mu
+// held, which is released meanwhile: whoever adds a job before it is taken again sees lingers and
+// wakes nobody.
 func (p *pool) linger() {
 	p.lingers = true
 	p.mu.Unlock()
@@ -190,7 +193,7 @@ func (p *pool) copySlice(w *worker, j *job, s *slice) {
 		p.callWorker()
 	}
 	p.mu.Unlock()
-	err := j.mover.copyJob(j, s)
+	err := j.path.copyJob(j, s)
 	p.mu.Lock()
 	if w.lost != nil {
 		return
@@ -204,7 +207,7 @@ func (p *pool) copySlice(w *worker, j *job, s *slice) {
 	if j.flying == 0 && j.walk.left == 0 {
 		err = j.err
 		p.mu.Unlock()
-		j.mover.finishJob(j, err)
+		j.path.finishJob(j, err)
 		p.mu.Lock()
 	}
 }
@@ -239,13 +242,14 @@ func (p *pool) unlink(before, j *job) {
 	j.next = nil
 }
 
-// cancel ends with err every job of one mover. Slices under way go on: finishJob tells when they are over.
+// cancel ends with err every job of one data path. Slices under way go on: finishJob reports when
+// they are over.
 func (p *pool) cancel(whose copier, err error) {
 	var over *job
 	p.mu.Lock()
 	for j := p.head; j != nil; {
 		next := j.next
-		if j.mover == whose {
+		if j.path == whose {
 			p.fail(j, err)
 			if j.flying == 0 {
 				j.next, over = over, j
@@ -257,19 +261,20 @@ func (p *pool) cancel(whose copier, err error) {
 	for over != nil {
 		j := over
 		over, j.next = j.next, nil
-		j.mover.finishJob(j, j.err)
+		j.path.finishJob(j, j.err)
 	}
 }
 
-// abandon ends with err the jobs of one mover of which a slice is being copied, after cancel, and others take the place of their workers. The copies
-// may go on for as long as a page does not come; the group tells when they are over.
+// abandon ends with err the jobs of one data path of which a slice is being copied, after cancel,
+// and others take the place of their workers. The copies may go on for as long as a page does not
+// come; the group reports when they are over.
 func (p *pool) abandon(whose copier, err error) *sync.WaitGroup {
 	var over []*job
 	left := new(sync.WaitGroup)
 	p.mu.Lock()
 	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool {
 		j := w.job
-		if j.mover != whose {
+		if j.path != whose {
 			return false
 		}
 		if !j.abandoned {
@@ -287,7 +292,7 @@ func (p *pool) abandon(whose copier, err error) *sync.WaitGroup {
 	}
 	p.mu.Unlock()
 	for _, j := range over {
-		j.mover.finishJob(j, err)
+		j.path.finishJob(j, err)
 	}
 	return left
 }

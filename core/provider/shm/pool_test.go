@@ -10,7 +10,7 @@ import (
 	"mori/core/fabric"
 )
 
-// countingCopier stands for a mover whose copies take no time.
+// countingCopier stands for a data path whose copies take no time.
 type countingCopier struct {
 	bytes atomic.Uint64
 	ended chan error
@@ -25,10 +25,11 @@ func (c *countingCopier) finishJob(_ *job, err error) { c.ended <- err }
 
 func poolJob(c *countingCopier, n uint64) *job {
 	op := &fabric.Op{Kind: fabric.OpWrite, Seg: fabric.Seg{Addr: 1 << 20, Len: n}, RSeg: fabric.RSeg{Len: n}}
-	return &job{mover: c, op: op, walk: newWalk(op, n, 1<<30)}
+	return &job{path: c, op: op, walk: newWalk(op, n, 1<<30)}
 }
 
-// A job may come before the workers look, while one lingers, at the moment when that one parks, and long after.
+// A job may come before the workers look, while one lingers, at the moment when that one parks, and
+// long after.
 func TestNoJobIsForgotten(t *testing.T) {
 	p := newPool()
 	c := &countingCopier{ended: make(chan error, 1)}

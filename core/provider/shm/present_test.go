@@ -26,10 +26,10 @@ func untouched(t *testing.T, n int) []byte {
 // memory, and leaves it to a worker if one is missing.
 func TestSmallOpsWithMissingPagesGoToTheWorkers(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	lendRegion(t, b, 1, 4096, allRights)
+	grantRegion(t, b, 1, 4096, allRights)
 	here, _ := memory(t, 4096)
 	write := func(ticket conn.Ticket, from []byte) {
-		if !a.mover.RMA(ticket, rmaOp(fabric.OpWrite, from, 0), regionKey(1)) {
+		if !a.path.RMA(ticket, rmaOp(fabric.OpWrite, from, 0), regionKey(1)) {
 			t.Fatal("the write is handed back to the stream")
 		}
 	}
@@ -41,8 +41,8 @@ func TestSmallOpsWithMissingPagesGoToTheWorkers(t *testing.T) {
 		t.Error("a write of 8 bytes that are in memory is left to a worker")
 	}
 	missing, copies := untouched(t, 4096), make(chan struct{})
-	copyNow := a.mover.vm.write
-	a.mover.vm.write = func(pid int, local, remote []sys.Iovec) (int, error) {
+	copyNow := a.path.vm.write
+	a.path.vm.write = func(pid int, local, remote []sys.Iovec) (int, error) {
 		<-copies
 		return copyNow(pid, local, remote)
 	}

@@ -16,7 +16,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// sizeOf is the length of message i of the sending process: small ones in the ring, and some that are pulled.
+// sizeOf is the length of message i of the sending process: small ones in the ring, and some that
+// are pulled.
 func sizeOf(i int) uint64 {
 	if i%50 == 49 {
 		return regionBytes / 2
@@ -24,7 +25,8 @@ func sizeOf(i int) uint64 {
 	return uint64(i*611) % (2 * inlineMessage)
 }
 
-// senderProcess connects to where its first line says and sends messages without a pause, until it is killed.
+// senderProcess connects to where its first line says and sends messages without a pause, until it
+// is killed.
 func senderProcess() {
 	var addr string
 	_, err := fmt.Scan(&addr)
@@ -121,7 +123,8 @@ func acceptFrom(t *testing.T, n *node, role string) *exec.Cmd {
 	return cmd
 }
 
-// Whole messages arrive in order up to some point; then every receive ends with an error, and nothing lands any more.
+// Whole messages arrive in order up to some point; then every receive ends with an error, and
+// nothing lands any more.
 func TestSenderIsKilledInMidMessage(t *testing.T) {
 	for _, after := range []int{0, 20, 49, 100, 333} {
 		t.Run(fmt.Sprintf("after %d messages", after), func(t *testing.T) {

@@ -61,7 +61,7 @@ func (n *node) close() error {
 	return errors.Join(n.ep.Close(), n.cq.Close(), n.eq.Close(), n.dom.Close(), n.fab.Close())
 }
 
-// targetProcess listens, lends a region, and does what its input says.
+// targetProcess listens, grants a region, and does what its input says.
 func targetProcess() {
 	must := func(err error) {
 		if err != nil {
@@ -120,7 +120,8 @@ func targetProcess() {
 	}
 }
 
-// initiatorProcess connects to where its first line says and writes into the region without a pause.
+// initiatorProcess connects to where its first line says and writes into the region without a
+// pause.
 func initiatorProcess() {
 	var addr, rawHex string
 	_, err := fmt.Scan(&addr, &rawHex)
@@ -286,7 +287,7 @@ func (p *target) wait() error {
 	return nil
 }
 
-// ended waits for the event that tells of the connection's end.
+// ended waits for the event at the connection's end.
 func (p *target) ended() error {
 	p.tb.Helper()
 	ctx, cancel := context.WithTimeout(p.tb.Context(), 10*time.Second)

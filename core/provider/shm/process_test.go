@@ -48,7 +48,8 @@ func TestPathToAnotherProcess(t *testing.T) {
 	}
 }
 
-// The kernel really refuses here, in one direction: the target cannot reach this process, this process reaches the target.
+// The kernel really refuses here, in one direction: the target cannot reach this process, this
+// process reaches the target.
 func TestKernelRefusesOneDirection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		attr *syscall.SysProcAttr

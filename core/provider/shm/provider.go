@@ -22,14 +22,16 @@ import (
 type Options struct {
 	Log *slog.Logger // nil: slog.Default()
 
-	// ForceStream sends the payload of reads and writes over the socket, as if the kernel forbade anything better.
+	// ForceStream sends the payload of reads and writes over the socket, as if the kernel forbade
+	// anything better.
 	ForceStream bool
 
-	// Sample has both ends of every so many-th read or write compared after it was copied; 0: of none.
+	// Sample has both ends of every so many-th read or write compared after it was copied; 0: of
+	// none.
 	Sample uint64
 
-	// KeepPtracer leaves PR_SET_PTRACER alone. Otherwise, where kernel.yama.ptrace_scope is 1, this process allows
-	// the user's other processes to reach its memory.
+	// KeepPtracer leaves PR_SET_PTRACER alone. Otherwise, where kernel.yama.ptrace_scope is 1, this
+	// process allows the user's other processes to reach its memory.
 	KeepPtracer bool
 
 	// refuse, if set, is what the kernel answers to copies between processes: for tests.
@@ -84,8 +86,8 @@ func (p *Provider) info() fabric.Info {
 	}
 }
 
-// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg first. node is empty; service is the name to
-// connect to, "@name" or "name".
+// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg
+// first. node is empty; service is the name to connect to, "@name" or "name".
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	msg := p.info()
 	if service != "" {
@@ -118,7 +120,8 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	})
 }
 
-// allowPtrace is done before the first peer tries. Where Yama is absent or open there is nothing to do.
+// allowPtrace is done before the first peer tries. Where Yama is absent or open there is nothing to
+// do.
 func (p *Provider) allowPtrace() {
 	if p.opts.KeepPtracer || p.opts.ForceStream {
 		return

@@ -14,13 +14,14 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// pullNow is the largest message that is pulled by whoever finds it in the ring; larger ones are the workers'. With both processes spinning on
-// 2 cores a worker has to wait for a processor: 4 MiB took 2100 us instead of 330 to 450.
+// pullNow is the largest message that is pulled by whoever finds it in the ring; larger ones are
+// the workers'. With both processes spinning on 2 cores a worker has to wait for a processor: 4 MiB
+// took 2100 us instead of 330 to 450.
 const pullNow = 8 << 20
 
 // startPull begins to get a message from the sender's memory. Only the peer's nonsense is an error.
 func (b *inbox) startPull(in *incoming) error {
-	m := b.mover
+	dp := b.path
 	in.pulling = true
 	err := b.readSegments(in)
 	b.messages.take(&in.head)
@@ -31,19 +32,19 @@ func (b *inbox) startPull(in *incoming) error {
 		n := min(in.head.length, in.receive.Len())
 		in.pull = fabric.Op{Kind: fabric.OpRead, Seg: in.receive.Seg, More: in.receive.More, RSeg: in.segs[0], RMore: in.segs[1:]}
 		if n > pullNow {
-			if m.ops.Enter() {
-				j := m.newJob()
+			if dp.ops.Enter() {
+				j := dp.newJob()
 				j.op, j.walk = &in.pull, newWalk(&in.pull, n, 0)
-				m.domain.pool.add(j)
+				dp.domain.pool.add(j)
 			}
 			return nil // if not, the connection has ended, and its end belongs to stop
 		}
-		err = m.pullHere(&in.pull, n)
+		err = dp.pullHere(&in.pull, n)
 	}
 	return b.pulled(in, err)
 }
 
-// readSegments makes segs of what the entry tells about the sender's memory.
+// readSegments makes segs of what the entry says of the sender's memory.
 func (b *inbox) readSegments(in *incoming) error {
 	e := &in.head
 	n := int(e.count) * segmentLen
@@ -56,7 +57,7 @@ func (b *inbox) readSegments(in *incoming) error {
 	} else {
 		local := []sys.Iovec{{Addr: sys.AddrOf(in.list), Len: uint64(n)}}
 		remote := []sys.Iovec{{Addr: sys.Load64(e.at), Len: uint64(n)}}
-		if err := b.mover.pullSlice(&slice{local: local, remote: remote, n: uint64(n)}); err != nil {
+		if err := b.path.pullSlice(&slice{local: local, remote: remote, n: uint64(n)}); err != nil {
 			return err
 		}
 	}
@@ -82,29 +83,30 @@ func (in *incoming) parseSegments() error {
 }
 
 // pullHere pulls on this thread.
-func (m *mover) pullHere(op *fabric.Op, n uint64) error {
+func (dp *dataPath) pullHere(op *fabric.Op, n uint64) error {
 	s := sliceLists.Get().(*slice)
 	defer sliceLists.Put(s)
 	w := newWalk(op, n, 0)
 	for w.left > 0 {
 		w.next(s, sliceBytes)
-		if err := m.pullSlice(s); err != nil {
+		if err := dp.pullSlice(s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// errPeerEnded is why a message that was not pulled to its end is left to stop, which knows the cause.
+// errPeerEnded is why a message that was not pulled to its end is left to stop, which knows the
+// cause.
 var errPeerEnded = errors.New("the peer has ended the connection")
 
 // pullSlice gets one slice of a message.
-func (m *mover) pullSlice(s *slice) error {
-	if m.stopping.Load() || !fenceOf(m.notifier.ring.mem).Enter() {
+func (dp *dataPath) pullSlice(s *slice) error {
+	if dp.stopping.Load() || !fenceOf(dp.notifier.ring.mem).Enter() {
 		return errPeerEnded
 	}
-	defer fenceOf(m.notifier.ring.mem).Leave()
-	moved, err := m.move(fabric.OpRead, s)
+	defer fenceOf(dp.notifier.ring.mem).Leave()
+	moved, err := dp.move(fabric.OpRead, s)
 	switch cause := fabric.ErrnoOf(err); {
 	case err == nil && uint64(moved) == s.n:
 		return nil
@@ -113,15 +115,15 @@ func (m *mover) pullSlice(s *slice) error {
 	case cause == fabric.Errno(syscall.EFAULT) && !mapped(s.local):
 		return local.OpFault(cause, "the receive's memory is not mapped: was it freed before the receive ended?")
 	case cause == 0:
-		return local.OpFault(fabric.ErrOther, "message of %s: the copy ended early", m.ep.Peer())
+		return local.OpFault(fabric.ErrOther, "message of %s: the copy ended early", dp.ep.Peer())
 	default:
-		return local.OpFault(cause, "message of %s from its process %d", m.ep.Peer(), m.greet.reach.pid)
+		return local.OpFault(cause, "message of %s from its process %d", dp.ep.Peer(), dp.greet.reach.pid)
 	}
 }
 
 // pulled ends a pull.
 func (b *inbox) pulled(in *incoming, err error) error {
-	if err != nil && (errors.Is(err, errPeerEnded) || b.mover.stopping.Load()) {
+	if err != nil && (errors.Is(err, errPeerEnded) || b.path.stopping.Load()) {
 		return nil
 	}
 	in.pulling, in.pull = false, fabric.Op{}
@@ -129,17 +131,17 @@ func (b *inbox) pulled(in *incoming, err error) error {
 }
 
 // finishPull is the pool's report.
-func (m *mover) finishPull(j *job, err error) {
-	m.freeJob(j)
-	b := &m.inbox
+func (dp *dataPath) finishPull(j *job, err error) {
+	dp.freeJob(j)
+	b := &dp.inbox
 	b.mu.Lock()
 	if err = b.pulled(&b.incoming, err); err != nil {
 		b.broken = true
 	}
 	b.mu.Unlock()
-	m.ops.Leave()
+	dp.ops.Leave()
 	if err != nil {
-		m.ep.Fail(fmt.Errorf("ring from %s: %w", m.ep.Peer(), err))
+		dp.ep.Fail(fmt.Errorf("ring from %s: %w", dp.ep.Peer(), err))
 		return
 	}
 	b.serve()

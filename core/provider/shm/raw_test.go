@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	gputest.Main(m, fabrictest.Main)
 }
 
-// lendMemory maps memory, tells where, and holds it until its input ends.
+// lendMemory maps memory, prints where, and holds it until its input ends.
 func lendMemory() {
 	m, err := sys.Alloc(256 << 20)
 	if err != nil {
@@ -43,7 +43,8 @@ func lendMemory() {
 	bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// peerMemory starts a process with touched memory and returns its pid and the memory's address and size.
+// peerMemory starts a process with touched memory and returns its pid and the memory's address and
+// size.
 func peerMemory(tb testing.TB) (pid int, addr, n uint64) {
 	tb.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -127,7 +128,7 @@ func BenchmarkPool(b *testing.B) {
 						for i := uint64(0); i < 16; i++ {
 							op := &fabric.Op{Seg: fabric.Seg{Addr: laddr + i<<23, Len: 8 << 20}, RSeg: fabric.RSeg{Addr: i << 23, Len: 8 << 20}}
 							c.wg.Add(1)
-							p.add(&job{mover: c, walk: newWalk(op, op.Len(), raddr)})
+							p.add(&job{path: c, walk: newWalk(op, op.Len(), raddr)})
 						}
 						c.wg.Wait()
 					}

@@ -31,7 +31,8 @@ type reach struct {
 	reason string
 }
 
-// findReach tries the proof that the peer's hello promises: the right process, readable and writable.
+// findReach tries the proof that the peer's hello promises: the right process, readable and
+// writable.
 func findReach(cred sys.Cred, h hello, opts *Options) reach {
 	if opts.ForceStream {
 		return reach{way: wayStream, reason: "payload on the socket was asked for"}

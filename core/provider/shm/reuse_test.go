@@ -77,7 +77,8 @@ func startStranger(t *testing.T, pid int, at uint64) (cmd *exec.Cmd, touched fun
 	return nil, nil
 }
 
-// TestAPidThatIsUsedAgain: the target ends while a child holds its socket open, and another process gets its pid. Nothing is written there, or read.
+// TestAPidThatIsUsedAgain: the target ends while a child holds its socket open, and another process
+// gets its pid. Nothing is written there, or read.
 func TestAPidThatIsUsedAgain(t *testing.T) {
 	for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {
 		for _, n := range []int{4096, 1 << 20} {

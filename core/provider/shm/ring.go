@@ -10,25 +10,29 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// The rings of one direction lie in memory that both processes map, one producer and one consumer each, and cost no system call. The
-// consumer made the memory. Its header also holds the fence of the consumer's regions.
+// The rings of one direction lie in memory that both processes map, one producer and one consumer
+// each, and cost no system call. The consumer made the memory. Its header also holds the fence of
+// the consumer's regions.
 //
-//	offset 0    produced: entries put in since the start, of ring 0 and of ring 1, and bytes of ring 2
+//	offset 0    produced: entries put in since the start of rings 0 and 1, and bytes of ring 2
 //	offset 64   consumed: entries and bytes taken out since the start
-//	offset 128  consumer waits: 1 asks the producer for a frameWake after its next entry, of ring 0, and of rings 1 and 2
+//	offset 128  consumer waits: 1 asks the producer for a frameWake after its next entry, of ring 0,
+//	            and of rings 1 and 2
 //	offset 192  producer waits: 1 asks the consumer for a frameSpace, of ring 0, and of ring 2
 //	offset 256  proof and trial of the greeting, 16 bytes each
-//	offset 320  closed: 1 when the consumer lends its memory no more
+//	offset 320  closed: 1 when the consumer admits no copies of its memory any more
 //	offset 384  copying: slices that the producer is copying from or to the consumer's memory
 //	offset 4096 ring 0, remote data of writes: ringEntries entries of four words: data,
-//	            length of the write, ticket of the loan of its region, 0
-//	then        ring 1, answers to messages: ringEntries entries of two words: number of the message, errno
+//	            length of the write, ticket of the grant of its region, 0
+//	then        ring 1, answers to messages: ringEntries entries of two words: number of the message,
+//	            errno
 //	then        ring 2, messages: see messagering.go
 //
-// Each word has one writer, but the flags, which the other side takes back with a swap. The peer may write anything
-// anywhere at any time: counters are checked against our own, which are private, and entries are only numbers.
-// Setting a flag and looking at the other side's counter again, against storing a counter and looking at the flag: both
-// pairs are sequentially consistent, so no wake-up is lost. The counters that a consumer polls share a cache line.
+// Each word has one writer, but the flags, which the other side takes back with a swap. The peer
+// may write anything anywhere at any time: counters are checked against our own, which are private,
+// and entries are only numbers. Setting a flag and looking at the other side's counter again,
+// against storing a counter and looking at the flag: both pairs are sequentially consistent, so no
+// wake-up is lost. The counters that a consumer polls share a cache line.
 const (
 	ringProduced      = 0
 	ringConsumed      = 64
@@ -55,13 +59,14 @@ const (
 	messageRing
 )
 
-// fenceOf is the fence of the ring's maker. A message that its sender put in while it found the fence open is seen by a consumer that looks
-// into the ring after it closed it.
+// fenceOf is the fence of the ring's maker. A message that its sender put in while it found the
+// fence open is seen by a consumer that looks into the ring after it closed it.
 func fenceOf(mem uint64) local.Fence {
 	return local.Fence{Closed: mem + ringClosed, Copying: mem + ringCopying}
 }
 
-// counterAt is where the counter of a ring is in a line of counters, flagAt where its flag is in a line of flags.
+// counterAt is where the counter of a ring is in a line of counters, flagAt where its flag is in a
+// line of flags.
 func counterAt(ring uint64) uint64 { return 8 * ring }
 func flagAt(ring uint64) uint64    { return 4 * min(ring, 1) }
 
@@ -147,8 +152,8 @@ func (r *ringReader) producerWaits() bool {
 	return takeFlag(r.mem + ringProducerWaits + flagAt(r.ring))
 }
 
-// wait asks for frameWake, and reports false if that was asked before and not answered yet. The caller looks into the ring once more
-// before it relies on that.
+// wait asks for frameWake, and reports false if that was asked before and not answered yet. The
+// caller looks into the ring once more before it relies on that.
 func (r *ringReader) wait() bool {
 	flag := r.mem + ringConsumerWaits + flagAt(r.ring)
 	if sys.Load32(flag) != 0 {

@@ -27,36 +27,38 @@ var samplers = sync.Pool{New: func() any {
 	return &sampler{slice: newSlice(), there: make([]byte, samplePiece), mine: make([]byte, samplePiece), into: make([]sys.Iovec, 1)}
 }}
 
-// sampled compares both ends of every Options.Sample-th op that was copied, piece by piece, and ends it with ErrCRC if they differ. Memory
-// that its owner changes meanwhile, or that two ops write at once, differs, too. What was written is read back whether or not the region lets itself be read.
-func (m *mover) sampled(op *fabric.Op, n uint64, l *borrowed, err error) error {
-	every := m.sample.every
-	if err != nil || every == 0 || m.sample.ops.Add(1)%every != 0 {
+// sampled compares both ends of every Options.Sample-th op that was copied, piece by piece, and
+// ends it with ErrCRC if they differ. Memory that its owner changes meanwhile, or that two ops
+// write at once, differs, too. What was written is read back whether or not the region lets itself
+// be read.
+func (dp *dataPath) sampled(op *fabric.Op, n uint64, l *regionGrant, err error) error {
+	every := dp.sample.every
+	if err != nil || every == 0 || dp.sample.ops.Add(1)%every != 0 {
 		return err
 	}
 	p := samplers.Get().(*sampler)
 	defer samplers.Put(p)
 	for w := newWalk(op, n, l.Region.base); w.left > 0; {
 		w.next(p.slice, samplePiece)
-		if err := m.compare(op, l, p); err != nil {
+		if err := dp.compare(op, l, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *mover) compare(op *fabric.Op, l *borrowed, p *sampler) error {
+func (dp *dataPath) compare(op *fabric.Op, l *regionGrant, p *sampler) error {
 	s, got := p.slice, p.there[:p.slice.n]
 	p.here = append(p.here[:0], s.local...)
 	p.into[0] = sys.Iovec{Addr: sys.AddrOf(got), Len: s.n}
 	s.local = append(s.local[:0], p.into...)
-	if err := m.copySlice(fabric.OpRead, l, s); err != nil {
+	if err := dp.copySlice(fabric.OpRead, l, s); err != nil {
 		return err
 	}
 	for _, v := range p.here {
 		mine := p.mine[:v.Len]
 		if sys.Load(mine, v.Addr) != nil || !bytes.Equal(mine, got[:v.Len]) {
-			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.Key.ID, m.ep.Peer())
+			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.Key.ID, dp.ep.Peer())
 		}
 		got = got[v.Len:]
 	}

@@ -27,13 +27,13 @@ func TestASampleFindsWhatTheCopyDidWrong(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := newPair(t, wayCMA)
-			region, _ := lendRegion(t, b, 1, c.n, allRights)
+			region, _ := grantRegion(t, b, 1, c.n, allRights)
 			local, _ := memory(t, c.n)
 			for i := range local {
 				local[i] = byte(i)
 			}
-			a.mover.sample.every = c.every
-			a.mover.vm.write = func(pid int, from, to []sys.Iovec) (int, error) {
+			a.path.sample.every = c.every
+			a.path.vm.write = func(pid int, from, to []sys.Iovec) (int, error) {
 				first := to[0].Addr
 				n, err := sys.VMWrite(pid, from, to)
 				sys.Bytes(first, 1)[0] ^= 0x55
@@ -41,7 +41,7 @@ func TestASampleFindsWhatTheCopyDidWrong(t *testing.T) {
 			}
 			found := 0
 			for k := range c.ops {
-				a.mover.RMA(conn.Ticket(k), rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+				a.path.RMA(conn.Ticket(k), rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 				if err := a.wait(t, conn.Ticket(k)); errors.Is(err, fabric.ErrCRC) {
 					found++
 				} else if err != nil {

@@ -10,57 +10,59 @@ import (
 	"mori/core/fabric"
 )
 
-// stuckAfter is how long a copy of this side may still take once its connection has ended. A slice takes 0.1 ms, unless a page of it does not come.
+// stuckAfter is how long a copy of this side may still take once its connection has ended. A slice
+// takes 0.1 ms, unless a page of it does not come.
 const stuckAfter = 500 * time.Millisecond
 
-// letGo bounds the wait for a peer: to return a loan, or to end the slices that it is copying.
+// letGo bounds the wait for a peer: to return a grant, or to end the slices that it is copying.
 const letGo = 5 * time.Second
 
-// Close ends all ops and all loans, in both directions; see conn.DataPath.
-func (m *mover) Close(cause error) {
+// Close ends all ops and all grants, in both directions; see conn.DataPath.
+func (dp *dataPath) Close(cause error) {
 	if cause == nil {
 		cause = fabric.ErrConnAborted
 	}
-	m.mu.Lock()
-	m.cause = cause
-	m.stopping.Store(true)
+	dp.mu.Lock()
+	dp.cause = cause
+	dp.stopping.Store(true)
 	var parked []parkedOp
-	for _, ops := range m.parked {
+	for _, ops := range dp.parked {
 		parked = append(parked, ops...)
 	}
-	clear(m.parked)
-	m.mu.Unlock()
-	m.borrower.Stop()
-	fenceOf(m.inbox.notices.mem).Close()
-	empty := m.ops.Shut()
-	m.domain.pool.cancel(m, cause)
+	clear(dp.parked)
+	dp.mu.Unlock()
+	dp.holder.Stop()
+	fenceOf(dp.inbox.notices.mem).Close()
+	empty := dp.ops.Shut()
+	dp.domain.pool.cancel(dp, cause)
 	for _, p := range parked {
-		m.finish(p.ticket, cause)
+		dp.finish(p.ticket, cause)
 	}
-	for _, n := range m.notifier.stop() {
-		m.finish(n.ticket, cause)
+	for _, n := range dp.notifier.stop() {
+		dp.finish(n.ticket, cause)
 	}
-	m.awaitPeer()
-	m.inbox.settle()
-	for _, s := range m.outbox.stop() {
-		m.finish(s.ticket, cause)
+	dp.awaitPeer()
+	dp.inbox.settle()
+	for _, s := range dp.outbox.stop() {
+		dp.finish(s.ticket, cause)
 	}
-	stuck := m.awaitCopies(empty, cause)
-	m.lender.Stop()
-	m.inbox.stop(cause)
-	m.domain.leave(m)
+	stuck := dp.awaitCopies(empty, cause)
+	dp.granter.Stop()
+	dp.inbox.stop(cause)
+	dp.domain.leave(dp)
 	if stuck == nil {
-		m.greet.Release()
+		dp.greet.Release()
 		return
 	}
 	go func() { // the rings have the fence that the copies leave
 		stuck.Wait()
-		m.greet.Release()
+		dp.greet.Release()
 	}()
 }
 
-// awaitCopies waits until the ops have ended. Copies whose memory does not come are left behind, with a warning: the kernel does not take them back.
-func (m *mover) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync.WaitGroup) {
+// awaitCopies waits until the ops have ended. Copies whose memory does not come are left behind,
+// with a warning: the kernel does not take them back.
+func (dp *dataPath) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync.WaitGroup) {
 	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	select {
@@ -68,22 +70,24 @@ func (m *mover) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync.Wai
 		return nil
 	case <-late.C:
 	}
-	m.log.Warn("shm: copies are stuck in a page that does not come, and may end later", "peer", m.ep.Peer(), "pid", m.greet.peer.PID)
-	stuck = m.domain.pool.abandon(m, cause)
+	dp.log.Warn("shm: copies are stuck in a page that does not come, and may end later", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID)
+	stuck = dp.domain.pool.abandon(dp, cause)
 	<-empty
 	return stuck
 }
 
-// awaitPeer waits until the peer copies nothing from or to this side's memory. No copy begins any more.
-func (m *mover) awaitPeer() {
-	if !fenceOf(m.inbox.notices.mem).Await(m.greet.peer, letGo) {
-		m.log.Warn("shm: peer does not end its copies", "peer", m.ep.Peer(), "pid", m.greet.peer.PID, "after", letGo)
+// awaitPeer waits until the peer copies nothing from or to this side's memory. No copy begins any
+// more.
+func (dp *dataPath) awaitPeer() {
+	if !fenceOf(dp.inbox.notices.mem).Await(dp.greet.peer, letGo) {
+		dp.log.Warn("shm: peer does not end its copies", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID, "after", letGo)
 	}
 }
 
-// watch ends the connection when the peer's process has ended, although somebody keeps its socket open.
-func (m *mover) watch() {
-	if m.greet.peer.AwaitEnd() {
-		m.ep.Fail(fmt.Errorf("process %d of %s ended: %w", m.greet.peer.PID, m.ep.Peer(), fabric.ErrConnReset))
+// watch ends the connection when the peer's process has ended, although somebody keeps its socket
+// open.
+func (dp *dataPath) watch() {
+	if dp.greet.peer.AwaitEnd() {
+		dp.ep.Fail(fmt.Errorf("process %d of %s ended: %w", dp.greet.peer.PID, dp.ep.Peer(), fabric.ErrConnReset))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A place is a position in a list of segments: entry and byte inside it. Entry 0 is the Op's own segment, entry i is
-// number i-1 of the rest.
+// A place is a position in a list of segments: entry and byte inside it. Entry 0 is the Op's own
+// segment, entry i is number i-1 of the rest.
 type place struct {
 	entry int
 	off   uint64
@@ -26,7 +26,8 @@ type walk struct {
 // newWalk begins at the first of the op's n bytes.
 func newWalk(op *fabric.Op, n, base uint64) walk { return walk{op: op, base: base, left: n} }
 
-// A slice is what one system call moves: two lists of equal length, in memory that its worker reuses.
+// A slice is what one system call moves: two lists of equal length, in memory that its worker
+// reuses.
 type slice struct {
 	local, remote []sys.Iovec
 	n             uint64

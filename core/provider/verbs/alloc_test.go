@@ -32,7 +32,8 @@ func (e *end) round(tb testing.TB, ops []fabric.Op, done []fabric.Completion) {
 	}
 }
 
-// Ops between registered regions allocate nothing once the endpoint has seen such, whether they are short, of blocks, or bring remote data.
+// Ops between registered regions allocate nothing once the endpoint has seen such, whether they are
+// short, of blocks, or bring remote data.
 func TestOpsDoNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -41,13 +42,13 @@ func TestOpsDoNotAllocate(t *testing.T) {
 	const count, size = 64, 4 << 10
 	local, remote := a.memory(t, 2*count*size), b.memory(t, 2*count*size)
 	key := a.imports(t, remote.mr)
-	told := local.write(size, key)
-	told.Flags = fabric.OpRemoteData
+	notified := local.write(size, key)
+	notified.Flags = fabric.OpRemoteData
 	done, heard := make([]fabric.Completion, 8), make([]fabric.Completion, 8)
 	for name, op := range map[string]fabric.Op{
 		"write": local.write(size, key), "read": local.read(size, key), "short write": local.write(8, key),
 		"write of blocks": blocks(fabric.OpWrite, local, key, count, size), "read of blocks": blocks(fabric.OpRead, local, key, count, size),
-		"write with remote data": told,
+		"write with remote data": notified,
 	} {
 		ops := []fabric.Op{op}
 		once := func() {

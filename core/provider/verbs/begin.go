@@ -31,62 +31,63 @@ var errNotYet = errors.New("not known yet")
 var errStream = errors.New("no NIC can")
 
 // begin sets an op on its way. Without wait it waits for nobody.
-func (m *mover) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
-	if !m.isReady() && (!wait || !m.awaitRails()) {
-		return m.undecided(f, wait)
+func (dp *dataPath) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
+	if !dp.isReady() && (!wait || !dp.awaitRails()) {
+		return dp.undecided(f, wait)
 	}
-	l := m.borrower.Find(key)
+	l := dp.holder.Find(key)
 	if l == nil {
-		return m.undecided(f, true)
+		return dp.undecided(f, true)
 	}
-	if !l.Await(wait, m.stopped) {
-		return m.undecided(f, wait)
+	if !l.Await(wait, dp.stopped) {
+		return dp.undecided(f, wait)
 	}
 	if l.Refused != 0 {
-		m.refused(l)
-		return byStream // the target tells the cause, or has another way
+		dp.refused(l)
+		return byStream // the target reports the cause, or has another way
 	}
 	if err := grant.Check(f.op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
-		m.end(f, err)
+		dp.end(f, err)
 		return begun
 	}
 	if !l.Use.Enter() {
-		m.end(f, local.OpFault(fabric.ErrNoKey, "region %d was closed by its owner", l.Key.ID))
+		dp.end(f, local.OpFault(fabric.ErrNoKey, "region %d was closed by its owner", l.Key.ID))
 		return begun
 	}
-	f.loan = l
-	err := m.list(f, wait)
+	f.grant = l
+	err := dp.list(f, wait)
 	if err == errUnregistered {
-		err = m.listElsewhere(f, wait)
+		err = dp.listElsewhere(f, wait)
 	}
 	switch {
 	case err == nil:
-		m.post(f)
+		dp.post(f)
 		return begun
 	case errors.Is(err, errNotYet):
-		m.letGoOf(f)
+		dp.letGoOf(f)
 		return notYet
 	case errors.Is(err, errStream):
-		m.slow(err)
-		m.letGoOf(f)
+		dp.slow(err)
+		dp.letGoOf(f)
 		return byStream
 	}
-	m.end(f, err)
+	dp.end(f, err)
 	return begun
 }
 
-// undecided is what becomes of an op that something is not known for: with wait, it was waited for, and the connection has ended.
-func (m *mover) undecided(f *flight, wait bool) outcome {
+// undecided is what becomes of an op that something is not known for: with wait, it was waited for,
+// and the connection has ended.
+func (dp *dataPath) undecided(f *flight, wait bool) outcome {
 	if !wait {
 		return notYet
 	}
-	m.end(f, m.stopCause())
+	dp.end(f, dp.stopCause())
 	return begun
 }
 
-func (m *mover) isReady() bool {
+func (dp *dataPath) isReady() bool {
 	select {
-	case <-m.ready:
+	case <-dp.ready:
 		return true
 	default:
 		return false
@@ -97,27 +98,27 @@ func (m *mover) isReady() bool {
 const stripeMin = 128 << 10
 
 // longest is how long the runs of an op of so many bytes may be.
-func (m *mover) longest(total uint64) uint64 {
-	if n := uint64(len(m.pairs)); n > 1 && total >= 2*stripeMin {
-		return min(m.maxRun, max(stripeMin, (total+n-1)/n))
+func (dp *dataPath) longest(total uint64) uint64 {
+	if n := uint64(len(dp.pairs)); n > 1 && total >= 2*stripeMin {
+		return min(dp.maxRun, max(stripeMin, (total+n-1)/n))
 	}
-	return m.maxRun
+	return dp.maxRun
 }
 
 // list writes down the runs of an op.
-func (m *mover) list(f *flight, wait bool) error {
+func (dp *dataPath) list(f *flight, wait bool) error {
 	total := f.op.Len()
-	most := m.longest(total)
+	most := dp.longest(total)
 	onDevice := staging.OnDevice(f.op)
-	if f.op.Kind == fabric.OpWrite && total <= m.maxInline && !onDevice {
-		return m.listCopied(f, f.room(m.maxInline), nil)
+	if f.op.Kind == fabric.OpWrite && total <= dp.maxInline && !onDevice {
+		return dp.listCopied(f, f.room(dp.maxInline), nil)
 	}
 	if onDevice {
-		if err := m.holdDevice(f, wait); err != nil {
+		if err := dp.holdDevice(f, wait); err != nil {
 			return err
 		}
 	}
-	p := &f.loan.Region
+	p := &f.grant.Region
 	var reg *registration
 	for walk := util.NewWalk(f.op); ; {
 		at, off, n, ok := walk.Next()
@@ -127,7 +128,7 @@ func (m *mover) list(f *flight, wait bool) error {
 		for n > 0 {
 			if reg == nil || !reg.has(at, n) {
 				var err error
-				if reg, err = m.find(f, at, n, wait); err != nil {
+				if reg, err = dp.find(f, at, n, wait); err != nil {
 					return err
 				}
 			}
@@ -159,25 +160,25 @@ func (g *registration) has(at, n uint64) bool {
 func (g *registration) piece(at uint64) uint64 { return (at - g.base) / g.chunk }
 
 // find is the registration that has n bytes at an address; the flight holds it.
-func (m *mover) find(f *flight, at, n uint64, wait bool) (*registration, error) {
+func (dp *dataPath) find(f *flight, at, n uint64, wait bool) (*registration, error) {
 	for i := range f.held {
 		if g := f.held[i].reg; g.has(at, n) {
-			return g, m.usable(f, g)
+			return g, dp.usable(f, g)
 		}
 	}
-	mr := m.domain.table.Host(at, n)
+	mr := dp.domain.table.Host(at, n)
 	if mr == nil {
 		if f.leasing {
-			return m.lease(f, at, n)
+			return dp.lease(f, at, n)
 		}
 		return nil, errUnregistered
 	}
-	return m.hold(f, mr, wait)
+	return dp.hold(f, mr, wait)
 }
 
 // hold keeps a region and its registration for the flight, which takes mr over.
-func (m *mover) hold(f *flight, mr *util.MR, wait bool) (*registration, error) {
-	g := m.domain.regions.find(mr, wait)
+func (dp *dataPath) hold(f *flight, mr *util.MR, wait bool) (*registration, error) {
+	g := dp.domain.regions.find(mr, wait)
 	if g == nil {
 		mr.Release()
 		if !wait {
@@ -185,27 +186,28 @@ func (m *mover) hold(f *flight, mr *util.MR, wait bool) (*registration, error) {
 		}
 		return nil, fmt.Errorf("%w: region %d is being closed", errStream, mr.Key().ID)
 	}
-	m.mu.Lock()
+	dp.mu.Lock()
 	f.held = append(f.held, hold{mr, g})
-	m.mu.Unlock()
-	return g, m.usable(f, g)
+	dp.mu.Unlock()
+	return g, dp.usable(f, g)
 }
 
-func (m *mover) usable(f *flight, g *registration) error {
+func (dp *dataPath) usable(f *flight, g *registration) error {
 	switch {
 	case g.err != nil:
 		return fmt.Errorf("%w: %w", errStream, g.err)
-	case !m.isKnown(g):
-		return fmt.Errorf("%w: a device of %s is gone", errStream, m.rails[0])
+	case !dp.isKnown(g):
+		return fmt.Errorf("%w: a device of %s is gone", errStream, dp.rails[0])
 	case g.readOnly && f.op.Kind == fabric.OpRead:
 		return local.OpFault(fabric.Errno(syscall.EFAULT), "read into %d bytes of local memory at %#x that may not be written", g.size, g.base)
 	}
 	return nil
 }
 
-// isKnown reports whether the devices of all rails have a registration: one that is dead has not what was registered since.
-func (m *mover) isKnown(g *registration) bool {
-	for _, r := range m.rails {
+// isKnown reports whether the devices of all rails have a registration: one that is dead has not
+// what was registered since.
+func (dp *dataPath) isKnown(g *registration) bool {
+	for _, r := range dp.rails {
 		if len(g.keys[r.nicAt]) == 0 {
 			return false
 		}
@@ -214,7 +216,7 @@ func (m *mover) isKnown(g *registration) bool {
 }
 
 // holdDevice holds the regions of the op's segments of device memory.
-func (m *mover) holdDevice(f *flight, wait bool) error {
+func (dp *dataPath) holdDevice(f *flight, wait bool) error {
 	var last fabric.MRDesc
 	for i := -1; i < len(f.op.More); i++ {
 		s := &f.op.Seg
@@ -225,11 +227,11 @@ func (m *mover) holdDevice(f *flight, wait bool) error {
 			continue
 		}
 		last = s.MR
-		mr := m.domain.table.Device(s.MR)
+		mr := dp.domain.table.Device(s.MR)
 		if mr == nil {
 			return local.OpFault(fabric.ErrNoMR, "descriptor %d of a local segment of %d bytes", s.MR, s.Len)
 		}
-		if _, err := m.hold(f, mr, wait); err != nil {
+		if _, err := dp.hold(f, mr, wait); err != nil {
 			return err
 		}
 	}
@@ -237,30 +239,31 @@ func (m *mover) holdDevice(f *flight, wait bool) error {
 }
 
 // letGoOf releases what a begin held that came to nothing.
-func (m *mover) letGoOf(f *flight) {
+func (dp *dataPath) letGoOf(f *flight) {
 	f.runs = f.runs[:0]
 	f.release()
 }
 
-// post makes work requests of the runs and gives them to queue pairs: all of them if the op is long, else the next one.
-func (m *mover) post(f *flight) {
-	pairs := m.pairs
+// post makes work requests of the runs and gives them to queue pairs: all of them if the op is
+// long, else the next one.
+func (dp *dataPath) post(f *flight) {
+	pairs := dp.pairs
 	if total := f.op.Len(); len(pairs) > 1 && total < 2*stripeMin {
-		i := int(m.next.Add(1)) % len(pairs)
+		i := int(dp.next.Add(1)) % len(pairs)
 		pairs = pairs[i : i+1]
 	}
-	if f.tells() && creditAll(pairs) {
-		f.told = true
+	if f.hasNotice() && creditAll(pairs) {
+		f.announced = true
 	}
-	parts := m.parts(f, pairs)
+	parts := dp.parts(f, pairs)
 	f.left.Store(int32(len(f.wrs)))
 	for _, p := range parts { // f may be over, and another op, after the last
 		p.pair.add(p)
 	}
 }
 
-// tells reports whether the op has remote data.
-func (f *flight) tells() bool {
+// hasNotice reports whether the op has remote data.
+func (f *flight) hasNotice() bool {
 	return f.op.Kind == fabric.OpWrite && f.op.Flags&fabric.OpRemoteData != 0
 }
 
@@ -272,12 +275,12 @@ type part struct {
 }
 
 // parts cuts the runs among pairs, by bytes.
-func (m *mover) parts(f *flight, pairs []*pair) []part {
+func (dp *dataPath) parts(f *flight, pairs []*pair) []part {
 	share := (f.op.Len() + uint64(len(pairs)) - 1) / uint64(len(pairs))
 	parts := f.parts[:0]
 	number := uint32(0)
-	if f.told {
-		number = m.numbers.Add(1)
+	if f.announced {
+		number = dp.numbers.Add(1)
 	}
 	rest := f.runs
 	for i, p := range pairs {
@@ -287,20 +290,20 @@ func (m *mover) parts(f *flight, pairs []*pair) []part {
 			n++
 		}
 		if n == 0 {
-			if f.told {
+			if f.announced {
 				p.credits.Add(1)
 			}
 			continue
 		}
 		from := len(f.wrs)
 		p.build(f, rest[:n])
-		if f.told {
+		if f.announced {
 			f.notice(number)
 		}
 		parts = append(parts, part{p, f, from, len(f.wrs)})
 		rest = rest[n:]
 	}
-	if f.told {
+	if f.announced {
 		for _, p := range parts {
 			f.wrs[p.to-1].Imm |= uint32(len(parts)) << 24
 		}
@@ -309,9 +312,10 @@ func (m *mover) parts(f *flight, pairs []*pair) []part {
 	return parts
 }
 
-// build appends the work requests for runs: one for each remote run, which gathers from or scatters to as many local ones as it may.
+// build appends the work requests for runs: one for each remote run, which gathers from or scatters
+// to as many local ones as it may.
 func (p *pair) build(f *flight, runs []run) {
-	at := &f.loan.Region
+	at := &f.grant.Region
 	op, flags, most := verbs.OpWrite, uint8(0), p.maxSGE
 	if f.op.Kind == fabric.OpRead {
 		op, most = verbs.OpRead, p.maxSGERead
@@ -327,7 +331,7 @@ func (p *pair) build(f *flight, runs []run) {
 			sge.LKey = r.reg.keys[p.rail.nicAt][r.reg.piece(r.local)].Local
 		}
 		f.sges = append(f.sges, sge)
-		if i > 0 && r.remote == end && int(f.wrs[len(f.wrs)-1].Count) < most && bytes+r.n <= p.rail.mover.maxRun && (r.remote-at.base)%at.chunk != 0 {
+		if i > 0 && r.remote == end && int(f.wrs[len(f.wrs)-1].Count) < most && bytes+r.n <= p.rail.path.maxRun && (r.remote-at.base)%at.chunk != 0 {
 			f.wrs[len(f.wrs)-1].Count++
 			end, bytes = end+r.n, bytes+r.n
 			continue

@@ -88,7 +88,8 @@ func (r *rawPair) median(b *testing.B, kind fabric.OpKind, local, remote *memory
 	return all[len(all)/2]
 }
 
-// BenchmarkWrite is the time of one write and the wait for it, next to raw posts and polls of the same work requests.
+// BenchmarkWrite is the time of one write and the wait for it, next to raw posts and polls of the
+// same work requests.
 func BenchmarkWrite(b *testing.B) { benchmarkOps(b, fabric.OpWrite) }
 
 // BenchmarkRead is the same of reads.
@@ -127,7 +128,8 @@ func benchmarkOps(b *testing.B, kind fabric.OpKind) {
 	}
 }
 
-// BenchmarkUnregistered is the time of a write from memory that is not registered, next to the same write from memory that is, in turns with it.
+// BenchmarkUnregistered is the time of a write from memory that is not registered, next to the same
+// write from memory that is, in turns with it.
 func BenchmarkUnregistered(b *testing.B) {
 	for _, size := range []uint64{1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
@@ -151,7 +153,7 @@ func BenchmarkUnregistered(b *testing.B) {
 				}
 			}
 			b.StopTimer()
-			if path := x.path(); path != x.mover(b).rails[0].String() {
+			if path := x.reason(); path != x.path(b).rails[0].String() {
 				b.Errorf("some op did not go by the NIC: %s", path)
 			}
 			slices.Sort(times[0])
@@ -164,8 +166,8 @@ func BenchmarkUnregistered(b *testing.B) {
 	}
 }
 
-// BenchmarkMessages is the time of a message into a waiting receive, next to a write of as many bytes, in turns with it; and, on emulated devices, to
-// a message by TCP.
+// BenchmarkMessages is the time of a message into a waiting receive, next to a write of as many
+// bytes, in turns with it; and, on emulated devices, to a message by TCP.
 func BenchmarkMessages(b *testing.B) {
 	for _, size := range []uint64{64, 4 << 10, 64 << 10, 1 << 20, 8 << 20} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
@@ -177,9 +179,9 @@ func BenchmarkMessages(b *testing.B) {
 				verbstest.Limit(b, "max_cqe=70", "max_qp_wr=30")
 				tcp := newTalkers(b, size)
 				verbstest.Limit(b)
-				tcp.b.mover(b)
-				if tcp.a.mover(b); !strings.Contains(tcp.a.path(), "messages go by TCP") {
-					b.Fatal(tcp.a.path())
+				tcp.b.path(b)
+				if tcp.a.path(b); !strings.Contains(tcp.a.reason(), "messages go by TCP") {
+					b.Fatal(tcp.a.reason())
 				}
 				what = append(what, tcp.message)
 			}

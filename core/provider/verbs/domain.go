@@ -14,7 +14,8 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// usualLetGo bounds the wait for a peer or a device: to return a loan, or to end the work under way.
+// usualLetGo bounds the wait for a peer or a device: to return a grant, or to end the work under
+// way.
 const usualLetGo = 5 * time.Second
 
 // domains are those of one fabric that have endpoints, with what they share: the devices.
@@ -27,23 +28,24 @@ type domains struct {
 
 	mu      sync.Mutex
 	open    map[*conn.Domain]*domain
-	leaving map[*domain]struct{} // their last movers have left, and devices are forgetting their regions
+	leaving map[*domain]struct{} // their last data paths have left, and devices are forgetting their regions
 }
 
-// A domain is what its movers share. It lives from the first mover to the last, or, once a region of it was prefetched, as long as the
-// stream's: what devices were shown then stays while connections come and go.
+// A domain is what its data paths share. It lives from the first data path to the last, or, once a
+// region of it was prefetched, as long as the stream's: what devices were shown then stays while
+// connections come and go.
 type domain struct {
 	all     *domains
 	key     *conn.Domain
 	table   *util.MRTable
 	regions registrations
 
-	movers map[*mover]struct{} // under domains.mu
-	kept   bool                // likewise: there is more than movers need
-	over   chan struct{}       // closed when devices know nothing of it any more
+	paths map[*dataPath]struct{} // under domains.mu
+	kept  bool                   // likewise: there is more than data paths need
+	over  chan struct{}          // closed when devices know nothing of it any more
 }
 
-// watch has loans called in when a region closes.
+// watch has grants revoked when a region closes.
 func (ds *domains) watch(d *conn.Domain) {
 	t := d.MRs()
 	t.OnPrefetch(func(mr *util.MR) error { return ds.prefetch(d, mr) })
@@ -51,7 +53,7 @@ func (ds *domains) watch(d *conn.Domain) {
 	t.OnStuck(func(region uint64) { ds.disconnectHolders(d, region) })
 }
 
-// attach makes the mover of a new connection.
+// attach makes the data path of a new connection.
 func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 	dialed, ok := extra.(bool)
 	if !ok {
@@ -60,11 +62,11 @@ func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 	if err := ds.anyUp(); err != nil {
 		return nil, err
 	}
-	m := newMover(ep, ds, ep.Domain().MRs())
-	m.dialed = dialed
-	ds.join(ep.Domain(), m)
-	m.beginSetup()
-	return m, nil
+	dp := newDataPath(ep, ds, ep.Domain().MRs())
+	dp.dialed = dialed
+	ds.join(ep.Domain(), dp)
+	dp.beginSetup()
+	return dp, nil
 }
 
 // anyUp is nil if a device could be used now; then a connection is worth making.
@@ -80,18 +82,18 @@ func (ds *domains) anyUp() error {
 	return fmt.Errorf("no RDMA device to use: %w", errors.Join(why...))
 }
 
-func (ds *domains) join(key *conn.Domain, m *mover) {
+func (ds *domains) join(key *conn.Domain, dp *dataPath) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	m.domain = ds.get(key)
-	m.domain.movers[m] = struct{}{}
+	dp.domain = ds.get(key)
+	dp.domain.paths[dp] = struct{}{}
 }
 
 // get finds a domain, or makes it. With mu held.
 func (ds *domains) get(key *conn.Domain) *domain {
 	d := ds.open[key]
 	if d == nil {
-		d = &domain{all: ds, key: key, table: key.MRs(), movers: make(map[*mover]struct{}), over: make(chan struct{})}
+		d = &domain{all: ds, key: key, table: key.MRs(), paths: make(map[*dataPath]struct{}), over: make(chan struct{})}
 		d.regions.init(ds, d.table)
 		ds.open[key] = d
 	}
@@ -112,11 +114,11 @@ func (ds *domains) prefetch(key *conn.Domain, mr *util.MR) error {
 	return g.err
 }
 
-// leave forgets a mover that has stopped; what devices were shown goes with the last one.
-func (d *domain) leave(m *mover) {
+// leave forgets a data path that has stopped; what devices were shown goes with the last one.
+func (d *domain) leave(dp *dataPath) {
 	d.all.mu.Lock()
-	delete(d.movers, m)
-	last := len(d.movers) == 0 && !d.kept // what was prefetched goes when its region closes
+	delete(d.paths, dp)
+	last := len(d.paths) == 0 && !d.kept // what was prefetched goes when its region closes
 	if last {
 		delete(d.all.open, d.key)
 		d.all.leaving[d] = struct{}{}
@@ -132,7 +134,7 @@ func (d *domain) leave(m *mover) {
 	delete(d.all.leaving, d)
 }
 
-// awaitLeaving waits until devices have forgotten what movers that have left knew of a domain.
+// awaitLeaving waits until devices have forgotten what data paths that have left knew of a domain.
 func (ds *domains) awaitLeaving(key *conn.Domain) {
 	var waits []chan struct{}
 	ds.mu.Lock()
@@ -147,24 +149,25 @@ func (ds *domains) awaitLeaving(key *conn.Domain) {
 	}
 }
 
-func (ds *domains) moversOf(key *conn.Domain) (d *domain, movers []*mover) {
+func (ds *domains) pathsOf(key *conn.Domain) (d *domain, paths []*dataPath) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if d = ds.open[key]; d != nil {
-		for m := range d.movers {
-			movers = append(movers, m)
+		for dp := range d.paths {
+			paths = append(paths, dp)
 		}
 	}
-	return d, movers
+	return d, paths
 }
 
-// revoke calls in what was lent of a region, and takes it from the devices when nobody can touch it any more: the loans came back, or
-// their connections have ended. Who answers neither is disconnected; its queue pairs are gone then.
+// revoke revokes the grants of a region, and takes it from the devices when nobody can touch it any
+// more: the grants came back, or their connections have ended. A peer that does neither is
+// disconnected; its queue pairs are gone then.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
-	d, movers := ds.moversOf(key)
-	called := make([]grant.Revocation, 0, len(movers))
-	for _, m := range movers {
-		called = append(called, grant.Revocation{From: m.ep, Grants: m.lender.Revoke(region)})
+	d, paths := ds.pathsOf(key)
+	called := make([]grant.Revocation, 0, len(paths))
+	for _, dp := range paths {
+		called = append(called, grant.Revocation{From: dp.ep, Grants: dp.granter.Revoke(region)})
 	}
 	grant.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {
@@ -175,10 +178,10 @@ func (ds *domains) revoke(key *conn.Domain, region uint64) {
 
 // disconnectHolders ends the connections that have work with a region under way and do not move on.
 func (ds *domains) disconnectHolders(key *conn.Domain, region uint64) {
-	_, movers := ds.moversOf(key)
-	for _, m := range movers {
-		if m.holds(region) {
-			m.ep.Fail(fmt.Errorf("work between %s and region %d, which was closed, stands still: %w", m.ep.Peer(), region, fabric.ErrTimeout))
+	_, paths := ds.pathsOf(key)
+	for _, dp := range paths {
+		if dp.holds(region) {
+			dp.ep.Fail(fmt.Errorf("work between %s and region %d, which was closed, stands still: %w", dp.ep.Peer(), region, fabric.ErrTimeout))
 		}
 	}
 }

@@ -21,7 +21,8 @@ func TestFabric(t *testing.T) {
 	fabrictest.Test(t, openQuiet, fabric.EPMsg, fabric.EPRDM)
 }
 
-// Soft-RoCE sends memory that the program may not read: the kernel pins it for the device all the same.
+// Soft-RoCE sends memory that the program may not read: the kernel pins it for the device all the
+// same.
 func TestHoles(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	fabrictest.TestHoles(t, openQuiet)

@@ -15,8 +15,9 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// A device that fails in the middle of transfers ends them, with the device's name and what happened, and the connection, and nothing is left.
-// That it holds still before shows that none had ended; where it does so to the end, its queue pairs are taken away under it.
+// A device that fails in the middle of transfers ends them, with the device's name and what
+// happened, and the connection, and nothing is left. That it holds still before shows that none had
+// ended; where it does so to the end, its queue pairs are taken away under it.
 func TestDeviceFailsUnderOps(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -41,10 +42,10 @@ func TestDeviceFailsUnderOps(t *testing.T) {
 				for range n / 3 {
 					ok(t, a.submit(local.write(1<<20, key), local.read(1<<20, key), local.write(4096, key)))
 				}
-				m := a.mover(t)
+				dp := a.path(t)
 				undo := c.fail(t, 0)
 				if !stuck {
-					<-m.stopped // until then the other device's work goes on
+					<-dp.stopped // until then the other device's work goes on
 					release()
 					also()
 				}
@@ -55,7 +56,7 @@ func TestDeviceFailsUnderOps(t *testing.T) {
 				fails(t, a.ends(t), fabric.ErrConnReset, "emu0", c.words)
 				b.ends(t)
 				if said := a.log.String(); !strings.Contains(said, c.words) || !strings.Contains(said, "emu0") {
-					t.Errorf("the log does not tell of emu0 that %s:\n%s", c.words, said)
+					t.Errorf("the log does not name emu0 that %s:\n%s", c.words, said)
 				}
 				ok(t, a.ep.Close())
 				ok(t, b.ep.Close())
@@ -65,7 +66,8 @@ func TestDeviceFailsUnderOps(t *testing.T) {
 	}
 }
 
-// Ops that ended before a failure are successes, the one that fails says why, and those behind it that they were not done.
+// Ops that ended before a failure are successes, the one that fails says why, and those behind it
+// that they were not done.
 func TestStatusOfOneOp(t *testing.T) {
 	for name, c := range map[string]struct {
 		status verbs.Status
@@ -84,7 +86,7 @@ func TestStatusOfOneOp(t *testing.T) {
 			local, remote := a.memory(t, 1<<16), b.memory(t, 1<<16)
 			key := a.imports(t, remote.mr)
 			ok(t, a.do(local.write(1<<16, key)))
-			rail := a.mover(t).rails[0].String()
+			rail := a.path(t).rails[0].String()
 			release := verbstest.Hold(t, 0)
 			verbstest.FailNext(t, verbs.OpWrite, c.status)
 			read, write := local.read(4096, key), local.write(8192, key)
@@ -115,7 +117,8 @@ func TestStatusOfOneOp(t *testing.T) {
 	}
 }
 
-// What the library refuses while a connection is made ends it in words that the program sees; nothing is left, and the next is well.
+// What the library refuses while a connection is made ends it in words that the program sees;
+// nothing is left, and the next is well.
 func TestConnectFails(t *testing.T) {
 	for _, call := range []string{"ibv_create_qp", "ibv_modify_qp", "ibv_create_cq", "ibv_create_comp_channel", "ibv_reg_mr", "ibv_query_port"} {
 		t.Run(call, func(t *testing.T) {
@@ -131,7 +134,7 @@ func TestConnectFails(t *testing.T) {
 				if err := a.do(local.write(4096, key)); err == nil {
 					t.Fatal("an op succeeded")
 				}
-				said = []error{a.ends(t), b.ends(t)} // the one that failed, and the one that was told
+				said = []error{a.ends(t), b.ends(t)} // the one that failed, and its peer
 			}
 			for _, err := range said {
 				for _, words := range []string{"RDMA", "emu0", "cannot allocate memory"} {
@@ -191,8 +194,8 @@ func TestNoDeviceToUse(t *testing.T) {
 	}
 }
 
-// A port that went down, or whose device was removed, is left out by the connections that are made then, if there is another; and the port is used again
-// when it is back.
+// A port that went down, or whose device was removed, is left out by the connections that are made
+// then, if there is another; and the port is used again when it is back.
 func TestAnotherDevice(t *testing.T) {
 	for what, away := range map[string]func(testing.TB, int) (back func()){"port down": verbstest.PortDown, "removed": verbstest.Remove} {
 		t.Run(what, func(t *testing.T) {
@@ -201,7 +204,7 @@ func TestAnotherDevice(t *testing.T) {
 			a, b := newEnds(t, way{})
 			local, remote := a.memory(t, 4096), b.memory(t, 4096)
 			key := a.imports(t, remote.mr)
-			first := a.mover(t).rails[0].nic.name
+			first := a.path(t).rails[0].nic.name
 			back := away(t, 0)
 			a.ends(t)
 			b.ends(t)
@@ -212,9 +215,9 @@ func TestAnotherDevice(t *testing.T) {
 					ok(t, a.do(from.write(4096, key)))
 					ok(t, a.do(from.write(4096, a.imports(t, b.memory(t, 4096).mr))))
 				}
-				m := a.mover(t)
-				if got := m.rails[0].nic.name; (got == first) != want || strings.Contains(a.path(), "TCP") {
-					t.Errorf("the connection is on %s: %s", got, a.path())
+				dp := a.path(t)
+				if got := dp.rails[0].nic.name; (got == first) != want || strings.Contains(a.reason(), "TCP") {
+					t.Errorf("the connection is on %s: %s", got, a.reason())
 				}
 			}
 			again(false)
@@ -224,8 +227,9 @@ func TestAnotherDevice(t *testing.T) {
 	}
 }
 
-// An address that goes away under ops ends them with its name, at once. The next connection has another address of the device, or where one was
-// asked for that is gone, another device, until it is back.
+// An address that goes away under ops ends them with its name, at once. The next connection has
+// another address of the device, or where one was asked for that is gone, another device, until it
+// is back.
 func TestAddressIsGone(t *testing.T) {
 	for _, asked := range []int{-1, 1} {
 		t.Run(fmt.Sprintf("asked for %d", asked), func(t *testing.T) {
@@ -240,7 +244,7 @@ func TestAddressIsGone(t *testing.T) {
 			for range n / 2 {
 				ok(t, a.submit(local.write(1<<16, key), local.read(1<<16, key)))
 			}
-			stopped := a.mover(t).stopped
+			stopped := a.path(t).stopped
 			back := verbstest.DropGID(t, 0, 1)
 			<-stopped
 			release()
@@ -251,13 +255,13 @@ func TestAddressIsGone(t *testing.T) {
 			cause := errors.Join(a.ends(t), b.ends(t))
 			fails(t, cause, fabric.ErrConnReset, "emu0", "lost its address 198.18.0.10", "index 1")
 			if said := a.log.String() + b.log.String(); !strings.Contains(said, "an address is gone") {
-				t.Errorf("the log does not tell of it:\n%s", said)
+				t.Errorf("the log does not name it:\n%s", said)
 			}
 			on := func(want string) {
 				t.Helper()
 				ok(t, errors.Join(a.ep.Close(), b.ep.Close(), a.renew(), b.renew(), connect(a, b)))
 				ok(t, a.do(local.write(4096, key)))
-				r := a.mover(t).rails[0]
+				r := a.path(t).rails[0]
 				if got := fmt.Sprintf("%s, %d", r.nic.name, r.gid.Index); got != want {
 					t.Errorf("the connection is on %s, want %s", got, want)
 				}
@@ -273,8 +277,8 @@ func TestAddressIsGone(t *testing.T) {
 	}
 }
 
-// A queue pair that goes into error under load, of either end, ends the connection and no op without a word: what succeeded is there. The
-// next connection goes by the NIC again.
+// A queue pair that goes into error under load, of either end, ends the connection and no op
+// without a word: what succeeded is there. The next connection goes by the NIC again.
 func TestQueuePairFailsUnderLoad(t *testing.T) {
 	a, b := newEnds(t, way{Settings: Settings{QPs: 2}})
 	const size, count = 64 << 10, 40
@@ -291,7 +295,7 @@ func TestQueuePairFailsUnderLoad(t *testing.T) {
 		for i := range uint64(count / 2) {
 			ok(t, a.submit(op(i)))
 		}
-		ok(t, victim.mover(t).rails[0].pairs[1].qp.Fail())
+		ok(t, victim.path(t).rails[0].pairs[1].qp.Fail())
 		ended := count / 2
 		for i := uint64(count / 2); i < count && a.submit(op(i)) == nil; i++ {
 			ended++
@@ -310,7 +314,7 @@ func TestQueuePairFailsUnderLoad(t *testing.T) {
 	}
 	ok(t, a.do(local.write(size*count, key)))
 	ok(t, same(remote.bytes, local.bytes))
-	a.mover(t)
+	a.path(t)
 	if name, reason := a.ep.(fabric.Prober).Path(); name != "rdma" || strings.Contains(reason, "TCP") {
 		t.Errorf("path %s: %s", name, reason)
 	}

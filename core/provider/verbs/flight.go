@@ -15,15 +15,15 @@ import (
 
 // A flight is an op from RMA to its end. It is used again.
 type flight struct {
-	mover  *mover
+	path   *dataPath
 	ticket conn.Ticket
 	op     *fabric.Op
 
-	runs []run
-	wrs  []verbs.SendWR
-	sges []verbs.SGE
-	held []hold // local regions
-	loan *grant.Grant[place]
+	runs  []run
+	wrs   []verbs.SendWR
+	sges  []verbs.SGE
+	held  []hold // local regions
+	grant *grant.Grant[place]
 
 	inline  []byte // what goes inline
 	spare   spare  // what its bytes are copied to or from
@@ -33,8 +33,8 @@ type flight struct {
 
 	wire *wire // whose buffer it carries: it is no op
 
-	told    bool // the remote data goes with it
-	payload [noticeLen]byte
+	announced bool // the remote data goes with it
+	payload   [noticeLen]byte
 
 	left  atomic.Int32 // work requests that have not ended
 	fault atomic.Pointer[error]
@@ -62,14 +62,14 @@ func (f *flight) room(n uint64) uint64 {
 
 // release lets go of all that the flight holds.
 func (f *flight) release() {
-	if f.loan != nil {
-		f.loan.Use.Leave()
-		f.loan = nil
+	if f.grant != nil {
+		f.grant.Use.Leave()
+		f.grant = nil
 	}
 	for i := range f.held {
 		h := &f.held[i]
 		if h.mr == nil {
-			logged(f.mover.log, "take an op's memory from its device", h.reg.close())
+			logged(f.path.log, "take an op's memory from its device", h.reg.close())
 			continue
 		}
 		h.reg.use.Leave()
@@ -82,8 +82,8 @@ func (f *flight) release() {
 	if len(f.held) == 0 {
 		return
 	}
-	f.mover.mu.Lock() // holds looks
-	defer f.mover.mu.Unlock()
+	f.path.mu.Lock() // holds looks
+	defer f.path.mu.Unlock()
 	clear(f.held)
 	f.held = f.held[:0]
 }
@@ -94,47 +94,47 @@ func (f *flight) failed(err error) { f.fault.CompareAndSwap(nil, &err) }
 // ended counts n work requests as over, and ends the op with the last.
 func (f *flight) ended(n int32) {
 	if f.left.Add(-n) == 0 {
-		f.mover.landed(f)
+		f.path.landed(f)
 	}
 }
 
-func (m *mover) newFlight(t conn.Ticket, op *fabric.Op) *flight {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (dp *dataPath) newFlight(t conn.Ticket, op *fabric.Op) *flight {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
 	var f *flight
-	if n := len(m.spare); n > 0 {
-		f, m.spare = m.spare[n-1], m.spare[:n-1]
+	if n := len(dp.spare); n > 0 {
+		f, dp.spare = dp.spare[n-1], dp.spare[:n-1]
 	} else {
-		f = &flight{mover: m}
+		f = &flight{path: dp}
 	}
 	f.ticket, f.op = t, op
-	m.live[f] = struct{}{}
+	dp.live[f] = struct{}{}
 	return f
 }
 
 // freeFlight keeps a flight that has ended for another op.
-func (m *mover) freeFlight(f *flight) {
+func (dp *dataPath) freeFlight(f *flight) {
 	const keep, keepWRs = 64, 1 << 12
 	f.release()
 	clear(f.runs)
 	clear(f.parts)
 	f.parts = f.parts[:0]
 	f.runs, f.wrs, f.sges = f.runs[:0], f.wrs[:0], f.sges[:0]
-	f.op, f.told, f.leasing, f.leases = nil, false, false, 0
+	f.op, f.announced, f.leasing, f.leases = nil, false, false, 0
 	f.fault.Store(nil)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.live, f)
-	if len(m.spare) < keep && cap(f.wrs) <= keepWRs && cap(f.runs) <= keepWRs {
-		m.spare = append(m.spare, f)
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	delete(dp.live, f)
+	if len(dp.spare) < keep && cap(f.wrs) <= keepWRs && cap(f.runs) <= keepWRs {
+		dp.spare = append(dp.spare, f)
 	}
 }
 
 // holds reports whether work under way keeps a local region open.
-func (m *mover) holds(region uint64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for f := range m.live {
+func (dp *dataPath) holds(region uint64) bool {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	for f := range dp.live {
 		for i := range f.held {
 			if mr := f.held[i].mr; mr != nil && mr.Key().ID == region {
 				return true

@@ -13,7 +13,8 @@ import (
 	"mori/native/verbs"
 )
 
-// The frames that verbs adds to the stream, beside those of package loan. All numbers are big endian.
+// The frames that verbs adds to the stream, beside those of package grant. All numbers are big
+// endian.
 const (
 	frameOffer   = grant.FrameOwn + iota // who dialed: its rails
 	frameAnswer                          // the other: its rails, one for each that it takes

@@ -38,7 +38,8 @@ func TestFramesRoundTrip(t *testing.T) {
 	}
 }
 
-// A reason is cut where it is too long, and what a hostile peer puts into one does nothing to a terminal.
+// A reason is cut where it is too long, and what a hostile peer puts into one does nothing to a
+// terminal.
 func TestReasons(t *testing.T) {
 	long := strings.Repeat("x", maxReason)
 	for said, want := range map[string]string{"no device": "no device", long + "y": long, "a\x1b[2Jb\xff\n": "a?[2Jb\ufffd?"} {

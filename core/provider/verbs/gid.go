@@ -10,9 +10,9 @@ import (
 	"mori/native/verbs"
 )
 
-// ChooseGID picks the entry of a port's table that peers send to: the wanted index, or, if that is negative, the first of the best
-// kind. RoCE v2 is routed and so comes before v1; an IPv4 address before a global IPv6 one before a link-local one, which ends at the next
-// router.
+// ChooseGID picks the entry of a port's table that peers send to: the wanted index, or, if that is
+// negative, the first of the best kind. RoCE v2 is routed and so comes before v1; an IPv4 address
+// before a global IPv6 one before a link-local one, which ends at the next router.
 func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
 	if want >= 0 {
 		for _, g := range table {
@@ -34,7 +34,8 @@ func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
 	return table[best], nil
 }
 
-// chooseGIDLike is ChooseGID among those that are IPv4, or are not, as a peer's is, if there are such and no index is wanted.
+// chooseGIDLike is ChooseGID among those that are IPv4, or are not, as a peer's is, if there are
+// such and no index is wanted.
 func chooseGIDLike(table []verbs.GIDEntry, want int, peer *[16]byte) (verbs.GIDEntry, error) {
 	if peer != nil && want < 0 {
 		is4 := func(gid [16]byte) bool { return netip.AddrFrom16(gid).Is4In6() }

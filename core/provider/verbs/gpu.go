@@ -14,9 +14,11 @@ import (
 	"mori/native/verbs"
 )
 
-// A gpuMemory is how memory of a GPU is shown to NICs. There are two ways. By dma-buf: the GPU's driver makes a descriptor, which the kernel part of
-// the NIC's driver imports. By peer memory: that driver is given the address, and a module (nvidia_peermem) finds the pages for it.
-// A host may have either, both or none, and what it has shows only when it is tried. It is tried each time: a module may be loaded later.
+// A gpuMemory is how memory of a GPU is shown to NICs. There are two ways. By dma-buf: the GPU's
+// driver makes a descriptor, which the kernel part of the NIC's driver imports. By peer memory:
+// that driver is given the address, and a module (nvidia_peermem) finds the pages for it. A host
+// may have either, both or none, and what it has shows only when it is tried. It is tried each
+// time: a module may be loaded later.
 type gpuMemory struct {
 	dev  *device.Device
 	ways []gpuWay // in order of preference
@@ -91,16 +93,16 @@ func (g *gpuMemory) explain(err error, n *nic, size uint64) error {
 	return fmt.Errorf("show %d bytes of %v to %s: %w; mori doctor says what a host needs for it", size, g.dev, n.name, err)
 }
 
-// told logs which way it went.
-func (g *gpuMemory) told(log *slog.Logger, size uint64) {
+// logChoice logs which way it went.
+func (g *gpuMemory) logChoice(log *slog.Logger, size uint64) {
 	if g != nil {
 		log.Debug("verbs: NICs reach memory of a GPU", "bytes", size, "device", g.dev, "how", g.last)
 	}
 }
 
 // refused notes that no NIC of the peer reaches a region, which its log says more of.
-func (m *mover) refused(l *grant.Grant[place]) {
-	if l.Refused == fabric.ErrNotSupported && m.why.Load() == nil {
-		m.slow(fmt.Errorf("%w: the peer has none that reaches its region %d; its log says why", errStream, l.Key.ID))
+func (dp *dataPath) refused(l *grant.Grant[place]) {
+	if l.Refused == fabric.ErrNotSupported && dp.why.Load() == nil {
+		dp.slow(fmt.Errorf("%w: the peer has none that reaches its region %d; its log says why", errStream, l.Key.ID))
 	}
 }

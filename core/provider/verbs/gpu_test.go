@@ -28,7 +28,8 @@ func needGPU(t *testing.T) []*device.Device {
 	return all
 }
 
-// TestDevice: the suite of all providers for memory of GPUs, which NICs reach, and which they do not.
+// TestDevice: the suite of all providers for memory of GPUs, which NICs reach, and which they do
+// not.
 func TestDevice(t *testing.T) {
 	needGPU(t)
 	for _, mode := range []string{"by NIC", "by TCP"} {
@@ -69,8 +70,8 @@ func (g *gpuRegion) holds(t *testing.T, want []byte) {
 	ok(t, same(got, want))
 }
 
-// TestGPUMemoryByNIC: bytes go from GPU to GPU by the NIC alone, whichever way it is shown the memory; what it cannot be shown goes through
-// host memory and TCP, and both sides say why.
+// TestGPUMemoryByNIC: bytes go from GPU to GPU by the NIC alone, whichever way it is shown the
+// memory; what it cannot be shown goes through host memory and TCP, and both sides say why.
 func TestGPUMemoryByNIC(t *testing.T) {
 	all := needGPU(t)
 	verbstest.NeedEmulated(t)
@@ -103,7 +104,7 @@ func TestGPUMemoryByNIC(t *testing.T) {
 			a, b := newEnds(t, way{Settings: Settings{DMABuf: c.first}, gpu: true})
 			from, to := a.gpuMemory(t, all[0], n), b.gpuMemory(t, all[len(all)-1], n)
 			key := a.imports(t, to.mr)
-			a.mover(t)
+			a.path(t)
 			verbstest.Most(t, "dmabuf")
 			before := verbstest.Bytes(t, 0)
 
@@ -126,39 +127,40 @@ func TestGPUMemoryByNIC(t *testing.T) {
 				t.Errorf("a dma-buf of %d bytes is registered, want %d", most, c.dmabuf)
 			}
 			for side, e := range map[string]*end{"here": a, "there": b} {
-				if told := strings.Contains(e.path(), "TCP"); told != c.staged {
-					t.Errorf("%s: %s", side, e.path())
+				if reported := strings.Contains(e.reason(), "TCP"); reported != c.staged {
+					t.Errorf("%s: %s", side, e.reason())
 				}
 				if !c.staged && strings.Contains(e.log.String(), "level=WARN") {
 					t.Errorf("%s: %s", side, e.log)
 				}
 			}
 			for _, words := range c.logs {
-				if !strings.Contains(b.log.String(), words) || !strings.Contains(b.path(), words) {
-					t.Errorf("%q is not told: %s", words, b.path())
+				if !strings.Contains(b.log.String(), words) || !strings.Contains(b.reason(), words) {
+					t.Errorf("%q is not reported: %s", words, b.reason())
 				}
 			}
-			if c.staged && !strings.Contains(b.path(), fmt.Sprintf("of %v to emu0", all[len(all)-1])) {
-				t.Errorf("what is shown to what is not told: %s", b.path())
+			if c.staged && !strings.Contains(b.reason(), fmt.Sprintf("of %v to emu0", all[len(all)-1])) {
+				t.Errorf("what is shown to what is not reported: %s", b.reason())
 			}
 		})
 	}
 }
 
-// TestShortGPUMemory: what would be inline of host memory is not of a GPU's, which the processor cannot read: the NIC is shown it.
+// TestShortGPUMemory: what would be inline of host memory is not of a GPU's, which the processor
+// cannot read: the NIC is shown it.
 func TestShortGPUMemory(t *testing.T) {
 	all := needGPU(t)
 	verbstest.NeedEmulated(t)
 	a, b := newEnds(t, way{gpu: true})
 	from, to := a.gpuMemory(t, all[0], 64), b.gpuMemory(t, all[0], 64)
-	key, m := a.imports(t, to.mr), a.mover(t)
+	key, dp := a.imports(t, to.mr), a.path(t)
 	sent := pattern(32, 3)
 	from.Write(sent)
 	ok(t, a.do(from.op(fabric.OpWrite, 32, key)))
 	to.holds(t, sent)
-	m.domain.regions.mu.RLock()
-	defer m.domain.regions.mu.RUnlock()
-	if n := len(m.domain.regions.byID); n != 1 {
+	dp.domain.regions.mu.RLock()
+	defer dp.domain.regions.mu.RUnlock()
+	if n := len(dp.domain.regions.byID); n != 1 {
 		t.Errorf("%d regions of the writer are shown to NICs, want 1", n)
 	}
 }

@@ -46,7 +46,8 @@ func (v *victim) friend() error {
 	return err
 }
 
-// suffers wants the connection of the case to end by cause, which the log tells where it is the peer's fault, and the friend's to work.
+// suffers wants the connection of the case to end by cause, which the log says where it is the
+// peer's fault, and the friend's to work.
 func (v *victim) suffers(tb testing.TB, cause fabric.Errno, words ...string) {
 	tb.Helper()
 	fails(tb, v.ends(tb), cause, words...)
@@ -75,7 +76,7 @@ func TestHostileFrames(t *testing.T) {
 		"credits of no rail":              credit(1, 0, 1),
 		"credits of no pair":              credit(0, 2, 1),
 		"half a credit":                   {frameCredit, []byte{0, 0, 1}},
-		"a loan that nobody asked for":    {grant.FrameGrant, append(make([]byte, 8), place.encode()...)},
+		"a grant that nobody asked for":   {grant.FrameGrant, append(make([]byte, 8), place.encode()...)},
 		"a refusal that nobody asked for": {grant.FrameRefuse, append(make([]byte, 8), 0, 0, 0, 1)},
 		"revoke of nothing":               {grant.FrameRevoke, make([]byte, 8)},
 		"return of nothing":               {grant.FrameReturn, make([]byte, 8)},
@@ -93,8 +94,8 @@ func TestHostileFrames(t *testing.T) {
 			bad := newEnd(t, way{Settings: Settings{QPs: 2}})
 			ok(t, v.renew())
 			ok(t, connect(bad, v.end))
-			m := bad.mover(t)
-			m.send(f.kind, f.body)
+			dp := bad.path(t)
+			dp.send(f.kind, f.body)
 			v.suffers(t, fabric.ErrProtocol)
 		})
 	}
@@ -105,7 +106,7 @@ func TestHostileRequests(t *testing.T) {
 	v := newVictim(t, way{Settings: Settings{RecvWR: 8}, cqSize: 16})
 	target := v.memory(t, 4096)
 	short := make([]byte, noticeLen)
-	binary.BigEndian.PutUint64(short[16:], 1) // the first loan
+	binary.BigEndian.PutUint64(short[16:], 1) // the first grant
 	sge := verbs.SGE{Addr: sys.AddrOf(short), Len: noticeLen}
 	send := verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Inline | verbs.Signaled, Imm: 1<<24 | 1, Count: 1}
 	for name, c := range map[string]struct {
@@ -139,7 +140,7 @@ func TestHostileRequests(t *testing.T) {
 			bad := newEnd(t, way{Settings: Settings{RecvWR: 8}})
 			ok(t, v.renew())
 			ok(t, connect(bad, v.end))
-			m := bad.mover(t)
+			dp := bad.path(t)
 			if name != "remote data without the key of a region" {
 				ok(t, bad.do(bad.memory(t, 8).write(8, bad.imports(t, target.mr))))
 			}
@@ -151,16 +152,16 @@ func TestHostileRequests(t *testing.T) {
 			wr := c.wr(send, &s)
 			if name == "an atomic" {
 				own := bad.memory(t, 8)
-				g := registerAll(m.all, own.Buffer, 0)
+				g := registerAll(dp.all, own.Buffer, 0)
 				ok(t, g.err)
 				defer func() { ok(t, g.close()) }()
 				s = verbs.SGE{Addr: own.Addr, Len: 8, LKey: g.keys[0][0].Local}
 			}
-			m.pairs[0].abuse(t, m, wr, s, c.times)
+			dp.pairs[0].abuse(t, dp, wr, s, c.times)
 			v.suffers(t, c.cause)
 			ok(t, bad.ep.Close())
 			var done [16]fabric.Completion
-			for n, err := v.cq.Read(done[:]); n > 0 && err == nil; n, err = v.cq.Read(done[:]) { // what the peer told
+			for n, err := v.cq.Read(done[:]); n > 0 && err == nil; n, err = v.cq.Read(done[:]) { // what the peer reported
 				if name == "remote data without the key of a region" {
 					t.Errorf("%d completions, the first %+v", n, done[0])
 				}
@@ -169,14 +170,15 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// abuse posts a work request as often as it is taken, each with another number, behind the mover's back.
-func (p *pair) abuse(tb testing.TB, m *mover, wr verbs.SendWR, s verbs.SGE, times int) {
+// abuse posts a work request as often as it is taken, each with another number, behind the data
+// path's back.
+func (p *pair) abuse(tb testing.TB, dp *dataPath, wr verbs.SendWR, s verbs.SGE, times int) {
 	tb.Helper()
 	p.credits.Store(-1 << 30) // what comes back is none too many
-	for i := 0; i < times && !m.isStopped(); {
+	for i := 0; i < times && !dp.isStopped(); {
 		p.mu.Lock()
 		if p.tail-p.head < uint64(len(p.ring)) && p.broken == nil {
-			f := &flight{mover: m}
+			f := &flight{path: dp}
 			f.left.Store(2) // never ends
 			p.ring[p.tail%uint64(len(p.ring))] = f
 			i++

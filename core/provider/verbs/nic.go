@@ -35,10 +35,10 @@ type nic struct {
 	log    *slog.Logger
 	events *os.File // another descriptor of the events': closing it ends the watcher
 	over   sync.WaitGroup
-	dead   atomic.Bool // it tells of no completions any more
+	dead   atomic.Bool // it reports no completions any more
 
 	mu    sync.Mutex
-	rails map[*rail]struct{} // told of what happens to the device
+	rails map[*rail]struct{} // notified of what happens to the device
 }
 
 // openNIC opens "name" or "name:port". An error says what is missing.
@@ -100,8 +100,9 @@ func (n *nic) choosePort() error {
 	return fmt.Errorf("no active port (%s): is its cable in, and its network interface up?: %w", state, fabric.ErrNoData)
 }
 
-// address is what peers send to: addresses come and go with those of the network interface, so each rail asks. If the peer's is known, it is one
-// of its kind, if there is one: IPv4 does not reach IPv6.
+// address is what peers send to: addresses come and go with those of the network interface, so each
+// rail asks. If the peer's is known, it is one of its kind, if there is one: IPv4 does not reach
+// IPv6.
 func (n *nic) address(peer *[16]byte) (verbs.GIDEntry, error) {
 	table, err := n.ctx.GIDs(n.port)
 	if err != nil || len(table) == 0 && n.link.LinkLayer != verbs.LinkEthernet { // InfiniBand has LIDs
@@ -143,7 +144,7 @@ func (n *nic) watch() error {
 				ev, got = n.ctx.AsyncEvent()
 				return !errors.Is(got, syscall.EAGAIN)
 			}) != nil || got != nil {
-				return // closed, or a device that is gone: its queue pairs tell
+				return // closed, or a device that is gone: its queue pairs report that
 			}
 			n.happened(ev)
 		}
@@ -151,7 +152,7 @@ func (n *nic) watch() error {
 	return nil
 }
 
-// happened tells the rails of what ends them.
+// happened notifies the rails of what ends them.
 func (n *nic) happened(ev verbs.AsyncEvent) {
 	var why string
 	switch ev.Kind {
@@ -181,7 +182,8 @@ func (n *nic) happened(ev verbs.AsyncEvent) {
 	}
 }
 
-// addressesChanged ends the rails whose own address is gone: what they send would be lost, and retries take seconds to find out.
+// addressesChanged ends the rails whose own address is gone: what they send would be lost, and
+// retries take seconds to find out.
 func (n *nic) addressesChanged() {
 	table, err := n.ctx.GIDs(n.port)
 	if err != nil {
@@ -229,8 +231,8 @@ func (n *nic) close() error {
 	return errors.Join(append(errs, n.ctx.Close())...)
 }
 
-// openNICs opens the devices that the settings allow and that can be used. The reasons of the others are in notes, and in the error if
-// there is none at all.
+// openNICs opens the devices that the settings allow and that can be used. The reasons of the
+// others are in notes, and in the error if there is none at all.
 func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err error) {
 	names := s.Devices
 	if len(names) == 0 {

@@ -13,17 +13,19 @@ import (
 	"mori/native/verbs"
 )
 
-// The remote data of a write goes behind its bytes, as a send with immediate data on every queue pair that has carried some of them: what a
-// queue pair has written is in place when a receive behind it completes, whatever buses and caches are on the way. The target tells its
-// program when all have come.
+// The remote data of a write goes behind its bytes, as a send with immediate data on every queue
+// pair that has carried some of them: what a queue pair has written is in place when a receive
+// behind it completes, whatever buses and caches are on the way. The target notifies its program
+// when all have come.
 //
 //	immediate   number of the op in the low 24 bits, how many sends in the high 8
 //	payload     Op.Data u64, Op.Len u64, ticket of the grant of the region u64, big endian
 //
 // The ticket proves that the sender has shown the region's key.
 //
-// A send takes a credit: there is a receive for it. The target gives credits back once its program has been told. An op that finds none sends its
-// remote data over TCP, behind the last completion, and there the protocol holds it up.
+// A send takes a credit: there is a receive for it. The target gives credits back once its program
+// was notified. An op that finds none sends its remote data over TCP, behind the last completion,
+// and there the protocol holds it up.
 const (
 	noticeLen  = 24
 	numberMask = 1<<24 - 1
@@ -108,14 +110,14 @@ func creditAll(pairs []*pair) bool {
 func (f *flight) notice(number uint32) {
 	binary.BigEndian.PutUint64(f.payload[:], f.op.Data)
 	binary.BigEndian.PutUint64(f.payload[8:], f.op.Len())
-	binary.BigEndian.PutUint64(f.payload[16:], f.loan.Ticket())
+	binary.BigEndian.PutUint64(f.payload[16:], f.grant.Ticket())
 	f.sges = append(f.sges, verbs.SGE{Addr: sys.AddrOf(f.payload[:]), Len: noticeLen})
 	f.wrs = append(f.wrs, verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Inline, Imm: number & numberMask, First: uint32(len(f.sges) - 1), Count: 1})
 }
 
 // notices are the peer's remote data on its way to our program.
 type notices struct {
-	m *mover
+	path *dataPath
 
 	mu      sync.Mutex
 	came    map[uint32]int // of ops whose sends have not all come
@@ -123,7 +125,8 @@ type notices struct {
 	stopped bool
 }
 
-// An arrival is a completion for the program, and the queue pairs that get their credit back with it.
+// An arrival is a completion for the program, and the queue pairs that get their credit back with
+// it.
 type arrival struct {
 	completion fabric.Completion
 	last       *pair
@@ -150,7 +153,7 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	}
 	x := parseRemoteData(b.mem[i*noticeLen:][:noticeLen])
 	posted := b.post(p.qp, i)
-	if err := p.rail.mover.notices.add(p, wc.Imm, x); err != nil { // what came is told, whatever has become of the queue pair
+	if err := p.rail.path.notices.add(p, wc.Imm, x); err != nil { // what came is reported, whatever has become of the queue pair
 		return err
 	}
 	if posted != nil {
@@ -159,16 +162,17 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	return nil
 }
 
-// add counts a send, and tells the program with the last one of an op. An error is a peer that sends what it may not.
+// add counts a send, and notifies the program with the last one of an op. An error is a peer that
+// sends what it may not.
 func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.m.lender.MayWrite(x.ticket) {
-		return fmt.Errorf("remote data %d of a write under grant %#x, which does not let it write, from %s: %w", x.data, x.ticket, n.m.ep.Peer(), fabric.ErrProtocol)
+	if !n.path.granter.MayWrite(x.ticket) {
+		return fmt.Errorf("remote data %d of a write under grant %#x, which does not let it write, from %s: %w", x.data, x.ticket, n.path.ep.Peer(), fabric.ErrProtocol)
 	}
 	number, all := imm&numberMask, int(imm>>24)
-	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.m.receives() { // each has a credit that was not given back
-		return fmt.Errorf("remote data of %d ops that waits and of %d that came in part, from %s: %w", len(n.pending), len(n.came), n.m.ep.Peer(), fabric.ErrProtocol)
+	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.path.receives() { // each has a credit that was not given back
+		return fmt.Errorf("remote data of %d ops that waits and of %d that came in part, from %s: %w", len(n.pending), len(n.came), n.path.ep.Peer(), fabric.ErrProtocol)
 	}
 	if n.came == nil {
 		n.came = make(map[uint32]int)
@@ -178,20 +182,20 @@ func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 		return nil
 	}
 	delete(n.came, number)
-	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.m.ep.Source(), Len: x.length, Data: x.data}
-	if len(n.pending) == 0 && n.m.ep.RecvCQ().TryPush(c) {
+	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.path.ep.Source(), Len: x.length, Data: x.data}
+	if len(n.pending) == 0 && n.path.ep.RecvCQ().TryPush(c) {
 		n.repay(p)
 		return nil
 	}
 	if n.pending = append(n.pending, arrival{c, p}); len(n.pending) == 1 {
-		n.m.ep.RecvCQ().AddSource(n)
+		n.path.ep.RecvCQ().AddSource(n)
 	}
 	return nil
 }
 
 // receives are those of all queue pairs, and so the credits that the peer has.
-func (m *mover) receives() (n int) {
-	for _, r := range m.rails {
+func (dp *dataPath) receives() (n int) {
+	for _, r := range dp.rails {
 		for _, p := range r.pairs {
 			n += p.box.recvs()
 		}
@@ -205,7 +209,7 @@ func (n *notices) repay(p *pair) {
 		return
 	}
 	body := []byte{byte(p.rail.index), byte(p.index)}
-	n.m.send(frameCredit, binary.BigEndian.AppendUint16(body, uint16(p.box.owed)))
+	n.path.send(frameCredit, binary.BigEndian.AppendUint16(body, uint16(p.box.owed)))
 	p.box.owed = 0
 }
 
@@ -213,7 +217,7 @@ func (n *notices) repay(p *pair) {
 func (n *notices) Drain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	cq := n.m.ep.RecvCQ()
+	cq := n.path.ep.RecvCQ()
 	for len(n.pending) > 0 && cq.TryPush(n.pending[0].completion) {
 		n.repay(n.pending[0].last)
 		n.pending = n.pending[1:]
@@ -224,7 +228,8 @@ func (n *notices) Drain() {
 	}
 }
 
-// Arm has nothing to do: arrivals are pushed by who sees them, and wake readers so; see util.Source.
+// Arm has nothing to do: arrivals are pushed by who sees them, and wake readers so; see
+// util.Source.
 func (n *notices) Arm(bool) {}
 
 // stop ends the repaying. What waits stays for the readers.
@@ -248,15 +253,15 @@ func parseCredit(b []byte) (credit, error) {
 }
 
 // onCredit takes credits back.
-func (m *mover) onCredit(b []byte) error {
+func (dp *dataPath) onCredit(b []byte) error {
 	c, err := parseCredit(b)
 	if err != nil {
 		return err
 	}
-	if !m.isReady() || int(c.rail) >= len(m.rails) {
-		return fmt.Errorf("credit for rail %d of %d: %w", c.rail, len(m.rails), fabric.ErrProtocol)
+	if !dp.isReady() || int(c.rail) >= len(dp.rails) {
+		return fmt.Errorf("credit for rail %d of %d: %w", c.rail, len(dp.rails), fabric.ErrProtocol)
 	}
-	r := m.rails[c.rail]
+	r := dp.rails[c.rail]
 	switch {
 	case int(c.pair) < len(r.pairs):
 		return r.pairs[c.pair].repaid(c.n)

@@ -46,8 +46,8 @@ func (x *teller) placed(i uint64) error {
 	return same(x.remote.bytes[op.RSeg.Addr:][:op.RSeg.Len], x.local.bytes[op.RSeg.Addr:][:op.RSeg.Len])
 }
 
-// tell submits all ops from a goroutine and takes their ends.
-func (x *teller) tell(n int) <-chan error {
+// submitAll submits all ops from a goroutine and takes their ends.
+func (x *teller) submitAll(n int) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		for begun, ended := 0, 0; ended < n; {
@@ -76,8 +76,8 @@ func (x *teller) tell(n int) <-chan error {
 func (x *teller) awaitNoCredit(tb testing.TB) {
 	tb.Helper()
 	ended, since := int64(-1), time.Now()
-	for m := x.a.mover(tb); ; time.Sleep(time.Millisecond) {
-		for _, p := range m.pairs {
+	for dp := x.a.path(tb); ; time.Sleep(time.Millisecond) {
+		for _, p := range dp.pairs {
 			if p.credits.Load() <= 0 {
 				return
 			}
@@ -115,7 +115,7 @@ func TestRemoteDataOfALateReader(t *testing.T) {
 			a, b := newEndsOf(t, way{Settings: s}, way{Settings: s, cqSize: 4})
 			const n = 150
 			x := newTeller(t, a, b, n, c.size)
-			done := x.tell(n)
+			done := x.submitAll(n)
 			x.awaitNoCredit(t)
 			ok(t, b.hears(n, func(data uint64) error {
 				if data%16 == 0 {
@@ -124,14 +124,15 @@ func TestRemoteDataOfALateReader(t *testing.T) {
 				return x.placed(data)
 			}))
 			ok(t, <-done)
-			if m := b.mover(t); len(m.notices.came) != 0 {
-				t.Errorf("%d ops came in part", len(m.notices.came))
+			if dp := b.path(t); len(dp.notices.came) != 0 {
+				t.Errorf("%d ops came in part", len(dp.notices.came))
 			}
 		})
 	}
 }
 
-// Remote data of writes that succeeded is there for a reader that comes after the end of the connection.
+// Remote data of writes that succeeded is there for a reader that comes after the end of the
+// connection.
 func TestRemoteDataOutlivesTheConnection(t *testing.T) {
 	for round := range 10 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestRemoteDataOutlivesTheConnection(t *testing.T) {
 			a, b := newEndsOf(t, way{Settings: s}, way{Settings: s, cqSize: 8})
 			const n = 40
 			x := newTeller(t, a, b, n, 512)
-			ok(t, <-x.tell(n)) // there are credits for all
+			ok(t, <-x.submitAll(n)) // there are credits for all
 			ok(t, a.ep.Close())
 			if err := b.ends(t); !errors.Is(err, fabric.ErrShutdown) {
 				t.Errorf("the connection ended by %v", err)

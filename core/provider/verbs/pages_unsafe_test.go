@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapAt maps n bytes of new memory, at an address if it is not 0: where nothing is, or in place of what is there.
+// mapAt maps n bytes of new memory, at an address if it is not 0: where nothing is, or in place of
+// what is there.
 func mapAt(at, n uint64, over bool) ([]byte, error) {
 	how := unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
 	switch {
@@ -30,8 +31,8 @@ func unmap(b []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
 }
 
-// forked makes a child that has all memory of this process and does nothing, until the test ends. Programs of Go start others without one moment of
-// that; programs of Python do not.
+// forked makes a child that has all memory of this process and does nothing, until the test ends.
+// Programs of Go start others without one moment of that; programs of Python do not.
 func forked(tb testing.TB) {
 	tb.Helper()
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)

@@ -13,8 +13,8 @@ import (
 	"mori/native/verbs"
 )
 
-// A pair is a queue pair with the work requests that are under way on it. They end in the order of their posting, so that one completion
-// tells of all before it, too.
+// A pair is a queue pair with the work requests that are under way on it. They end in the order of
+// their posting, so that one completion stands for all before it, too.
 type pair struct {
 	rail   *rail
 	qp     verbs.QP
@@ -48,7 +48,7 @@ func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 		Inline: s.Inline,
 	}
 	qp, num, got, err := n.pd.NewQP(in)
-	if err != nil && in.Inline > 0 { // devices do not tell how much they take
+	if err != nil && in.Inline > 0 { // devices do not report how much they take
 		in.Inline = 0
 		qp, num, got, err = n.pd.NewQP(in)
 	}
@@ -98,7 +98,7 @@ func (p *pair) feed() error {
 		if n == 0 {
 			return nil
 		}
-		if most := p.rail.mover.all.settings.PostBatch; most > 0 {
+		if most := p.rail.path.all.settings.PostBatch; most > 0 {
 			n = min(n, most)
 		}
 		wrs := w.f.wrs[w.from : w.from+n]
@@ -120,7 +120,8 @@ func (p *pair) feed() error {
 	return nil
 }
 
-// number gives the i-th work request from tail on its number, and asks for a completion of every quarter of the ring and of the last.
+// number gives the i-th work request from tail on its number, and asks for a completion of every
+// quarter of the ring and of the last.
 func (p *pair) number(wr *verbs.SendWR, f *flight, i int, last bool) {
 	wr.ID = p.tail + uint64(i)
 	p.ring[wr.ID%uint64(len(p.ring))] = f
@@ -137,7 +138,8 @@ type share struct {
 	n int32
 }
 
-// completed takes a completion: the work requests up to its number have ended. It appends whose they were. An error is the end of the pair.
+// completed takes a completion: the work requests up to its number have ended. It appends whose
+// they were. An error is the end of the pair.
 func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +173,8 @@ func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 	return to, nil
 }
 
-// flushed takes a receive that comes back empty. If nothing here is known to have failed, it is the peer who did what it may not.
+// flushed takes a receive that comes back empty. If nothing here is known to have failed, it is the
+// peer who did what it may not.
 func (p *pair) flushed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,13 +182,14 @@ func (p *pair) flushed() error {
 		return nil
 	}
 	p.dry = true
-	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s did what it may not, or failed itself", p.num, p.rail, p.rail.mover.ep.Peer())
+	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s did what it may not, or failed itself", p.num, p.rail, p.rail.path.ep.Peer())
 }
 
-// fault is why a work request failed. A refusal by the target is no ErrAccess: ops are held against what was lent before they are posted, so the
-// region went without a word, as when the kernel takes a killed process apart, regions first.
+// fault is why a work request failed. A refusal by the target is no ErrAccess: ops are held against
+// what was granted before they are posted, so the region went without a word, as when the kernel
+// takes a killed process apart, regions first.
 func (p *pair) fault(wc *verbs.WC) error {
-	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.mover.ep.Peer(), wc.Status,
+	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.path.ep.Peer(), wc.Status,
 		uint32(wc.Status), wc.VendorErr)
 }
 
@@ -199,12 +203,12 @@ func (p *pair) shut(cause error) []part {
 		p.broken = cause
 	}
 	if err := p.qp.Fail(); err != nil { // then only its end ends the work
-		p.rail.mover.log.Debug("verbs: put a queue pair into error", "qp", p.num, "error", err)
+		p.rail.path.log.Debug("verbs: put a queue pair into error", "qp", p.num, "error", err)
 	}
 	return rest
 }
 
-// abandon returns what the NIC has not told the end of, and never will: the queue pair is gone.
+// abandon returns what the NIC has not completed, and never will: the queue pair is gone.
 func (p *pair) abandon() []share {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// pingpongEnv makes this program the answering side of BenchmarkPingPong, over the provider that it names.
+// pingpongEnv makes this program the answering side of BenchmarkPingPong, over the provider that it
+// names.
 const pingpongEnv = "MORI_VERBS_PINGPONG"
 
 // pingpongProviders are those that are compared.
@@ -30,8 +31,9 @@ func answerPings(name string) int {
 	return 0
 }
 
-// BenchmarkPingPong measures messages as fi_pingpong does, over verbs and over TCP in one run; see package pingpong. On emulated devices it measures
-// these: they copy all bytes through a socket of their own, between threads.
+// BenchmarkPingPong measures messages as fi_pingpong does, over verbs and over TCP in one run; see
+// package pingpong. On emulated devices it measures these: they copy all bytes through a socket of
+// their own, between threads.
 func BenchmarkPingPong(b *testing.B) {
 	verbstest.Need(b)
 	for _, name := range []string{"verbs", "tcp"} {

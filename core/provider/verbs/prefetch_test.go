@@ -14,7 +14,8 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// TestPrefetch shows a region to the devices before there is any connection. It stays with them until it closes.
+// TestPrefetch shows a region to the devices before there is any connection. It stays with them
+// until it closes.
 func TestPrefetch(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	ctx := context.Background()

@@ -13,7 +13,8 @@ import (
 	"mori/core/provider/internal/endtest"
 )
 
-// awaitFlood waits until the child has written all of m, which needs no lock: nobody here looks at anything but whether it has come.
+// awaitFlood waits until the child has written all of m, which needs no lock: nobody here looks at
+// anything but whether it has come.
 func awaitFlood(tb testing.TB, m *memory) {
 	tb.Helper()
 	for end := time.Now().Add(testDeadline / 2); sys.Load64(m.Addr+m.Len-8) == 0; time.Sleep(time.Millisecond) {
@@ -23,7 +24,8 @@ func awaitFlood(tb testing.TB, m *memory) {
 	}
 }
 
-// A process that is killed in the middle of transfers both ways ends them here, in bounded time, and the memory is this side's again.
+// A process that is killed in the middle of transfers both ways ends them here, in bounded time,
+// and the memory is this side's again.
 func TestPeerIsKilled(t *testing.T) {
 	leavesNothing(t)
 	const n = 1 << 20

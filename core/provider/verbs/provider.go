@@ -20,7 +20,8 @@ import (
 
 // Options shape a Provider. The zero value is good.
 type Options struct {
-	// Settings is asked whenever devices are listed or opened; nil: the zero Settings with the best GID. Its error is that of the call.
+	// Settings is asked whenever devices are listed or opened; nil: the zero Settings with the best
+	// GID. Its error is that of the call.
 	Settings func() (Settings, error)
 
 	TLS *tls.Config  // of the TCP connection, not of what NICs move
@@ -30,7 +31,8 @@ type Options struct {
 	setupWait time.Duration // how long rails may take to come up, 0 for usualSetupWait: for tests
 }
 
-// bestOp is the length at which a large transfer is cut. It is chosen and not measured: at 50 GB/s it takes 80 us, long beside the turn of a completion.
+// bestOp is the length at which a large transfer is cut. It is chosen and not measured: at 50 GB/s
+// it takes 80 us, long beside the turn of a completion.
 const bestOp = 4 << 20
 
 // A Provider is the fabric.Provider "verbs".
@@ -76,8 +78,8 @@ func (p *Provider) info() fabric.Info {
 	}
 }
 
-// GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first, if the library is there and a device is active. No
-// name is looked up.
+// GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first, if the
+// library is there and a device is active. No name is looked up.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	msg := p.info()
 	if node != "" || service != "" {
@@ -184,10 +186,10 @@ func closeNICs(nics []*nic) error {
 	return errors.Join(errs...)
 }
 
-// sockets tell the mover which side dialed.
+// sockets report to the data path which side dialed.
 type sockets struct{ inet.Sockets }
 
-// Prelude readies a socket, and tells whether this side dialed.
+// Prelude readies a socket, and returns whether this side dialed.
 func (s sockets) Prelude(conn net.Conn, active bool) (any, error) {
 	_, err := s.Sockets.Prelude(conn, active)
 	return active, err

@@ -18,12 +18,13 @@ import (
 	"mori/native/verbs"
 )
 
-// A rail is this side's end of a connection on one NIC: a completion queue, which cannot overrun, and the queue pairs.
+// A rail is this side's end of a connection on one NIC: a completion queue, which cannot overrun,
+// and the queue pairs.
 type rail struct {
-	mover *mover
+	path  *dataPath
 	nic   *nic
 	nicAt int // among all.nics
-	index int // among the mover's rails
+	index int // among the data path's rails
 	gid   verbs.GIDEntry
 
 	channel verbs.Channel
@@ -43,15 +44,15 @@ type rail struct {
 // String is "mlx5_0:1".
 func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.port) }
 
-// newRail makes a rail with some queue pairs, not connected, and one for messages if it shall have that and the device lets it. offer is what the peer has
-// said of its end, if it has.
-func newRail(m *mover, nicAt, qps int, messages bool, offer *railDesc) (r *rail, err error) {
-	s, n := &m.all.settings, m.all.nics[nicAt]
+// newRail makes a rail with some queue pairs, not connected, and one for messages if it shall have
+// that and the device lets it. offer is what the peer has said of its end, if it has.
+func newRail(dp *dataPath, nicAt, qps int, messages bool, offer *railDesc) (r *rail, err error) {
+	s, n := &dp.all.settings, dp.all.nics[nicAt]
 	var peer *[16]byte
 	if offer != nil {
 		peer = &offer.gid
 	}
-	made := &rail{mover: m, nic: n, nicAt: nicAt, psn: randomPSN()}
+	made := &rail{path: dp, nic: n, nicAt: nicAt, psn: randomPSN()}
 	r = made
 	defer func() {
 		if err != nil { // r is nil by now
@@ -85,7 +86,7 @@ func newRail(m *mover, nicAt, qps int, messages bool, offer *railDesc) (r *rail,
 	}
 	if messages {
 		if r.wire, err = newWire(r, s, wireSends, wireRecvs); err != nil {
-			m.log.Info("verbs: messages go by TCP", "peer", m.ep.Peer(), "error", err)
+			dp.log.Info("verbs: messages go by TCP", "peer", dp.ep.Peer(), "error", err)
 			r.wire = nil
 		}
 	}
@@ -122,17 +123,19 @@ func (r *rail) desc() railDesc {
 	return d
 }
 
-// maxReads is how many reads of a queue pair may be under way at its target, as far as both devices can.
+// maxReads is how many reads of a queue pair may be under way at its target, as far as both devices
+// can.
 const maxReads = 16
 
 func (r *rail) ownMTU() int {
-	if want := r.mover.all.settings.MTU; want > 0 {
+	if want := r.path.all.settings.MTU; want > 0 {
 		return min(want, r.nic.link.MTU)
 	}
 	return r.nic.link.MTU
 }
 
-// A NIC waits this long for the receive of a peer that had none, and asks for ever; and packets live for so many hops.
+// A NIC waits this long for the receive of a peer that had none, and asks for ever; and packets
+// live for so many hops.
 const (
 	minRNRTimer = 12 // 0.64 ms
 	rnrForever  = 7
@@ -150,7 +153,7 @@ func (r *rail) connect(peer *railDesc) error {
 		}
 	}
 	if w := r.wire; w != nil && peer.wire == 0 {
-		logged(r.mover.log, "close the queue pair of messages, which the peer does not want", errors.Join(w.pair.close(), w.close()))
+		logged(r.path.log, "close the queue pair of messages, which the peer does not want", errors.Join(w.pair.close(), w.close()))
 		r.wire = nil
 	} else if w != nil {
 		w.most = min(wireBytes, uint64(peer.wireBytes))
@@ -166,7 +169,7 @@ func (r *rail) connect(peer *railDesc) error {
 // connect readies a queue pair for the peer's of a number, which has so many receives.
 func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.Access) error {
 	r := p.rail
-	s, n := &r.mover.all.settings, r.nic
+	s, n := &r.path.all.settings, r.nic
 	if err := p.qp.Init(n.port, rights); err != nil {
 		return err
 	}
@@ -190,26 +193,28 @@ func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.A
 	})
 }
 
-// shrink gives up the queue pairs beyond the first n, which the peer does not want. None is connected.
+// shrink gives up the queue pairs beyond the first n, which the peer does not want. None is
+// connected.
 func (r *rail) shrink(n int) {
 	if n >= len(r.pairs) {
 		return
 	}
 	for _, p := range r.pairs[n:] {
-		logged(r.mover.log, "close a queue pair that the peer does not want", p.close())
+		logged(r.path.log, "close a queue pair that the peer does not want", p.close())
 	}
 	r.pairs = r.pairs[:n]
 }
 
 // fail ends the connection: without this rail nobody knows what of its work was done.
 func (r *rail) fail(err error) {
-	if !r.mover.isStopped() {
-		r.mover.ep.Fail(err)
+	if !r.path.isStopped() {
+		r.path.ep.Fail(err)
 	}
 }
 
-// While work is under way the poller looks for completions for spinFor after the last one, with Settings.Polling for pollFor, and sleeps on the channel
-// then. Both are chosen and not measured: no NIC of hardware was there. A sleep costs an interrupt and the wake of a thread.
+// While work is under way the poller looks for completions for spinFor after the last one, with
+// Settings.Polling for pollFor, and sleeps on the channel then. Both are chosen and not measured:
+// no NIC of hardware was there. A sleep costs an interrupt and the wake of a thread.
 const (
 	spinFor   = 30 * time.Microsecond
 	pollFor   = time.Millisecond
@@ -222,7 +227,7 @@ func (r *rail) poll() {
 	wcs, ended := make([]verbs.WC, pollBatch), make([]share, 0, pollBatch)
 	last := time.Now()
 	armed, awake, late := false, spinFor, 0
-	if r.mover.all.settings.Polling {
+	if r.path.all.settings.Polling {
 		awake = pollFor
 	}
 	for {
@@ -231,7 +236,7 @@ func (r *rail) poll() {
 			r.fail(fmt.Errorf("poll the completion queue of %s: %w: %w", r, err, fabric.ErrConnReset))
 			return
 		}
-		gone := r.mover.isGone()
+		gone := r.path.isGone()
 		if n > 0 && (!gone || late < r.entries) { // what came before the end is taken, and no more than there can be
 			ended = r.take(wcs[:n], ended[:0])
 			last, armed = time.Now(), false
@@ -253,16 +258,16 @@ func (r *rail) poll() {
 				r.fail(fmt.Errorf("arm the completion queue of %s: %w: %w", r, err, fabric.ErrConnReset))
 				return
 			}
-			continue // what came before is not told
+			continue // what came before is not reported
 		}
-		if !r.sleep() && !r.mover.isGone() {
+		if !r.sleep() && !r.path.isGone() {
 			return
 		}
 		armed = false
 	}
 }
 
-// sleep returns when the channel has told of a completion; false: the rail closes.
+// sleep returns when the channel has reported a completion; false: the rail closes.
 func (r *rail) sleep() bool {
 	if r.raw.Read(r.rang) != nil {
 		return false
@@ -273,7 +278,7 @@ func (r *rail) sleep() bool {
 	return r.deaf == nil
 }
 
-// take ends what completions tell of. ended is its scratch.
+// take ends what has completed. ended is its scratch.
 func (r *rail) take(wcs []verbs.WC, ended []share) []share {
 	for i := range wcs {
 		p := r.pairOf(wcs[i].QPNum)
@@ -345,8 +350,9 @@ func (r *rail) shut(cause error) {
 	}
 }
 
-// close frees the rail. The NIC touches nothing of it any more when it returns; work that it did not end is ended with cause. The poller takes
-// what has come before the queue pairs go, and their completions with them.
+// close frees the rail. The NIC touches nothing of it any more when it returns; work that it did
+// not end is ended with cause. The poller takes what has come before the queue pairs go, and their
+// completions with them.
 func (r *rail) close() error {
 	r.nic.leave(r)
 	var errs []error
@@ -359,7 +365,7 @@ func (r *rail) close() error {
 	}
 	for _, p := range r.all() {
 		for _, s := range p.abandon() {
-			s.f.failed(r.mover.stopCause())
+			s.f.failed(r.path.stopCause())
 			s.f.ended(s.n)
 		}
 	}

@@ -88,7 +88,8 @@ func moves(tb testing.TB, a *end, local, remote *memory, key, n uint64, here, th
 
 const longest = 5<<20 + 3
 
-// Whatever two sides are set to, bytes arrive where they belong, over as many rails and queue pairs as both want.
+// Whatever two sides are set to, bytes arrive where they belong, over as many rails and queue pairs
+// as both want.
 func TestRailsAndPairs(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b         Settings
@@ -129,18 +130,19 @@ func TestRailsAndPairs(t *testing.T) {
 	}
 }
 
-// wants checks how many rails and pairs an end has, that the initiator's were all used, and what it says of them.
+// wants checks how many rails and pairs an end has, that the initiator's were all used, and what it
+// says of them.
 func wants(tb testing.TB, e *end, rails, pairs int) {
 	tb.Helper()
-	m := e.mover(tb)
+	dp := e.path(tb)
 	if rails == 0 {
-		rails = len(m.all.nics)
+		rails = len(dp.all.nics)
 	}
-	if len(m.rails) != rails || len(m.pairs) != rails*pairs {
-		tb.Errorf("%d rails with %d pairs in all, want %d with %d each", len(m.rails), len(m.pairs), rails, pairs)
+	if len(dp.rails) != rails || len(dp.pairs) != rails*pairs {
+		tb.Errorf("%d rails with %d pairs in all, want %d with %d each", len(dp.rails), len(dp.pairs), rails, pairs)
 	}
-	path := e.path()
-	for _, r := range m.rails {
+	path := e.reason()
+	for _, r := range dp.rails {
 		if !strings.Contains(path, r.String()) {
 			tb.Errorf("%s is not in %q", r, path)
 		}
@@ -149,7 +151,7 @@ func wants(tb testing.TB, e *end, rails, pairs int) {
 		tb.Errorf("not all went by NICs: %s", path)
 	}
 	used := 0
-	for _, p := range m.pairs {
+	for _, p := range dp.pairs {
 		p.mu.Lock()
 		if p.tail > 0 {
 			used++
@@ -159,8 +161,8 @@ func wants(tb testing.TB, e *end, rails, pairs int) {
 		}
 		p.mu.Unlock()
 	}
-	if used != 0 && used != len(m.pairs) {
-		tb.Errorf("%d of %d queue pairs were used", used, len(m.pairs))
+	if used != 0 && used != len(dp.pairs) {
+		tb.Errorf("%d of %d queue pairs were used", used, len(dp.pairs))
 	}
 }
 
@@ -197,8 +199,8 @@ func TestManyOpsInSmallQueues(t *testing.T) {
 	if verbstest.Real() || raceEnabled {
 		count = 3000
 	}
-	told := make(chan error, 1)
-	go func() { told <- b.hears(count/10, nil) }()
+	received := make(chan error, 1)
+	go func() { received <- b.hears(count/10, nil) }()
 	for begun, ended := 0, 0; ended < count; {
 		for begun < count && begun-ended < 200 {
 			at := uint64(begun%slots) * 8
@@ -213,7 +215,7 @@ func TestManyOpsInSmallQueues(t *testing.T) {
 		ok(t, err)
 		ended++
 	}
-	ok(t, <-told)
+	ok(t, <-received)
 	ok(t, same(remote.bytes, local.bytes))
 	wants(t, a, 1, 2)
 }

@@ -17,7 +17,8 @@ import (
 	"mori/native/verbs"
 )
 
-// registrations are the regions of a domain as its devices know them, made when they are first needed.
+// registrations are the regions of a domain as its devices know them, made when they are first
+// needed.
 type registrations struct {
 	all   *domains
 	table *util.MRTable
@@ -45,8 +46,8 @@ func (r *registrations) init(all *domains, table *util.MRTable) {
 	r.all, r.table, r.byID = all, table, make(map[uint64]*registration)
 }
 
-// find is what devices know of a region that the caller keeps open. The caller is inside its use if it came back, and has keys if err is nil.
-// With wait it is made; otherwise nil may be the answer.
+// find is what devices know of a region that the caller keeps open. The caller is inside its use if
+// it came back, and has keys if err is nil. With wait it is made; otherwise nil may be the answer.
 func (r *registrations) find(mr *util.MR, wait bool) *registration {
 	r.mu.RLock()
 	g := r.byID[mr.Key().ID]
@@ -146,7 +147,7 @@ func pieceOf(most uint64) uint64 {
 	return 1 << (bits.Len64(most) - 1)
 }
 
-// maxKeys is how many pieces fit a frame that lends them.
+// maxKeys is how many pieces fit a frame that grants them.
 func maxKeys(rails int) uint64 { return uint64((maxPlace - placeLen) / 4 / max(1, rails)) }
 
 // maxPlace keeps a place, with its ticket, within an extension frame.
@@ -227,7 +228,7 @@ func (g *registration) place(mr *util.MR, rails []*rail) place {
 	return p
 }
 
-// logged is for what only the log can be told.
+// logged reports errors that have no caller to return to.
 func logged(log *slog.Logger, what string, err error) {
 	if err != nil {
 		log.Warn("verbs: "+what, "error", err)

@@ -15,7 +15,8 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// A region that is longer than what a device registers at once is lent in pieces, and ops go across them.
+// A region that is longer than what a device registers at once is granted in pieces, and ops go
+// across them.
 func TestRegionsInPieces(t *testing.T) {
 	verbstest.Limit(t, "max_mr_size=65536")
 	a, b := newEnds(t, way{Settings: Settings{QPs: 2}})
@@ -44,7 +45,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 	const n = 300_000
 	local, remote := a.memory(t, n), b.memory(t, n)
 	key := a.imports(t, remote.mr)
-	a.mover(t)
+	a.path(t)
 	verbstest.Fail(t, "ibv_reg_mr=12")
 	local.fill(1)
 	ok(t, a.do(local.write(n, key)))
@@ -56,7 +57,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 	op.Flags, op.Data = fabric.OpRemoteData, 0
 	ok(t, a.do(op))
 	ok(t, b.hears(1, nil))
-	if path := b.path(); !strings.Contains(path, "TCP") || !strings.Contains(path, "locked-memory") {
+	if path := b.reason(); !strings.Contains(path, "TCP") || !strings.Contains(path, "locked-memory") {
 		t.Errorf("the target's path: %s", path)
 	}
 
@@ -69,7 +70,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 	local.fill(3)
 	ok(t, a.do(local.write(n, key)))
 	ok(t, same(good.bytes, local.bytes))
-	if path := a.path(); !strings.Contains(path, "TCP") || !strings.Contains(path, "locked-memory") {
+	if path := a.reason(); !strings.Contains(path, "TCP") || !strings.Contains(path, "locked-memory") {
 		t.Errorf("the initiator's path: %s", path)
 	}
 }
@@ -151,8 +152,8 @@ func TestReadOnlyTarget(t *testing.T) {
 	wants(t, a, 1, 1)
 }
 
-// A region closes while a peer reads and writes it: the ops end well or with ErrNoKey, nothing comes once Close has returned, and the connection
-// does not suffer.
+// A region closes while a peer reads and writes it: the ops end well or with ErrNoKey, nothing
+// comes once Close has returned, and the connection does not suffer.
 func TestRegionsCloseUnderThePeer(t *testing.T) {
 	a, b := newEnds(t, way{Settings: Settings{QPs: 2}})
 	const n = 1 << 19
@@ -197,12 +198,13 @@ func TestRegionsCloseUnderThePeer(t *testing.T) {
 	}
 }
 
-// A region that closes while its last connection is ending is the program's again only when devices know nothing of it.
+// A region that closes while its last connection is ending is the program's again only when devices
+// know nothing of it.
 func TestRegionClosesBesideTheConnection(t *testing.T) {
 	a, b := newEnds(t, way{})
 	local, remote := a.memory(t, 1<<16), b.memory(t, 4096)
 	ok(t, a.do(local.write(4096, a.imports(t, remote.mr))))
-	d := a.mover(t).domain
+	d := a.path(t).domain
 	key, _, err := fabric.ParseRegionKey(local.mr.Raw())
 	ok(t, err)
 	d.regions.mu.Lock()

@@ -45,7 +45,7 @@ func (l *logBuffer) String() string {
 	return l.text.String()
 }
 
-// An end is a host of its own as far as the provider can tell, with one endpoint.
+// An end is a host of its own as far as the provider can see, with one endpoint.
 type end struct {
 	fab fabric.Fabric
 	dom fabric.Domain
@@ -172,17 +172,17 @@ func ok(tb testing.TB, err error) {
 	}
 }
 
-// mover is the only one of an end that is connected, with its rails up.
-func (e *end) mover(tb testing.TB) *mover {
+// path is the only data path of an end that is connected, with its rails up.
+func (e *end) path(tb testing.TB) *dataPath {
 	tb.Helper()
 	ds := e.fab.(*network).all
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	for _, d := range ds.open {
-		for m := range d.movers {
+		for dp := range d.paths {
 			select {
-			case <-m.ready:
-				return m
+			case <-dp.ready:
+				return dp
 			case <-e.ctx.Done():
 				tb.Fatal("the rails do not come up")
 			}
@@ -273,8 +273,8 @@ func (e *end) next() (fabric.Completion, error) { return endtest.Next(e.ctx, e.c
 // do submits an op and waits for its end.
 func (e *end) do(op fabric.Op) error { return endtest.Do(e.ctx, e.ep, e.cq, op) }
 
-// path is what the endpoint says of how bytes go.
-func (e *end) path() string {
+// reason is what the endpoint says of how bytes go.
+func (e *end) reason() string {
 	_, reason := e.ep.(fabric.Prober).Path()
 	return reason
 }

@@ -11,14 +11,16 @@ import (
 	"mori/native/verbs"
 )
 
-// Settings are how NICs are used. The zero value, but for GIDIndex, is good: it is read when a fabric opens.
+// Settings are how NICs are used. The zero value, but for GIDIndex, is good: it is read when a
+// fabric opens.
 type Settings struct {
-	// Devices are the NICs that may be used, best first: "mlx5_0", or "mlx5_0:2" for another port than the first that is active. Empty: all
-	// that are active, in the library's order.
+	// Devices are the NICs that may be used, best first: "mlx5_0", or "mlx5_0:2" for another port
+	// than the first that is active. Empty: all that are active, in the library's order.
 	Devices []string
 
-	// Indices are what Devices are called on this host, where hosts are alike. With Affinity the rails of a connection join devices of the same index
-	// as far as both sides have them; else the first of one side's with the first of the other's.
+	// Indices are what Devices are called on this host, where hosts are alike. With Affinity the
+	// rails of a connection join devices of the same index as far as both sides have them; else the
+	// first of one side's with the first of the other's.
 	Indices  []int
 	Why      []string // of each of Devices: why it is among them, for Path
 	Affinity bool
@@ -33,16 +35,24 @@ type Settings struct {
 
 	SendWR  int // work requests under way on a queue pair; 0 is 1024. Less if the device has less
 	SendSGE int // local pieces of one; 0 is 4. Less if the device has less
-	RecvWR  int // receives posted to a queue pair, for remote data of the peer's writes; 0 is 128. Less if the device has less
-	Inline  int // bytes of a write that need no registered memory; 0 is 64, -1 none. More if the device gives more
+	// Receives posted to a queue pair, for remote data of the peer's writes; 0 is 128. Less if the
+	// device has less
+	RecvWR int
+	Inline int // bytes of a write that need no registered memory; 0 is 64, -1 none. More if the device gives more
 
-	CQE       int // entries of a rail's completion queue; 0: what its queue pairs need. With fewer they have fewer work requests under way
+	// Entries of a rail's completion queue; 0: what its queue pairs need. With fewer they have
+	// fewer work requests under way
+	CQE       int
 	PostBatch int // work requests that are posted with one call; 0: all that there are places for
 
-	Polling bool // look at completion queues for a millisecond without one while ops are under way before sleeping; else for a moment
+	// Look at completion queues for a millisecond without one while ops are under way before
+	// sleeping; else for a moment
+	Polling bool
 	Relaxed bool // let what NICs write to memory pass each other, where they can
 
-	DMABuf bool // show memory of GPUs to NICs by dma-buf first, and by a peer memory module then; else the other way round
+	// Show memory of GPUs to NICs by dma-buf first, and by a peer memory module then; else the
+	// other way round
+	DMABuf bool
 
 	NoEvents bool // do not watch the devices' events: ports that go down are found out by retries
 
@@ -90,7 +100,8 @@ func (s Settings) filled() (Settings, error) {
 	return s, nil
 }
 
-// depths are how many sends and receives each of some queue pairs has, and how many entries a completion queue needs that they cannot overrun.
+// depths are how many sends and receives each of some queue pairs has, and how many entries a
+// completion queue needs that they cannot overrun.
 func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries int, err error) {
 	sends, recvs = min(s.SendWR, d.MaxQPWR), min(s.RecvWR, d.MaxQPWR)
 	entries = qps * (sends + recvs + 1)
@@ -109,8 +120,8 @@ func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries i
 	return sends, recvs, most, nil
 }
 
-// wireDepths are the sends and receives of the queue pair for messages, and the entries of a completion queue that others need so many of; none if
-// the device does not have them.
+// wireDepths are the sends and receives of the queue pair for messages, and the entries of a
+// completion queue that others need so many of; none if the device does not have them.
 func wireDepths(d *verbs.DeviceAttr, others int) (sends, recvs, entries int) {
 	sends, recvs = min(wireSends, d.MaxQPWR), min(wireRecvs, d.MaxQPWR)
 	if most := d.MaxMRSize / wireBytes; most > 0 && most < uint64(recvs) {

@@ -16,22 +16,25 @@ import (
 	"mori/native/verbs"
 )
 
-// Local memory need not be registered. NICs want it to be: an op that is not long has its bytes copied from or to a spare, a longer one has its memory
-// registered for as long as it takes. That costs system calls, the pinning of each page and a goroutine, so callers who come again register. See doc.go for
-// why such registrations are not kept.
+// Local memory need not be registered. NICs want it to be: an op that is not long has its bytes
+// copied from or to a spare, a longer one has its memory registered for as long as it takes. That
+// costs system calls, the pinning of each page and a goroutine, so callers who come again register.
+// See doc.go for why such registrations are not kept.
 const (
 	maxTransient = 16 // registrations of one op
 	maxLeasing   = 4  // such registrations at a time: each has a thread meanwhile
 )
 
-// spareKinds are how long spares are and how many there are of each, short ones first: 4 MiB in all. BenchmarkUnregistered has what they save.
+// spareKinds are how long spares are and how many there are of each, short ones first: 4 MiB in
+// all. BenchmarkUnregistered has what they save.
 var spareKinds = [...]struct {
 	bytes uint64
 	count int32
 }{{4 << 10, 256}, {64 << 10, 16}, {maxSpare, 8}}
 
-// maxSpare is the longest op that is copied. To pin 256 KiB and let go of them takes the kernel as long as a copy does (5.6 us and 5.7 us on an AMD EPYC, Linux
-// 6.18, as a registered buffer of io_uring), and libibverbs and the NIC come on top of that.
+// maxSpare is the longest op that is copied. To pin 256 KiB and let go of them takes the kernel as
+// long as a copy does (5.6 us and 5.7 us on an AMD EPYC, Linux 6.18, as a registered buffer of
+// io_uring), and libibverbs and the NIC come on top of that.
 const maxSpare = 256 << 10
 
 // errUnregistered: some local memory of an op is of no region.
@@ -66,7 +69,8 @@ func (s spare) put() {
 	s.of.free = append(s.of.free, s.i)
 }
 
-// open registers the spares of a kind with all devices, when they are first needed. Without them, such ops are as long ones.
+// open registers the spares of a kind with all devices, when they are first needed. Without them,
+// such ops are as long ones.
 func (s *spares) open(all *domains, kind int) {
 	k, want := &s[kind], spareKinds[kind]
 	k.once.Do(func() {
@@ -132,36 +136,37 @@ func kindFor(n uint64) int {
 }
 
 // listElsewhere is list for an op with local memory that is not registered.
-func (m *mover) listElsewhere(f *flight, wait bool) error {
+func (dp *dataPath) listElsewhere(f *flight, wait bool) error {
 	f.runs = f.runs[:0]
 	if staging.OnDevice(f.op) {
 		return fmt.Errorf("%w: host memory beside device memory is of no region", errStream)
 	}
 	if kind := kindFor(f.op.Len()); kind >= 0 {
 		if wait {
-			m.all.spares.open(m.all, kind)
+			dp.all.spares.open(dp.all, kind)
 		}
-		if m.all.spares.take(f, kind) {
-			return m.listCopied(f, f.spare.addr(), f.spare.of.reg)
+		if dp.all.spares.take(f, kind) {
+			return dp.listCopied(f, f.spare.addr(), f.spare.of.reg)
 		}
 	}
 	if !wait {
 		return errNotYet
 	}
 	select {
-	case m.all.leasing <- struct{}{}:
-	case <-m.stopped:
+	case dp.all.leasing <- struct{}{}:
+	case <-dp.stopped:
 		return fmt.Errorf("%w: the connection has ended", errStream)
 	}
-	defer func() { <-m.all.leasing }()
+	defer func() { <-dp.all.leasing }()
 	f.leasing = true
-	return m.list(f, true)
+	return dp.list(f, true)
 }
 
-// listCopied lists an op by other memory at an address, of a registration or to be taken inline, where the bytes of a write are copied first: memory
-// that cannot be read is found out by this, and is the op's end.
-func (m *mover) listCopied(f *flight, at uint64, reg *registration) error {
-	p, most := &f.loan.Region, m.longest(f.op.Len())
+// listCopied lists an op by other memory at an address, of a registration or to be taken inline,
+// where the bytes of a write are copied first: memory that cannot be read is found out by this, and
+// is the op's end.
+func (dp *dataPath) listCopied(f *flight, at uint64, reg *registration) error {
+	p, most := &f.grant.Region, dp.longest(f.op.Len())
 	for walk, pos := util.NewWalk(f.op), uint64(0); ; {
 		local, off, n, ok := walk.Next()
 		if !ok {
@@ -184,7 +189,7 @@ func (m *mover) listCopied(f *flight, at uint64, reg *registration) error {
 }
 
 // deliver copies what was read into the spare to where it belongs.
-func (m *mover) deliver(f *flight) error {
+func (dp *dataPath) deliver(f *flight) error {
 	at := f.spare.addr()
 	for walk := util.NewWalk(f.op); ; {
 		local, _, n, ok := walk.Next()
@@ -204,18 +209,18 @@ func unreachable(at, n uint64, err error) error {
 }
 
 // lease registers n bytes for the flight alone.
-func (m *mover) lease(f *flight, at, n uint64) (*registration, error) {
+func (dp *dataPath) lease(f *flight, at, n uint64) (*registration, error) {
 	if f.leases++; f.leases > maxTransient {
 		return nil, fmt.Errorf("%w: more than %d pieces are of no registered region", errStream, maxTransient)
 	}
-	g := registerAll(m.all, fabric.Buffer{Addr: at, Len: n}, 0)
+	g := registerAll(dp.all, fabric.Buffer{Addr: at, Len: n}, 0)
 	if g.err != nil {
 		return nil, fmt.Errorf("%w: %w", errStream, g.err)
 	}
-	m.mu.Lock()
+	dp.mu.Lock()
 	f.held = append(f.held, hold{reg: g})
-	m.mu.Unlock()
-	return g, m.usable(f, g)
+	dp.mu.Unlock()
+	return g, dp.usable(f, g)
 }
 
 // registerAll shows memory to all devices.
@@ -242,6 +247,6 @@ func registerAll(all *domains, buf fabric.Buffer, rights verbs.Access) *registra
 			return g
 		}
 	}
-	g.gpu.told(all.opts.Log, g.size)
+	g.gpu.logChoice(all.opts.Log, g.size)
 	return g
 }

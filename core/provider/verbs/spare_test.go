@@ -26,7 +26,8 @@ func unregistered(tb testing.TB, n uint64) *memory {
 // Lengths of ops whose memory is not registered: inline, by spares, and registered for the op.
 var unregisteredLengths = []uint64{8, 4000, 4097, 65_537, maxSpare, maxSpare + 1}
 
-// Ops of memory that is not registered go by the NIC, whole and in pieces, and leave nothing registered.
+// Ops of memory that is not registered go by the NIC, whole and in pieces, and leave nothing
+// registered.
 func TestUnregisteredMemoryGoesByTheNIC(t *testing.T) {
 	a, b := newEnds(t, way{Settings: Settings{QPs: 2}})
 	remote := b.memory(t, 2<<20)
@@ -43,7 +44,7 @@ func TestUnregisteredMemoryGoesByTheNIC(t *testing.T) {
 		moves(t, a, local, remote, key, n, 1, 1)
 		moves(t, a, local, remote, key, n, 7, 5)
 	}
-	if path := a.path(); path != a.mover(t).rails[0].String() {
+	if path := a.reason(); path != a.path(t).rails[0].String() {
 		t.Errorf("some op did not go by the NIC: %s", path)
 	}
 	if !verbstest.Real() {
@@ -71,7 +72,8 @@ func (m *memory) remap(tb testing.TB, over bool) {
 	ok(tb, err)
 }
 
-// The same address has other pages for each op: what goes is what is there now, and what comes is where the program sees it.
+// The same address has other pages for each op: what goes is what is there now, and what comes is
+// where the program sees it.
 func TestOtherMemoryAtTheSameAddress(t *testing.T) {
 	a, b := newEnds(t, way{})
 	for _, n := range []uint64{8, 4000, maxSpare + 1} { // inline, by spares, and registered for the op
@@ -104,7 +106,8 @@ func turns(tb testing.TB, a *end, local, remote *memory, key uint64, replace fun
 	}
 }
 
-// A program forks, and goes on writing to what is registered: devices see that, and the child does not.
+// A program forks, and goes on writing to what is registered: devices see that, and the child does
+// not.
 func TestRegisteredMemoryAfterAFork(t *testing.T) {
 	a, b := newEnds(t, way{})
 	local, remote := a.memory(t, 300_000), b.memory(t, 300_000)

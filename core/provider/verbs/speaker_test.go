@@ -24,7 +24,7 @@ type speaker struct {
 	over chan struct{} // the connection has ended
 }
 
-// A mouth is the speaker's Direct.
+// A mouth is the speaker's data path.
 type mouth struct{ *speaker }
 
 func (mouth) RMA(conn.Ticket, *fabric.Op, fabric.RegionKey) bool { return false }
@@ -104,7 +104,7 @@ func TestHostileDialer(t *testing.T) {
 	good := like(t, v)
 	other := good
 	other.link = 77
-	lend := append(binary.BigEndian.AppendUint64(nil, 1), somePlaces[0].encode()...)
+	granted := append(binary.BigEndian.AppendUint64(nil, 1), somePlaces[0].encode()...)
 	for name, c := range map[string]struct {
 		say   []frame
 		cause fabric.Errno
@@ -115,7 +115,7 @@ func TestHostileDialer(t *testing.T) {
 		"offers twice":            {[]frame{{frameOffer, encodeRails([]railDesc{good})}, {frameOffer, encodeRails([]railDesc{good})}}, fabric.ErrProtocol},
 		"offers another network":  {[]frame{{frameOffer, encodeRails([]railDesc{other})}}, fabric.ErrNoData},
 		"offers garbage":          {[]frame{{frameOffer, pattern(200, 3)}}, fabric.ErrProtocol},
-		"lends too early":         {[]frame{{grant.FrameGrant, lend}}, fabric.ErrProtocol},
+		"grants too early":        {[]frame{{grant.FrameGrant, granted}}, fabric.ErrProtocol},
 		"gives credit too early":  {[]frame{{frameCredit, []byte{0, 0, 0, 1}}}, fabric.ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,8 @@ func TestHostileDialer(t *testing.T) {
 	}
 }
 
-// A peer that leaves its part out: the connection ends all the same, and so does what waits for it, a region that it asked for among that.
+// A peer that leaves its part out: the connection ends all the same, and so does what waits for it,
+// a region that it asked for among that.
 func TestPeerSaysNothing(t *testing.T) {
 	leavesNothing(t)
 	for _, what := range []string{"never offers", "is never up", "never answers"} {
@@ -205,7 +206,7 @@ func TestHostileListener(t *testing.T) {
 	}
 }
 
-// answersAsk lends a place when it is asked for, or sees the end.
+// answersAsk grants a place when it is asked for, or sees the end.
 func (s *speaker) answersAsk(tb testing.TB, p place) {
 	tb.Helper()
 	for {
@@ -221,7 +222,7 @@ func (s *speaker) answersAsk(tb testing.TB, p place) {
 	}
 }
 
-// A peer that lends what cannot be.
+// A peer that grants what cannot be.
 func TestHostileLoans(t *testing.T) {
 	verbstest.NeedEmulated(t) // which takes any number of a queue pair
 	v := newVictim(t, way{})

@@ -8,26 +8,28 @@ import (
 	"mori/core/fabric"
 )
 
-// deadLetGo is how long other devices of a connection may take to end their work where one is dead, whose work ends with its queue pairs.
+// deadLetGo is how long other devices of a connection may take to end their work where one is dead,
+// whose work ends with its queue pairs.
 const deadLetGo = 100 * time.Millisecond
 
-// Close ends all ops and all loans, in both directions; see conn.DataPath. Once the queue pairs are gone no NIC touches memory for this
-// connection any more: neither ours for what we asked, nor ours for what the peer does.
-func (m *mover) Close(cause error) {
+// Close ends all ops and all grants, in both directions; see conn.DataPath. Once the queue pairs
+// are gone no NIC touches memory for this connection any more: neither ours for what we asked, nor
+// ours for what the peer does.
+func (dp *dataPath) Close(cause error) {
 	if cause == nil {
 		cause = fabric.ErrConnAborted
 	}
-	m.mu.Lock()
-	m.cause = cause
-	m.mu.Unlock()
-	close(m.stopped)
-	m.borrower.Stop()
-	empty := m.ops.Shut()
-	m.setup.Wait()
-	m.mu.Lock()
-	rails := m.rails
-	m.mu.Unlock()
-	wait := m.letGo
+	dp.mu.Lock()
+	dp.cause = cause
+	dp.mu.Unlock()
+	close(dp.stopped)
+	dp.holder.Stop()
+	empty := dp.ops.Shut()
+	dp.setup.Wait()
+	dp.mu.Lock()
+	rails := dp.rails
+	dp.mu.Unlock()
+	wait := dp.letGo
 	for _, r := range rails {
 		r.shut(cause)
 		if r.nic.dead.Load() {
@@ -39,14 +41,14 @@ func (m *mover) Close(cause error) {
 	select {
 	case <-empty:
 	case <-t.C:
-		m.log.Warn("verbs: a device does not end its work: its queue pairs are taken away under it", "peer", m.ep.Peer(), "after", wait)
+		dp.log.Warn("verbs: a device does not end its work: its queue pairs are taken away under it", "peer", dp.ep.Peer(), "after", wait)
 	}
-	close(m.gone)
+	close(dp.gone)
 	for _, r := range rails {
-		logged(m.log, "close a rail", r.close())
+		logged(dp.log, "close a rail", r.close())
 	}
 	<-empty // what was left has ended with its queue pair
-	m.notices.stop()
-	m.lender.Stop()
-	m.domain.leave(m)
+	dp.notices.stop()
+	dp.granter.Stop()
+	dp.domain.leave(dp)
 }

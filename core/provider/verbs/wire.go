@@ -16,12 +16,14 @@ import (
 	"mori/native/verbs"
 )
 
-// A wire is a queue pair of the connection's first rail that carries the stream's frames: sends of up to wireBytes, each into a receive of the
-// peer's. A send takes a credit of the pair, so that no device meets a peer without a receive. The target gives a credit back once the stream has
-// taken the bytes and the receive is posted again: with what it sends itself, in the immediate data; where it has nothing to send, with a send of no
-// bytes; and where that finds no credit, by a frame of TCP (see notice.go), so that two sides that have run out never wait for each other.
+// A wire is a queue pair of the connection's first rail that carries the stream's frames: sends of
+// up to wireBytes, each into a receive of the peer's. A send takes a credit of the pair, so that no
+// device meets a peer without a receive. The target gives a credit back once the stream has taken
+// the bytes and the receive is posted again: with what it sends itself, in the immediate data;
+// where it has nothing to send, with a send of no bytes; and where that finds no credit, by a frame
+// of TCP (see notice.go), so that two sides that have run out never wait for each other.
 type wire struct {
-	m    *mover
+	path *dataPath
 	pair *pair
 	owed atomic.Int32 // credits that the peer has not got back
 
@@ -61,7 +63,7 @@ const (
 
 // newWire makes a queue pair with buffers, not connected.
 func newWire(r *rail, s *Settings, sends, recvs int) (w *wire, err error) {
-	w = &wire{m: r.mover}
+	w = &wire{path: r.path}
 	one := *s
 	one.SendSGE = 1
 	if w.pair, err = newPair(r, &one, sends, recvs, wireBytes); err != nil {
@@ -77,7 +79,7 @@ func newWire(r *rail, s *Settings, sends, recvs int) (w *wire, err error) {
 		return nil, errors.Join(err, w.pair.close(), w.close())
 	}
 	for i := range sends {
-		f := &flight{mover: r.mover, wire: w, inline: w.mem[i*wireBytes:][:wireBytes]}
+		f := &flight{path: r.path, wire: w, inline: w.mem[i*wireBytes:][:wireBytes]}
 		f.wrs, f.sges = make([]verbs.SendWR, 1), make([]verbs.SGE, 1)
 		w.free = append(w.free, f)
 	}
@@ -148,7 +150,8 @@ func (w *wire) take(wanted bool) *flight {
 	return nil
 }
 
-// post sends the first n bytes of a buffer, and the credits that are owed. With out held, so that sends are in order.
+// post sends the first n bytes of a buffer, and the credits that are owed. With out held, so that
+// sends are in order.
 func (w *wire) post(f *flight, n uint64) {
 	wr := &f.wrs[0]
 	*wr = verbs.SendWR{Op: verbs.OpSendImm, Imm: uint32(w.owed.Swap(0)), Count: 1}
@@ -218,7 +221,7 @@ func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 		if w.taken == at.n {
 			w.first, w.taken = w.first+1, 0
 			if err := w.again(at.slot); err != nil {
-				w.m.ep.Fail(err)
+				w.path.ep.Fail(err)
 				return n, nil
 			}
 		}
@@ -239,7 +242,7 @@ func (w *wire) repay() {
 	if f := w.take(false); f != nil {
 		w.post(f, 0)
 	} else if n := w.owed.Swap(0); n > 0 {
-		w.m.send(frameCredit, binary.BigEndian.AppendUint16([]byte{byte(w.pair.rail.index), wirePair}, uint16(n)))
+		w.path.send(frameCredit, binary.BigEndian.AppendUint16([]byte{byte(w.pair.rail.index), wirePair}, uint16(n)))
 	}
 }
 
@@ -252,10 +255,10 @@ func (w *wire) settle() {
 	}
 	w.mu.Unlock()
 	if room {
-		w.m.ep.WireRoom()
+		w.path.ep.WireRoom()
 	}
 	if w.news.Swap(false) {
-		w.m.ep.WireCame()
+		w.path.ep.WireCame()
 		if int(w.owed.Load()) > len(w.came)/2 {
 			w.repay()
 		}

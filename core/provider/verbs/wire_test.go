@@ -26,9 +26,9 @@ import (
 func wired(tb testing.TB, ends ...*end) {
 	tb.Helper()
 	for _, e := range ends {
-		m := e.mover(tb)
-		if m.setup.Wait(); m.rails[0].wire == nil {
-			tb.Fatalf("messages go by TCP: %s", e.path())
+		dp := e.path(tb)
+		if dp.setup.Wait(); dp.rails[0].wire == nil {
+			tb.Fatalf("messages go by TCP: %s", e.reason())
 		}
 	}
 }
@@ -37,7 +37,8 @@ func (m *memory) send(at, n uint64, data uint64) fabric.Op {
 	return fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Data: data, Seg: m.seg(at, n)}
 }
 
-// talk sends count messages of up to most bytes from a to b, which takes each into memory of its own and finds it whole, and in order.
+// talk sends count messages of up to most bytes from a to b, which takes each into memory of its
+// own and finds it whole, and in order.
 func talk(a, b *end, from, into *memory, count int, most uint64) error {
 	length := func(i int) uint64 { return []uint64{0, 1, 64, 200, most / 9, most}[i%6] }
 	sent := make(chan error, 1)
@@ -75,7 +76,8 @@ func talk(a, b *end, from, into *memory, count int, most uint64) error {
 	return <-sent
 }
 
-// Messages, atomic ops and remote data of writes that move nothing are the queue pair's, with few receives and many.
+// Messages, atomic ops and remote data of writes that move nothing are the queue pair's, with few
+// receives and many.
 func TestMessagesGoByQueuePairs(t *testing.T) {
 	for name, limit := range map[string]string{"as many receives as usual": "", "few receives and sends": "max_qp_wr=5", "buffers of little memory": "max_mr_size=65536"} {
 		for _, seed := range []int{0, 3} {
@@ -151,7 +153,8 @@ func TestMessagesOfBothSidesAtOnce(t *testing.T) {
 	}
 }
 
-// A device that has no room for the queue pair of messages, here or there: they go by TCP, and Path says so.
+// A device that has no room for the queue pair of messages, here or there: they go by TCP, and Path
+// says so.
 func TestMessagesWithoutAQueuePair(t *testing.T) {
 	for _, side := range []string{"dials", "is dialed"} {
 		t.Run(side, func(t *testing.T) {
@@ -168,8 +171,8 @@ func TestMessagesWithoutAQueuePair(t *testing.T) {
 			a, b := ends[side == "dials"], ends[side != "dials"]
 			ok(t, connect(a, b))
 			for _, e := range []*end{a, b} {
-				if e.mover(t); !strings.Contains(e.path(), "messages go by TCP") {
-					t.Errorf("path %q", e.path())
+				if e.path(t); !strings.Contains(e.reason(), "messages go by TCP") {
+					t.Errorf("path %q", e.reason())
 				}
 			}
 			from, into := a.memory(t, 10_000), b.memory(t, 10_000)
@@ -184,8 +187,8 @@ func TestMessagesUnderTLS(t *testing.T) {
 	w := way{tls: selfSigned(t)}
 	a, b := newEnds(t, w)
 	for _, e := range []*end{a, b} {
-		if e.mover(t).rails[0].wire != nil || !strings.Contains(e.path(), "messages go by TCP") {
-			t.Errorf("path %q", e.path())
+		if e.path(t).rails[0].wire != nil || !strings.Contains(e.reason(), "messages go by TCP") {
+			t.Errorf("path %q", e.reason())
 		}
 	}
 	from, into := a.memory(t, 10_000), b.memory(t, 10_000)
@@ -258,11 +261,11 @@ func TestHostileMessages(t *testing.T) {
 			ok(t, v.renew())
 			ok(t, connect(bad, v.end))
 			wired(t, bad, v.end)
-			m := bad.mover(t)
+			dp := bad.path(t)
 			s := sge
 			s.Len = c.bytes
 			wr := verbs.SendWR{Op: c.op, Imm: c.imm, Flags: verbs.Inline | verbs.Signaled, Count: 1, RemoteAddr: sys.AddrOf(garbage)}
-			m.rails[0].wire.pair.abuse(t, m, wr, s, 2)
+			dp.rails[0].wire.pair.abuse(t, dp, wr, s, 2)
 			v.suffers(t, c.cause)
 		})
 	}

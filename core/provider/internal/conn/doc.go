@@ -15,7 +15,7 @@
 //
 // An Endpoint has parts that own their state:
 //
-//	outbound   our ops from Submit to their completion: fences, credits, frames (sends.go for messages)
+//	outbound   our ops from Submit to their completion: fences, credits and frames
 //	channel    one for each stream: writes, replies and messages execute what the peer sends,
 //	           answers takes its answers to our ops
 //	inbox      the receiving side of messages, which the channels share

@@ -51,7 +51,8 @@ func Start(tb testing.TB, variable string) *Child {
 	return c
 }
 
-// Ask gives the child an order and waits until it has obeyed. The reply is decoded to what reply points to.
+// Ask gives the child an order and waits until it has obeyed. The reply is decoded to what reply
+// points to.
 func (c *Child) Ask(order, reply any) error {
 	b, err := json.Marshal(order)
 	if err != nil {

@@ -25,7 +25,8 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// Objects are an enabled endpoint, bound to one completion queue and one event queue, and its domain.
+// Objects are an enabled endpoint, bound to one completion queue and one event queue, and its
+// domain.
 type Objects struct {
 	Dom fabric.Domain
 	CQ  fabric.CQ
@@ -33,7 +34,8 @@ type Objects struct {
 	EP  fabric.Endpoint
 }
 
-// Open makes them on a fabric, with a completion queue of so many entries, and puts each on the stack.
+// Open makes them on a fabric, with a completion queue of so many entries, and puts each on the
+// stack.
 func Open(ctx context.Context, fab fabric.Fabric, info *fabric.Info, entries int, all *Stack) (o Objects, err error) {
 	if o.Dom, err = fab.Domain(ctx, info); err != nil {
 		return o, err

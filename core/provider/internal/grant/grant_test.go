@@ -104,7 +104,7 @@ func (e *ends) hold(t *testing.T) *Grant[string] {
 	return l
 }
 
-func TestARegionIsLentOnceAndCalledIn(t *testing.T) {
+func TestARegionIsGrantedOnceAndRevoked(t *testing.T) {
 	e := newEnds(t, somewhere)
 	l := e.hold(t)
 	if e.holder.Find(e.key) != l || len(e.wire) != 0 {
@@ -286,7 +286,7 @@ func TestShares(t *testing.T) {
 }
 
 // What is given up does not go back, and is not waited for.
-func TestLoansThatAreGivenUp(t *testing.T) {
+func TestGrantsThatAreGivenUp(t *testing.T) {
 	e := newEnds(t, somewhere)
 	gaveUp := make(chan struct{})
 	e.holder.GaveUp = gaveUp

@@ -26,7 +26,8 @@ type Sockets struct {
 	// Provider is who uses them, for the log.
 	Provider string
 
-	// UserTimeout is how long sent bytes may stay unacknowledged before the connection counts as dead.
+	// UserTimeout is how long sent bytes may stay unacknowledged before the connection counts as
+	// dead.
 	UserTimeout time.Duration
 
 	// TLS, if set, encrypts every connection, and says which certificates are shown and believed.
@@ -67,7 +68,8 @@ func (t Sockets) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
 	return encrypt(ctx, c, t.TLS, true)
 }
 
-// The keepalive of idle connections: a host that vanished without a word is noticed within a minute.
+// The keepalive of idle connections: a host that vanished without a word is noticed within a
+// minute.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 6}
 
 // Prelude sets the socket's options, unless that was done before the TLS handshake.

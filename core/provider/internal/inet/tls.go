@@ -18,8 +18,9 @@ import (
 	"mori/core/fabric"
 )
 
-// The stream protocol reads and writes sockets itself, straight from and to registered memory. Under TLS it gets one end of a pair of unix
-// sockets; two goroutines carry bytes between the other end and the TLS connection. On 2 cores that moves about 1 GB/s.
+// The stream protocol reads and writes sockets itself, straight from and to registered memory.
+// Under TLS it gets one end of a pair of unix sockets; two goroutines carry bytes between the other
+// end and the TLS connection. On 2 cores that moves about 1 GB/s.
 
 // greetWait bounds a TLS handshake on the passive side, maxGreeting how many there are at a time.
 const (
@@ -58,7 +59,8 @@ func encrypt(ctx context.Context, c net.Conn, cfg *tls.Config, active bool) (net
 	return &tunnel{theirs, c.LocalAddr(), c.RemoteAddr(), c}, nil
 }
 
-// handshakeFault tells a peer that is gone, as a listener is that closes meanwhile, from one that is not believed.
+// handshakeFault distinguishes a peer that is gone, such as a listener that closes meanwhile, from
+// one whose certificate is refused.
 func handshakeFault(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -100,7 +102,8 @@ func carry(secure *tls.Conn, plain *net.UnixConn) {
 		defer both.Done()
 		_, _ = io.Copy(struct{ io.Writer }{secure}, plain)
 		_ = secure.CloseWrite()
-		// What the peer still sends has nobody to take it: the reader above ends by the deadline at the latest.
+		// What the peer still sends has nobody to take it: the reader above ends by the deadline at
+		// the latest.
 		_ = secure.SetReadDeadline(time.Now().Add(greetWait))
 	}()
 	go func() {

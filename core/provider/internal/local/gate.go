@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Gate lets users in until it shuts, and tells once when the last one has left. The zero value is open.
+// A Gate lets users in until it shuts, and reports once when the last one has left. The zero value
+// is open.
 type Gate struct {
 	state atomic.Int64 // users inside, plus gateShut
 	once  sync.Once
@@ -28,18 +29,19 @@ func (g *Gate) Enter() bool {
 // Leave ends what Enter began.
 func (g *Gate) Leave() {
 	if g.state.Add(-1) == gateShut {
-		g.tell()
+		g.report()
 	}
 }
 
-// tell may be called more than once: a late Enter raises the count again for an instant.
-func (g *Gate) tell() { g.once.Do(func() { close(g.empty) }) }
+// report may be called more than once: a late Enter raises the count again for an instant.
+func (g *Gate) report() { g.once.Do(func() { close(g.empty) }) }
 
-// Shut closes the gate without waiting; the channel is closed when nobody is inside any more. It is called once.
+// Shut closes the gate without waiting; the channel is closed when nobody is inside any more. It is
+// called once.
 func (g *Gate) Shut() <-chan struct{} {
 	g.empty = make(chan struct{})
 	if g.state.Add(gateShut) == gateShut {
-		g.tell()
+		g.report()
 	}
 	return g.empty
 }

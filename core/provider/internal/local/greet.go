@@ -11,8 +11,9 @@ import (
 	"mori/core/internal/sys"
 )
 
-// Send makes size bytes of memory, hands it to the peer beside a hello of fixed length, and returns its mapping. write fills in what the
-// hello tells of the memory, which is mapped at the address, and returns the hello.
+// Send makes size bytes of memory, hands it to the peer beside a hello of fixed length, and returns
+// its mapping. write fills in what the handshake says of the memory, which is mapped at the
+// address, and returns the hello.
 func Send(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]byte, error)) (mem []byte, err error) {
 	fd, err := sys.Memfd(name, size)
 	if err != nil {
@@ -35,8 +36,8 @@ func Send(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]b
 	return mem, nil
 }
 
-// Receive reads exactly n bytes of the peer's hello, since the stream's bytes follow, lets parse have a look at them, and maps the size bytes of
-// memory that came beside it.
+// Receive reads exactly n bytes of the peer's hello, since the stream's bytes follow, lets parse
+// have a look at them, and maps the size bytes of memory that came beside it.
 func Receive(conn *net.UnixConn, n, size int, parse func(hello []byte) error) ([]byte, error) {
 	mem := -1
 	defer func() {

@@ -185,7 +185,8 @@ func TestGreetingsThatAreNone(t *testing.T) {
 	}
 }
 
-// A peer that is this process has no end; one that is another process is seen to die although somebody has its socket.
+// A peer that is this process has no end; one that is another process is seen to die although
+// somebody has its socket.
 func TestPeerDies(t *testing.T) {
 	a, _ := sockets(t)
 	self, err := OpenPeer(a)

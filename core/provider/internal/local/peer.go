@@ -13,7 +13,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// orphanGrace is the time to read what a process that has ended had sent, when its socket outlives it.
+// orphanGrace is the time to read what a process that has ended had sent, when its socket outlives
+// it.
 const orphanGrace = 200 * time.Millisecond
 
 // A Peer is the process at the other end of a unix socket.
@@ -76,10 +77,11 @@ func (p *Peer) Close() {
 	}
 }
 
-// Followed reports whether the end of the process would be noticed: it is this process, or there is a pidfd.
+// Followed reports whether the end of the process would be noticed: it is this process, or there is
+// a pidfd.
 func (p *Peer) Followed() bool { return p.life != nil || p.PID == os.Getpid() }
 
-// Dead tells whether the process is known to have ended.
+// Dead reports whether the process is known to have ended.
 func (p *Peer) Dead() bool {
 	if p.life != nil && !p.ended.Load() {
 		_ = p.life.Control(p.look) // fails once the file is closed
@@ -87,8 +89,9 @@ func (p *Peer) Dead() bool {
 	return p.ended.Load()
 }
 
-// AwaitEnd waits until the process has ended, and reports true if somebody who inherited its socket, such as a forked child, keeps that
-// open. If nobody does, who reads the socket finds its end. False, too: Close was called first, or the kernel does not tell.
+// AwaitEnd waits until the process has ended, and reports true if somebody who inherited its
+// socket, such as a forked child, keeps that open. If nobody does, who reads the socket finds its
+// end. False, too: Close was called first, or the kernel does not say.
 func (p *Peer) AwaitEnd() bool {
 	if p.pidfd == nil {
 		return false

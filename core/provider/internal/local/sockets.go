@@ -12,8 +12,8 @@ import (
 	"mori/core/fabric"
 )
 
-// Sockets are abstract unix sockets, "@name": no file, gone with the last process that holds them. They are the part of a handshake.Transport
-// that such transports have in common.
+// Sockets are abstract unix sockets, "@name": no file, gone with the last process that holds them.
+// They are the part of a handshake.Transport that such transports have in common.
 type Sockets struct{}
 
 // Listen accepts at "@name"; without a name at a random one.

@@ -27,17 +27,18 @@ const (
 	minPage        = 4096
 )
 
-// A mover moves the payload of one endpoint's reads and writes between the two processes' memories, lends this side's
-// regions to the peer, and carries messages and remote data through the rings. It is a conn.DataPath.
+// A dataPath moves the payload of one endpoint's reads and writes between the two processes'
+// memories, grants the peer access to this side's regions, and carries messages and remote data
+// through the rings. It is a conn.DataPath.
 //
-// An op: RMA finds the grant of its region, or asks for it and parks the op on it (loan.go).
+// An op: RMA finds the grant of its region, or asks for it and parks the op on it (grants.go).
 // start copies a small op at once if its pages are in memory (job.copyNow). It gives others to the
 // pool, since a page that is missing may take as long as the memory's owner likes. announce puts
 // remote data into the ring (notify.go); the endpoint finishes the op.
 //
-// A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets what is not in the ring from our
-// memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
-type mover struct {
+// A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets
+// what is not in the ring from our memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
+type dataPath struct {
 	ep     endpoint
 	domain *domain
 	greet  *greeting
@@ -54,19 +55,19 @@ type mover struct {
 	queued atomic.Int64 // ops in the pool
 
 	mu     sync.Mutex
-	parked map[*borrowed][]parkedOp // ops that wait for the answer to a loan
+	parked map[*regionGrant][]parkedOp // ops that wait for the answer to a request for a grant
 	free   *job
 	cause  error // why it stopped
 
 	out      grant.Sender
-	borrower grant.Holder[site]
-	lender   grant.Granter
+	holder   grant.Holder[site]
+	granter  grant.Granter
 	notifier notifier
 	outbox   outbox
 	inbox    inbox
 }
 
-// endpoint is what a mover needs of *conn.Endpoint.
+// endpoint is what a dataPath needs of a conn.Port.
 type endpoint interface {
 	Finish(t conn.Ticket, err error)
 	HandBack(t conn.Ticket)
@@ -84,153 +85,153 @@ type vmCalls struct {
 	read, write func(pid int, local, remote []sys.Iovec) (int, error)
 }
 
-var _ conn.DataPath = (*mover)(nil)
+var _ conn.DataPath = (*dataPath)(nil)
 
-func newMover(ep endpoint, g *greeting, opts *Options) *mover {
-	m := &mover{ep: ep, greet: g, log: opts.Log, vm: opts.vm(), parked: make(map[*borrowed][]parkedOp)}
-	m.initLoans()
-	m.sample.every = opts.Sample
+func newDataPath(ep endpoint, g *greeting, opts *Options) *dataPath {
+	dp := &dataPath{ep: ep, greet: g, log: opts.Log, vm: opts.vm(), parked: make(map[*regionGrant][]parkedOp)}
+	dp.initGrants()
+	dp.sample.every = opts.Sample
 	out, in := sys.AddrOf(g.outbound), sys.AddrOf(g.inbound)
-	m.notifier.ring.mem, m.outbox.ring.mem = out, out
-	b := &m.inbox
-	b.mover, b.cq, b.tx, b.feed = m, ep.RecvCQ(), ep.SendCQ(), ep.Feed()
+	dp.notifier.ring.mem, dp.outbox.ring.mem = out, out
+	b := &dp.inbox
+	b.path, b.cq, b.tx, b.feed = dp, ep.RecvCQ(), ep.SendCQ(), ep.Feed()
 	b.notices.mem, b.messages.mem = in, in
 	b.answers, b.replies = ringReader{mem: in, ring: answerRing}, ringWriter{mem: out, ring: answerRing}
-	return m
+	return dp
 }
 
 // RMA takes an op over; see conn.DataPath.
-func (m *mover) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
-	if m.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
+func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
+	if dp.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
 	}
-	if m.device && staging.OnDevice(op) {
+	if dp.device && staging.OnDevice(op) {
 		return false
 	}
-	if !m.ops.Enter() {
-		m.ep.Finish(t, m.stopCause())
+	if !dp.ops.Enter() {
+		dp.ep.Finish(t, dp.stopCause())
 		return true
 	}
-	l := m.findLoan(t, op, key)
+	l := dp.findGrant(t, op, key)
 	switch {
 	case l == nil:
 	case l.Refused == fabric.ErrNotSupported:
-		m.ops.Leave()
+		dp.ops.Leave()
 		return false
 	case l.Refused != 0:
-		m.finish(t, m.refusal(l))
+		dp.finish(t, dp.refusal(l))
 	default:
-		m.start(t, op, l, true)
+		dp.start(t, op, l, true)
 	}
 	return true
 }
 
 // start begins an op whose region is granted. With inline it may copy on the caller's thread.
-func (m *mover) start(t conn.Ticket, op *fabric.Op, l *borrowed, inline bool) {
+func (dp *dataPath) start(t conn.Ticket, op *fabric.Op, l *regionGrant, inline bool) {
 	if err := grant.Check(op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
-		m.end(t, op, l, err)
+		dp.end(t, op, l, err)
 		return
 	}
 	n := op.Len()
 	if n == 0 {
-		m.end(t, op, l, m.touch(l))
+		dp.end(t, op, l, dp.touch(l))
 		return
 	}
-	j := m.newJob()
-	j.ticket, j.op, j.loan, j.walk = t, op, l, newWalk(op, n, l.Region.base)
+	j := dp.newJob()
+	j.ticket, j.op, j.grant, j.walk = t, op, l, newWalk(op, n, l.Region.base)
 	small := n <= inlineBytes && max(len(op.More), len(op.RMore)) < inlineSegments
-	if first := m.queued.Add(1) == 1; inline && small && first && j.copyNow(m.greet) {
+	if first := dp.queued.Add(1) == 1; inline && small && first && j.copyNow(dp.greet) {
 		return
 	}
-	m.domain.pool.add(j)
+	dp.domain.pool.add(j)
 }
 
 // finishJob is the pool's report.
-func (m *mover) finishJob(j *job, err error) {
-	if j.loan == nil {
-		m.finishPull(j, err)
+func (dp *dataPath) finishJob(j *job, err error) {
+	if j.grant == nil {
+		dp.finishPull(j, err)
 		return
 	}
-	t, op, l := j.ticket, j.op, j.loan
-	err = m.sampled(op, op.Len(), l, err)
-	m.freeJob(j)
-	m.queued.Add(-1)
-	m.end(t, op, l, err)
+	t, op, l := j.ticket, j.op, j.grant
+	err = dp.sampled(op, op.Len(), l, err)
+	dp.freeJob(j)
+	dp.queued.Add(-1)
+	dp.end(t, op, l, err)
 }
 
 // end finishes an op, for good or, if its remote data has to wait for room in the ring, for now.
-func (m *mover) end(t conn.Ticket, op *fabric.Op, l *borrowed, err error) {
+func (dp *dataPath) end(t conn.Ticket, op *fabric.Op, l *regionGrant, err error) {
 	if err == nil && op.Kind == fabric.OpWrite && op.Flags&fabric.OpRemoteData != 0 {
-		m.announce(t, op, l)
+		dp.announce(t, op, l)
 		return
 	}
-	m.finish(t, err)
+	dp.finish(t, err)
 }
 
 // finish hands the op back to the stream, which may start others meanwhile. No lock is held.
-func (m *mover) finish(t conn.Ticket, err error) {
-	m.ep.Finish(t, err)
-	m.ops.Leave()
+func (dp *dataPath) finish(t conn.Ticket, err error) {
+	dp.ep.Finish(t, err)
+	dp.ops.Leave()
 }
 
-func (m *mover) newJob() *job {
-	m.mu.Lock()
-	j := m.free
+func (dp *dataPath) newJob() *job {
+	dp.mu.Lock()
+	j := dp.free
 	if j != nil {
-		m.free, j.next = j.next, nil
+		dp.free, j.next = j.next, nil
 	}
-	m.mu.Unlock()
+	dp.mu.Unlock()
 	if j == nil {
-		j = &job{mover: m}
+		j = &job{path: dp}
 	}
 	return j
 }
 
 // freeJob keeps j for reuse, unless a worker still has it.
-func (m *mover) freeJob(j *job) {
+func (dp *dataPath) freeJob(j *job) {
 	if j.abandoned {
 		return
 	}
-	*j = job{mover: m}
-	m.mu.Lock()
-	j.next, m.free = m.free, j
-	m.mu.Unlock()
+	*j = job{path: dp}
+	dp.mu.Lock()
+	j.next, dp.free = dp.free, j
+	dp.mu.Unlock()
 }
 
 // Frame takes the peer's extension frames; see conn.DataPath.
-func (m *mover) Frame(kind uint8, body []byte) error {
+func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameWake:
-		m.inbox.serve()
+		dp.inbox.serve()
 		return nil
 	case frameSpace:
-		m.flush()
-		m.flushMessages()
+		dp.flush()
+		dp.flushMessages()
 		return nil
 	}
-	return grant.OnFrame(&m.lender, &m.borrower, kind, body)
+	return grant.OnFrame(&dp.granter, &dp.holder, kind, body)
 }
 
 // Changed looks for messages that may have a receive now; see conn.MessagePath.
-func (m *mover) Changed() { m.inbox.serve() }
+func (dp *dataPath) Changed() { dp.inbox.serve() }
 
 // Placed is not called: no message is delivered with a token.
-func (m *mover) Placed(uint64) {}
+func (dp *dataPath) Placed(uint64) {}
 
 // send sends a frame; a peer that lets a megabyte of them pile up is not alive.
-func (m *mover) send(kind uint8, body []byte) {
-	if err := m.ep.SendFrame(kind, body); err != nil && !m.stopping.Load() {
-		m.ep.Fail(fmt.Errorf("send shm frame of kind %d: %w", kind, err))
+func (dp *dataPath) send(kind uint8, body []byte) {
+	if err := dp.ep.SendFrame(kind, body); err != nil && !dp.stopping.Load() {
+		dp.ep.Fail(fmt.Errorf("send shm frame of kind %d: %w", kind, err))
 	}
 }
 
 // Describe says how bytes move; see conn.DataPath.
-func (m *mover) Describe() (name, reason string) {
-	return wayText[m.greet.reach.way], m.greet.reach.reason
+func (dp *dataPath) Describe() (name, reason string) {
+	return wayText[dp.greet.reach.way], dp.greet.reach.reason
 }
 
-func (m *mover) stopCause() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.cause
+func (dp *dataPath) stopCause() error {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	return dp.cause
 }

@@ -17,13 +17,14 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A mover moves the payload of one endpoint's reads and writes by the NICs, and lends this side's regions to the peer. It is the stream's
-// Direct.
+// A dataPath moves the payload of one endpoint's reads and writes by the NICs, and grants the peer
+// access to this side's regions. It is a conn.DataPath.
 //
-// An op: RMA begins it if all that it needs is known, else a goroutine waits for that (begin.go): the rails (setup.go), the loan of the
-// remote region, and the local region's registration (register.go). Its work requests are posted to queue pairs (pair.go), whose completions
-// a goroutine of each rail takes (rail.go). What NICs cannot do is handed back to the stream.
-type mover struct {
+// An op: RMA begins it if all that it needs is known, else a goroutine waits for that (begin.go):
+// the rails (setup.go), the grant of the remote region, and the local region's registration
+// (register.go). Its work requests are posted to queue pairs (pair.go), whose completions a
+// goroutine of each rail takes (rail.go). What NICs cannot do is handed back to the stream.
+type dataPath struct {
 	ep     endpoint
 	domain *domain
 	all    *domains
@@ -51,14 +52,14 @@ type mover struct {
 	pairs             []*pair // of all rails
 	maxInline, maxRun uint64  // bytes of a write without registered memory, and of a work request
 
-	numbers  atomic.Uint32 // of ops with remote data
-	notices  notices
-	out      grant.Sender
-	borrower grant.Holder[place]
-	lender   grant.Granter
+	numbers atomic.Uint32 // of ops with remote data
+	notices notices
+	out     grant.Sender
+	holder  grant.Holder[place]
+	granter grant.Granter
 }
 
-// endpoint is what a mover needs of *conn.Endpoint.
+// endpoint is what a dataPath needs of a conn.Port.
 type endpoint interface {
 	Finish(t conn.Ticket, err error)
 	Forward(t conn.Ticket)
@@ -74,153 +75,153 @@ type endpoint interface {
 	Source() fabric.AVAddr
 }
 
-var _ conn.DataPath = (*mover)(nil)
+var _ conn.DataPath = (*dataPath)(nil)
 
-func newMover(ep endpoint, all *domains, table *util.MRTable) *mover {
-	m := &mover{
+func newDataPath(ep endpoint, all *domains, table *util.MRTable) *dataPath {
+	dp := &dataPath{
 		ep: ep, all: all, log: all.opts.Log, letGo: all.opts.letGo,
 		stopped: make(chan struct{}), gone: make(chan struct{}), ready: make(chan struct{}), live: make(map[*flight]struct{}),
 	}
-	m.notices.m = m
-	m.out.Send = m.send
-	m.borrower.Parse, m.borrower.Out = m.parsePlace, &m.out
-	m.lender.Table, m.lender.Describe, m.lender.Out = table, m.describe, &m.out
-	return m
+	dp.notices.path = dp
+	dp.out.Send = dp.send
+	dp.holder.Parse, dp.holder.Out = dp.parsePlace, &dp.out
+	dp.granter.Table, dp.granter.Describe, dp.granter.Out = table, dp.describe, &dp.out
+	return dp
 }
 
 // RMA takes an op over; see conn.DataPath.
-func (m *mover) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
+func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite || op.Seg.Len == 0 && op.Len() == 0 {
 		return false
 	}
-	if !m.ops.Enter() {
-		m.ep.Finish(t, m.stopCause())
+	if !dp.ops.Enter() {
+		dp.ep.Finish(t, dp.stopCause())
 		return true
 	}
-	f := m.newFlight(t, op)
-	switch m.begin(f, key, false) {
+	f := dp.newFlight(t, op)
+	switch dp.begin(f, key, false) {
 	case begun:
 	case byStream:
-		m.freeFlight(f)
-		m.ops.Leave()
+		dp.freeFlight(f)
+		dp.ops.Leave()
 		return false
 	case notYet:
-		go m.beginLater(f, key)
+		go dp.beginLater(f, key)
 	}
 	return true
 }
 
 // beginLater waits for what RMA did not wait for.
-func (m *mover) beginLater(f *flight, key fabric.RegionKey) {
-	if m.begin(f, key, true) == byStream {
+func (dp *dataPath) beginLater(f *flight, key fabric.RegionKey) {
+	if dp.begin(f, key, true) == byStream {
 		t := f.ticket
-		m.freeFlight(f)
-		m.ep.HandBack(t)
-		m.ops.Leave()
+		dp.freeFlight(f)
+		dp.ep.HandBack(t)
+		dp.ops.Leave()
 	}
 }
 
 // landed ends an op whose work requests have all ended.
-func (m *mover) landed(f *flight) {
+func (dp *dataPath) landed(f *flight) {
 	if f.wire != nil {
 		f.wire.sent(f)
 		return
 	}
 	if err := f.fault.Load(); err != nil {
-		m.end(f, *err)
+		dp.end(f, *err)
 		return
 	}
 	var err error
 	if f.spare.of != nil && f.op.Kind == fabric.OpRead {
-		err = m.deliver(f)
+		err = dp.deliver(f)
 	}
-	m.end(f, err)
+	dp.end(f, err)
 }
 
 // end finishes an op.
-func (m *mover) end(f *flight, err error) {
-	t, tell := f.ticket, f.tells() && !f.told
-	m.freeFlight(f)
-	if err == nil && tell {
-		m.ep.Forward(t)
+func (dp *dataPath) end(f *flight, err error) {
+	t, notify := f.ticket, f.hasNotice() && !f.announced
+	dp.freeFlight(f)
+	if err == nil && notify {
+		dp.ep.Forward(t)
 	} else {
-		m.ep.Finish(t, err)
+		dp.ep.Finish(t, err)
 	}
-	m.ops.Leave()
+	dp.ops.Leave()
 }
 
 // Messages are the stream's, which has the wire for them.
 
 // Frame takes the peer's extension frames; see conn.DataPath.
-func (m *mover) Frame(kind uint8, body []byte) error {
+func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOffer:
-		return m.onOffer(body)
+		return dp.onOffer(body)
 	case frameAnswer:
-		return m.onAnswer(body)
+		return dp.onAnswer(body)
 	case frameUp:
-		return m.onUp()
+		return dp.onUp()
 	case frameCredit:
-		return m.onCredit(body)
+		return dp.onCredit(body)
 	case frameNoRails:
-		return m.onNoRails(body)
+		return dp.onNoRails(body)
 	}
-	return grant.OnFrame(&m.lender, &m.borrower, kind, body)
+	return grant.OnFrame(&dp.granter, &dp.holder, kind, body)
 }
 
 // describe is what the peer needs to reach a region here.
-func (m *mover) describe(mr *util.MR) ([]byte, error) {
-	if !m.awaitRails() {
+func (dp *dataPath) describe(mr *util.MR) ([]byte, error) {
+	if !dp.awaitRails() {
 		return nil, fabric.ErrNotConn
 	}
-	g := m.domain.regions.find(mr, true)
+	g := dp.domain.regions.find(mr, true)
 	if g == nil {
 		return nil, fabric.ErrNoKey
 	}
 	defer g.use.Leave()
 	if g.err != nil {
-		m.slow(fmt.Errorf("%w: %w", errStream, g.err))
+		dp.slow(fmt.Errorf("%w: %w", errStream, g.err))
 		return nil, fabric.ErrNotSupported
 	}
-	if !m.isKnown(g) {
+	if !dp.isKnown(g) {
 		return nil, fabric.ErrNotSupported // the connection is ending
 	}
-	p := g.place(mr, m.rails)
+	p := g.place(mr, dp.rails)
 	return p.encode(), nil
 }
 
 // parsePlace reads what the peer says of its region, for as many rails as there are.
-func (m *mover) parsePlace(b []byte) (place, error) {
+func (dp *dataPath) parsePlace(b []byte) (place, error) {
 	p, err := parsePlace(b)
-	if !m.isReady() {
-		return p, fmt.Errorf("loan before the rails are up: %w", fabric.ErrProtocol)
+	if !dp.isReady() {
+		return p, fmt.Errorf("grant before the rails are up: %w", fabric.ErrProtocol)
 	}
-	if err == nil && len(p.keys) != len(m.rails) {
-		return p, fmt.Errorf("loan for %d rails of %d: %w", len(p.keys), len(m.rails), fabric.ErrProtocol)
+	if err == nil && len(p.keys) != len(dp.rails) {
+		return p, fmt.Errorf("grant for %d rails of %d: %w", len(p.keys), len(dp.rails), fabric.ErrProtocol)
 	}
 	return p, err
 }
 
 // awaitRails reports whether the rails came up.
-func (m *mover) awaitRails() bool {
+func (dp *dataPath) awaitRails() bool {
 	select {
-	case <-m.ready:
+	case <-dp.ready:
 		return true
-	case <-m.stopped:
+	case <-dp.stopped:
 		return false
 	}
 }
 
 // send sends a frame; a peer that lets a megabyte of them pile up is not alive.
-func (m *mover) send(kind uint8, body []byte) {
-	if err := m.ep.SendFrame(kind, body); err != nil && !m.isStopped() {
-		m.ep.Fail(fmt.Errorf("send verbs frame of kind %d: %w", kind, err))
+func (dp *dataPath) send(kind uint8, body []byte) {
+	if err := dp.ep.SendFrame(kind, body); err != nil && !dp.isStopped() {
+		dp.ep.Fail(fmt.Errorf("send verbs frame of kind %d: %w", kind, err))
 	}
 }
 
-func (m *mover) isStopped() bool {
+func (dp *dataPath) isStopped() bool {
 	select {
-	case <-m.stopped:
+	case <-dp.stopped:
 		return true
 	default:
 		return false
@@ -228,36 +229,36 @@ func (m *mover) isStopped() bool {
 }
 
 // isGone reports whether the rails are closing.
-func (m *mover) isGone() bool {
+func (dp *dataPath) isGone() bool {
 	select {
-	case <-m.gone:
+	case <-dp.gone:
 		return true
 	default:
 		return false
 	}
 }
 
-func (m *mover) stopCause() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.cause
+func (dp *dataPath) stopCause() error {
+	dp.mu.Lock()
+	defer dp.mu.Unlock()
+	return dp.cause
 }
 
 // slow notes why an op goes by TCP. The log has the first reason.
-func (m *mover) slow(why error) {
+func (dp *dataPath) slow(why error) {
 	text := why.Error()
-	if m.why.Swap(&text) == nil {
-		m.log.Info("verbs: an op goes by TCP, which is slower", "peer", m.ep.Peer(), "why", why)
+	if dp.why.Swap(&text) == nil {
+		dp.log.Info("verbs: an op goes by TCP, which is slower", "peer", dp.ep.Peer(), "why", why)
 	}
 }
 
 // Describe says how bytes move; see conn.DataPath.
-func (m *mover) Describe() (name, reason string) {
-	if !m.isReady() {
+func (dp *dataPath) Describe() (name, reason string) {
+	if !dp.isReady() {
 		return "rdma", "queue pairs are being set up"
 	}
 	var on []string
-	for _, r := range m.rails {
+	for _, r := range dp.rails {
 		text := r.String()
 		if r.nic.why != "" {
 			text += " (" + r.nic.why + ")"
@@ -265,10 +266,10 @@ func (m *mover) Describe() (name, reason string) {
 		on = append(on, text)
 	}
 	reason = strings.Join(on, ", ")
-	if m.rails[0].wire == nil {
+	if dp.rails[0].wire == nil {
 		reason += "; messages go by TCP: TLS encrypts them, or a device has no room for their queue pair"
 	}
-	if why := m.why.Load(); why != nil {
+	if why := dp.why.Load(); why != nil {
 		reason += "; some ops go by TCP: " + *why
 	}
 	return "rdma", reason

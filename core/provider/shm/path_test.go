@@ -34,21 +34,21 @@ func rmaOp(kind fabric.OpKind, local []byte, off uint64) *fabric.Op {
 	return &fabric.Op{Kind: kind, Seg: fabric.Seg{Addr: sys.AddrOf(local), Len: n}, RSeg: fabric.RSeg{Addr: off, Len: n}}
 }
 
-func TestMoverReadsAndWrites(t *testing.T) {
+func TestDataPathReadsAndWrites(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
 		for i, n := range []int{1, 4096, 64 << 10, 5<<20 + 3} {
-			region, _ := lendRegion(t, b, uint64(i), n+10, allRights)
+			region, _ := grantRegion(t, b, uint64(i), n+10, allRights)
 			local, _ := memory(t, n)
 			for j := range local {
 				local[j] = byte(j*3 + j>>8 + n)
 			}
 			write, read := conn.Ticket(2*i), conn.Ticket(2*i+1)
-			a.mover.RMA(write, rmaOp(fabric.OpWrite, local, 10), regionKey(uint64(i)))
+			a.path.RMA(write, rmaOp(fabric.OpWrite, local, 10), regionKey(uint64(i)))
 			if err := a.wait(t, write); err != nil || !bytes.Equal(region[10:], local) {
 				t.Fatalf("write of %d bytes: %v", n, err)
 			}
 			back, _ := memory(t, n)
-			a.mover.RMA(read, rmaOp(fabric.OpRead, back, 10), regionKey(uint64(i)))
+			a.path.RMA(read, rmaOp(fabric.OpRead, back, 10), regionKey(uint64(i)))
 			if err := a.wait(t, read); err != nil || !bytes.Equal(back, local) {
 				t.Fatalf("read of %d bytes: %v", n, err)
 			}
@@ -56,10 +56,10 @@ func TestMoverReadsAndWrites(t *testing.T) {
 	})
 }
 
-func TestMoverRefuses(t *testing.T) {
+func TestDataPathRefuses(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-		region, _ := lendRegion(t, b, 1, 4096, fabric.AccessRemoteRead)
-		lendRegion(t, b, 2, 4096, allRights)
+		region, _ := grantRegion(t, b, 1, 4096, fabric.AccessRemoteRead)
+		grantRegion(t, b, 2, 4096, allRights)
 		local, _ := memory(t, 4096)
 		local[0] = 1
 		badSecret := regionKey(1)
@@ -82,7 +82,7 @@ func TestMoverRefuses(t *testing.T) {
 			{"in order", rmaOp(fabric.OpRead, local, 0), regionKey(1), nil},
 		}
 		for i, tt := range tests {
-			a.mover.RMA(conn.Ticket(i), tt.op, tt.key)
+			a.path.RMA(conn.Ticket(i), tt.op, tt.key)
 			if err := a.wait(t, conn.Ticket(i)); !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 			}
@@ -96,7 +96,7 @@ func TestMoverRefuses(t *testing.T) {
 func TestClosedRegionCannotBeTouched(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
 		const n = 8 << 20
-		region, mr := lendRegion(t, b, 1, n, allRights)
+		region, mr := grantRegion(t, b, 1, n, allRights)
 		local, _ := memory(t, n)
 		for i := range local {
 			local[i] = 1
@@ -113,8 +113,8 @@ func TestClosedRegionCannotBeTouched(t *testing.T) {
 				default:
 				}
 				first := conn.Ticket(next.Load())
-				a.mover.RMA(first, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
-				a.mover.RMA(first+1, rmaOp(fabric.OpWrite, local[:64], 0), regionKey(1))
+				a.path.RMA(first, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+				a.path.RMA(first+1, rmaOp(fabric.OpWrite, local[:64], 0), regionKey(1))
 				next.Add(2)
 				_ = a.wait(t, first)
 			}
@@ -134,19 +134,19 @@ func TestClosedRegionCannotBeTouched(t *testing.T) {
 		}
 		close(stop)
 		<-done
-		a.mover.RMA(1<<30, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+		a.path.RMA(1<<30, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 		if err := a.wait(t, 1<<30); !errors.Is(err, fabric.ErrNoKey) {
 			t.Fatalf("write to a closed region: %v", err)
 		}
 	})
 }
 
-func TestRegionClosesAlthoughTheBorrowerIsDeaf(t *testing.T) {
+func TestRegionClosesAlthoughTheHolderIsDeaf(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	a.drop, a.deaf = func(kind uint8) bool { return kind == grant.FrameRevoke }, true
-	_, mr := lendRegion(t, b, 1, 4096, allRights)
+	_, mr := grantRegion(t, b, 1, 4096, allRights)
 	local, _ := memory(t, 64)
-	a.mover.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+	a.path.RMA(1, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 	if err := a.wait(t, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestRegionClosesAlthoughTheBorrowerIsDeaf(t *testing.T) {
 	if err := <-b.failed; !errors.Is(err, fabric.ErrTimeout) {
 		t.Fatalf("the connection ended by %v", err)
 	}
-	a.mover.RMA(2, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+	a.path.RMA(2, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 	if err := a.wait(t, 2); !errors.Is(err, fabric.ErrConnReset) {
 		t.Fatalf("a write past the fence: %v", err)
 	}
@@ -164,7 +164,7 @@ func TestRegionClosesAlthoughTheBorrowerIsDeaf(t *testing.T) {
 
 func TestFreedBuffers(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-		region, _ := lendRegion(t, b, 1, 4<<20, allRights)
+		region, _ := grantRegion(t, b, 1, 4<<20, allRights)
 		local, _ := memory(t, 4<<20)
 		hole := func(m []byte, prot int) {
 			if err := unix.Mprotect(m[2<<20:3<<20], prot); err != nil {
@@ -180,14 +180,14 @@ func TestFreedBuffers(t *testing.T) {
 			for j, from := range []int{2<<20 - 100, 0} { // a small op on this thread, a large one on workers
 				n := (4 << 20) >> (10 * (1 - j)) // 4 KiB, 4 MiB
 				ticket := conn.Ticket(2*i + j)
-				a.mover.RMA(ticket, rmaOp(fabric.OpWrite, local[from:][:n], uint64(from)), regionKey(1))
+				a.path.RMA(ticket, rmaOp(fabric.OpWrite, local[from:][:n], uint64(from)), regionKey(1))
 				if err := a.wait(t, ticket); !errors.Is(err, syscall.EFAULT) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("%d bytes: %v, want %q", n, err, tt.want)
 				}
 			}
 			hole(tt.m, open)
 		}
-		a.mover.RMA(100, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+		a.path.RMA(100, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 		if err := a.wait(t, 100); err != nil {
 			t.Fatalf("afterwards: %v", err)
 		}
@@ -197,7 +197,7 @@ func TestFreedBuffers(t *testing.T) {
 func TestRemoteDataArrivesAfterTheBytes(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
 		const n = 3 * ringEntries
-		region, _ := lendRegion(t, b, 1, 8*n, allRights)
+		region, _ := grantRegion(t, b, 1, 8*n, allRights)
 		local, _ := memory(t, 8*n)
 		for i := range local {
 			local[i] = 0xab
@@ -206,7 +206,7 @@ func TestRemoteDataArrivesAfterTheBytes(t *testing.T) {
 			for i := range n {
 				op := rmaOp(fabric.OpWrite, local[8*i:8*i+8], uint64(8*i))
 				op.Flags, op.Data = fabric.OpRemoteData, uint64(i)
-				a.mover.RMA(conn.Ticket(i), op, regionKey(1))
+				a.path.RMA(conn.Ticket(i), op, regionKey(1))
 			}
 		}()
 		got, seen := make([]fabric.Completion, 100), make([]bool, n)
@@ -237,7 +237,7 @@ func TestRemoteDataArrivesAfterTheBytes(t *testing.T) {
 
 func TestStopEndsEveryOpOnce(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-		lendRegion(t, b, 1, 16<<20, allRights)
+		grantRegion(t, b, 1, 16<<20, allRights)
 		local, _ := memory(t, 16<<20)
 		cause := fmt.Errorf("test: %w", fabric.ErrShutdown)
 		for i := range 50 {
@@ -245,7 +245,7 @@ func TestStopEndsEveryOpOnce(t *testing.T) {
 			if i%2 == 0 {
 				op.Flags = fabric.OpRemoteData
 			}
-			a.mover.RMA(conn.Ticket(i), op, regionKey(uint64(1+i%3/2))) // region 2 is refused
+			a.path.RMA(conn.Ticket(i), op, regionKey(uint64(1+i%3/2))) // region 2 is refused
 		}
 		a.Fail(cause)
 		<-a.stopped
@@ -257,7 +257,7 @@ func TestStopEndsEveryOpOnce(t *testing.T) {
 				t.Errorf("op %d: %v", i, err)
 			}
 		}
-		a.mover.RMA(60, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
+		a.path.RMA(60, rmaOp(fabric.OpWrite, local, 0), regionKey(1))
 		if err := a.wait(t, 60); !errors.Is(err, cause) {
 			t.Errorf("after Stop: %v", err)
 		}
@@ -266,13 +266,13 @@ func TestStopEndsEveryOpOnce(t *testing.T) {
 
 func TestCompletionsOutliveTheRing(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	lendRegion(t, b, 1, 64, allRights)
+	grantRegion(t, b, 1, 64, allRights)
 	local, _ := memory(t, 8)
 	const n = 200 // more than the queue holds
 	for i := range n {
 		op := rmaOp(fabric.OpWrite, local, 0)
 		op.Flags, op.Data = fabric.OpRemoteData, uint64(i)
-		a.mover.RMA(conn.Ticket(i), op, regionKey(1))
+		a.path.RMA(conn.Ticket(i), op, regionKey(1))
 		if err := a.wait(t, conn.Ticket(i)); err != nil {
 			t.Fatal(err)
 		}
@@ -300,8 +300,8 @@ func TestForgedFramesEndTheConnection(t *testing.T) {
 		"unknown kind":               {{uint8(200), []byte(nil)}},
 		"short ask":                  {{grant.FrameRequest, ask[:5]}},
 		"ask with the same ticket":   {{grant.FrameRequest, ask}, {grant.FrameRequest, ask}},
-		"loan nobody asked for":      {{grant.FrameGrant, lendBody(7, site{4096, 4096, allRights})}},
-		"loan that wraps":            {{grant.FrameGrant, lendBody(7, site{^uint64(0), 2, allRights})}},
+		"grant nobody asked for":     {{grant.FrameGrant, grantBody(7, site{4096, 4096, allRights})}},
+		"grant that wraps":           {{grant.FrameGrant, grantBody(7, site{^uint64(0), 2, allRights})}},
 		"refusal of nothing":         {{grant.FrameRefuse, refuseBody(7, fabric.ErrNoKey)}},
 		"refusal without a cause":    {{grant.FrameRefuse, refuseBody(7, 0)}},
 		"revoke of nothing":          {{grant.FrameRevoke, ticketBody(7)}},
@@ -311,7 +311,7 @@ func TestForgedFramesEndTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, b := newPair(t, wayCMA)
-			lendRegion(t, b, 1, 64, allRights)
+			grantRegion(t, b, 1, 64, allRights)
 			b.peer.drop = func(uint8) bool { return true }
 			for _, f := range frames {
 				_ = b.peer.SendFrame(f[0].(uint8), f[1].([]byte))

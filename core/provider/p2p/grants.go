@@ -14,11 +14,11 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// A borrowed is a region of the peer that this side may reach: one that it asked for, or a share of device memory, which is lent
-// unasked so that we copy on the peer's behalf.
-type borrowed = grant.Grant[*reach]
+// A regionGrant is a region of the peer that this side may reach: one that it asked for, or a share
+// of device memory, which is granted unasked so that we copy on the peer's behalf.
+type regionGrant = grant.Grant[*reach]
 
-// A reach is a place that was lent, and how the devices here see it.
+// A reach is a place that was granted, and how the devices here see it.
 type reach struct {
 	place
 
@@ -28,14 +28,14 @@ type reach struct {
 	opened  atomic.Pointer[[]mapping] // one for each device that was asked to reach the place
 }
 
-// initLoans readies both sides of loans.
-func (m *mover) initLoans(table *util.MRTable) {
-	m.out.Send = m.send
-	b, d := &m.borrower, &m.lender
-	b.Out, b.Parse, b.Over, b.GaveUp, b.Shares = &m.out, parseReach, m.unreach, m.gaveUp, true
-	d.Out, d.Table = &m.out, table
+// initGrants prepares both sides of grants.
+func (dp *dataPath) initGrants(table *util.MRTable) {
+	dp.out.Send = dp.send
+	b, d := &dp.holder, &dp.granter
+	b.Out, b.Parse, b.Over, b.GaveUp, b.Shares = &dp.out, parseReach, dp.unreach, dp.gaveUp, true
+	d.Out, d.Table = &dp.out, table
 	d.Describe = func(mr *util.MR) ([]byte, error) {
-		p := describe(mr, m.greet.same)
+		p := describe(mr, dp.greet.same)
 		return p.encode(), nil
 	}
 }
@@ -46,9 +46,9 @@ func parseReach(b []byte) (*reach, error) {
 }
 
 // unreach closes what was opened of a region that goes back.
-func (m *mover) unreach(l *borrowed) {
+func (dp *dataPath) unreach(l *regionGrant) {
 	if err := l.Region.close(); err != nil {
-		m.log.Warn("p2p: give back what was opened of a peer's region", "peer", m.ep.Peer(), "error", err)
+		dp.log.Warn("p2p: give back what was opened of a peer's region", "peer", dp.ep.Peer(), "error", err)
 	}
 }
 
@@ -76,7 +76,8 @@ func (r *reach) mapped(d *device.Device) (mapping, bool) {
 	return mapping{}, false
 }
 
-// open is mapped, finding it out. It may take the time of a driver's call, and the caller is inside the loan.
+// open is mapped, finding it out. It may take the time of a driver's call, and the caller is inside
+// the grant.
 func (r *reach) open(d *device.Device, sameProcess bool) mapping {
 	r.opening.Lock()
 	defer r.opening.Unlock()
@@ -93,7 +94,7 @@ func (r *reach) open(d *device.Device, sameProcess bool) mapping {
 	return m
 }
 
-// close gives back what was opened. Nobody is inside the loan any more.
+// close gives back what was opened. Nobody is inside the grant any more.
 func (r *reach) close() error {
 	r.opening.Lock()
 	defer r.opening.Unlock()
@@ -110,12 +111,12 @@ func (r *reach) close() error {
 	return errors.Join(errs...)
 }
 
-// shareOf is the share of a region of device memory that the caller holds open, lent now if it was not. It is an error that wraps
-// ErrNotSupported if there cannot be one.
-func (m *mover) shareOf(mr *util.MR) (*grant.Issued, error) {
+// shareOf is the share of a region of device memory that the caller holds open, granted now if it
+// was not. It is an error that wraps ErrNotSupported if there cannot be one.
+func (dp *dataPath) shareOf(mr *util.MR) (*grant.Issued, error) {
 	p := describe(mr, false)
 	if !p.exported() {
 		return nil, fmt.Errorf("export region %d: %s: %w", mr.Key().ID, p.why, fabric.ErrNotSupported)
 	}
-	return m.lender.Share(mr, p.encode())
+	return dp.granter.Share(mr, p.encode())
 }
