@@ -33,11 +33,11 @@ var errNotYet = errors.New("not known yet")
 // begin sets an op on its way. Without wait it takes no driver's call but the launch.
 func (dp *dataPath) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
 	l := dp.holder.Find(key)
-	if l == nil || !l.Await(wait, dp.stopped) {
+	if l == nil || !l.Await(wait, dp.Stopped) {
 		if l != nil && !wait {
 			return notYet
 		}
-		dp.end(f, dp.stopCause())
+		dp.end(f, dp.Cause())
 		return begun
 	}
 	gpu := firstOnDevice(f.op)
@@ -384,8 +384,8 @@ func (dp *dataPath) takeOff(f *flight) {
 
 // noteRegions records for holds which local regions f keeps open from now on.
 func (dp *dataPath) noteRegions(f *flight) {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
+	dp.pending.Lock()
+	defer dp.pending.Unlock()
 	f.regions = f.regions[:0]
 	for i := range f.held {
 		f.regions = append(f.regions, f.held[i].mr.Key().ID)

@@ -14,6 +14,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
+	"mori/core/provider/internal/pathbase"
 )
 
 // usualLetGo bounds the wait for a peer or a device: to return a grant, or to end the copies under
@@ -37,10 +38,7 @@ type domain struct {
 
 	paths map[*dataPath]struct{} // under domains.mu
 
-	making sync.Mutex // taken before pinsMu: pins are made one at a time
-	pinsMu sync.RWMutex
-	pins   map[uint64]*hostPin // by region id: of host memory that copies have used
-	over   bool
+	pins pathbase.Registrations[*hostPin] // host memory that copies have used
 }
 
 // watch has grants revoked when a region closes.
@@ -68,7 +66,12 @@ func (ds *domains) join(key *conn.Domain, dp *dataPath) {
 	defer ds.mu.Unlock()
 	d := ds.open[key]
 	if d == nil {
-		d = &domain{all: ds, key: key, table: dp.granter.Table, engine: newEngine(ds.blocks(), ds.opts.Log), paths: make(map[*dataPath]struct{}), pins: make(map[uint64]*hostPin)}
+		d = &domain{
+			all: ds, key: key, table: dp.granter.Table, engine: newEngine(ds.blocks(), ds.opts.Log),
+			paths: make(map[*dataPath]struct{}),
+		}
+		d.pins.Table, d.pins.Within = d.table, ds.opts.letGo
+		d.pins.Stuck, d.pins.Failed = d.pinStuck, d.unpinFailed
 		ds.open[key] = d
 	}
 	d.paths[dp] = struct{}{}
@@ -100,16 +103,7 @@ func (d *domain) leave(dp *dataPath) {
 		return
 	}
 	d.engine.close()
-	d.pinsMu.Lock()
-	ids := make([]uint64, 0, len(d.pins))
-	for id := range d.pins {
-		ids = append(ids, id)
-	}
-	d.over = true
-	d.pinsMu.Unlock()
-	for _, id := range ids {
-		d.unpin(id)
-	}
+	d.pins.Close()
 }
 
 func (ds *domains) pathsOf(key *conn.Domain) (d *domain, paths []*dataPath) {
@@ -134,7 +128,7 @@ func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	}
 	grant.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {
-		d.unpin(region)
+		d.pins.Drop(region)
 	}
 }
 
@@ -151,79 +145,28 @@ func (ds *domains) disconnectHolders(key *conn.Domain, region uint64) {
 // pinOf is what devices see of a region of host memory, which the caller keeps open, and the caller
 // is inside. With wait it is made; otherwise nil may be the answer.
 func (d *domain) pinOf(mr *util.MR, dev *device.Device, wait bool) *hostPin {
-	d.pinsMu.RLock()
-	p := d.pins[mr.Key().ID]
-	d.pinsMu.RUnlock()
-	if p == nil && wait {
-		p = d.makePin(mr, dev)
+	if !wait {
+		return d.pins.Find(mr, nil)
 	}
-	if p == nil || !p.use.Enter() {
-		return nil
-	}
-	return p
-}
-
-// makePin does not hold pinsMu while a driver pins, which takes long.
-func (d *domain) makePin(mr *util.MR, dev *device.Device) *hostPin {
-	d.making.Lock()
-	defer d.making.Unlock()
-	id, buf := mr.Key().ID, mr.Buffer()
-	d.pinsMu.RLock()
-	p, over := d.pins[id], d.over
-	d.pinsMu.RUnlock()
-	if p != nil || over {
-		return p
-	}
-	p = &hostPin{vendor: dev.Vendor}
-	if p.pinned, p.err = pin(dev, buf.Addr, buf.Len); p.err != nil {
-		d.all.opts.Log.Warn("p2p: host memory goes by the socket, which is slower: it cannot be pinned", "bytes", buf.Len, "error", p.err)
-	}
-	d.pinsMu.Lock()
-	d.pins[id] = p
-	d.pinsMu.Unlock()
-	again, err := d.table.Acquire(mr.Key(), 0)
-	if err != nil { // it is being closed, and unpin may have been before
-		d.unpin(id)
-		return nil
-	}
-	again.Release()
-	return p
-}
-
-// unpin gives up what devices see of a region, once no copy uses it. It is not given up if they do
-// not end in time.
-func (d *domain) unpin(region uint64) {
-	d.pinsMu.Lock()
-	p := d.pins[region]
-	delete(d.pins, region)
-	d.pinsMu.Unlock()
-	if p == nil {
-		return
-	}
-	t := time.NewTimer(d.all.opts.letGo)
-	defer t.Stop()
-	select {
-	case <-p.use.Shut():
-	case <-t.C:
-		d.all.opts.Log.Error("p2p: a device does not end its copies: host memory stays pinned", "region", region, "after", d.all.opts.letGo)
-		return
-	}
-	if p.pinned == nil {
-		return
-	}
-	if err := p.pinned.release(); err != nil {
-		d.all.opts.Log.Warn("p2p: unpin host memory", "region", region, "error", err)
-	}
-}
-
-// holds reports whether a copy of m under way keeps a local region open.
-func (dp *dataPath) holds(region uint64) bool {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	for f := range dp.live {
-		if slices.Contains(f.regions, region) {
-			return true
+	return d.pins.Find(mr, func() *hostPin {
+		p, buf := &hostPin{vendor: dev.Vendor}, mr.Buffer()
+		if p.pinned, p.err = pin(dev, buf.Addr, buf.Len); p.err != nil {
+			d.all.opts.Log.Warn("p2p: host memory goes by the socket, which is slower: it cannot be pinned", "bytes", buf.Len, "error", p.err)
 		}
-	}
-	return false
+		return p
+	})
+}
+
+// pinStuck reports a region whose copies do not end: it stays pinned.
+func (d *domain) pinStuck(region uint64) {
+	d.all.opts.Log.Error("p2p: a device does not end its copies: host memory stays pinned", "region", region, "after", d.all.opts.letGo)
+}
+
+func (d *domain) unpinFailed(region uint64, err error) {
+	d.all.opts.Log.Warn("p2p: unpin host memory", "region", region, "error", err)
+}
+
+// holds reports whether a copy of dp under way keeps a local region open.
+func (dp *dataPath) holds(region uint64) bool {
+	return dp.pending.Any(func(f *flight) bool { return slices.Contains(f.regions, region) })
 }

@@ -29,7 +29,7 @@ type flight struct {
 	parts  int
 	order  *order
 
-	regions []uint64 // local ones that a copy under way keeps open; under dataPath.mu
+	regions []uint64 // local ones that a copy under way keeps open; read under pending.Any
 
 	segs   []device.CopySegment
 	blocks device.CopyBlocks // in place of segs, if it has some
@@ -138,4 +138,15 @@ type hostPin struct {
 	vendor device.Vendor
 	pinned *pinned
 	err    error // it cannot be had
+}
+
+// Use is the gate of the copies; see pathbase.Registration.
+func (p *hostPin) Use() *local.Gate { return &p.use }
+
+// Close unpins the memory.
+func (p *hostPin) Close() error {
+	if p.pinned == nil {
+		return nil
+	}
+	return p.pinned.release()
 }

@@ -165,18 +165,18 @@ func (dp *dataPath) onDone(body []byte) error {
 	}
 	o.mu.Unlock()
 	switch {
-	case f == nil && dp.isStopped():
+	case f == nil && dp.IsStopped():
 	case f == nil:
 		return fmt.Errorf("answer to order %d, which was not given: %w", d.number, fabric.ErrProtocol)
 	case d.unable:
 		dp.slow(fmt.Errorf("the peer cannot copy for us: %s", d.text))
-		dp.untrack(f)
+		dp.pending.Remove(f)
 		f.release()
 		if f.ended.CompareAndSwap(false, true) {
 			t := f.ticket
 			dp.freeFlight(f)
 			dp.ep.HandBack(t)
-			dp.ops.Leave()
+			dp.Ops.Leave()
 		}
 	case d.err != 0:
 		dp.end(f, local.OpFault(d.err, "answer of %s: %s", dp.ep.Peer(), d.text))

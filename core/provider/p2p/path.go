@@ -5,8 +5,6 @@ package p2p
 import (
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"mori/core/fabric"
@@ -14,6 +12,7 @@ import (
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/pathbase"
 )
 
 // A dataPath moves the payload of one endpoint's reads and writes where a GPU's memory is at one
@@ -26,6 +25,8 @@ import (
 // engine copies (engine.go), or the peer does by order (order.go), and the stream finishes the op
 // or forwards its remote data. What cannot be copied so is handed back to the stream.
 type dataPath struct {
+	pathbase.Base
+
 	ep     endpoint
 	domain *domain
 	greet  *greeting
@@ -34,17 +35,10 @@ type dataPath struct {
 
 	ours, theirs local.Fence // passed by the peer's copies, and by ours
 
-	ops     local.Gate    // ops between RMA and the stream's Finish
 	serving local.Gate    // orders that are carried out for the peer
-	stopped chan struct{} // closed when Stop begins
 	gaveUp  chan struct{} // closed when Stop ends
-	why     atomic.Pointer[string]
 
-	mu    sync.Mutex
-	live  map[*flight]struct{} // ops that RMA took and that have not ended, and orders being carried out
-	spare []*flight
-	cause error // why it stopped
-
+	pending pathbase.Pending[flight] // ops from RMA to their end, and orders of the peer
 	out     grant.Sender
 	holder  grant.Holder[*reach]
 	granter grant.Granter
@@ -66,8 +60,9 @@ var _ conn.DataPath = (*dataPath)(nil)
 func newDataPath(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *dataPath {
 	dp := &dataPath{
 		ep: ep, greet: g, log: opts.Log, letGo: opts.letGo, ours: fenceIn(g.ours), theirs: fenceIn(g.theirs),
-		stopped: make(chan struct{}), gaveUp: make(chan struct{}), live: make(map[*flight]struct{}),
+		gaveUp: make(chan struct{}),
 	}
+	dp.InitBase()
 	dp.initGrants(table)
 	dp.orders.init()
 	return dp
@@ -83,13 +78,13 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	if op.Seg.Len == 0 && op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
 		return false
 	}
-	if !dp.ops.Enter() {
-		dp.ep.Finish(t, dp.stopCause())
+	if !dp.Ops.Enter() {
+		dp.ep.Finish(t, dp.Cause())
 		return true
 	}
 	f := dp.newFlight()
 	f.ticket, f.op = t, op
-	dp.track(f)
+	dp.pending.Add(f)
 	if max(len(op.More), len(op.RMore)) >= longList {
 		go dp.beginLater(f, key)
 		return true
@@ -101,7 +96,7 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 			return true
 		}
 		dp.freeFlight(f)
-		dp.ops.Leave()
+		dp.Ops.Leave()
 		return false
 	case notYet:
 		go dp.beginLater(f, key)
@@ -115,7 +110,7 @@ func (dp *dataPath) beginLater(f *flight, key fabric.RegionKey) {
 		t := f.ticket
 		dp.freeFlight(f)
 		dp.ep.HandBack(t)
-		dp.ops.Leave()
+		dp.Ops.Leave()
 	}
 }
 
@@ -138,7 +133,7 @@ func (dp *dataPath) landed(f *flight, err error) {
 
 // end finishes an op, unless Stop did.
 func (dp *dataPath) end(f *flight, err error) {
-	dp.untrack(f)
+	dp.pending.Remove(f)
 	f.release()
 	if !f.ended.CompareAndSwap(false, true) {
 		return // Stop gave up on it
@@ -150,45 +145,22 @@ func (dp *dataPath) end(f *flight, err error) {
 	} else {
 		dp.ep.Finish(t, err)
 	}
-	dp.ops.Leave()
+	dp.Ops.Leave()
 }
 
 func (dp *dataPath) newFlight() *flight {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	if n := len(dp.spare); n > 0 {
-		f := dp.spare[n-1]
-		dp.spare = dp.spare[:n-1]
+	if f := dp.pending.Spare(); f != nil {
 		return f
 	}
 	return &flight{path: dp, owner: dp}
 }
 
-// track notes an op or order for Stop.
-func (dp *dataPath) track(f *flight) {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	dp.live[f] = struct{}{}
-}
-
-func (dp *dataPath) untrack(f *flight) {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	delete(dp.live, f)
-}
-
 // freeFlight keeps a flight that has ended for another op.
 func (dp *dataPath) freeFlight(f *flight) {
-	const keep = 64
+	dp.pending.Remove(f) // before what Any reads changes
 	f.release()
-	segs, held, regions := f.segs[:0], f.held[:0], f.regions[:0]
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	delete(dp.live, f)
-	if len(dp.spare) < keep {
-		*f = flight{path: dp, owner: dp, segs: segs, held: held, regions: regions}
-		dp.spare = append(dp.spare, f)
-	}
+	*f = flight{path: dp, owner: dp, segs: f.segs[:0], held: f.held[:0], regions: f.regions[:0]}
+	dp.pending.Recycle(f)
 }
 
 // Messages are the stream's.
@@ -206,31 +178,13 @@ func (dp *dataPath) Frame(kind uint8, body []byte) error {
 
 // send sends a frame; a peer that lets a megabyte of them pile up is not alive.
 func (dp *dataPath) send(kind uint8, body []byte) {
-	if err := dp.ep.SendFrame(kind, body); err != nil && !dp.isStopped() {
-		dp.ep.Fail(fmt.Errorf("send p2p frame of kind %d: %w", kind, err))
-	}
-}
-
-func (dp *dataPath) isStopped() bool {
-	select {
-	case <-dp.stopped:
-		return true
-	default:
-		return false
-	}
-}
-
-func (dp *dataPath) stopCause() error {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	return dp.cause
+	dp.Base.Send(dp.ep, "p2p", kind, body)
 }
 
 // slow notes why an op that touches a GPU's memory goes by the stream. The log has the first
 // reason.
 func (dp *dataPath) slow(why error) {
-	text := why.Error()
-	if dp.why.Swap(&text) == nil {
+	if dp.Slow(why) {
 		dp.log.Warn("p2p: GPU memory goes by the socket, which is slower", "peer", dp.ep.Peer(), "why", why)
 	}
 }
@@ -242,8 +196,8 @@ func (dp *dataPath) Describe() (name, reason string) {
 		where = "this process"
 	}
 	reason = "GPUs copy from and to memory of " + where
-	if why := dp.why.Load(); why != nil {
-		reason += "; some ops go by the socket: " + *why
+	if why := dp.SlowReason(); why != "" {
+		reason += "; some ops go by the socket: " + why
 	}
 	return "gpu", reason
 }

@@ -22,7 +22,7 @@ func (dp *dataPath) onOrder(body []byte) error {
 	}
 	f := dp.newFlight()
 	f.order = o
-	dp.track(f)
+	dp.pending.Add(f)
 	if dp.serve(f, false) == notYet {
 		go dp.serve(f, true)
 	}
@@ -173,7 +173,7 @@ func (dp *dataPath) served(f *flight, err error) { dp.answer(f, err) }
 
 // answer reports an order's end to the peer.
 func (dp *dataPath) answer(f *flight, err error) {
-	dp.untrack(f)
+	dp.pending.Remove(f)
 	f.release() // before the peer hears of it
 	d := doneFrame{number: f.order.number}
 	if err != nil {

@@ -15,16 +15,10 @@ import (
 // end its copies within letGo is not waited for: what they touch stays mapped and registered then,
 // and MR.Close of it says so.
 func (dp *dataPath) Close(cause error) {
-	if cause == nil {
-		cause = fabric.ErrConnAborted
-	}
-	dp.mu.Lock()
-	dp.cause = cause
-	dp.mu.Unlock()
-	close(dp.stopped)
+	cause = dp.Stop(cause)
 	dp.ours.Close()
 	deadline := time.Now().Add(dp.letGo)
-	ops, serving := dp.ops.Shut(), dp.serving.Shut()
+	ops, serving := dp.Ops.Shut(), dp.serving.Shut()
 	dp.domain.engine.cancel(dp, cause)
 	if !dp.ours.Await(dp.greet.peer, dp.letGo) {
 		dp.log.Warn("p2p: peer does not end its copies", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID, "after", dp.letGo)
@@ -59,18 +53,17 @@ func (dp *dataPath) await(empty <-chan struct{}, deadline time.Time) bool {
 // abandon ends the ops whose copies a device does not end.
 func (dp *dataPath) abandon() {
 	var late []conn.Ticket
-	dp.mu.Lock()
-	for f := range dp.live {
-		if f.order == nil && f.ended.CompareAndSwap(false, true) {
+	under := 0
+	dp.pending.Any(func(f *flight) bool {
+		if under++; f.order == nil && f.ended.CompareAndSwap(false, true) {
 			late = append(late, f.ticket)
 		}
-	}
-	under := len(dp.live)
-	dp.mu.Unlock()
+		return false
+	})
 	dp.log.Error("p2p: a device does not end its copies: what they touch stays registered", "peer", dp.ep.Peer(), "copies", under, "after", dp.letGo)
 	for _, t := range late {
 		dp.ep.Finish(t, local.OpFault(fabric.ErrTimeout, "the device did not end its copy with %s within %v: its memory must not be used again", dp.ep.Peer(), dp.letGo))
-		dp.ops.Leave()
+		dp.Ops.Leave()
 	}
 }
 

@@ -39,7 +39,7 @@ func (dp *dataPath) begin(f *flight, key fabric.RegionKey, wait bool) outcome {
 	if l == nil {
 		return dp.undecided(f, true)
 	}
-	if !l.Await(wait, dp.stopped) {
+	if !l.Await(wait, dp.Stopped) {
 		return dp.undecided(f, wait)
 	}
 	if l.Refused != 0 {
@@ -81,7 +81,7 @@ func (dp *dataPath) undecided(f *flight, wait bool) outcome {
 	if !wait {
 		return notYet
 	}
-	dp.end(f, dp.stopCause())
+	dp.end(f, dp.Cause())
 	return begun
 }
 
@@ -178,7 +178,7 @@ func (dp *dataPath) find(f *flight, at, n uint64, wait bool) (*registration, err
 
 // hold keeps a region and its registration for the flight, which takes mr over.
 func (dp *dataPath) hold(f *flight, mr *util.MR, wait bool) (*registration, error) {
-	g := dp.domain.regions.find(mr, wait)
+	g := dp.domain.registrationOf(mr, wait)
 	if g == nil {
 		mr.Release()
 		if !wait {
@@ -186,9 +186,9 @@ func (dp *dataPath) hold(f *flight, mr *util.MR, wait bool) (*registration, erro
 		}
 		return nil, fmt.Errorf("%w: region %d is being closed", errStream, mr.Key().ID)
 	}
-	dp.mu.Lock()
+	dp.pending.Lock()
 	f.held = append(f.held, hold{mr, g})
-	dp.mu.Unlock()
+	dp.pending.Unlock()
 	return g, dp.usable(f, g)
 }
 

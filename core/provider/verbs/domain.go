@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
+	"mori/core/provider/internal/pathbase"
 )
 
 // usualLetGo bounds the wait for a peer or a device: to return a grant, or to end the work under
@@ -38,7 +39,7 @@ type domain struct {
 	all     *domains
 	key     *conn.Domain
 	table   *util.MRTable
-	regions registrations
+	regions pathbase.Registrations[*registration] // as devices know them
 
 	paths map[*dataPath]struct{} // under domains.mu
 	kept  bool                   // likewise: there is more than data paths need
@@ -94,7 +95,7 @@ func (ds *domains) get(key *conn.Domain) *domain {
 	d := ds.open[key]
 	if d == nil {
 		d = &domain{all: ds, key: key, table: key.MRs(), paths: make(map[*dataPath]struct{}), over: make(chan struct{})}
-		d.regions.init(ds, d.table)
+		d.initRegions()
 		ds.open[key] = d
 	}
 	return d
@@ -106,7 +107,7 @@ func (ds *domains) prefetch(key *conn.Domain, mr *util.MR) error {
 	d := ds.get(key)
 	d.kept = true
 	ds.mu.Unlock()
-	g := d.regions.find(mr, true)
+	g := d.registrationOf(mr, true)
 	if g == nil {
 		return fmt.Errorf("it is being closed: %w", fabric.ErrNoKey)
 	}
@@ -127,7 +128,7 @@ func (d *domain) leave(dp *dataPath) {
 	if !last {
 		return
 	}
-	d.regions.close()
+	d.regions.Close()
 	close(d.over)
 	d.all.mu.Lock()
 	defer d.all.mu.Unlock()
@@ -171,7 +172,7 @@ func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	}
 	grant.AwaitReturns(called, ds.opts.letGo)
 	if d != nil {
-		d.regions.drop(region)
+		d.regions.Drop(region)
 	}
 	ds.awaitLeaving(key)
 }

@@ -45,7 +45,7 @@ func TestDeviceFailsUnderOps(t *testing.T) {
 				dp := a.path(t)
 				undo := c.fail(t, 0)
 				if !stuck {
-					<-dp.stopped // until then the other device's work goes on
+					<-dp.Stopped // until then the other device's work goes on
 					release()
 					also()
 				}
@@ -244,7 +244,7 @@ func TestAddressIsGone(t *testing.T) {
 			for range n / 2 {
 				ok(t, a.submit(local.write(1<<16, key), local.read(1<<16, key)))
 			}
-			stopped := a.path(t).stopped
+			stopped := a.path(t).Stopped
 			back := verbstest.DropGID(t, 0, 1)
 			<-stopped
 			release()

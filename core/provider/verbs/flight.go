@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"mori/core/fabric"
@@ -69,7 +70,7 @@ func (f *flight) release() {
 	for i := range f.held {
 		h := &f.held[i]
 		if h.mr == nil {
-			logged(f.path.log, "take an op's memory from its device", h.reg.close())
+			logged(f.path.log, "take an op's memory from its device", h.reg.Close())
 			continue
 		}
 		h.reg.use.Leave()
@@ -82,8 +83,8 @@ func (f *flight) release() {
 	if len(f.held) == 0 {
 		return
 	}
-	f.path.mu.Lock() // holds looks
-	defer f.path.mu.Unlock()
+	f.path.pending.Lock() // holds reads it
+	defer f.path.pending.Unlock()
 	clear(f.held)
 	f.held = f.held[:0]
 }
@@ -99,22 +100,18 @@ func (f *flight) ended(n int32) {
 }
 
 func (dp *dataPath) newFlight(t conn.Ticket, op *fabric.Op) *flight {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	var f *flight
-	if n := len(dp.spare); n > 0 {
-		f, dp.spare = dp.spare[n-1], dp.spare[:n-1]
-	} else {
+	f := dp.pending.Spare()
+	if f == nil {
 		f = &flight{path: dp}
 	}
 	f.ticket, f.op = t, op
-	dp.live[f] = struct{}{}
+	dp.pending.Add(f)
 	return f
 }
 
 // freeFlight keeps a flight that has ended for another op.
 func (dp *dataPath) freeFlight(f *flight) {
-	const keep, keepWRs = 64, 1 << 12
+	const keepWRs = 1 << 12
 	f.release()
 	clear(f.runs)
 	clear(f.parts)
@@ -122,24 +119,16 @@ func (dp *dataPath) freeFlight(f *flight) {
 	f.runs, f.wrs, f.sges = f.runs[:0], f.wrs[:0], f.sges[:0]
 	f.op, f.announced, f.leasing, f.leases = nil, false, false, 0
 	f.fault.Store(nil)
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	delete(dp.live, f)
-	if len(dp.spare) < keep && cap(f.wrs) <= keepWRs && cap(f.runs) <= keepWRs {
-		dp.spare = append(dp.spare, f)
+	if cap(f.wrs) <= keepWRs && cap(f.runs) <= keepWRs {
+		dp.pending.Recycle(f)
+	} else {
+		dp.pending.Remove(f)
 	}
 }
 
 // holds reports whether work under way keeps a local region open.
 func (dp *dataPath) holds(region uint64) bool {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	for f := range dp.live {
-		for i := range f.held {
-			if mr := f.held[i].mr; mr != nil && mr.Key().ID == region {
-				return true
-			}
-		}
-	}
-	return false
+	return dp.pending.Any(func(f *flight) bool {
+		return slices.ContainsFunc(f.held, func(h hold) bool { return h.mr != nil && h.mr.Key().ID == region })
+	})
 }

@@ -4,9 +4,8 @@ package verbs
 
 import (
 	"fmt"
-	"log/slog"
-
 	"golang.org/x/sys/unix"
+	"log/slog"
 
 	"mori/core/device"
 	"mori/core/fabric"
@@ -102,7 +101,7 @@ func (g *gpuMemory) logChoice(log *slog.Logger, size uint64) {
 
 // refused notes that no NIC of the peer reaches a region, which its log says more of.
 func (dp *dataPath) refused(l *grant.Grant[place]) {
-	if l.Refused == fabric.ErrNotSupported && dp.why.Load() == nil {
+	if l.Refused == fabric.ErrNotSupported && dp.SlowReason() == "" {
 		dp.slow(fmt.Errorf("%w: the peer has none that reaches its region %d; its log says why", errStream, l.Key.ID))
 	}
 }

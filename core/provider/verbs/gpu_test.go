@@ -158,9 +158,7 @@ func TestShortGPUMemory(t *testing.T) {
 	from.Write(sent)
 	ok(t, a.do(from.op(fabric.OpWrite, 32, key)))
 	to.holds(t, sent)
-	dp.domain.regions.mu.RLock()
-	defer dp.domain.regions.mu.RUnlock()
-	if n := len(dp.domain.regions.byID); n != 1 {
+	if n := len(dp.domain.regions.All()); n != 1 {
 		t.Errorf("%d regions of the writer are shown to NICs, want 1", n)
 	}
 }

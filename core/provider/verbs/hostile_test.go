@@ -154,7 +154,7 @@ func TestHostileRequests(t *testing.T) {
 				own := bad.memory(t, 8)
 				g := registerAll(dp.all, own.Buffer, 0)
 				ok(t, g.err)
-				defer func() { ok(t, g.close()) }()
+				defer func() { ok(t, g.Close()) }()
 				s = verbs.SGE{Addr: own.Addr, Len: 8, LKey: g.keys[0][0].Local}
 			}
 			dp.pairs[0].abuse(t, dp, wr, s, c.times)
@@ -175,7 +175,7 @@ func TestHostileRequests(t *testing.T) {
 func (p *pair) abuse(tb testing.TB, dp *dataPath, wr verbs.SendWR, s verbs.SGE, times int) {
 	tb.Helper()
 	p.credits.Store(-1 << 30) // what comes back is none too many
-	for i := 0; i < times && !dp.isStopped(); {
+	for i := 0; i < times && !dp.IsStopped(); {
 		p.mu.Lock()
 		if p.tail-p.head < uint64(len(p.ring)) && p.broken == nil {
 			f := &flight{path: dp}

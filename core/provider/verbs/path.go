@@ -14,7 +14,7 @@ import (
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
-	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/pathbase"
 )
 
 // A dataPath moves the payload of one endpoint's reads and writes by the NICs, and grants the peer
@@ -25,6 +25,8 @@ import (
 // (register.go). Its work requests are posted to queue pairs (pair.go), whose completions a
 // goroutine of each rail takes (rail.go). What NICs cannot do is handed back to the stream.
 type dataPath struct {
+	pathbase.Base
+
 	ep     endpoint
 	domain *domain
 	all    *domains
@@ -32,21 +34,15 @@ type dataPath struct {
 	letGo  time.Duration
 	dialed bool // and offers rails
 
-	ops     local.Gate     // ops between RMA and the stream's Finish
-	setup   sync.WaitGroup // goroutines that set rails up
-	stopped chan struct{}  // closed when Stop begins
-	gone    chan struct{}  // closed when rails close
-	ready   chan struct{}  // closed when the rails are up
-	why     atomic.Pointer[string]
-	next    atomic.Uint32 // which queue pair is next for short ops
+	setup sync.WaitGroup // goroutines that set rails up
+	gone  chan struct{}  // closed when rails close
+	ready chan struct{}  // closed when the rails are up
+	next  atomic.Uint32  // which queue pair is next for short ops
 
 	mu    sync.Mutex
 	rails []*rail // set before ready closes
 	asked bool    // an offer or an answer came
 	wired bool    // an answer was sent: the peer may say that it is up
-	live  map[*flight]struct{}
-	spare []*flight
-	cause error // why it stopped
 
 	// Set before ready closes.
 	pairs             []*pair // of all rails
@@ -54,6 +50,7 @@ type dataPath struct {
 
 	numbers atomic.Uint32 // of ops with remote data
 	notices notices
+	pending pathbase.Pending[flight] // ops from RMA to their end
 	out     grant.Sender
 	holder  grant.Holder[place]
 	granter grant.Granter
@@ -80,8 +77,9 @@ var _ conn.DataPath = (*dataPath)(nil)
 func newDataPath(ep endpoint, all *domains, table *util.MRTable) *dataPath {
 	dp := &dataPath{
 		ep: ep, all: all, log: all.opts.Log, letGo: all.opts.letGo,
-		stopped: make(chan struct{}), gone: make(chan struct{}), ready: make(chan struct{}), live: make(map[*flight]struct{}),
+		gone: make(chan struct{}), ready: make(chan struct{}),
 	}
+	dp.InitBase()
 	dp.notices.path = dp
 	dp.out.Send = dp.send
 	dp.holder.Parse, dp.holder.Out = dp.parsePlace, &dp.out
@@ -94,8 +92,8 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	if op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite || op.Seg.Len == 0 && op.Len() == 0 {
 		return false
 	}
-	if !dp.ops.Enter() {
-		dp.ep.Finish(t, dp.stopCause())
+	if !dp.Ops.Enter() {
+		dp.ep.Finish(t, dp.Cause())
 		return true
 	}
 	f := dp.newFlight(t, op)
@@ -103,7 +101,7 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	case begun:
 	case byStream:
 		dp.freeFlight(f)
-		dp.ops.Leave()
+		dp.Ops.Leave()
 		return false
 	case notYet:
 		go dp.beginLater(f, key)
@@ -117,7 +115,7 @@ func (dp *dataPath) beginLater(f *flight, key fabric.RegionKey) {
 		t := f.ticket
 		dp.freeFlight(f)
 		dp.ep.HandBack(t)
-		dp.ops.Leave()
+		dp.Ops.Leave()
 	}
 }
 
@@ -147,7 +145,7 @@ func (dp *dataPath) end(f *flight, err error) {
 	} else {
 		dp.ep.Finish(t, err)
 	}
-	dp.ops.Leave()
+	dp.Ops.Leave()
 }
 
 // Messages are the stream's, which has the wire for them.
@@ -174,7 +172,7 @@ func (dp *dataPath) describe(mr *util.MR) ([]byte, error) {
 	if !dp.awaitRails() {
 		return nil, fabric.ErrNotConn
 	}
-	g := dp.domain.regions.find(mr, true)
+	g := dp.domain.registrationOf(mr, true)
 	if g == nil {
 		return nil, fabric.ErrNoKey
 	}
@@ -207,25 +205,14 @@ func (dp *dataPath) awaitRails() bool {
 	select {
 	case <-dp.ready:
 		return true
-	case <-dp.stopped:
+	case <-dp.Stopped:
 		return false
 	}
 }
 
 // send sends a frame; a peer that lets a megabyte of them pile up is not alive.
 func (dp *dataPath) send(kind uint8, body []byte) {
-	if err := dp.ep.SendFrame(kind, body); err != nil && !dp.isStopped() {
-		dp.ep.Fail(fmt.Errorf("send verbs frame of kind %d: %w", kind, err))
-	}
-}
-
-func (dp *dataPath) isStopped() bool {
-	select {
-	case <-dp.stopped:
-		return true
-	default:
-		return false
-	}
+	dp.Base.Send(dp.ep, "verbs", kind, body)
 }
 
 // isGone reports whether the rails are closing.
@@ -238,16 +225,9 @@ func (dp *dataPath) isGone() bool {
 	}
 }
 
-func (dp *dataPath) stopCause() error {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	return dp.cause
-}
-
 // slow notes why an op goes by TCP. The log has the first reason.
 func (dp *dataPath) slow(why error) {
-	text := why.Error()
-	if dp.why.Swap(&text) == nil {
+	if dp.Slow(why) {
 		dp.log.Info("verbs: an op goes by TCP, which is slower", "peer", dp.ep.Peer(), "why", why)
 	}
 }
@@ -269,8 +249,8 @@ func (dp *dataPath) Describe() (name, reason string) {
 	if dp.rails[0].wire == nil {
 		reason += "; messages go by TCP: TLS encrypts them, or a device has no room for their queue pair"
 	}
-	if why := dp.why.Load(); why != nil {
-		reason += "; some ops go by TCP: " + *why
+	if why := dp.SlowReason(); why != "" {
+		reason += "; some ops go by TCP: " + why
 	}
 	return "rdma", reason
 }

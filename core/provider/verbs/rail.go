@@ -207,7 +207,7 @@ func (r *rail) shrink(n int) {
 
 // fail ends the connection: without this rail nobody knows what of its work was done.
 func (r *rail) fail(err error) {
-	if !r.path.isStopped() {
+	if !r.path.IsStopped() {
 		r.path.ep.Fail(err)
 	}
 }
@@ -365,7 +365,7 @@ func (r *rail) close() error {
 	}
 	for _, p := range r.all() {
 		for _, s := range p.abandon() {
-			s.f.failed(r.path.stopCause())
+			s.f.failed(r.path.Cause())
 			s.f.ended(s.n)
 		}
 	}

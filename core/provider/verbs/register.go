@@ -7,27 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
-	"sync"
 	"syscall"
-	"time"
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/local"
 	"mori/native/verbs"
 )
-
-// registrations are the regions of a domain as its devices know them, made when they are first
-// needed.
-type registrations struct {
-	all   *domains
-	table *util.MRTable
-
-	making sync.Mutex // taken before mu: they are made one at a time
-	mu     sync.RWMutex
-	byID   map[uint64]*registration
-	over   bool
-}
 
 // A registration is one region, known to all devices.
 type registration struct {
@@ -42,86 +28,35 @@ type registration struct {
 	use local.Gate // ops whose work requests have its local keys
 }
 
-func (r *registrations) init(all *domains, table *util.MRTable) {
-	r.all, r.table, r.byID = all, table, make(map[uint64]*registration)
+// Use is the gate of the ops; see pathbase.Registration.
+func (g *registration) Use() *local.Gate { return &g.use }
+
+// initRegions prepares the regions of a domain as its devices know them.
+func (d *domain) initRegions() {
+	r, opts := &d.regions, d.all.opts
+	r.Table, r.Within = d.table, opts.letGo
+	r.Stuck = func(id uint64) {
+		opts.Log.Error("verbs: a device does not end its work: memory stays registered", "region", id, "after", opts.letGo)
+	}
+	r.Failed = func(id uint64, err error) {
+		opts.Log.Warn("verbs: take a region from its device", "region", id, "error", err)
+	}
 }
 
-// find is what devices know of a region that the caller keeps open. The caller is inside its use if
-// it came back, and has keys if err is nil. With wait it is made; otherwise nil may be the answer.
-func (r *registrations) find(mr *util.MR, wait bool) *registration {
-	r.mu.RLock()
-	g := r.byID[mr.Key().ID]
-	r.mu.RUnlock()
-	if g == nil && wait {
-		g = r.make(mr)
+// registrationOf is what devices know of a region that the caller keeps open, and the caller is
+// inside its gate. It has keys if err is nil. With wait it is made; otherwise nil may be the
+// answer.
+func (d *domain) registrationOf(mr *util.MR, wait bool) *registration {
+	if !wait {
+		return d.regions.Find(mr, nil)
 	}
-	if g == nil || !g.use.Enter() {
-		return nil
-	}
-	return g
-}
-
-// make does not hold mu while devices pin, which takes long.
-func (r *registrations) make(mr *util.MR) *registration {
-	r.making.Lock()
-	defer r.making.Unlock()
-	id := mr.Key().ID
-	r.mu.RLock()
-	g, over := r.byID[id], r.over
-	r.mu.RUnlock()
-	if g != nil || over {
+	return d.regions.Find(mr, func() *registration {
+		g := register(d.all, mr)
+		if g.err != nil {
+			d.all.opts.Log.Warn("verbs: a region goes by TCP, which is slower: no device takes it", "bytes", g.size, "error", g.err)
+		}
 		return g
-	}
-	g = register(r.all, mr)
-	if g.err != nil {
-		r.all.opts.Log.Warn("verbs: a region goes by TCP, which is slower: no device takes it", "bytes", g.size, "error", g.err)
-	}
-	r.mu.Lock()
-	r.byID[id] = g
-	r.mu.Unlock()
-	again, err := r.table.Acquire(mr.Key(), 0)
-	if err != nil { // it is being closed, and drop may have been before
-		r.drop(id)
-		return nil
-	}
-	again.Release()
-	return g
-}
-
-// drop takes a region from the devices, once no op uses it. It stays if they do not end in time.
-func (r *registrations) drop(id uint64) {
-	r.mu.Lock()
-	g := r.byID[id]
-	delete(r.byID, id)
-	r.mu.Unlock()
-	if g == nil {
-		return
-	}
-	t := time.NewTimer(r.all.opts.letGo)
-	defer t.Stop()
-	select {
-	case <-g.use.Shut():
-	case <-t.C:
-		r.all.opts.Log.Error("verbs: a device does not end its work: memory stays registered", "region", id, "after", r.all.opts.letGo)
-		return
-	}
-	if err := g.close(); err != nil {
-		r.all.opts.Log.Warn("verbs: take a region from its device", "region", id, "error", err)
-	}
-}
-
-// close takes all regions from the devices.
-func (r *registrations) close() {
-	r.mu.Lock()
-	ids := make([]uint64, 0, len(r.byID))
-	for id := range r.byID {
-		ids = append(ids, id)
-	}
-	r.over = true
-	r.mu.Unlock()
-	for _, id := range ids {
-		r.drop(id)
-	}
+	})
 }
 
 // register shows a region to all devices.
@@ -206,7 +141,8 @@ func (g *registration) explain(err error, n *nic) error {
 	return fmt.Errorf("register %d bytes with %s: %s: %w", size, n.name, hint, err)
 }
 
-func (g *registration) close() error {
+// Close takes the region from the devices.
+func (g *registration) Close() error {
 	var errs []error
 	for _, h := range g.mrs {
 		errs = append(errs, h.Close())

@@ -207,9 +207,7 @@ func TestRegionClosesBesideTheConnection(t *testing.T) {
 	d := a.path(t).domain
 	key, _, err := fabric.ParseRegionKey(local.mr.Raw())
 	ok(t, err)
-	d.regions.mu.Lock()
-	g := d.regions.byID[key.ID]
-	d.regions.mu.Unlock()
+	g := d.regions.All()[key.ID]
 	if !g.use.Enter() { // as an op does
 		t.Fatal("the region is not in use")
 	}

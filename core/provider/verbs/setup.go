@@ -64,7 +64,7 @@ func (dp *dataPath) beginSetup() {
 		defer t.Stop()
 		select {
 		case <-dp.ready:
-		case <-dp.stopped:
+		case <-dp.Stopped:
 		case <-t.C:
 			dp.setupFailed(fmt.Errorf("no answer within %v: %w", wait, fabric.ErrTimeout))
 		}
@@ -77,7 +77,7 @@ func (dp *dataPath) beginSetup() {
 
 // setupFailed ends the connection, and makes both sides log why.
 func (dp *dataPath) setupFailed(err error) {
-	if dp.isStopped() {
+	if dp.IsStopped() {
 		return // nobody waits for it
 	}
 	dp.log.Warn("verbs: no RDMA with a peer", "peer", dp.ep.Peer(), "error", err)

@@ -100,7 +100,7 @@ func (s *spares) close() error {
 		if k.mem == nil {
 			continue
 		}
-		err := k.reg.close()
+		err := k.reg.Close()
 		if err == nil { // else the device may still know it
 			err = sys.Free(k.mem)
 		}
@@ -154,7 +154,7 @@ func (dp *dataPath) listElsewhere(f *flight, wait bool) error {
 	}
 	select {
 	case dp.all.leasing <- struct{}{}:
-	case <-dp.stopped:
+	case <-dp.Stopped:
 		return fmt.Errorf("%w: the connection has ended", errStream)
 	}
 	defer func() { <-dp.all.leasing }()
@@ -217,9 +217,9 @@ func (dp *dataPath) lease(f *flight, at, n uint64) (*registration, error) {
 	if g.err != nil {
 		return nil, fmt.Errorf("%w: %w", errStream, g.err)
 	}
-	dp.mu.Lock()
+	dp.pending.Lock()
 	f.held = append(f.held, hold{reg: g})
-	dp.mu.Unlock()
+	dp.pending.Unlock()
 	return g, dp.usable(f, g)
 }
 
@@ -243,7 +243,7 @@ func registerAll(all *domains, buf fabric.Buffer, rights verbs.Access) *registra
 			continue
 		}
 		if g.err = g.show(c, rights); g.err != nil {
-			g.err = errors.Join(g.explain(g.err, c), g.close())
+			g.err = errors.Join(g.explain(g.err, c), g.Close())
 			return g
 		}
 	}

@@ -2,11 +2,7 @@
 
 package verbs
 
-import (
-	"time"
-
-	"mori/core/fabric"
-)
+import "time"
 
 // deadLetGo is how long other devices of a connection may take to end their work where one is dead,
 // whose work ends with its queue pairs.
@@ -16,15 +12,9 @@ const deadLetGo = 100 * time.Millisecond
 // are gone no NIC touches memory for this connection any more: neither ours for what we asked, nor
 // ours for what the peer does.
 func (dp *dataPath) Close(cause error) {
-	if cause == nil {
-		cause = fabric.ErrConnAborted
-	}
-	dp.mu.Lock()
-	dp.cause = cause
-	dp.mu.Unlock()
-	close(dp.stopped)
+	cause = dp.Stop(cause)
 	dp.holder.Stop()
-	empty := dp.ops.Shut()
+	empty := dp.Ops.Shut()
 	dp.setup.Wait()
 	dp.mu.Lock()
 	rails := dp.rails

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+
+package pathbase
+
+import "sync"
+
+// keep is how many ops that ended a Pending keeps for reuse.
+const keep = 64
+
+// A Pending has the pending ops of a data path, of the path's own type Op, and some that ended.
+type Pending[Op any] struct {
+	mu    sync.Mutex // protects what follows
+	live  map[*Op]struct{}
+	spare []*Op
+}
+
+// Spare returns an op that ended, or nil.
+func (p *Pending[Op]) Spare() *Op {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.spare)
+	if n == 0 {
+		return nil
+	}
+	op := p.spare[n-1]
+	p.spare = p.spare[:n-1]
+	return op
+}
+
+// Add notes that op is pending.
+func (p *Pending[Op]) Add(op *Op) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live == nil {
+		p.live = make(map[*Op]struct{})
+	}
+	p.live[op] = struct{}{}
+}
+
+// Remove notes that op is not pending any more.
+func (p *Pending[Op]) Remove(op *Op) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.live, op)
+}
+
+// Recycle removes op and keeps it for Spare, unless there are enough. The caller has cleared it and
+// must not use it any more.
+func (p *Pending[Op]) Recycle(op *Op) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.live, op)
+	if len(p.spare) < keep {
+		p.spare = append(p.spare, op)
+	}
+}
+
+// Lock keeps Any out, for a change of what its functions read.
+func (p *Pending[Op]) Lock() { p.mu.Lock() }
+
+// Unlock ends Lock.
+func (p *Pending[Op]) Unlock() { p.mu.Unlock() }
+
+// Any calls fn with pending ops until it returns true, and reports whether it did.
+func (p *Pending[Op]) Any(fn func(*Op) bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for op := range p.live {
+		if fn(op) {
+			return true
+		}
+	}
+	return false
+}
+
+// Len is the number of pending ops.
+func (p *Pending[Op]) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.live)
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+package pathbase
+
+import (
+	"sync"
+	"time"
+
+	"mori/core/fabric/util"
+	"mori/core/provider/internal/local"
+)
+
+// A Registration is what devices know of one region.
+type Registration interface {
+	comparable
+	Use() *local.Gate // the ops that use it
+	Close() error     // takes the region from the devices
+}
+
+// A Registrations has the regions of a domain that its devices know. They are made when an op first
+// needs them, since that takes long.
+type Registrations[R Registration] struct {
+	Table  *util.MRTable
+	Within time.Duration                  // bounds the wait for ops when a region goes
+	Stuck  func(region uint64)            // ops did not end in time: the devices keep the region
+	Failed func(region uint64, err error) // of Close
+
+	making sync.Mutex   // taken before mu: they are made one at a time
+	mu     sync.RWMutex // protects what follows
+	byID   map[uint64]R
+	over   bool
+}
+
+// Find returns the registration of a region that the caller keeps open, and enters its gate: the
+// caller must leave it. Without one it calls makeIt, or returns the zero R if makeIt is nil. The
+// zero R also says that the region is being closed.
+func (r *Registrations[R]) Find(mr *util.MR, makeIt func() R) R {
+	var none R
+	r.mu.RLock()
+	g := r.byID[mr.Key().ID]
+	r.mu.RUnlock()
+	if g == none && makeIt != nil {
+		g = r.make(mr, makeIt)
+	}
+	if g == none || !g.Use().Enter() {
+		return none
+	}
+	return g
+}
+
+// make does not hold mu while makeIt runs.
+func (r *Registrations[R]) make(mr *util.MR, makeIt func() R) R {
+	r.making.Lock()
+	defer r.making.Unlock()
+	var none R
+	id := mr.Key().ID
+	r.mu.RLock()
+	g, over := r.byID[id], r.over
+	r.mu.RUnlock()
+	if g != none || over {
+		return g
+	}
+	g = makeIt()
+	r.mu.Lock()
+	if r.byID == nil {
+		r.byID = make(map[uint64]R)
+	}
+	r.byID[id] = g
+	r.mu.Unlock()
+	again, err := r.Table.Acquire(mr.Key(), 0)
+	if err != nil { // the region is being closed, and Drop may have run before
+		r.Drop(id)
+		return none
+	}
+	again.Release()
+	return g
+}
+
+// Drop takes a region from the devices once no op uses it. It stays if they do not end in time.
+func (r *Registrations[R]) Drop(id uint64) {
+	var none R
+	r.mu.Lock()
+	g := r.byID[id]
+	delete(r.byID, id)
+	r.mu.Unlock()
+	if g == none {
+		return
+	}
+	t := time.NewTimer(r.Within)
+	defer t.Stop()
+	select {
+	case <-g.Use().Shut():
+	case <-t.C:
+		r.Stuck(id)
+		return
+	}
+	if err := g.Close(); err != nil {
+		r.Failed(id, err)
+	}
+}
+
+// Close takes all regions from the devices. None is made any more.
+func (r *Registrations[R]) Close() {
+	r.mu.Lock()
+	ids := make([]uint64, 0, len(r.byID))
+	for id := range r.byID {
+		ids = append(ids, id)
+	}
+	r.over = true
+	r.mu.Unlock()
+	for _, id := range ids {
+		r.Drop(id)
+	}
+}
+
+// All returns the registrations by the id of their region.
+func (r *Registrations[R]) All() map[uint64]R {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	all := make(map[uint64]R, len(r.byID))
+	for id, g := range r.byID {
+		all[id] = g
+	}
+	return all
+}
