@@ -102,7 +102,7 @@ func (s *Session) Describe() SessionInfo {
 	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.route.backend.kind.String(), Memory: s.route.memory(), Link: s.link(), Reasons: notNil(s.skipped), Alive: s.Alive(),
 		Local: s.local.desc.ID, Remote: s.remote.ID}
 	if p := s.plan.Load(); p != nil && p.path.err() == nil {
-		out.Path, out.OpBytes = p.path.name, p.to.opMax
+		out.Path, out.OpBytes = p.path.name, p.to.OpMax
 		out.Reasons = append(slices.Clone(out.Reasons), p.path.why()...)
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"mori/core"
 	"mori/core/config"
 	"mori/core/fabric"
+	"mori/io/internal/batch"
 )
 
 // A side is an engine with one region.
@@ -329,7 +330,7 @@ func TestDeadlineEndsAStalledTransfer(t *testing.T) {
 	st := NewStatus()
 	st.SetCode(CodeInProgress)
 	s.local.enter()
-	stuck := &transfer{status: st, session: s, uid: 77, kind: fabric.OpWrite, total: 64, batch: new(batch), start: time.Now(), limit: s.limit}
+	stuck := &transfer{status: st, session: s, uid: 77, kind: fabric.OpWrite, total: 64, batch: batch.New(), start: time.Now(), limit: s.limit}
 	stuck.path.Store(p)
 	a.store.peerOf("b").order.add(stuck)
 	p.ledger.add(stuck)

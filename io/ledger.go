@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/io/internal/batch"
 )
 
 // A transfer is one submitted batch on its way.
@@ -30,14 +31,14 @@ type transfer struct {
 	uid     uint64
 	kind    fabric.OpKind
 	total   uint64
-	batch   *batch
-	to      target      // what the ops of batch were made for
-	slot    uint64      // Op.Ctx of the first op
-	tag     string      // "" = none
-	opsMade uint32      // before any replay
-	load    int64       // what it counts against the limit on pending transfers
-	silent  bool        // a notification: nobody waits for it, and it has no status
-	gated   atomic.Bool // it waits for a GPU and has not begun
+	batch   *batch.Batch
+	to      batch.Target // what the ops of batch were made for
+	slot    uint64       // Op.Ctx of the first op
+	tag     string       // "" = none
+	opsMade uint32       // before any replay
+	load    int64        // what it counts against the limit on pending transfers
+	silent  bool         // a notification: nobody waits for it, and it has no status
+	gated   atomic.Bool  // it waits for a GPU and has not begun
 
 	ops     atomic.Int64
 	bytes   atomic.Uint64 // that ended well

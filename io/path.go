@@ -120,10 +120,9 @@ func (p *path) start(t *transfer) {
 		return
 	}
 	t.notify = t.session.notify && p.remote && !t.silent
-	ops := t.batch.ops
+	ops := t.batch.Ops
 	if t.notify && t.kind == fabric.OpWrite && len(ops) == 1 { // the uid travels with the bytes
-		ops[0].Flags |= fabric.OpRemoteData
-		ops[0].Data = t.uid
+		t.batch.Carry(t.uid)
 		t.notify = false
 	}
 	p.submit(t, ops)
@@ -136,7 +135,7 @@ func (p *path) take(t *transfer) bool {
 	if t.path.Load() != p {
 		t.path.Store(p)
 	}
-	ops := t.batch.ops
+	ops := t.batch.Ops
 	if len(ops) >= maxOps || !p.ledger.add(t) {
 		t.fail(fmt.Errorf("%d ops in one transfer, or %d transfers in flight: too many: %w", len(ops), maxRows, ErrInvalid))
 		t.end()
@@ -171,7 +170,7 @@ func (p *path) later(t *transfer) {
 		return
 	}
 	n.ops.Add(-1) // nobody submits it in place
-	p.todo.add(pending{t: n, ops: n.batch.ops})
+	p.todo.add(pending{t: n, ops: n.batch.Ops})
 }
 
 // takeTodo moves what is due of what was left for later to the backlog. It needs sub held.

@@ -22,7 +22,7 @@ func (p *path) again(t *transfer, op int) bool {
 		return false
 	}
 	p.peer.engine.self.Log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key, "path", p.name, "uid", t.uid)
-	p.todo.add(pending{t, t.batch.ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
+	p.todo.add(pending{t, t.batch.Ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
 	return true
 }
 
@@ -80,7 +80,7 @@ func (p *path) reap() {
 func (p *path) settle(done []fabric.Completion) {
 	for i := range done {
 		if t, op := p.ledger.get(done[i].Ctx); t != nil {
-			t.batch.done[op] = true
+			t.batch.Done[op] = true
 			t.progress(done[i].Len)
 			p.opMeter(t).Moved(done[i].Len)
 			p.opsEnded(t, 1)

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/config"
 	"mori/core/fabric"
+	"mori/io/internal/batch"
 	"mori/io/internal/message"
 	"mori/io/internal/serial"
 )
@@ -37,7 +38,7 @@ type Session struct {
 // A plan is what a session has worked out for the present path.
 type plan struct {
 	path *path
-	to   target
+	to   batch.Target
 }
 
 // A Request is one transfer: entries that are copied between the two regions of a Session as a
@@ -106,14 +107,14 @@ func (s *Session) Submit(r *Request) *Status {
 	if r.Write {
 		kind = fabric.OpWrite
 	}
-	b := batches.Get().(*batch)
-	e := entries{lo: r.Local, ro: r.Remote, sz: r.Sizes, size: r.BlockSize, one: r.BlockSize > 0}
-	total, err := b.accept(&e, s.local.desc.Size, s.remote.Size)
+	b := batch.New()
+	e := batch.Entries{Local: r.Local, Remote: r.Remote, Sizes: r.Sizes, Size: r.BlockSize, One: r.BlockSize > 0}
+	total, err := b.Accept(&e, s.local.desc.Size, s.remote.Size)
 	if err == nil {
 		err = message.CheckTag(r.Tag)
 	}
-	if err == nil && len(e.lo) == 0 {
-		b.release()
+	if err == nil && len(e.Local) == 0 {
+		b.Release()
 		st := NewStatus()
 		st.Update(CodeSuccess, "")
 		return st
@@ -132,15 +133,15 @@ func (s *Session) Submit(r *Request) *Status {
 		g, err = s.gate(r.After)
 	}
 	if err != nil {
-		b.release()
+		b.Release()
 		return s.refused(err)
 	}
 	st := startedStatus()
-	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag, to: p.to, start: now(), limit: limit, load: load(len(e.lo))}
+	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag, to: p.to, start: now(), limit: limit, load: load(len(e.Local))}
 	t.path.Store(p.path) // for reports before it starts
 	t.batch = b
-	b.build(kind, &p.to, total, &e)
-	t.opsMade = uint32(len(t.batch.ops))
+	b.Build(kind, &p.to, total, &e)
+	t.opsMade = uint32(len(t.batch.Ops))
 	st.of.Store(t)
 	p.path.opMeter(t).Enter()
 	s.peer.order.add(t)
@@ -274,7 +275,8 @@ func (s *Session) makePlan(p *path) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := target{local: s.local.desc.Data, remote: rmr.Base(), mr: mr, key: rmr.Key(), opMax: p.tr.opBytes(s.route.backend.config), segMax: p.tr.segMax(), blockMax: p.tr.info.Limits.BlockLimit}
+	to := batch.Target{Local: s.local.desc.Data, Remote: rmr.Base(), MR: mr, Key: rmr.Key(),
+		OpMax: p.tr.opBytes(s.route.backend.config), SegMax: p.tr.segMax(), BlockMax: p.tr.info.Limits.BlockLimit}
 	return &plan{path: p, to: to}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/io/internal/batch"
 )
 
 // end closes the books on t, which is on no path any more.
@@ -23,7 +24,7 @@ func (t *transfer) end() {
 	}
 	code, msg := t.session.route.backend.outcome(err, msg)
 	e := t.session.engine
-	t.batch.release()
+	t.batch.Release()
 	t.batch = nil
 	if t.silent {
 		if code.Failed() {
@@ -50,18 +51,9 @@ func (t *transfer) end() {
 func (t *transfer) notification() *transfer {
 	n := &transfer{session: t.session, uid: t.uid, kind: fabric.OpWrite, to: t.to, start: t.start, limit: t.limit, silent: true}
 	n.replays.Store(t.replays.Load())
-	n.batch = batches.Get().(*batch)
-	n.batch.segs, n.batch.rsegs = n.batch.segs[:0], n.batch.rsegs[:0]
-	n.batch.ops = append(n.batch.ops[:0], fabric.Op{Kind: fabric.OpWrite, RSeg: fabric.RSeg{Addr: t.to.remote, Key: t.to.key}})
-	n.batch.reset()
-	n.tell()
+	n.batch = batch.New()
+	n.batch.Notify(&t.to, t.uid)
 	return n
-}
-
-// tell makes the only op of a notification carry the uid.
-func (t *transfer) tell() {
-	t.batch.ops[0].Flags = fabric.OpWantCQE | fabric.OpRemoteData
-	t.batch.ops[0].Data = t.uid
 }
 
 // resume brings an orphan back on the path of pl.
@@ -74,10 +66,10 @@ func (t *transfer) resume(pl *plan) {
 		t.replays.Add(1)
 	}
 	t.movedOn(pl.path, again)
-	t.batch.rebase(&t.to, &pl.to)
+	t.batch.Rebase(&t.to, &pl.to)
 	t.to = pl.to
 	if t.silent {
-		t.tell()
+		t.batch.Carry(t.uid)
 	}
 	pl.path.start(t)
 }

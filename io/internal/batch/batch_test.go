@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package io
+package batch
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/io/internal/errs"
 )
 
 func TestCheckEntries(t *testing.T) {
@@ -30,29 +31,29 @@ func TestCheckEntries(t *testing.T) {
 		"second entry bad":       {[]uint64{0, 99}, []uint64{0, 0}, []uint64{1, 2}, true},
 	} {
 		_, err := checkEntries(c.lo, c.ro, c.sz, 100, 200)
-		if errors.Is(err, ErrInvalid) != c.bad {
+		if errors.Is(err, errs.ErrInvalid) != c.bad {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 // moved replays the ops of b as a map from remote to local byte.
-func moved(t *testing.T, b *batch, to *target) map[uint64]uint64 {
+func moved(t *testing.T, b *Batch, to *Target) map[uint64]uint64 {
 	t.Helper()
 	out := map[uint64]uint64{}
-	for i := range b.ops {
-		op := b.ops[i]
-		if n := op.Blocks; n != nil && (n.Len() > to.blockMax || n.LocalEnd() > op.Seg.Len || n.RemoteEnd() > op.RSeg.Len) {
+	for i := range b.Ops {
+		op := b.Ops[i]
+		if n := op.Blocks; n != nil && (n.Len() > to.BlockMax || n.LocalEnd() > op.Seg.Len || n.RemoteEnd() > op.RSeg.Len) {
 			t.Fatalf("%d blocks up to %d and %d in %d and %d bytes", n.Len(), n.LocalEnd(), n.RemoteEnd(), op.Seg.Len, op.RSeg.Len)
 		}
 		op.Spread()
 		segs := append([]fabric.Seg{op.Seg}, op.More...)
 		rsegs := append([]fabric.RSeg{op.RSeg}, op.RMore...)
-		if op.Len() == 0 || op.Len() > to.opMax || len(segs) > to.segMax || len(segs) != len(rsegs) {
+		if op.Len() == 0 || op.Len() > to.OpMax || len(segs) > to.SegMax || len(segs) != len(rsegs) {
 			t.Fatalf("op %d has %d bytes in %d and %d segments", i, op.Len(), len(segs), len(rsegs))
 		}
 		for j, s := range segs {
-			if s.Len != rsegs[j].Len || s.MR != to.mr || rsegs[j].Key != to.key {
+			if s.Len != rsegs[j].Len || s.MR != to.MR || rsegs[j].Key != to.Key {
 				t.Fatalf("segment %d of op %d: %d local, %d remote bytes", j, i, s.Len, rsegs[j].Len)
 			}
 			for k := range s.Len {
@@ -65,15 +66,15 @@ func moved(t *testing.T, b *batch, to *target) map[uint64]uint64 {
 
 func TestBuildMovesEveryByteOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	b, asBlocks := new(batch), 0
+	b, asBlocks := new(Batch), 0
 	for range 600 {
-		to := &target{local: 1 << 20, remote: 1 << 30, mr: 3, key: 5, opMax: 1 + rng.Uint64N(50), segMax: 1 + rng.IntN(5)}
+		to := &Target{Local: 1 << 20, Remote: 1 << 30, MR: 3, Key: 5, OpMax: 1 + rng.Uint64N(50), SegMax: 1 + rng.IntN(5)}
 		if rng.IntN(2) == 0 { // all in one op
-			to.opMax, to.segMax = 100_000, 100
+			to.OpMax, to.SegMax = 100_000, 100
 		}
 		even := uint64(0)
 		if rng.IntN(2) == 0 { // of one size, that blocks may have
-			even, to.blockMax = 1+rng.Uint64N(40), rng.IntN(2)*100
+			even, to.BlockMax = 1+rng.Uint64N(40), rng.IntN(2)*100
 		}
 		var lo, ro, sz []uint64
 		want := map[uint64]uint64{}
@@ -88,25 +89,25 @@ func TestBuildMovesEveryByteOnce(t *testing.T) {
 			}
 			lo, ro, sz = append(lo, l), append(ro, r), append(sz, n)
 			for k := range n {
-				want[to.remote+r+k] = to.local + l + k
+				want[to.Remote+r+k] = to.Local + l + k
 			}
 			l, r = l+n, r+n
 		}
-		e := entries{lo: lo, ro: ro, sz: sz}
-		total, err := b.accept(&e, 1<<40, 1<<40)
+		e := Entries{Local: lo, Remote: ro, Sizes: sz}
+		total, err := b.Accept(&e, 1<<40, 1<<40)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.build(fabric.OpWrite, to, total, &e)
-		if len(b.ops) == 1 && b.ops[0].Blocks != nil {
+		b.Build(fabric.OpWrite, to, total, &e)
+		if len(b.Ops) == 1 && b.Ops[0].Blocks != nil {
 			asBlocks++
 			if rng.IntN(2) == 0 { // another path takes segments only
 				next := *to
-				next.remote, next.key, next.blockMax, next.segMax = 1<<31, 6, 0, 3
-				b.rebase(to, &next)
+				next.Remote, next.Key, next.BlockMax, next.SegMax = 1<<31, 6, 0, 3
+				b.Rebase(to, &next)
 				there := map[uint64]uint64{}
 				for k, v := range want {
-					there[k-to.remote+next.remote] = v
+					there[k-to.Remote+next.Remote] = v
 				}
 				to, want = &next, there
 			}
@@ -146,38 +147,38 @@ func TestOneOfManyOutside(t *testing.T) {
 		{ends: n * size, unequal: 1, want: "100 local offsets, 99 remote offsets"},
 	} {
 		for _, one := range []bool{false, true} {
-			e := entries{size: size, one: one}
+			e := Entries{Size: size, One: one}
 			for i := range uint64(n) {
-				e.lo, e.ro = append(e.lo, i*size), append(e.ro, (n-1-i)*size)
+				e.Local, e.Remote = append(e.Local, i*size), append(e.Remote, (n-1-i)*size)
 				if !one {
-					e.sz = append(e.sz, size)
+					e.Sizes = append(e.Sizes, size)
 				}
 			}
-			e.lo[c.at], e.ro[c.at] = max(e.lo[c.at], c.lo), max(e.ro[c.at], c.ro)
-			e.ro = e.ro[:n-c.unequal]
-			total, err := new(batch).accept(&e, c.ends, c.ends)
-			if c.want == "" && (err != nil || total != n*size) || c.want != "" && (!errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), c.want)) {
+			e.Local[c.at], e.Remote[c.at] = max(e.Local[c.at], c.lo), max(e.Remote[c.at], c.ro)
+			e.Remote = e.Remote[:n-c.unequal]
+			total, err := new(Batch).Accept(&e, c.ends, c.ends)
+			if c.want == "" && (err != nil || total != n*size) || c.want != "" && (!errors.Is(err, errs.ErrInvalid) || !strings.HasPrefix(err.Error(), c.want)) {
 				t.Errorf("%d, %v; want %q", total, err, c.want)
 			}
 		}
 	}
 	for _, size := range []uint64{0, maxEntry + 1} {
-		e := entries{lo: make([]uint64, n), ro: make([]uint64, n), size: size, one: true}
-		if total, err := new(batch).accept(&e, 1<<40, 1<<40); total != 0 || (err == nil) != (size == 0) {
+		e := Entries{Local: make([]uint64, n), Remote: make([]uint64, n), Size: size, One: true}
+		if total, err := new(Batch).Accept(&e, 1<<40, 1<<40); total != 0 || (err == nil) != (size == 0) {
 			t.Errorf("entries of %d bytes: %d, %v", size, total, err)
 		}
 	}
 }
 
 func TestContiguousEntriesBecomeOneSegment(t *testing.T) {
-	b, to := new(batch), &target{opMax: 1 << 30, segMax: 64}
+	b, to := new(Batch), &Target{OpMax: 1 << 30, SegMax: 64}
 	var lo, ro, sz []uint64
 	for i := range uint64(16) {
 		lo, ro, sz = append(lo, i*10), append(ro, 500+i*10), append(sz, 10)
 	}
-	b.build(fabric.OpRead, to, 160, &entries{lo: lo, ro: ro, sz: sz})
-	if len(b.ops) != 1 || len(b.segs) != 1 || b.segs[0].Len != 160 {
-		t.Errorf("%d ops, segments %+v; want one of 160 bytes", len(b.ops), b.segs)
+	b.Build(fabric.OpRead, to, 160, &Entries{Local: lo, Remote: ro, Sizes: sz})
+	if len(b.Ops) != 1 || len(b.segs) != 1 || b.segs[0].Len != 160 {
+		t.Errorf("%d ops, segments %+v; want one of 160 bytes", len(b.Ops), b.segs)
 	}
 }
 
@@ -187,12 +188,12 @@ func TestContiguousEntriesBecomeOneSegment(t *testing.T) {
 func BenchmarkBuild(b *testing.B) {
 	for name, c := range map[string]struct {
 		n  uint64
-		to target
+		to Target
 	}{
-		"1000":              {1000, target{opMax: 1 << 20, segMax: minOpSegs}},
-		"8192 for a GPU":    {8192, target{opMax: 256 << 20, segMax: 32768, mr: 1}},
-		"8192 as blocks":    {8192, target{opMax: 256 << 20, segMax: 32768, blockMax: 32768, mr: 1}},
-		"8192 of two sizes": {8192, target{opMax: 256 << 20, segMax: 32768, mr: 1}},
+		"1000":              {1000, Target{OpMax: 1 << 20, SegMax: 1024}},
+		"8192 for a GPU":    {8192, Target{OpMax: 256 << 20, SegMax: 32768, MR: 1}},
+		"8192 as blocks":    {8192, Target{OpMax: 256 << 20, SegMax: 32768, BlockMax: 32768, MR: 1}},
+		"8192 of two sizes": {8192, Target{OpMax: 256 << 20, SegMax: 32768, MR: 1}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			var lo, ro, sz []uint64
@@ -202,7 +203,7 @@ func BenchmarkBuild(b *testing.B) {
 			if name == "8192 of two sizes" {
 				sz[c.n-1] = 2048
 			}
-			out, raw, copies := new(batch), time.Hour, make([]uint64, 2*c.n)
+			out, raw, copies := new(Batch), time.Hour, make([]uint64, 2*c.n)
 			for range 100 {
 				begin := time.Now()
 				copy(copies, lo)
@@ -213,12 +214,12 @@ func BenchmarkBuild(b *testing.B) {
 			best := time.Hour
 			for b.Loop() {
 				begin := time.Now()
-				e := entries{lo: lo, ro: ro, sz: sz}
-				total, err := out.accept(&e, 1<<30, 1<<30)
+				e := Entries{Local: lo, Remote: ro, Sizes: sz}
+				total, err := out.Accept(&e, 1<<30, 1<<30)
 				if err != nil {
 					b.Fatal(err)
 				}
-				out.build(fabric.OpWrite, &c.to, total, &e)
+				out.Build(fabric.OpWrite, &c.to, total, &e)
 				best = min(best, time.Since(begin))
 			}
 			b.ReportMetric(float64(best)/float64(c.n), "ns/entry")
