@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`mori bench ep`: dispatch and combine of mori.ops between processes of this host, on hosts or
-GPUs.
-"""
+"""`mori bench ep`: dispatch and combine of mori.ops between processes of this host."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import gpus
 from .gpus import L2_BYTES
-from .harness import MIB, Case, Plan, Suite, Target, Unavailable, at_least, pick
+from .harness import MIB, Case, Plan, Suite, Target, Turn, Unavailable, at_least, pick
 from .memory import available_bytes
 from .process import Group
 
@@ -63,7 +61,7 @@ _DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
 # The cases on GPUs.
 FULL_TOKENS = (1, 8, 32, 128, 512, 1024, 2048, 4096, 8192)
 BUDGETS = (8, 16, 24, 32, 64, 128)
-_SHORT = {"float8_e4m3fn": "fp8", "bfloat16": "bf16"}
+SHORT = {"float8_e4m3fn": "fp8", "bfloat16": "bf16"}
 _WIRE = Target("ratio", "<=", round(1 / 0.9, 2))  # nine tenths of the memcpy's speed
 _MANY = 1024
 _POOL_BYTES = 4 * L2_BYTES
@@ -91,20 +89,13 @@ class GPUCase(Case):
         return replace(self, tokens=min(self.tokens, 16), calls=2, rounds=1)
 
 
-def gpu_case(
-    kind: str,
-    tokens: int,
-    dtype: str = "bfloat16",
-    blocks: int | None = None,
-    mode: str = "graph",
-    skewed: bool = False,
-) -> GPUCase:
+def gpu_case(kind: str, tokens: int, dtype: str = "bfloat16", **more: Any) -> GPUCase:
     """Return a case named after its parameters: dispatch-4096-fp8-24blocks-skewed-eager."""
-    words = [kind, str(tokens), _SHORT[dtype], f"{blocks}blocks" if blocks else "", "skewed" if skewed else ""]
-    name = "-".join(word for word in (*words, "eager" if mode == "eager" else "") if word)
-    many = tokens >= _MANY
-    case = GPUCase(name, kind, "us", target=_WIRE if many else None, tokens=tokens, dtype=dtype, blocks=blocks)
-    return replace(case, mode=mode, skewed=skewed, calls=8 if many else 32)
+    target, calls = (_WIRE, 8) if tokens >= _MANY else (None, 32)
+    case = GPUCase("", kind, "us", target=target, tokens=tokens, dtype=dtype, calls=calls, **more)
+    words = [kind, str(tokens), SHORT[dtype], f"{case.blocks}blocks" if case.blocks else ""]
+    words += ["skewed" if case.skewed else "", "eager" if case.mode == "eager" else ""]
+    return replace(case, name="-".join(filter(None, words)))
 
 
 _KINDS = (
@@ -153,13 +144,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def suite(args: argparse.Namespace) -> Suite:
-    """Return the selected cases. Raises ValueError for bad arguments and Unavailable without a GPU.
-    """
-    if args.device == "gpu":
-        return GPUEP(args)
-    args.tokens = 4096 if args.tokens is None else args.tokens
-    args.experts = 32 if args.experts is None else args.experts
-    return EP(args)
+    """Return the selected cases. Raises ValueError for bad arguments, Unavailable without a GPU."""
+    return GPUEP(args) if args.device == "gpu" else EP(args)
 
 
 def check_sizes(ranks: int, of: str, /, **sizes: int) -> None:
@@ -174,24 +160,30 @@ def check_sizes(ranks: int, of: str, /, **sizes: int) -> None:
         raise ValueError(f"--topk: a token cannot choose {topk} of {experts} experts")
 
 
+def _heap(ranks: int, tokens: int, row: int, beside: int) -> int:
+    """Return the bytes of an op: rows received twice, combined tokens, facts of each row."""
+    return 2 * ranks * tokens * row + tokens * row + ranks * tokens * beside + 64 * MIB
+
+
 class EP(Suite):
     """Dispatch and combine on host memory."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        cases, a = pick(CASES, args.cases), args
+        a, cases = args, pick(CASES, args.cases)
+        a.tokens = 4096 if a.tokens is None else a.tokens
+        a.experts = 32 if a.experts is None else a.experts
         sizes = {name: getattr(a, name) for name in ("ranks", "tokens", "hidden", "experts", "topk")}
         check_sizes(max(1, a.ranks), "ranks", **sizes)
         self._dtype, self._package, lacking = _elements(a.dtype)
         self._args, self._row = a, int(a.hidden) * _DTYPES[self._dtype][0]
         size = f"{a.tokens} x {a.hidden} {self._dtype}, top {a.topk} of {a.experts} experts, {a.ranks} ranks"
-        facts = {**{name: sizes[name] for name in ("ranks", "hidden", "experts", "topk")}, "dtype": self._dtype}
+        del sizes["tokens"]
+        facts = {**sizes, "dtype": self._dtype}
         super().__init__(cases, [size, "memcpy takes turns", "rows and sums are compared", *lacking], facts)
 
     def start(self) -> None:
         a, row, tokens = self._args, self._row, max(self._args.tokens, FEW)
-        # An op holds rows received twice, combined tokens, and for each row its choices and flags.
-        received = a.ranks * tokens
-        heap = int(2 * received * row + tokens * row + received * (32 * a.topk + 64) + 64 * MIB)
+        heap = _heap(a.ranks, tokens, row, 32 * a.topk + 64)
         needed, free = (heap + row * tokens) * a.ranks, available_bytes()
         if free and needed > free:
             raise Unavailable(f"this takes up to {needed >> 20} MiB of memory, {free >> 20} are free: fewer --tokens")
@@ -201,37 +193,31 @@ class EP(Suite):
         from .ep_rows import Sizes
 
         sizes = Sizes(tokens, a.hidden, a.experts, a.topk, a.ranks)
-        factory = f"{EPRank.__module__}:{EPRank.__name__}"
-        self._group = self.enter_context(Group(factory, a.ranks, heap, sizes, self._dtype, self._package))
+        self._group = self.enter_context(Group(EPRank, a.ranks, heap, sizes, self._dtype, self._package))
 
     def plan(self, case: EPCase) -> tuple[str, Plan]:
         n, rounds = (FEW, 3 if self._args.quick else 50) if case.few else (self._args.tokens, 1)
         group, rows = self._group, sum(self._group.each("rows", n))
         moved = rows * self._row
 
-        def ours() -> float:
-            turns = group.each("turns", n, rounds, case.in_place)
-            return _span(case, moved, [[getattr(turn, case.kind) for turn in rank] for rank in turns])
+        def span(times: Sequence[Sequence[Times]]) -> float:
+            """Return the figure of the time from the first rank's begin to the last one's end."""
+            rounds = zip(*times, strict=True)
+            spans = [max(t.end for t in ranks) - min(t.begin for t in ranks) for ranks in rounds]
+            seconds: float = statistics.median(spans)
+            return moved / seconds / 1e9 if case.unit == "GB/s" else seconds * 1e6
 
-        raws = {"memcpy": lambda: _span(case, moved, group.each("copies", n, rounds))}
+        def ours() -> float:
+            return span([times[case.kind] for times in group.each("turns", n, rounds, case.in_place)])
+
+        raws: dict[str, Turn] = {"memcpy": lambda: span(group.each("copies", n, rounds))}
         extra: dict[str, object] = {"tokens": n, "rows": rows, "bytes": moved}
         plan = Plan(ours, raws, verify=lambda: sum(group.each("wrong")), extra=extra)
         return group.one(0, "paths")[-1], plan
 
 
-def _span(case: EPCase, moved: int, times: Sequence[Sequence[Times]]) -> float:
-    """Return the figure of the time from the first rank's begin to the last one's end, the median
-    of rounds.
-    """
-    spans = [max(t.end for t in at_once) - min(t.begin for t in at_once) for at_once in zip(*times, strict=True)]
-    seconds: float = statistics.median(spans)
-    return moved / seconds / 1e9 if case.unit == "GB/s" else seconds * 1e6
-
-
 def _elements(wanted: str) -> tuple[str, str, list[str]]:
-    """Return the element type, the package that makes its arrays, and a line if it is not the
-    wanted type.
-    """
+    """Return an element type, the package of its arrays, and a line if the type is another."""
     packages = _DTYPES[wanted][1]
     for package in packages:
         if importlib.util.find_spec(package) is not None:
@@ -242,31 +228,26 @@ def _elements(wanted: str) -> tuple[str, str, list[str]]:
 def gpu_ranks(
     numbers: Sequence[int], hidden: int, experts: int, topk: int, tokens: int, quick: bool, hosts: int = 1
 ) -> Group:
-    """Start a rank on each GPU, for at most `tokens` tokens. They share a pool of tokens that take
-    turns.
-    """
-    if importlib.util.find_spec("numpy") is None or (package := _elements("bfloat16")[1]) == "numpy":
+    """Start a rank on each GPU, for at most `tokens` tokens, of a pool whose tokens take turns."""
+    package = _elements("bfloat16")[1]
+    if importlib.util.find_spec("numpy") is None or package == "numpy":
         wanted = " or ".join(_DTYPES["bfloat16"][1])
         raise Unavailable(f"calls of mori.ops on GPUs are measured with numpy, and {wanted}: install them")
     from .ep_gpu_rank import GPUEPRank
     from .ep_rows import Sizes
 
-    ranks, row = len(numbers), 2 * hidden
+    ranks, row, beside = len(numbers), 2 * hidden, 32 * topk + hidden // 8 + 256
     pool = max(2 * tokens, 64 if quick else _POOL_BYTES // hidden)
-    # An op holds rows received twice, combined tokens, and for each row its choices, scales and
-    # flags.
-    received, beside = ranks * tokens, 32 * topk + hidden // 8 + 256
-    heap = 2 * received * row + tokens * row + received * beside + 64 * MIB
+    heap = _heap(ranks, tokens, row, beside)
     if hosts > 1:  # outgoing and incoming records, and rows on their way back
         heap += 2 * (hosts - 1) * (tokens * (row + beside) + 4 * MIB) + tokens * min(topk, ranks) * (row + beside)
-    factory, flush = f"{GPUEPRank.__module__}:{GPUEPRank.__name__}", MIB if quick else 2 * L2_BYTES
-    sizes = Sizes(pool, hidden, experts, topk, ranks)
-    return Group(factory, ranks, heap, list(numbers), sizes, tokens, package, flush, hosts)
+    sizes, flush = Sizes(pool, hidden, experts, topk, ranks), MIB if quick else 2 * L2_BYTES
+    return Group(GPUEPRank, ranks, heap, list(numbers), sizes, tokens, package, flush, hosts)
 
 
 def slowest(group: Group, method: str) -> float:
     """Return the slowest rank of each round, the median of the rounds."""
-    middle: float = statistics.median(max(at_once) for at_once in zip(*group.each(method), strict=True))
+    middle: float = statistics.median(map(max, zip(*group.each(method), strict=True)))
     return middle
 
 
@@ -275,10 +256,11 @@ class GPUEP(Suite):
 
     def __init__(self, args: argparse.Namespace) -> None:
         cases = full() if args.full or args.cases else usual()
-        cases = [case for case in cases if args.tokens is None or args.cases or case.tokens == args.tokens]
         if args.cases:
             cases = pick(list({case.name: case for case in (*usual(), *cases)}.values()), args.cases)
-        elif not cases:
+        elif args.tokens is not None:
+            cases = [case for case in cases if case.tokens == args.tokens]
+        if not cases:
             raise ValueError(f"--tokens {args.tokens}: no case has so many; there are {FULL_TOKENS}")
         self._gpus, self._quick, self._hosts = gpus.choose(args.gpus), args.quick, args.hosts
         ranks, hidden = len(self._gpus.numbers), min(args.hidden, 512) if args.quick else args.hidden
@@ -286,8 +268,8 @@ class GPUEP(Suite):
         check_sizes(ranks, "GPUs", **self._layer)
         if self._hosts < 1 or ranks % self._hosts:
             raise ValueError(f"--hosts {self._hosts}: {ranks} ranks do not spread evenly over them")
-        self._by_name, self._no_nccl, self._no_graphs = bool(args.cases), "left out by --no-nccl", ""
-        self._nccl = not args.no_nccl
+        self._by_name, self._no_graphs = bool(args.cases), ""
+        self._no_nccl = "left out by --no-nccl" if args.no_nccl else ""
         raw = "memcpy: all GPUs copy at the same time what crosses the wire; ratio: times its time"
         if self._hosts > 1:
             raw = f"the ranks act as if on {self._hosts} hosts; NCCL uses sockets; ratio: times its time"
@@ -305,16 +287,16 @@ class GPUEP(Suite):
         tokens = max(case.tokens for case in self.cases)
         ranks = gpu_ranks(self._gpus.numbers, **self._layer, tokens=tokens, quick=self._quick, hosts=self._hosts)
         self._group = self.enter_context(ranks)
-        self._no_graphs = next((why for why in self._group.each("why_no_graphs") if why), "")
+        self._no_graphs = next(filter(None, self._group.each("why_no_graphs")), "")
         if self._no_graphs and not self._by_name:
             self.cases = [case for case in self.cases if case.mode != "graph"] or [
                 replace(case, name=f"{case.name}-eager", mode="eager") for case in self.cases
             ]
             print(f"mori bench: cases with CUDA graphs are left out: {self._no_graphs}", file=sys.stderr)
-        if self._nccl:
+        if not self._no_nccl:
             folder = self.enter_context(tempfile.TemporaryDirectory(prefix="mori-bench-"))
             answers = self._group.each("open_nccl", str(Path(folder) / "store"))
-            self._no_nccl = next((answer for answer in answers if answer), "")
+            self._no_nccl = next(filter(None, answers), "")
         if self._no_nccl:
             print(f"mori bench: no NCCL to compare with: {self._no_nccl}", file=sys.stderr)
 
@@ -353,5 +335,12 @@ class GPUEP(Suite):
                 "host_us": round(statistics.median(host_us), 2),
             }
 
-        plan = Plan(ours, raws, prepare=lambda: group.each("wipe"), verify=lambda: sum(group.each("wrong")))
-        return group.one(0, "paths")[-1], replace(plan, primary=next(iter(raws), None), extra=extra, finish=finish)
+        return group.one(0, "paths")[-1], Plan(
+            ours,
+            raws,
+            prepare=lambda: group.each("wipe"),
+            verify=lambda: sum(group.each("wrong")),
+            primary=next(iter(raws), None),
+            extra=extra,
+            finish=finish,
+        )

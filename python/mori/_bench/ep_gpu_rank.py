@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""A rank of `mori bench ep --device gpu`: an op on its GPU, tokens with known bytes, and the
-yardsticks.
-"""
+"""A rank of `mori bench ep --device gpu`: an op on its GPU, tokens, and the yardsticks."""
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mori import _core, device
+from mori import _core, cpp, device, shmem
+from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp
 from mori.tensor_utils import dtype_size, gpu_tensor_view
 
 from .ep import GPUCase
@@ -47,22 +48,19 @@ class GPUEPRank(Member):
         self._per_host, self._hosts = size // hosts, hosts
         if hosts > 1:
             os.environ["MORI_NODE_ID"] = f"host {me // self._per_host}"
-        self._gpu, self._sizes, self._tokens, self._package = gpus[me], sizes, tokens, package
-        self._flush_bytes = flush
-        self._layers: dict[tuple[str, bool], Layer] = {}
-        self._pools: dict[str, device.DeviceMemory] = {}
-        self._routes: dict[tuple[int, int, bool], Array] = {}
+        self._gpu, self._sizes, self._tokens, self._flush_bytes = gpus[me], sizes, tokens, flush
+        self._layer_of = functools.cache(
+            lambda dtype, skewed: Layer(sizes, Elements(dtype, package), skewed)
+        )
+        self._pool_of = functools.cache(self._make_pool)
         self._held: list[device.DeviceMemory] = []
         self._nccl: AllToAll | None = None
         self._torch_stream: Any = None
 
     def join(self, unique_id: bytes) -> None:
-        from mori.ops import EpDispatchCombineConfig, EpDispatchCombineKernelType, EpDispatchCombineOp
-
         super().join(unique_id)
         s = self._sizes
-        self._scales = s.hidden // _SCALED
-        per_rank = s.experts // s.ranks
+        self._scales, per_rank = s.hidden // _SCALED, s.experts // s.ranks
         config = EpDispatchCombineConfig(
             "bfloat16", self.me, self.size, s.hidden, self._scales, 4, 2, self._tokens, per_rank, s.topk
         )
@@ -71,14 +69,14 @@ class GPUEPRank(Member):
             config = replace(config, kernel_type=kernel, gpu_per_node=self._per_host)
         self._op = EpDispatchCombineOp(config)
         self._flush = device.DeviceMemory(self._flush_bytes, self._gpu)
-        if not why_no_cuda():
+        if why_no_cuda():
+            self._stream = device.Stream(self._gpu)
+        else:
             import torch
 
             torch.cuda.set_device(self._gpu)
             self._torch_stream = torch.cuda.Stream(self._gpu)
             self._stream = device.Stream.borrow(self._torch_stream, self._gpu)
-        else:
-            self._stream = device.Stream(self._gpu)
         self._op.stream = self._stream
 
     def leave(self) -> None:
@@ -106,57 +104,42 @@ class GPUEPRank(Member):
 
     def prepare(self, case: GPUCase) -> int:
         """Make the inputs of a case. Return the bytes that cross the wire to or from this rank."""
-        for memory in self._held:
-            memory.close()
-        self._held.clear()
-        self._case, self._sampled, self._host_us, self._graph = case, False, 0.0, None
-        self._layer = self._layer_of(case.dtype, case.skewed)
+        while self._held:
+            self._held.pop().close()
+        self._case, self._sampled = case, False
+        self._layer: Layer = self._layer_of(case.dtype, case.skewed)
         self._pool = self._pool_of(case.dtype)
         self._row = self._sizes.hidden * dtype_size(case.dtype)
         n, topk = case.tokens, self._sizes.topk
         self._places = self._layer.sizes.tokens // n  # batches of different tokens
-        self._indices = self._upload(self._routing(self.me), "int32")
+        self._indices = self._upload(self._layer.indices(self.me, n), "int32")
         self._weights = self._upload(np.full((n, topk), 1 / topk, np.float32), "float32")
         scale = np.arange(n, dtype=np.float32)[:, None] + np.arange(self._scales, dtype=np.float32)
-        self._scale = self._upload(scale, "float32") if case.dtype.startswith("float8") and self._scales else None
-        self._goes = [self._goes_of(rank) for rank in range(self.size)]
-        self._calls = list(self._calls_of(case))
-        for call in self._calls:
-            call()
-        self._stream.wait(WAIT_S)
-        self._op.check()
-        if case.mode == "graph":
-            self._capture()
-        return self._wire()
+        scaled = case.dtype.startswith("float8") and self._scales
+        self._scale = self._upload(scale, "float32") if scaled else None
+        # Tokens that each rank sends to each rank.
+        self._goes: list[list[int]] = [self._layer.goes(rank, n).sum(0).tolist() for rank in range(self.size)]
+        self._launch: dict[str, Any] = self._launch_of(case.blocks, case.warps)
+        self._calls = self._calls_of(case)
+        self.relaunch(case.blocks, case.warps)
+        sent, came = self._rows(sent=True), self._rows(sent=False)
+        away = [sum(rows) - rows[self.me] for rows in (sent, came)]
+        return max(away) * self._row_on_wire * self._turns
 
-    def _layer_of(self, dtype: str, skewed: bool) -> Layer:
-        key = (dtype, skewed)
-        if key not in self._layers:
-            self._layers[key] = Layer(self._sizes, Elements(dtype, self._package), skewed)
-        return self._layers[key]
-
-    def _pool_of(self, dtype: str) -> device.DeviceMemory:
+    def _make_pool(self, dtype: str) -> device.DeviceMemory:
         """Return all tokens of this rank."""
-        if dtype not in self._pools:
-            tokens = self._layer_of(dtype, False).tokens(self.me)
-            memory = self._pools[dtype] = device.DeviceMemory(tokens.nbytes, self._gpu)
-            memory.write(tokens.reshape(-1).view(np.uint8))
-        return self._pools[dtype]
+        tokens = self._layer_of(dtype, False).tokens(self.me)
+        memory = device.DeviceMemory(tokens.nbytes, self._gpu)
+        memory.write(tokens.reshape(-1).view(np.uint8))
+        return memory
 
-    def _routing(self, rank: int) -> Array:
-        key = (rank, self._case.tokens, self._case.skewed)
-        if key not in self._routes:
-            self._routes[key] = self._layer.indices(rank, self._case.tokens)
-        return self._routes[key]
-
-    def _goes_of(self, rank: int) -> Array:
-        """Count a rank's tokens for each rank."""
-        to = self._routing(rank) // (self._sizes.experts // self.size)
-        return np.array([(to == d).any(1).sum() for d in range(self.size)])
+    def _hold(self, nbytes: int) -> device.DeviceMemory:
+        """Return memory that stays until the next case."""
+        self._held.append(device.DeviceMemory(max(1, nbytes), self._gpu))
+        return self._held[-1]
 
     def _upload(self, array: Array, dtype: str) -> Any:
-        memory = device.DeviceMemory(max(1, array.nbytes), self._gpu)
-        self._held.append(memory)
+        memory = self._hold(array.nbytes)
         memory.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
         return gpu_tensor_view(memory.ptr, array.shape, dtype, self._gpu)
 
@@ -164,100 +147,90 @@ class GPUEPRank(Member):
         """Return the first token of call i."""
         return i % self._places * self._case.tokens
 
-    def _input(self, i: int) -> Any:
-        shape = self._case.tokens, self._sizes.hidden
-        return gpu_tensor_view(self._pool.ptr + self._place(i) * self._row, shape, self._case.dtype, self._gpu)
+    def _launch_of(self, blocks: int | None, warps: int | None) -> dict[str, Any]:
+        return {"block_num": blocks or -1, "warp_per_block": warps or -1}
 
-    def _dispatch(self, i: int, **more: Any) -> Any:
-        more.update(self._launch)
-        return self._op.dispatch(self._inputs[i], self._weights, self._scale, self._indices, **more)
-
-    @property
-    def _launch(self) -> dict[str, Any]:
-        return {"block_num": self._case.blocks or -1, "warp_per_block": self._case.warps or -1}
-
-    def relaunch(self, blocks: int, warps: int) -> None:
-        """Prepare the same calls with another launch."""
-        self._graph = None
-        self._case = replace(self._case, blocks=blocks, warps=warps)
+    def relaunch(self, blocks: int | None, warps: int | None) -> None:
+        """Prepare the calls with another launch."""
+        self._graph: Any = None
+        self._launch = self._launch_of(blocks, warps)
         for call in self._calls:
             call()
         self._stream.wait(WAIT_S)
+        self._op.check()
         if self._case.mode == "graph":
-            self._capture()
+            import torch
 
-    def _calls_of(self, case: GPUCase) -> Iterator[Callable[[], Any]]:
-        """Yield the calls of a round."""
-        self._inputs = [self._input(i) for i in range(case.calls)]
+            graph, on = torch.cuda.CUDAGraph(), self._torch_stream
+            with torch.cuda.graph(graph, stream=on, capture_error_mode="relaxed"):
+                for call in self._calls:
+                    call()
+            self._graph = graph
+
+    def _view(self, address: int, rows: int) -> Any:
+        shape = rows, self._sizes.hidden
+        return gpu_tensor_view(address, shape, self._case.dtype, self._gpu)
+
+    def _calls_of(self, case: GPUCase) -> list[Callable[[], Any]]:
+        """Return the calls of a round."""
+        op, weights, scale, indices = self._op, self._weights, self._scale, self._indices
+        starts = [self._pool.ptr + self._place(i) * self._row for i in range(case.calls)]
+        inputs = [self._view(start, case.tokens) for start in starts]
+
+        def dispatch(tokens: Any, **more: Any) -> Any:
+            return op.dispatch(tokens, weights, scale, indices, **more, **self._launch)
+
+        def combine(rows: Any, **more: Any) -> Any:
+            return op.combine(rows, None, indices, **more, **self._launch)
+
+        def pair(tokens: Any) -> None:
+            combine(dispatch(tokens)[0])
+
         if case.kind == "dispatch":
-            yield from (lambda i=i: self._dispatch(i) for i in range(case.calls))
-            return
+            return [partial(dispatch, tokens) for tokens in inputs]
         # The rows of one dispatch are combined repeatedly. Between hosts that takes a routing
-        # handle, because
-        # forwarders do not keep all state of a dispatch twice.
+        # handle, because forwarders do not keep all state of a dispatch twice.
         alone = self._hosts == 1 and case.kind != "both"
-        _core.call("BenchKeepRows", self._op._handle, alone)
-        rows, *_, handle = self._dispatch(0, return_routing=True)
-        route = None if alone else handle
+        _core.call("BenchKeepRows", op._handle, alone)
+        rows, *_, handle = dispatch(inputs[0], return_routing=True)
         if case.kind == "both":
-
-            def pair(i: int) -> None:
-                self._op.combine(self._dispatch(i)[0], None, self._indices, **self._launch)
-
-            yield from (lambda i=i: pair(i) for i in range(case.calls))
-            return
-        count = int(sum(goes[self.me] for goes in self._goes))
+            return [partial(pair, tokens) for tokens in inputs]
+        count = sum(self._rows(sent=True))
         in_place = case.kind == "combine-in-place"
-        copies = 1 if in_place else max(2, min(case.calls, _INPUT_BYTES // max(1, count * self._row)))
-        made = [self._made(rows, count, in_place) for _ in range(copies)]
-        for i in range(case.calls):
-            yield lambda i=i: self._op.combine(  # type: ignore[misc]
-                made[i % copies],
-                None,
-                self._indices,
-                use_external_inp_buf=int(not in_place),
-                routing=route,
-                **self._launch,
-            )
+        copies = max(2, min(case.calls, _INPUT_BYTES // max(1, count * self._row)))
+        made = [self._made(rows, count, in_place) for _ in range(1 if in_place else copies)]
+        more = {"use_external_inp_buf": int(not in_place), "routing": None if alone else handle}
+        return [partial(combine, made[i % len(made)], **more) for i in range(case.calls)]
 
     def _made(self, rows: Any, count: int, in_place: bool) -> Any:
         """Return a copy of the rows: the output of experts that change nothing."""
         if in_place:
-            target = self._op.get_registered_combine_input_buffer(self._case.dtype, self._sizes.hidden)
+            buffer = self._op.get_registered_combine_input_buffer
+            target = buffer(self._case.dtype, self._sizes.hidden)
         else:
-            memory = device.DeviceMemory(max(1, count * self._row), self._gpu)
-            self._held.append(memory)
-            target = gpu_tensor_view(memory.ptr, (count, self._sizes.hidden), self._case.dtype, self._gpu)
+            target = self._view(self._hold(count * self._row).ptr, count)
         if count:
             device.copy(target.ptr, rows.ptr, count * self._row, self._stream)
         self._stream.wait(WAIT_S)
         return target
 
-    def _capture(self) -> None:
-        import torch
-
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=self._torch_stream, capture_error_mode="relaxed"):
-            for call in self._calls:
-                call()
-
     # The measurements.
 
-    def _round(self, work: Callable[[], None], calls: int, stream: device.Stream | None = None) -> float:
-        """Return the microseconds of one call that work queues. All GPUs begin together, with
-        flushed caches.
-        """
-        from mori import shmem
+    def _rounds(self, work: Callable[[], None]) -> list[float]:
+        """Return the microseconds of a call in each of the case's rounds, which work queues.
 
-        on = stream or self._stream
-        begin, end = device.Event(self._gpu), device.Event(self._gpu)
-        _core.call("StreamSet", on._handle(), self._flush.ptr, 0, self._flush.nbytes)
-        shmem.shmem_barrier_on_stream(on)
-        begin.record(on)
-        work()
-        end.record(on)
-        end.wait(WAIT_S)
-        return float(end.elapsed_ms(begin)) * 1e3 / calls
+        All GPUs begin a round together, with flushed caches.
+        """
+        begin, end, on, times = device.Event(self._gpu), device.Event(self._gpu), self._stream, []
+        for _ in range(self._case.rounds):
+            _core.call("StreamSet", on._handle(), self._flush.ptr, 0, self._flush.nbytes)
+            shmem.shmem_barrier_on_stream(on)
+            begin.record(on)
+            work()
+            end.record(on)
+            end.wait(WAIT_S)
+            times.append(float(end.elapsed_ms(begin)) * 1e3 / self._case.calls)
+        return times
 
     def sample(self) -> list[float]:
         """Run the case's rounds. Return the microseconds of a call in each."""
@@ -273,10 +246,9 @@ class GPUEPRank(Member):
             import torch
 
             with torch.cuda.stream(self._torch_stream):
-                self._graph.replay()  # type: ignore[attr-defined]
+                self._graph.replay()
 
-        work = eager if self._graph is None else graph
-        times = [self._round(work, len(self._calls)) for _ in range(self._case.rounds)]
+        times = self._rounds(eager if self._graph is None else graph)
         self._op.check()
         self._host_us = statistics.median(spent) * 1e6 if spent else 0.0
         return times
@@ -285,24 +257,26 @@ class GPUEPRank(Member):
         """Return how long one call kept its caller in the last sample; 0 for graphs."""
         return self._host_us
 
-    def _rows_of(self, sent: bool) -> list[int]:
+    def _rows(self, sent: bool) -> list[int]:
         """Count the rows that this rank sends to each rank in a call, or receives from each."""
         if sent != self._case.kind.startswith("combine"):
-            return [int(n) for n in self._goes[self.me]]
-        return [int(goes[self.me]) for goes in self._goes]
-
-    def _wire(self) -> int:
-        """Return the bytes that leave this rank or reach it, whichever are more."""
-        rows = max(sum(n for d, n in enumerate(some) if d != self.me) for some in map(self._rows_of, (True, False)))
-        return rows * self._row_on_wire * self._turns
+            return self._goes[self.me]
+        return [goes[self.me] for goes in self._goes]
 
     @property
     def _turns(self) -> int:
         return 2 if self._case.kind == "both" else 1
 
+    @property
+    def _row_on_wire(self) -> int:
+        """Return the bytes of a row with its scales."""
+        return self._row + (4 * self._scales if self._scale is not None else 0)
+
     def copies(self) -> list[float]:
         """Let the driver copy as many bytes to each rank, on a stream for each."""
-        moves = self._moves()
+        received = cpp.get_dispatch_output_ptrs(self._op)[0]
+        rows = [(d, n) for d, n in enumerate(self._rows(sent=True)) if d != self.me and n]
+        moves = [(shmem.shmem_ptr_p2p(received, self.me, d), n * self._row_on_wire) for d, n in rows]
         streams = [device.Stream(self._gpu) for _ in moves[1:]]
 
         def work() -> None:
@@ -310,45 +284,28 @@ class GPUEPRank(Member):
             for stream in streams:
                 stream.wait_event(started)
             for i in range(self._case.calls * self._turns):
-                for (to, size), stream in zip(moves, [self._stream, *streams][: len(moves)], strict=True):
+                for (to, size), stream in zip(moves, [self._stream, *streams], strict=False):
                     first = min(self._place(i) * self._row, self._pool.nbytes - size)
                     device.copy(to, self._pool.ptr + first, size, stream)
             for stream in streams:
                 self._stream.wait_event(stream.record_event())
 
-        times = [self._round(work, self._case.calls) for _ in range(self._case.rounds)]
+        times = self._rounds(work)
         for stream in streams:
             stream.close()
         return times
 
-    def _moves(self) -> list[tuple[int, int]]:
-        """Return address and bytes of the copies: to the memory of each rank that dispatch writes
-        to.
-        """
-        from mori import cpp, shmem
-
-        received = cpp.get_dispatch_output_ptrs(self._op)[0]
-        sent = [(d, n * self._row_on_wire) for d, n in enumerate(self._rows_of(sent=True)) if d != self.me and n]
-        return [(shmem.shmem_ptr_p2p(received, self.me, d), size) for d, size in sent]
-
-    @property
-    def _row_on_wire(self) -> int:
-        """Return the bytes of a row with its scales."""
-        return self._row + (4 * self._scales if self._scale is not None else 0)
-
     def nccl(self) -> list[float]:
         """Let NCCL move the rows, including those that stay on this rank."""
         assert self._nccl is not None
-        sent, came = self._rows_of(sent=True), self._rows_of(sent=False)
-        work = self._nccl.work(self._pool, sent, came, self._row, self._case.calls, self._torch_stream)
-        return [self._round(work, self._case.calls) for _ in range(self._case.rounds)]
+        sent, came = self._rows(sent=True), self._rows(sent=False)
+        calls, stream = self._case.calls, self._torch_stream
+        return self._rounds(self._nccl.work(self._pool, sent, came, self._row, calls, stream))
 
     # The bytes.
 
     def wipe(self) -> None:
         """Zero the results."""
-        from mori import cpp
-
         n, combined = self._case.tokens, cpp.get_combine_output_ptrs(self._op)[0]
         received = cpp.get_dispatch_output_ptrs(self._op)[0]
         for at, rows in ((received, self.size * n), (combined, n)):
@@ -356,53 +313,41 @@ class GPUEPRank(Member):
         self._stream.wait(WAIT_S)
 
     def wrong(self) -> int:
-        """Count the wrong rows or sums of the last call: all of the first sample's, some of later
-        ones.
-        """
+        """Count the wrong rows or sums of the last call: all in the first sample, then some."""
         whole, self._sampled = not self._sampled, True
-        if self._case.kind == "dispatch":
-            return self._wrong_rows(whole)
-        return self._wrong_sums(whole)
+        count = self._wrong_rows if self._case.kind == "dispatch" else self._wrong_sums
+        return count(whole)
 
     def _wrong_rows(self, whole: bool) -> int:
-        from mori import cpp
-
-        n, last = self._case.tokens, self._place(self._case.calls - 1)
         rows, _, scales, *_ = cpp.get_dispatch_output_ptrs(self._op)
         positions = self._op.get_dispatch_src_token_pos()
         places = self._download(positions.ptr, positions.shape[0] * 4, np.int32).astype(np.int64)
-        at_most = self._op.max_num_tokens_to_send()
-        rank, token = places // at_most, places % at_most
-        wrong = self._layer.lost_rows(self.me, n, rank, token)
-        first, count = self._some(len(places), whole)
-        bits = self._download_rows(rows, first, count)
-        part = slice(first, first + count)
-        wrong += self._layer.different_rows(bits, rank[part], token[part] + last)
+        rank, token = np.divmod(places, self._op.max_num_tokens_to_send())
+        wrong = self._layer.lost_rows(self.me, self._case.tokens, rank, token)
+        first, count = 0, len(places)
+        if not whole and count > _CHECKED:
+            first, count = int(np.random.default_rng().integers(0, count - _CHECKED)), _CHECKED
+        rank, token = rank[first : first + count], token[first : first + count]
+        last = self._place(self._case.calls - 1)
+        bits = self._download_rows(rows + first * self._row, count)
+        wrong += self._layer.different_rows(bits, rank, token + last)
         if self._scale is not None:
-            came = self._download(scales + first * self._scales * 4, count * self._scales * 4, np.float32)
-            wanted = token[part][:, None] + np.arange(self._scales)
-            wrong += int((came.reshape(count, self._scales) != wanted).any(1).sum())
+            size = self._scales * 4
+            came = self._download(scales + first * size, count * size, np.float32)
+            wanted = token[:, None] + np.arange(self._scales)
+            wrong += int((came.reshape(wanted.shape) != wanted).any(1).sum())
         return wrong
 
     def _wrong_sums(self, whole: bool) -> int:
-        from mori import cpp
-
         n, both = self._case.tokens, self._case.kind == "both"
-        last = self._place(self._case.calls - 1) if both else self._place(0)
+        last = self._place(self._case.calls - 1 if both else 0)
         count = n if whole else min(n, _CHECKED)
-        bits = self._download_rows(cpp.get_combine_output_ptrs(self._op)[0], 0, count)
-        to = self._routing(self.me)[:count] // (self._sizes.experts // self.size)
-        times = sum((to == d).any(1).astype(np.int64) for d in range(self.size))
-        return self._layer.wrong_multiples(self.me, bits, np.asarray(times), last)
+        bits = self._download_rows(cpp.get_combine_output_ptrs(self._op)[0], count)
+        times = self._layer.goes(self.me, n)[:count].sum(1)
+        return self._layer.wrong_multiples(self.me, bits, times, last)
 
-    def _some(self, n: int, whole: bool) -> tuple[int, int]:
-        """Return the first row to check and how many."""
-        if whole or n <= _CHECKED:
-            return 0, n
-        return int(np.random.default_rng().integers(0, n - _CHECKED)), _CHECKED
-
-    def _download_rows(self, at: int, first: int, count: int) -> Array:
-        flat = self._download(at + first * self._row, count * self._row, np.uint8)
+    def _download_rows(self, at: int, count: int) -> Array:
+        flat = self._download(at, count * self._row, np.uint8)
         bits = {1: np.uint8, 2: np.uint16}[dtype_size(self._case.dtype)]
         return flat.view(bits).reshape(count, self._sizes.hidden)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tokens that every rank can compute, and the results that dispatch and combine must have. Needs numpy.
+"""Tokens that every rank can compute, and the results that dispatch and combine must have.
 
 A token is a slice of one text of small integers, at an offset of its own. Combine sums as many equal
 rows as a token has ranks, so there is a text of each multiple, rounded once as combine does.
@@ -7,7 +7,9 @@ rows as a token has ranks, so there is a text of each multiple, rounded once as 
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +24,7 @@ _CHUNK = 256  # rows compared at once
 
 
 class Elements:
-    """Makes and reads rows of one element type, with ml_dtypes or torch for types that numpy lacks.
-    """
+    """Makes and reads rows of one element type; numpy lacks some, ml_dtypes or torch has them."""
 
     def __init__(self, name: str, package: str) -> None:
         self._package = importlib.import_module(package)
@@ -60,9 +61,7 @@ class Elements:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A layer: most tokens of a rank, elements of a token, experts of all ranks, experts of a
-    token, ranks.
-    """
+    """A layer: most tokens of a rank, elements of a token, experts of all ranks and of a token."""
 
     tokens: int
     hidden: int
@@ -72,9 +71,7 @@ class Sizes:
 
 
 class Layer:
-    """Tokens and routing of all ranks. Skewed: the probability of an expert is proportional to 1 /
-    number.
-    """
+    """Tokens and routing of all ranks. Skewed: an expert is chosen in proportion to 1 / number."""
 
     def __init__(self, sizes: Sizes, elements: Elements, skewed: bool = False) -> None:
         self.sizes, self.elements = sizes, elements
@@ -83,10 +80,12 @@ class Layer:
         text = np.random.default_rng(20_26).integers(-8, 9, self._places + sizes.hidden).astype(np.float32)
         multiples = range(sizes.ranks + 1)
         # 0 is added so that no zero is negative: a sum that starts at 0 has none.
-        self._texts = [self._windows(elements.encode(text * np.float32(k) + np.float32(0))) for k in multiples]
-
-    def _windows(self, text: Array) -> Array:
-        return np.lib.stride_tricks.sliding_window_view(text, self.sizes.hidden)
+        encoded = [elements.encode(text * np.float32(k) + np.float32(0)) for k in multiples]
+        windows = np.lib.stride_tricks.sliding_window_view
+        self._texts = [windows(text, sizes.hidden) for text in encoded]
+        # The routing of a rank's first n tokens, and which of them go to which rank.
+        self.indices: Callable[[int, int], Array] = functools.cache(self._indices)
+        self.goes: Callable[[int, int], Array] = functools.cache(self._goes)
 
     def _starts(self, rank: Array | int, token: Array) -> Array:
         place: Array = (rank * self.sizes.tokens + token) * _STRIDE % self._places
@@ -96,24 +95,23 @@ class Layer:
         """Return the bits of a rank's tokens, [tokens, hidden]."""
         return np.ascontiguousarray(self._texts[1][self._starts(rank, np.arange(self.sizes.tokens))])
 
-    def indices(self, rank: int, n: int) -> Array:
+    def _indices(self, rank: int, n: int) -> Array:
         """Return the experts of a rank's first n tokens, int32 [n, topk], uniform unless skewed."""
         random: Array = np.random.default_rng((20_26, rank)).random((n, self.sizes.experts), np.float32)
         if self._likely is not None:
-            random = -np.log1p(-random) / self._likely  # the smallest exponential variates: drawn by their rates
+            # The smallest exponential variates are drawn by their rates.
+            random = -np.log1p(-random) / self._likely
         chosen = np.argpartition(random, self.sizes.topk - 1, axis=1)[:, : self.sizes.topk]
         return np.ascontiguousarray(chosen, np.int32)
 
-    def goes(self, rank: int, n: int) -> Array:
+    def _goes(self, rank: int, n: int) -> Array:
         """Return which of a rank's first n tokens go to which rank, bool [n, ranks]."""
         to = np.zeros((n, self.sizes.ranks), np.bool_)
         np.put_along_axis(to, self.indices(rank, n) // (self.sizes.experts // self.sizes.ranks), True, 1)
         return to
 
     def wrong_rows(self, me: int, n: int, rows: Array, rank: Array, token: Array, first: int = 0) -> int:
-        """Count the rows on rank `me` that differ from the tokens sent to it; these begin at token
-        `first`.
-        """
+        """Count the rows on rank `me` that differ from the tokens sent to it, from `first` on."""
         return self.lost_rows(me, n, rank, token) + self.different_rows(rows, rank, token + first)
 
     def lost_rows(self, me: int, n: int, rank: Array, token: Array) -> int:
@@ -127,14 +125,11 @@ class Layer:
         return self._different(rows, 1, self._starts(rank, token))
 
     def wrong_sums(self, me: int, rows: Array, first: int = 0) -> int:
-        """Count the combined tokens that differ from token times ranks; they begin at token
-        `first`.
-        """
+        """Count the combined tokens, from `first` on, that differ from token times ranks."""
         return self.wrong_multiples(me, rows, self.goes(me, len(rows)).sum(1), first)
 
     def wrong_multiples(self, me: int, rows: Array, times: Array, first: int) -> int:
-        """Count the rows that differ from `times` times their token; they begin at token `first`.
-        """
+        """Count the rows that differ from `times` times their token; the first is token `first`."""
         starts = self._starts(me, np.arange(first, first + len(rows)))
         groups = ((k, np.flatnonzero(times == k)) for k in range(self.sizes.ranks + 1))
         return sum(self._different(rows[which], k, starts[which]) for k, which in groups if len(which))

@@ -21,10 +21,6 @@ class Unavailable(RuntimeError):
     """The machine lacks what a case measures or compares with."""
 
 
-class PathUnavailable(Unavailable):
-    """The session does not run on the path that a case measures."""
-
-
 class TransferFailed(RuntimeError):
     """A transfer of the benchmark ended with an error."""
 
@@ -212,7 +208,7 @@ def median_us(call: Callable[[], object], times: int) -> float:
 
 
 def run(case: Case, path: str, plan: Plan, repeats: int, tick: Callable[[float], object]) -> Result:
-    """Run one warm-up round and `repeats` measured ones, in which mori and its yardsticks take turns.
+    """Run a warm-up round and `repeats` measured ones; mori and its yardsticks take turns.
 
     Every turn starts with a wiped destination; after each turn of mori the bytes are compared. tick
     gets the share of the case that each round is.

@@ -26,12 +26,12 @@ from .harness import (
     KIB,
     MIB,
     Case,
-    PathUnavailable,
     Plan,
     Suite,
     Target,
     TransferFailed,
     Turn,
+    Unavailable,
     at_least,
     at_most,
     median_us,
@@ -230,11 +230,11 @@ class IO(Suite):
         except (RemoteError, MoriError) as err:
             if isinstance(err, RemoteError) and not err.trace:  # the process is gone
                 raise
-            raise PathUnavailable(str(err)) from err
+            raise Unavailable(str(err)) from err
         transport, _, how = facts["path"].partition("/")
         if transport != path or (path == "shm" and how == "stream"):
             why = "; ".join(facts["reasons"])
-            raise PathUnavailable(f"the session runs on {facts['path']}, not on {path}: {why}")
+            raise Unavailable(f"the session runs on {facts['path']}, not on {path}: {why}")
         plan = _PLANS[case.kind](self, case)
         if self._gpus is None:
             return path, plan
@@ -275,7 +275,7 @@ class IO(Suite):
 
 
 class Blocks:
-    """The blocks of both sides in two random orders, so that nothing can be merged, cut into batches."""
+    """Batches of the blocks of both sides, in two random orders, so that nothing is merged."""
 
     def __init__(self, suite: IO, case: IOCase) -> None:
         rng, count = random.Random(case.name), case.entries * case.batches
@@ -343,7 +343,7 @@ def blocks(suite: IO, case: IOCase) -> Plan:
 
 
 def _stream_yardsticks(suite: IO, case: IOCase, order: Blocks, rounds: int) -> dict[str, Turn]:
-    """Return turns that move the same bytes in the same direction, first the one to compare with."""
+    """Return turns that move the same bytes the same way, first the one to compare with."""
     if case.path == "verbs":
         return perftest.streams(suite.session, case, rounds)
     if case.path == "tcp":
@@ -435,7 +435,7 @@ def _transfer(suite: IO, case: IOCase) -> TransferStatus:
 
 
 def poll(suite: IO, case: IOCase) -> Plan:
-    """One status.Succeeded(), its look-up included: nanoseconds. The yardstick is a method of str."""
+    """One status.Succeeded(), with its look-up: nanoseconds. The yardstick is a str's method."""
     status, polls = _transfer(suite, case), suite.effort.polls
 
     def calls(thing: object, method: str) -> float:

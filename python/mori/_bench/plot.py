@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plots of results, drawn by matplotlib without a display: bars, and curves over sizes and tokens."""
+"""Plots of results, drawn by matplotlib without a display: bars and curves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from .ep import SHORT
 from .harness import Result
 from .report import Machine, figure, human
 
@@ -19,7 +20,7 @@ _LABELS = {
     "us": "µs, less is better",
     "ns": "ns, less is better",
 }
-_SHORT = {"float8_e4m3fn": "fp8", "bfloat16": "bf16"}
+
 _EP_COLOURS = {
     ("dispatch", "fp8"): OURS,
     ("dispatch", "bf16"): GOOD,
@@ -56,7 +57,7 @@ def axes(rows: int, columns: int, width: float, height: float) -> tuple[Any, lis
 
 
 def draw(results: list[Result], what: str, machine: Machine, file: Path) -> None:
-    """Draw bars for each unit, with targets as marks, below a curve of cases of several block sizes.
+    """Draw bars for each unit, with targets as marks, below a curve over block sizes.
 
     Dispatch and combine on GPUs have curves only.
     """
@@ -158,7 +159,7 @@ def _over(axis: Any, results: list[Result], x: str, label: str) -> None:
 
     def key(result: Result) -> tuple[str, str, str, int]:
         fact: Any = result.extra
-        return result.case.kind, _SHORT[fact["dtype"]], fact["mode"], fact["tokens"] if x == "blocks" else 0
+        return result.case.kind, SHORT[fact["dtype"]], fact["mode"], fact["tokens"] if x == "blocks" else 0
 
     for (kind, dtype, mode, tokens), some in itertools.groupby(sorted(results, key=key), key):
         points = sorted((int(str(r.extra[x])), r.value, r.raw) for r in some)

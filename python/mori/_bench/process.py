@@ -107,7 +107,7 @@ class Remote:
 
 @contextlib.contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Block SIGINT in processes that start inside, from their first instruction on; delay it here."""
+    """Block SIGINT in processes that start inside, from their first instruction; delay it here."""
     resource_tracker.ensure_running()  # starting it later would unblock the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -206,7 +206,7 @@ class Group(contextlib.ExitStack):
 
 
 def run_ranks(program: Sequence[str], ranks: int) -> int:
-    """Run ``mori`` with the arguments ``program`` as `ranks` processes and return the worst exit status.
+    """Run ``mori`` with these arguments as `ranks` processes. Return the worst exit status.
 
     They bootstrap through a file and inherit the output. If one fails, the others are ended.
     """
@@ -224,4 +224,5 @@ def run_ranks(program: Sequence[str], ranks: int) -> int:
                 limit = time.monotonic() + _GRACE_S
             time.sleep(0.02)
         codes = [process.returncode or 0 for process in started]
-        return max(code if code >= 0 else 128 - code for code in codes)  # a signal's status is negative
+        # A rank that a signal ended has a negative status.
+        return max(code if code >= 0 else 128 - code for code in codes)

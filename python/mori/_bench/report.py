@@ -8,7 +8,7 @@ import platform
 import statistics
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ..cli import _table
@@ -30,9 +30,6 @@ class Machine:
     def __str__(self) -> str:
         size = f"{self.cores} cores, {self.memory_gib:.0f} GiB"
         return f"{self.cpu}, {size}, Linux {self.kernel}, Python {self.python}"
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def this_machine() -> Machine:
@@ -59,7 +56,7 @@ class _NoBar:
 
 
 def bar(total: float, *, quiet: bool = False, leave: bool = False, **options: Any) -> Any:
-    """Return a tqdm bar if tqdm is installed and stderr is a terminal, else one that shows nothing."""
+    """Return a tqdm bar if stderr is a terminal and tqdm is installed, else an invisible one."""
     with suppress(ImportError):
         if sys.stderr.isatty() and not quiet:
             from tqdm import tqdm
@@ -111,7 +108,7 @@ def figure(number: float | None) -> str:
 
 
 def nearest(samples: dict[str, list[float]], value: float) -> str:
-    """Return the name of the yardstick that the ratio refers to: its median is nearest to a value."""
+    """Return the name of the yardstick that the ratio refers to, whose median is nearest."""
     return min(samples, key=lambda name: abs(statistics.median(samples[name]) - value), default="-")
 
 

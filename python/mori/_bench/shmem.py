@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mori import _core, _errors, device
 
@@ -130,62 +131,48 @@ class Shmem(Suite):
         self._group: Group | None = None
 
     def start(self) -> None:
-        self._library = Library()
-        self.callback(self._library.close)
-        self.push(lambda *failure: self._use(0, *failure))
-
-    def _use(self, pes: int, *failure: Any) -> None:
-        """End the PEs of other cases and start as many as requested."""
-        if self._group is not None and self._group.size != pes:
-            group, self._group = self._group, None
-            group.__exit__(*(failure or (None, None, None)))
-        if self._group is None and pes:
-            self._group = Group(PE, pes, _HEAP)
+        self._library = self.enter_context(contextlib.closing(Library()))
+        self._groups = self.enter_context(contextlib.ExitStack())
 
     def plan(self, case: ShmemCase) -> tuple[str, Plan]:
-        self._use(case.pes)
-        assert self._group is not None
+        if self._group is None or self._group.size != case.pes:
+            self._groups.close()
+            self._group = self._groups.enter_context(Group(PE, case.pes, _HEAP))
         path = self._group.one(0, "paths")[1]
         if path != "mapped":
             raise Unavailable(f"PE 1 is reached by {path}: there is no mapping to measure on")
         rounds = max(1, case.rounds // 50) if self._quick else case.rounds
-        plan = (self._barrier if case.kind == "barrier" else self._move)(case, self._group, rounds)
+        form = "python" if case.form == "python" else "native"
+        plan = (self._barrier if case.kind == "barrier" else self._move)(case, self._group, form, rounds)
         if case.form == "openshmem":
             measure = self._library.measure
             plan.raws = {"OpenSHMEM": lambda: _figure(case, measure(case.kind, case.size, rounds, self.runs))}
         plan.extra["form"] = case.form
         return path, plan
 
-    def _barrier(self, case: ShmemCase, group: Group, rounds: int) -> Plan:
+    def _barrier(self, case: ShmemCase, group: Group, form: str, rounds: int) -> Plan:
         """All PEs enter barriers in a row: nanoseconds at PE 0."""
         runs = self.runs if case.pes == 2 else min(self.runs, 10)
-        args = ("python", "barrier", 0) if case.form == "python" else ("native", "barrier", 0, 0)
         raw = {"spinning flags": lambda: float(group.each("raw_barrier", rounds, runs)[0])}
-        return Plan(lambda: float(group.each(*args, rounds, runs)[0]), raw)
+        return Plan(lambda: float(group.each(form, "barrier", 0, 0, rounds, runs)[0]), raw)
 
-    def _move(self, case: ShmemCase, group: Group, rounds: int) -> Plan:
+    def _move(self, case: ShmemCase, group: Group, form: str, rounds: int) -> Plan:
         """PE 0 moves bytes to or from PE 1, or changes a word of it."""
         runs, n = self.runs, case.size
         raw, raw_name = _RAW.get(case.kind, (case.kind, f"{case.kind} instruction"))
 
-        def turn(form: str, what: str) -> Callable[[], float]:
-            args = (what, n, rounds, runs) if form == "python" else (what, n, 1, rounds, runs)
+        def turn(form: str, what: str) -> float:
+            if case.both:
+                figures = group.each("at_once", form, what, n, rounds, runs)
+                return _figure(case, min(map(max, *figures)))
+            return _figure(case, group.one(0, form, what, n, 1, rounds, runs))
 
-            def once() -> float:
-                if case.both:
-                    slower = map(max, *group.each("at_once", form, what, n, rounds, runs))
-                    return _figure(case, min(slower))
-                return _figure(case, group.one(0, form, *args))
-
-            return once
-
-        plan = Plan(turn("python" if case.form == "python" else "native", case.kind), {raw_name: turn("raw", raw)})
+        plan = Plan(lambda: turn(form, case.kind), {raw_name: lambda: turn("raw", raw)})
         if case.kind in ("put", "put_quiet", "get"):
-            _checked(plan, group, case.kind == "get", n)
-        else:
-            made = rounds * runs * (2 if case.both else 1)
-            plan.prepare = lambda: group.one(1, "wipe", "symmetric")
-            plan.verify = lambda: int(group.one(1, "word") != made)
+            return _checked(plan, group, case.kind == "get", n)
+        made = rounds * runs * (2 if case.both else 1)
+        plan.prepare = lambda: group.one(1, "wipe", "symmetric")
+        plan.verify = lambda: int(group.one(1, "word") != made)
         return plan
 
 

@@ -37,7 +37,7 @@ _STATEMENTS = {
 
 
 class PE(Member):
-    """A PE on host memory. Each operation has three forms, which return the fastest run's ns of a round.
+    """A PE on host memory. An operation has three forms: nanoseconds of a round, fastest run.
 
     `native` loops in the extension, `python` calls Python, `raw` is the yardstick in C.
     """
@@ -96,13 +96,13 @@ class PE(Member):
         first, self._raised = self._raised + 1, self._raised + rounds * runs
         return float(_core.call("BenchRawBarrier", self._flags, first, rounds, runs))
 
-    def python(self, what: str, n: int, rounds: int, runs: int) -> float:
+    def python(self, what: str, n: int, target: int, rounds: int, runs: int) -> float:
         names = {**vars(shmem), "dest": self.symmetric.address, "own": self.own.address, "n": n}
         return min(timeit.Timer(_STATEMENTS[what], globals=names).repeat(runs, rounds)) / rounds * 1e9
 
 
 class GPUPE(Member):
-    """A PE whose symmetric memory is on a GPU; `room` bytes of it, and of other memory, are used."""
+    """A PE whose symmetric memory is on a GPU. It uses `room` bytes there and `room` elsewhere."""
 
     def __init__(self, me: int, size: int, heap: int, numbers: list[int], room: int) -> None:
         self._gpu, self._room = numbers[me % len(numbers)], room
@@ -228,7 +228,7 @@ class GPUPE(Member):
         return float(self._end.elapsed_ms(self._begin)) / 1e3 / rounds
 
     def signals(self, rounds: int) -> float:
-        """Let kernels of PEs 0 and 1 put 8 bytes with a signal and answer: nanoseconds of one way."""
+        """Let kernels of PEs 0 and 1 put 8 bytes with a signal and answer: ns of one way."""
         if self.me > 1:
             return 0.0
         first, self._signalled = self._signalled, self._signalled + rounds + 1

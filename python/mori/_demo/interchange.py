@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`mori demo interchange`: a kernel on one GPU writes to another GPU's memory through a NIC that it drives itself.
+"""`mori demo interchange`: a kernel on one GPU writes to another's by a NIC that it drives.
 
 It takes the eight steps of an RDMA program. The emulated NIC, or a proxy of the host over another
 network, can replace the NIC; threads of the CPU can replace the GPU.
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
         sender = Local(Side(args.device, gpus[0], args.limit))
         if args.processes == 1:
             return _steps(args, [sender, Local(Side(args.device, gpus[-1], args.limit))])
-        with Remote("receiver", "mori._demo.interchange:Side", args.device, gpus[-1], args.limit) as receiver:
+        with Remote("receiver", Side, args.device, gpus[-1], args.limit) as receiver:
             receiver.timeout = args.limit * args.rounds + _SLACK_S
             return _steps(args, [sender, receiver])
     except (_errors.MoriError, RemoteError) as err:
@@ -156,26 +156,18 @@ def _parser() -> argparse.ArgumentParser:
         description="A kernel on one GPU fills a buffer and writes it to another's, by a NIC that the kernel drives "
         "itself or by a proxy of the host; the other GPU checks every byte.",
     )
-    parser.add_argument(
-        "--device",
-        default="emu0",
-        metavar="NAME",
-        help="emu0, an emulated NIC with mlx5 queues (default); emu0:bnxt, emu0:ionic1 or emu0:ionic2, one with "
+    add = parser.add_argument
+    devices = (
+        "emu0, an emulated NIC with mlx5 queues (default); emu0:bnxt, emu0:ionic1 or emu0:ionic2, one with "
         "another vendor's queues; proxy or proxy:PROVIDER, a host thread that posts to shm, tcp, verbs; "
-        "or an RDMA device's name",
+        "or an RDMA device's name"
     )
-    parser.add_argument(
-        "--gpu",
-        metavar="GPU[,GPU]",
-        help="cpu, cuda:N or hip:N, of both sides or of each (default: the first there is)",
-    )
-    parser.add_argument("--bytes", type=int, default=1024, metavar="N", help="to send (default 1024)")
-    parser.add_argument("--value", type=int, default=42, metavar="BYTE", help="of each byte (default 42)")
-    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="by one kernel (default 1)")
-    parser.add_argument(
-        "--processes", type=int, choices=[1, 2], default=1, help="that the two sides are in (default 1)"
-    )
-    parser.add_argument(
-        "--limit", type=float, default=30.0, metavar="S", help="seconds that any wait may last (default 30)"
-    )
+    add("--device", default="emu0", metavar="NAME", help=devices)
+    gpus = "cpu, cuda:N or hip:N, of both sides or of each (default: the first there is)"
+    add("--gpu", metavar="GPU[,GPU]", help=gpus)
+    add("--bytes", type=int, default=1024, metavar="N", help="to send (default 1024)")
+    add("--value", type=int, default=42, metavar="BYTE", help="of each byte (default 42)")
+    add("--rounds", type=int, default=1, metavar="N", help="by one kernel (default 1)")
+    add("--processes", type=int, choices=[1, 2], default=1, help="that the two sides are in (default 1)")
+    add("--limit", type=float, default=30.0, metavar="S", help="seconds that any wait may last (default 30)")
     return parser

@@ -21,7 +21,7 @@ _RAW, _MARKS = "#8a929e", ("#2e8b57", "#d98c1f", "#c0392b", "#6d3f9c")
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run. `raw` has the samples of each raw limit in GB/s, none if it was not measured."""
+    """A finished run. `raw` has the samples of each raw limit in GB/s; it may be empty."""
 
     shape: Shape
     machine: Machine
@@ -84,7 +84,7 @@ class Outcome:
             "wrong_blocks": self.wrong,
             "touched_spare_blocks": self.touched,
             "shape": asdict(self.shape),
-            "machine": self.machine.as_dict(),
+            "machine": asdict(self.machine),
         }
 
     def table(self) -> str:

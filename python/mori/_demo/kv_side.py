@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The processes of `mori demo kv`: a paged KV cache and the steps of a serving engine's connector."""
+"""A process of `mori demo kv`: a paged KV cache, and the steps of an engine's connector."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Shape:
         return [block * self.block_bytes + half for half in (0, values) for block in table]
 
     def granules(self, layer: int, table: list[int]) -> list[tuple[int, int]]:
-        """(offset, index) of every block of a layer, for `Pattern`: the index names a block whatever the table."""
+        """(offset, index) of a layer's blocks, for `Pattern`: an index names a block in any table."""
         first = layer * 2 * self.blocks
         return [(offset, first + i) for i, offset in enumerate(self.offsets(table))]
 
@@ -151,7 +151,7 @@ class Worker(Endpoint):
         return self._sessions[0].describe()
 
     def transfer(self, mode: Mode, inflight: int) -> Iterator[int]:
-        """Move all layers, at most `inflight` at a time. Yield how many completed since the last event."""
+        """Move all layers, at most `inflight` at a time. Yield how many completed since then."""
         sizes = [self.shape.block_bytes] * len(self._here)
         pending: deque[tuple[float, TransferStatus]] = deque()
         times = self.times = []
@@ -182,7 +182,7 @@ class Worker(Endpoint):
         return self.times
 
     def verify(self) -> Iterator[tuple[int, int]]:
-        """Yield for each layer of decode how many blocks are wrong, and how many spare ones were written to."""
+        """Yield how many blocks of each layer are wrong, and how many spare ones were written."""
         spare = self.shape.spare_offsets(self.table)
         for layer, region in enumerate(self.regions):
             wrong = self._pattern.wrong(region, self.shape.granules(layer, self.table))

@@ -23,7 +23,7 @@ _TOLERANCE = 1e-4  # relative to the largest output: ranks sum in another order
 
 
 def main(argv: list[str]) -> int:
-    """Return 0 if the layer's output is right, 1 if not or if the run failed, 2 for bad arguments."""
+    """Return 0 if the output is right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
     args = ranks.parse(parser, argv, "pes", "rounds")
     if args is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,24 +17,17 @@ Array = np.ndarray[Any, Any]
 _TOKENS, _GATE, _EXPERT = range(3)
 
 
-@dataclass(frozen=True)
-class Expert:
+class Expert(NamedTuple):
     """Two matrices with a ReLU between them: ``up`` [hidden, inner], ``down`` [inner, hidden]."""
 
     number: int
     up: Array
     down: Array
 
-    def __call__(self, x: Array) -> Array:
-        made: Array = np.maximum(x @ self.up, 0) @ self.down
-        return made
-
 
 @dataclass(frozen=True)
 class Layer:
-    """The sizes of a layer: elements of a token, tokens and experts of a rank, experts that a token
-    chooses, ranks.
-    """
+    """The sizes of a layer; `topk` is the number of experts that a token chooses."""
 
     hidden: int
     tokens: int
@@ -67,9 +60,7 @@ class Layer:
         return self.random(_TOKENS, rank).standard_normal((self.tokens, self.hidden), np.float32)
 
     def gate(self, x: Array) -> tuple[Array, Array]:
-        """Each token's experts, int32 [n, topk], and their weights, float32 [n, topk], which add up
-        to 1.
-        """
+        """Each token's experts, int32 [n, topk], and weights, float32, which add up to 1."""
         matrix = self.random(_GATE).standard_normal((self.hidden, self.experts), np.float32)
         scores = x @ matrix / np.sqrt(self.hidden, dtype=np.float32)
         chosen = np.argsort(-scores, axis=1, kind="stable")[:, : self.topk].astype(np.int32)
@@ -89,9 +80,7 @@ class Layer:
         return map(self.expert, range(rank * self.experts_per_rank, (rank + 1) * self.experts_per_rank))
 
     def whole(self) -> Array:
-        """The layer's output for all ranks' tokens, float32 [ranks, tokens, hidden], made in this
-        process alone.
-        """
+        """The output for all ranks' tokens in one process, float32 [ranks, tokens, hidden]."""
         x = np.concatenate([self.tokens_of(rank) for rank in range(self.ranks)])
         chosen, weights = self.gate(x)
         out = np.zeros(x.shape, np.float32)
@@ -101,11 +90,10 @@ class Layer:
 
 
 def apply(experts: Iterable[Expert], x: Array, chosen: Array, weights: Array) -> Array:
-    """The weighted sum of what experts make of those tokens that chose them, float32 [n, hidden].
-    """
+    """The weighted sum of what experts make of the tokens that chose them, float32 [n, hidden]."""
     out = np.zeros(x.shape, np.float32)
     for expert in experts:
         rows, places = np.nonzero(chosen == expert.number)
         if len(rows):
-            out[rows] += weights[rows, places][:, None] * expert(x[rows])
+            out[rows] += weights[rows, places][:, None] * (np.maximum(x[rows] @ expert.up, 0) @ expert.down)
     return out

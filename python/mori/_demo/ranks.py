@@ -24,7 +24,7 @@ def launched() -> int:
 
 
 def parse(parser: argparse.ArgumentParser, argv: list[str], *positive: str) -> argparse.Namespace | None:
-    """Parse arguments, of which some must be positive. Return None, with a message, without numpy."""
+    """Parse arguments, of which some must be positive. Without numpy, say so and return None."""
     args = parser.parse_args(argv)
     for name in positive:
         if getattr(args, name) < 1:

@@ -72,7 +72,7 @@ def _rounds(
     exchange: Callable[[int], None],
     wrong: Callable[[int], int],
 ) -> list[float]:
-    """Run an exchange of `sent` bytes in each round. Return the bytes, the seconds and the wrong bytes."""
+    """Run an exchange of `sent` bytes a round. Return bytes, seconds and wrong bytes."""
     seconds, errors = 0.0, 0
     for turn in range(1, args.rounds + 1):
         prepare(turn)

@@ -28,7 +28,7 @@ class Library:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mori-bench-")
-        self._errors = open(os.path.join(self._folder.name, "errors"), "w+b")  # noqa: SIM115 - closed by close
+        self._errors = open(f"{self._folder.name}/errors", "w+b")  # noqa: SIM115 - closed by close
         self._process: subprocess.Popen[bytes] | None = None
         self.name = ""
 

@@ -21,7 +21,7 @@ _LIMIT_S = 120
 
 
 def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn]:
-    """Return a turn that sends as many messages of the case's size: GB/s. Empty without perftest."""
+    """Return a turn that sends as many messages of the case's size: GB/s; none without perftest."""
 
     def flow(tool: str, messages: int) -> float:
         row = _run(tool, session, case.size, messages, "--report_gbits")
@@ -31,7 +31,7 @@ def streams(session: IOEngineSession, case: Case, rounds: int) -> dict[str, Turn
 
 
 def latency(session: IOEngineSession, case: Case, pings: int) -> dict[str, Turn]:
-    """Return a turn that measures the typical microseconds of a message. Empty without perftest."""
+    """Return a turn that measures the typical microseconds of a message; none without perftest."""
     return _turns("lat", session, case, pings, lambda tool, n: float(_run(tool, session, case.size, n)[4]))
 
 
@@ -50,7 +50,7 @@ def _turns(
 
 
 def _run(tool: str, session: IOEngineSession, size: int, messages: int, *options: str) -> list[str]:
-    """Run a server and a client on the session's device. Return the figures that the client prints."""
+    """Run a server and a client on the session's device. Return the figures of the client."""
     device, port = device_of(session.describe()["reasons"])
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
