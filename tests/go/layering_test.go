@@ -137,8 +137,8 @@ func TestMayImport(t *testing.T) {
 	}
 }
 
-// inside orders the packages of the internal folders of shmem, io and ep: one imports only those of a
-// lower rank.
+// inside orders the packages of the internal folders of shmem, io and ep: one imports only those of
+// a lower rank.
 var inside = map[string]map[string]int{
 	"shmem/internal/": {
 		"arena": 0, "reduceop": 0, "peers": 0,

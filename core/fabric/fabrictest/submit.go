@@ -68,8 +68,8 @@ type dispatcher struct {
 	wait map[uint64]chan fabric.ErrEntry
 }
 
-// dispatch is the dispatcher of a node, which the first call starts. It stops when the case is over,
-// before the node closes.
+// dispatch is the dispatcher of a node, which the first call starts. It stops when the case is
+// over, before the node closes.
 func (n *node) dispatch() *dispatcher {
 	if n.dispatcher != nil {
 		return n.dispatcher
