@@ -46,7 +46,7 @@ func DeviceSetKernels(folder string) (n int, err error) {
 	return 0, nil
 }
 
-// DeviceList returns the GPUs that this process sees, and why there is none, as JSON.
+// DeviceList returns the GPUs that this process sees, and why there is no GPU, as JSON.
 func DeviceList() (text string, err error) {
 	defer guard(&err)
 	infos, why := []device.Info{}, ""

@@ -170,7 +170,7 @@ static int from_items(PyObject *items, numbers *to, const char *what) {
 	return 0;
 }
 
-// one_object tells whether all items are the same int, as those of [4096] * 8192 are: then one look at each place does.
+// one_object reports whether all items are the same int, as those of [4096] * 8192 are: then one look at each place does.
 static int one_object(PyObject *items) {
 	Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
 	PyObject **all = PySequence_Fast_ITEMS(items);

@@ -115,7 +115,7 @@ static int usage(PyObject *const *args, Py_ssize_t nargs, const char *text) {
 	return 0;
 }
 
-// keep is told of a call that Python has checked and made, and the last of its kind.
+// keep notes a call that Python has checked and made, and the last of its kind.
 static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	Again *a = (Again *)self;
 	if (usage(args, nargs, KEEP)) {
@@ -139,7 +139,7 @@ static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	Py_RETURN_NONE;
 }
 
-// alike tells whether a call is like c, and makes x of it: 1, or 0. Then a Python error may be set.
+// alike reports whether a call is like c, and makes x of it: 1, or 0. Then a Python error may be set.
 static int alike(const Again *a, const call *c, PyObject *const *args, mori_ep_call *x) {
 	int64_t flags, tokens;
 	uint64_t *addrs[kMost] = {&x->input, &x->indices, &x->weights, &x->scales, &x->slots, (uint64_t *)&x->route_rows};

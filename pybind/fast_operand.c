@@ -111,7 +111,7 @@ static int from_buffer(PyObject *o, int writes, operand *out) {
 	return 0;
 }
 
-// item is the last number of a typestr: "<f4" has 4. 0: there is none.
+// item is the last number of a typestr: "<f4" has 4. 0: it has no number.
 static uint64_t item(PyObject *typestr) {
 	const char *text = typestr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : NULL;
 	return text && strlen(text) > 2 ? strtoull(text + 2, NULL, 10) : 0;

@@ -61,7 +61,7 @@ int mori_finish(int answer, mori_reply *reply) {
 	return -1;
 }
 
-// What non-blocking transfers to other hosts still read or write, until quiet. Programs that never call that meet kMostKept.
+// What non-blocking transfers to other hosts still read or write, until quiet. kMostKept bounds them for programs that never call that.
 static PyObject *in_flight;
 
 enum { kMostKept = 4096 };

@@ -15,7 +15,7 @@ import (
 	"mori/shmem"
 )
 
-// errInterrupted ends a wait because a Python signal handler raised; what it raised goes on in C.
+// errInterrupted ends a wait because a Python signal handler raised; the exception continues in C.
 var errInterrupted = errors.New("interrupted")
 
 // askPython lets signals through to the Python thread that waits.

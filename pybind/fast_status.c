@@ -7,7 +7,7 @@
 #include "fast_py.h"
 
 PyTypeObject *mori_status_type;
-static PyObject *status_codes; // tuple: number -> member, None where there is none
+static PyObject *status_codes; // tuple: number -> member, None where there is no member
 
 Status *mori_wrap(mori_status_ref ref) {
 	Status *s = (Status *)mori_status_type->tp_alloc(mori_status_type, 0);

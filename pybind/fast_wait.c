@@ -14,7 +14,7 @@
 static const int64_t kSliceNs = 100 * 1000 * 1000;
 // For so long a waiter yields its processor in a loop before it parks. Parking lets the processor sleep, and waking it takes tens
 // of microseconds on a virtual machine: on an idle one with 2 cores a plain TCP ping-pong of two C programs takes 108 us, and 35 with
-// a waiter that stays awake. It yields so that whoever can run does.
+// a waiter that stays awake. It yields so that runnable threads run.
 static const int64_t kSpinNs = 100 * 1000;
 
 static int64_t now_ns(void) {

@@ -13,7 +13,7 @@ import (
 	"mori/core/interchange"
 )
 
-// An exchange is a side of the interchange, and what its kernels told.
+// An exchange is a side of the interchange, and what its kernels reported.
 type exchange struct {
 	*interchange.Side
 	outcome atomic.Pointer[interchange.Outcome]
@@ -55,7 +55,7 @@ func InterchangeDiscover(id uint64) (text string, err error) {
 	return toJSON(found)
 }
 
-// InterchangeDevice opens a side's device and tells of it in words.
+// InterchangeDevice opens a side's device and describes it in words.
 func InterchangeDevice(id uint64) (text string, err error) {
 	defer guard(&err)
 	s, err := exchanges.get(id)
@@ -82,7 +82,7 @@ func InterchangeEndpoint(id uint64) (text string, err error) {
 // InterchangeConnect connects a side to the address of the other's endpoint.
 func InterchangeConnect(id uint64, address string) (n int, err error) {
 	defer guard(&err)
-	return interchangeTold(id, address, (*interchange.Side).Connect)
+	return interchangeReceive(id, address, (*interchange.Side).Connect)
 }
 
 // InterchangeRegister allocates and registers a side's buffer: {addr, bytes, keys, shown} as JSON.
@@ -99,14 +99,14 @@ func InterchangeRegister(id uint64, nbytes uint64) (text string, err error) {
 	return toJSON(m)
 }
 
-// InterchangeMeet tells a side of the other's buffer: what was shown.
+// InterchangeMeet makes the other side's buffer known to a side: what was shown.
 func InterchangeMeet(id uint64, shown string) (n int, err error) {
 	defer guard(&err)
-	return interchangeTold(id, shown, (*interchange.Side).Meet)
+	return interchangeReceive(id, shown, (*interchange.Side).Meet)
 }
 
-// interchangeTold hands a side what the other has told, as JSON has bytes.
-func interchangeTold(id uint64, text string, step func(*interchange.Side, []byte) error) (int, error) {
+// interchangeReceive gives a side what the other has sent, as JSON has bytes.
+func interchangeReceive(id uint64, text string, step func(*interchange.Side, []byte) error) (int, error) {
 	s, err := exchanges.get(id)
 	if err != nil {
 		return 0, err
@@ -137,7 +137,7 @@ func InterchangeRun(id uint64, send bool, value int, rounds uint64) (job uint64,
 	}), nil
 }
 
-// InterchangeOutcome is what the kernel of the last run told: {rounds, ns, kernel} as JSON.
+// InterchangeOutcome is what the kernel of the last run reported: {rounds, ns, kernel} as JSON.
 func InterchangeOutcome(id uint64) (text string, err error) {
 	defer guard(&err)
 	s, err := exchanges.get(id)

@@ -11,7 +11,7 @@ import (
 )
 
 // A job is a call that waits for other processes, while Python looks after it in slices. Python may
-// let go of it: the call goes on, as far as its context lets it, and what comes out is dropped.
+// let go of it: the call continues, as far as its context lets it, and what comes out is dropped.
 type job struct {
 	done   chan struct{}
 	cancel context.CancelFunc

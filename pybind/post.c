@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Posting transfers: one C function, whoever calls it in Python and whatever options it has.
+// Posting transfers: one C function for all callers in Python and all options.
 //
 // Posting keeps the GIL: it takes a few microseconds, and giving the GIL up beside a busy Python thread
 // costs over a hundred. Only a post that has to open a connection releases it.

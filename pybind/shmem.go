@@ -51,7 +51,7 @@ func enter() (*pe, error) {
 
 func (p *pe) leave() { p.calls.Add(-1) }
 
-// ask tells calls that wait whether to go on.
+// ask returns whether calls that wait continue.
 func (p *pe) ask() error {
 	if p.ending.Load() {
 		return shmem.ErrClosed
@@ -120,7 +120,7 @@ func ShmemInitLaunched() (job uint64, err error) {
 	})
 }
 
-// ShmemLaunched returns what the launcher told this process, as JSON; null if there was none.
+// ShmemLaunched returns what the launcher set for this process, as JSON; null if there was none.
 func ShmemLaunched() (text string, err error) {
 	defer guard(&err)
 	launch, ok, err := bootstrap.Launched()
@@ -260,7 +260,7 @@ func ShmemLog(text string) (n int, err error) {
 }
 
 // ShmemDoctor returns what init would do here: how the heap would be made, and what a launcher has
-// told, as JSON.
+// set, as JSON.
 func ShmemDoctor() (text string, err error) {
 	defer guard(&err)
 	cfg, err := shmem.ConfigFromEnv()

@@ -33,16 +33,16 @@ func (l *moduleList) add(m *shmem.Module) {
 	l.all = append(l.all, m)
 }
 
-// refill tells the modules of an earlier World about this one. One that is gone is left out.
+// refill connects the modules of an earlier World to this one. One that is gone is left out.
 func (l *moduleList) refill(w *shmem.World) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range l.all {
-		_ = w.Refill(m) // a module that cannot be told is one that cannot run
+		_ = w.Refill(m) // a module that cannot be refilled cannot run
 	}
 }
 
-// ShmemModuleInit tells a module of a GPU, CUmodule or hipModule_t, about symmetric memory. False:
+// ShmemModuleInit connects a module of a GPU, CUmodule or hipModule_t, to symmetric memory. False:
 // it has no kernels that use that.
 func ShmemModuleInit(module uint64) (known bool, err error) {
 	defer guard(&err)
@@ -62,8 +62,9 @@ func ShmemModuleInit(module uint64) (known bool, err error) {
 	return true, nil
 }
 
-// ShmemLoadModule loads a file, of PTX or a code object, on the GPU of this thread's PE, and tells
-// it about symmetric memory. The handle is the vendor's; the module stays until the process ends.
+// ShmemLoadModule loads a file, of PTX or a code object, on the GPU of this thread's PE, and
+// connects it to symmetric memory. The handle is the vendor's; the module stays until the process
+// ends.
 func ShmemLoadModule(path string) (handle uint64, err error) {
 	defer guard(&err)
 	p, err := enter()

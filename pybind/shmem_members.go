@@ -47,7 +47,7 @@ func current() (*pe, error) {
 }
 
 // claim finds the PE that the calling thread is or is becoming, as this rank, or begins one. An
-// init of a rank that the process is already, or of one that a launcher tells, is of that PE,
+// init of a rank that the process is already, or of one that a launcher sets, is of that PE,
 // whichever thread calls.
 func (m *membership) claim(rank int) (p *pe, made bool) {
 	m.mu.Lock()

@@ -53,7 +53,7 @@ func (b *Blocks) Set(size uint64, local, remote []uint64) error {
 	return nil
 }
 
-// Size is the bytes of each block; 0 if there is none.
+// Size is the bytes of each block; 0 without any.
 func (b *Blocks) Size() uint64 { return b.size }
 
 // Len is how many blocks there are.

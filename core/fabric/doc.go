@@ -51,7 +51,7 @@
 // the order of submission: messages always arrive in it, and OpFence orders the rest.
 //
 // Atomics work on arrays of numbers at the target, are atomic among each other, and those of 4 and
-// 8 bytes on host memory also with the CPU's own. AtomicQuerier tells what a provider has.
+// 8 bytes on host memory also with the CPU's own. AtomicQuerier reports what a provider has.
 //
 // Memory is named by address (Seg), since device memory has no slice. The owner keeps it alive
 // until the op ended. Op.More, Op.RMore, Op.Blocks and Op.Atomic belong to the provider from Submit
@@ -78,7 +78,7 @@
 // # Writing a provider
 //
 // Implement Provider: a lower-case Name, the Version of its own and the API version that it was
-// written against, GetInfo and Open. It may live in any module; whoever wants it calls
+// written against, GetInfo and Open. It may live in any module; its users call
 // Registry.Register. GetInfo describes all that it can do in an offer for each endpoint type, and
 // lets Match answer the hints. What needs no hardware is in core/fabric/util: CQ, EQ, Counter, AV,
 // the tables of regions and imports, receive matching, an endpoint's states, the checks of ops,

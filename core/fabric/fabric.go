@@ -96,7 +96,7 @@ type Domain interface {
 //
 // Submit before Enable is ErrOpBadState. On an EPMsg, receives may be posted from enabled on,
 // everything else needs connected (ErrNotConn). When the connection ends, every op in flight ends
-// with an error entry before the EQ tells.
+// with an error entry before the EQ reports it.
 //
 // An EPRDM connects by itself with the first op to a peer, which waits meanwhile. If that fails, or
 // the connection breaks, the ops on their way to this peer, and no others, end with an error entry,
@@ -156,7 +156,7 @@ type Connector interface {
 	Peer() Addr
 }
 
-// A Prober tells, before or after connecting, why a provider is or is not at its best with its
+// A Prober reports, before or after connecting, why a provider is or is not at its best with its
 // peer.
 type Prober interface {
 	// Path says in words how bytes move to this peer: "cma", "stream".
@@ -201,9 +201,9 @@ type CQ interface {
 	Signal() error
 
 	// OnReady makes the queue call fn, once for now if it is not empty, and after every entry that is
-	// added, by whoever adds it: possibly inside Submit, and possibly with locks of the provider held.
-	// fn must not block and may call Read and ReadErr only. It saves the hand-over to a goroutine in
-	// Wait. nil ends that; a call under way may still be running.
+	// added, on the goroutine that adds it: possibly inside Submit, and possibly with locks of the
+	// provider held. fn must not block and may call Read and ReadErr only. It saves the hand-over to a
+	// goroutine in Wait. nil ends that; a call under way may still be running.
 	OnReady(fn func())
 
 	// Close frees the queue, or answers ErrBusy while an endpoint is bound.
@@ -242,8 +242,8 @@ type Counter interface {
 	Set(v uint64) error
 	SetErr(v uint64) error
 
-	// Wait parks until Read is at least threshold (nil), there are failures that ReadErr has not told
-	// (ErrAvail), ctx is done (its error), or the counter closed (ErrClosed).
+	// Wait parks until Read is at least threshold (nil), there are failures that ReadErr has not
+	// returned (ErrAvail), ctx is done (its error), or the counter closed (ErrClosed).
 	Wait(ctx context.Context, threshold uint64) error
 
 	// Close frees the counter, or answers ErrBusy while an endpoint is bound.

@@ -17,7 +17,7 @@ const (
 	CapTrigger                       // triggered operations: offered by no provider yet
 	CapLocalComm                     // secondary: peers of this host
 	CapRemoteComm                    // secondary: peers of other hosts
-	CapSource                        // secondary: Completion.Src tells who sent
+	CapSource                        // secondary: Completion.Src is the sender
 	CapDirectedRecv                  // receives from one peer only: offered by no provider yet
 	CapSharedCtx                     // receive queues shared between endpoints: offered by no provider yet
 	CapScalable                      // several transmit contexts with one address: offered by no provider yet
@@ -35,7 +35,7 @@ const (
 	// may be any of ErrNoKey, ErrAccess, ErrRange and ErrConnReset. So may a message that is longer
 	// than its receive. A queue pair of a NIC is like that.
 	ModeDenialFatal Mode = 1 << iota
-	// ModeKeyIsProof: regions have no secret: whoever knows a small number may use them.
+	// ModeKeyIsProof: regions have no secret: a small number is enough to use them.
 	ModeKeyIsProof
 )
 
@@ -44,7 +44,7 @@ const (
 // wrote. Atomics count as reads and writes.
 type Order uint32
 
-// The pairs. Up to Limits.OrderRAW, OrderWAR and OrderWAW bytes, where reads and writes meet.
+// The pairs. Up to Limits.OrderRAW, OrderWAR and OrderWAW bytes, where reads and writes overlap.
 const (
 	OrderRAR Order = 1 << iota
 	OrderRAW

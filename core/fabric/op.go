@@ -145,7 +145,7 @@ func (op *Op) RLen() uint64 {
 	return n
 }
 
-// A Completion tells that an op ended well.
+// A Completion reports that an op succeeded.
 type Completion struct {
 	Ctx   uint64
 	Kind  OpKind
@@ -155,7 +155,7 @@ type Completion struct {
 	Data  uint64
 }
 
-// An ErrEntry tells that an op failed.
+// An ErrEntry reports that an op failed.
 type ErrEntry struct {
 	Completion
 	Err    Errno
@@ -188,7 +188,7 @@ type EventKind uint8
 // The events.
 const (
 	EventConnected EventKind = 1 + iota
-	EventShutdown            // the connection ended; Err tells how
+	EventShutdown            // the connection ended; Err is the reason
 )
 
 // An Event is an entry of an EQ.

@@ -61,7 +61,7 @@ func (r *Registry) Register(p Provider) error {
 }
 
 // Deregister unlists the provider of this name at once, and then waits until nobody uses it or ctx
-// is done; in that case it may be called again to wait on. ErrNoData if there is none.
+// is done; in that case it may be called again to wait on. ErrNoData if it is not registered.
 func (r *Registry) Deregister(ctx context.Context, name string) error {
 	name = strings.ToLower(name)
 	r.mu.Lock()

@@ -61,7 +61,7 @@ func KernelModule(device string) (string, error) {
 }
 
 // parseName splits a device name into the name to open and its family. Names of emulated NICs begin
-// with "emu"; their family stands behind a colon, mlx5 if there is none.
+// with "emu"; their family stands behind a colon, mlx5 without one.
 func parseName(name string) (device string, f *family, emulated bool, err error) {
 	device, kind, has := strings.Cut(name, ":")
 	if !strings.HasPrefix(device, "emu") {

@@ -20,7 +20,7 @@ const (
 	Integrated  Abilities = C.GPU_HAS_INTEGRATED   // memory is the host's
 )
 
-// Info is what a driver tells of a device.
+// Info describes a device, as its driver does.
 type Info struct {
 	Name, BusID, Arch string
 	UUID              [16]byte
@@ -72,7 +72,7 @@ type Link struct {
 	Hops            int // 0 if not known
 }
 
-// Link tells how d reaches peer. It enters no device.
+// Link is how d reaches peer. It enters no device.
 func (d Device) Link(peer int) (Link, error) {
 	var c C.struct_gpu_link
 	if err := d.check(C.gpu_link(d.Driver.api, d.id(), C.int(peer), &c)); err != nil {

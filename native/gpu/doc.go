@@ -6,7 +6,7 @@
 //
 // [Open] answers in three ways, and once for each vendor: a [Driver]; an error that wraps
 // [errors.ErrUnsupported], because there conclusively is no driver or no device; any other error
-// when it cannot be told, which is asked again the next time.
+// if that is not known, and the next call asks again.
 //
 // Both vendors answer the same calls with the same meaning. Addresses, streams, events, modules and
 // functions are the vendor's handles as numbers; stream 0 is the default stream. Every failed call

@@ -15,7 +15,7 @@ enum { MAJOR = 10000000, MINOR = 100000 }; // of hipRuntimeGetVersion
 // hipDeviceProp_t grew in version 6, which has both layouts under two names. Only the architecture's name is read.
 enum { PROP_ROOM = 4096, ARCH_AT = 396, ARCH_AT_R0600 = 1160, ARCH_LEN = 256 };
 
-// HIP has a current device for each thread, and keeps the last error of a thread for whoever asks: both are given back as they were.
+// HIP has a current device for each thread, and keeps the last error of a thread for the next query: both are given back as they were.
 static struct gpu_rc enter(struct gpu_api *a, int dev, struct gpu_saved *saved) {
 	int code = a->hip.get_device(&saved->device);
 	if (code)
@@ -119,7 +119,7 @@ struct attributes {
 	unsigned flags;
 };
 
-// kind tells what hipMemoryType means, whose numbers changed in version 6.
+// kind translates hipMemoryType, whose numbers changed in version 6.
 static int kind(const struct gpu_api *a, const struct attributes *at) {
 	static const int old[] = {GPU_HOST, GPU_DEVICE, GPU_DEVICE, GPU_MANAGED, GPU_MANAGED};
 	static const int new[] = {GPU_UNREGISTERED, GPU_HOST, GPU_DEVICE, GPU_MANAGED};
@@ -198,7 +198,7 @@ static int hsa_code(int status) {
 	}
 }
 
-// The runtime below HIP tells where in the descriptor's memory the range is. HIP's own call, of version 7, does not, and the memory may be more
+// The runtime below HIP reports where in the descriptor's memory the range is. HIP's own call, of version 7, does not, and the memory may be more
 // than was asked for: it is asked for all of an allocation.
 static struct gpu_rc dmabuf(struct gpu_api *a, uint64_t addr, uint64_t n, int *fd, uint64_t *offset) {
 	if (a->hip.hsa_dmabuf)

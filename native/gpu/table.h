@@ -190,7 +190,7 @@ enum {
 };
 const char *gpu_shared_name(const struct gpu_api *a, int field);
 
-// gpu_answer tells what a call of the vendor's gave, and clears what a failure left for others to find.
+// gpu_answer converts what a call of the vendor's returned, and clears what a failure left for others to find.
 static inline struct gpu_rc gpu_answer(struct gpu_api *a, const char *call, int code) {
 	if (code)
 		code = a->v->failed(a, code);

@@ -5,7 +5,7 @@
 //
 //	go build -buildmode=c-shared -o build/examples/libmori_capi.so ./pybind/capi
 //
-// It converts and calls, no more. Memory that functions are told of, by address and length, is the
+// It converts and calls, no more. Memory that functions get by address and length is the
 // caller's and must be there until they return. A process that loads the library has a Go runtime
 // in it, and must not fork without exec.
 package main

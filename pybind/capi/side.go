@@ -109,11 +109,11 @@ func mori_side_discover(side C.uint64_t, lines, text **C.char) C.int {
 }
 
 //export mori_side_device
-func mori_side_device(side C.uint64_t, told, text **C.char) C.int {
+func mori_side_device(side C.uint64_t, words, text **C.char) C.int {
 	return on(side, text, func(s *interchange.Side) error {
-		words, err := s.OpenDevice()
+		found, err := s.OpenDevice()
 		if err == nil {
-			*told = C.CString(words)
+			*words = C.CString(found)
 		}
 		return err
 	})
@@ -130,12 +130,12 @@ func mori_side_endpoint(side C.uint64_t, number *C.uint32_t, address, text **C.c
 	})
 }
 
-// told hands a side what the other has told.
-func told(side C.uint64_t, what *C.char, text **C.char, step func(s *interchange.Side, b []byte) error) C.int {
+// receive gives a side what the other has sent.
+func receive(side C.uint64_t, what *C.char, text **C.char, step func(s *interchange.Side, b []byte) error) C.int {
 	return on(side, text, func(s *interchange.Side) error {
 		b, err := hex.DecodeString(C.GoString(what))
 		if err != nil {
-			return fmt.Errorf("read what the other side told: %w", err)
+			return fmt.Errorf("read what the other side sent: %w", err)
 		}
 		return step(s, b)
 	})
@@ -143,7 +143,7 @@ func told(side C.uint64_t, what *C.char, text **C.char, step func(s *interchange
 
 //export mori_side_connect
 func mori_side_connect(side C.uint64_t, address *C.char, text **C.char) C.int {
-	return told(side, address, text, (*interchange.Side).Connect)
+	return receive(side, address, text, (*interchange.Side).Connect)
 }
 
 //export mori_side_register
@@ -159,7 +159,7 @@ func mori_side_register(side C.uint64_t, bytes C.uint64_t, addr *C.uint64_t, key
 
 //export mori_side_meet
 func mori_side_meet(side C.uint64_t, shown *C.char, text **C.char) C.int {
-	return told(side, shown, text, (*interchange.Side).Meet)
+	return receive(side, shown, text, (*interchange.Side).Meet)
 }
 
 //export mori_side_close

@@ -26,9 +26,9 @@ var bannedDecoders = []string{"msgpack.Unmarshal", "msgpack.NewDecoder"}
 // function, or folder and type.method.
 var trustedDecoders = map[string][]string{
 	"options and descriptors of this process's own Python": {
-		"pybind EngineCreateBackend", "pybind ShmemInitUniqueID", "pybind fromHex", "pybind interchangeTold",
+		"pybind EngineCreateBackend", "pybind ShmemInitUniqueID", "pybind fromHex", "pybind interchangeReceive",
 	},
-	"the two processes of a benchmark or test":              {"core/fabric/fabrictest/pingpong start", "core/fabric/fabrictest/pingpong Serve", "pybind/capi told"},
+	"the two processes of a benchmark or test":              {"core/fabric/fabrictest/pingpong start", "core/fabric/fabrictest/pingpong Serve", "pybind/capi receive"},
 	"random bytes of this process":                          {"core/bootstrap Launch.plan", "core/provider/verbs randomPSN", "io newEngine"},
 	"words that this process writes, or kernels of its own": {"core/interchange receiver.post", "native/nic ParseOutcome", "pybind signalRounds"},
 	"operands of an atomic op, whose type gives their size": {"core/fabric/util load", "core/fabric/util load128"},

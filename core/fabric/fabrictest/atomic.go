@@ -13,7 +13,7 @@ import (
 
 var atomicKinds = []fabric.OpKind{fabric.OpAtomic, fabric.OpFetchAtomic, fabric.OpCompareAtomic}
 
-// Beyond the last op and type, there are none.
+// Values beyond the last op and type.
 const (
 	atomicOpsEnd = fabric.AtomicMSwap + 1
 	dataTypesEnd = fabric.Complex128 + 1

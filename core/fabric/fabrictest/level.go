@@ -118,7 +118,7 @@ var levelRDMCases = []testCase{
 	}},
 }
 
-// delivered looks at the memory when the sender is told, and not when the receiver is.
+// delivered looks at the memory when the sender has its completion, and not when the receiver has.
 func delivered(r *rig) {
 	a, b := r.pair(shape{})
 	for i, size := range []int{0, 8, 4096, 100000, 4 << 20} {

@@ -65,8 +65,8 @@ func pattern(b []byte, seed, off uint64) {
 
 const pageSize = 4096
 
-// words writes as many words of the pattern as n bytes need. Whoever calls it has the page to
-// himself: the race detector need not look.
+// words writes as many words of the pattern as n bytes need. The caller has the page to
+// itself: the race detector need not look.
 //
 //go:norace
 func words(page *[pageSize]byte, n int, seed, off uint64) {

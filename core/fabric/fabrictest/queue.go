@@ -203,7 +203,7 @@ func (n *node) drain() (count int) {
 	}
 }
 
-// hooked has nobody in Wait: whoever adds an entry makes the hook read it.
+// hooked has nobody in Wait: the hook reads each entry when it is added.
 func hooked(r *rig) {
 	const count = 1000
 	a, b := r.pair(shape{cqSize: 64})

@@ -35,7 +35,7 @@ var waitCases = []testCase{
 			r.wakes(cq)
 			_, err := cq.Read(dst)
 			r.want("read", err, fabric.ErrAgain)
-			r.arm(cq) // it was told
+			r.arm(cq) // it was notified
 			r.must(cq.Signal())
 			r.want("arm after another", cq.TryWait(), fabric.ErrAgain)
 			_, err = cq.Read(dst)

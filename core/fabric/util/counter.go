@@ -17,7 +17,7 @@ import (
 // only when a count reaches what somebody waits for.
 type Counter struct {
 	value atomic.Uint64
-	// next is the least count that somebody wants to hear of, nobody if there is none. It is lowered
+	// next is the least count for which somebody waits, nobody without a waiter. It is lowered
 	// before the value is looked at again, and loaded after the value was changed, so one of the two
 	// sides sees the other.
 	next atomic.Uint64
@@ -26,7 +26,7 @@ type Counter struct {
 
 	mu      sync.Mutex
 	errs    uint64
-	told    uint64 // the errs that ReadErr told
+	told    uint64 // the errs that ReadErr has returned
 	waiters []*countWaiter
 	closed  bool
 	bound   int
@@ -41,7 +41,8 @@ var _ fabric.Counter = (*Counter)(nil)
 // nobody is the threshold of no waiter.
 const nobody = math.MaxUint64
 
-// A countWaiter is a Wait that is parked. Whoever takes it off the list sets err and closes done.
+// A countWaiter is a Wait that is parked. The goroutine that takes it off the list sets err and
+// closes done.
 type countWaiter struct {
 	threshold uint64
 	err       error
@@ -147,7 +148,7 @@ func (c *Counter) AddErr(n uint64) error {
 	return c.change(func() { c.errs += n })
 }
 
-// SetErr sets the count of failures. Those up to what ReadErr told are known.
+// SetErr sets the count of failures. Those that ReadErr has returned are known.
 func (c *Counter) SetErr(v uint64) error {
 	return c.change(func() { c.errs, c.told = v, min(c.told, v) })
 }

@@ -18,9 +18,9 @@ type Source interface {
 	// false. It is called by several readers at once and without any lock of the queue.
 	Drain()
 
-	// Arm tells that a reader is about to park (true) or has returned (false), for as many readers as
-	// there are. From Arm(true) on an arrival must lead to CQ.Wake; the queue drains once more after
-	// it.
+	// Arm reports that a reader is about to park (true) or has returned (false), for as many readers
+	// as there are. From Arm(true) on an arrival must lead to CQ.Wake; the queue drains once more
+	// after it.
 	Arm(parking bool)
 }
 
@@ -152,7 +152,7 @@ func (q *CQ) add(c fabric.Completion, tag uint8) bool {
 }
 
 // unlockAndWake releases mu, wakes a parked reader and a waiter on the descriptor, if there is one,
-// and tells the hook.
+// and calls the hook.
 func (q *CQ) unlockAndWake() {
 	parked := q.parked
 	q.fd.fire()
@@ -186,7 +186,7 @@ func (q *CQ) kick() {
 }
 
 // OnSpace makes the queue call fn, from a reader and without locks of its own, when there is a
-// place again after TryPush was refused. A reader may be OnReady's hook, and so whoever pushes,
+// place again after TryPush was refused. A reader may be OnReady's hook, and so a pusher,
 // with the locks that it holds: fn does no more than signal. remove ends that; a call under way may
 // still be running when it returns.
 func (q *CQ) OnSpace(fn func()) (remove func()) {

@@ -10,7 +10,7 @@
 //   - [RecvQueue] matches arriving messages with posted receives; they come through one [Feed] for
 //     each connection.
 //   - [State] and [Queues] are an endpoint's life: which call is allowed when, what is bound, and
-//     what is told when an op ends.
+//     what is reported when an op ends.
 //   - [Parent] counts the children of an object that must not close before them.
 //   - [CheckOpLen] refuses an op that could not mean anything; [Walk] runs along both sides of one;
 //     [Execute] runs an atomic one on the target's memory.
@@ -24,7 +24,7 @@
 //
 // Completions that a peer causes (remote data at a passive target) have places of their own, as
 // many again, so that a peer cannot take those of our own ops: [CQ.TryPush] answers false when they
-// are used up. The provider then stops to take more from that peer, and goes on when the function
+// are used up. The provider then stops to take more from that peer, and continues when the function
 // that it gave to [CQ.OnSpace] is called.
 //
 // A provider whose peer leaves completions in shared memory adds a [Source]: the queue drains it
@@ -40,7 +40,7 @@
 //
 // # Ownership
 //
-// Domains own tables, whoever called Domain.CQ owns that CQ, an endpoint owns its RecvQueue.
+// Domains own tables, the caller of Domain.CQ owns that CQ, an endpoint owns its RecvQueue.
 // Nothing here starts a goroutine. All types are safe for concurrent use but [Walk], and but
 // BindCQ, BindEQ and BindCounter of Queues, which belong to the idle endpoint's one owner.
 //

@@ -36,9 +36,9 @@ type FeedConfig struct {
 	// Source is the peer's number for Completion.Src. It is called with the queue's lock held. nil: 0.
 	Source func() fabric.AVAddr
 
-	// Changed is called, by whoever posts a receive, after Take or Hold said no and now may say yes,
-	// when waiting messages of this feed were consumed, and when the queue ended. nil: nobody wants to
-	// know.
+	// Changed is called, by the goroutine that posts a receive, after Take or Hold said no and now may
+	// say yes, when waiting messages of this feed were consumed, and when the queue ended. nil: nobody
+	// wants to know.
 	Changed func()
 
 	// Placed is called when a message of Deliver with a token other than 0 is in the memory of a
@@ -74,7 +74,7 @@ func (f *Feed) drop(n uint64) {
 	}
 }
 
-// Take pops the oldest posted receive. If there is none, Changed will be called when there may be.
+// Take pops the oldest posted receive. Without one, Changed will be called when there may be.
 func (f *Feed) Take() (op fabric.Op, ok bool) {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()

@@ -21,7 +21,7 @@ type Imports struct {
 	slots atomic.Pointer[[]*importSlot] // replaced when it grows
 }
 
-// An importSlot is used by one region after another; gen tells which.
+// An importSlot is used by one region after another; gen counts them.
 type importSlot struct {
 	gen uint32 // of the last user; under Imports.mu
 	cur atomic.Pointer[Remote]
@@ -58,7 +58,7 @@ func (t *Imports) Import(raw []byte) (*Remote, error) {
 	return r, nil
 }
 
-// Lookup returns the region of a handle, nil if there is none or no more. It takes no lock.
+// Lookup returns the region of a handle, nil if it is not or no longer valid. It takes no lock.
 func (t *Imports) Lookup(handle uint64) *Remote {
 	slots := *t.slots.Load()
 	i := handle & 0xffffffff

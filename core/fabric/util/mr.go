@@ -47,7 +47,7 @@ func (t *MRTable) TakesDevice() bool { return t.device }
 func (t *MRTable) OnRevoke(fn func(id uint64)) { t.revoke = append(t.revoke, fn) }
 
 // OnStuck adds a function that MR.Close calls when somebody holds the region for longer than the
-// grace time: here a provider disconnects whoever does. Hooks are added before the first Register.
+// grace time: here a provider disconnects that peer. Hooks are added before the first Register.
 func (t *MRTable) OnStuck(fn func(id uint64)) { t.stuck = append(t.stuck, fn) }
 
 // OnPrefetch sets what MR.Prefetch does with a region, which stays open meanwhile. It is set before
@@ -79,7 +79,7 @@ func (t *MRTable) Register(buf fabric.Buffer, access fabric.Access, key fabric.R
 }
 
 // Device returns the region of device memory that a descriptor names, kept open until Release, or
-// nil if there is none, or not any more.
+// nil if it is not or no longer registered.
 func (t *MRTable) Device(desc fabric.MRDesc) *MR {
 	t.mu.RLock()
 	m := t.byDesc[desc]

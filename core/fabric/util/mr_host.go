@@ -5,7 +5,8 @@ package util
 import "mori/core/fabric"
 
 // Host returns a region of host memory that has all n bytes at addr, kept open until Release, or
-// nil if there is none: for providers that let devices at local memory, which needs no descriptor.
+// nil without such a region: for providers that let devices at local memory, which needs no
+// descriptor.
 func (t *MRTable) Host(addr, n uint64) *MR {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

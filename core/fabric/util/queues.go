@@ -85,14 +85,14 @@ func (q *Queues) BindCounter(c fabric.Counter, events fabric.CountEvents) error 
 	return nil
 }
 
-// count tells the counter of this kind of op, if there is one, of a success.
+// count counts a success of this kind of op, if there is a counter for it.
 func (q *Queues) count(kind fabric.OpKind, n uint64) {
 	if c := q.counters[kind]; c != nil {
 		c.Count(n)
 	}
 }
 
-// countErr tells it of a failure.
+// countErr counts a failure.
 func (q *Queues) countErr(kind fabric.OpKind) {
 	if c := q.counters[kind]; c != nil {
 		c.CountErr()

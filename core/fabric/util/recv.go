@@ -70,12 +70,12 @@ func (r *RecvQueue) Post(op *fabric.Op) error {
 		return nil
 	}
 	r.posted.push(*op)
-	r.unlockAndTell()
+	r.unlockAndNotify()
 	return nil
 }
 
-// unlockAndTell releases mu and tells the feeds that wait.
-func (r *RecvQueue) unlockAndTell() {
+// unlockAndNotify releases mu and notifies the feeds that wait.
+func (r *RecvQueue) unlockAndNotify() {
 	var some [8]*Feed
 	told := append(some[:0], r.waiting...)
 	for i, f := range r.waiting {
@@ -116,10 +116,11 @@ func (r *RecvQueue) End(cause fabric.Errno, detail string) {
 		r.fail(&op, cause, detail)
 	}
 	r.early, r.orphaned = ring[message]{}, 0
-	r.unlockAndTell()
+	r.unlockAndNotify()
 }
 
-// Orphaned is how many bytes wait here whose feed has ended: to be bounded by whoever adds feeds.
+// Orphaned is how many bytes wait here whose feed has ended: to be bounded by the owner of the
+// feeds.
 func (r *RecvQueue) Orphaned() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -125,7 +125,7 @@ func TestTryWait(t *testing.T) {
 	}
 }
 
-// TestTryWaitMissesNothing has a consumer that does what fabric.WaitObject tells, and a producer
+// TestTryWaitMissesNothing has a consumer that does what fabric.WaitObject says, and a producer
 // that never waits for it.
 func TestTryWaitMissesNothing(t *testing.T) {
 	const total = 20000

@@ -34,7 +34,7 @@ type side struct {
 	region *mlx5.Region
 }
 
-// memory is the side's region as kernels are told of it.
+// memory is the side's region as kernels see it.
 func (s *side) memory() nic.Memory { return nic.Memory(s.region.View()) }
 
 func (s *side) addr(at int) uint64 { return sys.AddrOf(s.mem) + uint64(at) }

@@ -7,7 +7,7 @@ import (
 )
 
 // A refusal is the answer to a command that is not carried out. Its syndrome, which is the
-// firmware's own matter, tells the place here.
+// firmware's own matter, is the place here.
 type refusal struct {
 	status, syndrome uint32
 }
@@ -38,7 +38,7 @@ func (n *NIC) Do(in, out []byte) error {
 		answer = &mlx5.Reply{Status: refused.status, Syndrome: refused.syndrome}
 	}
 	copy(out, mlx5.Encode(answer))
-	n.rouse()
+	n.wakeUp()
 	return nil
 }
 

@@ -25,7 +25,7 @@ type cq struct {
 	release       func()
 
 	produced uint64
-	read     uint64 // of a family's, as far as doorbells have told
+	read     uint64 // of a family's, as far as doorbells have said
 	broken   bool   // by overrun: nothing is written any more
 	waiting  []waitingCQE
 }
@@ -81,7 +81,7 @@ func (c *cq) drain() (moved bool) {
 
 func (c *cq) slot() uint64 { return c.addr + c.entryBytes()*(c.produced&(1<<c.log-1)) }
 
-// scribble fills the next entry with what is wrong, up to the byte that tells its lap.
+// scribble fills the next entry with what is wrong, up to the byte that has its lap.
 func (c *cq) scribble() {
 	if c.full() {
 		return
@@ -94,7 +94,7 @@ func (c *cq) scribble() {
 	_ = c.mem.Write(c.slot(), b)
 }
 
-// full tells that the next entry would overwrite one that was not read.
+// full reports that the next entry would overwrite one that was not read.
 func (c *cq) full() bool {
 	if c.ignoreOverrun {
 		return false

@@ -103,7 +103,7 @@ func TestDistantMemory(t *testing.T) {
 }
 
 // A scattering Cmd has queue pairs put small results into completion entries, as libmlx5's do
-// unless they are told not to.
+// unless a variable forbids it.
 type scattering struct{ mlx5.Cmd }
 
 func (s scattering) Do(in, out []byte) error {

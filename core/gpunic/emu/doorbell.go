@@ -10,7 +10,7 @@ import (
 )
 
 // An entry is read in three steps: a doorbell is seen, the doorbell record (or the doorbell itself)
-// tells how many blocks there are, and the blocks are copied. Posters must write in the opposite
+// has the number of blocks, and the blocks are copied. Posters must write in the opposite
 // order.
 
 // listen looks at the doorbell and, when it is time, at what it is about.
@@ -64,7 +64,7 @@ func (q *qp) rung(v uint64) {
 	to.ring(v)
 }
 
-// ring has the queue pair look at what a doorbell told, now or later.
+// ring has the queue pair look at the value of a doorbell, now or later.
 func (q *qp) ring(v uint64) {
 	q.bell = v
 	if q.lookAt == 0 {

@@ -200,7 +200,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestErrorAtEntry: the chaos ends the entry that it was told to.
+// TestErrorAtEntry: the chaos ends the entry that it was given.
 func TestErrorAtEntry(t *testing.T) {
 	a, b := pair(t, setup{opts: emu.Options{Chaos: emu.Chaos{FailAt: 5, FailWith: mlx5.SyndromeRemoteOp}}})
 	for i := range 4 {

@@ -28,7 +28,7 @@ type family interface {
 	parse(q *qp, e *entry) error
 	// numbered checks what the poster says of the entry's packets, which have their numbers now.
 	numbered(q *qp, e *entry) error
-	// completions are what tells of an entry. Some tell of none: what is flushed.
+	// completions report an entry. Flushed entries have none in some families.
 	completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte
 	// lap is where completions have the bit that changes with each lap over the ring, and what it is
 	// in the first.
@@ -68,7 +68,7 @@ func (q *qp) ringBytes() uint64 {
 	return mlx5.BlockBytes
 }
 
-// listenFamily looks, when it is time, at what the last doorbell told.
+// listenFamily looks, when it is time, at the value of the last doorbell.
 func (q *qp) listenFamily(due bool) {
 	if !due {
 		return

@@ -85,7 +85,7 @@ var bnxtStatuses = map[mlx5.Syndrome]bnxt.Status{
 	mlx5.SyndromeRemoteOp: bnxt.StatusRemoteOp, mlx5.SyndromeRetry: bnxt.StatusRetry, mlx5.SyndromeRNR: bnxt.StatusRNR,
 }
 
-// An error is followed by what tells that the queue pair has ended; drivers make up what is
+// An error is followed by an entry that ends the queue pair; drivers make up what is
 // flushed.
 func (bnxtFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
 	if s == mlx5.SyndromeFlush {

@@ -75,7 +75,7 @@ var ionicStatuses = map[mlx5.Syndrome]ionic.Status{
 	mlx5.SyndromeRNR: ionic.StatusRNR,
 }
 
-// An error is followed by what tells that all else is flushed.
+// An error is followed by an entry that flushes all else.
 func (ionicFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
 	if s == mlx5.SyndromeFlush {
 		return nil

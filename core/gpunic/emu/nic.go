@@ -88,14 +88,14 @@ func (n *NIC) deliver(p packet) {
 		n.in.packets = append(n.in.packets, p)
 	}
 	n.in.Unlock()
-	n.rouse()
+	n.wakeUp()
 }
 
 // maxInbox is how many packets wait at most; more are lost.
 const maxInbox = 1 << 14
 
-// rouse has the thread look, if it waits.
-func (n *NIC) rouse() {
+// wakeUp has the thread look, if it waits.
+func (n *NIC) wakeUp() {
 	select {
 	case n.wake <- struct{}{}:
 	default:
@@ -221,7 +221,7 @@ type Stats struct {
 	Entries                     uint64 // carried out
 	Packets                     uint64 // received, but for those lost
 	Lost, Duplicated, Reordered uint64
-	SentAgain, NotReady         uint64 // how often it went back to send again, and was told to wait
+	SentAgain, NotReady         uint64 // how often it went back to send again, and was asked to wait
 	Prefetched, Late            uint64 // looks at records without a doorbell that found something, and those that were put off
 }
 

@@ -21,7 +21,7 @@ import (
 // childWire is set for the process that TestTwoProcesses starts: the test binary again.
 const childWire = "MORI_EMU_TEST_CHILD"
 
-// An introduction is what one process tells the other, as a line of text.
+// An introduction is what one process sends the other, as a line of text.
 func introduction(q *mlx5.Queue, r mlx5.MemoryView) string {
 	b := make([]byte, mlx5.RemoteEndBytes+mlx5.MemoryViewBytes)
 	q.End().Put(b)

@@ -24,7 +24,7 @@ type qp struct {
 	release  func()
 
 	// The send queue. Counts of blocks run on past the ring's end.
-	known   uint32 // blocks that the NIC was told of
+	known   uint32 // blocks that the NIC knows of
 	fetched uint32 // of those, read
 	lookAt  uint64 // round at which a doorbell that was rung is looked at; 0 is none
 	bell    uint64 // what was in it

@@ -124,7 +124,7 @@ func (q *qp) failReceive(p *packet, s mlx5.Syndrome, ack uint8) {
 	q.refuse(ack, p)
 }
 
-// takeReceive takes the next entry of the receive queue. If there is none the peer is told to wait.
+// takeReceive takes the next entry of the receive queue. Without one the peer is asked to wait.
 func (q *qp) takeReceive(p *packet) (into []mlx5.Data, index uint16, ok bool) {
 	r := &q.respond
 	if q.ctx.RQType != mlx5.RQRegular || uint16(q.record(0)) == uint16(r.taken) {

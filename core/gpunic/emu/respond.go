@@ -12,7 +12,7 @@ import (
 // sequence numbers.
 type responder struct {
 	expected uint32 // sequence number of the next packet
-	refused  bool   // the peer was told that one is missing
+	refused  bool   // the peer knows that one is missing
 	message  message
 	taken    uint32 // receive entries
 	atomics  [1 << logReads]oldAtomic
@@ -125,7 +125,7 @@ func (q *qp) execute(p *packet) {
 	}
 }
 
-// next goes on to the packet after p, and answers if p asks for it.
+// next continues with the packet after p, and answers if p asks for it.
 func (q *qp) next(p *packet) {
 	q.respond.expected = (p.seq + 1) & seqMask
 	if p.flag&flagAckReq != 0 {

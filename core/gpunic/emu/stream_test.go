@@ -118,7 +118,7 @@ func (s *stream) run(entries int) {
 }
 
 // unready sends what there is no receive entry for, and offers one when the peer has said so:
-// random entries alone need not meet such a moment.
+// random entries alone need not lead to such a moment.
 func (s *stream) unready() {
 	s.quiet() // what is sent next has room, so that nobody offers the entry early
 	s.receive()

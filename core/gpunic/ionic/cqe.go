@@ -13,8 +13,8 @@ const CQEBytes = 32
 // Types of completions: IONIC_V1_CQE_TYPE_*.
 const (
 	CQEReceive = 1
-	CQESendMSN = 2 // tells how many messages the peer has answered for
-	CQESendNPG = 3 // tells of an entry by its index: local work, and that entries are flushed
+	CQESendMSN = 2 // how many messages the peer has answered
+	CQESendNPG = 3 // has the index of an entry: of local work, or flushed
 )
 
 // A Status says why work ended in error: enum ionic_status.

@@ -86,7 +86,7 @@ type Entry struct {
 	Inline        []byte // instead of Data, with FlagInline
 }
 
-// IsAtomic tells that the entry is an atomic.
+// IsAtomic reports whether the entry is an atomic.
 func (e *Entry) IsAtomic() bool { return e.Op == OpCompareSwap || e.Op == OpFetchAdd }
 
 // Put writes the entry to EntryBytes, all of them.

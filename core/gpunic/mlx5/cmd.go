@@ -35,7 +35,7 @@ type Info struct {
 	Ports    []Port // the first one is port 1
 }
 
-// A Port is where a NIC meets a network.
+// A Port connects a NIC with a network.
 type Port struct {
 	Active   bool
 	Ethernet bool // RoCE: GID and MAC lead to it; else InfiniBand, and LID does

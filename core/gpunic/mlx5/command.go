@@ -73,7 +73,7 @@ func Decode(b []byte, m Message) error {
 	return nil
 }
 
-// OpOf is the opcode of a command's bytes, 0 if there are none.
+// OpOf is the opcode of a command's bytes, 0 without any.
 func OpOf(in []byte) uint16 {
 	if len(in) < headerBytes {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// A RemoteEnd is what one side tells the other to be connected.
+// A RemoteEnd is what one side sends the other to be connected.
 type RemoteEnd struct {
 	QPN, PSN uint32
 	LID      uint16
@@ -40,7 +40,7 @@ type PathConfig struct {
 	AckTimeout  uint32 // 4.096 us << AckTimeout pass before an entry is sent again; 0 is 16 (268 ms)
 	Retries     int    // how often; 0 is 7, less than 0 is none
 	RNRRetries  int    // how often where the peer has nothing to receive into; 0 is 7, which is forever; less than 0 is none
-	MinRNRTimer uint32 // code of how long this side tells the peer to wait then; 0 is 12 (0.64 ms)
+	MinRNRTimer uint32 // code of how long this side asks the peer to wait then; 0 is 12 (0.64 ms)
 }
 
 const (

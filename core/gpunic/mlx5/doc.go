@@ -9,9 +9,9 @@
 //	queue, err := dev.NewQueue(mlx5.QueueConfig{SQLog: 8})
 //	err = queue.Connect(end, mlx5.PathConfig{}) // end is the peer's queue.End(), which the caller brings here
 //
-// After that the queue's rings belong to whoever posts: device code with queue.View()
+// After that the queue's rings belong to the poster: device code with queue.View()
 // (mori/nic/queue.hpp has the same struct), or mlx5test.Poster. Queues and regions are closed
-// before their device; whoever posts stops before its queue is closed, and memory is kept until its
+// before their device; the poster stops before its queue is closed, and memory is kept until its
 // region is closed.
 //
 // [Encode] and [Decode] are for the commands' bytes, [Entry], [CQE] and the segments for those of

@@ -26,7 +26,7 @@ func (e *Entry) Bytes() uint64 {
 	return n
 }
 
-// IsAtomic tells that the entry is an atomic.
+// IsAtomic reports whether the entry is an atomic.
 func (e *Entry) IsAtomic() bool {
 	switch e.Opcode {
 	case OpCompareSwap, OpFetchAdd, OpMaskedSwap, OpMaskedAdd:

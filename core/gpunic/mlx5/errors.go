@@ -14,7 +14,7 @@ var (
 	ErrArgument = errors.New("argument out of the NIC's limits") // sizes, ranges, states
 )
 
-// A CommandError is the NIC's answer that it did not do what it was told.
+// A CommandError is the NIC's answer that it did not execute a command.
 type CommandError struct {
 	Op       uint16
 	Status   uint8

@@ -76,7 +76,7 @@ func (c *QueueConfig) check(caps *Caps) error {
 	}
 	switch {
 	case c.SQLog < 2 || c.SQLog > min(caps.LogMaxQPSize, 15):
-		// An index of 16 bits tells blocks apart only while less than half of its range is under way.
+		// An index of 16 bits distinguishes blocks only while less than half of its range is under way.
 		return fmt.Errorf("send queue of 1<<%d blocks, want 1<<2 to 1<<%d: %w", c.SQLog, min(caps.LogMaxQPSize, 15), ErrArgument)
 	case c.CQLog > caps.LogMaxCQSize:
 		return fmt.Errorf("completion queue of 1<<%d entries, want 1<<%d at most: %w", c.CQLog, caps.LogMaxCQSize, ErrArgument)
@@ -304,7 +304,7 @@ func (q *Queue) ReceiveView() ReceiveView {
 	}
 }
 
-// Close destroys the queue. Whoever posts to it must have stopped: its memory may be gone
+// Close destroys the queue. Its posters must have stopped: its memory may be gone
 // afterwards.
 func (q *Queue) Close() error {
 	q.mu.Lock()

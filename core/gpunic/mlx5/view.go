@@ -25,7 +25,7 @@ type QueueView struct {
 	MTU      uint32 // bytes of payload in a packet
 
 	Reserved  uint64 // blocks that posters have taken
-	Published uint64 // blocks whose entries are whole, and so are all before: the next doorbell tells of them
+	Published uint64 // blocks whose entries are whole, and so are all before: the next doorbell has them
 	Completed uint64 // blocks whose work is done: Reserved may run 1<<SQLog ahead of it and no further
 	Status    uint64 // 0, or vendor syndrome<<8 | syndrome of the first error, or what native/nic.StatusErr knows
 	Kept      uint64 // address of 1<<SQLog little-endian uint32: of the entry that begins there, how many blocks it has (bnxt: packets)

@@ -38,7 +38,7 @@ func (e *Endpoint) acceptAll() {
 
 // admit makes a conn of a request, or refuses it.
 func (e *Endpoint) admit(req fabric.ConnReq) {
-	c, err := e.greeted(req)
+	c, err := e.accepting(req)
 	if err != nil {
 		e.refuse(req, err)
 		return
@@ -57,8 +57,8 @@ func (e *Endpoint) admit(req fabric.ConnReq) {
 	}
 }
 
-// greeted is a conn for who asks, not connected yet.
-func (e *Endpoint) greeted(req fabric.ConnReq) (*conn, error) {
+// accepting is a conn for the peer that asks, not connected yet.
+func (e *Endpoint) accepting(req fabric.ConnReq) (*conn, error) {
 	peer, err := parseHello(req.Private())
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (e *Endpoint) greeted(req fabric.ConnReq) (*conn, error) {
 	return e.open(peer)
 }
 
-// refuse tells the peer why, as far as there is space.
+// refuse sends the peer the reason, as far as there is space.
 func (e *Endpoint) refuse(req fabric.ConnReq, why error) {
 	if !errors.Is(why, fabric.ErrClosed) {
 		e.cfg.Log.Warn("rdm: connection refused", "at", e.name, "from", req.Peer(), "why", why)

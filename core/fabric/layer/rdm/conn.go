@@ -19,8 +19,8 @@ type conn struct {
 	retiring bool          // under Endpoint.mu
 }
 
-// route is the conn for ops to peer, whose number is dest. It makes one if there is none, or only
-// ended, which refused op.
+// route is the conn for ops to peer, whose number is dest. It makes one if there is only
+// ended, which refused op, or nothing.
 func (e *Endpoint) route(dest fabric.AVAddr, peer fabric.Addr, op *fabric.Op, ended *conn) (*conn, error) {
 	if err := util.CheckOp(op, &e.cfg.Limits); err != nil {
 		return nil, err // nobody is dialed for that

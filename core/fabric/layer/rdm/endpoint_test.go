@@ -12,7 +12,7 @@ import (
 	"mori/core/fabric"
 )
 
-// TestDialEnds holds that ops that wait for a connection hear why there is none.
+// TestDialEnds holds that ops that wait for a connection get the reason why it failed.
 func TestDialEnds(t *testing.T) {
 	silent := func(ctx context.Context) error {
 		<-ctx.Done()

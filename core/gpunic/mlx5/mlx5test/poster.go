@@ -161,7 +161,7 @@ func (p *Poster) Poll() (c mlx5.CQE, ok bool) {
 	return c, true
 }
 
-// pollCollapsed looks at the one entry: its counter tells how far the NIC is.
+// pollCollapsed looks at the one entry: its counter says how far the NIC is.
 func (p *Poster) pollCollapsed() (c mlx5.CQE, ok bool) {
 	v := &p.View
 	last := sys.Load64(v.CQ + 56)
