@@ -12,7 +12,7 @@ import (
 // A Plan has the rows that one rank's tokens become: a token has one row for each rank with an
 // expert that it chose. Build or FromMap make the rows, Place sets their slots at the destinations.
 // A Plan keeps its memory from one Build to the next. Several goroutines may read it while none
-// calls Build, FromMap, Place, Clear, Map or Weights.
+// calls Build, FromMap, Place, Clear, Map, Same or Weights.
 //
 // Rows are numbered by token, then by destination. The rows to one destination are its block. At
 // the destination a block lies without gaps, in the order of tokens, from the base that CountMatrix
