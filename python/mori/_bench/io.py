@@ -235,6 +235,7 @@ class IO(Suite):
         if transport != path or (path == "shm" and how == "stream"):
             why = "; ".join(facts["reasons"])
             raise Unavailable(f"the session runs on {facts['path']}, not on {path}: {why}")
+        self.ends(case)[0].call("fill")
         plan = _PLANS[case.kind](self, case)
         if self._gpus is None:
             return path, plan
@@ -255,7 +256,6 @@ class IO(Suite):
             self.there.call("connect", self.here.open(backend, path, self._notifications))
             self.here.connect(card)
             [self.session] = self.here.sessions()
-        self.ends(case)[0].call("fill")
         facts: dict[str, Any] = self.session.describe()
         return facts
 

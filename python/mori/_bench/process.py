@@ -219,10 +219,9 @@ def run_ranks(program: Sequence[str], ranks: int) -> int:
             ending.callback(started[-1].wait)
             ending.callback(started[-1].kill)
         limit = float("inf")
-        while any(process.poll() is None for process in started) and time.monotonic() < limit:
-            if limit == float("inf") and any(process.returncode for process in started):
+        while None in (codes := [process.poll() for process in started]) and time.monotonic() < limit:
+            if limit == float("inf") and any(codes):
                 limit = time.monotonic() + _GRACE_S
             time.sleep(0.02)
-        codes = [process.returncode or 0 for process in started]
         # A rank that a signal ended has a negative status.
-        return max(code if code >= 0 else 128 - code for code in codes)
+        return max(code if code >= 0 else 128 - code for code in codes if code is not None)

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""A spawned service: results, events, errors, and its end."""
+"""Spawned services and ranks: results, events, errors, and their ends."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from mori._bench.process import Remote, RemoteError
+from mori._bench import process
+from mori._bench.process import Remote, RemoteError, run_ranks
 
 
 @pytest.fixture
@@ -45,3 +47,19 @@ def test_the_process_is_gone_after_the_block() -> None:
         echo.call("greet", "world")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("os._exit(3)", 3), ("os.kill(os.getpid(), signal.SIGKILL)", 128 + 9)]
+)
+def test_when_a_rank_fails_the_others_are_ended(
+    end: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "mori"
+    program.mkdir()
+    text = f"import os, signal, time\nif os.environ['MORI_RANK'] == '1':\n    {end}\ntime.sleep(200)\n"
+    (program / "__init__.py").touch()
+    (program / "__main__.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(process, "_GRACE_S", 0.1)
+    assert run_ranks([], 3) == status
