@@ -8,10 +8,10 @@ import (
 	"mori/core/fabric"
 )
 
-// ListenAddr is where to listen for data: networks at the host of the control plane, others as they
-// like.
+// ListenAddr is where to listen for data: networks at the host of the control plane, others at an
+// address of their choice.
 func ListenAddr(name, host string) fabric.Addr {
-	if name != "tcp" && name != "verbs" {
+	if t, ok := registered(name); !ok || t.Scope != fabric.ScopeNetwork {
 		return ""
 	}
 	if host == "" {
@@ -20,8 +20,8 @@ func ListenAddr(name, host string) fabric.Addr {
 	return fabric.Addr(net.JoinHostPort(host, "0"))
 }
 
-// DialAddr replaces an unspecified host ("0.0.0.0") in a peer's address by the host its control
-// plane is reached at.
+// DialAddr replaces an unspecified host ("0.0.0.0") in a peer's address by the host of its control
+// plane.
 func DialAddr(addr fabric.Addr, control string) fabric.Addr {
 	host, port, err := net.SplitHostPort(string(addr))
 	if err != nil {

@@ -4,6 +4,7 @@ package core
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -44,6 +45,36 @@ func TestTransports(t *testing.T) {
 	check(families("shm", "tcp"), "port is down")
 	verbstest.Count(t, 0)
 	check(families("shm", "tcp"), "no active RDMA device on this host")
+}
+
+// TestRegistrations checks what the providers say of themselves against what they are.
+func TestRegistrations(t *testing.T) {
+	preferences := map[int]string{}
+	for _, x := range transports {
+		if name := x.open(Options{Log: slog.Default()}).Name(); name != x.Name {
+			t.Errorf("provider %q is registered as %q", name, x.Name)
+		}
+		if other := preferences[x.Preference]; other != "" {
+			t.Errorf("%s and %s have preference %d", other, x.Name, x.Preference)
+		}
+		preferences[x.Preference] = x.Name
+		if !x.HostMemory && !x.GPUMemory {
+			t.Errorf("%s serves no memory", x.Name)
+		}
+		if far := Unfit(x.Name, false) == ""; far != (ListenAddr(x.Name, "") != "") {
+			t.Errorf("%s reaches other hosts: %v, its address is %q", x.Name, far, ListenAddr(x.Name, ""))
+		}
+	}
+	r, err := Registry(Options{Log: slog.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(r.Names(), ","); got != "shm,verbs,tcp,p2p" {
+		t.Errorf("order of preference %s, want shm,verbs,tcp,p2p", got)
+	}
+	if Pins("tcp") || !Pins("verbs") || Pins("none") || HasRDMA([]string{"shm", "tcp"}) {
+		t.Error("only verbs pins")
+	}
 }
 
 func TestUnfit(t *testing.T) {

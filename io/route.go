@@ -112,7 +112,7 @@ func (p *peer) beyondXGMI(local *region, remote *MemoryDesc) string {
 	case local.desc.Loc != LocGPU || remote.Loc != LocGPU:
 		return "not both regions are GPU memory"
 	case !p.sameNode():
-		return core.Unfit("p2p", false)
+		return core.OtherHost
 	case remote.DeviceBusID == "":
 		return fmt.Sprintf("region %d of engine %q has no bus id, so its GPU is not known", remote.ID, remote.EngineKey)
 	}

@@ -37,6 +37,11 @@ type Options struct {
 // A Provider is the transport between memories of which one at least is a GPU's, within this host.
 type Provider struct{ opts Options }
 
+// Registration is what package core knows of this provider.
+var Registration = fabric.Registration{
+	Name: "p2p", Scope: fabric.ScopeHost, Medium: fabric.MediumGPU, GPUMemory: true, Preference: 40,
+}
+
 var _ fabric.Provider = (*Provider)(nil)
 
 // New makes a provider. It starts nothing.

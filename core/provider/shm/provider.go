@@ -55,6 +55,11 @@ type Provider struct {
 	ptracer sync.Once
 }
 
+// Registration is what package core knows of this provider.
+var Registration = fabric.Registration{
+	Name: "shm", Scope: fabric.ScopeHost, Medium: fabric.MediumMemory, HostMemory: true, GPUMemory: true, Preference: 30,
+}
+
 var _ fabric.Provider = (*Provider)(nil)
 
 // New makes a provider. It starts nothing.

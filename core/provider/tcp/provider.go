@@ -21,7 +21,8 @@ type Options struct {
 	// Links are the connections of an endpoint; 0 is DefaultLinks. The dialer's number counts.
 	Links int
 
-	// UserTimeout is how long sent bytes may stay unacknowledged before the connection counts as dead; 0 is 30 s.
+	// UserTimeout is how long sent bytes may stay unacknowledged before the connection counts as
+	// dead; 0 is 30 s.
 	UserTimeout time.Duration
 
 	// TxSize and RxSize are Limits.TxSize and Limits.RxSize; 0 is 1024.
@@ -33,8 +34,9 @@ type Options struct {
 	// Sums has the payload of all that this side sends and reads checked with crc32c, end to end.
 	Sums bool
 
-	// Compress has the payload of writes and of answers to reads packed with zstd, from 64 KiB to 4 MiB, where the bytes get through
-	// sooner for it: where they become fewer, and the connection is slow beside what packing them takes.
+	// Compress has the payload of writes and of answers to reads packed with zstd, from 64 KiB to 4
+	// MiB, where the bytes get through sooner for it: where they become fewer, and the connection
+	// is slow beside what packing them takes.
 	Compress bool
 
 	// Packed, if set, counts what Compress has packed.
@@ -44,14 +46,20 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultLinks is how many connections an endpoint has. On 2 cores, as a share of plain sockets at their best, 1, 2 and 4 connections moved
-// 128 x 1 MiB at 0.73, 0.89 and 0.94 (reads 0.74, 0.80, 1.0), and 1024 x 4 KiB blocks at 0.56, 0.68 and 0.73 (reads 0.44, 0.50, 0.71).
+// DefaultLinks is how many connections an endpoint has. On 2 cores, as a share of plain sockets at
+// their best, 1, 2 and 4 connections moved 128 x 1 MiB at 0.73, 0.89 and 0.94 (reads 0.74, 0.80,
+// 1.0), and 1024 x 4 KiB blocks at 0.56, 0.68 and 0.73 (reads 0.44, 0.50, 0.71).
 const DefaultLinks = 4
 
 // A Provider is the fabric.Provider "tcp".
 type Provider struct {
 	opts Options
 	pack conn.Compression
+}
+
+// Registration is what package core knows of this provider.
+var Registration = fabric.Registration{
+	Name: "tcp", Scope: fabric.ScopeNetwork, Medium: fabric.MediumSocket, HostMemory: true, GPUMemory: true, Preference: 10,
 }
 
 var _ fabric.Provider = (*Provider)(nil)
@@ -99,7 +107,8 @@ func (p *Provider) info() fabric.Info {
 // bestOp is the length at which a large transfer is cut.
 const bestOp = 1 << 20
 
-// GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first; see fabric.Provider. No name is looked up.
+// GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first; see
+// fabric.Provider. No name is looked up.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	msg := p.info()
 	if node != "" || service != "" {

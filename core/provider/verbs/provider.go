@@ -38,6 +38,11 @@ const bestOp = 4 << 20
 // A Provider is the fabric.Provider "verbs".
 type Provider struct{ opts Options }
 
+// Registration is what package core knows of this provider.
+var Registration = fabric.Registration{
+	Name: "verbs", Scope: fabric.ScopeNetwork, Medium: fabric.MediumNIC, HostMemory: true, GPUMemory: true, Preference: 20,
+}
+
 var _ fabric.Provider = (*Provider)(nil)
 
 // New makes a provider. It opens nothing.
