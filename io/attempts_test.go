@@ -45,7 +45,7 @@ func (ep *breakingEndpoint) Submit(ops []fabric.Op) (int, error) {
 		ep.domain.ops.Add(int64(len(ops)))
 	}
 	var wg sync.WaitGroup
-	for _, tr := range ep.domain.peer.openTransports() {
+	for _, tr := range ep.domain.peer.backends.openTransports() {
 		for _, l := range tr.allLinks() {
 			wg.Add(1)
 			go func() {
@@ -70,7 +70,7 @@ func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 			a, b := newSide(t, "a", 1<<16, BackendRDMA, nil), newSide(t, "b", 1<<16, BackendRDMA, nil)
 			quick(a.Engine)
 			var ops atomic.Int64
-			for _, tr := range a.openTransports() {
+			for _, tr := range a.backends.openTransports() {
 				tr.dom = &breaking{tr.dom, b.Engine, &ops}
 			}
 			s := meet(t, a, b).WithDeadline(0)

@@ -83,7 +83,7 @@ func TestACancelStorm(t *testing.T) {
 					for i := range at {
 						at[i] = byte(round + 1)
 					}
-					if c == CodeInProgress { // moved, and waits for an earlier one to be told
+					if c == CodeInProgress { // moved, and waits for an earlier one to be reported
 						c = st.Wait(deadline(t))
 					}
 					time.Sleep(time.Millisecond)
@@ -126,7 +126,7 @@ func TestCancelSaysWhenThePeerDoesNotConfirm(t *testing.T) {
 	w.tcp.down.Store(true)
 	w.shm.cutAfter(3)
 	st := w.s.Write([]uint64{0}, []uint64{0}, []uint64{1 << 20}, 1)
-	w.b.control.Close()
+	w.b.backends.control.Close()
 	ctx, cancel := context.WithTimeout(deadline(t), 5*time.Second)
 	defer cancel()
 	err := st.Cancel(ctx)

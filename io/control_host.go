@@ -18,8 +18,8 @@ func (h controlHost) Admits(who identity.ID) error { return h.e.store.admits(who
 func (h controlHost) Knows(key string) bool { return h.e.store.peerOf(key) != nil }
 
 func (h controlHost) Offer() (endpoints []message.Endpoint, notify bool) {
-	notify = h.e.wantsNotifications()
-	for _, tr := range h.e.openTransports() {
+	notify = h.e.backends.wantsNotifications()
+	for _, tr := range h.e.backends.openTransports() {
 		endpoints = append(endpoints, message.Endpoint{Name: tr.name, Addr: string(tr.lis.Addr())})
 	}
 	return endpoints, notify
@@ -33,7 +33,7 @@ func (h controlHost) RegionSize(key descriptor.RegionKey) (size uint64, ok bool)
 }
 
 func (h controlHost) Drop(token []byte) (found bool) {
-	for _, tr := range h.e.openTransports() {
+	for _, tr := range h.e.backends.openTransports() {
 		for _, l := range tr.allLinks() {
 			if subtle.ConstantTimeCompare(l.token, token) == 1 {
 				found = true

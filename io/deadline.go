@@ -3,44 +3,59 @@
 package io
 
 import (
-	"context"
 	"fmt"
+	"sync"
 	"time"
 )
 
-// startTick starts the engine's clock, once: it looks for transfers past their deadline, for
-// backlogs, for paths to mend or to close, and for notifications that nobody asked for. It needs
-// e.mu held.
-func (e *Engine) startTick() {
-	if e.stopTick != nil {
+// A clock calls a function every 50 ms, in a goroutine of its own. The zero value stands still.
+type clock struct {
+	mu    sync.Mutex
+	stop  chan struct{} // nil: not started
+	ended chan struct{}
+}
+
+// clockPeriod is the time between two calls.
+const clockPeriod = 50 * time.Millisecond
+
+// start starts the clock, once.
+func (c *clock) start(tick func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop != nil {
 		return
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	e.stopTick, e.ticking = stop, make(chan struct{})
+	stop, ended := make(chan struct{}), make(chan struct{})
+	c.stop, c.ended = stop, ended
 	go func() {
-		defer close(e.ticking)
-		t := time.NewTicker(tick)
+		defer close(ended)
+		t := time.NewTicker(clockPeriod)
 		defer t.Stop()
 		for {
 			select {
 			case <-t.C:
-				e.arrived.Drain()
-				e.meters.Sample(time.Since(e.born))
-				for _, p := range e.store.allPeers() {
-					p.expire(time.Now())
-					p.nudge()
-					p.heal(time.Now())
-					p.life.beat(p, time.Now())
-				}
-			case <-ctx.Done():
+				tick()
+			case <-stop:
 				return
 			}
 		}
 	}()
 }
 
+// end stops the clock and waits for a call that is under way. It is called at most once, and start
+// not after it.
+func (c *clock) end() {
+	c.mu.Lock()
+	stop, ended := c.stop, c.ended
+	c.mu.Unlock()
+	if stop != nil {
+		close(stop)
+		<-ended
+	}
+}
+
 // nudge lets the workers of paths with a backlog look for room again. Completions do that already;
-// this is for a provider that makes room only after it told of a completion.
+// this is for a provider that makes room only after it reported a completion.
 func (p *peer) nudge() {
 	for _, q := range p.allPaths() {
 		if q.waiting.Load() > 0 {
@@ -50,7 +65,7 @@ func (p *peer) nudge() {
 }
 
 // expire fails the transfers whose deadline has passed and closes their paths, so that no byte of
-// them can land here after the status told of the failure. The other transfers go on over a new
+// them can land here after the status reported the failure. The other transfers go on over a new
 // path.
 func (p *peer) expire(now time.Time) {
 	p.parked.fail(func(t *transfer) error { return t.overdue(now) })

@@ -9,10 +9,10 @@ import (
 	"mori/io/internal/meter"
 )
 
-// Counters tell what happened to an engine's transfers since it was made.
+// Counters say what happened to an engine's transfers since it was made.
 type Counters = meter.Totals
 
-// EngineInfo is what Engine.Describe tells.
+// EngineInfo is what Engine.Describe returns.
 type EngineInfo struct {
 	Key      string        `json:"key"`
 	NodeID   string        `json:"node_id"`
@@ -24,7 +24,7 @@ type EngineInfo struct {
 	Counters Counters      `json:"counters"`
 }
 
-// BackendInfo tells what a backend runs on, and why not on something better.
+// BackendInfo says what a backend runs on, and why not on something better.
 type BackendInfo struct {
 	Type          string   `json:"type"`
 	Transports    []string `json:"transports"`     // for pairs of host memory, in order of preference
@@ -32,7 +32,7 @@ type BackendInfo struct {
 	Notes         []string `json:"notes"`
 }
 
-// PeerInfo tells how a peer is reached.
+// PeerInfo says how a peer is reached.
 type PeerInfo struct {
 	Key      string     `json:"key"`
 	NodeID   string     `json:"node_id"`
@@ -50,13 +50,16 @@ type PathInfo struct {
 	Reasons []string `json:"reasons"` // why no better path is used
 }
 
-// SessionInfo is what Session.Describe tells.
+// SessionInfo is what Session.Describe returns.
 type SessionInfo struct {
-	Peer    string   `json:"peer"`
-	Backend string   `json:"backend"`
-	Memory  string   `json:"memory"` // as in PathInfo
-	Link    string   `json:"link"`   // between two GPUs of this host: "NVLink", "xGMI", "PCIe", "same GPU", "no peer access"; else ""
-	Path    string   `json:"path"`   // "" while none is open
+	Peer    string `json:"peer"`
+	Backend string `json:"backend"`
+	Memory  string `json:"memory"` // as in PathInfo
+	// Link is what lies between two GPUs of this host: "NVLink", "xGMI", "PCIe", "same GPU" or "no peer
+	// access"; else "".
+	Link string `json:"link"`
+
+	Path    string   `json:"path"` // "" while none is open
 	Reasons []string `json:"reasons"`
 	Alive   bool     `json:"alive"`
 	Local   uint32   `json:"local_id"`
@@ -64,22 +67,15 @@ type SessionInfo struct {
 	OpBytes uint64   `json:"op_bytes"` // a transfer is cut into ops of so many bytes
 }
 
-// Describe tells how the engine reaches its peers, and why not better.
+// Describe returns how the engine reaches its peers, and why not better.
 func (e *Engine) Describe() EngineInfo {
 	d := e.Desc()
-	out := EngineInfo{Key: d.Key, NodeID: d.NodeID, Host: d.Host, Port: d.Port, Backends: []BackendInfo{}, Peers: []PeerInfo{}}
-	e.mu.Lock()
-	for _, kind := range []BackendType{BackendXGMI, BackendFabric, BackendRDMA, BackendTCP} {
-		if b := e.backends[kind]; b != nil {
-			out.Backends = append(out.Backends, BackendInfo{Type: kind.String(), Transports: b.host.names(), GPUTransports: b.gpu.names(), Notes: notNil(b.gpu.notes)})
-		}
-	}
-	e.mu.Unlock()
+	out := EngineInfo{Key: d.Key, NodeID: d.NodeID, Host: d.Host, Port: d.Port, Backends: e.backends.describe(), Peers: []PeerInfo{}}
 	for _, p := range e.store.allPeers() {
 		out.Peers = append(out.Peers, p.describe())
 	}
 	out.Regions = len(e.store.allRegions())
-	out.Counters = e.totals()
+	out.Counters = e.meters.totals()
 	return out
 }
 
@@ -97,7 +93,7 @@ func (p *peer) describe() PeerInfo {
 	return out
 }
 
-// Describe tells which path the session uses.
+// Describe returns which path the session uses.
 func (s *Session) Describe() SessionInfo {
 	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.route.backend.kind.String(), Memory: s.route.memory(), Link: s.link(), Reasons: notNil(s.skipped), Alive: s.Alive(),
 		Local: s.local.desc.ID, Remote: s.remote.ID}

@@ -92,10 +92,10 @@ func TestDescriptorsThatRunOutLeaveNoHalfABackend(t *testing.T) {
 			exhaust(t, left)
 			err = openWhole(e, family)
 		})
-		if err == nil && len(e.transports) != 2 {
-			t.Errorf("%d descriptors: the backend has %d of 2 transports", left, len(e.transports))
+		if err == nil && len(e.backends.transports) != 2 {
+			t.Errorf("%d descriptors: the backend has %d of 2 transports", left, len(e.backends.transports))
 		}
-		if err != nil && (!limits.IsShort(err) || len(opened(t, before)) != 0 || e.control != nil || len(e.transports) != 0) {
+		if err != nil && (!limits.IsShort(err) || len(opened(t, before)) != 0 || e.backends.control != nil || len(e.backends.transports) != 0) {
 			t.Errorf("%d descriptors: %v; it left %v", left, err, opened(t, before))
 		}
 		if (err == nil) != (left >= 3) {
@@ -118,15 +118,9 @@ func TestDescriptorsThatRunOutLeaveNoHalfABackend(t *testing.T) {
 // openWhole is CreateBackend without its look at limits.
 func openWhole(e *Engine, f core.Family) error {
 	cfg := DefaultBackendConfig().fromEnv(e.self.Log)
-	e.mu.Lock()
-	err := e.addBackend(BackendRDMA, cfg, f)
-	discarded := e.discarded
-	e.discarded = nil
-	e.mu.Unlock()
-	for _, discard := range discarded {
-		err = errors.Join(err, discard())
-	}
-	return err
+	e.backends.mu.Lock()
+	err := e.backends.addBackend(BackendRDMA, cfg, f)
+	return errors.Join(err, e.backends.discard())
 }
 
 // descriptors is what this process has open: each number with what the kernel calls its file.

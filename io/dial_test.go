@@ -35,7 +35,7 @@ func offering(t *testing.T, a, b *side, addr string) (*peer, *route, *message.We
 			w.Endpoints[i].Addr = addr
 		}
 	}
-	return p, b.backends[BackendTCP].host, w
+	return p, b.backends.byKind[BackendTCP].host, w
 }
 
 // What relay does with a connection but pass it on.
@@ -82,7 +82,7 @@ func relay(t *testing.T, to func() string) (addr string) {
 
 // dataAddr is where e's data plane listens over TCP.
 func dataAddr(e *Engine) string {
-	for _, tr := range e.openTransports() {
+	for _, tr := range e.backends.openTransports() {
 		if tr.name == "tcp" {
 			return string(tr.lis.Addr())
 		}
@@ -139,7 +139,7 @@ func TestADataConnectionWithoutAnAnswerEndsInTime(t *testing.T) {
 // full.
 func crowded(t *testing.T, e *Engine) string {
 	t.Helper()
-	tr := e.openTransports()[0]
+	tr := e.backends.openTransports()[0]
 	at := tr.info.Clone()
 	at.Src = "127.0.0.1:0"
 	lis, err := tr.fab.Listen(context.Background(), at)

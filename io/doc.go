@@ -13,58 +13,71 @@
 //
 // # What happens to a transfer
 //
-// Session.submit checks every entry against both regions and takes all or nothing. The plan merges
-// entries that are contiguous on both sides and cuts the rest into ops (batch.go). The ledger of
-// the path counts the ops still in flight (ledger.go). When the last one ended the transfer is
-// finished; its status becomes SUCCESS when all transfers submitted before it, by this engine to
-// the same peer, are finished too (order.go). A failed transfer is told at once. Every transfer has
-// a deadline (deadline.go).
+//   - Session.Submit checks every entry against both regions and takes all or nothing.
+//   - Package batch merges entries that are contiguous on both sides and cuts the rest into ops.
+//   - The ledger of the path counts the pending ops (ledger.go). When the last one has ended, the
+//     transfer is finished.
+//   - Its status becomes SUCCESS when all transfers submitted before it, by this engine to the same
+//     peer, are finished too (order.go). Failures are reported immediately, out of order.
+//   - Every transfer has a deadline (deadline.go).
 //
-// When a path breaks, the ops that it did not bring to an end are replayed on the next one
-// (replay.go): after this side has closed its end, so that nothing can land here, and the peer has
-// confirmed over the control plane that it closed the other, so that nothing can land there behind
-// a newer write. Bytes are moved from the same place to the same place, so twice is once; the
-// notification of a uid sets one mark, so twice is once, too. What the target refuses (key, right,
-// bounds) is not replayed. A transfer waits for a path until its deadline, or until the peer's
-// control plane says that the process is gone or another one.
+// When a path breaks, its unfinished ops are replayed on the next path (replay.go). First this side
+// closes its end, so that nothing can land here. Then the peer confirms over the control plane that
+// it closed the other end, so that nothing can land there behind a newer write. A replay is
+// harmless: bytes move from the same place to the same place, and the notification of a uid sets
+// one mark.
+//
+// Ops that the target refuses (key, right, bounds) are not replayed. A transfer waits for a path
+// until its deadline, or until the control plane finds that the peer's process has ended or was
+// restarted.
 //
 // # Paths
 //
-// A pair of regions takes the first backend that can serve it: XGMI, FABRIC, RDMA, TCP (route.go).
-// A backend has a route for pairs of host memory and one for pairs with GPU memory at one end or
-// both, each a list of transports in the order of core.Transports: copies by GPUs and shared memory
-// on the same host, then RDMA devices (nics.go says how they are used), then TCP. A peer is reached
-// through the first one that works; paths belong to a route. They are opened at first use through
-// the slow control plane (control_server.go), which tells what the peer listens on. Engine.Describe
-// and Session.Describe tell the path, why it was chosen and why each better one was not. A
-// transport that broke comes last in the order for a while; the engine's clock tries it again, ever
-// more seldom, and moves new transfers back to it when it works (health.go). A path that nobody
-// used for five minutes is closed and opened again by the next transfer.
+// A pair of regions takes the first backend that can serve it: XGMI, FABRIC, RDMA, TCP
+// (backend.go). A backend has one route for pairs of host memory, and one for pairs with GPU memory
+// at one end or both. A route is a list of transports in the order of core.Transports, and a peer
+// is reached through the first one that works:
+//
+// 1. copies by GPUs and shared memory on the same host
+// 2. RDMA devices (config.go)
+// 3. TCP
+//
+// The first use opens a path through the control plane, which knows what the peer listens on.
+// Engine.Describe and Session.Describe return the path, why it was chosen, and why each better one
+// was not. A transport that broke comes last in the order for a while. The engine retries it with
+// exponential back-off and moves new transfers back to it when it works (heal.go). A path that is
+// not used for five minutes is closed, and the next transfer opens another.
 //
 // # GPUs
 //
-// Regions know the device that they are on (place.go); segments in GPU memory carry the descriptor
+// Regions know the device that they are on (place.go). Segments in GPU memory carry the descriptor
 // of the registration with the path's transport. Request.After holds a transfer back until an event
-// or a stream of a GPU has come so far (after.go): it is parked like one that waits for a path,
-// with its place in the order. An engine whose only backend is XGMI listens on no network.
+// or a stream of a GPU has come so far (after.go). Such a transfer is parked like one that waits
+// for a path, with its place in the order. An engine whose only backend is XGMI listens on no
+// network.
 //
-// # Seeing it
+// # Observation
 //
-// Every transfer is counted by peer, path and operation, and the last 4096 are remembered with the
-// times of their stages (book.go). Engine.Stats and Engine.WriteTrace tell; with MORI_METRICS_PORT
-// an HTTP server shows all engines of the process to Prometheus and to people (process.go). A
-// transfer that fails by its deadline leaves a trace in MORI_TRACE_DIR. A tag, such as the id of a
-// request, goes with a transfer into all of these and, over the control plane, to the peer
-// (tags.go).
+// Every transfer is counted by peer, path and operation. The last 4096 are remembered with the
+// times of their stages (book.go). Engine.Stats and Engine.WriteTrace return both. With
+// MORI_METRICS_PORT an HTTP server shows all engines of the process (process.go). With
+// MORI_TRACE_DIR set, a trace is also written when a transfer misses its deadline. A tag, such as
+// the id of a request, goes with a transfer into all of these and, over the control plane, to the
+// peer.
 //
 // # Ownership
 //
 // Registered memory stays the caller's and must stay mapped until DeregisterMemory returned. A
-// Status is valid for as long as somebody holds it, also after its engine was closed. Engine.Close
+// Status is valid as long as the caller holds it, also after its engine was closed. Engine.Close
 // ends everything and waits until no byte of any transfer can land on this side.
 //
 // # Errors
 //
-// Transfers never fail by a Go error: their Status does, with a text that names peer, path, bytes
-// and cause. Everything else returns an error that wraps one of the sentinels of errors.go.
+// Transfers never fail by a Go error: their Status does, with a text that has peer, path, bytes and
+// cause. Everything else returns an error that wraps one of the Err variables.
+//
+// # Internal packages
+//
+// The public types delegate to the packages of io/internal. docs/design/ARCHITECTURE.md lists them
+// in their order. None of them knows Engine, Session or Status.
 package io

@@ -21,13 +21,12 @@ import (
 	"mori/core/logging"
 	"mori/io/internal/arrivals"
 	"mori/io/internal/control"
+	"mori/io/internal/gate"
 	"mori/io/internal/identity"
-	"mori/io/internal/meter"
 )
 
 const (
 	deregisterWait = 5 * time.Second
-	tick           = 50 * time.Millisecond
 
 	// idlePath is how long a path stays open that nobody uses.
 	idlePath = 5 * time.Minute
@@ -35,37 +34,26 @@ const (
 
 // An Engine is one end of transfers: it registers memory, knows peers, and keeps the paths to them.
 type Engine struct {
-	self       control.Self
-	config     EngineConfig
-	hostname   string
-	registry   *fabric.Registry
-	rdma       atomic.Pointer[BackendConfig] // of the RDMA backend that was created last
-	store      *store
-	uids       uidCounter
-	meters     meter.Set
-	refused    atomic.Uint64 // transfers that never started
-	altered    atomic.Uint64 // ops sent again because their checksum differed
-	packed     atomic.Uint64 // payloads sent compressed
-	recent     meter.Ring    // transfers that ended
-	tags       arrivals.Tags
-	born       time.Time
-	stalls     sync.WaitGroup          // traces that are being written
-	ended      atomic.Pointer[Watcher] // made by FD
-	idle       time.Duration           // a path that was not used for so long is closed; 0 = never
-	maxPending int64                   // transfers to one peer; 0 = no limit
-	lease      time.Duration           // see lease.go; 0 = none
-	pace       pace                    // of replays
-	arrived    *arrivals.Table
-	gates      gates
+	self     control.Self
+	config   EngineConfig // its port: guarded by backends.mu
+	hostname string
+	store    *store
+	backends backendTable
+	uids     uidCounter
+	meters   recorder
+	arrived  *arrivals.Table
+	tags     arrivals.Tags
+	gates    gate.Set
+	clock    clock
+	stalls   stallTraces
+	endings  endings
 
-	mu         sync.Mutex
-	isClosed   atomic.Bool // written with mu held
-	control    *control.Server
-	backends   map[BackendType]*backend
-	transports []*transport   // in order of preference
-	discarded  []func() error // close what failed backends had opened; called without mu
-	stopTick   context.CancelFunc
-	ticking    chan struct{}
+	idle       time.Duration // a path that was not used for so long is closed; 0 = never
+	maxPending int64         // transfers to one peer; 0 = no limit
+	lease      time.Duration // see lease.go; 0 = none
+	pace       pace          // of replays
+
+	isClosed atomic.Bool
 }
 
 // NewEngine makes an engine. It opens nothing: threads and sockets come with the first backend.
@@ -98,8 +86,9 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	}
 	self := control.Self{Key: key, NodeID: nodeID, Incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		Log: logging.For("io").With("engine", key)}
-	e := &Engine{self: self, config: cfg, hostname: hostname, registry: registry, idle: idlePath, pace: replayPace,
-		born: time.Now(), store: newStore(), backends: map[BackendType]*backend{}}
+	e := &Engine{self: self, config: cfg, hostname: hostname, idle: idlePath, pace: replayPace, store: newStore()}
+	e.meters.born, e.gates.Log = time.Now(), self.Log
+	e.backends.engine, e.backends.registry, e.backends.byKind = e, registry, map[BackendType]*backend{}
 	if len(e.self.NodeID) > MaxKey {
 		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.self.NodeID), MaxKey, ErrInvalid)
 	}
@@ -129,20 +118,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 func (e *Engine) closed() bool { return e.isClosed.Load() }
 
 // Desc describes the engine for peers. Its port is real once a backend that listens was created.
-func (e *Engine) Desc() EngineDesc {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.descLocked()
-}
-
-// descLocked needs e.mu held.
-func (e *Engine) descLocked() EngineDesc {
-	d := EngineDesc{Key: e.self.Key, NodeID: e.self.NodeID, Hostname: e.hostname, Host: e.config.Host, Port: e.config.Port, PID: os.Getpid(), Incarnation: e.self.Incarnation, PublicKey: e.self.Signer.Public}
-	if e.control != nil && e.control.Port() != 0 {
-		d.Port = e.control.Port()
-	}
-	return d
-}
+func (e *Engine) Desc() EngineDesc { return e.backends.desc() }
 
 // AllocateTransferUID returns 0, 1, 2 ...
 func (e *Engine) AllocateTransferUID() uint64 { return e.uids.take() }
@@ -181,7 +157,7 @@ func (e *Engine) replace(old *peer, keep identity.ID, reason error) {
 		return
 	}
 	former := func(who identity.ID) bool { return who.Key == keep.Key && !who.Is(keep) }
-	e.disconnect(former)
+	e.backends.disconnect(former)
 	e.arrived.Forget(former)
 	e.tags.Forget(former)
 }
@@ -200,7 +176,7 @@ func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 // arrived here completely. It does not consume.
 func (e *Engine) PopInbound(key string, uid uint64) bool {
 	who, ok := e.store.registered(key)
-	return ok && e.wantsNotifications() && e.arrived.Has(who, uid)
+	return ok && e.backends.wantsNotifications() && e.arrived.Has(who, uid)
 }
 
 // InboundTag returns the tag of the transfer uid of the incarnation that is registered under key,
@@ -249,7 +225,7 @@ func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
 	if r == nil {
 		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w", local.ID, local.EngineKey, e.self.Key, ErrNotFound)
 	}
-	way, skipped, err := e.routeFor(r, &remote)
+	way, skipped, err := e.backends.routeFor(r, &remote)
 	if err != nil {
 		return nil, err
 	}
@@ -288,48 +264,35 @@ func (e *Engine) controlContext(b *backend) (context.Context, context.CancelFunc
 // Close ends every transfer with an error, closes all paths and listeners, and returns all memory.
 // When it returns nobody touches registered memory any more. Further calls do nothing.
 func (e *Engine) Close() error {
-	e.mu.Lock()
 	if e.isClosed.Swap(true) {
-		e.mu.Unlock()
 		return nil
 	}
-	server, transports, stop, ticking := e.control, e.transports, e.stopTick, e.ticking
-	e.mu.Unlock()
+	server, transports := e.backends.opened()
 	if server != nil {
 		server.Close()
 	}
 	for _, p := range e.store.allPeers() {
 		p.close(ErrClosed)
 	}
-	if stop != nil {
-		stop()
-		<-ticking
-	}
+	e.clock.end()
 	process.leave(e)
-	e.stalls.Wait()
-	all := errors.Join(e.gates.close(), e.revokeAll())
+	e.stalls.close()
+	all := errors.Join(e.gates.Close(), e.store.revokeAll())
 	for _, tr := range transports {
 		all = errors.Join(all, tr.close())
 	}
-	if w := e.ended.Load(); w != nil {
-		all = errors.Join(all, w.Close())
-	}
-	return all
+	return errors.Join(all, e.endings.close())
 }
 
-// revokeAll takes all regions back at once, since each may have to wait for the same peer that does
-// not answer.
-func (e *Engine) revokeAll() error {
-	regions := e.store.allRegions()
-	errs := make([]error, len(regions))
-	var wg sync.WaitGroup
-	for i, r := range regions {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			errs[i] = r.revoke()
-		}()
+// tick is what the clock does: it looks for transfers past their deadline, for backlogs, for paths
+// to mend or to close, and for notifications that nobody asked for.
+func (e *Engine) tick() {
+	e.arrived.Drain()
+	e.meters.Sample(time.Since(e.meters.born))
+	for _, p := range e.store.allPeers() {
+		p.expire(time.Now())
+		p.nudge()
+		p.heal(time.Now())
+		p.life.beat(p, time.Now())
 	}
-	wg.Wait()
-	return errors.Join(errs...)
 }

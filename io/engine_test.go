@@ -316,7 +316,7 @@ func TestNotificationsOff(t *testing.T) {
 	cfg.EnableNotification = false
 	_, b, s := pair(t, 64, BackendRDMA, cfg)
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 3))
-	time.Sleep(2 * tick)
+	time.Sleep(2 * clockPeriod)
 	if b.PopInbound("a", 3) {
 		t.Error("an arrival with notifications off")
 	}

@@ -292,7 +292,7 @@ func TestAGPUPathFailsAndHeals(t *testing.T) {
 	}
 }
 
-// TestWithoutP2P: GPU memory goes through pinned memory, and the reason is told.
+// TestWithoutP2P: GPU memory goes through pinned memory, and the reason is reported.
 func TestWithoutP2P(t *testing.T) {
 	all := gpus(t, 1)
 	for filter, want := range map[string]string{"^p2p": "shm", "tcp": "tcp"} {

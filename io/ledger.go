@@ -57,10 +57,10 @@ type transfer struct {
 	lost error // guarded by mu; the first op that its path did not bring to an end
 
 	// Guarded by order.mu.
-	next    *transfer
-	ended   bool
-	told    bool
-	success string
+	next     *transfer
+	ended    bool
+	reported bool
+	success  string
 }
 
 // fail makes err the end of t.

@@ -48,7 +48,7 @@ func (tr *transport) acceptLinks(ctx context.Context, e *Engine) {
 			}
 			e.self.Log.Warn("accept", "transport", tr.name, "error", err)
 			select {
-			case <-time.After(tick):
+			case <-time.After(clockPeriod):
 			case <-ctx.Done():
 				return
 			}
@@ -64,7 +64,7 @@ func (tr *transport) acceptLinks(ctx context.Context, e *Engine) {
 
 func (tr *transport) admit(ctx context.Context, e *Engine, req fabric.ConnReq) {
 	var who identity.ID
-	ok, server := false, e.controlServer()
+	ok, server := false, e.backends.controlServer()
 	if server != nil {
 		who, ok = server.Redeem(req.Private(), tr.name)
 	}
@@ -117,13 +117,13 @@ func (l *link) book(done []fabric.Completion) {
 
 // disconnect closes the connections of all for whom gone is true, and makes their tokens worthless.
 // When it returns, no byte of them can land any more.
-func (e *Engine) disconnect(gone func(identity.ID) bool) {
-	if c := e.controlServer(); c != nil {
+func (t *backendTable) disconnect(gone func(identity.ID) bool) {
+	if c := t.controlServer(); c != nil {
 		c.Revoke(gone)
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, tr := range e.openTransports() {
+	for _, tr := range t.openTransports() {
 		for _, l := range tr.allLinks() {
 			if !gone(l.who) {
 				continue
@@ -148,10 +148,10 @@ func (tr *transport) addLink(l *link) bool {
 }
 
 // controlServer returns the engine's control server, nil if there is none.
-func (e *Engine) controlServer() *control.Server {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.control
+func (t *backendTable) controlServer() *control.Server {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.control
 }
 
 func (tr *transport) allLinks() []*link {

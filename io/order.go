@@ -10,16 +10,16 @@ import (
 
 // An order publishes the successes of the transfers to one peer in submission order, across
 // sessions and paths: a reader that sees the last transfer SUCCESS may rely on all earlier ones.
-// Failures are told at once and hold nobody up.
+// Failures are reported immediately and hold nothing up.
 type order struct {
 	mu         sync.Mutex
-	head, tail *transfer // in submission order; all but failed heads are unfinished or wait for one that is
+	head, tail *transfer // in submission order; all but failed heads are unfinished, or wait
 	inflight   int
-	pending    atomic.Int64  // the loads of the transfers that are not told; written with mu held
+	pending    atomic.Int64  // the loads of the transfers that are not reported; written with mu held
 	space      chan struct{} // closed when there is room again; nil while nobody waits
 
-	// book hears of each transfer just before its end is told; with mu held, so it is quick. nil:
-	// nobody.
+	// book hears of each transfer just before its end is reported; with mu held, so it is quick.
+	// nil: nobody.
 	book func(t *transfer, code StatusCode, at time.Time)
 }
 
@@ -91,7 +91,7 @@ func (o *order) finish(t *transfer, code StatusCode, msg string, at time.Time) {
 	defer o.mu.Unlock()
 	t.ended = true
 	if code.Failed() {
-		o.tell(t, code, at)
+		o.report(t, code, at)
 		t.status.Update(code, msg)
 	} else {
 		t.success = msg
@@ -101,23 +101,23 @@ func (o *order) finish(t *transfer, code StatusCode, msg string, at time.Time) {
 		o.head = h.next
 		o.leave(h)
 		h.next = nil
-		o.tell(h, CodeSuccess, at)
-		h.status.Update(CodeSuccess, h.success) // keeps an error that was told already
+		o.report(h, CodeSuccess, at)
+		h.status.Update(CodeSuccess, h.success) // keeps an error that was reported already
 	}
 	if o.head == nil {
 		o.tail = nil
 	}
 }
 
-// tell books t, once. It needs mu held.
-func (o *order) tell(t *transfer, code StatusCode, at time.Time) {
-	if !t.told && o.book != nil {
+// report books t, once. It needs mu held.
+func (o *order) report(t *transfer, code StatusCode, at time.Time) {
+	if !t.reported && o.book != nil {
 		o.book(t, code, at)
 	}
-	t.told = true
+	t.reported = true
 }
 
-// over tells whether t has ended, although its success may still wait to be told.
+// over reports whether t has ended, although its success may still wait to be reported.
 func (o *order) over(t *transfer) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -55,7 +55,7 @@ type path struct {
 
 	broken struct {
 		sync.Mutex
-		is      atomic.Bool // err is set: while it is not, which is asked with each transfer, nobody takes the lock
+		is      atomic.Bool // err is set; each transfer asks this, without the lock
 		err     error       // why the path is closed; nil while it is open
 		orphans []*transfer
 		passed  bool // the orphans were passed on; later ones are passed on at once
@@ -104,7 +104,7 @@ func (p *path) how() []string {
 	return nil
 }
 
-// err tells why the path is closed, nil while it is open.
+// err returns why the path is closed, nil while it is open.
 func (p *path) err() error {
 	if !p.broken.is.Load() {
 		return nil
@@ -192,7 +192,7 @@ func (p *path) pump() {
 // pumpLocked needs sub held and returns what the endpoint will never take.
 func (p *path) pumpLocked() (refused []refusal) {
 	s := &p.sub
-	told := false // reaping knows that somebody waits
+	announced := false // reaping knows that ops wait
 	for s.next < len(s.backlog) {
 		head := &s.backlog[s.next]
 		if len(head.ops) == 0 { // withdrawn
@@ -204,12 +204,12 @@ func (p *path) pumpLocked() (refused []refusal) {
 		head.ops = head.ops[n:]
 		if len(head.ops) > 0 {
 			if errors.Is(err, fabric.ErrAgain) {
-				if told {
+				if announced {
 					break
 				}
-				// Room that came before we told would pass unnoticed: look once more.
+				// Room that came before that would pass unnoticed: try once more.
 				p.waiting.Store(1)
-				told = true
+				announced = true
 				continue
 			}
 			refused = append(refused, refusal{head.t, len(head.ops), err})

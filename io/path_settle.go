@@ -16,7 +16,7 @@ const maxAltered = 8
 // again has an op sent once more whose bytes were altered on the way, after a pause that doubles
 // each time, unless that has happened to its transfer too often.
 func (p *path) again(t *transfer, op int) bool {
-	p.peer.engine.altered.Add(1)
+	p.peer.engine.meters.altered.Add(1)
 	if t.altered++; t.altered > maxAltered {
 		t.fail(fmt.Errorf("bytes were altered on their way %d times: %w", t.altered, fabric.ErrCRC))
 		return false

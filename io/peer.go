@@ -44,10 +44,10 @@ type peer struct {
 
 func newPeer(e *Engine, d EngineDesc) *peer {
 	p := &peer{engine: e, desc: d, paths: map[*route]*path{}}
-	p.order.book = e.book
+	p.order.book = e.meters.book
 	p.replays.peer = p
 	p.stopped, p.stop = context.WithCancel(context.Background())
-	p.ctl = control.NewClient(&e.self, d, control.Near{SameNode: p.sameNode(), First: func() bool { return e.has(BackendXGMI) }})
+	p.ctl = control.NewClient(&e.self, d, control.Near{SameNode: p.sameNode(), First: func() bool { return e.backends.has(BackendXGMI) }})
 	p.tags = control.NewTagQueue(p.stopped, p.ctl, p.spawn)
 	return p
 }

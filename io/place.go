@@ -11,8 +11,8 @@ import (
 
 // locate finds the GPU that memory to be registered is on, nil for host memory, and refuses what
 // the drivers know better. Host memory is looked up only where they are open already.
-func (e *Engine) locate(addr, size uint64, ordinal int, loc MemoryLocation) (*device.Device, error) {
-	if loc == LocCPU && !e.movesGPUMemory() {
+func locate(addr, size uint64, ordinal int, loc MemoryLocation, movesGPU bool) (*device.Device, error) {
+	if loc == LocCPU && !movesGPU {
 		return nil, nil
 	}
 	if loc == LocGPU {
@@ -60,9 +60,9 @@ func within(p device.Pointer, addr, size uint64) error {
 	return nil
 }
 
-// movesGPUMemory tells whether any open transport takes it.
-func (e *Engine) movesGPUMemory() bool {
-	for _, tr := range e.openTransports() {
+// movesGPUMemory reports whether any open transport takes it.
+func (t *backendTable) movesGPUMemory() bool {
+	for _, tr := range t.openTransports() {
 		if tr.hmem {
 			return true
 		}
@@ -73,7 +73,7 @@ func (e *Engine) movesGPUMemory() bool {
 // export puts the handle into d by which other processes of this host map its allocation, if there
 // is an XGMI backend. Memory that has none, of a pool or of virtual mappings, goes other ways.
 func (e *Engine) export(d *MemoryDesc, on *device.Device) {
-	if !e.has(BackendXGMI) || d.Size == 0 {
+	if !e.backends.has(BackendXGMI) || d.Size == 0 {
 		return
 	}
 	h, err := on.ExportIPC(d.Data)

@@ -54,7 +54,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestRDMAMovesBytes: writes and reads, one piece and many, and whoever is written to is told.
+// TestRDMAMovesBytes: writes and reads, one piece and many, and the target is notified.
 func TestRDMAMovesBytes(t *testing.T) {
 	overRDMA(t)
 	const size, piece, count = 2 << 20, 24 << 10, 64
@@ -223,7 +223,7 @@ func TestRDMADevicesAreChosen(t *testing.T) {
 	}
 }
 
-// refusedWhereRequired: with MORI_REQUIRE_RDMA what is only told otherwise is an error.
+// refusedWhereRequired: with MORI_REQUIRE_RDMA what is only reported otherwise is an error.
 func refusedWhereRequired(t *testing.T, env []string, says string) {
 	t.Helper()
 	onlyRDMA(t, append([]string{config.RequireRDMA, "1"}, env...)...)
@@ -233,7 +233,7 @@ func refusedWhereRequired(t *testing.T, env []string, says string) {
 	}
 }
 
-// TestRDMAIsMissing: what is missing is told, and refused where it is required.
+// TestRDMAIsMissing: what is missing is reported, and refused where it is required.
 func TestRDMAIsMissing(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	for what, c := range map[string]struct {
@@ -263,7 +263,7 @@ func TestRDMAIsMissing(t *testing.T) {
 // noLibraryEnv has this program run on a host whose libibverbs cannot be loaded.
 const noLibraryEnv = "MORI_TEST_WITHOUT_LIBIBVERBS"
 
-// TestRDMAWithoutLibrary: without libibverbs transfers go by TCP, and what is missing is told.
+// TestRDMAWithoutLibrary: without libibverbs transfers go by TCP, and what is missing is reported.
 func TestRDMAWithoutLibrary(t *testing.T) {
 	if os.Getenv(noLibraryEnv) == "" {
 		dir := t.TempDir()
@@ -281,7 +281,7 @@ func TestRDMAWithoutLibrary(t *testing.T) {
 	_, _, s := pair(t, 4096, BackendRDMA, nil)
 	runsOn(t, s, "tcp")
 	once(t, s, 4096)
-	says := "libibverbs.so.1" // where the kernel has devices; where it has none, that is what is told
+	says := "libibverbs.so.1" // where the kernel has devices; where it has none, that is what is reported
 	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) == 0 {
 		says = "no active RDMA device on this host"
 	}

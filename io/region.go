@@ -167,7 +167,7 @@ func (e *Engine) newRegion(addr, size uint64, ordinal int, loc MemoryLocation) (
 	if loc < LocUnknown || loc > LocGPU {
 		return nil, fmt.Errorf("register %d bytes at location %d: want 0 (unknown), 1 (CPU) or 2 (GPU): %w", size, loc, ErrInvalid)
 	}
-	on, err := e.locate(addr, size, ordinal, loc)
+	on, err := locate(addr, size, ordinal, loc, e.backends.movesGPUMemory())
 	if err != nil {
 		return nil, fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
 	}
@@ -207,7 +207,7 @@ func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocati
 		return NewMemoryDesc(), err
 	}
 	e.store.addRegion(r)
-	for _, tr := range e.openTransports() {
+	for _, tr := range e.backends.openTransports() {
 		if err := r.attach(tr); err != nil {
 			e.store.removeRegion(r.desc.ID)
 			return NewMemoryDesc(), errors.Join(err, r.revoke())

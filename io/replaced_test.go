@@ -62,7 +62,7 @@ func TestDeregisteringForgetsArrivals(t *testing.T) {
 	}
 }
 
-// TestArrivalsBeforeRegistrationCount: a target may be told of an engine after that has written.
+// TestArrivalsBeforeRegistrationCount: an engine may be registered after it has written.
 func TestArrivalsBeforeRegistrationCount(t *testing.T) {
 	a, b := newSide(t, "a", 64, BackendRDMA, nil), newSide(t, "b", 64, BackendRDMA, nil)
 	if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
@@ -113,7 +113,7 @@ func TestADeregisteredPeerIsRefused(t *testing.T) {
 	if err := b.DeregisterRemoteEngine(a.Desc()); err != nil {
 		t.Fatal(err)
 	}
-	for _, tr := range b.openTransports() {
+	for _, tr := range b.backends.openTransports() {
 		if n := len(tr.allLinks()); n != 0 {
 			t.Errorf("%d connections of the deregistered peer over %s", n, tr.name)
 		}
@@ -140,7 +140,7 @@ func TestATokenEndsWithItsIncarnation(t *testing.T) {
 	former.Signer, former.Hello.PublicKey = a.self.Signer, a.self.Signer.Public[:]
 	w := former.Welcomed(t, dialControl(t, b.Engine))
 	_, _ = restart(t, a, b, BackendTCP)
-	if _, ok := b.control.Redeem(former.Ticket(w.Token, "tcp"), "tcp"); ok {
+	if _, ok := b.backends.control.Redeem(former.Ticket(w.Token, "tcp"), "tcp"); ok {
 		t.Error("a token of the predecessor admits")
 	}
 	if kind, _, _ := former.Greet(t, dialControl(t, b.Engine)); kind != message.TypeFailure {

@@ -12,7 +12,7 @@ import (
 // TestAnyOrderOfEndsCutsAndCancels does random things, by many seeds, to transfers that own a slot
 // of memory each: cuts of both wires after random ops, cancels, wires that take nobody for a while.
 // However they end: a success has moved exactly its bytes, nothing is in a ledger or parked
-// afterwards, and successes were told in order.
+// afterwards, and successes were reported in order.
 func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 	const slot, slots = 160 << 10, 8 // three ops each
 	seeds := 40
@@ -43,7 +43,7 @@ func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 			}
 		}
 		w.shm.down.Store(false)
-		for i := len(all) - 1; i >= 0; i-- { // the last first: its success tells those of all before it
+		for i := len(all) - 1; i >= 0; i-- { // the last first: its success implies those of all before it
 			c := all[i].Wait(deadline(t))
 			here, there := w.a.mem[i*slot:(i+1)*slot], w.b.mem[i*slot:(i+1)*slot]
 			switch {
@@ -58,7 +58,7 @@ func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 			}
 			for k := 0; k < i && c == CodeSuccess; k++ {
 				if all[k].Code() == CodeInProgress {
-					t.Fatalf("seed %d: transfer %d is told before transfer %d", seed, i, k)
+					t.Fatalf("seed %d: transfer %d is reported before transfer %d", seed, i, k)
 				}
 			}
 		}

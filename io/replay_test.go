@@ -19,7 +19,7 @@ import (
 )
 
 // A wire is a network in memory that plays the part of the provider named name, and breaks when
-// told.
+// asked to.
 type wire struct {
 	*mem.Provider
 	name string

@@ -12,6 +12,7 @@ import (
 	"mori/core/config"
 	"mori/core/fabric"
 	"mori/io/internal/batch"
+	"mori/io/internal/gate"
 	"mori/io/internal/message"
 	"mori/io/internal/serial"
 )
@@ -87,7 +88,7 @@ func (s *Session) connected() bool {
 	return p != nil && p.path.err() == nil && !p.path.superseded.Load() && !s.route.backend.removed.Load()
 }
 
-// Alive tells whether submissions can still succeed: engine open, local region registered, peer
+// Alive reports whether submissions can still succeed: engine open, local region registered, peer
 // known.
 func (s *Session) Alive() bool {
 	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
@@ -128,7 +129,7 @@ func (s *Session) Submit(r *Request) *Status {
 		err = fmt.Errorf("%d transfers to %q are pending, counting %d entries of a batch as one more, and none ended in %v: wait for some first, or raise %s: %w",
 			s.peer.order.pending.Load(), s.remote.EngineKey, loadEntries, roomWait(limit), config.IOMaxPending, ErrBadState)
 	}
-	var g *gate
+	var g *gate.Gate
 	if err == nil {
 		g, err = s.gate(r.After)
 	}
@@ -182,9 +183,9 @@ func roomWait(limit time.Duration) time.Duration {
 }
 
 // gate makes what the transfer waits for, if anything, and enters the local region.
-func (s *Session) gate(after After) (g *gate, err error) {
+func (s *Session) gate(after After) (g *gate.Gate, err error) {
 	if after != (After{}) {
-		if g, err = s.engine.gates.arm(after); err != nil {
+		if g, err = s.engine.gates.Arm(after); err != nil {
 			return nil, afterFailed(err)
 		}
 	}
@@ -193,7 +194,7 @@ func (s *Session) gate(after After) (g *gate, err error) {
 	}
 	err = fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound)
 	if g != nil {
-		err = errors.Join(err, s.engine.gates.give(g, false))
+		err = errors.Join(err, s.engine.gates.Release(g, false))
 	}
 	return nil, err
 }
@@ -221,7 +222,7 @@ func (s *Session) WithDeadline(limit time.Duration) *Session {
 // refused is the status of a transfer that was not started.
 func (s *Session) refused(err error) *Status {
 	s.engine.self.Log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
-	s.engine.refused.Add(1)
+	s.engine.meters.refused.Add(1)
 	return failedStatus(s.route.backend.outcome(err, err.Error()))
 }
 

@@ -10,7 +10,7 @@ import (
 	"mori/io/internal/meter"
 )
 
-// What Engine.Stats tells.
+// What Engine.Stats returns.
 type (
 	Stats        = meter.EngineStats
 	PeerStats    = meter.PeerStats
@@ -34,18 +34,18 @@ func info(r *meter.Record) TransferInfo {
 		kind = "read"
 	}
 	return TransferInfo{Peer: r.Path.Peer, Path: r.Path.Name, Kind: kind, UID: r.UID, Tag: r.Tag, Code: codeName(r.Code), Stage: "ended", Bytes: r.Total,
-		BytesDone: r.Bytes, Ops: r.Ops, Replays: r.Replays, StartS: seconds(r.Start), FirstOpUS: micros(r.FirstOp), LastOpUS: micros(r.LastOp), TookUS: micros(r.Told)}
+		BytesDone: r.Bytes, Ops: r.Ops, Replays: r.Replays, StartS: seconds(r.Start), FirstOpUS: micros(r.FirstOp), LastOpUS: micros(r.LastOp), TookUS: micros(r.Took)}
 }
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// Stats tell what the engine's transfers did and do. It stays readable after Close.
+// Stats returns what the engine's transfers did and do. It stays readable after Close.
 func (e *Engine) Stats() Stats {
 	now := time.Now()
-	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.born).Seconds(), Totals: e.totals(), Regions: len(e.store.allRegions()),
-		Peers: e.meters.Peers(codeName), Stuck: e.stuck(now), Slowest: []TransferInfo{}}
+	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.meters.born).Seconds(), Totals: e.meters.totals(), Regions: len(e.store.allRegions()),
+		Peers: e.meters.Peers(codeName), Stuck: stuck(e.store.openTransfers(openScanned), now), Slowest: []TransferInfo{}}
 	for i := range out.Peers {
 		for _, p := range out.Peers[i].Paths {
 			out.InFlight += p.Read.InFlight + p.Write.InFlight
@@ -57,7 +57,7 @@ func (e *Engine) Stats() Stats {
 		out.Tags.Waiting += waiting
 		out.Tags.Dropped += dropped
 	}
-	for _, r := range meter.Slowest(e.recent.Records(), slowListed) {
+	for _, r := range meter.Slowest(e.meters.recent.Records(), slowListed) {
 		out.Slowest = append(out.Slowest, info(&r))
 	}
 	return out
@@ -86,15 +86,15 @@ func withPeer(all []PeerStats, known PeerInfo) []PeerStats {
 	return all
 }
 
-// stuck are the transfers that are in flight for too long, the oldest first.
-func (e *Engine) stuck(now time.Time) []TransferInfo {
+// stuck are those of the open transfers that are in flight for too long, the oldest first.
+func stuck(open []*transfer, now time.Time) []TransferInfo {
 	out := []TransferInfo{}
-	for _, t := range e.openTransfers(openScanned) {
+	for _, t := range open {
 		if now.Sub(t.start) < slowFrom {
 			continue
 		}
 		r := t.record(CodeInProgress)
-		r.Told = now.Sub(t.start)
+		r.Took = now.Sub(t.start)
 		i := info(&r)
 		i.Stage = t.stage()
 		out = append(out, i)

@@ -24,7 +24,7 @@ type Status struct {
 	msg  string        // guarded by mu
 	done chan struct{} // guarded by mu; made by a Go waiter, closed when no longer in progress
 
-	watches []watch // guarded by mu; told when no longer in progress
+	watches []watch // guarded by mu; notified when no longer in progress
 }
 
 // NewStatus returns a status in state INIT.
@@ -99,7 +99,7 @@ func (s *Status) set(code StatusCode) {
 		s.done = nil
 	}
 	for _, w := range s.watches {
-		w.by.tell(w.token)
+		w.by.add(w.token)
 	}
 	s.watches = nil
 }

@@ -4,6 +4,7 @@ package io
 
 import (
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"mori/io/internal/descriptor"
 	"mori/io/internal/identity"
@@ -11,8 +12,8 @@ import (
 	"sync"
 )
 
-// A store is an engine's metadata: its own regions and the peers it was told of. Nothing here does
-// any I/O.
+// A store is an engine's metadata: its own regions and the peers that were registered. Nothing here
+// does any I/O.
 type store struct {
 	mu      sync.RWMutex
 	regions map[uint32]*region
@@ -81,6 +82,23 @@ func (s *store) allRegions() []*region {
 		out = append(out, r)
 	}
 	return out
+}
+
+// revokeAll takes all regions back at once, since each may have to wait for the same peer that does
+// not answer.
+func (s *store) revokeAll() error {
+	regions := s.allRegions()
+	errs := make([]error, len(regions))
+	var wg sync.WaitGroup
+	for i, r := range regions {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			errs[i] = r.revoke()
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // registered returns the incarnation that is registered under key, if there is one that can prove

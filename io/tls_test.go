@@ -96,7 +96,7 @@ func TestStrangersUnderTLSAreRefusedOnBothSides(t *testing.T) {
 	for name, c := range map[string]struct {
 		cert, key, ca string
 		there         string // a word of the asked side's log
-		told          bool   // the asking side knows why
+		explained     bool   // the asking side knows why
 	}{
 		"another authority": {otherCert, otherKey, otherCA, "tls", true},
 		"another cert":      {otherCert, otherKey, ca, "certificate", false},
@@ -113,7 +113,7 @@ func TestStrangersUnderTLSAreRefusedOnBothSides(t *testing.T) {
 				t.Fatalf("session %v, %v", s, err)
 			}
 			jb.has(t, "control plane", c.there)
-			if c.told {
+			if c.explained {
 				ja.has(t, "peer refused", "certificate")
 			}
 		})

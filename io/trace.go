@@ -26,7 +26,7 @@ func writeTrace(w io.Writer, engines ...*Engine) error {
 	now := time.Now()
 	var all []meter.Traced
 	for _, e := range engines {
-		all = append(all, meter.Traced{Engine: e.self.Key, Records: append(e.recent.Records(), e.openRecords(now, openTraced)...)})
+		all = append(all, meter.Traced{Engine: e.self.Key, Records: append(e.meters.recent.Records(), e.store.openRecords(now, openTraced)...)})
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -49,7 +49,7 @@ var stallDumps struct {
 	count int
 }
 
-// mayDumpStall tells whether it is time for one more.
+// mayDumpStall reports whether it is time for one more.
 func mayDumpStall(now time.Time) bool {
 	stallDumps.Lock()
 	defer stallDumps.Unlock()
@@ -61,24 +61,31 @@ func mayDumpStall(now time.Time) bool {
 	return true
 }
 
-// dumpStall writes a trace to a file if t failed by its deadline and MORI_TRACE_DIR is set.
-func (e *Engine) dumpStall(t *transfer) {
-	now := time.Now()
+// stallTraces writes traces to files when transfers miss their deadline. The zero value is ready.
+type stallTraces struct {
+	mu      sync.Mutex
+	closed  bool
+	writing sync.WaitGroup
+}
+
+// write writes a trace in a goroutine if t failed by its deadline and MORI_TRACE_DIR is set.
+func (s *stallTraces) write(t *transfer, now time.Time) {
 	if !errors.Is(t.failure(), fabric.ErrTimeout) || t.overdue(now) == nil {
 		return
 	}
 	dir := config.Get(config.TraceDir)
-	if dir == "" || !e.beginStall() {
+	if dir == "" || !s.begin() {
 		return
 	}
 	if !mayDumpStall(now) {
-		e.stalls.Done()
+		s.writing.Done()
 		return
 	}
+	e := t.session.engine
 	go func() {
-		defer e.stalls.Done()
+		defer s.writing.Done()
 		name := filepath.Join(dir, fmt.Sprintf("mori-io-%s-%d-%d.json", fileName(e.self.Key), os.Getpid(), now.UnixMilli()))
-		if err := e.writeTraceFile(name); err != nil {
+		if err := writeNew(name, e.WriteTrace); err != nil {
 			e.self.Log.Warn("no trace of the stall", "file", name, "reason", err)
 			return
 		}
@@ -86,24 +93,31 @@ func (e *Engine) dumpStall(t *transfer) {
 	}()
 }
 
-// beginStall counts one more trace that Close waits for; false once the engine is closed.
-func (e *Engine) beginStall() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed() {
-		return false
+// begin counts one more trace that close waits for; false once s is closed.
+func (s *stallTraces) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.writing.Add(1)
 	}
-	e.stalls.Add(1)
-	return true
+	return !s.closed
 }
 
-// writeTraceFile makes a new file that nobody else can read.
-func (e *Engine) writeTraceFile(name string) error {
+// close waits for the traces that are being written. No more are.
+func (s *stallTraces) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.writing.Wait()
+}
+
+// writeNew makes a new file that only this user can read.
+func writeNew(name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(e.WriteTrace(f), f.Close())
+	return errors.Join(write(f), f.Close())
 }
 
 // fileName is s as a part of a file's name.

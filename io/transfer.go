@@ -35,19 +35,19 @@ func (t *transfer) end() {
 	t.session.local.leave()
 	t.status.of.Store(nil)
 	t.session.peer.order.finish(t, code, msg, t.endTime(code))
-	e.tellEnded()
+	e.endings.add()
 	if code.Failed() {
 		level := slog.LevelError
 		if errors.Is(err, ErrClosed) {
 			level = slog.LevelDebug
 		}
 		e.self.Log.Log(context.Background(), level, "transfer failed", "code", code, "reason", msg)
-		e.dumpStall(t)
+		e.stalls.write(t, time.Now())
 	}
 }
 
-// notification is a transfer of no bytes that tells the peer of t, whose bytes are all moved. It is
-// replayed like any other, and may arrive twice: the peer keeps one mark for each uid.
+// notification is a transfer of no bytes that notifies the peer of t, whose bytes are all moved. It
+// is replayed like any other, and may arrive twice: the peer keeps one mark for each uid.
 func (t *transfer) notification() *transfer {
 	n := &transfer{session: t.session, uid: t.uid, kind: fabric.OpWrite, to: t.to, start: t.start, limit: t.limit, silent: true}
 	n.replays.Store(t.replays.Load())

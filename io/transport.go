@@ -39,14 +39,14 @@ type transport struct {
 	wg   sync.WaitGroup
 
 	mu       sync.Mutex
-	watchers map[fabric.Endpoint]func(error) // told once when the connection ended
+	watchers map[fabric.Endpoint]func(error) // called once, when the connection ended
 	links    map[*link]struct{}
 	closing  bool
 }
 
 // openTransport opens the named provider and starts to listen.
 func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, err error) {
-	info, err := findProvider(ctx, e.registry, name)
+	info, err := findProvider(ctx, e.backends.registry, name)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 	}()
 	// What failed to open is not kept: an interface may hold a nil pointer then, which close must
 	// not call.
-	fab, err := e.registry.Open(ctx, tr.info)
+	fab, err := e.backends.registry.Open(ctx, tr.info)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (tr *transport) segMax() int {
 	return n
 }
 
-// endpoint makes an enabled endpoint with its own completion queue; ended is told once when the
+// endpoint makes an enabled endpoint with its own completion queue; ended is called once, when the
 // connection is over.
 func (tr *transport) endpoint(ended func(error)) (fabric.Endpoint, fabric.CQ, error) {
 	cq, err := tr.dom.CQ(cqSize)
@@ -163,7 +163,7 @@ func (tr *transport) forget(ep fabric.Endpoint) {
 	delete(tr.watchers, ep)
 }
 
-// watchEvents tells the owners of endpoints when their connections end.
+// watchEvents notifies the owners of endpoints when their connections end.
 func (tr *transport) watchEvents(ctx context.Context) {
 	defer tr.wg.Done()
 	for {

@@ -4,6 +4,7 @@ package io
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"mori/core/memory"
 )
@@ -53,7 +54,7 @@ func (w *Watcher) Close() error {
 	return w.event.Close()
 }
 
-func (w *Watcher) tell(token uint64) {
+func (w *Watcher) add(token uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -64,7 +65,7 @@ func (w *Watcher) tell(token uint64) {
 	}
 }
 
-// A watch is who is told when a status leaves IN_PROGRESS.
+// A watch is the watcher to notify when a status leaves IN_PROGRESS.
 type watch struct {
 	by    *Watcher
 	token uint64
@@ -78,36 +79,56 @@ func (s *Status) Watch(w *Watcher, token uint64) {
 		s.watches = append(s.watches, watch{w, token})
 		return
 	}
-	w.tell(token)
+	w.add(token)
 }
 
 // FD is a descriptor for poll, epoll and event loops that becomes readable when transfers of e end.
-// Reading its 8 bytes makes it not readable until the next one; look at statuses after that. It is
+// Reading its 8 bytes makes it not readable until the next one; check statuses after that. It is
 // the engine's, which closes it.
-func (e *Engine) FD() (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed() {
+func (e *Engine) FD() (int, error) { return e.endings.fd() }
+
+// endings make a descriptor readable when transfers end. The zero value is ready.
+type endings struct {
+	watcher atomic.Pointer[Watcher] // made by fd
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func (n *endings) fd() (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
 		return -1, ErrClosed
 	}
-	if w := e.ended.Load(); w != nil {
+	if w := n.watcher.Load(); w != nil {
 		return w.FD(), nil
 	}
 	w, err := NewWatcher()
 	if err != nil {
 		return -1, err
 	}
-	e.ended.Store(w)
+	n.watcher.Store(w)
 	return w.FD(), nil
 }
 
-// tellEnded makes the engine's descriptor readable, if anybody asked for it.
-func (e *Engine) tellEnded() {
-	if w := e.ended.Load(); w != nil {
+// add makes the descriptor readable, if anybody asked for it.
+func (n *endings) add() {
+	if w := n.watcher.Load(); w != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.closed {
 			w.event.Set()
 		}
 	}
+}
+
+func (n *endings) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	if w := n.watcher.Load(); w != nil {
+		return w.Close()
+	}
+	return nil
 }

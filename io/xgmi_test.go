@@ -27,13 +27,13 @@ func setEnv(t *testing.T, values map[string]string) {
 }
 
 // TestXGMINeedsNoNetwork: engines of one host find each other without a port, an engine itself
-// without being registered, and no notification is told.
+// without being registered, and no notification is sent.
 func TestXGMINeedsNoNetwork(t *testing.T) {
 	all := gpus(t, 1)
 	last := all[len(all)-1]
 	from, to := onGPU(t, all[0], 64<<10), onGPU(t, last, 64<<10)
 	a, b := newEngineWith(t, "a", BackendXGMI), newEngineWith(t, "b", BackendXGMI)
-	if d := a.Desc(); d.Port != 0 || d.Host != "" || a.control.Port() != 0 {
+	if d := a.Desc(); d.Port != 0 || d.Host != "" || a.backends.control.Port() != 0 {
 		t.Errorf("it listens on a network: %+v", d)
 	}
 	if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
@@ -137,7 +137,7 @@ func TestTheBackendOfAPair(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := a.store.regionOf(c.local, "a")
-		way, skipped, err := a.routeFor(r, &c.remote)
+		way, skipped, err := a.backends.routeFor(r, &c.remote)
 		if err != nil || way.backend.kind.String() != c.want || !strings.Contains(strings.Join(skipped, "; "), c.why) {
 			t.Errorf("%s: %v, %v", c.name, skipped, err)
 		}
@@ -220,7 +220,7 @@ func TestXGMIBesideRDMA(t *testing.T) {
 	}
 }
 
-// TestXGMILeavesAPortAlone that is another's: it is told to peers as it was given, and nobody is
+// TestXGMILeavesAPortAlone that is another's: peers get it as it was given, and nobody is
 // asked there.
 func TestXGMILeavesAPortAlone(t *testing.T) {
 	all := gpus(t, 1)

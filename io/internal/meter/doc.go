@@ -9,9 +9,10 @@
 //	o.Succeeded(took)                       // it ended; o.Failed(code, canceled) else
 //	ring.Add(&meter.Record{...})            // and is remembered for a while
 //
-// Who books takes no lock that somebody else holds for long and allocates nothing: counters and histograms are atomic words, and the ring of
-// records has a lock for each of its slots. Who reads sees each word whole, and words that belong together up to one transfer apart.
-// The clock is the caller's: throughput is sampled by Set.Sample.
+// Who books takes no lock that somebody else holds for long and allocates nothing: counters and
+// histograms are atomic words, and the ring of records has a lock for each of its slots. Who reads
+// sees each word whole, and words that belong together up to one transfer apart. The clock is the
+// caller's: throughput is sampled by Set.Sample.
 //
 // The types that end in Stats are what people and programs read; their JSON is the public form.
 package meter

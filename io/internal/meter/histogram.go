@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// Buckets of a histogram: the first holds what took less than 1 µs, each further one up to twice as much as the one before, the last
-// everything from 2^26 µs (67 s) on.
+// Buckets of a histogram: the first holds what took less than 1 µs, each further one up to twice as
+// much as the one before, the last everything from 2^26 µs (67 s) on.
 const Buckets = 28
 
-// A Histogram counts durations by their binary logarithm. The zero value is empty and ready; safe for concurrent use.
+// A Histogram counts durations by their binary logarithm. The zero value is empty and ready; safe
+// for concurrent use.
 type Histogram struct {
 	bucket [Buckets]atomic.Uint64
 	ns     atomic.Uint64 // sum
@@ -33,7 +34,8 @@ type Bucket struct {
 	Count   uint64  `json:"count"`
 }
 
-// LatencyStats is a histogram that was read. Quantiles are interpolated within a bucket, so they are right to a factor of 2.
+// LatencyStats is a histogram that was read. Quantiles are interpolated within a bucket, so they
+// are right to a factor of 2.
 type LatencyStats struct {
 	Count   uint64   `json:"count"`
 	SumUS   float64  `json:"sum_us"`
@@ -73,7 +75,8 @@ func bound(i int) *uint64 {
 	return &us
 }
 
-// quantile is below which a share q of the durations lies, in microseconds. total is the sum of n and not 0.
+// quantile is below which a share q of the durations lies, in microseconds. total is the sum of n
+// and not 0.
 func quantile(n *[Buckets]uint64, total uint64, q float64) float64 {
 	rank, before := q*float64(total), 0.0
 	for i, c := range n {

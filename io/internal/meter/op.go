@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// codes are the numbers of failures that are counted apart: from firstCode on; all others share the last counter.
+// codes are the numbers of failures that are counted apart: from firstCode on; all others share the
+// last counter.
 const (
 	firstCode = 11
 	codes     = 6
 )
 
-// An Op counts the reads or the writes on one path to one peer. A transfer enters once and leaves once, by Succeeded, Failed or MovedOn.
-// Safe for concurrent use. Booking a transfer of one op costs four atomic additions.
+// An Op counts the reads or the writes on one path to one peer. A transfer enters once and leaves
+// once, by Succeeded, Failed or MovedOn. Safe for concurrent use. Booking a transfer of one op
+// costs four atomic additions.
 type Op struct {
 	entered  atomic.Uint64
 	movedOn  atomic.Uint64
@@ -53,7 +55,8 @@ func failure(code uint32) int {
 	return int(code - firstCode)
 }
 
-// MovedOn says that a transfer goes on over another path, on which it enters. It is a replay if some of it was lost on this one.
+// MovedOn says that a transfer goes on over another path, on which it enters. It is a replay if
+// some of it was lost on this one.
 func (o *Op) MovedOn(replay bool) {
 	if replay {
 		o.replays.Add(1)
@@ -80,13 +83,14 @@ type OpStats struct {
 	BytesPerSecond1  float64 `json:"bytes_per_s_1s"` // over the last second
 	BytesPerSecond10 float64 `json:"bytes_per_s_10s"`
 
-	Latency LatencyStats `json:"latency"` // from submission until its success was told
+	Latency LatencyStats `json:"latency"` // from submission until its success was reported
 }
 
-// read returns what o has counted; name tells the name of a code.
+// read returns what o has counted; name returns the name of a code.
 func (o *Op) read(name func(code uint32) string) OpStats {
 	s := OpStats{Failures: map[string]uint64{}}
-	// What ended is read before what entered, so that nothing is in flight a negative number of times.
+	// What ended is read before what entered, so that nothing is in flight a negative number of
+	// times.
 	s.Latency = o.took.Read()
 	s.Transfers = s.Latency.Count
 	for i := range o.failed {

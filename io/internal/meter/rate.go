@@ -10,14 +10,16 @@ const (
 	samples     = 102
 )
 
-// A rate turns samples of a counter into its growth per second. It has no clock: times are nanoseconds of the caller's.
+// A rate turns samples of a counter into its growth per second. It has no clock: times are
+// nanoseconds of the caller's.
 type rate struct {
 	at    [samples]int64
 	total [samples]uint64
 	n     int // samples taken so far; the newest is at (n-1) % samples
 }
 
-// sample notes the counter's value, unless the last one is too young. Before the first sample the counter was 0.
+// sample notes the counter's value, unless the last one is too young. Before the first sample the
+// counter was 0.
 func (r *rate) sample(now int64, total uint64) {
 	if r.n == 0 {
 		r.at[0], r.n = now-int64(sampleEvery), 1
@@ -29,7 +31,8 @@ func (r *rate) sample(now int64, total uint64) {
 	r.n++
 }
 
-// perSecond is the growth over the last span, or over what is known of it; the span ends with the newest sample.
+// perSecond is the growth over the last span, or over what is known of it; the span ends with the
+// newest sample.
 func (r *rate) perSecond(span time.Duration) float64 {
 	if r.n < 2 {
 		return 0

@@ -15,7 +15,7 @@ type Record struct {
 	Start   time.Time
 	FirstOp time.Duration // until the first op had ended well; 0: none did
 	LastOp  time.Duration // until the last did
-	Told    time.Duration // until its end was told
+	Took    time.Duration // until its end was reported
 	Bytes   uint64        // that were done
 	Total   uint64        // that were wanted
 	UID     uint64
@@ -25,10 +25,11 @@ type Record struct {
 	Replays uint32
 	Code    uint32
 	Read    bool
-	Open    bool // it goes on; Told is how long so far
+	Open    bool // it goes on; Took is how long so far
 }
 
-// How many records are kept. Memory comes a chunk at a time, since most engines of a test or a control process move little.
+// How many records are kept. Memory comes a chunk at a time, since most engines of a test or a
+// control process move little.
 const (
 	Kept   = 4096
 	chunk  = 256
@@ -89,6 +90,6 @@ func (r *Ring) Records() []Record {
 // Slowest returns the n records that took longest, the longest first.
 func Slowest(all []Record, n int) []Record {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b Record) int { return cmp.Compare(b.Told, a.Told) })
+	slices.SortStableFunc(all, func(a, b Record) int { return cmp.Compare(b.Took, a.Took) })
 	return all[:min(n, len(all))]
 }

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// maxPaths bounds the paths that are counted apart; the oldest without a transfer in flight make room, and stay in the totals.
+// maxPaths bounds the paths that are counted apart; the oldest without a transfer in flight make
+// room, and stay in the totals.
 const maxPaths = 4096
 
-// A Path has the counters of one path to one peer. It outlives the connection: the next one of the same name counts on.
+// A Path has the counters of one path to one peer. It outlives the connection: the next one of the
+// same name counts on.
 type Path struct {
 	Peer, Name string
 
@@ -111,8 +113,8 @@ func (s *Set) makeRoom() {
 
 func number(uint32) string { return "" }
 
-// Sample notes the throughput of now, any time in nanoseconds. The more often it is called, up to once in 100 ms, the closer
-// the last second is that OpStats tell of.
+// Sample notes the throughput of now, any time in nanoseconds. The more often it is called, up to
+// once in 100 ms, the closer the last second is that OpStats have.
 func (s *Set) Sample(now time.Duration) {
 	for _, p := range s.all() {
 		for i := range p.op {
@@ -140,7 +142,8 @@ func (s *Set) Totals() Totals {
 	return out
 }
 
-// Peers returns everything that was counted, by peer and path; name tells the name of a failure's code.
+// Peers returns everything that was counted, by peer and path; name returns the name of a failure's
+// code.
 func (s *Set) Peers(name func(code uint32) string) []PeerStats {
 	all := s.all()
 	slices.SortFunc(all, func(a, b *Path) int {

@@ -134,19 +134,19 @@ func TestTheRingKeepsTheLast(t *testing.T) {
 	}
 	at := time.Unix(1e9, 0)
 	for i := range uint64(Kept + 300) {
-		r.Add(&Record{UID: i, Start: at.Add(time.Duration(i)), Told: time.Duration(i * 7919 % 5000)})
+		r.Add(&Record{UID: i, Start: at.Add(time.Duration(i)), Took: time.Duration(i * 7919 % 5000)})
 	}
 	all := r.Records()
 	if len(all) != Kept || all[0].UID != 300 || all[Kept-1].UID != Kept+299 {
 		t.Fatalf("%d records, from %d to %d", len(all), all[0].UID, all[len(all)-1].UID)
 	}
 	slow := Slowest(all, 5)
-	if len(slow) != 5 || slow[0].Told < slow[4].Told || all[0].UID != 300 {
+	if len(slow) != 5 || slow[0].Took < slow[4].Took || all[0].UID != 300 {
 		t.Errorf("slowest: %+v", slow)
 	}
 	for _, x := range all {
-		if x.Told > slow[0].Told {
-			t.Fatalf("%v is slower than the slowest, %v", x.Told, slow[0].Told)
+		if x.Took > slow[0].Took {
+			t.Fatalf("%v is slower than the slowest, %v", x.Took, slow[0].Took)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func book(p *Path, ring *Ring, at time.Time) {
 	o.Enter()
 	o.Moved(4096)
 	o.Succeeded(20 * time.Microsecond)
-	ring.Add(&Record{Start: at, FirstOp: 1, LastOp: 2, Told: 3, Bytes: 4096, Total: 4096, Path: p, Ops: 1})
+	ring.Add(&Record{Start: at, FirstOp: 1, LastOp: 2, Took: 3, Bytes: 4096, Total: 4096, Path: p, Ops: 1})
 }
 
 // Everything that a transfer of one op costs here.

@@ -2,8 +2,8 @@
 
 package meter
 
-// EngineStats tell what an engine's transfers did and do. Times are in the unit that the name ends in, everything else in bytes or pieces; sums count
-// from the making of the engine.
+// EngineStats say what an engine's transfers did and do. Times are in the unit that the name ends
+// in, everything else in bytes or pieces; sums count from the making of the engine.
 type EngineStats struct {
 	Key      string      `json:"key"`
 	TimeS    float64     `json:"time_s"`   // since 1970
@@ -17,7 +17,7 @@ type EngineStats struct {
 	Tags     TagStats    `json:"tags"`
 }
 
-// TagStats tell of tags on their way to peers.
+// TagStats are about tags on their way to peers.
 type TagStats struct {
 	Waiting int    `json:"waiting"`
 	Dropped uint64 `json:"dropped"`
@@ -39,5 +39,5 @@ type Transfer struct {
 	StartS    float64 `json:"start_s"`     // since 1970
 	FirstOpUS float64 `json:"first_op_us"` // until its first op was done; 0: none was
 	LastOpUS  float64 `json:"last_op_us"`  // until its last op was done
-	TookUS    float64 `json:"took_us"`     // until its end was told, or so far
+	TookUS    float64 `json:"took_us"`     // until its end was reported, or so far
 }

@@ -38,8 +38,9 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(m)/1000, 10), nil
 }
 
-// WriteTrace writes the records as one JSON document: a slice for each transfer, within it one for each of its stages. Each engine, peer
-// and path has a track of its own, and as many more as it had transfers at once, because slices of one track may not overlap.
+// WriteTrace writes the records as one JSON document: a slice for each transfer, within it one for
+// each of its stages. Each engine, peer and path has a track of its own, and as many more as it had
+// transfers at once, because slices of one track may not overlap.
 func WriteTrace(w io.Writer, pid int, process string, engines []Traced, name func(code uint32) string) error {
 	t := tracer{out: bufio.NewWriter(w), pid: pid, name: name}
 	t.text(`{"displayTimeUnit":"ms","traceEvents":[`)
@@ -113,9 +114,10 @@ func (t *tracer) track(engine string, p *Path, tid, k int) {
 	t.emit(&event{Name: "thread_sort_index", Phase: "M", PID: t.pid, TID: tid, Args: map[string]any{"sort_index": tid}})
 }
 
-// transfer writes the slices of one transfer and returns when they end. Times are whole microseconds, and stages end within their transfer.
+// transfer writes the slices of one transfer and returns when they end. Times are whole
+// microseconds, and stages end within their transfer.
 func (t *tracer) transfer(r *Record, tid int) time.Time {
-	start, end := r.Start.UnixNano()/1000*1000, (r.Start.UnixNano()+int64(r.Told)+999)/1000*1000
+	start, end := r.Start.UnixNano()/1000*1000, (r.Start.UnixNano()+int64(r.Took)+999)/1000*1000
 	end = max(end, start+1000)
 	at := func(d time.Duration) int64 { return min(end, (r.Start.UnixNano()+int64(d))/1000*1000) }
 	t.slice(tid, t.title(r), "transfer", start, end, t.args(r))
@@ -123,7 +125,7 @@ func (t *tracer) transfer(r *Record, tid int) time.Time {
 		first, last := at(r.FirstOp), at(max(r.FirstOp, r.LastOp))
 		t.slice(tid, "until the first op was done", "stage", start, first, nil)
 		t.slice(tid, "until the last op was done", "stage", first, last, nil)
-		t.slice(tid, "until it was told", "stage", last, at(r.Told), nil)
+		t.slice(tid, "until it was told", "stage", last, at(r.Took), nil)
 	}
 	return time.Unix(0, end)
 }

@@ -25,8 +25,8 @@ type traceEvent struct {
 	Args map[string]any
 }
 
-// load reads a trace as strictly as Perfetto does: names and times of slices, known phases, slices of a track inside or outside of one
-// another, tracks with names.
+// load reads a trace as strictly as Perfetto does: names and times of slices, known phases, slices
+// of a track inside or outside of one another, tracks with names.
 func load(t *testing.T, text []byte) []traceEvent {
 	t.Helper()
 	var doc struct{ TraceEvents []traceEvent }
@@ -73,7 +73,7 @@ func TestATraceLoadsWhateverOverlaps(t *testing.T) {
 		told := time.Duration(rng.IntN(20000))
 		last := time.Duration(rng.Int64N(int64(told) + 1))
 		first := time.Duration(rng.Int64N(int64(last) + 1))
-		all = append(all, Record{Start: at, FirstOp: first, LastOp: last, Told: told, UID: i, Total: i * 100, Bytes: i, Path: paths[rng.IntN(3)],
+		all = append(all, Record{Start: at, FirstOp: first, LastOp: last, Took: told, UID: i, Total: i * 100, Bytes: i, Path: paths[rng.IntN(3)],
 			Tag: []string{"", "req\x00-7"}[i%2], Code: uint32(i % 3), Read: i%5 == 0})
 	}
 	var out bytes.Buffer
@@ -88,8 +88,8 @@ func TestATraceLoadsWhateverOverlaps(t *testing.T) {
 			if *e.TS != r.Start.UnixMicro() || e.Args["peer"] != r.Path.Peer || e.Args["path"] != r.Path.Name || (r.Tag != "") != (e.Args["tag"] == r.Tag) {
 				t.Fatalf("%+v is not %+v", e, r)
 			}
-			if d := *e.Dur - r.Told.Microseconds(); d < 0 || d > 2 {
-				t.Fatalf("%d µs for %v", *e.Dur, r.Told)
+			if d := *e.Dur - r.Took.Microseconds(); d < 0 || d > 2 {
+				t.Fatalf("%d µs for %v", *e.Dur, r.Took)
 			}
 			transfers++
 		case e.Cat == "stage":

@@ -13,7 +13,8 @@ import (
 	"mori/io/internal/meter"
 )
 
-// WriteMetrics writes the statistics in the Prometheus text format, version 0.0.4. A family's lines stand together, as the format wants.
+// WriteMetrics writes the statistics in the Prometheus text format, version 0.0.4. A family's lines
+// stand together, as the format wants.
 func WriteMetrics(w io.Writer, engines []meter.EngineStats) error {
 	m := &metrics{out: bufio.NewWriter(w), engines: engines}
 	m.perEngine("mori_io_uptime_seconds", "gauge", "Time since the engine was made.", func(e *meter.EngineStats) float64 { return e.UptimeS })

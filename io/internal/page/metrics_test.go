@@ -29,8 +29,9 @@ type sample struct {
 
 func (s sample) String() string { return fmt.Sprint(s.name, s.labels) }
 
-// parse reads the Prometheus text format, version 0.0.4, and refuses what it does not allow: samples outside of their family, a family twice, the
-// same sample twice, counters that do not end in _total, bad escapes.
+// parse reads the Prometheus text format, version 0.0.4, and refuses what it does not allow:
+// samples outside of their family, a family twice, the same sample twice, counters that do not end
+// in _total, bad escapes.
 func parse(text string) ([]sample, error) {
 	if !strings.HasSuffix(text, "\n") {
 		return nil, fmt.Errorf("the last line has no end")

@@ -110,7 +110,8 @@ func routes(c Content) http.Handler {
 	return mux
 }
 
-// guard sets the headers that every answer has, and turns away what only an attack asks for. local: the server is on a loopback address.
+// guard sets the headers that every answer has, and turns away what only an attack asks for. local:
+// the server is on a loopback address.
 func guard(next http.Handler, local bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -130,7 +131,8 @@ func guard(next http.Handler, local bool) http.Handler {
 	})
 }
 
-// literal tells whether a Host header is an address or localhost, and no name that an attacker can point here.
+// literal reports whether a Host header is an address or localhost, and no name that an attacker
+// can point here.
 func literal(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
