@@ -4,11 +4,12 @@ package io
 
 import (
 	"fmt"
+	"sync/atomic"
+
 	"mori/core"
 	"mori/core/device"
 	"mori/core/limits"
 	"mori/io/internal/control"
-	"sync/atomic"
 )
 
 // A backend is a family of transports that the user has asked for.
@@ -139,9 +140,11 @@ func (t *backendTable) routeFor(local *region, remote *MemoryDesc) (r *route, sk
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byKind) == 0 {
-		return nil, nil, fmt.Errorf("engine %q has no backend, create one first: %w", t.engine.self.Key, errNoBackend)
+		return nil, nil, fmt.Errorf("engine %q has no backend, create one first: %w",
+			t.engine.self.Key, errNoBackend)
 	}
-	if remote.EngineKey == t.engine.self.Key && t.engine.store.peerOf(t.engine.self.Key) == nil && t.control != nil {
+	if remote.EngineKey == t.engine.self.Key && t.engine.store.peerOf(t.engine.self.Key) == nil &&
+		t.control != nil {
 		t.engine.store.setPeer(newPeer(t.engine, t.descLocked()))
 	}
 	p := t.engine.store.peerOf(remote.EngineKey)
@@ -162,7 +165,8 @@ func (t *backendTable) routeFor(local *region, remote *MemoryDesc) (r *route, sk
 		case kind == BackendXGMI:
 			why = p.beyondXGMI(local, remote)
 		case p.desc.Port == control.PortNone && remote.EngineKey != t.engine.self.Key:
-			why = fmt.Sprintf("engine %q has port %d, which only XGMI reaches", remote.EngineKey, control.PortNone)
+			why = fmt.Sprintf("engine %q has port %d, which only XGMI reaches", remote.EngineKey,
+				control.PortNone)
 		}
 		if why == "" {
 			return r, skipped, nil
@@ -182,7 +186,8 @@ func (p *peer) beyondXGMI(local *region, remote *MemoryDesc) string {
 	case !p.sameNode():
 		return core.OtherHost
 	case remote.DeviceBusID == "":
-		return fmt.Sprintf("region %d of engine %q has no bus id, so its GPU is not known", remote.ID, remote.EngineKey)
+		return fmt.Sprintf("region %d of engine %q has no bus id, so its GPU is not known",
+			remote.ID, remote.EngineKey)
 	}
 	there := deviceAt(remote.DeviceBusID)
 	switch {

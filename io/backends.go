@@ -7,18 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"mori/core"
-	"mori/core/config"
-	"mori/core/device"
-	"mori/core/fabric"
-	"mori/core/limits"
-	"mori/io/internal/control"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mori/core"
+	"mori/core/config"
+	"mori/core/device"
+	"mori/core/fabric"
+	"mori/core/limits"
+	"mori/io/internal/control"
 )
 
 // A backendTable has the backends of an engine and what they share: transports and the control
@@ -114,7 +115,8 @@ func (t *backendTable) describe() []BackendInfo {
 	defer t.mu.Unlock()
 	for _, kind := range preference {
 		if b := t.byKind[kind]; b != nil {
-			out = append(out, BackendInfo{Type: kind.String(), Transports: b.host.names(), GPUTransports: b.gpu.names(), Notes: notNil(b.gpu.notes)})
+			out = append(out, BackendInfo{Type: kind.String(), Transports: b.host.names(),
+				GPUTransports: b.gpu.names(), Notes: notNil(b.gpu.notes)})
 		}
 	}
 	return out
@@ -157,7 +159,8 @@ func (t *backendTable) addBackend(kind BackendType, cfg *BackendConfig, f core.F
 	t.engine.clock.start(t.engine.tick)
 	process.join(t.engine)
 	for _, r := range b.routes() {
-		t.engine.self.Log.Info("backend created", "backend", kind, "memory", r.memory(), "transports", r.names(), "notes", r.notes)
+		t.engine.self.Log.Info("backend created", "backend", kind, "memory", r.memory(),
+			"transports", r.names(), "notes", r.notes)
 	}
 	return nil
 }
@@ -213,7 +216,8 @@ func (t *backendTable) autoXGMI(cfg *BackendConfig, f core.Family) (done bool, e
 	}
 	switch {
 	case strict && err != nil:
-		return false, fmt.Errorf("create backend %v: %s is set and %s: %w", BackendRDMA, config.RequireRDMA, f.Missing[0], err)
+		return false, fmt.Errorf("create backend %v: %s is set and %s: %w", BackendRDMA,
+			config.RequireRDMA, f.Missing[0], err)
 	case strict:
 		t.engine.config.Port = control.PortNone
 		return true, nil
@@ -231,7 +235,8 @@ func (t *backendTable) openBackend(kind BackendType, cfg *BackendConfig, f core.
 			return nil, fmt.Errorf("it moves GPU memory: %w", err)
 		}
 	} else if t.engine.config.Port == control.PortNone {
-		return nil, fmt.Errorf("port %d means an engine that peers cannot reach: %w", control.PortNone, ErrInvalid)
+		return nil, fmt.Errorf("port %d means an engine that peers cannot reach: %w",
+			control.PortNone, ErrInvalid)
 	}
 	b := &backend{kind: kind, config: cfg, notes: f.Missing}
 	err := t.startControl(kind == BackendXGMI)
@@ -250,7 +255,8 @@ func (t *backendTable) openBackend(kind BackendType, cfg *BackendConfig, f core.
 		return nil, err
 	}
 	if kind == BackendRDMA && config.Flag(config.RequireRDMA, false) && !core.HasRDMA(b.host.names()) {
-		return nil, fmt.Errorf("%s is set, and no RDMA device is used: %s: %w", config.RequireRDMA, strings.Join(b.host.notes, "; "), ErrUnsupported)
+		return nil, fmt.Errorf("%s is set, and no RDMA device is used: %s: %w", config.RequireRDMA,
+			strings.Join(b.host.notes, "; "), ErrUnsupported)
 	}
 	return b, nil
 }
@@ -280,8 +286,10 @@ func (t *backendTable) transport(name string) (*transport, error) {
 		if err != nil {
 			t.engine.self.Log.Warn("environment variable ignored", "error", err)
 		}
-		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider), TLS: t.engine.self.TLS, Sums: config.Flag(config.IOChecksum, false), Sample: uint64(sample),
-			Compress: config.Flag(config.IOCompress, false), Packed: &t.engine.meters.packed, NICs: t.nicUse, Log: t.engine.self.Log})
+		r, err := core.Registry(core.Options{Filter: config.Get(config.FabricProvider),
+			TLS: t.engine.self.TLS, Sums: config.Flag(config.IOChecksum, false), Sample: uint64(sample),
+			Compress: config.Flag(config.IOCompress, false), Packed: &t.engine.meters.packed,
+			NICs: t.nicUse, Log: t.engine.self.Log})
 		if err != nil {
 			return nil, err
 		}

@@ -68,9 +68,10 @@ func (c *recorder) totals() Counters {
 
 // record is what is remembered of t.
 func (t *transfer) record(code StatusCode) meter.Record {
-	return meter.Record{Start: t.start, FirstOp: time.Duration(t.first.Load()), LastOp: time.Duration(t.moved.Load()), Bytes: t.bytes.Load(),
-		Total: t.total, UID: t.uid, Path: t.path.Load().meter, Tag: t.tag, Ops: t.opsMade, Replays: uint32(t.replays.Load()), Code: uint32(code),
-		Read: t.kind == fabric.OpRead}
+	return meter.Record{Start: t.start, FirstOp: time.Duration(t.first.Load()),
+		LastOp: time.Duration(t.moved.Load()), Bytes: t.bytes.Load(), Total: t.total, UID: t.uid,
+		Path: t.path.Load().meter, Tag: t.tag, Ops: t.opsMade, Replays: uint32(t.replays.Load()),
+		Code: uint32(code), Read: t.kind == fabric.OpRead}
 }
 
 // openRecords are the transfers that have not ended, oldest first, at most n for each peer.

@@ -48,7 +48,8 @@ type BackendConfig struct {
 
 // DefaultBackendConfig returns the documented defaults.
 func DefaultBackendConfig() *BackendConfig {
-	return &BackendConfig{QPPerTransfer: 1, PostBatchSize: -1, NumWorkerThreads: -1, EnableNotification: true, NotifPerQP: 1024,
+	return &BackendConfig{QPPerTransfer: 1, PostBatchSize: -1, NumWorkerThreads: -1,
+		EnableNotification: true, NotifPerQP: 1024,
 		ChunkBytes: 65536, MaxChunks: 64, NumNICsPerTransfer: 1, NumStreams: 64, NumEvents: 64, DeadlineMS: 30000}
 }
 
@@ -120,10 +121,13 @@ func (c *BackendConfig) validate() error {
 		bad  bool
 		text string
 	}{
-		{c.EnableNotification && c.NotifPerQP == 0, "notif_per_qp must be positive when enable_notification is on"},
+		{c.EnableNotification && c.NotifPerQP == 0,
+			"notif_per_qp must be positive when enable_notification is on"},
 		{c.MaxChunks < 1, fmt.Sprintf("max_chunks_per_transfer is %d, want at least 1", c.MaxChunks)},
-		{c.NumNICsPerTransfer < 1, fmt.Sprintf("num_nics_per_transfer is %d, want at least 1", c.NumNICsPerTransfer)},
-		{c.EnableChunking && c.ChunkBytes < 4096, fmt.Sprintf("chunk_bytes is %d, want at least 4096", c.ChunkBytes)},
+		{c.NumNICsPerTransfer < 1,
+			fmt.Sprintf("num_nics_per_transfer is %d, want at least 1", c.NumNICsPerTransfer)},
+		{c.EnableChunking && c.ChunkBytes < 4096,
+			fmt.Sprintf("chunk_bytes is %d, want at least 4096", c.ChunkBytes)},
 		{c.DeadlineMS < 0, fmt.Sprintf("deadline_ms is %d, want 0 (none) or more", c.DeadlineMS)},
 	} {
 		if r.bad {
@@ -149,7 +153,8 @@ func (n *nicEnv) read(warn func(error)) {
 		def, lo, hi int
 	}{
 		{config.IOSL, &n.sl, -1, 0, 15}, {config.IOTC, &n.tc, -1, 0, 255},
-		{config.IOQPMaxInlineData, &n.inline, -1, 0, 1 << 16}, {config.IOQPMaxRecvWR, &n.recvs, 0, 1, 1 << 16},
+		{config.IOQPMaxInlineData, &n.inline, -1, 0, 1 << 16},
+		{config.IOQPMaxRecvWR, &n.recvs, 0, 1, 1 << 16},
 	} {
 		var err error
 		*v.to, err = config.Int(v.name, v.def, v.lo, v.hi)

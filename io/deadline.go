@@ -77,6 +77,7 @@ func (p *peer) expire(now time.Time) {
 		}
 	})
 	for q, err := range stalled {
-		go q.close(fmt.Errorf("a transfer stalled: %w", err)) // waits for the transport; the clock should not
+		go q.close(fmt.Errorf("a transfer stalled: %w",
+			err)) // waits for the transport; the clock should not
 	}
 }

@@ -70,7 +70,8 @@ type SessionInfo struct {
 // Describe returns how the engine reaches its peers, and why not better.
 func (e *Engine) Describe() EngineInfo {
 	d := e.Desc()
-	out := EngineInfo{Key: d.Key, NodeID: d.NodeID, Host: d.Host, Port: d.Port, Backends: e.backends.describe(), Peers: []PeerInfo{}}
+	out := EngineInfo{Key: d.Key, NodeID: d.NodeID, Host: d.Host, Port: d.Port,
+		Backends: e.backends.describe(), Peers: []PeerInfo{}}
 	for _, p := range e.store.allPeers() {
 		out.Peers = append(out.Peers, p.describe())
 	}
@@ -88,14 +89,16 @@ func (p *peer) describe() PeerInfo {
 	out.InFlight = p.order.inflight
 	p.order.mu.Unlock()
 	for r, q := range p.pathsByRoute() {
-		out.Paths = append(out.Paths, PathInfo{r.backend.kind.String(), r.memory(), q.name, notNil(q.why())})
+		out.Paths = append(out.Paths, PathInfo{r.backend.kind.String(), r.memory(), q.name,
+			notNil(q.why())})
 	}
 	return out
 }
 
 // Describe returns which path the session uses.
 func (s *Session) Describe() SessionInfo {
-	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.route.backend.kind.String(), Memory: s.route.memory(), Link: s.link(), Reasons: notNil(s.skipped), Alive: s.Alive(),
+	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.route.backend.kind.String(),
+		Memory: s.route.memory(), Link: s.link(), Reasons: notNil(s.skipped), Alive: s.Alive(),
 		Local: s.local.desc.ID, Remote: s.remote.ID}
 	if p := s.plan.Load(); p != nil && p.path.err() == nil {
 		out.Path, out.OpBytes = p.path.name, p.to.OpMax

@@ -67,7 +67,8 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		return nil, fmt.Errorf("engine %q: port %d, want 0 to 65535: %w", key, cfg.Port, ErrInvalid)
 	}
 	if len(key) > MaxKey {
-		return nil, fmt.Errorf("engine %.20q...: key of %d bytes, want at most %d: %w", key, len(key), MaxKey, ErrInvalid)
+		return nil, fmt.Errorf("engine %.20q...: key of %d bytes, want at most %d: %w", key,
+			len(key), MaxKey, ErrInvalid)
 	}
 	if err := limits.Descriptors(descriptorsOfEngine); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
@@ -86,11 +87,13 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	}
 	self := control.Self{Key: key, NodeID: nodeID, Incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
 		Log: logging.For("io").With("engine", key)}
-	e := &Engine{self: self, config: cfg, hostname: hostname, idle: idlePath, pace: replayPace, store: newStore()}
+	e := &Engine{self: self, config: cfg, hostname: hostname, idle: idlePath, pace: replayPace,
+		store: newStore()}
 	e.meters.born, e.gates.Log = time.Now(), self.Log
 	e.backends.engine, e.backends.registry, e.backends.byKind = e, registry, map[BackendType]*backend{}
 	if len(e.self.NodeID) > MaxKey {
-		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key, len(e.self.NodeID), MaxKey, ErrInvalid)
+		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key,
+			len(e.self.NodeID), MaxKey, ErrInvalid)
 	}
 	e.arrived = arrivals.NewTable(e.store.isRegistered)
 	if e.self.Signer, err = identity.NewSigner(); err != nil {
@@ -106,7 +109,8 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 		e.self.Log.Warn("environment variable ignored", "error", err)
 	}
 	e.maxPending = int64(pending)
-	if e.self.TLS, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA)); err != nil {
+	if e.self.TLS, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey),
+		config.Get(config.TLSCA)); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
 	if e.self.Secret = identity.Secret(cfg.AuthSecret); e.self.Secret == "" {
@@ -136,7 +140,8 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.peerOf(d.Key); old != nil && old.desc == d {
 		return nil
 	}
-	e.replace(e.store.setPeer(newPeer(e, d)), d.ID(), fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
+	e.replace(e.store.setPeer(newPeer(e, d)), d.ID(),
+		fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
 	return nil
 }
 
@@ -167,7 +172,8 @@ func (e *Engine) replace(old *peer, keep identity.ID, reason error) {
 // Unknown peers are ignored.
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	if old := e.store.removePeer(d.Key); old != nil {
-		e.replace(old, identity.ID{Key: d.Key}, fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
+		e.replace(old, identity.ID{Key: d.Key},
+			fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
 	}
 	return nil
 }
@@ -223,14 +229,16 @@ func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
 	}
 	r := e.store.regionOf(local, e.self.Key)
 	if r == nil {
-		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w", local.ID, local.EngineKey, e.self.Key, ErrNotFound)
+		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w",
+			local.ID, local.EngineKey, e.self.Key, ErrNotFound)
 	}
 	way, skipped, err := e.backends.routeFor(r, &remote)
 	if err != nil {
 		return nil, err
 	}
 	b := way.backend
-	return &Session{engine: e, peer: e.store.peerOf(remote.EngineKey), route: way, skipped: skipped, local: r, remote: remote,
+	return &Session{engine: e, peer: e.store.peerOf(remote.EngineKey), route: way, skipped: skipped,
+		local: r, remote: remote,
 		notify: b.config.EnableNotification, limit: time.Duration(b.config.DeadlineMS) * time.Millisecond}, nil
 }
 

@@ -70,7 +70,8 @@ func (p *peer) probe(r *route, tr *transport, worse *path) {
 	}
 	q, err := p.openWith(ctx, []*transport{tr}, r, w)
 	if err != nil {
-		p.engine.self.Log.Debug("transport still broken", "peer", p.desc.Key, "transport", tr.name, "reason", err)
+		p.engine.self.Log.Debug("transport still broken", "peer", p.desc.Key, "transport", tr.name,
+			"reason", err)
 		return
 	}
 	p.mu.Lock()

@@ -3,16 +3,17 @@
 package io
 
 import (
-	"mori/io/internal/control/controltest"
-	"mori/io/internal/descriptor"
-	"mori/io/internal/identity"
-	"mori/io/internal/message"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"mori/io/internal/control/controltest"
+	"mori/io/internal/descriptor"
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
 )
 
 // newCaller claims to be an engine, with a key pair of its own.

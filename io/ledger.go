@@ -151,7 +151,8 @@ func (t *transfer) report() string {
 	if t.tag != "" {
 		tag = fmt.Sprintf(", tag %q", t.tag)
 	}
-	return fmt.Sprintf("%s %q over %s, uid %d%s: %d of %d bytes done, %s, last progress %d ms ago", verb, q.peer.desc.Key, q.name,
+	return fmt.Sprintf("%s %q over %s, uid %d%s: %d of %d bytes done, %s, last progress %d ms ago",
+		verb, q.peer.desc.Key, q.name,
 		t.uid, tag, t.bytes.Load(), t.total, t.stage(), since.Milliseconds())
 }
 

@@ -78,7 +78,8 @@ type pending struct {
 
 // newPath starts the worker of a connected endpoint.
 func newPath(p *path) *path {
-	p.kick, p.quit, p.done, p.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	p.kick, p.quit = make(chan struct{}, 1), make(chan struct{})
+	p.done, p.gone = make(chan struct{}), make(chan struct{})
 	p.name = p.tr.name
 	if pr, ok := p.ep.(fabric.Prober); ok {
 		how, why := pr.Path()
@@ -137,7 +138,8 @@ func (p *path) take(t *transfer) bool {
 	}
 	ops := t.batch.Ops
 	if len(ops) >= maxOps || !p.ledger.add(t) {
-		t.fail(fmt.Errorf("%d ops in one transfer, or %d transfers in flight: too many: %w", len(ops), maxRows, ErrInvalid))
+		t.fail(fmt.Errorf("%d ops in one transfer, or %d transfers in flight: too many: %w",
+			len(ops), maxRows, ErrInvalid))
 		t.end()
 		return false
 	}
@@ -264,7 +266,8 @@ func (p *path) close(reason error) {
 	p.reaps.Settle()
 	_ = p.cq.Close()
 	p.regions.close()
-	p.peer.engine.self.Log.Log(context.Background(), p.severity(reason), "path closed", "peer", p.peer.desc.Key, "path", p.name, "reason", reason)
+	p.peer.engine.self.Log.Log(context.Background(), p.severity(reason), "path closed",
+		"peer", p.peer.desc.Key, "path", p.name, "reason", reason)
 	p.passOrphans()
 }
 

@@ -21,7 +21,8 @@ func (p *path) again(t *transfer, op int) bool {
 		t.fail(fmt.Errorf("bytes were altered on their way %d times: %w", t.altered, fabric.ErrCRC))
 		return false
 	}
-	p.peer.engine.self.Log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key, "path", p.name, "uid", t.uid)
+	p.peer.engine.self.Log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key,
+		"path", p.name, "uid", t.uid)
 	p.todo.add(pending{t, t.batch.Ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
 	return true
 }

@@ -47,7 +47,8 @@ func newPeer(e *Engine, d EngineDesc) *peer {
 	p.order.book = e.meters.book
 	p.replays.peer = p
 	p.stopped, p.stop = context.WithCancel(context.Background())
-	p.ctl = control.NewClient(&e.self, d, control.Near{SameNode: p.sameNode(), First: func() bool { return e.backends.has(BackendXGMI) }})
+	p.ctl = control.NewClient(&e.self, d,
+		control.Near{SameNode: p.sameNode(), First: func() bool { return e.backends.has(BackendXGMI) }})
 	p.tags = control.NewTagQueue(p.stopped, p.ctl, p.spawn)
 	return p
 }
@@ -91,7 +92,8 @@ func (p *peer) present(r *route) (*path, error) {
 // path returns the open path for r, opening one if need be.
 func (p *peer) path(ctx context.Context, r *route) (*path, error) {
 	if err := p.dial.Lock(ctx); err != nil {
-		return nil, fmt.Errorf("open a path to %q: another attempt is under way: %w (%w)", p.desc.Key, err, ErrUnreachable)
+		return nil, fmt.Errorf("open a path to %q: another attempt is under way: %w (%w)",
+			p.desc.Key, err, ErrUnreachable)
 	}
 	defer p.dial.Unlock()
 	if q, err := p.present(r); q != nil || err != nil {
@@ -125,7 +127,8 @@ func (p *peer) open(ctx context.Context, r *route, w *message.Welcome) (*path, e
 }
 
 // openWith is open over the given transports.
-func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *message.Welcome) (*path, error) {
+func (p *peer) openWith(ctx context.Context, all []*transport, r *route,
+	w *message.Welcome) (*path, error) {
 	offered := map[string]string{}
 	for _, ep := range w.Endpoints {
 		offered[ep.Name] = ep.Addr
@@ -156,7 +159,8 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route, w *mess
 	return nil, fmt.Errorf("open a path to %q: %v: %w", p.desc.Key, reasons, last)
 }
 
-func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.Addr, w *message.Welcome) (*path, error) {
+func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.Addr,
+	w *message.Welcome) (*path, error) {
 	q := &path{peer: p, route: r, tr: tr, remote: w.Notify, token: w.Token}
 	ready := make(chan struct{})
 	ep, cq, err := tr.endpoint(func(err error) {
@@ -171,10 +175,12 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 	}
 	q.ep, q.cq = ep, cq
 	at, _ := control.Addr(p.desc)
-	if err := dialData(ctx, ep.(fabric.Connector), core.DialAddr(to, at), message.Ticket(p.engine.self.Signer, w.Token, tr.name)); err != nil {
+	if err := dialData(ctx, ep.(fabric.Connector), core.DialAddr(to, at),
+		message.Ticket(p.engine.self.Signer, w.Token, tr.name)); err != nil {
 		tr.forget(ep)
 		close(ready)
-		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err), ep.Close(), cq.Close())
+		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err),
+			ep.Close(), cq.Close())
 	}
 	newPath(q)
 	close(ready)
@@ -212,9 +218,11 @@ func (p *peer) askRegion(ctx context.Context, d MemoryDesc) error {
 	case err != nil:
 		return err
 	case !known:
-		return fmt.Errorf("region %d is not registered with engine %q under this key: %w", d.ID, d.EngineKey, ErrNotFound)
+		return fmt.Errorf("region %d is not registered with engine %q under this key: %w", d.ID,
+			d.EngineKey, ErrNotFound)
 	case size != d.Size:
-		return fmt.Errorf("region %d of engine %q has %d bytes, the descriptor says %d: %w", d.ID, d.EngineKey, size, d.Size, ErrInvalid)
+		return fmt.Errorf("region %d of engine %q has %d bytes, the descriptor says %d: %w", d.ID,
+			d.EngineKey, size, d.Size, ErrInvalid)
 	}
 	return nil
 }

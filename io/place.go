@@ -53,7 +53,8 @@ func within(p device.Pointer, addr, size uint64) error {
 			return err
 		}
 		if p.IPC || next.IPC || next.Device != p.Device || next.Bytes == 0 {
-			return fmt.Errorf("the end is outside of the allocation of %d bytes at %#x on %v: %w", p.Bytes, p.Base, p.Device, ErrInvalid)
+			return fmt.Errorf("the end is outside of the allocation of %d bytes at %#x on %v: %w",
+				p.Bytes, p.Base, p.Device, ErrInvalid)
 		}
 		p = next
 	}

@@ -140,7 +140,8 @@ func (r *region) descriptor(tr *transport) (fabric.MRDesc, error) {
 	case r.closed:
 		return 0, fmt.Errorf("local region %d was deregistered: %w", r.desc.ID, ErrNotFound)
 	}
-	return 0, fmt.Errorf("local region %d is memory of %v, which %s does not move on this host: %w", r.desc.ID, r.device, tr.name, ErrUnsupported)
+	return 0, fmt.Errorf("local region %d is memory of %v, which %s does not move on this host: %w",
+		r.desc.ID, r.device, tr.name, ErrUnsupported)
 }
 
 // revoke takes r back from all transports: after that no peer can touch the memory.
@@ -228,7 +229,8 @@ func (e *Engine) DeregisterMemory(d MemoryDesc) error {
 	defer cancel()
 	if err := r.retire(ctx); err != nil {
 		for _, p := range e.store.allPeers() {
-			p.closePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.desc.ID, ErrBadState))
+			p.closePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.desc.ID,
+				ErrBadState))
 			p.parked.fail(r.gone)
 		}
 	}

@@ -3,9 +3,10 @@
 package io
 
 import (
-	"mori/io/internal/message"
 	"strings"
 	"testing"
+
+	"mori/io/internal/message"
 )
 
 // restart makes an engine of the same key as old, which it replaces at b, and a session from it to

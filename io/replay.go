@@ -106,7 +106,8 @@ func (r replayer) run(old *path, left []*transfer) {
 			r.giveUp(left, fmt.Errorf("given up after %d attempts to open a path: %w", attempt, err))
 			return
 		}
-		p.engine.self.Log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left), "reason", err)
+		p.engine.self.Log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left),
+			"reason", err)
 		r.pause(p.engine.pace.after(attempt))
 	}
 }
@@ -152,7 +153,8 @@ func (r replayer) resume(left []*transfer) ([]*transfer, error) {
 // hopeless reports whether no later attempt can do better: the peer's process is gone, or is
 // another one, or is not registered any more.
 func (r replayer) hopeless(err error) bool {
-	if r.peer.stopped.Err() != nil || errors.Is(err, ErrUnreachable) && errors.Is(err, syscall.ECONNREFUSED) {
+	nobodyThere := errors.Is(err, ErrUnreachable) && errors.Is(err, syscall.ECONNREFUSED)
+	if r.peer.stopped.Err() != nil || nobodyThere {
 		return true
 	}
 	for _, final := range []error{control.ErrTurnedAway, ErrNotFound, ErrBadState, ErrClosed} {

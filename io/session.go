@@ -91,7 +91,8 @@ func (s *Session) connected() bool {
 // Alive reports whether submissions can still succeed: engine open, local region registered, peer
 // known.
 func (s *Session) Alive() bool {
-	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.open() && s.engine.store.peerOf(s.remote.EngineKey) == s.peer
+	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.open() &&
+		s.engine.store.peerOf(s.remote.EngineKey) == s.peer
 }
 
 // AllocateTransferUID is the engine's.
@@ -109,7 +110,8 @@ func (s *Session) Submit(r *Request) *Status {
 		kind = fabric.OpWrite
 	}
 	b := batch.New()
-	e := batch.Entries{Local: r.Local, Remote: r.Remote, Sizes: r.Sizes, Size: r.BlockSize, One: r.BlockSize > 0}
+	e := batch.Entries{Local: r.Local, Remote: r.Remote, Sizes: r.Sizes, Size: r.BlockSize,
+		One: r.BlockSize > 0}
 	total, err := b.Accept(&e, s.local.desc.Size, s.remote.Size)
 	if err == nil {
 		err = message.CheckTag(r.Tag)
@@ -138,7 +140,8 @@ func (s *Session) Submit(r *Request) *Status {
 		return s.refused(err)
 	}
 	st := startedStatus()
-	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag, to: p.to, start: now(), limit: limit, load: load(len(e.Local))}
+	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag,
+		to: p.to, start: now(), limit: limit, load: load(len(e.Local))}
 	t.path.Store(p.path) // for reports before it starts
 	t.batch = b
 	b.Build(kind, &p.to, total, &e)
@@ -214,7 +217,8 @@ func (s *Session) broken() (*plan, bool) {
 // WithDeadline is a session between the same regions whose transfers have another deadline; 0 =
 // none. The two share everything else.
 func (s *Session) WithDeadline(limit time.Duration) *Session {
-	d := &Session{engine: s.engine, peer: s.peer, route: s.route, skipped: s.skipped, local: s.local, remote: s.remote, notify: s.notify, limit: limit}
+	d := &Session{engine: s.engine, peer: s.peer, route: s.route, skipped: s.skipped,
+		local: s.local, remote: s.remote, notify: s.notify, limit: limit}
 	d.plan.Store(s.plan.Load())
 	return d
 }

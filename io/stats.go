@@ -33,8 +33,10 @@ func info(r *meter.Record) TransferInfo {
 	if r.Read {
 		kind = "read"
 	}
-	return TransferInfo{Peer: r.Path.Peer, Path: r.Path.Name, Kind: kind, UID: r.UID, Tag: r.Tag, Code: codeName(r.Code), Stage: "ended", Bytes: r.Total,
-		BytesDone: r.Bytes, Ops: r.Ops, Replays: r.Replays, StartS: seconds(r.Start), FirstOpUS: micros(r.FirstOp), LastOpUS: micros(r.LastOp), TookUS: micros(r.Took)}
+	return TransferInfo{Peer: r.Path.Peer, Path: r.Path.Name, Kind: kind, UID: r.UID, Tag: r.Tag,
+		Code: codeName(r.Code), Stage: "ended", Bytes: r.Total, BytesDone: r.Bytes, Ops: r.Ops,
+		Replays: r.Replays, StartS: seconds(r.Start), FirstOpUS: micros(r.FirstOp),
+		LastOpUS: micros(r.LastOp), TookUS: micros(r.Took)}
 }
 
 func micros(d time.Duration) float64 { return float64(d) / 1e3 }
@@ -44,8 +46,10 @@ func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 // Stats returns what the engine's transfers did and do. It stays readable after Close.
 func (e *Engine) Stats() Stats {
 	now := time.Now()
-	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.meters.born).Seconds(), Totals: e.meters.totals(), Regions: len(e.store.allRegions()),
-		Peers: e.meters.Peers(codeName), Stuck: stuck(e.store.openTransfers(openScanned), now), Slowest: []TransferInfo{}}
+	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.meters.born).Seconds(),
+		Totals: e.meters.totals(), Regions: len(e.store.allRegions()),
+		Peers: e.meters.Peers(codeName), Slowest: []TransferInfo{},
+		Stuck: stuck(e.store.openTransfers(openScanned), now)}
 	for i := range out.Peers {
 		for _, p := range out.Peers[i].Paths {
 			out.InFlight += p.Read.InFlight + p.Write.InFlight

@@ -6,10 +6,11 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"mori/io/internal/descriptor"
-	"mori/io/internal/identity"
 	"slices"
 	"sync"
+
+	"mori/io/internal/descriptor"
+	"mori/io/internal/identity"
 )
 
 // A store is an engine's metadata: its own regions and the peers that were registered. Nothing here
@@ -29,7 +30,8 @@ type store struct {
 const maxRetired = 1 << 14
 
 func newStore() *store {
-	return &store{regions: map[uint32]*region{}, peers: map[string]*peer{}, retired: map[identity.ID]struct{}{}}
+	return &store{regions: map[uint32]*region{}, peers: map[string]*peer{},
+		retired: map[identity.ID]struct{}{}}
 }
 
 // addRegion gives r its id, which is never reused.
@@ -68,7 +70,8 @@ func (s *store) regionOf(d MemoryDesc, key string) *region {
 		return nil
 	}
 	r := s.region(d.ID)
-	if r == nil || r.desc.Data != d.Data || r.desc.Size != d.Size || d.Incarnation != 0 && d.Incarnation != r.desc.Incarnation {
+	if r == nil || r.desc.Data != d.Data || r.desc.Size != d.Size ||
+		d.Incarnation != 0 && d.Incarnation != r.desc.Incarnation {
 		return nil
 	}
 	return r
@@ -158,7 +161,8 @@ func (s *store) admits(who identity.ID) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if _, former := s.retired[who]; former {
-		return fmt.Errorf("this incarnation of engine %q was replaced or deregistered: %w", who.Key, ErrNotFound)
+		return fmt.Errorf("this incarnation of engine %q was replaced or deregistered: %w", who.Key,
+			ErrNotFound)
 	}
 	p := s.peers[who.Key]
 	switch {

@@ -26,13 +26,15 @@ func writeTrace(w io.Writer, engines ...*Engine) error {
 	now := time.Now()
 	var all []meter.Traced
 	for _, e := range engines {
-		all = append(all, meter.Traced{Engine: e.self.Key, Records: append(e.meters.recent.Records(), e.store.openRecords(now, openTraced)...)})
+		all = append(all, meter.Traced{Engine: e.self.Key,
+			Records: append(e.meters.recent.Records(), e.store.openRecords(now, openTraced)...)})
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = "localhost"
 	}
-	return meter.WriteTrace(w, os.Getpid(), fmt.Sprintf("mori.io on %s, pid %d", hostname, os.Getpid()), all, codeName)
+	return meter.WriteTrace(w, os.Getpid(),
+		fmt.Sprintf("mori.io on %s, pid %d", hostname, os.Getpid()), all, codeName)
 }
 
 // Traces of stalls that this process writes at most: one in so long, and so many in all, so that
@@ -53,7 +55,8 @@ var stallDumps struct {
 func mayDumpStall(now time.Time) bool {
 	stallDumps.Lock()
 	defer stallDumps.Unlock()
-	if stallDumps.count >= stallDumpsMost || stallDumps.count > 0 && now.Sub(stallDumps.last) < stallDumpEvery {
+	if stallDumps.count >= stallDumpsMost ||
+		stallDumps.count > 0 && now.Sub(stallDumps.last) < stallDumpEvery {
 		return false
 	}
 	stallDumps.last = now
@@ -84,7 +87,8 @@ func (s *stallTraces) write(t *transfer, now time.Time) {
 	e := t.session.engine
 	go func() {
 		defer s.writing.Done()
-		name := filepath.Join(dir, fmt.Sprintf("mori-io-%s-%d-%d.json", fileName(e.self.Key), os.Getpid(), now.UnixMilli()))
+		name := filepath.Join(dir, fmt.Sprintf("mori-io-%s-%d-%d.json", fileName(e.self.Key),
+			os.Getpid(), now.UnixMilli()))
 		if err := writeNew(name, e.WriteTrace); err != nil {
 			e.self.Log.Warn("no trace of the stall", "file", name, "reason", err)
 			return

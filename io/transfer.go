@@ -49,7 +49,8 @@ func (t *transfer) end() {
 // notification is a transfer of no bytes that notifies the peer of t, whose bytes are all moved. It
 // is replayed like any other, and may arrive twice: the peer keeps one mark for each uid.
 func (t *transfer) notification() *transfer {
-	n := &transfer{session: t.session, uid: t.uid, kind: fabric.OpWrite, to: t.to, start: t.start, limit: t.limit, silent: true}
+	n := &transfer{session: t.session, uid: t.uid, kind: fabric.OpWrite, to: t.to, start: t.start,
+		limit: t.limit, silent: true}
 	n.replays.Store(t.replays.Load())
 	n.batch = batch.New()
 	n.batch.Notify(&t.to, t.uid)

@@ -50,7 +50,8 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 	if err != nil {
 		return nil, err
 	}
-	tr = &transport{name: name, hmem: info.Caps&fabric.CapHMEM != 0, info: info.Clone(), watchers: map[fabric.Endpoint]func(error){}, links: map[*link]struct{}{}}
+	tr = &transport{name: name, hmem: info.Caps&fabric.CapHMEM != 0, info: info.Clone(),
+		watchers: map[fabric.Endpoint]func(error){}, links: map[*link]struct{}{}}
 	opened := tr
 	defer func() {
 		if err != nil {
@@ -92,7 +93,8 @@ func openTransport(ctx context.Context, e *Engine, name string) (tr *transport, 
 // findProvider asks for device memory first: a provider that can't have it on this machine serves
 // host memory.
 func findProvider(ctx context.Context, from *fabric.Registry, name string) (*fabric.Info, error) {
-	hints := &fabric.Info{Provider: name, EPType: fabric.EPMsg, Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM, MRMode: fabric.MRHMEM}
+	hints := &fabric.Info{Provider: name, EPType: fabric.EPMsg,
+		Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM, MRMode: fabric.MRHMEM}
 	infos, err := from.GetInfo(ctx, "", "", hints)
 	if errors.Is(err, fabric.ErrNoData) {
 		why := err

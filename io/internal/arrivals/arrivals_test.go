@@ -4,10 +4,11 @@ package arrivals
 
 import (
 	"fmt"
-	"mori/io/internal/identity"
-	"mori/io/internal/message"
 	"strings"
 	"testing"
+
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
 )
 
 func TestALogRemembersAndForgets(t *testing.T) {

@@ -66,7 +66,8 @@ func (b *Batch) Accept(e *Entries, localSize, remoteSize uint64) (total uint64, 
 		}
 		return checkEntries(e.Local, e.Remote, e.Sizes, localSize, remoteSize)
 	}
-	if b.blocks.Set(e.Size, e.Local, e.Remote) == nil && b.blocks.LocalEnd() <= localSize && b.blocks.RemoteEnd() <= remoteSize {
+	if b.blocks.Set(e.Size, e.Local, e.Remote) == nil && b.blocks.LocalEnd() <= localSize &&
+		b.blocks.RemoteEnd() <= remoteSize {
 		return b.blocks.Bytes(), nil
 	}
 	wrong := Entries{Local: b.blocks.Local(), Remote: b.blocks.Remote(), Size: e.Size} // it says which
@@ -84,7 +85,8 @@ func checkEntries(lo, ro, sz []uint64, localSize, remoteSize uint64) (total uint
 	for i, n := range sz[:len(lo)] {
 		switch {
 		case n > maxEntry:
-			return 0, fmt.Errorf("entry %d of %d bytes: length out of range, want at most %d: %w", i, n, uint64(maxEntry), errs.ErrInvalid)
+			return 0, fmt.Errorf("entry %d of %d bytes: length out of range, want at most %d: %w",
+				i, n, uint64(maxEntry), errs.ErrInvalid)
 		case lo[i] > localSize || n > localSize-lo[i]:
 			return 0, fmt.Errorf("entry %d, local offset %d + %d bytes: length out of range of the region of %d bytes: %w", i, lo[i], n, localSize, errs.ErrInvalid)
 		case ro[i] > remoteSize || n > remoteSize-ro[i]:
@@ -156,7 +158,8 @@ func (b *Batch) Build(kind fabric.OpKind, to *Target, total uint64, e *Entries) 
 // alike makes segments of the blocks: of a single op, or, if none is longer than the others, of ops
 // of equally many.
 func (b *Batch) alike(to *Target, single bool) {
-	b.segs, b.rsegs = b.blocks.Segments(fabric.Seg{Addr: to.Local, MR: to.MR}, fabric.RSeg{Addr: to.Remote, Key: to.Key}, b.segs, b.rsegs)
+	b.segs, b.rsegs = b.blocks.Segments(fabric.Seg{Addr: to.Local, MR: to.MR},
+		fabric.RSeg{Addr: to.Remote, Key: to.Key}, b.segs, b.rsegs)
 	n := len(b.segs)
 	each := n
 	if !single {
@@ -172,7 +175,8 @@ func (b *Batch) alike(to *Target, single bool) {
 func (b *Batch) asBlocks(kind fabric.OpKind, to *Target) {
 	b.segs, b.rsegs = b.segs[:0], b.rsegs[:0]
 	b.Ops = append(b.Ops[:0], fabric.Op{Kind: kind, Flags: fabric.OpWantCQE, Blocks: &b.blocks,
-		Seg: fabric.Seg{Addr: to.Local, Len: b.blocks.LocalEnd(), MR: to.MR}, RSeg: fabric.RSeg{Addr: to.Remote, Len: b.blocks.RemoteEnd(), Key: to.Key}})
+		Seg:  fabric.Seg{Addr: to.Local, Len: b.blocks.LocalEnd(), MR: to.MR},
+		RSeg: fabric.RSeg{Addr: to.Remote, Len: b.blocks.RemoteEnd(), Key: to.Key}})
 	b.reset()
 }
 
@@ -283,7 +287,8 @@ func (b *Batch) Rebase(from, to *Target) {
 // Notify makes b one op that writes no bytes and carries a uid to the target.
 func (b *Batch) Notify(to *Target, uid uint64) {
 	b.segs, b.rsegs = b.segs[:0], b.rsegs[:0]
-	b.Ops = append(b.Ops[:0], fabric.Op{Kind: fabric.OpWrite, RSeg: fabric.RSeg{Addr: to.Remote, Key: to.Key}})
+	b.Ops = append(b.Ops[:0], fabric.Op{Kind: fabric.OpWrite,
+		RSeg: fabric.RSeg{Addr: to.Remote, Key: to.Key}})
 	b.reset()
 	b.Carry(uid)
 }

@@ -4,12 +4,13 @@ package control
 
 import (
 	"context"
-	"mori/io/internal/message"
 	"net"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"mori/io/internal/message"
 )
 
 // An altering relay passes connections on and inverts one bit of its first one: of the byte at

@@ -26,9 +26,11 @@ func (s *Server) greet(c *clientConn, body []byte) (who identity.ID, err error) 
 		return who, fmt.Errorf("peer %q speaks control version %d, this engine %d: %w",
 			h.Key, h.Version, message.Version, errs.ErrInvalid)
 	case h.PeerKey != self.Key:
-		return who, fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey, self.Key, errs.ErrNotFound)
+		return who, fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey,
+			self.Key, errs.ErrNotFound)
 	case h.PeerIncarnation != 0 && h.PeerIncarnation != self.Incarnation:
-		return who, fmt.Errorf("engine %q was restarted: register its new descriptor: %w", self.Key, errs.ErrNotFound)
+		return who, fmt.Errorf("engine %q was restarted: register its new descriptor: %w", self.Key,
+			errs.ErrNotFound)
 	}
 	ch, err := s.authenticate(c, &h)
 	if err != nil {
@@ -38,7 +40,8 @@ func (s *Server) greet(c *clientConn, body []byte) (who identity.ID, err error) 
 	if c.token, err = s.tokens.issue(who, s.admits); err != nil {
 		return who, err
 	}
-	w := message.Welcome{Version: message.Version, Key: self.Key, NodeID: self.NodeID, Incarnation: self.Incarnation, Token: c.token}
+	w := message.Welcome{Version: message.Version, Key: self.Key, NodeID: self.NodeID,
+		Incarnation: self.Incarnation, Token: c.token}
 	w.Endpoints, w.Notify = s.host.Offer()
 	all := message.Closing(&h, ch, &w)
 	w.Proof = self.Secret.Proof(message.RoleWelcome, all...)
@@ -92,10 +95,12 @@ func (s *Server) authenticate(c net.Conn, h *message.Hello) (*message.Challenge,
 		return nil, err
 	}
 	if !self.Secret.Proves(p.Proof, message.RoleClient, all...) {
-		return nil, fmt.Errorf("engine %q has another %s than engine %q: %w", h.Key, config.AuthSecret, self.Key, errs.ErrBadState)
+		return nil, fmt.Errorf("engine %q has another %s than engine %q: %w", h.Key,
+			config.AuthSecret, self.Key, errs.ErrBadState)
 	}
 	if !h.ID().Public.Verify(p.Signature, message.RoleClient, all...) {
-		return nil, fmt.Errorf("the signature is not that of engine %q's public key: %w", h.Key, errs.ErrBadState)
+		return nil, fmt.Errorf("the signature is not that of engine %q's public key: %w", h.Key,
+			errs.ErrBadState)
 	}
 	return ch, nil
 }
@@ -122,7 +127,8 @@ func (s *Server) describeRegion(c net.Conn, body []byte) error {
 	}
 	key := descriptor.RegionKey{ID: q.ID}
 	if copy(key.Secret[:], q.Secret); len(q.Secret) != len(key.Secret) {
-		return fmt.Errorf("question for a region with a secret of %d bytes: %w", len(q.Secret), errs.ErrInvalid)
+		return fmt.Errorf("question for a region with a secret of %d bytes: %w", len(q.Secret),
+			errs.ErrInvalid)
 	}
 	var reply message.Region
 	reply.Size, reply.Known = s.host.RegionSize(key)

@@ -57,7 +57,8 @@ func (c *Client) Greet(ctx context.Context) (w *message.Welcome, err error) {
 }
 
 // Region asks whether a region is registered, and for its size.
-func (c *Client) Region(ctx context.Context, key descriptor.RegionKey) (known bool, size uint64, err error) {
+func (c *Client) Region(ctx context.Context, key descriptor.RegionKey) (known bool, size uint64,
+	err error) {
 	var r message.Region
 	q := message.AskRegion{ID: key.ID, Secret: key.Secret[:]}
 	err = c.request(ctx, message.TypeAskRegion, &q, message.TypeRegion, &r)
@@ -67,12 +68,14 @@ func (c *Client) Region(ctx context.Context, key descriptor.RegionKey) (known bo
 // Drop has the peer close the data connection of a token. When it returns nil, no byte of that
 // connection can land there any more.
 func (c *Client) Drop(ctx context.Context, token []byte) error {
-	return c.request(ctx, message.TypeDrop, &message.Drop{Token: token}, message.TypeDropped, &message.Dropped{})
+	return c.request(ctx, message.TypeDrop, &message.Drop{Token: token}, message.TypeDropped,
+		&message.Dropped{})
 }
 
 // SendTags sends at most message.MostTags tags of transfers.
 func (c *Client) SendTags(ctx context.Context, all []message.Tag) error {
-	return c.request(ctx, message.TypeTags, &message.Tags{Packed: message.PackTags(all)}, message.TypeTagged, &message.Tagged{})
+	return c.request(ctx, message.TypeTags, &message.Tags{Packed: message.PackTags(all)},
+		message.TypeTagged, &message.Tagged{})
 }
 
 // Beat asks for a sign of life.
@@ -98,12 +101,14 @@ func (c *Client) alone(ctx context.Context, f func() error) error {
 }
 
 // request asks over the open connection, and over a new one if that is dead.
-func (c *Client) request(ctx context.Context, kind message.Type, q any, want message.Type, answer any) error {
+func (c *Client) request(ctx context.Context, kind message.Type, q any, want message.Type,
+	answer any) error {
 	return c.alone(ctx, func() error { return c.askAgain(ctx, kind, q, want, answer) })
 }
 
 // askAgain needs c.mu held.
-func (c *Client) askAgain(ctx context.Context, kind message.Type, q any, want message.Type, answer any) error {
+func (c *Client) askAgain(ctx context.Context, kind message.Type, q any, want message.Type,
+	answer any) error {
 	if c.conn != nil && time.Since(c.last) < idleLimit/2 {
 		if err := c.ask(ctx, kind, q, want, answer); err == nil {
 			return nil
@@ -172,7 +177,8 @@ func (c *Client) connect(ctx context.Context) (w *message.Welcome, err error) {
 // evicted reports whether the peer closed the connection without an answer, or bytes were altered
 // in transit: another attempt may succeed.
 func evicted(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, message.ErrUnreadable)
 }
 

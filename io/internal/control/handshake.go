@@ -45,7 +45,8 @@ func (c *Client) attempt(ctx context.Context) (*message.Welcome, error) {
 	}
 	if w.Version != message.Version {
 		c.disconnect()
-		return nil, fmt.Errorf("greet %q at %s: control version %d: %w", c.peer.Key, addr, w.Version, errs.ErrInvalid)
+		return nil, fmt.Errorf("greet %q at %s: control version %d: %w", c.peer.Key, addr,
+			w.Version, errs.ErrInvalid)
 	}
 	return w, nil
 }
@@ -79,7 +80,8 @@ func (c *Client) dial(ctx context.Context) (conn net.Conn, addr string, err erro
 			return conn, localAddr(d.Incarnation), nil
 		}
 	}
-	return nil, "", fmt.Errorf("connect to the control plane of %q at %s: %w (%w)", d.Key, addr, err, errs.ErrUnreachable)
+	return nil, "", fmt.Errorf("connect to the control plane of %q at %s: %w (%w)", d.Key, addr,
+		err, errs.ErrUnreachable)
 }
 
 // handshake says who this engine is and has the peer prove that it is the one of the descriptor. If
@@ -90,8 +92,9 @@ func (c *Client) handshake(ctx context.Context) (*message.Welcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := message.Hello{Version: message.Version, Key: self.Key, NodeID: self.NodeID, Incarnation: self.Incarnation,
-		PeerKey: d.Key, PeerIncarnation: d.Incarnation, Nonce: nonce, Auth: self.Secret != "", PublicKey: self.Signer.Public[:]}
+	h := message.Hello{Version: message.Version, Key: self.Key, NodeID: self.NodeID,
+		Incarnation: self.Incarnation, PeerKey: d.Key, PeerIncarnation: d.Incarnation, Nonce: nonce,
+		Auth: self.Secret != "", PublicKey: self.Signer.Public[:]}
 	var ch message.Challenge
 	if err := c.ask(ctx, message.TypeHello, &h, message.TypeChallenge, &ch); err != nil {
 		return nil, err
@@ -106,8 +109,10 @@ func (c *Client) handshake(ctx context.Context) (*message.Welcome, error) {
 	case !self.Secret.Proves(ch.Proof, message.RoleServer, opening...):
 		return nil, c.refuse(fmt.Errorf("engine %q has another %s than engine %q: %w",
 			d.Key, config.AuthSecret, self.Key, ErrTurnedAway))
-	case len(ch.PublicKey) != len(there.Public) || len(ch.Nonce) != message.NonceLen || d.Incarnation != 0 && !there.Is(d.ID()):
-		return nil, c.refuse(fmt.Errorf("here answers not the engine %q of the descriptor: %w", d.Key, ErrTurnedAway))
+	case len(ch.PublicKey) != len(there.Public) || len(ch.Nonce) != message.NonceLen ||
+		d.Incarnation != 0 && !there.Is(d.ID()):
+		return nil, c.refuse(fmt.Errorf("here answers not the engine %q of the descriptor: %w",
+			d.Key, ErrTurnedAway))
 	}
 	var w message.Welcome
 	reply := message.Proof{Proof: self.Secret.Proof(message.RoleClient, opening...),
@@ -119,7 +124,8 @@ func (c *Client) handshake(ctx context.Context) (*message.Welcome, error) {
 	if w.Key != d.Key || w.Incarnation != ch.Incarnation || len(w.Token) != message.TokenLen ||
 		!self.Secret.Proves(w.Proof, message.RoleWelcome, all...) ||
 		!there.Public.Verify(w.Signature, message.RoleWelcome, all...) {
-		return nil, c.refuse(fmt.Errorf("the welcome of engine %q was altered on its way: %w", d.Key, ErrTurnedAway))
+		return nil, c.refuse(fmt.Errorf("the welcome of engine %q was altered on its way: %w",
+			d.Key, ErrTurnedAway))
 	}
 	return &w, nil
 }

@@ -4,12 +4,13 @@ package control
 
 import (
 	"io"
-	"mori/io/internal/control/controltest"
-	"mori/io/internal/identity"
-	"mori/io/internal/message"
 	"net"
 	"testing"
 	"time"
+
+	"mori/io/internal/control/controltest"
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
 )
 
 func TestARecordedProofIsWorthNothing(t *testing.T) {

@@ -5,16 +5,17 @@ package control
 import (
 	"bytes"
 	"io"
-	"mori/core/decode/decodetest"
-	"mori/io/internal/descriptor"
-	"mori/io/internal/identity"
-	"mori/io/internal/message"
-	"mori/io/internal/message/messagetest"
 	"net"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"mori/core/decode/decodetest"
+	"mori/io/internal/descriptor"
+	"mori/io/internal/identity"
+	"mori/io/internal/message"
+	"mori/io/internal/message/messagetest"
 )
 
 // Whatever a stranger sends costs it the connection, and nothing else.

@@ -67,7 +67,8 @@ func (q *TagQueue) send() {
 		cancel()
 		if err != nil {
 			q.drop(len(batch))
-			q.client.self.Log.Debug("tags lost", "peer", q.client.peer.Key, "tags", len(batch), "reason", err)
+			q.client.self.Log.Debug("tags lost", "peer", q.client.peer.Key, "tags", len(batch),
+				"reason", err)
 		}
 		select {
 		case <-time.After(tagPause): // the next batch is fuller

@@ -73,7 +73,8 @@ func (k *tokens) redeem(ticket []byte, transport string) (who identity.ID, ok bo
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t, ok := k.all[string(ticket[:message.TokenLen])]
-	if !ok || time.Since(t.born) > tokenLife || t.used[transport] || !message.Admits(t.who, ticket, transport) {
+	if !ok || time.Since(t.born) > tokenLife || t.used[transport] ||
+		!message.Admits(t.who, ticket, transport) {
 		return identity.ID{}, false
 	}
 	t.used[transport] = true

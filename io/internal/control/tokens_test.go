@@ -4,8 +4,9 @@ package control
 
 import (
 	"bytes"
-	"mori/io/internal/message"
 	"testing"
+
+	"mori/io/internal/message"
 )
 
 func TestDataConnectionsNeedAToken(t *testing.T) {

@@ -72,8 +72,10 @@ func NewMemory() Memory { return Memory{DeviceID: -1, NUMANode: -1, VPodID: -1} 
 
 // Equal compares the public fields: neither handles nor secret.
 func (d Memory) Equal(o Memory) bool {
-	return d.EngineKey == o.EngineKey && d.ID == o.ID && d.DeviceID == o.DeviceID && d.DeviceBusID == o.DeviceBusID &&
-		d.Data == o.Data && d.Size == o.Size && d.Loc == o.Loc && d.NUMANode == o.NUMANode && d.IPCOffset == o.IPCOffset
+	return d.EngineKey == o.EngineKey && d.ID == o.ID && d.DeviceID == o.DeviceID &&
+		d.DeviceBusID == o.DeviceBusID &&
+		d.Data == o.Data && d.Size == o.Size && d.Loc == o.Loc && d.NUMANode == o.NUMANode &&
+		d.IPCOffset == o.IPCOffset
 }
 
 // Key returns the right to access the region.

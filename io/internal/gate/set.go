@@ -5,12 +5,13 @@ package gate
 import (
 	"errors"
 	"log/slog"
-	"mori/core/device"
-	"mori/core/memory"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"mori/core/device"
+	"mori/core/memory"
 )
 
 // A Set has the gates of an engine. One goroutine, which runs only while gates are pending, asks

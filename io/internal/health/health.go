@@ -79,7 +79,8 @@ func (r *Record) Reason(name string) string {
 	if o == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s: broke %v ago, and is tried again: %v", name, time.Since(o.since).Round(time.Second), o.cause)
+	return fmt.Sprintf("%s: broke %v ago, and is tried again: %v", name,
+		time.Since(o.since).Round(time.Second), o.cause)
 }
 
 // Due reports whether it is time to try the transport again. If it is, the caller does so: the next

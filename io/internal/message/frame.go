@@ -31,7 +31,8 @@ func Write(w io.Writer, kind Type, body any) error {
 		return fmt.Errorf("encode control message %d: %w", kind, err)
 	}
 	if len(b) > MaxBytes {
-		return fmt.Errorf("control message %d of %d bytes, want at most %d: %w", kind, len(b), MaxBytes, errs.ErrInvalid)
+		return fmt.Errorf("control message %d of %d bytes, want at most %d: %w", kind, len(b),
+			MaxBytes, errs.ErrInvalid)
 	}
 	_, err = w.Write(Frame(kind, b))
 	return err
@@ -59,7 +60,8 @@ func Read(r io.Reader) (Type, []byte, error) {
 	}
 	n := binary.BigEndian.Uint32(head[1:])
 	if head[0] < byte(TypeHello) || head[0] > byte(TypeBeat) || n > MaxBytes {
-		return 0, nil, fmt.Errorf("%w: type %d and %d bytes: %w", ErrUnreadable, head[0], n, errs.ErrInvalid)
+		return 0, nil, fmt.Errorf("%w: type %d and %d bytes: %w", ErrUnreadable, head[0], n,
+			errs.ErrInvalid)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {

@@ -23,7 +23,8 @@ const (
 // CheckTag refuses what is no tag; "" is none.
 func CheckTag(tag string) error {
 	if len(tag) > MaxTag || !utf8.ValidString(tag) {
-		return fmt.Errorf("tag of %d bytes, want at most %d of valid UTF-8: %w", len(tag), MaxTag, errs.ErrInvalid)
+		return fmt.Errorf("tag of %d bytes, want at most %d of valid UTF-8: %w", len(tag), MaxTag,
+			errs.ErrInvalid)
 	}
 	return nil
 }

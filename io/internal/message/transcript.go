@@ -52,7 +52,8 @@ func Opening(h *Hello, c *Challenge) [][]byte {
 // Closing lists the fields of the Opening and of the Welcome, except the Welcome's proof and
 // signature.
 func Closing(h *Hello, c *Challenge, w *Welcome) [][]byte {
-	all := append(Opening(h, c), number(uint64(w.Version)), []byte(w.Key), []byte(w.NodeID), number(w.Incarnation),
+	all := append(Opening(h, c), number(uint64(w.Version)), []byte(w.Key), []byte(w.NodeID),
+		number(w.Incarnation),
 		flag(w.Notify), w.Token)
 	for _, e := range w.Endpoints {
 		all = append(all, []byte(e.Name), []byte(e.Addr))

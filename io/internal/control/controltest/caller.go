@@ -29,7 +29,7 @@ func NewCaller(t testing.TB, key string, incarnation uint64, peer string, secret
 		t.Fatal(err)
 	}
 	return &Caller{Signer: s, Secret: secret, Hello: message.Hello{Version: message.Version, Key: key,
-		Incarnation: incarnation, PeerKey: peer, Nonce: bytes.Repeat([]byte{7}, message.NonceLen), Auth: true,
+		Incarnation: incarnation, PeerKey: peer, Auth: true, Nonce: bytes.Repeat([]byte{7}, message.NonceLen),
 		PublicKey: s.Public[:]}}
 }
 

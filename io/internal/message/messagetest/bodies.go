@@ -10,7 +10,8 @@ import "bytes"
 func HostileBodies() (all [][]byte) {
 	for at := range 8 {
 		for _, claim := range [][]byte{
-			{0xc6, 0x30, 0, 0, 0, 'x'}, {0xdb, 0x30, 0, 0, 0, 'x'}, {0xdd, 0x30, 0, 0, 0, 0xc0}, {0xdf, 0x30, 0, 0, 0, 0xc0},
+			{0xc6, 0x30, 0, 0, 0, 'x'}, {0xdb, 0x30, 0, 0, 0, 'x'}, {0xdd, 0x30, 0, 0, 0,
+				0xc0}, {0xdf, 0x30, 0, 0, 0, 0xc0},
 		} {
 			body := append([]byte{0x98}, bytes.Repeat([]byte{0xc0}, at)...)
 			all = append(all, append(body, claim...))
