@@ -23,7 +23,7 @@ func TestSmallOpsDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(200, func() {
 			w := newWalk(op, 8, l.Region.base)
 			w.next(s, sliceBytes)
-			if err := a.path.copySlice(op.Kind, l, s); err != nil {
+			if err := a.path.copies.copySlice(op.Kind, l, s); err != nil {
 				t.Error(err)
 			}
 		}); n != 0 {

@@ -46,22 +46,22 @@ func (o *outbox) answered(number uint64) (t conn.Ticket, op *fabric.Op, ok bool,
 }
 
 // answer ends the op of a message that the peer has answered.
-func (dp *dataPath) answer(number, errno uint64) error {
-	t, op, ok, err := dp.outbox.answered(number)
+func (o *outbox) answer(number, errno uint64) error {
+	t, op, ok, err := o.answered(number)
 	if !ok {
 		return err
 	}
-	dp.finish(t, dp.answerFault(op, errno))
+	o.path.finish(t, o.answerFault(op, errno))
 	return nil
 }
 
-func (dp *dataPath) answerFault(op *fabric.Op, errno uint64) error {
+func (o *outbox) answerFault(op *fabric.Op, errno uint64) error {
 	if errno == 0 {
 		return nil
 	}
 	cause := ringErrno(errno)
 	if cause == fabric.Errno(syscall.EFAULT) {
-		return local.OpFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), dp.ep.Peer())
+		return local.OpFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), o.path.ep.Peer())
 	}
-	return local.OpFault(cause, "message of %d bytes, answer of %s", op.Len(), dp.ep.Peer())
+	return local.OpFault(cause, "message of %d bytes, answer of %s", op.Len(), o.path.ep.Peer())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"mori/core/fabric"
@@ -21,78 +22,88 @@ func newSlice() *slice {
 	return &slice{local: make([]sys.Iovec, 0, sys.IovMax), remote: make([]sys.Iovec, 0, sys.IovMax)}
 }
 
+// A copies moves bytes between the memories of the two processes, for one data path.
+type copies struct {
+	path   *dataPath
+	vm     vmCalls
+	sample struct { // see sample.go
+		every uint64
+		ops   atomic.Uint64
+	}
+}
+
 // touch is a copy of nothing: it only finds out whether the grant still holds.
-func (dp *dataPath) touch(l *regionGrant) error {
-	if err := dp.enter(l); err != nil {
+func (c *copies) touch(l *regionGrant) error {
+	if err := c.enter(l); err != nil {
 		return err
 	}
-	dp.leave(l)
+	c.leave(l)
 	return nil
 }
 
 // enter passes everything that may forbid a copy: this side stopped, the region is closed, the peer
 // admits no more copies.
-func (dp *dataPath) enter(l *regionGrant) error {
-	if dp.stopping.Load() {
-		return dp.stopCause()
+func (c *copies) enter(l *regionGrant) error {
+	if c.path.stopping.Load() {
+		return c.path.stopCause()
 	}
 	if !l.Use.Enter() {
 		return revoked(l)
 	}
-	if !fenceOf(dp.notifier.ring.mem).Enter() {
+	if !fenceOf(c.path.notifier.ring.mem).Enter() {
 		l.Use.Leave()
-		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", dp.ep.Peer())
+		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", c.path.ep.Peer())
 	}
 	return nil
 }
 
-func (dp *dataPath) leave(l *regionGrant) {
-	fenceOf(dp.notifier.ring.mem).Leave()
+func (c *copies) leave(l *regionGrant) {
+	fenceOf(c.path.notifier.ring.mem).Leave()
 	l.Use.Leave()
 }
 
 // copyJob is the pool's order.
 func (dp *dataPath) copyJob(j *job, s *slice) error {
 	if j.grant == nil {
-		return dp.pullSlice(s)
+		return dp.copies.pullSlice(s)
 	}
-	return dp.copySlice(j.op.Kind, j.grant, s)
+	return dp.copies.copySlice(j.op.Kind, j.grant, s)
 }
 
 // copySlice moves one slice.
-func (dp *dataPath) copySlice(kind fabric.OpKind, l *regionGrant, s *slice) error {
-	if err := dp.enter(l); err != nil {
+func (c *copies) copySlice(kind fabric.OpKind, l *regionGrant, s *slice) error {
+	if err := c.enter(l); err != nil {
 		return err
 	}
-	defer dp.leave(l)
-	moved, err := dp.move(kind, s)
+	defer c.leave(l)
+	moved, err := c.move(kind, s)
 	if err == nil && uint64(moved) == s.n {
 		return nil
 	}
-	return dp.explain(l, s, err)
+	return c.explain(l, s, err)
 }
 
 // move copies a slice between the two processes. The system calls name the peer by its pid, which
 // is somebody else's soon after its end, so the pidfd is asked before and after. A descriptor of
 // /proc/PID/mem would hold the address space itself, but it writes to memory without the right to
 // be written, and takes 145 us per MiB in place of 86.
-func (dp *dataPath) move(kind fabric.OpKind, s *slice) (moved int, err error) {
-	r := &dp.greet.reach
+func (c *copies) move(kind fabric.OpKind, s *slice) (moved int, err error) {
+	r := &c.path.greet.reach
 	if r.way == wayMemmove {
 		if kind == fabric.OpRead {
 			return sys.CopySelf(s.local, s.remote)
 		}
 		return sys.CopySelf(s.remote, s.local)
 	}
-	if dp.greet.peer.Dead() {
+	if c.path.greet.peer.Dead() {
 		return 0, syscall.ESRCH
 	}
 	if kind == fabric.OpRead {
-		moved, err = dp.vm.read(r.pid, s.local, s.remote)
+		moved, err = c.vm.read(r.pid, s.local, s.remote)
 	} else {
-		moved, err = dp.vm.write(r.pid, s.local, s.remote)
+		moved, err = c.vm.write(r.pid, s.local, s.remote)
 	}
-	if dp.greet.peer.Dead() {
+	if c.path.greet.peer.Dead() {
 		return 0, syscall.ESRCH
 	}
 	return moved, err
@@ -100,8 +111,8 @@ func (dp *dataPath) move(kind fabric.OpKind, s *slice) (moved int, err error) {
 
 // explain turns the kernel's answer into words. The lists of s are used up to the place where the
 // copy stopped.
-func (dp *dataPath) explain(l *regionGrant, s *slice, err error) error {
-	where := fmt.Sprintf("region %d in process %d of %s", l.Key.ID, dp.greet.reach.pid, dp.ep.Peer())
+func (c *copies) explain(l *regionGrant, s *slice, err error) error {
+	where := fmt.Sprintf("region %d in process %d of %s", l.Key.ID, c.path.greet.reach.pid, c.path.ep.Peer())
 	switch cause := fabric.ErrnoOf(err); {
 	case cause == fabric.Errno(syscall.ESRCH):
 		return local.OpFault(fabric.ErrConnReset, "%s: the process is gone", where)

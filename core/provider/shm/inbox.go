@@ -137,7 +137,7 @@ func (b *inbox) polled(took bool) {
 	switch {
 	case b.spins.Load():
 		if b.path.outbox.waits.Load() {
-			b.path.flushMessages()
+			b.path.outbox.flush()
 		}
 	case took:
 		b.polls = 0
@@ -162,7 +162,7 @@ func (b *inbox) tick() {
 	b.mu.Unlock()
 	if !still {
 		b.serve()
-		b.path.flushMessages()
+		b.path.outbox.flush()
 	}
 }
 
@@ -235,7 +235,7 @@ func (b *inbox) takeAnswers() (took bool, err error) {
 		}
 		b.answers.take()
 		took = true
-		if err := b.path.answer(e[0], e[1]); err != nil {
+		if err := b.path.outbox.answer(e[0], e[1]); err != nil {
 			return took, err
 		}
 	}

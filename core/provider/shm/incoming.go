@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/local"
 )
@@ -177,16 +178,16 @@ func (b *inbox) stopMessages(cause error) {
 		if _, all, err := b.messages.arrived(e); !all || err != nil {
 			return // its sender did not get to the end
 		}
-		b.keep(e)
+		e.deliver(b.feed)
 		b.messages.take(e)
 	}
 }
 
-// keep hands a whole message over without its receive.
-func (b *inbox) keep(e *messageEntry) {
-	if e.flags&messageChunked != 0 && sys.Load64(e.verdict()) != 0 || !b.feed.Hold(e.length) {
+// deliver hands a whole message over without its receive.
+func (e *messageEntry) deliver(feed *util.Feed) {
+	if e.flags&messageChunked != 0 && sys.Load64(e.verdict()) != 0 || !feed.Hold(e.length) {
 		return
 	}
 	bytes := append([]byte(nil), sys.Bytes(e.at, int(e.length))...)
-	b.feed.Deliver(bytes, e.data, e.remoteFlags(), 0)
+	feed.Deliver(bytes, e.data, e.remoteFlags(), 0)
 }

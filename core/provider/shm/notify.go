@@ -14,6 +14,8 @@ import (
 // stay in flight, in order, until the peer has read: its queue is full, and this is what slows us
 // down.
 type notifier struct {
+	path *dataPath
+
 	mu      sync.Mutex
 	ring    ringWriter
 	pending []notice
@@ -27,12 +29,12 @@ type notice struct {
 
 // announce reports to the peer a write under l whose bytes are in place, and finishes the op. The
 // grant's ticket proves that this side has the region's key.
-func (dp *dataPath) announce(t conn.Ticket, op *fabric.Op, l *regionGrant) {
-	if dp.notifier.add(notice{t, entry{op.Data, op.Len(), l.Ticket()}}) {
-		dp.flush()
+func (w *notifier) announce(t conn.Ticket, op *fabric.Op, l *regionGrant) {
+	if w.add(notice{t, entry{op.Data, op.Len(), l.Ticket()}}) {
+		w.flush()
 		return
 	}
-	dp.finish(t, dp.stopCause())
+	w.path.finish(t, w.path.stopCause())
 }
 
 // add queues a notice, or reports that the notifier has stopped.
@@ -47,20 +49,20 @@ func (w *notifier) add(n notice) bool {
 
 // flush puts what is pending into the ring while there is room. It holds no lock when it finishes
 // an op.
-func (dp *dataPath) flush() {
+func (w *notifier) flush() {
 	for {
-		n, wake, ok, err := dp.notifier.next()
+		n, wake, ok, err := w.next()
 		if err != nil {
-			dp.ep.Fail(fmt.Errorf("ring of %s: %w", dp.ep.Peer(), err))
+			w.path.ep.Fail(fmt.Errorf("ring of %s: %w", w.path.ep.Peer(), err))
 			return
 		}
 		if !ok {
 			return
 		}
 		if wake {
-			dp.send(frameWake, nil)
+			w.path.send(frameWake, nil)
 		}
-		dp.finish(n.ticket, nil)
+		w.path.finish(n.ticket, nil)
 	}
 }
 

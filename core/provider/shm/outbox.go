@@ -19,6 +19,8 @@ import (
 // when the peer answers, and so do small ones behind a large one: what arrives before a connection
 // ends has no gaps. When the ring is full messages stay in flight.
 type outbox struct {
+	path *dataPath
+
 	mu      sync.Mutex
 	ring    messageWriter
 	pending []sending // from next on, oldest first: wait for room
@@ -53,32 +55,33 @@ type putResult struct {
 func (dp *dataPath) Messages() bool { return dp.greet.messages }
 
 // Send takes a message over; see conn.MessagePath.
-func (dp *dataPath) Send(t conn.Ticket, op *fabric.Op) {
-	if !dp.ops.Enter() {
-		dp.ep.Finish(t, dp.stopCause())
+func (dp *dataPath) Send(t conn.Ticket, op *fabric.Op) { dp.outbox.send(t, op) }
+
+// send puts a message into the ring, or behind those that wait for room.
+func (o *outbox) send(t conn.Ticket, op *fabric.Op) {
+	if !o.path.ops.Enter() {
+		o.path.ep.Finish(t, o.path.stopCause())
 		return
 	}
-	o := &dp.outbox
 	o.mu.Lock()
 	if o.stopped {
 		o.mu.Unlock()
-		dp.finish(t, dp.stopCause())
+		o.path.finish(t, o.path.stopCause())
 		return
 	}
 	ok, res, err := false, putResult{}, error(nil)
 	if o.next == len(o.pending) {
-		ok, res, err = dp.put(t, op)
+		ok, res, err = o.put(t, op)
 	}
 	if !ok {
 		o.push(sending{ticket: t, op: op})
 	}
 	o.mu.Unlock()
-	dp.wasPut(t, ok, res, err)
+	o.wasPut(t, ok, res, err)
 }
 
-// flushMessages puts what is pending into the ring while there is room.
-func (dp *dataPath) flushMessages() {
-	o := &dp.outbox
+// flush puts what is pending into the ring while there is room.
+func (o *outbox) flush() {
 	for {
 		o.mu.Lock()
 		if o.stopped || o.next == len(o.pending) {
@@ -86,12 +89,12 @@ func (dp *dataPath) flushMessages() {
 			return
 		}
 		s := o.pending[o.next]
-		ok, res, err := dp.put(s.ticket, s.op)
+		ok, res, err := o.put(s.ticket, s.op)
 		if ok {
 			o.pop()
 		}
 		o.mu.Unlock()
-		dp.wasPut(s.ticket, ok, res, err)
+		o.wasPut(s.ticket, ok, res, err)
 		if !ok {
 			return
 		}
@@ -99,15 +102,15 @@ func (dp *dataPath) flushMessages() {
 }
 
 // wasPut does what follows a put, without locks.
-func (dp *dataPath) wasPut(t conn.Ticket, ok bool, res putResult, err error) {
+func (o *outbox) wasPut(t conn.Ticket, ok bool, res putResult, err error) {
 	if err != nil {
-		dp.ep.Fail(fmt.Errorf("ring of %s: %w", dp.ep.Peer(), err))
+		o.path.ep.Fail(fmt.Errorf("ring of %s: %w", o.path.ep.Peer(), err))
 	}
 	if res.wake {
-		dp.send(frameWake, nil)
+		o.path.send(frameWake, nil)
 	}
 	if ok && res.over {
-		dp.finish(t, res.err)
+		o.path.finish(t, res.err)
 	}
 }
 
@@ -128,14 +131,13 @@ func (o *outbox) pop() {
 	}
 }
 
-// put moves one message into the ring, or reports that there is no room: then somebody calls
-// flushMessages when there is, either the reader that spins or the peer by frameSpace. With
-// outbox.mu held.
-func (dp *dataPath) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
-	o, e := &dp.outbox, entryOf(op)
+// put moves one message into the ring, or reports that there is no room: then somebody calls flush
+// when there is, either the reader that spins or the peer by frameSpace. With o.mu held.
+func (o *outbox) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
+	e := entryOf(op)
 	size := uint64(e.size)
 	at, ok, err := o.ring.reserve(size)
-	if !ok && err == nil && !dp.inbox.spins.Load() {
+	if !ok && err == nil && !o.path.inbox.spins.Load() {
 		o.ring.wait()
 		at, ok, err = o.ring.reserve(size)
 	}

@@ -33,10 +33,11 @@ const (
 //
 // An op: RMA finds the grant of its region, or asks for it and parks the op on it (grants.go).
 // start copies a small op at once if its pages are in memory (job.copyNow). It gives others to the
-// pool, since a page that is missing may take as long as the memory's owner likes. announce puts
-// remote data into the ring (notify.go); the endpoint finishes the op.
+// pool, since a page that is missing may take as long as the memory's owner likes. copies does the
+// copying (copy.go). notifier puts remote data into the ring (notify.go); the endpoint finishes the
+// op.
 //
-// A message: Send puts it or its segments into the ring (outbox.go); the peer takes it out, gets
+// A message: outbox puts it or its segments into the ring; inbox at the peer takes it out, gets
 // what is not in the ring from our memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
 type dataPath struct {
 	ep     endpoint
@@ -44,15 +45,10 @@ type dataPath struct {
 	greet  *greeting
 	log    *slog.Logger
 	device bool // ops may be on device memory, which goes through the stream
-	vm     vmCalls
 
 	ops      local.Gate // ops between RMA and the stream's Finish
 	stopping atomic.Bool
-	sample   struct { // see sample.go
-		every uint64
-		ops   atomic.Uint64
-	}
-	queued atomic.Int64 // ops in the pool
+	queued   atomic.Int64 // ops in the pool
 
 	mu     sync.Mutex
 	parked map[*regionGrant][]parkedOp // ops that wait for the answer to a request for a grant
@@ -62,6 +58,7 @@ type dataPath struct {
 	out      grant.Sender
 	holder   grant.Holder[site]
 	granter  grant.Granter
+	copies   copies
 	notifier notifier
 	outbox   outbox
 	inbox    inbox
@@ -88,9 +85,10 @@ type vmCalls struct {
 var _ conn.DataPath = (*dataPath)(nil)
 
 func newDataPath(ep endpoint, g *greeting, opts *Options) *dataPath {
-	dp := &dataPath{ep: ep, greet: g, log: opts.Log, vm: opts.vm(), parked: make(map[*regionGrant][]parkedOp)}
+	dp := &dataPath{ep: ep, greet: g, log: opts.Log, parked: make(map[*regionGrant][]parkedOp)}
 	dp.initGrants()
-	dp.sample.every = opts.Sample
+	dp.copies.path, dp.copies.vm, dp.copies.sample.every = dp, opts.vm(), opts.Sample
+	dp.notifier.path, dp.outbox.path = dp, dp
 	out, in := sys.AddrOf(g.outbound), sys.AddrOf(g.inbound)
 	dp.notifier.ring.mem, dp.outbox.ring.mem = out, out
 	b := &dp.inbox
@@ -134,7 +132,7 @@ func (dp *dataPath) start(t conn.Ticket, op *fabric.Op, l *regionGrant, inline b
 	}
 	n := op.Len()
 	if n == 0 {
-		dp.end(t, op, l, dp.touch(l))
+		dp.end(t, op, l, dp.copies.touch(l))
 		return
 	}
 	j := dp.newJob()
@@ -153,7 +151,7 @@ func (dp *dataPath) finishJob(j *job, err error) {
 		return
 	}
 	t, op, l := j.ticket, j.op, j.grant
-	err = dp.sampled(op, op.Len(), l, err)
+	err = dp.copies.sampled(op, op.Len(), l, err)
 	dp.freeJob(j)
 	dp.queued.Add(-1)
 	dp.end(t, op, l, err)
@@ -162,7 +160,7 @@ func (dp *dataPath) finishJob(j *job, err error) {
 // end finishes an op, for good or, if its remote data has to wait for room in the ring, for now.
 func (dp *dataPath) end(t conn.Ticket, op *fabric.Op, l *regionGrant, err error) {
 	if err == nil && op.Kind == fabric.OpWrite && op.Flags&fabric.OpRemoteData != 0 {
-		dp.announce(t, op, l)
+		dp.notifier.announce(t, op, l)
 		return
 	}
 	dp.finish(t, err)
@@ -205,8 +203,8 @@ func (dp *dataPath) Frame(kind uint8, body []byte) error {
 		dp.inbox.serve()
 		return nil
 	case frameSpace:
-		dp.flush()
-		dp.flushMessages()
+		dp.notifier.flush()
+		dp.outbox.flush()
 		return nil
 	}
 	return grant.OnFrame(&dp.granter, &dp.holder, kind, body)

@@ -41,8 +41,8 @@ func TestSmallOpsWithMissingPagesGoToTheWorkers(t *testing.T) {
 		t.Error("a write of 8 bytes that are in memory is left to a worker")
 	}
 	missing, copies := untouched(t, 4096), make(chan struct{})
-	copyNow := a.path.vm.write
-	a.path.vm.write = func(pid int, local, remote []sys.Iovec) (int, error) {
+	copyNow := a.path.copies.vm.write
+	a.path.copies.vm.write = func(pid int, local, remote []sys.Iovec) (int, error) {
 		<-copies
 		return copyNow(pid, local, remote)
 	}

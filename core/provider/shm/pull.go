@@ -39,7 +39,7 @@ func (b *inbox) startPull(in *incoming) error {
 			}
 			return nil // if not, the connection has ended, and its end belongs to stop
 		}
-		err = dp.pullHere(&in.pull, n)
+		err = dp.copies.pullHere(&in.pull, n)
 	}
 	return b.pulled(in, err)
 }
@@ -57,7 +57,7 @@ func (b *inbox) readSegments(in *incoming) error {
 	} else {
 		local := []sys.Iovec{{Addr: sys.AddrOf(in.list), Len: uint64(n)}}
 		remote := []sys.Iovec{{Addr: sys.Load64(e.at), Len: uint64(n)}}
-		if err := b.path.pullSlice(&slice{local: local, remote: remote, n: uint64(n)}); err != nil {
+		if err := b.path.copies.pullSlice(&slice{local: local, remote: remote, n: uint64(n)}); err != nil {
 			return err
 		}
 	}
@@ -83,13 +83,13 @@ func (in *incoming) parseSegments() error {
 }
 
 // pullHere pulls on this thread.
-func (dp *dataPath) pullHere(op *fabric.Op, n uint64) error {
+func (c *copies) pullHere(op *fabric.Op, n uint64) error {
 	s := sliceLists.Get().(*slice)
 	defer sliceLists.Put(s)
 	w := newWalk(op, n, 0)
 	for w.left > 0 {
 		w.next(s, sliceBytes)
-		if err := dp.pullSlice(s); err != nil {
+		if err := c.pullSlice(s); err != nil {
 			return err
 		}
 	}
@@ -101,12 +101,12 @@ func (dp *dataPath) pullHere(op *fabric.Op, n uint64) error {
 var errPeerEnded = errors.New("the peer has ended the connection")
 
 // pullSlice gets one slice of a message.
-func (dp *dataPath) pullSlice(s *slice) error {
-	if dp.stopping.Load() || !fenceOf(dp.notifier.ring.mem).Enter() {
+func (c *copies) pullSlice(s *slice) error {
+	if c.path.stopping.Load() || !fenceOf(c.path.notifier.ring.mem).Enter() {
 		return errPeerEnded
 	}
-	defer fenceOf(dp.notifier.ring.mem).Leave()
-	moved, err := dp.move(fabric.OpRead, s)
+	defer fenceOf(c.path.notifier.ring.mem).Leave()
+	moved, err := c.move(fabric.OpRead, s)
 	switch cause := fabric.ErrnoOf(err); {
 	case err == nil && uint64(moved) == s.n:
 		return nil
@@ -115,9 +115,9 @@ func (dp *dataPath) pullSlice(s *slice) error {
 	case cause == fabric.Errno(syscall.EFAULT) && !mapped(s.local):
 		return local.OpFault(cause, "the receive's memory is not mapped: was it freed before the receive ended?")
 	case cause == 0:
-		return local.OpFault(fabric.ErrOther, "message of %s: the copy ended early", dp.ep.Peer())
+		return local.OpFault(fabric.ErrOther, "message of %s: the copy ended early", c.path.ep.Peer())
 	default:
-		return local.OpFault(cause, "message of %s from its process %d", dp.ep.Peer(), dp.greet.reach.pid)
+		return local.OpFault(cause, "message of %s from its process %d", c.path.ep.Peer(), c.path.greet.reach.pid)
 	}
 }
 

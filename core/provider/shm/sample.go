@@ -31,34 +31,34 @@ var samplers = sync.Pool{New: func() any {
 // ends it with ErrCRC if they differ. Memory that its owner changes meanwhile, or that two ops
 // write at once, differs, too. What was written is read back whether or not the region lets itself
 // be read.
-func (dp *dataPath) sampled(op *fabric.Op, n uint64, l *regionGrant, err error) error {
-	every := dp.sample.every
-	if err != nil || every == 0 || dp.sample.ops.Add(1)%every != 0 {
+func (c *copies) sampled(op *fabric.Op, n uint64, l *regionGrant, err error) error {
+	every := c.sample.every
+	if err != nil || every == 0 || c.sample.ops.Add(1)%every != 0 {
 		return err
 	}
 	p := samplers.Get().(*sampler)
 	defer samplers.Put(p)
 	for w := newWalk(op, n, l.Region.base); w.left > 0; {
 		w.next(p.slice, samplePiece)
-		if err := dp.compare(op, l, p); err != nil {
+		if err := c.compare(op, l, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (dp *dataPath) compare(op *fabric.Op, l *regionGrant, p *sampler) error {
+func (c *copies) compare(op *fabric.Op, l *regionGrant, p *sampler) error {
 	s, got := p.slice, p.there[:p.slice.n]
 	p.here = append(p.here[:0], s.local...)
 	p.into[0] = sys.Iovec{Addr: sys.AddrOf(got), Len: s.n}
 	s.local = append(s.local[:0], p.into...)
-	if err := dp.copySlice(fabric.OpRead, l, s); err != nil {
+	if err := c.copySlice(fabric.OpRead, l, s); err != nil {
 		return err
 	}
 	for _, v := range p.here {
 		mine := p.mine[:v.Len]
 		if sys.Load(mine, v.Addr) != nil || !bytes.Equal(mine, got[:v.Len]) {
-			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.Key.ID, dp.ep.Peer())
+			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.Key.ID, c.path.ep.Peer())
 		}
 		got = got[v.Len:]
 	}

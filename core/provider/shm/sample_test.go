@@ -32,8 +32,8 @@ func TestASampleFindsWhatTheCopyDidWrong(t *testing.T) {
 			for i := range local {
 				local[i] = byte(i)
 			}
-			a.path.sample.every = c.every
-			a.path.vm.write = func(pid int, from, to []sys.Iovec) (int, error) {
+			a.path.copies.sample.every = c.every
+			a.path.copies.vm.write = func(pid int, from, to []sys.Iovec) (int, error) {
 				first := to[0].Addr
 				n, err := sys.VMWrite(pid, from, to)
 				sys.Bytes(first, 1)[0] ^= 0x55
