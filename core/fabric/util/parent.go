@@ -49,3 +49,40 @@ func (p *Parent) Close() (first bool, err error) {
 	p.closed = true
 	return true, nil
 }
+
+// OpenCQ makes a completion queue that is a child until it closes. OpenCounter and OpenAV do the
+// same for theirs.
+func (p *Parent) OpenCQ(size int) (*CQ, error) {
+	q, err := NewCQ(size)
+	if err != nil {
+		return nil, err
+	}
+	return q, p.own("completion queue", q)
+}
+
+// OpenCounter makes a counter; see OpenCQ.
+func (p *Parent) OpenCounter(unit fabric.CountUnit) (*Counter, error) {
+	c, err := NewCounter(unit)
+	if err != nil {
+		return nil, err
+	}
+	return c, p.own("counter", c)
+}
+
+// OpenAV makes an address vector; see OpenCQ.
+func (p *Parent) OpenAV(size int) (*AV, error) {
+	v, err := NewAV(size)
+	if err != nil {
+		return nil, err
+	}
+	return v, p.own("address vector", v)
+}
+
+// own counts a new object as a child until it closes.
+func (p *Parent) own(what string, child interface{ OnClose(func()) }) error {
+	if err := p.Adopt(); err != nil {
+		return fmt.Errorf("open %s: domain: %w", what, err)
+	}
+	child.OnClose(p.Leave)
+	return nil
+}

@@ -29,38 +29,26 @@ var (
 )
 
 func (d *domain) CQ(size int) (fabric.CQ, error) {
-	q, err := util.NewCQ(size)
+	q, err := d.OpenCQ(size)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Adopt(); err != nil {
-		return nil, fmt.Errorf("open completion queue: %w", err)
-	}
-	q.OnClose(d.Leave)
 	return q, nil
 }
 
 func (d *domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
-	c, err := util.NewCounter(unit)
+	c, err := d.OpenCounter(unit)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Adopt(); err != nil {
-		return nil, fmt.Errorf("open counter: %w", err)
-	}
-	c.OnClose(d.Leave)
 	return c, nil
 }
 
 func (d *domain) AV(size int) (fabric.AV, error) {
-	v, err := util.NewAV(size)
+	v, err := d.OpenAV(size)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Adopt(); err != nil {
-		return nil, fmt.Errorf("open address vector: %w", err)
-	}
-	v.OnClose(d.Leave)
 	v.OnInsert(func(a fabric.Addr) error {
 		_, err := addrBytes(d.offer.fi.AddrFormat, a)
 		return err

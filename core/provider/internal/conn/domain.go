@@ -96,10 +96,7 @@ func (d *Domain) forget(ep *Endpoint) {
 
 // CQ opens a completion queue; see fabric.Domain.
 func (d *Domain) CQ(size int) (fabric.CQ, error) {
-	q, err := util.NewCQ(size)
-	if err == nil {
-		err = d.own("open completion queue", q)
-	}
+	q, err := d.parent.OpenCQ(size)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +105,7 @@ func (d *Domain) CQ(size int) (fabric.CQ, error) {
 
 // Counter opens a counter; see fabric.Domain.
 func (d *Domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
-	c, err := util.NewCounter(unit)
-	if err == nil {
-		err = d.own("open counter", c)
-	}
+	c, err := d.parent.OpenCounter(unit)
 	if err != nil {
 		return nil, err
 	}
@@ -120,10 +114,7 @@ func (d *Domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
 
 // AV opens an address vector; see fabric.Domain.
 func (d *Domain) AV(size int) (fabric.AV, error) {
-	v, err := util.NewAV(size)
-	if err == nil {
-		err = d.own("open address vector", v)
-	}
+	v, err := d.parent.OpenAV(size)
 	if err != nil {
 		return nil, err
 	}
@@ -134,15 +125,6 @@ func (d *Domain) AV(size int) (fabric.AV, error) {
 // QueryAtomic says what one atomic op can do; see fabric.AtomicQuerier.
 func (d *Domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
 	return util.QueryAtomic(kind, op, t)
-}
-
-// own counts a new object as a child until it closes.
-func (d *Domain) own(what string, child interface{ OnClose(func()) }) error {
-	if err := d.adopt(what); err != nil {
-		return err
-	}
-	child.OnClose(d.parent.Leave)
-	return nil
 }
 
 // Reg registers a buffer; see fabric.Domain.
