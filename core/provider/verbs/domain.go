@@ -11,7 +11,6 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/provider/internal/conn"
-	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/pathbase"
 )
 
@@ -150,27 +149,23 @@ func (ds *domains) awaitLeaving(key *conn.Domain) {
 	}
 }
 
-func (ds *domains) pathsOf(key *conn.Domain) (d *domain, paths []*dataPath) {
+// membersOf returns the domain of a key, nil without one, and its data paths.
+func (ds *domains) membersOf(key *conn.Domain) (d *domain, all []pathbase.Member) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if d = ds.open[key]; d != nil {
 		for dp := range d.paths {
-			paths = append(paths, dp)
+			all = append(all, pathbase.Member{Conn: dp.ep, Granter: &dp.granter, Holds: dp.holds})
 		}
 	}
-	return d, paths
+	return d, all
 }
 
-// revoke revokes the grants of a region, and takes it from the devices when nobody can touch it any
-// more: the grants came back, or their connections have ended. A peer that does neither is
-// disconnected; its queue pairs are gone then.
+// revoke revokes the grants of a region, and takes it from the devices when no peer can touch it any
+// more. The queue pairs of a peer that is disconnected are gone then.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
-	d, paths := ds.pathsOf(key)
-	called := make([]grant.Revocation, 0, len(paths))
-	for _, dp := range paths {
-		called = append(called, grant.Revocation{From: dp.ep, Grants: dp.granter.Revoke(region)})
-	}
-	grant.AwaitReturns(called, ds.opts.letGo)
+	d, all := ds.membersOf(key)
+	pathbase.Revoke(all, region, ds.opts.letGo)
 	if d != nil {
 		d.regions.Drop(region)
 	}
@@ -179,10 +174,6 @@ func (ds *domains) revoke(key *conn.Domain, region uint64) {
 
 // disconnectHolders ends the connections that have work with a region under way and do not move on.
 func (ds *domains) disconnectHolders(key *conn.Domain, region uint64) {
-	_, paths := ds.pathsOf(key)
-	for _, dp := range paths {
-		if dp.holds(region) {
-			dp.ep.Fail(fmt.Errorf("work between %s and region %d, which was closed, stands still: %w", dp.ep.Peer(), region, fabric.ErrTimeout))
-		}
-	}
+	_, all := ds.membersOf(key)
+	pathbase.DisconnectHolders(all, region)
 }

@@ -6,4 +6,5 @@
 //	Base           the gate of ops, the end of the path, why ops take the stream
 //	Pending        the pending ops, and a pool of those that ended
 //	Registrations  the regions of a domain as its devices know them
+//	Member         a data path as its domain sees it, for revocation
 package pathbase
