@@ -65,7 +65,7 @@ lint: dev ## gofmt, go vet, staticcheck, ruff, mypy, Markdown, retired words
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) tools/markdown.py
-	$(PY) tools/words.py
+	$(PY) tools/words.py python tools
 
 generate: ## write the files that are made from others: type stubs, version
 	go run ./tools/stubgen

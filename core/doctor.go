@@ -12,7 +12,7 @@ import (
 	"mori/native/verbs"
 )
 
-// A Report tells what is on this host, and which path each kind of peer would get.
+// A Report lists what is on this host, and which path each kind of peer would get.
 type Report struct {
 	Host  *topology.Host `json:"host"`
 	GPUs  []GPU          `json:"gpus"`

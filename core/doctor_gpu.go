@@ -27,7 +27,7 @@ type GPU struct {
 	UUID    string `json:"uuid"`
 	Driver  int    `json:"driver"`  // its version, as the vendor numbers it
 	NUMA    int    `json:"numa"`    // -1 = not known
-	Kernels string `json:"kernels"` // the compiled kernels that it gets: "sm_90.ptx", "" if there are none
+	Kernels string `json:"kernels"` // the compiled kernels that it gets: "sm_90.ptx", "" without any
 	Reach   string `json:"reach"`   // the memory of others that it reaches: "1, 2 by NVLink; 3 by PCIe"
 }
 

@@ -15,7 +15,7 @@ import (
 	"mori/native/verbs"
 )
 
-// Verbs tells what this host has for RDMA, what of it would be used for what, and what stands in
+// Verbs lists what this host has for RDMA, what of it would be used for what, and what stands in
 // the way.
 type Verbs struct {
 	Library   Check     `json:"library"` // libibverbs
@@ -39,7 +39,7 @@ type RDMARow struct {
 	NetDev string  `json:"netdev"`
 	BusID  string  `json:"bus_id"`
 	NUMA   int     `json:"numa"`
-	GID    string  `json:"gid"` // the one that peers would be told
+	GID    string  `json:"gid"` // the one that peers would get
 	Unused string  `json:"unused"`
 }
 
@@ -104,7 +104,7 @@ type seenPort struct {
 	noGID  error // why none is taken
 }
 
-// unreachable is why peers cannot be told an address of a port that is up. InfiniBand does without,
+// unreachable is why a port that is up has no address for peers. InfiniBand does without,
 // unless there are some and none is chosen.
 func (p *seenPort) unreachable() error {
 	if p.attr.State == verbs.PortActive && (p.attr.LinkLayer == verbs.LinkEthernet || len(p.gids) > 0) {
@@ -117,7 +117,7 @@ func (p *seenPort) unreachable() error {
 type sight struct {
 	host    *topology.Host
 	root    fs.FS
-	library error // why there is none
+	library error // why it is not there
 	devices []seenDevice
 	access  func(path string) error // whether a file may be read and written
 	locked  memlock
@@ -180,7 +180,7 @@ func (s *sight) report() Verbs {
 	if s.library != nil {
 		v.Library = Check{false, s.library.Error()}
 	} else {
-		s.host.Merge(s.told())
+		s.host.Merge(s.reported())
 	}
 	choice, wrong := nicChoice()
 	rails, unused, err := s.host.Rails(choice)
@@ -201,9 +201,9 @@ func (s *sight) report() Verbs {
 	return v
 }
 
-// told is what the library says of the ports, and of those that it does not open or know, what
+// reported is what the library says of the ports, and of those that it does not open or know, what
 // sysfs does.
-func (s *sight) told() []topology.RDMA {
+func (s *sight) reported() []topology.RDMA {
 	var told []topology.RDMA
 	for _, d := range s.devices {
 		for _, p := range d.ports {
@@ -264,7 +264,7 @@ func (s *sight) portRows(rails []topology.Rail, unused []topology.Unused) []RDMA
 	return rows
 }
 
-// portRow fills in what only the library tells.
+// portRow fills in what only the library knows.
 func (s *sight) portRow(p topology.RDMA) RDMARow {
 	row := RDMARow{NIC: p.Name(), State: p.State, Link: p.Link, Gbps: p.Gbps, NetDev: p.NetDev, BusID: p.BusID, NUMA: p.NUMA}
 	for _, d := range s.devices {

@@ -224,7 +224,7 @@ func downRemedy(port topology.RDMA) string {
 	return fmt.Sprintf("ip link set %s up, and see that its cable is in and the other end is up", port.NetDev)
 }
 
-// addressOf looks at the address that peers would be told of a port.
+// addressOf checks the address of a port that peers would get.
 func addressOf(nic string, p seenPort) problems {
 	var found problems
 	dev := cmp.Or(p.taken.NetDev, "its network interface")

@@ -167,7 +167,7 @@ func rdmaHost() (*topology.Host, error) {
 		s.devices, s.library = lookAtDevices()
 	}
 	if s.library == nil {
-		s.host.Merge(s.told())
+		s.host.Merge(s.reported())
 	}
 	return s.host, s.library
 }

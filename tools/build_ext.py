@@ -92,7 +92,7 @@ def digest(paths: list[Path], *more: str) -> str:
 
 
 def read(path: Path) -> str:
-    """The text of path, or "" when there is none."""
+    """The text of path, or "" without one."""
     return path.read_text() if path.exists() else ""
 
 
@@ -137,7 +137,7 @@ class Build:
         if read(stamp) == want and (self.work / f"{NAME}.c").exists():
             self.step_number = STEPS - 1
             return
-        # gopy goes on with what it understood of a package that does not compile.
+        # gopy continues with what it understood of a package that does not compile.
         self.step("go build pybind", ["go", "build", PACKAGE])
         for old in self.work.iterdir():
             if old.is_file() and old.name != "lock":

@@ -46,7 +46,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> str:
 def interpreter(name: str, work: Path) -> Path:
     """Return a Python like the one named, in an environment with what building the extension needs."""
     env = {"PYTHON": name}
-    if shutil.which("pyenv"):  # which shows the versions that were chosen, unless it is told of all
+    if shutil.which("pyenv"):  # which shows the versions that were chosen, unless all are given
         env["PYENV_VERSION"] = ":".join(run("pyenv", "versions", "--bare").split())
     base = run("tools/find-python", env=env).strip()
     python = work / "bin" / "python"

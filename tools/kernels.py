@@ -3,7 +3,7 @@
 """Compile native/kernels for the GPUs of both vendors into python/mori/_kernels.
 
 The products are committed, so that neither users nor most builds need a compiler of GPU code: PTX, which NVIDIA's
-driver translates for its GPU, and AMD code objects. manifest.json tells from which sources, by which compiler. Where
+driver translates for its GPU, and AMD code objects. manifest.json names the sources and the compiler. Where
 PTX for sm_90 has the same code as for sm_80, only the latter is kept, and loaders take it for both. clang-19 and
 lld-19 are all it takes (Debian and Ubuntu have both), no CUDA, no ROCm.
 """

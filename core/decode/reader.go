@@ -44,7 +44,7 @@ type Reader struct {
 // NewReader returns a Reader of the message b, which must not change while it is read.
 func NewReader(b []byte) *Reader { return &Reader{rest: b, size: len(b)} }
 
-// Err returns the first error, nil while there is none.
+// Err returns the first error, nil before it.
 func (r *Reader) Err() error { return r.err }
 
 // Fail records an error, unless there is one already.

@@ -42,7 +42,7 @@ func Threads() error {
 func Descriptors(need int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return nil // whoever opens files learns more
+		return nil // opening files will report more
 	}
 	open, err := openFiles()
 	left := limit.Cur

@@ -19,8 +19,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Ticket says where a segment or a file can be had. Whoever has it can map the segment, if the
-// user is the same.
+// A Ticket says where a segment or a file can be had. Any process of the
+// same user that has it can map the segment.
 type Ticket struct {
 	Socket string   // an abstract unix socket
 	Secret [16]byte // of the sharer

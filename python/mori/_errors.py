@@ -40,7 +40,7 @@ class ConnectionFailedError(MoriError, ConnectionError):
 
 
 class PEFailedError(ConnectionFailedError):
-    """A PE of ``mori.shmem`` died, or left while others went on. All PEs are told; init again after a finalize.
+    """A PE of ``mori.shmem`` died, or left while others continued. All PEs get this error; init again after a finalize.
 
     Attributes:
         pe: its number.

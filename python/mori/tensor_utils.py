@@ -194,7 +194,7 @@ def from_gpu_ptr(
 
 
 def _gpu_of(ptr: int, device_id: int | None) -> int:
-    """Return the GPU whose memory is at ``ptr``. Frameworks would copy where they are told another."""
+    """Return the GPU whose memory is at ``ptr``. Frameworks would copy for another one."""
     known = _lookup(ptr)
     if device_id is not None and device_id != known.ordinal:
         raise ValueError(f"{ptr:#x} is memory of GPU {known.ordinal}, not of GPU {device_id}")

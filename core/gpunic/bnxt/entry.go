@@ -56,7 +56,7 @@ type Entry struct {
 	Inline        []byte // instead of Data, with FlagInline
 }
 
-// IsAtomic tells that the entry is an atomic.
+// IsAtomic reports whether the entry is an atomic.
 func (e *Entry) IsAtomic() bool { return e.Opcode == OpCompareSwap || e.Opcode == OpFetchAdd }
 
 // Packets is how many sequence numbers the entry takes.
@@ -146,7 +146,7 @@ func (e *Entry) parseLocal(b []byte, slots int) error {
 // RowBytes is the size of a row of the table of packets.
 const RowBytes = 8
 
-// A Row tells which packets an entry takes: struct bnxt_re_msns. The table has as many as the ring
+// A Row has the packets of an entry: struct bnxt_re_msns. The table has as many as the ring
 // has places and lies right behind it.
 type Row struct {
 	Index       uint16 // of the entry's place

@@ -110,7 +110,7 @@ func TestPingPongOfFamilies(t *testing.T) {
 	})
 }
 
-// TestErrorsOfFamilies: an error is told to all that post, by the family's own status.
+// TestErrorsOfFamilies: an error is reported to all posters, by the family's own status.
 func TestErrorsOfFamilies(t *testing.T) {
 	want := map[string]uint64{
 		"bnxt": uint64(bnxt.StatusRemoteAccess), "ionic1": ionic.CQESendMSN<<8 | uint64(ionic.StatusRemoteAccess),
@@ -152,7 +152,7 @@ func TestNoPeerOfFamilies(t *testing.T) {
 	}
 }
 
-// TestTheTableOfPacketsIsRead: a poster that is out of step with the NIC's packets is told so.
+// TestTheTableOfPacketsIsRead: a poster that is out of step with the NIC's packets gets an error.
 func TestTheTableOfPacketsIsRead(t *testing.T) {
 	a, b := pair(t, familySeeded("bnxt", 0))
 	psn := a.view + mlx5.QueueViewBytes + 64 // AnnexView.PSN

@@ -131,8 +131,8 @@ func TestSendsAndImmediates(t *testing.T) {
 	clean(t, a, b)
 }
 
-// TestErrorsEndAllPosters: an error of one piece of work is told to all that post to its queue, and
-// nobody waits.
+// TestErrorsEndAllPosters: an error of one piece of work is reported to all that post to its queue,
+// and nobody waits.
 func TestErrorsEndAllPosters(t *testing.T) {
 	for posters := nic.Threads; posters <= nic.Lanes; posters++ {
 		a, b := pair(t, seeded(uint64(posters)))

@@ -165,7 +165,7 @@ func (e *endpoint) close() {
 	e.domain.Leave()
 }
 
-// Path tells that bytes move by one copy.
+// Path reports that bytes move by one copy.
 func (e *endpoint) Path() (name, reason string) { return "memmove", "both ends are in this process" }
 
 func isClosed(c <-chan struct{}) bool {

@@ -52,7 +52,8 @@ func (e *endpoint) perform(l *link, peer *endpoint, op *fabric.Op) (later bool, 
 	return false, e.atomic(peer, op)
 }
 
-// send moves a message into the peer's oldest receive, or into its memory for early messages, or waits for either.
+// send moves a message into the peer's oldest receive, or into its memory for early messages, or
+// waits for either.
 func (e *endpoint) send(l *link, peer *endpoint, op *fabric.Op) (later bool, err error) {
 	n := op.Len()
 	for {
@@ -102,7 +103,7 @@ func gathered(op *fabric.Op, n uint64) []byte {
 	return b
 }
 
-// rma checks the peer's region, copies, and tells the peer if the op carries data.
+// rma checks the peer's region, copies, and notifies the peer if the op carries data.
 func (e *endpoint) rma(l *link, peer *endpoint, op *fabric.Op) error {
 	if err := e.access(l, peer, op); err != nil {
 		return err
@@ -135,7 +136,8 @@ func (e *endpoint) acquire(peer *endpoint, op *fabric.Op) (*util.MR, error) {
 	return m, nil
 }
 
-// access moves the bytes of a read or write. Nothing is touched unless every segment is inside the region.
+// access moves the bytes of a read or write. Nothing is touched unless every segment is inside the
+// region.
 func (e *endpoint) access(l *link, peer *endpoint, op *fabric.Op) error {
 	m, err := e.acquire(peer, op)
 	if err != nil {

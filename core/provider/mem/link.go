@@ -31,7 +31,8 @@ func (l *link) side(e *endpoint) int {
 	return 1
 }
 
-// end ends the connection with a cause for e and one for its peer. The first call counts. It does not wait.
+// end ends the connection with a cause for e and one for its peer. The first call counts. It does
+// not wait.
 func (l *link) end(e *endpoint, mine, theirs fabric.Errno) {
 	l.once.Do(func() {
 		i := l.side(e)

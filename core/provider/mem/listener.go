@@ -101,7 +101,8 @@ func (r *request) hand() bool {
 	return true
 }
 
-// claim reports whether the caller is the one to answer: nobody else has, and who asked still waits.
+// claim reports whether the caller is the one to answer: nobody else has, and who asked still
+// waits.
 func (r *request) claim() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,8 +40,9 @@ const earlyRoom = 16 << 20
 
 // Options shape a Provider.
 type Options struct {
-	// Fault, if set, is called before each op is executed, by many goroutines at once. An error breaks the connection: the
-	// op was not executed, and both sides end with ErrConnReset. It may wait to delay the op.
+	// Fault, if set, is called before each op is executed, by many goroutines at once. An error breaks
+	// the connection: the op was not executed, and both sides end with ErrConnReset. It may wait to
+	// delay the op.
 	Fault func(op *fabric.Op) error
 
 	// Logger takes one line for each connection that an EPRDM endpoint refuses; nil is slog.Default().
@@ -72,8 +73,8 @@ func (p *Provider) Version() (provider, api fabric.Version) {
 	return fabric.Version{Major: 1}, fabric.Version{Major: 1}
 }
 
-// GetInfo answers for a listener, or an endpoint of type EPRDM, named node or node:service: once for each type of endpoint; see
-// fabric.Provider.
+// GetInfo answers for a listener, or an endpoint of type EPRDM, named node or node:service: once
+// for each type of endpoint; see fabric.Provider.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	version, _ := p.Version()
 	offer := fabric.Info{

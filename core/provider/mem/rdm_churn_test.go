@@ -18,8 +18,8 @@ type comer struct {
 	closing      chan struct{} // nil while it is open
 }
 
-// TestPeersComeAndGo opens and closes endpoints at random while they send to one another: each op ends once, and whoever is
-// there is reached in the end.
+// TestPeersComeAndGo opens and closes endpoints at random while they send to one another: each op
+// ends once, and those that are open are reached in the end.
 func TestPeersComeAndGo(t *testing.T) {
 	const names, steps = 5, 3000
 	for seed := range uint64(8) {

@@ -14,7 +14,8 @@ import (
 	"mori/core/fabric"
 )
 
-// TestPeerWhoReturnsIsReached closes a peer and opens another under its name, with ops of either side's connection.
+// TestPeerWhoReturnsIsReached closes a peer and opens another under its name, with ops of either
+// side's connection.
 func TestPeerWhoReturnsIsReached(t *testing.T) {
 	w := newWorld(t)
 	a := w.node("a")
@@ -73,7 +74,8 @@ func TestNobodyThere(t *testing.T) {
 	c.ok(fabric.OpRecv, 5)
 }
 
-// TestOpsOfAConnectionThatEndsEndOnce has ops that wait for receives, for a fence, and for their turn.
+// TestOpsOfAConnectionThatEndsEndOnce has ops that wait for receives, for a fence, and for their
+// turn.
 func TestOpsOfAConnectionThatEndsEndOnce(t *testing.T) {
 	w := newWorld(t)
 	a := w.node("a")
@@ -113,7 +115,8 @@ func TestOpsOfAConnectionThatEndsEndOnce(t *testing.T) {
 	}
 }
 
-// TestCloseInEveryState closes an endpoint wherever it is in its life, twice and from two goroutines, and then calls it.
+// TestCloseInEveryState closes an endpoint wherever it is in its life, twice and from two
+// goroutines, and then calls it.
 func TestCloseInEveryState(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -196,7 +199,8 @@ func isClosed(n *node) {
 	}
 }
 
-// TestCloseUnderLoad closes endpoints while goroutines submit on them and their peers come and go: each op that was taken ends once.
+// TestCloseUnderLoad closes endpoints while goroutines submit on them and their peers come and go:
+// each op that was taken ends once.
 func TestCloseUnderLoad(t *testing.T) {
 	for range 20 {
 		w := newWorld(t)

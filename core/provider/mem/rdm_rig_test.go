@@ -18,7 +18,8 @@ import (
 	"mori/core/provider/mem"
 )
 
-// A world is a provider with datagram endpoints on it. It fails the test if a goroutine is left at the end.
+// A world is a provider with datagram endpoints on it. It fails the test if a goroutine is left at
+// the end.
 type world struct {
 	*testing.T
 	ctx context.Context
@@ -165,7 +166,7 @@ func (n *node) recv(size int, ctx uint64) []byte {
 	return b
 }
 
-// read waits for an entry of either kind; Err tells which.
+// read waits for an entry of either kind; Err says which.
 func (n *node) read() fabric.ErrEntry {
 	n.Helper()
 	e, err := n.tryRead()

@@ -116,7 +116,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 	a.ok(fabric.OpRecv, 2)
 }
 
-// TestMessagesOfTheDeadAreBounded connects, sends and goes, until the endpoint takes no more before it has posted receives.
+// TestMessagesOfTheDeadAreBounded connects, sends and goes, until the endpoint takes no more before
+// it has posted receives.
 func TestMessagesOfTheDeadAreBounded(t *testing.T) {
 	const size, most = 1 << 20, 16 << 20
 	w := newWorld(t)

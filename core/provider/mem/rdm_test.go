@@ -98,7 +98,8 @@ func (n *node) burst(to fabric.AVAddr, count int) error {
 	return nil
 }
 
-// gather receives so many numbers, those of each peer in order, and waits for the success of so many sends.
+// gather receives so many numbers, those of each peer in order, and waits for the success of so
+// many sends.
 func (n *node) gather(receives, sends int) {
 	n.Helper()
 	b := make([]byte, 8*receives)

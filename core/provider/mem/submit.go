@@ -68,7 +68,7 @@ func (t *task) gather() {
 	}
 }
 
-// next is the next op to execute, nil if there is none. It is valid until the call after.
+// next is the next op to execute, nil without one. It is valid until the call after.
 func (e *endpoint) next() *task {
 	if e.at == len(e.batch) {
 		clear(e.batch)
@@ -117,7 +117,8 @@ type placing struct {
 	op    fabric.Op
 }
 
-// place makes op end when its message is placed, and returns the token to deliver it with; 0 if nobody waits for that.
+// place makes op end when its message is placed, and returns the token to deliver it with; 0 if
+// nobody waits for that.
 func (e *endpoint) place(op *fabric.Op) uint64 {
 	if op.Flags&fabric.OpDeliveryComplete == 0 {
 		return 0
@@ -129,8 +130,8 @@ func (e *endpoint) place(op *fabric.Op) uint64 {
 	return e.tokens
 }
 
-// placed ends the send with this token, unless the connection ended before. It completes with mu held, so that Close, which
-// comes through flush, does not return before.
+// placed ends the send with this token, unless the connection ended before. It completes with mu
+// held, so that Close, which comes through flush, does not return before.
 func (e *endpoint) placed(token uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

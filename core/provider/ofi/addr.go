@@ -17,8 +17,8 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// An address is host:port for sockets, libfabric's own text where that has one, and otherwise "fi:" with the format's number and the
-// bytes in hex.
+// An address is host:port for sockets, libfabric's own text where that has one, and otherwise "fi:"
+// with the format's number and the bytes in hex.
 const rawAddr = "fi:"
 
 // addrText is the text of an address in libfabric's form.

@@ -13,8 +13,8 @@ import (
 	"mori/core/fabric/util"
 )
 
-// A vector is a fabric.AV that tells the endpoints bound to it what comes and goes: libfabric names the senders only of messages from
-// addresses that it was given.
+// A vector is a fabric.AV that notifies the endpoints bound to it of what comes and goes: libfabric
+// names the senders only of messages from addresses that it was given.
 type vector struct {
 	*util.AV
 
@@ -33,7 +33,7 @@ func (v *vector) Insert(addrs ...fabric.Addr) ([]fabric.AVAddr, error) {
 			v.known[a] = true
 		}
 		v.mu.Unlock()
-		v.each(func(e *endpoint) { e.meet(addrs...) })
+		v.each(func(e *endpoint) { e.insert(addrs...) })
 	}
 	return numbers, err
 }
@@ -59,13 +59,13 @@ func (v *vector) each(fn func(*endpoint)) {
 	}
 }
 
-// join adds e to those who are told, beginning with what is known.
+// join adds e to those that are notified, beginning with what is known.
 func (v *vector) join(e *endpoint) {
 	v.mu.Lock()
 	v.users[e] = true
 	known := slices.Collect(maps.Keys(v.known))
 	v.mu.Unlock()
-	e.meet(known...)
+	e.insert(known...)
 }
 
 func (v *vector) leave(e *endpoint) {

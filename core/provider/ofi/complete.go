@@ -16,15 +16,15 @@ func (e *endpoint) completed(done []lf.Completion) {
 	for i := range done {
 		c := &done[i]
 		if c.Err == 0 && c.Flags&lf.RemoteWrite != 0 && c.Flags&lf.RemoteCQData != 0 {
-			e.told(c)
+			e.notified(c)
 		} else if j, ok := e.table.find(c.Ctx); ok {
 			e.ended(j, c)
 		}
 	}
 }
 
-// told passes on a peer's write with data. What has no place waits, and with it the queue.
-func (e *endpoint) told(c *lf.Completion) {
+// notified passes on a peer's write with data. What has no place waits, and with it the queue.
+func (e *endpoint) notified(c *lf.Completion) {
 	w := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: e.source(c), Len: c.Len, Data: c.Data}
 	if len(e.backlog) == 0 && e.queues.Rx.TryPush(w) {
 		return
@@ -91,7 +91,8 @@ func (e *endpoint) next(l *lane) {
 	}
 }
 
-// again offers libfabric what it did not take, and the queue what had no place. With engine.polling held.
+// again offers libfabric what it did not take, and the queue what had no place. With engine.polling
+// held.
 func (e *endpoint) again() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,7 +117,8 @@ func (e *endpoint) again() {
 	}
 }
 
-// source is the number of who sent, 0 if libfabric does not tell or the address vector does not know them.
+// source is the number of who sent, 0 if libfabric does not tell or the address vector does not
+// know them.
 func (e *endpoint) source(c *lf.Completion) fabric.AVAddr {
 	if e.av == nil || c.From == lf.NoPeer || e.domain.offer.info.Caps&fabric.CapSource == 0 {
 		return 0
@@ -128,7 +130,8 @@ func (e *endpoint) source(c *lf.Completion) fabric.AVAddr {
 	return e.av.Find(l.addr)
 }
 
-// transmitCause is the cause of an op that ended with its connection: libfabric says that there is none, or that it was canceled.
+// transmitCause is the cause of an op that ended with its connection: libfabric reports none, or
+// that it was canceled.
 func transmitCause(errno fabric.Errno) fabric.Errno {
 	if errno == fabric.ErrCanceled {
 		return fabric.ErrConnReset

@@ -151,7 +151,7 @@ func (c *connected) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	return nil
 }
 
-// event takes what libfabric tells of the connection. With engine.polling held.
+// event takes what libfabric reports of the connection. With engine.polling held.
 func (c *connected) event(ev lf.Event) {
 	switch {
 	case ev.Err == 0 && ev.Kind == lf.Connected && c.state.Connected():

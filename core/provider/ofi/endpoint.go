@@ -13,8 +13,9 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// An endpoint is what both types have in common, and all of an EPRDM. Its libfabric endpoint is made by Enable, or, for an EPMsg, by
-// Connect or Accept, since libfabric makes a passive one of the request.
+// An endpoint is what both types have in common, and all of an EPRDM. Its libfabric endpoint is
+// made by Enable, or, for an EPMsg, by Connect or Accept, since libfabric makes a passive one of
+// the request.
 type endpoint struct {
 	domain *domain
 	limits fabric.Limits
@@ -208,7 +209,7 @@ func (e *endpoint) close() {
 	e.domain.Leave()
 }
 
-// Path tells the name of the libfabric provider.
+// Path is the name of the libfabric provider.
 func (e *endpoint) Path() (name, reason string) { return e.domain.offer.fi.Provider, "libfabric" }
 
 func isClosed(c <-chan struct{}) bool {

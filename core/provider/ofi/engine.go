@@ -16,10 +16,12 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// An engine is the goroutine of an open fabric: it polls libfabric's queues and hands out what they tell.
+// An engine is the goroutine of an open fabric: it polls libfabric's queues and hands out their
+// entries.
 //
-// polling is held by it for each look and all that follows from it, and by whoever opens or closes what is polled. It comes before the
-// lock of an endpoint. What an endpoint's queue holds when polling is taken can thus be drained before the endpoint ends.
+// polling is held by it for each look and all that follows from it, and by the goroutine that opens
+// or closes what is polled. It comes before the lock of an endpoint. What an endpoint's queue holds
+// when polling is taken can thus be drained before the endpoint ends.
 type engine struct {
 	polling sync.Mutex
 	eq      lf.FID
@@ -42,8 +44,9 @@ type engine struct {
 // A taker gets the events of an object: an endpoint or a listener.
 type taker interface{ event(ev lf.Event) }
 
-// The goroutine looks this often before it sleeps, and sleeps for a time that doubles from the first to the second number of
-// microseconds while nothing comes. libfabric does not wake it for what peers do: providers with manual progress cannot.
+// The goroutine looks this often before it sleeps, and sleeps for a time that doubles from the
+// first to the second number of microseconds while nothing comes. libfabric does not wake it for
+// what peers do: providers with manual progress cannot.
 const (
 	looks    = 64
 	napLeast = 20

@@ -99,7 +99,8 @@ var unmatched = []string{
 	"level/ops beside a delivery end when its receive is posted, if not before",
 }
 
-// opener makes providers over libfabric's name, on the loopback interface, and skips the cases that are unfit.
+// opener makes providers over libfabric's name, on the loopback interface, and skips the cases that
+// are unfit.
 func opener(name string) fabrictest.Open {
 	opts := ofi.Options{Provider: name}
 	if name != "shm" {
@@ -117,7 +118,8 @@ func opener(name string) fabrictest.Open {
 	}
 }
 
-// needLibfabric skips the test if there is no libfabric here, unless MORI_REQUIRE has ofi in its list.
+// needLibfabric skips the test if there is no libfabric here, unless MORI_REQUIRE has ofi in its
+// list.
 func needLibfabric(t *testing.T) {
 	_, err := ofi.New(ofi.Options{}).GetInfo(context.Background(), "", "", nil)
 	if !errors.Is(err, fabric.ErrNotSupported) {
@@ -134,8 +136,9 @@ var oracles = map[string]fabric.EPType{"tcp": fabric.EPMsg, "tcp;ofi_rxm": fabri
 
 const oracleEnv = "MORI_OFI_TEST_ORACLE"
 
-// TestFabric runs the suite on each oracle in a process of its own, since libfabric 1.17 does not give back all the memory that it takes,
-// and since a crash inside of it, of which the Go runtime says so, is not an answer: then it is asked once more.
+// TestFabric runs the suite on each oracle in a process of its own, since libfabric 1.17 does not
+// give back all the memory that it takes, and since a crash inside of it, of which the Go runtime
+// says so, is not an answer: then it is asked once more.
 func TestFabric(t *testing.T) {
 	needLibfabric(t)
 	if raceEnabled {
@@ -163,7 +166,8 @@ func askOracle(name string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// TestOracle is the suite on one oracle, for TestFabric and for who wants to see its cases: MORI_OFI_TEST_ORACLE=shm.
+// TestOracle is the suite on one oracle, for TestFabric and for who wants to see its cases:
+// MORI_OFI_TEST_ORACLE=shm.
 func TestOracle(t *testing.T) {
 	name := os.Getenv(oracleEnv)
 	if name == "" {

@@ -16,8 +16,8 @@ import (
 // backlogSize bounds the requests that wait for Accept; more are rejected.
 const backlogSize = 128
 
-// A listener is a fabric.Listener. Its libfabric endpoint lives until its last request was answered, since rejecting needs it, and is
-// closed with the fabric at the latest.
+// A listener is a fabric.Listener. Its libfabric endpoint lives until its last request was
+// answered, since rejecting needs it, and is closed with the fabric at the latest.
 type listener struct {
 	network *network
 	addr    fabric.Addr
@@ -177,7 +177,8 @@ func (l *listener) reject(r *request, private []byte) {
 	l.over(r)
 }
 
-// over ends a claimed request, and the listener if it is closed and that was the last. With engine.polling held.
+// over ends a claimed request, and the listener if it is closed and that was the last. With
+// engine.polling held.
 func (l *listener) over(r *request) {
 	lf.FreeInfo(r.info)
 	l.mu.Lock()

@@ -26,8 +26,8 @@ type offer struct {
 	info fabric.Info
 	id   lf.FID // lives as long as its list
 
-	// delivered is the flag of a send that completes when it is in the memory of a receive, 0 if it cannot be had: FI_DELIVERY_COMPLETE
-	// may come while the message waits in memory of libfabric.
+	// delivered is the flag of a send that completes when it is in the memory of a receive, 0 if it
+	// cannot be had: FI_DELIVERY_COMPLETE may come while the message waits in memory of libfabric.
 	delivered uint64
 
 	// forgets is the flag with which the provider never ends a write of no bytes.
@@ -63,7 +63,8 @@ func (p *Provider) ask(q query) (offers []offer, list lf.InfoList, err error) {
 	return offers, list, nil
 }
 
-// caps are the capabilities to ask for: those of q, and what libfabric grants to those only who ask. It is found out once.
+// caps are the capabilities to ask for: those of q, and what libfabric grants to those only who
+// ask. It is found out once.
 func (p *Provider) caps(q query) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +96,7 @@ func cause(err error) error {
 	return err
 }
 
-// inWords says what fi can do. What only an open domain tells is in Provider.limits.
+// inWords says what fi can do. What only an open domain knows is in Provider.limits.
 func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 	version, _ := p.Version()
 	in := fabric.Info{
@@ -152,7 +153,8 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 	return in
 }
 
-// delivered asks for FI_MATCH_COMPLETE. The tcp provider does not have it, but leaves a message on the socket until there is a receive.
+// delivered asks for FI_MATCH_COMPLETE. The tcp provider does not have it, but leaves a message on
+// the socket until there is a receive.
 func (p *Provider) delivered(q query, fi *lf.Offer) uint64 {
 	h := lf.Hints{Provider: p.opts.Provider, Source: p.opts.Source, EPType: q.ep, MRMode: mrModes, Caps: p.caps(q), TxOpFlags: lf.MatchComplete}
 	if list, err := lf.GetInfo(&h); err == nil {
@@ -165,7 +167,8 @@ func (p *Provider) delivered(q query, fi *lf.Offer) uint64 {
 	return 0
 }
 
-// queries are what GetInfo asks for, best first. With atomics some providers keep less order, so these are for those who ask.
+// queries are what GetInfo asks for, best first. With atomics some providers keep less order, so
+// these are for those who ask.
 func queries(hints *fabric.Info, node, service string) []query {
 	var out []query
 	for _, ep := range []uint32{lf.EPMsg, lf.EPRDM} {
@@ -214,7 +217,8 @@ func (p *Provider) find(in *fabric.Info) (offer, lf.InfoList, error) {
 	return offer{}, lf.InfoList{}, fmt.Errorf("find device %q on %q again: %w", in.DomainName, in.FabricName, fabric.ErrNoData)
 }
 
-// limits completes an offer's limits with what only open objects tell. They are opened once for each kind of offer.
+// limits completes an offer's limits with what only open objects tell. They are opened once for
+// each kind of offer.
 func (p *Provider) limits(o *offer) fabric.Limits {
 	key := fmt.Sprint(o.info.FabricName, " ", o.info.DomainName, " ", o.info.EPType, o.info.Caps)
 	p.mu.Lock()

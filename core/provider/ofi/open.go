@@ -12,7 +12,8 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// open makes the libfabric endpoint of info with a completion queue, and starts to poll it. With polling held.
+// open makes the libfabric endpoint of info with a completion queue, and starts to poll it. With
+// polling held.
 func (e *endpoint) open(info lf.FID) (err error) {
 	d := e.domain
 	var fid, cq lf.FID
@@ -88,7 +89,8 @@ func (e *endpoint) openDatagram() error {
 	return nil
 }
 
-// exactName is a source address that shm does not make a unique one of: it appends numbers behind its own prefix.
+// exactName is a source address that shm does not make a unique one of: it appends numbers behind
+// its own prefix.
 func exactName(a fabric.Addr) fabric.Addr {
 	if rest, ok := strings.CutPrefix(string(a), "fi_shm://"); ok {
 		return fabric.Addr("fi_ns://" + rest)
@@ -96,7 +98,8 @@ func exactName(a fabric.Addr) fabric.Addr {
 	return a
 }
 
-// discard closes the libfabric endpoint. Receives that it had wait for the next one. With polling and mu held.
+// discard closes the libfabric endpoint. Receives that it had wait for the next one. With polling
+// and mu held.
 func (e *endpoint) discard() {
 	if e.fid == 0 {
 		return
@@ -122,8 +125,8 @@ func (e *endpoint) discard() {
 	})
 }
 
-// shut ends the libfabric endpoint: what completed before counts, and all other ops end with an error. before, if any, is called in
-// between. With polling held.
+// shut ends the libfabric endpoint: what completed before counts, and all other ops end with an
+// error. before, if any, is called in between. With polling held.
 func (e *endpoint) shut(errno fabric.Errno, detail string, before func()) {
 	g := e.domain.network.engine
 	if e.fid != 0 {

@@ -41,15 +41,16 @@ func (e *endpoint) newLane(addr fabric.Addr) (*lane, error) {
 	return l, nil
 }
 
-// drop undoes newLane for a peer to whom nothing is under way.
+// drop undoes newLane for a peer without pending ops.
 func (e *endpoint) drop(l *lane) {
 	_ = e.fiAV.Remove(l.peer)
 	delete(e.lanes, l.addr)
 	delete(e.peers, l.peer)
 }
 
-// meet makes addresses known to libfabric. One that it does not take is refused when an op names it.
-func (e *endpoint) meet(addrs ...fabric.Addr) {
+// insert makes addresses known to libfabric. One that it does not take is refused when an op names
+// it.
+func (e *endpoint) insert(addrs ...fabric.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.fiAV == 0 {

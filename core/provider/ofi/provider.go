@@ -15,10 +15,12 @@ import (
 
 // Options choose what a Provider offers.
 type Options struct {
-	// Provider is libfabric's name of the provider: "tcp", "tcp;ofi_rxm", "shm". Empty offers all that there are.
+	// Provider is libfabric's name of the provider: "tcp", "tcp;ofi_rxm", "shm". Empty offers all that
+	// there are.
 	Provider string
 
-	// Source is our own address without a port, such as "127.0.0.1", and so the interface. Empty leaves the choice to libfabric.
+	// Source is our own address without a port, such as "127.0.0.1", and so the interface. Empty
+	// leaves the choice to libfabric.
 	Source string
 }
 
@@ -41,7 +43,7 @@ func New(opts Options) *Provider {
 // Name is "ofi".
 func (p *Provider) Name() string { return "ofi" }
 
-// Version is that of the library, 1.17 as long as there is none.
+// Version is that of the library, 1.17 before it is loaded.
 func (p *Provider) Version() (provider, api fabric.Version) {
 	provider = fabric.Version{Major: 1, Minor: 17}
 	if lf.Load() == nil {
@@ -88,7 +90,8 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	return infos, nil
 }
 
-// Open opens a fabric of libfabric, an event queue, and the goroutine that polls; see fabric.Provider.
+// Open opens a fabric of libfabric, an event queue, and the goroutine that polls; see
+// fabric.Provider.
 func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, error) {
 	if in == nil || in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open ofi with info of another provider: %w", fabric.ErrInvalid)

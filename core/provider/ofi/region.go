@@ -13,7 +13,8 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// rawVersion and rawLen are of a region's portable form: version, key, address that ops name, address in memory, size.
+// rawVersion and rawLen are of a region's portable form: version, key, address that ops name,
+// address in memory, size.
 const (
 	rawVersion = 1
 	rawLen     = 1 + 4*8
@@ -103,7 +104,7 @@ type imports struct {
 
 func newImports() *imports { return &imports{open: make(map[uint64]*remote)} }
 
-// lookup returns the region of a handle, nil if there is none or no more.
+// lookup returns the region of a handle, nil if it is not or no longer valid.
 func (t *imports) lookup(handle uint64) *remote {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -228,13 +228,14 @@ func (t *table) translateAtomic(op *fabric.Op, out *lf.Op) {
 	out.Compare, out.Result = elements(a.Compare), elements(a.Result)
 }
 
-// flagsOf are libfabric's flags of op. Every op completes, for the slot's sake; whether the caller hears of it is for the queues.
+// flagsOf are libfabric's flags of op. Every op completes, for the slot's sake; whether the caller
+// hears of it is for the queues.
 func flagsOf(op *fabric.Op, o *offer) uint64 {
 	flags := lf.Completed
 	if op.Flags&fabric.OpRemoteData != 0 {
 		flags |= lf.RemoteCQData
 	}
-	if op.Flags&fabric.OpInject != 0 && op.Atomic == nil { // of an injected atomic ofi_rxm 1.17 tells no end, and our operand is a copy
+	if op.Flags&fabric.OpInject != 0 && op.Atomic == nil { // of an injected atomic ofi_rxm 1.17 reports no end, and our operand is a copy
 		flags |= lf.Inject
 	}
 	switch {

@@ -31,7 +31,8 @@ type slot struct {
 	state uint8
 }
 
-// A table has the slots of an endpoint, first those of sends, RMA and atomics, then those of receives. Under endpoint.mu.
+// A table has the slots of an endpoint, first those of sends, RMA and atomics, then those of
+// receives. Under endpoint.mu.
 type table struct {
 	slots    []slot
 	tx, rx   []int32 // free ones
@@ -130,13 +131,15 @@ type lane struct {
 	lost  bool      // it never took anything before patience was over
 }
 
-// libfabric says FI_EAGAIN while it connects a datagram endpoint to a peer, and some providers do so for ever if there is nobody.
+// libfabric says FI_EAGAIN while it connects a datagram endpoint to a peer, and some providers do
+// so for ever if there is nobody.
 const (
 	patience     = 15 * time.Second
 	lostPatience = 100 * time.Millisecond // with a peer that was not reached before
 )
 
-// unreachable reports that patience with the lane's peer is over. It is called when libfabric did not take its first op.
+// unreachable reports that patience with the lane's peer is over. It is called when libfabric did
+// not take its first op.
 func (l *lane) unreachable() bool {
 	now := time.Now()
 	limit := patience

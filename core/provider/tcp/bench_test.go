@@ -16,10 +16,12 @@ import (
 	"mori/core/provider/tcp"
 )
 
-// The benchmarks run against a second process and measure plain blocking sockets in the same loop, in turns. x-raw is the ratio of the
-// medians: for bandwidth, of plain to ours in time (1 is as fast as plain); for latency, ours to plain.
+// The benchmarks run against a second process and measure plain blocking sockets in the same loop,
+// in turns. x-raw is the ratio of the medians: for bandwidth, of plain to ours in time (1 is as
+// fast as plain); for latency, ours to plain.
 
-// plainFD takes the descriptor out of c, in blocking mode, so that the plain side has nothing of Go's poller in it.
+// plainFD takes the descriptor out of c, in blocking mode, so that the plain side has nothing of
+// Go's poller in it.
 func plainFD(c net.Conn) int {
 	f, err := c.(*net.TCPConn).File()
 	if err != nil {

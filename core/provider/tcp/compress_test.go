@@ -93,7 +93,8 @@ func cutOps(kind fabric.OpKind, mem []byte, key uint64, cut int) (ops []fabric.O
 	return ops
 }
 
-// BenchmarkCompressOnLoopback is to show that a fast connection is left alone: packed is the share of payloads that were packed nevertheless.
+// BenchmarkCompressOnLoopback is to show that a fast connection is left alone: packed is the share
+// of payloads that were packed nevertheless.
 func BenchmarkCompressOnLoopback(b *testing.B) {
 	const blocks, block = 128, 1 << 20
 	for _, c := range []struct {

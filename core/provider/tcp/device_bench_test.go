@@ -50,8 +50,8 @@ func (p *peer) joinOn(tb testing.TB, opts tcp.Options, n uint64) (s *side, local
 	return s, fabric.Seg{Addr: buf.Addr, Len: n, MR: mr.Desc()}, imported(tb, s, p.hello.Raw)
 }
 
-// BenchmarkDevice moves 64 MiB between devices of two processes, in ops of 1 MiB and in one, and as blocks of 4 KiB, beside plain sockets
-// that move host memory. x-raw is the ratio of the medians.
+// BenchmarkDevice moves 64 MiB between devices of two processes, in ops of 1 MiB and in one, and as
+// blocks of 4 KiB, beside plain sockets that move host memory. x-raw is the ratio of the medians.
 func BenchmarkDevice(b *testing.B) {
 	gputest.Need(b)
 	const n = 64 << 20
@@ -114,7 +114,8 @@ func deviceOps(kind fabric.OpKind, local fabric.Seg, key uint64, bytes, blocks i
 	return ops
 }
 
-// TestDevicePeerKilled kills the peer while device memory moves both ways: every op ends, regions close, and the next peer works.
+// TestDevicePeerKilled kills the peer while device memory moves both ways: every op ends, regions
+// close, and the next peer works.
 func TestDevicePeerKilled(t *testing.T) {
 	gputest.Need(t)
 	for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {

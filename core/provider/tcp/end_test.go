@@ -17,7 +17,8 @@ import (
 	"mori/core/provider/tcp"
 )
 
-// TestPeerKilledInMidTransfer kills a process that is being written to and read from. Every op ends once, with the peer named.
+// TestPeerKilledInMidTransfer kills a process that is being written to and read from. Every op ends
+// once, with the peer named.
 func TestPeerKilledInMidTransfer(t *testing.T) {
 	p := startPeer(t)
 	s, key := p.join(t, tcp.Options{})
@@ -112,7 +113,8 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsUseNoProcessor measures what the process uses while connections idle; the bound is far above noise.
+// TestIdleConnectionsUseNoProcessor measures what the process uses while connections idle; the
+// bound is far above noise.
 func TestIdleConnectionsUseNoProcessor(t *testing.T) {
 	a, b := newPair(t, tcp.Options{})
 	buf := alloc(t, 8)

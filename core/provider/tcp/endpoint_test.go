@@ -100,7 +100,8 @@ func TestMessagesKeepOrder(t *testing.T) {
 	}
 }
 
-// TestRemoteDataOnManyLinksFindsRoom has the readers of all links wait for room in a queue of one entry.
+// TestRemoteDataOnManyLinksFindsRoom has the readers of all links wait for room in a queue of one
+// entry.
 func TestRemoteDataOnManyLinksFindsRoom(t *testing.T) {
 	p := tcp.New(tcp.Options{Links: 4})
 	a, b := newSide(t, p), newSideQueue(t, p, 1)

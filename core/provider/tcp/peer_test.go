@@ -22,8 +22,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// The peer of benchmarks and of tests that kill: this binary again, as a process that offers one region over the provider, and plain
-// sockets beside it.
+// The peer of benchmarks and of tests that kill: this binary again, as a process that offers one
+// region over the provider, and plain sockets beside it.
 
 const (
 	peerEnv  = "MORI_TCP_TEST_PEER"
@@ -136,8 +136,8 @@ func clearPages(b []byte) {
 	}
 }
 
-// servePlain reads a length from each connection. 0: echoes 8 bytes at a time. Else: reads as many bytes into memory, answers with one
-// byte, and begins again.
+// servePlain reads a length from each connection. 0: echoes 8 bytes at a time. Else: reads as many
+// bytes into memory, answers with one byte, and begins again.
 func servePlain(ln net.Listener, mem []byte) {
 	for n := 0; ; n++ {
 		c, err := ln.Accept()

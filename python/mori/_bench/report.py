@@ -77,7 +77,7 @@ def heading(machine: Machine, repeats: int, how: list[str], quick: bool) -> str:
 
 
 def table(results: list[Result]) -> str:
-    """Return one line for each case, green if it meets its target and red if not."""
+    """Return one line for each case, green if it reaches its target and red if not."""
     head, *lines = _table.table([_row(result) for result in results]).splitlines()
     codes = [None if result.ok is None else GREEN if result.ok else RED for result in results]
     pairs = zip(lines, codes, strict=True)

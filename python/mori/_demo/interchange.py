@@ -33,7 +33,7 @@ class Side:
         return _core.call(name, self._id, *args)
 
     def facts(self, name: str, *args: object) -> Any:
-        """Return what an entry point tells in JSON."""
+        """Return what an entry point returns as JSON."""
         return json.loads(self.native(name, *args))
 
     def start(self, send: bool, value: int, rounds: int) -> None:

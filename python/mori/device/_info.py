@@ -14,7 +14,7 @@ from .._errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True)
 class DeviceInfo:
-    """What the driver tells of a GPU. It does not change.
+    """What the driver reports about a GPU. It does not change.
 
     Attributes:
         device: its number here: the place in :func:`devices`.
@@ -108,7 +108,7 @@ class Pointer(NamedTuple):
 
 
 def devices() -> list[DeviceInfo]:
-    """Return the GPUs that this process sees, empty if there are none: :func:`why_no_device` says why."""
+    """Return the GPUs that this process sees, or an empty list: :func:`why_no_device` says why."""
     return [_info(number, told) for number, told in enumerate(_listing()["devices"])]
 
 

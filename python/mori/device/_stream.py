@@ -52,24 +52,24 @@ class Stream(Owned):
         self.cuda_stream: int = _core.call("StreamHandle", handle)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until all that it was given is done.
+        """Wait until the queued work is done.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            MoriTimeoutError: it is not done by then, and goes on.
-            MoriError: work that it was given failed.
+            MoriTimeoutError: the work is not done by then; it continues.
+            MoriError: queued work failed.
         """
         self._wait("StreamWait", timeout, f"wait for {self!r}")
 
     def done(self) -> bool:
-        """Tell whether all that it was given is done."""
+        """Return whether the queued work is done."""
         done: bool = _core.call("StreamWait", self._handle(), 0)
         return done
 
     def wait_event(self, event: Any) -> None:
-        """Let what it is given from now on wait for an event. The host goes on.
+        """Have work that is queued from now on wait for an event. The host does not wait.
 
         Args:
             event: ours, or what has ``cuda_event`` as torch's; of any GPU.

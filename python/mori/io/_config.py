@@ -85,7 +85,7 @@ class IOEngineConfig(_Config):
 
     Args:
         host: address of the control plane, as peers reach it (an IPv4 address); empty means the loopback address only.
-        port: 0 to 65535; 0 lets the system choose, and ``get_engine_desc().port`` tells which once a backend exists.
+        port: 0 to 65535; 0 lets the system choose, and ``get_engine_desc().port`` has it once a backend exists.
 
     Raises:
         TypeError: wrong type, or the port is out of range.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""EngineDesc and MemoryDesc: what one engine tells another about itself and its memory.
+"""EngineDesc and MemoryDesc: how an engine describes itself and its memory to others.
 
 Both are values: read-only, compared by content, moved between processes as the bytes of ``pack()``. Treat those bytes
 as opaque; they carry more than the attributes show.
@@ -182,7 +182,7 @@ class MemoryDesc:
 
     @property
     def ipc_handle(self) -> bytes:
-        """64 bytes by which another process of the host opens GPU memory; all zero when there is none."""
+        """64 bytes by which another process of the host opens GPU memory; all zero without it."""
         return self._fields[8]
 
     def pack(self) -> bytes:

@@ -103,18 +103,18 @@ class IOEngine:
                                  "buckets": [{"below_us": 64, "count": 880}, ...]}}}]}],
              "stuck": [...], "slowest": [...], "tags": {"waiting": 0, "dropped": 0}}
 
-        ``peers`` and their ``paths`` stay when the connection goes; ``known`` and ``open`` tell what is there now.
+        ``peers`` and their ``paths`` stay when the connection goes; ``known`` and ``open`` say what is there now.
         ``transfers`` succeeded; ``failed`` ones are in ``failures`` by code, ``canceled`` are some of them. ``bytes``
-        count as they move. ``replays`` are transfers that went on over another path when this one broke.
+        count as they move. ``replays`` are transfers that continued over another path when this one broke.
         ``altered`` counts ops sent again because their checksum differed, ``packed`` payloads that were compressed.
         ``bytes_per_s_1s`` and ``bytes_per_s_10s`` are over the last 1 and 10 seconds. ``latency`` is from submission
-        until success was told, of successes only; its quantiles are right to a factor of 2, as the buckets are powers
-        of 2 (``below_us`` None: no bound).
+        until success was reported, of successes only. Its quantiles are right to a factor of 2, as the buckets are
+        powers of 2 (``below_us`` None: no bound).
 
         ``stuck`` has at most 16 transfers that are in flight for more than 1 s, ``slowest`` the 16 slowest of the last
         4096 that ended. Each is a dictionary of ``peer``, ``path``, ``kind`` ("read" or "write"), ``uid``, ``tag`` (""
         is none), ``code``, ``stage``, ``bytes``, ``bytes_done``, ``ops``, ``replays``, ``start_s`` (since 1970), and
-        the times since its start ``first_op_us``, ``last_op_us`` (0: not yet) and ``took_us``. ``tags`` tells of those
+        the times since its start ``first_op_us``, ``last_op_us`` (0: not yet) and ``took_us``. ``tags`` counts those
         on their way to peers.
 
         Raises:
@@ -127,7 +127,7 @@ class IOEngine:
 
         Each peer and path has a track, and more where transfers overlap. A transfer is a slice with its tag, uid,
         bytes, code and replays, and within it one slice for each stage: until its first op was done, until the last
-        was, until it was told.
+        was, until its end was reported.
 
         Args:
             path: a file to write as well; None writes none.
@@ -177,7 +177,7 @@ class IOEngine:
         self._engine.CreateBackend(type, config)
 
     def remove_backend(self, type: BackendType) -> None:
-        """Stop the backend; nothing happens if there is none."""
+        """Stop the backend; nothing happens without one."""
         self._engine.RemoveBackend(type)
 
     def register_remote_engine(self, desc: EngineDesc) -> None:
@@ -251,7 +251,7 @@ class IOEngine:
 
         Raises:
             TypeError: an argument has the wrong type.
-            ValueError: the deadline or the tag is none, or the event was never recorded.
+            ValueError: the deadline or tag is invalid, or the event was never recorded.
             RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
         """
         pair = self._pair(local, remote)

@@ -12,7 +12,7 @@ import threading
 from ._enums import StatusCode
 from ._status import TransferStatus
 
-# While the oldest transfer goes on, the others are looked at this often.
+# How often the other transfers are checked while the oldest is pending.
 _SWEEP_MS = 20
 
 
@@ -24,7 +24,7 @@ class Mirror:
         self._pending: list[tuple[TransferStatus, TransferStatus]] = []
 
     def follow(self, source: TransferStatus, target: TransferStatus) -> None:
-        """Make ``target`` tell what ``source`` tells, now and when it ends."""
+        """Make ``target`` show the state of ``source``, now and when it ends."""
         with self._lock:
             # One that has ended already waits behind those before it, which may have ended without being copied yet.
             if self._pending or source.InProgress():

@@ -134,7 +134,7 @@ class IOEngine:
         self._forget_pairs()
 
     def RemoveBackend(self, type: BackendType) -> None:
-        """Stop a backend; nothing happens if there is none."""
+        """Stop a backend; nothing happens without one."""
         _expect(BackendType, type, "type")
         _core.call("EngineRemoveBackend", self._handle, int(type))
         self._forget_pairs()
@@ -222,7 +222,7 @@ class IOEngine:
         status: TransferStatus,
         uid: int,
     ) -> None:
-        """Copy ``size`` bytes from the remote to the local memory; ``status`` tells how it goes."""
+        """Copy ``size`` bytes from the remote to the local memory; ``status`` reports its progress."""
         pair = self.pair(local, remote)
         self._post_one(False, pair.handle, local_off, remote_off, size, status, uid)
 
@@ -236,7 +236,7 @@ class IOEngine:
         status: TransferStatus,
         uid: int,
     ) -> None:
-        """Copy ``size`` bytes from the local to the remote memory; ``status`` tells how it goes."""
+        """Copy ``size`` bytes from the local to the remote memory; ``status`` reports its progress."""
         pair = self.pair(local, remote)
         self._post_one(True, pair.handle, local_off, remote_off, size, status, uid)
 
@@ -335,11 +335,11 @@ class IOEngineSession:
         self._finalizer.detach()
 
     def Read(self, local_off: int, remote_off: int, size: int, status: TransferStatus, uid: int) -> None:
-        """Copy ``size`` bytes from the remote to the local memory; ``status`` tells how it goes."""
+        """Copy ``size`` bytes from the remote to the local memory; ``status`` reports its progress."""
         self._engine._post_one(False, self._handle, local_off, remote_off, size, status, uid)
 
     def Write(self, local_off: int, remote_off: int, size: int, status: TransferStatus, uid: int) -> None:
-        """Copy ``size`` bytes from the local to the remote memory; ``status`` tells how it goes."""
+        """Copy ``size`` bytes from the local to the remote memory; ``status`` reports its progress."""
         self._engine._post_one(True, self._handle, local_off, remote_off, size, status, uid)
 
     def BatchRead(

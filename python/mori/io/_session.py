@@ -18,7 +18,7 @@ class IOEngineSession:
 
     A session is a prepared plan: the pair is looked up and the path chosen once, so each call costs the least. Offsets
     and sizes are bytes, relative to the start of the registered memory. Sequences of them may be lists, tuples, ranges
-    or one-dimensional integer arrays. Every call submits and returns at once; the result tells how it goes on.
+    or one-dimensional integer arrays. Every call submits and returns at once; the result reports its progress.
 
     Every transfer has a deadline: ``deadline_ms`` of the call if given, else of :meth:`with_deadline`, else the backend
     config's (30 s); 0 is none. A transfer that is late fails with a message that says how far it came.

@@ -2,7 +2,7 @@
 """GPU memory that other hosts of a scale-up domain can map.
 
 No build of mori for this host carries the native allocator that these functions need, so they say so: the raw calls by
-returning 0 as the contract asks, the torch helpers by FileNotFoundError. ``mori doctor`` tells what the host has.
+returning 0 as the contract asks, the torch helpers by FileNotFoundError. ``mori doctor`` reports what the host has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The copy kernel of the FABRIC backend.
 
-It runs on GPUs that this build of mori does not drive, so there is none to load; the backend works without it.
+It runs on GPUs that this build of mori does not drive, so it has no module to load; the backend works without it.
 """
 
 from __future__ import annotations

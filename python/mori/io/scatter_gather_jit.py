@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The kernel that moves many small blocks for the XGMI backend.
 
-It comes compiled with mori and is loaded when it is first used, so there is none to compile or load here.
+It comes compiled with mori and is loaded when it is first used, so nothing is compiled or loaded here.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def launch_local_expert_count(
     Args:
         config: whose expert is where; ``mori.cpp.EpDispatchCombineConfig`` serves too.
         indices_ptr: host address of int32 [rows, top-k].
-        total_recv_token_num_ptr: host address of the int32 that tells the rows.
+        total_recv_token_num_ptr: host address of the int32 with the number of rows.
         local_expert_count_ptr: host address of int32 [num_experts_per_rank], which is overwritten.
         block_num, warp_per_block: hints; at or below 0 the configuration's count.
         stream: host memory has none; 0 or None.

@@ -53,7 +53,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
     :meth:`close` or ``shmem_finalize``.
 
     A call waits for other ranks for at most ``MORI_EP_TIMEOUT_MS`` (30000), and Ctrl-C gets through. A call that gives
-    up, or meets a rank that died or called something else, leaves the op broken: every later call says so. Bad
+    up, or whose peer died or called something else, leaves the op broken: every later call says so. Bad
     arguments leave it as it was. One thread uses an op at a time.
 
     On a GPU calls queue their work on a stream and return at once; they may be captured into graphs. What goes wrong
@@ -166,7 +166,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
                 tokens.
             UnsupportedError: an array is on a GPU.
             ReceiveCapError: the rows of this rank have no room at a rank, by ``max_total_recv_tokens``. Nothing of this
-                rank was sent, its next combine gives zeros, and everybody goes on.
+                rank was sent, its next combine gives zeros, and all ranks continue.
             NotImplementedError: the kernel type has no routing handles.
             MoriTimeoutError, PEFailedError, MismatchError: ranks that the text names have not come, died, or called
                 otherwise.
@@ -369,7 +369,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
             indices: what this rank gave to dispatch, [n, top-k].
             block_num, rdma_block_num, warp_per_block: as in :meth:`dispatch`.
             use_external_inp_buf: 0: the rows lie in :meth:`get_registered_combine_input_buffer`, and ``input`` only
-                tells h and the type; 1: they are taken from ``input``; -1: as the configuration says.
+                gives h and the type; 1: they are taken from ``input``; -1: as the configuration says.
             call_reset: taken, and without effect.
             routing: the dispatch that brought the rows, if it is not the last one. total_recv is then left as it is.
             weighted: multiply each rank's row by the sum of the weights that the last dispatch was given for the
@@ -575,12 +575,12 @@ def _drop(handle: int, kept: list[Any], _streams: dict[int, Any]) -> None:
     """Give up an op that nobody holds any more. Its streams are there until then."""
     if kept:
         _abandoned.append(kept)
-    with contextlib.suppress(ForkError):  # the parent's op goes on without this child
+    with contextlib.suppress(ForkError):  # the parent's op continues without this child
         _core.call("EPDrop", handle)
 
 
 def _torch_barrier(config: EpDispatchCombineConfig) -> None:
-    """Let torch's ranks meet if they are the same, so that what it has under way for them is done."""
+    """Synchronise torch's ranks if they are the same, so that what it has queued for them is done."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an op tells of itself, and of what its last dispatch brought."""
+"""Queries of an op, and of what its last dispatch brought."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Queries:
         """Return (block_num, rdma_block_num, warp_per_block) of a launch.
 
         On a GPU, of a call with as many tokens and as long rows as there may be; with fewer it may get less. Host
-        memory has no launches, and tells what the mode, the configuration and the arguments have.
+        memory has no launches, and returns what the mode, the configuration and the arguments have.
         """
         given = (block_num, rdma_block_num, warp_per_block)
         if self._place != arrays.HOST:

@@ -54,7 +54,7 @@ class EpDispatchRoutingHandle:
 
 
 def route(handle: Any, topk: int, place: int = arrays.HOST) -> tuple[Any, int, int]:
-    """Return a handle's routing map, its tokens, and the rows that this rank received: on a GPU, where that is told."""
+    """Return a handle's routing map, its tokens, and the rows that this rank received (on a GPU, their address)."""
     if not isinstance(handle, EpDispatchRoutingHandle):
         raise TypeError(f"routing is {type(handle).__name__}, want an EpDispatchRoutingHandle")
     slots, tokens = handle.disp_dest_tok_id_map, handle.cur_rank_num_token

@@ -15,7 +15,7 @@ from ._world import MORI_SHMEM_INIT_WITH_UNIQUEID, init_by_id, initialized, shme
 
 
 def _make_id() -> tuple[bytes | None, str]:
-    """Return a new id, or why there is none: the others wait for an answer."""
+    """Return a new id, or the reason for a failure: the others wait for an answer."""
     try:
         return shmem_get_unique_id(), ""
     except MoriError as err:
@@ -71,14 +71,14 @@ def shmem_torch_process_group_init(group_name: str) -> int:
 def shmem_mpi_init() -> int:
     """Make the ranks of MPI's world communicator PEs, with the same numbers. Collective.
 
-    With mpi4py that communicator carries the unique id. Without it, what the launcher (mpirun, srun) tells is
+    With mpi4py that communicator carries the unique id. Without it, what the launcher (mpirun, srun) sets is
     enough on one host, and with Slurm on several; see :func:`shmem_init`.
 
     Returns:
         0; also if this process is a PE already.
 
     Raises:
-        RuntimeError: the ranks did not find each other, or nothing tells who they are.
+        RuntimeError: the ranks did not find each other, or no variable gives their numbers.
     """
     if initialized():
         return 0
@@ -103,9 +103,9 @@ def shmem_init(
 ) -> int:
     """Become a PE, whatever this process was started by. Collective.
 
-    Without arguments the launcher tells: torchrun, Ray Train, Open MPI's or MPICH's mpirun, srun, or the variables
-    ``MORI_RANK``, ``MORI_WORLD_SIZE`` and ``MORI_BOOTSTRAP``. Without any launcher this process is the only PE. So the
-    same program runs alone, on one machine and on many.
+    Without arguments the launcher's variables count: those of torchrun, Ray Train, Open MPI's or MPICH's mpirun, srun,
+    or ``MORI_RANK``, ``MORI_WORLD_SIZE`` and ``MORI_BOOTSTRAP``. Without any launcher this process is the only PE. So
+    the same program runs alone, on one machine and on many.
 
     Args:
         file: a path that all ranks can reach, not used by another run at the same time; rank 0 writes how to find it.

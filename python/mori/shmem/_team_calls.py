@@ -20,7 +20,7 @@ def shmem_team_n_pes(team: Team | None) -> int:
 
 
 def shmem_team_translate_pe(src_team: Team | None, src_pe: int, dest_team: Team | None) -> int:
-    """Return the number in ``dest_team`` of the member ``src_pe`` of ``src_team``, -1 if there is none."""
+    """Return the number in ``dest_team`` of the member ``src_pe`` of ``src_team``, or -1."""
     return -1 if src_team is None or dest_team is None else src_team.translate_pe(src_pe, dest_team)
 
 

@@ -43,7 +43,7 @@ def _size(value: Any, what: str) -> int:
 def shmem_get_unique_id() -> bytes:
     """Return a new id, 128 bytes, which the caller hands to all ranks for :func:`shmem_init_attr`.
 
-    One rank calls this, before init. Whoever has the id can join, so it should travel where strangers cannot read.
+    One rank calls this, before init. Any process with the id can join: send it where strangers cannot read.
     The process that is rank 0 listens at the address in it: call this on rank 0's host. ``MORI_SOCKET_IFNAME`` chooses
     the network interface.
     """
@@ -121,9 +121,9 @@ def shmem_finalize() -> int:
 
 
 def shmem_module_init(hip_module: int) -> int:
-    """Tell a GPU module of the caller's, or Triton's, about the PEs and their memory: its kernels may use them then.
+    """Connect a GPU module of the caller's, or Triton's, to the PEs and their memory: its kernels may use them then.
 
-    It may be repeated. ``shmem_finalize`` takes it back, and the next init of the same process tells the module anew.
+    It may be repeated. ``shmem_finalize`` withdraws it, and the next init of the same process repeats it.
 
     Args:
         hip_module: a CUmodule or hipModule_t, as a number, on the GPU that the symmetric heap is on.

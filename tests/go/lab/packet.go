@@ -9,8 +9,8 @@ import (
 
 const protocolTCP = 6
 
-// flipBit changes one bit of a TCP packet's contents and makes its checksum fit again; false if
-// there are none.
+// flipBit changes one bit of a TCP packet's contents and makes its checksum fit again; false
+// without any.
 func flipBit(b []byte) bool {
 	data := contents(b)
 	if len(data) == 0 {

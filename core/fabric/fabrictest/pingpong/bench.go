@@ -112,7 +112,7 @@ func (s *session) connect(b *testing.B, t fabric.EPType, to fabric.Addr) {
 	b.Helper()
 	first := begin{Most: sizes[len(sizes)-1].size}
 	if t == fabric.EPRDM {
-		must(b, s.meet(to))
+		must(b, s.address(to))
 		name, err := s.EP.Name()
 		must(b, err)
 		first.Name = name

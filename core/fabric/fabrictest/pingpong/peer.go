@@ -71,8 +71,8 @@ func (s *side) Close() error {
 	return errors.Join(errs...)
 }
 
-// meet makes the other side's name the one to send to.
-func (s *side) meet(name fabric.Addr) error {
+// address makes the other side's name the one to send to.
+func (s *side) address(name fabric.Addr) error {
 	numbers, err := s.av.Insert(name)
 	if err == nil {
 		s.Dest = numbers[0]
@@ -128,7 +128,7 @@ func (s *side) serve(ctx context.Context, in *json.Decoder, out *json.Encoder, t
 			err = errors.Join(out.Encode(name), in.Decode(&first))
 		}
 		if err == nil {
-			err = s.meet(first.Name)
+			err = s.address(first.Name)
 		}
 		if err != nil {
 			return err

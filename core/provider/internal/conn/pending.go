@@ -15,7 +15,7 @@ import (
 //
 // An op of the stream has ended when two things happened, in whichever order they are noticed: its
 // last byte was handed to the kernel (opWritten), so nobody reads its memory any more, and the peer
-// answered (opAnswered). Whoever notices the second one completes it.
+// answered (opAnswered). The goroutine that notices the second one completes it.
 type pendingOp struct {
 	state  atomic.Uint32 // generation << 16 | bits
 	index  uint16

@@ -65,7 +65,7 @@ func (l *logBuffer) waitFor(tb testing.TB, text string) {
 	}
 }
 
-// A rig is one honest side: a listener and an endpoint for whoever dials.
+// A rig is one honest side: a listener and an endpoint for each dialer.
 type rig struct {
 	testing.TB
 	ctx context.Context

@@ -108,8 +108,8 @@ func (f *shutdown) begin(cause error, goodOrder bool, last ...socket.Job) {
 	})
 }
 
-// teardown takes the connection apart: first whoever could touch an op's memory, then the ops, then
-// the queues.
+// teardown takes the connection apart: first all that could touch an op's memory, then the ops,
+// then the queues.
 func (f *shutdown) teardown(goodOrder bool, last []socket.Job) {
 	ep := f.ep
 	if ep.poller != nil {

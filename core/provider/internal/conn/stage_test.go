@@ -118,7 +118,7 @@ func TestStagedRefused(t *testing.T) {
 	const n = 3 << 20
 	near, far, other := newStock(a, 0, n), newStock(b, 0, n), newStock(a, 1, n)
 	key := a.imported(far.key, n)
-	long := a.imported(far.key, 2*n) // whoever gave the key away said too much
+	long := a.imported(far.key, 2*n) // its owner announced too much
 	remote := func(n uint64) fabric.RSeg { return fabric.RSeg{Len: n, Key: key} }
 	near.fill(1)
 	far.fill(2)

@@ -91,7 +91,7 @@ func (g *Granter) MayWrite(ticket uint64) bool {
 	return ticket&ShareBit == 0 && g.issued.MayWrite(ticket)
 }
 
-// Shared is the share of a region of device memory, nil if there is none.
+// Shared is the share of a region of device memory, nil without one.
 func (g *Granter) Shared(desc fabric.MRDesc) *Issued {
 	g.mu.Lock()
 	defer g.mu.Unlock()

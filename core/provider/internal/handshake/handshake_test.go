@@ -43,7 +43,7 @@ func TestConnectToAPeerThatCloses(t *testing.T) {
 }
 
 // TestHandshakesThatBreak sends broken handshakes to a listener. It drops the socket, logs that
-// once, and goes on.
+// once, and continues.
 func TestHandshakesThatBreak(t *testing.T) {
 	h := good()
 	whole := h.Append(nil)
@@ -78,7 +78,7 @@ func TestHandshakesThatBreak(t *testing.T) {
 			r.log.waitFor(t, c.log)
 			r.log.waitFor(t, conn.LocalAddr().String())
 			r.must(conn.Close())
-			r.connect() // the listener goes on
+			r.connect() // the listener continues
 		})
 	}
 }

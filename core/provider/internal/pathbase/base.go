@@ -62,7 +62,7 @@ func (b *Base) Slow(why error) (first bool) {
 	return b.reason.Swap(&text) == nil
 }
 
-// SlowReason is the last reason that Slow got, "" if there is none.
+// SlowReason is the last reason that Slow got, "" without one.
 func (b *Base) SlowReason() string {
 	if why := b.reason.Load(); why != nil {
 		return *why

@@ -47,7 +47,7 @@ func (a *layout) addTrailer(p *pump) {
 	p.iov = append(p.iov, sys.Iovec{Addr: sys.AddrOf(b), Len: frame.TrailerLen})
 }
 
-// sendAroundFault goes on where the kernel could not read some memory of the batch. It copies in
+// sendAroundFault continues where the kernel could not read some memory of the batch. It copies in
 // large parts and does not say which entry it was, so a first pass looks at the frames that were
 // not begun, and then single pages are sent. EFAULT is the end of the connection.
 func (p *pump) sendAroundFault() (int, error) {

@@ -157,7 +157,7 @@ func (b *lending) giveBack() {
 	}
 }
 
-// park leaves what the socket does not take now to pollers, or reports that there are none.
+// park leaves what the socket does not take now to pollers, or reports that it has none.
 func (s *Stream) park() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,7 +74,7 @@ type Stream struct {
 	farewell bool // the goodbye is queued: later jobs are dropped
 
 	wake chan struct{} // makes the writer pump
-	out  pump          // belongs to whoever set busy
+	out  pump          // belongs to the goroutine that set busy
 	in   reader
 }
 
@@ -195,8 +195,8 @@ func (s *Stream) stop() {
 	s.mu.Unlock()
 }
 
-// Shutdown lets nobody start to send, and ends the socket for whoever does send or receive. It does
-// not wait for that.
+// Shutdown lets nobody start to send, and ends the socket for those that send or receive now. It
+// does not wait for that.
 func (s *Stream) Shutdown() {
 	s.stop()
 	s.ends.shutdown()
