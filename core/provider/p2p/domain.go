@@ -117,8 +117,8 @@ func (ds *domains) membersOf(key *conn.Domain) (d *domain, all []pathbase.Member
 	return d, all
 }
 
-// revoke revokes the grants of a region and returns when no peer and no device can touch it any more.
-// The fence of a peer that is disconnected holds.
+// revoke revokes the grants of a region and returns when no peer and no device can touch it any
+// more. The fence of a peer that is disconnected holds.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	d, all := ds.membersOf(key)
 	pathbase.Revoke(all, region, ds.opts.letGo)

@@ -161,8 +161,8 @@ func (ds *domains) membersOf(key *conn.Domain) (d *domain, all []pathbase.Member
 	return d, all
 }
 
-// revoke revokes the grants of a region, and takes it from the devices when no peer can touch it any
-// more. The queue pairs of a peer that is disconnected are gone then.
+// revoke revokes the grants of a region, and takes it from the devices when no peer can touch it
+// any more. The queue pairs of a peer that is disconnected are gone then.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	d, all := ds.membersOf(key)
 	pathbase.Revoke(all, region, ds.opts.letGo)
