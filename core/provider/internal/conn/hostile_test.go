@@ -55,8 +55,8 @@ func TestFramesThatBreakTheProtocol(t *testing.T) {
 			if !errors.Is(e.Err, fabric.ErrProtocol) && !errors.Is(e.Err, fabric.ErrCRC) {
 				t.Fatalf("connection ended by %v", e.Err)
 			}
-			r.log.waitFor(t, "connection ended")
-			r.log.waitFor(t, c.LocalAddr().String())
+			r.log.WaitFor(t, "connection ended")
+			r.log.WaitFor(t, c.LocalAddr().String())
 			if _, err := r.ep.Submit([]fabric.Op{{Kind: fabric.OpSend}}); !errors.Is(err, fabric.ErrNotConn) {
 				t.Errorf("submit afterwards: %v", err)
 			}

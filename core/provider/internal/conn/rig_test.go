@@ -3,73 +3,26 @@
 package conn
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/internal/endtest"
 	"mori/core/provider/internal/frame"
 )
 
 const testDeadline = 30 * time.Second
 
-// loopback is a Transport without options.
-type loopback struct{}
-
-func (loopback) Listen(_ context.Context, at fabric.Addr) (net.Listener, error) {
-	if at == "" {
-		at = "127.0.0.1:0"
-	}
-	return net.Listen("tcp", string(at))
-}
-
-func (loopback) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", string(to))
-}
-
-func (loopback) Prelude(net.Conn, bool) (any, error) { return nil, nil }
-func (loopback) Addr(a net.Addr) fabric.Addr         { return fabric.Addr(a.String()) }
-
-// A logBuffer keeps what was logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) waitFor(tb testing.TB, text string) {
-	tb.Helper()
-	for end := time.Now().Add(testDeadline); ; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		s := l.b.String()
-		l.mu.Unlock()
-		if strings.Contains(s, text) {
-			return
-		}
-		if time.Now().After(end) {
-			tb.Fatalf("the log does not say %q:\n%s", text, s)
-		}
-	}
-}
-
 // A rig is one honest side: a listener and an endpoint for each dialer.
 type rig struct {
 	testing.TB
 	ctx context.Context
-	log *logBuffer
+	log *endtest.Log
 	fab *Fabric
 	dom fabric.Domain
 	ln  fabric.Listener
@@ -95,8 +48,8 @@ func newRigOf(tb testing.TB, cfg Config) *rig {
 func newRigIn(tb testing.TB, cfg Config, in *fabric.Info) *rig {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
-	r := &rig{TB: tb, ctx: ctx, log: &logBuffer{}}
-	cfg.Info, cfg.Transport = fabric.Info{Provider: "test"}, loopback{}
+	r := &rig{TB: tb, ctx: ctx, log: &endtest.Log{}}
+	cfg.Info, cfg.Transport = fabric.Info{Provider: "test"}, endtest.Loopback{}
 	cfg.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	f, err := New(cfg)
 	r.must(err)

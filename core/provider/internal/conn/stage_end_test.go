@@ -53,7 +53,7 @@ func TestStagedFaults(t *testing.T) {
 				}
 			})
 			if c.detail == "" {
-				b.log.waitFor(t, strings.Split(c.fail, "=")[0])
+				b.log.WaitFor(t, strings.Split(c.fail, "=")[0])
 			}
 			near.fill(3)
 			far.fill(4)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/provider/internal/endtest"
 	"mori/core/provider/internal/frame"
 )
 
@@ -75,8 +76,8 @@ func TestHandshakesThatBreak(t *testing.T) {
 			_, err = conn.Write(c.b)
 			r.must(err)
 			_ = conn.(*net.TCPConn).CloseWrite() // the listener may have closed already
-			r.log.waitFor(t, c.log)
-			r.log.waitFor(t, conn.LocalAddr().String())
+			r.log.WaitFor(t, c.log)
+			r.log.WaitFor(t, conn.LocalAddr().String())
 			r.must(conn.Close())
 			r.connect() // the listener continues
 		})
@@ -113,7 +114,7 @@ func TestALinkComesOnce(t *testing.T) {
 		_, err = conn.Write(h.Append(nil))
 		r.must(err)
 	}
-	r.log.waitFor(t, "expected once each")
+	r.log.WaitFor(t, "expected once each")
 	r.connect()
 }
 
@@ -192,7 +193,7 @@ func TestRequestsThatNobodyTakesAreRefused(t *testing.T) {
 	// The caller of Dial learns that another attempt may succeed.
 	ctx, cancel := Bound(r.ctx, nil, nil)
 	defer cancel()
-	_, _, err = Dial(ctx, loopback{}, r.ln.Addr(), 1, frame.Handshake{Tx: 8})
+	_, _, err = Dial(ctx, endtest.Loopback{}, r.ln.Addr(), 1, frame.Handshake{Tx: 8})
 	if err = Error(ctx, r.ln.Addr(), err); !errors.Is(err, fabric.ErrBusy) {
 		t.Errorf("connect: %v, want %v", err, fabric.ErrBusy)
 	}

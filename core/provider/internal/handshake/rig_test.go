@@ -3,79 +3,33 @@
 package handshake
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"net"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"mori/core/fabric"
+	"mori/core/provider/internal/endtest"
 	"mori/core/provider/internal/frame"
 )
 
 const testDeadline = 30 * time.Second
 
-// loopback is a Transport without options.
-type loopback struct{}
-
-func (loopback) Listen(_ context.Context, _ fabric.Addr) (net.Listener, error) {
-	return net.Listen("tcp", "127.0.0.1:0")
-}
-
-func (loopback) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", string(to))
-}
-
-func (loopback) Prelude(net.Conn, bool) (any, error) { return nil, nil }
-func (loopback) Addr(a net.Addr) fabric.Addr         { return fabric.Addr(a.String()) }
-
-// A logBuffer keeps what was logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) waitFor(tb testing.TB, text string) {
-	tb.Helper()
-	for end := time.Now().Add(testDeadline); ; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		s := l.b.String()
-		l.mu.Unlock()
-		if strings.Contains(s, text) {
-			return
-		}
-		if time.Now().After(end) {
-			tb.Fatalf("the log does not say %q:\n%s", text, s)
-		}
-	}
-}
-
 // A rig is a listener and its log.
 type rig struct {
 	testing.TB
 	ctx context.Context
-	log *logBuffer
+	log *endtest.Log
 	ln  *Listener
 }
 
 func newRig(tb testing.TB, wait time.Duration) *rig {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
-	r := &rig{TB: tb, ctx: ctx, log: &logBuffer{}}
+	r := &rig{TB: tb, ctx: ctx, log: &endtest.Log{}}
 	logger := slog.New(slog.NewTextHandler(r.log, nil))
 	closed := 0
 	ln, err := Listen(ctx, Config{
-		Transport: loopback{}, Provider: "test", Wait: wait, Closed: func() { closed++ },
+		Transport: endtest.Loopback{}, Provider: "test", Wait: wait, Closed: func() { closed++ },
 		Log: func(level slog.Level, msg string, args ...any) { logger.Log(context.Background(), level, msg, args...) },
 	}, "")
 	r.must(err)
@@ -112,7 +66,7 @@ func (r *rig) connect() {
 		}
 		accepted <- err
 	}()
-	s, private, err := Dial(r.ctx, loopback{}, r.ln.Addr(), 1, frame.Handshake{Tx: 8, Private: []byte("here")})
+	s, private, err := Dial(r.ctx, endtest.Loopback{}, r.ln.Addr(), 1, frame.Handshake{Tx: 8, Private: []byte("here")})
 	r.must(err)
 	s.Close()
 	if string(private) != "there" || s.PeerTx != 3 {
