@@ -93,7 +93,7 @@ func Resident(iov []Iovec, pages *PageMap) bool {
 		if n > uint64(len(pages)) {
 			return false
 		}
-		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(start), uintptr(n)*uintptr(pageSize), uintptr(AddrOf(pages[:])))
+		_, _, errno := unix.RawSyscall(unix.SYS_MINCORE, uintptr(start), uintptr(n)*uintptr(pageSize), uintptr(AddrOf(pages[:])))
 		if errno == syscall.ENOMEM {
 			continue
 		}
