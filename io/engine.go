@@ -99,6 +99,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if e.self.Signer, err = identity.NewSigner(); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
+	config.ReportUnknown(e.self.Log)
 	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
 	if err != nil {
 		e.self.Log.Warn("environment variable ignored", "error", err)

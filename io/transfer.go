@@ -41,7 +41,8 @@ func (t *transfer) end() {
 		if errors.Is(err, ErrClosed) {
 			level = slog.LevelDebug
 		}
-		e.self.Log.Log(context.Background(), level, "transfer failed", "code", code, "reason", msg)
+		e.self.Log.Log(context.Background(), level, "transfer failed", "peer", t.session.peer.desc.Key,
+			"code", code, "reason", msg)
 		e.stalls.write(t, time.Now())
 	}
 }

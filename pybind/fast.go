@@ -3,11 +3,13 @@
 package pybind
 
 // #include <stdlib.h>
+// extern char **environ; // of the C library
 // #include "fast.h"
 import "C"
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
 
 	"mori/core/config"
@@ -23,6 +25,13 @@ func init() {
 			return "", false
 		}
 		return C.GoString(v), true
+	})
+	config.SetEnviron(func() []string {
+		var out []string
+		for at := C.environ; at != nil && *at != nil; at = (**C.char)(unsafe.Add(unsafe.Pointer(at), unsafe.Sizeof(*at))) {
+			out = append(out, C.GoString(*at))
+		}
+		return out
 	})
 }
 
@@ -57,7 +66,7 @@ func bytesAt(addr uint64, n int) []byte {
 // rescue keeps a panic from ending the process: the call answers moriPanicked.
 func rescue(answer *C.int) {
 	if r := recover(); r != nil {
-		fmt.Printf("mori: panic in a hot call: %v\n", r)
+		fmt.Fprintf(os.Stderr, "mori: panic in a hot call: %v\n", r)
 		*answer = C.MORI_PANICKED
 	}
 }

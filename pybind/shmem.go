@@ -255,7 +255,7 @@ func ShmemDescribe() (text string, err error) {
 // ShmemLog writes an error to the log of mori.shmem.
 func ShmemLog(text string) (n int, err error) {
 	defer guard(&err)
-	logging.For("shmem").Error(text)
+	logging.Answer("shmem", text)
 	return 0, nil
 }
 

@@ -3,7 +3,6 @@
 package shmem
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -26,7 +25,8 @@ const (
 )
 
 // ConfigFromEnv is what the environment asks for. What it says wrongly is logged, and the default
-// taken; what this build cannot do is an error, which wraps errors.ErrUnsupported.
+// taken, but for the size of the heap: programs that get another one than they wanted fail much
+// later. What this build cannot do is an error, which wraps errors.ErrUnsupported.
 func ConfigFromEnv() (Config, error) {
 	log := logging.For("shmem")
 	warn := func(err error) {
@@ -34,6 +34,7 @@ func ConfigFromEnv() (Config, error) {
 			log.Warn("environment variable ignored", "error", err)
 		}
 	}
+	config.ReportUnknown(log)
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = "localhost"
@@ -58,7 +59,9 @@ func ConfigFromEnv() (Config, error) {
 	default:
 		warn(fmt.Errorf("%s=%q: want uncached or normal", config.ShmemHeapType, v))
 	}
-	warn(cfg.sizes(log))
+	if err := cfg.sizes(log); err != nil {
+		return cfg, err
+	}
 	cfg.NIC = strings.TrimSpace(config.Get(config.ShmemNIC))
 	cfg.QPPerPE, err = config.Int(config.NumQPPerPE, 4, 1, math.MaxInt32)
 	warn(err)
@@ -70,7 +73,7 @@ func ConfigFromEnv() (Config, error) {
 	return cfg, nil
 }
 
-// sizes reads the sizes of the heap. Defaults shrink to what memory there is; what the user says
+// sizes reads the sizes of the heap; text that is no size is an error. Defaults shrink to what memory there is; what the user says
 // does not.
 func (c *Config) sizes(log *slog.Logger) error {
 	def := uint64(defaultHeap)
@@ -85,14 +88,19 @@ func (c *Config) sizes(log *slog.Logger) error {
 		def = max(n/2, leastHeap) &^ (1<<20 - 1)
 		log.Info("the default heap is smaller than usual", "bytes", def, "because", who, "allows", n)
 	}
-	var wrong, small error
-	c.HeapSize, wrong = size(config.ShmemHeapSize, def)
-	c.ChunkSize, small = size(config.ShmemVMMChunkSize, defaultChunk)
+	var err error
+	if c.HeapSize, err = size(config.ShmemHeapSize, def); err != nil {
+		return err
+	}
+	if c.ChunkSize, err = size(config.ShmemVMMChunkSize, defaultChunk); err != nil {
+		return err
+	}
 	if c.ChunkSize < leastChunk {
-		small = fmt.Errorf("%s=%d: want at least %d", config.ShmemVMMChunkSize, c.ChunkSize, leastChunk)
+		log.Warn("environment variable ignored", "error",
+			fmt.Errorf("%s=%d: want at least %d", config.ShmemVMMChunkSize, c.ChunkSize, leastChunk))
 		c.ChunkSize = leastChunk
 	}
-	return errors.Join(wrong, small)
+	return nil
 }
 
 // mode reads a heap mode, in lower or in upper case.
@@ -109,7 +117,7 @@ func mode(text string) (Mode, error) {
 	return StaticHeap, fmt.Errorf("%s=%q: want %s", config.ShmemMode, text, strings.Join(heap.ModeNames[:], ", "))
 }
 
-// size reads a variable, unset is def, and anything wrong is def and an error.
+// size reads a variable; unset is def.
 func size(name string, def uint64) (uint64, error) {
 	text := config.Get(name)
 	if strings.TrimSpace(text) == "" {
@@ -117,7 +125,7 @@ func size(name string, def uint64) (uint64, error) {
 	}
 	n, err := ParseSize(text)
 	if err != nil {
-		return def, fmt.Errorf("%s: %w", name, err)
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
 	return n, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,11 +52,24 @@ func TestWrongVariablesAreDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	environment(t, map[string]string{"MORI_SHMEM_HEAP_SIZE": "lots", "MORI_SHMEM_MODE": "Vmm_Heap", "MORI_SHMEM_VMM_CHUNK_SIZE": "1M", "MORI_NUM_QP_PER_PE": "0",
+	environment(t, map[string]string{"MORI_SHMEM_MODE": "Vmm_Heap", "MORI_SHMEM_VMM_CHUNK_SIZE": "1M", "MORI_NUM_QP_PER_PE": "0",
 		"MORI_SHMEM_TIMEOUT": "-1", "MORI_SHMEM_HEAP_TYPE": "cold"})
 	c, err := ConfigFromEnv()
 	if err != nil || c.HeapSize != want.HeapSize || c.Mode != StaticHeap || c.ChunkSize != 64<<20 || c.QPPerPE != 4 || c.Timeout != 300*time.Second {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A program that asks for 1.5G and gets 4G would not notice.
+func TestWrongSizesAreErrors(t *testing.T) {
+	for _, name := range []string{"MORI_SHMEM_HEAP_SIZE", "MORI_SHMEM_VMM_CHUNK_SIZE"} {
+		for _, text := range []string{"1.5G", "bogus", "-1", "banana"} {
+			environment(t, map[string]string{name: text})
+			_, err := ConfigFromEnv()
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s=%s: %v; want ErrInvalid that names both", name, text, err)
+			}
+		}
 	}
 }
 

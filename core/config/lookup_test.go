@@ -2,7 +2,10 @@
 
 package config
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func with(t *testing.T, env map[string]string) {
 	t.Helper()
@@ -41,6 +44,32 @@ func TestVariablesAreReadLate(t *testing.T) {
 	for _, v := range Variables() {
 		if v.Name == IODeadline && v.Value != "12" {
 			t.Errorf("%s reads %q after it was set to 12", v.Name, v.Value)
+		}
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	SetEnviron(func() []string {
+		return []string{"HOME=/", "MORI_IO_DEADLIN_MS=5", "MORI_IO_DEADLINE_MS=5", "MORI_TEST_PEER=1", "MORI_ENABLE_SDMA=1",
+			"MORI_FROBNICATE=1"}
+	})
+	t.Cleanup(func() { SetEnviron(nil) })
+	want := []string{
+		`MORI_FROBNICATE is no setting of mori: "mori env" lists them`,
+		"MORI_IO_DEADLIN_MS is no setting of mori: did you mean MORI_IO_DEADLINE_MS?",
+	}
+	if got := Unknown(); !slices.Equal(got, want) {
+		t.Errorf("Unknown() = %q, want %q", got, want)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "axc", 1}, {"abc", "bc", 1}, {"kitten", "sitting", 3}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }

@@ -95,9 +95,19 @@ type Variable struct {
 
 // Variables lists every variable that is read today, with its present value.
 func Variables() []Variable {
-	all := []Variable{
+	all := variables()
+	for i := range all {
+		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {
+			all[i].Value = "(set)"
+		}
+	}
+	return all
+}
+
+func variables() []Variable {
+	return []Variable{
 		{Name: NodeID, Default: "boot id, else hostname", Meaning: "identity of this host; engines with equal ids may use shared memory"},
-		{Name: GlobalLogLevel, Default: "error", Meaning: "log level of all modules: trace, debug, info, warn, error, critical"},
+		{Name: GlobalLogLevel, Default: "warn", Meaning: "log level of all modules: trace, debug, info, warn, error, critical; the log goes to standard error"},
 		{Name: IOLogLevel, Default: "", Meaning: "log level of mori.io; beats " + GlobalLogLevel},
 		{Name: LogFile, Default: "", Meaning: "file that receives the log as well; truncated when first used"},
 		{Name: DisableLogging, Default: "off", Meaning: "1 or true: only critical messages"},
@@ -174,10 +184,4 @@ func Variables() []Variable {
 		{Name: IOQPMaxInlineData, Default: "64", Meaning: "bytes of a write that the processor hands to the RDMA device itself; 0 = none, and notifications go over TCP then"},
 		{Name: IOAsyncEvents, Default: "on", Meaning: "0 or false: events of RDMA devices (port down, device removed) are not watched; what is under way finds out by its retries"},
 	}
-	for i := range all {
-		if all[i].Value = Get(all[i].Name); all[i].secret && all[i].Value != "" {
-			all[i].Value = "(set)"
-		}
-	}
-	return all
 }

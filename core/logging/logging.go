@@ -21,8 +21,7 @@ const (
 	LevelCritical = slog.LevelError + 4
 )
 
-// ParseLevel knows trace, debug, info, warn, error and critical in any case; anything else is
-// error.
+// ParseLevel knows trace, debug, info, warn, error and critical in any case; anything else is warn.
 func ParseLevel(text string) slog.Level {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "trace":
@@ -31,12 +30,12 @@ func ParseLevel(text string) slog.Level {
 		return slog.LevelDebug
 	case "info":
 		return slog.LevelInfo
-	case "warn", "warning":
-		return slog.LevelWarn
+	case "error":
+		return slog.LevelError
 	case "critical":
 		return LevelCritical
 	}
-	return slog.LevelError
+	return slog.LevelWarn
 }
 
 func levelText(l slog.Level) string {
@@ -58,8 +57,16 @@ func levelText(l slog.Level) string {
 var modules struct {
 	sync.Mutex
 	level map[string]*slog.LevelVar
-	sink  io.Writer
+	sink  *output
 }
+
+// An output is where the log goes, and what was said there.
+type output struct {
+	io.Writer
+	repeats limiter
+}
+
+func newOutput(w io.Writer) *output { return &output{Writer: w, repeats: limiter{every: repeatEvery}} }
 
 // level returns the module's level, reading the environment the first time.
 func level(module string) *slog.LevelVar {
@@ -96,57 +103,83 @@ func For(module string) *slog.Logger {
 	return slog.New(&handler{module: module, level: level(module), out: sink()})
 }
 
-// SetOutput sends the log to w instead of standard output and MORI_LOG_FILE. It applies to the
+// Answer logs an error that is all that a caller gets to know: repeated, it is written each time.
+func Answer(module, text string) {
+	h := &handler{module: module, level: level(module), out: sink()}
+	if h.Enabled(context.Background(), slog.LevelError) {
+		_ = h.write(time.Now(), slog.LevelError, text) // nobody is left to tell
+	}
+}
+
+// SetOutput sends the log to w instead of standard error and MORI_LOG_FILE. It applies to the
 // loggers that For makes from now on; tests use it.
 func SetOutput(w io.Writer) {
 	modules.Lock()
 	defer modules.Unlock()
-	modules.sink = w
+	modules.sink = newOutput(w)
 }
 
-// sink opens standard output and, if asked for, the log file, once.
-func sink() io.Writer {
+// sink opens standard error and, if asked for, the log file, once.
+func sink() *output {
 	modules.Lock()
 	defer modules.Unlock()
 	if modules.sink != nil {
 		return modules.sink
 	}
-	modules.sink = os.Stdout
+	modules.sink = newOutput(os.Stderr)
 	if name := config.Get(config.LogFile); name != "" {
 		f, err := os.Create(name)
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "mori: %s: %v; logging to standard output only\n", config.LogFile, err)
+			fmt.Fprintf(os.Stderr, "mori: %s: %v; logging to standard error only\n", config.LogFile, err)
 		} else {
-			modules.sink = io.MultiWriter(os.Stdout, f)
+			modules.sink = newOutput(io.MultiWriter(os.Stderr, f))
 		}
 	}
 	return modules.sink
 }
 
-// A handler writes a record as one line with one Write, so that lines of several processes stay
-// whole.
+// A handler writes the records of a module.
 type handler struct {
 	module string
 	level  *slog.LevelVar
-	out    io.Writer
+	out    *output
 	attrs  string
+	peer   string // of attrs
 }
 
 func (h *handler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level.Level() }
 
+// Handle writes the record, unless it repeats a warning or an error: see limiter.
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
-	t := r.Time
-	if t.IsZero() {
-		t = time.Now()
-	}
-	fmt.Fprintf(&b, "[%s] [%d] [%s] [%s] %s%s", t.Format("2006-01-02 15:04:05.000"), os.Getpid(), h.module, levelText(r.Level), r.Message, h.attrs)
+	b.WriteString(r.Message)
+	b.WriteString(h.attrs)
+	peer := h.peer
 	r.Attrs(func(a slog.Attr) bool {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
+		if a.Key == "peer" {
+			peer = a.Value.String()
+		}
 		return true
 	})
-	b.WriteByte('\n')
-	_, err := io.WriteString(h.out, b.String())
+	text := b.String()
+	if r.Level >= slog.LevelWarn && !h.out.repeats.admit(h.module+" "+text, peer, func(more int) {
+		// Nobody is left to tell of a log that cannot be written.
+		_ = h.write(time.Now(), r.Level, fmt.Sprintf("%s (and %d more like it within %v)", text, more,
+			h.out.repeats.every))
+	}) {
+		return nil
+	}
+	return h.write(r.Time, r.Level, text)
+}
+
+// write writes one line with one Write, so that lines of several processes stay whole.
+func (h *handler) write(at time.Time, level slog.Level, text string) error {
+	if at.IsZero() {
+		at = time.Now()
+	}
+	_, err := fmt.Fprintf(h.out, "[%s] [%d] [%s] [%s] %s\n", at.Format("2006-01-02 15:04:05.000"), os.Getpid(), h.module,
+		levelText(level), text)
 	return err
 }
 
@@ -154,6 +187,9 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	out := *h
 	for _, a := range attrs {
 		out.attrs += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		if a.Key == "peer" {
+			out.peer = a.Value.String()
+		}
 	}
 	return &out
 }

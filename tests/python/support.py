@@ -297,6 +297,11 @@ class Peer:
 
 def run_script(code: str, timeout: float = 90, **environment: str) -> str:
     """Run a program in a fresh interpreter, where mori was never loaded, and return what it printed."""
+    return run_program(code, timeout, **environment).stdout
+
+
+def run_program(code: str, timeout: float = 90, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program like run_script, and return its standard output and standard error."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.pathsep.join([here, *sys.path])
     result = subprocess.run(
@@ -308,4 +313,4 @@ def run_script(code: str, timeout: float = 90, **environment: str) -> str:
         check=False,
     )
     assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
-    return result.stdout
+    return result

@@ -31,13 +31,13 @@ func TestQuietDiscardsErrors(t *testing.T) {
 	for _, name := range []string{"MORI_GLOBAL_LOG_LEVEL", "MORI_IO_LOG_LEVEL", "MORI_SHMEM_LOG_LEVEL", "MORI_LOG_FILE"} {
 		t.Setenv(name, "")
 	}
-	stdout := os.Stdout
+	stderr := os.Stderr
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Stdout = w
-	defer func() { os.Stdout = stdout }()
+	os.Stderr = w
+	defer func() { os.Stderr = stderr }()
 	logging.SetOutput(w)
 	logging.For("io").Error("printed")
 	Quiet()
@@ -48,6 +48,6 @@ func TestQuietDiscardsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "printed\n"; len(printed) < len(want) || string(printed[len(printed)-len(want):]) != want {
-		t.Errorf("standard output has %q, want one line that ends with %q", printed, want)
+		t.Errorf("standard error has %q, want one line that ends with %q", printed, want)
 	}
 }

@@ -479,6 +479,11 @@ def pybind_StreamSet(stream: int, dst: int, value: int, nbytes: int) -> int:
 def pybind_StreamWait(stream: int, timeoutMS: int) -> bool:
     """StreamWait waits for a stream and reports whether it is done."""
 
+def pybind_UnknownVariables() -> str:
+    """UnknownVariables returns a message for each variable of the environment that has mori's prefix and
+    that nothing reads, as a JSON list.
+    """
+
 def pybind_UnpackEngineDesc(addr: int, n: int) -> str:
     """UnpackEngineDesc decodes n bytes at addr, which the caller keeps alive, to JSON."""
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from .._errors import MoriError
+from .._version import __version__
 from . import _doctor, _env, _version
 
 _PASSED_ON = {
@@ -29,7 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments and arguments[0] in _PASSED_ON:
             return _pass_on(arguments[0], arguments[1:])
-        parsed = _parser().parse_args(arguments)
+        parser = _parser()
+        if not arguments:
+            parser.print_help()
+            return 0
+        parsed = parser.parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = parsed.run
         return run(parsed)
     except MoriError as err:
@@ -45,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mori", description="Communication for LLM inference and training.")
+    parser.add_argument("--version", action="version", version=f"mori {__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     for module in (_version, _doctor, _env):
         module.add(commands)

@@ -33,11 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows))
         return 0
-    if not rows:
-        print("no variable of mori is set")
-        return 0
-    known = {row["name"] for row in rows}
-    print(table(rows))
-    for name in sorted(n for n in os.environ if n.startswith("MORI_") and n not in known and not arguments.set):
-        print(f"mori: {name} is set, and no part of mori reads it", file=sys.stderr)
+    print(table(rows) if rows else "no variable of mori is set")
+    for message in json.loads(_core.call("UnknownVariables")):
+        print(f"mori: {message}", file=sys.stderr)
     return 0

@@ -199,12 +199,27 @@ class TestEnv:
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("MORI_TYPO", "1")
-        assert main(["env"]) == 0
-        assert "MORI_TYPO" in capsys.readouterr().err
+        monkeypatch.setenv("MORI_METRICS_PROT", "1")
+        for arguments in (["env"], ["env", "--set"]):
+            assert main(arguments) == 0
+            told = capsys.readouterr().err
+            assert 'MORI_TYPO is no setting of mori: "mori env" lists them' in told
+            assert "did you mean MORI_METRICS_PORT?" in told
 
 
 class TestMain:
-    @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["version", "--nonsense"]])
+    def test_alone_it_lists_its_commands(self, capsys: pytest.CaptureFixture[str]) -> None:
+        text = out(capsys)
+        for command in ("version", "doctor", "env", "bench", "tune", "demo"):
+            assert f"\n    {command} " in text
+
+    def test_version_as_an_option(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as info:
+            main(["--version"])
+        assert info.value.code == 0
+        assert capsys.readouterr().out == f"mori {mori.__version__}\n"
+
+    @pytest.mark.parametrize("arguments", [["nonsense"], ["version", "--nonsense"]])
     def test_wrong_usage(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as info:
             main(arguments)
