@@ -271,10 +271,13 @@ func (p *path) close(reason error) {
 	p.passOrphans()
 }
 
-// severity is the level for the end of a path: a warning, unless somebody wanted it.
+// severity is the level for the end of a path: a warning, unless this side or the peer wanted it.
 func (p *path) severity(reason error) slog.Level {
-	if errors.Is(reason, ErrClosed) || errors.Is(reason, errIdle) {
+	switch {
+	case errors.Is(reason, ErrClosed) || errors.Is(reason, errIdle):
 		return slog.LevelDebug
+	case errors.Is(reason, fabric.ErrShutdown):
+		return slog.LevelInfo
 	}
 	return slog.LevelWarn
 }

@@ -20,8 +20,8 @@ func Environment() (text string, err error) {
 	return toJSON(config.Variables())
 }
 
-// UnknownVariables returns a message for each variable of the environment that has mori's prefix and
-// that nothing reads, as a JSON list.
+// UnknownVariables returns a message for each variable of the environment that has mori's prefix
+// and that nothing reads, as a JSON list.
 func UnknownVariables() (text string, err error) {
 	defer guard(&err)
 	return toJSON(append([]string{}, config.Unknown()...))

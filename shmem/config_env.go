@@ -73,8 +73,8 @@ func ConfigFromEnv() (Config, error) {
 	return cfg, nil
 }
 
-// sizes reads the sizes of the heap; text that is no size is an error. Defaults shrink to what memory there is; what the user says
-// does not.
+// sizes reads the sizes of the heap; text that is no size is an error. Defaults shrink to what
+// memory there is; what the user says does not.
 func (c *Config) sizes(log *slog.Logger) error {
 	def := uint64(defaultHeap)
 	if c.Mode == VMMHeap {

@@ -107,7 +107,7 @@ func For(module string) *slog.Logger {
 func Answer(module, text string) {
 	h := &handler{module: module, level: level(module), out: sink()}
 	if h.Enabled(context.Background(), slog.LevelError) {
-		_ = h.write(time.Now(), slog.LevelError, text) // nobody is left to tell
+		_ = h.write(time.Now(), slog.LevelError, text) // as in Handle
 	}
 }
 
@@ -164,7 +164,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	})
 	text := b.String()
 	if r.Level >= slog.LevelWarn && !h.out.repeats.admit(h.module+" "+text, peer, func(more int) {
-		// Nobody is left to tell of a log that cannot be written.
+		// A log that cannot be written has no other place to say so.
 		_ = h.write(time.Now(), r.Level, fmt.Sprintf("%s (and %d more like it within %v)", text, more,
 			h.out.repeats.every))
 	}) {

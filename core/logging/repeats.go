@@ -17,8 +17,9 @@ const (
 )
 
 // A limiter lets the first of several lines that are alike through, counts the others for a while,
-// and then writes the first once more with their number. Lines are alike if they are about
-// one peer and differ in numbers only: when a peer dies with a thousand transfers under way, one line tells why, and one how many.
+// and then writes the first once more with their number. Lines are alike if they are about one peer
+// and differ in numbers only: when a peer dies with a thousand transfers under way, one line has
+// the reason, and another the number.
 type limiter struct {
 	every time.Duration
 

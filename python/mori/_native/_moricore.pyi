@@ -480,8 +480,8 @@ def pybind_StreamWait(stream: int, timeoutMS: int) -> bool:
     """StreamWait waits for a stream and reports whether it is done."""
 
 def pybind_UnknownVariables() -> str:
-    """UnknownVariables returns a message for each variable of the environment that has mori's prefix and
-    that nothing reads, as a JSON list.
+    """UnknownVariables returns a message for each variable of the environment that has mori's prefix
+    and that nothing reads, as a JSON list.
     """
 
 def pybind_UnpackEngineDesc(addr: int, n: int) -> str:
