@@ -19,6 +19,7 @@ vendor=${1:-cuda}
 flag=${2:-}
 cc=${CC:-gcc}
 cxx=${CXX:-g++}
+cores=$(nproc 2>/dev/null || echo 1)
 
 sources() {
 	find "$data" -name 'fake*' -type f
@@ -55,6 +56,11 @@ for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
 done
 before=$(digest)
 out=$base/emulated-gpu/$before
+# Of several that want it at once, one compiles and the others wait for it.
+if [ ! -e "$out" ] && command -v flock >/dev/null; then
+	exec 9>"$out.lock"
+	flock -w 240 9 || echo "the emulated GPU is compiled elsewhere for 240 s: here, too" >&2
+fi
 if [ ! -e "$out" ]; then
 	case $vendor in
 	cuda) name=libcuda.so.1 define=FAKE_CUDA ;;
@@ -73,14 +79,16 @@ if [ ! -e "$out" ]; then
 	}
 	cp "$data/fake_kernels.cpp" "$new/run.cpp"
 	compile "$new/run.cpp"
-	n=0
+	library >"$new/library.cpp"
+	optional "$new/library.cpp" "$root/native/kernels/shmem/library.cpp" &
+	n=1
 	for source in $(kernels); do
+		[ $((n % cores)) -ne 0 ] || wait
 		n=$((n + 1))
 		registered "$source" >"$new/kernel$n.cpp"
-		optional "$new/kernel$n.cpp" "$source"
+		optional "$new/kernel$n.cpp" "$source" &
 	done
-	library >"$new/library.cpp"
-	optional "$new/library.cpp" "$root/native/kernels/shmem/library.cpp"
+	wait
 	$cxx $flag -shared -Wl,-soname,$name -o "$new/$name" "$new"/*.o -lpthread
 	rm -f "$new"/*.o "$new"/*.cpp "$new"/*.log
 	chmod 755 "$new"
@@ -90,7 +98,7 @@ if [ ! -e "$out" ]; then
 		rm -rf "$new"
 		exec sh "$0" "$@"
 	fi
-	# Of several that compile at once, the first one wins; the others have the same.
+	# Without flock several may compile at once: the first one wins, and the others have the same.
 	mv -T "$new" "$out" 2>/dev/null || [ -e "$out" ]
 fi
 echo "$out"

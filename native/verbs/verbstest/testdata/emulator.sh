@@ -22,6 +22,11 @@ for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
 done
 before=$(digest)
 out=$base/emulated-verbs/$before
+# Of several that want it at once, one compiles and the others wait for it.
+if [ ! -e "$out" ] && command -v flock >/dev/null; then
+	exec 9>"$out.lock"
+	flock -w 240 9 || echo "the emulated libibverbs is compiled elsewhere for 240 s: here, too" >&2
+fi
 if [ ! -e "$out" ]; then
 	new=$(mktemp -d "$base/emulated-verbs/new-XXXXXX")
 	trap 'rm -rf "$new"' EXIT
@@ -42,7 +47,7 @@ if [ ! -e "$out" ]; then
 		rm -rf "$new"
 		exec sh "$0" "$@"
 	fi
-	# Of several that compile at once, the first one wins; the others have the same.
+	# Without flock several may compile at once: the first one wins, and the others have the same.
 	mv -T "$new" "$out" 2>/dev/null || [ -e "$out" ]
 fi
 echo "$out"
