@@ -38,6 +38,7 @@ EXAMPLE = ROOT / "tests" / "go" / "example"  # a module of its own: a provider t
 LINES = 15  # of the summary
 TAIL = 60  # lines of a failed test's output that are printed
 LIMIT = 3600  # seconds for the Go tests, and for the Python tests
+GO_OPTIONS = ["-vet=off"]  # make lint runs go vet
 
 # What a skipped test misses, as its reason says it, and what to do about it. The first match counts.
 MISSING = [
@@ -128,7 +129,7 @@ def start(command: list[str], cwd: Path, env: dict[str, str]) -> subprocess.Pope
 
 def run_go(count: Count, arguments: list[str], cwd: Path, env: dict[str, str], log: Path) -> None:
     """Run go test in a module and add its outcomes; report each package as it ends."""
-    names, command = GoLog(), ["go", "test", "-json", *arguments]
+    names, command = GoLog(), ["go", "test", "-json", *GO_OPTIONS, *arguments]
     with start(command, cwd, env) as process, bounded(process) as late, log.open("a") as raw:
         assert process.stdout is not None
         for line in process.stdout:
