@@ -10,7 +10,7 @@ TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
 # Modules of their own: providers that live outside of this one.
 EXAMPLE := tests/go/example
 # Those that take longest begin first.
-LONG := ./tests/go/reliability ./core/provider/tcp ./shmem ./io
+LONG := ./tests/go/reliability ./core/provider/tcp ./shmem ./ep ./core/provider/verbs ./io
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
 ARGS ?=
 
@@ -21,7 +21,7 @@ demo: dev ## move a paged KV cache between two processes; ARGS="--path tcp" and 
 	@$(PY) -m mori demo $(ARGS)
 
 test: dev ## all tests, Go and Python; TORCH=0 leaves out PyTorch (2.3 GB to download) and the tests with it
-	@$(PY) tools/run_tests.py --torch $(ARGS)
+	@$(PY) tools/run_tests.py --torch --first "$(LONG)" $(ARGS)
 
 test-go: dev # the Go tests; ARGS="-run TestCancel ./io" and so on
 	@$(PY) tools/run_tests.py --only go -- $(ARGS)

@@ -154,12 +154,13 @@ def run_go(count: Count, arguments: list[str], cwd: Path, env: dict[str, str], l
         print("".join("".join(lines) for lines in names.build.values()), flush=True)
 
 
-def go_tests(arguments: list[str], logs: Path) -> Count:
-    """Run the Go tests of this module and of the example."""
+def go_tests(arguments: list[str], logs: Path, first: list[str]) -> Count:
+    """Run the Go tests of this module, some packages before the others, and of the example."""
     count, started = Count("Go"), time.monotonic()
     log = logs / "go.jsonl"
     log.unlink(missing_ok=True)
-    run_go(count, [*gotool.tags(), *(arguments or ["./..."])], ROOT, gotool.environment("-race" in arguments), log)
+    what = [*gotool.tags(), *(arguments or [*first, "./..."])]
+    run_go(count, what, ROOT, gotool.environment("-race" in arguments), log)
     if not arguments:
         run_go(count, ["./..."], EXAMPLE, dict(os.environ), log)
     count.seconds = time.monotonic() - started
@@ -272,7 +273,7 @@ def run_tests(args: argparse.Namespace) -> list[Count]:
             torch = stack.enter_context(subprocess.Popen([sys.executable, str(ROOT / "tools" / "dev.py"), "--torch"]))
             stack.callback(torch.terminate)
         if args.only != "python":
-            counts.append(go_tests(args.arguments, args.logs))
+            counts.append(go_tests(args.arguments, args.logs, args.first.split()))
         if torch is not None and torch.wait(LIMIT) != 0:
             counts.append(Count("Python", broken=f"tools/dev.py --torch ended with status {torch.returncode}"))
         elif args.only != "go":
@@ -285,6 +286,7 @@ def main() -> int:
     parser.add_argument("--only", choices=["go", "python"])
     parser.add_argument("--skipped", action="store_true", help="only the Python tests that the last run skipped")
     parser.add_argument("--torch", action="store_true", help="install PyTorch beside the Go tests, unless TORCH=0")
+    parser.add_argument("--first", default="", metavar="PACKAGES", help="Go packages that begin before the others")
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "test", metavar="FOLDER",
                         help="where the output of the tests goes (default: build/test)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the summary to FILE, too")
