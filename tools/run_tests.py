@@ -38,7 +38,10 @@ EXAMPLE = ROOT / "tests" / "go" / "example"  # a module of its own: a provider t
 LINES = 15  # of the summary
 TAIL = 60  # lines of a failed test's output that are printed
 LIMIT = 3600  # seconds for the Go tests, and for the Python tests
-GO_OPTIONS = ["-vet=off"]  # make lint runs go vet
+# Many tests mostly wait: packages and processes at a time. Each Python process needs memory for PyTorch.
+PACKAGES = (os.cpu_count() or 1) + 1
+PROCESSES = min(4, PACKAGES)
+GO_OPTIONS = ["-vet=off", f"-p={PACKAGES}"]  # make lint runs go vet
 
 # What a skipped test misses, as its reason says it, and what to do about it. The first match counts.
 MISSING = [
@@ -193,13 +196,12 @@ def skipped_before(logs: Path) -> list[str]:
 
 
 def python_tests(arguments: list[str], logs: Path) -> Count:
-    """Run the Python tests in as many processes as there are cores, four at most."""
+    """Run the Python tests in PROCESSES processes."""
     count, started = Count("Python"), time.monotonic()
     results = Results(logs / "python.jsonl")
     results.path.unlink(missing_ok=True)
-    processes = str(min(4, os.cpu_count() or 1))
     chosen = any(Path(ROOT, argument.partition("::")[0]).exists() for argument in arguments)
-    command = [sys.executable, "-m", "pytest", "-q", "-n", processes, "--dist", "worksteal",
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(PROCESSES), "--dist", "worksteal",
                f"--results={results.path}", *arguments, *([] if chosen else ["tests/python"])]
     with start(command, ROOT, dict(os.environ)) as process, bounded(process) as late:
         assert process.stdout is not None
