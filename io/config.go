@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 
 	"mori/core"
 	"mori/core/config"
@@ -92,7 +93,27 @@ func (c *BackendConfig) fromEnv(log *slog.Logger) *BackendConfig {
 	out.PollCqMode, err = pollMode(config.Get(config.IOPollCqMode), c.PollCqMode)
 	warn(err)
 	out.nics.read(warn)
+	out.reportEffectless(log)
 	return &out
+}
+
+var effectless sync.Once
+
+// reportEffectless says once in a process which numbers of c change nothing.
+func (c *BackendConfig) reportEffectless(log *slog.Logger) {
+	var names []string
+	if c.NumWorkerThreads > 0 {
+		names = append(names, fmt.Sprintf("num_worker_threads=%d (who submits also posts)", c.NumWorkerThreads))
+	}
+	if c.NumStreams > 0 && c.NumStreams != 64 {
+		names = append(names, fmt.Sprintf("num_streams=%d (32 copies of a GPU at a time)", c.NumStreams))
+	}
+	if c.NumEvents > 0 && c.NumEvents != 64 {
+		names = append(names, fmt.Sprintf("num_events=%d (as many as copies need)", c.NumEvents))
+	}
+	if len(names) > 0 {
+		effectless.Do(func() { log.Warn("settings without effect", "settings", strings.Join(names, ", ")) })
+	}
 }
 
 // forXGMI is a copy of c for copies between GPUs of one host, of which nobody is notified and which

@@ -40,7 +40,9 @@ _SECTIONS = (
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("doctor", help="report this host's hardware, permissions and paths to peers")
+    parser = commands.add_parser(
+        "doctor", aliases=["check", "diagnose"], help="report this host's hardware, permissions and paths to peers"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 

@@ -15,6 +15,7 @@ from ..io import MemoryLocationType as MemoryLocationType
 from ..io import PollCqMode as PollCqMode
 from ..io import RdmaBackendConfig as RdmaBackendConfig
 from ..io import StatusCode as StatusCode
+from ..io import TcpBackendConfig as TcpBackendConfig
 from ..io import TransferStatus as TransferStatus
 from ..io import XgmiBackendConfig as XgmiBackendConfig
 from ..io import fabric_alloc as fabric_alloc

@@ -32,6 +32,7 @@ from ._config import BackendConfig as BackendConfig
 from ._config import FabricBackendConfig as FabricBackendConfig
 from ._config import IOEngineConfig as IOEngineConfig
 from ._config import RdmaBackendConfig as RdmaBackendConfig
+from ._config import TcpBackendConfig as TcpBackendConfig
 from ._config import XgmiBackendConfig as XgmiBackendConfig
 from ._desc import EngineDesc as EngineDesc
 from ._desc import MemoryDesc as MemoryDesc

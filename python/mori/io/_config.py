@@ -173,6 +173,10 @@ class RdmaBackendConfig(BackendConfig):
         self.deadline_ms = 30000
 
 
+class TcpBackendConfig(RdmaBackendConfig):
+    """Configuration of ``BackendType.TCP``; fields as in :class:`RdmaBackendConfig`, those of RDMA without effect."""
+
+
 class _StreamsConfig(BackendConfig):
     num_streams = _int32()
     num_events = _int32()

@@ -15,6 +15,7 @@ from . import _native
 from ._config import BackendConfig, IOEngineConfig
 from ._desc import EngineDesc, MemoryDesc
 from ._enums import BackendType, MemoryLocationType, StatusCode
+from ._names import also
 from ._session import IOEngineSession
 from ._status import TransferStatus
 from ._transfer import options
@@ -180,13 +181,15 @@ class IOEngine:
         """Stop the backend; nothing happens without one."""
         self._engine.RemoveBackend(type)
 
-    def register_remote_engine(self, desc: EngineDesc) -> None:
+    @also(desc="engine_desc")
+    def register_remote_engine(self, engine_desc: EngineDesc) -> None:
         """Make a peer known to every backend that exists now. Sends nothing; the last description of a key counts."""
-        self._engine.RegisterRemoteEngine(desc)
+        self._engine.RegisterRemoteEngine(engine_desc)
 
-    def deregister_remote_engine(self, desc: EngineDesc) -> None:
+    @also(desc="engine_desc")
+    def deregister_remote_engine(self, engine_desc: EngineDesc) -> None:
         """Forget a peer; nothing happens if it is not known."""
-        self._engine.DeregisterRemoteEngine(desc)
+        self._engine.DeregisterRemoteEngine(engine_desc)
 
     def register_memory(self, ptr: int, size: int, device_id: int, mem_loc: MemoryLocationType) -> MemoryDesc:
         """Make memory usable for transfers.
@@ -222,9 +225,10 @@ class IOEngine:
         size = tensor.nelement() * tensor.element_size()
         return self.register_memory(tensor.data_ptr(), size, -1 if device is None else device, loc)
 
-    def deregister_memory(self, desc: MemoryDesc) -> None:
+    @also(desc="mem_desc")
+    def deregister_memory(self, mem_desc: MemoryDesc) -> None:
         """Withdraw a memory and the sessions made with it; nothing happens if it is not known."""
-        self._engine.DeregisterMemory(desc)
+        self._engine.DeregisterMemory(mem_desc)
 
     def allocate_transfer_uid(self) -> int:
         """Return the next transfer number of the engine; numbers start at 0 and are never reused."""
@@ -340,32 +344,34 @@ class IOEngine:
             True, (deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
         )
 
-    def create_session(self, local: MemoryDesc, remote: MemoryDesc) -> IOEngineSession | None:
+    @also(local="local_mem", remote="remote_mem")
+    def create_session(self, local_mem: MemoryDesc, remote_mem: MemoryDesc) -> IOEngineSession | None:
         """Prepare transfers between two memories.
 
         Args:
-            local: a memory of this engine; an unpacked copy of its description serves as well.
-            remote: a memory of a registered peer, of another engine here, or of this engine.
+            local_mem: a memory of this engine; an unpacked copy of its description serves as well.
+            remote_mem: a memory of a registered peer, of another engine here, or of this engine.
 
         Returns:
             The session, or None when no backend can serve the pair.
         """
-        session = self._engine.CreateSession(local, remote)
+        session = self._engine.CreateSession(local_mem, remote_mem)
         return None if session is None else IOEngineSession(session)
 
-    def pop_inbound_transfer_status(self, remote_key: str, uid: int) -> TransferStatus | None:
+    @also(uid="transfer_uid")
+    def pop_inbound_transfer_status(self, remote_key: str, transfer_uid: int) -> TransferStatus | None:
         """Tell whether a peer's transfer has arrived here.
 
         Args:
             remote_key: key of the engine that submitted the transfer.
-            uid: its number there.
+            transfer_uid: its number there.
 
         Returns:
             A status with SUCCESS once all bytes are here, again and again; None before, with notifications disabled
             on either side, and for unknown keys.
         """
         status = TransferStatus()
-        return status if self._engine.PopInboundTransferStatus(remote_key, uid, status) else None
+        return status if self._engine.PopInboundTransferStatus(remote_key, transfer_uid, status) else None
 
     def wait_all(self, statuses: Sequence[TransferStatus | None], timeout_ms: int = -1) -> StatusCode:
         """Wait for transfers, without the GIL; entries that are None are skipped.

@@ -52,6 +52,11 @@ class IOEngineSession:
         self._post: Callable[..., TransferStatus] = fast.post
         self._post_one: Callable[..., TransferStatus] = fast.post_one
 
+    @property
+    def _sess(self) -> _native.IOEngineSession:
+        """The native session, under the name that MORI's callers reach it by."""
+        return self._session
+
     def with_deadline(self, deadline_ms: int) -> IOEngineSession:
         """Return this session with another deadline for its transfers, in milliseconds; 0 is none.
 

@@ -21,3 +21,8 @@ def load() -> str:
         UnsupportedError: there is no GPU that could run it.
     """
     raise UnsupportedError("the fabric copy kernel needs a GPU with a FABRIC backend, and none is usable here")
+
+
+def ensure_fabric_copy_kernel() -> bool:
+    """Return False: no GPU here runs the kernel, and the FABRIC backend works without it."""
+    return False

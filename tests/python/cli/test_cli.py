@@ -41,6 +41,10 @@ class TestVersion:
 
 
 class TestDoctor:
+    @pytest.mark.parametrize("name", ["check", "diagnose"])
+    def test_other_names(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
+        assert json.loads(out(capsys, name, "--json"))["python"]["mori"] == mori.__version__
+
     def test_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         told = json.loads(out(capsys, "doctor", "--json"))
         assert told["python"]["mori"] == mori.__version__

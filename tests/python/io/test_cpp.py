@@ -161,3 +161,5 @@ class TestFabricMemory:
             assert not module.available()
             with pytest.raises(io.UnsupportedError, match="kernel"):
                 module.load()
+        assert io.engine.ensure_scatter_gather_kernel() is True
+        assert io.engine.ensure_fabric_copy_kernel() is False
