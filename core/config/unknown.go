@@ -25,7 +25,7 @@ var effectless = []string{
 }
 
 // ofTests begin the names that only tests of this repository read.
-var ofTests = []string{"MORI_TEST", "MORI_REQUIRE", "MORI_SOAK", "MORI_EMULATED_", "MORI_KEEP_"}
+var ofTests = []string{"MORI_TEST", "MORI_REQUIRE", "MORI_SOAK", "MORI_EMULATED_", "MORI_BARE_", "MORI_KEEP_"}
 
 var environ atomic.Pointer[func() []string]
 

@@ -43,6 +43,35 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// TestGrowingStructs: one that the vendor has continued is as it was, and one that is shorter there
+// is not.
+func TestGrowingStructs(t *testing.T) {
+	needCompiler(t)
+	all, err := sample.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	growing := sample
+	growing.Growing = []string{"wrong_size"}
+	got, err := growing.Run()
+	if err != nil || len(got) != len(all)-1 || slices.Contains(got, "wrong_size has 4 bytes, the vendor's has 8") {
+		t.Errorf("%q, %v", got, err)
+	}
+	shrunk := Comparison{Ours: sample.Vendor, Vendor: sample.Ours, Growing: growing.Growing}
+	ours, err := read(shrunk.Ours, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := read(shrunk.Vendor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "wrong_size has 8 bytes, the vendor's has 4"
+	if got := shrunk.sizes("wrong_size", ours.types["wrong_size"], theirs.types["wrong_size"]); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestUnknownConstant: a constant that the vendor's header does not have is named.
 func TestUnknownConstant(t *testing.T) {
 	needCompiler(t)

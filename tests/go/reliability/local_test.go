@@ -128,7 +128,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 				var now leftovers
 				for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 					side.ask("left", nil, &now)
-					if now.Goroutines <= 4 && now.Descriptors <= 8 && len(now.Shared) == 0 && now.Heap < 4<<20 {
+					if now.Goroutines <= 4 && now.Descriptors <= 4 && len(now.Shared) == 0 && now.Heap < 4<<20 {
 						break
 					}
 					if time.Now().After(end) {

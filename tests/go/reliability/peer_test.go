@@ -56,6 +56,8 @@ type peerSide struct {
 	regions  []region
 	sessions []*io.Session
 	statuses map[uint64]*io.Status
+
+	descriptors map[string]string // of the process when it began
 }
 
 // A region in memory of a GPU has mem to be filled and looked at.
@@ -67,7 +69,12 @@ type region struct {
 }
 
 func servePeer() {
-	side := &peerSide{statuses: map[uint64]*io.Status{}}
+	fds, err := descriptors()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	side := &peerSide{statuses: map[uint64]*io.Status{}, descriptors: fds}
 	commands := map[string]func(json.RawMessage) (any, error){
 		"start": side.start, "know": side.know, "region": side.region, "session": side.session, "post": side.post, "wait": side.wait, "cancel": side.cancel,
 		"verify": side.verify, "seccomp": side.seccomp, "describe": side.describe, "arrived": side.arrived, "left": side.left, "close": side.close,
@@ -347,18 +354,39 @@ func (p *peerSide) close(json.RawMessage) (any, error) {
 
 // leftovers are what a process still has.
 type leftovers struct {
-	Goroutines, Descriptors int
+	Goroutines, Descriptors int      // Descriptors: without those that the process began with
 	Shared                  []string // mappings that other processes may have, too
 	Heap                    uint64   // bytes that Go's collector cannot free
 }
 
-func (p *peerSide) left(json.RawMessage) (any, error) {
-	now := leftovers{Goroutines: runtime.NumGoroutine()}
+// descriptors returns what each open descriptor is. A process begins with more than three: Go's
+// runtime keeps files of a control group open where that limits the processors.
+func descriptors() (map[string]string, error) {
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return nil, err
 	}
-	now.Descriptors = len(fds)
+	out := map[string]string{}
+	for _, fd := range fds {
+		to, err := os.Readlink("/proc/self/fd/" + fd.Name())
+		if err == nil { // else it was that of ReadDir
+			out[fd.Name()] = to
+		}
+	}
+	return out, nil
+}
+
+func (p *peerSide) left(json.RawMessage) (any, error) {
+	now := leftovers{Goroutines: runtime.NumGoroutine()}
+	fds, err := descriptors()
+	if err != nil {
+		return nil, err
+	}
+	for fd, to := range fds {
+		if p.descriptors[fd] != to {
+			now.Descriptors++
+		}
+	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return nil, err

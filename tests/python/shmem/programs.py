@@ -48,7 +48,7 @@ class Programs:
         code = _HEAD.format(tests=str(HERE.parent)) + program
         path = os.pathsep.join(sys.path)
         base = {**os.environ, "PYTHONPATH": path, "MORI_SHMEM_HEAP_SIZE": "64M", "MORI_BOOTSTRAP_TIMEOUT": "60"}
-        base["MORI_SHMEM_LOG_LEVEL"] = "critical"  # the log goes to where the programs print
+        base["MORI_SHMEM_LOG_LEVEL"] = "critical"  # else it is among the complaints
         each = environments or [{}] * size
         self.all = [
             subprocess.Popen(

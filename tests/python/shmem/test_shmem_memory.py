@@ -111,15 +111,15 @@ def test_free_of_what_is_not_allocated(rank: Rank) -> None:
 
 
 def ask_for(rank: Rank, size: int) -> tuple[int, str]:
-    """Return what an allocation gave, and what it logged on the standard output that ranks inherit."""
+    """Return what an allocation gave, and what it logged on the standard error that ranks inherit."""
     with tempfile.TemporaryFile() as log:
-        stdout = os.dup(1)
-        os.dup2(log.fileno(), 1)
+        stderr = os.dup(2)
+        os.dup2(log.fileno(), 2)
         try:
             at = shmem.shmem_malloc(size + 4096 * rank.me)
         finally:
-            os.dup2(stdout, 1)
-            os.close(stdout)
+            os.dup2(stderr, 2)
+            os.close(stderr)
         log.seek(0)
         return at, log.read().decode()
 

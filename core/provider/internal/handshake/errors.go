@@ -45,7 +45,7 @@ func Error(ctx context.Context, to fabric.Addr, err error) error {
 		return err
 	case errors.As(cause, &ended):
 		return fmt.Errorf("connect to %s: %w", to, ended.cause)
-	case errors.Is(cause, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(cause, context.DeadlineExceeded), isTimeout(err):
 		return fmt.Errorf("connect to %s: no answer in time: %w", to, timeoutError{})
 	case cause != nil:
 		return fmt.Errorf("connect to %s: %w", to, canceledError{cause})
@@ -57,6 +57,12 @@ func Error(ctx context.Context, to fabric.Addr, err error) error {
 		errno = fabric.ErrConnReset
 	}
 	return fmt.Errorf("connect to %s: %w", to, causeError{err, errno})
+}
+
+// isTimeout reports whether a socket's deadline has passed, which may be seen before ctx is done. A
+// net.Dialer's error is another one than that of reads and writes.
+func isTimeout(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // An endedError says that the endpoint ended during its handshake.
