@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: MIT
 """Build what tests/gpu/run needs besides this tree, for a machine that has GPUs and no Go: build/gpu/bundle.tar.xz.
 
-    python tools/gpu_bundle.py [--python python3.12]
+    python tools/gpu_bundle.py [--python python3.12] [--all]
 
     ext/_moricore.*.so     the extension, for the Python of that machine
     bin/core.device.test   the test program of each Go package whose tests use a GPU, named by its folder
 
 Copy the tree with the file in it, and run tests/gpu/run there. Its C library must be as new as the one here.
+
+With --all the file is build/steady/bundle.tar.xz and has the test programs of all packages, as tools/steady.py --from
+reads them.
 """
 
 from __future__ import annotations
@@ -78,15 +81,29 @@ def build_tests(dest: Path) -> None:
         print(f"  {program.stat().st_size / 2**20:5.1f} MiB {program.relative_to(ROOT)}", flush=True)
 
 
+def build_all_tests(dest: Path) -> None:
+    """Compile the test programs of all packages, and the program that makes events of their output."""
+    shutil.rmtree(dest, ignore_errors=True)
+    dest.mkdir(parents=True)
+    run("go", "build", "-ldflags=-s -w", "-o", dest / "test2json", "cmd/test2json")
+    listed = run("go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...",
+                 env=gotool.environment())
+    for package in listed.split():
+        program = dest / f"{package.replace('/', '.')}.test"
+        run("go", "test", "-c", "-ldflags=-s -w", "-o", program, package, env=gotool.environment())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--all", action="store_true", help="the test programs of all packages, for tools/steady.py")
     parser.add_argument("--python", default="python3.12", help="of that machine's version (default: %(default)s)")
     args = parser.parse_args()
-    parts, bundle = ROOT / "build" / "gpu-parts", ROOT / "build" / "gpu" / "bundle.tar.xz"
+    name = "steady" if args.all else "gpu"
+    parts, bundle = ROOT / "build" / f"{name}-parts", ROOT / "build" / name / "bundle.tar.xz"
     python = interpreter(args.python, ROOT / "build" / f"venv-{Path(args.python).name}")
     shutil.rmtree(parts / "ext", ignore_errors=True)
     print(run(python, "tools/build_ext.py", "--dest", parts / "ext"), end="", flush=True)
-    build_tests(parts / "bin")
+    (build_all_tests if args.all else build_tests)(parts / "bin")
     bundle.parent.mkdir(parents=True, exist_ok=True)
     # The programs have most of their code in common: a window over several of them leaves a third of what gzip does.
     window = [{"id": lzma.FILTER_LZMA2, "preset": 2, "dict_size": 64 << 20}]

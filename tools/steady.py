@@ -6,9 +6,11 @@
     tools/steady.py --runs 30 ./io ./core/provider/...      # these Go packages
     tools/steady.py --runs 10 tests/python/io               # these Python folders or files
     tools/steady.py --runs 50 --test 'TestCancel.*' ./io    # some tests of a package
+    tools/steady.py --jobs 12 --load 16 --budget 500 --from bundle/bin  # another machine, without Go
 
-Each Go package is compiled once and its program run many times, in random order. Every run ends within --limit. The
-output of each red run stays in build/steady. The exit status is 1 if the table has a row.
+Each Go package is compiled once and its program run many times, in random order. Every unit has its first run before
+one has its second. Every run ends within --limit. The output of each red run stays in build/steady. The exit status is
+1 if the table has a row. For a machine without Go, tools/gpu_bundle.py --all makes the programs that --from reads.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -43,10 +47,25 @@ class Row:
     """A test that was red at least once."""
 
     test: str
+    unit: str
     failures: int
-    runs: int
     reason: str
     logs: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Unit:
+    """How often a package or folder ran."""
+
+    runs: int = 0
+    red_runs: int = 0
+    seconds: float = 0.0  # of all runs
+
+    def add(self, seconds: float, red: bool) -> None:
+        """Count one run."""
+        self.runs += 1
+        self.red_runs += red
+        self.seconds += seconds
 
 
 class Display:
@@ -90,19 +109,24 @@ class GoUnit:
 
     def __init__(self, package: str, folder: Path, args: argparse.Namespace) -> None:
         self.name, self.folder, self.args = package, folder, args
-        self.program = LOGS / "bin" / (package.replace("/", "-") + (".race" if args.race else "") + ".test")
+        race = ".race" if args.race else ""
+        self.program = (args.programs or LOGS / "bin") / f"{package.replace('/', '.')}{race}.test"
+        carried = args.programs and args.programs / "test2json"
+        self.converter = [str(carried)] if carried else ["go", "tool", "test2json"]
 
     def prepare(self) -> str:
         """Compile the test program; return the compiler's words if that fails."""
+        if self.args.programs:
+            return "" if self.program.exists() else f"{self.program} is missing"
         race = ["-race"] if self.args.race else []
         command = ["go", "test", "-c", *gotool.tags(), *race, "-o", str(self.program), self.name]
         status, output = run_limited(command, ROOT, gotool.environment(self.args.race), 1800)
         return "" if status == 0 else output or f"exit status {status}"
 
-    def run(self) -> tuple[list[Outcome], str]:
+    def run(self, number: int) -> tuple[list[Outcome], str]:
         """Run it once: the outcomes of its tests, and its output."""
         limit = self.args.limit
-        command = ["go", "tool", "test2json", "-t", "-p", self.name, str(self.program), "-test.v=test2json",
+        command = [*self.converter, "-t", "-p", self.name, str(self.program), "-test.v=test2json",
                    "-test.shuffle=on", "-test.paniconexit0", f"-test.timeout={limit}s"]
         if self.args.test:
             command.append(f"-test.run={self.args.test}")
@@ -129,9 +153,9 @@ class PythonUnit:
         """There is nothing to compile: make dev did it."""
         return ""
 
-    def run(self) -> tuple[list[Outcome], str]:
+    def run(self, number: int) -> tuple[list[Outcome], str]:
         """Run it once: the outcomes of its tests, and its output."""
-        results = LOGS / "results.jsonl"
+        results = LOGS / f"results-{re.sub(r'[^A-Za-z0-9]+', '-', self.name)}-{number}.jsonl"
         command = [sys.executable, "-m", "pytest", self.name, "-q", "-n", str(min(4, os.cpu_count() or 1)), "--dist",
                    "worksteal", "-p", "no:cacheprovider", f"--results={results}"]
         if self.args.test:
@@ -147,7 +171,10 @@ class PythonUnit:
 
 
 def go_units(patterns: list[str], args: argparse.Namespace) -> list[GoUnit]:
-    """The Go packages with tests that the patterns match."""
+    """The Go packages with tests that the patterns match; with --from, all that were compiled."""
+    if args.programs:
+        names = sorted(path.stem.replace(".", "/") for path in args.programs.glob("mori.*.test"))
+        return [GoUnit(name, ROOT / name.partition("/")[2], args) for name in names]
     found = subprocess.run(
         ["go", "list", *gotool.tags(), "-f", WITH_TESTS, *patterns],
         cwd=ROOT, env=gotool.environment(), capture_output=True, text=True, check=False)
@@ -179,66 +206,82 @@ def busy(count: int) -> Iterator[None]:
 class Table:
     """What was red, and how often each unit ran."""
 
-    def __init__(self) -> None:
+    def __init__(self, units: list[GoUnit | PythonUnit]) -> None:
         self.rows: dict[str, Row] = {}
-        self.units: dict[str, dict[str, float]] = {}
+        self.units = {unit.name: Unit() for unit in units}
+        self._lock = threading.Lock()
 
-    def add(self, unit: str, run: int, outcomes: list[Outcome], output: str) -> int:
+    def add(self, unit: str, run: int, outcomes: list[Outcome], output: str, seconds: float) -> int:
         """Take one run; return how many of its tests were red."""
         red = [o for o in outcomes if o.status == "fail"]
-        if not red:
-            return 0
-        log = LOGS / "log" / f"{re.sub(r'[^A-Za-z0-9.]+', '-', unit)}-{run}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text("".join(f"### {o.title}\n{o.output}\n" for o in red) + f"### the whole run\n{output}")
-        for outcome in red:
-            row = self.rows.setdefault(outcome.title, Row(outcome.title, 0, 0, outcome.reason))
-            row.failures += 1
-            row.logs.append(str(log.relative_to(ROOT)))
+        with self._lock:
+            self.units[unit].add(seconds, bool(red))
+            if not red:
+                return 0
+            log = LOGS / "log" / f"{re.sub(r'[^A-Za-z0-9.]+', '-', unit)}-{run}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text("".join(f"### {o.title}\n{o.output}\n" for o in red) + f"### the whole run\n{output}")
+            for outcome in red:
+                row = self.rows.setdefault(outcome.title, Row(outcome.title, unit, 0, outcome.reason))
+                row.failures += 1
+                row.logs.append(str(log.relative_to(ROOT)))
         return len(red)
 
-    def end(self, unit: str, runs: int, red_runs: int, seconds: float) -> None:
-        """Note that a unit has had all its runs."""
-        self.units[unit] = {"runs": runs, "red_runs": red_runs, "seconds_a_run": round(seconds / max(runs, 1), 2)}
-        for row in self.rows.values():
-            if row.test.split(" ")[0].startswith(unit):
-                row.runs = runs
+    def list_units(self) -> str:
+        """How often each unit ran, and how long it took."""
+        lines = [f"{'runs':>5} {'red':>4} {'s a run':>8}  unit"]
+        for name, unit in sorted(self.units.items(), key=lambda pair: -pair[1].seconds):
+            lines.append(f"{unit.runs:>5} {unit.red_runs:>4} {unit.seconds / max(unit.runs, 1):>8.1f}  {name}")
+        return "\n".join(lines)
 
     def __str__(self) -> str:
-        runs = sum(int(u["runs"]) for u in self.units.values())
+        runs = sum(unit.runs for unit in self.units.values())
+        fewest = min((unit.runs for unit in self.units.values()), default=0)
         if not self.rows:
-            return f"steady: {len(self.units)} packages and folders, {runs} runs, every test green in each"
-        rows = sorted(self.rows.values(), key=lambda row: -row.failures / max(row.runs, 1))
+            what = f"{len(self.units)} packages and folders, {runs} runs, at least {fewest} of each"
+            return f"steady: {what}: every test green in each"
+        rows = sorted(self.rows.values(), key=lambda row: -row.failures / max(self.units[row.unit].runs, 1))
         width = max(len(row.test) for row in rows)
         lines = [f"{'test':<{width}}  red/runs  reason"]
-        lines += [f"{r.test:<{width}}  {f'{r.failures}/{r.runs}':>8}  {r.reason}" for r in rows]
+        lines += [f"{r.test:<{width}}  {f'{r.failures}/{self.units[r.unit].runs}':>8}  {r.reason}" for r in rows]
         lines.append(f"steady: {len(rows)} tests were not green in every run; their output is in build/steady/log")
         return "\n".join(lines)
 
 
 def measure(units: list[GoUnit | PythonUnit], args: argparse.Namespace, table: Table) -> None:
-    """Run every unit --runs times."""
-    display = Display()
+    """Run every unit --runs times, --jobs of them at a time, until the budget is spent."""
+    display, started = Display(), time.monotonic()
+    ready = []
     for number, unit in enumerate(units, 1):
-        here = f"[{number}/{len(units)}] {unit.name}"
-        display.progress(f"{here}: compiling")
+        display.progress(f"[{number}/{len(units)}] {unit.name}: compiling")
         if failed := unit.prepare():
-            table.add(unit.name, 0, [Outcome(unit.name, "", "fail", 0, failed)], failed)
-            table.end(unit.name, 1, 1, 0)
-            display.line(f"{here}: does not compile")
-            continue
-        started, red, ended = time.monotonic(), 0, 0
+            table.add(unit.name, 0, [Outcome(unit.name, "", "fail", 0, failed)], failed, 0)
+            display.line(f"{unit.name}: does not compile")
+        else:
+            ready.append(unit)
+    total, ended, red, stop = len(ready) * args.runs, 0, 0, threading.Event()
+
+    def once(unit: GoUnit | PythonUnit, run: int) -> None:
+        nonlocal ended, red
+        if stop.is_set() or (args.budget and time.monotonic() - started > args.budget):
+            return
+        began = time.monotonic()
+        outcomes, output = unit.run(run)
+        if stop.is_set():
+            return  # it was interrupted, too
+        found = table.add(unit.name, run, outcomes, output, time.monotonic() - began)
+        ended, red = ended + 1, red + bool(found)
+        display.progress(f"{ended} of {total} runs, {red} red, {time.monotonic() - started:.0f} s: {unit.name}")
+        if found:
+            display.line(f"{unit.name}, run {run}: {found} tests red")
+
+    with busy(args.load), ThreadPoolExecutor(args.jobs) as pool:
+        runs = [pool.submit(once, unit, run) for run in range(1, args.runs + 1) for unit in ready]
         try:
-            with busy(args.load):
-                while ended < args.runs:
-                    seconds = time.monotonic() - started
-                    display.progress(f"{here}: run {ended + 1} of {args.runs}, {red} red, {seconds:.0f} s")
-                    red += bool(table.add(unit.name, ended + 1, *unit.run()))
-                    ended += 1
+            for one in runs:
+                one.result()
         finally:
-            seconds = time.monotonic() - started
-            table.end(unit.name, ended, red, seconds)
-            display.line(f"{here}: {red} of {ended} runs red, {seconds / max(ended, 1):.1f} s a run")
+            stop.set()
 
 
 def main() -> int:
@@ -250,11 +293,16 @@ def main() -> int:
     parser.add_argument("--test", help="only these tests: go test's -run, pytest's -k")
     parser.add_argument("--race", action="store_true", help="compile Go with the race detector")
     parser.add_argument("--only", choices=["go", "python"])
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin no run after this time")
+    parser.add_argument("--from", dest="programs", type=Path, metavar="FOLDER", help="compiled test programs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table to FILE, too")
     args = parser.parse_args()
 
     python = [w for w in args.what if w.startswith("tests/python")]
     go = [w for w in args.what if w not in python]
+    if args.programs:
+        args.programs = args.programs.resolve()
     if not args.what:
         go, python = ["./..."], python_folders()
     units: list[GoUnit | PythonUnit] = []
@@ -267,18 +315,19 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     shutil.rmtree(LOGS / "log", ignore_errors=True)
     (LOGS / "bin").mkdir(parents=True, exist_ok=True)
-    table = Table()
+    table = Table(units)
     try:
         measure(units, args, table)
     except KeyboardInterrupt:
         print("steady: interrupted", file=sys.stderr)
         return 130
     finally:
-        print(table)
+        print(table.list_units(), table, sep="\n\n")
         if args.json:
             args.json.parent.mkdir(parents=True, exist_ok=True)
             rows = [asdict(row) for row in table.rows.values()]
-            args.json.write_text(json.dumps({"units": table.units, "unsteady": rows}, indent=1) + "\n")
+            ran = {name: asdict(unit) for name, unit in table.units.items()}
+            args.json.write_text(json.dumps({"units": ran, "unsteady": rows}, indent=1) + "\n")
     return 1 if table.rows else 0
 
 
