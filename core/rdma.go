@@ -85,7 +85,7 @@ func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 func nicChoice() (topology.Choice, error) {
 	choice, err := topology.Configured()
 	launch, ok, wrong := bootstrap.Launched()
-	if wrong != nil || !ok { // a launcher that contradicts itself is told of by who asks it
+	if wrong != nil || !ok { // package bootstrap reports a launcher that contradicts itself
 		return choice, err
 	}
 	if choice.Turn = launch.LocalRank; choice.Turn < 0 {

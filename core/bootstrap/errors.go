@@ -51,7 +51,7 @@ func (e *RankError) Unwrap() []error {
 	return []error{sentinel, e.Cause}
 }
 
-// A failure is what breaks a group, in the form in which ranks tell each other.
+// A failure is what breaks a group, in the form that ranks send to each other.
 type failure struct {
 	kind failureKind
 	rank int // of died and left

@@ -19,7 +19,8 @@ import (
 //
 // All numbers are little endian; what is not named is zero:
 //
-//	version i32 = 1, secret [32], port u16, family u16 (AF_INET or AF_INET6), address [16], ..., crc32c of all before it u32 at 124
+//	version i32 = 1, secret [32], port u16, family u16 (AF_INET or AF_INET6), address [16],
+//	..., crc32c of all before it u32 at 124
 type UniqueID [IDSize]byte
 
 // IDSize is the length of a UniqueID.

@@ -87,13 +87,13 @@ func (l Launch) plan(name, auth string) (p plan, err error) {
 		if p.host, port, err = net.SplitHostPort(l.Place); err != nil {
 			return p, err
 		}
-		run = append(run, l.Place) // and nothing that a launcher may tell each host in another way
+		run = append(run, l.Place) // and nothing that a launcher may set differently on each host
 	case oneHost:
 		p.host = "127.0.0.1"
 	case l.Host != "":
 		p.host = l.Host
 	default:
-		return p, fmt.Errorf("%s does not tell on which host rank 0 of %d runs: set %s to host:port of rank 0 or to a path that all ranks see, "+
+		return p, fmt.Errorf("%s does not say on which host rank 0 of %d runs: set %s to host:port of rank 0 or to a path that all ranks see, "+
 			"or exchange a unique id through MPI", l.By, l.Size, config.BootstrapPlace)
 	}
 	if l.Place == "" {

@@ -54,10 +54,11 @@ func (r *Reader) Fail(format string, args ...any) {
 	}
 }
 
-// An element is the head of a msgpack element: its kind, and its value or its length.
+// An element is the head of a msgpack element: its kind, and its value or its length. The length is
+// in bytes for texts, binaries, extensions and floats, in elements for arrays, in pairs for maps.
 type element struct {
 	kind     Kind
-	value    uint64 // of an integer or bool; bytes of a text, binary, extension or float; elements of an array; pairs of a map
+	value    uint64 // of an integer or bool; else the length, in the unit of the kind
 	negative bool   // value is a two's complement
 	head     int    // bytes of the head
 }

@@ -95,7 +95,7 @@ type Copier struct {
 	mu     sync.Mutex
 	free   []*copySlot
 	slots  []*copySlot
-	lost   int // slots whose stream answered with an error: their copies may still run, and they are not used again
+	lost   int // slots that are not reused: their stream failed, and their copies may still run
 	closed bool
 
 	long, short lines

@@ -5,7 +5,7 @@
 //
 // # First steps
 //
-//	devices, err := device.Devices() // errors.Is(err, errors.ErrUnsupported): this machine has none, and err says why
+//	devices, err := device.Devices() // errors.ErrUnsupported: this machine has none, err says why
 //	d := devices[0]
 //	m, err := d.Alloc(1 << 20)
 //	s, err := d.NewStream(device.Normal)

@@ -16,8 +16,8 @@ type Virtual struct {
 	granularity uint64
 }
 
-// Virtual answers in three ways: nil, an error that wraps errors.ErrUnsupported, or another that
-// cannot tell.
+// Virtual returns virtual memory management of the device. It returns an error that wraps
+// errors.ErrUnsupported if the device has none, and another error if the driver failed to answer.
 func (d *Device) Virtual() (*Virtual, error) {
 	if !d.VMM || !d.VMMFD {
 		return nil, fmt.Errorf("virtual memory management on %s: %w", d, errors.ErrUnsupported)

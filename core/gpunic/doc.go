@@ -3,12 +3,12 @@
 // Package gpunic opens NICs whose queues GPU kernels drive by themselves. It hides the vendor:
 // callers see a NIC, its queues, and the bytes that describe a queue to the kernels.
 //
-//	nic, err := gpunic.Open("mlx5_0", env)      // or "emu0", "emu0:bnxt", "emu0:ionic1", "emu0:ionic2"
+//	nic, err := gpunic.Open("mlx5_0", env) // or "emu0", "emu0:bnxt", "emu0:ionic1", "emu0:ionic2"
 //	memory, err := nic.Register(addr, n, mlx5.AccessAll)
 //	queue, err := nic.NewQueue(gpunic.QueueConfig{Log: 8})
-//	err = queue.Connect(peerEnd)                // the peer's queue.End(), which the caller brings here
-//	view := queue.View()                        // bytes for the kernels: mori::nic::Queue
-//	err = nic.Close()                           // closes queues and regions, too
+//	err = queue.Connect(peerEnd)           // queue.End() of the peer; the caller carries it here
+//	view := queue.View()                   // bytes for the kernels: mori::nic::Queue
+//	err = nic.Close()                      // closes queues and regions, too
 //
 // A vendor is a folder: mlx5 (ConnectX), bnxt (Broadcom) and ionic (AMD Pensando) each have the
 // formats of their queues. Each has one line in the table of families.go.

@@ -5,16 +5,17 @@
 // the other GPU looks at every byte. The program mori demo interchange, whose steps these are, runs
 // it.
 //
-//	a, err := interchange.Open(interchange.Options{Device: "emu0", GPU: "cpu"})   // and b, here or in another process
+//	// and b, here or in another process
+//	a, err := interchange.Open(interchange.Options{Device: "emu0", GPU: "cpu"})
 //	found, err := a.Discover()
 //	text, err := a.OpenDevice()
 //	endA, err := a.Endpoint()
 //	err = a.Connect(endB.Address)
 //	memA, err := a.Register(1024)
 //	err = a.Meet(memB.Shown)
-//	go b.Run(ctx, interchange.Work{Value: 42, Rounds: 1})                         // the receiver
+//	go b.Run(ctx, interchange.Work{Value: 42, Rounds: 1}) // the receiver
 //	sent, err := a.Run(ctx, interchange.Work{Send: true, Value: 42, Rounds: 1})
-//	wrong, err := b.Verify(ctx, 42)                                               // after both have ended
+//	wrong, err := b.Verify(ctx, 42) // after both have ended
 //	err = errors.Join(a.Close(), b.Close())
 //
 // Devices are "emu0" and its like, the emulated NIC, with a vendor's queues as "emu0:bnxt",

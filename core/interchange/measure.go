@@ -153,9 +153,9 @@ func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
 	return time.Duration(found.Nanoseconds), err
 }
 
-// run runs one of the kernels of putModule, which tell at an address of host memory.
-func (p *Puts) run(ctx context.Context, at place, name string, args []byte, told uint64, onCPU func(kernels.Grid) kernels.Outcome) (found kernels.Outcome, err error) {
-	b := sys.Bytes(told, kernels.OutcomeBytes)
+// run runs one of the kernels of putModule, which report at an address of host memory.
+func (p *Puts) run(ctx context.Context, at place, name string, args []byte, report uint64, onCPU func(kernels.Grid) kernels.Outcome) (found kernels.Outcome, err error) {
+	b := sys.Bytes(report, kernels.OutcomeBytes)
 	clear(b)
 	err = at.run(ctx, kernel{function: name, args: args, blocks: p.Blocks, threads: p.Threads, onCPU: func() error {
 		if p.Threads > 1 && p.Threads%nic.WarpThreads != 0 || p.Threads*p.Blocks > nic.MostThreads {
@@ -210,16 +210,16 @@ func (p *Puts) stores(ctx context.Context, all uint64) (_ time.Duration, err err
 			return 0, err
 		}
 	}
-	told, err := places[0].words(wordBytes)
+	report, err := places[0].words(wordBytes)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, told.close()) }()
+	defer func() { err = errors.Join(err, report.close()) }()
 	if err = errors.Join(places[0].reach(places[1]), places[0].prepare(putModule, storeName)); err != nil {
 		return 0, err
 	}
-	args := words(data[1].addr, uint64(one(p.Each)), data[0].addr, p.Bytes, p.Count, told.addr)
-	found, err := p.run(ctx, places[0], storeName, args, told.addr, func(g kernels.Grid) kernels.Outcome {
+	args := words(data[1].addr, uint64(one(p.Each)), data[0].addr, p.Bytes, p.Count, report.addr)
+	found, err := p.run(ctx, places[0], storeName, args, report.addr, func(g kernels.Grid) kernels.Outcome {
 		return kernels.Store(g, data[1].addr, p.Each, data[0].addr, p.Bytes, p.Count)
 	})
 	if err != nil {

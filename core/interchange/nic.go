@@ -26,7 +26,7 @@ type nicLink struct {
 	queue    *gpunic.Queue
 	mine     mlx5.MemoryView
 	seen     block // the queue's view, in the GPU's memory
-	words    block // what kernels tell
+	words    block // what kernels report
 	data     block
 	peer     mlx5.MemoryView
 	receiver receiver
@@ -153,15 +153,15 @@ func (l *nicLink) block() kernels.Grid {
 }
 
 func (l *nicLink) launch(ctx context.Context, args kernels.Args, g kernels.Grid) (found kernels.Outcome, err error) {
-	told := sys.Bytes(l.words.addr, kernels.OutcomeBytes)
-	clear(told)
+	outcome := sys.Bytes(l.words.addr, kernels.OutcomeBytes)
+	clear(outcome)
 	k := kernel{function: args.Kernel(), args: args.Append(nil), blocks: g.Blocks, threads: g.Threads, onCPU: func() (err error) {
 		found, err = kernels.Run(g, args)
 		return err
 	}}
 	err = l.place.run(ctx, k)
 	if _, ok := l.place.(*gpu); ok {
-		found = kernels.ParseOutcome(told)
+		found = kernels.ParseOutcome(outcome)
 	}
 	if err == nil {
 		err = found.Err()

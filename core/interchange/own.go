@@ -17,11 +17,12 @@ type View struct {
 	Proxy bool
 	Mine  nic.Memory // this side's buffer
 	Peer  nic.Memory // the other's; with a proxy, which names it by offsets in region 0, only its length
-	Words uint64     // 4096 bytes of host memory that kernels see at the same address, zeros at first; with a proxy, region 1 to the peer
+	Words uint64     // wordBytes of host memory; kernels see them at this address
 	Limit time.Duration
 }
 
-// wordBytes are the words of a side.
+// wordBytes is the size of a side's words. They are zero at first. With a proxy they are the peer's
+// region 1.
 const wordBytes = 4096
 
 // prepare loads the caller's kernels, or else mori's.

@@ -151,8 +151,8 @@ func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {
 	if w.Send {
 		name, onCPU = sendKernel, kernels.Send
 	}
-	told := sys.Bytes(l.words.addr+outcomeAt, kernels.RoundsBytes)
-	clear(told)
+	outcome := sys.Bytes(l.words.addr+outcomeAt, kernels.RoundsBytes)
+	clear(outcome)
 	var rounds kernels.Rounds
 	k := kernel{function: name, args: side.Append(nil), threads: gpuThreads, onCPU: func() error {
 		rounds = onCPU(cpuThreads, side)
@@ -160,7 +160,7 @@ func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {
 	}}
 	err := l.place.run(ctx, k)
 	if _, ok := l.place.(*gpu); ok {
-		rounds = kernels.ParseRounds(told)
+		rounds = kernels.ParseRounds(outcome)
 	}
 	l.wrong += rounds.Wrong
 	out := Outcome{Rounds: rounds.Rounds, Nanoseconds: rounds.Nanoseconds, Kernel: name}

@@ -20,7 +20,7 @@ const (
 	PHB                         // a PCIe host bridge, which is part of a CPU
 	NODE                        // several host bridges of one NUMA node
 	SYS                         // the link between NUMA nodes
-	Unknown                     // the host does not tell
+	Unknown                     // the host does not report it
 )
 
 func (d Distance) String() string {

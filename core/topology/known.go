@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What is known of vendors' parts beyond what they tell themselves.
+// Facts about vendors' parts that the parts do not report themselves.
 
 // rdmaModules are the modules that make RDMA devices, by the driver of the network card below.
 var rdmaModules = map[string]string{"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re", "ionic": "ionic_rdma", "ice": "irdma"}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Host is what a machine has, as far as the kernel's file systems tell.
+// A Host is what a machine has according to the kernel's file systems.
 type Host struct {
 	CPUModel string   `json:"cpu_model"`
 	CPUs     int      `json:"cpus"` // logical, online

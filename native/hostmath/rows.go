@@ -2,8 +2,8 @@
 
 package hostmath
 
-// -ffast-math in CGO_CFLAGS is taken back, and -std=c11 forbids gcc to fuse products with sums: results must not
-// depend on the licence that a compiler takes.
+// Results must not depend on the compiler's options: -fno-fast-math overrides CGO_CFLAGS, and
+// -std=c11 forbids gcc to fuse products with sums.
 
 // #cgo CFLAGS: -O3 -fno-fast-math -std=c11 -Wall
 // #cgo noescape hm_gather_rows

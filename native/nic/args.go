@@ -68,7 +68,7 @@ type Post struct {
 	Work    uint64 // address of Count entries of WorkBytes, as Work.Append writes them
 	Count   uint64
 	Posters Posters
-	Window  uint32 // pieces that a poster has under way before it waits for the last of them; 0: no bound but the ring's
+	Window  uint32 // pieces of a poster that are pending at most; 0: as many as the ring has room for
 }
 
 // Posters says who posts a piece of a list.

@@ -3,7 +3,8 @@
 // Package nic has the kernels of native/kernels/nic as hosts start them: what they are handed, as
 // bytes, and a build of them for the CPU, where a thread stands in for each lane.
 //
-//	args := nic.Interchange{Queue: view, Mine: mine, Peer: peer, Bytes: 1024, Rounds: 1, Value: 42, Limit: 10 * time.Second}
+//	args := nic.Interchange{Queue: view, Mine: mine, Peer: peer, Bytes: 1024, Rounds: 1, Value: 42,
+//		Limit: 10 * time.Second}
 //	outcome, err := nic.Run(nic.Grid{Blocks: 2, Threads: 8}, args)  // on threads of this process
 //	err = outcome.Err()
 //

@@ -14,8 +14,8 @@ var (
 	ErrStalled = errors.New("the queue has stalled")
 	// ErrTimedOut is work that was not done within the limit.
 	ErrTimedOut = errors.New("work was not done in time")
-	// ErrRefused is work that no entry of the queue can tell of.
-	ErrRefused = errors.New("no entry can tell of the work")
+	// ErrRefused is work that no entry of the queue can express.
+	ErrRefused = errors.New("no entry can express the work")
 	// ErrCompletion is an error that the NIC reported in a completion.
 	ErrCompletion = errors.New("the NIC ended work with an error")
 )

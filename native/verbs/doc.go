@@ -3,7 +3,7 @@
 // Package verbs is the door to libibverbs: RDMA devices, their regions, reliable connected queue
 // pairs and completion queues.
 //
-//	if err := verbs.Load(); err != nil { ... }   // no libibverbs: errors.ErrUnsupported, with what to install
+//	if err := verbs.Load(); err != nil { ... }   // errors.ErrUnsupported, with what to install
 //	devices, err := verbs.Devices()              // none is no error
 //	ctx, err := verbs.Open(devices[0].Name)
 //	pd, err := ctx.AllocPD()

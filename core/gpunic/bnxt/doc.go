@@ -6,9 +6,9 @@
 // tests and the emulated NIC (core/gpunic/emu) read and compare. Nothing of it has met a NIC, and
 // there is no way yet to make a queue on one.
 //
-//	n := entry.Put(ring[index*bnxt.EntryBytes:])                    // an Entry, at its place in the ring
-//	row := bnxt.Row{Index: index, Start: psn, Next: psn + packets}  // which packets it takes
-//	bell := bnxt.Bell{Queue: number, Index: index + 1}.Value()      // what is stored to the register
+//	n := entry.Put(ring[index*bnxt.EntryBytes:])                   // an Entry in its slot
+//	row := bnxt.Row{Index: index, Start: psn, Next: psn + packets} // which packets it takes
+//	bell := bnxt.Bell{Queue: number, Index: index + 1}.Value()     // the value of the register
 //	cqe := bnxt.ParseCQE(completions[i*bnxt.CQEBytes:])
 //
 // Entries are of the static mode: each has a place of 128 bytes, and doorbells and completions

@@ -38,8 +38,8 @@ func (r *RemoteEnd) Parse(b []byte) error {
 // A PathConfig is how a connection behaves. The zero value is a good choice.
 type PathConfig struct {
 	AckTimeout  uint32 // 4.096 us << AckTimeout pass before an entry is sent again; 0 is 16 (268 ms)
-	Retries     int    // how often; 0 is 7, less than 0 is none
-	RNRRetries  int    // how often where the peer has nothing to receive into; 0 is 7, which is forever; less than 0 is none
+	Retries     int    // of an entry without an answer; 0 is 7, less than 0 is none
+	RNRRetries  int    // while the peer has no receive entry; 0 is 7 (no limit), less than 0 is none
 	MinRNRTimer uint32 // code of how long this side asks the peer to wait then; 0 is 12 (0.64 ms)
 }
 

@@ -3,11 +3,11 @@
 // Package mlx5 speaks to ConnectX NICs in their own formats, so that a GPU can post work to them by
 // itself: the entries of their queues, and the commands that make queues and connect them.
 //
-//	cmd, err := dv.Open("mlx5_0")        // core/gpunic/mlx5/dv; or emu.New, core/gpunic/emu, where there is no such NIC
-//	dev, err := mlx5.Open(cmd)           // dev.Close closes cmd, too
+//	cmd, err := dv.Open("mlx5_0") // package mlx5/dv; or emu.New of package emu without such a NIC
+//	dev, err := mlx5.Open(cmd)    // dev.Close closes cmd, too
 //	region, err := dev.Register(addr, n, mlx5.AccessAll)
 //	queue, err := dev.NewQueue(mlx5.QueueConfig{SQLog: 8})
-//	err = queue.Connect(end, mlx5.PathConfig{}) // end is the peer's queue.End(), which the caller brings here
+//	err = queue.Connect(end, mlx5.PathConfig{}) // queue.End() of the peer
 //
 // After that the queue's rings belong to the poster: device code with queue.View()
 // (mori/nic/queue.hpp has the same struct), or mlx5test.Poster. Queues and regions are closed

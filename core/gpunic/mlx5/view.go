@@ -28,7 +28,7 @@ type QueueView struct {
 	Published uint64 // blocks whose entries are whole, and so are all before: the next doorbell has them
 	Completed uint64 // blocks whose work is done: Reserved may run 1<<SQLog ahead of it and no further
 	Status    uint64 // 0, or vendor syndrome<<8 | syndrome of the first error, or what native/nic.StatusErr knows
-	Kept      uint64 // address of 1<<SQLog little-endian uint32: of the entry that begins there, how many blocks it has (bnxt: packets)
+	Kept      uint64 // address of 1<<SQLog little-endian uint32: blocks (bnxt: packets) of the entry there
 	Polled    uint64 // completion entries read; its low 24 bits go to CQDBR
 	PollLock  uint64 // 0 or 1: one thread at a time reads completions
 	Bells     uint64 // posters since the one that rings the doorbell began to; 0 if none rings

@@ -5,7 +5,8 @@
 //
 //	library := emulate.Library{
 //		What: "emulated GPU", File: "libcuda.so.1", Folder: "MORI_EMULATED_GPU",
-//		Script: "native/gpu/testdata/emulator.sh", Sources: []string{"native/gpu/testdata"}, Compilers: []emulate.Compiler{emulate.CXX},
+//		Script: "native/gpu/testdata/emulator.sh", Sources: []string{"native/gpu/testdata"},
+//		Compilers: []emulate.Compiler{emulate.CXX},
 //	}
 //	err := library.Start() // nil: libcuda.so.1 is this one from now on, here and in children
 //

@@ -16,18 +16,18 @@
 // test binary with the same TestMain, or any other program, finds the emulated library by
 // LD_LIBRARY_PATH, which Main extends. What only emulated devices can be made to, [PortDown],
 // [Remove], [Hold], [DropGID], [FailNext], [Fail], [Limit], [Delay], [PeerMemory] and [Count] do,
-// and what only they tell, [Bytes], [Most] and [Objects]; such tests skip on real ones. The
+// and [Bytes], [Most] and [Objects] are counts of theirs alone; such tests skip on real ones. The
 // variables of testdata/steer.cpp steer them too, in the environment of any process.
 // tests/python/nics.py is the same for Python.
 //
 // # What the emulated devices are like
 //
-// They are emu0 and emu1, with one port of RoCE v2 each, 100 Gbit/s by its word, and three GIDs:
-// link-local, of IPv4 (198.18.0.10 is of emu0,
-// 198.18.1.10 of emu1), of IPv6. Queue pairs are reliable connected ones. They reach each other in all processes of a network namespace
-// by GID and number, on one device or two, and no two pairs of a device ever have one number. A
-// device's state, what [PortDown], [Hold] and the others change, is of one process: to its peers a
-// process is a host.
+// They are emu0 and emu1, each with one port of RoCE v2 that reports 100 Gbit/s, and three GIDs:
+// link-local, of IPv4 (198.18.0.10 for emu0, 198.18.1.10 for emu1) and of IPv6. Queue pairs are
+// reliable connected ones. They reach each other in all processes of a network namespace by GID and
+// number, on one device or two. Numbers of queue pairs are unique on a device. A device's state,
+// which [PortDown], [Hold] and the others change, is of one process: to its peers a process is a
+// host.
 //
 // Calls return at once; a thread for each context does the work. A pair's requests go out in order
 // in packets of 32 KiB, several at once, are executed in order, and complete in order. Reads and

@@ -12,7 +12,7 @@ import (
 	"mori/tests/go/lab"
 )
 
-// replaceInitiator starts a successor of a, on host if that is not nil, which b is told of, and
+// replaceInitiator starts a successor of a, on host if that is not nil, makes it known to b, and
 // opens the same region of b to it. It returns the predecessor.
 func (p *pair) replaceInitiator(host *lab.Host, tcp bool) (old *peer) {
 	p.t.Helper()
