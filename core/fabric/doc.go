@@ -17,7 +17,7 @@
 //	                     ├─ CQ        completions, successes in line and errors beside it
 //	                     ├─ Counter   how many ops ended well, and how many did not
 //	                     ├─ AV        numbers for the addresses of EPRDM peers
-//	                     ├─ MR        a local buffer others may touch; Raw travels, Import receives it
+//	                     ├─ MR        a local buffer that others may touch; Raw is its key
 //	                     ├─ RemoteMR  a peer's buffer, as ops name it
 //	                     └─ Endpoint  moves bytes: EPMsg to and from one peer, EPRDM those of an AV
 //
@@ -33,8 +33,8 @@
 // and never truncated. An endpoint connects at most once in its life.
 //
 // EPRDM, reliable datagrams, needs no connecting: make an Endpoint, bind its queues and an AV,
-// Enable, tell others its Name. Who has inserted a peer's name puts the number into Op.Dest.
-// Receives take messages of any peer, and Completion.Src says whose.
+// Enable, send its Name to the peers. A peer inserts the name into its AV, and puts the number that
+// it gets into Op.Dest. Receives take messages of any peer, and Completion.Src says whose.
 //
 // # Moving bytes
 //
@@ -82,12 +82,15 @@
 // Registry.Register. GetInfo describes all that it can do in an offer for each endpoint type, and
 // lets Match answer the hints. What needs no hardware is in core/fabric/util: CQ, EQ, Counter, AV,
 // the tables of regions and imports, receive matching, an endpoint's states, the checks of ops,
-// atomics on host memory. An EPRDM comes for nothing with core/fabric/layer/rdm if the EPMsg
-// endpoint is an rdm.Carrier.
+// atomics on host memory. If your EPMsg endpoint implements rdm.Carrier, package rdm gives you an
+// EPRDM for free.
 //
-// What the queues promise is the hard part: reserve a place in the CQ before an op is accepted, end
-// each op exactly once, touch no memory of an op after its end, and when a connection ends, leave
-// the memory first, then end the ops, then tell the EQ. core/provider/mem shows all of it in the
-// least code, tests/go/example a provider outside of this module. core/fabric/fabrictest proves a
-// provider in five lines of its tests.
+// The contract of the queues is the hard part:
+//
+//   - Reserve a place in the CQ before an op is accepted.
+//   - End each op exactly once, and touch none of its memory after that.
+//   - When a connection ends, leave the memory first, then end the ops, then report it to the EQ.
+//
+// core/provider/mem shows all of it in the least code. tests/go/example is a provider outside of
+// this module. core/fabric/fabrictest tests a provider in five lines of code.
 package fabric

@@ -90,8 +90,8 @@ type Domain interface {
 // An Endpoint moves bytes to and from peers: one if it is an EPMsg, which is a Connector, too, and
 // all those of its address vector if it is an EPRDM.
 //
-//	EPMsg  idle ──Bind…──▶ idle ──Enable──▶ enabled ──Connect,Accept──▶ connected ──▶ shut ──Close──▶ closed
-//	                                                        (Shutdown, the peer's, or a broken connection)
+//	EPMsg  idle ──Bind…──▶ idle ──Enable──▶ enabled ──Connect,Accept──▶ connected
+//	       connected ──Shutdown, the peer's, or a broken connection──▶ shut ──Close──▶ closed
 //	EPRDM  idle ──Bind…──▶ idle ──Enable──▶ enabled ──Close──▶ closed
 //
 // Submit before Enable is ErrOpBadState. On an EPMsg, receives may be posted from enabled on,

@@ -34,15 +34,32 @@ type OpFlags uint16
 
 // The flags.
 const (
-	OpWantCQE    OpFlags = 1 << iota // report success although the binding is selective
-	OpRemoteData                     // carry Op.Data to the peer: with a send, or with a write as OpRemoteWrite completion after its bytes are visible
-	OpInject                         // the buffer may be reused when Submit returns; never reports success; up to Limits.MaxInject bytes
-	OpFence                          // start after every earlier op of this endpoint to the same peer ended
+	// OpWantCQE reports success although the binding is selective.
+	OpWantCQE OpFlags = 1 << iota
 
-	// The completion levels: what a success promises at least. A provider may promise more.
-	OpInjectComplete   // the local memory may be used again
-	OpTransmitComplete // the peer has it: what sends do unasked. Messages that wait there for a receive end with an EPMsg's connection, not with an EPRDM's sender
-	OpDeliveryComplete // it is in place at the peer: in the memory of a receive, or visible in the region. What RMA and atomics do unasked
+	// OpRemoteData carries Op.Data to the peer: with a send, or as the OpRemoteWrite completion of a
+	// write whose bytes are visible.
+	OpRemoteData
+
+	// OpInject lets the caller reuse the buffer when Submit returns. The op has up to
+	// Limits.MaxInject bytes and never reports success.
+	OpInject
+
+	// OpFence starts the op after every earlier op of this endpoint to the same peer ended.
+	OpFence
+
+	// The completion levels follow: what a success promises at least. A provider may promise more.
+
+	// OpInjectComplete: the local memory may be used again.
+	OpInjectComplete
+
+	// OpTransmitComplete: the peer has the bytes. It is the default of sends. Messages that wait there
+	// for a receive end with an EPMsg's connection, and outlive an EPRDM's sender.
+	OpTransmitComplete
+
+	// OpDeliveryComplete: the bytes are in the memory of a receive, or visible in the region. It is the
+	// default of RMA and atomics.
+	OpDeliveryComplete
 )
 
 // OpLevels are the flags that choose a completion level. An op has one of them or none.

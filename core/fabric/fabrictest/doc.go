@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Package fabrictest is the conformance suite of core/fabric. Every provider passes it, in five
-// lines of its own tests:
+// Package fabrictest is the conformance suite of core/fabric. Every provider passes it, in a
+// few lines of its own tests:
 //
 //	func TestFabric(t *testing.T) {
-//		fabrictest.Test(t, func(testing.TB) fabric.Provider { return mem.New(mem.Options{}) }, fabric.EPMsg, fabric.EPRDM)
+//		provider := func(testing.TB) fabric.Provider { return mem.New(mem.Options{}) }
+//		fabrictest.Test(t, provider, fabric.EPMsg, fabric.EPRDM)
 //	}
 //
 //	func BenchmarkFabric(b *testing.B) {

@@ -6,7 +6,7 @@ import (
 	"mori/core/fabric"
 )
 
-// A host is a process of its own as far as the provider can tell: a fabric with a domain.
+// A host is a fabric with a domain, which the provider cannot distinguish from another process.
 type host struct {
 	*rig
 	fab  fabric.Fabric

@@ -180,7 +180,7 @@ func (r *rig) arm(w fabric.WaitObject) {
 	}
 }
 
-// armCounter arms a counter past the change that it may still have to tell.
+// armCounter arms a counter past a change that it may still have to report.
 func (r *rig) armCounter(c fabric.Counter) {
 	r.Helper()
 	if err := c.TryWait(); err != nil {

@@ -26,7 +26,7 @@ type Counter struct {
 
 	mu      sync.Mutex
 	errs    uint64
-	told    uint64 // the errs that ReadErr has returned
+	known   uint64 // the errs that ReadErr has returned
 	waiters []*countWaiter
 	closed  bool
 	bound   int
@@ -75,14 +75,13 @@ func (c *Counter) CountErr() { _ = c.AddErr(1) }
 func (c *Counter) reached(v uint64) {
 	if v >= c.next.Load() {
 		c.mu.Lock()
-		c.tell()
+		c.wake()
 		c.mu.Unlock()
 	}
 }
 
-// tell takes the waiters whose wait is over off the list, and fires for one on the descriptor. With
-// mu held.
-func (c *Counter) tell() {
+// wake ends the waits that are over, and fires the descriptor if a count has changed. With mu held.
+func (c *Counter) wake() {
 	if c.value.Load() != c.fdValue || c.errs != c.fdErrs {
 		c.fd.fire()
 	}
@@ -116,7 +115,7 @@ func (c *Counter) verdict(threshold uint64) (err error, over bool) {
 		return fabric.ErrClosed, true
 	case c.value.Load() >= threshold:
 		return nil, true
-	case c.errs != c.told:
+	case c.errs != c.known:
 		return fabric.ErrAvail, true
 	}
 	return nil, false
@@ -125,11 +124,11 @@ func (c *Counter) verdict(threshold uint64) (err error, over bool) {
 // Read is the count of successes.
 func (c *Counter) Read() uint64 { return c.value.Load() }
 
-// ReadErr is the count of failures, of which Wait then knows that they are known.
+// ReadErr is the count of failures, which Wait does not report again.
 func (c *Counter) ReadErr() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = c.errs
+	c.known = c.errs
 	return c.errs
 }
 
@@ -150,7 +149,7 @@ func (c *Counter) AddErr(n uint64) error {
 
 // SetErr sets the count of failures. Those that ReadErr has returned are known.
 func (c *Counter) SetErr(v uint64) error {
-	return c.change(func() { c.errs, c.told = v, min(c.told, v) })
+	return c.change(func() { c.errs, c.known = v, min(c.known, v) })
 }
 
 func (c *Counter) change(fn func()) error {
@@ -160,7 +159,7 @@ func (c *Counter) change(fn func()) error {
 		return fabric.ErrClosed
 	}
 	fn()
-	c.tell()
+	c.wake()
 	return nil
 }
 
@@ -175,7 +174,7 @@ func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
 	w := &countWaiter{threshold: threshold, done: make(chan struct{})}
 	c.waiters = append(c.waiters, w)
 	c.aim()
-	c.tell()
+	c.wake()
 	c.mu.Unlock()
 	select {
 	case <-w.done:
@@ -226,7 +225,7 @@ func (c *Counter) Close() error {
 		return fmt.Errorf("close counter with %d bindings: %w", c.bound, fabric.ErrBusy)
 	}
 	c.closed = true
-	c.tell()
+	c.wake()
 	c.fd.retire()
 	if c.onClose != nil {
 		c.onClose()

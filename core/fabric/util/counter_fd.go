@@ -11,7 +11,7 @@ func (c *Counter) FD() (int, error) {
 	return c.fd.descriptor(c.closed)
 }
 
-// TryWait is nil if both counts are as the last call saw them, and FD will tell of a change; see
+// TryWait is nil if both counts are as the last call saw them, and FD will report a change; see
 // fabric.WaitObject.
 func (c *Counter) TryWait() error {
 	c.mu.Lock()

@@ -12,8 +12,8 @@ func (q *CQ) FD() (int, error) {
 	return q.fd.descriptor(q.closed)
 }
 
-// TryWait is nil if FD will tell what comes next; see fabric.WaitObject. It consumes a Signal once
-// nothing else is there. Sources are armed by an answer of nil and until the next call.
+// TryWait is nil if FD will report what comes next; see fabric.WaitObject. It consumes a Signal
+// once nothing else is there. Sources are armed by an answer of nil and until the next call.
 func (q *CQ) TryWait() error {
 	q.mu.Lock()
 	armed := q.fdSources

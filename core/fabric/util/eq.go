@@ -97,7 +97,7 @@ func (q *EQ) FD() (int, error) {
 	return q.fd.descriptor(q.closed)
 }
 
-// TryWait is nil if FD will tell what comes next; see fabric.WaitObject.
+// TryWait is nil if FD will report what comes next; see fabric.WaitObject.
 func (q *EQ) TryWait() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

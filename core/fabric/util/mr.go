@@ -97,9 +97,9 @@ func (t *MRTable) Len() int {
 	return len(t.byID)
 }
 
-// Acquire checks a peer's claim to a region and keeps it open until Release. ErrNoKey if the id is
-// not known or the secret differs, and a peer cannot tell which; ErrAccess if the region does not
-// grant all of want. The causes come bare.
+// Acquire checks a peer's claim to a region and keeps it open until Release. An unknown id and a
+// wrong secret are both ErrNoKey, so that a peer cannot distinguish them. It is ErrAccess if the
+// region does not grant all of want. The causes come bare.
 func (t *MRTable) Acquire(key fabric.RegionKey, want fabric.Access) (*MR, error) {
 	t.mu.RLock()
 	m := t.byID[key.ID]

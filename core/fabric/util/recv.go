@@ -77,13 +77,13 @@ func (r *RecvQueue) Post(op *fabric.Op) error {
 // unlockAndNotify releases mu and notifies the feeds that wait.
 func (r *RecvQueue) unlockAndNotify() {
 	var some [8]*Feed
-	told := append(some[:0], r.waiting...)
+	notified := append(some[:0], r.waiting...)
 	for i, f := range r.waiting {
 		f.waits, r.waiting[i] = false, nil
 	}
 	r.waiting = r.waiting[:0]
 	r.mu.Unlock()
-	for _, f := range told {
+	for _, f := range notified {
 		f.changed()
 	}
 }

@@ -117,8 +117,8 @@ func (e *endpoint) again() {
 	}
 }
 
-// source is the number of who sent, 0 if libfabric does not tell or the address vector does not
-// know them.
+// source is the sender's number. It is 0 if libfabric does not report the sender or the address
+// vector does not hold it.
 func (e *endpoint) source(c *lf.Completion) fabric.AVAddr {
 	if e.av == nil || c.From == lf.NoPeer || e.domain.offer.info.Caps&fabric.CapSource == 0 {
 		return 0

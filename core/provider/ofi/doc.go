@@ -26,8 +26,8 @@
 //
 // Regions have no secret (ModeKeyIsProof). Where the transport is a connection, an access that the
 // target refuses ends it (ModeDenialFatal). A region that closes answers no new access, but one
-// that was already let in may still land. libfabric does not tell a good end of a connection from a
-// broken one: both are ErrShutdown. A send that completes on delivery is ErrNotSupported where
+// that was already let in may still land. libfabric reports a shutdown and a broken connection
+// alike: both are ErrShutdown. A send that completes on delivery is ErrNotSupported where
 // there is no FI_MATCH_COMPLETE, but over tcp: FI_DELIVERY_COMPLETE may come while the message
 // waits in memory of libfabric. What single providers of 1.17 do otherwise is in the table of the
 // tests; do not use shm where an op may be refused or a peer may go, since it crashes.

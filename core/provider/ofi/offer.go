@@ -217,8 +217,8 @@ func (p *Provider) find(in *fabric.Info) (offer, lf.InfoList, error) {
 	return offer{}, lf.InfoList{}, fmt.Errorf("find device %q on %q again: %w", in.DomainName, in.FabricName, fabric.ErrNoData)
 }
 
-// limits completes an offer's limits with what only open objects tell. They are opened once for
-// each kind of offer.
+// limits completes an offer's limits with those that libfabric reports for open objects only. They
+// are opened once for each kind of offer.
 func (p *Provider) limits(o *offer) fabric.Limits {
 	key := fmt.Sprint(o.info.FabricName, " ", o.info.DomainName, " ", o.info.EPType, o.info.Caps)
 	p.mu.Lock()
@@ -233,7 +233,7 @@ func (p *Provider) limits(o *offer) fabric.Limits {
 	return l
 }
 
-// A measure is what only open objects tell.
+// A measured has the limits that libfabric reports for open objects only.
 type measured struct {
 	private int    // bytes of private data
 	atomic  uint64 // bytes of an atomic op of any kind

@@ -24,11 +24,11 @@
 // Who asks for fabric.CapHMEM may register memory of GPUs, and read and write it from and to every
 // peer. It goes through pinned host memory, copied and sent at the same time.
 //
-// With Options.Compress the writer of a connection packs payload with zstd first, where packing
-// takes less time than it saves on a wire as fast as the kernel has measured: over 100 Mbit/s,
-// bytes of which a third is left move in 0.3 of the time, over 1 Gbit/s in 0.6; loopback is left
-// alone. It costs a copy on each side. Peers unpack whatever their own option says. Under TLS the
-// lengths of packed payload tell an onlooker something of what is in it.
+// With Options.Compress the writer of a connection compresses payload with zstd, if that saves time
+// at the rate that the kernel has measured. If a third of the bytes is left, a transfer over 100
+// Mbit/s takes 0.3 of the time, and over 1 Gbit/s 0.6. Loopback is not compressed. Compression
+// costs a copy on each side. Peers decompress whatever their own option says. Under TLS, the
+// lengths of compressed payload reveal something about its content.
 //
 // A region is touched only with its key, checked at the target. The bytes themselves travel in the
 // clear: who can read or change the network's packets can read keys and data.

@@ -10,8 +10,8 @@ import (
 	"mori/core/provider/internal/inet"
 )
 
-// rateAfter is how many bytes a connection must have carried for its rate to mean anything: the
-// first ones, which are few, tell of the round trip.
+// rateAfter is how many bytes a connection must have carried before its rate is used. The rate of
+// the first few bytes measures the round trip instead.
 const rateAfter = 256 << 10
 
 // rate is what the kernel has measured a connection to carry, in bytes/s, or 0.

@@ -3,7 +3,8 @@
 // Package rdm makes reliable datagram endpoints (EPRDM) of connected ones (EPMsg), which it calls
 // carriers.
 //
-//	ep := rdm.New(rdm.Config{Carrier: ..., Listen: ..., Limits: ..., Leave: ...}) // in a provider's Domain.Endpoint
+//	// In a provider's Domain.Endpoint:
+//	ep := rdm.New(rdm.Config{Carrier: ..., Listen: ..., Limits: ..., Leave: ...})
 //
 // # How a peer is reached
 //

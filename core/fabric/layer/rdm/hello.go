@@ -20,7 +20,7 @@ const helloMark = "rdm\x01"
 func makeHello(name fabric.Addr, limit int) ([]byte, error) {
 	hello := append([]byte(helloMark), name...)
 	if len(hello) > limit {
-		return nil, fmt.Errorf("name %q is too long to be told to peers, limit is %d bytes: %w", name, limit-len(helloMark), fabric.ErrTooSmall)
+		return nil, fmt.Errorf("name %q is too long to be sent to peers, limit is %d bytes: %w", name, limit-len(helloMark), fabric.ErrTooSmall)
 	}
 	return hello, nil
 }

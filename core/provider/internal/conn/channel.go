@@ -149,7 +149,7 @@ func (c *channel) readSocket() {
 func (c *channel) Begin(in *socket.Incoming) error {
 	h := &in.H
 	if h.Flags&frame.FlagCompressed != 0 && c.ep.cfg.can()&frame.FeatureDecompress == 0 {
-		return frame.ProtocolErr("compressed payload of %s, which was not told that it may", c.ep.peer)
+		return frame.ProtocolErr("compressed payload of %s, which was not allowed to compress", c.ep.peer)
 	}
 	switch h.Kind {
 	case frame.KindWrite:

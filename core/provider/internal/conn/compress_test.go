@@ -78,7 +78,7 @@ func TestPackedPayloadOfPeersThatMayNotSendIt(t *testing.T) {
 	raw := thinBytes(minCompress)
 	packed := compressed(t, raw)
 	for name, h := range map[string]frame.Header{
-		"they were not told":        {Kind: frame.KindWrite, Count: 1, Length: minCompress, Flags: frame.FlagCompressed, Compressed: uint32(len(packed))},
+		"they were not allowed":     {Kind: frame.KindWrite, Count: 1, Length: minCompress, Flags: frame.FlagCompressed, Compressed: uint32(len(packed))},
 		"a packed message":          {Kind: frame.KindSend, Length: minCompress, Flags: frame.FlagCompressed, Compressed: uint32(len(packed))},
 		"a packed notice":           {Kind: frame.KindWrite, Length: minCompress, Flags: frame.FlagCompressed | frame.FlagNotice, Compressed: uint32(len(packed))},
 		"packed bytes, but no flag": {Kind: frame.KindWrite, Count: 1, Length: minCompress, Compressed: uint32(len(packed))},
