@@ -8,6 +8,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/topology"
 	"mori/native/verbs"
 )
@@ -63,18 +64,18 @@ func Doctor() Report {
 func checkCMA() Check {
 	var word [8]byte
 	at := []sys.Iovec{{Addr: sys.AddrOf(word[:]), Len: 8}}
-	if _, err := sys.VMRead(os.Getpid(), at, at); err != nil {
+	if _, err := vm.Read(os.Getpid(), at, at); err != nil {
 		return Check{false, fmt.Sprintf("process_vm_readv is refused (%v): a seccomp filter or a kernel without CONFIG_CROSS_MEMORY_ATTACH", err)}
 	}
-	scope, err := sys.PtraceScope()
+	scope, err := vm.PtraceScope()
 	switch {
 	case err != nil:
 		return Check{false, fmt.Sprintf("cannot tell: %v", err)}
-	case scope == sys.PtraceClassic:
+	case scope == vm.PtraceClassic:
 		return Check{true, "allowed between processes of one user"}
-	case scope == sys.PtraceRestricted:
+	case scope == vm.PtraceRestricted:
 		return Check{true, "allowed where the target agrees, which mori does (kernel.yama.ptrace_scope is 1)"}
-	case scope == sys.PtraceAdmin && os.Geteuid() == 0:
+	case scope == vm.PtraceAdmin && os.Geteuid() == 0:
 		return Check{true, "allowed for root (kernel.yama.ptrace_scope is 2)"}
 	}
 	return Check{false, fmt.Sprintf("kernel.yama.ptrace_scope is %d; set it to 0 or 1", scope)}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // A CopySegment is memory to copy. Addresses are the device's: its own, those of a peer that it was
@@ -317,7 +317,7 @@ func (k Copy) Wait(ctx context.Context) error {
 			runtime.Gosched()
 			continue
 		}
-		sys.Nap(pause)
+		thread.Nap(pause)
 		pause = min(2*pause, lastPause)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // An Event happens when a stream has done what it was given before.
@@ -106,7 +106,7 @@ func wait(ctx context.Context, what doer, h *handle) error {
 			runtime.Gosched()
 			continue
 		}
-		sys.Nap(pause)
+		thread.Nap(pause)
 		pause = min(2*pause, lastPause)
 	}
 }

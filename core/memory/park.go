@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/futex"
+	"mori/core/internal/sys/pages"
 )
 
 // A ParkWord is a value that threads of this process poll, and park on: C's with
@@ -21,7 +22,7 @@ type ParkWord struct {
 // Wake wakes all parked threads. It costs a system call only if there is one.
 func (w *ParkWord) Wake() {
 	if w.Waiters.Load() != 0 {
-		sys.WakeWord(&w.Value)
+		futex.WakeWord(&w.Value)
 	}
 }
 
@@ -30,12 +31,12 @@ func (w *ParkWord) Wake() {
 // millisecond. seen was loaded before the caller looked for the last time whether there is work.
 func (w *ParkWord) Park(seen uint32, most time.Duration) {
 	w.Waiters.Add(1)
-	_ = sys.FutexWait(sys.WordAddr(&w.Value), seen, most, false) // any way that it ends is time to look
+	_ = futex.Wait(futex.WordAddr(&w.Value), seen, most, false) // any way that it ends is time to look
 	w.Waiters.Add(^uint32(0))
 }
 
 // Addr is the address of Value for C code; w must be kept alive.
-func (w *ParkWord) Addr() uint64 { return sys.WordAddr(&w.Value) }
+func (w *ParkWord) Addr() uint64 { return futex.WordAddr(&w.Value) }
 
 // NUMANode is the NUMA node of the page at addr, -1 if unknown.
-func NUMANode(addr uint64) int { return sys.NUMANodeOf(addr) }
+func NUMANode(addr uint64) int { return pages.NUMANode(addr) }

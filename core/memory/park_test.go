@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/futex"
 )
 
 func TestWakeReachesAParkedThread(t *testing.T) {
@@ -17,7 +18,7 @@ func TestWakeReachesAParkedThread(t *testing.T) {
 		w.Waiters.Add(1)
 		defer w.Waiters.Add(^uint32(0))
 		for w.Value.Load() == 0 {
-			if err := sys.FutexWait(w.Addr(), 0, 10*time.Second, false); err != nil && w.Value.Load() == 0 {
+			if err := futex.Wait(w.Addr(), 0, 10*time.Second, false); err != nil && w.Value.Load() == 0 {
 				parked <- err
 				return
 			}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/memfd"
 )
 
 // A Segment is memory that other processes of this host can map, too: a memfd. It starts as zeros,
@@ -27,7 +28,7 @@ func NewSegment(name string, size, limit uint64) (*Segment, error) {
 	if size > limit || limit == 0 || limit > 1<<46 {
 		return nil, fmt.Errorf("make segment %s of %d bytes, at most %d: not a size", name, size, limit)
 	}
-	fd, err := sys.MemfdGrowing(name, size)
+	fd, err := memfd.NewGrowing(name, size)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func NewSegment(name string, size, limit uint64) (*Segment, error) {
 
 // mapSegment takes fd over.
 func mapSegment(fd int, limit, align uint64) (*Segment, error) {
-	whole, b, err := sys.MapAligned(fd, limit, align)
+	whole, b, err := memfd.MapAligned(fd, limit, align)
 	if err != nil {
 		_ = sys.CloseFD(fd)
 		return nil, err
@@ -61,7 +62,7 @@ func (s *Segment) Grow(size uint64) error {
 	if size < s.Size() || size > s.Limit() {
 		return fmt.Errorf("grow a segment from %d to %d bytes: at most %d", s.Size(), size, s.Limit())
 	}
-	if err := sys.Truncate(s.fd, size); err != nil {
+	if err := memfd.Truncate(s.fd, size); err != nil {
 		return fmt.Errorf("grow a segment: %w", err)
 	}
 	s.size.Store(size)
@@ -70,7 +71,7 @@ func (s *Segment) Grow(size uint64) error {
 
 // Seen looks how large the segment is now.
 func (s *Segment) Seen() error {
-	size, err := sys.SizeOf(s.fd)
+	size, err := memfd.Size(s.fd)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/sock"
 )
 
 // A Ticket says where a segment or a file can be had. Any process of the
@@ -137,7 +138,7 @@ func (s *Sharer) answer(c *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // the descriptor stays open until it is sent
 	if fd, ok := s.files[binary.LittleEndian.Uint32(request[16:])]; ok {
-		_, _, _ = c.WriteMsgUnix([]byte{1}, sys.Rights(fd), nil)
+		_, _, _ = c.WriteMsgUnix([]byte{1}, sock.Rights(fd), nil)
 	}
 }
 
@@ -147,7 +148,7 @@ func sameUser(c *net.UnixConn) (same bool) {
 		return false
 	}
 	err = raw.Control(func(fd uintptr) {
-		cred, err := sys.PeerCred(int(fd))
+		cred, err := sock.PeerCred(int(fd))
 		same = err == nil && cred.UID == uint32(os.Getuid())
 	})
 	return same && err == nil
@@ -202,7 +203,7 @@ func fetch(ctx context.Context, t Ticket) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	fds := sys.ParseRights(rights[:n])
+	fds := sock.ParseRights(rights[:n])
 	if len(fds) == 0 {
 		return -1, errors.New("refused: its owner does not share it")
 	}

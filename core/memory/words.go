@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/futex"
+	"mori/core/internal/sys/pages"
+	"mori/core/internal/sys/thread"
 )
 
 // The layers above the transports hold addresses, not pointers. These are the ways to what is
@@ -72,19 +75,19 @@ func Xor32(addr uint64, mask uint32) uint32 {
 // FutexWait parks until somebody wakes addr, its value is not v, or timeout is over. The word may
 // be in shared memory.
 func FutexWait(addr uint64, v uint32, timeout time.Duration) error {
-	return sys.FutexWait(addr, v, timeout, true)
+	return futex.Wait(addr, v, timeout, true)
 }
 
 // FutexWake wakes up to n that are parked at addr, in any process.
-func FutexWake(addr uint64, n int) { _, _ = sys.FutexWake(addr, n, true) }
+func FutexWake(addr uint64, n int) { _, _ = futex.Wake(addr, n, true) }
 
 // Yield lets other threads of the machine have the core.
-func Yield() { sys.Yield() }
+func Yield() { thread.Yield() }
 
 // Mapped reports whether all of n bytes at addr are memory of this process. It does not say whether
 // they may be written.
-func Mapped(addr, n uint64) bool { return sys.Mapped(addr, n) }
+func Mapped(addr, n uint64) bool { return pages.Mapped(addr, n) }
 
 // CheckMapped returns an error that names the first page of n bytes at addr that this process may
 // not both read and write. No page is touched.
-func CheckMapped(addr, n uint64) error { return sys.CheckMapped(addr, n) }
+func CheckMapped(addr, n uint64) error { return pages.Check(addr, n) }

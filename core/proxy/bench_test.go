@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"mori/core/fabric"
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // BenchmarkProxyPut puts 8 bytes through a queue, as a kernel would that costs nothing: one at a
@@ -41,7 +41,7 @@ func benchPut(b *testing.B, from fabric.Provider, window int) {
 	for i := range b.N {
 		p.put(0, uint64(i*benchBytes), uint64(i*benchBytes), benchBytes)
 		for p.head-p.ended() >= uint64(window) {
-			sys.Yield()
+			thread.Yield()
 		}
 	}
 	p.wait(b)

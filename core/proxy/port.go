@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // portEntries is how many completions a port holds. Never more ops are pending.
@@ -217,7 +217,7 @@ func (p *Port) Puts(ctx context.Context, peer Peer, from Local, bytes uint64, co
 			if err := ctx.Err(); err != nil {
 				return 0, fmt.Errorf("put %d of %d: %w", ended, count, err)
 			}
-			sys.Yield()
+			thread.Yield()
 		}
 	}
 	return time.Since(began), nil

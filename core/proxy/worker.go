@@ -10,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // batch is how many ops are submitted, and completions read, at a time.
@@ -343,7 +344,7 @@ func (w *worker) rest(seen uint32) {
 	q := w.q
 	sleep := w.pause.next(func() time.Duration { return time.Since(began) })
 	if sleep == 0 {
-		sys.Yield()
+		thread.Yield()
 		return
 	}
 	if q.news.Value.Load() != seen || w.ready() {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // CPUs lists the processors that this process may run on, which a launcher may have bound it to:
 // those of its main thread.
 func CPUs() ([]int, error) {
-	cpus, err := sys.Affinity(os.Getpid())
+	cpus, err := thread.Affinity(os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("list the processors of this process: %w", err)
 	}

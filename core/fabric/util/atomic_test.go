@@ -15,6 +15,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/memfd"
 )
 
 // atomicKinds and everyType are what there is to go through.
@@ -121,7 +122,7 @@ func executeOnce(rng *rand.Rand, m []byte, addr uint64, kind fabric.OpKind, op f
 
 // TestAtomicReadWritesNothing reads memory that cannot be written.
 func TestAtomicReadWritesNothing(t *testing.T) {
-	fd, err := sys.Memfd("read only", 4096)
+	fd, err := memfd.New("read only", 4096)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"mori/core/gpunic/mlx5"
 	"mori/core/gpunic/mlx5/mlx5test"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // A distantMemory is bytes that this process has no pointer to, as those of a GPU: its addresses
@@ -179,7 +180,7 @@ func TestRecordAfterDoorbell(t *testing.T) {
 		t.Fatal(err)
 	}
 	sys.Store64(a.post.View.UAR, binary.LittleEndian.Uint64(sys.Bytes(a.post.View.SQ, 8)))
-	for end := time.Now().Add(patience); sys.Load64(a.post.View.UAR) != 0; sys.Yield() { // it is taken
+	for end := time.Now().Add(patience); sys.Load64(a.post.View.UAR) != 0; thread.Yield() { // it is taken
 		if time.Now().After(end) {
 			t.Fatal("the doorbell is not taken")
 		}

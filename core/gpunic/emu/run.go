@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // How the thread waits: it looks again at once while there is work and some time after, for who
@@ -54,11 +54,11 @@ func (n *NIC) rest(since time.Duration, quiet bool) {
 		case <-n.stop:
 		}
 	case since < eager:
-		sys.Yield()
+		thread.Yield()
 	case since < drowsy:
-		sys.Nap(shortNap)
+		thread.Nap(shortNap)
 	case since < time.Second:
-		sys.Nap(longNap)
+		thread.Nap(longNap)
 	default:
 		select {
 		case <-n.wake:

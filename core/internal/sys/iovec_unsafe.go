@@ -3,7 +3,6 @@
 package sys
 
 import (
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,24 +19,6 @@ type Iovec struct {
 
 // The kernel's struct on the platforms that mori builds for: this fails to compile elsewhere.
 var _ [unsafe.Sizeof(unix.Iovec{})]byte = [unsafe.Sizeof(Iovec{})]byte{}
-
-// Sendv sends the first IovMax entries of iov on the socket fd with the given MSG_ flags and
-// MSG_NOSIGNAL: a peer that has gone is EPIPE and never a signal, whatever the host program did
-// with SIGPIPE.
-func Sendv(fd int, iov []Iovec, flags int) (int, error) {
-	var msg unix.Msghdr
-	msg.Iov = (*unix.Iovec)(unsafe.Pointer(unsafe.SliceData(iov)))
-	msg.SetIovlen(min(len(iov), IovMax))
-	for {
-		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), uintptr(flags|unix.MSG_NOSIGNAL))
-		if errno == 0 {
-			return int(n), nil
-		}
-		if errno != syscall.EINTR {
-			return 0, errno
-		}
-	}
-}
 
 // Advance drops the first n bytes of iov, inside an entry if need be (that entry is changed), and
 // entries without length in front of the rest. It returns what remains.

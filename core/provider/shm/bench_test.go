@@ -12,6 +12,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 )
 
 // The raw side of a benchmark is a plain loop of system calls on the same memory of the same
@@ -70,9 +71,9 @@ func BenchmarkRMA(b *testing.B) {
 	}
 	done := make([]fabric.Completion, 256)
 	for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {
-		move := sys.VMRead
+		move := vm.Read
 		if kind == fabric.OpWrite {
-			move = sys.VMWrite
+			move = vm.Write
 		}
 		rawLoop := func(local, remote []sys.Iovec, step int) {
 			l, r := make([]sys.Iovec, step), make([]sys.Iovec, step)

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/local"
 )
 
@@ -91,9 +92,9 @@ func (c *copies) move(kind fabric.OpKind, s *slice) (moved int, err error) {
 	r := &c.path.greet.reach
 	if r.way == wayMemmove {
 		if kind == fabric.OpRead {
-			return sys.CopySelf(s.local, s.remote)
+			return vm.CopySelf(s.local, s.remote)
 		}
-		return sys.CopySelf(s.remote, s.local)
+		return vm.CopySelf(s.remote, s.local)
 	}
 	if c.path.greet.peer.Dead() {
 		return 0, syscall.ESRCH
@@ -137,7 +138,7 @@ func mapped(iov []sys.Iovec) bool {
 	for _, v := range iov {
 		for off := uint64(0); off < v.Len; off += page - (v.Addr+off)%page {
 			there := []sys.Iovec{{Addr: v.Addr + off, Len: 1}}
-			if _, err := sys.VMRead(os.Getpid(), append(here[:0:0], here...), there); err != nil {
+			if _, err := vm.Read(os.Getpid(), append(here[:0:0], here...), there); err != nil {
 				return false
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/memfd"
+	"mori/core/internal/sys/sock"
 )
 
 // FuzzListener says anything to a live listener, with a good ring beside it or without, and behind
@@ -28,7 +30,7 @@ func FuzzListener(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = lis.Close(); _ = n.close() })
-	ring, err := sys.Memfd("test", ringBytes)
+	ring, err := memfd.New("test", ringBytes)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func FuzzListener(f *testing.F) {
 		_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
 		decodetest.Bounded(t, len(b), func() {
 			if len(b) > 0 && withRing {
-				_, _, _ = client.WriteMsgUnix(b, sys.Rights(ring), nil) // it may have hung up on us already
+				_, _, _ = client.WriteMsgUnix(b, sock.Rights(ring), nil) // it may have hung up on us already
 			} else {
 				_, _ = client.Write(b)
 			}

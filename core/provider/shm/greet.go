@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/pages"
 	"mori/core/provider/internal/local"
 )
 
@@ -40,7 +41,7 @@ func (g *greeting) Release() {
 // present reports whether all pages of the peer at list are in memory.
 func (g *greeting) present(list []sys.Iovec, s *slice) bool {
 	if g.reach.way == wayMemmove {
-		return sys.Resident(list, &s.resident)
+		return pages.Resident(list, &s.resident)
 	}
 	return g.pages.Present(list, s.entries[:])
 }

@@ -18,6 +18,8 @@ import (
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/memfd"
+	"mori/core/internal/sys/sock"
 	"mori/core/provider/internal/grant"
 )
 
@@ -116,19 +118,19 @@ func TestReachIsRefusedWithAReason(t *testing.T) {
 	h := *goodHello()
 	h.proofAddr = sys.AddrOf(proof) + ringProof
 	copy(h.proof[:], proof[ringProof:])
-	me := sys.Cred{PID: os.Getpid(), UID: uint32(os.Getuid())}
+	me := sock.Cred{PID: os.Getpid(), UID: uint32(os.Getuid())}
 	stranger := me
 	stranger.UID++
 	liar := h
 	liar.proof[3]++
 	for name, tt := range map[string]struct {
-		cred sys.Cred
+		cred sock.Cred
 		h    hello
 		opts Options
 		want string
 	}{
 		"forced":                {me, h, Options{ForceStream: true}, "asked for"},
-		"another pid namespace": {sys.Cred{}, h, Options{}, "pid namespace"},
+		"another pid namespace": {sock.Cred{}, h, Options{}, "pid namespace"},
 		"not permitted":         {me, h, Options{refuse: syscall.EPERM}, "operation not permitted"},
 		"another user":          {stranger, h, Options{refuse: syscall.EPERM}, "belongs to user"},
 		"no such call":          {me, h, Options{refuse: syscall.ENOSYS}, "function not implemented"},
@@ -177,12 +179,12 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 		}
 		return fd
 	}
-	short, err := sys.Memfd("test", 4096)
+	short, err := memfd.New("test", 4096)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sys.CloseFD(short)
-	ring, err := sys.Memfd("test", ringBytes)
+	ring, err := memfd.New("test", ringBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +208,7 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, server := openSockets(t)
 			if tt.fd >= 0 {
-				_, _, err = client.WriteMsgUnix(tt.b, sys.Rights(tt.fd), nil)
+				_, _, err = client.WriteMsgUnix(tt.b, sock.Rights(tt.fd), nil)
 			} else {
 				_, err = client.Write(tt.b)
 			}
@@ -226,12 +228,12 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 
 func TestGreetLeavesTheBytesBehindTheHello(t *testing.T) {
 	client, server := openSockets(t)
-	ring, err := sys.Memfd("test", ringBytes)
+	ring, err := memfd.New("test", ringBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sys.CloseFD(ring)
-	if _, _, err := client.WriteMsgUnix(append(append(goodHello().encode(), reaches), "frames"...), sys.Rights(ring), nil); err != nil {
+	if _, _, err := client.WriteMsgUnix(append(append(goodHello().encode(), reaches), "frames"...), sock.Rights(ring), nil); err != nil {
 		t.Fatal(err)
 	}
 	g, err := greet(server, &Options{Log: quiet})

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/pages"
+	"mori/core/internal/sys/thread"
 	"mori/core/provider/internal/conn"
 )
 
@@ -61,7 +62,7 @@ func (j *job) copyNow(g *greeting) bool {
 	defer sliceLists.Put(s)
 	w := j.walk
 	w.next(s, w.left)
-	if w.left > 0 || !sys.Resident(s.local, &s.resident) || !g.present(s.remote, s) {
+	if w.left > 0 || !pages.Resident(s.local, &s.resident) || !g.present(s.remote, s) {
 		return false
 	}
 	j.path.finishJob(j, j.path.copyJob(j, s))
@@ -174,7 +175,7 @@ func (p *pool) linger() {
 	p.mu.Unlock()
 	for end := time.Now().Add(lingerTime); p.jobs.Load() == 0 && time.Now().Before(end); {
 		runtime.Gosched()
-		sys.Yield()
+		thread.Yield()
 	}
 	p.mu.Lock()
 	p.lingers = false

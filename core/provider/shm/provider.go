@@ -13,6 +13,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/local"
@@ -46,7 +47,7 @@ func (o *Options) vm() vmCalls {
 		no := func(int, []sys.Iovec, []sys.Iovec) (int, error) { return 0, o.refuse }
 		return vmCalls{read: no, write: no}
 	}
-	return vmCalls{read: sys.VMRead, write: sys.VMWrite}
+	return vmCalls{read: vm.Read, write: vm.Write}
 }
 
 // A Provider is the transport between processes of one host.
@@ -131,10 +132,10 @@ func (p *Provider) allowPtrace() {
 	if p.opts.KeepPtracer || p.opts.ForceStream {
 		return
 	}
-	if scope, err := sys.PtraceScope(); err != nil || scope != sys.PtraceRestricted {
+	if scope, err := vm.PtraceScope(); err != nil || scope != vm.PtraceRestricted {
 		return
 	}
-	if err := sys.AllowPtrace(); err != nil {
+	if err := vm.AllowPtrace(); err != nil {
 		p.opts.Log.Warn("shm: peers will not reach this process's memory", "err", err)
 	}
 }

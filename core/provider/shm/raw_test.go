@@ -13,6 +13,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/fabrictest"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/native/gpu/gputest"
 )
 
@@ -100,9 +101,9 @@ func BenchmarkPool(b *testing.B) {
 	laddr := sys.AddrOf(mem)
 	const total = 128 << 20
 	for _, dir := range []string{"read", "write"} {
-		move := sys.VMRead
+		move := vm.Read
 		if dir == "write" {
-			move = sys.VMWrite
+			move = vm.Write
 		}
 		b.Run(dir+"/raw", func(b *testing.B) {
 			b.SetBytes(total)

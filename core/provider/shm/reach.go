@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/sock"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/local"
 )
 
@@ -33,7 +35,7 @@ type reach struct {
 
 // findReach tries the proof that the peer's hello promises: the right process, readable and
 // writable.
-func findReach(cred sys.Cred, h hello, opts *Options) reach {
+func findReach(cred sock.Cred, h hello, opts *Options) reach {
 	if opts.ForceStream {
 		return reach{way: wayStream, reason: "payload on the socket was asked for"}
 	}
@@ -73,7 +75,7 @@ func (r *reach) openPages(peer *local.Peer) *local.Pages {
 func at(b []byte) []sys.Iovec { return []sys.Iovec{{Addr: sys.AddrOf(b), Len: uint64(len(b))}} }
 
 // refusal says what would have to change for the kernel to allow it.
-func refusal(act string, cred sys.Cred, err error) string {
+func refusal(act string, cred sock.Cred, err error) string {
 	if err == nil {
 		err = syscall.EFAULT
 	}
@@ -84,12 +86,12 @@ func refusal(act string, cred sys.Cred, err error) string {
 	if cred.UID != uint32(os.Getuid()) {
 		return fmt.Sprintf("%s; it belongs to user %d, this one to user %d", s, cred.UID, os.Getuid())
 	}
-	switch scope, err := sys.PtraceScope(); {
+	switch scope, err := vm.PtraceScope(); {
 	case err != nil:
 		return s
-	case scope == sys.PtraceRestricted:
+	case scope == vm.PtraceRestricted:
 		return s + "; kernel.yama.ptrace_scope is 1 and the peer did not allow it with PR_SET_PTRACER"
-	case scope > sys.PtraceRestricted:
+	case scope > vm.PtraceRestricted:
 		return fmt.Sprintf("%s; kernel.yama.ptrace_scope is %d", s, scope)
 	}
 	return s + "; the peer may be not dumpable, or a seccomp filter or a container's capabilities forbid it"

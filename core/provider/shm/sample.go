@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/local"
 )
 
@@ -57,7 +58,7 @@ func (c *copies) compare(op *fabric.Op, l *regionGrant, p *sampler) error {
 	}
 	for _, v := range p.here {
 		mine := p.mine[:v.Len]
-		if sys.Load(mine, v.Addr) != nil || !bytes.Equal(mine, got[:v.Len]) {
+		if vm.Load(mine, v.Addr) != nil || !bytes.Equal(mine, got[:v.Len]) {
 			return local.OpFault(fabric.ErrCRC, "%v of %d bytes, region %d of %s: the two sides differ", op.Kind, op.Len(), l.Key.ID, c.path.ep.Peer())
 		}
 		got = got[v.Len:]

@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/conn"
 )
 
@@ -35,7 +36,7 @@ func TestASampleFindsWhatTheCopyDidWrong(t *testing.T) {
 			a.path.copies.sample.every = c.every
 			a.path.copies.vm.write = func(pid int, from, to []sys.Iovec) (int, error) {
 				first := to[0].Addr
-				n, err := sys.VMWrite(pid, from, to)
+				n, err := vm.Write(pid, from, to)
 				sys.Bytes(first, 1)[0] ^= 0x55
 				return n, err
 			}

@@ -5,6 +5,7 @@ package shm
 import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/pages"
 	"mori/core/provider/internal/local"
 )
 
@@ -33,7 +34,7 @@ type slice struct {
 	n             uint64
 
 	// Scratch of job.copyNow.
-	resident sys.PageMap
+	resident pages.Map
 	entries  [(inlineBytes/minPage + 1) * local.PageEntry]byte
 }
 

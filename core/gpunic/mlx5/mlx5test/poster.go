@@ -10,6 +10,7 @@ import (
 
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // ErrFull is returned when the ring has no room for an entry: poll first.
@@ -202,7 +203,7 @@ func (p *Poster) Until(at uint64, timeout time.Duration) error {
 			continue
 		}
 		if n%64 == 63 {
-			sys.Yield()
+			thread.Yield()
 			if time.Now().After(end) {
 				return fmt.Errorf("%d of %d blocks are done after %v", p.View.Completed, at, timeout)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 )
 
 // A Receiver posts receive entries and reads their completions. It is for one goroutine.
@@ -56,7 +57,7 @@ func (r *Receiver) Next(timeout time.Duration) (mlx5.CQE, error) {
 			return c, c.Err()
 		}
 		if n%64 == 63 {
-			sys.Yield()
+			thread.Yield()
 			if time.Now().After(end) {
 				return mlx5.CQE{}, fmt.Errorf("nothing was received in %v", timeout)
 			}

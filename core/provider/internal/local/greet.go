@@ -9,23 +9,25 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/memfd"
+	"mori/core/internal/sys/sock"
 )
 
 // Send makes size bytes of memory, hands it to the peer beside a hello of fixed length, and returns
 // its mapping. write fills in what the handshake says of the memory, which is mapped at the
 // address, and returns the hello.
 func Send(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]byte, error)) (mem []byte, err error) {
-	fd, err := sys.Memfd(name, size)
+	fd, err := memfd.New(name, size)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = sys.CloseFD(fd) }() // the peer has its own by then
-	if mem, err = sys.MapShared(fd, size); err != nil {
+	if mem, err = memfd.Map(fd, size); err != nil {
 		return nil, err
 	}
 	hello, err := write(mem)
 	if err == nil {
-		if _, _, err = conn.WriteMsgUnix(hello, sys.Rights(fd), nil); err != nil {
+		if _, _, err = conn.WriteMsgUnix(hello, sock.Rights(fd), nil); err != nil {
 			err = fmt.Errorf("send greeting: %w", err)
 		}
 	}
@@ -45,7 +47,7 @@ func Receive(conn *net.UnixConn, n, size int, parse func(hello []byte) error) ([
 			_ = sys.CloseFD(mem)
 		}
 	}()
-	b, oob := make([]byte, n), make([]byte, sys.RightsLen)
+	b, oob := make([]byte, n), make([]byte, sock.RightsLen)
 	for got := 0; got < n; {
 		m, oobn, _, _, err := conn.ReadMsgUnix(b[got:], oob)
 		if err == nil && m == 0 {
@@ -55,7 +57,7 @@ func Receive(conn *net.UnixConn, n, size int, parse func(hello []byte) error) ([
 			return nil, fmt.Errorf("receive greeting: %w", err)
 		}
 		got += m
-		for _, fd := range sys.ParseRights(oob[:oobn]) {
+		for _, fd := range sock.ParseRights(oob[:oobn]) {
 			if mem >= 0 {
 				_ = sys.CloseFD(mem)
 			}
@@ -68,5 +70,5 @@ func Receive(conn *net.UnixConn, n, size int, parse func(hello []byte) error) ([
 	if mem < 0 {
 		return nil, fmt.Errorf("greeting without memory: %w", fabric.ErrProtocol)
 	}
-	return sys.MapShared(mem, size)
+	return memfd.Map(mem, size)
 }

@@ -16,6 +16,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/sock"
 )
 
 func ok(tb testing.TB, err error) {
@@ -199,7 +200,7 @@ func TestPeerDies(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Skip(err)
 	}
-	p := &Peer{Cred: sys.Cred{PID: cmd.Process.Pid}, socket: self.socket}
+	p := &Peer{Cred: sock.Cred{PID: cmd.Process.Pid}, socket: self.socket}
 	p.follow()
 	defer p.Close()
 	if p.pidfd == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/sock"
 )
 
 // orphanGrace is the time to read what a process that has ended had sent, when its socket outlives
@@ -19,7 +20,7 @@ const orphanGrace = 200 * time.Millisecond
 
 // A Peer is the process at the other end of a unix socket.
 type Peer struct {
-	sys.Cred
+	sock.Cred
 	socket syscall.RawConn // the stream's
 	pidfd  *os.File        // nil if the kernel gave none, or the process is this one
 
@@ -35,7 +36,7 @@ func OpenPeer(conn *net.UnixConn) (*Peer, error) {
 	if p.socket, err = conn.SyscallConn(); err != nil {
 		return nil, fmt.Errorf("peer credentials: %w", err)
 	}
-	if e := p.socket.Control(func(fd uintptr) { p.Cred, err = sys.PeerCred(int(fd)) }); e != nil {
+	if e := p.socket.Control(func(fd uintptr) { p.Cred, err = sock.PeerCred(int(fd)) }); e != nil {
 		return nil, fmt.Errorf("peer credentials: %w", e)
 	}
 	if err != nil {
@@ -105,5 +106,5 @@ func (p *Peer) AwaitEnd() bool {
 	}
 	time.Sleep(orphanGrace)
 	hungUp := true
-	return p.socket.Control(func(fd uintptr) { hungUp = sys.HungUp(int(fd)) }) == nil && !hungUp
+	return p.socket.Control(func(fd uintptr) { hungUp = sock.HungUp(int(fd)) }) == nil && !hungUp
 }

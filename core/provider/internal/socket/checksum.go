@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/frame"
 )
 
@@ -26,7 +26,7 @@ func checksumOf(sum uint32, addr, n uint64) (uint32, error) {
 	defer checksumBuffers.Put(b)
 	for n > 0 {
 		part := b[:min(n, checksumPart)]
-		if err := sys.Load(part, addr); err != nil {
+		if err := vm.Load(part, addr); err != nil {
 			return sum, err
 		}
 		sum = frame.Checksum(sum, part)
@@ -36,7 +36,7 @@ func checksumOf(sum uint32, addr, n uint64) (uint32, error) {
 }
 
 // checksumPart is how much is summed at a time, from a copy: Go code does not touch memory that
-// others own (sys.CopySelf). It fits a processor's own cache.
+// others own (vm.CopySelf). It fits a processor's own cache.
 const checksumPart = 64 << 10
 
 var checksumBuffers = sync.Pool{New: func() any { return new([checksumPart]byte) }}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/frame"
 )
 
@@ -155,7 +156,7 @@ func (k *Compressor) gather(j *Job) bool {
 		k.src = AppendLocal(k.src[:0], j.Op, j.H.Length)
 	}
 	k.dst = append(k.dst[:0], sys.Iovec{Addr: sys.AddrOf(k.buf.Plain), Len: j.H.Length})
-	n, err := sys.CopySelf(k.dst, k.src)
+	n, err := vm.CopySelf(k.dst, k.src)
 	if cap(k.src) > keepEntries {
 		k.src = nil
 	}

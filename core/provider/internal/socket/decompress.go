@@ -4,6 +4,7 @@ package socket
 
 import (
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/frame"
 )
 
@@ -31,7 +32,7 @@ func (in *reader) decompress(to []sys.Iovec) error {
 			return nil // and the op ends with that
 		}
 	}
-	if _, err := sys.CopySelf(to, []sys.Iovec{{Addr: sys.AddrOf(b.Plain), Len: h.Length}}); err != nil {
+	if _, err := vm.CopySelf(to, []sys.Iovec{{Addr: sys.AddrOf(b.Plain), Len: h.Length}}); err != nil {
 		in.Gone = true
 	}
 	return nil

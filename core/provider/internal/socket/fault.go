@@ -7,6 +7,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/frame"
 )
 
@@ -145,7 +146,7 @@ func readable(iov []sys.Iovec) bool {
 	var b [1]byte
 	for _, v := range iov {
 		for v.Len > 0 {
-			if sys.Load(b[:], v.Addr) != nil {
+			if vm.Load(b[:], v.Addr) != nil {
 				return false
 			}
 			n := min(v.Len, pageLen-v.Addr%pageLen)

@@ -8,6 +8,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/pages"
+	"mori/core/internal/sys/sock"
 	"mori/core/provider/internal/frame"
 )
 
@@ -38,7 +40,7 @@ type pump struct {
 	big      [][]byte    // tables that did not fit the arena
 	compress *Compressor // nil if nothing is compressed
 
-	pages    sys.PageMap  // scratch
+	pages    pages.Map    // scratch
 	searched bool         // for memory of the batch that cannot be read
 	page     [1]sys.Iovec // scratch
 
@@ -50,7 +52,7 @@ type pump struct {
 func (p *pump) init(s *Stream) {
 	p.s = s
 	p.try = func(fd uintptr) bool {
-		p.tried, p.err = sys.Sendv(int(fd), p.rest, syscall.MSG_DONTWAIT)
+		p.tried, p.err = sock.Sendv(int(fd), p.rest, syscall.MSG_DONTWAIT)
 		return p.err != syscall.EAGAIN
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/sock"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/frame"
 )
 
@@ -193,7 +195,7 @@ func (in *reader) unstage(m uint64) bool {
 		in.parts = append(in.parts, v)
 		left -= v.Len
 	}
-	moved, err := sys.CopySelf(in.parts, in.one[:])
+	moved, err := vm.CopySelf(in.parts, in.one[:])
 	if err != nil || uint64(moved) != m {
 		return false
 	}
@@ -218,10 +220,10 @@ func (in *reader) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 		n, err = in.s.wire.Recv(iov)
 	case in.phase == phasePayload && !in.Own:
 		in.s.touching.Lock()
-		n, err = sys.Recvv(in.s.fd, iov, syscall.MSG_DONTWAIT)
+		n, err = sock.Recvv(in.s.fd, iov, syscall.MSG_DONTWAIT)
 		in.s.touching.Unlock()
 	default:
-		n, err = sys.Recvv(in.s.fd, iov, syscall.MSG_DONTWAIT)
+		n, err = sock.Recvv(in.s.fd, iov, syscall.MSG_DONTWAIT)
 	}
 	if !in.s.reading.leave() {
 		return 0, ErrEnded
@@ -262,7 +264,7 @@ func (s *Stream) DiscardRest() {
 	var n int
 	var err error
 	once := func(fd uintptr) bool {
-		n, err = sys.Recvv(int(fd), arg, syscall.MSG_DONTWAIT)
+		n, err = sock.Recvv(int(fd), arg, syscall.MSG_DONTWAIT)
 		return err != syscall.EAGAIN
 	}
 	for in.s.raw.Read(once) == nil && err == nil && n > 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/pages"
 )
 
 // Pages of a program's memory may never arrive: those of a userfaultfd, or of a network file
@@ -151,7 +152,7 @@ func (p *pump) resident() bool {
 		if v := &p.rest[i]; v.Addr >= from && v.Addr < to {
 			continue
 		}
-		if places++; places > inlineEntries || !sys.Resident(p.rest[i:i+1], &p.pages) {
+		if places++; places > inlineEntries || !pages.Resident(p.rest[i:i+1], &p.pages) {
 			return false
 		}
 	}

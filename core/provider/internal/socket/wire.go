@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/sock"
 )
 
 // A Wire is a stream of bytes to the peer that is no socket: a provider carries it, for example by
@@ -115,7 +116,7 @@ func (p *pump) send(iov []sys.Iovec) (int, error) {
 	if p.s.wire != nil {
 		return p.s.wire.Send(iov)
 	}
-	return sys.Sendv(p.s.fd, iov, syscall.MSG_DONTWAIT)
+	return sock.Sendv(p.s.fd, iov, syscall.MSG_DONTWAIT)
 }
 
 // What is known of the wire's room since it had none.

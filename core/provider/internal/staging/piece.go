@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/frame"
 )
 
@@ -235,7 +236,7 @@ func (p *Piece) aim(regions *util.MRTable) error {
 		if !p.inward() {
 			here, there = there, here
 		}
-		if _, err := sys.CopySelf([]sys.Iovec{here}, []sys.Iovec{there}); err != nil {
+		if _, err := vm.CopySelf([]sys.Iovec{here}, []sys.Iovec{there}); err != nil {
 			return fmt.Errorf("copy %d bytes of host memory at %#x, which is gone: %w", h.n, h.addr, fabric.ErrInvalid)
 		}
 	}

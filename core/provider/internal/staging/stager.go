@@ -12,7 +12,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric/util"
-	"mori/core/internal/sys"
+	"mori/core/internal/sys/thread"
 	"mori/core/provider/internal/queue"
 )
 
@@ -145,7 +145,7 @@ func (s *Stager) run() {
 			looks++
 			runtime.Gosched()
 		case len(s.copying) > 0: // soon done, and a timer would sleep for a millisecond
-			sys.Nap(pause)
+			thread.Nap(pause)
 			pause = min(2*pause, LastPause)
 		default:
 			timer.Reset(pause)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package sys
+package pages
 
 import (
 	"errors"
@@ -13,18 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mori/core/decode/decodetest"
+	"mori/core/internal/sys"
 )
 
-func TestCheckMapped(t *testing.T) {
+func TestCheck(t *testing.T) {
 	const page = 4096
-	m, err := Alloc(8 * page)
+	m, err := sys.Alloc(8 * page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = Free(m) }()
-	at := AddrOf(m)
+	defer func() { _ = sys.Free(m) }()
+	at := sys.AddrOf(m)
 	for _, c := range []struct{ off, n uint64 }{{0, 8 * page}, {1, 1}, {page - 1, 2}, {8*page - 1, 1}, {3, 0}} {
-		if err := CheckMapped(at+c.off, c.n); err != nil {
+		if err := Check(at+c.off, c.n); err != nil {
 			t.Errorf("%d bytes at %d: %v", c.n, c.off, err)
 		}
 	}
@@ -36,27 +37,27 @@ func TestCheckMapped(t *testing.T) {
 			t.Fatal(err)
 		}
 		bad := fmt.Sprintf("%#x", at+4*page)
-		if err := CheckMapped(at+100, 6*page); !errors.Is(err, syscall.EFAULT) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), bad) {
+		if err := Check(at+100, 6*page); !errors.Is(err, syscall.EFAULT) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), bad) {
 			t.Errorf("got %v, want %q and page %s", err, c.want, bad)
 		}
-		if err := CheckMapped(at, 4*page); err != nil {
+		if err := Check(at, 4*page); err != nil {
 			t.Errorf("the pages before: %v", err)
 		}
 	}
 	for _, addr := range []uint64{16, 0xffff888000000000, 1<<64 - page} {
-		if err := CheckMapped(addr, 8); !errors.Is(err, syscall.EFAULT) {
+		if err := Check(addr, 8); !errors.Is(err, syscall.EFAULT) {
 			t.Errorf("%#x: %v", addr, err)
 		}
 	}
 }
 
-// TestCheckMaps holds the two ways of CheckMapped against each other.
+// TestCheckMaps holds the two ways of Check against each other.
 func TestCheckMaps(t *testing.T) {
-	m, err := Alloc(8 * 4096)
+	m, err := sys.Alloc(8 * 4096)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = Free(m) }()
+	defer func() { _ = sys.Free(m) }()
 	if err := unix.Mprotect(m[3*4096:4*4096], unix.PROT_READ); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +67,8 @@ func TestCheckMaps(t *testing.T) {
 			if err != nil {
 				t.Skip(err)
 			}
-			at, size := AddrOf(m)+from*4096+7, n*4096+9
-			slow, fast := checkMaps(f, at, size), CheckMapped(at, size)
+			at, size := sys.AddrOf(m)+from*4096+7, n*4096+9
+			slow, fast := checkMaps(f, at, size), Check(at, size)
 			_ = f.Close()
 			if fmt.Sprint(slow) != fmt.Sprint(fast) || (slow == nil) != (from > 3 || from+n < 3) {
 				t.Errorf("pages %d to %d: %v and %v", from, from+n, slow, fast)
@@ -86,14 +87,14 @@ func FuzzCheckMaps(f *testing.F) {
 	})
 }
 
-func BenchmarkCheckMapped(b *testing.B) {
-	m, err := Alloc(64 << 20)
+func BenchmarkCheck(b *testing.B) {
+	m, err := sys.Alloc(64 << 20)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = Free(m) }()
+	defer func() { _ = sys.Free(m) }()
 	for b.Loop() {
-		if err := CheckMapped(AddrOf(m), 64<<20); err != nil {
+		if err := Check(sys.AddrOf(m), 64<<20); err != nil {
 			b.Fatal(err)
 		}
 	}

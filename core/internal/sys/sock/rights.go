@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package sys
+package sock
 
 import "golang.org/x/sys/unix"
 

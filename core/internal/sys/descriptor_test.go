@@ -2,7 +2,12 @@
 
 package sys
 
-import "testing"
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"testing"
+)
 
 func TestEvent(t *testing.T) {
 	fd, err := Event()
@@ -33,17 +38,25 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-func TestCompareAndSwap(t *testing.T) {
-	m, err := Alloc(4096)
+func TestPidfd(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := Pidfd(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = Free(m) }()
-	a := AddrOf(m)
-	if CompareAndSwap32(a, 1, 2) || !CompareAndSwap32(a, 0, 2) || Load32(a) != 2 || Load32(a+4) != 0 {
-		t.Errorf("32 bits: got %x", m[:8])
+	defer CloseFD(fd)
+	if Readable(fd) {
+		t.Fatal("a live process is readable")
 	}
-	if CompareAndSwap64(a+8, 1, 1<<40) || !CompareAndSwap64(a+8, 0, 1<<40) || Load64(a+8) != 1<<40 {
-		t.Errorf("64 bits: got %x", m[8:16])
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if !Readable(fd) {
+		t.Fatal("a dead process is not readable")
+	}
+	if _, err := Pidfd(cmd.Process.Pid); !errors.Is(err, syscall.ESRCH) {
+		t.Fatalf("pidfd of a dead process: %v", err)
 	}
 }

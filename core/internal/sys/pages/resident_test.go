@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: MIT
 
-package sys
+package pages
 
 import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"mori/core/internal/sys"
 )
 
 func TestResident(t *testing.T) {
 	page := int(pageSize)
-	b, err := Alloc(64 * page)
+	b, err := sys.Alloc(64 * page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = Free(b) }()
+	defer func() { _ = sys.Free(b) }()
 	for i := range 40 {
 		b[i*page] = 1
 	}
-	pages := new(PageMap)
-	at := func(from, n int) []Iovec { return []Iovec{{Addr: AddrOf(b) + uint64(from), Len: uint64(n)}} }
+	pages := new(Map)
+	at := func(from, n int) []sys.Iovec {
+		return []sys.Iovec{{Addr: sys.AddrOf(b) + uint64(from), Len: uint64(n)}}
+	}
 	for _, c := range []struct {
 		from, n int
 		want    bool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package sys
+package pages
 
 import (
 	"syscall"

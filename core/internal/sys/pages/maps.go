@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package sys
+package pages
 
 import (
 	"bufio"
@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// CheckMapped returns an error that wraps EFAULT and names the first page, unless each of n bytes
+// Check returns an error that wraps EFAULT and names the first page, unless each of n bytes
 // at addr lies in a mapping of this process that may be read and written. No page is touched: it
 // reads /proc/self/maps up to the end of the range. Where that cannot be read it returns nil.
-func CheckMapped(addr, n uint64) error {
+func Check(addr, n uint64) error {
 	if n == 0 {
 		return nil
 	}
@@ -31,7 +31,7 @@ func CheckMapped(addr, n uint64) error {
 	return err
 }
 
-// queryMaps is CheckMapped by one ioctl for each mapping, where the kernel has that: 1 us in place
+// queryMaps is Check by one ioctl for each mapping, where the kernel has that: 1 us in place
 // of some hundred for a process of hundreds of mappings.
 func queryMaps(maps int, addr, n uint64) (known bool, err error) {
 	next, last := addr&^(pageBytes-1), addr+(n-1)
@@ -55,7 +55,7 @@ func queryMaps(maps int, addr, n uint64) (known bool, err error) {
 
 const pageBytes = 4096
 
-// checkMaps is CheckMapped by the text of a maps file.
+// checkMaps is Check by the text of a maps file.
 func checkMaps(maps io.Reader, addr, n uint64) error {
 	next, last := addr&^(pageBytes-1), addr+(n-1)
 	lines := bufio.NewReaderSize(maps, 64<<10)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package sys
+package thread
 
 import (
 	"testing"
