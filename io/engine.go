@@ -23,6 +23,8 @@ import (
 	"mori/io/internal/control"
 	"mori/io/internal/gate"
 	"mori/io/internal/identity"
+	"mori/io/internal/stall"
+	"mori/io/internal/watch"
 )
 
 const (
@@ -45,8 +47,8 @@ type Engine struct {
 	tags     arrivals.Tags
 	gates    gate.Set
 	clock    clock
-	stalls   stallTraces
-	endings  endings
+	stalls   stall.Traces
+	endings  watch.Endings
 
 	idle       time.Duration // a path that was not used for so long is closed; 0 = never
 	maxPending int64         // transfers to one peer; 0 = no limit
@@ -90,6 +92,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	e := &Engine{self: self, config: cfg, hostname: hostname, idle: idlePath, pace: replayPace,
 		store: newStore()}
 	e.meters.born, e.gates.Log = time.Now(), self.Log
+	e.stalls.Key, e.stalls.Log, e.stalls.Limit, e.stalls.Trace = key, self.Log, &process.stalls, e.WriteTrace
 	e.backends.engine, e.backends.registry, e.backends.byKind = e, registry, map[BackendType]*backend{}
 	if len(e.self.NodeID) > MaxKey {
 		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key,
@@ -262,6 +265,11 @@ func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error)
 	return s, nil, err
 }
 
+// FD is a descriptor for poll, epoll and event loops that becomes readable when transfers of e end.
+// Reading its 8 bytes makes it not readable until the next one; check statuses after that. It is
+// the engine's, which closes it.
+func (e *Engine) FD() (int, error) { return e.endings.FD() }
+
 // controlContext bounds one exchange of the control plane.
 func (e *Engine) controlContext(b *backend) (context.Context, context.CancelFunc) {
 	if ms := b.config.controlTimeoutMilli; ms > 0 {
@@ -285,12 +293,12 @@ func (e *Engine) Close() error {
 	}
 	e.clock.end()
 	process.leave(e)
-	e.stalls.close()
+	e.stalls.Close()
 	all := errors.Join(e.gates.Close(), e.store.revokeAll())
 	for _, tr := range transports {
 		all = errors.Join(all, tr.close())
 	}
-	return errors.Join(all, e.endings.close())
+	return errors.Join(all, e.endings.Close())
 }
 
 // tick is what the clock does: it looks for transfers past their deadline, for backlogs, for paths

@@ -10,10 +10,11 @@ import (
 
 	"mori/core/config"
 	"mori/io/internal/page"
+	"mori/io/internal/stall"
 )
 
 // process is what all engines of this process share: the HTTP server that shows them, if
-// MORI_METRICS_PORT is set.
+// MORI_METRICS_PORT is set, and the limit on traces of stalls.
 var process observatory
 
 // An observatory shows engines over HTTP from the first one's backend on until the last one is
@@ -22,6 +23,8 @@ type observatory struct {
 	mu      sync.Mutex
 	engines []*Engine
 	server  *page.Server // nil: off
+
+	stalls stall.Limit
 }
 
 // join adds e, once. A server that can't be is a warning: transfers work without it.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/memory"
+	"mori/io/internal/watch"
 )
 
 // A Status is the state of one transfer.
@@ -24,7 +25,7 @@ type Status struct {
 	msg  string        // guarded by mu
 	done chan struct{} // guarded by mu; made by a Go waiter, closed when no longer in progress
 
-	watches []watch // guarded by mu; notified when no longer in progress
+	watches []watching // guarded by mu; notified when no longer in progress
 }
 
 // NewStatus returns a status in state INIT.
@@ -99,7 +100,7 @@ func (s *Status) set(code StatusCode) {
 		s.done = nil
 	}
 	for _, w := range s.watches {
-		w.by.add(w.token)
+		w.by.Add(w.token)
 	}
 	s.watches = nil
 }
@@ -125,6 +126,29 @@ func (s *Status) Wait(ctx context.Context) StatusCode {
 		}
 	}
 }
+
+// A watching is the watcher to notify when a status leaves IN_PROGRESS.
+type watching struct {
+	by    *watch.Watcher
+	token uint64
+}
+
+// Watch makes w take token when s is not in progress any more, which may be now.
+func (s *Status) Watch(w *Watcher, token uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Code() == CodeInProgress {
+		s.watches = append(s.watches, watching{w, token})
+		return
+	}
+	w.Add(token)
+}
+
+// A Watcher is notified of statuses that leave IN_PROGRESS, for an event loop: see package watch.
+type Watcher = watch.Watcher
+
+// NewWatcher returns a Watcher with an open descriptor.
+func NewWatcher() (*Watcher, error) { return watch.New() }
 
 // A uidCounter hands out transfer uids from 0.
 type uidCounter struct{ next atomic.Uint64 }

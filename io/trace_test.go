@@ -8,19 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"mori/core/config"
+	"mori/io/internal/stall"
 )
 
 // freshStalls makes the process forget that it wrote traces of stalls, now and at the end.
 func freshStalls(t *testing.T) {
 	t.Helper()
-	forget := func() {
-		stallDumps.Lock()
-		defer stallDumps.Unlock()
-		stallDumps.last, stallDumps.count = time.Time{}, 0
-	}
+	forget := func() { process.stalls = stall.Limit{} }
 	forget()
 	t.Cleanup(forget)
 }
@@ -80,27 +76,5 @@ func TestNoTraceOfOtherFailures(t *testing.T) {
 	_ = w.a.Close()
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
-	}
-}
-
-func TestTracesOfStallsAreFew(t *testing.T) {
-	freshStalls(t)
-	at, n := time.Unix(1e9, 0), 0
-	for range 20 * stallDumpsMost {
-		if mayDumpStall(at) {
-			n++
-		}
-		at = at.Add(stallDumpEvery / 2)
-	}
-	if n != stallDumpsMost {
-		t.Errorf("%d traces, want %d", n, stallDumpsMost)
-	}
-}
-
-func TestFileNamesAreSafe(t *testing.T) {
-	for in, want := range map[string]string{"a-1_B": "a-1_B", "../../etc": "______etc", "é\x00": "__", strings.Repeat("x", 99): strings.Repeat("x", 64)} {
-		if got := fileName(in); got != want {
-			t.Errorf("%q is %q, want %q", in, got, want)
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"mori/core/config"
 	"mori/core/fabric"
 	"mori/io/internal/batch"
 )
@@ -35,7 +36,7 @@ func (t *transfer) end() {
 	t.session.local.leave()
 	t.status.of.Store(nil)
 	t.session.peer.order.finish(t, code, msg, t.endTime(code))
-	e.endings.add()
+	e.endings.Add()
 	if code.Failed() {
 		level := slog.LevelError
 		if errors.Is(err, ErrClosed) {
@@ -43,7 +44,9 @@ func (t *transfer) end() {
 		}
 		e.self.Log.Log(context.Background(), level, "transfer failed", "peer", t.session.peer.desc.Key,
 			"code", code, "reason", msg)
-		e.stalls.write(t, time.Now())
+		if now := time.Now(); errors.Is(err, fabric.ErrTimeout) && t.overdue(now) != nil {
+			e.stalls.Write(config.Get(config.TraceDir), now)
+		}
 	}
 }
 

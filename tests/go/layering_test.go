@@ -150,8 +150,8 @@ var inside = map[string]map[string]int{
 		"local": 6,
 	},
 	"io/internal/": {
-		"errs": 0, "serial": 0, "identity": 0, "meter": 0, "health": 0, "gate": 0,
-		"descriptor": 1, "page": 1, "batch": 1,
+		"errs": 0, "serial": 0, "identity": 0, "meter": 0, "health": 0, "gate": 0, "stall": 0,
+		"descriptor": 1, "page": 1, "batch": 1, "watch": 1,
 		"message": 2,
 		"control": 3, "arrivals": 3,
 	},
