@@ -46,11 +46,11 @@ func (ep *breakingEndpoint) Submit(ops []fabric.Op) (int, error) {
 	}
 	var wg sync.WaitGroup
 	for _, tr := range ep.domain.peer.backends.openTransports() {
-		for _, l := range tr.allLinks() {
+		for _, c := range tr.Conns() {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				l.close(errCut)
+				c.Close()
 			}()
 		}
 	}
@@ -71,7 +71,7 @@ func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 			quick(a.Engine)
 			var ops atomic.Int64
 			for _, tr := range a.backends.openTransports() {
-				tr.dom = &breaking{tr.dom, b.Engine, &ops}
+				tr.Domain = &breaking{tr.Domain, b.Engine, &ops}
 			}
 			s := meet(t, a, b).WithDeadline(0)
 			runsOn(t, s, c.path)

@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 
 	"mori/core"
-	"mori/core/device"
 	"mori/core/limits"
 	"mori/io/internal/control"
+	"mori/io/internal/region"
+	"mori/io/internal/transport"
 )
 
 // A backend is a family of transports that the user has asked for.
@@ -86,7 +87,7 @@ func (e *Engine) RemoveBackend(kind BackendType) error {
 type route struct {
 	backend    *backend
 	gpu        bool
-	transports []*transport
+	transports []*transport.Transport
 	notes      []string // what better ones are missing and why
 }
 
@@ -94,7 +95,7 @@ func (r *route) names() []string {
 	out := []string{}
 	if r != nil {
 		for _, tr := range r.transports {
-			out = append(out, tr.name)
+			out = append(out, tr.Name())
 		}
 	}
 	return out
@@ -136,7 +137,7 @@ func (t *backendTable) openRoute(b *backend, gpu bool, names []string) (*route, 
 
 // routeFor chooses the backend for a pair: XGMI, FABRIC, RDMA, TCP, the first that can handle it,
 // and says why each earlier one can't.
-func (t *backendTable) routeFor(local *region, remote *MemoryDesc) (r *route, skipped []string, err error) {
+func (t *backendTable) routeFor(local *region.Region, remote *MemoryDesc) (r *route, skipped []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byKind) == 0 {
@@ -157,7 +158,7 @@ func (t *backendTable) routeFor(local *region, remote *MemoryDesc) (r *route, sk
 			continue
 		}
 		r := b.host
-		if local.desc.Loc == LocGPU || remote.Loc == LocGPU {
+		if local.Desc().Loc == LocGPU || remote.Loc == LocGPU {
 			r = b.gpu
 		}
 		why := ""
@@ -173,40 +174,20 @@ func (t *backendTable) routeFor(local *region, remote *MemoryDesc) (r *route, sk
 		}
 		skipped = append(skipped, fmt.Sprintf("%v: %s", kind, why))
 	}
-	return nil, nil, fmt.Errorf("region %d of %q and region %d of %q: %v; create a backend that can, on both sides, first: %w", local.desc.ID, t.engine.self.Key, remote.ID,
+	return nil, nil, fmt.Errorf("region %d of %q and region %d of %q: %v; create a backend that can, on both sides, first: %w", local.Desc().ID, t.engine.self.Key, remote.ID,
 		remote.EngineKey, skipped, errNoBackend)
 }
 
 // beyondXGMI says why a pair is not two GPUs' memory on this host that reach each other, "" if it
 // is.
-func (p *peer) beyondXGMI(local *region, remote *MemoryDesc) string {
+func (p *peer) beyondXGMI(local *region.Region, remote *MemoryDesc) string {
 	switch {
-	case local.desc.Loc != LocGPU || remote.Loc != LocGPU:
+	case local.Desc().Loc != LocGPU || remote.Loc != LocGPU:
 		return "not both regions are GPU memory"
 	case !p.sameNode():
 		return core.OtherHost
-	case remote.DeviceBusID == "":
-		return fmt.Sprintf("region %d of engine %q has no bus id, so its GPU is not known",
-			remote.ID, remote.EngineKey)
 	}
-	there := deviceAt(remote.DeviceBusID)
-	switch {
-	case local.device == nil:
-		return "the local region was registered without a GPU driver"
-	case there == nil && remote.IPCHandle == ([len(remote.IPCHandle)]byte{}):
-		return fmt.Sprintf("GPU %s is not visible here, and region %d of engine %q has no IPC handle; create its XGMI backend before it is registered", remote.DeviceBusID,
-			remote.ID, remote.EngineKey)
-	case there == nil:
-		return ""
-	}
-	reach, err := local.device.Reach(there)
-	switch {
-	case err != nil:
-		return err.Error()
-	case !reach.Access:
-		return fmt.Sprintf("no peer access from %v to %v", local.device, there)
-	}
-	return ""
+	return local.Unreached(remote)
 }
 
 // sameNode reports whether the peer is on this host.
@@ -215,18 +196,4 @@ func (p *peer) sameNode() bool {
 		return p.desc.Hostname == p.engine.hostname
 	}
 	return p.desc.NodeID == p.engine.self.NodeID
-}
-
-// deviceAt is the GPU at a place on the bus, nil if this process does not see one there.
-func deviceAt(bus string) *device.Device {
-	all, err := device.Devices()
-	if err != nil {
-		return nil
-	}
-	for _, d := range all {
-		if d.BusID == bus {
-			return d
-		}
-	}
-	return nil
 }

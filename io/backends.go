@@ -20,6 +20,8 @@ import (
 	"mori/core/fabric"
 	"mori/core/limits"
 	"mori/io/internal/control"
+	"mori/io/internal/identity"
+	"mori/io/internal/transport"
 )
 
 // A backendTable has the backends of an engine and what they share: transports and the control
@@ -32,8 +34,8 @@ type backendTable struct {
 	registry   *fabric.Registry
 	control    *control.Server // nil: no backend has needed it
 	byKind     map[BackendType]*backend
-	transports []*transport   // in order of preference
-	discarded  []func() error // close what failed backends had opened; called without mu
+	transports []*transport.Transport // in order of preference
+	discarded  []func() error         // close what failed backends had opened; called without mu
 }
 
 // create opens a backend. It fails if the engine is closed.
@@ -84,7 +86,7 @@ func (t *backendTable) remove(kind BackendType) *backend {
 
 // opened returns what close has to close. It is called once the engine is closed, so that no
 // backend is created after it.
-func (t *backendTable) opened() (*control.Server, []*transport) {
+func (t *backendTable) opened() (*control.Server, []*transport.Transport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.control, t.transports
@@ -175,13 +177,13 @@ type snapshot struct {
 // restore takes from e what it has more. Closing that waits for goroutines which may need e.mu: it
 // is left to discarded. restore needs t.mu held.
 func (s snapshot) restore(t *backendTable) {
-	regions := t.engine.store.allRegions()
+	regions := t.engine.regions.All()
 	for _, tr := range t.transports[s.transports:] {
 		t.discarded = append(t.discarded, func() (err error) {
 			for _, r := range regions {
-				err = errors.Join(err, r.detach(tr))
+				err = errors.Join(err, r.Detach(tr))
 			}
-			return errors.Join(err, tr.close())
+			return errors.Join(err, tr.Close())
 		})
 	}
 	t.transports = t.transports[:s.transports:s.transports]
@@ -275,9 +277,9 @@ func (t *backendTable) startControl(local bool) error {
 
 // transport opens the named transport, once, and gives it all registered memory. It needs e.mu
 // held.
-func (t *backendTable) transport(name string) (*transport, error) {
+func (t *backendTable) transport(name string) (*transport.Transport, error) {
 	for _, tr := range t.transports {
-		if tr.name == name {
+		if tr.Name() == name {
 			return tr, nil
 		}
 	}
@@ -297,13 +299,14 @@ func (t *backendTable) transport(name string) (*transport, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	tr, err := openTransport(ctx, t.engine, name)
+	tr, err := transport.Open(ctx, name, transport.Config{Registry: t.registry, Host: t.engine.config.Host,
+		Server: t.control, Arrivals: t.engine.arrived, Log: t.engine.self.Log})
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range t.engine.store.allRegions() {
-		if err := r.attach(tr); err != nil {
-			return nil, errors.Join(err, tr.close())
+	for _, r := range t.engine.regions.All() {
+		if err := r.Attach(tr); err != nil {
+			return nil, errors.Join(err, tr.Close())
 		}
 	}
 	t.transports = append(t.transports, tr)
@@ -311,10 +314,31 @@ func (t *backendTable) transport(name string) (*transport, error) {
 }
 
 // openTransports lists what is open.
-func (t *backendTable) openTransports() []*transport {
+func (t *backendTable) openTransports() []*transport.Transport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return append([]*transport(nil), t.transports...)
+	return append([]*transport.Transport(nil), t.transports...)
+}
+
+// movesGPUMemory reports whether any open transport takes it.
+func (t *backendTable) movesGPUMemory() bool {
+	return slices.ContainsFunc(t.openTransports(), (*transport.Transport).TakesGPUMemory)
+}
+
+// disconnect closes the connections of all for whom gone is true, and makes their tokens worthless.
+// When it returns, no byte of them can land any more.
+func (t *backendTable) disconnect(gone func(identity.ID) bool) {
+	if c := t.controlServer(); c != nil {
+		c.Revoke(gone)
+	}
+	transport.Disconnect(t.openTransports(), gone)
+}
+
+// controlServer returns the engine's control server, nil if there is none.
+func (t *backendTable) controlServer() *control.Server {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.control
 }
 
 // has reports whether there is a backend of this kind.

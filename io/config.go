@@ -13,6 +13,7 @@ import (
 	"mori/core"
 	"mori/core/config"
 	"mori/core/device"
+	"mori/io/internal/transport"
 )
 
 // EngineConfig is where an engine's control plane listens.
@@ -215,35 +216,27 @@ func (c *BackendConfig) nicUse() core.NICUse {
 }
 
 // nicUse is how the engine's RDMA backend uses RDMA devices, for the memory that is registered by
-// now. Transports ask when they open.
+// now. Without any it is for the GPU that is current on this thread. Transports ask when they open.
 func (t *backendTable) nicUse() core.NICUse {
 	use := core.AnyNIC()
 	if c := t.rdma.Load(); c != nil {
 		use = c.nicUse()
 	}
-	use.GPU, use.NUMA = t.memoryAt()
+	gpu, node, ok := t.engine.regions.Place()
+	if !ok {
+		if d, err := device.Current(); err == nil && d != nil {
+			gpu = d.BusID
+		}
+	}
+	use.GPU, use.NUMA = gpu, node
 	return use
 }
 
-// memoryAt is the GPU that the registered memory is on, or the host's NUMA node; where nothing is
-// registered yet, the GPU that is current on this thread. Of memory in several places nothing is
-// said.
-func (t *backendTable) memoryAt() (gpu string, node int) {
-	all := t.engine.store.allRegions()
-	if len(all) == 0 {
-		if d, err := device.Current(); err == nil && d != nil {
-			return d.BusID, -1
-		}
-		return "", -1
+// opBytes is where transfers over t are cut: at the user's chunk size if chunking is on, else where
+// the provider is fastest.
+func (c *BackendConfig) opBytes(t *transport.Transport) uint64 {
+	if c.EnableChunking {
+		return uint64(c.ChunkBytes)
 	}
-	gpu, node = all[0].desc.DeviceBusID, all[0].desc.NUMANode
-	for _, r := range all[1:] {
-		if r.desc.DeviceBusID != gpu {
-			gpu = ""
-		}
-		if r.desc.NUMANode != node {
-			node = -1
-		}
-	}
-	return gpu, node
+	return t.BestOp()
 }

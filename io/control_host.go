@@ -3,8 +3,6 @@
 package io
 
 import (
-	"crypto/subtle"
-
 	"mori/io/internal/descriptor"
 	"mori/io/internal/identity"
 	"mori/io/internal/message"
@@ -20,24 +18,24 @@ func (h controlHost) Knows(key string) bool { return h.e.store.peerOf(key) != ni
 func (h controlHost) Offer() (endpoints []message.Endpoint, notify bool) {
 	notify = h.e.backends.wantsNotifications()
 	for _, tr := range h.e.backends.openTransports() {
-		endpoints = append(endpoints, message.Endpoint{Name: tr.name, Addr: string(tr.lis.Addr())})
+		endpoints = append(endpoints, message.Endpoint{Name: tr.Name(), Addr: string(tr.Addr())})
 	}
 	return endpoints, notify
 }
 
 func (h controlHost) RegionSize(key descriptor.RegionKey) (size uint64, ok bool) {
-	if r := h.e.store.region(key.ID); r != nil && h.e.store.grants(key) {
-		return r.desc.Size, true
+	if r := h.e.regions.Granted(key); r != nil {
+		return r.Desc().Size, true
 	}
 	return 0, false
 }
 
 func (h controlHost) Drop(token []byte) (found bool) {
 	for _, tr := range h.e.backends.openTransports() {
-		for _, l := range tr.allLinks() {
-			if subtle.ConstantTimeCompare(l.token, token) == 1 {
+		for _, c := range tr.Conns() {
+			if c.OpenedWith(token) {
 				found = true
-				l.close(nil)
+				c.Close()
 			}
 		}
 	}
@@ -48,7 +46,7 @@ func (h controlHost) Drop(token []byte) (found bool) {
 func (h controlHost) TakeTags(who identity.ID, all []message.Tag) int {
 	granted := all[:0]
 	for _, t := range all {
-		if h.e.store.grants(t.Region) {
+		if h.e.regions.Granted(t.Region) != nil {
 			granted = append(granted, t)
 		}
 	}

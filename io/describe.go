@@ -75,7 +75,7 @@ func (e *Engine) Describe() EngineInfo {
 	for _, p := range e.store.allPeers() {
 		out.Peers = append(out.Peers, p.describe())
 	}
-	out.Regions = len(e.store.allRegions())
+	out.Regions = len(e.regions.All())
 	out.Counters = e.meters.totals()
 	return out
 }
@@ -99,7 +99,7 @@ func (p *peer) describe() PeerInfo {
 func (s *Session) Describe() SessionInfo {
 	out := SessionInfo{Peer: s.remote.EngineKey, Backend: s.route.backend.kind.String(),
 		Memory: s.route.memory(), Link: s.link(), Reasons: notNil(s.skipped), Alive: s.Alive(),
-		Local: s.local.desc.ID, Remote: s.remote.ID}
+		Local: s.local.Desc().ID, Remote: s.remote.ID}
 	if p := s.plan.Load(); p != nil && p.path.err() == nil {
 		out.Path, out.OpBytes = p.path.name, p.to.OpMax
 		out.Reasons = append(slices.Clone(out.Reasons), p.path.why()...)
@@ -109,21 +109,10 @@ func (s *Session) Describe() SessionInfo {
 
 // link names what is between the two GPUs of a session, "" where there are not two of this host.
 func (s *Session) link() string {
-	if s.local.device == nil || s.remote.Loc != LocGPU || !s.peer.sameNode() {
+	if !s.peer.sameNode() {
 		return ""
 	}
-	there := deviceAt(s.remote.DeviceBusID)
-	switch {
-	case there == s.local.device:
-		return "same GPU"
-	case there == nil:
-		return ""
-	}
-	r, err := s.local.device.Reach(there)
-	if err != nil || !r.Access {
-		return "no peer access"
-	}
-	return r.Link
+	return s.local.Link(&s.remote)
 }
 
 func notNil(s []string) []string {

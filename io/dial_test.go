@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/core"
 	"mori/core/fabric"
 	"mori/io/internal/control"
 	"mori/io/internal/message"
@@ -83,8 +84,8 @@ func relay(t *testing.T, to func() string) (addr string) {
 // dataAddr is where e's data plane listens over TCP.
 func dataAddr(e *Engine) string {
 	for _, tr := range e.backends.openTransports() {
-		if tr.name == "tcp" {
-			return string(tr.lis.Addr())
+		if tr.Name() == "tcp" {
+			return string(tr.Addr())
 		}
 	}
 	return ""
@@ -135,37 +136,63 @@ func TestADataConnectionWithoutAnAnswerEndsInTime(t *testing.T) {
 	}
 }
 
-// crowded is the address of a listener that nobody accepts from, and whose queue of requests is
-// full.
-func crowded(t *testing.T, e *Engine) string {
+// crowded is the address of a listener over TCP that nobody accepts from, and whose queue of
+// requests is full.
+func crowded(t *testing.T) string {
 	t.Helper()
-	tr := e.backends.openTransports()[0]
-	at := tr.info.Clone()
-	at.Src = "127.0.0.1:0"
-	lis, err := tr.fab.Listen(context.Background(), at)
+	ctx := context.Background()
+	r, err := core.Registry(core.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = lis.Close() })
+	infos, err := r.GetInfo(ctx, "", "", &fabric.Info{Provider: "tcp", EPType: fabric.EPMsg, Caps: fabric.CapMSG | fabric.CapRMA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := infos[0].Clone()
+	at.Src = "127.0.0.1:0"
+	fab, err := r.Open(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dom, err := fab.Domain(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eq, err := fab.EQ(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := fab.Listen(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _, _ = lis.Close(), eq.Close(), dom.Close(), fab.Close() })
 	var full atomic.Bool
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range 16 {
-		ep, cq, err := tr.endpoint(func(error) {})
+		cq, err := dom.CQ(64)
 		if err != nil {
+			t.Fatal(err)
+		}
+		ep, err := dom.Endpoint(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(ep.BindCQ(cq, fabric.DirTransmit|fabric.DirRecv, true), ep.BindEQ(eq), ep.Enable()); err != nil {
 			t.Fatal(err)
 		}
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
 			for i := 0; i < 200 && !full.Load(); i++ {
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+				ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 				if _, err := ep.(fabric.Connector).Connect(ctx, lis.Addr(), nil); errors.Is(err, fabric.ErrBusy) {
 					full.Store(true)
 				}
 				cancel()
 			}
-			tr.forget(ep)
 			_, _ = ep.Close(), cq.Close()
 		}()
 	}
@@ -176,7 +203,7 @@ func crowded(t *testing.T, e *Engine) string {
 // allows.
 func TestADataConnectionToABusyPeerIsTriedAgain(t *testing.T) {
 	a, b := newSide(t, "a", 64, BackendTCP, nil), newSide(t, "b", 64, BackendTCP, nil)
-	busy := crowded(t, a.Engine)
+	busy := crowded(t)
 	var sockets atomic.Int64
 	p, r, w := offering(t, a, b, relay(t, func() string {
 		if sockets.Add(1) <= 28 { // of 7 attempts: more than control.MaxEvictions

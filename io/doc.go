@@ -50,11 +50,11 @@
 //
 // # GPUs
 //
-// Regions know the device that they are on (place.go). Segments in GPU memory carry the descriptor
-// of the registration with the path's transport. Request.After holds a transfer back until an event
-// or a stream of a GPU has come so far (after.go). Such a transfer is parked like one that waits
-// for a path, with its place in the order. An engine whose only backend is XGMI listens on no
-// network.
+// Regions know the device that they are on (package region). Segments in GPU memory carry the
+// descriptor of the registration with the path's transport. Request.After holds a transfer back
+// until an event or a stream of a GPU has come so far (after.go). Such a transfer is parked like
+// one that waits for a path, with its place in the order. An engine whose only backend is XGMI
+// listens on no network.
 //
 // # Observation
 //

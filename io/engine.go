@@ -23,16 +23,13 @@ import (
 	"mori/io/internal/control"
 	"mori/io/internal/gate"
 	"mori/io/internal/identity"
+	"mori/io/internal/region"
 	"mori/io/internal/stall"
 	"mori/io/internal/watch"
 )
 
-const (
-	deregisterWait = 5 * time.Second
-
-	// idlePath is how long a path stays open that nobody uses.
-	idlePath = 5 * time.Minute
-)
+// idlePath is how long a path stays open that nobody uses.
+const idlePath = 5 * time.Minute
 
 // An Engine is one end of transfers: it registers memory, knows peers, and keeps the paths to them.
 type Engine struct {
@@ -40,6 +37,7 @@ type Engine struct {
 	config   EngineConfig // its port: guarded by backends.mu
 	hostname string
 	store    *store
+	regions  region.Table
 	backends backendTable
 	uids     uidCounter
 	meters   recorder
@@ -231,7 +229,7 @@ func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
 	if e.closed() {
 		return nil, ErrClosed
 	}
-	r := e.store.regionOf(local, e.self.Key)
+	r := e.regions.Of(local, e.self.Key)
 	if r == nil {
 		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w",
 			local.ID, local.EngineKey, e.self.Key, ErrNotFound)
@@ -294,9 +292,9 @@ func (e *Engine) Close() error {
 	e.clock.end()
 	process.leave(e)
 	e.stalls.Close()
-	all := errors.Join(e.gates.Close(), e.store.revokeAll())
+	all := errors.Join(e.gates.Close(), e.regions.RevokeAll())
 	for _, tr := range transports {
-		all = errors.Join(all, tr.close())
+		all = errors.Join(all, tr.Close())
 	}
 	return errors.Join(all, e.endings.Close())
 }

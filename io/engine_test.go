@@ -329,7 +329,7 @@ func TestDeadlineEndsAStalledTransfer(t *testing.T) {
 	p := s.plan.Load().path
 	st := NewStatus()
 	st.SetCode(CodeInProgress)
-	s.local.enter()
+	s.local.Enter()
 	stuck := &transfer{status: st, session: s, uid: 77, kind: fabric.OpWrite, total: 64, batch: batch.New(), start: time.Now(), limit: s.limit}
 	stuck.path.Store(p)
 	a.store.peerOf("b").order.add(stuck)

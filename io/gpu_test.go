@@ -159,7 +159,7 @@ func TestRegistrationAsksTheDriver(t *testing.T) {
 	if d, err := e.RegisterMemory(h.addr, 4096, -1, LocUnknown); err != nil || d.Loc != LocUnknown || d.DeviceID != -1 || d.DeviceBusID != "" {
 		t.Errorf("host memory anywhere: %+v, %v", d, err)
 	}
-	if n := len(e.store.allRegions()); n != 5 {
+	if n := len(e.regions.All()); n != 5 {
 		t.Errorf("%d regions", n)
 	}
 }

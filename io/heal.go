@@ -7,13 +7,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mori/io/internal/transport"
 )
 
 // healthyFirst is the order in which transports are tried: those that broke lately come last.
-func (p *peer) healthyFirst(all []*transport) []*transport {
-	var healthy, broken []*transport
+func (p *peer) healthyFirst(all []*transport.Transport) []*transport.Transport {
+	var healthy, broken []*transport.Transport
 	for _, tr := range all {
-		if p.health.Broken(tr.name) {
+		if p.health.Broken(tr.Name()) {
 			broken = append(broken, tr)
 		} else {
 			healthy = append(healthy, tr)
@@ -43,12 +45,12 @@ func (p *peer) heal(now time.Time) {
 var errIdle = fmt.Errorf("not in use: %w", ErrBadState)
 
 // due is the transport to try again now instead of q's, if there is one.
-func (p *peer) due(r *route, q *path, now time.Time) *transport {
+func (p *peer) due(r *route, q *path, now time.Time) *transport.Transport {
 	for _, tr := range r.transports {
 		if tr == q.tr {
 			return nil
 		}
-		if p.health.Due(tr.name, now) {
+		if p.health.Due(tr.Name(), now) {
 			return tr
 		}
 	}
@@ -57,7 +59,7 @@ func (p *peer) due(r *route, q *path, now time.Time) *transport {
 
 // probe opens a path over tr, and puts it in the place of worse, which ends when its transfers
 // have.
-func (p *peer) probe(r *route, tr *transport, worse *path) {
+func (p *peer) probe(r *route, tr *transport.Transport, worse *path) {
 	ctx, cancel := p.controlContext(r.backend)
 	defer cancel()
 	if p.dial.Lock(ctx) != nil {
@@ -68,9 +70,9 @@ func (p *peer) probe(r *route, tr *transport, worse *path) {
 	if err != nil {
 		return
 	}
-	q, err := p.openWith(ctx, []*transport{tr}, r, w)
+	q, err := p.openWith(ctx, []*transport.Transport{tr}, r, w)
 	if err != nil {
-		p.engine.self.Log.Debug("transport still broken", "peer", p.desc.Key, "transport", tr.name,
+		p.engine.self.Log.Debug("transport still broken", "peer", p.desc.Key, "transport", tr.Name(),
 			"reason", err)
 		return
 	}
@@ -112,8 +114,8 @@ func (p *path) why() []string {
 		if tr == p.tr {
 			break
 		}
-		known := slices.ContainsFunc(out, func(s string) bool { return strings.HasPrefix(s, tr.name+": ") })
-		if text := p.peer.health.Reason(tr.name); text != "" && !known {
+		known := slices.ContainsFunc(out, func(s string) bool { return strings.HasPrefix(s, tr.Name()+": ") })
+		if text := p.peer.health.Reason(tr.Name()); text != "" && !known {
 			out = append(out, text)
 		}
 	}

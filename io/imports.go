@@ -26,7 +26,7 @@ func (m *imports) of(p *path, d *MemoryDesc) (fabric.RemoteMR, error) {
 	if r := m.byKey[key]; r != nil {
 		return r, nil
 	}
-	r, err := p.tr.dom.Import(key.Raw(d.Size))
+	r, err := p.tr.Domain.Import(key.Raw(d.Size))
 	if err != nil {
 		return nil, fmt.Errorf("import region %d of %q: %w", d.ID, d.EngineKey, err)
 	}

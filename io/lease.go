@@ -44,7 +44,7 @@ func (l *lease) beat(p *peer, now time.Time) {
 		err := fmt.Errorf("%q gave no sign of life for %d ms: %w", p.desc.Key,
 			silent/int64(time.Millisecond), fabric.ErrTimeout)
 		for _, q := range paths {
-			p.health.Broke(q.tr.name, err)
+			p.health.Broke(q.tr.Name(), err)
 			go q.close(err)
 		}
 		return

@@ -14,6 +14,7 @@ import (
 	"mori/core/fabric"
 	"mori/io/internal/meter"
 	"mori/io/internal/serial"
+	"mori/io/internal/transport"
 )
 
 // A path is one connected endpoint to one peer, and what is in flight on it.
@@ -27,7 +28,7 @@ import (
 type path struct {
 	peer    *peer
 	route   *route
-	tr      *transport
+	tr      *transport.Transport
 	ep      fabric.Endpoint
 	cq      fabric.CQ
 	name    string   // "shm/cma"
@@ -80,7 +81,7 @@ type pending struct {
 func newPath(p *path) *path {
 	p.kick, p.quit = make(chan struct{}, 1), make(chan struct{})
 	p.done, p.gone = make(chan struct{}), make(chan struct{})
-	p.name = p.tr.name
+	p.name = p.tr.Name()
 	if pr, ok := p.ep.(fabric.Prober); ok {
 		how, why := pr.Path()
 		if why != "" { // more than one way
@@ -97,7 +98,7 @@ func newPath(p *path) *path {
 
 // how is what the provider says of how p moves bytes by now, if it has several ways.
 func (p *path) how() []string {
-	if pr, ok := p.ep.(fabric.Prober); ok && p.name != p.tr.name {
+	if pr, ok := p.ep.(fabric.Prober); ok && p.name != p.tr.Name() {
 		if _, how := pr.Path(); how != "" {
 			return []string{p.name + ": " + how}
 		}
@@ -254,7 +255,7 @@ func (p *path) close(reason error) {
 	p.broken.Unlock()
 	defer p.peer.unended.Done()
 	defer close(p.gone)
-	p.tr.forget(p.ep)
+	p.tr.Forget(p.ep)
 	p.pump()         // notifications of what has succeeded
 	_ = p.ep.Close() // nothing to do about it: every op has its error entry
 	p.reap()

@@ -30,7 +30,7 @@ func (p *path) again(t *transfer, op int) bool {
 // opFailed books an op that did not end well. If that is the path's fault, the path is given up.
 func (p *path) opFailed(t *transfer, err error) {
 	if t.opEnded(err) && p.err() == nil {
-		p.peer.health.Broke(p.tr.name, err)
+		p.peer.health.Broke(p.tr.Name(), err)
 		go p.close(fmt.Errorf("path %s to %q broke: %w", p.name, p.peer.desc.Key, err))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"mori/io/internal/health"
 	"mori/io/internal/message"
 	"mori/io/internal/serial"
+	"mori/io/internal/transport"
 )
 
 // A peer is a remote engine, or the engine itself, as one registration of it is known here.
@@ -127,7 +128,7 @@ func (p *peer) open(ctx context.Context, r *route, w *message.Welcome) (*path, e
 }
 
 // openWith is open over the given transports.
-func (p *peer) openWith(ctx context.Context, all []*transport, r *route,
+func (p *peer) openWith(ctx context.Context, all []*transport.Transport, r *route,
 	w *message.Welcome) (*path, error) {
 	offered := map[string]string{}
 	for _, ep := range w.Endpoints {
@@ -136,8 +137,8 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route,
 	reasons := append([]string(nil), r.notes...)
 	var last error
 	for _, tr := range all {
-		addr, ok := offered[tr.name]
-		why := core.Unfit(tr.name, p.engine.self.NodeID == w.NodeID)
+		addr, ok := offered[tr.Name()]
+		why := core.Unfit(tr.Name(), p.engine.self.NodeID == w.NodeID)
 		switch {
 		case !ok:
 			why = "the peer does not offer it"
@@ -145,13 +146,13 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route,
 			q, err := p.connect(ctx, r, tr, fabric.Addr(addr), w)
 			if err == nil {
 				q.reasons = reasons
-				p.health.Recovered(tr.name)
+				p.health.Recovered(tr.Name())
 				return q, nil
 			}
-			p.health.Broke(tr.name, err)
+			p.health.Broke(tr.Name(), err)
 			last, why = err, err.Error()
 		}
-		reasons = append(reasons, tr.name+": "+why)
+		reasons = append(reasons, tr.Name()+": "+why)
 	}
 	if last == nil {
 		last = ErrUnreachable
@@ -159,14 +160,14 @@ func (p *peer) openWith(ctx context.Context, all []*transport, r *route,
 	return nil, fmt.Errorf("open a path to %q: %v: %w", p.desc.Key, reasons, last)
 }
 
-func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.Addr,
+func (p *peer) connect(ctx context.Context, r *route, tr *transport.Transport, to fabric.Addr,
 	w *message.Welcome) (*path, error) {
 	q := &path{peer: p, route: r, tr: tr, remote: w.Notify, token: w.Token}
 	ready := make(chan struct{})
-	ep, cq, err := tr.endpoint(func(err error) {
+	ep, cq, err := tr.Endpoint(func(err error) {
 		<-ready
 		if q.kick != nil {
-			p.health.Broke(tr.name, err)
+			p.health.Broke(tr.Name(), err)
 			q.close(fmt.Errorf("connection to %q ended: %w", p.desc.Key, err))
 		}
 	})
@@ -176,8 +177,8 @@ func (p *peer) connect(ctx context.Context, r *route, tr *transport, to fabric.A
 	q.ep, q.cq = ep, cq
 	at, _ := control.Addr(p.desc)
 	if err := dialData(ctx, ep.(fabric.Connector), core.DialAddr(to, at),
-		message.Ticket(p.engine.self.Signer, w.Token, tr.name)); err != nil {
-		tr.forget(ep)
+		message.Ticket(p.engine.self.Signer, w.Token, tr.Name())); err != nil {
+		tr.Forget(ep)
 		close(ready)
 		return nil, errors.Join(fmt.Errorf("connect to %q at %s: %w", p.desc.Key, to, err),
 			ep.Close(), cq.Close())

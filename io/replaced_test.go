@@ -115,8 +115,8 @@ func TestADeregisteredPeerIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tr := range b.backends.openTransports() {
-		if n := len(tr.allLinks()); n != 0 {
-			t.Errorf("%d connections of the deregistered peer over %s", n, tr.name)
+		if n := len(tr.Conns()); n != 0 {
+			t.Errorf("%d connections of the deregistered peer over %s", n, tr.Name())
 		}
 	}
 	if st := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 1); st.Wait(deadline(t)) == CodeSuccess || !strings.Contains(st.Message(), "deregistered") {

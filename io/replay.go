@@ -131,8 +131,8 @@ func (r replayer) confirm(old *path, b *backend) error {
 // there is none.
 func (r replayer) resume(left []*transfer) ([]*transfer, error) {
 	for i, t := range left {
-		if local := t.session.local; !local.open() {
-			t.fail(local.gone(t))
+		if local := t.session.local; !local.Open() {
+			t.fail(local.Gone())
 		}
 		pl, err := t.session.ready()
 		if err != nil {

@@ -87,7 +87,7 @@ func TestTenThousandRegistrations(t *testing.T) {
 			}
 		}
 		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{1 << 16}, 1))
-		if n := len(b.store.allRegions()); n != 1 {
+		if n := len(b.regions.All()); n != 1 {
 			t.Errorf("%d regions are left", n)
 		}
 		nothingMore(t, g, d)

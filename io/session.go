@@ -14,6 +14,7 @@ import (
 	"mori/io/internal/batch"
 	"mori/io/internal/gate"
 	"mori/io/internal/message"
+	"mori/io/internal/region"
 	"mori/io/internal/serial"
 )
 
@@ -27,7 +28,7 @@ type Session struct {
 	peer    *peer
 	route   *route
 	skipped []string // why no better backend serves the pair
-	local   *region
+	local   *region.Region
 	remote  MemoryDesc
 	notify  bool
 	limit   time.Duration
@@ -91,7 +92,7 @@ func (s *Session) connected() bool {
 // Alive reports whether submissions can still succeed: engine open, local region registered, peer
 // known.
 func (s *Session) Alive() bool {
-	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.open() &&
+	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.Open() &&
 		s.engine.store.peerOf(s.remote.EngineKey) == s.peer
 }
 
@@ -112,7 +113,7 @@ func (s *Session) Submit(r *Request) *Status {
 	b := batch.New()
 	e := batch.Entries{Local: r.Local, Remote: r.Remote, Sizes: r.Sizes, Size: r.BlockSize,
 		One: r.BlockSize > 0}
-	total, err := b.Accept(&e, s.local.desc.Size, s.remote.Size)
+	total, err := b.Accept(&e, s.local.Desc().Size, s.remote.Size)
 	if err == nil {
 		err = message.CheckTag(r.Tag)
 	}
@@ -192,10 +193,10 @@ func (s *Session) gate(after After) (g *gate.Gate, err error) {
 			return nil, afterFailed(err)
 		}
 	}
-	if s.local.enter() {
+	if s.local.Enter() {
 		return g, nil
 	}
-	err = fmt.Errorf("local region %d was deregistered: %w", s.local.desc.ID, ErrNotFound)
+	err = s.local.Gone()
 	if g != nil {
 		err = errors.Join(err, s.engine.gates.Release(g, false))
 	}
@@ -276,12 +277,12 @@ func (s *Session) makePlan(p *path) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	mr, err := s.local.descriptor(p.tr)
+	mr, err := s.local.MRDesc(p.tr)
 	if err != nil {
 		return nil, err
 	}
-	to := batch.Target{Local: s.local.desc.Data, Remote: rmr.Base(), MR: mr, Key: rmr.Key(),
-		OpMax: p.tr.opBytes(s.route.backend.config), SegMax: p.tr.segMax(), BlockMax: p.tr.info.Limits.BlockLimit}
+	to := batch.Target{Local: s.local.Desc().Data, Remote: rmr.Base(), MR: mr, Key: rmr.Key(),
+		OpMax: s.route.backend.config.opBytes(p.tr), SegMax: p.tr.SegMax(), BlockMax: p.tr.BlockLimit()}
 	return &plan{path: p, to: to}, nil
 }
 

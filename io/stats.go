@@ -47,7 +47,7 @@ func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 func (e *Engine) Stats() Stats {
 	now := time.Now()
 	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.meters.born).Seconds(),
-		Totals: e.meters.totals(), Regions: len(e.store.allRegions()),
+		Totals: e.meters.totals(), Regions: len(e.regions.All()),
 		Peers: e.meters.Peers(codeName), Slowest: []TransferInfo{},
 		Stuck: stuck(e.store.openTransfers(openScanned), now)}
 	for i := range out.Peers {

@@ -3,23 +3,17 @@
 package io
 
 import (
-	"crypto/subtle"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
-	"mori/io/internal/descriptor"
 	"mori/io/internal/identity"
 )
 
-// A store is an engine's metadata: its own regions and the peers that were registered. Nothing here
-// does any I/O.
+// A store has the peers that were registered. Nothing here does any I/O.
 type store struct {
-	mu      sync.RWMutex
-	regions map[uint32]*region
-	nextID  uint32
-	peers   map[string]*peer
+	mu    sync.RWMutex
+	peers map[string]*peer
 
 	retired map[identity.ID]struct{} // were registered and are not any more
 	age     []identity.ID            // of retired, a ring once full
@@ -30,78 +24,7 @@ type store struct {
 const maxRetired = 1 << 14
 
 func newStore() *store {
-	return &store{regions: map[uint32]*region{}, peers: map[string]*peer{},
-		retired: map[identity.ID]struct{}{}}
-}
-
-// addRegion gives r its id, which is never reused.
-func (s *store) addRegion(r *region) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.desc.ID = s.nextID
-	s.nextID++
-	s.regions[r.desc.ID] = r
-}
-
-func (s *store) removeRegion(id uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.regions[id]
-	delete(s.regions, id)
-	return ok
-}
-
-func (s *store) region(id uint32) *region {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.regions[id]
-}
-
-// grants reports whether there is a region with this key.
-func (s *store) grants(k descriptor.RegionKey) bool {
-	r := s.region(k.ID)
-	return r != nil && subtle.ConstantTimeCompare(k.Secret[:], r.desc.Secret[:]) == 1
-}
-
-// regionOf finds the region of the engine named key that d describes, by id and not by identity of
-// the descriptor; nil for one that is foreign, gone or not the same memory.
-func (s *store) regionOf(d MemoryDesc, key string) *region {
-	if d.EngineKey != key {
-		return nil
-	}
-	r := s.region(d.ID)
-	if r == nil || r.desc.Data != d.Data || r.desc.Size != d.Size ||
-		d.Incarnation != 0 && d.Incarnation != r.desc.Incarnation {
-		return nil
-	}
-	return r
-}
-
-func (s *store) allRegions() []*region {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	out := make([]*region, 0, len(s.regions))
-	for _, r := range s.regions {
-		out = append(out, r)
-	}
-	return out
-}
-
-// revokeAll takes all regions back at once, since each may have to wait for the same peer that does
-// not answer.
-func (s *store) revokeAll() error {
-	regions := s.allRegions()
-	errs := make([]error, len(regions))
-	var wg sync.WaitGroup
-	for i, r := range regions {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			errs[i] = r.revoke()
-		}()
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return &store{peers: map[string]*peer{}, retired: map[identity.ID]struct{}{}}
 }
 
 // registered returns the incarnation that is registered under key, if there is one that can prove

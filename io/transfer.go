@@ -33,7 +33,7 @@ func (t *transfer) end() {
 		}
 		return
 	}
-	t.session.local.leave()
+	t.session.local.Leave()
 	t.status.of.Store(nil)
 	t.session.peer.order.finish(t, code, msg, t.endTime(code))
 	e.endings.Add()

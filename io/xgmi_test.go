@@ -136,7 +136,7 @@ func TestTheBackendOfAPair(t *testing.T) {
 		if err := a.RegisterRemoteEngine(c.peer); err != nil {
 			t.Fatal(err)
 		}
-		r := a.store.regionOf(c.local, "a")
+		r := a.regions.Of(c.local, "a")
 		way, skipped, err := a.backends.routeFor(r, &c.remote)
 		if err != nil || way.backend.kind.String() != c.want || !strings.Contains(strings.Join(skipped, "; "), c.why) {
 			t.Errorf("%s: %v, %v", c.name, skipped, err)

@@ -154,6 +154,8 @@ var inside = map[string]map[string]int{
 		"descriptor": 1, "page": 1, "batch": 1, "watch": 1,
 		"message": 2,
 		"control": 3, "arrivals": 3,
+		"transport": 4,
+		"region":    5,
 	},
 	"ep/internal/": {
 		"view":   0,

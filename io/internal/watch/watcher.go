@@ -8,8 +8,8 @@ import (
 	"mori/core/memory"
 )
 
-// A Watcher collects the tokens of statuses that leave IN_PROGRESS, for an event loop: its descriptor
-// is readable while there are tokens to take. Safe for concurrent use.
+// A Watcher collects the tokens of statuses that leave IN_PROGRESS, for an event loop: its
+// descriptor is readable while there are tokens to take. Safe for concurrent use.
 type Watcher struct {
 	mu     sync.Mutex
 	event  *memory.Event

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+
+package io
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mori/io/internal/region"
+)
+
+const deregisterWait = 5 * time.Second
+
+// RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is
+// not touched and stays the caller's, who keeps it mapped until DeregisterMemory returned. Host
+// memory that this process may not read and write is refused, and the error names its first page.
+// GPU memory is checked with the driver: it must be of the device with this ordinal, or of any if
+// that is negative, and lie within one allocation. Of memory at an unknown location the driver is
+// asked where it is.
+func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocation) (MemoryDesc, error) {
+	if e.closed() {
+		return NewMemoryDesc(), fmt.Errorf("register memory: %w", ErrClosed)
+	}
+	r, err := region.New(&e.self, region.Request{Addr: addr, Size: size, Ordinal: ordinal, Location: loc,
+		AskDrivers: e.backends.movesGPUMemory(), Export: e.backends.has(BackendXGMI)})
+	if err != nil {
+		return NewMemoryDesc(), err
+	}
+	e.regions.Add(r)
+	for _, tr := range e.backends.openTransports() {
+		if err := r.Attach(tr); err != nil {
+			e.regions.Remove(r.Desc().ID)
+			return NewMemoryDesc(), errors.Join(err, r.Revoke())
+		}
+	}
+	return *r.Desc(), nil
+}
+
+// DeregisterMemory takes a region back. It waits for transfers that use it on this side, for as
+// long as their deadline allows but at most deregisterWait, and then closes their paths; when it
+// returns nobody touches the memory any more. Unknown or foreign descriptors are ignored.
+func (e *Engine) DeregisterMemory(d MemoryDesc) error {
+	r := e.regions.Of(d, e.self.Key)
+	if r == nil || !e.regions.Remove(r.Desc().ID) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), deregisterWait)
+	defer cancel()
+	if err := r.Retire(ctx); err != nil {
+		for _, p := range e.store.allPeers() {
+			p.closePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.Desc().ID,
+				ErrBadState))
+			p.parked.fail(func(t *transfer) error {
+				if t.session.local != r {
+					return nil
+				}
+				return r.Gone()
+			})
+		}
+	}
+	return r.Revoke()
+}
