@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"mori/core/device"
+	"mori/pybind/handle"
 )
 
 // errNoGPU says what to do where there is no GPU.
@@ -125,8 +126,8 @@ func DeviceLookup(addr uint64) (text string, err error) {
 }
 
 var (
-	deviceMemories = table[*device.Memory]{what: "GPU memory"}
-	hostMemories   = table[*device.HostMemory]{what: "pinned memory"}
+	deviceMemories = handle.Table[*device.Memory]{What: "GPU memory"}
+	hostMemories   = handle.Table[*device.HostMemory]{What: "pinned memory"}
 )
 
 // DeviceAlloc allocates memory on a GPU.
@@ -140,13 +141,13 @@ func DeviceAlloc(number int, nbytes uint64) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return deviceMemories.add(m), nil
+	return deviceMemories.Add(m), nil
 }
 
 // DeviceAddr is where GPU memory begins.
 func DeviceAddr(memory uint64) (addr uint64, err error) {
 	defer guard(&err)
-	m, err := deviceMemories.get(memory)
+	m, err := deviceMemories.Get(memory)
 	if err != nil {
 		return 0, err
 	}
@@ -156,7 +157,7 @@ func DeviceAddr(memory uint64) (addr uint64, err error) {
 // DeviceFree gives GPU memory back. A handle that is closed already is ignored.
 func DeviceFree(memory uint64) (n int, err error) {
 	defer guard(&err)
-	if m, ok := deviceMemories.remove(memory); ok {
+	if m, ok := deviceMemories.Remove(memory); ok {
 		return 1, m.Close()
 	}
 	return 0, nil
@@ -173,13 +174,13 @@ func HostAlloc(number int, nbytes uint64) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return hostMemories.add(m), nil
+	return hostMemories.Add(m), nil
 }
 
 // HostAddr is where the host sees pinned memory.
 func HostAddr(memory uint64) (addr uint64, err error) {
 	defer guard(&err)
-	m, err := hostMemories.get(memory)
+	m, err := hostMemories.Get(memory)
 	if err != nil {
 		return 0, err
 	}
@@ -189,7 +190,7 @@ func HostAddr(memory uint64) (addr uint64, err error) {
 // HostDeviceAddr is where GPUs see pinned memory.
 func HostDeviceAddr(memory uint64) (addr uint64, err error) {
 	defer guard(&err)
-	m, err := hostMemories.get(memory)
+	m, err := hostMemories.Get(memory)
 	if err != nil {
 		return 0, err
 	}
@@ -199,8 +200,23 @@ func HostDeviceAddr(memory uint64) (addr uint64, err error) {
 // HostFree gives pinned memory back. A handle that is closed already is ignored.
 func HostFree(memory uint64) (n int, err error) {
 	defer guard(&err)
-	if m, ok := hostMemories.remove(memory); ok {
+	if m, ok := hostMemories.Remove(memory); ok {
 		return 1, m.Close()
 	}
 	return 0, nil
+}
+
+// DeviceEnablePeer lets copies of a GPU go straight to and from all memory of another. It may be
+// repeated, and lasts.
+func DeviceEnablePeer(number int, peer int) (n int, err error) {
+	defer guard(&err)
+	d, err := gpuAt(number)
+	if err != nil {
+		return 0, err
+	}
+	p, err := gpuAt(peer)
+	if err != nil || p == d {
+		return 0, err
+	}
+	return 0, d.EnablePeer(p)
 }

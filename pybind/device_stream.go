@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"mori/core/device"
+	"mori/pybind/handle"
 )
 
 var (
-	streams = table[*device.Stream]{what: "stream"}
-	events  = table[*device.Event]{what: "event"}
+	streams = handle.Table[*device.Stream]{What: "stream"}
+	events  = handle.Table[*device.Event]{What: "event"}
 )
 
 // StreamNew makes a stream on a GPU.
@@ -31,7 +32,7 @@ func StreamNew(number int, urgent bool) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return streams.add(s), nil
+	return streams.Add(s), nil
 }
 
 // StreamBorrow takes a stream of others, 0 for the default stream.
@@ -41,13 +42,13 @@ func StreamBorrow(number int, handle uint64) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return streams.add(d.BorrowStream(handle)), nil
+	return streams.Add(d.BorrowStream(handle)), nil
 }
 
 // StreamHandle is the vendor's handle.
 func StreamHandle(stream uint64) (handle uint64, err error) {
 	defer guard(&err)
-	s, err := streams.get(stream)
+	s, err := streams.Get(stream)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +58,7 @@ func StreamHandle(stream uint64) (handle uint64, err error) {
 // StreamCopy lets a stream copy.
 func StreamCopy(stream uint64, dst uint64, src uint64, nbytes uint64) (n int, err error) {
 	defer guard(&err)
-	s, err := streams.get(stream)
+	s, err := streams.Get(stream)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +68,7 @@ func StreamCopy(stream uint64, dst uint64, src uint64, nbytes uint64) (n int, er
 // StreamSet lets a stream fill.
 func StreamSet(stream uint64, dst uint64, value int, nbytes uint64) (n int, err error) {
 	defer guard(&err)
-	s, err := streams.get(stream)
+	s, err := streams.Get(stream)
 	if err != nil {
 		return 0, err
 	}
@@ -80,11 +81,11 @@ func StreamSet(stream uint64, dst uint64, value int, nbytes uint64) (n int, err 
 // StreamAfter lets a stream wait for an event.
 func StreamAfter(stream uint64, event uint64) (n int, err error) {
 	defer guard(&err)
-	s, err := streams.get(stream)
+	s, err := streams.Get(stream)
 	if err != nil {
 		return 0, err
 	}
-	e, err := events.get(event)
+	e, err := events.Get(event)
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +95,7 @@ func StreamAfter(stream uint64, event uint64) (n int, err error) {
 // StreamWait waits for a stream and reports whether it is done.
 func StreamWait(stream uint64, timeoutMS int) (done bool, err error) {
 	defer guard(&err)
-	s, err := streams.get(stream)
+	s, err := streams.Get(stream)
 	if err != nil {
 		return false, err
 	}
@@ -105,7 +106,7 @@ func StreamWait(stream uint64, timeoutMS int) (done bool, err error) {
 // is ignored.
 func StreamClose(stream uint64) (n int, err error) {
 	defer guard(&err)
-	if s, ok := streams.remove(stream); ok {
+	if s, ok := streams.Remove(stream); ok {
 		return 1, s.Close()
 	}
 	return 0, nil
@@ -126,7 +127,7 @@ func EventNew(number int, timing bool) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return events.add(e), nil
+	return events.Add(e), nil
 }
 
 // EventBorrow takes an event of others.
@@ -136,13 +137,13 @@ func EventBorrow(number int, handle uint64) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return events.add(d.BorrowEvent(handle)), nil
+	return events.Add(d.BorrowEvent(handle)), nil
 }
 
 // EventHandle is the vendor's handle.
 func EventHandle(event uint64) (handle uint64, err error) {
 	defer guard(&err)
-	e, err := events.get(event)
+	e, err := events.Get(event)
 	if err != nil {
 		return 0, err
 	}
@@ -152,11 +153,11 @@ func EventHandle(event uint64) (handle uint64, err error) {
 // EventRecord lets an event happen when a stream has done what it was given.
 func EventRecord(event uint64, stream uint64) (n int, err error) {
 	defer guard(&err)
-	e, err := events.get(event)
+	e, err := events.Get(event)
 	if err != nil {
 		return 0, err
 	}
-	s, err := streams.get(stream)
+	s, err := streams.Get(stream)
 	if err != nil {
 		return 0, err
 	}
@@ -166,7 +167,7 @@ func EventRecord(event uint64, stream uint64) (n int, err error) {
 // EventWait waits for an event and reports whether it has happened.
 func EventWait(event uint64, timeoutMS int) (done bool, err error) {
 	defer guard(&err)
-	e, err := events.get(event)
+	e, err := events.Get(event)
 	if err != nil {
 		return false, err
 	}
@@ -176,11 +177,11 @@ func EventWait(event uint64, timeoutMS int) (done bool, err error) {
 // EventElapsed is the time between two events that have happened, in milliseconds.
 func EventElapsed(event uint64, earlier uint64) (ms float64, err error) {
 	defer guard(&err)
-	e, err := events.get(event)
+	e, err := events.Get(event)
 	if err != nil {
 		return 0, err
 	}
-	before, err := events.get(earlier)
+	before, err := events.Get(earlier)
 	if err != nil {
 		return 0, err
 	}
@@ -192,7 +193,7 @@ func EventElapsed(event uint64, earlier uint64) (ms float64, err error) {
 // is ignored.
 func EventClose(event uint64) (n int, err error) {
 	defer guard(&err)
-	if e, ok := events.remove(event); ok {
+	if e, ok := events.Remove(event); ok {
 		return 1, e.Close()
 	}
 	return 0, nil

@@ -5,12 +5,14 @@ package pybind
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"mori/core/logging"
 	"mori/io"
+	"mori/pybind/handle"
 )
 
-var engines = table[*io.Engine]{what: "engine"}
+var engines = handle.Table[*io.Engine]{What: "engine"}
 
 // EngineNew makes an engine and returns its handle.
 func EngineNew(key string, host string, port int) (id uint64, err error) {
@@ -19,13 +21,13 @@ func EngineNew(key string, host string, port int) (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return engines.add(e), nil
+	return engines.Add(e), nil
 }
 
 // EngineClose closes the engine and its handle. A handle that is closed already is ignored.
 func EngineClose(engine uint64) (n int, err error) {
 	defer guard(&err)
-	if e, ok := engines.remove(engine); ok {
+	if e, ok := engines.Remove(engine); ok {
 		return 1, e.Close()
 	}
 	return 0, nil
@@ -34,7 +36,7 @@ func EngineClose(engine uint64) (n int, err error) {
 // EngineDesc returns the engine's descriptor as JSON, with its packed form in hex.
 func EngineDesc(engine uint64) (text string, err error) {
 	defer guard(&err)
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +46,7 @@ func EngineDesc(engine uint64) (text string, err error) {
 // EngineCreateBackend creates a backend; config is JSON over the defaults, or empty.
 func EngineCreateBackend(engine uint64, kind int, config string) (n int, err error) {
 	defer guard(&err)
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +62,7 @@ func EngineCreateBackend(engine uint64, kind int, config string) (n int, err err
 // EngineRemoveBackend drops a backend.
 func EngineRemoveBackend(engine uint64, kind int) (n int, err error) {
 	defer guard(&err)
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +90,7 @@ func EngineDeregisterRemote(engine uint64, packed string) (n int, err error) {
 }
 
 func engineAndPeer(engine uint64, packed string) (*io.Engine, io.EngineDesc, error) {
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return nil, io.EngineDesc{}, err
 	}
@@ -99,7 +101,7 @@ func engineAndPeer(engine uint64, packed string) (*io.Engine, io.EngineDesc, err
 // EngineRegisterMemory registers size bytes at ptr and returns the descriptor as JSON.
 func EngineRegisterMemory(engine uint64, ptr uint64, size uint64, device int, loc int) (text string, err error) {
 	defer guard(&err)
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return "", err
 	}
@@ -113,7 +115,7 @@ func EngineRegisterMemory(engine uint64, ptr uint64, size uint64, device int, lo
 // EngineDeregisterMemory takes a region back by its packed descriptor in hex.
 func EngineDeregisterMemory(engine uint64, packed string) (n int, err error) {
 	defer guard(&err)
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return 0, err
 	}
@@ -127,7 +129,7 @@ func EngineDeregisterMemory(engine uint64, packed string) (n int, err error) {
 // EngineDescribe returns how the engine reaches its peers, as JSON.
 func EngineDescribe(engine uint64) (text string, err error) {
 	defer guard(&err)
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return "", err
 	}
@@ -139,4 +141,39 @@ func SetLogLevel(level string) (n int, err error) {
 	defer guard(&err)
 	logging.SetLevel("io", level)
 	return 0, nil
+}
+
+// EngineStats returns what the engine's transfers did and do, as JSON.
+func EngineStats(engine uint64) (text string, err error) {
+	defer guard(&err)
+	e, err := engines.Get(engine)
+	if err != nil {
+		return "", err
+	}
+	return toJSON(e.Stats())
+}
+
+// EngineTrace returns the last transfers as trace-event JSON.
+func EngineTrace(engine uint64) (text string, err error) {
+	defer guard(&err)
+	e, err := engines.Get(engine)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	err = e.WriteTrace(&out)
+	return out.String(), err
+}
+
+// EngineInboundTag returns the tag of a peer's transfer as JSON: a string, or null.
+func EngineInboundTag(engine uint64, key string, uid uint64) (text string, err error) {
+	defer guard(&err)
+	e, err := engines.Get(engine)
+	if err != nil {
+		return "", err
+	}
+	if tag, ok := e.InboundTag(key, uid); ok {
+		return toJSON(tag)
+	}
+	return toJSON(nil)
 }

@@ -2,13 +2,18 @@
 
 package pybind
 
+// #include "fast_ep.h"
+import "C"
+
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"mori/core/config"
 	"mori/ep"
+	"mori/pybind/handle"
 )
 
 // An op is one of package ep, and the PE that it was made on.
@@ -19,7 +24,7 @@ type op struct {
 	inUse sync.Mutex // held by the call that is on its way
 }
 
-var ops = table[*op]{what: "op"}
+var ops = handle.Table[*op]{What: "op"}
 
 // made has the ops of one PE.
 var made struct {
@@ -44,7 +49,7 @@ var (
 
 // enterOp finds an op for one call, which ends with exit.
 func enterOp(id uint64) (*op, error) {
-	o, err := ops.get(id)
+	o, err := ops.Get(id)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +92,7 @@ func EPOpen(text string, onHost bool) (job uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		return ops.add(&op{Op: o, pe: p, opts: opts}), nil
+		return ops.Add(&op{Op: o, pe: p, opts: opts}), nil
 	})
 }
 
@@ -99,7 +104,7 @@ func EPClose(id uint64) (job uint64, err error) {
 		return 0, err
 	}
 	defer o.exit()
-	ops.remove(id)
+	ops.Remove(id)
 	return collective(func(p *pe) (uint64, error) { return 0, p.ops().Close(o.Op) })
 }
 
@@ -107,7 +112,7 @@ func EPClose(id uint64) (job uint64, err error) {
 // op is made.
 func EPDrop(id uint64) (n int, err error) {
 	defer guard(&err)
-	if o, ok := ops.remove(id); ok && !o.pe.closing.Load() {
+	if o, ok := ops.Remove(id); ok && !o.pe.closing.Load() {
 		o.pe.ops().Drop(o.Op)
 	}
 	return 0, nil
@@ -116,7 +121,7 @@ func EPDrop(id uint64) (n int, err error) {
 // settleOps takes the handles of all ops of a PE back, and waits for what their sends began:
 // finalize frees the memory that it is about. It returns those that another thread is in a call of.
 func settleOps(p *pe) (busy []*op) {
-	for _, o := range ops.take(func(o *op) bool { return o.pe == p }) {
+	for _, o := range ops.Take(func(o *op) bool { return o.pe == p }) {
 		if !o.inUse.TryLock() {
 			busy = append(busy, o)
 			continue
@@ -310,4 +315,91 @@ func EPCount(config string, counts uint64, indices uint64, rows int) (n int, err
 		return 0, err
 	}
 	return rows, cfg.CountReceived(counts, indices, rows)
+}
+
+// small narrows a number of Python's; what does not fit is none that ep takes.
+func small(n C.int64_t) int {
+	if n < math.MinInt32 || n > math.MaxInt32 {
+		return -1
+	}
+	return int(n)
+}
+
+// routeOf is the dispatch that a call refers to, nil if it does not.
+func (o *op) routeOf(x *C.mori_ep_call) *ep.Route {
+	if x.flags&C.MORI_EP_ROUTE == 0 {
+		return nil
+	}
+	if o.Device() != nil {
+		return &ep.Route{Slots: uint64(x.slots), N: small(x.route_n), RowsAt: uint64(x.route_rows)}
+	}
+	return &ep.Route{Slots: uint64(x.slots), N: small(x.route_n), Rows: small(x.route_rows)}
+}
+
+// launchOf is the shape of a launch that a call asks for.
+func launchOf(x *C.mori_ep_call) ep.Launch {
+	return ep.Launch{Blocks: small(x.blocks), Warps: small(x.warps)}
+}
+
+// arrived fills the local expert count if it is wanted, and answers with how many rows came.
+func (o *op) arrived(rows int, err error, flags C.int64_t, out *C.mori_reply) C.int {
+	if err == nil && flags&C.MORI_EP_COUNT != 0 {
+		err = o.CountLocal()
+	}
+	return answerOf(uint64(max(rows, 0)), err, out)
+}
+
+//export moriEPDispatch
+func moriEPDispatch(id C.uint64_t, x *C.mori_ep_call, out *C.mori_reply) (answer C.int) {
+	defer rescue(&answer)
+	o, err := enterOp(uint64(id))
+	if err != nil {
+		return answerOf(0, err, out)
+	}
+	defer o.exit()
+	o.SetStream(uint64(x.stream))
+	b := ep.Batch{N: small(x.n), Hidden: small(x.hidden), Type: ep.DType(small(x.dtype)), Input: uint64(x.input), Indices: uint64(x.indices),
+		Weights: uint64(x.weights), Scales: uint64(x.scales), Launch: launchOf(x), Route: o.routeOf(x)}
+	if x.flags&C.MORI_EP_SEND != 0 {
+		return answerOf(0, o.DispatchSend(b), out)
+	}
+	rows, err := o.Dispatch(b)
+	return o.arrived(rows, err, x.flags, out)
+}
+
+//export moriEPCombine
+func moriEPCombine(id C.uint64_t, x *C.mori_ep_call, out *C.mori_reply) (answer C.int) {
+	defer rescue(&answer)
+	o, err := enterOp(uint64(id))
+	if err != nil {
+		return answerOf(0, err, out)
+	}
+	defer o.exit()
+	o.SetStream(uint64(x.stream))
+	made := ep.Output{Rows: small(x.n), Hidden: small(x.hidden), Type: ep.DType(small(x.dtype)), Input: uint64(x.input),
+		InPlace: x.flags&C.MORI_EP_IN_PLACE != 0, HasWeights: x.flags&C.MORI_EP_HAS_WEIGHTS != 0, Weights: uint64(x.weights),
+		Route: o.routeOf(x), Weighted: x.flags&C.MORI_EP_WEIGHTED != 0, Launch: launchOf(x)}
+	act := o.Combine
+	if x.flags&C.MORI_EP_SEND != 0 {
+		act = o.CombineSend
+	}
+	return answerOf(0, act(made), out)
+}
+
+// moriEPRecv ends what was sent: a dispatch or a combine.
+//
+//export moriEPRecv
+func moriEPRecv(id C.uint64_t, combine C.int, flags C.int64_t, stream C.uint64_t, out *C.mori_reply) (answer C.int) {
+	defer rescue(&answer)
+	o, err := enterOp(uint64(id))
+	if err != nil {
+		return answerOf(0, err, out)
+	}
+	defer o.exit()
+	o.SetStream(uint64(stream))
+	if combine != 0 {
+		return answerOf(0, o.CombineRecv(), out)
+	}
+	rows, err := o.DispatchRecv()
+	return o.arrived(rows, err, flags, out)
 }

@@ -17,6 +17,7 @@ import (
 	"mori/core/limits"
 	"mori/ep"
 	"mori/io"
+	"mori/pybind/handle"
 	"mori/shmem"
 )
 
@@ -36,6 +37,7 @@ var codes = []struct {
 	cause error
 	code  string
 }{
+	{handle.ErrStale, "E_STATE"},
 	{io.ErrInvalid, "E_ARG"},
 	{fabric.ErrInvalid, "E_ARG"},
 	{fabric.ErrTooSmall, "E_ARG"},

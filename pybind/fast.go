@@ -14,6 +14,7 @@ import (
 
 	"mori/core/config"
 	"mori/io"
+	"mori/pybind/handle"
 )
 
 func init() {
@@ -47,12 +48,12 @@ func InstallFast(name string) (n int, err error) {
 }
 
 // statuses are those that Python holds.
-var statuses = table[*io.Status]{what: "status"}
+var statuses = handle.Table[*io.Status]{What: "status"}
 
 // give hands a status to C: an id, and the address of its word, which stays valid until
 // moriStatusRelease.
 func give(s *io.Status, out *C.mori_status_ref) {
-	out.id = C.uint64_t(statuses.add(s))
+	out.id = C.uint64_t(statuses.Add(s))
 	out.word = C.uint64_t(s.Word().Addr())
 }
 
@@ -79,12 +80,12 @@ func moriStatusNew(out *C.mori_status_ref) (answer C.int) {
 }
 
 //export moriStatusRelease
-func moriStatusRelease(id C.uint64_t) { statuses.remove(uint64(id)) }
+func moriStatusRelease(id C.uint64_t) { statuses.Remove(uint64(id)) }
 
 //export moriStatusUpdate
 func moriStatusUpdate(id C.uint64_t, what C.int, code C.uint32_t, msg *C.char, n C.int64_t) (answer C.int) {
 	defer rescue(&answer)
-	s, err := statuses.get(uint64(id))
+	s, err := statuses.Get(uint64(id))
 	if err != nil {
 		return C.MORI_STALE
 	}
@@ -104,7 +105,7 @@ func moriStatusUpdate(id C.uint64_t, what C.int, code C.uint32_t, msg *C.char, n
 //
 //export moriStatusMessage
 func moriStatusMessage(id C.uint64_t) *C.char {
-	s, err := statuses.get(uint64(id))
+	s, err := statuses.Get(uint64(id))
 	if err != nil {
 		return nil
 	}
@@ -114,7 +115,7 @@ func moriStatusMessage(id C.uint64_t) *C.char {
 //export moriAllocUID
 func moriAllocUID(id C.uint64_t, uid *C.uint64_t) (answer C.int) {
 	defer rescue(&answer)
-	e, err := engines.get(uint64(id))
+	e, err := engines.Get(uint64(id))
 	if err != nil {
 		return C.MORI_STALE
 	}
@@ -125,7 +126,7 @@ func moriAllocUID(id C.uint64_t, uid *C.uint64_t) (answer C.int) {
 //export moriPopInbound
 func moriPopInbound(id C.uint64_t, key *C.char, n C.int64_t, uid C.uint64_t) (answer C.int) {
 	defer rescue(&answer)
-	e, err := engines.get(uint64(id))
+	e, err := engines.Get(uint64(id))
 	if err != nil {
 		return C.MORI_STALE
 	}

@@ -19,7 +19,7 @@ enum { MORI_AFTER_NOTHING, MORI_AFTER_EVENT, MORI_AFTER_STREAM };
 
 // One transfer, as every call in Python posts it. Arrays belong to the caller and are read during the
 // call only. A new option of transfers is a field here, one of io.Request, and a line in post.c,
-// post.go and mori/io/_transfer.py.
+// session.go and mori/io/_transfer.py.
 typedef struct {
 	uint64_t session, uid;
 	uint64_t *local, *remote, *sizes; // bytes; offsets are relative to the two regions

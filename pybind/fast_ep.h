@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// What fast_ep.go and fast_ep.c share.
+// What ep.go and fast_ep.c share.
 #pragma once
 #include "fast_shmem.h"
 

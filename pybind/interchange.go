@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/interchange"
+	"mori/pybind/handle"
 )
 
 // An exchange is a side of the interchange, and what its kernels reported.
@@ -19,7 +20,7 @@ type exchange struct {
 	outcome atomic.Pointer[interchange.Outcome]
 }
 
-var exchanges = table[*exchange]{what: "interchange"}
+var exchanges = handle.Table[*exchange]{What: "interchange"}
 
 // InterchangeOpen makes a side of the GPU data interchange. limit is in seconds, 0 for the default.
 func InterchangeOpen(deviceName string, gpu string, limit float64) (id uint64, err error) {
@@ -28,13 +29,13 @@ func InterchangeOpen(deviceName string, gpu string, limit float64) (id uint64, e
 	if err != nil {
 		return 0, err
 	}
-	return exchanges.add(&exchange{Side: s}), nil
+	return exchanges.Add(&exchange{Side: s}), nil
 }
 
 // InterchangeGPU is where a side's kernels run, in words.
 func InterchangeGPU(id uint64) (text string, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +45,7 @@ func InterchangeGPU(id uint64) (text string, err error) {
 // InterchangeDiscover returns the devices and their ports, as JSON.
 func InterchangeDiscover(id uint64) (text string, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +59,7 @@ func InterchangeDiscover(id uint64) (text string, err error) {
 // InterchangeDevice opens a side's device and describes it in words.
 func InterchangeDevice(id uint64) (text string, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +69,7 @@ func InterchangeDevice(id uint64) (text string, err error) {
 // InterchangeEndpoint makes a side's endpoint: {qpn, address} as JSON.
 func InterchangeEndpoint(id uint64) (text string, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -88,7 +89,7 @@ func InterchangeConnect(id uint64, address string) (n int, err error) {
 // InterchangeRegister allocates and registers a side's buffer: {addr, bytes, keys, shown} as JSON.
 func InterchangeRegister(id uint64, nbytes uint64) (text string, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +108,7 @@ func InterchangeMeet(id uint64, shown string) (n int, err error) {
 
 // interchangeReceive gives a side what the other has sent, as JSON has bytes.
 func interchangeReceive(id uint64, text string, step func(*interchange.Side, []byte) error) (int, error) {
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +122,7 @@ func interchangeReceive(id uint64, text string, step func(*interchange.Side, []b
 // InterchangeRun starts a side's kernel. JobResult: 0.
 func InterchangeRun(id uint64, send bool, value int, rounds uint64) (job uint64, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +141,7 @@ func InterchangeRun(id uint64, send bool, value int, rounds uint64) (job uint64,
 // InterchangeOutcome is what the kernel of the last run reported: {rounds, ns, kernel} as JSON.
 func InterchangeOutcome(id uint64) (text string, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -155,7 +156,7 @@ func InterchangeOutcome(id uint64) (text string, err error) {
 // GPU. JobResult: how many.
 func InterchangeVerify(id uint64, value int) (job uint64, err error) {
 	defer guard(&err)
-	s, err := exchanges.get(id)
+	s, err := exchanges.Get(id)
 	if err != nil {
 		return 0, err
 	}
@@ -172,7 +173,7 @@ func InterchangeVerify(id uint64, value int) (job uint64, err error) {
 // InterchangeClose takes a side down. A handle that is closed already is ignored.
 func InterchangeClose(id uint64) (n int, err error) {
 	defer guard(&err)
-	if s, ok := exchanges.remove(id); ok {
+	if s, ok := exchanges.Remove(id); ok {
 		return 1, s.Close()
 	}
 	return 0, nil

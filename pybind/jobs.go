@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"mori/pybind/handle"
 )
 
 // A job is a call that waits for other processes, while Python looks after it in slices. Python may
@@ -19,7 +21,7 @@ type job struct {
 	err    error
 }
 
-var jobs = table[*job]{what: "job"}
+var jobs = handle.Table[*job]{What: "job"}
 
 // A queue runs jobs one after the other, in the order in which they were started.
 type queue struct {
@@ -47,13 +49,13 @@ func (q *queue) start(call func(ctx context.Context) (uint64, error)) (id uint64
 		}
 		j.value, j.err = call(ctx)
 	}()
-	return jobs.add(j)
+	return jobs.Add(j)
 }
 
 // JobWait waits for a job and reports whether it is done.
 func JobWait(id uint64, timeoutMS int) (done bool, err error) {
 	defer guard(&err)
-	j, err := jobs.get(id)
+	j, err := jobs.Get(id)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +77,7 @@ func JobWait(id uint64, timeoutMS int) (done bool, err error) {
 // JobResult returns what came out of a job that is done, and forgets it.
 func JobResult(id uint64) (value uint64, err error) {
 	defer guard(&err)
-	j, err := jobs.get(id)
+	j, err := jobs.Get(id)
 	if err != nil {
 		return 0, err
 	}
@@ -84,14 +86,14 @@ func JobResult(id uint64) (value uint64, err error) {
 	default:
 		return 0, coded("E_STATE", fmt.Errorf("job %#x is still running", id))
 	}
-	jobs.remove(id)
+	jobs.Remove(id)
 	return j.value, j.err
 }
 
 // JobDrop lets go of a job. What can be given up is.
 func JobDrop(id uint64) (n int, err error) {
 	defer guard(&err)
-	if j, ok := jobs.remove(id); ok {
+	if j, ok := jobs.Remove(id); ok {
 		j.cancel()
 	}
 	return 0, nil

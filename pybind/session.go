@@ -2,12 +2,18 @@
 
 package pybind
 
+// #include <stdlib.h>
+// #include "fast.h"
+import "C"
+
 import (
 	"context"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"mori/io"
+	"mori/pybind/handle"
 )
 
 // A session stands behind a session handle: a real one, or the status that every transfer of a pair
@@ -17,7 +23,7 @@ type session struct {
 	refusal *io.Status
 }
 
-var sessions = table[*session]{what: "session"}
+var sessions = handle.Table[*session]{What: "session"}
 
 // EngineCreateSession prepares transfers between two regions, given by packed descriptors in hex. 0
 // means that no backend can serve the pair.
@@ -31,7 +37,7 @@ func EngineCreateSession(engine uint64, local string, remote string) (id uint64,
 	if s == nil || err != nil {
 		return 0, err
 	}
-	return sessions.add(&session{Session: s}), nil
+	return sessions.Add(&session{Session: s}), nil
 }
 
 // EngineSessionFor is EngineCreateSession for transfers without a session of their own. It never
@@ -46,11 +52,11 @@ func EngineSessionFor(engine uint64, local string, remote string) (id uint64, er
 	if err != nil {
 		return 0, err
 	}
-	return sessions.add(&session{s, refusal}), nil
+	return sessions.Add(&session{s, refusal}), nil
 }
 
 func engineAndPair(engine uint64, local, remote string) (e *io.Engine, l, r io.MemoryDesc, err error) {
-	if e, err = engines.get(engine); err != nil {
+	if e, err = engines.Get(engine); err != nil {
 		return
 	}
 	if l, err = memoryDescFromHex(local); err != nil {
@@ -63,7 +69,7 @@ func engineAndPair(engine uint64, local, remote string) (e *io.Engine, l, r io.M
 // SessionAlive reports whether transfers can still succeed.
 func SessionAlive(id uint64) (alive bool, err error) {
 	defer guard(&err)
-	s, err := sessions.get(id)
+	s, err := sessions.Get(id)
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +80,7 @@ func SessionAlive(id uint64) (alive bool, err error) {
 // milliseconds; 0 is no deadline.
 func SessionWithDeadline(id uint64, ms int) (other uint64, err error) {
 	defer guard(&err)
-	s, err := sessions.get(id)
+	s, err := sessions.Get(id)
 	if err != nil {
 		return 0, err
 	}
@@ -82,15 +88,15 @@ func SessionWithDeadline(id uint64, ms int) (other uint64, err error) {
 		return 0, fmt.Errorf("deadline of %d ms, want 0 (none) or more: %w", ms, io.ErrInvalid)
 	}
 	if s.Session == nil {
-		return sessions.add(s), nil
+		return sessions.Add(s), nil
 	}
-	return sessions.add(&session{Session: s.WithDeadline(time.Duration(ms) * time.Millisecond)}), nil
+	return sessions.Add(&session{Session: s.WithDeadline(time.Duration(ms) * time.Millisecond)}), nil
 }
 
 // SessionCancel ends the transfers of the session with this uid; see StatusCancel.
 func SessionCancel(id uint64, uid uint64, timeoutMS int) (n int, err error) {
 	defer guard(&err)
-	s, err := sessions.get(id)
+	s, err := sessions.Get(id)
 	if err != nil || s.Session == nil {
 		return 0, err
 	}
@@ -103,7 +109,7 @@ func SessionCancel(id uint64, uid uint64, timeoutMS int) (n int, err error) {
 // either side.
 func StatusCancel(id uint64, timeoutMS int) (n int, err error) {
 	defer guard(&err)
-	s, err := statuses.get(id)
+	s, err := statuses.Get(id)
 	if err != nil {
 		return 0, err
 	}
@@ -123,14 +129,14 @@ func patience(ms int) (context.Context, context.CancelFunc) {
 // SessionClose gives the handle back. Transfers under way go on.
 func SessionClose(id uint64) (n int, err error) {
 	defer guard(&err)
-	sessions.remove(id)
+	sessions.Remove(id)
 	return 0, nil
 }
 
 // SessionDescribe returns which path the session uses, as JSON.
 func SessionDescribe(id uint64) (text string, err error) {
 	defer guard(&err)
-	s, err := sessions.get(id)
+	s, err := sessions.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -138,4 +144,75 @@ func SessionDescribe(id uint64) (text string, err error) {
 		return toJSON(io.SessionInfo{Reasons: []string{s.refusal.Message()}})
 	}
 	return toJSON(s.Session.Describe())
+}
+
+// moriPost submits the transfer that C describes. If its gate is wrong, *why is the text of an
+// error, which C frees. It answers MORI_WOULD_WAIT where a connection must be made first and
+// may_wait is 0.
+//
+//export moriPost
+func moriPost(t *C.mori_transfer, out *C.mori_status_ref, why **C.char) (answer C.int) {
+	defer rescue(&answer)
+	s, err := sessions.Get(uint64(t.session))
+	if err != nil {
+		return C.MORI_STALE
+	}
+	after, err := afterOf(t)
+	if err != nil {
+		*why = C.CString(err.Error())
+		return C.MORI_OK
+	}
+	if s.Session == nil {
+		refused := io.NewStatus()
+		refused.Update(s.refusal.Code(), s.refusal.Message())
+		give(refused, out)
+		return C.MORI_OK
+	}
+	if t.may_wait == 0 && !s.Ready() {
+		return C.MORI_WOULD_WAIT
+	}
+	r := io.Request{
+		Write: t.write != 0, Local: words(t.local, t.nlocal), Remote: words(t.remote, t.nremote), BlockSize: uint64(t.block_size),
+		UID: uint64(t.uid), Tag: C.GoStringN(t.tag, C.int(t.ntag)), After: after, Deadline: deadlineOf(t),
+	}
+	if t.block_size == 0 {
+		r.Sizes = words(t.sizes, t.nsizes)
+	}
+	give(s.Submit(&r), out)
+	return C.MORI_OK
+}
+
+func deadlineOf(t *C.mori_transfer) time.Duration {
+	switch {
+	case t.deadline_ms < 0:
+		return 0 // the session's
+	case t.deadline_ms == 0:
+		return io.NoDeadline
+	}
+	return time.Duration(t.deadline_ms) * time.Millisecond
+}
+
+// afterOf returns the gate of a transfer: a stream or an event of the caller's, on the GPU with
+// a number.
+func afterOf(t *C.mori_transfer) (a io.After, err error) {
+	if t.after == C.MORI_AFTER_NOTHING {
+		return io.After{}, nil
+	}
+	defer guard(&err)
+	d, err := gpuAt(int(min(uint64(t.after_gpu), 1<<31)))
+	if err != nil {
+		return io.After{}, err
+	}
+	if t.after == C.MORI_AFTER_STREAM {
+		return io.AfterStream(d.BorrowStream(uint64(t.after_handle))), nil
+	}
+	return io.AfterEvent(d.BorrowEvent(uint64(t.after_handle))), nil
+}
+
+// words views n numbers at p, which C keeps alive during the call.
+func words(p *C.uint64_t, n C.int64_t) []uint64 {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*uint64)(unsafe.Pointer(p)), int(n))
 }

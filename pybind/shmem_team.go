@@ -2,7 +2,10 @@
 
 package pybind
 
-import "mori/shmem"
+import (
+	"mori/pybind/handle"
+	"mori/shmem"
+)
 
 // Handles of the teams that are always there. Others come from teams.
 const (
@@ -10,7 +13,7 @@ const (
 	teamShared = 2
 )
 
-var teams = table[*shmem.Team]{what: "team"}
+var teams = handle.Table[*shmem.Team]{What: "team"}
 
 func team(id uint64) (*shmem.Team, error) {
 	p, err := current()
@@ -23,7 +26,7 @@ func team(id uint64) (*shmem.Team, error) {
 	case teamShared:
 		return p.TeamShared(), nil
 	}
-	return teams.get(id)
+	return teams.Get(id)
 }
 
 // ShmemTeamMyPE returns this process's number in a team.
@@ -87,23 +90,23 @@ func ShmemTeamSplit2D(id uint64, xrange int) (job uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		return grids.add([2]uint64{handleOf(x), handleOf(y)}), nil
+		return grids.Add([2]uint64{handleOf(x), handleOf(y)}), nil
 	})
 }
 
 // grids are pairs of teams on their way to Python.
-var grids = table[[2]uint64]{what: "pair of teams"}
+var grids = handle.Table[[2]uint64]{What: "pair of teams"}
 
 // ShmemTeamAxis returns the handle of the row's team (0), then of the column's (1), after which the
 // pair is forgotten.
 func ShmemTeamAxis(pair uint64, axis int) (id uint64, err error) {
 	defer guard(&err)
-	both, err := grids.get(pair)
+	both, err := grids.Get(pair)
 	if err != nil {
 		return 0, err
 	}
 	if axis != 0 {
-		grids.remove(pair)
+		grids.Remove(pair)
 		return both[1], nil
 	}
 	return both[0], nil
@@ -113,7 +116,7 @@ func handleOf(t *shmem.Team) uint64 {
 	if t == nil {
 		return 0
 	}
-	return teams.add(t)
+	return teams.Add(t)
 }
 
 // ShmemTeamDestroy starts to end a team. JobResult: 0.
@@ -126,7 +129,7 @@ func ShmemTeamDestroy(id uint64) (job uint64, err error) {
 	return collective(func(*pe) (uint64, error) {
 		err := t.Destroy()
 		if err == nil {
-			teams.remove(id)
+			teams.Remove(id)
 		}
 		return 0, err
 	})

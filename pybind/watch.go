@@ -7,9 +7,10 @@ import (
 	"strings"
 
 	"mori/io"
+	"mori/pybind/handle"
 )
 
-var watchers = table[*io.Watcher]{what: "watcher"}
+var watchers = handle.Table[*io.Watcher]{What: "watcher"}
 
 // WatcherOpen makes a watcher of statuses for one event loop.
 func WatcherOpen() (id uint64, err error) {
@@ -18,13 +19,13 @@ func WatcherOpen() (id uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return watchers.add(w), nil
+	return watchers.Add(w), nil
 }
 
 // WatcherFD is the descriptor that is readable while WatcherTake has something.
 func WatcherFD(id uint64) (fd int, err error) {
 	defer guard(&err)
-	w, err := watchers.get(id)
+	w, err := watchers.Get(id)
 	if err != nil {
 		return -1, err
 	}
@@ -35,7 +36,7 @@ func WatcherFD(id uint64) (fd int, err error) {
 // between them.
 func WatcherTake(id uint64) (tokens string, err error) {
 	defer guard(&err)
-	w, err := watchers.get(id)
+	w, err := watchers.Get(id)
 	if err != nil {
 		return "", err
 	}
@@ -52,7 +53,7 @@ func WatcherTake(id uint64) (tokens string, err error) {
 // WatcherClose frees the watcher and its descriptor.
 func WatcherClose(id uint64) (n int, err error) {
 	defer guard(&err)
-	if w, ok := watchers.remove(id); ok {
+	if w, ok := watchers.Remove(id); ok {
 		return 0, w.Close()
 	}
 	return 0, nil
@@ -62,11 +63,11 @@ func WatcherClose(id uint64) (n int, err error) {
 // be now.
 func StatusWatch(status uint64, watcher uint64, token uint64) (n int, err error) {
 	defer guard(&err)
-	s, err := statuses.get(status)
+	s, err := statuses.Get(status)
 	if err != nil {
 		return 0, err
 	}
-	w, err := watchers.get(watcher)
+	w, err := watchers.Get(watcher)
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +78,7 @@ func StatusWatch(status uint64, watcher uint64, token uint64) (n int, err error)
 // EngineFD is a descriptor that becomes readable when transfers of the engine end.
 func EngineFD(engine uint64) (fd int, err error) {
 	defer guard(&err)
-	e, err := engines.get(engine)
+	e, err := engines.Get(engine)
 	if err != nil {
 		return -1, err
 	}
