@@ -10,7 +10,7 @@ import (
 	"os"
 	"sync"
 
-	"mori/core/bootstrap"
+	"mori/core/bootstrap/launcher"
 	"mori/core/config"
 	rdma "mori/core/provider/verbs"
 	"mori/core/topology"
@@ -84,7 +84,7 @@ func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 // its host: without it, memory of the host would go by the same NIC in all of them.
 func nicChoice() (topology.Choice, error) {
 	choice, err := topology.Configured()
-	launch, ok, wrong := bootstrap.Launched()
+	launch, ok, wrong := launcher.Find()
 	if wrong != nil || !ok { // package bootstrap reports a launcher that contradicts itself
 		return choice, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mori/core/bootstrap"
+	"mori/core/bootstrap/launcher"
 	"mori/core/device"
 	"mori/core/logging"
 	"mori/shmem"
@@ -108,7 +109,7 @@ func ShmemInitFile(path string, rank int, size int) (job uint64, err error) {
 // launcher this is all. JobResult: 0.
 func ShmemInitLaunched() (job uint64, err error) {
 	defer guard(&err)
-	_, launched, err := bootstrap.Launched()
+	_, launched, err := launcher.Find()
 	if err != nil {
 		return 0, err
 	}
@@ -123,7 +124,7 @@ func ShmemInitLaunched() (job uint64, err error) {
 // ShmemLaunched returns what the launcher set for this process, as JSON; null if there was none.
 func ShmemLaunched() (text string, err error) {
 	defer guard(&err)
-	launch, ok, err := bootstrap.Launched()
+	launch, ok, err := launcher.Find()
 	if err != nil || !ok {
 		return "null", err
 	}
@@ -267,12 +268,12 @@ func ShmemDoctor() (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	launcher := "none: this process would be the only PE"
-	switch l, ok, err := bootstrap.Launched(); {
+	found := "none: this process would be the only PE"
+	switch l, ok, err := launcher.Find(); {
 	case err != nil:
-		launcher = err.Error()
+		found = err.Error()
 	case ok:
-		launcher = fmt.Sprintf("%s: rank %d of %d", l.By, l.Rank, l.Size)
+		found = fmt.Sprintf("%s: rank %d of %d", l.By, l.Rank, l.Size)
 	}
 	return toJSON(struct {
 		Heap     string `json:"symmetric heap"`
@@ -280,7 +281,7 @@ func ShmemDoctor() (text string, err error) {
 		Node     string `json:"node"`
 		Timeout  string `json:"time limit of waits"`
 		Launcher string `json:"launcher"`
-	}{cfg.Mode.String() + " on " + where(cfg.Device), cfg.HeapSize, cfg.NodeID, cfg.Timeout.String(), launcher})
+	}{cfg.Mode.String() + " on " + where(cfg.Device), cfg.HeapSize, cfg.NodeID, cfg.Timeout.String(), found})
 }
 
 // where is whose memory the heap is.

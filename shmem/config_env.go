@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mori/core"
-	"mori/core/bootstrap"
+	"mori/core/bootstrap/iface"
 	"mori/core/config"
 	"mori/core/logging"
 	"mori/shmem/internal/heap"
@@ -44,7 +44,7 @@ func ConfigFromEnv() (Config, error) {
 		return Config{}, err
 	}
 	cfg := Config{Log: log, NodeID: nodeID, DisableP2P: config.Flag(config.DisableP2P, false)}
-	if addr, err := bootstrap.HostAddr(); err != nil {
+	if addr, err := iface.HostAddr(); err != nil {
 		warn(err)
 	} else {
 		cfg.Host = addr.String()

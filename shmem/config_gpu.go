@@ -8,7 +8,7 @@ import (
 	"math"
 	"strings"
 
-	"mori/core/bootstrap"
+	"mori/core/bootstrap/launcher"
 	"mori/core/config"
 	"mori/core/device"
 )
@@ -56,7 +56,7 @@ func choose(all []*device.Device) (*device.Device, error) {
 	if d != nil || err != nil {
 		return d, err
 	}
-	launch, ok, err := bootstrap.Launched()
+	launch, ok, err := launcher.Find()
 	if err != nil || !ok {
 		return all[0], nil // bootstrap reports a launcher that contradicts itself
 	}

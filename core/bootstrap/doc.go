@@ -12,10 +12,9 @@
 //	blobs, err := g.AllGather(ctx, mine)
 //	defer g.Close()
 //
-// [JoinFile] needs a folder that all see instead. [JoinLaunched] needs nothing of the caller:
-// torchrun, Ray Train, Open MPI's and MPICH's mpirun and Slurm's srun set enough variables, and
-// MORI_RANK, MORI_WORLD_SIZE and MORI_BOOTSTRAP do for all others. [Launched] only reads these.
-// [Local] makes the ranks of one process, for tests.
+// [JoinFile] needs a folder that all see instead. [JoinLaunched] needs nothing of the caller: it
+// uses the variables that launchers set, which package launcher reads. [Local] makes the ranks of
+// one process, for tests.
 //
 // # Parts
 //

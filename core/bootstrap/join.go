@@ -8,11 +8,12 @@ import (
 	"net"
 	"time"
 
+	"mori/core/bootstrap/launcher"
 	"mori/core/config"
 )
 
 const (
-	maxSize        = 1 << 16
+	maxSize        = launcher.MaxSize
 	defaultTimeout = 300 * time.Second
 
 	// lingerTime is how long rank 0 of a group that broke early reports that to ranks that connect

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"mori/core/bootstrap/iface"
+	"mori/core/bootstrap/launcher"
 	"mori/core/config"
 )
 
@@ -34,19 +36,19 @@ var ErrNotLaunched = errors.New("no launcher is recognised (torchrun, Ray Train,
 // calls it equally often. Groups that one process joins at the same time need different names in
 // Options.
 func JoinLaunched(ctx context.Context, o Options) (Group, error) {
-	l, ok, err := Launched()
+	l, ok, err := launcher.Find()
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, ErrNotLaunched
 	}
-	return l.join(ctx, o)
+	return joinLaunch(ctx, l, o)
 }
 
-func (l Launch) join(ctx context.Context, o Options) (Group, error) {
-	if strings.Contains(l.Place, "/") {
-		path := l.Place
+func joinLaunch(ctx context.Context, l launcher.Launch, o Options) (Group, error) {
+	if strings.Contains(l.Rendezvous, "/") {
+		path := l.Rendezvous
 		if o.Name != "" {
 			path += "." + o.Name
 		}
@@ -57,7 +59,7 @@ func (l Launch) join(ctx context.Context, o Options) (Group, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := l.plan(o.Name, config.Get(config.AuthSecret))
+		p, err := planOf(l, o.Name, config.Get(config.AuthSecret))
 		if err != nil {
 			return nil, err
 		}
@@ -75,19 +77,19 @@ type plan struct {
 	ports  []int
 }
 
-// plan derives the secret and the ports from variables that are alike for all ranks of the launch,
-// and for no others. Two runs on one host may try each other's ports: their secrets differ, and
-// they try the next.
-func (l Launch) plan(name, auth string) (p plan, err error) {
+// planOf derives the secret and the ports from variables that are alike for all ranks of the
+// launch, and for no others. Two runs on one host may try each other's ports: their secrets differ,
+// and they try the next.
+func planOf(l launcher.Launch, name, auth string) (p plan, err error) {
 	run := []string{"mori launched 1", strconv.Itoa(l.Size), name, strconv.Itoa(os.Getuid()), auth}
 	oneHost := l.LocalSize == l.Size
 	port := ""
 	switch {
-	case l.Place != "":
-		if p.host, port, err = net.SplitHostPort(l.Place); err != nil {
+	case l.Rendezvous != "":
+		if p.host, port, err = net.SplitHostPort(l.Rendezvous); err != nil {
 			return p, err
 		}
-		run = append(run, l.Place) // and nothing that a launcher may set differently on each host
+		run = append(run, l.Rendezvous) // and nothing that a launcher may set differently on each host
 	case oneHost:
 		p.host = "127.0.0.1"
 	case l.Host != "":
@@ -96,10 +98,10 @@ func (l Launch) plan(name, auth string) (p plan, err error) {
 		return p, fmt.Errorf("%s does not say on which host rank 0 of %d runs: set %s to host:port of rank 0 or to a path that all ranks see, "+
 			"or exchange a unique id through MPI", l.By, l.Size, config.BootstrapPlace)
 	}
-	if l.Place == "" {
-		which, err := l.which()
+	if l.Rendezvous == "" {
+		which, err := l.Run()
 		if err != nil {
-			return p, fmt.Errorf("%s does not tell which run this is: %w: set %s", l.By, err, config.BootstrapPlace)
+			return p, fmt.Errorf("%s does not say which run this is: %w: set %s", l.By, err, config.BootstrapPlace)
 		}
 		run = append(run, which...)
 	}
@@ -119,20 +121,6 @@ func (l Launch) plan(name, auth string) (p plan, err error) {
 		p.ports = append(p.ports, firstDerived+int(binary.LittleEndian.Uint32(b[:])%(afterDerived-firstDerived)))
 	}
 	return p, nil
-}
-
-// which identifies the launch among all others.
-func (l Launch) which() ([]string, error) {
-	if l.By == dialectHydra.by { // its variables are alike in all runs, so it is the process that starts the ranks of a host
-		proxy, err := ancestor("hydra_pmi_prox")
-		return []string{l.By, proxy}, err
-	}
-	for _, v := range l.run {
-		if !strings.HasSuffix(v, "=") {
-			return append([]string{l.By}, l.run...), nil
-		}
-	}
-	return nil, fmt.Errorf("nothing is set of %s", strings.ReplaceAll(strings.Join(l.run, ", "), "=", ""))
 }
 
 func (p plan) targets() (all []target) {
@@ -167,37 +155,11 @@ func (p plan) bindAddr() string {
 	if err == nil && a.IsLoopback() || p.host == "localhost" {
 		return p.host
 	}
-	nics, _ := hostNICs()
+	nics, _ := iface.All()
 	for _, n := range nics {
-		if err == nil && slices.Contains(n.addrs, a.Unmap()) {
+		if err == nil && slices.Contains(n.Addrs, a.Unmap()) {
 			return p.host
 		}
 	}
 	return ""
-}
-
-// ancestor finds the process whose name starts with comm among those that started this one, and
-// says which it is, uniquely on this host.
-func ancestor(comm string) (string, error) {
-	for pid := os.Getppid(); pid > 1; {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil {
-			return "", err
-		}
-		// pid (comm) state ppid ...: comm may hold anything, so the last parenthesis counts. The start
-		// time is the 20th after it.
-		s := string(b)
-		open, end := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')')
-		fields := strings.Fields(s[end+1:])
-		if open < 0 || end < open || len(fields) < 20 {
-			return "", fmt.Errorf("/proc/%d/stat is malformed", pid)
-		}
-		if strings.HasPrefix(s[open+1:end], comm) {
-			return fmt.Sprintf("%s %d %s", comm, pid, fields[19]), nil
-		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil {
-			return "", err
-		}
-	}
-	return "", fmt.Errorf("no process above this one is %s", comm)
 }

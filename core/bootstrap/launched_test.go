@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +16,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mori/core/bootstrap/launcher"
+	"mori/core/bootstrap/launcher/launchertest"
 )
 
 // launchAll joins as all ranks of a launch in this process.
@@ -22,12 +26,12 @@ func launchAll(t *testing.T, size int, o Options, env map[string]string) ([]Grou
 	t.Helper()
 	groups := make([]Group, size)
 	errs := ranks(size, func(rank int) error {
-		mine := with(env, "RANK", strconv.Itoa(rank), "WORLD_SIZE", strconv.Itoa(size))
-		l, _, err := recognise(getter(mine))
+		mine := launchertest.With(env, "RANK", strconv.Itoa(rank), "WORLD_SIZE", strconv.Itoa(size))
+		l, _, err := launcher.Parse(launchertest.Getter(mine))
 		if err != nil {
 			return err
 		}
-		g, err := l.join(context.Background(), o)
+		g, err := joinLaunch(context.Background(), l, o)
 		if err == nil {
 			groups[rank] = g
 		}
@@ -45,7 +49,7 @@ func onlyHere(t *testing.T, size int) map[string]string {
 	}
 }
 
-func TestLaunchedRanksMeet(t *testing.T) {
+func TestLaunchedRanksJoin(t *testing.T) {
 	for range 3 { // one after the other by the same ranks
 		groups, err := launchAll(t, 5, Options{Timeout: patience}, onlyHere(t, 5))
 		if err != nil {
@@ -58,15 +62,15 @@ func TestLaunchedRanksMeet(t *testing.T) {
 	}
 }
 
-// TestRunsOfOneHostDoNotMeet has programs that are not of the run at its first two ports, of which
+// TestRunsOfOneHostStayApart has programs that are not of the run at its first two ports, of which
 // one says nothing.
-func TestRunsOfOneHostDoNotMeet(t *testing.T) {
+func TestRunsOfOneHostStayApart(t *testing.T) {
 	env := onlyHere(t, 3)
-	l, _, err := recognise(getter(with(env, "RANK", "0", "WORLD_SIZE", "3")))
+	l, _, err := launcher.Parse(launchertest.Getter(launchertest.With(env, "RANK", "0", "WORLD_SIZE", "3")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := l.plan("", "")
+	p, err := planOf(l, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +95,7 @@ func TestRunsOfOneHostDoNotMeet(t *testing.T) {
 	}
 }
 
-func TestNamesTellGroupsOfOneLaunchApart(t *testing.T) {
+func TestNamesSeparateGroupsOfOneLaunch(t *testing.T) {
 	env := onlyHere(t, 2)
 	done := make(chan error, 2)
 	for _, name := range []string{"a", "b"} {
@@ -108,7 +112,7 @@ func TestNamesTellGroupsOfOneLaunchApart(t *testing.T) {
 	}
 }
 
-func TestLaunchedMeetAtAPlace(t *testing.T) {
+func TestLaunchedRanksJoinAtARendezvous(t *testing.T) {
 	id := loopbackID(t) // for its port
 	reservations.release(id)
 	for _, place := range []string{id.addr().String(), "localhost:" + strconv.Itoa(int(id.addr().Port())), filepath.Join(t.TempDir(), "meet")} {
@@ -124,13 +128,72 @@ func TestLaunchedMeetAtAPlace(t *testing.T) {
 }
 
 func TestJoinLaunchedWithoutALauncher(t *testing.T) {
-	for _, d := range []dialect{dialectMORI, dialectTorch, dialectOpenMPI, dialectHydra, dialectSlurm} {
-		for _, name := range []string{d.rank, d.size, "SLURM_STEP_ID"} {
-			t.Setenv(name, "")
-		}
-	}
+	launchertest.Clear(t)
 	if _, err := JoinLaunched(context.Background(), Options{}); !errors.Is(err, ErrNotLaunched) || !strings.Contains(err.Error(), "MORI_RANK") {
 		t.Errorf("got %v, want ErrNotLaunched", err)
+	}
+}
+
+func TestRunsHaveSecretsOfTheirOwn(t *testing.T) {
+	seen := map[[secretSize]byte]string{}
+	for name, c := range map[string]struct {
+		env          map[string]string
+		called, auth string
+	}{
+		"a run":                {launchertest.Torch, "", ""},
+		"another master port":  {launchertest.With(launchertest.Torch, "MASTER_PORT", "29501"), "", ""},
+		"after a restart":      {launchertest.With(launchertest.Torch, "TORCHELASTIC_RESTART_COUNT", "1"), "", ""},
+		"another size":         {launchertest.With(launchertest.Torch, "WORLD_SIZE", "9"), "", ""},
+		"another name":         {launchertest.Torch, "second", ""},
+		"with a secret":        {launchertest.Torch, "", "swordfish"},
+		"by mpirun":            {launchertest.OpenMPI, "", ""},
+		"by another mpirun":    {launchertest.With(launchertest.OpenMPI, "PMIX_NAMESPACE", "112263170"), "", ""},
+		"by srun":              {launchertest.Srun, "", ""},
+		"the job's next step":  {launchertest.With(launchertest.Srun, "SLURM_STEP_ID", "1"), "", ""},
+		"a meeting point":      {launchertest.With(launchertest.Torch, "MORI_BOOTSTRAP", "h:1"), "", ""},
+		"its neighbour":        {launchertest.With(launchertest.Torch, "MORI_BOOTSTRAP", "h:2"), "", ""},
+		"a tempting confusion": {launchertest.With(launchertest.Torch, "MASTER_PORT", "2950", "TORCHELASTIC_RUN_ID", "0none"), "", ""},
+	} {
+		l, _, err := launcher.Parse(launchertest.Getter(c.env))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := planOf(l, c.called, c.auth)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if other, ok := seen[p.secret]; ok {
+			t.Errorf("%s and %s have the same secret", name, other)
+		}
+		seen[p.secret] = name
+		other := maps.Clone(c.env)
+		for _, rank := range []string{"RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"} {
+			if other[rank] != "" {
+				other[rank] = "0"
+			}
+		}
+		l0, _, err := launcher.Parse(launchertest.Getter(other))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p0, err := planOf(l0, c.called, c.auth); err != nil || p0.secret != p.secret || !slices.Equal(p0.ports, p.ports) || p0.host != p.host {
+			t.Errorf("%s: rank 0 has another plan: %v", name, err)
+		}
+		for _, port := range p.ports {
+			if l.Rendezvous == "" && (port < firstDerived || port >= afterDerived) {
+				t.Errorf("%s: port %d", name, port)
+			}
+		}
+	}
+}
+
+func TestUnknownRendezvousSaysWhatToSet(t *testing.T) {
+	l, _, err := launcher.Parse(launchertest.Getter(launchertest.With(launchertest.OpenMPI, "OMPI_COMM_WORLD_SIZE", "4")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planOf(l, "", ""); err == nil || !strings.Contains(err.Error(), "MORI_BOOTSTRAP") {
+		t.Errorf("got %v, want an error that says to set MORI_BOOTSTRAP", err)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mori/core/bootstrap/iface"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 // this user. It needs nothing but the network. The port is kept free for rank 0 until this process
 // joins the group, or for ten minutes.
 func NewUniqueID() (UniqueID, error) {
-	host, err := HostAddr()
+	host, err := iface.HostAddr()
 	if err != nil {
 		return UniqueID{}, fmt.Errorf("unique id: %w", err)
 	}

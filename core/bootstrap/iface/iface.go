@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-package bootstrap
+// Package iface finds the address of this host at which other ranks reach it.
+package iface
 
 import (
 	"fmt"
@@ -11,38 +12,39 @@ import (
 	"mori/core/config"
 )
 
-// A nic is a network interface of this host with its usable addresses.
-type nic struct {
+// An Interface is a network interface of this host with its usable addresses.
+type Interface struct {
 	name         string
 	up, loopback bool
-	addrs        []netip.Addr
+	Addrs        []netip.Addr
 }
 
 // HostAddr is the address by which processes of other hosts reach this one: of the interface that
 // MORI_SOCKET_IFNAME names, else of the first one that is up and not loopback, else loopback.
 func HostAddr() (netip.Addr, error) {
-	nics, err := hostNICs()
+	nics, err := All()
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	return chooseAddr(nics, config.Get(config.SocketIfname))
+	return choose(nics, config.Get(config.SocketIfname))
 }
 
-func hostNICs() ([]nic, error) {
+// All returns the network interfaces of this host.
+func All() ([]Interface, error) {
 	found, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list the network interfaces: %w", err)
 	}
-	nics := make([]nic, 0, len(found))
+	nics := make([]Interface, 0, len(found))
 	for _, f := range found {
-		n := nic{name: f.Name, up: f.Flags&net.FlagUp != 0, loopback: f.Flags&net.FlagLoopback != 0}
+		n := Interface{name: f.Name, up: f.Flags&net.FlagUp != 0, loopback: f.Flags&net.FlagLoopback != 0}
 		addrs, err := f.Addrs()
 		if err != nil {
 			continue // it went away while we looked
 		}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				n.addrs = append(n.addrs, p.Addr().Unmap())
+				n.Addrs = append(n.Addrs, p.Addr().Unmap())
 			}
 		}
 		nics = append(nics, n)
@@ -50,9 +52,9 @@ func hostNICs() ([]nic, error) {
 	return nics, nil
 }
 
-// chooseAddr takes wanted as a comma list of names or prefixes of names, of which the first that
-// fits anything wins.
-func chooseAddr(nics []nic, wanted string) (netip.Addr, error) {
+// choose takes wanted as a comma list of names or prefixes of names, of which the first that fits
+// anything wins.
+func choose(nics []Interface, wanted string) (netip.Addr, error) {
 	if strings.TrimSpace(wanted) == "" {
 		for _, n := range nics {
 			if a, ok := n.addr(); ok && !n.loopback {
@@ -76,7 +78,7 @@ func chooseAddr(nics []nic, wanted string) (netip.Addr, error) {
 }
 
 // named prefers the interface of exactly that name to those whose names only start with it.
-func named(nics []nic, name string) (netip.Addr, bool) {
+func named(nics []Interface, name string) (netip.Addr, bool) {
 	if name == "" {
 		return netip.Addr{}, false
 	}
@@ -94,8 +96,8 @@ func named(nics []nic, name string) (netip.Addr, bool) {
 
 // addr prefers IPv4. Link-local addresses are of no use: they need a zone, which is another on each
 // host.
-func (n nic) addr() (found netip.Addr, ok bool) {
-	for _, a := range n.addrs {
+func (n Interface) addr() (found netip.Addr, ok bool) {
+	for _, a := range n.Addrs {
 		if !n.up || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {
 			continue
 		}

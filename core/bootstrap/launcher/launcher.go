@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-package bootstrap
+// Package launcher reads what the program that started this process says about its ranks: torchrun,
+// Ray Train, Open MPI's and MPICH's mpirun and Slurm's srun by their variables, and the variables
+// MORI_RANK, MORI_WORLD_SIZE and MORI_BOOTSTRAP.
+package launcher
 
 import (
 	"errors"
@@ -12,6 +15,9 @@ import (
 	"mori/core/config"
 )
 
+// MaxSize is the most ranks of a launch.
+const MaxSize = 1 << 16
+
 // A Launch is what the program that started this process says about it.
 type Launch struct {
 	By   string `json:"by"` // the launcher
@@ -21,20 +27,20 @@ type Launch struct {
 	LocalRank int `json:"local_rank"` // among the ranks of this host; -1: unknown
 	LocalSize int `json:"local_size"` // how many there are; 0: unknown
 
-	Host  string `json:"host"`  // where rank 0 runs; "": unknown
-	Place string `json:"place"` // MORI_BOOTSTRAP: host:port of rank 0, or a path
+	Host       string `json:"host"`  // where rank 0 runs; "": unknown
+	Rendezvous string `json:"place"` // MORI_BOOTSTRAP: host:port of rank 0, or a path
 
 	run []string // variables that the launcher sets alike for all ranks of this run, and for no other run
 }
 
-// Launched is how this process was started, and whether a launcher is recognised at all. The error
+// Find is how this process was started, and whether a launcher is recognised at all. The error
 // names the variables that are half set or contradict each other.
 //
 // If several launchers have left variables, the innermost counts: MORI_RANK and MORI_WORLD_SIZE are
 // set on purpose, so they come first; then RANK and WORLD_SIZE, since torchrun is often started by
 // mpirun or srun, one for each host, and hardly ever the other way round; then Open MPI's and
 // Hydra's, since mpirun starts its ranks through srun in a Slurm job; then Slurm's.
-func Launched() (Launch, bool, error) { return recognise(config.Get) }
+func Find() (Launch, bool, error) { return Parse(config.Get) }
 
 // An env is variables of the environment, and the mistakes found in them.
 type env struct {
@@ -82,8 +88,8 @@ var (
 	}
 )
 
-// recognise is Launched for any environment.
-func recognise(get func(string) string) (Launch, bool, error) {
+// Parse is Find in an environment whose variables get returns.
+func Parse(get func(string) string) (Launch, bool, error) {
 	e := &env{get: get}
 	for _, d := range []dialect{dialectMORI, dialectTorch, dialectOpenMPI, dialectHydra, dialectSlurm} {
 		if d.by == dialectSlurm.by {
@@ -114,8 +120,8 @@ func (e *env) launch(d dialect) Launch {
 			return Launch{}
 		}
 	}
-	l := Launch{By: d.by, Place: strings.TrimSpace(e.get(config.BootstrapPlace))}
-	if l.Size = e.number(d.size, maxSize+1, 0); l.Size == 0 {
+	l := Launch{By: d.by, Rendezvous: strings.TrimSpace(e.get(config.BootstrapPlace))}
+	if l.Size = e.number(d.size, MaxSize+1, 0); l.Size == 0 {
 		e.errs = append(e.errs, fmt.Errorf("%s=%q: no ranks", d.size, e.get(d.size)))
 		return l
 	}
@@ -140,20 +146,20 @@ func (e *env) launch(d dialect) Launch {
 	for _, name := range d.run {
 		l.run = append(l.run, name+"="+e.get(name))
 	}
-	if err := checkPlace(l.Place); err != nil {
+	if err := checkRendezvous(l.Rendezvous); err != nil {
 		e.errs = append(e.errs, err)
 	}
 	return l
 }
 
-// checkPlace wants host:port or a path, which has a slash.
-func checkPlace(place string) error {
-	if place == "" || strings.Contains(place, "/") {
+// checkRendezvous wants host:port or a path, which has a slash.
+func checkRendezvous(at string) error {
+	if at == "" || strings.Contains(at, "/") {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(place)
+	host, port, err := net.SplitHostPort(at)
 	if n, e := strconv.Atoi(port); err != nil || host == "" || e != nil || n < 1 || n > 65535 {
-		return fmt.Errorf("%s=%q: want host:port, or a path with a slash", config.BootstrapPlace, place)
+		return fmt.Errorf("%s=%q: want host:port, or a path with a slash", config.BootstrapPlace, at)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package bootstrap
+package launcher
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func (e *env) slurm(size int) (local int, host string) {
 		host = first
 	}
 	if list := e.get(tasks); list != "" && e.get(node) != "" {
-		n, err := tasksOf(list, e.number(node, maxSize, 0))
+		n, err := tasksOf(list, e.number(node, MaxSize, 0))
 		if err != nil || n > size {
 			e.errs = append(e.errs, fmt.Errorf("%s=%q with %s=%s and %d ranks makes no sense", tasks, list, node, e.get(node), size))
 			return 0, host
