@@ -71,6 +71,15 @@ func preferred(fits func(*fabric.Registration) bool) []transport {
 	return all
 }
 
+// Registrations lists the providers of this build, the preferred one first.
+func Registrations() []fabric.Registration {
+	var all []fabric.Registration
+	for _, t := range preferred(func(*fabric.Registration) bool { return true }) {
+		all = append(all, t.Registration)
+	}
+	return all
+}
+
 // Registry returns the providers of this build in order of preference for host memory; those that
 // do not serve host memory come last.
 func Registry(o Options) (*fabric.Registry, error) {

@@ -15,6 +15,7 @@ import (
 	"math"
 	"time"
 
+	"mori/core"
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/interchange"
@@ -26,6 +27,25 @@ const (
 	benchPutsTime   = 2 * time.Minute // bounds BenchPuts
 	benchSignalTime = time.Minute     // bounds BenchSignal
 )
+
+// benchMediums name what carries the bytes of a provider.
+var benchMediums = map[fabric.Medium]string{
+	fabric.MediumMemory: "memory",
+	fabric.MediumGPU:    "gpu",
+	fabric.MediumNIC:    "nic",
+	fabric.MediumSocket: "socket",
+}
+
+// BenchProviders returns the name and the medium of each registered provider as JSON, the preferred
+// one first.
+func BenchProviders() (text string, err error) {
+	defer guard(&err)
+	var all []map[string]string
+	for _, r := range core.Registrations() {
+		all = append(all, map[string]string{"name": r.Name, "medium": benchMediums[r.Medium]})
+	}
+	return toJSON(all)
+}
 
 // BenchPuts has threads of a GPU or of the CPU put nbytes to the memory of another, count times,
 // and compares every byte that arrived. path is "stores", "proxy:shm", "proxy:tcp" or "emu0";

@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
 
 def _options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
     """Add the options of all suites."""
-    known = f"{', '.join(module.NAMES)}; with --device gpu: {', '.join(module.GPU_NAMES)}"
+    known = "; with --device gpu: ".join(map(", ".join, module.names()))
     add = parser.add_argument
     add("--device", choices=["host", "gpu"], default="host", help="the kind of memory (default host)")
     add("--gpus", metavar="0,1", help="with --device gpu: these GPUs, in this order (default all)")
@@ -72,7 +72,7 @@ def _run_all(suite: Suite, args: argparse.Namespace) -> int:
     if not args.json:
         print(report.heading(machine, args.repeats, suite.how, args.quick), flush=True)
     style = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
-    with suite, report.bar(len(suite.cases), quiet=args.json, bar_format=style) as progress:
+    with suite, report.bar(len(suite.cases), args.json, leave=False, bar_format=style) as progress:
         for case in suite.cases:
             progress.set_description(case.name)
             try:

@@ -45,11 +45,9 @@ CASES: tuple[EPCase, ...] = (
     EPCase("dispatch", "dispatch", "GB/s", target=_GOOD),
     EPCase("combine", "combine", "GB/s", target=_GOOD),
     EPCase("combine-in-place", "combine", "GB/s", target=_GOOD, in_place=True),
-    EPCase(f"dispatch-{FEW}", "dispatch", "us", few=True),
-    EPCase(f"combine-{FEW}", "combine", "us", few=True),
+    EPCase(f"dispatch-{FEW}", "dispatch", "us", few=True, times=50),
+    EPCase(f"combine-{FEW}", "combine", "us", few=True, times=50),
 )
-NAMES = [case.name for case in CASES]
-GPU_NAMES = ["dispatch-4096-fp8", "combine-128-bf16-eager", "dispatch-4096-bf16-24blocks", "and so on: see --full"]
 
 # Bytes of an element, and the packages that make arrays of it, in order of preference.
 _DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -130,6 +128,12 @@ def usual() -> list[GPUCase]:
     ]
 
 
+def names() -> list[list[str]]:
+    """Return the names of the cases on host memory, and some of those on GPUs."""
+    some = ["dispatch-4096-fp8", "combine-128-bf16-eager", "dispatch-4096-bf16-24blocks", "and so on: see --full"]
+    return [[case.name for case in CASES], some]
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--ranks", type=int, default=4, metavar="N", help="processes (default 4)")
@@ -179,7 +183,7 @@ class EP(Suite):
         size = f"{a.tokens} x {a.hidden} {self._dtype}, top {a.topk} of {a.experts} experts, {a.ranks} ranks"
         del sizes["tokens"]
         facts = {**sizes, "dtype": self._dtype}
-        super().__init__(cases, [size, "memcpy takes turns", "rows and sums are compared", *lacking], facts)
+        super().__init__(cases, [size, "memcpy takes turns", "rows and sums are compared", *lacking], facts, a.quick)
 
     def start(self) -> None:
         a, row, tokens = self._args, self._row, max(self._args.tokens, FEW)
@@ -196,7 +200,7 @@ class EP(Suite):
         self._group = self.enter_context(Group(EPRank, a.ranks, heap, sizes, self._dtype, self._package))
 
     def plan(self, case: EPCase) -> tuple[str, Plan]:
-        n, rounds = (FEW, 3 if self._args.quick else 50) if case.few else (self._args.tokens, 1)
+        n, rounds = FEW if case.few else self._args.tokens, int(case.times)
         group, rows = self._group, sum(self._group.each("rows", n))
         moved = rows * self._row
 
@@ -281,7 +285,7 @@ class GPUEP(Suite):
             "rows and sums are compared",
         ]
         facts: dict[str, object] = {"ranks": ranks, **self._layer, "hosts": self._hosts, "quick": args.quick}
-        super().__init__([case.quick() for case in cases] if args.quick else cases, how, facts)
+        super().__init__(cases, how, facts, args.quick)
 
     def start(self) -> None:
         tokens = max(case.tokens for case in self.cases)

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import json
 import operator
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
+
+from mori import _core
 
 KIB, MIB = 1 << 10, 1 << 20
 Turn = Callable[[], float]
@@ -27,6 +31,12 @@ class TransferFailed(RuntimeError):
 
 class WrongBytes(RuntimeError):
     """A transfer reported success and left bytes that differ from the source."""
+
+
+@functools.cache
+def providers() -> dict[str, str]:
+    """Return what carries the bytes of each registered provider: memory, gpu, nic or socket."""
+    return {one["name"]: one["medium"] for one in json.loads(_core.call("BenchProviders"))}
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,10 @@ def at_most(bound: float, unit: str = "") -> Target:
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement. `kind` selects its plan; `predicted` is the figure expected of it."""
+    """One measurement. `kind` selects its plan; `predicted` is the figure expected of it.
+
+    A sample consists of `times` operations, transfers or seconds.
+    """
 
     name: str
     kind: str
@@ -70,10 +83,15 @@ class Case:
     read: bool = False
     target: Target | None = None
     predicted: str = ""
+    times: float = 1
 
     @property
     def bytes(self) -> int:
         return self.entries * self.size
+
+    def quick(self) -> Any:
+        """Return the case with little work in a sample."""
+        return replace(self, times=max(1, self.times // 50))
 
 
 SomeCase = TypeVar("SomeCase", bound=Case)
@@ -122,9 +140,9 @@ class Suite(contextlib.ExitStack):
         facts: fields of every result.
     """
 
-    def __init__(self, cases: Sequence[Any], how: list[str], facts: dict[str, object]) -> None:
+    def __init__(self, cases: Sequence[Any], how: list[str], facts: dict[str, Any], quick: bool) -> None:
         super().__init__()
-        self.cases, self.how, self.facts = cases, how, facts
+        self.cases, self.how, self.facts = [case.quick() if quick else case for case in cases], how, facts
 
     def __enter__(self) -> Any:
         try:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import random
 import statistics
@@ -11,7 +12,7 @@ import time
 import timeit
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,10 +37,11 @@ from .harness import (
     at_most,
     median_us,
     pick,
+    providers,
     short,
 )
-from .io_side import GRANULE, Side, Usage, environment
-from .process import Local, Remote, RemoteError
+from .io_side import GRANULE, Side, environment
+from .process import Local, Remote, RemoteError, Services
 from .raw import driver, perftest, process_vm, tcp
 
 DESCRIPTION = (
@@ -53,15 +55,22 @@ POOL_BYTES = 8 * L2_BYTES
 """The blocks of a GPU that take turns: more than any cache holds."""
 
 _BATCHES, _MOST_BATCHES, _QUICK = 16, 2048, 64
+_STREAM_BYTES = 256 * MIB
+
+
+def provider(medium: str) -> str:
+    """Return the preferred provider of a medium."""
+    return next(name for name, its in providers().items() if its == medium)
 
 
 @dataclass(frozen=True)
 class IOCase(Case):
-    """A transfer. With `gpu` it starts on a GPU, and ends on a GPU or in host memory: `there`.
+    """A transfer over a medium (None: any). With `gpu` it starts on a GPU, and ends in `there`.
 
     `depth` batches are pending at a time; `copy_blocks` GPU blocks copy (None: default).
     """
 
+    medium: str | None = None
     gpu: bool = False
     there: str = "host"
     copy_blocks: int | None = None
@@ -82,57 +91,84 @@ class IOCase(Case):
         """How many blocks a side has."""
         return self.entries * self.batches if self.gpu else BUFFER_BYTES // self.block
 
+    @property
+    def rounds(self) -> int:
+        """How often a sample repeats its batches."""
+        return max(1, _BATCHES // self.batches) if self.gpu else int(self.times)
+
     def quick(self) -> IOCase:
         """Return the case with little work."""
+        if not self.gpu:
+            return replace(self, times=self.times / 10 if self.kind == "idle" else max(1, self.times // 50))
         size, entries = min(self.size, MIB), self.entries
         entries = max(2, entries // _QUICK) if entries > 1 else 1
         return replace(self, size=size, entries=entries, pool=4 * size * entries)
 
 
-def _host_cases() -> Iterator[IOCase]:
-    paths = (
-        ("shm", 0.95, 0.90, at_most(6, "us")),
-        ("verbs", 0.90, 0.80, at_most(1.5)),
-        ("tcp", 0.90, 0.70, at_most(1.5)),
-    )
-    ways = (("", False), ("-read", True))
-    for path, big, few, latency in paths:
-        for suffix, read in ways:
+# Targets of a medium: the ratio of large blocks and of small blocks to the yardstick, the latency.
+_TARGETS = {
+    "memory": (0.95, 0.90, at_most(6, "us")),
+    "nic": (0.90, 0.80, at_most(1.5)),
+    "socket": (0.90, 0.70, at_most(1.5)),
+}
+
+
+@functools.cache
+def host_cases() -> list[IOCase]:
+    """Return the cases of each registered provider of host memory, and those that run on any."""
+    cases = []
+    for name, medium in providers().items():
+        if medium not in _TARGETS:
+            continue
+        big, few, latency = _TARGETS[medium]
+        move = partial(IOCase, path=name, medium=medium)
+        for suffix, read in (("", False), ("-read", True)):
             for entries, size, label, bound in ((128, MIB, "128x1MiB", big), (1024, 4 * KIB, "1024x4KiB", few)):
-                name = f"{path}-{label}{suffix}"
-                yield IOCase(name, "stream", "GB/s", path, entries, size, read, at_least(bound))
-        for suffix, read in ways:
-            yield IOCase(f"{path}-8B-latency{suffix}", "latency", "us", path, 1, 8, read, latency)
-    yield IOCase("submit-1000-lists", "submit", "us", None, 1000, 4 * KIB, False, at_most(60, "us"))
-    yield IOCase("status-poll", "poll", "ns", target=at_most(150, "ns"))
-    yield IOCase("idle-cpu", "idle", "% of a core", target=at_most(1, "% of a core"))
-    yield IOCase("million-small-leak", "leak", "KiB", None, 1_000_000, 64, False, at_most(8192, "KiB"))
+                times = min(64, _STREAM_BYTES // (entries * size))
+                shape: dict[str, Any] = {"entries": entries, "size": size, "read": read, "target": at_least(bound)}
+                cases.append(move(f"{name}-{label}{suffix}", "stream", "GB/s", times=times, **shape))
+        for suffix, read in (("", False), ("-read", True)):
+            cases.append(
+                move(f"{name}-8B-latency{suffix}", "latency", "us", size=8, read=read, target=latency, times=1000)
+            )
+    return [
+        *cases,
+        IOCase("submit-1000-lists", "submit", "us", entries=1000, size=4 * KIB, target=at_most(60, "us"), times=25),
+        IOCase("status-poll", "poll", "ns", target=at_most(150, "ns"), times=200_000),
+        IOCase("idle-cpu", "idle", "% of a core", target=at_most(1, "% of a core")),
+        IOCase("million-small-leak", "leak", "KiB", None, 1_000_000, 64, False, at_most(8192, "KiB"), times=1_000_000),
+    ]
 
 
-def _gpu_cases() -> Iterator[IOCase]:
-    def case(
-        name: str, kind: str, entries: int, size: int, target: Target, predicted: str, **more: Any
-    ) -> IOCase:
-        one = IOCase(f"gpu-{name}", kind, "GB/s", "p2p", entries, size, target=target, predicted=predicted)
-        return replace(one, **{"gpu": True, "there": "gpu", "depth": 4 if kind == "blocks" else 1, **more})
-
-    fast, fewer = (Target("value", ">=", bound, "GB/s") for bound in (300, 280))
-    whole, host = at_least(0.95), at_least(0.9)
-    yield case("8192x4KiB", "blocks", 8192, 4 * KIB, fast, "325 GB/s")
-    yield case("8192x4KiB-read", "blocks", 8192, 4 * KIB, fast, "325 GB/s", read=True)
-    yield case("8192x4KiB-8blocks", "blocks", 8192, 4 * KIB, fewer, "300 GB/s", copy_blocks=8)
-    yield case("8192x16KiB", "blocks", 8192, 16 * KIB, fast, "357 GB/s")
-    yield case("4096x64KiB", "blocks", 4096, 64 * KIB, whole, "363 GB/s")
-    yield case("1024x256KiB", "blocks", 1024, 256 * KIB, whole, "363 GB/s")
-    yield case("64x16MiB", "blocks", 64, 16 * MIB, whole, "385 GB/s")
-    yield case("4KiB-latency", "latency", 1, 4 * KIB, at_most(15, "us"), "14 us", unit="us")
-    yield case("tcp-64MiB", "tcp", 1, 64 * MIB, at_least(0.85), "0.87 x raw", path="tcp")
-    yield case("host-64MiB", "host", 1, 64 * MIB, host, "52 GB/s", there="host")
-    yield case("host-64MiB-read", "host", 1, 64 * MIB, host, "52 GB/s", there="host", read=True)
+def _gpu_case(
+    name: str, kind: str, entries: int, size: int, target: Target, predicted: str, **more: Any
+) -> IOCase:
+    facts = {"unit": "GB/s", "medium": "gpu", "there": "gpu", "depth": 4 if kind == "blocks" else 1, **more}
+    return IOCase(
+        f"gpu-{name}", kind, entries=entries, size=size, target=target, predicted=predicted, gpu=True, **facts
+    )
 
 
-CASES, GPU_CASES = tuple(_host_cases()), tuple(_gpu_cases())
-NAMES, GPU_NAMES = [case.name for case in CASES], [case.name for case in GPU_CASES]
+_FAST, _FEWER = (Target("value", ">=", bound, "GB/s") for bound in (300, 280))
+_WHOLE, _HOST = at_least(0.95), at_least(0.9)
+GPU_CASES = (
+    _gpu_case("8192x4KiB", "blocks", 8192, 4 * KIB, _FAST, "325 GB/s"),
+    _gpu_case("8192x4KiB-read", "blocks", 8192, 4 * KIB, _FAST, "325 GB/s", read=True),
+    _gpu_case("8192x4KiB-8blocks", "blocks", 8192, 4 * KIB, _FEWER, "300 GB/s", copy_blocks=8),
+    _gpu_case("8192x16KiB", "blocks", 8192, 16 * KIB, _FAST, "357 GB/s"),
+    _gpu_case("4096x64KiB", "blocks", 4096, 64 * KIB, _WHOLE, "363 GB/s"),
+    _gpu_case("1024x256KiB", "blocks", 1024, 256 * KIB, _WHOLE, "363 GB/s"),
+    _gpu_case("64x16MiB", "blocks", 64, 16 * MIB, _WHOLE, "385 GB/s"),
+    _gpu_case("4KiB-latency", "latency", 1, 4 * KIB, at_most(15, "us"), "14 us", unit="us"),
+    _gpu_case("tcp-64MiB", "tcp", 1, 64 * MIB, at_least(0.85), "0.87 x raw", medium="socket"),
+    _gpu_case("host-64MiB", "host", 1, 64 * MIB, _HOST, "52 GB/s", there="host"),
+    _gpu_case("host-64MiB-read", "host", 1, 64 * MIB, _HOST, "52 GB/s", there="host", read=True),
+)
+
+
+def names() -> list[list[str]]:
+    """Return the names of the cases on host memory and on GPUs."""
+    return [[case.name for case in cases] for cases in (host_cases(), GPU_CASES)]
 
 
 def choose(names: str | None, path: str | None) -> list[IOCase]:
@@ -140,7 +176,7 @@ def choose(names: str | None, path: str | None) -> list[IOCase]:
 
     Few machines have RDMA devices, so their cases must be asked for. Raises ValueError for unknown names.
     """
-    wanted = [case for case in pick(CASES, names) if names or path or case.path != "verbs"]
+    wanted = [case for case in pick(host_cases(), names) if names or path or case.medium != "nic"]
     chosen = [case for case in wanted if path is None or case.path in (None, path)]
     if not chosen:
         raise ValueError(f"none of {', '.join(case.name for case in wanted)} runs on path {path}")
@@ -150,7 +186,7 @@ def choose(names: str | None, path: str | None) -> list[IOCase]:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path",
-        choices=["shm", "verbs", "tcp"],
+        choices=[name for name, medium in providers().items() if medium in _TARGETS],
         help="only this path; path-free cases run on it (default shm and tcp)",
     )
     parser.add_argument(
@@ -161,24 +197,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much work one sample of a host case does."""
-
-    stream_bytes: int = 256 * MIB
-    pings: int = 1000
-    submits: int = 25
-    polls: int = 200_000
-    idle_s: float = 1.0
-    most: int = 1_000_000
-
-    def rounds(self, case: IOCase) -> int:
-        """Return how often a sample repeats its batches."""
-        if case.gpu:
-            return max(1, _BATCHES // case.batches)
-        return max(1, min(64, self.stream_bytes // case.bytes))
-
-
 class IO(Suite):
     """This process's side, a spawned other side, and the session between them for each case.
 
@@ -186,33 +204,32 @@ class IO(Suite):
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._path, self._notifications = args.path or "shm", args.notifications
+        self._path, self._notifications = args.path, args.notifications
         self._gpus: gpus.GPUs | None = None
-        self._pair = (-1, -1)
         self.raw: device.DeviceMemory | device.HostMemory | None = None
-        self.effort = Effort(MIB, 20, 3, 2_000, 0.1, 5_000) if args.quick else Effort()
         compared = "every transferred byte is compared"
-        if args.device == "gpu":
-            if args.path is not None:
-                raise ValueError("--path is for host memory; with --device gpu each case has its path")
-            cases = pick(GPU_CASES, args.cases)
-            self._gpus, self._notifications = gpus.choose(args.gpus), False
-            self._pair = self._gpus.pair
-            size = "few blocks" if args.quick else f"blocks of {cases[0].pool >> 20} MiB and more take turns"
-            how = [*self._gpus.how(), "transfers by the clock of their caller, memcpy by events", size, compared]
-            super().__init__([case.quick() for case in cases] if args.quick else cases, how, {"quick": args.quick})
-        else:
+        if args.device == "host":
             how = ["raw limits take turns with the transfers", compared]
             how += [] if args.notifications else ["without notifications"]
-            super().__init__(choose(args.cases, args.path), how, {"notifications": args.notifications})
+            facts = {"notifications": args.notifications}
+            super().__init__(choose(args.cases, args.path), how, facts, args.quick)
+            return
+        if args.path is not None:
+            raise ValueError("--path is for host memory; with --device gpu each case has its path")
+        cases = pick(GPU_CASES, args.cases)
+        self._gpus, self._notifications = gpus.choose(args.gpus), False
+        size = "few blocks" if args.quick else f"blocks of {cases[0].pool >> 20} MiB and more take turns"
+        how = [*self._gpus.how(), "transfers by the clock of their caller, memcpy by events", size, compared]
+        super().__init__(cases, how, {"quick": args.quick}, args.quick)
 
     def start(self) -> None:
-        self.here = Side(self._pair[0])
-        self.there = self.enter_context(Remote("bench-peer", Side, self._pair[1]))
+        self._pair = self._gpus.pair if self._gpus else (-1, -1)
+        self.here, self.there = Side(self._pair[0]), self.enter_context(Remote("bench-peer", Side, self._pair[1]))
+        self.sides = Services(Local(self.here), self.there)
         self.push(self._clear)
         if self._gpus:
             self.copies = driver.Copies(*self._pair)
-        tcp.connect(self.here.tcp, self.there)
+        tcp.connect(*self.sides.all)
 
     def _clear(self, *failure: Any) -> None:
         self.here.drop()
@@ -223,7 +240,7 @@ class IO(Suite):
         self.raw = None
 
     def plan(self, case: IOCase) -> tuple[str, Plan]:
-        path = case.path or self._path
+        path = case.path or self._path or provider(case.medium or "memory")
         self._clear()
         try:
             facts = self._open(case, path)
@@ -232,10 +249,10 @@ class IO(Suite):
                 raise
             raise Unavailable(str(err)) from err
         transport, _, how = facts["path"].partition("/")
-        if transport != path or (path == "shm" and how == "stream"):
+        if transport != path or (how == "stream" and providers()[path] == "memory"):
             why = "; ".join(facts["reasons"])
             raise Unavailable(f"the session runs on {facts['path']}, not on {path}: {why}")
-        self.ends(case)[0].call("fill")
+        self.ends(case)[0].call("blocks.fill")
         plan = _PLANS[case.kind](self, case)
         if self._gpus is None:
             return path, plan
@@ -244,37 +261,36 @@ class IO(Suite):
 
     def _open(self, case: IOCase, path: str) -> dict[str, Any]:
         """Make the blocks and a session, and return what describes it."""
+        medium = providers()[path]
         self.here.make("gpu" if case.gpu else "host", case.block, case.blocks)
         self.there.call("make", case.there, case.block, case.blocks)
-        if case.gpu and path != "tcp":
+        if case.medium == "gpu":
             first, second = self._pair
             kind, gpu = (device.DeviceMemory, second) if case.there == "gpu" else (device.HostMemory, first)
             self.raw = kind(case.block * case.blocks, gpu)
-        backend = "TCP" if path == "tcp" else "XGMI" if case.there == "gpu" else "RDMA"
+        backend = "TCP" if medium == "socket" else "XGMI" if case.there == "gpu" else "RDMA"
+        only = f"{path},{provider('socket')}" if medium == "nic" else None
         with environment(MORI_P2P_BLOCKS=None if case.copy_blocks is None else str(case.copy_blocks)):
-            card = self.there.call("open", backend, path, self._notifications)
-            self.there.call("connect", self.here.open(backend, path, self._notifications))
+            card = self.there.call("open", backend, only, self._notifications)
+            self.there.call("connect", self.here.open(backend, only, self._notifications))
             self.here.connect(card)
             [self.session] = self.here.sessions()
         facts: dict[str, Any] = self.session.describe()
         return facts
 
-    def ends(self, case: IOCase) -> tuple[Local | Remote, Local | Remote]:
+    def ends(self, case: IOCase) -> tuple[Local, Local]:
         """Return the source's and the destination's side."""
-        here = Local(self.here)
-        return (self.there, here) if case.read else (here, self.there)
-
-    def usages(self) -> tuple[Usage, Usage]:
-        return self.here.usage(), self.there.call("usage")
+        here, there = self.sides.all
+        return (there, here) if case.read else (here, there)
 
     def move(self, case: IOCase, here: int, there: int, size: int) -> driver.Move:
         """Return the copy between this side's blocks and the yardstick's memory."""
         assert self.raw is not None
-        mine, other = self.here.address + here, self.raw.ptr + there
+        mine, other = self.here.blocks.address + here, self.raw.ptr + there
         return (mine, other, size) if case.read else (other, mine, size)
 
 
-class Blocks:
+class Order:
     """Batches of the blocks of both sides, in two random orders, so that nothing is merged."""
 
     def __init__(self, suite: IO, case: IOCase) -> None:
@@ -286,7 +302,7 @@ class Blocks:
         self.batches = [(numbers(self.here[cut]), numbers(self.there[cut])) for cut in cuts]
         source, to = (self.there, self.here) if case.read else (self.here, self.there)
         call = suite.ends(case)[1].call
-        self.wipe: Callable[[], None] = partial(call, "wipe", to, case.size)
+        self.wipe: Callable[[], None] = partial(call, "blocks.wipe", to, case.size)
         self.wrong: Callable[[], int] = partial(call, "wrong", to, source, case.size)
 
 
@@ -309,8 +325,8 @@ def _in_flight(case: Case, depth: int, posts: Iterable[TransferStatus]) -> None:
 
 def blocks(suite: IO, case: IOCase) -> Plan:
     """Batches of random blocks, `depth` pending: GB/s; for more than one also one at a time."""
-    order, session, clock = Blocks(suite, case), suite.session, time.perf_counter
-    rounds = suite.effort.rounds(case)
+    order, session, clock = Order(suite, case), suite.session, time.perf_counter
+    rounds = case.rounds
     post = session.batch_read if case.read else session.batch_write
     extra: dict[str, object] = {"depth": case.depth, "block": case.size} if case.gpu else {}
     alone: list[float] = []
@@ -338,43 +354,32 @@ def blocks(suite: IO, case: IOCase) -> Plan:
         return rounds * case.batches * case.bytes / seconds / 1e9
 
     raws = _stream_yardsticks(suite, case, order, rounds)
-    primary = None if case.path == "tcp" else next(iter(raws), None)
+    primary = None if case.medium == "socket" else next(iter(raws), None)
     return Plan(ours, raws, order.wipe, order.wrong, primary, extra=extra)
 
 
-def _stream_yardsticks(suite: IO, case: IOCase, order: Blocks, rounds: int) -> dict[str, Turn]:
+def _stream_yardsticks(suite: IO, case: IOCase, order: Order, rounds: int) -> dict[str, Turn]:
     """Return turns that move the same bytes the same way, first the one to compare with."""
-    if case.path == "verbs":
+    if case.medium == "nic":
         return perftest.streams(suite.session, case, rounds)
-    if case.path == "tcp":
-        return tcp.streams(suite.here.tcp, suite.there, case.bytes, rounds * case.batches, case.read)
-    if case.gpu:
-        starts = range(0, case.batches * case.bytes, case.bytes)
-        whole = [suite.move(case, at, at, case.bytes) for at in starts] * rounds
-        if case.kind == "host":
-            return {"pinned memcpy": _memcpy(suite, whole)}
-        pairs = zip(*order.batches[0], strict=True)
-        each = [suite.move(case, here, there, case.size) for here, there in pairs]
-        return {"memcpy": _memcpy(suite, whole), "memcpy each": _memcpy(suite, each)}
-    per_call = process_vm.IOV_MAX if case.size < MIB else 1
-    suite.here.prepare_copies(order.here, order.there, case.size, per_call)
-    suite.there.call("prepare_copies", order.there, order.here, case.size, per_call)
-
-    def copy(side: Local | Remote, way: str) -> float:
-        return case.bytes / float(side.call("copy_seconds", way, rounds)) / 1e9
-
-    source, target = suite.ends(case)  # the receiver pulls or the sender pushes
-    return {"process_vm_readv": partial(copy, target, "read"), "process_vm_writev": partial(copy, source, "write")}
-
-
-def _memcpy(suite: IO, moves: Sequence[driver.Move]) -> Turn:
-    total = sum(size for _, _, size in moves)
-    return lambda: total / suite.copies.seconds(moves) / 1e9
+    if case.medium == "socket":
+        return tcp.streams(*suite.ends(case), case.bytes, rounds * case.batches)
+    if case.medium == "memory":
+        suite.here.prepare_copies(order.here, order.there, case.size)
+        suite.there.call("prepare_copies", order.there, order.here, case.size)
+        return process_vm.streams(*suite.ends(case), case.bytes, rounds)
+    starts = range(0, case.batches * case.bytes, case.bytes)
+    whole = suite.copies.stream([suite.move(case, at, at, case.bytes) for at in starts] * rounds)
+    if case.kind == "host":
+        return {"pinned memcpy": whole}
+    pairs = zip(*order.batches[0], strict=True)
+    each = [suite.move(case, here, there, case.size) for here, there in pairs]
+    return {"memcpy": whole, "memcpy each": suite.copies.stream(each)}
 
 
 def latency(suite: IO, case: IOCase) -> Plan:
     """One block and its Wait at a time, on a GPU each time another block: median microseconds."""
-    order, session, pings = Blocks(suite, case), suite.session, suite.effort.pings
+    order, session, pings = Order(suite, case), suite.session, int(case.times)
     transfer = session.read if case.read else session.write
     pairs = [(here[0], there[0]) for here, there in order.batches] * (1 if case.gpu else pings)
     left: list[tuple[int, int, int, int]] = []
@@ -392,23 +397,23 @@ def latency(suite: IO, case: IOCase) -> Plan:
         return figure
 
     raws: dict[str, Turn]
-    if case.gpu:
-        moves = [suite.move(case, here, there, case.size) for here, there in pairs]
-        raws = {"memcpy and wait": lambda: suite.copies.latency_us(moves)}
-    elif case.path == "verbs":
+    if case.medium == "nic":
         raws = perftest.latency(session, case, pings)
-    elif case.path == "tcp":
+    elif case.medium == "socket":
         raws = {"ping-pong": lambda: tcp.ping_pong(suite.here.tcp, suite.there, pings)}
-    else:
-        suite.here.prepare_copies(order.here, order.there, case.size, 1)
+    elif case.medium == "memory":
+        suite.here.prepare_copies(order.here, order.there, case.size)
         [copies], way = suite.here.copies, "read" if case.read else "write"
         raws = {f"process_vm_{way}v": lambda: median_us(getattr(copies, way), pings)}
+    else:
+        moves = [suite.move(case, here, there, case.size) for here, there in pairs]
+        raws = {"memcpy and wait": lambda: suite.copies.latency_us(moves)}
     return Plan(ours, raws, order.wipe, order.wrong)
 
 
 def submit(suite: IO, case: IOCase) -> Plan:
     """How long batch_write with Python lists keeps its caller: median microseconds."""
-    order, session, times = Blocks(suite, case), suite.session, suite.effort.submits
+    order, session, times = Order(suite, case), suite.session, int(case.times)
     [lists] = order.batches
 
     def ours() -> float:
@@ -436,7 +441,7 @@ def _transfer(suite: IO, case: IOCase) -> TransferStatus:
 
 def poll(suite: IO, case: IOCase) -> Plan:
     """One status.Succeeded(), with its look-up: nanoseconds. The yardstick is a str's method."""
-    status, polls = _transfer(suite, case), suite.effort.polls
+    status, polls = _transfer(suite, case), int(case.times)
 
     def calls(thing: object, method: str) -> float:
         return timeit.Timer(f"thing.{method}()", globals={"thing": thing}).timeit(polls) / polls * 1e9
@@ -449,10 +454,10 @@ def idle(suite: IO, case: IOCase) -> Plan:
     _transfer(suite, case)
 
     def ours() -> float:
-        before, start = suite.usages(), time.perf_counter()
-        time.sleep(suite.effort.idle_s)
-        after, spent = suite.usages(), time.perf_counter() - start
-        return max(100 * (b.cpu_s - a.cpu_s) / spent for a, b in zip(before, after, strict=True))
+        before, start = suite.sides.each("usage"), time.perf_counter()
+        time.sleep(case.times)
+        after, spent = suite.sides.each("usage"), time.perf_counter() - start
+        return max(100 * float(b.cpu_s - a.cpu_s) / spent for a, b in zip(before, after, strict=True))
 
     return Plan(ours, repeats=5)
 
@@ -462,7 +467,7 @@ def leak(suite: IO, case: IOCase) -> Plan:
 
     The warm-up makes as many transfers, so only unbounded growth shows.
     """
-    session, count = suite.session, min(case.entries, suite.effort.most)
+    session, count = suite.session, int(case.times)
     extra: dict[str, object] = {"transfers": count}
 
     def write(i: int) -> TransferStatus:
@@ -470,13 +475,13 @@ def leak(suite: IO, case: IOCase) -> Plan:
         return session.write(offset, offset, case.size, session.allocate_transfer_uid())
 
     def ours() -> float:
-        before, start = suite.usages(), time.perf_counter()
+        before, start = suite.sides.each("usage"), time.perf_counter()
         _in_flight(case, 64, map(write, range(count)))
         extra["transfers_per_s"] = round(count / (time.perf_counter() - start))
-        pairs = list(zip(before, suite.usages(), strict=True))
+        pairs = list(zip(before, suite.sides.each("usage"), strict=True))
         extra["threads_grown"] = [b.threads - a.threads for a, b in pairs]
         extra["fds_grown"] = [b.fds - a.fds for a, b in pairs]
-        return max(0.0, *((b.rss - a.rss) / 1024 for a, b in pairs))
+        return max(0.0, *(float(b.rss - a.rss) / 1024 for a, b in pairs))
 
     return Plan(ours, repeats=1, extra=extra)
 

@@ -11,7 +11,10 @@ import ctypes
 import mmap
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+
+from mori import device
+from mori.device._copy import fill
 
 _libc = ctypes.CDLL(None)
 memcpy = _libc.memcpy
@@ -22,6 +25,7 @@ _libc.memcmp.argtypes = memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, cty
 # page.
 _STRIDE = 40503
 _MIN_OFFSETS = 1 << 20
+_SEED = 20_26
 _CGROUP_FILES = (  # limit and usage, of version 2 and 1
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -87,24 +91,70 @@ class Pattern:
         for offset, index in granules:
             ctypes.memmove(region.at(offset, self.granule), self._address(index), self.granule)
 
-    def wrong(self, region: Span, granules: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the pairs (offset, index) at which the region does not hold the whole granule."""
-        return [(offset, i) for offset, i in granules if self._differs(region, offset, self._address(i))]
+    def wrong(
+        self, region: Span, granules: Iterable[tuple[int, int]], size: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Return the pairs (offset, index) at which the region lacks the first `size` bytes of the granule."""
+        return [(at, i) for at, i in granules if self._differs(region, at, self._address(i), size)]
 
     def touched(self, region: Span, offsets: Iterable[int]) -> list[int]:
         """Return the offsets at which a granule is not all zero."""
         zeros = ctypes.addressof(self._zeros)
         return [offset for offset in offsets if self._differs(region, offset, zeros)]
 
-    def _differs(self, region: Span, offset: int, address: int) -> bool:
-        return bool(_libc.memcmp(region.at(offset, self.granule), address, self.granule))
+    def _differs(self, region: Span, offset: int, address: int, size: int | None = None) -> bool:
+        size = min(self.granule, size or self.granule)
+        return bool(_libc.memcmp(region.at(offset, size), address, size))
 
-    def expected(self, offset: int, size: int) -> bytes:
-        """Return bytes, within one granule, of a buffer that holds granule i at i * granule."""
-        index, start = divmod(offset, self.granule)
-        if start + size > self.granule:
-            raise ValueError(f"bytes {offset}..{offset + size} cross a granule of {self.granule} bytes")
-        return ctypes.string_at(self._address(index) + start, size)
+
+class Blocks:
+    """`count` blocks of `size` bytes at an address. Block i of a source holds granule i of a pattern.
+
+    Blocks of a GPU pass through `stage`, which is memory of the host.
+    """
+
+    def __init__(self, address: int, size: int, count: int, stage: Region | None = None) -> None:
+        self.address, self.size, self.count, self._stage = address, size, count, stage
+        self._pattern = Pattern(_SEED, size, count)
+
+    def _portions(self) -> Iterator[tuple[int, Span]]:
+        """Yield the first block of each portion that fits into the stage, and the portion's memory."""
+        step = self._stage.size // self.size if self._stage else self.count
+        for first in range(0, self.count, step):
+            yield first, Span(self.address + first * self.size, min(step, self.count - first) * self.size)
+
+    def fill(self) -> None:
+        for first, there in self._portions():
+            here = self._stage or there
+            self._pattern.fill(here, ((at, first + at // self.size) for at in range(0, there.size, self.size)))
+            if self._stage:
+                device.copy(there.address, here.address, there.size)
+
+    def wipe(self, offsets: Iterable[int] = (), size: int = 0) -> None:
+        """Zero `size` bytes at the offsets; without offsets, or on a GPU, all bytes."""
+        whole = Span(self.address, self.size * self.count)
+        if self._stage:
+            fill(device.lookup(self.address).device, self.address, 0, whole.size)
+        elif offsets:
+            for offset in offsets:
+                whole.wipe(offset, size)
+        else:
+            whole.wipe()
+
+    def wrong(self, size: int, holds: Mapping[int, int] | None = None) -> int:
+        """Count the blocks whose first `size` bytes are not those of their granule.
+
+        `holds` has the blocks to compare with the numbers of their granules. By default all hold their own.
+        """
+        wrong, holds = 0, holds or {i: i for i in range(self.count)}
+        for first, there in self._portions():
+            here = self._stage or there
+            if self._stage:
+                device.copy(here.address, there.address, there.size)
+            blocks = range(first, first + there.size // self.size)
+            pairs = (((i - first) * self.size, holds[i]) for i in blocks if i in holds)
+            wrong += len(self._pattern.wrong(here, pairs, size))
+        return wrong
 
 
 def available_bytes() -> int:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Processes of benchmarks and demos: services behind pipes, groups of PEs, and ranks of a program.
+"""Processes of benchmarks and demos: services, groups of PEs, and ranks of a program.
 
 A Remote spawns a fresh interpreter, makes a service object in it and calls its methods over a pipe.
-A method that is a generator sends events before its result. The process ends when the pipe closes,
-so it never outlives its parent. It ignores Ctrl-C, which its parent handles.
+The process ends when the pipe closes, so it never outlives its parent. It ignores Ctrl-C, which its
+parent handles.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from types import GeneratorType
 from typing import Any
 
 from mori import shmem
@@ -38,11 +37,28 @@ class RemoteError(RuntimeError):
         self.trace = trace
 
 
-class Remote:
-    """A spawned service. `factory` is a class or "module:Class"; `args` must be picklable.
+class Local:
+    """A service in this process, called like a Remote. `begin` runs the whole method."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+
+    def begin(self, method: str, *args: Any) -> None:
+        self._result = operator.attrgetter(method)(self.service)(*args)
+
+    def result(self) -> Any:
+        return self._result
+
+    def call(self, method: str, *args: Any) -> Any:
+        self.begin(method, *args)
+        return self.result()
+
+
+class Remote(Local):
+    """A service in a spawned process. `factory` is a class or "module:Class"; `args` must be picklable.
 
     Methods are named as in Python; "tcp.flow" is the method flow of the service's attribute tcp.
-    `timeout` bounds the wait for each event and for the result.
+    `timeout` bounds the wait for a result.
     """
 
     timeout = 120.0
@@ -63,34 +79,22 @@ class Remote:
         assert self._process.pid is not None
         return self._process.pid
 
-    def call(self, method: str, *args: Any) -> Any:
-        """Call a method and return its result; events are dropped."""
-        self.begin(method, *args)
-        return self.result()
-
     def begin(self, method: str, *args: Any) -> None:
-        """Start a method and return immediately. `result` or `events` must follow."""
+        """Start a method and return immediately. `result` must follow."""
         self._pipe.send((method, args))
 
     def result(self) -> Any:
-        return _drain(self.events())
-
-    def events(self) -> Generator[Any, None, Any]:
-        """Yield the events until the method ends, and return its result."""
-        while True:
-            try:
-                if not self._pipe.poll(self.timeout):
-                    raise RemoteError(f"{self.name} gave no answer for {self.timeout:.0f} s")
-                kind, value = self._pipe.recv()
-            except (EOFError, ConnectionError):
-                self._process.join(1)
-                raise RemoteError(f"{self.name} died with exit code {self._process.exitcode}") from None
-            if kind == "error":
-                text, trace = value
-                raise RemoteError(f"{self.name} (process {self.pid}): {text}", trace)
-            if kind == "result":
-                return value
-            yield value
+        try:
+            if not self._pipe.poll(self.timeout):
+                raise RemoteError(f"{self.name} gave no answer for {self.timeout:.0f} s")
+            value, failure = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            self._process.join(1)
+            raise RemoteError(f"{self.name} died with exit code {self._process.exitcode}") from None
+        if failure:
+            text, trace = failure
+            raise RemoteError(f"{self.name} (process {self.pid}): {text}", trace)
+        return value
 
     def __enter__(self) -> Remote:
         return self
@@ -119,36 +123,33 @@ def _ctrl_c_blocked() -> Iterator[None]:
 def _serve(pipe: Connection, factory: str, args: tuple[Any, ...]) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError):
         module, _, name = factory.partition(":")
-        service = getattr(importlib.import_module(module), name)(*args)
+        service = Local(getattr(importlib.import_module(module), name)(*args))
         while True:
             method, arguments = pipe.recv()
+            result, failure = None, None
             try:
-                result = operator.attrgetter(method)(service)(*arguments)
-                if isinstance(result, GeneratorType):
-                    result = _drain(result, lambda event: pipe.send(("event", event)))
+                result = service.call(method, *arguments)
             except Exception as err:
-                pipe.send(("error", (f"{type(err).__name__}: {err}", traceback.format_exc())))
-            else:
-                pipe.send(("result", result))
+                failure = f"{type(err).__name__}: {err}", traceback.format_exc()
+            pipe.send((result, failure))
 
 
-def _drain(steps: Iterator[Any], on_event: Callable[[Any], object] = lambda event: None) -> Any:
-    """Run a generator to its end and return its result."""
-    try:
-        while True:
-            on_event(next(steps))
-    except StopIteration as end:
-        return end.value
+class Services(contextlib.ExitStack):
+    """Services that work together. Exiting ends the processes that entered it."""
 
+    def __init__(self, *services: Local) -> None:
+        super().__init__()
+        self.all = services
 
-class Local:
-    """A service in this process, called like a Remote."""
+    def one(self, number: int, method: str, *args: Any) -> Any:
+        """Call a method of one service."""
+        return self.all[number].call(method, *args)
 
-    def __init__(self, service: Any) -> None:
-        self.service = service
-
-    def call(self, method: str, *args: Any) -> Any:
-        return operator.attrgetter(method)(self.service)(*args)
+    def each(self, method: str, *args: Any) -> list[Any]:
+        """Call a method of all services at the same time: those of this process come last."""
+        for service in sorted(self.all, key=lambda service: not isinstance(service, Remote)):
+            service.begin(method, *args)
+        return [service.result() for service in self.all]
 
 
 class Member:
@@ -177,7 +178,7 @@ class Member:
         shmem.shmem_finalize()
 
 
-class Group(contextlib.ExitStack):
+class Group(Services):
     """`size` processes that each serve a Member; `args` follow its `heap`."""
 
     def __init__(self, factory: type | str, size: int, heap: int, *args: Any) -> None:
@@ -185,7 +186,7 @@ class Group(contextlib.ExitStack):
         self.size = size
         with contextlib.ExitStack() as started:
             pes = (Remote(f"PE {me}", factory, me, size, heap, *args) for me in range(size))
-            self._all = [started.enter_context(pe) for pe in pes]
+            self.all = tuple(started.enter_context(pe) for pe in pes)
             self.each("join", self.one(0, "unique_id"))
             self.push(started.pop_all())
             self.push(self._leave)
@@ -193,16 +194,6 @@ class Group(contextlib.ExitStack):
     def _leave(self, *failure: Any) -> None:
         if failure[0] is None:
             self.each("leave")
-
-    def one(self, pe: int, method: str, *args: Any) -> Any:
-        """Call a method of one PE."""
-        return self._all[pe].call(method, *args)
-
-    def each(self, method: str, *args: Any) -> list[Any]:
-        """Call a method of all PEs at the same time."""
-        for remote in self._all:
-            remote.begin(method, *args)
-        return [remote.result() for remote in self._all]
 
 
 def run_ranks(program: Sequence[str], ranks: int) -> int:

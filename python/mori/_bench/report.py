@@ -7,8 +7,9 @@ import os
 import platform
 import statistics
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from ..cli import _table
@@ -41,28 +42,14 @@ def this_machine() -> Machine:
     return Machine(cpu, len(os.sched_getaffinity(0)), memory, platform.release(), platform.python_version())
 
 
-class _NoBar:
-    def __enter__(self) -> _NoBar:
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        pass
-
-    def update(self, n: float = 1) -> None:
-        pass
-
-    def set_description(self, desc: str) -> None:
-        pass
-
-
-def bar(total: float, *, quiet: bool = False, leave: bool = False, **options: Any) -> Any:
+def bar(total: float, quiet: bool, **options: Any) -> Any:
     """Return a tqdm bar if stderr is a terminal and tqdm is installed, else an invisible one."""
     with suppress(ImportError):
         if sys.stderr.isatty() and not quiet:
             from tqdm import tqdm
 
-            return tqdm(total=total, file=sys.stderr, leave=leave, dynamic_ncols=True, **options)
-    return _NoBar()
+            return tqdm(total=total, file=sys.stderr, dynamic_ncols=True, **options)
+    return nullcontext(SimpleNamespace(update=lambda n=1: None, set_description=lambda text: None))
 
 
 def colour(text: str, code: int) -> str:

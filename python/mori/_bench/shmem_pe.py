@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: MIT
 """The PEs of `mori bench shmem`, with symmetric memory and other memory on the host or on a GPU.
 
-PE 0 moves bytes to and from PE 1; the other PEs take part in barriers.
+PE 0 moves bytes between its `own` blocks and the `symmetric` ones of PE 1; the other PEs take part in
+barriers.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import time
 import timeit
-from collections.abc import Callable
 
 from mori import _core, device, shmem
 
-from .harness import MIB
-from .memory import Pattern, Region, Span
+from .harness import MIB, median_us
+from .memory import Blocks, Region, Span
 from .process import Member
 from .raw import driver
 
 GRANULE = 4096
-_SEED = 20_26
 _WAIT_S = 60.0
 _FLAG_BYTES, _SIGNAL_WORDS = 16 * 64, 384
 # Copies of _BUSY_BYTES within a GPU take _BUSY_US on an H200; a call takes less than _CALL_US.
@@ -44,45 +42,33 @@ class PE(Member):
 
     def __init__(self, me: int, size: int, heap: int) -> None:
         super().__init__(me, size, heap)
-        self.own = Region(MIB)
-        self.pattern = Pattern(_SEED, GRANULE, MIB // GRANULE)
+        self._region = Region(MIB)
+        self.own = Blocks(self._region.address, GRANULE, MIB // GRANULE)
 
     def join(self, unique_id: bytes) -> None:
         super().join(unique_id)
-        self.symmetric = Span(shmem.shmem_malloc(MIB), MIB)
-        self._flags, self._raised = shmem.shmem_calloc(_FLAG_BYTES, 1), 0
+        self.symmetric = Blocks(shmem.shmem_malloc(MIB), GRANULE, MIB // GRANULE)
         self.symmetric.wipe()
+        self._flags, self._raised = shmem.shmem_calloc(_FLAG_BYTES, 1), 0
         # A busy machine may place two spinning PEs on one core. Pin only this thread, and only now:
         # the native side has read how many cores it may use.
         cores = sorted(os.sched_getaffinity(0))
         if self.size <= len(cores):
             os.sched_setaffinity(0, {cores[self.me]})
 
-    def _memory(self, which: str) -> Span:
-        return self.own if which == "own" else self.symmetric
-
-    def fill(self, which: str) -> None:
-        self.pattern.fill(self._memory(which), ((at, at // GRANULE) for at in range(0, MIB, GRANULE)))
-
-    def wipe(self, which: str) -> None:
-        self._memory(which).wipe()
-
-    def wrong(self, which: str, size: int) -> int:
-        """Count the granules of the first `size` bytes that differ from the pattern."""
-        memory = self._memory(which)
-        if size % GRANULE:
-            return int(memory.bytes(0, size) != self.pattern.expected(0, size))
-        return len(self.pattern.wrong(memory, ((at, at // GRANULE) for at in range(0, size, GRANULE))))
-
     def word(self) -> int:
         """Return the word that atomics change."""
-        return int.from_bytes(self.symmetric.bytes(0, 8), "little")
+        return int.from_bytes(Span(self.symmetric.address, 8).bytes(0, 8), "little")
 
     def native(self, what: str, n: int, target: int, rounds: int, runs: int, entry: str = "BenchShmem") -> float:
         return float(_core.call(entry, what, self.symmetric.address, self.own.address, n, target, rounds, runs))
 
     def raw(self, what: str, n: int, target: int, rounds: int, runs: int) -> float:
         return self.native(what, n, target, rounds, runs, "BenchRaw")
+
+    def python(self, what: str, n: int, target: int, rounds: int, runs: int) -> float:
+        names = {**vars(shmem), "dest": self.symmetric.address, "own": self.own.address, "n": n}
+        return min(timeit.Timer(_STATEMENTS[what], globals=names).repeat(runs, rounds)) / rounds * 1e9
 
     def at_once(self, form: str, what: str, n: int, rounds: int, runs: int) -> list[float]:
         """Run a form on PE 1's memory from all PEs at the same time. Return each run's figure."""
@@ -96,10 +82,6 @@ class PE(Member):
         first, self._raised = self._raised + 1, self._raised + rounds * runs
         return float(_core.call("BenchRawBarrier", self._flags, first, rounds, runs))
 
-    def python(self, what: str, n: int, target: int, rounds: int, runs: int) -> float:
-        names = {**vars(shmem), "dest": self.symmetric.address, "own": self.own.address, "n": n}
-        return min(timeit.Timer(_STATEMENTS[what], globals=names).repeat(runs, rounds)) / rounds * 1e9
-
 
 class GPUPE(Member):
     """A PE whose symmetric memory is on a GPU. It uses `room` bytes there and `room` elsewhere."""
@@ -107,125 +89,77 @@ class GPUPE(Member):
     def __init__(self, me: int, size: int, heap: int, numbers: list[int], room: int) -> None:
         self._gpu, self._room = numbers[me % len(numbers)], room
         super().__init__(me, size, heap, self._gpu)
-        self.pattern = Pattern(_SEED, GRANULE, room // GRANULE)
-        self._stage = Region(min(room, 64 * MIB))
 
     def join(self, unique_id: bytes) -> None:
         super().join(unique_id)
-        self.own = device.DeviceMemory(self._room, self._gpu)
+        stage, count = Region(min(self._room, 64 * MIB)), self._room // GRANULE
+        self._memory = device.DeviceMemory(self._room, self._gpu)
         self._busy = device.DeviceMemory(2 * _BUSY_BYTES, self._gpu)
-        self.symmetric = shmem.shmem_malloc(self._room)
+        self.own = Blocks(self._memory.ptr, GRANULE, count, stage)
+        self.symmetric = Blocks(shmem.shmem_malloc(self._room), GRANULE, count, stage)
         self._words, self._signalled = shmem.shmem_calloc(_SIGNAL_WORDS, 1), 0
-        self._stream = device.Stream(self._gpu)
-        self._begin, self._end = device.Event(self._gpu), device.Event(self._gpu)
         self._copies = driver.Copies(self._gpu)
 
     def leave(self) -> None:
-        self.own.close()
+        self._memory.close()
         self._busy.close()
         super().leave()
+
+    def _peer(self, pe: int) -> int:
+        return int(shmem.shmem_ptr_p2p(self.symmetric.address, self.me, pe))
 
     def mapped(self) -> bool:
         """Return whether the symmetric memory of PE 1 has an address here."""
         return self._peer(1) != 0
-
-    def _peer(self, pe: int) -> int:
-        return int(shmem.shmem_ptr_p2p(self.symmetric, self.me, pe))
-
-    # The bytes, which pass through a staging buffer.
-
-    def _portions(self, which: str) -> list[tuple[int, int]]:
-        """Return (first granule, address) of each part of the memory that fits into the buffer."""
-        base = self.own.ptr if which == "own" else self.symmetric
-        return [(first // GRANULE, base + first) for first in range(0, self._room, self._stage.size)]
-
-    def fill(self, which: str) -> None:
-        size = self._stage.size
-        for first, address in self._portions(which):
-            self.pattern.fill(self._stage, ((at, first + at // GRANULE) for at in range(0, size, GRANULE)))
-            self._copy(address, self._stage.address, size)
-
-    def wipe(self, which: str) -> None:
-        self._stage.wipe()
-        for _, address in self._portions(which):
-            self._copy(address, self._stage.address, self._stage.size)
-
-    def wrong(self, which: str, size: int) -> int:
-        """Count the granules that differ from the pattern; of shorter pieces, the first bytes."""
-        wrong, stage, expected = 0, self._stage, self.pattern.expected
-        for first, address in self._portions(which):
-            self._copy(stage.address, address, stage.size)
-            places = range(0, stage.size, GRANULE)
-            if size < GRANULE:
-                wrong += sum(stage.bytes(at, size) != expected(first * GRANULE + at, size) for at in places)
-            else:
-                wrong += len(self.pattern.wrong(stage, ((at, first + at // GRANULE) for at in places)))
-        return wrong
-
-    def _copy(self, dst: int, src: int, size: int) -> None:
-        device.copy(dst, src, size, self._stream)
-        self._stream.wait(_WAIT_S)
-
-    # The operations.
 
     def _pieces(self, size: int, rounds: int) -> list[int]:
         """Return the offsets of pieces that cover all memory in turn, at least a granule apart."""
         step = max(size, GRANULE)
         return [i * step % self._room for i in range(max(rounds, self._room // step))]
 
-    def _call(self, what: str, size: int) -> Callable[[int], None]:
-        mine, symmetric = self.own.ptr, self.symmetric
-        if what == "put":
-            return lambda at: shmem.shmem_putmem(symmetric + at, mine + at, size, 1)
-        return lambda at: shmem.shmem_getmem(mine + at, symmetric + at, size, 1)
+    def moves(self, what: str, size: int, rounds: int, alone: bool) -> float:
+        """Put or get pieces, in a row or each with its quiet. Return the seconds of one, alone the median."""
+        mine, symmetric, pieces = self.own.address, self.symmetric.address, self._pieces(size, rounds)
 
-    def stream(self, what: str, size: int, rounds: int) -> float:
-        """Put or get pieces in a row. Return the seconds of one."""
-        pieces, call = self._pieces(size, rounds), self._call(what, size)
+        def call(at: int) -> None:
+            if what == "put":
+                shmem.shmem_putmem(symmetric + at, mine + at, size, 1)
+            else:
+                shmem.shmem_getmem(mine + at, symmetric + at, size, 1)
+
+        def call_and_wait() -> None:
+            call(pieces.pop())
+            shmem.shmem_quiet()
+
+        if alone:
+            return median_us(call_and_wait, len(pieces)) / 1e6
         begin = time.perf_counter()
         for at in pieces:
             call(at)
         shmem.shmem_quiet()
         return (time.perf_counter() - begin) / len(pieces)
 
-    def latency(self, what: str, size: int, rounds: int) -> float:
-        """Put or get one piece and quiet at a time. Return the median seconds."""
-        spent, clock, call = [], time.perf_counter, self._call(what, size)
-        for at in self._pieces(size, rounds):
-            begin = clock()
-            call(at)
-            shmem.shmem_quiet()
-            spent.append(clock() - begin)
-        return statistics.median(spent)
-
-    def raw_stream(self, what: str, size: int, rounds: int) -> float:
-        """Copy between the same memories by the driver. Return the seconds of one copy."""
-        moves = self._moves(what, size, rounds)
-        return self._copies.seconds(moves) / len(moves)
-
-    def raw_latency(self, what: str, size: int, rounds: int) -> float:
-        """Copy and wait, one piece at a time. Return the median seconds."""
-        return self._copies.latency_us(self._moves(what, size, rounds)) / 1e6
-
-    def _moves(self, what: str, size: int, rounds: int) -> list[driver.Move]:
-        to, source = (self._peer(1), self.own.ptr) if what == "put" else (self.own.ptr, self._peer(1))
-        return [(to + at, source + at, size) for at in self._pieces(size, rounds)]
+    def copies(self, what: str, size: int, rounds: int, alone: bool) -> float:
+        """Let the driver copy between the same memories. Return seconds like `moves`."""
+        to, source = (self._peer(1), self.own.address)[:: 1 if what == "put" else -1]
+        moves = [(to + at, source + at, size) for at in self._pieces(size, rounds)]
+        return self._copies.latency_us(moves) / 1e6 if alone else self._copies.seconds(moves) / len(moves)
 
     def barriers(self, rounds: int, ahead: bool) -> float:
         """Run barriers on a stream in a row. Return the seconds of one, by events.
 
         With ahead the GPU has other work until all barriers are launched, so that none waits for calls.
         """
-        half = self._busy.nbytes // 2
+        stream, half = self._copies.on, self._busy.nbytes // 2
         for _ in range(rounds * _CALL_US // _BUSY_US + 1 if ahead else 0):
-            device.copy(self._busy.ptr + half, self._busy.ptr, half, self._stream)
-        shmem.shmem_barrier_on_stream(self._stream)  # all PEs begin at the same time
-        self._begin.record(self._stream)
-        for _ in range(rounds):
-            shmem.shmem_barrier_on_stream(self._stream)
-        self._end.record(self._stream)
-        self._end.wait(_WAIT_S)
-        return float(self._end.elapsed_ms(self._begin)) / 1e3 / rounds
+            device.copy(self._busy.ptr + half, self._busy.ptr, half, stream)
+        shmem.shmem_barrier_on_stream(stream)  # all PEs begin at the same time
+
+        def work() -> None:
+            for _ in range(rounds):
+                shmem.shmem_barrier_on_stream(stream)
+
+        return self._copies.timed(work) / rounds
 
     def signals(self, rounds: int) -> float:
         """Let kernels of PEs 0 and 1 put 8 bytes with a signal and answer: ns of one way."""
@@ -236,7 +170,7 @@ class GPUPE(Member):
 
     def not_carried(self) -> int:
         """Copy to the next PE, with a barrier on the stream. Count the granules missing here."""
-        device.copy(self._peer((self.me + 1) % self.size), self.own.ptr, self._room, self._stream)
-        shmem.shmem_barrier_on_stream(self._stream)
-        self._stream.wait(_WAIT_S)
-        return self.wrong("symmetric", self._room)
+        device.copy(self._peer((self.me + 1) % self.size), self.own.address, self._room, self._copies.on)
+        shmem.shmem_barrier_on_stream(self._copies.on)
+        self._copies.on.wait(_WAIT_S)
+        return self.symmetric.wrong(self._room)

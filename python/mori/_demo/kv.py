@@ -6,25 +6,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mori.io import BackendType
 
 from .._bench import plot
+from .._bench.harness import Turn
 from .._bench.memory import available_bytes
-from .._bench.process import Remote, RemoteError
-from .._bench.raw import tcp
-from .._bench.report import bar, human, this_machine
+from .._bench.process import Remote, RemoteError, Services
+from .._bench.raw import process_vm, tcp
+from .._bench.report import human, this_machine
 from .kv_report import Outcome
-from .kv_side import DTYPE_BYTES, Shape, Worker
+from .kv_side import DTYPE_BYTES, Shape, Worker, block_table
 
 DEFAULT_TOKENS = 3328
 # Three interpreters, two Go runtimes and the pattern's text; measured at about 90 MiB.
 _OVERHEAD_BYTES = 256 << 20
-_RAW_PASSES = 3  # before the transfer, and as many after it
+_RAW_SAMPLES = 3  # before the transfer, and as many after it
 
 
 class PathRefused(RuntimeError):
@@ -58,11 +57,11 @@ def main(argv: list[str]) -> int:
     say(f"{shape}: {human(shape.moved_bytes)} to move")
     try:
         with (
-            Remote("prefill", Worker, "prefill", shape, args.seed) as prefill,
-            Remote("decode", Worker, "decode", shape, args.seed) as decode,
+            Remote("prefill", Worker, "prefill", shape, args.seed, args.json) as prefill,
+            Remote("decode", Worker, "decode", shape, args.seed, args.json) as decode,
         ):
             say(f"prefill is process {prefill.pid}, decode is process {decode.pid}")
-            outcome = _Run(args, shape, prefill, decode).steps()
+            outcome = _run(args, shape, prefill, decode)
     except (RemoteError, PathRefused, OSError) as err:
         print(f"mori demo: {err}", file=sys.stderr)
         return 1
@@ -89,90 +88,49 @@ def fit(shape: Shape, available: int, *, may_shrink: bool) -> Shape | str:
     )
 
 
-class _Run:
-    """One run: measure the raw limit, move the cache, verify it, measure the raw limit again."""
+def _run(args: argparse.Namespace, shape: Shape, prefill: Remote, decode: Remote) -> Outcome:
+    """Measure the raw limit, move the cache, verify it, and measure the raw limit again."""
+    both, mover = Services(prefill, decode), prefill if args.mode == "write" else decode
+    both.each("allocate")
+    tcp.connect(prefill, decode)
+    cards = both.each("open", int(BackendType.TCP if args.path == "tcp" else BackendType.RDMA))
+    prefill.call("connect", cards[1])
+    decode.call("connect", cards[0])
+    info = mover.call("start")
+    path, reasons = str(info["path"]), [str(reason) for reason in info["reasons"]]
+    if args.path not in ("auto", path.partition("/")[0]):
+        raise PathRefused(f"the path is {path}, not {args.path}: {reasons}")
+    raw: dict[str, list[float]] = {}
+    turns = _yardsticks(args, shape, path, prefill, decode)
 
-    def __init__(self, args: argparse.Namespace, shape: Shape, prefill: Remote, decode: Remote) -> None:
-        self._args, self._shape, self._prefill, self._decode = args, shape, prefill, decode
-        self._mover = prefill if args.mode == "write" else decode
-        self._raw: dict[str, list[float]] = {}
+    def measure_raw() -> None:
+        try:
+            for name, turn in list(turns.items()) * (_RAW_SAMPLES // len(turns)):
+                raw.setdefault(name, []).append(turn())
+        except RemoteError as err:
+            print(f"mori demo: no raw limit: {err}", file=sys.stderr)
 
-    def steps(self) -> Outcome:
-        args, shape, decode = self._args, self._shape, self._decode
-        decode.begin("allocate")
-        self._watch(self._prefill, "allocate", total=shape.layers, desc="filling  ", unit=" layers")
-        decode.result()
-        info = self._connect()
-        path = str(info["path"])
-        self._measure_raw(path)
-        decode.call("wipe")
-        self._watch(
-            self._mover,
-            "transfer",
-            args.mode,
-            args.inflight,
-            share=lambda layers: layers * shape.layer_bytes / 1e9,
-            total=shape.moved_bytes / 1e9,
-            desc="moving   ",
-            unit=" GB",
-            bar_format="{desc}: {percentage:3.0f}%|{bar}| {n:.2f}/{total:.2f} GB [{elapsed}<{remaining}, {rate_fmt}]",
-        )
-        times = self._mover.call("layer_times")
-        if args.spoil_a_byte:
-            decode.call("spoil", shape.layers // 2)
-        counts = self._watch(decode, "verify", total=shape.layers, desc="verifying", unit=" layers")
-        wrong, touched = map(sum, zip(*counts, strict=True))
-        self._measure_raw(path)
-        self._both("close")
-        reasons = [str(reason) for reason in info["reasons"]]
-        return Outcome(shape, this_machine(), args.mode, path, reasons, times, self._raw, wrong, touched)
+    measure_raw()
+    decode.call("wipe")
+    times = mover.call("transfer", args.mode, args.inflight)
+    if args.spoil_a_byte:
+        decode.call("spoil", shape.layers // 2)
+    wrong, touched = decode.call("verify")
+    measure_raw()
+    both.each("close")
+    return Outcome(shape, this_machine(), args.mode, path, reasons, times, raw, wrong, touched)
 
-    def _watch(
-        self, side: Remote, method: str, *args: object, share: Callable[[Any], float] = lambda event: 1, **style: Any
-    ) -> list[Any]:
-        """Call a method and show its progress. Return its events."""
-        side.begin(method, *args)
-        events = []
-        with bar(quiet=self._args.json, leave=True, **style) as progress:
-            for event in side.events():
-                events.append(event)
-                progress.update(share(event))
-        return events
 
-    def _both(self, method: str, *args: object) -> list[Any]:
-        """Call a method of both processes at the same time."""
-        for process in (self._prefill, self._decode):
-            process.begin(method, *args)
-        return [process.result() for process in (self._prefill, self._decode)]
-
-    def _connect(self) -> dict[str, Any]:
-        """Exchange descriptors and return the description of the sessions."""
-        port, path = self._decode.call("tcp.listen"), self._args.path
-        self._decode.begin("tcp.accept")
-        self._prefill.call("tcp.dial", port)
-        self._decode.result()
-        prefill, decode = self._both("open", int(BackendType.TCP if path == "tcp" else BackendType.RDMA))
-        self._prefill.call("connect", decode)
-        self._decode.call("connect", prefill)
-        info: dict[str, Any] = self._mover.call("start")
-        if path != "auto" and str(info["path"]).partition("/")[0] != path:
-            raise PathRefused(f"the path is {info['path']}, not {path}: {info['reasons']}")
-        return info
-
-    def _measure_raw(self, path: str) -> None:
-        if path.startswith("shm/") and not path.endswith("stream"):
-            try:
-                for _ in range(_RAW_PASSES):
-                    self._raw.setdefault("process_vm_readv", []).append(self._decode.call("raw_read"))
-            except RemoteError as err:
-                print(f"mori demo: no raw limit: {err}", file=sys.stderr)
-            return
-        size = self._shape.region_bytes
-        for n in tcp.CONNECTIONS:
-            self._decode.begin("tcp.flow", False, n, size, 1)
-            seconds = self._prefill.call("tcp.flow", True, n, size, 1)
-            self._raw.setdefault(f"TCP, {tcp.label(n)}", []).append(self._shape.cache_bytes / seconds / 1e9)
-            self._decode.result()
+def _yardsticks(
+    args: argparse.Namespace, shape: Shape, path: str, prefill: Remote, decode: Remote
+) -> dict[str, Turn]:
+    if path.startswith("shm/") and not path.endswith("stream"):
+        here, there = (shape.offsets(block_table(shape, args.seed, role)) for role in ("decode", "prefill"))
+        decode.call("prepare_copies", here, there, shape.block_bytes)
+        pull = "process_vm_readv"
+        return {pull: process_vm.streams(prefill, decode, shape.moved_bytes, 1)[pull]}
+    streams = tcp.streams(prefill, decode, shape.region_bytes, 1, views=shape.layers)
+    return {f"TCP, {name}": turn for name, turn in streams.items()}
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,19 +7,17 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mori.cpp import TransferStatus
 from mori.io import BackendType, IOEngine, IOEngineConfig
 
 from .._bench.io_side import Card, Endpoint
 from .._bench.memory import Pattern, Region
-from .._bench.raw.process_vm import IOV_MAX
+from .._bench.report import bar
 
 DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
-_REPORT_EVERY_S = 0.05
 
 Mode = Literal["write", "read"]
 
@@ -115,25 +113,25 @@ class LayerTime(NamedTuple):
 
 
 class Worker(Endpoint):
-    """One side. The caller runs its steps in order: allocate, open, connect, transfer, verify."""
+    """One side. The caller runs its steps in order: allocate, open, connect, start, transfer, verify."""
 
-    def __init__(self, role: str, shape: Shape, seed: int) -> None:
+    def __init__(self, role: str, shape: Shape, seed: int, quiet: bool) -> None:
         super().__init__()
-        self.shape, self.role = shape, role
+        self.shape, self.role, self._quiet = shape, role, quiet
         self.table = block_table(shape, seed, role)
         other = block_table(shape, seed, "decode" if role == "prefill" else "prefill")
         self._here, self._there = shape.offsets(self.table), shape.offsets(other)
         self._pattern = Pattern(seed, shape.block_bytes, shape.moved_blocks)
-        self.times: list[LayerTime] = []
 
-    def allocate(self) -> Iterator[int]:
-        """Make the cache: prefill's holds the tokens, decode's is zero. Yield after each layer."""
-        for layer in range(self.shape.layers):
-            region = Region(self.shape.region_bytes)
-            if self.role == "prefill":
-                self._pattern.fill(region, self.shape.granules(layer, self.table))
-            self.regions.append(region)
-            yield layer
+    def allocate(self) -> None:
+        """Make the cache: prefill's holds the tokens, decode's is zero."""
+        fills = self.role == "prefill"
+        with bar(self.shape.layers, self._quiet or not fills, desc="filling  ", unit=" layers") as progress:
+            for layer in range(self.shape.layers):
+                self.regions.append(Region(self.shape.region_bytes))
+                if fills:
+                    self._pattern.fill(self.regions[-1], self.shape.granules(layer, self.table))
+                progress.update()
 
     def wipe(self) -> None:
         for region in self.regions:
@@ -145,18 +143,16 @@ class Worker(Endpoint):
         engine.create_backend(BackendType(backend))
         return self.register(engine, [(region.address, region.size) for region in self.regions])
 
-    def start(self) -> dict[str, object]:
+    def start(self) -> dict[str, Any]:
         """Open a session for each layer and return the description of the first."""
         self._sessions = self.sessions()
         return self._sessions[0].describe()
 
-    def transfer(self, mode: Mode, inflight: int) -> Iterator[int]:
-        """Move all layers, at most `inflight` at a time. Yield how many completed since then."""
+    def transfer(self, mode: Mode, inflight: int) -> list[LayerTime]:
+        """Move all layers, at most `inflight` at a time."""
         sizes = [self.shape.block_bytes] * len(self._here)
         pending: deque[tuple[float, TransferStatus]] = deque()
-        times = self.times = []
-        reported, reported_at = 0, time.perf_counter()
-        start = time.perf_counter()
+        times: list[LayerTime] = []
 
         def complete() -> None:
             submitted, status = pending.popleft()
@@ -164,39 +160,36 @@ class Worker(Endpoint):
             if not status.Succeeded():
                 raise RuntimeError(f"layer {len(times)}: {status.Code()}: {status.Message()}")
             times.append(LayerTime(submitted, time.perf_counter() - start))
+            progress.update(self.shape.layer_bytes / 1e9)
 
-        for session in self._sessions:
-            if len(pending) == inflight:
+        style = "{desc}: {percentage:3.0f}%|{bar}| {n:.2f}/{total:.2f} GB [{elapsed}<{remaining}, {rate_fmt}]"
+        total = self.shape.moved_bytes / 1e9
+        with bar(total, self._quiet, desc="moving   ", unit=" GB", bar_format=style) as progress:
+            start = time.perf_counter()
+            for session in self._sessions:
+                if len(pending) == inflight:
+                    complete()
+                batch = session.batch_write if mode == "write" else session.batch_read
+                uid, now = session.allocate_transfer_uid(), time.perf_counter() - start
+                pending.append((now, batch(self._here, self._there, sizes, uid)))
+            while pending:
                 complete()
-            batch = session.batch_write if mode == "write" else session.batch_read
-            uid, now = session.allocate_transfer_uid(), time.perf_counter() - start
-            pending.append((now, batch(self._here, self._there, sizes, uid)))
-            if len(times) > reported and time.perf_counter() - reported_at > _REPORT_EVERY_S:
-                yield len(times) - reported
-                reported, reported_at = len(times), time.perf_counter()
-        while pending:
-            complete()
-        yield len(times) - reported
+        return times
 
-    def layer_times(self) -> list[LayerTime]:
-        return self.times
-
-    def verify(self) -> Iterator[tuple[int, int]]:
-        """Yield how many blocks of each layer are wrong, and how many spare ones were written."""
+    def verify(self) -> tuple[int, int]:
+        """Return how many blocks are wrong, and how many spare ones were written."""
         spare = self.shape.spare_offsets(self.table)
-        for layer, region in enumerate(self.regions):
-            wrong = self._pattern.wrong(region, self.shape.granules(layer, self.table))
-            yield len(wrong), len(self._pattern.touched(region, spare))
+        wrong = touched = 0
+        with bar(self.shape.layers, self._quiet, desc="verifying", unit=" layers") as progress:
+            for layer, region in enumerate(self.regions):
+                wrong += len(self._pattern.wrong(region, self.shape.granules(layer, self.table)))
+                touched += len(self._pattern.touched(region, spare))
+                progress.update()
+        return wrong, touched
 
     def spoil(self, layer: int) -> None:
         """Flip the last byte of one moved block, to show that verification finds it."""
         self.regions[layer].view[self.table[-1] * self.shape.block_bytes + self.shape.block_bytes - 1] ^= 0xFF
-
-    def raw_read(self) -> float:
-        """Copy all layers from prefill to decode with process_vm_readv. Return GB/s."""
-        if not self.copies:
-            self.prepare_copies(self._here, self._there, self.shape.block_bytes, IOV_MAX)
-        return self.shape.moved_bytes / self.copy_seconds("read", 1) / 1e9
 
     def close(self) -> None:
         assert self.engine is not None

@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace, layer: Layer) -> ranks.Report | None:
     )
     seconds = dict.fromkeys(_PHASES, 0.0)
     received, begin = 0, 0.0
-    with bar(args.rounds * len(_PHASES), quiet=me != 0 or args.json, desc="moe") as progress:
+    with bar(args.rounds * len(_PHASES), me != 0 or args.json, leave=False, desc="moe") as progress:
 
         def lap(phase: str) -> None:
             """Add up the seconds of a phase, up to a barrier of all ranks."""

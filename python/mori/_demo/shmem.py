@@ -33,7 +33,7 @@ def _exchange(args: argparse.Namespace) -> ranks.Report | None:
     me, npes = shmem.shmem_mype(), shmem.shmem_npes()
     if me == 0 and not args.json:
         print(f"{npes} PEs on {this_machine()}, {args.rounds} rounds of {human(args.bytes)}", flush=True)
-    with bar(2 * args.rounds, quiet=me != 0 or args.json, desc="ring") as progress:
+    with bar(2 * args.rounds, me != 0 or args.json, leave=False, desc="ring") as progress:
         ring = _ring(args, progress)
         progress.set_description("all to all")
         alltoall = _alltoall(args, progress)

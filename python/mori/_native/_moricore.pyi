@@ -6,6 +6,11 @@ def pybind_BenchKeepRows(op: int, on: bool) -> int:
     can combine the rows of one dispatch repeatedly.
     """
 
+def pybind_BenchProviders() -> str:
+    """BenchProviders returns the name and the medium of each registered provider as JSON, the preferred
+    one first.
+    """
+
 def pybind_BenchPuts(
     path: str,
     source: str,

@@ -123,7 +123,7 @@ def _tune(args: argparse.Namespace) -> int:
         print("; ".join([*chosen.how(), *how]))
     rules: list[Rule] = []
     launches = request.launches({info.device: info.units for info in device.devices()}[chosen.numbers[0]])
-    with bar(len(request.cases()) * len(launches), quiet=args.json, desc="launches") as progress:
+    with bar(len(request.cases()) * len(launches), args.json, leave=False, desc="launches") as progress:
         for rule in tune(request, chosen, launches, lambda: progress.update(1)):
             rules.append(rule)
             if args.json:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from mori._bench.memory import Pattern, Region
 from mori._bench.raw import process_vm, tcp
@@ -18,10 +17,6 @@ class Echo:
 
     def greet(self, name: str) -> str:
         return f"{self.greeting}, {name}"
-
-    def count(self, n: int) -> Iterator[int]:
-        yield from range(n)
-        return n
 
     def fail(self, text: str) -> None:
         raise RuntimeError(text)

@@ -130,11 +130,11 @@ def test_blocks_in_a_wrong_place_are_counted(gpu: None, place: Any) -> None:
     try:
         here = [i << 20 for i in range(70)]
         there = list(here)
-        side.fill()
+        side.blocks.fill()
         assert side.wrong(here, there, 1 << 20) == 0
         there[3], there[69] = there[69], there[3]
         assert side.wrong(here, there, 1 << 20) == 2
-        side.wipe(here, 1 << 20)
+        side.blocks.wipe(here, 1 << 20)
         assert side.wrong(here, there, 1 << 20) == 70
     finally:
         side.drop()

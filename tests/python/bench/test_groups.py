@@ -96,28 +96,28 @@ def test_shmem_leaves_cases_out_for_which_there_is_no_library(monkeypatch: pytes
 
 
 def test_bytes_that_did_not_arrive_are_counted(pes: Group) -> None:
-    pes.one(0, "fill", "own")
-    pes.one(1, "wipe", "symmetric")
-    assert pes.one(1, "wrong", "symmetric", MIB) == MIB // 4096
-    assert pes.one(1, "wrong", "symmetric", 8) == 1
+    pes.one(0, "own.fill")
+    pes.one(1, "symmetric.wipe")
+    assert pes.one(1, "symmetric.wrong", MIB) == MIB // 4096
+    assert pes.one(1, "symmetric.wrong", 8, {0: 0}) == 1
     assert pes.one(0, "native", "put", MIB // 2, 1, 1, 1) > 0
-    assert pes.one(1, "wrong", "symmetric", MIB) == MIB // 8192
-    assert pes.one(1, "wrong", "symmetric", 8) == 0
+    assert pes.one(1, "symmetric.wrong", MIB) == MIB // 8192
+    assert pes.one(1, "symmetric.wrong", 8, {0: 0}) == 0
     assert pes.one(0, "raw", "memcpy", MIB, 1, 1, 1) > 0
-    assert pes.one(1, "wrong", "symmetric", MIB) == 0
+    assert pes.one(1, "symmetric.wrong", MIB) == 0
 
 
 @pytest.mark.parametrize("what", ["fetch_add", "swap", "compare_swap"])
 @pytest.mark.parametrize("form", ["native", "raw"])
 def test_atomics_count_their_rounds(pes: Group, form: str, what: str) -> None:
-    pes.one(1, "wipe", "symmetric")
+    pes.one(1, "symmetric.wipe")
     pes.one(0, form, what, 8, 1, 7, 3)
     assert pes.one(1, "word") == 21
 
 
 @pytest.mark.parametrize("form", ["native", "raw"])
 def test_what_both_do_at_once_is_counted_twice(pes: Group, form: str) -> None:
-    pes.one(1, "wipe", "symmetric")
+    pes.one(1, "symmetric.wipe")
     figures = pes.each("at_once", form, "fetch_add", 8, 100, 3)
     assert [len(runs) for runs in figures] == [3, 3]
     assert pes.one(1, "word") == 600

@@ -11,8 +11,7 @@ import pytest
 from bench_command import AGREED, bench, needs_matplotlib
 
 import gpus
-from mori._bench.shmem import INITIATED_CASES as CASES
-from mori._bench.shmem import INITIATED_NAMES as NAMES
+from mori._bench.shmem import initiated_cases
 
 QUICK = ("shmem", "--initiated", "--quick", "--repeats", "1")
 
@@ -20,8 +19,8 @@ QUICK = ("shmem", "--initiated", "--quick", "--repeats", "1")
 def check(done: subprocess.CompletedProcess[str], gpus_used: int) -> None:
     assert done.returncode == 0, done.stderr
     results = {one["case"]: one for one in map(json.loads, done.stdout.splitlines())}
-    assert list(results) == NAMES
-    for case in CASES:
+    assert list(results) == [case.name for case in initiated_cases()]
+    for case in initiated_cases():
         one = results[case.name]
         assert one.keys() >= {*AGREED, "gpus", "device", "emulated", "quick"}
         assert (one["path"], one["bytes"], one["gpus"], one["unit"]) == (str(case.path), 8, gpus_used, case.unit)

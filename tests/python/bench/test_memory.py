@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from mori._bench.memory import Pattern, Region, available_bytes, resident_bytes
+from mori._bench.memory import Blocks, Pattern, Region, available_bytes, resident_bytes
 
 
 def filled(granule: int = 4096, count: int = 16) -> tuple[Pattern, Region]:
@@ -61,14 +61,28 @@ def test_granules_in_each_others_place_are_found() -> None:
 
 def test_no_two_granules_are_equal() -> None:
     pattern = Pattern(1, 64, 5000)
-    assert len({pattern.expected(i * 64, 64) for i in range(5000)}) == 5000
+    region = Region(5000 * 64)
+    pattern.fill(region, everything(pattern))
+    assert len({region.bytes(i * 64, 64) for i in range(5000)}) == 5000
 
 
-def test_expected_names_the_bytes_that_fill_writes() -> None:
+def test_only_the_first_bytes_are_compared_if_asked_for() -> None:
     pattern, region = filled()
-    assert pattern.expected(3 * 4096 + 100, 8) == bytes(region.view[3 * 4096 + 100 : 3 * 4096 + 108])
-    with pytest.raises(ValueError, match="cross a granule"):
-        pattern.expected(4092, 8)
+    region.view[5 * 4096 + 8] ^= 1
+    assert pattern.wrong(region, everything(pattern), 8) == []
+    assert pattern.wrong(region, everything(pattern), 9) == [(5 * 4096, 5)]
+
+
+def test_blocks_hold_the_granules_that_they_should() -> None:
+    region = Region(16 * 4096)
+    blocks = Blocks(region.address, 4096, 16)
+    blocks.fill()
+    assert blocks.wrong(4096) == 0
+    assert blocks.wrong(4096, {3: 3, 4: 5}) == 1
+    blocks.wipe([0, 8192], 4096)
+    assert blocks.wrong(4096) == 2
+    blocks.wipe()
+    assert blocks.wrong(8) == 16
 
 
 def test_touched_names_the_granules_that_are_not_zero() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Spawned services and ranks: results, events, errors, and their ends."""
+"""Spawned services and ranks: results, errors, and their ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mori._bench import process
-from mori._bench.process import Remote, RemoteError, run_ranks
+from mori._bench.process import Local, Remote, RemoteError, Services, run_ranks
 
 
 @pytest.fixture
@@ -23,10 +23,18 @@ def test_a_call_returns_the_methods_result(echo: Remote) -> None:
     assert echo.call("greet", "world") == "Hello, world"
 
 
-def test_events_come_in_order_and_the_result_after_them(echo: Remote) -> None:
-    echo.begin("count", 3)
-    assert list(echo.events()) == [0, 1, 2]
-    assert echo.call("count", 2) == 2
+def test_services_of_this_process_begin_last(echo: Remote) -> None:
+    order: list[str] = []
+
+    class Mine:
+        def greet(self, name: str) -> str:
+            order.append("local")
+            return f"I, {name}"
+
+    begin = echo.begin
+    echo.begin = lambda *args: (order.append("remote"), begin(*args))  # type: ignore[assignment, func-returns-value]
+    assert Services(Local(Mine()), echo).each("greet", "Ann") == ["I, Ann", "Hello, Ann"]
+    assert order == ["remote", "local"]
 
 
 def test_an_error_names_the_process_and_leaves_the_service_usable(echo: Remote) -> None:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from bench_services import COUNT, GRANULE, SEED
 
 from mori._bench.memory import Pattern, Region
-from mori._bench.process import Remote
+from mori._bench.process import Local, Remote
 from mori._bench.raw import process_vm, tcp
 
 TURNED = [(i * GRANULE, COUNT - 1 - i) for i in range(COUNT)]
@@ -59,7 +60,7 @@ def test_copies_refuse_lists_of_different_lengths() -> None:
 @pytest.fixture
 def streams(remote: Remote, region: Region) -> tcp.Streams:
     made = tcp.Streams(lambda: [region.view])
-    tcp.connect(made, remote)
+    tcp.connect(Local(SimpleNamespace(tcp=made)), remote)
     return made
 
 
@@ -76,7 +77,7 @@ def test_a_stream_arrives_whole_over_any_number_of_connections(
 
 def test_a_turn_reads_as_well_as_it_writes(remote: Remote, region: Region, streams: tcp.Streams) -> None:
     remote.call("fill")
-    for name, turn in tcp.streams(streams, remote, region.size, 1, read=True).items():
+    for name, turn in tcp.streams(remote, Local(SimpleNamespace(tcp=streams)), region.size, 1).items():
         region.wipe()
         assert turn() > 0
         assert Pattern(SEED, GRANULE, COUNT).wrong(region, [(i * GRANULE, i) for i in range(COUNT)]) == [], name

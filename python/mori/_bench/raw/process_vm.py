@@ -7,7 +7,11 @@ import ctypes
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
+
+from ..harness import Turn
+from ..process import Local
 
 IOV_MAX = 1024
 _PR_SET_PTRACER, _ANY = 0x59616D61, ctypes.c_ulong(-1)
@@ -30,15 +34,14 @@ def allow_peers() -> None:
 
 
 class Copies:
-    """Blocks of this process and of process `pid`; a system call copies `per_call` of them."""
+    """Blocks of this process and of process `pid`; a system call copies `per_call`, by default a MiB at least."""
 
-    def __init__(
-        self, pid: int, local: Sequence[int], remote: Sequence[int], size: int, per_call: int = 1
-    ) -> None:
+    def __init__(self, pid: int, local: Sequence[int], remote: Sequence[int], size: int, per_call: int = 0) -> None:
         if len(local) != len(remote):
             raise ValueError(f"{len(local)} local addresses, {len(remote)} remote ones")
         self.total = len(local) * size
         self._calls = []
+        per_call = per_call or (IOV_MAX if size < 1 << 20 else 1)
         for first in range(0, len(local), per_call):
             part = slice(first, first + per_call)
             mine, theirs = _iovecs(local[part], size), _iovecs(remote[part], size)
@@ -74,3 +77,12 @@ class Copies:
 
 def _iovecs(addresses: Sequence[int], size: int) -> ctypes.Array[_Iovec]:
     return (_Iovec * len(addresses))(*(_Iovec(address, size) for address in addresses))
+
+
+def streams(source: Local, target: Local, size: int, rounds: int) -> dict[str, Turn]:
+    """Return turns in which the target pulls, or the source pushes, the blocks that both prepared: GB/s."""
+
+    def turn(side: Local, way: str) -> float:
+        return size / float(side.call("copy_seconds", way, rounds)) / 1e9
+
+    return {"process_vm_readv": partial(turn, target, "read"), "process_vm_writev": partial(turn, source, "write")}

@@ -12,9 +12,10 @@ import struct
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from ..harness import Turn, median_us
-from ..process import Remote
+from ..process import Local, Remote
 
 CHUNK = 1 << 20
 CONNECTIONS = (1, 2, 4)
@@ -33,8 +34,8 @@ class Streams:
         self._sets: dict[int, list[socket.socket]] = {}
 
     def listen(self) -> int:
-        """Return the port of this host that accepts the other process's connections."""
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=max(CONNECTIONS))
+        """Return the port of this host that queues the other process's connections for `accept`."""
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=sum(CONNECTIONS))
         self._listener.settimeout(_TIMEOUT_S)
         return int(self._listener.getsockname()[1])
 
@@ -89,24 +90,23 @@ class Streams:
             self._sets[1][0].sendall(self._sets[1][0].recv(len(_WORD), socket.MSG_WAITALL))
 
 
-def connect(local: Streams, remote: Remote) -> None:
-    """Open the connections to the Streams that the other process has as its attribute tcp."""
-    port = remote.call("tcp.listen")
-    remote.begin("tcp.accept")
-    local.dial(port)
-    remote.result()
+def connect(one: Local, other: Local) -> None:
+    """Connect the Streams that two services have as their attributes tcp."""
+    one.call("tcp.dial", other.call("tcp.listen"))
+    other.call("tcp.accept")
 
 
-def streams(local: Streams, remote: Remote, size: int, rounds: int, read: bool) -> dict[str, Turn]:
-    """Return a turn for each number of connections: GB/s to the other process, or from it."""
+def streams(source: Local, target: Local, size: int, rounds: int, views: int = 1) -> dict[str, Turn]:
+    """Return a turn for each number of connections: GB/s of `size` bytes of each view to the target."""
+    local_last = sorted(((source, True), (target, False)), key=lambda side: not isinstance(side[0], Remote))
 
     def turn(n: int) -> float:
-        remote.begin("tcp.flow", read, n, size, rounds)
-        seconds = local.flow(not read, n, size, rounds)
-        remote.result()
-        return rounds * size / seconds / 1e9
+        for side, sends in local_last:
+            side.begin("tcp.flow", sends, n, size, rounds)
+        seconds: float = max(source.result(), target.result())
+        return rounds * size * views / seconds / 1e9
 
-    return {label(n): lambda n=n: turn(n) for n in CONNECTIONS}  # type: ignore[misc]
+    return {label(n): partial(turn, n) for n in CONNECTIONS}
 
 
 def label(n: int) -> str:
