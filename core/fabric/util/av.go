@@ -13,6 +13,7 @@ import (
 // An AV is a complete fabric.AV. Numbers begin at 1; those of addresses that were removed are given
 // out again, the last first.
 type AV struct {
+	bindings
 	// table holds addresses at number - 1, nil where nothing is. Lookup reads it without mu; growth
 	// replaces it. nil: closed.
 	table atomic.Pointer[[]atomic.Pointer[fabric.Addr]]
@@ -22,9 +23,7 @@ type AV struct {
 	free    []fabric.AVAddr
 	used    int // of the table, free ones too
 	closed  bool
-	bound   int
 	check   func(fabric.Addr) error
-	onClose func()
 }
 
 var _ fabric.AV = (*AV)(nil)
@@ -37,7 +36,7 @@ func NewAV(size int) (*AV, error) {
 	if size < 0 || size > maxAV {
 		return nil, fmt.Errorf("open address vector for %d addresses, want 0 to %d: %w", size, maxAV, fabric.ErrInvalid)
 	}
-	v := &AV{numbers: make(map[fabric.Addr]fabric.AVAddr, size)}
+	v := &AV{bindings: bindings{object: "address vector"}, numbers: make(map[fabric.Addr]fabric.AVAddr, size)}
 	table := make([]atomic.Pointer[fabric.Addr], size)
 	v.table.Store(&table)
 	return v, nil
@@ -139,44 +138,13 @@ func (v *AV) Find(a fabric.Addr) fabric.AVAddr {
 	return v.numbers[a]
 }
 
-// Bind counts an endpoint that uses the vector, ErrClosed if it is closed. Close answers ErrBusy
-// until Unbind.
-func (v *AV) Bind() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.closed {
-		return fmt.Errorf("bind address vector: %w", fabric.ErrClosed)
-	}
-	v.bound++
-	return nil
-}
-
-// Unbind undoes one Bind.
-func (v *AV) Unbind() {
-	v.mu.Lock()
-	v.bound--
-	v.mu.Unlock()
-}
-
-// OnClose sets what Close calls once the vector is closed, such as Parent.Leave. It is set before
-// the vector is given away.
-func (v *AV) OnClose(fn func()) { v.onClose = fn }
-
 // Close frees the vector, or answers ErrBusy while an endpoint is bound.
 func (v *AV) Close() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.closed {
-		return nil
-	}
-	if v.bound > 0 {
-		return fmt.Errorf("close address vector with %d bindings: %w", v.bound, fabric.ErrBusy)
-	}
-	v.closed = true
-	v.numbers, v.free, v.used = nil, nil, 0
-	v.table.Store(nil)
-	if v.onClose != nil {
-		v.onClose()
-	}
-	return nil
+	return v.close(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.closed = true
+		v.numbers, v.free, v.used = nil, nil, 0
+		v.table.Store(nil)
+	})
 }

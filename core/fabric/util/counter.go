@@ -11,11 +11,13 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util/internal/waitfd"
 )
 
 // A Counter is a complete fabric.Counter. Successes are counted without a lock; the lock is taken
 // only when a count reaches what somebody waits for.
 type Counter struct {
+	bindings
 	value atomic.Uint64
 	// next is the least count for which somebody waits, nobody without a waiter. It is lowered
 	// before the value is looked at again, and loaded after the value was changed, so one of the two
@@ -29,10 +31,8 @@ type Counter struct {
 	known   uint64 // the errs that ReadErr has returned
 	waiters []*countWaiter
 	closed  bool
-	bound   int
-	onClose func()
 
-	fd              waitFD
+	fd              waitfd.FD
 	fdValue, fdErrs uint64 // what TryWait saw last
 }
 
@@ -54,7 +54,7 @@ func NewCounter(unit fabric.CountUnit) (*Counter, error) {
 	if unit > fabric.CountBytes {
 		return nil, fmt.Errorf("open counter of unit %d: %w", unit, fabric.ErrInvalid)
 	}
-	c := &Counter{unit: unit}
+	c := &Counter{bindings: bindings{object: "counter"}, unit: unit}
 	c.next.Store(nobody)
 	return c, nil
 }
@@ -83,7 +83,7 @@ func (c *Counter) reached(v uint64) {
 // wake ends the waits that are over, and fires the descriptor if a count has changed. With mu held.
 func (c *Counter) wake() {
 	if c.value.Load() != c.fdValue || c.errs != c.fdErrs {
-		c.fd.fire()
+		c.fd.Fire()
 	}
 	c.waiters = slices.DeleteFunc(c.waiters, func(w *countWaiter) bool {
 		err, over := c.verdict(w.threshold)
@@ -99,7 +99,7 @@ func (c *Counter) wake() {
 // aim sets next. With mu held.
 func (c *Counter) aim() {
 	least := uint64(nobody)
-	if c.fd.state == fdArmed {
+	if c.fd.Armed() {
 		least = 0
 	}
 	for _, w := range c.waiters {
@@ -191,44 +191,51 @@ func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
 	return w.err
 }
 
-// Bind counts an endpoint that uses the counter, ErrClosed if it is closed. Close answers ErrBusy
-// until Unbind.
-func (c *Counter) Bind() error {
+// FD is the descriptor to wait on; see fabric.WaitObject. It is closed as a CQ's is.
+func (c *Counter) FD() (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fd.Descriptor(c.closed)
+}
+
+// TryWait is nil if both counts are as the last call saw them, and FD will report a change; see
+// fabric.WaitObject.
+func (c *Counter) TryWait() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return fmt.Errorf("bind counter: %w", fabric.ErrClosed)
+		c.fd.Release()
+		return fabric.ErrClosed
 	}
-	c.bound++
-	return nil
+	if !c.changed() {
+		if err := c.fd.Arm(); err != nil {
+			return err
+		}
+		c.aim()
+		if !c.changed() { // a count that did not see next yet is seen here
+			return nil
+		}
+	}
+	c.fd.Disarm()
+	c.aim()
+	return fabric.ErrAgain
 }
 
-// Unbind undoes one Bind.
-func (c *Counter) Unbind() {
-	c.mu.Lock()
-	c.bound--
-	c.mu.Unlock()
+// changed reports whether a count is not what it was at the last call. With mu held.
+func (c *Counter) changed() bool {
+	value := c.value.Load()
+	was := value == c.fdValue && c.errs == c.fdErrs
+	c.fdValue, c.fdErrs = value, c.errs
+	return !was
 }
-
-// OnClose sets what Close calls once the counter is closed, such as Parent.Leave. It is set before
-// the counter is given away.
-func (c *Counter) OnClose(fn func()) { c.onClose = fn }
 
 // Close frees the counter, or answers ErrBusy while an endpoint is bound.
 func (c *Counter) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil
-	}
-	if c.bound > 0 {
-		return fmt.Errorf("close counter with %d bindings: %w", c.bound, fabric.ErrBusy)
-	}
-	c.closed = true
-	c.wake()
-	c.fd.retire()
-	if c.onClose != nil {
-		c.onClose()
-	}
-	return nil
+	return c.close(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.closed = true
+		c.wake()
+		c.fd.Retire()
+	})
 }

@@ -4,15 +4,15 @@ package util
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util/internal/waitfd"
 )
 
 // A Source keeps completions outside of the queue until somebody looks, such as in a ring that the
-// peer fills.
+// peer fills. It must be comparable.
 type Source interface {
 	// Drain moves what is there into the queue by TryPush, and leaves the rest when that answers
 	// false. It is called by several readers at once and without any lock of the queue.
@@ -24,42 +24,24 @@ type Source interface {
 	Arm(parking bool)
 }
 
-// What an entry of the ring is, and whose place it takes.
-const (
-	entryOwn     = iota // success in a reserved place
-	entryErr            // error in a reserved place; its text is the head of errs
-	entryPassive        // success in a place of TryPush
-)
-
 // A CQ is a bounded queue of completions: successes in order and errors among them.
 type CQ struct {
+	bindings
 	mu      sync.Mutex
-	ring    []fabric.Completion // length is a power of two
-	tags    []uint8
-	head    uint64 // next to read
-	tail    uint64 // next to fill
-	errs    []fabric.ErrEntry
-	held    int // reserved places: outstanding ops and unread entries
-	passive int // unread entries of TryPush
-	starved bool
-	overrun bool
+	entries entries
+	places  places
 	closed  bool
-	bound   int
 	signals int
 	parked  int
-	onClose func()
-	onSpace []*func() // replaced, never changed
-	sources []Source  // replaced, never changed
+	wake    chan struct{}
+	done    chan struct{}
 
-	fd        waitFD
+	fd        waitfd.FD
 	fdSources []Source // armed for TryWait
 
-	size  int
-	hook  atomic.Pointer[func()] // OnReady
-	ready atomic.Int64           // entries in the ring, read without mu
-	nsrc  atomic.Int32           // sources, read without mu
-	wake  chan struct{}
-	done  chan struct{}
+	sources list[Source]
+	onSpace list[*func()]
+	hook    atomic.Pointer[func()] // OnReady
 }
 
 var _ fabric.CQ = (*CQ)(nil)
@@ -73,13 +55,14 @@ func NewCQ(size int) (*CQ, error) {
 	for slots < 2*size {
 		slots *= 2
 	}
-	return &CQ{
-		ring: make([]fabric.Completion, slots),
-		tags: make([]uint8, slots),
-		size: size,
-		wake: make(chan struct{}, 1),
-		done: make(chan struct{}),
-	}, nil
+	q := &CQ{
+		bindings: bindings{object: "completion queue"},
+		places:   places{size: size},
+		wake:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
+	}
+	q.entries.init(slots)
+	return q, nil
 }
 
 // Reserve takes n places for ops about to be accepted, all or none. ErrAgain if there are not as
@@ -90,64 +73,51 @@ func (q *CQ) Reserve(n int) error {
 	switch {
 	case q.closed:
 		return fabric.ErrClosed
-	case q.held+n > q.size:
+	case !q.places.reserve(n):
 		return fabric.ErrAgain
 	}
-	q.held += n
 	return nil
 }
 
 // Unreserve gives n places back: ops that were not accepted, or that succeeded in silence.
 func (q *CQ) Unreserve(n int) {
 	q.mu.Lock()
-	q.held -= n
+	q.places.held -= n
 	q.mu.Unlock()
 }
 
-// Push adds the success of an op that holds a place.
+// Push adds the success of an op that holds a place. A closed queue drops it.
 func (q *CQ) Push(c fabric.Completion) {
 	q.mu.Lock()
-	q.add(c, entryOwn)
+	if !q.closed {
+		q.entries.add(c, entryOwn)
+	}
 	q.unlockAndWake()
 }
 
-// PushErr adds the failure of an op that holds a place.
+// PushErr adds the failure of an op that holds a place. A closed queue drops it.
 func (q *CQ) PushErr(e fabric.ErrEntry) {
 	q.mu.Lock()
-	if q.add(e.Completion, entryErr) {
-		q.errs = append(q.errs, e)
+	if !q.closed && q.entries.add(e.Completion, entryErr) {
+		q.entries.errs = append(q.entries.errs, e)
 	}
 	q.unlockAndWake()
 }
 
-// TryPush adds a completion that a peer caused, or reports that there is no place for it now.
+// TryPush adds a completion that a peer caused, or reports that there is no place for it now. A
+// closed queue drops it.
 func (q *CQ) TryPush(c fabric.Completion) bool {
 	q.mu.Lock()
-	if q.passive >= q.size && !q.closed {
-		q.starved = true
-		q.mu.Unlock()
-		return false
-	}
-	if q.add(c, entryPassive) {
-		q.passive++
+	if !q.closed {
+		if q.places.full() {
+			q.mu.Unlock()
+			return false
+		}
+		if q.entries.add(c, entryPassive) {
+			q.places.passive++
+		}
 	}
 	q.unlockAndWake()
-	return true
-}
-
-// add reports whether the entry is in; a closed queue swallows it. With mu held.
-func (q *CQ) add(c fabric.Completion, tag uint8) bool {
-	if q.closed {
-		return false
-	}
-	if q.tail-q.head == uint64(len(q.ring)) {
-		q.overrun = true // a provider pushed without Reserve
-		return false
-	}
-	i := q.tail & uint64(len(q.ring)-1)
-	q.ring[i], q.tags[i] = c, tag
-	q.tail++
-	q.ready.Store(int64(q.tail - q.head))
 	return true
 }
 
@@ -155,13 +125,20 @@ func (q *CQ) add(c fabric.Completion, tag uint8) bool {
 // and calls the hook.
 func (q *CQ) unlockAndWake() {
 	parked := q.parked
-	q.fd.fire()
+	q.fd.Fire()
 	q.mu.Unlock()
 	if parked > 0 {
 		q.kick()
 	}
-	if fn := q.hook.Load(); fn != nil && q.ready.Load() > 0 {
+	if fn := q.hook.Load(); fn != nil && q.entries.ready.Load() > 0 {
 		(*fn)()
+	}
+}
+
+func (q *CQ) kick() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -173,81 +150,39 @@ func (q *CQ) OnReady(fn func()) {
 		return
 	}
 	q.hook.Store(&fn)
-	if q.ready.Load() > 0 {
+	if q.entries.ready.Load() > 0 {
 		fn()
 	}
 }
 
-func (q *CQ) kick() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
+// Hooked reports whether OnReady's hook is set. A hook may read with locks of a provider held, so a
+// Source that takes such locks leaves what it has to others then.
+func (q *CQ) Hooked() bool { return q.hook.Load() != nil }
 
 // OnSpace makes the queue call fn, from a reader and without locks of its own, when there is a
-// place again after TryPush was refused. A reader may be OnReady's hook, and so a pusher,
-// with the locks that it holds: fn does no more than signal. remove ends that; a call under way may
-// still be running when it returns.
+// place again after TryPush was refused. A reader may be OnReady's hook, and so a pusher, with the
+// locks that it holds: fn does no more than signal. remove ends that; a call under way may still be
+// running when it returns.
 func (q *CQ) OnSpace(fn func()) (remove func()) {
-	p := &fn
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.onSpace = append(slices.Clone(q.onSpace), p)
-	return func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.onSpace = slices.DeleteFunc(slices.Clone(q.onSpace), func(f *func()) bool { return f == p })
-	}
+	q.onSpace.add(&fn)
+	return func() { q.onSpace.remove(&fn) }
 }
 
 // AddSource makes the queue look into s, until RemoveSource. Readers that are parked now are woken
 // to arm it.
 func (q *CQ) AddSource(s Source) {
-	q.mu.Lock()
-	q.sources = append(slices.Clone(q.sources), s)
-	q.nsrc.Store(int32(len(q.sources)))
-	q.mu.Unlock()
-	q.Wake()
+	q.sources.add(s)
+	q.Wake() // after the list: a reader that parks finds s in it, or is woken
 }
 
-// RemoveSource forgets s, which must be comparable. A reader that is in it may still be when
-// RemoveSource returns.
-func (q *CQ) RemoveSource(s Source) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.sources = slices.DeleteFunc(slices.Clone(q.sources), func(t Source) bool { return s == t })
-	q.nsrc.Store(int32(len(q.sources)))
-}
+// RemoveSource forgets s. A reader that is in it may still be when RemoveSource returns.
+func (q *CQ) RemoveSource(s Source) { q.sources.remove(s) }
 
 // Wake makes a parked reader look into the sources again.
 func (q *CQ) Wake() {
 	q.mu.Lock()
 	q.unlockAndWake()
 }
-
-// Bind counts an endpoint that uses the queue, ErrClosed if it is closed. Close answers ErrBusy
-// until Unbind.
-func (q *CQ) Bind() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return fmt.Errorf("bind completion queue: %w", fabric.ErrClosed)
-	}
-	q.bound++
-	return nil
-}
-
-// Unbind undoes one Bind.
-func (q *CQ) Unbind() {
-	q.mu.Lock()
-	q.bound--
-	q.mu.Unlock()
-}
-
-// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before
-// the queue is given away.
-func (q *CQ) OnClose(fn func()) { q.onClose = fn }
 
 // Signal wakes one Wait, now or the next to come.
 func (q *CQ) Signal() error {
@@ -257,7 +192,7 @@ func (q *CQ) Signal() error {
 		return fabric.ErrClosed
 	}
 	waiting := q.parked
-	if q.fd.waiting() {
+	if q.fd.Waiting() {
 		waiting++
 	}
 	q.signals = min(q.signals+1, max(1, waiting))
@@ -267,26 +202,27 @@ func (q *CQ) Signal() error {
 
 // Close frees the queue, or answers ErrBusy while an endpoint is bound. Unread entries are gone.
 func (q *CQ) Close() error {
-	armed, err := q.close()
+	var armed []Source
+	err := q.close(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.closed = true
+		close(q.done)
+		q.fd.Retire()
+		armed, q.fdSources = q.fdSources, nil
+	})
 	arm(armed, false)
 	return err
 }
 
-func (q *CQ) close() (armed []Source, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return nil, nil
+func arm(sources []Source, parking bool) {
+	for _, s := range sources {
+		s.Arm(parking)
 	}
-	if q.bound > 0 {
-		return nil, fmt.Errorf("close completion queue with %d bindings: %w", q.bound, fabric.ErrBusy)
+}
+
+func drain(sources []Source) {
+	for _, s := range sources {
+		s.Drain()
 	}
-	q.closed = true
-	close(q.done)
-	q.fd.retire()
-	if q.onClose != nil {
-		q.onClose()
-	}
-	armed, q.fdSources = q.fdSources, nil
-	return armed, nil
 }

@@ -4,12 +4,12 @@ package util
 
 import "mori/core/fabric"
 
-// FD is the descriptor to wait on; see fabric.WaitObject. It is closed with the queue, but for a
-// waiter that has to hear of that: its next TryWait closes it.
+// FD is the descriptor to wait on; see fabric.WaitObject. It is closed with the queue. If somebody
+// waits on it then, the waiter's next TryWait closes it.
 func (q *CQ) FD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fd.descriptor(q.closed)
+	return q.fd.Descriptor(q.closed)
 }
 
 // TryWait is nil if FD will report what comes next; see fabric.WaitObject. It consumes a Signal
@@ -20,26 +20,23 @@ func (q *CQ) TryWait() error {
 	q.fdSources = nil
 	q.mu.Unlock()
 	arm(armed, false)
-	q.drain()
+	drain(q.sources.all())
 	q.mu.Lock()
 	if err := q.tryWait(); err != nil {
 		q.mu.Unlock()
 		return err
 	}
-	if err := q.fd.arm(); err != nil || len(q.sources) == 0 {
-		q.mu.Unlock()
+	err := q.fd.Arm()
+	sources := q.sources.all() // AddSource from here on fires
+	q.mu.Unlock()
+	if err != nil || len(sources) == 0 {
 		return err
 	}
-	sources := q.sources
-	q.mu.Unlock()
 	arm(sources, true)
-	for _, s := range sources {
-		s.Drain()
-	}
+	drain(sources)
 	q.mu.Lock()
-	err := q.tryWait()
-	if err == nil {
-		q.fdSources = sources // AddSource meanwhile has fired, and the next call arms what it added
+	if err = q.tryWait(); err == nil {
+		q.fdSources = sources // the next call arms what AddSource added meanwhile
 	}
 	q.mu.Unlock()
 	if err != nil {
@@ -52,14 +49,14 @@ func (q *CQ) TryWait() error {
 func (q *CQ) tryWait() error {
 	switch {
 	case q.closed:
-		q.fd.release()
+		q.fd.Release()
 		return fabric.ErrClosed
-	case q.head != q.tail || q.overrun:
-		q.fd.disarm()
+	case !q.entries.empty() || q.entries.overrun:
+		q.fd.Disarm()
 		return fabric.ErrAgain
 	case q.signals > 0:
 		q.signals--
-		q.fd.disarm()
+		q.fd.Disarm()
 		return fabric.ErrAgain
 	}
 	return nil

@@ -10,28 +10,12 @@ import (
 
 // Read fills dst without blocking; see fabric.CQ.
 func (q *CQ) Read(dst []fabric.Completion) (int, error) {
-	q.drain()
-	if q.ready.Load() == 0 {
+	drain(q.sources.all())
+	if q.entries.ready.Load() == 0 {
 		return 0, q.emptyErr()
 	}
 	q.mu.Lock()
 	return q.take(dst)
-}
-
-// drain looks into the sources. Without mu.
-func (q *CQ) drain() {
-	if q.nsrc.Load() == 0 {
-		return
-	}
-	for _, s := range q.snapshot() {
-		s.Drain()
-	}
-}
-
-func (q *CQ) snapshot() []Source {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.sources
 }
 
 func (q *CQ) emptyErr() error {
@@ -45,45 +29,33 @@ func (q *CQ) emptyErr() error {
 
 // take moves successes up to the first error into dst. It releases mu, which is held.
 func (q *CQ) take(dst []fabric.Completion) (int, error) {
+	e := &q.entries
+	var err error
 	switch {
 	case q.closed:
-		q.mu.Unlock()
-		return 0, fabric.ErrClosed
-	case q.overrun:
-		q.mu.Unlock()
-		return 0, fabric.ErrOverrun
-	case q.head == q.tail:
-		q.mu.Unlock()
-		return 0, fabric.ErrAgain
+		err = fabric.ErrClosed
+	case e.overrun:
+		err = fabric.ErrOverrun
+	case e.empty():
+		err = fabric.ErrAgain
+	case e.failed():
+		err = fabric.ErrAvail
 	}
-	mask := uint64(len(q.ring) - 1)
-	if q.tags[q.head&mask] == entryErr {
+	if err != nil {
 		q.mu.Unlock()
-		return 0, fabric.ErrAvail
+		return 0, err
 	}
-	n, passive := 0, 0
-	for n < len(dst) && q.head != q.tail && q.tags[q.head&mask] != entryErr {
-		dst[n] = q.ring[q.head&mask]
-		if q.tags[q.head&mask] == entryPassive {
-			passive++
-		}
-		q.head++
-		n++
-	}
-	q.ready.Store(int64(q.tail - q.head))
-	q.held -= n - passive
-	q.passive -= passive
-	var space []*func()
-	if q.starved && passive > 0 {
-		q.starved, space = false, q.onSpace
-	}
-	more := q.head != q.tail && q.parked > 0
+	n, passive := e.take(dst)
+	room := q.places.free(n, passive)
+	more := !e.empty() && q.parked > 0
 	q.mu.Unlock()
 	if more {
 		q.kick()
 	}
-	for _, fn := range space {
-		(*fn)()
+	if room {
+		for _, fn := range q.onSpace.all() {
+			(*fn)()
+		}
 	}
 	return n, nil
 }
@@ -95,18 +67,12 @@ func (q *CQ) ReadErr(e *fabric.ErrEntry) error {
 	if q.closed {
 		return fabric.ErrClosed
 	}
-	if q.head == q.tail || q.tags[q.head&uint64(len(q.ring)-1)] != entryErr {
+	if q.entries.empty() || !q.entries.failed() {
 		return fabric.ErrAgain
 	}
-	*e = q.errs[0]
-	q.errs[0] = fabric.ErrEntry{}
-	if q.errs = q.errs[1:]; len(q.errs) == 0 {
-		q.errs = nil
-	}
-	q.head++
-	q.held--
-	q.ready.Store(int64(q.tail - q.head))
-	if q.head != q.tail && q.parked > 0 {
+	q.entries.takeErr(e)
+	q.places.held--
+	if !q.entries.empty() && q.parked > 0 {
 		q.kick()
 	}
 	return nil
@@ -119,16 +85,15 @@ func (q *CQ) Wait(ctx context.Context, dst []fabric.Completion) (int, error) {
 	}
 	q.mu.Lock()
 	q.parked++
-	sources := q.sources
 	q.mu.Unlock()
+	sources := q.sources.all() // AddSource from here on wakes
 	arm(sources, true)
 	n, err := q.park(ctx, dst, &sources)
 	arm(sources, false)
 	q.mu.Lock()
 	q.parked--
-	// The wake that brought us here may have been for one entry of several, or have come too late for
-	// us.
-	pass := q.parked > 0 && (q.head != q.tail || q.signals > 0)
+	// The wake that ended park may have been for one entry of several, or have come too late for it.
+	pass := q.parked > 0 && (!q.entries.empty() || q.signals > 0)
 	q.mu.Unlock()
 	if pass {
 		q.kick()
@@ -136,29 +101,20 @@ func (q *CQ) Wait(ctx context.Context, dst []fabric.Completion) (int, error) {
 	return n, err
 }
 
-func arm(sources []Source, parking bool) {
-	for _, s := range sources {
-		s.Arm(parking)
-	}
-}
-
-// park looks and sleeps in turns. armed are the sources that know of us; it follows changes of the
-// list.
+// park looks and sleeps in turns. armed are the sources that know of this reader; it follows
+// changes of the list.
 func (q *CQ) park(ctx context.Context, dst []fabric.Completion, armed *[]Source) (int, error) {
 	for {
-		for _, s := range *armed {
-			s.Drain()
-		}
+		drain(*armed)
 		q.mu.Lock()
-		if !sameSources(*armed, q.sources) {
-			now := q.sources
+		if now := q.sources.all(); !same(*armed, now) {
 			q.mu.Unlock()
 			arm(now, true)
 			arm(*armed, false)
 			*armed = now
 			continue
 		}
-		if q.signals > 0 && q.head == q.tail && !q.closed {
+		if q.signals > 0 && q.entries.empty() && !q.closed {
 			q.signals--
 			q.mu.Unlock()
 			return 0, nil
@@ -174,9 +130,4 @@ func (q *CQ) park(ctx context.Context, dst []fabric.Completion, armed *[]Source)
 			return 0, ctx.Err()
 		}
 	}
-}
-
-// sameSources compares two lists of which each is replaced and never changed.
-func sameSources(a, b []Source) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

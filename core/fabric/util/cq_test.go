@@ -29,6 +29,15 @@ func newCQ(t testing.TB, size int) *CQ {
 	return q
 }
 
+func readOne(t *testing.T, cq *CQ) fabric.Completion {
+	t.Helper()
+	var c [1]fabric.Completion
+	if _, err := cq.Read(c[:]); err != nil {
+		t.Fatal(err)
+	}
+	return c[0]
+}
+
 func push(t *testing.T, q *CQ, ctxs ...uint64) {
 	t.Helper()
 	for _, c := range ctxs {
@@ -357,7 +366,7 @@ func BenchmarkCQ(b *testing.B) {
 	}
 }
 
-// start runs fn as part of wg.
+// Start runs fn as part of wg.
 func start(wg *sync.WaitGroup, fn func()) {
 	wg.Add(1)
 	go func() {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-// Package util is what providers of core/fabric have in common: queues, tables and the states of an
-// endpoint.
+// Package util is what providers of core/fabric have in common.
 //
 //   - [CQ], [EQ], [Counter] and [AV] are complete implementations of their namesakes in fabric,
 //     with a provider's side to fill them.
-//   - [MRTable] holds a domain's registered memory and answers peers' claims on it; [Imports] holds
-//     what peers gave us.
-//   - [RecvQueue] matches arriving messages with posted receives; they come through one [Feed] for
-//     each connection.
+//   - A provider's objects embed [FabricBase], [DomainBase] and [EndpointBase] or [MsgBase], which
+//     have the calls that are the same everywhere.
 //   - [State] and [Queues] are an endpoint's life: which call is allowed when, what is bound, and
 //     what is reported when an op ends.
 //   - [Parent] counts the children of an object that must not close before them.
-//   - [CheckOpLen] refuses an op that could not mean anything; [Walk] runs along both sides of one;
-//     [Execute] runs an atomic one on the target's memory.
+//   - [CheckOpLen] refuses an op that could not mean anything. [Walk] runs along both sides of one.
+//
+// Package regions has a domain's memory and what peers gave us of theirs, package receive matches
+// messages with receives, and package atomics executes atomic ops.
 //
 // # How a completion gets its place
 //
@@ -31,20 +30,19 @@
 // before each look, and arms it before a reader parks or TryWait says that the descriptor may be
 // waited on.
 //
-// # How somebody sleeps
+// # How a caller waits
 //
-// CQ.Wait, EQ.Wait and Counter.Wait park a goroutine. Who has an event loop of its own waits on the
-// descriptor of the wait object instead. Neither costs those who do not use it more than a branch:
-// a descriptor is made by the first FD or TryWait, and written only by the first of what comes
-// after a TryWait that answered nil.
+// CQ.Wait, EQ.Wait and Counter.Wait park a goroutine. A program with an event loop of its own waits
+// on the descriptor of the wait object instead. Neither costs those who do not use it more than a
+// branch. The first FD or TryWait makes the descriptor. Only the first arrival after a TryWait that
+// answered nil writes to it.
 //
 // # Ownership
 //
-// Domains own tables, the caller of Domain.CQ owns that CQ, an endpoint owns its RecvQueue.
-// Nothing here starts a goroutine. All types are safe for concurrent use but [Walk], and but
-// BindCQ, BindEQ and BindCounter of Queues, which belong to the idle endpoint's one owner.
+// The caller of Domain.CQ owns that CQ. Nothing here starts a goroutine. All types are safe for
+// concurrent use but [Walk], and but BindCQ, BindEQ and BindCounter of [Queues]: EndpointBase
+// serializes those.
 //
-// Push, PushErr, TryPush, TryWait, Count, Reserve, Read, Acquire, Release, Lookup, Find, Post,
-// Take, CheckOpLen, Execute and Next do not allocate, but for errors and for buffers that grow to
-// their bound.
+// Push, PushErr, TryPush, TryWait, Count, Reserve, Read, Lookup, Find, CheckOpLen and Next do not
+// allocate, but for errors and for buffers that grow to their bound.
 package util

@@ -8,21 +8,19 @@ import (
 	"sync"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util/internal/waitfd"
 )
 
 // An EQ is a queue of connection events. An endpoint makes two at most, so what is bound bounds it:
 // it never overflows.
 type EQ struct {
+	bindings
 	mu     sync.Mutex
 	events []fabric.Event
 	closed bool
-	bound  int
-
-	onClose func()
-	fd      waitFD
-
-	wake chan struct{}
-	done chan struct{}
+	fd     waitfd.FD
+	wake   chan struct{}
+	done   chan struct{}
 }
 
 var _ fabric.EQ = (*EQ)(nil)
@@ -32,7 +30,12 @@ func NewEQ(size int) (*EQ, error) {
 	if size < 1 || size > 1<<20 {
 		return nil, fmt.Errorf("open event queue of %d entries, want 1 to %d: %w", size, 1<<20, fabric.ErrInvalid)
 	}
-	return &EQ{events: make([]fabric.Event, 0, size), wake: make(chan struct{}, 1), done: make(chan struct{})}, nil
+	return &EQ{
+		bindings: bindings{object: "event queue"},
+		events:   make([]fabric.Event, 0, size),
+		wake:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
+	}, nil
 }
 
 // Push adds an event; a closed queue swallows it. A nil EQ is one that nobody bound.
@@ -45,7 +48,7 @@ func (q *EQ) Push(e fabric.Event) {
 	if !q.closed {
 		q.events = append(q.events, e)
 		q.kick()
-		q.fd.fire()
+		q.fd.Fire()
 	}
 }
 
@@ -94,7 +97,7 @@ func (q *EQ) Wait(ctx context.Context) (fabric.Event, error) {
 func (q *EQ) FD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fd.descriptor(q.closed)
+	return q.fd.Descriptor(q.closed)
 }
 
 // TryWait is nil if FD will report what comes next; see fabric.WaitObject.
@@ -103,53 +106,22 @@ func (q *EQ) TryWait() error {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		q.fd.release()
+		q.fd.Release()
 		return fabric.ErrClosed
 	case len(q.events) > 0:
-		q.fd.disarm()
+		q.fd.Disarm()
 		return fabric.ErrAgain
 	}
-	return q.fd.arm()
+	return q.fd.Arm()
 }
-
-// Bind counts an endpoint that uses the queue, ErrClosed if it is closed.
-func (q *EQ) Bind() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return fmt.Errorf("bind event queue: %w", fabric.ErrClosed)
-	}
-	q.bound++
-	return nil
-}
-
-// Unbind undoes one Bind.
-func (q *EQ) Unbind() {
-	q.mu.Lock()
-	q.bound--
-	q.mu.Unlock()
-}
-
-// OnClose sets what Close calls once the queue is closed, such as Parent.Leave. It is set before
-// the queue is given away.
-func (q *EQ) OnClose(fn func()) { q.onClose = fn }
 
 // Close frees the queue, or answers ErrBusy while an endpoint is bound.
 func (q *EQ) Close() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return nil
-	}
-	if q.bound > 0 {
-		return fmt.Errorf("close event queue with %d bindings: %w", q.bound, fabric.ErrBusy)
-	}
-	q.closed = true
-	q.events = nil
-	close(q.done)
-	q.fd.retire()
-	if q.onClose != nil {
-		q.onClose()
-	}
-	return nil
+	return q.close(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.closed, q.events = true, nil
+		close(q.done)
+		q.fd.Retire()
+	})
 }

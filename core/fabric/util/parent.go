@@ -50,39 +50,82 @@ func (p *Parent) Close() (first bool, err error) {
 	return true, nil
 }
 
-// OpenCQ makes a completion queue that is a child until it closes. OpenCounter and OpenAV do the
-// same for theirs.
-func (p *Parent) OpenCQ(size int) (*CQ, error) {
+// own counts a new object as a child until it closes.
+func (p *Parent) own(child interface{ OnClose(func()) }) error {
+	if err := p.Adopt(); err != nil {
+		return err
+	}
+	child.OnClose(p.Leave)
+	return nil
+}
+
+// A FabricBase is what a provider's fabric embeds: it counts children, and opens event queues.
+type FabricBase struct{ Parent }
+
+// EQ opens an event queue; see fabric.Fabric.
+func (f *FabricBase) EQ(size int) (fabric.EQ, error) {
+	q, err := NewEQ(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.own(q); err != nil {
+		return nil, fmt.Errorf("open event queue: fabric: %w", err)
+	}
+	return q, nil
+}
+
+// A DomainBase is what a provider's domain embeds: it counts children, and opens queues, counters
+// and address vectors.
+type DomainBase struct {
+	Parent
+
+	// CheckAddr refuses an address that cannot be inserted into a vector; see AV.OnInsert. nil: takes
+	// every address. It is set before the domain is given away.
+	CheckAddr func(fabric.Addr) error
+}
+
+// CQ opens a completion queue; see fabric.Domain.
+func (d *DomainBase) CQ(size int) (fabric.CQ, error) {
 	q, err := NewCQ(size)
 	if err != nil {
 		return nil, err
 	}
-	return q, p.own("completion queue", q)
+	if err := d.own(q); err != nil {
+		return nil, fmt.Errorf("open completion queue: domain: %w", err)
+	}
+	return q, nil
 }
 
-// OpenCounter makes a counter; see OpenCQ.
-func (p *Parent) OpenCounter(unit fabric.CountUnit) (*Counter, error) {
+// Counter opens a counter; see fabric.Domain.
+func (d *DomainBase) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
 	c, err := NewCounter(unit)
 	if err != nil {
 		return nil, err
 	}
-	return c, p.own("counter", c)
+	if err := d.own(c); err != nil {
+		return nil, fmt.Errorf("open counter: domain: %w", err)
+	}
+	return c, nil
 }
 
-// OpenAV makes an address vector; see OpenCQ.
-func (p *Parent) OpenAV(size int) (*AV, error) {
+// AV opens an address vector; see fabric.Domain.
+func (d *DomainBase) AV(size int) (fabric.AV, error) {
+	v, err := d.OpenAV(size)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// OpenAV is AV for a provider that wraps the vector.
+func (d *DomainBase) OpenAV(size int) (*AV, error) {
 	v, err := NewAV(size)
 	if err != nil {
 		return nil, err
 	}
-	return v, p.own("address vector", v)
-}
-
-// own counts a new object as a child until it closes.
-func (p *Parent) own(what string, child interface{ OnClose(func()) }) error {
-	if err := p.Adopt(); err != nil {
-		return fmt.Errorf("open %s: domain: %w", what, err)
+	if err := d.own(v); err != nil {
+		return nil, fmt.Errorf("open address vector: domain: %w", err)
 	}
-	child.OnClose(p.Leave)
-	return nil
+	v.OnInsert(d.CheckAddr)
+	return v, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 )
 
 // TestCarrierThatNeverConnects ends the ops that wait in it, whichever way it goes.
@@ -34,7 +35,7 @@ func TestCarrierThatNeverConnects(t *testing.T) {
 		if err := errors.Join(err, shared.BindCQ(cq, fabric.DirRecv, false)); err != nil {
 			t.Fatal(err)
 		}
-		recv := util.NewRecvQueue(&shared, 1)
+		recv := receive.NewQueue(&shared, 1)
 		e.Carry(recv, func() fabric.AVAddr { return 5 })
 		send := []fabric.Op{{Kind: fabric.OpSend}}
 		if _, err := e.Submit(send); !errors.Is(err, fabric.ErrOpBadState) {

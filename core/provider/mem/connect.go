@@ -15,14 +15,14 @@ func (e *endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) 
 	if len(private) > limits.MaxPrivate {
 		return nil, fmt.Errorf("connect to %s: %w", to, tooLong(private))
 	}
-	if err := e.state.Connect(); err != nil {
+	if err := e.State.Connect(); err != nil {
 		return nil, err
 	}
-	e.setup.Lock()
-	defer e.setup.Unlock()
+	e.connecting.Lock()
+	defer e.connecting.Unlock()
 	reply, err := e.ask(ctx, to, private)
 	if err != nil {
-		e.state.ConnectFailed()
+		e.State.ConnectFailed()
 		return nil, err
 	}
 	return reply, nil
@@ -82,24 +82,24 @@ func (e *endpoint) Accept(_ context.Context, req fabric.ConnReq, private []byte)
 	if len(private) > limits.MaxPrivate {
 		return fmt.Errorf("accept: %w", tooLong(private))
 	}
-	if err := e.state.Connect(); err != nil {
+	if err := e.State.Connect(); err != nil {
 		return err
 	}
-	e.setup.Lock()
-	defer e.setup.Unlock()
+	e.connecting.Lock()
+	defer e.connecting.Unlock()
 	if isClosed(e.closing) {
 		return fabric.ErrClosed
 	}
 	if !r.claim() {
-		e.state.ConnectFailed()
+		e.State.ConnectFailed()
 		return fmt.Errorf("accept a request that is over: %w", fabric.ErrConnAborted)
 	}
-	// Neither endpoint can close now: this one waits for setup, the asker for the answer.
+	// Neither endpoint can close now: this one waits for connecting, the asker for the answer.
 	l := newLink(e, r.asker)
 	e.join(l, r.asker.name)
 	r.asker.join(l, r.to)
-	go e.run(l)
-	go r.asker.run(l)
+	go newExecutor(l, e).run()
+	go newExecutor(l, r.asker).run()
 	r.answer <- answer{reply: slices.Clone(private)}
 	return nil
 }
@@ -120,7 +120,7 @@ func (e *endpoint) Shutdown() error {
 	case isClosed(e.closing):
 		return fabric.ErrClosed
 	case l == nil:
-		return fmt.Errorf("shut down an endpoint that is %v: %w", &e.state, fabric.ErrNotConn)
+		return fmt.Errorf("shut down an endpoint that is %v: %w", &e.State, fabric.ErrNotConn)
 	}
 	l.end(e, fabric.ErrConnAborted, fabric.ErrShutdown)
 	<-e.gone

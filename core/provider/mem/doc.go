@@ -18,7 +18,7 @@
 // arrives in order. A send to a peer who posts no receive waits in memory of bounded size there,
 // and then here, with all that is behind it. One with OpDeliveryComplete lets the others pass while
 // it waits there, and ends when its message is in a receive; a fence waits for it. Atomics are the
-// processor's, or under locks of this process: see util.Execute.
+// processor's, or under locks of this process: see atomics.Execute.
 //
 // # Datagrams
 //

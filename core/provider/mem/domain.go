@@ -9,44 +9,22 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
+	"mori/core/fabric/util/regions"
 )
 
 // A domain is a fabric.Domain.
 type domain struct {
-	util.Parent
+	util.DomainBase
 	network *network
-	regions *util.MRTable
-	imports *util.Imports
+	regions *regions.Table
+	imports *regions.Imports
 }
 
 var (
 	_ fabric.Domain        = (*domain)(nil)
 	_ fabric.AtomicQuerier = (*domain)(nil)
 )
-
-func (d *domain) CQ(size int) (fabric.CQ, error) {
-	q, err := d.OpenCQ(size)
-	if err != nil {
-		return nil, err
-	}
-	return q, nil
-}
-
-func (d *domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
-	c, err := d.OpenCounter(unit)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-func (d *domain) AV(size int) (fabric.AV, error) {
-	v, err := d.OpenAV(size)
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
-}
 
 // Endpoint makes an endpoint of either type; see fabric.Domain.
 func (d *domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
@@ -76,7 +54,7 @@ func (d *domain) datagrams(in *fabric.Info) (fabric.Endpoint, error) {
 
 // QueryAtomic is what this process can do; see fabric.AtomicQuerier.
 func (d *domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
-	return util.QueryAtomic(kind, op, t)
+	return atomics.Query(kind, op, t)
 }
 
 func (d *domain) Reg(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (fabric.MR, error) {
@@ -113,7 +91,7 @@ func (d *domain) Close() error {
 
 // A region is a fabric.MR that its domain counts.
 type region struct {
-	*util.MR
+	*regions.MR
 	leave func()
 }
 
@@ -127,7 +105,7 @@ func (m *region) Close() error {
 
 // A remote is a fabric.RemoteMR that its domain counts.
 type remote struct {
-	*util.Remote
+	*regions.Remote
 	leave func()
 }
 

@@ -8,11 +8,12 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 )
 
 // A network is a fabric.Fabric: one opening of a Provider.
 type network struct {
-	util.Parent
+	util.FabricBase
 	provider *Provider
 }
 
@@ -22,7 +23,7 @@ func (f *network) Domain(context.Context, *fabric.Info) (fabric.Domain, error) {
 	if err := f.Adopt(); err != nil {
 		return nil, fmt.Errorf("open domain: %w", err)
 	}
-	return &domain{network: f, regions: util.NewMRTable(), imports: util.NewImports()}, nil
+	return &domain{network: f, regions: regions.NewTable(), imports: regions.NewImports()}, nil
 }
 
 func (f *network) Listen(_ context.Context, in *fabric.Info) (fabric.Listener, error) {
@@ -42,18 +43,6 @@ func (f *network) listen(in *fabric.Info) (fabric.Listener, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-func (f *network) EQ(size int) (fabric.EQ, error) {
-	q, err := util.NewEQ(size)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Adopt(); err != nil {
-		return nil, fmt.Errorf("open event queue: %w", err)
-	}
-	q.OnClose(f.Leave)
-	return q, nil
 }
 
 func (f *network) Close() error {

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 )
 
 // A link is a connection: what its two endpoints share.
@@ -44,55 +44,28 @@ func (l *link) end(e *endpoint, mine, theirs fabric.Errno) {
 // join makes e part of l. It is connecting, and cannot be closed now.
 func (e *endpoint) join(l *link, peer fabric.Addr) {
 	sender := l.ends[1-l.side(e)]
-	e.feed = e.recv.Feed(util.FeedConfig{
+	e.feed = e.recv.Feed(receive.FeedConfig{
 		Room:    earlyRoom,
 		Source:  e.source,
-		Changed: func() { signal(sender.wake) },
-		Placed:  sender.placed,
+		Changed: sender.pending.wakeUp,
+		Placed:  sender.pending.placed,
 	})
 	e.mu.Lock()
 	e.link, e.peerName = l, peer
-	e.state.Connected()
+	e.State.Connected()
 	e.mu.Unlock()
-	e.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: e})
-}
-
-// run executes ops until the link ends, and then ends what is left.
-func (e *endpoint) run(l *link) {
-	peer := l.ends[1-l.side(e)]
-	forget := peer.queues.Rx.OnSpace(func() { signal(e.wake) })
-	for !isClosed(l.done) {
-		if t := e.next(); t != nil {
-			e.execute(l, peer, t)
-		} else {
-			_ = e.sleep(l)
-		}
-	}
-	forget()
-	close(e.quiet)
-	<-peer.quiet
-	e.finish(l.cause[l.side(e)])
-}
-
-// sleep waits until something changed, or answers how the link ended.
-func (e *endpoint) sleep(l *link) error {
-	select {
-	case <-e.wake:
-		return nil
-	case <-l.done:
-		return l.over(e)
-	}
+	e.Queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: e})
 }
 
 // finish ends every op. Nobody touches this side's memory any more.
 func (e *endpoint) finish(cause fabric.Errno) {
-	e.state.Shut()
+	e.State.Shut()
 	detail := fmt.Sprintf("connection to %s ended", e.peerName)
-	e.flush(cause, detail)
+	e.pending.flush(cause, detail)
 	e.feed.End()
 	if !e.shared {
 		e.recv.End(cause, detail)
 	}
-	e.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: e, Err: fmt.Errorf("%s: %w", detail, cause)})
+	e.Queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: e, Err: fmt.Errorf("%s: %w", detail, cause)})
 	close(e.gone)
 }

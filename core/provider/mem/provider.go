@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
 )
 
 // maxMsg bounds the bytes of one op, which moves in order whatever it is.
@@ -29,7 +29,7 @@ var limits = fabric.Limits{
 	RSegLimit:  1 << 16,
 	MRKeySize:  fabric.RegionKeyRawLen,
 	BestOp:     4 << 20,
-	MaxAtomic:  util.MaxAtomic,
+	MaxAtomic:  atomics.MaxBytes,
 	OrderRAW:   maxMsg,
 	OrderWAR:   maxMsg,
 	OrderWAW:   maxMsg,

@@ -19,7 +19,7 @@ type vector struct {
 	*util.AV
 
 	mu    sync.Mutex
-	users map[*endpoint]bool
+	users map[*datagram]bool
 	known map[fabric.Addr]bool
 }
 
@@ -33,7 +33,7 @@ func (v *vector) Insert(addrs ...fabric.Addr) ([]fabric.AVAddr, error) {
 			v.known[a] = true
 		}
 		v.mu.Unlock()
-		v.each(func(e *endpoint) { e.insert(addrs...) })
+		v.each(func(e *datagram) { e.insert(addrs...) })
 	}
 	return numbers, err
 }
@@ -45,12 +45,12 @@ func (v *vector) Remove(n fabric.AVAddr) error {
 		v.mu.Lock()
 		delete(v.known, addr)
 		v.mu.Unlock()
-		v.each(func(e *endpoint) { e.part(addr) })
+		v.each(func(e *datagram) { e.part(addr) })
 	}
 	return err
 }
 
-func (v *vector) each(fn func(*endpoint)) {
+func (v *vector) each(fn func(*datagram)) {
 	v.mu.Lock()
 	users := slices.Collect(maps.Keys(v.users))
 	v.mu.Unlock()
@@ -60,7 +60,7 @@ func (v *vector) each(fn func(*endpoint)) {
 }
 
 // join adds e to those that are notified, beginning with what is known.
-func (v *vector) join(e *endpoint) {
+func (v *vector) join(e *datagram) {
 	v.mu.Lock()
 	v.users[e] = true
 	known := slices.Collect(maps.Keys(v.known))
@@ -68,7 +68,7 @@ func (v *vector) join(e *endpoint) {
 	e.insert(known...)
 }
 
-func (v *vector) leave(e *endpoint) {
+func (v *vector) leave(e *datagram) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.users, e)

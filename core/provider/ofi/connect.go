@@ -31,7 +31,7 @@ var (
 
 // Connect asks the listener at to; see fabric.Connector. When it fails the endpoint may try again.
 func (c *connected) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
-	if err := c.state.Connect(); err != nil {
+	if err := c.State.Connect(); err != nil {
 		return nil, err
 	}
 	c.setup.Lock()
@@ -53,7 +53,7 @@ func (c *connected) ask(ctx context.Context, to fabric.Addr, private []byte) ([]
 	if err != nil {
 		return nil, err
 	}
-	err = c.begin(d.offer.id, to, func() error { return c.fid.Connect(addr, private) })
+	err = c.begin(d.offer.id, to, func() error { return c.ops.fid.Connect(addr, private) })
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", to, cause(err))
 	}
@@ -82,7 +82,7 @@ func (c *connected) begin(info lf.FID, to fabric.Addr, start func() error) error
 	if err := c.open(info); err != nil {
 		return err
 	}
-	g.takers[c.fid] = c
+	g.takers[c.ops.fid] = c
 	defer g.kick()
 	return start()
 }
@@ -104,14 +104,14 @@ func (c *connected) abandon() {
 	g := c.domain.network.engine
 	g.polling.Lock()
 	defer g.polling.Unlock()
-	if c.state.IsConnected() {
+	if c.State.IsConnected() {
 		c.lost(fabric.ErrConnAborted, "connected too late")
 		return
 	}
 	c.mu.Lock()
 	c.discard()
 	c.mu.Unlock()
-	c.state.ConnectFailed()
+	c.State.ConnectFailed()
 }
 
 // Accept answers req; see fabric.Connector.
@@ -123,7 +123,7 @@ func (c *connected) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	if err := checkPrivate(private, c.domain.offer.info.Limits.MaxPrivate); err != nil {
 		return fmt.Errorf("accept: %w", err)
 	}
-	if err := c.state.Connect(); err != nil {
+	if err := c.State.Connect(); err != nil {
 		return err
 	}
 	c.setup.Lock()
@@ -132,11 +132,11 @@ func (c *connected) Accept(ctx context.Context, req fabric.ConnReq, private []by
 		return fabric.ErrClosed
 	}
 	if !r.claim() {
-		c.state.ConnectFailed()
+		c.State.ConnectFailed()
 		return fmt.Errorf("accept a request that is over: %w", fabric.ErrConnAborted)
 	}
 	defer r.done()
-	err := c.begin(r.info, r.peer, func() error { return c.fid.Accept(private) })
+	err := c.begin(r.info, r.peer, func() error { return c.ops.fid.Accept(private) })
 	var ev lf.Event
 	if err == nil {
 		ev, err = c.await(ctx)
@@ -154,13 +154,13 @@ func (c *connected) Accept(ctx context.Context, req fabric.ConnReq, private []by
 // event takes what libfabric reports of the connection. With engine.polling held.
 func (c *connected) event(ev lf.Event) {
 	switch {
-	case ev.Err == 0 && ev.Kind == lf.Connected && c.state.Connected():
+	case ev.Err == 0 && ev.Kind == lf.Connected && c.State.Connected():
 		c.mu.Lock()
 		c.peer = c.to
 		c.mu.Unlock()
-		c.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: c})
+		c.Queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: c})
 		c.tell(ev)
-	case c.state.IsConnected():
+	case c.State.IsConnected():
 		errno := fabric.ErrShutdown
 		if ev.Err != 0 {
 			errno = receiveCause(fabric.Errno(ev.Err))
@@ -192,9 +192,9 @@ func (c *connected) lost(errno fabric.Errno, detail string) {
 		detail = fmt.Sprintf("connection to %s ended", c.Peer())
 	}
 	first := false
-	c.shut(ops, detail, func() { first = c.state.Shut() })
+	c.shut(ops, detail, func() { first = c.State.Shut() })
 	if first {
-		c.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: c, Err: fmt.Errorf("%s: %w", detail, errno)})
+		c.Queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: c, Err: fmt.Errorf("%s: %w", detail, errno)})
 	}
 }
 
@@ -214,10 +214,10 @@ func (c *connected) Shutdown() error {
 	case isClosed(c.closing):
 		return fabric.ErrClosed
 	case c.Peer() == "":
-		return fmt.Errorf("shut down an endpoint that is %v: %w", &c.state, fabric.ErrNotConn)
-	case c.state.IsConnected():
+		return fmt.Errorf("shut down an endpoint that is %v: %w", &c.State, fabric.ErrNotConn)
+	case c.State.IsConnected():
 		g.drain(c.queue)
-		_ = c.fid.Shutdown()
+		_ = c.ops.fid.Shutdown()
 		c.lost(fabric.ErrConnAborted, "")
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 
 // A domain is a fabric.Domain.
 type domain struct {
-	util.Parent
+	util.DomainBase
 	network *network
 	offer   offer
 	list    lf.InfoList // holds offer.id
@@ -28,32 +28,19 @@ var (
 	_ fabric.AtomicQuerier = (*domain)(nil)
 )
 
-func (d *domain) CQ(size int) (fabric.CQ, error) {
-	q, err := d.OpenCQ(size)
-	if err != nil {
-		return nil, err
-	}
-	return q, nil
+// checkAddr refuses what is no address of the domain's format.
+func (d *domain) checkAddr(a fabric.Addr) error {
+	_, err := addrBytes(d.offer.fi.AddrFormat, a)
+	return err
 }
 
-func (d *domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
-	c, err := d.OpenCounter(unit)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
+// AV opens a vector that notifies its endpoints; see fabric.Domain.
 func (d *domain) AV(size int) (fabric.AV, error) {
 	v, err := d.OpenAV(size)
 	if err != nil {
 		return nil, err
 	}
-	v.OnInsert(func(a fabric.Addr) error {
-		_, err := addrBytes(d.offer.fi.AddrFormat, a)
-		return err
-	})
-	return &vector{AV: v, users: make(map[*endpoint]bool), known: make(map[fabric.Addr]bool)}, nil
+	return &vector{AV: v, users: make(map[*datagram]bool), known: make(map[fabric.Addr]bool)}, nil
 }
 
 // An atomicTable says how many elements an op of a kind may have, by op and type. Zero is none.

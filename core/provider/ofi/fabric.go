@@ -17,7 +17,7 @@ import (
 
 // A network is a fabric.Fabric.
 type network struct {
-	util.Parent
+	util.FabricBase
 	provider *Provider
 	info     *fabric.Info
 	fid      lf.FID
@@ -42,6 +42,7 @@ func (f *network) Domain(_ context.Context, in *fabric.Info) (fabric.Domain, err
 		return nil, fmt.Errorf("open domain: %w", err)
 	}
 	d := &domain{network: f, imports: newImports()}
+	d.CheckAddr = d.checkAddr
 	var err error
 	if d.offer, d.list, err = f.provider.find(f.infoOr(in)); err == nil {
 		d.fid, err = lf.OpenDomain(f.fid, d.offer.id)
@@ -53,18 +54,6 @@ func (f *network) Domain(_ context.Context, in *fabric.Info) (fabric.Domain, err
 	}
 	d.atomics = queryAll(d.fid, d.offer.info.Limits.MaxAtomic)
 	return d, nil
-}
-
-func (f *network) EQ(size int) (fabric.EQ, error) {
-	q, err := util.NewEQ(size)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Adopt(); err != nil {
-		return nil, fmt.Errorf("open event queue: %w", err)
-	}
-	q.OnClose(f.Leave)
-	return q, nil
 }
 
 func (f *network) Close() error {

@@ -10,7 +10,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 )
@@ -187,7 +187,7 @@ func (dp *dataPath) holdDevice(f *flight, s *fabric.Seg) (*hold, error) {
 }
 
 // inside refuses a segment that its region does not have.
-func inside(mr *util.MR, s *fabric.Seg) error {
+func inside(mr *regions.MR, s *fabric.Seg) error {
 	b := mr.Buffer()
 	if s.Addr < b.Addr || s.Addr-b.Addr > b.Len || s.Len > b.Len-(s.Addr-b.Addr) {
 		return local.OpFault(fabric.ErrRange, "local segment of %d bytes at %#x, in region %d of %d at %#x", s.Len, s.Addr, mr.Key().ID, b.Len, b.Addr)
@@ -216,7 +216,7 @@ func (dp *dataPath) holdHost(f *flight, s *fabric.Seg, wait bool) (*hold, error)
 }
 
 // pinned is the pin of a region of host memory, which the caller is inside of.
-func (dp *dataPath) pinned(mr *util.MR, d *device.Device, wait bool) (*hostPin, error) {
+func (dp *dataPath) pinned(mr *regions.MR, d *device.Device, wait bool) (*hostPin, error) {
 	p := dp.domain.pinOf(mr, d, wait)
 	switch {
 	case p == nil && !wait:

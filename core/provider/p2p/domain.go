@@ -11,7 +11,7 @@ import (
 	"mori/core/config"
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/pathbase"
 )
@@ -32,7 +32,7 @@ type domains struct {
 type domain struct {
 	all    *domains
 	key    *conn.Domain
-	table  *util.MRTable
+	table  *regions.Table
 	engine *engine
 
 	paths map[*dataPath]struct{} // under domains.mu
@@ -135,7 +135,7 @@ func (ds *domains) disconnectHolders(key *conn.Domain, region uint64) {
 
 // pinOf is what devices see of a region of host memory, which the caller keeps open, and the caller
 // is inside. With wait it is made; otherwise nil may be the answer.
-func (d *domain) pinOf(mr *util.MR, dev *device.Device, wait bool) *hostPin {
+func (d *domain) pinOf(mr *regions.MR, dev *device.Device, wait bool) *hostPin {
 	if !wait {
 		return d.pins.Find(mr, nil)
 	}

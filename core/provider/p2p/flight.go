@@ -8,7 +8,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
 )
@@ -45,7 +45,7 @@ type flight struct {
 
 // A hold is a local region that is kept open, and what devices see of it.
 type hold struct {
-	mr      *util.MR
+	mr      *regions.MR
 	pin     *hostPin // of host memory: the flight is inside
 	shift   uint64   // from an address to the device's
 	reached bool     // the copying device was let at it

@@ -10,7 +10,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/grant"
 )
 
@@ -29,12 +29,12 @@ type reach struct {
 }
 
 // initGrants prepares both sides of grants.
-func (dp *dataPath) initGrants(table *util.MRTable) {
+func (dp *dataPath) initGrants(table *regions.Table) {
 	dp.out.Send = dp.send
 	b, d := &dp.holder, &dp.granter
 	b.Out, b.Parse, b.Over, b.GaveUp, b.Shares = &dp.out, parseReach, dp.unreach, dp.gaveUp, true
 	d.Out, d.Table = &dp.out, table
-	d.Describe = func(mr *util.MR) ([]byte, error) {
+	d.Describe = func(mr *regions.MR) ([]byte, error) {
 		p := describe(mr, dp.greet.same)
 		return p.encode(), nil
 	}
@@ -113,7 +113,7 @@ func (r *reach) close() error {
 
 // shareOf is the share of a region of device memory that the caller holds open, granted now if it
 // was not. It is an error that wraps ErrNotSupported if there cannot be one.
-func (dp *dataPath) shareOf(mr *util.MR) (*grant.Issued, error) {
+func (dp *dataPath) shareOf(mr *regions.MR) (*grant.Issued, error) {
 	p := describe(mr, false)
 	if !p.exported() {
 		return nil, fmt.Errorf("export region %d: %s: %w", mr.Key().ID, p.why, fabric.ErrNotSupported)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
@@ -51,7 +51,7 @@ func newPathAlone(t *testing.T) (*dataPath, *fakeEndpoint) {
 	g := &greeting{ours: page(), theirs: page(), peer: &local.Peer{}}
 	t.Cleanup(g.Release)
 	ep := &fakeEndpoint{}
-	dp := newDataPath(ep, g, util.NewMRTable(), &Options{Log: quiet, letGo: usualLetGo})
+	dp := newDataPath(ep, g, regions.NewTable(), &Options{Log: quiet, letGo: usualLetGo})
 	ds := &domains{opts: &Options{Log: quiet}, open: make(map[*conn.Domain]*domain)}
 	ds.join(nil, dp)
 	return dp, ep

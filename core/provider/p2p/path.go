@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
@@ -57,7 +57,7 @@ type endpoint interface {
 
 var _ conn.DataPath = (*dataPath)(nil)
 
-func newDataPath(ep endpoint, g *greeting, table *util.MRTable, opts *Options) *dataPath {
+func newDataPath(ep endpoint, g *greeting, table *regions.Table, opts *Options) *dataPath {
 	dp := &dataPath{
 		ep: ep, greet: g, log: opts.Log, letGo: opts.letGo, ours: fenceIn(g.ours), theirs: fenceIn(g.theirs),
 		gaveUp: make(chan struct{}),

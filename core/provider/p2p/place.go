@@ -10,7 +10,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 )
 
 // A place is where a region is, as its owner describes it to a peer.
@@ -26,7 +26,7 @@ type place struct {
 func (p *place) exported() bool { return p.ipc.Bytes > 0 }
 
 // describe says where a region is. One of another process needs a handle for device memory.
-func describe(mr *util.MR, sameProcess bool) place {
+func describe(mr *regions.MR, sameProcess bool) place {
 	buf := mr.Buffer()
 	p := place{addr: buf.Addr, size: buf.Len, access: mr.Access(), kind: buf.Kind}
 	if buf.Kind == fabric.MemHost {

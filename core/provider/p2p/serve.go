@@ -8,7 +8,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 )
 
 // onOrder takes a piece of an order of the peer, and begins one that is whole.
@@ -154,7 +154,7 @@ func (dp *dataPath) reachOwn(h *hold, d *device.Device, wait bool) error {
 	return dp.enablePeer(h.mr, d)
 }
 
-func (dp *dataPath) enablePeer(mr *util.MR, d *device.Device) error {
+func (dp *dataPath) enablePeer(mr *regions.MR, d *device.Device) error {
 	own, err := deviceOf(mr.Buffer())
 	if err == nil {
 		err = d.EnablePeer(own)

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 )
@@ -47,7 +47,7 @@ func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 }
 
 // adopt starts a new data path.
-func (ds *domains) adopt(key *conn.Domain, table *util.MRTable, dp *dataPath) {
+func (ds *domains) adopt(key *conn.Domain, table *regions.Table, dp *dataPath) {
 	dp.granter.Table, dp.device = table, table.TakesDevice()
 	ds.join(key, dp)
 	dp.inbox.start()

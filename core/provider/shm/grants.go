@@ -4,7 +4,7 @@ package shm
 
 import (
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
@@ -31,7 +31,7 @@ func (dp *dataPath) initGrants() {
 }
 
 // describe is what the peer needs to reach a region here.
-func describe(mr *util.MR) ([]byte, error) {
+func describe(mr *regions.MR) ([]byte, error) {
 	buf := mr.Buffer()
 	if buf.Kind != fabric.MemHost { // no process reaches it: the stream does
 		return nil, fabric.ErrNotSupported

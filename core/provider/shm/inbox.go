@@ -10,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 )
 
 // An inbox takes what the peer put into this side's rings: remote data of writes, messages, and
@@ -31,7 +32,7 @@ type inbox struct {
 	path *dataPath
 	cq   *util.CQ // of receives and remote data
 	tx   *util.CQ // of messages
-	feed *util.Feed
+	feed *receive.Feed
 
 	mu       sync.Mutex
 	notices  ringReader

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/local"
 )
@@ -184,7 +184,7 @@ func (b *inbox) stopMessages(cause error) {
 }
 
 // deliver hands a whole message over without its receive.
-func (e *messageEntry) deliver(feed *util.Feed) {
+func (e *messageEntry) deliver(feed *receive.Feed) {
 	if e.flags&messageChunked != 0 && sys.Load64(e.verdict()) != 0 || !feed.Hold(e.length) {
 		return
 	}

@@ -16,6 +16,8 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
 )
@@ -26,10 +28,10 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // kept.
 type fakeEndpoint struct {
 	path   *dataPath
-	table  *util.MRTable
+	table  *regions.Table
 	cq     *util.CQ
-	recv   *util.RecvQueue
-	feed   *util.Feed
+	recv   *receive.Queue
+	feed   *receive.Feed
 	frames chan [2]any // kind, body
 	peer   *fakeEndpoint
 
@@ -97,10 +99,10 @@ func refuseBody(ticket uint64, why fabric.Errno) []byte {
 	return binary.BigEndian.AppendUint32(ticketBody(ticket), uint32(why))
 }
 
-func (e *fakeEndpoint) Peer() fabric.Addr { return "@peer" }
-func (e *fakeEndpoint) RecvCQ() *util.CQ  { return e.cq }
-func (e *fakeEndpoint) SendCQ() *util.CQ  { return e.cq }
-func (e *fakeEndpoint) Feed() *util.Feed  { return e.feed }
+func (e *fakeEndpoint) Peer() fabric.Addr   { return "@peer" }
+func (e *fakeEndpoint) RecvCQ() *util.CQ    { return e.cq }
+func (e *fakeEndpoint) SendCQ() *util.CQ    { return e.cq }
+func (e *fakeEndpoint) Feed() *receive.Feed { return e.feed }
 
 func (e *fakeEndpoint) Source() fabric.AVAddr { return 7 }
 
@@ -204,11 +206,11 @@ func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 			t.Fatal(err)
 		}
 		e := &fakeEndpoint{
-			table: util.NewMRTable(), cq: cq, frames: make(chan [2]any, 1000), ended: make(map[conn.Ticket]error),
+			table: regions.NewTable(), cq: cq, frames: make(chan [2]any, 1000), ended: make(map[conn.Ticket]error),
 			event: make(chan struct{}, 1), failed: make(chan error, 1), stopped: make(chan struct{}),
 		}
-		e.recv = util.NewRecvQueue(&util.Queues{Tx: cq, Rx: cq}, 1000)
-		e.feed = e.recv.Feed(util.FeedConfig{Room: 1 << 20, Changed: func() { e.path.Changed() }})
+		e.recv = receive.NewQueue(&util.Queues{Tx: cq, Rx: cq}, 1000)
+		e.feed = e.recv.Feed(receive.FeedConfig{Room: 1 << 20, Changed: func() { e.path.Changed() }})
 		ds := &domains{opts: opts, open: make(map[*conn.Domain]*domain)}
 		key := &conn.Domain{}
 		e.table.OnRevoke(func(region uint64) { ds.revoke(key, region) })
@@ -251,7 +253,7 @@ func regionKey(id uint64) fabric.RegionKey {
 }
 
 // grantRegion registers n bytes at e under id.
-func grantRegion(t testing.TB, e *fakeEndpoint, id uint64, n int, access fabric.Access) ([]byte, *util.MR) {
+func grantRegion(t testing.TB, e *fakeEndpoint, id uint64, n int, access fabric.Access) ([]byte, *regions.MR) {
 	t.Helper()
 	b, addr := memory(t, n)
 	mr, err := e.table.Register(fabric.Buffer{Addr: addr, Len: uint64(n)}, access, regionKey(id))

@@ -10,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
@@ -73,7 +74,7 @@ type endpoint interface {
 	Peer() fabric.Addr
 	RecvCQ() *util.CQ
 	SendCQ() *util.CQ
-	Feed() *util.Feed
+	Feed() *receive.Feed
 	Source() fabric.AVAddr
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
 	"mori/core/provider/internal/staging"
@@ -177,7 +178,7 @@ func (dp *dataPath) find(f *flight, at, n uint64, wait bool) (*registration, err
 }
 
 // hold keeps a region and its registration for the flight, which takes mr over.
-func (dp *dataPath) hold(f *flight, mr *util.MR, wait bool) (*registration, error) {
+func (dp *dataPath) hold(f *flight, mr *regions.MR, wait bool) (*registration, error) {
 	g := dp.domain.registrationOf(mr, wait)
 	if g == nil {
 		mr.Release()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/pathbase"
 )
@@ -37,7 +37,7 @@ type domains struct {
 type domain struct {
 	all     *domains
 	key     *conn.Domain
-	table   *util.MRTable
+	table   *regions.Table
 	regions pathbase.Registrations[*registration] // as devices know them
 
 	paths map[*dataPath]struct{} // under domains.mu
@@ -48,7 +48,7 @@ type domain struct {
 // watch has grants revoked when a region closes.
 func (ds *domains) watch(d *conn.Domain) {
 	t := d.MRs()
-	t.OnPrefetch(func(mr *util.MR) error { return ds.prefetch(d, mr) })
+	t.OnPrefetch(func(mr *regions.MR) error { return ds.prefetch(d, mr) })
 	t.OnRevoke(func(region uint64) { ds.revoke(d, region) })
 	t.OnStuck(func(region uint64) { ds.disconnectHolders(d, region) })
 }
@@ -101,7 +101,7 @@ func (ds *domains) get(key *conn.Domain) *domain {
 }
 
 // prefetch shows a region to the devices, before there is a connection that needs it.
-func (ds *domains) prefetch(key *conn.Domain, mr *util.MR) error {
+func (ds *domains) prefetch(key *conn.Domain, mr *regions.MR) error {
 	ds.mu.Lock()
 	d := ds.get(key)
 	d.kept = true

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
@@ -49,7 +49,7 @@ type run struct {
 
 // A hold is a local region that is kept open, or memory that is registered for the op alone.
 type hold struct {
-	mr  *util.MR // nil: that
+	mr  *regions.MR // nil: that
 	reg *registration
 }
 

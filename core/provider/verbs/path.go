@@ -12,6 +12,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/pathbase"
@@ -74,7 +75,7 @@ type endpoint interface {
 
 var _ conn.DataPath = (*dataPath)(nil)
 
-func newDataPath(ep endpoint, all *domains, table *util.MRTable) *dataPath {
+func newDataPath(ep endpoint, all *domains, table *regions.Table) *dataPath {
 	dp := &dataPath{
 		ep: ep, all: all, log: all.opts.Log, letGo: all.opts.letGo,
 		gone: make(chan struct{}), ready: make(chan struct{}),
@@ -168,7 +169,7 @@ func (dp *dataPath) Frame(kind uint8, body []byte) error {
 }
 
 // describe is what the peer needs to reach a region here.
-func (dp *dataPath) describe(mr *util.MR) ([]byte, error) {
+func (dp *dataPath) describe(mr *regions.MR) ([]byte, error) {
 	if !dp.awaitRails() {
 		return nil, fabric.ErrNotConn
 	}

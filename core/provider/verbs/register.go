@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/local"
 	"mori/native/verbs"
 )
@@ -46,7 +46,7 @@ func (d *domain) initRegions() {
 // registrationOf is what devices know of a region that the caller keeps open, and the caller is
 // inside its gate. It has keys if err is nil. With wait it is made; otherwise nil may be the
 // answer.
-func (d *domain) registrationOf(mr *util.MR, wait bool) *registration {
+func (d *domain) registrationOf(mr *regions.MR, wait bool) *registration {
 	if !wait {
 		return d.regions.Find(mr, nil)
 	}
@@ -60,7 +60,7 @@ func (d *domain) registrationOf(mr *util.MR, wait bool) *registration {
 }
 
 // register shows a region to all devices.
-func register(all *domains, mr *util.MR) *registration {
+func register(all *domains, mr *regions.MR) *registration {
 	var rights verbs.Access
 	if mr.Access()&fabric.AccessRemoteRead != 0 {
 		rights |= verbs.AccessRemoteRead
@@ -152,7 +152,7 @@ func (g *registration) Close() error {
 }
 
 // place describes a region to a peer whose rails are on these devices.
-func (g *registration) place(mr *util.MR, rails []*rail) place {
+func (g *registration) place(mr *regions.MR, rails []*rail) place {
 	p := place{base: g.base, size: g.size, access: mr.Access(), chunk: g.chunk}
 	for _, r := range rails {
 		keys := make([]uint32, len(g.keys[r.nicAt]))

@@ -3,82 +3,76 @@
 package rdm
 
 import (
-	"context"
 	"errors"
-	"fmt"
 
 	"mori/core/fabric"
 )
 
+// An acceptor answers the peers that connect to an endpoint.
+type acceptor struct {
+	conns    *conns
+	listener fabric.Listener
+	places   chan struct{} // one for each handshake
+}
+
+func (a *acceptor) init(t *conns) { a.conns, a.places = t, make(chan struct{}, maxHandshakes) }
+
+func (a *acceptor) start(l fabric.Listener) {
+	a.listener = l
+	a.conns.spawn(a.acceptAll)
+}
+
+// stop closes the listener, if there is one.
+func (a *acceptor) stop() {
+	if a.listener != nil {
+		_ = a.listener.Close()
+	}
+}
+
 // acceptAll answers each request for a connection in a goroutine of its own, maxHandshakes at once.
-func (e *Endpoint) acceptAll() {
+func (a *acceptor) acceptAll() {
+	ctx := a.conns.ctx
 	for {
 		select {
-		case e.places <- struct{}{}:
-		case <-e.ctx.Done():
+		case a.places <- struct{}{}:
+		case <-ctx.Done():
 			return
 		}
-		req, err := e.listener.Accept(e.ctx)
+		req, err := a.listener.Accept(ctx)
 		if err != nil {
-			if e.ctx.Err() == nil && !errors.Is(err, fabric.ErrClosed) {
-				e.cfg.Log.Error("rdm: no more connections are accepted", "at", e.name, "why", err)
+			if ctx.Err() == nil && !errors.Is(err, fabric.ErrClosed) {
+				a.conns.e.cfg.Log.Error("rdm: no more connections are accepted", "at", a.listener.Addr(), "why", err)
 			}
 			return
 		}
 		answer := func() {
-			e.admit(req)
-			<-e.places
+			a.admit(req)
+			<-a.places
 		}
-		if !e.spawn(answer) {
-			e.refuse(req, fabric.ErrClosed)
+		if !a.conns.spawn(answer) {
+			a.refuse(req, fabric.ErrClosed)
 			return
 		}
 	}
 }
 
 // admit makes a conn of a request, or refuses it.
-func (e *Endpoint) admit(req fabric.ConnReq) {
-	c, err := e.accepting(req)
-	if err != nil {
-		e.refuse(req, err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.DialTimeout)
-	defer cancel()
-	err = c.carrier.Accept(ctx, req, nil)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err != nil { // the peer gave up
-		e.drop(c)
-		return
-	}
-	if e.byName[c.peer] == nil && !c.retiring {
-		e.byName[c.peer] = c
-	}
-}
-
-// accepting is a conn for the peer that asks, not connected yet.
-func (e *Endpoint) accepting(req fabric.ConnReq) (*conn, error) {
+func (a *acceptor) admit(req fabric.ConnReq) {
 	peer, err := parseHello(req.Private())
+	if err == nil {
+		err = a.conns.accept(peer, req)
+	}
 	if err != nil {
-		return nil, err
+		a.refuse(req, err)
 	}
-	if n := e.recv.Orphaned(); n > maxOrphaned {
-		return nil, fmt.Errorf("%d bytes of messages from ended connections wait for receives: %w", n, fabric.ErrBusy)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, fabric.ErrClosed
-	}
-	return e.open(peer)
 }
 
 // refuse sends the peer the reason, as far as there is space.
-func (e *Endpoint) refuse(req fabric.ConnReq, why error) {
+func (a *acceptor) refuse(req fabric.ConnReq, why error) {
+	cfg := &a.conns.e.cfg
 	if !errors.Is(why, fabric.ErrClosed) {
-		e.cfg.Log.Warn("rdm: connection refused", "at", e.name, "from", req.Peer(), "why", why)
+		cfg.Log.Warn("rdm: connection refused", "at", a.listener.Addr(), "from", req.Peer(), "why", why)
 	}
 	sentence := why.Error()
-	_ = req.Reject([]byte(sentence[:min(len(sentence), e.cfg.Limits.MaxPrivate)]))
+	_ = req.Reject([]byte(sentence[:min(len(sentence), cfg.Limits.MaxPrivate)]))
 }

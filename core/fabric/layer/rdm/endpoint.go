@@ -3,7 +3,6 @@
 package rdm
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 )
 
 const (
@@ -35,85 +35,48 @@ type Config struct {
 	DialTimeout time.Duration
 }
 
-// An Endpoint is a fabric.Endpoint of type EPRDM.
+// An Endpoint is a fabric.Endpoint of type EPRDM. Its parts own their state:
+//
+//	conns     the carriers, by peer, and the goroutines that work on them
+//	acceptor  answers peers that connect to this endpoint
 type Endpoint struct {
-	cfg    Config
-	state  util.State
-	queues util.Queues
-	recv   *util.RecvQueue
-	routes routes // to peers; read by Submit without mu
-	events *util.EQ
-	places chan struct{} // one for each handshake
+	util.EndpointBase
+	cfg      Config
+	recv     *receive.Queue
+	av       *util.AV
+	name     fabric.Addr
+	conns    conns
+	acceptor acceptor
 
 	closeOnce sync.Once
-	ctx       context.Context // ends with Close
-	cancel    context.CancelFunc
-	busy      sync.WaitGroup // goroutines; grows with mu held and closed false
-
-	setup    sync.Mutex // held by what configures, by Enable and by Close
-	av       *util.AV
-	counters []counterBinding
-	listener fabric.Listener
-	name     fabric.Addr
-	hello    []byte
-
-	mu     sync.Mutex
-	closed bool
-	conns  map[fabric.Endpoint]*conn // by carrier
-	byName map[fabric.Addr]*conn     // the routes
 }
 
 var _ fabric.Endpoint = (*Endpoint)(nil)
 
-// A counterBinding is repeated for each carrier.
-type counterBinding struct {
-	counter fabric.Counter
-	events  fabric.CountEvents
-}
-
 // New makes an endpoint in state idle.
 func New(cfg Config) *Endpoint {
-	e := &Endpoint{
-		cfg:    cfg,
-		places: make(chan struct{}, maxHandshakes),
-		conns:  make(map[fabric.Endpoint]*conn),
-		byName: make(map[fabric.Addr]*conn),
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
 	}
-	if e.cfg.Log == nil {
-		e.cfg.Log = slog.Default()
+	if cfg.DialTimeout == 0 {
+		cfg.DialTimeout = DialTimeout
 	}
-	if e.cfg.DialTimeout == 0 {
-		e.cfg.DialTimeout = DialTimeout
-	}
-	e.recv = util.NewRecvQueue(&e.queues, cfg.Limits.RxSize)
-	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e := &Endpoint{cfg: cfg}
+	e.recv = receive.NewQueue(&e.Queues, cfg.Limits.RxSize)
+	e.conns.init(e)
+	e.acceptor.init(&e.conns)
 	return e
-}
-
-// configure runs bind in state idle.
-func (e *Endpoint) configure(bind func() error) error {
-	e.setup.Lock()
-	defer e.setup.Unlock()
-	if err := e.state.Configure(); err != nil {
-		return err
-	}
-	return bind()
-}
-
-// BindCQ sends the completions of dir to cq; see fabric.Endpoint.
-func (e *Endpoint) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
-	return e.configure(func() error { return e.queues.BindCQ(cq, dir, selective) })
 }
 
 // BindCounter makes c count events; see fabric.Endpoint.
 func (e *Endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
-	return e.configure(func() error {
-		if err := e.queues.BindCounter(c, events); err != nil {
+	return e.Configure(func() error {
+		if err := e.Queues.BindCounter(c, events); err != nil {
 			return err
 		}
 		// Receives end in the queue that carriers share.
 		if sent := events &^ fabric.CountRecv; sent != 0 {
-			e.counters = append(e.counters, counterBinding{c, sent})
+			e.conns.counters = append(e.conns.counters, counterBinding{c, sent})
 		}
 		return nil
 	})
@@ -121,7 +84,7 @@ func (e *Endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) erro
 
 // BindAV makes av the meaning of Op.Dest and Completion.Src; see fabric.Endpoint.
 func (e *Endpoint) BindAV(av fabric.AV) error {
-	return e.configure(func() error {
+	return e.Configure(func() error {
 		v, ok := av.(*util.AV)
 		switch {
 		case !ok || v == nil:
@@ -137,17 +100,9 @@ func (e *Endpoint) BindAV(av fabric.AV) error {
 	})
 }
 
-// BindEQ binds a queue that stays empty; see fabric.Endpoint.
-func (e *Endpoint) BindEQ(eq fabric.EQ) error {
-	return e.configure(func() error { return e.queues.BindEQ(eq) })
-}
-
 // Enable starts to listen; see fabric.Endpoint.
 func (e *Endpoint) Enable() error {
-	return e.configure(func() error {
-		if err := e.queues.Complete(); err != nil {
-			return err
-		}
+	return e.EnableWith(func() error {
 		if e.av == nil {
 			return fmt.Errorf("enable endpoint without an address vector: %w", fabric.ErrNoAV)
 		}
@@ -170,35 +125,15 @@ func (e *Endpoint) listen() error {
 		_ = l.Close()
 		return fmt.Errorf("enable endpoint: %w", err)
 	}
-	e.events, e.listener, e.name, e.hello = events, l, l.Addr(), hello
-	e.spawn(e.acceptAll)
-	e.spawn(e.watch)
-	return e.state.Enable()
-}
-
-// spawn runs fn in a goroutine that Close waits for, or reports that the endpoint is closed.
-func (e *Endpoint) spawn(fn func()) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.spawnLocked(fn)
-}
-
-// spawnLocked is spawn with mu held.
-func (e *Endpoint) spawnLocked(fn func()) bool {
-	if e.closed {
-		return false
-	}
-	e.busy.Add(1)
-	go func() {
-		defer e.busy.Done()
-		fn()
-	}()
-	return true
+	e.name = l.Addr()
+	e.conns.start(events, hello)
+	e.acceptor.start(l)
+	return nil
 }
 
 // Name is the listener's address; see fabric.Endpoint.
 func (e *Endpoint) Name() (fabric.Addr, error) {
-	if err := e.state.SubmitEarly(); err != nil {
+	if err := e.State.SubmitEarly(); err != nil {
 		return "", err
 	}
 	return e.name, nil
@@ -206,7 +141,7 @@ func (e *Endpoint) Name() (fabric.Addr, error) {
 
 // Cancel ends pending receives; see fabric.Endpoint.
 func (e *Endpoint) Cancel(ctx uint64) error {
-	if e.state.SubmitEarly() == fabric.ErrClosed {
+	if e.State.SubmitEarly() == fabric.ErrClosed {
 		return fabric.ErrClosed
 	}
 	e.recv.Cancel(ctx)
@@ -220,28 +155,12 @@ func (e *Endpoint) Close() error {
 }
 
 func (e *Endpoint) close() {
-	e.setup.Lock()
-	defer e.setup.Unlock()
-	e.state.Close()
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	e.cancel()
-	if e.listener != nil {
-		_ = e.listener.Close()
-	}
-	e.busy.Wait() // nobody dials, accepts or retires any more: the carriers that are left are connected, or aborted
-	var closing sync.WaitGroup
-	for _, c := range e.left() {
-		closing.Add(1)
-		go func() {
-			defer closing.Done()
-			_ = c.carrier.Close()
-		}()
-	}
-	closing.Wait()
+	e.Setup.Lock()
+	defer e.Setup.Unlock()
+	e.State.Close()
+	e.conns.close(e.acceptor.stop)
 	e.recv.End(fabric.ErrCanceled, "endpoint closed")
-	e.queues.Unbind()
+	e.Queues.Unbind()
 	if e.av != nil {
 		e.av.Unbind()
 	}

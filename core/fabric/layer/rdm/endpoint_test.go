@@ -47,8 +47,8 @@ func TestDialEnds(t *testing.T) {
 		if err := first.aborted(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.words) || first.ops() != 1 {
 			t.Errorf("%s: %d ops, %v", c.name, first.ops(), err)
 		}
-		r.until("oblivion", func() bool { return len(r.ep.left()) == 0 })
-		if c := r.ep.routes.at(r.to); c != nil {
+		r.until("the conn to be forgotten", func() bool { return r.ep.conns.empty() })
+		if c := r.ep.conns.routes.at(r.to); c != nil {
 			t.Errorf("a route to %s is kept", c.peer)
 		}
 		if err := r.send(); err != nil || second.ops() != 1 {
@@ -137,9 +137,9 @@ func TestAcceptedCarrierIsARoute(t *testing.T) {
 	}
 	r.until("the second carrier", func() bool { return len(r.next) == 1 })
 	r.until("a route", func() bool {
-		r.ep.mu.Lock()
-		defer r.ep.mu.Unlock()
-		return r.ep.byName["b"] != nil
+		r.ep.conns.mu.Lock()
+		defer r.ep.conns.mu.Unlock()
+		return r.ep.conns.byName["b"] != nil
 	})
 	if err := errors.Join(r.send(), r.send()); err != nil {
 		t.Fatal(err)
@@ -171,4 +171,11 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%d goes to %p, want %p", n, r.at(n), want)
 		}
 	}
+}
+
+// empty reports whether every conn is retired.
+func (t *conns) empty() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.carriers) == 0
 }

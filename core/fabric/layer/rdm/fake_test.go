@@ -13,6 +13,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 )
 
 var testLimits = fabric.Limits{MaxMsg: 100, MaxPrivate: 64, TxSize: 4, RxSize: 4, SegLimit: 1, RSegLimit: 1}
@@ -36,7 +37,7 @@ func newFake() *fakeCarrier { return &fakeCarrier{closed: make(chan struct{})} }
 func (c *fakeCarrier) BindCQ(fabric.CQ, fabric.Dir, bool) error             { return c.bound }
 func (c *fakeCarrier) BindCounter(fabric.Counter, fabric.CountEvents) error { return nil }
 func (c *fakeCarrier) Enable() error                                        { return nil }
-func (c *fakeCarrier) Carry(*util.RecvQueue, func() fabric.AVAddr)          {}
+func (c *fakeCarrier) Carry(*receive.Queue, func() fabric.AVAddr)           {}
 func (c *fakeCarrier) Accept(context.Context, fabric.ConnReq, []byte) error { return nil }
 func (c *fakeCarrier) BindEQ(eq fabric.EQ) error                            { c.eq = eq.(*util.EQ); return nil }
 func (c *fakeCarrier) Connect(ctx context.Context, _ fabric.Addr, _ []byte) ([]byte, error) {

@@ -15,7 +15,7 @@ const maxReroutes = 3
 
 // Submit hands each run of ops to one peer to its carrier; see fabric.Endpoint.
 func (e *Endpoint) Submit(ops []fabric.Op) (int, error) {
-	if err := e.state.SubmitEarly(); err != nil {
+	if err := e.State.SubmitEarly(); err != nil {
 		return 0, err
 	}
 	for taken := 0; taken < len(ops); {
@@ -61,9 +61,9 @@ func (e *Endpoint) send(dest fabric.AVAddr, ops []fabric.Op) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("submit %v: %w", ops[0].Kind, err)
 	}
-	c := e.routes.at(dest)
+	c := e.conns.routes.at(dest)
 	if c == nil || c.peer != peer {
-		if c, err = e.route(dest, peer, &ops[0], nil); err != nil {
+		if c, err = e.conns.route(dest, peer, &ops[0], nil); err != nil {
 			return 0, err
 		}
 	}
@@ -75,7 +75,7 @@ func (e *Endpoint) send(dest fabric.AVAddr, ops []fabric.Op) (int, error) {
 		if !over(err) {
 			return n, err
 		}
-		if c, err = e.route(dest, peer, &ops[0], c); err != nil {
+		if c, err = e.conns.route(dest, peer, &ops[0], c); err != nil {
 			return 0, err
 		}
 	}

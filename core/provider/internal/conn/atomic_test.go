@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 )
@@ -75,14 +75,14 @@ func TestAtomicsExecuteAtTheTarget(t *testing.T) {
 // TestTheLargestAtomicsPassCredit submits more fetching ops at once than may be on their way.
 func TestTheLargestAtomicsPassCredit(t *testing.T) {
 	a, _, far, key := atomicPair(t)
-	in, operand := a.memory(util.MaxAtomic)
-	_, compare := a.memory(util.MaxAtomic)
-	_, result := a.memory(util.MaxAtomic)
+	in, operand := a.memory(atomics.MaxBytes)
+	_, compare := a.memory(atomics.MaxBytes)
+	_, result := a.memory(atomics.MaxBytes)
 	for i := range in {
 		in[i] = byte(i)
 	}
 	const count = 3 * frame.MaxReads
-	op := fabric.Op{Kind: fabric.OpCompareAtomic, Seg: operand, RSeg: fabric.RSeg{Len: util.MaxAtomic, Key: key},
+	op := fabric.Op{Kind: fabric.OpCompareAtomic, Seg: operand, RSeg: fabric.RSeg{Len: atomics.MaxBytes, Key: key},
 		Atomic: &fabric.Atomic{Op: fabric.AtomicCSwap, Type: fabric.Uint8, Compare: compare, Result: result}}
 	for range count {
 		_, err := a.ep.Submit([]fabric.Op{op})
@@ -165,7 +165,7 @@ func TestAtomicFramesThatMeanNothing(t *testing.T) {
 		"no type":                   {Count: sum &^ 0xff, Length: 4},
 		"no bytes":                  {Count: sum},
 		"half an element":           {Count: sum, Length: 6},
-		"too many elements":         {Count: sum, Length: util.MaxAtomic + 4},
+		"too many elements":         {Count: sum, Length: atomics.MaxBytes + 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)

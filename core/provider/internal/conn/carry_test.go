@@ -11,20 +11,21 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 	"mori/core/provider/internal/frame"
 )
 
 // carrier makes r's endpoint anew, serving a receive queue of the test's own.
-func (r *rig) carrier(from fabric.AVAddr) (*Endpoint, *util.RecvQueue) {
+func (r *rig) carrier(from fabric.AVAddr) (*Endpoint, *receive.Queue) {
 	r.Helper()
 	q := &util.Queues{}
 	r.must(q.BindCQ(r.cq, fabric.DirRecv, false))
 	r.Cleanup(q.Unbind)
-	recv := util.NewRecvQueue(q, 16)
+	recv := receive.NewQueue(q, 16)
 	return r.carrierOf(recv, from), recv
 }
 
-func (r *rig) carrierOf(recv *util.RecvQueue, from fabric.AVAddr) *Endpoint {
+func (r *rig) carrierOf(recv *receive.Queue, from fabric.AVAddr) *Endpoint {
 	r.Helper()
 	e, err := r.dom.Endpoint(nil)
 	r.must(err)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/socket"
@@ -98,7 +98,7 @@ func (c *channel) abandon() {
 
 // claim checks the right to segs and appends their memory to iov. The region is held open when the
 // answer is 0.
-func (c *channel) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*util.MR, []sys.Iovec, fabric.Errno) {
+func (c *channel) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*regions.MR, []sys.Iovec, fabric.Errno) {
 	mr, err := c.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, want)
 	if err != nil {
 		return nil, iov, fabric.ErrnoOf(err)

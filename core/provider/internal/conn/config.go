@@ -115,7 +115,7 @@ type MessagePath interface {
 	Send(t Ticket, op *fabric.Op)
 
 	// Changed is called when receives were posted after Take or Hold of Port.Feed said no; see
-	// util.FeedConfig.
+	// receive.FeedConfig.
 	Changed()
 
 	// Placed is called when a message that the path delivered with a token is in the memory of a

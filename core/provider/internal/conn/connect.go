@@ -78,7 +78,7 @@ func (ep *Endpoint) attempt(private []byte) (attempt, error) {
 	if most := ep.limits.MaxPrivate; len(private) > most {
 		return attempt{}, fmt.Errorf("connect with %d bytes of private data, limit is %d: %w", len(private), most, fabric.ErrTooSmall)
 	}
-	return attempt{ep}, ep.state.Connect()
+	return attempt{ep}, ep.State.Connect()
 }
 
 // fail undoes the attempt. It closes the sockets, if there are any, and releases what Prelude
@@ -90,12 +90,12 @@ func (a attempt) fail(s *handshake.Sockets) {
 			handshake.Release(s.Extra)
 		}
 	}
-	a.ep.state.ConnectFailed()
+	a.ep.State.ConnectFailed()
 }
 
 // endedBy is why an endpoint ended before it was connected: it was closed, or its DataPath failed.
 func (a attempt) endedBy() error {
-	if !a.ep.shutdown.isEnded() || errors.Is(a.ep.state.Configure(), fabric.ErrClosed) {
+	if !a.ep.shutdown.isEnded() || errors.Is(a.ep.State.Configure(), fabric.ErrClosed) {
 		return fabric.ErrClosed
 	}
 	return a.ep.shutdown.cause
@@ -153,7 +153,7 @@ func (a attempt) prepare(s *handshake.Sockets) error {
 func (a attempt) launch() error {
 	ep := a.ep
 	ep.out.mu.Lock()
-	if ep.shutdown.isEnded() || !ep.state.Connected() {
+	if ep.shutdown.isEnded() || !ep.State.Connected() {
 		ep.out.mu.Unlock()
 		err := a.endedBy()
 		if ep.path != nil {
@@ -163,12 +163,12 @@ func (a attempt) launch() error {
 	}
 	ep.out.launched = true
 	// The event comes before anything that the readers report.
-	ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
+	ep.Queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
 	for _, c := range ep.channels.sockets {
 		c.Open() // before anybody reads
 	}
 	if ep.path == nil {
-		ep.poller = socket.Poll(ep.channels.sockets[0].Stream, ep.queues.Tx, ep.queues.Rx, &ep.shutdown)
+		ep.poller = socket.Poll(ep.channels.sockets[0].Stream, ep.Queues.Tx, ep.Queues.Rx, &ep.shutdown)
 	}
 	for _, c := range ep.channels.sockets {
 		c.start(c.readSocket)

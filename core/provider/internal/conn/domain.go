@@ -11,17 +11,19 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/staging"
 )
 
 // A Domain holds the memory regions, the queues and the endpoints of one device.
 type Domain struct {
-	fabric  *Fabric
-	regions *util.MRTable
-	imports *util.Imports
-	devices staging.Devices
+	util.DomainBase // counts endpoints and queues
 
-	parent util.Parent // counts endpoints and queues
+	fabric  *Fabric
+	regions *regions.Table
+	imports *regions.Imports
+	devices staging.Devices
 
 	mu        sync.Mutex // protects what follows
 	endpoints map[*Endpoint]struct{}
@@ -36,7 +38,8 @@ var (
 // newDomain makes a domain, of which device memory may be registered if hmem says so, or the
 // provider.
 func newDomain(f *Fabric, hmem bool) *Domain {
-	d := &Domain{fabric: f, regions: util.NewMRTable(), imports: util.NewImports(), endpoints: map[*Endpoint]struct{}{}}
+	d := &Domain{fabric: f, regions: regions.NewTable(), imports: regions.NewImports(), endpoints: map[*Endpoint]struct{}{}}
+	d.CheckAddr = f.cfg.CheckAddr
 	d.regions.OnStuck(d.disconnectHolders)
 	if hmem {
 		d.regions.TakeDevice()
@@ -48,14 +51,14 @@ func newDomain(f *Fabric, hmem bool) *Domain {
 }
 
 // MRs are the domain's own regions.
-func (d *Domain) MRs() *util.MRTable { return d.regions }
+func (d *Domain) MRs() *regions.Table { return d.regions }
 
 // Imports are the peers' regions.
-func (d *Domain) Imports() *util.Imports { return d.imports }
+func (d *Domain) Imports() *regions.Imports { return d.imports }
 
 // adopt counts a child, unless the domain is closed.
 func (d *Domain) adopt(what string) error {
-	if err := d.parent.Adopt(); err != nil {
+	if err := d.Adopt(); err != nil {
 		return fmt.Errorf("%s: domain: %w", what, err)
 	}
 	return nil
@@ -91,40 +94,12 @@ func (d *Domain) forget(ep *Endpoint) {
 	d.mu.Lock()
 	delete(d.endpoints, ep)
 	d.mu.Unlock()
-	d.parent.Leave()
-}
-
-// CQ opens a completion queue; see fabric.Domain.
-func (d *Domain) CQ(size int) (fabric.CQ, error) {
-	q, err := d.parent.OpenCQ(size)
-	if err != nil {
-		return nil, err
-	}
-	return q, nil
-}
-
-// Counter opens a counter; see fabric.Domain.
-func (d *Domain) Counter(unit fabric.CountUnit) (fabric.Counter, error) {
-	c, err := d.parent.OpenCounter(unit)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// AV opens an address vector; see fabric.Domain.
-func (d *Domain) AV(size int) (fabric.AV, error) {
-	v, err := d.parent.OpenAV(size)
-	if err != nil {
-		return nil, err
-	}
-	v.OnInsert(d.fabric.cfg.CheckAddr)
-	return v, nil
+	d.Leave()
 }
 
 // QueryAtomic says what one atomic op can do; see fabric.AtomicQuerier.
 func (d *Domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
-	return util.QueryAtomic(kind, op, t)
+	return atomics.Query(kind, op, t)
 }
 
 // Reg registers a buffer; see fabric.Domain.
@@ -173,14 +148,14 @@ func (d *Domain) Close() error {
 	if own, peers := d.regions.Len(), d.imports.Len(); own+peers > 0 && !d.closed {
 		return fmt.Errorf("close domain with %d regions and %d of peers: %w", own, peers, fabric.ErrBusy)
 	}
-	first, err := d.parent.Close()
+	first, err := d.Parent.Close()
 	if err != nil {
 		return err
 	}
 	d.closed = true
 	err = d.devices.Close()
 	if first {
-		d.fabric.parent.Leave()
+		d.fabric.Leave()
 	}
 	return err
 }
@@ -197,6 +172,6 @@ func (d *Domain) datagrams(in fabric.Info) fabric.Endpoint {
 		Listen: func() (fabric.Listener, error) { return d.fabric.Listen(context.Background(), &in) },
 		Limits: d.fabric.cfg.Info.Limits,
 		Log:    d.fabric.cfg.Logger,
-		Leave:  d.parent.Leave,
+		Leave:  d.Leave,
 	})
 }

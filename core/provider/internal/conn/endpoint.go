@@ -8,6 +8,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/layer/rdm"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 	"mori/core/provider/internal/socket"
 	"mori/core/provider/internal/staging"
 )
@@ -21,14 +22,13 @@ import (
 //	shutdown    how the connection ends
 //	Port        the Endpoint as its DataPath sees it
 type Endpoint struct {
+	util.MsgBase
 	domain   *Domain
 	cfg      *Config
 	limits   fabric.Limits
-	state    util.State
-	queues   util.Queues
-	recv     *util.RecvQueue // from Enable on, or from Carry
-	feed     *util.Feed      // into recv, from Enable on
-	unspace  func()          // undoes util.CQ.OnSpace; from Enable on
+	recv     *receive.Queue // from Enable on, or from Carry
+	feed     *receive.Feed  // into recv, from Enable on
+	unspace  func()         // undoes util.CQ.OnSpace; from Enable on
 	shutdown shutdown
 
 	// Set by Carry.
@@ -67,73 +67,29 @@ func newEndpoint(d *Domain) *Endpoint {
 	return ep
 }
 
-// BindCQ sends the completions of dir to cq; see fabric.Endpoint.
-func (ep *Endpoint) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
-	ep.out.mu.Lock()
-	defer ep.out.mu.Unlock()
-	if err := ep.state.Configure(); err != nil {
-		return err
-	}
-	return ep.queues.BindCQ(cq, dir, selective)
-}
-
-// BindEQ sends connection events to eq; see fabric.Endpoint.
-func (ep *Endpoint) BindEQ(eq fabric.EQ) error {
-	ep.out.mu.Lock()
-	defer ep.out.mu.Unlock()
-	if err := ep.state.Configure(); err != nil {
-		return err
-	}
-	return ep.queues.BindEQ(eq)
-}
-
-// BindCounter makes c count events; see fabric.Endpoint.
-func (ep *Endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
-	ep.out.mu.Lock()
-	defer ep.out.mu.Unlock()
-	if err := ep.state.Configure(); err != nil {
-		return err
-	}
-	return ep.queues.BindCounter(c, events)
-}
-
-// BindAV refuses: a connected endpoint has one peer.
-func (ep *Endpoint) BindAV(fabric.AV) error {
-	return fmt.Errorf("bind an address vector to a connected endpoint: %w", fabric.ErrInvalid)
-}
-
-// Name refuses: only listeners have addresses.
-func (ep *Endpoint) Name() (fabric.Addr, error) {
-	return "", fmt.Errorf("name of a connected endpoint: %w", fabric.ErrNoSys)
-}
-
 // Enable ends configuration; see fabric.Endpoint.
 func (ep *Endpoint) Enable() error {
-	ep.out.mu.Lock()
-	defer ep.out.mu.Unlock()
-	if err := ep.state.Configure(); err != nil {
-		return err
-	}
-	if err := ep.queues.Complete(); err != nil {
-		return err
-	}
-	ep.out.pending = newPendingOps(ep.limits.TxSize)
-	if !ep.carries {
-		ep.recv = util.NewRecvQueue(&ep.queues, ep.limits.RxSize)
-	}
-	ep.feed = ep.recv.Feed(util.FeedConfig{
-		Room: eagerRoom, Source: ep.source, Changed: ep.inbox.changed, Placed: ep.inbox.placed,
+	return ep.EnableWith(func() error {
+		ep.out.mu.Lock()
+		defer ep.out.mu.Unlock()
+		ep.out.pending = newPendingOps(ep.limits.TxSize)
+		if !ep.carries {
+			ep.recv = receive.NewQueue(&ep.Queues, ep.limits.RxSize)
+		}
+		ep.feed = ep.recv.Feed(receive.FeedConfig{
+			Room: eagerRoom, Source: ep.source, Changed: ep.inbox.changed, Placed: ep.inbox.placed,
+		})
+		ep.inbox.init()
+		ep.unspace = ep.Queues.Rx.OnSpace(ep.inbox.wake)
+		return nil
 	})
-	ep.inbox.init()
-	ep.unspace = ep.queues.Rx.OnSpace(ep.inbox.wake)
-	return ep.state.Enable()
 }
 
 // Cancel ends a pending receive; see fabric.Endpoint.
 func (ep *Endpoint) Cancel(ctx uint64) error {
-	switch err := ep.state.Submit(fabric.OpRecv); err {
+	switch err := ep.State.Submit(fabric.OpRecv); err {
 	case fabric.ErrOpBadState, fabric.ErrClosed:
-		return fmt.Errorf("cancel on endpoint that is %v: %w", &ep.state, err)
+		return fmt.Errorf("cancel on endpoint that is %v: %w", &ep.State, err)
 	}
 	if ep.carries {
 		return fmt.Errorf("cancel receives of an endpoint that has none of its own: %w", fabric.ErrInvalid)
@@ -155,12 +111,12 @@ func (ep *Endpoint) Peer() fabric.Addr {
 func (ep *Endpoint) running() bool {
 	ep.out.mu.Lock()
 	defer ep.out.mu.Unlock()
-	return ep.out.launched && ep.state.Submit(fabric.OpRecv) != fabric.ErrClosed
+	return ep.out.launched && ep.State.Submit(fabric.OpRecv) != fabric.ErrClosed
 }
 
 // Path says how payload moves to the peer; see fabric.Prober.
 func (ep *Endpoint) Path() (name, reason string) {
-	if ep.state.IsConnected() && ep.path != nil {
+	if ep.State.IsConnected() && ep.path != nil {
 		return ep.path.Describe()
 	}
 	return "stream", ""
@@ -184,7 +140,7 @@ func (ep *Endpoint) Submit(ops []fabric.Op) (int, error) {
 }
 
 func (ep *Endpoint) endedErr() error {
-	if err := ep.state.Submit(fabric.OpRecv); err != nil {
+	if err := ep.State.Submit(fabric.OpRecv); err != nil {
 		return err
 	}
 	return fabric.ErrNotConn
@@ -209,7 +165,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 		}
 		return err
 	}
-	if err := ep.queues.Tx.Reserve(1); err != nil {
+	if err := ep.Queues.Tx.Reserve(1); err != nil {
 		return err
 	}
 	var key fabric.RegionKey
@@ -217,7 +173,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	if op.Kind != fabric.OpSend {
 		r := ep.domain.imports.Lookup(op.RSeg.Key)
 		if r == nil {
-			ep.queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x names no imported region", op.RSeg.Key))
+			ep.Queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x names no imported region", op.RSeg.Key))
 			return nil
 		}
 		key, size = r.Region, r.Size
@@ -226,7 +182,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 }
 
 // Carry makes the endpoint serve an EPRDM endpoint; see rdm.Carrier.
-func (ep *Endpoint) Carry(recv *util.RecvQueue, source func() fabric.AVAddr) {
+func (ep *Endpoint) Carry(recv *receive.Queue, source func() fabric.AVAddr) {
 	ep.out.mu.Lock()
 	defer ep.out.mu.Unlock()
 	ep.carries, ep.recv, ep.source = true, recv, source
@@ -238,12 +194,12 @@ func (ep *Endpoint) Abort(cause error) { ep.fail(cause) }
 // mayTake is nil if an op of this kind may be submitted now. The causes come bare.
 func (ep *Endpoint) mayTake(kind fabric.OpKind) error {
 	if !ep.carries {
-		return ep.state.Submit(kind)
+		return ep.State.Submit(kind)
 	}
 	if kind == fabric.OpRecv {
 		return fmt.Errorf("submit a receive to an endpoint that has none of its own: %w", fabric.ErrInvalid)
 	}
-	return ep.state.SubmitEarly()
+	return ep.State.SubmitEarly()
 }
 
 // from is the peer's number for completions.

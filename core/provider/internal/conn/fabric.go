@@ -11,6 +11,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/staging"
@@ -18,8 +19,8 @@ import (
 
 // A Fabric is a network of stream sockets.
 type Fabric struct {
-	cfg    Config
-	parent util.Parent
+	util.FabricBase
+	cfg Config
 }
 
 var _ fabric.Fabric = (*Fabric)(nil)
@@ -66,7 +67,7 @@ func FillLimits(l fabric.Limits) fabric.Limits {
 	set(&l.SegLimit, frame.MaxSegments)
 	set(&l.RSegLimit, frame.MaxSegments)
 	if l.MaxAtomic == 0 {
-		l.MaxAtomic = util.MaxAtomic
+		l.MaxAtomic = atomics.MaxBytes
 	}
 	set(&l.MRKeySize, fabric.RegionKeyRawLen)
 	return l
@@ -82,7 +83,7 @@ func (c *Config) log(level slog.Level, msg string, args ...any) {
 
 // adopt counts a child, unless the fabric is closed.
 func (f *Fabric) adopt(what string) error {
-	if err := f.parent.Adopt(); err != nil {
+	if err := f.Adopt(); err != nil {
 		return fmt.Errorf("%s: %s fabric: %w", what, f.cfg.Info.Provider, err)
 	}
 	return nil
@@ -102,19 +103,6 @@ func (f *Fabric) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, er
 	return newDomain(f, in != nil && in.Caps&fabric.CapHMEM != 0), nil
 }
 
-// EQ opens an event queue; see fabric.Fabric.
-func (f *Fabric) EQ(size int) (fabric.EQ, error) {
-	q, err := util.NewEQ(size)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.adopt("open event queue"); err != nil {
-		return nil, err
-	}
-	q.OnClose(f.parent.Leave)
-	return q, nil
-}
-
 // Listen starts to accept connections; see fabric.Fabric.
 func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, error) {
 	var at fabric.Addr
@@ -126,10 +114,10 @@ func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, 
 	}
 	l, err := handshake.Listen(ctx, handshake.Config{
 		Transport: f.cfg.Transport, Provider: f.cfg.Info.Provider, Wait: f.cfg.Handshake,
-		Log: f.cfg.log, Closed: f.parent.Leave,
+		Log: f.cfg.log, Closed: f.Leave,
 	}, at)
 	if err != nil {
-		f.parent.Leave()
+		f.Leave()
 		return nil, err
 	}
 	return l, nil
@@ -137,7 +125,7 @@ func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, 
 
 // Close frees the fabric, or answers ErrBusy; see fabric.Fabric.
 func (f *Fabric) Close() error {
-	_, err := f.parent.Close()
+	_, err := f.Parent.Close()
 	return err
 }
 

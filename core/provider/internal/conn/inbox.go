@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// eagerCost is what a message counts beside its bytes; it is util.RecvQueue's own figure or
+	// eagerCost is what a message counts beside its bytes; it is receive.Queue's own figure or
 	// more.
 	eagerCost = 64
 	// eagerRoom is how much a peer may send before it is consumed. At half of it credit is given
@@ -58,7 +58,7 @@ func (b *inbox) wake() {
 	}
 }
 
-// changed is util.FeedConfig.Changed: a message that had no receive may have one now, or was
+// changed is receive.FeedConfig.Changed: a message that had no receive may have one now, or was
 // consumed.
 func (b *inbox) changed() {
 	ep := b.ep
@@ -75,7 +75,7 @@ func (b *inbox) changed() {
 	}
 }
 
-// placed is util.FeedConfig.Placed: it answers a message that asked for that, or notifies the
+// placed is receive.FeedConfig.Placed: it answers a message that asked for that, or notifies the
 // DataPath of one of its own.
 func (b *inbox) placed(token uint64) {
 	ep := b.ep

@@ -91,7 +91,7 @@ func (o *outbound) add(op *fabric.Op, n uint64, key fabric.RegionKey, size uint6
 	s := o.pending.take()
 	if s == nil {
 		o.mu.Unlock()
-		o.ep.queues.Tx.Unreserve(1)
+		o.ep.Queues.Tx.Unreserve(1)
 		return fabric.ErrAgain
 	}
 	s.op, s.key, s.n, s.errno, s.detail, s.notice, s.entries = *op, key, n, 0, "", false, 0
@@ -100,7 +100,7 @@ func (o *outbound) add(op *fabric.Op, n uint64, key fabric.RegionKey, size uint6
 		if err := s.keepBytes(o.ep.limits.MaxInject); err != nil {
 			o.pending.release(s)
 			o.mu.Unlock()
-			o.ep.queues.Failed(op, socket.Unreadable, unreadableText)
+			o.ep.Queues.Failed(op, socket.Unreadable, unreadableText)
 			return nil
 		}
 	}
@@ -204,9 +204,9 @@ func (o *outbound) complete(s *pendingOp) {
 	o.pending.release(s)
 	o.mu.Unlock()
 	if errno == 0 {
-		o.ep.queues.Done(&op, n)
+		o.ep.Queues.Done(&op, n)
 	} else {
-		o.ep.queues.Failed(&op, errno, failure(o.ep.peer, n, errno, detail))
+		o.ep.Queues.Failed(&op, errno, failure(o.ep.peer, n, errno, detail))
 	}
 	o.mu.Lock()
 	o.fences.inFlight--
@@ -264,7 +264,7 @@ func (o *outbound) flush(errno fabric.Errno, detail string) {
 				why, text = s.outcome()
 			}
 			s.end()
-			o.ep.queues.Failed(&op, why, text)
+			o.ep.Queues.Failed(&op, why, text)
 		}
 	}
 }

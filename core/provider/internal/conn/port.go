@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/receive"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/socket"
 )
@@ -95,13 +96,13 @@ func (p Port) FailWith(err error, kind uint8, body []byte) {
 }
 
 // Feed gives messages of this connection to receives. The tokens of a DataPath have PathToken.
-func (p Port) Feed() *util.Feed { return p.ep.feed }
+func (p Port) Feed() *receive.Feed { return p.ep.feed }
 
 // RecvCQ is the queue of OpRemoteWrite completions.
-func (p Port) RecvCQ() *util.CQ { return p.ep.queues.Rx }
+func (p Port) RecvCQ() *util.CQ { return p.ep.Queues.Rx }
 
 // SendCQ is the queue of completions of ops that are not receives.
-func (p Port) SendCQ() *util.CQ { return p.ep.queues.Tx }
+func (p Port) SendCQ() *util.CQ { return p.ep.Queues.Tx }
 
 // Source is the peer's number for completions.
 func (p Port) Source() fabric.AVAddr { return p.ep.from() }

@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/socket"
@@ -20,7 +21,7 @@ const keepEntries = 8 << 10
 
 // A reply is the payload that a peer reads.
 type reply struct {
-	mr      *util.MR
+	mr      *regions.MR
 	iov     []sys.Iovec
 	entries int
 	result  []byte // of atomic ops: where iov points
@@ -71,7 +72,7 @@ func (o *replies) take() *reply {
 }
 
 // serve notes that r holds mr open.
-func (o *replies) serve(r *reply, mr *util.MR) {
+func (o *replies) serve(r *reply, mr *regions.MR) {
 	o.mu.Lock()
 	r.mr = mr
 	o.serving = append(o.serving, r)
@@ -166,7 +167,7 @@ func (o *replies) atomic(in *socket.Incoming) error {
 		return err
 	}
 	if r.result == nil {
-		r.result = make([]byte, util.MaxAtomic)
+		r.result = make([]byte, atomics.MaxBytes)
 	}
 	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: ticket, Flags: o.c.ep.cfg.checksumFlag()}}
 	if errno := o.execute(h, operand, compare, r.result[:n]); errno != 0 {
@@ -196,17 +197,17 @@ func (o *replies) execute(h *frame.Header, operand, compare, result []byte) fabr
 	if err != nil {
 		return fabric.ErrnoOf(err)
 	}
-	if !util.AtomicAligned(addr, code.Type()) {
+	if !atomics.Aligned(addr, code.Type()) {
 		return fabric.ErrInvalid
 	}
-	if err := sys.Guard(func() { util.Execute(code.Kind(), code.Op(), code.Type(), addr, operand, compare, result) }); err != nil {
+	if err := sys.Guard(func() { atomics.Execute(code.Kind(), code.Op(), code.Type(), addr, operand, compare, result) }); err != nil {
 		return fabric.ErrnoOf(err)
 	}
 	return 0
 }
 
 // openStaged leaves a read of device memory, in r.iov, to the Stager.
-func (o *replies) openStaged(h *frame.Header, r *reply, mr *util.MR) fabric.Errno {
+func (o *replies) openStaged(h *frame.Header, r *reply, mr *regions.MR) fabric.Errno {
 	r.from, r.ticket, r.flags = o.c, h.Ticket, h.Flags&frame.FlagChecksum|o.c.ep.cfg.checksumFlag()
 	iov := r.iov
 	r.iov = r.iov[:0]

@@ -97,7 +97,7 @@ func (f *shutdown) begin(cause error, goodOrder bool, last ...socket.Job) {
 		f.cause = cause
 		f.ended.Store(true)
 		close(f.over)
-		f.ep.state.Shut()
+		f.ep.State.Shut()
 		f.ep.out.mu.Lock()
 		defer f.ep.out.mu.Unlock()
 		if f.ep.out.launched {
@@ -229,15 +229,15 @@ func (f *shutdown) report() {
 		level = slog.LevelWarn
 	}
 	ep.cfg.log(level, "connection ended", "provider", ep.cfg.Info.Provider, "peer", ep.peer, "cause", f.cause)
-	if ep.queues.EQ != nil {
-		ep.queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: ep, Err: f.cause})
+	if ep.Queues.EQ != nil {
+		ep.Queues.EQ.Push(fabric.Event{Kind: fabric.EventShutdown, EP: ep, Err: f.cause})
 	}
 }
 
 // Shutdown ends the connection in good order; see fabric.Connector.
 func (ep *Endpoint) Shutdown() error {
 	if !ep.running() {
-		return fmt.Errorf("shut down endpoint that is %v: %w", &ep.state, ep.endedErr())
+		return fmt.Errorf("shut down endpoint that is %v: %w", &ep.State, ep.endedErr())
 	}
 	ep.shutdown.begin(fmt.Errorf("connection to %s shut down on this side: %w", ep.peer, fabric.ErrConnAborted), true)
 	<-ep.shutdown.done
@@ -246,12 +246,12 @@ func (ep *Endpoint) Shutdown() error {
 
 // Close ends the connection and every op; see fabric.Endpoint.
 func (ep *Endpoint) Close() error {
-	if !ep.state.Close() {
+	if !ep.State.Close() {
 		return nil
 	}
 	ep.shutdown.begin(fmt.Errorf("endpoint closed: %w", fabric.ErrCanceled), true)
 	<-ep.shutdown.done
-	ep.queues.Unbind()
+	ep.Queues.Unbind()
 	ep.domain.forget(ep)
 	return nil
 }

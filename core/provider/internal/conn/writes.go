@@ -8,7 +8,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/socket"
@@ -19,12 +19,12 @@ import (
 // arrives now. It belongs to the reader of the channel, but for holds.
 type writes struct {
 	c       *channel
-	mr      *util.MR       // held open
+	mr      *regions.MR    // held open
 	errno   fabric.Errno   // the answer
 	stuck   bool           // it waited for room for its completion
 	landing *staging.Piece // of a write to device memory: it has mr
 
-	holds atomic.Pointer[util.MR] // the region that payload arrives in
+	holds atomic.Pointer[regions.MR] // the region that payload arrives in
 }
 
 var _ staging.Writer = (*writes)(nil)
@@ -90,7 +90,7 @@ func (w *writes) end(in *socket.Incoming) error {
 	}
 	if w.errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
 		done := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: w.c.ep.from(), Len: h.Length, Data: h.Data}
-		if !w.c.ep.queues.Rx.TryPush(done) {
+		if !w.c.ep.Queues.Rx.TryPush(done) {
 			w.stuck = true
 			return socket.ErrNoRoom
 		}
@@ -157,7 +157,7 @@ func (w *writes) endLanding(in *socket.Incoming) error {
 func (w *writes) Landed(h *frame.Header, errno fabric.Errno) bool {
 	if errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
 		done := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: w.c.ep.from(), Len: h.Length, Data: h.Data}
-		if !w.c.ep.queues.Rx.TryPush(done) {
+		if !w.c.ep.Queues.Rx.TryPush(done) {
 			return false
 		}
 	}

@@ -4,7 +4,7 @@ package frame
 
 import (
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
 )
 
 // An AtomicCode is the operation of an atomic frame, as the Count of its header: kind of op,
@@ -47,7 +47,7 @@ func (c AtomicCode) check(n uint64) error {
 	if c>>24 != 0 || !fabric.AtomicValid(c.Kind(), c.Op(), c.Type()) {
 		return ProtocolErr("atomic frame with code %#x", uint32(c))
 	}
-	if n == 0 || n > util.MaxAtomic || n%uint64(c.Type().Size()) != 0 {
+	if n == 0 || n > atomics.MaxBytes || n%uint64(c.Type().Size()) != 0 {
 		return ProtocolErr("atomic frame of %d bytes of %v", n, c.Type())
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
 )
 
 // compareSwap is a compare-and-swap of 64-bit numbers.
@@ -42,7 +42,7 @@ func FuzzFrameHeader(f *testing.F) {
 		if entries > MaxSegments || h.Length > MaxMsg || h.Kind == 0 || h.Kind >= KindEnd {
 			t.Fatalf("taken: %+v", h)
 		}
-		if h.Kind == KindAtomic && (!fabric.AtomicValid(code.Kind(), code.Op(), code.Type()) || code.PayloadLen(h.Length) > 2*util.MaxAtomic) {
+		if h.Kind == KindAtomic && (!fabric.AtomicValid(code.Kind(), code.Op(), code.Type()) || code.PayloadLen(h.Length) > 2*atomics.MaxBytes) {
 			t.Fatalf("taken: %+v", h)
 		}
 		if again := put(&h); !bytes.Equal(again[:56], b[:56]) {

@@ -11,7 +11,7 @@ import (
 
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 )
 
 func ok(tb testing.TB, err error) {
@@ -30,7 +30,7 @@ type frame struct {
 type ends struct {
 	holder  Holder[string]
 	granter Granter
-	mr      *util.MR
+	mr      *regions.MR
 	key     fabric.RegionKey
 
 	mu    sync.Mutex
@@ -38,7 +38,7 @@ type ends struct {
 	ready chan struct{}
 }
 
-func newEnds(t *testing.T, describe func(*util.MR) ([]byte, error)) *ends {
+func newEnds(t *testing.T, describe func(*regions.MR) ([]byte, error)) *ends {
 	t.Helper()
 	e := &ends{ready: make(chan struct{}, 64), key: fabric.RegionKey{ID: 7, Secret: [16]byte{1, 2, 3}}}
 	send := func(kind uint8, body []byte) {
@@ -49,7 +49,7 @@ func newEnds(t *testing.T, describe func(*util.MR) ([]byte, error)) *ends {
 	}
 	e.holder.Parse = func(b []byte) (string, error) { return string(b), nil }
 	out := &Sender{Send: send}
-	e.holder.Out, e.granter.Out, e.granter.Describe, e.granter.Table = out, out, describe, util.NewMRTable()
+	e.holder.Out, e.granter.Out, e.granter.Describe, e.granter.Table = out, out, describe, regions.NewTable()
 	e.granter.Table.OnRevoke(func(id uint64) {
 		AwaitReturns([]Revocation{{From: nil, Grants: e.granter.Revoke(id)}}, time.Minute)
 	})
@@ -59,7 +59,7 @@ func newEnds(t *testing.T, describe func(*util.MR) ([]byte, error)) *ends {
 	return e
 }
 
-func somewhere(*util.MR) ([]byte, error) { return []byte("here"), nil }
+func somewhere(*regions.MR) ([]byte, error) { return []byte("here"), nil }
 
 // deliver carries the next frame, waiting for it.
 func (e *ends) deliver(t *testing.T) uint8 {
@@ -149,7 +149,7 @@ func TestWrongKeysAreRefused(t *testing.T) {
 // A region that closes while it is described is not granted.
 func TestARegionThatIsClosedMeanwhileIsRefused(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	e := newEnds(t, func(*util.MR) ([]byte, error) {
+	e := newEnds(t, func(*regions.MR) ([]byte, error) {
 		close(begun)
 		<-goOn
 		return []byte("here"), nil
@@ -207,7 +207,7 @@ func TestAfterTheEnd(t *testing.T) {
 
 // A region that cannot be granted is requested once; Answer is called for it.
 func TestRefusalsAreRemembered(t *testing.T) {
-	e := newEnds(t, func(*util.MR) ([]byte, error) { return nil, fabric.ErrNotSupported })
+	e := newEnds(t, func(*regions.MR) ([]byte, error) { return nil, fabric.ErrNotSupported })
 	var answers []fabric.Errno
 	e.holder.Refusals = 2
 	e.holder.Answer = func(l *Grant[string]) { answers = append(answers, l.Refused) }

@@ -7,16 +7,16 @@ import (
 	"sync"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 )
 
 // A Granter is the target's side: it knows which regions the peer may reach.
 type Granter struct {
-	Table *util.MRTable
+	Table *regions.Table
 	// Describe returns what the peer needs to reach a region, which stays open meanwhile. It may
 	// block. The Errno of its error is the refusal; ErrNotSupported says that the region is reached
 	// in another way.
-	Describe func(mr *util.MR) ([]byte, error)
+	Describe func(mr *regions.MR) ([]byte, error)
 	Out      *Sender
 
 	mu         sync.Mutex
@@ -56,7 +56,7 @@ func (g *Granter) OnRequest(body []byte) error {
 	return nil
 }
 
-func (g *Granter) answer(ticket uint64, region *util.MR) {
+func (g *Granter) answer(ticket uint64, region *regions.MR) {
 	defer g.describing.Done()
 	defer region.Release()
 	place, err := g.Describe(region)
@@ -70,7 +70,7 @@ func (g *Granter) answer(ticket uint64, region *util.MR) {
 	if err == nil {
 		// A region that is being closed is refused here, or found by Revoke: it takes the same lock
 		// after the table refuses.
-		var again *util.MR
+		var again *regions.MR
 		if again, err = g.Table.Acquire(region.Key(), 0); err == nil {
 			defer again.Release()
 		}
@@ -100,7 +100,7 @@ func (g *Granter) Shared(desc fabric.MRDesc) *Issued {
 
 // Share is Shared, and grants the region if it was not shared yet. place describes where it is. The
 // caller holds the region open. An error wraps ErrNotSupported.
-func (g *Granter) Share(mr *util.MR, place []byte) (*Issued, error) {
+func (g *Granter) Share(mr *regions.MR, place []byte) (*Issued, error) {
 	defer g.Out.Flush()
 	g.mu.Lock()
 	defer g.mu.Unlock()

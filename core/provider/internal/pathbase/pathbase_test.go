@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/local"
 )
@@ -99,14 +99,14 @@ func (d *device) register() *registration {
 }
 
 // newTable returns a domain's regions and one of them.
-func newTable(t *testing.T) (*util.MRTable, *util.MR) {
+func newTable(t *testing.T) (*regions.Table, *regions.MR) {
 	t.Helper()
 	mem, err := sys.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sys.Free(mem) })
-	table := util.NewMRTable()
+	table := regions.NewTable()
 	mr, err := table.Register(fabric.Buffer{Addr: sys.AddrOf(mem), Len: 4096}, fabric.AccessRemoteRead, fabric.RegionKey{ID: 5})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func newTable(t *testing.T) (*util.MRTable, *util.MR) {
 	return table, mr
 }
 
-func newRegistrations(t *testing.T, within time.Duration) (*Registrations[*registration], *util.MR, *device) {
+func newRegistrations(t *testing.T, within time.Duration) (*Registrations[*registration], *regions.MR, *device) {
 	t.Helper()
 	table, mr := newTable(t)
 	d := &device{}

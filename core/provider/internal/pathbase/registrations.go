@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/local"
 )
 
@@ -20,7 +20,7 @@ type Registration interface {
 // A Registrations has the regions of a domain that its devices know. They are made when an op first
 // needs them, since that takes long.
 type Registrations[R Registration] struct {
-	Table  *util.MRTable
+	Table  *regions.Table
 	Within time.Duration                  // bounds the wait for ops when a region goes
 	Stuck  func(region uint64)            // ops did not end in time: the devices keep the region
 	Failed func(region uint64, err error) // of Close
@@ -34,7 +34,7 @@ type Registrations[R Registration] struct {
 // Find returns the registration of a region that the caller keeps open, and enters its gate: the
 // caller must leave it. Without one it calls makeIt, or returns the zero R if makeIt is nil. The
 // zero R also says that the region is being closed.
-func (r *Registrations[R]) Find(mr *util.MR, makeIt func() R) R {
+func (r *Registrations[R]) Find(mr *regions.MR, makeIt func() R) R {
 	var none R
 	r.mu.RLock()
 	g := r.byID[mr.Key().ID]
@@ -49,7 +49,7 @@ func (r *Registrations[R]) Find(mr *util.MR, makeIt func() R) R {
 }
 
 // make does not hold mu while makeIt runs.
-func (r *Registrations[R]) make(mr *util.MR, makeIt func() R) R {
+func (r *Registrations[R]) make(mr *regions.MR, makeIt func() R) R {
 	r.making.Lock()
 	defer r.making.Unlock()
 	var none R

@@ -10,7 +10,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 )
 
 // Devices has the buffers of the devices whose memory a domain moves. The zero value is ready.
@@ -58,7 +58,7 @@ func (d *Devices) Of(buf fabric.Buffer) (*device.Staging, error) {
 // OfOp returns the buffers of the device that the local segments of op are on, or nil if all of
 // them are host memory. It checks that each segment is inside its region, and that one device has
 // them all.
-func (d *Devices) OfOp(op *fabric.Op, regions *util.MRTable) (*device.Staging, error) {
+func (d *Devices) OfOp(op *fabric.Op, regions *regions.Table) (*device.Staging, error) {
 	if !regions.TakesDevice() || !OnDevice(op) {
 		return nil, nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 )
@@ -48,7 +48,7 @@ func (b *Buffer) Free() {
 }
 
 // Read copies the n bytes of iov, which are device memory of mr, to a buffer and gives it to r.
-func (s *Stager) Read(r Reader, mr *util.MR, iov []sys.Iovec, n uint64, devices *Devices) error {
+func (s *Stager) Read(r Reader, mr *regions.MR, iov []sys.Iovec, n uint64, devices *Devices) error {
 	p, err := s.peerPiece(peerRead, mr, iov, n, devices)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Stager) Read(r Reader, mr *util.MR, iov []sys.Iovec, n uint64, devices 
 
 // BeginWrite returns a piece with a buffer that n bytes for iov, which is device memory of mr, are
 // to arrive in. The piece has mr from then on. device.ErrBusy says that no buffer is free.
-func (s *Stager) BeginWrite(mr *util.MR, iov []sys.Iovec, n uint64, devices *Devices) (*Piece, error) {
+func (s *Stager) BeginWrite(mr *regions.MR, iov []sys.Iovec, n uint64, devices *Devices) (*Piece, error) {
 	p, err := s.peerPiece(peerWrite, mr, iov, n, devices)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *Stager) Discard(p *Piece) {
 
 // peerPiece makes a piece of a peer's operation whose memory, on a device, is iov. One that does
 // not fit a buffer is refused: peers know that they must cut.
-func (s *Stager) peerPiece(kind pieceKind, mr *util.MR, iov []sys.Iovec, n uint64, devices *Devices) (*Piece, error) {
+func (s *Stager) peerPiece(kind pieceKind, mr *regions.MR, iov []sys.Iovec, n uint64, devices *Devices) (*Piece, error) {
 	if n > PieceLen {
 		return nil, fabric.ErrMsgSize
 	}

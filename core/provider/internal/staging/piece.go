@@ -8,7 +8,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/frame"
@@ -51,7 +51,7 @@ type Piece struct {
 	segs    []fabric.Seg
 	rsegs   []fabric.RSeg
 	descs   []fabric.MRDesc
-	regions []*util.MR // held open while they are copied
+	regions []*regions.MR // held open while they are copied
 	aimed   bool
 	copy    device.Copy
 
@@ -211,7 +211,7 @@ func (p *Piece) inward() bool { return p.kind == ownRead || p.kind == peerWrite 
 
 // aim readies the copies, once: it holds the regions open, turns offsets into addresses of the
 // buffer, and copies what is the host's.
-func (p *Piece) aim(regions *util.MRTable) error {
+func (p *Piece) aim(regions *regions.Table) error {
 	if p.aimed {
 		return nil
 	}

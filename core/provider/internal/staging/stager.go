@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mori/core/device"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys/thread"
 	"mori/core/provider/internal/queue"
 )
@@ -63,7 +63,7 @@ type Stager struct {
 	port    Port
 	pieces  pool
 	pending atomic.Int64 // copies
-	regions *util.MRTable
+	regions *regions.Table
 	start   sync.Once
 	wake    chan struct{}
 	quit    chan struct{} // closed by Stop
@@ -84,7 +84,7 @@ type Stager struct {
 }
 
 // Init readies s, which serves port. Local segments are of regions.
-func (s *Stager) Init(port Port, regions *util.MRTable) {
+func (s *Stager) Init(port Port, regions *regions.Table) {
 	s.port, s.regions = port, regions
 	s.wake, s.quit, s.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 }

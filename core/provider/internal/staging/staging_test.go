@@ -13,7 +13,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/fabric/util"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/frame"
 	"mori/native/gpu/gputest"
@@ -32,8 +32,8 @@ func ok(tb testing.TB, err error) {
 type region struct {
 	dev   *device.Device
 	addr  uint64
-	table *util.MRTable
-	mr    *util.MR
+	table *regions.Table
+	mr    *regions.MR
 	key   fabric.RegionKey
 }
 
@@ -45,7 +45,7 @@ func newRegion(t *testing.T, ordinal, n int) *region {
 	mem, err := dev.Alloc(uint64(n))
 	ok(t, err)
 	kind := map[device.Vendor]fabric.MemKind{device.CUDA: fabric.MemCUDA, device.HIP: fabric.MemHIP}[dev.Vendor]
-	r := &region{dev: dev, addr: mem.Addr(), table: util.NewMRTable(), key: fabric.RegionKey{ID: 7, Secret: [16]byte{byte(ordinal)}}}
+	r := &region{dev: dev, addr: mem.Addr(), table: regions.NewTable(), key: fabric.RegionKey{ID: 7, Secret: [16]byte{byte(ordinal)}}}
 	r.table.TakeDevice()
 	buf := fabric.Buffer{Addr: r.addr, Len: uint64(n), Kind: kind, Device: dev.Ordinal}
 	r.mr, err = r.table.Register(buf, fabric.AccessRemoteRead|fabric.AccessRemoteWrite, r.key)
@@ -88,7 +88,7 @@ type loop struct {
 	longest uint64
 }
 
-func newLoop(t *testing.T, local *util.MRTable, target *region) *loop {
+func newLoop(t *testing.T, local *regions.Table, target *region) *loop {
 	l := &loop{t: t, target: target, ended: make(chan *Transfer, 1)}
 	l.near.Init(l, local)
 	l.far.Init(l, target.table)
@@ -162,7 +162,7 @@ func (l *loop) Send(p *Piece) {
 type reading struct {
 	l  *loop
 	p  *Piece
-	mr *util.MR
+	mr *regions.MR
 }
 
 func (r *reading) Reply(b Buffer, errno fabric.Errno) {

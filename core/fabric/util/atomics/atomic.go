@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package atomics
 
 import (
 	"encoding/binary"
@@ -11,23 +11,23 @@ import (
 	"mori/core/internal/sys"
 )
 
-// MaxAtomic is the bytes of one atomic op of providers that use Execute.
-const MaxAtomic = 4096
+// MaxBytes is the bytes of one atomic op of providers that use Execute.
+const MaxBytes = 4096
 
-// QueryAtomic is fabric.AtomicQuerier for providers that use Execute, which has every op that means
+// Query answers fabric.AtomicQuerier for providers that use Execute, which has every op that means
 // anything.
-func QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (count int, err error) {
+func Query(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (count int, err error) {
 	if !fabric.AtomicValid(kind, op, t) {
 		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrInvalid)
 	}
-	return MaxAtomic / t.Size(), nil
+	return MaxBytes / t.Size(), nil
 }
 
-// AtomicAligned reports whether addr is where an element of type t may be: at a multiple of its
+// Aligned reports whether addr is where an element of type t may be: at a multiple of its
 // size.
-func AtomicAligned(addr uint64, t fabric.DataType) bool { return addr&uint64(t.Size()-1) == 0 }
+func Aligned(addr uint64, t fabric.DataType) bool { return addr&uint64(t.Size()-1) == 0 }
 
-// Execute applies an op that CheckOp found good to the memory at addr, which AtomicAligned found
+// Execute applies an op that CheckOp found good to the memory at addr, which Aligned found
 // good, and whose bounds and rights were checked. operand may be nil for AtomicRead, result for
 // OpAtomic; compare is for OpCompareAtomic. All that is given is equally long and overlaps with
 // nothing.

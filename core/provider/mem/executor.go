@@ -7,75 +7,114 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/fabric/util"
+	"mori/core/fabric/util/atomics"
+	"mori/core/fabric/util/regions"
 	"mori/core/internal/sys"
 )
 
 // pieceBytes is what is copied between two looks at whether the connection has ended.
 const pieceBytes = 1 << 20
 
+// An executor moves the bytes of the ops of one end of a link, to and from the memory of the other.
+type executor struct {
+	*link
+	self, peer *endpoint
+	ops        *pendingOps // of self
+}
+
+func newExecutor(l *link, self *endpoint) *executor {
+	return &executor{link: l, self: self, peer: l.ends[1-l.side(self)], ops: &self.pending}
+}
+
+// run executes ops until the link ends, and then ends what is left.
+func (x *executor) run() {
+	forget := x.peer.Queues.Rx.OnSpace(x.ops.wakeUp)
+	for !isClosed(x.done) {
+		if t := x.ops.next(); t != nil {
+			x.execute(t)
+		} else {
+			_ = x.sleep()
+		}
+	}
+	forget()
+	close(x.self.quiet)
+	<-x.peer.quiet
+	x.self.finish(x.cause[x.side(x.self)])
+}
+
+// sleep waits until something changed, or answers how the link ended.
+func (x *executor) sleep() error {
+	select {
+	case <-x.ops.wake:
+		return nil
+	case <-x.done:
+		return x.over()
+	}
+}
+
 // execute ends the op of t, one way or the other, or lets it end when its message is placed.
-func (e *endpoint) execute(l *link, peer *endpoint, t *task) {
+func (x *executor) execute(t *task) {
 	op := &t.op
 	if op.Flags&fabric.OpInject != 0 {
 		op.Seg.Addr = sys.AddrOf(t.inject[:])
 		op.Atomic = &t.atomic
 	}
-	if fault := e.domain.network.provider.opts.Fault; fault != nil {
+	if fault := x.self.domain.network.provider.opts.Fault; fault != nil {
 		if err := fault(op); err != nil {
-			l.end(e, fabric.ErrConnReset, fabric.ErrConnReset)
-			e.failed(op, fabric.ErrConnReset, err.Error())
+			x.end(x.self, fabric.ErrConnReset, fabric.ErrConnReset)
+			x.ops.failed(op, fabric.ErrConnReset, err.Error())
 			return
 		}
 	}
-	later, err := e.perform(l, peer, op)
+	later, err := x.perform(op)
 	switch {
 	case err != nil:
-		e.failed(op, fabric.ErrnoOf(err), err.Error())
+		x.ops.failed(op, fabric.ErrnoOf(err), err.Error())
 	case !later:
-		e.done(op)
+		x.ops.done(op)
 	}
 }
 
 // perform does op; later means that placed will end it.
-func (e *endpoint) perform(l *link, peer *endpoint, op *fabric.Op) (later bool, err error) {
-	for op.Flags&fabric.OpFence != 0 && !e.settled() {
-		if err := e.sleep(l); err != nil {
+func (x *executor) perform(op *fabric.Op) (later bool, err error) {
+	for op.Flags&fabric.OpFence != 0 && !x.ops.settled() {
+		if err := x.sleep(); err != nil {
 			return false, err
 		}
 	}
 	switch op.Kind {
 	case fabric.OpSend:
-		return e.send(l, peer, op)
+		return x.send(op)
 	case fabric.OpRead, fabric.OpWrite:
-		return false, e.rma(l, peer, op)
+		return false, x.rma(op)
 	}
-	return false, e.atomic(peer, op)
+	return false, x.atomic(op)
 }
 
 // send moves a message into the peer's oldest receive, or into its memory for early messages, or
 // waits for either.
-func (e *endpoint) send(l *link, peer *endpoint, op *fabric.Op) (later bool, err error) {
+func (x *executor) send(op *fabric.Op) (later bool, err error) {
 	n := op.Len()
 	for {
-		if to, ok := peer.feed.Take(); ok {
+		if to, ok := x.peer.feed.Take(); ok {
 			fill(&to, op)
-			peer.feed.Filled(&to, n, op.Data, op.Flags)
+			x.peer.feed.Filled(&to, n, op.Data, op.Flags)
 			return false, nil
 		}
-		if peer.feed.Hold(n) {
-			token := e.place(op)
-			peer.feed.Deliver(gathered(op, n), op.Data, op.Flags, token)
+		if x.peer.feed.Hold(n) {
+			token := x.ops.place(op)
+			x.peer.feed.Deliver(gathered(op, n), op.Data, op.Flags, token)
 			return token != 0, nil
 		}
-		if err := e.sleep(l); err != nil {
+		if err := x.sleep(); err != nil {
 			return false, err
 		}
 	}
 }
 
 // over is the error of what the end of the connection interrupts.
-func (l *link) over(e *endpoint) error {
-	return fmt.Errorf("connection to %s ended: %w", e.peerName, l.cause[l.side(e)])
+func (x *executor) over() error {
+	return fmt.Errorf("connection to %s ended: %w", x.self.peerName, x.cause[x.side(x.self)])
 }
 
 // fill copies as much of the message msg as there is space in the receive to.
@@ -104,19 +143,19 @@ func gathered(op *fabric.Op, n uint64) []byte {
 }
 
 // rma checks the peer's region, copies, and notifies the peer if the op carries data.
-func (e *endpoint) rma(l *link, peer *endpoint, op *fabric.Op) error {
-	if err := e.access(l, peer, op); err != nil {
+func (x *executor) rma(op *fabric.Op) error {
+	if err := x.access(op); err != nil {
 		return err
 	}
 	if op.Flags&fabric.OpRemoteData == 0 {
 		return nil
 	}
 	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Len: op.Len(), Data: op.Data}
-	if peer.source != nil {
-		c.Src = peer.source()
+	if x.peer.source != nil {
+		c.Src = x.peer.source()
 	}
-	for !peer.queues.Rx.TryPush(c) {
-		if err := e.sleep(l); err != nil {
+	for !x.peer.Queues.Rx.TryPush(c) {
+		if err := x.sleep(); err != nil {
 			return err
 		}
 	}
@@ -124,28 +163,28 @@ func (e *endpoint) rma(l *link, peer *endpoint, op *fabric.Op) error {
 }
 
 // acquire is the peer's region that op names, with the rights it needs. The caller releases it.
-func (e *endpoint) acquire(peer *endpoint, op *fabric.Op) (*util.MR, error) {
-	r := e.domain.imports.Lookup(op.RSeg.Key)
+func (x *executor) acquire(op *fabric.Op) (*regions.MR, error) {
+	r := x.self.domain.imports.Lookup(op.RSeg.Key)
 	if r == nil {
 		return nil, fmt.Errorf("no region is imported as key %#x: %w", op.RSeg.Key, fabric.ErrNoKey)
 	}
-	m, err := peer.domain.regions.Acquire(r.Region, op.Access())
+	m, err := x.peer.domain.regions.Acquire(r.Region, op.Access())
 	if err != nil {
-		return nil, fmt.Errorf("region %d of %s: %w", r.Region.ID, e.peerName, err)
+		return nil, fmt.Errorf("region %d of %s: %w", r.Region.ID, x.self.peerName, err)
 	}
 	return m, nil
 }
 
 // access moves the bytes of a read or write. Nothing is touched unless every segment is inside the
 // region.
-func (e *endpoint) access(l *link, peer *endpoint, op *fabric.Op) error {
-	m, err := e.acquire(peer, op)
+func (x *executor) access(op *fabric.Op) error {
+	m, err := x.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer m.Release()
 	if err := inside(m, op); err != nil {
-		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, e.peerName, m.Buffer().Len, err)
+		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, x.self.peerName, m.Buffer().Len, err)
 	}
 	base := m.Buffer().Addr
 	w := util.NewWalk(op)
@@ -155,8 +194,8 @@ func (e *endpoint) access(l *link, peer *endpoint, op *fabric.Op) error {
 			return nil
 		}
 		for n > 0 {
-			if isClosed(l.done) {
-				return l.over(e)
+			if isClosed(x.done) {
+				return x.over()
 			}
 			k := min(n, pieceBytes)
 			from, to := local, base+off
@@ -169,7 +208,7 @@ func (e *endpoint) access(l *link, peer *endpoint, op *fabric.Op) error {
 	}
 }
 
-func inside(m *util.MR, op *fabric.Op) error {
+func inside(m *regions.MR, op *fabric.Op) error {
 	if _, err := m.Range(op.RSeg.Addr, op.RSeg.Len); err != nil {
 		return fmt.Errorf("at offset %d for %d bytes: %w", op.RSeg.Addr, op.RSeg.Len, err)
 	}
@@ -182,19 +221,19 @@ func inside(m *util.MR, op *fabric.Op) error {
 }
 
 // atomic executes the op in the peer's memory.
-func (e *endpoint) atomic(peer *endpoint, op *fabric.Op) error {
-	m, err := e.acquire(peer, op)
+func (x *executor) atomic(op *fabric.Op) error {
+	m, err := x.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer m.Release()
 	if err := inside(m, op); err != nil {
-		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, e.peerName, m.Buffer().Len, err)
+		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, x.self.peerName, m.Buffer().Len, err)
 	}
 	a, n := op.Atomic, int(op.Seg.Len)
 	at := m.Buffer().Addr + op.RSeg.Addr
-	if !util.AtomicAligned(at, a.Type) {
-		return fmt.Errorf("region %d of %s: offset %d is not aligned to %v: %w", m.Key().ID, e.peerName, op.RSeg.Addr, a.Type, fabric.ErrInvalid)
+	if !atomics.Aligned(at, a.Type) {
+		return fmt.Errorf("region %d of %s: offset %d is not aligned to %v: %w", m.Key().ID, x.self.peerName, op.RSeg.Addr, a.Type, fabric.ErrInvalid)
 	}
 	var operand, compare, result []byte
 	if a.Op != fabric.AtomicRead {
@@ -206,6 +245,6 @@ func (e *endpoint) atomic(peer *endpoint, op *fabric.Op) error {
 	if op.Kind != fabric.OpAtomic {
 		result = sys.Bytes(a.Result.Addr, n)
 	}
-	util.Execute(op.Kind, a.Op, a.Type, at, operand, compare, result)
+	atomics.Execute(op.Kind, a.Op, a.Type, at, operand, compare, result)
 	return nil
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package atomics
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -154,7 +156,8 @@ func one(dt fabric.DataType) []byte {
 func TestExecuteIsAtomic(t *testing.T) {
 	const workers, each = 4, 30 // 120 fits an int8
 	m, addr := wordMemory(t)
-	ctx := testContext(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
 	for _, dt := range everyType {
 		clear(m)
 		size := dt.Size()
@@ -222,7 +225,7 @@ func TestExecuteBesideTheCPU(t *testing.T) {
 func TestAtomicAligned(t *testing.T) {
 	for _, dt := range everyType {
 		for addr := range uint64(64) {
-			if got := AtomicAligned(addr, dt); got != (addr%uint64(dt.Size()) == 0) {
+			if got := Aligned(addr, dt); got != (addr%uint64(dt.Size()) == 0) {
 				t.Errorf("%v at %d: %v", dt, addr, got)
 			}
 		}
@@ -231,7 +234,7 @@ func TestAtomicAligned(t *testing.T) {
 
 func TestQueryAtomic(t *testing.T) {
 	valid := everyAtomic(func(kind fabric.OpKind, op fabric.AtomicOp, dt fabric.DataType) {
-		if n, err := QueryAtomic(kind, op, dt); n != MaxAtomic/dt.Size() || err != nil {
+		if n, err := Query(kind, op, dt); n != MaxBytes/dt.Size() || err != nil {
 			t.Errorf("%v %v of %v: %d, %v", kind, op, dt, n, err)
 		}
 	})
@@ -239,7 +242,7 @@ func TestQueryAtomic(t *testing.T) {
 	for kind := range fabric.OpKind(12) {
 		for op := range fabric.AtomicOp(24) {
 			for dt := range fabric.DataType(16) {
-				n, err := QueryAtomic(kind, op, dt)
+				n, err := Query(kind, op, dt)
 				if err == nil {
 					got++
 				} else if n != 0 || !errors.Is(err, fabric.ErrInvalid) {
@@ -281,4 +284,12 @@ func BenchmarkExecute(b *testing.B) {
 			}
 		})
 	}
+}
+
+func start(wg *sync.WaitGroup, fn func()) {
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		fn()
+	}()
 }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package receive
 
 import (
 	"errors"
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 	"mori/core/internal/sys"
 )
 
 // newRecv returns a queue with one feed and its completion queue.
-func newRecv(t testing.TB, limit int, room uint64, selective bool) (*RecvQueue, *Feed, *CQ) {
-	qs := &Queues{}
+func newRecv(t testing.TB, limit int, room uint64, selective bool) (*Queue, *Feed, *util.CQ) {
+	qs := &util.Queues{}
 	cq := newCQ(t, 64)
 	if err := qs.BindCQ(cq, fabric.DirRecv, selective); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRecvQueue(qs, limit)
+	r := NewQueue(qs, limit)
 	return r, r.Feed(FeedConfig{Room: room}), cq
 }
 
@@ -50,15 +51,6 @@ func arrive(f *Feed, msg string, data uint64, flags fabric.OpFlags) bool {
 	}
 	f.Deliver([]byte(msg), data, flags, 0)
 	return true
-}
-
-func readOne(t *testing.T, cq *CQ) fabric.Completion {
-	t.Helper()
-	var c [1]fabric.Completion
-	if _, err := cq.Read(c[:]); err != nil {
-		t.Fatal(err)
-	}
-	return c[0]
 }
 
 func TestRecvMatchesInOrder(t *testing.T) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package regions
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package regions
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestHostFindsTheRegionOfMemory(t *testing.T) {
-	table := NewMRTable()
+	table := NewTable()
 	table.TakeDevice()
 	host, err := table.Register(fabric.Buffer{Addr: 1000, Len: 100}, 0, fabric.RegionKey{ID: 1})
 	if err != nil {

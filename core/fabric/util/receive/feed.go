@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package receive
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Feed is how the messages of one connection come into a RecvQueue. A message takes part in two
+// A Feed is how the messages of one connection come into a Queue. A message takes part in two
 // ways:
 //
 //   - Take gives the oldest receive to a message whose bytes are about to arrive, to be filled in
@@ -20,7 +20,7 @@ import (
 // The messages of a feed pass through one at a time: each Take or Hold is followed by its Filled,
 // Failed, Deliver or Unhold before the next.
 type Feed struct {
-	r     *RecvQueue
+	r     *Queue
 	cfg   FeedConfig
 	held  uint64 // bytes of early messages and of what Hold promised
 	waits bool   // in r.waiting

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package receive
 
 import (
 	"fmt"
@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 )
 
-// A recvModel is what a RecvQueue does, written down as lists.
+// A recvModel is what a Queue does, written down as lists.
 type recvModel struct {
 	posted []uint64 // contexts
 	early  []uint64 // data of messages
@@ -70,7 +71,7 @@ func TestRecvAgainstModel(t *testing.T) {
 				r.Cancel(ctx)
 				m.cancel(ctx)
 			}
-			got = append(got, entries(cq)...)
+			got = append(got, readAll(cq)...)
 		}
 		if !slices.Equal(got, m.want) {
 			t.Fatalf("seed %d:\ngot  %q\nwant %q", seed, got, m.want)
@@ -81,8 +82,8 @@ func TestRecvAgainstModel(t *testing.T) {
 	}
 }
 
-// entries reads everything that is in the queue, in words.
-func entries(cq *CQ) (out []string) {
+// readAll reads everything that is in the queue, in words.
+func readAll(cq *util.CQ) (out []string) {
 	for {
 		var dst [4]fabric.Completion
 		var e fabric.ErrEntry

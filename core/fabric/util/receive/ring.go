@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package receive
 
 // A ring is a queue that grows by doubling and keeps its memory. Its users bound it.
 type ring[T any] struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package regions
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func key(id uint64, secret byte) fabric.RegionKey {
 const bothRights = fabric.AccessRemoteRead | fabric.AccessRemoteWrite
 
 func TestMRTableRegister(t *testing.T) {
-	tab := NewMRTable()
+	tab := NewTable()
 	for _, c := range []struct {
 		name string
 		buf  fabric.Buffer
@@ -45,7 +45,7 @@ func TestMRTableRegister(t *testing.T) {
 
 // TestMRTableDevice registers device memory, which has a descriptor until it is closed.
 func TestMRTableDevice(t *testing.T) {
-	tab := NewMRTable()
+	tab := NewTable()
 	tab.TakeDevice()
 	buf := fabric.Buffer{Addr: 4096, Len: 100, Kind: fabric.MemCUDA, Device: 1}
 	m, err := tab.Register(buf, bothRights, key(1, 1))
@@ -78,7 +78,7 @@ func TestMRTableDevice(t *testing.T) {
 
 // TestMRPrefetch: the provider is asked while the region is open, and only if it does something.
 func TestMRPrefetch(t *testing.T) {
-	tab := NewMRTable()
+	tab := NewTable()
 	m, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, bothRights, key(1, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestMRPrefetch(t *testing.T) {
 	if err := m.Prefetch(); !errors.Is(err, fabric.ErrNotSupported) {
 		t.Errorf("nobody does anything: %v", err)
 	}
-	tab = NewMRTable()
+	tab = NewTable()
 	var asked *MR
 	refusal := error(nil)
 	tab.OnPrefetch(func(mr *MR) error {
@@ -115,7 +115,7 @@ func TestMRPrefetch(t *testing.T) {
 }
 
 func TestMRTableAcquire(t *testing.T) {
-	tab := NewMRTable()
+	tab := NewTable()
 	m, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, fabric.AccessRemoteRead, key(1, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestMRTableAcquire(t *testing.T) {
 }
 
 func TestMRClose(t *testing.T) {
-	tab := NewMRTable()
+	tab := NewTable()
 	var order []string
 	var m *MR
 	tab.OnRevoke(func(id uint64) {
@@ -193,7 +193,7 @@ func TestMRClose(t *testing.T) {
 }
 
 func TestMRCloseStuck(t *testing.T) {
-	tab := NewMRTable()
+	tab := NewTable()
 	tab.grace = 5 * time.Millisecond
 	var m *MR
 	let := true
@@ -228,7 +228,7 @@ func TestMRCloseStuck(t *testing.T) {
 // TestMRCloseRace holds that nobody is inside once Close returned.
 func TestMRCloseRace(t *testing.T) {
 	for range 200 {
-		tab := NewMRTable()
+		tab := NewTable()
 		m, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 1}, bothRights, key(1, 1))
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func TestImports(t *testing.T) {
 }
 
 func TestTablesDoNotAllocate(t *testing.T) {
-	tab, imports := NewMRTable(), NewImports()
+	tab, imports := NewTable(), NewImports()
 	if _, err := tab.Register(fabric.Buffer{Addr: 4096, Len: 100}, bothRights, key(1, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -312,4 +312,12 @@ func TestTablesDoNotAllocate(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+func start(wg *sync.WaitGroup, fn func()) {
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		fn()
+	}()
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-package util
+package receive
 
 import (
 	"sync"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 )
 
-// A RecvQueue matches arriving messages with posted receives, both in order. Messages come through
+// A Queue matches arriving messages with posted receives, both in order. Messages come through
 // Feeds, one for each connection; those of one feed keep their order. A message that comes before
 // its receive waits in memory of bounded size.
-type RecvQueue struct {
+type Queue struct {
 	mu       sync.Mutex
 	posted   ring[fabric.Op]
 	early    ring[message]
@@ -19,7 +20,7 @@ type RecvQueue struct {
 	orphaned uint64  // what feeds that ended still hold
 	ended    fabric.Errno
 
-	q     *Queues
+	q     *util.Queues
 	limit int
 }
 
@@ -36,18 +37,18 @@ type message struct {
 // too.
 const messageCost = 64
 
-// NewRecvQueue makes a queue for up to limit posted receives. Completions go to q.Rx, which must be
+// NewQueue makes a queue for up to limit posted receives. Completions go to q.Rx, which must be
 // bound before the first Post.
-func NewRecvQueue(q *Queues, limit int) *RecvQueue {
-	return &RecvQueue{q: q, limit: limit}
+func NewQueue(q *util.Queues, limit int) *Queue {
+	return &Queue{q: q, limit: limit}
 }
 
 // Feed adds a connection.
-func (r *RecvQueue) Feed(cfg FeedConfig) *Feed { return &Feed{r: r, cfg: cfg} }
+func (r *Queue) Feed(cfg FeedConfig) *Feed { return &Feed{r: r, cfg: cfg} }
 
 // Post adds a receive that CheckOp found good, or completes it at once with the oldest early
 // message. ErrAgain if the queue or the CQ is full; after End its cause.
-func (r *RecvQueue) Post(op *fabric.Op) error {
+func (r *Queue) Post(op *fabric.Op) error {
 	r.mu.Lock()
 	if r.ended != 0 || r.posted.len() >= r.limit {
 		defer r.mu.Unlock()
@@ -75,7 +76,7 @@ func (r *RecvQueue) Post(op *fabric.Op) error {
 }
 
 // unlockAndNotify releases mu and notifies the feeds that wait.
-func (r *RecvQueue) unlockAndNotify() {
+func (r *Queue) unlockAndNotify() {
 	var some [8]*Feed
 	notified := append(some[:0], r.waiting...)
 	for i, f := range r.waiting {
@@ -90,7 +91,7 @@ func (r *RecvQueue) unlockAndNotify() {
 
 // Cancel ends the posted receives with this Ctx by ErrCanceled entries. One that a message is
 // filling is let alone.
-func (r *RecvQueue) Cancel(ctx uint64) {
+func (r *Queue) Cancel(ctx uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := r.posted.len(); i > 0; i-- {
@@ -104,7 +105,7 @@ func (r *RecvQueue) Cancel(ctx uint64) {
 
 // End ends all posted receives with cause and drops the messages that wait; every later Post
 // answers cause.
-func (r *RecvQueue) End(cause fabric.Errno, detail string) {
+func (r *Queue) End(cause fabric.Errno, detail string) {
 	r.mu.Lock()
 	if r.ended != 0 {
 		r.mu.Unlock()
@@ -121,12 +122,12 @@ func (r *RecvQueue) End(cause fabric.Errno, detail string) {
 
 // Orphaned is how many bytes wait here whose feed has ended: to be bounded by the owner of the
 // feeds.
-func (r *RecvQueue) Orphaned() uint64 {
+func (r *Queue) Orphaned() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.orphaned
 }
 
-func (r *RecvQueue) fail(op *fabric.Op, cause fabric.Errno, detail string) {
+func (r *Queue) fail(op *fabric.Op, cause fabric.Errno, detail string) {
 	r.q.NotReceived(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: fabric.OpRecv}, Err: cause, Detail: detail})
 }
