@@ -36,7 +36,7 @@ test-bare: # make demo and make test in a fresh clone, on a machine that has onl
 	tests/bare/run $(ARGS)
 
 test-race: dev ## the Go tests under the race detector, in random order
-	$(GO) test $(TAGS) -race -shuffle=on -count=1 $(ARGS) $(LONG) ./...
+	$(GO) test $(TAGS) -race -shuffle=on -count=1 -vet=off -ldflags='-s -w' $(ARGS) $(LONG) ./...
 
 test-steady: dev ## each test many times beside busy processes, and a table of what was not green: RUNS=30 LOAD=2, WHAT="./io tests/python/io"
 	@$(PY) tools/steady.py --runs $(or $(RUNS),30) --load $(or $(LOAD),2) --json build/steady/table.json $(ARGS) $(WHAT)
