@@ -7,6 +7,7 @@
     tools/run_tests.py --only python -- -n 0  # pytest's arguments
     tools/run_tests.py --skipped              # the Python tests that the last run skipped
 
+Both run at the same time, because most tests wait more than they compute.
 A line reports each Go package and each minute of the Python tests. Failed tests are printed with their output as they
 end; the output of all others stays in build/test. Skipped tests are grouped by what they miss. --json writes the
 summary to a file. The exit status is 1 if a test failed.
@@ -26,6 +27,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,18 +102,57 @@ def print_failure(outcome: Outcome) -> None:
     print(f"FAIL {outcome.title}", *(f"    {line}" for line in lines), sep="\n", flush=True)
 
 
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process and its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+class Running:
+    """The processes that run now, each of which leads a process group."""
+
+    def __init__(self) -> None:
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def add(self, process: subprocess.Popen[str]) -> None:
+        """Add a process; kill it if stop was called before."""
+        with self._lock:
+            self._processes.add(process)
+            if self._stopped:
+                kill(process)
+
+    def end(self, process: subprocess.Popen[str]) -> None:
+        """Kill what a process has left in its group, and wait for it."""
+        kill(process)
+        process.wait()
+        with self._lock:
+            self._processes.discard(process)
+
+    def stop(self) -> None:
+        """Kill all processes, and those that are added from now on."""
+        with self._lock:
+            self._stopped = True
+            for process in self._processes:
+                kill(process)
+
+
+running = Running()
+
+
 @contextlib.contextmanager
 def bounded(process: subprocess.Popen[str]) -> Iterator[threading.Event]:
     """End a process and its group at LIMIT, or when the block is left."""
     late = threading.Event()
+    running.add(process)
 
     def end() -> None:
         late.set()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGQUIT)  # go test and pytest print what was running
         time.sleep(5)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill(process)
 
     timer = threading.Timer(LIMIT, end)
     timer.daemon = True
@@ -120,9 +161,7 @@ def bounded(process: subprocess.Popen[str]) -> Iterator[threading.Event]:
         yield late
     finally:
         timer.cancel()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # what the tests left running
-        process.wait()
+        running.end(process)
 
 
 def start(command: list[str], cwd: Path, env: dict[str, str]) -> subprocess.Popen[str]:
@@ -267,21 +306,35 @@ def as_json(counts: list[Count]) -> str:
     } for count in counts], indent=1) + "\n"
 
 
+def torch_installed() -> int:
+    """Install PyTorch in .venv, unless TORCH=0; return the exit status."""
+    with start([sys.executable, str(ROOT / "tools" / "dev.py"), "--torch"], ROOT, dict(os.environ)) as process, \
+            bounded(process):
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+        return process.wait()
+
+
+def python_suite(args: argparse.Namespace) -> Count:
+    """Install PyTorch, if the arguments say so, and run the Python tests."""
+    if args.torch and (status := torch_installed()) != 0:
+        return Count("Python", broken=f"tools/dev.py --torch ended with status {status}")
+    return python_tests(args.arguments, args.logs)
+
+
 def run_tests(args: argparse.Namespace) -> list[Count]:
-    """Run what was asked for. PyTorch is installed beside the Go tests, which do without it."""
-    counts = []
-    with contextlib.ExitStack() as stack:
-        torch = None
-        if args.torch:
-            torch = stack.enter_context(subprocess.Popen([sys.executable, str(ROOT / "tools" / "dev.py"), "--torch"]))
-            stack.callback(torch.terminate)
+    """Run what was asked for, the Go tests beside the Python tests."""
+    with ThreadPoolExecutor() as pool:
+        suites = []
         if args.only != "python":
-            counts.append(go_tests(args.arguments, args.logs, args.first.split()))
-        if torch is not None and torch.wait(LIMIT) != 0:
-            counts.append(Count("Python", broken=f"tools/dev.py --torch ended with status {torch.returncode}"))
-        elif args.only != "go":
-            counts.append(python_tests(args.arguments, args.logs))
-    return counts
+            suites.append(pool.submit(go_tests, args.arguments, args.logs, args.first.split()))
+        if args.only != "go":
+            suites.append(pool.submit(python_suite, args))
+        try:
+            return [suite.result() for suite in suites]
+        except BaseException:
+            running.stop()
+            raise
 
 
 def main() -> int:

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support import eventually
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
@@ -75,16 +78,20 @@ def pytest_configure(config):
 """
 
 
-def run(tmp_path: Path, source: str) -> tuple[int, str, Any]:
-    """Run the Python tests of a file of its own."""
+def command_for(tmp_path: Path, source: str) -> list[str]:
+    """Return the command that runs the Python tests of a file of its own."""
     (tmp_path / "conftest.py").write_text(CONFTEST.format(tests=str(TOOLS.parent / "tests" / "python")))
-    test, answer = tmp_path / "test_it.py", tmp_path / "summary.json"
+    test = tmp_path / "test_it.py"
     test.write_text(source)
     command = [sys.executable, str(TOOLS / "run_tests.py"), "--only", "python", "--logs", str(tmp_path / "logs")]
-    arguments = ["-n", "0", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(test)]
-    command += ["--json", str(answer), "--", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    return ended.returncode, ended.stdout, json.loads(answer.read_text())[0]
+    command += ["--json", str(tmp_path / "summary.json"), "--"]
+    return [*command, "-n", "0", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(test)]
+
+
+def run(tmp_path: Path, source: str) -> tuple[int, str, Any]:
+    """Run the Python tests of a file of its own."""
+    ended = subprocess.run(command_for(tmp_path, source), capture_output=True, text=True, timeout=120)
+    return ended.returncode, ended.stdout, json.loads((tmp_path / "summary.json").read_text())[0]
 
 
 def test_a_failed_test_is_printed_with_its_output(tmp_path: Path) -> None:
@@ -103,3 +110,19 @@ def test_a_run_that_ends_by_itself_is_red(tmp_path: Path) -> None:
     assert status == 1
     assert "status 3" in summary["broken"]
     assert "status 3" in output
+
+
+def test_an_interrupt_ends_the_tests_that_run(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    source = "import os, time\ndef test_long():\n"
+    source += f"    open({str(pid)!r}, 'x').write(f'{{os.getpid()}}\\n')\n    time.sleep(600)\n"
+    tool = subprocess.Popen(command_for(tmp_path, source), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: pid.exists() and pid.read_text().endswith("\n"), 90)
+        tool.send_signal(signal.SIGINT)
+        _, errors = tool.communicate(timeout=90)
+    finally:
+        tool.kill()
+    assert tool.returncode == 130
+    assert errors == "tests: interrupted\n"
+    assert not Path("/proc", pid.read_text().strip()).exists()
