@@ -8,6 +8,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/provider/internal/conn"
+	"mori/core/provider/internal/pathbase"
 	"mori/native/gpu/gputest"
 )
 
@@ -68,14 +69,14 @@ func BenchmarkList(b *testing.B) {
 		op.RMore = append(op.RMore, fabric.RSeg{Addr: i * size, Len: size})
 	}
 	dp := &dataPath{domain: &domain{table: a.dom.(*conn.Domain).MRs()}}
-	d, err := deviceOf(local.Buffer)
+	d, err := pathbase.DeviceOf(local.Buffer)
 	ok(b, err)
 	c, err := d.NewCopier(device.CopierOptions{})
 	ok(b, err)
 	defer func() { ok(b, c.Close()) }()
-	f := &flight{path: dp, op: &op, lane: &lane{copier: c}}
+	x := &transfer{path: dp, copyJob: copyJob{lane: &lane{copier: c}}}
 	for b.Loop() {
-		ok(b, dp.list(f, 1<<40, true))
+		ok(b, x.list(&op, 1<<40, true))
 	}
-	f.release()
+	x.release()
 }

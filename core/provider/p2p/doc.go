@@ -13,7 +13,21 @@
 // Addresses are names of abstract unix sockets, as those of package shm. Handshake, messages,
 // atomics, remote data and shutdown go over the socket, in the protocol of package conn.
 //
-// # Who copies
+// # Where a block's bytes are posted
+//
+//	dataPath.RMA      takes a read or write over from package conn        path.go
+//	dataPath.start    finds the grant of the remote region, checks the op
+//	transfer.reach    the lane and the remote region's address there      transfer.go
+//	transfer.list     local and remote pieces as a list of copies         list.go
+//	engine.start      starts the copy, or queues it behind others         engine.go
+//	copyJob.start     posts it: StartBlocks or Start of device.Copier     lane.go
+//	engine.run        polls the copy
+//	pendingOp.copied  completes the op                                    pending.go
+//
+// An op to host memory of another process takes another way: orders.start sends the list to the
+// peer (orders.go), and the peer's server copies (serve.go).
+//
+// # Which device copies
 //
 //	local  remote               copies                  the other end is reached by
 //	GPU    GPU                  initiator's device      an IPC handle; peer access inside one process
@@ -42,23 +56,24 @@
 //
 // # Access to regions
 //
-// The target checks a region's key. The initiator's provider shows it once and gets a grant:
-// address, handle and rights, against which it checks each op. An order carries the key, and the
-// target checks it all. MR.Close revokes grants. It returns when the peer's copies under them have
-// ended and its handle is closed, or after 5 s, when the peer is disconnected.
+// The target checks a region's key when the initiator requests a grant (package grant). The grant
+// has the address, the handle and the rights. The initiator's provider checks each op against it.
+// An order carries the key, and the target checks all of it. MR.Close revokes grants. It returns
+// when the peer's copies under them have ended and its handle is closed, or after 5 s, when the
+// peer is disconnected.
 //
-// At its end, a connection first closes a fence in shared memory, which a peer passes before each
-// copy. Then it waits for the copies in progress or for the peer's death. A malicious process of
-// the same user is not kept out, by nature of the drivers' handles.
+// Each process maps a fence of the other, a page of shared memory, and passes it before each copy.
+// A connection that ends closes its fence first. Then it waits for the copies in progress or for
+// the peer's death. The drivers' handles cannot keep out a malicious process of the same user.
 //
 // If a device does not end its copies within 5 s of the end of a connection, the ops end with
 // ErrTimeout. What they touch stays mapped and registered, so MR.Close returns ErrTimeout.
 //
 // # Completion
 //
-// One goroutine of each domain watches the copies. It spins around the time at which one should
-// end, judged by the device's recent speed, sleeps until then, and is parked when there is no copy.
-// An op succeeds when its bytes are visible at the target.
+// One goroutine of each domain polls the copies. It spins around the time at which one should end,
+// judged by the device's recent speed, sleeps until then, and is parked when there is no copy. An
+// op succeeds when its bytes are visible at the target.
 //
 // # Errors of ops
 //

@@ -80,7 +80,7 @@ func TestWithoutKernel(t *testing.T) {
 // memory that may still be written is not given back until it cannot be.
 func TestDeviceHangs(t *testing.T) {
 	gputest.NeedEmulated(t)
-	a, b := newPair(t, Options{letGo: 200 * time.Millisecond})
+	a, b := newPair(t, Options{releaseWait: 200 * time.Millisecond})
 	const n = 1 << 16
 	local, remote := a.memory(t, 0, 0, n), b.memory(t, 1, 0, n)
 	key := a.imports(t, remote.mr.Raw())

@@ -15,7 +15,7 @@ import (
 // The frames that p2p adds to the stream beside those of package grant.
 const (
 	frameOrder = grant.FrameOwn + iota // orderFrame, a part of an order: copy between a share of ours and a region of yours
-	frameDone                          // answer to an order: doneFrame
+	frameDone                          // doneFrame, the reply to an order
 )
 
 // An orderPart is a run of bytes: at an offset of a share, and at one of a region.
@@ -31,8 +31,8 @@ type orderFrame struct {
 	parts  []orderPart
 }
 
-// A doneFrame ends an order: with 0, an errno, or unable: no byte was copied, and it is to go
-// another way.
+// A doneFrame ends an order: with 0, with an errno, or with unable, which says that no byte was
+// copied and that the stream has to carry the op.
 type doneFrame struct {
 	number uint64
 	err    fabric.Errno
@@ -41,11 +41,11 @@ type doneFrame struct {
 }
 
 const (
-	keyLen    = 8 + 16
-	placeLen  = 8 + 8 + 4 + 1 + 1 + len(device.IPCHandle{}.Handle) + 8 + 8
-	orderHead = 8 + 8 + keyLen + 1
-	partLen   = 3 * 8
-	doneHead  = 8 + 4 + 1
+	keyLen       = 8 + 16
+	regionRefLen = 8 + 8 + 4 + 1 + 1 + len(device.IPCHandle{}.Handle) + 8 + 8
+	orderHead    = 8 + 8 + keyLen + 1
+	partLen      = 3 * 8
+	doneHead     = 8 + 4 + 1
 
 	// partsOfFrame are the parts that one frame has room for.
 	partsOfFrame = (frame.MaxExtension - orderHead) / partLen
@@ -70,38 +70,40 @@ func getKey(b []byte) (k fabric.RegionKey) {
 	return k
 }
 
-func (p *place) encode() []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, placeLen+maxUUID+maxText), p.addr)
-	b = binary.BigEndian.AppendUint64(b, p.size)
-	b = binary.BigEndian.AppendUint32(b, uint32(p.access))
-	b = append(b, byte(p.kind), byte(min(len(p.uuid), maxUUID)))
-	b = append(b, p.ipc.Handle[:]...)
-	b = binary.BigEndian.AppendUint64(b, p.ipc.Offset)
-	b = binary.BigEndian.AppendUint64(b, p.ipc.Bytes)
-	b = append(b, p.uuid[:min(len(p.uuid), maxUUID)]...)
-	return append(b, p.why[:min(len(p.why), maxText)]...)
+// encode is the body of a grant behind its ticket.
+func (r *regionRef) encode() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, regionRefLen+maxUUID+maxText), r.addr)
+	b = binary.BigEndian.AppendUint64(b, r.size)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.access))
+	b = append(b, byte(r.kind), byte(min(len(r.uuid), maxUUID)))
+	b = append(b, r.ipc.Handle[:]...)
+	b = binary.BigEndian.AppendUint64(b, r.ipc.Offset)
+	b = binary.BigEndian.AppendUint64(b, r.ipc.Bytes)
+	b = append(b, r.uuid[:min(len(r.uuid), maxUUID)]...)
+	return append(b, r.why[:min(len(r.why), maxText)]...)
 }
 
-func parsePlace(b []byte) (p place, err error) {
-	if len(b) < placeLen || len(b) > placeLen+maxUUID+maxText {
-		return p, fmt.Errorf("place of %d bytes: %w", len(b), fabric.ErrProtocol)
+// parseRegionRef is the inverse. The bytes come from outside.
+func parseRegionRef(b []byte) (r regionRef, err error) {
+	if len(b) < regionRefLen || len(b) > regionRefLen+maxUUID+maxText {
+		return r, fmt.Errorf("region reference of %d bytes: %w", len(b), fabric.ErrProtocol)
 	}
-	p.addr, p.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
-	p.access, p.kind = fabric.Access(binary.BigEndian.Uint32(b[16:])), fabric.MemKind(b[20])
+	r.addr, r.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	r.access, r.kind = fabric.Access(binary.BigEndian.Uint32(b[16:])), fabric.MemKind(b[20])
 	uuid := int(b[21])
 	b = b[22:]
-	copy(p.ipc.Handle[:], b)
-	b = b[len(p.ipc.Handle):]
-	p.ipc.Offset, p.ipc.Bytes = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	copy(r.ipc.Handle[:], b)
+	b = b[len(r.ipc.Handle):]
+	r.ipc.Offset, r.ipc.Bytes = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	b = b[16:]
-	if uuid > len(b) || p.kind > fabric.MemHIP || p.addr+p.size < p.addr {
-		return p, fmt.Errorf("grant of %d bytes at %#x of kind %d: %w", p.size, p.addr, p.kind, fabric.ErrProtocol)
+	if uuid > len(b) || r.kind > fabric.MemHIP || r.addr+r.size < r.addr {
+		return r, fmt.Errorf("grant of %d bytes at %#x of kind %d: %w", r.size, r.addr, r.kind, fabric.ErrProtocol)
 	}
-	if p.exported() && (p.ipc.Offset > p.ipc.Bytes || p.size > p.ipc.Bytes-p.ipc.Offset) {
-		return p, fmt.Errorf("grant of %d bytes at %d of an allocation of %d: %w", p.size, p.ipc.Offset, p.ipc.Bytes, fabric.ErrProtocol)
+	if r.exported() && (r.ipc.Offset > r.ipc.Bytes || r.size > r.ipc.Bytes-r.ipc.Offset) {
+		return r, fmt.Errorf("grant of %d bytes at %d of an allocation of %d: %w", r.size, r.ipc.Offset, r.ipc.Bytes, fabric.ErrProtocol)
 	}
-	p.uuid, p.why = string(b[:uuid]), string(b[uuid:])
-	return p, nil
+	r.uuid, r.why = string(b[:uuid]), string(b[uuid:])
+	return r, nil
 }
 
 // append encodes f, whose parts are partsOfFrame at most.

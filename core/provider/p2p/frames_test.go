@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	someKey   = fabric.RegionKey{ID: 7, Secret: [16]byte{1, 2, 3}}
-	somePlace = place{addr: 1 << 40, size: 4096, access: allRights, kind: fabric.MemCUDA, uuid: "GPU-1", ipc: device.IPCHandle{Handle: [64]byte{9}, Offset: 8, Bytes: 8192}, why: "no reason"}
+	someKey = fabric.RegionKey{ID: 7, Secret: [16]byte{1, 2, 3}}
+	someRef = regionRef{addr: 1 << 40, size: 4096, access: allRights, kind: fabric.MemCUDA, uuid: "GPU-1", ipc: device.IPCHandle{Handle: [64]byte{9}, Offset: 8, Bytes: 8192}, why: "no reason"}
 )
 
 func TestFramesComeBack(t *testing.T) {
-	if got, err := parsePlace(somePlace.encode()); err != nil || !reflect.DeepEqual(got, somePlace) {
-		t.Errorf("place: %+v, %v", got, err)
+	if got, err := parseRegionRef(someRef.encode()); err != nil || !reflect.DeepEqual(got, someRef) {
+		t.Errorf("region reference: %+v, %v", got, err)
 	}
 	done := doneFrame{6, fabric.ErrRange, true, "words"}
 	if got, err := parseDone(done.encode()); err != nil || got != done {
@@ -34,17 +34,17 @@ func TestFramesComeBack(t *testing.T) {
 	if full := (&orderFrame{parts: make([]orderPart, partsOfFrame)}).append(nil); len(full) > 4096 {
 		t.Errorf("a full order frame has %d bytes", len(full))
 	}
-	h := hello{minVersion, maxVersion, process()}
-	if got, err := parseHello(h.encode()); err != nil || got != h {
-		t.Errorf("hello: %+v, %v", got, err)
+	h := handshakeMessage{minVersion, maxVersion, process()}
+	if got, err := parseHandshake(h.encode()); err != nil || got != h {
+		t.Errorf("handshake: %+v, %v", got, err)
 	}
 }
 
 // Long words are cut, not refused.
 func TestLongWords(t *testing.T) {
-	p := somePlace
+	p := someRef
 	p.why, p.uuid = string(bytes.Repeat([]byte("w"), 9000)), string(bytes.Repeat([]byte("u"), 9000))
-	got, err := parsePlace(p.encode())
+	got, err := parseRegionRef(p.encode())
 	if err != nil || len(got.why) != maxText || len(got.uuid) != maxUUID {
 		t.Errorf("%d and %d bytes, %v", len(got.why), len(got.uuid), err)
 	}
@@ -55,18 +55,18 @@ func TestLongWords(t *testing.T) {
 
 // What is accepted says the same when it is sent on; nothing else harms.
 func FuzzFrames(f *testing.F) {
-	f.Add(grant.FrameGrant, somePlace.encode()) // behind its ticket
+	f.Add(grant.FrameGrant, someRef.encode()) // behind its ticket
 	f.Add(frameDone, doneFrame{6, fabric.ErrRange, true, "words"}.encode())
 	f.Add(frameOrder, (&orderFrame{number: 8, share: 2, key: someKey, write: true, last: true, parts: []orderPart{{1, 2, 3}}}).append(nil))
-	f.Add(uint8(255), (&hello{minVersion, maxVersion, process()}).encode())
+	f.Add(uint8(255), (&handshakeMessage{minVersion, maxVersion, process()}).encode())
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
 		whole := slices.Clone(b)
 		var again []byte
 		var err error
 		switch kind {
 		case grant.FrameGrant:
-			var x place
-			decodetest.Bounded(t, len(b), func() { x, err = parsePlace(b) })
+			var x regionRef
+			decodetest.Bounded(t, len(b), func() { x, err = parseRegionRef(b) })
 			if err == nil && len(x.uuid) <= maxUUID && len(x.why) <= maxText { // else they are cut
 				again = x.encode()
 			} else {
@@ -85,7 +85,7 @@ func FuzzFrames(f *testing.F) {
 				again = x.append(nil)
 			}
 		case 255:
-			decodetest.Bounded(t, len(b), func() { _, _ = parseHello(b) })
+			decodetest.Bounded(t, len(b), func() { _, _ = parseHandshake(b) })
 			return
 		default:
 			return

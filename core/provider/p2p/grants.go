@@ -12,59 +12,103 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util/regions"
 	"mori/core/provider/internal/grant"
+	"mori/core/provider/internal/pathbase"
 )
 
-// A regionGrant is a region of the peer that this side may reach: one that it asked for, or a share
-// of device memory, which is granted unasked so that we copy on the peer's behalf.
+// A regionGrant is a region of the peer that this side may reach: one that it requested, or a share
+// of device memory, which the peer granted without a request so that this side copies for it.
 type regionGrant = grant.Grant[*reach]
 
-// A reach is a place that was granted, and how the devices here see it.
+// grants are those of a connection, with what was opened of the peer's regions.
+type grants struct {
+	pathbase.Grants[*reach]
+
+	path   *dataPath
+	gaveUp chan struct{} // closed when stop does not wait for accesses any more
+}
+
+func (g *grants) init(dp *dataPath, table *regions.Table) {
+	g.path, g.gaveUp = dp, make(chan struct{})
+	g.Init(&dp.ops.Ops, table, g.describe, parseReach)
+	g.Held.Over, g.Held.GaveUp, g.Held.Shares = g.close, g.gaveUp, true
+}
+
+func (g *grants) describe(mr *regions.MR) ([]byte, error) {
+	r := describe(mr, g.path.peer.same)
+	return r.encode(), nil
+}
+
+func parseReach(b []byte) (*reach, error) {
+	r, err := parseRegionRef(b)
+	return &reach{regionRef: r}, err
+}
+
+// share is the share of a region of device memory that the caller holds open. With wait it is
+// granted if it was not, unless the region cannot be exported: ErrNotSupported.
+func (g *grants) share(mr *regions.MR, wait bool) (*grant.Issued, error) {
+	if s := g.Given.Shared(mr.Desc()); s != nil {
+		return s, nil
+	}
+	if !wait {
+		return nil, pathbase.ErrNotYet
+	}
+	r := describe(mr, false)
+	if !r.exported() {
+		return nil, fmt.Errorf("export region %d: %s: %w", mr.Key().ID, r.why, fabric.ErrNotSupported)
+	}
+	return g.Given.Share(mr, r.encode())
+}
+
+// close closes what was opened of a region that the peer revokes.
+func (g *grants) close(l *regionGrant) {
+	if err := l.Region.close(); err != nil {
+		g.path.log.Warn("p2p: close what was opened of a peer's region", "peer", g.path.port.Peer(), "error", err)
+	}
+}
+
+// stop ends all grants. It closes what was opened of the peer's regions if copies have ended, since
+// others may still touch that.
+func (g *grants) stop(ended bool) {
+	g.Given.Stop()
+	left := g.Held.Stop()
+	if ended {
+		g.Held.Wait() // no access is left under the grants
+	}
+	close(g.gaveUp)
+	g.Held.Wait()
+	if !ended {
+		return
+	}
+	for _, l := range left {
+		if l.Use.Shut(); l.Granted() {
+			g.close(l)
+		}
+	}
+}
+
+// A reach is a region of the peer and how the devices here see it.
 type reach struct {
-	place
+	regionRef
 
 	nearest atomic.Pointer[device.Device]
 
 	opening sync.Mutex
-	opened  atomic.Pointer[[]mapping] // one for each device that was asked to reach the place
+	opened  atomic.Pointer[[]mapping] // one for each device that open was called for
 }
 
-// initGrants prepares both sides of grants.
-func (dp *dataPath) initGrants(table *regions.Table) {
-	dp.out.Send = dp.send
-	b, d := &dp.holder, &dp.granter
-	b.Out, b.Parse, b.Over, b.GaveUp, b.Shares = &dp.out, parseReach, dp.unreach, dp.gaveUp, true
-	d.Out, d.Table = &dp.out, table
-	d.Describe = func(mr *regions.MR) ([]byte, error) {
-		p := describe(mr, dp.greet.same)
-		return p.encode(), nil
-	}
-}
-
-func parseReach(b []byte) (*reach, error) {
-	p, err := parsePlace(b)
-	return &reach{place: p}, err
-}
-
-// unreach closes what was opened of a region that goes back.
-func (dp *dataPath) unreach(l *regionGrant) {
-	if err := l.Region.close(); err != nil {
-		dp.log.Warn("p2p: give back what was opened of a peer's region", "peer", dp.ep.Peer(), "error", err)
-	}
-}
-
-// near is place.near, asked once.
+// near is regionRef.near, cached.
 func (r *reach) near() (*device.Device, error) {
 	if d := r.nearest.Load(); d != nil {
 		return d, nil
 	}
-	d, err := r.place.near()
+	d, err := r.regionRef.near()
 	if err == nil {
 		r.nearest.Store(d)
 	}
 	return d, err
 }
 
-// mapped is the place as d sees it, if that was found out.
+// mapped is the region as d sees it, if open was called for d.
 func (r *reach) mapped(d *device.Device) (mapping, bool) {
 	if all := r.opened.Load(); all != nil {
 		for _, m := range *all {
@@ -76,15 +120,14 @@ func (r *reach) mapped(d *device.Device) (mapping, bool) {
 	return mapping{}, false
 }
 
-// open is mapped, finding it out. It may take the time of a driver's call, and the caller is inside
-// the grant.
+// open gives d access to the region, once. It may call the driver. The caller is inside the grant.
 func (r *reach) open(d *device.Device, sameProcess bool) mapping {
 	r.opening.Lock()
 	defer r.opening.Unlock()
 	if m, ok := r.mapped(d); ok {
 		return m
 	}
-	m := r.place.open(d, sameProcess)
+	m := r.regionRef.open(d, sameProcess)
 	var all []mapping
 	if old := r.opened.Load(); old != nil {
 		all = append(all, *old...)
@@ -94,7 +137,7 @@ func (r *reach) open(d *device.Device, sameProcess bool) mapping {
 	return m
 }
 
-// close gives back what was opened. Nobody is inside the grant any more.
+// close undoes open. The grant has no accesses any more.
 func (r *reach) close() error {
 	r.opening.Lock()
 	defer r.opening.Unlock()
@@ -109,14 +152,4 @@ func (r *reach) close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// shareOf is the share of a region of device memory that the caller holds open, granted now if it
-// was not. It is an error that wraps ErrNotSupported if there cannot be one.
-func (dp *dataPath) shareOf(mr *regions.MR) (*grant.Issued, error) {
-	p := describe(mr, false)
-	if !p.exported() {
-		return nil, fmt.Errorf("export region %d: %s: %w", mr.Key().ID, p.why, fabric.ErrNotSupported)
-	}
-	return dp.granter.Share(mr, p.encode())
 }

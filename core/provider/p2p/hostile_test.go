@@ -14,6 +14,7 @@ import (
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/pathbase"
 )
 
 type sentFrame struct {
@@ -43,24 +44,25 @@ func (e *fakeEndpoint) SendFrame(kind uint8, body []byte) error {
 // newPathAlone makes a data path whose peer is the test.
 func newPathAlone(t *testing.T) (*dataPath, *fakeEndpoint) {
 	t.Helper()
-	page := func() []byte {
+	page := func() fence {
 		b, err := sys.Alloc(pageBytes)
 		ok(t, err)
-		return b
+		return newFence(b)
 	}
-	g := &greeting{ours: page(), theirs: page(), peer: &local.Peer{}}
-	t.Cleanup(g.Release)
-	ep := &fakeEndpoint{}
-	dp := newDataPath(ep, g, regions.NewTable(), &Options{Log: quiet, letGo: usualLetGo})
-	ds := &domains{opts: &Options{Log: quiet}, open: make(map[*conn.Domain]*domain)}
-	ds.join(nil, dp)
+	peer := &peerProcess{ours: page(), theirs: page(), process: &local.Peer{}}
+	t.Cleanup(peer.Release)
+	ep, table, opts := &fakeEndpoint{}, regions.NewTable(), &Options{Log: quiet, releaseWait: pathbase.ReleaseWait}
+	dp := newDataPath(ep, peer, table, opts)
+	ds := newDomains(opts)
+	ds.Open = func(*conn.Domain) *domain { return newDomain(ds, table) }
+	dp.domain = ds.Join(nil, &dp.member)
 	return dp, ep
 }
 
 // The bodies of frames of grants, written out: what peers of other versions send.
 func ticketBody(ticket uint64) []byte { return binary.BigEndian.AppendUint64(nil, ticket) }
 
-func grantBody(ticket uint64) []byte { return append(ticketBody(ticket), somePlace.encode()...) }
+func grantBody(ticket uint64) []byte { return append(ticketBody(ticket), someRef.encode()...) }
 
 func askBody(ticket uint64, key fabric.RegionKey) []byte {
 	return append(binary.BigEndian.AppendUint64(ticketBody(ticket), key.ID), key.Secret[:]...)

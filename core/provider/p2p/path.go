@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,61 +17,51 @@ import (
 )
 
 // A dataPath moves the payload of one endpoint's reads and writes where a GPU's memory is at one
-// end, grants the peer access to this side's regions, and carries out its orders. It is a
-// conn.DataPath.
+// end. It is a conn.DataPath. Its parts own their state:
 //
-// An op: RMA begins it if all that it needs is known, else a goroutine finds that out, which waits
-// for the peer and for drivers (begin.go): the grant of the remote region (grants.go), the region
-// as the copying device sees it (place.go), and the pin of local host memory (domain.go). Then the
-// engine copies (engine.go), or the peer does by order (order.go), and the stream finishes the op
-// or forwards its remote data. What cannot be copied so is handed back to the stream.
+//	ops      our reads and writes, from RMA to their completion (pending.go)
+//	grants   regions of the peer that we may reach, and regions that the peer may reach (grants.go)
+//	orders   ops of ours that the peer copies (orders.go)
+//	server   orders of the peer that we copy (serve.go)
+//	peer     the process at the other end, and the fences in front of both memories (handshake.go)
+//	domain   the engine and the pins, which all data paths of a domain share (domain.go)
+//
+// RMA starts an op if all that it needs is known: the grant of the remote region, the region as the
+// copying device sees it, and the pins of local host memory. Otherwise a goroutine waits for the
+// peer and calls the drivers.
 type dataPath struct {
-	pathbase.Base
-
-	ep     endpoint
-	domain *domain
-	greet  *greeting
+	port   pathbase.Port
 	log    *slog.Logger
-	letGo  time.Duration // how long a peer or a device is waited for
+	within time.Duration // how long a peer or a device is waited for
+	peer   *peerProcess
+	domain *domain
+	member pathbase.Member
+	slow   pathbase.SlowPath
 
-	ours, theirs local.Fence // passed by the peer's copies, and by ours
-
-	serving local.Gate    // orders that are carried out for the peer
-	gaveUp  chan struct{} // closed when Stop ends
-
-	pending pathbase.Pending[flight] // ops from RMA to their end, and orders of the peer
-	out     grant.Sender
-	holder  grant.Holder[*reach]
-	granter grant.Granter
-	orders  orders
-}
-
-// endpoint is what a dataPath needs of a conn.Port.
-type endpoint interface {
-	Finish(t conn.Ticket, err error)
-	Forward(t conn.Ticket)
-	HandBack(t conn.Ticket)
-	SendFrame(kind uint8, body []byte) error
-	Fail(err error)
-	Peer() fabric.Addr
+	ops    ops
+	grants grants
+	orders orders
+	server server
 }
 
 var _ conn.DataPath = (*dataPath)(nil)
 
-func newDataPath(ep endpoint, g *greeting, table *regions.Table, opts *Options) *dataPath {
-	dp := &dataPath{
-		ep: ep, greet: g, log: opts.Log, letGo: opts.letGo, ours: fenceIn(g.ours), theirs: fenceIn(g.theirs),
-		gaveUp: make(chan struct{}),
+func newDataPath(port pathbase.Port, peer *peerProcess, table *regions.Table, opts *Options) *dataPath {
+	dp := &dataPath{port: port, peer: peer, log: opts.Log, within: opts.releaseWait}
+	dp.slow.First = func(why error) {
+		dp.log.Warn("p2p: GPU memory goes by the socket, which is slower", "peer", port.Peer(), "why", why)
 	}
-	dp.InitBase()
-	dp.initGrants(table)
-	dp.orders.init()
+	dp.ops.init(dp)
+	dp.grants.init(dp, table)
+	dp.orders.init(dp)
+	dp.server.path = dp
+	dp.member = pathbase.Member{Path: dp, Conn: port, Given: &dp.grants.Given, Holds: dp.holds}
 	return dp
 }
 
-// longList is from how many segments on the caller does not write the list itself: 8192 take 0.1 ms
-// with the copy into the list that the GPU reads, which is as long as the GPU copies 4 KiB each. So
-// the next op is submitted meanwhile.
+// longList is the number of segments from which the caller does not write the list itself: 8192
+// take 0.1 ms with the copy into the list that the GPU reads, which is as long as the GPU copies
+// 4 KiB each. So the next op is submitted meanwhile.
 const longList = 512
 
 // RMA takes an op over; see conn.DataPath.
@@ -78,89 +69,130 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	if op.Seg.Len == 0 && op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
 		return false
 	}
-	if !dp.Ops.Enter() {
-		dp.ep.Finish(t, dp.Cause())
+	o := dp.ops.add(t, op)
+	if o == nil {
 		return true
 	}
-	f := dp.newFlight()
-	f.ticket, f.op = t, op
-	dp.pending.Add(f)
 	if max(len(op.More), len(op.RMore)) >= longList {
-		go dp.beginLater(f, key)
+		go dp.startLater(o, key)
 		return true
 	}
-	switch dp.begin(f, key, false) {
-	case begun:
-	case byStream:
-		if !f.ended.CompareAndSwap(false, true) {
-			return true
-		}
-		dp.freeFlight(f)
-		dp.Ops.Leave()
-		return false
-	case notYet:
-		go dp.beginLater(f, key)
+	switch dp.start(o, key, false) {
+	case pathbase.ByStream:
+		return !dp.ops.refuse(o)
+	case pathbase.NotYet:
+		go dp.startLater(o, key)
 	}
 	return true
 }
 
-// beginLater finds out what RMA did not wait for.
-func (dp *dataPath) beginLater(f *flight, key fabric.RegionKey) {
-	if dp.begin(f, key, true) == byStream && f.ended.CompareAndSwap(false, true) {
-		t := f.ticket
-		dp.freeFlight(f)
-		dp.ep.HandBack(t)
-		dp.Ops.Leave()
+// startLater waits for what RMA did not wait for.
+func (dp *dataPath) startLater(o *pendingOp, key fabric.RegionKey) {
+	if dp.start(o, key, true) == pathbase.ByStream {
+		dp.ops.handBack(o)
 	}
 }
 
-// landed is the engine's report.
-func (dp *dataPath) landed(f *flight, err error) {
-	if f.order != nil {
-		dp.served(f, err)
-		return
+// start begins an op. Without wait it calls no driver but for the launch.
+func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbase.Outcome {
+	l, err := dp.grants.Find(key, wait)
+	if errors.Is(err, pathbase.ErrNotYet) {
+		return pathbase.NotYet
 	}
+	if err != nil {
+		return dp.ops.fail(o, err)
+	}
+	gpu := firstOnDevice(o.op)
+	if l.Refused != 0 || l.Region.kind == fabric.MemHost && gpu == nil {
+		return pathbase.ByStream // the target reports the cause of a refusal, too
+	}
+	if err := grant.Check(o.op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
+		return dp.ops.fail(o, err)
+	}
+	if l.Region.kind == fabric.MemHost && !dp.peer.same {
+		return dp.startOrder(o, l, wait)
+	}
+	if err := o.enter(l); err != nil {
+		return dp.ops.fail(o, err)
+	}
+	err = dp.prepare(o, l, gpu, wait)
+	if err == nil && wait && dp.peer.theirs.IsClosed() { // it took so long that the peer may not have waited
+		return dp.ops.fail(o, dp.closedByPeer())
+	}
+	if err == nil {
+		dp.ops.launch(o)
+		return pathbase.Started
+	}
+	o.release()
+	if !dp.peer.same && gpu != nil && errors.Is(err, errUnreachable) {
+		if out := dp.startOrder(o, l, wait); out != pathbase.ByStream { // perhaps the peer reaches ours
+			return out
+		}
+	}
+	return dp.notPrepared(o, err)
+}
+
+// startOrder has the peer copy the op.
+func (dp *dataPath) startOrder(o *pendingOp, l *regionGrant, wait bool) pathbase.Outcome {
+	started, err := dp.orders.start(o, l, wait)
+	if started {
+		return pathbase.Started
+	}
+	o.release()
+	if err != nil {
+		return dp.notPrepared(o, err)
+	}
+	return pathbase.ByStream
+}
+
+// errUnreachable: the copying device has no way to the peer's region.
+var errUnreachable = errors.New("the peer's region is out of reach")
+
+// notPrepared is the outcome of an op that could not be prepared because of err: an error of the op
+// ends it, and one of a device leaves it to the stream.
+func (dp *dataPath) notPrepared(o *pendingOp, err error) pathbase.Outcome {
+	var fault fabric.Errno
 	switch {
-	case err != nil:
-		err = dp.copyFault(f, err)
-	case !dp.greet.same && dp.greet.peer.Dead():
-		// Its memory stands as long as it is mapped here: the copy went well, and nobody has the
-		// bytes.
-		err = local.OpFault(fabric.ErrConnReset, "the peer's process %d has ended", dp.greet.peer.PID)
+	case errors.Is(err, pathbase.ErrNotYet):
+		return pathbase.NotYet
+	case errors.As(err, &fault) && fault == fabric.ErrNoMR || errors.Is(err, fabric.ErrRange):
+		return dp.ops.fail(o, err)
 	}
-	dp.end(f, err)
+	dp.slow.Note(err)
+	return pathbase.ByStream
 }
 
-// end finishes an op, unless Stop did.
-func (dp *dataPath) end(f *flight, err error) {
-	dp.pending.Remove(f)
-	f.release()
-	if !f.ended.CompareAndSwap(false, true) {
-		return // Stop gave up on it
+// firstOnDevice is the op's first local segment of device memory.
+func firstOnDevice(op *fabric.Op) *fabric.Seg {
+	if op.Seg.MR != 0 {
+		return &op.Seg
 	}
-	t, notify := f.ticket, f.op.Kind == fabric.OpWrite && f.op.Flags&fabric.OpRemoteData != 0
-	dp.freeFlight(f)
-	if err == nil && notify {
-		dp.ep.Forward(t)
-	} else {
-		dp.ep.Finish(t, err)
+	for i := range op.More {
+		if op.More[i].MR != 0 {
+			return &op.More[i]
+		}
 	}
-	dp.Ops.Leave()
+	return nil
 }
 
-func (dp *dataPath) newFlight() *flight {
-	if f := dp.pending.Spare(); f != nil {
-		return f
+// prepare chooses the device that copies, and lists what it copies.
+func (dp *dataPath) prepare(o *pendingOp, l *regionGrant, gpu *fabric.Seg, wait bool) error {
+	d, err := o.copier(l, gpu)
+	if err != nil {
+		return err
 	}
-	return &flight{path: dp, owner: dp}
+	base, err := o.reach(l, direction{d, o.op.Kind == fabric.OpRead}, wait)
+	if err != nil {
+		return err
+	}
+	if o.op.Blocks != nil {
+		return o.listBlocks(o.op, base, wait)
+	}
+	return o.list(o.op, base, wait)
 }
 
-// freeFlight keeps a flight that has ended for another op.
-func (dp *dataPath) freeFlight(f *flight) {
-	dp.pending.Remove(f) // before what Any reads changes
-	f.release()
-	*f = flight{path: dp, owner: dp, segs: f.segs[:0], held: f.held[:0], regions: f.regions[:0]}
-	dp.pending.Recycle(f)
+func (dp *dataPath) closedByPeer() error {
+	return local.OpFault(fabric.ErrConnReset, "%s closed the connection", dp.port.Peer())
 }
 
 // Messages are the stream's.
@@ -169,34 +201,26 @@ func (dp *dataPath) freeFlight(f *flight) {
 func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOrder:
-		return dp.onOrder(body)
+		return dp.server.onOrder(body)
 	case frameDone:
-		return dp.onDone(body)
+		return dp.orders.onDone(body)
 	}
-	return grant.OnFrame(&dp.granter, &dp.holder, kind, body)
+	return dp.grants.OnFrame(kind, body)
 }
 
-// send sends a frame; a peer that lets a megabyte of them pile up is not alive.
-func (dp *dataPath) send(kind uint8, body []byte) {
-	dp.Base.Send(dp.ep, "p2p", kind, body)
-}
-
-// slow notes why an op that touches a GPU's memory goes by the stream. The log has the first
-// reason.
-func (dp *dataPath) slow(why error) {
-	if dp.Slow(why) {
-		dp.log.Warn("p2p: GPU memory goes by the socket, which is slower", "peer", dp.ep.Peer(), "why", why)
-	}
+// holds reports whether a copy that is under way keeps a local region open.
+func (dp *dataPath) holds(region uint64) bool {
+	return dp.ops.holds(region) || dp.server.holds(region)
 }
 
 // Describe says how bytes move; see conn.DataPath.
 func (dp *dataPath) Describe() (name, reason string) {
-	where := fmt.Sprintf("process %d of this host", dp.greet.peer.PID)
-	if dp.greet.same {
+	where := fmt.Sprintf("process %d of this host", dp.peer.process.PID)
+	if dp.peer.same {
 		where = "this process"
 	}
 	reason = "GPUs copy from and to memory of " + where
-	if why := dp.SlowReason(); why != "" {
+	if why := dp.slow.Reason(); why != "" {
 		reason += "; some ops go by the socket: " + why
 	}
 	return "gpu", reason

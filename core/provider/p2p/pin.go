@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"mori/core/device"
+	"mori/core/provider/internal/local"
 )
 
 // pins are the ranges of host memory that this process has pinned for copies. Drivers refuse to pin
@@ -121,4 +122,23 @@ func (p *pinned) give() error {
 	}
 	p.ranges = nil
 	return errors.Join(errs...)
+}
+
+// A hostPin is a local region of host memory as devices see it.
+type hostPin struct {
+	use    local.Gate
+	vendor device.Vendor
+	pinned *pinned
+	err    error // why the region cannot be pinned
+}
+
+// Use is the gate of the copies that use it; see pathbase.Registration.
+func (p *hostPin) Use() *local.Gate { return &p.use }
+
+// Close unpins the memory.
+func (p *hostPin) Close() error {
+	if p.pinned == nil {
+		return nil
+	}
+	return p.pinned.release()
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A prelude that fails returns nothing, not a nil greeting in an interface that somebody releases.
+// A prelude that fails returns nothing, not a nil *peerProcess in an interface that is released
+// later.
 func TestAPreludeThatFailsReturnsNothing(t *testing.T) {
 	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@mori-p2p-prelude-test", Net: "unix"})
 	if err != nil {

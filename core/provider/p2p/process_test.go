@@ -250,7 +250,7 @@ func (e *end) virtual(tb testing.TB, n uint64) *registered {
 // A peer that stands still does not keep a region from closing; it is disconnected.
 func TestPeerStandsStill(t *testing.T) {
 	const n = 1 << 16
-	a, c, _ := newChildWith(t, Options{letGo: 300 * time.Millisecond}, 0, 0, n)
+	a, c, _ := newChildWith(t, Options{releaseWait: 300 * time.Millisecond}, 0, 0, n)
 	m := a.memory(t, 0, 0, n)
 	c.must(t, command{Do: "fill", Seed: 4})
 	c.must(t, command{Do: "flood", N: n, Raw: m.mr.Raw()})

@@ -16,6 +16,7 @@ import (
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/pathbase"
 )
 
 // bestOp is an op that lets the launch of a kernel, or the end of a copy, cost nothing that shows;
@@ -30,8 +31,8 @@ type Options struct {
 	// the other then; 0: as MORI_P2P_BLOCKS says, else by size, and lists beside each other.
 	Blocks int
 
-	// letGo is how long a peer or a device is waited for, 0 for usualLetGo: for tests.
-	letGo time.Duration
+	// releaseWait is how long a peer or a device is waited for, 0 for pathbase.ReleaseWait: for tests.
+	releaseWait time.Duration
 }
 
 // A Provider is the transport between memories of which one at least is a GPU's, within this host.
@@ -49,8 +50,8 @@ func New(opts Options) *Provider {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	if opts.letGo == 0 {
-		opts.letGo = usualLetGo
+	if opts.releaseWait == 0 {
+		opts.releaseWait = pathbase.ReleaseWait
 	}
 	return &Provider{opts: opts}
 }
@@ -111,7 +112,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if _, err := device.Devices(); err != nil {
 		return nil, fmt.Errorf("open p2p: %w: %w", err, fabric.ErrNotSupported)
 	}
-	domains := &domains{opts: &p.opts, open: make(map[*conn.Domain]*domain)}
+	domains := newDomains(&p.opts)
 	return conn.New(conn.Config{
 		Info:       p.info(),
 		Transport:  transport{},
@@ -123,20 +124,20 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	})
 }
 
-// A transport makes abstract unix sockets that begin with a greeting.
+// A transport makes abstract unix sockets that begin with p2p's handshake.
 type transport struct{ local.Sockets }
 
 var _ handshake.Transport = transport{}
 
-// Prelude exchanges greetings.
+// Prelude exchanges handshakes.
 func (transport) Prelude(conn net.Conn, _ bool) (any, error) {
 	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
 		return nil, errors.New("p2p over something other than a unix socket")
 	}
-	g, err := greet(unixConn)
+	p, err := shakeHands(unixConn)
 	if err != nil {
-		return nil, err // without a nil *greeting in it
+		return nil, err // not a nil *peerProcess in an interface
 	}
-	return g, nil
+	return p, nil
 }

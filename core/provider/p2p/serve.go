@@ -5,117 +5,153 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/fabric/util/regions"
+	"mori/core/provider/internal/local"
+	"mori/core/provider/internal/pathbase"
 )
 
-// onOrder takes a piece of an order of the peer, and begins one that is whole.
-func (dp *dataPath) onOrder(body []byte) error {
-	o, err := dp.orders.collect(body, dp.holder.Share)
-	if err != nil || o == nil {
+// A server carries out the peer's orders on one connection.
+type server struct {
+	path    *dataPath
+	gate    local.Gate                    // orders that are complete and not answered
+	pending pathbase.Pending[servedOrder] // the same orders
+
+	mu       sync.Mutex // protects what follows
+	incoming *order     // its last frame has not come
+	parts    int        // of all orders
+}
+
+// An order is the peer's request for a copy.
+type order struct {
+	number uint64
+	share  *regionGrant // nil: the peer has not granted it
+	key    fabric.RegionKey
+	write  bool
+	parts  []orderPart
+}
+
+// A servedOrder is an order with its copy. It is used again.
+type servedOrder struct {
+	transfer
+	*order
+}
+
+// onOrder takes a frame of an order, and starts an order that is complete.
+func (s *server) onOrder(body []byte) error {
+	in, err := s.collect(body)
+	if err != nil || in == nil {
 		return err
 	}
-	if !dp.serving.Enter() {
+	if !s.gate.Enter() {
 		return nil // the connection is at its end, which the peer sees
 	}
-	f := dp.newFlight()
-	f.order = o
-	dp.pending.Add(f)
-	if dp.serve(f, false) == notYet {
-		go dp.serve(f, true)
+	o := s.pending.Spare()
+	if o == nil {
+		o = &servedOrder{}
+		o.init(s.path, o)
 	}
+	o.order = in
+	s.pending.Add(o)
+	s.start(o, false)
 	return nil
 }
 
-// collect returns an order when its last piece came.
-func (o *orders) collect(body []byte, share func(uint64) *regionGrant) (*order, error) {
-	if len(body) < 8 {
-		return nil, fmt.Errorf("order frame of %d bytes: %w", len(body), fabric.ErrProtocol)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// collect returns an order when its last frame has come.
+func (s *server) collect(body []byte) (*order, error) {
 	f, err := parseOrder(body, nil)
 	if err != nil {
 		return nil, err
 	}
-	if o.parts += len(f.parts); o.parts > maxParts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parts += len(f.parts); s.parts > maxParts {
 		return nil, fmt.Errorf("orders of more than %d parts: %w", maxParts, fabric.ErrProtocol)
 	}
-	in := o.incoming[f.number]
-	if in == nil {
-		if len(o.incoming) > 0 { // frames come in order, so one is whole before the next begins
-			return nil, fmt.Errorf("order %d begins inside another: %w", f.number, fabric.ErrProtocol)
-		}
-		in = &order{number: f.number, share: share(f.share), key: f.key, write: f.write}
-		o.incoming[f.number] = in
+	if s.incoming == nil {
+		s.incoming = &order{number: f.number, share: s.path.grants.Held.Share(f.share), key: f.key, write: f.write}
+	}
+	in := s.incoming
+	if in.number != f.number { // frames come in order, so one order is complete before the next begins
+		return nil, fmt.Errorf("order %d begins inside another: %w", f.number, fabric.ErrProtocol)
 	}
 	in.parts = append(in.parts, f.parts...)
 	if !f.last {
 		return nil, nil
 	}
-	delete(o.incoming, f.number)
+	s.incoming = nil
 	return in, nil
 }
 
-// serve carries out an order. It is called again with wait after notYet.
-func (dp *dataPath) serve(f *flight, wait bool) outcome {
-	err := dp.accept(f)
+// start starts the copy of an order. Without wait a goroutine does so if it would wait.
+func (s *server) start(o *servedOrder, wait bool) {
+	err := s.accept(o)
 	if err == nil {
-		err = dp.prepareOrder(f, wait)
+		err = s.prepare(o, wait)
 	}
-	switch {
-	case err == nil:
-		dp.takeOff(f)
-		return begun
-	case errors.Is(err, errNotYet):
-		f.release()
-		return notYet
+	if errors.Is(err, pathbase.ErrNotYet) {
+		o.release()
+		go s.start(o, true)
+		return
 	}
-	dp.answer(f, err)
-	return begun
+	if err == nil {
+		s.pending.Lock()
+		o.noteRegions()
+		s.pending.Unlock()
+		err = s.path.domain.engine.start(&o.copyJob)
+	}
+	if err != nil {
+		o.copied(err)
+	}
 }
 
 // accept checks the peer's claims, but for bounds.
-func (dp *dataPath) accept(f *flight) error {
-	if f.order.share == nil {
-		return fmt.Errorf("the share of order %d: %w", f.order.number, fabric.ErrNoKey)
+func (s *server) accept(o *servedOrder) error {
+	if o.share == nil {
+		return fmt.Errorf("the share of order %d: %w", o.number, fabric.ErrNoKey)
 	}
-	if err := dp.enter(f, f.order.share); err != nil {
+	if err := o.enter(o.share); err != nil {
 		return err
 	}
 	want := fabric.AccessRemoteRead
-	if f.order.write {
+	if o.write {
 		want = fabric.AccessRemoteWrite
 	}
-	mr, err := dp.domain.table.Acquire(f.order.key, want)
+	mr, err := s.path.domain.table.Acquire(o.key, want)
 	if err != nil {
 		return err
 	}
-	f.held = append(f.held, hold{mr: mr})
+	o.held = append(o.held, hold{mr: mr})
 	return nil
 }
 
-// prepareOrder chooses the device and lists what it copies. Errors that wrap errUnable say that
-// nothing is wrong with the order.
-func (dp *dataPath) prepareOrder(f *flight, wait bool) error {
-	o := f.order
+// errUnable: the order is valid, but the stream has to carry the op.
+var errUnable = errors.New("this process cannot copy for its peer")
+
+func unable(err error) error { return fmt.Errorf("%w: %w", errUnable, err) }
+
+// prepare chooses the device that copies, and lists what it copies.
+func (s *server) prepare(o *servedOrder, wait bool) error {
+	share := &o.share.Region.regionRef
 	d, err := o.share.Region.near()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnable, err)
+		return unable(err)
 	}
-	if err := dp.board(f, o.share, way{d, !o.write}, wait); errors.Is(err, errNotYet) {
+	base, err := o.reach(o.share, direction{d, !o.write}, wait)
+	if errors.Is(err, pathbase.ErrNotYet) {
 		return err
 	} else if err != nil {
-		return fmt.Errorf("%w: %w", errUnable, err)
+		return unable(err)
 	}
-	at, _ := o.share.Region.mapped(d)
-	h := &f.held[0]
-	if err := dp.reachOwn(h, d, wait); err != nil {
+	h := &o.held[0]
+	if err := s.reachOwn(h, d, wait); err != nil {
 		return err
 	}
-	f.segs, f.bytes = f.segs[:0], 0
+	o.clear(len(o.parts))
 	kind := fabric.OpRead // from the region to the share
 	if o.write {
 		kind = fabric.OpWrite
@@ -125,37 +161,34 @@ func (dp *dataPath) prepareOrder(f *flight, wait bool) error {
 		if err != nil {
 			return err
 		}
-		if p.share > o.share.Region.size || p.n > o.share.Region.size-p.share {
-			return fmt.Errorf("%d bytes at %#x of a share of %d: %w", p.n, p.share, o.share.Region.size, fabric.ErrRange)
+		if p.share > share.size || p.n > share.size-p.share {
+			return fmt.Errorf("%d bytes at %#x of a share of %d: %w", p.n, p.share, share.size, fabric.ErrRange)
 		}
 		if p.n > 0 {
-			f.add(kind, at.addr+p.share, addr+h.shift, p.n)
+			o.add(kind, base+p.share, addr+h.shift, p.n)
 		}
 	}
 	return nil
 }
 
-// errUnable: the order is to go another way.
-var errUnable = errors.New("this process cannot copy for its peer")
-
-// reachOwn lets d at a region of ours.
-func (dp *dataPath) reachOwn(h *hold, d *device.Device, wait bool) error {
-	if h.mr.Buffer().Kind == fabric.MemHost {
-		p, err := dp.pinned(h.mr, d, wait)
-		if err != nil {
-			if errors.Is(err, errNotYet) {
-				return err
-			}
-			return fmt.Errorf("%w: %w", errUnable, err)
-		}
-		h.pin, h.shift, h.reached = p, p.pinned.shift, true
-		return nil
+// reachOwn gives d access to a region of ours.
+func (s *server) reachOwn(h *hold, d *device.Device, wait bool) error {
+	if h.mr.Buffer().Kind != fabric.MemHost {
+		return enablePeer(h.mr, d)
 	}
-	return dp.enablePeer(h.mr, d)
+	p, err := s.path.domain.pinFor(h.mr, d, wait)
+	if errors.Is(err, pathbase.ErrNotYet) {
+		return err
+	} else if err != nil {
+		return unable(err)
+	}
+	h.pin, h.shift, h.reached = p, p.pinned.shift, true
+	return nil
 }
 
-func (dp *dataPath) enablePeer(mr *regions.MR, d *device.Device) error {
-	own, err := deviceOf(mr.Buffer())
+// enablePeer is reachOwn for device memory.
+func enablePeer(mr *regions.MR, d *device.Device) error {
+	own, err := pathbase.DeviceOf(mr.Buffer())
 	if err == nil {
 		err = d.EnablePeer(own)
 	}
@@ -163,27 +196,32 @@ func (dp *dataPath) enablePeer(mr *regions.MR, d *device.Device) error {
 		err = isThere(d, mr.Buffer().Addr, mr.Buffer().Len)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnable, err)
+		return unable(err)
 	}
 	return nil
 }
 
-// served is the engine's report on an order.
-func (dp *dataPath) served(f *flight, err error) { dp.answer(f, err) }
+// holds reports whether an order that is under way keeps a local region open.
+func (s *server) holds(region uint64) bool {
+	return s.pending.Any(func(o *servedOrder) bool { return slices.Contains(o.regions, region) })
+}
 
-// answer reports an order's end to the peer.
-func (dp *dataPath) answer(f *flight, err error) {
-	dp.pending.Remove(f)
-	f.release() // before the peer hears of it
-	d := doneFrame{number: f.order.number}
+// copied answers an order; see copyOwner.
+func (o *servedOrder) copied(err error) {
+	s := &o.path.server
+	s.pending.Remove(o) // before what holds reads changes
+	o.release()         // before the peer learns of it
+	d := doneFrame{number: o.number}
 	if err != nil {
 		d.unable, d.err, d.text = errors.Is(err, errUnable), deviceErrno(err), err.Error()
 	}
-	dp.orders.mu.Lock()
-	dp.orders.parts -= len(f.order.parts)
-	dp.orders.mu.Unlock()
-	dp.freeFlight(f)
-	dp.out.Post(frameDone, d.encode())
-	dp.out.Flush()
-	dp.serving.Leave()
+	s.mu.Lock()
+	s.parts -= len(o.parts)
+	s.mu.Unlock()
+	o.reset()
+	o.order = nil
+	s.pending.Recycle(o)
+	s.path.grants.Out.Post(frameDone, d.encode())
+	s.path.grants.Out.Flush()
+	s.gate.Leave()
 }

@@ -29,7 +29,7 @@ func TestDeviceFailsUnderOps(t *testing.T) {
 				verbstest.NeedEmulated(t)
 				verbstest.Need(t, 2)
 				leavesNothing(t)
-				w := way{Settings: Settings{Rails: 2, QPs: 2}, letGo: 200 * time.Millisecond}
+				w := way{Settings: Settings{Rails: 2, QPs: 2}, releaseWait: 200 * time.Millisecond}
 				deaf := w
 				deaf.NoEvents = true // the peer hears of it from this side
 				a, b := newEndsOf(t, w, deaf)

@@ -32,7 +32,8 @@ type dataPath struct {
 	domain *domain
 	all    *domains
 	log    *slog.Logger
-	letGo  time.Duration
+	within time.Duration // how long a peer or a device is waited for
+	member pathbase.Member
 	dialed bool // and offers rails
 
 	setup sync.WaitGroup // goroutines that set rails up
@@ -77,7 +78,7 @@ var _ conn.DataPath = (*dataPath)(nil)
 
 func newDataPath(ep endpoint, all *domains, table *regions.Table) *dataPath {
 	dp := &dataPath{
-		ep: ep, all: all, log: all.opts.Log, letGo: all.opts.letGo,
+		ep: ep, all: all, log: all.opts.Log, within: all.opts.releaseWait,
 		gone: make(chan struct{}), ready: make(chan struct{}),
 	}
 	dp.InitBase()
@@ -85,6 +86,7 @@ func newDataPath(ep endpoint, all *domains, table *regions.Table) *dataPath {
 	dp.out.Send = dp.send
 	dp.holder.Parse, dp.holder.Out = dp.parsePlace, &dp.out
 	dp.granter.Table, dp.granter.Describe, dp.granter.Out = table, dp.describe, &dp.out
+	dp.member = pathbase.Member{Path: dp, Conn: ep, Given: &dp.granter, Holds: dp.holds}
 	return dp
 }
 

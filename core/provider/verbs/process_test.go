@@ -81,7 +81,7 @@ func TestPeerStandsStill(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			leavesNothing(t)
 			const n = 1 << 18
-			a, c, key := newChild(t, way{letGo: 300 * time.Millisecond}, n)
+			a, c, key := newChild(t, way{releaseWait: 300 * time.Millisecond}, n)
 			local, target := a.memory(t, n), a.memory(t, n)
 			c.must(t, order{Do: "flood", Raw: target.mr.Raw()})
 			awaitFlood(t, target)

@@ -15,6 +15,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/inet"
+	"mori/core/provider/internal/pathbase"
 	"mori/native/verbs"
 )
 
@@ -27,8 +28,9 @@ type Options struct {
 	TLS *tls.Config  // of the TCP connection, not of what NICs move
 	Log *slog.Logger // nil: slog.Default()
 
-	letGo     time.Duration // how long a peer or a device is waited for, 0 for usualLetGo: for tests
-	setupWait time.Duration // how long rails may take to come up, 0 for usualSetupWait: for tests
+	// For tests: how long a peer or a device is waited for, 0 for pathbase.ReleaseWait, and how long
+	// rails may take to come up, 0 for usualSetupWait.
+	releaseWait, setupWait time.Duration
 }
 
 // bestOp is the length at which a large transfer is cut. It is chosen and not measured: at 50 GB/s
@@ -53,8 +55,8 @@ func New(opts Options) *Provider {
 	if opts.Settings == nil {
 		opts.Settings = func() (Settings, error) { return Settings{GIDIndex: -1}, nil }
 	}
-	if opts.letGo == 0 {
-		opts.letGo = usualLetGo
+	if opts.releaseWait == 0 {
+		opts.releaseWait = pathbase.ReleaseWait
 	}
 	if opts.setupWait == 0 {
 		opts.setupWait = usualSetupWait
@@ -148,10 +150,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if err != nil {
 		return nil, fmt.Errorf("open verbs: %w", err)
 	}
-	ds := &domains{
-		opts: &p.opts, settings: s, nics: nics, leasing: make(chan struct{}, maxLeasing),
-		open: make(map[*conn.Domain]*domain), leaving: make(map[*domain]struct{}),
-	}
+	ds := newDomains(&p.opts, s, nics)
 	f, err := conn.New(conn.Config{
 		Info:       p.info(),
 		Transport:  sockets{inet.Sockets{Provider: p.Name(), UserTimeout: inet.DefaultUserTimeout, TLS: p.opts.TLS, Logger: p.opts.Log}},

@@ -31,18 +31,6 @@ type registration struct {
 // Use is the gate of the ops; see pathbase.Registration.
 func (g *registration) Use() *local.Gate { return &g.use }
 
-// initRegions prepares the regions of a domain as its devices know them.
-func (d *domain) initRegions() {
-	r, opts := &d.regions, d.all.opts
-	r.Table, r.Within = d.table, opts.letGo
-	r.Stuck = func(id uint64) {
-		opts.Log.Error("verbs: a device does not end its work: memory stays registered", "region", id, "after", opts.letGo)
-	}
-	r.Failed = func(id uint64, err error) {
-		opts.Log.Warn("verbs: take a region from its device", "region", id, "error", err)
-	}
-}
-
 // registrationOf is what devices know of a region that the caller keeps open, and the caller is
 // inside its gate. It has keys if err is nil. With wait it is made; otherwise nil may be the
 // answer.

@@ -215,9 +215,7 @@ func TestRegionClosesBesideTheConnection(t *testing.T) {
 	go func() { left <- a.ep.Close() }()
 	for leaving := false; !leaving; time.Sleep(time.Millisecond) {
 		ok(t, a.ctx.Err())
-		d.all.mu.Lock()
-		_, leaving = d.all.leaving[d]
-		d.all.mu.Unlock()
+		leaving = d.regions.All()[key.ID] == nil
 	}
 	go func() { closed <- local.mr.Close() }()
 	select {

@@ -62,11 +62,11 @@ type end struct {
 // A way is how an end is made. The zero value is good.
 type way struct {
 	Settings
-	letGo     time.Duration
-	setupWait time.Duration
-	cqSize    int
-	gpu       bool // the domain takes memory of GPUs
-	tls       *tls.Config
+	releaseWait time.Duration
+	setupWait   time.Duration
+	cqSize      int
+	gpu         bool // the domain takes memory of GPUs
+	tls         *tls.Config
 }
 
 func (w *way) options(log *logBuffer) Options {
@@ -76,7 +76,7 @@ func (w *way) options(log *logBuffer) Options {
 	}
 	return Options{
 		Settings: func() (Settings, error) { return s, nil },
-		Log:      slog.New(slog.NewTextHandler(log, nil)), letGo: w.letGo, setupWait: w.setupWait, TLS: w.tls,
+		Log:      slog.New(slog.NewTextHandler(log, nil)), releaseWait: w.releaseWait, setupWait: w.setupWait, TLS: w.tls,
 	}
 }
 
@@ -175,17 +175,13 @@ func ok(tb testing.TB, err error) {
 // path is the only data path of an end that is connected, with its rails up.
 func (e *end) path(tb testing.TB) *dataPath {
 	tb.Helper()
-	ds := e.fab.(*network).all
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	for _, d := range ds.open {
-		for dp := range d.paths {
-			select {
-			case <-dp.ready:
-				return dp
-			case <-e.ctx.Done():
-				tb.Fatal("the rails do not come up")
-			}
+	for _, m := range e.fab.(*network).all.Members() {
+		dp := m.Path.(*dataPath)
+		select {
+		case <-dp.ready:
+			return dp
+		case <-e.ctx.Done():
+			tb.Fatal("the rails do not come up")
 		}
 	}
 	tb.Fatal("the end is not connected")

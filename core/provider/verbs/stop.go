@@ -4,9 +4,9 @@ package verbs
 
 import "time"
 
-// deadLetGo is how long other devices of a connection may take to end their work where one is dead,
-// whose work ends with its queue pairs.
-const deadLetGo = 100 * time.Millisecond
+// deadReleaseWait bounds the wait for the other devices of a connection if one is dead, whose
+// work ends with its queue pairs.
+const deadReleaseWait = 100 * time.Millisecond
 
 // Close ends all ops and all grants, in both directions; see conn.DataPath. Once the queue pairs
 // are gone no NIC touches memory for this connection any more: neither ours for what we asked, nor
@@ -19,11 +19,11 @@ func (dp *dataPath) Close(cause error) {
 	dp.mu.Lock()
 	rails := dp.rails
 	dp.mu.Unlock()
-	wait := dp.letGo
+	wait := dp.within
 	for _, r := range rails {
 		r.shut(cause)
 		if r.nic.dead.Load() {
-			wait = min(wait, deadLetGo)
+			wait = min(wait, deadReleaseWait)
 		}
 	}
 	t := time.NewTimer(wait)
@@ -40,5 +40,5 @@ func (dp *dataPath) Close(cause error) {
 	<-empty // what was left has ended with its queue pair
 	dp.notices.stop()
 	dp.granter.Stop()
-	dp.domain.leave(dp)
+	dp.all.Leave(&dp.member)
 }

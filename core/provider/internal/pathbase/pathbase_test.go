@@ -73,8 +73,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// A device counts the registrations that it has.
-type device struct {
+// A hardware counts the registrations that it has.
+type hardware struct {
 	has, made     atomic.Int32
 	stuck, failed atomic.Uint64
 	refuses       error
@@ -82,7 +82,7 @@ type device struct {
 
 type registration struct {
 	use local.Gate
-	dev *device
+	dev *hardware
 }
 
 func (r *registration) Use() *local.Gate { return &r.use }
@@ -92,7 +92,7 @@ func (r *registration) Close() error {
 	return r.dev.refuses
 }
 
-func (d *device) register() *registration {
+func (d *hardware) register() *registration {
 	d.has.Add(1)
 	d.made.Add(1)
 	return &registration{dev: d}
@@ -114,10 +114,10 @@ func newTable(t *testing.T) (*regions.Table, *regions.MR) {
 	return table, mr
 }
 
-func newRegistrations(t *testing.T, within time.Duration) (*Registrations[*registration], *regions.MR, *device) {
+func newRegistrations(t *testing.T, within time.Duration) (*Registrations[*registration], *regions.MR, *hardware) {
 	t.Helper()
 	table, mr := newTable(t)
-	d := &device{}
+	d := &hardware{}
 	return &Registrations[*registration]{
 		Table: table, Within: within, Stuck: func(id uint64) { d.stuck.Store(id) },
 		Failed: func(id uint64, _ error) { d.failed.Store(id) },

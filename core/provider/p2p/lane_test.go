@@ -15,9 +15,9 @@ func after(ln *lane) time.Time {
 	return ln.ended.Add(time.Second)
 }
 
-// fly lets a copy that takes so long be looked at as run would, and returns when its end was seen.
+// fly polls a copy that takes so long as run would, and returns when its end was seen.
 func fly(ln *lane, bytes uint64, takes time.Duration) time.Duration {
-	f := &flight{lane: ln, bytes: bytes, begun: after(ln)}
+	f := &copyJob{lane: ln, copyList: copyList{bytes: bytes}, begun: after(ln)}
 	f.expect()
 	now := f.begun
 	for now.Sub(f.begun) < takes {
@@ -55,13 +55,13 @@ func TestLongCopiesAreSleptFor(t *testing.T) {
 	ln := &lane{}
 	const bytes, takes = 1 << 30, 20 * time.Millisecond
 	fly(ln, bytes, takes)
-	f := &flight{lane: ln, bytes: bytes, begun: after(ln)}
+	f := &copyJob{lane: ln, copyList: copyList{bytes: bytes}, begun: after(ln)}
 	f.expect()
 	if nap := f.nap(f.begun); nap < takes/2 {
 		t.Errorf("a nap of %v in a copy of %v", nap, takes)
 	}
 	f.measured(f.begun.Add(takes), nil)
-	f = &flight{lane: ln, bytes: 100, begun: after(ln)}
+	f = &copyJob{lane: ln, copyList: copyList{bytes: 100}, begun: after(ln)}
 	f.expect()
 	if nap := f.nap(f.begun); nap != 0 {
 		t.Errorf("a nap of %v at the beginning of a small copy", nap)
@@ -74,9 +74,9 @@ func TestCopiesBesideEachOther(t *testing.T) {
 	ln := &lane{}
 	for range 20 {
 		begun := after(ln)
-		var all []*flight
+		var all []*copyJob
 		for range beside {
-			f := &flight{lane: ln, bytes: bytes, begun: begun}
+			f := &copyJob{lane: ln, copyList: copyList{bytes: bytes}, begun: begun}
 			f.expect()
 			all = append(all, f)
 		}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+
+package p2p
+
+import (
+	"sync/atomic"
+	"time"
+
+	"mori/core/device"
+)
+
+// A direction is one way of a device's link: the copies by which it reads, or those by which it
+// writes.
+type direction struct {
+	dev   *device.Device
+	reads bool
+}
+
+// A lane is how a device copies in one direction.
+type lane struct {
+	copier *device.Copier
+	queue  []*copyJob   // wait for room in the copier; under engine.mu
+	flying atomic.Int32 // copies that have begun and were not seen to end
+
+	// Of the poller.
+	nsPerByte float64   // of recent copies
+	missed    bool      // the last one had ended before the poller looked
+	under     uint64    // bytes of the copies under way
+	ended     time.Time // when the last one was seen to end
+}
+
+// A copyJob is one copy of a lane.
+type copyJob struct {
+	copyList
+	lane  *lane
+	owner copyOwner
+	group any // of engine.cancel
+
+	copy               device.Copy
+	begun, look, until time.Time // look: when it may have ended; until: how long to spin then
+	caught             bool      // it was seen under way after look: the time of its end is known
+}
+
+// A copyOwner is notified of the end of a copy, once, while the engine holds no lock. The job is
+// the owner's again.
+type copyOwner interface{ copied(err error) }
+
+// reset prepares a job for another copy of its owner.
+func (j *copyJob) reset() {
+	*j = copyJob{copyList: copyList{segs: j.segs[:0]}, owner: j.owner, group: j.group}
+}
+
+// start has the device copy: here the bytes of an op are posted.
+func (j *copyJob) start() (device.Copy, error) {
+	if len(j.blocks.DstOffsets) > 0 {
+		return j.lane.copier.StartBlocks(j.blocks)
+	}
+	return j.lane.copier.Start(j.segs)
+}
+
+// expect sets when the poller looks at a copy that has begun. Copies of one device share its links,
+// so it ends behind those that are under way already.
+func (j *copyJob) expect() {
+	j.lane.under += j.bytes
+	takes := time.Duration(float64(j.lane.under) * j.lane.nsPerByte)
+	j.look = j.begun.Add(takes - spinEarly)
+	j.until = j.begun.Add(takes + spinFor)
+	j.caught = false
+}
+
+// nap is how long the poller need not look at j; 0 while it is expected to end.
+func (j *copyJob) nap(now time.Time) time.Duration {
+	j.caught = j.caught || now.After(j.look)
+	if now.After(j.until) {
+		j.look = now.Add(max(now.Sub(j.begun)/overdue, shortNap))
+		j.until = j.look.Add(spinFor)
+	}
+	return max(0, j.look.Sub(now))
+}
+
+// leastBytes is the length from which a copy shows its lane's speed.
+const leastBytes = 1 << 20
+
+// measured remembers how fast the lane was: since the copy began, or since the one before it ended,
+// with which it shared the link.
+func (j *copyJob) measured(now time.Time, err error) {
+	ln := j.lane
+	ln.flying.Add(-1)
+	start := j.begun
+	if ln.ended.After(start) {
+		start = ln.ended
+	}
+	ln.under -= j.bytes
+	ln.ended = now
+	if err == nil && j.bytes >= leastBytes {
+		ln.learn(float64(now.Sub(start))/float64(j.bytes), j.caught)
+	}
+}
+
+// learn updates the expectation by the time per byte of a copy. A copy that had ended before the
+// poller looked took less than per: a poller that expects too much sleeps too long and measures its
+// own sleep. So the expectation falls until copies are caught under way.
+func (ln *lane) learn(per float64, caught bool) {
+	switch {
+	case !caught && ln.missed:
+		ln.nsPerByte = min(ln.nsPerByte, per) * 2 / 3
+	case !caught: // by a little, it may be
+		ln.nsPerByte = min(ln.nsPerByte, per) * 15 / 16
+	case ln.nsPerByte == 0:
+		ln.nsPerByte = per
+	default:
+		ln.nsPerByte += (per - ln.nsPerByte) / 4
+	}
+	ln.missed = !caught
+}
