@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from . import ep, io, plot, report, shmem
+from .arguments import number
 from .harness import Result, Suite, TransferFailed, Unavailable, WrongBytes, run
 from .process import RemoteError
 
@@ -53,16 +54,9 @@ def _options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
     add("--gpus", metavar="0,1", help="with --device gpu: these GPUs, in this order (default all)")
     add("--json", action="store_true", help="print one JSON object a line and nothing else")
     add("--cases", "--case", metavar="A,B", help=f"only these, of: {known}")
-    add("--repeats", type=_positive, default=9, metavar="N", help="samples of each figure (default 9)")
+    number(parser, "--repeats", 9, "samples of each figure")
     add("--plot", type=Path, metavar="FILE", help="draw the figures (needs matplotlib)")
     add("--quick", action="store_true", help="little work in each sample: checks that everything runs, no more")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
 
 
 def _run_all(suite: Suite, args: argparse.Namespace) -> int:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import gpus
+from .arguments import number
 from .gpus import L2_BYTES
-from .harness import MIB, Case, Plan, Suite, Target, Turn, Unavailable, at_least, pick
+from .harness import MIB, Case, Plan, Point, Suite, Target, Turn, Unavailable, at_least, pick
 from .memory import available_bytes
 from .process import Group
 
@@ -82,6 +83,15 @@ class GPUCase(Case):
     calls: int = 8
     rounds: int = 3
 
+    @property
+    def point(self) -> Point:
+        line = f"{self.kind} {SHORT[self.dtype]}, {self.mode}"
+        if self.skewed:
+            return Point()
+        if self.blocks:
+            return Point("blocks of the launch", self.blocks, f"{line}, {self.tokens} tokens")
+        return Point("tokens of a rank", self.tokens, line)
+
     def quick(self) -> GPUCase:
         """Return the case with little work."""
         return replace(self, tokens=min(self.tokens, 16), calls=2, rounds=1)
@@ -136,15 +146,20 @@ def names() -> list[list[str]]:
 
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--ranks", type=int, default=4, metavar="N", help="processes (default 4)")
-    add("--tokens", type=int, metavar="N", help="tokens of a rank (default 4096; on GPUs several)")
-    add("--hidden", type=int, default=7168, metavar="N", help="elements of a token (default 7168)")
-    add("--experts", type=int, metavar="N", help="over all ranks (default 32, on GPUs 256)")
-    add("--topk", type=int, default=8, metavar="N", help="experts that a token chooses (default 8)")
+    number(parser, "--ranks", 4, "processes")
+    number(parser, "--tokens", None, "tokens of a rank (default 4096; on GPUs several)")
+    layer_options(parser, "32, on GPUs 256")
     add("--dtype", choices=list(_DTYPES), default="bfloat16", help="of the rows (default bfloat16)")
     add("--full", action="store_true", help="on GPUs: every number of tokens, every budget of blocks")
-    add("--hosts", type=int, default=1, metavar="N", help="on GPUs: act as if on N hosts (default 1)")
+    number(parser, "--hosts", 1, "on GPUs: act as if on N hosts")
     add("--no-nccl", action="store_true", help="on GPUs: compare with memcpy only")
+
+
+def layer_options(parser: argparse.ArgumentParser, experts: str) -> None:
+    """Add the sizes of a layer. `experts` says how many there are by default."""
+    number(parser, "--hidden", 7168, "elements of a token")
+    number(parser, "--experts", int(experts) if experts.isdigit() else None, f"over all ranks (default {experts})")
+    number(parser, "--topk", 8, "experts that a token chooses")
 
 
 def suite(args: argparse.Namespace) -> Suite:
@@ -152,12 +167,8 @@ def suite(args: argparse.Namespace) -> Suite:
     return GPUEP(args) if args.device == "gpu" else EP(args)
 
 
-def check_sizes(ranks: int, of: str, /, **sizes: int) -> None:
-    """Raise ValueError for sizes that no layer can have; `of` names the ranks."""
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"--{name} must be at least 1, got {value}")
-    experts, topk = sizes["experts"], sizes["topk"]
+def check_layer(ranks: int, of: str, experts: int, topk: int) -> None:
+    """Raise ValueError for a layer that cannot be; `of` names the ranks."""
     if experts % ranks:
         raise ValueError(f"--experts {experts} do not spread evenly over {ranks} {of}")
     if topk > experts:
@@ -177,7 +188,7 @@ class EP(Suite):
         a.tokens = 4096 if a.tokens is None else a.tokens
         a.experts = 32 if a.experts is None else a.experts
         sizes = {name: getattr(a, name) for name in ("ranks", "tokens", "hidden", "experts", "topk")}
-        check_sizes(max(1, a.ranks), "ranks", **sizes)
+        check_layer(a.ranks, "ranks", a.experts, a.topk)
         self._dtype, self._package, lacking = _elements(a.dtype)
         self._args, self._row = a, int(a.hidden) * _DTYPES[self._dtype][0]
         size = f"{a.tokens} x {a.hidden} {self._dtype}, top {a.topk} of {a.experts} experts, {a.ranks} ranks"
@@ -269,8 +280,8 @@ class GPUEP(Suite):
         self._gpus, self._quick, self._hosts = gpus.choose(args.gpus), args.quick, args.hosts
         ranks, hidden = len(self._gpus.numbers), min(args.hidden, 512) if args.quick else args.hidden
         self._layer: dict[str, int] = {"hidden": hidden, "experts": args.experts or 256, "topk": args.topk}
-        check_sizes(ranks, "GPUs", **self._layer)
-        if self._hosts < 1 or ranks % self._hosts:
+        check_layer(ranks, "GPUs", self._layer["experts"], args.topk)
+        if ranks % self._hosts:
             raise ValueError(f"--hosts {self._hosts}: {ranks} ranks do not spread evenly over them")
         self._by_name, self._no_graphs = bool(args.cases), ""
         self._no_nccl = "left out by --no-nccl" if args.no_nccl else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mori import device
 
+from .arguments import numbers
 from .harness import MIB, Unavailable
 
 L2_BYTES = 64 * MIB
@@ -51,10 +52,7 @@ def choose(text: str | None) -> GPUs:
     names = {info.device: info.name for info in device.devices()}
     if not names:
         raise Unavailable(f"there is no GPU to measure on: {device.why_no_device()}")
-    try:
-        wanted = list(names) if text is None else [int(word) for word in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--gpus {text}: give numbers with commas between them, such as 0,1") from None
+    wanted = list(names) if text is None else numbers("--gpus", text)
     if any(n not in names for n in wanted) or len(set(wanted)) < len(wanted):
         raise ValueError(f"--gpus {text}: give each at most once, of {', '.join(map(str, names))}")
     return GPUs(tuple(wanted), tuple(names[n] for n in wanted))

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from mori import _core
 
@@ -67,6 +67,14 @@ def at_most(bound: float, unit: str = "") -> Target:
     return Target("value" if unit else "ratio", "<=", bound, unit)
 
 
+class Point(NamedTuple):
+    """Where a plot has a case: on which line, at which number of what. Cases without are bars."""
+
+    over: str = ""
+    at: int = 0
+    line: str = ""
+
+
 @dataclass(frozen=True)
 class Case:
     """One measurement. `kind` selects its plan; `predicted` is the figure expected of it.
@@ -88,6 +96,10 @@ class Case:
     @property
     def bytes(self) -> int:
         return self.entries * self.size
+
+    @property
+    def point(self) -> Point:
+        return Point()
 
     def quick(self) -> Any:
         """Return the case with little work in a sample."""

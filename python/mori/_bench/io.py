@@ -28,6 +28,7 @@ from .harness import (
     MIB,
     Case,
     Plan,
+    Point,
     Suite,
     Target,
     TransferFailed,
@@ -80,6 +81,11 @@ class IOCase(Case):
     @property
     def block(self) -> int:
         return max(self.size, GRANULE)
+
+    @property
+    def point(self) -> Point:
+        line = f"{self.copy_blocks} GPU blocks" if self.copy_blocks else "read" if self.read else "write"
+        return Point("size of a block", self.size, line) if self.kind == "blocks" else Point()
 
     @property
     def batches(self) -> int:

@@ -57,6 +57,10 @@ def colour(text: str, code: int) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
+def verdict(right: bool, good: str, bad: str) -> str:
+    return colour(good, GREEN) if right else colour(bad, RED)
+
+
 def heading(machine: Machine, repeats: int, how: list[str], quick: bool) -> str:
     """Name the machine and say how the figures were measured."""
     lines = [f"medians of {repeats}", *how, *(["QUICK: the figures mean nothing"] if quick else [])]

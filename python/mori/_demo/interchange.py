@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from .. import _core, _errors
-from .._bench.process import Local, Remote, RemoteError
-from .._bench.report import GREEN, RED, colour
+from .. import _core, _errors, device
+from .._bench import report
+from .._bench.arguments import number
+from .._bench.process import Local, Remote, RemoteError, Services
 
 # Added to the limit of a kernel's wait: time to start a process and to load a kernel.
 _SLACK_S = 60.0
@@ -53,79 +55,57 @@ def main(argv: list[str]) -> int:
     """Return 0 if every byte is right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
     args = parser.parse_args(argv)
-    for name, least, most in (("bytes", 1, 1 << 40), ("rounds", 1, 1 << 62), ("value", 0, 255)):
-        if not least <= getattr(args, name) <= most:
-            parser.error(f"--{name} must be {least} to {most}, got {getattr(args, name)}")
-    if args.limit <= 0:
-        parser.error(f"--limit must be more than 0, got {args.limit}")
     gpus = (args.gpu or _gpu_here()).split(",")
     if len(gpus) > len(_RANKS):
         parser.error(f"--gpu names {len(gpus)} GPUs, want one for both sides or one for each: {args.gpu}")
     try:  # after a failure the end of the process releases everything
         sender = Local(Side(args.device, gpus[0], args.limit))
         if args.processes == 1:
-            return _steps(args, [sender, Local(Side(args.device, gpus[-1], args.limit))])
+            return _steps(args, Services(sender, Local(Side(args.device, gpus[-1], args.limit))))
         with Remote("receiver", Side, args.device, gpus[-1], args.limit) as receiver:
             receiver.timeout = args.limit * args.rounds + _SLACK_S
-            return _steps(args, [sender, receiver])
+            return _steps(args, Services(sender, receiver))
     except (_errors.MoriError, RemoteError) as err:
         print(f"mori demo interchange: {err}", file=sys.stderr)
         return 1
 
 
 def _gpu_here() -> str:
-    from .. import device
-
     found = device.devices()
     return f"{found[0].api.lower()}:{found[0].ordinal}" if found else "cpu"
 
 
-def _steps(args: argparse.Namespace, sides: list[Local | Remote]) -> int:
-    def both(method: str, *arguments: object) -> list[Any]:
-        return [side.call(method, *arguments) for side in sides]
-
+def _steps(args: argparse.Namespace, sides: Services) -> int:
+    both = sides.each
     where = zip(_RANKS, both("native", "InterchangeGPU"), strict=True)
     _say(f"GPU data interchange over {args.device}: {' to '.join(f'{rank} on {gpu}' for rank, gpu in where)}")
-
-    _say("\nStep 1: RDMA context")
     found = both("facts", "InterchangeDiscover")
-    _each(f"shows {', '.join(device['name'] for device in devices)}" for devices in found)
-
+    _say("\nStep 1: RDMA context", (f"shows {', '.join(one['name'] for one in devices)}" for devices in found))
     _say("\nStep 2: devices and ports")
-    for device in found[0]:
-        _say(f"  {device['name']}")
-        for port in device["ports"]:
-            _say(f"    port {port}")
-
-    _say("\nStep 3: device contexts")
-    _each(both("native", "InterchangeDevice"))
-
-    _say("\nStep 4: endpoints")
+    for one in found[0]:
+        _say("\n    port ".join([f"  {one['name']}", *one["ports"]]))
+    _say("\nStep 3: device contexts", both("native", "InterchangeDevice"))
     ends = both("facts", "InterchangeEndpoint")
-    _each(f"QP number {end['qpn']:#x}" for end in ends)
-
-    _say("\nStep 5: connection, both ways")
-    for side, end in zip(sides, reversed(ends), strict=True):
-        side.call("native", "InterchangeConnect", end["address"])
-    _each(f"QP {a['qpn']:#x} is connected to QP {b['qpn']:#x}" for a, b in (ends, ends[::-1]))
-
-    _say("\nStep 6: GPU buffers, registered")
+    _say("\nStep 4: endpoints", (f"QP number {end['qpn']:#x}" for end in ends))
+    for side, end in enumerate(reversed(ends)):
+        sides.one(side, "native", "InterchangeConnect", end["address"])
+    pairs = ((end["qpn"], other["qpn"]) for end, other in (ends, ends[::-1]))
+    _say("\nStep 5: connection, both ways", (f"QP {a:#x} is connected to QP {b:#x}" for a, b in pairs))
     buffers = both("facts", "InterchangeRegister", args.bytes)
-    for side, buffer in zip(sides, reversed(buffers), strict=True):
-        side.call("native", "InterchangeMeet", buffer["shown"])
-    _each(f"{buffer['bytes']} bytes at {buffer['addr']:#x}, {buffer['keys']}" for buffer in buffers)
-
+    for side, buffer in enumerate(reversed(buffers)):
+        sides.one(side, "native", "InterchangeMeet", buffer["shown"])
+    lines = (f"{buffer['bytes']} bytes at {buffer['addr']:#x}, {buffer['keys']}" for buffer in buffers)
+    _say("\nStep 6: GPU buffers, registered", lines)
     _say("\nStep 7: the kernel fills its buffer, posts the write, rings the doorbell and polls for the completion")
     # The receiver's kernel, if any, checks each round while the sender sends the next.
-    for side, sends in zip(reversed(sides), (False, True), strict=True):
-        side.call("start", sends, args.value, args.rounds)
+    for side, sends in ((1, False), (0, True)):
+        sides.one(side, "start", sends, args.value, args.rounds)
     for rank, outcome in zip(_RANKS, both("outcome"), strict=True):
         if outcome["kernel"]:
             each = outcome["ns"] / outcome["rounds"] / 1000
             _say(f"  {rank}: {outcome['kernel']}, {outcome['rounds']} rounds, {each:.1f} µs each")
-
     _say("\nStep 8: verification on the receiving GPU, and clean-up")
-    wrong = sides[1].call("verify", args.value)
+    wrong = sides.one(1, "verify", args.value)
     _say(verdict(args.bytes, args.value, wrong))
     both("native", "InterchangeClose")
     if wrong:
@@ -136,18 +116,13 @@ def _steps(args: argparse.Namespace, sides: list[Local | Remote]) -> int:
 
 def verdict(nbytes: int, value: int, wrong: int) -> str:
     """Return the line with the result. With several rounds a byte may be wrong more than once."""
-    if wrong:
-        return colour(f"WRONG BYTES: {wrong} of {nbytes} are not {value}", RED)
-    return colour(f"Success! All {nbytes} bytes verified with value {value}", GREEN)
+    good = f"Success! All {nbytes} bytes verified with value {value}"
+    return report.verdict(not wrong, good, f"WRONG BYTES: {wrong} of {nbytes} are not {value}")
 
 
-def _each(lines: Any) -> None:
-    for rank, line in zip(_RANKS, lines, strict=True):
-        _say(f"  {rank}: {line}")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+def _say(title: str, lines: Iterable[str] = ()) -> None:
+    """Print a line, and one of each side."""
+    print("\n".join([title, *(f"  {rank}: {line}" for rank, line in zip(_RANKS, lines, strict=False))]), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -165,9 +140,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", default="emu0", metavar="NAME", help=devices)
     gpus = "cpu, cuda:N or hip:N, of both sides or of each (default: the first there is)"
     add("--gpu", metavar="GPU[,GPU]", help=gpus)
-    add("--bytes", type=int, default=1024, metavar="N", help="to send (default 1024)")
-    add("--value", type=int, default=42, metavar="BYTE", help="of each byte (default 42)")
-    add("--rounds", type=int, default=1, metavar="N", help="by one kernel (default 1)")
+    number(parser, "--bytes", 1024, "to send", most=1 << 40)
+    number(parser, "--value", 42, "of each byte", least=0, most=255, metavar="BYTE")
+    number(parser, "--rounds", 1, "by one kernel", most=1 << 62)
     add("--processes", type=int, choices=[1, 2], default=1, help="that the two sides are in (default 1)")
-    add("--limit", type=float, default=30.0, metavar="S", help="seconds that any wait may last (default 30)")
+    number(parser, "--limit", 30.0, "seconds that any wait may last (default 30)", 1e-3, type=float, metavar="S")
     return parser

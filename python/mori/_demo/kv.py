@@ -12,6 +12,7 @@ from pathlib import Path
 from mori.io import BackendType
 
 from .._bench import plot
+from .._bench.arguments import number
 from .._bench.harness import Turn
 from .._bench.memory import available_bytes
 from .._bench.process import Remote, RemoteError, Services
@@ -37,8 +38,6 @@ def main(argv: list[str]) -> int:
     try:
         tokens = DEFAULT_TOKENS if args.tokens is None else args.tokens
         wanted = Shape(args.layers, args.kv_heads, args.head_dim, args.dtype, args.block_size, tokens)
-        if args.inflight < 1:
-            raise ValueError(f"--inflight must be at least 1, got {args.inflight}")
         if args.plot and (why := plot.unavailable(args.plot)):
             raise ValueError(why)
     except ValueError as err:
@@ -152,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--path", choices=paths, default="auto", help="how the bytes go (default: the best there is)")
     modes = ["write", "read"]
     add("--mode", choices=modes, default="write", help="prefill writes (default) or decode reads")
-    add("--inflight", type=int, default=1, metavar="N", help="layers on their way at a time (default 1)")
+    number(parser, "--inflight", 1, "layers on their way at a time")
     add("--plot", type=Path, metavar="FILE", help="draw latencies and throughput (needs matplotlib)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--spoil-a-byte", action="store_true", help="flip one byte before verification, to check that it is found")

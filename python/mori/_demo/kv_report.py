@@ -10,13 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .._bench.plot import OURS, axes, finish, tidy
-from .._bench.report import GREEN, RED, Machine, colour, human
+from .._bench import plot
+from .._bench.report import Machine, human, verdict
 from ..cli import _table
 from .kv_side import LayerTime, Mode, Shape
 
 _PERCENTILES = (50, 90, 99)
-_RAW, _MARKS = "#8a929e", ("#2e8b57", "#d98c1f", "#c0392b", "#6d3f9c")
 
 
 @dataclass(frozen=True)
@@ -107,38 +106,29 @@ class Outcome:
         }
         if self.reasons:
             facts["why this path"] = "; ".join(self.reasons)
-        verdict = colour(f"Every byte of {shape.moved_blocks:,} blocks is right, spare blocks untouched.", GREEN)
-        if not self.right:
-            wrong = f"WRONG BYTES: {self.wrong:,} of {shape.moved_blocks:,} blocks differ"
-            verdict = colour(f"{wrong}, {self.touched:,} spare blocks were written to.", RED)
-        return f"{_table.pairs(facts)}\n{verdict}"
+        good = f"Every byte of {shape.moved_blocks:,} blocks is right, spare blocks untouched."
+        bad = f"WRONG BYTES: {self.wrong:,} of {shape.moved_blocks:,} blocks differ, {self.touched:,} spare blocks"
+        return f"{_table.pairs(facts)}\n{verdict(self.right, good, f'{bad} were written to.')}"
 
     def draw(self, file: Path) -> None:
         """Draw a histogram of layer latencies, and throughput over time."""
-        fig, (left, right) = axes(1, 2, 12, 4.6)
-        self._latency(left)
-        self._throughput(right)
         moved = f"{human(self.shape.moved_bytes)} of KV cache by {self.path}, {self.mode}: {self.gbps:.2f} GB/s"
-        finish(fig, f"{moved}\n{self.shape} | {self.machine}", file, fontsize=9)
+        title = f"{moved}\n{self.shape} | {self.machine}"
+        plot.write(file, title, [self._latency, self._throughput])
 
     def _latency(self, axis: Any) -> None:
-        axis.hist(self.latencies_ms(), bins=min(40, max(8, self.shape.layers // 2)), color=OURS, alpha=0.85)
-        for (name, ms), mark in zip(self.latency_summary().items(), _MARKS, strict=True):
-            axis.axvline(ms, color=mark, linewidth=1.5, label=f"{name} {ms:.2f} ms")
-        axis.set_title("latency of a layer", fontsize=10)
-        axis.set(xlabel="ms from submission to completion", ylabel="layers")
-        tidy(axis, fontsize=8)
+        axis.hist(self.latencies_ms(), bins=min(40, max(8, self.shape.layers // 2)), color=plot.OURS, alpha=0.85)
+        for (name, ms), style in zip(self.latency_summary().items(), (":", "-.", "--", "-"), strict=True):
+            axis.axvline(ms, color=plot.BAD, linestyle=style, label=f"{name} {ms:.2f} ms")
+        axis.set(xlabel="ms from the submission of a layer to its completion", ylabel="layers")
 
     def _throughput(self, axis: Any) -> None:
         ends = [0.0, *(1e3 * time.completed for time in self.times)]
-        steps = [max(end - begin, 1e-6) for begin, end in pairwise(ends)]
-        speed = [self.shape.layer_bytes / step / 1e6 for step in steps]
-        axis.step(ends, [speed[0], *speed], where="pre", color=OURS, linewidth=1, label="each layer")
-        axis.axhline(self.gbps, color=OURS, linestyle=":", label=f"mean {self.gbps:.2f} GB/s")
+        speed = [self.shape.layer_bytes / max(end - begin, 1e-6) / 1e6 for begin, end in pairwise(ends)]
+        axis.stairs(speed, ends, color=plot.OURS, label="each layer")
+        axis.axhline(self.gbps, color=plot.OURS, linestyle=":", label=f"mean {self.gbps:.2f} GB/s")
         name, raw = self.raw_best
-        if name:
-            axis.axhline(raw, color=_RAW, linestyle="--", label=f"raw {raw:.2f} GB/s ({name})")
-        axis.set_title("throughput over time", fontsize=10)
+        if raw:
+            axis.axhline(raw, color=plot.RAW, linestyle="--", label=f"raw limit {raw:.2f} GB/s ({name})")
         axis.set(xlabel="ms since the first submission", ylabel="GB/s", xlim=(0, ends[-1]))
         axis.set_ylim(bottom=0)
-        tidy(axis, fontsize=8)

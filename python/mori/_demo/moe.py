@@ -6,11 +6,13 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import shmem
-from .._bench.report import GREEN, RED, bar, colour, human, this_machine
-from ..cli import _table
+from .._bench.arguments import number
+from .._bench.report import bar, human, this_machine
 from ..ops import EpDispatchCombineConfig, EpDispatchCombineOp
 from ..shmem.tensor_utils import mori_shmem_create_tensor
 from . import ranks
@@ -24,45 +26,39 @@ _TOLERANCE = 1e-4  # relative to the largest output: ranks sum in another order
 
 def main(argv: list[str]) -> int:
     """Return 0 if the output is right, 1 if not or if the run failed, 2 for bad arguments."""
-    parser = _parser()
-    args = ranks.parse(parser, argv, "pes", "rounds")
-    if args is None:
-        return 1
+    return ranks.run(_parser(), argv, "rank", _prepare)
+
+
+def _prepare(args: argparse.Namespace, size: int) -> Callable[[], ranks.Outcome | None]:
     # The ranks of a host share its cores: numpy's threads would oversubscribe them.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from .moe_layer import Layer
 
-    try:
-        size = ranks.launched() or args.pes
-        layer = Layer(args.hidden, args.tokens, args.experts, args.topk, size, args.seed)
-    except ValueError as err:
-        parser.error(str(err))
-    return ranks.run(["moe", *argv], args, lambda: _run(args, layer), _text, lambda report: bool(report["right"]))
+    return partial(_run, args, Layer(args.hidden, args.tokens, args.experts, args.topk, size, args.seed))
 
 
-def _run(args: argparse.Namespace, layer: Layer) -> ranks.Report | None:
-    """Run the layer. Rank 0 gets the report of all ranks."""
+def _run(args: argparse.Namespace, layer: Layer) -> ranks.Outcome | None:
+    """Run the layer. Rank 0 gets the outcome of all ranks."""
     from .moe_layer import apply
 
     me = shmem.shmem_mype()
     if me == 0 and not args.json:
         print(_headline(layer), flush=True)
     x, experts = layer.tokens_of(me), list(layer.experts_of(me))
-    op = EpDispatchCombineOp(
-        EpDispatchCombineConfig(
-            data_type=x.dtype,
-            rank=me,
-            world_size=layer.ranks,
-            hidden_dim=layer.hidden,
-            scale_dim=0,
-            scale_type_size=0,
-            max_token_type_size=4,
-            max_num_inp_token_per_rank=layer.tokens,
-            num_experts_per_rank=layer.experts_per_rank,
-            num_experts_per_token=layer.topk,
-            gpu_per_node=layer.ranks,
-        )
+    config = EpDispatchCombineConfig(
+        data_type=x.dtype,
+        rank=me,
+        world_size=layer.ranks,
+        hidden_dim=layer.hidden,
+        scale_dim=0,
+        scale_type_size=0,
+        max_token_type_size=4,
+        max_num_inp_token_per_rank=layer.tokens,
+        num_experts_per_rank=layer.experts_per_rank,
+        num_experts_per_token=layer.topk,
+        gpu_per_node=layer.ranks,
     )
+    op = EpDispatchCombineOp(config)
     seconds = dict.fromkeys(_PHASES, 0.0)
     received, begin = 0, 0.0
     with bar(args.rounds * len(_PHASES), me != 0 or args.json, leave=False, desc="moe") as progress:
@@ -92,7 +88,7 @@ def _run(args: argparse.Namespace, layer: Layer) -> ranks.Report | None:
     return _gather(args, layer, result, [received, *seconds.values()])
 
 
-def _gather(args: argparse.Namespace, layer: Layer, result: Any, figures: list[float]) -> ranks.Report | None:
+def _gather(args: argparse.Namespace, layer: Layer, result: Any, figures: list[float]) -> ranks.Outcome | None:
     """Send every rank's output to rank 0, which compares it with the layer run in one process."""
     import numpy as np
 
@@ -110,25 +106,24 @@ def _gather(args: argparse.Namespace, layer: Layer, result: Any, figures: list[f
     reports = []
     for rank, (received, *spent) in enumerate(facts.tolist()):
         gb = received * layer.hidden * 4 * args.rounds / 1e9
-        reports.append(
-            {
-                "rank": rank,
-                "received": int(received),
-                **{f"{phase}_ms": s / args.rounds * 1e3 for phase, s in zip(_PHASES, spent, strict=True)},
-                "dispatch_gbps": gb / spent[1],
-                "combine_gbps": gb / spent[3],
-                "error": float(errors[rank]),
-            }
-        )
+        ms = {f"{phase}_ms": s / args.rounds * 1e3 for phase, s in zip(_PHASES, spent, strict=True)}
+        speed = {"dispatch_gbps": gb / spent[1], "combine_gbps": gb / spent[3]}
+        reports.append({"rank": rank, "received": int(received), **ms, **speed, "error": float(errors[rank])})
+    sizes = {name: getattr(layer, name) for name in ("hidden", "tokens", "experts_per_rank", "topk")}
+    report = {"demo": "moe", **sizes, "ranks": reports, "rounds": args.rounds, "right": right}
+    good = "The layer's output is that of a single process."
+    bad = f"WRONG: outputs differ from those of a single process by more than {_TOLERANCE:g}"
+    return ranks.Outcome(report, list(map(_row, reports)), right, good, bad)
+
+
+def _row(r: dict[str, Any]) -> dict[str, Any]:
     return {
-        "demo": "moe",
-        "hidden": layer.hidden,
-        "tokens": layer.tokens,
-        "experts_per_rank": layer.experts_per_rank,
-        "topk": layer.topk,
-        "ranks": reports,
-        "rounds": args.rounds,
-        "right": right,
+        "rank": r["rank"],
+        "rows received": r["received"],
+        **{f"{phase} ms": f"{r[f'{phase}_ms']:.2f}" for phase in _PHASES},
+        "dispatch GB/s": f"{r['dispatch_gbps']:.2f}",
+        "combine GB/s": f"{r['combine_gbps']:.2f}",
+        "largest error": f"{r['error']:.1e}",
     }
 
 
@@ -139,42 +134,19 @@ def _headline(layer: Layer) -> str:
     )
 
 
-def _text(report: ranks.Report) -> str:
-    rows = [
-        {
-            "rank": r["rank"],
-            "rows received": r["received"],
-            **{f"{phase} ms": f"{r[f'{phase}_ms']:.2f}" for phase in _PHASES},
-            "dispatch GB/s": f"{r['dispatch_gbps']:.2f}",
-            "combine GB/s": f"{r['combine_gbps']:.2f}",
-            "largest error": f"{r['error']:.1e}",
-        }
-        for r in report["ranks"]
-    ]
-    verdict = colour("The layer's output is that of a single process.", GREEN)
-    if not report["right"]:
-        text = f"WRONG: outputs differ from those of a single process by more than {_TOLERANCE:g}"
-        verdict = colour(text, RED)
-    return f"\n{_table.table(rows)}\n\n{verdict}"
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mori demo moe",
-        description="A mixture-of-experts layer over several processes: gate, dispatch, expert MLPs, combine; the "
-        "output is compared with that of one process. Starts its own processes, unless torchrun, mpirun, srun or Ray "
-        "has started it: mpirun -np 8 mori demo moe 4096 128 8 2",
+    parser = ranks.parser(
+        "moe",
+        "A mixture-of-experts layer over several processes: gate, dispatch, expert MLPs, combine; the output is "
+        "compared with that of one process. Starts its own processes, unless torchrun, mpirun, srun or Ray has "
+        "started it: mpirun -np 8 mori demo moe 4096 128 8 2",
     )
+    number(parser, "hidden", 512, "elements of a token", nargs="?", metavar=None)
+    number(parser, "tokens", 256, "tokens a rank", nargs="?", metavar=None)
+    number(parser, "experts", 4, "experts a rank", nargs="?", metavar=None)
+    number(parser, "topk", 4, "experts a token", nargs="?", metavar=None)
+    number(parser, "--rounds", 3, "times that the layer runs")
     add = parser.add_argument
-    for name, default, text in (
-        ("hidden", 512, "elements of a token"),
-        ("tokens", 256, "tokens a rank"),
-        ("experts", 4, "experts a rank"),
-        ("topk", 4, "experts a token"),
-    ):
-        add(name, type=int, nargs="?", default=default, help=f"{text} (default {default})")
-    add("--pes", type=int, default=4, metavar="N", help="processes to start (default 4)")
-    add("--rounds", type=int, default=3, metavar="N", help="times that the layer runs (default 3)")
     add("--seed", type=int, default=1, metavar="N", help="of tokens and weights")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--spoil-a-row", action="store_true", help="rank 0 spoils a row of its experts' output, to check verification")

@@ -6,15 +6,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from mori import device
 
 from .._bench import gpus
-from .._bench.ep import GPUCase, check_sizes, gpu_case, gpu_ranks, slowest
+from .._bench.arguments import number, numbers
+from .._bench.ep import GPUCase, check_layer, gpu_case, gpu_ranks, layer_options, slowest
 from .._bench.harness import Unavailable
 from .._bench.process import Group, RemoteError
 from .._bench.report import bar
@@ -47,7 +48,15 @@ def main(argv: list[str]) -> int:
         f"ones in a table for this kind of GPU and number of ranks. {_USE}. Between two launches that are nearly as "
         "fast the smaller one is stored.",
     )
-    _options(for_ep)
+    add, known = for_ep.add_argument, ",".join(map(str, TOKENS))
+    add("--gpus", metavar="0,1", help="these GPUs, in this order (default all)")
+    layer_options(for_ep, "256")
+    add("--tokens", default=known, metavar="A,B", help=f"numbers of tokens of a rank (default {known})")
+    number(for_ep, "--blocks", 0, "most blocks of a launch (default: any number)", least=0)
+    add("--output", type=Path, metavar="FILE", help="default: the file that ops read")
+    add("--show", action="store_true", help="measure nothing; show the table that ops would use here")
+    add("--json", action="store_true", help="print one JSON object a line for each rule")
+    add("--quick", action="store_true", help="few launches, one round: checks that it runs, no more")
     args = parser.parse_args(argv)
     try:
         return _show(args) if args.show else _tune(args)
@@ -58,76 +67,46 @@ def main(argv: list[str]) -> int:
     return 1
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    add, known = parser.add_argument, ",".join(map(str, TOKENS))
-    add("--gpus", metavar="0,1", help="these GPUs, in this order (default all)")
-    add("--hidden", type=int, default=7168, metavar="N", help="elements of a token (default 7168)")
-    add("--experts", type=int, default=256, metavar="N", help="over all ranks (default 256)")
-    add("--topk", type=int, default=8, metavar="N", help="experts that a token chooses (default 8)")
-    add("--tokens", default=known, metavar="A,B", help=f"numbers of tokens of a rank (default {known})")
-    add("--blocks", type=int, default=0, metavar="N", help="most blocks of a launch (default: any number)")
-    add("--output", type=Path, metavar="FILE", help="default: the file that ops read")
-    add("--show", action="store_true", help="measure nothing; show the table that ops would use here")
-    add("--json", action="store_true", help="print one JSON object a line for each rule")
-    add("--quick", action="store_true", help="few launches, one round: checks that it runs, no more")
+def cases(tokens: Iterable[int], hidden: int, quick: bool) -> list[tuple[Rule, GPUCase]]:
+    """Return an empty rule and a case for each call and number of tokens."""
+    more: dict[str, Any] = {"calls": 2, "rounds": 1} if quick else {}
+    return [
+        (Rule(name, hidden * size, n, 0, 0, 0.0, 0.0), replace(gpu_case(kind, n, dtype), **more))
+        for n in tokens
+        for name, kind, dtype, size in CALLS
+    ]
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to tune: the layer, the numbers of tokens, the most blocks of a call (0: any number)."""
-
-    hidden: int
-    experts: int
-    topk: int
-    tokens: tuple[int, ...] = TOKENS
-    most_blocks: int = 0
-    quick: bool = False
-
-    def check(self, ranks: int) -> None:
-        """Raise ValueError for what cannot be tuned."""
-        layer = {"hidden": self.hidden, "experts": self.experts, "topk": self.topk}
-        check_sizes(ranks, "GPUs", tokens=min(self.tokens), **layer)
-        if self.most_blocks < 0:
-            raise ValueError(f"--blocks must not be negative, got {self.most_blocks}")
-
-    def cases(self) -> list[tuple[Rule, GPUCase]]:
-        """Return an empty rule and a case for each call and number of tokens."""
-        more: dict[str, Any] = {"calls": 2, "rounds": 1} if self.quick else {}
-        return [
-            (Rule(name, self.hidden * size, n, 0, 0, 0.0, 0.0), replace(gpu_case(kind, n, dtype), **more))
-            for n in self.tokens
-            for name, kind, dtype, size in CALLS
-        ]
-
-    def launches(self, units: int) -> list[tuple[int, int]]:
-        """Return blocks and warps, the smallest first, for a GPU with so many processors."""
-        most = min(units, self.most_blocks or units)
-        blocks = [n for n in BLOCKS if n <= most] or [1]
-        if self.quick:
-            return [(b, WARPS[0]) for b in blocks[:2]]
-        return [(b, w) for b in blocks for w in WARPS]
+def launches(units: int, most_blocks: int = 0, quick: bool = False) -> list[tuple[int, int]]:
+    """Return blocks and warps, the smallest first, for a GPU with so many processors."""
+    most = min(units, most_blocks or units)
+    blocks = [n for n in BLOCKS if n <= most] or [1]
+    return [(b, w) for b in (blocks[:2] if quick else blocks) for w in (WARPS[:1] if quick else WARPS)]
 
 
 def _tune(args: argparse.Namespace) -> int:
-    try:
-        tokens = tuple(sorted({int(word) for word in args.tokens.split(",")}))
-    except ValueError:
-        raise ValueError(f"--tokens {args.tokens}: give numbers with commas between them") from None
-    request = Request(args.hidden, args.experts, args.topk, tokens, args.blocks, args.quick)
-    request.check(1)
+    tokens = sorted(set(numbers("--tokens", args.tokens)))
+    layer = {name: getattr(args, name) for name in ("hidden", "experts", "topk")}
+    if tokens[0] < 1:
+        raise ValueError(f"--tokens must be at least 1, got {tokens[0]}")
+    check_layer(1, "GPUs", args.experts, args.topk)
     chosen = gpus.choose(args.gpus)
-    path, ranks, name = args.output or tables.known().path, len(chosen.numbers), chosen.names[0]
-    request.check(ranks)
+    path, ranks, name = args.output or Path(tables.known()["path"]), len(chosen.numbers), chosen.names[0]
+    check_layer(ranks, "GPUs", args.experts, args.topk)
     if not args.json:
-        how = f"{ranks} ranks", f"{request.hidden} elements", "medians of rounds of calls in a row"
+        how = f"{ranks} ranks", f"{args.hidden} elements", "medians of rounds of calls in a row"
         print("; ".join([*chosen.how(), *how]))
     rules: list[Rule] = []
-    launches = request.launches({info.device: info.units for info in device.devices()}[chosen.numbers[0]])
-    with bar(len(request.cases()) * len(launches), args.json, leave=False, desc="launches") as progress:
-        for rule in tune(request, chosen, launches, lambda: progress.update(1)):
-            rules.append(rule)
+    units = {info.device: info.units for info in device.devices()}[chosen.numbers[0]]
+    every, ways = cases(tokens, args.hidden, args.quick), launches(units, args.blocks, args.quick)
+    with (
+        gpu_ranks(chosen.numbers, **layer, tokens=tokens[-1], quick=args.quick) as group,
+        bar(len(every) * len(ways), args.json, leave=False, desc="launches") as progress,
+    ):
+        for rule, case in every:
+            rules.append(best(group, rule, case, ways, progress.update))
             if args.json:
-                print(json.dumps({**asdict(rule), "device": name, "ranks": ranks}), flush=True)
+                print(json.dumps({**asdict(rules[-1]), "device": name, "ranks": ranks}), flush=True)
     tables.store(path, name, ranks, rules)
     if not args.json:
         print(table([_row(asdict(rule)) for rule in rules]))
@@ -135,33 +114,25 @@ def _tune(args: argparse.Namespace) -> int:
     return 0
 
 
-def tune(
-    request: Request, chosen: gpus.GPUs, launches: list[tuple[int, int]], tick: Callable[[], object]
-) -> Iterator[Rule]:
-    """Yield the best launch of each call, and call tick after each launch.
+def best(
+    group: Group, rule: Rule, case: GPUCase, launches: list[tuple[int, int]], tick: Callable[[], object]
+) -> Rule:
+    """Return the rule with the best launch of a call, and call tick after each launch.
 
-    Raises Unavailable if a package is missing, or if sums or rows are wrong.
+    Raises Unavailable if sums or rows are wrong.
     """
-    layer = request.hidden, request.experts, request.topk
-    with gpu_ranks(chosen.numbers, *layer, max(request.tokens), request.quick) as group:
-        graphs = not any(group.each("why_no_graphs"))
-        for rule, case in request.cases():
-            group.each("prepare", case if graphs else replace(case, mode="eager"))
-            rule = replace(rule, before=round(slowest(group, "sample"), 2))
-            if wrong := sum(group.each("wrong")):
-                raise Unavailable(f"{case.name}: {wrong} rows or sums are wrong")
-            yield _best(group, launches, tick, rule)
-
-
-def _best(group: Group, launches: list[tuple[int, int]], tick: Callable[[], object], rule: Rule) -> Rule:
-    best = replace(rule, us=float("inf"))
+    eager = any(group.each("why_no_graphs"))
+    group.each("prepare", replace(case, mode="eager") if eager else case)
+    found = replace(rule, before=round(slowest(group, "sample"), 2), us=float("inf"))
+    if wrong := sum(group.each("wrong")):
+        raise Unavailable(f"{case.name}: {wrong} rows or sums are wrong")
     for blocks, warps in launches:
         group.each("relaunch", blocks, warps)
         us = slowest(group, "sample")
-        if us < best.us * _WORTH:
-            best = replace(rule, blocks=blocks, warps=warps, us=round(us, 2))
+        if us < found.us * _WORTH:
+            found = replace(found, blocks=blocks, warps=warps, us=round(us, 2))
         tick()
-    return best
+    return found
 
 
 def _row(rule: dict[str, Any]) -> dict[str, Any]:
@@ -173,12 +144,12 @@ def _show(args: argparse.Namespace) -> int:
     if args.output is not None:
         raise ValueError("--show is of the file that ops read, which MORI_EP_TUNING_CONFIG names; it takes no --output")
     known = tables.known()
-    print(f"{known.path} ({'MORI_EP_TUNING_CONFIG names it' if known.named else 'the default path'}; {_USE})")
-    if known.problem:
-        print(f"no tables: {known.problem}")
+    print(f"{known['path']} ({'MORI_EP_TUNING_CONFIG names it' if known['named'] else 'the default path'}; {_USE})")
+    if known["problem"]:
+        print(f"no tables: {known['problem']}")
         return 1
     present = {info.name for info in device.devices()}
-    for one in known.tables:
+    for one in known["tables"] or []:
         used = "a GPU that is here" if one["device"] in present else "no GPU that is here"
         print(f"\n{one['ranks']} x {one['device']}: {used}")
         print(table([_row(rule) for rule in one["rules"]], "  "))

@@ -29,25 +29,13 @@ class Rule:
     before: float
 
 
-@dataclass(frozen=True)
-class Known:
-    """The file that the native side would use.
+def known() -> dict[str, Any]:
+    """Return path and tables of the file that mode AUTO uses, or its problem.
 
-    Attributes:
-        named: whether MORI_EP_TUNING_CONFIG names it.
-        problem: why it cannot be used, empty if it can.
+    `named` says whether MORI_EP_TUNING_CONFIG names it.
     """
-
-    path: Path
-    named: bool
-    tables: list[dict[str, Any]]
-    problem: str
-
-
-def known() -> Known:
-    """Read the file that mode AUTO uses."""
-    facts = json.loads(_core.call("EPTuning"))
-    return Known(Path(facts["path"]), facts["named"], facts["tables"] or [], facts["problem"])
+    facts: dict[str, Any] = json.loads(_core.call("EPTuning"))
+    return facts
 
 
 def store(path: Path, device: str, ranks: int, rules: Iterable[Rule]) -> None:

@@ -19,7 +19,7 @@ from mori._bench import ep as ep_cases
 from mori._bench.ep_rows import Elements, Layer, Sizes
 from mori._bench.raw.nccl import why_no_cuda
 from mori._tune import tables
-from mori._tune.ep import BLOCKS, CALLS, Request
+from mori._tune.ep import BLOCKS, CALLS, launches
 
 pytestmark = pytest.mark.timeout(240)
 SMALL = ("--device", "gpu", "--quick", "--repeats", "2", "--hidden", "256", "--no-nccl")
@@ -212,7 +212,7 @@ def test_a_table_that_is_not_there_is_told(tmp_path: Path) -> None:
     [
         (["--tokens", "many"], "--tokens many: give numbers"),
         (["--tokens", "0"], "--tokens must be at least 1"),
-        (["--blocks", "-1"], "--blocks must not be negative"),
+        (["--blocks", "-1"], "--blocks must be at least 0, got -1"),
         (["--show", "--output", "x"], "--show is of the file that ops read"),
     ],
 )
@@ -233,7 +233,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_launches_stay_within_what_is_asked_for() -> None:
-    assert Request(256, 8, 2).launches(132)[0] == (1, 4)
-    assert {blocks for blocks, _ in Request(256, 8, 2).launches(132)} == set(BLOCKS)
-    assert max(blocks for blocks, _ in Request(256, 8, 2, most_blocks=24).launches(132)) == 24
-    assert max(blocks for blocks, _ in Request(256, 8, 2).launches(2)) == 2
+    assert launches(132)[0] == (1, 4)
+    assert {blocks for blocks, _ in launches(132)} == set(BLOCKS)
+    assert max(blocks for blocks, _ in launches(132, most_blocks=24)) == 24
+    assert max(blocks for blocks, _ in launches(2)) == 2

@@ -133,7 +133,9 @@ def test_a_rank_that_is_killed_is_named_by_the_others(name: str, tmp_path: Path)
         processes[1].send_signal(signal.SIGKILL)
         for rank in (0, 2):
             assert processes[rank].wait(20) == 1
-            assert "rank 1" in told[rank].read_text() or "PE 1" in told[rank].read_text()
+            text, unit = told[rank].read_text(), {"shmem": "PE", "moe": "rank"}[name]
+            assert f"mori demo {name}: {unit} {rank}: " in text
+            assert "rank 1" in text or "PE 1" in text
     finally:
         for process in processes:
             process.kill()
