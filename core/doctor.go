@@ -70,11 +70,11 @@ func checkCMA() Check {
 	scope, err := vm.PtraceScope()
 	switch {
 	case err != nil:
-		return Check{false, fmt.Sprintf("cannot tell: %v", err)}
+		return Check{false, fmt.Sprintf("unknown: %v", err)}
 	case scope == vm.PtraceClassic:
 		return Check{true, "allowed between processes of one user"}
 	case scope == vm.PtraceRestricted:
-		return Check{true, "allowed where the target agrees, which mori does (kernel.yama.ptrace_scope is 1)"}
+		return Check{true, "allowed if the target agrees, which mori does (kernel.yama.ptrace_scope is 1)"}
 	case scope == vm.PtraceAdmin && os.Geteuid() == 0:
 		return Check{true, "allowed for root (kernel.yama.ptrace_scope is 2)"}
 	}

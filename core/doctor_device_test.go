@@ -100,7 +100,7 @@ func TestDoctorSeesTrouble(t *testing.T) {
 		{"devices that may not be opened", func(t *testing.T) { verbstest.Fail(t, "ibv_open_device=13") }, `open device "emu0": permission denied`, "permission denied: allow it"},
 		{"a list without it", func(t *testing.T) { t.Setenv("MORI_RDMA_DEVICES", "emu1") }, "MORI_RDMA_DEVICES=emu1", ""},
 		{"a list with what is not there", func(t *testing.T) { t.Setenv("MORI_RDMA_DEVICES", "emu7") },
-			"MORI_RDMA_DEVICES names emu7, and this host has emu0, emu1: unknown RDMA device or port", "names emu7, and this host has emu0, emu1"},
+			"MORI_RDMA_DEVICES names emu7, but this host has emu0, emu1: unknown RDMA device or port", "names emu7, but this host has emu0, emu1"},
 		{"no IPv4 address", func(t *testing.T) { verbstest.DropGID(t, 0, 1) }, "", ""},
 	} {
 		t.Run(strings.ReplaceAll(c.what, " ", "-"), func(t *testing.T) {

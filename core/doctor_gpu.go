@@ -86,7 +86,7 @@ func withoutKernels(devices []*device.Device) []string {
 		}
 	}
 	return these.write(func(why, numbers string) string {
-		return fmt.Sprintf("GPU %s copies scattered blocks one by one, since it has no kernels: %s", numbers, why)
+		return fmt.Sprintf("GPU %s copies scattered blocks one by one, because it has no kernels: %s", numbers, why)
 	})
 }
 
@@ -162,7 +162,7 @@ func weakLinks(links []link) []string {
 	}
 	reasons := []string{}
 	for _, weak := range []struct{ kind, why string }{
-		{"", "no peer access, so copies go through host memory"}, {"PCIe", "by PCIe, there is no NVLink or xGMI"},
+		{"", "no peer access, so copies use host memory"}, {"PCIe", "over PCIe, without NVLink or xGMI"},
 	} {
 		if these := pairs[weak.kind]; len(these) == len(links) && len(these) > 1 {
 			reasons = append(reasons, "between all GPUs: "+weak.why)
@@ -177,9 +177,9 @@ func weakLinks(links []link) []string {
 func noGPU(h *topology.Host, drivers error) string {
 	switch {
 	case len(h.GPUs) == 0:
-		return "there is no GPU on this host (no display or accelerator device of NVIDIA or AMD on the PCI bus)"
+		return "this host has no GPU (no display or accelerator device of NVIDIA or AMD on the PCI bus)"
 	case len(h.Drivers) == 0:
 		return fmt.Sprintf("no GPU driver is loaded on this host for its %d GPUs", len(h.GPUs))
 	}
-	return fmt.Sprintf("this host has %d GPUs and a driver (%s), which this process does not reach: %v", len(h.GPUs), strings.Join(h.Drivers, ", "), drivers)
+	return fmt.Sprintf("this host has %d GPUs and a driver (%s), but this process cannot use it: %v", len(h.GPUs), strings.Join(h.Drivers, ", "), drivers)
 }

@@ -84,9 +84,9 @@ func TestDoctorWithoutGPU(t *testing.T) {
 		host topology.Host
 		says string
 	}{
-		{topology.Host{}, "no GPU on this host"},
+		{topology.Host{}, "this host has no GPU"},
 		{topology.Host{GPUs: one}, "no GPU driver is loaded"},
-		{topology.Host{GPUs: one, Drivers: []string{"nvidia"}}, "driver (nvidia), which this process does not reach: " + absent.Error()},
+		{topology.Host{GPUs: one, Drivers: []string{"nvidia"}}, "driver (nvidia), but this process cannot use it: " + absent.Error()},
 	} {
 		for _, p := range gpuPaths(&c.host, nil, absent) {
 			if p.Path != "" || len(p.Reasons) != 1 || !strings.Contains(p.Reasons[0], c.says) {
@@ -104,10 +104,10 @@ func TestWeakLinks(t *testing.T) {
 	}{
 		{"one GPU", nil, ""},
 		{"all by NVLink", []link{{0, 1, "NVLink"}, {0, 2, "NVLink"}, {1, 2, "NVLink"}}, ""},
-		{"all by PCIe", []link{{0, 1, "PCIe"}, {0, 2, "PCIe"}, {1, 2, "PCIe"}}, "between all GPUs: by PCIe, there is no NVLink or xGMI"},
-		{"two by PCIe", []link{{0, 1, "PCIe"}}, "between GPUs 0-1: by PCIe, there is no NVLink or xGMI"},
+		{"all by PCIe", []link{{0, 1, "PCIe"}, {0, 2, "PCIe"}, {1, 2, "PCIe"}}, "between all GPUs: over PCIe, without NVLink or xGMI"},
+		{"two by PCIe", []link{{0, 1, "PCIe"}}, "between GPUs 0-1: over PCIe, without NVLink or xGMI"},
 		{"a bridge for two", []link{{0, 1, "NVLink"}, {0, 2, "PCIe"}, {1, 2, ""}},
-			"between GPUs 1-2: no peer access, so copies go through host memory|between GPUs 0-2: by PCIe, there is no NVLink or xGMI"},
+			"between GPUs 1-2: no peer access, so copies use host memory|between GPUs 0-2: over PCIe, without NVLink or xGMI"},
 	} {
 		if got := weakLinks(c.links); got == nil || strings.Join(got, "|") != c.want {
 			t.Errorf("%s: %q", c.what, got)

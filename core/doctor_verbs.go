@@ -225,7 +225,7 @@ func (s *sight) reported() []topology.RDMA {
 		at := slices.IndexFunc(s.devices, func(d seenDevice) bool { return d.name == p.Device })
 		switch {
 		case at < 0:
-			p.Fault = "libibverbs does not show it"
+			p.Fault = "libibverbs does not list it"
 		case s.devices[at].err != nil:
 			p.Fault = s.devices[at].err.Error()
 		default:

@@ -32,7 +32,7 @@ const enoughLocked = 64 << 30
 func (m memlock) check() Check {
 	switch {
 	case m.err != nil:
-		return Check{false, fmt.Sprintf("cannot tell how much memory may be locked: %v", m.err)}
+		return Check{false, fmt.Sprintf("the limit of locked memory is unknown: %v", m.err)}
 	case m.free:
 		return Check{true, "unlimited (CAP_IPC_LOCK)"}
 	case m.bytes == unix.RLIM_INFINITY:
@@ -40,7 +40,7 @@ func (m memlock) check() Check {
 	case m.bytes >= enoughLocked:
 		return Check{true, fmt.Sprintf("%d GiB may be locked", m.bytes>>30)}
 	}
-	return Check{false, fmt.Sprintf("%d KiB may be locked, and memory is registered by locking it", m.bytes>>10)}
+	return Check{false, fmt.Sprintf("only %d KiB may be locked, and registering memory locks it", m.bytes>>10)}
 }
 
 // mayUse reports whether this process may read and write a file.

@@ -63,11 +63,11 @@ func (s *sight) noDevice() problems {
 	var p problems
 	for _, driver := range s.netDrivers() {
 		if module := topology.RDMAModule(driver); module != "" && !topology.Loaded(s.root, module) {
-			p.add(fmt.Sprintf("there are network cards of %s, and its module for RDMA, %s, is not loaded", driver, module), "modprobe "+module)
+			p.add(fmt.Sprintf("this host has network cards of %s, but the RDMA module %s is not loaded", driver, module), "modprobe "+module)
 		}
 	}
 	if len(p) == 0 {
-		p.add("there is no RDMA device on this host", "none is needed: shared memory and TCP are used. To try RDMA without a card: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0")
+		p.add("this host has no RDMA device", "no action is needed: mori uses shared memory and TCP. To try RDMA without a card: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0")
 	}
 	return p
 }
@@ -121,7 +121,7 @@ func (s *sight) deviceFiles(files map[string]deviceFile) problems {
 	var p problems
 	devices := s.inKernel()
 	if _, err := fs.Stat(s.root, "sys/class/infiniband_verbs"); err != nil && len(devices) > 0 && !topology.Loaded(s.root, "ib_uverbs") {
-		p.add("the kernel has RDMA devices, and ib_uverbs, by which programs use them, is not loaded", "modprobe ib_uverbs")
+		p.add("the kernel has RDMA devices, but ib_uverbs, which programs need, is not loaded", "modprobe ib_uverbs")
 		return p
 	}
 	if len(files) < len(devices) {
@@ -136,7 +136,7 @@ func (s *sight) deviceFiles(files map[string]deviceFile) problems {
 		}
 	}
 	if len(missing) > 0 {
-		p.add("files of this kernel's RDMA devices are not here: "+strings.Join(missing, ", "), "start the container with --device=/dev/infiniband; on the host itself: udevadm trigger")
+		p.add("this container lacks device files of the RDMA devices: "+strings.Join(missing, ", "), "start the container with --device=/dev/infiniband; on the host itself: udevadm trigger")
 	}
 	if len(closed) > 0 {
 		p.add("this user may not read and write "+strings.Join(closed, ", "), "chmod 666 them, as udev's rule of rdma-core does, or run as a user of their group")
@@ -161,7 +161,7 @@ func (s *sight) opened(closed map[string]deviceFile) problems {
 		}
 	}
 	if len(unknown) > 0 {
-		p.add("libibverbs does not show what the kernel has: "+strings.Join(unknown, ", "), "install the library's drivers: ibverbs-providers (Debian, Ubuntu), rdma-core (others), or the vendor's")
+		p.add("libibverbs does not list devices that the kernel has: "+strings.Join(unknown, ", "), "install the library's drivers: ibverbs-providers (Debian, Ubuntu), rdma-core (others), or the vendor's")
 	}
 	return p
 }
@@ -173,11 +173,11 @@ func openRemedy(err error) string {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOENT):
 		return "allow it: read and write on /dev/infiniband/uverbs*; for a container --device=/dev/infiniband and --cap-add=IPC_LOCK"
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EIO):
-		return "the device is gone or broken: look at dmesg, and reload its driver"
+		return "the device was removed or is broken: read dmesg, and reload its driver"
 	case errors.Is(err, syscall.ENOMEM):
 		return "raise the limit of locked memory: ulimit -l unlimited"
 	}
-	return "ibv_devinfo -v tells more"
+	return "ibv_devinfo -v has details"
 }
 
 // inKernel are the devices that the kernel shows.
@@ -219,9 +219,9 @@ func (s *sight) ports(usable int) problems {
 
 func downRemedy(port topology.RDMA) string {
 	if port.NetDev == "" {
-		return "see that its cable is in and the other end is up"
+		return "check its cable and the other end"
 	}
-	return fmt.Sprintf("ip link set %s up, and see that its cable is in and the other end is up", port.NetDev)
+	return fmt.Sprintf("ip link set %s up, and check its cable and the other end", port.NetDev)
 }
 
 // addressOf checks the address of a port that peers would get.
@@ -248,7 +248,7 @@ func (s *sight) firmware() problems {
 	var p problems
 	for _, d := range s.devices {
 		if least := topology.FirmwareFloor(d.attr.VendorID, d.attr.VendorPartID, d.attr.FirmwareVersion); least != "" {
-			p.add(fmt.Sprintf("firmware %s of %s is older than %s, the least that is known good", d.attr.FirmwareVersion, d.name, least), "update it with the vendor's tool")
+			p.add(fmt.Sprintf("firmware %s of %s is older than %s, the oldest that is known to work", d.attr.FirmwareVersion, d.name, least), "update it with the vendor's tool")
 		}
 	}
 	return p

@@ -119,7 +119,7 @@ func TestDoctorVerbsProblems(t *testing.T) {
 		says, remedy string
 	}{
 		{"no library", "soft-roce", func(s *sight, _ fstest.MapFS) { s.library, s.devices = missing, nil }, "libibverbs.so.1: no such file", "libibverbs1"},
-		{"cards without their module", "cards-without-rdma", nil, "cards of mlx5_core, and its module for RDMA, mlx5_ib", "modprobe mlx5_ib"},
+		{"cards without their module", "cards-without-rdma", nil, "cards of mlx5_core, but the RDMA module mlx5_ib", "modprobe mlx5_ib"},
 		{"no device", "laptop", nil, "no RDMA device", "rdma_rxe"},
 		{"no uverbs", "soft-roce", func(_ *sight, tree fstest.MapFS) {
 			maps.DeleteFunc(tree, func(name string, _ *fstest.MapFile) bool {
@@ -130,7 +130,7 @@ func TestDoctorVerbsProblems(t *testing.T) {
 			s.access = func(string) error { return fs.ErrNotExist }
 			s.devices = nil // libibverbs shows none without their files
 		},
-			"are not here: /dev/infiniband/uverbs0, /dev/infiniband/uverbs1", "--device=/dev/infiniband"},
+			"device files of the RDMA devices: /dev/infiniband/uverbs0, /dev/infiniband/uverbs1", "--device=/dev/infiniband"},
 		{"no right to the files", "soft-roce", func(s *sight, _ fstest.MapFS) {
 			s.access = func(string) error { return syscall.EACCES }
 			s.devices = []seenDevice{{name: "rxe0", err: errno(syscall.ENOENT)}, {name: "rxe1", err: errno(syscall.ENOENT)}}
@@ -185,7 +185,7 @@ func setGIDs(s *sight, all []verbs.GIDEntry) {
 
 func TestDoctorVerbsSettings(t *testing.T) {
 	for _, c := range []struct{ name, value, says string }{
-		{"MORI_RDMA_DEVICES", "rxe7", "names rxe7, and this host has rxe0, rxe1"},
+		{"MORI_RDMA_DEVICES", "rxe7", "names rxe7, but this host has rxe0, rxe1"},
 		{"MORI_IO_RDMA_NIC_IDX", "first", `MORI_IO_RDMA_NIC_IDX="first"`},
 		{"MORI_IB_GID_INDEX", "-3", `MORI_IB_GID_INDEX="-3"`},
 	} {
@@ -218,7 +218,7 @@ func TestDoctorVerbsInAContainer(t *testing.T) {
 		return nil
 	}
 	v := s.report()
-	if len(v.Problems) != 0 || v.Ports[0].NIC != "rxe1" || v.Ports[0].Unused != "" || v.Ports[1].Unused != "libibverbs does not show it" {
+	if len(v.Problems) != 0 || v.Ports[0].NIC != "rxe1" || v.Ports[0].Unused != "" || v.Ports[1].Unused != "libibverbs does not list it" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -245,7 +245,7 @@ func TestDoctorVerbsKeepsWhatCannotBeUsed(t *testing.T) {
 	for _, r := range v.Ports {
 		unused[r.NIC] = r.Unused
 	}
-	if len(v.Ports) != 10 || unused["rdma3"] != "permission denied" || unused["rdma4"] != "libibverbs does not show it" || unused["rdma5"] != "" {
+	if len(v.Ports) != 10 || unused["rdma3"] != "permission denied" || unused["rdma4"] != "libibverbs does not list it" || unused["rdma5"] != "" {
 		t.Errorf("%v", unused)
 	}
 	if v.Near[3].Takes == "rdma3" || v.Near[4].Takes == "rdma4" {

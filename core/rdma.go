@@ -118,7 +118,7 @@ func (o *oneTime) ignored(err error) {
 
 func (o *oneTime) picked(device string, index int, why string) {
 	if log := o.first(device + why); log != nil {
-		log.Info("RDMA device picked", "device", device, "index", index, "why", why)
+		log.Info("RDMA device chosen", "device", device, "index", index, "why", why)
 	}
 }
 
@@ -176,7 +176,7 @@ func rdmaHost() (*topology.Host, error) {
 // no libibverbs.
 func noRDMA(h *topology.Host, library error) string {
 	if err := unusable(h, library); err != nil {
-		return fmt.Sprintf("rdma: %v; mori doctor says more", err)
+		return fmt.Sprintf("rdma: %v; run mori doctor for details", err)
 	}
 	return ""
 }
@@ -186,7 +186,7 @@ func unusable(h *topology.Host, library error) error {
 		return errors.New("no active RDMA device on this host (/sys/class/infiniband is empty)")
 	}
 	if library != nil {
-		return fmt.Errorf("the devices of this host need libibverbs: %w", library)
+		return fmt.Errorf("the RDMA devices of this host need libibverbs: %w", library)
 	}
 	choice, _ := nicChoice() // what is malformed is logged where devices are opened
 	choice.HostNIC = -1      // which memory it will be is not known yet

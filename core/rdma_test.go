@@ -107,7 +107,7 @@ func TestNoDeviceForTheSettings(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	quiet := &oneTime{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	t.Setenv(config.RDMADevices, "emu0,mlx5_9")
-	if _, err := AnyNIC().settings(quiet); !errors.Is(err, topology.ErrUnknown) || !strings.Contains(err.Error(), "names mlx5_9, and this host has emu0, emu1") {
+	if _, err := AnyNIC().settings(quiet); !errors.Is(err, topology.ErrUnknown) || !strings.Contains(err.Error(), "names mlx5_9, but this host has emu0, emu1") {
 		t.Error(err)
 	}
 }

@@ -34,7 +34,7 @@ func TLS(cert, key, ca string) (*tls.Config, error) {
 	}
 	trusted := x509.NewCertPool()
 	if !trusted.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s %s has no certificate in it: %w", config.TLSCA, ca, fabric.ErrInvalid)
+		return nil, fmt.Errorf("%s %s contains no certificate: %w", config.TLSCA, ca, fabric.ErrInvalid)
 	}
 	return &tls.Config{
 		Certificates:       []tls.Certificate{pair},
@@ -48,7 +48,7 @@ func TLS(cert, key, ca string) (*tls.Config, error) {
 // isMember is nil if the first certificate of a chain was signed by a trusted authority.
 func isMember(chain []*x509.Certificate, trusted *x509.CertPool) error {
 	if len(chain) == 0 {
-		return fmt.Errorf("the peer shows no certificate: %w", fabric.ErrAccess)
+		return fmt.Errorf("the peer presented no certificate: %w", fabric.ErrAccess)
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {

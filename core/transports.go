@@ -148,7 +148,7 @@ func Transports(backend string) (Family, error) {
 	case "FABRIC":
 		return Family{}, fmt.Errorf("FABRIC moves GPU memory over a fabric between hosts (NVLink across nodes, UALink), which no provider of this build does: %w", fabric.ErrNotSupported)
 	}
-	return Family{}, fmt.Errorf("no backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
+	return Family{}, fmt.Errorf("unknown backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
 }
 
 // HasRDMA reports whether any of these transports uses RDMA devices.

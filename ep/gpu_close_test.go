@@ -29,7 +29,7 @@ func TestCloseNamesAKernelThatDoesNotEnd(t *testing.T) {
 	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestAStuckKernel$", "-test.v")
 	c.Env = append(os.Environ(), stuckVariable+"=1", "FAKE_GPU_LATE=600000")
 	out, err := c.CombinedOutput()
-	for _, want := range []string{"CLOSE: close an op: the kernel of combine of rank 0 does not end, though it was aborted", "FINALIZE: ", "the heap on the GPU is not freed"} {
+	for _, want := range []string{"CLOSE: close an op: the kernel of combine of rank 0 did not end after it was aborted", "FINALIZE: ", "the heap on the GPU was not freed"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the process did not say %q: %v\n%s", want, err, out)
 		}

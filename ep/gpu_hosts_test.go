@@ -133,7 +133,7 @@ func oneDoesNotCome(t *testing.T, nic string) {
 			return err
 		}
 		err := j.gpu.Check()
-		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "have not come: rank 1 (expected 1, seen 0)") {
+		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "no data arrived from rank 1 (expected 1, seen 0)") {
 			return fmt.Errorf("dispatch: %v", err)
 		}
 		return nil

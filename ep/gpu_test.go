@@ -216,7 +216,7 @@ func TestARankThatDoesNotComeIsNamedOnGPUs(t *testing.T) {
 			return err
 		}
 		err := j.gpu.Check()
-		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "have not come: rank 1 (expected 1, seen 0)") {
+		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "no data arrived from rank 1 (expected 1, seen 0)") {
 			return fmt.Errorf("dispatch: %v", err)
 		}
 		if _, again := j.gpu.Dispatch(j.ones(1)); !errors.Is(again, shmem.ErrTimeout) || !strings.Contains(again.Error(), "broken") {
@@ -358,7 +358,7 @@ func TestGPUsOutOfReach(t *testing.T) {
 			cfg := gpuConfig(2)
 			cfg.Rank = rank
 			_, err = New(w, cfg, Options{})
-			if want := fmt.Sprintf("the memory of PE %d is not mapped", 1-rank); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf("does not map that of PE %d", 1-rank); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 			if err := w.Finalize(context.Background()); err != nil {

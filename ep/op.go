@@ -112,7 +112,7 @@ func New(w *shmem.World, cfg Config, opts Options) (*Op, error) {
 		return nil, fmt.Errorf("make an op as rank %d of %d on PE %d of %d: %w",
 			cfg.Rank, cfg.WorldSize, w.MyPE(), w.NPEs(), ErrConfig)
 	case cfg.QuantType == QuantFp4Blockwise:
-		return nil, fmt.Errorf("make an op with quant_type %v: there is no such conversion: %w", cfg.QuantType, ErrConfig)
+		return nil, fmt.Errorf("make an op with quant_type %v: the conversion does not exist: %w", cfg.QuantType, ErrConfig)
 	}
 	o := &Op{cfg: cfg, layout: layout, state: call.NewState(w.NoteTimeout)}
 	if w.Device() != nil && !opts.Host {
@@ -187,7 +187,7 @@ func (o *Op) LaunchOf(dispatch bool, asked Launch, tokens int, rowBytes uint64) 
 // earlier routes. Exclude is not supported on host memory and across hosts.
 func (o *Op) Exclude(ranks []int) error {
 	if o.gpu == nil {
-		return fmt.Errorf("exclude ranks of an op on host memory, whose waits end for good when a rank has died: %w", errors.ErrUnsupported)
+		return fmt.Errorf("exclude ranks of an op on host memory, which cannot continue after a rank has died: %w", errors.ErrUnsupported)
 	}
 	return o.gpu.Exclude(ranks)
 }

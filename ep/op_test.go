@@ -445,7 +445,7 @@ func TestARankThatDoesNotComeIsNamed(t *testing.T) {
 			return nil
 		}
 		_, err := j.Dispatch(sent.batch(cfg))
-		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "have not come: rank 1 (") {
+		if !errors.Is(err, shmem.ErrTimeout) || !strings.Contains(err.Error(), "no data arrived from rank 1 (") {
 			return fmt.Errorf("dispatch: %v", err)
 		}
 		if _, again := j.Dispatch(sent.batch(cfg)); again == nil || !strings.Contains(again.Error(), "broken") {

@@ -59,7 +59,7 @@ func OptionsFromEnv(w *shmem.World) (o Options, err error) {
 	case on == "host":
 		o.Host = true
 	case on == "gpu" && w.Device() == nil:
-		return o, fmt.Errorf("%s=gpu, and the symmetric heap is in host memory: %w", env.EPDevice, ErrConfig)
+		return o, fmt.Errorf("%s=gpu, but the symmetric heap is in host memory: %w", env.EPDevice, ErrConfig)
 	case on != "" && on != "gpu":
 		return o, fmt.Errorf("%s=%q: want host or gpu: %w", env.EPDevice, on, ErrConfig)
 	}

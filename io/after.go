@@ -58,5 +58,5 @@ func (w gated) Open(err error) {
 }
 
 func afterFailed(err error) error {
-	return fmt.Errorf("what the transfer had to wait for: %w (%w)", err, ErrGPU)
+	return fmt.Errorf("the event or stream that the transfer waited for: %w (%w)", err, ErrGPU)
 }

@@ -78,7 +78,7 @@ func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 			for i, move := range []func(lo, ro, sz []uint64, uid uint64) *Status{s.Write, s.Read} {
 				ops.Store(0)
 				st := move([]uint64{0}, []uint64{0}, []uint64{1 << 16}, uint64(i))
-				if code := st.Wait(deadline(t)); code != CodeErrRDMAOp || !strings.Contains(st.Message(), "given up after 20 replays") {
+				if code := st.Wait(deadline(t)); code != CodeErrRDMAOp || !strings.Contains(st.Message(), "stopped after 20 replays") {
 					t.Errorf("%v %q", code, st.Message())
 				}
 				if n := ops.Load(); n < 2 || n > maxReplays+1 {
@@ -102,7 +102,7 @@ func TestAttemptsToFindAPathAreBounded(t *testing.T) {
 	w.shm.breakWith(broken)
 	w.tcp.breakWith(broken)
 	st := w.s.WithDeadline(0).Write([]uint64{0}, []uint64{0}, []uint64{64}, 1)
-	if code := st.Wait(deadline(t)); !code.Failed() || !strings.Contains(st.Message(), "given up after 100 attempts to open a path") {
+	if code := st.Wait(deadline(t)); !code.Failed() || !strings.Contains(st.Message(), "stopped after 100 attempts to open a path") {
 		t.Errorf("%v %q", code, st.Message())
 	}
 	if n := ops.Load(); n > 1 {

@@ -204,7 +204,7 @@ func (t *backendTable) autoXGMI(cfg *BackendConfig, f core.Family) (done bool, e
 	wanted := strings.HasPrefix(config.Get(config.DisableAutoXGMI), "0")
 	strict := len(f.Missing) > 0 && config.Flag(config.RequireRDMA, false)
 	if strict && !wanted {
-		return false, fmt.Errorf("create backend %v: %s is set and %s; %s=0 lets GPUs of one host do without: %w", BackendRDMA, config.RequireRDMA, f.Missing[0],
+		return false, fmt.Errorf("create backend %v: %s is set and %s; with %s=0, GPUs of one host need no RDMA: %w", BackendRDMA, config.RequireRDMA, f.Missing[0],
 			config.DisableAutoXGMI, ErrUnsupported)
 	}
 	if !wanted {
@@ -234,10 +234,10 @@ func (t *backendTable) openBackend(kind BackendType, cfg *BackendConfig, f core.
 	if kind == BackendXGMI {
 		cfg = cfg.forXGMI()
 		if _, err := device.Devices(); err != nil {
-			return nil, fmt.Errorf("it moves GPU memory: %w", err)
+			return nil, fmt.Errorf("XGMI moves only GPU memory: %w", err)
 		}
 	} else if t.engine.config.Port == control.PortNone {
-		return nil, fmt.Errorf("port %d means an engine that peers cannot reach: %w",
+		return nil, fmt.Errorf("port %d is reserved for engines that only XGMI reaches: %w",
 			control.PortNone, ErrInvalid)
 	}
 	b := &backend{kind: kind, config: cfg, notes: f.Missing}

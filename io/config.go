@@ -104,7 +104,7 @@ var effectless sync.Once
 func (c *BackendConfig) reportEffectless(log *slog.Logger) {
 	var names []string
 	if c.NumWorkerThreads > 0 {
-		names = append(names, fmt.Sprintf("num_worker_threads=%d (who submits also posts)", c.NumWorkerThreads))
+		names = append(names, fmt.Sprintf("num_worker_threads=%d (the submitting thread posts)", c.NumWorkerThreads))
 	}
 	if c.NumStreams > 0 && c.NumStreams != 64 {
 		names = append(names, fmt.Sprintf("num_streams=%d (32 copies of a GPU at a time)", c.NumStreams))

@@ -139,7 +139,7 @@ func TestRegistrationAsksTheDriver(t *testing.T) {
 		{"of another GPU", m.addr, 4096, other, LocGPU, fmt.Sprintf("as memory of GPU %d, but it is memory of %v", other, last)},
 		{"past its end", m.addr, 1<<20 + 1, on, LocGPU, fmt.Sprintf("outside of the allocation of %d bytes at %#x", 1<<20, m.addr)},
 		{"a sub-region past its end", m.addr + 4096, 1 << 20, on, LocGPU, "outside of the allocation"},
-		{"host memory as a GPU's", h.addr, 4096, 0, LocGPU, "the driver knows it as host memory; register it with location CPU"},
+		{"host memory as a GPU's", h.addr, 4096, 0, LocGPU, "the driver reports host memory; register it with location CPU"},
 		{"a GPU's as host memory", m.addr, 4096, -1, LocCPU, fmt.Sprintf("register it with location GPU and device %d", on)},
 	} {
 		if _, err := e.RegisterMemory(c.addr, c.size, c.ordinal, c.loc); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {

@@ -41,7 +41,7 @@ func (l *lease) beat(p *peer, now time.Time) {
 	})
 	if silent := now.UnixNano() - l.heard.Load(); silent > int64(limit) {
 		l.heard.Store(0)
-		err := fmt.Errorf("%q gave no sign of life for %d ms: %w", p.desc.Key,
+		err := fmt.Errorf("%q showed no sign of life for %d ms: %w", p.desc.Key,
 			silent/int64(time.Millisecond), fabric.ErrTimeout)
 		for _, q := range paths {
 			p.health.Broke(q.tr.Name(), err)

@@ -163,9 +163,9 @@ func (t *transfer) stage() string {
 	case t.gated.Load():
 		return "waiting for the GPU's event or stream"
 	case replays == 0 && n > 0:
-		return fmt.Sprintf("%d ops in flight", n)
+		return fmt.Sprintf("%d ops pending", n)
 	case replays > 0 && n > 0:
-		return fmt.Sprintf("%d ops in flight after %d replays", n, replays)
+		return fmt.Sprintf("%d ops pending after %d replays", n, replays)
 	case t.path.Load().err() == nil:
 		return "all ops ended"
 	}

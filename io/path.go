@@ -139,7 +139,7 @@ func (p *path) take(t *transfer) bool {
 	}
 	ops := t.batch.Ops
 	if len(ops) >= maxOps || !p.ledger.add(t) {
-		t.fail(fmt.Errorf("%d ops in one transfer, or %d transfers in flight: too many: %w",
+		t.fail(fmt.Errorf("%d ops in one transfer, or %d pending transfers: too many: %w",
 			len(ops), maxRows, ErrInvalid))
 		t.end()
 		return false

@@ -18,10 +18,10 @@ const maxAltered = 8
 func (p *path) again(t *transfer, op int) bool {
 	p.peer.engine.meters.altered.Add(1)
 	if t.altered++; t.altered > maxAltered {
-		t.fail(fmt.Errorf("bytes were altered on their way %d times: %w", t.altered, fabric.ErrCRC))
+		t.fail(fmt.Errorf("bytes were altered in transit %d times: %w", t.altered, fabric.ErrCRC))
 		return false
 	}
-	p.peer.engine.self.Log.Warn("bytes altered on their way, sent again", "peer", p.peer.desc.Key,
+	p.peer.engine.self.Log.Warn("bytes altered in transit, sending them again", "peer", p.peer.desc.Key,
 		"path", p.name, "uid", t.uid)
 	p.todo.add(pending{t, t.batch.Ops[op : op+1], time.Now().Add(notifyDelay << t.altered)})
 	return true

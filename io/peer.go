@@ -93,7 +93,7 @@ func (p *peer) present(r *route) (*path, error) {
 // path returns the open path for r, opening one if need be.
 func (p *peer) path(ctx context.Context, r *route) (*path, error) {
 	if err := p.dial.Lock(ctx); err != nil {
-		return nil, fmt.Errorf("open a path to %q: another attempt is under way: %w (%w)",
+		return nil, fmt.Errorf("open a path to %q: another attempt is in progress: %w (%w)",
 			p.desc.Key, err, ErrUnreachable)
 	}
 	defer p.dial.Unlock()

@@ -74,9 +74,9 @@ func TestRDMAReachesGPUs(t *testing.T) {
 				if c.staged {
 					says := []string{"by peer memory: register", "by dma-buf: make a dma-buf of", "mori doctor"}
 					if remote.dev != nil {
-						says = []string{"the peer has none that reaches its region", "its log says why"}
+						says = []string{"no NIC of the peer can access its region", "its log says why"}
 					}
-					for _, words := range append(says, "some ops go by TCP") {
+					for _, words := range append(says, "some ops use TCP") {
 						if !strings.Contains(told, words) {
 							t.Errorf("it does not say %q: %s", words, told)
 						}

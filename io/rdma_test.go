@@ -198,9 +198,9 @@ func TestRDMADevicesAreChosen(t *testing.T) {
 		{[]string{config.RDMADevices, "^emu0"}, "emu1:1", ""},
 		{[]string{config.IORDMANICIdx, "1"}, "emu1:1 (MORI_IO_RDMA_NIC_IDX=1)", ""},
 		{[]string{config.DisableTopo, "1"}, "emu0:1 (MORI_DISABLE_TOPO is set", ""},
-		{[]string{config.RDMADevices, "emu7"}, "", "MORI_RDMA_DEVICES names emu7, and this host has emu0, emu1"},
+		{[]string{config.RDMADevices, "emu7"}, "", "MORI_RDMA_DEVICES names emu7, but this host has emu0, emu1"},
 		{[]string{config.RDMADevices, "^emu0,emu1"}, "", "no active RDMA device on this host"},
-		{[]string{config.IORDMANICIdx, "5"}, "", "MORI_IO_RDMA_NIC_IDX=5 is no usable NIC"},
+		{[]string{config.IORDMANICIdx, "5"}, "", "MORI_IO_RDMA_NIC_IDX=5 is not a usable NIC"},
 		{[]string{config.IBGIDIndex, "9"}, "", "GID index 9"},
 	} {
 		t.Run(strings.Join(c.env, "="), func(t *testing.T) {

@@ -51,7 +51,7 @@ func (r replayer) replay(old *path, left []*transfer) {
 	if tired := groups[maxReplays]; tired != nil {
 		delete(groups, maxReplays)
 		for _, t := range tired {
-			t.fail(fmt.Errorf("given up after %d replays, the last path broke: %w", maxReplays, t.loss()))
+			t.fail(fmt.Errorf("stopped after %d replays, the last path broke: %w", maxReplays, t.loss()))
 			t.end()
 		}
 	}
@@ -103,7 +103,7 @@ func (r replayer) run(old *path, left []*transfer) {
 			return
 		}
 		if attempt == maxReturns {
-			r.giveUp(left, fmt.Errorf("given up after %d attempts to open a path: %w", attempt, err))
+			r.giveUp(left, fmt.Errorf("stopped after %d attempts to open a path: %w", attempt, err))
 			return
 		}
 		p.engine.self.Log.Info("waiting for a path", "peer", p.desc.Key, "transfers", len(left),

@@ -331,7 +331,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	w.shm.breakWith(broken)
 	w.tcp.breakWith(broken)
 	st := w.s.WithDeadline(0).Write([]uint64{0}, []uint64{0}, []uint64{64}, 1)
-	if code := st.Wait(deadline(t)); code != CodeErrRDMAOp || !strings.Contains(st.Message(), "given up after 20 replays") {
+	if code := st.Wait(deadline(t)); code != CodeErrRDMAOp || !strings.Contains(st.Message(), "stopped after 20 replays") {
 		t.Fatalf("%v %s", code, st.Message())
 	}
 	if n := ops.Load(); n > 2*maxReplays+2 {

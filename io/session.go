@@ -129,7 +129,7 @@ func (s *Session) Submit(r *Request) *Status {
 	}
 	limit := s.limitOf(r)
 	if err == nil && !s.peer.order.room(s.engine.maxPending, roomWait(limit)) {
-		err = fmt.Errorf("%d transfers to %q are pending, counting %d entries of a batch as one more, and none ended in %v: wait for some first, or raise %s: %w",
+		err = fmt.Errorf("%d transfers to %q are pending (each %d entries of a batch count as one more), and none ended in %v: wait for some first, or raise %s: %w",
 			s.peer.order.pending.Load(), s.remote.EngineKey, loadEntries, roomWait(limit), config.IOMaxPending, ErrBadState)
 	}
 	var g *gate.Gate
@@ -247,7 +247,7 @@ func (s *Session) readyWithin(ctx context.Context) (*plan, error) {
 		return s.plan.Load(), nil
 	}
 	if err := s.mu.Lock(ctx); err != nil {
-		return nil, fmt.Errorf("another call opens the session's path: %w (%w)", err, ErrUnreachable)
+		return nil, fmt.Errorf("another call is opening the session's path: %w (%w)", err, ErrUnreachable)
 	}
 	defer s.mu.Unlock()
 	if s.connected() {

@@ -138,7 +138,7 @@ func (t *transfer) cancel(ctx context.Context) error {
 		return nil
 	}
 	if err := p.ctl.Drop(ctx, t.path.Load().token); err != nil {
-		return fmt.Errorf("cancel transfer %d: %q does not confirm that nothing lands there any more: %w", t.uid, p.desc.Key, err)
+		return fmt.Errorf("cancel transfer %d: %q did not confirm that no more bytes land there: %w", t.uid, p.desc.Key, err)
 	}
 	return nil
 }

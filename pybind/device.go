@@ -11,8 +11,8 @@ import (
 )
 
 // errNoGPU says what to do where there is no GPU.
-const errNoGPU = "install NVIDIA's or AMD's driver, pass the GPUs into the container, or look at CUDA_VISIBLE_DEVICES and" +
-	" HIP_VISIBLE_DEVICES; python -m mori doctor shows what is here"
+const errNoGPU = "install NVIDIA's or AMD's driver, pass the GPUs into the container, or check CUDA_VISIBLE_DEVICES and" +
+	" HIP_VISIBLE_DEVICES; python -m mori doctor shows what this host has"
 
 // gpuAt is the device with a number: its place among all devices.
 func gpuAt(number int) (*device.Device, error) {
@@ -24,7 +24,7 @@ func gpuAt(number int) (*device.Device, error) {
 		return nil, err
 	}
 	if number < 0 || number >= len(all) {
-		return nil, coded("E_ARG", fmt.Errorf("no GPU %d: there are %d, numbered from 0", number, len(all)))
+		return nil, coded("E_ARG", fmt.Errorf("GPU %d does not exist: this process sees %d, numbered from 0", number, len(all)))
 	}
 	return all[number], nil
 }

@@ -43,7 +43,7 @@ func (p *pe) ops() *ep.Set {
 }
 
 var (
-	errOpGone = coded("E_STATE", errors.New("mori.shmem was finalized after the op was made, and its memory is gone"))
+	errOpGone = coded("E_STATE", errors.New("mori.shmem was finalized after the op was created, so its memory was freed"))
 	errOpBusy = coded("E_STATE", errors.New("another thread is in a call of this op"))
 )
 

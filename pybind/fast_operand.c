@@ -218,7 +218,7 @@ int mori_room(const operand *x, uint64_t n, int64_t stride, element t) {
 	unsigned __int128 last = (unsigned __int128)(n - 1) * (uint64_t)(stride < 0 ? -stride : stride);
 	if ((last + 1) * (unsigned)t.size > x->bytes || (last + 1) * (unsigned)t.size >> 63) {
 		if (x->bytes == UINT64_MAX) {
-			return mori_refuse("%llu elements of %d bytes are more than there is memory", (unsigned long long)n, t.size);
+			return mori_refuse("%llu elements of %d bytes exceed the address space", (unsigned long long)n, t.size);
 		}
 		return mori_refuse("%llu elements of %d bytes, %lld apart, do not fit into %s of %llu bytes", (unsigned long long)n, t.size,
 		                   (long long)stride, x->name, (unsigned long long)x->bytes);

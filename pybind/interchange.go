@@ -114,7 +114,7 @@ func interchangeReceive(id uint64, text string, step func(*interchange.Side, []b
 	}
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return 0, fmt.Errorf("read what the other side told: %w: %w", err, fabric.ErrInvalid)
+		return 0, fmt.Errorf("read the other side's description: %w: %w", err, fabric.ErrInvalid)
 	}
 	return 0, step(s.Side, b)
 }
@@ -161,7 +161,7 @@ func InterchangeVerify(id uint64, value int) (job uint64, err error) {
 		return 0, err
 	}
 	if value < 0 || value > 255 {
-		return 0, coded("E_ARG", fmt.Errorf("look for %d: a byte is 0 to 255", value))
+		return 0, coded("E_ARG", fmt.Errorf("search for %d: a byte is 0 to 255", value))
 	}
 	var alone queue
 	return alone.start(func(ctx context.Context) (wrong uint64, err error) {

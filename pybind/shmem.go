@@ -68,7 +68,7 @@ func (p *pe) vacate() error {
 	for begin := time.Now(); p.calls.Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > callsEnd {
 			p.closing.Store(false)
-			return coded("E_STATE", fmt.Errorf("finalize while %d calls of mori.shmem are on their way", p.calls.Load()))
+			return coded("E_STATE", fmt.Errorf("finalize while %d calls of mori.shmem are in progress", p.calls.Load()))
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ func initialise(rank int, join func(context.Context) (bootstrap.Group, error)) (
 	if !made {
 		return p.jobs.start(func(context.Context) (uint64, error) {
 			if p.World == nil {
-				return 0, coded("E_STATE", errors.New("the init that was on its way has failed"))
+				return 0, coded("E_STATE", errors.New("the init that was in progress has failed"))
 			}
 			return 0, nil
 		}), nil

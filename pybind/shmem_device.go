@@ -118,7 +118,7 @@ func ShmemDevice() (number int, err error) {
 		return -1, nil
 	}
 	if number = numberOf(p.device); number < 0 {
-		return 0, fmt.Errorf("%s is not among the devices", p.device)
+		return 0, fmt.Errorf("%s is not one of the devices", p.device)
 	}
 	return number, nil
 }

@@ -28,7 +28,7 @@ var idle queue
 
 var (
 	errNoPE     = coded("E_STATE", errors.New("mori.shmem is not initialised: call shmem_init_attr, shmem_torch_process_group_init, shmem_mpi_init or shmem_init first"))
-	errOutsider = coded("E_STATE", errors.New("this process has several PEs, each of the thread that called init, and this thread is none of them"))
+	errOutsider = coded("E_STATE", errors.New("this process has several PEs, one for each thread that called init, and this thread did not"))
 )
 
 // current is the PE of the calling thread.

@@ -254,8 +254,8 @@ func TestWaitsEnd(t *testing.T) {
 		setWord(t, w, mem+8, ^uint64(0)-4)
 		for want, wait := range map[string]func() error{
 			"wait_until: wait for int64 at": func() error { return w.WaitUntil(mem+8, fabric.Int64, CmpEQ, 3) },
-			"> 3, which is -5":              func() error { return w.WaitUntil(mem+8, fabric.Int32, CmpGT, 3) },
-			"which number 1 == 3, and is 251": func() error {
+			"> 3, its value is -5":          func() error { return w.WaitUntil(mem+8, fabric.Int32, CmpGT, 3) },
+			"number 1 == 3, its value is 251": func() error {
 				return w.WaitUntilAll(mem+7, 2, []bool{true, false}, fabric.Uint8, CmpEQ, 3)
 			},
 			"wait_until_any":    func() error { _, err := w.WaitUntilAny(mem, 2, nil, fabric.Uint64, CmpEQ, 3); return err },

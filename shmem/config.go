@@ -60,7 +60,7 @@ func (c *Config) validate(root fs.FS) error {
 		return fmt.Errorf("a heap of %d bytes, want %d to %d: %w", c.HeapSize, leastHeap, uint64(mostHeap), ErrInvalid)
 	}
 	if n, who := heap.MemoryLimit(root); c.Device == nil && n > 0 && c.HeapSize > n {
-		return fmt.Errorf("a heap of %d bytes where %s allows %d: set MORI_SHMEM_HEAP_SIZE lower: %w", c.HeapSize, who, n, ErrNoMemory)
+		return fmt.Errorf("a heap of %d bytes, %s allows %d: reduce MORI_SHMEM_HEAP_SIZE: %w", c.HeapSize, who, n, ErrNoMemory)
 	}
 	if c.ChunkSize == 0 {
 		c.ChunkSize = defaultChunk
@@ -80,7 +80,7 @@ func (c *Config) validate(root fs.FS) error {
 // fit makes sizes what the device can have.
 func (c *Config) fit() error {
 	if total := c.Device.Bytes; c.HeapSize > total {
-		return fmt.Errorf("a heap of %d bytes on %s, which has %d: set MORI_SHMEM_HEAP_SIZE lower: %w", c.HeapSize, c.Device, total, ErrNoMemory)
+		return fmt.Errorf("a heap of %d bytes on %s, which has %d: reduce MORI_SHMEM_HEAP_SIZE: %w", c.HeapSize, c.Device, total, ErrNoMemory)
 	}
 	if c.Mode != VMMHeap {
 		return nil
@@ -88,7 +88,7 @@ func (c *Config) fit() error {
 	v, err := c.Device.Virtual()
 	if errors.Is(err, errors.ErrUnsupported) {
 		if c.Log != nil {
-			c.Log.Warn("the heap does not grow but has its whole size", "because", err)
+			c.Log.Warn("the heap does not grow: it has its full size from the start", "because", err)
 		}
 		c.Mode = StaticHeap
 		return nil

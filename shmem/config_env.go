@@ -143,7 +143,7 @@ func ParseSize(text string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || !known || n == 0 || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is no size: want a number of bytes such as 67108864, 64M, 64MB or 64MiB: %w", text, ErrInvalid)
+		return 0, fmt.Errorf("%q is not a size: want a number of bytes such as 67108864, 64M, 64MB or 64MiB: %w", text, ErrInvalid)
 	}
 	return n << shift, nil
 }

@@ -36,7 +36,7 @@ func deviceFromEnv() (*device.Device, error) {
 	case errors.Is(err, errors.ErrUnsupported):
 		return nil, nil
 	}
-	return nil, fmt.Errorf("find the GPU for the symmetric heap (%s=host does without): %w", config.ShmemDevice, err)
+	return nil, fmt.Errorf("find the GPU for the symmetric heap (%s=host needs none): %w", config.ShmemDevice, err)
 }
 
 // choose is which of the GPUs: what the user says, the one current on the calling thread, or the

@@ -125,7 +125,7 @@ func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 func TestKernelThatGaveUpIsReported(t *testing.T) {
 	gputest.Need(t)
 	said, _ := live(t, 2, life{Name: "stream alone", Dies: 2, GPU: true, Timeout: 2 * time.Second})
-	if !strings.Contains(said[0], "a kernel of PE 0 gave up on the word at") || !strings.Contains(said[0], "which it wanted to be 1 from PE 1, and was 0 at last") {
+	if !strings.Contains(said[0], "a kernel of PE 0 timed out waiting for the word at") || !strings.Contains(said[0], "to become 1 from PE 1; its last value was 0") {
 		t.Errorf("PE 0: %s", said[0])
 	}
 }

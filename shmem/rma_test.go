@@ -205,7 +205,7 @@ func TestBadTransfers(t *testing.T) {
 				refusal{name + " to local memory", ErrNotSym, func() error { return f(own, own, 8, 1) }},
 				refusal{name + " to nil", ErrNotSym, func() error { return f(0, own, 8, 1) }},
 				refusal{name + " past the end", ErrNotSym, func() error { return f(end-4, own, 8, 1) }},
-				refusal{name + " before the begin", ErrNotSym, func() error { return f(bases-4, own, 8, 1) }},
+				refusal{name + " before the start", ErrNotSym, func() error { return f(bases-4, own, 8, 1) }},
 				refusal{name + " of too much", ErrNotSym, func() error { return f(mem, own, ^uint64(0), 1) }},
 				refusal{name + " from nil", ErrInvalid, func() error { return f(mem, 0, 8, 1) }},
 				refusal{name + " from nowhere", ErrInvalid, func() error { return f(mem, 1<<46, 8, 1) }},

@@ -229,13 +229,13 @@ const lastKernels = 500 * time.Millisecond
 // under them, the GPU would be lost to the whole process.
 func (w *World) stilled() error {
 	if cause := w.stuck.Load(); cause != nil {
-		return fmt.Errorf("the heap on the GPU is not freed: %w", *cause)
+		return fmt.Errorf("the heap on the GPU was not freed: %w", *cause)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastKernels)
 	defer cancel()
 	err := w.side.Settle(ctx)
 	if errors.Is(err, device.ErrTimeout) {
-		return fmt.Errorf("the heap on the GPU is not freed, as kernels are still using it: %w", err)
+		return fmt.Errorf("the heap on the GPU was not freed, because kernels still use it: %w", err)
 	}
 	return nil // done, or the GPU is lost
 }

@@ -161,7 +161,7 @@ func (a *assembly) climb(ctx context.Context, at target) {
 	if err != nil && ctx.Err() == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d cannot connect with rank %d: %v", m.rank, parent, err)})
+		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d cannot connect to rank %d: %v", m.rank, parent, err)})
 	}
 }
 
@@ -187,11 +187,11 @@ func (a *assembly) objection(t ticket) *failure {
 	}
 	switch {
 	case int(t.size) != m.size:
-		return mismatch("rank %d says there are %d ranks, rank %d says %d", rank, t.size, m.rank, m.size)
+		return mismatch("rank %d was started with %d ranks, rank %d with %d", rank, t.size, m.rank, m.size)
 	case rank >= m.size || !allowed || t.use != use:
-		return mismatch("a process came to rank %d as rank %d of %d", m.rank, rank, m.size)
+		return mismatch("a process connected to rank %d as rank %d of %d", m.rank, rank, m.size)
 	case known:
-		return mismatch("two processes came as rank %d", rank)
+		return mismatch("two processes connected as rank %d", rank)
 	case m.err != nil:
 		return &m.broke
 	}

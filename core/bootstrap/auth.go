@@ -74,7 +74,7 @@ func opening() []byte {
 // checkOpening wraps errStranger if b is not of this protocol.
 func checkOpening(b []byte) error {
 	if m := binary.LittleEndian.Uint64(b); m != magic {
-		return fmt.Errorf("%w: it speaks something else (%#x)", errStranger, m)
+		return fmt.Errorf("%w: it uses another protocol (%#x)", errStranger, m)
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != wireVersion {
 		return fmt.Errorf("%w: protocol version %d, want %d", errStranger, v, wireVersion)
@@ -100,14 +100,14 @@ func dialHandshake(c io.ReadWriter, secret [secretSize]byte, t ticket) error {
 	}
 	theirs := make([]byte, openingSize+proofSize)
 	if _, err := io.ReadFull(c, theirs); err != nil {
-		return fmt.Errorf("%w: no answer: %w", errStranger, err)
+		return fmt.Errorf("%w: no reply: %w", errStranger, err)
 	}
 	theirs, proof := theirs[:openingSize], theirs[openingSize:]
 	if err := checkOpening(theirs); err != nil {
 		return err
 	}
 	if want := prove(secret, "listener", mine, theirs); !hmac.Equal(proof, want[:]) {
-		return fmt.Errorf("%w: it has another secret", errStranger)
+		return fmt.Errorf("%w: its secret is different", errStranger)
 	}
 	said := t.append(nil)
 	own := prove(secret, "dialer", mine, theirs, said)
@@ -135,7 +135,7 @@ func acceptHandshake(c io.ReadWriter, secret [secretSize]byte) (ticket, error) {
 	}
 	said, proof := said[:ticketSize], said[ticketSize:]
 	if want := prove(secret, "dialer", theirs, mine, said); !hmac.Equal(proof, want[:]) {
-		return ticket{}, fmt.Errorf("%w: it has another secret", errStranger)
+		return ticket{}, fmt.Errorf("%w: its secret is different", errStranger)
 	}
 	return parseTicket(said), nil
 }

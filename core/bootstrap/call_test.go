@@ -53,7 +53,7 @@ func TestCancelledCallNamesWhoIsMissing(t *testing.T) {
 	groups := joinAll(t, 3, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if err := groups[0].Barrier(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "ranks 1, 2 have not come") {
+	if err := groups[0].Barrier(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "ranks 1, 2 have not called") {
 		t.Errorf("got %v, want that it is cancelled and ranks 1, 2 were missing", err)
 	}
 	<-groups[2].Failed()
@@ -73,7 +73,7 @@ func TestTooLargeBlobIsNamedToAll(t *testing.T) {
 		_, err := g.AllGather(context.Background(), blob)
 		return err
 	}) {
-		if err == nil || !strings.Contains(err.Error(), "rank 2 gives all-gather a blob of") {
+		if err == nil || !strings.Contains(err.Error(), "rank 2 passes all-gather a blob of") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}

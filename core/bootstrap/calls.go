@@ -124,7 +124,7 @@ func (s *calls) enter(c *call, n int) error {
 	case s.cur != nil:
 		return ErrBusy
 	case n > maxBlob:
-		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d gives %s a blob of %d bytes, at most %d may be",
+		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d passes %s a blob of %d bytes, want at most %d",
 			m.rank, c.what, n, maxBlob)})
 		return m.err
 	}
@@ -173,7 +173,7 @@ func (s *calls) advance() {
 	}
 	clear(s.ups)
 	if c.sent = true; total > maxFrame {
-		m.report(failure{kind: failOther, text: fmt.Sprintf("%s of %d bytes in all, at most %d may be", c.what, total, maxFrame)})
+		m.report(failure{kind: failOther, text: fmt.Sprintf("%s of %d bytes in total, want at most %d", c.what, total, maxFrame)})
 		return
 	}
 	if m.parent == nil {

@@ -73,7 +73,7 @@ func (m *member) giveUp(ctx context.Context, done <-chan struct{}, seq uint64, a
 	case <-m.failed:
 	case <-timer.C:
 		m.mu.Lock()
-		m.fail(failure{kind: failLate, text: fmt.Sprintf("after %s rank 0 does not answer", short(after))})
+		m.fail(failure{kind: failLate, text: fmt.Sprintf("rank 0 does not answer after %s", short(after))})
 		m.mu.Unlock()
 	}
 	err := m.Err()
@@ -104,9 +104,9 @@ func (d *diagnoser) late(rank int, f frame) error {
 		d.start(&diagnosis{kind: failLate, seq: f.seq, what: f.what(), text: fmt.Sprintf("within %s", within)})
 		return nil
 	}
-	missing, verb := d.m.notJoined(), "come"
+	missing, verb := d.m.notJoined(), "joined"
 	if len(missing) == 0 {
-		missing, verb = d.m.assembly.notReady(), "connected with the others"
+		missing, verb = d.m.assembly.notReady(), "connected to the others"
 	}
 	d.m.fail(failure{kind: failLate,
 		text: fmt.Sprintf("%s %s not %s within %s", ranksText(missing), have(missing), verb, within)})
@@ -221,7 +221,7 @@ func (q *diagnosis) verdict(size int) failure {
 	}
 	var parts []string
 	if len(missing) > 0 {
-		parts = append(parts, fmt.Sprintf("%s %s not come to %s %s", ranksText(missing), have(missing), q.what, q.text))
+		parts = append(parts, fmt.Sprintf("%s %s not called %s %s", ranksText(missing), have(missing), q.what, q.text))
 	}
 	if len(silent) > 0 {
 		verb := "do"
@@ -231,7 +231,7 @@ func (q *diagnosis) verdict(size int) failure {
 		parts = append(parts, fmt.Sprintf("%s %s not answer", ranksText(silent), verb))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, fmt.Sprintf("all ranks have come to %s, but its result has not %s", q.what, q.text))
+		parts = append(parts, fmt.Sprintf("all ranks have called %s, but its result did not arrive %s", q.what, q.text))
 	}
 	return failure{kind: failLate, text: strings.Join(parts, "; ")}
 }

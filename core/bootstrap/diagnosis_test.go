@@ -21,15 +21,15 @@ func TestVerdicts(t *testing.T) {
 	}{
 		"some have not come": {
 			diagnosis{kind: failLate, seq: 7, what: barrier, text: "within 2s", replies: map[int]position{0: in(7, barrier), 1: out(6, gather), 2: out(6, gather), 3: in(7, barrier)}},
-			false, "ranks 1, 2 have not come to barrier within 2s: ", context.DeadlineExceeded,
+			false, "ranks 1, 2 have not called barrier within 2s: ", context.DeadlineExceeded,
 		},
 		"one does not answer": {
 			diagnosis{kind: failLate, seq: 7, what: barrier, text: "within 2s", replies: map[int]position{0: in(7, barrier), 1: out(6, gather), 3: in(7, barrier)}},
-			false, "rank 1 has not come to barrier within 2s; rank 2 does not answer", context.DeadlineExceeded,
+			false, "rank 1 has not called barrier within 2s; rank 2 does not answer", context.DeadlineExceeded,
 		},
 		"one has left after it": {
 			diagnosis{kind: failLate, seq: 7, what: barrier, text: "within 2s", leaves: map[int]uint64{2: 7}, replies: map[int]position{0: in(7, barrier), 1: in(7, barrier), 3: in(7, barrier)}},
-			false, "all ranks have come to barrier, but its result has not within 2s", context.DeadlineExceeded,
+			false, "all ranks have called barrier, but its result did not arrive within 2s", context.DeadlineExceeded,
 		},
 		"it has ended meanwhile": {
 			diagnosis{kind: failLate, seq: 7, what: barrier, leaves: map[int]uint64{2: 7}, replies: map[int]position{0: out(7, barrier), 1: in(8, gather), 3: out(7, barrier)}},
@@ -37,7 +37,7 @@ func TestVerdicts(t *testing.T) {
 		},
 		"it has not ended at one": {
 			diagnosis{kind: failLate, seq: 7, what: barrier, text: "within 2s", replies: map[int]position{0: out(7, barrier), 1: in(8, gather), 2: out(7, barrier), 3: in(7, barrier)}},
-			false, "all ranks have come to barrier, but its result has not within 2s", context.DeadlineExceeded,
+			false, "all ranks have called barrier, but its result did not arrive within 2s", context.DeadlineExceeded,
 		},
 		"late because of a mismatch": {
 			diagnosis{kind: failLate, seq: 7, what: barrier, replies: map[int]position{0: in(7, barrier), 1: in(7, gather), 2: in(7, barrier), 3: out(6, barrier)}},

@@ -55,7 +55,7 @@ func join(ctx context.Context, rank, size int, o Options, targets func() ([]targ
 		return t, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("rank 0 has not come within %s: %w", short(time.Since(start)), err)
+		return nil, fmt.Errorf("rank 0 did not start within %s: %w", short(time.Since(start)), err)
 	}
 	if err := m.assembly.attach(0, w); err != nil {
 		return nil, errors.Join(err, m.Close())

@@ -10,14 +10,14 @@ import (
 
 // What the errors of this package wrap.
 var (
-	ErrRankDied = errors.New("the rank has died")          // a RankError
-	ErrRankLeft = errors.New("the rank has left")          // a RankError
-	ErrClosed   = errors.New("the group is closed")        // by this rank
-	ErrMismatch = errors.New("the ranks do not agree")     // on their number, their order of calls, or who is who
-	ErrBusy     = errors.New("another call is on its way") // a rank makes one collective call at a time; the group is still good
+	ErrRankDied = errors.New("the rank has died")           // a RankError
+	ErrRankLeft = errors.New("the rank has left")           // a RankError
+	ErrClosed   = errors.New("the group is closed")         // by this rank
+	ErrMismatch = errors.New("the ranks disagree")          // on their number, their order of calls, or who is who
+	ErrBusy     = errors.New("another call is in progress") // a rank makes one collective call at a time; the group is still good
 	ErrBadID    = errors.New("not a unique id")
 
-	errStranger = errors.New("who answers is not of this group")
+	errStranger = errors.New("the answering process is not in this group")
 )
 
 // A RankError names the rank that broke the group. It wraps ErrRankDied or ErrRankLeft, and the

@@ -174,7 +174,7 @@ func parseRecords(b []byte, blobs [][]byte) error {
 		case uint64(rank) >= uint64(len(blobs)) || blobs[rank] != nil:
 			return fmt.Errorf("%w: second or impossible record of rank %d", errFrame, rank)
 		case uint64(n) > uint64(len(b)):
-			return fmt.Errorf("%w: record of %d bytes, of which %d are there", errFrame, n, len(b))
+			return fmt.Errorf("%w: record of %d bytes, of which %d arrived", errFrame, n, len(b))
 		}
 		blobs[rank], b = b[:n:n], b[n:]
 	}

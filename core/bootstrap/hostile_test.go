@@ -175,8 +175,8 @@ func TestStrangerAtRankZerosAddress(t *testing.T) {
 			}()
 			id := newID(testSecret, netip.MustParseAddrPort(l.Addr().String()))
 			_, err = Join(context.Background(), id, 1, 2, Options{Timeout: 200 * time.Millisecond})
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 0 has not come") || !strings.Contains(err.Error(), l.Addr().String()) {
-				t.Errorf("got %v, want that rank 0 has not come", err)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 0 did not start") || !strings.Contains(err.Error(), l.Addr().String()) {
+				t.Errorf("got %v, want that rank 0 did not start", err)
 			}
 		})
 	}
@@ -207,9 +207,9 @@ func TestDisagreementIsNamedToAll(t *testing.T) {
 		who  [][2]int // rank, size
 		says string
 	}{
-		"another size":  {[][2]int{{0, 4}, {1, 4}, {2, 5}, {3, 4}}, "rank 2 says there are 5 ranks, rank 0 says 4"},
-		"one rank more": {[][2]int{{0, 3}, {1, 3}, {3, 4}}, "rank 3 says there are 4 ranks, rank 0 says 3"},
-		"a rank twice":  {[][2]int{{0, 5}, {2, 5}, {2, 5}, {1, 5}}, "two processes came as rank 2"},
+		"another size":  {[][2]int{{0, 4}, {1, 4}, {2, 5}, {3, 4}}, "rank 2 was started with 5 ranks, rank 0 with 4"},
+		"one rank more": {[][2]int{{0, 3}, {1, 3}, {3, 4}}, "rank 3 was started with 4 ranks, rank 0 with 3"},
+		"a rank twice":  {[][2]int{{0, 5}, {2, 5}, {2, 5}, {1, 5}}, "two processes connected as rank 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := loopbackID(t)

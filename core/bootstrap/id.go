@@ -72,7 +72,7 @@ func (id *UniqueID) check() error {
 	case v != idVersion:
 		return fmt.Errorf("%w: version %d, want %d", ErrBadID, v, idVersion)
 	case binary.LittleEndian.Uint32(id[idSum:]) != crc32.Checksum(id[:idSum], castagnoli):
-		return fmt.Errorf("%w: its checksum does not fit: some bytes were changed on the way", ErrBadID)
+		return fmt.Errorf("%w: its checksum does not match: bytes were changed in transit", ErrBadID)
 	case id.secret() == [secretSize]byte{}:
 		return fmt.Errorf("%w: its magic is zero", ErrBadID)
 	case family != syscall.AF_INET && family != syscall.AF_INET6:
@@ -83,7 +83,7 @@ func (id *UniqueID) check() error {
 		return fmt.Errorf("%w: bytes that must be zero are not", ErrBadID)
 	}
 	if a := id.addr().Addr(); a.IsUnspecified() || a.IsMulticast() || a.Is4In6() {
-		return fmt.Errorf("%w: %v is no address of a host", ErrBadID, a)
+		return fmt.Errorf("%w: %v is not the address of a host", ErrBadID, a)
 	}
 	return nil
 }

@@ -63,8 +63,8 @@ func TestBadIDsAreRefused(t *testing.T) {
 		"port":               {change(idPort, 0, 0), "port 0"},
 		"after the address":  {change(idUnused+3, 1), "must be zero"},
 		"behind IPv4":        {change(idAddr+5, 1), "must be zero"},
-		"no host":            {change(idAddr, 0, 0, 0, 0), "no address of a host"},
-		"multicast":          {change(idAddr, 224, 0, 0, 1), "no address of a host"},
+		"no host":            {change(idAddr, 0, 0, 0, 0), "not the address of a host"},
+		"multicast":          {change(idAddr, 224, 0, 0, 1), "not the address of a host"},
 	} {
 		if _, err := ParseUniqueID(c.b); !errors.Is(err, ErrBadID) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want ErrBadID that says %q", name, err, c.says)

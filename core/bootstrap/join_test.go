@@ -141,7 +141,7 @@ func TestNeverComingRanksAreNamedToAll(t *testing.T) {
 		return err
 	})
 	for rank, err := range errs {
-		if !missing[rank] && (err == nil || !strings.Contains(err.Error(), "ranks 3, 5-7, 10 have not come within 3") || !errors.Is(err, context.DeadlineExceeded)) {
+		if !missing[rank] && (err == nil || !strings.Contains(err.Error(), "ranks 3, 5-7, 10 have not joined within 3") || !errors.Is(err, context.DeadlineExceeded)) {
 			t.Errorf("rank %d: %v, want an error that names ranks 3, 5-7, 10", rank, err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestNeverComingRanksAreNamedToAll(t *testing.T) {
 func TestRankZeroNeverComes(t *testing.T) {
 	id := loopbackID(t)
 	_, err := Join(context.Background(), id, 1, 2, Options{Timeout: 100 * time.Millisecond})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 0 has not come") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 0 did not start") {
 		t.Errorf("got %v, want an error that names rank 0", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestMissingCallIsNamedToAll(t *testing.T) {
 		}
 		return g.Barrier(ctx)
 	}) {
-		if err == nil || !strings.Contains(err.Error(), "ranks 2, 17-19 have not come to barrier") || !errors.Is(err, context.DeadlineExceeded) {
+		if err == nil || !strings.Contains(err.Error(), "ranks 2, 17-19 have not called barrier") || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("rank %d: %v, want an error that names ranks 2, 17-19", rank, err)
 		}
 	}

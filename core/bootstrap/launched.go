@@ -29,7 +29,7 @@ const (
 )
 
 // ErrNotLaunched is the answer of JoinLaunched to a process that no known launcher started.
-var ErrNotLaunched = errors.New("no launcher is recognised (torchrun, Ray Train, mpirun, srun): set " +
+var ErrNotLaunched = errors.New("no known launcher started this process (torchrun, Ray Train, mpirun, srun): set " +
 	config.BootstrapRank + ", " + config.BootstrapSize + " and " + config.BootstrapPlace)
 
 // JoinLaunched joins all ranks that the launcher has started, by its variables alone. Each rank

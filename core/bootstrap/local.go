@@ -168,6 +168,6 @@ func (l *local) end(ctx context.Context, now *round) error {
 			absent = append(absent, rank)
 		}
 	}
-	l.fail(fmt.Errorf("ranks %v have not come: %w", absent, ctx.Err()))
+	l.fail(fmt.Errorf("ranks %v did not call it: %w", absent, ctx.Err()))
 	return l.err
 }

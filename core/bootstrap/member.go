@@ -146,7 +146,7 @@ func (m *member) ended(l *link, err error) {
 	default:
 		// The peer has died, or only this connection has, or rank 0 died before and the peer left
 		// because of it. Rank 0 decides.
-		died.text = fmt.Sprintf("rank %d has lost it: %s", m.rank, died.text)
+		died.text = fmt.Sprintf("rank %d lost it: %s", m.rank, died.text)
 		if _, left := m.leaves[0]; left {
 			m.fail(died)
 			return
@@ -175,7 +175,7 @@ func (m *member) handle(l *link, f frame) {
 		return
 	}
 	if err := m.take(l, f); err != nil {
-		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d gets from rank %d: %v", m.rank, l.peer, err)})
+		m.report(failure{kind: failOther, text: fmt.Sprintf("rank %d received from rank %d: %v", m.rank, l.peer, err)})
 	}
 }
 
@@ -206,7 +206,7 @@ func (m *member) take(l *link, f frame) error {
 	case f.kind == frameHere && toRoot:
 		m.diagnoser.replied(l.peer, position{seq: f.seq, what: f.what(), in: f.rank != 0})
 	default:
-		return fmt.Errorf("%w: kind %d does not belong here", errFrame, f.kind)
+		return fmt.Errorf("%w: unexpected kind %d", errFrame, f.kind)
 	}
 	return nil
 }

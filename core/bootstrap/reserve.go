@@ -122,7 +122,7 @@ func listenReserved(ctx context.Context, id UniqueID) (net.Listener, error) {
 	name := "@mori-bootstrap-" + id.name()
 	one, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listen at %v: another rank 0 has come with the same id: %w", id.addr(), ErrMismatch)
+		return nil, fmt.Errorf("listen at %v: another rank 0 uses the same id: %w", id.addr(), ErrMismatch)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("claim to be rank 0: %w", err)
@@ -135,7 +135,7 @@ func listenReserved(ctx context.Context, id UniqueID) (net.Listener, error) {
 	}}
 	l, err := config.Listen(ctx, "tcp", id.addr().String())
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
-		err = fmt.Errorf("%w: rank 0 must run on the host where the id was made", err)
+		err = fmt.Errorf("%w: rank 0 must run on the host where the id was created", err)
 	}
 	if err != nil {
 		return nil, errors.Join(err, one.Close())

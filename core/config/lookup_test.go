@@ -55,8 +55,8 @@ func TestUnknown(t *testing.T) {
 	})
 	t.Cleanup(func() { SetEnviron(nil) })
 	want := []string{
-		`MORI_FROBNICATE is no setting of mori: "mori env" lists them`,
-		"MORI_IO_DEADLIN_MS is no setting of mori: did you mean MORI_IO_DEADLINE_MS?",
+		`mori has no variable MORI_FROBNICATE: "mori env" lists them`,
+		"mori has no variable MORI_IO_DEADLIN_MS: did you mean MORI_IO_DEADLINE_MS?",
 	}
 	if got := Unknown(); !slices.Equal(got, want) {
 		t.Errorf("Unknown() = %q, want %q", got, want)

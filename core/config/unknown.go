@@ -58,9 +58,9 @@ func Unknown() []string {
 			continue
 		}
 		if near := nearest(name); near != "" {
-			out = append(out, fmt.Sprintf("%s is no setting of mori: did you mean %s?", name, near))
+			out = append(out, fmt.Sprintf("mori has no variable %s: did you mean %s?", name, near))
 		} else {
-			out = append(out, fmt.Sprintf("%s is no setting of mori: \"mori env\" lists them", name))
+			out = append(out, fmt.Sprintf("mori has no variable %s: \"mori env\" lists them", name))
 		}
 	}
 	slices.Sort(out)

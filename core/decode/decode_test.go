@@ -89,7 +89,7 @@ func TestReaderKeepsNothingOfTheMessage(t *testing.T) {
 		t.Errorf("%d elements, %q, %q, %v", n, text, raw, r.Err())
 	}
 	if r.Int(); !errors.Is(r.Err(), ErrMalformed) {
-		t.Errorf("behind the end: %v", r.Err())
+		t.Errorf("past the end: %v", r.Err())
 	}
 }
 

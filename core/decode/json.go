@@ -37,7 +37,7 @@ func JSON(b []byte, to any) error {
 	case !utf8.Valid(b): // json would replace each bad byte by three
 		return fmt.Errorf("%w: JSON that is not UTF-8", ErrMalformed)
 	case n > maxElements+len(b)/4:
-		return fmt.Errorf("%w: lists of up to %d bytes in %d bytes of JSON, want at most %d", ErrMalformed, n, len(b), maxElements+len(b)/4)
+		return fmt.Errorf("%w: JSON of %[3]d bytes needs lists of %[2]d bytes, want at most %[4]d", ErrMalformed, n, len(b), maxElements+len(b)/4)
 	}
 	err := json.Unmarshal(b, to)
 	if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) { // its text has all of b

@@ -131,7 +131,7 @@ func (r *Reader) peek() (e element) {
 		least *= 2
 	}
 	if left := len(r.rest) - e.head; least > uint64(left) {
-		r.Fail("%v claims %d elements or bytes, and %d bytes are left", e.kind, e.value, left)
+		r.Fail("%v claims %d elements or bytes, but %d bytes are left", e.kind, e.value, left)
 		return element{}
 	}
 	return e
@@ -165,7 +165,7 @@ func (r *Reader) take(wanted ...Kind) (e element, ok bool) {
 			return e, true
 		}
 	}
-	r.Fail("%v in place of %v", e.kind, wanted[0])
+	r.Fail("%v instead of %v", e.kind, wanted[0])
 	return element{}, false
 }
 

@@ -77,7 +77,7 @@ func (r *Reader) field(v reflect.Value, f reflect.StructField) {
 func (r *Reader) slice(v reflect.Value, f reflect.StructField) {
 	limit := limitOf(f, -1)
 	if limit < 0 || f.Type.Elem().Kind() != reflect.Struct {
-		panic(fmt.Sprintf("decode: slice %s of type %v wants structs and a tag max", f.Name, f.Type))
+		panic(fmt.Sprintf("decode: slice %s of type %v needs structs and the tag max", f.Name, f.Type))
 	}
 	n := r.Array()
 	if n > limit {

@@ -287,7 +287,7 @@ func (k Copy) Done() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != k.turn || !s.under || s.closed {
-		return true, fmt.Errorf("a copy on %s that was over: %w", s.copier.dev, ErrClosed)
+		return true, fmt.Errorf("a copy on %s that had completed: %w", s.copier.dev, ErrClosed)
 	}
 	done, err := s.over()
 	if !done && err == nil {

@@ -231,7 +231,7 @@ func (s *copySlot) over() (bool, error) {
 	}
 	done, err := s.ask()
 	if done && err == nil && sys.Load64(s.word) != s.turn {
-		err = fmt.Errorf("the kernel ended and did not say so: %w", ErrLost)
+		err = fmt.Errorf("the kernel ended without its completion word: %w", ErrLost)
 		s.lost = true
 	}
 	return done, err

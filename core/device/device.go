@@ -157,7 +157,7 @@ func (s *system) current() (*Device, error) {
 		}
 		ordinal, err := driver.CurrentDevice()
 		if err != nil {
-			return nil, fmt.Errorf("ask %v for the current device: %w", v, err)
+			return nil, fmt.Errorf("query %v for the current device: %w", v, err)
 		}
 		if ordinal >= 0 && ordinal < len(devices) {
 			return devices[ordinal], nil
@@ -221,7 +221,7 @@ func (d *Device) Reach(peer *Device) (Reach, error) {
 	}
 	l, err := d.gpu.Link(peer.Ordinal)
 	if err != nil {
-		return Reach{}, fmt.Errorf("ask how %s reaches %s: %w", d, peer, err)
+		return Reach{}, fmt.Errorf("query how %s reaches %s: %w", d, peer, err)
 	}
 	return Reach{Access: l.Access, Atomics: l.Atomics, Link: linkNames[l.Kind], Rank: l.Rank, Hops: l.Hops}, nil
 }

@@ -33,7 +33,7 @@ func (d *Device) exportable(addr, n uint64) error {
 	case err != nil:
 		return err
 	case p.Kind == Managed:
-		return fmt.Errorf("it is %v memory, which moves: %w", p.Kind, errors.ErrUnsupported)
+		return fmt.Errorf("it is %v memory, which migrates: %w", p.Kind, errors.ErrUnsupported)
 	case p.Kind != OnDevice:
 		return fmt.Errorf("it is %v memory: %w", p.Kind, ErrInvalid)
 	case p.Device != d:
@@ -41,7 +41,7 @@ func (d *Device) exportable(addr, n uint64) error {
 	case n == 0, addr+n < addr, !p.FD && p.Bytes > 0 && addr+n > p.Base+p.Bytes:
 		return fmt.Errorf("the allocation has %d bytes at %#x: %w", p.Bytes, p.Base, ErrInvalid)
 	case !d.DMABuf:
-		return fmt.Errorf("the driver has no dma-bufs: %w", errors.ErrUnsupported)
+		return fmt.Errorf("the driver does not support dma-buf: %w", errors.ErrUnsupported)
 	}
 	return nil
 }

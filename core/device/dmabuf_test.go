@@ -36,7 +36,7 @@ func export(t *testing.T, b *bench, d *Device, addr, n uint64) {
 	t.Helper()
 	fd, offset, err := d.ExportDmaBuf(addr, n)
 	if !d.DMABuf {
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "the driver has no dma-bufs") {
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "the driver does not support dma-buf") {
 			t.Errorf("without dma-bufs: %v", err)
 		}
 		return

@@ -41,7 +41,7 @@ func (d *Device) ExportIPC(addr uint64) (IPCHandle, error) {
 		}
 	}
 	if err == nil && !p.IPC {
-		err = fmt.Errorf("it was not allocated for other processes (virtual or pool memory): %w", ErrInvalid)
+		err = fmt.Errorf("it cannot be exported (virtual or pool memory): %w", ErrInvalid)
 	}
 	if err != nil {
 		return IPCHandle{}, fmt.Errorf("export address %#x of %s: %w", addr, d, err)

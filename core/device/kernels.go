@@ -70,7 +70,7 @@ func (d *Device) KernelFile(name string) (string, error) {
 	}
 	dir := KernelDir()
 	if dir == "" {
-		return "", fmt.Errorf("nobody said where the compiled kernels are: set %s to the folder _kernels of the Python package: %w", config.KernelDir, ErrImage)
+		return "", fmt.Errorf("the folder of the compiled kernels is unknown: set %s to the folder _kernels of the Python package: %w", config.KernelDir, ErrImage)
 	}
 	file := filepath.Join(dir, name+"."+suffix)
 	if suffix == newPTX {
@@ -95,13 +95,13 @@ func (d *Device) kernelFormat() (string, error) {
 		case "gfx90a", "gfx942":
 			return arch + ".hsaco", nil
 		}
-		return "", fmt.Errorf("kernels are compiled for gfx90a and gfx942, and the device is %q: %w", d.Arch, ErrImage)
+		return "", fmt.Errorf("kernels are compiled for gfx90a and gfx942, but the device is %q: %w", d.Arch, ErrImage)
 	}
 	switch {
 	case d.Capability[0] < 8:
-		return "", fmt.Errorf("kernels are compiled for compute capability 8.0 and up, and the device has %d.%d: %w", d.Capability[0], d.Capability[1], ErrImage)
+		return "", fmt.Errorf("kernels need compute capability 8.0 or later, but the device has %d.%d: %w", d.Capability[0], d.Capability[1], ErrImage)
 	case d.Driver < oldPTXDriver:
-		return "", fmt.Errorf("kernels need an NVIDIA driver for CUDA 11.4 or newer (470 and up), and this one is for %d.%d: update it: %w", d.Driver/1000, d.Driver%1000/10, ErrImage)
+		return "", fmt.Errorf("kernels need an NVIDIA driver for CUDA 11.4 or later (470 and up), but this one is for %d.%d: update it: %w", d.Driver/1000, d.Driver%1000/10, ErrImage)
 	case d.Capability[0] >= 9 && d.Driver >= newPTXDriver:
 		return newPTX, nil
 	}

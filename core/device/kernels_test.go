@@ -25,7 +25,7 @@ func TestKernelFilesSuitTheDevice(t *testing.T) {
 		{"H100 with a driver that reads no PTX 8.0", Info{Vendor: CUDA, Capability: [2]int{9, 0}, Driver: 11080}, "sm_80.ptx", ""},
 		{"A100", Info{Vendor: CUDA, Capability: [2]int{8, 0}, Driver: 13000}, "sm_80.ptx", ""},
 		{"A100 with an old driver", Info{Vendor: CUDA, Capability: [2]int{8, 0}, Driver: 11020}, "", "update"},
-		{"V100", Info{Vendor: CUDA, Capability: [2]int{7, 0}, Driver: 12080}, "", "8.0 and up"},
+		{"V100", Info{Vendor: CUDA, Capability: [2]int{7, 0}, Driver: 12080}, "", "8.0 or later"},
 		{"MI300X", Info{Vendor: HIP, Arch: "gfx942:sramecc+:xnack-"}, "gfx942.hsaco", ""},
 		{"MI250X", Info{Vendor: HIP, Arch: "gfx90a"}, "gfx90a.hsaco", ""},
 		{"a Radeon", Info{Vendor: HIP, Arch: "gfx1100"}, "", "gfx1100"},

@@ -144,7 +144,7 @@ func needGPUs(tb testing.TB, n int) []*Device {
 		tb.Fatal(err)
 	}
 	if err == nil && len(devices) < n {
-		err = fmt.Errorf("%d GPUs are here, and %d are needed", len(devices), n)
+		err = fmt.Errorf("the test needs %[2]d GPUs, but the host has %[1]d", len(devices), n)
 	}
 	if err == nil {
 		return devices

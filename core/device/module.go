@@ -79,7 +79,7 @@ func (f *Function) SetShared(n int) error {
 		return err
 	}
 	if err := f.module.dev.gpu.SetShared(f.gpu, n); err != nil {
-		return fmt.Errorf("let kernel %q have %d bytes of shared memory: %w", f.name, n, err)
+		return fmt.Errorf("set kernel %q's shared memory to %d bytes: %w", f.name, n, err)
 	}
 	return nil
 }

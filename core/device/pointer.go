@@ -59,7 +59,7 @@ func (s *system) lookup(addr uint64) (Pointer, error) {
 		}
 		p, err := driver.Pointer(addr)
 		if err != nil {
-			return Pointer{}, fmt.Errorf("ask about address %#x: %w", addr, err)
+			return Pointer{}, fmt.Errorf("query address %#x: %w", addr, err)
 		}
 		if p.Kind == gpu.Unregistered {
 			continue

@@ -148,7 +148,7 @@ func (s *Staging) Take(n uint64, to Outwardness) (*StageBuffer, error) {
 		class = 1
 	}
 	if n > StageBytes {
-		return nil, fmt.Errorf("take a staging buffer of %d bytes, the longest has %d: %w", n, StageBytes, ErrInvalid)
+		return nil, fmt.Errorf("take a staging buffer of %d bytes, the largest has %d: %w", n, StageBytes, ErrInvalid)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +214,7 @@ func (s *Staging) find(class int) (*StageBuffer, error) {
 func (s *Staging) pin(class int) (*StageBuffer, error) {
 	m, err := s.dev.AllocHost(stageSizes[class])
 	if err != nil {
-		return nil, fmt.Errorf("%w: copies of GPU memory need some pinned memory: raise the limits of locked memory (ulimit -l) and of the container's memory", err)
+		return nil, fmt.Errorf("%w: copies of GPU memory need pinned memory: raise the limits of locked memory (ulimit -l) and of the container's memory", err)
 	}
 	s.pinned += m.Bytes()
 	return &StageBuffer{staging: s, mem: m, class: class}, nil

@@ -44,7 +44,7 @@ func (d *Device) Hold() (release func() error, err error) {
 	}
 	if err != nil {
 		s.users--
-		return nil, errors.Join(fmt.Errorf("hold what copies of %s need: %w", d, err), s.trim())
+		return nil, errors.Join(fmt.Errorf("reserve the staging buffers of %s: %w", d, err), s.trim())
 	}
 	s.held++
 	return func() error {

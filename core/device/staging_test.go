@@ -166,7 +166,7 @@ func TestHeldStagingWaitsForNoKernel(t *testing.T) {
 func TestHoldWithoutPinnedMemory(t *testing.T) {
 	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
 	t.Setenv("FAKE_GPU", "cuMemHostAlloc=2")
-	if _, err := d.Hold(); !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "hold what copies of "+d.String()) {
+	if _, err := d.Hold(); !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "reserve the staging buffers of "+d.String()) {
 		t.Error(err)
 	}
 	t.Setenv("FAKE_GPU", "")

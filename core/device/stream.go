@@ -26,7 +26,7 @@ type Stream struct {
 func (d *Device) NewStream(p Priority) (*Stream, error) {
 	least, greatest, err := d.gpu.Priorities()
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for priorities: %w", d, err)
+		return nil, fmt.Errorf("query the stream priorities of %s: %w", d, err)
 	}
 	if p == Urgent {
 		least = greatest
@@ -98,7 +98,7 @@ func (s *Stream) After(e *Event) error {
 		return err
 	}
 	if err := s.dev.gpu.StreamWait(s.gpu, e.gpu); err != nil {
-		return fmt.Errorf("let a stream wait for an event: %w", err)
+		return fmt.Errorf("make a stream wait for an event: %w", err)
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func (r *Range) Map(offset, n uint64, p *Physical, others ...*Device) (*Mapping,
 		return nil, fmt.Errorf("map %d bytes at %#x on %s: %w", n, at, d, err)
 	}
 	if err := d.gpu.SetAccess(at, n, ids); err != nil {
-		return nil, errors.Join(fmt.Errorf("let devices %v at %d bytes at %#x: %w", ids, n, at, err), d.gpu.Unmap(at, n))
+		return nil, errors.Join(fmt.Errorf("give devices %v access to %d bytes at %#x: %w", ids, n, at, err), d.gpu.Unmap(at, n))
 	}
 	m := new(Mapping)
 	m.init(d, fmt.Sprintf("a mapping of %d bytes", n), func() error { return d.gpu.Unmap(at, n) })

@@ -83,7 +83,7 @@ func (r *Registry) Deregister(ctx context.Context, name string) error {
 	case <-reg.idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("deregister provider %s that is in use: %w", name, ctx.Err())
+		return fmt.Errorf("deregister provider %s, which is in use: %w", name, ctx.Err())
 	}
 }
 
@@ -192,7 +192,7 @@ func (r *Registry) release(reg *registration) {
 // ErrNoData if it is not registered any more.
 func (r *Registry) Open(ctx context.Context, in *Info) (Fabric, error) {
 	if in == nil {
-		return nil, fmt.Errorf("open fabric of no info: %w", ErrInvalid)
+		return nil, fmt.Errorf("open fabric without info: %w", ErrInvalid)
 	}
 	r.mu.Lock()
 	i := indexName(r.listed, strings.ToLower(in.Provider))

@@ -68,7 +68,7 @@ func parseName(name string) (device string, f *family, emulated bool, err error)
 		for _, vendor := range []string{"bnxt_re", "ionic"} {
 			if strings.HasPrefix(device, vendor) {
 				return "", nil, false, fmt.Errorf(
-					"open device %s: mori cannot make queues for kernels on %s hardware, only on an emulated NIC: %w",
+					"open device %s: mori cannot create queues for kernels on %s hardware, only on an emulated NIC: %w",
 					name, vendor, errors.ErrUnsupported)
 			}
 		}

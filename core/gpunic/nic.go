@@ -136,7 +136,7 @@ func (n *NIC) Close() error {
 	n.windows = nil
 	if n.emulated != nil {
 		for _, v := range n.emulated.Violations() {
-			errs = append(errs, fmt.Errorf("%s was used in a way that no NIC accepts: %s", n.name, v))
+			errs = append(errs, fmt.Errorf("%s was used in a way that a real NIC would reject: %s", n.name, v))
 		}
 		n.emulated = nil
 	}

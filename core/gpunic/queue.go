@@ -31,7 +31,7 @@ type Queue struct {
 func (n *NIC) NewQueue(cfg QueueConfig) (*Queue, error) {
 	c := mlx5.QueueConfig{SQLog: n.family.blocksLog(cfg.Log), CQLog: cfg.Log, RQLog: cfg.ReceivesLog}
 	if n.family.annex != nil && cfg.ReceivesLog > 0 {
-		return nil, fmt.Errorf("make a receive queue on %s: mori has none for %s: %w",
+		return nil, fmt.Errorf("create a receive queue on %s: mori has none for %s: %w",
 			n.name, n.family.name, errors.ErrUnsupported)
 	}
 	addr, free, err := n.env.Words(c.Bytes())

@@ -61,7 +61,7 @@ func (g *gpu) words(n uint64) (block, error) {
 		return block{}, err
 	}
 	if m.DeviceAddr() != m.Addr() {
-		return block{}, errors.Join(fmt.Errorf("%s sees host memory at other addresses than the host: %w", g.d, errors.ErrUnsupported), m.Close())
+		return block{}, errors.Join(fmt.Errorf("%s maps host memory at other addresses than the host: %w", g.d, errors.ErrUnsupported), m.Close())
 	}
 	clear(sys.Bytes(m.Addr(), int(n)))
 	return block{m.Addr(), n, fabric.Buffer{Addr: m.Addr(), Len: n}, m.Close}, nil
@@ -128,7 +128,7 @@ func (g *gpu) prepare(module string, functions ...string) error {
 func (g *gpu) reach(other place) error {
 	o, ok := other.(*gpu)
 	if !ok {
-		return fmt.Errorf("%s does not reach data of %s: %w", g.d, other.name(), fabric.ErrNotSupported)
+		return fmt.Errorf("%s cannot access memory of %s: %w", g.d, other.name(), fabric.ErrNotSupported)
 	}
 	if o.d == g.d {
 		return nil

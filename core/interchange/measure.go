@@ -131,7 +131,7 @@ func join(a, b *Side, n uint64) error {
 func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
 	if l, ok := s.link.(*nicLink); ok {
 		if p.Host {
-			return 0, fmt.Errorf("the host posts to proxies' providers only: %w", fabric.ErrInvalid)
+			return 0, fmt.Errorf("the host can post only to the provider of a proxy: %w", fabric.ErrInvalid)
 		}
 		return p.byNIC(ctx, l)
 	}

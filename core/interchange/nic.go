@@ -115,7 +115,7 @@ func (l *nicLink) meet(shown []byte) (err error) {
 		return err
 	}
 	if l.peer.Bytes != l.data.n {
-		return fmt.Errorf("the peer's memory has %d bytes, and ours %d: %w", l.peer.Bytes, l.data.n, fabric.ErrInvalid)
+		return fmt.Errorf("the peer's memory has %d bytes, this side's %d: %w", l.peer.Bytes, l.data.n, fabric.ErrInvalid)
 	}
 	if l.words, err = l.place.words(wordBytes); err != nil {
 		return err

@@ -124,7 +124,7 @@ func (cpu) prepare(string, ...string) error { return nil }
 
 func (cpu) reach(other place) error {
 	if _, ok := other.(cpu); !ok {
-		return fmt.Errorf("threads of the CPU do not reach %s: %w", other.name(), fabric.ErrNotSupported)
+		return fmt.Errorf("CPU threads cannot access %s: %w", other.name(), fabric.ErrNotSupported)
 	}
 	return nil
 }

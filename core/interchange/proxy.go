@@ -76,7 +76,7 @@ func (l *proxyLink) open(ctx context.Context) (string, error) {
 		return "", err
 	}
 	l.port = port
-	return fmt.Sprintf("provider %s, device %s, a proxy of the host posts for the GPU", port.Info.Provider, port.Info.DomainName), nil
+	return fmt.Sprintf("provider %s, device %s, a host proxy posts for the GPU", port.Info.Provider, port.Info.DomainName), nil
 }
 
 // numbers are given to endpoints of proxies, as a NIC gives them to queue pairs.
@@ -115,7 +115,7 @@ func (l *proxyLink) meet(shown []byte) error {
 		return err
 	}
 	if len(theirs) != len(l.local) || theirs[0].Len != l.local[0].Len {
-		return fmt.Errorf("the peer's memory is not like ours, which has %d bytes: %w", l.local[0].Len, fabric.ErrInvalid)
+		return fmt.Errorf("the peer's memory does not match this side's %d bytes: %w", l.local[0].Len, fabric.ErrInvalid)
 	}
 	peer, err := l.port.Reach(l.peerName, theirs)
 	if err != nil {
@@ -126,7 +126,7 @@ func (l *proxyLink) meet(shown []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.opts.Limit)
 	defer cancel()
 	if err = l.port.Write(ctx, peer, l.local[0]); err != nil {
-		return fmt.Errorf("write to the peer before the kernels do: %w", err)
+		return fmt.Errorf("write to the peer before the kernels start: %w", err)
 	}
 	if l.peer = peer; l.opts.bare {
 		return nil
@@ -184,7 +184,7 @@ func (l *proxyLink) why(status uint32) error {
 	switch status {
 	case statusTimeout:
 		if r, ok := l.queue.Report(); ok {
-			return fmt.Errorf("it waited %v for command %d, and %d had ended: %w", l.opts.Limit, r.Ticket, r.Ended, fabric.ErrTimeout)
+			return fmt.Errorf("it waited %v for command %d, and %d had completed: %w", l.opts.Limit, r.Ticket, r.Ended, fabric.ErrTimeout)
 		}
 		return fmt.Errorf("it waited %v for the peer: %w", l.opts.Limit, fabric.ErrTimeout)
 	case statusStopped:

@@ -34,7 +34,7 @@ func Threads() error {
 	if err != syscall.EAGAIN {
 		return nil // another error is none of a limit on threads
 	}
-	return fmt.Errorf("%d more threads are needed, and the system gives %d: raise ulimit -u or pids.max of the cgroup, or lower GOMAXPROCS: %w (%w)",
+	return fmt.Errorf("%d more threads are needed, but the system allows %d: raise ulimit -u or pids.max of the cgroup, or lower GOMAXPROCS: %w (%w)",
 		need, got, ErrShort, err)
 }
 
@@ -60,7 +60,7 @@ func Descriptors(need int) error {
 	if left >= uint64(need) {
 		return nil
 	}
-	return fmt.Errorf("%d more descriptors are needed, and %d of %d are free: close some, or raise ulimit -n: %w (%w)", need, left, limit.Cur,
+	return fmt.Errorf("%d more descriptors are needed, but %d of %d are free: close some, or raise ulimit -n: %w (%w)", need, left, limit.Cur,
 		ErrShort, syscall.EMFILE)
 }
 

@@ -26,7 +26,7 @@ type Segment struct {
 // in memory.
 func NewSegment(name string, size, limit uint64) (*Segment, error) {
 	if size > limit || limit == 0 || limit > 1<<46 {
-		return nil, fmt.Errorf("make segment %s of %d bytes, at most %d: not a size", name, size, limit)
+		return nil, fmt.Errorf("make segment %s of %d bytes, at most %d: invalid size", name, size, limit)
 	}
 	fd, err := memfd.NewGrowing(name, size)
 	if err != nil {

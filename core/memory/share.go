@@ -54,7 +54,7 @@ func NewSharer() (*Sharer, error) {
 	_, _ = rand.Read(s.secret[:])
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@mori-segment-" + hex.EncodeToString(name[:]), Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listen for who wants to share memory: %w", err)
+		return nil, fmt.Errorf("listen for requests to share memory: %w", err)
 	}
 	s.listener = l
 	s.serving.Add(1)

@@ -158,10 +158,10 @@ func (b *builder) signal(c *command) (*Remote, error) {
 		return nil, fmt.Errorf("signal in region %d: %w", c.signalRegion, err)
 	}
 	if (to.Base+c.signal)%8 != 0 {
-		return nil, fmt.Errorf("signal at %#x, which is not aligned: %w", c.signal, fabric.ErrInvalid)
+		return nil, fmt.Errorf("signal at unaligned address %#x: %w", c.signal, fabric.ErrInvalid)
 	}
 	if op == fabric.AtomicSum && !to.Host && !(c.signalRegion == 0 && b.requests.needed(c.pe, to)) {
-		return nil, fmt.Errorf("add to a signal in the memory of a GPU: %w", fabric.ErrNotSupported)
+		return nil, fmt.Errorf("add to a signal in GPU memory: %w", fabric.ErrNotSupported)
 	}
 	return to, nil
 }
@@ -203,7 +203,7 @@ func (b *builder) atomic(position uint64, c *command) error {
 		return b.appendRequest(position, c.pe, request{terms: uint64(c.atomic) | word<<8, offset: c.remote, value: c.value, compare: c.compare})
 	}
 	if !r.Host {
-		return fmt.Errorf("%v in the memory of a GPU: %w", op, fabric.ErrNotSupported)
+		return fmt.Errorf("%v in GPU memory: %w", op, fabric.ErrNotSupported)
 	}
 	b.appendAtomic(position, c.pe, r, &wordOp{kind: kind, op: op, off: c.remote, value: c.value, compare: c.compare, word: word})
 	return nil

@@ -84,7 +84,7 @@ func (c *Config) complete() error {
 			*d = def
 		}
 		if *d < 0 {
-			return fmt.Errorf("a time of %v: %w", *d, ErrConfig)
+			return fmt.Errorf("invalid duration %v: %w", *d, ErrConfig)
 		}
 	}
 	if c.Memory == nil {

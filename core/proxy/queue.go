@@ -147,7 +147,7 @@ func (q *Queue) Device() uint64 { return q.own.device }
 // its address.
 func (q *Queue) SetLocal(all []Local) error {
 	if len(all) == 0 || all[0].at() != q.cfg.Local[0].at() {
-		return fmt.Errorf("the first local memory moves: %w", ErrConfig)
+		return fmt.Errorf("the first local region moved: %w", ErrConfig)
 	}
 	q.local.Store(&all)
 	return nil
@@ -236,7 +236,7 @@ func (q *Queue) Close() error {
 	select {
 	case <-q.ended:
 	case <-timer.C:
-		return fmt.Errorf("close a queue with commands under way after %v: %w", closeTime, ErrBusy)
+		return fmt.Errorf("close a queue with pending commands after %v: %w", closeTime, ErrBusy)
 	}
 	q.closed = true
 	q.cfg.Port.cq.OnReady(nil)

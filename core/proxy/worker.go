@@ -274,7 +274,7 @@ func (w *worker) replied(pe uint32, slot int) {
 		return
 	}
 	if c := w.ring.command(position); r.status != 0 {
-		w.fail(pe, fmt.Errorf("%v, which the PE executes itself: %w", c.kind, fabric.Errno(r.status)))
+		w.fail(pe, fmt.Errorf("%v, executed by the PE's atomic server: %w", c.kind, fabric.Errno(r.status)))
 	} else if c.kind == kindFetch {
 		sys.Store64(w.ring.result(position), r.old)
 	}

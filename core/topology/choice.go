@@ -49,7 +49,7 @@ func parseDevices(s string) (deviceList, error) {
 			continue
 		}
 		if strings.HasPrefix(name, "^") {
-			return l, fmt.Errorf("%s=%q: ^ stands once, before the first name, and turns the whole list round", config.RDMADevices, s)
+			return l, fmt.Errorf("%s=%q: ^ is allowed once, before the first name, and excludes the whole list", config.RDMADevices, s)
 		}
 		if !slices.Contains(l.names, name) {
 			l.names = append(l.names, name)
@@ -103,7 +103,7 @@ func (l deviceList) check(ports []RDMA) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s names %s, and this host has %s: %w", config.RDMADevices, strings.Join(unknown, ", "), namesOf(ports), ErrUnknown)
+	return fmt.Errorf("%s names %s, but this host has %s: %w", config.RDMADevices, strings.Join(unknown, ", "), namesOf(ports), ErrUnknown)
 }
 
 func namesOf(ports []RDMA) string {
@@ -196,9 +196,9 @@ func mostly(ports []RDMA) common {
 func (c common) unlike(p RDMA, slowToo bool) string {
 	switch {
 	case p.Link != c.link:
-		return fmt.Sprintf("%s, and the other ports have more speed together by %s; name it in %s to use it", p.Link, c.link, config.RDMADevices)
+		return fmt.Sprintf("%s, and the ports with link layer %s have more total speed; name it in %s to use it", p.Link, c.link, config.RDMADevices)
 	case !slowToo && p.Gbps > 0 && p.Gbps < c.fastest*slowest:
-		return fmt.Sprintf("%g Gbit/s, beside one of %g; name it in %s to use it", p.Gbps, c.fastest, config.RDMADevices)
+		return fmt.Sprintf("%g Gbit/s, while another port has %g; name it in %s to use it", p.Gbps, c.fastest, config.RDMADevices)
 	}
 	return ""
 }
@@ -207,7 +207,7 @@ func (c common) unlike(p RDMA, slowToo bool) string {
 func unfit(p RDMA) string {
 	switch {
 	case p.Node != "" && p.Node != "CA":
-		return "node type " + p.Node + ", which has no reliable connections that mori can make"
+		return "node type " + p.Node + ", which has no reliable connections that mori supports"
 	case p.Fault != "":
 		return p.Fault
 	case !p.Up():

@@ -31,19 +31,19 @@ func (h *Host) GPUDirect(root fs.FS) (can bool, why string) {
 	release := strings.TrimSpace(string(text))
 	switch {
 	case release == "" || olderThan(release, dmabufRelease):
-		return false, fmt.Sprintf("NICs do not reach GPU memory: no peer memory module is loaded, and Linux %s has no dma-buf for RDMA (%s does)", cmp.Or(release, "(version unknown)"), dmabufRelease)
+		return false, fmt.Sprintf("NICs cannot access GPU memory: no peer memory module is loaded, and Linux %s has no dma-buf for RDMA (%s has)", cmp.Or(release, "(version unknown)"), dmabufRelease)
 	case Loaded(root, "amdgpu"), openNVIDIA(root):
-		return true, "by dma-buf, if the NIC's driver takes it"
+		return true, "by dma-buf, if the NIC's driver supports it"
 	}
-	return false, "NICs do not reach GPU memory: no peer memory module is loaded, and this GPU driver gives no dma-buf"
+	return false, "NICs cannot access GPU memory: no peer memory module is loaded, and this GPU driver does not support dma-buf"
 }
 
 // GPUDirectRemedy is what would let NICs at the memory of h's GPUs.
 func (h *Host) GPUDirectRemedy() string {
 	if slices.Contains(h.Drivers, "nvidia") {
-		return "modprobe nvidia-peermem, or install the open kernel module of the driver; GPU memory passes through host memory until then"
+		return "modprobe nvidia-peermem, or install the open kernel module of the driver; until then GPU memory passes through host memory"
 	}
-	return "load the GPU's driver with dma-buf on Linux " + dmabufRelease + " or newer; GPU memory passes through host memory until then"
+	return "load the GPU's driver with dma-buf on Linux " + dmabufRelease + " or newer; until then GPU memory passes through host memory"
 }
 
 // Loaded reports whether the kernel of root has a module.

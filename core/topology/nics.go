@@ -67,7 +67,7 @@ func pinned(rails []Rail, unused []Unused, o Choice) ([]Pick, error) {
 	for _, r := range rails {
 		there = append(there, r.RDMA)
 	}
-	return nil, fmt.Errorf("%s=%d is no usable NIC, those are %s, with indices from %d to %d: %w",
+	return nil, fmt.Errorf("%s=%d is not a usable NIC; usable are %s, with indices from %d to %d: %w",
 		config.IORDMANICIdx, o.HostNIC, namesOf(there), rails[0].Index, rails[len(rails)-1].Index, ErrUnknown)
 }
 
@@ -148,9 +148,9 @@ func (h *Host) distance(near Place, nic RDMA) Distance {
 func (h *Host) why(near Place, gpu int, p Pick) string {
 	switch {
 	case near.GPU != "" && gpu < 0:
-		return "this host does not show where GPU " + near.GPU + " is"
+		return "this host does not report where GPU " + near.GPU + " is"
 	case p.Distance == Unknown:
-		return "this host does not tell how near it is"
+		return "this host does not report the distance"
 	case near.GPU == "" && len(h.NUMA) == 1:
 		return "this host has one NUMA node"
 	case near.GPU == "" && p.Distance == NODE:
@@ -165,7 +165,7 @@ func (h *Host) why(near Place, gpu int, p Pick) string {
 func (d Distance) words() string {
 	switch d {
 	case PIX:
-		return "one PCIe switch between them at most"
+		return "at most one PCIe switch between them"
 	case PXB:
 		return "several PCIe switches between them"
 	case PHB:

@@ -175,14 +175,14 @@ func TestSettings(t *testing.T) {
 func TestWrongSettings(t *testing.T) {
 	h := hostOf(t, "soft-roce")
 	for devices, says := range map[string]string{
-		"mlx5_0":      "names mlx5_0, and this host has rxe0, rxe1",
+		"mlx5_0":      "names mlx5_0, but this host has rxe0, rxe1",
 		"rxe0,eth0":   "names eth0,",
 		"^rxe7":       "names rxe7,",
 		"rxe0:2":      "names rxe0:2,",
 		"rxe0:x":      "names rxe0:x,",
 		"^":           "^ without a name",
-		"^rxe0,^rxe1": "^ stands once",
-		"rxe0,^rxe1":  "^ stands once",
+		"^rxe0,^rxe1": "^ is allowed once",
+		"rxe0,^rxe1":  "^ is allowed once",
 	} {
 		_, err := h.NICsFor(OnNode(0), 1, Choice{HostNIC: -1, Devices: devices})
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "MORI_RDMA_DEVICES") || errors.Is(err, ErrNoNIC) {
@@ -206,9 +206,9 @@ func TestWrongSettings(t *testing.T) {
 // down.
 func TestRailsSayWhyNot(t *testing.T) {
 	for host, want := range map[string]string{
-		"dgx-h100":    "mlx5_1: Ethernet, and the other ports have more speed together by InfiniBand|mlx5_2: port is down|mlx5_7: Ethernet|mlx5_8: port is down",
+		"dgx-h100":    "mlx5_1: Ethernet, and the ports with link layer InfiniBand have more total speed|mlx5_2: port is down|mlx5_7: Ethernet|mlx5_8: port is down",
 		"hgx-4nic":    "mlx5_4: Ethernet",
-		"mi300x":      "bnxt_re8: 100 Gbit/s, beside one of 400|bnxt_re9: port is down",
+		"mi300x":      "bnxt_re8: 100 Gbit/s, while another port has 400|bnxt_re9: port is down",
 		"bonded-roce": "irdma0: node type RNIC",
 		"one-nic":     "mlx4_0: port is down",
 		"soft-roce":   "",

@@ -11,10 +11,10 @@ import (
 var (
 	ErrNotReady  = errors.New("the device has not finished")
 	ErrNoMemory  = errors.New("out of device memory")
-	ErrImage     = errors.New("the code does not fit this device or driver")
+	ErrImage     = errors.New("the code does not match this device or driver")
 	ErrNoSymbol  = errors.New("the module has no such symbol")
-	ErrNoPeer    = errors.New("the devices do not reach each other")
-	ErrInvalid   = errors.New("the driver refuses the argument")
+	ErrNoPeer    = errors.New("the devices cannot access each other's memory")
+	ErrInvalid   = errors.New("the driver refused the argument")
 	ErrLost      = errors.New("the device's context is broken: the process must end")
 	ErrDuplicate = errors.New("already done")
 )

@@ -91,7 +91,7 @@ func (o Object) Modify(in, out []byte) error {
 
 // Query carries out a command that asks about the object.
 func (o Object) Query(in, out []byte) error {
-	return check(C.mx_query(C.uint64_t(o), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "ask about an object")
+	return check(C.mx_query(C.uint64_t(o), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "query an object")
 }
 
 // Destroy ends the object, also if it fails.
@@ -126,6 +126,6 @@ func (u UAR) Close() { C.mx_uar_free(C.uint64_t(u)) }
 // EQN is the number of the first event queue.
 func (c Context) EQN() (uint32, error) {
 	var n C.uint32_t
-	err := check(C.mx_eqn(C.uint64_t(c), &n), "ask for an event queue")
+	err := check(C.mx_eqn(C.uint64_t(c), &n), "query an event queue")
 	return uint32(n), err
 }

@@ -36,9 +36,9 @@ func Run(g Grid, a Args) (Outcome, error) {
 	rc := C.mori_nic_run(name, C.uint32_t(g.Blocks), C.uint32_t(g.Threads), unsafe.Pointer(&args[0]), C.uint64_t(len(args)), unsafe.Pointer(&out[0]))
 	switch rc {
 	case C.MORI_NIC_NO_KERNEL:
-		return Outcome{}, fmt.Errorf("run %s: there is no such kernel", a.Kernel())
+		return Outcome{}, fmt.Errorf("run %s: no such kernel", a.Kernel())
 	case C.MORI_NIC_ARGS:
-		return Outcome{}, fmt.Errorf("run %s: it does not take %d bytes", a.Kernel(), len(args))
+		return Outcome{}, fmt.Errorf("run %s: it does not take %d bytes of arguments", a.Kernel(), len(args))
 	}
 	return ParseOutcome(out), nil
 }

@@ -145,7 +145,7 @@ func TestCallsThatFail(t *testing.T) {
 		{"ibv_create_comp_channel=24", "create a completion channel of " + r.name + ": too many open files", func() error { _, err := r.ctx.NewChannel(); return err }},
 		{"ibv_create_cq=22", "create a completion queue of 5 entries on " + r.name + ": invalid argument", func() error { _, err := r.ctx.NewCQ(5, 0, 0); return err }},
 		{"ibv_create_qp=12", "create a queue pair of 128 sends and 128 receives, of 2 and 2 SGEs, 32 bytes inline: cannot allocate memory", func() error { _, _, _, err := r.pd.NewQP(in); return err }},
-		{"ibv_modify_qp=110", "fail queue pair ", a.Fail},
+		{"ibv_modify_qp=110", "set queue pair ", a.Fail},
 		{"ibv_poll_cq=5", "poll a completion queue: input/output error", func() error { _, err := a.send.Poll(wcs); return err }},
 		{"ibv_post_send=12", "cannot allocate memory", func() error { _, err := a.PostSend(make([]verbs.SendWR, 3), nil); return err }},
 	} {

@@ -71,12 +71,12 @@ func (q QP) RTS(r RTS) error {
 		psn: C.uint32_t(r.PSN), timeout: C.uint8_t(r.Timeout), retries: C.uint8_t(r.Retries),
 		rnr_retries: C.uint8_t(r.RNRRetries), max_rd_atomic: C.uint8_t(r.MaxRdAtomic),
 	}
-	return check(C.vb_qp_rts(q.c(), &c), "let queue pair %d send", q.num())
+	return check(C.vb_qp_rts(q.c(), &c), "set queue pair %d ready to send", q.num())
 }
 
 // Fail takes it to StateErr: what is posted, and will be, ends with StatusFlushed.
 func (q QP) Fail() error {
-	return check(C.vb_qp_to(q.c(), C.int(StateErr)), "fail queue pair %d", q.num())
+	return check(C.vb_qp_to(q.c(), C.int(StateErr)), "set queue pair %d to the error state", q.num())
 }
 
 // Reset takes it to StateReset and forgets what is posted, without completions.

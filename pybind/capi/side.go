@@ -44,7 +44,7 @@ func on(id C.uint64_t, text **C.char, call func(s *interchange.Side) error) C.in
 		defer guard(&err)
 		s, ok := sides.Load(uint64(id))
 		if !ok {
-			return fmt.Errorf("there is no side %d", uint64(id))
+			return fmt.Errorf("no such side %d", uint64(id))
 		}
 		return call(s.(*interchange.Side))
 	}(), text)
@@ -135,7 +135,7 @@ func receive(side C.uint64_t, what *C.char, text **C.char, step func(s *intercha
 	return on(side, text, func(s *interchange.Side) error {
 		b, err := hex.DecodeString(C.GoString(what))
 		if err != nil {
-			return fmt.Errorf("read what the other side sent: %w", err)
+			return fmt.Errorf("read the other side's description: %w", err)
 		}
 		return step(s, b)
 	})

@@ -171,7 +171,7 @@ def finish(job: int) -> int:
 
 def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
     raise ForkError(
-        "this process was forked after mori had started in its parent, and the native runtime does not survive a"
+        "this process was forked after mori had started in its parent, and the native runtime cannot survive a"
         " fork: start children with the 'spawn' or 'forkserver' method, or fork before the first engine is made"
     )
 

@@ -206,7 +206,7 @@ def _lookup(ptr: int) -> device.Pointer:
     known = device.lookup(ptr)
     if known.ordinal < 0:
         why = device.why_no_device() or "the GPUs of this process do not know it"
-        raise ValueError(f"{ptr:#x} is no address of a GPU's memory: {why}")
+        raise ValueError(f"{ptr:#x} is not an address in GPU memory: {why}")
     return known
 
 

@@ -74,7 +74,7 @@ func choose(nics []Interface, wanted string) (netip.Addr, error) {
 			have = append(have, n.name)
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%s=%q fits no interface that is up and has an address; there are %s", config.SocketIfname, wanted, strings.Join(have, ", "))
+	return netip.Addr{}, fmt.Errorf("%s=%q matches no interface that is up and has an address; this host has %s", config.SocketIfname, wanted, strings.Join(have, ", "))
 }
 
 // named prefers the interface of exactly that name to those whose names only start with it.

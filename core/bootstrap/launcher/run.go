@@ -20,7 +20,7 @@ func (l Launch) Run() ([]string, error) {
 			return append([]string{l.By}, l.run...), nil
 		}
 	}
-	return nil, fmt.Errorf("nothing is set of %s", strings.ReplaceAll(strings.Join(l.run, ", "), "=", ""))
+	return nil, fmt.Errorf("none of %s is set", strings.ReplaceAll(strings.Join(l.run, ", "), "=", ""))
 }
 
 // ancestor finds the process whose name starts with comm among those that started this one, and
@@ -46,5 +46,5 @@ func ancestor(comm string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("no process above this one is %s", comm)
+	return "", fmt.Errorf("no ancestor of this process is %s", comm)
 }

@@ -32,7 +32,7 @@ func (e *env) slurm(size int) (local int, host string) {
 	if list := e.get(tasks); list != "" && e.get(node) != "" {
 		n, err := tasksOf(list, e.number(node, MaxSize, 0))
 		if err != nil || n > size {
-			e.errs = append(e.errs, fmt.Errorf("%s=%q with %s=%s and %d ranks makes no sense", tasks, list, node, e.get(node), size))
+			e.errs = append(e.errs, fmt.Errorf("%s=%q is inconsistent with %s=%s and %d ranks", tasks, list, node, e.get(node), size))
 			return 0, host
 		}
 		local = n
@@ -86,5 +86,5 @@ func tasksOf(list string, node int) (int, error) {
 		}
 		node -= many
 	}
-	return 0, fmt.Errorf("it does not reach node %d", node)
+	return 0, fmt.Errorf("it has no entry for node %d", node)
 }

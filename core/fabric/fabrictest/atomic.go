@@ -20,7 +20,7 @@ const (
 )
 
 var atomicCases = []testCase{
-	{"every op on every type does what it says", everyAtomic},
+	{"every op on every type has the right result", everyAtomic},
 	{"as many elements as one op may have", mostElements},
 }
 
@@ -71,7 +71,7 @@ func (r *rig) grants(n *node, word atomicWord) int {
 	r.Helper()
 	q, ok := n.dom.(fabric.AtomicQuerier)
 	if !ok {
-		r.Fatalf("%T has atomics and tells nothing about them", n.dom)
+		r.Fatalf("%T has atomics but no AtomicQuerier", n.dom)
 	}
 	count, err := q.QueryAtomic(word.kind, word.op, word.t)
 	if err != nil {
@@ -133,7 +133,7 @@ func everyAtomic(r *rig) {
 		}
 	}
 	if tried == 0 {
-		r.Error("the provider has atomics but for each one")
+		r.Error("the provider has atomics but supports none of them")
 	}
 }
 
@@ -190,7 +190,7 @@ func (w *arena) compareToReference(rng *rand.Rand, word atomicWord, n int) {
 	}
 	for _, m := range []memory{w.far, w.fetched} {
 		if string(m.at(n*size, 8).b) != string(guard) {
-			w.Fatalf("%v of %d elements wrote behind its end", word, n)
+			w.Fatalf("%v of %d elements wrote past its end", word, n)
 		}
 	}
 }

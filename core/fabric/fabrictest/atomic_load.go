@@ -16,10 +16,10 @@ import (
 
 var atomicLoadCases = []testCase{
 	{"sums of many endpoints lose nothing", concurrentSums},
-	{"sums of many endpoints lose nothing, whatever the size of the numbers", sumsOfEverySize},
+	{"sums of many endpoints lose nothing with elements of any size", sumsOfEverySize},
 	{"swaps of many endpoints lose nothing", concurrentSwaps},
-	{"an atomic behind a fence sees what was before it", fencedAtomics},
-	{"atomics and the CPU's own do not lose one another", besideTheCPU},
+	{"an atomic after a fence sees earlier ops", fencedAtomics},
+	{"atomics and CPU atomics do not lose updates", besideTheCPU},
 }
 
 const atomicWorkers = 8

@@ -9,10 +9,10 @@ import (
 )
 
 var atomicRefusedCases = []testCase{
-	{"the answers about atomics follow the table", queryTable},
-	{"atomics that mean nothing are refused", badAtomics},
-	{"without right or bounds no atomic touches anything", deniedAtomics},
-	{"to read atomically needs the right to read only", func(r *rig) {
+	{"QueryAtomic follows the table", queryTable},
+	{"invalid atomics are refused", badAtomics},
+	{"atomics without the right or outside the bounds change nothing", deniedAtomics},
+	{"an atomic read needs only the read right", func(r *rig) {
 		w := r.arena(8, fabric.AccessRemoteRead)
 		read := w.needs(atomicWord{fabric.OpFetchAtomic, fabric.AtomicRead, fabric.Uint64})
 		w.far.fill(1)
@@ -23,7 +23,7 @@ var atomicRefusedCases = []testCase{
 		w.a.do(read)
 		r.has(w.fetched, 1, 0)
 	}},
-	{"to write atomically needs the right to write only", func(r *rig) {
+	{"an atomic write needs only the write right", func(r *rig) {
 		w := r.arena(8, fabric.AccessRemoteWrite)
 		write := w.needs(atomicWord{fabric.OpAtomic, fabric.AtomicWrite, fabric.Uint64})
 		w.local.fill(1)
@@ -37,7 +37,7 @@ func queryTable(r *rig) {
 	w := r.arena(64, bothRights)
 	q, ok := w.a.dom.(fabric.AtomicQuerier)
 	if !ok {
-		r.Fatalf("%T has atomics and tells nothing about them", w.a.dom)
+		r.Fatalf("%T has atomics but no AtomicQuerier", w.a.dom)
 	}
 	for _, word := range atomicTable() {
 		_, err := q.QueryAtomic(word.kind, word.op, word.t)
@@ -124,9 +124,9 @@ func deniedAtomics(r *rig) {
 	}{
 		{"only to be read", fabric.AccessRemoteRead, 0, 0, 8, fabric.ErrAccess},
 		{"only to be written", fabric.AccessRemoteWrite, 1, 0, 8, fabric.ErrAccess},
-		{"behind the end", bothRights, 0, size, 8, fabric.ErrRange},
-		{"half behind the end", bothRights, 0, size - 8, 16, fabric.ErrRange},
-		{"before the begin", bothRights, 0, 1<<64 - 8, 8, fabric.ErrRange},
+		{"past the end", bothRights, 0, size, 8, fabric.ErrRange},
+		{"half past the end", bothRights, 0, size - 8, 16, fabric.ErrRange},
+		{"before the start", bothRights, 0, 1<<64 - 8, 8, fabric.ErrRange},
 	} {
 		for _, word := range words[c.kinds:] {
 			if r.grants(w.a, word) < int(c.n/8) {

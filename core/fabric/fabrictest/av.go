@@ -14,7 +14,7 @@ import (
 
 var avCases = []testCase{
 	{"an address keeps its number until it is removed", avNumbers},
-	{"vectors of every size take more than that", avSizes},
+	{"vectors grow beyond their size", avSizes},
 	{"one bad address of many adds none", func(r *rig) {
 		h := r.host()
 		av, name := h.av(4), h.node(shape{}).name
@@ -28,7 +28,7 @@ var avCases = []testCase{
 			r.want(fmt.Sprintf("number %d", i), err, fabric.ErrInvalid)
 		}
 	}},
-	{"a number that was never given is refused and harms nothing", func(r *rig) {
+	{"an unknown number is refused and changes nothing", func(r *rig) {
 		a, b := r.pair(shape{})
 		src := r.patterned(8, 1)
 		for _, dest := range []fabric.AVAddr{a.dest + 1, 1000, 1 << 31, 1 << 40, 1<<64 - 1} {
@@ -58,7 +58,7 @@ var avCases = []testCase{
 		a.dest = a.insert(b.name)
 		stillWorks(r, a, b)
 	}},
-	{"ops on their way outlive their number", func(r *rig) {
+	{"pending ops outlive their number", func(r *rig) {
 		a, b := r.pair(shape{})
 		const n = 4 << 20
 		src, far := r.patterned(n, 1), r.alloc(n)
@@ -74,8 +74,8 @@ var avCases = []testCase{
 		}
 		r.has(far, 1, 0)
 	}},
-	{"a number that is given anew leads to the new peer", avReuse},
-	{"a vector is used by many at once", avTogether},
+	{"a reused number reaches the new peer", avReuse},
+	{"a vector is safe for concurrent use", avTogether},
 }
 
 // variant is a text like name, which is an address as good as it is but for another number at its

@@ -6,7 +6,7 @@ import "mori/core/fabric"
 
 var cancelCases = []testCase{
 	{"cancel ends one receive", cancelOne},
-	{"cancel of what is over or unknown does nothing", func(r *rig) {
+	{"cancel of a completed or unknown op does nothing", func(r *rig) {
 		a, b := r.pair(shape{})
 		dst := r.alloc(8)
 		receive(a, b, r.patterned(8, 1), dst)
@@ -60,7 +60,7 @@ var cancelCases = []testCase{
 			r.Errorf("canceled: %+v", e)
 		}
 	}},
-	{"a message takes its receive or the cancel does", cancelRace},
+	{"either a message or the cancel takes the receive", cancelRace},
 }
 
 // cancelRace cancels every second receive while messages come. None of them is lost, and each

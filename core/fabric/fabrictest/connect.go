@@ -47,7 +47,7 @@ var connectCases = []testCase{
 			r.Error("a closed endpoint is connected")
 		}
 	}},
-	{"a listener that closes refuses who waits", func(r *rig) {
+	{"a listener that closes refuses waiting requests", func(r *rig) {
 		a, l := r.host().node(shape{}), r.host().listen()
 		time.AfterFunc(20*time.Millisecond, func() { _ = l.Close() })
 		if _, err := a.cn.Connect(r.ctx, l.Addr(), nil); !errors.Is(err, fabric.ErrConnRefused) && !errors.Is(err, fabric.ErrConnReset) {
@@ -60,7 +60,7 @@ var connectCases = []testCase{
 			r.Errorf("%q and %q", l.Addr(), m.Addr())
 		}
 	}},
-	{"both sides are told who and that", func(r *rig) {
+	{"both sides get the event and the peer's address", func(r *rig) {
 		a, b := r.pair(shape{}) // waits for the events
 		if a.cn.Peer() == "" || b.cn.Peer() == "" {
 			r.Errorf("peers %q and %q", a.cn.Peer(), b.cn.Peer())

@@ -51,9 +51,9 @@ var counterCases = []testCase{
 	}},
 	{"failures are counted apart", countFailures},
 	{"a wait ends at its threshold, with its context, and with the counter", countWaits},
-	{"a waiter wakes when it is time", countWakes},
+	{"a waiter wakes at its threshold", countWakes},
 	{"a count is set and added to", countSet},
-	{"a counter of bytes counts bytes, or there is none", countBytes},
+	{"a counter of bytes counts bytes or is refused", countBytes},
 	{"a counter is bound to each event once", func(r *rig) {
 		h := r.host()
 		c, d, n := h.counter(), h.counter(), h.idle()
@@ -66,7 +66,7 @@ var counterCases = []testCase{
 		}
 		r.must(n.ep.BindCounter(d, fabric.CountRecv))
 	}},
-	{"a counter of no known unit does not open", func(r *rig) {
+	{"a counter with an unknown unit does not open", func(r *rig) {
 		if _, err := r.host().dom.Counter(99); err == nil {
 			r.Error("a counter of unit 99")
 		}

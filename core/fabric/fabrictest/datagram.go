@@ -10,7 +10,7 @@ import (
 )
 
 var datagramCases = []testCase{
-	{"a receive tells who sent", func(r *rig) {
+	{"a receive reports its sender", func(r *rig) {
 		b := r.host().node(shape{})
 		known, unknown := r.host().node(shape{}), r.host().node(shape{})
 		number := b.insert(known.name)
@@ -37,7 +37,7 @@ var datagramCases = []testCase{
 	}},
 	{"one receiver takes the messages of eight senders, each in order", manySenders},
 	{"four endpoints all to all, messages and RMA", allToAll},
-	{"two that send to one another at the same moment", glare},
+	{"two endpoints send to each other at once", glare},
 	{"an endpoint is its own peer", func(r *rig) {
 		n := r.host().node(shape{})
 		n.dest = n.insert(n.name)
@@ -70,7 +70,7 @@ var datagramCases = []testCase{
 		a.dest = a.insert(b.name)
 		stillWorks(r, a, b)
 	}},
-	{"receives that are posted late take what is there", func(r *rig) {
+	{"late receives take waiting messages", func(r *rig) {
 		b := r.host().node(shape{})
 		src := r.patterned(5000, 1)
 		var senders []*node

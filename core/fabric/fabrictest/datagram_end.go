@@ -9,8 +9,8 @@ import (
 )
 
 var datagramEndCases = []testCase{
-	{"a peer that closes and comes back is reached again", comeBack},
-	{"an address where nobody is fails its ops and no others", func(r *rig) {
+	{"a peer that closes and returns is reachable again", comeBack},
+	{"an unused address fails its own ops only", func(r *rig) {
 		a, b := r.pair(shape{})
 		gone := a.insert(r.goneName())
 		src, far := r.patterned(64, 1), r.alloc(64)
@@ -30,7 +30,7 @@ var datagramEndCases = []testCase{
 		}
 		a.silent()
 	}},
-	{"a failed op frees its place", func(r *rig) {
+	{"a failed op frees its slot", func(r *rig) {
 		a := r.host().node(shape{cqSize: 8})
 		a.dest = a.insert(r.goneName())
 		src := r.patterned(64, 1)
@@ -42,7 +42,7 @@ var datagramEndCases = []testCase{
 		}
 		a.silent()
 	}},
-	{"senders come and go and the receiver stays", func(r *rig) {
+	{"the receiver outlives its senders", func(r *rig) {
 		b := r.host().node(shape{})
 		src, dst := r.patterned(64, 1), r.alloc(64)
 		for range 10 {

@@ -9,9 +9,9 @@ import (
 )
 
 var deniedCases = []testCase{
-	{"without right or bounds nothing is touched", denied},
-	{"a forged key opens nothing", forged},
-	{"of many segments one outside stops all", func(r *rig) {
+	{"ops without the right or outside the bounds change nothing", denied},
+	{"a forged key gives no access", forged},
+	{"one segment outside the region fails the op", func(r *rig) {
 		if min(r.info.Limits.SegLimit, r.info.Limits.RSegLimit) < 3 {
 			r.Skip("the provider takes less than three segments")
 		}
@@ -25,7 +25,7 @@ var deniedCases = []testCase{
 		}
 		v.works()
 	}},
-	{"a refused write tells the target nothing", func(r *rig) {
+	{"a refused write does not notify the target", func(r *rig) {
 		v := r.vault(64)
 		to := v.a.imports(v.b.reg(v.far, fabric.AccessRemoteRead).Raw())
 		v.denied("no right", fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, RSeg: to.at(0, 64), Data: 1}, 64, fabric.ErrAccess)
@@ -44,7 +44,7 @@ var deniedCases = []testCase{
 		v.works()
 	}},
 	{"a closed region is gone, also when its id is used again", closedRegion},
-	{"a handle that was closed or never given is unknown", func(r *rig) {
+	{"a closed or unknown handle is refused", func(r *rig) {
 		v := r.vault(64)
 		rm, err := v.a.dom.Import(v.b.reg(v.far, bothRights).Raw())
 		r.must(err)
@@ -146,8 +146,8 @@ func denied(r *rig) {
 		{"write without the right", fabric.AccessRemoteRead, 0, n, both[:1], fabric.ErrAccess},
 		{"read without the right", fabric.AccessRemoteWrite, 0, n, both[1:], fabric.ErrAccess},
 		{"one byte over the end", bothRights, size - n + 1, n, both, fabric.ErrRange},
-		{"behind the end", bothRights, size, 1, both, fabric.ErrRange},
-		{"far behind the end", bothRights, 1 << 50, n, both, fabric.ErrRange},
+		{"past the end", bothRights, size, 1, both, fabric.ErrRange},
+		{"far past the end", bothRights, 1 << 50, n, both, fabric.ErrRange},
 		{"from minus one", bothRights, math.MaxUint64, n, both, fabric.ErrRange},
 		{"up to zero", bothRights, math.MaxUint64 - n + 1, n, both, fabric.ErrRange},
 	} {
@@ -166,7 +166,7 @@ func denied(r *rig) {
 // forged changes what MR.Raw says, where that is a fabric.RegionKey.
 func forged(r *rig) {
 	if r.info.Mode&fabric.ModeKeyIsProof != 0 {
-		r.Skip("the provider's keys are small numbers: who knows one may use it")
+		r.Skip("the provider's keys are small numbers: anyone who knows one may use it")
 	}
 	const n, size = 4096, 1 << 16
 	v := r.vault(size)

@@ -23,8 +23,8 @@ var deviceCases = []deviceCase{
 	{"blocks of one size", deviceBlocks},
 	{"remote data comes after the bytes", deviceRemoteData},
 	{"both ends at once", deviceBothWays},
-	{"an op behind a fence sees what was before it", deviceFenced},
-	{"what is refused harms nothing", deviceRefused},
+	{"an op after a fence sees earlier ops", deviceFenced},
+	{"refused ops change nothing", deviceRefused},
 	{"nothing lands in a region that was closed", deviceRegionClosed},
 	{"nothing lands after the endpoint closed", deviceEndpointClosed},
 }

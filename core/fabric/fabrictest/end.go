@@ -29,7 +29,7 @@ var endCases = []testCase{
 		}
 	}},
 	{"a region that closes under load is left alone", closeRegion},
-	{"a region closes after its users are gone", func(r *rig) {
+	{"a region closes after its users", func(r *rig) {
 		a, b := r.pair(shape{})
 		far := r.alloc(64)
 		mr, err := b.dom.Reg(fabric.Buffer{Addr: far.addr, Len: 64}, bothRights, newKey())

@@ -24,7 +24,7 @@ var endMsgCases = []testCase{
 			r.Errorf("%d receives had not ended", left)
 		}
 	}},
-	{"one connection ends and the others go on", func(r *rig) {
+	{"one connection ends and the others continue", func(r *rig) {
 		ha, hb := r.host(), r.host()
 		var as, bs []*node
 		for range 3 {

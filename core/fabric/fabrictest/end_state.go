@@ -62,7 +62,7 @@ var endRDMCases = []testCase{
 			r.Errorf("%d ops had not ended", left)
 		}
 	}},
-	{"ops to a peer that closed end and others are not disturbed", func(r *rig) {
+	{"ops to a closed peer end, others continue", func(r *rig) {
 		a, b := r.pair(shape{})
 		c := r.host().node(shape{})
 		stillWorks(r, a, b)

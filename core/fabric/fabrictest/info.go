@@ -11,7 +11,7 @@ import (
 )
 
 var infoCases = []testCase{
-	{"what is asked for is granted", func(r *rig) {
+	{"requested capabilities are granted", func(r *rig) {
 		have := r.offers()[0].Caps &^ fabric.CapsSecondary
 		for caps := range fabric.Caps(fabric.CapTagged) { // all sets of messages, RMA and atomics
 			if caps&^have != 0 {
@@ -25,7 +25,7 @@ var infoCases = []testCase{
 			}
 		}
 	}},
-	{"secondary capabilities that are there may be asked for", func(r *rig) {
+	{"supported secondary capabilities may be requested", func(r *rig) {
 		for _, in := range r.offers() {
 			if in.Caps&(fabric.CapLocalComm|fabric.CapRemoteComm) == 0 {
 				r.Errorf("reaches neither this host nor others: %v", in.Caps)
@@ -36,9 +36,9 @@ var infoCases = []testCase{
 			}
 		}
 	}},
-	{"the answer says what there is", whatThereIs},
-	{"hints that cannot be met get no data", badHints},
-	{"each endpoint type is answered by itself", func(r *rig) {
+	{"the answer reports the provider's capabilities", whatThereIs},
+	{"hints that cannot be met return ErrNoData", badHints},
+	{"each endpoint type has its own answer", func(r *rig) {
 		all, err := r.provider.GetInfo(r.ctx, "", "", hints(0, 0))
 		r.must(err)
 		count := map[fabric.EPType]int{}
@@ -60,8 +60,8 @@ var infoCases = []testCase{
 			}
 		}
 	}},
-	{"order is promised by the pair, and up to a size", orderHints},
-	{"duties that the caller does not take are no answer", func(r *rig) {
+	{"order holds for a pair, up to a size", orderHints},
+	{"modes that the caller does not support exclude an answer", func(r *rig) {
 		for _, in := range r.offers() {
 			h := hints(r.info.EPType, in.Caps)
 			for bit := range 32 {

@@ -20,7 +20,7 @@ var injectCases = []testCase{
 		}
 		in.a.silent()
 	}},
-	{"an injected op never reports success, asked or not", func(r *rig) {
+	{"an injected op never reports success", func(r *rig) {
 		in := r.injector(16)
 		for _, op := range in.ops() {
 			op.Flags |= fabric.OpWantCQE
@@ -31,7 +31,7 @@ var injectCases = []testCase{
 		}
 		in.a.silent()
 	}},
-	{"an injected op that fails says so", func(r *rig) {
+	{"an injected op reports failure", func(r *rig) {
 		in := r.injector(16)
 		for _, op := range in.ops() {
 			if op.Kind == fabric.OpSend {

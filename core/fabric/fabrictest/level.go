@@ -11,7 +11,7 @@ import (
 var levels = []fabric.OpFlags{0, fabric.OpInjectComplete, fabric.OpTransmitComplete, fabric.OpDeliveryComplete}
 
 var levelCases = []testCase{
-	{"every kind of op takes every level", func(r *rig) {
+	{"every kind of op supports every level", func(r *rig) {
 		a, b := r.pair(shape{})
 		src, far := r.patterned(64, 1), r.alloc(64)
 		to := a.imports(b.reg(far, bothRights).Raw())
@@ -60,7 +60,7 @@ var levelCases = []testCase{
 			b.ok(uint64(i))
 		}
 	}},
-	{"ops beside a delivery end when its receive is posted, if not before", func(r *rig) {
+	{"ops beside a delivery end no later than its receive", func(r *rig) {
 		a, b := r.pair(shape{})
 		src, far, back := r.patterned(64, 1), r.alloc(64), r.alloc(64)
 		to := a.imports(b.reg(far, bothRights).Raw())
@@ -75,7 +75,7 @@ var levelCases = []testCase{
 		r.has(back, 1, 0)
 	}},
 	{"a fence waits for a delivery", fenceBehindDelivery},
-	{"a message that is cut ends its delivery", func(r *rig) {
+	{"a truncated message ends its delivery", func(r *rig) {
 		a, b := r.pair(shape{})
 		b.submit(fabric.Op{Kind: fabric.OpRecv, Seg: r.alloc(8).seg(), Ctx: 3})
 		a.submit(fabric.Op{Kind: fabric.OpSend, Flags: fabric.OpDeliveryComplete, Seg: r.patterned(64, 1).seg(), Ctx: 1})
@@ -86,7 +86,7 @@ var levelCases = []testCase{
 			r.Errorf("the send: %+v", e) // whether it ended well is the provider's opinion
 		}
 	}},
-	{"a delivery to a peer that goes fails", func(r *rig) {
+	{"a delivery to a peer that closes fails", func(r *rig) {
 		for _, size := range []int{8, 1 << 20} {
 			a, b := r.pair(shape{})
 			stillWorks(r, a, b)

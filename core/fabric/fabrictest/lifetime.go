@@ -34,14 +34,14 @@ var lifetimeCases = []testCase{
 			}
 		}
 	}},
-	{"a closed queue says so", closedQueues},
-	{"a closed counter says so", closedCounter},
-	{"a closed endpoint says so", closedEndpoint},
-	{"a closed domain and a closed fabric say so", closedParents},
-	{"what is closed is not bound", boundClosed},
+	{"a closed queue returns ErrClosed", closedQueues},
+	{"a closed counter returns ErrClosed", closedCounter},
+	{"a closed endpoint returns ErrClosed", closedEndpoint},
+	{"a closed domain and a closed fabric return ErrClosed", closedParents},
+	{"closed objects cannot be bound", boundClosed},
 	{"a parent does not close before its children", busyParents},
-	{"what an endpoint is bound to does not close before it", busyBound},
-	{"every close after the first is nil", func(r *rig) {
+	{"bound objects do not close before the endpoint", busyBound},
+	{"closing again returns nil", func(r *rig) {
 		n := r.host().node(shape{})
 		m := r.alloc(8)
 		mr, err := n.dom.Reg(fabric.Buffer{Addr: m.addr, Len: 8}, bothRights, newKey())
@@ -57,7 +57,7 @@ var lifetimeCases = []testCase{
 }
 
 var lifetimeMsgCases = []testCase{
-	{"a closed event queue says so", func(r *rig) {
+	{"a closed event queue returns ErrClosed", func(r *rig) {
 		eq := r.host().eq()
 		r.must(eq.Close())
 		_, errRead := eq.Read()
@@ -89,7 +89,7 @@ var lifetimeMsgCases = []testCase{
 }
 
 var lifetimeRDMCases = []testCase{
-	{"a closed address vector says so", func(r *rig) {
+	{"a closed address vector returns ErrClosed", func(r *rig) {
 		h := r.host()
 		av, name := h.av(4), h.node(shape{}).name
 		number, err := av.Insert(name)

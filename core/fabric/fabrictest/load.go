@@ -18,8 +18,8 @@ var loadCases = []testCase{
 		r.together(8, func(d *dispatcher, i int, to target) error { return roundTrips(r, d, to, i, 100, 4096) }, link{a, b})
 	}},
 	{"both directions, all kinds", bothWays},
-	{"a peer that posts no receive holds the sender up", func(r *rig) { noReceives(r, false) }},
-	{"two peers that post no receive hold each other up and no longer", func(r *rig) { noReceives(r, true) }},
+	{"a peer without receives blocks the sender", func(r *rig) { noReceives(r, false) }},
+	{"two peers without receives block each other, and recover", func(r *rig) { noReceives(r, true) }},
 	{"64 endpoints", func(r *rig) {
 		ha, hb := r.host(), r.host()
 		var links []link
@@ -33,7 +33,7 @@ var loadCases = []testCase{
 		}
 		r.together(1, func(d *dispatcher, i int, to target) error { return roundTrips(r, d, to, i, 5, 1<<16) }, links...)
 	}},
-	{"open and close leaves nothing", func(r *rig) {
+	{"open and close leak nothing", func(r *rig) {
 		for range 20 {
 			a, b := r.pair(shape{})
 			r.must(errors.Join(a.ep.Close(), b.ep.Close()))

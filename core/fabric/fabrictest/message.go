@@ -7,9 +7,9 @@ import "mori/core/fabric"
 var messageCases = []testCase{
 	{"messages of every size", messageSizes},
 	{"messages arrive in order", messageOrder},
-	{"a message that is too long is cut", truncated},
+	{"a message that is too long is truncated", truncated},
 	{"messages are gathered and scattered", scattered},
-	{"messages carry data beside their bytes", func(r *rig) {
+	{"messages carry remote data", func(r *rig) {
 		a, b := r.pair(shape{})
 		src, dst := r.patterned(32, 1), r.alloc(32)
 		for i, c := range []struct {
@@ -26,7 +26,7 @@ var messageCases = []testCase{
 		}
 	}},
 	{"messages wait for their receives", unexpected},
-	{"an early message that is too long is cut", func(r *rig) {
+	{"an early message that is too long is truncated", func(r *rig) {
 		a, b := r.pair(shape{})
 		a.submit(fabric.Op{Kind: fabric.OpSend, Seg: r.patterned(64, 1).seg(), Ctx: 78})
 		dst := r.alloc(10)
@@ -34,8 +34,8 @@ var messageCases = []testCase{
 		r.tooLong(a, b, 10)
 		r.has(dst, 1, 0)
 	}},
-	{"injected memory is free at once", injected},
-	{"success is reported to who asks, failure always", selective},
+	{"injected memory can be reused at once", injected},
+	{"success is reported on request, failure always", selective},
 	{"both sides send at once", func(r *rig) {
 		a, b := r.pair(shape{})
 		src, toA, toB := r.patterned(1<<20, 1), r.alloc(1<<20), r.alloc(1<<20)

@@ -15,8 +15,8 @@ import (
 var queueCases = []testCase{
 	{"wait ends with its context, a signal, or the queue", waitEnds},
 	{"a parked reader wakes for each kind of entry", wakes},
-	{"a queue without places refuses ops and loses none", overrun},
-	{"a target that does not read holds the writer up and loses nothing", passive},
+	{"a full queue refuses ops and loses none", overrun},
+	{"a target that does not read blocks the writer and loses nothing", passive},
 	{"one queue for many endpoints", func(r *rig) {
 		ha, hb := r.host(), r.host()
 		cq := ha.cq(256)
@@ -39,7 +39,7 @@ var queueCases = []testCase{
 		}
 	}},
 	{"several readers get each entry once", readers},
-	{"a hook is told of every entry", hooked},
+	{"a hook sees every entry", hooked},
 }
 
 var queueMsgCases = []testCase{

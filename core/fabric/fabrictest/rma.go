@@ -16,7 +16,7 @@ var rmaCases = []testCase{
 	{"segments are cut differently on both sides", rmaSegments},
 	{"1024 blocks of 4 KiB in random order", blocks},
 	{"blocks of one size", func(r *rig) { deviceBlocks(r, hostPlace, hostPlace) }},
-	{"nothing is a legal length", func(r *rig) {
+	{"a length of 0 is legal", func(r *rig) {
 		a, b := r.pair(shape{})
 		dst := r.alloc(16)
 		to := a.imports(b.reg(dst, bothRights).Raw())
@@ -31,7 +31,7 @@ var rmaCases = []testCase{
 		r.zero(dst)
 	}},
 	{"remote data comes after the bytes", remoteData},
-	{"remote data tells how many bytes were written", func(r *rig) {
+	{"remote data reports the number of bytes", func(r *rig) {
 		a, b := r.pair(shape{})
 		src, far := r.patterned(10000, 1), r.alloc(10000)
 		to := a.imports(b.reg(far, bothRights).Raw())
@@ -44,7 +44,7 @@ var rmaCases = []testCase{
 		}
 	}},
 	{"remote data comes once for each write, in order", remoteDataOrder},
-	{"an op behind a fence sees what was before it", fenced},
+	{"an op after a fence sees earlier ops", fenced},
 	{"a whole region and a part of the memory", func(r *rig) {
 		a, b := r.pair(shape{})
 		all := r.alloc(3 * 4096)

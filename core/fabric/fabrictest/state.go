@@ -33,9 +33,9 @@ var stateCases = []testCase{
 			r.Errorf("a receive of a closed endpoint: %v", &e)
 		}
 	}},
-	{"ops that mean nothing are refused and those before them taken", badOps},
-	{"a key is taken once", keyOnce},
-	{"what is no region's key is not imported", func(r *rig) {
+	{"invalid ops are refused, the ones before them accepted", badOps},
+	{"a key can be used once", keyOnce},
+	{"an invalid key is not imported", func(r *rig) {
 		h := r.host()
 		for _, raw := range [][]byte{nil, {1, 2, 3}, make([]byte, 4096)} {
 			if _, err := h.dom.Import(raw); err == nil {
@@ -46,7 +46,7 @@ var stateCases = []testCase{
 }
 
 var stateMsgCases = []testCase{
-	{"an endpoint without a peer takes receives only", func(r *rig) {
+	{"an endpoint without a peer accepts only receives", func(r *rig) {
 		n := r.host().node(shape{})
 		r.want("shutdown", n.cn.Shutdown(), fabric.ErrNotConn)
 		for _, kind := range dataKinds {

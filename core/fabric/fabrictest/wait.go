@@ -67,7 +67,7 @@ var waitCases = []testCase{
 		}
 		r.counts(c, 10)
 	}},
-	{"a sleeper hears that its queue closed", func(r *rig) {
+	{"a sleeper wakes when its queue closes", func(r *rig) {
 		h := r.host()
 		cq, c := h.cq(8), h.counter()
 		r.arm(cq)

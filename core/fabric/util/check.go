@@ -103,7 +103,7 @@ func localLen(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
 		bad = bad || carry != 0 || badSeg(op.More[i])
 	}
 	if bad {
-		return 0, fmt.Errorf("submit %v with a local segment that is no memory: %w", op.Kind, fabric.ErrInvalid)
+		return 0, fmt.Errorf("submit %v with a local segment that is not a valid address range: %w", op.Kind, fabric.ErrInvalid)
 	}
 	return n, nil
 }
@@ -156,7 +156,7 @@ func checkAtomic(op *fabric.Op, lim *fabric.Limits) error {
 	}
 	for _, need := range &needs {
 		if need.due && (need.seg.Len != n || badSeg(need.seg)) {
-			return fmt.Errorf("submit %v of %d bytes with %s of %d that does not fit or is no memory: %w", op.Kind, n, need.name, need.seg.Len, fabric.ErrInvalid)
+			return fmt.Errorf("submit %v of %d bytes with %s of %d bytes that is too short or not a valid address range: %w", op.Kind, n, need.name, need.seg.Len, fabric.ErrInvalid)
 		}
 	}
 	switch {

@@ -22,7 +22,7 @@ func (q *Queues) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
 	c, ok := cq.(*CQ)
 	switch {
 	case !ok || c == nil:
-		return fmt.Errorf("bind a completion queue of another kind (%T): %w", cq, fabric.ErrInvalid)
+		return fmt.Errorf("bind a completion queue of another provider (%T): %w", cq, fabric.ErrInvalid)
 	case dir == 0 || dir&^(fabric.DirTransmit|fabric.DirRecv) != 0:
 		return fmt.Errorf("bind completion queue to direction %#x: %w", dir, fabric.ErrBadFlags)
 	case dir&fabric.DirTransmit != 0 && q.Tx != nil, dir&fabric.DirRecv != 0 && q.Rx != nil:
@@ -48,7 +48,7 @@ func (q *Queues) BindEQ(eq fabric.EQ) error {
 	e, ok := eq.(*EQ)
 	switch {
 	case !ok || e == nil:
-		return fmt.Errorf("bind an event queue of another kind (%T): %w", eq, fabric.ErrInvalid)
+		return fmt.Errorf("bind an event queue of another provider (%T): %w", eq, fabric.ErrInvalid)
 	case q.EQ != nil:
 		return fmt.Errorf("bind a second event queue: %w", fabric.ErrOpBadState)
 	}
@@ -64,7 +64,7 @@ func (q *Queues) BindCounter(c fabric.Counter, events fabric.CountEvents) error 
 	k, ok := c.(*Counter)
 	switch {
 	case !ok || k == nil:
-		return fmt.Errorf("bind a counter of another kind (%T): %w", c, fabric.ErrInvalid)
+		return fmt.Errorf("bind a counter of another provider (%T): %w", c, fabric.ErrInvalid)
 	case events == 0 || events&^fabric.CountAll != 0:
 		return fmt.Errorf("bind counter to events %#x: %w", events, fabric.ErrBadFlags)
 	}

@@ -38,7 +38,7 @@ func (s *State) Configure() error {
 	case stateClosed:
 		return fabric.ErrClosed
 	default:
-		return fmt.Errorf("configure endpoint that is %s: %w", stateText[v], fabric.ErrOpBadState)
+		return fmt.Errorf("configure an endpoint that is %s: %w", stateText[v], fabric.ErrOpBadState)
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *State) Connect() error {
 	case stateClosed:
 		return fabric.ErrClosed
 	default:
-		return fmt.Errorf("connect endpoint that is %s: %w", stateText[v], fabric.ErrIsConn)
+		return fmt.Errorf("connect an endpoint that is %s: %w", stateText[v], fabric.ErrIsConn)
 	}
 }
 

@@ -145,7 +145,7 @@ func storeLast(addr, v uint64) (err error) {
 func (c *cq) overrun() {
 	c.broken = true
 	c.waiting = nil
-	c.nic.violate("completion queue %#x overran: %d entries were written, 1<<%d fit", c.num, c.produced, c.log)
+	c.nic.violate("completion queue %#x overran: %d entries were written, it has 1<<%d", c.num, c.produced, c.log)
 	for _, q := range c.nic.order {
 		if q.scq == c || q.rcq == c {
 			q.fail()

@@ -55,7 +55,7 @@ func (q *qp) rung(v uint64) {
 	to := q.nic.qps[c.QPN]
 	switch {
 	case to == nil || to.uar != q.uar:
-		q.nic.violate("doorbell %#x of queue pair %#x: none such rings here", v, c.QPN)
+		q.nic.violate("doorbell %#x of queue pair %#x: unknown queue pair", v, c.QPN)
 		return
 	case to.ctx.State == mlx5.StateRST:
 		q.nic.violate("doorbell of queue pair %#x in state RST", c.QPN)
@@ -115,7 +115,7 @@ func (q *qp) advance(more uint32) {
 	}
 	if q.known+more-oldest > 1<<q.ringLog() {
 		if q.ctx.State != mlx5.StateERR {
-			q.nic.violate("queue pair %#x: %d more blocks with %d under way, 1<<%d fit", q.num, more, q.known-oldest, q.ringLog())
+			q.nic.violate("queue pair %#x: %d more blocks with %d pending, the ring has 1<<%d", q.num, more, q.known-oldest, q.ringLog())
 			q.fail()
 		}
 		return

@@ -136,11 +136,11 @@ func (n *NIC) region(key, pd uint32, addr, bytes uint64, need right) (*mkey, err
 	k := n.mkeys[key>>8]
 	switch {
 	case k == nil || k.key != key:
-		return nil, fmt.Errorf("key %#x: no region has it", key)
+		return nil, fmt.Errorf("key %#x: unknown key", key)
 	case k.pd != pd:
 		return nil, fmt.Errorf("key %#x: of another protection domain", key)
 	case !k.allows(need):
-		return nil, fmt.Errorf("key %#x: right %d was not given", key, need)
+		return nil, fmt.Errorf("key %#x: access right %d was not granted", key, need)
 	case addr < k.addr || bytes > k.n || addr-k.addr > k.n-bytes:
 		return nil, fmt.Errorf("key %#x: %d bytes at %#x are not in its %d at %#x", key, bytes, addr, k.n, k.addr)
 	}

@@ -141,7 +141,7 @@ func (n *NIC) Umem(addr, bytes uint64) (uint32, error) {
 	case n.closed:
 		return 0, n.gone()
 	case bytes == 0 || addr == 0 || addr%page != 0 || bytes%page != 0 || addr+bytes < addr:
-		return 0, fmt.Errorf("make %d bytes at %#x known: want whole pages: %w", bytes, addr, mlx5.ErrArgument)
+		return 0, fmt.Errorf("register %d bytes at %#x with the NIC: want whole pages: %w", bytes, addr, mlx5.ErrArgument)
 	}
 	id := n.number()
 	n.umems[id] = &umem{addr: addr, n: bytes, mem: n.memoryOf(addr, bytes)}
@@ -157,9 +157,9 @@ func (n *NIC) FreeUmem(id uint32) error {
 	case n.closed:
 		return n.gone()
 	case u == nil:
-		return fmt.Errorf("forget memory %d: there is none: %w", id, mlx5.ErrArgument)
+		return fmt.Errorf("deregister memory %d: unknown handle: %w", id, mlx5.ErrArgument)
 	case u.users > 0:
-		return fmt.Errorf("forget memory %d: %d objects use it: %w", id, u.users, mlx5.ErrArgument)
+		return fmt.Errorf("deregister memory %d: %d objects use it: %w", id, u.users, mlx5.ErrArgument)
 	}
 	delete(n.umems, id)
 	return nil
@@ -182,7 +182,7 @@ func (n *NIC) UAR() (register uint64, page uint32, err error) {
 		}
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("make a page of doorbells: %w", err)
+		return 0, 0, fmt.Errorf("allocate a page of doorbells: %w", err)
 	}
 	u.addr = u.page + registerAt
 	id := n.number()
@@ -199,7 +199,7 @@ func (n *NIC) FreeUAR(page uint32) error {
 	case n.closed:
 		return n.gone()
 	case u == nil:
-		return fmt.Errorf("free doorbells %d: there are none: %w", page, mlx5.ErrArgument)
+		return fmt.Errorf("free doorbells %d: unknown handle: %w", page, mlx5.ErrArgument)
 	case u.users > 0:
 		return fmt.Errorf("free doorbells %d: %d objects use them: %w", page, u.users, mlx5.ErrArgument)
 	}

@@ -224,7 +224,7 @@ func (q *qp) serve() (busy bool) {
 	q.flushReceives()
 	if !r.warned && q.ctx.RQType == mlx5.RQNone && q.ctx.State != mlx5.StateRST && q.record(0) != 0 {
 		r.warned = true
-		q.nic.violate("queue pair %#x: the receive counter moved, and there is no receive queue", q.num)
+		q.nic.violate("queue pair %#x: the receive counter moved without a receive queue", q.num)
 	}
 	return busy
 }

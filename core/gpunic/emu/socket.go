@@ -83,7 +83,7 @@ func addressOf(g mlx5.GID) (network, address string, err error) {
 		ip := netip.AddrFrom4([4]byte(g[tcpAt:]))
 		return "tcp", netip.AddrPortFrom(ip, binary.BigEndian.Uint16(g[tcpAt+4:])).String(), nil
 	}
-	return "", "", fmt.Errorf("GID %v leads nowhere from here: %w", g, mlx5.ErrArgument)
+	return "", "", fmt.Errorf("GID %v is unreachable from here: %w", g, mlx5.ErrArgument)
 }
 
 func (s *socket) send(to mlx5.GID, p *packet) {

@@ -96,7 +96,7 @@ func (q *Queue) Connect(end RemoteEnd, path PathConfig) error {
 	case q.closed:
 		return fmt.Errorf("connect queue pair %#x: %w", q.qpn, ErrClosed)
 	case q.connected:
-		return fmt.Errorf("connect queue pair %#x: it is connected: %w", q.qpn, ErrArgument)
+		return fmt.Errorf("connect queue pair %#x: it is already connected: %w", q.qpn, ErrArgument)
 	case end.MTU < 256:
 		return fmt.Errorf("connect queue pair %#x: the peer's packets have %d bytes: %w", q.qpn, end.MTU, ErrArgument)
 	}

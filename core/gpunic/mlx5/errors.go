@@ -9,9 +9,9 @@ import (
 
 // Causes that callers branch on.
 var (
-	ErrFormat   = errors.New("not in the NIC's format")          // bytes that no NIC or driver writes
-	ErrClosed   = errors.New("closed")                           // the device, or what was made of it
-	ErrArgument = errors.New("argument out of the NIC's limits") // sizes, ranges, states
+	ErrFormat   = errors.New("not in the NIC's format")           // bytes that no NIC or driver writes
+	ErrClosed   = errors.New("closed")                            // the device, or what was made of it
+	ErrArgument = errors.New("argument outside the NIC's limits") // sizes, ranges, states
 )
 
 // A CommandError is the NIC's answer that it did not execute a command.

@@ -194,7 +194,7 @@ func (q *Queue) memory() (err error) {
 func (q *Queue) umem(at, n uint64) (uint32, error) {
 	id, err := q.dev.cmd.Umem(q.base+at, n)
 	if err != nil {
-		return 0, fmt.Errorf("make %d bytes known to the NIC: %w", n, err)
+		return 0, fmt.Errorf("register %d bytes with the NIC: %w", n, err)
 	}
 	q.later(func() error { return q.dev.cmd.FreeUmem(id) })
 	return id, nil

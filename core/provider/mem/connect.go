@@ -40,7 +40,7 @@ func (e *endpoint) ask(ctx context.Context, to fabric.Addr, private []byte) ([]b
 	select {
 	case l.backlog <- r:
 	case <-l.done:
-		return nil, fmt.Errorf("connect to %s: it stopped to listen: %w", to, fabric.ErrConnRefused)
+		return nil, fmt.Errorf("connect to %s: it stopped listening: %w", to, fabric.ErrConnRefused)
 	case <-e.closing:
 		return nil, fabric.ErrClosed
 	case <-ctx.Done():
@@ -53,7 +53,7 @@ func (e *endpoint) ask(ctx context.Context, to fabric.Addr, private []byte) ([]b
 			return a.reply, a.err
 		case <-stopped:
 			if r.giveUpIfWaiting() {
-				return nil, fmt.Errorf("connect to %s: it stopped to listen: %w", to, fabric.ErrConnRefused)
+				return nil, fmt.Errorf("connect to %s: it stopped listening: %w", to, fabric.ErrConnRefused)
 			}
 			stopped = nil // the application has the request: its answer counts
 		case <-e.closing:

@@ -166,7 +166,7 @@ func (x *executor) rma(op *fabric.Op) error {
 func (x *executor) acquire(op *fabric.Op) (*regions.MR, error) {
 	r := x.self.domain.imports.Lookup(op.RSeg.Key)
 	if r == nil {
-		return nil, fmt.Errorf("no region is imported as key %#x: %w", op.RSeg.Key, fabric.ErrNoKey)
+		return nil, fmt.Errorf("key %#x is not an imported region: %w", op.RSeg.Key, fabric.ErrNoKey)
 	}
 	m, err := x.peer.domain.regions.Acquire(r.Region, op.Access())
 	if err != nil {

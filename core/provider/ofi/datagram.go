@@ -36,7 +36,7 @@ func (e *datagram) BindAV(av fabric.AV) error {
 		v, ok := av.(*vector)
 		switch {
 		case !ok || v == nil:
-			return fmt.Errorf("bind an address vector of another kind (%T): %w", av, fabric.ErrInvalid)
+			return fmt.Errorf("bind an address vector of another provider (%T): %w", av, fabric.ErrInvalid)
 		case e.peers.av != nil:
 			return fmt.Errorf("bind a second address vector: %w", fabric.ErrOpBadState)
 		}

@@ -46,7 +46,7 @@ func (p *Provider) ask(q query) (offers []offer, list lf.InfoList, err error) {
 	h := lf.Hints{Provider: p.opts.Provider, Source: p.opts.Source, Node: q.node, Service: q.service, EPType: q.ep, MRMode: mrModes,
 		Caps: p.caps(q), TxOpFlags: lf.DeliveryComplete}
 	if list, err = lf.GetInfo(&h); err != nil {
-		return nil, list, fmt.Errorf("ask libfabric for %q: %w", p.opts.Provider, cause(err))
+		return nil, list, fmt.Errorf("query libfabric for %q: %w", p.opts.Provider, cause(err))
 	}
 	seen := make(map[string]bool)
 	for _, id := range list.All() {

@@ -89,9 +89,9 @@ func (o *ops) pump(l *lane) {
 			if !l.unreachable() {
 				return
 			}
-			o.failed(l.pop(&o.table), fabric.ErrTimeout, "libfabric does not reach this peer")
+			o.failed(l.pop(&o.table), fabric.ErrTimeout, "libfabric cannot reach this peer")
 		default:
-			o.failed(l.pop(&o.table), transmitCause(errno), "libfabric did not take it")
+			o.failed(l.pop(&o.table), transmitCause(errno), "libfabric refused it")
 		}
 	}
 }

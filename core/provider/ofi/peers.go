@@ -45,7 +45,7 @@ func (p *peers) add(addr fabric.Addr) (*lane, error) {
 	}
 	number, err := p.fiAV.Insert(b)
 	if err != nil {
-		return nil, fmt.Errorf("make %s known to libfabric: %w", addr, cause(err))
+		return nil, fmt.Errorf("insert %s into libfabric's address vector: %w", addr, cause(err))
 	}
 	l := &lane{addr: addr}
 	l.reset(number)

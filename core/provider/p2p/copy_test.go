@@ -79,7 +79,7 @@ func TestRegionThatIsNone(t *testing.T) {
 	key := a.imports(t, beyond.mr.Raw())
 	op := fabric.Op{Kind: fabric.OpWrite, Seg: local.seg(0, 4096), RSeg: fabric.RSeg{Len: 4096, Key: key}}
 	ok(t, a.do(op))
-	if why := a.path(); !strings.Contains(why, "out of reach") {
+	if why := a.path(); !strings.Contains(why, "unreachable") {
 		t.Errorf("path: %s", why)
 	}
 }

@@ -80,7 +80,7 @@
 //	ErrNoKey, ErrAccess, ErrRange, ErrConnReset   as elsewhere
 //	ErrNoMR           the descriptor of a local segment names no region
 //	ENOMEM            the device has no memory left
-//	ErrNotSupported   the devices do not reach each other, or have no kernel
+//	ErrNotSupported   the devices cannot access each other's memory, or have no kernel
 //	EIO               the device serves this process no more
 //
 // The text has the driver's words.

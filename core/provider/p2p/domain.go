@@ -42,7 +42,7 @@ func newDomain(all *domains, table *regions.Table) *domain {
 	log, within := all.opts.Log, all.opts.releaseWait
 	d.pins.Table, d.pins.Within = table, within
 	d.pins.Stuck = func(region uint64) {
-		log.Error("p2p: a device does not end its copies: host memory stays pinned", "region", region, "after", within)
+		log.Error("p2p: a device did not finish its copies, host memory stays pinned", "region", region, "after", within)
 	}
 	d.pins.Failed = func(region uint64, err error) {
 		log.Warn("p2p: unpin host memory", "region", region, "error", err)
@@ -112,7 +112,7 @@ func (d *domain) pinFor(mr *regions.MR, dev *device.Device, wait bool) (*hostPin
 func (d *domain) pin(buf fabric.Buffer, dev *device.Device) *hostPin {
 	p := &hostPin{vendor: dev.Vendor}
 	if p.pinned, p.err = pin(dev, buf.Addr, buf.Len); p.err != nil {
-		d.all.opts.Log.Warn("p2p: host memory goes by the socket, which is slower: it cannot be pinned", "bytes", buf.Len, "error", p.err)
+		d.all.opts.Log.Warn("p2p: host memory uses the socket, which is slower, because it cannot be pinned", "bytes", buf.Len, "error", p.err)
 	}
 	return p
 }

@@ -57,7 +57,7 @@ func parseHandshake(b []byte) (h handshakeMessage, err error) {
 	h.minVersion, h.maxVersion = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
 	copy(h.process[:], b[4:])
 	if h.minVersion > maxVersion || h.maxVersion < minVersion {
-		return h, fmt.Errorf("peer speaks p2p versions %d to %d, here are %d to %d: %w", h.minVersion, h.maxVersion, minVersion, maxVersion, fabric.ErrProtocol)
+		return h, fmt.Errorf("peer supports p2p versions %d to %d, this side %d to %d: %w", h.minVersion, h.maxVersion, minVersion, maxVersion, fabric.ErrProtocol)
 	}
 	return h, nil
 }

@@ -148,12 +148,12 @@ func (s *orders) onDone(body []byte) error {
 	switch {
 	case o == nil && dp.ops.IsStopped():
 	case o == nil:
-		return fmt.Errorf("answer to order %d, which was not given: %w", d.number, fabric.ErrProtocol)
+		return fmt.Errorf("reply to unknown order %d: %w", d.number, fabric.ErrProtocol)
 	case d.unable:
-		dp.slow.Note(fmt.Errorf("the peer cannot copy for us: %s", d.text))
+		dp.slow.Note(fmt.Errorf("the peer cannot copy for this side: %s", d.text))
 		dp.ops.handBack(o)
 	case d.err != 0:
-		dp.ops.end(o, local.OpFault(d.err, "answer of %s: %s", dp.port.Peer(), d.text))
+		dp.ops.end(o, local.OpFault(d.err, "reply of %s: %s", dp.port.Peer(), d.text))
 	default:
 		dp.ops.end(o, nil)
 	}

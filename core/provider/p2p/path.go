@@ -49,7 +49,7 @@ var _ conn.DataPath = (*dataPath)(nil)
 func newDataPath(port pathbase.Port, peer *peerProcess, table *regions.Table, opts *Options) *dataPath {
 	dp := &dataPath{port: port, peer: peer, log: opts.Log, within: opts.releaseWait}
 	dp.slow.First = func(why error) {
-		dp.log.Warn("p2p: GPU memory goes by the socket, which is slower", "peer", port.Peer(), "why", why)
+		dp.log.Warn("p2p: GPU memory uses the socket, which is slower", "peer", port.Peer(), "why", why)
 	}
 	dp.ops.init(dp)
 	dp.grants.init(dp, table)
@@ -146,7 +146,7 @@ func (dp *dataPath) startOrder(o *pendingOp, l *regionGrant, wait bool) pathbase
 }
 
 // errUnreachable: the copying device has no way to the peer's region.
-var errUnreachable = errors.New("the peer's region is out of reach")
+var errUnreachable = errors.New("the peer's region is unreachable")
 
 // notPrepared is the outcome of an op that could not be prepared because of err: an error of the op
 // ends it, and one of a device leaves it to the stream.
@@ -221,7 +221,7 @@ func (dp *dataPath) Describe() (name, reason string) {
 	}
 	reason = "GPUs copy from and to memory of " + where
 	if why := dp.slow.Reason(); why != "" {
-		reason += "; some ops go by the socket: " + why
+		reason += "; some ops use the socket: " + why
 	}
 	return "gpu", reason
 }

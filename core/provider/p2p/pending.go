@@ -141,7 +141,7 @@ func (s *ops) abandon() int {
 	})
 	dp := s.path
 	for _, t := range late {
-		s.Complete(t, false, local.OpFault(fabric.ErrTimeout, "the device did not end its copy with %s within %v: its memory must not be used again", dp.port.Peer(), dp.within))
+		s.Complete(t, false, local.OpFault(fabric.ErrTimeout, "the device did not finish its copy with %s within %v: its memory must not be used again", dp.port.Peer(), dp.within))
 	}
 	return copies
 }

@@ -51,7 +51,7 @@ func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 		if err == nil && len(p.ranges) > 0 && r.shift() != p.shift {
 			r.users++
 			p.ranges = append(p.ranges, r)
-			err = fmt.Errorf("parts of it are at two distances from where the host sees them: %w", device.ErrInvalid)
+			err = fmt.Errorf("the device maps parts of it at different offsets: %w", device.ErrInvalid)
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("pin %d bytes at %#x: %w", n, addr, err), p.give())

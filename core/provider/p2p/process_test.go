@@ -158,7 +158,7 @@ func TestFallbackSaysWhy(t *testing.T) {
 	m := &registered{Buffer: fabric.Buffer{Addr: addrOf(host), Len: 4096}}
 	ok(t, a.do(fabric.Op{Kind: fabric.OpWrite, Seg: fabric.Seg{Addr: m.Addr, Len: 4096}, RSeg: fabric.RSeg{Len: 4096, Key: key}}))
 	c.must(t, command{Do: "check", Seed: 6})
-	if why := a.path(); !strings.Contains(why, "no registered region") {
+	if why := a.path(); !strings.Contains(why, "not in a registered region") {
 		t.Errorf("path: %s", why)
 	}
 }

@@ -40,7 +40,7 @@ func describe(mr *regions.MR, sameProcess bool) regionRef {
 		}
 	}
 	if err == nil && r.exported() && r.size > r.ipc.Bytes-r.ipc.Offset {
-		err = fmt.Errorf("region of %d bytes goes beyond its allocation, which has %d from there", r.size, r.ipc.Bytes-r.ipc.Offset)
+		err = fmt.Errorf("region of %d bytes exceeds its allocation, which has %d bytes left there", r.size, r.ipc.Bytes-r.ipc.Offset)
 	}
 	if err != nil {
 		r.ipc, r.why = device.IPCHandle{}, err.Error()
@@ -56,7 +56,7 @@ func (r *regionRef) near() (*device.Device, error) {
 		d, err = pathbase.FindDevice(r.kind, func(*device.Device) bool { return true })
 	}
 	if d == nil && err == nil {
-		err = fmt.Errorf("this process sees no %v device, which the peer's memory is on: %w", pathbase.VendorOf(r.kind), fabric.ErrNotSupported)
+		err = fmt.Errorf("the peer's memory is on a %v device, and this process sees none: %w", pathbase.VendorOf(r.kind), fabric.ErrNotSupported)
 	}
 	return d, err
 }
@@ -101,7 +101,7 @@ func (r *regionRef) reachable(d *device.Device) error {
 	}
 	if owner == nil || owner == d {
 		if d.Vendor != pathbase.VendorOf(r.kind) {
-			return fmt.Errorf("%s does not reach memory of %v: %w", d, pathbase.VendorOf(r.kind), device.ErrNoPeer)
+			return fmt.Errorf("%s cannot access memory of %v: %w", d, pathbase.VendorOf(r.kind), device.ErrNoPeer)
 		}
 		return nil
 	}
@@ -126,10 +126,10 @@ func isThere(d *device.Device, addr, n uint64) error {
 			return err
 		}
 		if at.Kind != device.OnDevice && at.Kind != device.Managed {
-			return fmt.Errorf("%d bytes at %#x, and what is at %#x is %v memory: %w", n, addr, next, at.Kind, fabric.ErrInvalid)
+			return fmt.Errorf("%d bytes at %#x, but the memory at %#x is %v memory: %w", n, addr, next, at.Kind, fabric.ErrInvalid)
 		}
 		if at.Device != d && at.Kind == device.OnDevice && !at.IPC {
-			return fmt.Errorf("virtual or pool memory of %v, which %s may not reach: %w", at.Device, d, device.ErrNoPeer)
+			return fmt.Errorf("virtual or pool memory of %v, which %s cannot access: %w", at.Device, d, device.ErrNoPeer)
 		}
 		if at.Bytes == 0 || at.Base+at.Bytes <= next {
 			return nil // the driver does not say more

@@ -77,7 +77,7 @@ func (s *server) collect(body []byte) (*order, error) {
 	}
 	in := s.incoming
 	if in.number != f.number { // frames come in order, so one order is complete before the next begins
-		return nil, fmt.Errorf("order %d begins inside another: %w", f.number, fabric.ErrProtocol)
+		return nil, fmt.Errorf("order %d starts inside another: %w", f.number, fabric.ErrProtocol)
 	}
 	in.parts = append(in.parts, f.parts...)
 	if !f.last {

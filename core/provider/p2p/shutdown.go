@@ -19,13 +19,13 @@ func (dp *dataPath) Close(cause error) {
 	served := dp.server.gate.Shut()
 	dp.domain.engine.cancel(dp, cause)
 	if !dp.peer.ours.Await(dp.peer.process, dp.within) {
-		dp.log.Warn("p2p: peer does not end its copies", "peer", dp.port.Peer(), "pid", dp.peer.process.PID, "after", dp.within)
+		dp.log.Warn("p2p: the peer did not finish its copies", "peer", dp.port.Peer(), "pid", dp.peer.process.PID, "after", dp.within)
 	}
 	dp.orders.drop(cause)
 	ended := dp.await(ops, deadline) && dp.await(served, deadline)
 	if !ended {
 		copies := dp.ops.abandon() + dp.server.pending.Len()
-		dp.log.Error("p2p: a device does not end its copies: what they touch stays registered", "peer", dp.port.Peer(), "copies", copies, "after", dp.within)
+		dp.log.Error("p2p: a device did not finish its copies, their memory stays registered", "peer", dp.port.Peer(), "copies", copies, "after", dp.within)
 	}
 	dp.grants.stop(ended)
 	if ended {

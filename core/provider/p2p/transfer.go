@@ -151,7 +151,7 @@ func (x *transfer) holdHost(s *fabric.Seg, wait bool) (*hold, error) {
 	}
 	mr := x.path.domain.table.Host(s.Addr, s.Len)
 	if mr == nil {
-		return nil, fmt.Errorf("a local segment of %d bytes at %#x is of no registered region", s.Len, s.Addr)
+		return nil, fmt.Errorf("a local segment of %d bytes at %#x is not in a registered region", s.Len, s.Addr)
 	}
 	p, err := x.path.domain.pinFor(mr, x.lane.copier.Device(), wait)
 	if err != nil {

@@ -34,7 +34,7 @@ func (o *outbox) answered(number uint64) (t conn.Ticket, op *fabric.Op, ok bool,
 		return 0, nil, false, nil
 	}
 	if number >= uint64(len(o.sent)) || o.sent[number].op == nil {
-		return 0, nil, false, fmt.Errorf("peer answered message %d, which does not wait: %w", number, fabric.ErrProtocol)
+		return 0, nil, false, fmt.Errorf("peer answered message %d, which is not pending: %w", number, fabric.ErrProtocol)
 	}
 	s := o.sent[number]
 	if s.large {
@@ -63,5 +63,5 @@ func (o *outbox) answerFault(op *fabric.Op, errno uint64) error {
 	if cause == fabric.Errno(syscall.EFAULT) {
 		return local.OpFault(cause, "message of %d bytes to %s: memory is not mapped: was it freed before the op ended?", op.Len(), o.path.ep.Peer())
 	}
-	return local.OpFault(cause, "message of %d bytes, answer of %s", op.Len(), o.path.ep.Peer())
+	return local.OpFault(cause, "message of %d bytes, reply of %s", op.Len(), o.path.ep.Peer())
 }

@@ -116,9 +116,9 @@ func (c *copies) explain(l *regionGrant, s *slice, err error) error {
 	where := fmt.Sprintf("region %d in process %d of %s", l.Key.ID, c.path.greet.reach.pid, c.path.ep.Peer())
 	switch cause := fabric.ErrnoOf(err); {
 	case cause == fabric.Errno(syscall.ESRCH):
-		return local.OpFault(fabric.ErrConnReset, "%s: the process is gone", where)
+		return local.OpFault(fabric.ErrConnReset, "%s: the process has exited", where)
 	case cause == fabric.ErrPerm:
-		return local.OpFault(cause, "%s: the system lets nobody in any more", where)
+		return local.OpFault(cause, "%s: the system now refuses access", where)
 	case cause == fabric.Errno(syscall.EFAULT) && !mapped(s.local):
 		return local.OpFault(cause, "the local buffer is not mapped: was it freed before the op ended?")
 	case cause == fabric.Errno(syscall.EFAULT):

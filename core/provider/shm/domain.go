@@ -39,7 +39,7 @@ func (ds *domains) watch(d *conn.Domain) {
 func (ds *domains) attach(ep conn.Port, extra any) (conn.DataPath, error) {
 	g, ok := extra.(*greeting)
 	if !ok {
-		return nil, fmt.Errorf("connection without a greeting: %w", fabric.ErrProtocol)
+		return nil, fmt.Errorf("connection without a handshake: %w", fabric.ErrProtocol)
 	}
 	dp := newDataPath(ep, g, ds.opts)
 	ds.adopt(ep.Domain(), ep.Domain().MRs(), dp)

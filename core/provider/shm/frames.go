@@ -32,7 +32,7 @@ func (s site) encode() []byte {
 
 func parseSite(b []byte) (s site, err error) {
 	if len(b) != siteLen {
-		return s, fmt.Errorf("grant that is described by %d bytes, want %d: %w", len(b), siteLen, fabric.ErrProtocol)
+		return s, fmt.Errorf("grant description of %d bytes, want %d: %w", len(b), siteLen, fabric.ErrProtocol)
 	}
 	s.base, s.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	s.access = fabric.Access(binary.BigEndian.Uint32(b[16:]))

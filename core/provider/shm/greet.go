@@ -75,7 +75,7 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	}
 	g.reach = findReach(g.peer.Cred, h, opts)
 	if g.reach.way == wayCMA && !g.peer.Followed() {
-		g.reach = reach{way: wayStream, reason: fmt.Sprintf("no pidfd of process %d, so its end and another one of its pid could not be distinguished", g.peer.PID)}
+		g.reach = reach{way: wayStream, reason: fmt.Sprintf("no pidfd of process %d, so a reuse of its pid could not be detected", g.peer.PID)}
 	}
 	g.pages = g.reach.openPages(g.peer)
 	if err = g.agree(conn); err != nil {
@@ -99,13 +99,13 @@ func (g *greeting) agree(conn *net.UnixConn) error {
 	}
 	g.messages = said[0] == reaches
 	if _, err := conn.Write(said[:]); err != nil {
-		return fmt.Errorf("send greeting: %w", err)
+		return fmt.Errorf("send handshake: %w", err)
 	}
 	if _, err := io.ReadFull(conn, said[:]); err != nil {
-		return fmt.Errorf("receive greeting: %w", err)
+		return fmt.Errorf("receive handshake: %w", err)
 	}
 	if said[0] > reaches {
-		return fmt.Errorf("greeting ends in %d: %w", said[0], fabric.ErrProtocol)
+		return fmt.Errorf("handshake ends after %d bytes: %w", said[0], fabric.ErrProtocol)
 	}
 	g.messages = g.messages && said[0] == reaches
 	return nil

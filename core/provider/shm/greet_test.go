@@ -129,12 +129,12 @@ func TestReachIsRefusedWithAReason(t *testing.T) {
 		opts Options
 		want string
 	}{
-		"forced":                {me, h, Options{ForceStream: true}, "asked for"},
-		"another pid namespace": {sock.Cred{}, h, Options{}, "pid namespace"},
+		"forced":                {me, h, Options{ForceStream: true}, "requested"},
+		"another pid namespace": {sock.Cred{}, h, Options{}, "PID namespace"},
 		"not permitted":         {me, h, Options{refuse: syscall.EPERM}, "operation not permitted"},
 		"another user":          {stranger, h, Options{refuse: syscall.EPERM}, "belongs to user"},
 		"no such call":          {me, h, Options{refuse: syscall.ENOSYS}, "function not implemented"},
-		"another process":       {me, liar, Options{}, "is not the one"},
+		"another process":       {me, liar, Options{}, "another process uses"},
 		"nothing there":         {me, *goodHello(), Options{}, "bad address"},
 	} {
 		r := findReach(tt.cred, tt.h, &tt.opts)

@@ -41,7 +41,7 @@ func (h *hello) encode() []byte {
 // parseHello answers any input; what it accepts speaks our version and our ring.
 func parseHello(b []byte) (h hello, err error) {
 	if len(b) != helloLen || string(b[:len(helloMagic)]) != helloMagic {
-		return h, fmt.Errorf("greeting is not of mori's shm: %w", fabric.ErrProtocol)
+		return h, fmt.Errorf("the handshake is not mori's shm: %w", fabric.ErrProtocol)
 	}
 	b = b[len(helloMagic):]
 	h.minVersion, h.maxVersion = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
@@ -49,10 +49,10 @@ func parseHello(b []byte) (h hello, err error) {
 	h.proofAddr = binary.BigEndian.Uint64(b[8:])
 	copy(h.proof[:], b[16:])
 	if h.minVersion > maxVersion || h.maxVersion < minVersion {
-		return h, fmt.Errorf("peer speaks shm versions %d to %d, here are %d to %d: %w", h.minVersion, h.maxVersion, minVersion, maxVersion, fabric.ErrProtocol)
+		return h, fmt.Errorf("peer supports shm versions %d to %d, this side %d to %d: %w", h.minVersion, h.maxVersion, minVersion, maxVersion, fabric.ErrProtocol)
 	}
 	if h.ringEntries != ringEntries {
-		return h, fmt.Errorf("peer's ring has %d entries, ours %d: %w", h.ringEntries, ringEntries, fabric.ErrProtocol)
+		return h, fmt.Errorf("peer's ring has %d entries, this side's %d: %w", h.ringEntries, ringEntries, fabric.ErrProtocol)
 	}
 	return h, nil
 }

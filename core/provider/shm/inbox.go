@@ -216,7 +216,7 @@ func (b *inbox) takeNotices() (took bool, err error) {
 func (b *inbox) check(e entry) error {
 	if ticket := e[2]; ticket == 0 || ticket != b.proven {
 		if !b.path.granter.MayWrite(ticket) {
-			return fmt.Errorf("remote data %d of a write under grant %#x, which does not let it write: %w", e[0], ticket, fabric.ErrProtocol)
+			return fmt.Errorf("remote data %d of a write under grant %#x, which does not allow writes: %w", e[0], ticket, fabric.ErrProtocol)
 		}
 		b.proven = ticket
 	}

@@ -149,7 +149,7 @@ func (b *inbox) received(in *incoming, err error) error {
 	}
 	ok, putErr := b.replies.put(entry{uint64(in.head.number), uint64(fabric.ErrnoOf(err))})
 	if putErr == nil && !ok {
-		putErr = fmt.Errorf("no room to answer a message: %w", fabric.ErrProtocol)
+		putErr = fmt.Errorf("no room to reply to a message: %w", fabric.ErrProtocol)
 	}
 	if putErr == nil && b.replies.consumerWaits() {
 		b.path.send(frameWake, nil)

@@ -26,7 +26,7 @@ func TestPathToAnotherProcess(t *testing.T) {
 		path, reason string
 	}{
 		{Options{}, "cma", "process_vm_readv"},
-		{Options{ForceStream: true}, "stream", "asked for"},
+		{Options{ForceStream: true}, "stream", "requested"},
 		{Options{refuse: syscall.EPERM}, "stream", "not permitted"},
 	} {
 		p := startTarget(t, tt.opts)
@@ -55,7 +55,7 @@ func TestKernelRefusesOneDirection(t *testing.T) {
 		attr *syscall.SysProcAttr
 		want string
 	}{
-		"pid namespace": {&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "stream the peer's process is not visible in this pid namespace"},
+		"pid namespace": {&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "stream the peer's process is not visible in this PID namespace"},
 		"another user":  {&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, "stream process_vm_readv on process"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (p *Provider) allowPtrace() {
 		return
 	}
 	if err := vm.AllowPtrace(); err != nil {
-		p.opts.Log.Warn("shm: peers will not reach this process's memory", "err", err)
+		p.opts.Log.Warn("shm: peers cannot access this process's memory", "err", err)
 	}
 }
 

@@ -37,10 +37,10 @@ type reach struct {
 // writable.
 func findReach(cred sock.Cred, h hello, opts *Options) reach {
 	if opts.ForceStream {
-		return reach{way: wayStream, reason: "payload on the socket was asked for"}
+		return reach{way: wayStream, reason: "payload on the socket was requested"}
 	}
 	if cred.PID == 0 {
-		return reach{way: wayStream, reason: "the peer's process is not visible in this pid namespace"}
+		return reach{way: wayStream, reason: "the peer's process is not visible in this PID namespace"}
 	}
 	vm := opts.vm()
 	got := make([]byte, len(h.proof))
@@ -48,7 +48,7 @@ func findReach(cred sock.Cred, h hello, opts *Options) reach {
 		return reach{way: wayStream, reason: refusal("read", cred, err)}
 	}
 	if !bytes.Equal(got, h.proof[:]) {
-		return reach{way: wayStream, reason: fmt.Sprintf("process %d, which made the socket, is not the one that uses it", cred.PID)}
+		return reach{way: wayStream, reason: fmt.Sprintf("process %d created the socket, but another process uses it", cred.PID)}
 	}
 	if cred.PID == os.Getpid() && !opts.kernel {
 		return reach{way: wayMemmove, pid: cred.PID, reason: "the peer is in this process"}
@@ -94,5 +94,5 @@ func refusal(act string, cred sock.Cred, err error) string {
 	case scope > vm.PtraceRestricted:
 		return fmt.Sprintf("%s; kernel.yama.ptrace_scope is %d", s, scope)
 	}
-	return s + "; the peer may be not dumpable, or a seccomp filter or a container's capabilities forbid it"
+	return s + "; the peer may not be dumpable, or a seccomp filter or a container's capabilities forbid it"
 }

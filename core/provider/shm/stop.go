@@ -70,7 +70,7 @@ func (dp *dataPath) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync
 		return nil
 	case <-late.C:
 	}
-	dp.log.Warn("shm: copies are stuck in a page that does not come, and may end later", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID)
+	dp.log.Warn("shm: copies wait for a page fault that is not served, and may end later", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID)
 	stuck = dp.domain.pool.abandon(dp, cause)
 	<-empty
 	return stuck
@@ -80,7 +80,7 @@ func (dp *dataPath) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync
 // more.
 func (dp *dataPath) awaitPeer() {
 	if !fenceOf(dp.inbox.notices.mem).Await(dp.greet.peer, letGo) {
-		dp.log.Warn("shm: peer does not end its copies", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID, "after", letGo)
+		dp.log.Warn("shm: the peer did not finish its copies", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID, "after", letGo)
 	}
 }
 

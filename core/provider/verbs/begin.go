@@ -198,9 +198,9 @@ func (dp *dataPath) usable(f *flight, g *registration) error {
 	case g.err != nil:
 		return fmt.Errorf("%w: %w", errStream, g.err)
 	case !dp.isKnown(g):
-		return fmt.Errorf("%w: a device of %s is gone", errStream, dp.rails[0])
+		return fmt.Errorf("%w: a device of %s was removed", errStream, dp.rails[0])
 	case g.readOnly && f.op.Kind == fabric.OpRead:
-		return local.OpFault(fabric.Errno(syscall.EFAULT), "read into %d bytes of local memory at %#x that may not be written", g.size, g.base)
+		return local.OpFault(fabric.Errno(syscall.EFAULT), "read into %d bytes of local memory at %#x, which is read-only", g.size, g.base)
 	}
 	return nil
 }

@@ -180,7 +180,7 @@ func BenchmarkMessages(b *testing.B) {
 				tcp := newTalkers(b, size)
 				verbstest.Limit(b)
 				tcp.b.path(b)
-				if tcp.a.path(b); !strings.Contains(tcp.a.reason(), "messages go by TCP") {
+				if tcp.a.path(b); !strings.Contains(tcp.a.reason(), "messages use TCP") {
 					b.Fatal(tcp.a.reason())
 				}
 				what = append(what, tcp.message)

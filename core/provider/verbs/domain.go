@@ -47,10 +47,10 @@ func newDomain(all *domains, table *regions.Table) *domain {
 	log, within := all.opts.Log, all.opts.releaseWait
 	d.regions.Table, d.regions.Within = table, within
 	d.regions.Stuck = func(region uint64) {
-		log.Error("verbs: a device does not end its work: memory stays registered", "region", region, "after", within)
+		log.Error("verbs: a device did not finish its work, memory stays registered", "region", region, "after", within)
 	}
 	d.regions.Failed = func(region uint64, err error) {
-		log.Warn("verbs: take a region from its device", "region", region, "error", err)
+		log.Warn("verbs: deregister a region from its device", "region", region, "error", err)
 	}
 	return d
 }

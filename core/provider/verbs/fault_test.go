@@ -103,7 +103,7 @@ func TestStatusOfOneOp(t *testing.T) {
 				case i == 2:
 					fails(t, err, c.want, "queue pair", rail, c.status.String())
 				default:
-					fails(t, err, fabric.ErrConnReset, "not done", c.status.String())
+					fails(t, err, fabric.ErrConnReset, "not executed", c.status.String())
 				}
 				if err != nil {
 					failed = append(failed, err)
@@ -254,7 +254,7 @@ func TestAddressIsGone(t *testing.T) {
 			}
 			cause := errors.Join(a.ends(t), b.ends(t))
 			fails(t, cause, fabric.ErrConnReset, "emu0", "lost its address 198.18.0.10", "index 1")
-			if said := a.log.String() + b.log.String(); !strings.Contains(said, "an address is gone") {
+			if said := a.log.String() + b.log.String(); !strings.Contains(said, "an address was removed") {
 				t.Errorf("the log does not name it:\n%s", said)
 			}
 			on := func(want string) {

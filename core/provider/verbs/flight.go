@@ -70,7 +70,7 @@ func (f *flight) release() {
 	for i := range f.held {
 		h := &f.held[i]
 		if h.mr == nil {
-			logged(f.path.log, "take an op's memory from its device", h.reg.Close())
+			logged(f.path.log, "deregister an op's memory from its device", h.reg.Close())
 			continue
 		}
 		h.reg.use.Leave()

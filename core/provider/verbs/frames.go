@@ -97,7 +97,7 @@ func parseRails(b []byte) ([]railDesc, error) {
 	b = b[2:]
 	for i := range rails {
 		if len(b) < railLen {
-			return nil, fmt.Errorf("rail %d is cut off: %w", i, fabric.ErrProtocol)
+			return nil, fmt.Errorf("rail %d is truncated: %w", i, fabric.ErrProtocol)
 		}
 		r := &rails[i]
 		copy(r.gid[:], b)

@@ -29,7 +29,7 @@ func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
 		}
 	}
 	if best < 0 {
-		return verbs.GIDEntry{}, fmt.Errorf("the port has no GID: has its network interface an address?: %w", fabric.ErrNoData)
+		return verbs.GIDEntry{}, fmt.Errorf("the port has no GID: does its network interface have an address?: %w", fabric.ErrNoData)
 	}
 	return table[best], nil
 }

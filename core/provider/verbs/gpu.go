@@ -44,7 +44,7 @@ func gpuOf(buf fabric.Buffer, dmabufFirst bool) (*gpuMemory, error) {
 	}
 	all, err := device.Devices()
 	if err != nil {
-		return nil, fmt.Errorf("show memory of a GPU to NICs: %w", err)
+		return nil, fmt.Errorf("register GPU memory with NICs: %w", err)
 	}
 	g := &gpuMemory{ways: []gpuWay{byPeer, byDMABuf}}
 	if dmabufFirst {
@@ -56,7 +56,7 @@ func gpuOf(buf fabric.Buffer, dmabufFirst bool) (*gpuMemory, error) {
 			return g, nil
 		}
 	}
-	return nil, fmt.Errorf("show memory of %v device %d, which is not here, to NICs: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
+	return nil, fmt.Errorf("register memory of %v device %d, which this process does not see, with NICs: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
 }
 
 // pin tries the ways in turn. The error has why each one failed.
@@ -89,19 +89,19 @@ func pinDMABuf(d *device.Device, n *nic, at, length uint64, rights verbs.Access)
 
 // explain says what was tried and where to look.
 func (g *gpuMemory) explain(err error, n *nic, size uint64) error {
-	return fmt.Errorf("show %d bytes of %v to %s: %w; mori doctor says what a host needs for it", size, g.dev, n.name, err)
+	return fmt.Errorf("register %d bytes of %v with %s: %w; mori doctor says what the host needs", size, g.dev, n.name, err)
 }
 
 // logChoice logs which way it went.
 func (g *gpuMemory) logChoice(log *slog.Logger, size uint64) {
 	if g != nil {
-		log.Debug("verbs: NICs reach memory of a GPU", "bytes", size, "device", g.dev, "how", g.last)
+		log.Debug("verbs: NICs access GPU memory", "bytes", size, "device", g.dev, "how", g.last)
 	}
 }
 
 // refused notes that no NIC of the peer reaches a region, which its log says more of.
 func (dp *dataPath) refused(l *grant.Grant[place]) {
 	if l.Refused == fabric.ErrNotSupported && dp.SlowReason() == "" {
-		dp.slow(fmt.Errorf("%w: the peer has none that reaches its region %d; its log says why", errStream, l.Key.ID))
+		dp.slow(fmt.Errorf("%w: no NIC of the peer can access its region %d; its log says why", errStream, l.Key.ID))
 	}
 }

@@ -139,7 +139,7 @@ func TestGPUMemoryByNIC(t *testing.T) {
 					t.Errorf("%q is not reported: %s", words, b.reason())
 				}
 			}
-			if c.staged && !strings.Contains(b.reason(), fmt.Sprintf("of %v to emu0", all[len(all)-1])) {
+			if c.staged && !strings.Contains(b.reason(), fmt.Sprintf("of %v with emu0", all[len(all)-1])) {
 				t.Errorf("what is shown to what is not reported: %s", b.reason())
 			}
 		})

@@ -97,7 +97,7 @@ func (n *nic) choosePort() error {
 		}
 		state = fmt.Sprintf("port %d is %v", p, link.State)
 	}
-	return fmt.Errorf("no active port (%s): is its cable in, and its network interface up?: %w", state, fabric.ErrNoData)
+	return fmt.Errorf("no active port (%s): is its cable connected, and its network interface up?: %w", state, fabric.ErrNoData)
 }
 
 // address is what peers send to: addresses come and go with those of the network interface, so each
@@ -194,8 +194,8 @@ func (n *nic) addressesChanged() {
 		if r.gid.GID == ([16]byte{}) || slices.ContainsFunc(table, func(g verbs.GIDEntry) bool { return g.Index == r.gid.Index && g.GID == r.gid.GID }) {
 			continue
 		}
-		n.log.Warn("verbs: an address is gone: has the network interface lost it?", "device", n.name, "port", n.port, "address", gidText(r.gid.GID))
-		r.fail(fmt.Errorf("RDMA device %s: port %d has lost its address %s (GID index %d): %w", n.name, n.port, gidText(r.gid.GID), r.gid.Index, fabric.ErrConnReset))
+		n.log.Warn("verbs: an address was removed: did the network interface lose it?", "device", n.name, "port", n.port, "address", gidText(r.gid.GID))
+		r.fail(fmt.Errorf("RDMA device %s: port %d lost its address %s (GID index %d): %w", n.name, n.port, gidText(r.gid.GID), r.gid.Index, fabric.ErrConnReset))
 	}
 }
 

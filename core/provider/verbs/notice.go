@@ -168,11 +168,11 @@ func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.path.granter.MayWrite(x.ticket) {
-		return fmt.Errorf("remote data %d of a write under grant %#x, which does not let it write, from %s: %w", x.data, x.ticket, n.path.ep.Peer(), fabric.ErrProtocol)
+		return fmt.Errorf("remote data %d of a write under grant %#x, which does not allow writes, from %s: %w", x.data, x.ticket, n.path.ep.Peer(), fabric.ErrProtocol)
 	}
 	number, all := imm&numberMask, int(imm>>24)
 	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.path.receives() { // each has a credit that was not given back
-		return fmt.Errorf("remote data of %d ops that waits and of %d that came in part, from %s: %w", len(n.pending), len(n.came), n.path.ep.Peer(), fabric.ErrProtocol)
+		return fmt.Errorf("remote data of %d ops is waiting, and of %d arrived in part, from %s: %w", len(n.pending), len(n.came), n.path.ep.Peer(), fabric.ErrProtocol)
 	}
 	if n.came == nil {
 		n.came = make(map[uint32]int)

@@ -144,13 +144,13 @@ func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wc.ID < p.head || wc.ID >= p.tail {
-		return to, fmt.Errorf("completion of work request %d on queue pair %d, where %d to %d are under way: %w", wc.ID, p.num, p.head, p.tail, fabric.ErrProtocol)
+		return to, fmt.Errorf("completion of work request %d on queue pair %d, where %d to %d are pending: %w", wc.ID, p.num, p.head, p.tail, fabric.ErrProtocol)
 	}
 	whole, good := p.broken == nil, wc.Status == verbs.StatusSuccess
 	if whole && !good {
 		why := p.fault(wc)
 		p.ring[wc.ID%uint64(len(p.ring))].failed(why)
-		p.broken = local.OpFault(fabric.ErrConnReset, "%v, and what came after it was not done", why)
+		p.broken = local.OpFault(fabric.ErrConnReset, "%v, so the following work was not executed", why)
 	}
 	for ; p.head <= wc.ID; p.head++ {
 		at := &p.ring[p.head%uint64(len(p.ring))]
@@ -182,7 +182,7 @@ func (p *pair) flushed() error {
 		return nil
 	}
 	p.dry = true
-	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s did what it may not, or failed itself", p.num, p.rail, p.rail.path.ep.Peer())
+	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s made an invalid access, or failed itself", p.num, p.rail, p.rail.path.ep.Peer())
 }
 
 // fault is why a work request failed. A refusal by the target is no ErrAccess: ops are held against

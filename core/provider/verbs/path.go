@@ -231,7 +231,7 @@ func (dp *dataPath) isGone() bool {
 // slow notes why an op goes by TCP. The log has the first reason.
 func (dp *dataPath) slow(why error) {
 	if dp.Slow(why) {
-		dp.log.Info("verbs: an op goes by TCP, which is slower", "peer", dp.ep.Peer(), "why", why)
+		dp.log.Info("verbs: an op uses TCP, which is slower", "peer", dp.ep.Peer(), "why", why)
 	}
 }
 
@@ -250,10 +250,10 @@ func (dp *dataPath) Describe() (name, reason string) {
 	}
 	reason = strings.Join(on, ", ")
 	if dp.rails[0].wire == nil {
-		reason += "; messages go by TCP: TLS encrypts them, or a device has no room for their queue pair"
+		reason += "; messages use TCP: TLS encrypts them, or a device has no room for their queue pair"
 	}
 	if why := dp.SlowReason(); why != "" {
-		reason += "; some ops go by TCP: " + why
+		reason += "; some ops use TCP: " + why
 	}
 	return "rdma", reason
 }

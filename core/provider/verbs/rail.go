@@ -86,7 +86,7 @@ func newRail(dp *dataPath, nicAt, qps int, messages bool, offer *railDesc) (r *r
 	}
 	if messages {
 		if r.wire, err = newWire(r, s, wireSends, wireRecvs); err != nil {
-			dp.log.Info("verbs: messages go by TCP", "peer", dp.ep.Peer(), "error", err)
+			dp.log.Info("verbs: messages use TCP", "peer", dp.ep.Peer(), "error", err)
 			r.wire = nil
 		}
 	}
@@ -153,7 +153,7 @@ func (r *rail) connect(peer *railDesc) error {
 		}
 	}
 	if w := r.wire; w != nil && peer.wire == 0 {
-		logged(r.path.log, "close the queue pair of messages, which the peer does not want", errors.Join(w.pair.close(), w.close()))
+		logged(r.path.log, "close the queue pair of messages, which the peer does not use", errors.Join(w.pair.close(), w.close()))
 		r.wire = nil
 	} else if w != nil {
 		w.most = min(wireBytes, uint64(peer.wireBytes))
@@ -200,7 +200,7 @@ func (r *rail) shrink(n int) {
 		return
 	}
 	for _, p := range r.pairs[n:] {
-		logged(r.path.log, "close a queue pair that the peer does not want", p.close())
+		logged(r.path.log, "close a queue pair that the peer does not use", p.close())
 	}
 	r.pairs = r.pairs[:n]
 }
@@ -283,7 +283,7 @@ func (r *rail) take(wcs []verbs.WC, ended []share) []share {
 	for i := range wcs {
 		p := r.pairOf(wcs[i].QPNum)
 		if p == nil {
-			r.fail(fmt.Errorf("completion on %s for queue pair %d, which is not there: %w", r, wcs[i].QPNum, fabric.ErrProtocol))
+			r.fail(fmt.Errorf("completion on %s for unknown queue pair %d: %w", r, wcs[i].QPNum, fabric.ErrProtocol))
 			continue
 		}
 		var err error

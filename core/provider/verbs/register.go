@@ -41,7 +41,7 @@ func (d *domain) registrationOf(mr *regions.MR, wait bool) *registration {
 	return d.regions.Find(mr, func() *registration {
 		g := register(d.all, mr)
 		if g.err != nil {
-			d.all.opts.Log.Warn("verbs: a region goes by TCP, which is slower: no device takes it", "bytes", g.size, "error", g.err)
+			d.all.opts.Log.Warn("verbs: a region uses TCP, which is slower, because no device can register it", "bytes", g.size, "error", g.err)
 		}
 		return g
 	})
@@ -120,7 +120,7 @@ func (g *registration) explain(err error, n *nic) error {
 	case errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EAGAIN):
 		hint = "the locked-memory limit is too low (ulimit -l, LimitMEMLOCK=), or the device is out of regions"
 	case errors.Is(err, syscall.EFAULT):
-		hint = "the memory is not mapped, or is of a kind that the device cannot reach"
+		hint = "the memory is not mapped, or is of a kind that the device cannot access"
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EOPNOTSUPP):
 		hint = "the device refuses this memory"
 	default:

@@ -115,7 +115,7 @@ func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries i
 	each := most/qps - 1
 	recvs = min(recvs, each/2)
 	if sends = min(sends, each-recvs); recvs < 1 {
-		return 0, 0, 0, fmt.Errorf("%d queue pairs share a completion queue of %d entries, want %d at least: %w", qps, most, 3*qps, fabric.ErrNotSupported)
+		return 0, 0, 0, fmt.Errorf("%d queue pairs share a completion queue of %d entries, want at least %d: %w", qps, most, 3*qps, fabric.ErrNotSupported)
 	}
 	return sends, recvs, most, nil
 }

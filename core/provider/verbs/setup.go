@@ -121,10 +121,10 @@ func (dp *dataPath) openRails(most, qps int, offers []railDesc) (rails []*rail, 
 		rails = append(rails, r)
 	}
 	if len(rails) == 0 {
-		return nil, errors.Join(append(why, fmt.Errorf("no RDMA device goes with the peer's: %w", fabric.ErrNoData))...)
+		return nil, errors.Join(append(why, fmt.Errorf("no RDMA device can connect to the peer's: %w", fabric.ErrNoData))...)
 	}
 	for _, err := range why {
-		dp.log.Warn("verbs: a device is left out", "peer", dp.ep.Peer(), "error", err)
+		dp.log.Warn("verbs: a device is not used", "peer", dp.ep.Peer(), "error", err)
 	}
 	return rails, nil
 }
@@ -184,7 +184,7 @@ func (dp *dataPath) first(what string) error {
 	dp.mu.Lock()
 	defer dp.mu.Unlock()
 	if dp.asked || dp.dialed != (what == "answer") || dp.dialed && len(dp.rails) == 0 {
-		return fmt.Errorf("%s of rails out of turn: %w", what, fabric.ErrProtocol)
+		return fmt.Errorf("unexpected %s of rails: %w", what, fabric.ErrProtocol)
 	}
 	dp.asked = true
 	return nil
@@ -237,7 +237,7 @@ func (dp *dataPath) conclude(rails []*rail, answers []railDesc) {
 	defer dp.setup.Done()
 	dp.adopt(rails[:len(answers)])
 	for _, r := range rails[len(answers):] {
-		logged(dp.log, "close a rail that the peer has not", r.close())
+		logged(dp.log, "close a rail that the peer does not have", r.close())
 	}
 	for i := range answers {
 		rails[i].shrink(len(answers[i].qps))
@@ -255,7 +255,7 @@ func (dp *dataPath) onUp() error {
 	wired := dp.wired
 	dp.mu.Unlock()
 	if !wired || dp.isReady() {
-		return fmt.Errorf("rails are up before they were agreed on, or twice: %w", fabric.ErrProtocol)
+		return fmt.Errorf("rails were reported up before they were agreed, or twice: %w", fabric.ErrProtocol)
 	}
 	dp.up()
 	return nil

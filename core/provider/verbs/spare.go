@@ -38,7 +38,7 @@ var spareKinds = [...]struct {
 const maxSpare = 256 << 10
 
 // errUnregistered: some local memory of an op is of no region.
-var errUnregistered = errors.New("local memory is of no registered region")
+var errUnregistered = errors.New("local memory is not in a registered region")
 
 // spares are registered memory of a fabric for ops whose own is not.
 type spares [len(spareKinds)]spareKind
@@ -139,7 +139,7 @@ func kindFor(n uint64) int {
 func (dp *dataPath) listElsewhere(f *flight, wait bool) error {
 	f.runs = f.runs[:0]
 	if staging.OnDevice(f.op) {
-		return fmt.Errorf("%w: host memory beside device memory is of no region", errStream)
+		return fmt.Errorf("%w: host memory beside device memory is not in a registered region", errStream)
 	}
 	if kind := kindFor(f.op.Len()); kind >= 0 {
 		if wait {
@@ -211,7 +211,7 @@ func unreachable(at, n uint64, err error) error {
 // lease registers n bytes for the flight alone.
 func (dp *dataPath) lease(f *flight, at, n uint64) (*registration, error) {
 	if f.leases++; f.leases > maxTransient {
-		return nil, fmt.Errorf("%w: more than %d pieces are of no registered region", errStream, maxTransient)
+		return nil, fmt.Errorf("%w: more than %d pieces are not in a registered region", errStream, maxTransient)
 	}
 	g := registerAll(dp.all, fabric.Buffer{Addr: at, Len: n}, 0)
 	if g.err != nil {

@@ -31,7 +31,7 @@ func (dp *dataPath) Close(cause error) {
 	select {
 	case <-empty:
 	case <-t.C:
-		dp.log.Warn("verbs: a device does not end its work: its queue pairs are taken away under it", "peer", dp.ep.Peer(), "after", wait)
+		dp.log.Warn("verbs: a device did not finish its work, destroying its queue pairs", "peer", dp.ep.Peer(), "after", wait)
 	}
 	close(dp.gone)
 	for _, r := range rails {

@@ -28,7 +28,7 @@ func wired(tb testing.TB, ends ...*end) {
 	for _, e := range ends {
 		dp := e.path(tb)
 		if dp.setup.Wait(); dp.rails[0].wire == nil {
-			tb.Fatalf("messages go by TCP: %s", e.reason())
+			tb.Fatalf("messages use TCP: %s", e.reason())
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestMessagesWithoutAQueuePair(t *testing.T) {
 			a, b := ends[side == "dials"], ends[side != "dials"]
 			ok(t, connect(a, b))
 			for _, e := range []*end{a, b} {
-				if e.path(t); !strings.Contains(e.reason(), "messages go by TCP") {
+				if e.path(t); !strings.Contains(e.reason(), "messages use TCP") {
 					t.Errorf("path %q", e.reason())
 				}
 			}
@@ -187,7 +187,7 @@ func TestMessagesUnderTLS(t *testing.T) {
 	w := way{tls: selfSigned(t)}
 	a, b := newEnds(t, w)
 	for _, e := range []*end{a, b} {
-		if e.path(t).rails[0].wire != nil || !strings.Contains(e.reason(), "messages go by TCP") {
+		if e.path(t).rails[0].wire != nil || !strings.Contains(e.reason(), "messages use TCP") {
 			t.Errorf("path %q", e.reason())
 		}
 	}

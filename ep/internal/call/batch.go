@@ -38,9 +38,9 @@ func (b Batch) Check(c *plan.Config, l *plan.Layout) (rowBytes uint64, err error
 	case !plan.Dispatchable(b.Type):
 		return 0, fmt.Errorf("rows of %v: %w", b.Type, plan.ErrShape)
 	case b.N > 0 && (b.Input == 0 || b.Indices == 0):
-		return 0, fmt.Errorf("no rows or no indices: %w", plan.ErrShape)
+		return 0, fmt.Errorf("rows or indices are missing: %w", plan.ErrShape)
 	case b.Route != nil && b.Route.N != b.N:
-		return 0, fmt.Errorf("the route is of %d tokens: %w", b.Route.N, plan.ErrShape)
+		return 0, fmt.Errorf("the routing handle has %d tokens: %w", b.Route.N, plan.ErrShape)
 	}
 	return l.RowBytes(b.Hidden, b.Type)
 }

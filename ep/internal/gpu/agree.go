@@ -18,7 +18,7 @@ func agree(w *shmem.World, cause error) error {
 	failed := []uint64{flag64(cause != nil)}
 	err := errors.Join(cause, maximum(w, failed))
 	if err == nil && failed[0] != 0 {
-		err = fmt.Errorf("another rank could not: %w", shmem.ErrElsewhere)
+		err = fmt.Errorf("the call failed on another rank: %w", shmem.ErrElsewhere)
 	}
 	return err
 }
@@ -30,9 +30,9 @@ func agreeOnHosts(w *shmem.World, perHost int, cause error) error {
 	err := errors.Join(cause, maximum(w, values))
 	switch most, least := values[1], ^values[2]; {
 	case err == nil && values[0] != 0:
-		return fmt.Errorf("another rank could not: %w", shmem.ErrElsewhere)
+		return fmt.Errorf("the call failed on another rank: %w", shmem.ErrElsewhere)
 	case err == nil && most != least:
-		return fmt.Errorf("hosts have %d to %d ranks that reach each other by loads and stores: %w",
+		return fmt.Errorf("hosts have between %d and %d ranks that reach each other by loads and stores, want equal numbers: %w",
 			least, most, errors.ErrUnsupported)
 	}
 	return err

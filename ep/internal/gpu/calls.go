@@ -60,7 +60,7 @@ func (c *calls) usable() error {
 		return err
 	}
 	if c.sent.kind != sentNothing {
-		return fmt.Errorf("a call was sent and not yet received: %w", plan.ErrState)
+		return fmt.Errorf("the recv of the previous send is missing: %w", plan.ErrState)
 	}
 	return nil
 }

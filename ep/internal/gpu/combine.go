@@ -85,9 +85,9 @@ func (c *calls) combineArgs(out call.Output) (a combineArgs, err error) {
 	case out.Rows < 0:
 		return a, plan.ErrShape
 	case out.Rows > 0 && (!out.InPlace && out.Input == 0 || out.HasWeights && out.Weights == 0):
-		return a, fmt.Errorf("no rows or no weights: %w", plan.ErrShape)
+		return a, fmt.Errorf("rows or weights are missing: %w", plan.ErrShape)
 	case out.Weighted && !c.last.weights && c.last.tokens > 0:
-		return a, fmt.Errorf("weighted, after a dispatch without weights: %w", plan.ErrShape)
+		return a, fmt.Errorf("weighted=True after a dispatch without weights: %w", plan.ErrShape)
 	case format.Blocks != 0:
 		a.transport, a.scaleBlocks = transportBlockwise, uint32(format.Blocks)
 	case format.Type != out.Type:
@@ -133,10 +133,10 @@ func (c *calls) follow(out call.Output, a *combineArgs) error {
 	case r == nil:
 		return nil
 	case r.N < 0 || r.N > c.cfg.MaxNumInpToken || r.RowsAt == 0 || r.N > 0 && r.Slots == 0:
-		return fmt.Errorf("a route of %d tokens with its map at %#x and its rows counted at %#x: %w",
+		return fmt.Errorf("invalid routing handle of %d tokens, map at %#x, row count at %#x: %w",
 			r.N, r.Slots, r.RowsAt, plan.ErrShape)
 	case out.Weighted && r.N != c.last.tokens:
-		return fmt.Errorf("weighted, with the route of another dispatch than the last, whose weights are not kept: %w", plan.ErrShape)
+		return fmt.Errorf("weighted=True with a routing handle that is not the last dispatch's, whose weights are not kept: %w", plan.ErrShape)
 	}
 	a.tokens, a.route, a.rows = uint32(r.N), r.Slots, r.RowsAt
 	return nil

@@ -34,7 +34,7 @@ func (f *faults) fault() error {
 	case faultCounts:
 		return fmt.Errorf("dispatch of rank %d: %w", f.cfg.Rank, plan.ErrCounts)
 	case faultRows:
-		return fmt.Errorf("combine of rank %d: it was given fewer rows than the %d that the dispatch brought: %w",
+		return fmt.Errorf("combine of rank %d: the input has fewer rows than the %d that the dispatch received: %w",
 			f.cfg.Rank, int32(n.word32(noticeRows)), plan.ErrShape)
 	}
 	return nil
@@ -51,14 +51,14 @@ func (f *faults) waited() error {
 	number := expected >> plan.SignatureBits
 	switch n.word32(noticeFault) {
 	case faultNetwork:
-		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is not reached any more: %w",
+		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is unreachable: %w",
 			act, number, c.Rank, peer, f.world.RemoteStatus(int(peer), seen))
 	case faultMismatch:
 		const mask = 1<<plan.SignatureBits - 1
 		return fmt.Errorf("%s %d: rank %d was called with another shape or type of rows than rank %d (signature %#x, not %#x): %w",
 			act, number, peer, c.Rank, seen&mask, expected&mask, plan.ErrMismatch)
 	}
-	return fmt.Errorf("%s %d of rank %d: these have not come: rank %d (expected %d, seen %d): %w",
+	return fmt.Errorf("%s %d of rank %d: no data arrived from rank %d (expected %d, seen %d): %w",
 		act, number, c.Rank, peer, number, seen>>plan.SignatureBits, shmem.ErrTimeout)
 }
 

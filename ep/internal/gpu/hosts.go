@@ -33,10 +33,10 @@ type hosts struct {
 // all. base is the op's symmetric memory.
 func findHosts(w *shmem.World, c *plan.Config, base uint64) (*hosts, error) {
 	if n := c.WorldSize; n > mostRanks {
-		return nil, fmt.Errorf("%d ranks, at most %d can be: %w", n, mostRanks, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%d ranks, want at most %d: %w", n, mostRanks, errors.ErrUnsupported)
 	}
 	if n := c.MaxNumInpToken; n > mostRows {
-		return nil, fmt.Errorf("max_num_inp_token_per_rank %d: on GPUs at most %d can be: %w",
+		return nil, fmt.Errorf("max_num_inp_token_per_rank %d: want at most %d on GPUs: %w",
 			n, mostRows, errors.ErrUnsupported)
 	}
 	near, far := uint64(0), -1
@@ -51,18 +51,18 @@ func findHosts(w *shmem.World, c *plan.Config, base uint64) (*hosts, error) {
 		return nil, nil
 	}
 	if !c.KernelType.SpansHosts() {
-		return nil, fmt.Errorf("kernel_type %v, and the memory of PE %d is not mapped here, by the GPU of PE %d: %w",
+		return nil, fmt.Errorf("kernel_type %v needs mapped memory, but the GPU of PE %[3]d does not map that of PE %[2]d: %[4]w",
 			c.KernelType, far, c.Rank, errors.ErrUnsupported)
 	}
 	h := &hosts{near: near, perHost: bits.OnesCount64(near), hierarchical: c.KernelType.Hierarchical()}
 	first := c.Rank / h.perHost * h.perHost
 	if c.WorldSize%h.perHost != 0 || near>>first != 1<<h.perHost-1 {
 		return nil, fmt.Errorf("rank %d of %d reaches ranks %#b by loads and stores: "+
-			"ranks of a host must follow each other, the same number on each: %w",
+			"ranks of a host must be consecutive, and each host must have the same number: %w",
 			c.Rank, c.WorldSize, near, errors.ErrUnsupported)
 	}
 	if _, ok := w.Remote(); !ok {
-		return nil, fmt.Errorf("kernels of PE %d have no way to PE %d, whose memory is not mapped here: %w",
+		return nil, fmt.Errorf("kernels of PE %d cannot reach PE %d, whose memory is not mapped: %w",
 			c.Rank, far, errors.Join(w.RemoteErr(far), errors.ErrUnsupported))
 	}
 	h.network = w.State()

@@ -60,7 +60,7 @@ func (r *records) layOut(h *hosts, c *plan.Config, l *plan.Layout, chunk int) {
 // allocate makes the memory. Collective.
 func (r *records) allocate(w *shmem.World) (err error) {
 	if r.base, err = w.MallocAlign(plan.Alignment, r.size); err != nil {
-		err = fmt.Errorf("make the buffers of an op for rows between hosts: %w", err)
+		err = fmt.Errorf("allocate the buffers of an op for rows between hosts: %w", err)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func Open(w *shmem.World, cfg plan.Config, l plan.Layout, state *call.State, opt
 	b := &buffers{}
 	var err error
 	if b.base, err = w.MallocAlign(plan.Alignment, l.Size); err != nil {
-		return nil, fmt.Errorf("make the buffers of an op: %w", err)
+		return nil, fmt.Errorf("allocate the buffers of an op: %w", err)
 	}
 	dev := w.Device()
 	s := &Side{world: w, excluded: &excluded{}}
@@ -187,10 +187,10 @@ func (s *Side) Check() error { return s.health.check() }
 // Rows asks the GPU how many rows there are. It waits for the stream of the last call.
 func (s *Side) Rows() (int, error) {
 	if err := s.current.Copy(s.notice.answer(), s.Received(), plan.Int32Bytes); err != nil {
-		return 0, fmt.Errorf("ask for the number of rows: %w", err)
+		return 0, fmt.Errorf("read the number of rows: %w", err)
 	}
 	if err := s.wait(s.current); err != nil {
-		return 0, fmt.Errorf("ask for the number of rows: %w", err)
+		return 0, fmt.Errorf("read the number of rows: %w", err)
 	}
 	return int(s.notice.word32(answerAt)), s.Check()
 }

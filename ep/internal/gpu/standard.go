@@ -20,7 +20,7 @@ func (c *calls) Pack(to call.Packed, x, indices uint64, rows, hidden int, t plan
 		return fmt.Errorf("pack: %w", err)
 	}
 	if rows < c.cfg.MaxRecv() {
-		return fmt.Errorf("pack %d rows, %d may have been received: %w", rows, c.cfg.MaxRecv(), plan.ErrShape)
+		return fmt.Errorf("pack %d rows, want %d: %w", rows, c.cfg.MaxRecv(), plan.ErrShape)
 	}
 	if err := c.cfg.CheckPacked(); err != nil {
 		return err

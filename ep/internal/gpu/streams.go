@@ -110,7 +110,7 @@ func (t *streams) dropEnds() {
 func (t *streams) settle(n *notice, patience time.Duration, rank int) error {
 	for _, e := range t.ends {
 		if err := e.settle(n, patience); err != nil {
-			return fmt.Errorf("the kernel of %s of rank %d does not end, though it was aborted: %w", e.act, rank, err)
+			return fmt.Errorf("the kernel of %s of rank %d did not end after it was aborted: %w", e.act, rank, err)
 		}
 	}
 	for _, e := range t.ends {

@@ -24,7 +24,7 @@ type buffers struct {
 func (b *buffers) allocate() (err error) {
 	size := b.layout.Size + b.cfg.OwnBytes()
 	if b.base, err = b.world.MallocHost(plan.Alignment, size); err != nil {
-		return fmt.Errorf("make the buffers of an op: %w", err)
+		return fmt.Errorf("allocate the buffers of an op: %w", err)
 	}
 	// The memory may have been another op's. No rank sets a flag before all have cleared theirs.
 	clear(memory.Bytes(b.base, b.layout.DispatchOut.Offset))

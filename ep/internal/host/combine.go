@@ -75,7 +75,7 @@ func (c *combiner) check(out call.Output) (p *plan.Plan, rows int, err error) {
 	if out.Route != nil {
 		p, rows = c.replayed, out.Route.Rows
 		if rows < 0 || rows > c.cfg.MaxRecv() {
-			return nil, 0, fmt.Errorf("a route of %d received rows, at most %d can be: %w",
+			return nil, 0, fmt.Errorf("a routing handle with %d received rows, want at most %d: %w",
 				rows, c.cfg.MaxRecv(), plan.ErrShape)
 		}
 		if err := p.FromMap(view.Of[int32](out.Route.Slots, out.Route.N*c.cfg.TopK)); err != nil {
@@ -84,13 +84,13 @@ func (c *combiner) check(out call.Output) (p *plan.Plan, rows int, err error) {
 	}
 	switch {
 	case out.Weighted && out.Route != nil && !c.repeatsLast(out.Route):
-		return nil, 0, fmt.Errorf("weighted, with the route of another dispatch than the last, whose weights are not kept: %w", plan.ErrShape)
+		return nil, 0, fmt.Errorf("weighted=True with a routing handle that is not the last dispatch's, whose weights are not kept: %w", plan.ErrShape)
 	case out.Weighted && len(c.last.weights) != p.Tokens()*c.cfg.TopK:
-		return nil, 0, fmt.Errorf("weighted, after a dispatch without weights: %w", plan.ErrShape)
+		return nil, 0, fmt.Errorf("weighted=True after a dispatch without weights: %w", plan.ErrShape)
 	case !out.InPlace && out.Rows < rows:
-		return nil, 0, fmt.Errorf("the dispatch brought %d: %w", rows, plan.ErrShape)
+		return nil, 0, fmt.Errorf("the dispatch received %d: %w", rows, plan.ErrShape)
 	case rows > 0 && (!out.InPlace && out.Input == 0 || out.HasWeights && out.Weights == 0):
-		return nil, 0, fmt.Errorf("no rows or no weights: %w", plan.ErrShape)
+		return nil, 0, fmt.Errorf("rows or weights are missing: %w", plan.ErrShape)
 	}
 	return p, rows, nil
 }

@@ -78,7 +78,7 @@ func (f *flags) missing(act string, region plan.Region, number uint64, awaited f
 			late = append(late, fmt.Sprintf("rank %d (at dispatch %d, combine %d)", rank, published, ready))
 		}
 	}
-	return fmt.Sprintf("%s %d: these have not come: %s", act, number, strings.Join(late, ", "))
+	return fmt.Sprintf("%s %d: no data arrived from %s", act, number, strings.Join(late, ", "))
 }
 
 func everyone(int) bool { return true }

@@ -30,7 +30,7 @@ func (k *packer) pack(to call.Packed, x, indices uint64, rows, hidden int, t pla
 		return fmt.Errorf("pack %d rows: %w", rows, err)
 	}
 	if rows < 0 || rows > k.cfg.MaxRecv() {
-		return fmt.Errorf("pack %d rows, at most %d can be: %w", rows, k.cfg.MaxRecv(), plan.ErrShape)
+		return fmt.Errorf("pack %d rows, want at most %d: %w", rows, k.cfg.MaxRecv(), plan.ErrShape)
 	}
 	choices, experts, stride := rows*k.cfg.TopK, k.cfg.ExpertsPerRank, k.cfg.PackedRows()
 	counts, info := view.Of[int32](to.Counts, experts), view.Of[int32](to.Info, experts*stride)

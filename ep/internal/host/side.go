@@ -70,7 +70,7 @@ func (s *Side) usable() error {
 		return err
 	}
 	if s.pending.done != nil {
-		return fmt.Errorf("a call was sent and not yet received: %w", plan.ErrState)
+		return fmt.Errorf("the recv of the previous send is missing: %w", plan.ErrState)
 	}
 	return nil
 }

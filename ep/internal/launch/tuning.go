@@ -105,7 +105,7 @@ func readRegular(path string, limit int64) ([]byte, error) {
 // ParseTuning reads and checks the text of a file.
 func ParseTuning(text []byte) (*Tuning, error) {
 	if len(text) > mostTuning {
-		return nil, fmt.Errorf("%d bytes, at most %d can be: %w", len(text), mostTuning, plan.ErrConfig)
+		return nil, fmt.Errorf("%d bytes, want at most %d: %w", len(text), mostTuning, plan.ErrConfig)
 	}
 	t := &Tuning{}
 	if err := json.Unmarshal(text, t); err != nil {
@@ -130,7 +130,7 @@ func (l *list[T]) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	if open != json.Delim('[') {
-		return fmt.Errorf("%v in place of an array (%v): %w", open, err, plan.ErrConfig)
+		return fmt.Errorf("%v instead of an array (%v): %w", open, err, plan.ErrConfig)
 	}
 	for dec.More() {
 		var one T

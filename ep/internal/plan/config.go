@@ -172,7 +172,7 @@ func (c Config) DecodePosition(position int32) (source, token int) {
 // configuration. The rows are the caller's (external), or lie in Layout.CombineIn.
 func (c Config) CheckQuant(t DType, external bool) error {
 	if !Summable(t) {
-		return fmt.Errorf("combine rows of %v: cannot be summed: %w", t, ErrShape)
+		return fmt.Errorf("combine rows of %v, which have no sum: %w", t, ErrShape)
 	}
 	if !c.QuantType.Blockwise() {
 		return nil

@@ -15,7 +15,7 @@ var (
 	ErrCounts  = errors.New("published counts are impossible")
 	ErrRecvCap = errors.New("more rows than a rank may receive")
 
-	ErrState    = errors.New("not now")
+	ErrState    = errors.New("invalid in this state")
 	ErrMismatch = errors.New("the ranks made different calls")
 )
 
@@ -30,7 +30,7 @@ type CapError struct {
 
 // Error returns a message with all numbers.
 func (e *CapError) Error() string {
-	return fmt.Sprintf("rank %d dispatches %d rows to rank %d, which receives %d of at most %d already: %v",
+	return fmt.Sprintf("rank %d dispatches %d rows to rank %d, which already receives %d of at most %d: %v",
 		e.Source, e.Rows, e.Dest, e.Used, e.Cap, ErrRecvCap)
 }
 

@@ -89,14 +89,14 @@ func NewLayout(cfg Config, scaleBlocks int) (Layout, error) {
 	for _, r := range l.regions() {
 		size, ok := multiply(r.factors...)
 		if !ok || size > maxLayout {
-			return Layout{}, fmt.Errorf("lay out an op: %s is the product of %d bytes, at most %d can be: %w",
+			return Layout{}, fmt.Errorf("lay out an op: %s is the product of %d bytes, want at most %d: %w",
 				r.name, r.factors, maxLayout, ErrConfig)
 		}
 		*r.region = Region{Offset: l.Size, Size: size}
 		l.Size += (size + Alignment - 1) / Alignment * Alignment
 	}
 	if l.Size > maxLayout {
-		return Layout{}, fmt.Errorf("lay out an op: %d bytes, at most %d can be: %w", l.Size, maxLayout, ErrConfig)
+		return Layout{}, fmt.Errorf("lay out an op: %d bytes, want at most %d: %w", l.Size, maxLayout, ErrConfig)
 	}
 	return l, nil
 }

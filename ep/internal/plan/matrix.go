@@ -54,7 +54,7 @@ func (m *CountMatrix) Admit() error {
 func (m *CountMatrix) check(source int) error {
 	for d, count := range m.Row(source) {
 		if count < 0 || int(count) > m.cfg.SendPerRank() {
-			return fmt.Errorf("rank %d sends %d rows to rank %d, at most %d are possible: %w",
+			return fmt.Errorf("rank %d sends %d rows to rank %d, want at most %d: %w",
 				source, count, d, m.cfg.SendPerRank(), ErrCounts)
 		}
 	}

@@ -85,7 +85,7 @@ func TestOverflowNamesTheNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := p.Place(b)
-	const want = "dispatch: rank 1 dispatches 3 rows to rank 0, which receives 8 of at most 10 already: more rows than a rank may receive"
+	const want = "dispatch: rank 1 dispatches 3 rows to rank 0, which already receives 8 of at most 10: more rows than a rank may receive"
 	if !errors.Is(err, ErrRecvCap) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -211,7 +211,7 @@ func (p *Plan) Place(m *CountMatrix) error {
 func (p *Plan) Moved(m *CountMatrix) error {
 	for d, count := range p.counts {
 		if now := m.Base(p.cfg.Rank, d); count != 0 && int(p.bases[d]) != now {
-			return fmt.Errorf("the block at rank %d began at slot %d and now begins at %d, so that not all ranks replay the same: %w",
+			return fmt.Errorf("the block at rank %d starts at slot %[3]d instead of %[2]d, so not all ranks repeat the same routing: %[4]w",
 				d, p.bases[d], now, ErrMismatch)
 		}
 	}

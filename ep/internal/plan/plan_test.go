@@ -178,7 +178,7 @@ func TestMovedNamesTheBlock(t *testing.T) {
 	}
 	for first, want := range map[int32]string{
 		3: "",
-		2: "the block at rank 0 began at slot 3 and now begins at 2, so that not all ranks replay the same: ",
+		2: "the block at rank 0 starts at slot 2 instead of 3, so not all ranks repeat the same routing: ",
 	} {
 		copy(matrix.Row(0), []int32{first, 4})
 		copy(matrix.Row(1), p.Counts())

@@ -56,7 +56,7 @@ func (c Config) PackExperts(indices, counts, info, slots []int32) error {
 // CheckPacked returns an error if the standard-MoE form has more rows than an int32 can count.
 func (c Config) CheckPacked() error {
 	if c.ExpertsPerRank > math.MaxInt32/c.PackedRows() {
-		return fmt.Errorf("pack %d x %d rows: more than an int32 counts: %w",
+		return fmt.Errorf("pack %d x %d rows: more than an int32 can count: %w",
 			c.ExpertsPerRank, c.PackedRows(), ErrShape)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (c Config) CheckPacked() error {
 // expert of this rank. The result is the int32 [ExpertsPerRank] at address counts.
 func (c Config) CountReceived(counts, indices uint64, rows int) error {
 	if rows < 0 || rows > c.MaxRecv() {
-		return fmt.Errorf("count the experts of %d rows, at most %d can be: %w", rows, c.MaxRecv(), ErrShape)
+		return fmt.Errorf("count the experts of %d rows, want at most %d: %w", rows, c.MaxRecv(), ErrShape)
 	}
 	to := view.Of[int32](counts, c.ExpertsPerRank)
 	clear(to)

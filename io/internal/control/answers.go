@@ -23,10 +23,10 @@ func (s *Server) greet(c *clientConn, body []byte) (who identity.ID, err error) 
 	self := s.self
 	switch {
 	case h.Version != message.Version:
-		return who, fmt.Errorf("peer %q speaks control version %d, this engine %d: %w",
+		return who, fmt.Errorf("peer %q uses control version %d, this engine %d: %w",
 			h.Key, h.Version, message.Version, errs.ErrInvalid)
 	case h.PeerKey != self.Key:
-		return who, fmt.Errorf("peer %q wants engine %q, but here is %q: %w", h.Key, h.PeerKey,
+		return who, fmt.Errorf("peer %q connects to engine %q, but this is engine %q: %w", h.Key, h.PeerKey,
 			self.Key, errs.ErrNotFound)
 	case h.PeerIncarnation != 0 && h.PeerIncarnation != self.Incarnation:
 		return who, fmt.Errorf("engine %q was restarted: register its new descriptor: %w", self.Key,
@@ -53,7 +53,7 @@ func (s *Server) greet(c *clientConn, body []byte) (who identity.ID, err error) 
 // refuses.
 func (s *Server) admits(who identity.ID) error {
 	if who.Key == s.self.Key && who != s.self.ID() {
-		return fmt.Errorf("engine %q is this one, and the peer another: %w", s.self.Key, errs.ErrNotFound)
+		return fmt.Errorf("engine %q is this engine, so the peer cannot have its name: %w", s.self.Key, errs.ErrNotFound)
 	}
 	return s.host.Admits(who)
 }
@@ -64,7 +64,7 @@ func (s *Server) authenticate(c net.Conn, h *message.Hello) (*message.Challenge,
 	self := s.self
 	switch {
 	case self.Secret != "" && !h.Auth:
-		return nil, fmt.Errorf("engine %q wants proof of %s, and engine %q has none: %w",
+		return nil, fmt.Errorf("engine %q requires %s, and engine %q has none: %w",
 			self.Key, config.AuthSecret, h.Key, errs.ErrBadState)
 	case len(h.Nonce) != message.NonceLen || len(h.PublicKey) != len(identity.PublicKey{}):
 		return nil, fmt.Errorf("hello with a nonce of %d bytes and a public key of %d: %w",
@@ -89,17 +89,17 @@ func (s *Server) authenticate(c net.Conn, h *message.Hello) (*message.Challenge,
 	case kind == message.TypeFailure:
 		return nil, refused(body)
 	case kind != message.TypeProof:
-		return nil, fmt.Errorf("control message of type %d in place of a proof: %w", kind, errs.ErrInvalid)
+		return nil, fmt.Errorf("control message of type %d instead of a proof: %w", kind, errs.ErrInvalid)
 	}
 	if err := message.Decode(body, &p); err != nil {
 		return nil, err
 	}
 	if !self.Secret.Proves(p.Proof, message.RoleClient, all...) {
-		return nil, fmt.Errorf("engine %q has another %s than engine %q: %w", h.Key,
+		return nil, fmt.Errorf("engines %[1]q and %[3]q have different values of %[2]s: %[4]w", h.Key,
 			config.AuthSecret, self.Key, errs.ErrBadState)
 	}
 	if !h.ID().Public.Verify(p.Signature, message.RoleClient, all...) {
-		return nil, fmt.Errorf("the signature is not that of engine %q's public key: %w", h.Key,
+		return nil, fmt.Errorf("the signature does not match engine %q's public key: %w", h.Key,
 			errs.ErrBadState)
 	}
 	return ch, nil
@@ -127,7 +127,7 @@ func (s *Server) describeRegion(c net.Conn, body []byte) error {
 	}
 	key := descriptor.RegionKey{ID: q.ID}
 	if copy(key.Secret[:], q.Secret); len(q.Secret) != len(key.Secret) {
-		return fmt.Errorf("question for a region with a secret of %d bytes: %w", len(q.Secret),
+		return fmt.Errorf("region request with a secret of %d bytes: %w", len(q.Secret),
 			errs.ErrInvalid)
 	}
 	var reply message.Region

@@ -44,7 +44,7 @@ func NewClient(self *Self, peer descriptor.Engine, near Near) *Client {
 
 // ErrTurnedAway is the cause if the peer's control plane refuses, and will refuse each later
 // attempt.
-var ErrTurnedAway = fmt.Errorf("the peer's control plane turns us away: %w", errs.ErrUnreachable)
+var ErrTurnedAway = fmt.Errorf("the peer's control plane refused the connection: %w", errs.ErrUnreachable)
 
 // Greet does the handshake on a new connection and returns the peer's transports and a token for
 // data connections.
@@ -93,7 +93,7 @@ func (c *Client) Close() {
 // alone runs f with c.mu held. Its error says so if an earlier question has no answer in time.
 func (c *Client) alone(ctx context.Context, f func() error) error {
 	if err := c.mu.Lock(ctx); err != nil {
-		return fmt.Errorf("the control plane of %q has not answered an earlier question: %w (%w)",
+		return fmt.Errorf("the control plane of %q has not answered an earlier request: %w (%w)",
 			c.peer.Key, err, errs.ErrUnreachable)
 	}
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *Client) askAgain(ctx context.Context, kind message.Type, q any, want me
 	}
 	if err := c.ask(ctx, kind, q, want, answer); err != nil {
 		c.disconnect() // so that a late answer is not taken for that to the next question
-		return fmt.Errorf("ask the control plane of %q: %w", c.peer.Key, err)
+		return fmt.Errorf("send a request to the control plane of %q: %w", c.peer.Key, err)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (c *Client) ask(ctx context.Context, kind message.Type, q any, want message
 		return fmt.Errorf("refused: %s: %w", f.Text, ErrTurnedAway)
 	}
 	if got != want {
-		return fmt.Errorf("answer of type %d in place of %d: %w", got, want, errs.ErrInvalid)
+		return fmt.Errorf("reply of type %d instead of %d: %w", got, want, errs.ErrInvalid)
 	}
 	c.last = time.Now()
 	return message.Decode(body, answer)

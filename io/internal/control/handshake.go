@@ -41,11 +41,11 @@ func (c *Client) attempt(ctx context.Context) (*message.Welcome, error) {
 	w, err := c.handshake(ctx)
 	if err != nil {
 		c.disconnect()
-		return nil, fmt.Errorf("greet %q at %s: %w", c.peer.Key, addr, err)
+		return nil, fmt.Errorf("handshake with %q at %s: %w", c.peer.Key, addr, err)
 	}
 	if w.Version != message.Version {
 		c.disconnect()
-		return nil, fmt.Errorf("greet %q at %s: control version %d: %w", c.peer.Key, addr,
+		return nil, fmt.Errorf("handshake with %q at %s: control version %d: %w", c.peer.Key, addr,
 			w.Version, errs.ErrInvalid)
 	}
 	return w, nil
@@ -104,14 +104,14 @@ func (c *Client) handshake(ctx context.Context) (*message.Welcome, error) {
 	opening := message.Opening(&h, &ch)
 	switch {
 	case self.Secret != "" && len(ch.Proof) == 0:
-		return nil, c.refuse(fmt.Errorf("engine %q gives no proof: it has no %s, and engine %q has: %w",
+		return nil, c.refuse(fmt.Errorf("engine %q sent no proof: it has no %s, and engine %q has one: %w",
 			d.Key, config.AuthSecret, self.Key, ErrTurnedAway))
 	case !self.Secret.Proves(ch.Proof, message.RoleServer, opening...):
-		return nil, c.refuse(fmt.Errorf("engine %q has another %s than engine %q: %w",
+		return nil, c.refuse(fmt.Errorf("engines %[1]q and %[3]q have different values of %[2]s: %[4]w",
 			d.Key, config.AuthSecret, self.Key, ErrTurnedAway))
 	case len(ch.PublicKey) != len(there.Public) || len(ch.Nonce) != message.NonceLen ||
 		d.Incarnation != 0 && !there.Is(d.ID()):
-		return nil, c.refuse(fmt.Errorf("here answers not the engine %q of the descriptor: %w",
+		return nil, c.refuse(fmt.Errorf("the answering process is not the engine %q of the descriptor: %w",
 			d.Key, ErrTurnedAway))
 	}
 	var w message.Welcome
@@ -124,7 +124,7 @@ func (c *Client) handshake(ctx context.Context) (*message.Welcome, error) {
 	if w.Key != d.Key || w.Incarnation != ch.Incarnation || len(w.Token) != message.TokenLen ||
 		!self.Secret.Proves(w.Proof, message.RoleWelcome, all...) ||
 		!there.Public.Verify(w.Signature, message.RoleWelcome, all...) {
-		return nil, c.refuse(fmt.Errorf("the welcome of engine %q was altered on its way: %w",
+		return nil, c.refuse(fmt.Errorf("the welcome message of engine %q was altered in transit: %w",
 			d.Key, ErrTurnedAway))
 	}
 	return &w, nil

@@ -213,7 +213,7 @@ func (s *Server) converse(c *clientConn) error {
 }
 
 func outOfTurn(kind message.Type) error {
-	return fmt.Errorf("control message of type %d out of turn: %w", kind, errs.ErrInvalid)
+	return fmt.Errorf("unexpected control message of type %d: %w", kind, errs.ErrInvalid)
 }
 
 // refused is the error for a Failure that the client sent.

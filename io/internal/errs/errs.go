@@ -9,7 +9,7 @@ import "errors"
 var (
 	ErrClosed      = errors.New("engine is closed")
 	ErrInvalid     = errors.New("invalid argument")
-	ErrBadState    = errors.New("not possible in this state")
+	ErrBadState    = errors.New("invalid in this state")
 	ErrNotFound    = errors.New("not found")
 	ErrUnsupported = errors.ErrUnsupported // not possible on this machine; the text says why
 	ErrUnreachable = errors.New("peer not reachable")

@@ -79,7 +79,7 @@ func (r *Record) Reason(name string) string {
 	if o == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s: broke %v ago, and is tried again: %v", name,
+	return fmt.Sprintf("%s: broke %v ago, mori retries it: %v", name,
 		time.Since(o.since).Round(time.Second), o.cause)
 }
 

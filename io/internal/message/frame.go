@@ -68,7 +68,7 @@ func Read(r io.Reader) (Type, []byte, error) {
 		return 0, nil, fmt.Errorf("control message of type %d cut short: %w", head[0], err)
 	}
 	if sum := binary.BigEndian.Uint32(head[5:]); sum != checksum(head[:], body) {
-		return 0, nil, fmt.Errorf("%w: of type %d and %d bytes, altered on its way: %w",
+		return 0, nil, fmt.Errorf("%w: of type %d and %d bytes, altered in transit: %w",
 			ErrUnreadable, head[0], n, fabric.ErrCRC)
 	}
 	return Type(head[0]), body, nil

@@ -29,7 +29,7 @@ const (
 func NewNonce() ([]byte, error) {
 	n := make([]byte, NonceLen)
 	if _, err := rand.Read(n); err != nil {
-		return nil, fmt.Errorf("draw a nonce: %w", err)
+		return nil, fmt.Errorf("generate a nonce: %w", err)
 	}
 	return n, nil
 }

@@ -17,9 +17,9 @@ import (
 // stand together, as the format wants.
 func WriteMetrics(w io.Writer, engines []meter.EngineStats) error {
 	m := &metrics{out: bufio.NewWriter(w), engines: engines}
-	m.perEngine("mori_io_uptime_seconds", "gauge", "Time since the engine was made.", func(e *meter.EngineStats) float64 { return e.UptimeS })
-	m.perEngine("mori_io_regions", "gauge", "Memory regions that are registered.", func(e *meter.EngineStats) float64 { return float64(e.Regions) })
-	m.perEngine("mori_io_refused_total", "counter", "Transfers that were refused before they began.",
+	m.perEngine("mori_io_uptime_seconds", "gauge", "Time since the engine was created.", func(e *meter.EngineStats) float64 { return e.UptimeS })
+	m.perEngine("mori_io_regions", "gauge", "Registered memory regions.", func(e *meter.EngineStats) float64 { return float64(e.Regions) })
+	m.perEngine("mori_io_refused_total", "counter", "Transfers that were refused before they started.",
 		func(e *meter.EngineStats) float64 { return float64(e.Totals.Refused) })
 	m.perEngine("mori_io_stuck", "gauge", "Transfers in flight for more than a second, at most 16 counted.",
 		func(e *meter.EngineStats) float64 { return float64(len(e.Stuck)) })
@@ -30,9 +30,9 @@ func WriteMetrics(w io.Writer, engines []meter.EngineStats) error {
 	m.perOp("mori_io_bytes_total", "counter", "Bytes of operations that succeeded.", func(o *meter.OpStats) float64 { return float64(o.Bytes) })
 	m.perOp("mori_io_canceled_total", "counter", "Transfers that the caller canceled; they count as failed, too.",
 		func(o *meter.OpStats) float64 { return float64(o.Canceled) })
-	m.perOp("mori_io_replays_total", "counter", "Transfers that went on over another path when this one broke.",
+	m.perOp("mori_io_replays_total", "counter", "Transfers that continued over another path when this one broke.",
 		func(o *meter.OpStats) float64 { return float64(o.Replays) })
-	m.perOp("mori_io_in_flight", "gauge", "Transfers that were submitted and have not ended.",
+	m.perOp("mori_io_in_flight", "gauge", "Pending transfers: submitted and not yet ended.",
 		func(o *meter.OpStats) float64 { return float64(o.InFlight) })
 	m.failures()
 	m.latency()
@@ -125,7 +125,7 @@ func (m *metrics) failures() {
 
 func (m *metrics) latency() {
 	const name = "mori_io_latency_seconds"
-	m.family(name, "histogram", "Time from submission until success was told.")
+	m.family(name, "histogram", "Time from submission until success was reported.")
 	m.eachOp(func(o *meter.OpStats, labels []string) {
 		at, sum := 0, uint64(0)
 		for _, us := range meter.Bounds() {

@@ -122,9 +122,9 @@ func guard(next http.Handler, local bool) http.Handler {
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET and HEAD are answered here", http.StatusMethodNotAllowed)
+			http.Error(w, "only GET and HEAD are supported", http.StatusMethodNotAllowed)
 		case local && !literal(r.Host):
-			http.Error(w, "ask for this host as localhost or by its address", http.StatusForbidden)
+			http.Error(w, "use localhost or the address of this host in the URL", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}

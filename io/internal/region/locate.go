@@ -34,14 +34,14 @@ func (q *Request) locate() (*device.Device, error) {
 		return nil, fmt.Errorf("as host memory, but it is memory of %v; register it with location GPU and device %d: %w", on, on.Ordinal, errs.ErrInvalid)
 	case p.Kind != device.OnDevice && p.Kind != device.Managed:
 		if loc == descriptor.LocGPU {
-			return nil, fmt.Errorf("as memory of GPU %d, but the driver knows it as %v memory; register it with location CPU: %w", ordinal, p.Kind, errs.ErrInvalid)
+			return nil, fmt.Errorf("as memory of GPU %d, but the driver reports %v memory; register it with location CPU: %w", ordinal, p.Kind, errs.ErrInvalid)
 		}
 		return nil, nil
 	case ordinal >= 0 && on != nil && on.Ordinal != ordinal:
 		return nil, fmt.Errorf("as memory of GPU %d, but it is memory of %v: %w", ordinal, on, errs.ErrInvalid)
 	}
 	if on == nil {
-		return nil, fmt.Errorf("as memory of GPU %d: the driver names no device of this process for it: %w", ordinal, errs.ErrInvalid)
+		return nil, fmt.Errorf("as memory of GPU %d: the driver reports no device of this process for it: %w", ordinal, errs.ErrInvalid)
 	}
 	return on, within(p, q.Addr, q.Size)
 }

@@ -193,7 +193,7 @@ func (r *Region) MRDesc(t *transport.Transport) (fabric.MRDesc, error) {
 	case r.closed:
 		return 0, r.Gone()
 	}
-	return 0, fmt.Errorf("local region %d is memory of %v, which %s does not move on this host: %w",
+	return 0, fmt.Errorf("local region %d is memory of %v, which %s cannot move on this host: %w",
 		r.desc.ID, r.device, t.Name(), errs.ErrUnsupported)
 }
 

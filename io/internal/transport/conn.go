@@ -122,7 +122,7 @@ func (t *Transport) admit(ctx context.Context, req fabric.ConnReq) {
 	peer, ok := t.config.Server.Redeem(req.Private(), t.name)
 	switch {
 	case !ok:
-		refuse("unknown, used or expired token, or no proof for it: greet the control plane first")
+		refuse("unknown, used or expired token, or no proof for it: complete the control-plane handshake first")
 		return
 	case len(t.Conns()) >= maxConns:
 		refuse("too many connections")

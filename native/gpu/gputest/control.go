@@ -20,7 +20,7 @@ import (
 func NeedEmulated(tb testing.TB) {
 	tb.Helper()
 	if Real() {
-		tb.Skip("an emulated GPU is needed, and this one is real")
+		tb.Skip("the test needs an emulated GPU, but this one is real")
 	}
 	Need(tb)
 }

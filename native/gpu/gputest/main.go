@@ -128,7 +128,7 @@ func check(n int) error {
 		return errors.Join(whys...)
 	}
 	if most < n {
-		return fmt.Errorf("%d GPUs are here, and %d are needed", most, n)
+		return fmt.Errorf("the test needs %[2]d GPUs, but the host has %[1]d", most, n)
 	}
 	return nil
 }

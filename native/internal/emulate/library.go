@@ -111,7 +111,7 @@ func (l Library) Compile(args ...string) (string, error) {
 	}
 	for _, c := range l.Compilers {
 		if _, err := exec.LookPath(append(strings.Fields(os.Getenv(c.variable)), c.otherwise)[0]); err != nil {
-			return "", fmt.Errorf("there is no device, and no %s can be made: %w", l.What, err)
+			return "", fmt.Errorf("the host has no device, and emulating the %s failed: %w", l.What, err)
 		}
 	}
 	for _, dir := range l.Sources {

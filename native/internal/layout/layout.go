@@ -50,7 +50,7 @@ func (c Comparison) Need(tb testing.TB, what, pkg string) {
 	case emulate.Required(what):
 		tb.Fatalf("MORI_REQUIRE has %s, and %s is not installed: %v", what, pkg, missing)
 	default:
-		tb.Skipf("the vendor's headers are compared where %s is installed", pkg)
+		tb.Skipf("the test compares the vendor's headers if %s is installed", pkg)
 	}
 }
 

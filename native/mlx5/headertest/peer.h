@@ -13,7 +13,7 @@ struct peer_cqe {
 };
 
 // The calls of testdata/peer.c. constant returns the value of a constant of the header by its place
-// in a list; -1 behind the end.
+// in a list; -1 past the end.
 struct peer {
 	void (*control)(void *seg, uint16_t pi, uint8_t opcode, uint8_t opmod, uint32_t qpn, uint8_t flags, uint8_t ds, uint32_t imm);
 	void (*data)(void *seg, uint32_t bytes, uint32_t key, uint64_t addr);

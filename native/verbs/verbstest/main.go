@@ -53,7 +53,7 @@ func Need(tb testing.TB, count ...int) {
 	}
 	needAny(tb)
 	if err := check(n); err != nil {
-		tb.Fatalf("the devices cannot be used (they are real: %v): %v", Real(), err)
+		tb.Fatalf("the devices cannot be used (real: %v): %v", Real(), err)
 	}
 }
 
@@ -62,7 +62,7 @@ func Need(tb testing.TB, count ...int) {
 func NeedEmulated(tb testing.TB) {
 	tb.Helper()
 	if Real() {
-		tb.Skip("an emulated RDMA device is needed, and these are real")
+		tb.Skip("the test needs an emulated RDMA device, but these are real")
 	}
 	needAny(tb)
 }
@@ -95,7 +95,7 @@ func check(n int) error {
 		up++
 	}
 	if up < n {
-		return fmt.Errorf("%d of %d RDMA devices have a port that is up, and %d are needed", up, len(devices), n)
+		return fmt.Errorf("%d of %d RDMA devices have an active port, the test needs %d", up, len(devices), n)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 		"wrong key":                {func(w *verbs.SendWR) { w.RKey += 256 }, nil, false, verbs.StatusRemAccess, access},
 		"a key of another use":     {func(w *verbs.SendWR) { w.RKey = w.RKey&^0xff | 0x11 }, nil, true, verbs.StatusRemAccess, access},
 		"beyond the end":           {func(w *verbs.SendWR) { w.RemoteAddr += bufBytes - 7 }, nil, false, verbs.StatusRemAccess, access},
-		"before the beginning":     {func(w *verbs.SendWR) { w.RemoteAddr-- }, nil, false, verbs.StatusRemAccess, access},
+		"before the startning":     {func(w *verbs.SendWR) { w.RemoteAddr-- }, nil, false, verbs.StatusRemAccess, access},
 		"pair without rights":      {nil, onlyLocal, false, verbs.StatusRemInvReq, request},
 		"atomic of an odd address": {func(w *verbs.SendWR) { w.Op = verbs.OpFetchAdd; w.RemoteAddr += 4 }, nil, true, verbs.StatusRemInvReq, request},
 		"more reads than it takes": {func(w *verbs.SendWR) { w.Op = verbs.OpRead }, oneRead, true, verbs.StatusRemInvReq, request},

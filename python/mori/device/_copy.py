@@ -51,7 +51,7 @@ def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
     known = [_inside(to, count, "dst"), _inside(at, count, "src")]
     if {place.api for place in known} == {"CUDA", "HIP"}:
         pair = f"from GPU {known[1].device} to GPU {known[0].device}"
-        raise InvalidArgumentError(f"copy {count} bytes {pair}: no driver knows both, so go by the host")
+        raise InvalidArgumentError(f"copy {count} bytes {pair}: no driver can access both, so copy through host memory")
     gpus = sorted({place.device for place in known if place.device >= 0})
     if gpus:
         move(gpus, to, at, count)
@@ -122,6 +122,6 @@ def _inside(ptr: int, nbytes: int, what: str) -> Pointer:
     known = lookup(ptr)
     end = known.base + known.nbytes
     if ptr == 0 or (known.base and ptr + nbytes > end):
-        room = f"the allocation there ends after {end - ptr} bytes" if ptr else "it is no address"
+        room = f"the allocation ends after {end - ptr} bytes" if ptr else "it is not an address"
         raise InvalidArgumentError(f"copy {nbytes} bytes, {what} {ptr:#x}: {room}")
     return known

@@ -160,7 +160,7 @@ def device_number(device: Any) -> int:
     """Return ``device`` as a number that native code takes; it checks whether there is such a GPU."""
     number = operator.index(device)
     if not 0 <= number < 2**31:
-        raise InvalidArgumentError(f"no GPU {device!r}: they are numbered from 0")
+        raise InvalidArgumentError(f"GPU {device!r} does not exist: GPUs are numbered from 0")
     return number
 
 

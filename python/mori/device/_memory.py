@@ -170,7 +170,7 @@ class HostMemory(Owned):
             BadStateError: views of it are in use.
         """
         if not self.closed and self._array is not None and self._array() is not None:
-            raise BadStateError(f"{self!r} has views that are in use: release them before it is closed")
+            raise BadStateError(f"{self!r} has views in use: release them before you close it")
         super().close()
 
     def write(self, buffer: Any, offset: int = 0) -> None:
@@ -204,7 +204,7 @@ def _closed(memory: Owned) -> str:
 def _size(nbytes: Any) -> int:
     size = operator.index(nbytes)
     if not 0 < size < 2**63:
-        raise InvalidArgumentError(f"nbytes must be 1 at least, got {nbytes!r}")
+        raise InvalidArgumentError(f"nbytes must be at least 1, got {nbytes!r}")
     return size
 
 

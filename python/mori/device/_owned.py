@@ -50,7 +50,7 @@ class Owned:
         for slice_ms in slices(timeout):
             if _core.call(function, self._handle(), slice_ms):
                 return
-        raise MoriTimeoutError(f"{what} after {timeout} s: the GPU is not finished")
+        raise MoriTimeoutError(f"{what} after {timeout} s: the GPU has not finished")
 
     def __enter__(self: _Kind) -> _Kind:
         self._handle()
@@ -60,7 +60,7 @@ class Owned:
         self.close()
 
     def __copy__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} cannot be copied: it stands for one thing of the driver")
+        raise TypeError(f"a {type(self).__name__} cannot be copied: it represents one driver object")
 
     def __deepcopy__(self, _memo: object) -> NoReturn:
         self.__copy__()

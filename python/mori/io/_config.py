@@ -103,7 +103,7 @@ class BackendConfig(_Config):
     """Base of all backend configurations; not constructible itself."""
 
     def __init__(self) -> None:
-        raise TypeError("BackendConfig: no constructor defined; make the configuration of one backend instead")
+        raise TypeError("BackendConfig: no constructor defined; create the configuration of one backend instead")
 
     def to_json(self) -> str:
         """Return the fields as one JSON object, enums as their integers."""

@@ -24,7 +24,8 @@ def also(**names: str) -> Callable[[F], F]:
                     if second not in kwargs:
                         continue
                     if first in kwargs:
-                        raise TypeError(f"{function.__name__}() got {first!r} and {second!r}, which are one argument")
+                        both = f"{first!r} and {second!r}, which are the same argument"
+                        raise TypeError(f"{function.__name__}() got {both}")
                     kwargs[first] = kwargs.pop(second)
             return function(*args, **kwargs)
 

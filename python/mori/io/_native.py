@@ -206,11 +206,11 @@ class IOEngine:
 
     def LoadScatterGatherModule(self, path: str) -> None:
         """Raise UnsupportedError: the kernels that move small blocks come with mori, compiled."""
-        raise UnsupportedError(f"load {path}: mori brings its scatter/gather kernel with it and takes no other")
+        raise UnsupportedError(f"load {path}: mori uses its own scatter/gather kernel only")
 
     def LoadFabricCopyModule(self, path: str) -> None:
         """Raise UnsupportedError: there is no FABRIC backend."""
-        raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which this build has not")
+        raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which this build lacks")
 
     def Read(
         self,

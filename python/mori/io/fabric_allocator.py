@@ -57,4 +57,4 @@ def fabric_mem_pool() -> Iterator[Any]:
 
 def _missing() -> NoReturn:
     path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_native", _LIBRARY)
-    raise FileNotFoundError(f"fabric memory needs a GPU with fabric handles and {path}, which is not there")
+    raise FileNotFoundError(f"fabric memory needs a GPU with fabric handles and {path}, which does not exist")

@@ -20,7 +20,7 @@ def load() -> str:
     Raises:
         UnsupportedError: there is no GPU that could run it.
     """
-    raise UnsupportedError("the fabric copy kernel needs a GPU with a FABRIC backend, and none is usable here")
+    raise UnsupportedError("the fabric copy kernel needs a GPU with a FABRIC backend, and this build has none")
 
 
 def ensure_fabric_copy_kernel() -> bool:

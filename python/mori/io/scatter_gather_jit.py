@@ -20,7 +20,7 @@ def load() -> str:
     Raises:
         UnsupportedError: always.
     """
-    raise UnsupportedError("mori brings its scatter/gather kernel with it, compiled: there is none to load")
+    raise UnsupportedError("mori contains its compiled scatter/gather kernel: nothing to load")
 
 
 def ensure_scatter_gather_kernel() -> bool:

@@ -52,9 +52,9 @@ def kind_of(array: Any, what: str, place: int = HOST) -> Kind:
 def _misplaced(what: str, found: str, place: int) -> str:
     wants = "host memory" if place == HOST else f"GPU {place}"
     advice = (
-        "hand in arrays on the CPU, or have the symmetric heap on a GPU (MORI_SHMEM_DEVICE=gpu)"
+        "pass arrays on the CPU, or put the symmetric heap on a GPU (MORI_SHMEM_DEVICE=gpu)"
         if place == HOST
-        else "hand in arrays there, or have ops on host memory (MORI_EP_DEVICE=host)"
+        else "pass arrays there, or put ops in host memory (MORI_EP_DEVICE=host)"
     )
     return f"{what} is on {found}, and this op's buffers are on {wants}: {advice}"
 

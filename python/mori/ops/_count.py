@@ -46,6 +46,6 @@ def launch_local_expert_count(
     }
     for name, pointer in pointers.items():
         if not 0 < operator.index(pointer) < 2**64:
-            raise InvalidArgumentError(f"{name} {pointer} is no address")
+            raise InvalidArgumentError(f"{name} {pointer} is not an address")
     rows = ctypes.c_int32.from_address(total_recv_token_num_ptr).value
     _core.call("EPCount", to_json(config), local_expert_count_ptr, indices_ptr, rows)

@@ -49,7 +49,7 @@ def launch_reset(op: EpDispatchCombineOp, stream: Any = 0) -> None:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise UnsupportedError(f"{name} makes the arguments of a GPU kernel, which mori.ops launches by itself")
+    raise UnsupportedError(f"{name} builds the arguments of a GPU kernel, which mori.ops launches itself")
 
 
 def prepare_inference_args(*args: Any, **kwargs: Any) -> NoReturn:

@@ -66,7 +66,7 @@ class Health:
             mask |= 1 << number
         if self._place == arrays.HOST:
             raise UnsupportedError(
-                "exclude: an op on host memory ends for good when a rank has died; those on GPUs can go on"
+                "exclude: an op on host memory cannot continue after a rank has died; ops on GPUs can"
             )
         count: int = _core.call("EPExclude", self._handle, mask)
         self._tokens, self._received, self._has_weights, self._has_packed = -1, 0, False, False

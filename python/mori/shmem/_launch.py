@@ -123,7 +123,7 @@ def shmem_init(
         return 0
     if file is None:
         if rank is not None or nranks is not None:
-            raise InvalidArgumentError("rank and nranks are for file=; without it the launcher tells them")
+            raise InvalidArgumentError("rank and nranks need file=; without it the launcher provides them")
         _native.initialise("ShmemInitLaunched")
         return 0
     if rank is None or nranks is None or not 0 <= rank < nranks < 2**31:

@@ -87,7 +87,7 @@ def init_by_id(flags: int, rank: int, nranks: int, unique_id: bytes) -> None:
     if initialized():
         return
     if flags == MORI_SHMEM_INIT_WITH_MPI_COMM:
-        raise InvalidArgumentError("flags 0 means an MPI communicator, which shmem_mpi_init() takes")
+        raise InvalidArgumentError("flags 0 means an MPI communicator: use shmem_mpi_init()")
     if flags != MORI_SHMEM_INIT_WITH_UNIQUEID:
         raise InvalidArgumentError(f"flags must be {MORI_SHMEM_INIT_WITH_UNIQUEID} (by unique id), got {flags}")
     if not 0 <= rank < nranks < 2**31:

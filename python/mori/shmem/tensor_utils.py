@@ -65,7 +65,7 @@ def _check_dtype(dtype: Any) -> None:
     """Refuse what only host memory can be, before anything is allocated."""
     if _on_gpu() and type(dtype).__module__ != "torch":
         raise UnsupportedError(
-            f"the symmetric heap is on a GPU, where {dtype!r} makes no numpy array: give a torch dtype, wrap"
+            f"the symmetric heap is on a GPU, where numpy cannot create an array of {dtype!r}: give a torch dtype, wrap"
             " shmem_malloc's address in MoriShmemBuffer for other libraries, or set MORI_SHMEM_DEVICE=host before init"
         )
 
@@ -123,7 +123,7 @@ def mori_shmem_create_tensor(shape: Sequence[int], dtype: Any) -> Any:
     _synchronize()
     ptr = shmem_malloc(math.prod(extents) * dtype_size(dtype))
     if ptr == 0:
-        raise AssertionError(f"shmem_malloc gave no memory for shape {extents} of {dtype}")
+        raise AssertionError(f"shmem_malloc returned no memory for shape {extents} of {dtype}")
     tensor = _view(ptr, extents, dtype)
     tensor.__symm_tensor__ = True
     _synchronize()
@@ -153,7 +153,7 @@ def symm_mori_shmem_tensor(tensor: Any, peer: int) -> Any:
     if peer == me:
         return tensor
     if not 0 <= peer < shmem_npes():
-        raise InvalidArgumentError(f"there is no PE {peer}, but 0 to {shmem_npes() - 1}")
+        raise InvalidArgumentError(f"PE {peer} does not exist, want 0 to {shmem_npes() - 1}")
     there = shmem_ptr_p2p(ptr, me, peer)
     if there == 0:
         raise UnsupportedError(f"the memory of PE {peer} is not mapped in this process: use shmem_get and shmem_put")

@@ -113,7 +113,7 @@ func (g *GPU) Check(addr, n uint64) error {
 		return err
 	}
 	if p.Kind == device.Unknown && !memory.Mapped(addr, n) {
-		return fmt.Errorf("the local memory is not there: %d bytes at %#x: %w", n, addr, peers.ErrInvalid)
+		return fmt.Errorf("the local memory is not mapped: %d bytes at %#x: %w", n, addr, peers.ErrInvalid)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (Host) Settle() error { return nil }
 
 // Unmapped returns the error for a local address that is no memory of this process.
 func Unmapped(err error) error {
-	return fmt.Errorf("the local memory is not there: %w (%w)", peers.ErrInvalid, err)
+	return fmt.Errorf("the local memory is not mapped: %w (%w)", peers.ErrInvalid, err)
 }
 
 // Span returns how many bytes nelems elements of elem bytes take up that are stride elements apart.
@@ -118,7 +118,7 @@ func Span(stride int64, nelems, elem uint64) (uint64, error) {
 	apart, carry := bits.Add64(apart, 1, 0)
 	high, n := bits.Mul64(apart, elem)
 	if over|carry|high != 0 {
-		return 0, fmt.Errorf("more bytes than there are addresses: %w", peers.ErrInvalid)
+		return 0, fmt.Errorf("more bytes than the address space has: %w", peers.ErrInvalid)
 	}
 	return n, nil
 }

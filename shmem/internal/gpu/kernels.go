@@ -53,11 +53,11 @@ func (k *Kernels) Remote() (queue uint64, ok bool) {
 func (k *Kernels) RemoteErr(pe int) error {
 	switch {
 	case k.side == nil || k.side.remote == nil:
-		return fmt.Errorf("there is no queue for kernels: %w", errors.ErrUnsupported)
+		return fmt.Errorf("kernels have no queue: %w", errors.ErrUnsupported)
 	case k.side.remote.queue == nil:
 		return k.side.remote.why
 	case !k.side.isFar(pe):
-		return fmt.Errorf("PE %d is not reached by the queue for kernels: %w", pe, peers.ErrInvalid)
+		return fmt.Errorf("the queue for kernels does not reach PE %d: %w", pe, peers.ErrInvalid)
 	}
 	return k.side.remote.queue.Err(pe)
 }

@@ -32,7 +32,7 @@ func moduleState(m *device.Module, d *device.Device) (*Module, error) {
 		return nil, err
 	}
 	if v.Bytes != stateBytes {
-		return nil, fmt.Errorf("its %s has %d bytes, and this build's %d: compile it with the headers of this version: %w", stateSymbol, v.Bytes, stateBytes, peers.ErrInvalid)
+		return nil, fmt.Errorf("its %s has %d bytes, and this build's has %d: compile it with the headers of this version: %w", stateSymbol, v.Bytes, stateBytes, peers.ErrInvalid)
 	}
 	p, err := device.Lookup(v.Addr)
 	if err != nil {

@@ -49,7 +49,7 @@ func (e gpuEnvironment) Words(n uint64) (addr uint64, free func() error, err err
 		return 0, nil, err
 	}
 	if m.DeviceAddr() != m.Addr() {
-		err := fmt.Errorf("%s sees host memory at other addresses than the host: %w", e.dev, errors.ErrUnsupported)
+		err := fmt.Errorf("%s maps host memory at other addresses than the host: %w", e.dev, errors.ErrUnsupported)
 		return 0, nil, errors.Join(err, m.Close())
 	}
 	clear(memory.Bytes(m.Addr(), n))
@@ -73,7 +73,7 @@ func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, off
 		return nil, err
 	}
 	if n.nic.Provider() != mlx5.ProviderMLX5 {
-		return nil, fmt.Errorf("kernels of symmetric memory drive mlx5 queues only: %w", errors.ErrUnsupported)
+		return nil, fmt.Errorf("kernels of symmetric memory support mlx5 queues only: %w", errors.ErrUnsupported)
 	}
 	rights := mlx5.AccessLocalWrite | mlx5.AccessRemoteWrite | mlx5.AccessRemoteRead
 	if n.heap, err = n.nic.Register(b.Base, b.Have(), rights); err != nil {
@@ -103,7 +103,7 @@ func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 		}
 		its := &names[pe]
 		if me >= len(its.Ends) || its.Memory.Bytes != n.heap.Bytes {
-			return fmt.Errorf("PE %d shows %d bytes to NICs, and %d queues: %w", pe, its.Memory.Bytes, len(its.Ends), peers.ErrMismatch)
+			return fmt.Errorf("PE %d registered %d bytes with NICs, and %d queues: %w", pe, its.Memory.Bytes, len(its.Ends), peers.ErrMismatch)
 		}
 		if err := q.Connect(its.Ends[me]); err != nil {
 			return fmt.Errorf("connect to PE %d: %w", pe, err)

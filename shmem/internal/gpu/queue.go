@@ -59,7 +59,7 @@ func (r *queueSide) failed(pes []int) error {
 	}
 	for _, pe := range pes {
 		if err := r.queue.Err(pe); err != nil {
-			return fmt.Errorf("what kernels do at PE %d: %w", pe, err)
+			return fmt.Errorf("operations of kernels on PE %d: %w", pe, err)
 		}
 	}
 	return nil
@@ -79,10 +79,10 @@ func (r *queueSide) meaning(pe int, status uint64) error {
 	}
 	switch status {
 	case statusRefused:
-		return fmt.Errorf("the queue refused what was posted: %w", errors.ErrUnsupported)
+		return fmt.Errorf("the queue refused the posted work: %w", errors.ErrUnsupported)
 	case statusTimeout:
 		if report, ok := r.queue.Report(); ok {
-			return fmt.Errorf("it waited for command %d of its queue, and %d had ended: %w", report.Ticket, report.Ended, peers.ErrTimeout)
+			return fmt.Errorf("it waited for command %d of its queue, and %d had completed: %w", report.Ticket, report.Ended, peers.ErrTimeout)
 		}
 		return peers.ErrTimeout
 	case statusStopped:
@@ -136,7 +136,7 @@ func (r *queueSide) reach(ctx context.Context, s *Side, blobs [][]byte) (err err
 			without = append(without, pe)
 		}
 		if len(its.Regions) != 2 || its.Regions[0].Len != r.local[0].Len {
-			return fmt.Errorf("PE %d shows %d regions that are not like those here: %w", pe, len(its.Regions), peers.ErrMismatch)
+			return fmt.Errorf("PE %d has %d regions that do not match those here: %w", pe, len(its.Regions), peers.ErrMismatch)
 		}
 		if routes[pe], err = r.port.Reach(its.Addr, its.Regions); err != nil {
 			return fmt.Errorf("PE %d: %w", pe, err)
@@ -154,7 +154,7 @@ func (r *queueSide) reach(ctx context.Context, s *Side, blobs [][]byte) (err err
 		cfg.Wait = s.env.PEs.Timeout
 	}
 	if len(without) > 0 {
-		return fmt.Errorf("kernels are to post to NIC %q here, and not on %s: %w", s.env.NIC, peers.NameAll(without), peers.ErrMismatch)
+		return fmt.Errorf("kernels post to NIC %q on this PE, but not on %s: %w", s.env.NIC, peers.NameAll(without), peers.ErrMismatch)
 	}
 	if r.queue, err = proxy.New(cfg); err != nil || r.nic == nil {
 		return err

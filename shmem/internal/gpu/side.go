@@ -223,7 +223,7 @@ func (s *Side) reported() error {
 	peer := ""
 	if pe := int32(memory.Load32(s.report.Addr() + reportPeer)); pe >= 0 {
 		if s.isFar(int(pe)) && word(reportExpected) == 0 {
-			return fmt.Errorf("a kernel of PE %d gave up on PE %d: %w", who, pe, s.remote.meaning(int(pe), word(reportSeen)))
+			return fmt.Errorf("a kernel of PE %d timed out waiting for PE %d: %w", who, pe, s.remote.meaning(int(pe), word(reportSeen)))
 		}
 		peer = fmt.Sprintf(" from PE %d", pe)
 	}
@@ -231,6 +231,6 @@ func (s *Side) reported() error {
 	if off := addr - s.sync.Base; off < s.sync.Size {
 		where += fmt.Sprintf(" (offset %d of the heap)", off)
 	}
-	return fmt.Errorf("a kernel of PE %d gave up on the word at %s, which it wanted to be %d%s, and was %d at last: %w",
+	return fmt.Errorf("a kernel of PE %d timed out waiting for the word at %s to become %d%s; its last value was %d: %w",
 		who, where, word(reportExpected), peer, word(reportSeen), peers.ErrTimeout)
 }

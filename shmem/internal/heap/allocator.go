@@ -103,7 +103,7 @@ func (a *Allocator) malloc(r request) (addr uint64, err error) {
 	at, cause := uint64(nowhere), error(nil)
 	switch {
 	case r.align == 0 || r.align&(r.align-1) != 0:
-		cause = fmt.Errorf("an alignment is a power of two: %w", peers.ErrInvalid)
+		cause = fmt.Errorf("the alignment must be a power of two: %w", peers.ErrInvalid)
 	case r.size > 0 && a.alone(r):
 		at, cause = a.nextID, a.roomAlone(r.align, r.size)
 	case r.size > 0:
@@ -143,7 +143,7 @@ func (a *Allocator) reserve(align, size uint64) (uint64, error) {
 	if a.arena.Need(size, align) > a.arena.Size() {
 		return nowhere, nil
 	}
-	return nowhere, fmt.Errorf("%d bytes are taken of a heap of %d, and at most %d are free in one part: %w", a.arena.Used(), a.size, a.arena.Largest(), peers.ErrNoMemory)
+	return nowhere, fmt.Errorf("%d bytes of a heap of %d are in use, and the largest free block has %d: %w", a.arena.Used(), a.size, a.arena.Largest(), peers.ErrNoMemory)
 }
 
 // provide returns the memory of a plan that all PEs have agreed on.
@@ -177,7 +177,7 @@ func aloneSize(align, size uint64) uint64 { return arena.RoundUp(size, max(align
 // roomAlone reports whether there may be another isolated block.
 func (a *Allocator) roomAlone(align, size uint64) error {
 	if n := aloneSize(align, size); n == 0 || n > a.size-a.single {
-		return fmt.Errorf("%d bytes are taken of at most %d: %w", a.single, a.size, peers.ErrNoMemory)
+		return fmt.Errorf("%d bytes of at most %d are in use: %w", a.single, a.size, peers.ErrNoMemory)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (a *Allocator) Free(addr uint64) error {
 	switch {
 	case err != nil:
 	case at == nowhere:
-		err = fmt.Errorf("no allocation begins there, or not any more: %w", peers.ErrNotSym)
+		err = fmt.Errorf("no allocation starts at this address: %w", peers.ErrNotSym)
 	case at%2 == 1:
 		err = a.freeAlone(addr)
 	default:

@@ -67,7 +67,7 @@ type segmentView struct{ *memory.Segment }
 
 func openSegmentView(ctx context.Context, o *offer, size uint64) (*segmentView, error) {
 	if o.Ticket.Limit != size {
-		return nil, fmt.Errorf("%d bytes are offered, want %d: %w", o.Ticket.Limit, size, peers.ErrMismatch)
+		return nil, fmt.Errorf("the peer offers %d bytes, want %d: %w", o.Ticket.Limit, size, peers.ErrMismatch)
 	}
 	seg, err := memory.OpenSegment(ctx, o.Ticket)
 	if err != nil {

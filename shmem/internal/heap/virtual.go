@@ -145,7 +145,7 @@ func (v *virtualView) addr() uint64 { return v.chunks.room.Addr() }
 func (v *virtualView) follow(ctx context.Context, o *offer) error {
 	for _, c := range o.Chunks[min(v.n, len(o.Chunks)):] {
 		if c.Bytes == 0 || c.Bytes > v.chunks.room.Bytes()-v.chunks.have {
-			return fmt.Errorf("a chunk of %d bytes is offered behind %d of %d: %w", c.Bytes, v.chunks.have, v.chunks.room.Bytes(), peers.ErrMismatch)
+			return fmt.Errorf("the peer offers a chunk of %d bytes after %d of %d: %w", c.Bytes, v.chunks.have, v.chunks.room.Bytes(), peers.ErrMismatch)
 		}
 		file, err := memory.OpenFile(ctx, c.Ticket)
 		if err != nil {

@@ -67,7 +67,7 @@ func (b *Buffers) AllocBuffer(size uint64) (uint64, error) {
 		return 0, fmt.Errorf("allocate a buffer of %d bytes: %w", size, err)
 	}
 	if size == 0 {
-		return 0, fmt.Errorf("allocate a buffer of no bytes: %w", peers.ErrInvalid)
+		return 0, fmt.Errorf("allocate a buffer of 0 bytes: %w", peers.ErrInvalid)
 	}
 	size = arena.RoundUp(size, heap.PageSize)
 	seg, err := memory.NewSegment("mori-shmem-buffer", size, size)
@@ -88,7 +88,7 @@ func (b *Buffers) FreeBuffer(addr uint64) error {
 	defer b.mu.Unlock()
 	f, ok := b.all[addr]
 	if !ok || f.seg == nil {
-		return fmt.Errorf("free the buffer at %#x: there is none: %w", addr, peers.ErrInvalid)
+		return fmt.Errorf("free the buffer at %#x: no buffer starts there: %w", addr, peers.ErrInvalid)
 	}
 	delete(b.all, addr)
 	if err := f.close(); err != nil {
@@ -144,7 +144,7 @@ func (b *Buffers) RegisterBuffer(addr, size uint64) error {
 	case err != nil:
 		return fmt.Errorf("register %d bytes at %#x: %w", size, addr, err)
 	case addr == 0 || size == 0 || addr+size < addr:
-		return fmt.Errorf("register %d bytes at %#x: no memory: %w", size, addr, peers.ErrInvalid)
+		return fmt.Errorf("register %d bytes at %#x: not an address: %w", size, addr, peers.ErrInvalid)
 	case !memory.Mapped(addr, size) && !access.OnDevice(addr, size):
 		return fmt.Errorf("register %d bytes at %#x: not all of it is memory of this process or of a GPU: %w", size, addr, peers.ErrInvalid)
 	}

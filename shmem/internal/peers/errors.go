@@ -12,6 +12,6 @@ var (
 	ErrNoMemory    = errors.New("out of symmetric memory")      // the heap is full, or the machine
 	ErrMismatch    = errors.New("the PEs made different calls") // names them
 	ErrTimeout     = errors.New("timed out")
-	ErrUnreachable = errors.New("the PE cannot be reached") // by the network; names it
-	ErrElsewhere   = errors.New("another PE could not")     // what failed here because it failed there; says why
+	ErrUnreachable = errors.New("the PE cannot be reached")      // by the network; names it
+	ErrElsewhere   = errors.New("the call failed on another PE") // what failed here because it failed there; says why
 )

@@ -166,7 +166,7 @@ func (g *Group) HasPE(pe int) error {
 		return err
 	}
 	if uint(pe) >= uint(g.N) {
-		return fmt.Errorf("there is no PE %d, but 0 to %d: %w", pe, g.N-1, ErrInvalid)
+		return fmt.Errorf("PE %d does not exist, want 0 to %d: %w", pe, g.N-1, ErrInvalid)
 	}
 	return nil
 }

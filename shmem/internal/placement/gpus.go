@@ -68,7 +68,7 @@ func (m *Map) link(ctx context.Context) error {
 	}
 	for pe, row := range rows {
 		if len(row) != m.pes.N {
-			return fmt.Errorf("PE %d knows of %d GPUs, want %d: %w", pe, len(row), m.pes.N, peers.ErrMismatch)
+			return fmt.Errorf("PE %d reports %d GPUs, want %d: %w", pe, len(row), m.pes.N, peers.ErrMismatch)
 		}
 	}
 	for pe := range m.pes.N {

@@ -102,7 +102,7 @@ func (m *Map) logCrowd() {
 		return
 	}
 	if near, n, who := m.crowd(); n > 0 {
-		m.pes.Log.Info("the heaps of this node, if all are used, are more than there is", "pes", near, "heap", m.self.HeapSize, "limit", n, "of", who)
+		m.pes.Log.Info("the heaps of this node are larger than its memory", "pes", near, "heap", m.self.HeapSize, "limit", n, "of", who)
 	}
 }
 
@@ -147,12 +147,12 @@ func (m *Map) TooMuchToPin() string {
 	}
 	near, limit, who := m.crowd()
 	if now := heap.MemAvailable(os.DirFS("/")); limit == 0 && now > 0 && near > now/m.self.HeapSize {
-		limit, who = now, "what the machine has available"
+		limit, who = now, "the machine's available memory"
 	}
 	if limit == 0 {
 		return ""
 	}
-	return fmt.Sprintf("it would pin %d heaps of %d bytes on this node, and %s is %d: set MORI_SHMEM_HEAP_SIZE lower, or MORI_SHMEM_MODE=vmm_heap, where only what is used is pinned",
+	return fmt.Sprintf("it would pin %d heaps of %d bytes on this node, and %s is %d: reduce MORI_SHMEM_HEAP_SIZE, or set MORI_SHMEM_MODE=vmm_heap, which pins only allocated memory",
 		near, m.self.HeapSize, who, limit)
 }
 
@@ -199,7 +199,7 @@ func (m *Map) Path(pe int) (mapped bool, why string) {
 	case its.Node != mine.Node:
 		return false, "it is on another node"
 	case its.Room != mine.Room:
-		return false, fmt.Sprintf("it is in another container or of another user (%s; here %s), with whom memory cannot be shared", its.Room, mine.Room)
+		return false, fmt.Sprintf("it is in another container or of another user (%s; here %s), so memory cannot be shared", its.Room, mine.Room)
 	}
 	return false, "mapping is switched off (MORI_DISABLE_P2P)"
 }

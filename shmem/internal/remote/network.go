@@ -91,17 +91,17 @@ func open(ctx context.Context, pes *peers.Group, cfg Config) (*Network, error) {
 		}
 		err = n.join(ctx)
 		if err == nil {
-			pes.Log.Info("a network reaches the PEs whose memory is not mapped", "pe", pes.Me, "provider", provider, "why", strings.Join(why, "; "))
+			pes.Log.Info("PEs whose memory is not mapped are reached over a network", "pe", pes.Me, "provider", provider, "why", strings.Join(why, "; "))
 			return n, nil
 		}
 		closed := errors.Join(n.Shut(), n.Close())
 		if last := i == len(choice.all)-1; last || pes.Failed() != nil {
 			return nil, errors.Join(err, closed)
 		}
-		pes.Log.Warn("a network does not come up, the next one is tried", "pe", pes.Me, "provider", provider, "error", err)
+		pes.Log.Warn("a network failed to start, trying the next one", "pe", pes.Me, "provider", provider, "error", err)
 		why = append(why, fmt.Sprintf("%s: %s", provider, strings.ReplaceAll(err.Error(), "\n", "; ")))
 		if closed != nil {
-			pes.Log.Warn("close a network that does not come up", "pe", pes.Me, "provider", provider, "error", closed)
+			pes.Log.Warn("close a network that failed to start", "pe", pes.Me, "provider", provider, "error", closed)
 		}
 	}
 	return nil, err // not reached: agree returns at least one provider
@@ -182,7 +182,7 @@ func (n *Network) Pins() bool { return n != nil && n.ops.region != nil }
 func (n *Network) Why() []string {
 	why := append([]string(nil), n.why...)
 	if failed := n.unpinned.Load(); failed != nil {
-		why = append(why, fmt.Sprintf("some memory goes a slower way: %v", *failed))
+		why = append(why, fmt.Sprintf("some memory uses a slower path: %v", *failed))
 	}
 	return why
 }

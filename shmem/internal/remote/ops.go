@@ -122,7 +122,7 @@ func (n *Network) local(addr, size uint64) (e localEnd, err error) {
 		}
 	}
 	if !memory.Mapped(addr, size) { // a transport that stumbles over it may lose its connection
-		return e, fmt.Errorf("the local memory is not there: %w", peers.ErrInvalid)
+		return e, fmt.Errorf("the local memory is not mapped: %w", peers.ErrInvalid)
 	}
 	return e, nil
 }
@@ -193,7 +193,7 @@ func (n *Network) word(pe int, r *Regions, off uint64, op fabric.AtomicOp, size 
 		access.StoreWord(at, size, value)
 		return 0, n.PutNow(pe, r, off, at, uint64(size))
 	}
-	return 0, fmt.Errorf("atomics on the memory of a GPU that only provider %s reaches, but for set and fetch: %w", n.info.Provider, errors.ErrUnsupported)
+	return 0, fmt.Errorf("GPU memory over provider %s supports only the atomics set and fetch: %w", n.info.Provider, errors.ErrUnsupported)
 }
 
 // modify queues an atomic of any kind.

@@ -104,7 +104,7 @@ func (p *pool) buffer() fabric.Buffer {
 func (p *pool) acquire(pe int, kind fabric.OpKind, waits *waiter) (int, *pendingOp, error) {
 	i, err := peers.Receive(p.pes, p.free, p.pes.Deadline())
 	if err != nil {
-		return 0, nil, fmt.Errorf("PE %d: %d transfers are on their way: %w", pe, maxPending, err)
+		return 0, nil, fmt.Errorf("PE %d: %d transfers are pending: %w", pe, maxPending, err)
 	}
 	f := &p.ops[i]
 	f.pe, f.kind, f.waiter, f.epoch = pe, kind, waits, p.epochs.enter()
@@ -180,7 +180,7 @@ func (p *pool) wait(w *waiter, pe int, err error) (old uint64, _ error) {
 func (p *pool) waitUntil(deadline time.Time, w *waiter, pe int, err error) (old uint64, _ error) {
 	w.leave()
 	if _, late := peers.Receive(p.pes, w.done, deadline); late != nil {
-		return 0, fmt.Errorf("PE %d has not answered, and may still use the local memory: %w", pe, late)
+		return 0, fmt.Errorf("PE %d did not answer, and may still access the local memory: %w", pe, late)
 	}
 	if failed := w.failed.Load(); failed != nil && err == nil {
 		err = p.diagnose(*failed)

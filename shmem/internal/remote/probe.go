@@ -66,7 +66,7 @@ func (t *probe) run(ctx context.Context) error {
 	}
 	for pe := range n.pes.N {
 		if len(theirs[pe]) > 0 && memory.Load64(t.word(pe)) != uint64(pe)+1 {
-			err = errors.Join(err, fmt.Errorf("PE %d has written, and nothing has come: %w", pe, peers.ErrUnreachable))
+			err = errors.Join(err, fmt.Errorf("PE %d has written, but nothing arrived: %w", pe, peers.ErrUnreachable))
 		}
 	}
 	return n.pes.AllWell(ctx, err)

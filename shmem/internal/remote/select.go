@@ -34,7 +34,7 @@ func (s offers) lacks(name string) string {
 	if i := slices.IndexFunc(s, func(t transport) bool { return t.Name == name }); i >= 0 {
 		return s[i].Why
 	}
-	return "it is left out there (FABRIC_PROVIDER), or not in its build"
+	return "FABRIC_PROVIDER excludes it there, or its build lacks it"
 }
 
 // agree has the PEs agree on transports: one without a NIC does not break the others, which all use
@@ -92,7 +92,7 @@ func (m *selection) ask(ctx context.Context, pes *peers.Group, cfg *Config, mine
 		*mine = append(*mine, transport{name, why})
 	}
 	if len(m.infos) == 0 && cfg.GPU != nil && ctx.Err() == nil {
-		return fmt.Errorf("the GPU does not reach %s, and no transport here takes memory of GPUs: %w: %w", cfg.Unlinked, errors.Join(refusals...), errors.ErrUnsupported)
+		return fmt.Errorf("the GPU does not reach %s, and no transport here supports GPU memory: %w: %w", cfg.Unlinked, errors.Join(refusals...), errors.ErrUnsupported)
 	}
 	return ctx.Err()
 }

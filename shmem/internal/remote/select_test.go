@@ -26,10 +26,10 @@ func TestTransportsThatAllHave(t *testing.T) {
 		{"one has none, as seen by itself", []offers{{nic, wire}, {nic, wire}, {{"verbs", "its port is down"}, wire}, {noNIC, wire}}, 3, "tcp",
 			[]string{"verbs: no device (not on PEs 2, 3)"}},
 		{"PE 0 has none", []offers{{noNIC, wire}, {nic, wire}}, 1, "tcp", []string{"verbs: no device (not on PE 0)"}},
-		{"left out on one", []offers{{wire}, {nic, wire}}, 1, "tcp", []string{"verbs: it is left out there (FABRIC_PROVIDER), or not in its build (not on PE 0)"}},
+		{"left out on one", []offers{{wire}, {nic, wire}}, 1, "tcp", []string{"verbs: FABRIC_PROVIDER excludes it there, or its build lacks it (not on PE 0)"}},
 		{"another order on another build", []offers{{nic, wire}, {wire, nic}}, 1, "verbs tcp", nil},
 		{"nothing in common", []offers{{nic}, {wire}}, 0, "", []string{
-			"verbs: it is left out there (FABRIC_PROVIDER), or not in its build (not on PE 1)", "tcp: it is left out there (FABRIC_PROVIDER), or not in its build (not on PE 0)"}},
+			"verbs: FABRIC_PROVIDER excludes it there, or its build lacks it (not on PE 1)", "tcp: FABRIC_PROVIDER excludes it there, or its build lacks it (not on PE 0)"}},
 		{"nothing", []offers{{}, {}}, 0, "", nil},
 	} {
 		all, why := common(c.offered, c.me)

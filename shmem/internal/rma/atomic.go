@@ -65,7 +65,7 @@ func (r *RMA) FetchAtomic(op access.AtomicOp, size int, dest, value, compare uin
 // atomic does an op that is one of those from first to last.
 func (r *RMA) atomic(op, first, last access.AtomicOp, size int, dest, value, compare uint64, pe int) (uint64, error) {
 	if op < first || op > last {
-		return 0, fmt.Errorf("the ops here are %d to %d: %w", first, last, peers.ErrInvalid)
+		return 0, fmt.Errorf("want an op from %d to %d: %w", first, last, peers.ErrInvalid)
 	}
 	if size != 8 && (size != 4 || op.Signal()) {
 		return 0, fmt.Errorf("of that size: %w", peers.ErrInvalid)
@@ -89,7 +89,7 @@ func (r *RMA) atomic(op, first, last access.AtomicOp, size int, dest, value, com
 			return 0, r.net.Update(pe, b.Regions(), off, op.Fabric(), size, value)
 		}
 		if b.OnGPU && op == access.AtomicSwap {
-			return 0, fmt.Errorf("a swap on the memory of a GPU that only a network reaches: %w", errors.ErrUnsupported)
+			return 0, fmt.Errorf("a swap on GPU memory that only a network reaches: %w", errors.ErrUnsupported)
 		}
 		return r.net.Atomic(pe, b.Regions(), off, op.Fabric(), size, value, compare)
 	}

@@ -59,13 +59,13 @@ func (r *RMA) putSignal(act string, dest, src, n, sig, value uint64, op SignalOp
 // checkSignal is about the signal of a put of n bytes to dest.
 func (r *RMA) checkSignal(dest, n, sig uint64, op SignalOp) error {
 	if op != SignalSet && op != SignalAdd {
-		return fmt.Errorf("the signal ops are %d and %d: %w", SignalSet, SignalAdd, peers.ErrInvalid)
+		return fmt.Errorf("want signal op %d or %d: %w", SignalSet, SignalAdd, peers.ErrInvalid)
 	}
 	if sig&7 != 0 {
 		return fmt.Errorf("the signal's address is not aligned: %w", peers.ErrInvalid)
 	}
 	if sig+8 > dest && sig < dest+n {
-		return fmt.Errorf("the signal is among the bytes: %w", peers.ErrInvalid)
+		return fmt.Errorf("the signal lies inside the target: %w", peers.ErrInvalid)
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func (t *barrier) next() error {
 // spoil makes the team unusable, as its members no longer agree where they are.
 func (t *barrier) spoil(err error) error {
 	if t.broken == nil {
-		t.broken = fmt.Errorf("the team cannot be used any more: %w", err)
+		t.broken = fmt.Errorf("the team is unusable: %w", err)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ func (t *Team) Broadcast(dest, src, n uint64, root int) error {
 	}
 	o, bad := t.operands(dest, n, src, n, true)
 	if bad == nil && uint(root) >= uint(len(t.members)) {
-		bad = fmt.Errorf("there is no PE %d, but 0 to %d: %w", root, len(t.members)-1, peers.ErrInvalid)
+		bad = fmt.Errorf("PE %d does not exist, want 0 to %d: %w", root, len(t.members)-1, peers.ErrInvalid)
 	}
 	c := teamCall{kind: teamBroadcast, args: [recordLen - 1]uint64{o.destOff, o.srcOff, n, uint64(root)}}
 	return t.together(&c, bad, func() error {

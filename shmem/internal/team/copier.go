@@ -45,7 +45,7 @@ func (t *Team) operands(dest, n, src, m uint64, same bool) (o operands, err erro
 		}
 	}
 	if n > 0 && m > 0 && o.dest.OnGPU != o.src.OnGPU {
-		return o, fmt.Errorf("of %#x and %#x one is on a GPU and the other in host memory: %w", dest, src, peers.ErrInvalid)
+		return o, fmt.Errorf("one of %#x and %#x is on a GPU, the other in host memory: %w", dest, src, peers.ErrInvalid)
 	}
 	if n > 0 && m > 0 && dest < src+m && src < dest+n && !(same && dest == src) {
 		return o, fmt.Errorf("%d bytes at %#x and %d at %#x overlap: %w", n, dest, m, src, peers.ErrInvalid)

@@ -143,7 +143,7 @@ func (t *Team) split(c *teamCall, bad error, parts func() [][]int) ([]*Team, err
 	}
 	cut := parts()
 	if bits.OnesCount64(free) < len(cut) {
-		return nil, fmt.Errorf("a PE is in %d teams, and there can be no more: %w", slotsOf(t.env.PEs.N), peers.ErrNoMemory)
+		return nil, fmt.Errorf("a PE is in %d teams, which is the limit: %w", slotsOf(t.env.PEs.N), peers.ErrNoMemory)
 	}
 	made := make([]*Team, len(cut))
 	for i, ranks := range cut {
@@ -170,7 +170,7 @@ func (t *Team) Destroy() error {
 		return fmt.Errorf("destroy %v: %w", t, err)
 	}
 	if t == t.teams.world || t == t.teams.shared {
-		return fmt.Errorf("destroy %v: it is always there: %w", t, peers.ErrInvalid)
+		return fmt.Errorf("destroy %v: this team cannot be destroyed: %w", t, peers.ErrInvalid)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -36,7 +36,7 @@ type condition struct {
 // condition is about n elements at addr, which it finds good. The values are missing.
 func (w *Conditions) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err error) {
 	if cmp < CmpEQ || cmp > CmpLE {
-		return c, fmt.Errorf("there is no %v: %w", cmp, peers.ErrInvalid)
+		return c, fmt.Errorf("%v does not exist: %w", cmp, peers.ErrInvalid)
 	}
 	var b *heap.Block
 	if err = w.waiter.pes.Check(); err == nil {
@@ -62,7 +62,7 @@ func (w *Conditions) condition(addr, n uint64, t Type, cmp Cmp) (c condition, er
 func (w *Conditions) checkWords(addr, n uint64, t Type) (*heap.Block, error) {
 	size := uint64(t.Size())
 	if !t.Integer() {
-		return nil, fmt.Errorf("elements of type %v: only integers are waited for: %w", t, peers.ErrInvalid)
+		return nil, fmt.Errorf("elements of type %v: waits support only integers: %w", t, peers.ErrInvalid)
 	}
 	if addr&(size-1) != 0 {
 		return nil, fmt.Errorf("%v at %#x: the address is not aligned: %w", t, addr, peers.ErrInvalid)
@@ -98,10 +98,10 @@ func (w *Conditions) conditions(act string, addr, n uint64, status []bool, t Typ
 // String says what is waited for, of the element looked at last.
 func (c *condition) String() string {
 	if c.n == 1 {
-		return fmt.Sprintf("%v at %#x %v %s, which is %s", c.typ, c.addr, c.cmp, c.text(c.target(0)), c.text(c.load(0)))
+		return fmt.Sprintf("%v at %#x %v %s, its value is %s", c.typ, c.addr, c.cmp, c.text(c.target(0)), c.text(c.load(0)))
 	}
 	i := min(c.found, c.n-1)
-	return fmt.Sprintf("%d of %v at %#x, of which number %d %v %s, and is %s", c.n, c.typ, c.addr, i, c.cmp, c.text(c.target(i)), c.text(c.load(i)))
+	return fmt.Sprintf("%d of %v at %#x: number %d %v %s, its value is %s", c.n, c.typ, c.addr, i, c.cmp, c.text(c.target(i)), c.text(c.load(i)))
 }
 
 // text is a value as its type has it.

@@ -133,7 +133,7 @@ def test_barriers_of_flags_follow_one_another(pes: Group) -> None:
     [
         ("native", ("swim", 8, 1, 1, 1), 'measure "swim"'),
         ("native", ("put", 8, 1, 0, 1), "0 rounds 1 times"),
-        ("native", ("put", 8, 2, 1, 1), "there is no PE 2"),
+        ("native", ("put", 8, 2, 1, 1), "PE 2 does not exist"),
         ("raw", ("barrier", 8, 1, 1, 1), 'measure "barrier"'),
         ("raw", ("swap", 8, 2, 1, 1), "PE 2 is not mapped"),
         ("raw", ("swap", 8, 1, 1, -1), "1 rounds -1 times"),

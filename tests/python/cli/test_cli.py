@@ -207,7 +207,7 @@ class TestEnv:
         for arguments in (["env"], ["env", "--set"]):
             assert main(arguments) == 0
             told = capsys.readouterr().err
-            assert 'MORI_TYPO is no setting of mori: "mori env" lists them' in told
+            assert 'mori has no variable MORI_TYPO: "mori env" lists them' in told
             assert "did you mean MORI_METRICS_PORT?" in told
 
 

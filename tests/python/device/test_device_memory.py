@@ -57,7 +57,7 @@ class TestDevices:
     @pytest.mark.parametrize("number", [-1, 64, 1 << 40])
     def test_a_number_that_no_gpu_has(self, number: int) -> None:
         for call in (device.memory_info, lambda n: device.DeviceMemory(16, n), device.Stream, device.Event):
-            with pytest.raises(InvalidArgumentError, match="no GPU"):
+            with pytest.raises(InvalidArgumentError, match=r"GPU .* does not exist"):
                 call(number)
 
     @pytest.mark.parametrize("number", [None, "0", 0.0])
@@ -288,7 +288,7 @@ class TestCopy:
             room = before.base + before.nbytes - memory.ptr
             assert room >= MIB
             if room < 2 * MIB:
-                with pytest.raises(InvalidArgumentError, match="the allocation there ends after"):
+                with pytest.raises(InvalidArgumentError, match="the allocation ends after"):
                     device.copy(memory, larger, 2 * MIB)
             with pytest.raises(InvalidArgumentError, match="ends after"):
                 device.copy(larger, memory, room + 1)

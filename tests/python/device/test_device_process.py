@@ -141,7 +141,7 @@ with device.DeviceMemory(64, 1) as green, device.DeviceMemory(64, 3) as red:
     try:
         device.copy(red, green, 5)
     except device.InvalidArgumentError as err:
-        assert "no driver knows both" in str(err)
+        assert "no driver can access both" in str(err)
     else:
         raise AssertionError("copied")
     red.write(green.read())

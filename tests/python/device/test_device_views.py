@@ -71,7 +71,7 @@ class TestSpan:
         freed = device.DeviceMemory(64 << 20)
         freed.close()
         for ptr in (freed.ptr, ctypes.addressof(ctypes.c_int()), 0):
-            with pytest.raises(ValueError, match="no address of a GPU"):
+            with pytest.raises(ValueError, match="not an address in GPU memory"):
                 tensor_span(Array(ptr, (4,)))
 
     def test_closed(self) -> None:
@@ -112,7 +112,7 @@ class TestView:
 
     @pytest.mark.parametrize("framework", ["torch", "jax"])
     def test_memory_that_is_not_the_gpus(self, framework: Any) -> None:
-        with pytest.raises(ValueError, match="no address of a GPU"):
+        with pytest.raises(ValueError, match="not an address in GPU memory"):
             from_gpu_ptr(ctypes.addressof(ctypes.c_int()), (1,), "int32", framework)
         with device.DeviceMemory(64) as memory, pytest.raises(ValueError, match="not of GPU 99"):
             from_gpu_ptr(memory.ptr, (1,), "int32", framework, 99)

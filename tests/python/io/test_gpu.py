@@ -267,7 +267,7 @@ class TestAfter:
         with pytest.raises(RuntimeError, match="closed"):
             session.write(0, 0, 8, 0, after=stream)
         nowhere = type("Stream", (), {"cuda_stream": 0, "device": 99})()
-        with pytest.raises(ValueError, match="no GPU 99"):
+        with pytest.raises(ValueError, match="GPU 99 does not exist"):
             session.write(0, 0, 8, 0, after=nowhere)
         default = type("Stream", (), {"cuda_stream": 0, "device": type("Device", (), {"index": 0})()})()
         succeed(session.write(0, 0, 8, 0, after=default))

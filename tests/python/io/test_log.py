@@ -39,7 +39,7 @@ def test_wrong_settings_are_told_once() -> None:
     done = run_program(WRONG_SETTINGS)
     assert done.stdout == "done\n"
     lines = [line for line in done.stderr.splitlines() if "environment variable ignored" in line]
-    unknown = "MORI_IO_DEADLIN_MS is no setting of mori: did you mean MORI_IO_DEADLINE_MS?"
+    unknown = "mori has no variable MORI_IO_DEADLIN_MS: did you mean MORI_IO_DEADLINE_MS?"
     assert sum(unknown in line for line in lines) == 1
     assert any('MORI_IO_LEASE_MS="soon": want an integer from 0 to 86400000' in line for line in lines)
 

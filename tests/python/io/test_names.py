@@ -53,7 +53,7 @@ def test_calls_by_name(make_engine: Callable[..., IOEngine], second: bool) -> No
 def test_both_names_at_once(make_engine: Callable[..., IOEngine]) -> None:
     engine = make_engine("alone")
     desc = engine.get_engine_desc()
-    with pytest.raises(TypeError, match="'engine_desc' and 'desc', which are one argument"):
+    with pytest.raises(TypeError, match="'engine_desc' and 'desc', which are the same argument"):
         engine.register_remote_engine(engine_desc=desc, desc=desc)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="multiple values for argument 'engine_desc'"):
         engine.register_remote_engine(desc, desc=desc)  # type: ignore[call-arg]
@@ -92,4 +92,4 @@ from support import new_engine
 for name in ("a", "b"):
     new_engine(name, BackendType.RDMA, RdmaBackendConfig(num_worker_threads=4))
 """)
-    assert done.stderr.count("num_worker_threads=4 (who submits also posts)") == 1
+    assert done.stderr.count("num_worker_threads=4 (the submitting thread posts)") == 1

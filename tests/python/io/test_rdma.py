@@ -217,7 +217,7 @@ class TestWhatIsMissing:
             yield "no active RDMA device on this host"
         elif request.param == "unknown name":
             monkeypatch.setenv("MORI_RDMA_DEVICES", "mlx5_0")
-            yield "MORI_RDMA_DEVICES names mlx5_0, and this host has emu0, emu1"
+            yield "MORI_RDMA_DEVICES names mlx5_0, but this host has emu0, emu1"
         elif request.param == "none left":
             monkeypatch.setenv("MORI_RDMA_DEVICES", "^emu0,emu1")
             yield "no active RDMA device on this host"

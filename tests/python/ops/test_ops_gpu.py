@@ -329,7 +329,7 @@ def _missing(rank: Rank) -> str:
 
 def test_a_rank_that_does_not_come_is_named(gpu_ranks: Ranks) -> None:
     told, _ = gpu_ranks.world(2).run(_missing)
-    assert "dispatch 1 of rank 0: these have not come: rank 1 (expected 1, seen 0)" in told
+    assert "dispatch 1 of rank 0: no data arrived from rank 1 (expected 1, seen 0)" in told
 
 
 def _excluding(rank: Rank) -> None:

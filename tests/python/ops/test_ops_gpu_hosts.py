@@ -54,7 +54,7 @@ def test_hosts_sum(gpu_ranks: Ranks, kernel: str, data: st.DataObject) -> None:
 
 
 def _refusals(rank: Rank) -> None:
-    with pytest.raises(UnsupportedError, match="kernel_type IntraNode, and the memory of PE"):
+    with pytest.raises(UnsupportedError, match="kernel_type IntraNode needs mapped memory"):
         new_op(rank)
     op = new_op(rank, kernel="InterNode")
     with pytest.raises(UnsupportedError, match="ranks on several hosts"):

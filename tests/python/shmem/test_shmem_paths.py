@@ -247,7 +247,7 @@ def test_a_full_heap_gives_nothing_and_goes_on(made: list[Ranks], mode: str) -> 
     ("environment", "said"),
     [
         ({"MORI_SHMEM_HEAP_SIZE": "30T"}, "memory"),
-        ({"MORI_SHMEM_HEAP_SIZE": "lots"}, '"lots" is no size'),
+        ({"MORI_SHMEM_HEAP_SIZE": "lots"}, '"lots" is not a size'),
         ({"MORI_SHMEM_DEVICE": "gpu", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}, "no GPU"),
         ({"MORI_SHMEM_DEVICE": "abacus"}, "abacus"),
     ],

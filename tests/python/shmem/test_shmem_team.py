@@ -193,8 +193,8 @@ def test_what_is_refused_on_all(rank: Rank) -> None:
     source[...] = 1
     team = SHMEM_TEAM_WORLD
     refused: list[tuple[type[Exception], str, Any]] = [
-        (ValueError, "no PE 2", lambda: team.broadcast(dest, source, 4, 2)),
-        (ValueError, "no PE -1", lambda: team.broadcast(dest, source, 4, -1)),
+        (ValueError, "PE 2 does not exist", lambda: team.broadcast(dest, source, 4, 2)),
+        (ValueError, "PE -1 does not exist", lambda: team.broadcast(dest, source, 4, -1)),
         (ValueError, "not symmetric", lambda: team.broadcast(np.zeros(16, np.float32), source, 4, 0)),
         (ValueError, "not symmetric", lambda: team.fcollect(dest, np.zeros(16, np.float32), 4)),
         (ValueError, "do not fit into dest", lambda: team.fcollect(dest, source, 9)),

@@ -147,7 +147,7 @@ func (t *conns) accept(peer fabric.Addr, req fabric.ConnReq) error {
 // accepting is a conn for the peer that asks, not connected yet.
 func (t *conns) accepting(peer fabric.Addr) (*conn, error) {
 	if n := t.e.recv.Orphaned(); n > maxOrphaned {
-		return nil, fmt.Errorf("%d bytes of messages from ended connections wait for receives: %w", n, fabric.ErrBusy)
+		return nil, fmt.Errorf("%d bytes of messages from closed connections wait for receives: %w", n, fabric.ErrBusy)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

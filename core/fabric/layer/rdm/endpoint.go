@@ -88,7 +88,7 @@ func (e *Endpoint) BindAV(av fabric.AV) error {
 		v, ok := av.(*util.AV)
 		switch {
 		case !ok || v == nil:
-			return fmt.Errorf("bind an address vector of another kind (%T): %w", av, fabric.ErrInvalid)
+			return fmt.Errorf("bind an address vector of another provider (%T): %w", av, fabric.ErrInvalid)
 		case e.av != nil:
 			return fmt.Errorf("bind a second address vector: %w", fabric.ErrOpBadState)
 		}

@@ -149,7 +149,7 @@ func TestAcceptedCarrierIsARoute(t *testing.T) {
 	}
 	q := &fakeRequest{hello: []byte("good day"), reason: make(chan string, 1)}
 	r.l.requests <- q
-	if why := <-q.reason; !strings.Contains(why, "no hello") || len(why) > testLimits.MaxPrivate {
+	if why := <-q.reason; !strings.Contains(why, "handshake of") || len(why) > testLimits.MaxPrivate {
 		t.Errorf("refused with %q", why)
 	}
 }

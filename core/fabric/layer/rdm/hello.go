@@ -30,11 +30,11 @@ func makeHello(name fabric.Addr, limit int) ([]byte, error) {
 func parseHello(b []byte) (fabric.Addr, error) {
 	name, ok := strings.CutPrefix(string(b), helloMark)
 	if !ok {
-		return "", fmt.Errorf("no hello of this version in %d bytes: %w", len(b), fabric.ErrProtocol)
+		return "", fmt.Errorf("handshake of %d bytes is not of this version: %w", len(b), fabric.ErrProtocol)
 	}
 	odd := func(r rune) bool { return !unicode.IsPrint(r) }
 	if name == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) {
-		return "", fmt.Errorf("a name of %d bytes that is no text: %w", len(name), fabric.ErrProtocol)
+		return "", fmt.Errorf("a name of %d bytes that is not text: %w", len(name), fabric.ErrProtocol)
 	}
 	return fabric.Addr(name), nil
 }

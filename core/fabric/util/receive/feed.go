@@ -180,7 +180,7 @@ func (f *Feed) fill(op *fabric.Op, m *message) {
 		}
 	})
 	if err != nil {
-		f.Failed(op, fabric.ErrnoOf(err), "the buffer of the receive cannot be written: was it freed before a message came?")
+		f.Failed(op, fabric.ErrnoOf(err), "the buffer of the receive cannot be written: was it freed before a message arrived?")
 		return
 	}
 	f.Filled(op, uint64(len(m.bytes)), m.data, m.flags)

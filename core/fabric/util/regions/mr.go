@@ -108,7 +108,7 @@ func (m *MR) close() {
 			fn(m.key.ID)
 		}
 		if !m.awaitIdle() {
-			m.err = fmt.Errorf("close region %d: an access is still under way after %v: %w", m.key.ID, 2*m.table.grace, fabric.ErrTimeout)
+			m.err = fmt.Errorf("close region %d: an access is still pending after %v: %w", m.key.ID, 2*m.table.grace, fabric.ErrTimeout)
 			return
 		}
 	}

@@ -91,7 +91,7 @@ func (n *NIC) Do(in, out []byte) error {
 		return fmt.Errorf("%s: %w", mlx5.OpName(op), errors.ErrUnsupported)
 	}
 	if len(out) < 16 {
-		return fmt.Errorf("%s with room for an answer of %d bytes: %w", mlx5.OpName(op), len(out), mlx5.ErrArgument)
+		return fmt.Errorf("%s with room for a reply of %d bytes: %w", mlx5.OpName(op), len(out), mlx5.ErrArgument)
 	}
 	clear(out)
 	err := n.route(r.way, r.kind, in, out)
@@ -118,7 +118,7 @@ func (n *NIC) route(w way, kind uint8, in, out []byte) error {
 	key := object{kind, number(in)}
 	o, ok := n.objects[key]
 	if !ok {
-		return fmt.Errorf("object %#x of kind %d: there is none: %w", key.id, kind, mlx5.ErrArgument)
+		return fmt.Errorf("object %#x of kind %d: unknown object: %w", key.id, kind, mlx5.ErrArgument)
 	}
 	switch w {
 	case wayModify:
@@ -150,7 +150,7 @@ func (n *NIC) FreeUmem(id uint32) error {
 	defer n.mu.Unlock()
 	u, ok := n.umems[id]
 	if n.closed || !ok {
-		return fmt.Errorf("forget memory %d: there is none: %w", id, mlx5.ErrArgument)
+		return fmt.Errorf("deregister memory %d: unknown handle: %w", id, mlx5.ErrArgument)
 	}
 	delete(n.umems, id)
 	return u.Close()
@@ -176,7 +176,7 @@ func (n *NIC) FreeUAR(page uint32) error {
 	defer n.mu.Unlock()
 	u, ok := n.uars[page]
 	if n.closed || !ok {
-		return fmt.Errorf("free doorbells %d: there are none: %w", page, mlx5.ErrArgument)
+		return fmt.Errorf("free doorbells %d: unknown handle: %w", page, mlx5.ErrArgument)
 	}
 	delete(n.uars, page)
 	u.Close()

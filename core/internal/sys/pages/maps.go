@@ -43,7 +43,7 @@ func queryMaps(maps int, addr, n uint64) (known bool, err error) {
 		case err != nil:
 			return false, nil
 		case !readable:
-			return true, badPage(next, "mapped without the right to read")
+			return true, badPage(next, "mapped without read permission")
 		case !writable:
 			return true, badPage(next, "read-only")
 		}
@@ -77,7 +77,7 @@ func checkMaps(maps io.Reader, addr, n uint64) error {
 		case begin > next:
 			return badPage(next, "not mapped")
 		case rights[0] != 'r':
-			return badPage(next, "mapped without the right to read")
+			return badPage(next, "mapped without read permission")
 		case rights[1] != 'w':
 			return badPage(next, "read-only")
 		}

@@ -32,7 +32,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		prot int
 		want string
-	}{{unix.PROT_NONE, "without the right to read"}, {unix.PROT_READ, "read-only"}} {
+	}{{unix.PROT_NONE, "without read permission"}, {unix.PROT_READ, "read-only"}} {
 		if err := unix.Mprotect(m[4*page:5*page], c.prot); err != nil {
 			t.Fatal(err)
 		}

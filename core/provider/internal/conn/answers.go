@@ -25,7 +25,7 @@ func (a *answers) beginReply(in *socket.Incoming) error {
 	h := &in.H
 	s := a.c.ep.out.find(a.c, h.Ticket, true)
 	if s == nil || h.Data == 0 && h.Length != s.n || h.Data != 0 && h.Length != 0 {
-		return frame.ProtocolErr("reply of %s with %d bytes to no read of ours", a.c.ep.peer, h.Length)
+		return frame.ProtocolErr("reply of %s with %d bytes to an unknown read", a.c.ep.peer, h.Length)
 	}
 	s.errno = frame.Errno(h.Data)
 	if h.Length > answerFirst {
@@ -94,7 +94,7 @@ func (a *answers) ack(in *socket.Incoming) error {
 		k := frame.ParseAck(b)
 		s := a.c.ep.out.find(a.c, k.Ticket, false)
 		if s == nil {
-			return frame.ProtocolErr("ack of %s for no op of ours", a.c.ep.peer)
+			return frame.ProtocolErr("ack of %s for an unknown op", a.c.ep.peer)
 		}
 		s.errno = k.Errno
 		if s.mark(opAnswered) {

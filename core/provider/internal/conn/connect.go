@@ -41,7 +41,7 @@ func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte)
 func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []byte) error {
 	r, ok := req.(*handshake.Request)
 	if !ok {
-		return fmt.Errorf("accept a request of another kind (%T): %w", req, fabric.ErrInvalid)
+		return fmt.Errorf("accept a request of another provider (%T): %w", req, fabric.ErrInvalid)
 	}
 	a, err := ep.attempt(private)
 	if err != nil {

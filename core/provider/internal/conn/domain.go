@@ -136,7 +136,7 @@ func (d *Domain) disconnectHolders(id uint64) {
 	defer d.mu.Unlock()
 	for ep := range d.endpoints {
 		if ep.running() && slices.ContainsFunc(ep.channels.all(), func(c *channel) bool { return c.holds(id) }) {
-			ep.fail(fmt.Errorf("%s stands still in region %d that was closed: %w", ep.peer, id, fabric.ErrTimeout))
+			ep.fail(fmt.Errorf("%s is stalled in region %d, which was closed: %w", ep.peer, id, fabric.ErrTimeout))
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (ep *Endpoint) Cancel(ctx uint64) error {
 		return fmt.Errorf("cancel on endpoint that is %v: %w", &ep.State, err)
 	}
 	if ep.carries {
-		return fmt.Errorf("cancel receives of an endpoint that has none of its own: %w", fabric.ErrInvalid)
+		return fmt.Errorf("cancel receives of an endpoint that has none: %w", fabric.ErrInvalid)
 	}
 	ep.recv.Cancel(ctx)
 	return nil
@@ -173,7 +173,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	if op.Kind != fabric.OpSend {
 		r := ep.domain.imports.Lookup(op.RSeg.Key)
 		if r == nil {
-			ep.Queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x names no imported region", op.RSeg.Key))
+			ep.Queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x is not an imported region", op.RSeg.Key))
 			return nil
 		}
 		key, size = r.Region, r.Size
@@ -197,7 +197,7 @@ func (ep *Endpoint) mayTake(kind fabric.OpKind) error {
 		return ep.State.Submit(kind)
 	}
 	if kind == fabric.OpRecv {
-		return fmt.Errorf("submit a receive to an endpoint that has none of its own: %w", fabric.ErrInvalid)
+		return fmt.Errorf("submit a receive to an endpoint that has none: %w", fabric.ErrInvalid)
 	}
 	return ep.State.SubmitEarly()
 }

@@ -95,7 +95,7 @@ func (f *Fabric) Domain(ctx context.Context, in *fabric.Info) (fabric.Domain, er
 		return nil, fmt.Errorf("open domain: %w", err)
 	}
 	if in != nil && in.DomainName != "" && in.DomainName != f.cfg.Info.DomainName {
-		return nil, fmt.Errorf("open domain %q, here is %q: %w", in.DomainName, f.cfg.Info.DomainName, fabric.ErrNoData)
+		return nil, fmt.Errorf("open domain %q, this is domain %q: %w", in.DomainName, f.cfg.Info.DomainName, fabric.ErrNoData)
 	}
 	if err := f.adopt("open domain"); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func OfferDevice(offer, hints *fabric.Info) error {
 		return nil
 	}
 	if _, err := device.Devices(); errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("%s has no device memory to move: %w: %w", offer.Provider, err, fabric.ErrNoData)
+		return fmt.Errorf("%s does not support device memory: %w: %w", offer.Provider, err, fabric.ErrNoData)
 	}
 	offer.Caps |= fabric.CapHMEM
 	offer.MRMode |= fabric.MRHMEM

@@ -35,7 +35,7 @@ func (m *messages) begin(in *socket.Incoming) error {
 	h := &in.H
 	ep := m.c.ep
 	if ep.inbox.busy() {
-		return frame.ProtocolErr("message of %s behind an offer", ep.peer)
+		return frame.ProtocolErr("message of %s after an offer", ep.peer)
 	}
 	if m.receive, m.into = ep.feed.Take(); m.into {
 		ep.inbox.fill(&m.receive)
@@ -95,7 +95,7 @@ func (m *messages) end(in *socket.Incoming) error {
 func (m *messages) offer(h *frame.Header) error {
 	b := &m.c.ep.inbox
 	if b.busy() {
-		return frame.ProtocolErr("offer of %s behind an offer", m.c.ep.peer)
+		return frame.ProtocolErr("offer of %s after an offer", m.c.ep.peer)
 	}
 	b.offerCame(m.c, h)
 	return nil
@@ -106,7 +106,7 @@ func (m *messages) beginBody(in *socket.Incoming) error {
 	h := &in.H
 	var ok bool
 	if m.receive, ok = m.c.ep.inbox.body(h); !ok {
-		return frame.ProtocolErr("body of %s that was not pulled", m.c.ep.peer)
+		return frame.ProtocolErr("body of %s that was not requested", m.c.ep.peer)
 	}
 	in.Want = h.Length
 	in.Dst = socket.AppendLocal(in.Scratch(1+len(m.receive.More)), &m.receive, in.Want)
@@ -126,7 +126,7 @@ func (m *messages) endBody(in *socket.Incoming) error {
 // received ends the receive of the message h, which is in its memory unless that is gone.
 func (m *messages) received(in *socket.Incoming, h *frame.Header) {
 	if in.Gone {
-		m.c.ep.feed.Failed(&m.receive, socket.Unreadable, "the buffer of the receive is not mapped: was it freed before the message came?")
+		m.c.ep.feed.Failed(&m.receive, socket.Unreadable, "the buffer of the receive is not mapped: was it freed before the message arrived?")
 	} else {
 		m.c.ep.feed.Filled(&m.receive, h.Length, h.Data, remoteFlags(h))
 	}

@@ -275,7 +275,7 @@ func failure(peer fabric.Addr, n uint64, errno fabric.Errno, detail string) stri
 	case detail != "":
 		return detail
 	case errno == fabric.ErrFault:
-		return fmt.Sprintf("%d bytes, answer of %s: the region is not mapped: did it free that memory?", n, peer)
+		return fmt.Sprintf("%d bytes, reply of %s: the region is not mapped: did it free that memory?", n, peer)
 	}
-	return fmt.Sprintf("%d bytes, answer of %s", n, peer)
+	return fmt.Sprintf("%d bytes, reply of %s", n, peer)
 }

@@ -58,7 +58,7 @@ func (o *outbound) pulled(c *channel, s *pendingOp, h *frame.Header) error {
 	o.mu.Lock()
 	if s == nil || o.sends.offer != s || h.Length > s.n {
 		o.mu.Unlock()
-		return frame.ProtocolErr("pull of %s for no offer of ours", o.ep.peer)
+		return frame.ProtocolErr("pull of %s for an unknown offer", o.ep.peer)
 	}
 	o.sends.offer = nil
 	j := socket.Job{H: frame.Header{

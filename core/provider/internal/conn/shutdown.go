@@ -123,7 +123,7 @@ func (f *shutdown) teardown(goodOrder bool, last []socket.Job) {
 	}
 	close(f.quit)
 	f.awaitChannels(ep.channels.all(), func() {
-		ep.cfg.log(slog.LevelWarn, "a connection is stuck in a page that does not come, and is left behind",
+		ep.cfg.log(slog.LevelWarn, "a connection waits for a page fault that is not served, abandoning it",
 			"provider", ep.cfg.Info.Provider, "peer", ep.peer)
 	})
 	ep.stage.Stop()
@@ -239,7 +239,7 @@ func (ep *Endpoint) Shutdown() error {
 	if !ep.running() {
 		return fmt.Errorf("shut down endpoint that is %v: %w", &ep.State, ep.endedErr())
 	}
-	ep.shutdown.begin(fmt.Errorf("connection to %s shut down on this side: %w", ep.peer, fabric.ErrConnAborted), true)
+	ep.shutdown.begin(fmt.Errorf("connection to %s was shut down on this side: %w", ep.peer, fabric.ErrConnAborted), true)
 	<-ep.shutdown.done
 	return nil
 }

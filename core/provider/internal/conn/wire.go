@@ -132,7 +132,7 @@ func (c *channel) readWire() {
 // onTurn lets the messages of the wire in. It may come before this side has its end.
 func (c *channel) onTurn() error {
 	if c.ep.path == nil || c.index != 0 || c.ep.inbox.turned.Swap(true) {
-		return frame.ProtocolErr("turn of %s to a wire that there is not", c.ep.peer)
+		return frame.ProtocolErr("switch of %s to a ring that does not exist", c.ep.peer)
 	}
 	if w := c.ep.channels.wire.Load(); w != nil {
 		w.Notify()
@@ -147,7 +147,7 @@ func (c *channel) inTurn() error {
 	case c.IsWire() && !turned:
 		return socket.ErrBehind
 	case !c.IsWire() && turned:
-		return frame.ProtocolErr("message of %s on a socket behind its turn to the wire", c.ep.peer)
+		return frame.ProtocolErr("message of %s on the socket after its switch to the ring", c.ep.peer)
 	}
 	return nil
 }

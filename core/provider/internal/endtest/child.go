@@ -81,7 +81,7 @@ func Stop(child *exec.Cmd) error {
 	}
 	var s syscall.WaitStatus
 	if _, err := syscall.Wait4(child.Process.Pid, &s, syscall.WUNTRACED, nil); err != nil {
-		return fmt.Errorf("wait until the child stands still: %w", err)
+		return fmt.Errorf("wait until the child stops: %w", err)
 	}
 	if !s.Stopped() {
 		return fmt.Errorf("the child has ended: %v", s)

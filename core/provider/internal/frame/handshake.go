@@ -179,7 +179,7 @@ func ReadHandshakeReply(r io.Reader) (HandshakeReply, error) {
 // CheckVersion returns an error if the sender of h does not speak Version.
 func (h *Handshake) CheckVersion() error {
 	if h.Min > Version || h.Max < Version {
-		return fmt.Errorf("peer speaks versions %d to %d, this side %d: %w", h.Min, h.Max, Version, fabric.ErrProtocol)
+		return fmt.Errorf("peer supports versions %d to %d, this side %d: %w", h.Min, h.Max, Version, fabric.ErrProtocol)
 	}
 	return nil
 }

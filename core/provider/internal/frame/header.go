@@ -209,12 +209,12 @@ func (h *Header) checkCompressed() error {
 	switch {
 	case h.Flags&FlagCompressed == 0:
 		if h.Compressed != 0 {
-			return ProtocolErr("%v frame of %d packed bytes without the flag", h.Kind, h.Compressed)
+			return ProtocolErr("%v frame of %d compressed bytes without the flag", h.Kind, h.Compressed)
 		}
 	case h.Kind != KindReply && (h.Kind != KindWrite || h.Flags&FlagNotice != 0):
-		return ProtocolErr("%v frame with packed payload", h.Kind)
+		return ProtocolErr("%v frame with compressed payload", h.Kind)
 	case h.Length > MaxCompress || h.Compressed == 0 || uint64(h.Compressed) >= h.Length:
-		return ProtocolErr("%v frame of %d bytes packed to %d", h.Kind, h.Length, h.Compressed)
+		return ProtocolErr("%v frame of %d bytes compressed to %d", h.Kind, h.Length, h.Compressed)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (h *Holder[P]) OnRevoke(body []byte) error {
 		return nil
 	case l == nil || !l.Granted():
 		h.mu.Unlock()
-		return fmt.Errorf("grant %#x revoked, which does not exist: %w", ticket, fabric.ErrProtocol)
+		return fmt.Errorf("unknown grant %#x was revoked: %w", ticket, fabric.ErrProtocol)
 	}
 	h.forget(l)
 	h.returning.Add(1)

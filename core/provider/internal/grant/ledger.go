@@ -77,7 +77,7 @@ func (s *Ledger) Return(ticket uint64) error {
 		return nil
 	}
 	if l == nil || !l.revoked {
-		return fmt.Errorf("grant %#x returned, which was not revoked: %w", ticket, fabric.ErrProtocol)
+		return fmt.Errorf("grant %#x was returned without being revoked: %w", ticket, fabric.ErrProtocol)
 	}
 	s.drop(l)
 	return nil

@@ -35,7 +35,7 @@ func Dial(ctx context.Context, t Transport, to fabric.Addr, links int, h frame.H
 func (s *Sockets) dial(ctx context.Context, t Transport, links int, h frame.Handshake) (a frame.HandshakeReply, err error) {
 	h.Min, h.Max, h.Links = frame.Version, frame.Version, uint8(links)
 	if _, err := rand.Read(h.Nonce[:]); err != nil {
-		return a, fmt.Errorf("draw a nonce: %w", err)
+		return a, fmt.Errorf("generate a nonce: %w", err)
 	}
 	for i := range links {
 		conn, err := t.Dial(ctx, s.Peer)
@@ -106,7 +106,7 @@ func refusal(a *frame.HandshakeReply, to fabric.Addr) error {
 	case frame.Rejected:
 		return &fabric.RejectError{Peer: to, Data: a.Private}
 	case frame.VersionMismatch:
-		return fmt.Errorf("peer does not speak version %d: %q: %w", frame.Version, a.Private, fabric.ErrProtocol)
+		return fmt.Errorf("peer does not support version %d: %q: %w", frame.Version, a.Private, fabric.ErrProtocol)
 	}
-	return fmt.Errorf("peer takes no more requests: %w (%w)", fabric.ErrConnRefused, fabric.ErrBusy)
+	return fmt.Errorf("peer accepts no more requests: %w (%w)", fabric.ErrConnRefused, fabric.ErrBusy)
 }

@@ -141,7 +141,7 @@ func (l *Listener) admit(conn net.Conn) error {
 		_ = old.Close() // its handshake notices
 		for nonce, g := range l.groups {
 			if slices.Contains(g.req.sockets.Conns, old) {
-				go l.expire(nonce, g, fmt.Errorf("%d handshakes are under way: %w", maxHalfOpenHost, fabric.ErrBusy))
+				go l.expire(nonce, g, fmt.Errorf("%d handshakes are in progress: %w", maxHalfOpenHost, fabric.ErrBusy))
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func (l *Listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 		g = &group{req: &Request{sockets: Sockets{Conns: make([]net.Conn, h.Links)}}, left: int(h.Links)}
 		g.req.handshake.Links = h.Links
 		g.timer = time.AfterFunc(l.cfg.Wait, func() {
-			l.expire(h.Nonce, g, fmt.Errorf("not all of %d sockets of an endpoint came: %w", h.Links, fabric.ErrTimeout))
+			l.expire(h.Nonce, g, fmt.Errorf("not all %d sockets of an endpoint arrived: %w", h.Links, fabric.ErrTimeout))
 		})
 		l.groups[h.Nonce] = g
 	}

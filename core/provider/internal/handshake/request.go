@@ -76,13 +76,13 @@ func (r *Request) watch() {
 
 func (r *Request) take() error {
 	if r.taken.Swap(true) {
-		return fmt.Errorf("answer request of %s a second time: %w", r.Peer(), fabric.ErrInvalid)
+		return fmt.Errorf("answer a request of %s a second time: %w", r.Peer(), fabric.ErrInvalid)
 	}
 	// An error of SetReadDeadline means a closed socket, which the watcher sees, too.
 	_ = r.sockets.Conns[0].SetReadDeadline(time.Unix(1, 0))
 	<-r.watched
 	if r.gone.Load() {
-		return fmt.Errorf("answer request of %s, which is gone: %w", r.Peer(), fabric.ErrConnReset)
+		return fmt.Errorf("answer a request of %s, which is closed: %w", r.Peer(), fabric.ErrConnReset)
 	}
 	return r.sockets.Conns[0].SetReadDeadline(time.Time{})
 }

@@ -28,7 +28,7 @@ func Send(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]b
 	hello, err := write(mem)
 	if err == nil {
 		if _, _, err = conn.WriteMsgUnix(hello, sock.Rights(fd), nil); err != nil {
-			err = fmt.Errorf("send greeting: %w", err)
+			err = fmt.Errorf("send handshake: %w", err)
 		}
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func Receive(conn *net.UnixConn, n, size int, parse func(hello []byte) error) ([
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return nil, fmt.Errorf("receive greeting: %w", err)
+			return nil, fmt.Errorf("receive handshake: %w", err)
 		}
 		got += m
 		for _, fd := range sock.ParseRights(oob[:oobn]) {
@@ -68,7 +68,7 @@ func Receive(conn *net.UnixConn, n, size int, parse func(hello []byte) error) ([
 		return nil, err
 	}
 	if mem < 0 {
-		return nil, fmt.Errorf("greeting without memory: %w", fabric.ErrProtocol)
+		return nil, fmt.Errorf("handshake without shared memory: %w", fabric.ErrProtocol)
 	}
 	return memfd.Map(mem, size)
 }

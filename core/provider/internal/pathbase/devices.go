@@ -40,7 +40,7 @@ func DeviceOf(buf fabric.Buffer) (*device.Device, error) {
 		return nil, err
 	}
 	if d == nil {
-		return nil, fmt.Errorf("there is no %v device %d: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
+		return nil, fmt.Errorf("%v device %d does not exist: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
 	}
 	remember(which, d)
 	return d, nil

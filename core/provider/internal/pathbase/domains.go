@@ -146,7 +146,7 @@ func (ds *Domains[D]) disconnectHolders(key *conn.Domain, region uint64) {
 	_, members := ds.membersOf(key)
 	for _, m := range members {
 		if m.Holds(region) {
-			m.Conn.Fail(fmt.Errorf("work between %s and region %d, which was closed, stands still: %w", m.Conn.Peer(), region, fabric.ErrTimeout))
+			m.Conn.Fail(fmt.Errorf("work between %s and region %d, which was closed, is stalled: %w", m.Conn.Peer(), region, fabric.ErrTimeout))
 		}
 	}
 }

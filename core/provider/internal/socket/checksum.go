@@ -68,5 +68,5 @@ func (in *reader) differs() bool {
 
 // altered is the error of a frame whose contents were changed on the way.
 func altered(peer fabric.Addr, h *frame.Header) error {
-	return fmt.Errorf("%v frame of %s was altered on its way: %w", h.Kind, peer, fabric.ErrCRC)
+	return fmt.Errorf("%v frame of %s was altered in transit: %w", h.Kind, peer, fabric.ErrCRC)
 }

@@ -25,7 +25,7 @@ func (in *reader) decompress(to []sys.Iovec) error {
 	in.zstd = nil
 	defer b.Free()
 	if !b.Decompress(int(h.Length)) {
-		return frame.ProtocolErr("%v frame of %s: %d bytes that do not decompress to %d", h.Kind, in.s.env.Peer, h.Compressed, h.Length)
+		return frame.ProtocolErr("%v frame of %s: %d bytes do not decompress to %d", h.Kind, in.s.env.Peer, h.Compressed, h.Length)
 	}
 	if h.Flags&frame.FlagChecksum != 0 {
 		if in.sum = frame.Checksum(0, b.Plain); in.differs() {

@@ -19,7 +19,7 @@ var (
 	ErrNoRoom   = errors.New("no room for a completion")          // until the program has read some
 	ErrNoBuffer = errors.New("no buffer for device memory")       // until one is free
 	ErrBehind   = errors.New("messages of the socket come first") // until Notify
-	errLent     = errors.New("the stream is lent to pollers")     // until they give it back
+	errLent     = errors.New("the stream belongs to pollers")     // until they give it back
 )
 
 // An Incoming is a frame that arrives. Begin sets where its payload goes.

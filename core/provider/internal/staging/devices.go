@@ -52,7 +52,7 @@ func (d *Devices) Of(buf fabric.Buffer) (*device.Staging, error) {
 			return d.open[on], nil
 		}
 	}
-	return nil, fmt.Errorf("stage memory of %v device %d, which is not here: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
+	return nil, fmt.Errorf("stage memory of %v device %d, which this process does not see: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
 }
 
 // OfOp returns the buffers of the device that the local segments of op are on, or nil if all of
@@ -64,7 +64,7 @@ func (d *Devices) OfOp(op *fabric.Op, regions *regions.Table) (*device.Staging, 
 	}
 	switch {
 	case op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite:
-		return nil, fmt.Errorf("%v from or to device memory, which only reads and writes take: %w", op.Kind, fabric.ErrNotSupported)
+		return nil, fmt.Errorf("%v from or to device memory, which only reads and writes support: %w", op.Kind, fabric.ErrNotSupported)
 	case op.Flags&fabric.OpInject != 0:
 		return nil, fmt.Errorf("inject device memory: %w", fabric.ErrNotSupported)
 	}
@@ -78,13 +78,13 @@ func (d *Devices) OfOp(op *fabric.Op, regions *regions.Table) (*device.Staging, 
 		if g.MR != last {
 			mr := regions.Device(g.MR)
 			if mr == nil {
-				return nil, fmt.Errorf("descriptor %d is of no region of device memory: %w", g.MR, fabric.ErrNoMR)
+				return nil, fmt.Errorf("descriptor %d is not of a region of device memory: %w", g.MR, fabric.ErrNoMR)
 			}
 			last, within = g.MR, mr.Buffer()
 			mr.Release()
 		}
 		if !inside(g, &within) {
-			return nil, fmt.Errorf("%d bytes at %#x are not of the region of descriptor %d: %w", g.Len, g.Addr, g.MR, fabric.ErrRange)
+			return nil, fmt.Errorf("%d bytes at %#x are outside the region of descriptor %d: %w", g.Len, g.Addr, g.MR, fabric.ErrRange)
 		}
 		if on.Kind == fabric.MemHost {
 			on = within

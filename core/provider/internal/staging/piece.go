@@ -237,7 +237,7 @@ func (p *Piece) aim(regions *regions.Table) error {
 			here, there = there, here
 		}
 		if _, err := vm.CopySelf([]sys.Iovec{here}, []sys.Iovec{there}); err != nil {
-			return fmt.Errorf("copy %d bytes of host memory at %#x, which is gone: %w", h.n, h.addr, fabric.ErrInvalid)
+			return fmt.Errorf("copy %d bytes of host memory at %#x, which is not mapped: %w", h.n, h.addr, fabric.ErrInvalid)
 		}
 	}
 	return nil

@@ -307,7 +307,7 @@ func (s *Stager) finishCopies() {
 	for _, p := range s.copying {
 		switch err := p.copy.Wait(ctx); {
 		case errors.Is(err, device.ErrTimeout):
-			s.port.Log("a GPU does not finish copying: its memory stays registered", err)
+			s.port.Log("a GPU did not finish copying, its memory stays registered", err)
 			p.buf, p.regions, p.reader = nil, nil, nil
 		case err != nil:
 			p.lose()

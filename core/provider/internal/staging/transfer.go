@@ -62,7 +62,7 @@ func (s *Stager) Start(t *Transfer, peer fabric.Addr) {
 		t.queued = true
 		if !t.fits() {
 			t.Errno = fabric.ErrRange
-			t.Detail = fmt.Sprintf("%d bytes that are not all in the region of %s, which has %d", t.Len, peer, t.RegionLen)
+			t.Detail = fmt.Sprintf("%d bytes that exceed the region of %s, which has %d", t.Len, peer, t.RegionLen)
 		}
 		s.transfers.Push(t)
 	})
