@@ -117,8 +117,8 @@ func TestATransferWaitsForTheGPU(t *testing.T) {
 				t.Fatalf("%v before the GPU has done anything: %s", st.Code(), st.Message())
 			}
 		}
-		if stuck := a.store.openTransfers(8); len(stuck) == 0 || !strings.Contains(stuck[0].stage(), "GPU") {
-			t.Errorf("%d transfers, the first %q", len(stuck), stuck[0].stage())
+		if _, stages := s.pair.Pending.Open(time.Now(), 8); len(stages) == 0 || !strings.Contains(stages[0], "GPU") {
+			t.Errorf("transfers stand at %q", stages)
 		}
 		if marked(b.mem[:8]) {
 			t.Fatal("bytes that nobody has made yet have arrived")
@@ -233,7 +233,7 @@ func TestAPathBreaksMeanwhile(t *testing.T) {
 	release := gputest.Hold(t)
 	a.produce(t)
 	st := s.writeAfter(AfterStream(a.stream), afterSize)
-	s.plan.Load().path.close(ErrBadState)
+	s.plan.Load().path.Close(ErrBadState)
 	release()
 	succeed(t, st)
 	if !marked(b.mem) {

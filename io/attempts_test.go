@@ -12,11 +12,12 @@ import (
 
 	"mori/core/config"
 	"mori/core/fabric"
+	"mori/io/internal/peer"
 	"mori/native/verbs/verbstest"
 )
 
 // quick has an engine rest hardly at all between replays.
-func quick(e *Engine) { e.pace = pace{first: time.Microsecond, most: time.Millisecond} }
+func quick(e *Engine) { e.shared.Pace = peer.Pace{First: time.Microsecond, Most: time.Millisecond} }
 
 // A breaking domain is one whose connections end with each submission.
 type breaking struct {
@@ -45,7 +46,7 @@ func (ep *breakingEndpoint) Submit(ops []fabric.Op) (int, error) {
 		ep.domain.ops.Add(int64(len(ops)))
 	}
 	var wg sync.WaitGroup
-	for _, tr := range ep.domain.peer.backends.openTransports() {
+	for _, tr := range ep.domain.peer.backends.Transports() {
 		for _, c := range tr.Conns() {
 			wg.Add(1)
 			go func() {
@@ -58,8 +59,8 @@ func (ep *breakingEndpoint) Submit(ops []fabric.Op) (int, error) {
 	return ep.Endpoint.Submit(ops)
 }
 
-// An op whose connection ends each time is tried maxReplays times more and then fails, over each
-// transport. A transfer over verbs tries tcp as well.
+// An op whose connection ends each time is tried peer.MaxReplays times more and then fails, over
+// each transport. A transfer over verbs tries tcp as well.
 func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 	for _, c := range []struct{ transports, path string }{{"shm", "shm"}, {"tcp", "tcp"}, {"verbs,tcp", "verbs"}} {
 		t.Run(c.path, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 			a, b := newSide(t, "a", 1<<16, BackendRDMA, nil), newSide(t, "b", 1<<16, BackendRDMA, nil)
 			quick(a.Engine)
 			var ops atomic.Int64
-			for _, tr := range a.backends.openTransports() {
+			for _, tr := range a.backends.Transports() {
 				tr.Domain = &breaking{tr.Domain, b.Engine, &ops}
 			}
 			s := meet(t, a, b).WithDeadline(0)
@@ -81,8 +82,8 @@ func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 				if code := st.Wait(deadline(t)); code != CodeErrRDMAOp || !strings.Contains(st.Message(), "stopped after 20 replays") {
 					t.Errorf("%v %q", code, st.Message())
 				}
-				if n := ops.Load(); n < 2 || n > maxReplays+1 {
-					t.Errorf("the op was submitted %d times, want at most %d", n, maxReplays+1)
+				if n := ops.Load(); n < 2 || n > peer.MaxReplays+1 {
+					t.Errorf("the op was submitted %d times, want at most %d", n, peer.MaxReplays+1)
 				}
 			}
 		})

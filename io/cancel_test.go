@@ -31,7 +31,7 @@ func TestCancelEndsATransferAndNoOther(t *testing.T) {
 	second := w.s.Write([]uint64{100}, []uint64{100}, []uint64{1000}, 2)
 	done := make(chan error, 1)
 	go func() { done <- first.Cancel(deadline(t)) }()
-	for p := w.s.plan.Load().path; p.err() == nil; time.Sleep(time.Millisecond) {
+	for p := w.s.plan.Load().path; p.Err() == nil; time.Sleep(time.Millisecond) {
 	}
 	close(release) // mem leaves an op only when the fault lets it go
 	if err := <-done; err != nil {
@@ -126,7 +126,7 @@ func TestCancelSaysWhenThePeerDoesNotConfirm(t *testing.T) {
 	w.tcp.down.Store(true)
 	w.shm.cutAfter(3)
 	st := w.s.Write([]uint64{0}, []uint64{0}, []uint64{1 << 20}, 1)
-	w.b.backends.control.Close()
+	w.b.backends.Control().Close()
 	ctx, cancel := context.WithTimeout(deadline(t), 5*time.Second)
 	defer cancel()
 	err := st.Cancel(ctx)

@@ -11,13 +11,13 @@ import (
 // A controlHost is an engine as its control server sees it: the control.Host.
 type controlHost struct{ e *Engine }
 
-func (h controlHost) Admits(who identity.ID) error { return h.e.store.admits(who) }
+func (h controlHost) Admits(who identity.ID) error { return h.e.peers.Admits(who) }
 
-func (h controlHost) Knows(key string) bool { return h.e.store.peerOf(key) != nil }
+func (h controlHost) Knows(key string) bool { return h.e.peers.Get(key) != nil }
 
 func (h controlHost) Offer() (endpoints []message.Endpoint, notify bool) {
-	notify = h.e.backends.wantsNotifications()
-	for _, tr := range h.e.backends.openTransports() {
+	notify = h.e.backends.Notifies()
+	for _, tr := range h.e.backends.Transports() {
 		endpoints = append(endpoints, message.Endpoint{Name: tr.Name(), Addr: string(tr.Addr())})
 	}
 	return endpoints, notify
@@ -31,7 +31,7 @@ func (h controlHost) RegionSize(key descriptor.RegionKey) (size uint64, ok bool)
 }
 
 func (h controlHost) Drop(token []byte) (found bool) {
-	for _, tr := range h.e.backends.openTransports() {
+	for _, tr := range h.e.backends.Transports() {
 		for _, c := range tr.Conns() {
 			if c.OpenedWith(token) {
 				found = true
@@ -50,6 +50,6 @@ func (h controlHost) TakeTags(who identity.ID, all []message.Tag) int {
 			granted = append(granted, t)
 		}
 	}
-	h.e.tags.Add(who, h.e.store.isRegistered(who), granted)
+	h.e.tags.Add(who, h.e.peers.IsRegistered(who), granted)
 	return len(granted)
 }

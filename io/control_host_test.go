@@ -31,7 +31,7 @@ func TestAnEngineAnswersItsControlServer(t *testing.T) {
 		t.Error("a region with another key")
 	}
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 1))
-	token := s.plan.Load().path.token
+	token := s.plan.Load().path.Token()
 	if h.Drop(make([]byte, len(token))) || !h.Drop(token) || h.Drop(token) {
 		t.Error("a data connection is found by its token, and by no other, until it is dropped")
 	}

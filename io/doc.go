@@ -15,17 +15,13 @@
 //
 //   - Session.Submit checks every entry against both regions and takes all or nothing.
 //   - Package batch merges entries that are contiguous on both sides and cuts the rest into ops.
-//   - The ledger of the path counts the pending ops (ledger.go). When the last one has ended, the
-//     transfer is finished.
+//   - The ledger of the path counts the pending ops (package transfer). When the last one has
+//     ended, the transfer is finished.
 //   - Its status becomes SUCCESS when all transfers submitted before it, by this engine to the same
-//     peer, are finished too (order.go). Failures are reported immediately, out of order.
-//   - Every transfer has a deadline (deadline.go).
+//     peer, are finished too (transfer.Order). Failures are reported immediately, out of order.
+//   - Every transfer has a deadline, which the engine's clock checks (clock.go).
 //
-// When a path breaks, its unfinished ops are replayed on the next path (replay.go). First this side
-// closes its end, so that nothing can land here. Then the peer confirms over the control plane that
-// it closed the other end, so that nothing can land there behind a newer write. A replay is
-// harmless: bytes move from the same place to the same place, and the notification of a uid sets
-// one mark.
+// When a path breaks, its unfinished ops are replayed on the next path (package peer).
 //
 // Ops that the target refuses (key, right, bounds) are not replayed. A transfer waits for a path
 // until its deadline, or until the control plane finds that the peer's process has ended or was
@@ -33,20 +29,20 @@
 //
 // # Paths
 //
-// A pair of regions takes the first backend that can serve it: XGMI, FABRIC, RDMA, TCP
-// (backend.go). A backend has one route for pairs of host memory, and one for pairs with GPU memory
+// A pair of regions takes the first backend that can serve it: XGMI, FABRIC, RDMA, TCP (package
+// backend). A backend has one route for pairs of host memory, and one for pairs with GPU memory
 // at one end or both. A route is a list of transports in the order of core.Transports, and a peer
 // is reached through the first one that works:
 //
 // 1. copies by GPUs and shared memory on the same host
-// 2. RDMA devices (config.go)
+// 2. RDMA devices
 // 3. TCP
 //
 // The first use opens a path through the control plane, which knows what the peer listens on.
 // Engine.Describe and Session.Describe return the path, why it was chosen, and why each better one
 // was not. A transport that broke comes last in the order for a while. The engine retries it with
-// exponential back-off and moves new transfers back to it when it works (heal.go). A path that is
-// not used for five minutes is closed, and the next transfer opens another.
+// exponential back-off and moves new transfers back to it when it works. A path that is not used
+// for five minutes is closed, and the next transfer opens another.
 //
 // # GPUs
 //
@@ -59,7 +55,7 @@
 // # Observation
 //
 // Every transfer is counted by peer, path and operation. The last 4096 are remembered with the
-// times of their stages (book.go). Engine.Stats and Engine.WriteTrace return both. With
+// times of their stages (meter.Recorder). Engine.Stats and Engine.WriteTrace return both. With
 // MORI_METRICS_PORT an HTTP server shows all engines of the process (process.go). With
 // MORI_TRACE_DIR set, a trace is also written when a transfer misses its deadline. A tag, such as
 // the id of a request, goes with a transfer into all of these and, over the control plane, to the

@@ -3,11 +3,12 @@
 package io
 
 import (
-	"context"
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"sync"
@@ -20,27 +21,44 @@ import (
 	"mori/core/limits"
 	"mori/core/logging"
 	"mori/io/internal/arrivals"
+	"mori/io/internal/backend"
 	"mori/io/internal/control"
 	"mori/io/internal/gate"
 	"mori/io/internal/identity"
+	"mori/io/internal/meter"
+	"mori/io/internal/peer"
 	"mori/io/internal/region"
 	"mori/io/internal/stall"
+	"mori/io/internal/transfer"
 	"mori/io/internal/watch"
 )
 
 // idlePath is how long a path stays open that nobody uses.
 const idlePath = 5 * time.Minute
 
+// descriptorsOfEngine is how many descriptors an engine opens: those of the poller of the runtime
+// and the host's identity.
+const descriptorsOfEngine = 4
+
+// EngineConfig is where an engine's control plane listens.
+type EngineConfig struct {
+	Host string // address or name to bind and to advertise; "" binds the loopback address only
+	Port int    // 0 lets the system choose
+
+	// AuthSecret is shared by all engines that may talk to each other; the others are refused.
+	// Empty takes MORI_AUTH_SECRET; if that is empty, too, everybody is let in.
+	AuthSecret string
+}
+
 // An Engine is one end of transfers: it registers memory, knows peers, and keeps the paths to them.
 type Engine struct {
 	self     control.Self
-	config   EngineConfig // its port: guarded by backends.mu
-	hostname string
-	store    *store
+	peers    *peer.Table
+	shared   peer.Config // of peers
 	regions  region.Table
-	backends backendTable
-	uids     uidCounter
-	meters   recorder
+	backends *backend.Table
+	uids     atomic.Uint64 // the next one
+	meters   meter.Recorder
 	arrived  *arrivals.Table
 	tags     arrivals.Tags
 	gates    gate.Set
@@ -48,12 +66,9 @@ type Engine struct {
 	stalls   stall.Traces
 	endings  watch.Endings
 
-	idle       time.Duration // a path that was not used for so long is closed; 0 = never
-	maxPending int64         // transfers to one peer; 0 = no limit
-	lease      time.Duration // see lease.go; 0 = none
-	pace       pace          // of replays
+	maxPending int64 // transfers to one peer; 0 = no limit
 
-	isClosed atomic.Bool
+	closed atomic.Bool
 }
 
 // NewEngine makes an engine. It opens nothing: threads and sockets come with the first backend.
@@ -73,61 +88,108 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	if err := limits.Descriptors(descriptorsOfEngine); err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
-	var raw [8]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return nil, fmt.Errorf("engine %q: make an incarnation id: %w", key, err)
-	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = "localhost"
 	}
-	nodeID, err := core.NodeID(hostname)
+	self, err := newSelf(key, hostname, cfg.AuthSecret)
 	if err != nil {
 		return nil, fmt.Errorf("engine %q: %w", key, err)
 	}
-	self := control.Self{Key: key, NodeID: nodeID, Incarnation: binary.BigEndian.Uint64(raw[:]) | 1,
-		Log: logging.For("io").With("engine", key)}
-	e := &Engine{self: self, config: cfg, hostname: hostname, idle: idlePath, pace: replayPace,
-		store: newStore()}
-	e.meters.born, e.gates.Log = time.Now(), self.Log
-	e.stalls.Key, e.stalls.Log, e.stalls.Limit, e.stalls.Trace = key, self.Log, &process.stalls, e.WriteTrace
-	e.backends.engine, e.backends.registry, e.backends.byKind = e, registry, map[BackendType]*backend{}
-	if len(e.self.NodeID) > MaxKey {
-		return nil, fmt.Errorf("engine %q: node id of %d bytes, want at most %d: %w", key,
-			len(e.self.NodeID), MaxKey, ErrInvalid)
-	}
-	e.arrived = arrivals.NewTable(e.store.isRegistered)
-	if e.self.Signer, err = identity.NewSigner(); err != nil {
-		return nil, fmt.Errorf("engine %q: %w", key, err)
-	}
+	e := &Engine{self: self, peers: peer.NewTable()}
 	config.ReportUnknown(e.self.Log)
-	ms, err := config.Int(config.IOLease, 15000, 0, 86400000)
-	if err != nil {
-		e.self.Log.Warn("environment variable ignored", "error", err)
-	}
-	e.lease = time.Duration(ms) * time.Millisecond
-	pending, err := config.Int(config.IOMaxPending, 65536, 0, math.MaxInt32)
-	if err != nil {
-		e.self.Log.Warn("environment variable ignored", "error", err)
-	}
-	e.maxPending = int64(pending)
-	if e.self.TLS, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey),
-		config.Get(config.TLSCA)); err != nil {
-		return nil, fmt.Errorf("engine %q: %w", key, err)
-	}
-	if e.self.Secret = identity.Secret(cfg.AuthSecret); e.self.Secret == "" {
-		e.self.Secret = identity.Secret(config.Get(config.AuthSecret))
-	}
+	e.meters.Born, e.gates.Log = time.Now(), e.self.Log
+	e.arrived = arrivals.NewTable(e.peers.IsRegistered)
+	e.stalls.Key, e.stalls.Log, e.stalls.Limit, e.stalls.Trace = key, e.self.Log, &process.stalls, e.WriteTrace
+	e.backends = backend.NewTable(backend.TableConfig{Self: &e.self, Answers: controlHost{e},
+		Host: cfg.Host, Port: cfg.Port, Hostname: hostname, Registry: registry, Regions: &e.regions,
+		Arrivals: e.arrived, Packed: &e.meters.Packed, Created: e.join})
+	lease := number(e.self.Log, config.IOLease, 15000, 86400000)
+	e.shared = peer.Config{Self: &e.self, Hostname: hostname, Gates: &e.gates,
+		Reporter: &transfer.Reporter{Log: e.self.Log, Recorder: &e.meters, Endings: &e.endings, Stalls: &e.stalls},
+		HasXGMI:  func() bool { return e.backends.Has(BackendXGMI) },
+		Idle:     idlePath, Lease: time.Duration(lease) * time.Millisecond, Pace: peer.DefaultPace}
+	e.maxPending = int64(number(e.self.Log, config.IOMaxPending, 65536, math.MaxInt32))
 	return e, nil
 }
 
-func (e *Engine) closed() bool { return e.isClosed.Load() }
+// newSelf makes who an engine is, and what it proves that with.
+func newSelf(key, hostname, secret string) (s control.Self, err error) {
+	s.Key, s.Log = key, logging.For("io").With("engine", key)
+	if s.NodeID, err = core.NodeID(hostname); err != nil {
+		return s, err
+	}
+	if len(s.NodeID) > MaxKey {
+		return s, fmt.Errorf("node id of %d bytes, want at most %d: %w", len(s.NodeID), MaxKey, ErrInvalid)
+	}
+	var raw [8]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return s, fmt.Errorf("make an incarnation id: %w", err)
+	}
+	s.Incarnation = binary.BigEndian.Uint64(raw[:]) | 1
+	if s.Signer, err = identity.NewSigner(); err != nil {
+		return s, err
+	}
+	if s.TLS, err = core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey),
+		config.Get(config.TLSCA)); err != nil {
+		return s, err
+	}
+	s.Secret = identity.Secret(cmp.Or(secret, config.Get(config.AuthSecret)))
+	return s, nil
+}
+
+// number is the value of an environment variable from 0 to most, or def, with a warning, if that
+// is malformed.
+func number(log *slog.Logger, name string, def, most int) int {
+	n, err := config.Int(name, def, 0, most)
+	if err != nil {
+		log.Warn("environment variable ignored", "error", err)
+	}
+	return n
+}
+
+// join starts what an engine with a backend needs.
+func (e *Engine) join() {
+	e.clock.start(e.tick)
+	process.join(e)
+}
 
 // Desc describes the engine for peers. Its port is real once a backend that listens was created.
-func (e *Engine) Desc() EngineDesc { return e.backends.desc() }
+func (e *Engine) Desc() EngineDesc {
+	d, _ := e.backends.Desc()
+	return d
+}
 
 // AllocateTransferUID returns 0, 1, 2 ...
-func (e *Engine) AllocateTransferUID() uint64 { return e.uids.take() }
+func (e *Engine) AllocateTransferUID() uint64 { return e.uids.Add(1) - 1 }
+
+// CreateBackend opens a family of transports; nil means the default config. A backend that exists
+// already is left alone. Memory and peers registered before are known to it.
+func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
+	if cfg == nil {
+		cfg = DefaultBackendConfig()
+	}
+	cfg = cfg.FromEnv(e.self.Log)
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	return e.backends.Create(kind, cfg)
+}
+
+// RemoveBackend drops a backend and closes its paths; their transfers fail. Unknown ones are
+// ignored.
+func (e *Engine) RemoveBackend(kind BackendType) error {
+	b := e.backends.Remove(kind)
+	if b == nil {
+		return nil
+	}
+	for _, p := range e.peers.All() {
+		for _, r := range b.Routes() {
+			p.ClosePath(r, fmt.Errorf("backend %v was removed: %w", kind, ErrBadState))
+		}
+	}
+	return nil
+}
 
 // RegisterRemoteEngine makes a peer known, without any network traffic. The same descriptor again
 // changes nothing; a new one of the same key replaces the old, whose paths are closed. If it has
@@ -136,13 +198,13 @@ func (e *Engine) AllocateTransferUID() uint64 { return e.uids.take() }
 // land any more; it waits for that for as long as the provider waits for a peer that does not
 // answer (5 s).
 func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
-	if e.closed() {
+	if e.closed.Load() {
 		return fmt.Errorf("register remote engine %q: %w", d.Key, ErrClosed)
 	}
-	if old := e.store.peerOf(d.Key); old != nil && old.desc == d {
+	if old := e.peers.Get(d.Key); old != nil && old.Desc == d {
 		return nil
 	}
-	e.replace(e.store.setPeer(newPeer(e, d)), d.ID(),
+	e.replace(e.peers.Put(peer.New(&e.shared, d)), d.ID(),
 		fmt.Errorf("engine %q was registered anew: %w", d.Key, ErrBadState))
 	return nil
 }
@@ -150,21 +212,21 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 // replace ends the registration old, which may be nil. It closes the connections of all
 // incarnations of the same engine but keep, and forgets what they have sent; where keep is
 // registered without an incarnation, it leaves both alone.
-func (e *Engine) replace(old *peer, keep identity.ID, reason error) {
+func (e *Engine) replace(old *peer.Peer, keep identity.ID, reason error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if old != nil {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			old.close(reason)
+			old.Close(reason)
 		}()
 	}
-	if keep.Incarnation == 0 && e.store.peerOf(keep.Key) != nil {
+	if keep.Incarnation == 0 && e.peers.Get(keep.Key) != nil {
 		return
 	}
 	former := func(who identity.ID) bool { return who.Key == keep.Key && !who.Is(keep) }
-	e.backends.disconnect(former)
+	e.backends.Disconnect(former)
 	e.arrived.Forget(former)
 	e.tags.Forget(former)
 }
@@ -173,7 +235,7 @@ func (e *Engine) replace(old *peer, keep identity.ID, reason error) {
 // directions, as RegisterRemoteEngine does. The peer is refused until it is registered again.
 // Unknown peers are ignored.
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
-	if old := e.store.removePeer(d.Key); old != nil {
+	if old := e.peers.Remove(d.Key); old != nil {
 		e.replace(old, identity.ID{Key: d.Key},
 			fmt.Errorf("engine %q was deregistered: %w", d.Key, ErrBadState))
 	}
@@ -183,84 +245,19 @@ func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 // PopInbound reports whether the transfer uid of the incarnation that is registered under key has
 // arrived here completely. It does not consume.
 func (e *Engine) PopInbound(key string, uid uint64) bool {
-	who, ok := e.store.registered(key)
-	return ok && e.backends.wantsNotifications() && e.arrived.Has(who, uid)
+	who, ok := e.peers.Registered(key)
+	return ok && e.backends.Notifies() && e.arrived.Has(who, uid)
 }
 
 // InboundTag returns the tag of the transfer uid of the incarnation that is registered under key,
 // if the transfer had one and it has arrived. Asking does not consume. InboundTag remembers the
 // last 16384 tags of each registered engine; all other engines share as many.
 func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
-	who, ok := e.store.registered(key)
+	who, ok := e.peers.Registered(key)
 	if !ok {
 		return "", false
 	}
 	return e.tags.Find(who, uid)
-}
-
-// CreateSession prepares transfers between a local and a remote region. A nil session without error
-// means that no backend can serve the pair; the log says why. It connects to the peer, and an error
-// says what stood in the way.
-func (e *Engine) CreateSession(local, remote MemoryDesc) (*Session, error) {
-	s, why := e.newSession(local, remote)
-	if errors.Is(why, errNoBackend) {
-		e.self.Log.Warn("no session", "local", local.ID, "peer", remote.EngineKey, "reason", why)
-		return nil, nil
-	}
-	if why != nil {
-		return nil, fmt.Errorf("create session: %w", why)
-	}
-	ctx, cancel := s.peer.controlContext(s.route.backend)
-	defer cancel()
-	if err := s.verify(ctx); err != nil {
-		return nil, fmt.Errorf("create session: %w", err)
-	}
-	if _, err := s.readyWithin(ctx); err != nil {
-		return nil, fmt.Errorf("create session: %w", err)
-	}
-	return s, nil
-}
-
-// errNoBackend is the reason when no backend can serve a pair.
-var errNoBackend = fmt.Errorf("no backend can serve this pair: %w", ErrBadState)
-
-// newSession checks the descriptors and chooses the backend, without any I/O.
-func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
-	if e.closed() {
-		return nil, ErrClosed
-	}
-	r := e.regions.Of(local, e.self.Key)
-	if r == nil {
-		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w",
-			local.ID, local.EngineKey, e.self.Key, ErrNotFound)
-	}
-	way, skipped, err := e.backends.routeFor(r, &remote)
-	if err != nil {
-		return nil, err
-	}
-	b := way.backend
-	return &Session{engine: e, peer: e.store.peerOf(remote.EngineKey), route: way, skipped: skipped,
-		local: r, remote: remote,
-		notify: b.config.EnableNotification, limit: time.Duration(b.config.DeadlineMS) * time.Millisecond}, nil
-}
-
-// SessionFor is CreateSession for transfers without a session of their own. When no backend can
-// serve the pair it returns nil and the status that each such transfer gets.
-func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error) {
-	s, err := e.newSession(local, remote)
-	if errors.Is(err, errNoBackend) {
-		return nil, failedStatus(CodeErrBadState, err.Error()), nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := s.peer.controlContext(s.route.backend)
-	defer cancel()
-	if err := s.verify(ctx); err != nil {
-		return nil, nil, err
-	}
-	_, err = s.readyWithin(ctx)
-	return s, nil, err
 }
 
 // FD is a descriptor for poll, epoll and event loops that becomes readable when transfers of e end.
@@ -268,26 +265,15 @@ func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error)
 // the engine's, which closes it.
 func (e *Engine) FD() (int, error) { return e.endings.FD() }
 
-// controlContext bounds one exchange of the control plane.
-func (e *Engine) controlContext(b *backend) (context.Context, context.CancelFunc) {
-	if ms := b.config.controlTimeoutMilli; ms > 0 {
-		return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
-	}
-	return context.WithCancel(context.Background())
-}
-
 // Close ends every transfer with an error, closes all paths and listeners, and returns all memory.
 // When it returns nobody touches registered memory any more. Further calls do nothing.
 func (e *Engine) Close() error {
-	if e.isClosed.Swap(true) {
+	if e.closed.Swap(true) {
 		return nil
 	}
-	server, transports := e.backends.opened()
-	if server != nil {
-		server.Close()
-	}
-	for _, p := range e.store.allPeers() {
-		p.close(ErrClosed)
+	transports := e.backends.Close()
+	for _, p := range e.peers.All() {
+		p.Close(ErrClosed)
 	}
 	e.clock.end()
 	process.leave(e)
@@ -299,15 +285,12 @@ func (e *Engine) Close() error {
 	return errors.Join(all, e.endings.Close())
 }
 
-// tick is what the clock does: it looks for transfers past their deadline, for backlogs, for paths
-// to mend or to close, and for notifications that nobody asked for.
+// tick is what the clock does: peers look after their transfers and paths, and notifications that
+// nobody asked for are booked.
 func (e *Engine) tick() {
 	e.arrived.Drain()
-	e.meters.Sample(time.Since(e.meters.born))
-	for _, p := range e.store.allPeers() {
-		p.expire(time.Now())
-		p.nudge()
-		p.heal(time.Now())
-		p.life.beat(p, time.Now())
+	e.meters.Sample(time.Since(e.meters.Born))
+	for _, p := range e.peers.All() {
+		p.Tick(time.Now())
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"mori/core/config"
 	"mori/core/fabric"
 	"mori/io/internal/batch"
+	"mori/io/internal/transfer"
 )
 
 // A side is an engine with one region.
@@ -322,25 +323,44 @@ func TestNotificationsOff(t *testing.T) {
 	}
 }
 
+// begin gives a write of n entries its place in the order, and sends nothing.
+func (s *Session) begin(t *testing.T, n int, size uint64) *transfer.Transfer {
+	t.Helper()
+	e := batch.Entries{Local: make([]uint64, n), Remote: make([]uint64, n), Sizes: make([]uint64, n)}
+	for i := range e.Sizes {
+		e.Sizes[i] = size
+	}
+	b := batch.New()
+	total, err := b.Accept(&e, s.pair.Local.Desc().Size, s.remote.Size)
+	if err != nil || !s.pair.Local.Enter() {
+		t.Fatal(err)
+	}
+	p := s.plan.Load()
+	b.Build(fabric.OpWrite, &p.to, total, &e)
+	return s.pair.Submit(p.path.Ledger(), &transfer.Params{Kind: fabric.OpWrite, UID: 77, Start: time.Now(), Limit: s.limit,
+		Entries: n, Total: total, Batch: b, To: &p.to})
+}
+
 func TestDeadlineEndsAStalledTransfer(t *testing.T) {
 	cfg := DefaultBackendConfig()
 	cfg.DeadlineMS = 200
-	a, _, s := pair(t, 64, BackendTCP, cfg)
+	_, _, s := pair(t, 64, BackendTCP, cfg)
 	p := s.plan.Load().path
-	st := NewStatus()
-	st.SetCode(CodeInProgress)
-	s.local.Enter()
-	stuck := &transfer{status: st, session: s, uid: 77, kind: fabric.OpWrite, total: 64, batch: batch.New(), start: time.Now(), limit: s.limit}
-	stuck.path.Store(p)
-	a.store.peerOf("b").order.add(stuck)
-	p.ledger.add(stuck)
-	stuck.ops.Store(1) // an op whose end never comes
+	stuck := s.begin(t, 1, 64)
+	st := stuck.Status
+	if !p.Ledger().Enter(stuck) { // one op, whose end never comes
+		t.Fatal(st.Message())
+	}
 	behind := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 78)
 	time.Sleep(400 * time.Millisecond)
-	if stuck.failure() == nil || p.err() == nil {
-		t.Fatalf("not expired: transfer %v, path %v", stuck.failure(), p.err())
+	if stuck.Failure() == nil || p.Err() == nil {
+		t.Fatalf("not expired: transfer %v, path %v", stuck.Failure(), p.Err())
 	}
-	p.opsEnded(stuck, 1) // what the provider does when the path closes
+	if !stuck.OpsEnded(2) { // what the provider does when the path closes, and who submits
+		t.Fatal("more ops than one")
+	}
+	p.Ledger().Leave(stuck)
+	stuck.End()
 	if c := st.Wait(deadline(t)); c != CodeErrRDMAOp || !strings.Contains(st.Message(), `"b"`) || !strings.Contains(st.Message(), "deadline of 200 ms") {
 		t.Errorf("%v %q", c, st.Message())
 	}

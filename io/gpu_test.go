@@ -267,8 +267,14 @@ func TestAGPUPathFailsAndHeals(t *testing.T) {
 	want := make([]byte, 8192)
 	fill(want, 5)
 	from.put(t, want)
-	gpu.peer.health.Broke("p2p", ErrBadState)
-	gpu.plan.Load().path.close(ErrUnreachable)
+	for _, tr := range b.backends.Transports() {
+		for _, c := range tr.Conns() {
+			if tr.Name() == "p2p" {
+				c.Close()
+			}
+		}
+	}
+	until(t, "the path over p2p is closed", func() bool { return gpu.plan.Load().path.Err() != nil })
 	succeed(t, gpu.Write([]uint64{0}, []uint64{0}, []uint64{8192}, a.AllocateTransferUID()))
 	if d := gpu.Describe(); !strings.HasPrefix(d.Path, "shm") || !bytes.Equal(to.get(t), want) {
 		t.Errorf("after p2p broke: %+v", d)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/io/internal/control"
 	"mori/io/internal/control/controltest"
 	"mori/io/internal/descriptor"
 	"mori/io/internal/identity"
@@ -68,8 +69,10 @@ func TestATagNeedsItsRegionsKey(t *testing.T) {
 	a, b, s := pair(t, 64, BackendTCP, nil)
 	wrong := b.desc.Secret
 	wrong[3] ^= 1
+	client := control.NewClient(&a.self, b.Desc(), control.Near{})
+	t.Cleanup(client.Close)
 	send := func(region descriptor.RegionKey, uid uint64) {
-		if err := a.store.peerOf("b").ctl.SendTags(deadline(t), []message.Tag{{UID: uid, Text: "lie", Region: region}}); err != nil {
+		if err := client.SendTags(deadline(t), []message.Tag{{UID: uid, Text: "lie", Region: region}}); err != nil {
 			t.Fatal(err)
 		}
 	}

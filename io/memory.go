@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mori/io/internal/region"
+	"mori/io/internal/transfer"
 )
 
 const deregisterWait = 5 * time.Second
@@ -20,16 +21,16 @@ const deregisterWait = 5 * time.Second
 // that is negative, and lie within one allocation. Of memory at an unknown location the driver is
 // asked where it is.
 func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocation) (MemoryDesc, error) {
-	if e.closed() {
+	if e.closed.Load() {
 		return NewMemoryDesc(), fmt.Errorf("register memory: %w", ErrClosed)
 	}
 	r, err := region.New(&e.self, region.Request{Addr: addr, Size: size, Ordinal: ordinal, Location: loc,
-		AskDrivers: e.backends.movesGPUMemory(), Export: e.backends.has(BackendXGMI)})
+		AskDrivers: e.backends.MovesGPUMemory(), Export: e.backends.Has(BackendXGMI)})
 	if err != nil {
 		return NewMemoryDesc(), err
 	}
 	e.regions.Add(r)
-	for _, tr := range e.backends.openTransports() {
+	for _, tr := range e.backends.Transports() {
 		if err := r.Attach(tr); err != nil {
 			e.regions.Remove(r.Desc().ID)
 			return NewMemoryDesc(), errors.Join(err, r.Revoke())
@@ -49,11 +50,11 @@ func (e *Engine) DeregisterMemory(d MemoryDesc) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deregisterWait)
 	defer cancel()
 	if err := r.Retire(ctx); err != nil {
-		for _, p := range e.store.allPeers() {
-			p.closePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.Desc().ID,
+		for _, p := range e.peers.All() {
+			p.ClosePaths(fmt.Errorf("region %d deregistered with a transfer stuck: %w", r.Desc().ID,
 				ErrBadState))
-			p.parked.fail(func(t *transfer) error {
-				if t.session.local != r {
+			p.Pending.Parked.Fail(func(t *transfer.Transfer) error {
+				if t.Pair().Local != r {
 					return nil
 				}
 				return r.Gone()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mori/io/internal/transfer"
 )
 
 // A submission beyond the limit waits for room, and is refused if there is none within its
@@ -13,12 +15,7 @@ import (
 func TestPendingTransfersAreBounded(t *testing.T) {
 	a, _, s := pair(t, 64, BackendTCP, nil)
 	a.maxPending = 2
-	held := &transfer{status: NewStatus(), load: load(loadEntries)}
-	held.status.SetCode(CodeInProgress)
-	o := &s.peer.order
-	book := o.book
-	o.book = nil
-	o.add(held)
+	held := s.begin(t, transfer.LoadEntries, 0)
 	st := s.WithDeadline(20*time.Millisecond).Write([]uint64{0}, []uint64{0}, []uint64{64}, 1)
 	if st.Code() != CodeErrBadState || !strings.Contains(st.Message(), "MORI_IO_MAX_PENDING") {
 		t.Errorf("without room: %v, %q", st.Code(), st.Message())
@@ -30,17 +27,14 @@ func TestPendingTransfersAreBounded(t *testing.T) {
 		t.Errorf("there is no room, and the submission does not wait: %v, %q", st.Code(), st.Message())
 	case <-time.After(30 * time.Millisecond):
 	}
-	o.finish(held, CodeSuccess, "", time.Time{})
-	o.mu.Lock()
-	o.book = book
-	o.mu.Unlock()
+	held.End()
 	select {
 	case st := <-done:
 		succeed(t, st)
 	case <-time.After(20 * time.Second):
 		t.Fatal("there is room, and the submission still waits")
 	}
-	until(t, "nothing is pending", func() bool { return o.pending.Load() == 0 })
+	until(t, "nothing is pending", func() bool { return s.pair.Pending.Order.Load() == 0 })
 }
 
 // Whoever submits without waiting has as many transfers pending as the limit says, and all of them
@@ -52,7 +46,7 @@ func TestSubmittingWithoutWaitingIsBounded(t *testing.T) {
 	var most int64
 	for i := range 5000 {
 		all = append(all, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, uint64(i)))
-		most = max(most, s.peer.order.pending.Load())
+		most = max(most, s.pair.Pending.Order.Load())
 	}
 	for _, st := range all {
 		succeed(t, st)

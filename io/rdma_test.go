@@ -375,7 +375,7 @@ func TestRDMAIsLostAndComesBack(t *testing.T) {
 			for i := range uint64(count) {
 				eventually(t, "the target hears of each transfer", func() bool { return b.PopInbound("a", i) })
 			}
-			if path.err() == nil {
+			if path.Err() == nil {
 				t.Error("the path did not break")
 			}
 			if undo == nil {

@@ -114,7 +114,7 @@ func TestADeregisteredPeerIsRefused(t *testing.T) {
 	if err := b.DeregisterRemoteEngine(a.Desc()); err != nil {
 		t.Fatal(err)
 	}
-	for _, tr := range b.backends.openTransports() {
+	for _, tr := range b.backends.Transports() {
 		if n := len(tr.Conns()); n != 0 {
 			t.Errorf("%d connections of the deregistered peer over %s", n, tr.Name())
 		}
@@ -141,7 +141,7 @@ func TestATokenEndsWithItsIncarnation(t *testing.T) {
 	former.Signer, former.Hello.PublicKey = a.self.Signer, a.self.Signer.Public[:]
 	w := former.Welcomed(t, dialControl(t, b.Engine))
 	_, _ = restart(t, a, b, BackendTCP)
-	if _, ok := b.backends.control.Redeem(former.Ticket(w.Token, "tcp"), "tcp"); ok {
+	if _, ok := b.backends.Control().Redeem(former.Ticket(w.Token, "tcp"), "tcp"); ok {
 		t.Error("a token of the predecessor admits")
 	}
 	if kind, _, _ := former.Greet(t, dialControl(t, b.Engine)); kind != message.TypeFailure {

@@ -74,15 +74,13 @@ func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 // empty waits until no transfer is on any path of a's or parked: notifications may still be.
 func (w *wired) empty(t *testing.T) {
 	t.Helper()
-	p := w.a.store.peerOf("b")
+	p := w.a.peers.Get("b")
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		left := 0
-		for _, q := range p.allPaths() {
-			left += q.ledger.len()
+		for _, q := range p.Paths() {
+			left += q.Ledger().Len()
 		}
-		p.parked.mu.Lock()
-		left += len(p.parked.all)
-		p.parked.mu.Unlock()
+		left += p.Pending.Parked.Len()
 		if left == 0 {
 			return
 		}

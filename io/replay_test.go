@@ -16,6 +16,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/mem"
+	"mori/io/internal/peer"
 )
 
 // A wire is a network in memory that plays the part of the provider named name, and breaks when
@@ -219,7 +220,7 @@ func TestABetterPathIsTakenBack(t *testing.T) {
 			t.Fatal("shm works again and is not taken back")
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); len(w.a.store.peerOf("b").allPaths()) > 1; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); len(w.a.peers.Get("b").Paths()) > 1; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the path that was replaced is still open")
 		}
@@ -246,7 +247,7 @@ func TestNeighboursOfAStalledTransferGoOn(t *testing.T) {
 	cfg := DefaultBackendConfig()
 	cfg.DeadlineMS = 300
 	w := newWired(t, 1<<20, cfg)
-	slow := &Session{engine: w.s.engine, peer: w.s.peer, route: w.s.route, local: w.s.local, remote: w.s.remote, limit: w.s.limit}
+	slow := w.s.WithDeadline(w.s.limit)
 	stalled, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	w.shm.breakWith(func(op *fabric.Op) error {
@@ -262,7 +263,7 @@ func TestNeighboursOfAStalledTransferGoOn(t *testing.T) {
 	second := w.s.Write([]uint64{0}, []uint64{0}, []uint64{1 << 20}, 2)
 	go func() {
 		// mem leaves an op only when the fault lets it go; a real wire would be cut.
-		for first.Code() == CodeInProgress && w.s.plan.Load().path.err() == nil {
+		for first.Code() == CodeInProgress && w.s.plan.Load().path.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 		release <- struct{}{}
@@ -295,18 +296,17 @@ func TestAPeerThatIsGoneEndsParkedTransfers(t *testing.T) {
 	}
 }
 
+// parkedReport is where a parked transfer of a stands, "" if none is parked.
 func (w *wired) parkedReport() string {
-	k := &w.a.store.peerOf("b").parked
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for t := range k.all {
-		return t.report()
+	p := w.a.peers.Get("b").Pending
+	if _, stages := p.Open(time.Now(), 1); len(stages) > 0 && p.Parked.Len() > 0 {
+		return stages[0]
 	}
 	return ""
 }
 
 func TestAPathThatNobodyUsesCloses(t *testing.T) {
-	w := newWired(t, 64, nil, func(e *Engine) { e.idle = 30 * time.Millisecond })
+	w := newWired(t, 64, nil, func(e *Engine) { e.shared.Idle = 30 * time.Millisecond })
 	succeed(t, w.s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))
 	for end := time.Now().Add(10 * time.Second); w.s.Ready(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -334,15 +334,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	if code := st.Wait(deadline(t)); code != CodeErrRDMAOp || !strings.Contains(st.Message(), "stopped after 20 replays") {
 		t.Fatalf("%v %s", code, st.Message())
 	}
-	if n := ops.Load(); n > 2*maxReplays+2 {
+	if n := ops.Load(); n > 2*peer.MaxReplays+2 {
 		t.Errorf("%d ops were tried", n)
-	}
-	for n, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond} {
-		if got := replayPace.after(int32(n)); got != want {
-			t.Errorf("back-off after %d replays: %v, want %v", n, got, want)
-		}
-	}
-	if got := replayPace.after(maxReplays); got != time.Second {
-		t.Errorf("last back-off: %v", got)
 	}
 }

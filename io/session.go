@@ -11,26 +11,105 @@ import (
 
 	"mori/core/config"
 	"mori/core/fabric"
+	"mori/io/internal/backend"
 	"mori/io/internal/batch"
 	"mori/io/internal/gate"
 	"mori/io/internal/message"
-	"mori/io/internal/region"
+	"mori/io/internal/path"
+	"mori/io/internal/peer"
 	"mori/io/internal/serial"
+	"mori/io/internal/transfer"
 )
 
 // MaxTag is the length of a transfer's tag, in bytes.
 const MaxTag = message.MaxTag
 
+// CreateSession prepares transfers between a local and a remote region. A nil session without error
+// means that no backend can serve the pair; the log says why. It connects to the peer, and an error
+// says what stood in the way.
+func (e *Engine) CreateSession(local, remote MemoryDesc) (*Session, error) {
+	s, why := e.newSession(local, remote)
+	if errors.Is(why, backend.ErrNone) {
+		e.self.Log.Warn("no session", "local", local.ID, "peer", remote.EngineKey, "reason", why)
+		return nil, nil
+	}
+	if why != nil {
+		return nil, fmt.Errorf("create session: %w", why)
+	}
+	ctx, cancel := s.peer.Limit(s.route.Backend.Config.ControlTimeout())
+	defer cancel()
+	if err := s.peer.Verify(ctx, &s.remote); err != nil {
+		return nil, fmt.Errorf("create session: %w", err)
+	}
+	if _, err := s.readyWithin(ctx); err != nil {
+		return nil, fmt.Errorf("create session: %w", err)
+	}
+	return s, nil
+}
+
+// newSession checks the descriptors and chooses the backend, without any I/O.
+func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
+	if e.closed.Load() {
+		return nil, ErrClosed
+	}
+	r := e.regions.Of(local, e.self.Key)
+	if r == nil {
+		return nil, fmt.Errorf("local region %d of engine %q is not registered with engine %q: %w",
+			local.ID, local.EngineKey, e.self.Key, ErrNotFound)
+	}
+	p, facts := e.peerOf(remote.EngineKey)
+	way, skipped, err := e.backends.Choose(r, &remote, facts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{engine: e, peer: p, route: way, skipped: skipped, remote: remote,
+		limit: way.Backend.Config.Deadline()}
+	s.pair = transfer.Pair{Pending: p.Pending, Local: r, Remote: remote.ID, Mover: s,
+		Notify: way.Backend.Config.EnableNotification, GPUs: way.Backend.Kind == BackendXGMI}
+	return s, nil
+}
+
+// peerOf returns a registered peer, and what the choice of a backend depends on; nil if there is
+// none. The engine itself is registered at its first use.
+func (e *Engine) peerOf(key string) (*peer.Peer, *backend.Peer) {
+	if d, listens := e.backends.Desc(); listens && key == e.self.Key {
+		e.peers.PutFirst(key, func() *peer.Peer { return peer.New(&e.shared, d) })
+	}
+	p := e.peers.Get(key)
+	if p == nil {
+		return nil, nil
+	}
+	return p, &backend.Peer{Port: p.Desc.Port, SameNode: p.SameNode()}
+}
+
+// SessionFor is CreateSession for transfers without a session of their own. When no backend can
+// serve the pair it returns nil and the status that each such transfer gets.
+func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error) {
+	s, err := e.newSession(local, remote)
+	if errors.Is(err, backend.ErrNone) {
+		return nil, transfer.NewFailed(CodeErrBadState, err.Error()), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := s.peer.Limit(s.route.Backend.Config.ControlTimeout())
+	defer cancel()
+	if err := s.peer.Verify(ctx, &s.remote); err != nil {
+		return nil, nil, err
+	}
+	_, err = s.readyWithin(ctx)
+	return s, nil, err
+}
+
 // A Session moves bytes between one local and one remote region. Safe for concurrent use; it needs
 // no closing.
 type Session struct {
+	pair    transfer.Pair
 	engine  *Engine
-	peer    *peer
-	route   *route
+	peer    *peer.Peer
+	route   *backend.Route
 	skipped []string // why no better backend serves the pair
-	local   *region.Region
 	remote  MemoryDesc
-	notify  bool
 	limit   time.Duration
 
 	plan atomic.Pointer[plan]
@@ -39,7 +118,7 @@ type Session struct {
 
 // A plan is what a session has worked out for the present path.
 type plan struct {
-	path *path
+	path *path.Path
 	to   batch.Target
 }
 
@@ -81,19 +160,21 @@ func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
 
 // Ready reports whether a submission would start at once: without a connection to be made first,
 // and without a wait for pending transfers to end.
-func (s *Session) Ready() bool { return s.connected() && s.peer.order.hasRoom(s.engine.maxPending) }
+func (s *Session) Ready() bool {
+	return s.connected() && s.pair.Pending.Order.HasRoom(s.engine.maxPending)
+}
 
 // connected reports whether there is a plan for an open path.
 func (s *Session) connected() bool {
 	p := s.plan.Load()
-	return p != nil && p.path.err() == nil && !p.path.superseded.Load() && !s.route.backend.removed.Load()
+	return p != nil && p.path.Usable() && !s.route.Backend.Removed()
 }
 
 // Alive reports whether submissions can still succeed: engine open, local region registered, peer
 // known.
 func (s *Session) Alive() bool {
-	return !s.engine.closed() && !s.route.backend.removed.Load() && s.local.Open() &&
-		s.engine.store.peerOf(s.remote.EngineKey) == s.peer
+	return !s.engine.closed.Load() && !s.route.Backend.Removed() && s.pair.Local.Open() &&
+		s.engine.peers.Get(s.remote.EngineKey) == s.peer
 }
 
 // AllocateTransferUID is the engine's.
@@ -113,7 +194,7 @@ func (s *Session) Submit(r *Request) *Status {
 	b := batch.New()
 	e := batch.Entries{Local: r.Local, Remote: r.Remote, Sizes: r.Sizes, Size: r.BlockSize,
 		One: r.BlockSize > 0}
-	total, err := b.Accept(&e, s.local.Desc().Size, s.remote.Size)
+	total, err := b.Accept(&e, s.pair.Local.Desc().Size, s.remote.Size)
 	if err == nil {
 		err = message.CheckTag(r.Tag)
 	}
@@ -127,10 +208,10 @@ func (s *Session) Submit(r *Request) *Status {
 	if err == nil && !broken {
 		p, err = s.ready()
 	}
-	limit := s.limitOf(r)
-	if err == nil && !s.peer.order.room(s.engine.maxPending, roomWait(limit)) {
+	limit, order := s.limitOf(r), &s.pair.Pending.Order
+	if err == nil && !order.Room(s.engine.maxPending, roomWait(limit)) {
 		err = fmt.Errorf("%d transfers to %q are pending (each %d entries of a batch count as one more), and none ended in %v: wait for some first, or raise %s: %w",
-			s.peer.order.pending.Load(), s.remote.EngineKey, loadEntries, roomWait(limit), config.IOMaxPending, ErrBadState)
+			order.Load(), s.remote.EngineKey, transfer.LoadEntries, roomWait(limit), config.IOMaxPending, ErrBadState)
 	}
 	var g *gate.Gate
 	if err == nil {
@@ -140,26 +221,21 @@ func (s *Session) Submit(r *Request) *Status {
 		b.Release()
 		return s.refused(err)
 	}
-	st := startedStatus()
-	t := &transfer{status: st, session: s, uid: r.UID, kind: kind, total: total, tag: r.Tag,
-		to: p.to, start: now(), limit: limit, load: load(len(e.Local))}
-	t.path.Store(p.path) // for reports before it starts
-	t.batch = b
+	start := transfer.Now()
 	b.Build(kind, &p.to, total, &e)
-	t.opsMade = uint32(len(t.batch.Ops))
-	st.of.Store(t)
-	p.path.opMeter(t).Enter()
-	s.peer.order.add(t)
+	t := s.pair.Submit(p.path.Ledger(), &transfer.Params{Kind: kind, UID: r.UID, Tag: r.Tag, Start: start,
+		Limit: limit, Entries: len(e.Local), Total: total, Batch: b, To: &p.to})
+	st := t.Status // t may end and be forgotten from here on
 	if r.Tag != "" {
-		s.peer.tags.Add(message.Tag{UID: r.UID, Text: r.Tag, Region: s.remote.Key()})
+		s.peer.Tags.Add(message.Tag{UID: r.UID, Text: r.Tag, Region: s.remote.Key()})
 	}
 	switch {
 	case g != nil:
-		s.peer.hold(g, t)
+		s.peer.Hold(g, t)
 	case broken:
-		s.peer.replays.replay(p.path, []*transfer{t}) // it waits for a path, not its caller
+		s.peer.Replay(p.path, []*transfer.Transfer{t}) // it waits for a path, not its caller
 	default:
-		p.path.start(t)
+		p.path.Start(t)
 	}
 	return st
 }
@@ -190,36 +266,31 @@ func roomWait(limit time.Duration) time.Duration {
 func (s *Session) gate(after After) (g *gate.Gate, err error) {
 	if after != (After{}) {
 		if g, err = s.engine.gates.Arm(after); err != nil {
-			return nil, afterFailed(err)
+			return nil, peer.AfterFailed(err)
 		}
 	}
-	if s.local.Enter() {
+	if s.pair.Local.Enter() {
 		return g, nil
 	}
-	err = s.local.Gone()
+	err = s.pair.Local.Gone()
 	if g != nil {
 		err = errors.Join(err, s.engine.gates.Release(g, false))
 	}
 	return nil, err
 }
 
-// epoch is any time that the process knows.
-var epoch = time.Now()
-
-// now is time.Now by one look at the clock in place of two: the monotonic one.
-func now() time.Time { return epoch.Add(time.Since(epoch)) }
-
 // broken returns the plan for a path that has ended, if that is what the session has.
 func (s *Session) broken() (*plan, bool) {
 	p := s.plan.Load()
-	return p, p != nil && p.path.err() != nil && !s.route.backend.removed.Load()
+	return p, p != nil && p.path.Err() != nil && !s.route.Backend.Removed()
 }
 
 // WithDeadline is a session between the same regions whose transfers have another deadline; 0 =
 // none. The two share everything else.
 func (s *Session) WithDeadline(limit time.Duration) *Session {
-	d := &Session{engine: s.engine, peer: s.peer, route: s.route, skipped: s.skipped,
-		local: s.local, remote: s.remote, notify: s.notify, limit: limit}
+	d := &Session{engine: s.engine, peer: s.peer, route: s.route, skipped: s.skipped, remote: s.remote,
+		limit: limit, pair: s.pair}
+	d.pair.Mover = d
 	d.plan.Store(s.plan.Load())
 	return d
 }
@@ -227,8 +298,8 @@ func (s *Session) WithDeadline(limit time.Duration) *Session {
 // refused is the status of a transfer that was not started.
 func (s *Session) refused(err error) *Status {
 	s.engine.self.Log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
-	s.engine.meters.refused.Add(1)
-	return failedStatus(s.route.backend.outcome(err, err.Error()))
+	s.engine.meters.Refused.Add(1)
+	return transfer.NewFailed(transfer.Outcome(err, err.Error(), s.pair.GPUs))
 }
 
 // ready returns the plan for an open path, making one if need be.
@@ -236,7 +307,7 @@ func (s *Session) ready() (*plan, error) {
 	if s.connected() {
 		return s.plan.Load(), nil
 	}
-	ctx, cancel := s.peer.controlContext(s.route.backend)
+	ctx, cancel := s.peer.Limit(s.route.Backend.Config.ControlTimeout())
 	defer cancel()
 	return s.readyWithin(ctx)
 }
@@ -253,40 +324,57 @@ func (s *Session) readyWithin(ctx context.Context) (*plan, error) {
 	if s.connected() {
 		return s.plan.Load(), nil
 	}
-	if s.route.backend.removed.Load() {
-		return nil, fmt.Errorf("backend %v was removed: %w", s.route.backend.kind, ErrBadState)
+	if s.route.Backend.Removed() {
+		return nil, fmt.Errorf("backend %v was removed: %w", s.route.Backend.Kind, ErrBadState)
 	}
 	for {
-		path, err := s.peer.path(ctx, s.route)
+		q, err := s.peer.Path(ctx, s.route)
 		if err != nil {
 			return nil, err
 		}
-		p, err := s.makePlan(path)
+		p, err := s.makePlan(q)
 		if err == nil {
 			s.plan.Store(p)
 			return p, nil
 		}
-		if path.err() == nil || ctx.Err() != nil {
+		if q.Err() == nil || ctx.Err() != nil {
 			return nil, err
 		}
 	}
 }
 
-func (s *Session) makePlan(p *path) (*plan, error) {
-	rmr, err := p.regions.of(p, &s.remote)
+func (s *Session) makePlan(p *path.Path) (*plan, error) {
+	rmr, err := p.Import(&s.remote)
 	if err != nil {
 		return nil, err
 	}
-	mr, err := s.local.MRDesc(p.tr)
+	tr := p.Transport()
+	mr, err := s.pair.Local.MRDesc(tr)
 	if err != nil {
 		return nil, err
 	}
-	to := batch.Target{Local: s.local.Desc().Data, Remote: rmr.Base(), MR: mr, Key: rmr.Key(),
-		OpMax: s.route.backend.config.opBytes(p.tr), SegMax: p.tr.SegMax(), BlockMax: p.tr.BlockLimit()}
+	to := batch.Target{Local: s.pair.Local.Desc().Data, Remote: rmr.Base(), MR: mr, Key: rmr.Key(),
+		OpMax: s.route.Backend.Config.OpBytes(tr), SegMax: tr.SegMax(), BlockMax: tr.BlockLimit()}
 	return &plan{path: p, to: to}, nil
 }
 
-// verify asks the peer whether the remote region exists as described.
-func (s *Session) verify(ctx context.Context) error {
-	return s.peer.askRegion(ctx, s.remote)
+// Resume starts a parked transfer on the present path: the transfer.Resumer of the pair.
+func (s *Session) Resume(t *transfer.Transfer) error {
+	p, err := s.ready()
+	if err != nil {
+		return err
+	}
+	switch {
+	case !s.pair.Pending.Parked.Take(t):
+	case t.Failure() != nil:
+		t.End()
+	default:
+		t.MoveTo(p.path.Ledger(), &p.to)
+		p.path.Start(t)
+	}
+	return nil
 }
+
+// Cancel is Status.Cancel for all transfers of the session with this uid. Unknown ones are no
+// error.
+func (s *Session) Cancel(ctx context.Context, uid uint64) error { return s.pair.Cancel(ctx, uid) }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"mori/io/internal/meter"
+	"mori/io/internal/peer"
+	"mori/io/internal/transfer"
 )
 
 // What Engine.Stats returns.
@@ -34,7 +36,7 @@ func info(r *meter.Record) TransferInfo {
 		kind = "read"
 	}
 	return TransferInfo{Peer: r.Path.Peer, Path: r.Path.Name, Kind: kind, UID: r.UID, Tag: r.Tag,
-		Code: codeName(r.Code), Stage: "ended", Bytes: r.Total, BytesDone: r.Bytes, Ops: r.Ops,
+		Code: transfer.CodeName(r.Code), Stage: "ended", Bytes: r.Total, BytesDone: r.Bytes, Ops: r.Ops,
 		Replays: r.Replays, StartS: seconds(r.Start), FirstOpUS: micros(r.FirstOp),
 		LastOpUS: micros(r.LastOp), TookUS: micros(r.Took)}
 }
@@ -46,29 +48,29 @@ func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 // Stats returns what the engine's transfers did and do. It stays readable after Close.
 func (e *Engine) Stats() Stats {
 	now := time.Now()
-	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.meters.born).Seconds(),
-		Totals: e.meters.totals(), Regions: len(e.regions.All()),
-		Peers: e.meters.Peers(codeName), Slowest: []TransferInfo{},
-		Stuck: stuck(e.store.openTransfers(openScanned), now)}
+	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.meters.Born).Seconds(),
+		Totals: e.meters.Totals(), Regions: len(e.regions.All()),
+		Peers: e.meters.Peers(transfer.CodeName), Slowest: []TransferInfo{},
+		Stuck: stuck(e.peers.Open(now, openScanned))}
 	for i := range out.Peers {
 		for _, p := range out.Peers[i].Paths {
 			out.InFlight += p.Read.InFlight + p.Write.InFlight
 		}
 	}
-	for _, p := range e.store.allPeers() {
-		out.Peers = withPeer(out.Peers, p.describe())
-		waiting, dropped := p.tags.State()
+	for _, p := range e.peers.All() {
+		out.Peers = withPeer(out.Peers, p.Describe())
+		waiting, dropped := p.Tags.State()
 		out.Tags.Waiting += waiting
 		out.Tags.Dropped += dropped
 	}
-	for _, r := range meter.Slowest(e.meters.recent.Records(), slowListed) {
+	for _, r := range meter.Slowest(e.meters.Recent.Records(), slowListed) {
 		out.Slowest = append(out.Slowest, info(&r))
 	}
 	return out
 }
 
 // withPeer adds what is known of a registered peer to its statistics.
-func withPeer(all []PeerStats, known PeerInfo) []PeerStats {
+func withPeer(all []PeerStats, known peer.Info) []PeerStats {
 	at := -1
 	for i := range all {
 		if all[i].Key == known.Key {
@@ -90,17 +92,16 @@ func withPeer(all []PeerStats, known PeerInfo) []PeerStats {
 	return all
 }
 
-// stuck are those of the open transfers that are in flight for too long, the oldest first.
-func stuck(open []*transfer, now time.Time) []TransferInfo {
+// stuck are those of the open transfers that are in flight for too long, the oldest first. stages
+// says where each open one stands.
+func stuck(open []meter.Record, stages []string) []TransferInfo {
 	out := []TransferInfo{}
-	for _, t := range open {
-		if now.Sub(t.start) < slowFrom {
+	for k := range open {
+		if open[k].Took < slowFrom {
 			continue
 		}
-		r := t.record(CodeInProgress)
-		r.Took = now.Sub(t.start)
-		i := info(&r)
-		i.Stage = t.stage()
+		i := info(&open[k])
+		i.Stage = stages[k]
 		out = append(out, i)
 	}
 	return longest(out)

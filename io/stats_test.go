@@ -129,26 +129,6 @@ func TestWhatIsStuckIsSeenAndTraced(t *testing.T) {
 	}
 }
 
-func TestASuccessIsRecordedWhenItIsTold(t *testing.T) {
-	var o order
-	var told []*transfer
-	var at []time.Time
-	o.book = func(x *transfer, _ StatusCode, when time.Time) { told, at = append(told, x), append(at, when) }
-	first, second, third := &transfer{status: NewStatus()}, &transfer{status: NewStatus()}, &transfer{status: NewStatus()}
-	for _, x := range []*transfer{first, second, third} {
-		o.add(x)
-	}
-	o.finish(second, CodeSuccess, "", time.Unix(1, 0))
-	if len(told) != 0 {
-		t.Error("booked before an earlier one has ended")
-	}
-	o.finish(third, CodeErrRDMAOp, "", time.Unix(2, 0))
-	o.finish(first, CodeSuccess, "", time.Unix(3, 0))
-	if len(told) != 3 || told[0] != third || told[1] != first || told[2] != second || at[2] != time.Unix(3, 0) {
-		t.Errorf("%d booked, at %v", len(told), at)
-	}
-}
-
 func TestStatsAreJSONWithoutNull(t *testing.T) {
 	a, _, s := pair(t, 64, BackendTCP, nil)
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{64}, 1))

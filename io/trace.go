@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mori/io/internal/meter"
+	"mori/io/internal/transfer"
 )
 
 // WriteTrace writes the last 4096 transfers, and those in flight, as trace-event JSON, which
@@ -20,13 +21,14 @@ func writeTrace(w io.Writer, engines ...*Engine) error {
 	now := time.Now()
 	var all []meter.Traced
 	for _, e := range engines {
+		open, _ := e.peers.Open(now, openTraced)
 		all = append(all, meter.Traced{Engine: e.self.Key,
-			Records: append(e.meters.recent.Records(), e.store.openRecords(now, openTraced)...)})
+			Records: append(e.meters.Recent.Records(), open...)})
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = "localhost"
 	}
 	return meter.WriteTrace(w, os.Getpid(),
-		fmt.Sprintf("mori.io on %s, pid %d", hostname, os.Getpid()), all, codeName)
+		fmt.Sprintf("mori.io on %s, pid %d", hostname, os.Getpid()), all, transfer.CodeName)
 }

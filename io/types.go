@@ -3,10 +3,11 @@
 package io
 
 import (
-	"fmt"
-
+	"mori/io/internal/backend"
 	"mori/io/internal/descriptor"
 	"mori/io/internal/errs"
+	"mori/io/internal/transfer"
+	"mori/io/internal/watch"
 )
 
 // The causes that callers branch on.
@@ -48,65 +49,56 @@ func UnpackEngineDesc(b []byte) (EngineDesc, error) { return descriptor.UnpackEn
 func UnpackMemoryDesc(b []byte) (MemoryDesc, error) { return descriptor.UnpackMemory(b) }
 
 // BackendType names a family of transports. The numbers are part of the public contract.
-type BackendType int
+type BackendType = backend.Kind
 
 // The backends.
 const (
-	BackendUnknown BackendType = iota
-	BackendXGMI                // peer copies between GPUs of one host
-	BackendRDMA                // RDMA; without a NIC: shared memory on the same host, TCP to others
-	BackendTCP                 // TCP only
-	BackendFabric              // scale-up fabric between hosts
+	BackendUnknown = backend.Unknown
+	BackendXGMI    = backend.XGMI
+	BackendRDMA    = backend.RDMA
+	BackendTCP     = backend.TCP
+	BackendFabric  = backend.Fabric
 )
 
-var backendText = [...]string{"Unknown", "XGMI", "RDMA", "TCP", "FABRIC"}
+// BackendConfig configures RDMA and TCP backends.
+type BackendConfig = backend.Config
 
-// String is the public name.
-func (b BackendType) String() string {
-	if b >= 0 && int(b) < len(backendText) {
-		return backendText[b]
-	}
-	return fmt.Sprintf("BackendType(%d)", int(b))
-}
+// DefaultBackendConfig returns the documented defaults.
+func DefaultBackendConfig() *BackendConfig { return backend.DefaultConfig() }
 
-// StatusCode is the state of a transfer. Codes above 10 are errors.
-type StatusCode uint32
-
-// The codes. The numbers are part of the public contract.
-const (
-	CodeSuccess        StatusCode = 0
-	CodeInit           StatusCode = 1
-	CodeInProgress     StatusCode = 2
-	CodeErrInvalidArgs StatusCode = 11
-	CodeErrNotFound    StatusCode = 12
-	CodeErrRDMAOp      StatusCode = 13
-	CodeErrBadState    StatusCode = 14
-	CodeErrGPUOp       StatusCode = 15
-	CodeErrBadAddress  StatusCode = 16 // appended to the contract's codes
-)
-
-var codeText = map[StatusCode]string{
-	CodeSuccess: "SUCCESS", CodeInit: "INIT", CodeInProgress: "IN_PROGRESS", CodeErrInvalidArgs: "ERR_INVALID_ARGS",
-	CodeErrNotFound: "ERR_NOT_FOUND", CodeErrRDMAOp: "ERR_RDMA_OP", CodeErrBadState: "ERR_BAD_STATE", CodeErrGPUOp: "ERR_GPU_OP",
-	CodeErrBadAddress: "ERR_BAD_ADDRESS",
-}
-
-// String is the public name.
-func (c StatusCode) String() string {
-	if s, ok := codeText[c]; ok {
-		return s
-	}
-	return fmt.Sprintf("StatusCode(%d)", uint32(c))
-}
-
-// Failed reports whether c is an error.
-func (c StatusCode) Failed() bool { return c > 10 }
-
-// PollCqMode says how a NIC's completions are awaited. Transports in software always park.
-type PollCqMode int
+// PollCqMode says how a NIC's completions are awaited.
+type PollCqMode = backend.PollCqMode
 
 // The modes.
 const (
-	PollPolling PollCqMode = iota
-	PollEvent
+	PollPolling = backend.PollPolling
+	PollEvent   = backend.PollEvent
 )
+
+// Status is the state of one transfer.
+type Status = transfer.Status
+
+// NewStatus returns a status in state INIT.
+func NewStatus() *Status { return transfer.NewStatus() }
+
+// StatusCode is the state of a transfer. Codes above 10 are errors.
+type StatusCode = transfer.Code
+
+// The codes.
+const (
+	CodeSuccess        = transfer.Success
+	CodeInit           = transfer.Init
+	CodeInProgress     = transfer.InProgress
+	CodeErrInvalidArgs = transfer.ErrInvalidArgs
+	CodeErrNotFound    = transfer.ErrNotFound
+	CodeErrRDMAOp      = transfer.ErrRDMAOp
+	CodeErrBadState    = transfer.ErrBadState
+	CodeErrGPUOp       = transfer.ErrGPUOp
+	CodeErrBadAddress  = transfer.ErrBadAddress
+)
+
+// A Watcher is notified of statuses that leave IN_PROGRESS, for an event loop.
+type Watcher = watch.Watcher
+
+// NewWatcher returns a Watcher with an open descriptor.
+func NewWatcher() (*Watcher, error) { return watch.New() }

@@ -33,7 +33,7 @@ func TestXGMINeedsNoNetwork(t *testing.T) {
 	last := all[len(all)-1]
 	from, to := onGPU(t, all[0], 64<<10), onGPU(t, last, 64<<10)
 	a, b := newEngineWith(t, "a", BackendXGMI), newEngineWith(t, "b", BackendXGMI)
-	if d := a.Desc(); d.Port != 0 || d.Host != "" || a.backends.control.Port() != 0 {
+	if d := a.Desc(); d.Port != 0 || d.Host != "" || a.backends.Control().Port() != 0 {
 		t.Errorf("it listens on a network: %+v", d)
 	}
 	if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
@@ -137,8 +137,9 @@ func TestTheBackendOfAPair(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := a.regions.Of(c.local, "a")
-		way, skipped, err := a.backends.routeFor(r, &c.remote)
-		if err != nil || way.backend.kind.String() != c.want || !strings.Contains(strings.Join(skipped, "; "), c.why) {
+		_, facts := a.peerOf(c.remote.EngineKey)
+		way, skipped, err := a.backends.Choose(r, &c.remote, facts)
+		if err != nil || way.Backend.Kind.String() != c.want || !strings.Contains(strings.Join(skipped, "; "), c.why) {
 			t.Errorf("%s: %v, %v", c.name, skipped, err)
 		}
 	}

@@ -156,6 +156,9 @@ var inside = map[string]map[string]int{
 		"control": 3, "arrivals": 3,
 		"transport": 4,
 		"region":    5,
+		"transfer":  6, "backend": 6,
+		"path": 7,
+		"peer": 8,
 	},
 	"ep/internal/": {
 		"view":   0,

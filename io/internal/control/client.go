@@ -56,6 +56,14 @@ func (c *Client) Greet(ctx context.Context) (w *message.Welcome, err error) {
 	return w, err
 }
 
+// Limit bounds one exchange of the control plane; 0 is no limit.
+func Limit(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout > 0 {
+		return context.WithTimeout(ctx, timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
 // Region asks whether a region is registered, and for its size.
 func (c *Client) Region(ctx context.Context, key descriptor.RegionKey) (known bool, size uint64,
 	err error) {

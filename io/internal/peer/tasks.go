@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+
+package peer
+
+import (
+	"context"
+	"sync"
+)
+
+// Tasks are the goroutines of one registration: replays, probes, beats and the sender of tags.
+type tasks struct {
+	ctx  context.Context // done when the registration ends
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	closed  error // why; nil while registered
+	running sync.WaitGroup
+}
+
+func (s *tasks) init() { s.ctx, s.stop = context.WithCancel(context.Background()) }
+
+// spawn runs f in a goroutine that wait waits for. It reports false once tasks are refused.
+func (s *tasks) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return false
+	}
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		f()
+	}()
+	return true
+}
+
+// refuse lets no further goroutine start. The first reason counts.
+func (s *tasks) refuse(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed == nil {
+		s.closed = reason
+	}
+}
+
+// reason returns why tasks are refused, nil while they are not.
+func (s *tasks) reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// wait waits for the goroutines. It is called after refuse.
+func (s *tasks) wait() { s.running.Wait() }

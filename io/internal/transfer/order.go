@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+package transfer
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mori/io/internal/errs"
+	"mori/io/internal/meter"
+)
+
+// An Order publishes the successes of the transfers to one peer in submission order, across
+// sessions and paths: a reader that sees the last transfer SUCCESS may rely on all earlier ones.
+// Failures are reported immediately and hold nothing up.
+type Order struct {
+	mu         sync.Mutex
+	head, tail *Transfer // in submission order; all but failed heads are unfinished, or wait
+	inflight   int
+	pending    atomic.Int64  // the loads of the transfers that are not reported; written with mu held
+	space      chan struct{} // closed when there is room again; nil while nobody waits
+
+	recorder *meter.Recorder // books each transfer just before its end is reported; nil: none
+}
+
+// LoadEntries is how many entries of a batch count as one more transfer: they take as much memory.
+const LoadEntries = 256
+
+// load is what a transfer of n entries counts against the limit on pending transfers.
+func load(n int) int64 { return int64(1 + n/LoadEntries) }
+
+// Room waits until less than limit is pending; 0 is no limit. It takes no lock while there is room,
+// so callers at once may exceed the limit by a transfer each. It reports false if there is no room
+// in time.
+func (o *Order) Room(limit int64, within time.Duration) bool {
+	if o.HasRoom(limit) {
+		return true
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for {
+		o.mu.Lock()
+		if o.HasRoom(limit) {
+			o.mu.Unlock()
+			return true
+		}
+		if o.space == nil {
+			o.space = make(chan struct{})
+		}
+		space := o.space
+		o.mu.Unlock()
+		select {
+		case <-space:
+		case <-timer.C:
+			return o.HasRoom(limit)
+		}
+	}
+}
+
+// HasRoom reports whether less than limit is pending; 0 is no limit.
+func (o *Order) HasRoom(limit int64) bool { return limit <= 0 || o.pending.Load() < limit }
+
+// leave takes the load of a transfer off. It needs mu held.
+func (o *Order) leave(t *Transfer) {
+	o.inflight--
+	o.pending.Store(o.pending.Load() - t.load)
+	if o.space != nil {
+		close(o.space)
+		o.space = nil
+	}
+}
+
+// add appends t. From now on finish(t) must be called exactly once.
+func (o *Order) add(t *Transfer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.tail == nil {
+		o.head = t
+	} else {
+		o.tail.next = t
+	}
+	o.tail = t
+	o.inflight++
+	o.pending.Store(o.pending.Load() + t.load)
+}
+
+// finish ends t, at the given time, and publishes every success that no longer waits for an earlier
+// transfer.
+func (o *Order) finish(t *Transfer, code Code, msg string, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t.ended = true
+	if code.Failed() {
+		o.report(t, code, at)
+		t.Status.Update(code, msg)
+	} else {
+		t.success = msg
+	}
+	for o.head != nil && o.head.ended {
+		h := o.head
+		o.head = h.next
+		o.leave(h)
+		h.next = nil
+		o.report(h, Success, at)
+		h.Status.Update(Success, h.success) // keeps an error that was reported already
+	}
+	if o.head == nil {
+		o.tail = nil
+	}
+}
+
+// report books t, once. It needs mu held.
+func (o *Order) report(t *Transfer, code Code, at time.Time) {
+	if !t.reported && o.recorder != nil {
+		r := t.Record(code)
+		r.Took = at.Sub(t.start)
+		o.recorder.Book(&r, code.Failed(), code.Failed() && errors.Is(t.Failure(), errs.ErrCanceled))
+	}
+	t.reported = true
+}
+
+// over reports whether t has ended, although its success may still wait to be reported.
+func (o *Order) over(t *Transfer) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return t.ended
+}
+
+// Each calls f for every transfer that has not ended, oldest first.
+func (o *Order) Each(f func(*Transfer)) {
+	o.mu.Lock()
+	var all []*Transfer
+	for t := o.head; t != nil; t = t.next {
+		if !t.ended {
+			all = append(all, t)
+		}
+	}
+	o.mu.Unlock()
+	for _, t := range all {
+		f(t)
+	}
+}
+
+// oldest are at most n transfers that have not ended, oldest first.
+func (o *Order) oldest(n int) []*Transfer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []*Transfer
+	for t := o.head; t != nil && len(out) < n; t = t.next {
+		if !t.ended {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// InFlight is how many transfers are in the order.
+func (o *Order) InFlight() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inflight
+}
+
+// Load is the sum of the loads of the transfers that are pending.
+func (o *Order) Load() int64 { return o.pending.Load() }
