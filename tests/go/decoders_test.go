@@ -34,7 +34,7 @@ var trustedDecoders = map[string][]string{
 	"operands of an atomic op, whose type gives their size": {"core/fabric/util load", "core/fabric/util load128"},
 	"answers of this host's NIC or library":                 {"core/gpunic/mlx5/dv number", "core/provider/ofi addrText"},
 	"a field of a message that is being written":            {"core/gpunic/mlx5 Field.Set", "core/gpunic/mlx5 Queue.path"},
-	"a number of bytes that is a constant, into an array":   {"core/gpunic/emu socket.read", "core/memory Sharer.answer", "core/provider/shm greeting.agree"},
+	"a number of bytes that is a constant, into an array":   {"core/gpunic/emu/wire socket.read", "core/gpunic/emu/memory Change", "core/gpunic/emu/memory Record.Word", "core/gpunic/emu/memory StoreLast", "core/memory Sharer.answer", "core/provider/shm greeting.agree"},
 	"a length that is compared with a constant before":      {"core/bootstrap diagnoser.late", "core/provider/ofi domain.Import"},
 	"entries of the kernel, read to an array":               {"core/provider/internal/local Pages.Present"},
 	"hex of an address, half as long as its text":           {"core/provider/ofi addrBytes"},

@@ -3,21 +3,18 @@
 package emu
 
 import (
-	"encoding/binary"
-
+	"mori/core/gpunic/emu/memory"
 	"mori/core/gpunic/mlx5"
-	"mori/core/internal/sys"
 )
-
-var le = binary.LittleEndian
 
 // A cq is a completion queue. Its ring is read by others while it is written, so the last 8 bytes
 // of an entry are one store, after all others.
 type cq struct {
-	nic           *NIC
+	*common
 	num           uint32
-	addr, dbr     uint64
-	mem, dbrMem   Memory
+	addr          uint64
+	mem           memory.Memory
+	record        memory.Record
 	log           uint32
 	collapsed     bool
 	ignoreOverrun bool
@@ -25,8 +22,8 @@ type cq struct {
 	release       func()
 
 	produced uint64
-	read     uint64 // of a family's, as far as doorbells have said
-	broken   bool   // by overrun: nothing is written any more
+	read     uint64 // as far as the record has said
+	broken   bool   // by overrun: nothing is written any more, and its queue pairs fail
 	waiting  []waitingCQE
 }
 
@@ -37,14 +34,10 @@ type waitingCQE struct {
 	step  uint8
 }
 
-// add completes work. inline, of up to 32 bytes, goes into the entry.
-func (c *cq) add(e mlx5.CQE, inline []byte) {
+// add completes work of a receive queue.
+func (c *cq) add(e mlx5.CQE) {
 	var b [mlx5.CQEBytes]byte
-	if inline != nil {
-		e.Format = 1
-	}
 	e.Put(b[:])
-	copy(b[:32], inline)
 	c.put(b[:])
 }
 
@@ -52,11 +45,10 @@ func (c *cq) add(e mlx5.CQE, inline []byte) {
 func (c *cq) put(b []byte) {
 	var w waitingCQE
 	copy(w.bytes[:], b)
-	chaos := &c.nic.opts.Chaos
-	if chaos.DelayCQE > 0 {
-		w.due = c.nic.round + uint64(c.nic.rnd.IntN(chaos.DelayCQE))
+	if c.opts.Chaos.DelayCQE > 0 {
+		w.due = c.within(c.opts.Chaos.DelayCQE)
 	}
-	if chaos.TwoStepCQE && !c.collapsed {
+	if c.opts.Chaos.TwoStepCQE && !c.collapsed {
 		w.step = 1
 	}
 	c.waiting = append(c.waiting, w)
@@ -65,11 +57,11 @@ func (c *cq) put(b []byte) {
 
 // drain writes the completions whose time has come, in order.
 func (c *cq) drain() (moved bool) {
-	for len(c.waiting) > 0 && !c.broken && c.waiting[0].due <= c.nic.round {
+	for len(c.waiting) > 0 && !c.broken && c.waiting[0].due <= c.round {
 		moved = true
 		if w := &c.waiting[0]; w.step > 0 {
 			w.step = 0
-			w.due = c.nic.round + 1 + uint64(c.nic.rnd.IntN(20))
+			w.due = 1 + c.within(20)
 			c.scribble()
 			continue
 		}
@@ -79,39 +71,34 @@ func (c *cq) drain() (moved bool) {
 	return moved
 }
 
-func (c *cq) slot() uint64 { return c.addr + c.entryBytes()*(c.produced&(1<<c.log-1)) }
+func (c *cq) slot() uint64 { return c.addr + c.family.cqeBytes()*(c.produced&(1<<c.log-1)) }
 
 // scribble fills the next entry with what is wrong, up to the byte that has its lap.
 func (c *cq) scribble() {
 	if c.full() {
 		return
 	}
-	at, _ := c.lap()
+	at, _ := c.family.lap()
 	b := make([]byte, at)
 	for i := range b {
-		b[i] = byte(c.nic.rnd.Uint32())
+		b[i] = byte(c.rnd.Uint32())
 	}
 	_ = c.mem.Write(c.slot(), b)
 }
 
-// full reports that the next entry would overwrite one that was not read.
+// full reports that the next entry would overwrite one that was not read. The reader's doorbells
+// may be lost to us, but not the last one.
 func (c *cq) full() bool {
 	if c.ignoreOverrun {
 		return false
 	}
-	if c.nic.family != nil {
-		unread, err := c.unread()
-		if err != nil {
-			c.nic.violate("completion queue %#x: %v", c.num, err)
-		}
-		return err != nil || unread >= 1<<c.log
-	}
-	var b [4]byte
-	if c.dbrMem.Read(c.dbr, b[:]) != nil {
+	count, modulo, err := c.family.consumed(c)
+	if err != nil {
+		c.violate("completion queue %#x: %v", c.num, err)
 		return true
 	}
-	read := binary.BigEndian.Uint32(b[:])
-	return (uint32(c.produced)-read)&seqMask >= 1<<c.log
+	c.read += (count - c.read) % modulo
+	return c.produced-c.read >= 1<<c.log
 }
 
 func (c *cq) write(b *[mlx5.CQEBytes]byte) {
@@ -119,36 +106,19 @@ func (c *cq) write(b *[mlx5.CQEBytes]byte) {
 		c.overrun()
 		return
 	}
-	bit, first := c.lap()
+	bit, first := c.family.lap()
 	b[bit] = b[bit]&^1 | byte(c.produced>>c.log)&1 ^ first
-	at, last := c.slot(), c.entryBytes()-8
+	at, last := c.slot(), c.family.cqeBytes()-8
 	if err := c.mem.Write(at, b[:last]); err != nil {
 		c.overrun()
 		return
 	}
-	if _, plain := c.mem.(hostMemory); plain {
-		_ = storeLast(at+last, le.Uint64(b[last:]))
-	} else {
-		_ = c.mem.Write(at+last, b[last:last+8])
-	}
+	memory.StoreLast(c.mem, at+last, b[last:last+8])
 	c.produced++
 }
 
-func storeLast(addr, v uint64) (err error) {
-	defer guard(&err)()
-	sys.Store64(addr, v)
-	return nil
-}
-
-// overrun breaks the queue and all queue pairs that complete there, as a NIC does: the entry is
-// lost.
+// overrun breaks the queue, as a NIC does: the entry is lost.
 func (c *cq) overrun() {
 	c.broken = true
-	c.waiting = nil
-	c.nic.violate("completion queue %#x overran: %d entries were written, it has 1<<%d", c.num, c.produced, c.log)
-	for _, q := range c.nic.order {
-		if q.scq == c || q.rcq == c {
-			q.fail()
-		}
-	}
+	c.violate("completion queue %#x overran: %d entries were written, it has 1<<%d", c.num, c.produced, c.log)
 }

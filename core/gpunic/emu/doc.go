@@ -8,6 +8,16 @@
 //	nic, err := emu.New(emu.Options{Name: "emu0", Wire: "unix"})
 //	dev, err := mlx5.Open(nic) // dev.Close closes the NIC
 //
+// # Parts
+//
+// A firmware owns the objects and carries out commands. A queue pair has a ring, which finds and
+// reads work entries, a requester, which carries them out, and a responder, which does what the
+// peer asks for. A window has the entries under way, a retryTimer says when packets are sent again,
+// a writeBuffer holds writes with relaxed order. A family is how the queues of a vendor are
+// written. Packages memory and wire know nothing of queue pairs.
+//
+// # How it works
+//
 // A NIC is one thread that looks at doorbells, which are words of memory here, reads work entries,
 // moves bytes, and writes completions. It naps when nothing happens. Packets with sequence numbers
 // go between queue pairs, of one NIC (Wire "loop") or of two processes ("unix", "tcp"); they may be

@@ -6,20 +6,22 @@ import (
 	"fmt"
 
 	"mori/core/gpunic/bnxt"
+	"mori/core/gpunic/emu/wire"
 	"mori/core/gpunic/mlx5"
 )
 
-type bnxtFamily struct{}
+type bnxtFamily struct{ ownPage }
 
 var _ family = bnxtFamily{}
 
-func (bnxtFamily) entryBytes() uint64 { return bnxt.EntryBytes }
+func (bnxtFamily) blockBytes() uint64 { return bnxt.EntryBytes }
 
 // An entry has the size of two blocks, and the table behind the ring takes the rest of what would
 // be four.
 func (bnxtFamily) ringLog(log uint32) uint32 { return max(log, 2) - 2 }
 
-func (bnxtFamily) bell(v uint64, number uint32, kind uint8, log uint32) (count, modulo uint64, err error) {
+// read takes the count out of a doorbell.
+func (bnxtFamily) read(v uint64, number uint32, kind uint8, log uint32) (count, modulo uint64, err error) {
 	b, err := bnxt.ParseBell(v)
 	switch {
 	case err != nil:
@@ -30,12 +32,16 @@ func (bnxtFamily) bell(v uint64, number uint32, kind uint8, log uint32) (count, 
 	return b.Count(log), 2 << log, nil
 }
 
-func (f bnxtFamily) produced(q *qp, v uint64) (count, modulo uint64, err error) {
-	return f.bell(v, q.num, bnxt.BellSend, q.ringLog())
+func (f bnxtFamily) produced(r *sendRing) (count, modulo uint64, err error) {
+	return f.read(r.bell, r.num, bnxt.BellSend, r.log())
 }
 
-func (f bnxtFamily) consumed(c *cq, v uint64) (count, modulo uint64, err error) {
-	return f.bell(v, c.num, bnxt.BellCompletion, c.log)
+func (f bnxtFamily) consumed(c *cq) (count, modulo uint64, err error) {
+	v, err := f.rung(c)
+	if v == 0 || err != nil {
+		return c.read, 1, err
+	}
+	return f.read(v, c.num, bnxt.BellCompletion, c.log)
 }
 
 var bnxtOpcodes = map[uint8]uint8{
@@ -43,7 +49,7 @@ var bnxtOpcodes = map[uint8]uint8{
 	bnxt.OpCompareSwap: mlx5.OpCompareSwap, bnxt.OpFetchAdd: mlx5.OpFetchAdd,
 }
 
-func (bnxtFamily) parse(q *qp, e *entry) error {
+func (bnxtFamily) parse(_ *sendRing, e *entry) error {
 	var b bnxt.Entry
 	if err := b.Parse(e.raw); err != nil {
 		return err
@@ -64,15 +70,15 @@ func (bnxtFamily) parse(q *qp, e *entry) error {
 	return nil
 }
 
-func (f bnxtFamily) numbered(q *qp, e *entry) error {
-	size := uint64(1) << q.ringLog()
-	place := uint64(e.at) & (size - 1)
+func (f bnxtFamily) numbered(r *sendRing, e *entry) error {
+	size := uint64(1) << r.log()
+	slot := uint64(e.at) & (size - 1)
 	var b [bnxt.RowBytes]byte
-	if err := q.work.mem.Read(q.sq+size*bnxt.EntryBytes+place*bnxt.RowBytes, b[:]); err != nil {
+	if err := r.mem.Read(r.addr+size*bnxt.EntryBytes+slot*bnxt.RowBytes, b[:]); err != nil {
 		return err
 	}
 	row := bnxt.ParseRow(le.Uint64(b[:]))
-	if want := (bnxt.Row{Index: uint16(place), Start: e.first, Next: (e.first + uint32(e.packets)) & seqMask}); row != want {
+	if want := (bnxt.Row{Index: uint16(slot), Start: e.first, Next: (e.first + uint32(e.packets)) & wire.SeqMask}); row != want {
 		return fmt.Errorf("row %+v of the table of packets, want %+v: %w", row, want, bnxt.ErrFormat)
 	}
 	return nil
@@ -85,9 +91,8 @@ var bnxtStatuses = map[mlx5.Syndrome]bnxt.Status{
 	mlx5.SyndromeRemoteOp: bnxt.StatusRemoteOp, mlx5.SyndromeRetry: bnxt.StatusRetry, mlx5.SyndromeRNR: bnxt.StatusRNR,
 }
 
-// An error is followed by an entry that ends the queue pair; drivers make up what is
-// flushed.
-func (bnxtFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
+// An error is followed by an entry that ends the queue pair; drivers make up what is flushed.
+func (bnxtFamily) completions(r *sendRing, e *entry, s mlx5.Syndrome) [][]byte {
 	if s == mlx5.SyndromeFlush {
 		return nil
 	}
@@ -95,12 +100,12 @@ func (bnxtFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
 	if !known {
 		status = bnxt.StatusOperation
 	}
-	c := bnxt.CQE{Handle: uint64(q.num), Index: uint16((e.at + 1) & (1<<q.ringLog() - 1)), Type: bnxt.CQERequester, Status: status}
+	c := bnxt.CQE{Handle: uint64(r.num), Index: uint16((e.at + 1) & (1<<r.log() - 1)), Type: bnxt.CQERequester, Status: status}
 	all := [][]byte{make([]byte, bnxt.CQEBytes)}
 	c.Put(all[0])
 	if s != 0 {
 		all = append(all, make([]byte, bnxt.CQEBytes))
-		bnxt.CQE{Handle: uint64(q.num), Type: bnxt.CQETerminal}.Put(all[1])
+		bnxt.CQE{Handle: uint64(r.num), Type: bnxt.CQETerminal}.Put(all[1])
 	}
 	return all
 }

@@ -5,18 +5,23 @@ package emu
 import (
 	"fmt"
 
+	"mori/core/gpunic/emu/wire"
 	"mori/core/gpunic/ionic"
 	"mori/core/gpunic/mlx5"
 )
 
-type ionicFamily struct{ version ionic.Version }
+type ionicFamily struct {
+	ownPage
+	version ionic.Version
+}
 
 var _ family = ionicFamily{}
 
-func (ionicFamily) entryBytes() uint64        { return ionic.EntryBytes }
+func (ionicFamily) blockBytes() uint64        { return ionic.EntryBytes }
 func (ionicFamily) ringLog(log uint32) uint32 { return log }
 
-func (ionicFamily) bell(v uint64, number, log uint32) (count, modulo uint64, err error) {
+// read takes the count out of a doorbell.
+func (ionicFamily) read(v uint64, number, log uint32) (count, modulo uint64, err error) {
 	b, err := ionic.ParseBell(v)
 	switch {
 	case err != nil:
@@ -27,12 +32,16 @@ func (ionicFamily) bell(v uint64, number, log uint32) (count, modulo uint64, err
 	return uint64(b.Index), 1 << log, nil
 }
 
-func (f ionicFamily) produced(q *qp, v uint64) (count, modulo uint64, err error) {
-	return f.bell(v, q.num, q.ringLog())
+func (f ionicFamily) produced(r *sendRing) (count, modulo uint64, err error) {
+	return f.read(r.bell, r.num, r.log())
 }
 
-func (f ionicFamily) consumed(c *cq, v uint64) (count, modulo uint64, err error) {
-	return f.bell(v, c.num, c.log)
+func (f ionicFamily) consumed(c *cq) (count, modulo uint64, err error) {
+	v, err := f.rung(c)
+	if v == 0 || err != nil {
+		return c.read, 1, err
+	}
+	return f.read(v, c.num, c.log)
 }
 
 var ionicOpcodes = [...]uint8{
@@ -40,14 +49,14 @@ var ionicOpcodes = [...]uint8{
 	ionic.OpWriteImm: mlx5.OpWriteImm, ionic.OpCompareSwap: mlx5.OpCompareSwap, ionic.OpFetchAdd: mlx5.OpFetchAdd,
 }
 
-func (f ionicFamily) parse(q *qp, e *entry) error {
+func (f ionicFamily) parse(r *sendRing, e *entry) error {
 	var i ionic.Entry
 	if err := i.Parse(e.raw, f.version); err != nil {
 		return err
 	}
-	log := q.ringLog()
+	log := r.log()
 	if first := e.at>>log&1 == 0; i.Index != uint64(e.at&(1<<log-1)) || i.Flags&ionic.FlagColor != 0 != first {
-		return fmt.Errorf("index %d and flags %#x at place %d of lap %d: %w", i.Index, i.Flags, e.at&(1<<log-1), e.at>>log, ionic.ErrFormat)
+		return fmt.Errorf("index %d and flags %#x in slot %d of lap %d: %w", i.Index, i.Flags, e.at&(1<<log-1), e.at>>log, ionic.ErrFormat)
 	}
 	e.Entry = mlx5.Entry{
 		Control: mlx5.Control{Opcode: ionicOpcodes[i.Op], Imm: i.Imm}, Remote: mlx5.Remote{Addr: i.Remote, Key: i.RKey},
@@ -65,7 +74,7 @@ func (f ionicFamily) parse(q *qp, e *entry) error {
 	return nil
 }
 
-func (ionicFamily) numbered(*qp, *entry) error { return nil }
+func (ionicFamily) numbered(*sendRing, *entry) error { return nil }
 
 var ionicStatuses = map[mlx5.Syndrome]ionic.Status{
 	0: ionic.StatusOK, mlx5.SyndromeLength: ionic.StatusLength, mlx5.SyndromeOperation: ionic.StatusOperation,
@@ -76,7 +85,7 @@ var ionicStatuses = map[mlx5.Syndrome]ionic.Status{
 }
 
 // An error is followed by an entry that flushes all else.
-func (ionicFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
+func (ionicFamily) completions(r *sendRing, e *entry, s mlx5.Syndrome) [][]byte {
 	if s == mlx5.SyndromeFlush {
 		return nil
 	}
@@ -85,10 +94,10 @@ func (ionicFamily) completions(q *qp, e *entry, s mlx5.Syndrome) [][]byte {
 		status = ionic.StatusOperation
 	}
 	all := [][]byte{make([]byte, ionic.CQEBytes)}
-	ionic.CQE{MSN: (e.at + 1) & seqMask, Status: status, Queue: q.num, Type: ionic.CQESendMSN, Error: s != 0}.Put(all[0])
+	ionic.CQE{MSN: (e.at + 1) & wire.SeqMask, Status: status, Queue: r.num, Type: ionic.CQESendMSN, Error: s != 0}.Put(all[0])
 	if s != 0 {
 		all = append(all, make([]byte, ionic.CQEBytes))
-		ionic.CQE{Status: ionic.StatusFlush, Queue: q.num, Type: ionic.CQESendNPG, Error: true}.Put(all[1])
+		ionic.CQE{Status: ionic.StatusFlush, Queue: r.num, Type: ionic.CQESendNPG, Error: true}.Put(all[1])
 	}
 	return all
 }

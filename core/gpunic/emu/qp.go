@@ -3,98 +3,32 @@
 package emu
 
 import (
-	"slices"
+	"errors"
 	"time"
 
+	"mori/core/gpunic/emu/memory"
+	"mori/core/gpunic/emu/wire"
 	"mori/core/gpunic/mlx5"
 )
 
-// A qp is a queue pair. doorbell.go has how its entries come to be known, request.go how they are
-// carried out, respond.go what the peer asks for. All of it is the thread's, under NIC.mu.
+// A qp is a queue pair. It owns the state of the connection and moves work between its parts: the
+// ring finds entries, the requester carries them out, the responder does what the peer asks for.
+// All of it is the thread's, under NIC.mu.
 type qp struct {
-	nic      *NIC
-	num      uint32
-	ctx      mlx5.QPContext
-	work     *umem
-	dbrMem   Memory
-	dbr      uint64
-	rq, sq   uint64
-	uar      *uar
-	scq, rcq *cq
-	release  func()
-
-	// The send queue. Counts of blocks run on past the ring's end.
-	known   uint32 // blocks that the NIC knows of
-	fetched uint32 // of those, read
-	lookAt  uint64 // round at which a doorbell that was rung is looked at; 0 is none
-	bell    uint64 // what was in it
-	entries []*entry
-	sending int // index of the entry whose packets go out next
-
-	nextSeq  uint32
-	acked    uint32    // all before it have been answered for
-	deadline time.Time // of the answer to what was sent; none if zero
-	nudge    time.Time // when to send again, before that
-	paused   time.Time // the peer is not ready until then
-	retries  uint32
-	rnr      uint32
-
-	respond responder
+	end
+	ring    sendRing
+	out     requester
+	in      responder
+	release func()
 }
 
-// memory of the receive queue's entries, 16 bytes each at least
-func (q *qp) receiveBytes() uint64 { return 16 << q.ctx.LogRQStride }
-
-func (n *NIC) createQP(in []byte) (mlx5.Message, *refusal) {
-	var m mlx5.CreateQP
-	if r := command(in, &m); r != nil {
-		return nil, r
-	}
-	c := &m.QPC
-	u, d, page := n.umems[m.UmemID], n.umems[c.DBRUmemID], n.uars[c.UARPage]
-	scq, rcq := n.cqs[c.SendCQN], n.cqs[c.RecvCQN]
-	_, pd := n.pds[c.PD]
-	switch {
-	case len(n.qps) >= 1<<logMaxCount:
-		return nil, refuse(mlx5.StatusExceedLimit, 1)
-	case c.Service != mlx5.ServiceRC || c.PathState != mlx5.PathMigrated || c.NoSQ:
-		return nil, refuse(mlx5.StatusBadParam, 2)
-	case c.LogSQSize > logMaxQueue || c.LogRQSize > logMaxQueue || c.RQType != mlx5.RQRegular && c.RQType != mlx5.RQNone:
-		return nil, refuse(mlx5.StatusBadParam, 3)
-	case !pd || page == nil || scq == nil || rcq == nil:
-		return nil, refuse(mlx5.StatusBadParam, 4)
-	case !c.DBRUmemValid || d == nil || c.DBRAddr%8 != 0 || d.n < 8 || c.DBRAddr > d.n-8:
-		return nil, refuse(mlx5.StatusBadParam, 5)
-	case !m.UmemValid || u == nil || m.UmemOffset%4096 != 0 || c.SendDBRMode > mlx5.DBRNone:
-		return nil, refuse(mlx5.StatusBadParam, 6)
-	}
-	q := &qp{nic: n, num: n.number(), ctx: *c, work: u, dbrMem: d.mem, dbr: d.addr + c.DBRAddr, uar: page, scq: scq, rcq: rcq}
-	var receive uint64
-	if c.RQType == mlx5.RQRegular {
-		receive = max(q.receiveBytes()<<c.LogRQSize, mlx5.BlockBytes)
-	}
-	if m.UmemOffset > u.n || receive+mlx5.BlockBytes<<c.LogSQSize > u.n-m.UmemOffset {
-		return nil, refuse(mlx5.StatusBadParam, 7)
-	}
-	q.rq = u.addr + m.UmemOffset
-	q.sq = q.rq + receive
-	u.users, d.users, page.users, scq.users, rcq.users = u.users+1, d.users+1, page.users+1, scq.users+1, rcq.users+1
-	n.pds[c.PD]++
-	q.release = func() {
-		u.users, d.users, page.users, scq.users, rcq.users = u.users-1, d.users-1, page.users-1, scq.users-1, rcq.users-1
-		n.pds[c.PD]--
-	}
+// newQP puts the parts together. The caller sets where the rings and the doorbell record are.
+func newQP(e end, send, receive *cq) *qp {
+	q := &qp{end: e}
 	q.ctx.State = mlx5.StateRST
-	n.qps[q.num] = q
-	n.order = append(n.order, q)
-	return &mlx5.Reply{ID: q.num}, nil
-}
-
-func (n *NIC) destroyQP(q *qp) {
-	q.place()
-	delete(n.qps, q.num)
-	n.order = slices.DeleteFunc(n.order, func(o *qp) bool { return o == q })
-	q.release()
+	q.ring.end, q.out.end, q.in.end, q.in.receives.end, q.in.writes.end = &q.end, &q.end, &q.end, &q.end, &q.end
+	q.out.ring, q.out.cq, q.in.receives.cq = &q.ring, send, receive
+	return q
 }
 
 // modify moves the queue pair on. Each transition takes what it requires and leaves the rest as it
@@ -117,23 +51,23 @@ func (q *qp) modify(op uint32, in []byte) *refusal {
 		q.ctx.RemoteRead, q.ctx.RemoteWrite, q.ctx.RemoteAtom, q.ctx.AtomicMode = c.RemoteRead, c.RemoteWrite, c.RemoteAtom, c.AtomicMode
 		q.ctx.State = mlx5.StateINIT
 	case mlx5.OpInit2RTR:
-		return q.ready(&m)
+		return q.readyToReceive(&m)
 	case mlx5.OpRTR2RTS:
 		if c.LogSRAMax > logReads {
 			return refuse(mlx5.StatusExceedLimit, 2)
 		}
-		q.nextSeq, q.acked, q.ctx.NextSendPSN = c.NextSendPSN, c.NextSendPSN, c.NextSendPSN
+		q.ctx.NextSendPSN = c.NextSendPSN
 		q.ctx.RetryCount, q.ctx.RNRRetry, q.ctx.LogSRAMax, q.ctx.Path.AckTimeout = c.RetryCount, c.RNRRetry, c.LogSRAMax, c.Path.AckTimeout
-		q.retries, q.rnr = c.RetryCount, c.RNRRetry
+		q.out.ready(c.NextSendPSN)
 		q.ctx.State = mlx5.StateRTS
 	}
 	return nil
 }
 
-func (q *qp) ready(m *mlx5.ModifyQP) *refusal {
+func (q *qp) readyToReceive(m *mlx5.ModifyQP) *refusal {
 	c := &m.QPC
 	switch {
-	case c.MTU < 1 || c.MTU > 5 || 128<<c.MTU > q.nic.opts.MTU:
+	case c.MTU < 1 || c.MTU > 5 || 128<<c.MTU > q.opts.MTU:
 		return refuse(mlx5.StatusBadParam, 3)
 	case c.LogMsgMax > maxMessage || c.LogRRAMax > logReads:
 		return refuse(mlx5.StatusExceedLimit, 4)
@@ -151,38 +85,133 @@ func (q *qp) ready(m *mlx5.ModifyQP) *refusal {
 	if m.OptParams&mlx5.OptAtomic != 0 {
 		q.ctx.RemoteAtom = c.RemoteAtom
 	}
-	q.respond = responder{expected: c.NextRecvPSN}
+	q.in.ready(c.NextRecvPSN)
 	q.ctx.State = mlx5.StateRTR
 	return nil
 }
 
-// reset brings the queue pair to state RST; its completion queues go on.
+// reset brings the queue pair to state RST; its completion queues stay as they are.
 func (q *qp) reset() {
-	q.place()
-	q.known, q.fetched, q.lookAt, q.entries, q.sending, q.respond = 0, 0, 0, nil, 0, responder{}
-	q.paused, q.deadline = time.Time{}, time.Time{}
+	q.in.writes.flush()
+	q.ring.reset()
+	q.out.reset()
+	q.in.reset()
 	q.ctx.State = mlx5.StateRST
 }
 
 // fail moves the queue pair to state ERR. All its entries end as flushed, also those that come
 // later.
 func (q *qp) fail() {
+	q.out.failed, q.in.failed = false, false
 	if q.ctx.State == mlx5.StateERR || q.ctx.State == mlx5.StateRST {
 		return
 	}
-	q.place()
+	q.in.writes.flush()
 	q.ctx.State = mlx5.StateERR
-	for _, e := range q.entries {
-		q.complete(e, mlx5.SyndromeFlush)
+	q.out.flush()
+	q.in.out = nil
+}
+
+// failIfBroken fails the queue pair if one of its parts did.
+func (q *qp) failIfBroken() {
+	if q.out.failed || q.in.failed || q.out.cq.broken || q.in.receives.cq.broken {
+		q.fail()
 	}
-	q.entries, q.sending = nil, 0
-	q.respond.out = nil
 }
 
 func (q *qp) describe() mlx5.Message {
 	c := q.ctx
-	c.HWSQCounter, c.SWSQCounter, c.NextSendPSN, c.NextRecvPSN = q.fetched&0xffff, q.known&0xffff, q.nextSeq, q.respond.expected
+	c.HWSQCounter, c.SWSQCounter, c.NextSendPSN, c.NextRecvPSN = q.ring.fetched&0xffff, q.ring.known&0xffff, q.out.nextSeq, q.in.expected
 	return &mlx5.QueryQPReply{QPC: c}
 }
 
-func (q *qp) mtu() int { return 128 << q.ctx.MTU }
+// take takes a packet of the peer.
+func (q *qp) take(p *wire.Packet) {
+	sends := q.ctx.State == mlx5.StateRTS
+	switch p.Kind {
+	case wire.KindAck:
+		if sends {
+			q.out.acknowledged(p)
+		}
+	case wire.KindReadReply, wire.KindAtomicReply:
+		if sends {
+			q.out.replied(p)
+		}
+	default:
+		if sends || q.ctx.State == mlx5.StateRTR {
+			q.in.request(p)
+		}
+	}
+	q.failIfBroken()
+}
+
+// step is the queue pair's part of a round; it reports whether there was anything to do.
+func (q *qp) step(now time.Time) (busy bool) {
+	if q.ctx.State == mlx5.StateRST {
+		return false
+	}
+	busy = q.fetch()
+	if q.ctx.State == mlx5.StateRTS {
+		busy = q.out.transmit(now) || busy
+		q.failIfBroken()
+	}
+	busy = q.in.serve() || busy
+	q.failIfBroken()
+	if q.ctx.State == mlx5.StateRTS {
+		q.out.watch(now)
+	}
+	if q.ctx.State == mlx5.StateERR {
+		q.in.receives.flush()
+	}
+	q.in.receives.check()
+	q.failIfBroken()
+	return busy
+}
+
+// fetch copies entries. In state ERR it completes them as flushed.
+func (q *qp) fetch() (busy bool) {
+	oldest := q.ring.fetched
+	if e := q.out.head(); e != nil {
+		oldest = e.at
+	}
+	busy, ok := q.ring.look(oldest)
+	if !ok {
+		q.fail()
+	}
+	if q.ctx.State != mlx5.StateRTS && q.ctx.State != mlx5.StateERR {
+		return busy
+	}
+	for q.ring.pending() && !q.out.full() {
+		busy = true
+		if e := q.ring.next(); q.ctx.State == mlx5.StateERR {
+			q.out.complete(e, mlx5.SyndromeFlush)
+		} else {
+			q.out.add(e)
+		}
+	}
+	return busy
+}
+
+// An end is one end of a connection: what both halves of a queue pair know.
+type end struct {
+	*common
+	memory.Domain
+	port *port
+	num  uint32
+	ctx  mlx5.QPContext
+}
+
+func (e *end) mtu() int { return 128 << e.ctx.MTU }
+
+// send sends a packet to the peer.
+func (e *end) send(p *wire.Packet) {
+	p.From, p.To = e.num, e.ctx.RemoteQPN
+	e.port.send(e.ctx.Path.GID, p)
+}
+
+// noteAccess notes an access to this side's memory that no region allows.
+func (e *end) noteAccess(err error) {
+	if errors.As(err, new(memory.ProtectionError)) {
+		e.violate("queue pair %#x: %v", e.num, err)
+	}
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package emu
+package wire
 
 import (
 	"bufio"
@@ -17,40 +17,40 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A socket is a wire between processes. Each NIC listens where its GID says, and dials whom it
-// sends to; a connection carries packets in one direction. The one who dials says who it is and
-// whom it wants: that it knows the GID, with its random part, is what lets it in.
+// A socket is a wire between processes. Each NIC listens where its GID says, and dials the NICs
+// that it sends to; a connection carries packets in one direction. In the handshake the dialing NIC
+// sends both GIDs. It is let in because it knows the other's, which is partly random.
 type socket struct {
 	gid     mlx5.GID
 	network string
 	listen  net.Listener
-	deliver func(packet)
+	deliver func(Packet)
 	running sync.WaitGroup
 	stop    chan struct{}
 
 	mu    sync.Mutex
-	links map[mlx5.GID]*link
+	conns map[mlx5.GID]*conn
 	taken map[net.Conn]bool
 	shut  bool
 }
 
-// A link takes packets to one NIC. What does not fit into its queue is lost.
-type link struct {
+// A conn takes packets to one NIC. What does not fit into its queue is lost.
+type conn struct {
 	queue chan []byte
 }
 
 const (
-	linkQueue   = 1024
+	connQueue   = 1024
 	dialTimeout = 2 * time.Second
 	redial      = 50 * time.Millisecond
-	greeting    = "moriemu1"
+	handshake   = "moriemu1"
 )
 
 // tcpAt is where a TCP wire's GID has the address of 4 bytes and the port.
 const tcpAt = 2
 
-func openSocket(network string, deliver func(packet)) (wire, mlx5.GID, error) {
-	s := &socket{network: network, deliver: deliver, stop: make(chan struct{}), links: map[mlx5.GID]*link{}, taken: map[net.Conn]bool{}}
+func openSocket(network string, deliver func(Packet)) (Wire, mlx5.GID, error) {
+	s := &socket{network: network, deliver: deliver, stop: make(chan struct{}), conns: map[mlx5.GID]*conn{}, taken: map[net.Conn]bool{}}
 	address := "127.0.0.1:0"
 	if network == "unix" {
 		s.gid = newGID(gidUnix)
@@ -86,12 +86,13 @@ func addressOf(g mlx5.GID) (network, address string, err error) {
 	return "", "", fmt.Errorf("GID %v is unreachable from here: %w", g, mlx5.ErrArgument)
 }
 
-func (s *socket) send(to mlx5.GID, p *packet) {
+// Send queues the packet for a connection that it dials first.
+func (s *socket) Send(to mlx5.GID, p *Packet) {
 	s.mu.Lock()
-	l := s.links[to]
+	l := s.conns[to]
 	if l == nil && !s.shut {
-		l = &link{queue: make(chan []byte, linkQueue)}
-		s.links[to] = l
+		l = &conn{queue: make(chan []byte, connQueue)}
+		s.conns[to] = l
 		s.running.Add(1)
 		go s.carry(to, l)
 	}
@@ -99,8 +100,8 @@ func (s *socket) send(to mlx5.GID, p *packet) {
 	if l == nil {
 		return
 	}
-	b := make([]byte, 4, 4+packetHeader+len(p.data))
-	b = p.append(b)
+	b := make([]byte, 4, 4+headerBytes+len(p.Data))
+	b = p.Append(b)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	select {
 	case l.queue <- b:
@@ -110,7 +111,7 @@ func (s *socket) send(to mlx5.GID, p *packet) {
 
 // carry dials, writes packets, and dials again when the connection breaks. Packets that come
 // meanwhile are lost.
-func (s *socket) carry(to mlx5.GID, l *link) {
+func (s *socket) carry(to mlx5.GID, l *conn) {
 	defer s.running.Done()
 	for {
 		if c, err := s.dial(to); err == nil {
@@ -141,7 +142,7 @@ func (s *socket) dial(to mlx5.GID) (net.Conn, error) {
 		return nil, errors.Join(net.ErrClosed, c.Close())
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(dialTimeout))
-	if _, err = c.Write(append(append([]byte(greeting), s.gid[:]...), to[:]...)); err != nil {
+	if _, err = c.Write(append(append([]byte(handshake), s.gid[:]...), to[:]...)); err != nil {
 		s.forget(c)
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (s *socket) dial(to mlx5.GID) (net.Conn, error) {
 }
 
 // pump writes packets until the connection breaks or the wire closes.
-func (s *socket) pump(c net.Conn, l *link) {
+func (s *socket) pump(c net.Conn, l *conn) {
 	w := bufio.NewWriterSize(c, 64<<10)
 	for {
 		select {
@@ -166,7 +167,7 @@ func (s *socket) pump(c net.Conn, l *link) {
 	}
 }
 
-// keep notes a connection so that close can end it; it answers false when the wire is closed.
+// keep notes a connection so that close can end it. It returns false when the wire is closed.
 func (s *socket) keep(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,15 +212,15 @@ func (s *socket) accept() {
 	}
 }
 
-// read delivers the packets of a connection until it ends, or sends what is none.
+// read delivers the packets of a connection until it ends or sends something else.
 func (s *socket) read(c net.Conn) {
 	r := bufio.NewReaderSize(c, 64<<10)
 	_ = c.SetReadDeadline(time.Now().Add(dialTimeout))
-	var hello [len(greeting) + 32]byte
-	if _, err := io.ReadFull(r, hello[:]); err != nil || string(hello[:len(greeting)]) != greeting {
+	var first [len(handshake) + 32]byte
+	if _, err := io.ReadFull(r, first[:]); err != nil || string(first[:len(handshake)]) != handshake {
 		return
 	}
-	from, to := mlx5.GID(hello[len(greeting):][:16]), mlx5.GID(hello[len(greeting)+16:])
+	from, to := mlx5.GID(first[len(handshake):][:16]), mlx5.GID(first[len(handshake)+16:])
 	if to != s.gid || c.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
@@ -228,13 +229,13 @@ func (s *socket) read(c net.Conn) {
 		if err != nil {
 			return
 		}
-		p.src = from
+		p.Src = from
 		s.deliver(p)
 	}
 }
 
 // readPacket reads one packet with its length.
-func readPacket(r io.Reader) (p packet, err error) {
+func readPacket(r io.Reader) (p Packet, err error) {
 	var size [4]byte
 	if _, err = io.ReadFull(r, size[:]); err != nil {
 		return p, err
@@ -247,10 +248,11 @@ func readPacket(r io.Reader) (p packet, err error) {
 	if _, err = io.ReadFull(r, b); err != nil {
 		return p, err
 	}
-	return p, p.parse(b)
+	return p, p.Parse(b)
 }
 
-func (s *socket) close() error {
+// Close ends all connections and waits for their goroutines.
+func (s *socket) Close() error {
 	s.mu.Lock()
 	s.shut = true
 	for c := range s.taken {
