@@ -31,7 +31,7 @@ type pinnedRange struct {
 // A pinned is host memory that devices of a vendor reach, shift further up than the host.
 type pinned struct {
 	shift  uint64
-	ranges []*pinnedRange // none: somebody else pinned it, and keeps it so
+	ranges []*pinnedRange // nil: the program has pinned it, and unpins it
 }
 
 // pin lets devices of d's vendor at n bytes of host memory. Whole pages are pinned: two ranges with

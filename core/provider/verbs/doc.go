@@ -10,23 +10,33 @@
 //	lis, err := fab.Listen(ctx, infos[0])           // info.Src "host:port" of TCP, or empty
 //	ep.Connect(ctx, lis.Addr(), nil)                // ep from fab.Domain(...).Endpoint(...)
 //
+// # Where a block's bytes are posted
+//
+//	dataPath.RMA         takes a read or write over from package conn           path.go
+//	dataPath.start       waits for the rails, finds the grant, checks the op
+//	transfer.list        local and remote pieces as runs, registers memory      list.go, transfer.go
+//	pendingOp.post       work requests of the runs, divided among queue pairs   post.go
+//	pair.add, pair.feed  ibv_post_send, as far as the queue has room            pair.go
+//	rail.poll            takes completions                                      rail.go
+//	pendingOp.completed  completes the op                                       pending.go
+//
 // # Which bytes travel where
 //
 // A connection begins as one of TCP, in the protocol of package conn, and addresses are TCP's. Over
-// it the two sides agree on rails. A rail is a NIC at either end, with a completion queue and some
-// queue pairs (setup.go).
+// it the two sides agree on rails (setup.go). A rail is a NIC at either end, with a completion
+// queue and some queue pairs.
 //
 //	handshake, shutdown, grants of regions     TCP
-//	reads and writes of registered memory      all rails (begin.go)
+//	reads and writes of registered memory      all rails
 //	remote data of a write                     the queue pairs of the write, behind it (notice.go)
-//	messages, atomics and their answers        a queue pair of their own on the first rail (wire.go)
+//	messages, atomics and their replies        a queue pair of their own on the first rail (wire.go)
 //	what a NIC cannot do                       TCP
 //
-// A read or write becomes one work request for each run of bytes that is whole at both ends.
+// A read or write becomes one work request for each run of bytes that is contiguous at both ends.
 // Adjacent runs are merged, and up to Settings.SendSGE local pieces share a work request. Long ops
 // are spread over all queue pairs of all rails; a short op takes the next one. The work requests of
 // an op are posted with one call for each queue pair. Only the last one asks for a completion, and
-// others where too many would be left without.
+// others so that the queue does not run full without one.
 //
 // Messages and atomics remain frames of package conn, so they keep its order, bounds and checks.
 // They travel as sends into receives of 8 KiB, under credits, so that no receiver is ever without a

@@ -70,10 +70,9 @@ func (ds *domains) attach(port conn.Port, extra any) (conn.DataPath, error) {
 	if err := ds.anyUp(); err != nil {
 		return nil, err
 	}
-	dp := newDataPath(port, ds, port.Domain().MRs())
-	dp.dialed = dialed
+	dp := newDataPath(port, ds, port.Domain().MRs(), dialed)
 	dp.domain = ds.Join(port.Domain(), &dp.member)
-	dp.beginSetup()
+	dp.setup.begin()
 	return dp, nil
 }
 

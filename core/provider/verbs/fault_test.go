@@ -45,7 +45,7 @@ func TestDeviceFailsUnderOps(t *testing.T) {
 				dp := a.path(t)
 				undo := c.fail(t, 0)
 				if !stuck {
-					<-dp.Stopped // until then the other device's work goes on
+					<-dp.ops.Stopped // until then the other device's work goes on
 					release()
 					also()
 				}
@@ -86,7 +86,7 @@ func TestStatusOfOneOp(t *testing.T) {
 			local, remote := a.memory(t, 1<<16), b.memory(t, 1<<16)
 			key := a.imports(t, remote.mr)
 			ok(t, a.do(local.write(1<<16, key)))
-			rail := a.path(t).rails[0].String()
+			rail := a.path(t).rails.all[0].String()
 			release := verbstest.Hold(t, 0)
 			verbstest.FailNext(t, verbs.OpWrite, c.status)
 			read, write := local.read(4096, key), local.write(8192, key)
@@ -204,7 +204,7 @@ func TestAnotherDevice(t *testing.T) {
 			a, b := newEnds(t, way{})
 			local, remote := a.memory(t, 4096), b.memory(t, 4096)
 			key := a.imports(t, remote.mr)
-			first := a.path(t).rails[0].nic.name
+			first := a.path(t).rails.all[0].nic.name
 			back := away(t, 0)
 			a.ends(t)
 			b.ends(t)
@@ -216,7 +216,7 @@ func TestAnotherDevice(t *testing.T) {
 					ok(t, a.do(from.write(4096, a.imports(t, b.memory(t, 4096).mr))))
 				}
 				dp := a.path(t)
-				if got := dp.rails[0].nic.name; (got == first) != want || strings.Contains(a.reason(), "TCP") {
+				if got := dp.rails.all[0].nic.name; (got == first) != want || strings.Contains(a.reason(), "TCP") {
 					t.Errorf("the connection is on %s: %s", got, a.reason())
 				}
 			}
@@ -244,7 +244,7 @@ func TestAddressIsGone(t *testing.T) {
 			for range n / 2 {
 				ok(t, a.submit(local.write(1<<16, key), local.read(1<<16, key)))
 			}
-			stopped := a.path(t).Stopped
+			stopped := a.path(t).ops.Stopped
 			back := verbstest.DropGID(t, 0, 1)
 			<-stopped
 			release()
@@ -261,7 +261,7 @@ func TestAddressIsGone(t *testing.T) {
 				t.Helper()
 				ok(t, errors.Join(a.ep.Close(), b.ep.Close(), a.renew(), b.renew(), connect(a, b)))
 				ok(t, a.do(local.write(4096, key)))
-				r := a.path(t).rails[0]
+				r := a.path(t).rails.all[0]
 				if got := fmt.Sprintf("%s, %d", r.nic.name, r.gid.Index); got != want {
 					t.Errorf("the connection is on %s, want %s", got, want)
 				}
@@ -295,7 +295,7 @@ func TestQueuePairFailsUnderLoad(t *testing.T) {
 		for i := range uint64(count / 2) {
 			ok(t, a.submit(op(i)))
 		}
-		ok(t, victim.path(t).rails[0].pairs[1].qp.Fail())
+		ok(t, victim.path(t).rails.all[0].pairs[1].qp.Fail())
 		ended := count / 2
 		for i := uint64(count / 2); i < count && a.submit(op(i)) == nil; i++ {
 			ended++

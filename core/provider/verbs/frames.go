@@ -126,23 +126,23 @@ func parseRails(b []byte) ([]railDesc, error) {
 	return rails, nil
 }
 
-// A place is where a peer's region is, and the keys to it.
-type place struct {
+// A regionRef is where a peer's region lies, and the keys to it.
+type regionRef struct {
 	base, size uint64
 	access     fabric.Access
 	chunk      uint64 // bytes of a piece that has a key of its own
 	keys       [][]uint32
 }
 
-const placeLen = 8 + 8 + 4 + 8 + 1
+const regionRefLen = 8 + 8 + 4 + 8 + 1
 
-func (p *place) encode() []byte {
-	b := binary.BigEndian.AppendUint64(nil, p.base)
-	b = binary.BigEndian.AppendUint64(b, p.size)
-	b = binary.BigEndian.AppendUint32(b, uint32(p.access))
-	b = binary.BigEndian.AppendUint64(b, p.chunk)
-	b = append(b, byte(len(p.keys)))
-	for _, rail := range p.keys {
+func (r *regionRef) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, r.base)
+	b = binary.BigEndian.AppendUint64(b, r.size)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.access))
+	b = binary.BigEndian.AppendUint64(b, r.chunk)
+	b = append(b, byte(len(r.keys)))
+	for _, rail := range r.keys {
 		for _, k := range rail {
 			b = binary.BigEndian.AppendUint32(b, k)
 		}
@@ -153,26 +153,26 @@ func (p *place) encode() []byte {
 // pieces is how many keys a rail has for size bytes.
 func pieces(size, chunk uint64) uint64 { return max(1, (size+chunk-1)/chunk) }
 
-// parsePlace is the inverse. The bytes come from outside.
-func parsePlace(b []byte) (p place, err error) {
-	if len(b) < placeLen {
-		return p, fmt.Errorf("place in %d bytes: %w", len(b), fabric.ErrProtocol)
+// parseRegionRef is the inverse. The bytes come from outside.
+func parseRegionRef(b []byte) (r regionRef, err error) {
+	if len(b) < regionRefLen {
+		return r, fmt.Errorf("region reference in %d bytes: %w", len(b), fabric.ErrProtocol)
 	}
-	p.base, p.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
-	p.access, p.chunk = fabric.Access(binary.BigEndian.Uint32(b[16:])), binary.BigEndian.Uint64(b[20:])
+	r.base, r.size = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	r.access, r.chunk = fabric.Access(binary.BigEndian.Uint32(b[16:])), binary.BigEndian.Uint64(b[20:])
 	rails := uint64(b[28])
-	b = b[placeLen:]
-	if p.chunk == 0 || p.base+p.size < p.base || p.size+p.chunk < p.size || rails < 1 || rails > maxRails ||
-		pieces(p.size, p.chunk) > uint64(len(b)) || uint64(len(b)) != 4*rails*pieces(p.size, p.chunk) {
-		return p, fmt.Errorf("place of %d bytes at %#x in pieces of %d, with %d bytes of keys: %w", p.size, p.base, p.chunk, len(b), fabric.ErrProtocol)
+	b = b[regionRefLen:]
+	if r.chunk == 0 || r.base+r.size < r.base || r.size+r.chunk < r.size || rails < 1 || rails > maxRails ||
+		pieces(r.size, r.chunk) > uint64(len(b)) || uint64(len(b)) != 4*rails*pieces(r.size, r.chunk) {
+		return r, fmt.Errorf("region reference of %d bytes at %#x in pieces of %d, with %d bytes of keys: %w", r.size, r.base, r.chunk, len(b), fabric.ErrProtocol)
 	}
 	for range rails {
-		keys := make([]uint32, pieces(p.size, p.chunk))
+		keys := make([]uint32, pieces(r.size, r.chunk))
 		for i := range keys {
 			keys[i] = binary.BigEndian.Uint32(b)
 			b = b[4:]
 		}
-		p.keys = append(p.keys, keys)
+		r.keys = append(r.keys, keys)
 	}
-	return p, nil
+	return r, nil
 }

@@ -20,7 +20,7 @@ var someRails = []railDesc{
 	{lid: 3, link: verbs.LinkInfiniBand, mtu: 256, readDepth: 1, qps: []uint32{1}},
 }
 
-var somePlaces = []place{
+var someRefs = []regionRef{
 	{base: 0x1000, size: 10, access: fabric.AccessRemoteRead, chunk: 10, keys: [][]uint32{{7}, {8}}},
 	{base: 0, size: 9, access: fabric.AccessRemoteWrite, chunk: 4, keys: [][]uint32{{1, 2, 3}}},
 	{base: 0x1000, size: 0, chunk: 1, keys: [][]uint32{{7}}},
@@ -31,8 +31,8 @@ func TestFramesRoundTrip(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, someRails) {
 		t.Errorf("%+v, %v; want %+v", got, err, someRails)
 	}
-	for _, p := range somePlaces {
-		if got, err := parsePlace(p.encode()); err != nil || !reflect.DeepEqual(got, p) {
+	for _, p := range someRefs {
+		if got, err := parseRegionRef(p.encode()); err != nil || !reflect.DeepEqual(got, p) {
 			t.Errorf("%+v, %v; want %+v", got, err, p)
 		}
 	}
@@ -71,8 +71,8 @@ func TestBrokenFrames(t *testing.T) {
 	if _, err := parseRails(append(rails, 0)); !errors.Is(err, fabric.ErrProtocol) {
 		t.Errorf("a byte too many: %v", err)
 	}
-	for _, p := range []place{{base: ^uint64(0), size: 2, chunk: 2, keys: [][]uint32{{1}}}, {size: 1, keys: [][]uint32{{1}}}, {size: ^uint64(0), chunk: 2, keys: [][]uint32{{1}}}} {
-		if _, err := parsePlace(func() []byte { b := p.encode(); return b }()); !errors.Is(err, fabric.ErrProtocol) {
+	for _, p := range []regionRef{{base: ^uint64(0), size: 2, chunk: 2, keys: [][]uint32{{1}}}, {size: 1, keys: [][]uint32{{1}}}, {size: ^uint64(0), chunk: 2, keys: [][]uint32{{1}}}} {
+		if _, err := parseRegionRef(func() []byte { b := p.encode(); return b }()); !errors.Is(err, fabric.ErrProtocol) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
@@ -95,13 +95,13 @@ func FuzzRails(f *testing.F) {
 }
 
 func FuzzPlace(f *testing.F) {
-	for _, p := range somePlaces {
+	for _, p := range someRefs {
 		f.Add(p.encode())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var p place
+		var p regionRef
 		var err error
-		decodetest.Bounded(t, len(b), func() { p, err = parsePlace(b) })
+		decodetest.Bounded(t, len(b), func() { p, err = parseRegionRef(b) })
 		if err != nil {
 			return
 		}

@@ -9,7 +9,7 @@ import (
 
 	"mori/core/device"
 	"mori/core/fabric"
-	"mori/core/provider/internal/grant"
+	"mori/core/provider/internal/pathbase"
 	"mori/native/verbs"
 )
 
@@ -35,28 +35,19 @@ var (
 	byPeer   = gpuWay{"by peer memory", pinPeer}
 )
 
-var vendors = map[fabric.MemKind]device.Vendor{fabric.MemCUDA: device.CUDA, fabric.MemHIP: device.HIP}
-
 // gpuOf is nil for host memory.
 func gpuOf(buf fabric.Buffer, dmabufFirst bool) (*gpuMemory, error) {
 	if buf.Kind == fabric.MemHost {
 		return nil, nil
 	}
-	all, err := device.Devices()
+	d, err := pathbase.DeviceOf(buf)
 	if err != nil {
 		return nil, fmt.Errorf("register GPU memory with NICs: %w", err)
 	}
-	g := &gpuMemory{ways: []gpuWay{byPeer, byDMABuf}}
 	if dmabufFirst {
-		g.ways = []gpuWay{byDMABuf, byPeer}
+		return &gpuMemory{dev: d, ways: []gpuWay{byDMABuf, byPeer}}, nil
 	}
-	for _, d := range all {
-		if d.Vendor == vendors[buf.Kind] && d.Ordinal == buf.Device {
-			g.dev = d
-			return g, nil
-		}
-	}
-	return nil, fmt.Errorf("register memory of %v device %d, which this process does not see, with NICs: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
+	return &gpuMemory{dev: d, ways: []gpuWay{byPeer, byDMABuf}}, nil
 }
 
 // pin tries the ways in turn. The error has why each one failed.
@@ -96,12 +87,5 @@ func (g *gpuMemory) explain(err error, n *nic, size uint64) error {
 func (g *gpuMemory) logChoice(log *slog.Logger, size uint64) {
 	if g != nil {
 		log.Debug("verbs: NICs access GPU memory", "bytes", size, "device", g.dev, "how", g.last)
-	}
-}
-
-// refused notes that no NIC of the peer reaches a region, which its log says more of.
-func (dp *dataPath) refused(l *grant.Grant[place]) {
-	if l.Refused == fabric.ErrNotSupported && dp.SlowReason() == "" {
-		dp.slow(fmt.Errorf("%w: no NIC of the peer can access its region %d; its log says why", errStream, l.Key.ID))
 	}
 }

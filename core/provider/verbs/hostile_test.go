@@ -72,7 +72,7 @@ func TestHostileFrames(t *testing.T) {
 	credit := func(rail, pair byte, n uint16) frame {
 		return frame{frameCredit, binary.BigEndian.AppendUint16([]byte{rail, pair}, n)}
 	}
-	place := somePlaces[0]
+	place := someRefs[0]
 	cases := map[string]frame{
 		"an offer again":                  {frameOffer, encodeRails(someRails)},
 		"an answer unasked":               {frameAnswer, encodeRails(someRails[:1])},
@@ -101,7 +101,7 @@ func TestHostileFrames(t *testing.T) {
 			ok(t, v.renew())
 			ok(t, connect(bad, v.end))
 			dp := bad.path(t)
-			dp.send(f.kind, f.body)
+			dp.ops.Send(f.kind, f.body)
 			v.suffers(t, fabric.ErrProtocol)
 		})
 	}
@@ -163,7 +163,7 @@ func TestHostileRequests(t *testing.T) {
 				defer func() { ok(t, g.Close()) }()
 				s = verbs.SGE{Addr: own.Addr, Len: 8, LKey: g.keys[0][0].Local}
 			}
-			dp.pairs[0].abuse(t, dp, wr, s, c.times)
+			dp.rails.pairs[0].abuse(t, dp, wr, s, c.times)
 			v.suffers(t, c.cause)
 			ok(t, bad.ep.Close())
 			if len(v.came) > 0 && name == "remote data without the key of a region" {
@@ -179,12 +179,12 @@ func TestHostileRequests(t *testing.T) {
 func (p *pair) abuse(tb testing.TB, dp *dataPath, wr verbs.SendWR, s verbs.SGE, times int) {
 	tb.Helper()
 	p.credits.Store(-1 << 30) // what comes back is none too many
-	for i := 0; i < times && !dp.IsStopped(); {
+	for i := 0; i < times && !dp.ops.IsStopped(); {
 		p.mu.Lock()
 		if p.tail-p.head < uint64(len(p.ring)) && p.broken == nil {
-			f := &flight{path: dp}
-			f.left.Store(2) // never ends
-			p.ring[p.tail%uint64(len(p.ring))] = f
+			unending := &posting{}
+			unending.left.Store(2)
+			p.ring[p.tail%uint64(len(p.ring))] = unending
 			i++
 			if wr.ID = p.tail; p.wire == nil {
 				wr.Imm = wr.Imm&^uint32(numberMask) | uint32(i)

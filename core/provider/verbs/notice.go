@@ -81,10 +81,10 @@ func (b *mailbox) close() error {
 	return sys.Free(b.mem)
 }
 
-// credit takes a place for remote data, if there is one.
+// credit takes a credit for remote data, if there is one.
 func (p *pair) credit() bool { return p.inline >= noticeLen && p.takeCredit() }
 
-// takeCredit takes a place for a send, if there is one.
+// takeCredit takes a credit for a send, if there is one.
 func (p *pair) takeCredit() bool {
 	if p.credits.Add(-1) >= 0 {
 		return true
@@ -106,22 +106,13 @@ func creditAll(pairs []*pair) bool {
 	return true
 }
 
-// notice appends the send to the flight's work requests.
-func (f *flight) notice(number uint32) {
-	binary.BigEndian.PutUint64(f.payload[:], f.op.Data)
-	binary.BigEndian.PutUint64(f.payload[8:], f.op.Len())
-	binary.BigEndian.PutUint64(f.payload[16:], f.grant.Ticket())
-	f.sges = append(f.sges, verbs.SGE{Addr: sys.AddrOf(f.payload[:]), Len: noticeLen})
-	f.wrs = append(f.wrs, verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Inline, Imm: number & numberMask, First: uint32(len(f.sges) - 1), Count: 1})
-}
-
 // notices are the peer's remote data on its way to our program.
 type notices struct {
 	path *dataPath
 
 	mu      sync.Mutex
 	came    map[uint32]int // of ops whose sends have not all come
-	pending []arrival      // the queue had no place
+	pending []arrival      // the queue was full
 	stopped bool
 }
 
@@ -167,12 +158,12 @@ func (p *pair) arrived(wc *verbs.WC) error {
 func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.path.granter.MayWrite(x.ticket) {
-		return fmt.Errorf("remote data %d of a write under grant %#x, which does not allow writes, from %s: %w", x.data, x.ticket, n.path.ep.Peer(), fabric.ErrProtocol)
+	if !n.path.grants.Given.MayWrite(x.ticket) {
+		return fmt.Errorf("remote data %d of a write under grant %#x, which does not allow writes, from %s: %w", x.data, x.ticket, n.path.port.Peer(), fabric.ErrProtocol)
 	}
 	number, all := imm&numberMask, int(imm>>24)
-	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.path.receives() { // each has a credit that was not given back
-		return fmt.Errorf("remote data of %d ops is waiting, and of %d arrived in part, from %s: %w", len(n.pending), len(n.came), n.path.ep.Peer(), fabric.ErrProtocol)
+	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.path.rails.receives() { // each has a credit that was not given back
+		return fmt.Errorf("remote data of %d ops is waiting, and of %d arrived in part, from %s: %w", len(n.pending), len(n.came), n.path.port.Peer(), fabric.ErrProtocol)
 	}
 	if n.came == nil {
 		n.came = make(map[uint32]int)
@@ -182,25 +173,15 @@ func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 		return nil
 	}
 	delete(n.came, number)
-	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.path.ep.Source(), Len: x.length, Data: x.data}
-	if len(n.pending) == 0 && n.path.ep.RecvCQ().TryPush(c) {
+	c := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: n.path.port.Source(), Len: x.length, Data: x.data}
+	if len(n.pending) == 0 && n.path.port.RecvCQ().TryPush(c) {
 		n.repay(p)
 		return nil
 	}
 	if n.pending = append(n.pending, arrival{c, p}); len(n.pending) == 1 {
-		n.path.ep.RecvCQ().AddSource(n)
+		n.path.port.RecvCQ().AddSource(n)
 	}
 	return nil
-}
-
-// receives are those of all queue pairs, and so the credits that the peer has.
-func (dp *dataPath) receives() (n int) {
-	for _, r := range dp.rails {
-		for _, p := range r.pairs {
-			n += p.box.recvs()
-		}
-	}
-	return n
 }
 
 // repay gives the peer a credit back, with others in one frame. With mu held.
@@ -209,7 +190,7 @@ func (n *notices) repay(p *pair) {
 		return
 	}
 	body := []byte{byte(p.rail.index), byte(p.index)}
-	n.path.send(frameCredit, binary.BigEndian.AppendUint16(body, uint16(p.box.owed)))
+	n.path.ops.Send(frameCredit, binary.BigEndian.AppendUint16(body, uint16(p.box.owed)))
 	p.box.owed = 0
 }
 
@@ -217,7 +198,7 @@ func (n *notices) repay(p *pair) {
 func (n *notices) Drain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	cq := n.path.ep.RecvCQ()
+	cq := n.path.port.RecvCQ()
 	for len(n.pending) > 0 && cq.TryPush(n.pending[0].completion) {
 		n.repay(n.pending[0].last)
 		n.pending = n.pending[1:]
@@ -250,27 +231,6 @@ func parseCredit(b []byte) (credit, error) {
 		return credit{}, fmt.Errorf("credit frame of %d bytes, want %d: %w", len(b), creditLen, fabric.ErrProtocol)
 	}
 	return credit{b[0], b[1], uint32(binary.BigEndian.Uint16(b[2:]))}, nil
-}
-
-// onCredit takes credits back.
-func (dp *dataPath) onCredit(b []byte) error {
-	c, err := parseCredit(b)
-	if err != nil {
-		return err
-	}
-	if !dp.isReady() || int(c.rail) >= len(dp.rails) {
-		return fmt.Errorf("credit for rail %d of %d: %w", c.rail, len(dp.rails), fabric.ErrProtocol)
-	}
-	r := dp.rails[c.rail]
-	switch {
-	case int(c.pair) < len(r.pairs):
-		return r.pairs[c.pair].repaid(c.n)
-	case c.pair != wirePair || r.wire == nil:
-		return fmt.Errorf("credit for queue pair %d of %d: %w", c.pair, len(r.pairs), fabric.ErrProtocol)
-	}
-	err = r.wire.pair.repaid(c.n)
-	r.wire.settle()
-	return err
 }
 
 // repaid takes credits back.

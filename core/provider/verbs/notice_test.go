@@ -77,7 +77,7 @@ func (x *teller) awaitNoCredit(tb testing.TB) {
 	tb.Helper()
 	ended, since := int64(-1), time.Now()
 	for dp := x.a.path(tb); ; time.Sleep(time.Millisecond) {
-		for _, p := range dp.pairs {
+		for _, p := range dp.rails.pairs {
 			if p.credits.Load() <= 0 {
 				return
 			}

@@ -32,12 +32,12 @@ type pair struct {
 	most    int32        // of credits
 
 	mu         sync.Mutex
-	ring       []*flight // of the work requests under way, by their number
-	head, tail uint64    // numbers: the oldest, and the next
-	unsignaled int       // posted since the last that makes a completion
-	waiting    []part    // for places in the ring
-	broken     error     // nothing is posted any more
-	dry        bool      // a receive came back empty
+	ring       []*posting // of the work requests under way, by their number
+	head, tail uint64     // numbers: the oldest, and the next
+	unsignaled int        // posted since the last that makes a completion
+	waiting    []part     // for places in the ring
+	broken     error      // nothing is posted any more
+	dry        bool       // a receive came back empty
 }
 
 // newPair makes a queue pair with a mailbox of receives of slot bytes; connect readies it.
@@ -58,7 +58,7 @@ func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 	if s.Inline == 0 { // some give some to who wants none
 		got.Inline = 0
 	}
-	p := &pair{rail: r, qp: qp, num: num, index: len(r.pairs), maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*flight, in.SendWR)}
+	p := &pair{rail: r, qp: qp, num: num, index: len(r.pairs), maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*posting, in.SendWR)}
 	p.maxSGERead = p.maxSGE
 	if most := n.attr.MaxSGERead; most > 0 {
 		p.maxSGERead = min(p.maxSGERead, most)
@@ -78,8 +78,7 @@ func (p *pair) add(w part) {
 	if p.broken != nil {
 		err := p.broken
 		p.mu.Unlock()
-		w.f.failed(err)
-		w.f.ended(int32(w.to - w.from))
+		w.fail(err)
 		return
 	}
 	p.waiting = append(p.waiting, w)
@@ -101,12 +100,12 @@ func (p *pair) feed() error {
 		if most := p.rail.path.all.settings.PostBatch; most > 0 {
 			n = min(n, most)
 		}
-		wrs := w.f.wrs[w.from : w.from+n]
+		wrs := w.of.wrs[w.from : w.from+n]
 		full := int(p.tail-p.head)+n == len(p.ring)
 		for i := range wrs {
-			p.number(&wrs[i], w.f, i, i == n-1 && (full || n == w.to-w.from && w.f.wire == nil))
+			p.number(&wrs[i], w.of, i, i == n-1 && (full || n == w.to-w.from && w.of.buffer == nil))
 		}
-		taken, err := p.qp.PostSend(wrs, w.f.sges)
+		taken, err := p.qp.PostSend(wrs, w.of.sges)
 		p.tail += uint64(taken)
 		w.from += taken
 		if err != nil {
@@ -122,9 +121,9 @@ func (p *pair) feed() error {
 
 // number gives the i-th work request from tail on its number, and asks for a completion of every
 // quarter of the ring and of the last.
-func (p *pair) number(wr *verbs.SendWR, f *flight, i int, last bool) {
+func (p *pair) number(wr *verbs.SendWR, of *posting, i int, last bool) {
 	wr.ID = p.tail + uint64(i)
-	p.ring[wr.ID%uint64(len(p.ring))] = f
+	p.ring[wr.ID%uint64(len(p.ring))] = of
 	p.unsignaled++
 	if last || p.unsignaled >= (len(p.ring)+3)/4 {
 		wr.Flags |= verbs.Signaled
@@ -132,10 +131,10 @@ func (p *pair) number(wr *verbs.SendWR, f *flight, i int, last bool) {
 	}
 }
 
-// A share is how many work requests of a flight have ended.
+// A share is how many work requests of a posting have ended.
 type share struct {
-	f *flight
-	n int32
+	of *posting
+	n  int32
 }
 
 // completed takes a completion: the work requests up to its number have ended. It appends whose
@@ -157,7 +156,7 @@ func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 		if !whole && !good {
 			(*at).failed(p.broken)
 		}
-		if k := len(to) - 1; k >= 0 && to[k].f == *at {
+		if k := len(to) - 1; k >= 0 && to[k].of == *at {
 			to[k].n++
 		} else {
 			to = append(to, share{*at, 1})
@@ -182,14 +181,14 @@ func (p *pair) flushed() error {
 		return nil
 	}
 	p.dry = true
-	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s made an invalid access, or failed itself", p.num, p.rail, p.rail.path.ep.Peer())
+	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s made an invalid access, or failed itself", p.num, p.rail, p.rail.path.port.Peer())
 }
 
 // fault is why a work request failed. A refusal by the target is no ErrAccess: ops are held against
 // what was granted before they are posted, so the region went without a word, as when the kernel
 // takes a killed process apart, regions first.
 func (p *pair) fault(wc *verbs.WC) error {
-	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.path.ep.Peer(), wc.Status,
+	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.path.port.Peer(), wc.Status,
 		uint32(wc.Status), wc.VendorErr)
 }
 

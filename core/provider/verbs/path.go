@@ -3,11 +3,9 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"mori/core/fabric"
@@ -18,75 +16,58 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A dataPath moves the payload of one endpoint's reads and writes by the NICs, and grants the peer
-// access to this side's regions. It is a conn.DataPath.
+// A dataPath moves the payload of one endpoint's reads and writes by the NICs. It is a
+// conn.DataPath. Its parts own their state:
 //
-// An op: RMA begins it if all that it needs is known, else a goroutine waits for that (begin.go):
-// the rails (setup.go), the grant of the remote region, and the local region's registration
-// (register.go). Its work requests are posted to queue pairs (pair.go), whose completions a
-// goroutine of each rail takes (rail.go). What NICs cannot do is handed back to the stream.
+//	ops      our reads and writes, from RMA to their completion (pending.go)
+//	grants   regions of the peer that we may reach, and regions that the peer may reach
+//	setup    the agreement with the peer on the rails (setup.go)
+//	rails    the rails that are up, and their queue pairs (rails.go)
+//	notices  remote data of the peer's writes (notice.go)
+//	domain   the registrations, which all data paths of a domain share (domain.go)
+//
+// RMA starts an op if all that it needs is known: the rails, the grant of the remote region, and
+// the registration of local memory. Otherwise a goroutine waits for it.
 type dataPath struct {
-	pathbase.Base
-
-	ep     endpoint
-	domain *domain
+	port   connPort
 	all    *domains
+	domain *domain
 	log    *slog.Logger
 	within time.Duration // how long a peer or a device is waited for
 	member pathbase.Member
-	dialed bool // and offers rails
+	slow   pathbase.SlowPath
 
-	setup sync.WaitGroup // goroutines that set rails up
-	gone  chan struct{}  // closed when rails close
-	ready chan struct{}  // closed when the rails are up
-	next  atomic.Uint32  // which queue pair is next for short ops
-
-	mu    sync.Mutex
-	rails []*rail // set before ready closes
-	asked bool    // an offer or an answer came
-	wired bool    // an answer was sent: the peer may say that it is up
-
-	// Set before ready closes.
-	pairs             []*pair // of all rails
-	maxInline, maxRun uint64  // bytes of a write without registered memory, and of a work request
-
-	numbers atomic.Uint32 // of ops with remote data
+	ops     ops
+	grants  pathbase.Grants[regionRef]
+	setup   setup
+	rails   rails
 	notices notices
-	pending pathbase.Pending[flight] // ops from RMA to their end
-	out     grant.Sender
-	holder  grant.Holder[place]
-	granter grant.Granter
 }
 
-// endpoint is what a dataPath needs of a conn.Port.
-type endpoint interface {
-	Finish(t conn.Ticket, err error)
-	Forward(t conn.Ticket)
-	HandBack(t conn.Ticket)
-	SendFrame(kind uint8, body []byte) error
+// A connPort is the part of a conn.Port that a dataPath needs.
+type connPort interface {
+	pathbase.Port
 	AddWire(w conn.Wire)
 	WireRoom()
 	WireCame()
-	Fail(err error)
 	FailWith(err error, kind uint8, body []byte)
-	Peer() fabric.Addr
 	RecvCQ() *util.CQ
 	Source() fabric.AVAddr
 }
 
 var _ conn.DataPath = (*dataPath)(nil)
 
-func newDataPath(ep endpoint, all *domains, table *regions.Table) *dataPath {
-	dp := &dataPath{
-		ep: ep, all: all, log: all.opts.Log, within: all.opts.releaseWait,
-		gone: make(chan struct{}), ready: make(chan struct{}),
+func newDataPath(port connPort, all *domains, table *regions.Table, dialed bool) *dataPath {
+	dp := &dataPath{port: port, all: all, log: all.opts.Log, within: all.opts.releaseWait}
+	dp.slow.First = func(why error) {
+		dp.log.Info("verbs: an op uses TCP, which is slower", "peer", port.Peer(), "why", why)
 	}
-	dp.InitBase()
+	dp.ops.init(dp)
+	dp.grants.Init(&dp.ops.Ops, table, dp.describe, dp.parseRegionRef)
+	dp.rails.init()
+	dp.setup.path, dp.setup.dialed = dp, dialed
 	dp.notices.path = dp
-	dp.out.Send = dp.send
-	dp.holder.Parse, dp.holder.Out = dp.parsePlace, &dp.out
-	dp.granter.Table, dp.granter.Describe, dp.granter.Out = table, dp.describe, &dp.out
-	dp.member = pathbase.Member{Path: dp, Conn: ep, Given: &dp.granter, Holds: dp.holds}
+	dp.member = pathbase.Member{Path: dp, Conn: port, Given: &dp.grants.Given, Holds: dp.ops.holds}
 	return dp
 }
 
@@ -95,60 +76,75 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	if op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite || op.Seg.Len == 0 && op.Len() == 0 {
 		return false
 	}
-	if !dp.Ops.Enter() {
-		dp.ep.Finish(t, dp.Cause())
+	o := dp.ops.add(t, op)
+	if o == nil {
 		return true
 	}
-	f := dp.newFlight(t, op)
-	switch dp.begin(f, key, false) {
-	case begun:
-	case byStream:
-		dp.freeFlight(f)
-		dp.Ops.Leave()
+	switch dp.start(o, key, false) {
+	case pathbase.ByStream:
+		dp.ops.refuse(o)
 		return false
-	case notYet:
-		go dp.beginLater(f, key)
+	case pathbase.NotYet:
+		go dp.startLater(o, key)
 	}
 	return true
 }
 
-// beginLater waits for what RMA did not wait for.
-func (dp *dataPath) beginLater(f *flight, key fabric.RegionKey) {
-	if dp.begin(f, key, true) == byStream {
-		t := f.ticket
-		dp.freeFlight(f)
-		dp.ep.HandBack(t)
-		dp.Ops.Leave()
+// startLater waits for what RMA did not wait for.
+func (dp *dataPath) startLater(o *pendingOp, key fabric.RegionKey) {
+	if dp.start(o, key, true) == pathbase.ByStream {
+		dp.ops.handBack(o)
 	}
 }
 
-// landed ends an op whose work requests have all ended.
-func (dp *dataPath) landed(f *flight) {
-	if f.wire != nil {
-		f.wire.sent(f)
-		return
+// errStream is why an op goes by TCP; the text says more.
+var errStream = errors.New("no NIC can")
+
+// start begins an op. Without wait it does not block.
+func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbase.Outcome {
+	if !dp.rails.isReady() {
+		if !wait {
+			return pathbase.NotYet
+		}
+		if !dp.rails.await(dp.ops.Stopped) {
+			return dp.ops.fail(o, dp.ops.Cause())
+		}
 	}
-	if err := f.fault.Load(); err != nil {
-		dp.end(f, *err)
-		return
+	l, err := dp.grants.Find(key, wait)
+	if errors.Is(err, pathbase.ErrNotYet) {
+		return pathbase.NotYet
 	}
-	var err error
-	if f.spare.of != nil && f.op.Kind == fabric.OpRead {
-		err = dp.deliver(f)
+	if err != nil {
+		return dp.ops.fail(o, err)
 	}
-	dp.end(f, err)
+	if l.Refused != 0 {
+		dp.noteRefusal(l)
+		return pathbase.ByStream // the target reports the cause, or has another way
+	}
+	if err := grant.Check(o.op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
+		return dp.ops.fail(o, err)
+	}
+	err = o.prepare(l, wait)
+	switch {
+	case err == nil:
+		o.post()
+		return pathbase.Started
+	case errors.Is(err, pathbase.ErrNotYet):
+		o.drop()
+		return pathbase.NotYet
+	case errors.Is(err, errStream):
+		dp.slow.Note(err)
+		o.drop()
+		return pathbase.ByStream
+	}
+	return dp.ops.fail(o, err)
 }
 
-// end finishes an op.
-func (dp *dataPath) end(f *flight, err error) {
-	t, notify := f.ticket, f.hasNotice() && !f.announced
-	dp.freeFlight(f)
-	if err == nil && notify {
-		dp.ep.Forward(t)
-	} else {
-		dp.ep.Finish(t, err)
+// noteRefusal records that no NIC of the peer reaches a region; the peer's log says why.
+func (dp *dataPath) noteRefusal(l *grant.Grant[regionRef]) {
+	if l.Refused == fabric.ErrNotSupported && dp.slow.Reason() == "" {
+		dp.slow.Note(fmt.Errorf("%w: no NIC of the peer can access its region %d; its log says why", errStream, l.Key.ID))
 	}
-	dp.Ops.Leave()
 }
 
 // Messages are the stream's, which has the wire for them.
@@ -157,22 +153,22 @@ func (dp *dataPath) end(f *flight, err error) {
 func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOffer:
-		return dp.onOffer(body)
+		return dp.setup.onOffer(body)
 	case frameAnswer:
-		return dp.onAnswer(body)
+		return dp.setup.onAnswer(body)
 	case frameUp:
-		return dp.onUp()
-	case frameCredit:
-		return dp.onCredit(body)
+		return dp.setup.onUp()
 	case frameNoRails:
-		return dp.onNoRails(body)
+		return dp.setup.onNoRails(body)
+	case frameCredit:
+		return dp.rails.onCredit(body)
 	}
-	return grant.OnFrame(&dp.granter, &dp.holder, kind, body)
+	return dp.grants.OnFrame(kind, body)
 }
 
 // describe is what the peer needs to reach a region here.
 func (dp *dataPath) describe(mr *regions.MR) ([]byte, error) {
-	if !dp.awaitRails() {
+	if !dp.rails.await(dp.ops.Stopped) {
 		return nil, fabric.ErrNotConn
 	}
 	g := dp.domain.registrationOf(mr, true)
@@ -181,79 +177,71 @@ func (dp *dataPath) describe(mr *regions.MR) ([]byte, error) {
 	}
 	defer g.use.Leave()
 	if g.err != nil {
-		dp.slow(fmt.Errorf("%w: %w", errStream, g.err))
+		dp.slow.Note(fmt.Errorf("%w: %w", errStream, g.err))
 		return nil, fabric.ErrNotSupported
 	}
-	if !dp.isKnown(g) {
+	if !dp.rails.know(g) {
 		return nil, fabric.ErrNotSupported // the connection is ending
 	}
-	p := g.place(mr, dp.rails)
-	return p.encode(), nil
+	r := g.ref(mr, dp.rails.all)
+	return r.encode(), nil
 }
 
-// parsePlace reads what the peer says of its region, for as many rails as there are.
-func (dp *dataPath) parsePlace(b []byte) (place, error) {
-	p, err := parsePlace(b)
-	if !dp.isReady() {
-		return p, fmt.Errorf("grant before the rails are up: %w", fabric.ErrProtocol)
+// parseRegionRef reads the peer's description of its region, for as many rails as there are.
+func (dp *dataPath) parseRegionRef(b []byte) (regionRef, error) {
+	r, err := parseRegionRef(b)
+	if !dp.rails.isReady() {
+		return r, fmt.Errorf("grant before the rails are up: %w", fabric.ErrProtocol)
 	}
-	if err == nil && len(p.keys) != len(dp.rails) {
-		return p, fmt.Errorf("grant for %d rails of %d: %w", len(p.keys), len(dp.rails), fabric.ErrProtocol)
+	if err == nil && len(r.keys) != len(dp.rails.all) {
+		return r, fmt.Errorf("grant for %d rails of %d: %w", len(r.keys), len(dp.rails.all), fabric.ErrProtocol)
 	}
-	return p, err
-}
-
-// awaitRails reports whether the rails came up.
-func (dp *dataPath) awaitRails() bool {
-	select {
-	case <-dp.ready:
-		return true
-	case <-dp.Stopped:
-		return false
-	}
-}
-
-// send sends a frame; a peer that lets a megabyte of them pile up is not alive.
-func (dp *dataPath) send(kind uint8, body []byte) {
-	dp.Base.Send(dp.ep, "verbs", kind, body)
-}
-
-// isGone reports whether the rails are closing.
-func (dp *dataPath) isGone() bool {
-	select {
-	case <-dp.gone:
-		return true
-	default:
-		return false
-	}
-}
-
-// slow notes why an op goes by TCP. The log has the first reason.
-func (dp *dataPath) slow(why error) {
-	if dp.Slow(why) {
-		dp.log.Info("verbs: an op uses TCP, which is slower", "peer", dp.ep.Peer(), "why", why)
-	}
+	return r, err
 }
 
 // Describe says how bytes move; see conn.DataPath.
 func (dp *dataPath) Describe() (name, reason string) {
-	if !dp.isReady() {
+	if !dp.rails.isReady() {
 		return "rdma", "queue pairs are being set up"
 	}
-	var on []string
-	for _, r := range dp.rails {
-		text := r.String()
-		if r.nic.why != "" {
-			text += " (" + r.nic.why + ")"
-		}
-		on = append(on, text)
-	}
-	reason = strings.Join(on, ", ")
-	if dp.rails[0].wire == nil {
-		reason += "; messages use TCP: TLS encrypts them, or a device has no room for their queue pair"
-	}
-	if why := dp.SlowReason(); why != "" {
+	reason = dp.rails.describe()
+	if why := dp.slow.Reason(); why != "" {
 		reason += "; some ops use TCP: " + why
 	}
 	return "rdma", reason
+}
+
+// deadReleaseWait bounds the wait for the other devices of a connection if one is dead, whose work
+// ends with its queue pairs.
+const deadReleaseWait = 100 * time.Millisecond
+
+// Close ends all ops and all grants, in both directions; see conn.DataPath. Once the queue pairs
+// are gone, no NIC touches memory for this connection any more: not for our ops, and not for the
+// peer's.
+func (dp *dataPath) Close(cause error) {
+	empty, cause := dp.ops.Stop(cause)
+	dp.grants.Held.Stop()
+	all := dp.setup.stop()
+	wait := dp.within
+	for _, r := range all {
+		r.shut(cause)
+		if r.nic.dead.Load() {
+			wait = min(wait, deadReleaseWait)
+		}
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-empty:
+	case <-t.C:
+		dp.log.Warn("verbs: a device did not finish its work, destroying its queue pairs", "peer", dp.port.Peer(), "after", wait)
+	}
+	close(dp.rails.gone)
+	for _, r := range all {
+		logged(dp.log, "close a rail", r.close())
+	}
+	<-empty // what was left has ended with its queue pair
+	dp.notices.stop()
+	dp.grants.Given.Stop()
+	dp.all.Leave(&dp.member)
 }

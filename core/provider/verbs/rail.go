@@ -86,7 +86,7 @@ func newRail(dp *dataPath, nicAt, qps int, messages bool, offer *railDesc) (r *r
 	}
 	if messages {
 		if r.wire, err = newWire(r, s, wireSends, wireRecvs); err != nil {
-			dp.log.Info("verbs: messages use TCP", "peer", dp.ep.Peer(), "error", err)
+			dp.log.Info("verbs: messages use TCP", "peer", dp.port.Peer(), "error", err)
 			r.wire = nil
 		}
 	}
@@ -205,10 +205,10 @@ func (r *rail) shrink(n int) {
 	r.pairs = r.pairs[:n]
 }
 
-// fail ends the connection: without this rail nobody knows what of its work was done.
+// fail ends the connection: without this rail it is not known which of its work was done.
 func (r *rail) fail(err error) {
-	if !r.path.IsStopped() {
-		r.path.ep.Fail(err)
+	if !r.path.ops.IsStopped() {
+		r.path.port.Fail(err)
 	}
 }
 
@@ -236,7 +236,7 @@ func (r *rail) poll() {
 			r.fail(fmt.Errorf("poll the completion queue of %s: %w: %w", r, err, fabric.ErrConnReset))
 			return
 		}
-		gone := r.path.isGone()
+		gone := r.path.rails.isGone()
 		if n > 0 && (!gone || late < r.entries) { // what came before the end is taken, and no more than there can be
 			ended = r.take(wcs[:n], ended[:0])
 			last, armed = time.Now(), false
@@ -260,7 +260,7 @@ func (r *rail) poll() {
 			}
 			continue // what came before is not reported
 		}
-		if !r.sleep() && !r.path.isGone() {
+		if !r.sleep() && !r.path.rails.isGone() {
 			return
 		}
 		armed = false
@@ -302,8 +302,8 @@ func (r *rail) take(wcs []verbs.WC, ended []share) []share {
 		}
 	}
 	for i := range ended {
-		ended[i].f.ended(ended[i].n)
-		ended[i].f = nil
+		ended[i].of.ended(ended[i].n)
+		ended[i].of = nil
 	}
 	if r.wire != nil {
 		r.wire.settle()
@@ -344,8 +344,7 @@ func (r *rail) idle() bool {
 func (r *rail) shut(cause error) {
 	for _, p := range r.all() {
 		for _, w := range p.shut(cause) {
-			w.f.failed(cause)
-			w.f.ended(int32(w.to - w.from))
+			w.fail(cause)
 		}
 	}
 }
@@ -365,8 +364,8 @@ func (r *rail) close() error {
 	}
 	for _, p := range r.all() {
 		for _, s := range p.abandon() {
-			s.f.failed(r.path.Cause())
-			s.f.ended(s.n)
+			s.of.failed(r.path.ops.Cause())
+			s.of.ended(s.n)
 		}
 	}
 	if r.wire != nil {

@@ -138,11 +138,11 @@ func wants(tb testing.TB, e *end, rails, pairs int) {
 	if rails == 0 {
 		rails = len(dp.all.nics)
 	}
-	if len(dp.rails) != rails || len(dp.pairs) != rails*pairs {
-		tb.Errorf("%d rails with %d pairs in all, want %d with %d each", len(dp.rails), len(dp.pairs), rails, pairs)
+	if len(dp.rails.all) != rails || len(dp.rails.pairs) != rails*pairs {
+		tb.Errorf("%d rails with %d pairs in all, want %d with %d each", len(dp.rails.all), len(dp.rails.pairs), rails, pairs)
 	}
 	path := e.reason()
-	for _, r := range dp.rails {
+	for _, r := range dp.rails.all {
 		if !strings.Contains(path, r.String()) {
 			tb.Errorf("%s is not in %q", r, path)
 		}
@@ -151,7 +151,7 @@ func wants(tb testing.TB, e *end, rails, pairs int) {
 		tb.Errorf("not all went by NICs: %s", path)
 	}
 	used := 0
-	for _, p := range dp.pairs {
+	for _, p := range dp.rails.pairs {
 		p.mu.Lock()
 		if p.tail > 0 {
 			used++
@@ -161,8 +161,8 @@ func wants(tb testing.TB, e *end, rails, pairs int) {
 		}
 		p.mu.Unlock()
 	}
-	if used != 0 && used != len(dp.pairs) {
-		tb.Errorf("%d of %d queue pairs were used", used, len(dp.pairs))
+	if used != 0 && used != len(dp.rails.pairs) {
+		tb.Errorf("%d of %d queue pairs were used", used, len(dp.rails.pairs))
 	}
 }
 

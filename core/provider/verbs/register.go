@@ -62,6 +62,42 @@ func register(all *domains, mr *regions.MR) *registration {
 	return registerAll(all, mr.Buffer(), rights)
 }
 
+// registerAll shows memory to all devices.
+func registerAll(all *domains, buf fabric.Buffer, rights verbs.Access) *registration {
+	g := &registration{base: buf.Addr, size: buf.Len, chunk: buf.Len}
+	if g.gpu, g.err = gpuOf(buf, all.settings.DMABuf); g.err != nil {
+		return g
+	}
+	for _, c := range all.nics {
+		g.chunk = min(g.chunk, pieceOf(c.attr.MaxMRSize))
+	}
+	g.chunk = max(g.chunk, 1)
+	if most := maxKeys(len(all.nics)); pieces(g.size, g.chunk) > most {
+		g.err = fmt.Errorf("%d bytes are more than %d registrations of %d: %w", g.size, most, g.chunk, fabric.ErrNotSupported)
+		return g
+	}
+	for _, c := range all.nics {
+		if c.dead.Load() { // no connection goes by it any more
+			g.keys = append(g.keys, nil)
+			continue
+		}
+		if g.err = g.show(c, rights); g.err != nil {
+			g.err = errors.Join(g.explain(g.err, c), g.Close())
+			return g
+		}
+	}
+	g.gpu.logChoice(all.opts.Log, g.size)
+	return g
+}
+
+// has reports whether the registration has n bytes at an address.
+func (g *registration) has(at, n uint64) bool {
+	return at >= g.base && at-g.base <= g.size && n <= g.size-(at-g.base)
+}
+
+// piece is the number of the piece that has the byte at an address.
+func (g *registration) piece(at uint64) uint64 { return (at - g.base) / g.chunk }
+
 // pieceOf is the largest power of two that a device registers at once.
 func pieceOf(most uint64) uint64 {
 	if most == 0 {
@@ -71,10 +107,10 @@ func pieceOf(most uint64) uint64 {
 }
 
 // maxKeys is how many pieces fit a frame that grants them.
-func maxKeys(rails int) uint64 { return uint64((maxPlace - placeLen) / 4 / max(1, rails)) }
+func maxKeys(rails int) uint64 { return uint64((maxRegionRef - regionRefLen) / 4 / max(1, rails)) }
 
-// maxPlace keeps a place, with its ticket, within an extension frame.
-const maxPlace = 4000
+// maxRegionRef keeps a regionRef, with its ticket, within an extension frame.
+const maxRegionRef = 4000
 
 // show registers all pieces with one device.
 func (g *registration) show(n *nic, rights verbs.Access) error {
@@ -139,17 +175,17 @@ func (g *registration) Close() error {
 	return errors.Join(errs...)
 }
 
-// place describes a region to a peer whose rails are on these devices.
-func (g *registration) place(mr *regions.MR, rails []*rail) place {
-	p := place{base: g.base, size: g.size, access: mr.Access(), chunk: g.chunk}
+// ref describes a region to a peer whose rails are on these devices.
+func (g *registration) ref(mr *regions.MR, rails []*rail) regionRef {
+	ref := regionRef{base: g.base, size: g.size, access: mr.Access(), chunk: g.chunk}
 	for _, r := range rails {
 		keys := make([]uint32, len(g.keys[r.nicAt]))
 		for i, k := range g.keys[r.nicAt] {
 			keys[i] = k.Remote
 		}
-		p.keys = append(p.keys, keys)
+		ref.keys = append(ref.keys, keys)
 	}
-	return p
+	return ref
 }
 
 // logged reports errors that have no caller to return to.

@@ -178,7 +178,7 @@ func (e *end) path(tb testing.TB) *dataPath {
 	for _, m := range e.fab.(*network).all.Members() {
 		dp := m.Path.(*dataPath)
 		select {
-		case <-dp.ready:
+		case <-dp.rails.ready:
 			return dp
 		case <-e.ctx.Done():
 			tb.Fatal("the rails do not come up")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"mori/core/fabric"
@@ -24,11 +25,21 @@ import (
 //	drops the others, and queue pairs beyond the other's, connects
 //	        ── frameUp ──▶                  may post from now on
 //
-// A railDesc in an answer says by its place which offer it takes: the n-th answer with queue pairs
-// takes the n-th offer; rails that are not taken are those at the end.
+// The n-th railDesc of an answer takes the n-th offer. The offers at the end may be left out.
 
 // usualSetupWait bounds it.
 const usualSetupWait = 10 * time.Second
+
+// A setup is the agreement with the peer on the rails of a connection.
+type setup struct {
+	path   *dataPath
+	dialed bool           // this side offers rails
+	wg     sync.WaitGroup // goroutines of the setup
+
+	mu    sync.Mutex // protects what follows, and rails.all
+	asked bool       // an offer or an answer came
+	wired bool       // an answer was sent: the peer may report that it is up
+}
 
 // randomPSN is where packets of a rail's queue pairs begin to be numbered, so that stray ones of an
 // earlier connection do not fit.
@@ -41,62 +52,63 @@ func randomPSN() uint32 {
 }
 
 // offer makes the rails of the side that dialed and offers them to the peer.
-func (dp *dataPath) offer() {
-	defer dp.setup.Done()
-	rails, err := dp.openRails(dp.all.settings.Rails, dp.all.settings.QPs, nil)
+func (s *setup) offer() {
+	defer s.wg.Done()
+	rails, err := s.openRails(s.path.all.settings.Rails, s.path.all.settings.QPs, nil)
 	if err != nil {
-		dp.setupFailed(err)
+		s.failed(err)
 		return
 	}
 	offer := encodeRails(descs(rails)) // before they are the data path's: the answer changes them
-	dp.adopt(rails)
-	dp.send(frameOffer, offer)
+	s.adopt(rails)
+	s.path.ops.Send(frameOffer, offer)
 }
 
-// beginSetup makes an offer, if this side dialed, else the peer does. A connection whose rails do
-// not come up in time ends.
-func (dp *dataPath) beginSetup() {
-	wait := dp.all.opts.setupWait
-	dp.setup.Add(1)
+// begin makes an offer, if this side dialed, else the peer does. A connection whose rails do not
+// come up in time ends.
+func (s *setup) begin() {
+	wait := s.path.all.opts.setupWait
+	s.wg.Add(1)
 	go func() {
-		defer dp.setup.Done()
+		defer s.wg.Done()
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {
-		case <-dp.ready:
-		case <-dp.Stopped:
+		case <-s.path.rails.ready:
+		case <-s.path.ops.Stopped:
 		case <-t.C:
-			dp.setupFailed(fmt.Errorf("no answer within %v: %w", wait, fabric.ErrTimeout))
+			s.failed(fmt.Errorf("no answer within %v: %w", wait, fabric.ErrTimeout))
 		}
 	}()
-	if dp.dialed {
-		dp.setup.Add(1)
-		go dp.offer()
+	if s.dialed {
+		s.wg.Add(1)
+		go s.offer()
 	}
 }
 
-// setupFailed ends the connection, and makes both sides log why.
-func (dp *dataPath) setupFailed(err error) {
-	if dp.IsStopped() {
-		return // nobody waits for it
+// failed ends the connection, and makes both sides log why.
+func (s *setup) failed(err error) {
+	if s.path.ops.IsStopped() {
+		return
 	}
-	dp.log.Warn("verbs: no RDMA with a peer", "peer", dp.ep.Peer(), "error", err)
-	dp.ep.FailWith(fmt.Errorf("set up RDMA to %s: %w", dp.ep.Peer(), err), frameNoRails, encodeReason(err))
+	s.path.log.Warn("verbs: no RDMA with a peer", "peer", s.path.port.Peer(), "error", err)
+	s.path.port.FailWith(fmt.Errorf("set up RDMA to %s: %w", s.path.port.Peer(), err), frameNoRails, encodeReason(err))
 }
 
 // onNoRails ends the connection, since the peer does.
-func (dp *dataPath) onNoRails(body []byte) error {
+func (s *setup) onNoRails(body []byte) error {
 	why, err := parseReason(body)
 	if err != nil {
 		return err
 	}
-	dp.log.Warn("verbs: a peer has no RDMA for this host", "peer", dp.ep.Peer(), "its words", why)
-	return fmt.Errorf("%s has not set up RDMA to this host: %s: %w", dp.ep.Peer(), why, fabric.ErrConnReset)
+	s.path.log.Warn("verbs: a peer has no RDMA for this host", "peer", s.path.port.Peer(), "its words", why)
+	return fmt.Errorf("%s has not set up RDMA to this host: %s: %w", s.path.port.Peer(), why, fabric.ErrConnReset)
 }
 
 // openRails makes up to most rails, on the best NICs that are up; in answer to offers, on those
 // that go with them.
-func (dp *dataPath) openRails(most, qps int, offers []railDesc) (rails []*rail, err error) {
+func (s *setup) openRails(most, qps int, offers []railDesc) (rails []*rail, err error) {
+	all := s.path.all
 	var why []error
 	used := make(map[int]bool)
 	for len(rails) < most {
@@ -104,15 +116,15 @@ func (dp *dataPath) openRails(most, qps int, offers []railDesc) (rails []*rail, 
 		if offers != nil {
 			offer = &offers[len(rails)]
 		}
-		i := dp.nextNIC(offer, used)
+		i := s.nextNIC(offer, used)
 		if i < 0 {
 			break
 		}
 		used[i] = true
-		err := dp.all.nics[i].up()
+		err := all.nics[i].up()
 		var r *rail
 		if err == nil {
-			r, err = newRail(dp, i, qps, len(rails) == 0 && dp.all.opts.TLS == nil && (offer == nil || offer.wire != 0), offer)
+			r, err = newRail(s.path, i, qps, len(rails) == 0 && all.opts.TLS == nil && (offer == nil || offer.wire != 0), offer)
 		}
 		if err != nil {
 			why = append(why, err)
@@ -124,20 +136,21 @@ func (dp *dataPath) openRails(most, qps int, offers []railDesc) (rails []*rail, 
 		return nil, errors.Join(append(why, fmt.Errorf("no RDMA device can connect to the peer's: %w", fabric.ErrNoData))...)
 	}
 	for _, err := range why {
-		dp.log.Warn("verbs: a device is not used", "peer", dp.ep.Peer(), "error", err)
+		s.path.log.Warn("verbs: a device is not used", "peer", s.path.port.Peer(), "error", err)
 	}
 	return rails, nil
 }
 
 // nextNIC is the best one that is not used yet, and has the link layer of an offer if there is one:
 // with affinity the one of the same index. -1: none.
-func (dp *dataPath) nextNIC(offer *railDesc, used map[int]bool) int {
+func (s *setup) nextNIC(offer *railDesc, used map[int]bool) int {
 	best := -1
-	for i, n := range dp.all.nics {
+	all := s.path.all
+	for i, n := range all.nics {
 		if used[i] || offer != nil && offer.link != n.link.LinkLayer {
 			continue
 		}
-		if dp.all.settings.Affinity && offer != nil && int(offer.index) == n.index {
+		if all.settings.Affinity && offer != nil && int(offer.index) == n.index {
 			return i
 		}
 		if best < 0 {
@@ -156,46 +169,46 @@ func descs(rails []*rail) []railDesc {
 }
 
 // adopt makes rails the data path's, in this order, so that Close closes them.
-func (dp *dataPath) adopt(rails []*rail) {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	dp.rails = rails
+func (s *setup) adopt(rails []*rail) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.path.rails.all = rails
 	for i, r := range rails {
 		r.index = i
 	}
 }
 
 // onOffer has the rails of the side that did not dial made.
-func (dp *dataPath) onOffer(body []byte) error {
+func (s *setup) onOffer(body []byte) error {
 	offers, err := parseRails(body)
 	if err != nil {
 		return err
 	}
-	if err := dp.first("offer"); err != nil {
+	if err := s.first("offer"); err != nil {
 		return err
 	}
-	dp.setup.Add(1)
-	go dp.answer(offers)
+	s.wg.Add(1)
+	go s.answer(offers)
 	return nil
 }
 
 // first refuses a second offer or answer, and one that the side that makes it does not send.
-func (dp *dataPath) first(what string) error {
-	dp.mu.Lock()
-	defer dp.mu.Unlock()
-	if dp.asked || dp.dialed != (what == "answer") || dp.dialed && len(dp.rails) == 0 {
+func (s *setup) first(what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked || s.dialed != (what == "answer") || s.dialed && len(s.path.rails.all) == 0 {
 		return fmt.Errorf("unexpected %s of rails: %w", what, fabric.ErrProtocol)
 	}
-	dp.asked = true
+	s.asked = true
 	return nil
 }
 
-func (dp *dataPath) answer(offers []railDesc) {
-	defer dp.setup.Done()
-	s := &dp.all.settings
-	rails, err := dp.openRails(min(len(offers), s.Rails), min(len(offers[0].qps), s.QPs), offers)
+func (s *setup) answer(offers []railDesc) {
+	defer s.wg.Done()
+	want := &s.path.all.settings
+	rails, err := s.openRails(min(len(offers), want.Rails), min(len(offers[0].qps), want.QPs), offers)
 	if err == nil {
-		dp.adopt(rails)
+		s.adopt(rails)
 		for i, r := range rails {
 			if err = r.connect(&offers[i]); err != nil {
 				err = fmt.Errorf("connect %s: %w", r, err)
@@ -204,77 +217,76 @@ func (dp *dataPath) answer(offers []railDesc) {
 		}
 	}
 	if err != nil {
-		dp.setupFailed(err)
+		s.failed(err)
 		return
 	}
-	dp.mu.Lock()
-	dp.wired = true
-	dp.mu.Unlock()
-	dp.send(frameAnswer, encodeRails(descs(rails)))
+	s.mu.Lock()
+	s.wired = true
+	s.mu.Unlock()
+	s.path.ops.Send(frameAnswer, encodeRails(descs(rails)))
 }
 
-func (dp *dataPath) onAnswer(body []byte) error {
+func (s *setup) onAnswer(body []byte) error {
 	answers, err := parseRails(body)
 	if err != nil {
 		return err
 	}
-	if err := dp.first("answer"); err != nil {
+	if err := s.first("answer"); err != nil {
 		return err
 	}
-	dp.mu.Lock()
-	rails := dp.rails
-	dp.mu.Unlock()
+	s.mu.Lock()
+	rails := s.path.rails.all
+	s.mu.Unlock()
 	if len(answers) > len(rails) {
 		return fmt.Errorf("%d rails in answer to %d: %w", len(answers), len(rails), fabric.ErrProtocol)
 	}
-	dp.setup.Add(1)
-	go dp.conclude(slices.Clone(rails), answers)
+	s.wg.Add(1)
+	go s.conclude(slices.Clone(rails), answers)
 	return nil
 }
 
 // conclude connects the rails that the peer took.
-func (dp *dataPath) conclude(rails []*rail, answers []railDesc) {
-	defer dp.setup.Done()
-	dp.adopt(rails[:len(answers)])
+func (s *setup) conclude(rails []*rail, answers []railDesc) {
+	defer s.wg.Done()
+	s.adopt(rails[:len(answers)])
 	for _, r := range rails[len(answers):] {
-		logged(dp.log, "close a rail that the peer does not have", r.close())
+		logged(s.path.log, "close a rail that the peer does not have", r.close())
 	}
 	for i := range answers {
 		rails[i].shrink(len(answers[i].qps))
 		if err := rails[i].connect(&answers[i]); err != nil {
-			dp.setupFailed(fmt.Errorf("connect %s: %w", rails[i], err))
+			s.failed(fmt.Errorf("connect %s: %w", rails[i], err))
 			return
 		}
 	}
-	dp.send(frameUp, nil)
-	dp.up()
+	s.path.ops.Send(frameUp, nil)
+	s.up()
 }
 
-func (dp *dataPath) onUp() error {
-	dp.mu.Lock()
-	wired := dp.wired
-	dp.mu.Unlock()
-	if !wired || dp.isReady() {
+func (s *setup) onUp() error {
+	s.mu.Lock()
+	wired := s.wired
+	s.mu.Unlock()
+	if !wired || s.path.rails.isReady() {
 		return fmt.Errorf("rails were reported up before they were agreed, or twice: %w", fabric.ErrProtocol)
 	}
-	dp.up()
+	s.up()
 	return nil
 }
 
 // up lets ops begin.
-func (dp *dataPath) up() {
-	dp.maxInline, dp.maxRun = maxInline, 1<<30
-	for _, r := range dp.rails {
-		dp.pairs = append(dp.pairs, r.pairs...)
-		if most := uint64(r.nic.link.MaxMsg); most > 0 {
-			dp.maxRun = min(dp.maxRun, most)
-		}
-		for _, p := range r.pairs {
-			dp.maxInline = min(dp.maxInline, uint64(p.inline))
-		}
+func (s *setup) up() {
+	rails := &s.path.rails
+	rails.up()
+	if w := rails.all[0].wire; w != nil {
+		s.path.port.AddWire(w)
 	}
-	close(dp.ready)
-	if w := dp.rails[0].wire; w != nil {
-		dp.ep.AddWire(w)
-	}
+}
+
+// stop waits for the goroutines of the setup, and returns the rails. After Ops.Stop.
+func (s *setup) stop() []*rail {
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.path.rails.all
 }

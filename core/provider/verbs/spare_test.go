@@ -44,7 +44,7 @@ func TestUnregisteredMemoryGoesByTheNIC(t *testing.T) {
 		moves(t, a, local, remote, key, n, 1, 1)
 		moves(t, a, local, remote, key, n, 7, 5)
 	}
-	if path := a.reason(); path != a.path(t).rails[0].String() {
+	if path := a.reason(); path != a.path(t).rails.all[0].String() {
 		t.Errorf("some op did not go by the NIC: %s", path)
 	}
 	if !verbstest.Real() {

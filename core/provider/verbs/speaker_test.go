@@ -104,7 +104,7 @@ func TestHostileDialer(t *testing.T) {
 	good := like(t, v)
 	other := good
 	other.link = 77
-	granted := append(binary.BigEndian.AppendUint64(nil, 1), somePlaces[0].encode()...)
+	granted := append(binary.BigEndian.AppendUint64(nil, 1), someRefs[0].encode()...)
 	for name, c := range map[string]struct {
 		say   []frame
 		cause fabric.Errno
@@ -191,7 +191,7 @@ func TestHostileListener(t *testing.T) {
 				mem := v.memory(t, 4096)
 				key := v.imports(t, s.memory(t, 4096).mr)
 				if _, err := v.ep.Submit([]fabric.Op{mem.write(4096, key)}); err == nil {
-					s.answersAsk(t, place{base: mem.Addr, size: 4096, access: allRights, chunk: 4096, keys: [][]uint32{{7}}})
+					s.answersAsk(t, regionRef{base: mem.Addr, size: 4096, access: allRights, chunk: 4096, keys: [][]uint32{{7}}})
 					if _, err := v.next(); err == nil {
 						t.Error("an op to nobody succeeded")
 					}
@@ -207,7 +207,7 @@ func TestHostileListener(t *testing.T) {
 }
 
 // answersAsk grants a place when it is asked for, or sees the end.
-func (s *speaker) answersAsk(tb testing.TB, p place) {
+func (s *speaker) answersAsk(tb testing.TB, p regionRef) {
 	tb.Helper()
 	for {
 		select {
@@ -228,18 +228,18 @@ func TestHostileLoans(t *testing.T) {
 	v := newVictim(t, way{})
 	good := like(t, v)
 	good.qps = good.qps[:1]
-	p := place{base: 1 << 20, size: 4096, access: allRights, chunk: 4096, keys: [][]uint32{{7}}}
+	p := regionRef{base: 1 << 20, size: 4096, access: allRights, chunk: 4096, keys: [][]uint32{{7}}}
 	for name, c := range map[string]struct {
-		change func(p *place) []byte
+		change func(p *regionRef) []byte
 		cause  fabric.Errno // of the op; the connection ends but for ErrAccess and ErrRange
 	}{
-		"for two rails":    {func(p *place) []byte { p.keys = append(p.keys, p.keys[0]); return p.encode() }, fabric.ErrProtocol},
-		"in half a frame":  {func(p *place) []byte { b := p.encode(); return b[:len(b)-3] }, fabric.ErrProtocol},
-		"in no pieces":     {func(p *place) []byte { p.chunk = 0; return p.encode() }, fabric.ErrProtocol},
-		"around the world": {func(p *place) []byte { p.base = ^uint64(0) - 5; return p.encode() }, fabric.ErrProtocol},
-		"without rights":   {func(p *place) []byte { p.access = 0; return p.encode() }, fabric.ErrAccess},
-		"too short":        {func(p *place) []byte { p.size = 4095; return p.encode() }, fabric.ErrRange},
-		"nowhere":          {func(p *place) []byte { return p.encode() }, fabric.ErrConnReset},
+		"for two rails":    {func(p *regionRef) []byte { p.keys = append(p.keys, p.keys[0]); return p.encode() }, fabric.ErrProtocol},
+		"in half a frame":  {func(p *regionRef) []byte { b := p.encode(); return b[:len(b)-3] }, fabric.ErrProtocol},
+		"in no pieces":     {func(p *regionRef) []byte { p.chunk = 0; return p.encode() }, fabric.ErrProtocol},
+		"around the world": {func(p *regionRef) []byte { p.base = ^uint64(0) - 5; return p.encode() }, fabric.ErrProtocol},
+		"without rights":   {func(p *regionRef) []byte { p.access = 0; return p.encode() }, fabric.ErrAccess},
+		"too short":        {func(p *regionRef) []byte { p.size = 4095; return p.encode() }, fabric.ErrRange},
+		"nowhere":          {func(p *regionRef) []byte { return p.encode() }, fabric.ErrConnReset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSpeaker(t)

@@ -35,19 +35,26 @@ type wire struct {
 	out sync.Mutex // held by who posts: sends are in order
 
 	mu    sync.Mutex // protects what follows; taken after out
-	free  []*flight
-	short bool // somebody waits for a buffer or a credit
+	free  []*sendBuffer
+	short bool // the stream waits for a buffer or a credit
 	over  bool
 
 	in          sync.Mutex // protects what follows
-	came        []landed   // a ring, of one place for each receive
+	came        []received // a ring, as long as there are receives
 	first, last int        // numbers of the oldest and of the next
 	taken       int        // bytes of the oldest that were taken
 	news        atomic.Bool
 }
 
-// A landed is a receive with bytes that were not taken.
-type landed struct{ slot, n int }
+// A received is a receive with bytes that were not taken.
+type received struct{ slot, n int }
+
+// A sendBuffer is a buffer of a wire and the posting of its bytes.
+type sendBuffer struct {
+	posting
+	wire *wire
+	mem  []byte
+}
 
 var _ conn.Wire = (*wire)(nil)
 
@@ -70,7 +77,7 @@ func newWire(r *rail, s *Settings, sends, recvs int) (w *wire, err error) {
 		return nil, err
 	}
 	w.pair.wire = w
-	w.came = make([]landed, recvs)
+	w.came = make([]received, recvs)
 	if w.mem, err = sys.Alloc(sends * wireBytes); err == nil {
 		at := sys.AddrOf(w.mem)
 		w.mr, w.keys, err = r.nic.pd.RegMR(at, uint64(len(w.mem)), at, verbs.AccessLocalWrite)
@@ -79,9 +86,9 @@ func newWire(r *rail, s *Settings, sends, recvs int) (w *wire, err error) {
 		return nil, errors.Join(err, w.pair.close(), w.close())
 	}
 	for i := range sends {
-		f := &flight{path: r.path, wire: w, inline: w.mem[i*wireBytes:][:wireBytes]}
-		f.wrs, f.sges = make([]verbs.SendWR, 1), make([]verbs.SGE, 1)
-		w.free = append(w.free, f)
+		b := &sendBuffer{wire: w, mem: w.mem[i*wireBytes:][:wireBytes]}
+		b.buffer, b.wrs, b.sges = b, make([]verbs.SendWR, 1), make([]verbs.SGE, 1)
+		w.free = append(w.free, b)
 	}
 	return w, nil
 }
@@ -111,16 +118,16 @@ func (w *wire) Send(iov []sys.Iovec) (n int, err error) {
 	defer w.out.Unlock()
 	var off uint64 // of iov[0]
 	for len(iov) > 0 {
-		f := w.take(true)
-		if f == nil {
+		b := w.take(true)
+		if b == nil {
 			break
 		}
 		k := uint64(0)
 		for len(iov) > 0 && k < w.most {
 			m := min(iov[0].Len-off, w.most-k)
-			if err := sys.Move(sys.AddrOf(f.inline)+k, iov[0].Addr+off, m); err != nil {
+			if err := sys.Move(sys.AddrOf(b.mem)+k, iov[0].Addr+off, m); err != nil {
 				w.pair.credits.Add(1)
-				w.sent(f)
+				w.sent(b)
 				return n, err
 			}
 			k, off = k+m, off+m
@@ -128,7 +135,7 @@ func (w *wire) Send(iov []sys.Iovec) (n int, err error) {
 				iov, off = iov[1:], 0
 			}
 		}
-		w.post(f, k)
+		w.post(b, k)
 		n += int(k)
 	}
 	if n == 0 && len(iov) > 0 {
@@ -138,13 +145,13 @@ func (w *wire) Send(iov []sys.Iovec) (n int, err error) {
 }
 
 // take gets a buffer and a credit, or remembers that they are wanted.
-func (w *wire) take(wanted bool) *flight {
+func (w *wire) take(wanted bool) *sendBuffer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if k := len(w.free); k > 0 && !w.over && w.pair.takeCredit() {
-		f := w.free[k-1]
+		b := w.free[k-1]
 		w.free = w.free[:k-1]
-		return f
+		return b
 	}
 	w.short = w.short || wanted
 	return nil
@@ -152,8 +159,8 @@ func (w *wire) take(wanted bool) *flight {
 
 // post sends the first n bytes of a buffer, and the credits that are owed. With out held, so that
 // sends are in order.
-func (w *wire) post(f *flight, n uint64) {
-	wr := &f.wrs[0]
+func (w *wire) post(b *sendBuffer, n uint64) {
+	wr := &b.wrs[0]
 	*wr = verbs.SendWR{Op: verbs.OpSendImm, Imm: uint32(w.owed.Swap(0)), Count: 1}
 	if n <= uint64(w.pair.inline) {
 		wr.Flags = verbs.Inline
@@ -161,17 +168,17 @@ func (w *wire) post(f *flight, n uint64) {
 	if n == 0 {
 		wr.Flags, wr.Count = 0, 0
 	}
-	f.sges[0] = verbs.SGE{Addr: sys.AddrOf(f.inline), Len: uint32(n), LKey: w.keys.Local}
-	f.left.Store(1)
-	f.fault.Store(nil)
-	w.pair.add(part{w.pair, f, 0, 1})
+	b.sges[0] = verbs.SGE{Addr: sys.AddrOf(b.mem), Len: uint32(n), LKey: w.keys.Local}
+	b.left.Store(1)
+	b.fault.Store(nil)
+	w.pair.add(part{w.pair, &b.posting, 0, 1})
 }
 
 // sent takes a buffer back. A send that failed ends the connection elsewhere.
-func (w *wire) sent(f *flight) {
+func (w *wire) sent(b *sendBuffer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.free = append(w.free, f)
+	w.free = append(w.free, b)
 }
 
 // arrived takes a receive.
@@ -189,7 +196,7 @@ func (w *wire) arrived(wc *verbs.WC) error {
 	}
 	w.in.Lock()
 	defer w.in.Unlock()
-	w.came[w.last%len(w.came)] = landed{i, int(wc.Bytes)}
+	w.came[w.last%len(w.came)] = received{i, int(wc.Bytes)}
 	w.last++
 	return nil
 }
@@ -221,7 +228,7 @@ func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 		if w.taken == at.n {
 			w.first, w.taken = w.first+1, 0
 			if err := w.again(at.slot); err != nil {
-				w.path.ep.Fail(err)
+				w.path.port.Fail(err)
 				return n, nil
 			}
 		}
@@ -239,10 +246,10 @@ func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 func (w *wire) repay() {
 	w.out.Lock()
 	defer w.out.Unlock()
-	if f := w.take(false); f != nil {
-		w.post(f, 0)
+	if b := w.take(false); b != nil {
+		w.post(b, 0)
 	} else if n := w.owed.Swap(0); n > 0 {
-		w.path.send(frameCredit, binary.BigEndian.AppendUint16([]byte{byte(w.pair.rail.index), wirePair}, uint16(n)))
+		w.path.ops.Send(frameCredit, binary.BigEndian.AppendUint16([]byte{byte(w.pair.rail.index), wirePair}, uint16(n)))
 	}
 }
 
@@ -255,10 +262,10 @@ func (w *wire) settle() {
 	}
 	w.mu.Unlock()
 	if room {
-		w.path.ep.WireRoom()
+		w.path.port.WireRoom()
 	}
 	if w.news.Swap(false) {
-		w.path.ep.WireCame()
+		w.path.port.WireCame()
 		if int(w.owed.Load()) > len(w.came)/2 {
 			w.repay()
 		}

@@ -27,7 +27,7 @@ func wired(tb testing.TB, ends ...*end) {
 	tb.Helper()
 	for _, e := range ends {
 		dp := e.path(tb)
-		if dp.setup.Wait(); dp.rails[0].wire == nil {
+		if dp.setup.wg.Wait(); dp.rails.all[0].wire == nil {
 			tb.Fatalf("messages use TCP: %s", e.reason())
 		}
 	}
@@ -187,7 +187,7 @@ func TestMessagesUnderTLS(t *testing.T) {
 	w := way{tls: selfSigned(t)}
 	a, b := newEnds(t, w)
 	for _, e := range []*end{a, b} {
-		if e.path(t).rails[0].wire != nil || !strings.Contains(e.reason(), "messages use TCP") {
+		if e.path(t).rails.all[0].wire != nil || !strings.Contains(e.reason(), "messages use TCP") {
 			t.Errorf("path %q", e.reason())
 		}
 	}
@@ -265,7 +265,7 @@ func TestHostileMessages(t *testing.T) {
 			s := sge
 			s.Len = c.bytes
 			wr := verbs.SendWR{Op: c.op, Imm: c.imm, Flags: verbs.Inline | verbs.Signaled, Count: 1, RemoteAddr: sys.AddrOf(garbage)}
-			dp.rails[0].wire.pair.abuse(t, dp, wr, s, 2)
+			dp.rails.all[0].wire.pair.abuse(t, dp, wr, s, 2)
 			v.suffers(t, c.cause)
 		})
 	}

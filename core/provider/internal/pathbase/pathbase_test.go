@@ -14,34 +14,6 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-type sender struct{ sent, failed error }
-
-func (s *sender) SendFrame(uint8, []byte) error { return s.sent }
-func (s *sender) Fail(err error)                { s.failed = err }
-
-func TestBase(t *testing.T) {
-	var b Base
-	b.InitBase()
-	if b.IsStopped() || b.Cause() != nil || b.SlowReason() != "" {
-		t.Errorf("a new one is stopped by %v, slow by %q", b.Cause(), b.SlowReason())
-	}
-	if !b.Slow(errors.New("one")) || b.Slow(errors.New("two")) || b.SlowReason() != "two" {
-		t.Errorf("slow for %q, want two, and only the first is the first", b.SlowReason())
-	}
-	s := &sender{sent: fabric.ErrAgain}
-	b.Send(s, "test", 7, nil)
-	if !errors.Is(s.failed, fabric.ErrAgain) {
-		t.Errorf("a frame that cannot be sent fails the connection with %v", s.failed)
-	}
-	if err := b.Stop(nil); err != fabric.ErrConnAborted || b.Cause() != err || !b.IsStopped() {
-		t.Errorf("stopped by %v, cause %v", err, b.Cause())
-	}
-	s.failed = nil
-	if b.Send(s, "test", 7, nil); s.failed != nil {
-		t.Errorf("a frame after the end fails the connection: %v", s.failed)
-	}
-}
-
 func TestPending(t *testing.T) {
 	var p Pending[int]
 	if p.Spare() != nil {
